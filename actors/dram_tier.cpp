@@ -1,0 +1,192 @@
+#include "actors/dram_tier.hpp"
+
+#include "actors/coarse_clock.hpp"
+#include "config/logging.hpp"
+
+namespace cenote {
+
+namespace {
+
+constexpr auto beat_interval = std::chrono::milliseconds(200);
+constexpr dram::coarse_time memory_deadline = 30;  // three seconds: longer than any slab takes
+constexpr dram::coarse_time retry_memory_after = 10;
+
+}  // namespace
+
+dram_tier::dram_tier(caf::actor_config& config, std::unique_ptr<dram::store> store, std::vector<session_ptr> recovered,
+                     request_slabs request)
+    : dram_tier_actor::base(config), store_(std::move(store)), request_(std::move(request)) {
+  for (session_ptr& session : recovered) sessions_.emplace(session->number, std::move(session));
+}
+
+void dram_tier::on_exit() {
+  waiting_.clear();  // their promises answer with an error
+  store_.reset();
+  sessions_.clear();
+}
+
+dram_tier::behavior_type dram_tier::make_behavior() {
+  settle();
+  delayed_send(this, beat_interval, beat_atom_v);
+  return {
+      [this](run_atom, const batch_ptr& work) { return serve(work); },
+      [this](find_atom, const spec_ptr& spec) {
+        const auto found = store_->find_instance(*spec);
+        if (!found) return outcome::of(std::unexpected(found.error()));
+        if (const auto fits = store_->check_fits(*spec); !fits) return outcome::of(fits);
+        return outcome{error_code::ok, {}, found->value_or(0)};  // instances count from 1
+      },
+      [this](add_atom, const new_instance_ptr& made) {
+        const auto added = store_->add_instance(made->number, made->spec, std::move(made->index), std::move(made->versions));
+        settle();
+        return outcome::of(added);
+      },
+      [this](describe_atom, std::uint32_t instance) {
+        auto found = std::make_shared<instance_descriptors>();
+        if (auto fds = store_->descriptors(instance)) {
+          found->index = std::move(fds->first);
+          found->versions = std::move(fds->second);
+        }
+        return found;
+      },
+      [this](open_atom, const session_ptr& session) { return open_session(session); },
+      [this](release_atom, std::uint64_t number) { return release_session(number); },
+      [this](back_atom, std::uint64_t number, const held_ptr& held) {
+        std::vector<std::pair<std::uint64_t, std::uint32_t>> blocks;
+        for (const local::held_block& block : *held) blocks.emplace_back(block.block, block.grant_version);
+        return outcome::of(store_->reattach_session(number, blocks));
+      },
+      [this](handles_atom, std::uint32_t instance, const index_list& indices) { return handles(instance, indices); },
+      [this](report_atom) -> dram_report_ptr {
+        return std::make_shared<const dram::store_status>(store_->status(coarse_now()));
+      },
+      [this](wipe_atom, const std::string& id) { return wipe(id); },
+      [this](lost_atom, std::uint64_t number) {
+        store_->disconnect_session(number, coarse_now());
+        settle();
+      },
+      [this](slab_atom, const slab_outcome_ptr& made) { take_slab(*made); },
+      [this](reload_atom, const config_ptr& config) { reload(*config); },
+      [this](evict_atom) {
+        evicting_ = false;
+        settle();
+      },
+      [this](beat_atom) { beat(); },
+  };
+}
+
+caf::result<batch_ptr> dram_tier::serve(const batch_ptr& work) {
+  const dram::progress state = store_->run(*work, coarse_now());
+  if (state == dram::progress::finished) {
+    settle();
+    return work;
+  }
+  auto promise = make_response_promise<batch_ptr>();
+  waiting_.push_back({work, promise_guard<batch_ptr>(promise), coarse_now() + memory_deadline});
+  settle();
+  return promise;
+}
+
+void dram_tier::settle() {
+  auto requests = store_->take_requests();
+  if (!requests.empty()) request_(std::move(requests));
+  if (!evicting_ && store_->evict_ahead(coarse_now())) {
+    evicting_ = true;
+    send(this, evict_atom_v);
+  }
+}
+
+void dram_tier::retry_waiting() {
+  std::deque<waiting_batch> waiting;
+  waiting.swap(waiting_);
+  const dram::coarse_time now = coarse_now();
+  for (waiting_batch& each : waiting) {
+    dram::progress state = store_->run(*each.work, now);
+    while (state == dram::progress::waits_for_memory && each.deadline <= now) {
+      store_->give_up(*each.work, now);
+      state = store_->run(*each.work, now);
+    }
+    if (state == dram::progress::finished) {
+      each.promise.deliver(each.work);
+    } else {
+      waiting_.push_back(std::move(each));
+    }
+  }
+  settle();
+}
+
+outcome dram_tier::open_session(const session_ptr& session) {
+  const auto added = store_->add_session(session->number, session->instance, session->view);
+  if (added) sessions_.emplace(session->number, session);
+  return outcome::of(added);
+}
+
+outcome dram_tier::release_session(std::uint64_t number) {
+  std::erase_if(waiting_, [&](const waiting_batch& each) { return each.work->session == number; });
+  store_->release_session(number, coarse_now());
+  sessions_.erase(number);
+  retry_waiting();
+  return {};
+}
+
+void dram_tier::take_slab(dram::slab_outcome& made) {
+  const auto log = logger("dram");
+  if (made.what == dram::slab_request::kind::drop) {
+    if (!made.status) log_warn(log, "the keeper did not drop a slab", {{"reason", made.status.error().describe()}});
+    store_->slab_dropped(made.slab);
+  } else if (made.status) {
+    log_debug(log, "slab added",
+              {{"instance", made.slab.instance}, {"slab", made.slab.index}, {"bytes", made.slab.block_bytes()}});
+    store_->add_slab(made.slab, std::move(made.memory));
+  } else {
+    log_error(log, "no memory for a slab", {{"reason", made.status.error().describe()}});
+    store_->slab_failed(made.slab, coarse_now() + retry_memory_after);
+  }
+  retry_waiting();
+}
+
+slab_handles_ptr dram_tier::handles(std::uint32_t instance, const index_list& indices) const {
+  auto found = std::make_shared<slab_handles>();
+  for (const std::uint32_t index : indices) {
+    if (auto slab = store_->slab_descriptor(instance, index)) {
+      found->slabs.push_back({index, slab->second});
+      found->fds.push_back(std::move(slab->first));
+    }
+  }
+  return found;
+}
+
+outcome dram_tier::wipe(const std::string& id) {
+  outcome answer;
+  if (id.empty()) {
+    answer.value = store_->clear_all(coarse_now());
+  } else if (const auto cleared = store_->clear_instance(id, coarse_now())) {
+    answer.value = *cleared;
+  } else {
+    answer = {error_code::invalid_argument, "no instance `" + id + "`; `cenote status` lists them", 0};
+  }
+  retry_waiting();
+  return answer;
+}
+
+void dram_tier::reload(const config::node_config& config) {
+  store_->set_water_marks(config.dram.high_water, config.dram.low_water);
+  std::map<std::string, std::uint64_t> quotas;
+  for (const auto& [name, group] : config.groups) quotas.emplace(name, group.quota);
+  store_->set_quotas(quotas);
+  store_->set_reserve_timeout(
+      static_cast<dram::coarse_time>(config.session.reserve_timeout / std::chrono::milliseconds(100)));
+  settle();
+}
+
+void dram_tier::beat() {
+  store_->tick(coarse_now());
+  if (waiting_.empty()) {
+    settle();
+  } else {
+    retry_waiting();
+  }
+  delayed_send(this, beat_interval, beat_atom_v);
+}
+
+}  // namespace cenote

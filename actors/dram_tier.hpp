@@ -1,0 +1,64 @@
+// The actor that owns the DRAM tier.
+#pragma once
+
+#include <deque>
+#include <functional>
+#include <memory>
+#include <unordered_map>
+
+#include "actors/messages.hpp"
+#include "actors/promise_guard.hpp"
+
+namespace cenote {
+
+/// Owns a dram::store and serves batches of every session's submissions. A batch that needs memory which is still being
+/// made waits here, with a deadline; everything else is answered in the message's own turn.
+///
+///   run       batch -> the same batch, carried out            (sessions)
+///   find, add, describe, open, release, back, lost            (server, node: instances and sessions)
+///   handles   descriptors of slabs for a client               (server)
+///   slab      a slab was made, failed or given up             (provisioner)
+///   report, wipe, reload, beat, evict                         (node, itself)
+class dram_tier final : public dram_tier_actor::base {
+ public:
+  /// How the tier asks for memory: never blocks.
+  using request_slabs = std::function<void(std::vector<dram::slab_request>)>;
+
+  /// `recovered`: sessions that the store knows already, after a restart.
+  dram_tier(caf::actor_config& config, std::unique_ptr<dram::store> store, std::vector<session_ptr> recovered,
+            request_slabs request);
+
+  [[nodiscard]] const char* name() const override { return "dram_tier"; }
+  void on_exit() override;
+
+ protected:
+  behavior_type make_behavior() override;
+
+ private:
+  struct waiting_batch {
+    batch_ptr work;
+    promise_guard<batch_ptr> promise;
+    dram::coarse_time deadline = 0;
+  };
+
+  caf::result<batch_ptr> serve(const batch_ptr& work);
+  outcome open_session(const session_ptr& session);
+  outcome release_session(std::uint64_t number);
+  void take_slab(dram::slab_outcome& outcome);
+  slab_handles_ptr handles(std::uint32_t instance, const index_list& indices) const;
+  outcome wipe(const std::string& id);
+  void reload(const config::node_config& config);
+  void beat();
+
+  /// After each change: ask for memory, evict ahead, let waiting batches go on.
+  void settle();
+  void retry_waiting();
+
+  std::unique_ptr<dram::store> store_;
+  request_slabs request_;
+  std::unordered_map<std::uint64_t, session_ptr> sessions_;  ///< keeps their memory mapped while the store scans it
+  std::deque<waiting_batch> waiting_;
+  bool evicting_ = false;
+};
+
+}  // namespace cenote

@@ -1,0 +1,169 @@
+// All messages between actors. Payloads are node-local: a pointer to something that nobody changes, or, for a batch,
+// that only its present holder changes.
+#pragma once
+
+#include <caf/all.hpp>
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "actors/session_resources.hpp"
+#include "config/node_config.hpp"
+#include "core/error.hpp"
+#include "core/instance_spec.hpp"
+#include "tiers/dram/provisioner.hpp"
+#include "tiers/dram/store.hpp"
+#include "transport/local/attach.hpp"
+
+namespace cenote {
+
+/// An answer that carries our own error across actors, or a number on success.
+struct outcome {
+  error_code code = error_code::ok;
+  std::string message;
+  std::uint64_t value = 0;
+
+  [[nodiscard]] static outcome of(const result<void>& from) {
+    return from ? outcome{} : outcome{from.error().code(), from.error().message(), 0};
+  }
+  [[nodiscard]] result<std::uint64_t> get() const {
+    if (code != error_code::ok) return fail(code, message);
+    return value;
+  }
+};
+
+/// An instance that the server made, on its way into the tier.
+struct new_instance {
+  dram::instance_number number = 0;
+  instance_spec spec;
+  memory::index_writer index;
+  memory::segment versions;
+};
+
+/// What a client gets of its instance: read-only descriptors.
+struct instance_descriptors {
+  unique_fd index;
+  unique_fd versions;
+};
+
+/// Slabs that a client asked for; those that are gone are missing.
+struct slab_handles {
+  std::vector<local::slab_descriptor> slabs;
+  std::vector<unique_fd> fds;
+};
+
+/// What `status` shows of a session beside the tier's view.
+struct session_report {
+  session_ptr session;
+  std::uint64_t batches = 0;
+  std::uint64_t entries = 0;
+};
+
+struct node_report {
+  dram::store_status dram;
+  std::vector<session_report> sessions;
+};
+
+using batch_ptr = std::shared_ptr<dram::batch>;
+using new_instance_ptr = std::shared_ptr<new_instance>;
+using spec_ptr = std::shared_ptr<const instance_spec>;
+using slab_outcome_ptr = std::shared_ptr<dram::slab_outcome>;
+using slab_handles_ptr = std::shared_ptr<slab_handles>;
+using descriptors_ptr = std::shared_ptr<instance_descriptors>;
+using config_ptr = std::shared_ptr<const config::node_config>;
+using report_ptr = std::shared_ptr<node_report>;
+using dram_report_ptr = std::shared_ptr<const dram::store_status>;
+using held_ptr = std::shared_ptr<const std::vector<local::held_block>>;
+using index_list = std::vector<std::uint32_t>;
+
+}  // namespace cenote
+
+CAF_BEGIN_TYPE_ID_BLOCK(cenote, first_custom_type_id)
+
+CAF_ADD_TYPE_ID(cenote, (cenote::outcome))
+CAF_ADD_TYPE_ID(cenote, (cenote::session_report))
+CAF_ADD_TYPE_ID(cenote, (cenote::session_ptr))
+CAF_ADD_TYPE_ID(cenote, (cenote::batch_ptr))
+CAF_ADD_TYPE_ID(cenote, (cenote::new_instance_ptr))
+CAF_ADD_TYPE_ID(cenote, (cenote::spec_ptr))
+CAF_ADD_TYPE_ID(cenote, (cenote::slab_outcome_ptr))
+CAF_ADD_TYPE_ID(cenote, (cenote::slab_handles_ptr))
+CAF_ADD_TYPE_ID(cenote, (cenote::descriptors_ptr))
+CAF_ADD_TYPE_ID(cenote, (cenote::config_ptr))
+CAF_ADD_TYPE_ID(cenote, (cenote::report_ptr))
+CAF_ADD_TYPE_ID(cenote, (cenote::dram_report_ptr))
+CAF_ADD_TYPE_ID(cenote, (cenote::held_ptr))
+CAF_ADD_TYPE_ID(cenote, (cenote::index_list))
+
+CAF_ADD_ATOM(cenote, cenote, run_atom, "run")
+CAF_ADD_ATOM(cenote, cenote, find_atom, "find")
+CAF_ADD_ATOM(cenote, cenote, add_atom, "add")
+CAF_ADD_ATOM(cenote, cenote, open_atom, "open_s")
+CAF_ADD_ATOM(cenote, cenote, release_atom, "release")
+CAF_ADD_ATOM(cenote, cenote, lost_atom, "lost")
+CAF_ADD_ATOM(cenote, cenote, back_atom, "back")
+CAF_ADD_ATOM(cenote, cenote, slab_atom, "slab")
+CAF_ADD_ATOM(cenote, cenote, handles_atom, "handles")
+CAF_ADD_ATOM(cenote, cenote, describe_atom, "describe")
+CAF_ADD_ATOM(cenote, cenote, report_atom, "report")
+CAF_ADD_ATOM(cenote, cenote, wipe_atom, "wipe")
+CAF_ADD_ATOM(cenote, cenote, reload_atom, "reload")
+CAF_ADD_ATOM(cenote, cenote, beat_atom, "beat")
+CAF_ADD_ATOM(cenote, cenote, evict_atom, "evict")
+CAF_ADD_ATOM(cenote, cenote, bell_atom, "bell")
+CAF_ADD_ATOM(cenote, cenote, drain_atom, "drain")
+CAF_ADD_ATOM(cenote, cenote, ready_atom, "ready_s")
+
+CAF_END_TYPE_ID_BLOCK(cenote)
+
+CAF_ALLOW_UNSAFE_MESSAGE_TYPE(cenote::outcome)
+CAF_ALLOW_UNSAFE_MESSAGE_TYPE(cenote::session_report)
+CAF_ALLOW_UNSAFE_MESSAGE_TYPE(cenote::session_ptr)
+CAF_ALLOW_UNSAFE_MESSAGE_TYPE(cenote::batch_ptr)
+CAF_ALLOW_UNSAFE_MESSAGE_TYPE(cenote::new_instance_ptr)
+CAF_ALLOW_UNSAFE_MESSAGE_TYPE(cenote::spec_ptr)
+CAF_ALLOW_UNSAFE_MESSAGE_TYPE(cenote::slab_outcome_ptr)
+CAF_ALLOW_UNSAFE_MESSAGE_TYPE(cenote::slab_handles_ptr)
+CAF_ALLOW_UNSAFE_MESSAGE_TYPE(cenote::descriptors_ptr)
+CAF_ALLOW_UNSAFE_MESSAGE_TYPE(cenote::config_ptr)
+CAF_ALLOW_UNSAFE_MESSAGE_TYPE(cenote::report_ptr)
+CAF_ALLOW_UNSAFE_MESSAGE_TYPE(cenote::dram_report_ptr)
+CAF_ALLOW_UNSAFE_MESSAGE_TYPE(cenote::held_ptr)
+
+namespace cenote {
+
+/// The DRAM tier: see actors/dram_tier.hpp.
+using dram_tier_actor = caf::typed_actor<
+    caf::replies_to<run_atom, batch_ptr>::with<batch_ptr>,
+    caf::replies_to<find_atom, spec_ptr>::with<outcome>,
+    caf::replies_to<add_atom, new_instance_ptr>::with<outcome>,
+    caf::replies_to<describe_atom, std::uint32_t>::with<descriptors_ptr>,
+    caf::replies_to<open_atom, session_ptr>::with<outcome>,
+    caf::replies_to<release_atom, std::uint64_t>::with<outcome>,
+    caf::replies_to<back_atom, std::uint64_t, held_ptr>::with<outcome>,
+    caf::replies_to<handles_atom, std::uint32_t, index_list>::with<slab_handles_ptr>,
+    caf::replies_to<report_atom>::with<dram_report_ptr>,
+    caf::replies_to<wipe_atom, std::string>::with<outcome>,
+    caf::reacts_to<lost_atom, std::uint64_t>,
+    caf::reacts_to<slab_atom, slab_outcome_ptr>,
+    caf::reacts_to<reload_atom, config_ptr>,
+    caf::reacts_to<evict_atom>,
+    caf::reacts_to<beat_atom>>;
+
+/// One attached process: see actors/session.hpp.
+using session_actor = caf::typed_actor<
+    caf::reacts_to<bell_atom>,
+    caf::replies_to<report_atom>::with<session_report>,
+    caf::replies_to<drain_atom>::with<outcome>>;
+
+/// The supervisor: see actors/node.hpp.
+using node_actor = caf::typed_actor<
+    caf::replies_to<open_atom, session_ptr>::with<session_actor>,
+    caf::replies_to<release_atom, std::uint64_t>::with<outcome>,
+    caf::replies_to<report_atom>::with<report_ptr>,
+    caf::replies_to<drain_atom>::with<outcome>,
+    caf::reacts_to<reload_atom, config_ptr>>;
+
+}  // namespace cenote

@@ -1,0 +1,119 @@
+#include "actors/node.hpp"
+
+#include <algorithm>
+
+#include "actors/session.hpp"
+#include "config/logging.hpp"
+
+namespace cenote {
+
+namespace {
+
+constexpr auto tier_deadline = std::chrono::seconds(5);
+constexpr auto session_deadline = std::chrono::seconds(2);
+
+/// Counts the answers of several requests and delivers one.
+struct gathering {
+  std::size_t open = 0;
+  report_ptr report = std::make_shared<node_report>();
+  caf::typed_response_promise<report_ptr> promise;
+  void one_less() {
+    if (--open == 0) promise.deliver(report);
+  }
+};
+
+}  // namespace
+
+node::node(caf::actor_config& config, dram_tier_actor dram, on_fatal fatal)
+    : node_actor::base(config), dram_(std::move(dram)), fatal_(std::move(fatal)) {}
+
+void node::on_exit() {
+  for (const auto& [number, each] : sessions_) anon_send_exit(each, caf::exit_reason::user_shutdown);
+  sessions_.clear();
+  anon_send_exit(dram_, caf::exit_reason::user_shutdown);
+  dram_ = nullptr;
+}
+
+node::behavior_type node::make_behavior() {
+  set_down_handler([this](const caf::down_msg& down) { went_down(down); });
+  monitor(dram_);
+  return {
+      [this](open_atom, const session_ptr& resources) { return open(resources); },
+      [this](release_atom, std::uint64_t number) { return release(number); },
+      [this](report_atom) { return report(); },
+      [this](drain_atom) { return drain(); },
+      [this](reload_atom, const config_ptr& config) { send(dram_, reload_atom_v, config); },
+  };
+}
+
+caf::result<session_actor> node::open(const session_ptr& resources) {
+  session_actor made = spawn<session>(resources, dram_);
+  monitor(made);
+  sessions_[resources->number] = made;
+  return made;
+}
+
+caf::result<outcome> node::release(std::uint64_t number) {
+  const auto found = sessions_.find(number);
+  if (found != sessions_.end()) {
+    // Asked to go, so its end is not an accident: forget it before it goes.
+    demonitor(found->second.address());
+    anon_send_exit(found->second, caf::exit_reason::user_shutdown);
+    sessions_.erase(found);
+  }
+  auto promise = make_response_promise<outcome>();
+  request(dram_, tier_deadline, release_atom_v, number)
+      .then([promise](const outcome& freed) mutable { promise.deliver(freed); },
+            [promise](const caf::error& why) mutable { promise.deliver(why); });
+  return promise;
+}
+
+caf::result<report_ptr> node::report() {
+  auto all = std::make_shared<gathering>();
+  all->promise = make_response_promise<report_ptr>();
+  all->open = 1 + sessions_.size();
+  request(dram_, tier_deadline, report_atom_v)
+      .then(
+          [all](const dram_report_ptr& dram) {
+            all->report->dram = *dram;
+            all->one_less();
+          },
+          [all](const caf::error&) { all->one_less(); });
+  for (const auto& [number, each] : sessions_) {
+    request(each, session_deadline, report_atom_v)
+        .then(
+            [all](const session_report& session) {
+              all->report->sessions.push_back(session);
+              all->one_less();
+            },
+            [all](const caf::error&) { all->one_less(); });
+  }
+  return all->promise;
+}
+
+caf::result<outcome> node::drain() {
+  stopping_ = true;
+  auto promise = make_response_promise<outcome>();
+  auto open = std::make_shared<std::size_t>(sessions_.size() + 1);
+  auto one_less = [open, promise]() mutable {
+    if (--*open == 0) promise.deliver(outcome{});
+  };
+  for (const auto& [number, each] : sessions_) {
+    request(each, tier_deadline, drain_atom_v)
+        .then([one_less](const outcome&) mutable { one_less(); }, [one_less](const caf::error&) mutable { one_less(); });
+  }
+  one_less();
+  return promise;
+}
+
+void node::went_down(const caf::down_msg& down) {
+  if (stopping_) return;
+  std::string who = "an actor";
+  if (down.source == dram_.address()) who = "the DRAM tier";
+  const auto session = std::find_if(sessions_.begin(), sessions_.end(),
+                                    [&](const auto& each) { return each.second.address() == down.source; });
+  if (session != sessions_.end()) who = "session " + std::to_string(session->first);
+  fatal_(who + " died: " + caf::to_string(down.reason));
+}
+
+}  // namespace cenote

@@ -1,0 +1,45 @@
+// The supervisor.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <unordered_map>
+
+#include "actors/messages.hpp"
+
+namespace cenote {
+
+/// Starts and monitors the tier and one actor for each session. There is one recovery path: when any of them dies
+/// unasked, the worker ends with a reason, and the keeper starts the next one.
+///
+///   open      a session that the server made, or one that survived a restart -> its actor
+///   release   a session's process is dead or done: its actor ends, then the tier frees what it held
+///   report    everything that status shows
+///   drain     no session reads its ring any more, and no batch is under way
+///   reload    new configuration
+class node final : public node_actor::base {
+ public:
+  using on_fatal = std::function<void(std::string reason)>;
+
+  node(caf::actor_config& config, dram_tier_actor dram, on_fatal fatal);
+
+  [[nodiscard]] const char* name() const override { return "node"; }
+  void on_exit() override;
+
+ protected:
+  behavior_type make_behavior() override;
+
+ private:
+  caf::result<session_actor> open(const session_ptr& resources);
+  caf::result<outcome> release(std::uint64_t number);
+  caf::result<report_ptr> report();
+  caf::result<outcome> drain();
+  void went_down(const caf::down_msg& down);
+
+  dram_tier_actor dram_;
+  on_fatal fatal_;
+  std::unordered_map<std::uint64_t, session_actor> sessions_;
+  bool stopping_ = false;
+};
+
+}  // namespace cenote

@@ -1,0 +1,117 @@
+#include "actors/session.hpp"
+
+#include <algorithm>
+
+#include "config/logging.hpp"
+
+namespace cenote {
+
+namespace {
+
+constexpr auto tier_deadline = std::chrono::seconds(20);  // far above the tier's own: reached only if it is stuck
+constexpr auto longest_pause = std::chrono::milliseconds(500);
+
+}  // namespace
+
+session::session(caf::actor_config& config, session_ptr resources, dram_tier_actor dram)
+    : session_actor::base(config), resources_(std::move(resources)), dram_(std::move(dram)), rings_(resources_->view) {}
+
+void session::on_exit() {
+  for (auto& promise : drained_) promise.deliver(outcome{});
+  drained_.clear();
+  dram_ = nullptr;
+}
+
+session::behavior_type session::make_behavior() {
+  return {
+      [this](bell_atom) {
+        looking_ = false;
+        if (!busy_) read_ring();
+      },
+      [this](report_atom) { return session_report{resources_, batches_, entries_}; },
+      [this](drain_atom) -> caf::result<outcome> {
+        draining_ = true;
+        if (!busy_) return outcome{};
+        auto promise = make_response_promise<outcome>();
+        drained_.push_back(promise);
+        return promise;
+      },
+  };
+}
+
+void session::read_ring() {
+  while (!broken_ && !draining_) {
+    rings_.disarm();
+    const auto waiting = rings_.waiting();
+    const auto room = rings_.completion_room();
+    if (!waiting || !room) return malformed("ring indices");
+    if (*waiting == 0) {
+      pause_ = {};
+      if (rings_.arm()) return;  // the client's next doorbell finds us
+      continue;
+    }
+    batch_ptr work = take_batch(*waiting, *room);
+    if (!work) {
+      if (*waiting >= memory::session_memory::submissions) return malformed("a full ring without a whole request");
+      return look_again();  // answers are not fetched, or a request is not whole yet
+    }
+    pause_ = {};
+    busy_ = true;
+    ++batches_;
+    entries_ += work->entries.size();
+    request(dram_, tier_deadline, run_atom_v, std::move(work))
+        .then(
+            [this](const batch_ptr& finished) {
+              busy_ = false;
+              answer(*finished);
+              if (draining_) {
+                for (auto& promise : drained_) promise.deliver(outcome{});
+                drained_.clear();
+              } else {
+                read_ring();
+              }
+            },
+            [this](const caf::error& why) {
+              // The tier is gone or stuck: there is one recovery path, and it is a new worker.
+              log_error(logger("session"), "the tier did not answer", {{"session", resources_->number}});
+              quit(why);
+            });
+    return;
+  }
+}
+
+batch_ptr session::take_batch(std::uint64_t waiting, std::uint64_t room) const {
+  auto work = std::make_shared<dram::batch>();
+  work->session = resources_->number;
+  const std::uint64_t most = std::min(waiting, room / 2);  // an entry has an answer and, if it is the last, a `done`
+  work->entries.reserve(most);
+  std::size_t whole = 0;
+  for (std::uint64_t i = 0; i < most; ++i) {
+    work->entries.push_back(rings_.peek(i));
+    if ((work->entries.back().flags & memory::submission::flag_last) != 0) whole = work->entries.size();
+  }
+  work->entries.resize(whole);
+  return whole == 0 ? nullptr : work;
+}
+
+void session::answer(const dram::batch& finished) {
+  for (const memory::completion& each : finished.completions) rings_.push(each);
+  const bool sleeps = rings_.publish();
+  rings_.advance(finished.entries.size());
+  if (sleeps && !finished.completions.empty()) resources_->ring();
+}
+
+void session::malformed(std::string_view what) {
+  broken_ = true;
+  log_warn(logger("session"), "malformed ring, nothing more is read from it",
+           {{"session", resources_->number}, {"pid", resources_->pid}, {"what", what}});
+}
+
+void session::look_again() {
+  if (looking_) return;
+  looking_ = true;
+  pause_ = std::min<std::chrono::milliseconds>(pause_ * 2 + std::chrono::milliseconds(5), longest_pause);
+  delayed_send(this, pause_, bell_atom_v);
+}
+
+}  // namespace cenote

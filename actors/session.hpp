@@ -1,0 +1,47 @@
+// The actor of one attached process.
+#pragma once
+
+#include "actors/messages.hpp"
+
+namespace cenote {
+
+/// Reads the session's submission ring, passes whole requests to the DRAM tier as one batch, and answers on the
+/// completion ring. One batch is under way at a time; ring places are given back after their effect.
+///
+///   bell     the client rang, or there may be more to read
+///   report   what status shows
+///   drain    answers once no batch is under way; from then on nothing is read any more
+///
+/// A ring whose words make no sense is not read again; the session's memory is safe until its process ends.
+class session final : public session_actor::base {
+ public:
+  session(caf::actor_config& config, session_ptr resources, dram_tier_actor dram);
+
+  [[nodiscard]] const char* name() const override { return "session"; }
+  void on_exit() override;
+
+ protected:
+  behavior_type make_behavior() override;
+
+ private:
+  void read_ring();
+  /// The longest run of whole requests among the waiting entries that the completion ring can answer.
+  [[nodiscard]] batch_ptr take_batch(std::uint64_t waiting, std::uint64_t room) const;
+  void answer(const dram::batch& finished);
+  void malformed(std::string_view what);
+  void look_again();
+
+  session_ptr resources_;
+  dram_tier_actor dram_;
+  memory::worker_rings rings_;
+  bool busy_ = false;      ///< a batch is in the tier
+  bool broken_ = false;
+  bool draining_ = false;
+  bool looking_ = false;   ///< a delayed bell is under way
+  std::chrono::milliseconds pause_{0};
+  std::uint64_t batches_ = 0;
+  std::uint64_t entries_ = 0;
+  std::vector<caf::typed_response_promise<outcome>> drained_;
+};
+
+}  // namespace cenote

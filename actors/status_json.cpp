@@ -1,0 +1,108 @@
+#include "actors/status_json.hpp"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+namespace cenote {
+
+namespace {
+
+using nlohmann::json;
+
+double seconds_since(std::chrono::system_clock::time_point then) {
+  return std::chrono::duration<double>(std::chrono::system_clock::now() - then).count();
+}
+
+json counters_of(const dram::store_counters& counters) {
+  return {{"commits", counters.commits},
+          {"duplicates", counters.duplicates},
+          {"evicted", counters.evicted},
+          {"removed", counters.removed},
+          {"moved", counters.moved},
+          {"slabs_moved", counters.slabs_moved},
+          {"pinned_victims", counters.pinned_victims},
+          {"refused_commits", counters.refused_commits},
+          {"revoked_reservations", counters.revoked_reservations},
+          {"revoked_grants", counters.revoked_grants},
+          {"no_space", counters.no_space},
+          {"collisions", counters.collisions},
+          {"reclaimed_blocks", counters.reclaimed_blocks},
+          {"quarantine_freed", counters.quarantine_freed},
+          {"touches", counters.touches},
+          {"checksum_errors", counters.checksum_errors}};
+}
+
+json session_of(const dram::session_status& session, const std::vector<session_report>& reports) {
+  json one = {{"id", session.number},        {"instance", session.instance}, {"pins", session.pins},
+              {"grants", session.grants},    {"writing", session.writing},
+              {"state", session.connected ? "attached" : "disconnected"}};
+  const auto report = std::find_if(reports.begin(), reports.end(),
+                                   [&](const session_report& each) { return each.session->number == session.number; });
+  if (report == reports.end()) return one;
+  const session_resources& resources = *report->session;
+  one["pid"] = resources.pid;
+  one["uid"] = resources.uid;
+  one["client"] = resources.client_name;
+  one["pin_slots"] = resources.pin_slots;
+  one["age_s"] = seconds_since(resources.attached);
+  one["batches"] = report->batches;
+  one["entries"] = report->entries;
+  one["touches_dropped"] = resources.view.header().touches_dropped.load(std::memory_order_relaxed);
+  return one;
+}
+
+}  // namespace
+
+std::string status_json(const node_report& report, const config::node_config& config, const server_context& context) {
+  const dram::store_status& dram = report.dram;
+  json all;
+  all["node"] = {{"pid", ::getppid()},
+                 {"worker_pid", ::getpid()},
+                 {"epoch", context.epoch},
+                 {"restarts", context.restarts},
+                 {"version", CENOTE_VERSION},
+                 {"uptime_s", seconds_since(context.node_started)},
+                 {"state", "serving"},
+                 {"socket", context.socket_path}};
+  all["dram"] = {{"capacity", dram.capacity},
+                 {"assigned", dram.assigned},
+                 {"used", dram.used},
+                 {"free", dram.capacity - std::min(dram.capacity, dram.used)},
+                 {"slabs", dram.slabs},
+                 {"policy", config.dram.policy},
+                 {"evicted", dram.counters.evicted},
+                 {"blocks",
+                  {{"present", dram.present},
+                   {"granted", dram.granted},
+                   {"pending", dram.pending},
+                   {"zombie", dram.zombie},
+                   {"quarantined", dram.quarantined},
+                   {"free", dram.free}}}};
+  all["instances"] = json::array();
+  for (const dram::instance_status& each : dram.instances) {
+    all["instances"].push_back({{"id", each.id},
+                                {"group", each.group},
+                                {"blocks", each.present},
+                                {"free", each.free},
+                                {"bytes", each.bytes},
+                                {"slabs", each.slabs},
+                                {"sessions", each.sessions},
+                                {"pending", each.pending},
+                                {"zombie", each.zombie},
+                                {"quarantined", each.quarantined},
+                                {"index_slots", each.index_slots},
+                                {"index_entries", each.index_entries}});
+  }
+  all["groups"] = json::array();
+  for (const dram::account_status& each : dram.accounts) {
+    all["groups"].push_back({{"name", each.name}, {"quota", each.quota}, {"used", each.used}});
+  }
+  all["sessions"] = json::array();
+  for (const dram::session_status& each : dram.sessions) all["sessions"].push_back(session_of(each, report.sessions));
+  all["counters"] = counters_of(dram.counters);
+  return all.dump();
+}
+
+}  // namespace cenote

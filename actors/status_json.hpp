@@ -1,0 +1,14 @@
+// What `cenote status --json` prints.
+#pragma once
+
+#include <string>
+
+#include "actors/server.hpp"
+
+namespace cenote {
+
+/// One JSON object: node, dram, instances, groups, sessions, counters. Sizes in bytes, times in seconds.
+[[nodiscard]] std::string status_json(const node_report& report, const config::node_config& config,
+                                      const server_context& context);
+
+}  // namespace cenote

@@ -1,0 +1,384 @@
+#include "actors/worker.hpp"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <sys/prctl.h>
+#include <sys/signalfd.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <condition_variable>
+#include <csignal>
+#include <cstdlib>
+#include <mutex>
+#include <thread>
+
+#include "actors/coarse_clock.hpp"
+#include "actors/dram_tier.hpp"
+#include "actors/node.hpp"
+#include "actors/server.hpp"
+#include "config/logging.hpp"
+#include "config/node_config.hpp"
+
+namespace cenote {
+
+namespace {
+
+constexpr int exit_failed = 1;
+constexpr int exit_config = 2;
+
+class worker_system_config : public caf::actor_system_config {
+ public:
+  explicit worker_system_config(unsigned threads) {
+    add_message_types<caf::id_block::cenote>();
+    set("scheduler.policy", "sharing");  // stealing workers sleep in 50 us steps that no message interrupts
+    set("scheduler.max-threads", std::max(2U, threads));
+    set("scheduler.max-throughput", 300U);
+    set("logger.verbosity", "quiet");
+  }
+};
+
+dram::store_options store_options_of(const config::node_config& config) {
+  dram::store_options options;
+  options.capacity = config.dram.capacity;
+  options.high_water = config.dram.high_water;
+  options.low_water = config.dram.low_water;
+  options.slab_bytes = config.dram.slab_size;
+  options.max_grants = config.session.max_grants;
+  options.reserve_timeout =
+      static_cast<dram::coarse_time>(config.session.reserve_timeout / std::chrono::milliseconds(100));
+  options.checksum_at_commit = config.dram.integrity == config::integrity::commit;
+  options.policy = config.dram.policy;
+  for (const auto& [name, group] : config.groups) options.quotas.emplace(name, group.quota);
+  return options;
+}
+
+std::uint64_t slab_id(const dram::slab_description& slab) {
+  return (std::uint64_t{slab.instance} << 32) | slab.index;
+}
+
+/// What the keeper held, made into state again.
+struct recovered_state {
+  std::unique_ptr<dram::store> store;
+  std::vector<std::shared_ptr<session_resources>> sessions;
+  dram::instance_number next_instance = 1;
+  std::uint64_t blocks = 0;
+};
+
+class recovery {
+ public:
+  recovery(const config::node_config& config, local::keeper_link& keeper) : config_(config), keeper_(keeper) {}
+
+  result<recovered_state> run(std::vector<local::registry_entry> entries) {
+    if (auto made = make_store(entries); !made) return std::unexpected(made.error());
+    for (local::registry_entry& entry : entries) {
+      const local::entry_kind kind = entry.kind;
+      const std::uint64_t id = entry.id;
+      if (auto taken = take(std::move(entry)); !taken) {
+        log_warn(logger("recovery"), "not taken over", {{"kind", static_cast<int>(kind)}, {"id", id}, {"reason", taken.error().describe()}});
+        (void)keeper_.drop(kind, id);
+      }
+    }
+    state_.blocks = state_.store->rebuild(coarse_now());
+    return std::move(state_);
+  }
+
+ private:
+  result<void> make_store(std::vector<local::registry_entry>& entries) {
+    const auto records = std::find_if(entries.begin(), entries.end(),
+                                      [](const auto& entry) { return entry.kind == local::entry_kind::records; });
+    if (records != entries.end() && records->fds.size() == 1) {
+      auto table = memory::record_table::open(std::move(records->fds[0]));
+      if (table) {
+        state_.store = std::make_unique<dram::store>(store_options_of(config_), std::move(*table));
+        entries.erase(records);
+        return {};
+      }
+      log_warn(logger("recovery"), "starting cold: the blocks of the last worker have another layout",
+               {{"reason", table.error().describe()}});
+    }
+    retire(entries);
+    auto table = memory::record_table::create();
+    if (!table) return std::unexpected(table.error());
+    const std::array fds{table->memory().fd().get()};
+    if (auto kept = keeper_.put(local::entry_kind::records, 0, {}, fds); !kept) return kept;
+    state_.store = std::make_unique<dram::store>(store_options_of(config_), std::move(*table));
+    return {};
+  }
+
+  /// Cold start: tells the old clients, gives the old memory back first.
+  void retire(std::vector<local::registry_entry>& entries) {
+    for (const local::registry_entry& entry : entries) {
+      if (entry.kind == local::entry_kind::session && !entry.fds.empty()) retire_session(entry);
+      if (entry.kind == local::entry_kind::slab && !entry.fds.empty()) {
+        ::fallocate(entry.fds[0].get(), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0, slab_bytes(entry));
+      }
+      (void)keeper_.drop(entry.kind, entry.id);
+    }
+    entries.clear();
+  }
+
+  static off_t slab_bytes(const local::registry_entry& entry) {
+    return ::lseek(entry.fds[0].get(), 0, SEEK_END);
+  }
+
+  static void retire_session(const local::registry_entry& entry) {
+    const off_t bytes = ::lseek(entry.fds[0].get(), 0, SEEK_END);
+    if (bytes < static_cast<off_t>(memory::page_bytes)) return;
+    auto copy = entry.fds[0].duplicate();
+    if (!copy) return;
+    auto segment = memory::segment::map(std::move(*copy), static_cast<std::uint64_t>(bytes), memory::access::read_write);
+    if (segment) reinterpret_cast<memory::segment_header*>(segment->data())->retired.store(1, std::memory_order_release);
+  }
+
+  result<void> take(local::registry_entry entry) {
+    switch (entry.kind) {
+      case local::entry_kind::instance: return take_instance(std::move(entry));
+      case local::entry_kind::slab: return take_slab(std::move(entry));
+      case local::entry_kind::session: return take_session(std::move(entry));
+      default: return fail(error_code::layout_mismatch, "unknown kind");
+    }
+  }
+
+  result<void> take_instance(local::registry_entry entry) {
+    byte_reader meta(entry.meta);
+    auto spec = decode_instance_spec(meta);
+    if (!spec) return std::unexpected(spec.error());
+    if (entry.fds.size() != 2) return fail(error_code::layout_mismatch, "an instance without its segments");
+    const auto number = static_cast<dram::instance_number>(entry.id);
+    state_.next_instance = std::max(state_.next_instance, number + 1);
+    auto index = memory::segment::map(std::move(entry.fds[0]), memory::index_segment_bytes, memory::access::read_write);
+    if (!index) return std::unexpected(index.error());
+    auto versions =
+        memory::segment::map(std::move(entry.fds[1]), memory::version_table::segment_bytes, memory::access::read_write);
+    if (!versions) return std::unexpected(versions.error());
+    const auto sound = memory::check_header(memory::version_table(versions->data()).header(),
+                                            memory::segment_kind::versions, memory::version_table::segment_bytes);
+    if (!sound) return sound;
+    return state_.store->recover_instance(number, *spec, std::move(*index), std::move(*versions));
+  }
+
+  result<void> take_slab(local::registry_entry entry) {
+    auto slab = dram::decode_slab(entry.meta);
+    if (!slab) return std::unexpected(slab.error());
+    if (entry.fds.size() != 1) return fail(error_code::layout_mismatch, "a slab without its memory");
+    auto memory = dram::open_slab_memory(std::move(entry.fds[0]), slab->segment_bytes);
+    if (!memory) return std::unexpected(memory.error());
+    return state_.store->recover_slab(slab->slab, std::move(*memory));
+  }
+
+  result<void> take_session(local::registry_entry entry) {
+    auto session = recover_session(std::move(entry));
+    if (!session) return std::unexpected(session.error());
+    pollfd death{(*session)->pidfd.get(), POLLIN, 0};
+    if (::poll(&death, 1, 0) > 0) return fail(error_code::closed, "its process died meanwhile");
+    auto taken = state_.store->recover_session((*session)->number, (*session)->instance, (*session)->view);
+    if (taken) state_.sessions.push_back(std::move(*session));
+    return taken;
+  }
+
+  const config::node_config& config_;
+  local::keeper_link& keeper_;
+  recovered_state state_;
+};
+
+/// Ends the process when an orderly end takes too long.
+class watchdog {
+ public:
+  explicit watchdog(std::chrono::nanoseconds limit) : thread_([this, limit] { wait(limit); }) {}
+  watchdog(const watchdog&) = delete;
+  watchdog& operator=(const watchdog&) = delete;
+  ~watchdog() {
+    {
+      const std::lock_guard lock(mutex_);
+      done_ = true;
+    }
+    wake_.notify_all();
+    thread_.join();
+  }
+
+ private:
+  void wait(std::chrono::nanoseconds limit) {
+    std::unique_lock lock(mutex_);
+    if (wake_.wait_for(lock, limit, [this] { return done_; })) return;
+    log_error(logger("worker"), "the drain took too long, ending at once");
+    ::_exit(exit_failed);
+  }
+
+  std::mutex mutex_;
+  std::condition_variable wake_;
+  bool done_ = false;
+  std::thread thread_;
+};
+
+/// Everything that runs, in the order in which it must be destroyed (last member first).
+class worker {
+ public:
+  worker(const worker_options& options, config_ptr config, unique_fd signals)
+      : options_(options),
+        config_(std::move(config)),
+        signals_(std::move(signals)),
+        keeper_(unique_fd(options.keeper_fd)),
+        system_config_(config_->node.threads != 0 ? config_->node.threads : 2),
+        system_(system_config_) {}
+
+  result<void> start() {
+    const auto begun = std::chrono::steady_clock::now();
+    auto handed = keeper_.receive_handover();
+    if (!handed) return std::unexpected(handed.error().in("handover"));
+    recovery recover(*config_, keeper_);
+    auto state = recover.run(std::move(handed->entries));
+    if (!state) return std::unexpected(state.error().in("recovery"));
+    make_provisioner();
+    std::vector<session_ptr> known(state->sessions.begin(), state->sessions.end());
+    const std::uint64_t blocks = state->blocks;
+    dram_ = system_.spawn<dram_tier>(std::move(state->store), std::move(known),
+                                     [this](std::vector<dram::slab_request> requests) {
+                                       provisioner_->submit(std::move(requests));
+                                     });
+    node_ = system_.spawn<node>(dram_, [this](const std::string& reason) { fatal(reason); });
+    server_context context{system_, keeper_, dram_, node_, handed->epoch, handed->node_started, handed->restarts,
+                           state->next_instance, config::socket_path(*config_)};
+    auto made = server::start(std::move(context), config_);
+    if (!made) return std::unexpected(made.error());
+    server_ = std::move(*made);
+    for (auto& session : state->sessions) server_->adopt(std::move(session));
+    if (auto serving = server_->serve(std::move(handed->listener)); !serving) return serving;
+    if (auto ready = keeper_.ready(); !ready) return ready;
+    const auto took = std::chrono::duration_cast<std::chrono::milliseconds>(std::chrono::steady_clock::now() - begun);
+    log_info(logger("worker"), "serving", {{"epoch", handed->epoch}, {"blocks", blocks}, {"took_ms", took.count()}});
+    return {};
+  }
+
+  /// Until a signal or the keeper's end says otherwise.
+  int serve() {
+    while (true) {
+      std::array<pollfd, 2> waits{pollfd{signals_.get(), POLLIN, 0}, pollfd{keeper_.fd(), POLLIN, 0}};
+      if (::poll(waits.data(), waits.size(), -1) < 0 && errno != EINTR) return exit_failed;
+      if (waits[1].revents != 0) {
+        log_warn(logger("worker"), "the keeper is gone: draining");
+        return drain();
+      }
+      if ((waits[0].revents & POLLIN) == 0) continue;
+      signalfd_siginfo signal{};
+      if (::read(signals_.get(), &signal, sizeof signal) != sizeof signal) continue;
+      switch (signal.ssi_signo) {
+        case SIGTERM: return drain();
+        case SIGHUP: reload(); break;
+        case SIGUSR2:
+          // Hand over: every segment stays as it is, the next worker goes on.
+          log_info(logger("worker"), "handing over");
+          ::_exit(0);
+        default: break;
+      }
+    }
+  }
+
+ private:
+  void make_provisioner() {
+    dram::provisioner_options options;
+    options.populate = config_->dram.populate;
+    options.huge_pages = config_->dram.huge_pages == config::huge_pages::automatic;
+    options.numa_node = config_->dram.numa_node.value_or(-1);
+    provisioner_ = std::make_unique<dram::provisioner>(
+        options,
+        [this](const dram::slab_description& slab, const memory::segment& memory) -> result<void> {
+          byte_writer meta;
+          dram::encode(meta, slab, memory.size());
+          const std::array fds{memory.fd().get()};
+          return keeper_.put(local::entry_kind::slab, slab_id(slab), meta.bytes(), fds);
+        },
+        [this](const dram::slab_description& slab) { return keeper_.drop(local::entry_kind::slab, slab_id(slab)); },
+        [this](dram::slab_outcome outcome) {
+          caf::anon_send(dram_, slab_atom_v, std::make_shared<dram::slab_outcome>(std::move(outcome)));
+        });
+  }
+
+  void reload() {
+    auto wanted = config::load(options_.sources);
+    auto next = wanted ? config::reloaded(*config_, *wanted) : wanted;
+    if (!next) {
+      log_error(logger("worker"), "configuration not reloaded", {{"reason", next.error().describe()}});
+      return;
+    }
+    for (const std::string& key : config::changed_unreloadable(*config_, *wanted)) {
+      log_warn(logger("worker"), "needs a restart to change", {{"key", key}});
+    }
+    config_ = std::make_shared<const config::node_config>(std::move(*next));
+    (void)set_levels(config_->log.level);
+    server_->reload(config_);
+    caf::anon_send(node_, reload_atom_v, config_);
+    log_info(logger("worker"), "configuration reloaded");
+  }
+
+  int drain() {
+    const watchdog limit(config_->node.drain_timeout + std::chrono::seconds(2));
+    server_->drain();
+    {
+      const caf::scoped_actor self(system_);
+      self->request(node_, config_->node.drain_timeout, drain_atom_v).receive([](const outcome&) {}, [](const caf::error&) {});
+    }
+    server_->stop();
+    server_.reset();
+    caf::anon_send_exit(node_, caf::exit_reason::user_shutdown);
+    node_ = nullptr;
+    dram_ = nullptr;
+    system_.await_all_actors_done();
+    provisioner_.reset();
+    log_info(logger("worker"), "drained");
+    return 0;
+  }
+
+  [[noreturn]] void fatal(const std::string& reason) {
+    log_error(logger("worker"), "ending: the keeper starts the next worker", {{"reason", reason}});
+    keeper_.fatal(reason);
+    ::_exit(exit_failed);
+  }
+
+  const worker_options& options_;
+  config_ptr config_;
+  unique_fd signals_;
+  local::keeper_link keeper_;
+  worker_system_config system_config_;
+  caf::actor_system system_;
+  std::unique_ptr<dram::provisioner> provisioner_;
+  dram_tier_actor dram_;
+  node_actor node_;
+  std::unique_ptr<server> server_;
+};
+
+result<unique_fd> take_signals() {
+  sigset_t signals;
+  sigemptyset(&signals);
+  for (const int number : {SIGTERM, SIGINT, SIGHUP, SIGUSR2}) sigaddset(&signals, number);
+  if (::sigprocmask(SIG_BLOCK, &signals, nullptr) != 0) return fail_errno("sigprocmask");
+  unique_fd fd(::signalfd(-1, &signals, SFD_CLOEXEC));
+  if (!fd) return fail_errno("signalfd");
+  return fd;
+}
+
+}  // namespace
+
+int run_worker(const worker_options& options) {
+  auto config = config::load(options.sources);
+  if (!config || !init_logging(config->log.level, config->log.format)) {
+    log_error(logger("worker"), "configuration", {{"reason", config ? "log.level" : config.error().describe()}});
+    return exit_config;
+  }
+  auto signals = take_signals();
+  if (!signals) {
+    log_error(logger("worker"), "no signals", {{"reason", signals.error().describe()}});
+    return exit_failed;
+  }
+  ::signal(SIGPIPE, SIG_IGN);
+  worker running(options, std::make_shared<const config::node_config>(std::move(*config)), std::move(*signals));
+  if (const auto started = running.start(); !started) {
+    log_error(logger("worker"), "did not start", {{"reason", started.error().describe()}});
+    ::_exit(exit_failed);  // actors may run already; the keeper decides what is next
+  }
+  return running.serve();
+}
+
+}  // namespace cenote

@@ -1,0 +1,367 @@
+// The C ABI: turns C structs into the session's types, and errors into a code and a sentence.
+#include "client/cenote.h"
+
+#include <algorithm>
+#include <cstring>
+#include <new>
+#include <string>
+
+#include "client/session.hpp"
+
+using cenote::error;
+using cenote::error_code;
+using cenote::fail;
+using cenote::result;
+namespace client = cenote::client;
+
+struct cenote_session {
+  client::session_ptr impl;
+};
+
+namespace {
+
+// The two halves of the ABI must not drift apart.
+static_assert(CENOTE_INTERNAL == static_cast<int>(error_code::internal));
+static_assert(CENOTE_FORKED == static_cast<int>(error_code::forked));
+static_assert(sizeof(cenote_reserved) == sizeof(client::reserved_block));
+static_assert(offsetof(cenote_reserved, parts) == offsetof(client::reserved_block, parts));
+static_assert(offsetof(cenote_reserved, state) == offsetof(client::reserved_block, state));
+static_assert(sizeof(cenote_held) == sizeof(client::held_block));
+static_assert(offsetof(cenote_held, slot) == offsetof(client::held_block, slot));
+static_assert(sizeof(cenote_buffer) == sizeof(client::buffers::item));
+
+std::string& last_message() {
+  thread_local std::string message;
+  return message;
+}
+
+int failed(const error& why) noexcept {
+  try {
+    last_message() = why.message();
+  } catch (const std::bad_alloc&) {
+    last_message().clear();
+  }
+  return static_cast<int>(why.code());
+}
+
+int null_argument(const char* what) {
+  return failed({error_code::invalid_argument, std::string(what) + " is a null pointer"});
+}
+
+/// No exception crosses the ABI.
+template <class Body>
+int guarded(Body&& body) noexcept {
+  try {
+    return body();
+  } catch (const std::bad_alloc&) {
+    return failed({error_code::system, "out of memory"});
+  } catch (const std::exception& thrown) {
+    return failed({error_code::internal, thrown.what()});
+  }
+}
+
+template <class T>
+int finish(const result<T>& outcome) {
+  return outcome ? CENOTE_OK : failed(outcome.error());
+}
+
+template <class T, class Out>
+int finish(const result<T>& outcome, Out* out) {
+  if (!outcome) return failed(outcome.error());
+  if (out != nullptr) *out = static_cast<Out>(*outcome);
+  return CENOTE_OK;
+}
+
+int finish(const client::put_report& report, std::uint64_t* stored) {
+  if (stored != nullptr) *stored = report.stored;
+  return finish(report.status);
+}
+
+int finish(const result<client::match_result>& outcome, cenote_match* out) {
+  if (!outcome) return failed(outcome.error());
+  *out = {outcome->resident, outcome->reachable};
+  return CENOTE_OK;
+}
+
+cenote::key_batch batch_of(const cenote_keys& keys) noexcept {
+  return {static_cast<const std::byte*>(keys.data), keys.count, keys.width};
+}
+
+client::buffers buffers_of(const cenote_buffers& list, std::size_t count) noexcept {
+  if (list.list != nullptr) return client::buffers({reinterpret_cast<const client::buffers::item*>(list.list), count});
+  return {static_cast<std::byte*>(list.base), list.bytes, list.stride, count};
+}
+
+/// False: null buffers, which is an error unless there is no key.
+bool given(const cenote_buffers& list, const cenote_keys& keys) noexcept {
+  return list.list != nullptr || list.base != nullptr || keys.count == 0;
+}
+
+std::optional<std::uint32_t> part_of(std::int32_t part) noexcept {
+  if (part < 0) return std::nullopt;
+  return static_cast<std::uint32_t>(part);
+}
+
+std::string text_of(const char* text) { return text == nullptr ? std::string() : std::string(text); }
+
+/// The first `struct_size` bytes that the caller has, zeros behind.
+template <class T>
+result<T> versioned(const T& given, const char* what) {
+  if (given.struct_size < 2 * sizeof(std::uint32_t) || given.struct_size > 4096) {
+    return fail(error_code::invalid_argument, std::string(what) + ": struct_size is " +
+                                                  std::to_string(given.struct_size) + "; set it to sizeof(" + what + ")");
+  }
+  T copy{};
+  std::memcpy(&copy, &given, std::min<std::size_t>(given.struct_size, sizeof(T)));
+  return copy;
+}
+
+result<cenote::instance_spec> spec_of(const cenote_spec& raw) {
+  const auto given_spec = versioned(raw, "cenote_spec");
+  if (!given_spec) return std::unexpected(given_spec.error());
+  const cenote_spec& in = *given_spec;
+  if (in.groups == nullptr && in.group_count != 0) return fail(error_code::invalid_argument, "groups is a null pointer");
+  cenote::instance_spec out;
+  out.id = text_of(in.id);
+  out.model = text_of(in.model);
+  out.dtype = text_of(in.dtype);
+  out.layout = text_of(in.layout);
+  out.tokens_per_block = in.tokens_per_block;
+  out.hash_scheme = text_of(in.hash_scheme);
+  out.fingerprint = text_of(in.fingerprint);
+  out.instance_group = text_of(in.instance_group);
+  for (std::size_t g = 0; g < in.group_count && g <= cenote::max_groups; ++g) {
+    const cenote_group& group = in.groups[g];
+    if (group.parts == nullptr && group.part_count != 0) return fail(error_code::invalid_argument, "parts is a null pointer");
+    cenote::group_spec& added = out.groups.emplace_back();
+    added.name = text_of(group.name);
+    for (std::size_t p = 0; p < group.part_count && p <= cenote::max_parts; ++p) {
+      added.parts.push_back({text_of(group.parts[p].name), group.parts[p].bytes});
+    }
+  }
+  return out;
+}
+
+result<client::session_options> options_of(const cenote_options* raw) {
+  client::session_options out;
+  if (raw == nullptr) return out;
+  const auto in = versioned(*raw, "cenote_options");
+  if (!in) return std::unexpected(in.error());
+  if (in->max_pins != 0) out.max_pins = in->max_pins;
+  if (in->deadline_ns > static_cast<std::uint64_t>(std::chrono::nanoseconds(std::chrono::hours(24)).count())) {
+    return fail(error_code::invalid_argument, "a deadline is at most 24 hours");
+  }
+  if (in->deadline_ns != 0) out.deadline = std::chrono::nanoseconds(in->deadline_ns);
+  out.socket = text_of(in->socket);
+  out.token = text_of(in->token);
+  out.client_name = text_of(in->client_name);
+  return out;
+}
+
+}  // namespace
+
+extern "C" {
+
+const char* cenote_error_name(int code) {
+  if (code < 0 || code > CENOTE_INTERNAL) return "unknown";
+  return cenote::to_string(static_cast<error_code>(code)).data();  // a literal: it ends with a zero
+}
+
+const char* cenote_last_error(void) { return last_message().c_str(); }
+
+uint32_t cenote_abi_version(void) { return (CENOTE_ABI_MAJOR << 16) | CENOTE_ABI_MINOR; }
+
+int cenote_attach(const cenote_spec* spec, const cenote_options* options, cenote_session** out) {
+  return guarded([&] {
+    if (spec == nullptr) return null_argument("spec");
+    if (out == nullptr) return null_argument("out");
+    *out = nullptr;
+    auto parsed = spec_of(*spec);
+    if (!parsed) return failed(parsed.error());
+    auto chosen = options_of(options);
+    if (!chosen) return failed(chosen.error());
+    chosen->spec = std::move(*parsed);
+    auto attached = client::session::attach(std::move(*chosen));
+    if (!attached) return failed(attached.error());
+    *out = std::make_unique<cenote_session>(cenote_session{std::move(*attached)}).release();
+    return static_cast<int>(CENOTE_OK);
+  });
+}
+
+int cenote_close(cenote_session* session) {
+  return guarded([&] { return session == nullptr ? null_argument("session") : finish(session->impl->close()); });
+}
+
+void cenote_free(cenote_session* session) { static_cast<void>(std::unique_ptr<cenote_session>(session)); }
+
+int cenote_group_index(cenote_session* session, const char* name, uint32_t* out) {
+  return guarded([&] {
+    if (session == nullptr || name == nullptr || out == nullptr) return null_argument("an argument");
+    const auto found = session->impl->spec().find_group(name);
+    if (!found) return failed({error_code::invalid_argument, "this instance has no group `" + std::string(name) + "`"});
+    *out = *found;
+    return static_cast<int>(CENOTE_OK);
+  });
+}
+
+int cenote_part_index(cenote_session* session, uint32_t group, const char* name, uint32_t* out) {
+  return guarded([&] {
+    if (session == nullptr || name == nullptr || out == nullptr) return null_argument("an argument");
+    const auto& groups = session->impl->spec().groups;
+    if (group >= groups.size()) return failed({error_code::invalid_argument, "there is no group of that number"});
+    const auto& parts = groups[group].parts;
+    const auto found = std::ranges::find(parts, name, &cenote::part_spec::name);
+    if (found == parts.end()) {
+      return failed({error_code::invalid_argument,
+                     "group `" + groups[group].name + "` has no part `" + std::string(name) + "`"});
+    }
+    *out = static_cast<uint32_t>(found - parts.begin());
+    return static_cast<int>(CENOTE_OK);
+  });
+}
+
+int cenote_match_prefix(cenote_session* session, cenote_keys keys, uint32_t group, cenote_match* out) {
+  return guarded([&] {
+    if (session == nullptr || out == nullptr) return null_argument("session or out");
+    return finish(session->impl->match_prefix(batch_of(keys), group), out);
+  });
+}
+
+int cenote_match_window(cenote_session* session, cenote_keys keys, uint32_t group, size_t window, cenote_match* out) {
+  return guarded([&] {
+    if (session == nullptr || out == nullptr) return null_argument("session or out");
+    return finish(session->impl->match_window(batch_of(keys), group, window), out);
+  });
+}
+
+int cenote_exists(cenote_session* session, cenote_keys keys, uint32_t group, uint8_t* present) {
+  return guarded([&] {
+    if (session == nullptr || (present == nullptr && keys.count != 0)) return null_argument("session or present");
+    return finish(session->impl->exists(batch_of(keys), group, std::span(present, keys.count)));
+  });
+}
+
+int cenote_acquire(cenote_session* session, cenote_keys keys, uint32_t group, cenote_held* out, size_t* count) {
+  return guarded([&] {
+    if (session == nullptr || count == nullptr || (out == nullptr && keys.count != 0)) return null_argument("an argument");
+    *count = 0;
+    const std::span held(reinterpret_cast<client::held_block*>(out), keys.count);
+    return finish(session->impl->acquire(batch_of(keys), group, held), count);
+  });
+}
+
+int cenote_release(cenote_session* session, const uint32_t* slots, size_t count) {
+  return guarded([&] {
+    if (session == nullptr || (slots == nullptr && count != 0)) return null_argument("session or slots");
+    return finish(session->impl->release(std::span(slots, count)));
+  });
+}
+
+int cenote_release_held(cenote_session* session, const cenote_held* held, size_t count) {
+  return guarded([&] {
+    if (session == nullptr || (held == nullptr && count != 0)) return null_argument("session or held");
+    std::array<std::uint32_t, 256> slots;
+    for (std::size_t first = 0; first < count; first += slots.size()) {
+      const std::size_t n = std::min(slots.size(), count - first);
+      for (std::size_t i = 0; i < n; ++i) slots[i] = held[first + i].slot;
+      if (auto ok = session->impl->release(std::span<const std::uint32_t>(slots).first(n)); !ok) return failed(ok.error());
+    }
+    return static_cast<int>(CENOTE_OK);
+  });
+}
+
+int cenote_get_into(cenote_session* session, cenote_keys keys, uint32_t group, int32_t part, cenote_buffers targets,
+                    size_t* copied) {
+  return guarded([&] {
+    if (session == nullptr || copied == nullptr || !given(targets, keys)) return null_argument("an argument");
+    *copied = 0;
+    return finish(session->impl->get_into(batch_of(keys), group, part_of(part), buffers_of(targets, keys.count)), copied);
+  });
+}
+
+int cenote_put(cenote_session* session, cenote_keys keys, uint32_t group, int32_t part, cenote_buffers sources,
+               uint64_t* stored) {
+  return guarded([&] {
+    if (session == nullptr || !given(sources, keys)) return null_argument("an argument");
+    return finish(session->impl->put(batch_of(keys), group, part_of(part), buffers_of(sources, keys.count)), stored);
+  });
+}
+
+int cenote_put_async(cenote_session* session, cenote_keys keys, uint32_t group, int32_t part, cenote_buffers sources,
+                     uint64_t* stored) {
+  return guarded([&] {
+    if (session == nullptr || !given(sources, keys)) return null_argument("an argument");
+    return finish(session->impl->put_async(batch_of(keys), group, part_of(part), buffers_of(sources, keys.count)), stored);
+  });
+}
+
+int cenote_flush(cenote_session* session, uint64_t* stored) {
+  return guarded([&] { return session == nullptr ? null_argument("session") : finish(session->impl->flush(), stored); });
+}
+
+int cenote_reserve(cenote_session* session, cenote_keys keys, uint32_t group, int32_t part, cenote_reserved* out) {
+  return guarded([&] {
+    if (session == nullptr || (out == nullptr && keys.count != 0)) return null_argument("session or out");
+    const std::span blocks(reinterpret_cast<client::reserved_block*>(out), keys.count);
+    return finish(session->impl->reserve(batch_of(keys), group, part_of(part), blocks));
+  });
+}
+
+int cenote_commit(cenote_session* session, const cenote_reserved* blocks, size_t count, uint64_t* completed) {
+  return guarded([&] {
+    if (session == nullptr || (blocks == nullptr && count != 0)) return null_argument("session or blocks");
+    const std::span list(reinterpret_cast<const client::reserved_block*>(blocks), count);
+    return finish(session->impl->commit(list), completed);
+  });
+}
+
+int cenote_abandon(cenote_session* session, const cenote_reserved* blocks, size_t count) {
+  return guarded([&] {
+    if (session == nullptr || (blocks == nullptr && count != 0)) return null_argument("session or blocks");
+    const std::span list(reinterpret_cast<const client::reserved_block*>(blocks), count);
+    return finish(session->impl->release(list));
+  });
+}
+
+int cenote_remove(cenote_session* session, cenote_keys keys, uint32_t group, uint64_t* removed) {
+  return guarded([&] {
+    return session == nullptr ? null_argument("session") : finish(session->impl->remove(batch_of(keys), group), removed);
+  });
+}
+
+int cenote_clear(cenote_session* session) {
+  return guarded([&] { return session == nullptr ? null_argument("session") : finish(session->impl->clear()); });
+}
+
+int cenote_barrier(cenote_session* session) {
+  return guarded([&] { return session == nullptr ? null_argument("session") : finish(session->impl->barrier()); });
+}
+
+int cenote_stats_of(cenote_session* session, cenote_stats* out) {
+  return guarded([&] {
+    if (session == nullptr || out == nullptr) return null_argument("session or out");
+    const auto checked = versioned(*out, "cenote_stats");
+    if (!checked) return failed(checked.error());
+    const client::session_stats now = session->impl->stats();
+    cenote_stats filled{};
+    filled.struct_size = static_cast<uint32_t>(std::min<std::size_t>(out->struct_size, sizeof(cenote_stats)));
+    filled.session = now.session;
+    filled.keys_looked_up = now.keys_looked_up;
+    filled.keys_found = now.keys_found;
+    filled.blocks_pinned = now.blocks_pinned;
+    filled.blocks_copied_out = now.blocks_copied_out;
+    filled.bytes_copied_out = now.bytes_copied_out;
+    filled.blocks_stored = now.blocks_stored;
+    filled.bytes_copied_in = now.bytes_copied_in;
+    filled.pins_in_use = now.pins_in_use;
+    filled.pin_slots = now.pin_slots;
+    filled.reservations = now.reservations;
+    filled.slabs_mapped = now.slabs_mapped;
+    filled.touches_dropped = now.touches_dropped;
+    filled.reattaches = now.reattaches;
+    std::memcpy(out, &filled, filled.struct_size);
+    return static_cast<int>(CENOTE_OK);
+  });
+}
+
+}  // extern "C"

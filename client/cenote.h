@@ -1,0 +1,259 @@
+/* The C ABI of Cenote: what an engine process links or loads (libcenote.so). C99.
+ *
+ * A session is one attachment to the node of this machine, for one instance (the agreement in cenote_spec). Blocks are
+ * named by (key, group); keys come in batches of one width. A miss is not an error.
+ *
+ * Errors    every function that can fail returns 0 (CENOTE_OK) or a cenote_error; cenote_last_error() is the sentence
+ *           that goes with the last failure on the calling thread.
+ * Threads   any number of threads may use one session, also at the same time; cenote_free() must be the last call.
+ * Forks     a session belongs to the process that attached it: in a child every call says CENOTE_FORKED.
+ * Waiting   lookups and reads never wait for the node. All other calls wait at most for the session's deadline.
+ * Lifetime  strings and arrays passed in are read during the call only.
+ * Versions  structs that may grow start with `struct_size`: set it to sizeof. Fields are only ever appended. A client
+ *           of the previous minor version of the protocol still attaches.
+ */
+#ifndef CENOTE_H
+#define CENOTE_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#if defined(__GNUC__)
+#define CENOTE_API __attribute__((visibility("default")))
+#else
+#define CENOTE_API
+#endif
+
+#define CENOTE_ABI_MAJOR 1
+#define CENOTE_ABI_MINOR 0
+
+/* Why a call failed. Closed; numbers never change. */
+typedef enum cenote_error {
+  CENOTE_OK = 0,
+  CENOTE_INVALID_ARGUMENT = 1,  /* can never work: size, key width, range */
+  CENOTE_INVALID_CONFIG = 2,    /* not used by the client */
+  CENOTE_NOT_RUNNING = 3,       /* no node answers at the socket */
+  CENOTE_NODE_RESTARTING = 4,   /* the worker was away for longer than the deadline */
+  CENOTE_DEADLINE_EXCEEDED = 5, /* the node is there but did not answer in time */
+  CENOTE_PROTOCOL_MISMATCH = 6,
+  CENOTE_LAYOUT_MISMATCH = 7,
+  CENOTE_SPEC_MISMATCH = 8,     /* the instance exists with another spec; the message names the field */
+  CENOTE_PERMISSION_DENIED = 9, /* uid, gid or token is not allowed */
+  CENOTE_NO_SPACE = 10,         /* nothing can be evicted: pinned, pending or over quota */
+  CENOTE_PIN_LIMIT = 11,        /* the session's share of pins is used up */
+  CENOTE_LIMIT_EXCEEDED = 12,
+  CENOTE_REVOKED = 13,          /* a reservation was taken back; the commit is refused */
+  CENOTE_NOT_RESERVED = 14,     /* commit of a block that this session does not hold */
+  CENOTE_FORKED = 15,
+  CENOTE_CLOSED = 16,           /* the session was closed, or its node was stopped */
+  CENOTE_SESSION_KILLED = 17,   /* the operator ended it */
+  CENOTE_MALFORMED = 18,
+  CENOTE_UNSUPPORTED = 19,
+  CENOTE_SYSTEM = 20,
+  CENOTE_INTERNAL = 21
+} cenote_error;
+
+/* The name of a code ("no_space"); never null. */
+CENOTE_API const char* cenote_error_name(int code);
+/* The sentence of the last failure on this thread; never null; valid until the thread's next failing call. */
+CENOTE_API const char* cenote_last_error(void);
+/* major << 16 | minor of the library that is loaded. */
+CENOTE_API uint32_t cenote_abi_version(void);
+
+/* ---- attach ------------------------------------------------------------------------------------------------ */
+
+typedef struct cenote_session cenote_session;
+
+/* One rank's share of a block. Parts lie back to back in the block, in declared order. */
+typedef struct cenote_part {
+  const char* name;
+  uint64_t bytes;
+} cenote_part;
+
+typedef struct cenote_group {
+  const char* name;
+  const cenote_part* parts;
+  size_t part_count; /* 1 to 64 */
+} cenote_group;
+
+/* An immutable agreement: attaching with another spec under the same id is refused. Null strings count as empty. */
+typedef struct cenote_spec {
+  uint32_t struct_size;
+  uint32_t tokens_per_block;
+  const char* id;
+  const char* model;
+  const char* dtype;
+  const char* layout;
+  const char* hash_scheme;
+  const char* fingerprint;    /* of the weights; may be empty */
+  const char* instance_group; /* who pays; empty: the instance itself */
+  const cenote_group* groups;
+  size_t group_count;         /* 1 to 16 */
+} cenote_spec;
+
+/* All zero (but for struct_size) are the defaults. */
+typedef struct cenote_options {
+  uint32_t struct_size;
+  uint32_t max_pins;       /* 0: 8192. Blocks that may be pinned at one time */
+  uint64_t deadline_ns;    /* 0: 5 s. Of every call that needs the node */
+  const char* socket;      /* null: $CENOTE_SOCKET, else the runtime directory's */
+  const char* token;       /* null: none */
+  const char* client_name; /* null: the process's name */
+} cenote_options;
+
+/* Attaches. `options` may be null. On success *out is a session that cenote_close and cenote_free end. */
+CENOTE_API int cenote_attach(const cenote_spec* spec, const cenote_options* options, cenote_session** out);
+
+/* Refuses further calls, ends all pins, waits (2 s at most) for cenote_put_async, and tells the node. Pointers into
+ * blocks stay mapped until cenote_free, but their bytes are no longer protected. A second close does nothing. */
+CENOTE_API int cenote_close(cenote_session* session);
+/* Closes if need be, unmaps, frees. No other call may be under way. Null is allowed; in a forked child it leaks. */
+CENOTE_API void cenote_free(cenote_session* session);
+
+/* The number of a group or of a part in it, by name. Numbers count from 0 in declared order. */
+CENOTE_API int cenote_group_index(cenote_session* session, const char* name, uint32_t* out);
+CENOTE_API int cenote_part_index(cenote_session* session, uint32_t group, const char* name, uint32_t* out);
+
+/* ---- batches ----------------------------------------------------------------------------------------------- */
+
+/* `count` keys of `width` bytes (8 to 64) back to back. */
+typedef struct cenote_keys {
+  const void* data;
+  size_t count;
+  size_t width;
+} cenote_keys;
+
+typedef struct cenote_buffer {
+  void* data;
+  uint64_t bytes;
+} cenote_buffer;
+
+/* One buffer a key: `list` (one entry a key), or, when `list` is null, buffers of `bytes` each, `stride` bytes apart
+ * from `base` on. Sizes must be exact: the part's, or the whole block's. Sources are only read. */
+typedef struct cenote_buffers {
+  const cenote_buffer* list;
+  void* base;
+  uint64_t stride;
+  uint64_t bytes;
+} cenote_buffers;
+
+/* In place of a part's number: the whole block, parts back to back in declared order. */
+#define CENOTE_WHOLE_BLOCK (-1)
+
+/* ---- reading: no system call while the blocks' slabs are mapped --------------------------------------------- */
+
+typedef struct cenote_match {
+  uint64_t resident;  /* blocks */
+  uint64_t reachable; /* >= resident: counts lower local tiers too; a hint */
+} cenote_match;
+
+/* The longest prefix of present blocks. */
+CENOTE_API int cenote_match_prefix(cenote_session* session, cenote_keys keys, uint32_t group, cenote_match* out);
+/* One past the last key of the last run of `window` present blocks; 0 when there is no such run. */
+CENOTE_API int cenote_match_window(cenote_session* session, cenote_keys keys, uint32_t group, size_t window,
+                                   cenote_match* out);
+/* present[i] = 1 when block i is complete in DRAM, else 0; `present` has keys.count bytes. */
+CENOTE_API int cenote_exists(cenote_session* session, cenote_keys keys, uint32_t group, uint8_t* present);
+
+/* A block pinned for reading: `bytes` at `data`, all parts in declared order. */
+typedef struct cenote_held {
+  const void* data;
+  uint64_t bytes;
+  uint32_t slot; /* for cenote_release */
+  uint32_t reserved;
+} cenote_held;
+
+/* Pins the longest prefix of present blocks; out[0..*count) describes it, `out` has keys.count entries.
+ * CENOTE_PIN_LIMIT: the prefix is longer than the session's free pins; nothing is held then. */
+CENOTE_API int cenote_acquire(cenote_session* session, cenote_keys keys, uint32_t group, cenote_held* out, size_t* count);
+/* Ends `count` pins. */
+CENOTE_API int cenote_release(cenote_session* session, const uint32_t* slots, size_t count);
+/* Ends the pins of held[0..count). */
+CENOTE_API int cenote_release_held(cenote_session* session, const cenote_held* held, size_t count);
+
+/* Copies the longest prefix of present blocks (of `part`, or whole) into `targets`; *copied is its length. */
+CENOTE_API int cenote_get_into(cenote_session* session, cenote_keys keys, uint32_t group, int32_t part,
+                               cenote_buffers targets, size_t* copied);
+
+/* ---- writing ------------------------------------------------------------------------------------------------ */
+
+/* Stores what is not present yet. On success *stored is the number newly stored, visible to every session. On a
+ * failure *stored is k: exactly the first k keys are present. CENOTE_NO_SPACE comes at once, without waiting.
+ * With a part: of each block that no other writer has, stores this part; the block is visible when all parts are. */
+CENOTE_API int cenote_put(cenote_session* session, cenote_keys keys, uint32_t group, int32_t part, cenote_buffers sources,
+                          uint64_t* stored);
+/* The same without waiting for the end; the buffers may be reused when it returns. *stored is what was handed in. */
+CENOTE_API int cenote_put_async(cenote_session* session, cenote_keys keys, uint32_t group, int32_t part,
+                                cenote_buffers sources, uint64_t* stored);
+/* Waits for every cenote_put_async of the session. *stored: newly stored since the last flush. Fails with the first
+ * failure among them. */
+CENOTE_API int cenote_flush(cenote_session* session, uint64_t* stored);
+
+typedef enum cenote_reserve_state {
+  CENOTE_WRITABLE = 1, /* fill the parts, then cenote_commit */
+  CENOTE_PRESENT = 2,  /* complete already; do not write */
+  CENOTE_PENDING = 3   /* another writer has these parts; do not write */
+} cenote_reserve_state;
+
+typedef struct cenote_reserved {
+  void* data;             /* of the whole block, parts in declared order; null unless writable */
+  uint64_t bytes;         /* of the whole block */
+  uint64_t block;         /* opaque */
+  uint64_t parts;         /* one bit a part: those that are yours */
+  uint32_t grant_version; /* opaque */
+  uint32_t group;
+  uint32_t state;         /* cenote_reserve_state */
+  uint32_t reserved;
+} cenote_reserved;
+
+/* Binds blank blocks to keys; `out` has keys.count entries. All or nothing. `part`: the one part that you write. */
+CENOTE_API int cenote_reserve(cenote_session* session, cenote_keys keys, uint32_t group, int32_t part,
+                              cenote_reserved* out);
+/* The parts of blocks[0..count) are written; entries that are not writable are skipped. *completed: blocks that became
+ * visible by this. CENOTE_REVOKED, CENOTE_NOT_RESERVED: the first refusal; the other blocks took effect. */
+CENOTE_API int cenote_commit(cenote_session* session, const cenote_reserved* blocks, size_t count, uint64_t* completed);
+/* Gives reservations back uncommitted. */
+CENOTE_API int cenote_abandon(cenote_session* session, const cenote_reserved* blocks, size_t count);
+
+/* ---- forgetting --------------------------------------------------------------------------------------------- */
+
+/* Forgets keys; *removed: how many were there. */
+CENOTE_API int cenote_remove(cenote_session* session, cenote_keys keys, uint32_t group, uint64_t* removed);
+/* Forgets the whole instance in all tiers; done when it returns. */
+CENOTE_API int cenote_clear(cenote_session* session);
+/* Returns when everything that this session handed in before is done. */
+CENOTE_API int cenote_barrier(cenote_session* session);
+
+/* ---- counters ----------------------------------------------------------------------------------------------- */
+
+/* Since the attach; of this client. */
+typedef struct cenote_stats {
+  uint32_t struct_size; /* in: sizeof of the caller's struct; out: bytes filled */
+  uint32_t reserved;
+  uint64_t session;     /* number, as in `cenote status` */
+  uint64_t keys_looked_up;
+  uint64_t keys_found;
+  uint64_t blocks_pinned;
+  uint64_t blocks_copied_out;
+  uint64_t bytes_copied_out;
+  uint64_t blocks_stored;
+  uint64_t bytes_copied_in;
+  uint64_t pins_in_use;
+  uint64_t pin_slots;
+  uint64_t reservations;
+  uint64_t slabs_mapped;
+  uint64_t touches_dropped;
+  uint64_t reattaches;  /* times a new worker was met */
+} cenote_stats;
+
+CENOTE_API int cenote_stats_of(cenote_session* session, cenote_stats* out);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif /* CENOTE_H */

@@ -1,0 +1,341 @@
+#include "client/channel.hpp"
+
+#include <poll.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <thread>
+#include <utility>
+
+namespace cenote::client {
+
+namespace {
+
+using std::chrono::microseconds;
+using std::chrono::milliseconds;
+using std::chrono::steady_clock;
+
+constexpr microseconds spin_time{20};       // about what a thread wake costs
+constexpr milliseconds look_around{100};    // how soon a sleeping waiter sees that the session was killed or closed
+constexpr microseconds full_ring_pause{50};
+constexpr int touch_lock_attempts = 64;
+
+void relax() noexcept {
+#if defined(__x86_64__) || defined(__i386__)
+  __builtin_ia32_pause();
+#else
+  std::this_thread::yield();
+#endif
+}
+
+/// Poll timeout until `until`, at most look_around; at least 1 ms, so that it is never a busy loop.
+int poll_timeout(time_point until) {
+  const auto left = std::chrono::ceil<milliseconds>(until - steady_clock::now());
+  return static_cast<int>(std::clamp(left, milliseconds{1}, look_around).count());
+}
+
+}  // namespace
+
+channel::channel(memory::session_memory memory, unique_fd submit_bell, unique_fd complete_bell, connection& socket,
+                 const grant_pool& grants, reservations& held)
+    : memory_(memory),
+      submit_bell_(std::move(submit_bell)),
+      complete_bell_(std::move(complete_bell)),
+      socket_(&socket),
+      grants_(&grants),
+      held_(&held),
+      rings_(memory),
+      epoch_(memory.header().worker_epoch.load(std::memory_order_acquire)) {}
+
+result<void> channel::check() const {
+  // First of all: a child does not have the mappings that the rest looks at.
+  if (process_.in_child()) {
+    return fail(error_code::forked, "this session belongs to the parent process; attach again in the child");
+  }
+  if (stopped_.load(std::memory_order_relaxed)) return fail(error_code::closed, "the session is closed");
+  if (has_ended_.load(std::memory_order_acquire)) {
+    const std::lock_guard lock(end_mutex_);
+    return std::unexpected(*ended_);
+  }
+  const auto& header = memory_.header();
+  const auto phase = static_cast<memory::session_phase>(header.phase.load(std::memory_order_acquire));
+  if (phase == memory::session_phase::active && header.segment.retired.load(std::memory_order_relaxed) == 0) return {};
+  if (phase == memory::session_phase::killed) {
+    return fail(error_code::session_killed, "the operator ended this session; attach again if that was a mistake");
+  }
+  if (phase == memory::session_phase::draining) return fail(error_code::not_running, "the node is shutting down");
+  return fail(error_code::closed, "a newer node replaced this session's memory; attach again");
+}
+
+void channel::ring() const noexcept {
+  const std::uint64_t one = 1;
+  static_cast<void>(!::write(submit_bell_.get(), &one, sizeof one));
+}
+
+error channel::late() const {
+  if (away_.load(std::memory_order_relaxed)) {
+    return {error_code::node_restarting, "the node's worker is away and did not come back before the deadline"};
+  }
+  return {error_code::deadline_exceeded, "the node did not answer before the deadline"};
+}
+
+void channel::stop() noexcept {
+  stopped_.store(true, std::memory_order_relaxed);
+  arrived_.notify_all();
+}
+
+void channel::end(const error& why) {
+  const std::lock_guard lock(end_mutex_);
+  if (!ended_) ended_ = why;
+  has_ended_.store(true, std::memory_order_release);
+}
+
+// ---------------------------------------------------------------------------------------------- submit
+
+result<request_ptr> channel::submit(std::span<memory::submission> batch, time_point until) {
+  if (auto ok = check(); !ok) return std::unexpected(ok.error());
+  if (epoch_changed()) {
+    if (auto ok = recover(until); !ok) return std::unexpected(ok.error());
+  }
+  const std::lock_guard lock(submit_mutex_);
+  send_orphans();
+  if (auto ok = wait_for_room(batch.size(), until); !ok) return std::unexpected(ok.error());
+  auto made = std::make_shared<request>();
+  if (batch.front().op == memory::operation::reserve) {
+    made->answers.resize(batch.size());
+    made->parts = batch.front().argument;
+  }
+  {
+    const std::lock_guard inner(mutex_);
+    do {
+      made->number = next_request_++;
+    } while (made->number == 0 || requests_.contains(made->number));
+    requests_.emplace(made->number, made);
+  }
+  for (std::size_t i = 0; i < batch.size(); ++i) {
+    batch[i].request = made->number;
+    batch[i].index = static_cast<std::uint32_t>(i);
+    batch[i].flags = i + 1 == batch.size() ? memory::submission::flag_last : std::uint8_t{0};
+    rings_.push(batch[i]);
+  }
+  if (rings_.publish()) ring();
+  return made;
+}
+
+result<void> channel::wait_for_room(std::size_t places, time_point until) {
+  if (rings_.room() >= places) return {};
+  ring();  // it may be full of touch records that nobody rang for
+  auto look_at_socket = steady_clock::now();
+  while (rings_.room() < places) {
+    drain();  // the worker may be waiting for room in the completion ring
+    if (auto ok = check(); !ok) return ok;
+    const auto now = steady_clock::now();
+    if (now >= until) return std::unexpected(late());
+    if (now >= look_at_socket) {
+      if (auto ok = recover(until); !ok) return ok;
+      look_at_socket = now + milliseconds{10};
+    }
+    std::this_thread::sleep_for(full_ring_pause);
+  }
+  return {};
+}
+
+/// Gives back what arrived for requests that nobody waits for. Called with submit_mutex_ held.
+void channel::send_orphans() {
+  std::vector<memory::submission> batch;
+  {
+    const std::lock_guard lock(mutex_);
+    if (orphans_.empty()) return;
+    const std::size_t n = std::min({orphans_.size(), max_batch, static_cast<std::size_t>(rings_.room())});
+    batch.assign(orphans_.end() - static_cast<std::ptrdiff_t>(n), orphans_.end());
+    orphans_.resize(orphans_.size() - n);
+  }
+  for (std::size_t i = 0; i < batch.size(); ++i) {
+    batch[i].index = static_cast<std::uint32_t>(i);
+    batch[i].flags = i + 1 == batch.size() ? memory::submission::flag_last : std::uint8_t{0};
+    held_->remove(memory::block_ref::from_bits(batch[i].block), batch[i].grant_version, batch[i].argument);
+    rings_.push(batch[i]);  // request number 0: nobody waits for the answer
+  }
+}
+
+void channel::touch(std::span<memory::submission> batch) noexcept {
+  std::unique_lock lock(submit_mutex_, std::try_to_lock);
+  for (int i = 0; !lock.owns_lock() && i < touch_lock_attempts; ++i) {
+    relax();
+    static_cast<void>(lock.try_lock());
+  }
+  if (!lock.owns_lock() || rings_.room() < batch.size()) {
+    memory_.header().touches_dropped.fetch_add(batch.size(), std::memory_order_relaxed);
+    if (lock.owns_lock()) ring();
+    return;
+  }
+  for (std::size_t i = 0; i < batch.size(); ++i) {
+    batch[i].index = static_cast<std::uint32_t>(i);
+    batch[i].flags = i + 1 == batch.size() ? memory::submission::flag_last : std::uint8_t{0};
+    rings_.push(batch[i]);
+  }
+  const bool sleeps = rings_.publish();
+  if (sleeps && rings_.room() < memory::session_memory::submissions / 2) ring();
+}
+
+// ---------------------------------------------------------------------------------------------- wait
+
+result<memory::completion> channel::call(std::span<memory::submission> batch, time_point until) {
+  auto made = submit(batch, until);
+  if (!made) return std::unexpected(made.error());
+  return wait(**made, until);
+}
+
+result<memory::completion> channel::wait(request& which, time_point until) {
+  result<void> status;
+  std::unique_lock lock(mutex_);
+  while (!which.done) {
+    if (!status || steady_clock::now() >= until) {
+      abandon(which);
+      return std::unexpected(status ? late() : status.error());
+    }
+    if (reaping_) {
+      arrived_.wait_until(lock, std::min(until, steady_clock::now() + look_around));
+      status = check();
+      continue;
+    }
+    reaping_ = true;
+    lock.unlock();
+    reap(which, until, status);
+    lock.lock();
+    reaping_ = false;
+    arrived_.notify_all();
+  }
+  requests_.erase(which.number);
+  return which.outcome;
+}
+
+/// Called with mutex_ held. What was reserved so far goes back at once, the rest when it arrives.
+void channel::abandon(request& which) {
+  which.abandoned = true;
+  for (const memory::completion& answer : which.answers) orphan(answer, which.parts);
+  which.answers.clear();
+}
+
+/// Reaps for all until `which` is done, the deadline is over, or the session is.
+void channel::reap(request& which, time_point until, result<void>& status) {
+  while (status && !which.done && steady_clock::now() < until) {
+    if (drain() || spin()) continue;
+    status = check();
+    if (status) status = sleep(until);
+  }
+}
+
+/// Looks for completions for a moment before anybody sleeps.
+bool channel::spin() {
+  const auto end = steady_clock::now() + spin_time;
+  do {
+    for (int i = 0; i < 8; ++i) relax();
+    if (drain()) return true;
+  } while (steady_clock::now() < end);
+  return false;
+}
+
+result<void> channel::sleep(time_point until) {
+  if (!rings_.arm()) return {};
+  std::array<pollfd, 2> entries{pollfd{complete_bell_.get(), POLLIN, 0}, pollfd{socket_->descriptor(), 0, 0}};
+  static_cast<void>(::poll(entries.data(), entries.size(), poll_timeout(until)));
+  rings_.disarm();
+  if ((entries[0].revents & POLLIN) != 0) {
+    std::uint64_t count = 0;
+    static_cast<void>(!::read(complete_bell_.get(), &count, sizeof count));
+  }
+  if (entries[1].revents != 0 || epoch_changed()) return recover(until);
+  return {};
+}
+
+/// Takes what has arrived. Any thread may do so.
+bool channel::drain() {
+  const auto& header = memory_.header();
+  if (header.complete_head.load(std::memory_order_relaxed) == header.complete_tail.load(std::memory_order_acquire)) {
+    return false;
+  }
+  const std::lock_guard lock(mutex_);
+  bool any = false;
+  while (const auto entry = rings_.pop()) {
+    any = true;
+    deliver(*entry);
+  }
+  if (any) arrived_.notify_all();
+  return any;
+}
+
+std::optional<memory::completion> channel::poll(request& which) {
+  drain();
+  const std::lock_guard lock(mutex_);
+  if (!which.done) return std::nullopt;
+  requests_.erase(which.number);
+  return which.outcome;
+}
+
+/// Called with mutex_ held. A restarted worker may answer twice: the later answer counts, the earlier goes back.
+void channel::deliver(const memory::completion& entry) {
+  const auto found = requests_.find(entry.request);
+  const bool final = entry.kind == memory::completion_kind::done;
+  if (found == requests_.end() || found->second->done) {
+    if (!final) orphan(entry, 0);
+    return;
+  }
+  request& which = *found->second;
+  if (!final) {
+    if (which.abandoned || entry.index >= which.answers.size()) return orphan(entry, which.parts);
+    if (entry.kind == memory::completion_kind::reserved) {
+      held_->add(memory::block_ref::from_bits(entry.block), entry.grant_version, which.parts);
+    }
+    memory::completion& place = which.answers[entry.index];
+    if (place.block != entry.block || place.grant_version != entry.grant_version) orphan(place, which.parts);
+    place = entry;
+    return;
+  }
+  which.outcome = entry;
+  which.done = true;
+  if (which.abandoned) requests_.erase(found);
+}
+
+/// Called with mutex_ held: a block that was reserved for nobody is given back with the next batch.
+void channel::orphan(const memory::completion& entry, std::uint64_t parts) {
+  if (entry.kind != memory::completion_kind::reserved) return;
+  memory::submission release;
+  release.op = memory::operation::release;
+  release.block = entry.block;
+  release.grant_version = entry.grant_version;
+  release.argument = parts;
+  orphans_.push_back(release);
+}
+
+// ---------------------------------------------------------------------------------------------- restart
+
+bool channel::epoch_changed() const noexcept {
+  return memory_.header().worker_epoch.load(std::memory_order_acquire) != epoch_.load(std::memory_order_relaxed);
+}
+
+result<void> channel::recover(time_point until) {
+  const std::lock_guard lock(recover_mutex_);
+  if (!epoch_changed() && !socket_->hung_up()) return {};  // another thread was faster, or all is well
+  if (auto ok = check(); !ok) return ok;
+  away_.store(true, std::memory_order_relaxed);
+  drain();  // what the dead worker still reserved for us counts as held
+  std::vector<local::held_block> held;
+  grants_->list_taken(held);
+  held_->list(held);
+  if (auto ok = socket_->reattach(held, until); !ok) {
+    const error_code code = ok.error().code();
+    const bool may_come_back = code == error_code::node_restarting || code == error_code::deadline_exceeded ||
+                               code == error_code::not_running;
+    if (!may_come_back) end(ok.error());
+    return ok;
+  }
+  epoch_.store(memory_.header().worker_epoch.load(std::memory_order_acquire), std::memory_order_relaxed);
+  away_.store(false, std::memory_order_relaxed);
+  reattaches_.fetch_add(1, std::memory_order_relaxed);
+  ring();  // whatever was pushed meanwhile
+  return {};
+}
+
+}  // namespace cenote::client

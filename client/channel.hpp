@@ -1,0 +1,116 @@
+// The client's end of the rings: batches go out, answers come back to whoever waits for them.
+#pragma once
+
+#include <atomic>
+#include <condition_variable>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <span>
+#include <unordered_map>
+#include <vector>
+
+#include "client/connection.hpp"
+#include "client/fork_guard.hpp"
+#include "client/grant_pool.hpp"
+#include "core/error.hpp"
+#include "core/unique_fd.hpp"
+#include "memory/session_memory.hpp"
+
+namespace cenote::client {
+
+/// One batch under way.
+struct request {
+  std::uint32_t number = 0;
+  std::uint64_t parts = 0;                  ///< of a reserve: the parts asked for
+  bool done = false;
+  bool abandoned = false;                   ///< nobody waits any more; what it still brings goes back
+  memory::completion outcome;               ///< the `done` completion
+  std::vector<memory::completion> answers;  ///< one a key, for `reserve`
+};
+using request_ptr = std::shared_ptr<request>;
+
+/// Thread-safe. Of the threads that wait, one reaps the completion ring for all; it spins a moment, then sleeps on the
+/// doorbell and on the socket. When the worker's end of the socket is gone it introduces the session to the next worker;
+/// requests in flight stay in the ring, which survives.
+class channel {
+ public:
+  static constexpr std::size_t max_batch = 512;
+
+  /// `grants` and `held` are what this client may be writing; a re-attach tells the new worker. Blocks that answers
+  /// reserve are added to `held` as they arrive.
+  channel(memory::session_memory memory, unique_fd submit_bell, unique_fd complete_bell, connection& socket,
+          const grant_pool& grants, reservations& held);
+
+  /// Why no call is possible (any more): forked, closed, killed, draining. A few loads when all is well.
+  [[nodiscard]] result<void> check() const;
+
+  /// Pushes a batch of 1 to max_batch entries; sets request numbers, positions and the last flag. A batch of `reserve`
+  /// brings an answer for each entry.
+  result<request_ptr> submit(std::span<memory::submission> batch, time_point until);
+
+  /// Waits for the end of a batch. On a failure the request is abandoned.
+  result<memory::completion> wait(request& which, time_point until);
+
+  /// The end of a batch if it came already; then the batch is forgotten as after wait().
+  [[nodiscard]] std::optional<memory::completion> poll(request& which);
+
+  /// submit and wait; the outcome's code is turned into a failure by the caller.
+  result<memory::completion> call(std::span<memory::submission> batch, time_point until);
+
+  /// Pushes touch records if there is room, else counts them as dropped. Rings only when the ring is half full.
+  void touch(std::span<memory::submission> batch) noexcept;
+
+  /// Introduces the session to a new worker if the present one is gone; `closed`, `not_running` and so on otherwise.
+  result<void> recover(time_point until);
+
+  /// From now on every call fails with `closed`; waiting ones soon do.
+  void stop() noexcept;
+
+  [[nodiscard]] std::uint64_t reattaches() const noexcept { return reattaches_.load(std::memory_order_relaxed); }
+
+ private:
+  result<void> wait_for_room(std::size_t places, time_point until);
+  void send_orphans();
+  void abandon(request& which);
+  [[nodiscard]] bool epoch_changed() const noexcept;
+  void reap(request& which, time_point until, result<void>& status);
+  bool spin();
+  result<void> sleep(time_point until);
+  bool drain();
+  void deliver(const memory::completion& entry);
+  void orphan(const memory::completion& entry, std::uint64_t parts);
+  void end(const error& why);
+  void ring() const noexcept;
+  [[nodiscard]] error late() const;
+
+  memory::session_memory memory_;
+  unique_fd submit_bell_;
+  unique_fd complete_bell_;
+  connection* socket_;
+  const grant_pool* grants_;
+  reservations* held_;
+  fork_guard process_;
+
+  std::mutex submit_mutex_;     ///< the submission half of rings_
+  memory::client_rings rings_;  ///< the completion half under mutex_; arm and disarm by the reaping thread
+  std::uint32_t next_request_ = 1;
+
+  std::mutex mutex_;  ///< all below but the atomics
+  std::condition_variable arrived_;
+  std::unordered_map<std::uint32_t, request_ptr> requests_;
+  std::vector<memory::submission> orphans_;  ///< releases of reservations that nobody waited for
+  bool reaping_ = false;
+
+  mutable std::mutex end_mutex_;
+  std::optional<error> ended_;
+  std::atomic<bool> has_ended_{false};
+  std::atomic<bool> stopped_{false};
+  std::atomic<bool> away_{false};  ///< the worker was gone when we last looked
+  std::mutex recover_mutex_;
+  std::atomic<std::uint64_t> epoch_;
+  std::atomic<std::uint64_t> reattaches_{0};
+};
+
+}  // namespace cenote::client

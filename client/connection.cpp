@@ -1,0 +1,233 @@
+#include "client/connection.hpp"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <thread>
+#include <utility>
+
+#include "memory/index.hpp"
+#include "memory/session_memory.hpp"
+
+namespace cenote::client {
+
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::steady_clock;
+
+constexpr std::size_t slabs_a_query = local::max_frame_fds;
+constexpr milliseconds retry_pause{5};  // between attempts to meet a worker that just died
+
+bool exists(const std::string& path) noexcept {
+  struct stat status{};
+  return ::stat(path.c_str(), &status) == 0;
+}
+
+/// Maps one of the attach reply's segments and checks its header.
+result<memory::segment> open_segment(unique_fd fd, std::uint64_t bytes, memory::access how, memory::segment_kind kind) {
+  auto mapped = memory::segment::map(std::move(fd), bytes, how);
+  if (!mapped) return mapped;
+  mapped->keep_from_children();
+  const auto& header = *reinterpret_cast<const memory::segment_header*>(mapped->data());
+  if (auto ok = memory::check_header(header, kind, bytes); !ok) return std::unexpected(ok.error());
+  return mapped;
+}
+
+result<attachment> read_reply(unique_fd socket, local::frame reply) {
+  auto ids = local::decode_attach_reply(reply.payload);
+  if (!ids) return std::unexpected(ids.error());
+  if (reply.fds.size() != 5 || ids->pin_slots > memory::session_memory::max_pin_slots) {
+    return fail(error_code::malformed, "the node's attach reply lacks descriptors or has absurd numbers");
+  }
+  attachment out;
+  out.socket = std::move(socket);
+  out.ids = *ids;
+  out.submit_bell = std::move(reply.fds[1]);
+  out.complete_bell = std::move(reply.fds[2]);
+  using memory::access, memory::segment_kind;
+  const std::uint64_t bytes = memory::session_memory::segment_bytes(ids->pin_slots);
+  auto session = open_segment(std::move(reply.fds[0]), bytes, access::read_write, segment_kind::session);
+  if (!session) return std::unexpected(session.error().in("session memory"));
+  auto index = open_segment(std::move(reply.fds[3]), memory::index_segment_bytes, access::read_only, segment_kind::index);
+  if (!index) return std::unexpected(index.error().in("index"));
+  auto versions = open_segment(std::move(reply.fds[4]), memory::version_table::segment_bytes, access::read_only,
+                               segment_kind::versions);
+  if (!versions) return std::unexpected(versions.error().in("version table"));
+  session->populate(0, bytes, access::read_write);
+  out.session = std::move(*session);
+  out.index = std::move(*index);
+  out.versions = std::move(*versions);
+  return out;
+}
+
+/// The end of the stream means that the worker went away; `closed` is left for what the node itself says.
+error as_restart(const error& why) {
+  if (why.code() != error_code::closed) return why;
+  return {error_code::node_restarting, "the node's worker went away: " + why.message()};
+}
+
+/// Reads until the answer to `request` comes; answers to questions that timed out earlier are dropped.
+result<local::frame> receive_answer(int fd, std::uint32_t request, local::frame_type expected, time_point until) {
+  for (;;) {
+    auto answer = local::receive_frame(fd, until);
+    if (!answer) return std::unexpected(as_restart(answer.error()));
+    if (answer->header.type == local::frame_type::failure) {
+      if (answer->header.request != request && answer->header.request != 0) continue;
+      return std::unexpected(local::decode_failure(answer->payload));
+    }
+    if (answer->header.request != request) continue;
+    if (answer->header.type != expected) return fail(error_code::malformed, "the node answered with an unexpected frame");
+    return answer;
+  }
+}
+
+result<attachment> attach_once(const std::string& path, const std::vector<std::byte>& payload, time_point until) {
+  auto socket = local::connect_to(path, until);
+  if (!socket) return std::unexpected(socket.error());
+  local::frame_header header;
+  header.type = local::frame_type::attach;
+  header.request = 1;
+  if (auto sent = local::send_frame(socket->get(), header, payload, {}, until); !sent) {
+    return std::unexpected(as_restart(sent.error()));
+  }
+  auto reply = receive_answer(socket->get(), header.request, local::frame_type::attach_reply, until);
+  if (!reply) return std::unexpected(reply.error());
+  return read_reply(std::move(*socket), std::move(*reply));
+}
+
+}  // namespace
+
+std::string default_socket_path() {
+  if (const char* given = std::getenv("CENOTE_SOCKET"); given != nullptr && *given != '\0') return given;
+  const char* runtime = std::getenv("XDG_RUNTIME_DIR");
+  const std::string system = "/run/cenote/cenote.sock";
+  std::vector<std::string> places;
+  if (runtime != nullptr && *runtime != '\0') places.push_back(std::string(runtime) + "/cenote/cenote.sock");
+  places.push_back(::getuid() == 0 ? system : "/tmp/cenote-" + std::to_string(::getuid()) + "/cenote.sock");
+  places.push_back(system);
+  const auto found = std::find_if(places.begin(), places.end(), exists);
+  return found == places.end() ? places.front() : *found;
+}
+
+result<attachment> attach_to(const std::string& path, const local::attach_request& request, time_point until) {
+  const auto payload = local::encode(request, local::protocol_minor);
+  if (payload.size() > local::max_payload) {
+    return fail(error_code::invalid_argument, "the instance spec is longer than a frame of 64 KiB");
+  }
+  for (;;) {
+    auto done = attach_once(path, payload, until);
+    const bool again = !done && done.error().code() == error_code::node_restarting;
+    if (!again || steady_clock::now() + retry_pause >= until) return done;
+    std::this_thread::sleep_for(retry_pause);
+  }
+}
+
+connection::connection(std::string path, unique_fd socket, const local::attach_reply& ids) noexcept
+    : path_(std::move(path)), socket_(std::move(socket)), ids_(ids) {}
+
+bool connection::hung_up() const noexcept {
+  pollfd entry{socket_.get(), 0, 0};
+  return ::poll(&entry, 1, 0) > 0 && (entry.revents & (POLLHUP | POLLERR | POLLNVAL)) != 0;
+}
+
+result<local::frame> connection::exchange(int fd, local::frame_type type, std::span<const std::byte> payload,
+                                          local::frame_type expected, time_point until) {
+  local::frame_header header;
+  header.type = type;
+  header.request = next_request_++;
+  if (auto sent = local::send_frame(fd, header, payload, {}, until); !sent) {
+    return std::unexpected(as_restart(sent.error()));
+  }
+  return receive_answer(fd, header.request, expected, until);
+}
+
+result<void> connection::fetch_slabs(const std::vector<std::uint32_t>& wanted, memory::version_table versions,
+                                     slab_map& slabs, time_point until) {
+  const std::lock_guard lock(mutex_);
+  std::vector<std::uint32_t> missing;
+  for (const std::uint32_t index : wanted) {
+    if (slabs.find(index) == nullptr) missing.push_back(index);
+  }
+  while (!missing.empty()) {
+    const std::size_t n = std::min(missing.size(), slabs_a_query);
+    const std::vector<std::uint32_t> some(missing.end() - static_cast<std::ptrdiff_t>(n), missing.end());
+    if (auto ok = fetch_some(some, versions, slabs, until); !ok) return ok;
+    missing.resize(missing.size() - n);
+  }
+  return {};
+}
+
+result<void> connection::fetch_some(const std::vector<std::uint32_t>& wanted, memory::version_table versions,
+                                    slab_map& slabs, time_point until) {
+  auto answer = exchange(socket_.get(), local::frame_type::slabs, local::encode_slab_query(wanted),
+                         local::frame_type::slabs_reply, until);
+  if (!answer) return std::unexpected(answer.error());
+  const auto found = local::decode_slabs(answer->payload);
+  if (!found) return std::unexpected(found.error());
+  if (found->size() != answer->fds.size()) {
+    return fail(error_code::malformed, "a slab reply has another number of descriptors than of slabs");
+  }
+  for (std::size_t i = 0; i < found->size(); ++i) {
+    const local::slab_descriptor& slab = (*found)[i];
+    if (slab.index >= memory::block_ref::max_slabs) return fail(error_code::malformed, "a slab index is out of range");
+    const memory::slab_entry& entry = versions.slab(slab.index);
+    if (entry.state.load(std::memory_order_acquire) == static_cast<std::uint32_t>(memory::slab_state::none)) continue;
+    const slab_shape shape{slab.index, entry.count, entry.stride, entry.group};
+    if (auto ok = slabs.add(shape, std::move(answer->fds[i]), slab.bytes); !ok) return ok;
+  }
+  return {};
+}
+
+result<unique_fd> connection::introduce(const std::vector<local::held_block>& held, time_point until) {
+  auto socket = local::connect_to(path_, until);
+  if (!socket) return socket;
+  const local::reattach_request request{.session = ids_.session, .secret = ids_.secret, .held = held};
+  auto answer = exchange(socket->get(), local::frame_type::reattach, local::encode(request),
+                         local::frame_type::reattach_reply, until);
+  if (!answer) return std::unexpected(answer.error());
+  return socket;
+}
+
+result<void> connection::reattach(const std::vector<local::held_block>& held, time_point until) {
+  const std::lock_guard lock(mutex_);
+  for (;;) {
+    auto socket = introduce(held, until);
+    if (socket) {
+      // The number stays: other threads may be polling it.
+      if (::dup3(socket->get(), socket_.get(), O_CLOEXEC) < 0) return fail_errno("dup3");
+      return {};
+    }
+    const error_code code = socket.error().code();
+    if (code != error_code::node_restarting && code != error_code::deadline_exceeded) {
+      return std::unexpected(socket.error());
+    }
+    if (code == error_code::deadline_exceeded || steady_clock::now() + retry_pause >= until) {
+      return fail(error_code::node_restarting, "the node's worker is away and did not come back before the deadline");
+    }
+    std::this_thread::sleep_for(retry_pause);
+  }
+}
+
+result<void> connection::detach(time_point until) {
+  const std::lock_guard lock(mutex_);
+  auto answer = exchange(socket_.get(), local::frame_type::detach, {}, local::frame_type::done, until);
+  return answer ? result<void>{} : std::unexpected(answer.error());
+}
+
+result<std::string> connection::ask(const std::string& json, time_point until) {
+  const std::lock_guard lock(mutex_);
+  local::frame_header header;
+  header.type = local::frame_type::admin;
+  header.request = next_request_++;
+  if (auto sent = local::send_text(socket_.get(), header, json, until); !sent) return std::unexpected(sent.error());
+  auto first = receive_answer(socket_.get(), header.request, local::frame_type::admin_reply, until);
+  if (!first) return std::unexpected(first.error());
+  return local::receive_text(socket_.get(), std::move(*first), until);
+}
+
+}  // namespace cenote::client

@@ -1,0 +1,83 @@
+// The session's Unix socket: attach, slabs, re-attach, detach. Nothing here is on the hit path.
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "client/slab_map.hpp"
+#include "core/error.hpp"
+#include "core/instance_spec.hpp"
+#include "core/unique_fd.hpp"
+#include "memory/segment.hpp"
+#include "memory/version_table.hpp"
+#include "transport/local/attach.hpp"
+#include "transport/local/socket.hpp"
+
+namespace cenote::client {
+
+using time_point = std::chrono::steady_clock::time_point;
+
+/// Where a node is expected: $CENOTE_SOCKET; else the first socket that exists of the runtime directories
+/// ($XDG_RUNTIME_DIR/cenote, this user's default, /run/cenote); else this user's default.
+[[nodiscard]] std::string default_socket_path();
+
+/// What an attach brings.
+struct attachment {
+  unique_fd socket;
+  local::attach_reply ids;
+  unique_fd submit_bell;    ///< eventfd: the client rings it
+  unique_fd complete_bell;  ///< eventfd: the worker rings it
+  memory::segment session;
+  memory::segment index;
+  memory::segment versions;
+};
+
+/// Connects and attaches. Refusals of the node come back as it worded them; a worker that dies meanwhile is waited
+/// for until the deadline (node_restarting).
+[[nodiscard]] result<attachment> attach_to(const std::string& path, const local::attach_request& request,
+                                           time_point until);
+
+/// The open socket. Thread-safe: one exchange at a time.
+class connection {
+ public:
+  connection(std::string path, unique_fd socket, const local::attach_reply& ids) noexcept;
+
+  /// Number of the descriptor; stays the same over re-attaches.
+  [[nodiscard]] int descriptor() const noexcept { return socket_.get(); }
+  /// True when the worker's end is gone. A system call.
+  [[nodiscard]] bool hung_up() const noexcept;
+
+  /// Maps the slabs `wanted` that are not mapped yet. node_restarting: the worker went away, re-attach and try
+  /// again.
+  result<void> fetch_slabs(const std::vector<std::uint32_t>& wanted, memory::version_table versions, slab_map& slabs,
+                           time_point until);
+
+  /// Introduces this session to a new worker. `closed`: the node does not know the session; node_restarting: no worker
+  /// came before the deadline; not_running: no node is there.
+  result<void> reattach(const std::vector<local::held_block>& held, time_point until);
+
+  /// Ends the session at the node.
+  result<void> detach(time_point until);
+
+  /// One administrative question; the answer is JSON text.
+  result<std::string> ask(const std::string& json, time_point until);
+
+ private:
+  result<local::frame> exchange(int fd, local::frame_type type, std::span<const std::byte> payload,
+                                local::frame_type expected, time_point until);
+  result<void> fetch_some(const std::vector<std::uint32_t>& wanted, memory::version_table versions, slab_map& slabs,
+                          time_point until);
+  result<unique_fd> introduce(const std::vector<local::held_block>& held, time_point until);
+
+  std::string path_;
+  unique_fd socket_;
+  local::attach_reply ids_;
+  std::uint32_t next_request_ = 1;
+  std::mutex mutex_;
+};
+
+}  // namespace cenote::client

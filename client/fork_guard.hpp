@@ -1,0 +1,22 @@
+// Notices, without a system call, that a process was forked: a session belongs to the process that attached it.
+#pragma once
+
+#include <cstdint>
+
+namespace cenote::client {
+
+/// Changes in every child of a fork. Async-signal-safe; thread-safe.
+[[nodiscard]] std::uint32_t fork_generation() noexcept;
+
+/// Remembers the process it was made in.
+class fork_guard {
+ public:
+  fork_guard() noexcept : generation_(fork_generation()) {}
+  /// True in a child of the process that made this.
+  [[nodiscard]] bool in_child() const noexcept { return generation_ != fork_generation(); }
+
+ private:
+  std::uint32_t generation_;
+};
+
+}  // namespace cenote::client

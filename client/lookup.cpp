@@ -1,0 +1,192 @@
+#include "client/lookup.hpp"
+
+#include <algorithm>
+#include <array>
+#include <string>
+#include <vector>
+
+#include "memory/fence.hpp"
+
+namespace cenote::client {
+
+namespace {
+
+using memory::index_value;
+
+// Keys a stage: enough misses in flight to hide memory, few enough for the first-level cache.
+constexpr std::size_t stage_keys = 32;
+// A block that moves (compaction) is found again under its new place; more than this many moves in one lookup are a miss.
+constexpr int move_attempts = 4;
+
+/// Per-thread scratch of a batch: grows once, never on a warm path.
+struct scratch {
+  std::vector<candidate> candidates;
+  std::vector<std::uint32_t> slots;
+};
+
+scratch& thread_scratch(std::size_t keys) {
+  thread_local scratch mine;
+  if (mine.candidates.size() < keys) {
+    mine.candidates.resize(keys);
+    mine.slots.resize(keys);
+  }
+  return mine;
+}
+
+}  // namespace
+
+candidate lookup::resolve(std::uint64_t value) const noexcept {
+  if (!index_value::holds_block(value)) return {};
+  const memory::block_ref ref = index_value::ref(value);
+  const memory::slab_entry& slab = versions_.slab(ref.slab());
+  if (slab.state.load(std::memory_order_acquire) != static_cast<std::uint32_t>(memory::slab_state::live)) return {};
+  if (ref.block() >= slab.count || slab.first_version > memory::max_version_entries - slab.count) return {};
+  return {value, slab.first_version + ref.block()};
+}
+
+/// Runs `visit(i, candidate, block_key)` over the keys in order until it returns false. Index lines of the next stage
+/// and version lines of this one are on their way while the stage before is looked at.
+template <class Visit>
+void lookup::for_each_candidate(key_batch keys, std::uint32_t group, Visit&& visit) const noexcept {
+  std::array<std::array<block_key, stage_keys>, 3> reduced;
+  std::array<std::array<candidate, stage_keys>, 2> places;
+  const std::size_t stages = (keys.count + stage_keys - 1) / stage_keys;
+  const auto size_of = [&](std::size_t stage) { return std::min(stage_keys, keys.count - stage * stage_keys); };
+  for (std::size_t step = 0; step < stages + 2; ++step) {
+    if (step < stages) {
+      auto& now = reduced[step % 3];
+      reduce_keys(keys, step * stage_keys, group, std::span(now).first(size_of(step)));
+      for (std::size_t i = 0; i < size_of(step); ++i) index_.prefetch(now[i]);
+    }
+    if (step >= 1 && step - 1 < stages) {
+      const std::size_t stage = step - 1;
+      for (std::size_t i = 0; i < size_of(stage); ++i) {
+        candidate& place = places[stage % 2][i];
+        place = resolve(index_.find(reduced[stage % 3][i]));
+        if (place.found()) __builtin_prefetch(&versions_.entry(place.ordinal));
+      }
+    }
+    if (step >= 2) {
+      const std::size_t stage = step - 2;
+      for (std::size_t i = 0; i < size_of(stage); ++i) {
+        if (!visit(stage * stage_keys + i, places[stage % 2][i], reduced[stage % 3][i])) return;
+      }
+    }
+  }
+}
+
+bool lookup::holds(const candidate& place, std::span<const std::byte> key) const noexcept {
+  return index_value::matches(place.value, versions_.version(place.ordinal)) && versions_.key_equals(place.ordinal, key);
+}
+
+bool lookup::is_present(candidate place, const block_key& reduced, std::span<const std::byte> key) const noexcept {
+  for (int attempt = 0; place.found() && attempt < move_attempts; ++attempt) {
+    const std::uint64_t version = versions_.version(place.ordinal);
+    if (index_value::matches(place.value, version) && versions_.key_equals(place.ordinal, key)) {
+      memory::load_fence();
+      if (versions_.version(place.ordinal) == version) return true;
+    }
+    const candidate again = resolve(index_.find(reduced));
+    if (again.value == place.value) return false;
+    place = again;
+  }
+  return false;
+}
+
+std::size_t lookup::count_prefix(key_batch keys, std::uint32_t group) const noexcept {
+  std::size_t prefix = 0;
+  for_each_candidate(keys, group, [&](std::size_t i, const candidate& place, const block_key& reduced) {
+    if (!is_present(place, reduced, keys[i])) return false;
+    prefix = i + 1;
+    return true;
+  });
+  return prefix;
+}
+
+void lookup::find_each(key_batch keys, std::uint32_t group, std::span<std::uint8_t> present) const noexcept {
+  for_each_candidate(keys, group, [&](std::size_t i, const candidate& place, const block_key& reduced) {
+    present[i] = is_present(place, reduced, keys[i]) ? 1 : 0;
+    return true;
+  });
+}
+
+std::size_t lookup::locate_prefix(key_batch keys, std::uint32_t group, std::span<candidate> out) const noexcept {
+  std::size_t prefix = 0;
+  for_each_candidate(keys, group, [&](std::size_t i, const candidate& place, const block_key&) {
+    if (!place.found()) return false;
+    out[i] = place;
+    prefix = i + 1;
+    return true;
+  });
+  return prefix;
+}
+
+void lookup::raise_high_water(std::uint32_t slots) const noexcept {
+  auto& word = session_.header().pin_high_water;
+  std::uint64_t now = word.load(std::memory_order_relaxed);
+  while (now < slots && !word.compare_exchange_weak(now, slots, std::memory_order_release, std::memory_order_relaxed)) {
+  }
+}
+
+/// True when the pinned block is the key's. Follows a block that moved: pin the new place, fence, look again.
+bool lookup::verify_pinned(candidate& place, std::span<const std::byte> key, std::uint32_t group,
+                           std::uint32_t slot) const noexcept {
+  if (holds(place, key)) return true;
+  const block_key reduced = reduce_key(key, group);
+  for (int attempt = 0; attempt < move_attempts; ++attempt) {
+    const candidate again = resolve(index_.find(reduced));
+    if (!again.found() || again.value == place.value) return false;
+    place = again;
+    session_.pin(slot).store(index_value::ref(place.value).bits, std::memory_order_relaxed);
+    memory::full_fence();
+    if (holds(place, key)) return true;
+  }
+  return false;
+}
+
+result<std::size_t> lookup::pin_prefix(key_batch keys, std::uint32_t group, std::span<pin> out) const {
+  scratch& work = thread_scratch(keys.count);
+  const std::size_t located = locate_prefix(keys, group, work.candidates);
+  if (located == 0) return 0;
+  const std::size_t slots = slots_->take(std::span(work.slots).first(located));
+  if (slots != 0) raise_high_water(work.slots[slots - 1] + 1);
+  for (std::size_t i = 0; i < slots; ++i) {
+    session_.pin(work.slots[i]).store(index_value::ref(work.candidates[i].value).bits, std::memory_order_relaxed);
+  }
+  memory::full_fence();  // pairs with the owner's, between its odd versions and its scan of the pins
+
+  std::size_t held = 0;
+  for (; held < slots && verify_pinned(work.candidates[held], keys[held], group, work.slots[held]); ++held) {
+    out[held] = {index_value::ref(work.candidates[held].value), work.slots[held]};
+  }
+  if (held < slots) {
+    unpin_slots(std::span(work.slots).subspan(held, slots - held));
+    return held;
+  }
+  if (slots < located && is_present(work.candidates[held], reduce_key(keys[held], group), keys[held])) {
+    unpin_slots(std::span(work.slots).first(slots));
+    return fail(error_code::pin_limit, "more than " + std::to_string(held) + " resident blocks are asked for, but only " +
+                                           std::to_string(slots) + " of this session's " +
+                                           std::to_string(slots_->total()) +
+                                           " pins are free; release blocks, or attach with a larger max_pins");
+  }
+  return held;
+}
+
+void lookup::unpin_slots(std::span<const std::uint32_t> slots) const noexcept {
+  if (slots.empty()) return;
+  for (const std::uint32_t slot : slots) session_.pin(slot).store(0, std::memory_order_release);
+  slots_->give_back(slots);
+}
+
+void lookup::unpin(std::span<const pin> pins) const noexcept {
+  std::array<std::uint32_t, 256> numbers;
+  while (!pins.empty()) {
+    const std::size_t n = std::min(pins.size(), numbers.size());
+    for (std::size_t i = 0; i < n; ++i) numbers[i] = pins[i].slot;
+    unpin_slots(std::span(numbers).first(n));
+    pins = pins.subspan(n);
+  }
+}
+
+}  // namespace cenote::client

@@ -1,0 +1,70 @@
+// Finding blocks in shared memory: the hit path, without a system call, a lock per key or an allocation.
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+#include "client/pin_slots.hpp"
+#include "core/block_key.hpp"
+#include "core/error.hpp"
+#include "memory/block_ref.hpp"
+#include "memory/index.hpp"
+#include "memory/session_memory.hpp"
+#include "memory/version_table.hpp"
+
+namespace cenote::client {
+
+/// A key's place as the index says: a hint until version and full key agree.
+struct candidate {
+  static constexpr std::uint32_t nowhere = ~std::uint32_t{0};
+  std::uint64_t value = 0;          ///< memory::index_value
+  std::uint32_t ordinal = nowhere;  ///< of its version entry
+
+  [[nodiscard]] bool found() const noexcept { return ordinal != nowhere; }
+};
+
+/// A pinned block: it keeps its place and its bytes until the slot is given back.
+struct pin {
+  memory::block_ref block;
+  std::uint32_t slot = 0;
+};
+
+/// Reads index and version table, writes pin slots. Thread-safe; owns nothing.
+class lookup {
+ public:
+  lookup(memory::index_reader index, memory::version_table versions, memory::session_memory session,
+         pin_slots& slots) noexcept
+      : index_(index), versions_(versions), session_(session), slots_(&slots) {}
+
+  /// Length of the longest prefix of present keys.
+  [[nodiscard]] std::size_t count_prefix(key_batch keys, std::uint32_t group) const noexcept;
+
+  /// present[i] = 1 when key i is present, else 0. `present` has keys.count places.
+  void find_each(key_batch keys, std::uint32_t group, std::span<std::uint8_t> present) const noexcept;
+
+  /// Pins the longest prefix of present keys into out[0..n), which has keys.count places, and returns n. Fails with
+  /// pin_limit, holding nothing, when that prefix is longer than the free slots are many.
+  [[nodiscard]] result<std::size_t> pin_prefix(key_batch keys, std::uint32_t group, std::span<pin> out) const;
+
+  /// Gives pins back.
+  void unpin(std::span<const pin> pins) const noexcept;
+  void unpin_slots(std::span<const std::uint32_t> slots) const noexcept;
+
+ private:
+  [[nodiscard]] candidate resolve(std::uint64_t value) const noexcept;
+  [[nodiscard]] bool holds(const candidate& place, std::span<const std::byte> key) const noexcept;
+  [[nodiscard]] bool is_present(candidate place, const block_key& reduced, std::span<const std::byte> key) const noexcept;
+  [[nodiscard]] bool verify_pinned(candidate& place, std::span<const std::byte> key, std::uint32_t group,
+                                   std::uint32_t slot) const noexcept;
+  [[nodiscard]] std::size_t locate_prefix(key_batch keys, std::uint32_t group, std::span<candidate> out) const noexcept;
+  void raise_high_water(std::uint32_t slots) const noexcept;
+  template <class Visit>
+  void for_each_candidate(key_batch keys, std::uint32_t group, Visit&& visit) const noexcept;
+
+  memory::index_reader index_;
+  memory::version_table versions_;
+  memory::session_memory session_;
+  pin_slots* slots_;
+};
+
+}  // namespace cenote::client

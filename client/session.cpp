@@ -1,0 +1,382 @@
+// Attach, reading, the end. Writing is in session_write.cpp.
+#include "client/session.hpp"
+
+#include <cerrno>
+#include <ctime>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstring>
+#include <thread>
+
+namespace cenote::client {
+
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+using std::chrono::steady_clock;
+
+constexpr std::size_t max_keys = std::size_t{1} << 24;  // of one call
+constexpr std::size_t copy_batch = 64;                  // keys that get_into pins at a time
+constexpr std::size_t max_touch_entries = 512;          // a quarter of the ring
+constexpr std::size_t retired_mappings = 256;           // more than that many are looked through and unmapped
+constexpr milliseconds close_patience{2000};
+
+/// Coarse monotonic time: no system call, some milliseconds of grain.
+std::uint64_t coarse_milliseconds() noexcept {
+  timespec now{};
+  ::clock_gettime(CLOCK_MONOTONIC_COARSE, &now);
+  return static_cast<std::uint64_t>(now.tv_sec) * 1000 + static_cast<std::uint64_t>(now.tv_nsec) / 1'000'000;
+}
+
+template <class T>
+std::span<T> thread_scratch(std::size_t n) {
+  thread_local std::vector<T> mine;
+  if (mine.size() < n) mine.resize(n);
+  return std::span(mine).first(n);
+}
+
+std::string count_of(std::uint64_t n, std::string_view what) { return std::to_string(n) + " " + std::string(what); }
+
+}  // namespace
+
+void session_closer::operator()(session* which) const noexcept {
+  if (which == nullptr || which->in_child()) return;  // the mappings and threads are the parent's
+  static_cast<void>(which->close());
+  delete which;
+}
+
+result<session_ptr> session::attach(session_options options) {
+  if (auto ok = validate(options.spec); !ok) return std::unexpected(ok.error());
+  if (options.max_pins == 0 || options.max_pins > memory::session_memory::max_pin_slots) {
+    return fail(error_code::invalid_argument, "max_pins is " + std::to_string(options.max_pins) + "; it must be 1 to " +
+                                                  std::to_string(memory::session_memory::max_pin_slots));
+  }
+  if (options.deadline <= std::chrono::nanoseconds::zero()) {
+    return fail(error_code::invalid_argument, "the deadline must be longer than zero");
+  }
+  if (options.socket.empty()) options.socket = default_socket_path();
+  if (options.client_name.empty()) options.client_name = program_invocation_short_name;
+  const local::attach_request request{.spec = options.spec,
+                                      .max_pins = options.max_pins,
+                                      .token = options.token,
+                                      .client_name = options.client_name};
+  auto parts = attach_to(options.socket, request, steady_clock::now() + options.deadline);
+  if (!parts) return std::unexpected(parts.error());
+  return session_ptr(std::make_unique<session>(std::move(*parts), std::move(options)).release());
+}
+
+session::session(attachment parts, session_options options)
+    : options_(std::move(options)),
+      ids_(parts.ids),
+      session_segment_(std::move(parts.session)),
+      index_segment_(std::move(parts.index)),
+      versions_segment_(std::move(parts.versions)),
+      memory_(session_segment_.data(), ids_.pin_slots),
+      versions_(versions_segment_.data()),
+      pin_slots_(ids_.pin_slots),
+      lookup_(memory::index_reader(index_segment_.data()), versions_, memory_, pin_slots_),
+      grants_(memory_),
+      socket_(options_.socket, std::move(parts.socket), ids_),
+      channel_(memory_, std::move(parts.submit_bell), std::move(parts.complete_bell), socket_, grants_, reservations_) {}
+
+// ---------------------------------------------------------------------------------------------- checks
+
+result<session::call_scope> session::enter() {
+  active_.fetch_add(1, std::memory_order_seq_cst);
+  call_scope scope(active_);
+  if (auto ok = channel_.check(); !ok) return std::unexpected(ok.error());
+  if (closing_.load(std::memory_order_seq_cst)) return fail(error_code::closed, "the session is closed");
+  return scope;
+}
+
+result<session::call_scope> session::enter(key_batch keys, std::uint32_t group) {
+  auto scope = enter();
+  if (!scope) return scope;
+  if (keys.count != 0 && (keys.width < min_key_bytes || keys.width > max_key_bytes)) {
+    return fail(error_code::invalid_argument, "keys have " + count_of(keys.width, "bytes") + "; a key has " +
+                                                  std::to_string(min_key_bytes) + " to " + std::to_string(max_key_bytes));
+  }
+  if (keys.count != 0 && keys.data == nullptr) return fail(error_code::invalid_argument, "keys are a null pointer");
+  if (keys.count > max_keys) {
+    return fail(error_code::limit_exceeded, count_of(keys.count, "keys in one call; at most ") + std::to_string(max_keys));
+  }
+  if (group >= options_.spec.groups.size()) {
+    return fail(error_code::invalid_argument, "group number " + std::to_string(group) + "; this instance has " +
+                                                  count_of(options_.spec.groups.size(), "groups, counted from 0"));
+  }
+  return scope;
+}
+
+result<void> session::check_part(std::uint32_t group, maybe_part part) const {
+  const group_spec& spec = group_at(group);
+  if (!part || *part < spec.parts.size()) return {};
+  return fail(error_code::invalid_argument, "part number " + std::to_string(*part) + "; group `" + spec.name + "` has " +
+                                                count_of(spec.parts.size(), "parts, counted from 0"));
+}
+
+result<void> session::check_buffers(std::uint32_t group, maybe_part part, key_batch keys, const buffers& list) const {
+  if (auto ok = check_part(group, part); !ok) return ok;
+  if (list.size() != keys.count) {
+    return fail(error_code::invalid_argument, count_of(list.size(), "buffers for ") + count_of(keys.count, "keys"));
+  }
+  const group_spec& spec = group_at(group);
+  const std::uint64_t want = part ? spec.parts[*part].bytes : spec.block_bytes();
+  for (std::size_t i = 0; i < list.size(); ++i) {
+    const buffers::item item = list[i];
+    if (item.bytes == want && item.data != nullptr) continue;
+    const std::string what =
+        part ? "part `" + spec.parts[*part].name + "` of group `" + spec.name + "`" : "a block of group `" + spec.name + "`";
+    if (item.data == nullptr) return fail(error_code::invalid_argument, "buffer " + std::to_string(i) + " is a null pointer");
+    return fail(error_code::invalid_argument, "buffer " + std::to_string(i) + " has " + count_of(item.bytes, "bytes; ") +
+                                                  what + " has " + std::to_string(want));
+  }
+  return {};
+}
+
+// ---------------------------------------------------------------------------------------------- slabs
+
+std::byte* session::address(memory::block_ref block) const noexcept {
+  const mapped_slab* slab = slabs_.find(block.slab());
+  return slab == nullptr || block.block() >= slab->count ? nullptr : slab->block(block.block());
+}
+
+/// After this, address() of each of `blocks` is known. The caller holds a pin, a grant or a reservation on them.
+result<void> session::map_slabs(std::span<const memory::block_ref> blocks, time_point until) {
+  std::vector<std::uint32_t> missing;  // allocates only when a slab is new
+  std::uint32_t last = 0;
+  for (const memory::block_ref block : blocks) {
+    if (block.slab() == last) continue;
+    last = block.slab();
+    if (slabs_.find(last) == nullptr && std::ranges::find(missing, last) == missing.end()) missing.push_back(last);
+  }
+  if (!missing.empty()) {
+    if (auto ok = fetch_slabs(missing, until); !ok) return ok;
+  }
+  for (const memory::block_ref block : blocks) {
+    if (address(block) == nullptr) {
+      return fail(error_code::malformed, "block " + std::to_string(block.block()) + " is not in slab " +
+                                             std::to_string(block.slab()) + " as the node handed it out");
+    }
+  }
+  return {};
+}
+
+result<void> session::fetch_slabs(const std::vector<std::uint32_t>& missing, time_point until) {
+  drop_retired_slabs();
+  for (;;) {
+    auto fetched = socket_.fetch_slabs(missing, versions_, slabs_, until);
+    if (fetched || fetched.error().code() != error_code::node_restarting) return fetched;
+    if (steady_clock::now() >= until) return fetched;
+    if (auto ok = channel_.recover(until); !ok) return ok;
+  }
+}
+
+/// The memory of a retired slab is gone already; its mapping only costs address space, so there is no hurry. A retired
+/// slab has no verified pin, no grant and no reservation; the pins are looked at all the same.
+void session::drop_retired_slabs() {
+  if (slabs_.size() < retired_mappings) return;
+  std::vector<std::uint32_t> pinned;
+  for (std::uint32_t i = 0; i < pin_slots_.high_water(); ++i) {
+    const std::uint64_t bits = memory_.pin(i).load(std::memory_order_relaxed);
+    if (bits != 0) pinned.push_back(memory::block_ref::from_bits(bits).slab());
+  }
+  for (const reservations::entry& entry : reservations_.all()) pinned.push_back(entry.block.slab());
+  std::ranges::sort(pinned);
+  slabs_.drop_if([&](std::uint32_t index) {
+    const auto state = versions_.slab(index).state.load(std::memory_order_acquire);
+    return state == static_cast<std::uint32_t>(memory::slab_state::retired) && !std::ranges::binary_search(pinned, index);
+  });
+}
+
+// ---------------------------------------------------------------------------------------------- reading
+
+result<match_result> session::match_prefix(key_batch keys, std::uint32_t group) {
+  const auto scope = enter(keys, group);
+  if (!scope) return std::unexpected(scope.error());
+  const std::size_t prefix = lookup_.count_prefix(keys, group);
+  counters_.keys_looked_up.fetch_add(keys.count, std::memory_order_relaxed);
+  counters_.keys_found.fetch_add(prefix, std::memory_order_relaxed);
+  return match_result{prefix, prefix};
+}
+
+result<match_result> session::match_window(key_batch keys, std::uint32_t group, std::size_t window) {
+  if (window == 0) return fail(error_code::invalid_argument, "a window has at least 1 block");
+  const std::span<std::uint8_t> present = thread_scratch<std::uint8_t>(keys.count);
+  if (auto ok = exists(keys, group, present); !ok) return std::unexpected(ok.error());
+  std::size_t run = 0;
+  for (std::size_t i = keys.count; i-- > 0;) {
+    run = present[i] != 0 ? run + 1 : 0;
+    if (run == window) return match_result{i + window, i + window};
+  }
+  return match_result{};
+}
+
+result<void> session::exists(key_batch keys, std::uint32_t group, std::span<std::uint8_t> present) {
+  const auto scope = enter(keys, group);
+  if (!scope) return std::unexpected(scope.error());
+  lookup_.find_each(keys, group, present);
+  counters_.keys_looked_up.fetch_add(keys.count, std::memory_order_relaxed);
+  const auto found = static_cast<std::uint64_t>(std::ranges::count(present.first(keys.count), std::uint8_t{1}));
+  counters_.keys_found.fetch_add(found, std::memory_order_relaxed);
+  return {};
+}
+
+result<std::size_t> session::acquire(key_batch keys, std::uint32_t group, std::span<held_block> out) {
+  const auto scope = enter(keys, group);
+  if (!scope) return std::unexpected(scope.error());
+  const std::span<pin> pins = thread_scratch<pin>(keys.count);
+  const auto held = lookup_.pin_prefix(keys, group, pins);
+  counters_.keys_looked_up.fetch_add(keys.count, std::memory_order_relaxed);
+  if (!held) return held;
+  const std::span<memory::block_ref> blocks = thread_scratch<memory::block_ref>(*held);
+  for (std::size_t i = 0; i < *held; ++i) blocks[i] = pins[i].block;
+  if (auto ok = map_slabs(blocks, deadline()); !ok) {
+    lookup_.unpin(pins.first(*held));
+    return std::unexpected(ok.error());
+  }
+  const std::uint64_t bytes = group_at(group).block_bytes();
+  for (std::size_t i = 0; i < *held; ++i) out[i] = {address(blocks[i]), bytes, pins[i].slot};
+  touch(blocks, group);
+  counters_.keys_found.fetch_add(*held, std::memory_order_relaxed);
+  counters_.blocks_pinned.fetch_add(*held, std::memory_order_relaxed);
+  return *held;
+}
+
+result<void> session::release(std::span<const std::uint32_t> slots) {
+  if (in_child()) return channel_.check();
+  active_.fetch_add(1, std::memory_order_seq_cst);
+  const call_scope scope(active_);
+  if (closing_.load(std::memory_order_seq_cst)) return {};  // close() ended all pins
+  for (const std::uint32_t slot : slots) {
+    if (slot >= pin_slots_.total() || memory_.pin(slot).load(std::memory_order_relaxed) == 0) {
+      return fail(error_code::invalid_argument, "pin " + std::to_string(slot) + " is not held; was it released twice?");
+    }
+  }
+  lookup_.unpin_slots(slots);
+  return {};
+}
+
+result<std::size_t> session::get_into(key_batch keys, std::uint32_t group, maybe_part part, buffers targets) {
+  const auto scope = enter(keys, group);
+  if (!scope) return std::unexpected(scope.error());
+  if (auto ok = check_buffers(group, part, keys, targets); !ok) return std::unexpected(ok.error());
+  thread_local std::vector<memory::block_ref> touched;
+  touched.clear();
+  std::size_t done = 0;
+  for (;;) {
+    const auto copied = copy_prefix(keys, group, part, targets, done, touched);
+    if (!copied) return copied;
+    done += *copied;
+    if (*copied < std::min(copy_batch, keys.count - (done - *copied)) || done == keys.count) break;
+  }
+  touch(touched, group);
+  const std::uint64_t bytes = part ? group_at(group).parts[*part].bytes : group_at(group).block_bytes();
+  counters_.keys_looked_up.fetch_add(keys.count, std::memory_order_relaxed);
+  counters_.keys_found.fetch_add(done, std::memory_order_relaxed);
+  counters_.blocks_copied_out.fetch_add(done, std::memory_order_relaxed);
+  counters_.bytes_copied_out.fetch_add(done * bytes, std::memory_order_relaxed);
+  return done;
+}
+
+/// Pins, copies and unpins up to copy_batch keys from `first` on; returns how many were resident.
+result<std::size_t> session::copy_prefix(key_batch keys, std::uint32_t group, maybe_part part, const buffers& targets,
+                                         std::size_t first, std::vector<memory::block_ref>& touched) {
+  std::array<pin, copy_batch> pins;
+  std::array<memory::block_ref, copy_batch> blocks;
+  const std::size_t n = std::min(copy_batch, keys.count - first);
+  const key_batch some{keys.data + first * keys.width, n, keys.width};
+  const auto held = lookup_.pin_prefix(some, group, std::span(pins).first(n));
+  if (!held) return held;
+  for (std::size_t i = 0; i < *held; ++i) blocks[i] = pins[i].block;
+  if (auto ok = map_slabs(std::span(blocks).first(*held), deadline()); !ok) {
+    lookup_.unpin(std::span(pins).first(*held));
+    return std::unexpected(ok.error());
+  }
+  const std::uint64_t offset = part ? group_at(group).part_offset(*part) : 0;
+  for (std::size_t i = 0; i < *held; ++i) {
+    const buffers::item target = targets[first + i];
+    std::memcpy(target.data, address(blocks[i]) + offset, target.bytes);
+    touched.push_back(blocks[i]);
+  }
+  lookup_.unpin(std::span(pins).first(*held));
+  return *held;
+}
+
+/// Tells the node what was used, from the head of the chain to its tail, as runs of neighbouring blocks.
+void session::touch(std::span<const memory::block_ref> blocks, std::uint32_t group) {
+  if (blocks.empty()) return;
+  thread_local std::vector<memory::submission> entries;
+  entries.clear();
+  memory::touch_runs runs{};
+  std::size_t used = 0;
+  const std::uint64_t now = coarse_milliseconds();
+  const auto flush = [&] {
+    memory::submission& entry = entries.emplace_back();
+    entry.op = memory::operation::touch;
+    entry.group = static_cast<std::uint16_t>(group);
+    entry.argument = now;
+    entry.want = blocks.size();
+    entry.key_size = static_cast<std::uint8_t>(used * sizeof(std::uint64_t));
+    std::memcpy(entry.key, &runs, entry.key_size);
+    used = 0;
+  };
+  for (std::size_t i = 0; i < blocks.size();) {
+    std::size_t length = 1;
+    while (i + length < blocks.size() && blocks[i + length].bits == blocks[i].bits + length &&
+           blocks[i + length].slab() == blocks[i].slab()) {
+      ++length;
+    }
+    if (used == memory::touch_runs::capacity) flush();
+    runs.run[used++] = memory::touch_runs::make(blocks[i], length);
+    i += length;
+  }
+  flush();
+  channel_.touch(std::span(entries).first(std::min(entries.size(), max_touch_entries)));
+}
+
+// ---------------------------------------------------------------------------------------------- the rest
+
+session_stats session::stats() const {
+  if (in_child()) return {};
+  session_stats out;
+  out.keys_looked_up = counters_.keys_looked_up.load(std::memory_order_relaxed);
+  out.keys_found = counters_.keys_found.load(std::memory_order_relaxed);
+  out.blocks_pinned = counters_.blocks_pinned.load(std::memory_order_relaxed);
+  out.blocks_copied_out = counters_.blocks_copied_out.load(std::memory_order_relaxed);
+  out.bytes_copied_out = counters_.bytes_copied_out.load(std::memory_order_relaxed);
+  out.blocks_stored = counters_.blocks_stored.load(std::memory_order_relaxed);
+  out.bytes_copied_in = counters_.bytes_copied_in.load(std::memory_order_relaxed);
+  out.pins_in_use = pin_slots_.in_use();
+  out.pin_slots = pin_slots_.total();
+  out.reservations = reservations_.size();
+  out.slabs_mapped = slabs_.size();
+  out.touches_dropped = memory_.header().touches_dropped.load(std::memory_order_relaxed);
+  out.reattaches = channel_.reattaches();
+  out.session = ids_.session;
+  return out;
+}
+
+result<void> session::close() {
+  if (in_child()) return channel_.check();
+  if (closing_.exchange(true, std::memory_order_seq_cst)) return {};
+  const bool alive = channel_.check().has_value();
+  if (alive) static_cast<void>(flush_all(steady_clock::now() + close_patience));
+  channel_.stop();  // wakes calls that still wait; new ones are refused since closing_
+  while (active_.load(std::memory_order_acquire) != 0) std::this_thread::sleep_for(std::chrono::microseconds(100));
+  for (std::uint32_t i = 0; i < pin_slots_.high_water(); ++i) memory_.pin(i).store(0, std::memory_order_release);
+  if (alive) static_cast<void>(leave_node());
+  return {};
+}
+
+/// No pin is held and no block is written any more: the node takes back grants and reservations.
+result<void> session::leave_node() {
+  const time_point until = steady_clock::now() + close_patience;
+  auto left = socket_.detach(until);
+  if (left || left.error().code() != error_code::node_restarting) return left;
+  if (auto met = socket_.reattach({}, until); !met) return met;
+  return socket_.detach(until);
+}
+
+}  // namespace cenote::client

@@ -1,0 +1,279 @@
+// A session: what an engine process does with the node. cenote.h is the same as a C ABI.
+//
+// Keys come in batches of one width (8 to 64 bytes). Lookups and reads of mapped blocks make no system call. Every call
+// that needs the node has the session's deadline; a worker that is replaced meanwhile is waited for.
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "client/channel.hpp"
+#include "client/connection.hpp"
+#include "client/fork_guard.hpp"
+#include "client/grant_pool.hpp"
+#include "client/lookup.hpp"
+#include "client/pin_slots.hpp"
+#include "client/slab_map.hpp"
+#include "core/block_key.hpp"
+#include "core/error.hpp"
+#include "core/instance_spec.hpp"
+
+namespace cenote::client {
+
+struct session_options {
+  instance_spec spec;
+  std::string socket;                              ///< empty: default_socket_path()
+  std::string token;                               ///< empty: none
+  std::string client_name;                         ///< for `cenote status`; empty: the process's name
+  std::uint32_t max_pins = 8192;                   ///< blocks that may be pinned at one time; the node may grant fewer
+  std::chrono::nanoseconds deadline = std::chrono::seconds(5);  ///< of every call that needs the node
+};
+
+/// One buffer a key: a list, or `count` buffers of `bytes` each, `stride` apart from `base` on. Does not own.
+class buffers {
+ public:
+  struct item {
+    std::byte* data = nullptr;
+    std::uint64_t bytes = 0;
+  };
+  explicit buffers(std::span<const item> list) noexcept : list_(list), count_(list.size()) {}
+  buffers(std::byte* base, std::uint64_t bytes, std::uint64_t stride, std::size_t count) noexcept
+      : base_(base), bytes_(bytes), stride_(stride), count_(count) {}
+
+  [[nodiscard]] std::size_t size() const noexcept { return count_; }
+  [[nodiscard]] item operator[](std::size_t i) const noexcept {
+    return base_ == nullptr ? list_[i] : item{base_ + i * stride_, bytes_};
+  }
+
+ private:
+  std::span<const item> list_;
+  std::byte* base_ = nullptr;
+  std::uint64_t bytes_ = 0;
+  std::uint64_t stride_ = 0;
+  std::size_t count_;
+};
+
+struct match_result {
+  std::uint64_t resident = 0;   ///< blocks: length of the prefix in DRAM, or end of the last full window
+  std::uint64_t reachable = 0;  ///< at least `resident`; a hint that counts lower local tiers too
+};
+
+/// A block pinned for reading.
+struct held_block {
+  const std::byte* data = nullptr;
+  std::uint64_t bytes = 0;  ///< of the whole block, parts in declared order
+  std::uint32_t slot = 0;   ///< what release() wants
+};
+
+enum class reserve_state : std::uint32_t {
+  writable = 1,  ///< fill the parts, then commit
+  present = 2,   ///< complete already: do not write
+  pending = 3,   ///< another writer has these parts: do not write
+};
+
+/// What reserve() says of one key.
+struct reserved_block {
+  std::byte* data = nullptr;    ///< of the whole block; null unless writable
+  std::uint64_t bytes = 0;      ///< of the whole block
+  std::uint64_t block = 0;      ///< names the block in commit and release
+  std::uint64_t parts = 0;      ///< mask of the parts that are ours
+  std::uint32_t grant_version = 0;
+  std::uint32_t group = 0;
+  reserve_state state = reserve_state::pending;
+};
+
+/// How far a put came. With a failure, exactly the first `stored` keys of the batch are present.
+struct put_report {
+  std::uint64_t stored = 0;  ///< success: blocks (or parts) newly stored by this call
+  result<void> status;
+};
+
+/// Counters since the attach, of this client.
+struct session_stats {
+  std::uint64_t keys_looked_up = 0;
+  std::uint64_t keys_found = 0;
+  std::uint64_t blocks_pinned = 0;
+  std::uint64_t blocks_copied_out = 0;
+  std::uint64_t bytes_copied_out = 0;
+  std::uint64_t blocks_stored = 0;
+  std::uint64_t bytes_copied_in = 0;
+  std::uint64_t pins_in_use = 0;
+  std::uint64_t pin_slots = 0;
+  std::uint64_t reservations = 0;
+  std::uint64_t slabs_mapped = 0;
+  std::uint64_t touches_dropped = 0;
+  std::uint64_t reattaches = 0;
+  std::uint64_t session = 0;
+};
+
+class session;
+
+/// Ends and deletes a session; in a forked child it leaves everything alone.
+struct session_closer {
+  void operator()(session* which) const noexcept;
+};
+using session_ptr = std::unique_ptr<session, session_closer>;
+
+/// Thread-safe: any number of threads may use one session.
+class session {
+ public:
+  /// Attaches to a node. Errors: not_running, permission_denied, spec_mismatch, protocol_mismatch, invalid_argument, …
+  static result<session_ptr> attach(session_options options);
+
+  explicit session(attachment parts, session_options options);
+  session(const session&) = delete;
+  session& operator=(const session&) = delete;
+  ~session() = default;
+
+  // ---- reading
+
+  /// Longest present prefix.
+  result<match_result> match_prefix(key_batch keys, std::uint32_t group);
+  /// End (one past the last key) of the last run of `window` present keys; 0 when there is none.
+  result<match_result> match_window(key_batch keys, std::uint32_t group, std::size_t window);
+  /// present[i] = 1 when key i is complete in DRAM. `present` has keys.count places.
+  result<void> exists(key_batch keys, std::uint32_t group, std::span<std::uint8_t> present);
+
+  /// Pins the resident prefix into out[0..n), which has keys.count places. Errors: pin_limit.
+  result<std::size_t> acquire(key_batch keys, std::uint32_t group, std::span<held_block> out);
+  /// Ends pins. The bytes must not be read any more.
+  result<void> release(std::span<const std::uint32_t> slots);
+  /// Copies the resident prefix (of `part`, or whole blocks) and returns its length. Pins only while it copies.
+  result<std::size_t> get_into(key_batch keys, std::uint32_t group, std::optional<std::uint32_t> part, buffers targets);
+
+  // ---- writing
+
+  /// Stores what is not there yet; visible to every session when it returns.
+  put_report put(key_batch keys, std::uint32_t group, std::optional<std::uint32_t> part, buffers sources);
+  /// Copies and hands in; flush() says how it went. The buffers may be used again at once.
+  put_report put_async(key_batch keys, std::uint32_t group, std::optional<std::uint32_t> part, buffers sources);
+  /// Waits for all put_async of this session; the number newly stored since the last flush, or the first failure.
+  result<std::uint64_t> flush();
+
+  /// Binds blank blocks to keys. `out` has keys.count places. All or nothing: a refused key gives all back.
+  result<void> reserve(key_batch keys, std::uint32_t group, std::optional<std::uint32_t> part,
+                       std::span<reserved_block> out);
+  /// The parts of these blocks are written. Entries that are not writable are skipped. Returns how many blocks became
+  /// complete. Errors: revoked, not_reserved (the first refusal; the others took effect).
+  result<std::uint64_t> commit(std::span<const reserved_block> blocks);
+  /// Gives reservations back uncommitted.
+  result<void> release(std::span<const reserved_block> blocks);
+
+  /// Forgets keys; how many were there.
+  result<std::uint64_t> remove(key_batch keys, std::uint32_t group);
+  /// Forgets the whole instance; done when it returns.
+  result<void> clear();
+  /// Returns when all that this session handed in before is done.
+  result<void> barrier();
+
+  // ---- the rest
+
+  [[nodiscard]] session_stats stats() const;
+  /// Refuses further calls, ends the pins, waits for put_async, tells the node. The mappings stay until the destructor.
+  result<void> close();
+
+  [[nodiscard]] const instance_spec& spec() const noexcept { return options_.spec; }
+  [[nodiscard]] bool in_child() const noexcept { return process_.in_child(); }
+
+ private:
+  using maybe_part = std::optional<std::uint32_t>;
+
+  /// Keeps close() waiting while a call is under way.
+  class call_scope {
+   public:
+    explicit call_scope(std::atomic<std::uint32_t>& active) noexcept : active_(&active) {}
+    call_scope(call_scope&& other) noexcept : active_(std::exchange(other.active_, nullptr)) {}
+    call_scope& operator=(call_scope&&) = delete;
+    call_scope(const call_scope&) = delete;
+    call_scope& operator=(const call_scope&) = delete;
+    ~call_scope() {
+      if (active_ != nullptr) active_->fetch_sub(1, std::memory_order_release);
+    }
+
+   private:
+    std::atomic<std::uint32_t>* active_;
+  };
+  /// First step of every call: fails when the session cannot serve it.
+  result<call_scope> enter();
+  /// enter(), and checks the keys and the group's number.
+  result<call_scope> enter(key_batch keys, std::uint32_t group);
+  [[nodiscard]] time_point deadline() const { return std::chrono::steady_clock::now() + options_.deadline; }
+  [[nodiscard]] result<void> check_buffers(std::uint32_t group, maybe_part part, key_batch keys,
+                                           const buffers& list) const;
+  [[nodiscard]] result<void> check_part(std::uint32_t group, maybe_part part) const;
+  [[nodiscard]] const group_spec& group_at(std::uint32_t group) const noexcept { return options_.spec.groups[group]; }
+
+  // session.cpp
+  result<void> map_slabs(std::span<const memory::block_ref> blocks, time_point until);
+  result<void> fetch_slabs(const std::vector<std::uint32_t>& missing, time_point until);
+  void drop_retired_slabs();
+  void touch(std::span<const memory::block_ref> blocks, std::uint32_t group);
+  [[nodiscard]] std::byte* address(memory::block_ref block) const noexcept;
+  result<std::size_t> copy_prefix(key_batch keys, std::uint32_t group, maybe_part part, const buffers& targets,
+                                  std::size_t first, std::vector<memory::block_ref>& touched);
+  result<void> leave_node();
+
+  // session_write.cpp
+  struct put_job;
+  put_report put_any(key_batch keys, std::uint32_t group, maybe_part part, const buffers& sources, bool wait);
+  result<void> put_step(put_job& job);
+  result<void> put_whole(put_job& job, std::span<const std::uint32_t> places);
+  result<void> put_part(put_job& job, std::span<const std::uint32_t> places);
+  result<void> conclude(put_job& job, std::vector<memory::submission>& batch);
+  [[nodiscard]] std::vector<std::uint32_t> missing_keys(key_batch keys, std::uint32_t group, std::size_t first) const;
+  result<void> take_grants(std::uint32_t group, std::size_t wanted, std::vector<grant>& out);
+  void give_back(std::span<const grant> grants);
+  [[nodiscard]] std::uint64_t grants_to_ask_for(const put_job& job, std::size_t used) const noexcept;
+  result<void> remember_async(request_ptr batch);
+  void collect_async(const result<memory::completion>& outcome);
+  result<std::uint64_t> flush_all(time_point until);
+  result<std::vector<memory::completion>> ask_reservations(key_batch keys, std::uint32_t group, std::uint64_t parts,
+                                                           std::span<const std::uint32_t> places);
+  void give_back(std::span<const memory::completion> reserved, std::uint64_t parts);
+  result<std::uint64_t> send_in_batches(std::span<memory::submission> entries);
+
+  session_options options_;
+  fork_guard process_;
+  local::attach_reply ids_;
+  memory::segment session_segment_;
+  memory::segment index_segment_;
+  memory::segment versions_segment_;
+  memory::session_memory memory_;
+  memory::version_table versions_;
+  slab_map slabs_;
+  pin_slots pin_slots_;
+  lookup lookup_;
+  grant_pool grants_;
+  reservations reservations_;
+  connection socket_;
+  channel channel_;
+
+  std::atomic<bool> closing_{false};
+  std::atomic<std::uint32_t> active_{0};
+
+  std::mutex async_mutex_;
+  std::deque<request_ptr> async_;           ///< put_async batches without an answer yet
+  std::uint64_t async_stored_ = 0;
+  std::optional<error> async_failure_;      ///< the first one
+
+  struct counters {
+    std::atomic<std::uint64_t> keys_looked_up{0};
+    std::atomic<std::uint64_t> keys_found{0};
+    std::atomic<std::uint64_t> blocks_pinned{0};
+    std::atomic<std::uint64_t> blocks_copied_out{0};
+    std::atomic<std::uint64_t> bytes_copied_out{0};
+    std::atomic<std::uint64_t> blocks_stored{0};
+    std::atomic<std::uint64_t> bytes_copied_in{0};
+  } counters_;
+};
+
+}  // namespace cenote::client

@@ -1,0 +1,92 @@
+// The slabs that a session has mapped, found by index without a lock.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <condition_variable>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+#include "core/error.hpp"
+#include "core/unique_fd.hpp"
+#include "memory/block_ref.hpp"
+#include "memory/segment.hpp"
+
+namespace cenote::client {
+
+/// One mapped slab; immutable.
+struct mapped_slab {
+  memory::segment memory;
+  std::uint32_t index = 0;
+  std::uint32_t count = 0;   ///< blocks
+  std::uint64_t stride = 0;  ///< bytes from block to block
+  std::uint32_t group = 0;
+
+  [[nodiscard]] std::byte* block(std::uint32_t number) const noexcept { return memory.data() + stride * number; }
+};
+
+/// Where a slab's blocks are, as the instance's directory says.
+struct slab_shape {
+  std::uint32_t index = 0;
+  std::uint32_t count = 0;
+  std::uint64_t stride = 0;
+  std::uint32_t group = 0;
+};
+
+/// find() may be called by any thread at any time; what it returns may be used while the caller holds a verified pin,
+/// a grant or a reservation in that slab (then the node cannot retire it), or for null checks. The other members lock.
+class slab_map {
+ public:
+  slab_map();
+  ~slab_map();
+  slab_map(const slab_map&) = delete;
+  slab_map& operator=(const slab_map&) = delete;
+
+  /// The slab, or null when it is not mapped here.
+  [[nodiscard]] const mapped_slab* find(std::uint32_t index) const noexcept {
+    if (index >= memory::block_ref::max_slabs) return nullptr;
+    const chunk* part = chunks_[index / chunk_slabs].load(std::memory_order_acquire);
+    return part == nullptr ? nullptr : (*part)[index % chunk_slabs].load(std::memory_order_acquire);
+  }
+
+  /// Maps a slab of `bytes` (the whole segment) read-write. Up to 64 MiB are populated before this returns, larger
+  /// ones in the background. A slab that is mapped already stays as it is.
+  result<void> add(const slab_shape& shape, unique_fd fd, std::uint64_t bytes);
+
+  /// For tests and owners in one process: uses an existing mapping, populates nothing.
+  void adopt(const slab_shape& shape, memory::segment memory);
+
+  /// Unmaps every slab for which `gone(index)` holds.
+  void drop_if(const std::function<bool(std::uint32_t)>& gone);
+
+  [[nodiscard]] std::size_t size() const;
+
+  /// Gives up all mappings without touching them: for a forked child, which does not have them.
+  void abandon() noexcept;
+
+ private:
+  static constexpr std::size_t chunk_slabs = 1024;
+  using chunk = std::array<std::atomic<const mapped_slab*>, chunk_slabs>;
+
+  void place(std::unique_ptr<mapped_slab> slab);
+  void populate_later(const mapped_slab& slab);
+  void populate_loop();
+
+  std::vector<std::atomic<chunk*>> chunks_;
+  mutable std::mutex mutex_;
+  std::vector<std::unique_ptr<mapped_slab>> slabs_;
+
+  std::condition_variable changed_;
+  std::deque<const mapped_slab*> queue_;              ///< to be populated
+  const mapped_slab* populating_ = nullptr;
+  std::atomic<const mapped_slab*> skip_{nullptr};     ///< being populated, and to be dropped
+  std::atomic<bool> stop_{false};
+  std::thread populator_;
+};
+
+}  // namespace cenote::client

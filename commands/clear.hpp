@@ -1,0 +1,12 @@
+// `cenote clear`.
+#pragma once
+
+#include <CLI/CLI.hpp>
+
+namespace cenote {
+
+/// Request {"command":"clear","all":true} or {"command":"clear","instance":ID}; the reply may have "blocks", the
+/// number that was forgotten.
+void add_clear(CLI::App& app);
+
+}  // namespace cenote

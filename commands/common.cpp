@@ -1,0 +1,93 @@
+#include "commands/common.hpp"
+
+#include <fmt/format.h>
+
+#include <cmath>
+#include <cstdio>
+#include <filesystem>
+
+#include "transport/local/admin_client.hpp"
+
+namespace cenote {
+
+using nlohmann::json;
+
+void socket_option::add_to(CLI::App& command) {
+  path = local::default_socket_path();
+  command.add_option("--socket", path, "The node's socket ($CENOTE_SOCKET, else the one in the runtime directory)")
+      ->capture_default_str();
+}
+
+void config_options::add_to(CLI::App& command) {
+  command.add_option("--config", file, "Configuration file (TOML); none is needed");
+  command.add_option("--set", sets, "key=value, above file and environment; may be repeated");
+}
+
+config::config_sources config_options::sources() const {
+  config::config_sources out;
+  if (!file.empty()) out.file = file;
+  out.environment = config::process_environment();
+  out.sets = sets;
+  return out;
+}
+
+std::vector<std::string> config_options::as_arguments() const {
+  std::vector<std::string> out;
+  if (!file.empty()) out = {"--config", std::filesystem::absolute(file).native()};
+  for (const auto& set : sets) {
+    out.emplace_back("--set");
+    out.push_back(set);
+  }
+  return out;
+}
+
+void complain(const error& why) {
+  const auto line = fmt::format("cenote: {}\n", why.message());
+  std::fputs(line.c_str(), stderr);
+}
+
+exit_code failed_with(const error& why) {
+  complain(why);
+  const bool wrongly_written = why.code() == error_code::invalid_config || why.code() == error_code::invalid_argument;
+  return wrongly_written ? exit_code::usage : exit_code::failed;
+}
+
+void end_with(exit_code code) {
+  if (code != exit_code::orderly) throw CLI::RuntimeError(to_int(code));
+}
+
+result<json> ask(const std::string& socket, const json& request, std::chrono::milliseconds limit) {
+  const auto reply = local::ask_node(socket, request.dump(), limit);
+  if (!reply) return std::unexpected(reply.error());
+  auto parsed = json::parse(*reply, nullptr, false);
+  if (!parsed.is_object()) return fail(error_code::malformed, "the node's answer is not a JSON object");
+  return parsed;
+}
+
+const json& member(const json& object, std::string_view name) {
+  static const json nothing;
+  if (!object.is_object()) return nothing;
+  const auto found = object.find(name);
+  return found == object.end() ? nothing : *found;
+}
+
+double number_of(const json& object, std::string_view name) {
+  const auto& value = member(object, name);
+  return value.is_number() ? value.get<double>() : 0.0;
+}
+
+std::uint64_t count_of(const json& object, std::string_view name) {
+  const auto& value = member(object, name);
+  if (value.is_number_unsigned()) return value.get<std::uint64_t>();
+  const double number = number_of(object, name);
+  // Beyond 2^53 a double is no count any more, and its conversion may be undefined.
+  return number >= 0 && number < 9e15 ? static_cast<std::uint64_t>(std::llround(number)) : 0;
+}
+
+std::string text_of(const json& object, std::string_view name) {
+  const auto& value = member(object, name);
+  if (value.is_null()) return "-";
+  return value.is_string() ? value.get<std::string>() : value.dump(-1, ' ', false, json::error_handler_t::replace);
+}
+
+}  // namespace cenote

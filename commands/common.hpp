@@ -1,0 +1,59 @@
+// What the subcommands share: options, one-line errors, exit codes, and tolerant reading of the node's JSON.
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <cstdint>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "commands/exit_code.hpp"
+#include "config/node_config.hpp"
+#include "config/sources.hpp"
+#include "core/error.hpp"
+
+namespace cenote {
+
+/// The address of a node, for subcommands that talk to one.
+struct socket_option {
+  std::string path;
+
+  void add_to(CLI::App& command);
+};
+
+/// --config and --set, for subcommands that read the configuration.
+struct config_options {
+  std::string file;
+  std::vector<std::string> sets;
+
+  void add_to(CLI::App& command);
+
+  /// With this process's environment.
+  [[nodiscard]] config::config_sources sources() const;
+
+  /// The same options for another process of this program; the file's path is absolute.
+  [[nodiscard]] std::vector<std::string> as_arguments() const;
+};
+
+/// Prints "cenote: message" on standard error.
+void complain(const error& why);
+
+/// complain(), and the exit code that fits: usage for what a person wrote wrongly, else failed.
+[[nodiscard]] exit_code failed_with(const error& why);
+
+/// Ends a CLI11 callback: throws CLI::RuntimeError unless the code is orderly, as CLI11 wants it.
+void end_with(exit_code code);
+
+/// Asks a node; the reply is a JSON object. Errors as local::ask_node, and malformed.
+[[nodiscard]] result<nlohmann::json> ask(const std::string& socket, const nlohmann::json& request,
+                                         std::chrono::milliseconds limit = std::chrono::seconds(10));
+
+/// Members of objects that may lack them or hold something else.
+[[nodiscard]] const nlohmann::json& member(const nlohmann::json& object, std::string_view name);
+[[nodiscard]] std::uint64_t count_of(const nlohmann::json& object, std::string_view name);
+[[nodiscard]] double number_of(const nlohmann::json& object, std::string_view name);
+/// Strings as they are, other values as JSON, a missing one as "-".
+[[nodiscard]] std::string text_of(const nlohmann::json& object, std::string_view name);
+
+}  // namespace cenote

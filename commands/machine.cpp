@@ -1,0 +1,122 @@
+#include "commands/machine.hpp"
+
+#include <fmt/format.h>
+
+#include <charconv>
+#include <fstream>
+#include <string_view>
+#include <vector>
+
+#include "core/units.hpp"
+
+namespace cenote {
+
+namespace {
+
+namespace fs = std::filesystem;
+
+// cgroup v1 writes "no limit" as a huge number of whole pages.
+constexpr std::uint64_t v1_unlimited = 1ULL << 62;
+
+std::optional<std::uint64_t> number_in(std::string_view text) {
+  std::uint64_t value = 0;
+  const auto [end, why] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (why != std::errc() || end == text.data()) return std::nullopt;
+  return value;
+}
+
+// "MemTotal:       16384 kB"
+std::optional<std::uint64_t> meminfo_bytes(const fs::path& root, std::string_view key) {
+  std::ifstream in(root / "proc/meminfo");
+  for (std::string line; std::getline(in, line);) {
+    if (!line.starts_with(key)) continue;
+    const auto digits = line.find_first_of("0123456789");
+    if (digits == std::string::npos) return std::nullopt;
+    const auto kib = number_in(std::string_view(line).substr(digits));
+    return kib ? std::optional(*kib * 1024) : std::nullopt;
+  }
+  return std::nullopt;
+}
+
+// A hierarchy that bounds memory: its mount, this process's place in it, and the file that holds a limit.
+struct hierarchy {
+  fs::path mount;
+  std::string place;
+  std::string file;
+};
+
+// "0::/a/b" is v2, "7:memory:/a/b" is v1.
+std::vector<hierarchy> memory_hierarchies(const fs::path& root) {
+  std::vector<hierarchy> found;
+  std::ifstream in(root / "proc/self/cgroup");
+  for (std::string line; std::getline(in, line);) {
+    const auto first = line.find(':');
+    const auto second = line.find(':', first + 1);
+    if (first == std::string::npos || second == std::string::npos) continue;
+    const auto controllers = "," + line.substr(first + 1, second - first - 1) + ",";
+    const auto place = line.substr(second + 1);
+    if (controllers == ",,") {
+      found.push_back({root / "sys/fs/cgroup", place, "memory.max"});
+      found.push_back({root / "sys/fs/cgroup/unified", place, "memory.max"});
+    } else if (controllers.find(",memory,") != std::string::npos) {
+      found.push_back({root / "sys/fs/cgroup/memory", place, "memory.limit_in_bytes"});
+    }
+  }
+  return found;
+}
+
+// Every ancestor bounds its children; a container may see only some of them.
+void apply(const hierarchy& where, memory_limits& limits) {
+  for (fs::path place = fs::path(where.place).relative_path();; place = place.parent_path()) {
+    const auto file = where.mount / place / where.file;
+    const auto line = first_line(file);
+    const auto value = line ? number_in(*line) : std::nullopt;
+    if (value && *value < v1_unlimited && (!limits.cgroup || *value < *limits.cgroup)) {
+      limits.cgroup = value;
+      limits.cgroup_file = file.native();
+    }
+    if (place.empty()) return;
+  }
+}
+
+}  // namespace
+
+std::optional<std::string> first_line(const fs::path& file) {
+  std::ifstream in(file);
+  std::string line;
+  if (!std::getline(in, line)) return std::nullopt;
+  return line;
+}
+
+result<memory_limits> read_memory_limits(const fs::path& root) {
+  const auto total = meminfo_bytes(root, "MemTotal:");
+  if (!total) return fail(error_code::unsupported, "/proc/meminfo does not say how much memory there is");
+  memory_limits limits;
+  limits.total = *total;
+  limits.available = meminfo_bytes(root, "MemAvailable:").value_or(*total);
+  for (const auto& where : memory_hierarchies(root)) apply(where, limits);
+  return limits;
+}
+
+result<void> check_capacity(std::uint64_t bytes, const memory_limits& limits) {
+  if (bytes > limits.total) {
+    return fail(error_code::invalid_config,
+                fmt::format("dram.capacity = {} is more than this machine's memory of {}; choose less",
+                            format_bytes(bytes), approximate_bytes(limits.total)));
+  }
+  if (limits.cgroup && bytes > *limits.cgroup) {
+    return fail(error_code::invalid_config,
+                fmt::format("dram.capacity = {} is more than the cgroup's memory limit of {} ({}); choose less, or "
+                            "raise the limit",
+                            format_bytes(bytes), approximate_bytes(*limits.cgroup), limits.cgroup_file));
+  }
+  return {};
+}
+
+result<void> check_capacity(std::uint64_t bytes) {
+  const auto limits = read_memory_limits();
+  if (!limits) return {};
+  return check_capacity(bytes, *limits);
+}
+
+}  // namespace cenote

@@ -1,0 +1,33 @@
+// What this machine and this process's cgroup allow. Read from /proc and /sys; a root of one's own is for tests.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <string>
+
+#include "core/error.hpp"
+
+namespace cenote {
+
+/// Bytes.
+struct memory_limits {
+  std::uint64_t total = 0;              ///< physical memory
+  std::uint64_t available = 0;          ///< what the kernel thinks it can give now
+  std::optional<std::uint64_t> cgroup;  ///< the smallest limit of this cgroup and those above it (v2 or v1)
+  std::string cgroup_file;              ///< where that limit is written
+};
+
+/// Thread-safe.
+[[nodiscard]] result<memory_limits> read_memory_limits(const std::filesystem::path& root = "/");
+
+/// Refuses (invalid_config, with the numbers) a DRAM tier larger than memory or the cgroup's limit.
+[[nodiscard]] result<void> check_capacity(std::uint64_t bytes, const memory_limits& limits);
+
+/// The same against this machine. A machine that does not tell its memory refuses nothing.
+[[nodiscard]] result<void> check_capacity(std::uint64_t bytes);
+
+/// A file's first line without its end; nothing if it cannot be read.
+[[nodiscard]] std::optional<std::string> first_line(const std::filesystem::path& file);
+
+}  // namespace cenote

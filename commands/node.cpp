@@ -1,0 +1,120 @@
+#include "commands/node.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <memory>
+#include <thread>
+
+#include "actors/worker.hpp"
+#include "commands/common.hpp"
+#include "commands/keeper.hpp"
+#include "commands/machine.hpp"
+#include "config/logging.hpp"
+
+namespace cenote {
+
+namespace {
+
+using namespace std::chrono_literals;
+
+constexpr auto upgrade_limit = 20s;
+constexpr auto upgrade_poll = 20ms;
+
+struct node_options {
+  config_options config;
+  int resume_fd = -1;
+};
+
+// A reload may change the keeper's log level too; all else is the worker's.
+void reload_levels(const config_options& options) {
+  const auto loaded = config::load(options.sources());
+  if (!loaded) {
+    log_error(logger("keeper"), "the configuration is not reloaded", {{"reason", loaded.error().message()}});
+    return;
+  }
+  [[maybe_unused]] const auto set = set_levels(loaded->log.level);
+}
+
+exit_code run_node(const node_options& options) {
+  const auto loaded = config::load(options.config.sources());
+  if (!loaded) return failed_with(loaded.error());
+  const bool resumed = options.resume_fd >= 0;
+  // A successor has the memory already.
+  if (auto fits = check_capacity(loaded->dram.capacity); !fits && !resumed) return failed_with(fits.error());
+  if (auto logging = init_logging(loaded->log.level, loaded->log.format); !logging) return failed_with(logging.error());
+  keeper_options how;
+  how.socket = config::socket_path(*loaded);
+  how.runtime_dir = config::runtime_dir(*loaded);
+  how.arguments = options.config.as_arguments();
+  if (resumed) how.resume_fd = options.resume_fd;
+  // Whoever asks for a longer drain than 10 s gets it.
+  const auto drain = std::chrono::duration_cast<std::chrono::milliseconds>(loaded->node.drain_timeout);
+  if (drain > how.stop_limit - 2s) how.stop_limit = drain + 2s;
+  how.on_reload = [config = options.config] { reload_levels(config); };
+  return keeper(std::move(how)).run();
+}
+
+// The worker of the new version answers on the same socket, with a later epoch.
+exit_code wait_for_successor(const std::string& socket, std::uint64_t old_epoch) {
+  const auto until = std::chrono::steady_clock::now() + upgrade_limit;
+  while (std::chrono::steady_clock::now() < until) {
+    std::this_thread::sleep_for(upgrade_poll);
+    const auto status = ask(socket, {{"command", "status"}});
+    if (!status) continue;
+    const auto& node = member(*status, "node");
+    if (count_of(node, "epoch") <= old_epoch) continue;
+    fmt::print("upgraded: version {}, worker {} (epoch {})\n", text_of(node, "version"), text_of(node, "worker_pid"),
+               text_of(node, "epoch"));
+    return exit_code::orderly;
+  }
+  return failed_with({error_code::deadline_exceeded,
+                      "the node took the upgrade but does not answer yet; its log says what it is doing"});
+}
+
+exit_code run_upgrade(const std::string& socket) {
+  const auto before = ask(socket, {{"command", "status"}});
+  if (!before) return failed_with(before.error());
+  const auto reply = ask(socket, {{"command", "upgrade"}}, upgrade_limit);
+  // A worker that is quick to go may close the connection before its answer is out.
+  if (!reply && reply.error().code() != error_code::node_restarting) return failed_with(reply.error());
+  return wait_for_successor(socket, count_of(member(*before, "node"), "epoch"));
+}
+
+struct worker_command {
+  config_options config;
+  int keeper_fd = -1;
+};
+
+}  // namespace
+
+void add_node(CLI::App& app) {
+  auto* command = app.add_subcommand("node", "Run a node in the foreground");
+  command->footer("Exit codes: 0 ended in order, 1 failed, 2 wrong command line or configuration, 3 a node runs there\n"
+                  "already, 4 the worker keeps dying before it is ready, 130 ended at once by a second signal.");
+  auto options = std::make_shared<node_options>();
+  options->config.add_to(*command);
+  command->add_option("--resume", options->resume_fd)->group("");
+  auto* upgrade = command->add_subcommand("upgrade", "Replace a running node's program; its blocks stay");
+  auto where = std::make_shared<socket_option>();
+  where->add_to(*upgrade);
+  upgrade->callback([where] { end_with(run_upgrade(where->path)); });
+  command->callback([command, options] {
+    if (command->get_subcommands().empty()) end_with(run_node(*options));
+  });
+}
+
+void add_worker(CLI::App& app) {
+  // Started by the keeper alone, so nobody needs to see it.
+  auto* command = app.add_subcommand("worker", "")->group("");
+  auto options = std::make_shared<worker_command>();
+  options->config.add_to(*command);
+  command->add_option("--keeper-fd", options->keeper_fd)->required();
+  command->callback([options] {
+    const int status = run_worker({.keeper_fd = options->keeper_fd, .sources = options->config.sources()});
+    if (status != 0) throw CLI::RuntimeError(status);
+  });
+}
+
+}  // namespace cenote

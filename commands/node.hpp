@@ -1,0 +1,13 @@
+// `cenote node`, `cenote node upgrade`, and the hidden `cenote worker`.
+#pragma once
+
+#include <CLI/CLI.hpp>
+
+namespace cenote {
+
+/// The upgrade's request is {"command":"upgrade"}.
+void add_node(CLI::App& app);
+
+void add_worker(CLI::App& app);
+
+}  // namespace cenote

@@ -1,0 +1,38 @@
+#include "commands/session.hpp"
+
+#include <fmt/format.h>
+
+#include <cstdint>
+#include <memory>
+
+#include "commands/common.hpp"
+
+namespace cenote {
+
+namespace {
+
+struct kill_options {
+  socket_option where;
+  std::uint64_t id = 0;
+};
+
+exit_code run_kill(const kill_options& options) {
+  const auto reply = ask(options.where.path, {{"command", "session_kill"}, {"session", options.id}});
+  if (!reply) return failed_with(reply.error());
+  fmt::print("session {} was ended\n", options.id);
+  return exit_code::orderly;
+}
+
+}  // namespace
+
+void add_session(CLI::App& app) {
+  auto* command = app.add_subcommand("session", "One attached process");
+  command->require_subcommand(1);
+  auto* kill = command->add_subcommand("kill", "End a session and free its pins, whatever its process does");
+  auto options = std::make_shared<kill_options>();
+  options->where.add_to(*kill);
+  kill->add_option("id", options->id, "The session's number, as `cenote status` shows it")->required();
+  kill->callback([options] { end_with(run_kill(*options)); });
+}
+
+}  // namespace cenote

@@ -1,0 +1,11 @@
+// `cenote session kill`.
+#pragma once
+
+#include <CLI/CLI.hpp>
+
+namespace cenote {
+
+/// Request {"command":"session_kill","session":ID}.
+void add_session(CLI::App& app);
+
+}  // namespace cenote

@@ -1,0 +1,133 @@
+// Prints what the node answers to {"command":"status"}. Sizes in bytes, times in seconds; each field may be missing:
+//
+//   {"node":     {"pid", "worker_pid", "epoch", "restarts", "version", "uptime_s", "state", "socket"},
+//    "dram":     {"capacity", "assigned", "used", "free", "slabs", "policy", "evicted",
+//                 "blocks": {"present", "granted", "pending", "zombie", "quarantined", "free"}},
+//    "instances":[{"id", "group", "blocks", "bytes", "sessions", "index_slots"}],
+//    "groups":   [{"name", "quota", "used"}],
+//    "sessions": [{"id", "pid", "uid", "instance", "client", "pins", "oldest_pin_s", "grants", "state", "age_s"}],
+//    "counters": {"name": number}}
+#include "commands/status.hpp"
+
+#include <fmt/format.h>
+
+#include <chrono>
+#include <memory>
+
+#include "commands/common.hpp"
+#include "commands/table.hpp"
+#include "core/units.hpp"
+
+namespace cenote {
+
+namespace {
+
+using nlohmann::json;
+
+std::string size_of(const json& object, std::string_view name) {
+  return approximate_bytes(count_of(object, name));
+}
+
+// "3d 4h", "12m 5s", "0.4 s"
+std::string age_of(const json& object, std::string_view name) {
+  const double seconds = number_of(object, name);
+  if (!member(object, name).is_number()) return "-";
+  if (seconds < 60 || seconds > 1e9) return fmt::format("{:.1f} s", seconds);
+  const auto s = static_cast<long long>(seconds);
+  if (s < 3600) return fmt::format("{}m {}s", s / 60, s % 60);
+  if (s < 86400) return fmt::format("{}h {}m", s / 3600, s % 3600 / 60);
+  return fmt::format("{}d {}h", s / 86400, s % 86400 / 3600);
+}
+
+std::string count_text(const json& object, std::string_view name) {
+  return std::to_string(count_of(object, name));
+}
+
+std::string share(std::uint64_t part, std::uint64_t whole) {
+  return whole == 0 ? std::string("-") : fmt::format("{:.1f} %", 100.0 * static_cast<double>(part) / static_cast<double>(whole));
+}
+
+std::string node_text(const json& node) {
+  return fmt::format("node      {} {}, up {}, pid {}, worker {} (epoch {}, {} restarts)\n          {}\n",
+                     text_of(node, "version"), text_of(node, "state"), age_of(node, "uptime_s"), text_of(node, "pid"),
+                     text_of(node, "worker_pid"), text_of(node, "epoch"), count_of(node, "restarts"),
+                     text_of(node, "socket"));
+}
+
+std::string dram_text(const json& dram) {
+  const auto& blocks = member(dram, "blocks");
+  return fmt::format("dram      {} of {} used ({}), {} slabs, policy {}, {} blocks evicted\n"
+                     "blocks    {} present, {} free, {} granted, {} pending, {} zombie, {} quarantined\n",
+                     size_of(dram, "used"), size_of(dram, "capacity"),
+                     share(count_of(dram, "used"), count_of(dram, "capacity")), count_of(dram, "slabs"),
+                     text_of(dram, "policy"), count_of(dram, "evicted"), count_of(blocks, "present"),
+                     count_of(blocks, "free"), count_of(blocks, "granted"), count_of(blocks, "pending"),
+                     count_of(blocks, "zombie"), count_of(blocks, "quarantined"));
+}
+
+std::string section(std::string_view title, const table& rows) {
+  return rows.empty() ? std::string() : fmt::format("\n{}\n{}", title, rows.text());
+}
+
+std::string instances_text(const json& list) {
+  table rows({"ID", "GROUP", ">BLOCKS", ">BYTES", ">SESSIONS", ">INDEX SLOTS"});
+  for (const auto& each : list) {
+    rows.add({text_of(each, "id"), text_of(each, "group"), count_text(each, "blocks"), size_of(each, "bytes"),
+              count_text(each, "sessions"), count_text(each, "index_slots")});
+  }
+  return section("INSTANCES", rows);
+}
+
+std::string groups_text(const json& list) {
+  table rows({"NAME", ">USED", ">QUOTA", ">SHARE"});
+  for (const auto& each : list) {
+    const auto quota = count_of(each, "quota");
+    rows.add({text_of(each, "name"), size_of(each, "used"), quota == 0 ? "none" : approximate_bytes(quota),
+              share(count_of(each, "used"), quota)});
+  }
+  return section("INSTANCE GROUPS", rows);
+}
+
+std::string sessions_text(const json& list) {
+  table rows({"ID", "PID", "UID", "INSTANCE", "CLIENT", ">PINS", ">OLDEST PIN", ">GRANTS", "STATE", ">AGE"});
+  for (const auto& each : list) {
+    rows.add({text_of(each, "id"), text_of(each, "pid"), text_of(each, "uid"), text_of(each, "instance"),
+              text_of(each, "client"), count_text(each, "pins"), age_of(each, "oldest_pin_s"),
+              count_text(each, "grants"), text_of(each, "state"), age_of(each, "age_s")});
+  }
+  return section("SESSIONS", rows);
+}
+
+std::string counters_text(const json& counters) {
+  table rows({"NAME", ">COUNT"});
+  if (counters.is_object()) {
+    for (const auto& [name, value] : counters.items()) rows.add({name, value.dump()});
+  }
+  return section("COUNTERS", rows);
+}
+
+exit_code run_status(const std::string& socket, bool as_json) {
+  const auto status = ask(socket, {{"command", "status"}});
+  if (!status) return failed_with(status.error());
+  fmt::print("{}", as_json ? status->dump(2, ' ', false, json::error_handler_t::replace) + "\n" : status_text(*status));
+  return exit_code::orderly;
+}
+
+}  // namespace
+
+std::string status_text(const json& status) {
+  return node_text(member(status, "node")) + dram_text(member(status, "dram")) +
+         instances_text(member(status, "instances")) + groups_text(member(status, "groups")) +
+         sessions_text(member(status, "sessions")) + counters_text(member(status, "counters"));
+}
+
+void add_status(CLI::App& app) {
+  auto* command = app.add_subcommand("status", "What the node holds and who is attached");
+  auto where = std::make_shared<socket_option>();
+  auto as_json = std::make_shared<bool>(false);
+  where->add_to(*command);
+  command->add_flag("--json", *as_json, "The node's answer as it is");
+  command->callback([where, as_json] { end_with(run_status(where->path, *as_json)); });
+}
+
+}  // namespace cenote

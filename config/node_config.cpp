@@ -1,0 +1,297 @@
+#include "config/node_config.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cctype>
+#include <functional>
+#include <set>
+#include <string_view>
+
+#include "config/level_spec.hpp"
+#include "core/runtime_paths.hpp"
+
+namespace cenote::config {
+namespace {
+
+using settings_map = std::map<std::string, setting, std::less<>>;
+
+constexpr std::uint64_t min_slab_size = 64 * 1024;
+
+std::unexpected<error> unknown_key(const raw_entry& entry) {
+  // Of three parts the last was meant as a key: groups.a.qouta.
+  if (is_section(entry.key) && std::ranges::count(entry.key, '.') < 2) {
+    return fail(error_code::invalid_config,
+                fmt::format("{}: `{}` is a table of keys, not a value; write [{}] and its keys below", entry.source,
+                            entry.key, entry.key));
+  }
+  const auto meant = nearest_key(entry.key);
+  return fail(error_code::invalid_config,
+              fmt::format("{}: unknown key `{}`; {}", entry.source, entry.key,
+                          meant ? fmt::format("did you mean `{}`?", *meant) : "docs/configuration.md lists all keys"));
+}
+
+settings_map default_settings() {
+  settings_map settings;
+  for (const auto& schema : all_keys()) {
+    if (!is_pattern(schema))
+      settings.insert_or_assign(std::string(schema.name), setting{default_of(schema), "default"});
+  }
+  return settings;
+}
+
+result<> apply(const raw_entry& entry, settings_map& settings) {
+  const bool empty_table = std::holds_alternative<raw_value::empty_table>(entry.value.data);
+  const auto* schema = find_key(entry.key);
+  if (schema == nullptr && empty_table && is_section(entry.key)) return {};
+  if (schema == nullptr) return unknown_key(entry);
+  auto checked = check(*schema, entry);
+  if (!checked) return std::unexpected(checked.error());
+  settings.insert_or_assign(entry.key, setting{std::move(*checked), entry.source});
+  return {};
+}
+
+// ---- rules that no single key can check
+// -------------------------------------------------------------------------
+
+std::string shown(const settings_map& settings, std::string_view key) {
+  const auto& [value, source] = settings.find(key)->second;
+  return fmt::format("{} = {}", key, to_toml(value));
+}
+
+std::unexpected<error> refuse(const settings_map& settings, std::string_view key, std::string_view why) {
+  return fail(error_code::invalid_config,
+              fmt::format("{}: {}: {}", settings.find(key)->second.source, shown(settings, key), why));
+}
+
+/// A refusal of two keys that do not go together is blamed on the one that somebody set.
+std::unexpected<error> refuse_pair(const settings_map& settings, std::string_view key, std::string_view other,
+                                   std::string_view relation) {
+  const auto& other_source = settings.find(other)->second.source;
+  return refuse(settings, key, fmt::format("must not be {} {} ({})", relation, shown(settings, other), other_source));
+}
+
+result<> check_together(const node_config& config) {
+  const auto& settings = config.settings;
+  const auto is_default = [&settings](std::string_view key) { return settings.find(key)->second.source == "default"; };
+  if (config.node.threads == 1)
+    return refuse(settings, "node.threads", "must be 0 (chosen from the machine) or at least 2");
+  if (!(config.dram.low_water <= config.dram.high_water)) {
+    return is_default("dram.low_water") ? refuse_pair(settings, "dram.high_water", "dram.low_water", "below")
+                                        : refuse_pair(settings, "dram.low_water", "dram.high_water", "above");
+  }
+  if (config.dram.slab_size != 0 && config.dram.slab_size < min_slab_size) {
+    return refuse(settings, "dram.slab_size", "must be 0 (chosen by the node) or at least 64KiB");
+  }
+  if (config.dram.slab_size > config.dram.capacity)
+    return refuse_pair(settings, "dram.slab_size", "dram.capacity", "above");
+  if (const auto levels = parse_level_spec(config.log.level); !levels)
+    return refuse(settings, "log.level", levels.error().message());
+  return {};
+}
+
+// ---- settings to members
+// ----------------------------------------------------------------------------------------
+
+template <class T>
+const T& get(const settings_map& settings, std::string_view key) {
+  return std::get<T>(settings.find(key)->second.value);
+}
+
+template <class T>
+T number(const settings_map& settings, std::string_view key) {
+  return static_cast<T>(get<std::int64_t>(settings, key));
+}
+
+/// A number for which -1 stands for nothing.
+template <class T>
+std::optional<T> optional_number(const settings_map& settings, std::string_view key) {
+  const auto value = get<std::int64_t>(settings, key);
+  return value < 0 ? std::nullopt : std::optional(static_cast<T>(value));
+}
+
+std::uint64_t bytes_at(const settings_map& settings, std::string_view key) {
+  return get<byte_size>(settings, key).bytes;
+}
+
+template <class T>
+std::vector<T> ids(const settings_map& settings, std::string_view key) {
+  std::vector<T> list;
+  for (const auto id : get<std::vector<std::int64_t>>(settings, key)) list.push_back(static_cast<T>(id));
+  return list;
+}
+
+log_format format_named(std::string_view word) {
+  if (word == "text") return log_format::text;
+  if (word == "json") return log_format::json;
+  return word == "journal" ? log_format::journal : log_format::automatic;
+}
+
+node_section make_node(const settings_map& settings) {
+  return {.socket = get<std::string>(settings, "node.socket"),
+          .runtime_dir = get<std::string>(settings, "node.runtime_dir"),
+          .threads = number<unsigned>(settings, "node.threads"),
+          .drain_timeout = get<std::chrono::nanoseconds>(settings, "node.drain_timeout"),
+          .max_sessions = number<std::uint32_t>(settings, "node.max_sessions")};
+}
+
+dram_section make_dram(const settings_map& settings) {
+  return {
+      .capacity = bytes_at(settings, "dram.capacity"),
+      .policy = get<std::string>(settings, "dram.policy"),
+      .high_water = get<double>(settings, "dram.high_water"),
+      .low_water = get<double>(settings, "dram.low_water"),
+      .populate = get<bool>(settings, "dram.populate"),
+      .huge_pages = get<std::string>(settings, "dram.huge_pages") == "off" ? huge_pages::off : huge_pages::automatic,
+      .numa_node = optional_number<int>(settings, "dram.numa_node"),
+      .integrity = get<std::string>(settings, "dram.integrity") == "commit" ? integrity::commit : integrity::leave,
+      .slab_size = bytes_at(settings, "dram.slab_size")};
+}
+
+session_section make_session(const settings_map& settings) {
+  return {.max_pins = number<std::uint32_t>(settings, "session.max_pins"),
+          .max_grants = number<std::uint32_t>(settings, "session.max_grants"),
+          .reserve_timeout = get<std::chrono::nanoseconds>(settings, "session.reserve_timeout")};
+}
+
+auth_section make_auth(const settings_map& settings) {
+  return {.allow_uids = ids<uid_t>(settings, "auth.allow_uids"),
+          .allow_gids = ids<gid_t>(settings, "auth.allow_gids"),
+          .admin_gid = optional_number<gid_t>(settings, "auth.admin_gid")};
+}
+
+std::map<std::string, group_config> make_groups(const settings_map& settings) {
+  std::map<std::string, group_config> groups;
+  for (const auto& [key, set] : settings) {
+    const auto* schema = find_key(key);
+    if (!is_pattern(*schema)) continue;
+    auto& group = groups[std::string(chosen_name(*schema, key))];
+    if (schema->name == "groups.<name>.quota") group.quota = std::get<byte_size>(set.value).bytes;
+    if (schema->name == "groups.<name>.token") group.token = std::get<std::string>(set.value);
+  }
+  return groups;
+}
+
+result<node_config> make(settings_map settings) {
+  node_config config{.node = make_node(settings),
+                     .dram = make_dram(settings),
+                     .session = make_session(settings),
+                     .auth = make_auth(settings),
+                     .groups = make_groups(settings),
+                     .log = {.level = get<std::string>(settings, "log.level"),
+                             .format = format_named(get<std::string>(settings, "log.format"))},
+                     .settings = std::move(settings)};
+  if (auto checked = check_together(config); !checked) return std::unexpected(checked.error());
+  return config;
+}
+
+bool same_value(const node_config& a, const node_config& b, const std::string& key) {
+  const auto left = a.settings.find(key);
+  const auto right = b.settings.find(key);
+  const bool in_both = left != a.settings.end() && right != b.settings.end();
+  return in_both && left->second.value == right->second.value;
+}
+
+// ---- showing
+// ----------------------------------------------------------------------------------------------------
+
+bool is_bare(std::string_view name) {
+  return !name.empty() &&
+         std::ranges::all_of(name, [](unsigned char c) { return std::isalnum(c) != 0 || c == '_' || c == '-'; });
+}
+
+/// "dram" of "dram.capacity", `groups."team a"` of "groups.team a.quota".
+std::string table_of(std::string_view key) {
+  const auto section = key.substr(0, key.rfind('.'));
+  const auto* schema = find_key(key);
+  const auto name = schema == nullptr ? std::string_view{} : chosen_name(*schema, key);
+  if (name.empty() || is_bare(name)) return std::string(section);
+  return std::string(section.substr(0, section.size() - name.size())) + toml_quoted(name);
+}
+
+/// A source may hold a file name of any bytes; a comment ends at a line end.
+std::string as_comment(std::string_view source) {
+  const auto quoted = toml_quoted(source);
+  return quoted.substr(1, quoted.size() - 2);
+}
+
+}  // namespace
+
+result<node_config> load(const config_sources& sources) {
+  const auto entries = gather(sources);
+  if (!entries) return std::unexpected(entries.error());
+  auto settings = default_settings();
+  for (const auto& entry : *entries) {
+    if (auto applied = apply(entry, settings); !applied) return std::unexpected(applied.error());
+  }
+  return make(std::move(settings));
+}
+
+node_config default_config() {
+  return load({}).value();
+}
+
+std::string runtime_dir(const node_config& config) {
+  return config.node.runtime_dir.empty() ? default_runtime_dir() : config.node.runtime_dir;
+}
+
+std::string socket_path(const node_config& config) {
+  return config.node.socket.empty() ? socket_in(runtime_dir(config)) : config.node.socket;
+}
+
+std::vector<config_value> effective(const node_config& config) {
+  std::vector<config_value> values;
+  for (const auto& schema : all_keys()) {
+    // The first key of a pattern brings its siblings along, so that a group's keys stand together.
+    for (const auto& [key, set] : config.settings) {
+      if (find_key(key) != &schema) continue;
+      values.push_back({key, schema.secret ? "(hidden)" : to_toml(set.value), set.source, schema.secret});
+    }
+  }
+  const auto section = [](const config_value& value) { return value.key.substr(0, value.key.rfind('.')); };
+  const auto first = std::ranges::find_if(values, [](const auto& value) { return is_pattern(*find_key(value.key)); });
+  const auto last =
+      std::find_if_not(first, values.end(), [](const auto& value) { return is_pattern(*find_key(value.key)); });
+  std::ranges::stable_sort(first, last, {}, section);
+  return values;
+}
+
+std::string to_toml(std::span<const config_value> values) {
+  std::string text;
+  std::string table;
+  for (const auto& value : values) {
+    if (const auto wanted = table_of(value.key); wanted != table) {
+      text += fmt::format("{}[{}]\n", table.empty() ? "" : "\n", wanted);
+      table = wanted;
+    }
+    const auto name = std::string_view(value.key).substr(value.key.rfind('.') + 1);
+    text += value.secret ? fmt::format("# {} is set but not shown  # {}\n", name, as_comment(value.source))
+                         : fmt::format("{} = {}  # {}\n", name, value.text, as_comment(value.source));
+  }
+  return text;
+}
+
+std::vector<std::string> changed_unreloadable(const node_config& running, const node_config& wanted) {
+  std::set<std::string> keys;
+  for (const auto* config : {&running, &wanted}) {
+    for (const auto& [key, set] : config->settings) keys.insert(key);
+  }
+  std::vector<std::string> changed;
+  for (const auto& key : keys) {
+    if (!find_key(key)->reloadable && !same_value(running, wanted, key)) changed.push_back(key);
+  }
+  return changed;
+}
+
+result<node_config> reloaded(const node_config& running, const node_config& wanted) {
+  settings_map mixed;
+  for (const auto& [key, set] : running.settings) {
+    if (!find_key(key)->reloadable) mixed.insert_or_assign(key, set);
+  }
+  for (const auto& [key, set] : wanted.settings) {
+    if (find_key(key)->reloadable) mixed.insert_or_assign(key, set);
+  }
+  return make(std::move(mixed));
+}
+
+}  // namespace cenote::config

@@ -1,0 +1,122 @@
+// The node's configuration in plain types, and how it is loaded, shown and reloaded.
+#pragma once
+
+#include <sys/types.h>
+
+#include <chrono>
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "config/sources.hpp"
+#include "config/value.hpp"
+#include "core/error.hpp"
+
+namespace cenote::config {
+
+struct node_section {
+  std::string socket;       ///< empty: in the runtime directory; see socket_path()
+  std::string runtime_dir;  ///< empty: by user; see runtime_dir()
+  unsigned threads = 0;     ///< 0: chosen from the machine
+  std::chrono::nanoseconds drain_timeout{};
+  std::uint32_t max_sessions = 0;
+};
+
+enum class huge_pages { automatic, off };
+enum class integrity { leave, commit };  ///< when a block's checksum is taken
+
+struct dram_section {
+  std::uint64_t capacity = 0;  ///< bytes
+  std::string policy;
+  double high_water = 0;
+  double low_water = 0;  ///< not above high_water
+  bool populate = false;
+  config::huge_pages huge_pages = config::huge_pages::automatic;
+  std::optional<int> numa_node;
+  config::integrity integrity = config::integrity::leave;
+  std::uint64_t slab_size = 0;  ///< bytes; 0: chosen from capacity and block sizes
+};
+
+struct session_section {
+  std::uint32_t max_pins = 0;
+  std::uint32_t max_grants = 0;
+  std::chrono::nanoseconds reserve_timeout{};
+};
+
+struct auth_section {
+  std::vector<uid_t> allow_uids;  ///< both lists empty: only the daemon's own uid and root
+  std::vector<gid_t> allow_gids;
+  std::optional<gid_t> admin_gid;
+};
+
+struct group_config {
+  std::uint64_t quota = 0;  ///< bytes; 0: none
+  std::string token;        ///< empty: none
+};
+
+enum class log_format { automatic, text, json, journal };
+
+struct log_section {
+  std::string level;  ///< a valid level specification, see config/level_spec.hpp
+  log_format format = log_format::automatic;
+};
+
+/// A value with the place it came from ("default", "cenote.toml:3", "--set", …).
+struct setting {
+  typed_value value;
+  std::string source;
+};
+
+/// A valid configuration; made by load(), since the defaults are the schema's and not those of the members.
+/// A plain value: copies are independent.
+struct node_config {
+  node_section node;
+  dram_section dram;
+  session_section session;
+  auth_section auth;
+  std::map<std::string, group_config> groups;  ///< only groups that are named somewhere
+  log_section log;
+  /// What the members above were made from, by key; changing a member does not change it.
+  std::map<std::string, setting, std::less<>> settings;
+};
+
+/// Defaults < file < environment < --set. Every failure is invalid_config, and its message names the place,
+/// the key, the value and what would be right; a misspelt key comes with the nearest name. Thread-safe.
+[[nodiscard]] result<node_config> load(const config_sources& sources);
+
+/// What load() gives without any source.
+[[nodiscard]] node_config default_config();
+
+/// The directory of the node's socket and lock: the configured one, else this user's
+/// (core/runtime_paths.hpp).
+[[nodiscard]] std::string runtime_dir(const node_config& config);
+
+/// The node's socket: the configured one, else the one in runtime_dir().
+[[nodiscard]] std::string socket_path(const node_config& config);
+
+/// One line of `cenote config show`.
+struct config_value {
+  std::string key;
+  std::string text;  ///< as TOML; "(hidden)" of secrets
+  std::string source;
+  bool secret = false;
+};
+
+/// Every key with its value and where it came from, sections together in the schema's order.
+[[nodiscard]] std::vector<config_value> effective(const node_config& config);
+
+/// The values as a TOML file that load() takes, each with its source as a comment; secrets are left out by
+/// name.
+[[nodiscard]] std::string to_toml(std::span<const config_value> values);
+
+/// Keys whose values differ and that need a restart to change, in alphabetical order.
+[[nodiscard]] std::vector<std::string> changed_unreloadable(const node_config& running, const node_config& wanted);
+
+/// `running` with all reloadable keys of `wanted`: what a node runs with after SIGHUP. Fails if the mixture
+/// is not valid (a slab size that only suits the new capacity).
+[[nodiscard]] result<node_config> reloaded(const node_config& running, const node_config& wanted);
+
+}  // namespace cenote::config

@@ -1,0 +1,302 @@
+#include "config/schema.hpp"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <array>
+
+#include "config/nearest.hpp"
+
+namespace cenote::config {
+namespace {
+
+using enum value_type;
+
+constexpr std::array keys{
+    key_schema{.name = "node.socket",
+               .type = string,
+               .about = "Unix socket at which engines attach. Empty: `cenote.sock` in the runtime directory."},
+    key_schema{.name = "node.runtime_dir",
+               .type = string,
+               .about =
+                   "Directory of the socket and the lock file. Empty: `$XDG_RUNTIME_DIR/cenote`; else `/run/cenote` "
+                   "for root, `/tmp/cenote-<uid>` for others."},
+    key_schema{.name = "node.threads",
+               .type = integer,
+               .unit = "threads",
+               .fallback = "0",
+               .minimum = "0",
+               .maximum = "1024",
+               .about = "Threads that run actors, at least 2. 0: chosen from the machine."},
+    key_schema{.name = "node.drain_timeout",
+               .type = duration,
+               .fallback = "5s",
+               .minimum = "0s",
+               .maximum = "10m",
+               .reloadable = true,
+               .about = "How long a stopping node waits for operations under way."},
+    key_schema{.name = "node.max_sessions",
+               .type = integer,
+               .unit = "sessions",
+               .fallback = "256",
+               .minimum = "1",
+               .maximum = "4096",
+               .about = "Sessions that may be attached at once."},
+
+    key_schema{
+        .name = "dram.capacity",
+        .type = bytes,
+        .fallback = "1GiB",
+        .minimum = "1MiB",
+        .maximum = "1PiB",
+        .about = "Memory of the DRAM tier's slabs. Also bounded by the machine's memory and the cgroup's limit."},
+    key_schema{.name = "dram.policy",
+               .type = choice,
+               .fallback = "lru",
+               .choices = "lru",
+               .reloadable = true,
+               .about = "Which blocks are evicted first."},
+    key_schema{.name = "dram.high_water",
+               .type = ratio,
+               .fallback = "0.97",
+               .minimum = "0.1",
+               .maximum = "1",
+               .reloadable = true,
+               .about = "Share of the capacity above which eviction starts, ahead of need."},
+    key_schema{.name = "dram.low_water",
+               .type = ratio,
+               .fallback = "0.94",
+               .minimum = "0.1",
+               .maximum = "1",
+               .reloadable = true,
+               .about = "Share of the capacity at which eviction stops; not above `dram.high_water`."},
+    key_schema{.name = "dram.populate",
+               .type = boolean,
+               .fallback = "true",
+               .about = "Touch slab memory in the background, so that no put pays for page faults."},
+    key_schema{.name = "dram.huge_pages",
+               .type = choice,
+               .fallback = "auto",
+               .choices = "auto|off",
+               .about = "Use huge pages for slabs where the machine offers them."},
+    key_schema{.name = "dram.numa_node",
+               .type = integer,
+               .unit = "NUMA node",
+               .fallback = "-1",
+               .minimum = "-1",
+               .maximum = "1023",
+               .about = "Bind slabs to this NUMA node. -1: no binding."},
+    key_schema{.name = "dram.integrity",
+               .type = choice,
+               .fallback = "leave",
+               .choices = "leave|commit",
+               .about = "When a block's checksum is taken: as it leaves DRAM, or as it is committed."},
+    key_schema{.name = "dram.slab_size",
+               .type = bytes,
+               .fallback = "0",
+               .minimum = "0",
+               .maximum = "1GiB",
+               .about = "Size of a slab, 64KiB or more and not above `dram.capacity`. 0: chosen from the "
+                        "capacity and block sizes."},
+
+    key_schema{.name = "session.max_pins",
+               .type = integer,
+               .unit = "pins",
+               .fallback = "65536",
+               .minimum = "1",
+               .maximum = "16777216",
+               .about = "The most pins that a session may ask for."},
+    key_schema{.name = "session.max_grants",
+               .type = integer,
+               .unit = "blocks",
+               .fallback = "1024",
+               .minimum = "1",
+               .maximum = "1048576",
+               .about = "The most blank blocks handed to a session ahead of its puts."},
+    key_schema{.name = "session.reserve_timeout",
+               .type = duration,
+               .fallback = "30s",
+               .minimum = "100ms",
+               .maximum = "1h",
+               .reloadable = true,
+               .about = "A reservation that is not committed by then is revoked."},
+
+    key_schema{.name = "auth.allow_uids",
+               .type = integer_list,
+               .unit = "uid",
+               .fallback = "[]",
+               .minimum = "0",
+               .maximum = "4294967294",
+               .reloadable = true,
+               .about = "Users that may attach. Empty: only the daemon's own and root."},
+    key_schema{.name = "auth.allow_gids",
+               .type = integer_list,
+               .unit = "gid",
+               .fallback = "[]",
+               .minimum = "0",
+               .maximum = "4294967294",
+               .reloadable = true,
+               .about = "Groups whose members may attach, beside `auth.allow_uids`."},
+    key_schema{.name = "auth.admin_gid",
+               .type = integer,
+               .unit = "gid",
+               .fallback = "-1",
+               .minimum = "-1",
+               .maximum = "4294967294",
+               .reloadable = true,
+               .about = "Group that may clear, kill sessions and upgrade, beside the daemon's user. -1: none."},
+
+    key_schema{.name = "groups.<name>.quota",
+               .type = bytes,
+               .fallback = "0",
+               .reloadable = true,
+               .about = "Hard limit on the DRAM of an instance group. 0: none."},
+    key_schema{.name = "groups.<name>.token",
+               .type = string,
+               .reloadable = true,
+               .secret = true,
+               .about = "Token that a client needs to attach to instances of the group. Empty: none."},
+
+    key_schema{.name = "log.level",
+               .type = string,
+               .fallback = "info",
+               .reloadable = true,
+               .about = "trace, debug, info, warn, error or off; per component as in `info,keeper=debug`."},
+    key_schema{.name = "log.format",
+               .type = choice,
+               .fallback = "auto",
+               .choices = "auto|text|json|journal",
+               .about = "How lines look. auto: journal if systemd's journal reads them, else text."},
+};
+
+constexpr std::string_view placeholder = "<name>";
+
+struct pattern {
+  std::string_view prefix;  // "groups."
+  std::string_view suffix;  // ".quota"
+};
+
+std::optional<pattern> pattern_of(const key_schema& schema) {
+  const auto at = schema.name.find(placeholder);
+  if (at == std::string_view::npos) return std::nullopt;
+  return pattern{schema.name.substr(0, at), schema.name.substr(at + placeholder.size())};
+}
+
+bool describes(const key_schema& schema, std::string_view key) {
+  const auto parts = pattern_of(schema);
+  if (!parts) return schema.name == key;
+  return key.size() > parts->prefix.size() + parts->suffix.size() && key.starts_with(parts->prefix) &&
+         key.ends_with(parts->suffix);
+}
+
+/// A schema's name with the user's own middle part in the place of "<name>", so that only the rest counts as
+/// misspelt.
+std::string with_name_from(const key_schema& schema, std::string_view key) {
+  const auto parts = pattern_of(schema);
+  const auto first = key.find('.');
+  const auto last = key.rfind('.');
+  if (!parts || first == last) return std::string(schema.name);
+  return fmt::format("{}{}{}", parts->prefix, key.substr(first + 1, last - first - 1), parts->suffix);
+}
+
+std::string_view leaf(std::string_view key) {
+  return key.substr(key.rfind('.') + 1);
+}
+
+}  // namespace
+
+std::span<const key_schema> all_keys() {
+  return keys;
+}
+
+const key_schema* find_key(std::string_view key) {
+  const auto found = std::ranges::find_if(keys, [key](const auto& schema) { return describes(schema, key); });
+  return found == keys.end() ? nullptr : &*found;
+}
+
+std::string_view chosen_name(const key_schema& schema, std::string_view key) {
+  const auto parts = pattern_of(schema);
+  if (!parts) return {};
+  return key.substr(parts->prefix.size(), key.size() - parts->prefix.size() - parts->suffix.size());
+}
+
+bool is_pattern(const key_schema& schema) {
+  return pattern_of(schema).has_value();
+}
+
+bool is_section(std::string_view name) {
+  return std::ranges::any_of(keys, [name](const auto& schema) {
+    const auto parts = pattern_of(schema);
+    const bool table = schema.name.starts_with(name) && schema.name.substr(name.size()).starts_with('.');
+    return table || (parts && name.size() > parts->prefix.size() && name.starts_with(parts->prefix));
+  });
+}
+
+std::optional<std::string> nearest_key(std::string_view key) {
+  std::vector<std::string> candidates;
+  for (const auto& schema : keys) {
+    candidates.push_back(with_name_from(schema, key));
+    candidates.emplace_back(schema.name.substr(0, schema.name.find('.')));
+  }
+  if (auto found = nearest(key, candidates)) return found;
+  const auto same_leaf =
+      std::ranges::find_if(keys, [key](const auto& schema) { return leaf(schema.name) == leaf(key); });
+  if (same_leaf != keys.end()) return std::string(same_leaf->name);
+  return std::nullopt;
+}
+
+std::vector<std::string> choices_of(const key_schema& schema) {
+  std::vector<std::string> words;
+  auto rest = schema.choices;
+  while (!rest.empty()) {
+    const auto bar = rest.find('|');
+    words.emplace_back(rest.substr(0, bar));
+    rest = bar == std::string_view::npos ? std::string_view{} : rest.substr(bar + 1);
+  }
+  return words;
+}
+
+std::string_view type_name(value_type type) {
+  switch (type) {
+    case string: return "string";
+    case integer: return "integer";
+    case boolean: return "boolean";
+    case bytes: return "size";
+    case duration: return "duration";
+    case ratio: return "ratio";
+    case choice: return "choice";
+    case string_list: return "list of strings";
+    case integer_list: return "list of integers";
+  }
+  return "?";
+}
+
+std::string range_of(const key_schema& schema) {
+  if (!schema.minimum.empty() && !schema.maximum.empty())
+    return fmt::format("{} to {}", schema.minimum, schema.maximum);
+  if (!schema.minimum.empty()) return fmt::format("from {}", schema.minimum);
+  if (!schema.maximum.empty()) return fmt::format("up to {}", schema.maximum);
+  return {};
+}
+
+std::string accepted(const key_schema& schema) {
+  const auto range = range_of(schema);
+  const auto with_range = [&range](std::string_view what) {
+    return range.empty() ? std::string(what) : fmt::format("{}, {}", what, range);
+  };
+  switch (schema.type) {
+    case string: return "a string";
+    case integer: return with_range("an integer");
+    case boolean: return "true or false";
+    case bytes: return with_range("a size such as \"4GiB\"");
+    case duration: return with_range("a duration such as \"250ms\"");
+    case ratio: return with_range("a number");
+    case choice: return fmt::format("one of {}", fmt::join(choices_of(schema), ", "));
+    case string_list: return "a list of strings such as [\"a\", \"b\"]";
+    case integer_list: return with_range("a list of integers such as [1000, 1001]");
+  }
+  return "?";
+}
+
+}  // namespace cenote::config

@@ -1,0 +1,106 @@
+#include "config/sources.hpp"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <cctype>
+#include <cerrno>
+#include <cstring>
+#include <fstream>
+#include <iterator>
+#include <string_view>
+#include <system_error>
+
+#include "config/toml_reader.hpp"
+
+namespace cenote::config {
+namespace {
+
+result<std::string> read_file(const std::filesystem::path& path) {
+  const auto refuse = [&path](std::string_view reason) {
+    return fail(error_code::invalid_config,
+                fmt::format("{}: the configuration file cannot be read: {}", path.string(), reason));
+  };
+  std::error_code ignored;
+  if (std::filesystem::is_directory(path, ignored)) return refuse("it is a directory");
+  errno = 0;
+  std::ifstream file(path, std::ios::binary);
+  if (!file) return refuse(std::strerror(errno));
+  std::string text{std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
+  if (file.bad()) return refuse("reading failed");
+  return text;
+}
+
+/// "CENOTE_DRAM__HIGH_WATER" -> "dram.high_water"; nothing for variables that are not configuration.
+std::optional<std::string> key_of_variable(std::string_view name) {
+  constexpr std::string_view prefix = "CENOTE_";
+  if (!name.starts_with(prefix) || name.starts_with("CENOTE_TEST_")) return std::nullopt;
+  name.remove_prefix(prefix.size());
+  if (name.find("__") == std::string_view::npos) return std::nullopt;
+  std::string key;
+  while (!name.empty()) {
+    const bool dot = name.starts_with("__");
+    key += dot ? '.' : static_cast<char>(std::tolower(static_cast<unsigned char>(name.front())));
+    name.remove_prefix(dot ? 2 : 1);
+  }
+  return key;
+}
+
+/// `groups."team a".quota` -> `groups.team a.quota`, as the file's reader gives it.
+std::string without_quotes(std::string_view key) {
+  std::string bare;
+  for (const char c : key) {
+    if (c != '"') bare += c;
+  }
+  return bare;
+}
+
+std::string_view trimmed(std::string_view text) {
+  const auto first = text.find_first_not_of(' ');
+  if (first == std::string_view::npos) return {};
+  return text.substr(first, text.find_last_not_of(' ') - first + 1);
+}
+
+raw_entry typed_entry(std::string key, std::string_view text, std::string source) {
+  return {std::move(key), read_typed(text), std::move(source), std::string(text)};
+}
+
+}  // namespace
+
+std::vector<std::pair<std::string, std::string>> process_environment() {
+  std::vector<std::pair<std::string, std::string>> variables;
+  for (char** entry = environ; entry != nullptr && *entry != nullptr; ++entry) {
+    const std::string_view text = *entry;
+    const auto equals = text.find('=');
+    if (equals == std::string_view::npos) continue;
+    variables.emplace_back(text.substr(0, equals), text.substr(equals + 1));
+  }
+  return variables;
+}
+
+result<std::vector<raw_entry>> gather(const config_sources& sources) {
+  std::vector<raw_entry> entries;
+  if (sources.file) {
+    const auto text = read_file(*sources.file);
+    if (!text) return std::unexpected(text.error());
+    auto from_file = read_toml(*text, sources.file->string());
+    if (!from_file) return std::unexpected(from_file.error());
+    entries = std::move(*from_file);
+  }
+  for (const auto& [name, text] : sources.environment) {
+    auto key = key_of_variable(name);
+    if (key) entries.push_back(typed_entry(std::move(*key), text, fmt::format("environment variable {}", name)));
+  }
+  for (const std::string_view option : sources.sets) {
+    const auto equals = option.find('=');
+    const auto key = trimmed(option.substr(0, equals));
+    if (equals == std::string_view::npos || key.empty()) {
+      return fail(error_code::invalid_config,
+                  fmt::format("--set {}: must be key=value, as in dram.capacity=4GiB", option));
+    }
+    entries.push_back(typed_entry(without_quotes(key), option.substr(equals + 1), "--set"));
+  }
+  return entries;
+}
+
+}  // namespace cenote::config

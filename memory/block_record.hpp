@@ -1,0 +1,107 @@
+// The truth about every block of the node, in a segment that no client ever gets.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <map>
+#include <optional>
+
+#include "core/block_key.hpp"
+#include "memory/segment.hpp"
+
+namespace cenote::memory {
+
+/// A block's life. Numbers are part of the layout.
+///
+///   free ──> granted ──commit──> present ──condemn──> free
+///    │          └──revoke──> quarantined ──> free      └──pinned──> zombie ──> free
+///    └──> pending (key bound, parts missing) ──last commit──> present
+enum class block_state : std::uint8_t {
+  free = 0,
+  granted = 1,      ///< blank, in the hands of session `owner`
+  pending = 2,      ///< reserved for a key; `writers` says who may be writing
+  present = 3,      ///< published under its key
+  quarantined = 4,  ///< the key is free again, `writers` may still be writing
+  zombie = 5,       ///< the key is gone, a pin may still be held
+  loading = 6,      ///< a lower tier's read is under way (set before the read is submitted)
+};
+
+/// One block; 112 bytes. A single store of `word` publishes it: everything else is derived and rebuilt at start.
+///
+///   0      8                  16      24          32     36     40             44        45     46    48      112
+///   | word | checksum/writers | parts | nvme slot | owner| touch| grant version| key size| flags| hits| key … |
+struct block_record {
+  std::atomic<std::uint64_t> word;             ///< version (60 bits) | block_state (4 bits)
+  std::atomic<std::uint64_t> checksum_or_writers;  ///< present: XXH3-64 when flag_checksum; else a mask of session slots
+  std::atomic<std::uint64_t> parts;            ///< mask of the parts that were written
+  std::atomic<std::uint64_t> nvme_slot;        ///< 0: none
+  std::atomic<std::uint32_t> owner;            ///< session number of a grant
+  std::atomic<std::uint32_t> touch;            ///< last use, in tenths of a second since the tier was made
+  std::atomic<std::uint32_t> grant_version;    ///< counts hand-outs; a commit must name the present one
+  std::uint8_t key_size;
+  std::uint8_t flags;
+  std::atomic<std::uint16_t> hits;
+  std::uint8_t key[max_key_bytes];
+
+  static constexpr std::uint8_t flag_checksum = 1;
+
+  [[nodiscard]] block_state state() const noexcept {
+    return static_cast<block_state>(word.load(std::memory_order_acquire) & 15U);
+  }
+  /// The version under which the block was last published.
+  [[nodiscard]] std::uint64_t version() const noexcept { return word.load(std::memory_order_acquire) >> 4; }
+  void set(block_state state, std::uint64_t version) noexcept {
+    word.store((version << 4) | static_cast<std::uint64_t>(state), std::memory_order_release);
+  }
+  void set_state(block_state state) noexcept { set(state, version()); }
+  void set_key(const full_key& full) noexcept {
+    key_size = full.size;
+    std::memcpy(key, full.bytes.data(), sizeof key);
+  }
+  [[nodiscard]] full_key get_key() const noexcept {
+    full_key full;
+    full.size = key_size <= max_key_bytes ? key_size : std::uint8_t{0};
+    std::memcpy(full.bytes.data(), key, sizeof key);
+    return full;
+  }
+};
+static_assert(sizeof(block_record) == 112);
+
+inline constexpr std::uint32_t max_records = 1U << 28;  ///< blocks of a node, all instances
+
+/// All records of a node: one sparse segment, slabs own ranges of it. The owner's thread only.
+class record_table {
+ public:
+  static constexpr std::uint64_t segment_bytes =
+      (page_bytes + std::uint64_t{max_records} * sizeof(block_record) + page_bytes - 1) / page_bytes * page_bytes;
+
+  static result<record_table> create();
+  static result<record_table> open(unique_fd fd);
+
+  [[nodiscard]] block_record& operator[](std::uint32_t record) const noexcept {
+    return reinterpret_cast<block_record*>(memory_.data() + page_bytes)[record];
+  }
+  [[nodiscard]] const segment& memory() const noexcept { return memory_; }
+
+ private:
+  explicit record_table(segment memory) noexcept : memory_(std::move(memory)) {}
+  segment memory_;
+};
+
+/// Hands out consecutive numbers [first, first+count): records of the node, version entries of an instance.
+/// First fit over the holes, then at the end. The owner's thread only.
+class range_allocator {
+ public:
+  explicit range_allocator(std::uint32_t limit) noexcept : limit_(limit) {}
+  [[nodiscard]] std::optional<std::uint32_t> allocate(std::uint32_t count);
+  void release(std::uint32_t first, std::uint32_t count);
+  /// Takes a given range out, at a restart. False when part of it is taken already.
+  bool claim(std::uint32_t first, std::uint32_t count);
+
+ private:
+  std::uint32_t limit_;
+  std::uint32_t end_ = 0;                             ///< everything from here on is unused
+  std::map<std::uint32_t, std::uint32_t> holes_;      ///< first -> count, below end_
+};
+
+}  // namespace cenote::memory

@@ -1,0 +1,291 @@
+#include "memory/index.hpp"
+
+#include <algorithm>
+
+#include "memory/fence.hpp"
+
+namespace cenote::memory {
+
+namespace {
+
+constexpr std::uint8_t no_table = 0xff;
+constexpr std::uint64_t first_offset = page_bytes;
+constexpr std::uint64_t steps_per_operation = 8;  // a table is emptied long before its successor is full
+constexpr int lookup_attempts = 4;
+
+__extension__ using wide = unsigned __int128;
+
+std::uint64_t home_slot(const block_key& key, std::uint64_t slots) noexcept {
+  return static_cast<std::uint64_t>((static_cast<wide>(key.hi) * slots) >> 64);
+}
+
+constexpr std::uint64_t pack_state(std::uint64_t generation, std::uint8_t old_table, std::uint8_t current) noexcept {
+  return (generation << 16) | (std::uint64_t{old_table} << 8) | current;
+}
+
+bool same_key(const index_entry& entry, const block_key& key) noexcept {
+  return entry.lo.load(std::memory_order_relaxed) == key.lo && entry.hi.load(std::memory_order_relaxed) == key.hi;
+}
+
+/// Where the fill must stay below: 0.7 of the slots.
+constexpr std::uint64_t fill_limit(std::uint64_t slots) noexcept { return slots / 10 * 7; }
+
+std::uint64_t table_bytes(std::uint64_t slots) noexcept {
+  return (slots * sizeof(index_entry) + page_bytes - 1) / page_bytes * page_bytes;
+}
+
+}  // namespace
+
+// ---------------------------------------------------------------------------------------------- reader
+
+index_reader::table_view index_reader::table(std::uint64_t number) const noexcept {
+  if (number >= header().tables.size()) return {};
+  const index_table& descriptor = header().tables[number];
+  const std::uint64_t offset = descriptor.offset.load(std::memory_order_acquire);
+  const std::uint64_t slots = descriptor.slots.load(std::memory_order_acquire);
+  // A descriptor may be rewritten while we read it, after 64 growths: stay inside the segment whatever it says.
+  if (slots == 0 || offset < first_offset || slots > index_segment_bytes / sizeof(index_entry) ||
+      offset > index_segment_bytes - slots * sizeof(index_entry)) {
+    return {};
+  }
+  return {reinterpret_cast<const index_entry*>(base_ + offset), slots};
+}
+
+void index_reader::prefetch(const block_key& key) const noexcept {
+  const table_view current = table(header().state.load(std::memory_order_acquire) & 0xff);
+  if (current.entries == nullptr) return;
+  const auto* line = reinterpret_cast<const char*>(current.entries + home_slot(key, current.slots));
+  __builtin_prefetch(line);
+  __builtin_prefetch(line + 40);  // a short probe may cross into the next line
+}
+
+std::uint64_t index_reader::find_in(table_view table, const block_key& key) noexcept {
+  if (table.entries == nullptr) return index_value::empty;
+  std::uint64_t slot = home_slot(key, table.slots);
+  for (std::uint64_t probes = 0; probes < table.slots; ++probes) {
+    const index_entry& entry = table.entries[slot];
+    const std::uint64_t value = entry.value.load(std::memory_order_acquire);
+    if (value == index_value::empty) return index_value::empty;
+    if (value != index_value::deleted && same_key(entry, key)) {
+      load_fence();
+      if (entry.value.load(std::memory_order_relaxed) == value) return value;
+    }
+    if (++slot == table.slots) slot = 0;
+  }
+  return index_value::empty;
+}
+
+std::uint64_t index_reader::find(const block_key& key) const noexcept {
+  std::uint64_t state = header().state.load(std::memory_order_acquire);
+  for (int attempt = 0; attempt < lookup_attempts; ++attempt) {
+    const auto old_table = static_cast<std::uint8_t>(state >> 8);
+    if (old_table != no_table) {
+      if (const std::uint64_t value = find_in(table(old_table), key); value != index_value::empty) return value;
+    }
+    if (const std::uint64_t value = find_in(table(state & 0xff), key); value != index_value::empty) return value;
+    load_fence();
+    const std::uint64_t again = header().state.load(std::memory_order_acquire);
+    if (again == state) break;  // the tables did not change meanwhile: a true miss
+    state = again;
+  }
+  return index_value::empty;
+}
+
+// ---------------------------------------------------------------------------------------------- writer
+
+result<index_writer> index_writer::create(segment memory) {
+  index_writer writer(std::move(memory));
+  write_header(writer.header().segment, segment_kind::index, index_segment_bytes);
+  if (auto ok = writer.start_table(index_min_slots); !ok) return std::unexpected(ok.error());
+  return writer;
+}
+
+result<index_writer> index_writer::open(segment memory) {
+  index_writer writer(std::move(memory));
+  if (auto ok = check_header(writer.header().segment, segment_kind::index, index_segment_bytes); !ok) {
+    return std::unexpected(ok.error());
+  }
+  const std::uint64_t state = writer.header().state.load(std::memory_order_acquire);
+  writer.generation_ = state >> 16;
+  writer.current_ = writer.adopt(static_cast<std::uint8_t>(state & 0xff));
+  writer.old_ = writer.adopt(static_cast<std::uint8_t>((state >> 8) & 0xff));
+  if (writer.current_.entries == nullptr) return fail(error_code::layout_mismatch, "an index has no current table");
+  return writer;
+}
+
+index_writer::table index_writer::adopt(std::uint8_t number) const noexcept {
+  table found;
+  if (number >= header().tables.size()) return found;
+  const std::uint64_t offset = header().tables[number].offset.load(std::memory_order_relaxed);
+  const std::uint64_t slots = header().tables[number].slots.load(std::memory_order_relaxed);
+  if (slots == 0 || offset < first_offset || offset + table_bytes(slots) > index_segment_bytes) return found;
+  found.entries = reinterpret_cast<index_entry*>(memory_.data() + offset);
+  found.slots = slots;
+  found.offset = offset;
+  found.number = number;
+  return found;
+}
+
+void index_writer::reconcile(const std::function<bool(const block_key&, std::uint64_t)>& valid) {
+  for (table* each : {&old_, &current_}) {
+    each->live = each->used = 0;
+    for (std::uint64_t slot = 0; slot < each->slots; ++slot) {
+      index_entry& entry = each->entries[slot];
+      const std::uint64_t value = entry.value.load(std::memory_order_relaxed);
+      if (value == index_value::empty) continue;
+      ++each->used;
+      if (value == index_value::deleted) continue;
+      const block_key key{entry.hi.load(std::memory_order_relaxed), entry.lo.load(std::memory_order_relaxed)};
+      if (valid(key, value)) {
+        ++each->live;
+      } else {
+        entry.value.store(index_value::deleted, std::memory_order_release);
+      }
+    }
+  }
+  cursor_ = 0;
+  if (migrating()) finish_migration();
+}
+
+result<void> index_writer::start_table(std::uint64_t slots) {
+  // Tables follow each other through the sparse segment and start over at its beginning; at most two are alive, so one
+  // of the two places is free.
+  const std::uint64_t bytes = table_bytes(slots);
+  const std::uint64_t behind = current_.offset + table_bytes(current_.slots);
+  std::uint64_t offset = std::max(first_offset, behind);
+  if (offset + bytes > index_segment_bytes) offset = first_offset;
+  if (current_.entries != nullptr && offset < behind && offset + bytes > current_.offset) {
+    return fail(error_code::limit_exceeded, "the index of an instance cannot grow beyond its address space");
+  }
+  table next;
+  next.number = static_cast<std::uint8_t>((current_.number + 1U) % header().tables.size());
+  if (current_.number == no_table) next.number = 0;
+  next.entries = reinterpret_cast<index_entry*>(memory_.data() + offset);
+  next.slots = slots;
+  next.offset = offset;
+  memory_.punch(offset, bytes);  // a killed worker may have left entries here
+  header().tables[next.number].offset.store(offset, std::memory_order_relaxed);
+  header().tables[next.number].slots.store(slots, std::memory_order_release);
+  old_ = current_;
+  current_ = next;
+  cursor_ = 0;
+  publish_state();
+  return {};
+}
+
+void index_writer::publish_state() noexcept {
+  ++generation_;
+  header().state.store(pack_state(generation_, old_.number, current_.number), std::memory_order_release);
+}
+
+void index_writer::finish_migration() { migrate(old_.slots); }
+
+void index_writer::migrate(std::uint64_t steps) {
+  for (; migrating() && steps > 0; --steps, ++cursor_) {
+    if (cursor_ >= old_.slots) {
+      const table done = old_;
+      old_ = {};
+      publish_state();
+      memory_.punch(done.offset, table_bytes(done.slots));
+      return;
+    }
+    index_entry& entry = old_.entries[cursor_];
+    const std::uint64_t value = entry.value.load(std::memory_order_relaxed);
+    if (!index_value::holds_block(value)) continue;
+    const block_key key{entry.hi.load(std::memory_order_relaxed), entry.lo.load(std::memory_order_relaxed)};
+    put_in(current_, key, value);
+    erase_in(old_, entry);
+  }
+  if (migrating() && cursor_ >= old_.slots) migrate(1);
+}
+
+result<void> index_writer::make_room() {
+  if (migrating()) {
+    migrate(steps_per_operation);
+    if (current_.used < fill_limit(current_.slots)) return {};
+    finish_migration();
+  }
+  if (current_.used < fill_limit(current_.slots)) return {};
+  // A third of the live entries is the least growth that keeps the load below one half after it; when most of the used
+  // slots are deleted ones the new table may well be smaller.
+  return start_table(std::max(index_min_slots, current_.live * 2 + index_min_slots));
+}
+
+result<void> index_writer::insert(const block_key& key, std::uint64_t value) {
+  if (auto ok = make_room(); !ok) return ok;
+  if (migrating()) {
+    if (index_entry* before = locate(old_, key)) {
+      put_in(current_, key, value);
+      erase_in(old_, *before);
+      return {};
+    }
+  }
+  put_in(current_, key, value);
+  return {};
+}
+
+void index_writer::erase(const block_key& key) {
+  if (migrating()) {
+    migrate(steps_per_operation);
+    if (index_entry* entry = migrating() ? locate(old_, key) : nullptr) erase_in(old_, *entry);
+  }
+  if (index_entry* entry = locate(current_, key)) erase_in(current_, *entry);
+}
+
+result<void> index_writer::reserve(std::uint64_t n) {
+  if (migrating()) finish_migration();
+  if (n + current_.used < fill_limit(current_.slots)) return {};
+  const auto slots = std::max(index_min_slots, (n + current_.live) * 3 / 2 + index_min_slots);
+  if (auto ok = start_table(slots); !ok) return ok;
+  finish_migration();
+  return {};
+}
+
+bool index_writer::put_in(table& target, const block_key& key, std::uint64_t value) noexcept {
+  std::uint64_t slot = home_slot(key, target.slots);
+  index_entry* reusable = nullptr;
+  for (std::uint64_t probes = 0; probes < target.slots; ++probes) {
+    index_entry& entry = target.entries[slot];
+    const std::uint64_t present = entry.value.load(std::memory_order_relaxed);
+    if (present == index_value::deleted) {
+      if (reusable == nullptr) reusable = &entry;
+    } else if (present == index_value::empty) {
+      if (reusable == nullptr) {
+        reusable = &entry;
+        ++target.used;
+      }
+      break;
+    } else if (same_key(entry, key)) {
+      entry.value.store(value, std::memory_order_release);
+      return true;
+    }
+    if (++slot == target.slots) slot = 0;
+  }
+  if (reusable == nullptr) return false;  // cannot happen below the fill limit
+  // The value is 0 or `deleted` here, so no reader takes the key while it changes.
+  store_fence();
+  reusable->hi.store(key.hi, std::memory_order_relaxed);
+  reusable->lo.store(key.lo, std::memory_order_relaxed);
+  reusable->value.store(value, std::memory_order_release);
+  ++target.live;
+  return true;
+}
+
+index_entry* index_writer::locate(const table& in, const block_key& key) noexcept {
+  std::uint64_t slot = home_slot(key, in.slots);
+  for (std::uint64_t probes = 0; probes < in.slots; ++probes) {
+    index_entry& entry = in.entries[slot];
+    const std::uint64_t value = entry.value.load(std::memory_order_relaxed);
+    if (value == index_value::empty) return nullptr;
+    if (value != index_value::deleted && same_key(entry, key)) return &entry;
+    if (++slot == in.slots) slot = 0;
+  }
+  return nullptr;
+}
+
+void index_writer::erase_in(table& from, index_entry& entry) noexcept {
+  entry.value.store(index_value::deleted, std::memory_order_release);
+  --from.live;
+}
+
+}  // namespace cenote::memory

@@ -1,0 +1,245 @@
+// The memory that one session shares with the node: rings, grants, pin slots.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "core/block_key.hpp"
+#include "memory/block_ref.hpp"
+#include "memory/segment.hpp"
+
+namespace cenote::memory {
+
+// Client and worker both write here, so the worker trusts nothing in it: it copies each value out once and then checks
+// the copy. Layout (fixed sizes but for the pin slots):
+//
+//   0        4096          4096+256K        +256K            +16K         …
+//   | header | submissions | completions    | grant slots    | pin slots  |
+//             2048 x 128 B   8192 x 32 B      1024 x 16 B      pins x 8 B
+
+enum class operation : std::uint8_t {
+  grant = 1,    ///< hand `argument` more blank blocks of `group` to me                     -> done
+  commit = 2,   ///< granted `block` now holds `key`                                        -> done at the last of a batch
+  reserve = 3,  ///< bind a blank block to `key`; `argument`: mask of the parts I write      -> one result a key, then done
+  finish = 4,   ///< parts `argument` of reserved `block` are written                       -> done at the last of a batch
+  release = 5,  ///< I do not write `block` (any more)                                      -> done at the last of a batch
+  remove = 6,   ///< forget `key`                                                           -> done at the last of a batch
+  clear = 7,    ///< forget the whole instance                                              -> done
+  touch = 8,    ///< blocks that were read, see touch_entry; no answer
+  barrier = 9,  ///< answers when all before it is done                                     -> done
+};
+
+/// One submission, 128 bytes. A batch is a run of entries with one request number; the last has flag_last.
+struct submission {
+  operation op{};
+  std::uint8_t flags = 0;
+  std::uint16_t group = 0;
+  std::uint32_t request = 0;        ///< chosen by the client; completions carry it
+  std::uint32_t index = 0;          ///< position in the batch
+  std::uint32_t grant_version = 0;
+  std::uint64_t block = 0;          ///< block_ref
+  std::uint64_t argument = 0;
+  std::uint64_t want = 0;           ///< commit: blank blocks to hand out in exchange
+  std::uint8_t key_size = 0;
+  std::uint8_t spare[7]{};
+  std::byte key[max_key_bytes]{};
+  std::uint64_t spare2[2]{};
+
+  static constexpr std::uint8_t flag_last = 1;
+};
+static_assert(sizeof(submission) == 128);
+
+/// What `touch` carries in place of a key: runs of blocks that were read, from the chain's head to its tail.
+/// A run is block_ref bits (40) | length (24); the last run's end is the chain's tip.
+struct touch_runs {
+  static constexpr std::size_t capacity = 8;
+  std::uint64_t run[capacity];
+  static constexpr std::uint64_t make(block_ref first, std::uint64_t length) noexcept { return (first.bits << 24) | length; }
+  static constexpr block_ref first(std::uint64_t run) noexcept { return block_ref::from_bits(run >> 24); }
+  static constexpr std::uint64_t length(std::uint64_t run) noexcept { return run & 0xffffff; }
+};
+static_assert(sizeof(touch_runs) == max_key_bytes);
+
+enum class completion_kind : std::uint16_t {
+  done = 1,      ///< `value`: how many took effect; `code`, `index`: the first refusal of the batch and where
+  reserved = 2,  ///< `block`, `grant_version`: yours to write
+  present = 3,   ///< reserve: the key is complete already; do not write
+  pending = 4,   ///< reserve: another session writes these parts; do not write
+  refused = 5,   ///< reserve: `code` says why
+};
+
+/// One completion, 32 bytes.
+struct completion {
+  std::uint32_t request = 0;
+  completion_kind kind{};
+  std::uint16_t code = 0;           ///< error_code
+  std::uint32_t index = 0;
+  std::uint32_t grant_version = 0;
+  std::uint64_t block = 0;
+  std::uint64_t value = 0;
+};
+static_assert(sizeof(completion) == 32);
+
+/// A blank block in the client's hands. `word` = grant version (32) | group (16) | state (16).
+struct grant_slot {
+  enum state : std::uint64_t {
+    empty = 0,    ///< the worker may put a grant here
+    granted = 1,  ///< the client may take it (compare-and-swap to taken), the worker may revoke it (to empty)
+    taken = 2,    ///< the client writes the block; it goes back by commit, release or death
+  };
+  std::atomic<std::uint64_t> word;
+  std::atomic<std::uint64_t> block;  ///< block_ref
+
+  static constexpr std::uint64_t make(std::uint32_t grant_version, std::uint16_t group, std::uint64_t state) noexcept {
+    return (std::uint64_t{grant_version} << 32) | (std::uint64_t{group} << 16) | state;
+  }
+  static constexpr std::uint32_t version_of(std::uint64_t word) noexcept { return static_cast<std::uint32_t>(word >> 32); }
+  static constexpr std::uint16_t group_of(std::uint64_t word) noexcept { return static_cast<std::uint16_t>(word >> 16); }
+  static constexpr std::uint64_t state_of(std::uint64_t word) noexcept { return word & 0xffff; }
+};
+static_assert(sizeof(grant_slot) == 16);
+
+enum class session_phase : std::uint32_t {
+  active = 1,
+  draining = 2,  ///< the node shuts down
+  killed = 3,    ///< ended by the operator; nothing is accepted any more
+};
+
+/// First page of a session. Each group of words has a cache line of its own.
+struct session_header {
+  segment_header segment;
+  std::uint64_t session = 0;      ///< number, unique for the life of the node
+  std::uint32_t pin_slots = 0;
+  std::uint32_t pad0 = 0;
+  alignas(64) std::atomic<std::uint64_t> worker_epoch;  ///< written by each worker when it adopts the session
+  std::atomic<std::uint32_t> phase;                     ///< session_phase
+  alignas(64) std::atomic<std::uint64_t> submit_tail;   ///< client
+  std::atomic<std::uint32_t> client_sleeps;             ///< client: ring the completion doorbell
+  std::atomic<std::uint64_t> touches_dropped;           ///< client: touch records it had no room for
+  alignas(64) std::atomic<std::uint64_t> submit_head;   ///< worker
+  std::atomic<std::uint32_t> worker_sleeps;             ///< worker: ring the submission doorbell
+  alignas(64) std::atomic<std::uint64_t> complete_tail; ///< worker
+  alignas(64) std::atomic<std::uint64_t> complete_head; ///< client
+  alignas(64) std::atomic<std::uint64_t> pin_high_water;  ///< client: no pin slot from here on was ever used
+};
+static_assert(sizeof(session_header) <= page_bytes);
+
+/// View of a mapped session segment; both sides. Copyable, does not own.
+class session_memory {
+ public:
+  static constexpr std::uint64_t submissions = 2048;
+  static constexpr std::uint64_t completions = 8192;
+  static constexpr std::uint64_t grants = 1024;
+  static constexpr std::uint64_t submissions_offset = page_bytes;
+  static constexpr std::uint64_t completions_offset = submissions_offset + submissions * sizeof(submission);
+  static constexpr std::uint64_t grants_offset = completions_offset + completions * sizeof(completion);
+  static constexpr std::uint64_t pins_offset = grants_offset + grants * sizeof(grant_slot);
+  static constexpr std::uint32_t max_pin_slots = 1U << 20;
+
+  /// Bytes of the segment of a session with `pin_slots` pins.
+  static constexpr std::uint64_t segment_bytes(std::uint32_t pin_slots) noexcept {
+    return (pins_offset + std::uint64_t{pin_slots} * 8 + page_bytes - 1) / page_bytes * page_bytes;
+  }
+
+  session_memory() noexcept = default;
+  session_memory(std::byte* base, std::uint32_t pin_slots) noexcept : base_(base), pin_slots_(pin_slots) {}
+
+  /// Writes a fresh header; the rest of the segment is zero.
+  static session_memory create(const segment& memory, std::uint64_t session, std::uint32_t pin_slots) noexcept;
+
+  [[nodiscard]] session_header& header() const noexcept { return *reinterpret_cast<session_header*>(base_); }
+  [[nodiscard]] std::byte* submission_at(std::uint64_t position) const noexcept {
+    return base_ + submissions_offset + position % submissions * sizeof(submission);
+  }
+  [[nodiscard]] std::byte* completion_at(std::uint64_t position) const noexcept {
+    return base_ + completions_offset + position % completions * sizeof(completion);
+  }
+  [[nodiscard]] grant_slot& grant(std::size_t i) const noexcept {
+    return reinterpret_cast<grant_slot*>(base_ + grants_offset)[i];
+  }
+  /// 0: free; else block_ref bits of a pinned block.
+  [[nodiscard]] std::atomic<std::uint64_t>& pin(std::size_t i) const noexcept {
+    return reinterpret_cast<std::atomic<std::uint64_t>*>(base_ + pins_offset)[i];
+  }
+  [[nodiscard]] std::uint32_t pin_slots() const noexcept { return pin_slots_; }
+
+ private:
+  std::byte* base_ = nullptr;
+  std::uint32_t pin_slots_ = 0;
+};
+
+/// Client's end of both rings. One thread at a time.
+class client_rings {
+ public:
+  client_rings() noexcept = default;
+  explicit client_rings(session_memory memory) noexcept : memory_(memory) {}
+
+  /// Free places of the submission ring.
+  [[nodiscard]] std::uint64_t room() const noexcept;
+  /// Writes `entries` behind the tail, not yet visible. The caller checked room().
+  void push(const submission& entry) noexcept;
+  /// Shows all that was pushed. True: the worker sleeps, ring its doorbell.
+  [[nodiscard]] bool publish() noexcept;
+  /// Takes the next completion, if there is one.
+  [[nodiscard]] std::optional<completion> pop() noexcept;
+  /// Says whether the worker must ring the doorbell. False from arm(): completions came meanwhile, do not sleep.
+  [[nodiscard]] bool arm() noexcept;
+  void disarm() noexcept;
+
+ private:
+  session_memory memory_;
+  std::uint64_t pushed_ = 0;    ///< entries behind the published tail
+};
+
+/// Worker's end of both rings. One thread at a time. The indices that the client writes are checked: a tail that is
+/// ahead by more than the ring is malformed.
+class worker_rings {
+ public:
+  worker_rings() noexcept = default;
+  explicit worker_rings(session_memory memory) noexcept;
+
+  /// Entries that wait; nothing when the client's tail makes no sense.
+  [[nodiscard]] std::optional<std::uint64_t> waiting() const noexcept;
+  /// A private copy of the `i`-th waiting entry.
+  [[nodiscard]] submission peek(std::uint64_t i) const noexcept;
+  /// The effect of the first `n` entries is done: their places may be used again.
+  void advance(std::uint64_t n) noexcept;
+
+  /// Free places of the completion ring; nothing when the client's head makes no sense.
+  [[nodiscard]] std::optional<std::uint64_t> completion_room() const noexcept;
+  void push(const completion& entry) noexcept;
+  /// Shows all that was pushed. True: the client sleeps, ring its doorbell.
+  [[nodiscard]] bool publish() noexcept;
+
+  /// Before the worker sleeps. False: entries came meanwhile.
+  [[nodiscard]] bool arm() noexcept;
+  void disarm() noexcept;
+
+ private:
+  session_memory memory_;
+  std::uint64_t submit_head_ = 0;     ///< our copies: the shared words are writable by the client
+  std::uint64_t complete_tail_ = 0;
+};
+
+/// Owner's side of the pins: which of a batch of condemned blocks are pinned. The caller has made their versions odd
+/// and passed full_fence().
+class pin_scan {
+ public:
+  /// `condemned`: block refs of one instance, any order.
+  explicit pin_scan(std::span<const block_ref> condemned);
+  /// Marks what this session pins. May be called for several sessions.
+  void add(const session_memory& session) noexcept;
+  /// True when the i-th condemned block is pinned by some session.
+  [[nodiscard]] bool pinned(std::size_t i) const noexcept { return marks_[i] != 0; }
+
+ private:
+  std::vector<std::uint64_t> table_;   ///< open addressing: block_ref bits, 0 is empty
+  std::vector<std::uint32_t> place_;   ///< table slot -> index into marks_
+  std::vector<std::uint8_t> marks_;
+  std::uint64_t mask_ = 0;
+};
+
+}  // namespace cenote::memory

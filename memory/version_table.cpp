@@ -1,0 +1,63 @@
+#include "memory/version_table.hpp"
+
+#include <cstring>
+
+namespace cenote::memory {
+
+namespace {
+
+constexpr std::size_t word_bytes = 8;
+constexpr std::size_t head_bytes = 48;
+
+/// The `i`-th 8-byte word of a key, padded with zeros.
+std::uint64_t key_word(std::span<const std::byte> key, std::size_t i) noexcept {
+  std::uint64_t word = 0;
+  const std::size_t from = i * word_bytes;
+  if (from + word_bytes <= key.size()) {
+    std::memcpy(&word, key.data() + from, word_bytes);
+  } else if (from < key.size()) {
+    std::memcpy(&word, key.data() + from, key.size() - from);
+  }
+  return word;
+}
+
+}  // namespace
+
+bool version_table::key_equals(std::uint32_t ordinal, std::span<const std::byte> key) const noexcept {
+  const version_entry& hot = entry(ordinal);
+  if (hot.key_size.load(std::memory_order_relaxed) != key.size()) return false;
+  const std::size_t words = (key.size() + word_bytes - 1) / word_bytes;
+  std::uint64_t difference = 0;
+  for (std::size_t i = 0; i < words && i < 6; ++i) {
+    difference |= hot.key[i].load(std::memory_order_relaxed) ^ key_word(key, i);
+  }
+  for (std::size_t i = 6; i < words; ++i) {
+    difference |= tail(ordinal).key[i - 6].load(std::memory_order_relaxed) ^ key_word(key, i);
+  }
+  return difference == 0;
+}
+
+full_key version_table::key(std::uint32_t ordinal) const noexcept {
+  full_key key;
+  const version_entry& hot = entry(ordinal);
+  const std::uint64_t size = hot.key_size.load(std::memory_order_relaxed);
+  if (size > max_key_bytes) return key;
+  key.size = static_cast<std::uint8_t>(size);
+  for (std::size_t i = 0; i * word_bytes < size; ++i) {
+    const std::uint64_t word = i < 6 ? hot.key[i].load(std::memory_order_relaxed)
+                                     : tail(ordinal).key[i - 6].load(std::memory_order_relaxed);
+    std::memcpy(key.bytes.data() + i * word_bytes, &word, word_bytes);
+  }
+  return key;
+}
+
+void version_table::set_key(std::uint32_t ordinal, const full_key& key) const noexcept {
+  version_entry& hot = entry(ordinal);
+  for (std::size_t i = 0; i < 6; ++i) hot.key[i].store(key_word(key.view(), i), std::memory_order_relaxed);
+  if (key.size > head_bytes) {  // else leave the tail's pages untouched
+    for (std::size_t i = 6; i < 8; ++i) tail(ordinal).key[i - 6].store(key_word(key.view(), i), std::memory_order_relaxed);
+  }
+  hot.key_size.store(key.size, std::memory_order_relaxed);
+}
+
+}  // namespace cenote::memory

@@ -1,0 +1,88 @@
+// Versions and full keys of an instance's blocks: the one thing that readers and the owner agree on.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <optional>
+
+#include "core/block_key.hpp"
+#include "memory/segment.hpp"
+
+namespace cenote::memory {
+
+// The segment (sparse; clients map it read-only):
+//
+//   0          4096            hot            cold             directory
+//   | header … | version_entry | …  | key_tail | …  | slab_entry, by slab index |
+//
+// A slab owns `count` consecutive entries from its `first_version` on.
+
+/// One block. Even version: published; odd: not readable; 0: never used. Versions only grow, across restarts too.
+struct version_entry {
+  std::atomic<std::uint64_t> version;
+  std::atomic<std::uint64_t> key_size;  ///< bytes
+  std::atomic<std::uint64_t> key[6];    ///< the first 48 bytes of the full key
+};
+static_assert(sizeof(version_entry) == 64);
+
+/// Bytes 48 to 63 of the full key; untouched memory while keys are shorter.
+struct key_tail {
+  std::atomic<std::uint64_t> key[2];
+};
+
+enum class slab_state : std::uint32_t { none = 0, live = 1, retired = 2 };
+
+/// Where a slab's blocks are. Immutable once live; retired when the slab's memory went elsewhere.
+struct slab_entry {
+  std::uint32_t first_version = 0;
+  std::uint32_t count = 0;       ///< blocks
+  std::uint64_t stride = 0;      ///< bytes from block to block
+  std::uint32_t group = 0;
+  std::atomic<std::uint32_t> state;
+};
+static_assert(sizeof(slab_entry) == 24);
+
+inline constexpr std::uint32_t max_version_entries = 1U << 28;  ///< an instance's live blocks
+
+/// View of a mapped version segment; the same for the owner and for clients. Copyable, does not own.
+class version_table {
+ public:
+  static constexpr std::uint64_t hot_offset = page_bytes;
+  static constexpr std::uint64_t cold_offset = hot_offset + std::uint64_t{max_version_entries} * sizeof(version_entry);
+  static constexpr std::uint64_t directory_offset = cold_offset + std::uint64_t{max_version_entries} * sizeof(key_tail);
+  static constexpr std::uint64_t segment_bytes =
+      (directory_offset + (std::uint64_t{1} << 22) * sizeof(slab_entry) + page_bytes - 1) / page_bytes * page_bytes;
+
+  version_table() noexcept = default;
+  explicit version_table(std::byte* base) noexcept : base_(base) {}
+
+  [[nodiscard]] segment_header& header() const noexcept { return *reinterpret_cast<segment_header*>(base_); }
+  [[nodiscard]] version_entry& entry(std::uint32_t ordinal) const noexcept {
+    return reinterpret_cast<version_entry*>(base_ + hot_offset)[ordinal];
+  }
+  [[nodiscard]] slab_entry& slab(std::uint32_t index) const noexcept {
+    return reinterpret_cast<slab_entry*>(base_ + directory_offset)[index];
+  }
+  [[nodiscard]] std::uint64_t version(std::uint32_t ordinal) const noexcept {
+    return entry(ordinal).version.load(std::memory_order_acquire);
+  }
+
+  /// True when the full key beside the version is `key`. Only meaningful while the block is pinned, or when the version
+  /// is read again afterwards.
+  [[nodiscard]] bool key_equals(std::uint32_t ordinal, std::span<const std::byte> key) const noexcept;
+  [[nodiscard]] full_key key(std::uint32_t ordinal) const noexcept;
+
+  // Owner only.
+  void set_key(std::uint32_t ordinal, const full_key& key) const noexcept;
+  void set_version(std::uint32_t ordinal, std::uint64_t version) const noexcept {
+    entry(ordinal).version.store(version, std::memory_order_release);
+  }
+  [[nodiscard]] key_tail& tail(std::uint32_t ordinal) const noexcept {
+    return reinterpret_cast<key_tail*>(base_ + cold_offset)[ordinal];
+  }
+
+ private:
+  std::byte* base_ = nullptr;
+};
+
+}  // namespace cenote::memory

@@ -1,0 +1,53 @@
+"""Cenote: a KV-cache node for LLM inference. This package is the client; see attach()."""
+
+from . import errors
+from .blocks import PENDING, PRESENT, Block, BlockState, Held, HeldBlock
+from .errors import (
+    CenoteError,
+    Closed,
+    DeadlineExceeded,
+    Forked,
+    InvalidArgument,
+    NodeRestarting,
+    NoSpace,
+    NotReserved,
+    NotRunning,
+    PermissionDenied,
+    PinLimit,
+    ProtocolMismatch,
+    Revoked,
+    SessionKilled,
+    SpecMismatch,
+)
+from .session import InstanceSpec, Match, Session, attach
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "PENDING",
+    "PRESENT",
+    "Block",
+    "BlockState",
+    "CenoteError",
+    "Closed",
+    "DeadlineExceeded",
+    "Forked",
+    "Held",
+    "HeldBlock",
+    "InstanceSpec",
+    "InvalidArgument",
+    "Match",
+    "NoSpace",
+    "NodeRestarting",
+    "NotReserved",
+    "NotRunning",
+    "PermissionDenied",
+    "PinLimit",
+    "ProtocolMismatch",
+    "Revoked",
+    "Session",
+    "SessionKilled",
+    "SpecMismatch",
+    "attach",
+    "errors",
+]

@@ -1,0 +1,173 @@
+"""libcenote through ctypes: where it is, its structs, its functions. CDLL releases the GIL in every call."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+from ctypes import POINTER, c_char_p, c_int, c_int32, c_size_t, c_uint8, c_uint32, c_uint64, c_void_p
+from pathlib import Path
+
+from . import errors
+
+ABI_MAJOR = 1
+WHOLE_BLOCK = -1
+WRITABLE, PRESENT, PENDING = 1, 2, 3
+
+
+class Part(ctypes.Structure):
+    _fields_ = (("name", c_char_p), ("bytes", c_uint64))
+
+
+class Group(ctypes.Structure):
+    _fields_ = (("name", c_char_p), ("parts", POINTER(Part)), ("part_count", c_size_t))
+
+
+class Spec(ctypes.Structure):
+    _fields_ = (
+        ("struct_size", c_uint32),
+        ("tokens_per_block", c_uint32),
+        ("id", c_char_p),
+        ("model", c_char_p),
+        ("dtype", c_char_p),
+        ("layout", c_char_p),
+        ("hash_scheme", c_char_p),
+        ("fingerprint", c_char_p),
+        ("instance_group", c_char_p),
+        ("groups", POINTER(Group)),
+        ("group_count", c_size_t),
+    )
+
+
+class Options(ctypes.Structure):
+    _fields_ = (
+        ("struct_size", c_uint32),
+        ("max_pins", c_uint32),
+        ("deadline_ns", c_uint64),
+        ("socket", c_char_p),
+        ("token", c_char_p),
+        ("client_name", c_char_p),
+    )
+
+
+class Keys(ctypes.Structure):
+    _fields_ = (("data", c_char_p), ("count", c_size_t), ("width", c_size_t))
+
+
+class Buffer(ctypes.Structure):
+    _fields_ = (("data", c_void_p), ("bytes", c_uint64))
+
+
+class Buffers(ctypes.Structure):
+    _fields_ = (("list", c_void_p), ("base", c_void_p), ("stride", c_uint64), ("bytes", c_uint64))
+
+
+class Match(ctypes.Structure):
+    _fields_ = (("resident", c_uint64), ("reachable", c_uint64))
+
+
+HELD_WORDS = 3  # struct cenote_held as 64-bit words: data, bytes, slot
+
+
+class Reserved(ctypes.Structure):
+    _fields_ = (
+        ("data", c_void_p),
+        ("bytes", c_uint64),
+        ("block", c_uint64),
+        ("parts", c_uint64),
+        ("grant_version", c_uint32),
+        ("group", c_uint32),
+        ("state", c_uint32),
+        ("reserved", c_uint32),
+    )
+
+
+STATS_FIELDS = (
+    "session",
+    "keys_looked_up",
+    "keys_found",
+    "blocks_pinned",
+    "blocks_copied_out",
+    "bytes_copied_out",
+    "blocks_stored",
+    "bytes_copied_in",
+    "pins_in_use",
+    "pin_slots",
+    "reservations",
+    "slabs_mapped",
+    "touches_dropped",
+    "reattaches",
+)
+
+
+class Stats(ctypes.Structure):
+    _fields_ = (("struct_size", c_uint32), ("reserved", c_uint32), *((name, c_uint64) for name in STATS_FIELDS))
+
+
+_SIGNATURES: dict[str, tuple[object, ...]] = {
+    "cenote_attach": (POINTER(Spec), POINTER(Options), POINTER(c_void_p)),
+    "cenote_close": (c_void_p,),
+    "cenote_match_prefix": (c_void_p, Keys, c_uint32, POINTER(Match)),
+    "cenote_match_window": (c_void_p, Keys, c_uint32, c_size_t, POINTER(Match)),
+    "cenote_exists": (c_void_p, Keys, c_uint32, POINTER(c_uint8)),
+    "cenote_acquire": (c_void_p, Keys, c_uint32, c_void_p, POINTER(c_size_t)),
+    "cenote_release": (c_void_p, POINTER(c_uint32), c_size_t),
+    "cenote_release_held": (c_void_p, c_void_p, c_size_t),
+    "cenote_get_into": (c_void_p, Keys, c_uint32, c_int32, Buffers, POINTER(c_size_t)),
+    "cenote_put": (c_void_p, Keys, c_uint32, c_int32, Buffers, POINTER(c_uint64)),
+    "cenote_put_async": (c_void_p, Keys, c_uint32, c_int32, Buffers, POINTER(c_uint64)),
+    "cenote_flush": (c_void_p, POINTER(c_uint64)),
+    "cenote_reserve": (c_void_p, Keys, c_uint32, c_int32, POINTER(Reserved)),
+    "cenote_commit": (c_void_p, POINTER(Reserved), c_size_t, POINTER(c_uint64)),
+    "cenote_abandon": (c_void_p, POINTER(Reserved), c_size_t),
+    "cenote_remove": (c_void_p, Keys, c_uint32, POINTER(c_uint64)),
+    "cenote_clear": (c_void_p,),
+    "cenote_barrier": (c_void_p,),
+    "cenote_stats_of": (c_void_p, POINTER(Stats)),
+}
+
+
+def _places() -> list[Path]:
+    """Where libcenote is sought, in order; a given $CENOTE_LIBRARY is the only place."""
+    given = os.environ.get("CENOTE_LIBRARY")
+    if given:
+        return [Path(given)]
+    package = Path(__file__).resolve().parent
+    return [package / "libcenote.so", package.parent.parent / "build" / "libcenote.so"]
+
+
+def _load() -> ctypes.CDLL:
+    places = _places()
+    found = next((place for place in places if place.exists()), None)
+    if found is None:
+        sought = ", ".join(str(place) for place in places)
+        raise ImportError(
+            f"libcenote.so was not found; sought: {sought}. "
+            "Build it with scripts/build, or set CENOTE_LIBRARY to the library's path."
+        )
+    try:
+        library = ctypes.CDLL(str(found))
+        version: int = library.cenote_abi_version()
+    except (OSError, AttributeError) as why:
+        raise ImportError(f"{found} cannot be loaded as libcenote: {why}") from why
+    if version >> 16 != ABI_MAJOR:
+        raise ImportError(
+            f"{found} has the C ABI {version >> 16}.{version & 0xFFFF}; this package needs {ABI_MAJOR}.x"
+        )
+    for name, arguments in _SIGNATURES.items():
+        function = getattr(library, name)
+        function.argtypes = arguments
+        function.restype = c_int
+    library.cenote_free.argtypes = (c_void_p,)
+    library.cenote_free.restype = None
+    library.cenote_last_error.restype = c_char_p
+    return library
+
+
+library = _load()
+
+
+def check(code: int, stored: int | None = None) -> None:
+    """Raises what a failed call of the library means."""
+    if code:
+        message: bytes = library.cenote_last_error()
+        raise errors.from_number(code, message.decode("utf-8", "replace"), stored)

@@ -1,0 +1,366 @@
+"""Attaching, and what a session can do."""
+
+from __future__ import annotations
+
+import ctypes
+import dataclasses
+import os
+from array import array
+from collections.abc import Mapping, Sequence
+from ctypes import byref, c_size_t, c_uint8, c_uint64, c_void_p
+from types import TracebackType
+from typing import Literal, NamedTuple, Union, overload
+
+from . import _library as lib
+from ._buffers import BufferLike, KeyBatch, Pinned, pack_keys
+from .blocks import Block, BlockState, Core, Held, Layout
+from .errors import Closed, InvalidArgument
+
+Groups = Mapping[str, Mapping[str, Mapping[str, int]]]
+Slot = Union[Block, BlockState]
+
+_MAX_BLOCK_BYTES = 1 << 30
+
+
+class Match(NamedTuple):
+    """`resident`: blocks of the prefix in DRAM (or the end of the last window); `reachable` >= resident: a hint that
+    counts lower local tiers too."""
+
+    resident: int
+    reachable: int
+
+
+@dataclasses.dataclass(frozen=True)
+class InstanceSpec:
+    """The agreement under which blocks are cached. `groups` is {"name": {"parts": {"part": bytes}}}; `parts` alone makes
+    one group, "default". The order of parts is their order in a block."""
+
+    id: str
+    model: str = ""
+    dtype: str = ""
+    layout: str = ""
+    tokens_per_block: int = 0
+    groups: Groups | None = None
+    hash_scheme: str = ""
+    fingerprint: str | None = None
+    instance_group: str | None = None
+    parts: Mapping[str, int] | None = None
+
+    def layouts(self) -> dict[str, Layout]:
+        """The groups in declared order, checked."""
+        if (self.groups is None) == (self.parts is None):
+            raise InvalidArgument("a spec has either groups or parts")
+        groups = self.groups if self.groups is not None else {"default": {"parts": self.parts or {}}}
+        found: dict[str, Layout] = {}
+        for number, (name, group) in enumerate(groups.items()):
+            if not isinstance(group, Mapping) or set(group) != {"parts"}:
+                raise InvalidArgument(f'group `{name}` is {group!r}; want {{"parts": {{"name": bytes}}}}')
+            for part, size in group["parts"].items():
+                if isinstance(size, bool) or not isinstance(size, int) or not 0 < size <= _MAX_BLOCK_BYTES:
+                    raise InvalidArgument(f"group `{name}`, part `{part}`: {size!r} bytes; a part has 1 byte to 1 GiB")
+            found[name] = Layout(name, number, dict(group["parts"]))
+        return found
+
+
+def _text(value: str | None, what: str) -> bytes | None:
+    if value is None:
+        return None
+    if not isinstance(value, str):
+        raise TypeError(f"{what} is a {type(value).__name__}, not a str")
+    raw = value.encode()
+    if b"\0" in raw:
+        raise InvalidArgument(f"{what} holds a zero byte")
+    return raw
+
+
+def _raw_spec(spec: InstanceSpec, layouts: Mapping[str, Layout]) -> lib.Spec:
+    groups = (lib.Group * len(layouts))()
+    for group, layout in zip(groups, layouts.values(), strict=True):
+        parts = (lib.Part * len(layout.parts))()
+        for part, (name, place) in zip(parts, layout.parts.items(), strict=True):
+            part.name = _text(name, "a part's name")
+            part.bytes = place[2]
+        group.name = _text(layout.name, "a group's name")
+        group.parts = parts
+        group.part_count = len(parts)
+    tokens = spec.tokens_per_block
+    if isinstance(tokens, bool) or not isinstance(tokens, int) or not 0 < tokens < 1 << 32:
+        raise InvalidArgument(f"tokens_per_block is {tokens!r}; it must be 1 to 1048576")
+    return lib.Spec(
+        struct_size=ctypes.sizeof(lib.Spec),
+        tokens_per_block=tokens,
+        id=_text(spec.id, "id"),
+        model=_text(spec.model, "model"),
+        dtype=_text(spec.dtype, "dtype"),
+        layout=_text(spec.layout, "layout"),
+        hash_scheme=_text(spec.hash_scheme, "hash_scheme"),
+        fingerprint=_text(spec.fingerprint, "fingerprint"),
+        instance_group=_text(spec.instance_group, "instance_group"),
+        groups=groups,
+        group_count=len(groups),
+    )
+
+
+def attach(
+    spec: InstanceSpec,
+    socket: str | os.PathLike[str] | None = None,
+    token: str | None = None,
+    max_pins: int = 8192,
+    *,
+    deadline: float = 5.0,
+    client_name: str | None = None,
+) -> Session:
+    """Attaches to the node at `socket` (None: $CENOTE_SOCKET, else the runtime directory's). `deadline`: seconds, of
+    every call that needs the node."""
+    layouts = spec.layouts()
+    raw = _raw_spec(spec, layouts)
+    if isinstance(max_pins, bool) or not isinstance(max_pins, int) or not 0 < max_pins < 1 << 32:
+        raise InvalidArgument(f"max_pins is {max_pins!r}; it must be 1 to 1048576")
+    if not 0 < deadline <= 86400:
+        raise InvalidArgument(f"deadline is {deadline!r} s; it must be more than 0 and at most 86400")
+    options = lib.Options(
+        struct_size=ctypes.sizeof(lib.Options),
+        max_pins=max_pins,
+        deadline_ns=max(1, int(deadline * 1e9)),
+        socket=None if socket is None else os.fsencode(socket),
+        token=_text(token, "token"),
+        client_name=_text(client_name, "client_name"),
+    )
+    handle = c_void_p()
+    lib.check(lib.library.cenote_attach(byref(raw), byref(options), byref(handle)))
+    return Session(spec, layouts, Core(handle.value or 0))
+
+
+class Session:
+    """One attachment. Threads may share it. Every call takes `group=`; it may be left out when there is one group."""
+
+    def __init__(self, spec: InstanceSpec, layouts: dict[str, Layout], core: Core) -> None:
+        self.spec = spec
+        self._layouts = layouts
+        self._open: Core | None = core
+
+    # ---- reading
+
+    @overload
+    def match(
+        self,
+        keys: KeyBatch,
+        kind: Literal["prefix", "window"] = "prefix",
+        window: int | None = None,
+        *,
+        group: str | None = None,
+    ) -> Match: ...
+    @overload
+    def match(
+        self, keys: KeyBatch, kind: Literal["each"], window: int | None = None, *, group: str | None = None
+    ) -> list[bool]: ...
+    def match(
+        self, keys: KeyBatch, kind: str = "prefix", window: int | None = None, *, group: str | None = None
+    ) -> Match | list[bool]:
+        """"prefix": how many of the first blocks are there. "window": one past the last block of the last run of `window`
+        present blocks, 0 without one. "each": for each key, whether it is there."""
+        if kind == "each":
+            return self.exists(keys, group=group)
+        raw = lib.Match()
+        if kind == "prefix":
+            code = lib.library.cenote_match_prefix(self._handle, pack_keys(keys), self._group(group).number, byref(raw))
+        elif kind == "window":
+            if isinstance(window, bool) or not isinstance(window, int) or window < 1:
+                raise InvalidArgument(f"window is {window!r}; a window has at least 1 block")
+            number = self._group(group).number
+            code = lib.library.cenote_match_window(self._handle, pack_keys(keys), number, window, byref(raw))
+        else:
+            raise InvalidArgument(f'kind is {kind!r}; it is "prefix", "window" or "each"')
+        lib.check(code)
+        return Match(raw.resident, raw.reachable)
+
+    def exists(self, keys: KeyBatch, *, group: str | None = None) -> list[bool]:
+        """For each key: is its block complete in DRAM?"""
+        packed = pack_keys(keys)
+        present = (c_uint8 * packed.count)()
+        lib.check(lib.library.cenote_exists(self._handle, packed, self._group(group).number, present))
+        return [flag == 1 for flag in bytes(present)]
+
+    def acquire(self, keys: KeyBatch, *, group: str | None = None) -> Held:
+        """Pins the resident prefix; use it in a `with`. PinLimit: it is longer than the session's free pins."""
+        core = self._core
+        core.sweep()
+        layout = self._group(group)
+        packed = pack_keys(keys)
+        raw = array("Q", bytes(8 * lib.HELD_WORDS * packed.count))
+        count = c_size_t()
+        address = raw.buffer_info()[0] or None
+        lib.check(lib.library.cenote_acquire(core.handle, packed, layout.number, address, byref(count)))
+        return Held(core, layout, raw, count.value)
+
+    def get_into(
+        self,
+        keys: KeyBatch,
+        buffers: Sequence[BufferLike] | BufferLike,
+        part: str | None = None,
+        *,
+        group: str | None = None,
+    ) -> int:
+        """Copies the resident prefix into `buffers` (one a key, or one (n, bytes) buffer for all) and returns its
+        length. TypeError: a buffer is read-only."""
+        layout = self._group(group)
+        packed = pack_keys(keys)
+        number, size = self._part(layout, part)
+        copied = c_size_t()
+        with Pinned(buffers, packed, size, writable=True) as raw:
+            code = lib.library.cenote_get_into(self._handle, packed, layout.number, number, raw, byref(copied))
+            lib.check(code)
+        return copied.value
+
+    # ---- writing
+
+    def put(
+        self,
+        keys: KeyBatch,
+        buffers: Sequence[BufferLike] | BufferLike,
+        part: str | None = None,
+        *,
+        group: str | None = None,
+    ) -> int:
+        """Stores what is not there yet; visible to every session when it returns. Returns how many blocks (or parts) are
+        new. NoSpace.stored: exactly that many of the first keys are stored."""
+        return self._put(lib.library.cenote_put, keys, buffers, part, group)
+
+    def put_async(
+        self,
+        keys: KeyBatch,
+        buffers: Sequence[BufferLike] | BufferLike,
+        part: str | None = None,
+        *,
+        group: str | None = None,
+    ) -> int:
+        """put() without waiting for the node; flush() says how it went. The buffers may be reused at once. Returns how
+        many blocks were handed in."""
+        return self._put(lib.library.cenote_put_async, keys, buffers, part, group)
+
+    def _put(
+        self,
+        function: ctypes._NamedFuncPointer,
+        keys: KeyBatch,
+        buffers: Sequence[BufferLike] | BufferLike,
+        part: str | None,
+        group: str | None,
+    ) -> int:
+        layout = self._group(group)
+        packed = pack_keys(keys)
+        number, size = self._part(layout, part)
+        stored = c_uint64()
+        with Pinned(buffers, packed, size, writable=False) as raw:
+            code = function(self._handle, packed, layout.number, number, raw, byref(stored))
+            lib.check(code, stored.value)
+        return stored.value
+
+    def flush(self) -> int:
+        """Waits for every put_async; returns how many blocks are new since the last flush."""
+        stored = c_uint64()
+        lib.check(lib.library.cenote_flush(self._handle, byref(stored)))
+        return stored.value
+
+    def reserve(self, keys: KeyBatch, part: str | None = None, *, group: str | None = None) -> list[Slot]:
+        """Binds blank blocks to keys. Per key a Block to fill and commit, PRESENT, or PENDING (another writer has it)."""
+        core = self._core
+        layout = self._group(group)
+        packed = pack_keys(keys)
+        number, _ = self._part(layout, part)
+        raw = (lib.Reserved * packed.count)()
+        lib.check(lib.library.cenote_reserve(core.handle, packed, layout.number, number, raw))
+        return [Block(core, layout, each) if each.state == lib.WRITABLE else BlockState(each.state) for each in raw]
+
+    def commit(self, slots: Sequence[Slot]) -> int:
+        """The reserved blocks are filled; PRESENT and PENDING are skipped. Returns how many blocks became visible.
+        Revoked, NotReserved: the first refusal; the other blocks took effect."""
+        raw = self._raw_blocks(slots)
+        completed = c_uint64()
+        lib.check(lib.library.cenote_commit(self._handle, raw, len(raw), byref(completed)))
+        return completed.value
+
+    def abandon(self, slots: Sequence[Slot]) -> None:
+        """Gives reserved blocks back without committing them."""
+        raw = self._raw_blocks(slots)
+        lib.check(lib.library.cenote_abandon(self._handle, raw, len(raw)))
+
+    def _raw_blocks(self, slots: Sequence[Slot]) -> ctypes.Array[lib.Reserved]:
+        blocks = []
+        for slot in slots:
+            if isinstance(slot, Block):
+                blocks.append(slot)
+            elif not isinstance(slot, BlockState):
+                raise TypeError(f"slots are what reserve() returned, not {type(slot).__name__}")
+        for block in blocks:
+            block.end_views()
+        return (lib.Reserved * len(blocks))(*(block._raw for block in blocks))
+
+    # ---- forgetting, counters, the end
+
+    def remove(self, keys: KeyBatch, *, group: str | None = None) -> int:
+        """Forgets keys; returns how many were there."""
+        removed = c_uint64()
+        code = lib.library.cenote_remove(self._handle, pack_keys(keys), self._group(group).number, byref(removed))
+        lib.check(code)
+        return removed.value
+
+    def clear(self) -> None:
+        """Forgets this instance in all tiers; done when it returns."""
+        lib.check(lib.library.cenote_clear(self._handle))
+
+    def barrier(self) -> None:
+        """Returns when everything that this session handed in before is done."""
+        lib.check(lib.library.cenote_barrier(self._handle))
+
+    def stats(self) -> dict[str, int]:
+        """Counters of this client since the attach."""
+        raw = lib.Stats(struct_size=ctypes.sizeof(lib.Stats))
+        lib.check(lib.library.cenote_stats_of(self._handle, byref(raw)))
+        return {name: int(getattr(raw, name)) for name in lib.STATS_FIELDS}
+
+    def close(self) -> None:
+        """Ends the pins, waits for put_async, tells the node. Closing twice is allowed."""
+        core = self._open
+        if core is None:
+            return
+        self._open = None
+        core.lingering.clear()
+        lib.check(lib.library.cenote_close(core.handle))
+
+    def __enter__(self) -> Session:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, why: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    # ---- names to numbers
+
+    @property
+    def _core(self) -> Core:
+        if self._open is None:
+            raise Closed("the session is closed")
+        return self._open
+
+    @property
+    def _handle(self) -> int:
+        return self._core.handle
+
+    def _group(self, name: str | None) -> Layout:
+        if name is None:
+            if len(self._layouts) == 1:
+                return next(iter(self._layouts.values()))
+            raise InvalidArgument(f"this instance has several groups; say which: {', '.join(self._layouts)}")
+        try:
+            return self._layouts[name]
+        except KeyError:
+            raise InvalidArgument(f"there is no group `{name}`; there is: {', '.join(self._layouts)}") from None
+
+    @staticmethod
+    def _part(layout: Layout, part: str | None) -> tuple[int, int]:
+        """Number and bytes of what a buffer holds."""
+        if part is None:
+            return lib.WHOLE_BLOCK, layout.block_bytes
+        number, _, size = layout.find(part)
+        return number, size

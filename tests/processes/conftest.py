@@ -1,0 +1,145 @@
+"""Fixtures of the process tests."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+HERE = Path(__file__).resolve().parent
+sys.path[:0] = [str(HERE), str(HERE.parents[1] / "python")]
+
+import cenote  # noqa: E402
+from node import BINARY, FULL, Agent, Node  # noqa: E402
+
+StartNode = Callable[..., Node]
+StartAgent = Callable[..., Agent]
+
+_numbers = itertools.count()
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if not BINARY.exists():
+        pytest.exit(f"{BINARY} is missing: build it first (scripts/build), or set CENOTE_BINARY", returncode=2)
+    if not FULL:
+        for item in items:
+            if item.get_closest_marker("full"):
+                item.add_marker(pytest.mark.skip(reason="only with scripts/test --full"))
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A short path for a runtime directory: Unix sockets allow 107 bytes."""
+    return tmp_path / "run"
+
+
+@pytest.fixture
+def start_node(folder: Path) -> Iterator[StartNode]:
+    """start_node(*sets, capacity=…): a node that is stopped and looked over when the test is done."""
+    nodes: list[Node] = []
+
+    def start(*sets: str, capacity: str = "64MiB", launch_only: bool = False, **more: Any) -> Node:
+        place = more.pop("folder", folder if not nodes else folder.with_name(f"run{len(nodes)}"))
+        made = Node(place, f"dram.capacity={capacity}", *sets, **more)
+        nodes.append(made)
+        return made.launch() if launch_only else made.start()
+
+    yield start
+    problems = []
+    for each in reversed(nodes):
+        try:
+            each.finish()
+        except AssertionError as why:
+            problems.append(str(why))
+        finally:
+            each.kill_everything()
+    assert not problems, "\n".join(problems)
+
+
+@pytest.fixture
+def node(start_node: StartNode) -> Node:
+    """A node of 64 MiB."""
+    return start_node()
+
+
+@pytest.fixture
+def start_agent() -> Iterator[StartAgent]:
+    """start_agent(node): a client process that is ended with the test."""
+    agents: list[Agent] = []
+
+    def start(of: Node, **more: Any) -> Agent:
+        agents.append(Agent(of.socket, **more))
+        return agents[-1]
+
+    yield start
+    for each in agents:
+        each.finish()
+
+
+@pytest.fixture(scope="module")
+def shared_node() -> Iterator[Node]:
+    """One node of 256 MiB for a whole file: tests take instances of their own."""
+    with tempfile.TemporaryDirectory(prefix="cenote-") as place:
+        made = Node(Path(place) / "run", "dram.capacity=256MiB")
+        try:
+            yield made.start()
+            made.finish()
+        finally:
+            made.kill_everything()
+
+
+@pytest.fixture
+def attach() -> Iterator[Callable[..., Any]]:
+    """attach(node, "id", block=4096, …): a session in this process, closed with the test."""
+    sessions: list[Any] = []
+
+    def start(
+        to: Node,
+        instance: str | None = None,
+        *,
+        block: int = 4096,
+        groups: dict[str, Any] | None = None,
+        instance_group: str | None = None,
+        spec: dict[str, Any] | None = None,
+        **options: Any,
+    ) -> Any:
+        name = instance or f"i{next(_numbers)}"
+        made = cenote.attach(make_spec(name, block, groups, instance_group, **(spec or {})), socket=str(to.socket), **options)
+        sessions.append(made)
+        return made
+
+    yield start
+    for each in sessions:
+        each.close()
+
+
+def make_spec(
+    name: str, block: int = 4096, groups: dict[str, Any] | None = None, instance_group: str | None = None, **fields: Any
+) -> cenote.InstanceSpec:
+    """A spec of one group, "full", with one part, "kv", unless told otherwise."""
+    return cenote.InstanceSpec(
+        **{
+            "id": name,
+            "model": "llama-3-8b",
+            "dtype": "bf16",
+            "layout": "page_first",
+            "tokens_per_block": 16,
+            "groups": groups or {"full": {"parts": {"kv": block}}},
+            "hash_scheme": "sha256_cbor",
+            "fingerprint": None,
+            "instance_group": instance_group,
+            **fields,
+        }
+    )
+
+
+@pytest.fixture
+def as_root() -> None:
+    if os.geteuid() != 0:
+        pytest.skip("needs root, to become somebody else")

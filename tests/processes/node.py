@@ -1,0 +1,388 @@
+"""A real node for a test, in a directory of its own, and client processes that a test steers through pipes."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+import select
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, TypeVar
+
+import wire
+
+HERE = Path(__file__).resolve().parent
+ROOT = HERE.parents[1]
+BINARY = Path(os.environ.get("CENOTE_BINARY", ROOT / "build" / "cenote"))
+SANITIZED = bool(os.environ.get("CENOTE_SANITIZER"))
+FULL = bool(os.environ.get("CENOTE_TEST_FULL"))
+PATIENCE = 6.0 if SANITIZED else 1.0  # every limit below is multiplied by it
+KiB, MiB, GiB = 1 << 10, 1 << 20, 1 << 30
+
+T = TypeVar("T")
+
+
+def until(what: str, condition: Callable[[], T], limit: float = 10.0, pause: float = 0.01) -> T:
+    """Polls until `condition` gives something true, and returns that; fails the test after `limit` seconds."""
+    end = time.monotonic() + limit * PATIENCE
+    while True:
+        found = condition()
+        if found:
+            return found
+        if time.monotonic() > end:
+            raise AssertionError(f"after {limit * PATIENCE:g} s still not: {what} (last: {found!r})")
+        time.sleep(pause)
+
+
+def is_alive(pid: int) -> bool:
+    """A zombie counts as dead."""
+    try:
+        status = Path(f"/proc/{pid}/stat").read_text()
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+    return status.rpartition(")")[2].split()[0] not in "ZX"
+
+
+def processes_naming(text: str) -> dict[int, str]:
+    """Command lines of living processes that mention `text`, but for this one."""
+    found = {}
+    for entry in Path("/proc").iterdir():
+        if not entry.name.isdigit() or int(entry.name) == os.getpid():
+            continue
+        with contextlib.suppress(OSError):
+            line = (entry / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
+            if text in line and is_alive(int(entry.name)):
+                found[int(entry.name)] = line
+    return found
+
+
+def node_environment() -> dict[str, str]:
+    """This environment without what would configure a node; the binary is no child of an instrumented Python."""
+    kept = {name: value for name, value in os.environ.items() if "__" not in name or not name.startswith("CENOTE_")}
+    for name in ("CENOTE_SOCKET", "LD_PRELOAD", "PYTHONMALLOC", "NOTIFY_SOCKET"):
+        kept.pop(name, None)
+    return kept
+
+
+def run_cenote(*arguments: str | Path, limit: float = 20.0, **more: Any) -> subprocess.CompletedProcess[str]:
+    """One run of the binary that ends by itself."""
+    return subprocess.run(
+        [str(BINARY), *map(str, arguments)],
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=limit * PATIENCE,
+        env=more.pop("env", node_environment()),
+        check=False,
+        **more,
+    )
+
+
+class Node:
+    """`cenote node` in `folder`. Every worker death that the test causes is announced: finish() counts them."""
+
+    def __init__(self, folder: Path, *sets: str, config: Path | None = None, arguments: tuple[str, ...] = ()) -> None:
+        self.folder = folder
+        self.socket = folder / "cenote.sock"
+        self.log = folder.parent / f"{folder.name}.log"
+        self.command = [str(BINARY), "node"]
+        if config is not None:
+            self.command += ["--config", str(config)]
+        for each in (f"node.runtime_dir={folder}", "log.format=json", *sets):
+            self.command += ["--set", each]
+        self.command += arguments
+        self.process: subprocess.Popen[bytes] | None = None
+        self.announced_deaths = 0
+        self.allowed_errors: list[str] = []  # regular expressions on "message" of error lines
+        self._log_mark = 0
+
+    # ---- life
+
+    def launch(self) -> Node:
+        """Starts without waiting."""
+        assert self.process is None or self.process.poll() is not None
+        with self.log.open("ab") as log:
+            self._log_mark = log.tell()
+            self.process = subprocess.Popen(
+                self.command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=node_environment()
+            )
+        return self
+
+    def start(self) -> Node:
+        """Starts and waits until `cenote status` answers."""
+        self.launch()
+        until("the node answers `cenote status`", self._answers, limit=20.0, pause=0.03)
+        return self
+
+    def _answers(self) -> bool:
+        assert self.process is not None
+        if self.process.poll() is not None:
+            raise AssertionError(f"the node ended with {self.process.returncode}:\n{self.log_text()}")
+        return self.socket.exists() and run_cenote("status", "--json", "--socket", self.socket).returncode == 0
+
+    @property
+    def pid(self) -> int:
+        assert self.process is not None
+        return self.process.pid
+
+    def signal(self, number: int) -> None:
+        os.kill(self.pid, number)
+
+    def wait(self, limit: float = 20.0) -> int:
+        """The exit code; the node was told to end before."""
+        assert self.process is not None
+        return self.process.wait(limit * PATIENCE)
+
+    def stop(self, limit: float = 15.0) -> int:
+        """SIGTERM and wait."""
+        self.signal(signal.SIGTERM)
+        return self.wait(limit)
+
+    @property
+    def running(self) -> bool:
+        return self.process is not None and self.process.poll() is None
+
+    # ---- what it says
+
+    def status(self, timeout: float = 30.0) -> dict[str, Any]:
+        """What `cenote status --json` prints, asked directly. A worker on its way is waited for."""
+        end = time.monotonic() + timeout * PATIENCE
+        while True:
+            try:
+                answer = wire.ask_node(self.socket, "status", timeout=max(0.1, end - time.monotonic()))
+                assert isinstance(answer, dict)
+                return answer
+            except (ConnectionError, BrokenPipeError):  # the worker died with the question in its hands
+                if time.monotonic() > end:
+                    raise
+                time.sleep(0.005)
+
+    @property
+    def worker_pid(self) -> int:
+        return int(self.status()["node"]["worker_pid"])
+
+    @property
+    def epoch(self) -> int:
+        return int(self.status()["node"]["epoch"])
+
+    def counter(self, name: str) -> int:
+        return int(self.status()["counters"][name])
+
+    def blocks(self) -> dict[str, int]:
+        """{"present": …, "granted": …, …} of the whole tier."""
+        return dict(self.status()["dram"]["blocks"])
+
+    def instance(self, name: str) -> dict[str, Any]:
+        found = [each for each in self.status()["instances"] if each["id"] == name]
+        assert len(found) == 1, f"instance {name} is {len(found)} times in the status"
+        return dict(found[0])
+
+    def group_used(self, name: str) -> int:
+        return next((int(each["used"]) for each in self.status()["groups"] if each["name"] == name), 0)
+
+    def session_of(self, pid: int) -> dict[str, Any] | None:
+        return next((each for each in self.status()["sessions"] if each.get("pid") == pid), None)
+
+    def log_text(self) -> str:
+        return self.log.read_text(errors="replace") if self.log.exists() else ""
+
+    def log_lines(self, since_start: bool = False) -> Iterator[dict[str, Any]]:
+        """The log's JSON lines; what is no JSON (a sanitizer's report) comes as {"raw": line}."""
+        text = self.log.read_bytes()[self._log_mark if since_start else 0 :].decode(errors="replace")
+        for line in text.splitlines():
+            try:
+                entry = json.loads(line)
+            except ValueError:
+                entry = None
+            yield entry if isinstance(entry, dict) else {"raw": line}
+
+    def logged(self, message: str, since_start: bool = False) -> list[dict[str, Any]]:
+        """Lines whose message contains `message`."""
+        return [entry for entry in self.log_lines(since_start) if message in entry.get("message", "")]
+
+    # ---- harm
+
+    def worker_dies(self, number: int = signal.SIGKILL) -> int:
+        """Sends the worker a deadly signal and waits for its end (not for the next one); returns its pid."""
+        worker = self.worker_pid
+        self.announced_deaths += 1
+        os.kill(worker, number)
+        until("the worker is dead", lambda: not is_alive(worker), pause=0.001)
+        return worker
+
+    def restart_worker(self, number: int = signal.SIGKILL) -> float:
+        """Kills the worker; seconds until the next one answers."""
+        self.worker_dies(number)
+        begin = time.monotonic()
+        self.status()
+        return time.monotonic() - begin
+
+    @contextlib.contextmanager
+    def worker_stopped(self) -> Iterator[int]:
+        """The worker is SIGSTOPped meanwhile."""
+        worker = self.worker_pid
+        os.kill(worker, signal.SIGSTOP)
+        try:
+            yield worker
+        finally:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(worker, signal.SIGCONT)
+
+    # ---- the end
+
+    def finish(self) -> None:
+        """Stops what still runs, then looks for what should not be there: processes, sockets, errors in the log."""
+        if self.running:
+            try:
+                code = self.stop()
+            except subprocess.TimeoutExpired:
+                self.kill_everything()
+                raise AssertionError(f"the node did not end on SIGTERM:\n{self.log_text()[-4000:]}") from None
+            assert code == 0, f"the node ended with {code}:\n{self.log_text()[-4000:]}"
+            assert not self.socket.exists(), "an orderly end left the socket behind"
+        left = {}
+
+        def nobody_left() -> bool:
+            nonlocal left
+            left = processes_naming(f"{self.folder} ") | processes_naming(f"runtime_dir={self.folder}")
+            return not left
+
+        try:
+            until("no process of the node is left", nobody_left, limit=12.0)
+        except AssertionError:
+            self.kill_everything()
+            raise AssertionError(f"processes were left behind: {left}") from None
+        self._check_log()
+
+    def _check_log(self) -> None:
+        reports = [e["raw"] for e in self.log_lines() if re.search(r"Sanitizer|runtime error:", e.get("raw", ""))]
+        assert not reports, "sanitizer reports:\n" + self.log_text()[-8000:]
+        died = self.logged("worker died")
+        assert len(died) == self.announced_deaths, f"{self.announced_deaths} deaths of workers were meant: {died}"
+        expected = ["worker died", *self.allowed_errors]
+        errors = [
+            entry
+            for entry in self.log_lines()
+            if entry.get("level") == "error" and not any(re.search(each, entry["message"]) for each in expected)
+        ]
+        assert not errors, f"errors in the log: {errors}"
+
+    def kill_everything(self) -> None:
+        if self.process is not None and self.process.poll() is None:
+            self.process.kill()
+            self.process.wait()
+        for pid in processes_naming(f"runtime_dir={self.folder}"):
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+
+
+class AgentError(Exception):
+    """What a client's call raised."""
+
+    def __init__(self, kind: str, code: str, message: str, stored: int | None) -> None:
+        super().__init__(f"{kind} {code}: {message}")
+        self.kind = kind
+        self.code = code
+        self.message = message
+        self.stored = stored
+
+
+class Agent:
+    """A client process, clients/agent.py: takes one command a line, answers with one line each, in order."""
+
+    def __init__(self, socket: Path, *, script: str = "agent.py", environment: Mapping[str, str] | None = None) -> None:
+        surroundings = {**os.environ, "CENOTE_SOCKET": str(socket), **(environment or {})}
+        surroundings["PYTHONPATH"] = os.pathsep.join(
+            [str(HERE), os.environ.get("PYTHONPATH", str(ROOT / "python")), str(ROOT / "python")]
+        )
+        self.process = subprocess.Popen(
+            [sys.executable, str(HERE / "clients" / script)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            env=surroundings,
+            bufsize=0,
+        )
+        self._buffer = b""
+        self._sent = 0
+        self._received = 0
+
+    @property
+    def pid(self) -> int:
+        return self.process.pid
+
+    def send(self, command: str, **arguments: Any) -> int:
+        """Hands a command over; answer() brings its result."""
+        assert self.process.stdin is not None
+        self._sent += 1
+        line = json.dumps({"command": command, "arguments": arguments}) + "\n"
+        self.process.stdin.write(line.encode())
+        return self._sent
+
+    def has_answer(self, wait: float = 0.0) -> bool:
+        assert self.process.stdout is not None
+        return b"\n" in self._buffer or bool(select.select([self.process.stdout], [], [], wait)[0])
+
+    def answer(self, limit: float = 20.0) -> Any:
+        """The result of the oldest command without one; what it raised is raised as AgentError."""
+        assert self.process.stdout is not None
+        end = time.monotonic() + limit * PATIENCE
+        while b"\n" not in self._buffer:
+            left = end - time.monotonic()
+            assert left > 0 and select.select([self.process.stdout], [], [], left)[0], "the client does not answer"
+            more = os.read(self.process.stdout.fileno(), 1 << 20)
+            if not more:
+                raise AssertionError(f"the client ended with {self.process.wait(10)}")
+            self._buffer += more
+        line, _, self._buffer = self._buffer.partition(b"\n")
+        self._received += 1
+        reply = json.loads(line)
+        if "error" in reply:
+            raise AgentError(reply["error"], reply["code"], reply["message"], reply["stored"])
+        return reply["value"]
+
+    def call(self, command: str, limit: float = 20.0, **arguments: Any) -> Any:
+        self.send(command, **arguments)
+        return self.answer(limit)
+
+    def signal(self, number: int) -> None:
+        os.kill(self.pid, number)
+
+    def pause(self) -> None:
+        """SIGSTOP, and back when it has stopped."""
+        self.signal(signal.SIGSTOP)
+
+        def stopped() -> bool:
+            return Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()[0] == "T"
+
+        until("the client is stopped", stopped, pause=0.002)
+
+    def resume(self) -> None:
+        self.signal(signal.SIGCONT)
+
+    def kill(self) -> None:
+        """SIGKILL, and back when it is dead."""
+        self.process.kill()
+        self.process.wait(10)
+
+    def finish(self) -> None:
+        """Ends the process whatever it does."""
+        if self.process.poll() is None:
+            with contextlib.suppress(ProcessLookupError):
+                self.signal(signal.SIGCONT)
+            assert self.process.stdin is not None
+            with contextlib.suppress(OSError):
+                self.process.stdin.close()
+            try:
+                self.process.wait(8 * PATIENCE)
+            except subprocess.TimeoutExpired:
+                self.kill()
+        for pipe in (self.process.stdin, self.process.stdout):
+            if pipe is not None:
+                with contextlib.suppress(OSError):
+                    pipe.close()

@@ -1,0 +1,123 @@
+#include "config/schema.hpp"
+
+#include <fstream>
+#include <iterator>
+#include <set>
+
+#include "config/document.hpp"
+#include "config/nearest.hpp"
+#include "config/value.hpp"
+#include "tests/unit/config/config_support.hpp"
+
+using namespace cenote;
+using namespace cenote::config;
+using namespace cenote::test;
+
+namespace {
+
+/// A value that the key accepts and that is not its default, as typed after --set; empty if there is no
+/// other.
+std::string other_value(const key_schema& schema) {
+  switch (schema.type) {
+    case value_type::string: return schema.name == "log.level" ? "debug" : "other";
+    case value_type::integer: return std::string(schema.name == "node.threads" ? "2" : schema.maximum);
+    case value_type::boolean: return schema.fallback == "true" ? "false" : "true";
+    case value_type::bytes: return "2MiB";
+    case value_type::duration: return "7s";
+    case value_type::ratio: return schema.name == "dram.high_water" ? "0.99" : "0.5";
+    case value_type::choice: return choices_of(schema).size() < 2 ? "" : choices_of(schema).back();
+    case value_type::string_list: return "[x]";
+    case value_type::integer_list: return "[7]";
+  }
+  return "";
+}
+
+std::string with_group(std::string_view name) {
+  std::string key(name);
+  if (const auto at = key.find("<name>"); at != std::string::npos) key.replace(at, 6, "a");
+  return key;
+}
+
+}  // namespace
+
+BOOST_AUTO_TEST_SUITE(schema)
+
+BOOST_AUTO_TEST_CASE(every_key_is_unique_and_has_a_line_of_text) {
+  std::set<std::string_view> names;
+  for (const auto& key : all_keys()) {
+    BOOST_TEST(names.insert(key.name).second, key.name);
+    BOOST_TEST(!key.about.empty(), key.name);
+    BOOST_TEST(!contains(key.about, "|"), key.name << ": a bar would break the documentation's table");
+    BOOST_TEST((key.type == value_type::choice) == !key.choices.empty(), key.name);
+  }
+}
+
+BOOST_AUTO_TEST_CASE(every_default_is_accepted_by_its_own_key) {
+  for (const auto& key : all_keys()) {
+    const auto text = to_toml(default_of(key));
+    BOOST_TEST_CONTEXT(key.name << " = " << text) {
+      const auto loaded = load_sets({with_group(key.name) + "=" + text});
+      BOOST_TEST(loaded.has_value());
+    }
+  }
+}
+
+BOOST_AUTO_TEST_CASE(every_key_can_be_set_and_shows_up) {
+  for (const auto& key : all_keys()) {
+    const auto text = other_value(key);
+    if (text.empty()) continue;
+    const auto name = with_group(key.name);
+    const auto config = good(load_sets({name + "=" + text}));
+    BOOST_TEST((config.settings.at(name).value != default_of(key)), name);
+    BOOST_TEST((changed_unreloadable(default_config(), config).empty() == key.reloadable), name);
+  }
+}
+
+BOOST_AUTO_TEST_CASE(keys_with_a_chosen_name_are_found_under_any_name) {
+  const auto* found = find_key("groups.a.b.quota");
+  BOOST_REQUIRE(found != nullptr);
+  BOOST_TEST(found->name == "groups.<name>.quota");
+  BOOST_TEST(chosen_name(*found, "groups.a.b.quota") == "a.b");
+  BOOST_TEST(find_key("groups..quota") == nullptr);
+  BOOST_TEST(find_key("groups.quota") == nullptr);
+  BOOST_TEST(find_key("dram") == nullptr);
+}
+
+BOOST_AUTO_TEST_CASE(sections_are_known) {
+  BOOST_TEST(is_section("dram"));
+  BOOST_TEST(is_section("groups"));
+  BOOST_TEST(is_section("groups.a"));
+  BOOST_TEST(!is_section("dra"));
+  BOOST_TEST(!is_section("dram.capacity"));
+}
+
+BOOST_AUTO_TEST_CASE(a_swap_of_neighbours_is_one_edit) {
+  BOOST_TEST(edit_distance("capactiy", "capacity") == 1U);
+  BOOST_TEST(edit_distance("", "abc") == 3U);
+  BOOST_TEST(edit_distance("kitten", "sitting") == 3U);
+  BOOST_TEST(edit_distance("same", "same") == 0U);
+}
+
+BOOST_AUTO_TEST_CASE(nothing_near_gives_no_suggestion) {
+  const std::vector<std::string> names{"alpha", "beta"};
+  BOOST_TEST(nearest("alpah", names).value_or("") == "alpha");
+  BOOST_TEST(!nearest("omicron", names).has_value());
+}
+
+BOOST_AUTO_TEST_CASE(the_documentation_is_written_from_the_schema) {
+  std::ifstream file(CENOTE_SOURCE_DIR "/docs/configuration.md");
+  const std::string page{std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
+  if (std::getenv("CENOTE_TEST_WRITE_DOCS") != nullptr) {
+    std::ofstream(CENOTE_SOURCE_DIR "/docs/configuration.md") << document_schema();
+    return;
+  }
+  BOOST_TEST((page == document_schema()),
+             "docs/configuration.md is out of date; run this test with CENOTE_TEST_WRITE_DOCS=1");
+}
+
+BOOST_AUTO_TEST_CASE(the_documentation_names_every_key) {
+  const auto page = document_schema();
+  for (const auto& key : all_keys()) BOOST_TEST(contains(page, "| `" + std::string(key.name) + "` |"), key.name);
+}
+
+BOOST_AUTO_TEST_SUITE_END()

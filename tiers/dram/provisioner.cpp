@@ -1,0 +1,108 @@
+#include "tiers/dram/provisioner.hpp"
+
+#include <pthread.h>
+
+#include <algorithm>
+
+namespace cenote::dram {
+
+namespace {
+
+constexpr std::uint64_t fill_first = std::uint64_t{32} << 20;  // slabs up to this size are touched before use
+constexpr std::uint64_t fill_step = std::uint64_t{8} << 20;    // so that a waiting request never waits long
+
+}  // namespace
+
+provisioner::provisioner(provisioner_options options, keeper_put keep, keeper_drop drop, on_outcome done)
+    : options_(options), keep_(std::move(keep)), drop_(std::move(drop)), done_(std::move(done)) {
+  thread_ = std::thread([this] { run(); });
+}
+
+provisioner::~provisioner() {
+  {
+    const std::lock_guard lock(mutex_);
+    stopping_ = true;
+  }
+  wake_.notify_all();
+  thread_.join();
+}
+
+void provisioner::submit(std::vector<slab_request> requests) {
+  for (slab_request& request : requests) {
+    // std::function wants copyable targets
+    submit_task([this, held = std::make_shared<slab_request>(std::move(request))] { carry_out(std::move(*held)); });
+  }
+}
+
+void provisioner::submit_task(std::function<void()> task) {
+  {
+    const std::lock_guard lock(mutex_);
+    tasks_.push_back(std::move(task));
+  }
+  wake_.notify_one();
+}
+
+void provisioner::run() {
+  ::pthread_setname_np(::pthread_self(), "cenote-slabs");
+  while (true) {
+    std::function<void()> task;
+    {
+      std::unique_lock lock(mutex_);
+      wake_.wait(lock, [&] { return stopping_ || !tasks_.empty() || !unfilled_.empty(); });
+      if (stopping_) return;
+      if (!tasks_.empty()) {
+        task = std::move(tasks_.front());
+        tasks_.pop_front();
+      }
+    }
+    if (task) {
+      task();
+    } else {
+      populate_some();
+    }
+  }
+}
+
+void provisioner::carry_out(slab_request request) {
+  if (request.what == slab_request::kind::create) {
+    create(request.slab);
+    return;
+  }
+  // Clients may keep their mappings: the pages go now.
+  request.memory.punch(0, request.memory.size());
+  request.memory = {};
+  slab_outcome outcome{slab_request::kind::drop, request.slab, {}, drop_(request.slab)};
+  done_(std::move(outcome));
+}
+
+void provisioner::create(const slab_description& slab) {
+  slab_outcome outcome;
+  outcome.slab = slab;
+  auto memory = make_slab_memory(slab, options_.huge_pages, options_.numa_node);
+  if (!memory) {
+    outcome.status = std::unexpected(memory.error());
+    done_(std::move(outcome));
+    return;
+  }
+  if (options_.populate && memory->size() <= fill_first) {
+    memory->populate(0, memory->size(), memory::access::read_write);
+  } else if (options_.populate) {
+    auto copy = memory->fd().duplicate();
+    auto mapped = copy ? memory::segment::map(std::move(*copy), memory->size(), memory::access::read_write)
+                       : result<memory::segment>(std::unexpected(copy.error()));
+    if (mapped) unfilled_.push_back({std::move(*mapped), 0});
+  }
+  outcome.status = keep_(slab, *memory);
+  if (outcome.status) outcome.memory = std::move(*memory);
+  done_(std::move(outcome));
+}
+
+void provisioner::populate_some() {
+  populating& next = unfilled_.front();
+  const std::uint64_t bytes = std::min(fill_step, next.memory.size() - next.offset);
+  const bool filled = next.memory.populate(next.offset, bytes, memory::access::read_write);
+  next.offset += bytes;
+  if (!filled || next.offset == next.memory.size()) unfilled_.pop_front();
+}
+
+}  // namespace cenote::dram

@@ -1,0 +1,77 @@
+#include "tiers/dram/slab.hpp"
+
+#include <algorithm>
+#include <bit>
+
+namespace cenote::dram {
+
+namespace {
+
+constexpr std::uint64_t smallest_slab = std::uint64_t{4} << 20;
+constexpr std::uint64_t largest_slab = std::uint64_t{1} << 30;
+
+memory::segment_header& trailer(const memory::segment& memory) noexcept {
+  return *reinterpret_cast<memory::segment_header*>(memory.data() + memory.size() - memory::page_bytes);
+}
+
+}  // namespace
+
+void encode(byte_writer& out, const slab_description& slab, std::uint64_t segment_bytes) {
+  out.put(slab.instance);
+  out.put(slab.group);
+  out.put(slab.index);
+  out.put(slab.count);
+  out.put(slab.stride);
+  out.put(slab.first_record);
+  out.put(slab.first_version);
+  out.put(segment_bytes);
+}
+
+result<decoded_slab> decode_slab(std::span<const std::byte> meta) {
+  byte_reader in(meta);
+  decoded_slab found;
+  found.slab.instance = in.get<std::uint32_t>();
+  found.slab.group = in.get<std::uint32_t>();
+  found.slab.index = in.get<std::uint32_t>();
+  found.slab.count = in.get<std::uint32_t>();
+  found.slab.stride = in.get<std::uint64_t>();
+  found.slab.first_record = in.get<std::uint32_t>();
+  found.slab.first_version = in.get<std::uint32_t>();
+  found.segment_bytes = in.get<std::uint64_t>();
+  if (!in.ok() || found.slab.count == 0 || found.segment_bytes < found.slab.segment_bytes()) {
+    return fail(error_code::layout_mismatch, "the description of a slab makes no sense");
+  }
+  return found;
+}
+
+std::uint32_t blocks_per_slab(std::uint64_t capacity, std::uint64_t stride, std::uint64_t configured) noexcept {
+  const std::uint64_t wanted = configured != 0 ? configured : std::bit_ceil(std::max<std::uint64_t>(capacity / 256, 1));
+  // A tier smaller than a slab still holds one; the trailer page counts too.
+  const std::uint64_t most = std::min(largest_slab, capacity > memory::page_bytes ? capacity - memory::page_bytes : 0);
+  const std::uint64_t bytes = std::min(std::max(wanted, configured != 0 ? stride : smallest_slab), most);
+  const std::uint64_t count = std::max<std::uint64_t>(1, bytes / stride);
+  return static_cast<std::uint32_t>(std::min<std::uint64_t>(count, memory::block_ref::max_blocks_per_slab));
+}
+
+result<memory::segment> make_slab_memory(const slab_description& slab, bool huge, int node) {
+  const std::string name = "cenote-slab-" + std::to_string(slab.instance) + "-" + std::to_string(slab.index);
+  auto made = huge ? memory::segment::create(name, slab.segment_bytes(true), true)
+                   : memory::segment::create(name, slab.segment_bytes());
+  if (!made && huge) made = memory::segment::create(name, slab.segment_bytes());  // quietly: doctor tells about them
+  if (!made) return made;
+  if (huge) made->advise_huge();
+  if (node >= 0) made->bind_to_node(node);
+  memory::write_header(trailer(*made), memory::segment_kind::slab, made->size());
+  return made;
+}
+
+result<memory::segment> open_slab_memory(unique_fd fd, std::uint64_t segment_bytes) {
+  auto mapped = memory::segment::map(std::move(fd), segment_bytes, memory::access::read_write);
+  if (!mapped) return mapped;
+  if (auto ok = memory::check_header(trailer(*mapped), memory::segment_kind::slab, segment_bytes); !ok) {
+    return std::unexpected(ok.error());
+  }
+  return mapped;
+}
+
+}  // namespace cenote::dram

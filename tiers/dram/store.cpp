@@ -1,0 +1,852 @@
+#include "tiers/dram/store.hpp"
+
+#define XXH_INLINE_ALL
+#include <xxhash.h>
+
+#include "memory/fence.hpp"
+#include "tiers/dram/store_state.hpp"
+
+namespace cenote::dram {
+
+using memory::block_ref;
+using memory::block_state;
+using memory::completion;
+using memory::completion_kind;
+using memory::grant_slot;
+using memory::index_value;
+using memory::operation;
+using memory::submission;
+
+store::store(store_options options, memory::record_table records)
+    : options_(std::move(options)), records_(std::move(records)) {}
+
+store::~store() = default;
+
+// ---------------------------------------------------------------------------------------------- lookups
+
+store::slab* store::slab_of(const instance& of, block_ref ref) const noexcept {
+  const auto found = of.slabs.find(ref.slab());
+  if (found == of.slabs.end() || ref.block() >= found->second->what.count) return nullptr;
+  return found->second.get();
+}
+
+store::slab* store::slab_of_record(std::uint32_t record) const noexcept {
+  auto after = by_record_.upper_bound(record);
+  return after == by_record_.begin() ? nullptr : std::prev(after)->second;
+}
+
+std::optional<block_ref> store::find_present(const instance& in, const block_key& key, const full_key& full,
+                                             bool* collision) const noexcept {
+  const std::uint64_t value = in.index.find(key);
+  if (!index_value::holds_block(value)) return std::nullopt;
+  const block_ref ref = index_value::ref(value);
+  const slab* home = slab_of(in, ref);
+  if (home == nullptr) return std::nullopt;
+  const memory::block_record& record = record_of(*home, ref);
+  if (record.state() != block_state::present) return std::nullopt;
+  if (record.get_key() != full) {
+    if (collision != nullptr) *collision = true;
+    return std::nullopt;
+  }
+  return ref;
+}
+
+// ---------------------------------------------------------------------------------------------- instances
+
+result<std::optional<instance_number>> store::find_instance(const instance_spec& spec) const {
+  const auto found = by_id_.find(spec.id);
+  if (found == by_id_.end()) return std::nullopt;
+  if (const auto difference = first_difference(found->second->spec, spec)) {
+    return fail(error_code::spec_mismatch, "instance `" + spec.id + "` exists with another spec; " + *difference);
+  }
+  return found->second->number;
+}
+
+result<void> store::check_fits(const instance_spec& spec) const {
+  for (const group_spec& group : spec.groups) {
+    slab_description smallest;
+    smallest.stride = group.stride();
+    smallest.count = blocks_per_slab(options_.capacity, smallest.stride, options_.slab_bytes);
+    if (smallest.segment_bytes() > options_.capacity) {
+      return fail(error_code::invalid_argument, "a block of group `" + group.name + "` has " +
+                                                    std::to_string(group.block_bytes()) +
+                                                    " bytes; dram.capacity is only " + std::to_string(options_.capacity));
+    }
+  }
+  return {};
+}
+
+store::instance& store::make_instance(instance_number number, const instance_spec& spec, memory::index_writer index,
+                                      memory::segment versions) {
+  auto made = std::make_unique<instance>(std::move(index));
+  made->number = number;
+  made->spec = spec;
+  auto& payer = accounts_[spec.paying_group()];
+  if (!payer) {
+    payer = std::make_unique<account>();
+    payer->name = spec.paying_group();
+    if (const auto quota = options_.quotas.find(payer->name); quota != options_.quotas.end()) payer->quota = quota->second;
+  }
+  made->payer = payer.get();
+  made->version_memory = std::move(versions);
+  made->versions = memory::version_table(made->version_memory.data());
+  for (std::uint32_t g = 0; g < spec.groups.size(); ++g) {
+    auto group = std::make_unique<pool>();
+    group->owner = made.get();
+    group->group = g;
+    group->stride = spec.groups[g].stride();
+    group->block_bytes = spec.groups[g].block_bytes();
+    group->all_parts = spec.groups[g].all_parts();
+    group->blocks_per_slab = blocks_per_slab(options_.capacity, group->stride, options_.slab_bytes);
+    group->policy = std::move(*eviction::make_policy(options_.policy, links_));
+    made->pools.push_back(std::move(group));
+  }
+  instance& kept = *made;
+  by_id_.emplace(spec.id, &kept);
+  instances_.emplace(number, std::move(made));
+  return kept;
+}
+
+result<void> store::add_instance(instance_number number, const instance_spec& spec, memory::index_writer index,
+                                 memory::segment versions) {
+  if (instances_.contains(number) || by_id_.contains(spec.id)) {
+    return fail(error_code::internal, "instance `" + spec.id + "` was added twice");
+  }
+  instance& made = make_instance(number, spec, std::move(index), std::move(versions));
+  // The first put then finds a slab; later ones are asked for ahead of need.
+  for (const auto& group : made.pools) {
+    if (slab_fits(*group)) ask_slab(*group, 0);
+  }
+  return {};
+}
+
+std::optional<std::pair<unique_fd, unique_fd>> store::descriptors(instance_number number) const {
+  const auto found = instances_.find(number);
+  if (found == instances_.end()) return std::nullopt;
+  auto index = found->second->index.memory().read_only_descriptor();
+  auto versions = found->second->version_memory.read_only_descriptor();
+  if (!index || !versions) return std::nullopt;
+  return std::pair(std::move(*index), std::move(*versions));
+}
+
+std::optional<std::pair<unique_fd, std::uint64_t>> store::slab_descriptor(instance_number number,
+                                                                         std::uint32_t index) const {
+  const auto found = instances_.find(number);
+  if (found == instances_.end()) return std::nullopt;
+  const auto home = found->second->slabs.find(index);
+  if (home == found->second->slabs.end()) return std::nullopt;
+  auto copy = home->second->memory.fd().duplicate();
+  if (!copy) return std::nullopt;
+  return std::pair(std::move(*copy), home->second->memory.size());
+}
+
+std::optional<std::uint64_t> store::clear_instance(const std::string& id, coarse_time now) {
+  const auto found = by_id_.find(id);
+  if (found == by_id_.end()) return std::nullopt;
+  return clear_blocks(*found->second, now);
+}
+
+std::uint64_t store::clear_all(coarse_time now) {
+  std::uint64_t cleared = 0;
+  for (const auto& [number, each] : instances_) cleared += clear_blocks(*each, now);
+  return cleared;
+}
+
+std::uint64_t store::clear_blocks(instance& in, coarse_time /*now*/) {
+  while (!in.reservations.empty()) revoke_reservation(in, in.reservations.begin()->first);
+  constexpr std::size_t step = 1024;
+  std::uint64_t cleared = 0;
+  std::vector<block_ref> refs;
+  for (const auto& [index, home] : in.slabs) {
+    for (std::uint32_t b = 0; b < home->what.count; ++b) {
+      const block_ref ref(index, b);
+      if (record_of(*home, ref).state() == block_state::present) refs.push_back(ref);
+      if (refs.size() == step || (b + 1 == home->what.count && !refs.empty())) {
+        cleared += forget_blocks(in, refs);
+        refs.clear();
+      }
+    }
+  }
+  return cleared;
+}
+
+// ---------------------------------------------------------------------------------------------- blocks
+
+void store::publish(instance& in, slab& home, block_ref ref, const full_key& key, coarse_time now) {
+  memory::block_record& record = record_of(home, ref);
+  const std::uint32_t ordinal = ordinal_of(home, ref);
+  const pool& group = pool_of(home);
+  const std::uint64_t before = in.versions.version(ordinal);
+  const std::uint64_t version = (before | 1) + 1;  // the next even one; an unused block has 0
+  record.set_key(key);
+  record.parts.store(group.all_parts, std::memory_order_relaxed);
+  record.touch.store(now, std::memory_order_relaxed);
+  record.hits.store(0, std::memory_order_relaxed);
+  record.flags = 0;
+  record.checksum_or_writers.store(0, std::memory_order_relaxed);
+  if (options_.checksum_at_commit) {
+    record.checksum_or_writers.store(XXH3_64bits(home.block(ref), group.block_bytes), std::memory_order_relaxed);
+    record.flags = memory::block_record::flag_checksum;
+  }
+  record.set(block_state::present, version);  // the truth: from here on a restart serves it
+  in.versions.set_key(ordinal, key);
+  in.versions.set_version(ordinal, version);
+  const block_key name = reduce_key(key.view(), home.what.group);
+  // The address space of an index holds more entries than a node has blocks, so this cannot fail.
+  (void)in.index.insert(name, index_value::make(ref, version));
+  ++home.present;
+  home.touch_sum += now;
+}
+
+void store::free_block(instance& in, slab& home, block_ref ref) {
+  record_of(home, ref).set_state(block_state::free);
+  pool& group = pool_of(home);
+  group.free.push_back(ref);
+  in.payer->used -= group.stride;
+  used_ -= group.stride;
+}
+
+void store::forget_grant(session& by, std::uint64_t ref_bits) {
+  const auto found = by.granted.find(ref_bits);
+  if (found == by.granted.end()) return;
+  by.memory.grant(found->second.slot).word.store(0, std::memory_order_release);
+  by.empty_slots.push_back(found->second.slot);
+  by.granted.erase(found);
+}
+
+bool store::grant_one(session& to, pool& from, allocation& outcome, std::uint32_t more, coarse_time now) {
+  block_ref ref;
+  outcome = allocate(from, ref, more, now);
+  if (outcome != allocation::ok) return false;
+  slab& home = *slab_of(*from.owner, ref);
+  memory::block_record& record = record_of(home, ref);
+  const std::uint32_t version = record.grant_version.load(std::memory_order_relaxed) + 1;
+  record.grant_version.store(version, std::memory_order_relaxed);
+  record.owner.store(static_cast<std::uint32_t>(to.number), std::memory_order_relaxed);
+  record.parts.store(0, std::memory_order_relaxed);
+  record.set_state(block_state::granted);
+  const std::uint32_t slot = to.empty_slots.back();
+  to.empty_slots.pop_back();
+  to.granted.emplace(ref.bits, granted_block{version, slot});
+  to.memory.grant(slot).block.store(ref.bits, std::memory_order_relaxed);
+  to.memory.grant(slot).word.store(grant_slot::make(version, static_cast<std::uint16_t>(from.group), grant_slot::granted),
+                                   std::memory_order_release);
+  return true;
+}
+
+bool store::revoke_grant(session& of, block_ref ref) {
+  const auto found = of.granted.find(ref.bits);
+  if (found == of.granted.end()) return false;
+  slab& home = *slab_of(*of.of, ref);
+  std::uint64_t word = grant_slot::make(found->second.grant_version, static_cast<std::uint16_t>(home.what.group),
+                                        grant_slot::granted);
+  if (!of.memory.grant(found->second.slot).word.compare_exchange_strong(word, 0, std::memory_order_seq_cst)) return false;
+  of.empty_slots.push_back(found->second.slot);
+  of.granted.erase(found);
+  free_block(*of.of, home, ref);
+  ++counters_.revoked_grants;
+  return true;
+}
+
+void store::quarantine(instance& in, slab& home, block_ref ref, std::vector<session_number> writers) {
+  if (writers.empty()) {
+    free_block(in, home, ref);
+    return;
+  }
+  std::uint64_t mask = 0;
+  for (const session_number writer : writers) mask |= std::uint64_t{1} << (writer % 64);
+  record_of(home, ref).checksum_or_writers.store(mask, std::memory_order_relaxed);
+  record_of(home, ref).set_state(block_state::quarantined);
+  in.quarantined[ref.bits] = std::move(writers);
+}
+
+void store::acknowledge(instance& in, session_number by, std::uint64_t ref_bits) {
+  const auto found = in.quarantined.find(ref_bits);
+  if (found == in.quarantined.end()) return;
+  std::erase(found->second, by);
+  if (!found->second.empty()) return;
+  in.quarantined.erase(found);
+  const block_ref ref = block_ref::from_bits(ref_bits);
+  ++counters_.quarantine_freed;
+  free_block(in, *slab_of(in, ref), ref);
+}
+
+void store::revoke_reservation(instance& in, std::uint64_t ref_bits) {
+  const auto found = in.reservations.find(ref_bits);
+  if (found == in.reservations.end()) return;
+  const reservation gone = std::move(found->second);
+  in.reservations.erase(found);
+  in.reserved_keys.erase(gone.key);
+  std::vector<session_number> writers;
+  for (const reservation::writer& writer : gone.writers) {
+    if (std::find(writers.begin(), writers.end(), writer.by) == writers.end()) writers.push_back(writer.by);
+  }
+  ++counters_.revoked_reservations;
+  const block_ref ref = block_ref::from_bits(ref_bits);
+  quarantine(in, *slab_of(in, ref), ref, std::move(writers));
+}
+
+void store::drop_writer(instance& in, session_number by, std::uint64_t ref_bits) {
+  const auto found = in.reservations.find(ref_bits);
+  if (found == in.reservations.end()) {
+    acknowledge(in, by, ref_bits);
+    return;
+  }
+  reservation& held = found->second;
+  std::erase_if(held.writers, [&](const reservation::writer& writer) {
+    if (writer.by != by) return false;
+    held.reserved &= ~writer.parts;
+    return true;
+  });
+  // A key that nobody writes any more is free at once, whatever parts are there.
+  if (held.writers.empty()) revoke_reservation(in, ref_bits);
+}
+
+std::uint64_t store::forget_blocks(instance& in, std::span<const block_ref> refs) {
+  const std::vector<bool> pinned = condemn(in, refs);
+  for (std::size_t i = 0; i < refs.size(); ++i) {
+    slab& home = *slab_of(in, refs[i]);
+    memory::block_record& record = record_of(home, refs[i]);
+    in.index.erase(reduce_key(record.get_key().view(), home.what.group));
+    pool_of(home).policy->forget(home.what.first_record + refs[i].block());
+    --home.present;
+    home.touch_sum -= record.touch.load(std::memory_order_relaxed);
+    if (pinned[i]) {
+      record.set_state(block_state::zombie);
+      in.zombies.push_back(refs[i]);
+    } else {
+      free_block(in, home, refs[i]);
+    }
+  }
+  counters_.removed += refs.size();
+  return refs.size();
+}
+
+void store::rescan_zombies(instance& in) {
+  if (in.zombies.empty()) return;
+  memory::full_fence();
+  memory::pin_scan scan(in.zombies);
+  for (const session* each : in.sessions) scan.add(each->memory);
+  std::vector<block_ref> still;
+  for (std::size_t i = 0; i < in.zombies.size(); ++i) {
+    if (scan.pinned(i)) {
+      still.push_back(in.zombies[i]);
+    } else {
+      free_block(in, *slab_of(in, in.zombies[i]), in.zombies[i]);
+    }
+  }
+  in.zombies = std::move(still);
+}
+
+// ---------------------------------------------------------------------------------------------- sessions
+
+result<void> store::add_session(session_number number, instance_number instance_id, memory::session_memory memory) {
+  const auto home = instances_.find(instance_id);
+  if (home == instances_.end()) return fail(error_code::internal, "a session of an unknown instance");
+  auto made = std::make_unique<session>();
+  made->number = number;
+  made->of = home->second.get();
+  made->memory = memory;
+  for (std::uint32_t slot = memory::session_memory::grants; slot > 0; --slot) made->empty_slots.push_back(slot - 1);
+  home->second->sessions.push_back(made.get());
+  sessions_.emplace(number, std::move(made));
+  return {};
+}
+
+void store::release_session(session_number number, coarse_time /*now*/) {
+  const auto found = sessions_.find(number);
+  if (found == sessions_.end()) return;
+  const std::unique_ptr<session> gone = std::move(found->second);
+  sessions_.erase(found);
+  instance& in = *gone->of;
+  std::erase(in.sessions, gone.get());
+  for (const auto& [bits, grant] : gone->granted) {
+    free_block(in, *slab_of(in, block_ref::from_bits(bits)), block_ref::from_bits(bits));
+    ++counters_.reclaimed_blocks;
+  }
+  // A writer that died frees the key at once; the memory follows when the other writers have stopped.
+  for (const std::uint64_t bits : blocks_written_by(in, number)) {
+    const auto held = in.reservations.find(bits);
+    if (held == in.reservations.end()) {
+      acknowledge(in, number, bits);
+    } else {
+      std::erase_if(held->second.writers, [&](const reservation::writer& writer) { return writer.by == number; });
+      revoke_reservation(in, bits);
+    }
+    ++counters_.reclaimed_blocks;
+  }
+  rescan_zombies(in);
+}
+
+void store::disconnect_session(session_number number, coarse_time /*now*/) {
+  const auto found = sessions_.find(number);
+  if (found == sessions_.end()) return;
+  session& each = *found->second;
+  each.connected = false;
+  std::vector<std::uint64_t> bits;
+  for (const auto& [ref_bits, grant] : each.granted) bits.push_back(ref_bits);
+  for (const std::uint64_t ref_bits : bits) revoke_grant(each, block_ref::from_bits(ref_bits));
+  for (const std::uint64_t ref_bits : blocks_written_by(*each.of, number)) revoke_reservation(*each.of, ref_bits);
+}
+
+std::vector<std::uint64_t> store::blocks_written_by(const instance& in, session_number number) {
+  std::vector<std::uint64_t> blocks;
+  for (const auto& [bits, held] : in.reservations) {
+    const auto mine = [&](const reservation::writer& writer) { return writer.by == number; };
+    if (std::any_of(held.writers.begin(), held.writers.end(), mine)) blocks.push_back(bits);
+  }
+  for (const auto& [bits, writers] : in.quarantined) {
+    if (std::find(writers.begin(), writers.end(), number) != writers.end()) blocks.push_back(bits);
+  }
+  return blocks;
+}
+
+result<void> store::reattach_session(session_number number,
+                                     std::span<const std::pair<std::uint64_t, std::uint32_t>> held) {
+  const auto found = sessions_.find(number);
+  if (found == sessions_.end()) return fail(error_code::closed, "the node does not know this session");
+  session& each = *found->second;
+  each.connected = true;
+  // What it no longer writes needs no quarantine on its account.
+  std::vector<std::uint64_t> done;
+  for (const auto& [bits, writers] : each.of->quarantined) {
+    const bool mine = std::find(writers.begin(), writers.end(), number) != writers.end();
+    const bool writes = std::any_of(held.begin(), held.end(), [&](const auto& block) { return block.first == bits; });
+    if (mine && !writes) done.push_back(bits);
+  }
+  for (const std::uint64_t bits : done) acknowledge(*each.of, number, bits);
+  return {};
+}
+
+// ---------------------------------------------------------------------------------------------- work
+
+void store::refuse(batch& work, const submission& entry, error_code code) {
+  if (work.refusal != error_code::ok) return;
+  work.refusal = code;
+  work.refusal_index = entry.index;
+}
+
+void store::finish_request(batch& work, const submission& entry) {
+  completion answer;
+  answer.request = entry.request;
+  answer.kind = completion_kind::done;
+  answer.code = static_cast<std::uint16_t>(work.refusal);
+  answer.index = work.refusal_index;
+  answer.value = work.effects;
+  work.completions.push_back(answer);
+  work.effects = 0;
+  work.refusal = error_code::ok;
+  work.refusal_index = 0;
+}
+
+progress store::run(batch& work, coarse_time now) {
+  const auto found = sessions_.find(work.session);
+  if (found == sessions_.end()) {
+    work.next = work.entries.size();
+    return progress::finished;
+  }
+  while (work.next < work.entries.size()) {
+    const submission entry = work.entries[work.next];
+    if (run_entry(work, *found->second, entry, now) == progress::waits_for_memory) return progress::waits_for_memory;
+  }
+  return progress::finished;
+}
+
+progress store::run_entry(batch& work, session& by, const submission& entry, coarse_time now) {
+  const bool group_known = entry.group < by.of->pools.size();
+  const bool key_sane = entry.key_size >= min_key_bytes && entry.key_size <= max_key_bytes;
+  progress state = progress::finished;
+  switch (entry.op) {
+    case operation::grant:
+      if (group_known) {
+        state = run_grant(work, by, entry, now);
+      } else {
+        refuse(work, entry, error_code::malformed);
+      }
+      break;
+    case operation::commit:
+      if (group_known && key_sane) {
+        run_commit(work, by, entry, now);
+      } else {
+        refuse(work, entry, error_code::malformed);
+      }
+      break;
+    case operation::reserve:
+      if (group_known && key_sane) {
+        state = run_reserve(work, by, entry, now);
+      } else {
+        refuse(work, entry, error_code::malformed);
+      }
+      break;
+    case operation::finish: run_finish(work, by, entry, now); break;
+    case operation::release: run_release(work, by, entry); break;
+    case operation::remove: run_removals(work, by, now); return progress::finished;
+    case operation::clear: work.effects += clear_blocks(*by.of, now); break;
+    case operation::touch:
+      run_touch(by, entry, now);
+      ++work.next;
+      return progress::finished;  // no answer
+    case operation::barrier: break;
+    default: refuse(work, entry, error_code::malformed); break;
+  }
+  if (state == progress::waits_for_memory) return state;
+  ++work.next;
+  if ((entry.flags & submission::flag_last) != 0) {
+    const std::uint64_t want = entry.op == operation::commit && group_known ? entry.want : 0;
+    finish_request(work, entry);
+    allocation outcome = allocation::ok;
+    pool* from = want > 0 ? by.of->pools[entry.group].get() : nullptr;
+    const std::uint32_t share = from != nullptr ? grant_share(by, *from) : 0;
+    for (std::uint64_t i = 0; i < std::min<std::uint64_t>(want, share) && outcome == allocation::ok; ++i) {
+      grant_one(by, *from, outcome, static_cast<std::uint32_t>(std::min<std::uint64_t>(want, share) - i), now);
+    }
+  }
+  return progress::finished;
+}
+
+progress store::run_grant(batch& work, session& by, const submission& entry, coarse_time now) {
+  pool& from = *by.of->pools[entry.group];
+  if (by.granted.size() > grant_share(by, from)) {  // blank blocks of other groups that nobody needs now
+    revoke_idle_grants([&](const slab& in) { return in.owner == by.of && &pool_of(in) != &from; });
+  }
+  const auto want = static_cast<std::uint32_t>(std::min<std::uint64_t>(entry.argument, grant_share(by, from)));
+  allocation outcome = allocation::ok;
+  std::uint32_t given = 0;
+  while (given < want && grant_one(by, from, outcome, want - given, now)) ++given;
+  if (given == 0 && outcome == allocation::wait) return progress::waits_for_memory;
+  if (given == 0) {
+    ++counters_.no_space;
+    refuse(work, entry, error_code::no_space);
+  }
+  work.effects += given;
+  return progress::finished;
+}
+
+/// After a restart a submission may arrive again: the record remembers whether its block was published.
+bool store::replayed(const session& by, const slab* home, block_ref ref, const submission& entry) const noexcept {
+  if (home == nullptr) return false;
+  const memory::block_record& record = record_of(*home, ref);
+  if (record.state() != block_state::present || record.grant_version.load() != entry.grant_version) return false;
+  if (entry.op == operation::finish) return true;
+  return record.owner.load() == static_cast<std::uint32_t>(by.number) &&
+         record.get_key() == full_key({entry.key, entry.key_size});
+}
+
+void store::run_commit(batch& work, session& by, const submission& entry, coarse_time now) {
+  instance& in = *by.of;
+  const block_ref ref = block_ref::from_bits(entry.block);
+  slab* home = slab_of(in, ref);
+  const auto grant = by.granted.find(ref.bits);
+  if (home == nullptr || grant == by.granted.end() || grant->second.grant_version != entry.grant_version ||
+      home->what.group != entry.group) {
+    // After a restart the same commit may arrive again: the record remembers who published the block.
+    if (replayed(by, home, ref, entry)) {
+      ++work.effects;
+      return;
+    }
+    ++counters_.refused_commits;
+    refuse(work, entry, error_code::not_reserved);
+    return;
+  }
+  const full_key full({entry.key, entry.key_size});
+  const block_key key = reduce_key(full.view(), entry.group);
+  bool collision = false;
+  if (find_present(in, key, full, &collision) || collision) {
+    ++(collision ? counters_.collisions : counters_.duplicates);
+    free_block(in, *home, ref);
+    forget_grant(by, ref.bits);
+    return;
+  }
+  // The first commit of a key wins: whoever is filling it part by part loses.
+  if (const auto reserved = in.reserved_keys.find(key); reserved != in.reserved_keys.end()) {
+    revoke_reservation(in, reserved->second);
+  }
+  publish(in, *home, ref, full, now);
+  forget_grant(by, ref.bits);  // only now: a worker killed in between finds the block published or still granted
+  pool_of(*home).policy->admit(home->what.first_record + ref.block(), now);
+  ++counters_.commits;
+  ++work.effects;
+}
+
+progress store::run_reserve(batch& work, session& by, const submission& entry, coarse_time now) {
+  instance& in = *by.of;
+  pool& group = *in.pools[entry.group];
+  completion answer;
+  answer.request = entry.request;
+  answer.index = entry.index;
+  const full_key full({entry.key, entry.key_size});
+  const block_key key = reduce_key(full.view(), entry.group);
+  const std::uint64_t parts = entry.argument;
+  const auto reserved = in.reserved_keys.find(key);
+  bool collision = false;
+  if (parts == 0 || (parts & ~group.all_parts) != 0) {
+    answer.kind = completion_kind::refused;
+    answer.code = static_cast<std::uint16_t>(error_code::invalid_argument);
+  } else if (find_present(in, key, full, &collision)) {
+    answer.kind = completion_kind::present;
+  } else if (collision) {
+    ++counters_.collisions;
+    answer.kind = completion_kind::pending;
+  } else if (reserved != in.reserved_keys.end()) {
+    reservation& held = in.reservations.at(reserved->second);
+    answer.kind = completion_kind::pending;
+    if (held.full == full && (held.reserved & parts) == 0) {
+      slab& home = *slab_of(in, block_ref::from_bits(reserved->second));
+      memory::block_record& record = record_of(home, block_ref::from_bits(reserved->second));
+      record.checksum_or_writers.fetch_or(by.mask(), std::memory_order_relaxed);
+      held.reserved |= parts;
+      held.writers.push_back({by.number, parts});
+      answer.kind = completion_kind::reserved;
+      answer.block = reserved->second;
+      answer.grant_version = record.grant_version.load(std::memory_order_relaxed);
+      ++work.effects;
+    }
+  } else {
+    block_ref ref;
+    const auto more = static_cast<std::uint32_t>(std::min<std::size_t>(work.entries.size() - work.next, 64));
+    const allocation outcome = allocate(group, ref, more, now);
+    if (outcome == allocation::wait) return progress::waits_for_memory;
+    if (outcome == allocation::no_space) {
+      ++counters_.no_space;
+      refuse(work, entry, error_code::no_space);
+      answer.kind = completion_kind::refused;
+      answer.code = static_cast<std::uint16_t>(error_code::no_space);
+    } else {
+      slab& home = *slab_of(in, ref);
+      memory::block_record& record = record_of(home, ref);
+      const std::uint32_t version = record.grant_version.load(std::memory_order_relaxed) + 1;
+      record.grant_version.store(version, std::memory_order_relaxed);
+      record.owner.store(static_cast<std::uint32_t>(by.number), std::memory_order_relaxed);
+      record.checksum_or_writers.store(by.mask(), std::memory_order_relaxed);
+      record.parts.store(0, std::memory_order_relaxed);
+      record.set_key(full);
+      record.set_state(block_state::pending);
+      reservation held{key, full, entry.group, parts, 0, {{by.number, parts}}, now + options_.reserve_timeout};
+      in.reservations.emplace(ref.bits, std::move(held));
+      in.reserved_keys.emplace(key, ref.bits);
+      answer.kind = completion_kind::reserved;
+      answer.block = ref.bits;
+      answer.grant_version = version;
+      ++work.effects;
+    }
+  }
+  work.completions.push_back(answer);
+  return progress::finished;
+}
+
+void store::run_finish(batch& work, session& by, const submission& entry, coarse_time now) {
+  instance& in = *by.of;
+  const block_ref ref = block_ref::from_bits(entry.block);
+  slab* home = slab_of(in, ref);
+  const auto found = in.reservations.find(ref.bits);
+  if (home == nullptr || found == in.reservations.end() ||
+      record_of(*home, ref).grant_version.load() != entry.grant_version) {
+    if (replayed(by, home, ref, entry)) {
+      ++work.effects;
+      return;
+    }
+    const auto set_aside = in.quarantined.find(ref.bits);
+    const bool mine = set_aside != in.quarantined.end() &&
+                      std::find(set_aside->second.begin(), set_aside->second.end(), by.number) != set_aside->second.end();
+    ++counters_.refused_commits;
+    refuse(work, entry, mine ? error_code::revoked : error_code::not_reserved);
+    if (mine) acknowledge(in, by.number, ref.bits);  // it has stopped writing
+    return;
+  }
+  reservation& held = found->second;
+  std::uint64_t mine = 0;
+  for (const reservation::writer& writer : held.writers) mine |= writer.by == by.number ? writer.parts : 0;
+  if (entry.argument == 0 || (entry.argument & ~mine) != 0) {
+    ++counters_.refused_commits;
+    refuse(work, entry, error_code::not_reserved);
+    return;
+  }
+  held.written |= entry.argument;
+  for (reservation::writer& writer : held.writers) {
+    if (writer.by == by.number) writer.parts &= ~entry.argument;
+  }
+  std::erase_if(held.writers, [](const reservation::writer& writer) { return writer.parts == 0; });
+  record_of(*home, ref).parts.store(held.written, std::memory_order_relaxed);
+  ++work.effects;
+  if (held.written != pool_of(*home).all_parts) {
+    held.deadline = now + options_.reserve_timeout;
+    return;
+  }
+  const full_key full = held.full;
+  in.reserved_keys.erase(held.key);
+  in.reservations.erase(found);
+  publish(in, *home, ref, full, now);
+  pool_of(*home).policy->admit(home->what.first_record + ref.block(), now);
+  ++counters_.commits;
+}
+
+void store::run_release(batch& work, session& by, const submission& entry) {
+  const block_ref ref = block_ref::from_bits(entry.block);
+  slab* home = slab_of(*by.of, ref);
+  if (home == nullptr || record_of(*home, ref).grant_version.load() != entry.grant_version) {
+    refuse(work, entry, error_code::not_reserved);
+    return;
+  }
+  ++work.effects;
+  if (by.granted.contains(ref.bits)) {
+    forget_grant(by, ref.bits);
+    free_block(*by.of, *home, ref);
+  } else {
+    drop_writer(*by.of, by.number, ref.bits);
+  }
+}
+
+void store::run_removals(batch& work, session& by, coarse_time /*now*/) {
+  std::vector<block_ref> refs;
+  const std::uint32_t request = work.entries[work.next].request;
+  submission last;
+  for (; work.next < work.entries.size(); ++work.next) {
+    const submission& entry = work.entries[work.next];
+    if (entry.op != operation::remove || entry.request != request) break;
+    last = entry;
+    if (entry.group >= by.of->pools.size() || entry.key_size < min_key_bytes || entry.key_size > max_key_bytes) {
+      refuse(work, entry, error_code::malformed);
+    } else {
+      const full_key full({entry.key, entry.key_size});
+      const auto ref = find_present(*by.of, reduce_key(full.view(), entry.group), full, nullptr);
+      if (ref && std::find(refs.begin(), refs.end(), *ref) == refs.end()) refs.push_back(*ref);
+    }
+    if ((entry.flags & submission::flag_last) != 0) {
+      ++work.next;
+      break;
+    }
+  }
+  if (!refs.empty()) work.effects += forget_blocks(*by.of, refs);
+  if ((last.flags & submission::flag_last) != 0) finish_request(work, last);
+}
+
+void store::run_touch(session& by, const submission& entry, coarse_time now) {
+  memory::touch_runs runs;
+  std::memcpy(&runs, entry.key, sizeof runs);
+  const std::size_t count = std::min<std::size_t>(entry.key_size / 8U, memory::touch_runs::capacity);
+  for (std::size_t r = count; r > 0; --r) {  // tail to head: a parent is never older than its child
+    const block_ref first = memory::touch_runs::first(runs.run[r - 1]);
+    slab* known = slab_of(*by.of, first);
+    if (known == nullptr) continue;
+    slab& home = *known;
+    const std::uint64_t length =
+        std::min<std::uint64_t>(memory::touch_runs::length(runs.run[r - 1]), home.what.count - first.block());
+    for (std::uint64_t i = length; i > 0; --i) {
+      const std::uint32_t number = home.what.first_record + first.block() + static_cast<std::uint32_t>(i - 1);
+      memory::block_record& record = records_[number];
+      if (record.state() != block_state::present) continue;
+      home.touch_sum += now - record.touch.load(std::memory_order_relaxed);
+      record.touch.store(now, std::memory_order_relaxed);
+      record.hits.fetch_add(1, std::memory_order_relaxed);
+      pool_of(home).policy->touch(number, now);
+      ++counters_.touches;
+    }
+  }
+}
+
+void store::give_up(batch& work, coarse_time now) {
+  if (work.next >= work.entries.size()) return;
+  const submission entry = work.entries[work.next];
+  ++counters_.no_space;
+  refuse(work, entry, error_code::no_space);
+  if (entry.op == operation::reserve) {
+    completion answer;
+    answer.request = entry.request;
+    answer.kind = completion_kind::refused;
+    answer.code = static_cast<std::uint16_t>(error_code::no_space);
+    answer.index = entry.index;
+    work.completions.push_back(answer);
+  }
+  ++work.next;
+  if ((entry.flags & submission::flag_last) != 0) finish_request(work, entry);
+  (void)now;
+}
+
+void store::tick(coarse_time now) {
+  for (const auto& [number, each] : instances_) {
+    std::vector<std::uint64_t> late;
+    for (const auto& [bits, held] : each->reservations) {
+      if (held.deadline <= now) late.push_back(bits);
+    }
+    for (const std::uint64_t bits : late) revoke_reservation(*each, bits);
+    rescan_zombies(*each);
+  }
+  for (const auto& [name, payer] : accounts_) {  // a quota that was lowered
+    if (payer->quota == 0 || payer->used <= payer->quota) continue;
+    if (pool* oldest = pool_with_oldest(payer.get())) {
+      evict_from_account(*payer, *oldest, payer->used - payer->quota, now);
+    }
+  }
+}
+
+bool store::has_leftovers() const noexcept {
+  return std::any_of(instances_.begin(), instances_.end(), [](const auto& each) {
+    return !each.second->reservations.empty() || !each.second->zombies.empty();
+  });
+}
+
+// ---------------------------------------------------------------------------------------------- configuration, status
+
+void store::set_water_marks(double high, double low) noexcept {
+  options_.high_water = high;
+  options_.low_water = low;
+}
+
+void store::set_quotas(const std::map<std::string, std::uint64_t>& quotas) {
+  options_.quotas = quotas;
+  for (const auto& [name, payer] : accounts_) {
+    const auto found = quotas.find(name);
+    payer->quota = found == quotas.end() ? 0 : found->second;
+  }
+}
+
+store_status store::status(coarse_time /*now*/) const {
+  store_status all;
+  all.capacity = options_.capacity;
+  all.assigned = assigned_;
+  all.used = used_;
+  all.counters = counters_;
+  for (const auto& [number, each] : instances_) {
+    instance_status one;
+    one.id = each->spec.id;
+    one.group = each->payer->name;
+    one.sessions = each->sessions.size();
+    one.slabs = each->slabs.size();
+    one.index_slots = each->index.slots();
+    one.index_entries = each->index.size();
+    one.zombie = each->zombies.size();
+    one.quarantined = each->quarantined.size();
+    one.pending = each->reservations.size();
+    for (const auto& group : each->pools) {
+      one.free += group->free.size();
+      one.present += group->policy->size();
+      for (const slab* home : group->slabs) one.bytes += home->what.block_bytes();
+    }
+    all.present += one.present;
+    all.free += one.free;
+    all.zombie += one.zombie;
+    all.quarantined += one.quarantined;
+    all.pending += one.pending;
+    all.slabs += one.slabs;
+    all.instances.push_back(std::move(one));
+  }
+  for (const auto& [number, each] : sessions_) {
+    session_status one;
+    one.number = number;
+    one.instance = each->of->spec.id;
+    one.grants = each->granted.size();
+    one.connected = each->connected;
+    const std::uint64_t limit =
+        std::min<std::uint64_t>(each->memory.pin_slots(), each->memory.header().pin_high_water.load());
+    for (std::uint64_t i = 0; i < limit; ++i) one.pins += each->memory.pin(i).load(std::memory_order_relaxed) != 0 ? 1 : 0;
+    for (const auto& [bits, held] : each->of->reservations) {
+      for (const reservation::writer& writer : held.writers) one.writing += writer.by == number ? 1 : 0;
+    }
+    all.granted += one.grants;
+    all.sessions.push_back(std::move(one));
+  }
+  for (const auto& [name, payer] : accounts_) all.accounts.push_back({name, payer->quota, payer->used});
+  return all;
+}
+
+}  // namespace cenote::dram

@@ -1,0 +1,262 @@
+// The DRAM tier's state: instances, slabs, blocks, sessions, and every change to them.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "core/error.hpp"
+#include "core/instance_spec.hpp"
+#include "memory/block_record.hpp"
+#include "memory/index.hpp"
+#include "memory/session_memory.hpp"
+#include "memory/version_table.hpp"
+#include "tiers/dram/slab.hpp"
+#include "tiers/eviction/policy.hpp"
+
+namespace cenote::dram {
+
+using instance_number = std::uint32_t;
+using session_number = std::uint64_t;
+/// Tenths of a second since boot: survives a restart of the worker, not of the machine. As DRAM does.
+using coarse_time = std::uint32_t;
+
+struct store_options {
+  std::uint64_t capacity = 0;    ///< bytes of all slabs together, trailers included
+  double high_water = 0.97;      ///< of the capacity: eviction ahead of need starts above
+  double low_water = 0.94;       ///< … and ends below
+  std::uint64_t slab_bytes = 0;  ///< 0: by capacity
+  std::uint32_t max_grants = 1024;
+  coarse_time reserve_timeout = 300;
+  bool checksum_at_commit = false;
+  std::string policy = "lru";
+  std::map<std::string, std::uint64_t> quotas;  ///< instance group -> bytes, 0 or absent: none
+};
+
+/// What the store asks of the provisioner.
+struct slab_request {
+  enum class kind : std::uint8_t { create, drop };
+  kind what = kind::create;
+  slab_description slab;
+  memory::segment memory;  ///< drop: the mapping to give up
+};
+
+/// One session's submissions on their way through the store.
+struct batch {
+  session_number session = 0;
+  std::vector<memory::submission> entries;
+  std::vector<memory::completion> completions;
+  std::size_t next = 0;           ///< first entry that has no effect yet
+  std::uint64_t effects = 0;      ///< of the request under way
+  error_code refusal = error_code::ok;
+  std::uint32_t refusal_index = 0;
+};
+
+enum class progress : std::uint8_t { finished, waits_for_memory };
+
+/// Totals since the worker started, and the present state.
+struct store_counters {
+  std::uint64_t commits = 0, duplicates = 0, evicted = 0, removed = 0, moved = 0, slabs_moved = 0, pinned_victims = 0;
+  std::uint64_t refused_commits = 0, revoked_reservations = 0, revoked_grants = 0, no_space = 0, collisions = 0;
+  std::uint64_t reclaimed_blocks = 0, touches = 0, checksum_errors = 0, quarantine_freed = 0;
+};
+
+struct instance_status {
+  std::string id, group;
+  std::uint64_t present = 0, free = 0, slabs = 0, bytes = 0, sessions = 0, index_slots = 0, index_entries = 0;
+  std::uint64_t zombie = 0, quarantined = 0, pending = 0;
+};
+struct session_status {
+  session_number number = 0;
+  std::string instance;
+  std::uint64_t pins = 0, grants = 0, writing = 0;
+  bool connected = true;
+};
+struct account_status {
+  std::string name;
+  std::uint64_t quota = 0, used = 0;
+};
+struct store_status {
+  std::uint64_t capacity = 0, assigned = 0, used = 0, slabs = 0;
+  std::uint64_t present = 0, granted = 0, pending = 0, quarantined = 0, zombie = 0, free = 0;
+  store_counters counters;
+  std::vector<instance_status> instances;
+  std::vector<session_status> sessions;
+  std::vector<account_status> accounts;
+};
+
+/// Owned by one thread (the DRAM tier's actor). Does no I/O and never blocks; memory comes and goes through
+/// take_requests() / add_slab() / slab_dropped(). Every change follows MEMORY.md's order of stores, so that a worker
+/// killed between any two of them leaves a state that rebuild() understands.
+class store {
+ public:
+  store(store_options options, memory::record_table records);
+  ~store();
+  store(const store&) = delete;
+  store& operator=(const store&) = delete;
+
+  // ---- instances
+  /// The number of the instance with this spec; nothing when it is new; `spec_mismatch` names the differing field.
+  [[nodiscard]] result<std::optional<instance_number>> find_instance(const instance_spec& spec) const;
+  /// A block of every group must fit into a slab of this tier.
+  [[nodiscard]] result<void> check_fits(const instance_spec& spec) const;
+  result<void> add_instance(instance_number number, const instance_spec& spec, memory::index_writer index,
+                            memory::segment versions);
+  /// What a client maps: read-only descriptors of index and versions. Nothing for unknown instances.
+  [[nodiscard]] std::optional<std::pair<unique_fd, unique_fd>> descriptors(instance_number number) const;
+  /// A second descriptor of a slab, and its segment's size in bytes. Nothing when the slab is gone.
+  [[nodiscard]] std::optional<std::pair<unique_fd, std::uint64_t>> slab_descriptor(instance_number number,
+                                                                                  std::uint32_t index) const;
+  /// Forgets every block of the instance called `id`. Nothing when there is none.
+  std::optional<std::uint64_t> clear_instance(const std::string& id, coarse_time now);
+  std::uint64_t clear_all(coarse_time now);
+
+  // ---- slabs
+  [[nodiscard]] std::vector<slab_request> take_requests();
+  void add_slab(const slab_description& slab, memory::segment memory);
+  /// The slab could not be made: its place is free again, and no other is asked for until `retry_after`.
+  void slab_failed(const slab_description& slab, coarse_time retry_after);
+  /// The keeper has forgotten the slab: its numbers may be used again.
+  void slab_dropped(const slab_description& slab);
+
+  // ---- sessions
+  result<void> add_session(session_number number, instance_number instance, memory::session_memory memory);
+  /// The client is dead, or said that it is done: everything of it is free.
+  void release_session(session_number number, coarse_time now);
+  /// The client's socket closed, it may be alive: takes back what it is not writing, frees its keys.
+  void disconnect_session(session_number number, coarse_time now);
+  /// The client is back after a restart and says what it still writes.
+  result<void> reattach_session(session_number number, std::span<const std::pair<std::uint64_t, std::uint32_t>> held);
+
+  // ---- work
+  /// Carries the batch on. finished: all entries took effect or were refused, `completions` has the answers.
+  progress run(batch& work, coarse_time now);
+  /// Gives up waiting for memory: the entry that waits is refused with no_space, the rest goes on.
+  void give_up(batch& work, coarse_time now);
+  /// Expires reservations, rescans zombies. Call about once a second.
+  void tick(coarse_time now);
+  /// One step of eviction ahead of need. True: more to do.
+  bool evict_ahead(coarse_time now);
+
+  // ---- configuration
+  void set_water_marks(double high, double low) noexcept;
+  void set_quotas(const std::map<std::string, std::uint64_t>& quotas);
+  void set_reserve_timeout(coarse_time timeout) noexcept { options_.reserve_timeout = timeout; }
+
+  // ---- restart
+  result<void> recover_instance(instance_number number, const instance_spec& spec, memory::segment index,
+                                memory::segment versions);
+  /// Slabs of instances that are unknown, or retired ones, are refused; the caller drops them.
+  result<void> recover_slab(const slab_description& slab, memory::segment memory);
+  result<void> recover_session(session_number number, instance_number instance, memory::session_memory memory);
+  /// After all recover_ calls: derives everything from the records. Returns the number of blocks that are served again.
+  std::uint64_t rebuild(coarse_time now);
+
+  [[nodiscard]] store_status status(coarse_time now) const;
+  /// Blocks that wait for a pin or a writer: while there are some, tick() has work.
+  [[nodiscard]] bool has_leftovers() const noexcept;
+
+ private:
+  struct account;
+  struct slab;
+  struct pool;
+  struct instance;
+  struct session;
+  struct reservation;
+  enum class allocation : std::uint8_t { ok, wait, no_space };
+  struct granted_block {
+    std::uint32_t grant_version = 0;
+    std::uint32_t slot = 0;
+  };
+
+  // Lookups of what a client named; null or nothing when it makes no sense.
+  [[nodiscard]] slab* slab_of(const instance& of, memory::block_ref ref) const noexcept;
+  [[nodiscard]] slab* slab_of_record(std::uint32_t record) const noexcept;
+  [[nodiscard]] memory::block_record& record_of(const slab& in, memory::block_ref ref) const noexcept;
+  [[nodiscard]] static std::uint32_t ordinal_of(const slab& in, memory::block_ref ref) noexcept;
+  [[nodiscard]] std::optional<memory::block_ref> find_present(const instance& in, const block_key& key,
+                                                              const full_key& full, bool* collision) const noexcept;
+  [[nodiscard]] pool& pool_of(const slab& in) const noexcept;
+
+  // Operations, one entry each.
+  progress run_entry(batch& work, session& by, const memory::submission& entry, coarse_time now);
+  progress run_grant(batch& work, session& by, const memory::submission& entry, coarse_time now);
+  void run_commit(batch& work, session& by, const memory::submission& entry, coarse_time now);
+  progress run_reserve(batch& work, session& by, const memory::submission& entry, coarse_time now);
+  void run_finish(batch& work, session& by, const memory::submission& entry, coarse_time now);
+  void run_release(batch& work, session& by, const memory::submission& entry);
+  void run_removals(batch& work, session& by, coarse_time now);
+  void run_touch(session& by, const memory::submission& entry, coarse_time now);
+  [[nodiscard]] bool replayed(const session& by, const slab* home, memory::block_ref ref,
+                              const memory::submission& entry) const noexcept;
+  [[nodiscard]] static std::vector<std::uint64_t> blocks_written_by(const instance& in, session_number number);
+  static void refuse(batch& work, const memory::submission& entry, error_code code);
+  static void finish_request(batch& work, const memory::submission& entry);
+
+  // Blocks.
+  void publish(instance& in, slab& home, memory::block_ref ref, const full_key& key, coarse_time now);
+  void free_block(instance& in, slab& home, memory::block_ref ref);
+  bool grant_one(session& to, pool& from, allocation& outcome, std::uint32_t more, coarse_time now);
+  void forget_grant(session& by, std::uint64_t ref_bits);
+  bool revoke_grant(session& of, memory::block_ref ref);
+  void quarantine(instance& in, slab& home, memory::block_ref ref, std::vector<session_number> writers);
+  void acknowledge(instance& in, session_number by, std::uint64_t ref_bits);
+  void revoke_reservation(instance& in, std::uint64_t ref_bits);
+  void drop_writer(instance& in, session_number by, std::uint64_t ref_bits);
+  std::uint64_t clear_blocks(instance& in, coarse_time now);
+  std::uint64_t forget_blocks(instance& in, std::span<const memory::block_ref> refs);
+  void rescan_zombies(instance& in);
+
+  // Space (store_space.cpp).
+  allocation allocate(pool& from, memory::block_ref& ref, std::uint32_t more, coarse_time now);
+  allocation find_room(pool& from, std::uint32_t more, coarse_time now);
+  std::vector<bool> condemn(instance& in, std::span<const memory::block_ref> refs);
+  void restore(instance& in, slab& home, memory::block_ref ref);
+  std::uint32_t evict(pool& from, std::uint32_t count, coarse_time now);
+  bool evict_from_account(account& payer, pool& prefer, std::uint64_t bytes, coarse_time now);
+  pool* pool_with_oldest(const account* within) const noexcept;
+  bool revoke_idle_grants(const std::function<bool(const slab&)>& in);
+  bool ask_slab(pool& into, coarse_time now);
+  bool slab_fits(const pool& into) const noexcept;
+  bool steal_slab(pool& into, coarse_time now);
+  bool drain(slab& victim, coarse_time now);
+  void move_hot_blocks(slab& from, std::vector<memory::block_ref>& refs, coarse_time now);
+  void drop_slab(slab& victim);
+  std::uint32_t grant_share(const session& of, const pool& from) const noexcept;
+  std::uint64_t usable_bytes() const noexcept;
+
+  // Restart (store_recovery.cpp).
+  void recover_block(instance& in, slab& home, memory::block_ref ref,
+                     std::vector<std::pair<coarse_time, std::uint32_t>>& order, std::vector<bool>& indexed);
+  void recover_grants(instance& in, slab& home, memory::block_ref ref);
+  std::vector<session_number> writers_in_mask(const instance& in, std::uint64_t mask) const;
+  void reconcile_index(instance& in, std::vector<bool>& indexed);
+
+  instance& make_instance(instance_number number, const instance_spec& spec, memory::index_writer index,
+                          memory::segment versions);
+  slab& adopt_slab(instance& in, const slab_description& what, memory::segment memory);
+
+  store_options options_;
+  memory::record_table records_;
+  memory::range_allocator record_ranges_{memory::max_records};
+  eviction::block_links links_;
+  std::map<std::string, std::unique_ptr<account>> accounts_;
+  std::map<instance_number, std::unique_ptr<instance>> instances_;
+  std::unordered_map<std::string, instance*> by_id_;
+  std::unordered_map<session_number, std::unique_ptr<session>> sessions_;
+  std::map<std::uint32_t, slab*> by_record_;  ///< first record -> slab
+  std::vector<slab_request> requests_;
+  std::uint64_t assigned_ = 0;  ///< bytes of slabs that exist or are asked for
+  std::uint64_t used_ = 0;      ///< bytes of blocks that are not free
+  coarse_time no_memory_until_ = 0;
+  store_counters counters_;
+};
+
+}  // namespace cenote::dram

@@ -1,0 +1,374 @@
+// Where free blocks come from: free lists, new slabs, eviction, slabs of other pools.
+#include <cstring>
+
+#define XXH_INLINE_ALL
+#include <xxhash.h>
+
+#include "memory/fence.hpp"
+#include "tiers/dram/store_state.hpp"
+
+namespace cenote::dram {
+
+using memory::block_ref;
+using memory::block_state;
+using memory::index_value;
+
+namespace {
+
+constexpr std::uint32_t eviction_batch = 256;              // one fence and one scan of the pins for that many
+constexpr std::uint64_t move_budget = std::uint64_t{16} << 20;  // bytes copied in one go: a few milliseconds at most
+
+}  // namespace
+
+std::uint64_t store::usable_bytes() const noexcept {
+  // What is left over after the last whole slab can never be used.
+  std::uint64_t smallest = ~std::uint64_t{0};
+  for (const auto& [number, each] : instances_) {
+    for (const auto& group : each->pools) {
+      smallest = std::min(smallest, group->stride * group->blocks_per_slab + memory::page_bytes);
+    }
+  }
+  const std::uint64_t rest = options_.capacity - std::min(assigned_, options_.capacity);
+  return assigned_ + (smallest == ~std::uint64_t{0} ? 0 : rest / smallest * smallest);
+}
+
+std::uint32_t store::grant_share(const session& of, const pool& from) const noexcept {
+  // Blank blocks in idle hands are lost to everyone: at most an eighth of what the pool could hold, shared out.
+  const std::uint64_t blocks = options_.capacity / from.stride;
+  const std::uint64_t fair = std::max<std::uint64_t>(1, blocks / 8 / std::max<std::size_t>(1, sessions_.size()));
+  const std::uint64_t most = std::min<std::uint64_t>(fair, options_.max_grants);
+  const std::uint64_t left = most > of.granted.size() ? most - of.granted.size() : 1;  // one always: no one starves
+  return static_cast<std::uint32_t>(std::min<std::uint64_t>(left, of.empty_slots.size()));
+}
+
+store::allocation store::allocate(pool& from, block_ref& ref, std::uint32_t more, coarse_time now) {
+  account& payer = *from.owner->payer;
+  if (payer.quota != 0 && payer.used + from.stride > payer.quota &&
+      !evict_from_account(payer, from, payer.used + from.stride - payer.quota, now)) {
+    return allocation::no_space;
+  }
+  if (from.free.empty()) {
+    const allocation found = find_room(from, more, now);
+    if (found != allocation::ok) return found;
+  }
+  ref = from.free.back();
+  from.free.pop_back();
+  payer.used += from.stride;
+  used_ += from.stride;
+  // Ahead of need: memory is made while the last quarter slab is used up.
+  if (from.free.size() < from.blocks_per_slab / 4 && from.slabs_asked == 0 && slab_fits(from)) ask_slab(from, now);
+  return allocation::ok;
+}
+
+store::allocation store::find_room(pool& from, std::uint32_t more, coarse_time now) {
+  if (from.slabs_asked > 0) return allocation::wait;
+  if (slab_fits(from) && ask_slab(from, now)) return allocation::wait;
+  const std::uint32_t wanted = std::clamp<std::uint32_t>(more, 1, eviction_batch);
+  const pool* oldest = pool_with_oldest(nullptr);
+  if (oldest == &from && evict(from, wanted, now) > 0) return allocation::ok;
+  if (oldest != &from && steal_slab(from, now)) return allocation::wait;
+  if (evict(from, wanted, now) > 0) return allocation::ok;
+  if (revoke_idle_grants([&](const slab& in) { return &pool_of(in) == &from; })) return allocation::ok;
+  if (oldest == &from && steal_slab(from, now)) return allocation::wait;
+  return allocation::no_space;
+}
+
+// ---------------------------------------------------------------------------------------------- condemning
+
+std::vector<bool> store::condemn(instance& in, std::span<const block_ref> refs) {
+  for (const block_ref ref : refs) {
+    const std::uint32_t ordinal = ordinal_of(*slab_of(in, ref), ref);
+    in.versions.set_version(ordinal, in.versions.version(ordinal) | 1);
+  }
+  memory::full_fence();  // pairs with the reader's: it sees the odd version, or we see its pin
+  memory::pin_scan scan(refs);
+  for (const session* each : in.sessions) scan.add(each->memory);
+  std::vector<bool> pinned(refs.size());
+  for (std::size_t i = 0; i < refs.size(); ++i) pinned[i] = scan.pinned(i);
+  return pinned;
+}
+
+void store::restore(instance& in, slab& home, block_ref ref) {
+  // The next even version, not the old one: versions never decrease.
+  const std::uint64_t version = in.versions.version(ordinal_of(home, ref)) + 1;
+  memory::block_record& record = record_of(home, ref);
+  record.set(block_state::present, version);
+  in.versions.set_version(ordinal_of(home, ref), version);
+  (void)in.index.insert(reduce_key(record.get_key().view(), home.what.group), index_value::make(ref, version));
+}
+
+std::uint32_t store::evict(pool& from, std::uint32_t count, coarse_time now) {
+  instance& in = *from.owner;
+  std::uint32_t freed = 0;
+  std::uint32_t examined = 0;
+  const std::uint32_t all = from.policy->size();
+  while (freed < count && examined < all) {
+    std::vector<block_ref> refs;
+    while (refs.size() < std::min(count - freed, eviction_batch) && examined < all) {
+      const auto victim = from.policy->victim();
+      if (!victim) break;
+      const slab& home = *slab_of_record(*victim);
+      refs.emplace_back(home.what.index, *victim - home.what.first_record);
+      from.policy->forget(*victim);
+      ++examined;
+    }
+    if (refs.empty()) break;
+    const std::vector<bool> pinned = condemn(in, refs);
+    for (std::size_t i = 0; i < refs.size(); ++i) {
+      slab& home = *slab_of(in, refs[i]);
+      memory::block_record& record = record_of(home, refs[i]);
+      if (pinned[i]) {  // stays a hit; and is not asked again soon
+        ++counters_.pinned_victims;
+        restore(in, home, refs[i]);
+        from.policy->admit(home.what.first_record + refs[i].block(), now);
+        continue;
+      }
+      --home.present;
+      home.touch_sum -= record.touch.load(std::memory_order_relaxed);
+      in.index.erase(reduce_key(record.get_key().view(), home.what.group));
+      free_block(in, home, refs[i]);
+      ++freed;
+    }
+  }
+  counters_.evicted += freed;
+  if (freed < count) rescan_zombies(in);
+  return freed;
+}
+
+store::pool* store::pool_with_oldest(const account* within) const noexcept {
+  pool* oldest = nullptr;
+  coarse_time age = 0;
+  for (const auto& [number, each] : instances_) {
+    if (within != nullptr && each->payer != within) continue;
+    for (const auto& group : each->pools) {
+      const auto victim = group->policy->victim();
+      if (!victim) continue;
+      const coarse_time touched = records_[*victim].touch.load(std::memory_order_relaxed);
+      if (oldest == nullptr || touched < age) {
+        oldest = group.get();
+        age = touched;
+      }
+    }
+  }
+  return oldest;
+}
+
+bool store::evict_from_account(account& payer, pool& prefer, std::uint64_t bytes, coarse_time now) {
+  const std::uint64_t target = payer.used > bytes ? payer.used - bytes : 0;
+  while (payer.used > target) {
+    pool* oldest = pool_with_oldest(&payer);
+    if (oldest == nullptr) break;
+    const auto need = static_cast<std::uint32_t>((payer.used - target + oldest->stride - 1) / oldest->stride);
+    if (evict(*oldest, std::min(need, eviction_batch), now) > 0) continue;
+    if (oldest == &prefer || evict(prefer, 1, now) == 0) break;
+  }
+  if (payer.used > target) revoke_idle_grants([&](const slab& in) { return in.owner->payer == &payer; });
+  return payer.used <= target;
+}
+
+bool store::evict_ahead(coarse_time now) {
+  const auto usable = static_cast<double>(usable_bytes());
+  if (options_.high_water >= 1.0 || static_cast<double>(used_) <= usable * options_.high_water) return false;
+  const auto low = static_cast<std::uint64_t>(usable * options_.low_water);
+  pool* oldest = pool_with_oldest(nullptr);
+  if (oldest == nullptr || used_ <= low) return false;
+  const std::uint64_t blocks = (used_ - low + oldest->stride - 1) / oldest->stride;
+  const std::uint32_t freed = evict(*oldest, static_cast<std::uint32_t>(std::min<std::uint64_t>(blocks, eviction_batch)), now);
+  return freed > 0 && static_cast<double>(used_) > usable * options_.low_water;
+}
+
+bool store::revoke_idle_grants(const std::function<bool(const slab&)>& in) {
+  bool any = false;
+  for (const auto& [number, each] : sessions_) {
+    std::vector<block_ref> idle;
+    for (const auto& [bits, grant] : each->granted) {
+      const block_ref ref = block_ref::from_bits(bits);
+      if (in(*slab_of(*each->of, ref))) idle.push_back(ref);
+    }
+    for (const block_ref ref : idle) any |= revoke_grant(*each, ref);
+  }
+  return any;
+}
+
+// ---------------------------------------------------------------------------------------------- slabs
+
+bool store::slab_fits(const pool& into) const noexcept {
+  return assigned_ + into.stride * into.blocks_per_slab + memory::page_bytes <= options_.capacity;
+}
+
+bool store::ask_slab(pool& into, coarse_time now) {
+  instance& in = *into.owner;
+  if (now != 0 && now < no_memory_until_) return false;
+  if (in.next_slab >= block_ref::max_slabs) return false;
+  slab_description what;
+  what.instance = in.number;
+  what.group = into.group;
+  what.count = into.blocks_per_slab;
+  what.stride = into.stride;
+  const auto records = record_ranges_.allocate(what.count);
+  if (!records) return false;
+  const auto versions = in.version_ranges.allocate(what.count);
+  if (!versions) {
+    record_ranges_.release(*records, what.count);
+    return false;
+  }
+  what.index = in.next_slab++;
+  what.first_record = *records;
+  what.first_version = *versions;
+  assigned_ += what.segment_bytes();
+  ++into.slabs_asked;
+  requests_.push_back({slab_request::kind::create, what, {}});
+  return true;
+}
+
+std::vector<slab_request> store::take_requests() { return std::exchange(requests_, {}); }
+
+store::slab& store::adopt_slab(instance& in, const slab_description& what, memory::segment memory) {
+  auto made = std::make_unique<slab>();
+  made->what = what;
+  made->memory = std::move(memory);
+  made->owner = &in;
+  slab& kept = *made;
+  in.slabs.emplace(what.index, std::move(made));
+  in.pools[what.group]->slabs.push_back(&kept);
+  by_record_.emplace(what.first_record, &kept);
+  links_.cover(what.first_record + what.count);
+  memory::slab_entry& entry = in.versions.slab(what.index);
+  entry.first_version = what.first_version;
+  entry.count = what.count;
+  entry.stride = what.stride;
+  entry.group = what.group;
+  entry.state.store(static_cast<std::uint32_t>(memory::slab_state::live), std::memory_order_release);
+  return kept;
+}
+
+void store::add_slab(const slab_description& what, memory::segment memory) {
+  const auto home = instances_.find(what.instance);
+  if (home == instances_.end()) return;
+  instance& in = *home->second;
+  adopt_slab(in, what, std::move(memory));
+  pool& into = *in.pools[what.group];
+  if (into.slabs_asked > 0) --into.slabs_asked;
+  for (std::uint32_t b = what.count; b > 0; --b) into.free.emplace_back(what.index, b - 1);
+}
+
+void store::slab_failed(const slab_description& what, coarse_time retry_after) {
+  assigned_ -= std::min(assigned_, what.segment_bytes());
+  no_memory_until_ = retry_after;
+  const auto home = instances_.find(what.instance);
+  if (home != instances_.end()) {
+    pool& into = *home->second->pools[what.group];
+    if (into.slabs_asked > 0) --into.slabs_asked;
+  }
+  slab_dropped(what);
+}
+
+void store::slab_dropped(const slab_description& what) {
+  record_ranges_.release(what.first_record, what.count);
+  const auto home = instances_.find(what.instance);
+  if (home != instances_.end()) home->second->version_ranges.release(what.first_version, what.count);
+}
+
+bool store::steal_slab(pool& into, coarse_time now) {
+  std::vector<std::pair<std::uint64_t, slab*>> candidates;  // mean touch, the oldest first
+  for (const auto& [first, each] : by_record_) {
+    if (&pool_of(*each) == &into) continue;
+    candidates.emplace_back(each->present == 0 ? 0 : each->touch_sum / each->present, each);
+  }
+  std::sort(candidates.begin(), candidates.end());
+  for (const auto& [age, victim] : candidates) {
+    if (drain(*victim, now) && slab_fits(into)) return ask_slab(into, now);
+  }
+  return false;
+}
+
+/// Empties a slab and gives it up. False, and nothing lost, when a pin or a writer holds one of its blocks.
+bool store::drain(slab& victim, coarse_time now) {
+  instance& in = *victim.owner;
+  std::vector<block_ref> present;
+  std::vector<block_ref> granted;
+  for (std::uint32_t b = 0; b < victim.what.count; ++b) {
+    const block_ref ref(victim.what.index, b);
+    switch (record_of(victim, ref).state()) {
+      case block_state::free: break;
+      case block_state::present: present.push_back(ref); break;
+      case block_state::granted: granted.push_back(ref); break;
+      default: return false;
+    }
+  }
+  for (const block_ref ref : granted) {
+    const auto holder = std::find_if(in.sessions.begin(), in.sessions.end(),
+                                     [&](const session* each) { return each->granted.contains(ref.bits); });
+    if (holder == in.sessions.end() || !revoke_grant(**holder, ref)) return false;
+  }
+  const std::vector<bool> pinned = condemn(in, present);
+  if (std::find(pinned.begin(), pinned.end(), true) != pinned.end()) {
+    counters_.pinned_victims += static_cast<std::uint64_t>(std::count(pinned.begin(), pinned.end(), true));
+    for (const block_ref ref : present) restore(in, victim, ref);
+    return false;
+  }
+  std::erase_if(pool_of(victim).free, [&](block_ref ref) { return ref.slab() == victim.what.index; });
+  move_hot_blocks(victim, present, now);
+  for (const block_ref ref : present) {
+    in.index.erase(reduce_key(record_of(victim, ref).get_key().view(), victim.what.group));
+    pool_of(victim).policy->forget(victim.what.first_record + ref.block());
+    record_of(victim, ref).set_state(block_state::free);
+    in.payer->used -= victim.what.stride;
+    used_ -= victim.what.stride;
+    ++counters_.evicted;
+  }
+  drop_slab(victim);
+  return true;
+}
+
+/// Copies the most recently used of `refs` (condemned, not pinned) to free blocks of the same pool and takes them out
+/// of the list.
+void store::move_hot_blocks(slab& from, std::vector<block_ref>& refs, coarse_time now) {
+  pool& group = pool_of(from);
+  instance& in = *from.owner;
+  std::sort(refs.begin(), refs.end(), [&](block_ref a, block_ref b) {
+    return record_of(from, a).touch.load(std::memory_order_relaxed) < record_of(from, b).touch.load(std::memory_order_relaxed);
+  });
+  std::uint64_t moved = 0;
+  while (!refs.empty() && !group.free.empty() && moved + group.stride <= move_budget) {
+    const block_ref source = refs.back();
+    const block_ref target = group.free.back();
+    refs.pop_back();
+    group.free.pop_back();
+    slab& home = *slab_of(in, target);
+    memory::block_record& record = record_of(from, source);
+    std::memcpy(home.block(target), from.block(source), group.block_bytes);
+    const bool sound = (record.flags & memory::block_record::flag_checksum) == 0 ||
+                       XXH3_64bits(home.block(target), group.block_bytes) == record.checksum_or_writers.load();
+    const full_key full = record.get_key();
+    const coarse_time touched = record.touch.load(std::memory_order_relaxed);
+    in.index.erase(reduce_key(full.view(), from.what.group));
+    record.set_state(block_state::free);  // before the copy is published: never two blocks of one key
+    group.policy->forget(from.what.first_record + source.block());
+    if (!sound) {
+      ++counters_.checksum_errors;
+      group.free.push_back(target);
+      in.payer->used -= group.stride;
+      used_ -= group.stride;
+      continue;
+    }
+    publish(in, home, target, full, touched);
+    group.policy->admit(home.what.first_record + target.block(), now);
+    moved += group.stride;
+    ++counters_.moved;
+  }
+}
+
+void store::drop_slab(slab& victim) {
+  instance& in = *victim.owner;
+  in.versions.slab(victim.what.index)
+      .state.store(static_cast<std::uint32_t>(memory::slab_state::retired), std::memory_order_release);
+  assigned_ -= std::min(assigned_, victim.what.segment_bytes());
+  std::erase(pool_of(victim).slabs, &victim);
+  by_record_.erase(victim.what.first_record);
+  requests_.push_back({slab_request::kind::drop, victim.what, std::move(victim.memory)});
+  ++counters_.slabs_moved;
+  in.slabs.erase(victim.what.index);
+}
+
+}  // namespace cenote::dram

@@ -1,0 +1,97 @@
+// The parts of the DRAM store, for its own source files.
+#pragma once
+
+#include <algorithm>
+
+#include "tiers/dram/store.hpp"
+
+namespace cenote::dram {
+
+/// An instance group: who pays.
+struct store::account {
+  std::string name;
+  std::uint64_t quota = 0;  ///< bytes; 0: none
+  std::uint64_t used = 0;
+};
+
+struct store::slab {
+  slab_description what;
+  memory::segment memory;
+  instance* owner = nullptr;
+  std::uint32_t present = 0;
+  std::uint64_t touch_sum = 0;  ///< of its present blocks: their mean age is what a thief looks at
+
+  [[nodiscard]] std::byte* block(memory::block_ref ref) const noexcept { return memory.data() + what.stride * ref.block(); }
+};
+
+/// The blocks of one group of one instance.
+struct store::pool {
+  instance* owner = nullptr;
+  std::uint32_t group = 0;
+  std::uint64_t stride = 0;
+  std::uint64_t block_bytes = 0;
+  std::uint64_t all_parts = 0;
+  std::uint32_t blocks_per_slab = 0;
+  std::vector<slab*> slabs;
+  std::vector<memory::block_ref> free;  ///< a stack; ascending numbers come out in a row
+  std::unique_ptr<eviction::policy> policy;
+  std::uint32_t slabs_asked = 0;
+};
+
+/// A key that is bound to a block which is not whole yet.
+struct store::reservation {
+  block_key key;
+  full_key full;
+  std::uint32_t group = 0;
+  std::uint64_t reserved = 0;  ///< parts that someone writes or has written
+  std::uint64_t written = 0;
+  struct writer {
+    session_number by = 0;
+    std::uint64_t parts = 0;
+  };
+  std::vector<writer> writers;  ///< of parts that are not written yet
+  coarse_time deadline = 0;
+};
+
+struct store::instance {
+  instance_number number = 0;
+  instance_spec spec;
+  account* payer = nullptr;
+  memory::index_writer index;
+  memory::segment version_memory;
+  memory::version_table versions;
+  memory::range_allocator version_ranges{memory::max_version_entries};
+  std::uint32_t next_slab = 1;
+  std::unordered_map<std::uint32_t, std::unique_ptr<slab>> slabs;
+  std::vector<std::unique_ptr<pool>> pools;  ///< by group
+  std::vector<session*> sessions;
+  std::unordered_map<std::uint64_t, reservation> reservations;         ///< by block
+  std::unordered_map<block_key, std::uint64_t, block_key_hash> reserved_keys;
+  std::unordered_map<std::uint64_t, std::vector<session_number>> quarantined;  ///< block -> who may still write it
+  std::vector<memory::block_ref> zombies;
+
+  explicit instance(memory::index_writer writer) noexcept : index(std::move(writer)) {}
+};
+
+struct store::session {
+  session_number number = 0;
+  instance* of = nullptr;
+  memory::session_memory memory;
+  std::unordered_map<std::uint64_t, granted_block> granted;  ///< blank blocks, by block
+  std::vector<std::uint32_t> empty_slots;                     ///< of the grant table
+  bool connected = true;
+
+  [[nodiscard]] std::uint64_t mask() const noexcept { return std::uint64_t{1} << (number % 64); }
+};
+
+inline store::pool& store::pool_of(const slab& in) const noexcept { return *in.owner->pools[in.what.group]; }
+
+inline memory::block_record& store::record_of(const slab& in, memory::block_ref ref) const noexcept {
+  return records_[in.what.first_record + ref.block()];
+}
+
+inline std::uint32_t store::ordinal_of(const slab& in, memory::block_ref ref) noexcept {
+  return in.what.first_version + ref.block();
+}
+
+}  // namespace cenote::dram

@@ -1,0 +1,59 @@
+// Payloads of the attach frames (frame.hpp), the same for client and node.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "core/byte_io.hpp"
+#include "core/error.hpp"
+#include "core/instance_spec.hpp"
+
+namespace cenote::local {
+
+struct attach_request {
+  instance_spec spec;
+  std::uint32_t max_pins = 0;
+  std::string token;
+  std::string client_name;  ///< since 1.1; empty from older clients
+};
+
+struct attach_reply {
+  std::uint64_t session = 0;
+  std::uint64_t secret = 0;  ///< proves at a reattach that this is the same client
+  std::uint64_t worker_epoch = 0;
+  std::uint32_t pin_slots = 0;
+};
+
+/// A block that the client may still be writing.
+struct held_block {
+  std::uint64_t block = 0;  ///< block_ref bits
+  std::uint32_t grant_version = 0;
+};
+
+struct reattach_request {
+  std::uint64_t session = 0;
+  std::uint64_t secret = 0;
+  std::vector<held_block> held;
+};
+
+struct slab_descriptor {
+  std::uint32_t index = 0;
+  std::uint64_t bytes = 0;  ///< of the whole segment
+};
+
+[[nodiscard]] std::vector<std::byte> encode(const attach_request& request, std::uint16_t minor);
+[[nodiscard]] std::vector<std::byte> encode(const attach_reply& reply);
+[[nodiscard]] std::vector<std::byte> encode(const reattach_request& request);
+[[nodiscard]] std::vector<std::byte> encode_slab_query(const std::vector<std::uint32_t>& indices);
+[[nodiscard]] std::vector<std::byte> encode_slabs(const std::vector<slab_descriptor>& slabs);
+
+[[nodiscard]] result<attach_request> decode_attach(std::span<const std::byte> payload, std::uint16_t minor);
+[[nodiscard]] result<attach_reply> decode_attach_reply(std::span<const std::byte> payload);
+[[nodiscard]] result<reattach_request> decode_reattach(std::span<const std::byte> payload);
+[[nodiscard]] result<std::vector<std::uint32_t>> decode_slab_query(std::span<const std::byte> payload);
+[[nodiscard]] result<std::vector<slab_descriptor>> decode_slabs(std::span<const std::byte> payload);
+
+}  // namespace cenote::local

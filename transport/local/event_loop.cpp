@@ -1,0 +1,120 @@
+#include "transport/local/event_loop.hpp"
+
+#include <pthread.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <vector>
+
+namespace cenote::local {
+
+result<std::unique_ptr<event_loop>> event_loop::start(const std::string& name) {
+  unique_fd epoll(::epoll_create1(EPOLL_CLOEXEC));
+  if (!epoll) return fail_errno("epoll_create1");
+  unique_fd wake(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+  if (!wake) return fail_errno("eventfd");
+  epoll_event event{};
+  event.events = EPOLLIN;
+  event.data.u64 = 0;
+  if (::epoll_ctl(epoll.get(), EPOLL_CTL_ADD, wake.get(), &event) != 0) return fail_errno("epoll_ctl");
+  std::unique_ptr<event_loop> loop(new event_loop(std::move(epoll), std::move(wake)));
+  loop->thread_ = std::thread([self = loop.get(), name] { self->run(name); });
+  return loop;
+}
+
+event_loop::~event_loop() { stop(); }
+
+result<event_loop::watch_id> event_loop::watch(int fd, handler on_event, bool edge) {
+  const std::lock_guard lock(mutex_);
+  const watch_id id = next_++;
+  epoll_event event{};
+  event.events = EPOLLIN | EPOLLRDHUP | (edge ? static_cast<std::uint32_t>(EPOLLET) : 0U);
+  event.data.u64 = id;
+  if (::epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, fd, &event) != 0) return fail_errno("epoll_ctl");
+  watches_.emplace(id, watched{fd, std::make_shared<handler>(std::move(on_event))});
+  return id;
+}
+
+void event_loop::unwatch(watch_id id) {
+  std::unique_lock lock(mutex_);
+  const auto found = watches_.find(id);
+  if (found == watches_.end()) return;
+  ::epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, found->second.fd, nullptr);
+  watches_.erase(found);
+  if (std::this_thread::get_id() != thread_.get_id()) {
+    idle_.wait(lock, [&] { return running_ != id; });
+  }
+}
+
+void event_loop::post(std::function<void()> task) {
+  {
+    const std::lock_guard lock(mutex_);
+    tasks_.push_back(std::move(task));
+  }
+  const std::uint64_t one = 1;
+  (void)!::write(wake_.get(), &one, sizeof one);
+}
+
+void event_loop::stop() {
+  {
+    const std::lock_guard lock(mutex_);
+    stopping_ = true;
+  }
+  const std::uint64_t one = 1;
+  (void)!::write(wake_.get(), &one, sizeof one);
+  if (thread_.joinable() && std::this_thread::get_id() != thread_.get_id()) thread_.join();
+}
+
+void event_loop::run(const std::string& name) {
+  ::pthread_setname_np(::pthread_self(), name.c_str());
+  std::array<epoll_event, 64> events{};
+  while (true) {
+    const int ready = ::epoll_wait(epoll_.get(), events.data(), static_cast<int>(events.size()), -1);
+    if (ready < 0 && errno != EINTR) return;
+    {
+      const std::lock_guard lock(mutex_);
+      if (stopping_) return;
+    }
+    for (int i = 0; i < ready; ++i) {
+      const epoll_event& event = events[static_cast<std::size_t>(i)];
+      if (event.data.u64 == 0) {
+        run_tasks();
+      } else {
+        dispatch(event.data.u64, event.events);
+      }
+    }
+  }
+}
+
+void event_loop::dispatch(watch_id id, std::uint32_t events) {
+  std::shared_ptr<handler> on_event;
+  {
+    const std::lock_guard lock(mutex_);
+    const auto found = watches_.find(id);
+    if (found == watches_.end()) return;
+    on_event = found->second.on_event;
+    running_ = id;
+  }
+  (*on_event)(events);
+  {
+    const std::lock_guard lock(mutex_);
+    running_ = 0;
+  }
+  idle_.notify_all();
+}
+
+void event_loop::run_tasks() {
+  std::uint64_t count = 0;
+  (void)!::read(wake_.get(), &count, sizeof count);
+  std::vector<std::function<void()>> tasks;
+  {
+    const std::lock_guard lock(mutex_);
+    tasks.swap(tasks_);
+  }
+  for (const auto& task : tasks) task();
+}
+
+}  // namespace cenote::local

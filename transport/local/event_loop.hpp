@@ -1,0 +1,66 @@
+// A thread that waits for descriptors and calls back.
+#pragma once
+
+#include <condition_variable>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <unordered_map>
+#include <vector>
+
+#include "core/error.hpp"
+#include "core/unique_fd.hpp"
+
+namespace cenote::local {
+
+/// One epoll instance, one thread. watch(), unwatch() and post() may be called from any thread, handlers run on the
+/// loop's. A handler may block for a bounded time: all others of this loop wait meanwhile.
+class event_loop {
+ public:
+  using handler = std::function<void(std::uint32_t events)>;
+  using watch_id = std::uint64_t;
+
+  /// `name`: of the thread, at most 15 characters.
+  static result<std::unique_ptr<event_loop>> start(const std::string& name);
+  event_loop(const event_loop&) = delete;
+  event_loop& operator=(const event_loop&) = delete;
+  /// Stops; see stop().
+  ~event_loop();
+
+  /// Calls `on_event` whenever `fd` is readable or hung up (level-triggered), or with `edge`: once for each new event.
+  /// The descriptor stays the caller's and must outlive the watch.
+  result<watch_id> watch(int fd, handler on_event, bool edge = false);
+  /// After it returns the handler neither runs nor will; on the loop's own thread: no further call.
+  void unwatch(watch_id id);
+  /// Runs `task` on the loop's thread, soon.
+  void post(std::function<void()> task);
+  /// Ends the thread after the handler that runs now. Tasks not yet run are dropped.
+  void stop();
+
+ private:
+  struct watched {
+    int fd = -1;
+    std::shared_ptr<handler> on_event;
+  };
+
+  event_loop(unique_fd epoll, unique_fd wake) : epoll_(std::move(epoll)), wake_(std::move(wake)) {}
+  void run(const std::string& name);
+  void dispatch(watch_id id, std::uint32_t events);
+  void run_tasks();
+
+  unique_fd epoll_;
+  unique_fd wake_;
+  std::mutex mutex_;
+  std::condition_variable idle_;
+  std::unordered_map<watch_id, watched> watches_;
+  std::vector<std::function<void()>> tasks_;
+  watch_id next_ = 1;     ///< 0 is the wake-up descriptor
+  watch_id running_ = 0;  ///< whose handler runs now
+  bool stopping_ = false;
+  std::thread thread_;
+};
+
+}  // namespace cenote::local

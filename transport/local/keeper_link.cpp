@@ -1,0 +1,128 @@
+#include "transport/local/keeper_link.hpp"
+
+#include <fcntl.h>
+#include <poll.h>
+
+#include <utility>
+
+#include "core/byte_io.hpp"
+
+namespace cenote::local {
+
+keeper_link::keeper_link(unique_fd fd) noexcept : fd_(std::move(fd)), keeper_(::getppid()) {
+  ::fcntl(fd_.get(), F_SETFD, FD_CLOEXEC);
+}
+
+result<link_packet> keeper_link::receive(deadline until) {
+  for (;;) {
+    auto got = try_receive_link(fd_.get());
+    if (!got) return std::unexpected(got.error().in("keeper"));
+    if (*got) return std::move(**got);
+    if (auto ready = detail::wait_for(fd_.get(), POLLIN, until); !ready) {
+      return std::unexpected(ready.error().in("keeper"));
+    }
+  }
+}
+
+result<handover> keeper_link::receive_handover(duration limit) {
+  const std::lock_guard lock(mutex_);
+  const auto until = std::chrono::steady_clock::now() + limit;
+  auto first = receive(until);
+  if (!first) return std::unexpected(std::move(first.error()));
+  byte_reader in(first->payload);
+  handover out;
+  out.epoch = in.get<std::uint64_t>();
+  out.node_started = std::chrono::system_clock::time_point(
+      std::chrono::duration_cast<std::chrono::system_clock::duration>(std::chrono::nanoseconds(in.get<std::int64_t>())));
+  out.restarts = in.get<std::uint32_t>();
+  const auto count = in.get<std::uint32_t>();
+  if (first->header.message != link_message::handover || !in.ok() || first->fds.size() != 1) {
+    return fail(error_code::malformed, "keeper: the link does not begin with a handover");
+  }
+  out.listener = std::move(first->fds.front());
+  for (;;) {
+    auto next = receive(until);
+    if (!next) return std::unexpected(std::move(next.error()));
+    if (next->header.message == link_message::handover_end) break;
+    if (next->header.message != link_message::entry) {
+      return fail(error_code::malformed, "keeper: something else than an entry in the handover");
+    }
+    out.entries.push_back(
+        {next->header.kind, next->header.id, std::move(next->payload), std::move(next->fds)});
+  }
+  if (out.entries.size() != count) return fail(error_code::malformed, "keeper: entries are missing in the handover");
+  return out;
+}
+
+result<void> keeper_link::call(link_header header, std::span<const std::byte> payload, std::span<const int> fds,
+                               duration limit) {
+  const std::lock_guard lock(mutex_);
+  const auto until = std::chrono::steady_clock::now() + limit;
+  header.sequence = ++sequence_;
+  for (;;) {
+    const auto sent = try_send_link(fd_.get(), header, payload, fds);
+    if (!sent) return std::unexpected(sent.error().in("keeper"));
+    if (*sent) break;
+    if (auto room = detail::wait_for(fd_.get(), POLLOUT, until); !room) return room;
+  }
+  for (;;) {
+    auto reply = receive(until);
+    if (!reply) return std::unexpected(std::move(reply.error()));
+    // The late answer to a call that met its deadline is nobody's any more.
+    if (reply->header.sequence != header.sequence) continue;
+    if (reply->header.message == link_message::ack) return {};
+    if (reply->header.message == link_message::refused) return std::unexpected(decode_failure(reply->payload));
+    return fail(error_code::malformed, "keeper: neither ack nor refusal");
+  }
+}
+
+result<void> keeper_link::put(entry_kind kind, std::uint64_t id, std::span<const std::byte> meta,
+                              std::span<const int> fds, duration limit) {
+  // What does not fit is refused here: the kernel's own words ("message too long") would not help anyone.
+  if (meta.size() > max_entry_meta || fds.size() > max_entry_fds) {
+    return fail(error_code::limit_exceeded, "a registry entry holds at most 32 KiB and 8 descriptors");
+  }
+  link_header header;
+  header.message = link_message::put;
+  header.kind = kind;
+  header.id = id;
+  return call(header, meta, fds, limit);
+}
+
+result<void> keeper_link::put(const registry_entry& entry, duration limit) {
+  return put(entry.kind, entry.id, entry.meta, numbers_of(entry.fds), limit);
+}
+
+result<void> keeper_link::drop(entry_kind kind, std::uint64_t id, duration limit) {
+  link_header header;
+  header.message = link_message::drop;
+  header.kind = kind;
+  header.id = id;
+  return call(header, {}, {}, limit);
+}
+
+result<void> keeper_link::ready(duration limit) {
+  link_header header;
+  header.message = link_message::ready;
+  return call(header, {}, {}, limit);
+}
+
+result<void> keeper_link::ask_upgrade(duration limit) {
+  link_header header;
+  header.message = link_message::ask_upgrade;
+  return call(header, {}, {}, limit);
+}
+
+bool keeper_link::keeper_is_dead() const noexcept {
+  return ::getppid() != keeper_;
+}
+
+void keeper_link::fatal(std::string_view reason) noexcept {
+  // No lock: the thread that dies may hold it, and a packet is sent whole or not at all.
+  link_header header;
+  header.message = link_message::fatal;
+  const auto text = reason.substr(0, 4096);
+  [[maybe_unused]] const auto sent = try_send_link(fd_.get(), header, std::as_bytes(std::span(text)), {});
+}
+
+}  // namespace cenote::local
