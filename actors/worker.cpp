@@ -33,10 +33,10 @@ class worker_system_config : public caf::actor_system_config {
  public:
   explicit worker_system_config(unsigned threads) {
     add_message_types<caf::id_block::cenote>();
-    set("scheduler.policy", "sharing");  // stealing workers sleep in 50 us steps that no message interrupts
+    set("scheduler.policy", caf::atom("sharing"));  // stealing workers sleep in 50 us steps that no message interrupts
     set("scheduler.max-threads", std::max(2U, threads));
     set("scheduler.max-throughput", 300U);
-    set("logger.verbosity", "quiet");
+    set("logger.verbosity", caf::atom("quiet"));
   }
 };
 
@@ -255,7 +255,8 @@ class worker {
   /// Until a signal or the keeper's end says otherwise.
   int serve() {
     while (true) {
-      std::array<pollfd, 2> waits{pollfd{signals_.get(), POLLIN, 0}, pollfd{keeper_.fd(), POLLIN, 0}};
+      // Of the keeper only its end counts here: answers to calls are read by the threads that made them.
+      std::array<pollfd, 2> waits{pollfd{signals_.get(), POLLIN, 0}, pollfd{keeper_.fd(), 0, 0}};
       if (::poll(waits.data(), waits.size(), -1) < 0 && errno != EINTR) return exit_failed;
       if (waits[1].revents != 0) {
         log_warn(logger("worker"), "the keeper is gone: draining");

@@ -18,9 +18,10 @@ constexpr int madv_populate_write = 23;
 constexpr int mempolicy_preferred = 1;
 constexpr unsigned huge_2mb = 21U << 26U;
 
-result<std::byte*> map_pages(int fd, std::uint64_t bytes, access how) {
+/// `reserve`: huge pages are set aside now, or the first touch of one that the machine does not have is a SIGBUS.
+result<std::byte*> map_pages(int fd, std::uint64_t bytes, access how, bool reserve = false) {
   const int protection = how == access::read_write ? PROT_READ | PROT_WRITE : PROT_READ;
-  void* address = ::mmap(nullptr, bytes, protection, MAP_SHARED | MAP_NORESERVE, fd, 0);
+  void* address = ::mmap(nullptr, bytes, protection, MAP_SHARED | (reserve ? 0 : MAP_NORESERVE), fd, 0);
   if (address == MAP_FAILED) return fail_errno("mmap", std::to_string(bytes) + " bytes of shared memory");
   ::madvise(address, bytes, MADV_DONTDUMP);
   return static_cast<std::byte*>(address);
@@ -54,7 +55,7 @@ result<segment> segment::create(const std::string& name, std::uint64_t bytes, bo
   if (::fcntl(fd.get(), F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) != 0) {
     return fail_errno("fcntl(F_ADD_SEALS)", name);
   }
-  auto data = map_pages(fd.get(), bytes, access::read_write);
+  auto data = map_pages(fd.get(), bytes, access::read_write, huge);
   if (!data) return std::unexpected(data.error().in(name));
   return segment(std::move(fd), *data, bytes);
 }

@@ -6,14 +6,14 @@ import ctypes
 from collections.abc import Iterable, Sequence
 from ctypes import c_char_p, c_int, c_ssize_t, c_void_p
 from types import TracebackType
-from typing import Any, Union
+from typing import Any
 
 from . import _library as lib
 from .errors import InvalidArgument
 
 # Anything with the buffer protocol, or a torch CPU tensor. (collections.abc.Buffer needs Python 3.12.)
 BufferLike = Any
-KeyBatch = Union[Sequence[bytes], BufferLike]
+KeyBatch = Sequence[bytes] | BufferLike
 
 _SIMPLE, _WRITABLE = 0, 1
 
@@ -55,7 +55,7 @@ def _tensor_place(tensor: Any, what: str) -> tuple[int, int]:
     return tensor.data_ptr(), tensor.numel() * tensor.element_size()
 
 
-def pack_keys(keys: KeyBatch) -> lib.Keys:
+def pack_keys(keys: Any) -> lib.Keys:
     """A list of byte strings of one width, or one (n, width) uint8 array."""
     if isinstance(keys, (bytes, bytearray, str)):
         raise TypeError("keys are a list of byte strings, or one (n, width) uint8 array; not one string")

@@ -9,7 +9,7 @@ from array import array
 from collections.abc import Mapping, Sequence
 from ctypes import byref, c_size_t, c_uint8, c_uint64, c_void_p
 from types import TracebackType
-from typing import Literal, NamedTuple, Union, overload
+from typing import Literal, NamedTuple, overload
 
 from . import _library as lib
 from ._buffers import BufferLike, KeyBatch, Pinned, pack_keys
@@ -17,7 +17,7 @@ from .blocks import Block, BlockState, Core, Held, Layout
 from .errors import Closed, InvalidArgument
 
 Groups = Mapping[str, Mapping[str, Mapping[str, int]]]
-Slot = Union[Block, BlockState]
+Slot = Block | BlockState
 
 _MAX_BLOCK_BYTES = 1 << 30
 
@@ -32,8 +32,8 @@ class Match(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class InstanceSpec:
-    """The agreement under which blocks are cached. `groups` is {"name": {"parts": {"part": bytes}}}; `parts` alone makes
-    one group, "default". The order of parts is their order in a block."""
+    """The agreement under which blocks are cached. `groups` is {"name": {"parts": {"part": bytes}}}; `parts` alone
+    makes one group, "default". The order of parts is their order in a block."""
 
     id: str
     model: str = ""
@@ -157,8 +157,8 @@ class Session:
     def match(
         self, keys: KeyBatch, kind: str = "prefix", window: int | None = None, *, group: str | None = None
     ) -> Match | list[bool]:
-        """"prefix": how many of the first blocks are there. "window": one past the last block of the last run of `window`
-        present blocks, 0 without one. "each": for each key, whether it is there."""
+        """"prefix": how many of the first blocks are there. "window": one past the last block of the last run of
+        `window` present blocks, 0 without one. "each": for each key, whether it is there."""
         if kind == "each":
             return self.exists(keys, group=group)
         raw = lib.Match()
@@ -222,8 +222,8 @@ class Session:
         *,
         group: str | None = None,
     ) -> int:
-        """Stores what is not there yet; visible to every session when it returns. Returns how many blocks (or parts) are
-        new. NoSpace.stored: exactly that many of the first keys are stored."""
+        """Stores what is not there yet; visible to every session when it returns. Returns how many blocks (or parts)
+        are new. NoSpace.stored: exactly that many of the first keys are stored."""
         return self._put(lib.library.cenote_put, keys, buffers, part, group)
 
     def put_async(
@@ -262,7 +262,8 @@ class Session:
         return stored.value
 
     def reserve(self, keys: KeyBatch, part: str | None = None, *, group: str | None = None) -> list[Slot]:
-        """Binds blank blocks to keys. Per key a Block to fill and commit, PRESENT, or PENDING (another writer has it)."""
+        """Binds blank blocks to keys. Per key a Block to fill and commit, PRESENT, or PENDING (another
+        writer has it)."""
         core = self._core
         layout = self._group(group)
         packed = pack_keys(keys)

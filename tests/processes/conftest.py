@@ -110,7 +110,9 @@ def attach() -> Iterator[Callable[..., Any]]:
         **options: Any,
     ) -> Any:
         name = instance or f"i{next(_numbers)}"
-        made = cenote.attach(make_spec(name, block, groups, instance_group, **(spec or {})), socket=str(to.socket), **options)
+        made = cenote.attach(
+            make_spec(name, block, groups, instance_group, **(spec or {})), socket=str(to.socket), **options
+        )
         sessions.append(made)
         return made
 

@@ -131,7 +131,7 @@ class Node:
         assert self.process is not None
         return self.process.pid
 
-    def signal(self, number: int) -> None:
+    def send_signal(self, number: int) -> None:
         os.kill(self.pid, number)
 
     def wait(self, limit: float = 20.0) -> int:
@@ -141,7 +141,7 @@ class Node:
 
     def stop(self, limit: float = 15.0) -> int:
         """SIGTERM and wait."""
-        self.signal(signal.SIGTERM)
+        self.send_signal(signal.SIGTERM)
         return self.wait(limit)
 
     @property
@@ -350,12 +350,12 @@ class Agent:
         self.send(command, **arguments)
         return self.answer(limit)
 
-    def signal(self, number: int) -> None:
+    def send_signal(self, number: int) -> None:
         os.kill(self.pid, number)
 
     def pause(self) -> None:
         """SIGSTOP, and back when it has stopped."""
-        self.signal(signal.SIGSTOP)
+        self.send_signal(signal.SIGSTOP)
 
         def stopped() -> bool:
             return Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()[0] == "T"
@@ -363,7 +363,7 @@ class Agent:
         until("the client is stopped", stopped, pause=0.002)
 
     def resume(self) -> None:
-        self.signal(signal.SIGCONT)
+        self.send_signal(signal.SIGCONT)
 
     def kill(self) -> None:
         """SIGKILL, and back when it is dead."""
@@ -374,7 +374,7 @@ class Agent:
         """Ends the process whatever it does."""
         if self.process.poll() is None:
             with contextlib.suppress(ProcessLookupError):
-                self.signal(signal.SIGCONT)
+                self.send_signal(signal.SIGCONT)
             assert self.process.stdin is not None
             with contextlib.suppress(OSError):
                 self.process.stdin.close()

@@ -244,7 +244,17 @@ class RawSession:
         self.next_request += 1 if last else 0
         tail = self.word(SUBMIT_TAIL)
         entry = SUBMISSION.pack(
-            operation, FLAG_LAST if last else 0, group, request, index, grant_version, block, argument, want, len(key), key
+            operation,
+            FLAG_LAST if last else 0,
+            group,
+            request,
+            index,
+            grant_version,
+            block,
+            argument,
+            want,
+            len(key),
+            key,
         )
         at = SUBMISSIONS_AT + tail % SUBMISSIONS * SUBMISSION_BYTES
         self.memory[at : at + SUBMISSION_BYTES] = entry

@@ -522,14 +522,18 @@ progress store::run_grant(batch& work, session& by, const submission& entry, coa
   return progress::finished;
 }
 
-/// After a restart a submission may arrive again: the record remembers whether its block was published.
-bool store::replayed(const session& by, const slab* home, block_ref ref, const submission& entry) const noexcept {
-  if (home == nullptr) return false;
+/// After a restart a submission may arrive again: the record remembers what became of its grant. The effects that the
+/// first one had; nothing when it is no repetition.
+std::optional<std::uint64_t> store::replayed(const session& by, const slab* home, block_ref ref,
+                                             const submission& entry) const noexcept {
+  if (!by.recovered || home == nullptr) return std::nullopt;
   const memory::block_record& record = record_of(*home, ref);
-  if (record.state() != block_state::present || record.grant_version.load() != entry.grant_version) return false;
-  if (entry.op == operation::finish) return true;
-  return record.owner.load() == static_cast<std::uint32_t>(by.number) &&
-         record.get_key() == full_key({entry.key, entry.key_size});
+  if (record.grant_version.load() != entry.grant_version) return std::nullopt;
+  if (entry.op == operation::finish) return record.state() == block_state::present ? std::optional(1) : std::nullopt;
+  if (record.owner.load() != static_cast<std::uint32_t>(by.number)) return std::nullopt;
+  if (record.state() == block_state::free) return 0;  // its key was there already
+  const bool published = record.state() == block_state::present && record.get_key() == full_key({entry.key, entry.key_size});
+  return published ? std::optional(1) : std::nullopt;
 }
 
 void store::run_commit(batch& work, session& by, const submission& entry, coarse_time now) {
@@ -540,8 +544,8 @@ void store::run_commit(batch& work, session& by, const submission& entry, coarse
   if (home == nullptr || grant == by.granted.end() || grant->second.grant_version != entry.grant_version ||
       home->what.group != entry.group) {
     // After a restart the same commit may arrive again: the record remembers who published the block.
-    if (replayed(by, home, ref, entry)) {
-      ++work.effects;
+    if (const auto effects = replayed(by, home, ref, entry)) {
+      work.effects += *effects;
       return;
     }
     ++counters_.refused_commits;
@@ -641,8 +645,8 @@ void store::run_finish(batch& work, session& by, const submission& entry, coarse
   const auto found = in.reservations.find(ref.bits);
   if (home == nullptr || found == in.reservations.end() ||
       record_of(*home, ref).grant_version.load() != entry.grant_version) {
-    if (replayed(by, home, ref, entry)) {
-      ++work.effects;
+    if (const auto effects = replayed(by, home, ref, entry)) {
+      work.effects += *effects;
       return;
     }
     const auto set_aside = in.quarantined.find(ref.bits);

@@ -194,8 +194,8 @@ class store {
   void run_release(batch& work, session& by, const memory::submission& entry);
   void run_removals(batch& work, session& by, coarse_time now);
   void run_touch(session& by, const memory::submission& entry, coarse_time now);
-  [[nodiscard]] bool replayed(const session& by, const slab* home, memory::block_ref ref,
-                              const memory::submission& entry) const noexcept;
+  [[nodiscard]] std::optional<std::uint64_t> replayed(const session& by, const slab* home, memory::block_ref ref,
+                                                      const memory::submission& entry) const noexcept;
   [[nodiscard]] static std::vector<std::uint64_t> blocks_written_by(const instance& in, session_number number);
   static void refuse(batch& work, const memory::submission& entry, error_code code);
   static void finish_request(batch& work, const memory::submission& entry);
@@ -218,6 +218,8 @@ class store {
   allocation allocate(pool& from, memory::block_ref& ref, std::uint32_t more, coarse_time now);
   allocation find_room(pool& from, std::uint32_t more, coarse_time now);
   std::vector<bool> condemn(instance& in, std::span<const memory::block_ref> refs);
+  /// A hint: only condemn() knows.
+  [[nodiscard]] static bool any_pinned(const instance& in, std::span<const memory::block_ref> refs);
   void restore(instance& in, slab& home, memory::block_ref ref);
   std::uint32_t evict(pool& from, std::uint32_t count, coarse_time now);
   bool evict_from_account(account& payer, pool& prefer, std::uint64_t bytes, coarse_time now);
@@ -256,6 +258,7 @@ class store {
   std::uint64_t assigned_ = 0;  ///< bytes of slabs that exist or are asked for
   std::uint64_t used_ = 0;      ///< bytes of blocks that are not free
   coarse_time no_memory_until_ = 0;
+  bool stole_without_memory_ = false;  ///< a slab was given up although none could be made; cleared when one is
   store_counters counters_;
 };
 

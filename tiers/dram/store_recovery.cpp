@@ -56,7 +56,9 @@ result<void> store::recover_slab(const slab_description& what, memory::segment m
 }
 
 result<void> store::recover_session(session_number number, instance_number instance_id, memory::session_memory memory) {
-  return add_session(number, instance_id, memory);
+  if (auto added = add_session(number, instance_id, memory); !added) return added;
+  sessions_.at(number)->recovered = true;
+  return {};
 }
 
 std::vector<session_number> store::writers_in_mask(const instance& in, std::uint64_t mask) const {

@@ -44,7 +44,7 @@ std::uint32_t store::grant_share(const session& of, const pool& from) const noex
 store::allocation store::allocate(pool& from, block_ref& ref, std::uint32_t more, coarse_time now) {
   account& payer = *from.owner->payer;
   if (payer.quota != 0 && payer.used + from.stride > payer.quota &&
-      !evict_from_account(payer, from, payer.used + from.stride - payer.quota, now)) {
+      (from.stride > payer.quota || !evict_from_account(payer, from, payer.used + from.stride - payer.quota, now))) {
     return allocation::no_space;
   }
   if (from.free.empty()) {
@@ -67,7 +67,7 @@ store::allocation store::find_room(pool& from, std::uint32_t more, coarse_time n
   const pool* oldest = pool_with_oldest(nullptr);
   if (oldest == &from && evict(from, wanted, now) > 0) return allocation::ok;
   if (oldest != &from && steal_slab(from, now)) return allocation::wait;
-  if (evict(from, wanted, now) > 0) return allocation::ok;
+  if (evict(from, wanted, now) > 0 || !from.free.empty()) return allocation::ok;  // or a zombie went
   if (revoke_idle_grants([&](const slab& in) { return &pool_of(in) == &from; })) return allocation::ok;
   if (oldest == &from && steal_slab(from, now)) return allocation::wait;
   return allocation::no_space;
@@ -86,6 +86,15 @@ std::vector<bool> store::condemn(instance& in, std::span<const block_ref> refs) 
   std::vector<bool> pinned(refs.size());
   for (std::size_t i = 0; i < refs.size(); ++i) pinned[i] = scan.pinned(i);
   return pinned;
+}
+
+bool store::any_pinned(const instance& in, std::span<const block_ref> refs) {
+  memory::pin_scan scan(refs);
+  for (const session* each : in.sessions) scan.add(each->memory);
+  for (std::size_t i = 0; i < refs.size(); ++i) {
+    if (scan.pinned(i)) return true;
+  }
+  return false;
 }
 
 void store::restore(instance& in, slab& home, block_ref ref) {
@@ -160,9 +169,20 @@ bool store::evict_from_account(account& payer, pool& prefer, std::uint64_t bytes
     if (oldest == nullptr) break;
     const auto need = static_cast<std::uint32_t>((payer.used - target + oldest->stride - 1) / oldest->stride);
     if (evict(*oldest, std::min(need, eviction_batch), now) > 0) continue;
-    if (oldest == &prefer || evict(prefer, 1, now) == 0) break;
+    // The oldest are all pinned: whatever else the group has.
+    if (oldest != &prefer && evict(prefer, 1, now) > 0) continue;
+    const auto gave = [&](const std::unique_ptr<pool>& group) { return evict(*group, 1, now) > 0; };
+    const bool any = std::any_of(instances_.begin(), instances_.end(), [&](const auto& each) {
+      return each.second->payer == &payer && std::any_of(each.second->pools.begin(), each.second->pools.end(), gave);
+    });
+    if (!any) break;
   }
   if (payer.used > target) revoke_idle_grants([&](const slab& in) { return in.owner->payer == &payer; });
+  if (payer.used > target) {
+    for (const auto& [number, each] : instances_) {
+      if (each->payer == &payer) rescan_zombies(*each);
+    }
+  }
   return payer.used <= target;
 }
 
@@ -199,6 +219,11 @@ bool store::slab_fits(const pool& into) const noexcept {
 bool store::ask_slab(pool& into, coarse_time now) {
   instance& in = *into.owner;
   if (now != 0 && now < no_memory_until_) return false;
+  // Numbers that the old worker gave away and took back are not in the registry any more, but clients remember them.
+  const auto used = [&](std::uint32_t index) {
+    return in.versions.slab(index).state.load(std::memory_order_relaxed) != static_cast<std::uint32_t>(memory::slab_state::none);
+  };
+  while (in.next_slab < block_ref::max_slabs && used(in.next_slab)) ++in.next_slab;
   if (in.next_slab >= block_ref::max_slabs) return false;
   slab_description what;
   what.instance = in.number;
@@ -249,6 +274,7 @@ void store::add_slab(const slab_description& what, memory::segment memory) {
   adopt_slab(in, what, std::move(memory));
   pool& into = *in.pools[what.group];
   if (into.slabs_asked > 0) --into.slabs_asked;
+  stole_without_memory_ = false;
   for (std::uint32_t b = what.count; b > 0; --b) into.free.emplace_back(what.index, b - 1);
 }
 
@@ -270,6 +296,10 @@ void store::slab_dropped(const slab_description& what) {
 }
 
 bool store::steal_slab(pool& into, coarse_time now) {
+  // The memory of one slab should be enough for another. When it was not, asking on would only empty the tier.
+  const bool no_memory = now < no_memory_until_;
+  if (no_memory && stole_without_memory_) return false;
+  stole_without_memory_ = no_memory;
   std::vector<std::pair<std::uint64_t, slab*>> candidates;  // mean touch, the oldest first
   for (const auto& [first, each] : by_record_) {
     if (&pool_of(*each) == &into) continue;
@@ -277,7 +307,7 @@ bool store::steal_slab(pool& into, coarse_time now) {
   }
   std::sort(candidates.begin(), candidates.end());
   for (const auto& [age, victim] : candidates) {
-    if (drain(*victim, now) && slab_fits(into)) return ask_slab(into, now);
+    if (drain(*victim, now) && slab_fits(into)) return ask_slab(into, 0);
   }
   return false;
 }
@@ -301,17 +331,26 @@ bool store::drain(slab& victim, coarse_time now) {
                                      [&](const session* each) { return each->granted.contains(ref.bits); });
     if (holder == in.sessions.end() || !revoke_grant(**holder, ref)) return false;
   }
+  if (any_pinned(in, present)) return false;  // cheaper than to condemn them in vain
+  // What is younger than the pool's oldest blocks moves to their places.
+  pool& group = pool_of(victim);
+  const auto outside = static_cast<std::size_t>(
+      std::count_if(group.free.begin(), group.free.end(), [&](block_ref ref) { return ref.slab() != victim.what.index; }));
+  const std::size_t movable = std::min<std::size_t>(present.size(), move_budget / group.stride);
+  if (movable > outside && evict(group, static_cast<std::uint32_t>(movable - outside), now) > 0) {
+    std::erase_if(present, [&](block_ref ref) { return record_of(victim, ref).state() != block_state::present; });
+  }
   const std::vector<bool> pinned = condemn(in, present);
   if (std::find(pinned.begin(), pinned.end(), true) != pinned.end()) {
     counters_.pinned_victims += static_cast<std::uint64_t>(std::count(pinned.begin(), pinned.end(), true));
     for (const block_ref ref : present) restore(in, victim, ref);
     return false;
   }
-  std::erase_if(pool_of(victim).free, [&](block_ref ref) { return ref.slab() == victim.what.index; });
+  std::erase_if(group.free, [&](block_ref ref) { return ref.slab() == victim.what.index; });
   move_hot_blocks(victim, present, now);
   for (const block_ref ref : present) {
     in.index.erase(reduce_key(record_of(victim, ref).get_key().view(), victim.what.group));
-    pool_of(victim).policy->forget(victim.what.first_record + ref.block());
+    group.policy->forget(victim.what.first_record + ref.block());
     record_of(victim, ref).set_state(block_state::free);
     in.payer->used -= victim.what.stride;
     used_ -= victim.what.stride;
@@ -329,11 +368,11 @@ void store::move_hot_blocks(slab& from, std::vector<block_ref>& refs, coarse_tim
   std::sort(refs.begin(), refs.end(), [&](block_ref a, block_ref b) {
     return record_of(from, a).touch.load(std::memory_order_relaxed) < record_of(from, b).touch.load(std::memory_order_relaxed);
   });
-  std::uint64_t moved = 0;
-  while (!refs.empty() && !group.free.empty() && moved + group.stride <= move_budget) {
-    const block_ref source = refs.back();
+  const std::size_t count = std::min<std::size_t>({refs.size(), group.free.size(), move_budget / group.stride});
+  const std::vector<block_ref> sources(refs.end() - static_cast<std::ptrdiff_t>(count), refs.end());
+  refs.resize(refs.size() - count);
+  for (const block_ref source : sources) {  // the oldest first, as the policy wants them
     const block_ref target = group.free.back();
-    refs.pop_back();
     group.free.pop_back();
     slab& home = *slab_of(in, target);
     memory::block_record& record = record_of(from, source);
@@ -354,7 +393,6 @@ void store::move_hot_blocks(slab& from, std::vector<block_ref>& refs, coarse_tim
     }
     publish(in, home, target, full, touched);
     group.policy->admit(home.what.first_record + target.block(), now);
-    moved += group.stride;
     ++counters_.moved;
   }
 }

@@ -80,6 +80,7 @@ struct store::session {
   std::unordered_map<std::uint64_t, granted_block> granted;  ///< blank blocks, by block
   std::vector<std::uint32_t> empty_slots;                     ///< of the grant table
   bool connected = true;
+  bool recovered = false;  ///< from another worker: its last submissions may arrive again
 
   [[nodiscard]] std::uint64_t mask() const noexcept { return std::uint64_t{1} << (number % 64); }
 };

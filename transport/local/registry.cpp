@@ -1,23 +1,23 @@
 #include "transport/local/registry.hpp"
 
-#include <fmt/format.h>
 #include <sys/socket.h>
 
 #include <array>
 #include <cstring>
+#include <string>
 
 namespace cenote::local {
 
 result<void> registry::put(registry_entry entry) {
   if (entry.kind == entry_kind{}) return fail(error_code::invalid_argument, "a registry entry needs a kind");
   if (entry.meta.size() > max_entry_meta || entry.fds.size() > max_entry_fds) {
-    return fail(error_code::limit_exceeded,
-                fmt::format("a registry entry holds at most {} bytes and {} descriptors, not {} and {}", max_entry_meta,
-                            max_entry_fds, entry.meta.size(), entry.fds.size()));
+    return fail(error_code::limit_exceeded, "a registry entry holds at most 32 KiB and 8 descriptors, not " +
+                                                std::to_string(entry.meta.size()) + " bytes and " +
+                                                std::to_string(entry.fds.size()));
   }
   const key where{entry.kind, entry.id};
   if (entries_.size() >= max_entries && !entries_.contains(where)) {
-    return fail(error_code::limit_exceeded, fmt::format("the keeper holds at most {} entries", max_entries));
+    return fail(error_code::limit_exceeded, "the keeper holds at most " + std::to_string(max_entries) + " entries");
   }
   entries_.insert_or_assign(where, std::move(entry));
   return {};
@@ -51,8 +51,8 @@ result<std::optional<link_packet>> try_receive_link(int fd) {
   std::memcpy(&out.header, bytes.data(), sizeof out.header);
   if (out.header.magic != link_magic) return fail(error_code::malformed, "a packet with another magic number");
   if (out.header.version != link_version) {
-    return fail(error_code::layout_mismatch, fmt::format("the keeper's link has version {}, this side {}",
-                                                         out.header.version, link_version));
+    return fail(error_code::layout_mismatch, "the keeper's link has version " + std::to_string(out.header.version) +
+                                                 ", this side " + std::to_string(link_version));
   }
   if (out.header.size != bytes.size() - sizeof out.header) {
     return fail(error_code::malformed, "a packet's size does not match its header");

@@ -1,0 +1,7 @@
+#include "commands/bench.hpp"
+
+namespace cenote {
+
+void add_bench(CLI::App& /*app*/) {}
+
+}  // namespace cenote

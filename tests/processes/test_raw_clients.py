@@ -1,0 +1,316 @@
+"""Clients without libcenote: rings that nobody drains, fuzzed memory, and what a client can reach of others."""
+
+from __future__ import annotations
+
+import ctypes
+import fcntl
+import mmap
+import os
+import struct
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import blocks
+import pytest
+import wire
+from conftest import StartAgent, StartNode
+from node import FULL, GiB, Node, until
+
+Attach = Callable[..., Any]
+GROUPS = {"full": {"kv": 4096}}
+F_ADD_SEALS, F_GET_SEALS = 1033, 1034
+SHRINK, GROW, SEAL = 2, 4, 1
+FALLOC_KEEP_SIZE, FALLOC_PUNCH_HOLE = 1, 2
+
+
+def puts_and_reads(session: Any, label: str, count: int = 20) -> None:
+    keys = blocks.keys_of(label, 0, count)
+    assert session.put(keys, blocks.contents_of(keys, 4096)) == count
+    with session.acquire(keys) as held:
+        assert len(held) == count
+        assert blocks.wrong_blocks(keys, [b.view() for b in held], 4096) == []
+    assert session.remove(keys) == count
+
+
+# ---- rings
+
+
+@pytest.mark.sanitizer
+def test_a_raw_client_speaks_the_protocol(node: Node, attach: Attach) -> None:
+    raw = wire.RawSession.attach(node.socket, "i", GROUPS)
+    key = blocks.key_of("a", 0)
+    request = raw.submit(wire.RESERVE, key=key, argument=1)
+    until("answers", lambda: raw.waiting_completions() == 2)
+    answer, done = raw.take()
+    assert (answer.request, answer.kind, done.kind, done.value) == (request, 2, 1, 1)
+    slabs, fds = raw.slabs([answer.block >> 18])
+    assert len(slabs) == len(fds) == 1
+    with mmap.mmap(fds[0], slabs[0][1]) as slab:
+        at = (answer.block & 0x3FFFF) * 4096
+        slab[at : at + 4096] = blocks.content_of(key, 4096).tobytes()
+    raw.submit(wire.FINISH, block=answer.block, grant_version=answer.grant_version, argument=1)
+    until("an answer", raw.waiting_completions)
+    assert [(a.kind, a.code, a.value) for a in raw.take()] == [(1, 0, 1)]
+    session = attach(node, "i", spec={"model": "m", "tokens_per_block": 16, "hash_scheme": "sha256"})
+    target = bytearray(4096)
+    assert session.get_into([key], [target]) == 1
+    assert blocks.is_content_of(key, target, 4096)
+    for fd in fds:
+        os.close(fd)
+    raw.close()
+
+
+@pytest.mark.sanitizer
+def test_a_client_that_never_drains_its_completion_ring_harms_only_itself(node: Node, attach: Attach) -> None:
+    raw = wire.RawSession.attach(node.socket, "mute", GROUPS)
+    session = attach(node, "i")
+    worker = node.worker_pid
+    sent = 0
+    for _ in range(40):  # 20,000 requests, 8,192 places for answers
+        for _ in range(500):
+            if raw.word(wire.SUBMIT_TAIL) - raw.word(wire.SUBMIT_HEAD) >= wire.SUBMISSIONS:
+                break
+            raw.submit(wire.BARRIER)
+            sent += 1
+        puts_and_reads(session, "alive", 5)
+    answered = until(
+        "the ring of answers is full", lambda: raw.waiting_completions() > 4000 and raw.waiting_completions()
+    )
+    assert answered <= wire.COMPLETIONS
+    assert sent > answered, "the rest waits in the ring"
+    puts_and_reads(session, "alive")
+    assert node.worker_pid == worker
+    # It comes to its senses: the rest is answered.
+    got = len(raw.take())
+
+    def drained() -> bool:
+        nonlocal got
+        got += len(raw.take())
+        return got == sent
+
+    until("every request is answered", drained, limit=10)
+    raw.close()
+
+
+@pytest.mark.sanitizer
+@pytest.mark.parametrize(
+    ("word", "value"),
+    [
+        (wire.SUBMIT_TAIL, 1 << 63),
+        (wire.SUBMIT_TAIL, wire.SUBMISSIONS + 1),
+        (wire.SUBMIT_TAIL, (1 << 64) - 1),
+        (wire.COMPLETE_HEAD, 5),
+        (wire.COMPLETE_HEAD, 1 << 63),
+    ],
+)
+def test_ring_indices_that_make_no_sense_end_the_reading_of_that_ring_only(
+    node: Node, attach: Attach, word: int, value: int
+) -> None:
+    raw = wire.RawSession.attach(node.socket, "liar", GROUPS)
+    session = attach(node, "i")
+    worker = node.worker_pid
+    raw.set_word(word, value)
+    raw.ring()
+    until("the node has said why", lambda: node.logged("malformed ring"), limit=5)
+    (line,) = node.logged("malformed ring")
+    assert (line["level"], line["session"], line["pid"]) == ("warn", raw.number, os.getpid())
+    puts_and_reads(session, "alive")
+    assert node.worker_pid == worker
+    raw.close()
+    until("its session is gone", lambda: len(node.status()["sessions"]) == 1, limit=3)
+
+
+@pytest.mark.sanitizer
+def test_a_batch_that_never_ends_is_not_waited_for_by_others(node: Node, attach: Attach) -> None:
+    raw = wire.RawSession.attach(node.socket, "endless", GROUPS)
+    session = attach(node, "i")
+    for number in range(wire.SUBMISSIONS):
+        raw.submit(wire.REMOVE, key=blocks.key_of("x", number), last=False)
+    until("it is called malformed", lambda: node.logged("malformed ring"), limit=10)
+    puts_and_reads(session, "alive")
+    raw.close()
+
+
+@pytest.mark.sanitizer
+def test_pins_of_blocks_that_do_not_exist_are_ignored(node: Node, attach: Attach) -> None:
+    raw = wire.RawSession.attach(node.socket, "i", GROUPS, pins=512)
+    session = attach(node, "i", spec={"model": "m", "tokens_per_block": 16, "hash_scheme": "sha256"})
+    for slot in range(512):
+        raw.set_word(wire.PINS_AT + 8 * slot, 0xFFFFFFFFFFFFFFFF - slot * 7919)
+    raw.set_word(wire.PIN_HIGH_WATER, (1 << 64) - 1)
+    for turn in range(5):
+        puts_and_reads(session, f"turn{turn}", 50)
+    for first in range(0, 20_000, 500):  # evictions scan those pins
+        keys = blocks.keys_of("filler", first, 500)
+        assert session.put(keys, blocks.contents_of(keys, 4096)) == 500
+    raw.close()
+
+
+def test_fuzzed_session_memory_harms_nobody(start_node: StartNode, start_agent: StartAgent, attach: Attach) -> None:
+    node = start_node()
+    session = attach(node, "i")
+    worker = node.worker_pid
+    keys = blocks.keys_of("kept", 0, 100)
+    session.put(keys, blocks.contents_of(keys, 4096))
+    rounds = 300 if FULL else 25
+    agent = start_agent(node, script="fuzzer.py")
+    for number in range(rounds):
+        agent.send("fuzz", seed=number, instance="fuzzed")
+        while not agent.has_answer(0.02):
+            puts_and_reads(session, f"round{number}", 10)
+        agent.answer()
+    assert node.worker_pid == worker
+    assert session.match(keys).resident == 100
+    with session.acquire(keys) as held:
+        assert blocks.wrong_blocks(keys, [b.view() for b in held], 4096) == []
+    agent.kill()
+    until("the fuzzer's sessions are gone", lambda: len(node.status()["sessions"]) == 1, limit=5)
+    state = node.instance("fuzzed")
+    assert (state["pending"], state["quarantined"], node.blocks()["granted"]) == (
+        0,
+        0,
+        node.session_of(os.getpid())["grants"],
+    )  # type: ignore[index]
+    fresh = attach(node, "after")
+    puts_and_reads(fresh, "a", 50)
+
+
+@pytest.mark.sanitizer
+def test_a_fuzzer_of_the_instance_itself_spoils_at_most_its_own_blocks(
+    node: Node, start_agent: StartAgent, attach: Attach
+) -> None:
+    spec = {"model": "m", "tokens_per_block": 16, "hash_scheme": "sha256"}
+    session = attach(node, "shared", spec=spec)
+    keys = blocks.keys_of("kept", 0, 200)
+    session.put(keys, blocks.contents_of(keys, 4096))
+    worker = node.worker_pid
+    agent = start_agent(node, script="fuzzer.py")
+    for number in range(8):
+        agent.call("fuzz", seed=1000 + number, instance="shared", gentle=True, limit=60)
+    targets = [bytearray(4096) for _ in keys]
+    assert session.get_into(keys, targets) == 200
+    assert blocks.wrong_blocks(keys, targets, 4096) == []
+    puts_and_reads(session, "alive")
+    assert node.worker_pid == worker
+
+
+# ---- isolation
+
+
+@pytest.mark.sanitizer
+def test_no_slab_of_another_instance_is_handed_out(node: Node, attach: Attach) -> None:
+    victim = attach(node, "victim")
+    keys = blocks.keys_of("a", 0, 3000)
+    victim.put(keys, blocks.contents_of(keys, 4096))
+    assert node.instance("victim")["slabs"] >= 2
+    thief = wire.RawSession.attach(node.socket, "thief", GROUPS)
+    request = thief.submit(wire.GRANT, argument=1)
+    until("an answer", thief.waiting_completions)
+    assert thief.take()[-1].request == request
+    own = int(node.instance("thief")["slabs"])
+    found, fds = thief.slabs(list(range(own + 1, own + 60)))
+    assert (found, fds) == ([], [])
+    found, fds = thief.slabs([0, 1, 1 << 22, (1 << 32) - 1])
+    assert [index for index, _ in found] == [1]
+    theirs = {os.fstat(fd).st_ino for fd in fds}
+    for fd in fds:
+        os.close(fd)
+    victims = {
+        os.stat(f"/proc/self/fd/{name}").st_ino
+        for name in os.listdir("/proc/self/fd")
+        if "cenote-slab" in link_of(int(name))
+    }
+    assert victims
+    assert not theirs & victims
+    thief.close()
+
+
+def link_of(fd: int) -> str:
+    try:
+        return os.readlink(f"/proc/self/fd/{fd}")
+    except OSError:
+        return ""
+
+
+@pytest.mark.sanitizer
+def test_more_slabs_than_a_frame_holds_are_refused(node: Node) -> None:
+    raw = wire.RawSession.attach(node.socket, "i", GROUPS)
+    with pytest.raises(wire.Refused, match="slab query"):
+        raw.slabs(list(range(65)))
+    with pytest.raises(wire.Refused, match="slab query"):
+        raw.link.ask(wire.SLABS, struct.pack("<I", 0xFFFFFFFF))
+    raw.close()
+
+
+@pytest.mark.sanitizer
+def test_index_and_versions_cannot_be_written_by_a_client(node: Node) -> None:
+    raw = wire.RawSession.attach(node.socket, "i", GROUPS)
+    for fd in (raw.index, raw.versions):
+        assert fcntl.fcntl(fd, fcntl.F_GETFL) & os.O_ACCMODE == os.O_RDONLY
+        with pytest.raises(PermissionError):
+            mmap.mmap(fd, 4096, mmap.MAP_SHARED, mmap.PROT_READ | mmap.PROT_WRITE)
+        with pytest.raises(OSError):
+            os.write(fd, b"x")
+        with pytest.raises(OSError):
+            os.pwrite(fd, b"x", 4096)
+        with mmap.mmap(fd, 4096, mmap.MAP_SHARED, mmap.PROT_READ) as view:
+            assert view[:8] == b"CENSEGT\0"
+            libc = ctypes.CDLL(None, use_errno=True)
+            address = ctypes.c_void_p.from_buffer_copy(struct.pack("P", id(view)))  # only to name it
+            assert address
+            assert libc.fallocate(fd, FALLOC_PUNCH_HOLE | FALLOC_KEEP_SIZE, ctypes.c_long(0), ctypes.c_long(4096)) != 0
+    raw.close()
+
+
+@pytest.mark.sanitizer
+def test_no_segment_can_be_shrunk_grown_or_sealed_by_a_client(node: Node) -> None:
+    raw = wire.RawSession.attach(node.socket, "i", GROUPS)
+    raw.submit(wire.GRANT, argument=1)
+    until("an answer", raw.waiting_completions)
+    slabs, fds = raw.slabs([1])
+    assert len(slabs) == 1
+    segments = {"memory": raw.memory_fd, "index": raw.index, "versions": raw.versions, "slab": fds[0]}
+    for name, fd in segments.items():
+        size = os.fstat(fd).st_size
+        assert os.fstat(fd).st_mode & 0o777 == 0o600, name
+        assert fcntl.fcntl(fd, F_GET_SEALS) & (SHRINK | GROW | SEAL) == SHRINK | GROW | SEAL, name
+        for wanted in (0, 4096, size - 4096, size + 4096):
+            with pytest.raises(OSError):
+                os.ftruncate(fd, wanted)
+        with pytest.raises(OSError):
+            fcntl.fcntl(fd, F_ADD_SEALS, 0x10)  # F_SEAL_FUTURE_WRITE
+        assert os.fstat(fd).st_size == size
+    os.close(fds[0])
+    raw.close()
+
+
+@pytest.mark.sanitizer
+def test_another_session_s_secret_is_needed_to_speak_for_it(node: Node, attach: Attach) -> None:
+    raw = wire.RawSession.attach(node.socket, "i", GROUPS)
+    session = attach(node, "i2")
+    with wire.Link(node.socket) as link:
+        for number, secret in ((raw.number, raw.secret ^ 1), (raw.number, 0), (raw.number + 1, raw.secret), (0, 0)):
+            with pytest.raises(wire.Refused, match="does not know this session"):
+                link.ask(wire.REATTACH, struct.pack("<QQI", number, secret, 0))
+        answer = link.ask(wire.REATTACH, struct.pack("<QQI", raw.number, raw.secret, 0))
+        assert answer.type == wire.REATTACH_REPLY
+    assert session.stats()["session"] != raw.number
+    raw.close(detach=False)
+
+
+def test_a_core_dump_of_the_worker_does_not_hold_the_pool(start_node: StartNode, attach: Attach) -> None:
+    node = start_node(capacity="256MiB")
+    session = attach(node, "i")
+    keys = blocks.keys_of("a", 0, 100)
+    session.put(keys, blocks.contents_of(keys, 4096))
+    flagged = {}
+    name = ""
+    for line in Path(f"/proc/{node.worker_pid}/smaps").read_text().splitlines():
+        if "-" in line.split(" ")[0]:
+            name = line.split("/", 1)[1] if "/" in line else ""
+        elif line.startswith("VmFlags") and "memfd:cenote" in name:
+            flagged[name] = "dd" in line.split()
+    assert any("cenote-slab" in each for each in flagged)
+    assert all(flagged.values()), flagged
+    assert GiB

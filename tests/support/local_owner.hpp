@@ -1,0 +1,138 @@
+// An owner of blocks in the test's own process, on nothing but memory/: enough of a node to test the client without one.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <span>
+#include <thread>
+#include <vector>
+
+#include "core/block_key.hpp"
+#include "core/unique_fd.hpp"
+#include "memory/index.hpp"
+#include "memory/segment.hpp"
+#include "memory/session_memory.hpp"
+#include "memory/version_table.hpp"
+#include "transport/local/attach.hpp"
+
+namespace cenote::testing {
+
+/// A key of 32 bytes that stands for `number`.
+[[nodiscard]] std::vector<std::byte> key_of(std::uint64_t number);
+/// keys[first, first + count) back to back.
+[[nodiscard]] std::vector<std::byte> keys_of(std::uint64_t first, std::size_t count);
+/// The batch over what keys_of made.
+[[nodiscard]] inline key_batch batch_of(const std::vector<std::byte>& keys) { return {keys.data(), keys.size() / 32, 32}; }
+
+/// Owns one slab, index, versions and one session. publish/condemn: one thread.
+class local_owner {
+ public:
+  static constexpr std::uint32_t slab_index = 1;
+
+  local_owner(std::uint32_t blocks, std::uint64_t stride, std::uint32_t pin_slots);
+
+  [[nodiscard]] memory::index_reader reader() const { return memory::index_reader(index_.memory().data()); }
+  [[nodiscard]] memory::index_writer& index() { return index_; }
+  [[nodiscard]] memory::version_table versions() const { return versions_; }
+  [[nodiscard]] memory::session_memory session() const { return session_; }
+  [[nodiscard]] std::uint32_t blocks() const { return blocks_; }
+  [[nodiscard]] std::byte* data(std::uint32_t block) const { return slab_.data() + stride_ * block; }
+  [[nodiscard]] static memory::block_ref ref(std::uint32_t block) { return {slab_index, block}; }
+
+  /// Shows a block under a key. Its bytes are written by now.
+  void publish(std::uint32_t block, std::span<const std::byte> key, std::uint32_t group = 0);
+  /// Condemns a batch; true in each place whose block is blank now, false where a pin kept it.
+  std::vector<bool> condemn(std::span<const std::uint32_t> blocks);
+  /// The next publication of the block gets the version after this one.
+  void set_version(std::uint32_t block, std::uint64_t version) { versions_.set_version(block, version); }
+
+  /// Descriptors of the segments, as an attach brings them.
+  [[nodiscard]] const memory::segment& session_segment() const { return session_segment_; }
+  [[nodiscard]] const memory::segment& index_segment() const { return index_.memory(); }
+  [[nodiscard]] const memory::segment& versions_segment() const { return versions_segment_; }
+  [[nodiscard]] const memory::segment& slab_segment() const { return slab_; }
+
+ private:
+  std::uint32_t blocks_;
+  std::uint64_t stride_;
+  memory::segment versions_segment_;
+  memory::segment slab_;
+  memory::segment session_segment_;
+  memory::index_writer index_;
+  memory::version_table versions_;
+  memory::session_memory session_;
+  std::vector<full_key> keys_;  ///< by block; empty: blank
+  std::vector<std::uint32_t> groups_;
+};
+
+/// Serves the rings and the socket of a local_owner's session on a thread of its own: one part a block, no eviction.
+class local_node {
+ public:
+  explicit local_node(local_owner& owner, std::uint64_t all_parts = 1);
+  local_node(const local_node&) = delete;
+  local_node& operator=(const local_node&) = delete;
+  ~local_node();
+
+  /// Ends the worker as a kill would: its socket closes, the rings stay.
+  void stop();
+  /// Starts a worker on the rings as they are.
+  void start();
+
+  /// What the client's side of an attach gets. Call once.
+  [[nodiscard]] unique_fd take_client_socket() { return std::move(client_socket_); }
+  [[nodiscard]] unique_fd submit_bell() const;
+  [[nodiscard]] unique_fd complete_bell() const;
+
+  [[nodiscard]] std::uint64_t touched() const { return touched_.load(); }
+  [[nodiscard]] std::uint64_t released() const { return released_.load(); }
+  /// Refuses this many commits with `revoked` before it accepts one.
+  void refuse_commits(int count) { refuse_.store(count); }
+  /// Commits and finishes are left without an answer.
+  void be_silent(bool silent) { silent_.store(silent); }
+
+ private:
+  void serve();
+  void serve_socket();
+  void run(const memory::submission& entry);
+  void grant(const memory::submission& entry);
+  void commit(const memory::submission& entry);
+  void reserve(const memory::submission& entry);
+  void finish(const memory::submission& entry);
+  void give_back(const memory::submission& entry);
+  void forget(const memory::submission& entry);
+  void refuse(const memory::submission& entry, error_code code);
+  void empty_slot(std::uint64_t block);
+  bool take_blank(std::uint32_t& block);
+
+  local_owner* owner_;
+  std::uint64_t all_parts_;
+  unique_fd client_socket_;
+  unique_fd socket_;
+  unique_fd submit_bell_;
+  unique_fd complete_bell_;
+  std::vector<std::uint32_t> blank_;
+  std::uint32_t grant_version_ = 0;
+  struct pending {
+    std::uint64_t block = 0;
+    std::uint32_t version = 0;
+    std::uint64_t reserved = 0;
+    std::uint64_t written = 0;
+    std::uint32_t group = 0;
+  };
+  std::map<std::vector<std::byte>, pending> pending_;
+  std::map<std::vector<std::byte>, std::uint32_t> present_;
+  std::uint64_t effects_ = 0;
+  std::uint16_t refusal_ = 0;
+  std::uint32_t refusal_index_ = 0;
+  memory::worker_rings rings_;
+  std::atomic<std::uint64_t> touched_{0};
+  std::atomic<std::uint64_t> released_{0};
+  std::atomic<int> refuse_{0};
+  std::atomic<bool> silent_{false};
+  std::atomic<bool> stop_{false};
+  std::thread thread_;
+};
+
+}  // namespace cenote::testing

@@ -1,0 +1,49 @@
+/* Compiled as C99: the header is C, and what needs no node works. Returns the line of the first failure, or 0. */
+#include "client/cenote.h"
+
+#include <string.h>
+
+int cenote_c_abi_test(void);
+
+#define EXPECT(condition) \
+  do {                    \
+    if (!(condition)) return __LINE__; \
+  } while (0)
+
+int cenote_c_abi_test(void) {
+  cenote_part part;
+  cenote_group group;
+  cenote_spec spec;
+  cenote_options options;
+  cenote_session* session = NULL;
+  cenote_keys keys = {NULL, 0, 0};
+  cenote_match match;
+  memset(&spec, 0, sizeof spec);
+  memset(&options, 0, sizeof options);
+  part.name = "kv";
+  part.bytes = 4096;
+  group.name = "default";
+  group.parts = &part;
+  group.part_count = 1;
+  spec.id = "c-test";
+  spec.tokens_per_block = 16;
+  spec.groups = &group;
+  spec.group_count = 1;
+  options.socket = "/nonexistent/cenote.sock";
+
+  EXPECT(cenote_abi_version() >> 16 == CENOTE_ABI_MAJOR);
+  EXPECT(strcmp(cenote_error_name(CENOTE_NO_SPACE), "no_space") == 0);
+  EXPECT(strcmp(cenote_error_name(-1), "unknown") == 0);
+  EXPECT(cenote_attach(&spec, NULL, &session) == CENOTE_INVALID_ARGUMENT); /* struct_size is missing */
+  EXPECT(strstr(cenote_last_error(), "struct_size") != NULL);
+  spec.struct_size = sizeof spec;
+  options.struct_size = sizeof options;
+  EXPECT(cenote_attach(&spec, &options, &session) == CENOTE_NOT_RUNNING);
+  EXPECT(session == NULL);
+  part.bytes = 0;
+  EXPECT(cenote_attach(&spec, &options, &session) == CENOTE_INVALID_ARGUMENT);
+  EXPECT(cenote_match_prefix(NULL, keys, 0, &match) == CENOTE_INVALID_ARGUMENT);
+  EXPECT(cenote_close(NULL) == CENOTE_INVALID_ARGUMENT);
+  cenote_free(NULL);
+  return 0;
+}

@@ -1,0 +1,328 @@
+// A whole session against a node of two hundred lines on a thread of the test.
+#include <boost/test/unit_test.hpp>
+
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cstring>
+#include <thread>
+
+#include "client/session.hpp"
+#include "tests/support/local_owner.hpp"
+
+using namespace cenote;
+using client::buffers;
+using testing::batch_of;
+using testing::key_of;
+using testing::keys_of;
+
+namespace {
+
+constexpr std::uint64_t part_bytes = 4096;
+
+template <class T>
+T must(result<T> outcome) {
+  if (!outcome) throw std::runtime_error(outcome.error().describe());
+  return std::move(*outcome);
+}
+
+memory::segment mapped_again(const memory::segment& from, memory::access how) {
+  return must(memory::segment::map(must(from.fd().duplicate()), from.size(), how));
+}
+
+struct fixture {
+  explicit fixture(std::uint32_t blocks = 128, std::uint32_t pins = 64, std::uint64_t parts = 1,
+                   std::chrono::milliseconds deadline = std::chrono::seconds(5))
+      : owner(blocks, parts * part_bytes, pins), node(owner, (std::uint64_t{1} << parts) - 1) {
+    client::session_options options;
+    options.deadline = deadline;
+    options.socket = "/nonexistent/cenote.sock";
+    options.spec.id = "test";
+    options.spec.tokens_per_block = 16;
+    group_spec group{.name = "default", .parts = {}};
+    for (std::uint64_t i = 0; i < parts; ++i) group.parts.push_back({"rank" + std::to_string(i), part_bytes});
+    options.spec.groups.push_back(std::move(group));
+    client::attachment parts_of_session;
+    parts_of_session.socket = node.take_client_socket();
+    parts_of_session.ids = {.session = 1, .secret = 2, .worker_epoch = 1, .pin_slots = pins};
+    parts_of_session.submit_bell = node.submit_bell();
+    parts_of_session.complete_bell = node.complete_bell();
+    parts_of_session.session = mapped_again(owner.session_segment(), memory::access::read_write);
+    parts_of_session.index = mapped_again(owner.index_segment(), memory::access::read_only);
+    parts_of_session.versions = mapped_again(owner.versions_segment(), memory::access::read_only);
+    parts_of_session.session.keep_from_children();
+    session.reset(std::make_unique<client::session>(std::move(parts_of_session), std::move(options)).release());
+  }
+
+  testing::local_owner owner;
+  testing::local_node node;
+  client::session_ptr session;
+};
+
+/// Bytes that derive from the key's number.
+std::vector<std::byte> content(std::uint64_t first, std::size_t count, std::uint64_t bytes = part_bytes) {
+  std::vector<std::byte> out(count * bytes);
+  for (std::size_t i = 0; i < count; ++i) {
+    std::memset(out.data() + i * bytes, static_cast<int>((first + i) * 31 % 251), bytes);
+  }
+  return out;
+}
+
+buffers run_of(std::vector<std::byte>& bytes, std::size_t count) {
+  return {bytes.data(), bytes.size() / count, bytes.size() / count, count};
+}
+
+error_code code_of(const result<void>& outcome) { return outcome ? error_code::ok : outcome.error().code(); }
+template <class T>
+error_code code_of(const result<T>& outcome) {
+  return outcome ? error_code::ok : outcome.error().code();
+}
+
+}  // namespace
+
+BOOST_AUTO_TEST_SUITE(sessions)
+
+BOOST_AUTO_TEST_CASE(what_is_put_is_found_and_read_back) {
+  fixture test;
+  const auto keys = keys_of(0, 100);
+  auto bytes = content(0, 100);
+  const auto report = test.session->put(batch_of(keys), 0, std::nullopt, run_of(bytes, 100));
+  BOOST_REQUIRE((code_of(report.status) == error_code::ok));
+  BOOST_TEST(report.stored == 100U);
+  BOOST_TEST(test.session->match_prefix(batch_of(keys), 0)->resident == 100U);
+  std::vector<std::byte> back(bytes.size());
+  BOOST_TEST(test.session->get_into(batch_of(keys), 0, std::nullopt, run_of(back, 100)).value() == 100U);
+  BOOST_TEST((back == bytes));
+  BOOST_TEST(test.session->put(batch_of(keys), 0, std::nullopt, run_of(bytes, 100)).stored == 0U);
+}
+
+BOOST_AUTO_TEST_CASE(equal_keys_of_one_batch_are_stored_once) {
+  fixture test;
+  auto keys = keys_of(0, 3);
+  const auto again = keys_of(1, 2);
+  keys.insert(keys.end(), again.begin(), again.end());
+  auto bytes = content(0, 5);
+  BOOST_TEST(test.session->put(batch_of(keys), 0, std::nullopt, run_of(bytes, 5)).stored == 3U);
+}
+
+BOOST_AUTO_TEST_CASE(a_put_without_space_says_how_many_of_the_first_keys_are_stored) {
+  fixture test(100);
+  const auto keys = keys_of(0, 120);
+  auto bytes = content(0, 120);
+  const auto report = test.session->put(batch_of(keys), 0, std::nullopt, run_of(bytes, 120));
+  BOOST_TEST((code_of(report.status) == error_code::no_space));
+  BOOST_TEST(report.stored == 100U);
+  std::vector<std::uint8_t> present(120);
+  BOOST_REQUIRE(test.session->exists(batch_of(keys), 0, present).has_value());
+  for (std::size_t i = 0; i < 120; ++i) BOOST_TEST(int{present[i]} == (i < 100 ? 1 : 0));
+}
+
+BOOST_AUTO_TEST_CASE(a_put_whose_commits_are_rolled_back_tries_again) {
+  fixture test;
+  test.node.refuse_commits(3);
+  const auto keys = keys_of(0, 10);
+  auto bytes = content(0, 10);
+  const auto report = test.session->put(batch_of(keys), 0, std::nullopt, run_of(bytes, 10));
+  BOOST_TEST((code_of(report.status) == error_code::ok));
+  BOOST_TEST(report.stored == 10U);
+  std::vector<std::byte> back(bytes.size());
+  BOOST_TEST(test.session->get_into(batch_of(keys), 0, std::nullopt, run_of(back, 10)).value() == 10U);
+  BOOST_TEST((back == bytes));
+}
+
+BOOST_AUTO_TEST_CASE(flush_waits_for_what_was_handed_in) {
+  fixture test;
+  const auto keys = keys_of(0, 100);
+  auto bytes = content(0, 100);
+  BOOST_TEST(test.session->put_async(batch_of(keys), 0, std::nullopt, run_of(bytes, 100)).stored == 100U);
+  std::ranges::fill(bytes, std::byte{0});  // the buffers may be reused
+  BOOST_TEST(test.session->flush().value() == 100U);
+  BOOST_TEST(test.session->match_prefix(batch_of(keys), 0)->resident == 100U);
+  std::vector<std::byte> back(part_bytes);
+  const auto last = keys_of(99, 1);
+  BOOST_TEST(test.session->get_into(batch_of(last), 0, std::nullopt, run_of(back, 1)).value() == 1U);
+  BOOST_TEST((back == content(99, 1)));
+  BOOST_TEST(test.session->flush().value() == 0U);
+}
+
+BOOST_AUTO_TEST_CASE(a_block_is_there_when_its_last_part_is) {
+  fixture test(16, 16, 2);
+  const auto keys = keys_of(0, 4);
+  auto first = content(10, 4);
+  auto second = content(20, 4);
+  BOOST_TEST(test.session->put(batch_of(keys), 0, 0U, run_of(first, 4)).stored == 4U);
+  BOOST_TEST(test.session->match_prefix(batch_of(keys), 0)->resident == 0U);
+  BOOST_TEST(test.session->put(batch_of(keys), 0, 0U, run_of(first, 4)).stored == 0U);  // another writer has it
+  BOOST_TEST(test.session->put(batch_of(keys), 0, 1U, run_of(second, 4)).stored == 4U);
+  BOOST_TEST(test.session->match_prefix(batch_of(keys), 0)->resident == 4U);
+  std::vector<std::byte> back(4 * part_bytes);
+  BOOST_TEST(test.session->get_into(batch_of(keys), 0, 1U, run_of(back, 4)).value() == 4U);
+  BOOST_TEST((back == second));
+  BOOST_TEST(test.session->stats().reservations == 0U);
+}
+
+BOOST_AUTO_TEST_CASE(reserved_blocks_are_filled_in_place) {
+  fixture test;
+  const auto keys = keys_of(0, 3);
+  std::vector<client::reserved_block> slots(3);
+  BOOST_REQUIRE(test.session->reserve(batch_of(keys), 0, std::nullopt, slots).has_value());
+  std::vector<client::reserved_block> again(3);
+  BOOST_REQUIRE(test.session->reserve(batch_of(keys), 0, std::nullopt, again).has_value());
+  BOOST_TEST((again[0].state == client::reserve_state::pending));
+  for (auto& slot : slots) {
+    BOOST_REQUIRE((slot.state == client::reserve_state::writable));
+    std::memset(slot.data, 7, slot.bytes);
+  }
+  BOOST_TEST(test.session->commit(slots).value() == 3U);
+  BOOST_TEST((code_of(test.session->commit(slots)) == error_code::not_reserved));  // a double commit
+  BOOST_REQUIRE(test.session->reserve(batch_of(keys), 0, std::nullopt, again).has_value());
+  BOOST_TEST((again[0].state == client::reserve_state::present));
+}
+
+BOOST_AUTO_TEST_CASE(reserving_is_all_or_nothing) {
+  fixture test(8);
+  const auto keys = keys_of(0, 12);
+  std::vector<client::reserved_block> slots(12);
+  BOOST_TEST((code_of(test.session->reserve(batch_of(keys), 0, std::nullopt, slots)) == error_code::no_space));
+  BOOST_TEST(test.session->stats().reservations == 0U);
+  BOOST_TEST(test.node.released() == 8U);
+}
+
+BOOST_AUTO_TEST_CASE(held_blocks_show_their_bytes_until_they_are_released) {
+  fixture test;
+  const auto keys = keys_of(0, 10);
+  auto bytes = content(0, 10);
+  BOOST_REQUIRE((code_of(test.session->put(batch_of(keys), 0, std::nullopt, run_of(bytes, 10)).status) == error_code::ok));
+  std::vector<client::held_block> held(10);
+  BOOST_REQUIRE(test.session->acquire(batch_of(keys), 0, held).value() == 10U);
+  for (std::size_t i = 0; i < 10; ++i) {
+    BOOST_TEST(std::memcmp(held[i].data, bytes.data() + i * part_bytes, part_bytes) == 0);
+  }
+  BOOST_TEST(test.session->remove(batch_of(keys), 0).value() == 0U);  // all pinned
+  std::vector<std::uint32_t> slots;
+  for (const auto& each : held) slots.push_back(each.slot);
+  BOOST_REQUIRE(test.session->release(slots).has_value());
+  BOOST_TEST((code_of(test.session->release(slots)) == error_code::invalid_argument));
+  BOOST_TEST(test.session->remove(batch_of(keys), 0).value() == 10U);
+  BOOST_TEST(test.session->match_prefix(batch_of(keys), 0)->resident == 0U);
+  BOOST_TEST(test.node.touched() > 0U);  // rode with the removals
+}
+
+BOOST_AUTO_TEST_CASE(the_last_full_window_is_found) {
+  fixture test;
+  for (const std::uint32_t i : {0U, 1U, 2U, 4U, 5U, 8U}) test.owner.publish(i, key_of(i));
+  const auto keys = keys_of(0, 10);
+  BOOST_TEST(test.session->match_window(batch_of(keys), 0, 1)->resident == 9U);
+  BOOST_TEST(test.session->match_window(batch_of(keys), 0, 2)->resident == 6U);
+  BOOST_TEST(test.session->match_window(batch_of(keys), 0, 3)->resident == 3U);
+  BOOST_TEST(test.session->match_window(batch_of(keys), 0, 4)->resident == 0U);
+  BOOST_TEST((code_of(test.session->match_window(batch_of(keys), 0, 0)) == error_code::invalid_argument));
+}
+
+BOOST_AUTO_TEST_CASE(wrong_sizes_are_named) {
+  fixture test;
+  const auto keys = keys_of(0, 2);
+  std::vector<std::byte> bytes(3 * part_bytes);
+  const buffers::item items[2] = {{bytes.data(), part_bytes}, {bytes.data(), part_bytes - 1}};
+  const auto report = test.session->put(batch_of(keys), 0, std::nullopt, buffers(items));
+  BOOST_REQUIRE((code_of(report.status) == error_code::invalid_argument));
+  BOOST_TEST(report.status.error().message().find("buffer 1 has 4095 bytes") != std::string::npos);
+  BOOST_TEST((code_of(test.session->match_prefix({keys.data(), 2, 7}, 0)) == error_code::invalid_argument));
+  BOOST_TEST((code_of(test.session->match_prefix({keys.data(), 1, 65}, 0)) == error_code::invalid_argument));
+  BOOST_TEST((code_of(test.session->match_prefix(batch_of(keys), 1)) == error_code::invalid_argument));
+  BOOST_TEST((code_of(test.session->get_into(batch_of(keys), 0, 5U, run_of(bytes, 2))) == error_code::invalid_argument));
+}
+
+BOOST_AUTO_TEST_CASE(a_silent_node_is_waited_for_until_the_deadline) {
+  fixture test(16, 16, 1, std::chrono::milliseconds(150));
+  const auto keys = keys_of(0, 1);
+  std::vector<client::reserved_block> slots(1);
+  test.node.be_silent(true);
+  const auto start = std::chrono::steady_clock::now();
+  BOOST_TEST((code_of(test.session->barrier()) == error_code::deadline_exceeded));
+  BOOST_TEST((std::chrono::steady_clock::now() - start < std::chrono::seconds(2)));
+  test.node.be_silent(false);
+  BOOST_TEST((code_of(test.session->barrier()) == error_code::ok));
+}
+
+BOOST_AUTO_TEST_CASE(reading_goes_on_while_the_worker_is_away) {
+  fixture test(64, 64, 1, std::chrono::milliseconds(300));
+  const auto keys = keys_of(0, 4);
+  auto bytes = content(0, 4);
+  BOOST_REQUIRE((code_of(test.session->put(batch_of(keys), 0, std::nullopt, run_of(bytes, 4)).status) == error_code::ok));
+  test.node.stop();
+  std::vector<std::byte> back(bytes.size());
+  BOOST_TEST(test.session->get_into(batch_of(keys), 0, std::nullopt, run_of(back, 4)).value() == 4U);
+  BOOST_TEST((back == bytes));
+  // No node listens at the socket of this session.
+  BOOST_TEST((code_of(test.session->barrier()) == error_code::not_running));
+}
+
+BOOST_AUTO_TEST_CASE(the_operators_word_ends_a_session) {
+  fixture test;
+  const auto keys = keys_of(0, 1);
+  auto& phase = test.owner.session().header().phase;
+  phase.store(static_cast<std::uint32_t>(memory::session_phase::draining));
+  BOOST_TEST((code_of(test.session->match_prefix(batch_of(keys), 0)) == error_code::not_running));
+  phase.store(static_cast<std::uint32_t>(memory::session_phase::killed));
+  BOOST_TEST((code_of(test.session->match_prefix(batch_of(keys), 0)) == error_code::session_killed));
+  BOOST_TEST((code_of(test.session->clear()) == error_code::session_killed));
+}
+
+BOOST_AUTO_TEST_CASE(a_closed_session_refuses_and_holds_nothing) {
+  fixture test;
+  const auto keys = keys_of(0, 3);
+  auto bytes = content(0, 3);
+  BOOST_REQUIRE((code_of(test.session->put(batch_of(keys), 0, std::nullopt, run_of(bytes, 3)).status) == error_code::ok));
+  std::vector<client::held_block> held(3);
+  BOOST_REQUIRE(test.session->acquire(batch_of(keys), 0, held).value() == 3U);
+  BOOST_TEST((code_of(test.session->close()) == error_code::ok));
+  BOOST_TEST((code_of(test.session->close()) == error_code::ok));
+  BOOST_TEST((code_of(test.session->match_prefix(batch_of(keys), 0)) == error_code::closed));
+  for (std::uint32_t i = 0; i < 3; ++i) BOOST_TEST(test.owner.session().pin(i).load() == 0U);
+  const std::uint32_t slot = held[0].slot;
+  BOOST_TEST((code_of(test.session->release(std::span(&slot, 1))) == error_code::ok));
+}
+
+#ifndef CENOTE_TSAN  // a fork of a process with threads is more than the thread sanitizer bears
+BOOST_AUTO_TEST_CASE(a_forked_child_is_told_so) {
+  fixture test;
+  const auto keys = keys_of(0, 1);
+  const pid_t child = ::fork();
+  if (child == 0) {
+    const bool told = code_of(test.session->match_prefix(batch_of(keys), 0)) == error_code::forked &&
+                      code_of(test.session->barrier()) == error_code::forked &&
+                      code_of(test.session->close()) == error_code::forked;
+    client::session_closer{}(test.session.release());
+    ::_exit(told ? 0 : 1);
+  }
+  int status = -1;
+  BOOST_REQUIRE(::waitpid(child, &status, 0) == child);
+  BOOST_TEST(status == 0);
+  BOOST_TEST((code_of(test.session->barrier()) == error_code::ok));
+}
+#endif
+
+BOOST_AUTO_TEST_CASE(threads_share_a_session) {
+  fixture test(512, 512);
+  std::atomic<int> failures{0};
+  std::vector<std::thread> threads;
+  for (unsigned t = 0; t < 4; ++t) {
+    threads.emplace_back([&, t] {
+      for (std::uint64_t round = 0; round < 30; ++round) {
+        const std::uint64_t first = t * 1000 + round * 4;
+        const auto keys = keys_of(first, 4);
+        auto bytes = content(first, 4);
+        std::vector<std::byte> back(bytes.size());
+        const auto report = test.session->put(batch_of(keys), 0, std::nullopt, run_of(bytes, 4));
+        const auto copied = test.session->get_into(batch_of(keys), 0, std::nullopt, run_of(back, 4));
+        if (!report.status || report.stored != 4 || !copied || *copied != 4 || back != bytes) failures.fetch_add(1);
+      }
+    });
+  }
+  for (std::thread& each : threads) each.join();
+  BOOST_TEST(failures.load() == 0);
+  BOOST_TEST(test.session->stats().blocks_stored == 480U);
+}
+
+BOOST_AUTO_TEST_SUITE_END()
