@@ -342,7 +342,9 @@ int cenote_stats_of(cenote_session* session, cenote_stats* out) {
     if (session == nullptr || out == nullptr) return null_argument("session or out");
     const auto checked = versioned(*out, "cenote_stats");
     if (!checked) return failed(checked.error());
-    const client::session_stats now = session->impl->stats();
+    const auto counted = session->impl->stats();
+    if (!counted) return failed(counted.error());
+    const client::session_stats& now = *counted;
     cenote_stats filled{};
     filled.struct_size = static_cast<uint32_t>(std::min<std::size_t>(out->struct_size, sizeof(cenote_stats)));
     filled.session = now.session;

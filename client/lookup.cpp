@@ -13,12 +13,8 @@ namespace {
 
 using memory::index_value;
 
-// How many keys lie between the prefetch of an index line and its use, and the same for a version line: enough misses
-// in flight to hide memory, spread evenly so that the line buffers never run dry or over.
-constexpr std::size_t index_lead = 16;
-constexpr std::size_t version_lead = 16;
-constexpr std::size_t window_keys = 64;  // a power of two above both leads
-static_assert(window_keys > index_lead + version_lead);
+// Keys a stage: enough misses in flight to hide memory, few enough for the first-level cache.
+constexpr std::size_t stage_keys = 64;
 // A block that moves (compaction) is found again under its new place; more than this many moves in one lookup are a miss.
 constexpr int move_attempts = 4;
 
@@ -48,26 +44,34 @@ candidate lookup::resolve(std::uint64_t value) const noexcept {
   return {value, slab.first_version + ref.block()};
 }
 
-/// Runs `visit(i, candidate, block_key)` over the keys in order until it returns false, while the index lines of keys
-/// further on and the version lines of those in between are on their way.
+/// Runs `visit(i, candidate, block_key)` over the keys in order until it returns false. Index lines of the next stage
+/// and version lines of this one are on their way while the stage before is looked at.
 template <class Visit>
 void lookup::for_each_candidate(key_batch keys, std::uint32_t group, Visit&& visit) const noexcept {
-  std::array<block_key, window_keys> reduced;
-  std::array<candidate, window_keys> places;
-  for (std::size_t step = 0; step < keys.count + index_lead + version_lead; ++step) {
-    if (step < keys.count) {
-      block_key& now = reduced[step % window_keys];
-      now = reduce_key(keys[step], group);
-      index_.prefetch(now);
+  std::array<std::array<block_key, stage_keys>, 3> reduced;
+  std::array<std::array<candidate, stage_keys>, 2> places;
+  const std::size_t stages = (keys.count + stage_keys - 1) / stage_keys;
+  const auto size_of = [&](std::size_t stage) { return std::min(stage_keys, keys.count - stage * stage_keys); };
+  for (std::size_t step = 0; step < stages + 2; ++step) {
+    if (step < stages) {
+      auto& now = reduced[step % 3];
+      reduce_keys(keys, step * stage_keys, group, std::span(now).first(size_of(step)));
+      for (std::size_t i = 0; i < size_of(step); ++i) index_.prefetch(now[i]);
     }
-    if (const std::size_t i = step - index_lead; step >= index_lead && i < keys.count) {
-      candidate& place = places[i % window_keys];
-      place = resolve(index_.find(reduced[i % window_keys]));
-      if (place.found()) __builtin_prefetch(&versions_.entry(place.ordinal));
+    if (step >= 1 && step - 1 < stages) {
+      const std::size_t stage = step - 1;
+      for (std::size_t i = 0; i < size_of(stage); ++i) {
+        candidate& place = places[stage % 2][i];
+        place = resolve(index_.find(reduced[stage % 3][i]));
+        if (place.found()) __builtin_prefetch(&versions_.entry(place.ordinal));
+      }
     }
-    if (step < index_lead + version_lead) continue;
-    const std::size_t i = step - index_lead - version_lead;
-    if (!visit(i, places[i % window_keys], reduced[i % window_keys])) return;
+    if (step >= 2) {
+      const std::size_t stage = step - 2;
+      for (std::size_t i = 0; i < size_of(stage); ++i) {
+        if (!visit(stage * stage_keys + i, places[stage % 2][i], reduced[stage % 3][i])) return;
+      }
+    }
   }
 }
 

@@ -338,8 +338,8 @@ void session::touch(std::span<const memory::block_ref> blocks, std::uint32_t gro
 
 // ---------------------------------------------------------------------------------------------- the rest
 
-session_stats session::stats() const {
-  if (in_child()) return {};
+result<session_stats> session::stats() const {
+  if (in_child()) return fail(error_code::forked, "this session belongs to the parent process");
   session_stats out;
   out.keys_looked_up = counters_.keys_looked_up.load(std::memory_order_relaxed);
   out.keys_found = counters_.keys_found.load(std::memory_order_relaxed);

@@ -177,7 +177,8 @@ class session {
 
   // ---- the rest
 
-  [[nodiscard]] session_stats stats() const;
+  /// Errors: forked.
+  [[nodiscard]] result<session_stats> stats() const;
   /// Refuses further calls, ends the pins, waits for put_async, tells the node. The mappings stay until the destructor.
   result<void> close();
 
@@ -232,7 +233,7 @@ class session {
   [[nodiscard]] std::vector<std::uint32_t> missing_keys(key_batch keys, std::uint32_t group, std::size_t first) const;
   result<void> take_grants(std::uint32_t group, std::size_t wanted, std::vector<grant>& out);
   void give_back(std::span<const grant> grants);
-  [[nodiscard]] std::uint64_t grants_to_ask_for(const put_job& job, std::size_t used) const noexcept;
+  void ask_for_grants(const put_job& job, std::size_t used, memory::submission& last) const noexcept;
   result<void> remember_async(request_ptr batch);
   void collect_async(const result<memory::completion>& outcome);
   result<std::uint64_t> flush_all(time_point until);

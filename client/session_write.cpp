@@ -19,6 +19,7 @@ constexpr std::uint64_t spare_grant_bytes = std::uint64_t{16} << 20;  // kept fo
 constexpr int rollback_retries = 8;   // worker restarts that one put survives
 constexpr int grant_attempts = 4;     // other threads may take what was granted to this one
 constexpr std::size_t async_limit = 64;
+constexpr std::uint64_t want_without_eviction = 1;  // `argument` of a commit: blank blocks only if some are free
 
 submission entry_for(operation what, std::uint32_t group) {
   submission entry;
@@ -158,14 +159,16 @@ void session::give_back(std::span<const grant> grants) {
   static_cast<void>(send_in_batches(entries));
 }
 
-/// In exchange for a commit: what this put still needs, or, at its end, a few for the next one of its kind.
-std::uint64_t session::grants_to_ask_for(const put_job& job, std::size_t used) const noexcept {
+/// In exchange for a commit: what this put still needs, or, at its end, a few for the next one of its kind. Nothing is
+/// evicted for the latter, or a put into a full pool would cost the very blocks that it stored.
+void session::ask_for_grants(const put_job& job, std::size_t used, submission& last) const noexcept {
   const std::size_t still = job.left.size() - job.next - used;
   const std::uint64_t spare = std::max<std::uint64_t>(1, spare_grant_bytes / group_at(job.group).stride());
   const std::uint64_t target =
       std::min<std::uint64_t>(put_batch, still != 0 ? still : std::min<std::uint64_t>(spare, job.used + used));
   const std::uint64_t have = grants_.available(job.group);
-  return target > have ? target - have : 0;
+  last.want = target > have ? target - have : 0;
+  last.argument = still == 0 ? want_without_eviction : 0;
 }
 
 /// Fills granted blocks and commits them.
@@ -188,7 +191,7 @@ result<void> session::put_whole(put_job& job, std::span<const std::uint32_t> pla
     entry.grant_version = grants[i].version;
     set_key(entry, job.keys[places[i]]);
   }
-  batch.back().want = grants_to_ask_for(job, grants.size());
+  ask_for_grants(job, grants.size(), batch.back());
   job.used += grants.size();
   counters_.bytes_copied_in.fetch_add(grants.size() * group_at(job.group).block_bytes(), std::memory_order_relaxed);
   return conclude(job, batch);

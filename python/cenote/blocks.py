@@ -49,25 +49,29 @@ class Layout:
             raise InvalidArgument(f"group `{self.name}` has no part `{part}`; it has: {names}") from None
 
 
+_BASE = 4096  # where the window over the address space starts
+_WINDOW_BYTES = (1 << 47) - _BASE
+
+
 class Core:
-    """The C handle. Everything that shows memory of the session keeps it, so that no view outlives its mapping."""
+    """The C handle. Every view of the session's memory keeps it, so that none outlives its mapping."""
 
     def __init__(self, handle: int) -> None:
         self.handle = handle
-        self._types: dict[int, type[Array[c_ubyte]]] = {}
         self.lingering: list[Held] = []  # ended, but somebody still looks at some of their blocks
+        # An array over the whole address space, of which views cut out blocks: making one array a block would cost
+        # more than the rest of an acquire. Its type, and so each instance and each slice, refers to this object.
+        self._window: type[Array[c_ubyte]] = type(
+            "Window", (Array,), {"_type_": c_ubyte, "_length_": _WINDOW_BYTES, "_core": self}
+        )
 
     def __del__(self) -> None:
-        lib.library.cenote_free(self.handle)
+        handle, self.handle = self.handle, 0  # the collector may finalize a Held after this
+        lib.library.cenote_free(handle)
 
-    def bytes_type(self, size: int) -> type[Array[c_ubyte]]:
-        """An array type whose instances keep the mapping alive, whoever slices them."""
-        try:
-            return self._types[size]
-        except KeyError:
-            made: type[Array[c_ubyte]] = type("Bytes", (Array,), {"_type_": c_ubyte, "_length_": size, "_core": self})
-            self._types[size] = made
-            return made
+    def window(self) -> Array[c_ubyte]:
+        """A fresh exporter: it lives until the last view made from it, or slice of one, is gone."""
+        return self._window.from_address(_BASE)
 
     def sweep(self) -> None:
         """Ends the pins of blocks that nobody looks at any more."""
@@ -75,9 +79,6 @@ class Core:
             for held in list(self.lingering):
                 with contextlib.suppress(BufferError):
                     held.release()
-
-
-_View = tuple[int, "weakref.ref[Array[c_ubyte]]", memoryview]
 
 
 class HeldBlock:
@@ -97,11 +98,9 @@ class HeldBlock:
             offset, size = 0, held._layout.block_bytes
         else:
             _, offset, size = held._layout.find(part)
-        if held._count == 0:
-            raise ValueError("the block is not held any more")
-        memory = held._core.bytes_type(size).from_address(self._address + offset)
-        view = memoryview(memory).cast("B").toreadonly()
-        held._views.append((self._index, weakref.ref(memory), view))
+        start = self._address + offset - _BASE
+        view = held._readable()[start : start + size]
+        held._views.append((self._index, view))
         return view
 
     def __len__(self) -> int:
@@ -111,13 +110,26 @@ class HeldBlock:
 class Held(Sequence[HeldBlock]):
     """The resident prefix, pinned until the end of `with` (or release())."""
 
-    def __init__(self, core: Core, layout: Layout, raw: array[int], count: int) -> None:
+    def __init__(self, core: Core, layout: Layout, raw: array[int], count: int, owner: object) -> None:
         self._core = core
+        self._owner = owner  # a session that is let go ends its pins
         self._layout = layout
         self._raw = raw  # struct cenote_held as words
         self._count = count
         self._busy: dict[int, int] = {}  # block -> slot: pins that could not end yet
-        self._views: list[_View] = []
+        self._views: list[tuple[int, memoryview]] = []
+        self._window: memoryview | None = None
+        self._exporter: weakref.ref[Array[c_ubyte]] | None = None
+
+    def _readable(self) -> memoryview:
+        """What the views of these blocks are cut from."""
+        if self._window is None:
+            if self._count == 0:
+                raise ValueError("the block is not held any more")
+            memory = self._core.window()
+            self._exporter = weakref.ref(memory)
+            self._window = memoryview(memory).cast("B").toreadonly()
+        return self._window
 
     def __len__(self) -> int:
         return self._count
@@ -152,8 +164,8 @@ class Held(Sequence[HeldBlock]):
                 self.release()
 
     def release(self) -> None:
-        """Ends the views and the pins. BufferError: somebody still uses a view (a NumPy array, a slice); these blocks
-        stay pinned until it is gone."""
+        """Ends the views and the pins. BufferError: somebody still uses a view (a NumPy array, a slice); the blocks
+        that were viewed stay pinned until it is gone."""
         busy = self._end_views()
         slots = self._slots_besides(busy)
         if slots is None:
@@ -168,23 +180,24 @@ class Held(Sequence[HeldBlock]):
             self._core.lingering.remove(self)
         if busy:
             raise BufferError(
-                f"{len(busy)} of the held blocks are still in use through a view, a slice or an array made from one; "
-                "they stay pinned until it is gone"
+                "a view of a held block is still in use, through a slice or an array made from it; "
+                f"the {len(busy)} blocks that were viewed stay pinned until it is gone"
             )
 
     def _end_views(self) -> set[int]:
-        """Releases the views; the numbers of the blocks that somebody still looks at."""
-        busy: set[int] = set()
-        left: list[_View] = []
-        for entry in self._views:
-            index, memory, view = entry
+        """Releases the views. If an array or a slice made from one lives on: the numbers of all blocks that were
+        viewed, since it cannot be told which of them it shows."""
+        for _, view in self._views:
             with contextlib.suppress(BufferError):
                 view.release()
-            if memory() is not None:  # an export, or a slice of the view
-                busy.add(index)
-                left.append(entry)
-        self._views = left
-        return busy
+        if self._window is not None:
+            self._window.release()
+            self._window = None
+        if self._exporter is not None and self._exporter() is not None:
+            return {index for index, _ in self._views}
+        self._exporter = None
+        self._views.clear()
+        return set()
 
     def _slots_besides(self, busy: set[int]) -> list[int] | None:
         """The pins to end now, all but those of `busy`; None: every one of a Held that was not released before."""
@@ -223,8 +236,8 @@ class Block:
             number, offset, size = self._layout.find(part)
             if not self._raw.parts >> number & 1:
                 raise InvalidArgument(f"part `{part}` of this block was not reserved by this call")
-        memory = self._core.bytes_type(size).from_address(self._raw.data + offset)
-        view = memoryview(memory).cast("B")
+        start = self._raw.data + offset - _BASE
+        view = memoryview(self._core.window()).cast("B")[start : start + size]
         self._views.append(view)
         return view
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import dataclasses
 import os
@@ -191,7 +192,7 @@ class Session:
         count = c_size_t()
         address = raw.buffer_info()[0] or None
         lib.check(lib.library.cenote_acquire(core.handle, packed, layout.number, address, byref(count)))
-        return Held(core, layout, raw, count.value)
+        return Held(core, layout, raw, count.value, self)
 
     def get_into(
         self,
@@ -327,6 +328,10 @@ class Session:
         self._open = None
         core.lingering.clear()
         lib.check(lib.library.cenote_close(core.handle))
+
+    def __del__(self) -> None:
+        with contextlib.suppress(Exception):  # also when the interpreter is ending
+            self.close()
 
     def __enter__(self) -> Session:
         return self

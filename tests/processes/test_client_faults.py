@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import blocks
@@ -13,7 +15,7 @@ import cenote
 import numpy as np
 import pytest
 from conftest import StartAgent, StartNode
-from node import KiB, MiB, AgentError, Node, until
+from node import AgentError, KiB, MiB, Node, until
 
 Attach = Callable[..., Any]
 BLOCK = 16 * KiB
@@ -23,6 +25,11 @@ def held_by(node: Node, instance: str) -> dict[str, int]:
     """What is not free and not a block that everybody may read."""
     state = node.instance(instance)
     return {name: state[name] for name in ("pending", "quarantined", "zombie")} | {"granted": node.blocks()["granted"]}
+
+
+def reclaimed(node: Node) -> int:
+    """Blocks taken back from sessions: of dead ones, and idle grants of those whose socket closed first."""
+    return node.counter("reclaimed_blocks") + node.counter("revoked_grants")
 
 
 NOTHING = {"pending": 0, "quarantined": 0, "zombie": 0, "granted": 0}
@@ -45,14 +52,14 @@ def test_a_killed_client_s_pins_grants_and_pending_blocks_are_reclaimed_within_a
     session = node.session_of(agent.pid)
     assert session is not None
     assert (session["pins"], session["writing"], session["grants"]) == (60, 25, before["granted"])
-    counted = node.counter("reclaimed_blocks")
+    counted = reclaimed(node)
 
     agent.kill()
     begin = time.monotonic()
     until("all is reclaimed", lambda: held_by(node, "i") == NOTHING, limit=1.0)
     print(f"reclaimed after {time.monotonic() - begin:.3f} s")
     until("its session is gone", lambda: node.session_of(agent.pid) is None, limit=1.0)
-    assert node.counter("reclaimed_blocks") - counted == before["pending"] + before["granted"]
+    assert reclaimed(node) - counted == before["pending"] + before["granted"]
     assert used - node.status()["dram"]["used"] == (before["pending"] + before["granted"] + before["zombie"]) * BLOCK
     assert node.instance("i")["blocks"] == 90
 
@@ -107,7 +114,7 @@ def test_a_client_that_ends_in_the_middle_of_a_put_leaves_whole_blocks_only(
         agent.call("attach", instance="i", block=BLOCK)
         agent.send("put", label=f"a{attempt}", count=500, batch=16)
         keys = blocks.keys_of(f"a{attempt}", 0, 500)
-        until("some are there", lambda keys=keys: reader.match(keys).resident >= 16 * (attempt + 1), pause=0)
+        until("some are there", lambda keys=keys: reader.match(keys).resident >= 32, pause=0)
         agent.kill()
         until("all is reclaimed", lambda: held_by(node, "i") == NOTHING, limit=1.0)
         targets = np.zeros((500, BLOCK), np.uint8)
@@ -268,10 +275,14 @@ def test_a_client_whose_socket_is_closed_while_it_lives_loses_its_keys_and_keeps
     with pytest.raises(AgentError) as why:
         agent.call("commit")
     assert why.value.code == "revoked"
-    assert agent.call("put", label="c", count=10) == 10, "it has met the node again"
-    found = node.session_of(agent.pid)
-    assert found is not None
-    assert found["state"] == "attached"
+    assert agent.call("put", label="c", count=10) == 10, "it goes on"
+
+    def met_again() -> bool:  # it looks at its socket when it has to wait for an answer
+        agent.call("put", label="c", count=300)
+        agent.call("remove", label="c", count=300)
+        return (node.session_of(agent.pid) or {}).get("state") == "attached"
+
+    until("it has met the node again", met_again)
     assert held_by(node, "i")["quarantined"] == 0
     targets = np.zeros((10, BLOCK), np.uint8)
     assert session.get_into(keys, targets) == 10
@@ -325,13 +336,22 @@ def test_more_sessions_than_allowed_are_refused_until_one_leaves(start_node: Sta
     attach(node, "i")
 
 
+def open_files(pid: int) -> int:
+    """Descriptors of a process, without those of slabs, which come with blocks."""
+    names = []
+    for entry in Path(f"/proc/{pid}/fd").iterdir():
+        with contextlib.suppress(OSError):
+            names.append(os.readlink(entry))
+    return sum(1 for name in names if "cenote-slab" not in name)
+
+
 def test_sessions_that_come_and_go_leave_nothing_behind(node: Node, attach: Attach) -> None:
     kept = attach(node, "i", block=BLOCK)
     attach(node, "i", block=BLOCK).close()
 
     def descriptors() -> tuple[int, int]:
         status = node.status()["node"]
-        return len(os.listdir(f"/proc/{status['worker_pid']}/fd")), len(os.listdir(f"/proc/{status['pid']}/fd"))
+        return open_files(status["worker_pid"]), open_files(status["pid"])
 
     def maps() -> int:
         with open(f"/proc/{node.worker_pid}/maps") as file:
@@ -397,17 +417,10 @@ def test_a_pool_exhausted_by_pins_says_no_space_at_once_and_works_again_after_un
     node = start_node("dram.high_water=1", "dram.low_water=1", capacity="16MiB")
     session = attach(node, "i", block=64 * KiB)
     keys = blocks.keys_of("a", 0, 1000)
-    with pytest.raises(cenote.NoSpace) as full:
-        held = []
-        for first in range(0, 1000, 16):
-            batch = keys[first : first + 16]
-            session.put(batch, blocks.contents_of(batch, 64 * KiB))
-            held.append(session.acquire(batch))
-    there = 16 * len(held) + (full.value.stored or 0)
+    held = pin_all(session, keys, 64 * KiB)
+    there = len(held)
     assert there >= 16 * MiB // (64 * KiB) * 3 // 4
-    assert session.match(keys).resident == there, "exactly the first `stored` are stored"
-    assert session.exists(keys[there:]) == [False] * (1000 - there)
-    last = session.acquire(keys[16 * len(held) : there])
+    assert session.match(keys).resident == there
 
     other = attach(node, "other", block=64 * KiB)
     more = blocks.keys_of("b", 0, 8)
@@ -425,7 +438,6 @@ def test_a_pool_exhausted_by_pins_says_no_space_at_once_and_works_again_after_un
     assert session.match(keys).resident == there, "nothing was lost by it"
     assert blocks.wrong_blocks(keys[:16], [b.view() for b in held[0]], 64 * KiB) == []
 
-    last.release()
     for each in held:
         each.release()
     assert session.put(more, data) == 8
@@ -437,27 +449,39 @@ def test_a_pool_exhausted_by_pins_says_no_space_at_once_and_works_again_after_un
 def test_no_space_in_the_middle_of_a_batch_tells_exactly_what_is_stored(start_node: StartNode, attach: Attach) -> None:
     node = start_node("dram.high_water=1", "dram.low_water=1", capacity="8MiB")
     session = attach(node, "i", block=16 * KiB)
-    keys = blocks.keys_of("a", 0, 2000)
-    data = blocks.contents_of(keys, 16 * KiB)
-    session.put(keys[5:9], data[5:9])
-    reserved: list[Any] = []
-    with pytest.raises(cenote.NoSpace):  # pending blocks cannot be evicted
-        while True:
-            reserved.append(session.reserve(blocks.keys_of(f"p{len(reserved)}", 0, 8)))
-    session.abandon(reserved.pop())
-    session.abandon(reserved.pop())
-    session.put(keys[5:9], data[5:9])
-    with session.acquire(keys[5:9]) as held, pytest.raises(cenote.NoSpace) as why:
-        assert len(held) == 4
-        for first in range(0, 2000, 500):
-            stored = first
-            session.put(keys[first : first + 500], data[first : first + 500])
-            held_more = session.acquire(keys[first : first + 500])
-            assert len(held_more) == 500
-    stored += why.value.stored or 0
-    present = session.exists(keys)
-    assert all(present[stored - (why.value.stored or 0) : stored])
-    assert not any(present[stored + 9 :])
+    pinned = blocks.keys_of("a", 0, 1000)
+    held = pin_all(session, pinned, 16 * KiB)
+    new = blocks.keys_of("b", 0, 20)
+    for known in (0, 1, 5, 64, 200):
+        batch = [*pinned[:known], new[0], *pinned[known : known + 5], *new[1:]]
+        with pytest.raises(cenote.NoSpace) as why:
+            session.put(batch, blocks.contents_of(batch, 16 * KiB))
+        assert why.value.stored == known
+        assert session.exists(batch) == [key not in new for key in batch]
+    for each in held[:3]:
+        each.release()
+    # Three blocks may be evicted now; pinned as they come, they are exactly what fits.
+    with pytest.raises(cenote.NoSpace) as why:
+        for stored, key in enumerate(new):
+            session.put([*new[:stored], key], blocks.contents_of([*new[:stored], key], 16 * KiB))
+            held.append(session.acquire([key]))
+    assert why.value.stored == stored == 3
+    assert session.exists(new) == [True] * 3 + [False] * 17
+    target = np.zeros((3, 16 * KiB), np.uint8)
+    assert session.get_into(new[:3], target) == 3
+    assert blocks.wrong_blocks(new[:3], list(target), 16 * KiB) == []
+
+
+def pin_all(session: Any, keys: list[bytes], size: int) -> list[Any]:
+    """Puts and pins key by key until nothing more fits."""
+    held: list[Any] = []
+    with pytest.raises(cenote.NoSpace) as full:
+        for key in keys:
+            session.put([key], [blocks.content_of(key, size)])
+            held.append(session.acquire([key]))
+            assert len(held[-1]) == 1
+    assert full.value.stored == 0
+    return held
 
 
 def test_a_client_that_never_commits_is_bounded_by_its_share(

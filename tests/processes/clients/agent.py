@@ -1,4 +1,5 @@
-"""An engine process that a test steers: a JSON command a line on standard input, a JSON answer a line on standard output.
+"""An engine process that a test steers: a JSON command a line on standard input, a JSON answer a line on standard
+output.
 
 {"command": "put", "arguments": {…}} -> {"value": …} or {"error": class, "code": …, "message": …, "stored": …}
 Keys and contents are those of blocks.py. The process ends when standard input does.

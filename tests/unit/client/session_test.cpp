@@ -158,7 +158,7 @@ BOOST_AUTO_TEST_CASE(a_block_is_there_when_its_last_part_is) {
   std::vector<std::byte> back(4 * part_bytes);
   BOOST_TEST(test.session->get_into(batch_of(keys), 0, 1U, run_of(back, 4)).value() == 4U);
   BOOST_TEST((back == second));
-  BOOST_TEST(test.session->stats().reservations == 0U);
+  BOOST_TEST(test.session->stats()->reservations == 0U);
 }
 
 BOOST_AUTO_TEST_CASE(reserved_blocks_are_filled_in_place) {
@@ -184,7 +184,7 @@ BOOST_AUTO_TEST_CASE(reserving_is_all_or_nothing) {
   const auto keys = keys_of(0, 12);
   std::vector<client::reserved_block> slots(12);
   BOOST_TEST((code_of(test.session->reserve(batch_of(keys), 0, std::nullopt, slots)) == error_code::no_space));
-  BOOST_TEST(test.session->stats().reservations == 0U);
+  BOOST_TEST(test.session->stats()->reservations == 0U);
   BOOST_TEST(test.node.released() == 8U);
 }
 
@@ -322,7 +322,7 @@ BOOST_AUTO_TEST_CASE(threads_share_a_session) {
   }
   for (std::thread& each : threads) each.join();
   BOOST_TEST(failures.load() == 0);
-  BOOST_TEST(test.session->stats().blocks_stored == 480U);
+  BOOST_TEST(test.session->stats()->blocks_stored == 480U);
 }
 
 BOOST_AUTO_TEST_SUITE_END()

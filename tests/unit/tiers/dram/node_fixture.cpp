@@ -154,9 +154,11 @@ bool node::pump() {
 }
 
 std::vector<completion> node::run(batch work) {
+  if (before_run) before_run(work);
   while (tier->run(work, now) == progress::waits_for_memory) {
     if (!pump()) tier->give_up(work, now);
   }
+  if (after_run) after_run(work);
   pump();
   return std::move(work.completions);
 }
@@ -173,8 +175,8 @@ std::uint64_t node::recover() {
   }
   std::vector<std::pair<instance_number, std::uint32_t>> refused;
   for (const auto& [place, kept] : slabs) {
-    auto memory = must(open_slab_memory(must(kept.memory.fd().duplicate()), kept.memory.size()));
-    if (!tier->recover_slab(kept.what, std::move(memory))) refused.push_back(place);
+    auto memory = open_slab_memory(must(kept.memory.fd().duplicate()), kept.memory.size());  // punched: it was given up
+    if (!memory || !tier->recover_slab(kept.what, std::move(*memory))) refused.push_back(place);
   }
   for (const auto& place : refused) slabs.erase(place);
   for (const auto& [number, kept] : sessions) must(tier->recover_session(number, kept.in, session(number)));

@@ -82,6 +82,8 @@ class node {
   /// Where slab memory comes from; make_slab_memory() when empty.
   std::function<result<memory::segment>(const slab_description&)> make_memory;
   std::function<void(const slab_description&)> on_drop;
+  std::function<void(const batch&)> before_run;  ///< what a ring would still hold if the worker died now
+  std::function<void(const batch&)> after_run;
   std::map<instance_number, kept_instance> instances;
   std::map<std::pair<instance_number, std::uint32_t>, kept_slab> slabs;
   std::map<session_number, kept_session> sessions;

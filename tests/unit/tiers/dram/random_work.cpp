@@ -163,6 +163,13 @@ std::string random_work::after_restart() {
   return {};
 }
 
+void random_work::unpin_all() {
+  for (const auto& each : clients_) {
+    for (std::uint32_t slot = 0; slot < at_.session(each->number).pin_slots(); ++slot) each->unpin(slot);
+  }
+  pins_.clear();
+}
+
 std::int64_t random_work::read_all() {
   std::int64_t hits = 0;
   for (const auto& each : clients_) {

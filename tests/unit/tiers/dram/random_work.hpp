@@ -23,6 +23,9 @@ class random_work {
   /// Reads every key of every client; the number of hits, or -1 for a wrong byte.
   std::int64_t read_all();
   [[nodiscard]] std::vector<std::unique_ptr<client>>& clients() noexcept { return clients_; }
+  void reseed(std::uint64_t seed) { random_.seed(seed); }
+  /// Clears every pin slot of every client, those of a process that was killed too.
+  void unpin_all();
 
   bool may_drop_sessions = true;
 

@@ -1,0 +1,73 @@
+// What `cenote bench` says: figures, each beside its limit from the same run.
+#pragma once
+
+#include <cstddef>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace cenote::bench {
+
+/// Times of one kind, seconds. Not thread-safe.
+class samples {
+ public:
+  void add(double seconds) { all_.push_back(seconds); }
+  [[nodiscard]] std::size_t size() const noexcept { return all_.size(); }
+  [[nodiscard]] double median() const { return quantile(0.5); }
+  /// 0 when there are no samples; q from 0 to 1.
+  [[nodiscard]] double quantile(double q) const;
+
+ private:
+  std::vector<double> all_;
+};
+
+/// What the project promises of a figure.
+struct bound {
+  enum class kind { none, ratio_at_most, ratio_at_least, value_at_most };
+  kind what = kind::none;
+  double number = 0;
+};
+
+struct figure {
+  std::string bench;
+  std::string name;              ///< the case
+  double value = 0;
+  std::string unit;
+  std::optional<double> limit = {};  ///< in the same unit; nothing where there is none
+  double low = 0;                ///< tenth and ninetieth percentile of the value
+  double high = 0;
+  bound promise = {};
+
+  [[nodiscard]] std::optional<double> ratio() const;
+  /// Nothing when nothing was promised.
+  [[nodiscard]] std::optional<bool> kept() const;
+};
+
+/// A time a piece of work: `scale` is what one second is in `unit` (1e6: microseconds).
+[[nodiscard]] figure time_figure(std::string bench, std::string name, const samples& value, const samples& limit,
+                                 double scale, std::string unit, bound promise = {});
+
+/// A rate: `amount` of `unit` is moved in the time of one sample.
+[[nodiscard]] figure rate_figure(std::string bench, std::string name, const samples& value, const samples& limit,
+                                 double amount, std::string unit, bound promise = {});
+
+/// Prints figures as they come. A table has to wait for all of them; JSON lines do not.
+class report {
+ public:
+  explicit report(bool as_json) noexcept : as_json_(as_json) {}
+
+  void add(figure measured);
+  /// The table; nothing for JSON.
+  void finish() const;
+  [[nodiscard]] const std::vector<figure>& figures() const noexcept { return figures_; }
+
+ private:
+  bool as_json_;
+  std::vector<figure> figures_;
+};
+
+/// {"bench","case","value","unit","limit","ratio"}; limit and ratio are null where there is no limit.
+[[nodiscard]] std::string json_line(const figure& measured);
+[[nodiscard]] std::string table_text(const std::vector<figure>& figures);
+
+}  // namespace cenote::bench

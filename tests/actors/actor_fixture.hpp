@@ -1,0 +1,152 @@
+// A deterministic actor system around a real DRAM tier; the test makes slab memory when it likes.
+#pragma once
+
+#include <caf/all.hpp>
+#include <caf/scheduler/test_coordinator.hpp>
+
+#include <boost/test/unit_test.hpp>
+#include <memory>
+#include <vector>
+
+#include "actors/dram_tier.hpp"
+#include "actors/node.hpp"
+#include "actors/session.hpp"
+
+namespace cenote::testing {
+
+class deterministic_config : public caf::actor_system_config {
+ public:
+  deterministic_config() {
+    add_message_types<caf::id_block::cenote>();
+    set("scheduler.policy", caf::atom("testing"));
+    set("logger.verbosity", caf::atom("quiet"));
+  }
+};
+
+inline instance_spec small_spec(const std::string& id = "demo") {
+  instance_spec spec;
+  spec.id = id;
+  spec.tokens_per_block = 16;
+  spec.groups = {{"default", {{"kv", 4096}}}};
+  return spec;
+}
+
+/// One tier, one instance (number 1), sessions on demand. Single-threaded: run() carries out every message.
+class actor_fixture {
+ public:
+  actor_fixture() : system_(config_) {
+    dram::store_options options;
+    options.capacity = std::uint64_t{8} << 20;
+    auto records = memory::record_table::create();
+    BOOST_REQUIRE(records);
+    auto store = std::make_unique<dram::store>(options, std::move(*records));
+    auto index = memory::segment::create("test-index", memory::index_segment_bytes);
+    auto versions = memory::segment::create("test-versions", memory::version_table::segment_bytes);
+    BOOST_REQUIRE(index && versions);
+    auto writer = memory::index_writer::create(std::move(*index));
+    BOOST_REQUIRE(writer);
+    index_ = memory::index_reader(writer->memory().data());
+    BOOST_REQUIRE(store->add_instance(1, small_spec(), std::move(*writer), std::move(*versions)));
+    dram_ = system_.spawn<dram_tier>(std::move(store), std::vector<session_ptr>{},
+                                     [this](std::vector<dram::slab_request> requests) {
+                                       for (auto& request : requests) requests_.push_back(std::move(request));
+                                     });
+    run();
+  }
+  ~actor_fixture() {
+    caf::anon_send_exit(dram_, caf::exit_reason::user_shutdown);
+    dram_ = nullptr;
+    run();
+  }
+  actor_fixture(const actor_fixture&) = delete;
+  actor_fixture& operator=(const actor_fixture&) = delete;
+
+  void run() { scheduler().run(); }
+  caf::scheduler::test_coordinator& scheduler() {
+    return dynamic_cast<caf::scheduler::test_coordinator&>(system_.scheduler());
+  }
+  caf::actor_system& system() { return system_; }
+  const dram_tier_actor& dram() const { return dram_; }
+  const memory::index_reader& index() const { return index_; }
+  std::vector<dram::slab_request>& requests() { return requests_; }
+
+  /// Carries out what the tier asked of its provisioner.
+  void provide_memory() {
+    for (auto& request : std::exchange(requests_, {})) {
+      auto outcome = std::make_shared<dram::slab_outcome>();
+      outcome->what = request.what;
+      outcome->slab = request.slab;
+      if (request.what == dram::slab_request::kind::create) {
+        auto memory = dram::make_slab_memory(request.slab, false, -1);
+        BOOST_REQUIRE(memory);
+        outcome->memory = std::move(*memory);
+      }
+      caf::anon_send(dram_, slab_atom_v, outcome);
+    }
+    run();
+  }
+
+  /// Sends and carries out; the answer, or nothing when the request failed.
+  template <class Answer, class Actor, class... Arguments>
+  std::optional<Answer> ask(const Actor& whom, Arguments... arguments) {
+    std::optional<Answer> answer;
+    caf::scoped_actor self(system_);
+    auto handle = self->request(whom, std::chrono::seconds(10), arguments...);
+    run();
+    handle.receive([&](const Answer& value) { answer = value; }, [](const caf::error&) {});
+    return answer;
+  }
+
+  std::shared_ptr<session_resources> make_client(std::uint64_t number) {
+    auto session = std::make_shared<session_resources>();
+    session->number = number;
+    session->instance = 1;
+    session->pin_slots = 64;
+    BOOST_REQUIRE(make_session(*session));
+    const auto opened = ask<outcome>(dram_, open_atom_v, session_ptr(session));
+    BOOST_REQUIRE(opened && opened->code == error_code::ok);
+    return session;
+  }
+
+ private:
+  deterministic_config config_;
+  caf::actor_system system_;
+  memory::index_reader index_;
+  std::vector<dram::slab_request> requests_;
+  dram_tier_actor dram_;
+};
+
+inline full_key key_of(std::uint64_t n) {
+  full_key key;
+  key.size = 16;
+  std::memcpy(key.bytes.data(), &n, sizeof n);
+  return key;
+}
+
+inline memory::submission entry_of(memory::operation op, std::uint32_t request, std::uint64_t argument = 0) {
+  memory::submission entry;
+  entry.op = op;
+  entry.request = request;
+  entry.argument = argument;
+  entry.flags = memory::submission::flag_last;
+  return entry;
+}
+
+/// A commit of the block in the client's first granted slot, which it takes.
+inline memory::submission commit_of(const session_resources& client, std::uint32_t request, std::uint64_t key) {
+  memory::submission entry = entry_of(memory::operation::commit, request);
+  for (std::size_t slot = 0; slot < memory::session_memory::grants; ++slot) {
+    std::uint64_t word = client.view.grant(slot).word.load();
+    if (memory::grant_slot::state_of(word) != memory::grant_slot::granted) continue;
+    client.view.grant(slot).word.store(memory::grant_slot::make(memory::grant_slot::version_of(word), 0, memory::grant_slot::taken));
+    entry.block = client.view.grant(slot).block.load();
+    entry.grant_version = memory::grant_slot::version_of(word);
+    break;
+  }
+  const full_key full = key_of(key);
+  entry.key_size = full.size;
+  std::memcpy(entry.key, full.bytes.data(), sizeof entry.key);
+  return entry;
+}
+
+}  // namespace cenote::testing

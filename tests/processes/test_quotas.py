@@ -1,0 +1,231 @@
+"""Who pays: hard quotas of instance groups, and capacity that moves between instances."""
+
+from __future__ import annotations
+
+import signal
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import blocks
+import cenote
+import numpy as np
+import pytest
+from conftest import StartAgent, StartNode
+from node import PATIENCE, KiB, MiB, Node, until
+
+Attach = Callable[..., Any]
+
+
+def fill(session: Any, label: str, count: int, size: int, batch: int = 32) -> None:
+    for first in range(0, count, batch):
+        keys = blocks.keys_of(label, first, min(batch, count - first))
+        session.put(keys, blocks.contents_of(keys, size))
+
+
+@pytest.mark.sanitizer
+def test_a_quota_is_hard_and_evicts_only_its_own_group(start_node: StartNode, attach: Attach) -> None:
+    node = start_node("groups.small.quota=8MiB")
+    neighbour = attach(node, "neighbour", block=64 * KiB)
+    fill(neighbour, "n", 200, 64 * KiB)
+    one = attach(node, "one", block=64 * KiB, instance_group="small")
+    two = attach(node, "two", block=16 * KiB, instance_group="small")
+    for turn in range(20):
+        keys = blocks.keys_of("a", turn * 32, 32)
+        one.put(keys, blocks.contents_of(keys, 64 * KiB))
+        assert node.group_used("small") <= 8 * MiB
+        keys = blocks.keys_of("b", turn * 32, 32)
+        two.put(keys, blocks.contents_of(keys, 16 * KiB))
+        assert node.group_used("small") <= 8 * MiB
+    assert neighbour.match(blocks.keys_of("n", 0, 200)).resident == 200
+    last = blocks.keys_of("b", 19 * 32, 32)
+    target = np.zeros((32, 16 * KiB), np.uint8)
+    assert two.get_into(last, target) == 32
+    assert blocks.wrong_blocks(last, list(target), 16 * KiB) == []
+
+
+@pytest.mark.sanitizer
+def test_an_instance_that_names_no_group_is_its_own(start_node: StartNode, attach: Attach) -> None:
+    node = start_node("groups.solo.quota=4MiB")
+    session = attach(node, "solo", block=64 * KiB)
+    fill(session, "a", 200, 64 * KiB)
+    assert 0 < node.group_used("solo") <= 4 * MiB
+    assert node.instance("solo")["group"] == "solo"
+
+
+@pytest.mark.sanitizer
+def test_a_quota_full_of_pins_says_no_space_at_once_and_others_go_on(start_node: StartNode, attach: Attach) -> None:
+    node = start_node("groups.g.quota=4MiB")
+    session = attach(node, "i", block=64 * KiB, instance_group="g")
+    other = attach(node, "other", block=64 * KiB)
+    keys = blocks.keys_of("a", 0, 200)
+    held = []
+    with pytest.raises(cenote.NoSpace):
+        for first in range(0, 200, 8):
+            batch = keys[first : first + 8]
+            session.put(batch, blocks.contents_of(batch, 64 * KiB))
+            held.append(session.acquire(batch))
+    begin = time.monotonic()
+    with pytest.raises(cenote.NoSpace):
+        session.put(blocks.keys_of("b", 0, 4), blocks.contents_of(blocks.keys_of("b", 0, 4), 64 * KiB))
+    assert time.monotonic() - begin < 1.0 * PATIENCE
+    assert node.group_used("g") <= 4 * MiB
+    fill(other, "o", 100, 64 * KiB)
+    assert other.match(blocks.keys_of("o", 0, 100)).resident == 100
+    for each in held:
+        each.release()
+    assert session.put(blocks.keys_of("b", 0, 4), blocks.contents_of(blocks.keys_of("b", 0, 4), 64 * KiB)) == 4
+
+
+@pytest.mark.sanitizer
+def test_a_block_larger_than_the_quota_is_refused_at_once(start_node: StartNode, attach: Attach) -> None:
+    node = start_node("groups.g.quota=64KiB")
+    session = attach(node, "i", block=128 * KiB, instance_group="g")
+    begin = time.monotonic()
+    with pytest.raises(cenote.NoSpace) as why:
+        session.put([bytes(16)], [bytes(128 * KiB)])
+    assert why.value.stored == 0
+    assert time.monotonic() - begin < 1.0 * PATIENCE
+
+
+@pytest.mark.sanitizer
+def test_quotas_change_while_the_node_runs(tmp_path: Path, start_node: StartNode, attach: Attach) -> None:
+    file = tmp_path / "cenote.toml"
+
+    def quota(size: str | None) -> None:
+        file.write_text(f'[groups.g]\nquota = "{size}"\n' if size else "")
+
+    def reload() -> None:
+        before = len(node.logged("configuration reloaded"))
+        node.send_signal(signal.SIGHUP)
+        until("it is reloaded", lambda: len(node.logged("configuration reloaded")) > before, limit=5)
+
+    quota("32MiB")
+    node = start_node(config=file)
+    session = attach(node, "i", block=64 * KiB, instance_group="g")
+    fill(session, "a", 600, 64 * KiB)
+    assert 28 * MiB < node.group_used("g") <= 32 * MiB
+    quota("8MiB")
+    reload()
+    until("the group shrinks without a put", lambda: node.group_used("g") <= 8 * MiB, limit=5)
+    assert session.match(blocks.keys_of("a", 560, 40)).resident == 40, "the newest stay"
+    fill(session, "b", 200, 64 * KiB)
+    assert node.group_used("g") <= 8 * MiB
+    quota("16MiB")
+    reload()
+    fill(session, "c", 400, 64 * KiB)
+    assert 12 * MiB < node.group_used("g") <= 16 * MiB
+    quota(None)
+    reload()
+    fill(session, "d", 1200, 64 * KiB)
+    assert node.group_used("g") > 48 * MiB
+
+
+@pytest.mark.sanitizer
+def test_a_second_instance_takes_most_of_a_full_tier_while_the_first_reads(
+    start_node: StartNode, start_agent: StartAgent, attach: Attach
+) -> None:
+    node = start_node(capacity="128MiB")
+    first = start_agent(node)
+    first.call("attach", instance="first", block=64 * KiB, deadline=30)
+    first.call("put", label="a", count=2000, limit=60)
+    used = node.status()["dram"]["used"]
+    assert used > 0.9 * 128 * MiB
+    reader = start_agent(node)
+    reader.call("attach", instance="first", block=64 * KiB, deadline=30)
+    # The newest hundred are read all the time and stay; all the rest may go.
+    hot = blocks.keys_of("a", 1900, 100)
+    session = attach(node, "first", block=64 * KiB)
+    second = attach(node, "second", block=48 * KiB, deadline=30)
+    reader.call("start_reader", label="a", count=2000)
+    begin = time.monotonic()
+    count = 0
+    while node.instance("second")["blocks"] * 48 * KiB < 0.8 * 128 * MiB:
+        with session.acquire(hot) as held:
+            assert blocks.wrong_blocks(hot[: len(held)], [b.view() for b in held], 64 * KiB) == []
+            keys = blocks.keys_of("b", count, 128)
+            assert second.put(keys, blocks.contents_of(keys, 48 * KiB)) == 128
+        count += 128
+        assert count < 3 * 128 * MiB // (48 * KiB), node.status()
+    print(f"80 % moved in {time.monotonic() - begin:.2f} s, {count} puts")
+    (report,) = reader.call("stop_readers", limit=60)
+    assert report["wrong"] == []
+    assert report["errors"] == []
+    assert report["rounds"] > 0
+    assert node.counter("slabs_moved") > 0
+    status = node.status()["dram"]
+    assert status["assigned"] <= status["capacity"]
+    newest = blocks.keys_of("b", count - 1000, 1000)
+    with second.acquire(newest) as held:
+        assert len(held) == 1000
+        assert blocks.wrong_blocks(newest, [b.view() for b in held], 48 * KiB) == []
+    # And back again.
+    first.call("put", label="c", count=1500, limit=60)
+    assert first.call("verify", label="c", first=1000, count=500) == {"there": 500, "wrong": 0}
+
+
+def test_capacity_moves_while_workers_are_killed(
+    start_node: StartNode, start_agent: StartAgent, attach: Attach
+) -> None:
+    node = start_node("dram.populate=false", capacity="64MiB")
+    sizes = {"x": 16 * KiB, "y": 64 * KiB, "z": 36 * KiB}
+    agents = {}
+    for name, size in sizes.items():
+        agents[name] = start_agent(node)
+        agents[name].call("attach", instance=name, block=size, deadline=60)
+    for turn in range(9):
+        name = "xyz"[turn % 3]
+        count = 48 * MiB // sizes[name]
+        agents[name].send("put", label=f"t{turn}", count=count, batch=32)
+        time.sleep(0.05)
+        node.restart_worker()
+        agents[name].answer(90)
+        seen = agents[name].call("verify", label=f"t{turn}", first=count // 2, count=count // 2, limit=60)
+        assert seen["wrong"] == 0
+        assert seen["there"] == count // 2
+        status = node.status()["dram"]
+        assert status["assigned"] <= status["capacity"]
+        assert status["used"] <= status["capacity"]
+
+
+def test_200_instances_of_64_kib_blocks_share_a_node_of_1_gib(start_node: StartNode, attach: Attach) -> None:
+    node = start_node("dram.populate=false", capacity="1GiB")
+    sessions = []
+    begin = time.monotonic()
+    for number in range(200):
+        session = attach(node, f"i{number}", block=64 * KiB, deadline=30)
+        sessions.append(session)
+        keys = blocks.keys_of(f"k{number}", 0, 16)
+        assert session.put(keys, blocks.contents_of(keys, 64 * KiB)) == 16
+    print(f"200 instances in {time.monotonic() - begin:.2f} s")
+    assert len(node.status()["instances"]) == 200
+    target = np.zeros((16, 64 * KiB), np.uint8)
+    for number, session in enumerate(sessions):
+        keys = blocks.keys_of(f"k{number}", 0, 16)
+        assert session.get_into(keys, target) == 16, number
+        assert blocks.wrong_blocks(keys, list(target), 64 * KiB) == []
+    # Each can use more than a two-hundredth when the others are idle.
+    fill(sessions[7], "more", 4000, 64 * KiB, batch=64)
+    assert sessions[7].match(blocks.keys_of("more", 0, 4000)).resident == 4000
+    node.restart_worker()
+    assert sessions[7].match(blocks.keys_of("more", 0, 4000)).resident == 4000
+    assert sessions[199].put([bytes(16)], [bytes(64 * KiB)]) == 1
+
+
+@pytest.mark.sanitizer
+def test_used_and_free_add_up_whatever_happens(node: Node, attach: Attach) -> None:
+    sessions = [attach(node, f"i{n}", block=(n + 1) * 8 * KiB, instance_group=f"g{n % 2}") for n in range(4)]
+    for turn in range(6):
+        for number, session in enumerate(sessions):
+            fill(session, f"{turn}-{number}", 150, (number + 1) * 8 * KiB)
+            session.remove(blocks.keys_of(f"{turn}-{number}", 0, 20))
+        status = node.status()
+        blocks_of = status["dram"]["blocks"]
+        assert status["dram"]["used"] == sum(each["used"] for each in status["groups"])
+        assert status["dram"]["used"] <= status["dram"]["assigned"] <= status["dram"]["capacity"]
+        assert status["dram"]["used"] + status["dram"]["free"] == status["dram"]["capacity"]
+        assert blocks_of["present"] == sum(each["blocks"] for each in status["instances"])
+        for number in range(4):
+            found = node.instance(f"i{number}")
+            assert found["index_entries"] == found["blocks"]

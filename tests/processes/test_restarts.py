@@ -1,0 +1,462 @@
+"""Workers that are killed, stopped and replaced: every complete block is there again, clients go on by themselves."""
+
+from __future__ import annotations
+
+import os
+import random
+import shutil
+import signal
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import blocks
+import cenote
+import numpy as np
+import pytest
+from conftest import StartAgent, StartNode
+from node import FULL, PATIENCE, Agent, KiB, Node, run_cenote, until
+
+Attach = Callable[..., Any]
+BLOCK = 16 * KiB
+BACK_WITHIN = 5.0  # seconds; the design says 1, on a quiet machine
+
+
+def filled(session: Any, label: str, count: int) -> list[bytes]:
+    keys = blocks.keys_of(label, 0, count)
+    for first in range(0, count, 100):
+        batch = keys[first : first + 100]
+        session.put(batch, blocks.contents_of(batch, BLOCK))
+    return keys
+
+
+def all_right(session: Any, keys: list[bytes]) -> bool:
+    targets = np.zeros((len(keys), BLOCK), np.uint8)
+    return session.get_into(keys, targets) == len(keys) and not blocks.wrong_blocks(keys, list(targets), BLOCK)
+
+
+# ---- one death
+
+
+@pytest.mark.sanitizer
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSEGV, signal.SIGABRT], ids=lambda n: n.name)
+def test_a_worker_that_dies_is_back_with_all_complete_blocks(
+    start_node: StartNode, start_agent: StartAgent, attach: Attach, number: int
+) -> None:
+    node = start_node(capacity="128MiB")
+    # A sanitizer makes an exit status of the signal and says so in the log: that is no finding.
+    session = attach(node, "i", block=BLOCK)
+    keys = filled(session, "a", 3000)
+    other = attach(node, "j", block=4 * KiB, groups={"x": {"parts": {"k": 4096}}, "y": {"parts": {"v": 8192}}})
+    for salt, (group, size) in enumerate({"x": 4096, "y": 8192}.items()):
+        other.put(keys[:50], blocks.contents_of(keys[:50], size, salt), group=group)
+    epoch = node.epoch
+    took = node.restart_worker(number)
+    print(f"{signal.Signals(number).name}: serving again after {took * 1000:.0f} ms")
+    assert took < BACK_WITHIN * PATIENCE
+    status = node.status()
+    assert status["node"]["epoch"] == epoch + 1
+    assert status["node"]["restarts"] == 1
+    assert node.instance("i")["blocks"] == 3000
+    assert session.match(keys).resident == 3000
+    assert all_right(session, keys)
+    assert session.put(keys, blocks.contents_of(keys, BLOCK)) == 0
+    assert len(filled(session, "b", 500)) == 500
+    assert all_right(session, keys[:10])
+    for salt, (group, size) in enumerate({"x": 4096, "y": 8192}.items()):
+        with other.acquire(keys[:50], group=group) as held:
+            assert blocks.wrong_blocks(keys[:50], [b.view() for b in held], size, salt) == []
+    late = start_agent(node)
+    late.call("attach", instance="i", block=BLOCK)
+    assert late.call("verify", label="a", count=3000) == {"there": 3000, "wrong": 0}
+    assert session.stats()["reattaches"] == 1
+
+
+@pytest.mark.sanitizer
+def test_reads_under_way_finish_while_there_is_no_worker(node: Node, attach: Attach) -> None:
+    session = attach(node, "i", block=BLOCK)
+    keys = filled(session, "a", 500)
+    with session.acquire(keys[:100]) as held:
+        with node.worker_stopped() as worker:
+            assert all_right(session, keys), "reading needs nobody"
+            assert session.match(keys).resident == 500
+            assert session.exists(keys) == [True] * 500
+            with session.acquire(keys[100:200]) as more:
+                assert blocks.wrong_blocks(keys[100:200], [b.view() for b in more], BLOCK) == []
+            node.announced_deaths += 1
+            os.kill(worker, signal.SIGKILL)
+            assert all_right(session, keys)
+        assert blocks.wrong_blocks(keys[:100], [b.view() for b in held], BLOCK) == []
+        node.status()
+        # The new worker respects the pins of before.
+        session.remove(keys[:100])
+        filled(session, "b", 4500)
+        assert blocks.wrong_blocks(keys[:100], [b.view() for b in held], BLOCK) == []
+        assert node.instance("i")["zombie"] == 100
+    until("the zombies are freed", lambda: node.instance("i")["zombie"] == 0, limit=3)
+
+
+@pytest.mark.sanitizer
+def test_pins_over_a_restart_hold_blocks_against_eviction(node: Node, attach: Attach) -> None:
+    session = attach(node, "i", block=BLOCK)
+    keys = filled(session, "a", 200)
+    with session.acquire(keys) as held:
+        node.restart_worker()
+        filled(session, "b", 5000)  # more than the tier holds
+        assert node.counter("evicted") > 0
+        assert blocks.wrong_blocks(keys, [b.view() for b in held], BLOCK) == []
+        assert session.match(keys).resident == 200, "what is pinned stays a hit"
+
+
+@pytest.mark.sanitizer
+def test_half_done_operations_roll_back(node: Node, attach: Attach) -> None:
+    session, other = attach(node, "i", block=BLOCK), attach(node, "i", block=BLOCK)
+    keys = blocks.keys_of("a", 0, 20)
+    slots = session.reserve(keys)
+    for key, slot in zip(keys, slots, strict=True):
+        slot.view()[: BLOCK // 2] = blocks.content_of(key, BLOCK, salt=1)[: BLOCK // 2].data
+    node.restart_worker()
+    mine = other.reserve(keys)
+    assert all(isinstance(slot, cenote.Block) for slot in mine), "the keys are free"
+    for key, slot in zip(keys, mine, strict=True):
+        slot.view()[:] = blocks.content_of(key, BLOCK).data
+    for key, slot in zip(keys, slots, strict=True):  # the first writer has not noticed yet
+        slot.view()[:] = blocks.content_of(key, BLOCK, salt=1).data
+    with pytest.raises(cenote.Revoked):
+        session.commit(slots)
+    assert other.commit(mine) == 20
+    assert all_right(session, keys)
+    assert node.instance("i")["quarantined"] == 0
+    assert node.instance("i")["pending"] == 0
+
+
+@pytest.mark.sanitizer
+def test_grants_and_accounts_are_the_same_after_a_restart(node: Node, attach: Attach) -> None:
+    session = attach(node, "i", block=BLOCK, instance_group="payer")
+    filled(session, "a", 300)
+    before = node.status()
+    node.restart_worker()
+    until("the client is back", lambda: session.barrier() is None)
+    after = node.status()
+    for name in ("used", "assigned", "slabs"):
+        assert after["dram"][name] == before["dram"][name], name
+    assert after["dram"]["blocks"] == before["dram"]["blocks"]
+    assert after["groups"] == before["groups"]
+    session.remove(blocks.keys_of("a", 0, 300))
+    session.close()
+    until("the session is gone", lambda: not node.status()["sessions"], limit=3)
+    assert node.status()["dram"]["used"] == 0
+    assert node.group_used("payer") == 0
+
+
+def test_a_client_that_died_while_there_was_no_worker_is_reclaimed(
+    node: Node, start_agent: StartAgent, attach: Attach
+) -> None:
+    agent = start_agent(node)
+    agent.call("attach", instance="i", block=BLOCK)
+    agent.call("put", label="a", count=100)
+    agent.call("pin", label="a", count=50)
+    agent.call("reserve", label="b", count=20)
+    with node.worker_stopped() as worker:
+        agent.kill()
+        node.announced_deaths += 1
+        os.kill(worker, signal.SIGKILL)
+
+    def reclaimed() -> bool:
+        state = node.instance("i")
+        return not node.status()["sessions"] and state["pending"] == 0 and state["quarantined"] == 0
+
+    until("all is reclaimed", reclaimed, limit=2)
+    assert node.blocks()["granted"] == 0
+    session = attach(node, "i", block=BLOCK)
+    assert session.match(blocks.keys_of("a", 0, 100)).resident == 100
+    assert len(session.reserve(blocks.keys_of("b", 0, 20))) == 20
+
+
+# ---- waiting
+
+
+@pytest.mark.sanitizer
+def test_calls_made_while_the_worker_is_stopped_wait_for_their_deadline_and_say_so(node: Node, attach: Attach) -> None:
+    session = attach(node, "i", block=BLOCK, deadline=1.0)
+    keys = filled(session, "a", 10)
+    with node.worker_stopped():
+        for call in (
+            lambda: session.remove(keys[:1]),
+            lambda: session.reserve(blocks.keys_of("b", 0, 1)),
+            lambda: session.put(blocks.keys_of("c", 0, 100), blocks.contents_of(blocks.keys_of("c", 0, 100), BLOCK)),
+            session.barrier,
+        ):
+            begin = time.monotonic()
+            with pytest.raises((cenote.DeadlineExceeded, cenote.NodeRestarting)):
+                call()
+            assert 0.9 < time.monotonic() - begin < 3.0 * PATIENCE
+    assert session.put(keys, blocks.contents_of(keys, BLOCK)) <= 1
+    assert all_right(session, keys)
+    until("what nobody waits for any more goes back", lambda: node.instance("i")["pending"] == 0 or session.barrier())
+
+
+@pytest.mark.sanitizer
+def test_calls_made_while_the_worker_is_away_wait_for_the_next_one(
+    node: Node, start_agent: StartAgent, attach: Attach
+) -> None:
+    agent = start_agent(node)
+    agent.call("attach", instance="i", block=BLOCK, deadline=30)
+    with node.worker_stopped() as worker:
+        agent.send("put", label="a", count=200)
+        agent.send("remove", label="a", count=10)
+        assert not agent.has_answer(0.2)
+        node.announced_deaths += 1
+        os.kill(worker, signal.SIGKILL)
+    assert agent.answer(40) == 200
+    assert agent.answer(40) == 10
+    assert agent.call("verify", label="a", count=200) == {"there": 190, "wrong": 0}
+
+
+@pytest.mark.sanitizer
+def test_an_attach_while_the_worker_is_away_waits_for_the_next_one(node: Node, start_agent: StartAgent) -> None:
+    agent = start_agent(node)
+    with node.worker_stopped() as worker:
+        agent.send("attach", instance="i", block=BLOCK, deadline=30)
+        assert not agent.has_answer(0.2)
+        node.announced_deaths += 1
+        os.kill(worker, signal.SIGKILL)
+    agent.answer(40)
+    assert agent.call("put", label="a", count=20) == 20
+
+
+# ---- several
+
+
+def test_a_killed_worker_is_started_again_without_delay_however_often(node: Node, attach: Attach) -> None:
+    session = attach(node, "i", block=BLOCK)
+    keys = filled(session, "a", 200)
+    took = [node.restart_worker() for _ in range(4)]
+    print("back after", ", ".join(f"{each * 1000:.0f} ms" for each in took))
+    assert max(took) < BACK_WITHIN * PATIENCE
+    assert node.logged("waiting before the next start") == [], "SIGKILL of a ready worker is no fault of its own"
+    assert all_right(session, keys)
+
+
+def test_a_worker_that_crashes_right_after_its_start_is_backed_off_and_comes_back(node: Node, attach: Attach) -> None:
+    session = attach(node, "i", block=BLOCK, deadline=30)
+    keys = filled(session, "a", 100)
+    for _ in range(3):
+        node.restart_worker(signal.SIGSEGV)
+    delays = [line["delay_ms"] for line in node.logged("waiting before the next start")]
+    assert delays == sorted(delays)
+    assert all(each > 0 for each in delays)
+    assert all_right(session, keys)
+    assert len(filled(session, "b", 10)) == 10
+
+
+# ---- under load
+
+
+class Readers:
+    """Two processes that verify a run of keys all the time, by copy and under pins."""
+
+    def __init__(self, start_agent: StartAgent, node: Node, label: str, count: int) -> None:
+        self.agents: list[Agent] = []
+        for how in ("copy", "pin"):
+            agent = start_agent(node)
+            agent.call("attach", instance="i", block=4 * KiB, deadline=30)
+            agent.call("start_reader", label=label, count=count, how=how)
+            self.agents.append(agent)
+
+    def rounds(self) -> int:
+        return min(min(agent.call("readers_rounds")) for agent in self.agents)
+
+    def stop(self) -> int:
+        verified = 0
+        for agent in self.agents:
+            for report in agent.call("stop_readers", limit=90):
+                assert report["wrong"] == [], report
+                assert report["errors"] == [], report
+                assert report["longest"] < 20 * PATIENCE, "a reader hung"
+                verified += report["verified"]
+        return verified
+
+
+def test_a_worker_killed_again_and_again_during_ten_thousand_puts_loses_and_spoils_nothing(
+    start_node: StartNode, start_agent: StartAgent, attach: Attach
+) -> None:
+    """Index growth is under way (from 1,024 slots), the tier is large enough that nothing is evicted."""
+    kills = 100 if FULL else 10
+    puts = 10_000
+    node = start_node("dram.populate=false", capacity="192MiB")
+    readers = Readers(start_agent, node, "a", puts)
+    writers = [start_agent(node) for _ in range(2)]
+    for writer in writers:
+        writer.call("attach", instance="i", block=4 * KiB, deadline=60)
+    session = attach(node, "i", block=4 * KiB, deadline=60)
+    keys = blocks.keys_of("a", 0, puts)
+    dice = random.Random(11)
+    took: list[float] = []
+    returned = 0
+    rounds = 10 if not FULL else 1
+    # Each writer has half of the keys; after every answer all that was put must be there.
+    share = puts // len(writers)
+    step = max(20, share // (kills * rounds))
+    places = [0] * len(writers)
+    for turn in range(kills):
+        goal = share * (turn + 1) // kills
+        while min(places) < goal:
+            for number, writer in enumerate(writers):
+                if places[number] < goal:
+                    count = min(step, goal - places[number])
+                    writer.send("put", label="a", first=number * share + places[number], count=count, batch=16)
+                    places[number] += count
+                else:
+                    writer.send("match", label="a")
+            if len(took) == turn:
+                time.sleep(dice.random() * 0.02)  # where in the puts it dies is left to chance
+                took.append(node.restart_worker(dice.choice([signal.SIGKILL, signal.SIGKILL, signal.SIGKILL])))
+            for writer in writers:
+                returned += writer.answer(90) >= 0
+        for number in range(len(writers)):
+            done = keys[number * share : number * share + places[number]]
+            assert all(session.exists(done)), "a put that returned is present"
+    assert node.counter("evicted") == 0
+    assert session.match(keys).resident == puts
+    last = readers.rounds()
+    until("the readers have seen all of it once more", lambda: readers.rounds() > last, limit=60, pause=0.1)
+    verified = readers.stop()
+    targets = np.zeros((puts, 4 * KiB), np.uint8)
+    assert session.get_into(keys, targets) == puts
+    assert blocks.wrong_blocks(keys, list(targets), 4 * KiB) == []
+    assert node.instance("i")["index_entries"] == puts
+    assert node.instance("i")["blocks"] == puts
+    assert node.instance("i")["index_slots"] > 10_000
+    assert node.status()["node"]["restarts"] == kills
+    print(f"{kills} kills, {verified} blocks verified, back after {max(took) * 1000:.0f} ms at most")
+
+
+def test_a_worker_killed_while_it_evicts_never_serves_a_wrong_byte(
+    start_node: StartNode, start_agent: StartAgent, attach: Attach
+) -> None:
+    kills = 30 if FULL else 5
+    node = start_node("dram.populate=false", capacity="16MiB")  # 4,000 blocks for 20,000 keys
+    readers = Readers(start_agent, node, "a", 3000)
+    writer = start_agent(node)
+    writer.call("attach", instance="i", block=4 * KiB, deadline=60)
+    for turn in range(kills):
+        writer.send("put", label="a", first=0, count=3000, batch=16)
+        writer.send("put", label="b", first=turn * 3000, count=3000, batch=16)
+        time.sleep(0.05)
+        node.restart_worker()
+        writer.answer(90)
+        writer.answer(90)
+    assert readers.stop() > 0
+    session = attach(node, "i", block=4 * KiB)
+    state = node.instance("i")
+    assert state["index_entries"] == state["blocks"]
+    last = blocks.keys_of("b", kills * 3000 - 500, 500)
+    assert session.match(last).resident == 500
+    targets = np.zeros((500, 4 * KiB), np.uint8)
+    assert session.get_into(last, targets) == 500
+    assert blocks.wrong_blocks(last, list(targets), 4 * KiB) == []
+
+
+def test_clients_and_worker_killed_by_turns_leave_no_block_behind(
+    start_node: StartNode, start_agent: StartAgent, attach: Attach
+) -> None:
+    turns = 40 if FULL else 6
+    node = start_node(capacity="32MiB")
+    dice = random.Random(5)
+    for turn in range(turns):
+        agents = [start_agent(node) for _ in range(2)]
+        for number, agent in enumerate(agents):
+            agent.call("attach", instance="i", block=BLOCK, deadline=30)
+            agent.call("reserve", label=f"r{turn}-{number}", count=10)
+            agent.send("put", label="a", first=dice.randrange(500), count=300, batch=8)
+        time.sleep(dice.random() * 0.03)
+        order = [agents[0].kill, node.restart_worker, agents[1].kill]
+        dice.shuffle(order)
+        for harm in order:
+            harm()
+
+    def nothing_held() -> bool:
+        held = node.blocks()
+        return (held["granted"], held["pending"], held["quarantined"], held["zombie"]) == (0, 0, 0, 0)
+
+    until("nothing is held by the dead", nothing_held, limit=3)
+    status = node.status()
+    assert status["sessions"] == []
+    assert status["dram"]["used"] == status["dram"]["blocks"]["present"] * BLOCK
+    session = attach(node, "i", block=BLOCK)
+    keys = [key for key in blocks.keys_of("a", 0, 800) if session.exists([key])[0]]
+    assert all_right(session, keys)
+    session.clear()
+    assert node.status()["dram"]["used"] == 0
+
+
+# ---- upgrade
+
+
+@pytest.mark.sanitizer
+def test_an_upgrade_replaces_keeper_and_worker_and_keeps_the_blocks(
+    node: Node, start_agent: StartAgent, attach: Attach
+) -> None:
+    session = attach(node, "i", block=BLOCK, deadline=30)
+    keys = filled(session, "a", 1000)
+    agent = start_agent(node)
+    agent.call("attach", instance="i", block=BLOCK, deadline=30)
+    agent.call("pin", label="a", count=50)
+    worker, epoch = node.worker_pid, node.epoch
+    agent.send("put", label="b", count=1000, batch=16)
+    begin = time.monotonic()
+    ran = run_cenote("node", "upgrade", "--socket", node.socket, limit=40)
+    print(f"upgraded in {(time.monotonic() - begin) * 1000:.0f} ms")
+    assert ran.returncode == 0, ran.stderr
+    assert "upgraded" in ran.stdout
+    assert agent.answer(60) == 1000
+    status = node.status()
+    assert (status["node"]["worker_pid"], status["node"]["epoch"]) != (worker, epoch)
+    assert status["node"]["pid"] == node.pid, "the keeper is the same process, with a new program"
+    assert status["node"]["restarts"] == 0, "an upgrade is no accident"
+    assert session.match(keys).resident == 1000
+    assert all_right(session, keys)
+    assert agent.call("verify_pinned") == 0
+    assert agent.call("verify", label="b", count=1000) == {"there": 1000, "wrong": 0}
+    node.restart_worker()
+    assert all_right(session, keys)
+    agent.kill()
+    until("its pins are gone", lambda: len(node.status()["sessions"]) == 1, limit=3)
+
+
+def test_an_upgrade_to_a_binary_that_does_not_run_is_refused_and_changes_nothing(
+    tmp_path: Path, start_node: StartNode, attach: Attach, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import node as harness
+
+    program = tmp_path / "bin" / "cenote"
+    program.parent.mkdir()
+    shutil.copy(harness.BINARY, program)
+    monkeypatch.setattr(harness, "BINARY", program)
+    node = start_node()
+    session = attach(node, "i", block=BLOCK, deadline=30)
+    keys = filled(session, "a", 100)
+    worker = node.worker_pid
+    original = program.read_bytes()
+    program.unlink()
+    monkeypatch.undo()
+    ran = run_cenote("node", "upgrade", "--socket", node.socket)
+    assert ran.returncode == 1
+    assert str(program) in ran.stderr
+    program.write_text("#!/bin/sh\nexit 7\n")
+    program.chmod(0o755)
+    ran = run_cenote("node", "upgrade", "--socket", node.socket)
+    assert ran.returncode == 1
+    assert "exit status 7" in ran.stderr
+    assert node.worker_pid == worker
+    assert all_right(session, keys)
+    # A worker that dies meanwhile is started from the program that the keeper runs, not from the broken file.
+    node.restart_worker()
+    assert all_right(session, keys)
+    program.unlink()
+    program.write_bytes(original)
+    program.chmod(0o755)
+    assert run_cenote("node", "upgrade", "--socket", node.socket, limit=40).returncode == 0
+    assert all_right(session, keys)

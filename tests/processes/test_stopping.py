@@ -1,0 +1,287 @@
+"""The end of a node, in order and otherwise, and what a running one takes over on SIGHUP."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import blocks
+import cenote
+import pytest
+from conftest import StartAgent, StartNode, make_spec
+from node import PATIENCE, AgentError, KiB, MiB, Node, is_alive, until
+
+Attach = Callable[..., Any]
+BLOCK = 16 * KiB
+
+
+# ---- start
+
+
+def test_the_socket_is_there_within_5_seconds_of_the_start(start_node: StartNode) -> None:
+    begin = time.monotonic()
+    node = start_node(launch_only=True)
+    until("the socket is there", node.socket.exists, limit=5, pause=0.005)
+    there = time.monotonic() - begin
+    node.status()
+    print(f"socket after {there * 1000:.0f} ms, serving after {(time.monotonic() - begin) * 1000:.0f} ms")
+
+
+def test_a_node_needs_no_configuration(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
+    node = Node(tmp_path / "cenote")
+    node.command = node.command[:2]
+    node.start()
+    try:
+        assert node.status()["dram"]["capacity"] == 1024 * MiB
+        with cenote.attach(make_spec("x")) as session:
+            assert session.put([bytes(16)], [bytes(4096)]) == 1
+    finally:
+        assert node.stop() == 0
+        node.kill_everything()
+    assert not node.socket.exists()
+
+
+# ---- SIGTERM
+
+
+@pytest.mark.sanitizer
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT], ids=lambda n: n.name)
+def test_an_orderly_end_is_quick_and_says_0_and_clients_are_told(
+    node: Node, start_agent: StartAgent, number: int
+) -> None:
+    agent = start_agent(node)
+    agent.call("attach", instance="i", block=BLOCK)
+    agent.call("put", label="a", count=100)
+    agent.call("pin", label="a", count=100)
+    begin = time.monotonic()
+    node.send_signal(number)
+    assert node.wait() == 0
+    took = time.monotonic() - begin
+    print(f"ended after {took * 1000:.0f} ms")
+    assert took < 10 * PATIENCE
+    assert agent.call("verify_pinned") == 0, "what is mapped stays readable"
+    begin = time.monotonic()
+    with pytest.raises(AgentError) as why:
+        agent.call("put", label="b")
+    assert why.value.code in ("not_running", "closed")
+    assert time.monotonic() - begin < 2 * PATIENCE, "it need not wait for its deadline to hear that"
+    with pytest.raises(AgentError) as why:
+        agent.call("attach", instance="i", block=BLOCK, name="again")
+    assert why.value.code == "not_running"
+    agent.call("unpin")
+
+
+def test_puts_under_way_end_in_order_when_the_node_drains(node: Node, start_agent: StartAgent) -> None:
+    agent = start_agent(node)
+    agent.call("attach", instance="i", block=BLOCK, deadline=30)
+    agent.send("timed", what="put", label="a", count=3000, batch=64)
+    until("it is under way", lambda: node.counter("commits") > 100, pause=0.002)
+    assert node.stop() == 0
+    result = agent.answer(40)
+    assert result["code"] in ("ok", "not_running", "closed"), result
+    assert result["seconds"] < 12 * PATIENCE
+
+
+def test_a_node_with_a_stuck_client_still_ends_within_10_seconds(node: Node, start_agent: StartAgent) -> None:
+    agents = [start_agent(node) for _ in range(3)]
+    for agent in agents:
+        agent.call("attach", instance="i", block=BLOCK)
+        agent.call("put", label="a", count=10)
+        agent.call("pin", label="a", count=10)
+        agent.call("reserve", label=f"r{agent.pid}", count=10)
+        agent.pause()
+    begin = time.monotonic()
+    assert node.stop() == 0
+    assert time.monotonic() - begin < 10 * PATIENCE
+
+
+def test_a_second_signal_ends_at_once_and_says_130(node: Node) -> None:
+    with node.worker_stopped() as worker:  # it cannot drain
+        node.send_signal(signal.SIGTERM)
+        until("it is draining", lambda: node.logged("stopping"), pause=0.005)
+        begin = time.monotonic()
+        node.send_signal(signal.SIGTERM)
+        assert node.wait() == 130
+        assert time.monotonic() - begin < 2 * PATIENCE
+        until("the worker is dead", lambda: not is_alive(worker), limit=2)
+    assert not node.socket.exists()
+
+
+@pytest.mark.timeout(90)
+def test_a_worker_that_does_not_drain_is_killed_in_the_end(start_node: StartNode) -> None:
+    node = start_node("node.drain_timeout=1s")
+    node.allowed_errors = ["killing the worker"]
+    with node.worker_stopped():
+        begin = time.monotonic()
+        node.send_signal(signal.SIGTERM)
+        assert node.wait(30) == 1
+        assert time.monotonic() - begin < 12 * PATIENCE
+
+
+def test_sigterm_before_the_worker_is_ready_is_no_accident(start_node: StartNode) -> None:
+    for delay in (0.0, 0.01, 0.03):
+        node = start_node(launch_only=True)
+        until("the keeper has begun", lambda node=node: node.logged("listening"), pause=0.001)
+        time.sleep(delay)
+        assert node.stop() == 0
+        assert not node.socket.exists()
+
+
+# ---- the keeper's death
+
+
+@pytest.mark.sanitizer
+def test_a_keeper_that_is_killed_takes_its_worker_along_and_clients_are_told(
+    start_node: StartNode, start_agent: StartAgent
+) -> None:
+    node = start_node()
+    agent = start_agent(node)
+    agent.call("attach", instance="i", block=BLOCK)
+    agent.call("put", label="a", count=100)
+    agent.call("pin", label="a", count=100)
+    worker = node.worker_pid
+    node.send_signal(signal.SIGKILL)
+    node.wait()
+    begin = time.monotonic()
+    until("the worker has ended", lambda: not is_alive(worker), limit=10)
+    print(f"the worker ended after {(time.monotonic() - begin) * 1000:.0f} ms")
+    assert agent.call("verify_pinned") == 0
+    begin = time.monotonic()
+    with pytest.raises(AgentError) as why:
+        agent.call("put", label="b")
+    assert why.value.code in ("not_running", "closed")
+    assert time.monotonic() - begin < 2 * PATIENCE
+    # A new node is a new node: the old session does not creep into it.
+    node.start()
+    with pytest.raises(AgentError) as why:
+        agent.call("put", label="b")
+    assert why.value.code in ("not_running", "closed")
+    agent.call("attach", instance="i", block=BLOCK, name="again")
+    assert agent.call("match", label="a", count=100, name="again") == 0
+    assert agent.call("verify_pinned") == 0
+
+
+def test_a_new_node_starts_at_once_in_the_place_of_a_killed_one(start_node: StartNode, attach: Attach) -> None:
+    node = start_node()
+    for _ in range(3):
+        node.send_signal(signal.SIGKILL)
+        node.wait()
+        begin = time.monotonic()
+        node.start()
+        assert time.monotonic() - begin < 8 * PATIENCE
+    assert attach(node, "i").put([bytes(16)], [bytes(4096)]) == 1
+
+
+# ---- SIGHUP
+
+
+def configured(tmp_path: Path, **tables: str) -> Path:
+    file = tmp_path / "cenote.toml"
+    file.write_text("\n".join(f"[{name.replace('__', '.')}]\n{body}\n" for name, body in tables.items()))
+    return file
+
+
+def reload(node: Node) -> None:
+    before = len(node.logged("configuration reloaded"))
+    node.send_signal(signal.SIGHUP)
+    until("it is reloaded", lambda: len(node.logged("configuration reloaded")) > before, limit=5)
+
+
+@pytest.mark.sanitizer
+def test_sighup_reloads_water_marks(tmp_path: Path, start_node: StartNode, attach: Attach) -> None:
+    file = configured(tmp_path, dram="high_water = 0.97\nlow_water = 0.94")
+    node = start_node(config=file)
+    session = attach(node, "i", block=64 * KiB)
+    for first in range(0, 2000, 100):
+        keys = blocks.keys_of("a", first, 100)
+        session.put(keys, blocks.contents_of(keys, 64 * KiB))
+    used = node.status()["dram"]["used"]
+    assert used > 0.85 * 64 * MiB
+    configured(tmp_path, dram="high_water = 0.5\nlow_water = 0.4")
+    reload(node)
+    until("eviction went down to the new mark", lambda: node.status()["dram"]["used"] <= 0.42 * 64 * MiB, limit=5)
+    assert session.match(blocks.keys_of("a", 1900, 100)).resident == 100, "the newest are still there"
+
+
+@pytest.mark.sanitizer
+def test_sighup_reloads_the_log_level_of_keeper_and_worker(tmp_path: Path, start_node: StartNode) -> None:
+    file = configured(tmp_path, log='level = "info"')
+    node = start_node(config=file)
+    configured(tmp_path, log='level = "error"')
+    node.send_signal(signal.SIGHUP)
+    until("it was heard", lambda: node.logged("reloading"), limit=5)
+    time.sleep(0.3)
+    lines = len(list(node.log_lines()))
+    cenote.attach(make_spec("x"), socket=str(node.socket)).close()
+    node.send_signal(signal.SIGHUP)
+    time.sleep(0.3)
+    assert len(list(node.log_lines())) == lines
+    configured(tmp_path, log='level = "debug"')
+    node.send_signal(signal.SIGHUP)
+    until("debug lines", lambda: any(each.get("level") == "info" for each in list(node.log_lines())[lines:]), limit=5)
+
+
+@pytest.mark.sanitizer
+def test_sighup_with_a_broken_file_changes_nothing_and_says_so(
+    tmp_path: Path, start_node: StartNode, attach: Attach
+) -> None:
+    file = configured(tmp_path, dram="high_water = 0.97")
+    node = start_node(config=file)
+    node.allowed_errors = ["configuration", "reloaded"]
+    session = attach(node, "i")
+    file.write_text("[dram]\nhihg_water = 0.5\n")
+    node.send_signal(signal.SIGHUP)
+    until("it said so", lambda: [e for e in node.logged("not reloaded") if "high_water" in e["reason"]], limit=5)
+    assert session.put([bytes(16)], [bytes(4096)]) == 1
+    assert node.running
+
+
+def test_a_key_that_needs_a_restart_is_named_on_sighup(tmp_path: Path, start_node: StartNode) -> None:
+    file = configured(tmp_path, dram="high_water = 0.97\npopulate = false")
+    node = start_node(config=file)
+    configured(tmp_path, dram="high_water = 0.9\npopulate = true")
+    reload(node)
+    assert [line["key"] for line in node.logged("needs a restart")] == ["dram.populate"]
+
+
+@pytest.mark.sanitizer
+def test_a_reload_survives_a_restart_of_the_worker(tmp_path: Path, start_node: StartNode, attach: Attach) -> None:
+    file = configured(tmp_path, groups__g='quota = "16MiB"')
+    node = start_node(config=file)
+    session = attach(node, "i", block=64 * KiB, instance_group="g")
+    configured(tmp_path, groups__g='quota = "8MiB"')
+    reload(node)
+    node.restart_worker()
+    for first in range(0, 400, 50):
+        keys = blocks.keys_of("a", first, 50)
+        session.put(keys, blocks.contents_of(keys, 64 * KiB))
+        assert node.group_used("g") <= 8 * MiB
+    assert next(g["quota"] for g in node.status()["groups"] if g["name"] == "g") == 8 * MiB
+
+
+# ---- at rest
+
+
+def test_an_idle_node_costs_next_to_nothing(node: Node, attach: Attach) -> None:
+    session = attach(node, "i")
+    session.put([bytes(16)], [bytes(4096)])
+    pids = (node.pid, node.worker_pid)
+
+    def ticks() -> int:
+        total = 0
+        for pid in pids:
+            fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+            total += int(fields[11]) + int(fields[12])
+        return total
+
+    time.sleep(0.5)
+    before, begin = ticks(), time.monotonic()
+    time.sleep(2.0)
+    share = (ticks() - before) / os.sysconf("SC_CLK_TCK") / (time.monotonic() - begin)
+    print(f"idle: {share:.3%} of a core")
+    assert share < 0.02
