@@ -1,7 +1,68 @@
 #include "commands/bench.hpp"
 
+#include <array>
+#include <memory>
+#include <string_view>
+
+#include "commands/bench_support.hpp"
+#include "commands/common.hpp"
+
 namespace cenote {
 
-void add_bench(CLI::App& /*app*/) {}
+namespace {
+
+struct bench_command {
+  std::string_view name;
+  std::string_view about;
+  result<void> (*run)(const bench::options&, bench::report&);
+};
+
+constexpr std::array benches{
+    bench_command{"lookup", "Finding a chain of 1,000 keys among a million blocks, against reading the same cache lines",
+                  bench::run_lookup},
+    bench_command{"get", "Copying reads against memcpy; readers beside a busy writer", bench::run_get},
+    bench_command{"put", "Puts against memcpy", bench::run_put},
+    bench_command{"acquire", "Zero-copy reads: the cost of pinning a block", bench::run_acquire},
+};
+
+struct bench_options {
+  bench::options how;
+  bool as_json = false;
+};
+
+exit_code run_bench(const bench_command& which, const bench_options& options) {
+  bench::watch_for_interruption();
+  bench::report out(options.as_json);
+  const auto done = which.run(options.how, out);
+  out.finish();
+  if (bench::interrupted()) return exit_code::ended_at_once;
+  return done ? exit_code::orderly : failed_with(done.error());
+}
+
+}  // namespace
+
+void add_bench(CLI::App& app) {
+  auto* command = app.add_subcommand("bench", "Measure, with this machine's limit from the same run beside it");
+  command->footer("Each bench starts a small node of its own and stops it again. Its figures are medians; the limit is\n"
+                  "measured in turn with them. Leave the machine alone meanwhile.");
+  command->require_subcommand(0, 1);
+  for (const auto& each : benches) {
+    auto* one = command->add_subcommand(std::string(each.name), std::string(each.about));
+    auto options = std::make_shared<bench_options>();
+    one->add_flag("--json", options->as_json, "A line each: bench, case, value, unit, limit, ratio");
+    one->add_option("--socket", options->how.socket,
+                    "Use the node at this socket; blocks of its other users may be evicted");
+    one->add_option("--rounds", options->how.rounds, "How often figure and limit alternate")
+        ->check(CLI::Range(1, 1'000'000));
+    if (each.name == "lookup") {
+      one->add_option("--blocks", options->how.blocks, "Sizes of the index, comma between; in memory alone, without a node")
+          ->delimiter(',');
+    }
+    one->callback([&each, options] { end_with(run_bench(each, *options)); });
+  }
+  command->callback([command] {
+    if (command->get_subcommands().empty()) throw CLI::CallForHelp();
+  });
+}
 
 }  // namespace cenote

@@ -10,7 +10,7 @@ namespace {
 
 constexpr std::uint8_t no_table = 0xff;
 constexpr std::uint64_t first_offset = page_bytes;
-constexpr std::uint64_t steps_per_operation = 8;  // a table is emptied long before its successor is full
+constexpr std::uint64_t steps_per_operation = 16;  // a table is emptied long before its successor is full
 constexpr int lookup_attempts = 4;
 
 __extension__ using wide = unsigned __int128;
@@ -64,11 +64,14 @@ std::uint64_t index_reader::find_in(table_view table, const block_key& key) noex
   std::uint64_t slot = home_slot(key, table.slots);
   for (std::uint64_t probes = 0; probes < table.slots; ++probes) {
     const index_entry& entry = table.entries[slot];
-    const std::uint64_t value = entry.value.load(std::memory_order_acquire);
+    std::uint64_t value = entry.value.load(std::memory_order_acquire);
     if (value == index_value::empty) return index_value::empty;
-    if (value != index_value::deleted && same_key(entry, key)) {
+    // A value that changes under its key is a new publication of the same block: look again, but never for ever.
+    for (int attempt = 0; attempt < lookup_attempts && value != index_value::deleted && same_key(entry, key); ++attempt) {
       load_fence();
-      if (entry.value.load(std::memory_order_relaxed) == value) return value;
+      const std::uint64_t again = entry.value.load(std::memory_order_acquire);
+      if (again == value) return value;
+      value = again;
     }
     if (++slot == table.slots) slot = 0;
   }
@@ -206,9 +209,9 @@ result<void> index_writer::make_room() {
     finish_migration();
   }
   if (current_.used < fill_limit(current_.slots)) return {};
-  // A third of the live entries is the least growth that keeps the load below one half after it; when most of the used
-  // slots are deleted ones the new table may well be smaller.
-  return start_table(std::max(index_min_slots, current_.live * 2 + index_min_slots));
+  // The load is at most one half afterwards; when most of the used slots are deleted ones the new table is smaller, but
+  // not by more than half: the old one must be emptied, a few steps an operation, before the new one is full.
+  return start_table(std::max(current_.live * 2, current_.slots / 2) + index_min_slots);
 }
 
 result<void> index_writer::insert(const block_key& key, std::uint64_t value) {
