@@ -115,10 +115,11 @@ result<void> server::serve(unique_fd listener) {
 
 void server::reload(config_ptr config) { std::atomic_store(&config_, std::move(config)); }
 
-void server::drain() {
-  sockets_->post([this] {
+void server::drain(bool keeper_is_dead) {
+  sockets_->post([this, keeper_is_dead] {
     draining_ = true;
     sockets_->unwatch(accepting_);
+    if (keeper_is_dead) ::shutdown(listener_.get(), SHUT_RDWR);
     for (const auto& [number, each] : sessions_) {
       each.resources->set_phase(memory::session_phase::draining);
       each.resources->ring();
@@ -440,6 +441,9 @@ result<std::string> server::admin(const connection& from, const std::string& tex
                                                    "` is for the daemon's user, root, or members of auth.admin_gid");
   }
   if (command == "clear") {
+    if (!request.contains("instance") && request.value("all", json()) != json(true)) {
+      return fail(error_code::invalid_argument, "clear needs an `instance`, or `all`");
+    }
     auto cleared = ask<outcome>(context_.dram, wipe_atom_v, request.value("instance", std::string()));
     if (!cleared) return std::unexpected(cleared.error());
     const auto count = cleared->get();

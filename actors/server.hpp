@@ -46,8 +46,9 @@ class server {
   result<void> serve(unique_fd listener);
   /// Thread-safe.
   void reload(config_ptr config);
-  /// Stops accepting and tells all clients that the node goes away. Thread-safe.
-  void drain();
+  /// Stops accepting and tells all clients that the node goes away. `keeper_is_dead`: nobody else holds the socket, so
+  /// that a new node may take its path at once. Thread-safe.
+  void drain(bool keeper_is_dead);
   /// Ends both threads.
   void stop();
 

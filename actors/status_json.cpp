@@ -38,6 +38,7 @@ json session_of(const dram::session_status& session, const std::vector<session_r
   json one = {{"id", session.number},        {"instance", session.instance}, {"pins", session.pins},
               {"grants", session.grants},    {"writing", session.writing},
               {"state", session.connected ? "attached" : "disconnected"}};
+  if (session.pins > 0) one["oldest_pin_s"] = session.oldest_pin / 10.0;
   const auto report = std::find_if(reports.begin(), reports.end(),
                                    [&](const session_report& each) { return each.session->number == session.number; });
   if (report == reports.end()) return one;

@@ -260,13 +260,13 @@ class worker {
       if (::poll(waits.data(), waits.size(), -1) < 0 && errno != EINTR) return exit_failed;
       if (waits[1].revents != 0) {
         log_warn(logger("worker"), "the keeper is gone: draining");
-        return drain();
+        return drain(keeper_.keeper_is_dead());
       }
       if ((waits[0].revents & POLLIN) == 0) continue;
       signalfd_siginfo signal{};
       if (::read(signals_.get(), &signal, sizeof signal) != sizeof signal) continue;
       switch (signal.ssi_signo) {
-        case SIGTERM: return drain();
+        case SIGTERM: return drain(keeper_.keeper_is_dead());
         case SIGHUP: reload(); break;
         case SIGUSR2:
           // Hand over: every segment stays as it is, the next worker goes on.
@@ -314,9 +314,9 @@ class worker {
     log_info(logger("worker"), "configuration reloaded");
   }
 
-  int drain() {
+  int drain(bool keeper_is_dead) {
     const watchdog limit(config_->node.drain_timeout + std::chrono::seconds(2));
-    server_->drain();
+    server_->drain(keeper_is_dead);
     {
       const caf::scoped_actor self(system_);
       self->request(node_, config_->node.drain_timeout, drain_atom_v).receive([](const outcome&) {}, [](const caf::error&) {});

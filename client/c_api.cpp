@@ -102,14 +102,17 @@ std::optional<std::uint32_t> part_of(std::int32_t part) noexcept {
   return static_cast<std::uint32_t>(part);
 }
 
-std::string text_of(const char* text) { return text == nullptr ? std::string() : std::string(text); }
+std::string text_of(const char* text) {
+  return text == nullptr ? std::string() : std::string(text);
+}
 
 /// The first `struct_size` bytes that the caller has, zeros behind.
 template <class T>
 result<T> versioned(const T& given, const char* what) {
   if (given.struct_size < 2 * sizeof(std::uint32_t) || given.struct_size > 4096) {
     return fail(error_code::invalid_argument, std::string(what) + ": struct_size is " +
-                                                  std::to_string(given.struct_size) + "; set it to sizeof(" + what + ")");
+                                                  std::to_string(given.struct_size) + "; set it to sizeof(" + what +
+                                                  ")");
   }
   T copy{};
   std::memcpy(&copy, &given, std::min<std::size_t>(given.struct_size, sizeof(T)));
@@ -120,7 +123,8 @@ result<cenote::instance_spec> spec_of(const cenote_spec& raw) {
   const auto given_spec = versioned(raw, "cenote_spec");
   if (!given_spec) return std::unexpected(given_spec.error());
   const cenote_spec& in = *given_spec;
-  if (in.groups == nullptr && in.group_count != 0) return fail(error_code::invalid_argument, "groups is a null pointer");
+  if (in.groups == nullptr && in.group_count != 0)
+    return fail(error_code::invalid_argument, "groups is a null pointer");
   cenote::instance_spec out;
   out.id = text_of(in.id);
   out.model = text_of(in.model);
@@ -132,7 +136,8 @@ result<cenote::instance_spec> spec_of(const cenote_spec& raw) {
   out.instance_group = text_of(in.instance_group);
   for (std::size_t g = 0; g < in.group_count && g <= cenote::max_groups; ++g) {
     const cenote_group& group = in.groups[g];
-    if (group.parts == nullptr && group.part_count != 0) return fail(error_code::invalid_argument, "parts is a null pointer");
+    if (group.parts == nullptr && group.part_count != 0)
+      return fail(error_code::invalid_argument, "parts is a null pointer");
     cenote::group_spec& added = out.groups.emplace_back();
     added.name = text_of(group.name);
     for (std::size_t p = 0; p < group.part_count && p <= cenote::max_parts; ++p) {
@@ -167,9 +172,13 @@ const char* cenote_error_name(int code) {
   return cenote::to_string(static_cast<error_code>(code)).data();  // a literal: it ends with a zero
 }
 
-const char* cenote_last_error(void) { return last_message().c_str(); }
+const char* cenote_last_error(void) {
+  return last_message().c_str();
+}
 
-uint32_t cenote_abi_version(void) { return (CENOTE_ABI_MAJOR << 16) | CENOTE_ABI_MINOR; }
+uint32_t cenote_abi_version(void) {
+  return (CENOTE_ABI_MAJOR << 16) | CENOTE_ABI_MINOR;
+}
 
 int cenote_attach(const cenote_spec* spec, const cenote_options* options, cenote_session** out) {
   return guarded([&] {
@@ -192,7 +201,9 @@ int cenote_close(cenote_session* session) {
   return guarded([&] { return session == nullptr ? null_argument("session") : finish(session->impl->close()); });
 }
 
-void cenote_free(cenote_session* session) { static_cast<void>(std::unique_ptr<cenote_session>(session)); }
+void cenote_free(cenote_session* session) {
+  static_cast<void>(std::unique_ptr<cenote_session>(session));
+}
 
 int cenote_group_index(cenote_session* session, const char* name, uint32_t* out) {
   return guarded([&] {
@@ -212,8 +223,8 @@ int cenote_part_index(cenote_session* session, uint32_t group, const char* name,
     const auto& parts = groups[group].parts;
     const auto found = std::ranges::find(parts, name, &cenote::part_spec::name);
     if (found == parts.end()) {
-      return failed({error_code::invalid_argument,
-                     "group `" + groups[group].name + "` has no part `" + std::string(name) + "`"});
+      return failed(
+          {error_code::invalid_argument, "group `" + groups[group].name + "` has no part `" + std::string(name) + "`"});
     }
     *out = static_cast<uint32_t>(found - parts.begin());
     return static_cast<int>(CENOTE_OK);
@@ -243,7 +254,8 @@ int cenote_exists(cenote_session* session, cenote_keys keys, uint32_t group, uin
 
 int cenote_acquire(cenote_session* session, cenote_keys keys, uint32_t group, cenote_held* out, size_t* count) {
   return guarded([&] {
-    if (session == nullptr || count == nullptr || (out == nullptr && keys.count != 0)) return null_argument("an argument");
+    if (session == nullptr || count == nullptr || (out == nullptr && keys.count != 0))
+      return null_argument("an argument");
     *count = 0;
     const std::span held(reinterpret_cast<client::held_block*>(out), keys.count);
     return finish(session->impl->acquire(batch_of(keys), group, held), count);
@@ -264,7 +276,8 @@ int cenote_release_held(cenote_session* session, const cenote_held* held, size_t
     for (std::size_t first = 0; first < count; first += slots.size()) {
       const std::size_t n = std::min(slots.size(), count - first);
       for (std::size_t i = 0; i < n; ++i) slots[i] = held[first + i].slot;
-      if (auto ok = session->impl->release(std::span<const std::uint32_t>(slots).first(n)); !ok) return failed(ok.error());
+      if (auto ok = session->impl->release(std::span<const std::uint32_t>(slots).first(n)); !ok)
+        return failed(ok.error());
     }
     return static_cast<int>(CENOTE_OK);
   });
@@ -275,7 +288,8 @@ int cenote_get_into(cenote_session* session, cenote_keys keys, uint32_t group, i
   return guarded([&] {
     if (session == nullptr || copied == nullptr || !given(targets, keys)) return null_argument("an argument");
     *copied = 0;
-    return finish(session->impl->get_into(batch_of(keys), group, part_of(part), buffers_of(targets, keys.count)), copied);
+    return finish(session->impl->get_into(batch_of(keys), group, part_of(part), buffers_of(targets, keys.count)),
+                  copied);
   });
 }
 
@@ -291,12 +305,14 @@ int cenote_put_async(cenote_session* session, cenote_keys keys, uint32_t group, 
                      uint64_t* stored) {
   return guarded([&] {
     if (session == nullptr || !given(sources, keys)) return null_argument("an argument");
-    return finish(session->impl->put_async(batch_of(keys), group, part_of(part), buffers_of(sources, keys.count)), stored);
+    return finish(session->impl->put_async(batch_of(keys), group, part_of(part), buffers_of(sources, keys.count)),
+                  stored);
   });
 }
 
 int cenote_flush(cenote_session* session, uint64_t* stored) {
-  return guarded([&] { return session == nullptr ? null_argument("session") : finish(session->impl->flush(), stored); });
+  return guarded(
+      [&] { return session == nullptr ? null_argument("session") : finish(session->impl->flush(), stored); });
 }
 
 int cenote_reserve(cenote_session* session, cenote_keys keys, uint32_t group, int32_t part, cenote_reserved* out) {
@@ -325,7 +341,8 @@ int cenote_abandon(cenote_session* session, const cenote_reserved* blocks, size_
 
 int cenote_remove(cenote_session* session, cenote_keys keys, uint32_t group, uint64_t* removed) {
   return guarded([&] {
-    return session == nullptr ? null_argument("session") : finish(session->impl->remove(batch_of(keys), group), removed);
+    return session == nullptr ? null_argument("session")
+                              : finish(session->impl->remove(batch_of(keys), group), removed);
   });
 }
 

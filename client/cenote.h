@@ -46,11 +46,11 @@ typedef enum cenote_error {
   CENOTE_NO_SPACE = 10,         /* nothing can be evicted: pinned, pending or over quota */
   CENOTE_PIN_LIMIT = 11,        /* the session's share of pins is used up */
   CENOTE_LIMIT_EXCEEDED = 12,
-  CENOTE_REVOKED = 13,          /* a reservation was taken back; the commit is refused */
-  CENOTE_NOT_RESERVED = 14,     /* commit of a block that this session does not hold */
+  CENOTE_REVOKED = 13,      /* a reservation was taken back; the commit is refused */
+  CENOTE_NOT_RESERVED = 14, /* commit of a block that this session does not hold */
   CENOTE_FORKED = 15,
-  CENOTE_CLOSED = 16,           /* the session was closed, or its node was stopped */
-  CENOTE_SESSION_KILLED = 17,   /* the operator ended it */
+  CENOTE_CLOSED = 16,         /* the session was closed, or its node was stopped */
+  CENOTE_SESSION_KILLED = 17, /* the operator ended it */
   CENOTE_MALFORMED = 18,
   CENOTE_UNSUPPORTED = 19,
   CENOTE_SYSTEM = 20,
@@ -92,7 +92,7 @@ typedef struct cenote_spec {
   const char* fingerprint;    /* of the weights; may be empty */
   const char* instance_group; /* who pays; empty: the instance itself */
   const cenote_group* groups;
-  size_t group_count;         /* 1 to 16 */
+  size_t group_count; /* 1 to 16 */
 } cenote_spec;
 
 /* All zero (but for struct_size) are the defaults. */
@@ -169,7 +169,8 @@ typedef struct cenote_held {
 
 /* Pins the longest prefix of present blocks; out[0..*count) describes it, `out` has keys.count entries.
  * CENOTE_PIN_LIMIT: the prefix is longer than the session's free pins; nothing is held then. */
-CENOTE_API int cenote_acquire(cenote_session* session, cenote_keys keys, uint32_t group, cenote_held* out, size_t* count);
+CENOTE_API int cenote_acquire(cenote_session* session, cenote_keys keys, uint32_t group, cenote_held* out,
+                              size_t* count);
 /* Ends `count` pins. */
 CENOTE_API int cenote_release(cenote_session* session, const uint32_t* slots, size_t count);
 /* Ends the pins of held[0..count). */
@@ -184,8 +185,8 @@ CENOTE_API int cenote_get_into(cenote_session* session, cenote_keys keys, uint32
 /* Stores what is not present yet. On success *stored is the number newly stored, visible to every session. On a
  * failure *stored is k: exactly the first k keys are present. CENOTE_NO_SPACE comes at once, without waiting.
  * With a part: of each block that no other writer has, stores this part; the block is visible when all parts are. */
-CENOTE_API int cenote_put(cenote_session* session, cenote_keys keys, uint32_t group, int32_t part, cenote_buffers sources,
-                          uint64_t* stored);
+CENOTE_API int cenote_put(cenote_session* session, cenote_keys keys, uint32_t group, int32_t part,
+                          cenote_buffers sources, uint64_t* stored);
 /* The same without waiting for the end; the buffers may be reused when it returns. *stored is what was handed in. */
 CENOTE_API int cenote_put_async(cenote_session* session, cenote_keys keys, uint32_t group, int32_t part,
                                 cenote_buffers sources, uint64_t* stored);
@@ -206,7 +207,7 @@ typedef struct cenote_reserved {
   uint64_t parts;         /* one bit a part: those that are yours */
   uint32_t grant_version; /* opaque */
   uint32_t group;
-  uint32_t state;         /* cenote_reserve_state */
+  uint32_t state; /* cenote_reserve_state */
   uint32_t reserved;
 } cenote_reserved;
 
@@ -234,7 +235,7 @@ CENOTE_API int cenote_barrier(cenote_session* session);
 typedef struct cenote_stats {
   uint32_t struct_size; /* in: sizeof of the caller's struct; out: bytes filled */
   uint32_t reserved;
-  uint64_t session;     /* number, as in `cenote status` */
+  uint64_t session; /* number, as in `cenote status` */
   uint64_t keys_looked_up;
   uint64_t keys_found;
   uint64_t blocks_pinned;
@@ -247,7 +248,7 @@ typedef struct cenote_stats {
   uint64_t reservations;
   uint64_t slabs_mapped;
   uint64_t touches_dropped;
-  uint64_t reattaches;  /* times a new worker was met */
+  uint64_t reattaches; /* times a new worker was met */
 } cenote_stats;
 
 CENOTE_API int cenote_stats_of(cenote_session* session, cenote_stats* out);

@@ -16,8 +16,8 @@ using std::chrono::microseconds;
 using std::chrono::milliseconds;
 using std::chrono::steady_clock;
 
-constexpr microseconds spin_time{20};       // about what a thread wake costs
-constexpr milliseconds look_around{100};    // how soon a sleeping waiter sees that the session was killed or closed
+constexpr microseconds spin_time{20};     // about what a thread wake costs
+constexpr milliseconds look_around{100};  // how soon a sleeping waiter sees that the session was killed or closed
 constexpr microseconds full_ring_pause{50};
 constexpr int touch_lock_attempts = 64;
 
@@ -187,6 +187,18 @@ result<memory::completion> channel::call(std::span<memory::submission> batch, ti
   return wait(**made, until);
 }
 
+result<void> channel::post(std::span<memory::submission> batch, time_point until) {
+  auto made = submit(batch, until);
+  if (!made) return std::unexpected(made.error());
+  const std::lock_guard lock(mutex_);
+  if ((*made)->done) {
+    requests_.erase((*made)->number);
+  } else {
+    abandon(**made);
+  }
+  return {};
+}
+
 result<memory::completion> channel::wait(request& which, time_point until) {
   result<void> status;
   std::unique_lock lock(mutex_);
@@ -326,8 +338,8 @@ result<void> channel::recover(time_point until) {
   held_->list(held);
   if (auto ok = socket_->reattach(held, until); !ok) {
     const error_code code = ok.error().code();
-    const bool may_come_back = code == error_code::node_restarting || code == error_code::deadline_exceeded ||
-                               code == error_code::not_running;
+    const bool may_come_back =
+        code == error_code::node_restarting || code == error_code::deadline_exceeded || code == error_code::not_running;
     if (!may_come_back) end(ok.error());
     return ok;
   }

@@ -23,7 +23,7 @@ namespace cenote::client {
 /// One batch under way.
 struct request {
   std::uint32_t number = 0;
-  std::uint64_t parts = 0;                  ///< of a reserve: the parts asked for
+  std::uint64_t parts = 0;  ///< of a reserve: the parts asked for
   bool done = false;
   bool abandoned = false;                   ///< nobody waits any more; what it still brings goes back
   memory::completion outcome;               ///< the `done` completion
@@ -32,8 +32,8 @@ struct request {
 using request_ptr = std::shared_ptr<request>;
 
 /// Thread-safe. Of the threads that wait, one reaps the completion ring for all; it spins a moment, then sleeps on the
-/// doorbell and on the socket. When the worker's end of the socket is gone it introduces the session to the next worker;
-/// requests in flight stay in the ring, which survives.
+/// doorbell and on the socket. When the worker's end of the socket is gone it introduces the session to the next
+/// worker; requests in flight stay in the ring, which survives.
 class channel {
  public:
   static constexpr std::size_t max_batch = 512;
@@ -52,6 +52,9 @@ class channel {
 
   /// Waits for the end of a batch. On a failure the request is abandoned.
   result<memory::completion> wait(request& which, time_point until);
+
+  /// Pushes a batch whose outcome nobody wants to know.
+  result<void> post(std::span<memory::submission> batch, time_point until);
 
   /// The end of a batch if it came already; then the batch is forgotten as after wait().
   [[nodiscard]] std::optional<memory::completion> poll(request& which);

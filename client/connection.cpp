@@ -24,7 +24,7 @@ constexpr std::size_t slabs_a_query = local::max_frame_fds;
 constexpr milliseconds retry_pause{5};  // between attempts to meet a worker that just died
 
 bool exists(const std::string& path) noexcept {
-  struct stat status{};
+  struct stat status {};
   return ::stat(path.c_str(), &status) == 0;
 }
 
@@ -53,7 +53,8 @@ result<attachment> read_reply(unique_fd socket, local::frame reply) {
   const std::uint64_t bytes = memory::session_memory::segment_bytes(ids->pin_slots);
   auto session = open_segment(std::move(reply.fds[0]), bytes, access::read_write, segment_kind::session);
   if (!session) return std::unexpected(session.error().in("session memory"));
-  auto index = open_segment(std::move(reply.fds[3]), memory::index_segment_bytes, access::read_only, segment_kind::index);
+  auto index =
+      open_segment(std::move(reply.fds[3]), memory::index_segment_bytes, access::read_only, segment_kind::index);
   if (!index) return std::unexpected(index.error().in("index"));
   auto versions = open_segment(std::move(reply.fds[4]), memory::version_table::segment_bytes, access::read_only,
                                segment_kind::versions);
@@ -81,7 +82,8 @@ result<local::frame> receive_answer(int fd, std::uint32_t request, local::frame_
       return std::unexpected(local::decode_failure(answer->payload));
     }
     if (answer->header.request != request) continue;
-    if (answer->header.type != expected) return fail(error_code::malformed, "the node answered with an unexpected frame");
+    if (answer->header.type != expected)
+      return fail(error_code::malformed, "the node answered with an unexpected frame");
     return answer;
   }
 }

@@ -19,6 +19,8 @@ std::atomic<std::uint32_t>& generation() noexcept {
 
 }  // namespace
 
-std::uint32_t fork_generation() noexcept { return generation().load(std::memory_order_relaxed); }
+std::uint32_t fork_generation() noexcept {
+  return generation().load(std::memory_order_relaxed);
+}
 
 }  // namespace cenote::client

@@ -15,7 +15,8 @@ using memory::index_value;
 
 // Keys a stage: enough misses in flight to hide memory, few enough for the first-level cache.
 constexpr std::size_t stage_keys = 64;
-// A block that moves (compaction) is found again under its new place; more than this many moves in one lookup are a miss.
+// A block that moves (compaction) is found again under its new place; more than this many moves in one lookup are a
+// miss.
 constexpr int move_attempts = 4;
 
 /// Per-thread scratch of a batch: grows once, never on a warm path.
@@ -76,7 +77,8 @@ void lookup::for_each_candidate(key_batch keys, std::uint32_t group, Visit&& vis
 }
 
 bool lookup::holds(const candidate& place, std::span<const std::byte> key) const noexcept {
-  return index_value::matches(place.value, versions_.version(place.ordinal)) && versions_.key_equals(place.ordinal, key);
+  return index_value::matches(place.value, versions_.version(place.ordinal)) &&
+         versions_.key_equals(place.ordinal, key);
 }
 
 bool lookup::is_present(candidate place, const block_key& reduced, std::span<const std::byte> key) const noexcept {
@@ -165,9 +167,9 @@ result<std::size_t> lookup::pin_prefix(key_batch keys, std::uint32_t group, std:
   }
   if (slots < located && is_present(work.candidates[held], reduce_key(keys[held], group), keys[held])) {
     unpin_slots(std::span(work.slots).first(slots));
-    return fail(error_code::pin_limit, "more than " + std::to_string(held) + " resident blocks are asked for, but only " +
-                                           std::to_string(slots) + " of this session's " +
-                                           std::to_string(slots_->total()) +
+    return fail(error_code::pin_limit, "more than " + std::to_string(held) +
+                                           " resident blocks are asked for, but only " + std::to_string(slots) +
+                                           " of this session's " + std::to_string(slots_->total()) +
                                            " pins are free; release blocks, or attach with a larger max_pins");
   }
   return held;

@@ -53,7 +53,8 @@ class lookup {
  private:
   [[nodiscard]] candidate resolve(std::uint64_t value) const noexcept;
   [[nodiscard]] bool holds(const candidate& place, std::span<const std::byte> key) const noexcept;
-  [[nodiscard]] bool is_present(candidate place, const block_key& reduced, std::span<const std::byte> key) const noexcept;
+  [[nodiscard]] bool is_present(candidate place, const block_key& reduced,
+                                std::span<const std::byte> key) const noexcept;
   [[nodiscard]] bool verify_pinned(candidate& place, std::span<const std::byte> key, std::uint32_t group,
                                    std::uint32_t slot) const noexcept;
   [[nodiscard]] std::size_t locate_prefix(key_batch keys, std::uint32_t group, std::span<candidate> out) const noexcept;

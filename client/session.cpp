@@ -1,9 +1,9 @@
 // Attach, reading, the end. Writing is in session_write.cpp.
 #include "client/session.hpp"
 
+#include <unistd.h>
 #include <cerrno>
 #include <ctime>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cstring>
@@ -37,7 +37,9 @@ std::span<T> thread_scratch(std::size_t n) {
   return std::span(mine).first(n);
 }
 
-std::string count_of(std::uint64_t n, std::string_view what) { return std::to_string(n) + " " + std::string(what); }
+std::string count_of(std::uint64_t n, std::string_view what) {
+  return std::to_string(n) + " " + std::string(what);
+}
 
 }  // namespace
 
@@ -58,10 +60,8 @@ result<session_ptr> session::attach(session_options options) {
   }
   if (options.socket.empty()) options.socket = default_socket_path();
   if (options.client_name.empty()) options.client_name = program_invocation_short_name;
-  const local::attach_request request{.spec = options.spec,
-                                      .max_pins = options.max_pins,
-                                      .token = options.token,
-                                      .client_name = options.client_name};
+  const local::attach_request request{
+      .spec = options.spec, .max_pins = options.max_pins, .token = options.token, .client_name = options.client_name};
   auto parts = attach_to(options.socket, request, steady_clock::now() + options.deadline);
   if (!parts) return std::unexpected(parts.error());
   return session_ptr(std::make_unique<session>(std::move(*parts), std::move(options)).release());
@@ -79,7 +79,8 @@ session::session(attachment parts, session_options options)
       lookup_(memory::index_reader(index_segment_.data()), versions_, memory_, pin_slots_),
       grants_(memory_),
       socket_(options_.socket, std::move(parts.socket), ids_),
-      channel_(memory_, std::move(parts.submit_bell), std::move(parts.complete_bell), socket_, grants_, reservations_) {}
+      channel_(memory_, std::move(parts.submit_bell), std::move(parts.complete_bell), socket_, grants_, reservations_) {
+}
 
 // ---------------------------------------------------------------------------------------------- checks
 
@@ -96,11 +97,13 @@ result<session::call_scope> session::enter(key_batch keys, std::uint32_t group) 
   if (!scope) return scope;
   if (keys.count != 0 && (keys.width < min_key_bytes || keys.width > max_key_bytes)) {
     return fail(error_code::invalid_argument, "keys have " + count_of(keys.width, "bytes") + "; a key has " +
-                                                  std::to_string(min_key_bytes) + " to " + std::to_string(max_key_bytes));
+                                                  std::to_string(min_key_bytes) + " to " +
+                                                  std::to_string(max_key_bytes));
   }
   if (keys.count != 0 && keys.data == nullptr) return fail(error_code::invalid_argument, "keys are a null pointer");
   if (keys.count > max_keys) {
-    return fail(error_code::limit_exceeded, count_of(keys.count, "keys in one call; at most ") + std::to_string(max_keys));
+    return fail(error_code::limit_exceeded,
+                count_of(keys.count, "keys in one call; at most ") + std::to_string(max_keys));
   }
   if (group >= options_.spec.groups.size()) {
     return fail(error_code::invalid_argument, "group number " + std::to_string(group) + "; this instance has " +
@@ -112,8 +115,8 @@ result<session::call_scope> session::enter(key_batch keys, std::uint32_t group) 
 result<void> session::check_part(std::uint32_t group, maybe_part part) const {
   const group_spec& spec = group_at(group);
   if (!part || *part < spec.parts.size()) return {};
-  return fail(error_code::invalid_argument, "part number " + std::to_string(*part) + "; group `" + spec.name + "` has " +
-                                                count_of(spec.parts.size(), "parts, counted from 0"));
+  return fail(error_code::invalid_argument, "part number " + std::to_string(*part) + "; group `" + spec.name +
+                                                "` has " + count_of(spec.parts.size(), "parts, counted from 0"));
 }
 
 result<void> session::check_buffers(std::uint32_t group, maybe_part part, key_batch keys, const buffers& list) const {
@@ -126,11 +129,13 @@ result<void> session::check_buffers(std::uint32_t group, maybe_part part, key_ba
   for (std::size_t i = 0; i < list.size(); ++i) {
     const buffers::item item = list[i];
     if (item.bytes == want && item.data != nullptr) continue;
-    const std::string what =
-        part ? "part `" + spec.parts[*part].name + "` of group `" + spec.name + "`" : "a block of group `" + spec.name + "`";
-    if (item.data == nullptr) return fail(error_code::invalid_argument, "buffer " + std::to_string(i) + " is a null pointer");
-    return fail(error_code::invalid_argument, "buffer " + std::to_string(i) + " has " + count_of(item.bytes, "bytes; ") +
-                                                  what + " has " + std::to_string(want));
+    const std::string what = part ? "part `" + spec.parts[*part].name + "` of group `" + spec.name + "`"
+                                  : "a block of group `" + spec.name + "`";
+    if (item.data == nullptr)
+      return fail(error_code::invalid_argument, "buffer " + std::to_string(i) + " is a null pointer");
+    return fail(error_code::invalid_argument, "buffer " + std::to_string(i) + " has " +
+                                                  count_of(item.bytes, "bytes; ") + what + " has " +
+                                                  std::to_string(want));
   }
   return {};
 }
@@ -186,7 +191,8 @@ void session::drop_retired_slabs() {
   std::ranges::sort(pinned);
   slabs_.drop_if([&](std::uint32_t index) {
     const auto state = versions_.slab(index).state.load(std::memory_order_acquire);
-    return state == static_cast<std::uint32_t>(memory::slab_state::retired) && !std::ranges::binary_search(pinned, index);
+    return state == static_cast<std::uint32_t>(memory::slab_state::retired) &&
+           !std::ranges::binary_search(pinned, index);
   });
 }
 

@@ -31,10 +31,10 @@ namespace cenote::client {
 
 struct session_options {
   instance_spec spec;
-  std::string socket;                              ///< empty: default_socket_path()
-  std::string token;                               ///< empty: none
-  std::string client_name;                         ///< for `cenote status`; empty: the process's name
-  std::uint32_t max_pins = 8192;                   ///< blocks that may be pinned at one time; the node may grant fewer
+  std::string socket;             ///< empty: default_socket_path()
+  std::string token;              ///< empty: none
+  std::string client_name;        ///< for `cenote status`; empty: the process's name
+  std::uint32_t max_pins = 8192;  ///< blocks that may be pinned at one time; the node may grant fewer
   std::chrono::nanoseconds deadline = std::chrono::seconds(5);  ///< of every call that needs the node
 };
 
@@ -82,10 +82,10 @@ enum class reserve_state : std::uint32_t {
 
 /// What reserve() says of one key.
 struct reserved_block {
-  std::byte* data = nullptr;    ///< of the whole block; null unless writable
-  std::uint64_t bytes = 0;      ///< of the whole block
-  std::uint64_t block = 0;      ///< names the block in commit and release
-  std::uint64_t parts = 0;      ///< mask of the parts that are ours
+  std::byte* data = nullptr;  ///< of the whole block; null unless writable
+  std::uint64_t bytes = 0;    ///< of the whole block
+  std::uint64_t block = 0;    ///< names the block in commit and release
+  std::uint64_t parts = 0;    ///< mask of the parts that are ours
   std::uint32_t grant_version = 0;
   std::uint32_t group = 0;
   reserve_state state = reserve_state::pending;
@@ -262,9 +262,9 @@ class session {
   std::atomic<std::uint32_t> active_{0};
 
   std::mutex async_mutex_;
-  std::deque<request_ptr> async_;           ///< put_async batches without an answer yet
+  std::deque<request_ptr> async_;  ///< put_async batches without an answer yet
   std::uint64_t async_stored_ = 0;
-  std::optional<error> async_failure_;      ///< the first one
+  std::optional<error> async_failure_;  ///< the first one
 
   struct counters {
     std::atomic<std::uint64_t> keys_looked_up{0};

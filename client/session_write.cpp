@@ -13,13 +13,12 @@ using memory::completion_kind;
 using memory::operation;
 using memory::submission;
 
-constexpr std::size_t put_batch = 64;                          // blocks filled between two answers
+constexpr std::size_t put_batch = 64;  // blocks filled between two answers
 constexpr std::uint64_t put_batch_bytes = std::uint64_t{64} << 20;
 constexpr std::uint64_t spare_grant_bytes = std::uint64_t{16} << 20;  // kept for the next put
-constexpr int rollback_retries = 8;   // worker restarts that one put survives
-constexpr int grant_attempts = 4;     // other threads may take what was granted to this one
+constexpr int rollback_retries = 8;                                   // worker restarts that one put survives
+constexpr int grant_attempts = 4;  // other threads may take what was granted to this one
 constexpr std::size_t async_limit = 64;
-constexpr std::uint64_t want_without_eviction = 1;  // `argument` of a commit: blank blocks only if some are free
 
 submission entry_for(operation what, std::uint32_t group) {
   submission entry;
@@ -39,7 +38,8 @@ error refusal(std::uint16_t code) {
     case error_code::no_space:
       return {error_code::no_space, "nothing can be evicted: all is pinned, pending or over the group's quota"};
     case error_code::revoked:
-      return {error_code::revoked, "the reservation was taken back (the node restarted, or the key was given to others); reserve again"};
+      return {error_code::revoked,
+              "the reservation was taken back (the node restarted, or the key was given to others); reserve again"};
     case error_code::not_reserved:
       return {error_code::not_reserved, "this session does not hold that block; was it committed twice?"};
     case error_code::session_killed: return {error_code::session_killed, "the operator ended this session"};
@@ -65,7 +65,7 @@ struct session::put_job {
   std::vector<std::uint32_t> left;  ///< positions in `keys`
   std::size_t next = 0;             ///< in `left`
   std::uint64_t stored = 0;
-  std::uint64_t used = 0;           ///< grants this put has filled
+  std::uint64_t used = 0;  ///< grants this put has filled
   int retries = 0;
 };
 
@@ -84,7 +84,11 @@ put_report session::put_any(key_batch keys, std::uint32_t group, maybe_part part
   if (!scope) return {0, std::unexpected(scope.error())};
   if (auto ok = check_buffers(group, part, keys, sources); !ok) return {0, std::unexpected(ok.error())};
   if (part && group_at(group).parts.size() == 1) part.reset();  // the only part is the block
-  put_job job{.keys = keys, .group = group, .part = part, .sources = &sources, .wait = wait,
+  put_job job{.keys = keys,
+              .group = group,
+              .part = part,
+              .sources = &sources,
+              .wait = wait,
               .left = missing_keys(keys, group, 0)};
   while (job.next < job.left.size()) {
     const std::size_t failed_at = job.next;
@@ -137,7 +141,7 @@ result<void> session::take_grants(std::uint32_t group, std::size_t wanted, std::
     ask.argument = wanted - out.size();
     const auto outcome = channel_.call(std::span(&ask, 1), deadline());
     if (!outcome) {
-      if (!out.empty()) break;  // what we have is good; the next call meets the same failure
+      give_back(out);
       return std::unexpected(outcome.error());
     }
     grants_.take(group, wanted - out.size(), out);
@@ -156,7 +160,7 @@ void session::give_back(std::span<const grant> grants) {
     entry.block = held.block.bits;
     entry.grant_version = held.version;
   }
-  static_cast<void>(send_in_batches(entries));
+  if (!entries.empty()) static_cast<void>(channel_.post(entries, deadline()));  // never more than a put's batch
 }
 
 /// In exchange for a commit: what this put still needs, or, at its end, a few for the next one of its kind. Nothing is
@@ -168,7 +172,7 @@ void session::ask_for_grants(const put_job& job, std::size_t used, submission& l
       std::min<std::uint64_t>(put_batch, still != 0 ? still : std::min<std::uint64_t>(spare, job.used + used));
   const std::uint64_t have = grants_.available(job.group);
   last.want = target > have ? target - have : 0;
-  last.argument = still == 0 ? want_without_eviction : 0;
+  last.argument = still == 0 ? submission::spare_grants : 0;
 }
 
 /// Fills granted blocks and commits them.
@@ -401,8 +405,13 @@ result<void> session::reserve(key_batch keys, std::uint32_t group, maybe_part pa
   }
   for (std::size_t i = 0; i < all.size(); ++i) {
     const auto block = memory::block_ref::from_bits(all[i].block);
-    out[i] = {.data = nullptr, .bytes = bytes, .block = all[i].block, .parts = mask,
-              .grant_version = all[i].grant_version, .group = group, .state = reserve_state::pending};
+    out[i] = {.data = nullptr,
+              .bytes = bytes,
+              .block = all[i].block,
+              .parts = mask,
+              .grant_version = all[i].grant_version,
+              .group = group,
+              .state = reserve_state::pending};
     if (all[i].kind == completion_kind::present) out[i].state = reserve_state::present;
     if (all[i].kind != completion_kind::reserved) continue;
     out[i].state = reserve_state::writable;

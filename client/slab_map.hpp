@@ -82,9 +82,9 @@ class slab_map {
   std::vector<std::unique_ptr<mapped_slab>> slabs_;
 
   std::condition_variable changed_;
-  std::deque<const mapped_slab*> queue_;              ///< to be populated
+  std::deque<const mapped_slab*> queue_;  ///< to be populated
   const mapped_slab* populating_ = nullptr;
-  std::atomic<const mapped_slab*> skip_{nullptr};     ///< being populated, and to be dropped
+  std::atomic<const mapped_slab*> skip_{nullptr};  ///< being populated, and to be dropped
   std::atomic<bool> stop_{false};
   std::thread populator_;
 };

@@ -29,7 +29,7 @@ exit_code run_clear(const clear_options& options) {
   const auto reply = ask(options.where.path, request, std::chrono::seconds(60));
   if (!reply) return failed_with(reply.error());
   fmt::print("cleared {}{}\n", options.all ? "everything" : options.instance,
-             member(*reply, "blocks").is_number() ? fmt::format(": {} blocks", count_of(*reply, "blocks")) : "");
+             member(*reply, "cleared").is_number() ? fmt::format(": {} blocks", count_of(*reply, "cleared")) : "");
   return exit_code::orderly;
 }
 

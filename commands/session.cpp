@@ -17,7 +17,7 @@ struct kill_options {
 };
 
 exit_code run_kill(const kill_options& options) {
-  const auto reply = ask(options.where.path, {{"command", "session_kill"}, {"session", options.id}});
+  const auto reply = ask(options.where.path, {{"command", "session_kill"}, {"id", options.id}});
   if (!reply) return failed_with(reply.error());
   fmt::print("session {} was ended\n", options.id);
   return exit_code::orderly;

@@ -12,6 +12,7 @@ constexpr std::uint8_t no_table = 0xff;
 constexpr std::uint64_t first_offset = page_bytes;
 constexpr std::uint64_t steps_per_operation = 16;  // a table is emptied long before its successor is full
 constexpr int lookup_attempts = 4;
+constexpr std::uint64_t reconcile_ahead = 24;  // entries
 
 __extension__ using wide = unsigned __int128;
 
@@ -129,10 +130,15 @@ index_writer::table index_writer::adopt(std::uint8_t number) const noexcept {
   return found;
 }
 
-void index_writer::reconcile(const std::function<bool(const block_key&, std::uint64_t)>& valid) {
+void index_writer::reconcile(const std::function<bool(const block_key&, std::uint64_t)>& valid,
+                             const std::function<void(std::uint64_t)>& soon) {
   for (table* each : {&old_, &current_}) {
     each->live = each->used = 0;
     for (std::uint64_t slot = 0; slot < each->slots; ++slot) {
+      if (slot + reconcile_ahead < each->slots) {
+        const std::uint64_t next = each->entries[slot + reconcile_ahead].value.load(std::memory_order_relaxed);
+        if (index_value::holds_block(next)) soon(next);
+      }
       index_entry& entry = each->entries[slot];
       const std::uint64_t value = entry.value.load(std::memory_order_relaxed);
       if (value == index_value::empty) continue;

@@ -77,8 +77,9 @@ class index_writer {
   static result<index_writer> open(segment memory);
 
   /// Drops every entry for which `valid(key, value)` is false, finishes a migration that was under way, and recounts.
-  /// Cost: one pass over the tables.
-  void reconcile(const std::function<bool(const block_key&, std::uint64_t)>& valid);
+  /// Cost: one pass over the tables. `soon(value)` comes some entries ahead of valid(): time to prefetch what it reads.
+  void reconcile(const std::function<bool(const block_key&, std::uint64_t)>& valid,
+                 const std::function<void(std::uint64_t)>& soon = [](std::uint64_t) {});
 
   /// Adds or replaces. Fails only when the segment's address space is used up (`limit_exceeded`).
   result<void> insert(const block_key& key, std::uint64_t value);

@@ -42,13 +42,14 @@ struct submission {
   std::uint32_t grant_version = 0;
   std::uint64_t block = 0;          ///< block_ref
   std::uint64_t argument = 0;
-  std::uint64_t want = 0;           ///< commit: blank blocks to hand out in exchange
+  std::uint64_t want = 0;           ///< commit: blank blocks to hand out in exchange (argument: spare_grants)
   std::uint8_t key_size = 0;
   std::uint8_t spare[7]{};
   std::byte key[max_key_bytes]{};
   std::uint64_t spare2[2]{};
 
   static constexpr std::uint8_t flag_last = 1;
+  static constexpr std::uint64_t spare_grants = 1;  ///< `argument` of a commit: hand out only what is free anyway
 };
 static_assert(sizeof(submission) == 128);
 

@@ -150,9 +150,7 @@ def _load() -> ctypes.CDLL:
     except (OSError, AttributeError) as why:
         raise ImportError(f"{found} cannot be loaded as libcenote: {why}") from why
     if version >> 16 != ABI_MAJOR:
-        raise ImportError(
-            f"{found} has the C ABI {version >> 16}.{version & 0xFFFF}; this package needs {ABI_MAJOR}.x"
-        )
+        raise ImportError(f"{found} has the C ABI {version >> 16}.{version & 0xFFFF}; this package needs {ABI_MAJOR}.x")
     for name, arguments in _SIGNATURES.items():
         function = getattr(library, name)
         function.argtypes = arguments

@@ -84,12 +84,11 @@ class Core:
 class HeldBlock:
     """A pinned block; valid as long as its Held."""
 
-    __slots__ = ("_address", "_held", "_index")
+    __slots__ = ("_held", "_index")
 
-    def __init__(self, held: Held, index: int, address: int) -> None:
+    def __init__(self, held: Held, index: int) -> None:
         self._held = held
         self._index = index
-        self._address = address
 
     def view(self, part: str | None = None) -> memoryview:
         """The bytes of one part, or of the whole block: format "B", read-only, no copy."""
@@ -98,8 +97,11 @@ class HeldBlock:
             offset, size = 0, held._layout.block_bytes
         else:
             _, offset, size = held._layout.find(part)
-        start = self._address + offset - _BASE
-        view = held._readable()[start : start + size]
+        window = held._window
+        if window is None:
+            window = held._open_window()
+        start = held._raw[self._index * lib.HELD_WORDS] + offset - _BASE
+        view = window[start : start + size]
         held._views.append((self._index, view))
         return view
 
@@ -121,14 +123,13 @@ class Held(Sequence[HeldBlock]):
         self._window: memoryview | None = None
         self._exporter: weakref.ref[Array[c_ubyte]] | None = None
 
-    def _readable(self) -> memoryview:
+    def _open_window(self) -> memoryview:
         """What the views of these blocks are cut from."""
-        if self._window is None:
-            if self._count == 0:
-                raise ValueError("the block is not held any more")
-            memory = self._core.window()
-            self._exporter = weakref.ref(memory)
-            self._window = memoryview(memory).cast("B").toreadonly()
+        if self._count == 0:
+            raise ValueError("the block is not held any more")
+        memory = self._core.window()
+        self._exporter = weakref.ref(memory)
+        self._window = memoryview(memory).cast("B").toreadonly()
         return self._window
 
     def __len__(self) -> int:
@@ -145,11 +146,11 @@ class Held(Sequence[HeldBlock]):
             index += self._count
         if not 0 <= index < self._count:
             raise IndexError(f"block {index} of {self._count} held ones")
-        return HeldBlock(self, index, self._raw[index * lib.HELD_WORDS])
+        return HeldBlock(self, index)
 
     def __iter__(self) -> Iterator[HeldBlock]:
         for index in range(self._count):
-            yield HeldBlock(self, index, self._raw[index * lib.HELD_WORDS])
+            yield HeldBlock(self, index)
 
     def __enter__(self) -> Held:
         return self
@@ -188,8 +189,10 @@ class Held(Sequence[HeldBlock]):
         """Releases the views. If an array or a slice made from one lives on: the numbers of all blocks that were
         viewed, since it cannot be told which of them it shows."""
         for _, view in self._views:
-            with contextlib.suppress(BufferError):
+            try:  # noqa: SIM105 - suppress() costs more than the release
                 view.release()
+            except BufferError:
+                pass
         if self._window is not None:
             self._window.release()
             self._window = None

@@ -158,7 +158,7 @@ class Session:
     def match(
         self, keys: KeyBatch, kind: str = "prefix", window: int | None = None, *, group: str | None = None
     ) -> Match | list[bool]:
-        """"prefix": how many of the first blocks are there. "window": one past the last block of the last run of
+        """ "prefix": how many of the first blocks are there. "window": one past the last block of the last run of
         `window` present blocks, 0 without one. "each": for each key, whether it is there."""
         if kind == "each":
             return self.exists(keys, group=group)

@@ -15,6 +15,7 @@ import pytest
 HERE = Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE), str(HERE.parents[1] / "python")]
 
+import blocks  # noqa: E402
 import cenote  # noqa: E402
 from node import BINARY, FULL, Agent, Node  # noqa: E402
 
@@ -139,6 +140,18 @@ def make_spec(
             **fields,
         }
     )
+
+
+def pin_all(session: Any, keys: list[bytes], size: int) -> list[Any]:
+    """Puts and pins key by key until nothing more fits."""
+    held: list[Any] = []
+    with pytest.raises(cenote.NoSpace) as full:
+        for key in keys:
+            session.put([key], [blocks.content_of(key, size)])
+            held.append(session.acquire([key]))
+            assert len(held[-1]) == 1
+    assert full.value.stored == 0
+    return held
 
 
 @pytest.fixture

@@ -308,6 +308,9 @@ class Agent:
             env=surroundings,
             bufsize=0,
         )
+        assert self.process.stdout is not None
+        self._readable = select.poll()
+        self._readable.register(self.process.stdout, select.POLLIN | select.POLLHUP)
         self._buffer = b""
         self._sent = 0
         self._received = 0
@@ -325,8 +328,7 @@ class Agent:
         return self._sent
 
     def has_answer(self, wait: float = 0.0) -> bool:
-        assert self.process.stdout is not None
-        return b"\n" in self._buffer or bool(select.select([self.process.stdout], [], [], wait)[0])
+        return b"\n" in self._buffer or bool(self._readable.poll(wait * 1000))
 
     def answer(self, limit: float = 20.0) -> Any:
         """The result of the oldest command without one; what it raised is raised as AgentError."""
@@ -334,7 +336,7 @@ class Agent:
         end = time.monotonic() + limit * PATIENCE
         while b"\n" not in self._buffer:
             left = end - time.monotonic()
-            assert left > 0 and select.select([self.process.stdout], [], [], left)[0], "the client does not answer"
+            assert left > 0 and self._readable.poll(left * 1000), "the client does not answer"
             more = os.read(self.process.stdout.fileno(), 1 << 20)
             if not more:
                 raise AssertionError(f"the client ended with {self.process.wait(10)}")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import os
 import signal
 import time
@@ -14,7 +15,7 @@ import blocks
 import cenote
 import numpy as np
 import pytest
-from conftest import StartAgent, StartNode
+from conftest import StartAgent, StartNode, pin_all
 from node import AgentError, KiB, MiB, Node, until
 
 Attach = Callable[..., Any]
@@ -364,6 +365,8 @@ def test_sessions_that_come_and_go_leave_nothing_behind(node: Node, attach: Atta
         key = blocks.key_of("a", number)
         session.put([key], [blocks.content_of(key, BLOCK)])
         session.close()
+    del session
+    gc.collect()  # a closed session keeps its mappings until nobody can see them any more
     until("one session is left", lambda: len(node.status()["sessions"]) == 1, limit=3)
     until("the descriptors are closed", lambda: descriptors() <= before, limit=3)
     assert maps() <= mapped + 5
@@ -470,18 +473,6 @@ def test_no_space_in_the_middle_of_a_batch_tells_exactly_what_is_stored(start_no
     target = np.zeros((3, 16 * KiB), np.uint8)
     assert session.get_into(new[:3], target) == 3
     assert blocks.wrong_blocks(new[:3], list(target), 16 * KiB) == []
-
-
-def pin_all(session: Any, keys: list[bytes], size: int) -> list[Any]:
-    """Puts and pins key by key until nothing more fits."""
-    held: list[Any] = []
-    with pytest.raises(cenote.NoSpace) as full:
-        for key in keys:
-            session.put([key], [blocks.content_of(key, size)])
-            held.append(session.acquire([key]))
-            assert len(held[-1]) == 1
-    assert full.value.stored == 0
-    return held
 
 
 def test_a_client_that_never_commits_is_bounded_by_its_share(

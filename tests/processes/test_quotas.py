@@ -12,7 +12,7 @@ import blocks
 import cenote
 import numpy as np
 import pytest
-from conftest import StartAgent, StartNode
+from conftest import StartAgent, StartNode, pin_all
 from node import PATIENCE, KiB, MiB, Node, until
 
 Attach = Callable[..., Any]
@@ -59,13 +59,8 @@ def test_a_quota_full_of_pins_says_no_space_at_once_and_others_go_on(start_node:
     node = start_node("groups.g.quota=4MiB")
     session = attach(node, "i", block=64 * KiB, instance_group="g")
     other = attach(node, "other", block=64 * KiB)
-    keys = blocks.keys_of("a", 0, 200)
-    held = []
-    with pytest.raises(cenote.NoSpace):
-        for first in range(0, 200, 8):
-            batch = keys[first : first + 8]
-            session.put(batch, blocks.contents_of(batch, 64 * KiB))
-            held.append(session.acquire(batch))
+    held = pin_all(session, blocks.keys_of("a", 0, 200), 64 * KiB)
+    assert len(held) == 64
     begin = time.monotonic()
     with pytest.raises(cenote.NoSpace):
         session.put(blocks.keys_of("b", 0, 4), blocks.contents_of(blocks.keys_of("b", 0, 4), 64 * KiB))

@@ -244,7 +244,7 @@ def test_sighup_with_a_broken_file_changes_nothing_and_says_so(
 def test_a_key_that_needs_a_restart_is_named_on_sighup(tmp_path: Path, start_node: StartNode) -> None:
     file = configured(tmp_path, dram="high_water = 0.97\npopulate = false")
     node = start_node(config=file)
-    configured(tmp_path, dram="high_water = 0.9\npopulate = true")
+    configured(tmp_path, dram="high_water = 0.96\npopulate = true")
     reload(node)
     assert [line["key"] for line in node.logged("needs a restart")] == ["dram.populate"]
 

@@ -30,7 +30,9 @@ T must(result<T> outcome) {
   return std::move(*outcome);
 }
 
-unique_fd new_bell() { return unique_fd(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)); }
+unique_fd new_bell() {
+  return unique_fd(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+}
 
 void ring(int fd) {
   const std::uint64_t one = 1;
@@ -68,10 +70,9 @@ local_owner::local_owner(std::uint32_t blocks, std::uint64_t stride, std::uint32
       stride_(stride),
       versions_segment_(must(memory::segment::create("test-versions", memory::version_table::segment_bytes))),
       slab_(must(memory::segment::create("test-slab", (blocks * stride + 4095) / 4096 * 4096 + 4096))),
-      session_segment_(
-          must(memory::segment::create("test-session", memory::session_memory::segment_bytes(pin_slots)))),
-      index_(must(memory::index_writer::create(
-          must(memory::segment::create("test-index", memory::index_segment_bytes))))),
+      session_segment_(must(memory::segment::create("test-session", memory::session_memory::segment_bytes(pin_slots)))),
+      index_(
+          must(memory::index_writer::create(must(memory::segment::create("test-index", memory::index_segment_bytes))))),
       versions_(versions_segment_.data()),
       session_(memory::session_memory::create(session_segment_, 1, pin_slots)),
       keys_(blocks),
@@ -137,10 +138,16 @@ local_node::local_node(local_owner& owner, std::uint64_t all_parts)
   start();
 }
 
-local_node::~local_node() { stop(); }
+local_node::~local_node() {
+  stop();
+}
 
-unique_fd local_node::submit_bell() const { return must(submit_bell_.duplicate()); }
-unique_fd local_node::complete_bell() const { return must(complete_bell_.duplicate()); }
+unique_fd local_node::submit_bell() const {
+  return must(submit_bell_.duplicate());
+}
+unique_fd local_node::complete_bell() const {
+  return must(complete_bell_.duplicate());
+}
 
 void local_node::stop() {
   if (!thread_.joinable()) return;
@@ -190,7 +197,8 @@ void local_node::serve_socket() {
     static_cast<void>(local::send_frame(socket_.get(), local::reply_to(asked.header, local::frame_type::slabs_reply),
                                         local::encode_slabs(slabs), std::span(&raw, 1), soon));
   } else {
-    static_cast<void>(local::send_frame(socket_.get(), local::reply_to(asked.header, local::frame_type::done), {}, {}, soon));
+    static_cast<void>(
+        local::send_frame(socket_.get(), local::reply_to(asked.header, local::frame_type::done), {}, {}, soon));
   }
 }
 

@@ -1,4 +1,5 @@
-// An owner of blocks in the test's own process, on nothing but memory/: enough of a node to test the client without one.
+// An owner of blocks in the test's own process, on nothing but memory/: enough of a node to test the client without
+// one.
 #pragma once
 
 #include <atomic>
@@ -24,7 +25,9 @@ namespace cenote::testing {
 /// keys[first, first + count) back to back.
 [[nodiscard]] std::vector<std::byte> keys_of(std::uint64_t first, std::size_t count);
 /// The batch over what keys_of made.
-[[nodiscard]] inline key_batch batch_of(const std::vector<std::byte>& keys) { return {keys.data(), keys.size() / 32, 32}; }
+[[nodiscard]] inline key_batch batch_of(const std::vector<std::byte>& keys) {
+  return {keys.data(), keys.size() / 32, 32};
+}
 
 /// Owns one slab, index, versions and one session. publish/condemn: one thread.
 class local_owner {

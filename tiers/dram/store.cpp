@@ -384,6 +384,7 @@ void store::disconnect_session(session_number number, coarse_time /*now*/) {
   session& each = *found->second;
   each.connected = false;
   std::vector<std::uint64_t> bits;
+  bits.reserve(each.granted.size());
   for (const auto& [ref_bits, grant] : each.granted) bits.push_back(ref_bits);
   for (const std::uint64_t ref_bits : bits) revoke_grant(each, block_ref::from_bits(ref_bits));
   for (const std::uint64_t ref_bits : blocks_written_by(*each.of, number)) revoke_reservation(*each.of, ref_bits);
@@ -497,7 +498,9 @@ progress store::run_entry(batch& work, session& by, const submission& entry, coa
     allocation outcome = allocation::ok;
     pool* from = want > 0 ? by.of->pools[entry.group].get() : nullptr;
     const std::uint32_t share = from != nullptr ? grant_share(by, *from) : 0;
+    const bool may_evict = entry.argument != submission::spare_grants;
     for (std::uint64_t i = 0; i < std::min<std::uint64_t>(want, share) && outcome == allocation::ok; ++i) {
+      if (!may_evict && !has_blank(*from)) break;
       grant_one(by, *from, outcome, static_cast<std::uint32_t>(std::min<std::uint64_t>(want, share) - i), now);
     }
   }
@@ -671,11 +674,11 @@ void store::run_finish(batch& work, session& by, const submission& entry, coarse
   }
   std::erase_if(held.writers, [](const reservation::writer& writer) { return writer.parts == 0; });
   record_of(*home, ref).parts.store(held.written, std::memory_order_relaxed);
-  ++work.effects;
   if (held.written != pool_of(*home).all_parts) {
     held.deadline = now + options_.reserve_timeout;
     return;
   }
+  ++work.effects;  // blocks that became whole
   const full_key full = held.full;
   in.reserved_keys.erase(held.key);
   in.reservations.erase(found);
@@ -775,12 +778,26 @@ void store::tick(coarse_time now) {
     for (const std::uint64_t bits : late) revoke_reservation(*each, bits);
     rescan_zombies(*each);
   }
+  for (const auto& [number, each] : sessions_) note_oldest_pin(*each, now);
   for (const auto& [name, payer] : accounts_) {  // a quota that was lowered
     if (payer->quota == 0 || payer->used <= payer->quota) continue;
     if (pool* oldest = pool_with_oldest(payer.get())) {
       evict_from_account(*payer, *oldest, payer->used - payer->quota, now);
     }
   }
+}
+
+/// Watches one pin a session until it is gone, then the next one it finds: a pin that stays is found sooner or later.
+void store::note_oldest_pin(session& of, coarse_time now) noexcept {
+  if (of.watched_pin != 0 && of.memory.pin(of.watched_slot).load(std::memory_order_relaxed) == of.watched_pin) return;
+  of.watched_pin = 0;
+  const std::uint64_t limit =
+      std::min<std::uint64_t>(of.memory.pin_slots(), of.memory.header().pin_high_water.load(std::memory_order_acquire));
+  for (std::uint64_t slot = 0; slot < limit && of.watched_pin == 0; ++slot) {
+    of.watched_pin = of.memory.pin(slot).load(std::memory_order_relaxed);
+    of.watched_slot = slot;
+  }
+  of.watched_since = now;
 }
 
 bool store::has_leftovers() const noexcept {
@@ -804,7 +821,7 @@ void store::set_quotas(const std::map<std::string, std::uint64_t>& quotas) {
   }
 }
 
-store_status store::status(coarse_time /*now*/) const {
+store_status store::status(coarse_time now) const {
   store_status all;
   all.capacity = options_.capacity;
   all.assigned = assigned_;
@@ -840,6 +857,7 @@ store_status store::status(coarse_time /*now*/) const {
     one.instance = each->of->spec.id;
     one.grants = each->granted.size();
     one.connected = each->connected;
+    if (each->watched_pin != 0) one.oldest_pin = now - each->watched_since;
     const std::uint64_t limit =
         std::min<std::uint64_t>(each->memory.pin_slots(), each->memory.header().pin_high_water.load());
     for (std::uint64_t i = 0; i < limit; ++i) one.pins += each->memory.pin(i).load(std::memory_order_relaxed) != 0 ? 1 : 0;

@@ -77,6 +77,7 @@ struct session_status {
   session_number number = 0;
   std::string instance;
   std::uint64_t pins = 0, grants = 0, writing = 0;
+  coarse_time oldest_pin = 0;  ///< age, tenths of a second; at least that old
   bool connected = true;
 };
 struct account_status {
@@ -120,11 +121,11 @@ class store {
 
   // ---- slabs
   [[nodiscard]] std::vector<slab_request> take_requests();
-  void add_slab(const slab_description& slab, memory::segment memory);
+  void add_slab(const slab_description& what, memory::segment memory);
   /// The slab could not be made: its place is free again, and no other is asked for until `retry_after`.
-  void slab_failed(const slab_description& slab, coarse_time retry_after);
+  void slab_failed(const slab_description& what, coarse_time retry_after);
   /// The keeper has forgotten the slab: its numbers may be used again.
-  void slab_dropped(const slab_description& slab);
+  void slab_dropped(const slab_description& what);
 
   // ---- sessions
   result<void> add_session(session_number number, instance_number instance, memory::session_memory memory);
@@ -140,7 +141,7 @@ class store {
   progress run(batch& work, coarse_time now);
   /// Gives up waiting for memory: the entry that waits is refused with no_space, the rest goes on.
   void give_up(batch& work, coarse_time now);
-  /// Expires reservations, rescans zombies. Call about once a second.
+  /// Expires reservations, rescans zombies, notes how old pins are. Call a few times a second.
   void tick(coarse_time now);
   /// One step of eviction ahead of need. True: more to do.
   bool evict_ahead(coarse_time now);
@@ -154,7 +155,7 @@ class store {
   result<void> recover_instance(instance_number number, const instance_spec& spec, memory::segment index,
                                 memory::segment versions);
   /// Slabs of instances that are unknown, or retired ones, are refused; the caller drops them.
-  result<void> recover_slab(const slab_description& slab, memory::segment memory);
+  result<void> recover_slab(const slab_description& what, memory::segment memory);
   result<void> recover_session(session_number number, instance_number instance, memory::session_memory memory);
   /// After all recover_ calls: derives everything from the records. Returns the number of blocks that are served again.
   std::uint64_t rebuild(coarse_time now);
@@ -204,6 +205,8 @@ class store {
   void publish(instance& in, slab& home, memory::block_ref ref, const full_key& key, coarse_time now);
   void free_block(instance& in, slab& home, memory::block_ref ref);
   bool grant_one(session& to, pool& from, allocation& outcome, std::uint32_t more, coarse_time now);
+  /// True when a block can be granted without evicting one.
+  [[nodiscard]] static bool has_blank(const pool& from) noexcept;
   void forget_grant(session& by, std::uint64_t ref_bits);
   bool revoke_grant(session& of, memory::block_ref ref);
   void quarantine(instance& in, slab& home, memory::block_ref ref, std::vector<session_number> writers);
@@ -213,6 +216,7 @@ class store {
   std::uint64_t clear_blocks(instance& in, coarse_time now);
   std::uint64_t forget_blocks(instance& in, std::span<const memory::block_ref> refs);
   void rescan_zombies(instance& in);
+  static void note_oldest_pin(session& of, coarse_time now) noexcept;
 
   // Space (store_space.cpp).
   allocation allocate(pool& from, memory::block_ref& ref, std::uint32_t more, coarse_time now);

@@ -41,6 +41,11 @@ std::uint32_t store::grant_share(const session& of, const pool& from) const noex
   return static_cast<std::uint32_t>(std::min<std::uint64_t>(left, of.empty_slots.size()));
 }
 
+bool store::has_blank(const pool& from) noexcept {
+  const account& payer = *from.owner->payer;
+  return !from.free.empty() && (payer.quota == 0 || payer.used + from.stride <= payer.quota);
+}
+
 store::allocation store::allocate(pool& from, block_ref& ref, std::uint32_t more, coarse_time now) {
   account& payer = *from.owner->payer;
   if (payer.quota != 0 && payer.used + from.stride > payer.quota &&

@@ -80,6 +80,9 @@ struct store::session {
   std::unordered_map<std::uint64_t, granted_block> granted;  ///< blank blocks, by block
   std::vector<std::uint32_t> empty_slots;                     ///< of the grant table
   bool connected = true;
+  std::uint64_t watched_slot = 0;  ///< a pin slot that has held `watched_pin` since `watched_since`
+  std::uint64_t watched_pin = 0;   ///< 0: no pin was held when we last looked
+  coarse_time watched_since = 0;
   bool recovered = false;  ///< from another worker: its last submissions may arrive again
 
   [[nodiscard]] std::uint64_t mask() const noexcept { return std::uint64_t{1} << (number % 64); }

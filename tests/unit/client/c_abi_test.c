@@ -5,8 +5,8 @@
 
 int cenote_c_abi_test(void);
 
-#define EXPECT(condition) \
-  do {                    \
+#define EXPECT(condition)              \
+  do {                                 \
     if (!(condition)) return __LINE__; \
   } while (0)
 

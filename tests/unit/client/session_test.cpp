@@ -72,7 +72,9 @@ buffers run_of(std::vector<std::byte>& bytes, std::size_t count) {
   return {bytes.data(), bytes.size() / count, bytes.size() / count, count};
 }
 
-error_code code_of(const result<void>& outcome) { return outcome ? error_code::ok : outcome.error().code(); }
+error_code code_of(const result<void>& outcome) {
+  return outcome ? error_code::ok : outcome.error().code();
+}
 template <class T>
 error_code code_of(const result<T>& outcome) {
   return outcome ? error_code::ok : outcome.error().code();
@@ -192,7 +194,8 @@ BOOST_AUTO_TEST_CASE(held_blocks_show_their_bytes_until_they_are_released) {
   fixture test;
   const auto keys = keys_of(0, 10);
   auto bytes = content(0, 10);
-  BOOST_REQUIRE((code_of(test.session->put(batch_of(keys), 0, std::nullopt, run_of(bytes, 10)).status) == error_code::ok));
+  BOOST_REQUIRE(
+      (code_of(test.session->put(batch_of(keys), 0, std::nullopt, run_of(bytes, 10)).status) == error_code::ok));
   std::vector<client::held_block> held(10);
   BOOST_REQUIRE(test.session->acquire(batch_of(keys), 0, held).value() == 10U);
   for (std::size_t i = 0; i < 10; ++i) {
@@ -230,7 +233,8 @@ BOOST_AUTO_TEST_CASE(wrong_sizes_are_named) {
   BOOST_TEST((code_of(test.session->match_prefix({keys.data(), 2, 7}, 0)) == error_code::invalid_argument));
   BOOST_TEST((code_of(test.session->match_prefix({keys.data(), 1, 65}, 0)) == error_code::invalid_argument));
   BOOST_TEST((code_of(test.session->match_prefix(batch_of(keys), 1)) == error_code::invalid_argument));
-  BOOST_TEST((code_of(test.session->get_into(batch_of(keys), 0, 5U, run_of(bytes, 2))) == error_code::invalid_argument));
+  BOOST_TEST(
+      (code_of(test.session->get_into(batch_of(keys), 0, 5U, run_of(bytes, 2))) == error_code::invalid_argument));
 }
 
 BOOST_AUTO_TEST_CASE(a_silent_node_is_waited_for_until_the_deadline) {
@@ -249,7 +253,8 @@ BOOST_AUTO_TEST_CASE(reading_goes_on_while_the_worker_is_away) {
   fixture test(64, 64, 1, std::chrono::milliseconds(300));
   const auto keys = keys_of(0, 4);
   auto bytes = content(0, 4);
-  BOOST_REQUIRE((code_of(test.session->put(batch_of(keys), 0, std::nullopt, run_of(bytes, 4)).status) == error_code::ok));
+  BOOST_REQUIRE(
+      (code_of(test.session->put(batch_of(keys), 0, std::nullopt, run_of(bytes, 4)).status) == error_code::ok));
   test.node.stop();
   std::vector<std::byte> back(bytes.size());
   BOOST_TEST(test.session->get_into(batch_of(keys), 0, std::nullopt, run_of(back, 4)).value() == 4U);
@@ -273,7 +278,8 @@ BOOST_AUTO_TEST_CASE(a_closed_session_refuses_and_holds_nothing) {
   fixture test;
   const auto keys = keys_of(0, 3);
   auto bytes = content(0, 3);
-  BOOST_REQUIRE((code_of(test.session->put(batch_of(keys), 0, std::nullopt, run_of(bytes, 3)).status) == error_code::ok));
+  BOOST_REQUIRE(
+      (code_of(test.session->put(batch_of(keys), 0, std::nullopt, run_of(bytes, 3)).status) == error_code::ok));
   std::vector<client::held_block> held(3);
   BOOST_REQUIRE(test.session->acquire(batch_of(keys), 0, held).value() == 3U);
   BOOST_TEST((code_of(test.session->close()) == error_code::ok));

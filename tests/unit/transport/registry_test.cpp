@@ -4,7 +4,9 @@
 #include <sys/socket.h>
 
 #include <array>
+#include <atomic>
 #include <boost/test/unit_test.hpp>
+#include <optional>
 #include <string>
 #include <thread>
 

@@ -1,0 +1,208 @@
+"""What the Python layer checks before it asks the node: no node is needed."""
+
+from __future__ import annotations
+
+import array
+import mmap
+from types import SimpleNamespace
+from typing import Any
+
+import cenote
+import pytest
+from cenote import _library as lib
+from cenote._buffers import Pinned, pack_keys
+
+SIZE = 64
+
+
+def spec(**changes: Any) -> cenote.InstanceSpec:
+    return cenote.InstanceSpec(**{"id": "t", "tokens_per_block": 16, "parts": {"kv": 4096}, **changes})
+
+
+def pinned(things: Any, count: int, *, writable: bool = False) -> lib.Buffers:
+    with Pinned(things, lib.Keys(b"", count, 8), SIZE, writable=writable) as raw:
+        return raw
+
+
+# ---- keys
+
+
+def test_keys_are_packed_back_to_back() -> None:
+    packed = pack_keys([b"a" * 32, b"b" * 32])
+    assert (packed.data, packed.count, packed.width) == (b"a" * 32 + b"b" * 32, 2, 32)
+
+
+def test_keys_may_be_an_iterator_or_empty() -> None:
+    assert pack_keys(bytes([i]) * 8 for i in range(1, 4)).count == 3
+    assert pack_keys([]).count == 0
+
+
+def test_keys_may_be_one_array() -> None:
+    rows = memoryview(bytes(range(64))).cast("B", (4, 16))
+    packed = pack_keys(rows)
+    assert (packed.count, packed.width) == (4, 16)
+
+
+def test_keys_of_mixed_width_are_refused_with_their_place() -> None:
+    with pytest.raises(cenote.InvalidArgument, match="key 2 has 31 bytes, key 0 has 32") as why:
+        pack_keys([b"a" * 32, b"b" * 32, b"c" * 31, b"d" * 33])
+    assert why.value.code == "invalid_argument"
+    assert isinstance(why.value, ValueError)
+
+
+@pytest.mark.parametrize("keys", [b"a" * 32, "a" * 32, 7, ["text of 16 bytes"], [1, 2], None])
+def test_keys_that_are_no_byte_strings_are_refused(keys: Any) -> None:
+    with pytest.raises(TypeError):
+        pack_keys(keys)
+
+
+def test_an_array_of_keys_has_two_dimensions_of_bytes() -> None:
+    with pytest.raises(cenote.InvalidArgument):
+        pack_keys(memoryview(bytes(64)))
+    with pytest.raises(cenote.InvalidArgument):
+        pack_keys(memoryview(bytes(64)).cast("I", (4, 4)))
+
+
+# ---- buffers
+
+
+def test_a_list_has_a_buffer_for_each_key() -> None:
+    assert pinned([bytes(SIZE), bytearray(SIZE), memoryview(bytes(SIZE)), mmap.mmap(-1, SIZE)], 4).list
+    with pytest.raises(cenote.InvalidArgument, match="1 buffers for 2 keys"):
+        pinned([bytes(SIZE)], 2)
+
+
+def test_a_wrong_size_is_named_with_its_place_and_what_is_wanted() -> None:
+    with pytest.raises(cenote.InvalidArgument, match="buffer 1 has 63 bytes, want 64"):
+        pinned([bytes(SIZE), bytes(SIZE - 1)], 2)
+
+
+def test_one_buffer_may_serve_all_keys() -> None:
+    raw = pinned(bytearray(3 * SIZE), 3)
+    assert (raw.list, raw.stride, raw.bytes) == (None, SIZE, SIZE)
+    assert pinned(array.array("d", [0.0] * 24), 3).stride == SIZE
+    with pytest.raises(cenote.InvalidArgument, match="has 100 bytes; 3 keys of 64 bytes each want 192"):
+        pinned(bytearray(100), 3)
+
+
+def test_a_read_only_target_is_a_type_error_that_says_so() -> None:
+    with pytest.raises(TypeError, match="buffer 0 is read-only"):
+        pinned([bytes(SIZE)], 1, writable=True)
+    with pytest.raises(TypeError, match="the buffer is read-only"):
+        pinned(bytes(SIZE), 1, writable=True)
+
+
+def test_a_buffer_that_is_not_contiguous_is_refused() -> None:
+    with pytest.raises(cenote.InvalidArgument, match="not contiguous"):
+        pinned([memoryview(bytearray(2 * SIZE))[::2]], 1)
+
+
+@pytest.mark.parametrize("thing", [None, 7, "text", object()])
+def test_what_has_no_buffer_is_a_type_error(thing: Any) -> None:
+    with pytest.raises(TypeError):
+        pinned([thing], 1)
+
+
+def test_buffers_are_let_go_after_the_call_and_after_a_failure() -> None:
+    one, other = bytearray(SIZE), bytearray(SIZE - 1)
+    pinned([one], 1, writable=True)
+    one.append(0)  # BufferError while somebody holds it
+    one.pop()
+    with pytest.raises(cenote.InvalidArgument):
+        pinned([one, other], 2)
+    one.append(0)
+    other.append(0)
+
+
+class FakeTensor(SimpleNamespace):
+    """What the layer knows of a torch tensor."""
+
+    def is_contiguous(self) -> bool:
+        return bool(self.contiguous)
+
+    def data_ptr(self) -> int:
+        return 4096
+
+    def numel(self) -> int:
+        return SIZE // 2
+
+    def element_size(self) -> int:
+        return 2
+
+
+def test_cpu_tensors_are_taken_and_others_refused() -> None:
+    cpu, gpu = SimpleNamespace(type="cpu"), SimpleNamespace(type="cuda")
+    assert pinned(FakeTensor(device=cpu, contiguous=True), 1).base == 4096
+    assert pinned([FakeTensor(device=cpu, contiguous=True)], 1, writable=True).list
+    with pytest.raises(cenote.InvalidArgument, match="only CPU"):
+        pinned([FakeTensor(device=gpu, contiguous=True)], 1)
+    with pytest.raises(cenote.InvalidArgument, match="not contiguous"):
+        pinned([FakeTensor(device=cpu, contiguous=False)], 1)
+
+
+# ---- specs
+
+
+def test_parts_alone_make_the_group_default() -> None:
+    layouts = spec().layouts()
+    assert list(layouts) == ["default"]
+    assert layouts["default"].block_bytes == 4096
+
+
+def test_parts_lie_in_declared_order() -> None:
+    layouts = spec(parts=None, groups={"b": {"parts": {"z": 10, "a": 20}}, "a": {"parts": {"kv": 5}}}).layouts()
+    assert [layout.number for layout in layouts.values()] == [0, 1]
+    assert layouts["b"].parts == {"z": (0, 0, 10), "a": (1, 10, 20)}
+    with pytest.raises(cenote.InvalidArgument, match="no part `kv`; it has: z, a"):
+        layouts["b"].find("kv")
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"parts": None},
+        {"groups": {"full": {"parts": {"kv": 1}}}},
+        {"parts": {"kv": 0}},
+        {"parts": {"kv": -1}},
+        {"parts": {"kv": (1 << 30) + 1}},
+        {"parts": {"kv": 1.5}},
+        {"parts": {"kv": True}},
+        {"parts": {}},
+        {"parts": None, "groups": {}},
+        {"parts": None, "groups": {"full": {"kv": 4096}}},
+        {"tokens_per_block": 0},
+        {"tokens_per_block": -1},
+        {"tokens_per_block": 1 << 40},
+        {"id": ""},
+        {"id": "a\0b"},
+    ],
+)
+def test_a_spec_that_can_never_work_is_refused_before_a_node_is_asked(changes: dict[str, Any]) -> None:
+    with pytest.raises(cenote.InvalidArgument):
+        cenote.attach(spec(**changes), socket="/nonexistent/cenote.sock")
+
+
+@pytest.mark.parametrize("options", [{"max_pins": 0}, {"max_pins": 1 << 21}, {"deadline": 0}, {"deadline": 1e9}])
+def test_absurd_options_are_refused(options: dict[str, Any]) -> None:
+    with pytest.raises(cenote.InvalidArgument):
+        cenote.attach(spec(), socket="/nonexistent/cenote.sock", **options)
+
+
+def test_without_a_node_the_message_says_how_to_start_one() -> None:
+    with pytest.raises(cenote.NotRunning, match="cenote node") as why:
+        cenote.attach(spec(), socket="/nonexistent/cenote.sock")
+    assert (why.value.code, why.value.number) == ("not_running", 3)
+
+
+# ---- errors
+
+
+def test_every_code_of_the_c_abi_has_an_exception_of_that_name() -> None:
+    name = lib.library.cenote_error_name
+    name.restype = __import__("ctypes").c_char_p
+    for number in range(1, 22):
+        raised = cenote.errors.from_number(number, "why", 3)
+        assert raised.number == number
+        assert raised.code == name(number).decode()
+        assert raised.stored == 3
+    assert cenote.NoSpace("full", stored=5).stored == 5
