@@ -31,7 +31,9 @@ void add_session(CLI::App& app) {
   auto* kill = command->add_subcommand("kill", "End a session and free its pins, whatever its process does");
   auto options = std::make_shared<kill_options>();
   options->where.add_to(*kill);
-  kill->add_option("id", options->id, "The session's number, as `cenote status` shows it")->required();
+  kill->add_option("id", options->id, "The session's number, as `cenote status` shows it")
+      ->required()
+      ->check(CLI::NonNegativeNumber);
   kill->callback([options] { end_with(run_kill(*options)); });
 }
 

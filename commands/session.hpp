@@ -5,7 +5,7 @@
 
 namespace cenote {
 
-/// Request {"command":"session_kill","session":ID}.
+/// Request {"command":"session_kill","id":ID}.
 void add_session(CLI::App& app);
 
 }  // namespace cenote

@@ -25,7 +25,7 @@ enum class operation : std::uint8_t {
   commit = 2,   ///< granted `block` now holds `key`                                        -> done at the last of a batch
   reserve = 3,  ///< bind a blank block to `key`; `argument`: mask of the parts I write      -> one result a key, then done
   finish = 4,   ///< parts `argument` of reserved `block` are written                       -> done at the last of a batch
-  release = 5,  ///< I do not write `block` (any more)                                      -> done at the last of a batch
+  release = 5,  ///< I write parts `argument` (0: all) of `block` no more                    -> done at the last of a batch
   remove = 6,   ///< forget `key`                                                           -> done at the last of a batch
   clear = 7,    ///< forget the whole instance                                              -> done
   touch = 8,    ///< blocks that were read, see touch_entry; no answer

@@ -439,7 +439,7 @@ def test_a_pool_exhausted_by_pins_says_no_space_at_once_and_works_again_after_un
         session.flush()
     assert node.counter("no_space") > 0
     assert session.match(keys).resident == there, "nothing was lost by it"
-    assert blocks.wrong_blocks(keys[:16], [b.view() for b in held[0]], 64 * KiB) == []
+    assert blocks.wrong_blocks(keys[:there], [each[0].view() for each in held], 64 * KiB) == []
 
     for each in held:
         each.release()

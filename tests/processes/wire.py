@@ -43,6 +43,7 @@ GRANT, COMMIT, RESERVE, FINISH, RELEASE, REMOVE, CLEAR, TOUCH, BARRIER = range(1
 FLAG_LAST = 1
 SUBMISSION = struct.Struct("<BBHIIIQQQB7x64s16x")
 COMPLETION = struct.Struct("<IHHIIQQ")
+WORD = struct.Struct("@Q")  # native: copied in one piece, where "<Q" goes byte by byte
 assert SUBMISSION.size == SUBMISSION_BYTES
 assert COMPLETION.size == COMPLETION_BYTES
 
@@ -218,10 +219,10 @@ class RawSession:
             os.close(fd)
 
     def word(self, at: int) -> int:
-        return int(struct.unpack_from("<Q", self.memory, at)[0])
+        return int(WORD.unpack_from(self.memory, at)[0])
 
     def set_word(self, at: int, value: int) -> None:
-        struct.pack_into("<Q", self.memory, at, value & 0xFFFFFFFFFFFFFFFF)
+        WORD.pack_into(self.memory, at, value & 0xFFFFFFFFFFFFFFFF)
 
     def ring(self) -> None:
         os.write(self.submit_bell, (1).to_bytes(8, "little"))

@@ -286,18 +286,19 @@ void store::revoke_reservation(instance& in, std::uint64_t ref_bits) {
   quarantine(in, *slab_of(in, ref), ref, std::move(writers));
 }
 
-void store::drop_writer(instance& in, session_number by, std::uint64_t ref_bits) {
+void store::drop_writer(instance& in, session_number by, std::uint64_t ref_bits, std::uint64_t parts) {
   const auto found = in.reservations.find(ref_bits);
   if (found == in.reservations.end()) {
     acknowledge(in, by, ref_bits);
     return;
   }
   reservation& held = found->second;
-  std::erase_if(held.writers, [&](const reservation::writer& writer) {
-    if (writer.by != by) return false;
-    held.reserved &= ~writer.parts;
-    return true;
-  });
+  for (reservation::writer& writer : held.writers) {
+    if (writer.by != by) continue;
+    held.reserved &= ~(writer.parts & parts);
+    writer.parts &= ~parts;
+  }
+  std::erase_if(held.writers, [](const reservation::writer& writer) { return writer.parts == 0; });
   // A key that nobody writes any more is free at once, whatever parts are there.
   if (held.writers.empty()) revoke_reservation(in, ref_bits);
 }
@@ -699,7 +700,7 @@ void store::run_release(batch& work, session& by, const submission& entry) {
     forget_grant(by, ref.bits);
     free_block(*by.of, *home, ref);
   } else {
-    drop_writer(*by.of, by.number, ref.bits);
+    drop_writer(*by.of, by.number, ref.bits, entry.argument == 0 ? ~std::uint64_t{0} : entry.argument);
   }
 }
 

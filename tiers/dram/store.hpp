@@ -212,7 +212,7 @@ class store {
   void quarantine(instance& in, slab& home, memory::block_ref ref, std::vector<session_number> writers);
   void acknowledge(instance& in, session_number by, std::uint64_t ref_bits);
   void revoke_reservation(instance& in, std::uint64_t ref_bits);
-  void drop_writer(instance& in, session_number by, std::uint64_t ref_bits);
+  void drop_writer(instance& in, session_number by, std::uint64_t ref_bits, std::uint64_t parts);
   std::uint64_t clear_blocks(instance& in, coarse_time now);
   std::uint64_t forget_blocks(instance& in, std::span<const memory::block_ref> refs);
   void rescan_zombies(instance& in);
@@ -243,6 +243,7 @@ class store {
                      std::vector<std::pair<coarse_time, std::uint32_t>>& order, std::vector<bool>& indexed);
   void recover_grants(instance& in, slab& home, memory::block_ref ref);
   std::vector<session_number> writers_in_mask(const instance& in, std::uint64_t mask) const;
+  [[nodiscard]] std::vector<std::uint64_t> summarise(const instance& in, std::size_t records) const;
   void reconcile_index(instance& in, std::vector<bool>& indexed);
 
   instance& make_instance(instance_number number, const instance_spec& spec, memory::index_writer index,
