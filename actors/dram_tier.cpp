@@ -37,7 +37,8 @@ dram_tier::behavior_type dram_tier::make_behavior() {
         return outcome{error_code::ok, {}, found->value_or(0)};  // instances count from 1
       },
       [this](add_atom, const new_instance_ptr& made) {
-        const auto added = store_->add_instance(made->number, made->spec, std::move(made->index), std::move(made->versions));
+        const auto added =
+            store_->add_instance(made->number, made->spec, std::move(made->index), std::move(made->versions));
         settle();
         return outcome::of(added);
       },

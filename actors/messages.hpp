@@ -136,34 +136,25 @@ namespace cenote {
 
 /// The DRAM tier: see actors/dram_tier.hpp.
 using dram_tier_actor = caf::typed_actor<
-    caf::replies_to<run_atom, batch_ptr>::with<batch_ptr>,
-    caf::replies_to<find_atom, spec_ptr>::with<outcome>,
+    caf::replies_to<run_atom, batch_ptr>::with<batch_ptr>, caf::replies_to<find_atom, spec_ptr>::with<outcome>,
     caf::replies_to<add_atom, new_instance_ptr>::with<outcome>,
     caf::replies_to<describe_atom, std::uint32_t>::with<descriptors_ptr>,
-    caf::replies_to<open_atom, session_ptr>::with<outcome>,
-    caf::replies_to<release_atom, std::uint64_t>::with<outcome>,
+    caf::replies_to<open_atom, session_ptr>::with<outcome>, caf::replies_to<release_atom, std::uint64_t>::with<outcome>,
     caf::replies_to<back_atom, std::uint64_t, held_ptr>::with<outcome>,
     caf::replies_to<handles_atom, std::uint32_t, index_list>::with<slab_handles_ptr>,
-    caf::replies_to<report_atom>::with<dram_report_ptr>,
-    caf::replies_to<wipe_atom, std::string>::with<outcome>,
-    caf::reacts_to<lost_atom, std::uint64_t>,
-    caf::reacts_to<slab_atom, slab_outcome_ptr>,
-    caf::reacts_to<reload_atom, config_ptr>,
-    caf::reacts_to<evict_atom>,
-    caf::reacts_to<beat_atom>>;
+    caf::replies_to<report_atom>::with<dram_report_ptr>, caf::replies_to<wipe_atom, std::string>::with<outcome>,
+    caf::reacts_to<lost_atom, std::uint64_t>, caf::reacts_to<slab_atom, slab_outcome_ptr>,
+    caf::reacts_to<reload_atom, config_ptr>, caf::reacts_to<evict_atom>, caf::reacts_to<beat_atom>>;
 
 /// One attached process: see actors/session.hpp.
-using session_actor = caf::typed_actor<
-    caf::reacts_to<bell_atom>,
-    caf::replies_to<report_atom>::with<session_report>,
-    caf::replies_to<drain_atom>::with<outcome>>;
+using session_actor = caf::typed_actor<caf::reacts_to<bell_atom>, caf::replies_to<report_atom>::with<session_report>,
+                                       caf::replies_to<drain_atom>::with<outcome>>;
 
 /// The supervisor: see actors/node.hpp.
-using node_actor = caf::typed_actor<
-    caf::replies_to<open_atom, session_ptr>::with<session_actor>,
-    caf::replies_to<release_atom, std::uint64_t>::with<outcome>,
-    caf::replies_to<report_atom>::with<report_ptr>,
-    caf::replies_to<drain_atom>::with<outcome>,
-    caf::reacts_to<reload_atom, config_ptr>>;
+using node_actor =
+    caf::typed_actor<caf::replies_to<open_atom, session_ptr>::with<session_actor>,
+                     caf::replies_to<release_atom, std::uint64_t>::with<outcome>,
+                     caf::replies_to<report_atom>::with<report_ptr>, caf::replies_to<drain_atom>::with<outcome>,
+                     caf::reacts_to<reload_atom, config_ptr>>;
 
 }  // namespace cenote

@@ -100,7 +100,8 @@ caf::result<outcome> node::drain() {
   };
   for (const auto& [number, each] : sessions_) {
     request(each, tier_deadline, drain_atom_v)
-        .then([one_less](const outcome&) mutable { one_less(); }, [one_less](const caf::error&) mutable { one_less(); });
+        .then([one_less](const outcome&) mutable { one_less(); },
+              [one_less](const caf::error&) mutable { one_less(); });
   }
   one_less();
   return promise;

@@ -23,7 +23,9 @@ constexpr auto actor_deadline = std::chrono::seconds(5);
 constexpr auto reply_deadline = std::chrono::seconds(1);  // a client that does not read its answer is cut off
 constexpr std::uint32_t default_pins = 8192;
 
-local::deadline soon() { return std::chrono::steady_clock::now() + reply_deadline; }
+local::deadline soon() {
+  return std::chrono::steady_clock::now() + reply_deadline;
+}
 
 /// Compares without telling by its time how much was right.
 bool same_token(std::string_view a, std::string_view b) noexcept {
@@ -80,7 +82,9 @@ result<std::unique_ptr<server>> server::start(server_context context, config_ptr
   return made;
 }
 
-server::~server() { stop(); }
+server::~server() {
+  stop();
+}
 
 void server::stop() {
   if (sockets_) sockets_->stop();
@@ -101,7 +105,8 @@ result<Answer> server::ask(const Actor& whom, Arguments&&... arguments) {
 void server::adopt(std::shared_ptr<session_resources> session) {
   const std::uint64_t number = session->number;
   if (const auto opened = open(std::move(session), -1); !opened) {
-    log_error(logger("server"), "a session was not taken over", {{"session", number}, {"reason", opened.error().describe()}});
+    log_error(logger("server"), "a session was not taken over",
+              {{"session", number}, {"reason", opened.error().describe()}});
   }
 }
 
@@ -113,7 +118,9 @@ result<void> server::serve(unique_fd listener) {
   return {};
 }
 
-void server::reload(config_ptr config) { std::atomic_store(&config_, std::move(config)); }
+void server::reload(config_ptr config) {
+  std::atomic_store(&config_, std::move(config));
+}
 
 void server::drain(bool keeper_is_dead) {
   sockets_->post([this, keeper_is_dead] {
@@ -138,7 +145,8 @@ void server::accept_all() {
     const int socket = (*accepted)->get();
     auto peer = local::credentials_of(socket);
     if (!peer) {
-      (void)local::try_send_frame(socket, {.type = local::frame_type::failure}, local::encode_failure(peer.error()), {});
+      (void)local::try_send_frame(socket, {.type = local::frame_type::failure}, local::encode_failure(peer.error()),
+                                  {});
       continue;
     }
     connection made{std::move(**accepted), *peer};
@@ -210,8 +218,9 @@ result<void> server::dispatch(connection& from, local::frame& frame) {
       return local::send_text(from.socket.get(), local::reply_to(frame.header, local::frame_type::admin_reply), *answer,
                               soon());
     }
-    default: return fail(error_code::malformed, "unknown frame type " +
-                                                    std::to_string(static_cast<unsigned>(frame.header.type)));
+    default:
+      return fail(error_code::malformed,
+                  "unknown frame type " + std::to_string(static_cast<unsigned>(frame.header.type)));
   }
 }
 
@@ -243,11 +252,12 @@ result<void> server::check_client(const connection& from, const local::attach_re
   }
   const auto group = now->groups.find(request.spec.paying_group());
   if (group != now->groups.end() && !group->second.token.empty() && !same_token(group->second.token, request.token)) {
-    return fail(error_code::permission_denied, "instance group `" + group->first + "` needs a token, and this is not it");
+    return fail(error_code::permission_denied,
+                "instance group `" + group->first + "` needs a token, and this is not it");
   }
   if (sessions_.size() >= now->node.max_sessions) {
-    return fail(error_code::limit_exceeded, std::to_string(sessions_.size()) +
-                                                " sessions are attached, node.max_sessions allows no more");
+    return fail(error_code::limit_exceeded,
+                std::to_string(sessions_.size()) + " sessions are attached, node.max_sessions allows no more");
   }
   const std::uint32_t most = std::min<std::uint32_t>(now->session.max_pins, memory::session_memory::max_pin_slots);
   if (request.max_pins > most) {
@@ -273,8 +283,8 @@ result<dram::instance_number> server::find_or_make_instance(const instance_spec&
   if (auto kept = context_.keeper.put(local::entry_kind::instance, fresh, meta.bytes(), fds); !kept) {
     return std::unexpected(kept.error());
   }
-  auto made = std::make_shared<new_instance>(
-      new_instance{fresh, spec, std::move(memory->first), std::move(memory->second)});
+  auto made =
+      std::make_shared<new_instance>(new_instance{fresh, spec, std::move(memory->first), std::move(memory->second)});
   auto added = ask<outcome>(context_.dram, add_atom_v, made);
   if (!added) return std::unexpected(added.error());
   if (const auto status = added->get(); !status) return std::unexpected(status.error());
@@ -303,9 +313,8 @@ result<void> server::attach(connection& from, const local::frame& frame) {
   session->uid = from.peer.uid;
   session->gid = from.peer.gid;
   session->attached = std::chrono::system_clock::now();
-  session->pin_slots = request->max_pins != 0
-                           ? request->max_pins
-                           : std::min<std::uint32_t>(default_pins, config()->session.max_pins);
+  session->pin_slots =
+      request->max_pins != 0 ? request->max_pins : std::min<std::uint32_t>(default_pins, config()->session.max_pins);
   session->pidfd = std::move(*pidfd);
   if (auto made = make_session(*session); !made) return made;
   if (auto kept = keep_session(context_.keeper, *session); !kept) return kept;
@@ -339,7 +348,8 @@ result<void> server::open(std::shared_ptr<session_resources> session, int socket
   attached made{session, *actor, *doorbell, 0, socket, false};
   caf::anon_send(*actor, bell_atom_v);  // arms the ring, or finds what a dead worker left in it
   sessions_.emplace(number, std::move(made));
-  auto death = sockets_->watch(session->pidfd.get(), [this, number](std::uint32_t) { end_session(number, "process died"); });
+  auto death =
+      sockets_->watch(session->pidfd.get(), [this, number](std::uint32_t) { end_session(number, "process died"); });
   if (!death) return std::unexpected(death.error());
   sessions_.at(number).death = *death;
   if (recovered) session->ring();
@@ -394,7 +404,8 @@ void server::end_session(std::uint64_t number, std::string_view why) {
   doorbells_->unwatch(gone.doorbell);
   sockets_->unwatch(gone.death);
   if (const auto freed = ask<outcome>(context_.node, release_atom_v, number); !freed) {
-    log_error(logger("server"), "a session was not released", {{"session", number}, {"reason", freed.error().describe()}});
+    log_error(logger("server"), "a session was not released",
+              {{"session", number}, {"reason", freed.error().describe()}});
   }
   if (const auto dropped = context_.keeper.drop(local::entry_kind::session, number); !dropped) {
     log_warn(logger("server"), "the keeper did not drop a session", {{"reason", dropped.error().describe()}});
@@ -431,14 +442,15 @@ result<std::string> server::admin(const connection& from, const std::string& tex
   }
   const auto command = request["command"].get<std::string>();
   if (command == "status" || command == "stats") {
-    if (!may_attach(from) && !may_administrate(from)) return fail(error_code::permission_denied, "you may not see the status");
+    if (!may_attach(from) && !may_administrate(from))
+      return fail(error_code::permission_denied, "you may not see the status");
     auto report = ask<report_ptr>(context_.node, report_atom_v);
     if (!report) return std::unexpected(report.error());
     return status_json(**report, *config(), context_);
   }
   if (!may_administrate(from)) {
-    return fail(error_code::permission_denied, "`" + command +
-                                                   "` is for the daemon's user, root, or members of auth.admin_gid");
+    return fail(error_code::permission_denied,
+                "`" + command + "` is for the daemon's user, root, or members of auth.admin_gid");
   }
   if (command == "clear") {
     if (!request.contains("instance") && request.value("all", json()) != json(true)) {

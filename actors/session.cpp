@@ -28,7 +28,9 @@ session::behavior_type session::make_behavior() {
         looking_ = false;
         if (!busy_) read_ring();
       },
-      [this](report_atom) { return session_report{resources_, batches_, entries_}; },
+      [this](report_atom) {
+        return session_report{resources_, batches_, entries_};
+      },
       [this](drain_atom) -> caf::result<outcome> {
         draining_ = true;
         if (!busy_) return outcome{};

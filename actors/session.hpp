@@ -34,10 +34,10 @@ class session final : public session_actor::base {
   session_ptr resources_;
   dram_tier_actor dram_;
   memory::worker_rings rings_;
-  bool busy_ = false;      ///< a batch is in the tier
+  bool busy_ = false;  ///< a batch is in the tier
   bool broken_ = false;
   bool draining_ = false;
-  bool looking_ = false;   ///< a delayed bell is under way
+  bool looking_ = false;  ///< a delayed bell is under way
   std::chrono::milliseconds pause_{0};
   std::uint64_t batches_ = 0;
   std::uint64_t entries_ = 0;

@@ -35,9 +35,9 @@ json counters_of(const dram::store_counters& counters) {
 }
 
 json session_of(const dram::session_status& session, const std::vector<session_report>& reports) {
-  json one = {{"id", session.number},        {"instance", session.instance}, {"pins", session.pins},
-              {"grants", session.grants},    {"writing", session.writing},
-              {"state", session.connected ? "attached" : "disconnected"}};
+  json one = {{"id", session.number},       {"instance", session.instance},
+              {"pins", session.pins},       {"grants", session.grants},
+              {"writing", session.writing}, {"state", session.connected ? "attached" : "disconnected"}};
   if (session.pins > 0) one["oldest_pin_s"] = session.oldest_pin / 10.0;
   const auto report = std::find_if(reports.begin(), reports.end(),
                                    [&](const session_report& each) { return each.session->number == session.number; });
@@ -59,14 +59,10 @@ json session_of(const dram::session_status& session, const std::vector<session_r
 std::string status_json(const node_report& report, const config::node_config& config, const server_context& context) {
   const dram::store_status& dram = report.dram;
   json all;
-  all["node"] = {{"pid", ::getppid()},
-                 {"worker_pid", ::getpid()},
-                 {"epoch", context.epoch},
-                 {"restarts", context.restarts},
-                 {"version", CENOTE_VERSION},
-                 {"uptime_s", seconds_since(context.node_started)},
-                 {"state", "serving"},
-                 {"socket", context.socket_path}};
+  all["node"] = {{"pid", ::getppid()},        {"worker_pid", ::getpid()},
+                 {"epoch", context.epoch},    {"restarts", context.restarts},
+                 {"version", CENOTE_VERSION}, {"uptime_s", seconds_since(context.node_started)},
+                 {"state", "serving"},        {"socket", context.socket_path}};
   all["dram"] = {{"capacity", dram.capacity},
                  {"assigned", dram.assigned},
                  {"used", dram.used},

@@ -77,7 +77,8 @@ class recovery {
       const local::entry_kind kind = entry.kind;
       const std::uint64_t id = entry.id;
       if (auto taken = take(std::move(entry)); !taken) {
-        log_warn(logger("recovery"), "not taken over", {{"kind", static_cast<int>(kind)}, {"id", id}, {"reason", taken.error().describe()}});
+        log_warn(logger("recovery"), "not taken over",
+                 {{"kind", static_cast<int>(kind)}, {"id", id}, {"reason", taken.error().describe()}});
         (void)keeper_.drop(kind, id);
       }
     }
@@ -120,17 +121,17 @@ class recovery {
     entries.clear();
   }
 
-  static off_t slab_bytes(const local::registry_entry& entry) {
-    return ::lseek(entry.fds[0].get(), 0, SEEK_END);
-  }
+  static off_t slab_bytes(const local::registry_entry& entry) { return ::lseek(entry.fds[0].get(), 0, SEEK_END); }
 
   static void retire_session(const local::registry_entry& entry) {
     const off_t bytes = ::lseek(entry.fds[0].get(), 0, SEEK_END);
     if (bytes < static_cast<off_t>(memory::page_bytes)) return;
     auto copy = entry.fds[0].duplicate();
     if (!copy) return;
-    auto segment = memory::segment::map(std::move(*copy), static_cast<std::uint64_t>(bytes), memory::access::read_write);
-    if (segment) reinterpret_cast<memory::segment_header*>(segment->data())->retired.store(1, std::memory_order_release);
+    auto segment =
+        memory::segment::map(std::move(*copy), static_cast<std::uint64_t>(bytes), memory::access::read_write);
+    if (segment)
+      reinterpret_cast<memory::segment_header*>(segment->data())->retired.store(1, std::memory_order_release);
   }
 
   result<void> take(local::registry_entry entry) {
@@ -234,13 +235,19 @@ class worker {
     make_provisioner();
     std::vector<session_ptr> known(state->sessions.begin(), state->sessions.end());
     const std::uint64_t blocks = state->blocks;
-    dram_ = system_.spawn<dram_tier>(std::move(state->store), std::move(known),
-                                     [this](std::vector<dram::slab_request> requests) {
-                                       provisioner_->submit(std::move(requests));
-                                     });
+    dram_ = system_.spawn<dram_tier>(
+        std::move(state->store), std::move(known),
+        [this](std::vector<dram::slab_request> requests) { provisioner_->submit(std::move(requests)); });
     node_ = system_.spawn<node>(dram_, [this](const std::string& reason) { fatal(reason); });
-    server_context context{system_, keeper_, dram_, node_, handed->epoch, handed->node_started, handed->restarts,
-                           state->next_instance, config::socket_path(*config_)};
+    server_context context{system_,
+                           keeper_,
+                           dram_,
+                           node_,
+                           handed->epoch,
+                           handed->node_started,
+                           handed->restarts,
+                           state->next_instance,
+                           config::socket_path(*config_)};
     auto made = server::start(std::move(context), config_);
     if (!made) return std::unexpected(made.error());
     server_ = std::move(*made);
@@ -319,7 +326,8 @@ class worker {
     server_->drain(keeper_is_dead);
     {
       const caf::scoped_actor self(system_);
-      self->request(node_, config_->node.drain_timeout, drain_atom_v).receive([](const outcome&) {}, [](const caf::error&) {});
+      self->request(node_, config_->node.drain_timeout, drain_atom_v)
+          .receive([](const outcome&) {}, [](const caf::error&) {});
     }
     server_->stop();
     server_.reset();

@@ -18,7 +18,8 @@ struct bench_command {
 };
 
 constexpr std::array benches{
-    bench_command{"lookup", "Finding a chain of 1,000 keys among a million blocks, against reading the same cache lines",
+    bench_command{"lookup",
+                  "Finding a chain of 1,000 keys among a million blocks, against reading the same cache lines",
                   bench::run_lookup},
     bench_command{"get", "Copying reads against memcpy; readers beside a busy writer", bench::run_get},
     bench_command{"put", "Puts against memcpy", bench::run_put},
@@ -43,8 +44,9 @@ exit_code run_bench(const bench_command& which, const bench_options& options) {
 
 void add_bench(CLI::App& app) {
   auto* command = app.add_subcommand("bench", "Measure, with this machine's limit from the same run beside it");
-  command->footer("Each bench starts a small node of its own and stops it again. Its figures are medians; the limit is\n"
-                  "measured in turn with them. Leave the machine alone meanwhile.");
+  command->footer(
+      "Each bench starts a small node of its own and stops it again. Its figures are medians; the limit is\n"
+      "measured in turn with them. Leave the machine alone meanwhile.");
   command->require_subcommand(0, 1);
   for (const auto& each : benches) {
     auto* one = command->add_subcommand(std::string(each.name), std::string(each.about));
@@ -55,7 +57,8 @@ void add_bench(CLI::App& app) {
     one->add_option("--rounds", options->how.rounds, "How often figure and limit alternate")
         ->check(CLI::Range(1, 1'000'000));
     if (each.name == "lookup") {
-      one->add_option("--blocks", options->how.blocks, "Sizes of the index, comma between; in memory alone, without a node")
+      one->add_option("--blocks", options->how.blocks,
+                      "Sizes of the index, comma between; in memory alone, without a node")
           ->delimiter(',');
     }
     one->callback([&each, options] { end_with(run_bench(each, *options)); });

@@ -20,9 +20,13 @@ std::string size_text(std::uint64_t bytes) {
   return bytes >= MiB ? fmt::format("{} MiB", bytes / MiB) : fmt::format("{} KiB", bytes / KiB);
 }
 
-double in_gib(std::uint64_t bytes) { return static_cast<double>(bytes) / static_cast<double>(GiB); }
+double in_gib(std::uint64_t bytes) {
+  return static_cast<double>(bytes) / static_cast<double>(GiB);
+}
 
-unsigned rounds_of(const options& how) { return how.rounds != 0 ? how.rounds : default_rounds; }
+unsigned rounds_of(const options& how) {
+  return how.rounds != 0 ? how.rounds : default_rounds;
+}
 
 /// Runs figure and limit alternately, the order changing from round to round; round 0 only warms up. Each takes the
 /// samples and whether they count.
@@ -70,7 +74,8 @@ class get_bench {
 
   result<void> prepare() {
     for (std::size_t i = 0; i < blocks_; i += batch_blocks) {
-      if (auto put = session_.put(keys_.some(i, batch_blocks), 0, std::nullopt, buffers_.some(0, batch_blocks)); !put.status) {
+      if (auto put = session_.put(keys_.some(i, batch_blocks), 0, std::nullopt, buffers_.some(0, batch_blocks));
+          !put.status) {
         return put.status;
       }
     }
@@ -88,7 +93,8 @@ class get_bench {
   }
 
   /// `n` blocks a call, `calls` calls a round.
-  result<void> measure(std::string name, std::size_t n, std::size_t calls, unsigned rounds, bound promise, report& out) {
+  result<void> measure(std::string name, std::size_t n, std::size_t calls, unsigned rounds, bound promise,
+                       report& out) {
     samples figure;
     samples limit;
     const auto get = [&](bool counts) -> result<void> {
@@ -158,8 +164,8 @@ class put_bench {
 
   /// `n` blocks a call. `evicting`: nothing is removed, the tier is full and each block takes another one's place; else
   /// keys are removed outside the clock before the tier fills up.
-  result<void> measure(std::string name, std::size_t n, std::size_t calls, bool evicting, unsigned rounds, bound promise,
-                       report& out) {
+  result<void> measure(std::string name, std::size_t n, std::size_t calls, bool evicting, unsigned rounds,
+                       bound promise, report& out) {
     samples figure;
     samples limit;
     const auto put = [&](bool counts) -> result<void> {
@@ -239,7 +245,10 @@ result<void> run_get(const options& how, report& out) {
       const auto promise = bytes == 2 * MiB ? at_least_95 : bound{};
       const auto title = size_text(bytes);
       if (auto ok = bench.measure(title + ", one", 1, singles, rounds_of(how), promise, out); !ok) return ok;
-      if (auto ok = bench.measure(fmt::format("{} x {}", title, batch_blocks), batch_blocks, 1, rounds_of(how), promise, out); !ok) return ok;
+      if (auto ok =
+              bench.measure(fmt::format("{} x {}", title, batch_blocks), batch_blocks, 1, rounds_of(how), promise, out);
+          !ok)
+        return ok;
       if (auto ended = bench.finish(); !ended) return ended;
     }
   }

@@ -24,7 +24,8 @@ const std::uint64_t* line_at(const void* address) noexcept {
 
 /// Adds the lines of the key's probes in one table; the value under the key, or index_value::empty.
 std::uint64_t probe(const std::byte* base, const memory::index_table& table, const block_key& key, cache_lines& out) {
-  const auto* entries = reinterpret_cast<const memory::index_entry*>(base + table.offset.load(std::memory_order_acquire));
+  const auto* entries =
+      reinterpret_cast<const memory::index_entry*>(base + table.offset.load(std::memory_order_acquire));
   const std::uint64_t slots = table.slots.load(std::memory_order_acquire);
   auto slot = static_cast<std::uint64_t>((static_cast<wide>(key.hi) * slots) >> 64);  // as memory/index.cpp
   for (std::uint64_t probes = 0; probes < slots; ++probes, slot = slot + 1 == slots ? 0 : slot + 1) {
@@ -34,7 +35,8 @@ std::uint64_t probe(const std::byte* base, const memory::index_table& table, con
     }
     const std::uint64_t value = entry.value.load(std::memory_order_acquire);
     if (value == index_value::empty) break;
-    const bool same = entry.hi.load(std::memory_order_relaxed) == key.hi && entry.lo.load(std::memory_order_relaxed) == key.lo;
+    const bool same =
+        entry.hi.load(std::memory_order_relaxed) == key.hi && entry.lo.load(std::memory_order_relaxed) == key.lo;
     if (same && index_value::holds_block(value)) return value;
   }
   return index_value::empty;
@@ -45,7 +47,8 @@ std::uint64_t find(const lookup_memory& where, const block_key& key, cache_lines
   const std::uint64_t state = header.state.load(std::memory_order_acquire);
   for (const std::uint64_t number : {(state >> 8) & 0xff, state & 0xff}) {
     if (number >= header.tables.size()) continue;
-    if (const auto value = probe(where.index, header.tables[number], key, out); value != index_value::empty) return value;
+    if (const auto value = probe(where.index, header.tables[number], key, out); value != index_value::empty)
+      return value;
   }
   return index_value::empty;
 }

@@ -81,7 +81,8 @@ result<void> run_with_node(const options& how, report& out) {
   if (!chains) return std::unexpected(chains.error());
 
   const auto title = fmt::format("{} keys of {}", chain_keys, count_text(node_blocks));
-  if (auto ok = measure(title + ", pinned", *chains, how, out, at_most_three, pinning_reader(**session)); !ok) return ok;
+  if (auto ok = measure(title + ", pinned", *chains, how, out, at_most_three, pinning_reader(**session)); !ok)
+    return ok;
   auto ok = measure(title + ", match", *chains, how, out, {}, [&](const chain& which) -> result<void> {
     const auto found = (*session)->match_prefix(which.keys, 0);
     if (!found) return std::unexpected(found.error());
@@ -174,9 +175,8 @@ result<void> run_in_memory(std::uint64_t blocks, const options& how, report& out
     return check_all(*held, which.keys.count);
   });
   if (!ok) return ok;
-  return measure(title + ", match", *chains, how, out, {}, [&](const chain& which) {
-    return check_all(lookup.count_prefix(which.keys, 0), which.keys.count);
-  });
+  return measure(title + ", match", *chains, how, out, {},
+                 [&](const chain& which) { return check_all(lookup.count_prefix(which.keys, 0), which.keys.count); });
 }
 
 }  // namespace

@@ -41,14 +41,17 @@ void remove_directory(const std::string& directory) {
 private_node::private_node(std::string directory, child_process process)
     : directory_(std::move(directory)), socket_(socket_in(directory_)), process_(std::move(process)) {}
 
-result<std::unique_ptr<private_node>> private_node::start(std::uint64_t capacity, const std::vector<std::string>& sets) {
+result<std::unique_ptr<private_node>> private_node::start(std::uint64_t capacity,
+                                                          const std::vector<std::string>& sets) {
   auto directory = make_directory();
   if (!directory) return std::unexpected(directory.error());
   child_process::setup how;
   how.program = "/proc/self/exe";
-  how.command = {"cenote", "node", "--set", "node.runtime_dir=" + *directory,
-                 "--set", "node.socket=" + socket_in(*directory), "--set", "dram.capacity=" + format_bytes(capacity),
-                 "--set", "log.level=warn"};
+  how.command = {"cenote", "node",
+                 "--set",  "node.runtime_dir=" + *directory,
+                 "--set",  "node.socket=" + socket_in(*directory),
+                 "--set",  "dram.capacity=" + format_bytes(capacity),
+                 "--set",  "log.level=warn"};
   for (const auto& each : sets) {
     how.command.emplace_back("--set");
     how.command.push_back(each);
@@ -71,7 +74,8 @@ result<void> private_node::wait_until_it_answers() {
     const auto status = ask(socket_, {{"command", "status"}}, 5s);
     if (status) return {};
     if (const auto end = process_.ended()) {
-      return fail(error_code::not_running, "the bench's own node ended with " + end->describe() + "; see its message above");
+      return fail(error_code::not_running,
+                  "the bench's own node ended with " + end->describe() + "; see its message above");
     }
     if (steady_clock::now() > until) return std::unexpected(status.error().in("the bench's own node does not answer"));
     std::this_thread::sleep_for(poll_pause);

@@ -104,8 +104,9 @@ std::string table_text(const std::vector<figure>& figures) {
   table rows({"BENCH", "CASE", ">FIGURE", ">10 % .. 90 %", "UNIT", ">LIMIT", ">RATIO", "PROMISED", "KEPT"});
   for (const auto& each : figures) {
     const auto ratio = each.ratio();
-    rows.add({each.bench, each.name, short_number(each.value), short_number(each.low) + " .. " + short_number(each.high),
-              each.unit, each.limit ? short_number(*each.limit) : "", ratio ? fmt::format("{:.2f}", *ratio) : "",
+    rows.add({each.bench, each.name, short_number(each.value),
+              short_number(each.low) + " .. " + short_number(each.high), each.unit,
+              each.limit ? short_number(*each.limit) : "", ratio ? fmt::format("{:.2f}", *ratio) : "",
               promise_text(each), kept_text(each)});
   }
   return rows.text();

@@ -30,11 +30,11 @@ struct bound {
 
 struct figure {
   std::string bench;
-  std::string name;              ///< the case
+  std::string name;  ///< the case
   double value = 0;
   std::string unit;
   std::optional<double> limit = {};  ///< in the same unit; nothing where there is none
-  double low = 0;                ///< tenth and ninetieth percentile of the value
+  double low = 0;                    ///< tenth and ninetieth percentile of the value
   double high = 0;
   bound promise = {};
 

@@ -19,7 +19,9 @@ constexpr std::size_t commit_batch = 512;
 
 volatile std::sig_atomic_t stop_asked = 0;
 
-void ask_to_stop(int /*signal*/) { stop_asked = 1; }
+void ask_to_stop(int /*signal*/) {
+  stop_asked = 1;
+}
 
 // SplitMix64: distinct inputs, distinct outputs.
 std::uint64_t mixed(std::uint64_t x) noexcept {
@@ -50,7 +52,9 @@ memory_pieces::memory_pieces(std::size_t count, std::uint64_t bytes) : count_(co
   }
 }
 
-void unmapper::operator()(std::byte* memory) const noexcept { ::munmap(memory, bytes); }
+void unmapper::operator()(std::byte* memory) const noexcept {
+  ::munmap(memory, bytes);
+}
 
 double thread_cpu_seconds() noexcept {
   timespec now{};
@@ -113,7 +117,9 @@ result<void> check_all(std::size_t found, std::size_t wanted) {
                           found, wanted));
 }
 
-bool interrupted() noexcept { return stop_asked != 0; }
+bool interrupted() noexcept {
+  return stop_asked != 0;
+}
 
 result<void> check_interrupted() {
   if (!interrupted()) return {};

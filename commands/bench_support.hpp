@@ -23,8 +23,8 @@ inline constexpr std::uint64_t GiB = std::uint64_t{1} << 30;
 inline constexpr std::size_t key_width = 32;  ///< as vLLM's SHA-256 keys
 
 struct options {
-  std::string socket;                  ///< empty: a node of our own
-  unsigned rounds = 0;                 ///< 0: each bench's own number
+  std::string socket;                      ///< empty: a node of our own
+  unsigned rounds = 0;                     ///< 0: each bench's own number
   std::vector<std::uint64_t> blocks = {};  ///< lookup: index sizes to measure in memory alone; empty: with a node
 };
 
@@ -91,7 +91,8 @@ class stopwatch {
 class stage {
  public:
   /// `capacity`: what a node of our own gets.
-  [[nodiscard]] static result<stage> open(const options& how, std::uint64_t capacity, std::vector<std::string> sets = {});
+  [[nodiscard]] static result<stage> open(const options& how, std::uint64_t capacity,
+                                          std::vector<std::string> sets = {});
 
   [[nodiscard]] const std::string& socket() const noexcept { return socket_; }
   /// A session of an instance with one group and blocks of `block_bytes`; the same `name` is the same instance.

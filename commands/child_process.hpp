@@ -26,11 +26,11 @@ struct process_end {
 class child_process {
  public:
   struct setup {
-    std::vector<std::string> command;  ///< program and arguments
-    std::string program = {};          ///< what is executed, if it is not the command's first word
-    int inherit = -1;                  ///< one descriptor that the child keeps, under the same number
-    bool die_with_parent = false;      ///< SIGTERM to the child when this process dies
-    bool discard_output = false;       ///< stdout goes to /dev/null
+    std::vector<std::string> command;       ///< program and arguments
+    std::string program = {};               ///< what is executed, if it is not the command's first word
+    int inherit = -1;                       ///< one descriptor that the child keeps, under the same number
+    bool die_with_parent = false;           ///< SIGTERM to the child when this process dies
+    bool discard_output = false;            ///< stdout goes to /dev/null
     std::vector<int> blocked_signals = {};  ///< the child's whole signal mask
   };
 

@@ -65,8 +65,9 @@ finding check_memory(std::uint64_t capacity, const fs::path& root) {
                                  approximate_bytes(limits->available), approximate_bytes(capacity));
   if (capacity > limits->total) return {level::fail, "memory", found, "choose a smaller dram.capacity"};
   if (capacity > limits->available) {
-    return {level::warn, "memory", found, "other programs use what the DRAM tier would fill; choose a smaller "
-                                          "dram.capacity unless a node of this capacity runs already"};
+    return {level::warn, "memory", found,
+            "other programs use what the DRAM tier would fill; choose a smaller "
+            "dram.capacity unless a node of this capacity runs already"};
   }
   return {level::ok, "memory", found};
 }
@@ -76,8 +77,9 @@ finding check_cgroup(std::uint64_t capacity, const fs::path& root) {
   if (!limits || !limits->cgroup) return {level::ok, "cgroup", "no memory limit"};
   const auto found = fmt::format("memory limit {} ({})", approximate_bytes(*limits->cgroup), limits->cgroup_file);
   if (capacity > *limits->cgroup) {
-    return {level::fail, "cgroup", found, "the kernel would kill the node: choose a smaller dram.capacity, or raise "
-                                          "the limit (systemd: MemoryMax, Kubernetes: resources.limits.memory)"};
+    return {level::fail, "cgroup", found,
+            "the kernel would kill the node: choose a smaller dram.capacity, or raise "
+            "the limit (systemd: MemoryMax, Kubernetes: resources.limits.memory)"};
   }
   if (capacity > *limits->cgroup / 10 * 9) {
     return {level::warn, "cgroup", found, "leave a tenth of the limit for everything beside the DRAM tier"};

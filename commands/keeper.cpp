@@ -80,7 +80,7 @@ result<void> make_runtime_dir(const std::string& path) {
     return fail_errno("chmod", path);
   }
   if (why) return fail_errno(why.value(), "mkdir", path);
-  struct stat info{};
+  struct stat info {};
   if (::lstat(path.c_str(), &info) != 0) return fail_errno("stat", path);
   if (info.st_uid != ::geteuid() && info.st_uid != 0) {
     return fail(error_code::permission_denied, fmt::format("{} belongs to uid {}, not to uid {}; remove it or choose "
@@ -200,7 +200,7 @@ result<void> keeper::listen() {
     fd = local::listen_at(options_.socket);
   }
   if (!fd) return std::unexpected(std::move(fd.error()));
-  struct stat info{};
+  struct stat info {};
   if (::lstat(options_.socket.c_str(), &info) != 0) return fail_errno("stat", options_.socket);
   state_.socket_device = info.st_dev;
   state_.socket_inode = info.st_ino;
@@ -223,8 +223,7 @@ void keeper::wait_and_handle() {
   const bool read_link = outbox_.size() < longest_outbox;
   const bool write_link = wants_to_send() && !retry_send_at_;
   const auto link_events = static_cast<short>((read_link ? POLLIN : 0) | (write_link ? POLLOUT : 0));
-  std::array<pollfd, 3> items{pollfd{signals_.get(), POLLIN, 0},
-                              pollfd{worker_ ? worker_->pidfd() : -1, POLLIN, 0},
+  std::array<pollfd, 3> items{pollfd{signals_.get(), POLLIN, 0}, pollfd{worker_ ? worker_->pidfd() : -1, POLLIN, 0},
                               pollfd{link_ ? link_.get() : -1, link_events, 0}};
   timespec limit{};
   const auto timer = next_timer();
@@ -301,7 +300,7 @@ void keeper::reload() {
 void keeper::finish(exit_code code) {
   done_ = code;
   link_.reset();
-  struct stat info{};
+  struct stat info {};
   const bool ours = ::lstat(options_.socket.c_str(), &info) == 0 && info.st_dev == state_.socket_device &&
                     info.st_ino == state_.socket_inode;
   if (ours) ::unlink(options_.socket.c_str());
@@ -523,9 +522,9 @@ result<bool> keeper::send_handover() {
 void keeper::flush_link() {
   while (wants_to_send() && !retry_send_at_) {
     const bool handing_over = handover_ != handover_step::done;
-    const auto sent = handing_over ? send_handover()
-                                   : local::try_send_link(link_.get(), outbox_.front().header,
-                                                          outbox_.front().payload, {});
+    const auto sent = handing_over
+                          ? send_handover()
+                          : local::try_send_link(link_.get(), outbox_.front().header, outbox_.front().payload, {});
     if (!sent && sent.error().code() == error_code::limit_exceeded) {
       // Too many descriptors in flight: the worker has to take some first, and no event tells when.
       retry_send_at_ = clock::now() + 1ms;
@@ -554,7 +553,8 @@ result<void> keeper::may_upgrade() const {
       {.command = completed(options_.probe_command, program, {}, options_.arguments), .discard_output = true});
   if (!probe) return std::unexpected(std::move(probe.error()));
   if (!local::detail::wait_for(probe->pidfd(), POLLIN, clock::now() + probe_limit)) {
-    return fail(error_code::deadline_exceeded, fmt::format("upgrade: {} does not answer; the node stays as it is", program));
+    return fail(error_code::deadline_exceeded,
+                fmt::format("upgrade: {} does not answer; the node stays as it is", program));
   }
   const auto end = probe->ended();
   if (!end || end->by_signal || end->value != 0) {
@@ -582,8 +582,8 @@ void keeper::replace_self() {
   auto saved = save_keeper_state(state_);
   std::string why;
   if (saved) {
-    const auto command = completed(options_.node_command, program_, {"--resume", std::to_string(saved->get())},
-                                   options_.arguments);
+    const auto command =
+        completed(options_.node_command, program_, {"--resume", std::to_string(saved->get())}, options_.arguments);
     std::vector<char*> words;
     for (const auto& word : command) words.push_back(const_cast<char*>(word.c_str()));
     words.push_back(nullptr);

@@ -73,7 +73,7 @@ std::optional<unique_fd> adopt(int number, std::set<int>& claimed) {
 }
 
 result<std::vector<std::byte>> read_whole(int fd) {
-  struct stat info{};
+  struct stat info {};
   if (::fstat(fd, &info) != 0) return fail_errno("fstat");
   if (!S_ISREG(info.st_mode) || info.st_size < static_cast<off_t>(fixed_prefix) || info.st_size > largest_state) {
     return fail(error_code::malformed, "this is no keeper's state");
@@ -146,8 +146,9 @@ result<resumed_state> load_keeper_state(int fd) {
   out.state.listener = std::move(*listener);
   out.state.lock = std::move(*lock);
   out.state.epoch = in.get<std::uint64_t>();
-  out.state.node_started = std::chrono::system_clock::time_point(
-      std::chrono::duration_cast<std::chrono::system_clock::duration>(std::chrono::nanoseconds(in.get<std::int64_t>())));
+  out.state.node_started =
+      std::chrono::system_clock::time_point(std::chrono::duration_cast<std::chrono::system_clock::duration>(
+          std::chrono::nanoseconds(in.get<std::int64_t>())));
   out.state.restarts = in.get<std::uint32_t>();
   out.state.ever_ready = in.get<std::uint32_t>() != 0;
   out.state.socket_device = in.get<std::uint64_t>();

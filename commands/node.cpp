@@ -91,8 +91,9 @@ struct worker_command {
 
 void add_node(CLI::App& app) {
   auto* command = app.add_subcommand("node", "Run a node in the foreground");
-  command->footer("Exit codes: 0 ended in order, 1 failed, 2 wrong command line or configuration, 3 a node runs there\n"
-                  "already, 4 the worker keeps dying before it is ready, 130 ended at once by a second signal.");
+  command->footer(
+      "Exit codes: 0 ended in order, 1 failed, 2 wrong command line or configuration, 3 a node runs there\n"
+      "already, 4 the worker keeps dying before it is ready, 130 ended at once by a second signal.");
   auto options = std::make_shared<node_options>();
   options->config.add_to(*command);
   command->add_option("--resume", options->resume_fd)->group("");

@@ -26,7 +26,8 @@ void notify_service_manager(std::string_view assignments) noexcept {
   const unique_fd fd(::socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0));
   if (!fd) return;
   ::sendto(fd.get(), assignments.data(), assignments.size(), MSG_NOSIGNAL | MSG_DONTWAIT,
-           reinterpret_cast<const sockaddr*>(&address), static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + length));
+           reinterpret_cast<const sockaddr*>(&address),
+           static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + length));
 }
 
 void notify_reloading(std::string_view status) noexcept {

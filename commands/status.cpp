@@ -44,7 +44,8 @@ std::string count_text(const json& object, std::string_view name) {
 }
 
 std::string share(std::uint64_t part, std::uint64_t whole) {
-  return whole == 0 ? std::string("-") : fmt::format("{:.1f} %", 100.0 * static_cast<double>(part) / static_cast<double>(whole));
+  return whole == 0 ? std::string("-")
+                    : fmt::format("{:.1f} %", 100.0 * static_cast<double>(part) / static_cast<double>(whole));
 }
 
 std::string node_text(const json& node) {
@@ -56,13 +57,13 @@ std::string node_text(const json& node) {
 
 std::string dram_text(const json& dram) {
   const auto& blocks = member(dram, "blocks");
-  return fmt::format("dram      {} of {} used ({}), {} slabs, policy {}, {} blocks evicted\n"
-                     "blocks    {} present, {} free, {} granted, {} pending, {} zombie, {} quarantined\n",
-                     size_of(dram, "used"), size_of(dram, "capacity"),
-                     share(count_of(dram, "used"), count_of(dram, "capacity")), count_of(dram, "slabs"),
-                     text_of(dram, "policy"), count_of(dram, "evicted"), count_of(blocks, "present"),
-                     count_of(blocks, "free"), count_of(blocks, "granted"), count_of(blocks, "pending"),
-                     count_of(blocks, "zombie"), count_of(blocks, "quarantined"));
+  return fmt::format(
+      "dram      {} of {} used ({}), {} slabs, policy {}, {} blocks evicted\n"
+      "blocks    {} present, {} free, {} granted, {} pending, {} zombie, {} quarantined\n",
+      size_of(dram, "used"), size_of(dram, "capacity"), share(count_of(dram, "used"), count_of(dram, "capacity")),
+      count_of(dram, "slabs"), text_of(dram, "policy"), count_of(dram, "evicted"), count_of(blocks, "present"),
+      count_of(blocks, "free"), count_of(blocks, "granted"), count_of(blocks, "pending"), count_of(blocks, "zombie"),
+      count_of(blocks, "quarantined"));
 }
 
 std::string section(std::string_view title, const table& rows) {

@@ -43,8 +43,8 @@ result<void> check_group(const group_spec& group) {
     }
   }
   if (total > max_block_bytes) {
-    return fail(error_code::invalid_argument, where + ": a block of " + std::to_string(total) +
-                                                  " bytes is larger than 1 GiB, the largest slab");
+    return fail(error_code::invalid_argument,
+                where + ": a block of " + std::to_string(total) + " bytes is larger than 1 GiB, the largest slab");
   }
   return {};
 }
@@ -138,15 +138,16 @@ std::optional<std::string> first_difference(const instance_spec& have, const ins
   if (list_groups(have) != list_groups(want)) return differs("groups", list_groups(have), list_groups(want));
   for (std::size_t i = 0; i < have.groups.size(); ++i) {
     if (have.groups[i].parts != want.groups[i].parts) {
-      return differs("groups." + have.groups[i].name + ".parts", list_parts(have.groups[i]), list_parts(want.groups[i]));
+      return differs("groups." + have.groups[i].name + ".parts", list_parts(have.groups[i]),
+                     list_parts(want.groups[i]));
     }
   }
   return std::nullopt;
 }
 
 void encode(byte_writer& out, const instance_spec& spec) {
-  for (const std::string* text : {&spec.id, &spec.model, &spec.dtype, &spec.layout, &spec.hash_scheme,
-                                  &spec.fingerprint, &spec.instance_group}) {
+  for (const std::string* text :
+       {&spec.id, &spec.model, &spec.dtype, &spec.layout, &spec.hash_scheme, &spec.fingerprint, &spec.instance_group}) {
     out.put_text(*text);
   }
   out.put(spec.tokens_per_block);
@@ -163,8 +164,8 @@ void encode(byte_writer& out, const instance_spec& spec) {
 
 result<instance_spec> decode_instance_spec(byte_reader& in) {
   instance_spec spec;
-  for (std::string* text : {&spec.id, &spec.model, &spec.dtype, &spec.layout, &spec.hash_scheme, &spec.fingerprint,
-                            &spec.instance_group}) {
+  for (std::string* text :
+       {&spec.id, &spec.model, &spec.dtype, &spec.layout, &spec.hash_scheme, &spec.fingerprint, &spec.instance_group}) {
     *text = in.get_text();
   }
   spec.tokens_per_block = in.get<std::uint32_t>();

@@ -56,7 +56,9 @@ struct instance_spec {
   bool operator==(const instance_spec&) const = default;
 
   /// The name under which quotas apply.
-  [[nodiscard]] const std::string& paying_group() const noexcept { return instance_group.empty() ? id : instance_group; }
+  [[nodiscard]] const std::string& paying_group() const noexcept {
+    return instance_group.empty() ? id : instance_group;
+  }
   /// Index of the group called `name`, if any.
   [[nodiscard]] std::optional<std::uint32_t> find_group(std::string_view name) const noexcept;
 };

@@ -39,7 +39,7 @@ constexpr std::span<const unit> binary_units(byte_units.data(), 6);
 
 constexpr std::uint64_t second = kilo * kilo * kilo;
 constexpr std::array duration_units{
-    unit{"ns", 1},          unit{"us", kilo},         unit{"ms", kilo* kilo},        unit{"s", second},
+    unit{"ns", 1},          unit{"us", kilo},         unit{"ms", kilo* kilo},           unit{"s", second},
     unit{"m", 60 * second}, unit{"h", 3600 * second}, unit{"d", 24ULL * 3600 * second},
 };
 

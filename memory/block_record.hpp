@@ -31,13 +31,14 @@ enum class block_state : std::uint8_t {
 ///   0      8                  16      24          32     36     40             44        45     46    48      112
 ///   | word | checksum/writers | parts | nvme slot | owner| touch| grant version| key size| flags| hits| key … |
 struct block_record {
-  std::atomic<std::uint64_t> word;             ///< version (60 bits) | block_state (4 bits)
-  std::atomic<std::uint64_t> checksum_or_writers;  ///< present: XXH3-64 when flag_checksum; else a mask of session slots
-  std::atomic<std::uint64_t> parts;            ///< mask of the parts that were written
-  std::atomic<std::uint64_t> nvme_slot;        ///< 0: none
-  std::atomic<std::uint32_t> owner;            ///< session number of a grant
-  std::atomic<std::uint32_t> touch;            ///< last use, in tenths of a second since the tier was made
-  std::atomic<std::uint32_t> grant_version;    ///< counts hand-outs; a commit must name the present one
+  std::atomic<std::uint64_t> word;  ///< version (60 bits) | block_state (4 bits)
+  std::atomic<std::uint64_t>
+      checksum_or_writers;                   ///< present: XXH3-64 when flag_checksum; else a mask of session slots
+  std::atomic<std::uint64_t> parts;          ///< mask of the parts that were written
+  std::atomic<std::uint64_t> nvme_slot;      ///< 0: none
+  std::atomic<std::uint32_t> owner;          ///< session number of a grant
+  std::atomic<std::uint32_t> touch;          ///< last use, in tenths of a second since the tier was made
+  std::atomic<std::uint32_t> grant_version;  ///< counts hand-outs; a commit must name the present one
   std::uint8_t key_size;
   std::uint8_t flags;
   std::atomic<std::uint16_t> hits;
@@ -100,8 +101,8 @@ class range_allocator {
 
  private:
   std::uint32_t limit_;
-  std::uint32_t end_ = 0;                             ///< everything from here on is unused
-  std::map<std::uint32_t, std::uint32_t> holes_;      ///< first -> count, below end_
+  std::uint32_t end_ = 0;                         ///< everything from here on is unused
+  std::map<std::uint32_t, std::uint32_t> holes_;  ///< first -> count, below end_
 };
 
 }  // namespace cenote::memory

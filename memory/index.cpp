@@ -29,7 +29,9 @@ bool same_key(const index_entry& entry, const block_key& key) noexcept {
 }
 
 /// Where the fill must stay below: 0.7 of the slots.
-constexpr std::uint64_t fill_limit(std::uint64_t slots) noexcept { return slots / 10 * 7; }
+constexpr std::uint64_t fill_limit(std::uint64_t slots) noexcept {
+  return slots / 10 * 7;
+}
 
 std::uint64_t table_bytes(std::uint64_t slots) noexcept {
   return (slots * sizeof(index_entry) + page_bytes - 1) / page_bytes * page_bytes;
@@ -68,7 +70,8 @@ std::uint64_t index_reader::find_in(table_view table, const block_key& key) noex
     std::uint64_t value = entry.value.load(std::memory_order_acquire);
     if (value == index_value::empty) return index_value::empty;
     // A value that changes under its key is a new publication of the same block: look again, but never for ever.
-    for (int attempt = 0; attempt < lookup_attempts && value != index_value::deleted && same_key(entry, key); ++attempt) {
+    for (int attempt = 0; attempt < lookup_attempts && value != index_value::deleted && same_key(entry, key);
+         ++attempt) {
       load_fence();
       const std::uint64_t again = entry.value.load(std::memory_order_acquire);
       if (again == value) return value;
@@ -187,7 +190,9 @@ void index_writer::publish_state() noexcept {
   header().state.store(pack_state(generation_, old_.number, current_.number), std::memory_order_release);
 }
 
-void index_writer::finish_migration() { migrate(old_.slots); }
+void index_writer::finish_migration() {
+  migrate(old_.slots);
+}
 
 void index_writer::migrate(std::uint64_t steps) {
   for (; migrating() && steps > 0; --steps, ++cursor_) {

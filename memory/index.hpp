@@ -78,8 +78,9 @@ class index_writer {
 
   /// Drops every entry for which `valid(key, value)` is false, finishes a migration that was under way, and recounts.
   /// Cost: one pass over the tables. `soon(value)` comes some entries ahead of valid(): time to prefetch what it reads.
-  void reconcile(const std::function<bool(const block_key&, std::uint64_t)>& valid,
-                 const std::function<void(std::uint64_t)>& soon = [](std::uint64_t) {});
+  void reconcile(
+      const std::function<bool(const block_key&, std::uint64_t)>& valid,
+      const std::function<void(std::uint64_t)>& soon = [](std::uint64_t) {});
 
   /// Adds or replaces. Fails only when the segment's address space is used up (`limit_exceeded`).
   result<void> insert(const block_key& key, std::uint64_t value);
@@ -105,8 +106,7 @@ class index_writer {
     std::uint8_t number = 0xff;
   };
 
-  explicit index_writer(segment memory) noexcept
-      : memory_(std::move(memory)), reader_(memory_.data()) {}
+  explicit index_writer(segment memory) noexcept : memory_(std::move(memory)), reader_(memory_.data()) {}
   [[nodiscard]] index_header& header() const noexcept { return *reinterpret_cast<index_header*>(memory_.data()); }
   result<void> start_table(std::uint64_t slots);
   result<void> make_room();

@@ -61,15 +61,16 @@ result<segment> segment::create(const std::string& name, std::uint64_t bytes, bo
 }
 
 result<segment> segment::map(unique_fd fd, std::uint64_t bytes, access how) {
-  struct stat status{};
+  struct stat status {};
   if (::fstat(fd.get(), &status) != 0) return fail_errno("fstat");
   if (static_cast<std::uint64_t>(status.st_size) != bytes) {
-    return fail(error_code::layout_mismatch, "a segment has " + std::to_string(status.st_size) + " bytes, expected " +
-                                                 std::to_string(bytes));
+    return fail(error_code::layout_mismatch,
+                "a segment has " + std::to_string(status.st_size) + " bytes, expected " + std::to_string(bytes));
   }
   const int seals = ::fcntl(fd.get(), F_GET_SEALS);
   if (seals < 0 || (seals & F_SEAL_SHRINK) == 0) {
-    return fail(error_code::layout_mismatch, "a segment is not sealed against shrinking; it could vanish under a reader");
+    return fail(error_code::layout_mismatch,
+                "a segment is not sealed against shrinking; it could vanish under a reader");
   }
   auto data = map_pages(fd.get(), bytes, how);
   if (!data) return std::unexpected(data.error());
@@ -83,7 +84,9 @@ result<unique_fd> segment::read_only_descriptor() const {
   return unique_fd(fd);
 }
 
-void segment::keep_from_children() const noexcept { ::madvise(data_, size_, MADV_DONTFORK); }
+void segment::keep_from_children() const noexcept {
+  ::madvise(data_, size_, MADV_DONTFORK);
+}
 
 bool segment::populate(std::uint64_t offset, std::uint64_t bytes, access how) const noexcept {
   const int advice = how == access::read_write ? madv_populate_write : madv_populate_read;
@@ -103,7 +106,9 @@ bool segment::bind_to_node(int node) const noexcept {
   return ::syscall(SYS_mbind, data_, size_, mempolicy_preferred, mask, bits_per_word * 16, 0) == 0;
 }
 
-void segment::advise_huge() const noexcept { ::madvise(data_, size_, MADV_HUGEPAGE); }
+void segment::advise_huge() const noexcept {
+  ::madvise(data_, size_, MADV_HUGEPAGE);
+}
 
 void write_header(segment_header& header, segment_kind kind, std::uint64_t size) noexcept {
   header.magic = segment_magic;
@@ -124,8 +129,8 @@ result<void> check_header(const segment_header& header, segment_kind kind, std::
                                                  std::to_string(static_cast<std::uint32_t>(kind)));
   }
   if (header.size != size) {
-    return fail(error_code::layout_mismatch, "a segment says it has " + std::to_string(header.size) +
-                                                 " bytes, expected " + std::to_string(size));
+    return fail(error_code::layout_mismatch,
+                "a segment says it has " + std::to_string(header.size) + " bytes, expected " + std::to_string(size));
   }
   return {};
 }

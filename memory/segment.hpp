@@ -26,8 +26,8 @@ struct segment_header {
   std::uint64_t magic = 0;
   std::uint32_t version = 0;
   std::uint32_t kind = 0;
-  std::uint64_t size = 0;             ///< of the whole segment, bytes
-  std::atomic<std::uint64_t> retired; ///< not 0: a newer node replaced it; nothing in it is valid any more
+  std::uint64_t size = 0;              ///< of the whole segment, bytes
+  std::atomic<std::uint64_t> retired;  ///< not 0: a newer node replaced it; nothing in it is valid any more
   std::uint64_t spare[4];
 };
 static_assert(sizeof(segment_header) == 64);

@@ -46,8 +46,8 @@ session_memory session_memory::create(const segment& memory, std::uint64_t sessi
 
 std::uint64_t client_rings::room() const noexcept {
   const session_header& header = memory_.header();
-  const std::uint64_t used = header.submit_tail.load(std::memory_order_relaxed) + pushed_ -
-                             header.submit_head.load(std::memory_order_acquire);
+  const std::uint64_t used =
+      header.submit_tail.load(std::memory_order_relaxed) + pushed_ - header.submit_head.load(std::memory_order_acquire);
   return used >= session_memory::submissions ? 0 : session_memory::submissions - used;
 }
 
@@ -86,7 +86,9 @@ bool client_rings::arm() noexcept {
   return false;
 }
 
-void client_rings::disarm() noexcept { memory_.header().client_sleeps.store(0, std::memory_order_relaxed); }
+void client_rings::disarm() noexcept {
+  memory_.header().client_sleeps.store(0, std::memory_order_relaxed);
+}
 
 // ---------------------------------------------------------------------------------------------- worker
 
@@ -136,7 +138,9 @@ bool worker_rings::arm() noexcept {
   return false;
 }
 
-void worker_rings::disarm() noexcept { memory_.header().worker_sleeps.store(0, std::memory_order_relaxed); }
+void worker_rings::disarm() noexcept {
+  memory_.header().worker_sleeps.store(0, std::memory_order_relaxed);
+}
 
 // ---------------------------------------------------------------------------------------------- pins
 

@@ -21,14 +21,19 @@ namespace cenote::memory {
 //             2048 x 128 B   8192 x 32 B      1024 x 16 B      pins x 8 B
 
 enum class operation : std::uint8_t {
-  grant = 1,    ///< hand `argument` more blank blocks of `group` to me                     -> done
-  commit = 2,   ///< granted `block` now holds `key`                                        -> done at the last of a batch
-  reserve = 3,  ///< bind a blank block to `key`; `argument`: mask of the parts I write      -> one result a key, then done
-  finish = 4,   ///< parts `argument` of reserved `block` are written                       -> done at the last of a batch
-  release = 5,  ///< I write parts `argument` (0: all) of `block` no more                    -> done at the last of a batch
-  remove = 6,   ///< forget `key`                                                           -> done at the last of a batch
-  clear = 7,    ///< forget the whole instance                                              -> done
-  touch = 8,    ///< blocks that were read, see touch_entry; no answer
+  grant = 1,  ///< hand `argument` more blank blocks of `group` to me                     -> done
+  commit =
+      2,  ///< granted `block` now holds `key`                                        -> done at the last of a batch
+  reserve =
+      3,  ///< bind a blank block to `key`; `argument`: mask of the parts I write      -> one result a key, then done
+  finish =
+      4,  ///< parts `argument` of reserved `block` are written                       -> done at the last of a batch
+  release =
+      5,  ///< I write parts `argument` (0: all) of `block` no more                    -> done at the last of a batch
+  remove =
+      6,      ///< forget `key`                                                           -> done at the last of a batch
+  clear = 7,  ///< forget the whole instance                                              -> done
+  touch = 8,  ///< blocks that were read, see touch_entry; no answer
   barrier = 9,  ///< answers when all before it is done                                     -> done
 };
 
@@ -37,12 +42,12 @@ struct submission {
   operation op{};
   std::uint8_t flags = 0;
   std::uint16_t group = 0;
-  std::uint32_t request = 0;        ///< chosen by the client; completions carry it
-  std::uint32_t index = 0;          ///< position in the batch
+  std::uint32_t request = 0;  ///< chosen by the client; completions carry it
+  std::uint32_t index = 0;    ///< position in the batch
   std::uint32_t grant_version = 0;
-  std::uint64_t block = 0;          ///< block_ref
+  std::uint64_t block = 0;  ///< block_ref
   std::uint64_t argument = 0;
-  std::uint64_t want = 0;           ///< commit: blank blocks to hand out in exchange (argument: spare_grants)
+  std::uint64_t want = 0;  ///< commit: blank blocks to hand out in exchange (argument: spare_grants)
   std::uint8_t key_size = 0;
   std::uint8_t spare[7]{};
   std::byte key[max_key_bytes]{};
@@ -58,7 +63,9 @@ static_assert(sizeof(submission) == 128);
 struct touch_runs {
   static constexpr std::size_t capacity = 8;
   std::uint64_t run[capacity];
-  static constexpr std::uint64_t make(block_ref first, std::uint64_t length) noexcept { return (first.bits << 24) | length; }
+  static constexpr std::uint64_t make(block_ref first, std::uint64_t length) noexcept {
+    return (first.bits << 24) | length;
+  }
   static constexpr block_ref first(std::uint64_t run) noexcept { return block_ref::from_bits(run >> 24); }
   static constexpr std::uint64_t length(std::uint64_t run) noexcept { return run & 0xffffff; }
 };
@@ -76,7 +83,7 @@ enum class completion_kind : std::uint16_t {
 struct completion {
   std::uint32_t request = 0;
   completion_kind kind{};
-  std::uint16_t code = 0;           ///< error_code
+  std::uint16_t code = 0;  ///< error_code
   std::uint32_t index = 0;
   std::uint32_t grant_version = 0;
   std::uint64_t block = 0;
@@ -97,8 +104,12 @@ struct grant_slot {
   static constexpr std::uint64_t make(std::uint32_t grant_version, std::uint16_t group, std::uint64_t state) noexcept {
     return (std::uint64_t{grant_version} << 32) | (std::uint64_t{group} << 16) | state;
   }
-  static constexpr std::uint32_t version_of(std::uint64_t word) noexcept { return static_cast<std::uint32_t>(word >> 32); }
-  static constexpr std::uint16_t group_of(std::uint64_t word) noexcept { return static_cast<std::uint16_t>(word >> 16); }
+  static constexpr std::uint32_t version_of(std::uint64_t word) noexcept {
+    return static_cast<std::uint32_t>(word >> 32);
+  }
+  static constexpr std::uint16_t group_of(std::uint64_t word) noexcept {
+    return static_cast<std::uint16_t>(word >> 16);
+  }
   static constexpr std::uint64_t state_of(std::uint64_t word) noexcept { return word & 0xffff; }
 };
 static_assert(sizeof(grant_slot) == 16);
@@ -112,18 +123,18 @@ enum class session_phase : std::uint32_t {
 /// First page of a session. Each group of words has a cache line of its own.
 struct session_header {
   segment_header segment;
-  std::uint64_t session = 0;      ///< number, unique for the life of the node
+  std::uint64_t session = 0;  ///< number, unique for the life of the node
   std::uint32_t pin_slots = 0;
   std::uint32_t pad0 = 0;
-  alignas(64) std::atomic<std::uint64_t> worker_epoch;  ///< written by each worker when it adopts the session
-  std::atomic<std::uint32_t> phase;                     ///< session_phase
-  alignas(64) std::atomic<std::uint64_t> submit_tail;   ///< client
-  std::atomic<std::uint32_t> client_sleeps;             ///< client: ring the completion doorbell
-  std::atomic<std::uint64_t> touches_dropped;           ///< client: touch records it had no room for
-  alignas(64) std::atomic<std::uint64_t> submit_head;   ///< worker
-  std::atomic<std::uint32_t> worker_sleeps;             ///< worker: ring the submission doorbell
-  alignas(64) std::atomic<std::uint64_t> complete_tail; ///< worker
-  alignas(64) std::atomic<std::uint64_t> complete_head; ///< client
+  alignas(64) std::atomic<std::uint64_t> worker_epoch;    ///< written by each worker when it adopts the session
+  std::atomic<std::uint32_t> phase;                       ///< session_phase
+  alignas(64) std::atomic<std::uint64_t> submit_tail;     ///< client
+  std::atomic<std::uint32_t> client_sleeps;               ///< client: ring the completion doorbell
+  std::atomic<std::uint64_t> touches_dropped;             ///< client: touch records it had no room for
+  alignas(64) std::atomic<std::uint64_t> submit_head;     ///< worker
+  std::atomic<std::uint32_t> worker_sleeps;               ///< worker: ring the submission doorbell
+  alignas(64) std::atomic<std::uint64_t> complete_tail;   ///< worker
+  alignas(64) std::atomic<std::uint64_t> complete_head;   ///< client
   alignas(64) std::atomic<std::uint64_t> pin_high_water;  ///< client: no pin slot from here on was ever used
 };
 static_assert(sizeof(session_header) <= page_bytes);
@@ -192,7 +203,7 @@ class client_rings {
 
  private:
   session_memory memory_;
-  std::uint64_t pushed_ = 0;    ///< entries behind the published tail
+  std::uint64_t pushed_ = 0;  ///< entries behind the published tail
 };
 
 /// Worker's end of both rings. One thread at a time. The indices that the client writes are checked: a tail that is
@@ -221,7 +232,7 @@ class worker_rings {
 
  private:
   session_memory memory_;
-  std::uint64_t submit_head_ = 0;     ///< our copies: the shared words are writable by the client
+  std::uint64_t submit_head_ = 0;  ///< our copies: the shared words are writable by the client
   std::uint64_t complete_tail_ = 0;
 };
 
@@ -237,8 +248,8 @@ class pin_scan {
   [[nodiscard]] bool pinned(std::size_t i) const noexcept { return marks_[i] != 0; }
 
  private:
-  std::vector<std::uint64_t> table_;   ///< open addressing: block_ref bits, 0 is empty
-  std::vector<std::uint32_t> place_;   ///< table slot -> index into marks_
+  std::vector<std::uint64_t> table_;  ///< open addressing: block_ref bits, 0 is empty
+  std::vector<std::uint32_t> place_;  ///< table slot -> index into marks_
   std::vector<std::uint8_t> marks_;
   std::uint64_t mask_ = 0;
 };

@@ -44,8 +44,8 @@ full_key version_table::key(std::uint32_t ordinal) const noexcept {
   if (size > max_key_bytes) return key;
   key.size = static_cast<std::uint8_t>(size);
   for (std::size_t i = 0; i * word_bytes < size; ++i) {
-    const std::uint64_t word = i < 6 ? hot.key[i].load(std::memory_order_relaxed)
-                                     : tail(ordinal).key[i - 6].load(std::memory_order_relaxed);
+    const std::uint64_t word =
+        i < 6 ? hot.key[i].load(std::memory_order_relaxed) : tail(ordinal).key[i - 6].load(std::memory_order_relaxed);
     std::memcpy(key.bytes.data() + i * word_bytes, &word, word_bytes);
   }
   return key;
@@ -55,7 +55,8 @@ void version_table::set_key(std::uint32_t ordinal, const full_key& key) const no
   version_entry& hot = entry(ordinal);
   for (std::size_t i = 0; i < 6; ++i) hot.key[i].store(key_word(key.view(), i), std::memory_order_relaxed);
   if (key.size > head_bytes) {  // else leave the tail's pages untouched
-    for (std::size_t i = 6; i < 8; ++i) tail(ordinal).key[i - 6].store(key_word(key.view(), i), std::memory_order_relaxed);
+    for (std::size_t i = 6; i < 8; ++i)
+      tail(ordinal).key[i - 6].store(key_word(key.view(), i), std::memory_order_relaxed);
   }
   hot.key_size.store(key.size, std::memory_order_relaxed);
 }

@@ -35,8 +35,8 @@ enum class slab_state : std::uint32_t { none = 0, live = 1, retired = 2 };
 /// Where a slab's blocks are. Immutable once live; retired when the slab's memory went elsewhere.
 struct slab_entry {
   std::uint32_t first_version = 0;
-  std::uint32_t count = 0;       ///< blocks
-  std::uint64_t stride = 0;      ///< bytes from block to block
+  std::uint32_t count = 0;   ///< blocks
+  std::uint64_t stride = 0;  ///< bytes from block to block
   std::uint32_t group = 0;
   std::atomic<std::uint32_t> state;
 };

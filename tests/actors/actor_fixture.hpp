@@ -138,7 +138,8 @@ inline memory::submission commit_of(const session_resources& client, std::uint32
   for (std::size_t slot = 0; slot < memory::session_memory::grants; ++slot) {
     std::uint64_t word = client.view.grant(slot).word.load();
     if (memory::grant_slot::state_of(word) != memory::grant_slot::granted) continue;
-    client.view.grant(slot).word.store(memory::grant_slot::make(memory::grant_slot::version_of(word), 0, memory::grant_slot::taken));
+    client.view.grant(slot).word.store(
+        memory::grant_slot::make(memory::grant_slot::version_of(word), 0, memory::grant_slot::taken));
     entry.block = client.view.grant(slot).block.load();
     entry.grant_version = memory::grant_slot::version_of(word);
     break;

@@ -5,8 +5,8 @@
 //   fake_worker probe …                                                       what an upgrade asks first
 //
 // Commands (admin frames, the reply is a text): state | put ID TEXT | read ID | drop ID | put-many N | upgrade | mute |
-// abort | exit STATUS | garbage | leave (close the link, live on) | deafen (shut the listening socket down). Files in DIR: `before-ready` holds "exit STATUS",
-// `after-ready` likewise; `probe-fails` makes the probe fail.
+// abort | exit STATUS | garbage | leave (close the link, live on) | deafen (shut the listening socket down). Files in
+// DIR: `before-ready` holds "exit STATUS", `after-ready` likewise; `probe-fails` makes the probe fail.
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <poll.h>
@@ -146,7 +146,8 @@ class worker {
     const auto header = local::reply_to((*asked)->header, local::frame_type::admin_reply);
     const auto text = local::receive_text(client_.get(), std::move(**asked), local::deadline::max());
     const auto reply = text ? act(*text) : text.error().describe();
-    [[maybe_unused]] const auto sent = local::send_text(client_.get(), header, reply, std::chrono::steady_clock::now() + 5s);
+    [[maybe_unused]] const auto sent =
+        local::send_text(client_.get(), header, reply, std::chrono::steady_clock::now() + 5s);
   }
 
   std::string act(const std::string& line) {

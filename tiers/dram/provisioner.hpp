@@ -25,8 +25,8 @@ struct provisioner_options {
   int numa_node = -1;
 };
 
-/// One thread; create and drop are carried out in order. Small slabs are touched before they are handed over, large ones
-/// afterwards, when nothing else waits: a fresh page costs microseconds, and no put should pay for it.
+/// One thread; create and drop are carried out in order. Small slabs are touched before they are handed over, large
+/// ones afterwards, when nothing else waits: a fresh page costs microseconds, and no put should pay for it.
 class provisioner {
  public:
   /// Both called on the provisioner's thread. `keep`: makes the memory survive this process before anyone uses it.

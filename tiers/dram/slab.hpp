@@ -14,9 +14,9 @@ namespace cenote::dram {
 struct slab_description {
   std::uint32_t instance = 0;  ///< instance number
   std::uint32_t group = 0;
-  std::uint32_t index = 0;     ///< in the instance, never reused
-  std::uint32_t count = 0;     ///< blocks
-  std::uint64_t stride = 0;    ///< bytes from block to block
+  std::uint32_t index = 0;   ///< in the instance, never reused
+  std::uint32_t count = 0;   ///< blocks
+  std::uint64_t stride = 0;  ///< bytes from block to block
   std::uint32_t first_record = 0;
   std::uint32_t first_version = 0;
 
@@ -38,7 +38,8 @@ struct decoded_slab {
 
 /// Blocks per slab for blocks of `stride` bytes. Slabs are about 1/256 of the capacity (so that many instances share a
 /// small tier), at least 4 MiB, at most 1 GiB (io_uring registers no larger buffer), or `configured` bytes when given.
-[[nodiscard]] std::uint32_t blocks_per_slab(std::uint64_t capacity, std::uint64_t stride, std::uint64_t configured) noexcept;
+[[nodiscard]] std::uint32_t blocks_per_slab(std::uint64_t capacity, std::uint64_t stride,
+                                            std::uint64_t configured) noexcept;
 
 /// Makes, seals and maps the memory of a slab. `huge`: tries 2 MiB pages first. `node` >= 0: prefers that NUMA node.
 [[nodiscard]] result<memory::segment> make_slab_memory(const slab_description& slab, bool huge, int node);

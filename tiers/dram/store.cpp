@@ -68,9 +68,9 @@ result<void> store::check_fits(const instance_spec& spec) const {
     smallest.stride = group.stride();
     smallest.count = blocks_per_slab(options_.capacity, smallest.stride, options_.slab_bytes);
     if (smallest.segment_bytes() > options_.capacity) {
-      return fail(error_code::invalid_argument, "a block of group `" + group.name + "` has " +
-                                                    std::to_string(group.block_bytes()) +
-                                                    " bytes; dram.capacity is only " + std::to_string(options_.capacity));
+      return fail(error_code::invalid_argument,
+                  "a block of group `" + group.name + "` has " + std::to_string(group.block_bytes()) +
+                      " bytes; dram.capacity is only " + std::to_string(options_.capacity));
     }
   }
   return {};
@@ -85,7 +85,8 @@ store::instance& store::make_instance(instance_number number, const instance_spe
   if (!payer) {
     payer = std::make_unique<account>();
     payer->name = spec.paying_group();
-    if (const auto quota = options_.quotas.find(payer->name); quota != options_.quotas.end()) payer->quota = quota->second;
+    if (const auto quota = options_.quotas.find(payer->name); quota != options_.quotas.end())
+      payer->quota = quota->second;
   }
   made->payer = payer.get();
   made->version_memory = std::move(versions);
@@ -130,7 +131,7 @@ std::optional<std::pair<unique_fd, unique_fd>> store::descriptors(instance_numbe
 }
 
 std::optional<std::pair<unique_fd, std::uint64_t>> store::slab_descriptor(instance_number number,
-                                                                         std::uint32_t index) const {
+                                                                          std::uint32_t index) const {
   const auto found = instances_.find(number);
   if (found == instances_.end()) return std::nullopt;
   const auto home = found->second->slabs.find(index);
@@ -229,8 +230,9 @@ bool store::grant_one(session& to, pool& from, allocation& outcome, std::uint32_
   to.empty_slots.pop_back();
   to.granted.emplace(ref.bits, granted_block{version, slot});
   to.memory.grant(slot).block.store(ref.bits, std::memory_order_relaxed);
-  to.memory.grant(slot).word.store(grant_slot::make(version, static_cast<std::uint16_t>(from.group), grant_slot::granted),
-                                   std::memory_order_release);
+  to.memory.grant(slot).word.store(
+      grant_slot::make(version, static_cast<std::uint16_t>(from.group), grant_slot::granted),
+      std::memory_order_release);
   return true;
 }
 
@@ -238,9 +240,10 @@ bool store::revoke_grant(session& of, block_ref ref) {
   const auto found = of.granted.find(ref.bits);
   if (found == of.granted.end()) return false;
   slab& home = *slab_of(*of.of, ref);
-  std::uint64_t word = grant_slot::make(found->second.grant_version, static_cast<std::uint16_t>(home.what.group),
-                                        grant_slot::granted);
-  if (!of.memory.grant(found->second.slot).word.compare_exchange_strong(word, 0, std::memory_order_seq_cst)) return false;
+  std::uint64_t word =
+      grant_slot::make(found->second.grant_version, static_cast<std::uint16_t>(home.what.group), grant_slot::granted);
+  if (!of.memory.grant(found->second.slot).word.compare_exchange_strong(word, 0, std::memory_order_seq_cst))
+    return false;
   of.empty_slots.push_back(found->second.slot);
   of.granted.erase(found);
   free_block(*of.of, home, ref);
@@ -536,7 +539,8 @@ std::optional<std::uint64_t> store::replayed(const session& by, const slab* home
   if (entry.op == operation::finish) return record.state() == block_state::present ? std::optional(1) : std::nullopt;
   if (record.owner.load() != static_cast<std::uint32_t>(by.number)) return std::nullopt;
   if (record.state() == block_state::free) return 0;  // its key was there already
-  const bool published = record.state() == block_state::present && record.get_key() == full_key({entry.key, entry.key_size});
+  const bool published =
+      record.state() == block_state::present && record.get_key() == full_key({entry.key, entry.key_size});
   return published ? std::optional(1) : std::nullopt;
 }
 
@@ -654,8 +658,8 @@ void store::run_finish(batch& work, session& by, const submission& entry, coarse
       return;
     }
     const auto set_aside = in.quarantined.find(ref.bits);
-    const bool mine = set_aside != in.quarantined.end() &&
-                      std::find(set_aside->second.begin(), set_aside->second.end(), by.number) != set_aside->second.end();
+    const bool mine = set_aside != in.quarantined.end() && std::find(set_aside->second.begin(), set_aside->second.end(),
+                                                                     by.number) != set_aside->second.end();
     ++counters_.refused_commits;
     refuse(work, entry, mine ? error_code::revoked : error_code::not_reserved);
     if (mine) acknowledge(in, by.number, ref.bits);  // it has stopped writing
@@ -861,7 +865,8 @@ store_status store::status(coarse_time now) const {
     if (each->watched_pin != 0) one.oldest_pin = now - each->watched_since;
     const std::uint64_t limit =
         std::min<std::uint64_t>(each->memory.pin_slots(), each->memory.header().pin_high_water.load());
-    for (std::uint64_t i = 0; i < limit; ++i) one.pins += each->memory.pin(i).load(std::memory_order_relaxed) != 0 ? 1 : 0;
+    for (std::uint64_t i = 0; i < limit; ++i)
+      one.pins += each->memory.pin(i).load(std::memory_order_relaxed) != 0 ? 1 : 0;
     for (const auto& [bits, held] : each->of->reservations) {
       for (const reservation::writer& writer : held.writers) one.writing += writer.by == number ? 1 : 0;
     }

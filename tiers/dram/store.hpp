@@ -53,8 +53,8 @@ struct batch {
   session_number session = 0;
   std::vector<memory::submission> entries;
   std::vector<memory::completion> completions;
-  std::size_t next = 0;           ///< first entry that has no effect yet
-  std::uint64_t effects = 0;      ///< of the request under way
+  std::size_t next = 0;       ///< first entry that has no effect yet
+  std::uint64_t effects = 0;  ///< of the request under way
   error_code refusal = error_code::ok;
   std::uint32_t refusal_index = 0;
 };
@@ -114,7 +114,7 @@ class store {
   [[nodiscard]] std::optional<std::pair<unique_fd, unique_fd>> descriptors(instance_number number) const;
   /// A second descriptor of a slab, and its segment's size in bytes. Nothing when the slab is gone.
   [[nodiscard]] std::optional<std::pair<unique_fd, std::uint64_t>> slab_descriptor(instance_number number,
-                                                                                  std::uint32_t index) const;
+                                                                                   std::uint32_t index) const;
   /// Forgets every block of the instance called `id`. Nothing when there is none.
   std::optional<std::uint64_t> clear_instance(const std::string& id, coarse_time now);
   std::uint64_t clear_all(coarse_time now);

@@ -186,13 +186,15 @@ void store::reconcile_index(instance& in, std::vector<bool>& indexed) {
         return true;
       },
       [&](std::uint64_t value) {
-        if (const std::size_t number = number_of(value); number < summaries.size()) __builtin_prefetch(&summaries[number]);
+        if (const std::size_t number = number_of(value); number < summaries.size())
+          __builtin_prefetch(&summaries[number]);
       });
 }
 
 std::uint64_t store::rebuild(coarse_time now) {
   std::uint64_t served = 0;
-  std::vector<bool> indexed(by_record_.empty() ? 0 : by_record_.rbegin()->first + by_record_.rbegin()->second->what.count);
+  std::vector<bool> indexed(by_record_.empty() ? 0
+                                               : by_record_.rbegin()->first + by_record_.rbegin()->second->what.count);
   for (const auto& [number, each] : instances_) {
     instance& in = *each;
     reconcile_index(in, indexed);

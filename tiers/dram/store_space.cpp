@@ -15,7 +15,7 @@ using memory::index_value;
 
 namespace {
 
-constexpr std::uint32_t eviction_batch = 256;              // one fence and one scan of the pins for that many
+constexpr std::uint32_t eviction_batch = 256;                   // one fence and one scan of the pins for that many
 constexpr std::uint64_t move_budget = std::uint64_t{16} << 20;  // bytes copied in one go: a few milliseconds at most
 
 }  // namespace
@@ -198,7 +198,8 @@ bool store::evict_ahead(coarse_time now) {
   pool* oldest = pool_with_oldest(nullptr);
   if (oldest == nullptr || used_ <= low) return false;
   const std::uint64_t blocks = (used_ - low + oldest->stride - 1) / oldest->stride;
-  const std::uint32_t freed = evict(*oldest, static_cast<std::uint32_t>(std::min<std::uint64_t>(blocks, eviction_batch)), now);
+  const std::uint32_t freed =
+      evict(*oldest, static_cast<std::uint32_t>(std::min<std::uint64_t>(blocks, eviction_batch)), now);
   return freed > 0 && static_cast<double>(used_) > usable * options_.low_water;
 }
 
@@ -226,7 +227,8 @@ bool store::ask_slab(pool& into, coarse_time now) {
   if (now != 0 && now < no_memory_until_) return false;
   // Numbers that the old worker gave away and took back are not in the registry any more, but clients remember them.
   const auto used = [&](std::uint32_t index) {
-    return in.versions.slab(index).state.load(std::memory_order_relaxed) != static_cast<std::uint32_t>(memory::slab_state::none);
+    return in.versions.slab(index).state.load(std::memory_order_relaxed) !=
+           static_cast<std::uint32_t>(memory::slab_state::none);
   };
   while (in.next_slab < block_ref::max_slabs && used(in.next_slab)) ++in.next_slab;
   if (in.next_slab >= block_ref::max_slabs) return false;
@@ -251,7 +253,9 @@ bool store::ask_slab(pool& into, coarse_time now) {
   return true;
 }
 
-std::vector<slab_request> store::take_requests() { return std::exchange(requests_, {}); }
+std::vector<slab_request> store::take_requests() {
+  return std::exchange(requests_, {});
+}
 
 store::slab& store::adopt_slab(instance& in, const slab_description& what, memory::segment memory) {
   auto made = std::make_unique<slab>();
@@ -339,8 +343,8 @@ bool store::drain(slab& victim, coarse_time now) {
   if (any_pinned(in, present)) return false;  // cheaper than to condemn them in vain
   // What is younger than the pool's oldest blocks moves to their places.
   pool& group = pool_of(victim);
-  const auto outside = static_cast<std::size_t>(
-      std::count_if(group.free.begin(), group.free.end(), [&](block_ref ref) { return ref.slab() != victim.what.index; }));
+  const auto outside = static_cast<std::size_t>(std::count_if(
+      group.free.begin(), group.free.end(), [&](block_ref ref) { return ref.slab() != victim.what.index; }));
   const std::size_t movable = std::min<std::size_t>(present.size(), move_budget / group.stride);
   if (movable > outside && evict(group, static_cast<std::uint32_t>(movable - outside), now) > 0) {
     std::erase_if(present, [&](block_ref ref) { return record_of(victim, ref).state() != block_state::present; });
@@ -371,7 +375,8 @@ void store::move_hot_blocks(slab& from, std::vector<block_ref>& refs, coarse_tim
   pool& group = pool_of(from);
   instance& in = *from.owner;
   std::sort(refs.begin(), refs.end(), [&](block_ref a, block_ref b) {
-    return record_of(from, a).touch.load(std::memory_order_relaxed) < record_of(from, b).touch.load(std::memory_order_relaxed);
+    return record_of(from, a).touch.load(std::memory_order_relaxed) <
+           record_of(from, b).touch.load(std::memory_order_relaxed);
   });
   const std::size_t count = std::min<std::size_t>({refs.size(), group.free.size(), move_budget / group.stride});
   const std::vector<block_ref> sources(refs.end() - static_cast<std::ptrdiff_t>(count), refs.end());

@@ -21,7 +21,9 @@ struct store::slab {
   std::uint32_t present = 0;
   std::uint64_t touch_sum = 0;  ///< of its present blocks: their mean age is what a thief looks at
 
-  [[nodiscard]] std::byte* block(memory::block_ref ref) const noexcept { return memory.data() + what.stride * ref.block(); }
+  [[nodiscard]] std::byte* block(memory::block_ref ref) const noexcept {
+    return memory.data() + what.stride * ref.block();
+  }
 };
 
 /// The blocks of one group of one instance.
@@ -65,7 +67,7 @@ struct store::instance {
   std::unordered_map<std::uint32_t, std::unique_ptr<slab>> slabs;
   std::vector<std::unique_ptr<pool>> pools;  ///< by group
   std::vector<session*> sessions;
-  std::unordered_map<std::uint64_t, reservation> reservations;         ///< by block
+  std::unordered_map<std::uint64_t, reservation> reservations;  ///< by block
   std::unordered_map<block_key, std::uint64_t, block_key_hash> reserved_keys;
   std::unordered_map<std::uint64_t, std::vector<session_number>> quarantined;  ///< block -> who may still write it
   std::vector<memory::block_ref> zombies;
@@ -78,7 +80,7 @@ struct store::session {
   instance* of = nullptr;
   memory::session_memory memory;
   std::unordered_map<std::uint64_t, granted_block> granted;  ///< blank blocks, by block
-  std::vector<std::uint32_t> empty_slots;                     ///< of the grant table
+  std::vector<std::uint32_t> empty_slots;                    ///< of the grant table
   bool connected = true;
   std::uint64_t watched_slot = 0;  ///< a pin slot that has held `watched_pin` since `watched_since`
   std::uint64_t watched_pin = 0;   ///< 0: no pin was held when we last looked
@@ -88,7 +90,9 @@ struct store::session {
   [[nodiscard]] std::uint64_t mask() const noexcept { return std::uint64_t{1} << (number % 64); }
 };
 
-inline store::pool& store::pool_of(const slab& in) const noexcept { return *in.owner->pools[in.what.group]; }
+inline store::pool& store::pool_of(const slab& in) const noexcept {
+  return *in.owner->pools[in.what.group];
+}
 
 inline memory::block_record& store::record_of(const slab& in, memory::block_ref ref) const noexcept {
   return records_[in.what.first_record + ref.block()];

@@ -27,13 +27,14 @@ result<std::string> ask_node(const std::string& socket, std::string_view request
       return fail(error_code::node_restarting, "the node at " + socket + " closed the connection; try again");
     }
     if (why.code() == error_code::deadline_exceeded) {
-      return fail(why.code(), "the node at " + socket + " did not answer within " +
-                                  std::to_string(limit.count()) + " ms; its log says what it is doing");
+      return fail(why.code(), "the node at " + socket + " did not answer within " + std::to_string(limit.count()) +
+                                  " ms; its log says what it is doing");
     }
     return std::unexpected(why);
   }
   if (reply->header.type == frame_type::failure) return std::unexpected(decode_failure(reply->payload));
-  if (reply->header.type != frame_type::admin_reply) return fail(error_code::malformed, "the node sent something else than an answer");
+  if (reply->header.type != frame_type::admin_reply)
+    return fail(error_code::malformed, "the node sent something else than an answer");
   return receive_text(fd->get(), std::move(*reply), until);
 }
 

@@ -4,7 +4,7 @@ namespace cenote::local {
 
 namespace {
 
-constexpr std::uint32_t max_held = 4096;        // a client writes no more blocks at a time than that
+constexpr std::uint32_t max_held = 4096;         // a client writes no more blocks at a time than that
 constexpr std::uint32_t max_slabs_a_query = 64;  // descriptors in one packet
 
 std::unexpected<error> ends_early(std::string_view what) {

@@ -25,7 +25,9 @@ result<std::unique_ptr<event_loop>> event_loop::start(const std::string& name) {
   return loop;
 }
 
-event_loop::~event_loop() { stop(); }
+event_loop::~event_loop() {
+  stop();
+}
 
 result<event_loop::watch_id> event_loop::watch(int fd, handler on_event, bool edge) {
   const std::lock_guard lock(mutex_);

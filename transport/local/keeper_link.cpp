@@ -32,8 +32,9 @@ result<handover> keeper_link::receive_handover(duration limit) {
   byte_reader in(first->payload);
   handover out;
   out.epoch = in.get<std::uint64_t>();
-  out.node_started = std::chrono::system_clock::time_point(
-      std::chrono::duration_cast<std::chrono::system_clock::duration>(std::chrono::nanoseconds(in.get<std::int64_t>())));
+  out.node_started =
+      std::chrono::system_clock::time_point(std::chrono::duration_cast<std::chrono::system_clock::duration>(
+          std::chrono::nanoseconds(in.get<std::int64_t>())));
   out.restarts = in.get<std::uint32_t>();
   const auto count = in.get<std::uint32_t>();
   if (first->header.message != link_message::handover || !in.ok() || first->fds.size() != 1) {
@@ -47,8 +48,7 @@ result<handover> keeper_link::receive_handover(duration limit) {
     if (next->header.message != link_message::entry) {
       return fail(error_code::malformed, "keeper: something else than an entry in the handover");
     }
-    out.entries.push_back(
-        {next->header.kind, next->header.id, std::move(next->payload), std::move(next->fds)});
+    out.entries.push_back({next->header.kind, next->header.id, std::move(next->payload), std::move(next->fds)});
   }
   if (out.entries.size() != count) return fail(error_code::malformed, "keeper: entries are missing in the handover");
   return out;

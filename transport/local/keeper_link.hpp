@@ -25,7 +25,7 @@ namespace cenote::local {
 
 /// What a worker gets from its keeper.
 struct handover {
-  std::uint64_t epoch = 0;                              ///< 1 for a node's first worker, +1 for each later one
+  std::uint64_t epoch = 0;                             ///< 1 for a node's first worker, +1 for each later one
   std::chrono::system_clock::time_point node_started;  ///< when the node (not the worker) started
   std::uint32_t restarts = 0;                          ///< workers that died without being asked to
   unique_fd listener;                                  ///< non-blocking

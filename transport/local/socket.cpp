@@ -35,8 +35,8 @@ result<sockaddr_un> address_of(const std::string& path) {
   sockaddr_un address{};
   address.sun_family = AF_UNIX;
   if (path.empty() || path.size() >= sizeof address.sun_path) {
-    return fail(error_code::invalid_argument, "socket path '" + path + "' must have 1 to " +
-                                                  std::to_string(sizeof address.sun_path - 1) + " bytes");
+    return fail(error_code::invalid_argument,
+                "socket path '" + path + "' must have 1 to " + std::to_string(sizeof address.sun_path - 1) + " bytes");
   }
   std::memcpy(address.sun_path, path.c_str(), path.size() + 1);
   return address;
@@ -54,7 +54,7 @@ result<unique_fd> new_socket(int flags) {
 
 // Makes way for a new socket at `path`: a live one is an error, a dead one is unlinked.
 result<void> clear_way(const std::string& path, const sockaddr_un& address) {
-  struct stat info{};
+  struct stat info {};
   if (::lstat(path.c_str(), &info) != 0) {
     if (errno == ENOENT) return {};
     return fail_errno("stat", path);
@@ -111,8 +111,8 @@ result<frame> checked(detail::packet&& got) {
   if (out.header.magic != frame_magic) return fail(error_code::malformed, "a frame has another magic number");
   if (out.header.major != protocol_major || out.header.minor > protocol_minor) {
     return fail(error_code::protocol_mismatch,
-                "the other side speaks protocol " + version_text(out.header.major, out.header.minor) +
-                    ", this side " + version_text(protocol_major, protocol_minor) +
+                "the other side speaks protocol " + version_text(out.header.major, out.header.minor) + ", this side " +
+                    version_text(protocol_major, protocol_minor) +
                     "; update the older of the two (a client may be older than its node, not newer)");
   }
   if (out.header.size != got.bytes.size() - sizeof(frame_header)) {
@@ -302,11 +302,10 @@ result<unique_fd> pidfd_of(int fd) {
   return fail_errno("pidfd_open");
 }
 
-result<bool> try_send_frame(int fd, frame_header header, std::span<const std::byte> payload,
-                            std::span<const int> fds) {
+result<bool> try_send_frame(int fd, frame_header header, std::span<const std::byte> payload, std::span<const int> fds) {
   if (payload.size() > max_payload) {
-    return fail(error_code::limit_exceeded, "a frame holds at most " + std::to_string(max_payload) +
-                                                " bytes, not " + std::to_string(payload.size()));
+    return fail(error_code::limit_exceeded, "a frame holds at most " + std::to_string(max_payload) + " bytes, not " +
+                                                std::to_string(payload.size()));
   }
   if (fds.size() > max_frame_fds) {
     return fail(error_code::limit_exceeded, "a frame carries at most " + std::to_string(max_frame_fds) +

@@ -303,14 +303,14 @@ BOOST_AUTO_TEST_CASE(keeps_registry_socket_and_pid_over_an_upgrade) {
   node.start();
   BOOST_TEST(node.ask("put 7 hello") == "ok");
   BOOST_TEST(node.ask("put-many 500", 30s) == "ok");
-  struct stat before{};
+  struct stat before {};
   BOOST_REQUIRE(::stat(node.socket().c_str(), &before) == 0);
   BOOST_TEST(node.ask("upgrade") == "ok");
   const auto state = state_at(node, 2);
   BOOST_TEST(number_in(state, "epoch") == 2U);
   BOOST_TEST(number_in(state, "entries") == 501U);
   BOOST_TEST(node.ask("read 7") == "hello");
-  struct stat after{};
+  struct stat after {};
   BOOST_REQUIRE(::stat(node.socket().c_str(), &after) == 0);
   BOOST_TEST(before.st_ino == after.st_ino);
   BOOST_TEST(node.runs());
@@ -339,7 +339,8 @@ BOOST_AUTO_TEST_CASE(refuses_an_upgrade_to_a_binary_that_does_not_take_the_confi
 
 BOOST_AUTO_TEST_CASE(goes_on_with_the_old_binary_when_the_new_one_cannot_be_executed) {
   fake_node node({"--next", "/tmp/cenote-not-a-program"});
-  std::ofstream("/tmp/cenote-not-a-program") << "\x7f" "ELF";
+  std::ofstream("/tmp/cenote-not-a-program") << "\x7f"
+                                                "ELF";
   std::filesystem::permissions("/tmp/cenote-not-a-program", std::filesystem::perms::owner_all);
   node.start();
   BOOST_TEST(node.ask("put 1 kept") == "ok");

@@ -36,10 +36,11 @@ BOOST_AUTO_TEST_CASE(shows_sizes_and_ages_as_people_read_them) {
 }
 
 BOOST_AUTO_TEST_CASE(survives_missing_unknown_and_mistyped_fields) {
-  for (const auto* text : {"{}", "[]", "null", "7", R"({"node": 3, "dram": [], "instances": {"a": 1}, "sessions": "x"})",
-                           R"({"dram": {"capacity": "big", "used": -4, "blocks": null}, "counters": [1]})",
-                           R"({"sessions": [{}, 3, {"pins": 1e300, "age_s": "old", "id": {"a": []}}], "extra": true})",
-                           R"({"instances": [null], "groups": [[]], "node": {"uptime_s": 1e300}})"}) {
+  for (const auto* text :
+       {"{}", "[]", "null", "7", R"({"node": 3, "dram": [], "instances": {"a": 1}, "sessions": "x"})",
+        R"({"dram": {"capacity": "big", "used": -4, "blocks": null}, "counters": [1]})",
+        R"({"sessions": [{}, 3, {"pins": 1e300, "age_s": "old", "id": {"a": []}}], "extra": true})",
+        R"({"instances": [null], "groups": [[]], "node": {"uptime_s": 1e300}})"}) {
     BOOST_TEST(has(status_text(json::parse(text)), "node"));
   }
 }

@@ -88,7 +88,8 @@ BOOST_AUTO_TEST_CASE(keys_of_one_home_slot_are_probed_past_tombstones) {
   BOOST_TEST(writer.size() == 100U);  // replaced, not doubled
   for (std::uint64_t lo = 1; lo <= 200; lo += 2) BOOST_REQUIRE(writer.find({5, lo}) == index_value::empty);
   // The last home slot wraps around to the first.
-  for (std::uint64_t lo = 1; lo <= 50; ++lo) BOOST_REQUIRE(writer.insert({~std::uint64_t{0}, lo}, value_of(lo)).has_value());
+  for (std::uint64_t lo = 1; lo <= 50; ++lo)
+    BOOST_REQUIRE(writer.insert({~std::uint64_t{0}, lo}, value_of(lo)).has_value());
   for (std::uint64_t lo = 1; lo <= 50; ++lo) BOOST_REQUIRE(writer.find({~std::uint64_t{0}, lo}) == value_of(lo));
 }
 
@@ -234,7 +235,8 @@ BOOST_AUTO_TEST_CASE(no_single_operation_stalls_the_writer_after_a_clear) {
   for (std::uint64_t k = n; k < n + n / 2; ++k) {
     const auto start = std::chrono::steady_clock::now();
     BOOST_REQUIRE(writer.insert(key_of(k), value_of(k)).has_value());
-    worst = std::max(worst, std::chrono::duration<double, std::micro>(std::chrono::steady_clock::now() - start).count());
+    worst =
+        std::max(worst, std::chrono::duration<double, std::micro>(std::chrono::steady_clock::now() - start).count());
   }
   BOOST_TEST_MESSAGE("slowest insert after a clear of " << n << " keys: " << worst << " us");
 }

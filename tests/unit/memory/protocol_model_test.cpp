@@ -10,7 +10,9 @@
 
 namespace cenote::model {
 
-static std::ostream& operator<<(std::ostream& to, violation what) { return to << to_string(what); }
+static std::ostream& operator<<(std::ostream& to, violation what) {
+  return to << to_string(what);
+}
 
 namespace {
 
@@ -19,8 +21,7 @@ constexpr auto both_policies = {pinned_policy::restore, pinned_policy::zombie};
 
 std::string name(const scenario& s) {
   return std::string(s.order == memory_order_model::tso ? "TSO" : "PSO") +
-         (s.pinned == pinned_policy::restore ? ", pinned blocks restored"
-                                             : ", pinned blocks kept as zombies");
+         (s.pinned == pinned_policy::restore ? ", pinned blocks restored" : ", pinned blocks kept as zombies");
 }
 
 /// Searches all of `s` under both memory models and both policies; nothing may break, all of `events` must
@@ -54,8 +55,8 @@ scenario small_scenario() {
 void breaks(const scenario& s, violation expected) {
   const exploration search = explore(s);
   BOOST_TEST(search.broken == expected, name(s) << ": " << search.broken);
-  BOOST_TEST_MESSAGE(name(s) << ": " << search.broken << " after " << search.trace.size() << " steps, "
-                             << search.states << " states");
+  BOOST_TEST_MESSAGE(name(s) << ": " << search.broken << " after " << search.trace.size() << " steps, " << search.states
+                             << " states");
   for (const std::string& line : search.trace) BOOST_TEST_MESSAGE("  " << line);
 }
 
@@ -67,7 +68,7 @@ void breaks_in_both_orders(scenario s, violation expected) {
   }
 }
 
-} // namespace
+}  // namespace
 
 // ---- with all rules
 
@@ -76,8 +77,7 @@ BOOST_AUTO_TEST_SUITE(protocol_model)
 BOOST_AUTO_TEST_CASE(a_pinning_reader_reads_right_bytes_while_its_block_is_evicted_and_refilled) {
   scenario s;
   s.lookups = 2;
-  holds(s, pinned_hit | missed_in_index | missed_after_pin | restored | became_zombie | zombie_reused |
-               block_refilled);
+  holds(s, pinned_hit | missed_in_index | missed_after_pin | restored | became_zombie | zombie_reused | block_refilled);
 }
 
 BOOST_AUTO_TEST_CASE(two_pinning_readers_of_two_keys_and_one_restart_break_nothing) {
@@ -85,8 +85,7 @@ BOOST_AUTO_TEST_CASE(two_pinning_readers_of_two_keys_and_one_restart_break_nothi
   s.readers = {reader_kind::pins, reader_kind::pins};
   s.reader_keys = {0, 1};
   s.owner_kills = 1;
-  holds(s, pinned_hit | missed_after_pin | restored | became_zombie | restart_mended_version |
-               restart_cleared_entry);
+  holds(s, pinned_hit | missed_after_pin | restored | became_zombie | restart_mended_version | restart_cleared_entry);
 }
 
 BOOST_AUTO_TEST_CASE(a_batch_of_two_published_blocks_is_evicted_across_two_restarts) {
@@ -232,10 +231,10 @@ BOOST_AUTO_TEST_CASE(a_commit_that_overtakes_its_bytes_breaks_only_where_stores_
   const exploration in_order = explore(s);
   BOOST_TEST(in_order.complete);
   BOOST_TEST(in_order.broken == violation::none);
-  s.order = memory_order_model::pso; // streaming stores without sfence
+  s.order = memory_order_model::pso;  // streaming stores without sfence
   breaks(s, violation::write_to_published);
 }
 
 BOOST_AUTO_TEST_SUITE_END()
 
-} // namespace cenote::model
+}  // namespace cenote::model

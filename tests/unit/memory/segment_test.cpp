@@ -36,7 +36,9 @@ segment made(std::uint64_t bytes = 16 * page_bytes) {
   return std::move(*segment);
 }
 
-std::string path_of(int fd) { return "/proc/self/fd/" + std::to_string(fd); }
+std::string path_of(int fd) {
+  return "/proc/self/fd/" + std::to_string(fd);
+}
 
 /// Refused as another layout, and `word` is in the message.
 bool refused(const result<void>& checked, const std::string& word) {

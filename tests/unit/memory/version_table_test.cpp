@@ -80,8 +80,8 @@ BOOST_AUTO_TEST_CASE(an_index_value_matches_its_own_publication_only) {
   BOOST_TEST(ref.slab() == block_ref::max_slabs - 1);
   BOOST_TEST(ref.block() == block_ref::max_blocks_per_slab - 1);
   for (const std::uint64_t version :
-       {std::uint64_t{2}, std::uint64_t{4}, std::uint64_t{1} << 24, std::uint64_t{1} << 25, (std::uint64_t{1} << 25) + 2,
-        (std::uint64_t{1} << 59) + 6}) {
+       {std::uint64_t{2}, std::uint64_t{4}, std::uint64_t{1} << 24, std::uint64_t{1} << 25,
+        (std::uint64_t{1} << 25) + 2, (std::uint64_t{1} << 59) + 6}) {
     const std::uint64_t value = index_value::make(ref, version);
     BOOST_TEST(index_value::holds_block(value));
     BOOST_TEST((index_value::ref(value) == ref));

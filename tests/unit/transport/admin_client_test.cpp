@@ -46,9 +46,11 @@ class one_answer {
     const int fd = (*client)->get();
     const auto asked = receive_frame(fd, until);
     if (!asked) return;
-    if (manner == how::text) (void)send_text(fd, reply_to(asked->header, frame_type::admin_reply), std::string(200'000, 'a'), until);
+    if (manner == how::text)
+      (void)send_text(fd, reply_to(asked->header, frame_type::admin_reply), std::string(200'000, 'a'), until);
     if (manner == how::failure) {
-      (void)send_frame(fd, reply_to(asked->header, frame_type::failure), encode_failure({error_code::permission_denied, "not you"}), {}, until);
+      (void)send_frame(fd, reply_to(asked->header, frame_type::failure),
+                       encode_failure({error_code::permission_denied, "not you"}), {}, until);
     }
     if (manner == how::nothing) std::this_thread::sleep_for(200ms);
   }

@@ -155,7 +155,8 @@ BOOST_AUTO_TEST_CASE(passes_the_keepers_refusal_on) {
   std::jthread keeper([&] {
     const auto asked = next(link.keeper.get());
     BOOST_TEST((asked.header.message == link_message::ask_upgrade));
-    reply(link.keeper.get(), asked.header, link_message::refused, encode_failure({error_code::unsupported, "no binary"}));
+    reply(link.keeper.get(), asked.header, link_message::refused,
+          encode_failure({error_code::unsupported, "no binary"}));
   });
   const auto done = link.worker->ask_upgrade();
   BOOST_REQUIRE(!done);

@@ -198,7 +198,9 @@ BOOST_AUTO_TEST_CASE(gives_up_at_the_deadline) {
   BOOST_TEST((std::chrono::steady_clock::now() - before >= 30ms));
   const std::vector<std::byte> payload(max_payload);
   result<void> sent;
-  while (sent) sent = send_frame(pair.left.get(), header_of(frame_type::done), payload, {}, std::chrono::steady_clock::now() + 30ms);
+  while (sent)
+    sent =
+        send_frame(pair.left.get(), header_of(frame_type::done), payload, {}, std::chrono::steady_clock::now() + 30ms);
   BOOST_TEST((sent.error().code() == error_code::deadline_exceeded));
   BOOST_TEST(!*try_send_frame(pair.left.get(), header_of(frame_type::done), payload, {}));
 }
@@ -215,7 +217,8 @@ BOOST_AUTO_TEST_CASE(carries_texts_longer_than_a_frame) {
   for (const std::size_t size : {std::size_t{0}, max_payload, max_payload + 1, std::size_t{1'000'000}}) {
     std::string text(size, 'x');
     if (size > 0) text.back() = 'y';
-    std::jthread sender([&] { BOOST_TEST(send_text(pair.left.get(), header_of(frame_type::admin_reply), text, soon()).has_value()); });
+    std::jthread sender(
+        [&] { BOOST_TEST(send_text(pair.left.get(), header_of(frame_type::admin_reply), text, soon()).has_value()); });
     auto first = receive_frame(pair.right.get(), soon());
     BOOST_REQUIRE(first);
     const auto got = receive_text(pair.right.get(), std::move(*first), soon());
@@ -236,7 +239,7 @@ BOOST_AUTO_TEST_CASE(listens_and_knows_its_peer) {
   scratch place;
   const auto listener = listen_at(place.path("made/on/the/way.sock"));
   BOOST_REQUIRE(listener);
-  struct stat info{};
+  struct stat info {};
   BOOST_REQUIRE(::stat(place.path("made/on/the/way.sock").c_str(), &info) == 0);
   BOOST_TEST((info.st_mode & 0777) == 0666U);
   BOOST_TEST(!accept_one(listener->get())->has_value());

@@ -81,7 +81,7 @@ struct reached {
   state at;
 };
 
-} // namespace
+}  // namespace
 
 exploration explore(const scenario& with, std::size_t state_limit) {
   exploration result;
@@ -134,4 +134,4 @@ exploration explore(const scenario& with, std::size_t state_limit) {
   return result;
 }
 
-} // namespace cenote::model
+}  // namespace cenote::model

@@ -12,22 +12,44 @@ constexpr byte grant_refused = 0xff;
 // A record is one byte here: free, zombie, present(key) or granted(key, writer).
 constexpr byte record_free = 0;
 constexpr byte record_zombie = 1;
-constexpr byte record_present(byte key) noexcept { return static_cast<byte>(0x10U | key); }
+constexpr byte record_present(byte key) noexcept {
+  return static_cast<byte>(0x10U | key);
+}
 constexpr byte record_granted(byte key, byte writer) noexcept {
   return static_cast<byte>(0x20U | (writer << 3U) | key);
 }
-constexpr bool is_present(byte r) noexcept { return (r & 0xf0U) == 0x10U; }
-constexpr bool is_granted(byte r) noexcept { return (r & 0xf0U) == 0x20U; }
-constexpr byte record_key(byte r) noexcept { return r & 7U; }
-constexpr byte record_writer(byte r) noexcept { return (r >> 3U) & 1U; }
+constexpr bool is_present(byte r) noexcept {
+  return (r & 0xf0U) == 0x10U;
+}
+constexpr bool is_granted(byte r) noexcept {
+  return (r & 0xf0U) == 0x20U;
+}
+constexpr byte record_key(byte r) noexcept {
+  return r & 7U;
+}
+constexpr byte record_writer(byte r) noexcept {
+  return (r >> 3U) & 1U;
+}
 
-constexpr bool is_odd(byte v) noexcept { return (v & 1U) != 0; }
-constexpr bool is_published(byte v) noexcept { return v != 0 && !is_odd(v); }
-constexpr byte next_even(byte v) noexcept { return static_cast<byte>((v | 1U) + 1U); }
-constexpr byte bit(std::size_t block) noexcept { return static_cast<byte>(1U << block); }
-constexpr bool has(byte mask, std::size_t block) noexcept { return (mask & bit(block)) != 0; }
+constexpr bool is_odd(byte v) noexcept {
+  return (v & 1U) != 0;
+}
+constexpr bool is_published(byte v) noexcept {
+  return v != 0 && !is_odd(v);
+}
+constexpr byte next_even(byte v) noexcept {
+  return static_cast<byte>((v | 1U) + 1U);
+}
+constexpr byte bit(std::size_t block) noexcept {
+  return static_cast<byte>(1U << block);
+}
+constexpr bool has(byte mask, std::size_t block) noexcept {
+  return (mask & bit(block)) != 0;
+}
 
-constexpr byte block_of(byte value) noexcept { return (value - 1U) & 1U; }
+constexpr byte block_of(byte value) noexcept {
+  return (value - 1U) & 1U;
+}
 static_assert(block_count == 2, "one bit of an entry's value names the block");
 
 enum owner_pc : byte {
@@ -106,9 +128,7 @@ class view {
   void store(word_kind kind, std::size_t index, byte value, bool release = false) noexcept {
     buffer_.push(word(kind, index), value, release);
   }
-  void store_release(word_kind kind, std::size_t index, byte value) noexcept {
-    store(kind, index, value, true);
-  }
+  void store_release(word_kind kind, std::size_t index, byte value) noexcept { store(kind, index, value, true); }
   bool fence_passes() const noexcept { return buffer_.size == 0; }
   byte value_for(std::size_t block, byte of_version) const noexcept {
     return static_cast<byte>(((of_version & with_.version_mask) << 1U | block) + 1U);
@@ -129,8 +149,7 @@ class view {
 /// The owner's program. What it alone writes it reads in no step of its own.
 class owner_program : view {
  public:
-  owner_program(const scenario& with, state& s, outcome& out)
-      : view(with, s, owner_thread, out), me_(s.owner) {}
+  owner_program(const scenario& with, state& s, outcome& out) : view(with, s, owner_thread, out), me_(s.owner) {}
 
   /// Runs to just after the next store, fence or load of somebody else's word. False: it has to wait.
   bool step() {
@@ -229,7 +248,7 @@ class owner_program : view {
           store(entry_value, entry_for(me_.insert), 0);
           me_.pc = insert_key;
           return true;
-        case insert_key: // after a release fence: nothing older may be overtaken
+        case insert_key:  // after a release fence: nothing older may be overtaken
           store_release(entry_key, entry_for(me_.insert), record_key(load(record, me_.insert)));
           me_.pc = insert_value;
           return true;
@@ -262,8 +281,7 @@ class owner_program : view {
   bool entry_is_right(std::size_t entry, byte value) const noexcept {
     const byte block = block_of(value);
     const byte r = load(record, block);
-    return is_present(r) && load(entry_key, entry) == record_key(r) &&
-           value == value_for(block, load(version, block));
+    return is_present(r) && load(entry_key, entry) == record_key(r) && value == value_for(block, load(version, block));
   }
   bool is_indexed(std::size_t block) const noexcept {
     for (std::size_t entry = 0; entry < block_count; ++entry) {
@@ -437,8 +455,7 @@ class reader_program : view {
         if (load(key_beside, block_of(me_.value)) != key_) return miss(match);
         return to(after_checks(match));
       case recheck_version:
-        if (with_.rule.match_rereads_version && load(version, block_of(me_.value)) != me_.version)
-          return miss(match);
+        if (with_.rule.match_rereads_version && load(version, block_of(me_.value)) != me_.version) return miss(match);
         saw(matched_hit);
         return end();
       case use_first:
@@ -497,8 +514,7 @@ class writer_program : view {
         if (given == grant_refused) return true;
         me_.block = static_cast<byte>(given - 1U);
         const auto& other = s_.writers[1 - w_];
-        if ((other.pc == fill || other.pc == announce) && other.block == me_.block)
-          broke(violation::two_writers);
+        if ((other.pc == fill || other.pc == announce) && other.block == me_.block) broke(violation::two_writers);
         return true;
       }
       case fill:
@@ -527,8 +543,7 @@ void become_visible(const scenario& with, state& s, std::size_t thread, std::siz
   const byte kind = to / 2U;
   if (kind == version && value < s.memory[to] && with.rule.versions_must_not_decrease)
     out.broken = violation::version_decreased;
-  if (kind == content && is_published(s.memory[word(version, to % 2U)]))
-    out.broken = violation::write_to_published;
+  if (kind == content && is_published(s.memory[word(version, to % 2U)])) out.broken = violation::write_to_published;
   s.memory[to] = value;
 }
 
@@ -576,7 +591,7 @@ byte true_blocks(const state& s, byte key) noexcept {
 
 bool is_matching(const scenario& with, const state& s, std::size_t r) noexcept {
   return with.readers[r] == reader_kind::matches && s.readers[r].pc < read_done &&
-         (s.readers[r].pc != read_value || s.readers[r].entry != 0); // else not begun
+         (s.readers[r].pc != read_value || s.readers[r].entry != 0);  // else not begun
 }
 
 bool run(const scenario& with, state& s, std::size_t thread, outcome& out) {
@@ -605,7 +620,7 @@ std::string thread_name(std::size_t thread) {
   return "writer " + std::to_string(thread - first_writer);
 }
 
-} // namespace
+}  // namespace
 
 const char* to_string(violation what) noexcept {
   switch (what) {
@@ -656,8 +671,7 @@ bool may_happen(const scenario& with, const state& s, move m) noexcept {
       if (m.thread < first_writer) return s.readers[m.thread - first_reader].pc < read_done;
       return s.writers[m.thread - first_writer].pc < write_done;
     case move::kind::drain: return s.buffers[m.thread].may_leave(m.store, with.order);
-    default:
-      return m.thread == owner_thread ? s.owner_kills < with.owner_kills : s.client_kills < with.client_kills;
+    default: return m.thread == owner_thread ? s.owner_kills < with.owner_kills : s.client_kills < with.client_kills;
   }
 }
 
@@ -729,8 +743,8 @@ std::string describe(const state& s, move m, const outcome& effect) {
     case move::kind::drain: {
       const store_buffer& buffer = s.buffers[m.thread];
       const byte to = buffer.word_at(m.store);
-      return who + words[to / 2U] + "[" + std::to_string(to % 2U) +
-             "] = " + std::to_string(buffer.values[m.store]) + " becomes visible";
+      return who + words[to / 2U] + "[" + std::to_string(to % 2U) + "] = " + std::to_string(buffer.values[m.store]) +
+             " becomes visible";
     }
     case move::kind::run: break;
   }
@@ -739,4 +753,4 @@ std::string describe(const state& s, move m, const outcome& effect) {
   return who + writer_names[s.writers[m.thread - first_writer].pc];
 }
 
-} // namespace cenote::model
+}  // namespace cenote::model

@@ -30,20 +30,20 @@ namespace cenote::model {
 struct rules {
   bool reader_fences = true;
   bool reader_rereads_version = true;
-  bool reader_trusts_entry_only = false; ///< re-reads the entry's value instead of the block's version
+  bool reader_trusts_entry_only = false;  ///< re-reads the entry's value instead of the block's version
   bool reader_compares_key = true;
   bool match_rereads_version = true;
-  bool readers_never_spin = true; ///< else a reader starts again when an entry changed under it
+  bool readers_never_spin = true;  ///< else a reader starts again when an entry changed under it
   bool owner_fences = true;
   bool odd_before_scan = true;
-  bool pins_end_by_death_only = true;    ///< else the scan forgets readers that are alive ("deadline")
-  bool grants_end_by_death_only = true;  ///< else a writer that is slow loses its block ("time-out")
-  bool record_freed_before_reuse = true; ///< else the record still says present while the block is filled
+  bool pins_end_by_death_only = true;     ///< else the scan forgets readers that are alive ("deadline")
+  bool grants_end_by_death_only = true;   ///< else a writer that is slow loses its block ("time-out")
+  bool record_freed_before_reuse = true;  ///< else the record still says present while the block is filled
   bool commit_is_release = true;
   bool restart_scans_pins = true;
   bool restart_keeps_versions = true;
   bool restart_mends_index = true;
-  bool versions_must_not_decrease = true; ///< check it at once, not only what follows from it
+  bool versions_must_not_decrease = true;  ///< check it at once, not only what follows from it
 };
 
 enum class reader_kind : std::uint8_t { none, pins, matches };
@@ -58,23 +58,23 @@ struct scenario {
   std::array<std::uint8_t, reader_count> reader_keys{0, 0};
   std::array<std::uint8_t, writer_count> writer_keys{1, 0};
   std::uint8_t writers = 2;
-  std::uint8_t lookups = 1; ///< of each reader, one after the other
+  std::uint8_t lookups = 1;  ///< of each reader, one after the other
   std::uint8_t owner_kills = 0;
   std::uint8_t client_kills = 0;
-  std::uint8_t version_mask = 0x3f;    ///< version bits in an entry's value; 1 = wrap at every publication
-  bool second_block_published = false; ///< block 1 starts as key 1 instead of never used
+  std::uint8_t version_mask = 0x3f;     ///< version bits in an entry's value; 1 = wrap at every publication
+  bool second_block_published = false;  ///< block 1 starts as key 1 instead of never used
 };
 
 enum class violation : std::uint8_t {
   none,
-  wrong_bytes,        ///< a pinned reader whose checks passed read another key's bytes
-  false_match,        ///< a match answered hit for a key that was at no moment published there
-  two_writers,        ///< a block was given to a second writer
-  write_to_published, ///< bytes of a published block changed
+  wrong_bytes,         ///< a pinned reader whose checks passed read another key's bytes
+  false_match,         ///< a match answered hit for a key that was at no moment published there
+  two_writers,         ///< a block was given to a second writer
+  write_to_published,  ///< bytes of a published block changed
   version_decreased,
-  reader_stuck, ///< a reader had no step to take, or went back
-  lost,         ///< at rest a present record is not found by a lookup, or holds other bytes
-  stuck         ///< at rest the owner is not finished or a commit is unanswered
+  reader_stuck,  ///< a reader had no step to take, or went back
+  lost,          ///< at rest a present record is not found by a lookup, or holds other bytes
+  stuck          ///< at rest the owner is not finished or a commit is unanswered
 };
 const char* to_string(violation what) noexcept;
 
@@ -126,7 +126,7 @@ struct outcome {
   bool enabled = false;
   violation broken = violation::none;
   std::uint32_t events = 0;
-  std::uint8_t at = 0; ///< where in its program the owner did it, for `describe`
+  std::uint8_t at = 0;  ///< where in its program the owner did it, for `describe`
 };
 
 state initial_state(const scenario& with);
@@ -146,4 +146,4 @@ std::vector<move> all_moves();
 /// "owner: version[0] = 3 becomes visible"; `s` is the state before the move, `effect` what it did.
 std::string describe(const state& s, move m, const outcome& effect);
 
-} // namespace cenote::model
+}  // namespace cenote::model

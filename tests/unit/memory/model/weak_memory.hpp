@@ -23,15 +23,15 @@ inline constexpr std::size_t writer_count = 2;
 
 /// The shared words, each an array of two; `word(version, 1)` is the second of its kind.
 enum word_kind : std::uint8_t {
-  version,     ///< per block: even > 0 published, odd not readable, 0 never
-  key_beside,  ///< per block: the full key beside the version
-  content,     ///< per block: stands for the bytes, equal to their key
-  record,      ///< per block: the truth, never seen by clients
-  entry_value, ///< per index entry: 0 or (block, low version bits)
-  entry_key,   ///< per index entry
-  slot,        ///< per reader: 0 or block + 1
-  grant,       ///< per writer: 0, block + 1, or `grant_refused`
-  commit,      ///< per writer: 0 or 1
+  version,      ///< per block: even > 0 published, odd not readable, 0 never
+  key_beside,   ///< per block: the full key beside the version
+  content,      ///< per block: stands for the bytes, equal to their key
+  record,       ///< per block: the truth, never seen by clients
+  entry_value,  ///< per index entry: 0 or (block, low version bits)
+  entry_key,    ///< per index entry
+  slot,         ///< per reader: 0 or block + 1
+  grant,        ///< per writer: 0, block + 1, or `grant_refused`
+  commit,       ///< per writer: 0 or 1
   word_kinds
 };
 inline constexpr std::size_t word_count = 2 * std::size_t{word_kinds};
@@ -48,13 +48,11 @@ struct store_buffer {
   static constexpr std::uint8_t release_bit = 0x80;
 
   std::uint8_t size = 0;
-  std::array<std::uint8_t, capacity> words{}; ///< word | release_bit
+  std::array<std::uint8_t, capacity> words{};  ///< word | release_bit
   std::array<std::uint8_t, capacity> values{};
 
   bool full() const noexcept { return size == capacity; }
-  std::uint8_t word_at(std::size_t i) const noexcept {
-    return words[i] & static_cast<std::uint8_t>(~release_bit);
-  }
+  std::uint8_t word_at(std::size_t i) const noexcept { return words[i] & static_cast<std::uint8_t>(~release_bit); }
 
   void push(std::uint8_t to, std::uint8_t value, bool release) noexcept {
     words[size] = static_cast<std::uint8_t>(to | (release ? release_bit : 0U));
@@ -90,4 +88,4 @@ struct store_buffer {
   }
 };
 
-} // namespace cenote::model
+}  // namespace cenote::model

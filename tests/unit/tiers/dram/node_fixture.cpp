@@ -107,7 +107,8 @@ instance_number node::add(const instance_spec& spec) {
   const instance_number number = next_instance_++;
   auto index = must(segment::create("test-index", memory::index_segment_bytes));
   auto versions = must(segment::create("test-versions", memory::version_table::segment_bytes));
-  memory::write_header(memory::version_table(versions.data()).header(), memory::segment_kind::versions, versions.size());
+  memory::write_header(memory::version_table(versions.data()).header(), memory::segment_kind::versions,
+                       versions.size());
   instances.emplace(number, kept_instance{spec, copy_of(index), copy_of(versions)});
   must(tier->add_instance(number, spec, must(memory::index_writer::create(std::move(index))), std::move(versions)));
   pump();
@@ -246,12 +247,14 @@ std::string node::broken_identity() const {
       }
       const std::uint64_t version = versions(of).version(kept.what.first_version + b);
       if (state != block_state::present) {
-        if (version != 0 && (version & 1) == 0) return where + "published, though its state is " + std::to_string(int(state));
+        if (version != 0 && (version & 1) == 0)
+          return where + "published, though its state is " + std::to_string(int(state));
         continue;
       }
       const full_key full = each.get_key();
       if (version != each.version()) return where + "the table's version is not the record's";
-      if (!versions(of).key_equals(kept.what.first_version + b, full.view())) return where + "the table has another key";
+      if (!versions(of).key_equals(kept.what.first_version + b, full.view()))
+        return where + "the table has another key";
       if (index_value::make(ref, version) != this->index(of).find(reduce_key(full.view(), kept.what.group))) {
         return where + "not in the index";
       }
@@ -275,12 +278,14 @@ std::string node::broken_identity() const {
          {wrong("free", each.free, block_state::free), wrong("granted", grants[each.id], block_state::granted),
           wrong("pending", each.pending, block_state::pending), wrong("present", each.present, block_state::present),
           wrong("quarantined", each.quarantined, block_state::quarantined),
-          wrong("zombie", each.zombie, block_state::zombie), wrong("index entries", each.index_entries, block_state::present)}) {
+          wrong("zombie", each.zombie, block_state::zombie),
+          wrong("index entries", each.index_entries, block_state::present)}) {
       if (!text.empty()) return text;
     }
   }
   if (used != all.used) return "used is " + std::to_string(all.used) + ", the records say " + std::to_string(used);
-  if (assigned != all.assigned) return "assigned is " + std::to_string(all.assigned) + ", slabs have " + std::to_string(assigned);
+  if (assigned != all.assigned)
+    return "assigned is " + std::to_string(all.assigned) + ", slabs have " + std::to_string(assigned);
   if (all.assigned > all.capacity) return "more is assigned than the capacity";
   std::uint64_t sum = 0;
   for (const account_status& each : all.accounts) {
@@ -294,7 +299,9 @@ std::string node::broken_identity() const {
 // ---------------------------------------------------------------------------------------------- client
 
 client::client(node& at_node, instance_number of, std::uint32_t pins)
-    : at(at_node), in(of), number(at_node.attach(of, pins)),
+    : at(at_node),
+      in(of),
+      number(at_node.attach(of, pins)),
       block_bytes(at_node.instances.at(of).spec.groups[0].block_bytes()) {}
 
 std::vector<completion> client::run(std::vector<submission> entries) {
@@ -395,7 +402,9 @@ completion client::finish(const blank& what, std::uint64_t parts) {
   return ask({entry_of(operation::finish, what, parts)});
 }
 
-completion client::remove(const full_key& key) { return ask({entry_of(operation::remove, key)}); }
+completion client::remove(const full_key& key) {
+  return ask({entry_of(operation::remove, key)});
+}
 
 void client::touch(std::span<const full_key> chain) {
   submission entry;
@@ -435,7 +444,9 @@ std::optional<std::uint32_t> client::pin(const full_key& key, std::uint16_t grou
   return std::nullopt;
 }
 
-void client::unpin(std::uint32_t slot) { at.session(number).pin(slot).store(0, std::memory_order_release); }
+void client::unpin(std::uint32_t slot) {
+  at.session(number).pin(slot).store(0, std::memory_order_release);
+}
 
 const std::byte* client::pinned_bytes(std::uint32_t slot) const {
   return at.bytes(in, block_ref::from_bits(at.session(number).pin(slot).load(std::memory_order_relaxed)));

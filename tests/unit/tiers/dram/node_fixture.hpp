@@ -1,4 +1,5 @@
-// A DRAM store with everything around it that a node has, in one thread: the keeper's descriptors, slab memory, clients.
+// A DRAM store with everything around it that a node has, in one thread: the keeper's descriptors, slab memory,
+// clients.
 #pragma once
 
 #include <functional>

@@ -99,9 +99,7 @@ std::string random_work::step() {
       at_.now += 1;
       at_.tier->tick(at_.now);
       return {};
-    case 5:
-      at_.tier->evict_ahead(at_.now);
-      return {};
+    case 5: at_.tier->evict_ahead(at_.now); return {};
     case 6: return may_drop_sessions && random_() % 16 == 0 ? replace_session(who) : std::string();
     case 7:
       if (random_() % 64 == 0) by.ask({by.entry_of(operation::clear, blank{})});
@@ -144,7 +142,8 @@ std::string random_work::step() {
 std::string random_work::after_restart() {
   for (const pinned& each : pins_) {  // reads under way go on
     const client& reader = *clients_[each.who];
-    if (!holds(reader.pinned_bytes(each.slot), reader.block_bytes, each.key)) return "a pinned block changed at the restart";
+    if (!holds(reader.pinned_bytes(each.slot), reader.block_bytes, each.key))
+      return "a pinned block changed at the restart";
   }
   for (const auto& each : clients_) {
     if (auto back = at_.tier->reattach_session(each->number, {}); !back) return back.error().describe();
@@ -156,7 +155,8 @@ std::string random_work::after_restart() {
       const std::uint64_t word = memory.grant(i).word.load();
       if (memory::grant_slot::state_of(word) != memory::grant_slot::taken) continue;
       const blank block{block_ref::from_bits(memory.grant(i).block.load()), memory::grant_slot::version_of(word)};
-      if (auto wrong = refused(each->ask({each->entry_of(operation::release, block)}), "release"); !wrong.empty()) return wrong;
+      if (auto wrong = refused(each->ask({each->entry_of(operation::release, block)}), "release"); !wrong.empty())
+        return wrong;
     }
   }
   writing_.clear();

@@ -16,9 +16,15 @@ namespace {
 
 constexpr std::uint64_t mib = 1 << 20;
 
-error_code code_of(const memory::completion& answer) { return static_cast<error_code>(answer.code); }
-bool ok(const memory::completion& answer) { return code_of(answer) == error_code::ok; }
-bool refused_as(const memory::completion& answer, error_code code) { return code_of(answer) == code; }
+error_code code_of(const memory::completion& answer) {
+  return static_cast<error_code>(answer.code);
+}
+bool ok(const memory::completion& answer) {
+  return code_of(answer) == error_code::ok;
+}
+bool refused_as(const memory::completion& answer, error_code code) {
+  return code_of(answer) == code;
+}
 
 /// A node with one instance and two sessions.
 struct fixture {
@@ -52,7 +58,8 @@ BOOST_AUTO_TEST_CASE(nothing_is_visible_before_the_commit) {
 }
 
 BOOST_AUTO_TEST_CASE(keys_of_every_width_are_kept) {
-  for (std::size_t width = min_key_bytes; width <= max_key_bytes; ++width) BOOST_TEST(a.put(key_of(5, width)).value == 1U);
+  for (std::size_t width = min_key_bytes; width <= max_key_bytes; ++width)
+    BOOST_TEST(a.put(key_of(5, width)).value == 1U);
   for (std::size_t width = min_key_bytes; width <= max_key_bytes; ++width) {
     BOOST_TEST((b.read(key_of(5, width)) == look::right));
   }
@@ -120,7 +127,8 @@ BOOST_AUTO_TEST_CASE(the_first_refusal_of_a_batch_is_named_and_the_rest_goes_on)
   auto second = *a.obtain();
   fill(at.bytes(in, second.ref), a.block_bytes, key_of(2));
   ++first.version;
-  const auto answer = a.ask({a.commit_of(second, key_of(2)), a.commit_of(first, key_of(1)), a.commit_of(first, key_of(3))});
+  const auto answer =
+      a.ask({a.commit_of(second, key_of(2)), a.commit_of(first, key_of(1)), a.commit_of(first, key_of(3))});
   BOOST_TEST(refused_as(answer, error_code::not_reserved));
   BOOST_TEST(answer.index == 1U);
   BOOST_TEST(answer.value == 1U);
@@ -327,7 +335,8 @@ BOOST_AUTO_TEST_CASE(clients_get_read_only_descriptors_and_slabs) {
   const auto both = at.tier->descriptors(in);
   BOOST_REQUIRE(both.has_value());
   const auto& [index, versions] = *both;
-  BOOST_TEST(!memory::segment::map(std::move(*index.duplicate()), memory::index_segment_bytes, memory::access::read_write));
+  BOOST_TEST(
+      !memory::segment::map(std::move(*index.duplicate()), memory::index_segment_bytes, memory::access::read_write));
   BOOST_TEST(!memory::segment::map(std::move(*versions.duplicate()), memory::version_table::segment_bytes,
                                    memory::access::read_write));
   BOOST_TEST(memory::segment::map(std::move(*index.duplicate()), memory::index_segment_bytes, memory::access::read_only)

@@ -18,7 +18,9 @@ using memory::submission;
 
 namespace {
 
-int rounds() { return std::getenv("CENOTE_TEST_FULL") == nullptr ? 120 : 1200; }
+int rounds() {
+  return std::getenv("CENOTE_TEST_FULL") == nullptr ? 120 : 1200;
+}
 
 /// What the dead worker leaves with the keeper and in the rings.
 struct legacy {
@@ -35,7 +37,7 @@ struct legacy {
   std::atomic<std::uint32_t> in_flight;  ///< entries of the batch under way
   session_number session;
   submission entries[most_entries];
-  std::atomic<std::uint64_t> stored;     ///< keys below this one were put, and the put was answered
+  std::atomic<std::uint64_t> stored;  ///< keys below this one were put, and the put was answered
   char error[256];
 };
 
@@ -166,7 +168,7 @@ BOOST_AUTO_TEST_CASE(what_was_stored_is_there_after_every_kill) {
       const std::uint64_t base = log.stored;
       std::vector<full_key> keys;
       for (std::uint64_t k = base; k < base + 16; ++k) keys.push_back(key_of(k));
-      keys.push_back(key_of(base + 3));                       // twice in the batch
+      keys.push_back(key_of(base + 3));                                         // twice in the batch
       if (base > first) keys.push_back(key_of(first + base % (base - first)));  // there already
       const auto answer = writer.put(keys);
       if (answer.code != 0) return "a put was refused with " + std::to_string(answer.code);
@@ -208,7 +210,8 @@ BOOST_AUTO_TEST_CASE(what_was_stored_is_there_after_every_kill) {
       first = worker.log().stored;
     }
   }
-  BOOST_TEST_MESSAGE(rounds() << " kills, " << worker.log().stored << " keys stored, " << replays << " batches repeated");
+  BOOST_TEST_MESSAGE(rounds() << " kills, " << worker.log().stored << " keys stored, " << replays
+                              << " batches repeated");
   BOOST_TEST(worker.log().stored > 1000U);
 }
 
@@ -253,7 +256,8 @@ BOOST_AUTO_TEST_CASE(no_wrong_byte_is_read_after_kills_under_pressure) {
       if (const auto wrong = work.step(); !wrong.empty()) BOOST_FAIL("round " << round << ": " << wrong);
     }
     still_right();
-    if (const auto broken = at.broken_identity(); !broken.empty()) BOOST_FAIL("round " << round << " later: " << broken);
+    if (const auto broken = at.broken_identity(); !broken.empty())
+      BOOST_FAIL("round " << round << " later: " << broken);
     if (const auto wrong = work.after_restart(); !wrong.empty()) BOOST_FAIL("round " << round << ": " << wrong);
     work.unpin_all();  // the next process would have them too
     for (const auto& [slot, key] : watched) watcher.unpin(slot);

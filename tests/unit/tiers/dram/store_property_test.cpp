@@ -38,7 +38,8 @@ BOOST_AUTO_TEST_CASE(random_operations_keep_the_books_balanced_and_read_no_wrong
   for (const std::uint64_t seed : {1, 2}) {
     crowd each(seed, seed == 2);
     for (int step = 0; step < 20'000; ++step) {
-      if (const auto wrong = each.work.step(); !wrong.empty()) BOOST_FAIL("seed " << seed << " step " << step << ": " << wrong);
+      if (const auto wrong = each.work.step(); !wrong.empty())
+        BOOST_FAIL("seed " << seed << " step " << step << ": " << wrong);
       if (step % 4 != 0) continue;
       if (const auto broken = each.at.broken_identity(); !broken.empty()) {
         BOOST_FAIL("seed " << seed << " step " << step << ": " << broken);
@@ -61,7 +62,8 @@ BOOST_AUTO_TEST_CASE(random_operations_with_restarts_in_between_lose_nothing) {
   for (std::uint64_t seed = 10; seed < 14; ++seed) {
     crowd each(seed);
     for (int step = 0; step < 4'000; ++step) {
-      if (const auto wrong = each.work.step(); !wrong.empty()) BOOST_FAIL("seed " << seed << " step " << step << ": " << wrong);
+      if (const auto wrong = each.work.step(); !wrong.empty())
+        BOOST_FAIL("seed " << seed << " step " << step << ": " << wrong);
       if (step % 97 != 0) continue;
       const std::uint64_t present = each.at.status().present;
       const std::int64_t hits = each.work.read_all();

@@ -14,7 +14,9 @@ using memory::operation;
 
 namespace {
 
-error_code code_of(const memory::completion& answer) { return static_cast<error_code>(answer.code); }
+error_code code_of(const memory::completion& answer) {
+  return static_cast<error_code>(answer.code);
+}
 
 struct fixture {
   node at{options_of(16 << 20)};
@@ -175,9 +177,9 @@ BOOST_AUTO_TEST_CASE(an_index_full_of_lies_is_repaired) {
     const auto insert = [&](std::uint64_t k, std::uint64_t value) {
       BOOST_REQUIRE(writer.insert(reduce_key(key_of(k).view(), 0), value).has_value());
     };
-    insert(5, index_value::make(place_of(key_of(6)), 2));  // the place of another key
-    insert(7, index_value::make(block_ref(55, 1), 2));     // no such slab
-    insert(8, index_value::make(place_of(key_of(8)), 40)); // another version
+    insert(5, index_value::make(place_of(key_of(6)), 2));   // the place of another key
+    insert(7, index_value::make(block_ref(55, 1), 2));      // no such slab
+    insert(8, index_value::make(place_of(key_of(8)), 40));  // another version
     insert(1000, index_value::make(place_of(key_of(9)), 2));
     writer.erase(reduce_key(key_of(10).view(), 0));
   }

@@ -16,7 +16,9 @@ namespace {
 constexpr std::uint64_t kib = 1 << 10;
 constexpr std::uint64_t mib = 1 << 20;
 
-error_code code_of(const memory::completion& answer) { return static_cast<error_code>(answer.code); }
+error_code code_of(const memory::completion& answer) {
+  return static_cast<error_code>(answer.code);
+}
 
 /// A tier of 4 slabs of 16 blocks.
 constexpr std::uint64_t small_slab = 16 * 4096;
@@ -343,7 +345,8 @@ BOOST_AUTO_TEST_CASE(a_second_instance_takes_over_a_full_tier_and_what_is_in_use
   std::vector<full_key> hot;  // every tenth, all over the slabs
   for (std::uint64_t k = 0; k < all; k += 10) hot.push_back(key_of(k));
   const auto touch_hot = [&] {
-    for (std::size_t i = 0; i < hot.size(); i += 8) first.touch(std::span(hot).subspan(i, std::min<std::size_t>(8, hot.size() - i)));
+    for (std::size_t i = 0; i < hot.size(); i += 8)
+      first.touch(std::span(hot).subspan(i, std::min<std::size_t>(8, hot.size() - i)));
   };
   client second(at, at.add(spec_of("second", 32 * kib)));
   std::uint64_t k = 0;
@@ -361,8 +364,8 @@ BOOST_AUTO_TEST_CASE(a_second_instance_takes_over_a_full_tier_and_what_is_in_use
     BOOST_REQUIRE((seen != look::wrong));
     kept += seen == look::right ? 1 : 0;
   }
-  BOOST_TEST_MESSAGE("hot blocks kept: " << kept << " of " << hot.size() << ", present " << at.present(first.in) << ", moved "
-                                         << at.status().counters.moved << ", slabs moved "
+  BOOST_TEST_MESSAGE("hot blocks kept: " << kept << " of " << hot.size() << ", present " << at.present(first.in)
+                                         << ", moved " << at.status().counters.moved << ", slabs moved "
                                          << at.status().counters.slabs_moved);
   BOOST_TEST(kept >= hot.size() * 9 / 10);
   BOOST_TEST(at.status().counters.slabs_moved > 0U);
@@ -486,8 +489,8 @@ BOOST_FIXTURE_TEST_CASE(a_tier_that_cannot_have_memory_is_not_emptied_by_those_w
 }
 
 BOOST_AUTO_TEST_CASE(slabs_are_sized_by_the_capacity) {
-  BOOST_TEST(blocks_per_slab(1024 * mib, 64 * kib, 0) == 64U);             // 4 MiB
-  BOOST_TEST(blocks_per_slab(1024 * 1024 * mib, 2 * mib, 0) == 512U);      // 1 GiB at most
+  BOOST_TEST(blocks_per_slab(1024 * mib, 64 * kib, 0) == 64U);         // 4 MiB
+  BOOST_TEST(blocks_per_slab(1024 * 1024 * mib, 2 * mib, 0) == 512U);  // 1 GiB at most
   BOOST_TEST(blocks_per_slab(std::uint64_t{1} << 50, 4096, 0) == std::min(262'144U, block_ref::max_blocks_per_slab));
   BOOST_TEST(blocks_per_slab(mib, 64 * kib, 0) == 15U);  // with its trailer it fits into the capacity
   BOOST_TEST(blocks_per_slab(64 * mib, 4096, 16 * 4096) == 16U);

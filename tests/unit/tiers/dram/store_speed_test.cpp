@@ -7,7 +7,6 @@
 #include <ctime>
 #include <fstream>
 
-
 #include "tests/unit/tiers/dram/node_fixture.hpp"
 
 namespace cenote::dram {
@@ -68,7 +67,8 @@ void measure(std::uint64_t blocks) {
   const std::uint64_t served = at.recover();
   BOOST_TEST(served == present);
   BOOST_TEST_MESSAGE(present << " blocks: stored in " << filled << " ms, served again after " << milliseconds(again)
-                             << " ms (processor " << static_cast<double>(std::clock() - processor) * 1e3 / CLOCKS_PER_SEC
+                             << " ms (processor "
+                             << static_cast<double>(std::clock() - processor) * 1e3 / CLOCKS_PER_SEC
                              << " ms); bytes a block: process " << static_cast<double>(process) / n << ", index "
                              << static_cast<double>(allocated(kept.index)) / n << ", versions "
                              << static_cast<double>(allocated(kept.versions)) / n << ", record 112");
@@ -79,7 +79,9 @@ void measure(std::uint64_t blocks) {
 
 BOOST_AUTO_TEST_SUITE(store_speed)
 
-BOOST_AUTO_TEST_CASE(a_million_blocks_are_served_again) { measure(1'000'000); }
+BOOST_AUTO_TEST_CASE(a_million_blocks_are_served_again) {
+  measure(1'000'000);
+}
 
 BOOST_AUTO_TEST_CASE(four_million_blocks_are_served_again) {
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
