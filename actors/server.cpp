@@ -1,5 +1,6 @@
 #include "actors/server.hpp"
 
+#include <fcntl.h>
 #include <sys/random.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
@@ -9,6 +10,8 @@
 #include <array>
 #include <csignal>
 #include <nlohmann/json.hpp>
+#include <thread>
+#include <utility>
 
 #include "actors/status_json.hpp"
 #include "config/logging.hpp"
@@ -22,6 +25,7 @@ using nlohmann::json;
 constexpr auto actor_deadline = std::chrono::seconds(5);
 constexpr auto reply_deadline = std::chrono::seconds(1);  // a client that does not read its answer is cut off
 constexpr std::uint32_t default_pins = 8192;
+constexpr auto turn_away_pause = std::chrono::milliseconds(10);  // between attempts that cannot even refuse
 
 local::deadline soon() {
   return std::chrono::steady_clock::now() + reply_deadline;
@@ -35,6 +39,9 @@ bool same_token(std::string_view a, std::string_view b) noexcept {
   }
   return difference == 0;
 }
+
+/// A descriptor to give up when there are no others.
+unique_fd open_spare() { return unique_fd(::open("/dev/null", O_RDONLY | O_CLOEXEC)); }
 
 std::uint64_t random_number() {
   std::uint64_t number = 0;
@@ -112,6 +119,7 @@ void server::adopt(std::shared_ptr<session_resources> session) {
 
 result<void> server::serve(unique_fd listener) {
   listener_ = std::move(listener);
+  spare_ = open_spare();
   auto watch = sockets_->watch(listener_.get(), [this](std::uint32_t) { accept_all(); });
   if (!watch) return std::unexpected(watch.error());
   accepting_ = *watch;
@@ -137,24 +145,38 @@ void server::drain(bool keeper_is_dead) {
 void server::accept_all() {
   while (true) {
     auto accepted = local::accept_one(listener_.get());
-    if (!accepted) {
-      log_warn(logger("server"), "accept failed", {{"reason", accepted.error().describe()}});
-      return;
-    }
+    if (!accepted) return turn_away(accepted.error());
     if (!*accepted) return;
+    turning_away_ = false;
     const int socket = (*accepted)->get();
     auto peer = local::credentials_of(socket);
-    if (!peer) {
-      (void)local::try_send_frame(socket, {.type = local::frame_type::failure}, local::encode_failure(peer.error()),
-                                  {});
-      continue;
-    }
-    connection made{std::move(**accepted), *peer};
+    connection made;
+    made.socket = std::move(**accepted);
+    made.peer = peer.value_or(local::peer_credentials{});
+    // Told in answer to its first request: a frame sent before a close is lost if the request is not read.
+    if (!peer) made.refused = peer.error();
     auto watch = sockets_->watch(socket, [this, socket](std::uint32_t) { on_readable(socket); });
     if (!watch) continue;
     made.watch = *watch;
     connections_.emplace(socket, std::move(made));
   }
+}
+
+/// Out of descriptors, as a rule. Whoever waits is told so with the help of the spare one: left alone, the listening
+/// socket would stay readable and keep this thread busy.
+void server::turn_away(const error& why) {
+  if (!std::exchange(turning_away_, true)) {
+    log_warn(logger("server"), "clients are turned away; raise the limit of open files", {{"reason", why.describe()}});
+  }
+  spare_.reset();
+  if (const auto waiting = local::accept_one(listener_.get()); waiting && *waiting) {
+    const error reason(error_code::limit_exceeded, "the node is out of file descriptors: " + why.message());
+    (void)local::try_send_frame((*waiting)->get(), {.type = local::frame_type::failure}, local::encode_failure(reason),
+                                {});
+  } else {
+    std::this_thread::sleep_for(turn_away_pause);
+  }
+  spare_ = open_spare();
 }
 
 void server::on_readable(int socket) {
@@ -200,6 +222,7 @@ void server::handle(connection& from, local::frame frame) {
 }
 
 result<void> server::dispatch(connection& from, local::frame& frame) {
+  if (from.refused) return std::unexpected(*from.refused);
   switch (frame.header.type) {
     case local::frame_type::attach: return attach(from, frame);
     case local::frame_type::reattach: return reattach(from, frame);

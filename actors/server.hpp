@@ -7,6 +7,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <unordered_map>
 
 #include "actors/messages.hpp"
@@ -58,6 +59,7 @@ class server {
     local::peer_credentials peer;
     local::event_loop::watch_id watch = 0;
     std::uint64_t session = 0;
+    std::optional<error> refused{};  ///< whatever it asks, this is the answer
   };
   struct attached {
     std::shared_ptr<session_resources> resources;
@@ -75,6 +77,7 @@ class server {
 
   // All on the socket loop's thread.
   void accept_all();
+  void turn_away(const error& why);
   void on_readable(int socket);
   void close(int socket);
   void handle(connection& from, local::frame frame);
@@ -98,6 +101,8 @@ class server {
   std::unique_ptr<local::event_loop> sockets_;
   std::unique_ptr<local::event_loop> doorbells_;
   unique_fd listener_;
+  unique_fd spare_;
+  bool turning_away_ = false;
   local::event_loop::watch_id accepting_ = 0;
   std::map<int, connection> connections_;
   std::unordered_map<std::uint64_t, attached> sessions_;

@@ -259,6 +259,13 @@ class worker {
     return {};
   }
 
+  /// After a failed start.
+  [[noreturn]] void give_up(const error& why) {
+    log_error(logger("worker"), "did not start", {{"reason", why.describe()}});
+    keeper_.fatal(why.describe());
+    ::_exit(exit_failed);
+  }
+
   /// Until a signal or the keeper's end says otherwise.
   int serve() {
     while (true) {
@@ -384,8 +391,7 @@ int run_worker(const worker_options& options) {
   ::signal(SIGPIPE, SIG_IGN);
   worker running(options, std::make_shared<const config::node_config>(std::move(*config)), std::move(*signals));
   if (const auto started = running.start(); !started) {
-    log_error(logger("worker"), "did not start", {{"reason", started.error().describe()}});
-    ::_exit(exit_failed);  // actors may run already; the keeper decides what is next
+    running.give_up(started.error());  // actors may run already; the keeper decides what is next
   }
   return running.serve();
 }

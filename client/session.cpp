@@ -9,6 +9,8 @@
 #include <cstring>
 #include <thread>
 
+#include "client/bulk_copy.hpp"
+
 namespace cenote::client {
 
 namespace {
@@ -147,6 +149,18 @@ std::byte* session::address(memory::block_ref block) const noexcept {
   return slab == nullptr || block.block() >= slab->count ? nullptr : slab->block(block.block());
 }
 
+/// Says where pinned blocks are. False when the slab of one of them is not mapped yet.
+bool session::describe(std::span<const pin> pins, std::uint64_t bytes, std::span<held_block> out) const noexcept {
+  const mapped_slab* slab = nullptr;  // neighbours mostly share theirs
+  for (std::size_t i = 0; i < pins.size(); ++i) {
+    const memory::block_ref block = pins[i].block;
+    if (slab == nullptr || slab->index != block.slab()) slab = slabs_.find(block.slab());
+    if (slab == nullptr || block.block() >= slab->count) return false;
+    out[i] = {slab->block(block.block()), bytes, pins[i].slot};
+  }
+  return true;
+}
+
 /// After this, address() of each of `blocks` is known. The caller holds a pin, a grant or a reservation on them.
 result<void> session::map_slabs(std::span<const memory::block_ref> blocks, time_point until) {
   std::vector<std::uint32_t> missing;  // allocates only when a slab is new
@@ -238,12 +252,14 @@ result<std::size_t> session::acquire(key_batch keys, std::uint32_t group, std::s
   if (!held) return held;
   const std::span<memory::block_ref> blocks = thread_scratch<memory::block_ref>(*held);
   for (std::size_t i = 0; i < *held; ++i) blocks[i] = pins[i].block;
-  if (auto ok = map_slabs(blocks, deadline()); !ok) {
-    lookup_.unpin(pins.first(*held));
-    return std::unexpected(ok.error());
-  }
   const std::uint64_t bytes = group_at(group).block_bytes();
-  for (std::size_t i = 0; i < *held; ++i) out[i] = {address(blocks[i]), bytes, pins[i].slot};
+  if (!describe(pins.first(*held), bytes, out)) {
+    if (auto ok = map_slabs(blocks, deadline()); !ok) {
+      lookup_.unpin(pins.first(*held));
+      return std::unexpected(ok.error());
+    }
+    static_cast<void>(describe(pins.first(*held), bytes, out));
+  }
   touch(blocks, group);
   counters_.keys_found.fetch_add(*held, std::memory_order_relaxed);
   counters_.blocks_pinned.fetch_add(*held, std::memory_order_relaxed);
@@ -303,7 +319,7 @@ result<std::size_t> session::copy_prefix(key_batch keys, std::uint32_t group, ma
   const std::uint64_t offset = part ? group_at(group).part_offset(*part) : 0;
   for (std::size_t i = 0; i < *held; ++i) {
     const buffers::item target = targets[first + i];
-    std::memcpy(target.data, address(blocks[i]) + offset, target.bytes);
+    bulk_copy(target.data, address(blocks[i]) + offset, target.bytes);
     touched.push_back(blocks[i]);
   }
   lookup_.unpin(std::span(pins).first(*held));

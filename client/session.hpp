@@ -219,6 +219,7 @@ class session {
   void drop_retired_slabs();
   void touch(std::span<const memory::block_ref> blocks, std::uint32_t group);
   [[nodiscard]] std::byte* address(memory::block_ref block) const noexcept;
+  [[nodiscard]] bool describe(std::span<const pin> pins, std::uint64_t bytes, std::span<held_block> out) const noexcept;
   result<std::size_t> copy_prefix(key_batch keys, std::uint32_t group, maybe_part part, const buffers& targets,
                                   std::size_t first, std::vector<memory::block_ref>& touched);
   result<void> leave_node();

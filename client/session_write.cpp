@@ -3,6 +3,7 @@
 #include <bit>
 #include <cstring>
 
+#include "client/bulk_copy.hpp"
 #include "client/session.hpp"
 
 namespace cenote::client {
@@ -189,7 +190,7 @@ result<void> session::put_whole(put_job& job, std::span<const std::uint32_t> pla
   std::vector<submission> batch;
   for (std::size_t i = 0; i < grants.size(); ++i) {
     const buffers::item source = (*job.sources)[places[i]];
-    std::memcpy(address(grants[i].block), source.data, source.bytes);
+    bulk_copy(address(grants[i].block), source.data, source.bytes);
     submission& entry = batch.emplace_back(entry_for(operation::commit, job.group));
     entry.block = grants[i].block.bits;
     entry.grant_version = grants[i].version;
@@ -217,7 +218,7 @@ result<void> session::put_part(put_job& job, std::span<const std::uint32_t> plac
     if (answer.kind != completion_kind::reserved) continue;
     const auto block = memory::block_ref::from_bits(answer.block);
     const buffers::item source = (*job.sources)[places[i]];
-    std::memcpy(address(block) + offset, source.data, source.bytes);
+    bulk_copy(address(block) + offset, source.data, source.bytes);
     submission& entry = batch.emplace_back(entry_for(operation::finish, job.group));
     entry.block = answer.block;
     entry.grant_version = answer.grant_version;

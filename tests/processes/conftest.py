@@ -47,7 +47,9 @@ def start_node(folder: Path) -> Iterator[StartNode]:
 
     def start(*sets: str, capacity: str = "64MiB", launch_only: bool = False, **more: Any) -> Node:
         place = more.pop("folder", folder if not nodes else folder.with_name(f"run{len(nodes)}"))
+        prefix = more.pop("prefix", ())
         made = Node(place, f"dram.capacity={capacity}", *sets, **more)
+        made.command = [*prefix, *made.command]
         nodes.append(made)
         return made.launch() if launch_only else made.start()
 

@@ -49,6 +49,17 @@ def is_alive(pid: int) -> bool:
     return status.rpartition(")")[2].split()[0] not in "ZX"
 
 
+def stop_process(pid: int) -> None:
+    """SIGSTOP, and back when every thread has stopped."""
+    os.kill(pid, signal.SIGSTOP)
+
+    def stopped() -> bool:
+        states = [(task / "stat").read_text() for task in Path(f"/proc/{pid}/task").iterdir()]
+        return all(state.rpartition(")")[2].split()[0] in "TtZX" for state in states)
+
+    until(f"process {pid} is stopped", stopped, pause=0.002)
+
+
 def processes_naming(text: str) -> dict[int, str]:
     """Command lines of living processes that mention `text`, but for this one."""
     found = {}
@@ -87,7 +98,9 @@ def run_cenote(*arguments: str | Path, limit: float = 20.0, **more: Any) -> subp
 class Node:
     """`cenote node` in `folder`. Every worker death that the test causes is announced: finish() counts them."""
 
-    def __init__(self, folder: Path, *sets: str, config: Path | None = None, arguments: tuple[str, ...] = ()) -> None:
+    def __init__(
+        self, folder: Path, *sets: str, config: Path | None = None, environment: Mapping[str, str] | None = None
+    ) -> None:
         self.folder = folder
         self.socket = folder / "cenote.sock"
         self.log = folder.parent / f"{folder.name}.log"
@@ -96,7 +109,7 @@ class Node:
             self.command += ["--config", str(config)]
         for each in (f"node.runtime_dir={folder}", "log.format=json", *sets):
             self.command += ["--set", each]
-        self.command += arguments
+        self.environment = node_environment() | dict(environment or {})
         self.process: subprocess.Popen[bytes] | None = None
         self.announced_deaths = 0
         self.allowed_errors: list[str] = []  # regular expressions on "message" of error lines
@@ -110,7 +123,7 @@ class Node:
         with self.log.open("ab") as log:
             self._log_mark = log.tell()
             self.process = subprocess.Popen(
-                self.command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=node_environment()
+                self.command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=self.environment
             )
         return self
 
@@ -227,7 +240,7 @@ class Node:
     def worker_stopped(self) -> Iterator[int]:
         """The worker is SIGSTOPped meanwhile."""
         worker = self.worker_pid
-        os.kill(worker, signal.SIGSTOP)
+        stop_process(worker)
         try:
             yield worker
         finally:
@@ -357,12 +370,7 @@ class Agent:
 
     def pause(self) -> None:
         """SIGSTOP, and back when it has stopped."""
-        self.send_signal(signal.SIGSTOP)
-
-        def stopped() -> bool:
-            return Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()[0] == "T"
-
-        until("the client is stopped", stopped, pause=0.002)
+        stop_process(self.pid)
 
     def resume(self) -> None:
         self.send_signal(signal.SIGCONT)

@@ -15,6 +15,7 @@ import blocks
 import cenote
 import numpy as np
 import pytest
+import wire
 from conftest import StartAgent, StartNode, pin_all
 from node import AgentError, KiB, MiB, Node, until
 
@@ -487,3 +488,21 @@ def test_a_client_that_never_commits_is_bounded_by_its_share(
     for first in range(0, 8000, 100):
         keys = blocks.keys_of("b", first, 100)
         assert session.put(keys, blocks.contents_of(keys, BLOCK)) == 100
+
+
+def test_a_node_out_of_descriptors_says_so_and_recovers(start_node: StartNode, attach: Attach) -> None:
+    node = start_node(prefix=("prlimit", "--nofile=100:100"))
+    session = attach(node, "i", block=BLOCK)
+    worker = node.worker_pid
+    links = [wire.Link(node.socket) for _ in range(150)]
+    time.sleep(0.5)
+    lines = len(list(node.log_lines()))
+    time.sleep(1.0)
+    assert len(list(node.log_lines())) - lines < 50, "it must not fill the log"
+    keys = blocks.keys_of("a", 0, 20)
+    assert session.put(keys, blocks.contents_of(keys, BLOCK)) == 20
+    assert session.match(keys).resident == 20
+    for link in links:
+        link.close()
+    until("others attach again", lambda: attach(node, "i", block=BLOCK))
+    assert node.worker_pid == worker

@@ -9,8 +9,9 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
+import cenote
 import pytest
-from conftest import StartAgent, StartNode
+from conftest import StartAgent, StartNode, make_spec
 from node import BINARY, AgentError, Node, node_environment, run_cenote, until
 
 NOBODY = 65534
@@ -159,6 +160,29 @@ def test_the_lists_are_reloaded(public: Path, start_node: StartNode, start_agent
     until("it is reloaded", lambda: node.logged("configuration reloaded"), limit=5)
     agent.call("attach", instance="i")
     assert agent.call("put", label="a", count=10) == 10
+
+
+def test_another_user_cannot_reopen_what_it_was_given(
+    public: Path, start_node: StartNode, start_agent: StartAgent
+) -> None:
+    node = start_node(f"auth.allow_uids=[{NOBODY}]", folder=public / "run")
+    agent = start_agent(node)
+    agent.call("become", uid=NOBODY, gid=NOBODY)
+    said = agent.call("reopen", instance="i")
+    assert set(said) == {"memory", "index", "versions", "slab"}
+    assert all(each == {"read": "PermissionError", "write": "PermissionError"} for each in said.values()), said
+
+
+def test_a_process_in_a_pid_namespace_that_the_node_cannot_see_is_refused(public: Path, start_node: StartNode) -> None:
+    node = start_node(folder=public / "run", launch_only=True, prefix=("unshare", "--pid", "--fork", "--kill-child"))
+    until("the socket is there", node.socket.exists, limit=10)
+    with pytest.raises(cenote.PermissionDenied, match=r"PID namespace.*--pid=host.*hostPID"):
+        cenote.attach(make_spec("i"), socket=str(node.socket))
+    ran = run_cenote("status", "--socket", node.socket)
+    assert ran.returncode == 1
+    assert "PID namespace" in ran.stderr
+    node.send_signal(signal.SIGKILL)  # unshare: its child goes with it
+    node.wait()
 
 
 def test_a_node_runs_as_a_user_of_its_own(public: Path, start_agent: StartAgent) -> None:

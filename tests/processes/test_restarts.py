@@ -16,7 +16,7 @@ import cenote
 import numpy as np
 import pytest
 from conftest import StartAgent, StartNode
-from node import FULL, PATIENCE, Agent, KiB, Node, run_cenote, until
+from node import FULL, PATIENCE, Agent, KiB, Node, run_cenote, stop_process, until
 
 Attach = Callable[..., Any]
 BLOCK = 16 * KiB
@@ -174,6 +174,68 @@ def test_a_client_that_died_while_there_was_no_worker_is_reclaimed(
     assert len(session.reserve(blocks.keys_of("b", 0, 20))) == 20
 
 
+@pytest.mark.sanitizer
+def test_a_part_that_was_committed_before_a_restart_does_not_make_half_a_block(node: Node, attach: Attach) -> None:
+    groups = {"full": {"parts": {"r0": 4096, "r1": 4096}}}
+    ranks = [attach(node, "tp", groups=groups) for _ in range(2)]
+    keys = blocks.keys_of("a", 0, 10)
+    whole = blocks.contents_of(keys, 8192)
+    pieces = {"r0": [w[:4096] for w in whole], "r1": [w[4096:] for w in whole]}
+    late = ranks[1].reserve(keys[:5], part="r1")
+    assert ranks[0].put(keys, pieces["r0"], part="r0") == 10
+    node.restart_worker()
+    assert ranks[0].exists(keys) == [False] * 10
+    for slot, content in zip(late, pieces["r1"], strict=False):
+        with pytest.raises(cenote.CenoteError):
+            slot.view("r1")[:] = content.data
+            ranks[1].commit([slot])
+    assert ranks[1].put(keys, pieces["r1"], part="r1") == 10
+    assert ranks[0].exists(keys) == [False] * 10, "what the other rank wrote is gone"
+    assert ranks[0].put(keys, pieces["r0"], part="r0") == 10
+    with ranks[1].acquire(keys) as held:
+        assert len(held) == 10
+        assert blocks.wrong_blocks(keys, [b.view() for b in held], 8192) == []
+    assert node.instance("tp")["quarantined"] == 0
+
+
+@pytest.mark.sanitizer
+def test_put_async_over_a_restart_is_whole_or_refused_at_the_flush(node: Node, attach: Attach) -> None:
+    session = attach(node, "i", block=BLOCK, deadline=30)
+    refused = 0
+    for turn in range(4):
+        keys = blocks.keys_of(f"a{turn}", 0, 400)
+        for first in range(0, 400, 20):
+            batch = keys[first : first + 20]
+            session.put_async(batch, blocks.contents_of(batch, BLOCK))
+            if first == 200:
+                node.worker_dies()
+        try:
+            session.flush()
+            assert session.exists(keys) == [True] * 400
+        except (cenote.Revoked, cenote.NotReserved):
+            refused += 1
+        there = [key for key, present in zip(keys, session.exists(keys), strict=True) if present]
+        assert all_right(session, there)
+        assert session.put(keys, blocks.contents_of(keys, BLOCK)) == 400 - len(there)
+        assert all_right(session, keys)
+    print(f"{refused} of 4 flushes were refused")
+
+
+@pytest.mark.sanitizer
+def test_blocks_with_a_checksum_come_back_as_well(start_node: StartNode, attach: Attach) -> None:
+    node = start_node("dram.integrity=commit", capacity="32MiB")
+    session = attach(node, "i", block=BLOCK)
+    keys = filled(session, "a", 1500)
+    node.restart_worker()
+    assert all_right(session, keys)
+    other = attach(node, "other", block=64 * KiB)  # its slabs come from the first instance's, whose blocks move
+    more = blocks.keys_of("b", 0, 200)
+    other.put(more, blocks.contents_of(more, 64 * KiB))
+    there = [key for key, present in zip(keys, session.exists(keys), strict=True) if present]
+    assert all_right(session, there)
+    assert node.counter("checksum_errors") == 0
+
+
 # ---- waiting
 
 
@@ -192,6 +254,10 @@ def test_calls_made_while_the_worker_is_stopped_wait_for_their_deadline_and_say_
             with pytest.raises((cenote.DeadlineExceeded, cenote.NodeRestarting)):
                 call()
             assert 0.9 < time.monotonic() - begin < 3.0 * PATIENCE
+        begin = time.monotonic()
+        with pytest.raises((cenote.DeadlineExceeded, cenote.NodeRestarting)):
+            attach(node, "late", deadline=0.5)
+        assert time.monotonic() - begin < 3.0 * PATIENCE
     assert session.put(keys, blocks.contents_of(keys, BLOCK)) <= 1
     assert all_right(session, keys)
     until("what nobody waits for any more goes back", lambda: node.instance("i")["pending"] == 0 or session.barrier())
@@ -224,6 +290,28 @@ def test_an_attach_while_the_worker_is_away_waits_for_the_next_one(node: Node, s
         os.kill(worker, signal.SIGKILL)
     agent.answer(40)
     assert agent.call("put", label="a", count=20) == 20
+
+
+def test_a_stopped_keeper_hinders_nobody_who_is_attached(node: Node, attach: Attach) -> None:
+    session = attach(node, "i", block=4 * KiB)
+    keys = blocks.keys_of("a", 0, 200)
+    session.put(keys, blocks.contents_of(keys, 4 * KiB))
+    stop_process(node.pid)
+    try:
+        more = blocks.keys_of("b", 0, 200)
+        begin = time.monotonic()
+        assert session.put(more, blocks.contents_of(more, 4 * KiB)) == 200
+        with session.acquire([*keys, *more]) as held:
+            assert blocks.wrong_blocks([*keys, *more], [b.view() for b in held], 4 * KiB) == []
+        assert session.remove(keys) == 200
+        assert time.monotonic() - begin < 2 * PATIENCE
+        with pytest.raises(cenote.CenoteError):
+            attach(node, "late", deadline=0.5)
+    finally:
+        os.kill(node.pid, signal.SIGCONT)
+    until("a new client attaches again", lambda: attach(node, "late", deadline=20))
+    node.restart_worker()
+    assert session.match(more).resident == 200
 
 
 # ---- several

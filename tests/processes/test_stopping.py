@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -44,6 +45,41 @@ def test_a_node_needs_no_configuration(tmp_path: Path, monkeypatch: pytest.Monke
         assert node.stop() == 0
         node.kill_everything()
     assert not node.socket.exists()
+
+
+def test_a_service_manager_is_told_what_the_node_does(tmp_path: Path, start_node: StartNode) -> None:
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager:
+        manager.bind(str(tmp_path / "notify"))
+        manager.settimeout(10 * PATIENCE)
+        said: list[str] = []
+
+        def hears(what: str) -> None:
+            while what not in said:
+                said.extend(manager.recv(4096).decode().splitlines())
+
+        node = start_node(environment={"NOTIFY_SOCKET": str(tmp_path / "notify")})
+        hears("READY=1")
+        assert f"MAINPID={node.pid}" in said
+        said.clear()
+        node.send_signal(signal.SIGHUP)
+        hears("RELOADING=1")
+        hears("READY=1")
+        said.clear()
+        assert node.stop() == 0
+        hears("STOPPING=1")
+
+
+@pytest.mark.full
+@pytest.mark.timeout(180)
+def test_a_worker_that_can_never_start_is_given_up_with_its_reason(start_node: StartNode) -> None:
+    node = start_node(launch_only=True, prefix=("prlimit", "--nofile=10:10"))
+    assert node.wait(120) == 4
+    died = node.logged("worker died")
+    node.announced_deaths = len(died)
+    node.allowed_errors = [".*"]
+    assert len(died) == 10
+    assert "died 10 times before it was ready" in node.log_text()
+    assert "too many open files" in node.log_text().splitlines()[-2].lower() + node.log_text().splitlines()[-1].lower()
 
 
 # ---- SIGTERM

@@ -7,6 +7,7 @@ Keys and contents are those of blocks.py. The process ends when standard input d
 
 from __future__ import annotations
 
+import ctypes
 import json
 import os
 import signal
@@ -20,6 +21,7 @@ from typing import Any
 import blocks
 import cenote
 import numpy as np
+import wire
 
 
 class Reader(threading.Thread):
@@ -250,6 +252,27 @@ class Agent:
         return done
 
     # ---- misbehaviour
+
+    def reopen(self, instance: str) -> dict[str, dict[str, str]]:
+        """What opening the given descriptors anew says, by segment and intent."""
+        raw = wire.RawSession.attach(os.environ["CENOTE_SOCKET"], instance, {"full": {"kv": 4096}})
+        ctypes.CDLL(None).prctl(4, 1, 0, 0, 0)  # PR_SET_DUMPABLE: /proc/self is ours again after the change of user
+        raw.submit(wire.BARRIER)
+        while not raw.waiting_completions():
+            time.sleep(0.001)
+        _, slabs = raw.slabs([1])
+        said: dict[str, dict[str, str]] = {}
+        fds = {"memory": raw.memory_fd, "index": raw.index, "versions": raw.versions, "slab": slabs[0]}
+        for name, fd in fds.items():
+            said[name] = {}
+            os.readlink(f"/proc/self/fd/{fd}")
+            for intent, flags in (("read", os.O_RDONLY), ("write", os.O_RDWR)):
+                try:
+                    os.close(os.open(f"/proc/self/fd/{fd}", flags))
+                    said[name][intent] = "opened"
+                except OSError as why:
+                    said[name][intent] = type(why).__name__
+        return said
 
     def fork(self, label: str) -> dict[str, str]:
         """What a child's calls of the parent's session say, by call."""

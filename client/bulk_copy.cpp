@@ -1,0 +1,76 @@
+#include "client/bulk_copy.hpp"
+
+#include <cstdint>
+#include <cstring>
+
+#if defined(__x86_64__)
+#include <immintrin.h>
+#endif
+
+namespace cenote::client {
+
+namespace {
+
+#if defined(__x86_64__)
+
+// Blocks of this size and more do not stay in a core's cache anyway. Below it plain memcpy is as fast.
+constexpr std::size_t streaming_bytes = std::size_t{256} << 10;
+
+constexpr std::size_t page = 4096;
+constexpr std::size_t line = 64;
+constexpr std::size_t lanes = 4;                        // pages copied side by side
+constexpr std::size_t prefetched_lines = 8;             // at the start of each page of the next four
+
+/// Copies whole groups of four pages, a line of each in turn: their TLB misses and first lines are waited for together,
+/// not one after the other, and the hardware's prefetchers see four streams. Stores go past the caches, which saves
+/// reading the target first. `to` is aligned to 32 bytes.
+__attribute__((target("avx2"))) void stream_pages(std::byte* to, const std::byte* from, std::size_t groups) noexcept {
+  constexpr std::size_t half = line / 2;
+  for (std::size_t group = 0; group < groups; ++group, to += lanes * page, from += lanes * page) {
+    const bool more = group + 1 < groups;
+    for (std::size_t at = 0; at < page; at += line) {
+      const bool near_end = more && at >= page - prefetched_lines * line;
+      for (std::size_t lane = 0; lane < lanes; ++lane) {
+        const std::byte* source = from + lane * page + at;
+        std::byte* target = to + lane * page + at;
+        if (near_end) _mm_prefetch(source + (lanes - 1) * page + prefetched_lines * line, _MM_HINT_T0);
+        const __m256i low = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(source));
+        const __m256i high = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(source + half));
+        _mm256_stream_si256(reinterpret_cast<__m256i*>(target), low);
+        _mm256_stream_si256(reinterpret_cast<__m256i*>(target + half), high);
+      }
+    }
+  }
+  _mm_sfence();  // streaming stores are not ordered by anything weaker
+}
+
+bool can_stream() noexcept {
+  static const bool can = __builtin_cpu_supports("avx2") != 0;
+  return can;
+}
+
+/// Bytes up to the next line of the target.
+std::size_t unaligned_head(const std::byte* to) noexcept {
+  return (line - reinterpret_cast<std::uintptr_t>(to) % line) % line;
+}
+
+#endif
+
+}  // namespace
+
+void bulk_copy(std::byte* to, const std::byte* from, std::size_t bytes) noexcept {
+#if defined(__x86_64__)
+  if (bytes >= streaming_bytes && can_stream()) {
+    const std::size_t head = unaligned_head(to);
+    std::memcpy(to, from, head);
+    const std::size_t groups = (bytes - head) / (lanes * page);
+    stream_pages(to + head, from + head, groups);
+    const std::size_t done = head + groups * lanes * page;
+    std::memcpy(to + done, from + done, bytes - done);
+    return;
+  }
+#endif
+  std::memcpy(to, from, bytes);
+}
+
+}  // namespace cenote::client

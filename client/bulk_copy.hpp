@@ -1,0 +1,12 @@
+// memcpy for whole blocks: past the caches where that is faster.
+#pragma once
+
+#include <cstddef>
+
+namespace cenote::client {
+
+/// Copies `bytes` between memories that do not overlap. When it returns, the bytes are ordered before every later store
+/// of this thread, as after memcpy. Thread-safe.
+void bulk_copy(std::byte* to, const std::byte* from, std::size_t bytes) noexcept;
+
+}  // namespace cenote::client
