@@ -18,7 +18,7 @@ constexpr std::size_t put_batch = 64;  // blocks filled between two answers
 constexpr std::uint64_t put_batch_bytes = std::uint64_t{64} << 20;
 constexpr std::uint64_t spare_grant_bytes = std::uint64_t{16} << 20;  // kept for the next put
 constexpr int rollback_retries = 8;                                   // worker restarts that one put survives
-constexpr int grant_attempts = 4;  // other threads may take what was granted to this one
+constexpr int grant_attempts = 256;  // other threads of the session may take what the node gave us
 constexpr std::size_t async_limit = 64;
 
 submission entry_for(operation what, std::uint32_t group) {

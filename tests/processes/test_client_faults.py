@@ -493,15 +493,19 @@ def test_a_client_that_never_commits_is_bounded_by_its_share(
 def test_a_node_out_of_descriptors_says_so_and_recovers(start_node: StartNode, attach: Attach) -> None:
     node = start_node(prefix=("prlimit", "--nofile=100:100"))
     session = attach(node, "i", block=BLOCK)
+    early = blocks.keys_of("early", 0, 20)
+    session.put(early, blocks.contents_of(early, BLOCK))
     worker = node.worker_pid
     links = [wire.Link(node.socket) for _ in range(150)]
-    time.sleep(0.5)
+    until("it says so", lambda: node.logged("turned away"))
     lines = len(list(node.log_lines()))
     time.sleep(1.0)
     assert len(list(node.log_lines())) - lines < 50, "it must not fill the log"
     keys = blocks.keys_of("a", 0, 20)
     assert session.put(keys, blocks.contents_of(keys, BLOCK)) == 20
-    assert session.match(keys).resident == 20
+    assert session.match([*early, *keys]).resident == 40
+    refusal = links[-1].receive().failure()
+    assert (refusal.code, "out of file descriptors" in refusal.message) == (12, True)
     for link in links:
         link.close()
     until("others attach again", lambda: attach(node, "i", block=BLOCK))
