@@ -44,7 +44,7 @@ class dram_tier final : public dram_tier_actor::base {
   caf::result<batch_ptr> serve(const batch_ptr& work);
   outcome open_session(const session_ptr& session);
   outcome release_session(std::uint64_t number);
-  void take_slab(dram::slab_outcome& outcome);
+  void take_slab(dram::slab_outcome& made);
   slab_handles_ptr handles(std::uint32_t instance, const index_list& indices) const;
   outcome wipe(const std::string& id);
   void reload(const config::node_config& config);

@@ -109,9 +109,9 @@ result<Answer> server::ask(const Actor& whom, Arguments&&... arguments) {
 
 // ---------------------------------------------------------------------------------------------- life
 
-void server::adopt(std::shared_ptr<session_resources> session) {
+void server::adopt(const std::shared_ptr<session_resources>& session) {
   const std::uint64_t number = session->number;
-  if (const auto opened = open(std::move(session), -1); !opened) {
+  if (const auto opened = open(session, -1); !opened) {
     log_error(logger("server"), "a session was not taken over",
               {{"session", number}, {"reason", opened.error().describe()}});
   }
@@ -353,7 +353,7 @@ result<void> server::attach(connection& from, const local::frame& frame) {
                            local::encode(reply), fds, soon());
 }
 
-result<void> server::open(std::shared_ptr<session_resources> session, int socket) {
+result<void> server::open(const std::shared_ptr<session_resources>& session, int socket) {
   session->view.header().worker_epoch.store(context_.epoch, std::memory_order_release);
   const std::uint64_t number = session->number;
   const bool recovered = socket < 0;

@@ -42,7 +42,7 @@ class server {
   ~server();
 
   /// A session that survived a restart. Before serve().
-  void adopt(std::shared_ptr<session_resources> session);
+  void adopt(const std::shared_ptr<session_resources>& session);
   /// Accepts clients from now on.
   result<void> serve(unique_fd listener);
   /// Thread-safe.
@@ -85,7 +85,7 @@ class server {
   result<void> attach(connection& from, const local::frame& frame);
   result<void> check_client(const connection& from, const local::attach_request& request) const;
   result<dram::instance_number> find_or_make_instance(const instance_spec& spec);
-  result<void> open(std::shared_ptr<session_resources> session, int socket);
+  result<void> open(const std::shared_ptr<session_resources>& session, int socket);
   result<void> reattach(connection& from, const local::frame& frame);
   result<void> send_slabs(connection& from, const local::frame& frame);
   void end_session(std::uint64_t number, std::string_view why);

@@ -251,7 +251,7 @@ class worker {
     auto made = server::start(std::move(context), config_);
     if (!made) return std::unexpected(made.error());
     server_ = std::move(*made);
-    for (auto& session : state->sessions) server_->adopt(std::move(session));
+    for (const auto& session : state->sessions) server_->adopt(session);
     if (auto serving = server_->serve(std::move(handed->listener)); !serving) return serving;
     if (auto ready = keeper_.ready(); !ready) return ready;
     const auto took = std::chrono::duration_cast<std::chrono::milliseconds>(std::chrono::steady_clock::now() - begun);

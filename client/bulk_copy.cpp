@@ -18,8 +18,8 @@ constexpr std::size_t streaming_bytes = std::size_t{256} << 10;
 
 constexpr std::size_t page = 4096;
 constexpr std::size_t line = 64;
-constexpr std::size_t lanes = 4;                        // pages copied side by side
-constexpr std::size_t prefetched_lines = 8;             // at the start of each page of the next four
+constexpr std::size_t lanes = 4;             // pages copied side by side
+constexpr std::size_t prefetched_lines = 8;  // at the start of each page of the next four
 
 /// Copies whole groups of four pages, a line of each in turn: their TLB misses and first lines are waited for together,
 /// not one after the other, and the hardware's prefetchers see four streams. Stores go past the caches, which saves

@@ -46,7 +46,8 @@ void add_bench(CLI::App& app) {
   auto* command = app.add_subcommand("bench", "Measure, with this machine's limit from the same run beside it");
   command->footer(
       "Each bench starts a small node of its own and stops it again. Its figures are medians; the limit is\n"
-      "measured in turn with them. Leave the machine alone meanwhile.");
+      "measured in turn with them. Leave the machine alone meanwhile. `lookup` takes 5 GiB of memory, the\n"
+      "others 1 GiB.");
   command->require_subcommand(0, 1);
   for (const auto& each : benches) {
     auto* one = command->add_subcommand(std::string(each.name), std::string(each.about));

@@ -50,6 +50,7 @@ result<void> run_acquire(const options& how, report& out) {
   if (!session) return std::unexpected(session.error());
   const key_list keys(3, 0, blocks);
   if (auto made = commit_unwritten(**session, keys.all()); !made) return made;
+  wait_until_settled();
   auto view = lookup_view::open(where->socket(), (*session)->spec());
   if (!view) return std::unexpected(view.error());
   for (const std::size_t length : {std::size_t{1000}, std::size_t{64}, std::size_t{1}}) {

@@ -82,6 +82,7 @@ class get_bench {
     // Pinned all the time: the limit copies from where the blocks are.
     const auto held = session_.acquire(keys_.all(), 0, held_);
     if (!held) return std::unexpected(held.error());
+    wait_until_settled();
     return check_all(*held, blocks_);
   }
 
@@ -154,7 +155,9 @@ class put_bench {
     const key_list keys(5, 0, blocks_);
     if (auto reserved = session_.reserve(keys.all(), 0, std::nullopt, reserved_); !reserved) return reserved;
     for (const auto& each : reserved_) std::memcpy(each.data, buffers_.piece(0), block_bytes_);
-    return fill();
+    auto filled = fill();
+    wait_until_settled();
+    return filled;
   }
 
   result<void> finish() {
@@ -234,23 +237,19 @@ class put_bench {
 
 result<void> run_get(const options& how, report& out) {
   constexpr bound at_least_95{bound::kind::ratio_at_least, 0.95};
-  {
-    auto where = stage::open(how, 2 * set_bytes);
+  for (const std::uint64_t bytes : {2 * MiB, 512 * KiB, 128 * KiB}) {
+    auto where = stage::open(how, set_bytes + set_bytes / 4);
     if (!where) return std::unexpected(where.error());
-    for (const std::uint64_t bytes : {2 * MiB, 512 * KiB, 128 * KiB}) {
-      auto session = where->attach("get", bytes);
-      if (!session) return std::unexpected(session.error());
-      get_bench bench(**session, bytes);
-      if (auto ready = bench.prepare(); !ready) return ready;
-      const auto promise = bytes == 2 * MiB ? at_least_95 : bound{};
-      const auto title = size_text(bytes);
-      if (auto ok = bench.measure(title + ", one", 1, singles, rounds_of(how), promise, out); !ok) return ok;
-      if (auto ok =
-              bench.measure(fmt::format("{} x {}", title, batch_blocks), batch_blocks, 1, rounds_of(how), promise, out);
-          !ok)
-        return ok;
-      if (auto ended = bench.finish(); !ended) return ended;
-    }
+    auto session = where->attach("get", bytes);
+    if (!session) return std::unexpected(session.error());
+    get_bench bench(**session, bytes);
+    if (auto ready = bench.prepare(); !ready) return ready;
+    const auto promise = bytes == 2 * MiB ? at_least_95 : bound{};
+    const auto title = size_text(bytes);
+    const auto batch = fmt::format("{} x {}", title, batch_blocks);
+    if (auto ok = bench.measure(title + ", one", 1, singles, rounds_of(how), promise, out); !ok) return ok;
+    if (auto ok = bench.measure(batch, batch_blocks, 1, rounds_of(how), promise, out); !ok) return ok;
+    if (auto ended = bench.finish(); !ended) return ended;
   }
   return run_readers(how, out);
 }

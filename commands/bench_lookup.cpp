@@ -75,6 +75,7 @@ result<void> run_with_node(const options& how, report& out) {
   if (!session) return std::unexpected(session.error());
   const key_list keys(1, 0, node_blocks);
   if (auto made = commit_unwritten(**session, keys.all()); !made) return made;
+  wait_until_settled();
   auto view = lookup_view::open(where->socket(), (*session)->spec());
   if (!view) return std::unexpected(view.error());
   const auto chains = pick_chains(view->memory(), keys, chains_timed, chain_keys);

@@ -121,7 +121,7 @@ void report::add(figure measured) {
 }
 
 void report::finish() const {
-  if (!as_json_) fmt::print("{}", table_text(figures_));
+  if (!as_json_ && !figures_.empty()) fmt::print("{}", table_text(figures_));
 }
 
 }  // namespace cenote::bench

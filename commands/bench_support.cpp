@@ -9,6 +9,7 @@
 #include <cstring>
 #include <ctime>
 #include <new>
+#include <thread>
 #include <utility>
 
 namespace cenote::bench {
@@ -16,11 +17,19 @@ namespace cenote::bench {
 namespace {
 
 constexpr std::size_t commit_batch = 512;
+constexpr double settled_share = 0.02;  // of a processor
+constexpr double settle_limit = 30;     // seconds
 
 volatile std::sig_atomic_t stop_asked = 0;
 
 void ask_to_stop(int /*signal*/) {
   stop_asked = 1;
+}
+
+double cpu_seconds(clockid_t clock) noexcept {
+  timespec now{};
+  ::clock_gettime(clock, &now);
+  return static_cast<double>(now.tv_sec) + static_cast<double>(now.tv_nsec) * 1e-9;
 }
 
 // SplitMix64: distinct inputs, distinct outputs.
@@ -57,9 +66,7 @@ void unmapper::operator()(std::byte* memory) const noexcept {
 }
 
 double thread_cpu_seconds() noexcept {
-  timespec now{};
-  ::clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
-  return static_cast<double>(now.tv_sec) + static_cast<double>(now.tv_nsec) * 1e-9;
+  return cpu_seconds(CLOCK_THREAD_CPUTIME_ID);
 }
 
 result<stage> stage::open(const options& how, std::uint64_t capacity, std::vector<std::string> sets) {
@@ -107,6 +114,17 @@ result<void> commit_unwritten(client::session& session, key_batch keys) {
     if (auto go_on = check_interrupted(); !go_on) return go_on;
   }
   return {};
+}
+
+void wait_until_settled() {
+  const stopwatch time;
+  double share = 1;
+  while (share > settled_share && time.seconds() < settle_limit && !interrupted()) {
+    const double before = cpu_seconds(CLOCK_PROCESS_CPUTIME_ID);
+    const stopwatch nap;
+    std::this_thread::sleep_for(std::chrono::milliseconds(100));
+    share = (cpu_seconds(CLOCK_PROCESS_CPUTIME_ID) - before) / nap.seconds();
+  }
 }
 
 result<void> check_all(std::size_t found, std::size_t wanted) {

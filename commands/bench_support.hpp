@@ -109,6 +109,9 @@ class stage {
 /// Makes `keys` present without writing their blocks: the index is full, the slabs take no memory.
 [[nodiscard]] result<void> commit_unwritten(client::session& session, key_batch keys);
 
+/// Waits until this process does nothing in the background any more: a session populates new slabs in a thread.
+void wait_until_settled();
+
 /// Fails unless the whole batch was there.
 [[nodiscard]] result<void> check_all(std::size_t found, std::size_t wanted);
 

@@ -20,38 +20,40 @@ def main() -> None:
     report = Report("python_acquire", options.json)
     import cenote
 
-    with support.node(BLOCKS * BLOCK // 8 * 9, "dram.populate=false") as node:
-        with cenote.attach(support.spec("acquire", BLOCK), socket=str(node.socket)) as session:
-            names = support.keys("acquire", 0, BLOCKS)
-            support.commit_unwritten(session, names)
-            chains = [names[at : at + CHAIN] for at in range(0, BLOCKS, CHAIN)]
-            turn = 0
+    with (
+        support.node(BLOCKS * BLOCK // 8 * 9, "dram.populate=false") as node,
+        cenote.attach(support.spec("acquire", BLOCK), socket=str(node.socket)) as session,
+    ):
+        names = support.keys("acquire", 0, BLOCKS)
+        support.commit_unwritten(session, names)
+        chains = [names[at : at + CHAIN] for at in range(0, BLOCKS, CHAIN)]
+        turn = 0
 
-            def chain() -> list[bytes]:
-                nonlocal turn
-                turn += 1
-                return chains[turn % len(chains)]
+        def chain() -> list[bytes]:
+            nonlocal turn
+            turn += 1
+            return chains[turn % len(chains)]
 
-            def acquire() -> None:
-                with session.acquire(chain()) as held:
-                    assert len(held) == CHAIN
+        def acquire() -> None:
+            with session.acquire(chain()) as held:
+                assert len(held) == CHAIN
 
-            def acquire_and_view() -> None:
-                with session.acquire(chain()) as held:
-                    views = [block.view() for block in held]
-                    assert len(views) == CHAIN
-
-            some = memoryview(bytearray(CHAIN * 64))
-
-            def slices() -> None:
-                views = [some[at : at + 64] for at in range(0, CHAIN * 64, 64)]
+        def acquire_and_view() -> None:
+            with session.acquire(chain()) as held:
+                views = [block.view() for block in held]
                 assert len(views) == CHAIN
 
-            pinned, viewed, sliced = support.median_time(options.rounds, acquire, acquire_and_view, slices)
-            scale = 1e6 / CHAIN
-            report.add("1000 blocks pinned", pinned * scale, "us/block", None, "<= 1 us/block")
-            report.add("1000 blocks pinned, a view of each", viewed * scale, "us/block", sliced * scale)
-            report.add("bytes copied", session.stats()["bytes_copied_out"], "bytes", None, "0")
+        some = memoryview(bytearray(CHAIN * 64))
+
+        def slices() -> None:
+            views = [some[at : at + 64] for at in range(0, CHAIN * 64, 64)]
+            assert len(views) == CHAIN
+
+        pinned, viewed, sliced = support.median_time(options.rounds, acquire, acquire_and_view, slices)
+        scale = 1e6 / CHAIN
+        report.add("1000 blocks pinned", pinned * scale, "us/block", None, "<= 1 us/block")
+        report.add("1000 blocks pinned, a view of each", viewed * scale, "us/block", sliced * scale)
+        report.add("bytes copied", session.stats()["bytes_copied_out"], "bytes", None, "0")
 
 
 if __name__ == "__main__":

@@ -98,7 +98,9 @@ def main() -> None:
         for count, (keys, _) in results.items():
             report.add(f"exists, {count} sessions", keys / 1e6, "M keys/s", results[full][0] / 1e6)
         for count, (_, copied) in results.items():
-            report.add(f"get of 64 KiB blocks, {count} sessions", copied / MiB / KiB, "GiB/s", results[full][1] / MiB / KiB)
+            report.add(
+                f"get of 64 KiB blocks, {count} sessions", copied / MiB / KiB, "GiB/s", results[full][1] / MiB / KiB
+            )
 
 
 if __name__ == "__main__":

@@ -112,6 +112,59 @@ def test_threads_share_a_session(session: Any) -> None:
     assert problems == []
 
 
+def test_batches_of_many_thousand_keys_are_one_call(shared_node: Node, attach: Attach) -> None:
+    session = attach(shared_node, block=512, max_pins=20_000)
+    count = 20_000
+    keys = np.frombuffer(np.random.default_rng(1).bytes(16 * count), np.uint8).reshape(count, 16)
+    data = np.random.default_rng(2).integers(0, 256, (count, 512), np.uint8)
+    assert session.put(keys, data) == count
+    assert session.match(keys).resident == count
+    assert all(session.exists(keys))
+    got = np.zeros((count, 512), np.uint8)
+    assert session.get_into(keys, got) == count
+    assert np.array_equal(got, data)
+    with session.acquire(keys) as held:
+        assert len(held) == count
+        assert all(bytes(held[i].view()) == data[i].tobytes() for i in range(0, count, 997))
+    slots = session.reserve(keys[:2000])
+    assert slots == [cenote.PRESENT] * 2000
+    assert session.remove(keys) == count
+    slots = session.reserve(keys[:2000])
+    for slot, content in zip(slots, data, strict=False):
+        slot.view()[:] = content.data
+    assert session.commit(slots) == 2000
+    session.put_async(keys, data)
+    assert session.flush() == count - 2000
+    session.clear()
+
+
+def test_closing_a_session_ends_the_calls_of_other_threads(shared_node: Node, attach: Attach) -> None:
+    session = attach(shared_node, block=SIZE)
+    said: list[str] = []
+
+    def work(number: int) -> None:
+        try:
+            for turn in range(10_000):
+                keys, data = some(f"{number}-{turn}", 16)
+                session.put(keys, data)
+                with session.acquire(keys) as held:
+                    said.extend("wrong bytes" for _ in blocks.wrong_blocks(keys, [b.view() for b in held], SIZE))
+        except cenote.CenoteError as why:
+            said.append(why.code)
+        except (ValueError, IndexError):
+            said.append("closed")  # between the two calls
+
+    threads = [threading.Thread(target=work, args=(n,)) for n in range(4)]
+    for each in threads:
+        each.start()
+    until("they are at work", lambda: session.stats()["blocks_stored"] > 500)
+    session.close()
+    for each in threads:
+        each.join(20)
+    assert not any(each.is_alive() for each in threads)
+    assert said == ["closed"] * 4
+
+
 # ---- match, exists
 
 

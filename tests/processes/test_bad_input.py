@@ -97,13 +97,14 @@ def test_sizes_and_names_that_can_never_work_are_refused(shared_node: Node, fiel
 
 @pytest.mark.sanitizer
 def test_the_node_checks_specs_itself(shared_node: Node) -> None:
-    for groups, says in (
+    refused: list[tuple[dict[str, dict[str, int]], str]] = [
         ({}, "1 to 16 groups"),
         ({"full": {}}, "no parts"),
         ({"full": {"kv": 0}}, "0 bytes"),
         ({"full": {"kv": 1 << 63}}, "1 GiB"),
         ({"full": {"a": (1 << 30), "b": (1 << 30)}}, "1 GiB"),
-    ):
+    ]
+    for groups, says in refused:
         with pytest.raises(wire.Refused, match=says):
             wire.RawSession.attach(shared_node.socket, "unchecked", groups)
     with pytest.raises(wire.Refused, match="tokens_per_block"):
@@ -135,7 +136,7 @@ def test_a_share_of_pins_above_the_node_s_is_refused(start_node: StartNode) -> N
 @pytest.mark.parametrize("width", [0, 1, 7, 65, 100])
 def test_keys_too_short_or_too_long_are_refused(shared_node: Node, attach: Attach, width: int) -> None:
     session = attach(shared_node)
-    for call in (
+    calls: list[Callable[[], Any]] = [
         lambda: session.put([bytes(width)], [bytes(4096)]),
         lambda: session.match([bytes(width)]),
         lambda: session.exists([bytes(width)]),
@@ -143,7 +144,8 @@ def test_keys_too_short_or_too_long_are_refused(shared_node: Node, attach: Attac
         lambda: session.reserve([bytes(width)]),
         lambda: session.remove([bytes(width)]),
         lambda: session.get_into([bytes(width)], [bytearray(4096)]),
-    ):
+    ]
+    for call in calls:
         with pytest.raises(cenote.InvalidArgument, match=rf"{width} bytes.*8 to 64"):
             call()
 
@@ -161,7 +163,7 @@ def test_keys_of_mixed_width_are_refused_and_the_first_odd_one_is_named(shared_n
 @pytest.mark.sanitizer
 def test_the_node_refuses_bad_entries_one_by_one(shared_node: Node) -> None:
     raw = wire.RawSession.attach(shared_node.socket, "raw-entries", {"full": {"kv": 4096}})
-    attempts = [
+    attempts: list[dict[str, Any]] = [
         {"operation": wire.COMMIT, "key": b"short"},
         {"operation": wire.COMMIT, "key": bytes(16), "block": 1 << 39, "grant_version": 7},
         {"operation": wire.COMMIT, "key": bytes(16), "group": 5},

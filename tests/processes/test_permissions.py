@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import signal
+import subprocess
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,7 +13,7 @@ from pathlib import Path
 import cenote
 import pytest
 from conftest import StartAgent, StartNode, make_spec
-from node import BINARY, AgentError, Node, node_environment, run_cenote, until
+from node import BINARY, Agent, AgentError, Node, node_environment, run_cenote, until
 
 NOBODY = 65534
 pytestmark = [pytest.mark.usefixtures("as_root"), pytest.mark.sanitizer]
@@ -26,9 +27,9 @@ def public() -> Iterator[Path]:
         yield Path(place)
 
 
-def refusal(agent: object) -> AgentError:
+def refusal(agent: Agent) -> AgentError:
     with pytest.raises(AgentError) as why:
-        agent.call("attach", instance="i")  # type: ignore[attr-defined]
+        agent.call("attach", instance="i")
     return why.value
 
 
@@ -108,9 +109,7 @@ def test_administration_is_refused_to_other_users(public: Path, start_node: Star
     assert node.worker_pid == worker
 
 
-def as_nobody(program: Path, arguments: list[str]) -> object:
-    import subprocess
-
+def as_nobody(program: Path, arguments: list[str]) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [str(program), *arguments],
         user=NOBODY,

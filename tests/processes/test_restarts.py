@@ -354,7 +354,7 @@ class Readers:
             self.agents.append(agent)
 
     def rounds(self) -> int:
-        return min(min(agent.call("readers_rounds")) for agent in self.agents)
+        return min(int(each) for agent in self.agents for each in agent.call("readers_rounds"))
 
     def stop(self) -> int:
         verified = 0
@@ -460,7 +460,7 @@ def test_clients_and_worker_killed_by_turns_leave_no_block_behind(
             agent.call("reserve", label=f"r{turn}-{number}", count=10)
             agent.send("put", label="a", first=dice.randrange(500), count=300, batch=8)
         time.sleep(dice.random() * 0.03)
-        order = [agents[0].kill, node.restart_worker, agents[1].kill]
+        order: list[Callable[[], object]] = [agents[0].kill, node.restart_worker, agents[1].kill]
         dice.shuffle(order)
         for harm in order:
             harm()
@@ -478,6 +478,41 @@ def test_clients_and_worker_killed_by_turns_leave_no_block_behind(
     assert all_right(session, keys)
     session.clear()
     assert node.status()["dram"]["used"] == 0
+
+
+def test_clients_that_come_and_go_while_the_worker_is_killed_leave_no_session_behind(
+    node: Node, start_agent: StartAgent, attach: Attach
+) -> None:
+    agents = [start_agent(node) for _ in range(3)]
+    for number, agent in enumerate(agents):
+        agent.send("come_and_go", instance="i", label=f"{number}", count=60, block=BLOCK)
+    for _ in range(20 if FULL else 5):
+        time.sleep(0.03)
+        node.restart_worker()
+    assert [agent.answer(90) for agent in agents] == [60, 60, 60]
+    until("nobody is attached", lambda: not node.status()["sessions"], limit=3)
+    assert node.blocks()["granted"] == 0
+    session = attach(node, "i", block=BLOCK)
+    for number in range(3):
+        assert all_right(session, blocks.keys_of(f"{number}", 0, 60))
+
+
+def test_clearing_everything_under_load_never_shows_a_wrong_byte(
+    node: Node, start_agent: StartAgent, attach: Attach
+) -> None:
+    readers = Readers(start_agent, node, "a", 800)
+    writer = start_agent(node)
+    writer.call("attach", instance="i", block=4 * KiB)
+    for _ in range(15):
+        writer.send("put", label="a", count=800, batch=32)
+        time.sleep(0.01)
+        assert run_cenote("clear", "--all", "--socket", node.socket).returncode == 0
+        writer.answer(30)
+    assert readers.stop() > 0
+    for agent in (*readers.agents, writer):
+        agent.kill()
+    run_cenote("clear", "--all", "--socket", node.socket)
+    until("all is free", lambda: node.status()["dram"]["used"] == 0, limit=3)
 
 
 # ---- upgrade

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import signal
 import socket
+import subprocess
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -162,7 +164,7 @@ def test_a_worker_that_does_not_drain_is_killed_in_the_end(start_node: StartNode
 def test_sigterm_before_the_worker_is_ready_is_no_accident(start_node: StartNode) -> None:
     for delay in (0.0, 0.01, 0.03):
         node = start_node(launch_only=True)
-        until("the keeper has begun", lambda node=node: node.logged("listening"), pause=0.001)
+        until("the keeper has begun", functools.partial(node.logged, "listening"), pause=0.001)
         time.sleep(delay)
         assert node.stop() == 0
         assert not node.socket.exists()
@@ -298,6 +300,28 @@ def test_a_reload_survives_a_restart_of_the_worker(tmp_path: Path, start_node: S
         session.put(keys, blocks.contents_of(keys, 64 * KiB))
         assert node.group_used("g") <= 8 * MiB
     assert next(g["quota"] for g in node.status()["groups"] if g["name"] == "g") == 8 * MiB
+
+
+def test_a_log_that_nobody_reads_any_more_is_no_reason_to_die(tmp_path: Path) -> None:
+    made = Node(tmp_path / "run", "dram.capacity=32MiB", "log.level=debug")
+    reader, writer = os.pipe()
+    made.process = subprocess.Popen(
+        made.command, stdin=subprocess.DEVNULL, stdout=writer, stderr=writer, env=made.environment
+    )
+    os.close(writer)
+    try:
+        until("it listens", made.socket.exists)
+        worker = made.worker_pid
+        os.close(reader)
+        for number in range(5):
+            with cenote.attach(make_spec(f"i{number}"), socket=str(made.socket)) as session:
+                assert session.put([bytes(16)], [bytes(4096)]) == 1
+        assert made.worker_pid == worker
+        os.kill(worker, signal.SIGKILL)
+        assert made.worker_pid != worker
+        assert made.stop() == 0
+    finally:
+        made.kill_everything()
 
 
 # ---- at rest

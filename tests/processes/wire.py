@@ -139,7 +139,7 @@ class Link:
 
     def ask(self, kind: int, payload: bytes = b"", **header: int) -> Frame:
         """Sends and returns the answer; a failure frame is raised."""
-        self.send(kind, payload, **header)  # type: ignore[arg-type]
+        self.send(kind, payload, **header)
         answer = self.receive()
         if answer.type == FAILURE:
             raise answer.failure()

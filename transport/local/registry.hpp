@@ -33,9 +33,9 @@ enum class entry_kind : std::uint8_t {
   node = 5,      ///< anything else that must outlive a worker
 };
 
-inline constexpr std::size_t max_entry_meta = 32 * 1024;
+inline constexpr std::size_t max_entry_meta = std::size_t{32} * 1024;
 inline constexpr std::size_t max_entry_fds = 8;
-inline constexpr std::size_t max_entries = 64 * 1024;
+inline constexpr std::size_t max_entries = std::size_t{64} * 1024;
 
 /// One thing that survives the worker. `meta` is the worker's own encoding, with its own version in it.
 struct registry_entry {

@@ -155,6 +155,15 @@ class Agent:
                 raise
         return stored
 
+    def come_and_go(self, instance: str, label: str, count: int, block: int) -> int:
+        """Attaches, puts one block, leaves; `count` times. How many puts stored their block."""
+        stored = 0
+        for number in range(count):
+            self.attach(instance, block=block, name="visitor", deadline=60)
+            stored += self.put(label, number, 1, name="visitor")
+            self.close("visitor")
+        return stored
+
     def put_part(self, label: str, part: str, size: int, offset: int, block: int, count: int = 1) -> int:
         """Puts one part of each block: the bytes [offset, offset + size) of the whole block's content."""
         keys = blocks.keys_of(label, 0, count)
