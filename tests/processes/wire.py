@@ -43,7 +43,6 @@ GRANT, COMMIT, RESERVE, FINISH, RELEASE, REMOVE, CLEAR, TOUCH, BARRIER = range(1
 FLAG_LAST = 1
 SUBMISSION = struct.Struct("<BBHIIIQQQB7x64s16x")
 COMPLETION = struct.Struct("<IHHIIQQ")
-WORD = struct.Struct("@Q")  # native: copied in one piece, where "<Q" goes byte by byte
 assert SUBMISSION.size == SUBMISSION_BYTES
 assert COMPLETION.size == COMPLETION_BYTES
 
@@ -186,6 +185,11 @@ class RawSession:
     versions: int
     memory_fd: int
     next_request: int = field(default=1)
+    # Copies eight bytes in one store. struct does not: it writes zeros first, which the worker may read.
+    words: memoryview = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        self.words = memoryview(self.memory).cast("Q")
 
     @classmethod
     def attach(
@@ -214,15 +218,16 @@ class RawSession:
         if detach:
             self.link.ask(DETACH)
         self.link.close()
+        self.words.release()
         self.memory.close()
         for fd in (self.submit_bell, self.complete_bell, self.index, self.versions, self.memory_fd):
             os.close(fd)
 
     def word(self, at: int) -> int:
-        return int(WORD.unpack_from(self.memory, at)[0])
+        return int(self.words[at // 8])
 
     def set_word(self, at: int, value: int) -> None:
-        WORD.pack_into(self.memory, at, value & 0xFFFFFFFFFFFFFFFF)
+        self.words[at // 8] = value & 0xFFFFFFFFFFFFFFFF
 
     def ring(self) -> None:
         os.write(self.submit_bell, (1).to_bytes(8, "little"))
