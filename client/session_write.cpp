@@ -182,6 +182,7 @@ result<void> session::put_whole(put_job& job, std::span<const std::uint32_t> pla
   grants.reserve(places.size());
   if (auto ok = take_grants(job.group, places.size(), grants); !ok) return ok;
   std::vector<memory::block_ref> blocks;
+  blocks.reserve(grants.size());
   for (const grant& held : grants) blocks.push_back(held.block);
   if (auto ok = map_slabs(blocks, deadline()); !ok) {
     give_back(grants);

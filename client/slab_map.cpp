@@ -91,7 +91,7 @@ std::size_t slab_map::size() const {
 
 void slab_map::abandon() noexcept {
   // The thread and the mappings stayed in the parent; the memory of the lists is leaked on purpose.
-  static_cast<void>(std::make_unique<std::thread>(std::move(populator_)).release());
+  static_cast<void>(std::make_unique<std::thread>(std::move(populator_)).release());  // NOLINT(*-NewDeleteLeaks)
   for (auto& slab : slabs_) static_cast<void>(slab.release());
 }
 

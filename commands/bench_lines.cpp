@@ -19,7 +19,8 @@ constexpr std::size_t lines_ahead = 32;
 __extension__ using wide = unsigned __int128;
 
 const std::uint64_t* line_at(const void* address) noexcept {
-  return reinterpret_cast<const std::uint64_t*>(reinterpret_cast<std::uintptr_t>(address) / line_bytes * line_bytes);
+  const auto* byte = static_cast<const std::byte*>(address);
+  return reinterpret_cast<const std::uint64_t*>(byte - reinterpret_cast<std::uintptr_t>(address) % line_bytes);
 }
 
 /// Adds the lines of the key's probes in one table; the value under the key, or index_value::empty.

@@ -1,8 +1,7 @@
 #include "commands/bench_node.hpp"
 
-#include <stdlib.h>  // mkdtemp
-
 #include <chrono>
+#include <cstdlib>
 #include <filesystem>
 #include <system_error>
 #include <thread>

@@ -69,7 +69,7 @@ double thread_cpu_seconds() noexcept {
   return cpu_seconds(CLOCK_THREAD_CPUTIME_ID);
 }
 
-result<stage> stage::open(const options& how, std::uint64_t capacity, std::vector<std::string> sets) {
+result<stage> stage::open(const options& how, std::uint64_t capacity, const std::vector<std::string>& sets) {
   stage out;
   out.socket_ = how.socket;
   if (!how.socket.empty()) return out;

@@ -92,7 +92,7 @@ class stage {
  public:
   /// `capacity`: what a node of our own gets.
   [[nodiscard]] static result<stage> open(const options& how, std::uint64_t capacity,
-                                          std::vector<std::string> sets = {});
+                                          const std::vector<std::string>& sets = {});
 
   [[nodiscard]] const std::string& socket() const noexcept { return socket_; }
   /// A session of an instance with one group and blocks of `block_bytes`; the same `name` is the same instance.

@@ -47,6 +47,7 @@ std::string process_end::describe() const {
 
 result<child_process> child_process::start(const setup& how) {
   std::vector<char*> arguments;
+  arguments.reserve(how.command.size() + 1);
   for (const auto& word : how.command) arguments.push_back(const_cast<char*>(word.c_str()));
   arguments.push_back(nullptr);
   const auto mask = mask_of(how.blocked_signals);

@@ -39,6 +39,8 @@ class child_process {
   [[nodiscard]] static result<child_process> start(const setup& how);
 
   child_process(child_process&& other) noexcept;
+  child_process(const child_process&) = delete;
+  child_process& operator=(const child_process&) = delete;
   child_process& operator=(child_process&&) = delete;
   ~child_process();
 

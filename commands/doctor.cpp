@@ -27,7 +27,7 @@ namespace fs = std::filesystem;
 using level = finding::level;
 
 constexpr std::uint64_t files_per_session = 8;
-constexpr std::uint64_t wanted_files = 16 * 1024;
+constexpr std::uint64_t wanted_files = 16'384;
 
 std::string limit_text(rlim_t value, bool as_bytes) {
   if (value == RLIM_INFINITY) return "unlimited";

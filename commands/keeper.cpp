@@ -585,6 +585,7 @@ void keeper::replace_self() {
     const auto command =
         completed(options_.node_command, program_, {"--resume", std::to_string(saved->get())}, options_.arguments);
     std::vector<char*> words;
+    words.reserve(command.size() + 1);
     for (const auto& word : command) words.push_back(const_cast<char*>(word.c_str()));
     words.push_back(nullptr);
     keep_across_exec(state_, true);

@@ -45,6 +45,7 @@ class keeper {
   explicit keeper(keeper_options options);
   keeper(const keeper&) = delete;
   keeper& operator=(const keeper&) = delete;
+  ~keeper() = default;
 
   /// Runs until the node ends. A failure is printed (one line, standard error) and mapped to its exit code.
   [[nodiscard]] exit_code run();

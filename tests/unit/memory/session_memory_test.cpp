@@ -189,7 +189,7 @@ BOOST_AUTO_TEST_CASE(no_wake_up_is_lost_between_two_threads) {
   const int to_client = ::eventfd(0, EFD_CLOEXEC);
   const auto ring = [](int bell) {
     const std::uint64_t one = 1;
-    BOOST_REQUIRE(::write(bell, &one, sizeof one) == sizeof one);
+    return ::write(bell, &one, sizeof one) == sizeof one;
   };
   const auto sleep = [](int bell) {
     std::uint64_t count = 0;

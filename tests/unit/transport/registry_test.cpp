@@ -6,6 +6,8 @@
 #include <array>
 #include <atomic>
 #include <boost/test/unit_test.hpp>
+#include <cstdio>
+#include <cstdlib>
 #include <optional>
 #include <string>
 #include <thread>
@@ -29,11 +31,18 @@ registry_entry entry_of(entry_kind kind, std::uint64_t id, std::size_t fds = 1) 
   return entry;
 }
 
+/// For the threads of a test: Boost.Test may be called from one thread only.
+void must(bool held, const char* what) {
+  if (held) return;
+  std::fprintf(stderr, "%s\n", what);
+  std::abort();
+}
+
 link_packet next(int fd) {
   for (;;) {
-    BOOST_REQUIRE(detail::wait_for(fd, POLLIN, std::chrono::steady_clock::now() + 5s));
+    must(detail::wait_for(fd, POLLIN, std::chrono::steady_clock::now() + 5s).has_value(), "no packet came");
     auto got = try_receive_link(fd);
-    BOOST_REQUIRE(got);
+    must(got.has_value(), "a packet is malformed");
     if (*got) return std::move(**got);
   }
 }
@@ -42,7 +51,7 @@ void reply(int fd, const link_header& to, link_message message, std::span<const 
   link_header header;
   header.message = message;
   header.sequence = to.sequence;
-  BOOST_REQUIRE(*try_send_link(fd, header, payload, {}));
+  must(*try_send_link(fd, header, payload, {}), "no room for a packet");
 }
 
 void hand_over(int fd, std::uint64_t epoch, const registry& entries, std::uint32_t count) {
@@ -139,22 +148,24 @@ BOOST_AUTO_TEST_CASE(notices_a_handover_with_missing_entries) {
 
 BOOST_AUTO_TEST_CASE(puts_an_entry_and_returns_when_it_is_acknowledged) {
   linked link;
+  link_packet put;
   std::jthread keeper([&] {
-    const auto put = next(link.keeper.get());
-    BOOST_TEST((put.header.message == link_message::put));
-    BOOST_TEST(put.header.id == 77U);
-    BOOST_TEST(put.fds.size() == 2U);
-    BOOST_TEST((put.payload == meta_of(5)));
+    put = next(link.keeper.get());
     reply(link.keeper.get(), put.header, link_message::ack);
   });
   BOOST_TEST(link.worker->put(entry_of(entry_kind::slab, 77, 2)).has_value());
+  keeper.join();
+  BOOST_TEST((put.header.message == link_message::put));
+  BOOST_TEST(put.header.id == 77U);
+  BOOST_TEST(put.fds.size() == 2U);
+  BOOST_TEST((put.payload == meta_of(5)));
 }
 
 BOOST_AUTO_TEST_CASE(passes_the_keepers_refusal_on) {
   linked link;
   std::jthread keeper([&] {
     const auto asked = next(link.keeper.get());
-    BOOST_TEST((asked.header.message == link_message::ask_upgrade));
+    must(asked.header.message == link_message::ask_upgrade, "another message came");
     reply(link.keeper.get(), asked.header, link_message::refused,
           encode_failure({error_code::unsupported, "no binary"}));
   });

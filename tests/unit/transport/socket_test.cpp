@@ -217,13 +217,16 @@ BOOST_AUTO_TEST_CASE(carries_texts_longer_than_a_frame) {
   for (const std::size_t size : {std::size_t{0}, max_payload, max_payload + 1, std::size_t{1'000'000}}) {
     std::string text(size, 'x');
     if (size > 0) text.back() = 'y';
+    bool sent = false;
     std::jthread sender(
-        [&] { BOOST_TEST(send_text(pair.left.get(), header_of(frame_type::admin_reply), text, soon()).has_value()); });
+        [&] { sent = send_text(pair.left.get(), header_of(frame_type::admin_reply), text, soon()).has_value(); });
     auto first = receive_frame(pair.right.get(), soon());
     BOOST_REQUIRE(first);
     const auto got = receive_text(pair.right.get(), std::move(*first), soon());
     BOOST_REQUIRE(got);
     BOOST_TEST((*got == text));
+    sender.join();
+    BOOST_TEST(sent);
   }
 }
 
