@@ -41,7 +41,9 @@ bool same_token(std::string_view a, std::string_view b) noexcept {
 }
 
 /// A descriptor to give up when there are no others.
-unique_fd open_spare() { return unique_fd(::open("/dev/null", O_RDONLY | O_CLOEXEC)); }
+unique_fd open_spare() {
+  return unique_fd(::open("/dev/null", O_RDONLY | O_CLOEXEC));
+}
 
 std::uint64_t random_number() {
   std::uint64_t number = 0;

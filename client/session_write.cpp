@@ -28,6 +28,19 @@ submission entry_for(operation what, std::uint32_t group) {
   return entry;
 }
 
+/// One entry for each block that the caller may write.
+std::vector<submission> entries_of(std::span<const reserved_block> blocks, operation what) {
+  std::vector<submission> entries;
+  for (const reserved_block& block : blocks) {
+    if (block.state != reserve_state::writable) continue;
+    submission& entry = entries.emplace_back(entry_for(what, block.group));
+    entry.block = block.block;
+    entry.grant_version = block.grant_version;
+    entry.argument = block.parts;
+  }
+  return entries;
+}
+
 void set_key(submission& entry, std::span<const std::byte> key) noexcept {
   entry.key_size = static_cast<std::uint8_t>(key.size());
   std::memcpy(entry.key, key.data(), key.size());
@@ -425,14 +438,7 @@ result<void> session::reserve(key_batch keys, std::uint32_t group, maybe_part pa
 result<std::uint64_t> session::commit(std::span<const reserved_block> blocks) {
   const auto scope = enter();
   if (!scope) return std::unexpected(scope.error());
-  std::vector<submission> entries;
-  for (const reserved_block& block : blocks) {
-    if (block.state != reserve_state::writable) continue;
-    submission& entry = entries.emplace_back(entry_for(operation::finish, block.group));
-    entry.block = block.block;
-    entry.grant_version = block.grant_version;
-    entry.argument = block.parts;
-  }
+  auto entries = entries_of(blocks, operation::finish);
   const auto completed = send_in_batches(entries);
   if (completed) counters_.blocks_stored.fetch_add(*completed, std::memory_order_relaxed);
   return completed;
@@ -441,14 +447,7 @@ result<std::uint64_t> session::commit(std::span<const reserved_block> blocks) {
 result<void> session::release(std::span<const reserved_block> blocks) {
   const auto scope = enter();
   if (!scope) return std::unexpected(scope.error());
-  std::vector<submission> entries;
-  for (const reserved_block& block : blocks) {
-    if (block.state != reserve_state::writable) continue;
-    submission& entry = entries.emplace_back(entry_for(operation::release, block.group));
-    entry.block = block.block;
-    entry.grant_version = block.grant_version;
-    entry.argument = block.parts;
-  }
+  auto entries = entries_of(blocks, operation::release);
   const auto released = send_in_batches(entries);
   return released ? result<void>{} : std::unexpected(released.error());
 }

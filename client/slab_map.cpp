@@ -91,8 +91,8 @@ std::size_t slab_map::size() const {
 
 void slab_map::abandon() noexcept {
   // The thread and the mappings stayed in the parent; the memory of the lists is leaked on purpose.
-  static_cast<void>(std::make_unique<std::thread>(std::move(populator_)).release());  // NOLINT(*-NewDeleteLeaks)
-  for (auto& slab : slabs_) static_cast<void>(slab.release());
+  static_cast<void>(std::make_unique<std::thread>(std::move(populator_)).release());
+  for (auto& slab : slabs_) static_cast<void>(slab.release());  // NOLINT(clang-analyzer-cplusplus.NewDeleteLeaks)
 }
 
 void slab_map::populate_later(const mapped_slab& slab) {

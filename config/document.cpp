@@ -39,7 +39,7 @@ std::string_view about_section(std::string_view section) {
 
 std::string values_of(const key_schema& schema) {
   if (schema.type == value_type::choice) return fmt::format("{}", fmt::join(choices_of(schema), ", "));
-  const auto range = range_of(schema);
+  auto range = range_of(schema);
   if (schema.unit.empty()) return range;
   return range.empty() ? std::string(schema.unit) : fmt::format("{} ({})", range, schema.unit);
 }

@@ -16,7 +16,7 @@ namespace {
 
 using settings_map = std::map<std::string, setting, std::less<>>;
 
-constexpr std::uint64_t min_slab_size = 64 * 1024;
+constexpr std::uint64_t min_slab_size = 65'536;
 
 std::unexpected<error> unknown_key(const raw_entry& entry) {
   // Of three parts the last was meant as a key: groups.a.qouta.
@@ -180,7 +180,8 @@ result<node_config> make(settings_map settings) {
                      .groups = make_groups(settings),
                      .log = {.level = get<std::string>(settings, "log.level"),
                              .format = format_named(get<std::string>(settings, "log.format"))},
-                     .settings = std::move(settings)};
+                     .settings = {}};
+  config.settings = std::move(settings);
   if (auto checked = check_together(config); !checked) return std::unexpected(checked.error());
   return config;
 }

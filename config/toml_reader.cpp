@@ -80,6 +80,7 @@ result<std::vector<raw_entry>> read_toml(std::string_view text, const std::strin
   flatten(parsed.table(), "", name, lines);
   std::ranges::stable_sort(lines, {}, &line_entry::line);
   std::vector<raw_entry> entries;
+  entries.reserve(lines.size());
   for (auto& line : lines) entries.push_back(std::move(line.entry));
   return entries;
 }

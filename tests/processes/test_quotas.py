@@ -178,7 +178,7 @@ def test_capacity_moves_while_workers_are_killed(
         agents[name].answer(90)
         seen = agents[name].call("verify", label=f"t{turn}", first=count // 2, count=count // 2, limit=60)
         assert seen["wrong"] == 0
-        # A restart knows the order of last uses to a tenth of a second: a few younger blocks may have gone before older.
+        # A restart knows the order of last uses to a tenth of a second: a few younger blocks may have gone first.
         assert seen["there"] >= count // 2 * 0.9
         status = node.status()["dram"]
         assert status["assigned"] <= status["capacity"]
