@@ -15,6 +15,8 @@ using memory::index_value;
 
 // Keys a stage: enough misses in flight to hide memory, few enough for the first-level cache.
 constexpr std::size_t stage_keys = 64;
+// Prefetches that miss the TLB hold up what follows them, so they come in runs, with other work between the runs.
+constexpr std::size_t run_keys = 8;
 // A block that moves (compaction) is found again under its new place; more than this many moves in one lookup are a
 // miss.
 constexpr int move_attempts = 4;
@@ -34,51 +36,71 @@ scratch& thread_scratch(std::size_t keys) {
   return mine;
 }
 
-}  // namespace
-
-candidate lookup::resolve(std::uint64_t value) const noexcept {
-  if (!index_value::holds_block(value)) return {};
-  const memory::block_ref ref = index_value::ref(value);
-  const memory::slab_entry& slab = versions_.slab(ref.slab());
-  if (slab.state.load(std::memory_order_acquire) != static_cast<std::uint32_t>(memory::slab_state::live)) return {};
-  if (ref.block() >= slab.count || slab.first_version > memory::max_version_entries - slab.count) return {};
-  return {value, slab.first_version + ref.block()};
+/// Keys of a run, which the caller may have made long ago. Addresses past the end do no harm.
+void prefetch_keys(key_batch keys, std::size_t first) noexcept {
+  const auto* bytes = reinterpret_cast<const char*>(keys.data);
+  for (std::size_t at = 0; at < run_keys * keys.width; at += 64) __builtin_prefetch(bytes + first * keys.width + at);
 }
+
+}  // namespace
 
 /// Runs `visit(i, candidate, block_key)` over the keys in order until it returns false. Index lines of the next stage
 /// and version lines of this one are on their way while the stage before is looked at.
 template <class Visit>
 void lookup::for_each_candidate(key_batch keys, std::uint32_t group, Visit&& visit) const noexcept {
-  std::array<std::array<block_key, stage_keys>, 3> reduced;
+  struct looked_for {
+    block_key key;
+    const memory::index_entry* home;
+  };
+  const auto moment = index_.now();
+  std::array<std::array<looked_for, stage_keys>, 3> reduced;
   std::array<std::array<candidate, stage_keys>, 2> places;
   const std::size_t stages = (keys.count + stage_keys - 1) / stage_keys;
   const auto size_of = [&](std::size_t stage) { return std::min(stage_keys, keys.count - stage * stage_keys); };
   for (std::size_t step = 0; step < stages + 2; ++step) {
     if (step < stages) {
-      auto& now = reduced[step % 3];
-      reduce_keys(keys, step * stage_keys, group, std::span(now).first(size_of(step)));
-      for (std::size_t i = 0; i < size_of(step); ++i) index_.prefetch(now[i]);
+      const auto now = std::span(reduced[step % 3]).first(size_of(step));
+      for (std::size_t i = 0; i < now.size(); i += run_keys) {
+        const auto run = now.subspan(i, std::min(run_keys, now.size() - i));
+        const std::size_t first = step * stage_keys + i;
+        prefetch_keys(keys, first + stage_keys);
+        std::array<block_key, run_keys> block_keys;
+        reduce_keys(keys, first, group, std::span(block_keys).first(run.size()));
+        for (std::size_t j = 0; j < run.size(); ++j) run[j] = {block_keys[j], index_.home(moment, block_keys[j])};
+        for (const looked_for& each : run) index_.prefetch(each.home);
+      }
     }
     if (step >= 1 && step - 1 < stages) {
-      const std::size_t stage = step - 1;
-      for (std::size_t i = 0; i < size_of(stage); ++i) {
-        candidate& place = places[stage % 2][i];
-        place = resolve(index_.find(reduced[stage % 3][i]));
-        if (place.found()) __builtin_prefetch(&versions_.entry(place.ordinal));
+      const auto wanted = std::span(reduced[(step - 1) % 3]).first(size_of(step - 1));
+      auto& found = places[(step - 1) % 2];
+      const auto take = [&](std::size_t i, std::uint64_t value) {
+        found[i] = resolve(value);
+        if (found[i].found()) __builtin_prefetch(&versions_.entry(found[i].ordinal));
+      };
+      std::array<std::uint32_t, stage_keys> late;  // further from home: their lines come while others are looked at
+      std::size_t lates = 0;
+      for (std::size_t i = 0; i < wanted.size(); ++i) {
+        const std::uint64_t value = index_.glance(moment, wanted[i].home, wanted[i].key);
+        if (value != index_value::empty) {
+          take(i, value);
+        } else {
+          wanted[i].home = index_.advance(moment, wanted[i].home, 2);
+          index_.prefetch(wanted[i].home);
+          late[lates++] = static_cast<std::uint32_t>(i);
+        }
+      }
+      for (const std::uint32_t i : std::span(late).first(lates)) {
+        const std::uint64_t value = index_.glance(moment, wanted[i].home, wanted[i].key);
+        take(i, value != index_value::empty ? value : index_.find(wanted[i].key));
       }
     }
     if (step >= 2) {
       const std::size_t stage = step - 2;
       for (std::size_t i = 0; i < size_of(stage); ++i) {
-        if (!visit(stage * stage_keys + i, places[stage % 2][i], reduced[stage % 3][i])) return;
+        if (!visit(stage * stage_keys + i, places[stage % 2][i], reduced[stage % 3][i].key)) return;
       }
     }
   }
-}
-
-bool lookup::holds(const candidate& place, std::span<const std::byte> key) const noexcept {
-  return index_value::matches(place.value, versions_.version(place.ordinal)) &&
-         versions_.key_equals(place.ordinal, key);
 }
 
 bool lookup::is_present(candidate place, const block_key& reduced, std::span<const std::byte> key) const noexcept {

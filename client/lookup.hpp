@@ -51,8 +51,20 @@ class lookup {
   void unpin_slots(std::span<const std::uint32_t> slots) const noexcept;
 
  private:
-  [[nodiscard]] candidate resolve(std::uint64_t value) const noexcept;
-  [[nodiscard]] bool holds(const candidate& place, std::span<const std::byte> key) const noexcept;
+  [[gnu::always_inline]] [[nodiscard]] candidate resolve(std::uint64_t value) const noexcept {
+    using memory::index_value;
+    if (!index_value::holds_block(value)) return {};
+    const memory::block_ref ref = index_value::ref(value);
+    const memory::slab_entry& slab = versions_.slab(ref.slab());
+    if (slab.state.load(std::memory_order_acquire) != static_cast<std::uint32_t>(memory::slab_state::live)) return {};
+    if (ref.block() >= slab.count || slab.first_version > memory::max_version_entries - slab.count) return {};
+    return {value, slab.first_version + ref.block()};
+  }
+  [[gnu::always_inline]] [[nodiscard]] bool holds(const candidate& place,
+                                                  std::span<const std::byte> key) const noexcept {
+    return memory::index_value::matches(place.value, versions_.version(place.ordinal)) &&
+           versions_.key_equals(place.ordinal, key);
+  }
   [[nodiscard]] bool is_present(candidate place, const block_key& reduced,
                                 std::span<const std::byte> key) const noexcept;
   [[nodiscard]] bool verify_pinned(candidate& place, std::span<const std::byte> key, std::uint32_t group,

@@ -37,9 +37,12 @@ std::size_t pin_slots::take(std::span<std::uint32_t> out) noexcept {
 
 void pin_slots::give_back(std::span<const std::uint32_t> slots) noexcept {
   const std::lock_guard lock(mutex_);
-  for (const std::uint32_t slot : slots) {
-    free_[slot / word_bits] |= std::uint64_t{1} << (slot % word_bits);
-    first_word_ = std::min<std::size_t>(first_word_, slot / word_bits);
+  for (std::size_t i = 0; i < slots.size();) {  // slots that were taken together share their words
+    const std::size_t word = slots[i] / word_bits;
+    std::uint64_t bits = 0;
+    for (; i < slots.size() && slots[i] / word_bits == word; ++i) bits |= std::uint64_t{1} << (slots[i] % word_bits);
+    free_[word] |= bits;
+    first_word_ = std::min(first_word_, word);
   }
   used_ -= static_cast<std::uint32_t>(slots.size());
 }

@@ -39,6 +39,12 @@ std::span<T> thread_scratch(std::size_t n) {
   return std::span(mine).first(n);
 }
 
+std::span<const memory::block_ref> blocks_of(std::span<const pin> pins) {
+  const auto blocks = thread_scratch<memory::block_ref>(pins.size());
+  for (std::size_t i = 0; i < pins.size(); ++i) blocks[i] = pins[i].block;
+  return blocks;
+}
+
 std::string count_of(std::uint64_t n, std::string_view what) {
   return std::to_string(n) + " " + std::string(what);
 }
@@ -250,17 +256,16 @@ result<std::size_t> session::acquire(key_batch keys, std::uint32_t group, std::s
   const auto held = lookup_.pin_prefix(keys, group, pins);
   counters_.keys_looked_up.fetch_add(keys.count, std::memory_order_relaxed);
   if (!held) return held;
-  const std::span<memory::block_ref> blocks = thread_scratch<memory::block_ref>(*held);
-  for (std::size_t i = 0; i < *held; ++i) blocks[i] = pins[i].block;
+  const auto pinned = pins.first(*held);
   const std::uint64_t bytes = group_at(group).block_bytes();
-  if (!describe(pins.first(*held), bytes, out)) {
-    if (auto ok = map_slabs(blocks, deadline()); !ok) {
-      lookup_.unpin(pins.first(*held));
+  if (!describe(pinned, bytes, out)) {
+    if (auto ok = map_slabs(blocks_of(pinned), deadline()); !ok) {
+      lookup_.unpin(pinned);
       return std::unexpected(ok.error());
     }
-    static_cast<void>(describe(pins.first(*held), bytes, out));
+    static_cast<void>(describe(pinned, bytes, out));
   }
-  touch(blocks, group);
+  touch(pinned, group);
   counters_.keys_found.fetch_add(*held, std::memory_order_relaxed);
   counters_.blocks_pinned.fetch_add(*held, std::memory_order_relaxed);
   return *held;
@@ -284,7 +289,7 @@ result<std::size_t> session::get_into(key_batch keys, std::uint32_t group, maybe
   const auto scope = enter(keys, group);
   if (!scope) return std::unexpected(scope.error());
   if (auto ok = check_buffers(group, part, keys, targets); !ok) return std::unexpected(ok.error());
-  thread_local std::vector<memory::block_ref> touched;
+  thread_local std::vector<pin> touched;
   touched.clear();
   std::size_t done = 0;
   for (;;) {
@@ -304,31 +309,30 @@ result<std::size_t> session::get_into(key_batch keys, std::uint32_t group, maybe
 
 /// Pins, copies and unpins up to copy_batch keys from `first` on; returns how many were resident.
 result<std::size_t> session::copy_prefix(key_batch keys, std::uint32_t group, maybe_part part, const buffers& targets,
-                                         std::size_t first, std::vector<memory::block_ref>& touched) {
+                                         std::size_t first, std::vector<pin>& touched) {
   std::array<pin, copy_batch> pins;
-  std::array<memory::block_ref, copy_batch> blocks;
   const std::size_t n = std::min(copy_batch, keys.count - first);
   const key_batch some{keys.data + first * keys.width, n, keys.width};
   const auto held = lookup_.pin_prefix(some, group, std::span(pins).first(n));
   if (!held) return held;
-  for (std::size_t i = 0; i < *held; ++i) blocks[i] = pins[i].block;
-  if (auto ok = map_slabs(std::span(blocks).first(*held), deadline()); !ok) {
-    lookup_.unpin(std::span(pins).first(*held));
+  const auto pinned = std::span(pins).first(*held);
+  if (auto ok = map_slabs(blocks_of(pinned), deadline()); !ok) {
+    lookup_.unpin(pinned);
     return std::unexpected(ok.error());
   }
   const std::uint64_t offset = part ? group_at(group).part_offset(*part) : 0;
   for (std::size_t i = 0; i < *held; ++i) {
     const buffers::item target = targets[first + i];
-    bulk_copy(target.data, address(blocks[i]) + offset, target.bytes);
-    touched.push_back(blocks[i]);
+    bulk_copy(target.data, address(pinned[i].block) + offset, target.bytes);
+    touched.push_back(pinned[i]);
   }
-  lookup_.unpin(std::span(pins).first(*held));
+  lookup_.unpin(pinned);
   return *held;
 }
 
 /// Tells the node what was used, from the head of the chain to its tail, as runs of neighbouring blocks.
-void session::touch(std::span<const memory::block_ref> blocks, std::uint32_t group) {
-  if (blocks.empty()) return;
+void session::touch(std::span<const pin> pins, std::uint32_t group) {
+  if (pins.empty()) return;
   thread_local std::vector<memory::submission> entries;
   entries.clear();
   memory::touch_runs runs{};
@@ -339,19 +343,20 @@ void session::touch(std::span<const memory::block_ref> blocks, std::uint32_t gro
     entry.op = memory::operation::touch;
     entry.group = static_cast<std::uint16_t>(group);
     entry.argument = now;
-    entry.want = blocks.size();
+    entry.want = pins.size();
     entry.key_size = static_cast<std::uint8_t>(used * sizeof(std::uint64_t));
     std::memcpy(entry.key, &runs, entry.key_size);
     used = 0;
   };
-  for (std::size_t i = 0; i < blocks.size();) {
+  for (std::size_t i = 0; i < pins.size();) {
+    const memory::block_ref first = pins[i].block;
     std::size_t length = 1;
-    while (i + length < blocks.size() && blocks[i + length].bits == blocks[i].bits + length &&
-           blocks[i + length].slab() == blocks[i].slab()) {
+    while (i + length < pins.size() && pins[i + length].block.bits == first.bits + length &&
+           pins[i + length].block.slab() == first.slab()) {
       ++length;
     }
     if (used == memory::touch_runs::capacity) flush();
-    runs.run[used++] = memory::touch_runs::make(blocks[i], length);
+    runs.run[used++] = memory::touch_runs::make(first, length);
     i += length;
   }
   flush();

@@ -217,11 +217,11 @@ class session {
   result<void> map_slabs(std::span<const memory::block_ref> blocks, time_point until);
   result<void> fetch_slabs(const std::vector<std::uint32_t>& missing, time_point until);
   void drop_retired_slabs();
-  void touch(std::span<const memory::block_ref> blocks, std::uint32_t group);
+  void touch(std::span<const pin> pins, std::uint32_t group);
   [[nodiscard]] std::byte* address(memory::block_ref block) const noexcept;
   [[nodiscard]] bool describe(std::span<const pin> pins, std::uint64_t bytes, std::span<held_block> out) const noexcept;
   result<std::size_t> copy_prefix(key_batch keys, std::uint32_t group, maybe_part part, const buffers& targets,
-                                  std::size_t first, std::vector<memory::block_ref>& touched);
+                                  std::size_t first, std::vector<pin>& touched);
   result<void> leave_node();
 
   // session_write.cpp

@@ -14,12 +14,6 @@ constexpr std::uint64_t steps_per_operation = 16;  // a table is emptied long be
 constexpr int lookup_attempts = 4;
 constexpr std::uint64_t reconcile_ahead = 24;  // entries
 
-__extension__ using wide = unsigned __int128;
-
-std::uint64_t home_slot(const block_key& key, std::uint64_t slots) noexcept {
-  return static_cast<std::uint64_t>((static_cast<wide>(key.hi) * slots) >> 64);
-}
-
 constexpr std::uint64_t pack_state(std::uint64_t generation, std::uint8_t old_table, std::uint8_t current) noexcept {
   return (generation << 16) | (std::uint64_t{old_table} << 8) | current;
 }
@@ -41,27 +35,6 @@ std::uint64_t table_bytes(std::uint64_t slots) noexcept {
 
 // ---------------------------------------------------------------------------------------------- reader
 
-index_reader::table_view index_reader::table(std::uint64_t number) const noexcept {
-  if (number >= header().tables.size()) return {};
-  const index_table& descriptor = header().tables[number];
-  const std::uint64_t offset = descriptor.offset.load(std::memory_order_acquire);
-  const std::uint64_t slots = descriptor.slots.load(std::memory_order_acquire);
-  // A descriptor may be rewritten while we read it, after 64 growths: stay inside the segment whatever it says.
-  if (slots == 0 || offset < first_offset || slots > index_segment_bytes / sizeof(index_entry) ||
-      offset > index_segment_bytes - slots * sizeof(index_entry)) {
-    return {};
-  }
-  return {reinterpret_cast<const index_entry*>(base_ + offset), slots};
-}
-
-void index_reader::prefetch(const block_key& key) const noexcept {
-  const table_view current = table(header().state.load(std::memory_order_acquire) & 0xff);
-  if (current.entries == nullptr) return;
-  const auto* line = reinterpret_cast<const char*>(current.entries + home_slot(key, current.slots));
-  __builtin_prefetch(line);
-  __builtin_prefetch(line + 40);  // a short probe may cross into the next line
-}
-
 std::uint64_t index_reader::find_in(table_view table, const block_key& key) noexcept {
   if (table.entries == nullptr) return index_value::empty;
   std::uint64_t slot = home_slot(key, table.slots);
@@ -70,7 +43,7 @@ std::uint64_t index_reader::find_in(table_view table, const block_key& key) noex
     std::uint64_t value = entry.value.load(std::memory_order_acquire);
     if (value == index_value::empty) return index_value::empty;
     // A value that changes under its key is a new publication of the same block: look again, but never for ever.
-    for (int attempt = 0; attempt < lookup_attempts && value != index_value::deleted && same_key(entry, key);
+    for (int attempt = 0; attempt < lookup_attempts && value != index_value::deleted && difference(entry, key) == 0;
          ++attempt) {
       load_fence();
       const std::uint64_t again = entry.value.load(std::memory_order_acquire);
@@ -256,7 +229,7 @@ result<void> index_writer::reserve(std::uint64_t n) {
 }
 
 bool index_writer::put_in(table& target, const block_key& key, std::uint64_t value) noexcept {
-  std::uint64_t slot = home_slot(key, target.slots);
+  std::uint64_t slot = index_reader::home_slot(key, target.slots);
   index_entry* reusable = nullptr;
   for (std::uint64_t probes = 0; probes < target.slots; ++probes) {
     index_entry& entry = target.entries[slot];
@@ -286,7 +259,7 @@ bool index_writer::put_in(table& target, const block_key& key, std::uint64_t val
 }
 
 index_entry* index_writer::locate(const table& in, const block_key& key) noexcept {
-  std::uint64_t slot = home_slot(key, in.slots);
+  std::uint64_t slot = index_reader::home_slot(key, in.slots);
   for (std::uint64_t probes = 0; probes < in.slots; ++probes) {
     index_entry& entry = in.entries[slot];
     const std::uint64_t value = entry.value.load(std::memory_order_relaxed);

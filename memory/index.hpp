@@ -8,6 +8,7 @@
 
 #include "core/block_key.hpp"
 #include "memory/block_ref.hpp"
+#include "memory/fence.hpp"
 #include "memory/segment.hpp"
 
 namespace cenote::memory {
@@ -45,24 +46,95 @@ struct index_header {
 inline constexpr std::uint64_t index_segment_bytes = std::uint64_t{32} << 30;  // sparse
 inline constexpr std::uint64_t index_min_slots = 1024;
 
-/// Reading half. Copyable view; any number of threads.
+/// Reading half. Copyable view; any number of threads. What a hit needs is inline: a lookup has no time for calls.
 class index_reader {
  public:
   index_reader() noexcept = default;
   explicit index_reader(const std::byte* base) noexcept : base_(base) {}
 
-  /// Brings the key's cache line near.
-  void prefetch(const block_key& key) const noexcept;
+  /// The table that keys are looked for in first, as it was at one moment. Good for any number of finds: a hit is
+  /// checked by its block's version and full key, and a miss looks whether the tables are others by now.
+  struct moment {
+    std::uint64_t state = 0;
+    const index_entry* entries = nullptr;
+    std::uint64_t slots = 0;
+  };
+  [[nodiscard]] moment now() const noexcept {
+    const std::uint64_t state = header().state.load(std::memory_order_acquire);
+    const table_view current = table(state & 0xff);
+    return {state, current.entries, current.slots};
+  }
+
+  /// Where the key's probes begin; null if there is no table.
+  [[nodiscard]] static const index_entry* home(const moment& then, const block_key& key) noexcept {
+    return then.entries + home_slot(key, then.slots);
+  }
+  /// The place `n` places on; n is below the number of slots.
+  [[nodiscard]] static const index_entry* advance(const moment& then, const index_entry* from,
+                                                  std::uint64_t n) noexcept {
+    if (then.entries == nullptr) return nullptr;
+    const auto slot = static_cast<std::uint64_t>(from - then.entries) + n;
+    return then.entries + (slot < then.slots ? slot : slot - then.slots);
+  }
+
+  /// Brings two probes near.
+  static void prefetch(const index_entry* from) noexcept {
+    __builtin_prefetch(from);
+    __builtin_prefetch(&from[1].value);  // often in another line
+  }
+
+  /// What find(key) gives, if it lies in one of two places from `from` on; else index_value::empty.
+  [[nodiscard]] static std::uint64_t glance(const moment& then, const index_entry* from,
+                                            const block_key& key) noexcept {
+    if (static_cast<std::uint8_t>(then.state >> 8) != no_table || then.entries == nullptr) return index_value::empty;
+    // Which of the two it is is chance, so there is no branch between them.
+    const index_entry* next = from + 1 == then.entries + then.slots ? then.entries : from + 1;
+    const std::uint64_t first = from->value.load(std::memory_order_acquire);
+    const std::uint64_t second = next->value.load(std::memory_order_acquire);
+    const std::uint64_t off_first = difference(*from, key);
+    const std::uint64_t off_second = difference(*next, key);
+    const index_entry* place = off_first == 0 ? from : next;
+    const std::uint64_t value = off_first == 0 ? first : second;
+    if ((off_first != 0 && off_second != 0) || !index_value::holds_block(value)) return index_value::empty;
+    load_fence();
+    return place->value.load(std::memory_order_acquire) == value ? value : index_value::empty;
+  }
+
   /// The value under `key`, or index_value::empty. A hit is a hint until the block's version and full key agree.
   [[nodiscard]] std::uint64_t find(const block_key& key) const noexcept;
 
+  /// Where a key's probes begin.
+  [[nodiscard]] static std::uint64_t home_slot(const block_key& key, std::uint64_t slots) noexcept {
+    __extension__ using wide = unsigned __int128;
+    return static_cast<std::uint64_t>((static_cast<wide>(key.hi) * slots) >> 64);
+  }
+
  private:
+  static constexpr std::uint8_t no_table = 0xff;
   struct table_view {
     const index_entry* entries = nullptr;
     std::uint64_t slots = 0;
   };
+
   [[nodiscard]] const index_header& header() const noexcept { return *reinterpret_cast<const index_header*>(base_); }
-  [[nodiscard]] table_view table(std::uint64_t number) const noexcept;
+
+  [[nodiscard]] table_view table(std::uint64_t number) const noexcept {
+    if (number >= header().tables.size()) return {};
+    const index_table& descriptor = header().tables[number];
+    const std::uint64_t offset = descriptor.offset.load(std::memory_order_acquire);
+    const std::uint64_t slots = descriptor.slots.load(std::memory_order_acquire);
+    // A descriptor may be rewritten while we read it, after 64 growths: stay inside the segment whatever it says.
+    if (slots == 0 || offset < page_bytes || slots > index_segment_bytes / sizeof(index_entry) ||
+        offset > index_segment_bytes - slots * sizeof(index_entry)) {
+      return {};
+    }
+    return {reinterpret_cast<const index_entry*>(base_ + offset), slots};
+  }
+
+  [[nodiscard]] static std::uint64_t difference(const index_entry& entry, const block_key& key) noexcept {
+    return (entry.lo.load(std::memory_order_relaxed) ^ key.lo) | (entry.hi.load(std::memory_order_relaxed) ^ key.hi);
+  }
+
   [[nodiscard]] static std::uint64_t find_in(table_view table, const block_key& key) noexcept;
 
   const std::byte* base_ = nullptr;

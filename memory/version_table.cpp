@@ -23,9 +23,8 @@ std::uint64_t key_word(std::span<const std::byte> key, std::size_t i) noexcept {
 
 }  // namespace
 
-bool version_table::key_equals(std::uint32_t ordinal, std::span<const std::byte> key) const noexcept {
+bool version_table::other_key_equals(std::uint32_t ordinal, std::span<const std::byte> key) const noexcept {
   const version_entry& hot = entry(ordinal);
-  if (hot.key_size.load(std::memory_order_relaxed) != key.size()) return false;
   const std::size_t words = (key.size() + word_bytes - 1) / word_bytes;
   std::uint64_t difference = 0;
   for (std::size_t i = 0; i < words && i < 6; ++i) {

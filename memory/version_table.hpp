@@ -1,9 +1,12 @@
 // Versions and full keys of an instance's blocks: the one thing that readers and the owner agree on.
 #pragma once
 
+#include <array>
 #include <atomic>
 #include <cstdint>
+#include <cstring>
 #include <optional>
+#include <span>
 
 #include "core/block_key.hpp"
 #include "memory/segment.hpp"
@@ -69,7 +72,13 @@ class version_table {
 
   /// True when the full key beside the version is `key`. Only meaningful while the block is pinned, or when the version
   /// is read again afterwards.
-  [[nodiscard]] bool key_equals(std::uint32_t ordinal, std::span<const std::byte> key) const noexcept;
+  [[nodiscard]] bool key_equals(std::uint32_t ordinal, std::span<const std::byte> key) const noexcept {
+    const version_entry& hot = entry(ordinal);
+    if (hot.key_size.load(std::memory_order_relaxed) != key.size()) return false;
+    if (key.size() == 32) return difference<4>(hot, key) == 0;  // SHA-256
+    if (key.size() == 16) return difference<2>(hot, key) == 0;  // a 128-bit hash
+    return other_key_equals(ordinal, key);
+  }
   [[nodiscard]] full_key key(std::uint32_t ordinal) const noexcept;
 
   // Owner only.
@@ -82,6 +91,17 @@ class version_table {
   }
 
  private:
+  template <std::size_t Words>
+  [[nodiscard]] static std::uint64_t difference(const version_entry& hot, std::span<const std::byte> key) noexcept {
+    std::array<std::uint64_t, Words> words;
+    std::memcpy(words.data(), key.data(), sizeof words);
+    std::uint64_t out = 0;
+    for (std::size_t i = 0; i < Words; ++i) out |= hot.key[i].load(std::memory_order_relaxed) ^ words[i];
+    return out;
+  }
+
+  [[nodiscard]] bool other_key_equals(std::uint32_t ordinal, std::span<const std::byte> key) const noexcept;
+
   std::byte* base_ = nullptr;
 };
 
