@@ -52,29 +52,26 @@ class index_reader {
   index_reader() noexcept = default;
   explicit index_reader(const std::byte* base) noexcept : base_(base) {}
 
-  /// The table that keys are looked for in first, as it was at one moment. Good for any number of finds: a hit is
-  /// checked by its block's version and full key, and a miss looks whether the tables are others by now.
-  struct moment {
-    std::uint64_t state = 0;
+  /// The newest table, as it is now. Good for any number of glances: what they see is checked by the block's version
+  /// and full key, and a find() follows when they see nothing.
+  struct table_view {
     const index_entry* entries = nullptr;
     std::uint64_t slots = 0;
   };
-  [[nodiscard]] moment now() const noexcept {
-    const std::uint64_t state = header().state.load(std::memory_order_acquire);
-    const table_view current = table(state & 0xff);
-    return {state, current.entries, current.slots};
+  [[nodiscard]] table_view newest() const noexcept {
+    return table(header().state.load(std::memory_order_acquire) & 0xff);
   }
 
   /// Where the key's probes begin; null if there is no table.
-  [[nodiscard]] static const index_entry* home(const moment& then, const block_key& key) noexcept {
-    return then.entries + home_slot(key, then.slots);
+  [[nodiscard]] static const index_entry* home(const table_view& in, const block_key& key) noexcept {
+    return in.entries + home_slot(key, in.slots);
   }
   /// The place `n` places on; n is below the number of slots.
-  [[nodiscard]] static const index_entry* advance(const moment& then, const index_entry* from,
+  [[nodiscard]] static const index_entry* advance(const table_view& in, const index_entry* from,
                                                   std::uint64_t n) noexcept {
-    if (then.entries == nullptr) return nullptr;
-    const auto slot = static_cast<std::uint64_t>(from - then.entries) + n;
-    return then.entries + (slot < then.slots ? slot : slot - then.slots);
+    if (in.entries == nullptr) return nullptr;
+    const auto slot = static_cast<std::uint64_t>(from - in.entries) + n;
+    return in.entries + (slot < in.slots ? slot : slot - in.slots);
   }
 
   /// Brings two probes near.
@@ -84,11 +81,11 @@ class index_reader {
   }
 
   /// What find(key) gives, if it lies in one of two places from `from` on; else index_value::empty.
-  [[nodiscard]] static std::uint64_t glance(const moment& then, const index_entry* from,
+  [[nodiscard]] static std::uint64_t glance(const table_view& in, const index_entry* from,
                                             const block_key& key) noexcept {
-    if (static_cast<std::uint8_t>(then.state >> 8) != no_table || then.entries == nullptr) return index_value::empty;
+    if (in.entries == nullptr) return index_value::empty;
     // Which of the two it is is chance, so there is no branch between them.
-    const index_entry* next = from + 1 == then.entries + then.slots ? then.entries : from + 1;
+    const index_entry* next = from + 1 == in.entries + in.slots ? in.entries : from + 1;
     const std::uint64_t first = from->value.load(std::memory_order_acquire);
     const std::uint64_t second = next->value.load(std::memory_order_acquire);
     const std::uint64_t off_first = difference(*from, key);
@@ -110,12 +107,6 @@ class index_reader {
   }
 
  private:
-  static constexpr std::uint8_t no_table = 0xff;
-  struct table_view {
-    const index_entry* entries = nullptr;
-    std::uint64_t slots = 0;
-  };
-
   [[nodiscard]] const index_header& header() const noexcept { return *reinterpret_cast<const index_header*>(base_); }
 
   [[nodiscard]] table_view table(std::uint64_t number) const noexcept {
@@ -163,6 +154,8 @@ class index_writer {
   [[nodiscard]] std::uint64_t size() const noexcept { return current_.live + old_.live; }
   [[nodiscard]] std::uint64_t slots() const noexcept { return current_.slots + old_.slots; }
   [[nodiscard]] bool migrating() const noexcept { return old_.entries != nullptr; }
+  /// Goes on with a growth that is under way by up to `steps` slots: while nobody writes, nothing else does.
+  void migrate(std::uint64_t steps);
   [[nodiscard]] const segment& memory() const noexcept { return memory_; }
 
   /// Grows at once so that `n` entries fit without another growth; for rebuilds and benches.
@@ -183,7 +176,6 @@ class index_writer {
   result<void> start_table(std::uint64_t slots);
   result<void> make_room();
   void publish_state() noexcept;
-  void migrate(std::uint64_t steps);
   void finish_migration();
   static bool put_in(table& target, const block_key& key, std::uint64_t value) noexcept;
   static index_entry* locate(const table& in, const block_key& key) noexcept;

@@ -17,6 +17,12 @@ using memory::index_value;
 using memory::operation;
 using memory::submission;
 
+namespace {
+
+constexpr std::uint64_t index_steps_per_tick = 16'384;  // about a millisecond
+
+}  // namespace
+
 store::store(store_options options, memory::record_table records)
     : options_(std::move(options)), records_(std::move(records)) {}
 
@@ -782,6 +788,7 @@ void store::tick(coarse_time now) {
     }
     for (const std::uint64_t bits : late) revoke_reservation(*each, bits);
     rescan_zombies(*each);
+    each->index.migrate(index_steps_per_tick);
   }
   for (const auto& [number, each] : sessions_) note_oldest_pin(*each, now);
   for (const auto& [name, payer] : accounts_) {  // a quota that was lowered

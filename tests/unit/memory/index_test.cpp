@@ -162,21 +162,32 @@ BOOST_AUTO_TEST_CASE(holes_and_empty_segments_are_misses) {
   for (std::uint64_t k = 0; k < 300; ++k) BOOST_REQUIRE(writer.find(key_of(k)) == index_value::empty);
 }
 
+BOOST_AUTO_TEST_CASE(a_growth_ends_without_further_writes_when_it_is_asked_to) {
+  auto writer = fresh();
+  std::uint64_t n = 0;
+  for (; !writer.migrating(); ++n) BOOST_REQUIRE(writer.insert(key_of(n), value_of(n)).has_value());
+  for (int turn = 0; writer.migrating() && turn < 1000; ++turn) writer.migrate(7);
+  BOOST_TEST(!writer.migrating());
+  for (std::uint64_t k = 0; k < n; ++k) BOOST_REQUIRE(writer.find(key_of(k)) == value_of(k));
+  writer.migrate(7);
+  BOOST_TEST(writer.size() == n);
+}
+
 BOOST_AUTO_TEST_CASE(glances_from_home_on_see_what_a_find_sees) {
   auto writer = fresh();
   for (std::uint64_t n = 0; n < 700; ++n) BOOST_REQUIRE(writer.insert(key_of(n), value_of(n)).has_value());
   for (std::uint64_t n = 0; n < 100; ++n) writer.erase(key_of(n * 7));
   const index_reader reader(writer.memory().data());
-  const auto moment = reader.now();
+  const auto table = reader.newest();
   std::uint64_t seen = 0;
   for (std::uint64_t n = 0; n < 1400; ++n) {
     const std::uint64_t value = reader.find(key_of(n));
-    const auto* place = index_reader::home(moment, key_of(n));
+    const auto* place = index_reader::home(table, key_of(n));
     std::uint64_t glanced = index_value::empty;
     // Around the end of the table, too: some homes are in its last places.
-    for (std::uint64_t i = 0; i < moment.slots && glanced == index_value::empty; i += 2) {
-      glanced = index_reader::glance(moment, place, key_of(n));
-      place = index_reader::advance(moment, place, 2);
+    for (std::uint64_t i = 0; i < table.slots && glanced == index_value::empty; i += 2) {
+      glanced = index_reader::glance(table, place, key_of(n));
+      place = index_reader::advance(table, place, 2);
     }
     BOOST_REQUIRE(glanced == value);
     seen += value == index_value::empty ? 0U : 1U;
@@ -194,11 +205,11 @@ BOOST_AUTO_TEST_CASE(a_state_word_that_makes_no_sense_is_a_miss) {
     header.state.store(state);
     BOOST_TEST(writer.find(key_of(1)) == index_value::empty);
     const index_reader reader(writer.memory().data());
-    const auto moment = reader.now();
-    const auto* home = index_reader::home(moment, key_of(1));
+    const auto table = reader.newest();
+    const auto* home = index_reader::home(table, key_of(1));
     index_reader::prefetch(home);
-    BOOST_TEST(index_reader::glance(moment, home, key_of(1)) == index_value::empty);
-    BOOST_TEST(index_reader::glance(moment, index_reader::advance(moment, home, 2), key_of(1)) == index_value::empty);
+    BOOST_TEST(index_reader::glance(table, home, key_of(1)) == index_value::empty);
+    BOOST_TEST(index_reader::glance(table, index_reader::advance(table, home, 2), key_of(1)) == index_value::empty);
   }
 }
 
@@ -216,8 +227,8 @@ BOOST_AUTO_TEST_CASE(readers_never_miss_a_key_that_is_there_nor_get_the_value_of
       std::uint64_t count = 0;
       while (!done.load(std::memory_order_relaxed)) {
         const std::uint64_t n = random() % stable;
-        const auto moment = reader.now();
-        const std::uint64_t seen = index_reader::glance(moment, index_reader::home(moment, key_of(n)), key_of(n));
+        const auto table = reader.newest();
+        const std::uint64_t seen = index_reader::glance(table, index_reader::home(table, key_of(n)), key_of(n));
         if (seen != index_value::empty && number_in(seen) != n) ++wrong;
         const std::uint64_t value = reader.find(key_of(n));
         if (value == index_value::empty) {
