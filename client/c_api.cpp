@@ -272,14 +272,7 @@ int cenote_release(cenote_session* session, const uint32_t* slots, size_t count)
 int cenote_release_held(cenote_session* session, const cenote_held* held, size_t count) {
   return guarded([&] {
     if (session == nullptr || (held == nullptr && count != 0)) return null_argument("session or held");
-    std::array<std::uint32_t, 256> slots;
-    for (std::size_t first = 0; first < count; first += slots.size()) {
-      const std::size_t n = std::min(slots.size(), count - first);
-      for (std::size_t i = 0; i < n; ++i) slots[i] = held[first + i].slot;
-      if (auto ok = session->impl->release(std::span<const std::uint32_t>(slots).first(n)); !ok)
-        return failed(ok.error());
-    }
-    return static_cast<int>(CENOTE_OK);
+    return finish(session->impl->release(std::span(reinterpret_cast<const client::held_block*>(held), count)));
   });
 }
 

@@ -272,11 +272,22 @@ result<std::size_t> session::acquire(key_batch keys, std::uint32_t group, std::s
 }
 
 result<void> session::release(std::span<const std::uint32_t> slots) {
+  return release_slots(slots.size(), [&](std::size_t i) { return slots[i]; });
+}
+
+result<void> session::release(std::span<const held_block> held) {
+  return release_slots(held.size(), [&](std::size_t i) { return held[i].slot; });
+}
+
+template <class SlotAt>
+result<void> session::release_slots(std::size_t count, SlotAt&& slot_at) {
   if (in_child()) return channel_.check();
   active_.fetch_add(1, std::memory_order_seq_cst);
   const call_scope scope(active_);
   if (closing_.load(std::memory_order_seq_cst)) return {};  // close() ended all pins
-  for (const std::uint32_t slot : slots) {
+  const std::span<std::uint32_t> slots = thread_scratch<std::uint32_t>(count);
+  for (std::size_t i = 0; i < count; ++i) {
+    const std::uint32_t slot = slots[i] = slot_at(i);
     if (slot >= pin_slots_.total() || memory_.pin(slot).load(std::memory_order_relaxed) == 0) {
       return fail(error_code::invalid_argument, "pin " + std::to_string(slot) + " is not held; was it released twice?");
     }

@@ -147,6 +147,7 @@ class session {
   result<std::size_t> acquire(key_batch keys, std::uint32_t group, std::span<held_block> out);
   /// Ends pins. The bytes must not be read any more.
   result<void> release(std::span<const std::uint32_t> slots);
+  result<void> release(std::span<const held_block> held);
   /// Copies the resident prefix (of `part`, or whole blocks) and returns its length. Pins only while it copies.
   result<std::size_t> get_into(key_batch keys, std::uint32_t group, std::optional<std::uint32_t> part, buffers targets);
 
@@ -217,6 +218,8 @@ class session {
   result<void> map_slabs(std::span<const memory::block_ref> blocks, time_point until);
   result<void> fetch_slabs(const std::vector<std::uint32_t>& missing, time_point until);
   void drop_retired_slabs();
+  template <class SlotAt>
+  result<void> release_slots(std::size_t count, SlotAt&& slot_at);
   void touch(std::span<const pin> pins, std::uint32_t group);
   [[nodiscard]] std::byte* address(memory::block_ref block) const noexcept;
   [[nodiscard]] bool describe(std::span<const pin> pins, std::uint64_t bytes, std::span<held_block> out) const noexcept;

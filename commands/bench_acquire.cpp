@@ -22,12 +22,11 @@ result<void> measure(client::session& session, const lookup_memory& where, const
   const auto chains = pick_chains(where, keys, chains_timed, length);
   if (!chains) return std::unexpected(chains.error());
   std::vector<client::held_block> held(length);
-  std::vector<std::uint32_t> slots(length);
   const auto read = [&](const chain& which) -> result<void> {
     const auto n = session.acquire(which.keys, 0, held);
     if (!n) return std::unexpected(n.error());
-    for (std::size_t i = 0; i < *n; ++i) slots[i] = held[i].slot;
-    if (auto released = session.release(std::span(slots).first(*n)); !released) return released;
+    if (auto released = session.release(std::span<const client::held_block>(held).first(*n)); !released)
+      return released;
     return check_all(*n, length);
   };
   samples figure;

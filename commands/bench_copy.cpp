@@ -87,10 +87,7 @@ class get_bench {
   }
 
   result<void> finish() {
-    std::vector<std::uint32_t> slots;
-    slots.reserve(held_.size());
-    for (const auto& each : held_) slots.push_back(each.slot);
-    if (auto released = session_.release(slots); !released) return released;
+    if (auto released = session_.release(held_); !released) return released;
     return session_.clear();
   }
 

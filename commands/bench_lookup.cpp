@@ -50,20 +50,19 @@ result<void> measure(std::string name, std::span<const chain> chains, const opti
 /// Pins and unpins a chain through the client library.
 class pinning_reader {
  public:
-  explicit pinning_reader(client::session& session) : session_(&session), held_(chain_keys), slots_(chain_keys) {}
+  explicit pinning_reader(client::session& session) : session_(&session), held_(chain_keys) {}
 
   result<void> operator()(const chain& which) {
     const auto held = session_->acquire(which.keys, 0, held_);
     if (!held) return std::unexpected(held.error());
-    for (std::size_t i = 0; i < *held; ++i) slots_[i] = held_[i].slot;
-    if (auto released = session_->release(std::span(slots_).first(*held)); !released) return released;
+    if (auto released = session_->release(std::span<const client::held_block>(held_).first(*held)); !released)
+      return released;
     return check_all(*held, which.keys.count);
   }
 
  private:
   client::session* session_;
   std::vector<client::held_block> held_;
-  std::vector<std::uint32_t> slots_;
 };
 
 result<void> run_with_node(const options& how, report& out) {

@@ -147,15 +147,13 @@ result<void> put_set(client::session& session, const key_list& keys, std::uint64
 /// Pins and unpins chains of 1,000 keys, one after the other.
 class chain_reader {
  public:
-  chain_reader(client::session& session, const key_list& keys)
-      : session_(&session), keys_(&keys), held_(chain_keys), slots_(chain_keys) {}
+  chain_reader(client::session& session, const key_list& keys) : session_(&session), keys_(&keys), held_(chain_keys) {}
 
   result<double> operator()() {
     const auto chain = keys_->some(next_++ % chains * chain_keys, chain_keys);
     const auto held = session_->acquire(chain, 0, held_);
     if (!held) return std::unexpected(held.error());
-    for (std::size_t i = 0; i < *held; ++i) slots_[i] = held_[i].slot;
-    if (auto released = session_->release(std::span(slots_).first(*held)); !released) {
+    if (auto released = session_->release(std::span<const client::held_block>(held_).first(*held)); !released) {
       return std::unexpected(released.error());
     }
     if (auto whole = check_all(*held, chain_keys); !whole) return std::unexpected(whole.error());
@@ -166,7 +164,6 @@ class chain_reader {
   client::session* session_;
   const key_list* keys_;
   std::vector<client::held_block> held_;
-  std::vector<std::uint32_t> slots_;
   std::size_t next_ = 0;
 };
 
