@@ -2,8 +2,8 @@
 
     python lookup_mooncake.py [--kvbench PATH/kvbench.py]
 
-Needs what kvbench_cenote.py needs. Both get their keys as a program of theirs has them: Mooncake a list of strings, Cenote
-one array of hashes. The values are small; only their presence is asked for.
+Needs what kvbench_cenote.py needs. Both get their keys as a program of theirs has them: Mooncake a list of strings,
+Cenote one array of hashes. The values are small; only their presence is asked for.
 """
 
 from __future__ import annotations
@@ -63,7 +63,9 @@ def main() -> None:
                 later[name] += streak[1:]
         for title, took in (("first call of a streak", first), ("the calls after it", later)):
             ours_us, theirs_us = (statistics.median(took[name]) * 1e6 for name, _ in asks)
-            print(f"{title:24} cenote {ours_us:7.1f} us  mooncake {theirs_us:7.1f} us  ratio {theirs_us / ours_us:5.1f}")
+            print(
+                f"{title:24} cenote {ours_us:7.1f} us  mooncake {theirs_us:7.1f} us  ratio {theirs_us / ours_us:5.1f}"
+            )
         node.close()
         peer.close()
     finally:
