@@ -45,7 +45,6 @@ def test_a_worker_that_dies_is_back_with_all_complete_blocks(
     start_node: StartNode, start_agent: StartAgent, attach: Attach, number: int
 ) -> None:
     node = start_node(capacity="128MiB")
-    # A sanitizer makes an exit status of the signal and says so in the log: that is no finding.
     session = attach(node, "i", block=BLOCK)
     keys = filled(session, "a", 3000)
     other = attach(node, "j", block=4 * KiB, groups={"x": {"parts": {"k": 4096}}, "y": {"parts": {"v": 8192}}})
