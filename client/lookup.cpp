@@ -66,8 +66,8 @@ void lookup::for_each_candidate(key_batch keys, std::uint32_t group, Visit&& vis
         prefetch_keys(keys, first + stage_keys);
         std::array<block_key, run_keys> block_keys;
         reduce_keys(keys, first, group, std::span(block_keys).first(run.size()));
-        for (std::size_t j = 0; j < run.size(); ++j) run[j] = {block_keys[j], index_.home(table, block_keys[j])};
-        for (const looked_for& each : run) index_.prefetch(each.home);
+        for (std::size_t j = 0; j < run.size(); ++j) run[j] = {block_keys[j], table.home(block_keys[j])};
+        for (const looked_for& each : run) memory::index_reader::prefetch(each.home);
       }
     }
     if (step >= 1 && step - 1 < stages) {
@@ -80,17 +80,17 @@ void lookup::for_each_candidate(key_batch keys, std::uint32_t group, Visit&& vis
       std::array<std::uint32_t, stage_keys> late;  // further from home: their lines come while others are looked at
       std::size_t lates = 0;
       for (std::size_t i = 0; i < wanted.size(); ++i) {
-        const std::uint64_t value = index_.glance(table, wanted[i].home, wanted[i].key);
+        const std::uint64_t value = table.glance(wanted[i].home, wanted[i].key);
         if (value != index_value::empty) {
           take(i, value);
         } else {
-          wanted[i].home = index_.advance(table, wanted[i].home, 2);
-          index_.prefetch(wanted[i].home);
+          wanted[i].home = table.advance(wanted[i].home, 2);
+          memory::index_reader::prefetch(wanted[i].home);
           late[lates++] = static_cast<std::uint32_t>(i);
         }
       }
       for (const std::uint32_t i : std::span(late).first(lates)) {
-        const std::uint64_t value = index_.glance(table, wanted[i].home, wanted[i].key);
+        const std::uint64_t value = table.glance(wanted[i].home, wanted[i].key);
         take(i, value != index_value::empty ? value : index_.find(wanted[i].key));
       }
     }

@@ -382,11 +382,12 @@ result<std::uint64_t> session::send_in_batches(std::span<submission> entries) {
     entries = entries.subspan(batch.size());
     auto sent = channel_.submit(batch, until);
     if (!sent) return std::unexpected(sent.error());
-    // Pushed is as good as done: this side writes these blocks no more, whatever the worker says.
+    const auto outcome = channel_.wait(**sent, until);
+    // This side writes these blocks no more, whatever the worker says. Not sooner: a worker that meets this session
+    // again before it reads the batch could not tell a block that it took back from one that was never reserved.
     for (const submission& entry : batch) {
       reservations_.remove(memory::block_ref::from_bits(entry.block), entry.grant_version, entry.argument);
     }
-    const auto outcome = channel_.wait(**sent, until);
     if (!outcome) return std::unexpected(outcome.error());
     total += outcome->value;
     if (outcome->code != 0 && !refused) {

@@ -52,49 +52,47 @@ class index_reader {
   index_reader() noexcept = default;
   explicit index_reader(const std::byte* base) noexcept : base_(base) {}
 
-  /// The newest table, as it is now. Good for any number of glances: what they see is checked by the block's version
+  /// A table, as it was at one moment. Good for any number of glances: what they see is checked by the block's version
   /// and full key, and a find() follows when they see nothing.
   struct table_view {
     const index_entry* entries = nullptr;
     std::uint64_t slots = 0;
+
+    /// Where the key's probes begin; null if there is no table.
+    [[nodiscard]] const index_entry* home(const block_key& key) const noexcept {
+      return entries + home_slot(key, slots);
+    }
+    /// The place `n` places on; n is below the number of slots.
+    [[nodiscard]] const index_entry* advance(const index_entry* from, std::uint64_t n) const noexcept {
+      if (entries == nullptr) return nullptr;
+      const auto slot = static_cast<std::uint64_t>(from - entries) + n;
+      return entries + (slot < slots ? slot : slot - slots);
+    }
+    /// What find(key) gives, if it lies in one of two places from `from` on; else index_value::empty.
+    [[nodiscard]] std::uint64_t glance(const index_entry* from, const block_key& key) const noexcept {
+      if (entries == nullptr) return index_value::empty;
+      // Which of the two it is is chance, so there is no branch between them.
+      const index_entry* next = from + 1 == entries + slots ? entries : from + 1;
+      const std::uint64_t first = from->value.load(std::memory_order_acquire);
+      const std::uint64_t second = next->value.load(std::memory_order_acquire);
+      const std::uint64_t off_first = difference(*from, key);
+      const std::uint64_t off_second = difference(*next, key);
+      const index_entry* place = off_first == 0 ? from : next;
+      const std::uint64_t value = off_first == 0 ? first : second;
+      if ((off_first != 0 && off_second != 0) || !index_value::holds_block(value)) return index_value::empty;
+      load_fence();
+      return place->value.load(std::memory_order_acquire) == value ? value : index_value::empty;
+    }
   };
+  /// The table that most keys are in.
   [[nodiscard]] table_view newest() const noexcept {
     return table(header().state.load(std::memory_order_acquire) & 0xff);
-  }
-
-  /// Where the key's probes begin; null if there is no table.
-  [[nodiscard]] static const index_entry* home(const table_view& in, const block_key& key) noexcept {
-    return in.entries + home_slot(key, in.slots);
-  }
-  /// The place `n` places on; n is below the number of slots.
-  [[nodiscard]] static const index_entry* advance(const table_view& in, const index_entry* from,
-                                                  std::uint64_t n) noexcept {
-    if (in.entries == nullptr) return nullptr;
-    const auto slot = static_cast<std::uint64_t>(from - in.entries) + n;
-    return in.entries + (slot < in.slots ? slot : slot - in.slots);
   }
 
   /// Brings two probes near.
   static void prefetch(const index_entry* from) noexcept {
     __builtin_prefetch(from);
     __builtin_prefetch(&from[1].value);  // often in another line
-  }
-
-  /// What find(key) gives, if it lies in one of two places from `from` on; else index_value::empty.
-  [[nodiscard]] static std::uint64_t glance(const table_view& in, const index_entry* from,
-                                            const block_key& key) noexcept {
-    if (in.entries == nullptr) return index_value::empty;
-    // Which of the two it is is chance, so there is no branch between them.
-    const index_entry* next = from + 1 == in.entries + in.slots ? in.entries : from + 1;
-    const std::uint64_t first = from->value.load(std::memory_order_acquire);
-    const std::uint64_t second = next->value.load(std::memory_order_acquire);
-    const std::uint64_t off_first = difference(*from, key);
-    const std::uint64_t off_second = difference(*next, key);
-    const index_entry* place = off_first == 0 ? from : next;
-    const std::uint64_t value = off_first == 0 ? first : second;
-    if ((off_first != 0 && off_second != 0) || !index_value::holds_block(value)) return index_value::empty;
-    load_fence();
-    return place->value.load(std::memory_order_acquire) == value ? value : index_value::empty;
   }
 
   /// The value under `key`, or index_value::empty. A hit is a hint until the block's version and full key agree.

@@ -182,12 +182,12 @@ BOOST_AUTO_TEST_CASE(glances_from_home_on_see_what_a_find_sees) {
   std::uint64_t seen = 0;
   for (std::uint64_t n = 0; n < 1400; ++n) {
     const std::uint64_t value = reader.find(key_of(n));
-    const auto* place = index_reader::home(table, key_of(n));
+    const auto* place = table.home(key_of(n));
     std::uint64_t glanced = index_value::empty;
     // Around the end of the table, too: some homes are in its last places.
     for (std::uint64_t i = 0; i < table.slots && glanced == index_value::empty; i += 2) {
-      glanced = index_reader::glance(table, place, key_of(n));
-      place = index_reader::advance(table, place, 2);
+      glanced = table.glance(place, key_of(n));
+      place = table.advance(place, 2);
     }
     BOOST_REQUIRE(glanced == value);
     seen += value == index_value::empty ? 0U : 1U;
@@ -206,10 +206,10 @@ BOOST_AUTO_TEST_CASE(a_state_word_that_makes_no_sense_is_a_miss) {
     BOOST_TEST(writer.find(key_of(1)) == index_value::empty);
     const index_reader reader(writer.memory().data());
     const auto table = reader.newest();
-    const auto* home = index_reader::home(table, key_of(1));
+    const auto* home = table.home(key_of(1));
     index_reader::prefetch(home);
-    BOOST_TEST(index_reader::glance(table, home, key_of(1)) == index_value::empty);
-    BOOST_TEST(index_reader::glance(table, index_reader::advance(table, home, 2), key_of(1)) == index_value::empty);
+    BOOST_TEST(table.glance(home, key_of(1)) == index_value::empty);
+    BOOST_TEST(table.glance(table.advance(home, 2), key_of(1)) == index_value::empty);
   }
 }
 
@@ -228,7 +228,7 @@ BOOST_AUTO_TEST_CASE(readers_never_miss_a_key_that_is_there_nor_get_the_value_of
       while (!done.load(std::memory_order_relaxed)) {
         const std::uint64_t n = random() % stable;
         const auto table = reader.newest();
-        const std::uint64_t seen = index_reader::glance(table, index_reader::home(table, key_of(n)), key_of(n));
+        const std::uint64_t seen = table.glance(table.home(key_of(n)), key_of(n));
         if (seen != index_value::empty && number_in(seen) != n) ++wrong;
         const std::uint64_t value = reader.find(key_of(n));
         if (value == index_value::empty) {
