@@ -266,7 +266,7 @@ class Agent:
         """What opening the given descriptors anew says, by segment and intent."""
         raw = wire.RawSession.attach(os.environ["CENOTE_SOCKET"], instance, {"full": {"kv": 4096}})
         ctypes.CDLL(None).prctl(4, 1, 0, 0, 0)  # PR_SET_DUMPABLE: /proc/self is ours again after the change of user
-        raw.submit(wire.BARRIER)
+        raw.submit(wire.GRANT, argument=1)  # answered when there is a slab
         while not raw.waiting_completions():
             time.sleep(0.001)
         _, slabs = raw.slabs([1])
