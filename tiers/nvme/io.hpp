@@ -20,12 +20,14 @@ struct io_request {
   std::uint64_t offset = 0;  ///< bytes from the start of the path's data file
   std::span<std::byte> memory;
   std::uint64_t tag = 0;  ///< comes back with the completion
+  bool checksum = true;   ///< take the XXH3-64 of `memory`: before it is written, after it was read
 };
 
 /// The whole of `memory` was transferred, or `error` says why not: a short transfer is never a success.
 struct io_completion {
   std::uint64_t tag = 0;
-  int error = 0;  ///< 0, or errno: EIO, ENOSPC, ECANCELED after stop()
+  int error = 0;               ///< 0, or errno: EIO, ENOSPC, ECANCELED after stop()
+  std::uint64_t checksum = 0;  ///< when asked for and without error
 };
 
 /// Moves blocks to and from one path. Every request gets exactly one completion, in any order; reads go before writes
