@@ -161,6 +161,8 @@ std::uint64_t store::clear_all(coarse_time now) {
 
 std::uint64_t store::clear_blocks(instance& in, coarse_time /*now*/) {
   while (!in.reservations.empty()) revoke_reservation(in, in.reservations.begin()->first);
+  while (!in.loading.empty()) abandon_load(in, block_key(in.loading.begin()->first));
+  if (options_.lower.present) removals_.push_back({in.number, true, {}});
   constexpr std::size_t step = 1024;
   std::uint64_t cleared = 0;
   std::vector<block_ref> refs;
@@ -318,7 +320,8 @@ std::uint64_t store::forget_blocks(instance& in, std::span<const block_ref> refs
     slab& home = *slab_of(in, refs[i]);
     memory::block_record& record = record_of(home, refs[i]);
     in.index.erase(reduce_key(record.get_key().view(), home.what.group));
-    pool_of(home).policy->forget(home.what.first_record + refs[i].block());
+    const std::uint32_t number = home.what.first_record + refs[i].block();
+    if (in_policy(number)) pool_of(home).policy->forget(number);
     --home.present;
     home.touch_sum -= record.touch.load(std::memory_order_relaxed);
     if (pinned[i]) {
@@ -339,7 +342,7 @@ void store::rescan_zombies(instance& in) {
   for (const session* each : in.sessions) scan.add(each->memory);
   std::vector<block_ref> still;
   for (std::size_t i = 0; i < in.zombies.size(); ++i) {
-    if (scan.pinned(i)) {
+    if (scan.pinned(i) || is_moving(*slab_of(in, in.zombies[i]), in.zombies[i])) {
       still.push_back(in.zombies[i]);
     } else {
       free_block(in, *slab_of(in, in.zombies[i]), in.zombies[i]);
@@ -498,6 +501,7 @@ progress store::run_entry(batch& work, session& by, const submission& entry, coa
       ++work.next;
       return progress::finished;  // no answer
     case operation::barrier: break;
+    case operation::prefetch: return run_prefetch(work, by, entry);
     default: refuse(work, entry, error_code::malformed); break;
   }
   if (state == progress::waits_for_memory) return state;
@@ -579,9 +583,11 @@ void store::run_commit(batch& work, session& by, const submission& entry, coarse
   if (const auto reserved = in.reserved_keys.find(key); reserved != in.reserved_keys.end()) {
     revoke_reservation(in, reserved->second);
   }
+  abandon_load(in, key);  // so does whoever is bringing it up
   publish(in, *home, ref, full, now);
   forget_grant(by, ref.bits);  // only now: a worker killed in between finds the block published or still granted
   pool_of(*home).policy->admit(home->what.first_record + ref.block(), now);
+  if (options_.lower.ingest == ingest::all) write_through(*home, ref);
   ++counters_.commits;
   ++work.effects;
 }
@@ -605,6 +611,8 @@ progress store::run_reserve(batch& work, session& by, const submission& entry, c
   } else if (collision) {
     ++counters_.collisions;
     answer.kind = completion_kind::pending;
+  } else if (in.loading.contains(key)) {
+    answer.kind = completion_kind::pending;  // it is on its way up
   } else if (reserved != in.reserved_keys.end()) {
     reservation& held = in.reservations.at(reserved->second);
     answer.kind = completion_kind::pending;
@@ -695,6 +703,7 @@ void store::run_finish(batch& work, session& by, const submission& entry, coarse
   in.reservations.erase(found);
   publish(in, *home, ref, full, now);
   pool_of(*home).policy->admit(home->what.first_record + ref.block(), now);
+  if (options_.lower.ingest == ingest::all) write_through(*home, ref);
   ++counters_.commits;
 }
 
@@ -726,7 +735,9 @@ void store::run_removals(batch& work, session& by, coarse_time /*now*/) {
       refuse(work, entry, error_code::malformed);
     } else {
       const full_key full({entry.key, entry.key_size});
-      const auto ref = find_present(*by.of, reduce_key(full.view(), entry.group), full, nullptr);
+      const block_key key = reduce_key(full.view(), entry.group);
+      const auto ref = find_present(*by.of, key, full, nullptr);
+      note_removal(*by.of, key);
       if (ref && std::find(refs.begin(), refs.end(), *ref) == refs.end()) refs.push_back(*ref);
     }
     if ((entry.flags & submission::flag_last) != 0) {
@@ -736,6 +747,27 @@ void store::run_removals(batch& work, session& by, coarse_time /*now*/) {
   }
   if (!refs.empty()) work.effects += forget_blocks(*by.of, refs);
   if ((last.flags & submission::flag_last) != 0) finish_request(work, last);
+}
+
+/// The last entry's answer comes later, from the prefetcher, unless the request makes no sense.
+progress store::run_prefetch(batch& work, session& by, const submission& entry) {
+  const bool group_known = entry.group < by.of->pools.size();
+  const bool key_sane = entry.key_size >= min_key_bytes && entry.key_size <= max_key_bytes;
+  if (gathering_.keys.empty()) gathering_ = {by.number, entry.request, by.of->number, entry.group, {}};
+  if (!group_known || !key_sane || entry.group != gathering_.group || entry.request != gathering_.request) {
+    refuse(work, entry, error_code::malformed);
+  } else {
+    gathering_.keys.emplace_back(std::span(entry.key, entry.key_size));
+  }
+  ++work.next;
+  if ((entry.flags & submission::flag_last) == 0) return progress::finished;
+  prefetch_wish whole = std::exchange(gathering_, {});
+  if (work.refusal == error_code::ok) {
+    prefetches_.push_back(std::move(whole));
+  } else {
+    finish_request(work, entry);
+  }
+  return progress::finished;
 }
 
 void store::run_touch(session& by, const submission& entry, coarse_time now) {
@@ -755,8 +787,11 @@ void store::run_touch(session& by, const submission& entry, coarse_time now) {
       if (record.state() != block_state::present) continue;
       home.touch_sum += now - record.touch.load(std::memory_order_relaxed);
       record.touch.store(now, std::memory_order_relaxed);
-      record.hits.fetch_add(1, std::memory_order_relaxed);
-      pool_of(home).policy->touch(number, now);
+      const auto hits = static_cast<std::uint16_t>(record.hits.fetch_add(1, std::memory_order_relaxed) + 1);
+      if (in_policy(number)) pool_of(home).policy->touch(number, now);
+      if (options_.lower.ingest == ingest::hot && hits == options_.lower.hot_accesses) {
+        write_through(home, block_ref(first.slab(), first.block() + static_cast<std::uint32_t>(i - 1)));
+      }
       ++counters_.touches;
     }
   }
@@ -839,6 +874,9 @@ store_status store::status(coarse_time now) const {
   all.assigned = assigned_;
   all.used = used_;
   all.counters = counters_;
+  all.loading = recovered_loading_.size();
+  all.writing_bytes = writing_bytes_;
+  all.loading_bytes = loading_bytes_;
   for (const auto& [number, each] : instances_) {
     instance_status one;
     one.id = each->spec.id;
@@ -850,9 +888,10 @@ store_status store::status(coarse_time now) const {
     one.zombie = each->zombies.size();
     one.quarantined = each->quarantined.size();
     one.pending = each->reservations.size();
+    one.loading = each->loading.size();
     for (const auto& group : each->pools) {
       one.free += group->free.size();
-      one.present += group->policy->size();
+      one.present += group->policy->size() + group->leaving;
       for (const slab* home : group->slabs) one.bytes += home->what.block_bytes();
     }
     all.present += one.present;
@@ -860,6 +899,7 @@ store_status store::status(coarse_time now) const {
     all.zombie += one.zombie;
     all.quarantined += one.quarantined;
     all.pending += one.pending;
+    all.loading += one.loading;
     all.slabs += one.slabs;
     all.instances.push_back(std::move(one));
   }

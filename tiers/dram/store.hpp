@@ -10,6 +10,7 @@
 #include <span>
 #include <string>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "core/error.hpp"
@@ -20,6 +21,7 @@
 #include "memory/version_table.hpp"
 #include "tiers/dram/slab.hpp"
 #include "tiers/eviction/policy.hpp"
+#include "tiers/transfer.hpp"
 
 namespace cenote::dram {
 
@@ -27,6 +29,19 @@ using instance_number = std::uint32_t;
 using session_number = std::uint64_t;
 /// Tenths of a second since boot: survives a restart of the worker, not of the machine. As DRAM does.
 using coarse_time = std::uint32_t;
+
+/// When a block is written to the tier below.
+enum class ingest : std::uint8_t { all, hot, evicted };
+
+/// What the store does with a tier below it.
+struct lower_options {
+  bool present = false;
+  dram::ingest ingest = dram::ingest::evicted;
+  std::uint32_t hot_accesses = 2;
+  bool keep_copy = true;           ///< the tier below keeps what it gave
+  std::uint64_t write_window = 0;  ///< bytes on their way down at once
+  std::uint64_t read_window = 0;   ///< … up
+};
 
 struct store_options {
   std::uint64_t capacity = 0;    ///< bytes of all slabs together, trailers included
@@ -38,6 +53,7 @@ struct store_options {
   bool checksum_at_commit = false;
   std::string policy = "lru";
   std::map<std::string, std::uint64_t> quotas;  ///< instance group -> bytes, 0 or absent: none
+  lower_options lower;
 };
 
 /// What the store asks of the provisioner.
@@ -61,17 +77,50 @@ struct batch {
 
 enum class progress : std::uint8_t { finished, waits_for_memory };
 
+/// What became of the wish to bring a block up.
+enum class load_state : std::uint8_t {
+  present,   ///< it is here already
+  loading,   ///< on its way, for this wish or an older one
+  absent,    ///< the tier below has no copy
+  busy,      ///< a session writes it, or its key collides: nothing is loaded
+  wait,      ///< no room at the moment
+  no_space,  ///< nothing can be evicted for it
+};
+struct load_answer {
+  load_state state = load_state::present;
+  std::uint64_t token = 0;  ///< of a load under way
+};
+
+/// A session's wish that a chain be brought up.
+struct prefetch_wish {
+  session_number session = 0;
+  std::uint32_t request = 0;
+  instance_number instance = 0;
+  std::uint32_t group = 0;
+  std::vector<full_key> keys;
+};
+
+/// Keys that were removed, for the tier below.
+struct removal {
+  instance_number instance = 0;
+  bool all = false;             ///< the whole instance
+  std::vector<block_key> keys;  ///< unless all
+};
+
 /// Totals since the worker started, and the present state.
 struct store_counters {
   std::uint64_t commits = 0, duplicates = 0, evicted = 0, removed = 0, moved = 0, slabs_moved = 0, pinned_victims = 0;
   std::uint64_t refused_commits = 0, revoked_reservations = 0, revoked_grants = 0, no_space = 0, collisions = 0;
   std::uint64_t reclaimed_blocks = 0, touches = 0, checksum_errors = 0, quarantine_freed = 0;
+  std::uint64_t demoted = 0;            ///< blocks that the tier below has now
+  std::uint64_t demotions_dropped = 0;  ///< evicted without a copy below: its write window was full, or it refused
+  std::uint64_t promoted = 0, promotions_failed = 0;
 };
 
 struct instance_status {
   std::string id, group;
   std::uint64_t present = 0, free = 0, slabs = 0, bytes = 0, sessions = 0, index_slots = 0, index_entries = 0;
-  std::uint64_t zombie = 0, quarantined = 0, pending = 0;
+  std::uint64_t zombie = 0, quarantined = 0, pending = 0, loading = 0;
 };
 struct session_status {
   session_number number = 0;
@@ -86,7 +135,8 @@ struct account_status {
 };
 struct store_status {
   std::uint64_t capacity = 0, assigned = 0, used = 0, slabs = 0;
-  std::uint64_t present = 0, granted = 0, pending = 0, quarantined = 0, zombie = 0, free = 0;
+  std::uint64_t present = 0, granted = 0, pending = 0, quarantined = 0, zombie = 0, free = 0, loading = 0;
+  std::uint64_t writing_bytes = 0, loading_bytes = 0;  ///< on their way to and from the tier below
   store_counters counters;
   std::vector<instance_status> instances;
   std::vector<session_status> sessions;
@@ -146,6 +196,24 @@ class store {
   /// One step of eviction ahead of need. True: more to do.
   bool evict_ahead(coarse_time now);
 
+  // ---- the tier below
+  /// Blocks to write down. They stay readable meanwhile, and keep their memory until demoted() names them.
+  [[nodiscard]] std::vector<transfer> take_demotions() { return std::exchange(demotions_, {}); }
+  void demoted(std::span<const transfer_outcome> outcomes, coarse_time now);
+  /// Makes room for a block and puts it on the list of take_loads(), unless it is here or on its way.
+  load_answer load(instance_number number, std::uint32_t group, const full_key& full, coarse_time now);
+  [[nodiscard]] std::vector<transfer> take_loads() { return std::exchange(loads_, {}); }
+  void loaded(std::span<const transfer_outcome> outcomes, coarse_time now);
+  /// Blocks that left the tier below by themselves: they are not free to go any more.
+  void forget_copies(std::span<const lost_block> lost);
+  /// Prefetches among the batches that ran; they are answered when their blocks are here (prefetcher.hpp).
+  [[nodiscard]] std::vector<prefetch_wish> take_prefetches() { return std::exchange(prefetches_, {}); }
+  /// What was removed here since the last call and must go below, too.
+  [[nodiscard]] std::vector<removal> take_removals() { return std::exchange(removals_, {}); }
+  /// After a restart: no read of the worker before can land in a slab any more.
+  void release_loading();
+  [[nodiscard]] bool is_present(instance_number number, std::uint32_t group, const full_key& full) const noexcept;
+
   // ---- configuration
   void set_water_marks(double high, double low) noexcept;
   void set_quotas(const std::map<std::string, std::uint64_t>& quotas);
@@ -172,6 +240,16 @@ class store {
   struct session;
   struct reservation;
   enum class allocation : std::uint8_t { ok, wait, no_space };
+  /// A block whose memory the tier below reads or fills.
+  struct moving_block {
+    instance* owner = nullptr;
+    memory::block_ref ref;
+    std::uint64_t serial = 0;
+    coarse_time touched = 0;
+    bool up = false;
+    bool leaves = false;    ///< down: it goes when it is written; it is in no policy meanwhile
+    bool unwanted = false;  ///< up: somebody stored or removed the key meanwhile
+  };
   struct granted_block {
     std::uint32_t grant_version = 0;
     std::uint32_t slot = 0;
@@ -194,6 +272,7 @@ class store {
   void run_finish(batch& work, session& by, const memory::submission& entry, coarse_time now);
   void run_release(batch& work, session& by, const memory::submission& entry);
   void run_removals(batch& work, session& by, coarse_time now);
+  progress run_prefetch(batch& work, session& by, const memory::submission& entry);
   void run_touch(session& by, const memory::submission& entry, coarse_time now);
   [[nodiscard]] std::optional<std::uint64_t> replayed(const session& by, const slab* home, memory::block_ref ref,
                                                       const memory::submission& entry) const noexcept;
@@ -223,7 +302,7 @@ class store {
   allocation find_room(pool& from, std::uint32_t more, coarse_time now);
   std::vector<bool> condemn(instance& in, std::span<const memory::block_ref> refs);
   /// A hint: only condemn() knows.
-  [[nodiscard]] static bool any_pinned(const instance& in, std::span<const memory::block_ref> refs);
+  [[nodiscard]] bool any_pinned(const instance& in, std::span<const memory::block_ref> refs) const;
   void restore(instance& in, slab& home, memory::block_ref ref);
   std::uint32_t evict(pool& from, std::uint32_t count, coarse_time now);
   bool evict_from_account(account& payer, pool& prefer, std::uint64_t bytes, coarse_time now);
@@ -237,6 +316,17 @@ class store {
   void drop_slab(slab& victim);
   std::uint32_t grant_share(const session& of, const pool& from) const noexcept;
   std::uint64_t usable_bytes() const noexcept;
+
+  // The tier below (store_lower.cpp).
+  [[nodiscard]] bool is_moving(const slab& home, memory::block_ref ref) const noexcept;
+  [[nodiscard]] bool in_policy(std::uint32_t record) const noexcept;
+  [[nodiscard]] bool may_write(const pool& from) const noexcept;
+  void write_down(slab& home, memory::block_ref ref, bool leaves);
+  void write_through(slab& home, memory::block_ref ref);
+  bool demote_ahead(pool& from, std::uint32_t count, coarse_time now);
+  std::uint32_t release_blocks(pool& from, std::span<const memory::block_ref> refs, coarse_time now);
+  void abandon_load(instance& in, const block_key& key);
+  void note_removal(instance& in, const block_key& key);
 
   // Restart (store_recovery.cpp).
   void recover_block(instance& in, slab& home, memory::block_ref ref,
@@ -264,6 +354,17 @@ class store {
   std::uint64_t used_ = 0;      ///< bytes of blocks that are not free
   coarse_time no_memory_until_ = 0;
   bool stole_without_memory_ = false;  ///< a slab was given up although none could be made; cleared when one is
+  std::unordered_map<std::uint32_t, moving_block> moving_;  ///< by record
+  std::uint64_t next_serial_ = 1;
+  std::uint64_t writing_bytes_ = 0;
+  std::uint64_t leaving_bytes_ = 0;  ///< of those, what goes when it is written
+  std::uint64_t loading_bytes_ = 0;
+  std::vector<transfer> demotions_;
+  std::vector<transfer> loads_;
+  std::vector<removal> removals_;
+  prefetch_wish gathering_;  ///< of the request under way
+  std::vector<prefetch_wish> prefetches_;
+  std::vector<std::pair<instance*, memory::block_ref>> recovered_loading_;  ///< a dead worker's reads may still land
   store_counters counters_;
 };
 

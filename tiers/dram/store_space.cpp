@@ -75,6 +75,7 @@ store::allocation store::find_room(pool& from, std::uint32_t more, coarse_time n
   if (evict(from, wanted, now) > 0 || !from.free.empty()) return allocation::ok;  // or a zombie went
   if (revoke_idle_grants([&](const slab& in) { return &pool_of(in) == &from; })) return allocation::ok;
   if (oldest == &from && steal_slab(from, now)) return allocation::wait;
+  if (from.leaving > 0) return allocation::wait;  // they are free as soon as they are written
   return allocation::no_space;
 }
 
@@ -89,15 +90,15 @@ std::vector<bool> store::condemn(instance& in, std::span<const block_ref> refs) 
   memory::pin_scan scan(refs);
   for (const session* each : in.sessions) scan.add(each->memory);
   std::vector<bool> pinned(refs.size());
-  for (std::size_t i = 0; i < refs.size(); ++i) pinned[i] = scan.pinned(i);
+  for (std::size_t i = 0; i < refs.size(); ++i) pinned[i] = scan.pinned(i) || is_moving(*slab_of(in, refs[i]), refs[i]);
   return pinned;
 }
 
-bool store::any_pinned(const instance& in, std::span<const block_ref> refs) {
+bool store::any_pinned(const instance& in, std::span<const block_ref> refs) const {
   memory::pin_scan scan(refs);
   for (const session* each : in.sessions) scan.add(each->memory);
   for (std::size_t i = 0; i < refs.size(); ++i) {
-    if (scan.pinned(i)) return true;
+    if (scan.pinned(i) || is_moving(*slab_of(in, refs[i]), refs[i])) return true;
   }
   return false;
 }
@@ -127,25 +128,35 @@ std::uint32_t store::evict(pool& from, std::uint32_t count, coarse_time now) {
       ++examined;
     }
     if (refs.empty()) break;
-    const std::vector<bool> pinned = condemn(in, refs);
-    for (std::size_t i = 0; i < refs.size(); ++i) {
-      slab& home = *slab_of(in, refs[i]);
-      memory::block_record& record = record_of(home, refs[i]);
-      if (pinned[i]) {  // stays a hit; and is not asked again soon
-        ++counters_.pinned_victims;
-        restore(in, home, refs[i]);
-        from.policy->admit(home.what.first_record + refs[i].block(), now);
-        continue;
-      }
-      --home.present;
-      home.touch_sum -= record.touch.load(std::memory_order_relaxed);
-      in.index.erase(reduce_key(record.get_key().view(), home.what.group));
-      free_block(in, home, refs[i]);
-      ++freed;
+    freed += release_blocks(from, refs, now);
+  }
+  if (freed < count) rescan_zombies(in);
+  return freed;
+}
+
+/// Frees those of `refs` (present, in no policy) that nobody holds; the others stay hits. Returns how many went.
+std::uint32_t store::release_blocks(pool& from, std::span<const block_ref> refs, coarse_time now) {
+  instance& in = *from.owner;
+  std::uint32_t freed = 0;
+  const std::vector<bool> pinned = condemn(in, refs);
+  for (std::size_t i = 0; i < refs.size(); ++i) {
+    slab& home = *slab_of(in, refs[i]);
+    memory::block_record& record = record_of(home, refs[i]);
+    if (pinned[i]) {  // stays a hit; and is not asked again soon
+      ++counters_.pinned_victims;
+      restore(in, home, refs[i]);
+      from.policy->admit(home.what.first_record + refs[i].block(), now);
+      continue;
     }
+    --home.present;
+    home.touch_sum -= record.touch.load(std::memory_order_relaxed);
+    in.index.erase(reduce_key(record.get_key().view(), home.what.group));
+    const bool lost = options_.lower.present && (record.flags & memory::block_record::flag_below) == 0;
+    counters_.demotions_dropped += lost ? 1 : 0;
+    free_block(in, home, refs[i]);
+    ++freed;
   }
   counters_.evicted += freed;
-  if (freed < count) rescan_zombies(in);
   return freed;
 }
 
@@ -193,14 +204,15 @@ bool store::evict_from_account(account& payer, pool& prefer, std::uint64_t bytes
 
 bool store::evict_ahead(coarse_time now) {
   const auto usable = static_cast<double>(usable_bytes());
-  if (options_.high_water >= 1.0 || static_cast<double>(used_) <= usable * options_.high_water) return false;
+  const std::uint64_t staying = used_ - leaving_bytes_;
+  if (options_.high_water >= 1.0 || static_cast<double>(staying) <= usable * options_.high_water) return false;
   const auto low = static_cast<std::uint64_t>(usable * options_.low_water);
   pool* oldest = pool_with_oldest(nullptr);
-  if (oldest == nullptr || used_ <= low) return false;
-  const std::uint64_t blocks = (used_ - low + oldest->stride - 1) / oldest->stride;
-  const std::uint32_t freed =
-      evict(*oldest, static_cast<std::uint32_t>(std::min<std::uint64_t>(blocks, eviction_batch)), now);
-  return freed > 0 && static_cast<double>(used_) > usable * options_.low_water;
+  if (oldest == nullptr || staying <= low) return false;
+  const std::uint64_t blocks = (staying - low + oldest->stride - 1) / oldest->stride;
+  const auto batch = static_cast<std::uint32_t>(std::min<std::uint64_t>(blocks, eviction_batch));
+  const bool any = options_.lower.present ? demote_ahead(*oldest, batch, now) : evict(*oldest, batch, now) > 0;
+  return any && static_cast<double>(used_ - leaving_bytes_) > usable * options_.low_water;
 }
 
 bool store::revoke_idle_grants(const std::function<bool(const slab&)>& in) {
@@ -364,6 +376,8 @@ bool store::drain(slab& victim, coarse_time now) {
     in.payer->used -= victim.what.stride;
     used_ -= victim.what.stride;
     ++counters_.evicted;
+    const bool lost = options_.lower.present && (record_of(victim, ref).flags & memory::block_record::flag_below) == 0;
+    counters_.demotions_dropped += lost ? 1 : 0;
   }
   drop_slab(victim);
   return true;

@@ -1,0 +1,237 @@
+// Blocks on their way to and from the tier below.
+#include "memory/lower_hints.hpp"
+#include "tiers/dram/store_state.hpp"
+
+namespace cenote::dram {
+
+using memory::block_record;
+using memory::block_ref;
+using memory::block_state;
+
+namespace {
+
+constexpr unsigned serial_shift = 32;  // token = serial | record
+
+}  // namespace
+
+bool store::is_moving(const slab& home, block_ref ref) const noexcept {
+  return !moving_.empty() && moving_.contains(home.what.first_record + ref.block());
+}
+
+bool store::in_policy(std::uint32_t record) const noexcept {
+  if (moving_.empty()) return true;
+  const auto found = moving_.find(record);
+  return found == moving_.end() || !found->second.leaves;
+}
+
+/// One block may always be on its way, however small the window is.
+bool store::may_write(const pool& from) const noexcept {
+  return writing_bytes_ == 0 || writing_bytes_ + from.stride <= options_.lower.write_window;
+}
+
+void store::write_down(slab& home, block_ref ref, bool leaves) {
+  const pool& from = pool_of(home);
+  const block_record& record = record_of(home, ref);
+  const std::uint32_t number = home.what.first_record + ref.block();
+  const std::uint64_t serial = next_serial_++;
+  moving_.emplace(number, moving_block{.owner = home.owner,
+                                       .ref = ref,
+                                       .serial = serial,
+                                       .touched = record.touch.load(std::memory_order_relaxed),
+                                       .leaves = leaves});
+  writing_bytes_ += from.stride;
+  if (leaves) {
+    leaving_bytes_ += from.stride;
+    ++pool_of(home).leaving;
+  }
+  const full_key full = record.get_key();
+  demotions_.push_back({.instance = home.owner->number,
+                        .group = home.what.group,
+                        .token = serial << serial_shift | number,
+                        .full = full,
+                        .key = reduce_key(full.view(), home.what.group),
+                        .memory = {home.block(ref), from.stride}});
+}
+
+/// While the block stays. What the window has no room for is written when it leaves.
+void store::write_through(slab& home, block_ref ref) {
+  const bool below = (record_of(home, ref).flags & block_record::flag_below) != 0;
+  if (options_.lower.present && !below && !is_moving(home, ref) && may_write(pool_of(home))) {
+    write_down(home, ref, false);
+  }
+}
+
+/// Lets the oldest blocks go: those with a copy below at once, the others when they are written. False: nothing to do
+/// before a write ends.
+bool store::demote_ahead(pool& from, std::uint32_t count, coarse_time now) {
+  std::vector<block_ref> copied;
+  bool any = false;
+  for (std::uint32_t i = 0; i < count; ++i) {
+    const auto victim = from.policy->victim();
+    if (!victim) break;
+    slab& home = *slab_of_record(*victim);
+    const block_ref ref(home.what.index, *victim - home.what.first_record);
+    if ((record_of(home, ref).flags & block_record::flag_below) != 0) {
+      from.policy->forget(*victim);
+      copied.push_back(ref);
+    } else if (is_moving(home, ref)) {  // written through at this moment: its turn comes again
+      from.policy->touch(*victim, now);
+    } else if (may_write(from)) {
+      from.policy->forget(*victim);
+      write_down(home, ref, true);
+      any = true;
+    } else {
+      break;
+    }
+  }
+  if (!copied.empty() && release_blocks(from, copied, now) > 0) any = true;
+  return any;
+}
+
+void store::demoted(std::span<const transfer_outcome> outcomes, coarse_time now) {
+  std::map<pool*, std::vector<block_ref>> leaving;
+  bool zombies = false;
+  for (const transfer_outcome& outcome : outcomes) {
+    const auto number = static_cast<std::uint32_t>(outcome.token);
+    const auto found = moving_.find(number);
+    if (found == moving_.end() || found->second.serial != outcome.token >> serial_shift) continue;
+    const moving_block moved = found->second;
+    moving_.erase(found);
+    slab& home = *slab_of(*moved.owner, moved.ref);
+    pool& from = pool_of(home);
+    writing_bytes_ -= from.stride;
+    if (moved.leaves) {
+      leaving_bytes_ -= from.stride;
+      --from.leaving;
+    }
+    block_record& record = record_of(home, moved.ref);
+    if (record.state() != block_state::present) {
+      zombies = true;
+      continue;
+    }
+    if (outcome.what == transfer_result::done) {
+      record.flags |= block_record::flag_below;
+      ++counters_.demoted;
+    }
+    if (!moved.leaves) continue;
+    if (record.touch.load(std::memory_order_relaxed) != moved.touched) {  // somebody read it meanwhile
+      from.policy->admit(number, now);
+    } else {
+      leaving[&from].push_back(moved.ref);
+    }
+  }
+  for (const auto& [from, refs] : leaving) release_blocks(*from, refs, now);
+  if (!zombies) return;
+  for (const auto& [number, each] : instances_) rescan_zombies(*each);
+}
+
+// ---------------------------------------------------------------------------------------------- up
+
+bool store::is_present(instance_number number, std::uint32_t group, const full_key& full) const noexcept {
+  const auto home = instances_.find(number);
+  return home != instances_.end() && find_present(*home->second, reduce_key(full.view(), group), full, nullptr);
+}
+
+load_answer store::load(instance_number number, std::uint32_t group, const full_key& full, coarse_time now) {
+  const auto owner = instances_.find(number);
+  if (owner == instances_.end() || group >= owner->second->pools.size()) return {load_state::busy};
+  instance& in = *owner->second;
+  const block_key key = reduce_key(full.view(), group);
+  bool collision = false;
+  if (find_present(in, key, full, &collision)) return {load_state::present};
+  if (const auto under_way = in.loading.find(key); under_way != in.loading.end()) {
+    if (records_[under_way->second].get_key() != full) return {load_state::busy};
+    const moving_block& moving = moving_.at(under_way->second);
+    return {load_state::loading, moving.serial << serial_shift | under_way->second};
+  }
+  if (collision || in.reserved_keys.contains(key)) return {load_state::busy};
+  if (!options_.lower.present || !memory::hint_reader(in.index.memory().data()).contains(key)) {
+    return {load_state::absent};
+  }
+  pool& into = *in.pools[group];
+  if (loading_bytes_ != 0 && loading_bytes_ + into.stride > options_.lower.read_window) return {load_state::wait};
+  block_ref ref;
+  const allocation outcome = allocate(into, ref, 1, now);
+  if (outcome != allocation::ok) {
+    return {outcome == allocation::wait ? load_state::wait : load_state::no_space};
+  }
+  slab& home = *slab_of(in, ref);
+  block_record& record = record_of(home, ref);
+  const std::uint32_t record_number = home.what.first_record + ref.block();
+  record.set_key(full);
+  record.set_state(block_state::loading);  // before the read is asked for: a restart must not reuse the memory
+  const std::uint64_t serial = next_serial_++;
+  moving_.emplace(record_number, moving_block{.owner = &in, .ref = ref, .serial = serial, .up = true});
+  in.loading.emplace(key, record_number);
+  loading_bytes_ += into.stride;
+  loads_.push_back({.instance = number,
+                    .group = group,
+                    .token = serial << serial_shift | record_number,
+                    .full = full,
+                    .key = key,
+                    .memory = {home.block(ref), into.stride}});
+  return {load_state::loading, serial << serial_shift | record_number};
+}
+
+void store::abandon_load(instance& in, const block_key& key) {
+  const auto found = in.loading.find(key);
+  if (found == in.loading.end()) return;
+  moving_.at(found->second).unwanted = true;
+  in.loading.erase(found);
+}
+
+void store::loaded(std::span<const transfer_outcome> outcomes, coarse_time now) {
+  for (const transfer_outcome& outcome : outcomes) {
+    const auto number = static_cast<std::uint32_t>(outcome.token);
+    const auto found = moving_.find(number);
+    if (found == moving_.end() || found->second.serial != outcome.token >> serial_shift) continue;
+    const moving_block moved = found->second;
+    moving_.erase(found);
+    instance& in = *moved.owner;
+    slab& home = *slab_of(in, moved.ref);
+    loading_bytes_ -= home.what.stride;
+    const full_key full = record_of(home, moved.ref).get_key();
+    if (moved.unwanted || outcome.what != transfer_result::done) {
+      if (!moved.unwanted) in.loading.erase(reduce_key(full.view(), home.what.group));
+      ++counters_.promotions_failed;
+      free_block(in, home, moved.ref);
+      continue;
+    }
+    in.loading.erase(reduce_key(full.view(), home.what.group));
+    publish(in, home, moved.ref, full, now);
+    if (options_.lower.keep_copy) record_of(home, moved.ref).flags |= block_record::flag_below;
+    pool_of(home).policy->admit(number, now);
+    ++counters_.promoted;
+  }
+}
+
+// ---------------------------------------------------------------------------------------------- forgetting
+
+void store::note_removal(instance& in, const block_key& key) {
+  abandon_load(in, key);
+  if (!options_.lower.present) return;
+  if (removals_.empty() || removals_.back().instance != in.number || removals_.back().all) {
+    removals_.push_back({in.number, false, {}});
+  }
+  removals_.back().keys.push_back(key);
+}
+
+void store::forget_copies(std::span<const lost_block> lost) {
+  for (const lost_block& each : lost) {
+    const auto owner = instances_.find(each.instance);
+    if (owner == instances_.end()) continue;
+    const std::uint64_t value = owner->second->index.find(each.key);
+    if (!memory::index_value::holds_block(value)) continue;
+    const block_ref ref = memory::index_value::ref(value);
+    if (slab* home = slab_of(*owner->second, ref)) {
+      record_of(*home, ref).flags &= static_cast<std::uint8_t>(~block_record::flag_below);
+    }
+  }
+}
+
+void store::release_loading() {
+  for (const auto& [owner, ref] : recovered_loading_) free_block(*owner, *slab_of(*owner, ref), ref);
+  recovered_loading_.clear();
+}
+
+}  // namespace cenote::dram
