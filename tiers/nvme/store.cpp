@@ -39,6 +39,15 @@ std::uint64_t bind_checksum(std::uint64_t of_bytes, std::uint64_t instance, std:
   return XXH3_64bits(&bound, sizeof bound);
 }
 
+std::optional<adopted_block> adopted_from(const stored_block& block) noexcept {
+  if (block.bytes == 0 || block.bytes % sector_bytes != 0 || block.offset % sector_bytes != 0 ||
+      block.full.size < min_key_bytes || block.full.size > max_key_bytes ||
+      block.key != reduce_key(block.full.view(), block.group)) {
+    return std::nullopt;
+  }
+  return adopted_block{block.key, block.instance, block.offset, block.checksum, sectors_of(block.bytes), block.touch};
+}
+
 store::store(store_options options) : options_(std::move(options)), paths_(options_.paths), instances_(1) {
   if (options_.second_sight) seen_.resize(seen_places);
 }
@@ -99,18 +108,16 @@ store::size_class& store::class_of(std::uint64_t bytes) {
   return found;
 }
 
-bool store::adopt(std::uint32_t path, const stored_block& block) {
+bool store::adopt(std::uint32_t path, const adopted_block& block) {
   path_entry& home = paths_[path];
-  const bool sane = home.slots && block.bytes != 0 && block.bytes % sector_bytes == 0 &&
-                    block.offset % sector_bytes == 0 && home.blocks < home.max_blocks &&
-                    block.key == reduce_key(block.full.view(), block.group) &&
-                    instances_.size() < std::numeric_limits<std::uint16_t>::max();
+  const std::uint64_t bytes = std::uint64_t{block.sectors} * sector_bytes;
+  const bool sane = home.slots && home.blocks < home.max_blocks && instances_.size() < std::numeric_limits<std::uint16_t>::max();
   if (!sane) {
     ++counters_.refused_at_load;
     return false;
   }
   const std::uint16_t instance = instance_of(block.instance);
-  if (entries_.find(instance, block.key) || !home.slots->claim(block.offset, block.bytes)) {
+  if (entries_.find(instance, block.key) || !home.slots->claim(block.offset, bytes)) {
     ++counters_.refused_at_load;
     return false;
   }
@@ -118,12 +125,12 @@ bool store::adopt(std::uint32_t path, const stored_block& block) {
                                             .key_lo = block.key.lo,
                                             .checksum = block.checksum,
                                             .sector = sectors_of(block.offset),
-                                            .sectors = sectors_of(block.bytes),
+                                            .sectors = block.sectors,
                                             .touch = block.touch,
                                             .instance = instance,
                                             .path = static_cast<std::uint8_t>(path)});
   links_.cover(entry + 1);
-  class_of(block.bytes).policy->admit(entry, block.touch);
+  class_of(bytes).policy->admit(entry, block.touch);
   ++home.blocks;
   ++instances_[instance].blocks;
   ++counters_.loaded;

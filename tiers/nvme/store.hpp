@@ -36,6 +36,18 @@ struct store_options {
   std::uint32_t errors_to_retire = 4;  ///< I/O errors in a row that take a path out of service
 };
 
+/// What the tier needs of a stored_block: 48 bytes, because there may be millions at a start.
+struct adopted_block {
+  block_key key;
+  std::uint64_t instance = 0;  ///< identity
+  std::uint64_t offset = 0;
+  std::uint64_t checksum = 0;
+  std::uint32_t sectors = 0;
+  std::uint32_t touch = 0;
+};
+/// Nothing when the block's fields do not go together.
+[[nodiscard]] std::optional<adopted_block> adopted_from(const stored_block& block) noexcept;
+
 /// What a path shall do.
 struct path_request {
   std::uint32_t path = 0;
@@ -94,7 +106,7 @@ class store {
   /// Space of a path for blocks: [first, end) of its data file, and how many blocks its metadata has room for.
   void open_path(std::uint32_t path, std::uint64_t first, std::uint64_t end, std::uint64_t max_blocks);
   /// One block of the path's catalog, after open_path(). False: it makes no sense here and is to be forgotten.
-  bool adopt(std::uint32_t path, const stored_block& block);
+  bool adopt(std::uint32_t path, const adopted_block& block);
   void path_failed(std::uint32_t path, std::string why);
   /// A retired path answered a probe: its blocks are served again.
   void restore_path(std::uint32_t path);
