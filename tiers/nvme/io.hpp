@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <functional>
 #include <span>
+#include <string_view>
 
 namespace cenote::nvme {
 
@@ -30,6 +31,10 @@ struct io_completion {
   std::uint64_t checksum = 0;  ///< when asked for and without error
 };
 
+struct engine_options {
+  unsigned queue_depth = 32;  ///< transfers at the device at a time, at least 1
+};
+
 /// Moves blocks to and from one path. Every request gets exactly one completion, in any order; reads go before writes
 /// that still wait. Completions come in batches on a thread of the engine, and the callback must not block.
 class io_engine {
@@ -46,6 +51,8 @@ class io_engine {
   virtual void submit(std::span<const io_request> batch) = 0;
   /// Cancels what has not reached the device, waits for the rest, and returns when no callback comes any more.
   virtual void stop() noexcept = 0;
+  /// How it talks to the device ("io_uring"), for logs and status. Thread-safe.
+  [[nodiscard]] virtual std::string_view name() const noexcept = 0;
 };
 
 }  // namespace cenote::nvme
