@@ -18,6 +18,7 @@
 #include "actors/coarse_clock.hpp"
 #include "actors/dram_tier.hpp"
 #include "actors/node.hpp"
+#include "actors/nvme_tier.hpp"
 #include "actors/server.hpp"
 #include "config/logging.hpp"
 #include "config/node_config.hpp"
@@ -40,6 +41,21 @@ class worker_system_config : public caf::actor_system_config {
   }
 };
 
+dram::lower_options lower_options_of(const config::nvme_section& nvme) {
+  dram::lower_options options;
+  options.present = !nvme.paths.empty();
+  options.hot_accesses = nvme.hot_accesses;
+  options.keep_copy = nvme.keep_copy;
+  options.write_window = nvme.write_window;
+  options.read_window = nvme.read_window;
+  switch (nvme.ingest) {
+    case config::ingest::all: options.ingest = dram::ingest::all; break;
+    case config::ingest::hot: options.ingest = dram::ingest::hot; break;
+    case config::ingest::evicted: options.ingest = dram::ingest::evicted; break;
+  }
+  return options;
+}
+
 dram::store_options store_options_of(const config::node_config& config) {
   dram::store_options options;
   options.capacity = config.dram.capacity;
@@ -52,6 +68,21 @@ dram::store_options store_options_of(const config::node_config& config) {
   options.checksum_at_commit = config.dram.integrity == config::integrity::commit;
   options.policy = config.dram.policy;
   for (const auto& [name, group] : config.groups) options.quotas.emplace(name, group.quota);
+  options.lower = lower_options_of(config.nvme);
+  return options;
+}
+
+nvme::device_options device_options_of(const config::node_config& config) {
+  nvme::device_options options;
+  options.directories = config.nvme.paths;
+  options.capacity = config.nvme.capacity;
+  options.holder = config::socket_path(config);
+  options.queue_depth = config.nvme.queue_depth;
+  switch (config.nvme.engine) {
+    case config::io_engine::automatic: options.engine = nvme::engine_kind::automatic; break;
+    case config::io_engine::io_uring: options.engine = nvme::engine_kind::io_uring; break;
+    case config::io_engine::threads: options.engine = nvme::engine_kind::threads; break;
+  }
   return options;
 }
 
@@ -235,10 +266,12 @@ class worker {
     make_provisioner();
     std::vector<session_ptr> known(state->sessions.begin(), state->sessions.end());
     const std::uint64_t blocks = state->blocks;
+    if (!config_->nvme.paths.empty()) make_nvme();
     dram_ = system_.spawn<dram_tier>(
         std::move(state->store), std::move(known),
-        [this](std::vector<dram::slab_request> requests) { provisioner_->submit(std::move(requests)); });
-    node_ = system_.spawn<node>(dram_, [this](const std::string& reason) { fatal(reason); });
+        [this](std::vector<dram::slab_request> requests) { provisioner_->submit(std::move(requests)); }, nvme_);
+    if (devices_) devices_->open();
+    node_ = system_.spawn<node>(dram_, nvme_, [this](const std::string& reason) { fatal(reason); });
     server_context context{system_,
                            keeper_,
                            dram_,
@@ -311,6 +344,26 @@ class worker {
         });
   }
 
+  void make_nvme() {
+    nvme::device_events events;
+    events.opened = [this](nvme::opened_path opened) {
+      caf::anon_send(nvme_, path_atom_v, std::make_shared<nvme::opened_path>(std::move(opened)));
+    };
+    events.completed = [this](std::uint32_t path, std::vector<nvme::io_completion> completions) {
+      caf::anon_send(nvme_, io_atom_v, std::make_shared<const io_done>(io_done{path, std::move(completions)}));
+    };
+    events.saved = [this](std::uint64_t tag, const result<void>& how) {
+      caf::anon_send(nvme_, saved_atom_v, tag, outcome::of(how));
+    };
+    devices_ = std::make_shared<nvme::devices>(device_options_of(*config_), std::move(events));
+    nvme::store_options options;
+    options.paths = static_cast<std::uint32_t>(config_->nvme.paths.size());
+    options.keep_copy = config_->nvme.keep_copy;
+    options.second_sight = config_->nvme.admission == config::admission::second_sight;
+    options.policy = config_->nvme.policy;
+    nvme_ = system_.spawn<nvme_tier>(std::move(options), devices_);
+  }
+
   void reload() {
     auto wanted = config::load(options_.sources);
     auto next = wanted ? config::reloaded(*config_, *wanted) : wanted;
@@ -342,6 +395,8 @@ class worker {
     node_ = nullptr;
     dram_ = nullptr;
     system_.await_all_actors_done();
+    if (devices_) devices_->stop();
+    nvme_ = nullptr;  // only now: the devices' threads send to it
     provisioner_.reset();
     log_info(logger("worker"), "drained");
     return 0;
@@ -360,6 +415,8 @@ class worker {
   worker_system_config system_config_;
   caf::actor_system system_;
   std::unique_ptr<dram::provisioner> provisioner_;
+  nvme_tier_actor nvme_;
+  std::shared_ptr<nvme::devices> devices_;
   dram_tier_actor dram_;
   node_actor node_;
   std::unique_ptr<server> server_;

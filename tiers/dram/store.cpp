@@ -109,6 +109,7 @@ store::instance& store::make_instance(instance_number number, const instance_spe
     made->pools.push_back(std::move(group));
   }
   instance& kept = *made;
+  if (options_.lower.present) unbound_.push_back(number);
   by_id_.emplace(spec.id, &kept);
   instances_.emplace(number, std::move(made));
   return kept;
@@ -147,22 +148,23 @@ std::optional<std::pair<unique_fd, std::uint64_t>> store::slab_descriptor(instan
   return std::pair(std::move(*copy), home->second->memory.size());
 }
 
-std::optional<std::uint64_t> store::clear_instance(const std::string& id, coarse_time now) {
+std::optional<std::uint64_t> store::clear_instance(const std::string& id, coarse_time now,
+                                                   std::vector<removal>& below) {
   const auto found = by_id_.find(id);
   if (found == by_id_.end()) return std::nullopt;
-  return clear_blocks(*found->second, now);
+  return clear_blocks(*found->second, now, below);
 }
 
-std::uint64_t store::clear_all(coarse_time now) {
+std::uint64_t store::clear_all(coarse_time now, std::vector<removal>& below) {
   std::uint64_t cleared = 0;
-  for (const auto& [number, each] : instances_) cleared += clear_blocks(*each, now);
+  for (const auto& [number, each] : instances_) cleared += clear_blocks(*each, now, below);
   return cleared;
 }
 
-std::uint64_t store::clear_blocks(instance& in, coarse_time /*now*/) {
+std::uint64_t store::clear_blocks(instance& in, coarse_time /*now*/, std::vector<removal>& below) {
   while (!in.reservations.empty()) revoke_reservation(in, in.reservations.begin()->first);
   while (!in.loading.empty()) abandon_load(in, block_key(in.loading.begin()->first));
-  if (options_.lower.present) removals_.push_back({in.number, true, {}});
+  if (options_.lower.present) below.push_back({in.number, true, {}});
   constexpr std::size_t step = 1024;
   std::uint64_t cleared = 0;
   std::vector<block_ref> refs;
@@ -495,7 +497,7 @@ progress store::run_entry(batch& work, session& by, const submission& entry, coa
     case operation::finish: run_finish(work, by, entry, now); break;
     case operation::release: run_release(work, by, entry); break;
     case operation::remove: run_removals(work, by, now); return progress::finished;
-    case operation::clear: work.effects += clear_blocks(*by.of, now); break;
+    case operation::clear: work.effects += clear_blocks(*by.of, now, work.removals); break;
     case operation::touch:
       run_touch(by, entry, now);
       ++work.next;
@@ -737,7 +739,7 @@ void store::run_removals(batch& work, session& by, coarse_time /*now*/) {
       const full_key full({entry.key, entry.key_size});
       const block_key key = reduce_key(full.view(), entry.group);
       const auto ref = find_present(*by.of, key, full, nullptr);
-      note_removal(*by.of, key);
+      note_removal(*by.of, key, work.removals);
       if (ref && std::find(refs.begin(), refs.end(), *ref) == refs.end()) refs.push_back(*ref);
     }
     if ((entry.flags & submission::flag_last) != 0) {

@@ -64,11 +64,19 @@ struct slab_request {
   memory::segment memory;  ///< drop: the mapping to give up
 };
 
+/// Keys that were removed, for the tier below.
+struct removal {
+  instance_number instance = 0;
+  bool all = false;             ///< the whole instance
+  std::vector<block_key> keys;  ///< unless all
+};
+
 /// One session's submissions on their way through the store.
 struct batch {
   session_number session = 0;
   std::vector<memory::submission> entries;
   std::vector<memory::completion> completions;
+  std::vector<removal> removals{};  ///< what the tier below must forget before the batch is answered
   std::size_t next = 0;       ///< first entry that has no effect yet
   std::uint64_t effects = 0;  ///< of the request under way
   error_code refusal = error_code::ok;
@@ -91,6 +99,13 @@ struct load_answer {
   std::uint64_t token = 0;  ///< of a load under way
 };
 
+/// What the tier below needs of an instance: its hints lie behind the index.
+struct instance_binding {
+  instance_number number = 0;
+  instance_spec spec;
+  memory::segment index;
+};
+
 /// A session's wish that a chain be brought up.
 struct prefetch_wish {
   session_number session = 0;
@@ -100,12 +115,6 @@ struct prefetch_wish {
   std::vector<full_key> keys;
 };
 
-/// Keys that were removed, for the tier below.
-struct removal {
-  instance_number instance = 0;
-  bool all = false;             ///< the whole instance
-  std::vector<block_key> keys;  ///< unless all
-};
 
 /// Totals since the worker started, and the present state.
 struct store_counters {
@@ -165,9 +174,12 @@ class store {
   /// A second descriptor of a slab, and its segment's size in bytes. Nothing when the slab is gone.
   [[nodiscard]] std::optional<std::pair<unique_fd, std::uint64_t>> slab_descriptor(instance_number number,
                                                                                    std::uint32_t index) const;
-  /// Forgets every block of the instance called `id`. Nothing when there is none.
-  std::optional<std::uint64_t> clear_instance(const std::string& id, coarse_time now);
-  std::uint64_t clear_all(coarse_time now);
+  /// Forgets every block of the instance called `id`. Nothing when there is none. `below`: what is left to do there.
+  std::optional<std::uint64_t> clear_instance(const std::string& id, coarse_time now, std::vector<removal>& below);
+  std::uint64_t clear_all(coarse_time now, std::vector<removal>& below);
+
+  /// Instances that came since the last call, for the tier below.
+  [[nodiscard]] std::vector<instance_binding> take_bindings();
 
   // ---- slabs
   [[nodiscard]] std::vector<slab_request> take_requests();
@@ -197,19 +209,17 @@ class store {
   bool evict_ahead(coarse_time now);
 
   // ---- the tier below
-  /// Blocks to write down. They stay readable meanwhile, and keep their memory until demoted() names them.
+  /// Blocks to write down. They stay readable meanwhile, and keep their memory until transferred() names them.
   [[nodiscard]] std::vector<transfer> take_demotions() { return std::exchange(demotions_, {}); }
-  void demoted(std::span<const transfer_outcome> outcomes, coarse_time now);
+  /// Transfers that ended, down or up.
+  void transferred(std::span<const transfer_outcome> outcomes, coarse_time now);
   /// Makes room for a block and puts it on the list of take_loads(), unless it is here or on its way.
   load_answer load(instance_number number, std::uint32_t group, const full_key& full, coarse_time now);
   [[nodiscard]] std::vector<transfer> take_loads() { return std::exchange(loads_, {}); }
-  void loaded(std::span<const transfer_outcome> outcomes, coarse_time now);
   /// Blocks that left the tier below by themselves: they are not free to go any more.
   void forget_copies(std::span<const lost_block> lost);
   /// Prefetches among the batches that ran; they are answered when their blocks are here (prefetcher.hpp).
   [[nodiscard]] std::vector<prefetch_wish> take_prefetches() { return std::exchange(prefetches_, {}); }
-  /// What was removed here since the last call and must go below, too.
-  [[nodiscard]] std::vector<removal> take_removals() { return std::exchange(removals_, {}); }
   /// After a restart: no read of the worker before can land in a slab any more.
   void release_loading();
   [[nodiscard]] bool is_present(instance_number number, std::uint32_t group, const full_key& full) const noexcept;
@@ -292,7 +302,7 @@ class store {
   void acknowledge(instance& in, session_number by, std::uint64_t ref_bits);
   void revoke_reservation(instance& in, std::uint64_t ref_bits);
   void drop_writer(instance& in, session_number by, std::uint64_t ref_bits, std::uint64_t parts);
-  std::uint64_t clear_blocks(instance& in, coarse_time now);
+  std::uint64_t clear_blocks(instance& in, coarse_time now, std::vector<removal>& below);
   std::uint64_t forget_blocks(instance& in, std::span<const memory::block_ref> refs);
   void rescan_zombies(instance& in);
   static void note_oldest_pin(session& of, coarse_time now) noexcept;
@@ -325,8 +335,12 @@ class store {
   void write_through(slab& home, memory::block_ref ref);
   bool demote_ahead(pool& from, std::uint32_t count, coarse_time now);
   std::uint32_t release_blocks(pool& from, std::span<const memory::block_ref> refs, coarse_time now);
+  [[nodiscard]] std::optional<moving_block> take_moving(std::uint64_t token);
+  void finish_write(const moving_block& moved, std::uint32_t record, transfer_result how, coarse_time now,
+                    std::map<pool*, std::vector<memory::block_ref>>& leaving);
+  void finish_load(const moving_block& moved, std::uint32_t record, transfer_result how, coarse_time now);
   void abandon_load(instance& in, const block_key& key);
-  void note_removal(instance& in, const block_key& key);
+  void note_removal(instance& in, const block_key& key, std::vector<removal>& below);
 
   // Restart (store_recovery.cpp).
   void recover_block(instance& in, slab& home, memory::block_ref ref,
@@ -361,7 +375,7 @@ class store {
   std::uint64_t loading_bytes_ = 0;
   std::vector<transfer> demotions_;
   std::vector<transfer> loads_;
-  std::vector<removal> removals_;
+  std::vector<instance_number> unbound_;
   prefetch_wish gathering_;  ///< of the request under way
   std::vector<prefetch_wish> prefetches_;
   std::vector<std::pair<instance*, memory::block_ref>> recovered_loading_;  ///< a dead worker's reads may still land

@@ -88,41 +88,53 @@ bool store::demote_ahead(pool& from, std::uint32_t count, coarse_time now) {
   return any;
 }
 
-void store::demoted(std::span<const transfer_outcome> outcomes, coarse_time now) {
+std::optional<store::moving_block> store::take_moving(std::uint64_t token) {
+  const auto found = moving_.find(static_cast<std::uint32_t>(token));
+  if (found == moving_.end() || found->second.serial != token >> serial_shift) return std::nullopt;
+  const moving_block moved = found->second;
+  moving_.erase(found);
+  return moved;
+}
+
+void store::transferred(std::span<const transfer_outcome> outcomes, coarse_time now) {
   std::map<pool*, std::vector<block_ref>> leaving;
-  bool zombies = false;
   for (const transfer_outcome& outcome : outcomes) {
-    const auto number = static_cast<std::uint32_t>(outcome.token);
-    const auto found = moving_.find(number);
-    if (found == moving_.end() || found->second.serial != outcome.token >> serial_shift) continue;
-    const moving_block moved = found->second;
-    moving_.erase(found);
-    slab& home = *slab_of(*moved.owner, moved.ref);
-    pool& from = pool_of(home);
-    writing_bytes_ -= from.stride;
-    if (moved.leaves) {
-      leaving_bytes_ -= from.stride;
-      --from.leaving;
-    }
-    block_record& record = record_of(home, moved.ref);
-    if (record.state() != block_state::present) {
-      zombies = true;
-      continue;
-    }
-    if (outcome.what == transfer_result::done) {
-      record.flags |= block_record::flag_below;
-      ++counters_.demoted;
-    }
-    if (!moved.leaves) continue;
-    if (record.touch.load(std::memory_order_relaxed) != moved.touched) {  // somebody read it meanwhile
-      from.policy->admit(number, now);
+    const auto moved = take_moving(outcome.token);
+    if (!moved) continue;
+    const auto record = static_cast<std::uint32_t>(outcome.token);
+    if (moved->up) {
+      finish_load(*moved, record, outcome.what, now);
     } else {
-      leaving[&from].push_back(moved.ref);
+      finish_write(*moved, record, outcome.what, now, leaving);
     }
   }
   for (const auto& [from, refs] : leaving) release_blocks(*from, refs, now);
-  if (!zombies) return;
-  for (const auto& [number, each] : instances_) rescan_zombies(*each);
+}
+
+void store::finish_write(const moving_block& moved, std::uint32_t number, transfer_result how, coarse_time now,
+                         std::map<pool*, std::vector<block_ref>>& leaving) {
+  slab& home = *slab_of(*moved.owner, moved.ref);
+  pool& from = pool_of(home);
+  writing_bytes_ -= from.stride;
+  if (moved.leaves) {
+    leaving_bytes_ -= from.stride;
+    --from.leaving;
+  }
+  block_record& record = record_of(home, moved.ref);
+  if (record.state() != block_state::present) {  // removed meanwhile; a zombie since
+    rescan_zombies(*moved.owner);
+    return;
+  }
+  if (how == transfer_result::done) {
+    record.flags |= block_record::flag_below;
+    ++counters_.demoted;
+  }
+  if (!moved.leaves) return;
+  if (record.touch.load(std::memory_order_relaxed) != moved.touched) {  // somebody read it meanwhile
+    from.policy->admit(number, now);
+  } else {
+    leaving[&from].push_back(moved.ref);
+  }
 }
 
 // ---------------------------------------------------------------------------------------------- up
@@ -180,40 +192,42 @@ void store::abandon_load(instance& in, const block_key& key) {
   in.loading.erase(found);
 }
 
-void store::loaded(std::span<const transfer_outcome> outcomes, coarse_time now) {
-  for (const transfer_outcome& outcome : outcomes) {
-    const auto number = static_cast<std::uint32_t>(outcome.token);
-    const auto found = moving_.find(number);
-    if (found == moving_.end() || found->second.serial != outcome.token >> serial_shift) continue;
-    const moving_block moved = found->second;
-    moving_.erase(found);
-    instance& in = *moved.owner;
-    slab& home = *slab_of(in, moved.ref);
-    loading_bytes_ -= home.what.stride;
-    const full_key full = record_of(home, moved.ref).get_key();
-    if (moved.unwanted || outcome.what != transfer_result::done) {
-      if (!moved.unwanted) in.loading.erase(reduce_key(full.view(), home.what.group));
-      ++counters_.promotions_failed;
-      free_block(in, home, moved.ref);
-      continue;
-    }
-    in.loading.erase(reduce_key(full.view(), home.what.group));
-    publish(in, home, moved.ref, full, now);
-    if (options_.lower.keep_copy) record_of(home, moved.ref).flags |= block_record::flag_below;
-    pool_of(home).policy->admit(number, now);
-    ++counters_.promoted;
+void store::finish_load(const moving_block& moved, std::uint32_t number, transfer_result how, coarse_time now) {
+  instance& in = *moved.owner;
+  slab& home = *slab_of(in, moved.ref);
+  loading_bytes_ -= home.what.stride;
+  const full_key full = record_of(home, moved.ref).get_key();
+  if (!moved.unwanted) in.loading.erase(reduce_key(full.view(), home.what.group));
+  if (moved.unwanted || how != transfer_result::done) {
+    ++counters_.promotions_failed;
+    free_block(in, home, moved.ref);
+    return;
   }
+  publish(in, home, moved.ref, full, now);
+  if (options_.lower.keep_copy) record_of(home, moved.ref).flags |= block_record::flag_below;
+  pool_of(home).policy->admit(number, now);
+  ++counters_.promoted;
+}
+
+std::vector<instance_binding> store::take_bindings() {
+  std::vector<instance_binding> bindings;
+  for (const instance_number number : std::exchange(unbound_, {})) {
+    const instance& in = *instances_.at(number);
+    auto fd = in.index.memory().fd().duplicate();
+    if (!fd) continue;
+    auto index = memory::segment::map(std::move(*fd), memory::index_segment_bytes, memory::access::read_write);
+    if (index) bindings.push_back({number, in.spec, std::move(*index)});
+  }
+  return bindings;
 }
 
 // ---------------------------------------------------------------------------------------------- forgetting
 
-void store::note_removal(instance& in, const block_key& key) {
+void store::note_removal(instance& in, const block_key& key, std::vector<removal>& below) {
   abandon_load(in, key);
   if (!options_.lower.present) return;
-  if (removals_.empty() || removals_.back().instance != in.number || removals_.back().all) {
-    removals_.push_back({in.number, false, {}});
-  }
-  removals_.back().keys.push_back(key);
+  if (below.empty() || below.back().all) below.push_back({in.number, false, {}});
+  below.back().keys.push_back(key);
 }
 
 void store::forget_copies(std::span<const lost_block> lost) {

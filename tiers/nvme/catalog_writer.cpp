@@ -31,6 +31,15 @@ void catalog_writer::submit(std::vector<catalog_change> changes, std::uint64_t t
   wake_.notify_one();
 }
 
+void catalog_writer::remember(const instance_spec& spec) {
+  {
+    const std::lock_guard lock(mutex_);
+    if (stopping_) return;
+    specs_.push_back(spec);
+  }
+  wake_.notify_one();
+}
+
 void catalog_writer::stop() {
   {
     const std::lock_guard lock(mutex_);
@@ -43,16 +52,20 @@ void catalog_writer::stop() {
 void catalog_writer::run() {
   ::pthread_setname_np(::pthread_self(), "cenote-catalog");
   while (take_waiting()) {
-    const auto status = catalog_.apply(changes_);
-    done_(tags_, status);
+    if (!tags_.empty()) {
+      const auto status = catalog_.apply(changes_);
+      done_(tags_, status);
+    }
+    for (const instance_spec& spec : specs_now_) (void)catalog_.put_instance(spec);  // only inspect misses it
   }
 }
 
 bool catalog_writer::take_waiting() {
   changes_.clear();
   tags_.clear();
+  specs_now_.clear();
   std::unique_lock lock(mutex_);
-  wake_.wait(lock, [&] { return stopping_ || !waiting_.empty(); });
+  wake_.wait(lock, [&] { return stopping_ || !waiting_.empty() || !specs_.empty(); });
   while (!waiting_.empty()) {
     submission& next = waiting_.front();
     // A submission is never cut in two, however large.
@@ -61,7 +74,8 @@ bool catalog_writer::take_waiting() {
     tags_.push_back(next.tag);
     waiting_.pop_front();
   }
-  return !tags_.empty();
+  if (waiting_.empty()) specs_now_.swap(specs_);
+  return !tags_.empty() || !specs_now_.empty();
 }
 
 }  // namespace cenote::nvme

@@ -30,6 +30,8 @@ class catalog_writer {
   /// `tag` comes back with the callback. Thread-safe; waits for no write. After stop() it does nothing, and no callback
   /// comes.
   void submit(std::vector<catalog_change> changes, std::uint64_t tag);
+  /// Writes the spec down after what was submitted before; nobody hears of it. Thread-safe; waits for no write.
+  void remember(const instance_spec& spec);
   /// Writes what waits, and returns when no callback comes any more. One thread at a time; again is nothing.
   void stop();
 
@@ -47,9 +49,11 @@ class catalog_writer {
   std::mutex mutex_;
   std::condition_variable wake_;
   std::deque<submission> waiting_;
+  std::vector<instance_spec> specs_;
   bool stopping_ = false;
   std::vector<catalog_change> changes_;  ///< the thread's own: what it writes now, and whose it is
   std::vector<std::uint64_t> tags_;
+  std::vector<instance_spec> specs_now_;
   std::thread thread_;
 };
 

@@ -5,13 +5,17 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <cerrno>
 #include <cstring>
+#include <limits>
 
 namespace cenote::nvme {
 
 namespace {
 
+constexpr std::uint64_t min_extent = std::uint64_t{4} << 20;
+constexpr std::uint64_t max_extent = std::uint64_t{256} << 20;
 constexpr int eviction_attempts = 64;            // for one slot; more means that everything is being read
 constexpr std::size_t seen_places = 1U << 20;    // 4 MiB: blocks that second sight remembers
 
@@ -95,8 +99,8 @@ void store::show(std::uint32_t entry, bool visible) {
 
 void store::open_path(std::uint32_t path, std::uint64_t first, std::uint64_t end, std::uint64_t max_blocks) {
   path_entry& opened = paths_[path];
-  const std::uint64_t extent = std::clamp<std::uint64_t>((end - first) / 64, std::uint64_t{4} << 20,
-                                                         std::uint64_t{256} << 20) / sector_bytes * sector_bytes;
+  // A power of two, so that slots stay where they are when the capacity changes a little.
+  const std::uint64_t extent = std::clamp(std::bit_floor((end - first) / 64), min_extent, max_extent);
   opened.slots = std::make_unique<slot_allocator>(first, end, extent);
   opened.max_blocks = max_blocks;
   opened.state = path_state::serving;
@@ -164,6 +168,17 @@ void store::restore_path(std::uint32_t path) {
   paths_[path].errors_in_a_row = 0;
   for (std::uint32_t entry = 0; entry < entries_.end(); ++entry) {
     if (entries_[entry].sectors != 0 && entries_[entry].path == path) show(entry, true);
+  }
+}
+
+/// Reads the superblock's sector: what cannot even do that stays out of service.
+void store::tick(coarse_time /*now*/) {
+  for (std::uint32_t path = 0; path < paths_.size(); ++path) {
+    path_entry& each = paths_[path];
+    if (each.state != path_state::retired || each.probe != 0) continue;
+    if (!probed_) probed_.reset(static_cast<std::byte*>(std::aligned_alloc(sector_bytes, sector_bytes)));
+    each.probe = next_tag_++;
+    requests_.push_back({path, {io_kind::read, 0, {probed_.get(), sector_bytes}, each.probe, false}});
   }
 }
 
@@ -420,8 +435,13 @@ void store::finish_read(operation& done, const io_completion& how, coarse_time /
   answer(done.what, transfer_result::done);
 }
 
-void store::complete(std::uint32_t /*path*/, std::span<const io_completion> done, coarse_time now) {
+void store::complete(std::uint32_t path, std::span<const io_completion> done, coarse_time now) {
   for (const io_completion& each : done) {
+    if (each.tag == paths_[path].probe) {
+      paths_[path].probe = 0;
+      if (each.error == 0) restore_path(path);
+      continue;
+    }
     const auto found = operations_.find(each.tag);
     if (found == operations_.end()) continue;
     operation finished = std::move(found->second);

@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <cstdlib>
 #include <map>
 #include <memory>
 #include <optional>
@@ -88,6 +89,10 @@ struct store_status {
   std::vector<path_status> paths;
 };
 
+struct aligned_free {
+  void operator()(std::byte* memory) const noexcept { std::free(memory); }  // NOLINT(cppcoreguidelines-no-malloc)
+};
+
 /// Owned by one thread (the NVMe tier's actor). Does no I/O and never blocks: it plans requests, which the caller hands
 /// to the paths' engines, and hears of their completions. A copy is served only if its bytes, hashed, agree with what
 /// was written under this very key, whatever the metadata says.
@@ -108,8 +113,8 @@ class store {
   /// One block of the path's catalog, after open_path(). False: it makes no sense here and is to be forgotten.
   bool adopt(std::uint32_t path, const adopted_block& block);
   void path_failed(std::uint32_t path, std::string why);
-  /// A retired path answered a probe: its blocks are served again.
-  void restore_path(std::uint32_t path);
+  /// Probes retired paths: one that answers is served again. Call every few seconds.
+  void tick(coarse_time now);
   [[nodiscard]] path_state state_of(std::uint32_t path) const noexcept { return paths_[path].state; }
 
   // ---- work; answers and requests gather until take_…()
@@ -142,6 +147,7 @@ class store {
     std::uint64_t max_blocks = 0;
     std::uint64_t blocks = 0;
     std::uint32_t errors_in_a_row = 0;
+    std::uint64_t probe = 0;  ///< tag of the probe under way
     path_status said;
   };
   /// Blocks of one length: what can take each other's slots.
@@ -167,6 +173,7 @@ class store {
   void finish_write(operation& done, const io_completion& how, coarse_time now);
   void finish_read(operation& done, const io_completion& how, coarse_time now);
   void note_error(std::uint32_t path, int error);
+  void restore_path(std::uint32_t path);
   std::optional<std::pair<std::uint32_t, std::uint64_t>> allocate(std::uint64_t bytes, coarse_time now);
   std::optional<std::pair<std::uint32_t, std::uint64_t>> free_slot(std::uint64_t bytes);
   bool evict_one(size_class& from);
@@ -194,6 +201,7 @@ class store {
   std::vector<lost_block> lost_;
   store_counters counters_;
   std::uint64_t bytes_in_flight_ = 0;
+  std::unique_ptr<std::byte, aligned_free> probed_;  ///< a sector that probes read into
 };
 
 /// What is kept with a block: the hash of its bytes, mixed with its full key and its instance, so that bytes of another
