@@ -65,6 +65,8 @@ class catalog {
 
   catalog(catalog&&) noexcept;
   catalog& operator=(catalog&&) noexcept;
+  catalog(const catalog&) = delete;
+  catalog& operator=(const catalog&) = delete;
   /// What was applied is kept; nothing is lost by not getting here.
   ~catalog();
 

@@ -1,5 +1,6 @@
 #include "tiers/nvme/catalog.hpp"
 
+#include <poll.h>
 #include <rocksdb/db.h>
 #include <signal.h>
 #include <sys/stat.h>
@@ -226,6 +227,7 @@ BOOST_AUTO_TEST_CASE(two_nodes_cannot_have_it) {
   BOOST_TEST((refused.error().code() == error_code::system));
 }
 
+#ifndef CENOTE_TSAN  // a fork of a process with threads is more than the thread sanitizer bears
 BOOST_AUTO_TEST_CASE(a_killed_process_has_kept_what_it_applied) {
   const scratch_directory at;
   const contents written = filled(at);
@@ -247,14 +249,17 @@ BOOST_AUTO_TEST_CASE(a_killed_process_has_kept_what_it_applied) {
   }
   writer.reset();
   char done = 0;
-  BOOST_REQUIRE(::read(reader.get(), &done, 1) == 1);
+  pollfd ready{reader.get(), POLLIN, 0};
+  const bool told = ::poll(&ready, 1, 30'000) == 1 && ::read(reader.get(), &done, 1) == 1;
   BOOST_REQUIRE(::kill(child, SIGKILL) == 0);
   BOOST_REQUIRE(::waitpid(child, nullptr, 0) == child);
+  BOOST_REQUIRE(told);
   BOOST_REQUIRE(done == 'y');
   const auto found = contents_of(open_catalog(at));
   BOOST_TEST(found.size() == written.size() + 200);
   for (std::uint64_t i = 400; i < 600; ++i) BOOST_REQUIRE((found.at({1, block_of(1, i).key}) == block_of(1, i)));
 }
+#endif
 
 BOOST_AUTO_TEST_CASE(flipped_bits_never_give_a_block_that_was_not_written) {
   const scratch_directory at;
