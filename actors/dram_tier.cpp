@@ -150,8 +150,7 @@ void dram_tier::move_blocks() {
   for (auto& [session, completions] : answers) {
     const auto asked = asking_.find(session);
     if (asked == asking_.end()) continue;
-    send(asked->second, answer_atom_v,
-         std::make_shared<const std::vector<memory::completion>>(std::move(completions)));
+    send(asked->second, answer_atom_v, std::make_shared<const std::vector<memory::completion>>(std::move(completions)));
   }
   if (prefetcher_.idle()) asking_.clear();
   if (!below_) return;
@@ -250,9 +249,8 @@ caf::result<outcome> dram_tier::wipe(const std::string& id) {
   auto promise = make_response_promise<outcome>();
   request(below_, below_deadline, forget_atom_v,
           std::make_shared<const std::vector<dram::removal>>(std::move(removals)))
-      .then([promise, answer](const outcome& forgot) mutable {
-              promise.deliver(forgot.code == error_code::ok ? answer : forgot);
-            },
+      .then([promise, answer](
+                const outcome& forgot) mutable { promise.deliver(forgot.code == error_code::ok ? answer : forgot); },
             [promise](const caf::error& why) mutable { promise.deliver(why); });
   return promise;
 }

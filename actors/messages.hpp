@@ -216,16 +216,18 @@ using dram_tier_actor = caf::typed_actor<
     caf::reacts_to<drained_atom>>;
 
 /// The NVMe tier: see actors/nvme_tier.hpp.
-using nvme_tier_actor = caf::typed_actor<
-    caf::reacts_to<hello_atom>, caf::reacts_to<bind_atom, nvme_binding_ptr>, caf::reacts_to<write_atom, transfers_ptr>,
-    caf::reacts_to<fetch_atom, transfers_ptr>, caf::replies_to<forget_atom, removals_ptr>::with<outcome>,
-    caf::reacts_to<path_atom, opened_path_ptr>, caf::reacts_to<io_atom, io_done_ptr>,
-    caf::reacts_to<saved_atom, std::uint64_t, outcome>, caf::replies_to<report_atom>::with<nvme_report_ptr>,
-    caf::reacts_to<beat_atom>>;
+using nvme_tier_actor =
+    caf::typed_actor<caf::reacts_to<hello_atom>, caf::reacts_to<bind_atom, nvme_binding_ptr>,
+                     caf::reacts_to<write_atom, transfers_ptr>, caf::reacts_to<fetch_atom, transfers_ptr>,
+                     caf::replies_to<forget_atom, removals_ptr>::with<outcome>,
+                     caf::reacts_to<path_atom, opened_path_ptr>, caf::reacts_to<io_atom, io_done_ptr>,
+                     caf::reacts_to<saved_atom, std::uint64_t, outcome>,
+                     caf::replies_to<report_atom>::with<nvme_report_ptr>, caf::reacts_to<beat_atom>>;
 
 /// One attached process: see actors/session.hpp.
-using session_actor = caf::typed_actor<caf::reacts_to<bell_atom>, caf::reacts_to<answer_atom, completions_ptr>, caf::replies_to<report_atom>::with<session_report>,
-                                       caf::replies_to<drain_atom>::with<outcome>>;
+using session_actor =
+    caf::typed_actor<caf::reacts_to<bell_atom>, caf::reacts_to<answer_atom, completions_ptr>,
+                     caf::replies_to<report_atom>::with<session_report>, caf::replies_to<drain_atom>::with<outcome>>;
 
 /// The supervisor: see actors/node.hpp.
 using node_actor =

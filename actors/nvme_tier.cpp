@@ -69,8 +69,7 @@ void nvme_tier::take_path(nvme::opened_path& opened) {
   --opening_;
   paths_[opened.path] = {opened.directory, opened.engine, opened.direct, opened.budget.metadata_bytes};
   if (!opened.status) {
-    log_error(log, "a path is not used",
-              {{"path", opened.directory}, {"reason", opened.status.error().describe()}});
+    log_error(log, "a path is not used", {{"path", opened.directory}, {"reason", opened.status.error().describe()}});
     store_.path_failed(opened.path, opened.status.error().message());
     return;
   }
@@ -96,8 +95,7 @@ void nvme_tier::take_path(nvme::opened_path& opened) {
 /// No read of an earlier worker is under way: every path's lock is ours. A path that failed says nothing about that.
 void nvme_tier::tell_drained() {
   const auto paths = store_.status().paths;
-  const bool all = std::ranges::all_of(
-      paths, [](const auto& path) { return path.state == nvme::path_state::serving; });
+  const bool all = std::ranges::all_of(paths, [](const auto& path) { return path.state == nvme::path_state::serving; });
   if (all && above_) send(above_, drained_atom_v);
 }
 

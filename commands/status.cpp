@@ -70,10 +70,10 @@ std::string nvme_text(const json& nvme) {
   if (!nvme.is_object()) return {};
   const auto& counters = member(nvme, "counters");
   std::string text = fmt::format(
-      "nvme      {} of {} used ({}), {} blocks, {} written, {} read, {} evicted, {} not written\n", size_of(nvme, "used"),
-      size_of(nvme, "capacity"), share(count_of(nvme, "used"), count_of(nvme, "capacity")), count_of(nvme, "blocks"),
-      count_of(counters, "written"), count_of(counters, "read"), count_of(counters, "evicted"),
-      count_of(counters, "dropped"));
+      "nvme      {} of {} used ({}), {} blocks, {} written, {} read, {} evicted, {} not written\n",
+      size_of(nvme, "used"), size_of(nvme, "capacity"), share(count_of(nvme, "used"), count_of(nvme, "capacity")),
+      count_of(nvme, "blocks"), count_of(counters, "written"), count_of(counters, "read"),
+      count_of(counters, "evicted"), count_of(counters, "dropped"));
   for (const auto& path : member(nvme, "paths")) {
     const std::string why = text_of(path, "last_error");
     text += fmt::format("          {} {}, {}{}, {} of {}, {} errors{}{}\n", text_of(path, "directory"),
@@ -135,8 +135,8 @@ exit_code run_status(const std::string& socket, bool as_json) {
 }  // namespace
 
 std::string status_text(const json& status) {
-  return node_text(member(status, "node")) + dram_text(member(status, "dram")) +
-         nvme_text(member(status, "nvme")) + instances_text(member(status, "instances")) + groups_text(member(status, "groups")) +
+  return node_text(member(status, "node")) + dram_text(member(status, "dram")) + nvme_text(member(status, "nvme")) +
+         instances_text(member(status, "instances")) + groups_text(member(status, "groups")) +
          sessions_text(member(status, "sessions")) + counters_text(member(status, "counters"));
 }
 

@@ -183,7 +183,7 @@ nvme_section make_nvme(const settings_map& settings) {
           .keep_copy = get<bool>(settings, "nvme.keep_copy"),
           .policy = get<std::string>(settings, "nvme.policy"),
           .admission = get<std::string>(settings, "nvme.admission") == "second_sight" ? admission::second_sight
-                                                                                     : admission::always,
+                                                                                      : admission::always,
           .write_window = bytes_at(settings, "nvme.write_window"),
           .read_window = bytes_at(settings, "nvme.read_window"),
           .engine = engine_named(get<std::string>(settings, "nvme.engine")),

@@ -40,7 +40,7 @@ struct dram_section {
   std::uint64_t slab_size = 0;  ///< bytes; 0: chosen from capacity and block sizes
 };
 
-enum class ingest { all, hot, evicted };         ///< what goes down to the NVMe tier
+enum class ingest { all, hot, evicted };        ///< what goes down to the NVMe tier
 enum class admission { always, second_sight };  ///< of what goes down: at once, or when it comes again
 enum class io_engine { automatic, io_uring, threads };
 

@@ -100,16 +100,18 @@ constexpr std::array keys{
                .about = "Size of a slab, 64KiB or more and not above `dram.capacity`. 0: chosen from the "
                         "capacity and block sizes."},
 
-    key_schema{.name = "nvme.paths",
-               .type = string_list,
-               .fallback = "[]",
-               .about = "Directories of the NVMe tier, one a device; blocks are striped over them. Empty: no such tier."},
-    key_schema{.name = "nvme.capacity",
-               .type = bytes,
-               .fallback = "0",
-               .minimum = "0",
-               .maximum = "1PiB",
-               .about = "Disk space of all `nvme.paths` together, metadata included; a hard bound. At least 64MiB a path."},
+    key_schema{
+        .name = "nvme.paths",
+        .type = string_list,
+        .fallback = "[]",
+        .about = "Directories of the NVMe tier, one a device; blocks are striped over them. Empty: no such tier."},
+    key_schema{
+        .name = "nvme.capacity",
+        .type = bytes,
+        .fallback = "0",
+        .minimum = "0",
+        .maximum = "1PiB",
+        .about = "Disk space of all `nvme.paths` together, metadata included; a hard bound. At least 64MiB a path."},
     key_schema{.name = "nvme.ingest",
                .type = choice,
                .fallback = "evicted",

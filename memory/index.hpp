@@ -43,7 +43,7 @@ struct index_header {
   std::array<index_table, 64> tables;
 };
 
-inline constexpr std::uint64_t index_area_bytes = std::uint64_t{32} << 30;                            // sparse
+inline constexpr std::uint64_t index_area_bytes = std::uint64_t{32} << 30;                         // sparse
 inline constexpr std::uint64_t index_segment_bytes = index_area_bytes + (std::uint64_t{1} << 30);  // lower_hints.hpp
 inline constexpr std::uint64_t index_min_slots = 1024;
 

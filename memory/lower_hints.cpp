@@ -14,6 +14,14 @@ std::atomic<std::uint64_t>& bucket_count(std::byte* base) noexcept {
   return *reinterpret_cast<std::atomic<std::uint64_t>*>(base + index_area_bytes);
 }
 
+/// 0: no lower tier, or nonsense.
+std::uint64_t buckets_of(const std::byte* base) noexcept {
+  if (base == nullptr) return 0;
+  const auto& count = *reinterpret_cast<const std::atomic<std::uint64_t>*>(base + index_area_bytes);
+  const std::uint64_t buckets = count.load(std::memory_order_acquire);
+  return buckets <= hints::max_buckets ? buckets : 0;
+}
+
 }  // namespace
 
 std::uint64_t hints::buckets_for(std::uint64_t keys) noexcept {
@@ -22,11 +30,13 @@ std::uint64_t hints::buckets_for(std::uint64_t keys) noexcept {
   return std::min(wanted, max_buckets);
 }
 
+bool hint_reader::none() const noexcept {
+  return buckets_of(base_) == 0;
+}
+
 bool hint_reader::contains(const block_key& key) const noexcept {
-  if (base_ == nullptr) return false;
-  const std::uint64_t buckets = reinterpret_cast<const std::atomic<std::uint64_t>*>(base_ + index_area_bytes)
-                                    ->load(std::memory_order_acquire);
-  if (buckets == 0 || buckets > hints::max_buckets) return false;
+  const std::uint64_t buckets = buckets_of(base_);
+  if (buckets == 0) return false;
   const auto* all = reinterpret_cast<const hint_bucket*>(base_ + hints::first_bucket);
   const std::uint32_t tag = hints::tag_of(key);
   const std::uint64_t home = index_reader::home_slot(key, buckets);

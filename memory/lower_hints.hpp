@@ -15,8 +15,8 @@ namespace cenote::memory {
 //   index_area_bytes       +4096
 //   | buckets | unused     | bucket 0 | bucket 1 | …
 //
-// A bucket is a cache line: 15 tags (the high bits of a key's low word, never 0), and in its first word how many keys at
-// home here lie in a later bucket. A reader looks on while that is not 0. With 32-bit tags one absent key in some
+// A bucket is a cache line: 15 tags (the high bits of a key's low word, never 0), and in its first word how many keys
+// at home here lie in a later bucket. A reader looks on while that is not 0. With 32-bit tags one absent key in some
 // hundred million is taken for a present one, and one that moves may be missed: both cost a load that finds nothing.
 
 struct hint_bucket {
@@ -49,6 +49,8 @@ class hint_reader {
   /// `base`: the index segment.
   explicit hint_reader(const std::byte* base) noexcept : base_(base) {}
 
+  /// True when there is no lower tier.
+  [[nodiscard]] bool none() const noexcept;
   /// True when a lower tier probably holds the key.
   [[nodiscard]] bool contains(const block_key& key) const noexcept;
 

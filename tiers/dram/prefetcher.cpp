@@ -34,9 +34,8 @@ bool prefetcher::start_loads(job& of, store& in, coarse_time now) {
 }
 
 prefetch_answer prefetcher::answer(const job& done, const store& in) {
-  const auto absent = std::ranges::find_if_not(done.wish.keys, [&](const full_key& key) {
-    return in.is_present(done.wish.instance, done.wish.group, key);
-  });
+  const auto absent = std::ranges::find_if_not(
+      done.wish.keys, [&](const full_key& key) { return in.is_present(done.wish.instance, done.wish.group, key); });
   prefetch_answer said{.session = done.wish.session, .completion = {}};
   said.completion.request = done.wish.request;
   said.completion.kind = memory::completion_kind::done;

@@ -35,8 +35,8 @@ class prefetcher {
   struct job {
     prefetch_wish wish;
     coarse_time deadline = 0;
-    std::size_t next = 0;                      ///< first key that was not looked at
-    std::size_t end = 0;                       ///< where the chain ends: no copy below, or no room
+    std::size_t next = 0;                       ///< first key that was not looked at
+    std::size_t end = 0;                        ///< where the chain ends: no copy below, or no room
     std::unordered_set<std::uint64_t> awaited;  ///< tokens
   };
 

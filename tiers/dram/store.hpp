@@ -77,8 +77,8 @@ struct batch {
   std::vector<memory::submission> entries;
   std::vector<memory::completion> completions;
   std::vector<removal> removals{};  ///< what the tier below must forget before the batch is answered
-  std::size_t next = 0;       ///< first entry that has no effect yet
-  std::uint64_t effects = 0;  ///< of the request under way
+  std::size_t next = 0;             ///< first entry that has no effect yet
+  std::uint64_t effects = 0;        ///< of the request under way
   error_code refusal = error_code::ok;
   std::uint32_t refusal_index = 0;
 };
@@ -114,7 +114,6 @@ struct prefetch_wish {
   std::uint32_t group = 0;
   std::vector<full_key> keys;
 };
-
 
 /// Totals since the worker started, and the present state.
 struct store_counters {

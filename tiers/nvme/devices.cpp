@@ -18,7 +18,7 @@ namespace {
 constexpr std::uint64_t MiB = std::uint64_t{1} << 20;
 constexpr std::uint64_t metadata_share = 32;  // one part in so many
 constexpr std::uint64_t min_metadata = 8 * MiB;
-constexpr std::uint64_t metadata_of_a_block = 1024;  // a record, twice while it is compacted, and the log before
+constexpr std::uint64_t metadata_of_a_block = 1024;        // a record, twice while it is compacted, and the log before
 constexpr auto patience = std::chrono::milliseconds(250);  // between two looks at whether we are still wanted
 
 }  // namespace
@@ -40,8 +40,8 @@ struct devices::path {
   std::unique_ptr<io_engine> engine;
   std::thread opener;
   std::atomic<bool> unwanted = false;
-  std::mutex mutex;        // what the opener hands over
-  bool open = false;       // with mutex
+  std::mutex mutex;                  // what the opener hands over
+  bool open = false;                 // with mutex
   std::vector<instance_spec> specs;  // with mutex: to remember when the path is open
 };
 
@@ -128,10 +128,10 @@ result<void> devices::open_path(path& into, opened_path& found) {
   found.damaged = counts->damaged;
   std::ranges::stable_sort(found.blocks, {}, &adopted_block::touch);
   into.known.emplace(std::move(*known));
-  into.writer = std::make_unique<catalog_writer>(
-      *into.known, [this](std::span<const std::uint64_t> tags, const result<void>& how) {
-        for (const std::uint64_t tag : tags) events_.saved(tag, how);
-      });
+  into.writer = std::make_unique<catalog_writer>(*into.known,
+                                                 [this](std::span<const std::uint64_t> tags, const result<void>& how) {
+                                                   for (const std::uint64_t tag : tags) events_.saved(tag, how);
+                                                 });
   auto engine = make_engine(options_.engine, *into.file, {.queue_depth = options_.queue_depth},
                             [this, number = found.path](std::span<const io_completion> done) {
                               events_.completed(number, {done.begin(), done.end()});

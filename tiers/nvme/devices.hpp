@@ -37,11 +37,11 @@ struct opened_path {
   std::string directory;
   std::uint64_t end = 0;  ///< of the data file; blocks start at path_file::data_offset
   path_budget budget;
-  bool direct = false;                  ///< transfers go past the page cache
-  std::string engine;                   ///< how it talks to the device
-  std::string set_aside;                ///< why the metadata that was there could not be used; empty: it could
-  std::vector<adopted_block> blocks;    ///< what it holds, the oldest first
-  std::uint64_t damaged = 0;            ///< records that were left out
+  bool direct = false;                ///< transfers go past the page cache
+  std::string engine;                 ///< how it talks to the device
+  std::string set_aside;              ///< why the metadata that was there could not be used; empty: it could
+  std::vector<adopted_block> blocks;  ///< what it holds, the oldest first
+  std::uint64_t damaged = 0;          ///< records that were left out
   std::chrono::milliseconds took{};
 };
 

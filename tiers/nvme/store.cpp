@@ -16,8 +16,8 @@ namespace {
 
 constexpr std::uint64_t min_extent = std::uint64_t{4} << 20;
 constexpr std::uint64_t max_extent = std::uint64_t{256} << 20;
-constexpr int eviction_attempts = 64;            // for one slot; more means that everything is being read
-constexpr std::size_t seen_places = 1U << 20;    // 4 MiB: blocks that second sight remembers
+constexpr int eviction_attempts = 64;          // for one slot; more means that everything is being read
+constexpr std::size_t seen_places = 1U << 20;  // 4 MiB: blocks that second sight remembers
 
 std::uint32_t sectors_of(std::uint64_t bytes) noexcept {
   return static_cast<std::uint32_t>(bytes / sector_bytes);
@@ -115,7 +115,8 @@ store::size_class& store::class_of(std::uint64_t bytes) {
 bool store::adopt(std::uint32_t path, const adopted_block& block) {
   path_entry& home = paths_[path];
   const std::uint64_t bytes = std::uint64_t{block.sectors} * sector_bytes;
-  const bool sane = home.slots && home.blocks < home.max_blocks && instances_.size() < std::numeric_limits<std::uint16_t>::max();
+  const bool sane =
+      home.slots && home.blocks < home.max_blocks && instances_.size() < std::numeric_limits<std::uint16_t>::max();
   if (!sane) {
     ++counters_.refused_at_load;
     return false;
@@ -210,8 +211,8 @@ bool store::evict_one(size_class& from) {
   return false;
 }
 
-/// Empties the extent with the fewest blocks among those of other lengths. False: each has a block that is being read or
-/// written, or there is none.
+/// Empties the extent with the fewest blocks among those of other lengths. False: each has a block that is being read
+/// or written, or there is none.
 bool store::free_extent(std::uint64_t for_bytes) {
   for (std::uint32_t path = 0; path < paths_.size(); ++path) {
     if (paths_[path].state != path_state::serving) continue;
@@ -319,7 +320,8 @@ void store::write_one(const transfer& block, coarse_time now) {
   }
   const std::uint64_t tag = next_tag_++;
   ++paths_[place->first].blocks;  // counted from now on: what is on its way takes a place in the metadata, too
-  operations_.emplace(tag, operation{.what = block, .instance = *instance, .path = place->first, .offset = place->second});
+  operations_.emplace(tag,
+                      operation{.what = block, .instance = *instance, .path = place->first, .offset = place->second});
   writing_.emplace(block.key, tag);
   bytes_in_flight_ += block.memory.size();
   requests_.push_back({place->first, {io_kind::write, place->second, block.memory, tag, true}});
@@ -419,8 +421,8 @@ void store::finish_read(operation& done, const io_completion& how, coarse_time /
   --from.readers;
   if (how.error == ECANCELED) return answer(done.what, transfer_result::failed);
   const std::uint64_t identity = instances_[done.instance].identity;
-  const bool right = how.error == 0 &&
-                     bind_checksum(how.checksum, identity, done.what.group, done.what.full) == from.checksum;
+  const bool right =
+      how.error == 0 && bind_checksum(how.checksum, identity, done.what.group, done.what.full) == from.checksum;
   if (how.error == 0) {
     paths_[done.path].errors_in_a_row = 0;
     if (!right) ++counters_.checksum_errors;

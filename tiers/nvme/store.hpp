@@ -80,7 +80,8 @@ struct store_counters {
   std::uint64_t written = 0, written_bytes = 0, read = 0, read_bytes = 0;
   std::uint64_t dropped = 0;     ///< not written: no slot, or a path failed
   std::uint64_t unadmitted = 0;  ///< not written: seen for the first time
-  std::uint64_t evicted = 0, removed = 0, checksum_errors = 0, io_errors = 0, misses = 0, loaded = 0, refused_at_load = 0;
+  std::uint64_t evicted = 0, removed = 0, checksum_errors = 0, io_errors = 0, misses = 0, loaded = 0,
+                refused_at_load = 0;
 };
 
 struct store_status {
@@ -190,7 +191,7 @@ class store {
   std::vector<path_entry> paths_;
   std::vector<instance_entry> instances_;
   std::unordered_map<instance_number, std::uint16_t> by_number_;
-  std::unordered_map<std::uint64_t, operation> operations_;  ///< by the request's tag
+  std::unordered_map<std::uint64_t, operation> operations_;               ///< by the request's tag
   std::unordered_map<block_key, std::uint64_t, block_key_hash> writing_;  ///< key -> tag
   std::vector<std::uint32_t> seen_;                                       ///< second sight: tags by place
   std::uint64_t next_tag_ = 1;
