@@ -1,7 +1,6 @@
 // Our NVMe engine against fio, in turn on the same file.
 #include <fmt/format.h>
 #include <poll.h>
-#include <sys/mman.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -10,6 +9,8 @@
 #include <ctime>
 #include <filesystem>
 #include <fstream>
+#include <functional>
+#include <iterator>
 #include <mutex>
 #include <nlohmann/json.hpp>
 #include <string_view>
@@ -19,6 +20,7 @@
 #include "commands/bench_support.hpp"
 #include "commands/child_process.hpp"
 #include "core/units.hpp"
+#include "memory/segment.hpp"
 #include "tiers/nvme/path_file.hpp"
 #include "tiers/nvme/uring_engine.hpp"
 
@@ -90,25 +92,39 @@ class scratch_directory {
 /// Keeps a number of transfers under way, one after the other in the file.
 class our_side {
  public:
-  our_side(const path_file& file, std::uint64_t region)
-      : file_(file), region_(region), memory_(most_depth, most_block) {
-    // A fork would copy pinned memory page by page.
-    ::madvise(memory_.piece(0), most_depth * most_block, MADV_DONTFORK);
-  }
+  our_side(const path_file& file, std::uint64_t region) : file_(file), region_(region) {}
 
   result<void> open() {
     auto engine = nvme::uring_engine::create(file_, {.queue_depth = most_depth},
                                              [this](std::span<const nvme::io_completion> batch) { take(batch); });
     if (!engine) return std::unexpected(engine.error());
     engine_ = std::move(*engine);
-    pinned_ = engine_->register_memory({memory_.piece(0), most_depth * most_block});
     return {};
+  }
+
+  /// Shared memory, as slabs are. The other side uses the very same: how scattered its pages are decides more than
+  /// who asks for the transfers.
+  result<void> use_memory(std::uint64_t bytes) {
+    if (pinned_) engine_->unregister_memory({memory_.data(), memory_.size()});
+    pinned_ = false;
+    auto mapped = memory::segment::create("cenote-bench", bytes);
+    if (!mapped) return std::unexpected(mapped.error());
+    memory_ = std::move(*mapped);
+    memory_.populate(0, bytes, memory::access::read_write);
+    pinned_ = engine_->register_memory({memory_.data(), bytes});
+    return {};
+  }
+
+  /// How another process opens the memory.
+  [[nodiscard]] std::string memory_path() const {
+    return fmt::format("/proc/{}/fd/{}", ::getpid(), memory_.fd().get());
   }
 
   [[nodiscard]] bool pinned() const noexcept { return pinned_; }
 
   /// Every block of the file is written: reads of what was only reserved never reach the device.
   result<void> fill() {
+    if (auto ok = use_memory(8 * most_block); !ok) return ok;
     const auto filled = run({io_kind::write, most_block, 8}, false, [this] { return offset_ + most_block <= region_; });
     return filled ? result<void>() : std::unexpected(filled.error());
   }
@@ -133,7 +149,7 @@ class our_side {
       for (unsigned i = 0; i < what.depth; ++i) {
         requests_.push_back({.kind = what.kind,
                              .offset = 0,
-                             .memory = {memory_.piece(0) + i * what.block, what.block},
+                             .memory = {memory_.data() + i * what.block, what.block},
                              .tag = i,
                              .checksum = checksum});
         first.push_back(next(i));
@@ -176,7 +192,7 @@ class our_side {
 
   const path_file& file_;
   std::uint64_t region_;
-  memory_pieces memory_;
+  memory::segment memory_;
   std::mutex mutex_;
   std::condition_variable ended_;
   std::function<bool()> more_;
@@ -206,14 +222,11 @@ result<std::string> find_fio() {
 
 class fio_side {
  public:
-  fio_side(std::string program, std::string file, std::string output, std::uint64_t region, bool pinned)
-      : program_(std::move(program)),
-        file_(std::move(file)),
-        output_(std::move(output)),
-        region_(region),
-        pinned_(pinned) {}
+  fio_side(std::string program, std::string file, std::string output, std::uint64_t region)
+      : program_(std::move(program)), file_(std::move(file)), output_(std::move(output)), region_(region) {}
 
-  [[nodiscard]] result<cost> measure(const transfer_case& what) const {
+  /// `memory`: where the transfers' memory can be opened; `pinned`: whether it may be registered.
+  [[nodiscard]] result<cost> measure(const transfer_case& what, const std::string& memory, bool pinned) const {
     child_process::setup how;
     how.program = program_;
     how.command = {"fio",
@@ -223,17 +236,19 @@ class fio_side {
                    "--direct=1",
                    "--registerfiles",
                    "--fallocate=none",
+                   "--scramble_buffers=0",
                    "--time_based",
                    fmt::format("--runtime={}", seconds_a_round),
                    fmt::format("--rw={}", what.kind_name()),
                    fmt::format("--bs={}", what.block),
                    fmt::format("--iodepth={}", what.depth),
                    "--filename=" + file_,
+                   "--iomem=mmapshared:" + memory,
                    fmt::format("--offset={}", path_file::data_offset),
                    fmt::format("--size={}", region_),
                    "--output-format=json",
                    "--output=" + output_};
-    if (pinned_) how.command.emplace_back("--fixedbufs");
+    if (pinned) how.command.emplace_back("--fixedbufs");
     how.die_with_parent = true;
     how.discard_output = true;
     auto fio = child_process::start(how);
@@ -280,7 +295,6 @@ class fio_side {
   std::string file_;
   std::string output_;
   std::uint64_t region_;
-  bool pinned_;
 };
 
 // -------------------------------------------------------------------------------------------- cases
@@ -296,6 +310,7 @@ struct cost_samples {
 };
 
 result<void> run_case(const transfer_case& what, unsigned rounds, our_side& ours, const fio_side& fio, report& out) {
+  if (auto ok = ours.use_memory(what.depth * what.block); !ok) return ok;
   cost_samples figure;
   cost_samples hashed;
   cost_samples limit;
@@ -307,8 +322,9 @@ result<void> run_case(const transfer_case& what, unsigned rounds, our_side& ours
   };
   for (unsigned round = 0; round < rounds; ++round) {
     for (const bool first : {true, false}) {
-      auto ok = first == (round % 2 == 0) ? once(figure, [&] { return ours.measure(what, false); })
-                                          : once(limit, [&] { return fio.measure(what); });
+      auto ok = first == (round % 2 == 0)
+                    ? once(figure, [&] { return ours.measure(what, false); })
+                    : once(limit, [&] { return fio.measure(what, ours.memory_path(), ours.pinned()); });
       if (!ok) return ok;
     }
     if (!what.promised()) continue;
@@ -343,9 +359,9 @@ result<void> run_nvme(const options& how, report& out) {
   const std::uint64_t region = (file->bytes() - path_file::data_offset) / most_block * most_block;
   our_side ours(*file, region);
   if (auto ok = ours.open(); !ok) return ok;
-  if (!ours.pinned()) fmt::print(stderr, "memory cannot be registered (RLIMIT_MEMLOCK): both sides do without\n");
   if (auto ok = ours.fill(); !ok) return ok;
-  const fio_side fio(std::move(*program), *directory / "path/data", *directory / "fio.json", region, ours.pinned());
+  if (!ours.pinned()) fmt::print(stderr, "memory cannot be registered (RLIMIT_MEMLOCK): both sides do without\n");
+  const fio_side fio(std::move(*program), *directory / "path/data", *directory / "fio.json", region);
   for (const auto kind : {io_kind::read, io_kind::write}) {
     for (const std::uint64_t block : {64 * KiB, 512 * KiB, 2 * MiB, 8 * MiB}) {
       for (const unsigned depth : {1U, 16U, 64U}) {
