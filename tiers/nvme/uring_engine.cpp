@@ -167,6 +167,7 @@ class uring_engine::loop {
   void reap();
   void transferred(std::size_t slot, int moved);
   void finish(std::size_t slot, int failed);
+  void complete(const io_completion& ended, std::span<const std::byte> unhashed = {});
   void deliver();
   void signal();
 
@@ -195,12 +196,9 @@ class uring_engine::loop {
   std::vector<operation> operations_;
   std::vector<std::size_t> free_;
   std::uint64_t wake_count_ = 0;
-  struct finished_read {
-    io_request request;
-    std::size_t completion;
-  };
-  std::vector<finished_read> to_hash_;
   std::vector<io_completion> completions_;
+  std::vector<std::span<const std::byte>> unhashed_;  // beside completions_: what was read, where a checksum is due
+  std::size_t delivered_ = 0;                         // of completions_
 };
 
 // ------------------------------------------------------------------------------------------- other threads
@@ -351,7 +349,7 @@ bool uring_engine::loop::end_if_idle() {
 
 void uring_engine::loop::cancel_waiting() {
   waiting_.append(alone_);
-  while (const auto next = waiting_.pop()) completions_.push_back({.tag = next->tag, .error = ECANCELED});
+  while (const auto next = waiting_.pop()) complete({.tag = next->tag, .error = ECANCELED});
 }
 
 void uring_engine::loop::issue() {
@@ -362,7 +360,7 @@ void uring_engine::loop::issue() {
     if (!next) next = waiting_.pop();
     if (!next) return;
     if (const int refused = refusal_of(*next, file_bytes_); refused != 0) {
-      completions_.push_back({.tag = next->tag, .error = refused});
+      complete({.tag = next->tag, .error = refused});
       continue;
     }
     const std::size_t slot = free_.back();
@@ -486,18 +484,32 @@ void uring_engine::loop::finish(std::size_t slot, int failed) {
   }
   for (std::size_t i = 0; i < op.count; ++i) {
     const io_request& part = op.parts[i];
-    if (failed == 0 && part.checksum && part.kind == io_kind::read) to_hash_.push_back({part, completions_.size()});
-    completions_.push_back({.tag = part.tag, .error = failed, .checksum = failed == 0 ? op.checksums[i] : 0});
+    const bool hash = failed == 0 && part.checksum && part.kind == io_kind::read;
+    complete({.tag = part.tag, .error = failed, .checksum = failed == 0 ? op.checksums[i] : 0},
+             hash ? part.memory : std::span<std::byte>());
   }
 }
 
+void uring_engine::loop::complete(const io_completion& ended, std::span<const std::byte> unhashed) {
+  completions_.push_back(ended);
+  unhashed_.push_back(unhashed);
+}
+
+// Some of the completions: whoever waits for one should not wait for the checksums of all.
 void uring_engine::loop::deliver() {
-  for (const finished_read& each : to_hash_) {
-    completions_[each.completion].checksum = checksum_of(each.request.memory);
+  std::uint64_t hashed = 0;
+  std::size_t end = delivered_;
+  for (; end < completions_.size() && hashed < hashed_bytes; ++end) {
+    if (unhashed_[end].empty()) continue;
+    completions_[end].checksum = checksum_of(unhashed_[end]);
+    hashed += unhashed_[end].size();
   }
-  to_hash_.clear();
-  done_(completions_);
+  done_(std::span(completions_).subspan(delivered_, end - delivered_));
+  delivered_ = end;
+  if (delivered_ < completions_.size()) return;
   completions_.clear();
+  unhashed_.clear();
+  delivered_ = 0;
 }
 
 // ------------------------------------------------------------------------------------------ the engine
