@@ -238,8 +238,8 @@ caf::result<outcome> dram_tier::wipe(const std::string& id) {
   outcome answer;
   std::vector<dram::removal> removals;
   if (id.empty()) {
-    answer.value = store_->clear_all(coarse_now(), removals);
-  } else if (const auto cleared = store_->clear_instance(id, coarse_now(), removals)) {
+    answer.value = store_->clear_all(coarse_now(), &removals);
+  } else if (const auto cleared = store_->clear_instance(id, coarse_now(), &removals)) {
     answer.value = *cleared;
   } else {
     answer = {error_code::invalid_argument, "no instance `" + id + "`; `cenote status` lists them", 0};

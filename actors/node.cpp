@@ -24,7 +24,7 @@ struct gathering {
 
 }  // namespace
 
-node::node(caf::actor_config& config, dram_tier_actor dram, nvme_tier_actor nvme, on_fatal fatal)
+node::node(caf::actor_config& config, dram_tier_actor dram, on_fatal fatal, nvme_tier_actor nvme)
     : node_actor::base(config), dram_(std::move(dram)), nvme_(std::move(nvme)), fatal_(std::move(fatal)) {}
 
 void node::on_exit() {

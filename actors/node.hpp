@@ -21,7 +21,7 @@ class node final : public node_actor::base {
  public:
   using on_fatal = std::function<void(std::string reason)>;
 
-  node(caf::actor_config& config, dram_tier_actor dram, nvme_tier_actor nvme, on_fatal fatal);
+  node(caf::actor_config& config, dram_tier_actor dram, on_fatal fatal, nvme_tier_actor nvme = {});
 
   [[nodiscard]] const char* name() const override { return "node"; }
   void on_exit() override;

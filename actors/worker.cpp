@@ -271,7 +271,7 @@ class worker {
         std::move(state->store), std::move(known),
         [this](std::vector<dram::slab_request> requests) { provisioner_->submit(std::move(requests)); }, nvme_);
     if (devices_) devices_->open();
-    node_ = system_.spawn<node>(dram_, nvme_, [this](const std::string& reason) { fatal(reason); });
+    node_ = system_.spawn<node>(dram_, [this](const std::string& reason) { fatal(reason); }, nvme_);
     server_context context{system_,
                            keeper_,
                            dram_,

@@ -149,22 +149,22 @@ std::optional<std::pair<unique_fd, std::uint64_t>> store::slab_descriptor(instan
 }
 
 std::optional<std::uint64_t> store::clear_instance(const std::string& id, coarse_time now,
-                                                   std::vector<removal>& below) {
+                                                   std::vector<removal>* below) {
   const auto found = by_id_.find(id);
   if (found == by_id_.end()) return std::nullopt;
   return clear_blocks(*found->second, now, below);
 }
 
-std::uint64_t store::clear_all(coarse_time now, std::vector<removal>& below) {
+std::uint64_t store::clear_all(coarse_time now, std::vector<removal>* below) {
   std::uint64_t cleared = 0;
   for (const auto& [number, each] : instances_) cleared += clear_blocks(*each, now, below);
   return cleared;
 }
 
-std::uint64_t store::clear_blocks(instance& in, coarse_time /*now*/, std::vector<removal>& below) {
+std::uint64_t store::clear_blocks(instance& in, coarse_time /*now*/, std::vector<removal>* below) {
   while (!in.reservations.empty()) revoke_reservation(in, in.reservations.begin()->first);
   while (!in.loading.empty()) abandon_load(in, block_key(in.loading.begin()->first));
-  if (options_.lower.present) below.push_back({in.number, true, {}});
+  if (options_.lower.present && below != nullptr) below->push_back({in.number, true, {}});
   constexpr std::size_t step = 1024;
   std::uint64_t cleared = 0;
   std::vector<block_ref> refs;
@@ -497,7 +497,7 @@ progress store::run_entry(batch& work, session& by, const submission& entry, coa
     case operation::finish: run_finish(work, by, entry, now); break;
     case operation::release: run_release(work, by, entry); break;
     case operation::remove: run_removals(work, by, now); return progress::finished;
-    case operation::clear: work.effects += clear_blocks(*by.of, now, work.removals); break;
+    case operation::clear: work.effects += clear_blocks(*by.of, now, &work.removals); break;
     case operation::touch:
       run_touch(by, entry, now);
       ++work.next;

@@ -174,8 +174,8 @@ class store {
   [[nodiscard]] std::optional<std::pair<unique_fd, std::uint64_t>> slab_descriptor(instance_number number,
                                                                                    std::uint32_t index) const;
   /// Forgets every block of the instance called `id`. Nothing when there is none. `below`: what is left to do there.
-  std::optional<std::uint64_t> clear_instance(const std::string& id, coarse_time now, std::vector<removal>& below);
-  std::uint64_t clear_all(coarse_time now, std::vector<removal>& below);
+  std::optional<std::uint64_t> clear_instance(const std::string& id, coarse_time now, std::vector<removal>* below = nullptr);
+  std::uint64_t clear_all(coarse_time now, std::vector<removal>* below = nullptr);
 
   /// Instances that came since the last call, for the tier below.
   [[nodiscard]] std::vector<instance_binding> take_bindings();
@@ -301,7 +301,7 @@ class store {
   void acknowledge(instance& in, session_number by, std::uint64_t ref_bits);
   void revoke_reservation(instance& in, std::uint64_t ref_bits);
   void drop_writer(instance& in, session_number by, std::uint64_t ref_bits, std::uint64_t parts);
-  std::uint64_t clear_blocks(instance& in, coarse_time now, std::vector<removal>& below);
+  std::uint64_t clear_blocks(instance& in, coarse_time now, std::vector<removal>* below);
   std::uint64_t forget_blocks(instance& in, std::span<const memory::block_ref> refs);
   void rescan_zombies(instance& in);
   static void note_oldest_pin(session& of, coarse_time now) noexcept;
