@@ -48,6 +48,7 @@ dram::lower_options lower_options_of(const config::nvme_section& nvme) {
   options.keep_copy = nvme.keep_copy;
   options.write_window = nvme.write_window;
   options.read_window = nvme.read_window;
+  options.write_ahead = nvme.write_ahead;
   switch (nvme.ingest) {
     case config::ingest::all: options.ingest = dram::ingest::all; break;
     case config::ingest::hot: options.ingest = dram::ingest::hot; break;
@@ -271,7 +272,8 @@ class worker {
         std::move(state->store), std::move(known),
         [this](std::vector<dram::slab_request> requests) { provisioner_->submit(std::move(requests)); }, nvme_);
     if (devices_) devices_->open();
-    node_ = system_.spawn<node>(dram_, [this](const std::string& reason) { fatal(reason); }, nvme_);
+    node_ = system_.spawn<node>(
+        dram_, [this](const std::string& reason) { fatal(reason); }, nvme_);
     server_context context{system_,
                            keeper_,
                            dram_,

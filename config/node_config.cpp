@@ -185,6 +185,7 @@ nvme_section make_nvme(const settings_map& settings) {
           .admission = get<std::string>(settings, "nvme.admission") == "second_sight" ? admission::second_sight
                                                                                       : admission::always,
           .write_window = bytes_at(settings, "nvme.write_window"),
+          .write_ahead = get<double>(settings, "nvme.write_ahead"),
           .read_window = bytes_at(settings, "nvme.read_window"),
           .engine = engine_named(get<std::string>(settings, "nvme.engine")),
           .queue_depth = number<std::uint32_t>(settings, "nvme.queue_depth")};

@@ -53,6 +53,7 @@ struct nvme_section {
   std::string policy;
   config::admission admission = config::admission::always;
   std::uint64_t write_window = 0;  ///< bytes under way
+  double write_ahead = 0;          ///< share of DRAM
   std::uint64_t read_window = 0;
   config::io_engine engine = config::io_engine::automatic;
   std::uint32_t queue_depth = 0;

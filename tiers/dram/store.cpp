@@ -106,6 +106,7 @@ store::instance& store::make_instance(instance_number number, const instance_spe
     group->all_parts = spec.groups[g].all_parts();
     group->blocks_per_slab = blocks_per_slab(options_.capacity, group->stride, options_.slab_bytes);
     group->policy = std::move(*eviction::make_policy(options_.policy, links_));
+    group->parked = std::move(*eviction::make_policy("lru", links_));
     made->pools.push_back(std::move(group));
   }
   instance& kept = *made;
@@ -323,7 +324,7 @@ std::uint64_t store::forget_blocks(instance& in, std::span<const block_ref> refs
     memory::block_record& record = record_of(home, refs[i]);
     in.index.erase(reduce_key(record.get_key().view(), home.what.group));
     const std::uint32_t number = home.what.first_record + refs[i].block();
-    if (in_policy(number)) pool_of(home).policy->forget(number);
+    leave_order(pool_of(home), number);
     --home.present;
     home.touch_sum -= record.touch.load(std::memory_order_relaxed);
     if (pinned[i]) {
@@ -790,7 +791,7 @@ void store::run_touch(session& by, const submission& entry, coarse_time now) {
       home.touch_sum += now - record.touch.load(std::memory_order_relaxed);
       record.touch.store(now, std::memory_order_relaxed);
       const auto hits = static_cast<std::uint16_t>(record.hits.fetch_add(1, std::memory_order_relaxed) + 1);
-      if (in_policy(number)) pool_of(home).policy->touch(number, now);
+      touch_order(pool_of(home), number, now);
       if (options_.lower.ingest == ingest::hot && hits == options_.lower.hot_accesses) {
         write_through(home, block_ref(first.slab(), first.block() + static_cast<std::uint32_t>(i - 1)));
       }
@@ -893,7 +894,7 @@ store_status store::status(coarse_time now) const {
     one.loading = each->loading.size();
     for (const auto& group : each->pools) {
       one.free += group->free.size();
-      one.present += group->policy->size() + group->leaving;
+      one.present += group->policy->size() + group->parked->size() + group->leaving;
       for (const slab* home : group->slabs) one.bytes += home->what.block_bytes();
     }
     all.present += one.present;

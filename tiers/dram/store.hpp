@@ -41,6 +41,7 @@ struct lower_options {
   bool keep_copy = true;           ///< the tier below keeps what it gave
   std::uint64_t write_window = 0;  ///< bytes on their way down at once
   std::uint64_t read_window = 0;   ///< … up
+  double write_ahead = 0;  ///< share of the capacity whose oldest blocks are kept with a copy below, ready to go
 };
 
 struct store_options {
@@ -174,7 +175,8 @@ class store {
   [[nodiscard]] std::optional<std::pair<unique_fd, std::uint64_t>> slab_descriptor(instance_number number,
                                                                                    std::uint32_t index) const;
   /// Forgets every block of the instance called `id`. Nothing when there is none. `below`: what is left to do there.
-  std::optional<std::uint64_t> clear_instance(const std::string& id, coarse_time now, std::vector<removal>* below = nullptr);
+  std::optional<std::uint64_t> clear_instance(const std::string& id, coarse_time now,
+                                              std::vector<removal>* below = nullptr);
   std::uint64_t clear_all(coarse_time now, std::vector<removal>* below = nullptr);
 
   /// Instances that came since the last call, for the tier below.
@@ -325,14 +327,23 @@ class store {
   void drop_slab(slab& victim);
   std::uint32_t grant_share(const session& of, const pool& from) const noexcept;
   std::uint64_t usable_bytes() const noexcept;
+  [[nodiscard]] static std::uint64_t share_of(std::uint64_t bytes, double share) noexcept;
+  [[nodiscard]] static std::uint32_t blocks_for(std::uint64_t bytes, const pool& of) noexcept;
 
   // The tier below (store_lower.cpp).
   [[nodiscard]] bool is_moving(const slab& home, memory::block_ref ref) const noexcept;
   [[nodiscard]] bool in_policy(std::uint32_t record) const noexcept;
+  /// The record of the block that goes next.
+  [[nodiscard]] static std::optional<std::uint32_t> oldest_of(const pool& group) noexcept;
+  void leave_order(pool& group, std::uint32_t record);
+  void park(pool& group, std::uint32_t record, coarse_time now);
+  void touch_order(pool& group, std::uint32_t record, coarse_time now);
   [[nodiscard]] bool may_write(const pool& from) const noexcept;
   void write_down(slab& home, memory::block_ref ref, bool leaves);
   void write_through(slab& home, memory::block_ref ref);
-  bool demote_ahead(pool& from, std::uint32_t count, coarse_time now);
+  bool demote_ahead(coarse_time now);
+  pool* pool_with_oldest_unwritten() const noexcept;
+  std::uint32_t write_oldest(pool& from, std::uint32_t count, coarse_time now);
   std::uint32_t release_blocks(pool& from, std::span<const memory::block_ref> refs, coarse_time now);
   [[nodiscard]] std::optional<moving_block> take_moving(std::uint64_t token);
   void finish_write(const moving_block& moved, std::uint32_t record, transfer_result how, coarse_time now,
@@ -372,6 +383,7 @@ class store {
   std::uint64_t writing_bytes_ = 0;
   std::uint64_t leaving_bytes_ = 0;  ///< of those, what goes when it is written
   std::uint64_t loading_bytes_ = 0;
+  std::uint64_t parked_bytes_ = 0;
   std::vector<transfer> demotions_;
   std::vector<transfer> loads_;
   std::vector<instance_number> unbound_;

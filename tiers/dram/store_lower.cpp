@@ -61,31 +61,102 @@ void store::write_through(slab& home, block_ref ref) {
   }
 }
 
-/// Lets the oldest blocks go: those with a copy below at once, the others when they are written. False: nothing to do
-/// before a write ends.
-bool store::demote_ahead(pool& from, std::uint32_t count, coarse_time now) {
-  std::vector<block_ref> copied;
-  bool any = false;
-  for (std::uint32_t i = 0; i < count; ++i) {
+/// Keeps two stocks ahead of need: blank blocks (the water marks), and behind them blocks that have a copy below and so
+/// can go at once (write_ahead). Only what both could not cover is dropped. True: more to do.
+bool store::demote_ahead(coarse_time now) {
+  const std::uint64_t usable = usable_bytes();
+  const std::uint64_t low = share_of(usable, options_.low_water);
+  bool more = false;
+  if (used_ > share_of(usable, options_.high_water) && parked_bytes_ > 0) {
+    for (const auto& [number, each] : instances_) {
+      for (const auto& group : each->pools) {
+        if (group->parked->size() == 0 || used_ <= low) continue;
+        const std::uint32_t count = std::min(blocks_for(used_ - low, *group), group->parked->size());
+        more |= evict(*group, count, now) > 0 && used_ > low && parked_bytes_ > 0;
+      }
+    }
+  }
+  const std::uint64_t staying = used_ - leaving_bytes_ - parked_bytes_;
+  const std::uint64_t goal = share_of(usable, std::max(0.0, options_.low_water - options_.lower.write_ahead));
+  if (staying <= goal) return more;
+  pool* oldest = pool_with_oldest_unwritten();
+  if (oldest == nullptr) return more;
+  return write_oldest(*oldest, blocks_for(staying - goal, *oldest), now) > 0 || more;
+}
+
+store::pool* store::pool_with_oldest_unwritten() const noexcept {
+  pool* oldest = nullptr;
+  coarse_time age = 0;
+  for (const auto& [number, each] : instances_) {
+    for (const auto& group : each->pools) {
+      const auto victim = group->policy->victim();
+      if (!victim) continue;
+      const coarse_time touched = records_[*victim].touch.load(std::memory_order_relaxed);
+      if (oldest != nullptr && touched >= age) continue;
+      oldest = group.get();
+      age = touched;
+    }
+  }
+  return oldest;
+}
+
+/// Begins to write the oldest blocks down, or parks them if they have a copy. Returns how many; fewer than asked when
+/// the window is full.
+std::uint32_t store::write_oldest(pool& from, std::uint32_t count, coarse_time now) {
+  std::uint32_t begun = 0;
+  for (std::uint32_t looked = 0; looked < count; ++looked) {
     const auto victim = from.policy->victim();
     if (!victim) break;
     slab& home = *slab_of_record(*victim);
     const block_ref ref(home.what.index, *victim - home.what.first_record);
     if ((record_of(home, ref).flags & block_record::flag_below) != 0) {
       from.policy->forget(*victim);
-      copied.push_back(ref);
+      park(from, *victim, now);
+      ++begun;
     } else if (is_moving(home, ref)) {  // written through at this moment: its turn comes again
       from.policy->touch(*victim, now);
     } else if (may_write(from)) {
       from.policy->forget(*victim);
       write_down(home, ref, true);
-      any = true;
+      ++begun;
     } else {
       break;
     }
   }
-  if (!copied.empty() && release_blocks(from, copied, now) > 0) any = true;
-  return any;
+  return begun;
+}
+
+// ---------------------------------------------------------------------------------------------- order
+
+std::optional<std::uint32_t> store::oldest_of(const pool& group) noexcept {
+  if (const auto parked = group.parked->victim()) return parked;
+  return group.policy->victim();
+}
+
+void store::leave_order(pool& group, std::uint32_t record) {
+  std::uint8_t& flags = records_[record].flags;
+  if ((flags & block_record::flag_parked) != 0) {
+    flags &= static_cast<std::uint8_t>(~block_record::flag_parked);
+    group.parked->forget(record);
+    parked_bytes_ -= group.stride;
+  } else if (in_policy(record)) {
+    group.policy->forget(record);
+  }
+}
+
+void store::park(pool& group, std::uint32_t record, coarse_time now) {
+  records_[record].flags |= block_record::flag_parked;
+  group.parked->admit(record, now);
+  parked_bytes_ += group.stride;
+}
+
+void store::touch_order(pool& group, std::uint32_t record, coarse_time now) {
+  if ((records_[record].flags & block_record::flag_parked) != 0) {
+    leave_order(group, record);
+    group.policy->admit(record, now);
+  } else if (in_policy(record)) {
+    group.policy->touch(record, now);
+  }
 }
 
 std::optional<store::moving_block> store::take_moving(std::uint64_t token) {
@@ -132,8 +203,12 @@ void store::finish_write(const moving_block& moved, std::uint32_t number, transf
   if (!moved.leaves) return;
   if (record.touch.load(std::memory_order_relaxed) != moved.touched) {  // somebody read it meanwhile
     from.policy->admit(number, now);
-  } else {
+  } else if (how == transfer_result::done && used_ <= share_of(usable_bytes(), options_.high_water)) {
+    park(from, number, now);
+  } else if (how == transfer_result::done || used_ > share_of(usable_bytes(), options_.high_water)) {
     leaving[&from].push_back(moved.ref);
+  } else {  // refused, but there is room: it stays, as young as any
+    from.policy->admit(number, now);
   }
 }
 

@@ -93,7 +93,7 @@ void store::recover_block(instance& in, slab& home, block_ref ref,
   std::uint64_t version = in.versions.version(ordinal);
   switch (record.state()) {
     case block_state::present: {
-      record.flags &= static_cast<std::uint8_t>(~memory::block_record::flag_below);
+      record.flags &= memory::block_record::flag_checksum;  // what the tier below has is asked anew
       if ((version & 1) != 0 || version != record.version()) {
         // Killed while publishing or condemning: the record says it is whole.
         version = (std::max(version, record.version()) | 1) + 1;

@@ -20,6 +20,10 @@ constexpr std::uint64_t move_budget = std::uint64_t{16} << 20;  // bytes copied 
 
 }  // namespace
 
+std::uint64_t store::share_of(std::uint64_t bytes, double share) noexcept {
+  return static_cast<std::uint64_t>(static_cast<double>(bytes) * share);
+}
+
 std::uint64_t store::usable_bytes() const noexcept {
   // What is left over after the last whole slab can never be used.
   std::uint64_t smallest = ~std::uint64_t{0};
@@ -116,15 +120,15 @@ std::uint32_t store::evict(pool& from, std::uint32_t count, coarse_time now) {
   instance& in = *from.owner;
   std::uint32_t freed = 0;
   std::uint32_t examined = 0;
-  const std::uint32_t all = from.policy->size();
+  const std::uint32_t all = from.policy->size() + from.parked->size();
   while (freed < count && examined < all) {
     std::vector<block_ref> refs;
     while (refs.size() < std::min(count - freed, eviction_batch) && examined < all) {
-      const auto victim = from.policy->victim();
+      const auto victim = oldest_of(from);
       if (!victim) break;
       const slab& home = *slab_of_record(*victim);
       refs.emplace_back(home.what.index, *victim - home.what.first_record);
-      from.policy->forget(*victim);
+      leave_order(from, *victim);
       ++examined;
     }
     if (refs.empty()) break;
@@ -166,7 +170,7 @@ store::pool* store::pool_with_oldest(const account* within) const noexcept {
   for (const auto& [number, each] : instances_) {
     if (within != nullptr && each->payer != within) continue;
     for (const auto& group : each->pools) {
-      const auto victim = group->policy->victim();
+      const auto victim = oldest_of(*group);
       if (!victim) continue;
       const coarse_time touched = records_[*victim].touch.load(std::memory_order_relaxed);
       if (oldest == nullptr || touched < age) {
@@ -203,16 +207,19 @@ bool store::evict_from_account(account& payer, pool& prefer, std::uint64_t bytes
 }
 
 bool store::evict_ahead(coarse_time now) {
-  const auto usable = static_cast<double>(usable_bytes());
-  const std::uint64_t staying = used_ - leaving_bytes_;
-  if (options_.high_water >= 1.0 || static_cast<double>(staying) <= usable * options_.high_water) return false;
-  const auto low = static_cast<std::uint64_t>(usable * options_.low_water);
+  if (options_.high_water >= 1.0) return false;
+  if (options_.lower.present) return demote_ahead(now);
+  const std::uint64_t usable = usable_bytes();
+  if (used_ <= share_of(usable, options_.high_water)) return false;
+  const std::uint64_t low = share_of(usable, options_.low_water);
   pool* oldest = pool_with_oldest(nullptr);
-  if (oldest == nullptr || staying <= low) return false;
-  const std::uint64_t blocks = (staying - low + oldest->stride - 1) / oldest->stride;
-  const auto batch = static_cast<std::uint32_t>(std::min<std::uint64_t>(blocks, eviction_batch));
-  const bool any = options_.lower.present ? demote_ahead(*oldest, batch, now) : evict(*oldest, batch, now) > 0;
-  return any && static_cast<double>(used_ - leaving_bytes_) > usable * options_.low_water;
+  if (oldest == nullptr || used_ <= low) return false;
+  return evict(*oldest, blocks_for(used_ - low, *oldest), now) > 0 && used_ > low;
+}
+
+/// At most a batch.
+std::uint32_t store::blocks_for(std::uint64_t bytes, const pool& of) noexcept {
+  return static_cast<std::uint32_t>(std::min<std::uint64_t>((bytes + of.stride - 1) / of.stride, eviction_batch));
 }
 
 bool store::revoke_idle_grants(const std::function<bool(const slab&)>& in) {
@@ -371,7 +378,7 @@ bool store::drain(slab& victim, coarse_time now) {
   move_hot_blocks(victim, present, now);
   for (const block_ref ref : present) {
     in.index.erase(reduce_key(record_of(victim, ref).get_key().view(), victim.what.group));
-    group.policy->forget(victim.what.first_record + ref.block());
+    leave_order(group, victim.what.first_record + ref.block());
     record_of(victim, ref).set_state(block_state::free);
     in.payer->used -= victim.what.stride;
     used_ -= victim.what.stride;
@@ -407,7 +414,7 @@ void store::move_hot_blocks(slab& from, std::vector<block_ref>& refs, coarse_tim
     const coarse_time touched = record.touch.load(std::memory_order_relaxed);
     in.index.erase(reduce_key(full.view(), from.what.group));
     record.set_state(block_state::free);  // before the copy is published: never two blocks of one key
-    group.policy->forget(from.what.first_record + source.block());
+    leave_order(group, from.what.first_record + source.block());
     if (!sound) {
       ++counters_.checksum_errors;
       group.free.push_back(target);
