@@ -142,7 +142,8 @@ void dram_tier::bind_instances() {
   }
 }
 
-void dram_tier::move_blocks() {
+/// Starts what prefetches wait for and there is room for, and answers those that are done.
+void dram_tier::advance_prefetches() {
   std::unordered_map<std::uint64_t, std::vector<memory::completion>> answers;
   for (const dram::prefetch_answer& each : prefetcher_.advance(*store_, coarse_now())) {
     answers[each.session].push_back(each.completion);
@@ -153,6 +154,17 @@ void dram_tier::move_blocks() {
     send(asked->second, answer_atom_v, std::make_shared<const std::vector<memory::completion>>(std::move(completions)));
   }
   if (prefetcher_.idle()) asking_.clear();
+}
+
+void dram_tier::settle() {
+  advance_prefetches();
+  // After the loads: what they used up is made good ahead of the next.
+  if (!evicting_ && store_->evict_ahead(coarse_now())) {
+    evicting_ = true;
+    send(this, evict_atom_v);
+  }
+  auto requests = store_->take_requests();
+  if (!requests.empty()) request_(std::move(requests));
   if (!below_) return;
   if (auto blocks = store_->take_demotions(); !blocks.empty()) {
     send(below_, write_atom_v, std::make_shared<const std::vector<transfer>>(std::move(blocks)));
@@ -160,16 +172,6 @@ void dram_tier::move_blocks() {
   if (auto blocks = store_->take_loads(); !blocks.empty()) {
     send(below_, fetch_atom_v, std::make_shared<const std::vector<transfer>>(std::move(blocks)));
   }
-}
-
-void dram_tier::settle() {
-  if (!evicting_ && store_->evict_ahead(coarse_now())) {
-    evicting_ = true;
-    send(this, evict_atom_v);
-  }
-  move_blocks();
-  auto requests = store_->take_requests();
-  if (!requests.empty()) request_(std::move(requests));
 }
 
 void dram_tier::retry_waiting() {

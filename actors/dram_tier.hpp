@@ -52,13 +52,12 @@ class dram_tier final : public dram_tier_actor::base {
   void reload(const config::node_config& config);
   void beat();
 
-  /// After each change: ask for memory, evict ahead, let waiting batches go on.
+  /// After each change: load, evict ahead, ask for memory, send blocks on their way.
   void settle();
   void retry_waiting();
   void conclude(batch_ptr work, promise_guard<batch_ptr> promise);
   void bind_instances();
-  /// Sends blocks on their way, starts what prefetches wait for, and answers those that are done.
-  void move_blocks();
+  void advance_prefetches();
 
   std::unique_ptr<dram::store> store_;
   request_slabs request_;

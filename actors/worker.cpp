@@ -29,6 +29,7 @@ namespace {
 
 constexpr int exit_failed = 1;
 constexpr int exit_config = 2;
+constexpr auto patience_with_paths = std::chrono::seconds(15);
 
 class worker_system_config : public caf::actor_system_config {
  public:
@@ -246,6 +247,33 @@ class watchdog {
   std::thread thread_;
 };
 
+/// Collects what became of opening the paths of the NVMe tier.
+class path_gate {
+ public:
+  explicit path_gate(std::size_t paths) : open_(paths) {}
+
+  void opened(const result<void>& status) {
+    {
+      const std::lock_guard lock(mutex_);
+      --open_;
+      if (!status && status_) status_ = status;
+    }
+    changed_.notify_all();
+  }
+  /// The first failure; `deadline_exceeded` when a path is still not open.
+  result<void> wait(std::chrono::nanoseconds limit) {
+    std::unique_lock lock(mutex_);
+    if (changed_.wait_for(lock, limit, [this] { return open_ == 0 || !status_; })) return status_;
+    return fail(error_code::deadline_exceeded, "a path of nvme.paths is still held by an earlier process of this node");
+  }
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::size_t open_;
+  result<void> status_;
+};
+
 /// Everything that runs, in the order in which it must be destroyed (last member first).
 class worker {
  public:
@@ -271,7 +299,14 @@ class worker {
     dram_ = system_.spawn<dram_tier>(
         std::move(state->store), std::move(known),
         [this](std::vector<dram::slab_request> requests) { provisioner_->submit(std::move(requests)); }, nvme_);
-    if (devices_) devices_->open();
+    if (devices_) {
+      devices_->open();
+      // Later workers serve what they can; but a node that was set up wrongly shall not start.
+      if (auto opened = handed->epoch == 1 ? gate_->wait(patience_with_paths) : result<void>(); !opened) {
+        bad_setup_ = true;
+        return std::unexpected(opened.error().in("nvme"));
+      }
+    }
     node_ = system_.spawn<node>(
         dram_, [this](const std::string& reason) { fatal(reason); }, nvme_);
     server_context context{system_,
@@ -298,7 +333,7 @@ class worker {
   [[noreturn]] void give_up(const error& why) {
     log_error(logger("worker"), "did not start", {{"reason", why.describe()}});
     keeper_.fatal(why.describe());
-    ::_exit(exit_failed);
+    ::_exit(bad_setup_ ? exit_config : exit_failed);
   }
 
   /// Until a signal or the keeper's end says otherwise.
@@ -348,7 +383,9 @@ class worker {
 
   void make_nvme() {
     nvme::device_events events;
+    gate_ = std::make_unique<path_gate>(config_->nvme.paths.size());
     events.opened = [this](nvme::opened_path opened) {
+      gate_->opened(opened.status);
       caf::anon_send(nvme_, path_atom_v, std::make_shared<nvme::opened_path>(std::move(opened)));
     };
     events.completed = [this](std::uint32_t path, std::vector<nvme::io_completion> completions) {
@@ -417,6 +454,8 @@ class worker {
   worker_system_config system_config_;
   caf::actor_system system_;
   std::unique_ptr<dram::provisioner> provisioner_;
+  bool bad_setup_ = false;
+  std::unique_ptr<path_gate> gate_;
   nvme_tier_actor nvme_;
   std::shared_ptr<nvme::devices> devices_;
   dram_tier_actor dram_;

@@ -342,6 +342,7 @@ class store {
   void write_down(slab& home, memory::block_ref ref, bool leaves);
   void write_through(slab& home, memory::block_ref ref);
   bool demote_ahead(coarse_time now);
+  [[nodiscard]] std::uint64_t unwritten_excess() const noexcept;
   pool* pool_with_oldest_unwritten() const noexcept;
   std::uint32_t write_oldest(pool& from, std::uint32_t count, coarse_time now);
   std::uint32_t release_blocks(pool& from, std::span<const memory::block_ref> refs, coarse_time now);

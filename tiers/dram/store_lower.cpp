@@ -76,12 +76,18 @@ bool store::demote_ahead(coarse_time now) {
       }
     }
   }
-  const std::uint64_t staying = used_ - leaving_bytes_ - parked_bytes_;
-  const std::uint64_t goal = share_of(usable, std::max(0.0, options_.low_water - options_.lower.write_ahead));
-  if (staying <= goal) return more;
-  pool* oldest = pool_with_oldest_unwritten();
+  const std::uint64_t excess = unwritten_excess();
+  pool* oldest = excess > 0 ? pool_with_oldest_unwritten() : nullptr;
   if (oldest == nullptr) return more;
-  return write_oldest(*oldest, blocks_for(staying - goal, *oldest), now) > 0 || more;
+  return write_oldest(*oldest, blocks_for(excess, *oldest), now) > 0 || more;
+}
+
+/// Bytes that demote_ahead() would have written or parked, but has not.
+std::uint64_t store::unwritten_excess() const noexcept {
+  if (options_.high_water >= 1.0) return 0;
+  const std::uint64_t staying = used_ - leaving_bytes_ - parked_bytes_;
+  const double share = std::max(0.0, options_.low_water - options_.lower.write_ahead);
+  return staying - std::min(staying, share_of(usable_bytes(), share));
 }
 
 store::pool* store::pool_with_oldest_unwritten() const noexcept {
@@ -203,12 +209,10 @@ void store::finish_write(const moving_block& moved, std::uint32_t number, transf
   if (!moved.leaves) return;
   if (record.touch.load(std::memory_order_relaxed) != moved.touched) {  // somebody read it meanwhile
     from.policy->admit(number, now);
-  } else if (how == transfer_result::done && used_ <= share_of(usable_bytes(), options_.high_water)) {
-    park(from, number, now);
-  } else if (how == transfer_result::done || used_ > share_of(usable_bytes(), options_.high_water)) {
+  } else if (used_ <= share_of(usable_bytes(), options_.high_water)) {
+    park(from, number, now);  // also what the tier below refused: it goes without a copy when its memory is needed
+  } else {
     leaving[&from].push_back(moved.ref);
-  } else {  // refused, but there is room: it stays, as young as any
-    from.policy->admit(number, now);
   }
 }
 
@@ -237,6 +241,9 @@ load_answer store::load(instance_number number, std::uint32_t group, const full_
   }
   pool& into = *in.pools[group];
   if (loading_bytes_ != 0 && loading_bytes_ + into.stride > options_.lower.read_window) return {load_state::wait};
+  // A load can wait, so it costs no block that could be written first.
+  const bool room_comes = into.leaving > 0 || (into.policy->size() > 0 && unwritten_excess() > 0);
+  if (into.free.empty() && into.parked->size() == 0 && room_comes && !slab_fits(into)) return {load_state::wait};
   block_ref ref;
   const allocation outcome = allocate(into, ref, 1, now);
   if (outcome != allocation::ok) {
