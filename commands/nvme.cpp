@@ -111,18 +111,15 @@ void add_one(CLI::App& to, const std::string& name, const std::string& about, ex
 }  // namespace
 
 json to_json(const store_summary& store) {
-  json all = {{"directory", store.directory},
-              {"store_id", hex(store.store_id)},
-              {"format", nvme::path_file::format_version},
-              {"direct", store.direct},
-              {"data_bytes", store.data_bytes},
-              {"metadata_bytes", store.metadata_bytes},
-              {"damaged", store.damaged},
-              {"instances", json::array()}};
+  json all = {
+      {"directory", store.directory}, {"store_id", hex(store.store_id)}, {"format", nvme::path_file::format_version},
+      {"direct", store.direct},       {"data_bytes", store.data_bytes},  {"metadata_bytes", store.metadata_bytes},
+      {"damaged", store.damaged},     {"instances", json::array()}};
   all.update(sum_json(store.sum));
   for (const instance_summary& each : store.instances) {
     json one = {{"identity", hex(each.identity)}, {"id", nullptr}, {"model", nullptr}, {"groups", nullptr}};
-    if (each.spec) one.update({{"id", each.spec->id}, {"model", each.spec->model}, {"groups", group_names(*each.spec)}});
+    if (each.spec)
+      one.update({{"id", each.spec->id}, {"model", each.spec->model}, {"groups", group_names(*each.spec)}});
     one.update(sum_json(each.sum));
     all["instances"].push_back(std::move(one));
   }
@@ -130,16 +127,11 @@ json to_json(const store_summary& store) {
 }
 
 json to_json(const verify_report& report) {
-  json all = {{"directory", report.directory},
-              {"store_id", hex(report.store_id)},
-              {"engine", report.engine},
-              {"direct", report.direct},
-              {"blocks", report.blocks},
-              {"bytes", report.bytes},
-              {"wrong", report.wrong},
-              {"damaged", report.damaged},
-              {"seconds", report.seconds},
-              {"gib_per_s", report.gib_per_second()},
+  json all = {{"directory", report.directory}, {"store_id", hex(report.store_id)},
+              {"engine", report.engine},       {"direct", report.direct},
+              {"blocks", report.blocks},       {"bytes", report.bytes},
+              {"wrong", report.wrong},         {"damaged", report.damaged},
+              {"seconds", report.seconds},     {"gib_per_s", report.gib_per_second()},
               {"wrong_blocks", json::array()}};
   for (const wrong_block& each : report.named) {
     all["wrong_blocks"].push_back({{"instance", each.instance},
@@ -167,9 +159,9 @@ std::string text_of(const store_summary& store) {
 }
 
 std::string text_of(const verify_report& report) {
-  std::string text = fmt::format("checked   {} blocks, {} at {:.2f} GiB/s ({}, {})\n", report.blocks,
-                                 approximate_bytes(report.bytes), report.gib_per_second(), report.engine,
-                                 report.direct ? "direct I/O" : "no direct I/O");
+  std::string text =
+      fmt::format("checked   {} blocks, {} at {:.2f} GiB/s ({}, {})\n", report.blocks, approximate_bytes(report.bytes),
+                  report.gib_per_second(), report.engine, report.direct ? "direct I/O" : "no direct I/O");
   text += fmt::format("wrong     {} blocks, {} damaged records\n", report.wrong, report.damaged);
   if (report.named.empty()) return text;
   table rows({"INSTANCE", ">GROUP", "KEY", ">OFFSET", ">BYTES", "WHY"});

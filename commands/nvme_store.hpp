@@ -58,8 +58,8 @@ struct verify_report {
   std::uint64_t blocks = 0;  ///< checked
   std::uint64_t bytes = 0;   ///< read
   std::uint64_t wrong = 0;
-  std::uint64_t damaged = 0;  ///< records that cannot be read
-  double seconds = 0;         ///< of reading
+  std::uint64_t damaged = 0;       ///< records that cannot be read
+  double seconds = 0;              ///< of reading
   std::vector<wrong_block> named;  ///< the first of the wrong ones, by offset
 
   [[nodiscard]] bool all_right() const noexcept { return wrong == 0 && damaged == 0; }
@@ -77,8 +77,7 @@ class closed_store {
   [[nodiscard]] result<verify_report> verify(nvme::engine_kind engine = nvme::engine_kind::automatic) const;
 
  private:
-  closed_store(nvme::path_file file, nvme::catalog known) noexcept
-      : file_(std::move(file)), known_(std::move(known)) {}
+  closed_store(nvme::path_file file, nvme::catalog known) noexcept : file_(std::move(file)), known_(std::move(known)) {}
 
   nvme::path_file file_;
   nvme::catalog known_;

@@ -240,8 +240,8 @@ result<void> path_file::resize(std::uint64_t wanted) {
     const auto there = size_there();
     if (!there) return std::unexpected(there.error());
     if (*there >= wanted) return {};
-    return fail(error_code::no_space, data_path() + ": " + std::to_string(wanted) +
-                                          " bytes needed, the device has " + std::to_string(*there));
+    return fail(error_code::no_space, data_path() + ": " + std::to_string(wanted) + " bytes needed, the device has " +
+                                          std::to_string(*there));
   }
   // It may hold a cache of anybody's conversations.
   if (::fchmod(file_.get(), 0600) != 0) return fail_errno("fchmod", data_path());

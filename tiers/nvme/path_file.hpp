@@ -36,8 +36,8 @@ class path_file {
   /// is), no_space (with the bytes needed and available), system.
   [[nodiscard]] static result<path_file> open(const path_options& options);
   /// To look at what a node has left: makes and changes nothing, and never waits. The lock is a shared one, so no node
-  /// begins to use the path meanwhile. Errors: invalid_argument (no store is there), invalid_config or deadline_exceeded (a
-  /// process has it open; the message names it), layout_mismatch, system.
+  /// begins to use the path meanwhile. Errors: invalid_argument (no store is there), invalid_config or
+  /// deadline_exceeded (a process has it open; the message names it), layout_mismatch, system.
   [[nodiscard]] static result<path_file> open_read_only(const std::string& directory);
 
   [[nodiscard]] int descriptor() const noexcept { return file_.get(); }
