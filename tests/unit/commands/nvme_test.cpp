@@ -64,7 +64,7 @@ struct store_fixture {
     const std::string bytes(block_size, fill);
     scribble(nvme::path_file::data_offset + slot * block_size, bytes);
     nvme::stored_block block;
-    block.full = full_key(std::as_bytes(std::span(std::string(16, fill))));
+    block.full = full_key(std::as_bytes(std::span(bytes).first(16)));
     block.key = reduce_key(block.full.view(), 0);
     block.instance = instance;
     block.touch = touch;
