@@ -121,7 +121,8 @@ result<path_file> path_file::open_read_only(const std::string& directory) {
   if (S_ISFIFO(about.st_mode)) return fail(error_code::invalid_argument, out.data_path() + " is a pipe");
   if (auto ok = out.open_data(O_RDONLY); !ok) return std::unexpected(ok.error());
   // Nobody is called "": whoever has the path, it is somebody else.
-  if (auto ok = out.lock({.directory = directory}, LOCK_SH); !ok) return std::unexpected(ok.error());
+  const path_options nobody{.directory = directory, .bytes = 0, .holder = {}, .patience = {}};
+  if (auto ok = out.lock(nobody, LOCK_SH); !ok) return std::unexpected(ok.error());
   if (auto ok = out.read_superblock(); !ok) return std::unexpected(ok.error());
   if (out.is_new_) return fail(error_code::invalid_argument, directory + " holds no store: its data file is blank");
   const auto there = out.size_there();
