@@ -21,7 +21,10 @@ KEYS = blocks.keys_of("stored", 0, COUNT)
 
 
 def start_with_tier(start_node: StartNode, directory: Path) -> Node:
-    return start_node(f"nvme.paths=[{directory}]", "nvme.capacity=128MiB", "nvme.ingest=all")
+    """A node whose path serves: what is stored before is not written through."""
+    node = start_node(f"nvme.paths=[{directory}]", "nvme.capacity=128MiB", "nvme.ingest=all")
+    until("the path serves", lambda: node.status()["nvme"]["paths"][0]["state"] == "serving")
+    return node
 
 
 def fill(node: Node, attach: Attach, instance: str = "kept") -> None:
@@ -100,12 +103,9 @@ def test_verify_names_a_block_with_a_flipped_byte(store: Path) -> None:
     assert KEYS[7].hex() in run_cenote("nvme", "verify", store).stdout
 
 
-def test_a_node_serves_a_store_after_the_look(
-    store: Path, start_node: StartNode, attach: Attach, tmp_path: Path
-) -> None:
+def test_a_node_serves_a_store_after_the_look(store: Path, start_node: StartNode) -> None:
     look("verify", store)
     node = start_with_tier(start_node, store)
-    until("the path serves", lambda: node.status()["nvme"]["paths"][0]["state"] == "serving")
     assert node.status()["nvme"]["blocks"] == COUNT
 
 
