@@ -32,7 +32,6 @@ namespace {
 using std::chrono::steady_clock;
 
 constexpr auto lock_pause = std::chrono::milliseconds(5);
-constexpr std::uint32_t format_version = 1;
 constexpr std::array<char, 8> magic{'c', 'e', 'n', 'o', 't', 'e', 'b', 'd'};
 constexpr std::string_view holder_prefix = "cenote node ";
 constexpr std::string_view pid_word = " pid ";
@@ -99,8 +98,8 @@ result<path_file> path_file::open(const path_options& options) {
   if (auto made = make_directory(options.directory); !made) return std::unexpected(made.error());
   path_file out;
   out.directory_ = options.directory;
-  if (auto ok = out.open_data(); !ok) return std::unexpected(ok.error());
-  if (auto ok = out.lock(options); !ok) return std::unexpected(ok.error());
+  if (auto ok = out.open_data(O_RDWR | O_CREAT); !ok) return std::unexpected(ok.error());
+  if (auto ok = out.lock(options, LOCK_EX); !ok) return std::unexpected(ok.error());
   if (auto ok = out.write_holder(options.holder); !ok) return std::unexpected(ok.error());
   if (auto ok = out.read_superblock(); !ok) return std::unexpected(ok.error());
   if (out.is_new_) {
@@ -110,9 +109,31 @@ result<path_file> path_file::open(const path_options& options) {
   return out;
 }
 
-result<void> path_file::open_data() {
+result<path_file> path_file::open_read_only(const std::string& directory) {
+  path_file out;
+  out.directory_ = directory;
+  struct stat about {};
+  // Asked before: to open a pipe would wait for its other end.
+  if (::stat(out.data_path().c_str(), &about) != 0) {
+    if (errno != ENOENT && errno != ENOTDIR) return fail_errno("stat", out.data_path());
+    return fail(error_code::invalid_argument, directory + " holds no store: there is no " + out.data_path());
+  }
+  if (S_ISFIFO(about.st_mode)) return fail(error_code::invalid_argument, out.data_path() + " is a pipe");
+  if (auto ok = out.open_data(O_RDONLY); !ok) return std::unexpected(ok.error());
+  // Nobody is called "": whoever has the path, it is somebody else.
+  const path_options nobody{.directory = directory, .bytes = 0, .holder = {}, .patience = {}};
+  if (auto ok = out.lock(nobody, LOCK_SH); !ok) return std::unexpected(ok.error());
+  if (auto ok = out.read_superblock(); !ok) return std::unexpected(ok.error());
+  if (out.is_new_) return fail(error_code::invalid_argument, directory + " holds no store: its data file is blank");
+  const auto there = out.size_there();
+  if (!there) return std::unexpected(there.error());
+  out.bytes_ = *there / sector_bytes * sector_bytes;
+  return out;
+}
+
+result<void> path_file::open_data(int flags) {
   const auto path = data_path();
-  constexpr int flags = O_RDWR | O_CREAT | O_CLOEXEC | O_NOCTTY;
+  flags |= O_CLOEXEC | O_NOCTTY;
   file_.reset(::open(path.c_str(), flags | O_DIRECT, 0600));
   direct_ = static_cast<bool>(file_);
   if (!file_ && errno == EINVAL) file_.reset(::open(path.c_str(), flags, 0600));
@@ -126,9 +147,9 @@ result<void> path_file::open_data() {
   return {};
 }
 
-result<void> path_file::lock(const path_options& options) const {
+result<void> path_file::lock(const path_options& options, int how) const {
   const auto until = steady_clock::now() + options.patience;
-  while (::flock(file_.get(), LOCK_EX | LOCK_NB) != 0) {
+  while (::flock(file_.get(), how | LOCK_NB) != 0) {
     if (errno == EINTR) continue;
     if (errno != EWOULDBLOCK) return fail_errno("flock", data_path());
     // Read again each time: the note may be that of an earlier holder while the present one writes its own.
@@ -203,14 +224,25 @@ result<void> path_file::write_superblock() {
   return {};
 }
 
+result<std::uint64_t> path_file::size_there() const {
+  std::uint64_t there = 0;
+  if (is_device_) {
+    if (::ioctl(file_.get(), BLKGETSIZE64, &there) != 0) return fail_errno("BLKGETSIZE64", data_path());
+    return there;
+  }
+  struct stat about {};
+  if (::fstat(file_.get(), &about) != 0) return fail_errno("fstat", data_path());
+  return static_cast<std::uint64_t>(about.st_size);
+}
+
 result<void> path_file::resize(std::uint64_t wanted) {
   bytes_ = wanted;
   if (is_device_) {
-    std::uint64_t there = 0;
-    if (::ioctl(file_.get(), BLKGETSIZE64, &there) != 0) return fail_errno("BLKGETSIZE64", data_path());
-    if (there >= wanted) return {};
-    return fail(error_code::no_space,
-                data_path() + ": " + std::to_string(wanted) + " bytes needed, the device has " + std::to_string(there));
+    const auto there = size_there();
+    if (!there) return std::unexpected(there.error());
+    if (*there >= wanted) return {};
+    return fail(error_code::no_space, data_path() + ": " + std::to_string(wanted) + " bytes needed, the device has " +
+                                          std::to_string(*there));
   }
   // It may hold a cache of anybody's conversations.
   if (::fchmod(file_.get(), 0600) != 0) return fail_errno("fchmod", data_path());

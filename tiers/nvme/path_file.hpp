@@ -28,12 +28,17 @@ struct path_options {
 class path_file {
  public:
   static constexpr std::uint64_t data_offset = std::uint64_t{1} << 20;  ///< where blocks start
+  static constexpr std::uint32_t format_version = 1;
 
   /// Makes the directory and file if need be, locks the file, and brings it to its size. Blocks for up to `patience`.
   /// Errors: invalid_argument (too small), invalid_config (another node holds it, no file), deadline_exceeded (a
   /// process of this node still holds it), layout_mismatch (not a file of ours or of this version; it is left as it
   /// is), no_space (with the bytes needed and available), system.
   [[nodiscard]] static result<path_file> open(const path_options& options);
+  /// To look at what a node has left: makes and changes nothing, and never waits. The lock is a shared one, so no node
+  /// begins to use the path meanwhile. Errors: invalid_argument (no store is there), invalid_config or
+  /// deadline_exceeded (a process has it open; the message names it), layout_mismatch, system.
+  [[nodiscard]] static result<path_file> open_read_only(const std::string& directory);
 
   [[nodiscard]] int descriptor() const noexcept { return file_.get(); }
   /// Whether transfers go past the page cache.
@@ -49,11 +54,12 @@ class path_file {
  private:
   path_file() = default;
 
-  [[nodiscard]] result<void> open_data();
-  [[nodiscard]] result<void> lock(const path_options& options) const;
+  [[nodiscard]] result<void> open_data(int flags);
+  [[nodiscard]] result<void> lock(const path_options& options, int how) const;
   [[nodiscard]] result<void> write_holder(const std::string& holder) const;
   [[nodiscard]] result<void> read_superblock();
   [[nodiscard]] result<void> write_superblock();
+  [[nodiscard]] result<std::uint64_t> size_there() const;
   [[nodiscard]] result<void> resize(std::uint64_t wanted);
   [[nodiscard]] result<void> allocate(std::uint64_t wanted) const;
   [[nodiscard]] std::unexpected<error> too_full(std::uint64_t needed) const;
