@@ -102,6 +102,7 @@ void store::open_path(std::uint32_t path, std::uint64_t first, std::uint64_t end
   // A power of two, so that slots stay where they are when the capacity changes a little.
   const std::uint64_t extent = std::clamp(std::bit_floor((end - first) / 64), min_extent, max_extent);
   opened.slots = std::make_unique<slot_allocator>(first, end, extent);
+  opened.first = first;
   opened.max_blocks = max_blocks;
   opened.state = path_state::serving;
 }
@@ -158,6 +159,7 @@ void store::note_error(std::uint32_t path, int error) {
     const block_entry& gone = entries_[entry];
     if (gone.sectors == 0 || gone.path != path) continue;
     show(entry, false);
+    class_of(bytes_of(gone)).policy->forget(entry);  // its slot is of no use now: others shall go instead
     if (instances_[gone.instance].number != 0) lost_.push_back({instances_[gone.instance].number, gone.key()});
   }
   of.state = path_state::retired;
@@ -167,19 +169,25 @@ void store::restore_path(std::uint32_t path) {
   if (paths_[path].state != path_state::retired) return;
   paths_[path].state = path_state::serving;
   paths_[path].errors_in_a_row = 0;
+  std::vector<std::uint32_t> back;
   for (std::uint32_t entry = 0; entry < entries_.end(); ++entry) {
-    if (entries_[entry].sectors != 0 && entries_[entry].path == path) show(entry, true);
+    if (entries_[entry].sectors != 0 && entries_[entry].path == path) back.push_back(entry);
+  }
+  std::ranges::sort(back, {}, [&](std::uint32_t entry) { return entries_[entry].touch; });
+  for (const std::uint32_t entry : back) {
+    class_of(bytes_of(entries_[entry])).policy->admit(entry, entries_[entry].touch);
+    show(entry, true);
   }
 }
 
-/// Reads the superblock's sector: what cannot even do that stays out of service.
+/// Reads the first block's sector: what cannot even do that stays out of service.
 void store::tick(coarse_time /*now*/) {
   for (std::uint32_t path = 0; path < paths_.size(); ++path) {
     path_entry& each = paths_[path];
     if (each.state != path_state::retired || each.probe != 0) continue;
     if (!probed_) probed_.reset(static_cast<std::byte*>(std::aligned_alloc(sector_bytes, sector_bytes)));
     each.probe = next_tag_++;
-    requests_.push_back({path, {io_kind::read, 0, {probed_.get(), sector_bytes}, each.probe, false}});
+    requests_.push_back({path, {io_kind::read, each.first, {probed_.get(), sector_bytes}, each.probe, false}});
   }
 }
 
@@ -261,8 +269,8 @@ std::optional<std::pair<std::uint32_t, std::uint64_t>> store::allocate(std::uint
 void store::erase(std::uint32_t entry, bool tell) {
   const block_entry gone = entries_[entry];
   show(entry, false);
-  class_of(bytes_of(gone)).policy->forget(entry);
   path_entry& home = paths_[gone.path];
+  if (home.state == path_state::serving) class_of(bytes_of(gone)).policy->forget(entry);
   --home.blocks;
   instance_entry& owner = instances_[gone.instance];
   --owner.blocks;
@@ -272,8 +280,10 @@ void store::erase(std::uint32_t entry, bool tell) {
   changes_.push_back({gone.path, std::move(change)});
   if (tell && owner.number != 0) lost_.push_back({owner.number, gone.key()});
   if (gone.readers == 0) home.slots->release(offset_of(gone));
-  for (auto& [tag, each] : operations_) {  // the slot goes with the read that still uses it
-    if (gone.readers != 0 && each.is_read && each.entry == entry) each.unwanted = true;
+  if (gone.readers != 0) {  // the slot goes with the read that still uses it
+    for (auto& [tag, each] : operations_) {
+      if (each.is_read && each.entry == entry) each.unwanted = true;
+    }
   }
   entries_.erase(entry);
 }
@@ -302,7 +312,8 @@ void store::write_one(const transfer& block, coarse_time now) {
     return answer(block, transfer_result::dropped);
   }
   if (const auto held = entries_.find(*instance, block.key)) {
-    if (paths_[entries_[*held].path].state == path_state::serving) {
+    const bool usable = bytes_of(entries_[*held]) == block.memory.size();  // damaged metadata may say another length
+    if (usable && paths_[entries_[*held].path].state == path_state::serving) {
       entries_[*held].touch = now;
       class_of(block.memory.size()).policy->touch(*held, now);
       return answer(block, transfer_result::done);
@@ -361,7 +372,7 @@ void store::finish_write(operation& done, const io_completion& how, coarse_time 
                                             .instance = done.instance,
                                             .path = static_cast<std::uint8_t>(done.path)});
   links_.cover(entry + 1);
-  class_of(stored.bytes).policy->admit(entry, now);
+  if (home.state == path_state::serving) class_of(stored.bytes).policy->admit(entry, now);
   ++instances_[done.instance].blocks;
   ++counters_.written;
   counters_.written_bytes += stored.bytes;
@@ -482,7 +493,10 @@ std::uint64_t store::forget_instance(std::uint16_t instance) {
   for (auto& [tag, each] : operations_) {
     if (each.instance != instance || each.is_read) continue;
     each.unwanted = true;
-    writing_.erase(each.what.key);
+    // Another instance may write the same key since this one was removed.
+    if (const auto current = writing_.find(each.what.key); current != writing_.end() && current->second == tag) {
+      writing_.erase(current);
+    }
   }
   std::uint64_t removed = 0;
   const std::size_t changes = changes_.size();

@@ -145,6 +145,7 @@ class store {
   struct path_entry {
     path_state state = path_state::opening;
     std::unique_ptr<slot_allocator> slots;
+    std::uint64_t first = 0;  ///< byte where blocks start
     std::uint64_t max_blocks = 0;
     std::uint64_t blocks = 0;
     std::uint32_t errors_in_a_row = 0;
