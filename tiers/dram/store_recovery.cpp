@@ -93,7 +93,9 @@ void store::recover_block(instance& in, slab& home, block_ref ref,
   std::uint64_t version = in.versions.version(ordinal);
   switch (record.state()) {
     case block_state::present: {
-      record.flags &= memory::block_record::flag_checksum;  // what the tier below has is asked anew
+      if ((record.flags & ~memory::block_record::flag_checksum) != 0) {  // what the tier below has is asked anew
+        record.flags &= memory::block_record::flag_checksum;
+      }
       if ((version & 1) != 0 || version != record.version()) {
         // Killed while publishing or condemning: the record says it is whole.
         version = (std::max(version, record.version()) | 1) + 1;

@@ -266,12 +266,11 @@ BOOST_AUTO_TEST_CASE(clear_forgets_the_instance_and_nothing_else) {
   b.unpin(*slot);
   at.tier->tick(at.now);
   BOOST_TEST(at.status().zombie == 0U);
-  std::vector<removal> below;
-  BOOST_TEST(at.tier->clear_instance("two", at.now, below).value_or(0) == 1U);
-  BOOST_TEST(!at.tier->clear_instance("three", at.now, below).has_value());
+  BOOST_TEST(at.tier->clear_instance("two", at.now).value_or(0) == 1U);
+  BOOST_TEST(!at.tier->clear_instance("three", at.now).has_value());
   a.put(key_of(1));
   c.put(key_of(1));
-  BOOST_TEST(at.tier->clear_all(at.now, below) == 2U);
+  BOOST_TEST(at.tier->clear_all(at.now) == 2U);
 }
 
 BOOST_AUTO_TEST_CASE(the_same_key_in_two_instances_names_two_blocks) {

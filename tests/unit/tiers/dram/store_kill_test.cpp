@@ -206,8 +206,7 @@ BOOST_AUTO_TEST_CASE(what_was_stored_is_there_after_every_kill) {
     }
     BOOST_REQUIRE(at.status().granted == 0U);
     if (at.present(in) > 20'000) {
-      std::vector<removal> below;
-      at.tier->clear_all(at.now, below);
+      at.tier->clear_all(at.now);
       first = worker.log().stored;
     }
   }
