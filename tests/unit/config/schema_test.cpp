@@ -25,7 +25,11 @@ std::string other_value(const key_schema& schema) {
     case value_type::bytes: return "2MiB";
     case value_type::duration: return "7s";
     case value_type::ratio: return schema.name == "dram.high_water" ? "0.99" : "0.5";
-    case value_type::choice: return choices_of(schema).size() < 2 ? "" : choices_of(schema).back();
+    case value_type::choice: {
+      const auto choices = choices_of(schema);
+      if (choices.size() < 2) return "";
+      return choices.back() == schema.fallback ? choices.front() : choices.back();
+    }
     case value_type::string_list: return schema.name == "nvme.paths" ? "[/x]" : "[x]";
     case value_type::integer_list: return "[7]";
   }
