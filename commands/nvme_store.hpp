@@ -74,7 +74,7 @@ class closed_store {
 
   [[nodiscard]] result<store_summary> summarize() const;
   /// Reads every block and compares its checksum. A block that cannot be read is a wrong one, not an error.
-  [[nodiscard]] result<verify_report> verify(nvme::engine_kind engine = nvme::engine_kind::automatic) const;
+  [[nodiscard]] result<verify_report> verify(nvme::engine_kind kind = nvme::engine_kind::automatic) const;
 
  private:
   closed_store(nvme::path_file file, nvme::catalog known) noexcept : file_(std::move(file)), known_(std::move(known)) {}
