@@ -323,7 +323,13 @@ std::uint64_t store::forget_blocks(instance& in, std::span<const block_ref> refs
     memory::block_record& record = record_of(home, refs[i]);
     in.index.erase(reduce_key(record.get_key().view(), home.what.group));
     const std::uint32_t number = home.what.first_record + refs[i].block();
-    if (in_policy(number)) pool_of(home).policy->forget(number);
+    if (in_policy(number)) {
+      pool_of(home).policy->forget(number);
+    } else {  // it was to leave when it is written
+      moving_.at(number).leaves = false;
+      leaving_bytes_ -= home.what.stride;
+      --pool_of(home).leaving;
+    }
     --home.present;
     home.touch_sum -= record.touch.load(std::memory_order_relaxed);
     if (pinned[i]) {
@@ -755,8 +761,10 @@ void store::run_removals(batch& work, session& by, coarse_time /*now*/) {
 progress store::run_prefetch(batch& work, session& by, const submission& entry) {
   const bool group_known = entry.group < by.of->pools.size();
   const bool key_sane = entry.key_size >= min_key_bytes && entry.key_size <= max_key_bytes;
+  // Of a session that went in the middle of a request something may be left.
+  if (gathering_.session != by.number || gathering_.request != entry.request) gathering_ = {};
   if (gathering_.keys.empty()) gathering_ = {by.number, entry.request, by.of->number, entry.group, {}};
-  if (!group_known || !key_sane || entry.group != gathering_.group || entry.request != gathering_.request) {
+  if (!group_known || !key_sane || entry.group != gathering_.group) {
     refuse(work, entry, error_code::malformed);
   } else {
     gathering_.keys.emplace_back(std::span(entry.key, entry.key_size));
