@@ -756,8 +756,10 @@ void store::run_removals(batch& work, session& by, coarse_time /*now*/) {
 progress store::run_prefetch(batch& work, session& by, const submission& entry) {
   const bool group_known = entry.group < by.of->pools.size();
   const bool key_sane = entry.key_size >= min_key_bytes && entry.key_size <= max_key_bytes;
+  // Of a session that went in the middle of a request something may be left.
+  if (gathering_.session != by.number || gathering_.request != entry.request) gathering_ = {};
   if (gathering_.keys.empty()) gathering_ = {by.number, entry.request, by.of->number, entry.group, {}};
-  if (!group_known || !key_sane || entry.group != gathering_.group || entry.request != gathering_.request) {
+  if (!group_known || !key_sane || entry.group != gathering_.group) {
     refuse(work, entry, error_code::malformed);
   } else {
     gathering_.keys.emplace_back(std::span(entry.key, entry.key_size));

@@ -147,6 +147,10 @@ void store::leave_order(pool& group, std::uint32_t record) {
     parked_bytes_ -= group.stride;
   } else if (in_policy(record)) {
     group.policy->forget(record);
+  } else {  // it was to leave when it is written
+    moving_.at(record).leaves = false;
+    leaving_bytes_ -= group.stride;
+    --group.leaving;
   }
 }
 

@@ -412,6 +412,7 @@ void store::move_hot_blocks(slab& from, std::vector<block_ref>& refs, coarse_tim
                        XXH3_64bits(home.block(target), group.block_bytes) == record.checksum_or_writers.load();
     const full_key full = record.get_key();
     const coarse_time touched = record.touch.load(std::memory_order_relaxed);
+    const auto below = static_cast<std::uint8_t>(record.flags & memory::block_record::flag_below);
     in.index.erase(reduce_key(full.view(), from.what.group));
     record.set_state(block_state::free);  // before the copy is published: never two blocks of one key
     leave_order(group, from.what.first_record + source.block());
@@ -423,6 +424,7 @@ void store::move_hot_blocks(slab& from, std::vector<block_ref>& refs, coarse_tim
       continue;
     }
     publish(in, home, target, full, touched);
+    record_of(home, target).flags |= below;
     group.policy->admit(home.what.first_record + target.block(), now);
     ++counters_.moved;
   }
