@@ -43,7 +43,7 @@ nvme_tier::behavior_type nvme_tier::make_behavior() {
         store_.read(*blocks, unix_now());
         settle();
       },
-      [this](forget_atom, const removals_ptr& removals) { return forget(*removals); },
+      [this](forget_atom, const removals_ptr& removals) { return forget(removals); },
       [this](path_atom, const opened_path_ptr& opened) { take_path(*opened); },
       [this](io_atom, const io_done_ptr& io) {
         store_.complete(io->path, io->completions, unix_now());
@@ -64,7 +64,7 @@ void nvme_tier::bind(nvme_binding& instance) {
   specs_.insert_or_assign(instance.number, instance.spec);
 }
 
-void nvme_tier::take_path(nvme::opened_path& opened) {
+void nvme_tier::take_path(const nvme::opened_path& opened) {
   const auto log = logger("nvme");
   --opening_;
   paths_[opened.path] = {opened.directory, opened.engine, opened.direct, opened.budget.metadata_bytes};
@@ -89,7 +89,6 @@ void nvme_tier::take_path(nvme::opened_path& opened) {
             {"blocks", opened.blocks.size()},
             {"refused", refused},
             {"took_ms", opened.took.count()}});
-  if (opening_ == 0) tell_drained();
 }
 
 /// No read of an earlier worker is under way: every path's lock is ours. A path that failed says nothing about that.
@@ -99,22 +98,42 @@ void nvme_tier::tell_drained() {
   if (all && above_) send(above_, drained_atom_v);
 }
 
-caf::result<outcome> nvme_tier::forget(const std::vector<dram::removal>& removals) {
-  outcome answer;
+std::uint64_t nvme_tier::apply(const std::vector<dram::removal>& removals) {
+  std::uint64_t removed = 0;
   for (const dram::removal& each : removals) {
-    answer.value += each.all ? store_.clear(each.instance) : store_.remove(each.instance, each.keys);
+    removed += each.all ? store_.clear(each.instance) : store_.remove(each.instance, each.keys);
   }
+  return removed;
+}
+
+caf::result<outcome> nvme_tier::forget(const removals_ptr& removals) {
+  const std::uint64_t removed = apply(*removals);
+  auto promise = make_response_promise<outcome>();
+  if (opening_ > 0) {
+    late_.push_back({removals, promise_guard<outcome>(promise)});
+    settle();
+  } else {
+    save_removals(*removals, removed, promise_guard<outcome>(promise));
+  }
+  return promise;
+}
+
+/// Answers when no path's catalog knows the keys any more.
+void nvme_tier::save_removals(const std::vector<dram::removal>& removals, std::uint64_t removed,
+                              promise_guard<outcome> promise) {
   const std::uint64_t tag = next_tag_++;
+  const outcome answer{error_code::ok, {}, removed};
   const std::size_t paths = devices_->save(store_.take_changes(), tag);
   for (const dram::removal& each : removals) {  // with its blocks went the instance's name
     const auto spec = specs_.find(each.instance);
     if (each.all && spec != specs_.end()) devices_->remember(spec->second);
   }
+  if (paths == 0) {
+    promise.deliver(answer);
+  } else {
+    saving_.emplace(tag, saving{std::move(promise), paths, answer});
+  }
   settle();
-  if (paths == 0) return answer;
-  auto promise = make_response_promise<outcome>();
-  saving_.emplace(tag, saving{promise_guard<outcome>(promise), paths, answer});
-  return promise;
 }
 
 void nvme_tier::take_saved(std::uint64_t tag, const outcome& how) {

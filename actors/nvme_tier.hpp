@@ -34,8 +34,17 @@ class nvme_tier : public nvme_tier_actor::base {
   };
 
   void bind(nvme_binding& instance);
-  void take_path(nvme::opened_path& opened);
-  caf::result<outcome> forget(const std::vector<dram::removal>& removals);
+  void take_path(const nvme::opened_path& opened);
+  void adopt(const nvme::opened_path& opened);
+  /// What is to be forgotten while a path is still opening; it may hold those blocks, too.
+  struct late_removals {
+    removals_ptr removals;
+    promise_guard<outcome> promise;
+  };
+
+  caf::result<outcome> forget(const removals_ptr& removals);
+  std::uint64_t apply(const std::vector<dram::removal>& removals);
+  void save_removals(const std::vector<dram::removal>& removals, std::uint64_t removed, promise_guard<outcome> promise);
   void take_saved(std::uint64_t tag, const outcome& how);
   nvme_report_ptr report() const;
   void beat();
@@ -48,6 +57,7 @@ class nvme_tier : public nvme_tier_actor::base {
   dram_tier_actor above_;
   std::unordered_map<std::uint32_t, instance_spec> specs_;  ///< by the DRAM tier's number
   std::unordered_map<std::uint64_t, saving> saving_;        ///< by tag
+  std::vector<late_removals> late_;
   std::vector<nvme_path_report> paths_;
   std::size_t opening_ = 0;
   std::uint64_t next_tag_ = 1;

@@ -118,15 +118,14 @@ bool store::adopt(std::uint32_t path, const adopted_block& block) {
   const std::uint64_t bytes = std::uint64_t{block.sectors} * sector_bytes;
   const bool sane =
       home.slots && home.blocks < home.max_blocks && instances_.size() < std::numeric_limits<std::uint16_t>::max();
-  if (!sane) {
+  const auto refuse = [&] {
     ++counters_.refused_at_load;
+    note_erased(path, block.instance, block.key);
     return false;
-  }
+  };
+  if (!sane) return refuse();
   const std::uint16_t instance = instance_of(block.instance);
-  if (entries_.find(instance, block.key) || !home.slots->claim(block.offset, bytes)) {
-    ++counters_.refused_at_load;
-    return false;
-  }
+  if (entries_.find(instance, block.key) || !home.slots->claim(block.offset, bytes)) return refuse();
   const std::uint32_t entry = entries_.add({.key_hi = block.key.hi,
                                             .key_lo = block.key.lo,
                                             .checksum = block.checksum,
@@ -266,6 +265,13 @@ std::optional<std::pair<std::uint32_t, std::uint64_t>> store::allocate(std::uint
   return std::nullopt;
 }
 
+void store::note_erased(std::uint32_t path, std::uint64_t identity, const block_key& key) {
+  catalog_change change{.what = catalog_change::kind::erase, .block = {}};
+  change.block.instance = identity;
+  change.block.key = key;
+  changes_.push_back({path, std::move(change)});
+}
+
 void store::erase(std::uint32_t entry, bool tell) {
   const block_entry gone = entries_[entry];
   show(entry, false);
@@ -274,10 +280,7 @@ void store::erase(std::uint32_t entry, bool tell) {
   --home.blocks;
   instance_entry& owner = instances_[gone.instance];
   --owner.blocks;
-  catalog_change change{.what = catalog_change::kind::erase, .block = {}};
-  change.block.instance = owner.identity;
-  change.block.key = gone.key();
-  changes_.push_back({gone.path, std::move(change)});
+  note_erased(gone.path, owner.identity, gone.key());
   if (tell && owner.number != 0) lost_.push_back({owner.number, gone.key()});
   if (gone.readers == 0) home.slots->release(offset_of(gone));
   if (gone.readers != 0) {  // the slot goes with the read that still uses it

@@ -111,7 +111,7 @@ class store {
   // ---- paths
   /// Space of a path for blocks: [first, end) of its data file, and how many blocks its metadata has room for.
   void open_path(std::uint32_t path, std::uint64_t first, std::uint64_t end, std::uint64_t max_blocks);
-  /// One block of the path's catalog, after open_path(). False: it makes no sense here and is to be forgotten.
+  /// One block of the path's catalog, after open_path(). False: it makes no sense here and is forgotten.
   bool adopt(std::uint32_t path, const adopted_block& block);
   void path_failed(std::uint32_t path, std::string why);
   /// Probes retired paths: one that answers is served again. Call every few seconds.
@@ -181,6 +181,7 @@ class store {
   bool evict_one(size_class& from);
   bool free_extent(std::uint64_t for_bytes);
   void erase(std::uint32_t entry, bool tell);
+  void note_erased(std::uint32_t path, std::uint64_t identity, const block_key& key);
   void show(std::uint32_t entry, bool visible);
   void answer(const transfer& to, transfer_result what);
   std::uint64_t forget_instance(std::uint16_t instance);
