@@ -117,7 +117,6 @@ void tier::open() {
 }
 
 void tier::forget_process() {
-  store.reset();
   for (std::uint32_t p = 0; p < paths.size(); ++p) {
     paths[p].io->release();
     paths[p].io->step_all();
@@ -125,6 +124,7 @@ void tier::forget_process() {
     std::ranges::copy(paths[p].io->contents(), fresh->contents().begin());
     paths[p].io = std::move(fresh);
   }
+  store.reset();  // after the engines: a probe reads into memory of the store
   for (auto& each : ended_) each.clear();
   for (auto& each : under_way_) each.clear();
   pending_.clear();
