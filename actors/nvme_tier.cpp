@@ -19,8 +19,11 @@ nvme::coarse_time unix_now() {
 }  // namespace
 
 nvme_tier::nvme_tier(caf::actor_config& config, nvme::store_options options, std::shared_ptr<nvme::devices> devices)
-    : nvme_tier_actor::base(config), store_(std::move(options)), devices_(std::move(devices)) {
-  opening_ = store_.status().paths.size();
+    : nvme_tier_actor::base(config),
+      store_(std::make_shared<nvme::store>(std::move(options))),
+      devices_(std::move(devices)) {
+  devices_->keep(store_);
+  opening_ = store_->status().paths.size();
   paths_.resize(opening_);
 }
 
@@ -36,17 +39,17 @@ nvme_tier::behavior_type nvme_tier::make_behavior() {
       [this](hello_atom) { above_ = caf::actor_cast<dram_tier_actor>(current_sender()); },
       [this](bind_atom, const nvme_binding_ptr& instance) { bind(*instance); },
       [this](write_atom, const transfers_ptr& blocks) {
-        store_.write(*blocks, unix_now());
+        store_->write(*blocks, unix_now());
         settle();
       },
       [this](fetch_atom, const transfers_ptr& blocks) {
-        store_.read(*blocks, unix_now());
+        store_->read(*blocks, unix_now());
         settle();
       },
       [this](forget_atom, const removals_ptr& removals) { return forget(removals); },
       [this](path_atom, const opened_path_ptr& opened) { take_path(*opened); },
       [this](io_atom, const io_done_ptr& io) {
-        store_.complete(io->path, io->completions, unix_now());
+        store_->complete(io->path, io->completions, unix_now());
         settle();
       },
       [this](saved_atom, std::uint64_t tag, const outcome& how) { take_saved(tag, how); },
@@ -58,8 +61,8 @@ nvme_tier::behavior_type nvme_tier::make_behavior() {
 void nvme_tier::bind(nvme_binding& instance) {
   std::uint64_t smallest = ~std::uint64_t{0};
   for (const group_spec& group : instance.spec.groups) smallest = std::min(smallest, group.stride());
-  store_.bind(instance.number, nvme::identity_of(instance.spec),
-              memory::hint_writer(std::move(instance.index), devices_->data_bytes() / smallest));
+  store_->bind(instance.number, nvme::identity_of(instance.spec),
+               memory::hint_writer(std::move(instance.index), devices_->data_bytes() / smallest));
   devices_->remember(instance.spec);
   specs_.insert_or_assign(instance.number, instance.spec);
 }
@@ -70,7 +73,7 @@ void nvme_tier::take_path(const nvme::opened_path& opened) {
   paths_[opened.path] = {opened.directory, opened.engine, opened.direct, opened.budget.metadata_bytes};
   if (!opened.status) {
     log_error(log, "a path is not used", {{"path", opened.directory}, {"reason", opened.status.error().describe()}});
-    store_.path_failed(opened.path, opened.status.error().message());
+    store_->path_failed(opened.path, opened.status.error().message());
     return;
   }
   if (!opened.set_aside.empty()) {
@@ -80,9 +83,9 @@ void nvme_tier::take_path(const nvme::opened_path& opened) {
   if (!opened.direct) {
     log_warn(log, "no direct I/O here: blocks go through the page cache", {{"path", opened.directory}});
   }
-  store_.open_path(opened.path, nvme::path_file::data_offset, opened.end, opened.budget.max_blocks);
+  store_->open_path(opened.path, nvme::path_file::data_offset, opened.end, opened.budget.max_blocks);
   std::uint64_t refused = opened.damaged;
-  for (const nvme::adopted_block& block : opened.blocks) refused += store_.adopt(opened.path, block) ? 0 : 1;
+  for (const nvme::adopted_block& block : opened.blocks) refused += store_->adopt(opened.path, block) ? 0 : 1;
   log_info(log, "serving a path",
            {{"path", opened.directory},
             {"engine", opened.engine},
@@ -93,7 +96,7 @@ void nvme_tier::take_path(const nvme::opened_path& opened) {
 
 /// No read of an earlier worker is under way: every path's lock is ours. A path that failed says nothing about that.
 void nvme_tier::tell_drained() {
-  const auto paths = store_.status().paths;
+  const auto paths = store_->status().paths;
   const bool all = std::ranges::all_of(paths, [](const auto& path) { return path.state == nvme::path_state::serving; });
   if (all && above_) send(above_, drained_atom_v);
 }
@@ -101,7 +104,7 @@ void nvme_tier::tell_drained() {
 std::uint64_t nvme_tier::apply(const std::vector<dram::removal>& removals) {
   std::uint64_t removed = 0;
   for (const dram::removal& each : removals) {
-    removed += each.all ? store_.clear(each.instance) : store_.remove(each.instance, each.keys);
+    removed += each.all ? store_->clear(each.instance) : store_->remove(each.instance, each.keys);
   }
   return removed;
 }
@@ -123,7 +126,7 @@ void nvme_tier::save_removals(const std::vector<dram::removal>& removals, std::u
                               promise_guard<outcome> promise) {
   const std::uint64_t tag = next_tag_++;
   const outcome answer{error_code::ok, {}, removed};
-  const std::size_t paths = devices_->save(store_.take_changes(), tag);
+  const std::size_t paths = devices_->save(store_->take_changes(), tag);
   for (const dram::removal& each : removals) {  // with its blocks went the instance's name
     const auto spec = specs_.find(each.instance);
     if (each.all && spec != specs_.end()) devices_->remember(spec->second);
@@ -155,27 +158,27 @@ void nvme_tier::take_saved(std::uint64_t tag, const outcome& how) {
 
 void nvme_tier::settle() {
   if (!devices_) return;
-  devices_->submit(store_.take_requests());
-  if (auto changes = store_.take_changes(); !changes.empty()) devices_->save(std::move(changes), 0);
+  devices_->submit(store_->take_requests());
+  if (auto changes = store_->take_changes(); !changes.empty()) devices_->save(std::move(changes), 0);
   if (!above_) return;
-  if (auto outcomes = store_.take_outcomes(); !outcomes.empty()) {
+  if (auto outcomes = store_->take_outcomes(); !outcomes.empty()) {
     send(above_, moved_atom_v, std::make_shared<const std::vector<transfer_outcome>>(std::move(outcomes)));
   }
-  if (auto lost = store_.take_lost(); !lost.empty()) {
+  if (auto lost = store_->take_lost(); !lost.empty()) {
     send(above_, gone_atom_v, std::make_shared<const std::vector<lost_block>>(std::move(lost)));
   }
 }
 
 nvme_report_ptr nvme_tier::report() const {
   auto made = std::make_shared<nvme_report>();
-  made->store = store_.status();
+  made->store = store_->status();
   made->paths = paths_;
   made->failed_saves = failed_saves_;
   return made;
 }
 
 void nvme_tier::beat() {
-  store_.tick(unix_now());
+  store_->tick(unix_now());
   settle();
   delayed_send(this, beat_interval, beat_atom_v);
 }

@@ -52,7 +52,7 @@ class nvme_tier : public nvme_tier_actor::base {
   void settle();
   void tell_drained();
 
-  nvme::store store_;
+  std::shared_ptr<nvme::store> store_;  ///< shared with the devices, which may read into it when we are gone
   std::shared_ptr<nvme::devices> devices_;
   dram_tier_actor above_;
   std::unordered_map<std::uint32_t, instance_spec> specs_;  ///< by the DRAM tier's number

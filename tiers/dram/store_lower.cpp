@@ -323,8 +323,14 @@ void store::forget_copies(std::span<const lost_block> lost) {
     const std::uint64_t value = owner->second->index.find(each.key);
     if (!memory::index_value::holds_block(value)) continue;
     const block_ref ref = memory::index_value::ref(value);
-    if (slab* home = slab_of(*owner->second, ref)) {
-      record_of(*home, ref).flags &= static_cast<std::uint8_t>(~block_record::flag_below);
+    slab* home = slab_of(*owner->second, ref);
+    if (home == nullptr) continue;
+    block_record& record = record_of(*home, ref);
+    record.flags &= static_cast<std::uint8_t>(~block_record::flag_below);
+    if ((record.flags & block_record::flag_parked) != 0) {  // its turn to be written comes again
+      const std::uint32_t number = home->what.first_record + ref.block();
+      leave_order(pool_of(*home), number);
+      pool_of(*home).policy->admit(number, record.touch.load(std::memory_order_relaxed));
     }
   }
 }

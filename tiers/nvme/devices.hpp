@@ -68,6 +68,8 @@ class devices {
   std::size_t save(std::vector<path_change> changes, std::uint64_t tag);
   /// Writes the spec down beside the blocks, for those who look at a store.
   void remember(const instance_spec& spec);
+  /// Something that requests point into: it lives at least until the engines have stopped.
+  void keep(std::shared_ptr<const void> memory) { kept_ = std::move(memory); }
   /// Cancels what has not reached a device, waits for the rest, writes what waits to be saved. No event comes after.
   void stop() noexcept;
 
@@ -80,6 +82,7 @@ class devices {
 
   device_options options_;
   device_events events_;
+  std::shared_ptr<const void> kept_;
   std::vector<std::unique_ptr<path>> paths_;
 };
 

@@ -352,7 +352,12 @@ void store::finish_write(operation& done, const io_completion& how, coarse_time 
     } else {
       home.slots->release(done.offset);
     }
-    if (how.error != 0 && how.error != ECANCELED) note_error(done.path, how.error);
+    if (how.error == ENOSPC) {
+      ++home.said.errors;
+      home.said.why = std::strerror(ENOSPC);
+    } else if (how.error != 0 && how.error != ECANCELED) {
+      note_error(done.path, how.error);
+    }
     ++counters_.dropped;
     return answer(done.what, transfer_result::dropped);
   }

@@ -66,7 +66,9 @@ struct world {
   void answer(std::span<const transfer> transfers, transfer_result what) {
     std::vector<transfer_outcome> outcomes;
     for (const transfer& each : transfers) outcomes.push_back({each.token, what});
+    at.tier->set_water_marks(marks, marks);
     at.tier->transferred(outcomes, at.now);
+    at.tier->set_water_marks(1.0, 1.0);
     BOOST_TEST(at.broken_identity() == "");
   }
   /// The reads of all that is asked for end well.
@@ -93,6 +95,7 @@ struct world {
   instance_number in = at.add(spec_of("one", block));
   client a{at, in};
   memory::hint_writer hints;
+  double marks = 0.0;  ///< when an answer comes; 1: there is room, what was written may stay
 };
 
 struct prefetching : world {
@@ -215,12 +218,46 @@ BOOST_AUTO_TEST_CASE(clear_while_blocks_are_written_leaves_nothing_after_them) {
   put(0, 5);
   const auto down = demote_all();
   std::vector<removal> below;
-  BOOST_TEST(at.tier->clear_all(at.now, below) == 5U);
+  BOOST_TEST(at.tier->clear_all(at.now, &below) == 5U);
   BOOST_REQUIRE(below.size() == 1U);
   BOOST_TEST(below[0].all);
   BOOST_TEST(at.status().zombie == 5U);
   BOOST_TEST(at.broken_identity() == "");
   answer(down, transfer_result::done);
+  BOOST_TEST(at.status().used == 0U);
+}
+
+BOOST_AUTO_TEST_CASE(written_blocks_stay_readable_while_there_is_room_and_go_before_all_others) {
+  put(0, 4);
+  marks = 1.0;
+  const auto down = demote_all();
+  answer(down, transfer_result::done);
+  for (std::uint64_t n = 0; n < 4; ++n) BOOST_TEST((a.read(key_of(n)) == look::right));
+  BOOST_TEST(at.present(in) == 4U);
+  put(10, 1);
+  const std::array used{key_of(3)};
+  a.touch(used);  // young again
+  at.tier->set_water_marks(0.01, 0.01);
+  while (at.tier->evict_ahead(at.now)) continue;
+  at.tier->set_water_marks(1.0, 1.0);
+  for (std::uint64_t n = 0; n < 3; ++n) BOOST_TEST((a.read(key_of(n)) == look::miss));
+  BOOST_TEST((a.read(key_of(3)) == look::right) == present(3));
+  BOOST_TEST(present(10));
+  BOOST_TEST(counters().demotions_dropped == 0U);
+  answer(demotions(), transfer_result::done);
+}
+
+BOOST_AUTO_TEST_CASE(a_written_block_whose_copy_was_lost_is_written_again_before_it_goes) {
+  put(0, 1);
+  marks = 1.0;
+  answer(demote_all(), transfer_result::done);
+  const std::array lost{lost_block{in, short_key(0)}};
+  at.tier->forget_copies(lost);
+  const auto down = demote_all();
+  BOOST_REQUIRE(down.size() == 1U);
+  marks = 0.0;
+  answer(down, transfer_result::done);
+  BOOST_TEST(counters().demotions_dropped == 0U);
   BOOST_TEST(at.status().used == 0U);
 }
 
@@ -394,7 +431,7 @@ BOOST_AUTO_TEST_CASE(clear_abandons_what_is_on_its_way_up) {
     load(n);
   }
   std::vector<removal> below;
-  at.tier->clear_all(at.now, below);
+  at.tier->clear_all(at.now, &below);
   load(1);  // a new one: the hint is still there
   const auto loads = bring_up();
   BOOST_TEST(loads.size() == 4U);
