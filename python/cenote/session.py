@@ -196,7 +196,7 @@ class Session:
         return Held(core, layout, raw, count.value, self)
 
     def prefetch(self, keys: KeyBatch, *, group: str | None = None) -> Prefetch:
-        """Asks the node to bring the chain's blocks up from its lower tiers, in order. Returns at once; see Prefetch."""
+        """Asks the node to bring the chain up from its lower tiers, in order. Returns at once; see Prefetch."""
         core = self._core
         chain = [bytes(key) for key in keys]  # the caller may reuse an array of keys
         ticket = c_void_p()

