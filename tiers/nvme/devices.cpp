@@ -18,7 +18,7 @@ namespace {
 constexpr std::uint64_t MiB = std::uint64_t{1} << 20;
 constexpr std::uint64_t metadata_share = 32;  // one part in so many
 constexpr std::uint64_t min_metadata = 8 * MiB;
-constexpr std::uint64_t metadata_of_a_block = 1024;        // a record, twice while it is compacted, and the log before
+constexpr std::uint64_t metadata_of_a_block = 384;  // measured: 310 in a small catalog under churn, 210 in a large one
 constexpr auto patience = std::chrono::milliseconds(250);  // between two looks at whether we are still wanted
 
 }  // namespace
