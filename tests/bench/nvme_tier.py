@@ -19,10 +19,8 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-import cenote
 import support
-from node import Node, until
-from support import GiB, KiB, MiB, Report
+from support import GiB, KiB, MiB, Node, Report, cenote, until
 
 BLOCK = 2 * MiB
 BATCH = 16
@@ -57,9 +55,11 @@ def promotion(place: Path, blocks: int, rounds: int, report: Report) -> None:
     disk = size * 5 // 4 + GiB
     spec = support.spec("promotion", BLOCK)
     names = support.keys("promotion", 0, blocks)
-    with node_over(store, size * 5 // 4, disk, "nvme.ingest=all") as node:
-        with cenote.attach(spec, socket=str(node.socket)) as session:
-            write_down(node, session, names, BLOCK, BATCH)
+    with (
+        node_over(store, size * 5 // 4, disk, "nvme.ingest=all") as node,
+        cenote.attach(spec, socket=str(node.socket)) as session,
+    ):
+        write_down(node, session, names, BLOCK, BATCH)
     figures, limits = [], []
     for _ in range(rounds):
         limits.append(fio_read(store / "data", size))
@@ -114,20 +114,19 @@ def hits(place: Path, rounds: int, report: Report) -> None:
     names = support.keys("hits", 0, 64)
     figures, limits = [], []
     written = 0.0
-    with node_over(place / "hits", GiB, 8 * GiB) as node:
-        with cenote.attach(spec, socket=str(node.socket)) as session:
-            session.put(names, [bytes(64 * KiB)] * len(names))
-            for _ in range(rounds):
-                for work, kept in ((spin, limits), (push, figures)):
-                    stop = context.Event()
-                    beside = context.Process(target=work, args=(stop,) if work is spin else (str(node.socket), stop))
-                    beside.start()
-                    time.sleep(0.5)
-                    before = node.status()["nvme"]["counters"]["written_bytes"]
-                    kept.append(p90_of_hits(session, names, 2.0))
-                    written += node.status()["nvme"]["counters"]["written_bytes"] - before
-                    stop.set()
-                    beside.join()
+    with node_over(place / "hits", GiB, 8 * GiB) as node, cenote.attach(spec, socket=str(node.socket)) as session:
+        session.put(names, [bytes(64 * KiB)] * len(names))
+        for _ in range(rounds):
+            for work, kept in ((spin, limits), (push, figures)):
+                stop = context.Event()
+                beside = context.Process(target=work, args=(stop,) if work is spin else (str(node.socket), stop))
+                beside.start()
+                time.sleep(0.5)
+                before = node.status()["nvme"]["counters"]["written_bytes"]
+                kept.append(p90_of_hits(session, names, 2.0))
+                written += node.status()["nvme"]["counters"]["written_bytes"] - before
+                stop.set()
+                beside.join()
     report.add(
         "p90 of 64 hits while the disk is written",
         statistics.median(figures),
