@@ -36,7 +36,11 @@ void nvme_tier::on_exit() {
 nvme_tier::behavior_type nvme_tier::make_behavior() {
   delayed_send(this, beat_interval, beat_atom_v);
   return {
-      [this](hello_atom) { above_ = caf::actor_cast<dram_tier_actor>(current_sender()); },
+      [this](hello_atom) {
+        above_ = caf::actor_cast<dram_tier_actor>(current_sender());
+        if (opening_ == 0) tell_drained();  // the paths were faster
+        settle();
+      },
       [this](bind_atom, const nvme_binding_ptr& instance) { bind(*instance); },
       [this](write_atom, const transfers_ptr& blocks) {
         store_->write(*blocks, unix_now());
@@ -68,14 +72,24 @@ void nvme_tier::bind(nvme_binding& instance) {
 }
 
 void nvme_tier::take_path(const nvme::opened_path& opened) {
-  const auto log = logger("nvme");
   --opening_;
   paths_[opened.path] = {opened.directory, opened.engine, opened.direct, opened.budget.metadata_bytes};
-  if (!opened.status) {
-    log_error(log, "a path is not used", {{"path", opened.directory}, {"reason", opened.status.error().describe()}});
+  if (opened.status) {
+    adopt(opened);
+  } else {
+    log_error(logger("nvme"), "a path is not used",
+              {{"path", opened.directory}, {"reason", opened.status.error().describe()}});
     store_->path_failed(opened.path, opened.status.error().message());
-    return;
   }
+  for (const late_removals& each : late_) apply(*each.removals);
+  if (opening_ > 0) return settle();
+  for (late_removals& each : std::exchange(late_, {})) save_removals(*each.removals, 0, std::move(each.promise));
+  settle();
+  tell_drained();
+}
+
+void nvme_tier::adopt(const nvme::opened_path& opened) {
+  const auto log = logger("nvme");
   if (!opened.set_aside.empty()) {
     log_error(log, "the metadata was damaged and is set aside: the path starts empty",
               {{"path", opened.directory}, {"reason", opened.set_aside}});

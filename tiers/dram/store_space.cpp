@@ -79,7 +79,8 @@ store::allocation store::find_room(pool& from, std::uint32_t more, coarse_time n
   if (evict(from, wanted, now) > 0 || !from.free.empty()) return allocation::ok;  // or a zombie went
   if (revoke_idle_grants([&](const slab& in) { return &pool_of(in) == &from; })) return allocation::ok;
   if (oldest == &from && steal_slab(from, now)) return allocation::wait;
-  if (from.leaving > 0 || writing_bytes_ > 0) return allocation::wait;  // a write that ends frees its block
+  // A transfer that ends makes its block evictable, and one of a dead worker gives its memory back.
+  if (writing_bytes_ > 0 || loading_bytes_ > 0 || !recovered_loading_.empty()) return allocation::wait;
   return allocation::no_space;
 }
 
