@@ -38,6 +38,7 @@ std::string time_text(std::uint32_t seconds) {
 
 std::vector<std::string> group_names(const instance_spec& spec) {
   std::vector<std::string> names;
+  names.reserve(spec.groups.size());
   for (const group_spec& group : spec.groups) names.push_back(group.name);
   return names;
 }

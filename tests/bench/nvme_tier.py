@@ -1,7 +1,8 @@
 """The NVMe tier end to end: promotion beside fio on the same file, DRAM hits while the disk is busy, warm starts.
 
-promotion   a new node, all blocks on disk; from prefetch() until the client holds them. Limit: fio's sequential read of
-            the same data file, io_uring, queue depth 16, in turn.
+promotion   blocks that are only on disk, from prefetch() until the client holds them, in a node whose DRAM is full.
+            Limit: fio's sequential read of the same data file, io_uring, queue depth 16, in turn. Then by a node that
+            was just started, which must come by its memory meanwhile.
 hits        acquire and release of 64 resident blocks by one process (p90 of batches), beside a process that only spins,
             and while another session's puts saturate the disk with demotions.
 start       from exec until all paths serve; 1 M blocks of 4 KiB.
@@ -11,7 +12,9 @@ from __future__ import annotations
 
 import contextlib
 import json
+import mmap
 import multiprocessing
+import os
 import statistics
 import subprocess
 import tempfile
@@ -24,6 +27,7 @@ from support import GiB, KiB, MiB, Node, Report, cenote, until
 
 BLOCK = 2 * MiB
 BATCH = 16
+MADV_POPULATE_WRITE = 23
 
 
 @contextlib.contextmanager
@@ -49,35 +53,65 @@ def fio_read(file: Path, size: int) -> float:
     return float(json.loads(ran.stdout)["jobs"][0]["read"]["bw_bytes"]) / GiB
 
 
+def first_touch(size: int) -> float:
+    """GiB/s at which new shared memory comes into being: what a node must do too before it can read into it."""
+    file = os.memfd_create("first_touch")
+    try:
+        os.ftruncate(file, size)
+        with mmap.mmap(file, size) as memory:
+            begin = time.perf_counter()
+            memory.madvise(MADV_POPULATE_WRITE)
+            return size / GiB / (time.perf_counter() - begin)
+    finally:
+        os.close(file)
+
+
+def prefetched(session: cenote.Session, names: list[bytes]) -> float:
+    """GiB/s."""
+    begin = time.perf_counter()
+    ticket = session.prefetch(names)
+    length = ticket.wait(120)
+    took = time.perf_counter() - begin
+    assert length == len(names), length
+    ticket.release()
+    return len(names) * BLOCK / GiB / took
+
+
 def promotion(place: Path, blocks: int, rounds: int, report: Report) -> None:
+    """Two chains of which DRAM holds one: each comes up in turn, into memory that the other leaves."""
     store = place / "promotion"
     size = blocks * BLOCK
-    disk = size * 5 // 4 + GiB
+    dram, disk = size * 5 // 4, size * 5 // 2 + GiB
     spec = support.spec("promotion", BLOCK)
-    names = support.keys("promotion", 0, blocks)
+    chains = [support.keys(name, 0, blocks) for name in ("even", "odd")]
+    figures, limits, fresh, touched = [], [], [], []
     with (
-        node_over(store, size * 5 // 4, disk, "nvme.ingest=all") as node,
-        cenote.attach(spec, socket=str(node.socket)) as session,
+        node_over(store, dram, disk, "nvme.ingest=all") as node,
+        cenote.attach(spec, socket=str(node.socket), max_pins=blocks) as session,
     ):
-        write_down(node, session, names, BLOCK, BATCH)
-    figures, limits = [], []
-    for _ in range(rounds):
-        limits.append(fio_read(store / "data", size))
-        with node_over(store, size * 5 // 4, disk) as node:
-            until("it serves", lambda: node.status()["nvme"]["paths"][0]["state"] == "serving", limit=30)
-            with cenote.attach(spec, socket=str(node.socket), max_pins=blocks) as session:
-                begin = time.perf_counter()
-                ticket = session.prefetch(names)
-                length = ticket.wait(120)
-                figures.append(size / GiB / (time.perf_counter() - begin))
-                assert length == blocks, length
-                ticket.release()
+        for names in chains:
+            write_down(node, session, names, BLOCK, BATCH)
+        for turn in range(rounds):
+            limits.append(fio_read(store / "data", size))
+            figures.append(prefetched(session, chains[turn % 2]))
     report.add(
         f"promotion, {blocks} blocks of 2 MiB",
         statistics.median(figures),
         "GiB/s",
         statistics.median(limits),
         "ratio >= 0.90",
+    )
+    for _ in range(max(rounds // 2, 1)):
+        touched.append(first_touch(size))
+        with node_over(store, dram, disk) as node:
+            until("it serves", lambda: node.status()["nvme"]["paths"][0]["state"] == "serving", limit=30)
+            with cenote.attach(spec, socket=str(node.socket), max_pins=blocks) as session:
+                fresh.append(prefetched(session, chains[0]))
+    report.add(
+        "the same by a fresh node; limit: first touch",
+        statistics.median(fresh),
+        "GiB/s",
+        statistics.median(touched),
     )
 
 

@@ -347,9 +347,9 @@ class store {
   std::uint32_t write_oldest(pool& from, std::uint32_t count, coarse_time now);
   std::uint32_t release_blocks(pool& from, std::span<const memory::block_ref> refs, coarse_time now);
   [[nodiscard]] std::optional<moving_block> take_moving(std::uint64_t token);
-  void finish_write(const moving_block& moved, std::uint32_t record, transfer_result how, coarse_time now,
+  void finish_write(const moving_block& moved, std::uint32_t number, transfer_result how, coarse_time now,
                     std::map<pool*, std::vector<memory::block_ref>>& leaving);
-  void finish_load(const moving_block& moved, std::uint32_t record, transfer_result how, coarse_time now);
+  void finish_load(const moving_block& moved, std::uint32_t number, transfer_result how, coarse_time now);
   void abandon_load(instance& in, const block_key& key);
   void note_removal(instance& in, const block_key& key, std::vector<removal>& below);
 
