@@ -123,10 +123,10 @@ class store {
   void read(std::span<const transfer> blocks, coarse_time now);
   void complete(std::uint32_t path, std::span<const io_completion> done, coarse_time now);
   /// Forgets these keys, those on their way down too.
-  std::uint64_t remove(instance_number instance, std::span<const block_key> keys);
-  std::uint64_t clear(instance_number instance);
+  std::uint64_t remove(instance_number number, std::span<const block_key> keys);
+  std::uint64_t clear(instance_number number);
   std::uint64_t clear_all();
-  [[nodiscard]] bool contains(instance_number instance, const block_key& key) const noexcept;
+  [[nodiscard]] bool contains(instance_number number, const block_key& key) const noexcept;
 
   [[nodiscard]] std::vector<path_request> take_requests();
   [[nodiscard]] std::vector<path_change> take_changes();

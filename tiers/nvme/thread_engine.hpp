@@ -23,6 +23,8 @@ class thread_engine final : public io_engine {
   /// The file must live longer than the engine. Errors: system.
   [[nodiscard]] static result<std::unique_ptr<thread_engine>> create(const path_file& file, engine_options options,
                                                                      callback done);
+  thread_engine(const thread_engine&) = delete;
+  thread_engine& operator=(const thread_engine&) = delete;
   ~thread_engine() override { thread_engine::stop(); }
 
   void submit(std::span<const io_request> batch) override;

@@ -463,15 +463,10 @@ void uring_engine::loop::reap() {
 
 void uring_engine::loop::transferred(std::size_t slot, int moved) {
   operation& op = operations_[slot];
-  if ((moved == -EINTR || moved == -EAGAIN) && ++op.attempts < most_attempts) {
-    prepare(slot);
-  } else if (moved <= 0) {
-    finish(slot, moved == 0 ? EIO : -moved);
-  } else if ((op.moved += static_cast<std::uint64_t>(moved)) < op.bytes) {
-    prepare(slot);
-  } else {
-    finish(slot, 0);
-  }
+  const bool interrupted = moved == -EINTR || moved == -EAGAIN;
+  op.moved += static_cast<std::uint64_t>(std::max(moved, 0));
+  if (interrupted ? ++op.attempts < most_attempts : moved > 0 && op.moved < op.bytes) return prepare(slot);
+  finish(slot, moved == 0 ? EIO : std::max(-moved, 0));
 }
 
 void uring_engine::loop::finish(std::size_t slot, int failed) {
