@@ -80,7 +80,8 @@ struct nvme_path_report {
   std::string directory;
   std::string engine;
   bool direct = false;
-  std::uint64_t metadata_bytes = 0;  ///< the share of the capacity that is kept for it
+  std::uint64_t metadata_bytes = 0;    ///< the share of the capacity that is kept for it
+  std::uint64_t registered_bytes = 0;  ///< memory that transfers of this path need not pin first
 };
 struct nvme_report {
   nvme::store_status store;

@@ -73,7 +73,7 @@ void nvme_tier::bind(nvme_binding& instance) {
 
 void nvme_tier::take_path(const nvme::opened_path& opened) {
   --opening_;
-  paths_[opened.path] = {opened.directory, opened.engine, opened.direct, opened.budget.metadata_bytes};
+  paths_[opened.path] = {opened.directory, opened.engine, opened.direct, opened.budget.metadata_bytes, 0};
   if (opened.status) {
     adopt(opened);
   } else {
@@ -187,6 +187,9 @@ nvme_report_ptr nvme_tier::report() const {
   auto made = std::make_shared<nvme_report>();
   made->store = store_->status();
   made->paths = paths_;
+  for (std::uint32_t i = 0; i < made->paths.size(); ++i) {
+    if (!made->paths[i].engine.empty()) made->paths[i].registered_bytes = devices_->pinned_bytes(i);
+  }
   made->failed_saves = failed_saves_;
   return made;
 }

@@ -75,6 +75,7 @@ json nvme_of(const nvme_report& nvme) {
     all["paths"].push_back({{"directory", nvme.paths[i].directory},
                             {"engine", nvme.paths[i].engine},
                             {"direct", nvme.paths[i].direct},
+                            {"registered_bytes", nvme.paths[i].registered_bytes},
                             {"state", name_of(state.state)},
                             {"capacity", state.capacity},
                             {"metadata_capacity", nvme.paths[i].metadata_bytes},

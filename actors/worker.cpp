@@ -292,10 +292,11 @@ class worker {
     recovery recover(*config_, keeper_);
     auto state = recover.run(std::move(handed->entries));
     if (!state) return std::unexpected(state.error().in("recovery"));
+    if (!config_->nvme.paths.empty()) make_nvme();
     make_provisioner();
     std::vector<session_ptr> known(state->sessions.begin(), state->sessions.end());
     const std::uint64_t blocks = state->blocks;
-    if (!config_->nvme.paths.empty()) make_nvme();
+    for (const std::span<std::byte> memory : state->store->slab_memory()) provisioner_->adopt(memory);
     dram_ = system_.spawn<dram_tier>(
         std::move(state->store), std::move(known),
         [this](std::vector<dram::slab_request> requests) { provisioner_->submit(std::move(requests)); }, nvme_);
@@ -367,6 +368,11 @@ class worker {
     options.populate = config_->dram.populate;
     options.huge_pages = config_->dram.huge_pages == config::huge_pages::automatic;
     options.numa_node = config_->dram.numa_node.value_or(-1);
+    dram::transfer_hooks hooks;
+    if (devices_) {
+      hooks.pin = [to = devices_](std::span<std::byte> memory) { to->pin(memory); };
+      hooks.unpin = [to = devices_](std::span<std::byte> memory) { to->unpin(memory); };
+    }
     provisioner_ = std::make_unique<dram::provisioner>(
         options,
         [this](const dram::slab_description& slab, const memory::segment& memory) -> result<void> {
@@ -378,7 +384,8 @@ class worker {
         [this](const dram::slab_description& slab) { return keeper_.drop(local::entry_kind::slab, slab_id(slab)); },
         [this](dram::slab_outcome outcome) {
           caf::anon_send(dram_, slab_atom_v, std::make_shared<dram::slab_outcome>(std::move(outcome)));
-        });
+        },
+        std::move(hooks));
   }
 
   void make_nvme() {

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import re
+import resource
 import shutil
 import signal
 import time
@@ -98,6 +99,32 @@ def test_what_leaves_dram_is_reachable_and_comes_up_again(start: StartNode, atta
     status = nvme(node)
     assert status["counters"]["checksum_errors"] == status["counters"]["io_errors"] == 0
     assert status["used"] <= status["capacity"]
+
+
+def may_lock_memory() -> bool:
+    capabilities = re.search(r"^CapEff:\s*(\w+)$", Path("/proc/self/status").read_text(), re.MULTILINE)
+    ipc_lock = capabilities is not None and int(capabilities[1], 16) >> 14 & 1 == 1
+    return ipc_lock or resource.getrlimit(resource.RLIMIT_MEMLOCK)[0] == resource.RLIM_INFINITY
+
+
+def test_the_ring_knows_the_slabs_there_are_and_none_that_went(start: StartNode, attach: Attach) -> None:
+    node = start()
+    expected = nvme(node)["paths"][0]["engine"] == "io_uring" and may_lock_memory()
+
+    def registered() -> bool:
+        dram, (path,) = node.status()["dram"], nvme(node)["paths"]
+        return bool(path["registered_bytes"] == (dram["assigned"] if expected else 0))
+
+    filled(attach(node, "i", block=BLOCK), "a", 200, pace=node)
+    until("the slabs are registered", registered)
+    other = attach(node, "other", block=64 * KiB)  # its slabs come from the first instance's
+    keys = filled(other, "b", 300, block=64 * KiB, pace=node)
+    assert node.counter("slabs_moved") > 0
+    until("those that came are, and those that went are not", registered)
+    assert brought_up(other, keys, 64 * KiB) == 300
+    node.restart_worker()
+    serving(node)
+    until("the next worker registers what it found", registered)
 
 
 def test_a_prefetch_says_how_far_it_came(start: StartNode, attach: Attach) -> None:

@@ -187,6 +187,8 @@ class store {
   void add_slab(const slab_description& what, memory::segment memory);
   /// The slab could not be made: its place is free again, and no other is asked for until `retry_after`.
   void slab_failed(const slab_description& what, coarse_time retry_after);
+  /// The memory of all slabs, each of which stays where it is until it is handed out with the request to drop it.
+  [[nodiscard]] std::vector<std::span<std::byte>> slab_memory() const;
   /// The keeper has forgotten the slab: its numbers may be used again.
   void slab_dropped(const slab_description& what);
 

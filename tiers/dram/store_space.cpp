@@ -273,6 +273,14 @@ bool store::ask_slab(pool& into, coarse_time now) {
   return true;
 }
 
+std::vector<std::span<std::byte>> store::slab_memory() const {
+  std::vector<std::span<std::byte>> all;
+  for (const auto& [number, in] : instances_) {
+    for (const auto& [index, each] : in->slabs) all.emplace_back(each->memory.data(), each->memory.size());
+  }
+  return all;
+}
+
 std::vector<slab_request> store::take_requests() {
   return std::exchange(requests_, {});
 }

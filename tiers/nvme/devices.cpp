@@ -43,6 +43,9 @@ struct devices::path {
   std::mutex mutex;                  // what the opener hands over
   bool open = false;                 // with mutex
   std::vector<instance_spec> specs;  // with mutex: to remember when the path is open
+  // With pins_mutex_.
+  io_engine* pins = nullptr;                   // when the path is open
+  std::vector<std::span<std::byte>> unpinned;  // what came before that, and is not pinned yet
 };
 
 devices::devices(device_options options, device_events events)
@@ -89,7 +92,19 @@ void devices::open_one(std::uint32_t number) {
     for (const instance_spec& spec : into.specs) into.writer->remember(spec);
     into.specs.clear();
   }
+  const bool works = found.status.has_value();
   events_.opened(std::move(found));
+  if (works) pin_waiting(into);
+}
+
+void devices::pin_waiting(path& of) {
+  while (!of.unwanted) {
+    const std::lock_guard lock(pins_mutex_);
+    of.pins = of.engine.get();
+    if (of.unpinned.empty()) return;
+    of.pins->register_memory(of.unpinned.back());
+    of.unpinned.pop_back();
+  }
 }
 
 result<void> devices::open_path(path& into, opened_path& found) {
@@ -140,6 +155,32 @@ result<void> devices::open_path(path& into, opened_path& found) {
   into.engine = std::move(*engine);
   found.engine = into.engine->name();
   return {};
+}
+
+void devices::pin(std::span<std::byte> memory) {
+  const std::lock_guard lock(pins_mutex_);
+  for (const auto& each : paths_) {
+    if (each->pins != nullptr && each->unpinned.empty()) {
+      each->pins->register_memory(memory);
+    } else {
+      each->unpinned.push_back(memory);
+    }
+  }
+}
+
+void devices::unpin(std::span<std::byte> memory) {
+  const std::lock_guard lock(pins_mutex_);
+  const auto inside = [&](std::span<std::byte> piece) {
+    return piece.data() >= memory.data() && piece.data() < memory.data() + memory.size();
+  };
+  for (const auto& each : paths_) {
+    std::erase_if(each->unpinned, inside);
+    if (each->pins != nullptr) each->pins->unregister_memory(memory);
+  }
+}
+
+std::uint64_t devices::pinned_bytes(std::uint32_t number) const noexcept {
+  return paths_[number]->engine->registered_bytes();
 }
 
 void devices::submit(const std::vector<path_request>& requests) {

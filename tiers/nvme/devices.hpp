@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <vector>
 
@@ -68,6 +69,13 @@ class devices {
   std::size_t save(std::vector<path_change> changes, std::uint64_t tag);
   /// Writes the spec down beside the blocks, for those who look at a store.
   void remember(const instance_spec& spec);
+  /// Makes transfers to and from `memory` cheaper where the machine allows it; a path that is not open yet makes up for
+  /// it when it is. Pieces of some MiB: no transfer starts meanwhile.
+  void pin(std::span<std::byte> memory);
+  /// To be called before `memory` goes, of which pieces may have been pinned.
+  void unpin(std::span<std::byte> memory);
+  /// What is pinned for a path now. Only for paths that opened.
+  [[nodiscard]] std::uint64_t pinned_bytes(std::uint32_t number) const noexcept;
   /// Something that requests point into: it lives at least until the engines have stopped.
   void keep(std::shared_ptr<const void> memory) { kept_ = std::move(memory); }
   /// Cancels what has not reached a device, waits for the rest, writes what waits to be saved. No event comes after.
@@ -79,10 +87,12 @@ class devices {
   struct path;
   void open_one(std::uint32_t number);
   result<void> open_path(path& into, opened_path& found);
+  void pin_waiting(path& of);
 
   device_options options_;
   device_events events_;
   std::shared_ptr<const void> kept_;
+  std::mutex pins_mutex_;  ///< held while memory is pinned, so that nobody unpins it meanwhile
   std::vector<std::unique_ptr<path>> paths_;
 };
 

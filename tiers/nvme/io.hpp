@@ -49,6 +49,17 @@ class io_engine {
   /// Thread-safe; never blocks and never fails: what is wrong with a request is said by its completion. The caller
   /// bounds the bytes in flight.
   virtual void submit(std::span<const io_request> batch) = 0;
+  /// Says that transfers will come from and go to `memory`, which an engine may use to make them cheaper; false when it
+  /// does not, which harms nothing. Takes up to 0.3 s a GiB, in which no transfer may start. Thread-safe.
+  virtual bool register_memory(std::span<std::byte> memory) {
+    (void)memory;
+    return false;
+  }
+  /// Undoes register_memory of all that lies inside `memory`: to be called before the memory goes. Transfers under way
+  /// are not disturbed. Thread-safe.
+  virtual void unregister_memory(std::span<std::byte> memory) { (void)memory; }
+  /// Thread-safe.
+  [[nodiscard]] virtual std::uint64_t registered_bytes() const noexcept { return 0; }
   /// Cancels what has not reached the device, waits for the rest, and returns when no callback comes any more.
   virtual void stop() noexcept = 0;
   /// How it talks to the device ("io_uring"), for logs and status. Thread-safe.

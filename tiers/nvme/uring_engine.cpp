@@ -85,7 +85,7 @@ struct operation {
 // Which memory the ring has pinned. The table itself is the kernel's.
 class pinned_memory {
  public:
-  static constexpr unsigned places = 1024;
+  static constexpr unsigned places = 1U << 14;  // the most that the kernel takes
 
   // Where the table has room for `memory`; nothing when it is full or some of the memory is in it already.
   [[nodiscard]] std::optional<unsigned> add(std::span<std::byte> memory) {
@@ -97,18 +97,23 @@ class pinned_memory {
     *place = true;
     const auto index = static_cast<unsigned>(place - used_.begin());
     pieces_.emplace(first, piece{first + memory.size(), index});
+    bytes_ += memory.size();
     return index;
   }
 
-  [[nodiscard]] std::optional<unsigned> remove(std::span<std::byte> memory) {
+  // The place of a piece inside `memory`, which is free now; nothing when there is none (any more).
+  [[nodiscard]] std::optional<unsigned> remove_one(std::span<std::byte> memory) {
     const auto first = reinterpret_cast<std::uintptr_t>(memory.data());
-    const auto found = pieces_.find(first);
-    if (found == pieces_.end() || found->second.end != first + memory.size()) return std::nullopt;
+    const auto found = pieces_.lower_bound(first);
+    if (found == pieces_.end() || found->second.end > first + memory.size()) return std::nullopt;
     const unsigned index = found->second.index;
     used_[index] = false;
+    bytes_ -= found->second.end - found->first;
     pieces_.erase(found);
     return index;
   }
+
+  [[nodiscard]] std::uint64_t bytes() const noexcept { return bytes_; }
 
   // The place of the piece that `memory` lies in.
   [[nodiscard]] std::optional<unsigned> find(const iovec& memory) const {
@@ -124,7 +129,8 @@ class pinned_memory {
     unsigned index;
   };
   std::map<std::uintptr_t, piece> pieces_;  // by their first address
-  std::array<bool, places> used_{};
+  std::vector<bool> used_ = std::vector<bool>(places);
+  std::uint64_t bytes_ = 0;
 };
 
 }  // namespace
@@ -149,6 +155,7 @@ class uring_engine::loop {
   bool call(std::function<bool()> task);
   bool pin(std::span<std::byte> memory);
   bool unpin(std::span<std::byte> memory);
+  [[nodiscard]] std::uint64_t pinned_bytes() const noexcept { return pinned_bytes_.load(std::memory_order_relaxed); }
 
  private:
   void run(std::promise<result<void>>& ready);
@@ -191,6 +198,7 @@ class uring_engine::loop {
   bool file_registered_ = false;
   bool can_pin_ = false;
   pinned_memory pinned_;
+  std::atomic<std::uint64_t> pinned_bytes_ = 0;  // written by the thread
   request_queue waiting_;
   request_queue alone_;  // parts of a transfer that failed: each is tried without its neighbours
   std::vector<operation> operations_;
@@ -297,17 +305,21 @@ bool uring_engine::loop::pin(std::span<std::byte> memory) {
   if (!place) return false;
   const iovec vector{memory.data(), memory.size()};
   const __u64 tag = 0;
-  if (io_uring_register_buffers_update_tag(&ring_, *place, &vector, &tag, 1) == 1) return true;
-  (void)pinned_.remove(memory);
-  return false;
+  const bool taken = io_uring_register_buffers_update_tag(&ring_, *place, &vector, &tag, 1) == 1;
+  if (!taken) (void)pinned_.remove_one(memory);
+  pinned_bytes_.store(pinned_.bytes(), std::memory_order_relaxed);
+  return taken;
 }
 
 bool uring_engine::loop::unpin(std::span<std::byte> memory) {
-  const auto place = pinned_.remove(memory);
-  if (!place) return false;
-  const iovec nothing{};
-  const __u64 tag = 0;
-  return io_uring_register_buffers_update_tag(&ring_, *place, &nothing, &tag, 1) == 1;
+  bool all = true;
+  while (const auto place = pinned_.remove_one(memory)) {
+    const iovec nothing{};
+    const __u64 tag = 0;
+    all = io_uring_register_buffers_update_tag(&ring_, *place, &nothing, &tag, 1) == 1 && all;
+  }
+  pinned_bytes_.store(pinned_.bytes(), std::memory_order_relaxed);
+  return all;
 }
 
 // --------------------------------------------------------------------------------------------- the loop
@@ -530,6 +542,10 @@ void uring_engine::stop() noexcept {
 
 bool uring_engine::register_memory(std::span<std::byte> memory) {
   return loop_->call([this, memory] { return loop_->pin(memory); });
+}
+
+std::uint64_t uring_engine::registered_bytes() const noexcept {
+  return loop_->pinned_bytes();
 }
 
 void uring_engine::unregister_memory(std::span<std::byte> memory) {

@@ -27,15 +27,13 @@ class uring_engine final : public io_engine {
 
   void submit(std::span<const io_request> batch) override;
   void stop() noexcept override;
+  [[nodiscard]] std::uint64_t registered_bytes() const noexcept override;
   [[nodiscard]] std::string_view name() const noexcept override { return "io_uring"; }
 
-  /// Pins `memory`, so that transfers inside it are cheaper; false when the kernel or RLIMIT_MEMLOCK forbids it, when
-  /// there is no room for another piece, or when it overlaps one: transfers work all the same. Takes up to 0.3 s a GiB,
-  /// in which no transfer starts. Thread-safe.
-  bool register_memory(std::span<std::byte> memory);
-  /// Undoes register_memory of the very same memory; to be called before it is unmapped. Transfers under way are not
-  /// disturbed. Thread-safe.
-  void unregister_memory(std::span<std::byte> memory);
+  /// Pins `memory`; false when the kernel or RLIMIT_MEMLOCK forbids it, when there is no room for another piece, or
+  /// when it overlaps one.
+  bool register_memory(std::span<std::byte> memory) override;
+  void unregister_memory(std::span<std::byte> memory) override;
 
  private:
   class loop;

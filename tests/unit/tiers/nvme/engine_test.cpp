@@ -346,7 +346,17 @@ BOOST_AUTO_TEST_CASE(memory_may_be_registered_or_not) {
   ring.unregister_memory(pinned);
   BOOST_TEST(run_one(read_of(data_at, pinned.last(512 * KiB))).error == 0);
   BOOST_TEST(same(pinned.last(512 * KiB), target.some(0, 512 * KiB)));
-  BOOST_TEST(ring.register_memory(pinned) == registered);
+  BOOST_TEST(ring.registered_bytes() == 0U);
+  // In two pieces, and gone with the memory that they are of.
+  BOOST_TEST(ring.register_memory(pinned.first(MiB)) == registered);
+  BOOST_TEST(ring.register_memory(pinned.last(MiB)) == registered);
+  BOOST_TEST(ring.registered_bytes() == (registered ? 2 * MiB : 0));
+  BOOST_TEST(run_one(read_of(data_at, pinned.subspan(MiB - 8 * KiB, 512 * KiB))).error == 0);  // across the two
+  BOOST_TEST(same(pinned.subspan(MiB - 8 * KiB, 512 * KiB), target.some(0, 512 * KiB)));
+  ring.unregister_memory(pinned.first(MiB));
+  BOOST_TEST(ring.registered_bytes() == (registered ? MiB : 0));
+  ring.unregister_memory(memory.all());
+  BOOST_TEST(ring.registered_bytes() == 0U);
   ring.stop();
   BOOST_TEST(!ring.register_memory(memory.some(0, 4 * KiB)));
 }
