@@ -407,6 +407,8 @@ class worker {
     options.keep_copy = config_->nvme.keep_copy;
     options.second_sight = config_->nvme.admission == config::admission::second_sight;
     options.policy = config_->nvme.policy;
+    options.high_water = config_->nvme.high_water;
+    options.low_water = config_->nvme.low_water;
     nvme_ = system_.spawn<nvme_tier>(std::move(options), devices_);
   }
 

@@ -87,15 +87,21 @@ result<> check_nvme(const node_config& config) {
   return {};
 }
 
+result<> check_water_marks(const settings_map& settings, const std::string& tier, double low_water, double high_water) {
+  if (low_water <= high_water) return {};
+  const std::string high = tier + ".high_water";
+  const std::string low = tier + ".low_water";
+  const bool low_is_default = settings.find(low)->second.source == "default";
+  return low_is_default ? refuse_pair(settings, high, low, "below") : refuse_pair(settings, low, high, "above");
+}
+
 result<> check_together(const node_config& config) {
   const auto& settings = config.settings;
-  const auto is_default = [&settings](std::string_view key) { return settings.find(key)->second.source == "default"; };
   if (config.node.threads == 1)
     return refuse(settings, "node.threads", "must be 0 (chosen from the machine) or at least 2");
-  if (!(config.dram.low_water <= config.dram.high_water)) {
-    return is_default("dram.low_water") ? refuse_pair(settings, "dram.high_water", "dram.low_water", "below")
-                                        : refuse_pair(settings, "dram.low_water", "dram.high_water", "above");
-  }
+  const auto& [dram, nvme] = std::tie(config.dram, config.nvme);
+  if (auto checked = check_water_marks(settings, "dram", dram.low_water, dram.high_water); !checked) return checked;
+  if (auto checked = check_water_marks(settings, "nvme", nvme.low_water, nvme.high_water); !checked) return checked;
   if (config.dram.slab_size != 0 && config.dram.slab_size < min_slab_size) {
     return refuse(settings, "dram.slab_size", "must be 0 (chosen by the node) or at least 64KiB");
   }
@@ -182,6 +188,8 @@ nvme_section make_nvme(const settings_map& settings) {
           .hot_accesses = number<std::uint32_t>(settings, "nvme.hot_accesses"),
           .keep_copy = get<bool>(settings, "nvme.keep_copy"),
           .policy = get<std::string>(settings, "nvme.policy"),
+          .high_water = get<double>(settings, "nvme.high_water"),
+          .low_water = get<double>(settings, "nvme.low_water"),
           .admission = get<std::string>(settings, "nvme.admission") == "second_sight" ? admission::second_sight
                                                                                       : admission::always,
           .write_window = bytes_at(settings, "nvme.write_window"),

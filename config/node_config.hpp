@@ -51,6 +51,8 @@ struct nvme_section {
   std::uint32_t hot_accesses = 0;
   bool keep_copy = true;
   std::string policy;
+  double high_water = 0;
+  double low_water = 0;  ///< not above high_water
   config::admission admission = config::admission::always;
   std::uint64_t write_window = 0;  ///< bytes under way
   double write_ahead = 0;          ///< share of DRAM

@@ -242,21 +242,39 @@ bool store::free_extent(std::uint64_t for_bytes) {
   return false;
 }
 
+/// The class whose next victim was used longest ago, and when; null when none has a victim.
+std::pair<store::size_class*, coarse_time> store::oldest_class(std::uint64_t but_for_bytes) {
+  std::pair<size_class*, coarse_time> oldest{nullptr, 0};
+  for (auto& [length, each] : classes_) {
+    const auto victim = each.policy->victim();
+    if (length == but_for_bytes || !victim) continue;
+    if (oldest.first == nullptr || entries_[*victim].touch < oldest.second) oldest = {&each, entries_[*victim].touch};
+  }
+  return oldest;
+}
+
+void store::evict_ahead() {
+  if (options_.high_water >= 1.0) return;
+  const auto sum = [this](auto of) {
+    std::uint64_t bytes = 0;
+    for (const path_entry& each : paths_) bytes += each.state == path_state::serving ? of(*each.slots) : 0;
+    return bytes;
+  };
+  const auto used = [&] { return sum([](const slot_allocator& slots) { return slots.used_bytes(); }); };
+  const auto capacity = static_cast<double>(sum([](const slot_allocator& slots) { return slots.capacity_bytes(); }));
+  if (static_cast<double>(used()) <= options_.high_water * capacity) return;
+  while (static_cast<double>(used()) > options_.low_water * capacity) {
+    size_class* const from = oldest_class(0).first;
+    if (from == nullptr || !evict_one(*from)) return;
+  }
+}
+
 std::optional<std::pair<std::uint32_t, std::uint64_t>> store::allocate(std::uint64_t bytes, coarse_time /*now*/) {
   for (int attempt = 0; attempt < eviction_attempts; ++attempt) {
     if (auto found = free_slot(bytes)) return found;
     size_class& own = class_of(bytes);
     const auto own_oldest = own.policy->victim();
-    size_class* other = nullptr;
-    coarse_time other_age = 0;
-    for (auto& [length, each] : classes_) {
-      const auto victim = each.policy->victim();
-      if (length == bytes || !victim) continue;
-      if (other == nullptr || entries_[*victim].touch < other_age) {
-        other = &each;
-        other_age = entries_[*victim].touch;
-      }
-    }
+    const auto [other, other_age] = oldest_class(bytes);
     const bool own_is_older = own_oldest && (other == nullptr || entries_[*own_oldest].touch <= other_age);
     if (own_is_older && evict_one(own)) continue;
     if (other != nullptr && free_extent(bytes)) continue;
@@ -306,6 +324,7 @@ bool store::admitted(const block_key& key) {
 
 void store::write(std::span<const transfer> blocks, coarse_time now) {
   for (const transfer& block : blocks) write_one(block, now);
+  evict_ahead();
 }
 
 void store::write_one(const transfer& block, coarse_time now) {

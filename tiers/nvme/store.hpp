@@ -34,6 +34,8 @@ struct store_options {
   bool keep_copy = true;      ///< of blocks that were brought up
   bool second_sight = false;  ///< a block is written only when it comes for the second time
   std::string policy = "lru";
+  double high_water = 1.0;             ///< of the capacity: eviction ahead of need starts above; 1: never
+  double low_water = 1.0;              ///< … and ends below
   std::uint32_t errors_to_retire = 4;  ///< I/O errors in a row that take a path out of service
 };
 
@@ -179,6 +181,8 @@ class store {
   std::optional<std::pair<std::uint32_t, std::uint64_t>> allocate(std::uint64_t bytes, coarse_time now);
   std::optional<std::pair<std::uint32_t, std::uint64_t>> free_slot(std::uint64_t bytes);
   bool evict_one(size_class& from);
+  void evict_ahead();
+  [[nodiscard]] std::pair<size_class*, coarse_time> oldest_class(std::uint64_t but_for_bytes);
   bool free_extent(std::uint64_t for_bytes);
   void erase(std::uint32_t entry, bool tell);
   void note_erased(std::uint32_t path, std::uint64_t identity, const block_key& key);

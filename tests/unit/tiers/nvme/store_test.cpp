@@ -336,6 +336,24 @@ BOOST_AUTO_TEST_CASE(room_is_made_in_the_order_of_use) {
   BOOST_TEST(at.store->status().counters.evicted == 2U);
 }
 
+BOOST_AUTO_TEST_CASE(between_the_water_marks_the_oldest_of_all_sizes_go_ahead_of_need) {
+  tier_options options;
+  options.store.high_water = 0.75;
+  options.store.low_water = 0.5;
+  options.bytes = 8 * MiB;
+  options.block_bytes = {{1, MiB}, {2, 512 * KiB}};
+  tier at(options);
+  for (std::uint64_t n = 0; n < 4; ++n) BOOST_TEST(at.write(n, 1) == done);
+  for (std::uint64_t n = 0; n < 4; ++n) BOOST_TEST(at.write(n, 2) == done);
+  BOOST_TEST(at.store->status().used == 6 * MiB);
+  BOOST_TEST(at.lost.empty());
+  BOOST_TEST(at.write(4, 2) == done);
+  BOOST_TEST(at.store->status().used == 7 * MiB / 2);  // the block on its way counts
+  for (std::uint64_t n = 0; n < 3; ++n) BOOST_TEST(at.read(n, 1) == missing);
+  BOOST_TEST(at.read(3, 1) == done);
+  for (std::uint64_t n = 0; n < 5; ++n) BOOST_TEST(at.read(n, 2) == done);
+}
+
 BOOST_AUTO_TEST_CASE(a_block_that_is_being_read_is_not_evicted) {
   tier at(with_room_for(2));
   at.write(1);
