@@ -53,7 +53,9 @@ nvme_tier::behavior_type nvme_tier::make_behavior() {
       [this](forget_atom, const removals_ptr& removals) { return forget(removals); },
       [this](path_atom, const opened_path_ptr& opened) { take_path(*opened); },
       [this](io_atom, const io_done_ptr& io) {
+        const nvme::path_state before = store_->state_of(io->path);
         store_->complete(io->path, io->completions, unix_now());
+        if (store_->state_of(io->path) != before) say_state(io->path);
         settle();
       },
       [this](saved_atom, std::uint64_t tag, const outcome& how) { take_saved(tag, how); },
@@ -106,6 +108,17 @@ void nvme_tier::adopt(const nvme::opened_path& opened) {
             {"blocks", opened.blocks.size()},
             {"refused", refused},
             {"took_ms", opened.took.count()}});
+}
+
+/// Whoever runs the node shall not have to look at its status to hear of a disk that fails.
+void nvme_tier::say_state(std::uint32_t path) const {
+  const nvme::path_status now = store_->status().paths[path];
+  if (now.state == nvme::path_state::serving) {
+    log_info(logger("nvme"), "a path is in service again", {{"path", paths_[path].directory}, {"blocks", now.blocks}});
+  } else {
+    log_warn(logger("nvme"), "a path is out of service: its disk gives errors",
+             {{"path", paths_[path].directory}, {"reason", now.why}, {"errors", now.errors}, {"blocks", now.blocks}});
+  }
 }
 
 /// No read of an earlier worker is under way: every path's lock is ours. A path that failed says nothing about that.

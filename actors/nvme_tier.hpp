@@ -50,6 +50,7 @@ class nvme_tier : public nvme_tier_actor::base {
   void beat();
   /// Hands on what the store decided.
   void settle();
+  void say_state(std::uint32_t path) const;
   void tell_drained();
 
   std::shared_ptr<nvme::store> store_;  ///< shared with the devices, which may read into it when we are gone
