@@ -371,9 +371,10 @@ void store::finish_write(operation& done, const io_completion& how, coarse_time 
     } else {
       home.slots->release(done.offset);
     }
-    if (how.error == ENOSPC) {
+    if (how.error == ENOSPC || how.error == EROFS) {  // what is there can be read all the same
+      counters_.io_errors += how.error == EROFS ? 1 : 0;
       ++home.said.errors;
-      home.said.why = std::strerror(ENOSPC);
+      home.said.why = std::strerror(how.error);
     } else if (how.error != 0 && how.error != ECANCELED) {
       note_error(done.path, how.error);
     }

@@ -255,6 +255,23 @@ BOOST_AUTO_TEST_CASE(errors_that_are_not_in_a_row_retire_nothing) {
   BOOST_TEST((at.store->state_of(0) == path_state::serving));
 }
 
+BOOST_AUTO_TEST_CASE(a_read_only_file_system_refuses_writes_and_is_read_all_the_same) {
+  tier at;
+  at.write(0);
+  const std::uint64_t used = at.store->status().used;
+  for (std::uint64_t n = 1; n < 20; ++n) {
+    at.paths[0].io->fail_next(EROFS, io_kind::write);
+    BOOST_TEST(at.write(n) == dropped);
+  }
+  BOOST_TEST((at.store->state_of(0) == path_state::serving));
+  BOOST_TEST(at.store->status().counters.io_errors == 19U);
+  BOOST_TEST(at.store->status().paths[0].errors == 19U);
+  BOOST_TEST(at.store->status().used == used);
+  BOOST_TEST(at.hinted(0));
+  BOOST_TEST(at.read(0) == done);
+  BOOST_TEST(at.write(1) == done);
+}
+
 BOOST_AUTO_TEST_CASE(a_retired_path_that_answers_a_probe_serves_its_blocks_again) {
   tier at(with_paths(2));
   for (std::uint64_t n = 0; n < 40; ++n) at.write(n);
