@@ -10,12 +10,18 @@ namespace {
 constexpr auto beat_interval = std::chrono::milliseconds(200);
 constexpr dram::coarse_time memory_deadline = 30;  // three seconds: longer than any slab takes
 constexpr dram::coarse_time retry_memory_after = 10;
+constexpr dram::coarse_time prefetch_patience = 600;  // a minute: a disk that takes longer is broken
+constexpr auto below_deadline = std::chrono::seconds(10);
 
 }  // namespace
 
 dram_tier::dram_tier(caf::actor_config& config, std::unique_ptr<dram::store> store, std::vector<session_ptr> recovered,
-                     request_slabs request)
-    : dram_tier_actor::base(config), store_(std::move(store)), request_(std::move(request)) {
+                     request_slabs request, nvme_tier_actor below)
+    : dram_tier_actor::base(config),
+      store_(std::move(store)),
+      request_(std::move(request)),
+      below_(std::move(below)),
+      prefetcher_(prefetch_patience) {
   for (session_ptr& session : recovered) sessions_.emplace(session->number, std::move(session));
 }
 
@@ -23,9 +29,13 @@ void dram_tier::on_exit() {
   waiting_.clear();  // their promises answer with an error
   store_.reset();
   sessions_.clear();
+  asking_.clear();
+  below_ = nullptr;
 }
 
 dram_tier::behavior_type dram_tier::make_behavior() {
+  if (below_) send(below_, hello_atom_v);
+  bind_instances();
   settle();
   delayed_send(this, beat_interval, beat_atom_v);
   return {
@@ -39,6 +49,7 @@ dram_tier::behavior_type dram_tier::make_behavior() {
       [this](add_atom, const new_instance_ptr& made) {
         const auto added =
             store_->add_instance(made->number, made->spec, std::move(made->index), std::move(made->versions));
+        bind_instances();
         settle();
         return outcome::of(added);
       },
@@ -73,27 +84,93 @@ dram_tier::behavior_type dram_tier::make_behavior() {
         settle();
       },
       [this](beat_atom) { beat(); },
+      [this](moved_atom, const transfer_outcomes_ptr& outcomes) {
+        store_->transferred(*outcomes, coarse_now());
+        prefetcher_.settle(*outcomes);
+        retry_waiting();
+      },
+      [this](gone_atom, const lost_blocks_ptr& lost) { store_->forget_copies(*lost); },
+      [this](drained_atom) {
+        store_->release_loading();
+        retry_waiting();
+      },
   };
 }
 
 caf::result<batch_ptr> dram_tier::serve(const batch_ptr& work) {
   const dram::progress state = store_->run(*work, coarse_now());
+  for (dram::prefetch_wish& wish : store_->take_prefetches()) {
+    asking_.insert_or_assign(wish.session, caf::actor_cast<session_actor>(current_sender()));
+    prefetcher_.add(std::move(wish), coarse_now());
+  }
   if (state == dram::progress::finished) {
     settle();
-    return work;
+    if (work->removals.empty()) return work;
   }
   auto promise = make_response_promise<batch_ptr>();
+  if (state == dram::progress::finished) {
+    conclude(work, promise_guard<batch_ptr>(promise));
+    return promise;
+  }
   waiting_.push_back({work, promise_guard<batch_ptr>(promise), coarse_now() + memory_deadline});
   settle();
   return promise;
 }
 
+/// The batch is carried out: answered at once, or when what it removed is gone below, too.
+void dram_tier::conclude(batch_ptr work, promise_guard<batch_ptr> promise) {
+  if (work->removals.empty() || !below_) return promise.deliver(std::move(work));
+  auto removals = std::make_shared<const std::vector<dram::removal>>(std::move(work->removals));
+  auto kept = std::make_shared<promise_guard<batch_ptr>>(std::move(promise));
+  // A tier below that does not answer must not bring this one down: its blocks are checked when they are read.
+  request(below_, below_deadline, forget_atom_v, std::move(removals))
+      .then([kept, work](const outcome&) { kept->deliver(work); },
+            [kept, work](const caf::error& why) {
+              log_error(logger("dram"), "the NVMe tier did not forget", {{"reason", caf::to_string(why)}});
+              kept->deliver(work);
+            });
+}
+
+void dram_tier::bind_instances() {
+  for (dram::instance_binding& each : store_->take_bindings()) {
+    if (!below_) continue;
+    auto binding = std::make_shared<nvme_binding>();
+    binding->number = each.number;
+    binding->spec = std::move(each.spec);
+    binding->index = std::move(each.index);
+    send(below_, bind_atom_v, std::move(binding));
+  }
+}
+
+/// Starts what prefetches wait for and there is room for, and answers those that are done.
+void dram_tier::advance_prefetches() {
+  std::unordered_map<std::uint64_t, std::vector<memory::completion>> answers;
+  for (const dram::prefetch_answer& each : prefetcher_.advance(*store_, coarse_now())) {
+    answers[each.session].push_back(each.completion);
+  }
+  for (auto& [session, completions] : answers) {
+    const auto asked = asking_.find(session);
+    if (asked == asking_.end()) continue;
+    send(asked->second, answer_atom_v, std::make_shared<const std::vector<memory::completion>>(std::move(completions)));
+  }
+  if (prefetcher_.idle()) asking_.clear();
+}
+
 void dram_tier::settle() {
-  auto requests = store_->take_requests();
-  if (!requests.empty()) request_(std::move(requests));
+  advance_prefetches();
+  // After the loads: what they used up is made good ahead of the next.
   if (!evicting_ && store_->evict_ahead(coarse_now())) {
     evicting_ = true;
     send(this, evict_atom_v);
+  }
+  auto requests = store_->take_requests();
+  if (!requests.empty()) request_(std::move(requests));
+  if (!below_) return;
+  if (auto blocks = store_->take_demotions(); !blocks.empty()) {
+    send(below_, write_atom_v, std::make_shared<const std::vector<transfer>>(std::move(blocks)));
+  }
+  if (auto blocks = store_->take_loads(); !blocks.empty()) {
+    send(below_, fetch_atom_v, std::make_shared<const std::vector<transfer>>(std::move(blocks)));
   }
 }
 
@@ -108,7 +185,7 @@ void dram_tier::retry_waiting() {
       state = store_->run(*each.work, now);
     }
     if (state == dram::progress::finished) {
-      each.promise.deliver(each.work);
+      conclude(each.work, std::move(each.promise));
     } else {
       waiting_.push_back(std::move(each));
     }
@@ -123,6 +200,8 @@ outcome dram_tier::open_session(const session_ptr& session) {
 }
 
 outcome dram_tier::release_session(std::uint64_t number) {
+  prefetcher_.forget(number);
+  asking_.erase(number);
   std::erase_if(waiting_, [&](const waiting_batch& each) { return each.work->session == number; });
   store_->release_session(number, coarse_now());
   sessions_.erase(number);
@@ -157,17 +236,25 @@ slab_handles_ptr dram_tier::handles(std::uint32_t instance, const index_list& in
   return found;
 }
 
-outcome dram_tier::wipe(const std::string& id) {
+caf::result<outcome> dram_tier::wipe(const std::string& id) {
   outcome answer;
+  std::vector<dram::removal> removals;
   if (id.empty()) {
-    answer.value = store_->clear_all(coarse_now());
-  } else if (const auto cleared = store_->clear_instance(id, coarse_now())) {
+    answer.value = store_->clear_all(coarse_now(), &removals);
+  } else if (const auto cleared = store_->clear_instance(id, coarse_now(), &removals)) {
     answer.value = *cleared;
   } else {
     answer = {error_code::invalid_argument, "no instance `" + id + "`; `cenote status` lists them", 0};
   }
   retry_waiting();
-  return answer;
+  if (removals.empty() || !below_) return answer;
+  auto promise = make_response_promise<outcome>();
+  request(below_, below_deadline, forget_atom_v,
+          std::make_shared<const std::vector<dram::removal>>(std::move(removals)))
+      .then([promise, answer](
+                const outcome& forgot) mutable { promise.deliver(forgot.code == error_code::ok ? answer : forgot); },
+            [promise](const caf::error& why) mutable { promise.deliver(why); });
+  return promise;
 }
 
 void dram_tier::reload(const config::node_config& config) {

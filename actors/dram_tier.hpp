@@ -8,6 +8,7 @@
 
 #include "actors/messages.hpp"
 #include "actors/promise_guard.hpp"
+#include "tiers/dram/prefetcher.hpp"
 
 namespace cenote {
 
@@ -19,6 +20,7 @@ namespace cenote {
 ///   handles   descriptors of slabs for a client               (server)
 ///   slab      a slab was made, failed or given up             (provisioner)
 ///   report, wipe, reload, beat, evict                         (node, itself)
+///   moved, gone, drained                                      (the NVMe tier below)
 class dram_tier final : public dram_tier_actor::base {
  public:
   /// How the tier asks for memory: never blocks.
@@ -26,7 +28,7 @@ class dram_tier final : public dram_tier_actor::base {
 
   /// `recovered`: sessions that the store knows already, after a restart.
   dram_tier(caf::actor_config& config, std::unique_ptr<dram::store> store, std::vector<session_ptr> recovered,
-            request_slabs request);
+            request_slabs request, nvme_tier_actor below = {});
 
   [[nodiscard]] const char* name() const override { return "dram_tier"; }
   void on_exit() override;
@@ -46,19 +48,25 @@ class dram_tier final : public dram_tier_actor::base {
   outcome release_session(std::uint64_t number);
   void take_slab(dram::slab_outcome& made);
   slab_handles_ptr handles(std::uint32_t instance, const index_list& indices) const;
-  outcome wipe(const std::string& id);
+  caf::result<outcome> wipe(const std::string& id);
   void reload(const config::node_config& config);
   void beat();
 
-  /// After each change: ask for memory, evict ahead, let waiting batches go on.
+  /// After each change: load, evict ahead, ask for memory, send blocks on their way.
   void settle();
   void retry_waiting();
+  void conclude(batch_ptr work, promise_guard<batch_ptr> promise);
+  void bind_instances();
+  void advance_prefetches();
 
   std::unique_ptr<dram::store> store_;
   request_slabs request_;
   std::unordered_map<std::uint64_t, session_ptr> sessions_;  ///< keeps their memory mapped while the store scans it
   std::deque<waiting_batch> waiting_;
   bool evicting_ = false;
+  nvme_tier_actor below_;
+  dram::prefetcher prefetcher_;
+  std::unordered_map<std::uint64_t, session_actor> asking_;  ///< sessions whose prefetches are under way
 };
 
 }  // namespace cenote

@@ -15,6 +15,9 @@
 #include "core/instance_spec.hpp"
 #include "tiers/dram/provisioner.hpp"
 #include "tiers/dram/store.hpp"
+#include "tiers/nvme/devices.hpp"
+#include "tiers/nvme/store.hpp"
+#include "tiers/transfer.hpp"
 #include "transport/local/attach.hpp"
 
 namespace cenote {
@@ -61,8 +64,34 @@ struct session_report {
   std::uint64_t entries = 0;
 };
 
+/// An instance that attached, for the NVMe tier: its hints lie behind the index.
+struct nvme_binding {
+  std::uint32_t number = 0;
+  instance_spec spec;
+  memory::segment index;
+};
+
+struct io_done {
+  std::uint32_t path = 0;
+  std::vector<nvme::io_completion> completions;
+};
+
+struct nvme_path_report {
+  std::string directory;
+  std::string engine;
+  bool direct = false;
+  std::uint64_t metadata_bytes = 0;    ///< the share of the capacity that is kept for it
+  std::uint64_t registered_bytes = 0;  ///< memory that transfers of this path need not pin first
+};
+struct nvme_report {
+  nvme::store_status store;
+  std::vector<nvme_path_report> paths;
+  std::uint64_t failed_saves = 0;
+};
+
 struct node_report {
   dram::store_status dram;
+  std::shared_ptr<const nvme_report> nvme;  ///< null: no such tier
   std::vector<session_report> sessions;
 };
 
@@ -76,6 +105,15 @@ using config_ptr = std::shared_ptr<const config::node_config>;
 using report_ptr = std::shared_ptr<node_report>;
 using dram_report_ptr = std::shared_ptr<const dram::store_status>;
 using held_ptr = std::shared_ptr<const std::vector<local::held_block>>;
+using nvme_binding_ptr = std::shared_ptr<nvme_binding>;
+using transfers_ptr = std::shared_ptr<const std::vector<transfer>>;
+using transfer_outcomes_ptr = std::shared_ptr<const std::vector<transfer_outcome>>;
+using lost_blocks_ptr = std::shared_ptr<const std::vector<lost_block>>;
+using removals_ptr = std::shared_ptr<const std::vector<dram::removal>>;
+using opened_path_ptr = std::shared_ptr<nvme::opened_path>;
+using io_done_ptr = std::shared_ptr<const io_done>;
+using nvme_report_ptr = std::shared_ptr<const nvme_report>;
+using completions_ptr = std::shared_ptr<const std::vector<memory::completion>>;
 using index_list = std::vector<std::uint32_t>;
 
 }  // namespace cenote
@@ -96,6 +134,15 @@ CAF_ADD_TYPE_ID(cenote, (cenote::report_ptr))
 CAF_ADD_TYPE_ID(cenote, (cenote::dram_report_ptr))
 CAF_ADD_TYPE_ID(cenote, (cenote::held_ptr))
 CAF_ADD_TYPE_ID(cenote, (cenote::index_list))
+CAF_ADD_TYPE_ID(cenote, (cenote::nvme_binding_ptr))
+CAF_ADD_TYPE_ID(cenote, (cenote::transfers_ptr))
+CAF_ADD_TYPE_ID(cenote, (cenote::transfer_outcomes_ptr))
+CAF_ADD_TYPE_ID(cenote, (cenote::lost_blocks_ptr))
+CAF_ADD_TYPE_ID(cenote, (cenote::removals_ptr))
+CAF_ADD_TYPE_ID(cenote, (cenote::opened_path_ptr))
+CAF_ADD_TYPE_ID(cenote, (cenote::io_done_ptr))
+CAF_ADD_TYPE_ID(cenote, (cenote::nvme_report_ptr))
+CAF_ADD_TYPE_ID(cenote, (cenote::completions_ptr))
 
 CAF_ADD_ATOM(cenote, cenote, run_atom, "run")
 CAF_ADD_ATOM(cenote, cenote, find_atom, "find")
@@ -115,6 +162,18 @@ CAF_ADD_ATOM(cenote, cenote, evict_atom, "evict")
 CAF_ADD_ATOM(cenote, cenote, bell_atom, "bell")
 CAF_ADD_ATOM(cenote, cenote, drain_atom, "drain")
 CAF_ADD_ATOM(cenote, cenote, ready_atom, "ready_s")
+CAF_ADD_ATOM(cenote, cenote, hello_atom, "hello")
+CAF_ADD_ATOM(cenote, cenote, bind_atom, "bind")
+CAF_ADD_ATOM(cenote, cenote, write_atom, "write_b")
+CAF_ADD_ATOM(cenote, cenote, fetch_atom, "fetch_b")
+CAF_ADD_ATOM(cenote, cenote, forget_atom, "forget")
+CAF_ADD_ATOM(cenote, cenote, path_atom, "path")
+CAF_ADD_ATOM(cenote, cenote, io_atom, "io_done")
+CAF_ADD_ATOM(cenote, cenote, saved_atom, "saved")
+CAF_ADD_ATOM(cenote, cenote, moved_atom, "moved")
+CAF_ADD_ATOM(cenote, cenote, gone_atom, "gone")
+CAF_ADD_ATOM(cenote, cenote, drained_atom, "drained")
+CAF_ADD_ATOM(cenote, cenote, answer_atom, "answer")
 
 CAF_END_TYPE_ID_BLOCK(cenote)
 
@@ -131,6 +190,15 @@ CAF_ALLOW_UNSAFE_MESSAGE_TYPE(cenote::config_ptr)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(cenote::report_ptr)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(cenote::dram_report_ptr)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(cenote::held_ptr)
+CAF_ALLOW_UNSAFE_MESSAGE_TYPE(cenote::nvme_binding_ptr)
+CAF_ALLOW_UNSAFE_MESSAGE_TYPE(cenote::transfers_ptr)
+CAF_ALLOW_UNSAFE_MESSAGE_TYPE(cenote::transfer_outcomes_ptr)
+CAF_ALLOW_UNSAFE_MESSAGE_TYPE(cenote::lost_blocks_ptr)
+CAF_ALLOW_UNSAFE_MESSAGE_TYPE(cenote::removals_ptr)
+CAF_ALLOW_UNSAFE_MESSAGE_TYPE(cenote::opened_path_ptr)
+CAF_ALLOW_UNSAFE_MESSAGE_TYPE(cenote::io_done_ptr)
+CAF_ALLOW_UNSAFE_MESSAGE_TYPE(cenote::nvme_report_ptr)
+CAF_ALLOW_UNSAFE_MESSAGE_TYPE(cenote::completions_ptr)
 
 namespace cenote {
 
@@ -144,11 +212,23 @@ using dram_tier_actor = caf::typed_actor<
     caf::replies_to<handles_atom, std::uint32_t, index_list>::with<slab_handles_ptr>,
     caf::replies_to<report_atom>::with<dram_report_ptr>, caf::replies_to<wipe_atom, std::string>::with<outcome>,
     caf::reacts_to<lost_atom, std::uint64_t>, caf::reacts_to<slab_atom, slab_outcome_ptr>,
-    caf::reacts_to<reload_atom, config_ptr>, caf::reacts_to<evict_atom>, caf::reacts_to<beat_atom>>;
+    caf::reacts_to<reload_atom, config_ptr>, caf::reacts_to<evict_atom>, caf::reacts_to<beat_atom>,
+    caf::reacts_to<moved_atom, transfer_outcomes_ptr>, caf::reacts_to<gone_atom, lost_blocks_ptr>,
+    caf::reacts_to<drained_atom>>;
+
+/// The NVMe tier: see actors/nvme_tier.hpp.
+using nvme_tier_actor =
+    caf::typed_actor<caf::reacts_to<hello_atom>, caf::reacts_to<bind_atom, nvme_binding_ptr>,
+                     caf::reacts_to<write_atom, transfers_ptr>, caf::reacts_to<fetch_atom, transfers_ptr>,
+                     caf::replies_to<forget_atom, removals_ptr>::with<outcome>,
+                     caf::reacts_to<path_atom, opened_path_ptr>, caf::reacts_to<io_atom, io_done_ptr>,
+                     caf::reacts_to<saved_atom, std::uint64_t, outcome>,
+                     caf::replies_to<report_atom>::with<nvme_report_ptr>, caf::reacts_to<beat_atom>>;
 
 /// One attached process: see actors/session.hpp.
-using session_actor = caf::typed_actor<caf::reacts_to<bell_atom>, caf::replies_to<report_atom>::with<session_report>,
-                                       caf::replies_to<drain_atom>::with<outcome>>;
+using session_actor =
+    caf::typed_actor<caf::reacts_to<bell_atom>, caf::reacts_to<answer_atom, completions_ptr>,
+                     caf::replies_to<report_atom>::with<session_report>, caf::replies_to<drain_atom>::with<outcome>>;
 
 /// The supervisor: see actors/node.hpp.
 using node_actor =

@@ -24,19 +24,22 @@ struct gathering {
 
 }  // namespace
 
-node::node(caf::actor_config& config, dram_tier_actor dram, on_fatal fatal)
-    : node_actor::base(config), dram_(std::move(dram)), fatal_(std::move(fatal)) {}
+node::node(caf::actor_config& config, dram_tier_actor dram, on_fatal fatal, nvme_tier_actor nvme)
+    : node_actor::base(config), dram_(std::move(dram)), nvme_(std::move(nvme)), fatal_(std::move(fatal)) {}
 
 void node::on_exit() {
   for (const auto& [number, each] : sessions_) anon_send_exit(each, caf::exit_reason::user_shutdown);
   sessions_.clear();
   anon_send_exit(dram_, caf::exit_reason::user_shutdown);
   dram_ = nullptr;
+  if (nvme_) anon_send_exit(nvme_, caf::exit_reason::user_shutdown);
+  nvme_ = nullptr;
 }
 
 node::behavior_type node::make_behavior() {
   set_down_handler([this](const caf::down_msg& down) { went_down(down); });
   monitor(dram_);
+  if (nvme_) monitor(nvme_);
   return {
       [this](open_atom, const session_ptr& resources) { return open(resources); },
       [this](release_atom, std::uint64_t number) { return release(number); },
@@ -71,7 +74,16 @@ caf::result<outcome> node::release(std::uint64_t number) {
 caf::result<report_ptr> node::report() {
   auto all = std::make_shared<gathering>();
   all->promise = make_response_promise<report_ptr>();
-  all->open = 1 + sessions_.size();
+  all->open = 1 + (nvme_ ? 1 : 0) + sessions_.size();
+  if (nvme_) {
+    request(nvme_, tier_deadline, report_atom_v)
+        .then(
+            [all](const nvme_report_ptr& nvme) {
+              all->report->nvme = nvme;
+              all->one_less();
+            },
+            [all](const caf::error&) { all->one_less(); });
+  }
   request(dram_, tier_deadline, report_atom_v)
       .then(
           [all](const dram_report_ptr& dram) {
@@ -111,6 +123,7 @@ void node::went_down(const caf::down_msg& down) {
   if (stopping_) return;
   std::string who = "an actor";
   if (down.source == dram_.address()) who = "the DRAM tier";
+  if (nvme_ && down.source == nvme_.address()) who = "the NVMe tier";
   const auto session = std::find_if(sessions_.begin(), sessions_.end(),
                                     [&](const auto& each) { return each.second.address() == down.source; });
   if (session != sessions_.end()) who = "session " + std::to_string(session->first);

@@ -21,7 +21,7 @@ class node final : public node_actor::base {
  public:
   using on_fatal = std::function<void(std::string reason)>;
 
-  node(caf::actor_config& config, dram_tier_actor dram, on_fatal fatal);
+  node(caf::actor_config& config, dram_tier_actor dram, on_fatal fatal, nvme_tier_actor nvme = {});
 
   [[nodiscard]] const char* name() const override { return "node"; }
   void on_exit() override;
@@ -37,6 +37,7 @@ class node final : public node_actor::base {
   void went_down(const caf::down_msg& down);
 
   dram_tier_actor dram_;
+  nvme_tier_actor nvme_;  ///< null: no such tier
   on_fatal fatal_;
   std::unordered_map<std::uint64_t, session_actor> sessions_;
   bool stopping_ = false;

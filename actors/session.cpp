@@ -26,7 +26,13 @@ session::behavior_type session::make_behavior() {
   return {
       [this](bell_atom) {
         looking_ = false;
-        if (!busy_) read_ring();
+        if (busy_) return;
+        answer_late();
+        read_ring();
+      },
+      [this](answer_atom, const completions_ptr& completions) {
+        late_.insert(late_.end(), completions->begin(), completions->end());
+        if (!busy_) answer_late();
       },
       [this](report_atom) {
         return session_report{resources_, batches_, entries_};
@@ -69,6 +75,7 @@ void session::read_ring() {
             [this](const batch_ptr& finished) {
               busy_ = false;
               answer(*finished);
+              answer_late();
               if (draining_) {
                 for (auto& promise : drained_) promise.deliver(outcome{});
                 drained_.clear();
@@ -104,6 +111,17 @@ void session::answer(const dram::batch& finished) {
   const bool sleeps = rings_.publish();
   rings_.advance(finished.entries.size());
   if (sleeps && !finished.completions.empty()) resources_->ring();
+}
+
+void session::answer_late() {
+  if (late_.empty() || broken_) return;
+  const auto room = rings_.completion_room();
+  if (!room) return malformed("ring indices");
+  const std::size_t count = std::min<std::size_t>(late_.size(), *room);
+  for (std::size_t i = 0; i < count; ++i) rings_.push(late_[i]);
+  late_.erase(late_.begin(), late_.begin() + static_cast<std::ptrdiff_t>(count));
+  if (rings_.publish() && count > 0) resources_->ring();
+  if (!late_.empty()) look_again();  // the client does not fetch its answers
 }
 
 void session::malformed(std::string_view what) {

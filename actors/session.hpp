@@ -28,12 +28,15 @@ class session final : public session_actor::base {
   /// The longest run of whole requests among the waiting entries that the completion ring can answer.
   [[nodiscard]] batch_ptr take_batch(std::uint64_t waiting, std::uint64_t room) const;
   void answer(const dram::batch& finished);
+  /// Answers that came by themselves (prefetches), as far as the ring has room.
+  void answer_late();
   void malformed(std::string_view what);
   void look_again();
 
   session_ptr resources_;
   dram_tier_actor dram_;
   memory::worker_rings rings_;
+  std::deque<memory::completion> late_;
   bool busy_ = false;  ///< a batch is in the tier
   bool broken_ = false;
   bool draining_ = false;

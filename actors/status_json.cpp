@@ -31,7 +31,61 @@ json counters_of(const dram::store_counters& counters) {
           {"reclaimed_blocks", counters.reclaimed_blocks},
           {"quarantine_freed", counters.quarantine_freed},
           {"touches", counters.touches},
-          {"checksum_errors", counters.checksum_errors}};
+          {"checksum_errors", counters.checksum_errors},
+          {"demoted", counters.demoted},
+          {"demotions_dropped", counters.demotions_dropped},
+          {"promoted", counters.promoted},
+          {"promotions_failed", counters.promotions_failed}};
+}
+
+std::string_view name_of(nvme::path_state state) {
+  switch (state) {
+    case nvme::path_state::opening: return "opening";
+    case nvme::path_state::serving: return "serving";
+    case nvme::path_state::retired: return "retired";
+    case nvme::path_state::failed: return "failed";
+  }
+  return "?";
+}
+
+json nvme_of(const nvme_report& nvme) {
+  const nvme::store_counters& counters = nvme.store.counters;
+  json all = {{"capacity", nvme.store.capacity},
+              {"used", nvme.store.used},
+              {"blocks", nvme.store.blocks},
+              {"bytes_in_flight", nvme.store.bytes_in_flight},
+              {"counters",
+               {{"written", counters.written},
+                {"written_bytes", counters.written_bytes},
+                {"read", counters.read},
+                {"read_bytes", counters.read_bytes},
+                {"dropped", counters.dropped},
+                {"unadmitted", counters.unadmitted},
+                {"evicted", counters.evicted},
+                {"removed", counters.removed},
+                {"checksum_errors", counters.checksum_errors},
+                {"io_errors", counters.io_errors},
+                {"misses", counters.misses},
+                {"loaded", counters.loaded},
+                {"refused_at_load", counters.refused_at_load},
+                {"failed_saves", nvme.failed_saves}}},
+              {"paths", json::array()}};
+  for (std::size_t i = 0; i < nvme.paths.size() && i < nvme.store.paths.size(); ++i) {
+    const nvme::path_status& state = nvme.store.paths[i];
+    all["paths"].push_back({{"directory", nvme.paths[i].directory},
+                            {"engine", nvme.paths[i].engine},
+                            {"direct", nvme.paths[i].direct},
+                            {"registered_bytes", nvme.paths[i].registered_bytes},
+                            {"state", name_of(state.state)},
+                            {"capacity", state.capacity},
+                            {"metadata_capacity", nvme.paths[i].metadata_bytes},
+                            {"used", state.used},
+                            {"blocks", state.blocks},
+                            {"errors", state.errors},
+                            {"bad_bytes", state.bad_bytes},
+                            {"last_error", state.why}});
+  }
+  return all;
 }
 
 json session_of(const dram::session_status& session, const std::vector<session_report>& reports) {
@@ -76,7 +130,11 @@ std::string status_json(const node_report& report, const config::node_config& co
                    {"pending", dram.pending},
                    {"zombie", dram.zombie},
                    {"quarantined", dram.quarantined},
-                   {"free", dram.free}}}};
+                   {"loading", dram.loading},
+                   {"free", dram.free}}},
+                 {"writing_bytes", dram.writing_bytes},
+                 {"loading_bytes", dram.loading_bytes}};
+  if (report.nvme) all["nvme"] = nvme_of(*report.nvme);
   all["instances"] = json::array();
   for (const dram::instance_status& each : dram.instances) {
     all["instances"].push_back({{"id", each.id},

@@ -18,6 +18,7 @@
 #include "actors/coarse_clock.hpp"
 #include "actors/dram_tier.hpp"
 #include "actors/node.hpp"
+#include "actors/nvme_tier.hpp"
 #include "actors/server.hpp"
 #include "config/logging.hpp"
 #include "config/node_config.hpp"
@@ -28,6 +29,7 @@ namespace {
 
 constexpr int exit_failed = 1;
 constexpr int exit_config = 2;
+constexpr auto patience_with_paths = std::chrono::seconds(15);
 
 class worker_system_config : public caf::actor_system_config {
  public:
@@ -39,6 +41,22 @@ class worker_system_config : public caf::actor_system_config {
     set("logger.verbosity", caf::atom("quiet"));
   }
 };
+
+dram::lower_options lower_options_of(const config::nvme_section& nvme) {
+  dram::lower_options options;
+  options.present = !nvme.paths.empty();
+  options.hot_accesses = nvme.hot_accesses;
+  options.keep_copy = nvme.keep_copy;
+  options.write_window = nvme.write_window;
+  options.read_window = nvme.read_window;
+  options.write_ahead = nvme.write_ahead;
+  switch (nvme.ingest) {
+    case config::ingest::all: options.ingest = dram::ingest::all; break;
+    case config::ingest::hot: options.ingest = dram::ingest::hot; break;
+    case config::ingest::evicted: options.ingest = dram::ingest::evicted; break;
+  }
+  return options;
+}
 
 dram::store_options store_options_of(const config::node_config& config) {
   dram::store_options options;
@@ -52,6 +70,21 @@ dram::store_options store_options_of(const config::node_config& config) {
   options.checksum_at_commit = config.dram.integrity == config::integrity::commit;
   options.policy = config.dram.policy;
   for (const auto& [name, group] : config.groups) options.quotas.emplace(name, group.quota);
+  options.lower = lower_options_of(config.nvme);
+  return options;
+}
+
+nvme::device_options device_options_of(const config::node_config& config) {
+  nvme::device_options options;
+  options.directories = config.nvme.paths;
+  options.capacity = config.nvme.capacity;
+  options.holder = config::socket_path(config);
+  options.queue_depth = config.nvme.queue_depth;
+  switch (config.nvme.engine) {
+    case config::io_engine::automatic: options.engine = nvme::engine_kind::automatic; break;
+    case config::io_engine::io_uring: options.engine = nvme::engine_kind::io_uring; break;
+    case config::io_engine::threads: options.engine = nvme::engine_kind::threads; break;
+  }
   return options;
 }
 
@@ -214,6 +247,33 @@ class watchdog {
   std::thread thread_;
 };
 
+/// Collects what became of opening the paths of the NVMe tier.
+class path_gate {
+ public:
+  explicit path_gate(std::size_t paths) : open_(paths) {}
+
+  void opened(const result<void>& status) {
+    {
+      const std::lock_guard lock(mutex_);
+      --open_;
+      if (!status && status_) status_ = status;
+    }
+    changed_.notify_all();
+  }
+  /// The first failure; `deadline_exceeded` when a path is still not open.
+  result<void> wait(std::chrono::nanoseconds limit) {
+    std::unique_lock lock(mutex_);
+    if (changed_.wait_for(lock, limit, [this] { return open_ == 0 || !status_; })) return status_;
+    return fail(error_code::deadline_exceeded, "a path of nvme.paths is still held by an earlier process of this node");
+  }
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::size_t open_;
+  result<void> status_;
+};
+
 /// Everything that runs, in the order in which it must be destroyed (last member first).
 class worker {
  public:
@@ -232,13 +292,24 @@ class worker {
     recovery recover(*config_, keeper_);
     auto state = recover.run(std::move(handed->entries));
     if (!state) return std::unexpected(state.error().in("recovery"));
+    if (!config_->nvme.paths.empty()) make_nvme();
     make_provisioner();
     std::vector<session_ptr> known(state->sessions.begin(), state->sessions.end());
     const std::uint64_t blocks = state->blocks;
+    for (const std::span<std::byte> memory : state->store->slab_memory()) provisioner_->adopt(memory);
     dram_ = system_.spawn<dram_tier>(
         std::move(state->store), std::move(known),
-        [this](std::vector<dram::slab_request> requests) { provisioner_->submit(std::move(requests)); });
-    node_ = system_.spawn<node>(dram_, [this](const std::string& reason) { fatal(reason); });
+        [this](std::vector<dram::slab_request> requests) { provisioner_->submit(std::move(requests)); }, nvme_);
+    if (devices_) {
+      devices_->open();
+      // Later workers serve what they can; but a node that was set up wrongly shall not start.
+      if (auto opened = handed->epoch == 1 ? gate_->wait(patience_with_paths) : result<void>(); !opened) {
+        bad_setup_ = true;
+        return std::unexpected(opened.error().in("nvme"));
+      }
+    }
+    node_ = system_.spawn<node>(
+        dram_, [this](const std::string& reason) { fatal(reason); }, nvme_);
     server_context context{system_,
                            keeper_,
                            dram_,
@@ -263,7 +334,7 @@ class worker {
   [[noreturn]] void give_up(const error& why) {
     log_error(logger("worker"), "did not start", {{"reason", why.describe()}});
     keeper_.fatal(why.describe());
-    ::_exit(exit_failed);
+    ::_exit(bad_setup_ ? exit_config : exit_failed);
   }
 
   /// Until a signal or the keeper's end says otherwise.
@@ -297,6 +368,11 @@ class worker {
     options.populate = config_->dram.populate;
     options.huge_pages = config_->dram.huge_pages == config::huge_pages::automatic;
     options.numa_node = config_->dram.numa_node.value_or(-1);
+    dram::transfer_hooks hooks;
+    if (devices_) {
+      hooks.pin = [to = devices_](std::span<std::byte> memory) { to->pin(memory); };
+      hooks.unpin = [to = devices_](std::span<std::byte> memory) { to->unpin(memory); };
+    }
     provisioner_ = std::make_unique<dram::provisioner>(
         options,
         [this](const dram::slab_description& slab, const memory::segment& memory) -> result<void> {
@@ -308,7 +384,32 @@ class worker {
         [this](const dram::slab_description& slab) { return keeper_.drop(local::entry_kind::slab, slab_id(slab)); },
         [this](dram::slab_outcome outcome) {
           caf::anon_send(dram_, slab_atom_v, std::make_shared<dram::slab_outcome>(std::move(outcome)));
-        });
+        },
+        std::move(hooks));
+  }
+
+  void make_nvme() {
+    nvme::device_events events;
+    gate_ = std::make_unique<path_gate>(config_->nvme.paths.size());
+    events.opened = [this](nvme::opened_path opened) {
+      gate_->opened(opened.status);
+      caf::anon_send(nvme_, path_atom_v, std::make_shared<nvme::opened_path>(std::move(opened)));
+    };
+    events.completed = [this](std::uint32_t path, std::vector<nvme::io_completion> completions) {
+      caf::anon_send(nvme_, io_atom_v, std::make_shared<const io_done>(io_done{path, std::move(completions)}));
+    };
+    events.saved = [this](std::uint64_t tag, const result<void>& how) {
+      caf::anon_send(nvme_, saved_atom_v, tag, outcome::of(how));
+    };
+    devices_ = std::make_shared<nvme::devices>(device_options_of(*config_), std::move(events));
+    nvme::store_options options;
+    options.paths = static_cast<std::uint32_t>(config_->nvme.paths.size());
+    options.keep_copy = config_->nvme.keep_copy;
+    options.second_sight = config_->nvme.admission == config::admission::second_sight;
+    options.policy = config_->nvme.policy;
+    options.high_water = config_->nvme.high_water;
+    options.low_water = config_->nvme.low_water;
+    nvme_ = system_.spawn<nvme_tier>(std::move(options), devices_);
   }
 
   void reload() {
@@ -342,6 +443,8 @@ class worker {
     node_ = nullptr;
     dram_ = nullptr;
     system_.await_all_actors_done();
+    if (devices_) devices_->stop();
+    nvme_ = nullptr;  // only now: the devices' threads send to it
     provisioner_.reset();
     log_info(logger("worker"), "drained");
     return 0;
@@ -360,6 +463,10 @@ class worker {
   worker_system_config system_config_;
   caf::actor_system system_;
   std::unique_ptr<dram::provisioner> provisioner_;
+  bool bad_setup_ = false;
+  std::unique_ptr<path_gate> gate_;
+  nvme_tier_actor nvme_;
+  std::shared_ptr<nvme::devices> devices_;
   dram_tier_actor dram_;
   node_actor node_;
   std::unique_ptr<server> server_;

@@ -18,6 +18,11 @@ struct cenote_session {
   client::session_ptr impl;
 };
 
+struct cenote_prefetch {
+  cenote_session* session;
+  client::prefetch_ticket ticket;
+};
+
 namespace {
 
 // The two halves of the ABI must not drift apart.
@@ -284,6 +289,36 @@ int cenote_get_into(cenote_session* session, cenote_keys keys, uint32_t group, i
     return finish(session->impl->get_into(batch_of(keys), group, part_of(part), buffers_of(targets, keys.count)),
                   copied);
   });
+}
+
+int cenote_prefetch_start(cenote_session* session, cenote_keys keys, uint32_t group, cenote_prefetch** out) {
+  return guarded([&] {
+    if (session == nullptr || out == nullptr) return null_argument("session or out");
+    *out = nullptr;
+    auto ticket = session->impl->prefetch(batch_of(keys), group);
+    if (!ticket) return failed(ticket.error());
+    *out = std::make_unique<cenote_prefetch>(cenote_prefetch{session, std::move(*ticket)}).release();
+    return static_cast<int>(CENOTE_OK);
+  });
+}
+
+int cenote_prefetch_wait(cenote_prefetch* prefetch, uint64_t timeout_ns, uint32_t* done, uint64_t* length) {
+  return guarded([&] {
+    if (prefetch == nullptr || done == nullptr || length == nullptr) return null_argument("an argument");
+    constexpr std::uint64_t longest = std::uint64_t{1} << 60;  // no overflow of the clock
+    const auto until =
+        std::chrono::steady_clock::now() + std::chrono::nanoseconds(std::min<std::uint64_t>(timeout_ns, longest));
+    const auto ended = prefetch->session->impl->wait(prefetch->ticket, until);
+    if (!ended) return failed(ended.error());
+    *done = *ended ? 1 : 0;
+    *length = *ended ? prefetch->ticket.length : 0;
+    return static_cast<int>(CENOTE_OK);
+  });
+}
+
+void cenote_prefetch_free(cenote_prefetch* prefetch) {
+  const std::unique_ptr<cenote_prefetch> gone(prefetch);
+  if (gone) gone->session->impl->drop(gone->ticket);
 }
 
 int cenote_put(cenote_session* session, cenote_keys keys, uint32_t group, int32_t part, cenote_buffers sources,

@@ -180,6 +180,18 @@ CENOTE_API int cenote_release_held(cenote_session* session, const cenote_held* h
 CENOTE_API int cenote_get_into(cenote_session* session, cenote_keys keys, uint32_t group, int32_t part,
                                cenote_buffers targets, size_t* copied);
 
+/* A chain on its way up from the node's lower tiers. One thread at a time; must be freed before its session. */
+typedef struct cenote_prefetch cenote_prefetch;
+
+/* Asks the node to bring the chain's blocks up, in order; returns at once. A hint: acquire or get_into take what came.
+ * The node gives up after a minute. */
+CENOTE_API int cenote_prefetch_start(cenote_session* session, cenote_keys keys, uint32_t group, cenote_prefetch** out);
+/* Waits up to timeout_ns (0: looks once). *done: 1 when nothing more comes; then *length is the number of blocks of the
+ * prefix that were resident at that moment, not pinned. */
+CENOTE_API int cenote_prefetch_wait(cenote_prefetch* prefetch, uint64_t timeout_ns, uint32_t* done, uint64_t* length);
+/* Frees the handle; what is on its way still comes. NULL is allowed. */
+CENOTE_API void cenote_prefetch_free(cenote_prefetch* prefetch);
+
 /* ---- writing ------------------------------------------------------------------------------------------------ */
 
 /* Stores what is not present yet. On success *stored is the number newly stored, visible to every session. On a

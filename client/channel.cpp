@@ -199,14 +199,10 @@ result<void> channel::post(std::span<memory::submission> batch, time_point until
   return {};
 }
 
-result<memory::completion> channel::wait(request& which, time_point until) {
-  result<void> status;
-  std::unique_lock lock(mutex_);
-  while (!which.done) {
-    if (!status || steady_clock::now() >= until) {
-      abandon(which);
-      return std::unexpected(status ? late() : status.error());
-    }
+/// Until `which` is done, the deadline is over, or the session is. `lock` holds mutex_.
+void channel::wait_until_done(std::unique_lock<std::mutex>& lock, request& which, time_point until,
+                              result<void>& status) {
+  while (!which.done && status && steady_clock::now() < until) {
     if (reaping_) {
       arrived_.wait_until(lock, std::min(until, steady_clock::now() + look_around));
       status = check();
@@ -219,8 +215,40 @@ result<memory::completion> channel::wait(request& which, time_point until) {
     reaping_ = false;
     arrived_.notify_all();
   }
+}
+
+result<memory::completion> channel::wait(request& which, time_point until) {
+  result<void> status;
+  std::unique_lock lock(mutex_);
+  wait_until_done(lock, which, until, status);
+  if (!which.done) {
+    abandon(which);
+    return std::unexpected(status ? late() : status.error());
+  }
   requests_.erase(which.number);
   return which.outcome;
+}
+
+result<std::optional<memory::completion>> channel::watch(request& which, time_point until) {
+  drain();
+  result<void> status;
+  std::unique_lock lock(mutex_);
+  wait_until_done(lock, which, until, status);
+  if (which.done) {
+    requests_.erase(which.number);
+    return which.outcome;
+  }
+  if (!status) return std::unexpected(status.error());
+  return std::nullopt;
+}
+
+void channel::forget(request& which) {
+  const std::lock_guard lock(mutex_);
+  if (which.done) {
+    requests_.erase(which.number);
+  } else {
+    abandon(which);
+  }
 }
 
 /// Called with mutex_ held. What was reserved so far goes back at once, the rest when it arrives.

@@ -53,6 +53,13 @@ class channel {
   /// Waits for the end of a batch. On a failure the request is abandoned.
   result<memory::completion> wait(request& which, time_point until);
 
+  /// As wait(), but a request that is not done by then goes on; nothing then. A worker that was replaced never answers
+  /// a prefetch: epoch() tells.
+  result<std::optional<memory::completion>> watch(request& which, time_point until);
+  [[nodiscard]] std::uint64_t epoch() const noexcept { return epoch_.load(std::memory_order_relaxed); }
+  /// Nobody waits for it any more.
+  void forget(request& which);
+
   /// Pushes a batch whose outcome nobody wants to know.
   result<void> post(std::span<memory::submission> batch, time_point until);
 
@@ -77,6 +84,7 @@ class channel {
   result<void> wait_for_room(std::size_t places, time_point until);
   void send_orphans();
   void abandon(request& which);
+  void wait_until_done(std::unique_lock<std::mutex>& lock, request& which, time_point until, result<void>& status);
   [[nodiscard]] bool epoch_changed() const noexcept;
   void reap(request& which, time_point until, result<void>& status);
   bool spin();

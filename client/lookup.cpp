@@ -127,6 +127,23 @@ std::size_t lookup::count_prefix(key_batch keys, std::uint32_t group) const noex
   return prefix;
 }
 
+std::size_t lookup::count_reachable(key_batch keys, std::uint32_t group, std::size_t from) const noexcept {
+  if (hints_.none()) return from;
+  std::size_t end = from;
+  for (; end < keys.count; ++end) {
+    const block_key reduced = reduce_key(keys[end], group);
+    if (!hints_.contains(reduced) && !is_present(resolve(index_.find(reduced)), reduced, keys[end])) break;
+  }
+  return end;
+}
+
+void lookup::add_lower(key_batch keys, std::uint32_t group, std::span<std::uint8_t> reachable) const noexcept {
+  if (hints_.none()) return;
+  for (std::size_t i = 0; i < keys.count; ++i) {
+    if (reachable[i] == 0 && hints_.contains(reduce_key(keys[i], group))) reachable[i] = 1;
+  }
+}
+
 void lookup::find_each(key_batch keys, std::uint32_t group, std::span<std::uint8_t> present) const noexcept {
   for_each_candidate(keys, group, [&](std::size_t i, const candidate& place, const block_key& reduced) {
     present[i] = is_present(place, reduced, keys[i]) ? 1 : 0;

@@ -9,6 +9,7 @@
 #include "core/error.hpp"
 #include "memory/block_ref.hpp"
 #include "memory/index.hpp"
+#include "memory/lower_hints.hpp"
 #include "memory/session_memory.hpp"
 #include "memory/version_table.hpp"
 
@@ -32,12 +33,17 @@ struct pin {
 /// Reads index and version table, writes pin slots. Thread-safe; owns nothing.
 class lookup {
  public:
-  lookup(memory::index_reader index, memory::version_table versions, memory::session_memory session,
-         pin_slots& slots) noexcept
-      : index_(index), versions_(versions), session_(session), slots_(&slots) {}
+  lookup(memory::index_reader index, memory::version_table versions, memory::session_memory session, pin_slots& slots,
+         memory::hint_reader hints = {}) noexcept
+      : index_(index), hints_(hints), versions_(versions), session_(session), slots_(&slots) {}
 
   /// Length of the longest prefix of present keys.
   [[nodiscard]] std::size_t count_prefix(key_batch keys, std::uint32_t group) const noexcept;
+
+  /// Length of the longest prefix of keys from `from` on that are present or, by the hints, in a lower tier.
+  [[nodiscard]] std::size_t count_reachable(key_batch keys, std::uint32_t group, std::size_t from) const noexcept;
+  /// Sets reachable[i] to 1 for keys that a lower tier holds, by the hints.
+  void add_lower(key_batch keys, std::uint32_t group, std::span<std::uint8_t> reachable) const noexcept;
 
   /// present[i] = 1 when key i is present, else 0. `present` has keys.count places.
   void find_each(key_batch keys, std::uint32_t group, std::span<std::uint8_t> present) const noexcept;
@@ -75,6 +81,7 @@ class lookup {
   void for_each_candidate(key_batch keys, std::uint32_t group, Visit&& visit) const noexcept;
 
   memory::index_reader index_;
+  memory::hint_reader hints_;
   memory::version_table versions_;
   memory::session_memory session_;
   pin_slots* slots_;

@@ -24,6 +24,7 @@ constexpr std::size_t copy_batch = 64;                  // keys that get_into pi
 constexpr std::size_t max_touch_entries = 512;          // a quarter of the ring
 constexpr std::size_t retired_mappings = 256;           // more than that many are looked through and unmapped
 constexpr milliseconds close_patience{2000};
+constexpr milliseconds look_for_restart{50};  // a new worker does not know an old one's prefetches
 
 /// Coarse monotonic time: no system call, some milliseconds of grain.
 std::uint64_t coarse_milliseconds() noexcept {
@@ -43,6 +44,16 @@ std::span<const memory::block_ref> blocks_of(std::span<const pin> pins) {
   const auto blocks = thread_scratch<memory::block_ref>(pins.size());
   for (std::size_t i = 0; i < pins.size(); ++i) blocks[i] = pins[i].block;
   return blocks;
+}
+
+/// One past the last flag of the last run of `window` set ones; 0 without one.
+std::size_t end_of_window(std::span<const std::uint8_t> flags, std::size_t window) {
+  std::size_t run = 0;
+  for (std::size_t i = flags.size(); i-- > 0;) {
+    run = flags[i] != 0 ? run + 1 : 0;
+    if (run == window) return i + window;
+  }
+  return 0;
 }
 
 std::string count_of(std::uint64_t n, std::string_view what) {
@@ -84,7 +95,8 @@ session::session(attachment parts, session_options options)
       memory_(session_segment_.data(), ids_.pin_slots),
       versions_(versions_segment_.data()),
       pin_slots_(ids_.pin_slots),
-      lookup_(memory::index_reader(index_segment_.data()), versions_, memory_, pin_slots_),
+      lookup_(memory::index_reader(index_segment_.data()), versions_, memory_, pin_slots_,
+              memory::hint_reader(index_segment_.data())),
       grants_(memory_),
       socket_(options_.socket, std::move(parts.socket), ids_),
       channel_(memory_, std::move(parts.submit_bell), std::move(parts.complete_bell), socket_, grants_, reservations_) {
@@ -224,19 +236,16 @@ result<match_result> session::match_prefix(key_batch keys, std::uint32_t group) 
   const std::size_t prefix = lookup_.count_prefix(keys, group);
   counters_.keys_looked_up.fetch_add(keys.count, std::memory_order_relaxed);
   counters_.keys_found.fetch_add(prefix, std::memory_order_relaxed);
-  return match_result{prefix, prefix};
+  return match_result{prefix, lookup_.count_reachable(keys, group, prefix)};
 }
 
 result<match_result> session::match_window(key_batch keys, std::uint32_t group, std::size_t window) {
   if (window == 0) return fail(error_code::invalid_argument, "a window has at least 1 block");
   const std::span<std::uint8_t> present = thread_scratch<std::uint8_t>(keys.count);
   if (auto ok = exists(keys, group, present); !ok) return std::unexpected(ok.error());
-  std::size_t run = 0;
-  for (std::size_t i = keys.count; i-- > 0;) {
-    run = present[i] != 0 ? run + 1 : 0;
-    if (run == window) return match_result{i + window, i + window};
-  }
-  return match_result{};
+  const std::size_t resident = end_of_window(present, window);
+  lookup_.add_lower(keys, group, present);
+  return match_result{resident, std::max(resident, end_of_window(present, window))};
 }
 
 result<void> session::exists(key_batch keys, std::uint32_t group, std::span<std::uint8_t> present) {
@@ -269,6 +278,73 @@ result<std::size_t> session::acquire(key_batch keys, std::uint32_t group, std::s
   counters_.keys_found.fetch_add(*held, std::memory_order_relaxed);
   counters_.blocks_pinned.fetch_add(*held, std::memory_order_relaxed);
   return *held;
+}
+
+// ---------------------------------------------------------------------------------------------- prefetch
+
+result<prefetch_ticket> session::prefetch(key_batch keys, std::uint32_t group) {
+  const auto scope = enter(keys, group);
+  if (!scope) return std::unexpected(scope.error());
+  prefetch_ticket ticket{.keys = {keys.data, keys.data + keys.count * keys.width},
+                         .width = keys.width,
+                         .group = group,
+                         .epoch = channel_.epoch()};
+  const time_point until = deadline();
+  std::vector<memory::submission> batch;
+  for (std::size_t first = 0; first < keys.count; first += channel::max_batch) {
+    batch.clear();
+    for (std::size_t i = first; i < std::min(first + channel::max_batch, keys.count); ++i) {
+      memory::submission& entry = batch.emplace_back();
+      entry.op = memory::operation::prefetch;
+      entry.group = static_cast<std::uint16_t>(group);
+      entry.key_size = static_cast<std::uint8_t>(keys.width);
+      std::memcpy(entry.key, keys[i].data(), keys.width);
+    }
+    auto sent = channel_.submit(batch, until);
+    if (!sent) {
+      drop(ticket);
+      return std::unexpected(sent.error());
+    }
+    ticket.requests.push_back(std::move(*sent));
+  }
+  ticket.done = ticket.requests.empty();
+  return ticket;
+}
+
+result<bool> session::wait(prefetch_ticket& ticket, time_point until) {
+  const auto scope = enter();
+  if (!scope) return std::unexpected(scope.error());
+  while (!ticket.done) {
+    if (channel_.epoch() != ticket.epoch) {
+      const key_batch keys{ticket.keys.data(), ticket.keys.size() / ticket.width, ticket.width};
+      ticket.length = lookup_.count_prefix(keys, ticket.group);
+      drop(ticket);
+      ticket.done = true;
+      break;
+    }
+    const auto now = steady_clock::now();
+    const auto outcome = channel_.watch(*ticket.requests.front(), std::min(until, now + look_for_restart));
+    if (!outcome) return std::unexpected(outcome.error());
+    if (!*outcome) {
+      if (steady_clock::now() >= until) return false;
+      continue;
+    }
+    if ((*outcome)->code != 0) {
+      return fail(static_cast<error_code>((*outcome)->code), "the node refused the prefetch");
+    }
+    ticket.length += (*outcome)->value;
+    const bool whole = (*outcome)->value == std::min(channel::max_batch, ticket.keys.size() / ticket.width);
+    ticket.requests.erase(ticket.requests.begin());
+    if (!whole) drop(ticket);  // the prefix ends here, whatever comes of the others
+    ticket.done = ticket.requests.empty();
+  }
+  return true;
+}
+
+void session::drop(prefetch_ticket& ticket) {
+  if (in_child()) return;
+  for (const request_ptr& each : ticket.requests) channel_.forget(*each);
+  ticket.requests.clear();
 }
 
 result<void> session::release(std::span<const std::uint32_t> slots) {

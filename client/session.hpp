@@ -115,6 +115,17 @@ struct session_stats {
   std::uint64_t session = 0;
 };
 
+/// A chain on its way up from the lower tiers. Used by one thread at a time; must not outlive its session.
+struct prefetch_ticket {
+  std::vector<std::byte> keys;  ///< back to back
+  std::size_t width = 0;
+  std::uint32_t group = 0;
+  std::uint64_t epoch = 0;              ///< of the worker that was asked
+  std::vector<request_ptr> requests{};  ///< one for each max_batch keys; those at the front are done
+  std::uint64_t length = 0;             ///< when done: blocks of the prefix that were resident then
+  bool done = false;
+};
+
 class session;
 
 /// Ends and deletes a session; in a forked child it leaves everything alone.
@@ -150,6 +161,14 @@ class session {
   result<void> release(std::span<const held_block> held);
   /// Copies the resident prefix (of `part`, or whole blocks) and returns its length. Pins only while it copies.
   result<std::size_t> get_into(key_batch keys, std::uint32_t group, std::optional<std::uint32_t> part, buffers targets);
+
+  /// Asks for the blocks of the chain that are in lower tiers. Returns at once.
+  result<prefetch_ticket> prefetch(key_batch keys, std::uint32_t group);
+  /// True when the ticket is done; false: not before `until`, and it goes on. A worker that was replaced meanwhile has
+  /// forgotten the ticket: it is done with what is there.
+  result<bool> wait(prefetch_ticket& ticket, time_point until);
+  /// Nobody waits for it any more; what is on its way still comes.
+  void drop(prefetch_ticket& ticket);
 
   // ---- writing
 

@@ -24,6 +24,7 @@ constexpr std::array benches{
     bench_command{"get", "Copying reads against memcpy; readers beside a busy writer", bench::run_get},
     bench_command{"put", "Puts against memcpy", bench::run_put},
     bench_command{"acquire", "Zero-copy reads: the cost of pinning a block", bench::run_acquire},
+    bench_command{"nvme", "Reading and writing a file past the page cache, against fio", bench::run_nvme},
 };
 
 struct bench_options {
@@ -47,14 +48,19 @@ void add_bench(CLI::App& app) {
   command->footer(
       "Each bench starts a small node of its own and stops it again. Its figures are medians; the limit is\n"
       "measured in turn with them. Leave the machine alone meanwhile. `lookup` takes 5 GiB of memory, the\n"
-      "others 1 GiB.");
+      "others 1 GiB. `nvme` needs no node but fio, and a file system with direct I/O.");
   command->require_subcommand(0, 1);
   for (const auto& each : benches) {
     auto* one = command->add_subcommand(std::string(each.name), std::string(each.about));
     auto options = std::make_shared<bench_options>();
     one->add_flag("--json", options->as_json, "A line each: bench, case, value, unit, limit, ratio");
-    one->add_option("--socket", options->how.socket,
-                    "Use the node at this socket; blocks of its other users may be evicted");
+    if (each.name == "nvme") {
+      one->add_option("--path", options->how.path, "Directory for its file; the current one");
+      one->add_option("--size", options->how.size, "Size of its file")->capture_default_str();
+    } else {
+      one->add_option("--socket", options->how.socket,
+                      "Use the node at this socket; blocks of its other users may be evicted");
+    }
     one->add_option("--rounds", options->how.rounds, "How often figure and limit alternate")
         ->check(CLI::Range(1, 1'000'000));
     if (each.name == "lookup") {

@@ -26,6 +26,8 @@ struct options {
   std::string socket;                      ///< empty: a node of our own
   unsigned rounds = 0;                     ///< 0: each bench's own number
   std::vector<std::uint64_t> blocks = {};  ///< lookup: index sizes to measure in memory alone; empty: with a node
+  std::string path = {};                   ///< nvme: where its file is made; empty: the current directory
+  std::string size = "2GiB";               ///< nvme: of its file
 };
 
 // The benches; each adds its figures to the report.
@@ -33,6 +35,7 @@ struct options {
 [[nodiscard]] result<void> run_get(const options& how, report& out);
 [[nodiscard]] result<void> run_put(const options& how, report& out);
 [[nodiscard]] result<void> run_acquire(const options& how, report& out);
+[[nodiscard]] result<void> run_nvme(const options& how, report& out);
 /// Part of `get`: readers beside a writer that commits and evicts.
 [[nodiscard]] result<void> run_readers(const options& how, report& out);
 

@@ -115,7 +115,7 @@ finding check_io_uring(const fs::path& root) {
   if (ring) return {level::ok, "io_uring", "available"};
   const int why = errno;
   const auto disabled = first_line(root / "proc/sys/kernel/io_uring_disabled");
-  std::string remedy = "the NVMe tier cannot work here";
+  std::string remedy = "the NVMe tier uses threads instead, which cost more CPU";
   if (disabled && *disabled != "0") remedy += ": sysctl kernel.io_uring_disabled=0";
   if (why == EPERM) remedy += "; containers often forbid it: allow io_uring in the seccomp profile";
   return {level::warn, "io_uring", std::strerror(why), remedy};

@@ -10,6 +10,7 @@
 #include "commands/exit_code.hpp"
 #include "commands/log_level.hpp"
 #include "commands/node.hpp"
+#include "commands/nvme.hpp"
 #include "commands/session.hpp"
 #include "commands/status.hpp"
 
@@ -24,6 +25,7 @@ void add_commands(CLI::App& app) {
   cenote::add_log_level(app);
   cenote::add_config(app);
   cenote::add_doctor(app);
+  cenote::add_nvme(app);
   cenote::add_bench(app);
 }
 

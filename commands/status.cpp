@@ -66,6 +66,24 @@ std::string dram_text(const json& dram) {
       count_of(blocks, "quarantined"));
 }
 
+std::string nvme_text(const json& nvme) {
+  if (!nvme.is_object()) return {};
+  const auto& counters = member(nvme, "counters");
+  std::string text = fmt::format(
+      "nvme      {} of {} used ({}), {} blocks, {} written, {} read, {} evicted, {} not written\n",
+      size_of(nvme, "used"), size_of(nvme, "capacity"), share(count_of(nvme, "used"), count_of(nvme, "capacity")),
+      count_of(nvme, "blocks"), count_of(counters, "written"), count_of(counters, "read"),
+      count_of(counters, "evicted"), count_of(counters, "dropped"));
+  for (const auto& path : member(nvme, "paths")) {
+    const std::string why = text_of(path, "last_error");
+    text += fmt::format("          {} {}, {}{}, {} of {}, {} errors{}{}\n", text_of(path, "directory"),
+                        text_of(path, "state"), text_of(path, "engine"),
+                        member(path, "direct") == true ? "" : " without direct I/O", size_of(path, "used"),
+                        size_of(path, "capacity"), count_of(path, "errors"), why.empty() ? "" : ": ", why);
+  }
+  return text;
+}
+
 std::string section(std::string_view title, const table& rows) {
   return rows.empty() ? std::string() : fmt::format("\n{}\n{}", title, rows.text());
 }
@@ -117,7 +135,7 @@ exit_code run_status(const std::string& socket, bool as_json) {
 }  // namespace
 
 std::string status_text(const json& status) {
-  return node_text(member(status, "node")) + dram_text(member(status, "dram")) +
+  return node_text(member(status, "node")) + dram_text(member(status, "dram")) + nvme_text(member(status, "nvme")) +
          instances_text(member(status, "instances")) + groups_text(member(status, "groups")) +
          sessions_text(member(status, "sessions")) + counters_text(member(status, "counters"));
 }

@@ -71,20 +71,43 @@ std::unexpected<error> refuse_pair(const settings_map& settings, std::string_vie
   return refuse(settings, key, fmt::format("must not be {} {} ({})", relation, shown(settings, other), other_source));
 }
 
+constexpr std::uint64_t min_path_bytes = std::uint64_t{64} << 20;
+
+result<> check_nvme(const node_config& config) {
+  const nvme_section& nvme = config.nvme;
+  if (nvme.paths.empty()) return {};
+  if (nvme.capacity < min_path_bytes * nvme.paths.size()) {
+    return refuse(config.settings, "nvme.capacity", "must be at least 64MiB for each of nvme.paths");
+  }
+  const std::set<std::string> different(nvme.paths.begin(), nvme.paths.end());
+  if (different.size() != nvme.paths.size()) return refuse(config.settings, "nvme.paths", "names a path twice");
+  for (const std::string& path : nvme.paths) {
+    if (!path.starts_with('/')) return refuse(config.settings, "nvme.paths", "must be absolute");
+  }
+  return {};
+}
+
+result<> check_water_marks(const settings_map& settings, const std::string& tier, double low_water, double high_water) {
+  if (low_water <= high_water) return {};
+  const std::string high = tier + ".high_water";
+  const std::string low = tier + ".low_water";
+  const bool low_is_default = settings.find(low)->second.source == "default";
+  return low_is_default ? refuse_pair(settings, high, low, "below") : refuse_pair(settings, low, high, "above");
+}
+
 result<> check_together(const node_config& config) {
   const auto& settings = config.settings;
-  const auto is_default = [&settings](std::string_view key) { return settings.find(key)->second.source == "default"; };
   if (config.node.threads == 1)
     return refuse(settings, "node.threads", "must be 0 (chosen from the machine) or at least 2");
-  if (!(config.dram.low_water <= config.dram.high_water)) {
-    return is_default("dram.low_water") ? refuse_pair(settings, "dram.high_water", "dram.low_water", "below")
-                                        : refuse_pair(settings, "dram.low_water", "dram.high_water", "above");
-  }
+  const auto& [dram, nvme] = std::tie(config.dram, config.nvme);
+  if (auto checked = check_water_marks(settings, "dram", dram.low_water, dram.high_water); !checked) return checked;
+  if (auto checked = check_water_marks(settings, "nvme", nvme.low_water, nvme.high_water); !checked) return checked;
   if (config.dram.slab_size != 0 && config.dram.slab_size < min_slab_size) {
     return refuse(settings, "dram.slab_size", "must be 0 (chosen by the node) or at least 64KiB");
   }
   if (config.dram.slab_size > config.dram.capacity)
     return refuse_pair(settings, "dram.slab_size", "dram.capacity", "above");
+  if (auto checked = check_nvme(config); !checked) return checked;
   if (const auto levels = parse_level_spec(config.log.level); !levels)
     return refuse(settings, "log.level", levels.error().message());
   return {};
@@ -148,6 +171,34 @@ dram_section make_dram(const settings_map& settings) {
       .slab_size = bytes_at(settings, "dram.slab_size")};
 }
 
+ingest ingest_named(std::string_view word) {
+  if (word == "all") return ingest::all;
+  return word == "hot" ? ingest::hot : ingest::evicted;
+}
+
+io_engine engine_named(std::string_view word) {
+  if (word == "io_uring") return io_engine::io_uring;
+  return word == "threads" ? io_engine::threads : io_engine::automatic;
+}
+
+nvme_section make_nvme(const settings_map& settings) {
+  return {.paths = get<std::vector<std::string>>(settings, "nvme.paths"),
+          .capacity = bytes_at(settings, "nvme.capacity"),
+          .ingest = ingest_named(get<std::string>(settings, "nvme.ingest")),
+          .hot_accesses = number<std::uint32_t>(settings, "nvme.hot_accesses"),
+          .keep_copy = get<bool>(settings, "nvme.keep_copy"),
+          .policy = get<std::string>(settings, "nvme.policy"),
+          .high_water = get<double>(settings, "nvme.high_water"),
+          .low_water = get<double>(settings, "nvme.low_water"),
+          .admission = get<std::string>(settings, "nvme.admission") == "second_sight" ? admission::second_sight
+                                                                                      : admission::always,
+          .write_window = bytes_at(settings, "nvme.write_window"),
+          .write_ahead = get<double>(settings, "nvme.write_ahead"),
+          .read_window = bytes_at(settings, "nvme.read_window"),
+          .engine = engine_named(get<std::string>(settings, "nvme.engine")),
+          .queue_depth = number<std::uint32_t>(settings, "nvme.queue_depth")};
+}
+
 session_section make_session(const settings_map& settings) {
   return {.max_pins = number<std::uint32_t>(settings, "session.max_pins"),
           .max_grants = number<std::uint32_t>(settings, "session.max_grants"),
@@ -175,6 +226,7 @@ std::map<std::string, group_config> make_groups(const settings_map& settings) {
 result<node_config> make(settings_map settings) {
   node_config config{.node = make_node(settings),
                      .dram = make_dram(settings),
+                     .nvme = make_nvme(settings),
                      .session = make_session(settings),
                      .auth = make_auth(settings),
                      .groups = make_groups(settings),

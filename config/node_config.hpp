@@ -40,6 +40,27 @@ struct dram_section {
   std::uint64_t slab_size = 0;  ///< bytes; 0: chosen from capacity and block sizes
 };
 
+enum class ingest { all, hot, evicted };        ///< what goes down to the NVMe tier
+enum class admission { always, second_sight };  ///< of what goes down: at once, or when it comes again
+enum class io_engine { automatic, io_uring, threads };
+
+struct nvme_section {
+  std::vector<std::string> paths;  ///< empty: no such tier
+  std::uint64_t capacity = 0;      ///< bytes on all paths, metadata included
+  config::ingest ingest = config::ingest::evicted;
+  std::uint32_t hot_accesses = 0;
+  bool keep_copy = true;
+  std::string policy;
+  double high_water = 0;
+  double low_water = 0;  ///< not above high_water
+  config::admission admission = config::admission::always;
+  std::uint64_t write_window = 0;  ///< bytes under way
+  double write_ahead = 0;          ///< share of DRAM
+  std::uint64_t read_window = 0;
+  config::io_engine engine = config::io_engine::automatic;
+  std::uint32_t queue_depth = 0;
+};
+
 struct session_section {
   std::uint32_t max_pins = 0;
   std::uint32_t max_grants = 0;
@@ -75,6 +96,7 @@ struct setting {
 struct node_config {
   node_section node;
   dram_section dram;
+  nvme_section nvme;
   session_section session;
   auth_section auth;
   std::map<std::string, group_config> groups;  ///< only groups that are named somewhere

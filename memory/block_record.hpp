@@ -45,6 +45,8 @@ struct block_record {
   std::uint8_t key[max_key_bytes];
 
   static constexpr std::uint8_t flag_checksum = 1;
+  static constexpr std::uint8_t flag_below = 2;   ///< the tier below has a copy; a hint, forgotten at a restart
+  static constexpr std::uint8_t flag_parked = 4;  ///< among the oldest, with a copy below: goes first; as above
 
   [[nodiscard]] block_state state() const noexcept {
     return static_cast<block_state>(word.load(std::memory_order_acquire) & 15U);

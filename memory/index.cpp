@@ -98,7 +98,7 @@ index_writer::table index_writer::adopt(std::uint8_t number) const noexcept {
   if (number >= header().tables.size()) return found;
   const std::uint64_t offset = header().tables[number].offset.load(std::memory_order_relaxed);
   const std::uint64_t slots = header().tables[number].slots.load(std::memory_order_relaxed);
-  if (slots == 0 || offset < first_offset || offset + table_bytes(slots) > index_segment_bytes) return found;
+  if (slots == 0 || offset < first_offset || offset + table_bytes(slots) > index_area_bytes) return found;
   found.entries = reinterpret_cast<index_entry*>(memory_.data() + offset);
   found.slots = slots;
   found.offset = offset;
@@ -138,7 +138,7 @@ result<void> index_writer::start_table(std::uint64_t slots) {
   const std::uint64_t bytes = table_bytes(slots);
   const std::uint64_t behind = current_.offset + table_bytes(current_.slots);
   std::uint64_t offset = std::max(first_offset, behind);
-  if (offset + bytes > index_segment_bytes) offset = first_offset;
+  if (offset + bytes > index_area_bytes) offset = first_offset;
   if (current_.entries != nullptr && offset < behind && offset + bytes > current_.offset) {
     return fail(error_code::limit_exceeded, "the index of an instance cannot grow beyond its address space");
   }

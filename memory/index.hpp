@@ -43,7 +43,8 @@ struct index_header {
   std::array<index_table, 64> tables;
 };
 
-inline constexpr std::uint64_t index_segment_bytes = std::uint64_t{32} << 30;  // sparse
+inline constexpr std::uint64_t index_area_bytes = std::uint64_t{32} << 30;                         // sparse
+inline constexpr std::uint64_t index_segment_bytes = index_area_bytes + (std::uint64_t{1} << 30);  // lower_hints.hpp
 inline constexpr std::uint64_t index_min_slots = 1024;
 
 /// Reading half. Copyable view; any number of threads. What a hit needs is inline: a lookup has no time for calls.
@@ -113,8 +114,8 @@ class index_reader {
     const std::uint64_t offset = descriptor.offset.load(std::memory_order_acquire);
     const std::uint64_t slots = descriptor.slots.load(std::memory_order_acquire);
     // A descriptor may be rewritten while we read it, after 64 growths: stay inside the segment whatever it says.
-    if (slots == 0 || offset < page_bytes || slots > index_segment_bytes / sizeof(index_entry) ||
-        offset > index_segment_bytes - slots * sizeof(index_entry)) {
+    if (slots == 0 || offset < page_bytes || slots > index_area_bytes / sizeof(index_entry) ||
+        offset > index_area_bytes - slots * sizeof(index_entry)) {
       return {};
     }
     return {reinterpret_cast<const index_entry*>(base_ + offset), slots};

@@ -34,7 +34,8 @@ enum class operation : std::uint8_t {
       6,      ///< forget `key`                                                           -> done at the last of a batch
   clear = 7,  ///< forget the whole instance                                              -> done
   touch = 8,  ///< blocks that were read, see touch_entry; no answer
-  barrier = 9,  ///< answers when all before it is done                                     -> done
+  barrier = 9,    ///< answers when all before it is done                                   -> done
+  prefetch = 10,  ///< bring `key` up; a batch is a chain                                   -> done, later
 };
 
 /// One submission, 128 bytes. A batch is a run of entries with one request number; the last has flag_last.

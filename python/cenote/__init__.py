@@ -19,6 +19,7 @@ from .errors import (
     SessionKilled,
     SpecMismatch,
 )
+from .prefetch import Prefetch
 from .session import InstanceSpec, Match, Session, attach
 
 __version__ = "0.1.0"
@@ -43,6 +44,7 @@ __all__ = [
     "NotRunning",
     "PermissionDenied",
     "PinLimit",
+    "Prefetch",
     "ProtocolMismatch",
     "Revoked",
     "Session",

@@ -113,6 +113,8 @@ _SIGNATURES: dict[str, tuple[object, ...]] = {
     "cenote_release": (c_void_p, POINTER(c_uint32), c_size_t),
     "cenote_release_held": (c_void_p, c_void_p, c_size_t),
     "cenote_get_into": (c_void_p, Keys, c_uint32, c_int32, Buffers, POINTER(c_size_t)),
+    "cenote_prefetch_start": (c_void_p, Keys, c_uint32, POINTER(c_void_p)),
+    "cenote_prefetch_wait": (c_void_p, c_uint64, POINTER(c_uint32), POINTER(c_uint64)),
     "cenote_put": (c_void_p, Keys, c_uint32, c_int32, Buffers, POINTER(c_uint64)),
     "cenote_put_async": (c_void_p, Keys, c_uint32, c_int32, Buffers, POINTER(c_uint64)),
     "cenote_flush": (c_void_p, POINTER(c_uint64)),
@@ -157,6 +159,8 @@ def _load() -> ctypes.CDLL:
         function.restype = c_int
     library.cenote_free.argtypes = (c_void_p,)
     library.cenote_free.restype = None
+    library.cenote_prefetch_free.argtypes = (c_void_p,)
+    library.cenote_prefetch_free.restype = None
     library.cenote_last_error.restype = c_char_p
     return library
 

@@ -16,6 +16,7 @@ from . import _library as lib
 from ._buffers import BufferLike, KeyBatch, Pinned, pack_keys
 from .blocks import Block, BlockState, Core, Held, Layout
 from .errors import Closed, InvalidArgument
+from .prefetch import Prefetch
 
 Groups = Mapping[str, Mapping[str, Mapping[str, int]]]
 Slot = Block | BlockState
@@ -193,6 +194,21 @@ class Session:
         address = raw.buffer_info()[0] or None
         lib.check(lib.library.cenote_acquire(core.handle, packed, layout.number, address, byref(count)))
         return Held(core, layout, raw, count.value, self)
+
+    def prefetch(self, keys: KeyBatch, *, group: str | None = None) -> Prefetch:
+        """Asks the node to bring the chain up from its lower tiers, in order. Returns at once; see Prefetch."""
+        core = self._core
+        chain = [bytes(key) for key in keys]  # the caller may reuse an array of keys
+        ticket = c_void_p()
+        lib.check(
+            lib.library.cenote_prefetch_start(core.handle, pack_keys(chain), self._group(group).number, byref(ticket))
+        )
+        return Prefetch(
+            core,
+            ticket,
+            lambda: self.match(chain, group=group).resident,
+            lambda: self.acquire(chain, group=group),
+        )
 
     def get_into(
         self,

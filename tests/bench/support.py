@@ -20,7 +20,7 @@ ROOT = HERE.parents[1]
 sys.path[:0] = [str(ROOT / "tests" / "processes"), str(ROOT / "python")]
 
 import cenote  # noqa: E402
-from node import Node  # noqa: E402
+from node import Node, until  # noqa: E402, F401
 
 KiB, MiB, GiB = 1 << 10, 1 << 20, 1 << 30
 CLIENT = "cenote bench"

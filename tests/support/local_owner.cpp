@@ -218,6 +218,7 @@ void local_node::run(const submission& entry) {
     case operation::remove: forget(entry); break;
     case operation::touch: touched_.fetch_add(1); return;
     case operation::clear:
+    case operation::prefetch:
     case operation::barrier: break;
   }
   if ((entry.flags & submission::flag_last) == 0) return;

@@ -10,11 +10,17 @@ namespace {
 
 constexpr std::uint64_t fill_first = std::uint64_t{32} << 20;  // slabs up to this size are touched before use
 constexpr std::uint64_t fill_step = std::uint64_t{8} << 20;    // so that a waiting request never waits long
+constexpr std::uint64_t pin_step = std::uint64_t{32} << 20;    // some 10 ms; a block across two pieces gains nothing
 
 }  // namespace
 
-provisioner::provisioner(provisioner_options options, keeper_put keep, keeper_drop drop, on_outcome done)
-    : options_(options), keep_(std::move(keep)), drop_(std::move(drop)), done_(std::move(done)) {
+provisioner::provisioner(provisioner_options options, keeper_put keep, keeper_drop drop, on_outcome done,
+                         transfer_hooks hooks)
+    : options_(options),
+      keep_(std::move(keep)),
+      drop_(std::move(drop)),
+      done_(std::move(done)),
+      hooks_(std::move(hooks)) {
   thread_ = std::thread([this] { run(); });
 }
 
@@ -48,7 +54,7 @@ void provisioner::run() {
     std::function<void()> task;
     {
       std::unique_lock lock(mutex_);
-      wake_.wait(lock, [&] { return stopping_ || !tasks_.empty() || !unfilled_.empty(); });
+      wake_.wait(lock, [&] { return stopping_ || !tasks_.empty() || !unfilled_.empty() || !unpinned_.empty(); });
       if (stopping_) return;
       if (!tasks_.empty()) {
         task = std::move(tasks_.front());
@@ -57,8 +63,10 @@ void provisioner::run() {
     }
     if (task) {
       task();
-    } else {
+    } else if (!unfilled_.empty()) {
       populate_some();
+    } else {
+      pin_some();
     }
   }
 }
@@ -68,6 +76,7 @@ void provisioner::carry_out(slab_request request) {
     create(request.slab);
     return;
   }
+  forget({request.memory.data(), request.memory.size()});
   // Clients may keep their mappings: the pages go now.
   request.memory.punch(0, request.memory.size());
   request.memory = {};
@@ -84,17 +93,38 @@ void provisioner::create(const slab_description& slab) {
     done_(std::move(outcome));
     return;
   }
-  if (options_.populate && memory->size() <= fill_first) {
-    memory->populate(0, memory->size(), memory::access::read_write);
-  } else if (options_.populate) {
-    auto copy = memory->fd().duplicate();
-    auto mapped = copy ? memory::segment::map(std::move(*copy), memory->size(), memory::access::read_write)
-                       : result<memory::segment>(std::unexpected(copy.error()));
-    if (mapped) unfilled_.push_back({std::move(*mapped), 0});
-  }
+  const bool fill_now = options_.populate && memory->size() <= fill_first;
+  if (fill_now) memory->populate(0, memory->size(), memory::access::read_write);
   outcome.status = keep_(slab, *memory);
-  if (outcome.status) outcome.memory = std::move(*memory);
+  if (outcome.status) {
+    if (options_.populate && !fill_now) fill_later(*memory);
+    if (fill_now) pin_later({memory->data(), memory->size()});
+    outcome.memory = std::move(*memory);
+  }
   done_(std::move(outcome));
+}
+
+void provisioner::fill_later(const memory::segment& memory) {
+  auto copy = memory.fd().duplicate();
+  auto mapped = copy ? memory::segment::map(std::move(*copy), memory.size(), memory::access::read_write)
+                     : result<memory::segment>(std::unexpected(copy.error()));
+  if (mapped) unfilled_.push_back({std::move(*mapped), {memory.data(), memory.size()}, 0});
+}
+
+void provisioner::pin_later(std::span<std::byte> memory) {
+  if (hooks_.pin) unpinned_.push_back(memory);
+}
+
+void provisioner::adopt(std::span<std::byte> memory) {
+  submit_task([this, memory] { pin_later(memory); });
+}
+
+void provisioner::forget(std::span<std::byte> memory) {
+  std::erase_if(unfilled_, [&](const populating& each) { return each.of_store.data() == memory.data(); });
+  std::erase_if(unpinned_, [&](std::span<std::byte> each) {
+    return each.data() >= memory.data() && each.data() < memory.data() + memory.size();
+  });
+  if (hooks_.unpin) hooks_.unpin(memory);
 }
 
 void provisioner::populate_some() {
@@ -102,7 +132,17 @@ void provisioner::populate_some() {
   const std::uint64_t bytes = std::min(fill_step, next.memory.size() - next.offset);
   const bool filled = next.memory.populate(next.offset, bytes, memory::access::read_write);
   next.offset += bytes;
-  if (!filled || next.offset == next.memory.size()) unfilled_.pop_front();
+  if (filled && next.offset < next.memory.size()) return;
+  if (filled) pin_later(next.of_store);
+  unfilled_.pop_front();
+}
+
+void provisioner::pin_some() {
+  std::span<std::byte>& next = unpinned_.front();
+  const std::size_t bytes = std::min<std::size_t>(pin_step, next.size());
+  hooks_.pin(next.first(bytes));
+  next = next.subspan(bytes);
+  if (next.empty()) unpinned_.pop_front();
 }
 
 }  // namespace cenote::dram

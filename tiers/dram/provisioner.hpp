@@ -5,6 +5,7 @@
 #include <deque>
 #include <functional>
 #include <mutex>
+#include <span>
 #include <thread>
 
 #include "tiers/dram/store.hpp"
@@ -25,6 +26,13 @@ struct provisioner_options {
   int numa_node = -1;
 };
 
+/// Told, on the provisioner's thread, of memory that blocks will be transferred from and to: a piece at a time when
+/// nothing else waits, and all of it once more before it goes.
+struct transfer_hooks {
+  std::function<void(std::span<std::byte>)> pin;
+  std::function<void(std::span<std::byte>)> unpin;
+};
+
 /// One thread; create and drop are carried out in order. Small slabs are touched before they are handed over, large
 /// ones afterwards, when nothing else waits: a fresh page costs microseconds, and no put should pay for it.
 class provisioner {
@@ -34,7 +42,9 @@ class provisioner {
   using keeper_drop = std::function<result<void>(const slab_description&)>;
   using on_outcome = std::function<void(slab_outcome)>;
 
-  provisioner(provisioner_options options, keeper_put keep, keeper_drop drop, on_outcome done);
+  /// Without hooks nobody is told.
+  provisioner(provisioner_options options, keeper_put keep, keeper_drop drop, on_outcome done,
+              transfer_hooks hooks = {});
   provisioner(const provisioner&) = delete;
   provisioner& operator=(const provisioner&) = delete;
   /// Finishes the request under way; the rest is dropped.
@@ -42,19 +52,26 @@ class provisioner {
 
   /// Thread-safe.
   void submit(std::vector<slab_request> requests);
+  /// A slab's memory that an earlier worker made: it is only told of. Thread-safe.
+  void adopt(std::span<std::byte> memory);
   /// Any other short blocking work that belongs behind the requests so far. Thread-safe.
   void submit_task(std::function<void()> task);
 
  private:
   struct populating {
-    memory::segment memory;  ///< a mapping of our own: the store may drop its at any time
+    memory::segment memory;         ///< a mapping of our own: the store may end before us
+    std::span<std::byte> of_store;  ///< the store's
     std::uint64_t offset = 0;
   };
 
   void run();
   void carry_out(slab_request request);
   void create(const slab_description& slab);
+  void fill_later(const memory::segment& memory);
+  void pin_later(std::span<std::byte> memory);
+  void forget(std::span<std::byte> memory);
   void populate_some();
+  void pin_some();
 
   provisioner_options options_;
   keeper_put keep_;
@@ -64,7 +81,10 @@ class provisioner {
   std::condition_variable wake_;
   std::deque<std::function<void()>> tasks_;
   bool stopping_ = false;
-  std::deque<populating> unfilled_;  ///< the thread's own
+  transfer_hooks hooks_;
+  // The thread's own.
+  std::deque<populating> unfilled_;
+  std::deque<std::span<std::byte>> unpinned_;
   std::thread thread_;
 };
 

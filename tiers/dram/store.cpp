@@ -106,9 +106,11 @@ store::instance& store::make_instance(instance_number number, const instance_spe
     group->all_parts = spec.groups[g].all_parts();
     group->blocks_per_slab = blocks_per_slab(options_.capacity, group->stride, options_.slab_bytes);
     group->policy = std::move(*eviction::make_policy(options_.policy, links_));
+    group->parked = std::move(*eviction::make_policy("lru", links_));
     made->pools.push_back(std::move(group));
   }
   instance& kept = *made;
+  if (options_.lower.present) unbound_.push_back(number);
   by_id_.emplace(spec.id, &kept);
   instances_.emplace(number, std::move(made));
   return kept;
@@ -147,20 +149,23 @@ std::optional<std::pair<unique_fd, std::uint64_t>> store::slab_descriptor(instan
   return std::pair(std::move(*copy), home->second->memory.size());
 }
 
-std::optional<std::uint64_t> store::clear_instance(const std::string& id, coarse_time now) {
+std::optional<std::uint64_t> store::clear_instance(const std::string& id, coarse_time now,
+                                                   std::vector<removal>* below) {
   const auto found = by_id_.find(id);
   if (found == by_id_.end()) return std::nullopt;
-  return clear_blocks(*found->second, now);
+  return clear_blocks(*found->second, now, below);
 }
 
-std::uint64_t store::clear_all(coarse_time now) {
+std::uint64_t store::clear_all(coarse_time now, std::vector<removal>* below) {
   std::uint64_t cleared = 0;
-  for (const auto& [number, each] : instances_) cleared += clear_blocks(*each, now);
+  for (const auto& [number, each] : instances_) cleared += clear_blocks(*each, now, below);
   return cleared;
 }
 
-std::uint64_t store::clear_blocks(instance& in, coarse_time /*now*/) {
+std::uint64_t store::clear_blocks(instance& in, coarse_time /*now*/, std::vector<removal>* below) {
   while (!in.reservations.empty()) revoke_reservation(in, in.reservations.begin()->first);
+  while (!in.loading.empty()) abandon_load(in, block_key(in.loading.begin()->first));
+  if (options_.lower.present && below != nullptr) below->push_back({in.number, true, {}});
   constexpr std::size_t step = 1024;
   std::uint64_t cleared = 0;
   std::vector<block_ref> refs;
@@ -318,7 +323,8 @@ std::uint64_t store::forget_blocks(instance& in, std::span<const block_ref> refs
     slab& home = *slab_of(in, refs[i]);
     memory::block_record& record = record_of(home, refs[i]);
     in.index.erase(reduce_key(record.get_key().view(), home.what.group));
-    pool_of(home).policy->forget(home.what.first_record + refs[i].block());
+    const std::uint32_t number = home.what.first_record + refs[i].block();
+    leave_order(pool_of(home), number);
     --home.present;
     home.touch_sum -= record.touch.load(std::memory_order_relaxed);
     if (pinned[i]) {
@@ -339,7 +345,7 @@ void store::rescan_zombies(instance& in) {
   for (const session* each : in.sessions) scan.add(each->memory);
   std::vector<block_ref> still;
   for (std::size_t i = 0; i < in.zombies.size(); ++i) {
-    if (scan.pinned(i)) {
+    if (scan.pinned(i) || is_moving(*slab_of(in, in.zombies[i]), in.zombies[i])) {
       still.push_back(in.zombies[i]);
     } else {
       free_block(in, *slab_of(in, in.zombies[i]), in.zombies[i]);
@@ -492,12 +498,13 @@ progress store::run_entry(batch& work, session& by, const submission& entry, coa
     case operation::finish: run_finish(work, by, entry, now); break;
     case operation::release: run_release(work, by, entry); break;
     case operation::remove: run_removals(work, by, now); return progress::finished;
-    case operation::clear: work.effects += clear_blocks(*by.of, now); break;
+    case operation::clear: work.effects += clear_blocks(*by.of, now, &work.removals); break;
     case operation::touch:
       run_touch(by, entry, now);
       ++work.next;
       return progress::finished;  // no answer
     case operation::barrier: break;
+    case operation::prefetch: return run_prefetch(work, by, entry);
     default: refuse(work, entry, error_code::malformed); break;
   }
   if (state == progress::waits_for_memory) return state;
@@ -579,9 +586,11 @@ void store::run_commit(batch& work, session& by, const submission& entry, coarse
   if (const auto reserved = in.reserved_keys.find(key); reserved != in.reserved_keys.end()) {
     revoke_reservation(in, reserved->second);
   }
+  abandon_load(in, key);  // so does whoever is bringing it up
   publish(in, *home, ref, full, now);
   forget_grant(by, ref.bits);  // only now: a worker killed in between finds the block published or still granted
   pool_of(*home).policy->admit(home->what.first_record + ref.block(), now);
+  if (options_.lower.ingest == ingest::all) write_through(*home, ref);
   ++counters_.commits;
   ++work.effects;
 }
@@ -605,6 +614,8 @@ progress store::run_reserve(batch& work, session& by, const submission& entry, c
   } else if (collision) {
     ++counters_.collisions;
     answer.kind = completion_kind::pending;
+  } else if (in.loading.contains(key)) {
+    answer.kind = completion_kind::pending;  // it is on its way up
   } else if (reserved != in.reserved_keys.end()) {
     reservation& held = in.reservations.at(reserved->second);
     answer.kind = completion_kind::pending;
@@ -695,6 +706,7 @@ void store::run_finish(batch& work, session& by, const submission& entry, coarse
   in.reservations.erase(found);
   publish(in, *home, ref, full, now);
   pool_of(*home).policy->admit(home->what.first_record + ref.block(), now);
+  if (options_.lower.ingest == ingest::all) write_through(*home, ref);
   ++counters_.commits;
 }
 
@@ -726,7 +738,9 @@ void store::run_removals(batch& work, session& by, coarse_time /*now*/) {
       refuse(work, entry, error_code::malformed);
     } else {
       const full_key full({entry.key, entry.key_size});
-      const auto ref = find_present(*by.of, reduce_key(full.view(), entry.group), full, nullptr);
+      const block_key key = reduce_key(full.view(), entry.group);
+      const auto ref = find_present(*by.of, key, full, nullptr);
+      note_removal(*by.of, key, work.removals);
       if (ref && std::find(refs.begin(), refs.end(), *ref) == refs.end()) refs.push_back(*ref);
     }
     if ((entry.flags & submission::flag_last) != 0) {
@@ -736,6 +750,29 @@ void store::run_removals(batch& work, session& by, coarse_time /*now*/) {
   }
   if (!refs.empty()) work.effects += forget_blocks(*by.of, refs);
   if ((last.flags & submission::flag_last) != 0) finish_request(work, last);
+}
+
+/// The last entry's answer comes later, from the prefetcher, unless the request makes no sense.
+progress store::run_prefetch(batch& work, session& by, const submission& entry) {
+  const bool group_known = entry.group < by.of->pools.size();
+  const bool key_sane = entry.key_size >= min_key_bytes && entry.key_size <= max_key_bytes;
+  // Of a session that went in the middle of a request something may be left.
+  if (gathering_.session != by.number || gathering_.request != entry.request) gathering_ = {};
+  if (gathering_.keys.empty()) gathering_ = {by.number, entry.request, by.of->number, entry.group, {}};
+  if (!group_known || !key_sane || entry.group != gathering_.group) {
+    refuse(work, entry, error_code::malformed);
+  } else {
+    gathering_.keys.emplace_back(std::span(entry.key, entry.key_size));
+  }
+  ++work.next;
+  if ((entry.flags & submission::flag_last) == 0) return progress::finished;
+  prefetch_wish whole = std::exchange(gathering_, {});
+  if (work.refusal == error_code::ok) {
+    prefetches_.push_back(std::move(whole));
+  } else {
+    finish_request(work, entry);
+  }
+  return progress::finished;
 }
 
 void store::run_touch(session& by, const submission& entry, coarse_time now) {
@@ -755,8 +792,11 @@ void store::run_touch(session& by, const submission& entry, coarse_time now) {
       if (record.state() != block_state::present) continue;
       home.touch_sum += now - record.touch.load(std::memory_order_relaxed);
       record.touch.store(now, std::memory_order_relaxed);
-      record.hits.fetch_add(1, std::memory_order_relaxed);
-      pool_of(home).policy->touch(number, now);
+      const auto hits = static_cast<std::uint16_t>(record.hits.fetch_add(1, std::memory_order_relaxed) + 1);
+      touch_order(pool_of(home), number, now);
+      if (options_.lower.ingest == ingest::hot && hits == options_.lower.hot_accesses) {
+        write_through(home, block_ref(first.slab(), first.block() + static_cast<std::uint32_t>(i - 1)));
+      }
       ++counters_.touches;
     }
   }
@@ -839,6 +879,9 @@ store_status store::status(coarse_time now) const {
   all.assigned = assigned_;
   all.used = used_;
   all.counters = counters_;
+  all.loading = recovered_loading_.size();
+  all.writing_bytes = writing_bytes_;
+  all.loading_bytes = loading_bytes_;
   for (const auto& [number, each] : instances_) {
     instance_status one;
     one.id = each->spec.id;
@@ -850,9 +893,10 @@ store_status store::status(coarse_time now) const {
     one.zombie = each->zombies.size();
     one.quarantined = each->quarantined.size();
     one.pending = each->reservations.size();
+    one.loading = each->loading.size();
     for (const auto& group : each->pools) {
       one.free += group->free.size();
-      one.present += group->policy->size();
+      one.present += group->policy->size() + group->parked->size() + group->leaving;
       for (const slab* home : group->slabs) one.bytes += home->what.block_bytes();
     }
     all.present += one.present;
@@ -860,6 +904,7 @@ store_status store::status(coarse_time now) const {
     all.zombie += one.zombie;
     all.quarantined += one.quarantined;
     all.pending += one.pending;
+    all.loading += one.loading;
     all.slabs += one.slabs;
     all.instances.push_back(std::move(one));
   }

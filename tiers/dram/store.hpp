@@ -10,6 +10,7 @@
 #include <span>
 #include <string>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "core/error.hpp"
@@ -20,6 +21,7 @@
 #include "memory/version_table.hpp"
 #include "tiers/dram/slab.hpp"
 #include "tiers/eviction/policy.hpp"
+#include "tiers/transfer.hpp"
 
 namespace cenote::dram {
 
@@ -27,6 +29,20 @@ using instance_number = std::uint32_t;
 using session_number = std::uint64_t;
 /// Tenths of a second since boot: survives a restart of the worker, not of the machine. As DRAM does.
 using coarse_time = std::uint32_t;
+
+/// When a block is written to the tier below.
+enum class ingest : std::uint8_t { all, hot, evicted };
+
+/// What the store does with a tier below it.
+struct lower_options {
+  bool present = false;
+  dram::ingest ingest = dram::ingest::evicted;
+  std::uint32_t hot_accesses = 2;
+  bool keep_copy = true;           ///< the tier below keeps what it gave
+  std::uint64_t write_window = 0;  ///< bytes on their way down at once
+  std::uint64_t read_window = 0;   ///< … up
+  double write_ahead = 0;  ///< share of the capacity whose oldest blocks are kept with a copy below, ready to go
+};
 
 struct store_options {
   std::uint64_t capacity = 0;    ///< bytes of all slabs together, trailers included
@@ -38,6 +54,7 @@ struct store_options {
   bool checksum_at_commit = false;
   std::string policy = "lru";
   std::map<std::string, std::uint64_t> quotas;  ///< instance group -> bytes, 0 or absent: none
+  lower_options lower;
 };
 
 /// What the store asks of the provisioner.
@@ -48,30 +65,71 @@ struct slab_request {
   memory::segment memory;  ///< drop: the mapping to give up
 };
 
+/// Keys that were removed, for the tier below.
+struct removal {
+  instance_number instance = 0;
+  bool all = false;             ///< the whole instance
+  std::vector<block_key> keys;  ///< unless all
+};
+
 /// One session's submissions on their way through the store.
 struct batch {
   session_number session = 0;
   std::vector<memory::submission> entries;
   std::vector<memory::completion> completions;
-  std::size_t next = 0;       ///< first entry that has no effect yet
-  std::uint64_t effects = 0;  ///< of the request under way
+  std::vector<removal> removals{};  ///< what the tier below must forget before the batch is answered
+  std::size_t next = 0;             ///< first entry that has no effect yet
+  std::uint64_t effects = 0;        ///< of the request under way
   error_code refusal = error_code::ok;
   std::uint32_t refusal_index = 0;
 };
 
 enum class progress : std::uint8_t { finished, waits_for_memory };
 
+/// What became of the wish to bring a block up.
+enum class load_state : std::uint8_t {
+  present,   ///< it is here already
+  loading,   ///< on its way, for this wish or an older one
+  absent,    ///< the tier below has no copy
+  busy,      ///< a session writes it, or its key collides: nothing is loaded
+  wait,      ///< no room at the moment
+  no_space,  ///< nothing can be evicted for it
+};
+struct load_answer {
+  load_state state = load_state::present;
+  std::uint64_t token = 0;  ///< of a load under way
+};
+
+/// What the tier below needs of an instance: its hints lie behind the index.
+struct instance_binding {
+  instance_number number = 0;
+  instance_spec spec;
+  memory::segment index;
+};
+
+/// A session's wish that a chain be brought up.
+struct prefetch_wish {
+  session_number session = 0;
+  std::uint32_t request = 0;
+  instance_number instance = 0;
+  std::uint32_t group = 0;
+  std::vector<full_key> keys;
+};
+
 /// Totals since the worker started, and the present state.
 struct store_counters {
   std::uint64_t commits = 0, duplicates = 0, evicted = 0, removed = 0, moved = 0, slabs_moved = 0, pinned_victims = 0;
   std::uint64_t refused_commits = 0, revoked_reservations = 0, revoked_grants = 0, no_space = 0, collisions = 0;
   std::uint64_t reclaimed_blocks = 0, touches = 0, checksum_errors = 0, quarantine_freed = 0;
+  std::uint64_t demoted = 0;            ///< blocks that the tier below has now
+  std::uint64_t demotions_dropped = 0;  ///< evicted without a copy below: its write window was full, or it refused
+  std::uint64_t promoted = 0, promotions_failed = 0;
 };
 
 struct instance_status {
   std::string id, group;
   std::uint64_t present = 0, free = 0, slabs = 0, bytes = 0, sessions = 0, index_slots = 0, index_entries = 0;
-  std::uint64_t zombie = 0, quarantined = 0, pending = 0;
+  std::uint64_t zombie = 0, quarantined = 0, pending = 0, loading = 0;
 };
 struct session_status {
   session_number number = 0;
@@ -86,7 +144,8 @@ struct account_status {
 };
 struct store_status {
   std::uint64_t capacity = 0, assigned = 0, used = 0, slabs = 0;
-  std::uint64_t present = 0, granted = 0, pending = 0, quarantined = 0, zombie = 0, free = 0;
+  std::uint64_t present = 0, granted = 0, pending = 0, quarantined = 0, zombie = 0, free = 0, loading = 0;
+  std::uint64_t writing_bytes = 0, loading_bytes = 0;  ///< on their way to and from the tier below
   store_counters counters;
   std::vector<instance_status> instances;
   std::vector<session_status> sessions;
@@ -115,15 +174,21 @@ class store {
   /// A second descriptor of a slab, and its segment's size in bytes. Nothing when the slab is gone.
   [[nodiscard]] std::optional<std::pair<unique_fd, std::uint64_t>> slab_descriptor(instance_number number,
                                                                                    std::uint32_t index) const;
-  /// Forgets every block of the instance called `id`. Nothing when there is none.
-  std::optional<std::uint64_t> clear_instance(const std::string& id, coarse_time now);
-  std::uint64_t clear_all(coarse_time now);
+  /// Forgets every block of the instance called `id`. Nothing when there is none. `below`: what is left to do there.
+  std::optional<std::uint64_t> clear_instance(const std::string& id, coarse_time now,
+                                              std::vector<removal>* below = nullptr);
+  std::uint64_t clear_all(coarse_time now, std::vector<removal>* below = nullptr);
+
+  /// Instances that came since the last call, for the tier below.
+  [[nodiscard]] std::vector<instance_binding> take_bindings();
 
   // ---- slabs
   [[nodiscard]] std::vector<slab_request> take_requests();
   void add_slab(const slab_description& what, memory::segment memory);
   /// The slab could not be made: its place is free again, and no other is asked for until `retry_after`.
   void slab_failed(const slab_description& what, coarse_time retry_after);
+  /// The memory of all slabs, each of which stays where it is until it is handed out with the request to drop it.
+  [[nodiscard]] std::vector<std::span<std::byte>> slab_memory() const;
   /// The keeper has forgotten the slab: its numbers may be used again.
   void slab_dropped(const slab_description& what);
 
@@ -145,6 +210,22 @@ class store {
   void tick(coarse_time now);
   /// One step of eviction ahead of need. True: more to do.
   bool evict_ahead(coarse_time now);
+
+  // ---- the tier below
+  /// Blocks to write down. They stay readable meanwhile, and keep their memory until transferred() names them.
+  [[nodiscard]] std::vector<transfer> take_demotions() { return std::exchange(demotions_, {}); }
+  /// Transfers that ended, down or up.
+  void transferred(std::span<const transfer_outcome> outcomes, coarse_time now);
+  /// Makes room for a block and puts it on the list of take_loads(), unless it is here or on its way.
+  load_answer load(instance_number number, std::uint32_t group, const full_key& full, coarse_time now);
+  [[nodiscard]] std::vector<transfer> take_loads() { return std::exchange(loads_, {}); }
+  /// Blocks that left the tier below by themselves: they are not free to go any more.
+  void forget_copies(std::span<const lost_block> lost);
+  /// Prefetches among the batches that ran; they are answered when their blocks are here (prefetcher.hpp).
+  [[nodiscard]] std::vector<prefetch_wish> take_prefetches() { return std::exchange(prefetches_, {}); }
+  /// After a restart: no read of the worker before can land in a slab any more.
+  void release_loading();
+  [[nodiscard]] bool is_present(instance_number number, std::uint32_t group, const full_key& full) const noexcept;
 
   // ---- configuration
   void set_water_marks(double high, double low) noexcept;
@@ -172,6 +253,16 @@ class store {
   struct session;
   struct reservation;
   enum class allocation : std::uint8_t { ok, wait, no_space };
+  /// A block whose memory the tier below reads or fills.
+  struct moving_block {
+    instance* owner = nullptr;
+    memory::block_ref ref;
+    std::uint64_t serial = 0;
+    coarse_time touched = 0;
+    bool up = false;
+    bool leaves = false;    ///< down: it goes when it is written; it is in no policy meanwhile
+    bool unwanted = false;  ///< up: somebody stored or removed the key meanwhile
+  };
   struct granted_block {
     std::uint32_t grant_version = 0;
     std::uint32_t slot = 0;
@@ -194,6 +285,7 @@ class store {
   void run_finish(batch& work, session& by, const memory::submission& entry, coarse_time now);
   void run_release(batch& work, session& by, const memory::submission& entry);
   void run_removals(batch& work, session& by, coarse_time now);
+  progress run_prefetch(batch& work, session& by, const memory::submission& entry);
   void run_touch(session& by, const memory::submission& entry, coarse_time now);
   [[nodiscard]] std::optional<std::uint64_t> replayed(const session& by, const slab* home, memory::block_ref ref,
                                                       const memory::submission& entry) const noexcept;
@@ -213,7 +305,7 @@ class store {
   void acknowledge(instance& in, session_number by, std::uint64_t ref_bits);
   void revoke_reservation(instance& in, std::uint64_t ref_bits);
   void drop_writer(instance& in, session_number by, std::uint64_t ref_bits, std::uint64_t parts);
-  std::uint64_t clear_blocks(instance& in, coarse_time now);
+  std::uint64_t clear_blocks(instance& in, coarse_time now, std::vector<removal>* below);
   std::uint64_t forget_blocks(instance& in, std::span<const memory::block_ref> refs);
   void rescan_zombies(instance& in);
   static void note_oldest_pin(session& of, coarse_time now) noexcept;
@@ -223,7 +315,7 @@ class store {
   allocation find_room(pool& from, std::uint32_t more, coarse_time now);
   std::vector<bool> condemn(instance& in, std::span<const memory::block_ref> refs);
   /// A hint: only condemn() knows.
-  [[nodiscard]] static bool any_pinned(const instance& in, std::span<const memory::block_ref> refs);
+  [[nodiscard]] bool any_pinned(const instance& in, std::span<const memory::block_ref> refs) const;
   void restore(instance& in, slab& home, memory::block_ref ref);
   std::uint32_t evict(pool& from, std::uint32_t count, coarse_time now);
   bool evict_from_account(account& payer, pool& prefer, std::uint64_t bytes, coarse_time now);
@@ -237,6 +329,31 @@ class store {
   void drop_slab(slab& victim);
   std::uint32_t grant_share(const session& of, const pool& from) const noexcept;
   std::uint64_t usable_bytes() const noexcept;
+  [[nodiscard]] static std::uint64_t share_of(std::uint64_t bytes, double share) noexcept;
+  [[nodiscard]] static std::uint32_t blocks_for(std::uint64_t bytes, const pool& of) noexcept;
+
+  // The tier below (store_lower.cpp).
+  [[nodiscard]] bool is_moving(const slab& home, memory::block_ref ref) const noexcept;
+  [[nodiscard]] bool in_policy(std::uint32_t record) const noexcept;
+  /// The record of the block that goes next.
+  [[nodiscard]] static std::optional<std::uint32_t> oldest_of(const pool& group) noexcept;
+  void leave_order(pool& group, std::uint32_t record);
+  void park(pool& group, std::uint32_t record, coarse_time now);
+  void touch_order(pool& group, std::uint32_t record, coarse_time now);
+  [[nodiscard]] bool may_write(const pool& from) const noexcept;
+  void write_down(slab& home, memory::block_ref ref, bool leaves);
+  void write_through(slab& home, memory::block_ref ref);
+  bool demote_ahead(coarse_time now);
+  [[nodiscard]] std::uint64_t unwritten_excess() const noexcept;
+  pool* pool_with_oldest_unwritten() const noexcept;
+  std::uint32_t write_oldest(pool& from, std::uint32_t count, coarse_time now);
+  std::uint32_t release_blocks(pool& from, std::span<const memory::block_ref> refs, coarse_time now);
+  [[nodiscard]] std::optional<moving_block> take_moving(std::uint64_t token);
+  void finish_write(const moving_block& moved, std::uint32_t number, transfer_result how, coarse_time now,
+                    std::map<pool*, std::vector<memory::block_ref>>& leaving);
+  void finish_load(const moving_block& moved, std::uint32_t number, transfer_result how, coarse_time now);
+  void abandon_load(instance& in, const block_key& key);
+  void note_removal(instance& in, const block_key& key, std::vector<removal>& below);
 
   // Restart (store_recovery.cpp).
   void recover_block(instance& in, slab& home, memory::block_ref ref,
@@ -264,6 +381,18 @@ class store {
   std::uint64_t used_ = 0;      ///< bytes of blocks that are not free
   coarse_time no_memory_until_ = 0;
   bool stole_without_memory_ = false;  ///< a slab was given up although none could be made; cleared when one is
+  std::unordered_map<std::uint32_t, moving_block> moving_;  ///< by record
+  std::uint64_t next_serial_ = 1;
+  std::uint64_t writing_bytes_ = 0;
+  std::uint64_t leaving_bytes_ = 0;  ///< of those, what goes when it is written
+  std::uint64_t loading_bytes_ = 0;
+  std::uint64_t parked_bytes_ = 0;
+  std::vector<transfer> demotions_;
+  std::vector<transfer> loads_;
+  std::vector<instance_number> unbound_;
+  prefetch_wish gathering_;  ///< of the request under way
+  std::vector<prefetch_wish> prefetches_;
+  std::vector<std::pair<instance*, memory::block_ref>> recovered_loading_;  ///< a dead worker's reads may still land
   store_counters counters_;
 };
 

@@ -93,6 +93,9 @@ void store::recover_block(instance& in, slab& home, block_ref ref,
   std::uint64_t version = in.versions.version(ordinal);
   switch (record.state()) {
     case block_state::present: {
+      if ((record.flags & ~memory::block_record::flag_checksum) != 0) {  // what the tier below has is asked anew
+        record.flags &= memory::block_record::flag_checksum;
+      }
       if ((version & 1) != 0 || version != record.version()) {
         // Killed while publishing or condemning: the record says it is whole.
         version = (std::max(version, record.version()) | 1) + 1;
@@ -125,7 +128,7 @@ void store::recover_block(instance& in, slab& home, block_ref ref,
       return;  // charged by the caller of a block that is not free
     }
     case block_state::zombie: in.zombies.push_back(ref); break;
-    case block_state::loading:  // nothing loads in this version
+    case block_state::loading: recovered_loading_.emplace_back(&in, ref); break;  // a dead worker's read may still land
     case block_state::free:
       if ((version & 1) == 0 && version != 0) in.versions.set_version(ordinal, version | 1);
       record.set_state(block_state::free);
@@ -208,8 +211,7 @@ std::uint64_t store::rebuild(coarse_time now) {
         used_ += home->what.block_bytes();
         for (std::uint32_t b = home->what.count; b > 0; --b) {
           const block_ref ref(home->what.index, b - 1);
-          const bool was_free = record_of(*home, ref).state() == block_state::free ||
-                                record_of(*home, ref).state() == block_state::loading;
+          const bool was_free = record_of(*home, ref).state() == block_state::free;
           recover_block(in, *home, ref, order, indexed);
           if (was_free) free_block(in, *home, ref);
         }

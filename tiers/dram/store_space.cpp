@@ -20,6 +20,10 @@ constexpr std::uint64_t move_budget = std::uint64_t{16} << 20;  // bytes copied 
 
 }  // namespace
 
+std::uint64_t store::share_of(std::uint64_t bytes, double share) noexcept {
+  return static_cast<std::uint64_t>(static_cast<double>(bytes) * share);
+}
+
 std::uint64_t store::usable_bytes() const noexcept {
   // What is left over after the last whole slab can never be used.
   std::uint64_t smallest = ~std::uint64_t{0};
@@ -75,6 +79,8 @@ store::allocation store::find_room(pool& from, std::uint32_t more, coarse_time n
   if (evict(from, wanted, now) > 0 || !from.free.empty()) return allocation::ok;  // or a zombie went
   if (revoke_idle_grants([&](const slab& in) { return &pool_of(in) == &from; })) return allocation::ok;
   if (oldest == &from && steal_slab(from, now)) return allocation::wait;
+  // A transfer that ends makes its block evictable, and one of a dead worker gives its memory back.
+  if (writing_bytes_ > 0 || loading_bytes_ > 0 || !recovered_loading_.empty()) return allocation::wait;
   return allocation::no_space;
 }
 
@@ -89,15 +95,15 @@ std::vector<bool> store::condemn(instance& in, std::span<const block_ref> refs) 
   memory::pin_scan scan(refs);
   for (const session* each : in.sessions) scan.add(each->memory);
   std::vector<bool> pinned(refs.size());
-  for (std::size_t i = 0; i < refs.size(); ++i) pinned[i] = scan.pinned(i);
+  for (std::size_t i = 0; i < refs.size(); ++i) pinned[i] = scan.pinned(i) || is_moving(*slab_of(in, refs[i]), refs[i]);
   return pinned;
 }
 
-bool store::any_pinned(const instance& in, std::span<const block_ref> refs) {
+bool store::any_pinned(const instance& in, std::span<const block_ref> refs) const {
   memory::pin_scan scan(refs);
   for (const session* each : in.sessions) scan.add(each->memory);
   for (std::size_t i = 0; i < refs.size(); ++i) {
-    if (scan.pinned(i)) return true;
+    if (scan.pinned(i) || is_moving(*slab_of(in, refs[i]), refs[i])) return true;
   }
   return false;
 }
@@ -115,37 +121,47 @@ std::uint32_t store::evict(pool& from, std::uint32_t count, coarse_time now) {
   instance& in = *from.owner;
   std::uint32_t freed = 0;
   std::uint32_t examined = 0;
-  const std::uint32_t all = from.policy->size();
+  const std::uint32_t all = from.policy->size() + from.parked->size();
   while (freed < count && examined < all) {
     std::vector<block_ref> refs;
     while (refs.size() < std::min(count - freed, eviction_batch) && examined < all) {
-      const auto victim = from.policy->victim();
+      const auto victim = oldest_of(from);
       if (!victim) break;
       const slab& home = *slab_of_record(*victim);
       refs.emplace_back(home.what.index, *victim - home.what.first_record);
-      from.policy->forget(*victim);
+      leave_order(from, *victim);
       ++examined;
     }
     if (refs.empty()) break;
-    const std::vector<bool> pinned = condemn(in, refs);
-    for (std::size_t i = 0; i < refs.size(); ++i) {
-      slab& home = *slab_of(in, refs[i]);
-      memory::block_record& record = record_of(home, refs[i]);
-      if (pinned[i]) {  // stays a hit; and is not asked again soon
-        ++counters_.pinned_victims;
-        restore(in, home, refs[i]);
-        from.policy->admit(home.what.first_record + refs[i].block(), now);
-        continue;
-      }
-      --home.present;
-      home.touch_sum -= record.touch.load(std::memory_order_relaxed);
-      in.index.erase(reduce_key(record.get_key().view(), home.what.group));
-      free_block(in, home, refs[i]);
-      ++freed;
+    freed += release_blocks(from, refs, now);
+  }
+  if (freed < count) rescan_zombies(in);
+  return freed;
+}
+
+/// Frees those of `refs` (present, in no policy) that nobody holds; the others stay hits. Returns how many went.
+std::uint32_t store::release_blocks(pool& from, std::span<const block_ref> refs, coarse_time now) {
+  instance& in = *from.owner;
+  std::uint32_t freed = 0;
+  const std::vector<bool> pinned = condemn(in, refs);
+  for (std::size_t i = 0; i < refs.size(); ++i) {
+    slab& home = *slab_of(in, refs[i]);
+    memory::block_record& record = record_of(home, refs[i]);
+    if (pinned[i]) {  // stays a hit; and is not asked again soon
+      ++counters_.pinned_victims;
+      restore(in, home, refs[i]);
+      from.policy->admit(home.what.first_record + refs[i].block(), now);
+      continue;
     }
+    --home.present;
+    home.touch_sum -= record.touch.load(std::memory_order_relaxed);
+    in.index.erase(reduce_key(record.get_key().view(), home.what.group));
+    const bool lost = options_.lower.present && (record.flags & memory::block_record::flag_below) == 0;
+    counters_.demotions_dropped += lost ? 1 : 0;
+    free_block(in, home, refs[i]);
+    ++freed;
   }
   counters_.evicted += freed;
-  if (freed < count) rescan_zombies(in);
   return freed;
 }
 
@@ -155,7 +171,7 @@ store::pool* store::pool_with_oldest(const account* within) const noexcept {
   for (const auto& [number, each] : instances_) {
     if (within != nullptr && each->payer != within) continue;
     for (const auto& group : each->pools) {
-      const auto victim = group->policy->victim();
+      const auto victim = oldest_of(*group);
       if (!victim) continue;
       const coarse_time touched = records_[*victim].touch.load(std::memory_order_relaxed);
       if (oldest == nullptr || touched < age) {
@@ -192,15 +208,19 @@ bool store::evict_from_account(account& payer, pool& prefer, std::uint64_t bytes
 }
 
 bool store::evict_ahead(coarse_time now) {
-  const auto usable = static_cast<double>(usable_bytes());
-  if (options_.high_water >= 1.0 || static_cast<double>(used_) <= usable * options_.high_water) return false;
-  const auto low = static_cast<std::uint64_t>(usable * options_.low_water);
+  if (options_.high_water >= 1.0) return false;
+  if (options_.lower.present) return demote_ahead(now);
+  const std::uint64_t usable = usable_bytes();
+  if (used_ <= share_of(usable, options_.high_water)) return false;
+  const std::uint64_t low = share_of(usable, options_.low_water);
   pool* oldest = pool_with_oldest(nullptr);
   if (oldest == nullptr || used_ <= low) return false;
-  const std::uint64_t blocks = (used_ - low + oldest->stride - 1) / oldest->stride;
-  const std::uint32_t freed =
-      evict(*oldest, static_cast<std::uint32_t>(std::min<std::uint64_t>(blocks, eviction_batch)), now);
-  return freed > 0 && static_cast<double>(used_) > usable * options_.low_water;
+  return evict(*oldest, blocks_for(used_ - low, *oldest), now) > 0 && used_ > low;
+}
+
+/// At most a batch.
+std::uint32_t store::blocks_for(std::uint64_t bytes, const pool& of) noexcept {
+  return static_cast<std::uint32_t>(std::min<std::uint64_t>((bytes + of.stride - 1) / of.stride, eviction_batch));
 }
 
 bool store::revoke_idle_grants(const std::function<bool(const slab&)>& in) {
@@ -251,6 +271,14 @@ bool store::ask_slab(pool& into, coarse_time now) {
   ++into.slabs_asked;
   requests_.push_back({slab_request::kind::create, what, {}});
   return true;
+}
+
+std::vector<std::span<std::byte>> store::slab_memory() const {
+  std::vector<std::span<std::byte>> all;
+  for (const auto& [number, in] : instances_) {
+    for (const auto& [index, each] : in->slabs) all.emplace_back(each->memory.data(), each->memory.size());
+  }
+  return all;
 }
 
 std::vector<slab_request> store::take_requests() {
@@ -359,11 +387,13 @@ bool store::drain(slab& victim, coarse_time now) {
   move_hot_blocks(victim, present, now);
   for (const block_ref ref : present) {
     in.index.erase(reduce_key(record_of(victim, ref).get_key().view(), victim.what.group));
-    group.policy->forget(victim.what.first_record + ref.block());
+    leave_order(group, victim.what.first_record + ref.block());
     record_of(victim, ref).set_state(block_state::free);
     in.payer->used -= victim.what.stride;
     used_ -= victim.what.stride;
     ++counters_.evicted;
+    const bool lost = options_.lower.present && (record_of(victim, ref).flags & memory::block_record::flag_below) == 0;
+    counters_.demotions_dropped += lost ? 1 : 0;
   }
   drop_slab(victim);
   return true;
@@ -391,9 +421,10 @@ void store::move_hot_blocks(slab& from, std::vector<block_ref>& refs, coarse_tim
                        XXH3_64bits(home.block(target), group.block_bytes) == record.checksum_or_writers.load();
     const full_key full = record.get_key();
     const coarse_time touched = record.touch.load(std::memory_order_relaxed);
+    const auto below = static_cast<std::uint8_t>(record.flags & memory::block_record::flag_below);
     in.index.erase(reduce_key(full.view(), from.what.group));
     record.set_state(block_state::free);  // before the copy is published: never two blocks of one key
-    group.policy->forget(from.what.first_record + source.block());
+    leave_order(group, from.what.first_record + source.block());
     if (!sound) {
       ++counters_.checksum_errors;
       group.free.push_back(target);
@@ -402,6 +433,7 @@ void store::move_hot_blocks(slab& from, std::vector<block_ref>& refs, coarse_tim
       continue;
     }
     publish(in, home, target, full, touched);
+    record_of(home, target).flags |= below;
     group.policy->admit(home.what.first_record + target.block(), now);
     ++counters_.moved;
   }

@@ -37,7 +37,9 @@ struct store::pool {
   std::vector<slab*> slabs;
   std::vector<memory::block_ref> free;  ///< a stack; ascending numbers come out in a row
   std::unique_ptr<eviction::policy> policy;
+  std::unique_ptr<eviction::policy> parked;  ///< the oldest blocks that have a copy below: these go first
   std::uint32_t slabs_asked = 0;
+  std::uint32_t leaving = 0;  ///< present blocks that are on their way down and in no policy
 };
 
 /// A key that is bound to a block which is not whole yet.
@@ -71,6 +73,7 @@ struct store::instance {
   std::unordered_map<block_key, std::uint64_t, block_key_hash> reserved_keys;
   std::unordered_map<std::uint64_t, std::vector<session_number>> quarantined;  ///< block -> who may still write it
   std::vector<memory::block_ref> zombies;
+  std::unordered_map<block_key, std::uint32_t, block_key_hash> loading;  ///< key -> record
 
   explicit instance(memory::index_writer writer) noexcept : index(std::move(writer)) {}
 };

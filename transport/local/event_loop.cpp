@@ -73,13 +73,10 @@ void event_loop::stop() {
 void event_loop::run(const std::string& name) {
   ::pthread_setname_np(::pthread_self(), name.c_str());
   std::array<epoll_event, 64> events{};
-  while (true) {
+  // Asked before every wait too: the wake-up of a stop may have been read together with that of a task.
+  while (!stopping()) {
     const int ready = ::epoll_wait(epoll_.get(), events.data(), static_cast<int>(events.size()), -1);
-    if (ready < 0 && errno != EINTR) return;
-    {
-      const std::lock_guard lock(mutex_);
-      if (stopping_) return;
-    }
+    if ((ready < 0 && errno != EINTR) || stopping()) return;
     for (int i = 0; i < ready; ++i) {
       const epoll_event& event = events[static_cast<std::size_t>(i)];
       if (event.data.u64 == 0) {
@@ -89,6 +86,11 @@ void event_loop::run(const std::string& name) {
       }
     }
   }
+}
+
+bool event_loop::stopping() {
+  const std::lock_guard lock(mutex_);
+  return stopping_;
 }
 
 void event_loop::dispatch(watch_id id, std::uint32_t events) {

@@ -50,6 +50,7 @@ class event_loop {
   void run(const std::string& name);
   void dispatch(watch_id id, std::uint32_t events);
   void run_tasks();
+  [[nodiscard]] bool stopping();
 
   unique_fd epoll_;
   unique_fd wake_;

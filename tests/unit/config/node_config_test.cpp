@@ -227,6 +227,9 @@ BOOST_AUTO_TEST_CASE(the_low_water_mark_may_not_be_above_the_high_one) {
   refused(load_sets({"dram.high_water=0.5"}),
           "--set: dram.high_water = 0.5: must not be below dram.low_water = 0.94 (default)");
   BOOST_TEST(good(load_sets({"dram.low_water=0.97"})).dram.low_water == 0.97);
+  refused(load_sets({"nvme.high_water=0.5"}),
+          "--set: nvme.high_water = 0.5: must not be below nvme.low_water = 0.95 (default)");
+  BOOST_TEST(good(load_sets({"nvme.high_water=0.5", "nvme.low_water=0.4"})).nvme.low_water == 0.4);
 }
 
 BOOST_AUTO_TEST_CASE(a_slab_is_large_enough_for_a_page_and_not_larger_than_the_tier) {

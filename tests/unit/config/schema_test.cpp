@@ -24,9 +24,13 @@ std::string other_value(const key_schema& schema) {
     case value_type::boolean: return schema.fallback == "true" ? "false" : "true";
     case value_type::bytes: return "2MiB";
     case value_type::duration: return "7s";
-    case value_type::ratio: return schema.name == "dram.high_water" ? "0.99" : "0.5";
-    case value_type::choice: return choices_of(schema).size() < 2 ? "" : choices_of(schema).back();
-    case value_type::string_list: return "[x]";
+    case value_type::ratio: return schema.name.ends_with(".high_water") ? "0.99" : "0.5";
+    case value_type::choice: {
+      const auto choices = choices_of(schema);
+      if (choices.size() < 2) return "";
+      return choices.back() == schema.fallback ? choices.front() : choices.back();
+    }
+    case value_type::string_list: return "[/x]";
     case value_type::integer_list: return "[7]";
   }
   return "";
@@ -67,7 +71,10 @@ BOOST_AUTO_TEST_CASE(every_key_can_be_set_and_shows_up) {
     const auto text = other_value(key);
     if (text.empty()) continue;
     const auto name = with_group(key.name);
-    const auto config = good(load_sets({name + "=" + text}));
+    const bool wants_capacity = key.name == "nvme.paths";
+    const auto config =
+        good(load_sets(wants_capacity ? std::vector<std::string>{name + "=" + text, "nvme.capacity=1GiB"}
+                                      : std::vector<std::string>{name + "=" + text}));
     BOOST_TEST((config.settings.at(name).value != default_of(key)), name);
     BOOST_TEST((changed_unreloadable(default_config(), config).empty() == key.reloadable), name);
   }

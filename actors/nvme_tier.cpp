@@ -1,0 +1,216 @@
+#include "actors/nvme_tier.hpp"
+
+#include <algorithm>
+#include <ctime>
+
+#include "config/logging.hpp"
+#include "tiers/nvme/path_file.hpp"
+
+namespace cenote {
+
+namespace {
+
+constexpr auto beat_interval = std::chrono::seconds(2);
+
+nvme::coarse_time unix_now() {
+  return static_cast<nvme::coarse_time>(std::time(nullptr));
+}
+
+}  // namespace
+
+nvme_tier::nvme_tier(caf::actor_config& config, nvme::store_options options, std::shared_ptr<nvme::devices> devices)
+    : nvme_tier_actor::base(config),
+      store_(std::make_shared<nvme::store>(std::move(options))),
+      devices_(std::move(devices)) {
+  devices_->keep(store_);
+  opening_ = store_->status().paths.size();
+  paths_.resize(opening_);
+}
+
+void nvme_tier::on_exit() {
+  above_ = nullptr;
+  saving_.clear();  // their promises answer with an error
+  devices_.reset();
+}
+
+nvme_tier::behavior_type nvme_tier::make_behavior() {
+  delayed_send(this, beat_interval, beat_atom_v);
+  return {
+      [this](hello_atom) {
+        above_ = caf::actor_cast<dram_tier_actor>(current_sender());
+        if (opening_ == 0) tell_drained();  // the paths were faster
+        settle();
+      },
+      [this](bind_atom, const nvme_binding_ptr& instance) { bind(*instance); },
+      [this](write_atom, const transfers_ptr& blocks) {
+        store_->write(*blocks, unix_now());
+        settle();
+      },
+      [this](fetch_atom, const transfers_ptr& blocks) {
+        store_->read(*blocks, unix_now());
+        settle();
+      },
+      [this](forget_atom, const removals_ptr& removals) { return forget(removals); },
+      [this](path_atom, const opened_path_ptr& opened) { take_path(*opened); },
+      [this](io_atom, const io_done_ptr& io) {
+        const nvme::path_state before = store_->state_of(io->path);
+        store_->complete(io->path, io->completions, unix_now());
+        if (store_->state_of(io->path) != before) say_state(io->path);
+        settle();
+      },
+      [this](saved_atom, std::uint64_t tag, const outcome& how) { take_saved(tag, how); },
+      [this](report_atom) { return report(); },
+      [this](beat_atom) { beat(); },
+  };
+}
+
+void nvme_tier::bind(nvme_binding& instance) {
+  std::uint64_t smallest = ~std::uint64_t{0};
+  for (const group_spec& group : instance.spec.groups) smallest = std::min(smallest, group.stride());
+  store_->bind(instance.number, nvme::identity_of(instance.spec),
+               memory::hint_writer(std::move(instance.index), devices_->data_bytes() / smallest));
+  devices_->remember(instance.spec);
+  specs_.insert_or_assign(instance.number, instance.spec);
+}
+
+void nvme_tier::take_path(const nvme::opened_path& opened) {
+  --opening_;
+  paths_[opened.path] = {opened.directory, opened.engine, opened.direct, opened.budget.metadata_bytes, 0};
+  if (opened.status) {
+    adopt(opened);
+  } else {
+    log_error(logger("nvme"), "a path is not used",
+              {{"path", opened.directory}, {"reason", opened.status.error().describe()}});
+    store_->path_failed(opened.path, opened.status.error().message());
+  }
+  for (const late_removals& each : late_) apply(*each.removals);
+  if (opening_ > 0) return settle();
+  for (late_removals& each : std::exchange(late_, {})) save_removals(*each.removals, 0, std::move(each.promise));
+  settle();
+  tell_drained();
+}
+
+void nvme_tier::adopt(const nvme::opened_path& opened) {
+  const auto log = logger("nvme");
+  if (!opened.set_aside.empty()) {
+    log_error(log, "the metadata was damaged and is set aside: the path starts empty",
+              {{"path", opened.directory}, {"reason", opened.set_aside}});
+  }
+  if (!opened.direct) {
+    log_warn(log, "no direct I/O here: blocks go through the page cache", {{"path", opened.directory}});
+  }
+  store_->open_path(opened.path, nvme::path_file::data_offset, opened.end, opened.budget.max_blocks);
+  std::uint64_t refused = opened.damaged;
+  for (const nvme::adopted_block& block : opened.blocks) refused += store_->adopt(opened.path, block) ? 0 : 1;
+  log_info(log, "serving a path",
+           {{"path", opened.directory},
+            {"engine", opened.engine},
+            {"blocks", opened.blocks.size()},
+            {"refused", refused},
+            {"took_ms", opened.took.count()}});
+}
+
+/// Whoever runs the node shall not have to look at its status to hear of a disk that fails.
+void nvme_tier::say_state(std::uint32_t path) const {
+  const nvme::path_status now = store_->status().paths[path];
+  if (now.state == nvme::path_state::serving) {
+    log_info(logger("nvme"), "a path is in service again", {{"path", paths_[path].directory}, {"blocks", now.blocks}});
+  } else {
+    log_warn(logger("nvme"), "a path is out of service: its disk gives errors",
+             {{"path", paths_[path].directory}, {"reason", now.why}, {"errors", now.errors}, {"blocks", now.blocks}});
+  }
+}
+
+/// No read of an earlier worker is under way: every path's lock is ours. A path that failed says nothing about that.
+void nvme_tier::tell_drained() {
+  const auto paths = store_->status().paths;
+  const bool all = std::ranges::all_of(paths, [](const auto& path) { return path.state == nvme::path_state::serving; });
+  if (all && above_) send(above_, drained_atom_v);
+}
+
+std::uint64_t nvme_tier::apply(const std::vector<dram::removal>& removals) {
+  std::uint64_t removed = 0;
+  for (const dram::removal& each : removals) {
+    removed += each.all ? store_->clear(each.instance) : store_->remove(each.instance, each.keys);
+  }
+  return removed;
+}
+
+caf::result<outcome> nvme_tier::forget(const removals_ptr& removals) {
+  const std::uint64_t removed = apply(*removals);
+  auto promise = make_response_promise<outcome>();
+  if (opening_ > 0) {
+    late_.push_back({removals, promise_guard<outcome>(promise)});
+    settle();
+  } else {
+    save_removals(*removals, removed, promise_guard<outcome>(promise));
+  }
+  return promise;
+}
+
+/// Answers when no path's catalog knows the keys any more.
+void nvme_tier::save_removals(const std::vector<dram::removal>& removals, std::uint64_t removed,
+                              promise_guard<outcome> promise) {
+  const std::uint64_t tag = next_tag_++;
+  const outcome answer{error_code::ok, {}, removed};
+  const std::size_t paths = devices_->save(store_->take_changes(), tag);
+  for (const dram::removal& each : removals) {  // with its blocks went the instance's name
+    const auto spec = specs_.find(each.instance);
+    if (each.all && spec != specs_.end()) devices_->remember(spec->second);
+  }
+  if (paths == 0) {
+    promise.deliver(answer);
+  } else {
+    saving_.emplace(tag, saving{std::move(promise), paths, answer});
+  }
+  settle();
+}
+
+void nvme_tier::take_saved(std::uint64_t tag, const outcome& how) {
+  if (how.code != error_code::ok) {
+    if (failed_saves_++ % 1000 == 0) {
+      log_error(logger("nvme"), "metadata not written", {{"reason", how.message}, {"times", failed_saves_}});
+    }
+  }
+  const auto found = saving_.find(tag);
+  if (found == saving_.end()) return;
+  if (how.code != error_code::ok) {
+    found->second.answer.code = how.code;
+    found->second.answer.message = how.message;
+  }
+  if (--found->second.paths > 0) return;
+  found->second.promise.deliver(found->second.answer);
+  saving_.erase(found);
+}
+
+void nvme_tier::settle() {
+  if (!devices_) return;
+  devices_->submit(store_->take_requests());
+  if (auto changes = store_->take_changes(); !changes.empty()) devices_->save(std::move(changes), 0);
+  if (!above_) return;
+  if (auto outcomes = store_->take_outcomes(); !outcomes.empty()) {
+    send(above_, moved_atom_v, std::make_shared<const std::vector<transfer_outcome>>(std::move(outcomes)));
+  }
+  if (auto lost = store_->take_lost(); !lost.empty()) {
+    send(above_, gone_atom_v, std::make_shared<const std::vector<lost_block>>(std::move(lost)));
+  }
+}
+
+nvme_report_ptr nvme_tier::report() const {
+  auto made = std::make_shared<nvme_report>();
+  made->store = store_->status();
+  made->paths = paths_;
+  for (std::uint32_t i = 0; i < made->paths.size(); ++i) {
+    if (!made->paths[i].engine.empty()) made->paths[i].registered_bytes = devices_->pinned_bytes(i);
+  }
+  made->failed_saves = failed_saves_;
+  return made;
+}
+
+void nvme_tier::beat() {
+  store_->tick(unix_now());
+  settle();
+  delayed_send(this, beat_interval, beat_atom_v);
+}
+
+}  // namespace cenote

@@ -1,0 +1,68 @@
+// The NVMe tier: decides what is written where and what goes; the devices do it.
+#pragma once
+
+#include <chrono>
+#include <memory>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "actors/messages.hpp"
+#include "actors/promise_guard.hpp"
+#include "tiers/nvme/devices.hpp"
+#include "tiers/nvme/store.hpp"
+
+namespace cenote {
+
+/// Owns the tier's state (nvme::store) and speaks to the DRAM tier above it, which introduces itself first. The devices
+/// outlive it; what they have to say arrives as messages.
+class nvme_tier : public nvme_tier_actor::base {
+ public:
+  nvme_tier(caf::actor_config& config, nvme::store_options options, std::shared_ptr<nvme::devices> devices);
+
+  [[nodiscard]] const char* name() const override { return "nvme_tier"; }
+  void on_exit() override;
+
+ protected:
+  behavior_type make_behavior() override;
+
+ private:
+  struct saving {
+    promise_guard<outcome> promise;
+    std::size_t paths = 0;  ///< that have not answered
+    outcome answer;
+  };
+
+  void bind(nvme_binding& instance);
+  void take_path(const nvme::opened_path& opened);
+  void adopt(const nvme::opened_path& opened);
+  /// What is to be forgotten while a path is still opening; it may hold those blocks, too.
+  struct late_removals {
+    removals_ptr removals;
+    promise_guard<outcome> promise;
+  };
+
+  caf::result<outcome> forget(const removals_ptr& removals);
+  std::uint64_t apply(const std::vector<dram::removal>& removals);
+  void save_removals(const std::vector<dram::removal>& removals, std::uint64_t removed, promise_guard<outcome> promise);
+  void take_saved(std::uint64_t tag, const outcome& how);
+  nvme_report_ptr report() const;
+  void beat();
+  /// Hands on what the store decided.
+  void settle();
+  void say_state(std::uint32_t path) const;
+  void tell_drained();
+
+  std::shared_ptr<nvme::store> store_;  ///< shared with the devices, which may read into it when we are gone
+  std::shared_ptr<nvme::devices> devices_;
+  dram_tier_actor above_;
+  std::unordered_map<std::uint32_t, instance_spec> specs_;  ///< by the DRAM tier's number
+  std::unordered_map<std::uint64_t, saving> saving_;        ///< by tag
+  std::vector<late_removals> late_;
+  std::vector<nvme_path_report> paths_;
+  std::size_t opening_ = 0;
+  std::uint64_t next_tag_ = 1;
+  std::uint64_t failed_saves_ = 0;
+};
+
+}  // namespace cenote

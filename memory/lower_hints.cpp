@@ -1,0 +1,103 @@
+#include "memory/lower_hints.hpp"
+
+#include <fcntl.h>
+
+#include <algorithm>
+
+namespace cenote::memory {
+
+namespace {
+
+constexpr std::uint64_t tags_of_a_bucket = 15;
+
+std::atomic<std::uint64_t>& bucket_count(std::byte* base) noexcept {
+  return *reinterpret_cast<std::atomic<std::uint64_t>*>(base + index_area_bytes);
+}
+
+/// 0: no lower tier, or nonsense.
+std::uint64_t buckets_of(const std::byte* base) noexcept {
+  if (base == nullptr) return 0;
+  const auto& count = *reinterpret_cast<const std::atomic<std::uint64_t>*>(base + index_area_bytes);
+  const std::uint64_t buckets = count.load(std::memory_order_acquire);
+  return buckets <= hints::max_buckets ? buckets : 0;
+}
+
+}  // namespace
+
+std::uint64_t hints::buckets_for(std::uint64_t keys) noexcept {
+  const auto wanted =
+      static_cast<std::uint64_t>(static_cast<double>(keys) / load / static_cast<double>(tags_of_a_bucket)) + 1;
+  return std::min(wanted, max_buckets);
+}
+
+bool hint_reader::none() const noexcept {
+  return buckets_of(base_) == 0;
+}
+
+bool hint_reader::contains(const block_key& key) const noexcept {
+  const std::uint64_t buckets = buckets_of(base_);
+  if (buckets == 0) return false;
+  const auto* all = reinterpret_cast<const hint_bucket*>(base_ + hints::first_bucket);
+  const std::uint32_t tag = hints::tag_of(key);
+  const std::uint64_t home = index_reader::home_slot(key, buckets);
+  for (std::uint64_t probe = 0; probe < hints::max_probes; ++probe) {
+    const hint_bucket& here = all[(home + probe) % buckets];
+    for (const auto& each : here.tags) {
+      if (each.load(std::memory_order_relaxed) == tag) return true;
+    }
+    if (probe == 0 && here.elsewhere.load(std::memory_order_relaxed) == 0) return false;
+  }
+  return false;
+}
+
+hint_writer::hint_writer(segment memory, std::uint64_t keys) : memory_(std::move(memory)) {
+  const std::uint64_t buckets = hints::buckets_for(keys);
+  bucket_count(memory_.data()).store(0, std::memory_order_release);
+  // Whatever a worker before left behind; pages that were never touched cost nothing.
+  ::fallocate(memory_.fd().get(), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, static_cast<off_t>(hints::first_bucket),
+              static_cast<off_t>(index_segment_bytes - hints::first_bucket));
+  buckets_ = buckets;
+  bucket_count(memory_.data()).store(buckets, std::memory_order_release);
+}
+
+hint_bucket& hint_writer::bucket(std::uint64_t number) const noexcept {
+  return reinterpret_cast<hint_bucket*>(memory_.data() + hints::first_bucket)[number % buckets_];
+}
+
+void hint_writer::add(const block_key& key) noexcept {
+  if (buckets_ == 0) return;
+  const std::uint32_t tag = hints::tag_of(key);
+  const std::uint64_t home = index_reader::home_slot(key, buckets_);
+  for (std::uint64_t probe = 0; probe < std::min(hints::max_probes, buckets_); ++probe) {
+    for (auto& each : bucket(home + probe).tags) {
+      if (each.load(std::memory_order_relaxed) != 0) continue;
+      if (probe > 0) bucket(home).elsewhere.fetch_add(1, std::memory_order_relaxed);
+      each.store(tag, std::memory_order_relaxed);
+      return;
+    }
+  }
+}
+
+void hint_writer::erase(const block_key& key) noexcept {
+  if (buckets_ == 0) return;
+  const std::uint32_t tag = hints::tag_of(key);
+  const std::uint64_t home = index_reader::home_slot(key, buckets_);
+  for (std::uint64_t probe = 0; probe < std::min(hints::max_probes, buckets_); ++probe) {
+    for (auto& each : bucket(home + probe).tags) {
+      if (each.load(std::memory_order_relaxed) != tag) continue;
+      each.store(0, std::memory_order_relaxed);
+      if (probe > 0) bucket(home).elsewhere.fetch_sub(1, std::memory_order_relaxed);
+      return;
+    }
+  }
+}
+
+void hint_writer::clear() noexcept {
+  for (std::uint64_t b = 0; b < buckets_; ++b) {
+    hint_bucket& here = bucket(b);
+    for (auto& each : here.tags) each.store(0, std::memory_order_relaxed);
+    here.elsewhere.store(0, std::memory_order_relaxed);
+  }
+}
+
+}  // namespace cenote::memory

@@ -1,0 +1,81 @@
+// Which keys a lower tier of the node holds: a hint that every client reads without a lock.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <span>
+
+#include "core/block_key.hpp"
+#include "memory/index.hpp"
+
+namespace cenote::memory {
+
+// Behind the index, in the same segment:
+//
+//   index_area_bytes       +4096
+//   | buckets | unused     | bucket 0 | bucket 1 | …
+//
+// A bucket is a cache line: 15 tags (the high bits of a key's low word, never 0), and in its first word how many keys
+// at home here lie in a later bucket. A reader looks on while that is not 0. With 32-bit tags one absent key in some
+// hundred million is taken for a present one, and one that moves may be missed: both cost a load that finds nothing.
+
+struct hint_bucket {
+  std::atomic<std::uint32_t> elsewhere;
+  std::atomic<std::uint32_t> tags[15];
+};
+static_assert(sizeof(hint_bucket) == 64);
+
+namespace hints {
+
+inline constexpr std::uint64_t first_bucket = index_area_bytes + page_bytes;
+inline constexpr std::uint64_t max_buckets = (index_segment_bytes - first_bucket) / sizeof(hint_bucket);
+inline constexpr std::uint64_t max_probes = 8;  ///< buckets from home on
+inline constexpr double load = 0.75;            ///< of the tags, when the tier is full
+
+inline std::uint32_t tag_of(const block_key& key) noexcept {
+  const auto tag = static_cast<std::uint32_t>(key.lo >> 32);
+  return tag != 0 ? tag : 1;
+}
+
+/// Buckets for `keys` keys.
+[[nodiscard]] std::uint64_t buckets_for(std::uint64_t keys) noexcept;
+
+}  // namespace hints
+
+/// Reading half. Copyable view; any number of threads; never spins.
+class hint_reader {
+ public:
+  hint_reader() noexcept = default;
+  /// `base`: the index segment.
+  explicit hint_reader(const std::byte* base) noexcept : base_(base) {}
+
+  /// True when there is no lower tier.
+  [[nodiscard]] bool none() const noexcept;
+  /// True when a lower tier probably holds the key.
+  [[nodiscard]] bool contains(const block_key& key) const noexcept;
+
+ private:
+  const std::byte* base_ = nullptr;
+};
+
+/// Writing half: one thread of one process. Holds no truth.
+class hint_writer {
+ public:
+  hint_writer() noexcept = default;
+  /// Takes the index segment's memory over and empties the hints. `keys`: what there must be room for.
+  hint_writer(segment memory, std::uint64_t keys);
+
+  /// Without room (a bucket and all its neighbours are full) the key stays unknown.
+  void add(const block_key& key) noexcept;
+  /// `key` was added before.
+  void erase(const block_key& key) noexcept;
+  void clear() noexcept;
+
+ private:
+  [[nodiscard]] hint_bucket& bucket(std::uint64_t number) const noexcept;
+
+  segment memory_;
+  std::uint64_t buckets_ = 0;
+};
+
+}  // namespace cenote::memory

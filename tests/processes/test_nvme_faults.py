@@ -1,0 +1,369 @@
+"""Disks that are slow, full, read-only or broken: the node says so, goes on, and never serves a wrong byte."""
+
+from __future__ import annotations
+
+import errno
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import blocks
+import pytest
+from conftest import StartNode
+from node import BINARY, HERE, KiB, MiB, Node, until
+from test_nvme import brought_up, filled, nvme, serving, settled
+
+Attach = Callable[..., Any]
+BLOCK = 256 * KiB
+SHIM = BINARY.parent / "tests" / "bin" / "libfaulty_disk.so"
+
+
+class Faults:
+    """The orders that tests/support/faulty_disk.cpp obeys; a path is named by the end of its directory's name."""
+
+    def __init__(self, file: Path) -> None:
+        self.file = file
+        self._orders: dict[str, str] = {}
+        self.end()
+
+    def give(self, path: str, orders: str) -> None:
+        self._orders[path] = orders
+        self._write()
+
+    def end(self) -> None:
+        self._orders = {}
+        self._write()
+
+    def _write(self) -> None:
+        new = self.file.with_suffix(".new")
+        new.write_text("".join(f"/{path}/data {orders}\n" for path, orders in self._orders.items()))
+        new.replace(self.file)  # nobody reads half of it
+
+
+@pytest.fixture
+def faults(tmp_path: Path) -> Iterator[Faults]:
+    if not SHIM.exists():
+        pytest.skip(f"{SHIM} was not built")
+    made = Faults(tmp_path / "faults")
+    yield made
+    made.end()
+
+
+@pytest.fixture
+def start(start_node: StartNode, tmp_path: Path, faults: Faults) -> Callable[..., Node]:
+    """A node of 32 MiB of DRAM over 256 MiB of disk in the directories `names`; its transfers obey `faults`."""
+
+    def start(*sets: str, names: tuple[str, ...] = ("store",), **more: Any) -> Node:
+        paths = ",".join(str(tmp_path / name) for name in names)
+        environment = {"LD_PRELOAD": str(SHIM), "CENOTE_TEST_FAULTS": str(faults.file)}
+        defaults = [f"nvme.paths=[{paths}]", "nvme.capacity=256MiB", "nvme.engine=threads"]
+        node = start_node(*defaults, *sets, capacity="32MiB", environment=environment, **more)
+        assert str(SHIM) in Path(f"/proc/{node.worker_pid}/maps").read_text(), "the worker runs without the shim"
+        serving(node)
+        return node
+
+    return start
+
+
+def path_of(node: Node, name: str = "store") -> dict[str, Any]:
+    return dict(next(each for each in nvme(node)["paths"] if each["directory"].endswith(f"/{name}")))
+
+
+def counters(node: Node) -> dict[str, int]:
+    return dict(nvme(node)["counters"])
+
+
+def only_below(session: Any, node: Node, label: str = "a", count: int = 100) -> list[bytes]:
+    """Blocks that are on disk, and none of them in DRAM."""
+    keys = filled(session, label, count, BLOCK, pace=node)
+    filled(session, f"after {label}", 140, BLOCK, pace=node)
+    assert session.match(keys).reachable == count
+    assert not any(session.exists(keys))
+    return keys
+
+
+def hits(session: Any, keys: list[bytes]) -> None:
+    """Each of the keys is in DRAM, and right."""
+    for key in keys:
+        with session.acquire([key]) as held:
+            assert len(held) == 1
+            assert blocks.is_content_of(key, held[0].view(), BLOCK)
+
+
+def dram_works(session: Any, label: str, count: int = 200) -> None:
+    """Puts of more than DRAM holds, each of them read back."""
+    for key in blocks.keys_of(label, 0, count):
+        session.put([key], [blocks.content_of(key, BLOCK)])
+        hits(session, [key])
+
+
+# ---- slow
+
+
+def test_a_disk_that_does_not_answer_holds_up_neither_puts_nor_hits(
+    start: Callable[..., Node], attach: Attach, faults: Faults
+) -> None:
+    node = start("nvme.write_window=2MiB", "nvme.queue_depth=4", "nvme.write_ahead=0.1")
+    session = attach(node, "i", block=BLOCK)
+    keys = only_below(session, node, count=40)
+    hot = blocks.keys_of("after a", 130, 10)
+    faults.give("store", "hold")
+    before = nvme(node)
+    hits(session, hot)
+    dropped = node.counter("demotions_dropped")
+    for turn in range(10):
+        filled(session, f"b{turn}", 40)
+        hits(session, blocks.keys_of(f"b{turn}", 0, 40))
+    during = nvme(node)
+    for what in ("written", "read"):  # 410 hits, while not a single transfer ended
+        assert during["counters"][what] == before["counters"][what]
+    assert 0 < during["bytes_in_flight"] <= 2 * MiB
+    assert node.counter("demotions_dropped") > dropped, "what does not fit into the window is dropped, and counted"
+    latest = blocks.keys_of("b9", 0, 4)
+    ticket = session.prefetch([*latest, *keys])
+    assert ticket.wait(0.05) == 4, "the part that is here"
+    assert not ticket.done
+    ticket.release()
+    faults.give("store", "delay_ms=100")
+    until("the requests end", lambda: nvme(node)["bytes_in_flight"] == 0, limit=30)
+    assert counters(node)["read"] > before["counters"]["read"], "what was asked for comes all the same"
+    filled(session, "last", 200)
+    session.prefetch(keys)
+    assert node.stop() == 0, "an end waits for the requests that the disk has, not for all"
+
+
+# ---- errors
+
+
+def test_a_path_that_gives_errors_is_left_out_and_taken_back(
+    start: Callable[..., Node], attach: Attach, faults: Faults
+) -> None:
+    node = start(names=("one", "two"))
+    session = attach(node, "i", block=BLOCK)
+    keys = only_below(session, node)
+    faults.give("one", f"read={errno.EIO} write={errno.EIO}")
+    found = brought_up(session, keys)
+    until("the path is retired", lambda: path_of(node, "one")["state"] == "retired")
+    assert 0 < found < 100
+    assert path_of(node, "two")["state"] == "serving"
+    assert path_of(node, "one")["last_error"] == os.strerror(errno.EIO)
+    assert counters(node)["io_errors"] >= 4
+    said = node.logged("out of service")
+    assert [each["level"] for each in said] == ["warn"], said
+    assert said[0]["path"].endswith("/one")
+    # A probe reads, too: the path stays out while the disk gives errors, and the other one goes on.
+    other = filled(session, "b", 200, BLOCK, pace=node)
+    assert brought_up(session, other) == 200
+    assert path_of(node, "one")["state"] == "retired"
+    faults.end()
+    until("the path is taken back", lambda: path_of(node, "one")["state"] == "serving")
+    assert len(node.logged("in service again")) == 1
+    filled(session, "c", 140, BLOCK, pace=node)
+    again = brought_up(session, keys)
+    assert again > found, "what the path holds is served again"
+    assert again >= 100 - counters(node)["io_errors"], "only what was asked for in vain is gone"
+    assert counters(node)["checksum_errors"] == 0
+
+
+def test_a_full_file_system_makes_the_path_smaller(start: Callable[..., Node], attach: Attach, faults: Faults) -> None:
+    node = start()
+    session = attach(node, "i", block=BLOCK)
+    keys = only_below(session, node, count=40)
+    before = path_of(node)
+    faults.give("store", f"write={errno.ENOSPC}")
+    dram_works(session, "b")
+    settled(node)
+    full = path_of(node)
+    lost = before["capacity"] - full["capacity"]
+    assert lost == full["bad_bytes"] > 0
+    assert full["last_error"] == os.strerror(errno.ENOSPC)
+    assert full["errors"] == lost // BLOCK <= counters(node)["dropped"]
+    assert full["state"] == "serving"
+    assert brought_up(session, keys) == 40, "what was written before is read"
+    settled(node)
+    faults.end()
+    full = path_of(node)
+    written = counters(node)["written"]
+    only_below(session, node, "c")
+    assert counters(node)["written"] >= written + 100
+    assert path_of(node)["bad_bytes"] == full["bad_bytes"], "it stays so until the next start"
+    assert path_of(node)["used"] <= path_of(node)["capacity"]
+
+
+# ---- read-only
+
+
+def test_a_disk_that_became_read_only_still_serves_what_it_holds(
+    start: Callable[..., Node], attach: Attach, faults: Faults
+) -> None:
+    print("variant: the shim answers writes with EROFS")
+    node = start()
+    session = attach(node, "i", block=BLOCK)
+    keys = only_below(session, node)
+    faults.give("store", f"write={errno.EROFS}")
+    dropped = counters(node)["dropped"]
+    dram_works(session, "b")
+    settled(node)
+    assert counters(node)["dropped"] > dropped
+    assert counters(node)["io_errors"] >= 4
+    assert path_of(node)["last_error"] == os.strerror(errno.EROFS)
+    assert path_of(node)["state"] == "serving", "it reads: nothing else is asked of it"
+    assert brought_up(session, keys) == 100
+    settled(node)
+    faults.end()
+    written = counters(node)["written"]
+    only_below(session, node, "c")
+    assert counters(node)["written"] >= written + 100
+    assert counters(node)["checksum_errors"] == 0
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Path:
+    """An image with ext4 on it that turns read-only at its first error; skips where none can be mounted."""
+    if os.geteuid() != 0 or not Path("/dev/loop-control").exists() or shutil.which("mkfs.ext4") is None:
+        pytest.skip("variant: none, a mount needs root, loop devices and mkfs.ext4")
+    image = tmp_path / "image"
+    with image.open("wb") as file:
+        file.truncate(160 << 20)
+    subprocess.run(["mkfs.ext4", "-q", "-F", str(image)], check=True, stdin=subprocess.DEVNULL)
+    (tmp_path / "mounted").mkdir()
+    tried = subprocess.run(
+        ["unshare", "-m", "mount", "-o", "loop", str(image), str(tmp_path / "mounted")],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if tried.returncode != 0:
+        pytest.skip(f"variant: none, mount says {tried.stderr.strip()}")
+    return image
+
+
+def test_a_file_system_that_turns_read_only_does_no_harm(
+    start_node: StartNode, attach: Attach, tmp_path: Path, small_disk: Path
+) -> None:
+    place = tmp_path / "mounted"
+    mounting = 'mount -o loop,errors=remount-ro "$0" "$1" && shift && exec "$@"'  # unmounted with its last process
+    node = start_node(
+        f"nvme.paths=[{place}/store]",
+        "nvme.capacity=96MiB",
+        prefix=("unshare", "-m", "sh", "-c", mounting, str(small_disk), str(place)),
+        capacity="32MiB",
+    )
+    serving(node)
+    node.allowed_errors = ["metadata not written"]
+    session = attach(node, "i", block=BLOCK)
+    keys = only_below(session, node, count=60)
+    loop = subprocess.run(["losetup", "-nO", "NAME", "-j", str(small_disk)], capture_output=True, text=True, check=True)
+    trigger = Path("/sys/fs/ext4") / Path(loop.stdout.strip()).name / "trigger_fs_error"
+    if not trigger.exists():
+        pytest.skip(f"variant: none, there is no {trigger}")
+    trigger.write_text("a test wants it read-only")
+    print("variant: ext4 on a loop device met an error and turned read-only")
+    dropped = counters(node)["dropped"]
+    dram_works(session, "b")
+    settled(node)
+    assert counters(node)["dropped"] > dropped
+    assert path_of(node)["last_error"] == os.strerror(errno.EROFS)
+    assert path_of(node)["state"] == "serving"
+    assert brought_up(session, keys) == 60
+    assert counters(node)["checksum_errors"] == 0
+
+
+# ---- less than usual
+
+
+@pytest.fixture
+def in_memory() -> Iterator[Path]:
+    with tempfile.TemporaryDirectory(prefix="cenote-", dir="/dev/shm") as place:
+        yield Path(place) / "store"
+
+
+def test_a_path_without_direct_io_works_with_one_warning(
+    start: Callable[..., Node], attach: Attach, faults: Faults, in_memory: Path
+) -> None:
+    try:
+        os.close(os.open(in_memory.parent / "probe", os.O_RDWR | os.O_CREAT | os.O_DIRECT))
+        print("variant: this tmpfs takes O_DIRECT, the shim refuses it")
+        faults.give("store", "buffered")
+    except OSError as refused:
+        print(f"variant: tmpfs refuses O_DIRECT with {refused}")
+    node = start(f"nvme.paths=[{in_memory}]", "nvme.capacity=128MiB")
+    warned = [each for each in node.logged("no direct I/O") if each["level"] == "warn"]
+    assert [each["path"] for each in warned] == [str(in_memory)]
+    assert path_of(node)["direct"] is False
+    session = attach(node, "i", block=BLOCK)
+    assert brought_up(session, only_below(session, node)) == 100
+    assert len(node.logged("no direct I/O")) == 1
+    assert counters(node)["io_errors"] == counters(node)["checksum_errors"] == 0
+
+
+@pytest.mark.parametrize("part", [BLOCK // 2, 4 * KiB], ids=["halves", "sectors"])
+def test_transfers_that_end_short_are_continued(
+    start: Callable[..., Node], attach: Attach, faults: Faults, part: int
+) -> None:
+    faults.give("store", f"part={part}")
+    node = start()
+    session = attach(node, "i", block=BLOCK)
+    assert brought_up(session, only_below(session, node)) == 100
+    assert counters(node)["io_errors"] == counters(node)["checksum_errors"] == 0
+    assert path_of(node)["state"] == "serving"
+
+
+def test_transfers_that_end_within_a_sector_bring_no_wrong_byte(
+    start: Callable[..., Node], attach: Attach, faults: Faults
+) -> None:
+    """Direct I/O cannot go on from there: depending on the file system the rest is refused, or moved all the same."""
+    node = start()
+    session = attach(node, "i", block=BLOCK)
+    keys = only_below(session, node)
+    faults.give("store", "part=1000")
+    found = brought_up(session, keys)
+    dram_works(session, "b")
+    settled(node)
+    said = counters(node)
+    print(f"{found} of 100 came up, {said['io_errors']} errors")
+    assert found == 100 or said["io_errors"] > 0
+    faults.end()
+    until("the path serves", lambda: path_of(node)["state"] == "serving")
+    brought_up(session, blocks.keys_of("b", 0, 200))
+    fresh = only_below(session, node, "c")
+    assert brought_up(session, fresh) == 100
+    assert counters(node)["checksum_errors"] == 0
+
+
+@pytest.mark.parametrize("what", ["writes", "reads"])
+def test_a_disk_that_moves_less_than_it_says_is_caught(
+    start: Callable[..., Node], attach: Attach, faults: Faults, what: str
+) -> None:
+    node = start()
+    session = attach(node, "i", block=BLOCK)
+    if what == "writes":
+        faults.give("store", "lie")
+    keys = only_below(session, node)
+    faults.give("store", "lie" if what == "reads" else "")
+    assert brought_up(session, keys) == 0
+    assert counters(node)["checksum_errors"] == 100
+    assert path_of(node)["state"] == "serving"
+    faults.end()
+    assert brought_up(session, only_below(session, node, "b")) == 100
+
+
+@pytest.mark.parametrize("refusal", [errno.EPERM, errno.ENOSYS], ids=["EPERM", "ENOSYS"])
+def test_without_io_uring_threads_do_the_work(
+    start_node: StartNode, attach: Attach, tmp_path: Path, refusal: int
+) -> None:
+    forbid = (sys.executable, str(HERE / "clients" / "without_io_uring.py"), str(refusal))
+    if subprocess.run([*forbid, "/bin/true"], check=False, capture_output=True).returncode != 0:
+        pytest.skip("system calls cannot be forbidden here")
+    node = start_node(f"nvme.paths=[{tmp_path}/store]", "nvme.capacity=256MiB", capacity="32MiB", prefix=forbid)
+    serving(node)
+    assert path_of(node)["engine"] == "threads"
+    assert [each["engine"] for each in node.logged("serving a path")] == ["threads"]
+    session = attach(node, "i", block=BLOCK)
+    assert brought_up(session, only_below(session, node)) == 100
+    assert counters(node)["io_errors"] == 0

@@ -1,0 +1,139 @@
+// Preloaded into a node: makes the transfers of an NVMe path fail, wait or end short, as a file says that a test
+// rewrites meanwhile. $CENOTE_TEST_FAULTS names it; each of its lines is the end of a data file's name and then orders
+// for it:
+//   read=ERRNO write=ERRNO   refuse
+//   delay_ms=N               wait so long before each transfer
+//   hold                     wait before each transfer until the order is gone
+//   part=N                   move so many bytes at once, at most
+//   lie                      move half of it and say that it was all
+//   buffered                 refuse to open the file for direct I/O
+// Only calls by these names are seen, so the node has to use threads. The superblock is left alone.
+#include <fcntl.h>
+#include <sys/syscall.h>
+#include <sys/types.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstdarg>
+#include <cstddef>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <ctime>
+#include <string_view>
+
+namespace {
+
+constexpr off_t first_block = off_t{1} << 20;
+constexpr std::size_t sector = 4096;
+
+struct orders {
+  int read_error = 0;
+  int write_error = 0;
+  long delay_ms = 0;
+  std::size_t part = 0;
+  bool hold = false;
+  bool lie = false;
+  bool buffered = false;
+};
+
+long number_after(std::string_view word, std::string_view name) noexcept {
+  return word.starts_with(name) ? std::strtol(word.data() + name.size(), nullptr, 10) : 0;
+}
+
+void obey(orders& out, std::string_view word) noexcept {
+  if (const auto n = number_after(word, "read=")) out.read_error = static_cast<int>(n);
+  if (const auto n = number_after(word, "write=")) out.write_error = static_cast<int>(n);
+  if (const auto n = number_after(word, "delay_ms=")) out.delay_ms = n;
+  if (const auto n = number_after(word, "part=")) out.part = static_cast<std::size_t>(n);
+  out.hold |= word == "hold";
+  out.lie |= word == "lie";
+  out.buffered |= word == "buffered";
+}
+
+// Read anew each time, with bare system calls: nothing here depends on what is set up when, or calls itself.
+orders orders_for(std::string_view file) noexcept {
+  orders out;
+  const char* name = std::getenv("CENOTE_TEST_FAULTS");
+  if (name == nullptr) return out;
+  const auto from = static_cast<int>(::syscall(SYS_openat, AT_FDCWD, name, O_RDONLY | O_CLOEXEC, 0));
+  if (from < 0) return out;
+  std::array<char, 4096> text{};  // its last byte stays zero: the end of the last number
+  const long size = ::syscall(SYS_read, from, text.data(), text.size() - 1);
+  ::syscall(SYS_close, from);
+  std::string_view rest(text.data(), size > 0 ? static_cast<std::size_t>(size) : 0);
+  while (!rest.empty()) {
+    std::string_view line = rest.substr(0, rest.find('\n'));
+    rest.remove_prefix(std::min(rest.size(), line.size() + 1));
+    const std::string_view whose = line.substr(0, line.find(' '));
+    if (whose.empty() || !file.ends_with(whose)) continue;
+    line.remove_prefix(whose.size());
+    while (!line.empty()) {
+      const std::string_view word = line.substr(0, line.find(' '));
+      obey(out, word);
+      line.remove_prefix(std::min(line.size(), word.size() + 1));
+    }
+  }
+  return out;
+}
+
+orders orders_for(int descriptor) noexcept {
+  std::array<char, 32> link{};
+  std::snprintf(link.data(), link.size(), "/proc/self/fd/%d", descriptor);
+  std::array<char, 4096> name{};
+  const long size = ::syscall(SYS_readlinkat, AT_FDCWD, link.data(), name.data(), name.size());
+  return size > 0 ? orders_for(std::string_view(name.data(), static_cast<std::size_t>(size))) : orders{};
+}
+
+void wait_ms(long milliseconds) noexcept {
+  timespec left{.tv_sec = milliseconds / 1000, .tv_nsec = milliseconds % 1000 * 1'000'000};
+  while (::nanosleep(&left, &left) != 0 && errno == EINTR) {
+  }
+}
+
+ssize_t transfer(long call, int descriptor, void* memory, std::size_t size, off_t at) noexcept {
+  orders now = at < first_block ? orders{} : orders_for(descriptor);
+  wait_ms(now.delay_ms);
+  while (now.hold) {
+    wait_ms(5);
+    now = orders_for(descriptor);
+  }
+  if (const int error = call == SYS_pread64 ? now.read_error : now.write_error; error != 0) {
+    errno = error;
+    return -1;
+  }
+  std::size_t wanted = now.part == 0 ? size : std::min(size, now.part);
+  if (now.lie) wanted = std::max(sector, size / 2 / sector * sector);
+  const long moved = ::syscall(call, descriptor, memory, wanted, at);
+  return now.lie && moved > 0 ? static_cast<ssize_t>(size) : moved;
+}
+
+}  // namespace
+
+extern "C" {
+
+ssize_t pread(int descriptor, void* memory, size_t size, off_t at) {
+  return transfer(SYS_pread64, descriptor, memory, size, at);
+}
+
+ssize_t pwrite(int descriptor, const void* memory, size_t size, off_t at) {
+  return transfer(SYS_pwrite64, descriptor, const_cast<void*>(memory), size, at);
+}
+
+int open(const char* file, int flags, ...) {  // NOLINT(cert-dcl50-cpp)
+  mode_t mode = 0;
+  if ((flags & O_CREAT) != 0 || (flags & O_TMPFILE) == O_TMPFILE) {
+    va_list more;
+    va_start(more, flags);
+    mode = va_arg(more, mode_t);
+    va_end(more);
+  }
+  if ((flags & O_DIRECT) != 0 && orders_for(std::string_view(file)).buffered) {
+    errno = EINVAL;
+    return -1;
+  }
+  return static_cast<int>(::syscall(SYS_openat, AT_FDCWD, file, flags, mode));
+}
+}

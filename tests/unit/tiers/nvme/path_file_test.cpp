@@ -1,0 +1,228 @@
+#include "tiers/nvme/path_file.hpp"
+
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+
+#include <boost/test/unit_test.hpp>
+#include <cerrno>
+#include <fstream>
+
+#include "tests/unit/tiers/nvme/temporary_directory.hpp"
+
+namespace cenote::nvme {
+
+namespace {
+
+using namespace std::chrono_literals;
+
+constexpr std::uint64_t MiB = std::uint64_t{1} << 20;
+
+struct path_fixture {
+  [[nodiscard]] path_options options(std::uint64_t bytes = 4 * MiB) const {
+    return {.directory = path, .bytes = bytes, .holder = "/run/ours.sock", .patience = 10s};
+  }
+  [[nodiscard]] std::string data() const { return path + "/data"; }
+
+  /// Overwrites part of the closed data file.
+  void scribble(std::streamoff at, const std::string& bytes) const {
+    std::fstream file(data(), std::ios::in | std::ios::out | std::ios::binary);
+    file.seekp(at);
+    file.write(bytes.data(), static_cast<std::streamsize>(bytes.size()));
+    BOOST_REQUIRE(file.good());
+  }
+
+  [[nodiscard]] std::string first_sector() const {
+    std::ifstream file(data(), std::ios::binary);
+    std::string out(4096, '\0');
+    file.read(out.data(), 4096);
+    return out;
+  }
+
+  temporary_directory root;
+  std::string path = root / "path";
+};
+
+mode_t mode_of(const std::string& path) {
+  struct stat about {};
+  BOOST_REQUIRE(::stat(path.c_str(), &about) == 0);
+  return about.st_mode & 07777;
+}
+
+bool says(const error& failed, const std::string& text) {
+  BOOST_TEST_MESSAGE(failed.describe());
+  return failed.message().find(text) != std::string::npos;
+}
+
+/// A process that holds a path until it is killed.
+class other_process {
+ public:
+  explicit other_process(const path_options& options) {
+    int ends[2];
+    BOOST_REQUIRE(::pipe2(ends, O_CLOEXEC) == 0);
+    pid_ = ::fork();
+    BOOST_REQUIRE(pid_ >= 0);
+    if (pid_ == 0) {
+      const auto file = path_file::open(options);
+      const char opened = file ? 'y' : 'n';
+      if (::write(ends[1], &opened, 1) != 1) ::_exit(1);
+      while (true) ::pause();
+    }
+    char opened = 'n';
+    BOOST_REQUIRE(::read(ends[0], &opened, 1) == 1);
+    BOOST_TEST(opened == 'y');
+    ::close(ends[0]);
+    ::close(ends[1]);
+  }
+  other_process(const other_process&) = delete;
+  other_process& operator=(const other_process&) = delete;
+  ~other_process() {
+    kill();
+    ::waitpid(pid_, nullptr, 0);
+  }
+
+  [[nodiscard]] pid_t pid() const noexcept { return pid_; }
+  /// Returns at once; what it held is given up some time later.
+  void kill() const noexcept { ::kill(pid_, SIGKILL); }
+
+ private:
+  pid_t pid_ = -1;
+};
+
+}  // namespace
+
+BOOST_FIXTURE_TEST_SUITE(path_files, path_fixture)
+
+BOOST_AUTO_TEST_CASE(a_new_path_is_made_for_its_owner_alone) {
+  const auto file = path_file::open(options(4 * MiB + 100));
+  BOOST_REQUIRE_MESSAGE(file.has_value(), (file ? "" : file.error().describe()));
+  BOOST_TEST(file->is_new());
+  BOOST_TEST(file->store_id() != 0U);
+  BOOST_TEST(file->bytes() == 4 * MiB);
+  BOOST_TEST(file->directory() == path);
+  BOOST_TEST(mode_of(path) == 0700U);
+  BOOST_TEST(mode_of(data()) == 0600U);
+  BOOST_TEST(std::filesystem::file_size(data()) == 4 * MiB);
+  BOOST_TEST((::fcntl(file->descriptor(), F_GETFD) & FD_CLOEXEC) != 0);
+  BOOST_TEST(((::fcntl(file->descriptor(), F_GETFL) & O_DIRECT) != 0) == file->direct());
+  struct stat about {};
+  BOOST_REQUIRE(::stat(data().c_str(), &about) == 0);
+  BOOST_TEST(static_cast<std::uint64_t>(about.st_blocks) * 512 >= 4 * MiB);  // all there, not a hole
+}
+
+BOOST_AUTO_TEST_CASE(a_path_keeps_its_identity_and_takes_another_size) {
+  std::uint64_t id = 0;
+  for (const std::uint64_t size : {4 * MiB, 2 * MiB, 8 * MiB}) {
+    const auto file = path_file::open(options(size));
+    BOOST_REQUIRE(file.has_value());
+    BOOST_TEST(file->is_new() == (id == 0));
+    if (id == 0) id = file->store_id();
+    BOOST_TEST(file->store_id() == id);
+    BOOST_TEST(std::filesystem::file_size(data()) == size);
+  }
+}
+
+BOOST_AUTO_TEST_CASE(two_paths_have_two_identities) {
+  const auto one = path_file::open(options());
+  path = root / "other";
+  const auto two = path_file::open(options());
+  BOOST_REQUIRE((one && two));
+  BOOST_TEST(one->store_id() != two->store_id());
+}
+
+BOOST_AUTO_TEST_CASE(wide_permissions_are_narrowed) {
+  BOOST_REQUIRE(path_file::open(options()).has_value());
+  BOOST_REQUIRE(::chmod(data().c_str(), 0644) == 0);
+  BOOST_REQUIRE(path_file::open(options()).has_value());
+  BOOST_TEST(mode_of(data()) == 0600U);
+}
+
+BOOST_AUTO_TEST_CASE(a_path_too_small_for_a_block_is_refused) {
+  const auto refused = path_file::open(options(MiB));
+  BOOST_REQUIRE(!refused.has_value());
+  BOOST_TEST((refused.error().code() == error_code::invalid_argument));
+}
+
+BOOST_AUTO_TEST_CASE(another_node_is_refused_at_once_and_told_whose_it_is) {
+  auto theirs = options();
+  theirs.holder = "/run/a node.sock";
+  const auto held = path_file::open(theirs);
+  BOOST_REQUIRE(held.has_value());
+  auto ours = options();
+  ours.patience = 1h;
+  const auto refused = path_file::open(ours);
+  BOOST_REQUIRE(!refused.has_value());
+  BOOST_TEST((refused.error().code() == error_code::invalid_config));
+  BOOST_TEST(says(refused.error(), "/run/a node.sock"));
+  BOOST_TEST(says(refused.error(), "pid " + std::to_string(::getpid())));
+}
+
+BOOST_AUTO_TEST_CASE(an_earlier_process_of_the_node_is_waited_for) {
+  const other_process earlier(options());
+  auto hasty = options();
+  hasty.patience = 20ms;
+  const auto refused = path_file::open(hasty);
+  BOOST_REQUIRE(!refused.has_value());
+  BOOST_TEST((refused.error().code() == error_code::deadline_exceeded));
+  BOOST_TEST(says(refused.error(), std::to_string(earlier.pid())));
+  earlier.kill();
+  const auto file = path_file::open(options());
+  BOOST_REQUIRE(file.has_value());
+  BOOST_TEST(!file->is_new());
+}
+
+BOOST_AUTO_TEST_CASE(a_foreign_file_is_left_as_it_is) {
+  BOOST_REQUIRE(std::filesystem::create_directory(path));
+  std::ofstream(data()) << "somebody's letters";
+  const auto refused = path_file::open(options());
+  BOOST_REQUIRE(!refused.has_value());
+  BOOST_TEST((refused.error().code() == error_code::layout_mismatch));
+  BOOST_TEST(std::filesystem::file_size(data()) == 18U);
+}
+
+BOOST_AUTO_TEST_CASE(another_version_is_left_as_it_is) {
+  BOOST_REQUIRE(path_file::open(options()).has_value());
+  scribble(8, std::string("\x07\x00\x00\x00", 4));
+  const auto before = first_sector();
+  const auto refused = path_file::open(options(8 * MiB));
+  BOOST_REQUIRE(!refused.has_value());
+  BOOST_TEST((refused.error().code() == error_code::layout_mismatch));
+  BOOST_TEST(says(refused.error(), "version 7"));
+  BOOST_TEST((first_sector() == before));
+  BOOST_TEST(std::filesystem::file_size(data()) == 4 * MiB);
+}
+
+BOOST_AUTO_TEST_CASE(a_damaged_superblock_is_noticed) {
+  BOOST_REQUIRE(path_file::open(options()).has_value());
+  scribble(17, "x");
+  const auto refused = path_file::open(options());
+  BOOST_REQUIRE(!refused.has_value());
+  BOOST_TEST((refused.error().code() == error_code::layout_mismatch));
+  BOOST_TEST(says(refused.error(), "damaged"));
+}
+
+BOOST_AUTO_TEST_CASE(a_file_that_got_its_size_but_no_contents_is_new) {
+  BOOST_REQUIRE(std::filesystem::create_directory(path));
+  std::ofstream(data()).close();
+  std::filesystem::resize_file(data(), 2 * MiB);
+  const auto file = path_file::open(options());
+  BOOST_REQUIRE(file.has_value());
+  BOOST_TEST(file->is_new());
+}
+
+BOOST_AUTO_TEST_CASE(a_full_file_system_is_told_with_numbers) {
+  constexpr std::uint64_t huge = std::uint64_t{1} << 50;
+  const auto refused = path_file::open(options(huge));
+  BOOST_REQUIRE(!refused.has_value());
+  BOOST_TEST((refused.error().code() == error_code::no_space));
+  BOOST_TEST(says(refused.error(), "bytes needed"));
+  BOOST_TEST(says(refused.error(), " available"));
+  BOOST_TEST(std::filesystem::file_size(data()) < MiB);
+  const auto file = path_file::open(options());  // nothing is left of the attempt
+  BOOST_TEST(file.has_value());
+}
+
+BOOST_AUTO_TEST_SUITE_END()
+
+}  // namespace cenote::nvme

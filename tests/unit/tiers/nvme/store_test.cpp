@@ -1,0 +1,688 @@
+#include "tiers/nvme/store.hpp"
+
+#include <algorithm>
+#include <boost/test/unit_test.hpp>
+#include <cerrno>
+#include <ostream>
+
+#include "tests/unit/tiers/nvme/store_fixture.hpp"
+
+namespace cenote {
+
+std::ostream& operator<<(std::ostream& out, transfer_result what) {
+  constexpr std::array names{"done", "dropped", "missing", "failed"};
+  return out << names[static_cast<std::size_t>(what)];
+}
+
+}  // namespace cenote
+
+namespace cenote::nvme {
+
+using namespace testing;
+using enum transfer_result;
+
+namespace {
+
+tier_options with_paths(std::uint32_t paths) {
+  tier_options options;
+  options.store.paths = paths;
+  return options;
+}
+
+tier_options with_room_for(std::uint64_t blocks) {
+  tier_options options;
+  options.max_blocks = blocks;
+  return options;
+}
+
+/// Two slots.
+tier_options with_large_blocks() {
+  tier_options options;
+  options.block_bytes = {{1, 2 * MiB}};
+  return options;
+}
+
+/// Changes the bytes of a block on its path.
+void damage(tier& at, std::uint64_t n) {
+  const auto [path, block] = at.find(n);
+  at.paths[path].io->contents()[block->offset + block->bytes - 1] ^= std::byte{1};
+}
+
+/// `count` errors in a row for reads of a path's blocks, which are lost by that.
+void fail_reads(tier& at, std::uint32_t path, std::size_t count) {
+  const auto blocks = at.blocks_on(path, 100);
+  BOOST_REQUIRE(blocks.size() > count);
+  for (std::size_t i = 0; i < count; ++i) {
+    at.paths[path].io->fail_next(EIO, io_kind::read);
+    BOOST_TEST(at.read(blocks[i]) == failed);
+  }
+}
+
+}  // namespace
+
+BOOST_AUTO_TEST_SUITE(nvme_store)
+
+BOOST_AUTO_TEST_CASE(a_written_block_is_read_back) {
+  tier at;
+  BOOST_TEST(!at.hinted(1));
+  BOOST_TEST(at.write(1) == done);
+  BOOST_TEST(at.hinted(1));
+  BOOST_TEST(at.contains(1));
+  BOOST_TEST(at.read(1) == done);
+  const auto stored = *at.find(1).second;
+  BOOST_TEST((stored.full == key_of(1)));
+  BOOST_TEST(stored.bytes == 4 * KiB);
+  BOOST_TEST(stored.offset >= path_file::data_offset);
+  const auto all = at.store->status();
+  BOOST_TEST(all.counters.written == 1U);
+  BOOST_TEST(all.counters.written_bytes == 4 * KiB);
+  BOOST_TEST(all.counters.read == 1U);
+  BOOST_TEST(all.used == 4 * KiB);
+  BOOST_TEST(all.bytes_in_flight == 0U);
+}
+
+BOOST_AUTO_TEST_CASE(a_key_that_was_never_written_is_missing) {
+  tier at;
+  at.write(1);
+  BOOST_TEST(at.read(2) == missing);
+  BOOST_TEST(at.read(1, 2) == missing);
+  BOOST_TEST(at.store->status().counters.misses == 2U);
+}
+
+BOOST_AUTO_TEST_CASE(an_unknown_instance_has_no_blocks_and_gets_none) {
+  tier at;
+  transfer block{.instance = 7, .group = 0, .token = 1, .full = key_of(1), .key = short_key_of(1), .memory = {}};
+  at.store->write({&block, 1}, 1);
+  at.store->read({&block, 1}, 1);
+  const auto outcomes = at.store->take_outcomes();
+  BOOST_REQUIRE(outcomes.size() == 2U);
+  BOOST_TEST(outcomes[0].what == dropped);
+  BOOST_TEST(outcomes[1].what == missing);
+  BOOST_TEST(at.clear(7) == 0U);
+}
+
+BOOST_AUTO_TEST_CASE(a_block_that_is_there_is_not_written_again) {
+  tier at;
+  at.write(1);
+  BOOST_TEST(at.write(1) == done);
+  BOOST_TEST(at.store->status().counters.written == 1U);
+}
+
+BOOST_AUTO_TEST_CASE(instances_with_one_key_have_two_blocks) {
+  tier at;
+  BOOST_TEST(at.write(1, 1) == done);
+  BOOST_TEST(at.write(1, 2) == done);
+  BOOST_TEST(at.read(1, 1) == done);
+  BOOST_TEST(at.read(1, 2) == done);
+  at.remove(1, 2);
+  BOOST_TEST(at.read(1, 1) == done);
+  BOOST_TEST(at.read(1, 2) == missing);
+}
+
+// ---- damage
+
+BOOST_AUTO_TEST_CASE(damaged_bytes_fail_and_the_copy_is_dropped) {
+  tier at;
+  at.write(1);
+  at.write(2);
+  damage(at, 1);
+  BOOST_TEST(at.read(1) == failed);
+  BOOST_TEST(at.store->status().counters.checksum_errors == 1U);
+  BOOST_TEST(at.store->status().counters.io_errors == 0U);
+  BOOST_TEST(at.paths[0].catalog.size() == 1U);
+  BOOST_TEST(!at.hinted(1));
+  BOOST_TEST(at.was_lost(1));
+  BOOST_TEST(!at.was_lost(2));
+  BOOST_TEST(at.read(1) == missing);
+  BOOST_TEST(at.read(2) == done);
+  BOOST_TEST(at.write(1) == done);
+  BOOST_TEST(at.read(1) == done);
+}
+
+BOOST_AUTO_TEST_CASE(metadata_that_points_at_another_block_fails) {
+  tier at;
+  at.write(1);
+  at.write(2);
+  at.write(3);
+  std::swap(at.find(1).second->offset, at.find(2).second->offset);
+  at.restart();
+  BOOST_TEST(at.refused == 0U);
+  BOOST_TEST(at.read(1) == failed);
+  BOOST_TEST(at.read(2) == failed);
+  BOOST_TEST(at.read(3) == done);
+  BOOST_TEST(at.store->status().counters.checksum_errors == 2U);
+}
+
+BOOST_AUTO_TEST_CASE(bytes_of_another_instance_do_not_pass) {
+  tier at;
+  at.write(1, 1);
+  at.write(1, 2);
+  std::swap(at.find(1, 1).second->offset, at.find(1, 2).second->offset);
+  std::swap(at.find(1, 1).second->checksum, at.find(1, 2).second->checksum);
+  at.restart();
+  BOOST_TEST(at.read(1, 1) == failed);
+  BOOST_TEST(at.read(1, 2) == failed);
+}
+
+BOOST_AUTO_TEST_CASE(a_block_of_another_length_than_asked_for_is_missing_and_can_be_written_anew) {
+  tier at;
+  at.write(1);
+  at.find(1).second->bytes = 8 * KiB;
+  at.restart();
+  BOOST_TEST(at.refused == 0U);
+  BOOST_TEST(at.read(1) == missing);
+  BOOST_TEST(at.write(1) == done);
+  BOOST_TEST(at.read(1) == done);
+}
+
+// ---- errors
+
+BOOST_AUTO_TEST_CASE(a_failed_write_is_dropped_and_its_slot_is_free_again) {
+  tier at;
+  at.paths[0].io->fail_next(EIO);
+  BOOST_TEST(at.write(1) == dropped);
+  BOOST_TEST(!at.hinted(1));
+  BOOST_TEST(at.store->status().used == 0U);
+  BOOST_TEST(at.store->status().counters.io_errors == 1U);
+  BOOST_TEST(at.store->status().paths[0].errors == 1U);
+  BOOST_TEST(!at.store->status().paths[0].why.empty());
+  BOOST_TEST(at.read(1) == missing);
+  BOOST_TEST(at.write(1) == done);
+  BOOST_TEST(at.find(1).second->offset == path_file::data_offset);
+}
+
+BOOST_AUTO_TEST_CASE(space_that_the_file_system_does_not_have_is_given_up) {
+  tier at;
+  const std::uint64_t capacity = at.store->status().capacity;
+  at.paths[0].io->fail_next(ENOSPC);
+  BOOST_TEST(at.write(1) == dropped);
+  auto all = at.store->status();
+  BOOST_TEST(all.capacity == capacity - 4 * KiB);
+  BOOST_TEST(all.paths[0].bad_bytes == 4 * KiB);
+  BOOST_TEST(all.used == 0U);
+  BOOST_TEST(at.write(1) == done);
+  BOOST_TEST(at.find(1).second->offset != path_file::data_offset);
+  BOOST_TEST(at.store->status().used == 4 * KiB);
+}
+
+BOOST_AUTO_TEST_CASE(a_short_transfer_is_an_error) {
+  tier at;
+  at.paths[0].io->cut_next(io_kind::write);
+  BOOST_TEST(at.write(1) == dropped);
+  at.write(2);
+  at.paths[0].io->cut_next(io_kind::read);
+  BOOST_TEST(at.read(2) == failed);
+  BOOST_TEST(at.store->status().counters.io_errors == 2U);
+  BOOST_TEST(at.store->status().counters.checksum_errors == 0U);
+  BOOST_TEST(at.store->status().used == 0U);
+}
+
+BOOST_AUTO_TEST_CASE(errors_in_a_row_retire_a_path_and_the_other_goes_on) {
+  tier at(with_paths(2));
+  for (std::uint64_t n = 0; n < 40; ++n) BOOST_TEST(at.write(n) == done);
+  BOOST_TEST(at.blocks_on(1, 100).size() == 20U);
+  fail_reads(at, 0, 4);
+  BOOST_TEST((at.store->state_of(0) == path_state::retired));
+  BOOST_TEST((at.store->state_of(1) == path_state::serving));
+  const auto gone = at.blocks_on(0, 100);
+  BOOST_TEST(gone.size() == 16U);
+  for (const std::uint64_t n : gone) {
+    BOOST_TEST(!at.hinted(n));
+    BOOST_TEST(!at.contains(n));
+    BOOST_TEST(at.was_lost(n));
+    BOOST_TEST(at.read(n) == missing);
+  }
+  for (const std::uint64_t n : at.blocks_on(1, 100)) {
+    BOOST_TEST(at.hinted(n));
+    BOOST_TEST(!at.was_lost(n));
+    BOOST_TEST(at.read(n) == done);
+  }
+  for (std::uint64_t n = 50; n < 60; ++n) {
+    BOOST_TEST(at.write(n) == done);
+    BOOST_TEST(at.find(n).first == 1U);
+    BOOST_TEST(at.read(n) == done);
+  }
+}
+
+BOOST_AUTO_TEST_CASE(errors_that_are_not_in_a_row_retire_nothing) {
+  tier at;
+  at.write(0);
+  for (int i = 0; i < 20; ++i) {
+    at.paths[0].io->fail_next(EIO, io_kind::write);
+    BOOST_TEST(at.write(1) == dropped);
+    BOOST_TEST(at.read(0) == done);
+  }
+  BOOST_TEST((at.store->state_of(0) == path_state::serving));
+}
+
+BOOST_AUTO_TEST_CASE(a_read_only_file_system_refuses_writes_and_is_read_all_the_same) {
+  tier at;
+  at.write(0);
+  const std::uint64_t used = at.store->status().used;
+  for (std::uint64_t n = 1; n < 20; ++n) {
+    at.paths[0].io->fail_next(EROFS, io_kind::write);
+    BOOST_TEST(at.write(n) == dropped);
+  }
+  BOOST_TEST((at.store->state_of(0) == path_state::serving));
+  BOOST_TEST(at.store->status().counters.io_errors == 19U);
+  BOOST_TEST(at.store->status().paths[0].errors == 19U);
+  BOOST_TEST(at.store->status().used == used);
+  BOOST_TEST(at.hinted(0));
+  BOOST_TEST(at.read(0) == done);
+  BOOST_TEST(at.write(1) == done);
+}
+
+BOOST_AUTO_TEST_CASE(a_retired_path_that_answers_a_probe_serves_its_blocks_again) {
+  tier at(with_paths(2));
+  for (std::uint64_t n = 0; n < 40; ++n) at.write(n);
+  fail_reads(at, 0, 4);
+  const auto gone = at.blocks_on(0, 100);
+  at.paths[0].io->fail_next(EIO, io_kind::read);
+  at.tick();
+  at.tick();  // one probe at a time
+  BOOST_TEST(at.paths[0].io->under_way() == 1U);
+  at.settle();
+  BOOST_TEST((at.store->state_of(0) == path_state::retired));
+  at.tick();
+  at.settle();
+  BOOST_TEST((at.store->state_of(0) == path_state::serving));
+  for (const std::uint64_t n : gone) {
+    BOOST_TEST(at.hinted(n));
+    BOOST_TEST(at.read(n) == done);
+  }
+}
+
+BOOST_AUTO_TEST_CASE(a_block_of_a_retired_path_is_written_to_another_one) {
+  tier at(with_paths(2));
+  for (std::uint64_t n = 0; n < 40; ++n) at.write(n);
+  fail_reads(at, 0, 4);
+  const std::uint64_t n = at.blocks_on(0, 100).front();
+  BOOST_TEST(at.write(n) == done);
+  BOOST_TEST(at.find(n).first == 1U);
+  BOOST_TEST(at.read(n) == done);
+  at.tick();
+  at.settle();
+  BOOST_TEST(at.read(n) == done);
+}
+
+BOOST_AUTO_TEST_CASE(a_full_tier_evicts_where_it_serves_and_leaves_the_blocks_of_a_retired_path) {
+  tier_options options = with_paths(2);
+  options.max_blocks = 100;
+  tier at(options);
+  for (std::uint64_t n = 0; n < 200; ++n) BOOST_TEST(at.write(n) == done);
+  fail_reads(at, 0, 4);
+  const auto gone = at.blocks_on(0, 200);
+  for (std::uint64_t n = 200; n < 400; ++n) BOOST_TEST(at.write(n) == done);
+  BOOST_TEST((at.blocks_on(0, 200) == gone));
+  at.tick();
+  at.settle();
+  for (const std::uint64_t n : gone) BOOST_TEST(at.read(n) == done);
+  for (std::uint64_t n = 400; n < 600; ++n) BOOST_TEST(at.write(n) == done);
+}
+
+BOOST_AUTO_TEST_CASE(writes_that_end_on_a_retired_path_come_back_with_it) {
+  tier at;
+  for (std::uint64_t n = 0; n < 10; ++n) at.write(n);
+  at.paths[0].io->hold_next(io_kind::write);
+  const auto token = at.ask_write(50);
+  fail_reads(at, 0, 4);
+  BOOST_TEST(at.write(60) == dropped);
+  at.release();
+  BOOST_TEST(at.result_of(token).value() == done);
+  BOOST_TEST(!at.hinted(50));
+  at.tick();
+  at.settle();
+  BOOST_TEST(at.hinted(50));
+  BOOST_TEST(at.read(50) == done);
+}
+
+// ---- space
+
+BOOST_AUTO_TEST_CASE(room_is_made_in_the_order_of_use) {
+  tier at(with_room_for(4));
+  for (std::uint64_t n = 1; n <= 4; ++n) at.write(n);
+  at.read(1);
+  at.write(2);  // there already: used all the same
+  BOOST_TEST(at.write(5) == done);
+  BOOST_TEST(at.was_lost(3));
+  BOOST_TEST(at.write(6) == done);
+  BOOST_TEST(at.was_lost(4));
+  BOOST_TEST(at.lost.size() == 2U);
+  BOOST_TEST(!at.hinted(3));
+  for (const std::uint64_t n : {1U, 2U, 5U, 6U}) BOOST_TEST(at.read(n) == done);
+  BOOST_TEST(at.store->status().counters.evicted == 2U);
+}
+
+BOOST_AUTO_TEST_CASE(between_the_water_marks_the_oldest_of_all_sizes_go_ahead_of_need) {
+  tier_options options;
+  options.store.high_water = 0.75;
+  options.store.low_water = 0.5;
+  options.bytes = 8 * MiB;
+  options.block_bytes = {{1, MiB}, {2, 512 * KiB}};
+  tier at(options);
+  for (std::uint64_t n = 0; n < 4; ++n) BOOST_TEST(at.write(n, 1) == done);
+  for (std::uint64_t n = 0; n < 4; ++n) BOOST_TEST(at.write(n, 2) == done);
+  BOOST_TEST(at.store->status().used == 6 * MiB);
+  BOOST_TEST(at.lost.empty());
+  BOOST_TEST(at.write(4, 2) == done);
+  BOOST_TEST(at.store->status().used == 7 * MiB / 2);  // the block on its way counts
+  for (std::uint64_t n = 0; n < 3; ++n) BOOST_TEST(at.read(n, 1) == missing);
+  BOOST_TEST(at.read(3, 1) == done);
+  for (std::uint64_t n = 0; n < 5; ++n) BOOST_TEST(at.read(n, 2) == done);
+}
+
+BOOST_AUTO_TEST_CASE(a_block_that_is_being_read_is_not_evicted) {
+  tier at(with_room_for(2));
+  at.write(1);
+  at.write(2);
+  at.paths[0].io->hold_next(io_kind::read);
+  const auto token = at.ask_read(1);
+  at.read(2);  // now the other one is the oldest
+  BOOST_TEST(at.write(3) == done);
+  BOOST_TEST(at.contains(1));
+  BOOST_TEST(!at.contains(2));
+  BOOST_TEST(at.write(4) == done);
+  BOOST_TEST(at.contains(1));
+  at.paths[0].io->hold_next(io_kind::read);
+  const auto other = at.ask_read(4);
+  BOOST_TEST(at.write(5) == dropped);  // all are being read
+  at.release();
+  BOOST_TEST(at.result_of(token).value() == done);
+  BOOST_TEST(at.result_of(other).value() == done);
+  BOOST_TEST(at.write(5) == done);
+}
+
+BOOST_AUTO_TEST_CASE(the_slot_of_a_removed_block_is_not_used_before_its_reads_end) {
+  tier at(with_large_blocks());
+  at.write(1);
+  at.paths[0].io->hold_next(io_kind::read);
+  at.paths[0].io->hold_next(io_kind::read);
+  const auto first = at.ask_read(1);
+  const auto second = at.ask_read(1);
+  BOOST_TEST(at.remove(1) == 1U);
+  BOOST_TEST(!at.hinted(1));
+  BOOST_TEST(at.read(1) == missing);
+  for (std::uint64_t n = 2; n < 5; ++n) BOOST_TEST(at.write(n) == done);  // in the other slot
+  BOOST_TEST(at.store->status().blocks == 1U);
+  BOOST_TEST(at.store->status().used == 4 * MiB);
+  at.release();
+  BOOST_TEST(at.result_of(first).value() == missing);
+  BOOST_TEST(at.result_of(second).value() == missing);
+  BOOST_TEST(at.store->status().used == 2 * MiB);
+  BOOST_TEST(at.write(5) == done);
+  BOOST_TEST(at.read(4) == done);
+  BOOST_TEST(at.read(5) == done);
+}
+
+BOOST_AUTO_TEST_CASE(a_block_that_is_written_again_while_its_old_copy_is_read_is_right) {
+  tier at(with_large_blocks());
+  at.write(1);
+  at.paths[0].io->hold_next(io_kind::read);
+  const auto token = at.ask_read(1);
+  at.remove(1);
+  BOOST_TEST(at.write(1) == done);
+  at.release();
+  BOOST_TEST(at.result_of(token).value() == missing);
+  BOOST_TEST(at.read(1) == done);
+}
+
+BOOST_AUTO_TEST_CASE(a_damaged_block_that_several_read_gives_its_slot_back_once) {
+  tier at(with_large_blocks());
+  at.write(1);
+  damage(at, 1);
+  const std::array tokens{at.ask_read(1), at.ask_read(1), at.ask_read(1)};
+  at.settle();
+  BOOST_TEST(at.result_of(tokens[0]).value() == failed);
+  for (const auto token : tokens) BOOST_TEST(at.result_of(token).value() != done);
+  BOOST_TEST(at.store->status().used == 0U);
+  for (std::uint64_t n = 2; n < 5; ++n) BOOST_TEST(at.write(n) == done);
+}
+
+BOOST_AUTO_TEST_CASE(a_write_whose_key_is_removed_meanwhile_leaves_nothing) {
+  tier at;
+  at.paths[0].io->hold_next(io_kind::write);
+  const auto token = at.ask_write(1);
+  BOOST_TEST(at.remove(1) == 0U);
+  BOOST_TEST(!at.result_of(token).has_value());  // its memory is still the engine's
+  BOOST_TEST(at.write(1) == done);               // in another slot
+  at.release();
+  BOOST_TEST(at.result_of(token).value() == dropped);
+  BOOST_TEST(at.read(1) == done);
+  BOOST_TEST(at.store->status().used == 4 * KiB);
+  at.remove(1);
+  BOOST_TEST(at.paths[0].catalog.empty());
+  BOOST_TEST(at.store->status().used == 0U);
+}
+
+BOOST_AUTO_TEST_CASE(two_writes_of_one_key_at_once_store_it_once) {
+  tier at;
+  const auto first = at.ask_write(1);
+  const auto second = at.ask_write(1);
+  at.settle();
+  BOOST_TEST(at.result_of(first).value() == done);
+  BOOST_TEST(at.result_of(second).value() == dropped);
+  BOOST_TEST(at.store->status().blocks == 1U);
+}
+
+BOOST_AUTO_TEST_CASE(clear_forgets_one_instance_and_nothing_of_another) {
+  tier at(with_paths(2));
+  for (std::uint64_t n = 0; n < 20; ++n) {
+    at.write(n, 1);
+    at.write(n, 2);
+  }
+  at.paths[0].io->hold_next(io_kind::write);
+  at.paths[1].io->hold_next(io_kind::write);
+  const auto mine = at.ask_write(100, 1);
+  const auto theirs = at.ask_write(101, 2);
+  BOOST_TEST(at.clear(1) == 20U);
+  at.release();
+  BOOST_TEST(at.result_of(mine).value() == dropped);
+  BOOST_TEST(at.result_of(theirs).value() == done);
+  for (std::uint64_t n = 0; n < 20; ++n) {
+    BOOST_TEST(at.read(n, 1) == missing);
+    BOOST_TEST(!at.hinted(n, 1));
+    BOOST_TEST(at.read(n, 2) == done);
+  }
+  at.restart();
+  BOOST_TEST(at.store->status().blocks == 21U);
+  BOOST_TEST(at.write(1, 1) == done);
+}
+
+BOOST_AUTO_TEST_CASE(clear_leaves_another_instances_write_of_a_key_that_was_removed_before) {
+  tier at;
+  at.paths[0].io->hold_next(io_kind::write);
+  at.paths[0].io->hold_next(io_kind::write);
+  at.ask_write(1, 1);
+  at.remove(1, 1);
+  const auto theirs = at.ask_write(1, 2);
+  at.clear(1);
+  const auto again = at.ask_write(1, 2);
+  at.settle();
+  at.release();
+  BOOST_TEST(at.result_of(theirs).value() == done);
+  BOOST_TEST(at.result_of(again).value() == dropped);
+  BOOST_TEST(at.store->status().blocks == 1U);
+  BOOST_TEST(at.remove(1, 2) == 1U);
+  BOOST_TEST(at.store->status().blocks == 0U);
+}
+
+BOOST_AUTO_TEST_CASE(two_sizes_of_blocks_take_space_from_each_other) {
+  tier_options options;
+  options.bytes = 8 * MiB;
+  options.block_bytes = {{1, MiB}, {2, 512 * KiB}};
+  tier at(options);
+  for (std::uint64_t n = 0; n < 8; ++n) BOOST_TEST(at.write(n, 1) == done);
+  BOOST_TEST(at.store->status().used == 8 * MiB);
+  BOOST_TEST(at.write(0, 2) == done);  // an extent of the other size goes
+  BOOST_TEST(at.read(0, 2) == done);
+  BOOST_TEST(at.store->status().blocks == 5U);
+  BOOST_TEST(at.lost.size() == 4U);
+  for (std::uint64_t n = 1; n < 8; ++n) BOOST_TEST(at.write(n, 2) == done);
+  std::uint64_t left = 0;
+  for (std::uint64_t n = 0; n < 8; ++n) left += at.read(n, 1) == done ? 1 : 0;
+  BOOST_TEST(left == 4U);  // and are younger now than those of the smaller size
+  BOOST_TEST(at.write(20, 1) == done);
+  BOOST_TEST(at.lost.size() == 12U);
+  BOOST_TEST(at.read(0, 2) == missing);
+  BOOST_TEST(at.store->status().used == 5 * MiB);
+}
+
+BOOST_AUTO_TEST_CASE(an_extent_with_a_block_that_is_read_stays) {
+  tier_options options;
+  options.block_bytes = {{1, MiB}, {2, 512 * KiB}};
+  tier at(options);
+  for (std::uint64_t n = 0; n < 4; ++n) at.write(n, 1);
+  at.paths[0].io->hold_next(io_kind::read);
+  const auto token = at.ask_read(2, 1);
+  BOOST_TEST(at.write(0, 2) == dropped);
+  BOOST_TEST(at.store->status().blocks == 4U);
+  at.release();
+  BOOST_TEST(at.result_of(token).value() == done);
+  BOOST_TEST(at.write(0, 2) == done);
+}
+
+// ---- policies
+
+BOOST_AUTO_TEST_CASE(without_keep_copy_a_block_goes_when_it_was_read) {
+  tier_options options;
+  options.store.keep_copy = false;
+  tier at(options);
+  at.write(1);
+  const auto first = at.ask_read(1);
+  const auto second = at.ask_read(1);
+  at.settle();
+  BOOST_TEST(at.result_of(first).value() == done);
+  BOOST_TEST(at.result_of(second).value() == done);
+  BOOST_TEST(!at.contains(1));
+  BOOST_TEST(!at.hinted(1));
+  BOOST_TEST(at.paths[0].catalog.empty());
+  BOOST_TEST(at.store->status().used == 0U);
+  BOOST_TEST(at.lost.empty());
+}
+
+BOOST_AUTO_TEST_CASE(with_second_sight_a_block_is_written_when_it_comes_again) {
+  tier_options options;
+  options.store.second_sight = true;
+  tier at(options);
+  BOOST_TEST(at.write(1) == dropped);
+  BOOST_TEST(at.store->status().counters.unadmitted == 1U);
+  BOOST_TEST(at.store->status().counters.dropped == 0U);
+  BOOST_TEST(at.write(2) == dropped);
+  BOOST_TEST(at.write(1) == done);
+  BOOST_TEST(at.read(1) == done);
+}
+
+// ---- starts
+
+BOOST_AUTO_TEST_CASE(a_warm_start_serves_what_was_written) {
+  tier at(with_paths(2));
+  for (std::uint64_t n = 0; n < 100; ++n) at.write(n, 1 + n % 2);
+  at.remove(4, 1);
+  const std::uint64_t used = at.store->status().used;
+  at.restart();
+  BOOST_TEST(at.refused == 0U);
+  BOOST_TEST(at.store->status().used == used);
+  BOOST_TEST(at.store->status().counters.loaded == 99U);
+  for (std::uint64_t n = 0; n < 100; ++n) {
+    BOOST_TEST(at.hinted(n, 1 + n % 2) == (n != 4));
+    BOOST_TEST(at.read(n, 1 + n % 2) == (n == 4 ? missing : done));
+  }
+  for (std::uint64_t n = 100; n < 200; ++n) BOOST_TEST(at.write(n) == done);  // over nothing: the fixture looks
+}
+
+BOOST_AUTO_TEST_CASE(records_that_do_not_fit_the_path_are_refused) {
+  tier at;
+  for (std::uint64_t n = 0; n < 8; ++n) at.write(n);
+  const std::uint64_t end = path_file::data_offset + at.options.bytes;
+  at.find(0).second->offset = at.find(1).second->offset;  // one of the two
+  at.find(2).second->offset = 0;
+  at.find(3).second->offset = end;
+  at.find(4).second->offset += 512;
+  at.find(5).second->bytes = end;
+  at.find(6).second->full.bytes[0] ^= std::byte{1};
+  at.restart();
+  BOOST_TEST(at.refused == 6U);
+  BOOST_TEST(at.store->status().blocks == 2U);
+  BOOST_TEST(at.read(7) == done);
+  for (std::uint64_t n = 2; n < 7; ++n) BOOST_TEST(at.read(n) == missing);
+}
+
+BOOST_AUTO_TEST_CASE(fields_that_do_not_go_together_are_no_block) {
+  tier at;
+  at.write(1);
+  const stored_block good = *at.find(1).second;
+  BOOST_TEST(adopted_from(good).has_value());
+  const auto refuses = [&](auto change) {
+    stored_block bad = good;
+    change(bad);
+    return !adopted_from(bad).has_value();
+  };
+  BOOST_TEST(refuses([](stored_block& bad) { bad.bytes = 0; }));
+  BOOST_TEST(refuses([](stored_block& bad) { bad.bytes += 1; }));
+  BOOST_TEST(refuses([](stored_block& bad) { bad.offset += 512; }));
+  BOOST_TEST(refuses([](stored_block& bad) { bad.group = 1; }));
+  BOOST_TEST(refuses([](stored_block& bad) { bad.key.lo ^= 1; }));
+  BOOST_TEST(refuses([](stored_block& bad) { bad.full.size = 7; }));
+  BOOST_TEST(refuses([](stored_block& bad) { bad.full.size = 65; }));
+}
+
+BOOST_AUTO_TEST_CASE(more_blocks_than_the_metadata_has_room_for_are_refused) {
+  tier at;
+  for (std::uint64_t n = 0; n < 10; ++n) at.write(n);
+  at.options.max_blocks = 6;
+  at.restart();
+  BOOST_TEST(at.refused == 4U);
+  BOOST_TEST(at.write(100) == done);
+  BOOST_TEST(at.store->status().blocks == 6U);
+}
+
+BOOST_AUTO_TEST_CASE(blocks_of_an_instance_that_nobody_attached_to_wait_for_it) {
+  tier at;
+  at.write(1, 2);
+  at.options.block_bytes = {{1, 4 * KiB}};
+  at.restart();
+  BOOST_TEST(at.store->status().blocks == 1U);
+  BOOST_TEST(!at.contains(1, 2));
+  at.store->bind(2, identity_of_instance(2), {});
+  BOOST_TEST(at.contains(1, 2));
+  at.options.block_bytes.emplace(2, 4 * KiB);
+  BOOST_TEST(at.read(1, 2) == done);
+}
+
+// ---- all together
+
+BOOST_AUTO_TEST_CASE(random_work_never_uses_more_than_there_is_and_answers_everything_once) {
+  for (std::uint64_t seed = 0; seed < 60; ++seed) {
+    BOOST_TEST_CONTEXT("seed " << seed) {
+      std::mt19937_64 random(seed);
+      tier_options options;
+      options.store.paths = static_cast<std::uint32_t>(1 + seed % 3);
+      options.store.keep_copy = seed % 5 != 0;
+      options.store.second_sight = false;
+      options.hints = seed % 4 == 0;
+      if (seed % 2 == 0) options.max_blocks = 5 + random() % 30;
+      options.block_bytes = {{1, 256 * KiB}, {2, seed % 2 == 0 ? 16 * KiB : 384 * KiB}};
+      tier at(options);
+      for (int life = 0; life < 3; ++life) {
+        for (int step = 0; step < 400; ++step) random_step(at, random, 60, seed % 3 != 0);
+        at.release();
+        at.settle();
+        at.release();
+        BOOST_TEST(at.unanswered() == 0U);
+        BOOST_TEST(at.store->status().bytes_in_flight == 0U);
+        if (life % 2 == 0) {
+          for (std::uint64_t n = 0; n < 5; ++n) at.ask_write(n);  // lost with the process
+        }
+        at.restart();
+        BOOST_TEST(at.refused == 0U);
+      }
+      at.clear(1);
+      at.clear(2);
+      BOOST_TEST(at.store->status().used == 0U);
+    }
+  }
+}
+
+BOOST_AUTO_TEST_SUITE_END()
+
+}  // namespace cenote::nvme

@@ -1,0 +1,100 @@
+// What one path of the NVMe tier holds, kept in RocksDB beside the data file.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "core/block_key.hpp"
+#include "core/instance_spec.hpp"
+
+namespace cenote::nvme {
+
+/// One block on the path.
+struct stored_block {
+  block_key key;               ///< reduced
+  full_key full;               ///< the engine's own
+  std::uint64_t instance = 0;  ///< identity_of its spec
+  std::uint32_t group = 0;
+  std::uint32_t touch = 0;     ///< unix seconds of the last use that was written down
+  std::uint64_t offset = 0;    ///< bytes from the start of the data file
+  std::uint64_t bytes = 0;     ///< of the block itself, 1 byte to 1 GiB
+  std::uint64_t checksum = 0;  ///< XXH3-64 of the bytes; how it is mixed with the full key is the caller's affair
+  bool operator==(const stored_block&) const = default;
+};
+
+/// One thing to write down.
+struct catalog_change {
+  enum class kind : std::uint8_t {
+    put,
+    erase,           ///< looks at block.instance and block.key only
+    erase_instance,  ///< all blocks and the spec of block.instance
+  };
+  kind what = kind::put;
+  stored_block block;
+};
+
+struct catalog_options {
+  std::string directory;        ///< the metadata lies in its subdirectory "metadata" (0700, files 0600)
+  std::uint64_t store_id = 0;   ///< of the data file that the metadata describes
+  std::uint64_t max_bytes = 0;  ///< what the metadata should stay below; sets how much it buffers
+  bool read_only = false;       ///< to look while no node has it open: takes no lock, writes nothing
+};
+
+struct load_counts {
+  std::uint64_t blocks = 0;
+  std::uint64_t damaged = 0;  ///< records that were left out
+};
+
+/// The identity of an instance: XXH3-64 of its encoded spec.
+[[nodiscard]] std::uint64_t identity_of(const instance_spec& spec);
+
+/// Every record carries a check of its own and stands alone: what is read is something that was written once, though
+/// after damage or a power cut not always the last. So whoever reads a block compares its checksum before it is used.
+/// Thread-safe, apart from moves.
+class catalog {
+ public:
+  /// Makes the metadata when there is none, unless read_only. Errors: `layout_mismatch` (another version; nothing is
+  /// changed), `malformed` (RocksDB finds it damaged, or it belongs to another data file; the message says which),
+  /// `system` (disk, permission, or another process has it open).
+  [[nodiscard]] static result<catalog> open(const catalog_options& options);
+
+  catalog(catalog&&) noexcept;
+  catalog& operator=(catalog&&) noexcept;
+  catalog(const catalog&) = delete;
+  catalog& operator=(const catalog&) = delete;
+  /// What was applied is kept; nothing is lost by not getting here.
+  ~catalog();
+
+  /// Calls `each` for every block whose record is sound, ordered by instance and key; it must not throw. `malformed`
+  /// when RocksDB cannot read on: what came until then is sound, but the rest is lost and the metadata should be set
+  /// aside.
+  [[nodiscard]] result<load_counts> load(const std::function<void(const stored_block&)>& each) const;
+
+  /// Remembers the spec under its identity.
+  [[nodiscard]] result<void> put_instance(const instance_spec& spec);
+  /// All that were remembered; damaged ones are left out.
+  [[nodiscard]] result<std::vector<std::pair<std::uint64_t, instance_spec>>> instances() const;
+
+  /// Writes all changes, in order, or none. They survive the end of the process, not that of the machine: nothing is
+  /// synced. `invalid_argument`: a block that makes no sense (key, size), and nothing was written.
+  [[nodiscard]] result<void> apply(std::span<const catalog_change> changes);
+
+  /// Sizes of all files of the metadata, bytes.
+  [[nodiscard]] std::uint64_t disk_bytes() const;
+
+  /// Renames DIRECTORY/metadata to DIRECTORY/metadata.damaged-N, and removes the one before. No metadata: nothing to
+  /// do. Nobody may have it open.
+  [[nodiscard]] static result<void> set_aside(const std::string& directory);
+
+ private:
+  struct state;
+  explicit catalog(std::unique_ptr<state> made) noexcept;
+  std::unique_ptr<state> state_;
+};
+
+}  // namespace cenote::nvme

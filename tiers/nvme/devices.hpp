@@ -1,0 +1,99 @@
+// The paths of the NVMe tier as they are on this machine: files, engines, catalogs, and the threads that wait for them.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "core/error.hpp"
+#include "core/instance_spec.hpp"
+#include "tiers/nvme/make_engine.hpp"
+#include "tiers/nvme/store.hpp"
+
+namespace cenote::nvme {
+
+struct device_options {
+  std::vector<std::string> directories;
+  std::uint64_t capacity = 0;  ///< bytes on all of them, metadata included
+  std::string holder;          ///< who this node is
+  engine_kind engine = engine_kind::automatic;
+  unsigned queue_depth = 32;
+};
+
+/// How a path's share of the capacity is spent.
+struct path_budget {
+  std::uint64_t data_bytes = 0;      ///< of the data file
+  std::uint64_t metadata_bytes = 0;  ///< most of the catalog
+  std::uint64_t max_blocks = 0;      ///< so that the catalog stays below
+};
+[[nodiscard]] path_budget budget_of(std::uint64_t path_bytes) noexcept;
+
+/// A path that is open, or why it is not.
+struct opened_path {
+  std::uint32_t path = 0;
+  result<void> status;
+  std::string directory;
+  std::uint64_t end = 0;  ///< of the data file; blocks start at path_file::data_offset
+  path_budget budget;
+  bool direct = false;                ///< transfers go past the page cache
+  std::string engine;                 ///< how it talks to the device
+  std::string set_aside;              ///< why the metadata that was there could not be used; empty: it could
+  std::vector<adopted_block> blocks;  ///< what it holds, the oldest first
+  std::uint64_t damaged = 0;          ///< records that were left out
+  std::chrono::milliseconds took{};
+};
+
+/// Called on threads of the devices; must not block.
+struct device_events {
+  std::function<void(opened_path)> opened;
+  std::function<void(std::uint32_t path, std::vector<io_completion>)> completed;
+  std::function<void(std::uint64_t tag, const result<void>&)> saved;
+};
+
+/// Thread-safe.
+class devices {
+ public:
+  devices(device_options options, device_events events);
+  devices(const devices&) = delete;
+  devices& operator=(const devices&) = delete;
+  ~devices();
+
+  /// Begins to open all paths, each on a thread: a path waits for the last request of a worker that died.
+  void open();
+  /// Only for paths that opened.
+  void submit(const std::vector<path_request>& requests);
+  /// Writes the changes down; `saved` comes once for each path among them. Returns how many those are.
+  std::size_t save(std::vector<path_change> changes, std::uint64_t tag);
+  /// Writes the spec down beside the blocks, for those who look at a store.
+  void remember(const instance_spec& spec);
+  /// Makes transfers to and from `memory` cheaper where the machine allows it; a path that is not open yet makes up for
+  /// it when it is. Pieces of some MiB: no transfer starts meanwhile.
+  void pin(std::span<std::byte> memory);
+  /// To be called before `memory` goes, of which pieces may have been pinned.
+  void unpin(std::span<std::byte> memory);
+  /// What is pinned for a path now. Only for paths that opened.
+  [[nodiscard]] std::uint64_t pinned_bytes(std::uint32_t number) const noexcept;
+  /// Something that requests point into: it lives at least until the engines have stopped.
+  void keep(std::shared_ptr<const void> memory) { kept_ = std::move(memory); }
+  /// Cancels what has not reached a device, waits for the rest, writes what waits to be saved. No event comes after.
+  void stop() noexcept;
+
+  [[nodiscard]] std::uint64_t data_bytes() const noexcept;
+
+ private:
+  struct path;
+  void open_one(std::uint32_t number);
+  result<void> open_path(path& into, opened_path& found);
+  void pin_waiting(path& of);
+
+  device_options options_;
+  device_events events_;
+  std::shared_ptr<const void> kept_;
+  std::mutex pins_mutex_;  ///< held while memory is pinned, so that nobody unpins it meanwhile
+  std::vector<std::unique_ptr<path>> paths_;
+};
+
+}  // namespace cenote::nvme

@@ -1,0 +1,23 @@
+// The engine for a path: the best one that this machine allows.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+
+#include "core/error.hpp"
+#include "tiers/nvme/io.hpp"
+#include "tiers/nvme/path_file.hpp"
+
+namespace cenote::nvme {
+
+enum class engine_kind : std::uint8_t {
+  automatic,  ///< io_uring, else threads
+  io_uring,
+  threads,
+};
+
+/// The file must live longer than the engine; name() tells what was chosen. Errors: unsupported, system. Thread-safe.
+[[nodiscard]] result<std::unique_ptr<io_engine>> make_engine(engine_kind kind, const path_file& file,
+                                                             engine_options options, io_engine::callback done);
+
+}  // namespace cenote::nvme

@@ -1,0 +1,289 @@
+#include "tiers/nvme/path_file.hpp"
+
+#include <fcntl.h>
+#include <linux/fs.h>
+#include <sys/file.h>
+#include <sys/ioctl.h>
+#include <sys/random.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+#include <xxhash.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstddef>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <memory>
+#include <optional>
+#include <string_view>
+#include <system_error>
+#include <thread>
+#include <utility>
+
+#include "tiers/nvme/io.hpp"
+
+namespace cenote::nvme {
+
+namespace {
+
+using std::chrono::steady_clock;
+
+constexpr auto lock_pause = std::chrono::milliseconds(5);
+constexpr std::array<char, 8> magic{'c', 'e', 'n', 'o', 't', 'e', 'b', 'd'};
+constexpr std::string_view holder_prefix = "cenote node ";
+constexpr std::string_view pid_word = " pid ";
+
+// What the first sector starts with; the rest of it is zero. Little endian, like everything on a disk of ours.
+struct superblock {
+  std::array<char, 8> magic;
+  std::uint32_t version;
+  std::uint32_t reserved;
+  std::uint64_t store_id;
+  std::uint64_t checksum;  // of the fields before it
+};
+static_assert(sizeof(superblock) == 32);
+
+std::uint64_t checksum_of(const superblock& head) noexcept {
+  return XXH3_64bits(&head, offsetof(superblock, checksum));
+}
+
+struct alignas(sector_bytes) sector {
+  std::array<std::byte, sector_bytes> bytes{};
+};
+
+struct holder_note {
+  std::string holder;
+  std::string pid;
+};
+
+std::optional<holder_note> read_holder(const std::string& directory) {
+  std::ifstream file(directory + "/holder");
+  std::string line;
+  if (!std::getline(file, line) || !line.starts_with(holder_prefix)) return std::nullopt;
+  const auto pid = line.rfind(pid_word);
+  if (pid == std::string::npos || pid < holder_prefix.size()) return std::nullopt;
+  return holder_note{line.substr(holder_prefix.size(), pid - holder_prefix.size()), line.substr(pid + pid_word.size())};
+}
+
+result<void> make_directory(const std::string& directory) {
+  const auto parent = std::filesystem::path(directory).parent_path();
+  std::error_code failed;
+  if (!parent.empty()) std::filesystem::create_directories(parent, failed);
+  if (failed) return fail(error_code::system, "create " + parent.native() + ": " + failed.message());
+  if (::mkdir(directory.c_str(), 0700) != 0 && errno != EEXIST) return fail_errno("mkdir", directory);
+  return {};
+}
+
+result<std::uint64_t> new_store_id() {
+  std::uint64_t id = 0;
+  while (id == 0) {
+    const auto got = ::getrandom(&id, sizeof id, 0);
+    if (got != sizeof id && errno != EINTR) return fail_errno("getrandom");
+    if (got != sizeof id) id = 0;
+  }
+  return id;
+}
+
+}  // namespace
+
+result<path_file> path_file::open(const path_options& options) {
+  const std::uint64_t wanted = options.bytes / sector_bytes * sector_bytes;
+  if (wanted <= data_offset) {
+    return fail(error_code::invalid_argument,
+                options.directory + ": a path needs more than " + std::to_string(data_offset) + " bytes");
+  }
+  if (auto made = make_directory(options.directory); !made) return std::unexpected(made.error());
+  path_file out;
+  out.directory_ = options.directory;
+  if (auto ok = out.open_data(O_RDWR | O_CREAT); !ok) return std::unexpected(ok.error());
+  if (auto ok = out.lock(options, LOCK_EX); !ok) return std::unexpected(ok.error());
+  if (auto ok = out.write_holder(options.holder); !ok) return std::unexpected(ok.error());
+  if (auto ok = out.read_superblock(); !ok) return std::unexpected(ok.error());
+  if (out.is_new_) {
+    if (auto ok = out.write_superblock(); !ok) return std::unexpected(ok.error());
+  }
+  if (auto ok = out.resize(wanted); !ok) return std::unexpected(ok.error());
+  return out;
+}
+
+result<path_file> path_file::open_read_only(const std::string& directory) {
+  path_file out;
+  out.directory_ = directory;
+  struct stat about {};
+  // Asked before: to open a pipe would wait for its other end.
+  if (::stat(out.data_path().c_str(), &about) != 0) {
+    if (errno != ENOENT && errno != ENOTDIR) return fail_errno("stat", out.data_path());
+    return fail(error_code::invalid_argument, directory + " holds no store: there is no " + out.data_path());
+  }
+  if (S_ISFIFO(about.st_mode)) return fail(error_code::invalid_argument, out.data_path() + " is a pipe");
+  if (auto ok = out.open_data(O_RDONLY); !ok) return std::unexpected(ok.error());
+  // Nobody is called "": whoever has the path, it is somebody else.
+  const path_options nobody{.directory = directory, .bytes = 0, .holder = {}, .patience = {}};
+  if (auto ok = out.lock(nobody, LOCK_SH); !ok) return std::unexpected(ok.error());
+  if (auto ok = out.read_superblock(); !ok) return std::unexpected(ok.error());
+  if (out.is_new_) return fail(error_code::invalid_argument, directory + " holds no store: its data file is blank");
+  const auto there = out.size_there();
+  if (!there) return std::unexpected(there.error());
+  out.bytes_ = *there / sector_bytes * sector_bytes;
+  return out;
+}
+
+result<void> path_file::open_data(int flags) {
+  const auto path = data_path();
+  flags |= O_CLOEXEC | O_NOCTTY;
+  file_.reset(::open(path.c_str(), flags | O_DIRECT, 0600));
+  direct_ = static_cast<bool>(file_);
+  if (!file_ && errno == EINVAL) file_.reset(::open(path.c_str(), flags, 0600));
+  if (!file_) return fail_errno("open", path);
+  struct stat about {};
+  if (::fstat(file_.get(), &about) != 0) return fail_errno("fstat", path);
+  is_device_ = S_ISBLK(about.st_mode);
+  if (!is_device_ && !S_ISREG(about.st_mode)) {
+    return fail(error_code::invalid_config, path + " is neither a file nor a block device");
+  }
+  return {};
+}
+
+result<void> path_file::lock(const path_options& options, int how) const {
+  const auto until = steady_clock::now() + options.patience;
+  while (::flock(file_.get(), how | LOCK_NB) != 0) {
+    if (errno == EINTR) continue;
+    if (errno != EWOULDBLOCK) return fail_errno("flock", data_path());
+    // Read again each time: the note may be that of an earlier holder while the present one writes its own.
+    const auto held = read_holder(directory_);
+    if (held && held->holder != options.holder) {
+      return fail(error_code::invalid_config,
+                  directory_ + " is in use by the node " + held->holder + " (pid " + held->pid + ")");
+    }
+    if (steady_clock::now() >= until) {
+      return fail(error_code::deadline_exceeded, directory_ + " is still in use by " +
+                                                     (held ? "pid " + held->pid + " of this node" : "another process") +
+                                                     " or by its last requests");
+    }
+    std::this_thread::sleep_for(lock_pause);
+  }
+  return {};
+}
+
+result<void> path_file::write_holder(const std::string& holder) const {
+  const auto path = directory_ + "/holder";
+  const auto fresh = path + ".new";
+  std::string line(holder_prefix);
+  line.append(holder).append(pid_word).append(std::to_string(::getpid())).append("\n");
+  unique_fd file(::open(fresh.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600));
+  if (!file) return fail_errno("open", fresh);
+  if (::write(file.get(), line.data(), line.size()) != static_cast<ssize_t>(line.size())) {
+    return fail_errno("write", fresh);
+  }
+  if (::rename(fresh.c_str(), path.c_str()) != 0) return fail_errno("rename", path);
+  return {};
+}
+
+result<void> path_file::read_superblock() {
+  const auto first = std::make_unique<sector>();
+  const auto got = ::pread(file_.get(), first->bytes.data(), first->bytes.size(), 0);
+  if (got < 0) return fail_errno("pread", data_path());
+  superblock head{};
+  std::memcpy(&head, first->bytes.data(), sizeof head);
+  // Also all zeroes: a crash came between the file's size and its contents.
+  if (std::ranges::all_of(first->bytes, [](std::byte b) { return b == std::byte{0}; })) {
+    is_new_ = true;
+    return {};
+  }
+  if (head.magic != magic) {
+    return fail(error_code::layout_mismatch, data_path() + " holds something else than blocks of this cache");
+  }
+  if (head.version != format_version) {
+    return fail(error_code::layout_mismatch, data_path() + " has format version " + std::to_string(head.version) +
+                                                 ", this program knows " + std::to_string(format_version) +
+                                                 "; remove the file to start anew");
+  }
+  if (head.checksum != checksum_of(head) || head.store_id == 0) {
+    return fail(error_code::layout_mismatch, data_path() + " has a damaged superblock; remove the file to start anew");
+  }
+  store_id_ = head.store_id;
+  return {};
+}
+
+result<void> path_file::write_superblock() {
+  auto id = new_store_id();
+  if (!id) return std::unexpected(id.error());
+  store_id_ = *id;
+  superblock head{.magic = magic, .version = format_version, .reserved = 0, .store_id = store_id_, .checksum = 0};
+  head.checksum = checksum_of(head);
+  const auto first = std::make_unique<sector>();
+  std::memcpy(first->bytes.data(), &head, sizeof head);
+  const auto put = ::pwrite(file_.get(), first->bytes.data(), first->bytes.size(), 0);
+  if (put < 0 && errno == ENOSPC) return too_full(sector_bytes);
+  if (put < 0) return fail_errno("pwrite", data_path());
+  if (put != static_cast<ssize_t>(sector_bytes)) return fail_errno(EIO, "pwrite", data_path());
+  if (::fdatasync(file_.get()) != 0) return fail_errno("fdatasync", data_path());
+  return {};
+}
+
+result<std::uint64_t> path_file::size_there() const {
+  std::uint64_t there = 0;
+  if (is_device_) {
+    if (::ioctl(file_.get(), BLKGETSIZE64, &there) != 0) return fail_errno("BLKGETSIZE64", data_path());
+    return there;
+  }
+  struct stat about {};
+  if (::fstat(file_.get(), &about) != 0) return fail_errno("fstat", data_path());
+  return static_cast<std::uint64_t>(about.st_size);
+}
+
+result<void> path_file::resize(std::uint64_t wanted) {
+  bytes_ = wanted;
+  if (is_device_) {
+    const auto there = size_there();
+    if (!there) return std::unexpected(there.error());
+    if (*there >= wanted) return {};
+    return fail(error_code::no_space, data_path() + ": " + std::to_string(wanted) + " bytes needed, the device has " +
+                                          std::to_string(*there));
+  }
+  // It may hold a cache of anybody's conversations.
+  if (::fchmod(file_.get(), 0600) != 0) return fail_errno("fchmod", data_path());
+  struct stat about {};
+  if (::fstat(file_.get(), &about) != 0) return fail_errno("fstat", data_path());
+  const auto length = static_cast<off_t>(wanted);
+  if (about.st_size > length && ::ftruncate(file_.get(), length) != 0) return fail_errno("ftruncate", data_path());
+  if (::fstat(file_.get(), &about) != 0) return fail_errno("fstat", data_path());
+  const auto taken = static_cast<std::uint64_t>(about.st_blocks) * 512;
+  if (about.st_size == length && taken >= wanted) return {};
+  // Asked before: fallocate would first take all that is left from everybody else.
+  struct statvfs space {};
+  if (::fstatvfs(file_.get(), &space) != 0) return fail_errno("fstatvfs", data_path());
+  const std::uint64_t needed = wanted - std::min(wanted, taken);
+  if (needed > std::uint64_t{space.f_bavail} * space.f_frsize) return too_full(needed);
+  if (auto allocated = allocate(wanted); !allocated) {
+    // The space taken so far goes back; what was in the file stays.
+    if (::ftruncate(file_.get(), about.st_size) != 0) return fail_errno("ftruncate", data_path());
+    return allocated;
+  }
+  return {};
+}
+
+result<void> path_file::allocate(std::uint64_t wanted) const {
+  const auto length = static_cast<off_t>(wanted);
+  int failed = 0;
+  do {
+    failed = ::fallocate(file_.get(), 0, 0, length) == 0 ? 0 : errno;
+  } while (failed == EINTR);
+  if (failed == EOPNOTSUPP) failed = ::ftruncate(file_.get(), length) == 0 ? 0 : errno;
+  if (failed == ENOSPC || failed == EFBIG || failed == EDQUOT) return too_full(wanted);
+  if (failed != 0) return fail_errno(failed, "fallocate", data_path());
+  return {};
+}
+
+std::unexpected<error> path_file::too_full(std::uint64_t needed) const {
+  struct statvfs space {};
+  if (::fstatvfs(file_.get(), &space) != 0) return fail_errno("fstatvfs", data_path());
+  return fail(error_code::no_space, data_path() + ": " + std::to_string(needed) + " bytes needed, " +
+                                        std::to_string(std::uint64_t{space.f_bavail} * space.f_frsize) +
+                                        " available in the file system");
+}
+
+}  // namespace cenote::nvme

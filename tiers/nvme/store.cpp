@@ -1,0 +1,598 @@
+#include "tiers/nvme/store.hpp"
+
+#define XXH_INLINE_ALL
+#include <xxhash.h>
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <cerrno>
+#include <cstring>
+#include <limits>
+
+namespace cenote::nvme {
+
+namespace {
+
+constexpr std::uint64_t min_extent = std::uint64_t{4} << 20;
+constexpr std::uint64_t max_extent = std::uint64_t{256} << 20;
+constexpr int eviction_attempts = 64;          // for one slot; more means that everything is being read
+constexpr std::size_t seen_places = 1U << 20;  // 4 MiB: blocks that second sight remembers
+
+std::uint32_t sectors_of(std::uint64_t bytes) noexcept {
+  return static_cast<std::uint32_t>(bytes / sector_bytes);
+}
+
+std::uint64_t offset_of(const block_entry& entry) noexcept {
+  return std::uint64_t{entry.sector} * sector_bytes;
+}
+
+std::uint64_t bytes_of(const block_entry& entry) noexcept {
+  return std::uint64_t{entry.sectors} * sector_bytes;
+}
+
+}  // namespace
+
+std::uint64_t bind_checksum(std::uint64_t of_bytes, std::uint64_t instance, std::uint32_t group,
+                            const full_key& full) noexcept {
+  struct {
+    std::uint64_t of_bytes, instance, group, size;
+    std::array<std::byte, max_key_bytes> key;
+  } bound{of_bytes, instance, group, full.size, full.bytes};
+  static_assert(sizeof bound == 32 + max_key_bytes);
+  return XXH3_64bits(&bound, sizeof bound);
+}
+
+std::optional<adopted_block> adopted_from(const stored_block& block) noexcept {
+  if (block.bytes == 0 || block.bytes % sector_bytes != 0 || block.offset % sector_bytes != 0 ||
+      block.full.size < min_key_bytes || block.full.size > max_key_bytes ||
+      block.key != reduce_key(block.full.view(), block.group)) {
+    return std::nullopt;
+  }
+  return adopted_block{block.key, block.instance, block.offset, block.checksum, sectors_of(block.bytes), block.touch};
+}
+
+store::store(store_options options) : options_(std::move(options)), paths_(options_.paths), instances_(1) {
+  if (options_.second_sight) seen_.resize(seen_places);
+}
+
+store::~store() = default;
+
+// ---------------------------------------------------------------------------------------------- instances
+
+std::uint16_t store::instance_of(std::uint64_t identity) {
+  const auto found = std::ranges::find(instances_, identity, &instance_entry::identity);
+  if (found != instances_.end() && found != instances_.begin()) {
+    return static_cast<std::uint16_t>(found - instances_.begin());
+  }
+  instances_.emplace_back().identity = identity;
+  return static_cast<std::uint16_t>(instances_.size() - 1);
+}
+
+std::optional<std::uint16_t> store::bound(instance_number number) const noexcept {
+  const auto found = by_number_.find(number);
+  return found == by_number_.end() ? std::nullopt : std::optional(found->second);
+}
+
+void store::bind(instance_number number, std::uint64_t identity, memory::hint_writer hints) {
+  const std::uint16_t which = instance_of(identity);
+  instances_[which].number = number;
+  instances_[which].hints = std::move(hints);
+  by_number_[number] = which;
+  for (std::uint32_t entry = 0; entry < entries_.end(); ++entry) {
+    if (entries_[entry].sectors != 0 && entries_[entry].instance == which) show(entry, true);
+  }
+}
+
+void store::show(std::uint32_t entry, bool visible) {
+  const block_entry& shown = entries_[entry];
+  instance_entry& owner = instances_[shown.instance];
+  if (owner.number == 0 || paths_[shown.path].state != path_state::serving) return;
+  if (visible) {
+    owner.hints.add(shown.key());
+  } else {
+    owner.hints.erase(shown.key());
+  }
+}
+
+// ---------------------------------------------------------------------------------------------- paths
+
+void store::open_path(std::uint32_t path, std::uint64_t first, std::uint64_t end, std::uint64_t max_blocks) {
+  path_entry& opened = paths_[path];
+  // A power of two, so that slots stay where they are when the capacity changes a little.
+  const std::uint64_t extent = std::clamp(std::bit_floor((end - first) / 64), min_extent, max_extent);
+  opened.slots = std::make_unique<slot_allocator>(first, end, extent);
+  opened.first = first;
+  opened.max_blocks = max_blocks;
+  opened.state = path_state::serving;
+}
+
+store::size_class& store::class_of(std::uint64_t bytes) {
+  size_class& found = classes_[bytes];
+  if (!found.policy) found.policy = std::move(*eviction::make_policy(options_.policy, links_));
+  return found;
+}
+
+bool store::adopt(std::uint32_t path, const adopted_block& block) {
+  path_entry& home = paths_[path];
+  const std::uint64_t bytes = std::uint64_t{block.sectors} * sector_bytes;
+  const bool sane =
+      home.slots && home.blocks < home.max_blocks && instances_.size() < std::numeric_limits<std::uint16_t>::max();
+  const auto refuse = [&] {
+    ++counters_.refused_at_load;
+    note_erased(path, block.instance, block.key);
+    return false;
+  };
+  if (!sane) return refuse();
+  const std::uint16_t instance = instance_of(block.instance);
+  if (entries_.find(instance, block.key) || !home.slots->claim(block.offset, bytes)) return refuse();
+  const std::uint32_t entry = entries_.add({.key_hi = block.key.hi,
+                                            .key_lo = block.key.lo,
+                                            .checksum = block.checksum,
+                                            .sector = sectors_of(block.offset),
+                                            .sectors = block.sectors,
+                                            .touch = block.touch,
+                                            .instance = instance,
+                                            .path = static_cast<std::uint8_t>(path)});
+  links_.cover(entry + 1);
+  class_of(bytes).policy->admit(entry, block.touch);
+  ++home.blocks;
+  ++instances_[instance].blocks;
+  ++counters_.loaded;
+  show(entry, true);
+  return true;
+}
+
+void store::path_failed(std::uint32_t path, std::string why) {
+  paths_[path].state = path_state::failed;
+  paths_[path].said.why = std::move(why);
+}
+
+void store::note_error(std::uint32_t path, int error) {
+  path_entry& of = paths_[path];
+  ++counters_.io_errors;
+  ++of.said.errors;
+  of.said.why = std::strerror(error);
+  if (++of.errors_in_a_row < options_.errors_to_retire || of.state != path_state::serving) return;
+  for (std::uint32_t entry = 0; entry < entries_.end(); ++entry) {
+    const block_entry& gone = entries_[entry];
+    if (gone.sectors == 0 || gone.path != path) continue;
+    show(entry, false);
+    class_of(bytes_of(gone)).policy->forget(entry);  // its slot is of no use now: others shall go instead
+    if (instances_[gone.instance].number != 0) lost_.push_back({instances_[gone.instance].number, gone.key()});
+  }
+  of.state = path_state::retired;
+}
+
+void store::restore_path(std::uint32_t path) {
+  if (paths_[path].state != path_state::retired) return;
+  paths_[path].state = path_state::serving;
+  paths_[path].errors_in_a_row = 0;
+  std::vector<std::uint32_t> back;
+  for (std::uint32_t entry = 0; entry < entries_.end(); ++entry) {
+    if (entries_[entry].sectors != 0 && entries_[entry].path == path) back.push_back(entry);
+  }
+  std::ranges::sort(back, {}, [&](std::uint32_t entry) { return entries_[entry].touch; });
+  for (const std::uint32_t entry : back) {
+    class_of(bytes_of(entries_[entry])).policy->admit(entry, entries_[entry].touch);
+    show(entry, true);
+  }
+}
+
+/// Reads the first block's sector: what cannot even do that stays out of service.
+void store::tick(coarse_time /*now*/) {
+  for (std::uint32_t path = 0; path < paths_.size(); ++path) {
+    path_entry& each = paths_[path];
+    if (each.state != path_state::retired || each.probe != 0) continue;
+    if (!probed_) probed_.reset(static_cast<std::byte*>(std::aligned_alloc(sector_bytes, sector_bytes)));
+    each.probe = next_tag_++;
+    requests_.push_back({path, {io_kind::read, each.first, {probed_.get(), sector_bytes}, each.probe, false}});
+  }
+}
+
+// ---------------------------------------------------------------------------------------------- space
+
+std::optional<std::pair<std::uint32_t, std::uint64_t>> store::free_slot(std::uint64_t bytes) {
+  for (std::size_t tried = 0; tried < paths_.size(); ++tried) {
+    const std::uint32_t path = next_path_;
+    next_path_ = (next_path_ + 1) % static_cast<std::uint32_t>(paths_.size());
+    path_entry& from = paths_[path];
+    if (from.state != path_state::serving || from.blocks >= from.max_blocks) continue;
+    if (const auto offset = from.slots->allocate(bytes)) return std::pair(path, *offset);
+  }
+  return std::nullopt;
+}
+
+/// Lets the oldest block of a class go. False: there is none that nobody reads.
+bool store::evict_one(size_class& from) {
+  for (int attempt = 0; attempt < eviction_attempts; ++attempt) {
+    const auto victim = from.policy->victim();
+    if (!victim) return false;
+    if (entries_[*victim].readers == 0) {
+      ++counters_.evicted;
+      erase(*victim, true);
+      return true;
+    }
+    from.policy->touch(*victim, entries_[*victim].touch);
+  }
+  return false;
+}
+
+/// Empties the extent with the fewest blocks among those of other lengths. False: each has a block that is being read
+/// or written, or there is none.
+bool store::free_extent(std::uint64_t for_bytes) {
+  for (std::uint32_t path = 0; path < paths_.size(); ++path) {
+    if (paths_[path].state != path_state::serving) continue;
+    const auto extent = paths_[path].slots->emptiest_extent(for_bytes);
+    if (!extent) continue;
+    std::vector<std::uint64_t> offsets = paths_[path].slots->slots_of_extent(*extent);
+    std::ranges::sort(offsets);
+    std::vector<std::uint32_t> victims;
+    for (std::uint32_t entry = 0; entry < entries_.end(); ++entry) {
+      const block_entry& each = entries_[entry];
+      const bool inside = each.sectors != 0 && each.path == path && each.readers == 0 &&
+                          std::ranges::binary_search(offsets, offset_of(each));
+      if (inside) victims.push_back(entry);
+    }
+    if (victims.size() != offsets.size()) continue;
+    for (const std::uint32_t victim : victims) erase(victim, true);
+    counters_.evicted += victims.size();
+    return true;
+  }
+  return false;
+}
+
+/// The class whose next victim was used longest ago, and when; null when none has a victim.
+std::pair<store::size_class*, coarse_time> store::oldest_class(std::uint64_t but_for_bytes) {
+  std::pair<size_class*, coarse_time> oldest{nullptr, 0};
+  for (auto& [length, each] : classes_) {
+    const auto victim = each.policy->victim();
+    if (length == but_for_bytes || !victim) continue;
+    if (oldest.first == nullptr || entries_[*victim].touch < oldest.second) oldest = {&each, entries_[*victim].touch};
+  }
+  return oldest;
+}
+
+void store::evict_ahead() {
+  if (options_.high_water >= 1.0) return;
+  const auto sum = [this](auto of) {
+    std::uint64_t bytes = 0;
+    for (const path_entry& each : paths_) bytes += each.state == path_state::serving ? of(*each.slots) : 0;
+    return bytes;
+  };
+  const auto used = [&] { return sum([](const slot_allocator& slots) { return slots.used_bytes(); }); };
+  const auto capacity = static_cast<double>(sum([](const slot_allocator& slots) { return slots.capacity_bytes(); }));
+  if (static_cast<double>(used()) <= options_.high_water * capacity) return;
+  while (static_cast<double>(used()) > options_.low_water * capacity) {
+    size_class* const from = oldest_class(0).first;
+    if (from == nullptr || !evict_one(*from)) return;
+  }
+}
+
+std::optional<std::pair<std::uint32_t, std::uint64_t>> store::allocate(std::uint64_t bytes, coarse_time /*now*/) {
+  for (int attempt = 0; attempt < eviction_attempts; ++attempt) {
+    if (auto found = free_slot(bytes)) return found;
+    size_class& own = class_of(bytes);
+    const auto own_oldest = own.policy->victim();
+    const auto [other, other_age] = oldest_class(bytes);
+    const bool own_is_older = own_oldest && (other == nullptr || entries_[*own_oldest].touch <= other_age);
+    if (own_is_older && evict_one(own)) continue;
+    if (other != nullptr && free_extent(bytes)) continue;
+    if (!own_oldest || !evict_one(own)) return std::nullopt;
+  }
+  return std::nullopt;
+}
+
+void store::note_erased(std::uint32_t path, std::uint64_t identity, const block_key& key) {
+  catalog_change change{.what = catalog_change::kind::erase, .block = {}};
+  change.block.instance = identity;
+  change.block.key = key;
+  changes_.push_back({path, std::move(change)});
+}
+
+void store::erase(std::uint32_t entry, bool tell) {
+  const block_entry gone = entries_[entry];
+  show(entry, false);
+  path_entry& home = paths_[gone.path];
+  if (home.state == path_state::serving) class_of(bytes_of(gone)).policy->forget(entry);
+  --home.blocks;
+  instance_entry& owner = instances_[gone.instance];
+  --owner.blocks;
+  note_erased(gone.path, owner.identity, gone.key());
+  if (tell && owner.number != 0) lost_.push_back({owner.number, gone.key()});
+  if (gone.readers == 0) home.slots->release(offset_of(gone));
+  if (gone.readers != 0) {  // the slot goes with the read that still uses it
+    for (auto& [tag, each] : operations_) {
+      if (each.is_read && each.entry == entry) each.unwanted = true;
+    }
+  }
+  entries_.erase(entry);
+}
+
+// ---------------------------------------------------------------------------------------------- writing
+
+void store::answer(const transfer& to, transfer_result what) {
+  outcomes_.push_back({to.token, what});
+}
+
+bool store::admitted(const block_key& key) {
+  if (seen_.empty()) return true;
+  std::uint32_t& place = seen_[key.hi % seen_.size()];
+  const std::uint32_t tag = memory::hints::tag_of(key);
+  return std::exchange(place, tag) == tag;
+}
+
+void store::write(std::span<const transfer> blocks, coarse_time now) {
+  for (const transfer& block : blocks) write_one(block, now);
+  evict_ahead();
+}
+
+void store::write_one(const transfer& block, coarse_time now) {
+  const auto instance = bound(block.instance);
+  if (!instance || block.memory.size() % sector_bytes != 0 || writing_.contains(block.key)) {
+    ++counters_.dropped;
+    return answer(block, transfer_result::dropped);
+  }
+  if (const auto held = entries_.find(*instance, block.key)) {
+    const bool usable = bytes_of(entries_[*held]) == block.memory.size();  // damaged metadata may say another length
+    if (usable && paths_[entries_[*held].path].state == path_state::serving) {
+      entries_[*held].touch = now;
+      class_of(block.memory.size()).policy->touch(*held, now);
+      return answer(block, transfer_result::done);
+    }
+    erase(*held, false);  // a copy that cannot be reached is worth less than a new one
+  }
+  if (!admitted(block.key)) {
+    ++counters_.unadmitted;
+    return answer(block, transfer_result::dropped);
+  }
+  const auto place = allocate(block.memory.size(), now);
+  if (!place) {
+    ++counters_.dropped;
+    return answer(block, transfer_result::dropped);
+  }
+  const std::uint64_t tag = next_tag_++;
+  ++paths_[place->first].blocks;  // counted from now on: what is on its way takes a place in the metadata, too
+  operations_.emplace(tag,
+                      operation{.what = block, .instance = *instance, .path = place->first, .offset = place->second});
+  writing_.emplace(block.key, tag);
+  bytes_in_flight_ += block.memory.size();
+  requests_.push_back({place->first, {io_kind::write, place->second, block.memory, tag, true}});
+}
+
+void store::finish_write(operation& done, const io_completion& how, coarse_time now) {
+  path_entry& home = paths_[done.path];
+  const auto current = writing_.find(done.what.key);
+  if (current != writing_.end() && current->second == how.tag) writing_.erase(current);
+  if (how.error != 0 || done.unwanted) {
+    --home.blocks;
+    if (how.error == ENOSPC) {  // the file system had promised this space: it is not ours, so the tier gets smaller
+      home.said.bad_bytes += done.what.memory.size();
+    } else {
+      home.slots->release(done.offset);
+    }
+    if (how.error == ENOSPC || how.error == EROFS) {  // what is there can be read all the same
+      counters_.io_errors += how.error == EROFS ? 1 : 0;
+      ++home.said.errors;
+      home.said.why = std::strerror(how.error);
+    } else if (how.error != 0 && how.error != ECANCELED) {
+      note_error(done.path, how.error);
+    }
+    ++counters_.dropped;
+    return answer(done.what, transfer_result::dropped);
+  }
+  home.errors_in_a_row = 0;
+  const std::uint64_t identity = instances_[done.instance].identity;
+  stored_block stored{.key = done.what.key,
+                      .full = done.what.full,
+                      .instance = identity,
+                      .group = done.what.group,
+                      .touch = now,
+                      .offset = done.offset,
+                      .bytes = done.what.memory.size(),
+                      .checksum = bind_checksum(how.checksum, identity, done.what.group, done.what.full)};
+  const std::uint32_t entry = entries_.add({.key_hi = stored.key.hi,
+                                            .key_lo = stored.key.lo,
+                                            .checksum = stored.checksum,
+                                            .sector = sectors_of(stored.offset),
+                                            .sectors = sectors_of(stored.bytes),
+                                            .touch = now,
+                                            .instance = done.instance,
+                                            .path = static_cast<std::uint8_t>(done.path)});
+  links_.cover(entry + 1);
+  if (home.state == path_state::serving) class_of(stored.bytes).policy->admit(entry, now);
+  ++instances_[done.instance].blocks;
+  ++counters_.written;
+  counters_.written_bytes += stored.bytes;
+  changes_.push_back({done.path, {.what = catalog_change::kind::put, .block = std::move(stored)}});
+  show(entry, true);
+  answer(done.what, transfer_result::done);
+}
+
+// ---------------------------------------------------------------------------------------------- reading
+
+bool store::contains(instance_number number, const block_key& key) const noexcept {
+  const auto instance = bound(number);
+  if (!instance) return false;
+  const auto entry = entries_.find(*instance, key);
+  return entry && paths_[entries_[*entry].path].state == path_state::serving;
+}
+
+void store::read(std::span<const transfer> blocks, coarse_time now) {
+  for (const transfer& block : blocks) read_one(block, now);
+}
+
+void store::read_one(const transfer& block, coarse_time now) {
+  const auto instance = bound(block.instance);
+  const auto entry = instance ? entries_.find(*instance, block.key) : std::nullopt;
+  if (!entry || bytes_of(entries_[*entry]) != block.memory.size() ||
+      paths_[entries_[*entry].path].state != path_state::serving ||
+      entries_[*entry].readers == std::numeric_limits<std::uint8_t>::max()) {
+    ++counters_.misses;
+    return answer(block, transfer_result::missing);
+  }
+  block_entry& found = entries_[*entry];
+  ++found.readers;
+  found.touch = now;
+  class_of(bytes_of(found)).policy->touch(*entry, now);
+  const std::uint64_t tag = next_tag_++;
+  const std::uint64_t offset = offset_of(found);
+  operations_.emplace(tag, operation{.what = block,
+                                     .instance = *instance,
+                                     .path = found.path,
+                                     .offset = offset,
+                                     .entry = *entry,
+                                     .is_read = true});
+  bytes_in_flight_ += block.memory.size();
+  requests_.push_back({found.path, {io_kind::read, offset, block.memory, tag, true}});
+}
+
+void store::finish_read(operation& done, const io_completion& how, coarse_time /*now*/) {
+  if (how.error != 0 && how.error != ECANCELED) note_error(done.path, how.error);
+  if (done.unwanted) {
+    const bool last = std::ranges::none_of(operations_, [&](const auto& each) {
+      return each.second.is_read && each.second.path == done.path && each.second.offset == done.offset;
+    });
+    if (last) paths_[done.path].slots->release(done.offset);
+    return answer(done.what, transfer_result::missing);
+  }
+  block_entry& from = entries_[done.entry];
+  --from.readers;
+  if (how.error == ECANCELED) return answer(done.what, transfer_result::failed);
+  const std::uint64_t identity = instances_[done.instance].identity;
+  const bool right =
+      how.error == 0 && bind_checksum(how.checksum, identity, done.what.group, done.what.full) == from.checksum;
+  if (how.error == 0) {
+    paths_[done.path].errors_in_a_row = 0;
+    if (!right) ++counters_.checksum_errors;
+  }
+  if (!right) {
+    erase(done.entry, true);
+    return answer(done.what, transfer_result::failed);
+  }
+  ++counters_.read;
+  counters_.read_bytes += done.what.memory.size();
+  if (!options_.keep_copy && from.readers == 0) erase(done.entry, false);
+  answer(done.what, transfer_result::done);
+}
+
+void store::complete(std::uint32_t path, std::span<const io_completion> done, coarse_time now) {
+  for (const io_completion& each : done) {
+    if (each.tag == paths_[path].probe) {
+      paths_[path].probe = 0;
+      if (each.error == 0) restore_path(path);
+      continue;
+    }
+    const auto found = operations_.find(each.tag);
+    if (found == operations_.end()) continue;
+    operation finished = std::move(found->second);
+    operations_.erase(found);
+    bytes_in_flight_ -= finished.what.memory.size();
+    if (finished.is_read) {
+      finish_read(finished, each, now);
+    } else {
+      finish_write(finished, each, now);
+    }
+  }
+}
+
+// ---------------------------------------------------------------------------------------------- forgetting
+
+std::uint64_t store::remove(instance_number number, std::span<const block_key> keys) {
+  const auto instance = bound(number);
+  if (!instance) return 0;
+  std::uint64_t removed = 0;
+  for (const block_key& key : keys) {
+    if (const auto entry = entries_.find(*instance, key)) {
+      erase(*entry, false);
+      ++removed;
+    }
+    if (const auto tag = writing_.find(key);
+        tag != writing_.end() && operations_.at(tag->second).instance == *instance) {
+      operations_.at(tag->second).unwanted = true;
+      writing_.erase(tag);
+    }
+  }
+  counters_.removed += removed;
+  return removed;
+}
+
+std::uint64_t store::forget_instance(std::uint16_t instance) {
+  for (auto& [tag, each] : operations_) {
+    if (each.instance != instance || each.is_read) continue;
+    each.unwanted = true;
+    // Another instance may write the same key since this one was removed.
+    if (const auto current = writing_.find(each.what.key); current != writing_.end() && current->second == tag) {
+      writing_.erase(current);
+    }
+  }
+  std::uint64_t removed = 0;
+  const std::size_t changes = changes_.size();
+  for (std::uint32_t entry = 0; entry < entries_.end(); ++entry) {
+    if (entries_[entry].sectors == 0 || entries_[entry].instance != instance) continue;
+    erase(entry, false);
+    ++removed;
+  }
+  // One change a path says it all.
+  changes_.resize(changes);
+  for (std::uint32_t path = 0; path < paths_.size(); ++path) {
+    catalog_change change{.what = catalog_change::kind::erase_instance, .block = {}};
+    change.block.instance = instances_[instance].identity;
+    changes_.push_back({path, std::move(change)});
+  }
+  counters_.removed += removed;
+  return removed;
+}
+
+std::uint64_t store::clear(instance_number number) {
+  const auto instance = bound(number);
+  return instance ? forget_instance(*instance) : 0;
+}
+
+std::uint64_t store::clear_all() {
+  std::uint64_t removed = 0;
+  for (std::size_t instance = 1; instance < instances_.size(); ++instance) {
+    removed += forget_instance(static_cast<std::uint16_t>(instance));
+  }
+  return removed;
+}
+
+// ---------------------------------------------------------------------------------------------- results
+
+std::vector<path_request> store::take_requests() {
+  return std::exchange(requests_, {});
+}
+
+std::vector<path_change> store::take_changes() {
+  return std::exchange(changes_, {});
+}
+
+std::vector<transfer_outcome> store::take_outcomes() {
+  return std::exchange(outcomes_, {});
+}
+
+std::vector<lost_block> store::take_lost() {
+  return std::exchange(lost_, {});
+}
+
+store_status store::status() const {
+  store_status all;
+  all.counters = counters_;
+  all.bytes_in_flight = bytes_in_flight_;
+  all.blocks = entries_.size();
+  for (const path_entry& each : paths_) {
+    path_status one = each.said;
+    one.state = each.state;
+    one.blocks = each.blocks;
+    if (each.slots) {
+      one.capacity = each.slots->capacity_bytes() - std::min(each.slots->capacity_bytes(), one.bad_bytes);
+      one.used = each.slots->used_bytes() - std::min(each.slots->used_bytes(), one.bad_bytes);
+    }
+    all.capacity += one.capacity;
+    all.used += one.used;
+    all.paths.push_back(std::move(one));
+  }
+  return all;
+}
+
+}  // namespace cenote::nvme

@@ -1,0 +1,219 @@
+// The NVMe tier's state: which block is where on which path, what is on its way, and what goes next.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <cstdlib>
+#include <map>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "core/block_key.hpp"
+#include "core/error.hpp"
+#include "core/instance_spec.hpp"
+#include "memory/lower_hints.hpp"
+#include "tiers/eviction/policy.hpp"
+#include "tiers/nvme/catalog.hpp"
+#include "tiers/nvme/entry_table.hpp"
+#include "tiers/nvme/io.hpp"
+#include "tiers/nvme/slot_allocator.hpp"
+#include "tiers/transfer.hpp"
+
+namespace cenote::nvme {
+
+using instance_number = std::uint32_t;  ///< the DRAM tier's
+/// Seconds of the machine's clock: outlives a reboot, as the tier does.
+using coarse_time = std::uint32_t;
+
+struct store_options {
+  std::uint32_t paths = 0;
+  bool keep_copy = true;      ///< of blocks that were brought up
+  bool second_sight = false;  ///< a block is written only when it comes for the second time
+  std::string policy = "lru";
+  double high_water = 1.0;             ///< of the capacity: eviction ahead of need starts above; 1: never
+  double low_water = 1.0;              ///< … and ends below
+  std::uint32_t errors_to_retire = 4;  ///< I/O errors in a row that take a path out of service
+};
+
+/// What the tier needs of a stored_block: 48 bytes, because there may be millions at a start.
+struct adopted_block {
+  block_key key;
+  std::uint64_t instance = 0;  ///< identity
+  std::uint64_t offset = 0;
+  std::uint64_t checksum = 0;
+  std::uint32_t sectors = 0;
+  std::uint32_t touch = 0;
+};
+/// Nothing when the block's fields do not go together.
+[[nodiscard]] std::optional<adopted_block> adopted_from(const stored_block& block) noexcept;
+
+/// What a path shall do.
+struct path_request {
+  std::uint32_t path = 0;
+  io_request io;
+};
+struct path_change {
+  std::uint32_t path = 0;
+  catalog_change change;
+};
+
+enum class path_state : std::uint8_t {
+  opening,  ///< waits for a dead worker's last request, or loads
+  serving,
+  retired,  ///< gave errors; probed from time to time
+  failed,   ///< could not be opened
+};
+
+struct path_status {
+  path_state state = path_state::opening;
+  std::uint64_t capacity = 0;  ///< bytes for blocks
+  std::uint64_t used = 0;
+  std::uint64_t blocks = 0;
+  std::uint64_t errors = 0;
+  std::uint64_t bad_bytes = 0;  ///< slots given up because the file system had no space for them
+  std::string why;              ///< of the last error
+};
+
+struct store_counters {
+  std::uint64_t written = 0, written_bytes = 0, read = 0, read_bytes = 0;
+  std::uint64_t dropped = 0;     ///< not written: no slot, or a path failed
+  std::uint64_t unadmitted = 0;  ///< not written: seen for the first time
+  std::uint64_t evicted = 0, removed = 0, checksum_errors = 0, io_errors = 0, misses = 0, loaded = 0,
+                refused_at_load = 0;
+};
+
+struct store_status {
+  std::uint64_t capacity = 0, used = 0, blocks = 0, bytes_in_flight = 0;
+  store_counters counters;
+  std::vector<path_status> paths;
+};
+
+struct aligned_free {
+  void operator()(std::byte* memory) const noexcept { std::free(memory); }  // NOLINT(cppcoreguidelines-no-malloc)
+};
+
+/// Owned by one thread (the NVMe tier's actor). Does no I/O and never blocks: it plans requests, which the caller hands
+/// to the paths' engines, and hears of their completions. A copy is served only if its bytes, hashed, agree with what
+/// was written under this very key, whatever the metadata says.
+class store {
+ public:
+  explicit store(store_options options);
+  ~store();
+  store(const store&) = delete;
+  store& operator=(const store&) = delete;
+
+  // ---- instances
+  /// Blocks of the instance with this identity (catalog.hpp) are served under `number` from now on.
+  void bind(instance_number number, std::uint64_t identity, memory::hint_writer hints);
+
+  // ---- paths
+  /// Space of a path for blocks: [first, end) of its data file, and how many blocks its metadata has room for.
+  void open_path(std::uint32_t path, std::uint64_t first, std::uint64_t end, std::uint64_t max_blocks);
+  /// One block of the path's catalog, after open_path(). False: it makes no sense here and is forgotten.
+  bool adopt(std::uint32_t path, const adopted_block& block);
+  void path_failed(std::uint32_t path, std::string why);
+  /// Probes retired paths: one that answers is served again. Call every few seconds.
+  void tick(coarse_time now);
+  [[nodiscard]] path_state state_of(std::uint32_t path) const noexcept { return paths_[path].state; }
+
+  // ---- work; answers and requests gather until take_…()
+  void write(std::span<const transfer> blocks, coarse_time now);
+  void read(std::span<const transfer> blocks, coarse_time now);
+  void complete(std::uint32_t path, std::span<const io_completion> done, coarse_time now);
+  /// Forgets these keys, those on their way down too.
+  std::uint64_t remove(instance_number number, std::span<const block_key> keys);
+  std::uint64_t clear(instance_number number);
+  std::uint64_t clear_all();
+  [[nodiscard]] bool contains(instance_number number, const block_key& key) const noexcept;
+
+  [[nodiscard]] std::vector<path_request> take_requests();
+  [[nodiscard]] std::vector<path_change> take_changes();
+  [[nodiscard]] std::vector<transfer_outcome> take_outcomes();
+  [[nodiscard]] std::vector<lost_block> take_lost();
+
+  [[nodiscard]] store_status status() const;
+
+ private:
+  struct instance_entry {
+    std::uint64_t identity = 0;
+    instance_number number = 0;  ///< 0: nobody attached to it since the node started
+    memory::hint_writer hints;
+    std::uint64_t blocks = 0;
+  };
+  struct path_entry {
+    path_state state = path_state::opening;
+    std::unique_ptr<slot_allocator> slots;
+    std::uint64_t first = 0;  ///< byte where blocks start
+    std::uint64_t max_blocks = 0;
+    std::uint64_t blocks = 0;
+    std::uint32_t errors_in_a_row = 0;
+    std::uint64_t probe = 0;  ///< tag of the probe under way
+    path_status said;
+  };
+  /// Blocks of one length: what can take each other's slots.
+  struct size_class {
+    std::unique_ptr<eviction::policy> policy;
+  };
+  struct operation {
+    transfer what;
+    std::uint16_t instance = 0;
+    std::uint32_t path = 0;
+    std::uint64_t offset = 0;
+    std::uint32_t entry = 0;  ///< of a read
+    bool is_read = false;
+    bool unwanted = false;  ///< removed meanwhile
+  };
+
+  std::uint16_t instance_of(std::uint64_t identity);
+  [[nodiscard]] std::optional<std::uint16_t> bound(instance_number number) const noexcept;
+  size_class& class_of(std::uint64_t bytes);
+  bool admitted(const block_key& key);
+  void write_one(const transfer& block, coarse_time now);
+  void read_one(const transfer& block, coarse_time now);
+  void finish_write(operation& done, const io_completion& how, coarse_time now);
+  void finish_read(operation& done, const io_completion& how, coarse_time now);
+  void note_error(std::uint32_t path, int error);
+  void restore_path(std::uint32_t path);
+  std::optional<std::pair<std::uint32_t, std::uint64_t>> allocate(std::uint64_t bytes, coarse_time now);
+  std::optional<std::pair<std::uint32_t, std::uint64_t>> free_slot(std::uint64_t bytes);
+  bool evict_one(size_class& from);
+  void evict_ahead();
+  [[nodiscard]] std::pair<size_class*, coarse_time> oldest_class(std::uint64_t but_for_bytes);
+  bool free_extent(std::uint64_t for_bytes);
+  void erase(std::uint32_t entry, bool tell);
+  void note_erased(std::uint32_t path, std::uint64_t identity, const block_key& key);
+  void show(std::uint32_t entry, bool visible);
+  void answer(const transfer& to, transfer_result what);
+  std::uint64_t forget_instance(std::uint16_t instance);
+
+  store_options options_;
+  entry_table entries_;
+  eviction::block_links links_;
+  std::map<std::uint64_t, size_class> classes_;  ///< by length in bytes
+  std::vector<path_entry> paths_;
+  std::vector<instance_entry> instances_;
+  std::unordered_map<instance_number, std::uint16_t> by_number_;
+  std::unordered_map<std::uint64_t, operation> operations_;               ///< by the request's tag
+  std::unordered_map<block_key, std::uint64_t, block_key_hash> writing_;  ///< key -> tag
+  std::vector<std::uint32_t> seen_;                                       ///< second sight: tags by place
+  std::uint64_t next_tag_ = 1;
+  std::uint32_t next_path_ = 0;
+  std::vector<path_request> requests_;
+  std::vector<path_change> changes_;
+  std::vector<transfer_outcome> outcomes_;
+  std::vector<lost_block> lost_;
+  store_counters counters_;
+  std::uint64_t bytes_in_flight_ = 0;
+  std::unique_ptr<std::byte, aligned_free> probed_;  ///< a sector that probes read into
+};
+
+/// What is kept with a block: the hash of its bytes, mixed with its full key and its instance, so that bytes of another
+/// block never pass for it.
+[[nodiscard]] std::uint64_t bind_checksum(std::uint64_t of_bytes, std::uint64_t instance, std::uint32_t group,
+                                          const full_key& full) noexcept;
+
+}  // namespace cenote::nvme

@@ -1,0 +1,41 @@
+// A block on its way between the DRAM tier and the tier below it: what both say to each other.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "core/block_key.hpp"
+
+namespace cenote {
+
+/// Memory of a slab that the tier below shall write down, or fill. It belongs to that tier until it answered with the
+/// token.
+struct transfer {
+  std::uint32_t instance = 0;  ///< the DRAM tier's number
+  std::uint32_t group = 0;
+  std::uint64_t token = 0;
+  full_key full;
+  block_key key;
+  std::span<std::byte> memory;  ///< the whole stride of a block
+};
+
+enum class transfer_result : std::uint8_t {
+  done,     ///< written, or there already; read, and right
+  dropped,  ///< not written: no space, not admitted, or its path failed
+  missing,  ///< not there (any more)
+  failed,   ///< the path gave an error, or the bytes were wrong; that copy is gone
+};
+
+struct transfer_outcome {
+  std::uint64_t token = 0;
+  transfer_result what = transfer_result::done;
+};
+
+/// A block that left the tier below by itself; the DRAM tier may still have it.
+struct lost_block {
+  std::uint32_t instance = 0;
+  block_key key;
+};
+
+}  // namespace cenote
