@@ -11,12 +11,10 @@ start       from exec until all paths serve; 1 M blocks of 4 KiB.
 from __future__ import annotations
 
 import contextlib
-import json
 import mmap
 import multiprocessing
 import os
 import statistics
-import subprocess
 import tempfile
 import time
 from collections.abc import Iterator
@@ -43,14 +41,6 @@ def write_down(node: Node, session: cenote.Session, names: list[bytes], block: i
         some = names[first : first + batch]
         session.put(some, [source] * len(some))
         until("written", lambda: node.status()["dram"]["writing_bytes"] == 0, limit=60)
-
-
-def fio_read(file: Path, size: int) -> float:
-    """GiB/s."""
-    command = ["fio", "--name=read", f"--filename={file}", "--ioengine=io_uring", "--direct=1", "--rw=read"]
-    command += ["--bs=2M", "--iodepth=16", "--registerfiles=1", "--fixedbufs=1", f"--size={size}"]
-    ran = subprocess.run([*command, "--output-format=json"], capture_output=True, text=True, check=True)
-    return float(json.loads(ran.stdout)["jobs"][0]["read"]["bw_bytes"]) / GiB
 
 
 def first_touch(size: int) -> float:
@@ -92,7 +82,7 @@ def promotion(place: Path, blocks: int, rounds: int, report: Report) -> None:
         for names in chains:
             write_down(node, session, names, BLOCK, BATCH)
         for turn in range(rounds):
-            limits.append(fio_read(store / "data", size))
+            limits.append(support.fio(store / "data", size, "read"))
             figures.append(prefetched(session, chains[turn % 2]))
     report.add(
         f"promotion, {blocks} blocks of 2 MiB",

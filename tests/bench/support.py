@@ -9,6 +9,7 @@ import hashlib
 import json
 import os
 import statistics
+import subprocess
 import sys
 import tempfile
 import time
@@ -102,6 +103,14 @@ def commit_unwritten(session: cenote.Session, names: Sequence[bytes], batch: int
     """Makes keys present without writing their blocks."""
     for first in range(0, len(names), batch):
         session.commit(session.reserve(names[first : first + batch]))
+
+
+def fio(file: Path, size: int, direction: str, block: int = 2 * MiB) -> float:
+    """What the disk itself does, GiB/s: `direction` is read or write, sequential, io_uring, queue depth 16."""
+    command = ["fio", "--name=disk", f"--filename={file}", "--ioengine=io_uring", "--direct=1", f"--rw={direction}"]
+    command += [f"--bs={block}", "--iodepth=16", "--registerfiles=1", "--fixedbufs=1", f"--size={size}"]
+    ran = subprocess.run([*command, "--output-format=json"], capture_output=True, text=True, check=True)
+    return float(json.loads(ran.stdout)["jobs"][0][direction]["bw_bytes"]) / GiB
 
 
 def processor_seconds(pid: int) -> float:
