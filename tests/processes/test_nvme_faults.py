@@ -274,6 +274,46 @@ def test_a_file_system_that_turns_read_only_does_no_harm(
     assert counters(node)["checksum_errors"] == 0
 
 
+# ---- a device without a file system
+
+
+@pytest.fixture
+def device(tmp_path: Path) -> Iterator[Path]:
+    image = tmp_path / "image"
+    with image.open("wb") as file:
+        file.truncate(128 << 20)
+    made = subprocess.run(["losetup", "-f", "--show", str(image)], capture_output=True, text=True, check=False)
+    if made.returncode != 0:
+        pytest.skip(f"no loop device: {made.stderr.strip()}")
+    yield Path(made.stdout.strip())
+    subprocess.run(["losetup", "-d", made.stdout.strip()], check=True)
+
+
+def test_a_raw_device_serves_as_a_path_unless_it_holds_somebodys_data(
+    start_node: StartNode, attach: Attach, tmp_path: Path, device: Path
+) -> None:
+    store = tmp_path / "store"
+    store.mkdir(mode=0o700)
+    (store / "data").symlink_to(device)
+    sets = (f"nvme.paths=[{store}]", "nvme.capacity=96MiB")
+    node = start_node(*sets, capacity="32MiB")
+    serving(node)
+    keys = only_below(attach(node, "i", block=BLOCK), node)
+    assert node.stop() == 0
+    node = start_node(*sets, capacity="32MiB")
+    serving(node)
+    assert path_of(node)["direct"] is True
+    assert brought_up(attach(node, "i", block=BLOCK), keys) == 100
+    assert node.stop() == 0
+    device.write_bytes(b"somebody's" + bytes(4086))
+    refused = start_node(*sets, capacity="32MiB", launch_only=True)
+    refused.announced_deaths = 1
+    refused.allowed_errors = [".*"]
+    assert refused.wait() == 2
+    assert "holds something else than blocks of this cache" in refused.log_text()
+    assert device.read_bytes()[:10] == b"somebody's"
+
+
 # ---- less than usual
 
 
