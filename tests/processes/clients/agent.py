@@ -27,11 +27,13 @@ import wire
 class Reader(threading.Thread):
     """Reads and verifies a run of keys in a loop until told to stop."""
 
-    def __init__(self, agent: Agent, label: str, count: int, how: str, session: str, must_hold: bool) -> None:
+    def __init__(
+        self, agent: Agent, label: str, first: int, count: int, how: str, session: str, must_hold: bool
+    ) -> None:
         super().__init__(daemon=True)
         self.session = agent.sessions[session]
         self.size = agent.size
-        self.keys = blocks.keys_of(label, 0, count)
+        self.keys = blocks.keys_of(label, first, count)
         self.want = [blocks.content_of(key, self.size) for key in self.keys]
         self.how = how
         self.must_hold = must_hold
@@ -242,8 +244,10 @@ class Agent:
             view.release()
         held.release()
 
-    def start_reader(self, label: str, count: int, how: str = "copy", name: str = "s", must_hold: bool = False) -> None:
-        reader = Reader(self, label, count, how, name, must_hold)
+    def start_reader(
+        self, label: str, count: int, first: int = 0, how: str = "copy", name: str = "s", must_hold: bool = False
+    ) -> None:
+        reader = Reader(self, label, first, count, how, name, must_hold)
         self.readers.append(reader)
         reader.start()
 
