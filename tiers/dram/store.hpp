@@ -319,7 +319,8 @@ class store {
   void restore(instance& in, slab& home, memory::block_ref ref);
   std::uint32_t evict(pool& from, std::uint32_t count, coarse_time now);
   bool evict_from_account(account& payer, pool& prefer, std::uint64_t bytes, coarse_time now);
-  pool* pool_with_oldest(const account* within) const noexcept;
+  pool* pool_with_oldest(const account* within,
+                         std::optional<std::uint32_t> (*victim_of)(const pool&) = oldest_of) const noexcept;
   bool revoke_idle_grants(const std::function<bool(const slab&)>& in);
   bool ask_slab(pool& into, coarse_time now);
   bool slab_fits(const pool& into) const noexcept;
@@ -337,6 +338,7 @@ class store {
   [[nodiscard]] bool in_policy(std::uint32_t record) const noexcept;
   /// The record of the block that goes next.
   [[nodiscard]] static std::optional<std::uint32_t> oldest_of(const pool& group) noexcept;
+  [[nodiscard]] static std::optional<std::uint32_t> oldest_unwritten_of(const pool& group) noexcept;
   void leave_order(pool& group, std::uint32_t record);
   void park(pool& group, std::uint32_t record, coarse_time now);
   void touch_order(pool& group, std::uint32_t record, coarse_time now);
@@ -345,7 +347,6 @@ class store {
   void write_through(slab& home, memory::block_ref ref);
   bool demote_ahead(coarse_time now);
   [[nodiscard]] std::uint64_t unwritten_excess() const noexcept;
-  pool* pool_with_oldest_unwritten() const noexcept;
   std::uint32_t write_oldest(pool& from, std::uint32_t count, coarse_time now);
   std::uint32_t release_blocks(pool& from, std::span<const memory::block_ref> refs, coarse_time now);
   [[nodiscard]] std::optional<moving_block> take_moving(std::uint64_t token);

@@ -77,7 +77,7 @@ bool store::demote_ahead(coarse_time now) {
     }
   }
   const std::uint64_t excess = unwritten_excess();
-  pool* oldest = excess > 0 ? pool_with_oldest_unwritten() : nullptr;
+  pool* oldest = excess > 0 ? pool_with_oldest(nullptr, oldest_unwritten_of) : nullptr;
   if (oldest == nullptr) return more;
   return write_oldest(*oldest, blocks_for(excess, *oldest), now) > 0 || more;
 }
@@ -88,22 +88,6 @@ std::uint64_t store::unwritten_excess() const noexcept {
   const std::uint64_t staying = used_ - leaving_bytes_ - parked_bytes_;
   const double share = std::max(0.0, options_.low_water - options_.lower.write_ahead);
   return staying - std::min(staying, share_of(usable_bytes(), share));
-}
-
-store::pool* store::pool_with_oldest_unwritten() const noexcept {
-  pool* oldest = nullptr;
-  coarse_time age = 0;
-  for (const auto& [number, each] : instances_) {
-    for (const auto& group : each->pools) {
-      const auto victim = group->policy->victim();
-      if (!victim) continue;
-      const coarse_time touched = records_[*victim].touch.load(std::memory_order_relaxed);
-      if (oldest != nullptr && touched >= age) continue;
-      oldest = group.get();
-      age = touched;
-    }
-  }
-  return oldest;
 }
 
 /// Begins to write the oldest blocks down, or parks them if they have a copy. Returns how many; fewer than asked when
@@ -136,6 +120,10 @@ std::uint32_t store::write_oldest(pool& from, std::uint32_t count, coarse_time n
 
 std::optional<std::uint32_t> store::oldest_of(const pool& group) noexcept {
   if (const auto parked = group.parked->victim()) return parked;
+  return group.policy->victim();
+}
+
+std::optional<std::uint32_t> store::oldest_unwritten_of(const pool& group) noexcept {
   return group.policy->victim();
 }
 

@@ -165,13 +165,14 @@ std::uint32_t store::release_blocks(pool& from, std::span<const block_ref> refs,
   return freed;
 }
 
-store::pool* store::pool_with_oldest(const account* within) const noexcept {
+store::pool* store::pool_with_oldest(const account* within,
+                                     std::optional<std::uint32_t> (*victim_of)(const pool&)) const noexcept {
   pool* oldest = nullptr;
   coarse_time age = 0;
   for (const auto& [number, each] : instances_) {
     if (within != nullptr && each->payer != within) continue;
     for (const auto& group : each->pools) {
-      const auto victim = oldest_of(*group);
+      const auto victim = victim_of(*group);
       if (!victim) continue;
       const coarse_time touched = records_[*victim].touch.load(std::memory_order_relaxed);
       if (oldest == nullptr || touched < age) {
@@ -188,8 +189,7 @@ bool store::evict_from_account(account& payer, pool& prefer, std::uint64_t bytes
   while (payer.used > target) {
     pool* oldest = pool_with_oldest(&payer);
     if (oldest == nullptr) break;
-    const auto need = static_cast<std::uint32_t>((payer.used - target + oldest->stride - 1) / oldest->stride);
-    if (evict(*oldest, std::min(need, eviction_batch), now) > 0) continue;
+    if (evict(*oldest, blocks_for(payer.used - target, *oldest), now) > 0) continue;
     // The oldest are all pinned: whatever else the group has.
     if (oldest != &prefer && evict(prefer, 1, now) > 0) continue;
     const auto gave = [&](const std::unique_ptr<pool>& group) { return evict(*group, 1, now) > 0; };

@@ -269,7 +269,7 @@ void store::evict_ahead() {
   }
 }
 
-std::optional<std::pair<std::uint32_t, std::uint64_t>> store::allocate(std::uint64_t bytes, coarse_time /*now*/) {
+std::optional<std::pair<std::uint32_t, std::uint64_t>> store::allocate(std::uint64_t bytes) {
   for (int attempt = 0; attempt < eviction_attempts; ++attempt) {
     if (auto found = free_slot(bytes)) return found;
     size_class& own = class_of(bytes);
@@ -346,7 +346,7 @@ void store::write_one(const transfer& block, coarse_time now) {
     ++counters_.unadmitted;
     return answer(block, transfer_result::dropped);
   }
-  const auto place = allocate(block.memory.size(), now);
+  const auto place = allocate(block.memory.size());
   if (!place) {
     ++counters_.dropped;
     return answer(block, transfer_result::dropped);

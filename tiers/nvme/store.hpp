@@ -178,7 +178,7 @@ class store {
   void finish_read(operation& done, const io_completion& how, coarse_time now);
   void note_error(std::uint32_t path, int error);
   void restore_path(std::uint32_t path);
-  std::optional<std::pair<std::uint32_t, std::uint64_t>> allocate(std::uint64_t bytes, coarse_time now);
+  std::optional<std::pair<std::uint32_t, std::uint64_t>> allocate(std::uint64_t bytes);
   std::optional<std::pair<std::uint32_t, std::uint64_t>> free_slot(std::uint64_t bytes);
   bool evict_one(size_class& from);
   void evict_ahead();

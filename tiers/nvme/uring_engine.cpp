@@ -113,7 +113,8 @@ class pinned_memory {
     return index;
   }
 
-  [[nodiscard]] std::uint64_t bytes() const noexcept { return bytes_; }
+  // Thread-safe, unlike the rest.
+  [[nodiscard]] std::uint64_t bytes() const noexcept { return bytes_.load(std::memory_order_relaxed); }
 
   // The place of the piece that `memory` lies in.
   [[nodiscard]] std::optional<unsigned> find(const iovec& memory) const {
@@ -130,7 +131,7 @@ class pinned_memory {
   };
   std::map<std::uintptr_t, piece> pieces_;  // by their first address
   std::vector<bool> used_ = std::vector<bool>(places);
-  std::uint64_t bytes_ = 0;
+  std::atomic<std::uint64_t> bytes_ = 0;
 };
 
 }  // namespace
@@ -154,8 +155,8 @@ class uring_engine::loop {
   // Runs `task` on the loop's thread and returns what it returned; false when the loop has ended.
   bool call(std::function<bool()> task);
   bool pin(std::span<std::byte> memory);
-  bool unpin(std::span<std::byte> memory);
-  [[nodiscard]] std::uint64_t pinned_bytes() const noexcept { return pinned_bytes_.load(std::memory_order_relaxed); }
+  void unpin(std::span<std::byte> memory);
+  [[nodiscard]] std::uint64_t pinned_bytes() const noexcept { return pinned_.bytes(); }
 
  private:
   void run(std::promise<result<void>>& ready);
@@ -198,7 +199,6 @@ class uring_engine::loop {
   bool file_registered_ = false;
   bool can_pin_ = false;
   pinned_memory pinned_;
-  std::atomic<std::uint64_t> pinned_bytes_ = 0;  // written by the thread
   request_queue waiting_;
   request_queue alone_;  // parts of a transfer that failed: each is tried without its neighbours
   std::vector<operation> operations_;
@@ -307,19 +307,15 @@ bool uring_engine::loop::pin(std::span<std::byte> memory) {
   const __u64 tag = 0;
   const bool taken = io_uring_register_buffers_update_tag(&ring_, *place, &vector, &tag, 1) == 1;
   if (!taken) (void)pinned_.remove_one(memory);
-  pinned_bytes_.store(pinned_.bytes(), std::memory_order_relaxed);
   return taken;
 }
 
-bool uring_engine::loop::unpin(std::span<std::byte> memory) {
-  bool all = true;
+void uring_engine::loop::unpin(std::span<std::byte> memory) {
   while (const auto place = pinned_.remove_one(memory)) {
     const iovec nothing{};
     const __u64 tag = 0;
-    all = io_uring_register_buffers_update_tag(&ring_, *place, &nothing, &tag, 1) == 1 && all;
+    (void)io_uring_register_buffers_update_tag(&ring_, *place, &nothing, &tag, 1);
   }
-  pinned_bytes_.store(pinned_.bytes(), std::memory_order_relaxed);
-  return all;
 }
 
 // --------------------------------------------------------------------------------------------- the loop
@@ -549,7 +545,10 @@ std::uint64_t uring_engine::registered_bytes() const noexcept {
 }
 
 void uring_engine::unregister_memory(std::span<std::byte> memory) {
-  loop_->call([this, memory] { return loop_->unpin(memory); });
+  loop_->call([this, memory] {
+    loop_->unpin(memory);
+    return true;
+  });
 }
 
 }  // namespace cenote::nvme
