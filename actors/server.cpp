@@ -13,6 +13,7 @@
 #include <thread>
 #include <utility>
 
+#include "actors/metrics_text.hpp"
 #include "actors/status_json.hpp"
 #include "config/logging.hpp"
 
@@ -100,13 +101,39 @@ void server::stop() {
   if (doorbells_) doorbells_->stop();
 }
 
+namespace {
+
 template <class Answer, class Actor, class... Arguments>
-result<Answer> server::ask(const Actor& whom, Arguments&&... arguments) {
+result<Answer> ask_as(const caf::scoped_actor& self, const Actor& whom, Arguments&&... arguments) {
   result<Answer> answer = fail(error_code::deadline_exceeded, "the node is too busy to answer");
-  self_->request(whom, actor_deadline, std::forward<Arguments>(arguments)...)
+  self->request(whom, actor_deadline, std::forward<Arguments>(arguments)...)
       .receive([&](const Answer& value) { answer = value; },
                [&](const caf::error& why) { answer = fail(error_code::internal, caf::to_string(why)); });
   return answer;
+}
+
+}  // namespace
+
+template <class Answer, class Actor, class... Arguments>
+result<Answer> server::ask(const Actor& whom, Arguments&&... arguments) {
+  return ask_as<Answer>(self_, whom, std::forward<Arguments>(arguments)...);
+}
+
+result<report_ptr> server::report() const {
+  const caf::scoped_actor self(context_.system);  // of the calling thread
+  return ask_as<report_ptr>(self, context_.node, report_atom_v);
+}
+
+result<std::string> server::status() const {
+  const auto found = report();
+  if (!found) return std::unexpected(found.error());
+  return status_json(**found, *config(), context_);
+}
+
+result<std::string> server::metrics() const {
+  const auto found = report();
+  if (!found) return std::unexpected(found.error());
+  return metrics_text(**found, context_);
 }
 
 // ---------------------------------------------------------------------------------------------- life
@@ -469,9 +496,7 @@ result<std::string> server::admin(const connection& from, const std::string& tex
   if (command == "status" || command == "stats") {
     if (!may_attach(from) && !may_administrate(from))
       return fail(error_code::permission_denied, "you may not see the status");
-    auto report = ask<report_ptr>(context_.node, report_atom_v);
-    if (!report) return std::unexpected(report.error());
-    return status_json(**report, *config(), context_);
+    return status();
   }
   if (!may_administrate(from)) {
     return fail(error_code::permission_denied,

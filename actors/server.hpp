@@ -28,6 +28,7 @@ struct server_context {
   std::uint32_t restarts = 0;
   dram::instance_number next_instance = 1;
   std::string socket_path;
+  std::string metrics_address;  ///< HOST:PORT; empty: nobody listens there
 };
 
 /// Serves connections on a thread of its own (an event_loop): that thread may wait for an actor or the keeper, for a
@@ -50,6 +51,9 @@ class server {
   /// Stops accepting and tells all clients that the node goes away. `keeper_is_dead`: nobody else holds the socket, so
   /// that a new node may take its path at once. Thread-safe.
   void drain(bool keeper_is_dead);
+  /// What `cenote status --json` prints, and the metrics. Thread-safe; wait for the node's answer, for a bounded time.
+  [[nodiscard]] result<std::string> status() const;
+  [[nodiscard]] result<std::string> metrics() const;
   /// Ends both threads.
   void stop();
 
@@ -72,6 +76,7 @@ class server {
 
   server(server_context context, config_ptr config);
 
+  [[nodiscard]] result<report_ptr> report() const;
   template <class Answer, class Actor, class... Arguments>
   result<Answer> ask(const Actor& whom, Arguments&&... arguments);
 

@@ -113,10 +113,15 @@ json session_of(const dram::session_status& session, const std::vector<session_r
 std::string status_json(const node_report& report, const config::node_config& config, const server_context& context) {
   const dram::store_status& dram = report.dram;
   json all;
-  all["node"] = {{"pid", ::getppid()},        {"worker_pid", ::getpid()},
-                 {"epoch", context.epoch},    {"restarts", context.restarts},
-                 {"version", CENOTE_VERSION}, {"uptime_s", seconds_since(context.node_started)},
-                 {"state", "serving"},        {"socket", context.socket_path}};
+  all["node"] = {{"pid", ::getppid()},
+                 {"worker_pid", ::getpid()},
+                 {"epoch", context.epoch},
+                 {"restarts", context.restarts},
+                 {"version", CENOTE_VERSION},
+                 {"uptime_s", seconds_since(context.node_started)},
+                 {"state", "serving"},
+                 {"socket", context.socket_path},
+                 {"metrics", context.metrics_address}};
   all["dram"] = {{"capacity", dram.capacity},
                  {"assigned", dram.assigned},
                  {"used", dram.used},

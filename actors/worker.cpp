@@ -22,6 +22,7 @@
 #include "actors/server.hpp"
 #include "config/logging.hpp"
 #include "config/node_config.hpp"
+#include "transport/http/server.hpp"
 
 namespace cenote {
 
@@ -318,12 +319,14 @@ class worker {
                            handed->node_started,
                            handed->restarts,
                            state->next_instance,
-                           config::socket_path(*config_)};
+                           config::socket_path(*config_),
+                           bind_http()};
     auto made = server::start(std::move(context), config_);
     if (!made) return std::unexpected(made.error());
     server_ = std::move(*made);
     for (const auto& session : state->sessions) server_->adopt(session);
     if (auto serving = server_->serve(std::move(handed->listener)); !serving) return serving;
+    if (http_) serve_http();
     if (auto ready = keeper_.ready(); !ready) return ready;
     const auto took = std::chrono::duration_cast<std::chrono::milliseconds>(std::chrono::steady_clock::now() - begun);
     log_info(logger("worker"), "serving", {{"epoch", handed->epoch}, {"blocks", blocks}, {"took_ms", took.count()}});
@@ -412,6 +415,32 @@ class worker {
     nvme_ = system_.spawn<nvme_tier>(std::move(options), devices_);
   }
 
+  /// Where those who watch the node find it; empty when they do not. A port that is taken is no reason not to serve.
+  std::string bind_http() {
+    if (!config_->metrics.listen) return {};
+    auto bound = http::server::bind(*config_->metrics.listen);
+    if (!bound) {
+      log_warn(logger("worker"), "no metrics over HTTP",
+               {{"metrics.listen", config_->metrics.listen->text()}, {"reason", bound.error().describe()}});
+      return {};
+    }
+    http_ = std::move(*bound);
+    return http_->where().text();
+  }
+
+  void serve_http() {
+    const auto page_of = [](result<std::string> text, const char* type) -> result<http::page> {
+      if (!text) return std::unexpected(text.error());
+      return http::page{type, std::move(*text)};
+    };
+    http_->serve({{"/metrics", [=, this] { return page_of(server_->metrics(), "text/plain; version=0.0.4"); }},
+                  {"/status", [=, this] { return page_of(server_->status(), "application/json"); }},
+                  {"/healthz", [=, this] {
+                     const auto found = server_->status();
+                     return page_of(found ? result<std::string>("ok\n") : found, "text/plain");
+                   }}});
+  }
+
   void reload() {
     auto wanted = config::load(options_.sources);
     auto next = wanted ? config::reloaded(*config_, *wanted) : wanted;
@@ -431,6 +460,7 @@ class worker {
 
   int drain(bool keeper_is_dead) {
     const watchdog limit(config_->node.drain_timeout + std::chrono::seconds(2));
+    if (http_) http_->stop();  // its pages ask the server
     server_->drain(keeper_is_dead);
     {
       const caf::scoped_actor self(system_);
@@ -470,6 +500,7 @@ class worker {
   dram_tier_actor dram_;
   node_actor node_;
   std::unique_ptr<server> server_;
+  std::unique_ptr<http::server> http_;
 };
 
 result<unique_fd> take_signals() {

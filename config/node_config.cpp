@@ -223,6 +223,15 @@ std::map<std::string, group_config> make_groups(const settings_map& settings) {
   return groups;
 }
 
+result<> take_metrics(const settings_map& settings, metrics_section& into) {
+  const auto& text = get<std::string>(settings, "metrics.listen");
+  if (text == "off") return {};
+  auto where = parse_endpoint(text);
+  if (!where) return refuse(settings, "metrics.listen", where.error().message() + ", or off");
+  into.listen = std::move(*where);
+  return {};
+}
+
 result<node_config> make(settings_map settings) {
   node_config config{.node = make_node(settings),
                      .dram = make_dram(settings),
@@ -230,10 +239,12 @@ result<node_config> make(settings_map settings) {
                      .session = make_session(settings),
                      .auth = make_auth(settings),
                      .groups = make_groups(settings),
+                     .metrics = {},
                      .log = {.level = get<std::string>(settings, "log.level"),
                              .format = format_named(get<std::string>(settings, "log.format"))},
                      .settings = {}};
   config.settings = std::move(settings);
+  if (auto taken = take_metrics(config.settings, config.metrics); !taken) return std::unexpected(taken.error());
   if (auto checked = check_together(config); !checked) return std::unexpected(checked.error());
   return config;
 }

@@ -13,6 +13,7 @@
 
 #include "config/sources.hpp"
 #include "config/value.hpp"
+#include "core/endpoint.hpp"
 #include "core/error.hpp"
 
 namespace cenote::config {
@@ -80,6 +81,10 @@ struct group_config {
 
 enum class log_format { automatic, text, json, journal };
 
+struct metrics_section {
+  std::optional<endpoint> listen;  ///< nothing: no HTTP server
+};
+
 struct log_section {
   std::string level;  ///< a valid level specification, see config/level_spec.hpp
   log_format format = log_format::automatic;
@@ -100,6 +105,7 @@ struct node_config {
   session_section session;
   auth_section auth;
   std::map<std::string, group_config> groups;  ///< only groups that are named somewhere
+  metrics_section metrics;
   log_section log;
   /// What the members above were made from, by key; changing a member does not change it.
   std::map<std::string, setting, std::less<>> settings;

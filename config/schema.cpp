@@ -241,6 +241,12 @@ constexpr std::array keys{
                .secret = true,
                .about = "Token that a client needs to attach to instances of the group. Empty: none."},
 
+    key_schema{.name = "metrics.listen",
+               .type = string,
+               .fallback = "127.0.0.1:0",
+               .about = "HOST:PORT of /metrics, /healthz and /status over HTTP, or `off`. Port 0: any free one; "
+                        "`cenote status` shows it. Whoever can reach it may read."},
+
     key_schema{.name = "log.level",
                .type = string,
                .fallback = "info",

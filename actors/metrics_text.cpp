@@ -1,0 +1,183 @@
+#include "actors/metrics_text.hpp"
+
+#include <prometheus/metric_family.h>
+#include <prometheus/text_serializer.h>
+
+#include <array>
+#include <utility>
+
+namespace cenote {
+
+namespace {
+
+using prometheus::ClientMetric;
+using prometheus::MetricFamily;
+using prometheus::MetricType;
+using labels = std::vector<ClientMetric::Label>;
+
+/// Families in the order in which they are first named.
+class collection {
+ public:
+  void gauge(const char* name, const char* help, double value, labels of = {}) {
+    ClientMetric metric;
+    metric.label = std::move(of);
+    metric.gauge.value = value;
+    family(name, help, MetricType::Gauge).metric.push_back(std::move(metric));
+  }
+  void gauge(const char* name, const char* help, std::uint64_t value, labels of = {}) {
+    gauge(name, help, static_cast<double>(value), std::move(of));
+  }
+  void counter(const char* name, const char* help, std::uint64_t value, labels of = {}) {
+    ClientMetric metric;
+    metric.label = std::move(of);
+    metric.counter.value = static_cast<double>(value);
+    family(name, help, MetricType::Counter).metric.push_back(std::move(metric));
+  }
+  [[nodiscard]] std::string text() const { return prometheus::TextSerializer().Serialize(families_); }
+
+ private:
+  MetricFamily& family(const char* name, const char* help, MetricType type) {
+    for (MetricFamily& each : families_) {
+      if (each.name == name) return each;
+    }
+    MetricFamily& made = families_.emplace_back();
+    made.name = name;
+    made.help = help;
+    made.type = type;
+    return made;
+  }
+
+  std::vector<MetricFamily> families_;
+};
+
+template <class Counters>
+struct counter_row {
+  const char* name;
+  const char* help;
+  std::uint64_t Counters::*value;
+};
+
+template <class Counters, std::size_t N>
+void add_counters(collection& into, const Counters& from, const std::array<counter_row<Counters>, N>& rows) {
+  for (const auto& row : rows) into.counter(row.name, row.help, from.*row.value);
+}
+
+using dram_counters = dram::store_counters;
+constexpr std::array dram_rows{
+    counter_row<dram_counters>{"cenote_dram_commits_total", "Blocks that were stored.", &dram_counters::commits},
+    counter_row<dram_counters>{"cenote_dram_duplicates_total", "Blocks that were there already when they were stored.",
+                               &dram_counters::duplicates},
+    counter_row<dram_counters>{"cenote_dram_evicted_total", "Blocks that left to make room.", &dram_counters::evicted},
+    counter_row<dram_counters>{"cenote_dram_removed_total", "Blocks that a client or an operator removed.",
+                               &dram_counters::removed},
+    counter_row<dram_counters>{"cenote_dram_no_space_total", "Reservations refused because all is in use.",
+                               &dram_counters::no_space},
+    counter_row<dram_counters>{"cenote_dram_refused_commits_total", "Commits of blocks that were not reserved.",
+                               &dram_counters::refused_commits},
+    counter_row<dram_counters>{"cenote_dram_revoked_reservations_total", "Reservations that were taken back.",
+                               &dram_counters::revoked_reservations},
+    counter_row<dram_counters>{"cenote_dram_collisions_total", "Full keys that met another one's index key.",
+                               &dram_counters::collisions},
+    counter_row<dram_counters>{"cenote_dram_reclaimed_blocks_total", "Blocks taken back from dead clients.",
+                               &dram_counters::reclaimed_blocks},
+    counter_row<dram_counters>{"cenote_dram_touches_total", "Uses that clients reported.", &dram_counters::touches},
+    counter_row<dram_counters>{"cenote_dram_checksum_errors_total", "Blocks dropped because their bytes were wrong.",
+                               &dram_counters::checksum_errors},
+    counter_row<dram_counters>{"cenote_dram_demoted_total", "Blocks that the tier below took.",
+                               &dram_counters::demoted},
+    counter_row<dram_counters>{"cenote_dram_demotions_dropped_total", "Blocks that left without a copy below.",
+                               &dram_counters::demotions_dropped},
+    counter_row<dram_counters>{"cenote_dram_promoted_total", "Blocks brought up from below.", &dram_counters::promoted},
+    counter_row<dram_counters>{"cenote_dram_promotions_failed_total", "Blocks asked for below and not got.",
+                               &dram_counters::promotions_failed},
+};
+
+using nvme_counters = nvme::store_counters;
+constexpr std::array nvme_rows{
+    counter_row<nvme_counters>{"cenote_nvme_written_total", "Blocks written.", &nvme_counters::written},
+    counter_row<nvme_counters>{"cenote_nvme_written_bytes_total", "Bytes of blocks written.",
+                               &nvme_counters::written_bytes},
+    counter_row<nvme_counters>{"cenote_nvme_read_total", "Blocks read, and right.", &nvme_counters::read},
+    counter_row<nvme_counters>{"cenote_nvme_read_bytes_total", "Bytes of blocks read.", &nvme_counters::read_bytes},
+    counter_row<nvme_counters>{"cenote_nvme_dropped_total", "Blocks not written: no room, or an error.",
+                               &nvme_counters::dropped},
+    counter_row<nvme_counters>{"cenote_nvme_unadmitted_total",
+                               "Blocks not written because they came for the first time.", &nvme_counters::unadmitted},
+    counter_row<nvme_counters>{"cenote_nvme_evicted_total", "Blocks that left to make room.", &nvme_counters::evicted},
+    counter_row<nvme_counters>{"cenote_nvme_removed_total", "Blocks that a client or an operator removed.",
+                               &nvme_counters::removed},
+    counter_row<nvme_counters>{"cenote_nvme_checksum_errors_total", "Blocks read that were not what was written.",
+                               &nvme_counters::checksum_errors},
+    counter_row<nvme_counters>{"cenote_nvme_io_errors_total", "Transfers that a disk refused.",
+                               &nvme_counters::io_errors},
+    counter_row<nvme_counters>{"cenote_nvme_misses_total", "Blocks asked for that were not there.",
+                               &nvme_counters::misses},
+};
+
+void add_dram(collection& into, const dram::store_status& dram) {
+  into.gauge("cenote_dram_capacity_bytes", "Memory that slabs may take.", dram.capacity);
+  into.gauge("cenote_dram_assigned_bytes", "Memory of slabs.", dram.assigned);
+  into.gauge("cenote_dram_used_bytes", "Memory of blocks in use.", dram.used);
+  into.gauge("cenote_dram_writing_bytes", "On their way to the tier below.", dram.writing_bytes);
+  into.gauge("cenote_dram_loading_bytes", "On their way from the tier below.", dram.loading_bytes);
+  const std::array<std::pair<const char*, std::uint64_t>, 7> states{{{"present", dram.present},
+                                                                     {"granted", dram.granted},
+                                                                     {"pending", dram.pending},
+                                                                     {"zombie", dram.zombie},
+                                                                     {"quarantined", dram.quarantined},
+                                                                     {"loading", dram.loading},
+                                                                     {"free", dram.free}}};
+  for (const auto& [state, count] : states) {
+    into.gauge("cenote_dram_blocks", "Blocks, by what they are in.", count, {{"state", state}});
+  }
+  add_counters(into, dram.counters, dram_rows);
+}
+
+void add_instances(collection& into, const dram::store_status& dram) {
+  for (const dram::instance_status& each : dram.instances) {
+    const labels of{{"instance", each.id}};
+    into.gauge("cenote_instance_blocks", "Blocks of an instance in DRAM.", each.present, of);
+    into.gauge("cenote_instance_bytes", "Memory of an instance's slabs.", each.bytes, of);
+    into.gauge("cenote_instance_sessions", "Sessions of an instance.", each.sessions, of);
+  }
+  for (const dram::account_status& each : dram.accounts) {
+    const labels of{{"group", each.name}};
+    into.gauge("cenote_group_quota_bytes", "Most memory of an instance group, 0: no limit.", each.quota, of);
+    into.gauge("cenote_group_used_bytes", "Memory of an instance group.", each.used, of);
+  }
+}
+
+void add_nvme(collection& into, const nvme_report& nvme) {
+  into.gauge("cenote_nvme_capacity_bytes", "Disk space for blocks.", nvme.store.capacity);
+  into.gauge("cenote_nvme_used_bytes", "Disk space of blocks.", nvme.store.used);
+  into.gauge("cenote_nvme_blocks", "Blocks on disk.", nvme.store.blocks);
+  into.gauge("cenote_nvme_in_flight_bytes", "Bytes of transfers under way.", nvme.store.bytes_in_flight);
+  add_counters(into, nvme.store.counters, nvme_rows);
+  into.counter("cenote_nvme_failed_saves_total", "Writes of metadata that failed.", nvme.failed_saves);
+  for (std::size_t i = 0; i < nvme.paths.size() && i < nvme.store.paths.size(); ++i) {
+    const nvme::path_status& path = nvme.store.paths[i];
+    const labels of{{"path", nvme.paths[i].directory}};
+    const bool serves = path.state == nvme::path_state::serving;
+    into.gauge("cenote_nvme_path_serving", "1 when a path reads and writes, else 0.", serves ? 1.0 : 0.0, of);
+    into.gauge("cenote_nvme_path_capacity_bytes", "Space of a path for blocks.", path.capacity, of);
+    into.gauge("cenote_nvme_path_used_bytes", "Space of a path's blocks.", path.used, of);
+    into.counter("cenote_nvme_path_errors_total", "Errors that a path's disk gave.", path.errors, of);
+  }
+}
+
+}  // namespace
+
+std::string metrics_text(const node_report& report, const server_context& context) {
+  collection all;
+  const std::chrono::duration<double> up = std::chrono::system_clock::now() - context.node_started;
+  all.gauge("cenote_build_info", "1, with the version.", 1.0, {{"version", CENOTE_VERSION}});
+  all.gauge("cenote_uptime_seconds", "Since the node was started.", up.count());
+  all.counter("cenote_worker_restarts_total", "Workers that ended and were started anew.", context.restarts);
+  all.gauge("cenote_sessions", "Clients that are attached.", report.dram.sessions.size());
+  add_dram(all, report.dram);
+  add_instances(all, report.dram);
+  if (report.nvme) add_nvme(all, *report.nvme);
+  return all.text();
+}
+
+}  // namespace cenote

@@ -1,0 +1,13 @@
+// What Prometheus reads: the node's report as metrics.
+#pragma once
+
+#include <string>
+
+#include "actors/server.hpp"
+
+namespace cenote {
+
+/// Prometheus' text format, version 0.0.4. Counters start at 0 with each worker; sizes in bytes, times in seconds.
+[[nodiscard]] std::string metrics_text(const node_report& report, const server_context& context);
+
+}  // namespace cenote
