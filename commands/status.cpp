@@ -1,6 +1,7 @@
 // Prints what the node answers to {"command":"status"}. Sizes in bytes, times in seconds; each field may be missing:
 //
-//   {"node":     {"pid", "worker_pid", "epoch", "restarts", "version", "uptime_s", "state", "socket"},
+//   {"node":     {"pid", "worker_pid", "epoch", "restarts", "version", "uptime_s", "state", "socket",
+//                 "metrics"},
 //    "dram":     {"capacity", "assigned", "used", "free", "slabs", "policy", "evicted",
 //                 "blocks": {"present", "granted", "pending", "zombie", "quarantined", "free"}},
 //    "instances":[{"id", "group", "blocks", "bytes", "sessions", "index_slots"}],
@@ -49,10 +50,12 @@ std::string share(std::uint64_t part, std::uint64_t whole) {
 }
 
 std::string node_text(const json& node) {
-  return fmt::format("node      {} {}, up {}, pid {}, worker {} (epoch {}, {} restarts)\n          {}\n",
+  const std::string metrics = text_of(node, "metrics");
+  const std::string pages = metrics.empty() || metrics == "-" ? "" : "          http://" + metrics + "/metrics\n";
+  return fmt::format("node      {} {}, up {}, pid {}, worker {} (epoch {}, {} restarts)\n          {}\n{}",
                      text_of(node, "version"), text_of(node, "state"), age_of(node, "uptime_s"), text_of(node, "pid"),
                      text_of(node, "worker_pid"), text_of(node, "epoch"), count_of(node, "restarts"),
-                     text_of(node, "socket"));
+                     text_of(node, "socket"), pages);
 }
 
 std::string dram_text(const json& dram) {

@@ -221,6 +221,14 @@ BOOST_AUTO_TEST_CASE(a_wrong_choice_names_the_choices_and_the_nearest) {
   refused(load_sets({"dram.huge_pages=true"}), "dram.huge_pages = \"true\": must be one of auto, off");
 }
 
+BOOST_AUTO_TEST_CASE(an_address_to_listen_on_is_host_and_port_or_off) {
+  BOOST_TEST(good(load_sets({})).metrics.listen->text() == "127.0.0.1:0");
+  BOOST_TEST(good(load_sets({"metrics.listen=[::]:9400"})).metrics.listen->text() == "[::]:9400");
+  BOOST_TEST(!good(load_sets({"metrics.listen=off"})).metrics.listen.has_value());
+  refused(load_sets({"metrics.listen=9400"}),
+          "--set: metrics.listen = \"9400\": must be HOST:PORT, as in 127.0.0.1:9400 or [::1]:9400, or off");
+}
+
 BOOST_AUTO_TEST_CASE(the_low_water_mark_may_not_be_above_the_high_one) {
   refused(load_sets({"dram.low_water=0.98"}),
           "--set: dram.low_water = 0.98: must not be above dram.high_water = 0.97 (default)");

@@ -19,7 +19,9 @@ namespace {
 /// other.
 std::string other_value(const key_schema& schema) {
   switch (schema.type) {
-    case value_type::string: return schema.name == "log.level" ? "debug" : "other";
+    case value_type::string:
+      if (schema.name == "metrics.listen") return "off";
+      return schema.name == "log.level" ? "debug" : "other";
     case value_type::integer: return std::string(schema.name == "node.threads" ? "2" : schema.maximum);
     case value_type::boolean: return schema.fallback == "true" ? "false" : "true";
     case value_type::bytes: return "2MiB";

@@ -1,0 +1,128 @@
+"""Metrics, health and status over HTTP: true, there after every restart, and never in anybody's way."""
+
+from __future__ import annotations
+
+import json
+import re
+import socket
+import urllib.error
+import urllib.request
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import blocks
+import pytest
+from conftest import StartNode
+from node import KiB, Node, until
+
+Attach = Callable[..., Any]
+SAMPLE = re.compile(r"^([a-z_]+)(?:\{(.*)\})? (\S+)$")
+
+
+def address(node: Node) -> str:
+    return str(node.status()["node"]["metrics"])
+
+
+def fetch(node: Node, page: str) -> str:
+    with urllib.request.urlopen(f"http://{address(node)}{page}", timeout=10) as answer:
+        return str(answer.read().decode())
+
+
+def metrics(node: Node) -> dict[str, float]:
+    """By name and labels; every sample stands behind the type and the help of its family."""
+    found: dict[str, float] = {}
+    described = ""
+    for line in fetch(node, "/metrics").splitlines():
+        if line.startswith("# HELP "):
+            assert len(line.split(" ", 3)) == 4, line
+        elif line.startswith("# TYPE "):
+            described, kind = line.split()[2:]
+            assert kind in ("counter", "gauge")
+            assert described.endswith("_total") == (kind == "counter"), line
+        else:
+            sample = SAMPLE.match(line)
+            assert sample is not None, line
+            assert sample[1] == described, line
+            key = f"{sample[1]}{{{sample[2]}}}" if sample[2] else sample[1]
+            assert key not in found, line
+            found[key] = float(sample[3])
+    return found
+
+
+@pytest.mark.sanitizer
+def test_metrics_say_what_the_status_says(start_node: StartNode, attach: Attach, tmp_path: Path) -> None:
+    node = start_node(f"nvme.paths=[{tmp_path}/store]", "nvme.capacity=64MiB", "nvme.ingest=all")
+    until("the path serves", lambda: node.status()["nvme"]["paths"][0]["state"] == "serving")
+    session = attach(node, 'a "quoted" name', block=64 * KiB)
+    keys = blocks.keys_of("a", 0, 50)
+    session.put(keys, blocks.contents_of(keys, 64 * KiB))
+    until("all are written", lambda: node.status()["nvme"]["counters"]["written"] == 50)
+    said, status = metrics(node), node.status()
+    assert said["cenote_dram_commits_total"] == status["counters"]["commits"] == 50
+    assert said["cenote_nvme_written_bytes_total"] == 50 * 64 * KiB
+    assert said["cenote_dram_capacity_bytes"] == status["dram"]["capacity"]
+    assert said['cenote_dram_blocks{state="present"}'] == 50
+    assert said['cenote_instance_blocks{instance="a \\"quoted\\" name"}'] == 50
+    assert said[f'cenote_nvme_path_serving{{path="{tmp_path}/store"}}'] == 1
+    assert said["cenote_sessions"] == 1
+    assert json.loads(fetch(node, "/status"))["counters"]["commits"] == 50
+    assert fetch(node, "/healthz") == "ok\n"
+    with pytest.raises(urllib.error.HTTPError, match="404"):
+        fetch(node, "/nothing")
+
+
+@pytest.mark.sanitizer
+def test_the_next_worker_answers_at_the_same_address(start_node: StartNode) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as probe:
+        port = probe.getsockname()[1]
+    node = start_node(f"metrics.listen=127.0.0.1:{port}")
+    assert metrics(node)["cenote_worker_restarts_total"] == 0
+    node.restart_worker()
+    assert address(node) == f"127.0.0.1:{port}"
+    assert metrics(node)["cenote_worker_restarts_total"] == 1
+
+
+def test_a_taken_port_is_a_warning(start_node: StartNode, attach: Attach) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        where = f"127.0.0.1:{taken.getsockname()[1]}"
+        node = start_node(f"metrics.listen={where}")
+        (said,) = node.logged("no metrics over HTTP")
+        assert (said["level"], said["metrics.listen"]) == ("warn", where)
+        assert "in use" in said["reason"]
+        assert address(node) == ""
+        session = attach(node, "i", block=4 * KiB)
+        keys = blocks.keys_of("a", 0, 5)
+        assert session.put(keys, blocks.contents_of(keys, 4 * KiB)) == 5
+
+
+def test_nobody_listens_when_it_is_off(start_node: StartNode) -> None:
+    node = start_node("metrics.listen=off")
+    assert address(node) == ""
+    sockets = [str(entry.readlink()) for entry in Path(f"/proc/{node.worker_pid}/fd").iterdir()]
+    held = {each[8:-1] for each in sockets if each.startswith("socket:[")}
+    table = [line.split() for line in Path("/proc/net/tcp").read_text().splitlines()[1:]]
+    assert not [row for row in table if row[9] in held]
+
+
+@pytest.mark.sanitizer
+def test_clients_that_say_nothing_hold_up_neither_others_nor_the_end(start_node: StartNode) -> None:
+    node = start_node()
+    host, port = address(node).split(":")
+    silent = [socket.create_connection((host, int(port))) for _ in range(4)]
+    silent[0].sendall(b"GET /metr")
+    silent[1].sendall(b"POST /metrics HTTP/1.1\r\nContent-Length: 99999999999\r\n\r\n")
+    silent[2].sendall(b"\0" * 100_000)
+    assert metrics(node)["cenote_sessions"] == 0
+    for each in silent[:2]:
+        each.close()
+    assert node.stop() == 0
+    for each in silent[2:]:
+        each.close()
+
+
+def test_a_worker_that_stands_still_is_not_healthy_and_is_again_when_it_goes_on(node: Node) -> None:
+    where = address(node)
+    with node.worker_stopped(), pytest.raises((TimeoutError, urllib.error.URLError)):
+        urllib.request.urlopen(f"http://{where}/healthz", timeout=0.5)
+    assert fetch(node, "/healthz") == "ok\n"
