@@ -25,6 +25,8 @@ constexpr std::array benches{
     bench_command{"put", "Puts against memcpy", bench::run_put},
     bench_command{"acquire", "Zero-copy reads: the cost of pinning a block", bench::run_acquire},
     bench_command{"nvme", "Reading and writing a file past the page cache, against fio", bench::run_nvme},
+    bench_command{"policies", "A block access in the simulation of eviction policies, against one array write",
+                  bench::run_policies},
 };
 
 struct bench_options {
@@ -57,6 +59,8 @@ void add_bench(CLI::App& app) {
     if (each.name == "nvme") {
       one->add_option("--path", options->how.path, "Directory for its file; the current one");
       one->add_option("--size", options->how.size, "Size of its file")->capture_default_str();
+    } else if (each.name == "policies") {
+      one->add_option("--trace", options->how.trace, "Requests as Mooncake publishes them; a made trace if not given");
     } else {
       one->add_option("--socket", options->how.socket,
                       "Use the node at this socket; blocks of its other users may be evicted");

@@ -28,6 +28,7 @@ struct options {
   std::vector<std::uint64_t> blocks = {};  ///< lookup: index sizes to measure in memory alone; empty: with a node
   std::string path = {};                   ///< nvme: where its file is made; empty: the current directory
   std::string size = "2GiB";               ///< nvme: of its file
+  std::string trace = {};                  ///< policies: a file to replay; empty: a made one
 };
 
 // The benches; each adds its figures to the report.
@@ -36,6 +37,7 @@ struct options {
 [[nodiscard]] result<void> run_put(const options& how, report& out);
 [[nodiscard]] result<void> run_acquire(const options& how, report& out);
 [[nodiscard]] result<void> run_nvme(const options& how, report& out);
+[[nodiscard]] result<void> run_policies(const options& how, report& out);
 /// Part of `get`: readers beside a writer that commits and evicts.
 [[nodiscard]] result<void> run_readers(const options& how, report& out);
 

@@ -11,6 +11,7 @@
 #include "commands/log_level.hpp"
 #include "commands/node.hpp"
 #include "commands/nvme.hpp"
+#include "commands/replay.hpp"
 #include "commands/session.hpp"
 #include "commands/status.hpp"
 
@@ -26,6 +27,7 @@ void add_commands(CLI::App& app) {
   cenote::add_config(app);
   cenote::add_doctor(app);
   cenote::add_nvme(app);
+  cenote::add_replay(app);
   cenote::add_bench(app);
 }
 

@@ -589,7 +589,7 @@ void store::run_commit(batch& work, session& by, const submission& entry, coarse
   abandon_load(in, key);  // so does whoever is bringing it up
   publish(in, *home, ref, full, now);
   forget_grant(by, ref.bits);  // only now: a worker killed in between finds the block published or still granted
-  pool_of(*home).policy->admit(home->what.first_record + ref.block(), now);
+  enter_order(pool_of(*home), home->what.first_record + ref.block(), now);
   if (options_.lower.ingest == ingest::all) write_through(*home, ref);
   ++counters_.commits;
   ++work.effects;
@@ -705,7 +705,7 @@ void store::run_finish(batch& work, session& by, const submission& entry, coarse
   in.reserved_keys.erase(held.key);
   in.reservations.erase(found);
   publish(in, *home, ref, full, now);
-  pool_of(*home).policy->admit(home->what.first_record + ref.block(), now);
+  enter_order(pool_of(*home), home->what.first_record + ref.block(), now);
   if (options_.lower.ingest == ingest::all) write_through(*home, ref);
   ++counters_.commits;
 }

@@ -339,6 +339,8 @@ class store {
   /// The record of the block that goes next.
   [[nodiscard]] static std::optional<std::uint32_t> oldest_of(const pool& group) noexcept;
   [[nodiscard]] static std::optional<std::uint32_t> oldest_unwritten_of(const pool& group) noexcept;
+  [[nodiscard]] std::uint64_t identity_of(const pool& group, std::uint32_t record) const noexcept;
+  void enter_order(pool& group, std::uint32_t record, coarse_time now);
   void leave_order(pool& group, std::uint32_t record);
   void park(pool& group, std::uint32_t record, coarse_time now);
   void touch_order(pool& group, std::uint32_t record, coarse_time now);

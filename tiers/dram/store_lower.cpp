@@ -104,7 +104,7 @@ std::uint32_t store::write_oldest(pool& from, std::uint32_t count, coarse_time n
       park(from, *victim, now);
       ++begun;
     } else if (is_moving(home, ref)) {  // written through at this moment: its turn comes again
-      from.policy->touch(*victim, now);
+      from.policy->spare(*victim, now);
     } else if (may_write(from)) {
       from.policy->forget(*victim);
       write_down(home, ref, true);
@@ -127,6 +127,15 @@ std::optional<std::uint32_t> store::oldest_unwritten_of(const pool& group) noexc
   return group.policy->victim();
 }
 
+/// What the policy knows the block by: as good a hash as any, and at hand in every tier.
+std::uint64_t store::identity_of(const pool& group, std::uint32_t record) const noexcept {
+  return reduce_key(records_[record].get_key().view(), group.group).lo;
+}
+
+void store::enter_order(pool& group, std::uint32_t record, coarse_time now) {
+  group.policy->admit(record, identity_of(group, record), now);
+}
+
 void store::leave_order(pool& group, std::uint32_t record) {
   std::uint8_t& flags = records_[record].flags;
   if ((flags & block_record::flag_parked) != 0) {
@@ -144,14 +153,14 @@ void store::leave_order(pool& group, std::uint32_t record) {
 
 void store::park(pool& group, std::uint32_t record, coarse_time now) {
   records_[record].flags |= block_record::flag_parked;
-  group.parked->admit(record, now);
+  group.parked->admit(record, identity_of(group, record), now);
   parked_bytes_ += group.stride;
 }
 
 void store::touch_order(pool& group, std::uint32_t record, coarse_time now) {
   if ((records_[record].flags & block_record::flag_parked) != 0) {
     leave_order(group, record);
-    group.policy->admit(record, now);
+    enter_order(group, record, now);
   } else if (in_policy(record)) {
     group.policy->touch(record, now);
   }
@@ -200,7 +209,7 @@ void store::finish_write(const moving_block& moved, std::uint32_t number, transf
   }
   if (!moved.leaves) return;
   if (record.touch.load(std::memory_order_relaxed) != moved.touched) {  // somebody read it meanwhile
-    from.policy->admit(number, now);
+    enter_order(from, number, now);
   } else if (used_ <= share_of(usable_bytes(), options_.high_water)) {
     park(from, number, now);  // also what the tier below refused: it goes without a copy when its memory is needed
   } else {
@@ -279,7 +288,7 @@ void store::finish_load(const moving_block& moved, std::uint32_t number, transfe
   }
   publish(in, home, moved.ref, full, now);
   if (options_.lower.keep_copy) record_of(home, moved.ref).flags |= block_record::flag_below;
-  pool_of(home).policy->admit(number, now);
+  enter_order(pool_of(home), number, now);
   ++counters_.promoted;
 }
 
@@ -318,7 +327,7 @@ void store::forget_copies(std::span<const lost_block> lost) {
     if ((record.flags & block_record::flag_parked) != 0) {  // its turn to be written comes again
       const std::uint32_t number = home->what.first_record + ref.block();
       leave_order(pool_of(*home), number);
-      pool_of(*home).policy->admit(number, record.touch.load(std::memory_order_relaxed));
+      enter_order(pool_of(*home), number, record.touch.load(std::memory_order_relaxed));
     }
   }
 }

@@ -217,7 +217,7 @@ std::uint64_t store::rebuild(coarse_time now) {
         }
       }
       sort_by_time(order);
-      for (const auto& [touched, record] : order) group->policy->admit(record, now);
+      for (const auto& [touched, record] : order) enter_order(*group, record, now);
       served += order.size();
     }
     rescan_zombies(in);

@@ -150,7 +150,7 @@ std::uint32_t store::release_blocks(pool& from, std::span<const block_ref> refs,
     if (pinned[i]) {  // stays a hit; and is not asked again soon
       ++counters_.pinned_victims;
       restore(in, home, refs[i]);
-      from.policy->admit(home.what.first_record + refs[i].block(), now);
+      enter_order(from, home.what.first_record + refs[i].block(), now);
       continue;
     }
     --home.present;
@@ -434,7 +434,7 @@ void store::move_hot_blocks(slab& from, std::vector<block_ref>& refs, coarse_tim
     }
     publish(in, home, target, full, touched);
     record_of(home, target).flags |= below;
-    group.policy->admit(home.what.first_record + target.block(), now);
+    enter_order(group, home.what.first_record + target.block(), now);
     ++counters_.moved;
   }
 }

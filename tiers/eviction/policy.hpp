@@ -4,33 +4,36 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string_view>
 #include <vector>
 
 #include "core/error.hpp"
+#include "tiers/eviction/block_list.hpp"
 
 namespace cenote::eviction {
 
-/// Links of intrusive lists over block numbers, shared by the policies of a tier so that a block costs 8 bytes once.
-class block_links {
- public:
-  static constexpr std::uint32_t none = ~std::uint32_t{0};
-  struct link {
-    std::uint32_t previous = none;
-    std::uint32_t next = none;
-  };
-  [[nodiscard]] link& operator[](std::uint32_t block) noexcept { return links_[block]; }
-  /// Makes room for block numbers below `n`.
-  void cover(std::uint32_t n) {
-    if (n > links_.size()) links_.resize(n);
-  }
+/// What a request asks for, told to a policy before any of its blocks. Identities are 64-bit hashes of block keys.
+struct request {
+  std::span<const std::uint64_t> ids;       ///< all blocks, head to tail
+  std::span<const std::uint32_t> resident;  ///< the leading blocks that are here, head to tail
+  bool partial = false;                     ///< the last block is not full of tokens
 
- private:
-  std::vector<link> links_;
+  [[nodiscard]] std::size_t full() const noexcept { return ids.size() - (partial ? 1 : 0); }
 };
 
-/// Orders the blocks of one pool. A plain object: no thread, no clock. All calls are O(1). Not thread-safe.
-/// Callers touch a request's blocks from its tail to its head, so that a parent is never older than its child.
+/// The order in which a policy wants a request's blocks, where a caller is free to choose.
+enum class touch_order : std::uint8_t {
+  any,    ///< the caller's choice
+  chain,  ///< hits tail to head, missing blocks head to tail, then all that is here tail to head, refreshed
+};
+
+/// Orders the blocks of one pool. A plain object: no thread, no clock. All calls are O(1), some of them over many
+/// calls. Not thread-safe. Callers touch a request's blocks from its tail to its head, so that a parent is never older
+/// than its child.
+///
+/// A block has a number, which is the caller's, small, and used again for other blocks; and an identity, which is the
+/// same each time the block comes. Time is in tenths of a second and never goes back.
 class policy {
  public:
   policy() = default;
@@ -38,16 +41,39 @@ class policy {
   policy& operator=(const policy&) = delete;
   virtual ~policy() = default;
 
-  /// `block` became evictable. `now` in tenths of a second.
-  virtual void admit(std::uint32_t block, std::uint32_t now) = 0;
+  /// How many blocks the pool can hold: shares of queues and bounds of ghosts follow it. Until this is called, it is
+  /// the largest number of blocks that the pool has held.
+  virtual void resize(std::uint32_t /*capacity*/) {}
+  /// A request begins; until the next one, blocks that are touched or admitted are its blocks. Optional: a caller that
+  /// does not know of requests leaves it out.
+  virtual void begin(const request& /*of*/, std::uint32_t /*now*/) {}
+  [[nodiscard]] virtual touch_order order() const noexcept { return touch_order::any; }
+
+  /// A missing block is to be admitted next, and no room was made for it yet: what its ghost says counts for victim().
+  /// False: do not admit it. Optional, as admit() looks the ghost up if this was not called.
+  [[nodiscard]] virtual bool wants(std::uint64_t /*id*/, std::uint32_t /*now*/) { return true; }
+  /// `block` became evictable.
+  virtual void admit(std::uint32_t block, std::uint64_t id, std::uint32_t now) = 0;
   /// `block`, admitted before, was used.
   virtual void touch(std::uint32_t block, std::uint32_t now) = 0;
-  /// `block`, admitted before, is gone.
+  /// `block` takes the position that a use would give it now, but this is no use of its own.
+  virtual void refresh(std::uint32_t /*block*/, std::uint32_t /*now*/) {}
+  /// `block` is the victim but cannot go now: the next victim shall be another one, if there is one.
+  virtual void spare(std::uint32_t block, std::uint32_t now) { touch(block, now); }
+  /// `block` was evicted to make room; it may leave a ghost.
+  virtual void evict(std::uint32_t block, std::uint64_t /*id*/, std::uint32_t /*now*/) { forget(block); }
+  /// `block` is gone for another reason than room; no ghost.
   virtual void forget(std::uint32_t block) = 0;
-  /// The block to evict next; it stays admitted until forget(). Nothing when empty.
-  [[nodiscard]] virtual std::optional<std::uint32_t> victim() const = 0;
+  /// The block to evict next; it stays admitted until evict() or forget(). Nothing when empty. Asked again with nothing
+  /// in between, the answer is the same.
+  [[nodiscard]] virtual std::optional<std::uint32_t> victim() = 0;
   [[nodiscard]] virtual std::uint32_t size() const noexcept = 0;
+  /// Identities remembered of blocks that are gone; bounded by a small multiple of the capacity.
+  [[nodiscard]] virtual std::size_t ghosts() const noexcept { return 0; }
 };
+
+/// The names that make_policy() knows.
+[[nodiscard]] std::span<const std::string_view> policy_names() noexcept;
 
 /// The policy called `name`; unknown names are refused with the known ones. `links` must outlive it.
 [[nodiscard]] result<std::unique_ptr<policy>> make_policy(std::string_view name, block_links& links);

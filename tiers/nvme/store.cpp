@@ -135,7 +135,7 @@ bool store::adopt(std::uint32_t path, const adopted_block& block) {
                                             .instance = instance,
                                             .path = static_cast<std::uint8_t>(path)});
   links_.cover(entry + 1);
-  class_of(bytes).policy->admit(entry, block.touch);
+  class_of(bytes).policy->admit(entry, block.key.lo, block.touch);
   ++home.blocks;
   ++instances_[instance].blocks;
   ++counters_.loaded;
@@ -174,7 +174,7 @@ void store::restore_path(std::uint32_t path) {
   }
   std::ranges::sort(back, {}, [&](std::uint32_t entry) { return entries_[entry].touch; });
   for (const std::uint32_t entry : back) {
-    class_of(bytes_of(entries_[entry])).policy->admit(entry, entries_[entry].touch);
+    class_of(bytes_of(entries_[entry])).policy->admit(entry, entries_[entry].key_lo, entries_[entry].touch);
     show(entry, true);
   }
 }
@@ -213,7 +213,7 @@ bool store::evict_one(size_class& from) {
       erase(*victim, true);
       return true;
     }
-    from.policy->touch(*victim, entries_[*victim].touch);
+    from.policy->spare(*victim, entries_[*victim].touch);
   }
   return false;
 }
@@ -400,7 +400,7 @@ void store::finish_write(operation& done, const io_completion& how, coarse_time 
                                             .instance = done.instance,
                                             .path = static_cast<std::uint8_t>(done.path)});
   links_.cover(entry + 1);
-  if (home.state == path_state::serving) class_of(stored.bytes).policy->admit(entry, now);
+  if (home.state == path_state::serving) class_of(stored.bytes).policy->admit(entry, entries_[entry].key_lo, now);
   ++instances_[done.instance].blocks;
   ++counters_.written;
   counters_.written_bytes += stored.bytes;

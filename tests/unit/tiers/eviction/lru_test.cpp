@@ -19,7 +19,7 @@ BOOST_AUTO_TEST_CASE(it_does_what_a_list_does) {
   for (int step = 0; step < 100'000; ++step) {
     const auto block = static_cast<std::uint32_t>(random() % blocks);
     if (!in[block]) {
-      policy.admit(block, 0);
+      policy.admit(block, block, 0);
       model.push_front(block);
       in[block] = true;
     } else if (random() % 3 == 0) {
@@ -42,7 +42,7 @@ BOOST_AUTO_TEST_CASE(two_policies_share_the_links) {
   links.cover(10);
   lru even(links);
   lru odd(links);
-  for (std::uint32_t i = 0; i < 10; ++i) (i % 2 == 0 ? even : odd).admit(i, 0);
+  for (std::uint32_t i = 0; i < 10; ++i) (i % 2 == 0 ? even : odd).admit(i, i, 0);
   even.touch(0, 0);
   odd.forget(1);
   BOOST_TEST(*even.victim() == 2U);
@@ -56,10 +56,10 @@ BOOST_AUTO_TEST_CASE(links_grow_while_blocks_are_listed) {
   block_links links;
   links.cover(2);
   lru policy(links);
-  policy.admit(0, 0);
-  policy.admit(1, 0);
+  policy.admit(0, 0, 0);
+  policy.admit(1, 1, 0);
   links.cover(100'000);
-  policy.admit(99'999, 0);
+  policy.admit(99'999, 99'999, 0);
   BOOST_TEST(*policy.victim() == 0U);
   policy.forget(0);
   policy.forget(1);
@@ -68,11 +68,13 @@ BOOST_AUTO_TEST_CASE(links_grow_while_blocks_are_listed) {
 
 BOOST_AUTO_TEST_CASE(an_unknown_policy_is_refused_with_the_known_ones) {
   block_links links;
-  BOOST_TEST(make_policy("lru", links).has_value());
-  const auto refused = make_policy("clock", links);
-  BOOST_REQUIRE(!refused.has_value());
-  BOOST_TEST((refused.error().code() == error_code::invalid_config));
-  BOOST_TEST(refused.error().message().find("lru") != std::string::npos);
+  for (const std::string_view name : policy_names()) BOOST_TEST(make_policy(name, links).has_value());
+  for (const std::string_view name : {"belady", "LRU", ""}) {
+    const auto refused = make_policy(name, links);
+    BOOST_REQUIRE(!refused.has_value());
+    BOOST_TEST((refused.error().code() == error_code::invalid_config));
+    BOOST_TEST(refused.error().message().find("lru, lfu, clock") != std::string::npos);
+  }
 }
 
 BOOST_AUTO_TEST_SUITE_END()

@@ -1,0 +1,88 @@
+// What a block access costs in the simulation of a policy: the same objects that order the tiers' blocks.
+#include <fmt/format.h>
+
+#include <array>
+#include <random>
+
+#include "commands/bench_support.hpp"
+#include "commands/replay_trace.hpp"
+#include "tiers/eviction/simulation.hpp"
+
+namespace cenote::bench {
+
+namespace {
+
+using eviction::replay_order;
+using eviction::trace;
+
+constexpr std::uint32_t capacity = 8'000;
+constexpr std::size_t accesses_made = 300'000;
+constexpr std::size_t sessions_made = 400;
+constexpr unsigned default_rounds = 20;
+constexpr double nanoseconds = 1e9;
+
+struct timed_policy {
+  std::string_view name;
+  bound promise;
+};
+constexpr std::array timed_policies{timed_policy{"lru", {bound::kind::value_at_most, 100}},    // 10 M accesses/s
+                                    timed_policy{"tblru", {bound::kind::value_at_most, 200}},  // 5 M accesses/s
+                                    timed_policy{"s3fifo", {}}, timed_policy{"arc", {}}, timed_policy{"mq", {}}};
+
+/// Sessions that take turns, grow by some blocks each time and end at random; all begin with the same block.
+trace make_trace() {
+  std::mt19937_64 random(1);
+  trace made;
+  std::vector<std::vector<std::uint64_t>> sessions(sessions_made);
+  std::uint64_t next = 1;
+  for (std::uint64_t time_ms = 0; made.stream().size() < accesses_made; time_ms += 250) {
+    auto& session = sessions[random() % sessions_made];
+    if (session.empty() || random() % 4 == 0) session = {0};
+    for (std::uint64_t more = random() % 24; more > 0; --more) session.push_back(next++);
+    made.add(time_ms, session.size() * trace::tokens_per_block, session);
+  }
+  return made;
+}
+
+/// The least that any policy does: one write per access to the place of its block.
+double time_bare_loop(const trace& of, std::vector<std::uint64_t>& last) {
+  const stopwatch watch;
+  std::uint64_t position = 0;
+  for (const std::uint32_t block : of.stream()) last[block] = ++position;
+  return watch.seconds();
+}
+
+result<void> measure(const trace& of, const timed_policy& which, unsigned rounds, report& out) {
+  std::vector<std::uint64_t> last(of.distinct());
+  samples figure;
+  samples limit;
+  for (unsigned round = 0; round < rounds; ++round) {
+    const stopwatch watch;
+    const auto sums = eviction::simulate(of, which.name, capacity, replay_order::forward);
+    if (!sums) return std::unexpected(sums.error());
+    figure.add(watch.seconds());
+    limit.add(time_bare_loop(of, last));
+  }
+  out.add(time_figure("policies", fmt::format("{}, {} blocks", which.name, capacity), figure, limit,
+                      nanoseconds / static_cast<double>(of.stream().size()), "ns/access", which.promise));
+  return {};
+}
+
+}  // namespace
+
+result<void> run_policies(const options& how, report& out) {
+  trace of;
+  if (how.trace.empty()) {
+    of = make_trace();
+  } else {
+    auto read = read_trace_file(how.trace);
+    if (!read) return std::unexpected(read.error());
+    of = std::move(read->requests);
+  }
+  for (const timed_policy& which : timed_policies) {
+    if (auto done = measure(of, which, how.rounds != 0 ? how.rounds : default_rounds, out); !done) return done;
+  }
+  return {};
+}
+
+}  // namespace cenote::bench

@@ -1,0 +1,30 @@
+// How `cenote replay` takes capacities and tiers on its command line.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/error.hpp"
+
+namespace cenote {
+
+/// A number of blocks: 1 to 2^31, with k for thousands or M for millions ("64k").
+[[nodiscard]] result<std::uint32_t> parse_block_count(std::string_view text);
+
+/// "1k:256k:2x" (from 1k to at most 256k, doubling), "1k:5k:1k" (in steps of 1k), or a list "1k,3k,500".
+[[nodiscard]] result<std::vector<std::uint32_t>> parse_capacities(std::string_view text);
+
+struct named_tier {
+  std::string name;
+  std::uint32_t capacity = 0;
+};
+
+/// "dram=1000,nvme=10k": two tiers, the upper one first.
+[[nodiscard]] result<std::vector<named_tier>> parse_tiers(std::string_view text);
+
+/// The parts of `text` between `separator`s.
+[[nodiscard]] std::vector<std::string_view> split(std::string_view text, char separator);
+
+}  // namespace cenote

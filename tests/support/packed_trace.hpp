@@ -1,0 +1,13 @@
+// The traces in tests/data.
+#pragma once
+
+#include <string>
+
+#include "tiers/eviction/trace.hpp"
+
+namespace cenote::testing {
+
+/// Reads a trace in the form of tests/data/pack_trace.py; throws std::runtime_error when it cannot.
+[[nodiscard]] eviction::trace load_packed_trace(const std::string& path);
+
+}  // namespace cenote::testing

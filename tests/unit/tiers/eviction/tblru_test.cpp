@@ -1,0 +1,120 @@
+#include "tiers/eviction/tblru.hpp"
+
+#include <boost/test/unit_test.hpp>
+
+#include "tiers/eviction/simulated_pool.hpp"
+
+namespace cenote::eviction {
+
+namespace {
+
+constexpr std::uint32_t second = 10;
+
+/// A pool of block numbers that are identities, too.
+struct session_pool {
+  block_links links;
+  tblru policy{links};
+  std::vector<std::uint64_t> identities;
+  std::unique_ptr<simulated_pool> pool;
+  std::uint32_t now = 0;
+
+  explicit session_pool(std::uint32_t capacity) {
+    links.cover(1000);
+    for (std::uint64_t i = 0; i < 1000; ++i) identities.push_back(i);
+    pool = std::make_unique<simulated_pool>(policy, capacity, identities);
+  }
+  [[nodiscard]] bool holds(std::uint32_t block) const { return pool->holds(block); }
+  void refresh(std::uint32_t block) const { pool->refresh(block, now); }
+  void use(std::uint32_t block) const {
+    if (holds(block)) {
+      pool->touch(block, now);
+    } else {
+      pool->insert(block, now);
+    }
+  }
+  /// A request for blocks [first, last) behind those of `prefix`.
+  void ask(std::vector<std::uint32_t> prefix, std::uint32_t first, std::uint32_t last, bool partial = false) {
+    for (std::uint32_t block = first; block < last; ++block) prefix.push_back(block);
+    const std::vector<std::uint64_t> ids(prefix.begin(), prefix.end());
+    std::size_t hits = 0;
+    while (hits < prefix.size() && holds(prefix[hits])) ++hits;
+    policy.begin({.ids = ids, .resident = std::span(prefix).first(hits), .partial = partial}, now);
+    use_request(*this, prefix, hits, false, policy.order());
+  }
+};
+
+}  // namespace
+
+BOOST_AUTO_TEST_SUITE(tblru_policy)
+
+BOOST_AUTO_TEST_CASE(a_later_turn_outlives_younger_first_turns) {
+  session_pool pool(10);
+  pool.ask({}, 0, 3);
+  pool.now = 60 * second;
+  pool.ask({0, 1, 2}, 3, 5);  // the second turn of the same session
+  pool.now = 70 * second;
+  pool.ask({}, 100, 105);
+  pool.now = 300 * second;
+  pool.ask({}, 200, 205);
+  for (const std::uint32_t block : {0U, 1U, 2U, 3U, 4U}) BOOST_TEST(pool.holds(block));
+  for (const std::uint32_t block : {200U, 204U}) BOOST_TEST(pool.holds(block));
+  for (const std::uint32_t block : {100U, 104U}) BOOST_TEST(!pool.holds(block));
+}
+
+BOOST_AUTO_TEST_CASE(a_parent_does_not_go_before_its_child) {
+  session_pool pool(8);
+  pool.ask({}, 0, 4);
+  pool.now = 10 * second;
+  pool.ask({0, 1}, 10, 12);
+  pool.now = 500 * second;
+  pool.ask({}, 20, 24);
+  BOOST_TEST(pool.holds(0));
+  BOOST_TEST(pool.holds(1));
+  BOOST_TEST(!pool.holds(3));
+  BOOST_TEST(!pool.holds(2));
+}
+
+BOOST_AUTO_TEST_CASE(a_first_turn_stops_at_young_victims) {
+  session_pool pool(5);
+  pool.ask({}, 0, 5);
+  pool.now = 20 * second;
+  pool.ask({}, 10, 15);
+  BOOST_TEST(!pool.holds(10));
+  pool.now = 90 * second + 1;  // 0.75 of 120 s
+  pool.ask({}, 20, 25);
+  BOOST_TEST(pool.holds(24));
+}
+
+BOOST_AUTO_TEST_CASE(partial_blocks_stay_out_and_are_no_tips) {
+  session_pool pool(10);
+  pool.ask({}, 0, 3, true);
+  BOOST_TEST(pool.holds(1));
+  BOOST_TEST(!pool.holds(2));
+  BOOST_TEST(pool.policy.ghosts() == 1U);
+  pool.ask({}, 5, 6, true);
+  BOOST_TEST(pool.policy.ghosts() == 1U);
+}
+
+BOOST_AUTO_TEST_CASE(tips_are_forgotten_in_time) {
+  session_pool pool(100);
+  for (std::uint32_t i = 0; i < 50; ++i) pool.ask({}, i, i + 1);
+  BOOST_TEST(pool.policy.ghosts() == 50U);
+  pool.now = 1'537 * second;
+  pool.ask({}, 60, 61);
+  BOOST_TEST(pool.policy.ghosts() == 1U);
+}
+
+BOOST_AUTO_TEST_CASE(without_requests_it_is_an_lru) {
+  block_links links;
+  links.cover(10);
+  tblru policy(links);
+  for (std::uint32_t i = 0; i < 5; ++i) policy.admit(i, i, i);
+  policy.touch(0, 10);
+  BOOST_TEST(*policy.victim() == 1U);
+  policy.forget(1);
+  BOOST_TEST(*policy.victim() == 2U);
+}
+
+BOOST_AUTO_TEST_SUITE_END()
+
+}  // namespace cenote::eviction

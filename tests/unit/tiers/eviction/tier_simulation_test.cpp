@@ -1,0 +1,84 @@
+#include "tiers/eviction/tier_simulation.hpp"
+
+#include <boost/test/unit_test.hpp>
+#include <random>
+
+namespace cenote::eviction {
+
+namespace {
+
+/// Sessions that grow, restart and share beginnings.
+trace random_trace(unsigned seed) {
+  std::mt19937_64 random(seed);
+  trace of;
+  std::vector<std::vector<std::uint64_t>> sessions(60);
+  std::uint64_t next = 100;
+  for (std::uint64_t i = 0; i < 2'000; ++i) {
+    auto& session = sessions[random() % sessions.size()];
+    if (session.empty() || random() % 8 == 0) session = {random() % 5};
+    for (std::uint64_t more = random() % 6; more > 0; --more) session.push_back(next++);
+    of.add(i * 250, session.size() * 512 - random() % 512, session);
+  }
+  return of;
+}
+
+}  // namespace
+
+BOOST_AUTO_TEST_SUITE(tier_simulation)
+
+BOOST_AUTO_TEST_CASE(an_exclusive_lru_over_lru_is_one_lru_of_both_capacities) {
+  for (unsigned seed = 1; seed <= 3; ++seed) {
+    const trace of = random_trace(seed);
+    for (const auto order : {replay_order::forward, replay_order::reverse}) {
+      for (const auto& [upper, lower] : {std::pair(1U, 300U), {20U, 100U}, {100U, 20U}, {400U, 400U}}) {
+        const auto both = simulate(of,
+                                   tier_pair{.upper_policy = "lru",
+                                             .lower_policy = "lru",
+                                             .upper_capacity = upper,
+                                             .lower_capacity = lower,
+                                             .ingest = tier_ingest::evicted,
+                                             .keep_copy = false},
+                                   order);
+        const auto one = simulate(of, "lru", upper + lower, order);
+        BOOST_TEST(both->both.stream_hits == one->stream_hits);
+        BOOST_TEST(both->both.prefix_hits == one->prefix_hits);
+        BOOST_TEST(both->both.prefix_tokens == one->prefix_tokens);
+        BOOST_TEST(both->lower_evictions == one->evictions);
+      }
+    }
+  }
+}
+
+BOOST_AUTO_TEST_CASE(each_ingest_writes_what_it_says) {
+  trace of;
+  const std::vector<std::uint64_t> a{1};
+  const std::vector<std::uint64_t> b{2};
+  const std::vector<std::uint64_t> c{3};
+  for (const auto& ids : {a, b, b, c}) of.add(0, 512, ids);  // with one block above, a, b and c follow each other
+  tier_pair how{.upper_capacity = 1, .lower_capacity = 10};
+  how.ingest = tier_ingest::all;
+  BOOST_TEST(simulate(of, how, replay_order::forward)->written == 3U);
+  how.ingest = tier_ingest::hot;
+  BOOST_TEST(simulate(of, how, replay_order::forward)->written == 1U);
+  how.ingest = tier_ingest::evicted;
+  BOOST_TEST(simulate(of, how, replay_order::forward)->written == 2U);
+}
+
+BOOST_AUTO_TEST_CASE(a_kept_copy_is_not_written_again) {
+  trace of;
+  const std::vector<std::uint64_t> a{1};
+  const std::vector<std::uint64_t> b{2};
+  for (int i = 0; i < 10; ++i) of.add(0, 512, i % 2 == 0 ? a : b);
+  tier_pair how{.upper_capacity = 1, .lower_capacity = 10};
+  const auto kept = simulate(of, how, replay_order::forward);
+  BOOST_TEST(kept->written == 2U);
+  BOOST_TEST(kept->promoted == 8U);
+  how.keep_copy = false;
+  BOOST_TEST(simulate(of, how, replay_order::forward)->written == 9U);
+  how.ingest = tier_ingest::all;
+  BOOST_TEST(!simulate(of, how, replay_order::forward).has_value());
+}
+
+BOOST_AUTO_TEST_SUITE_END()
+
+}  // namespace cenote::eviction

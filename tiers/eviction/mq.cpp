@@ -1,0 +1,106 @@
+#include "tiers/eviction/mq.hpp"
+
+#include <algorithm>
+#include <bit>
+#include <limits>
+#include <utility>
+
+namespace cenote::eviction {
+
+namespace {
+constexpr std::uint64_t lifetime = 10'000;
+constexpr std::size_t ghosts_per_block = 4;
+
+template <std::size_t... I>
+std::array<block_list, sizeof...(I)> make_queues(block_links& links, std::index_sequence<I...> /*indices*/) {
+  return {((void)I, block_list(links))...};
+}
+}  // namespace
+
+mq::mq(block_links& links) noexcept : queues_(make_queues(links, std::make_index_sequence<queue_count>())) {
+  ghosts_.bound(0);
+}
+
+void mq::resize(std::uint32_t capacity) {
+  capacity_ = capacity;
+  ghosts_.bound(ghosts_per_block * capacity);
+}
+
+void mq::begin(const request& of, std::uint32_t /*now*/) {
+  partial_.reset();
+  if (of.partial && !of.ids.empty()) partial_ = of.ids.back();
+}
+
+bool mq::wants(std::uint64_t id, std::uint32_t /*now*/) {
+  if (partial_ == id) return false;
+  returning_.reset();
+  if (const auto uses = ghosts_.take(id)) {
+    returning_ = id;
+    returning_uses_ = *uses;
+  }
+  return true;
+}
+
+void mq::admit(std::uint32_t block, std::uint64_t id, std::uint32_t /*now*/) {
+  const std::uint32_t uses = returning_ == id ? returning_uses_ : ghosts_.take(id).value_or(0);
+  returning_.reset();
+  if (size_ >= capacity_) resize(size_ + 1);
+  states_.make(block).uses = uses;
+  ++size_;
+  place(block, 0);
+  touch(block, 0);
+}
+
+void mq::touch(std::uint32_t block, std::uint32_t /*now*/) {
+  state& of = states_[block];
+  if (of.uses < std::numeric_limits<std::uint32_t>::max()) ++of.uses;
+  queues_[of.queue].remove(block);
+  place(block, std::min<std::size_t>(static_cast<std::size_t>(std::bit_width(of.uses)) - 1, queue_count - 1));
+  tick();
+}
+
+void mq::spare(std::uint32_t block, std::uint32_t /*now*/) {
+  std::size_t queue = states_[block].queue;
+  queues_[queue].remove(block);
+  if (size_ > 1) {  // alone in its queue it would be the victim again: it goes to the next queue that has blocks
+    while (queues_[queue].empty()) queue = (queue + 1) % queue_count;
+  }
+  place(block, queue);
+}
+
+void mq::evict(std::uint32_t block, std::uint64_t id, std::uint32_t /*now*/) {
+  ghosts_.push(id, states_[block].uses);
+  forget(block);
+}
+
+void mq::forget(std::uint32_t block) {
+  queues_[states_[block].queue].remove(block);
+  --size_;
+}
+
+std::optional<std::uint32_t> mq::victim() {
+  for (const block_list& queue : queues_) {
+    if (!queue.empty()) return queue.back();
+  }
+  return std::nullopt;
+}
+
+void mq::place(std::uint32_t block, std::size_t queue) {
+  state& of = states_[block];
+  queues_[queue].push_front(block);
+  of.queue = static_cast<std::uint32_t>(queue);
+  of.expires = clock_ + lifetime;
+}
+
+/// Time goes on by one; the oldest block of each queue goes down if its lifetime is over.
+void mq::tick() {
+  ++clock_;
+  for (std::size_t queue = 1; queue < queue_count; ++queue) {
+    const std::uint32_t oldest = queues_[queue].back();
+    if (oldest == block_list::none || states_[oldest].expires >= clock_) continue;
+    queues_[queue].remove(oldest);
+    place(oldest, queue - 1);
+  }
+}
+
+}  // namespace cenote::eviction

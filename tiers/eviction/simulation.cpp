@@ -1,0 +1,79 @@
+#include "tiers/eviction/simulation.hpp"
+
+#include <algorithm>
+#include <string>
+
+#include "tiers/eviction/belady.hpp"
+#include "tiers/eviction/simulated_pool.hpp"
+
+namespace cenote::eviction {
+
+namespace {
+
+/// One pool while it serves a request.
+struct one_tier {
+  simulated_pool& pool;
+  std::uint32_t now;
+  std::uint64_t& hits;
+
+  [[nodiscard]] bool holds(std::uint32_t block) const noexcept { return pool.holds(block); }
+  void refresh(std::uint32_t block) const { pool.refresh(block, now); }
+  void use(std::uint32_t block) const {
+    if (pool.holds(block)) {
+      pool.touch(block, now);
+      ++hits;
+    } else {
+      pool.insert(block, now);
+    }
+  }
+};
+
+}  // namespace
+
+replay_sums simulate(const trace& of, policy& by, std::uint32_t capacity, replay_order order) {
+  simulated_pool pool(by, capacity, of.identities());
+  replay_sums sums{.blocks = of.stream().size(), .tokens = of.tokens()};
+  const touch_order wanted = by.order();
+  for (const trace::entry& each : of.requests()) {
+    const auto blocks = of.blocks(each);
+    const auto missing = std::ranges::find_if(blocks, [&](std::uint32_t block) { return !pool.holds(block); });
+    const auto hits = static_cast<std::size_t>(missing - blocks.begin());
+    sums.prefix_hits += hits;
+    sums.prefix_tokens += std::min(hits * trace::tokens_per_block, each.tokens);
+    by.begin({.ids = of.ids(each), .resident = blocks.first(hits), .partial = each.partial}, each.time);
+    use_request(one_tier{pool, each.time, sums.stream_hits}, blocks, hits, order == replay_order::reverse, wanted);
+  }
+  sums.inserts = pool.inserts();
+  sums.evictions = pool.evictions();
+  return sums;
+}
+
+result<void> check_simulated(std::string_view policy_name, replay_order order) {
+  if (policy_name == "belady") {
+    if (order == replay_order::forward) return {};
+    return fail(error_code::invalid_argument, "belady knows the future of the order fwd only");
+  }
+  const auto names = policy_names();
+  if (std::ranges::find(names, policy_name) != names.end()) return {};
+  std::string list;
+  for (const std::string_view name : names) list.append(name).append(", ");
+  return fail(error_code::invalid_argument,
+              "unknown eviction policy `" + std::string(policy_name) + "`; known: " + list + "belady");
+}
+
+result<replay_sums> simulate(const trace& of, std::string_view policy_name, std::uint32_t capacity,
+                             replay_order order) {
+  if (auto known = check_simulated(policy_name, order); !known) return std::unexpected(known.error());
+  if (policy_name == "belady") {
+    const std::vector<std::uint32_t> next_uses = of.next_uses();
+    belady bound(next_uses, capacity);
+    return simulate(of, bound, capacity, order);
+  }
+  block_links links;
+  links.cover(of.distinct());
+  auto by = make_policy(policy_name, links);
+  if (!by) return std::unexpected(by.error());
+  return simulate(of, **by, capacity, order);
+}
+
+}  // namespace cenote::eviction

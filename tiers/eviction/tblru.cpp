@@ -1,0 +1,137 @@
+#include "tiers/eviction/tblru.hpp"
+
+#include <algorithm>
+#include <utility>
+
+namespace cenote::eviction {
+
+namespace {
+
+// Tenths of a second.
+constexpr std::uint32_t first_bonus = 1'200;
+constexpr std::uint32_t smallest_bonus = 50;
+constexpr std::uint32_t smallest_delay = 10;
+constexpr std::uint32_t tip_lifetime = 15'360;
+constexpr std::size_t most_tips = 65'536;
+
+template <std::size_t... I>
+std::array<block_list, sizeof...(I)> make_lists(block_links& links, std::index_sequence<I...> /*indices*/) {
+  return {((void)I, block_list(links))...};
+}
+
+}  // namespace
+
+tblru::tblru(block_links& links) noexcept
+    : lists_(make_lists(links, std::make_index_sequence<class_count>())), delay_(first_bonus) {
+  tips_.bound(most_tips);
+}
+
+void tblru::begin(const request& of, std::uint32_t now) {
+  while (!tips_.empty() && now - tips_.oldest()->note.time > tip_lifetime) tips_.drop_oldest();
+  chain_ = true;
+  stopped_ = false;
+  parent_ = of.resident.empty() ? none : of.resident.back();
+  partial_.reset();
+  if (of.partial && !of.ids.empty()) partial_ = of.ids.back();
+  const std::uint32_t turn = find_turn(of, now);
+  first_turn_ = turn == 1;
+  rank_ = static_cast<std::uint8_t>(std::min<std::uint32_t>(turn, class_count) - 1);
+  leave_tip(of, turn, now);
+  const std::size_t followed = std::min(of.resident.size(), of.full() - (of.full() > 0 ? 1 : 0));
+  for (std::size_t at = 0; at < followed; ++at) note_child(of.resident[at], of.ids[at + 1]);
+}
+
+bool tblru::wants(std::uint64_t id, std::uint32_t now) {
+  if (stopped_ || partial_ == id) return false;
+  if (!first_turn_ || size_ < capacity_ || size_ == 0) return true;
+  const std::uint64_t age = now - states_[*victim()].touched;
+  stopped_ = age * 4 < std::uint64_t{bonus()} * 3;
+  return !stopped_;
+}
+
+void tblru::admit(std::uint32_t block, std::uint64_t id, std::uint32_t now) {
+  if (parent_ != none) note_child(parent_, id);
+  states_.make(block) = {};
+  if (chain_) parent_ = block;
+  ++size_;
+  place(block, rank_, now);
+}
+
+void tblru::touch(std::uint32_t block, std::uint32_t now) {
+  const std::uint8_t rank = states_[block].rank;
+  lists_[rank].remove(block);
+  place(block, std::max(rank, rank_), now);
+}
+
+void tblru::refresh(std::uint32_t block, std::uint32_t now) {
+  touch(block, now);
+}
+
+void tblru::spare(std::uint32_t block, std::uint32_t now) {
+  lists_[states_[block].rank].remove(block);
+  place(block, class_count - 1, now);  // or another class might still be worth more
+}
+
+void tblru::forget(std::uint32_t block) {
+  lists_[states_[block].rank].remove(block);
+  --size_;
+  if (parent_ == block) parent_ = none;
+}
+
+std::optional<std::uint32_t> tblru::victim() {
+  std::uint32_t oldest = none;
+  std::uint64_t smallest = 0;
+  for (std::uint32_t rank = 0; rank < class_count; ++rank) {
+    const std::uint32_t last = lists_[rank].back();
+    if (last == none) continue;
+    const std::uint64_t key = states_[last].touched + std::uint64_t{bonus()} * rank;
+    if (oldest != none && key >= smallest) continue;
+    oldest = last;
+    smallest = key;
+  }
+  if (oldest == none) return std::nullopt;
+  return oldest;
+}
+
+std::uint32_t tblru::bonus() const noexcept {
+  return std::max(delay_.value(), smallest_bonus);
+}
+
+/// More than one request went on from this block: it is a common beginning, not the tip of a session.
+bool tblru::branches(const request& of, std::size_t at) const noexcept {
+  return at < of.resident.size() && states_[of.resident[at]].branches;
+}
+
+void tblru::note_child(std::uint32_t parent, std::uint64_t child) noexcept {
+  state& of = states_[parent];
+  if (of.has_child && of.child != child) of.branches = true;
+  of.child = child;
+  of.has_child = true;
+}
+
+std::uint32_t tblru::find_turn(const request& of, std::uint32_t now) {
+  for (std::size_t at = of.full(); at-- > 0;) {
+    const tip* const found = branches(of, at) ? nullptr : tips_.find(of.ids[at]);
+    if (found == nullptr) continue;
+    const std::uint32_t delay = now - found->time;
+    if (delay >= smallest_delay) delay_.add(delay);
+    return found->turn + 1;
+  }
+  return 1;
+}
+
+void tblru::leave_tip(const request& of, std::uint32_t turn, std::uint32_t now) {
+  if (of.full() == 0 || branches(of, of.full() - 1)) return;
+  const std::uint64_t id = of.ids[of.full() - 1];
+  tips_.take(id);
+  tips_.push(id, {.time = now, .turn = turn});
+}
+
+void tblru::place(std::uint32_t block, std::uint8_t rank, std::uint32_t now) {
+  state& of = states_[block];
+  of.rank = rank;
+  of.touched = now;
+  lists_[rank].push_front(block);
+}
+
+}  // namespace cenote::eviction

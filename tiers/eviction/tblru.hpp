@@ -1,0 +1,76 @@
+// TBLRU, turn-bonus LRU: conversations that went on before are likely to go on again (docs/policies.md).
+#pragma once
+
+#include <array>
+
+#include "tiers/eviction/ghost_list.hpp"
+#include "tiers/eviction/policy.hpp"
+#include "tiers/eviction/running_median.hpp"
+
+namespace cenote::eviction {
+
+/// An LRU list for each class 0..3; the class of a request's blocks is min(turn, 4) - 1. The last full block of each
+/// request leaves a ghost, the tip of its session, for 1,536 s; the turn of a request is one more than that of the
+/// deepest tip on its path, or 1. Where requests branch (a block that was followed by different ones while it was here)
+/// is no tip.
+///
+/// A class is worth a bonus B of time: the victim is the end of the list with the smallest last use + B * class. B is
+/// the running median of how long sessions take until they go on. A hit raises the class of a block and never lowers
+/// it, so a parent does not go before its child. Not admitted are partial tail blocks, and what a first turn still has
+/// to insert once the victim is younger than 0.75 B. Without begin() it is an LRU.
+class tblru final : public policy {
+ public:
+  explicit tblru(block_links& links) noexcept;
+
+  void resize(std::uint32_t capacity) override { capacity_ = capacity; }
+  void begin(const request& of, std::uint32_t now) override;
+  [[nodiscard]] touch_order order() const noexcept override { return touch_order::chain; }
+  [[nodiscard]] bool wants(std::uint64_t id, std::uint32_t now) override;
+  void admit(std::uint32_t block, std::uint64_t id, std::uint32_t now) override;
+  void touch(std::uint32_t block, std::uint32_t now) override;
+  void refresh(std::uint32_t block, std::uint32_t now) override;
+  void spare(std::uint32_t block, std::uint32_t now) override;
+  void forget(std::uint32_t block) override;
+  [[nodiscard]] std::optional<std::uint32_t> victim() override;
+  [[nodiscard]] std::uint32_t size() const noexcept override { return size_; }
+  [[nodiscard]] std::size_t ghosts() const noexcept override { return tips_.size(); }
+
+ private:
+  static constexpr std::size_t class_count = 4;
+  static constexpr std::uint32_t none = block_list::none;
+
+  struct state {
+    std::uint64_t child = 0;  ///< identity of the block that came after it, if there was one
+    std::uint32_t touched = 0;
+    std::uint8_t rank = 0;  ///< the class
+    bool has_child = false;
+    bool branches = false;  ///< another block came after it, too
+  };
+  struct tip {
+    std::uint32_t time = 0;
+    std::uint32_t turn = 0;
+  };
+
+  [[nodiscard]] std::uint32_t bonus() const noexcept;
+  [[nodiscard]] bool branches(const request& of, std::size_t at) const noexcept;
+  void note_child(std::uint32_t parent, std::uint64_t child) noexcept;
+  [[nodiscard]] std::uint32_t find_turn(const request& of, std::uint32_t now);
+  void leave_tip(const request& of, std::uint32_t turn, std::uint32_t now);
+  void place(std::uint32_t block, std::uint8_t rank, std::uint32_t now);
+
+  std::array<block_list, class_count> lists_;
+  per_block<state> states_;
+  ghost_list<tip> tips_;
+  running_median delay_;
+  std::uint32_t capacity_ = 0;
+  std::uint32_t size_ = 0;
+  // The present request.
+  std::uint8_t rank_ = 0;
+  std::uint32_t parent_ = none;  ///< of the block to be admitted next
+  bool chain_ = false;           ///< there is one
+  bool first_turn_ = false;
+  bool stopped_ = false;  ///< it inserts nothing any more
+  std::optional<std::uint64_t> partial_;
+};
+
+}  // namespace cenote::eviction

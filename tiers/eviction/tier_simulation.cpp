@@ -1,0 +1,112 @@
+#include "tiers/eviction/tier_simulation.hpp"
+
+#include <algorithm>
+#include <utility>
+
+#include "tiers/eviction/simulated_pool.hpp"
+
+namespace cenote::eviction {
+
+namespace {
+
+/// Both tiers while they serve a request.
+struct two_tiers {
+  simulated_pool& upper;
+  simulated_pool& lower;
+  tier_ingest ingest;
+  bool keep_copy;
+  tier_sums& sums;
+  std::uint32_t now = 0;
+
+  [[nodiscard]] bool holds(std::uint32_t block) const noexcept { return upper.holds(block) || lower.holds(block); }
+
+  void write(std::uint32_t block) {
+    if (lower.holds(block)) return;
+    const std::uint64_t before = lower.inserts();
+    lower.insert(block, now);
+    sums.written += lower.inserts() - before;
+  }
+  void insert(std::uint32_t block) {
+    const std::uint32_t gone = upper.insert(block, now);
+    if (gone == simulated_pool::none || ingest != tier_ingest::evicted) return;
+    write(gone);
+  }
+  void promote(std::uint32_t block) {
+    ++sums.promoted;
+    if (keep_copy) {
+      lower.touch(block, now);
+    } else {
+      lower.remove(block);
+    }
+    insert(block);
+  }
+  void use(std::uint32_t block) {
+    if (upper.holds(block)) {
+      upper.touch(block, now);
+      ++sums.both.stream_hits;
+      ++sums.upper_hits;
+      if (ingest == tier_ingest::hot) write(block);
+    } else if (lower.holds(block)) {
+      ++sums.both.stream_hits;
+      promote(block);
+    } else {
+      insert(block);
+      if (ingest == tier_ingest::all) write(block);
+    }
+  }
+  /// A block that was pushed down by the rest of its request comes up again: it is one of the latest.
+  void refresh(std::uint32_t block) {
+    if (upper.holds(block)) {
+      upper.refresh(block, now);
+    } else {
+      promote(block);
+    }
+  }
+};
+
+tier_sums run(const trace& of, two_tiers in, replay_order order) {
+  tier_sums& sums = in.sums;
+  sums.both.blocks = of.stream().size();
+  sums.both.tokens = of.tokens();
+  for (const trace::entry& each : of.requests()) {
+    const auto blocks = of.blocks(each);
+    const auto lead = [&](auto&& holds) {
+      return static_cast<std::size_t>(std::ranges::find_if_not(blocks, holds) - blocks.begin());
+    };
+    const std::size_t hits = lead([&](std::uint32_t block) { return in.holds(block); });
+    const std::size_t above = lead([&](std::uint32_t block) { return in.upper.holds(block); });
+    sums.both.prefix_hits += hits;
+    sums.both.prefix_tokens += std::min(hits * trace::tokens_per_block, each.tokens);
+    in.now = each.time;
+    in.upper.by().begin({.ids = of.ids(each), .resident = blocks.first(above), .partial = each.partial}, each.time);
+    use_request(in, blocks, hits, order == replay_order::reverse, in.upper.by().order());
+  }
+  sums.both.inserts = in.upper.inserts();
+  sums.both.evictions = in.upper.evictions();
+  sums.lower_evictions = in.lower.evictions();
+  return sums;
+}
+
+}  // namespace
+
+result<tier_sums> simulate(const trace& of, const tier_pair& how, replay_order order) {
+  if (!how.keep_copy && how.ingest != tier_ingest::evicted) {
+    return fail(
+        error_code::invalid_argument,
+        "without a lower copy a block comes down only when it is evicted: keep-copy false needs ingest evicted");
+  }
+  block_links upper_links;
+  block_links lower_links;
+  upper_links.cover(of.distinct());
+  lower_links.cover(of.distinct());
+  auto upper = make_policy(how.upper_policy, upper_links);
+  if (!upper) return std::unexpected(upper.error());
+  auto lower = make_policy(how.lower_policy, lower_links);
+  if (!lower) return std::unexpected(lower.error());
+  simulated_pool above(**upper, how.upper_capacity, of.identities());
+  simulated_pool below(**lower, how.lower_capacity, of.identities());
+  tier_sums sums;
+  return run(of, {above, below, how.ingest, how.keep_copy, sums}, order);
+}
+
+}  // namespace cenote::eviction

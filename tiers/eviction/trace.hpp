@@ -1,0 +1,54 @@
+// A recorded stream of requests, in the form that simulations read.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <unordered_map>
+#include <vector>
+
+namespace cenote::eviction {
+
+/// Requests in the order in which they came. Each is a chain of blocks of 512 tokens; equal identities mean an equal
+/// prefix up to there. Blocks are numbered from 0 as they first come. Not thread-safe while it grows.
+class trace {
+ public:
+  static constexpr std::uint64_t tokens_per_block = 512;
+
+  struct entry {
+    std::size_t first = 0;     ///< its first block in the stream
+    std::size_t count = 0;     ///< blocks
+    std::uint64_t tokens = 0;  ///< of the input
+    std::uint32_t time = 0;    ///< tenths of a second
+    bool partial = false;      ///< the last block is not full
+  };
+
+  /// A request at `time_ms` of `tokens` input tokens; time that goes back is taken as standing still.
+  void add(std::uint64_t time_ms, std::uint64_t tokens, std::span<const std::uint64_t> ids);
+
+  [[nodiscard]] std::span<const entry> requests() const noexcept { return requests_; }
+  [[nodiscard]] std::span<const std::uint32_t> blocks(const entry& of) const noexcept {
+    return std::span(blocks_).subspan(of.first, of.count);
+  }
+  [[nodiscard]] std::span<const std::uint64_t> ids(const entry& of) const noexcept {
+    return std::span(ids_).subspan(of.first, of.count);
+  }
+  /// The numbers of all blocks of all requests, one after the other.
+  [[nodiscard]] std::span<const std::uint32_t> stream() const noexcept { return blocks_; }
+  /// The identity of each block number.
+  [[nodiscard]] std::span<const std::uint64_t> identities() const noexcept { return identities_; }
+  [[nodiscard]] std::uint32_t distinct() const noexcept { return static_cast<std::uint32_t>(identities_.size()); }
+  [[nodiscard]] std::uint64_t tokens() const noexcept { return tokens_; }
+
+  /// For each position of the stream the position at which its block comes next, or ~0: what Belady's policy reads.
+  [[nodiscard]] std::vector<std::uint32_t> next_uses() const;
+
+ private:
+  std::vector<entry> requests_;
+  std::vector<std::uint32_t> blocks_;
+  std::vector<std::uint64_t> ids_;
+  std::vector<std::uint64_t> identities_;
+  std::unordered_map<std::uint64_t, std::uint32_t> numbers_;
+  std::uint64_t tokens_ = 0;
+};
+
+}  // namespace cenote::eviction

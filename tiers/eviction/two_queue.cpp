@@ -1,0 +1,62 @@
+#include "tiers/eviction/two_queue.hpp"
+
+namespace cenote::eviction {
+
+namespace {
+constexpr double in_share = 0.25;
+constexpr double ghost_share = 0.5;
+}  // namespace
+
+void two_queue::resize(std::uint32_t capacity) {
+  capacity_ = capacity;
+  in_capacity_ = static_cast<std::uint32_t>(capacity * in_share);
+  ghosts_.bound(static_cast<std::size_t>(capacity * ghost_share));
+}
+
+bool two_queue::wants(std::uint64_t id, std::uint32_t /*now*/) {
+  returning_.reset();
+  if (ghosts_.take(id)) returning_ = id;
+  return true;
+}
+
+void two_queue::admit(std::uint32_t block, std::uint64_t id, std::uint32_t /*now*/) {
+  const bool returns = returning_ == id || ghosts_.take(id);
+  returning_.reset();
+  if (size() >= capacity_) resize(size() + 1);
+  in_main_.make(block) = returns ? 1 : 0;
+  (returns ? main_ : in_).push_front(block);
+}
+
+void two_queue::touch(std::uint32_t block, std::uint32_t /*now*/) {
+  if (in_main_[block] != 0) main_.move_to_front(block);
+}
+
+void two_queue::refresh(std::uint32_t block, std::uint32_t now) {
+  touch(block, now);
+}
+
+void two_queue::spare(std::uint32_t block, std::uint32_t /*now*/) {
+  const bool in_main = in_main_[block] != 0;
+  block_list& from = in_main ? main_ : in_;
+  const bool alone = from.size() == 1;  // then it would be the victim again
+  from.remove(block);
+  in_main_[block] = in_main != alone ? 1 : 0;
+  (in_main != alone ? main_ : in_).push_front(block);
+}
+
+void two_queue::evict(std::uint32_t block, std::uint64_t id, std::uint32_t /*now*/) {
+  if (in_main_[block] == 0) ghosts_.push(id);
+  forget(block);
+}
+
+void two_queue::forget(std::uint32_t block) {
+  (in_main_[block] != 0 ? main_ : in_).remove(block);
+}
+
+std::optional<std::uint32_t> two_queue::victim() {
+  if (size() == 0) return std::nullopt;
+  if (in_.size() > in_capacity_ || main_.empty()) return in_.back();
+  return main_.back();
+}
+
+}  // namespace cenote::eviction
