@@ -6,6 +6,7 @@
 #include <ctime>
 
 #include <algorithm>
+#include <array>
 #include <cstring>
 #include <thread>
 
@@ -54,6 +55,53 @@ std::size_t end_of_window(std::span<const std::uint8_t> flags, std::size_t windo
     if (run == window) return i + window;
   }
   return 0;
+}
+
+template <class Payload>
+memory::submission& append(std::vector<memory::submission>& to, const memory::submission& blank,
+                           memory::operation what, const Payload& payload, std::size_t words) {
+  memory::submission& entry = to.emplace_back(blank);
+  entry.op = what;
+  entry.key_size = static_cast<std::uint8_t>(words * sizeof(std::uint64_t));
+  std::memcpy(entry.key, &payload, entry.key_size);
+  return entry;
+}
+
+void append_runs(std::span<const pin> pins, const memory::submission& blank, std::vector<memory::submission>& to) {
+  memory::touch_runs runs{};
+  std::size_t used = 0;
+  for (std::size_t i = 0; i < pins.size();) {
+    const memory::block_ref first = pins[i].block;
+    std::size_t length = 1;
+    while (i + length < pins.size() && pins[i + length].block.bits == first.bits + length &&
+           pins[i + length].block.slab() == first.slab()) {
+      ++length;
+    }
+    if (used == memory::touch_runs::capacity) {
+      append(to, blank, memory::operation::touch, runs, used);
+      used = 0;
+    }
+    runs.run[used++] = memory::touch_runs::make(first, length);
+    i += length;
+  }
+  if (used > 0) append(to, blank, memory::operation::touch, runs, used);
+}
+
+void append_asked(key_batch keys, std::size_t resident, const memory::submission& blank,
+                  std::vector<memory::submission>& to) {
+  using memory::asked_ids;
+  const std::size_t missing = keys.count - resident;
+  const std::size_t told = std::min(missing, asked_ids::most);
+  for (std::size_t done = 0; done < told;) {
+    std::array<block_key, asked_ids::capacity> reduced;
+    const std::size_t n = std::min(asked_ids::capacity, told - done);
+    reduce_keys(keys, resident + done, blank.group, std::span(reduced).first(n));
+    done += n;
+    if (done == told && told < missing) reduced[n - 1] = reduce_key(keys[keys.count - 1], blank.group);
+    asked_ids ids{};
+    for (std::size_t i = 0; i < n; ++i) ids.id[i] = reduced[i].lo;
+    append(to, blank, memory::operation::asked, ids, n);
+  }
 }
 
 std::string count_of(std::uint64_t n, std::string_view what) {
@@ -274,7 +322,7 @@ result<std::size_t> session::acquire(key_batch keys, std::uint32_t group, std::s
     }
     static_cast<void>(describe(pinned, bytes, out));
   }
-  touch(pinned, group);
+  touch(pinned, keys, group);
   counters_.keys_found.fetch_add(*held, std::memory_order_relaxed);
   counters_.blocks_pinned.fetch_add(*held, std::memory_order_relaxed);
   return *held;
@@ -385,7 +433,7 @@ result<std::size_t> session::get_into(key_batch keys, std::uint32_t group, maybe
     done += *copied;
     if (*copied < std::min(copy_batch, keys.count - (done - *copied)) || done == keys.count) break;
   }
-  touch(touched, group);
+  touch(touched, keys, group);
   const std::uint64_t bytes = part ? group_at(group).parts[*part].bytes : group_at(group).block_bytes();
   counters_.keys_looked_up.fetch_add(keys.count, std::memory_order_relaxed);
   counters_.keys_found.fetch_add(done, std::memory_order_relaxed);
@@ -417,37 +465,18 @@ result<std::size_t> session::copy_prefix(key_batch keys, std::uint32_t group, ma
   return *held;
 }
 
-/// Tells the node what was used, from the head of the chain to its tail, as runs of neighbouring blocks.
-void session::touch(std::span<const pin> pins, std::uint32_t group) {
-  if (pins.empty()) return;
+/// Tells the node what was used, from the head of the chain to its tail, as runs of neighbouring blocks; and what was
+/// asked for and missing, since that says as much about the request.
+void session::touch(std::span<const pin> pins, key_batch keys, std::uint32_t group) {
   thread_local std::vector<memory::submission> entries;
   entries.clear();
-  memory::touch_runs runs{};
-  std::size_t used = 0;
-  const std::uint64_t now = coarse_milliseconds();
-  const auto flush = [&] {
-    memory::submission& entry = entries.emplace_back();
-    entry.op = memory::operation::touch;
-    entry.group = static_cast<std::uint16_t>(group);
-    entry.argument = now;
-    entry.want = pins.size();
-    entry.key_size = static_cast<std::uint8_t>(used * sizeof(std::uint64_t));
-    std::memcpy(entry.key, &runs, entry.key_size);
-    used = 0;
-  };
-  for (std::size_t i = 0; i < pins.size();) {
-    const memory::block_ref first = pins[i].block;
-    std::size_t length = 1;
-    while (i + length < pins.size() && pins[i + length].block.bits == first.bits + length &&
-           pins[i + length].block.slab() == first.slab()) {
-      ++length;
-    }
-    if (used == memory::touch_runs::capacity) flush();
-    runs.run[used++] = memory::touch_runs::make(first, length);
-    i += length;
-  }
-  flush();
-  channel_.touch(std::span(entries).first(std::min(entries.size(), max_touch_entries)));
+  memory::submission blank;
+  blank.group = static_cast<std::uint16_t>(group);
+  blank.argument = coarse_milliseconds();
+  blank.want = pins.size();
+  append_runs(pins, blank, entries);
+  if (entries.size() < max_touch_entries) append_asked(keys, pins.size(), blank, entries);
+  if (!entries.empty()) channel_.touch(std::span(entries).first(std::min(entries.size(), max_touch_entries)));
 }
 
 // ---------------------------------------------------------------------------------------------- the rest

@@ -239,7 +239,7 @@ class session {
   void drop_retired_slabs();
   template <class SlotAt>
   result<void> release_slots(std::size_t count, SlotAt&& slot_at);
-  void touch(std::span<const pin> pins, std::uint32_t group);
+  void touch(std::span<const pin> pins, key_batch keys, std::uint32_t group);
   [[nodiscard]] std::byte* address(memory::block_ref block) const noexcept;
   [[nodiscard]] bool describe(std::span<const pin> pins, std::uint64_t bytes, std::span<held_block> out) const noexcept;
   result<std::size_t> copy_prefix(key_batch keys, std::uint32_t group, maybe_part part, const buffers& targets,

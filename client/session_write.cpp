@@ -209,6 +209,7 @@ result<void> session::put_whole(put_job& job, std::span<const std::uint32_t> pla
     entry.block = grants[i].block.bits;
     entry.grant_version = grants[i].version;
     set_key(entry, job.keys[places[i]]);
+    if (i == 0 && places[i] > 0) entry.parent = reduce_key(job.keys[places[i] - 1], job.group).lo;
   }
   ask_for_grants(job, grants.size(), batch.back());
   job.used += grants.size();

@@ -33,9 +33,10 @@ enum class operation : std::uint8_t {
   remove =
       6,      ///< forget `key`                                                           -> done at the last of a batch
   clear = 7,  ///< forget the whole instance                                              -> done
-  touch = 8,  ///< blocks that were read, see touch_entry; no answer
+  touch = 8,  ///< blocks that were read, see touch_runs; a batch is a chain; no answer
   barrier = 9,    ///< answers when all before it is done                                   -> done
   prefetch = 10,  ///< bring `key` up; a batch is a chain                                   -> done, later
+  asked = 13,     ///< goes on with a touch: what was asked for and missing, see asked_ids; no answer
 };
 
 /// One submission, 128 bytes. A batch is a run of entries with one request number; the last has flag_last.
@@ -52,7 +53,8 @@ struct submission {
   std::uint8_t key_size = 0;
   std::uint8_t spare[7]{};
   std::byte key[max_key_bytes]{};
-  std::uint64_t spare2[2]{};
+  std::uint64_t parent = 0;  ///< commit: identity of the key before it in its chain, as far as the client knows; 0: not
+  std::uint64_t spare2 = 0;
 
   static constexpr std::uint8_t flag_last = 1;
   static constexpr std::uint64_t spare_grants = 1;  ///< `argument` of a commit: hand out only what is free anyway
@@ -71,6 +73,15 @@ struct touch_runs {
   static constexpr std::uint64_t length(std::uint64_t run) noexcept { return run & 0xffffff; }
 };
 static_assert(sizeof(touch_runs) == max_key_bytes);
+
+/// What `asked` carries in place of a key: identities (the low word of the index key) of the keys that come after the
+/// blocks of the touch in the same batch. All of them up to `most`; of more than that the first ones and the last.
+struct asked_ids {
+  static constexpr std::size_t capacity = 8;
+  static constexpr std::size_t most = 512;
+  std::uint64_t id[capacity];
+};
+static_assert(sizeof(asked_ids) == max_key_bytes);
 
 enum class completion_kind : std::uint16_t {
   done = 1,      ///< `value`: how many took effect; `code`, `index`: the first refusal of the batch and where

@@ -217,6 +217,7 @@ void local_node::run(const submission& entry) {
     case operation::release: give_back(entry); break;
     case operation::remove: forget(entry); break;
     case operation::touch: touched_.fetch_add(1); return;
+    case operation::asked: return;
     case operation::clear:
     case operation::prefetch:
     case operation::barrier: break;

@@ -24,7 +24,10 @@ constexpr std::uint64_t index_steps_per_tick = 16'384;  // about a millisecond
 }  // namespace
 
 store::store(store_options options, memory::record_table records)
-    : options_(std::move(options)), records_(std::move(records)) {}
+    : options_(std::move(options)),
+      records_(std::move(records)),
+      touching_(std::make_unique<used_chain>()),
+      storing_(std::make_unique<stored_chain>()) {}
 
 store::~store() = default;
 
@@ -162,7 +165,7 @@ std::uint64_t store::clear_all(coarse_time now, std::vector<removal>* below) {
   return cleared;
 }
 
-std::uint64_t store::clear_blocks(instance& in, coarse_time /*now*/, std::vector<removal>* below) {
+std::uint64_t store::clear_blocks(instance& in, coarse_time now, std::vector<removal>* below) {
   while (!in.reservations.empty()) revoke_reservation(in, in.reservations.begin()->first);
   while (!in.loading.empty()) abandon_load(in, block_key(in.loading.begin()->first));
   if (options_.lower.present && below != nullptr) below->push_back({in.number, true, {}});
@@ -174,7 +177,7 @@ std::uint64_t store::clear_blocks(instance& in, coarse_time /*now*/, std::vector
       const block_ref ref(index, b);
       if (record_of(*home, ref).state() == block_state::present) refs.push_back(ref);
       if (refs.size() == step || (b + 1 == home->what.count && !refs.empty())) {
-        cleared += forget_blocks(in, refs);
+        cleared += forget_blocks(in, refs, now);
         refs.clear();
       }
     }
@@ -208,11 +211,13 @@ void store::publish(instance& in, slab& home, block_ref ref, const full_key& key
   (void)in.index.insert(name, index_value::make(ref, version));
   ++home.present;
   home.touch_sum += now;
+  blank_ -= group.stride;
 }
 
 void store::free_block(instance& in, slab& home, block_ref ref) {
-  record_of(home, ref).set_state(block_state::free);
   pool& group = pool_of(home);
+  if (record_of(home, ref).state() != block_state::present) blank_ -= group.stride;
+  record_of(home, ref).set_state(block_state::free);
   group.free.push_back(ref);
   in.payer->used -= group.stride;
   used_ -= group.stride;
@@ -317,18 +322,19 @@ void store::drop_writer(instance& in, session_number by, std::uint64_t ref_bits,
   if (held.writers.empty()) revoke_reservation(in, ref_bits);
 }
 
-std::uint64_t store::forget_blocks(instance& in, std::span<const block_ref> refs) {
+std::uint64_t store::forget_blocks(instance& in, std::span<const block_ref> refs, coarse_time now) {
   const std::vector<bool> pinned = condemn(in, refs);
   for (std::size_t i = 0; i < refs.size(); ++i) {
     slab& home = *slab_of(in, refs[i]);
     memory::block_record& record = record_of(home, refs[i]);
     in.index.erase(reduce_key(record.get_key().view(), home.what.group));
     const std::uint32_t number = home.what.first_record + refs[i].block();
-    leave_order(pool_of(home), number);
+    leave_order(pool_of(home), number, departure::removed, now);
     --home.present;
     home.touch_sum -= record.touch.load(std::memory_order_relaxed);
     if (pinned[i]) {
       record.set_state(block_state::zombie);
+      blank_ += home.what.stride;
       in.zombies.push_back(refs[i]);
     } else {
       free_block(in, home, refs[i]);
@@ -462,17 +468,21 @@ progress store::run(batch& work, coarse_time now) {
     work.next = work.entries.size();
     return progress::finished;
   }
-  while (work.next < work.entries.size()) {
+  progress state = progress::finished;
+  while (state == progress::finished && work.next < work.entries.size()) {
     const submission entry = work.entries[work.next];
-    if (run_entry(work, *found->second, entry, now) == progress::waits_for_memory) return progress::waits_for_memory;
+    state = run_entry(work, *found->second, entry, now);
   }
-  return progress::finished;
+  place_stored(*found->second, now);
+  return state;
 }
 
 progress store::run_entry(batch& work, session& by, const submission& entry, coarse_time now) {
   const bool group_known = entry.group < by.of->pools.size();
   const bool key_sane = entry.key_size >= min_key_bytes && entry.key_size <= max_key_bytes;
   progress state = progress::finished;
+  const bool stores = entry.op == operation::commit || entry.op == operation::finish;
+  if (!stores) place_stored(by, now);  // nothing is evicted or removed that is in no policy yet
   switch (entry.op) {
     case operation::grant:
       if (group_known) {
@@ -500,6 +510,7 @@ progress store::run_entry(batch& work, session& by, const submission& entry, coa
     case operation::remove: run_removals(work, by, now); return progress::finished;
     case operation::clear: work.effects += clear_blocks(*by.of, now, &work.removals); break;
     case operation::touch:
+    case operation::asked:
       run_touch(by, entry, now);
       ++work.next;
       return progress::finished;  // no answer
@@ -511,6 +522,7 @@ progress store::run_entry(batch& work, session& by, const submission& entry, coa
   ++work.next;
   if ((entry.flags & submission::flag_last) != 0) {
     const std::uint64_t want = entry.op == operation::commit && group_known ? entry.want : 0;
+    place_stored(by, now);
     finish_request(work, entry);
     allocation outcome = allocation::ok;
     pool* from = want > 0 ? by.of->pools[entry.group].get() : nullptr;
@@ -589,8 +601,7 @@ void store::run_commit(batch& work, session& by, const submission& entry, coarse
   abandon_load(in, key);  // so does whoever is bringing it up
   publish(in, *home, ref, full, now);
   forget_grant(by, ref.bits);  // only now: a worker killed in between finds the block published or still granted
-  enter_order(pool_of(*home), home->what.first_record + ref.block(), now);
-  if (options_.lower.ingest == ingest::all) write_through(*home, ref);
+  note_stored(pool_of(*home), home->what.first_record + ref.block(), key.lo, entry.parent, by, now);
   ++counters_.commits;
   ++work.effects;
 }
@@ -702,11 +713,11 @@ void store::run_finish(batch& work, session& by, const submission& entry, coarse
   }
   ++work.effects;  // blocks that became whole
   const full_key full = held.full;
+  const std::uint64_t identity = held.key.lo;
   in.reserved_keys.erase(held.key);
   in.reservations.erase(found);
   publish(in, *home, ref, full, now);
-  enter_order(pool_of(*home), home->what.first_record + ref.block(), now);
-  if (options_.lower.ingest == ingest::all) write_through(*home, ref);
+  note_stored(pool_of(*home), home->what.first_record + ref.block(), identity, 0, by, now);
   ++counters_.commits;
 }
 
@@ -726,7 +737,7 @@ void store::run_release(batch& work, session& by, const submission& entry) {
   }
 }
 
-void store::run_removals(batch& work, session& by, coarse_time /*now*/) {
+void store::run_removals(batch& work, session& by, coarse_time now) {
   std::vector<block_ref> refs;
   const std::uint32_t request = work.entries[work.next].request;
   submission last;
@@ -748,7 +759,7 @@ void store::run_removals(batch& work, session& by, coarse_time /*now*/) {
       break;
     }
   }
-  if (!refs.empty()) work.effects += forget_blocks(*by.of, refs);
+  if (!refs.empty()) work.effects += forget_blocks(*by.of, refs, now);
   if ((last.flags & submission::flag_last) != 0) finish_request(work, last);
 }
 
@@ -773,33 +784,6 @@ progress store::run_prefetch(batch& work, session& by, const submission& entry) 
     finish_request(work, entry);
   }
   return progress::finished;
-}
-
-void store::run_touch(session& by, const submission& entry, coarse_time now) {
-  memory::touch_runs runs;
-  std::memcpy(&runs, entry.key, sizeof runs);
-  const std::size_t count = std::min<std::size_t>(entry.key_size / 8U, memory::touch_runs::capacity);
-  for (std::size_t r = count; r > 0; --r) {  // tail to head: a parent is never older than its child
-    const block_ref first = memory::touch_runs::first(runs.run[r - 1]);
-    slab* known = slab_of(*by.of, first);
-    if (known == nullptr) continue;
-    slab& home = *known;
-    const std::uint64_t length =
-        std::min<std::uint64_t>(memory::touch_runs::length(runs.run[r - 1]), home.what.count - first.block());
-    for (std::uint64_t i = length; i > 0; --i) {
-      const std::uint32_t number = home.what.first_record + first.block() + static_cast<std::uint32_t>(i - 1);
-      memory::block_record& record = records_[number];
-      if (record.state() != block_state::present) continue;
-      home.touch_sum += now - record.touch.load(std::memory_order_relaxed);
-      record.touch.store(now, std::memory_order_relaxed);
-      const auto hits = static_cast<std::uint16_t>(record.hits.fetch_add(1, std::memory_order_relaxed) + 1);
-      touch_order(pool_of(home), number, now);
-      if (options_.lower.ingest == ingest::hot && hits == options_.lower.hot_accesses) {
-        write_through(home, block_ref(first.slab(), first.block() + static_cast<std::uint32_t>(i - 1)));
-      }
-      ++counters_.touches;
-    }
-  }
 }
 
 void store::give_up(batch& work, coarse_time now) {

@@ -19,6 +19,7 @@
 #include "memory/index.hpp"
 #include "memory/session_memory.hpp"
 #include "memory/version_table.hpp"
+#include "tiers/dram/open_chains.hpp"
 #include "tiers/dram/slab.hpp"
 #include "tiers/eviction/policy.hpp"
 #include "tiers/transfer.hpp"
@@ -50,6 +51,7 @@ struct store_options {
   double low_water = 0.94;       ///< … and ends below
   std::uint64_t slab_bytes = 0;  ///< 0: by capacity
   std::uint32_t max_grants = 1024;
+  bool grants_in_capacity = true;  ///< false: only cached blocks count, and memory may exceed the capacity by an eighth
   coarse_time reserve_timeout = 300;
   bool checksum_at_commit = false;
   std::string policy = "lru";
@@ -229,6 +231,9 @@ class store {
 
   // ---- configuration
   void set_water_marks(double high, double low) noexcept;
+  /// Moves every pool's blocks to a new policy, in the order in which the old one would evict them. Blocks the caller for
+  /// some tenths of a microsecond a block. Unknown names are refused.
+  result<void> set_policy(const std::string& name, coarse_time now);
   void set_quotas(const std::map<std::string, std::uint64_t>& quotas);
   void set_reserve_timeout(coarse_time timeout) noexcept { options_.reserve_timeout = timeout; }
 
@@ -252,7 +257,10 @@ class store {
   struct instance;
   struct session;
   struct reservation;
+  struct used_chain;
+  struct stored_chain;
   enum class allocation : std::uint8_t { ok, wait, no_space };
+  enum class departure : std::uint8_t { evicted, removed };  ///< what is evicted may leave a ghost
   /// A block whose memory the tier below reads or fills.
   struct moving_block {
     instance* owner = nullptr;
@@ -286,7 +294,6 @@ class store {
   void run_release(batch& work, session& by, const memory::submission& entry);
   void run_removals(batch& work, session& by, coarse_time now);
   progress run_prefetch(batch& work, session& by, const memory::submission& entry);
-  void run_touch(session& by, const memory::submission& entry, coarse_time now);
   [[nodiscard]] std::optional<std::uint64_t> replayed(const session& by, const slab* home, memory::block_ref ref,
                                                       const memory::submission& entry) const noexcept;
   [[nodiscard]] static std::vector<std::uint64_t> blocks_written_by(const instance& in, session_number number);
@@ -306,7 +313,7 @@ class store {
   void revoke_reservation(instance& in, std::uint64_t ref_bits);
   void drop_writer(instance& in, session_number by, std::uint64_t ref_bits, std::uint64_t parts);
   std::uint64_t clear_blocks(instance& in, coarse_time now, std::vector<removal>* below);
-  std::uint64_t forget_blocks(instance& in, std::span<const memory::block_ref> refs);
+  std::uint64_t forget_blocks(instance& in, std::span<const memory::block_ref> refs, coarse_time now);
   void rescan_zombies(instance& in);
   static void note_oldest_pin(session& of, coarse_time now) noexcept;
 
@@ -330,20 +337,39 @@ class store {
   void drop_slab(slab& victim);
   std::uint32_t grant_share(const session& of, const pool& from) const noexcept;
   std::uint64_t usable_bytes() const noexcept;
+  /// Bytes of slabs that may exist, trailers included.
+  [[nodiscard]] std::uint64_t memory_limit() const noexcept;
+  /// What the water marks and the capacity are compared with.
+  [[nodiscard]] std::uint64_t counted_bytes() const noexcept { return options_.grants_in_capacity ? used_ : used_ - blank_; }
   [[nodiscard]] static std::uint64_t share_of(std::uint64_t bytes, double share) noexcept;
   [[nodiscard]] static std::uint32_t blocks_for(std::uint64_t bytes, const pool& of) noexcept;
 
-  // The tier below (store_lower.cpp).
-  [[nodiscard]] bool is_moving(const slab& home, memory::block_ref ref) const noexcept;
-  [[nodiscard]] bool in_policy(std::uint32_t record) const noexcept;
+  // Order: what goes next (store_order.cpp).
+  void run_touch(session& by, const memory::submission& entry, coarse_time now);
+  void gather_touched(const session& by, const memory::submission& entry);
+  void use_chain(session& by, coarse_time now);
+  void use_block(pool& group, std::uint32_t record, coarse_time now);
+  void note_stored(pool& group, std::uint32_t record, std::uint64_t identity, std::uint64_t parent, session& by,
+                   coarse_time now);
+  void place_stored(session& by, coarse_time now);
+  void place_block(pool& group, std::uint32_t record, coarse_time now);
+  void refresh_chain(pool& group, const std::vector<chain_block>& blocks, coarse_time now);
+  [[nodiscard]] bool is_same(const pool& group, const chain_block& block) const noexcept;
+  std::uint32_t begin_request(pool& group, const std::vector<chain_block>& blocks,
+                              std::span<const std::uint64_t> asked, coarse_time now);
+  void stay_within_capacity(coarse_time now);
   /// The record of the block that goes next.
   [[nodiscard]] static std::optional<std::uint32_t> oldest_of(const pool& group) noexcept;
   [[nodiscard]] static std::optional<std::uint32_t> oldest_unwritten_of(const pool& group) noexcept;
   [[nodiscard]] std::uint64_t identity_of(const pool& group, std::uint32_t record) const noexcept;
   void enter_order(pool& group, std::uint32_t record, coarse_time now);
-  void leave_order(pool& group, std::uint32_t record);
+  void leave_order(pool& group, std::uint32_t record, departure why, coarse_time now);
   void park(pool& group, std::uint32_t record, coarse_time now);
   void touch_order(pool& group, std::uint32_t record, coarse_time now);
+
+  // The tier below (store_lower.cpp).
+  [[nodiscard]] bool is_moving(const slab& home, memory::block_ref ref) const noexcept;
+  [[nodiscard]] bool in_policy(std::uint32_t record) const noexcept;
   [[nodiscard]] bool may_write(const pool& from) const noexcept;
   void write_down(slab& home, memory::block_ref ref, bool leaves);
   void write_through(slab& home, memory::block_ref ref);
@@ -382,6 +408,7 @@ class store {
   std::vector<slab_request> requests_;
   std::uint64_t assigned_ = 0;  ///< bytes of slabs that exist or are asked for
   std::uint64_t used_ = 0;      ///< bytes of blocks that are not free
+  std::uint64_t blank_ = 0;     ///< … of those, of blocks that are not cached: granted, reserved, loading, waiting for a pin
   coarse_time no_memory_until_ = 0;
   bool stole_without_memory_ = false;  ///< a slab was given up although none could be made; cleared when one is
   std::unordered_map<std::uint32_t, moving_block> moving_;  ///< by record
@@ -394,6 +421,8 @@ class store {
   std::vector<transfer> loads_;
   std::vector<instance_number> unbound_;
   prefetch_wish gathering_;  ///< of the request under way
+  std::unique_ptr<used_chain> touching_;
+  std::unique_ptr<stored_chain> storing_;
   std::vector<prefetch_wish> prefetches_;
   std::vector<std::pair<instance*, memory::block_ref>> recovered_loading_;  ///< a dead worker's reads may still land
   store_counters counters_;

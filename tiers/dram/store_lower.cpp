@@ -67,12 +67,12 @@ bool store::demote_ahead(coarse_time now) {
   const std::uint64_t usable = usable_bytes();
   const std::uint64_t low = share_of(usable, options_.low_water);
   bool more = false;
-  if (used_ > share_of(usable, options_.high_water) && parked_bytes_ > 0) {
+  if (counted_bytes() > share_of(usable, options_.high_water) && parked_bytes_ > 0) {
     for (const auto& [number, each] : instances_) {
       for (const auto& group : each->pools) {
-        if (group->parked->size() == 0 || used_ <= low) continue;
-        const std::uint32_t count = std::min(blocks_for(used_ - low, *group), group->parked->size());
-        more |= evict(*group, count, now) > 0 && used_ > low && parked_bytes_ > 0;
+        if (group->parked->size() == 0 || counted_bytes() <= low) continue;
+        const std::uint32_t count = std::min(blocks_for(counted_bytes() - low, *group), group->parked->size());
+        more |= evict(*group, count, now) > 0 && counted_bytes() > low && parked_bytes_ > 0;
       }
     }
   }
@@ -85,7 +85,7 @@ bool store::demote_ahead(coarse_time now) {
 /// Bytes that demote_ahead() would have written or parked, but has not.
 std::uint64_t store::unwritten_excess() const noexcept {
   if (options_.high_water >= 1.0) return 0;
-  const std::uint64_t staying = used_ - leaving_bytes_ - parked_bytes_;
+  const std::uint64_t staying = counted_bytes() - leaving_bytes_ - parked_bytes_;
   const double share = std::max(0.0, options_.low_water - options_.lower.write_ahead);
   return staying - std::min(staying, share_of(usable_bytes(), share));
 }
@@ -100,13 +100,13 @@ std::uint32_t store::write_oldest(pool& from, std::uint32_t count, coarse_time n
     slab& home = *slab_of_record(*victim);
     const block_ref ref(home.what.index, *victim - home.what.first_record);
     if ((record_of(home, ref).flags & block_record::flag_below) != 0) {
-      from.policy->forget(*victim);
+      from.policy->evict(*victim, identity_of(from, *victim), now);
       park(from, *victim, now);
       ++begun;
     } else if (is_moving(home, ref)) {  // written through at this moment: its turn comes again
       from.policy->spare(*victim, now);
     } else if (may_write(from)) {
-      from.policy->forget(*victim);
+      from.policy->evict(*victim, identity_of(from, *victim), now);
       write_down(home, ref, true);
       ++begun;
     } else {
@@ -114,56 +114,6 @@ std::uint32_t store::write_oldest(pool& from, std::uint32_t count, coarse_time n
     }
   }
   return begun;
-}
-
-// ---------------------------------------------------------------------------------------------- order
-
-std::optional<std::uint32_t> store::oldest_of(const pool& group) noexcept {
-  if (const auto parked = group.parked->victim()) return parked;
-  return group.policy->victim();
-}
-
-std::optional<std::uint32_t> store::oldest_unwritten_of(const pool& group) noexcept {
-  return group.policy->victim();
-}
-
-/// What the policy knows the block by: as good a hash as any, and at hand in every tier.
-std::uint64_t store::identity_of(const pool& group, std::uint32_t record) const noexcept {
-  return reduce_key(records_[record].get_key().view(), group.group).lo;
-}
-
-void store::enter_order(pool& group, std::uint32_t record, coarse_time now) {
-  group.policy->admit(record, identity_of(group, record), now);
-}
-
-void store::leave_order(pool& group, std::uint32_t record) {
-  std::uint8_t& flags = records_[record].flags;
-  if ((flags & block_record::flag_parked) != 0) {
-    flags &= static_cast<std::uint8_t>(~block_record::flag_parked);
-    group.parked->forget(record);
-    parked_bytes_ -= group.stride;
-  } else if (in_policy(record)) {
-    group.policy->forget(record);
-  } else {  // it was to leave when it is written
-    moving_.at(record).leaves = false;
-    leaving_bytes_ -= group.stride;
-    --group.leaving;
-  }
-}
-
-void store::park(pool& group, std::uint32_t record, coarse_time now) {
-  records_[record].flags |= block_record::flag_parked;
-  group.parked->admit(record, identity_of(group, record), now);
-  parked_bytes_ += group.stride;
-}
-
-void store::touch_order(pool& group, std::uint32_t record, coarse_time now) {
-  if ((records_[record].flags & block_record::flag_parked) != 0) {
-    leave_order(group, record);
-    enter_order(group, record, now);
-  } else if (in_policy(record)) {
-    group.policy->touch(record, now);
-  }
 }
 
 std::optional<store::moving_block> store::take_moving(std::uint64_t token) {
@@ -210,7 +160,7 @@ void store::finish_write(const moving_block& moved, std::uint32_t number, transf
   if (!moved.leaves) return;
   if (record.touch.load(std::memory_order_relaxed) != moved.touched) {  // somebody read it meanwhile
     enter_order(from, number, now);
-  } else if (used_ <= share_of(usable_bytes(), options_.high_water)) {
+  } else if (counted_bytes() <= share_of(usable_bytes(), options_.high_water)) {
     park(from, number, now);  // also what the tier below refused: it goes without a copy when its memory is needed
   } else {
     leaving[&from].push_back(moved.ref);
@@ -326,8 +276,9 @@ void store::forget_copies(std::span<const lost_block> lost) {
     record.flags &= static_cast<std::uint8_t>(~block_record::flag_below);
     if ((record.flags & block_record::flag_parked) != 0) {  // its turn to be written comes again
       const std::uint32_t number = home->what.first_record + ref.block();
-      leave_order(pool_of(*home), number);
-      enter_order(pool_of(*home), number, record.touch.load(std::memory_order_relaxed));
+      const coarse_time touched = record.touch.load(std::memory_order_relaxed);
+      leave_order(pool_of(*home), number, departure::removed, touched);
+      enter_order(pool_of(*home), number, touched);
     }
   }
 }

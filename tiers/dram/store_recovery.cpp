@@ -116,6 +116,7 @@ void store::recover_block(instance& in, slab& home, block_ref ref,
         (void)in.index.insert(key, index_value::make(ref, version));
       }
       ++home.present;
+      blank_ -= home.what.stride;
       home.touch_sum += record.touch.load(std::memory_order_relaxed);
       order.emplace_back(record.touch.load(std::memory_order_relaxed), number);
       break;
@@ -209,6 +210,7 @@ std::uint64_t store::rebuild(coarse_time now) {
         // Everything counts as used until it turns out to be free.
         in.payer->used += home->what.block_bytes();
         used_ += home->what.block_bytes();
+        blank_ += home->what.block_bytes();
         for (std::uint32_t b = home->what.count; b > 0; --b) {
           const block_ref ref(home->what.index, b - 1);
           const bool was_free = record_of(*home, ref).state() == block_state::free;

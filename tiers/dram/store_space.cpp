@@ -24,7 +24,20 @@ std::uint64_t store::share_of(std::uint64_t bytes, double share) noexcept {
   return static_cast<std::uint64_t>(static_cast<double>(bytes) * share);
 }
 
+std::uint64_t store::memory_limit() const noexcept {
+  if (options_.grants_in_capacity) return options_.capacity;
+  // Beside the cached blocks: what grant_share() lets sessions hold, and the last slab's rest.
+  std::uint64_t largest = 0;
+  for (const auto& [number, each] : instances_) {
+    for (const auto& group : each->pools) {
+      largest = std::max(largest, group->stride * group->blocks_per_slab + memory::page_bytes);
+    }
+  }
+  return options_.capacity + options_.capacity / 8 + 2 * largest;
+}
+
 std::uint64_t store::usable_bytes() const noexcept {
+  if (!options_.grants_in_capacity) return options_.capacity;
   // What is left over after the last whole slab can never be used.
   std::uint64_t smallest = ~std::uint64_t{0};
   for (const auto& [number, each] : instances_) {
@@ -64,6 +77,7 @@ store::allocation store::allocate(pool& from, block_ref& ref, std::uint32_t more
   from.free.pop_back();
   payer.used += from.stride;
   used_ += from.stride;
+  blank_ += from.stride;
   // Ahead of need: memory is made while the last quarter slab is used up.
   if (from.free.size() < from.blocks_per_slab / 4 && from.slabs_asked == 0 && slab_fits(from)) ask_slab(from, now);
   return allocation::ok;
@@ -129,7 +143,7 @@ std::uint32_t store::evict(pool& from, std::uint32_t count, coarse_time now) {
       if (!victim) break;
       const slab& home = *slab_of_record(*victim);
       refs.emplace_back(home.what.index, *victim - home.what.first_record);
-      leave_order(from, *victim);
+      leave_order(from, *victim, departure::evicted, now);
       ++examined;
     }
     if (refs.empty()) break;
@@ -211,11 +225,11 @@ bool store::evict_ahead(coarse_time now) {
   if (options_.high_water >= 1.0) return false;
   if (options_.lower.present) return demote_ahead(now);
   const std::uint64_t usable = usable_bytes();
-  if (used_ <= share_of(usable, options_.high_water)) return false;
+  if (counted_bytes() <= share_of(usable, options_.high_water)) return false;
   const std::uint64_t low = share_of(usable, options_.low_water);
   pool* oldest = pool_with_oldest(nullptr);
-  if (oldest == nullptr || used_ <= low) return false;
-  return evict(*oldest, blocks_for(used_ - low, *oldest), now) > 0 && used_ > low;
+  if (oldest == nullptr || counted_bytes() <= low) return false;
+  return evict(*oldest, blocks_for(counted_bytes() - low, *oldest), now) > 0 && counted_bytes() > low;
 }
 
 /// At most a batch.
@@ -239,7 +253,7 @@ bool store::revoke_idle_grants(const std::function<bool(const slab&)>& in) {
 // ---------------------------------------------------------------------------------------------- slabs
 
 bool store::slab_fits(const pool& into) const noexcept {
-  return assigned_ + into.stride * into.blocks_per_slab + memory::page_bytes <= options_.capacity;
+  return assigned_ + into.stride * into.blocks_per_slab + memory::page_bytes <= memory_limit();
 }
 
 bool store::ask_slab(pool& into, coarse_time now) {
@@ -387,7 +401,7 @@ bool store::drain(slab& victim, coarse_time now) {
   move_hot_blocks(victim, present, now);
   for (const block_ref ref : present) {
     in.index.erase(reduce_key(record_of(victim, ref).get_key().view(), victim.what.group));
-    leave_order(group, victim.what.first_record + ref.block());
+    leave_order(group, victim.what.first_record + ref.block(), departure::evicted, now);
     record_of(victim, ref).set_state(block_state::free);
     in.payer->used -= victim.what.stride;
     used_ -= victim.what.stride;
@@ -424,7 +438,7 @@ void store::move_hot_blocks(slab& from, std::vector<block_ref>& refs, coarse_tim
     const auto below = static_cast<std::uint8_t>(record.flags & memory::block_record::flag_below);
     in.index.erase(reduce_key(full.view(), from.what.group));
     record.set_state(block_state::free);  // before the copy is published: never two blocks of one key
-    leave_order(group, from.what.first_record + source.block());
+    leave_order(group, from.what.first_record + source.block(), departure::removed, now);
     if (!sound) {
       ++counters_.checksum_errors;
       group.free.push_back(target);
@@ -432,6 +446,7 @@ void store::move_hot_blocks(slab& from, std::vector<block_ref>& refs, coarse_tim
       used_ -= group.stride;
       continue;
     }
+    blank_ += group.stride;  // the source's bytes are the target's now
     publish(in, home, target, full, touched);
     record_of(home, target).flags |= below;
     enter_order(group, home.what.first_record + target.block(), now);

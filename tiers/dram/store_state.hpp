@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "tiers/dram/open_chains.hpp"
 #include "tiers/dram/store.hpp"
 
 namespace cenote::dram {
@@ -57,6 +58,33 @@ struct store::reservation {
   coarse_time deadline = 0;
 };
 
+/// A chain as a session uses it, gathered from several ring entries.
+struct store::used_chain {
+  pool* group = nullptr;
+  std::vector<chain_block> blocks;   ///< head to tail
+  std::vector<std::uint64_t> asked;  ///< what the session asked for behind them
+
+  void clear() noexcept {
+    group = nullptr;
+    blocks.clear();
+    asked.clear();
+  }
+};
+
+/// Blocks that a request stored and that are in no policy yet, head to tail.
+struct store::stored_chain {
+  pool* group = nullptr;
+  std::uint64_t first = 0, last = 0;  ///< identities, also of blocks that were there already
+  std::uint64_t parent = 0;           ///< of the block before them, if the session said so
+  std::vector<chain_block> blocks;
+
+  void clear() noexcept {
+    group = nullptr;
+    first = last = parent = 0;
+    blocks.clear();
+  }
+};
+
 struct store::instance {
   instance_number number = 0;
   instance_spec spec;
@@ -89,6 +117,7 @@ struct store::session {
   std::uint64_t watched_pin = 0;   ///< 0: no pin was held when we last looked
   coarse_time watched_since = 0;
   bool recovered = false;  ///< from another worker: its last submissions may arrive again
+  open_chains chains;
 
   [[nodiscard]] std::uint64_t mask() const noexcept { return std::uint64_t{1} << (number % 64); }
 };

@@ -26,9 +26,10 @@ void mq::resize(std::uint32_t capacity) {
   ghosts_.bound(ghosts_per_block * capacity);
 }
 
-void mq::begin(const request& of, std::uint32_t /*now*/) {
+std::uint32_t mq::begin(const request& of, std::uint32_t /*now*/) {
   partial_.reset();
   if (of.partial && !of.ids.empty()) partial_ = of.ids.back();
+  return 0;
 }
 
 bool mq::wants(std::uint64_t id, std::uint32_t /*now*/) {

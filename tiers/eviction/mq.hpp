@@ -17,7 +17,7 @@ class mq final : public policy {
   explicit mq(block_links& links) noexcept;
 
   void resize(std::uint32_t capacity) override;
-  void begin(const request& of, std::uint32_t now) override;
+  std::uint32_t begin(const request& of, std::uint32_t now) override;
   [[nodiscard]] bool wants(std::uint64_t id, std::uint32_t now) override;
   void admit(std::uint32_t block, std::uint64_t id, std::uint32_t now) override;
   void touch(std::uint32_t block, std::uint32_t now) override;

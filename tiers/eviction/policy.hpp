@@ -46,7 +46,13 @@ class policy {
   virtual void resize(std::uint32_t /*capacity*/) {}
   /// A request begins; until the next one, blocks that are touched or admitted are its blocks. Optional: a caller that
   /// does not know of requests leaves it out.
-  virtual void begin(const request& /*of*/, std::uint32_t /*now*/) {}
+  /// What it returns is the request's standing, for resume().
+  virtual std::uint32_t begin(const request& /*of*/, std::uint32_t /*now*/) { return 0; }
+  /// The request that begin() gave this standing goes on: blocks are its blocks again, and what is admitted next follows
+  /// `parent` (nothing: unknown, or not here any more).
+  virtual void resume(std::uint32_t /*standing*/, std::optional<std::uint32_t> /*parent*/) {}
+  /// Whether begin() and resume() mean anything to it; a caller may leave them out if not.
+  [[nodiscard]] virtual bool follows_requests() const noexcept { return false; }
   [[nodiscard]] virtual touch_order order() const noexcept { return touch_order::any; }
 
   /// A missing block is to be admitted next, and no room was made for it yet: what its ghost says counts for victim().

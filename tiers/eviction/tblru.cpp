@@ -26,19 +26,24 @@ tblru::tblru(block_links& links) noexcept
   tips_.bound(most_tips);
 }
 
-void tblru::begin(const request& of, std::uint32_t now) {
+std::uint32_t tblru::begin(const request& of, std::uint32_t now) {
   while (!tips_.empty() && now - tips_.oldest()->note.time > tip_lifetime) tips_.drop_oldest();
-  chain_ = true;
-  stopped_ = false;
-  parent_ = of.resident.empty() ? none : of.resident.back();
-  partial_.reset();
-  if (of.partial && !of.ids.empty()) partial_ = of.ids.back();
   const std::uint32_t turn = find_turn(of, now);
-  first_turn_ = turn == 1;
-  rank_ = static_cast<std::uint8_t>(std::min<std::uint32_t>(turn, class_count) - 1);
+  resume(turn, of.resident.empty() ? std::nullopt : std::optional(of.resident.back()));
+  if (of.partial && !of.ids.empty()) partial_ = of.ids.back();
   leave_tip(of, turn, now);
   const std::size_t followed = std::min(of.resident.size(), of.full() - (of.full() > 0 ? 1 : 0));
   for (std::size_t at = 0; at < followed; ++at) note_child(of.resident[at], of.ids[at + 1]);
+  return turn;
+}
+
+void tblru::resume(std::uint32_t standing, std::optional<std::uint32_t> parent) {
+  chain_ = true;
+  stopped_ = false;
+  partial_.reset();
+  parent_ = parent.value_or(none);
+  first_turn_ = standing <= 1;
+  rank_ = static_cast<std::uint8_t>(std::clamp<std::uint32_t>(standing, 1, class_count) - 1);
 }
 
 bool tblru::wants(std::uint64_t id, std::uint32_t now) {

@@ -23,7 +23,10 @@ class tblru final : public policy {
   explicit tblru(block_links& links) noexcept;
 
   void resize(std::uint32_t capacity) override { capacity_ = capacity; }
-  void begin(const request& of, std::uint32_t now) override;
+  /// The standing is the request's turn.
+  std::uint32_t begin(const request& of, std::uint32_t now) override;
+  void resume(std::uint32_t standing, std::optional<std::uint32_t> parent) override;
+  [[nodiscard]] bool follows_requests() const noexcept override { return true; }
   [[nodiscard]] touch_order order() const noexcept override { return touch_order::chain; }
   [[nodiscard]] bool wants(std::uint64_t id, std::uint32_t now) override;
   void admit(std::uint32_t block, std::uint64_t id, std::uint32_t now) override;

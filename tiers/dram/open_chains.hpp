@@ -1,0 +1,68 @@
+// Requests whose beginning was read, and whose rest may still be stored.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <vector>
+
+namespace cenote::dram {
+
+/// A block as it was when a request used it: its record is another block's when the version has changed.
+struct chain_block {
+  std::uint32_t record = 0;
+  std::uint64_t version = 0;
+};
+
+/// What a session asked for lately, so that blocks that it stores later join the chain that they continue. Bounded: the
+/// oldest requests are forgotten. Blocks are named by the identities that the eviction policies know. Not thread-safe.
+class open_chains {
+ public:
+  struct chain {
+    std::uint64_t next = 0;           ///< identity of the first block that was asked for and missing; 0: none
+    std::uint64_t last = 0;           ///< … of the last block that was stored; 0: none yet
+    std::uint32_t standing = 0;       ///< what the policy said when the request began
+    std::vector<chain_block> blocks;  ///< head to tail, as far as they are here
+  };
+  static constexpr std::size_t most_chains = 64;
+  static constexpr std::size_t most_blocks = 16'384;  ///< of all chains together, but for the latest one
+
+  /// The latest chain that lacks the block `first`, or ends with `parent`. Null: none.
+  [[nodiscard]] chain* find(std::uint64_t first, std::uint64_t parent) noexcept {
+    for (auto each = chains_.rbegin(); each != chains_.rend(); ++each) {
+      if (first != 0 && each->next == first) return &*each;
+      if (parent != 0 && each->last == parent) return &*each;
+    }
+    return nullptr;
+  }
+  void add(chain made) {
+    blocks_ += made.blocks.size();
+    chains_.push_back(std::move(made));
+    trim();
+  }
+  /// The one that was added last.
+  [[nodiscard]] chain& latest() noexcept { return chains_.back(); }
+  /// `to` has grown by blocks of its own.
+  void grow(chain& to, const std::vector<chain_block>& by) {
+    to.blocks.insert(to.blocks.end(), by.begin(), by.end());
+    blocks_ += by.size();
+    trim();
+  }
+  void clear() noexcept {
+    chains_.clear();
+    blocks_ = 0;
+  }
+
+ private:
+  void trim() {
+    while (chains_.size() > most_chains || (blocks_ > most_blocks && chains_.size() > 1)) {
+      blocks_ -= chains_.front().blocks.size();
+      chains_.pop_front();
+    }
+  }
+
+  std::deque<chain> chains_;  ///< the oldest first
+  std::size_t blocks_ = 0;
+};
+
+}  // namespace cenote::dram

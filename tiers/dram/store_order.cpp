@@ -1,0 +1,254 @@
+// Which block goes next: what sessions used and stored, as requests that the eviction policies understand.
+#include <cstring>
+
+#include "tiers/dram/store_state.hpp"
+
+namespace cenote::dram {
+
+using memory::block_record;
+using memory::block_ref;
+using memory::block_state;
+using memory::operation;
+using memory::submission;
+
+namespace {
+
+constexpr std::size_t longest_chain = 65'536;  // blocks of one request; what lies behind is not touched
+
+}  // namespace
+
+// ---------------------------------------------------------------------------------------------- use
+
+/// A chain comes as several entries, the last of which has flag_last.
+void store::run_touch(session& by, const submission& entry, coarse_time now) {
+  if (entry.index == 0) touching_->clear();
+  if (entry.group >= by.of->pools.size()) return;
+  touching_->group = by.of->pools[entry.group].get();
+  gather_touched(by, entry);
+  if ((entry.flags & submission::flag_last) == 0) return;
+  use_chain(by, now);
+  touching_->clear();
+}
+
+void store::gather_touched(const session& by, const submission& entry) {
+  const std::size_t words = std::min<std::size_t>(entry.key_size, max_key_bytes) / sizeof(std::uint64_t);
+  if (entry.op == operation::asked) {
+    memory::asked_ids asked;
+    std::memcpy(&asked, entry.key, sizeof asked);
+    const std::size_t room = memory::asked_ids::most - std::min(touching_->asked.size(), memory::asked_ids::most);
+    touching_->asked.insert(touching_->asked.end(), asked.id, asked.id + std::min(words, room));
+    return;
+  }
+  memory::touch_runs runs;
+  std::memcpy(&runs, entry.key, sizeof runs);
+  for (std::size_t r = 0; r < words; ++r) {
+    const block_ref first = memory::touch_runs::first(runs.run[r]);
+    const slab* home = slab_of(*by.of, first);
+    if (home == nullptr || home->what.group != touching_->group->group) continue;
+    const std::uint64_t length = std::min<std::uint64_t>(
+        {memory::touch_runs::length(runs.run[r]), std::uint64_t{home->what.count} - first.block(),
+         longest_chain - touching_->blocks.size()});
+    for (std::uint64_t i = 0; i < length; ++i) {
+      const std::uint32_t number = home->what.first_record + first.block() + static_cast<std::uint32_t>(i);
+      const block_record& record = records_[number];
+      if (record.state() == block_state::present) touching_->blocks.push_back({number, record.version()});
+    }
+  }
+}
+
+/// Tail to head: a parent is never older than its child.
+void store::use_chain(session& by, coarse_time now) {
+  used_chain& used = *touching_;
+  pool& group = *used.group;
+  const std::uint32_t standing = begin_request(group, used.blocks, used.asked, now);
+  for (std::size_t i = used.blocks.size(); i-- > 0;) use_block(group, used.blocks[i].record, now);
+  by.chains.add({.next = used.asked.empty() ? 0 : used.asked.front(),
+                 .last = used.asked.empty() && !used.blocks.empty() ? identity_of(group, used.blocks.back().record) : 0,
+                 .standing = standing,
+                 .blocks = used.blocks});
+}
+
+void store::use_block(pool& group, std::uint32_t number, coarse_time now) {
+  block_record& record = records_[number];
+  slab& home = *slab_of_record(number);
+  home.touch_sum += now - record.touch.load(std::memory_order_relaxed);
+  record.touch.store(now, std::memory_order_relaxed);
+  const auto hits = static_cast<std::uint16_t>(record.hits.fetch_add(1, std::memory_order_relaxed) + 1);
+  touch_order(group, number, now);
+  if (options_.lower.ingest == ingest::hot && hits == options_.lower.hot_accesses) {
+    write_through(home, block_ref(home.what.index, number - home.what.first_record));
+  }
+  ++counters_.touches;
+}
+
+/// What the policy shall know of a request before its blocks.
+std::uint32_t store::begin_request(pool& group, const std::vector<chain_block>& blocks,
+                                   std::span<const std::uint64_t> asked, coarse_time now) {
+  if (!group.policy->follows_requests()) return 0;
+  std::vector<std::uint64_t> ids;
+  std::vector<std::uint32_t> resident;
+  ids.reserve(blocks.size() + asked.size());
+  resident.reserve(blocks.size());
+  for (const chain_block& each : blocks) {
+    ids.push_back(identity_of(group, each.record));
+    resident.push_back(each.record);
+  }
+  ids.insert(ids.end(), asked.begin(), asked.end());
+  return group.policy->begin({.ids = ids, .resident = resident}, now);
+}
+
+// ---------------------------------------------------------------------------------------------- storing
+
+/// A block of a request that stores is published, and joins its policy when the whole request is known.
+void store::note_stored(pool& group, std::uint32_t record, std::uint64_t identity, std::uint64_t parent, session& by,
+                        coarse_time now) {
+  stored_chain& stored = *storing_;
+  if (stored.group != nullptr && stored.group != &group) place_stored(by, now);
+  if (stored.group == nullptr) {
+    stored.group = &group;
+    stored.first = identity;
+    stored.parent = parent;
+  }
+  stored.last = identity;
+  stored.blocks.push_back({record, records_[record].version()});
+}
+
+/// Gives what a request has stored its place: behind the chain that it continues, if the session used one lately. Tail
+/// to head, then the chain before it again, so that children are never younger than their parents.
+void store::place_stored(session& by, coarse_time now) {
+  stored_chain& stored = *storing_;
+  if (stored.group == nullptr) return;
+  pool& group = *stored.group;
+  stay_within_capacity(now);
+  open_chains::chain* before = by.chains.find(stored.first, stored.parent);
+  if (before != nullptr) {
+    const bool known = !before->blocks.empty() && is_same(group, before->blocks.back());
+    group.policy->resume(before->standing, known ? std::optional(before->blocks.back().record) : std::nullopt);
+  } else {
+    std::vector<std::uint64_t> ids;
+    if (group.policy->follows_requests()) {
+      for (const chain_block& each : stored.blocks) ids.push_back(identity_of(group, each.record));
+    }
+    by.chains.add({.standing = begin_request(group, {}, ids, now), .blocks = {}});
+    before = &by.chains.latest();
+  }
+  const bool head_first = group.policy->order() == eviction::touch_order::chain;
+  for (std::size_t i = 0; i < stored.blocks.size(); ++i) {
+    place_block(group, stored.blocks[head_first ? i : stored.blocks.size() - 1 - i].record, now);
+  }
+  if (head_first) refresh_chain(group, stored.blocks, now);
+  refresh_chain(group, before->blocks, now);
+  before->next = 0;
+  before->last = stored.last;
+  by.chains.grow(*before, stored.blocks);
+  stored.clear();
+  stay_within_capacity(now);
+}
+
+void store::place_block(pool& group, std::uint32_t record, coarse_time now) {
+  // With a tier below, what this one does not want is still worth writing down.
+  if (options_.lower.present || group.policy->wants(identity_of(group, record), now)) {
+    enter_order(group, record, now);
+  } else {
+    park(group, record, now);
+  }
+  slab& home = *slab_of_record(record);
+  if (options_.lower.ingest == ingest::all) {
+    write_through(home, block_ref(home.what.index, record - home.what.first_record));
+  }
+}
+
+void store::refresh_chain(pool& group, const std::vector<chain_block>& blocks, coarse_time now) {
+  for (std::size_t i = blocks.size(); i-- > 0;) {
+    if (!is_same(group, blocks[i])) continue;
+    const bool parked = (records_[blocks[i].record].flags & block_record::flag_parked) != 0;
+    if (!parked && in_policy(blocks[i].record)) group.policy->refresh(blocks[i].record, now);
+  }
+}
+
+/// The slab may have gone to another pool since.
+bool store::is_same(const pool& group, const chain_block& block) const noexcept {
+  const block_record& record = records_[block.record];
+  if (record.state() != block_state::present || record.version() != block.version) return false;
+  const slab* home = slab_of_record(block.record);
+  return home != nullptr && &pool_of(*home) == &group;
+}
+
+/// Where grants do not count, only storing makes the cached blocks more.
+void store::stay_within_capacity(coarse_time now) {
+  if (options_.grants_in_capacity) return;
+  while (counted_bytes() > options_.capacity) {
+    pool* oldest = pool_with_oldest(nullptr);
+    if (oldest == nullptr || evict(*oldest, blocks_for(counted_bytes() - options_.capacity, *oldest), now) == 0) return;
+  }
+}
+
+// ---------------------------------------------------------------------------------------------- order
+
+std::optional<std::uint32_t> store::oldest_of(const pool& group) noexcept {
+  if (const auto parked = group.parked->victim()) return parked;
+  return group.policy->victim();
+}
+
+std::optional<std::uint32_t> store::oldest_unwritten_of(const pool& group) noexcept {
+  return group.policy->victim();
+}
+
+/// What the policy knows the block by: as good a hash as any, and at hand in every tier.
+std::uint64_t store::identity_of(const pool& group, std::uint32_t record) const noexcept {
+  return reduce_key(records_[record].get_key().view(), group.group).lo;
+}
+
+void store::enter_order(pool& group, std::uint32_t record, coarse_time now) {
+  group.policy->admit(record, identity_of(group, record), now);
+}
+
+void store::leave_order(pool& group, std::uint32_t record, departure why, coarse_time now) {
+  std::uint8_t& flags = records_[record].flags;
+  if ((flags & block_record::flag_parked) != 0) {
+    flags &= static_cast<std::uint8_t>(~block_record::flag_parked);
+    group.parked->forget(record);
+    parked_bytes_ -= group.stride;
+  } else if (!in_policy(record)) {  // it was to leave when it is written
+    moving_.at(record).leaves = false;
+    leaving_bytes_ -= group.stride;
+    --group.leaving;
+  } else if (why == departure::evicted) {
+    group.policy->evict(record, identity_of(group, record), now);
+  } else {
+    group.policy->forget(record);
+  }
+}
+
+void store::park(pool& group, std::uint32_t record, coarse_time now) {
+  records_[record].flags |= block_record::flag_parked;
+  group.parked->admit(record, identity_of(group, record), now);
+  parked_bytes_ += group.stride;
+}
+
+void store::touch_order(pool& group, std::uint32_t record, coarse_time now) {
+  if ((records_[record].flags & block_record::flag_parked) != 0) {
+    leave_order(group, record, departure::removed, now);
+    enter_order(group, record, now);
+  } else if (in_policy(record)) {
+    group.policy->touch(record, now);
+  }
+}
+
+result<void> store::set_policy(const std::string& name, coarse_time now) {
+  if (name == options_.policy) return {};
+  if (auto known = eviction::make_policy(name, links_); !known) return std::unexpected(known.error());
+  options_.policy = name;
+  for (const auto& [number, each] : instances_) {
+    for (const auto& group : each->pools) {
+      const auto old = std::exchange(group->policy, std::move(*eviction::make_policy(name, links_)));
+      while (const auto next = old->victim()) {
+        old->forget(*next);
+        enter_order(*group, *next, now);
+      }
+    }
+  }
+  return {};
+}
+
+}  // namespace cenote::dram
