@@ -1,6 +1,7 @@
 #include "actors/dram_tier.hpp"
 
 #include "actors/coarse_clock.hpp"
+#include "actors/tier_options.hpp"
 #include "config/logging.hpp"
 
 namespace cenote {
@@ -259,16 +260,27 @@ caf::result<outcome> dram_tier::wipe(const std::string& id) {
 
 void dram_tier::reload(const config::node_config& config) {
   store_->set_water_marks(config.dram.high_water, config.dram.low_water);
-  std::map<std::string, std::uint64_t> quotas;
-  for (const auto& [name, group] : config.groups) quotas.emplace(name, group.quota);
-  store_->set_quotas(quotas);
+  store_->set_groups(group_options_of(config), coarse_now());
+  if (auto set = store_->set_policy(config.dram.policy, coarse_now()); !set) {
+    log_error(logger("dram"), "the policy stays as it is", {{"reason", set.error().describe()}});
+  }
   store_->set_reserve_timeout(
       static_cast<dram::coarse_time>(config.session.reserve_timeout / std::chrono::milliseconds(100)));
   settle();
 }
 
+/// What expired here expires below by itself, too; this only frees its space sooner.
+void dram_tier::forget_expired() {
+  auto expired = store_->take_expired();
+  if (expired.empty() || !below_) return;
+  request(below_, below_deadline, forget_atom_v,
+          std::make_shared<const std::vector<dram::removal>>(std::move(expired)))
+      .then([](const outcome&) {}, [](const caf::error&) {});
+}
+
 void dram_tier::beat() {
   store_->tick(coarse_now());
+  forget_expired();
   if (waiting_.empty()) {
     settle();
   } else {

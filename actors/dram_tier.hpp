@@ -51,6 +51,7 @@ class dram_tier final : public dram_tier_actor::base {
   caf::result<outcome> wipe(const std::string& id);
   void reload(const config::node_config& config);
   void beat();
+  void forget_expired();
 
   /// After each change: load, evict ahead, ask for memory, send blocks on their way.
   void settle();

@@ -223,7 +223,8 @@ using nvme_tier_actor =
                      caf::replies_to<forget_atom, removals_ptr>::with<outcome>,
                      caf::reacts_to<path_atom, opened_path_ptr>, caf::reacts_to<io_atom, io_done_ptr>,
                      caf::reacts_to<saved_atom, std::uint64_t, outcome>,
-                     caf::replies_to<report_atom>::with<nvme_report_ptr>, caf::reacts_to<beat_atom>>;
+                     caf::replies_to<report_atom>::with<nvme_report_ptr>, caf::reacts_to<beat_atom>,
+                     caf::reacts_to<reload_atom, config_ptr>>;
 
 /// One attached process: see actors/session.hpp.
 using session_actor =

@@ -90,6 +90,13 @@ constexpr std::array dram_rows{
     counter_row<dram_counters>{"cenote_dram_promoted_total", "Blocks brought up from below.", &dram_counters::promoted},
     counter_row<dram_counters>{"cenote_dram_promotions_failed_total", "Blocks asked for below and not got.",
                                &dram_counters::promotions_failed},
+    counter_row<dram_counters>{"cenote_dram_expired_total", "Blocks that nobody used for their group's time to live.",
+                               &dram_counters::expired},
+    counter_row<dram_counters>{"cenote_dram_waits_total", "Batches of a session that waited for memory.",
+                               &dram_counters::waits},
+    counter_row<dram_counters>{"cenote_dram_late_evictions_total",
+                               "Times that a batch had to evict for itself: nothing was blank ahead of need.",
+                               &dram_counters::late_evictions},
 };
 
 using nvme_counters = nvme::store_counters;
@@ -112,11 +119,14 @@ constexpr std::array nvme_rows{
                                &nvme_counters::io_errors},
     counter_row<nvme_counters>{"cenote_nvme_misses_total", "Blocks asked for that were not there.",
                                &nvme_counters::misses},
+    counter_row<nvme_counters>{"cenote_nvme_expired_total", "Blocks that nobody used for their group's time to live.",
+                               &nvme_counters::expired},
 };
 
 void add_dram(collection& into, const dram::store_status& dram) {
   into.gauge("cenote_dram_capacity_bytes", "Memory that slabs may take.", dram.capacity);
   into.gauge("cenote_dram_assigned_bytes", "Memory of slabs.", dram.assigned);
+  into.gauge("cenote_dram_cached_bytes", "Memory of blocks that are hits.", dram.cached);
   into.gauge("cenote_dram_used_bytes", "Memory of blocks in use.", dram.used);
   into.gauge("cenote_dram_writing_bytes", "On their way to the tier below.", dram.writing_bytes);
   into.gauge("cenote_dram_loading_bytes", "On their way from the tier below.", dram.loading_bytes);
@@ -144,6 +154,7 @@ void add_instances(collection& into, const dram::store_status& dram) {
     const labels of{{"group", each.name}};
     into.gauge("cenote_group_quota_bytes", "Most memory of an instance group, 0: no limit.", each.quota, of);
     into.gauge("cenote_group_used_bytes", "Memory of an instance group.", each.used, of);
+    into.gauge("cenote_group_kept_bytes", "Memory of an instance group's kept blocks.", each.kept, of);
   }
 }
 

@@ -45,7 +45,10 @@ node::behavior_type node::make_behavior() {
       [this](release_atom, std::uint64_t number) { return release(number); },
       [this](report_atom) { return report(); },
       [this](drain_atom) { return drain(); },
-      [this](reload_atom, const config_ptr& config) { send(dram_, reload_atom_v, config); },
+      [this](reload_atom, const config_ptr& config) {
+        send(dram_, reload_atom_v, config);
+        if (nvme_) send(nvme_, reload_atom_v, config);
+      },
   };
 }
 

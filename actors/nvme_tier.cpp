@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <ctime>
 
+#include "actors/tier_options.hpp"
 #include "config/logging.hpp"
 #include "tiers/nvme/path_file.hpp"
 
@@ -18,10 +19,12 @@ nvme::coarse_time unix_now() {
 
 }  // namespace
 
-nvme_tier::nvme_tier(caf::actor_config& config, nvme::store_options options, std::shared_ptr<nvme::devices> devices)
+nvme_tier::nvme_tier(caf::actor_config& config, nvme::store_options options,
+                     std::map<std::string, nvme::coarse_time> ttls, std::shared_ptr<nvme::devices> devices)
     : nvme_tier_actor::base(config),
       store_(std::make_shared<nvme::store>(std::move(options))),
-      devices_(std::move(devices)) {
+      devices_(std::move(devices)),
+      ttls_(std::move(ttls)) {
   devices_->keep(store_);
   opening_ = store_->status().paths.size();
   paths_.resize(opening_);
@@ -61,16 +64,31 @@ nvme_tier::behavior_type nvme_tier::make_behavior() {
       [this](saved_atom, std::uint64_t tag, const outcome& how) { take_saved(tag, how); },
       [this](report_atom) { return report(); },
       [this](beat_atom) { beat(); },
+      [this](reload_atom, const config_ptr& config) { reload(*config); },
   };
+}
+
+void nvme_tier::reload(const config::node_config& config) {
+  ttls_ = nvme_ttls_of(config);
+  for (const auto& [number, spec] : specs_) set_ttl(number, spec);
+  if (auto set = store_->set_policy(config.nvme.policy); !set) {
+    log_error(logger("nvme"), "the policy stays as it is", {{"reason", set.error().describe()}});
+  }
 }
 
 void nvme_tier::bind(nvme_binding& instance) {
   std::uint64_t smallest = ~std::uint64_t{0};
   for (const group_spec& group : instance.spec.groups) smallest = std::min(smallest, group.stride());
-  store_->bind(instance.number, nvme::identity_of(instance.spec),
+  store_->bind(instance.number, nvme::identity_of(instance.spec), 
                memory::hint_writer(std::move(instance.index), devices_->data_bytes() / smallest));
   devices_->remember(instance.spec);
   specs_.insert_or_assign(instance.number, instance.spec);
+  set_ttl(instance.number, instance.spec);
+}
+
+void nvme_tier::set_ttl(std::uint32_t instance, const instance_spec& spec) {
+  const auto found = ttls_.find(spec.paying_group());
+  store_->set_ttl(instance, found == ttls_.end() ? 0 : found->second);
 }
 
 void nvme_tier::take_path(const nvme::opened_path& opened) {

@@ -18,7 +18,8 @@ namespace cenote {
 /// outlive it; what they have to say arrives as messages.
 class nvme_tier : public nvme_tier_actor::base {
  public:
-  nvme_tier(caf::actor_config& config, nvme::store_options options, std::shared_ptr<nvme::devices> devices);
+  nvme_tier(caf::actor_config& config, nvme::store_options options,
+            std::map<std::string, nvme::coarse_time> ttls, std::shared_ptr<nvme::devices> devices);
 
   [[nodiscard]] const char* name() const override { return "nvme_tier"; }
   void on_exit() override;
@@ -33,7 +34,9 @@ class nvme_tier : public nvme_tier_actor::base {
     outcome answer;
   };
 
+  void reload(const config::node_config& config);
   void bind(nvme_binding& instance);
+  void set_ttl(std::uint32_t instance, const instance_spec& spec);
   void take_path(const nvme::opened_path& opened);
   void adopt(const nvme::opened_path& opened);
   /// What is to be forgotten while a path is still opening; it may hold those blocks, too.
@@ -56,6 +59,7 @@ class nvme_tier : public nvme_tier_actor::base {
   std::shared_ptr<nvme::store> store_;  ///< shared with the devices, which may read into it when we are gone
   std::shared_ptr<nvme::devices> devices_;
   dram_tier_actor above_;
+  std::map<std::string, nvme::coarse_time> ttls_;  ///< of unused blocks, by instance group
   std::unordered_map<std::uint32_t, instance_spec> specs_;  ///< by the DRAM tier's number
   std::unordered_map<std::uint64_t, saving> saving_;        ///< by tag
   std::vector<late_removals> late_;

@@ -48,6 +48,15 @@ std::string_view name_of(nvme::path_state state) {
   return "?";
 }
 
+std::string_view name_of(dram::priority priority) {
+  switch (priority) {
+    case dram::priority::low: return "low";
+    case dram::priority::normal: return "normal";
+    case dram::priority::high: return "high";
+  }
+  return "?";
+}
+
 json nvme_of(const nvme_report& nvme) {
   const nvme::store_counters& counters = nvme.store.counters;
   json all = {{"capacity", nvme.store.capacity},
@@ -62,6 +71,7 @@ json nvme_of(const nvme_report& nvme) {
                 {"dropped", counters.dropped},
                 {"unadmitted", counters.unadmitted},
                 {"evicted", counters.evicted},
+                {"expired", counters.expired},
                 {"removed", counters.removed},
                 {"checksum_errors", counters.checksum_errors},
                 {"io_errors", counters.io_errors},
@@ -129,6 +139,10 @@ std::string status_json(const node_report& report, const config::node_config& co
                  {"slabs", dram.slabs},
                  {"policy", config.dram.policy},
                  {"evicted", dram.counters.evicted},
+                 {"expired", dram.counters.expired},
+                 {"waits", dram.counters.waits},
+                 {"late_evictions", dram.counters.late_evictions},
+                 {"cached", dram.cached},
                  {"blocks",
                   {{"present", dram.present},
                    {"granted", dram.granted},
@@ -157,7 +171,11 @@ std::string status_json(const node_report& report, const config::node_config& co
   }
   all["groups"] = json::array();
   for (const dram::account_status& each : dram.accounts) {
-    all["groups"].push_back({{"name", each.name}, {"quota", each.quota}, {"used", each.used}});
+    all["groups"].push_back({{"name", each.name},
+                             {"quota", each.quota},
+                             {"used", each.used},
+                             {"kept", each.kept},
+                             {"priority", name_of(each.priority)}});
   }
   all["sessions"] = json::array();
   for (const dram::session_status& each : dram.sessions) all["sessions"].push_back(session_of(each, report.sessions));

@@ -20,6 +20,7 @@
 #include "actors/node.hpp"
 #include "actors/nvme_tier.hpp"
 #include "actors/server.hpp"
+#include "actors/tier_options.hpp"
 #include "config/logging.hpp"
 #include "config/node_config.hpp"
 #include "transport/http/server.hpp"
@@ -42,38 +43,6 @@ class worker_system_config : public caf::actor_system_config {
     set("logger.verbosity", caf::atom("quiet"));
   }
 };
-
-dram::lower_options lower_options_of(const config::nvme_section& nvme) {
-  dram::lower_options options;
-  options.present = !nvme.paths.empty();
-  options.hot_accesses = nvme.hot_accesses;
-  options.keep_copy = nvme.keep_copy;
-  options.write_window = nvme.write_window;
-  options.read_window = nvme.read_window;
-  options.write_ahead = nvme.write_ahead;
-  switch (nvme.ingest) {
-    case config::ingest::all: options.ingest = dram::ingest::all; break;
-    case config::ingest::hot: options.ingest = dram::ingest::hot; break;
-    case config::ingest::evicted: options.ingest = dram::ingest::evicted; break;
-  }
-  return options;
-}
-
-dram::store_options store_options_of(const config::node_config& config) {
-  dram::store_options options;
-  options.capacity = config.dram.capacity;
-  options.high_water = config.dram.high_water;
-  options.low_water = config.dram.low_water;
-  options.slab_bytes = config.dram.slab_size;
-  options.max_grants = config.session.max_grants;
-  options.reserve_timeout =
-      static_cast<dram::coarse_time>(config.session.reserve_timeout / std::chrono::milliseconds(100));
-  options.checksum_at_commit = config.dram.integrity == config::integrity::commit;
-  options.policy = config.dram.policy;
-  for (const auto& [name, group] : config.groups) options.quotas.emplace(name, group.quota);
-  options.lower = lower_options_of(config.nvme);
-  return options;
-}
 
 nvme::device_options device_options_of(const config::node_config& config) {
   nvme::device_options options;
@@ -405,14 +374,7 @@ class worker {
       caf::anon_send(nvme_, saved_atom_v, tag, outcome::of(how));
     };
     devices_ = std::make_shared<nvme::devices>(device_options_of(*config_), std::move(events));
-    nvme::store_options options;
-    options.paths = static_cast<std::uint32_t>(config_->nvme.paths.size());
-    options.keep_copy = config_->nvme.keep_copy;
-    options.second_sight = config_->nvme.admission == config::admission::second_sight;
-    options.policy = config_->nvme.policy;
-    options.high_water = config_->nvme.high_water;
-    options.low_water = config_->nvme.low_water;
-    nvme_ = system_.spawn<nvme_tier>(std::move(options), devices_);
+    nvme_ = system_.spawn<nvme_tier>(nvme_options_of(*config_), nvme_ttls_of(*config_), devices_);
   }
 
   /// Where those who watch the node find it; empty when they do not. A port that is taken is no reason not to serve.

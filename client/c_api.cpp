@@ -374,6 +374,13 @@ int cenote_remove(cenote_session* session, cenote_keys keys, uint32_t group, uin
   });
 }
 
+int cenote_keep(cenote_session* session, cenote_keys keys, uint32_t group, int kept, uint64_t* changed) {
+  return guarded([&] {
+    return session == nullptr ? null_argument("session")
+                              : finish(session->impl->keep(batch_of(keys), group, kept != 0), changed);
+  });
+}
+
 int cenote_clear(cenote_session* session) {
   return guarded([&] { return session == nullptr ? null_argument("session") : finish(session->impl->clear()); });
 }

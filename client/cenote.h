@@ -29,7 +29,7 @@ extern "C" {
 #endif
 
 #define CENOTE_ABI_MAJOR 1
-#define CENOTE_ABI_MINOR 0
+#define CENOTE_ABI_MINOR 1
 
 /* Why a call failed. Closed; numbers never change. */
 typedef enum cenote_error {
@@ -233,6 +233,11 @@ CENOTE_API int cenote_commit(cenote_session* session, const cenote_reserved* blo
 CENOTE_API int cenote_abandon(cenote_session* session, const cenote_reserved* blocks, size_t count);
 
 /* ---- forgetting --------------------------------------------------------------------------------------------- */
+
+/* Blocks that are present stay in DRAM from now on (kept: 1) until they are removed or kept no more (kept: 0), whoever
+ * asked for it: for prompts that every request begins with. *changed: how many are as asked now. The instance group has a
+ * quota of kept blocks (groups.<name>.keep_quota): CENOTE_LIMIT_EXCEEDED when it is used up. */
+CENOTE_API int cenote_keep(cenote_session* session, cenote_keys keys, uint32_t group, int kept, uint64_t* changed);
 
 /* Forgets keys; *removed: how many were there. */
 CENOTE_API int cenote_remove(cenote_session* session, cenote_keys keys, uint32_t group, uint64_t* removed);

@@ -56,6 +56,8 @@ error refusal(std::uint16_t code) {
               "the reservation was taken back (the node restarted, or the key was given to others); reserve again"};
     case error_code::not_reserved:
       return {error_code::not_reserved, "this session does not hold that block; was it committed twice?"};
+    case error_code::limit_exceeded:
+      return {error_code::limit_exceeded, "the group's kept blocks have used up groups.<name>.keep_quota"};
     case error_code::session_killed: return {error_code::session_killed, "the operator ended this session"};
     case error_code::ok: break;
     default: return {static_cast<error_code>(code), "the node refused the batch"};
@@ -463,6 +465,19 @@ result<std::uint64_t> session::remove(key_batch keys, std::uint32_t group) {
   entries.reserve(keys.count);
   for (std::size_t i = 0; i < keys.count; ++i) {
     set_key(entries.emplace_back(entry_for(operation::remove, group)), keys[i]);
+  }
+  return send_in_batches(entries);
+}
+
+result<std::uint64_t> session::keep(key_batch keys, std::uint32_t group, bool kept) {
+  const auto scope = enter(keys, group);
+  if (!scope) return std::unexpected(scope.error());
+  std::vector<submission> entries;
+  entries.reserve(keys.count);
+  for (std::size_t i = 0; i < keys.count; ++i) {
+    submission& entry = entries.emplace_back(entry_for(operation::keep, group));
+    set_key(entry, keys[i]);
+    entry.argument = kept ? 1 : 0;
   }
   return send_in_batches(entries);
 }

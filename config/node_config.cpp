@@ -168,7 +168,8 @@ dram_section make_dram(const settings_map& settings) {
       .huge_pages = get<std::string>(settings, "dram.huge_pages") == "off" ? huge_pages::off : huge_pages::automatic,
       .numa_node = optional_number<int>(settings, "dram.numa_node"),
       .integrity = get<std::string>(settings, "dram.integrity") == "commit" ? integrity::commit : integrity::leave,
-      .slab_size = bytes_at(settings, "dram.slab_size")};
+      .slab_size = bytes_at(settings, "dram.slab_size"),
+      .grants_in_capacity = get<bool>(settings, "dram.grants_in_capacity")};
 }
 
 ingest ingest_named(std::string_view word) {
@@ -211,7 +212,23 @@ auth_section make_auth(const settings_map& settings) {
           .admin_gid = optional_number<gid_t>(settings, "auth.admin_gid")};
 }
 
-std::map<std::string, group_config> make_groups(const settings_map& settings) {
+priority priority_named(std::string_view word) {
+  if (word == "low") return priority::low;
+  return word == "high" ? priority::high : priority::normal;
+}
+
+result<std::vector<full_key>> keys_in(const settings_map& settings, const std::string& name,
+                                      const std::vector<std::string>& texts) {
+  std::vector<full_key> keys;
+  for (const std::string& text : texts) {
+    auto key = key_from_hex(text);
+    if (!key) return refuse(settings, name, key.error().message());
+    keys.push_back(*key);
+  }
+  return keys;
+}
+
+result<std::map<std::string, group_config>> make_groups(const settings_map& settings) {
   std::map<std::string, group_config> groups;
   for (const auto& [key, set] : settings) {
     const auto* schema = find_key(key);
@@ -219,6 +236,13 @@ std::map<std::string, group_config> make_groups(const settings_map& settings) {
     auto& group = groups[std::string(chosen_name(*schema, key))];
     if (schema->name == "groups.<name>.quota") group.quota = std::get<byte_size>(set.value).bytes;
     if (schema->name == "groups.<name>.token") group.token = std::get<std::string>(set.value);
+    if (schema->name == "groups.<name>.priority") group.priority = priority_named(std::get<std::string>(set.value));
+    if (schema->name == "groups.<name>.ttl") group.ttl = std::get<std::chrono::nanoseconds>(set.value);
+    if (schema->name == "groups.<name>.keep_quota") group.keep_quota = std::get<byte_size>(set.value).bytes;
+    if (schema->name != "groups.<name>.keep") continue;
+    auto kept = keys_in(settings, key, std::get<std::vector<std::string>>(set.value));
+    if (!kept) return std::unexpected(kept.error());
+    group.keep = std::move(*kept);
   }
   return groups;
 }
@@ -233,12 +257,14 @@ result<> take_metrics(const settings_map& settings, metrics_section& into) {
 }
 
 result<node_config> make(settings_map settings) {
+  auto groups = make_groups(settings);
+  if (!groups) return std::unexpected(groups.error());
   node_config config{.node = make_node(settings),
                      .dram = make_dram(settings),
                      .nvme = make_nvme(settings),
                      .session = make_session(settings),
                      .auth = make_auth(settings),
-                     .groups = make_groups(settings),
+                     .groups = std::move(*groups),
                      .metrics = {},
                      .log = {.level = get<std::string>(settings, "log.level"),
                              .format = format_named(get<std::string>(settings, "log.format"))},

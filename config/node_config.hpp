@@ -13,6 +13,7 @@
 
 #include "config/sources.hpp"
 #include "config/value.hpp"
+#include "core/block_key.hpp"
 #include "core/endpoint.hpp"
 #include "core/error.hpp"
 
@@ -39,6 +40,7 @@ struct dram_section {
   std::optional<int> numa_node;
   config::integrity integrity = config::integrity::leave;
   std::uint64_t slab_size = 0;  ///< bytes; 0: chosen from capacity and block sizes
+  bool grants_in_capacity = true;
 };
 
 enum class ingest { all, hot, evicted };        ///< what goes down to the NVMe tier
@@ -74,9 +76,15 @@ struct auth_section {
   std::optional<gid_t> admin_gid;
 };
 
+enum class priority { low, normal, high };
+
 struct group_config {
   std::uint64_t quota = 0;  ///< bytes; 0: none
   std::string token;        ///< empty: none
+  config::priority priority = config::priority::normal;
+  std::chrono::nanoseconds ttl{};  ///< 0: none
+  std::vector<full_key> keep;
+  std::uint64_t keep_quota = 0;  ///< bytes; 0: a tenth of the capacity
 };
 
 enum class log_format { automatic, text, json, journal };

@@ -7,6 +7,9 @@
 #include <cstdint>
 #include <cstring>
 #include <span>
+#include <string_view>
+
+#include "core/error.hpp"
 
 namespace cenote {
 
@@ -37,6 +40,9 @@ struct full_key {
   [[nodiscard]] std::span<const std::byte> view() const noexcept { return {bytes.data(), size}; }
   bool operator==(const full_key&) const = default;
 };
+
+/// The key that `hex` (16 to 128 digits) stands for. Fails with invalid_argument, saying what is wrong.
+[[nodiscard]] result<full_key> key_from_hex(std::string_view hex);
 
 /// Keys of one width, back to back: key i is bytes [i*width, (i+1)*width). Does not own.
 struct key_batch {

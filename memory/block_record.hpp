@@ -46,6 +46,7 @@ struct block_record {
 
   static constexpr std::uint8_t flag_checksum = 1;
   static constexpr std::uint8_t flag_below = 2;   ///< the tier below has a copy; a hint, forgotten at a restart
+  static constexpr std::uint8_t flag_kept = 8;    ///< stays until it is removed or kept no more; outlives a worker
   static constexpr std::uint8_t flag_parked = 4;  ///< among the oldest, with a copy below: goes first; as above
 
   [[nodiscard]] block_state state() const noexcept {

@@ -37,6 +37,7 @@ enum class operation : std::uint8_t {
   barrier = 9,    ///< answers when all before it is done                                   -> done
   prefetch = 10,  ///< bring `key` up; a batch is a chain                                   -> done, later
   asked = 13,     ///< goes on with a touch: what was asked for and missing, see asked_ids; no answer
+  keep = 14,      ///< `key` stays in DRAM from now on; `argument` 0: no more                -> done at the last of a batch
 };
 
 /// One submission, 128 bytes. A batch is a run of entries with one request number; the last has flag_last.

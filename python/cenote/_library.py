@@ -121,6 +121,7 @@ _SIGNATURES: dict[str, tuple[object, ...]] = {
     "cenote_reserve": (c_void_p, Keys, c_uint32, c_int32, POINTER(Reserved)),
     "cenote_commit": (c_void_p, POINTER(Reserved), c_size_t, POINTER(c_uint64)),
     "cenote_abandon": (c_void_p, POINTER(Reserved), c_size_t),
+    "cenote_keep": (c_void_p, Keys, c_uint32, c_int, POINTER(c_uint64)),
     "cenote_remove": (c_void_p, Keys, c_uint32, POINTER(c_uint64)),
     "cenote_clear": (c_void_p,),
     "cenote_barrier": (c_void_p,),

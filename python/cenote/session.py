@@ -313,7 +313,23 @@ class Session:
             block.end_views()
         return (lib.Reserved * len(blocks))(*(block._raw for block in blocks))
 
-    # ---- forgetting, counters, the end
+    # ---- staying, forgetting, counters, the end
+
+    def keep(self, keys: KeyBatch, *, group: str | None = None) -> int:
+        """What is present of these stays in DRAM until it is removed or let_go(): for a prompt that every request begins
+        with. Returns how many blocks stay now. LimitExceeded: the instance group's quota of kept blocks is used up, and
+        the first ones stay."""
+        return self._keep(keys, group, True)
+
+    def let_go(self, keys: KeyBatch, *, group: str | None = None) -> int:
+        """The end of keep(): these blocks may be evicted again."""
+        return self._keep(keys, group, False)
+
+    def _keep(self, keys: KeyBatch, group: str | None, kept: bool) -> int:
+        changed = c_uint64()
+        number = self._group(group).number
+        lib.check(lib.library.cenote_keep(self._handle, pack_keys(keys), number, int(kept), byref(changed)))
+        return changed.value
 
     def remove(self, keys: KeyBatch, *, group: str | None = None) -> int:
         """Forgets keys; returns how many were there."""

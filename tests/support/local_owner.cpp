@@ -219,6 +219,7 @@ void local_node::run(const submission& entry) {
     case operation::touch: touched_.fetch_add(1); return;
     case operation::asked: return;
     case operation::clear:
+    case operation::keep:
     case operation::prefetch:
     case operation::barrier: break;
   }

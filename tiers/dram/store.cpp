@@ -40,8 +40,10 @@ store::slab* store::slab_of(const instance& of, block_ref ref) const noexcept {
 }
 
 store::slab* store::slab_of_record(std::uint32_t record) const noexcept {
-  auto after = by_record_.upper_bound(record);
-  return after == by_record_.begin() ? nullptr : std::prev(after)->second;
+  const auto after = by_record_.upper_bound(record);
+  if (after == by_record_.begin()) return nullptr;
+  slab* found = std::prev(after)->second;
+  return record - found->what.first_record < found->what.count ? found : nullptr;
 }
 
 std::optional<block_ref> store::find_present(const instance& in, const block_key& key, const full_key& full,
@@ -94,8 +96,7 @@ store::instance& store::make_instance(instance_number number, const instance_spe
   if (!payer) {
     payer = std::make_unique<account>();
     payer->name = spec.paying_group();
-    if (const auto quota = options_.quotas.find(payer->name); quota != options_.quotas.end())
-      payer->quota = quota->second;
+    configure(*payer);
   }
   made->payer = payer.get();
   made->version_memory = std::move(versions);
@@ -474,6 +475,7 @@ progress store::run(batch& work, coarse_time now) {
     state = run_entry(work, *found->second, entry, now);
   }
   place_stored(*found->second, now);
+  counters_.waits += state == progress::waits_for_memory ? 1 : 0;
   return state;
 }
 
@@ -501,6 +503,13 @@ progress store::run_entry(batch& work, session& by, const submission& entry, coa
     case operation::reserve:
       if (group_known && key_sane) {
         state = run_reserve(work, by, entry, now);
+      } else {
+        refuse(work, entry, error_code::malformed);
+      }
+      break;
+    case operation::keep:
+      if (group_known && key_sane) {
+        run_keep(work, by, entry, now);
       } else {
         refuse(work, entry, error_code::malformed);
       }
@@ -815,10 +824,11 @@ void store::tick(coarse_time now) {
     each->index.migrate(index_steps_per_tick);
   }
   for (const auto& [number, each] : sessions_) note_oldest_pin(*each, now);
+  expire(now);
   for (const auto& [name, payer] : accounts_) {  // a quota that was lowered
-    if (payer->quota == 0 || payer->used <= payer->quota) continue;
+    if (payer->given.quota == 0 || payer->used <= payer->given.quota) continue;
     if (pool* oldest = pool_with_oldest(payer.get())) {
-      evict_from_account(*payer, *oldest, payer->used - payer->quota, now);
+      evict_from_account(*payer, *oldest, payer->used - payer->given.quota, now);
     }
   }
 }
@@ -849,19 +859,12 @@ void store::set_water_marks(double high, double low) noexcept {
   options_.low_water = low;
 }
 
-void store::set_quotas(const std::map<std::string, std::uint64_t>& quotas) {
-  options_.quotas = quotas;
-  for (const auto& [name, payer] : accounts_) {
-    const auto found = quotas.find(name);
-    payer->quota = found == quotas.end() ? 0 : found->second;
-  }
-}
-
 store_status store::status(coarse_time now) const {
   store_status all;
   all.capacity = options_.capacity;
   all.assigned = assigned_;
   all.used = used_;
+  all.cached = used_ - blank_;
   all.counters = counters_;
   all.loading = recovered_loading_.size();
   all.writing_bytes = writing_bytes_;
@@ -880,7 +883,7 @@ store_status store::status(coarse_time now) const {
     one.loading = each->loading.size();
     for (const auto& group : each->pools) {
       one.free += group->free.size();
-      one.present += group->policy->size() + group->parked->size() + group->leaving;
+      one.present += group->policy->size() + group->parked->size() + group->leaving + group->kept;
       for (const slab* home : group->slabs) one.bytes += home->what.block_bytes();
     }
     all.present += one.present;
@@ -909,7 +912,9 @@ store_status store::status(coarse_time now) const {
     all.granted += one.grants;
     all.sessions.push_back(std::move(one));
   }
-  for (const auto& [name, payer] : accounts_) all.accounts.push_back({name, payer->quota, payer->used});
+  for (const auto& [name, payer] : accounts_) {
+    all.accounts.push_back({name, payer->given.quota, payer->used, payer->kept, payer->given.priority});
+  }
   return all;
 }
 

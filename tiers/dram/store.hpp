@@ -45,6 +45,17 @@ struct lower_options {
   double write_ahead = 0;  ///< share of the capacity whose oldest blocks are kept with a copy below, ready to go
 };
 
+enum class priority : std::uint8_t { low, normal, high };
+
+/// What an instance group is given.
+struct group_options {
+  std::uint64_t quota = 0;  ///< bytes of DRAM; 0: no limit
+  dram::priority priority = dram::priority::normal;  ///< no block goes while a group of a lower class has one that can
+  coarse_time ttl = 0;           ///< blocks that nobody used for so long are forgotten; 0: never
+  std::uint64_t keep_quota = 0;  ///< bytes that kept blocks may take; 0: a tenth of the capacity
+  std::vector<full_key> keep;    ///< blocks that stay when they come
+};
+
 struct store_options {
   std::uint64_t capacity = 0;    ///< bytes of all slabs together, trailers included
   double high_water = 0.97;      ///< of the capacity: eviction ahead of need starts above
@@ -55,7 +66,7 @@ struct store_options {
   coarse_time reserve_timeout = 300;
   bool checksum_at_commit = false;
   std::string policy = "lru";
-  std::map<std::string, std::uint64_t> quotas;  ///< instance group -> bytes, 0 or absent: none
+  std::map<std::string, group_options> groups;  ///< by name; those that are absent have the defaults
   lower_options lower;
 };
 
@@ -126,6 +137,9 @@ struct store_counters {
   std::uint64_t demoted = 0;            ///< blocks that the tier below has now
   std::uint64_t demotions_dropped = 0;  ///< evicted without a copy below: its write window was full, or it refused
   std::uint64_t promoted = 0, promotions_failed = 0;
+  std::uint64_t waits = 0;       ///< batches that waited for memory: a new slab, or a block on its way
+  std::uint64_t late_evictions = 0;  ///< times that a batch had to evict for itself, as nothing was blank ahead of need
+  std::uint64_t expired = 0;  ///< forgotten since nobody used them for their group's time to live
 };
 
 struct instance_status {
@@ -142,10 +156,12 @@ struct session_status {
 };
 struct account_status {
   std::string name;
-  std::uint64_t quota = 0, used = 0;
+  std::uint64_t quota = 0, used = 0, kept = 0;
+  dram::priority priority = dram::priority::normal;
 };
 struct store_status {
   std::uint64_t capacity = 0, assigned = 0, used = 0, slabs = 0;
+  std::uint64_t cached = 0;  ///< bytes of blocks that are hits
   std::uint64_t present = 0, granted = 0, pending = 0, quarantined = 0, zombie = 0, free = 0, loading = 0;
   std::uint64_t writing_bytes = 0, loading_bytes = 0;  ///< on their way to and from the tier below
   store_counters counters;
@@ -216,6 +232,8 @@ class store {
   // ---- the tier below
   /// Blocks to write down. They stay readable meanwhile, and keep their memory until transferred() names them.
   [[nodiscard]] std::vector<transfer> take_demotions() { return std::exchange(demotions_, {}); }
+  /// What expired since the last call, for the tier below.
+  [[nodiscard]] std::vector<removal> take_expired() { return std::exchange(expired_, {}); }
   /// Transfers that ended, down or up.
   void transferred(std::span<const transfer_outcome> outcomes, coarse_time now);
   /// Makes room for a block and puts it on the list of take_loads(), unless it is here or on its way.
@@ -234,7 +252,7 @@ class store {
   /// Moves every pool's blocks to a new policy, in the order in which the old one would evict them. Blocks the caller for
   /// some tenths of a microsecond a block. Unknown names are refused.
   result<void> set_policy(const std::string& name, coarse_time now);
-  void set_quotas(const std::map<std::string, std::uint64_t>& quotas);
+  void set_groups(std::map<std::string, group_options> groups, coarse_time now);
   void set_reserve_timeout(coarse_time timeout) noexcept { options_.reserve_timeout = timeout; }
 
   // ---- restart
@@ -317,6 +335,16 @@ class store {
   void rescan_zombies(instance& in);
   static void note_oldest_pin(session& of, coarse_time now) noexcept;
 
+  // Instance groups (store_groups.cpp).
+  void configure(account& payer) const;
+  void run_keep(batch& work, session& by, const memory::submission& entry, coarse_time now);
+  void keep_everywhere(instance& in, const full_key& key, bool kept, coarse_time now);
+  bool set_kept(slab& home, memory::block_ref ref, bool kept, coarse_time now);
+  void note_kept(pool& group, std::uint32_t record);
+  [[nodiscard]] bool keeps(const pool& group, std::uint32_t record) const;
+  void expire(coarse_time now);
+  void expire_slab(slab& home, coarse_time ttl, coarse_time now);
+
   // Space (store_space.cpp).
   allocation allocate(pool& from, memory::block_ref& ref, std::uint32_t more, coarse_time now);
   allocation find_room(pool& from, std::uint32_t more, coarse_time now);
@@ -326,6 +354,7 @@ class store {
   void restore(instance& in, slab& home, memory::block_ref ref);
   std::uint32_t evict(pool& from, std::uint32_t count, coarse_time now);
   bool evict_from_account(account& payer, pool& prefer, std::uint64_t bytes, coarse_time now);
+  /// Of the lowest class of priority that has one.
   pool* pool_with_oldest(const account* within,
                          std::optional<std::uint32_t> (*victim_of)(const pool&) = oldest_of) const noexcept;
   bool revoke_idle_grants(const std::function<bool(const slab&)>& in);
@@ -386,7 +415,8 @@ class store {
 
   // Restart (store_recovery.cpp).
   void recover_block(instance& in, slab& home, memory::block_ref ref,
-                     std::vector<std::pair<coarse_time, std::uint32_t>>& order, std::vector<bool>& indexed);
+                     std::vector<std::pair<coarse_time, std::uint32_t>>& order, std::vector<bool>& indexed,
+                     std::uint64_t& served);
   void recover_grants(instance& in, slab& home, memory::block_ref ref);
   std::vector<session_number> writers_in_mask(const instance& in, std::uint64_t mask) const;
   [[nodiscard]] std::vector<std::uint64_t> summarise(const instance& in, std::size_t records) const;
@@ -419,6 +449,8 @@ class store {
   std::uint64_t parked_bytes_ = 0;
   std::vector<transfer> demotions_;
   std::vector<transfer> loads_;
+  std::vector<removal> expired_;
+  std::uint32_t expiry_at_ = 0;  ///< where the next look for blocks that expired begins
   std::vector<instance_number> unbound_;
   prefetch_wish gathering_;  ///< of the request under way
   std::unique_ptr<used_chain> touching_;

@@ -19,6 +19,7 @@ bool store::is_moving(const slab& home, block_ref ref) const noexcept {
 }
 
 bool store::in_policy(std::uint32_t record) const noexcept {
+  if ((records_[record].flags & block_record::flag_kept) != 0) return false;
   if (moving_.empty()) return true;
   const auto found = moving_.find(record);
   return found == moving_.end() || !found->second.leaves;

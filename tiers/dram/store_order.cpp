@@ -147,7 +147,7 @@ void store::place_stored(session& by, coarse_time now) {
 
 void store::place_block(pool& group, std::uint32_t record, coarse_time now) {
   // With a tier below, what this one does not want is still worth writing down.
-  if (options_.lower.present || group.policy->wants(identity_of(group, record), now)) {
+  if (options_.lower.present || keeps(group, record) || group.policy->wants(identity_of(group, record), now)) {
     enter_order(group, record, now);
   } else {
     park(group, record, now);
@@ -200,6 +200,7 @@ std::uint64_t store::identity_of(const pool& group, std::uint32_t record) const 
 }
 
 void store::enter_order(pool& group, std::uint32_t record, coarse_time now) {
+  if (keeps(group, record)) return note_kept(group, record);
   group.policy->admit(record, identity_of(group, record), now);
 }
 
@@ -209,6 +210,10 @@ void store::leave_order(pool& group, std::uint32_t record, departure why, coarse
     flags &= static_cast<std::uint8_t>(~block_record::flag_parked);
     group.parked->forget(record);
     parked_bytes_ -= group.stride;
+  } else if ((flags & block_record::flag_kept) != 0) {
+    flags &= static_cast<std::uint8_t>(~block_record::flag_kept);
+    group.owner->payer->kept -= group.stride;
+    --group.kept;
   } else if (!in_policy(record)) {  // it was to leave when it is written
     moving_.at(record).leaves = false;
     leaving_bytes_ -= group.stride;

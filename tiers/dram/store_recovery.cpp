@@ -86,16 +86,16 @@ std::vector<session_number> store::writers_in_mask(const instance& in, std::uint
 }
 
 void store::recover_block(instance& in, slab& home, block_ref ref,
-                          std::vector<std::pair<coarse_time, std::uint32_t>>& order, std::vector<bool>& indexed) {
+                          std::vector<std::pair<coarse_time, std::uint32_t>>& order, std::vector<bool>& indexed,
+                          std::uint64_t& served) {
   memory::block_record& record = record_of(home, ref);
   const std::uint32_t number = home.what.first_record + ref.block();
   const std::uint32_t ordinal = ordinal_of(home, ref);
   std::uint64_t version = in.versions.version(ordinal);
   switch (record.state()) {
     case block_state::present: {
-      if ((record.flags & ~memory::block_record::flag_checksum) != 0) {  // what the tier below has is asked anew
-        record.flags &= memory::block_record::flag_checksum;
-      }
+      constexpr std::uint8_t lasting = memory::block_record::flag_checksum | memory::block_record::flag_kept;
+      if ((record.flags & ~lasting) != 0) record.flags &= lasting;  // what the tier below has is asked anew
       if ((version & 1) != 0 || version != record.version()) {
         // Killed while publishing or condemning: the record says it is whole.
         version = (std::max(version, record.version()) | 1) + 1;
@@ -118,7 +118,12 @@ void store::recover_block(instance& in, slab& home, block_ref ref,
       ++home.present;
       blank_ -= home.what.stride;
       home.touch_sum += record.touch.load(std::memory_order_relaxed);
-      order.emplace_back(record.touch.load(std::memory_order_relaxed), number);
+      if ((record.flags & memory::block_record::flag_kept) != 0) {
+        note_kept(pool_of(home), number);
+      } else {
+        order.emplace_back(record.touch.load(std::memory_order_relaxed), number);
+      }
+      ++served;
       break;
     }
     case block_state::granted: recover_grants(in, home, ref); break;
@@ -214,13 +219,12 @@ std::uint64_t store::rebuild(coarse_time now) {
         for (std::uint32_t b = home->what.count; b > 0; --b) {
           const block_ref ref(home->what.index, b - 1);
           const bool was_free = record_of(*home, ref).state() == block_state::free;
-          recover_block(in, *home, ref, order, indexed);
+          recover_block(in, *home, ref, order, indexed, served);
           if (was_free) free_block(in, *home, ref);
         }
       }
       sort_by_time(order);
       for (const auto& [touched, record] : order) enter_order(*group, record, now);
-      served += order.size();
     }
     rescan_zombies(in);
     for (const session* by : in.sessions) {

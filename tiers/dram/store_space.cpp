@@ -60,13 +60,13 @@ std::uint32_t store::grant_share(const session& of, const pool& from) const noex
 
 bool store::has_blank(const pool& from) noexcept {
   const account& payer = *from.owner->payer;
-  return !from.free.empty() && (payer.quota == 0 || payer.used + from.stride <= payer.quota);
+  return !from.free.empty() && (payer.given.quota == 0 || payer.used + from.stride <= payer.given.quota);
 }
 
 store::allocation store::allocate(pool& from, block_ref& ref, std::uint32_t more, coarse_time now) {
   account& payer = *from.owner->payer;
-  if (payer.quota != 0 && payer.used + from.stride > payer.quota &&
-      (from.stride > payer.quota || !evict_from_account(payer, from, payer.used + from.stride - payer.quota, now))) {
+  if (payer.given.quota != 0 && payer.used + from.stride > payer.given.quota &&
+      (from.stride > payer.given.quota || !evict_from_account(payer, from, payer.used + from.stride - payer.given.quota, now))) {
     return allocation::no_space;
   }
   if (from.free.empty()) {
@@ -86,6 +86,7 @@ store::allocation store::allocate(pool& from, block_ref& ref, std::uint32_t more
 store::allocation store::find_room(pool& from, std::uint32_t more, coarse_time now) {
   if (from.slabs_asked > 0) return allocation::wait;
   if (slab_fits(from) && ask_slab(from, now)) return allocation::wait;
+  ++counters_.late_evictions;
   const std::uint32_t wanted = std::clamp<std::uint32_t>(more, 1, eviction_batch);
   const pool* oldest = pool_with_oldest(nullptr);
   if (oldest == &from && evict(from, wanted, now) > 0) return allocation::ok;
@@ -182,16 +183,16 @@ std::uint32_t store::release_blocks(pool& from, std::span<const block_ref> refs,
 store::pool* store::pool_with_oldest(const account* within,
                                      std::optional<std::uint32_t> (*victim_of)(const pool&)) const noexcept {
   pool* oldest = nullptr;
-  coarse_time age = 0;
+  std::pair<priority, coarse_time> lowest;
   for (const auto& [number, each] : instances_) {
     if (within != nullptr && each->payer != within) continue;
     for (const auto& group : each->pools) {
       const auto victim = victim_of(*group);
       if (!victim) continue;
-      const coarse_time touched = records_[*victim].touch.load(std::memory_order_relaxed);
-      if (oldest == nullptr || touched < age) {
+      const std::pair rank(each->payer->given.priority, records_[*victim].touch.load(std::memory_order_relaxed));
+      if (oldest == nullptr || rank < lowest) {
         oldest = group.get();
-        age = touched;
+        lowest = rank;
       }
     }
   }
@@ -351,14 +352,24 @@ bool store::steal_slab(pool& into, coarse_time now) {
   const bool no_memory = now < no_memory_until_;
   if (no_memory && stole_without_memory_) return false;
   stole_without_memory_ = no_memory;
-  std::vector<std::pair<std::uint64_t, slab*>> candidates;  // mean touch, the oldest first
+  struct candidate {
+    priority rank;
+    std::uint64_t mean_touch;
+    slab* home;
+  };
+  const priority own = into.owner->payer->given.priority;
+  std::vector<candidate> candidates;  // what is worth least first
   for (const auto& [first, each] : by_record_) {
     if (&pool_of(*each) == &into) continue;
-    candidates.emplace_back(each->present == 0 ? 0 : each->touch_sum / each->present, each);
+    if (each->present == 0) {
+      candidates.push_back({priority::low, 0, each});
+    } else if (each->owner->payer->given.priority <= own || into.slabs.empty()) {  // nobody starves
+      candidates.push_back({each->owner->payer->given.priority, each->touch_sum / each->present, each});
+    }
   }
-  std::sort(candidates.begin(), candidates.end());
-  for (const auto& [age, victim] : candidates) {
-    if (drain(*victim, now) && slab_fits(into)) return ask_slab(into, 0);
+  std::ranges::sort(candidates, {}, [](const candidate& of) { return std::pair(of.rank, of.mean_touch); });
+  for (const candidate& each : candidates) {
+    if (drain(*each.home, now) && slab_fits(into)) return ask_slab(into, 0);
   }
   return false;
 }
@@ -372,7 +383,10 @@ bool store::drain(slab& victim, coarse_time now) {
     const block_ref ref(victim.what.index, b);
     switch (record_of(victim, ref).state()) {
       case block_state::free: break;
-      case block_state::present: present.push_back(ref); break;
+      case block_state::present:
+        if ((record_of(victim, ref).flags & memory::block_record::flag_kept) != 0) return false;
+        present.push_back(ref);
+        break;
       case block_state::granted: granted.push_back(ref); break;
       default: return false;
     }

@@ -11,8 +11,9 @@ namespace cenote::dram {
 /// An instance group: who pays.
 struct store::account {
   std::string name;
-  std::uint64_t quota = 0;  ///< bytes; 0: none
+  group_options given;
   std::uint64_t used = 0;
+  std::uint64_t kept = 0;  ///< … of that, of blocks that stay
 };
 
 struct store::slab {
@@ -40,6 +41,7 @@ struct store::pool {
   std::unique_ptr<eviction::policy> policy;
   std::unique_ptr<eviction::policy> parked;  ///< the oldest blocks that have a copy below: these go first
   std::uint32_t slabs_asked = 0;
+  std::uint32_t kept = 0;     ///< present blocks that stay, and are in no policy
   std::uint32_t leaving = 0;  ///< present blocks that are on their way down and in no policy
 };
 

@@ -17,6 +17,7 @@ namespace {
 constexpr std::uint64_t min_extent = std::uint64_t{4} << 20;
 constexpr std::uint64_t max_extent = std::uint64_t{256} << 20;
 constexpr int eviction_attempts = 64;          // for one slot; more means that everything is being read
+constexpr std::uint32_t expiry_step = 65'536;  // entries looked at in one go: under a millisecond
 constexpr std::size_t seen_places = 1U << 20;  // 4 MiB: blocks that second sight remembers
 
 std::uint32_t sectors_of(std::uint64_t bytes) noexcept {
@@ -82,6 +83,24 @@ void store::bind(instance_number number, std::uint64_t identity, memory::hint_wr
   for (std::uint32_t entry = 0; entry < entries_.end(); ++entry) {
     if (entries_[entry].sectors != 0 && entries_[entry].instance == which) show(entry, true);
   }
+}
+
+void store::set_ttl(instance_number number, coarse_time ttl) noexcept {
+  if (const auto which = bound(number)) instances_[*which].ttl = ttl;
+}
+
+result<void> store::set_policy(const std::string& name) {
+  if (name == options_.policy) return {};
+  if (auto known = eviction::make_policy(name, links_); !known) return std::unexpected(known.error());
+  options_.policy = name;
+  for (auto& [bytes, each] : classes_) {
+    const auto old = std::exchange(each.policy, std::move(*eviction::make_policy(name, links_)));
+    while (const auto next = old->victim()) {
+      old->forget(*next);
+      each.policy->admit(*next, entries_[*next].key_lo, entries_[*next].touch);
+    }
+  }
+  return {};
 }
 
 void store::show(std::uint32_t entry, bool visible) {
@@ -180,13 +199,30 @@ void store::restore_path(std::uint32_t path) {
 }
 
 /// Reads the first block's sector: what cannot even do that stays out of service.
-void store::tick(coarse_time /*now*/) {
+void store::tick(coarse_time now) {
+  expire(now);
   for (std::uint32_t path = 0; path < paths_.size(); ++path) {
     path_entry& each = paths_[path];
     if (each.state != path_state::retired || each.probe != 0) continue;
     if (!probed_) probed_.reset(static_cast<std::byte*>(std::aligned_alloc(sector_bytes, sector_bytes)));
     each.probe = next_tag_++;
     requests_.push_back({path, {io_kind::read, each.first, {probed_.get(), sector_bytes}, each.probe, false}});
+  }
+}
+
+/// Looks at a part of all blocks a call.
+void store::expire(coarse_time now) {
+  const bool any = std::ranges::any_of(instances_, [](const instance_entry& each) { return each.ttl != 0; });
+  if (!any) return;
+  if (expiry_at_ >= entries_.end()) expiry_at_ = 0;
+  const std::uint32_t stop = std::min(entries_.end(), expiry_at_ + expiry_step);
+  for (; expiry_at_ < stop; ++expiry_at_) {
+    const block_entry& each = entries_[expiry_at_];
+    if (each.sectors == 0) continue;
+    const coarse_time ttl = instances_[each.instance].ttl;
+    if (ttl == 0 || now - std::min(now, each.touch) < ttl) continue;
+    ++counters_.expired;
+    erase(expiry_at_, true);
   }
 }
 
@@ -210,7 +246,7 @@ bool store::evict_one(size_class& from) {
     if (!victim) return false;
     if (entries_[*victim].readers == 0) {
       ++counters_.evicted;
-      erase(*victim, true);
+      erase(*victim, true, true);
       return true;
     }
     from.policy->spare(*victim, entries_[*victim].touch);
@@ -290,11 +326,18 @@ void store::note_erased(std::uint32_t path, std::uint64_t identity, const block_
   changes_.push_back({path, std::move(change)});
 }
 
-void store::erase(std::uint32_t entry, bool tell) {
+void store::erase(std::uint32_t entry, bool tell, bool evicted) {
   const block_entry gone = entries_[entry];
   show(entry, false);
   path_entry& home = paths_[gone.path];
-  if (home.state == path_state::serving) class_of(bytes_of(gone)).policy->forget(entry);
+  if (home.state == path_state::serving) {
+    eviction::policy& order = *class_of(bytes_of(gone)).policy;
+    if (evicted) {
+      order.evict(entry, gone.key_lo, gone.touch);
+    } else {
+      order.forget(entry);
+    }
+  }
   --home.blocks;
   instance_entry& owner = instances_[gone.instance];
   --owner.blocks;

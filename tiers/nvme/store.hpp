@@ -83,7 +83,7 @@ struct store_counters {
   std::uint64_t dropped = 0;     ///< not written: no slot, or a path failed
   std::uint64_t unadmitted = 0;  ///< not written: seen for the first time
   std::uint64_t evicted = 0, removed = 0, checksum_errors = 0, io_errors = 0, misses = 0, loaded = 0,
-                refused_at_load = 0;
+                refused_at_load = 0, expired = 0;
 };
 
 struct store_status {
@@ -109,6 +109,10 @@ class store {
   // ---- instances
   /// Blocks of the instance with this identity (catalog.hpp) are served under `number` from now on.
   void bind(instance_number number, std::uint64_t identity, memory::hint_writer hints);
+  /// Blocks of a bound instance that nobody used for so long are forgotten. 0: never.
+  void set_ttl(instance_number number, coarse_time ttl) noexcept;
+  /// As dram::store::set_policy().
+  result<void> set_policy(const std::string& name);
 
   // ---- paths
   /// Space of a path for blocks: [first, end) of its data file, and how many blocks its metadata has room for.
@@ -116,7 +120,7 @@ class store {
   /// One block of the path's catalog, after open_path(). False: it makes no sense here and is forgotten.
   bool adopt(std::uint32_t path, const adopted_block& block);
   void path_failed(std::uint32_t path, std::string why);
-  /// Probes retired paths: one that answers is served again. Call every few seconds.
+  /// Probes retired paths: one that answers is served again. Forgets blocks that expired. Call every few seconds.
   void tick(coarse_time now);
   [[nodiscard]] path_state state_of(std::uint32_t path) const noexcept { return paths_[path].state; }
 
@@ -142,6 +146,7 @@ class store {
     std::uint64_t identity = 0;
     instance_number number = 0;  ///< 0: nobody attached to it since the node started
     memory::hint_writer hints;
+    coarse_time ttl = 0;  ///< 0: none
     std::uint64_t blocks = 0;
   };
   struct path_entry {
@@ -184,7 +189,8 @@ class store {
   void evict_ahead();
   [[nodiscard]] std::pair<size_class*, coarse_time> oldest_class(std::uint64_t but_for_bytes);
   bool free_extent(std::uint64_t for_bytes);
-  void erase(std::uint32_t entry, bool tell);
+  void erase(std::uint32_t entry, bool tell, bool evicted = false);
+  void expire(coarse_time now);
   void note_erased(std::uint32_t path, std::uint64_t identity, const block_key& key);
   void show(std::uint32_t entry, bool visible);
   void answer(const transfer& to, transfer_result what);
@@ -201,6 +207,7 @@ class store {
   std::unordered_map<block_key, std::uint64_t, block_key_hash> writing_;  ///< key -> tag
   std::vector<std::uint32_t> seen_;                                       ///< second sight: tags by place
   std::uint64_t next_tag_ = 1;
+  std::uint32_t expiry_at_ = 0;  ///< where the next look for blocks that expired begins
   std::uint32_t next_path_ = 0;
   std::vector<path_request> requests_;
   std::vector<path_change> changes_;

@@ -221,6 +221,10 @@ std::uint64_t node::present(instance_number of) const {
   return 0;
 }
 
+const instance_spec& node::by_id(const std::string& id) const {
+  return std::ranges::find_if(instances, [&](const auto& each) { return each.second.spec.id == id; })->second.spec;
+}
+
 std::string node::broken_identity() const {
   const store_status all = status();
   std::map<std::string, std::array<std::uint64_t, 7>> counted;  // by instance and block state
@@ -286,7 +290,13 @@ std::string node::broken_identity() const {
   if (used != all.used) return "used is " + std::to_string(all.used) + ", the records say " + std::to_string(used);
   if (assigned != all.assigned)
     return "assigned is " + std::to_string(all.assigned) + ", slabs have " + std::to_string(assigned);
-  if (all.assigned > all.capacity) return "more is assigned than the capacity";
+  if (options.grants_in_capacity && all.assigned > all.capacity) return "more is assigned than the capacity";
+  std::uint64_t cached = 0;
+  for (const instance_status& each : all.instances) {
+    cached += each.present * by_id(each.id).groups.front().stride();
+  }
+  if (cached != all.cached) return "cached is " + std::to_string(all.cached) + ", the records say " + std::to_string(cached);
+  if (!options.grants_in_capacity && cached > all.capacity) return "more is cached than the capacity";
   std::uint64_t sum = 0;
   for (const account_status& each : all.accounts) {
     sum += each.used;
@@ -406,20 +416,60 @@ completion client::remove(const full_key& key) {
   return ask({entry_of(operation::remove, key)});
 }
 
+/// The entries that the client library makes: runs of one block, and what is missing behind them.
+std::vector<submission> client::touch_entries(std::span<const full_key> chain, std::size_t resident) const {
+  std::vector<submission> entries;
+  const auto words = [&](operation what, std::size_t first, std::size_t end, auto&& word_of) {
+    for (std::size_t i = first; i < end; i += memory::touch_runs::capacity) {
+      submission& entry = entries.emplace_back();
+      entry.op = what;
+      const std::size_t n = std::min(memory::touch_runs::capacity, end - i);
+      for (std::size_t w = 0; w < n; ++w) {
+        const std::uint64_t word = word_of(chain[i + w]);
+        std::memcpy(entry.key + w * sizeof word, &word, sizeof word);
+      }
+      entry.key_size = static_cast<std::uint8_t>(n * sizeof(std::uint64_t));
+    }
+  };
+  words(operation::touch, 0, resident, [&](const full_key& key) {
+    return memory::touch_runs::make(index_value::ref(at.index(in).find(reduce_key(key.view(), 0))), 1);
+  });
+  words(operation::asked, resident, std::min(chain.size(), resident + memory::asked_ids::most),
+        [](const full_key& key) { return reduce_key(key.view(), 0).lo; });
+  return entries;
+}
+
+bool client::is_present(const full_key& key) const {
+  return index_value::holds_block(at.index(in).find(reduce_key(key.view(), 0)));
+}
+
 void client::touch(std::span<const full_key> chain) {
-  submission entry;
-  entry.op = operation::touch;
-  memory::touch_runs runs{};
-  std::size_t count = 0;
+  std::vector<full_key> here;
   for (const full_key& key : chain) {
-    const std::uint64_t value = at.index(in).find(reduce_key(key.view(), 0));
-    if (!index_value::holds_block(value)) continue;
-    runs.run[count++] = memory::touch_runs::make(index_value::ref(value), 1);
-    if (count == memory::touch_runs::capacity) break;
+    if (is_present(key)) here.push_back(key);
   }
-  entry.key_size = static_cast<std::uint8_t>(count * 8);
-  std::memcpy(entry.key, &runs, sizeof runs);
-  run({entry});
+  if (!here.empty()) run(touch_entries(here, here.size()));
+}
+
+completion client::keep(std::span<const full_key> chain, bool kept) {
+  std::vector<submission> entries;
+  for (const full_key& key : chain) entries.push_back(entry_of(operation::keep, key, kept ? 1 : 0));
+  return ask(std::move(entries));
+}
+
+std::size_t client::request(std::span<const full_key> chain) {
+  const auto missing = std::ranges::find_if_not(chain, [&](const full_key& key) { return is_present(key); });
+  const auto resident = static_cast<std::size_t>(missing - chain.begin());
+  run(touch_entries(chain, resident));
+  for (std::size_t first = resident; first < chain.size(); first += 64) {
+    std::vector<submission> entries;
+    for (const full_key& key : chain.subspan(first, std::min<std::size_t>(64, chain.size() - first))) {
+      entries.push_back(commit_of(obtain().value(), key));
+    }
+    if (first > 0) entries.front().parent = reduce_key(chain[first - 1].view(), 0).lo;
+    ask(std::move(entries));
+  }
+  return resident;
 }
 
 std::optional<std::uint32_t> client::pin(const full_key& key, std::uint16_t group) {

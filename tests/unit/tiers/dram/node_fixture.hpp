@@ -91,6 +91,8 @@ class node {
 
  private:
   memory::record_table records_;  ///< a mapping of our own
+  [[nodiscard]] const instance_spec& by_id(const std::string& id) const;
+
   instance_number next_instance_ = 1;
   session_number next_session_ = 1;
 };
@@ -132,6 +134,10 @@ class client {
   memory::completion finish(const blank& what, std::uint64_t parts);
   memory::completion remove(const full_key& key);
   void touch(std::span<const full_key> chain);
+  /// What is here of `chain` is kept from now on, or no more.
+  memory::completion keep(std::span<const full_key> chain, bool kept = true);
+  /// As an engine: uses the resident prefix of `chain`, then stores the rest. Returns the length of the prefix.
+  std::size_t request(std::span<const full_key> chain);
 
   /// The reader's protocol, ending with the comparison of the contents.
   look read(const full_key& key, std::uint16_t group = 0);
@@ -146,6 +152,10 @@ class client {
   std::uint64_t block_bytes;
 
  private:
+  [[nodiscard]] std::vector<memory::submission> touch_entries(std::span<const full_key> chain,
+                                                              std::size_t resident) const;
+  [[nodiscard]] bool is_present(const full_key& key) const;
+
   std::uint32_t request_ = 0;
 };
 

@@ -135,6 +135,12 @@ std::string random_work::step() {
     case 19:
     case 20:
     case 21: return by.read(any_key()) == look::wrong ? "a wrong byte was read" : std::string();
+    case 22: by.keep(std::array{any_key(), any_key()}, random_() % 2 == 0); return {};
+    case 23: {
+      constexpr std::array<const char*, 5> policies{"lru", "tblru", "arc", "s3fifo", "mq"};
+      if (random_() % 16 != 0) return {};
+      return at_.tier->set_policy(policies[random_() % policies.size()], at_.now) ? "" : "a policy is unknown";
+    }
     default: return put(who);
   }
 }

@@ -218,7 +218,7 @@ BOOST_AUTO_TEST_CASE(what_was_stored_is_there_after_every_kill) {
 BOOST_AUTO_TEST_CASE(no_wrong_byte_is_read_after_kills_under_pressure) {
   constexpr std::uint64_t slab_bytes = 16 * 8192;
   auto options = options_of(8 * (slab_bytes + 4096), slab_bytes);
-  options.quotas = {{"team", 90 * 8192}};
+  options.groups = {{"team", {.quota = 90 * 8192}}};
   options.reserve_timeout = 50;
   node at(options);
   random_work work(at, 5, 300);

@@ -506,6 +506,32 @@ BOOST_AUTO_TEST_CASE(after_a_restart_nothing_counts_as_copied_below) {
   all.answer(down, transfer_result::done);
 }
 
+BOOST_AUTO_TEST_CASE(what_expires_is_forgotten_below_too) {
+  world test;
+  test.put(0, 3);
+  test.at.tier->set_groups({{"one", {.ttl = 100}}}, test.at.now);
+  test.at.now += 200;
+  test.at.tier->tick(test.at.now);
+  const auto expired = test.at.tier->take_expired();
+  BOOST_REQUIRE(expired.size() == 1U);
+  BOOST_TEST(expired[0].keys.size() == 3U);
+  BOOST_TEST(!expired[0].all);
+  BOOST_TEST(test.at.tier->take_expired().empty());
+}
+
+BOOST_AUTO_TEST_CASE(a_block_that_is_kept_while_it_is_written_down_stays) {
+  world test;
+  test.put(0, 2);
+  const auto down = test.demote_all();
+  BOOST_REQUIRE(down.size() == 2U);
+  BOOST_TEST(test.a.keep(std::array{key_of(0)}).value == 1U);
+  test.at.tier->transferred(std::array{transfer_outcome{down[0].token, transfer_result::done},
+                                       transfer_outcome{down[1].token, transfer_result::done}},
+                            test.at.now);
+  test.demote_all();
+  BOOST_TEST((test.a.read(key_of(0)) == look::right));
+}
+
 BOOST_AUTO_TEST_SUITE_END()
 
 // ---------------------------------------------------------------------------------------------- prefetch

@@ -43,7 +43,7 @@ BOOST_AUTO_TEST_CASE(complete_blocks_are_served_again_and_the_order_of_use_survi
   const std::array touched{key_of(0)};
   a.touch(touched);
   BOOST_TEST(at.restart() == 100U);
-  at.tier->set_quotas({{"one", 2 * 4096}});
+  at.tier->set_groups({{"one", {.quota = 2 * 4096}}}, at.now);
   at.tier->tick(at.now);
   BOOST_TEST((b.read(key_of(0)) == look::right));
   BOOST_TEST((b.read(key_of(99)) == look::right));

@@ -215,10 +215,10 @@ namespace {
 
 /// Two instances of one group, one of another.
 struct groups {
-  explicit groups(std::map<std::string, std::uint64_t> quotas) : at(with(std::move(quotas))) {}
-  static store_options with(std::map<std::string, std::uint64_t> quotas) {
+  explicit groups(const std::map<std::string, std::uint64_t>& quotas) : at(with(quotas)) {}
+  static store_options with(const std::map<std::string, std::uint64_t>& quotas) {
     auto options = options_of(8 * (small_slab + 4096), small_slab);
-    options.quotas = std::move(quotas);
+    for (const auto& [name, bytes] : quotas) options.groups.emplace(name, group_options{.quota = bytes});
     return options;
   }
   ~groups() { BOOST_TEST(at.broken_identity() == ""); }
@@ -296,11 +296,11 @@ BOOST_AUTO_TEST_CASE(a_quota_finds_its_victims_in_every_pool_of_the_group) {
 BOOST_AUTO_TEST_CASE(a_quota_changes_at_run_time) {
   groups g({});
   for (std::uint64_t k = 0; k < 40; ++k) g.a.put(key_of(k));
-  g.at.tier->set_quotas({{"team", 10 * 4096}});
+  g.at.tier->set_groups({{"team", {.quota = 10 * 4096}}}, g.at.now);
   g.at.tier->tick(g.at.now);
   BOOST_TEST(g.used("team") <= 10U * 4096);
   BOOST_TEST((g.a.read(key_of(39)) == look::right));
-  g.at.tier->set_quotas({});
+  g.at.tier->set_groups({}, g.at.now);
   for (std::uint64_t k = 100; k < 140; ++k) g.a.put(key_of(k));
   BOOST_TEST(g.used("team") > 40U * 4096);
 }
@@ -308,7 +308,7 @@ BOOST_AUTO_TEST_CASE(a_quota_changes_at_run_time) {
 BOOST_AUTO_TEST_CASE(a_lowered_quota_counts_for_the_next_put) {
   groups g({});
   for (std::uint64_t k = 0; k < 40; ++k) g.a.put(key_of(k));
-  g.at.tier->set_quotas({{"team", 10 * 4096}});
+  g.at.tier->set_groups({{"team", {.quota = 10 * 4096}}}, g.at.now);
   BOOST_TEST((code_of(g.b.put(key_of(1))) == error_code::ok));
   BOOST_TEST(g.used("team") <= 10U * 4096);
 }

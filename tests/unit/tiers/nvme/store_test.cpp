@@ -683,6 +683,37 @@ BOOST_AUTO_TEST_CASE(random_work_never_uses_more_than_there_is_and_answers_every
   }
 }
 
+BOOST_AUTO_TEST_CASE(blocks_that_nobody_used_for_their_time_to_live_are_forgotten) {
+  tier at;
+  for (std::uint64_t n = 0; n < 4; ++n) BOOST_TEST((at.write(n) == transfer_result::done));
+  BOOST_TEST((at.write(0, 2) == transfer_result::done));
+  at.store->set_ttl(1, 60);
+  at.now += 40;
+  BOOST_TEST((at.read(2) == transfer_result::done));
+  at.now += 40;
+  at.tick();
+  for (const std::uint64_t n : {0, 1, 3}) {
+    BOOST_TEST(!at.contains(n));
+    BOOST_TEST(!at.hinted(n));
+  }
+  BOOST_TEST(at.contains(2));  // used since
+  BOOST_TEST(at.contains(0, 2));
+  BOOST_TEST(at.store->status().counters.expired == 3U);
+  BOOST_TEST(at.wrong == "");
+}
+
+BOOST_AUTO_TEST_CASE(another_policy_takes_over_what_the_tier_holds) {
+  for (const std::string_view to : eviction::policy_names()) {
+    tier at;
+    for (std::uint64_t n = 0; n < 8; ++n) BOOST_TEST((at.write(n) == transfer_result::done));
+    BOOST_TEST(at.store->set_policy(std::string(to)).has_value());
+    for (std::uint64_t n = 0; n < 8; ++n) BOOST_TEST((at.read(n) == transfer_result::done));
+    for (std::uint64_t n = 100; n < 2'000; ++n) BOOST_REQUIRE((at.write(n) == transfer_result::done));
+    BOOST_TEST(at.store->status().counters.evicted > 0U);
+    BOOST_TEST(at.wrong == "", to);
+  }
+}
+
 BOOST_AUTO_TEST_SUITE_END()
 
 }  // namespace cenote::nvme

@@ -1,0 +1,87 @@
+#include "actors/tier_options.hpp"
+
+#include <chrono>
+
+namespace cenote {
+
+namespace {
+
+dram::lower_options lower_options_of(const config::nvme_section& nvme) {
+  dram::lower_options options;
+  options.present = !nvme.paths.empty();
+  options.hot_accesses = nvme.hot_accesses;
+  options.keep_copy = nvme.keep_copy;
+  options.write_window = nvme.write_window;
+  options.read_window = nvme.read_window;
+  options.write_ahead = nvme.write_ahead;
+  switch (nvme.ingest) {
+    case config::ingest::all: options.ingest = dram::ingest::all; break;
+    case config::ingest::hot: options.ingest = dram::ingest::hot; break;
+    case config::ingest::evicted: options.ingest = dram::ingest::evicted; break;
+  }
+  return options;
+}
+
+dram::priority priority_of(config::priority named) {
+  switch (named) {
+    case config::priority::low: return dram::priority::low;
+    case config::priority::normal: return dram::priority::normal;
+    case config::priority::high: return dram::priority::high;
+  }
+  return dram::priority::normal;
+}
+
+}  // namespace
+
+std::map<std::string, dram::group_options> group_options_of(const config::node_config& config) {
+  std::map<std::string, dram::group_options> groups;
+  for (const auto& [name, given] : config.groups) {
+    groups.emplace(name, dram::group_options{
+                             .quota = given.quota,
+                             .priority = priority_of(given.priority),
+                             .ttl = static_cast<dram::coarse_time>(given.ttl / std::chrono::milliseconds(100)),
+                             .keep_quota = given.keep_quota,
+                             .keep = given.keep,
+                         });
+  }
+  return groups;
+}
+
+dram::store_options store_options_of(const config::node_config& config) {
+  dram::store_options options;
+  options.capacity = config.dram.capacity;
+  options.high_water = config.dram.high_water;
+  options.low_water = config.dram.low_water;
+  options.slab_bytes = config.dram.slab_size;
+  options.max_grants = config.session.max_grants;
+  options.reserve_timeout =
+      static_cast<dram::coarse_time>(config.session.reserve_timeout / std::chrono::milliseconds(100));
+  options.checksum_at_commit = config.dram.integrity == config::integrity::commit;
+  options.policy = config.dram.policy;
+  options.grants_in_capacity = config.dram.grants_in_capacity;
+  options.groups = group_options_of(config);
+  options.lower = lower_options_of(config.nvme);
+  return options;
+}
+
+nvme::store_options nvme_options_of(const config::node_config& config) {
+  nvme::store_options options;
+  options.paths = static_cast<std::uint32_t>(config.nvme.paths.size());
+  options.keep_copy = config.nvme.keep_copy;
+  options.second_sight = config.nvme.admission == config::admission::second_sight;
+  options.policy = config.nvme.policy;
+  options.high_water = config.nvme.high_water;
+  options.low_water = config.nvme.low_water;
+  return options;
+}
+
+std::map<std::string, nvme::coarse_time> nvme_ttls_of(const config::node_config& config) {
+  std::map<std::string, nvme::coarse_time> ttls;
+  for (const auto& [name, given] : config.groups) {
+    const auto seconds = std::chrono::ceil<std::chrono::seconds>(given.ttl).count();
+    if (seconds > 0) ttls.emplace(name, static_cast<nvme::coarse_time>(seconds));
+  }
+  return ttls;
+}
+
+}  // namespace cenote
