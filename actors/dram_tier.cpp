@@ -71,7 +71,7 @@ dram_tier::behavior_type dram_tier::make_behavior() {
       },
       [this](handles_atom, std::uint32_t instance, const index_list& indices) { return handles(instance, indices); },
       [this](report_atom) -> dram_report_ptr {
-        return std::make_shared<const dram::store_status>(store_->status(coarse_now()));
+        return std::make_shared<const dram_report>(dram_report{store_->status(coarse_now()), batch_times_});
       },
       [this](wipe_atom, const std::string& id) { return wipe(id); },
       [this](lost_atom, std::uint64_t number) {
@@ -99,7 +99,9 @@ dram_tier::behavior_type dram_tier::make_behavior() {
 }
 
 caf::result<batch_ptr> dram_tier::serve(const batch_ptr& work) {
+  const auto begun = std::chrono::steady_clock::now();
   const dram::progress state = store_->run(*work, coarse_now());
+  batch_times_.add(static_cast<std::uint64_t>((std::chrono::steady_clock::now() - begun).count()));
   for (dram::prefetch_wish& wish : store_->take_prefetches()) {
     asking_.insert_or_assign(wish.session, caf::actor_cast<session_actor>(current_sender()));
     prefetcher_.add(std::move(wish), coarse_now());

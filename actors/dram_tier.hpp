@@ -65,6 +65,7 @@ class dram_tier final : public dram_tier_actor::base {
   std::unordered_map<std::uint64_t, session_ptr> sessions_;  ///< keeps their memory mapped while the store scans it
   std::deque<waiting_batch> waiting_;
   bool evicting_ = false;
+  histogram batch_times_;  ///< nanoseconds
   nvme_tier_actor below_;
   dram::prefetcher prefetcher_;
   std::unordered_map<std::uint64_t, session_actor> asking_;  ///< sessions whose prefetches are under way

@@ -12,6 +12,7 @@
 #include "actors/session_resources.hpp"
 #include "config/node_config.hpp"
 #include "core/error.hpp"
+#include "core/histogram.hpp"
 #include "core/instance_spec.hpp"
 #include "tiers/dram/provisioner.hpp"
 #include "tiers/dram/store.hpp"
@@ -83,14 +84,27 @@ struct nvme_path_report {
   std::uint64_t metadata_bytes = 0;    ///< the share of the capacity that is kept for it
   std::uint64_t registered_bytes = 0;  ///< memory that transfers of this path need not pin first
 };
+/// Nanoseconds from the hand-over to a path's engine until its completion was heard of.
+struct io_times {
+  histogram reads, writes;
+};
+
 struct nvme_report {
   nvme::store_status store;
+  io_times times;
   std::vector<nvme_path_report> paths;
   std::uint64_t failed_saves = 0;
 };
 
+/// The DRAM tier's store, and how long its actor was busy with batches.
+struct dram_report {
+  dram::store_status store;
+  histogram batch_times;  ///< nanoseconds
+};
+
 struct node_report {
   dram::store_status dram;
+  histogram batch_times;                    ///< of the DRAM tier, nanoseconds
   std::shared_ptr<const nvme_report> nvme;  ///< null: no such tier
   std::vector<session_report> sessions;
 };
@@ -103,7 +117,7 @@ using slab_handles_ptr = std::shared_ptr<slab_handles>;
 using descriptors_ptr = std::shared_ptr<instance_descriptors>;
 using config_ptr = std::shared_ptr<const config::node_config>;
 using report_ptr = std::shared_ptr<node_report>;
-using dram_report_ptr = std::shared_ptr<const dram::store_status>;
+using dram_report_ptr = std::shared_ptr<const dram_report>;
 using held_ptr = std::shared_ptr<const std::vector<local::held_block>>;
 using nvme_binding_ptr = std::shared_ptr<nvme_binding>;
 using transfers_ptr = std::shared_ptr<const std::vector<transfer>>;

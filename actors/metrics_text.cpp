@@ -4,6 +4,7 @@
 #include <prometheus/text_serializer.h>
 
 #include <array>
+#include <limits>
 #include <utility>
 
 namespace cenote {
@@ -14,6 +15,11 @@ using prometheus::ClientMetric;
 using prometheus::MetricFamily;
 using prometheus::MetricType;
 using labels = std::vector<ClientMetric::Label>;
+
+/// Nanoseconds: where the buckets of times end.
+constexpr std::array<std::uint64_t, 13> time_limits{1'000,      10'000,      30'000,        100'000,       300'000,
+                                                    1'000'000,  3'000'000,   10'000'000,    30'000'000,    100'000'000,
+                                                    300'000'000, 1'000'000'000, 10'000'000'000};
 
 /// Families in the order in which they are first named.
 class collection {
@@ -32,6 +38,20 @@ class collection {
     metric.label = std::move(of);
     metric.counter.value = static_cast<double>(value);
     family(name, help, MetricType::Counter).metric.push_back(std::move(metric));
+  }
+  /// Seconds, of a histogram of nanoseconds.
+  void seconds(const char* name, const char* help, const histogram& of, labels with = {}) {
+    ClientMetric metric;
+    metric.label = std::move(with);
+    for (const std::uint64_t limit : time_limits) {
+      metric.histogram.bucket.push_back(
+          {.cumulative_count = of.count_up_to(limit), .upper_bound = static_cast<double>(limit) / 1e9});
+    }
+    metric.histogram.bucket.push_back(
+        {.cumulative_count = of.count(), .upper_bound = std::numeric_limits<double>::infinity()});
+    metric.histogram.sample_count = metric.histogram.bucket.back().cumulative_count;
+    metric.histogram.sample_sum = static_cast<double>(of.sum()) / 1e9;
+    family(name, help, MetricType::Histogram).metric.push_back(std::move(metric));
   }
   [[nodiscard]] std::string text() const { return prometheus::TextSerializer().Serialize(families_); }
 
@@ -163,6 +183,9 @@ void add_nvme(collection& into, const nvme_report& nvme) {
   into.gauge("cenote_nvme_used_bytes", "Disk space of blocks.", nvme.store.used);
   into.gauge("cenote_nvme_blocks", "Blocks on disk.", nvme.store.blocks);
   into.gauge("cenote_nvme_in_flight_bytes", "Bytes of transfers under way.", nvme.store.bytes_in_flight);
+  into.seconds("cenote_nvme_transfer_seconds", "From the hand-over to a path until a transfer's end was heard of.",
+               nvme.times.reads, {{"what", "read"}});
+  into.seconds("cenote_nvme_transfer_seconds", "", nvme.times.writes, {{"what", "write"}});
   add_counters(into, nvme.store.counters, nvme_rows);
   into.counter("cenote_nvme_failed_saves_total", "Writes of metadata that failed.", nvme.failed_saves);
   for (std::size_t i = 0; i < nvme.paths.size() && i < nvme.store.paths.size(); ++i) {
@@ -186,6 +209,8 @@ std::string metrics_text(const node_report& report, const server_context& contex
   all.counter("cenote_worker_restarts_total", "Workers that ended and were started anew.", context.restarts);
   all.gauge("cenote_sessions", "Clients that are attached.", report.dram.sessions.size());
   add_dram(all, report.dram);
+  all.seconds("cenote_dram_batch_seconds", "How long the tier's actor was busy with a session's batch.",
+              report.batch_times);
   add_instances(all, report.dram);
   if (report.nvme) add_nvme(all, *report.nvme);
   return all.text();

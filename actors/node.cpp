@@ -90,7 +90,8 @@ caf::result<report_ptr> node::report() {
   request(dram_, tier_deadline, report_atom_v)
       .then(
           [all](const dram_report_ptr& dram) {
-            all->report->dram = *dram;
+            all->report->dram = dram->store;
+            all->report->batch_times = dram->batch_times;
             all->one_less();
           },
           [all](const caf::error&) { all->one_less(); });

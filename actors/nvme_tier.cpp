@@ -57,6 +57,7 @@ nvme_tier::behavior_type nvme_tier::make_behavior() {
       [this](path_atom, const opened_path_ptr& opened) { take_path(*opened); },
       [this](io_atom, const io_done_ptr& io) {
         const nvme::path_state before = store_->state_of(io->path);
+        note_ends(io->completions);
         store_->complete(io->path, io->completions, unix_now());
         if (store_->state_of(io->path) != before) say_state(io->path);
         settle();
@@ -201,9 +202,28 @@ void nvme_tier::take_saved(std::uint64_t tag, const outcome& how) {
   saving_.erase(found);
 }
 
+void nvme_tier::note_starts(std::span<const nvme::path_request> requests) {
+  if (requests.empty()) return;
+  const auto now = std::chrono::steady_clock::now();
+  for (const nvme::path_request& each : requests) under_way_.emplace(each.io.tag, start{now, each.io.kind});
+}
+
+void nvme_tier::note_ends(std::span<const nvme::io_completion> completions) {
+  const auto now = std::chrono::steady_clock::now();
+  for (const nvme::io_completion& each : completions) {
+    const auto found = under_way_.find(each.tag);
+    if (found == under_way_.end()) continue;
+    histogram& of = found->second.kind == nvme::io_kind::read ? times_.reads : times_.writes;
+    of.add(static_cast<std::uint64_t>((now - found->second.at).count()));
+    under_way_.erase(found);
+  }
+}
+
 void nvme_tier::settle() {
   if (!devices_) return;
-  devices_->submit(store_->take_requests());
+  auto requests = store_->take_requests();
+  note_starts(requests);
+  devices_->submit(std::move(requests));
   if (auto changes = store_->take_changes(); !changes.empty()) devices_->save(std::move(changes), 0);
   if (!above_) return;
   if (auto outcomes = store_->take_outcomes(); !outcomes.empty()) {
@@ -217,6 +237,7 @@ void nvme_tier::settle() {
 nvme_report_ptr nvme_tier::report() const {
   auto made = std::make_shared<nvme_report>();
   made->store = store_->status();
+  made->times = times_;
   made->paths = paths_;
   for (std::uint32_t i = 0; i < made->paths.size(); ++i) {
     if (!made->paths[i].engine.empty()) made->paths[i].registered_bytes = devices_->pinned_bytes(i);

@@ -35,6 +35,12 @@ class nvme_tier : public nvme_tier_actor::base {
   };
 
   void reload(const config::node_config& config);
+  /// A transfer that a path's engine has.
+  struct start {
+    std::chrono::steady_clock::time_point at;
+    nvme::io_kind kind = nvme::io_kind::read;
+  };
+
   void bind(nvme_binding& instance);
   void set_ttl(std::uint32_t instance, const instance_spec& spec);
   void take_path(const nvme::opened_path& opened);
@@ -53,12 +59,16 @@ class nvme_tier : public nvme_tier_actor::base {
   void beat();
   /// Hands on what the store decided.
   void settle();
+  void note_starts(std::span<const nvme::path_request> requests);
+  void note_ends(std::span<const nvme::io_completion> completions);
   void say_state(std::uint32_t path) const;
   void tell_drained();
 
   std::shared_ptr<nvme::store> store_;  ///< shared with the devices, which may read into it when we are gone
   std::shared_ptr<nvme::devices> devices_;
   dram_tier_actor above_;
+  io_times times_;
+  std::unordered_map<std::uint64_t, start> under_way_;  ///< by tag
   std::map<std::string, nvme::coarse_time> ttls_;  ///< of unused blocks, by instance group
   std::unordered_map<std::uint32_t, instance_spec> specs_;  ///< by the DRAM tier's number
   std::unordered_map<std::uint64_t, saving> saving_;        ///< by tag
