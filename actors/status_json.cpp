@@ -57,12 +57,25 @@ std::string_view name_of(dram::priority priority) {
   return "?";
 }
 
+/// In microseconds: what a person reads.
+json times_of(const histogram& of) {
+  const auto us = [](std::uint64_t ns) { return static_cast<double>(ns) / 1e3; };
+  return {{"count", of.count()},
+          {"mean_us", of.mean() / 1e3},
+          {"p50_us", us(of.quantile(0.5))},
+          {"p90_us", us(of.quantile(0.9))},
+          {"p99_us", us(of.quantile(0.99))},
+          {"max_us", us(of.maximum())}};
+}
+
 json nvme_of(const nvme_report& nvme) {
   const nvme::store_counters& counters = nvme.store.counters;
   json all = {{"capacity", nvme.store.capacity},
               {"used", nvme.store.used},
               {"blocks", nvme.store.blocks},
               {"bytes_in_flight", nvme.store.bytes_in_flight},
+              {"reads", times_of(nvme.times.reads)},
+              {"writes", times_of(nvme.times.writes)},
               {"counters",
                {{"written", counters.written},
                 {"written_bytes", counters.written_bytes},
@@ -152,7 +165,8 @@ std::string status_json(const node_report& report, const config::node_config& co
                    {"loading", dram.loading},
                    {"free", dram.free}}},
                  {"writing_bytes", dram.writing_bytes},
-                 {"loading_bytes", dram.loading_bytes}};
+                 {"loading_bytes", dram.loading_bytes},
+                 {"batches", times_of(report.batch_times)}};
   if (report.nvme) all["nvme"] = nvme_of(*report.nvme);
   all["instances"] = json::array();
   for (const dram::instance_status& each : dram.instances) {

@@ -53,7 +53,7 @@ struct group_options {
   dram::priority priority = dram::priority::normal;  ///< no block goes while a group of a lower class has one that can
   coarse_time ttl = 0;           ///< blocks that nobody used for so long are forgotten; 0: never
   std::uint64_t keep_quota = 0;  ///< bytes that kept blocks may take; 0: a tenth of the capacity
-  std::vector<full_key> keep;    ///< blocks that stay when they come
+  std::vector<full_key> keep{};  ///< blocks that stay when they come
 };
 
 struct store_options {

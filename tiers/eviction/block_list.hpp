@@ -79,6 +79,10 @@ class per_block {
     if (block >= values_.size()) values_.resize(std::max<std::size_t>(std::size_t{block} + 1, values_.size() * 2));
     return values_[block];
   }
+  /// Null when it was never made.
+  [[nodiscard]] const T* find(std::uint32_t block) const noexcept {
+    return block < values_.size() ? &values_[block] : nullptr;
+  }
   [[nodiscard]] T& operator[](std::uint32_t block) noexcept { return values_[block]; }
   [[nodiscard]] const T& operator[](std::uint32_t block) const noexcept { return values_[block]; }
 

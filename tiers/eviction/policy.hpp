@@ -16,7 +16,8 @@ namespace cenote::eviction {
 /// What a request asks for, told to a policy before any of its blocks. Identities are 64-bit hashes of block keys.
 struct request {
   std::span<const std::uint64_t> ids;       ///< all blocks, head to tail
-  std::span<const std::uint32_t> resident;  ///< the leading blocks that are here, head to tail
+  /// The leading blocks that are here, head to tail. Some may be in the care of the caller, and not admitted.
+  std::span<const std::uint32_t> resident;
   bool partial = false;                     ///< the last block is not full of tokens
 
   [[nodiscard]] std::size_t full() const noexcept { return ids.size() - (partial ? 1 : 0); }

@@ -104,11 +104,13 @@ std::uint32_t tblru::bonus() const noexcept {
 
 /// More than one request went on from this block: it is a common beginning, not the tip of a session.
 bool tblru::branches(const request& of, std::size_t at) const noexcept {
-  return at < of.resident.size() && states_[of.resident[at]].branches;
+  if (at >= of.resident.size()) return false;
+  const state* const here = states_.find(of.resident[at]);
+  return here != nullptr && here->branches;
 }
 
-void tblru::note_child(std::uint32_t parent, std::uint64_t child) noexcept {
-  state& of = states_[parent];
+void tblru::note_child(std::uint32_t parent, std::uint64_t child) {
+  state& of = states_.make(parent);  // it may be here without being admitted
   if (of.has_child && of.child != child) of.branches = true;
   of.child = child;
   of.has_child = true;

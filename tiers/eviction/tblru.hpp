@@ -56,7 +56,7 @@ class tblru final : public policy {
 
   [[nodiscard]] std::uint32_t bonus() const noexcept;
   [[nodiscard]] bool branches(const request& of, std::size_t at) const noexcept;
-  void note_child(std::uint32_t parent, std::uint64_t child) noexcept;
+  void note_child(std::uint32_t parent, std::uint64_t child);
   [[nodiscard]] std::uint32_t find_turn(const request& of, std::uint32_t now);
   void leave_tip(const request& of, std::uint32_t turn, std::uint32_t now);
   void place(std::uint32_t block, std::uint8_t rank, std::uint32_t now);

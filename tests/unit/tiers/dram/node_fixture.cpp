@@ -464,7 +464,9 @@ std::size_t client::request(std::span<const full_key> chain) {
   for (std::size_t first = resident; first < chain.size(); first += 64) {
     std::vector<submission> entries;
     for (const full_key& key : chain.subspan(first, std::min<std::size_t>(64, chain.size() - first))) {
-      entries.push_back(commit_of(obtain().value(), key));
+      const blank got = obtain().value();
+      fill(at.bytes(in, got.ref), block_bytes, key);
+      entries.push_back(commit_of(got, key));
     }
     if (first > 0) entries.front().parent = reduce_key(chain[first - 1].view(), 0).lo;
     ask(std::move(entries));
