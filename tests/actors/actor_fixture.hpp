@@ -10,6 +10,7 @@
 
 #include "actors/dram_tier.hpp"
 #include "actors/node.hpp"
+#include "actors/prefetch.hpp"
 #include "actors/session.hpp"
 
 namespace cenote::testing {
@@ -51,9 +52,15 @@ class actor_fixture {
                                      [this](std::vector<dram::slab_request> requests) {
                                        for (auto& request : requests) requests_.push_back(std::move(request));
                                      });
+    prefetch::options plan;
+    plan.threshold_tokens = 0;
+    plan.policy = memory::prefetch_policy::wait_complete;
+    prefetch_ = system_.spawn<prefetch_planner>(plan, dram_, [this] { return now_; });
     run();
   }
   ~actor_fixture() {
+    caf::anon_send_exit(prefetch_, caf::exit_reason::user_shutdown);
+    prefetch_ = nullptr;
     caf::anon_send_exit(dram_, caf::exit_reason::user_shutdown);
     dram_ = nullptr;
     run();
@@ -67,6 +74,9 @@ class actor_fixture {
   }
   caf::actor_system& system() { return system_; }
   const dram_tier_actor& dram() const { return dram_; }
+  const prefetch_actor& prefetch() const { return prefetch_; }
+  /// What the planner of prefetches takes for now.
+  prefetch::time_point& now() { return now_; }
   const memory::index_reader& index() const { return index_; }
   std::vector<dram::slab_request>& requests() { return requests_; }
 
@@ -114,6 +124,8 @@ class actor_fixture {
   memory::index_reader index_;
   std::vector<dram::slab_request> requests_;
   dram_tier_actor dram_;
+  prefetch_actor prefetch_;
+  prefetch::time_point now_{std::chrono::hours(1)};
 };
 
 inline full_key key_of(std::uint64_t n) {

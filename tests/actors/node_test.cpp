@@ -10,7 +10,7 @@ namespace {
 struct node_fixture : actor_fixture {
   node_fixture() {
     provide_memory();
-    supervisor = system().spawn<node>(dram(), [this](const std::string& why) { reason = why; });
+    supervisor = system().spawn<node>(dram(), prefetch(), [this](const std::string& why) { reason = why; });
     run();
   }
   ~node_fixture() {

@@ -219,6 +219,8 @@ void local_node::run(const submission& entry) {
     case operation::touch: touched_.fetch_add(1); return;
     case operation::clear:
     case operation::prefetch:
+    case operation::stop_prefetch:
+    case operation::end_prefetch:
     case operation::barrier: break;
   }
   if ((entry.flags & submission::flag_last) == 0) return;
