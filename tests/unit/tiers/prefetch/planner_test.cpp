@@ -451,10 +451,10 @@ BOOST_AUTO_TEST_CASE(no_prefetch_is_slower_than_recomputing_by_more_than_the_loa
       const double block = static_cast<double>(world::tokens_per_block) / static_cast<double>(rate);
       const double waited = std::chrono::duration<double>(each.ended[chain] - each.begun[chain]).count();
       const double saved = static_cast<double>(each.lengths[chain] - known) * block;
-      const double load = std::chrono::duration<double>(each.block_time).count();
+      const double one_load = std::chrono::duration<double>(each.block_time).count();
       const double looks = std::clamp(block / 4, 0.001, 0.02);
-      BOOST_TEST(waited <= saved + load + looks + 1e-6,
-                 "turn " << turn << ": waited " << waited << " s to save " << saved << " s; a load takes " << load);
+      BOOST_TEST(waited <= saved + one_load + looks + 1e-6,
+                 "turn " << turn << ": waited " << waited << " s to save " << saved << " s; a load takes " << one_load);
       if (pick(0, 2) == 0) {  // what is still under way is in the way of the next one
         while (each.plan.status().bytes_in_flight > 0 && each.step()) continue;
       }
