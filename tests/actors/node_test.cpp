@@ -32,6 +32,12 @@ BOOST_FIXTURE_TEST_CASE(the_death_of_the_tier_is_fatal_and_says_so, node_fixture
   BOOST_TEST(reason.find("DRAM tier") != std::string::npos);
 }
 
+BOOST_FIXTURE_TEST_CASE(the_death_of_the_planner_of_prefetches_is_fatal_and_says_so, node_fixture) {
+  caf::anon_send_exit(prefetch(), caf::exit_reason::kill);
+  run();
+  BOOST_TEST(reason.find("prefetches died") != std::string::npos, reason);
+}
+
 BOOST_FIXTURE_TEST_CASE(the_death_of_a_session_actor_is_fatal_and_names_it, node_fixture) {
   const auto client = make_client(5);
   const auto opened = ask<session_actor>(supervisor, open_atom_v, session_ptr(client));
