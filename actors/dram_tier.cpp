@@ -16,10 +16,7 @@ constexpr auto below_deadline = std::chrono::seconds(10);
 
 dram_tier::dram_tier(caf::actor_config& config, std::unique_ptr<dram::store> store, std::vector<session_ptr> recovered,
                      request_slabs request, nvme_tier_actor below)
-    : dram_tier_actor::base(config),
-      store_(std::move(store)),
-      request_(std::move(request)),
-      below_(std::move(below)) {
+    : dram_tier_actor::base(config), store_(std::move(store)), request_(std::move(request)), below_(std::move(below)) {
   for (session_ptr& session : recovered) sessions_.emplace(session->number, std::move(session));
 }
 

@@ -68,9 +68,9 @@ class dram_tier final : public dram_tier_actor::base {
   std::deque<waiting_batch> waiting_;
   bool evicting_ = false;
   nvme_tier_actor below_;
-  prefetch_actor planner_;                  ///< null until it said hello
+  prefetch_actor planner_;                   ///< null until it said hello
   std::vector<prefetch_words_ptr> unheard_;  ///< until then
-  bool planner_waits_ = false;  ///< for room
+  bool planner_waits_ = false;               ///< for room
 };
 
 }  // namespace cenote

@@ -157,6 +157,8 @@ constexpr std::array prefetch_rows{
                                    &prefetch_counters::loaded},
     counter_row<prefetch_counters>{"cenote_prefetch_blocks_lost_total", "Blocks that were asked for and did not come.",
                                    &prefetch_counters::lost},
+    counter_row<prefetch_counters>{"cenote_prefetch_read_ahead_total", "Blocks that came up on speculation.",
+                                   &prefetch_counters::read_ahead},
     counter_row<prefetch_counters>{"cenote_prefetch_refused_total", "Prefetches of sessions that had too many.",
                                    &prefetch_counters::refused},
     counter_row<prefetch_counters>{"cenote_prefetch_unclaimed_total",
@@ -168,8 +170,7 @@ void add_prefetch(collection& into, const prefetch::status& from, const dram::st
   add_counters(into, from, prefetch_rows);
   for (std::size_t i = 0; i < prefetch::reasons; ++i) {
     const std::string why(prefetch::name_of(static_cast<prefetch::reason>(i)));
-    into.counter("cenote_prefetch_ended_total", "Prefetches that ended, by why.", from.by_reason[i],
-                 {{"reason", why}});
+    into.counter("cenote_prefetch_ended_total", "Prefetches that ended, by why.", from.by_reason[i], {{"reason", why}});
   }
   into.gauge("cenote_prefetch_in_flight_bytes", "Bytes of loads under way.", from.bytes_in_flight);
   into.gauge("cenote_prefetch_waiting", "Prefetches that are not answered yet.", from.waiting);

@@ -9,8 +9,8 @@
 
 namespace cenote {
 
-/// Monitors the tiers and the planner of prefetches, starts one actor for each session. There is one recovery path: when any of them dies
-/// unasked, the worker ends with a reason, and the keeper starts the next one.
+/// Monitors the tiers and the planner of prefetches, starts one actor for each session. There is one recovery path:
+/// when any of them dies unasked, the worker ends with a reason, and the keeper starts the next one.
 ///
 ///   open      a session that the server made, or one that survived a restart -> its actor
 ///   release   a session's process is dead or done: its actor ends, then the tier frees what it held

@@ -48,6 +48,7 @@ json prefetch_of(const prefetch::status& from, const dram::store_status& dram) {
           {"blocks_wanted", from.wanted},
           {"blocks_loaded", from.loaded},
           {"blocks_lost", from.lost},
+          {"read_ahead", from.read_ahead},
           {"refused", from.refused},
           {"unclaimed", from.unclaimed},
           {"not_held", dram.counters.not_held},

@@ -204,7 +204,8 @@ typedef struct cenote_prefetch_options {
   uint32_t reserved;
   uint64_t base_ns; /* times are rounded up to milliseconds */
   uint64_t per_ki_token_ns;
-  uint64_t prefill_tokens_per_s; /* of this engine: what recomputing would bring sooner is not loaded. 0: no comparison */
+  uint64_t
+      prefill_tokens_per_s; /* of this engine: what recomputing would bring sooner is not loaded. 0: no comparison */
 } cenote_prefetch_options;
 
 /* Asks the node to bring the chain's blocks up, in order; returns at once. A hint: acquire or get_into take what came.

@@ -136,9 +136,7 @@ struct prefetch_ticket {
   bool done = false;
   bool told = false;  ///< the node knows that nobody wants it any more
 
-  [[nodiscard]] key_batch batch() const noexcept {
-    return {keys.data(), width == 0 ? 0 : keys.size() / width, width};
-  }
+  [[nodiscard]] key_batch batch() const noexcept { return {keys.data(), width == 0 ? 0 : keys.size() / width, width}; }
 };
 
 class session;

@@ -211,7 +211,8 @@ prefetch_section make_prefetch(const settings_map& settings) {
           .threshold_tokens = number<std::uint64_t>(settings, "prefetch.threshold_tokens"),
           .prefill_tokens_per_s = number<std::uint64_t>(settings, "prefetch.prefill_tokens_per_s"),
           .instance_bytes = bytes_at(settings, "prefetch.instance_bytes"),
-          .total_bytes = bytes_at(settings, "prefetch.total_bytes")};
+          .total_bytes = bytes_at(settings, "prefetch.total_bytes"),
+          .read_ahead = number<std::uint64_t>(settings, "prefetch.read_ahead")};
 }
 
 session_section make_session(const settings_map& settings) {

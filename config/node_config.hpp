@@ -72,6 +72,7 @@ struct prefetch_section {
   std::uint64_t prefill_tokens_per_s = 0;  ///< 0: unknown
   std::uint64_t instance_bytes = 0;        ///< 0: no limit of its own
   std::uint64_t total_bytes = 0;           ///< 0: half of the DRAM tier
+  std::uint64_t read_ahead = 0;            ///< blocks
 };
 
 struct session_section {

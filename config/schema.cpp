@@ -236,6 +236,15 @@ constexpr std::array keys{
                .maximum = "1PiB",
                .about = "The same of all instances together; also the most that is kept from eviction until clients "
                         "take it over. 0: half of `dram.capacity`."},
+    key_schema{.name = "prefetch.read_ahead",
+               .type = integer,
+               .unit = "blocks",
+               .fallback = "0",
+               .minimum = "0",
+               .maximum = "65536",
+               .reloadable = true,
+               .about = "Behind a chain that is all in DRAM, bring up so many of the blocks that followed it the last "
+                        "time, while nothing else is asked for. 0: none."},
 
     key_schema{.name = "session.max_pins",
                .type = integer,

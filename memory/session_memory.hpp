@@ -34,8 +34,8 @@ enum class operation : std::uint8_t {
       6,      ///< forget `key`                                                           -> done at the last of a batch
   clear = 7,  ///< forget the whole instance                                              -> done
   touch = 8,  ///< blocks that were read, see touch_entry; no answer
-  barrier = 9,    ///< answers when all before it is done                                   -> done
-  prefetch = 10,  ///< bring `key` up; a batch is a chain, its last entry has the terms     -> done, later
+  barrier = 9,         ///< answers when all before it is done                                   -> done
+  prefetch = 10,       ///< bring `key` up; a batch is a chain, its last entry has the terms     -> done, later
   stop_prefetch = 11,  ///< the engine is ready to compute: see chain `grant_version`'s policy   -> done
   end_prefetch = 12,   ///< chain `grant_version` is not wanted any more, nor held               -> done
 };

@@ -33,7 +33,9 @@ def raw_options(
 ) -> lib.PrefetchOptions:
     """Checked; what is None is left to the node."""
     if policy not in POLICIES:
-        raise InvalidArgument(f"policy is {policy!r}; it is one of {', '.join(repr(each) for each in POLICIES if each)}")
+        raise InvalidArgument(
+            f"policy is {policy!r}; it is one of {', '.join(repr(each) for each in POLICIES if each)}"
+        )
     rate = prefill_tokens_per_s
     if rate is not None and (isinstance(rate, bool) or not isinstance(rate, int | float) or not 0 <= rate < 1 << 63):
         raise InvalidArgument(f"prefill_tokens_per_s is {rate!r}; it must be 0 or more")

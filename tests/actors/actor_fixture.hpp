@@ -62,11 +62,12 @@ class actor_fixture {
     BOOST_REQUIRE(writer);
     index_ = memory::index_reader(writer->memory().data());
     BOOST_REQUIRE(store->add_instance(1, small_spec(), std::move(*writer), std::move(*versions)));
-    dram_ = system_.spawn<dram_tier>(std::move(store), std::vector<session_ptr>{},
-                                     [this](std::vector<dram::slab_request> requests) {
-                                       for (auto& request : requests) requests_.push_back(std::move(request));
-                                     },
-                                     below_);
+    dram_ = system_.spawn<dram_tier>(
+        std::move(store), std::vector<session_ptr>{},
+        [this](std::vector<dram::slab_request> requests) {
+          for (auto& request : requests) requests_.push_back(std::move(request));
+        },
+        below_);
     prefetch::options plan;
     plan.threshold_tokens = 0;
     plan.policy = memory::prefetch_policy::wait_complete;

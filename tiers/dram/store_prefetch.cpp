@@ -40,8 +40,7 @@ progress store::run_prefetch(batch& work, session& by, const submission& entry) 
 
 void store::run_prefetch_word(session& by, const submission& entry) {
   prefetch::word said;
-  said.what =
-      entry.op == memory::operation::stop_prefetch ? prefetch::word::kind::stop : prefetch::word::kind::end;
+  said.what = entry.op == memory::operation::stop_prefetch ? prefetch::word::kind::stop : prefetch::word::kind::end;
   said.session = by.number;
   said.request = entry.request;
   said.chain = entry.grant_version;

@@ -10,7 +10,8 @@ using memory::prefetch_policy;
 
 constexpr std::size_t order_keys = 256;  // of one order: the tier is busy for some tens of microseconds
 constexpr auto retry_after = std::chrono::milliseconds(100);
-constexpr double in_flight_seconds = 0.1;  // of a chain that may be cut: what is under way cannot be taken back
+constexpr double in_flight_seconds = 0.1;        // of a chain that may be cut: what is under way cannot be taken back
+constexpr std::uint64_t speculative_blocks = 8;  // under way at once: what is wanted does not wait long behind them
 constexpr nanoseconds shortest_look = std::chrono::milliseconds(1);
 constexpr nanoseconds longest_look = std::chrono::milliseconds(20);
 
@@ -64,8 +65,8 @@ void planner::hear(word said, time_point now) {
   const auto gathered = gathering_.find(said.session);
   if (gathered != gathering_.end()) {
     word& whole = gathered->second;
-    const bool goes_on = said.terms.chain != 0 && whole.terms.chain == said.terms.chain &&
-                         whole.group == said.group && whole.instance == said.instance;
+    const bool goes_on = said.terms.chain != 0 && whole.terms.chain == said.terms.chain && whole.group == said.group &&
+                         whole.instance == said.instance;
     if (goes_on) {
       const std::size_t more = std::min(said.keys.size(), max_chain - std::min(max_chain, whole.keys.size()));
       whole.keys.insert(whole.keys.end(), said.keys.begin(), said.keys.begin() + static_cast<std::ptrdiff_t>(more));
@@ -100,9 +101,8 @@ void planner::say(const word& said) {
   if (!cancels) return;
   const auto gathered = gathering_.find(said.session);
   if (gathered != gathering_.end() && gathered->second.terms.chain == said.chain) gathering_.erase(gathered);
-  const auto held = std::ranges::find_if(held_, [&](const auto& each) {
-    return each.second.session == said.session && each.second.chain == said.chain;
-  });
+  const auto held = std::ranges::find_if(
+      held_, [&](const auto& each) { return each.second.session == said.session && each.second.chain == said.chain; });
   if (held != held_.end()) let_go(held->first);
 }
 
@@ -129,7 +129,11 @@ void planner::begin(word said, time_point now) {
   if (said.terms.chain != 0 && known) return refuse(said, error_code::invalid_argument);
   ++counts_.started;
   counts_.wanted += said.keys.size();
+  end_speculation();
   job made = make_job(said, now);
+  if (options_.read_ahead > 0) {
+    continuations_.learn(made.session, made.instance, made.group, made.keys, options_.read_ahead);
+  }
   if (made.recompute > 0) find_twin(made);
   jobs_.emplace(made.number, std::move(made));
 }
@@ -185,8 +189,35 @@ void planner::find_twin(job& of) const {
   }
 }
 
+/// The chain is all there and its engine computes on: what followed it the last time may be wanted next. Nothing of it
+/// is held or answered, and the next wish ends it.
+void planner::read_ahead(const job& behind, time_point now) {
+  if (options_.read_ahead == 0 || behind.session == 0 || behind.why != reason::complete || behind.keys->empty()) return;
+  const key_list next = continuations_.after(behind.instance, behind.group, behind.keys->back());
+  const bool idle = std::ranges::all_of(jobs_, [&](const auto& each) { return each.first == behind.number; });
+  if (!next || !idle) return;
+  job made;
+  made.number = next_job_++;
+  made.instance = behind.instance;
+  made.group = behind.group;
+  made.stride = behind.stride;
+  made.keys = next;
+  made.end = std::min<std::size_t>(next->size(), options_.read_ahead);
+  made.places.assign(next->size(), place::below);  // the tier says what is true when it is asked
+  made.left = made.end;
+  made.deadline = now + options_.limit;
+  jobs_.emplace(made.number, std::move(made));
+}
+
+void planner::end_speculation() {
+  for (auto& [number, each] : jobs_) {
+    if (each.session == 0) each.told_off = reason::cancelled;
+  }
+}
+
 void planner::forget(std::uint64_t session) {
   gathering_.erase(session);
+  continuations_.forget(session);
   for (const auto& [number, each] : jobs_) {
     if (each.session != session) continue;
     ++counts_.finished;
@@ -265,6 +296,11 @@ void planner::settle(std::span<const transfer_outcome> ended, time_point now) {
     bytes += found->second.bytes;
     good += came ? found->second.bytes : 0;
     ++(came ? counts_.loaded : counts_.lost);
+    const bool speculative = std::ranges::all_of(found->second.wanted_by, [&](const auto& wanted) {
+      const job* const of = find(wanted.first);
+      return of != nullptr && of->session == 0;
+    });
+    counts_.read_ahead += came && speculative && !found->second.wanted_by.empty() ? 1 : 0;
     for (const auto& [number, key] : found->second.wanted_by) {
       job* const of = find(number);
       if (of == nullptr) continue;
@@ -280,6 +316,12 @@ void planner::take_length(const reply& said, time_point now) {
   const auto found = jobs_.find(said.job);
   if (found == jobs_.end()) return;
   const job& done = found->second;
+  if (done.session == 0) {
+    discharge(done.instance, done.charged);
+    jobs_.erase(found);
+    return;
+  }
+  read_ahead(done, now);
   ++counts_.finished;
   ++counts_.by_reason[static_cast<std::size_t>(done.why)];
   answer made{.session = done.session, .completion = {}};
@@ -327,8 +369,8 @@ void planner::end_at(job& of, std::size_t key, reason why) noexcept {
     of.why = why;
   }
   const auto from = of.places.begin() + static_cast<std::ptrdiff_t>(std::min(of.next, of.end));
-  of.left =
-      static_cast<std::uint64_t>(std::count(from, of.places.begin() + static_cast<std::ptrdiff_t>(of.end), place::below));
+  of.left = static_cast<std::uint64_t>(
+      std::count(from, of.places.begin() + static_cast<std::ptrdiff_t>(of.end), place::below));
 }
 
 void planner::note_arrivals() {
@@ -470,6 +512,7 @@ planner::ordered planner::order_loads(job& of, time_point now) {
 /// it may be cut, and goes block by block until something is measured.
 std::uint64_t planner::room_for(const job& of, time_point now) const {
   std::uint64_t most = options_.window;
+  if (of.session == 0) most = std::min(most, speculative_blocks * of.stride);
   if (of.recompute > 0) {
     std::uint64_t ahead = of.stride;
     if (speed_.is_known(now)) {
@@ -526,7 +569,8 @@ std::optional<time_point> planner::wake_at(time_point now) const noexcept {
 prefetch::status planner::status() const {
   prefetch::status all = counts_;
   all.bytes_in_flight = speed_.under_way();
-  all.waiting = jobs_.size();
+  all.waiting = static_cast<std::uint64_t>(
+      std::ranges::count_if(jobs_, [](const auto& each) { return each.second.session != 0; }));
   all.held = held_.size();
   all.bytes_per_s = speed_.last();
   return all;

@@ -13,6 +13,7 @@
 
 #include "core/error.hpp"
 #include "memory/session_memory.hpp"
+#include "tiers/prefetch/continuations.hpp"
 #include "tiers/prefetch/orders.hpp"
 #include "tiers/prefetch/throughput.hpp"
 
@@ -27,6 +28,7 @@ struct options {
   std::uint64_t total_bytes = 0;           ///< … of all together; 0: no limit
   std::uint64_t window = 256ULL << 20;     ///< bytes under way at once
   std::uint64_t prefill_tokens_per_s = 0;  ///< of engines that do not say; 0: unknown, nothing is compared
+  std::uint64_t read_ahead = 0;            ///< blocks loaded on speculation behind a chain that is all there; 0: none
   nanoseconds limit = std::chrono::seconds(60);  ///< of every prefetch: a device that takes longer is broken
   nanoseconds claim = std::chrono::seconds(10);  ///< how long what came is held for a client that says nothing
 };
@@ -55,6 +57,7 @@ struct status {
   std::uint64_t lost = 0;                   ///< blocks that were asked for and did not come
   std::uint64_t unclaimed = 0;              ///< prefetches whose blocks were held until the time was over
   std::uint64_t refused = 0;                ///< a session had too many under way
+  std::uint64_t read_ahead = 0;             ///< blocks loaded on speculation
   std::array<std::uint64_t, reasons> by_reason{};
   std::uint64_t bytes_in_flight = 0;
   std::uint64_t waiting = 0;  ///< prefetches that are not answered yet
@@ -100,7 +103,7 @@ class planner {
  private:
   struct job {
     std::uint64_t number = 0;
-    std::uint64_t session = 0;
+    std::uint64_t session = 0;  ///< 0: speculation, which nobody waits for
     std::uint32_t request = 0;
     std::uint32_t chain = 0;
     std::uint32_t instance = 0;
@@ -144,6 +147,8 @@ class planner {
   void begin(word said, time_point now);
   [[nodiscard]] job make_job(word& said, time_point now);
   void find_twin(job& of) const;
+  void read_ahead(const job& behind, time_point now);
+  void end_speculation();
   void say(const word& said);
   void refuse(const word& said, error_code code);
 
@@ -168,17 +173,18 @@ class planner {
 
   options options_;
   std::uint64_t next_job_ = 1;
-  std::map<std::uint64_t, job> jobs_;            ///< by number, so the oldest first; not answered yet
-  std::map<std::uint64_t, held_job> held_;       ///< by job
-  std::map<std::uint64_t, word> gathering_;      ///< session -> chain of which requests are missing
-  std::map<std::uint64_t, flight> flights_;      ///< by token: in the order in which the device got them
+  std::map<std::uint64_t, job> jobs_;               ///< by number, so the oldest first; not answered yet
+  std::map<std::uint64_t, held_job> held_;          ///< by job
+  std::map<std::uint64_t, word> gathering_;         ///< session -> chain of which requests are missing
+  std::map<std::uint64_t, flight> flights_;         ///< by token: in the order in which the device got them
   std::map<std::uint32_t, std::uint64_t> charged_;  ///< instance -> bytes
   std::uint64_t charged_in_all_ = 0;
   std::optional<order> open_order_;  ///< a load that is not answered yet
   std::uint64_t open_stride_ = 0;
-  bool blocked_ = false;             ///< the tier has no room
+  bool blocked_ = false;  ///< the tier has no room
   time_point blocked_until_{};
   throughput speed_;
+  continuations continuations_;
   std::vector<order> orders_;
   std::vector<answer> answers_;
   prefetch::status counts_;

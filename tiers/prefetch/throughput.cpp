@@ -7,7 +7,7 @@ namespace cenote::prefetch {
 
 namespace {
 
-constexpr double memory_seconds = 2;                         // of busy time, after which a sample counts for a third
+constexpr double memory_seconds = 2;  // of busy time, after which a sample counts for a third
 constexpr nanoseconds tells_nothing = std::chrono::seconds(10);  // other work may have begun or ended since
 
 double seconds_of(nanoseconds time) noexcept {

@@ -114,14 +114,14 @@ class world {
   planner plan;
   time_point now{std::chrono::hours(1)};
   nanoseconds block_time = milliseconds(1);
-  bool stalled = false;      ///< nothing comes any more
+  bool stalled = false;                    ///< nothing comes any more
   std::uint64_t room = ~std::uint64_t{0};  ///< loads that the tier takes at once
   std::set<std::uint64_t> present, below, damaged;
-  std::set<std::uint64_t> no_room_for;          ///< the tier answers no_space
+  std::set<std::uint64_t> no_room_for;             ///< the tier answers no_space
   std::map<std::uint32_t, std::uint64_t> lengths;  ///< chain -> answer
   std::map<std::uint32_t, std::uint16_t> codes;
   std::map<std::uint32_t, time_point> begun, ended;
-  std::vector<std::uint64_t> read;                           ///< in the order in which the device was asked
+  std::vector<std::uint64_t> read;                        ///< in the order in which the device was asked
   std::map<std::uint64_t, std::set<std::uint64_t>> held;  ///< job -> keys, of finish orders
 
  private:

@@ -334,6 +334,78 @@ BOOST_AUTO_TEST_CASE(a_name_that_is_in_use_is_refused) {
   BOOST_TEST(plan.status().waiting == 1U);
 }
 
+// ---------------------------------------------------------------------------------------------- read-ahead
+
+BOOST_AUTO_TEST_CASE(what_followed_a_chain_the_last_time_is_read_ahead_when_nobody_else_wants_anything) {
+  options chosen = plain();
+  chosen.read_ahead = 8;
+  plan.reload(chosen);
+  for (const std::uint64_t n : chain_of(0, 30)) present.insert(n);
+  wish({.session = 1, .chain = 1, .keys = chain_of(0, 10)});
+  wish({.session = 1, .chain = 2, .keys = chain_of(0, 30)});  // the next turn
+  present.clear();
+  fill_below(0, 30);
+  wish({.session = 2, .chain = 3, .keys = chain_of(0, 10)});
+  BOOST_TEST(run_until_answered(3));
+  while (plan.status().bytes_in_flight > 0) BOOST_REQUIRE(step());
+  BOOST_TEST(read == chain_of(0, 18), boost::test_tools::per_element());
+  BOOST_TEST(plan.status().read_ahead == 8U);
+  BOOST_TEST(held.empty());
+  BOOST_TEST(plan.status().finished == 3U, "speculation is no prefetch");
+}
+
+BOOST_AUTO_TEST_CASE(the_next_wish_ends_the_speculation) {
+  options chosen = plain();
+  chosen.read_ahead = 20;
+  chosen.window = 2 * stride;
+  plan.reload(chosen);
+  for (const std::uint64_t n : chain_of(0, 30)) present.insert(n);
+  wish({.session = 1, .chain = 1, .keys = chain_of(0, 10)});
+  wish({.session = 1, .chain = 2, .keys = chain_of(0, 30)});
+  for (const std::uint64_t n : chain_of(10, 20)) present.erase(n);
+  fill_below(10, 20);
+  fill_below(100, 4);
+  wish({.session = 2, .chain = 3, .keys = chain_of(0, 10)});
+  BOOST_TEST(run_until([&] { return present.contains(12); }));
+  const std::size_t before = read.size();
+  wish({.session = 3, .chain = 4, .keys = chain_of(100, 4)});
+  BOOST_TEST(run_until_answered(4));
+  while (step()) continue;
+  BOOST_TEST(read.size() == before + 4);
+  BOOST_TEST(lengths[4] == 4U);
+}
+
+BOOST_AUTO_TEST_CASE(without_the_option_nothing_is_read_ahead) {
+  for (const std::uint64_t n : chain_of(0, 30)) present.insert(n);
+  wish({.session = 1, .chain = 1, .keys = chain_of(0, 10)});
+  wish({.session = 1, .chain = 2, .keys = chain_of(0, 30)});
+  present.clear();
+  fill_below(0, 30);
+  wish({.session = 2, .chain = 3, .keys = chain_of(0, 10)});
+  BOOST_TEST(run_until_answered(3));
+  while (step()) continue;
+  BOOST_TEST(read.size() == 10U);
+}
+
+BOOST_AUTO_TEST_CASE(what_is_known_of_continuations_is_bounded) {
+  continuations known;
+  const auto list = [](std::uint64_t first, std::size_t count) {
+    std::vector<full_key> keys;
+    for (const std::uint64_t n : chain_of(first, count)) keys.push_back(key_of(n));
+    return std::make_shared<const std::vector<full_key>>(std::move(keys));
+  };
+  for (std::uint64_t n = 0; n < continuations::most + 10; ++n) {
+    known.learn(1, 1, 0, list(n * 10, 2), 5);
+    known.learn(1, 1, 0, list(n * 10, 9), 5);
+  }
+  BOOST_TEST(known.size() == continuations::most);
+  BOOST_TEST(!known.after(1, 0, key_of(1)), "the oldest went");
+  const auto last = known.after(1, 0, key_of((continuations::most + 9) * 10 + 1));
+  BOOST_REQUIRE(last);
+  BOOST_TEST(last->size() == 5U);
+  BOOST_TEST(!known.after(2, 0, key_of((continuations::most + 9) * 10 + 1)), "another instance");
+}
+
 // ---------------------------------------------------------------------------------------------- recomputing
 
 BOOST_AUTO_TEST_CASE(a_load_that_cannot_win_is_not_begun) {
@@ -354,7 +426,7 @@ BOOST_AUTO_TEST_CASE(what_waits_before_a_load_counts) {
   fill_below(0, 1000);
   wish({.chain = 1, .keys = chain_of(0, 4)});
   BOOST_TEST(run_until_answered(1));
-  wish({.chain = 2, .keys = chain_of(10, 500)});  // half a second of work
+  wish({.chain = 2, .keys = chain_of(10, 500)});                                           // half a second of work
   wish({.session = 2, .chain = 3, .keys = chain_of(600, 50), .terms = with_rate(8'000)});  // 2 ms a block: 100 ms
   BOOST_TEST(lengths.at(3) == 0U);
   BOOST_TEST(ends(reason::cannot_win) == 1U);
