@@ -104,7 +104,7 @@ def cenote_load(store: Path, work: Work) -> Iterator[tuple[str, float]]:
         assert session.match(work.keys).resident == 0
         touch_memory(node, session, work)
         begin = time.perf_counter()
-        ticket = session.prefetch(work.keys)
+        ticket = session.prefetch(work.keys, "wait_complete")
         assert ticket.wait(600) == work.blocks
         with ticket.held() as held:
             yield "load", time.perf_counter() - begin
