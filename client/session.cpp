@@ -354,7 +354,13 @@ result<bool> session::wait(prefetch_ticket& ticket, time_point until) {
     }
     const auto now = steady_clock::now();
     const auto outcome = channel_.watch(*ticket.requests.front(), std::min(until, now + look_for_restart));
-    if (!outcome) return std::unexpected(outcome.error());
+    if (!outcome) {
+      // A worker that is on its way takes longer than one look.
+      const bool comes_back = outcome.error().code() == error_code::node_restarting;
+      if (!comes_back || steady_clock::now() >= until) return std::unexpected(outcome.error());
+      std::this_thread::sleep_for(milliseconds(1));
+      continue;
+    }
     if (!*outcome) {
       if (steady_clock::now() >= until) return false;
       continue;
