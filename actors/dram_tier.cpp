@@ -11,18 +11,13 @@ namespace {
 constexpr auto beat_interval = std::chrono::milliseconds(200);
 constexpr dram::coarse_time memory_deadline = 30;  // three seconds: longer than any slab takes
 constexpr dram::coarse_time retry_memory_after = 10;
-constexpr dram::coarse_time prefetch_patience = 600;  // a minute: a disk that takes longer is broken
 constexpr auto below_deadline = std::chrono::seconds(10);
 
 }  // namespace
 
 dram_tier::dram_tier(caf::actor_config& config, std::unique_ptr<dram::store> store, std::vector<session_ptr> recovered,
                      request_slabs request, nvme_tier_actor below)
-    : dram_tier_actor::base(config),
-      store_(std::move(store)),
-      request_(std::move(request)),
-      below_(std::move(below)),
-      prefetcher_(prefetch_patience) {
+    : dram_tier_actor::base(config), store_(std::move(store)), request_(std::move(request)), below_(std::move(below)) {
   for (session_ptr& session : recovered) sessions_.emplace(session->number, std::move(session));
 }
 
@@ -30,7 +25,8 @@ void dram_tier::on_exit() {
   waiting_.clear();  // their promises answer with an error
   store_.reset();
   sessions_.clear();
-  asking_.clear();
+  unheard_.clear();
+  planner_ = nullptr;
   below_ = nullptr;
 }
 
@@ -87,7 +83,7 @@ dram_tier::behavior_type dram_tier::make_behavior() {
       [this](beat_atom) { beat(); },
       [this](moved_atom, const transfer_outcomes_ptr& outcomes) {
         store_->transferred(*outcomes, coarse_now());
-        prefetcher_.settle(*outcomes);
+        if (planner_) send(planner_, moved_atom_v, outcomes);
         retry_waiting();
       },
       [this](gone_atom, const lost_blocks_ptr& lost) { store_->forget_copies(*lost); },
@@ -95,6 +91,11 @@ dram_tier::behavior_type dram_tier::make_behavior() {
         store_->release_loading();
         retry_waiting();
       },
+      [this](hello_atom) {
+        planner_ = caf::actor_cast<prefetch_actor>(current_sender());
+        for (prefetch_words_ptr& each : std::exchange(unheard_, {})) send(planner_, wish_atom_v, std::move(each));
+      },
+      [this](order_atom, const prefetch_orders_ptr& orders) { obey(*orders); },
   };
 }
 
@@ -102,10 +103,7 @@ caf::result<batch_ptr> dram_tier::serve(const batch_ptr& work) {
   const auto begun = std::chrono::steady_clock::now();
   const dram::progress state = store_->run(*work, coarse_now());
   batch_times_.add(static_cast<std::uint64_t>((std::chrono::steady_clock::now() - begun).count()));
-  for (dram::prefetch_wish& wish : store_->take_prefetches()) {
-    asking_.insert_or_assign(wish.session, caf::actor_cast<session_actor>(current_sender()));
-    prefetcher_.add(std::move(wish), coarse_now());
-  }
+  tell_planner(current_sender());
   if (state == dram::progress::finished) {
     settle();
     if (work->removals.empty()) return work;
@@ -115,7 +113,7 @@ caf::result<batch_ptr> dram_tier::serve(const batch_ptr& work) {
     conclude(work, promise_guard<batch_ptr>(promise));
     return promise;
   }
-  waiting_.push_back({work, promise_guard<batch_ptr>(promise), coarse_now() + memory_deadline});
+  waiting_.push_back({work, promise_guard<batch_ptr>(promise), coarse_now() + memory_deadline, current_sender()});
   settle();
   return promise;
 }
@@ -145,23 +143,30 @@ void dram_tier::bind_instances() {
   }
 }
 
-/// Starts what prefetches wait for and there is room for, and answers those that are done.
-void dram_tier::advance_prefetches() {
-  std::unordered_map<std::uint64_t, std::vector<memory::completion>> answers;
-  for (const dram::prefetch_answer& each : prefetcher_.advance(*store_, coarse_now())) {
-    answers[each.session].push_back(each.completion);
+void dram_tier::tell_planner(const caf::strong_actor_ptr& from) {
+  auto words = store_->take_prefetches();
+  if (words.empty()) return;
+  auto said = std::make_shared<prefetch_words>(prefetch_words{from, std::move(words)});
+  if (planner_) {
+    send(planner_, wish_atom_v, std::move(said));
+  } else {
+    unheard_.push_back(std::move(said));
   }
-  for (auto& [session, completions] : answers) {
-    const auto asked = asking_.find(session);
-    if (asked == asking_.end()) continue;
-    send(asked->second, answer_atom_v, std::make_shared<const std::vector<memory::completion>>(std::move(completions)));
+}
+
+void dram_tier::obey(const std::vector<prefetch::order>& orders) {
+  auto replies = std::make_shared<std::vector<prefetch::reply>>();
+  for (const prefetch::order& each : orders) {
+    prefetch::reply said = store_->obey(each, coarse_now());
+    if (each.what == prefetch::order::kind::release) continue;
+    planner_waits_ |= !said.loads.empty() && said.loads.back().state == prefetch::load_state::wait;
+    replies->push_back(std::move(said));
   }
-  if (prefetcher_.idle()) asking_.clear();
+  if (!replies->empty() && planner_) send(planner_, obeyed_atom_v, prefetch_replies_ptr(std::move(replies)));
+  settle();
 }
 
 void dram_tier::settle() {
-  advance_prefetches();
-  // After the loads: what they used up is made good ahead of the next.
   if (!evicting_ && store_->evict_ahead(coarse_now())) {
     evicting_ = true;
     send(this, evict_atom_v);
@@ -187,12 +192,14 @@ void dram_tier::retry_waiting() {
       store_->give_up(*each.work, now);
       state = store_->run(*each.work, now);
     }
+    tell_planner(each.from);
     if (state == dram::progress::finished) {
       conclude(each.work, std::move(each.promise));
     } else {
       waiting_.push_back(std::move(each));
     }
   }
+  if (std::exchange(planner_waits_, false) && planner_) send(planner_, room_atom_v);
   settle();
 }
 
@@ -203,8 +210,7 @@ outcome dram_tier::open_session(const session_ptr& session) {
 }
 
 outcome dram_tier::release_session(std::uint64_t number) {
-  prefetcher_.forget(number);
-  asking_.erase(number);
+  if (planner_) send(planner_, lost_atom_v, number);
   std::erase_if(waiting_, [&](const waiting_batch& each) { return each.work->session == number; });
   store_->release_session(number, coarse_now());
   sessions_.erase(number);

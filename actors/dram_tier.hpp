@@ -8,7 +8,6 @@
 
 #include "actors/messages.hpp"
 #include "actors/promise_guard.hpp"
-#include "tiers/dram/prefetcher.hpp"
 
 namespace cenote {
 
@@ -21,6 +20,7 @@ namespace cenote {
 ///   slab      a slab was made, failed or given up             (provisioner)
 ///   report, wipe, reload, beat, evict                         (node, itself)
 ///   moved, gone, drained                                      (the NVMe tier below)
+///   hello, order                                              (the planner of prefetches)
 class dram_tier final : public dram_tier_actor::base {
  public:
   /// How the tier asks for memory: never blocks.
@@ -41,6 +41,7 @@ class dram_tier final : public dram_tier_actor::base {
     batch_ptr work;
     promise_guard<batch_ptr> promise;
     dram::coarse_time deadline = 0;
+    caf::strong_actor_ptr from;
   };
 
   caf::result<batch_ptr> serve(const batch_ptr& work);
@@ -58,7 +59,9 @@ class dram_tier final : public dram_tier_actor::base {
   void retry_waiting();
   void conclude(batch_ptr work, promise_guard<batch_ptr> promise);
   void bind_instances();
-  void advance_prefetches();
+  /// Passes on what the batch of session actor `from`, which just ran, said of prefetches.
+  void tell_planner(const caf::strong_actor_ptr& from);
+  void obey(const std::vector<prefetch::order>& orders);
 
   std::unique_ptr<dram::store> store_;
   request_slabs request_;
@@ -67,8 +70,9 @@ class dram_tier final : public dram_tier_actor::base {
   bool evicting_ = false;
   histogram batch_times_;  ///< nanoseconds
   nvme_tier_actor below_;
-  dram::prefetcher prefetcher_;
-  std::unordered_map<std::uint64_t, session_actor> asking_;  ///< sessions whose prefetches are under way
+  prefetch_actor planner_;                   ///< null until it said hello
+  std::vector<prefetch_words_ptr> unheard_;  ///< until then
+  bool planner_waits_ = false;               ///< for room
 };
 
 }  // namespace cenote

@@ -18,6 +18,8 @@
 #include "tiers/dram/store.hpp"
 #include "tiers/nvme/devices.hpp"
 #include "tiers/nvme/store.hpp"
+#include "tiers/prefetch/orders.hpp"
+#include "tiers/prefetch/planner.hpp"
 #include "tiers/transfer.hpp"
 #include "transport/local/attach.hpp"
 
@@ -105,8 +107,15 @@ struct dram_report {
 struct node_report {
   dram::store_status dram;
   histogram batch_times;                    ///< of the DRAM tier, nanoseconds
+  prefetch::status prefetch;
   std::shared_ptr<const nvme_report> nvme;  ///< null: no such tier
   std::vector<session_report> sessions;
+};
+
+/// What one session's batch said of prefetches, and who gets the answers. Its receiver takes the words.
+struct prefetch_words {
+  caf::strong_actor_ptr from;
+  std::vector<prefetch::word> words;
 };
 
 using batch_ptr = std::shared_ptr<dram::batch>;
@@ -128,6 +137,10 @@ using opened_path_ptr = std::shared_ptr<nvme::opened_path>;
 using io_done_ptr = std::shared_ptr<const io_done>;
 using nvme_report_ptr = std::shared_ptr<const nvme_report>;
 using completions_ptr = std::shared_ptr<const std::vector<memory::completion>>;
+using prefetch_words_ptr = std::shared_ptr<prefetch_words>;
+using prefetch_orders_ptr = std::shared_ptr<const std::vector<prefetch::order>>;
+using prefetch_replies_ptr = std::shared_ptr<const std::vector<prefetch::reply>>;
+using prefetch_report_ptr = std::shared_ptr<const prefetch::status>;
 using index_list = std::vector<std::uint32_t>;
 
 }  // namespace cenote
@@ -157,6 +170,10 @@ CAF_ADD_TYPE_ID(cenote, (cenote::opened_path_ptr))
 CAF_ADD_TYPE_ID(cenote, (cenote::io_done_ptr))
 CAF_ADD_TYPE_ID(cenote, (cenote::nvme_report_ptr))
 CAF_ADD_TYPE_ID(cenote, (cenote::completions_ptr))
+CAF_ADD_TYPE_ID(cenote, (cenote::prefetch_words_ptr))
+CAF_ADD_TYPE_ID(cenote, (cenote::prefetch_orders_ptr))
+CAF_ADD_TYPE_ID(cenote, (cenote::prefetch_replies_ptr))
+CAF_ADD_TYPE_ID(cenote, (cenote::prefetch_report_ptr))
 
 CAF_ADD_ATOM(cenote, cenote, run_atom, "run")
 CAF_ADD_ATOM(cenote, cenote, find_atom, "find")
@@ -188,6 +205,11 @@ CAF_ADD_ATOM(cenote, cenote, moved_atom, "moved")
 CAF_ADD_ATOM(cenote, cenote, gone_atom, "gone")
 CAF_ADD_ATOM(cenote, cenote, drained_atom, "drained")
 CAF_ADD_ATOM(cenote, cenote, answer_atom, "answer")
+CAF_ADD_ATOM(cenote, cenote, wish_atom, "wish")
+CAF_ADD_ATOM(cenote, cenote, order_atom, "order")
+CAF_ADD_ATOM(cenote, cenote, obeyed_atom, "obeyed")
+CAF_ADD_ATOM(cenote, cenote, room_atom, "room")
+CAF_ADD_ATOM(cenote, cenote, wake_atom, "wake")
 
 CAF_END_TYPE_ID_BLOCK(cenote)
 
@@ -213,6 +235,10 @@ CAF_ALLOW_UNSAFE_MESSAGE_TYPE(cenote::opened_path_ptr)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(cenote::io_done_ptr)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(cenote::nvme_report_ptr)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(cenote::completions_ptr)
+CAF_ALLOW_UNSAFE_MESSAGE_TYPE(cenote::prefetch_words_ptr)
+CAF_ALLOW_UNSAFE_MESSAGE_TYPE(cenote::prefetch_orders_ptr)
+CAF_ALLOW_UNSAFE_MESSAGE_TYPE(cenote::prefetch_replies_ptr)
+CAF_ALLOW_UNSAFE_MESSAGE_TYPE(cenote::prefetch_report_ptr)
 
 namespace cenote {
 
@@ -228,7 +254,14 @@ using dram_tier_actor = caf::typed_actor<
     caf::reacts_to<lost_atom, std::uint64_t>, caf::reacts_to<slab_atom, slab_outcome_ptr>,
     caf::reacts_to<reload_atom, config_ptr>, caf::reacts_to<evict_atom>, caf::reacts_to<beat_atom>,
     caf::reacts_to<moved_atom, transfer_outcomes_ptr>, caf::reacts_to<gone_atom, lost_blocks_ptr>,
-    caf::reacts_to<drained_atom>>;
+    caf::reacts_to<drained_atom>, caf::reacts_to<hello_atom>, caf::reacts_to<order_atom, prefetch_orders_ptr>>;
+
+/// Prefetches: see actors/prefetch.hpp.
+using prefetch_actor =
+    caf::typed_actor<caf::reacts_to<wish_atom, prefetch_words_ptr>, caf::reacts_to<obeyed_atom, prefetch_replies_ptr>,
+                     caf::reacts_to<moved_atom, transfer_outcomes_ptr>, caf::reacts_to<room_atom>,
+                     caf::reacts_to<lost_atom, std::uint64_t>, caf::reacts_to<wake_atom, std::uint64_t>,
+                     caf::reacts_to<reload_atom, config_ptr>, caf::replies_to<report_atom>::with<prefetch_report_ptr>>;
 
 /// The NVMe tier: see actors/nvme_tier.hpp.
 using nvme_tier_actor =

@@ -178,6 +178,37 @@ void add_instances(collection& into, const dram::store_status& dram) {
   }
 }
 
+using prefetch_counters = prefetch::status;
+constexpr std::array prefetch_rows{
+    counter_row<prefetch_counters>{"cenote_prefetch_started_total", "Prefetches that were begun.",
+                                   &prefetch_counters::started},
+    counter_row<prefetch_counters>{"cenote_prefetch_blocks_wanted_total", "Blocks of their chains.",
+                                   &prefetch_counters::wanted},
+    counter_row<prefetch_counters>{"cenote_prefetch_blocks_loaded_total", "Blocks that came up for them.",
+                                   &prefetch_counters::loaded},
+    counter_row<prefetch_counters>{"cenote_prefetch_blocks_lost_total", "Blocks that were asked for and did not come.",
+                                   &prefetch_counters::lost},
+    counter_row<prefetch_counters>{"cenote_prefetch_read_ahead_total", "Blocks that came up on speculation.",
+                                   &prefetch_counters::read_ahead},
+    counter_row<prefetch_counters>{"cenote_prefetch_refused_total", "Prefetches of sessions that had too many.",
+                                   &prefetch_counters::refused},
+    counter_row<prefetch_counters>{"cenote_prefetch_unclaimed_total",
+                                   "Prefetches whose blocks no client took over in time.",
+                                   &prefetch_counters::unclaimed},
+};
+
+void add_prefetch(collection& into, const prefetch::status& from, const dram::store_status& dram) {
+  add_counters(into, from, prefetch_rows);
+  for (std::size_t i = 0; i < prefetch::reasons; ++i) {
+    const std::string why(prefetch::name_of(static_cast<prefetch::reason>(i)));
+    into.counter("cenote_prefetch_ended_total", "Prefetches that ended, by why.", from.by_reason[i], {{"reason", why}});
+  }
+  into.gauge("cenote_prefetch_in_flight_bytes", "Bytes of loads under way.", from.bytes_in_flight);
+  into.gauge("cenote_prefetch_waiting", "Prefetches that are not answered yet.", from.waiting);
+  into.gauge("cenote_prefetch_held_bytes", "Kept from eviction until clients take it over.", dram.held_bytes);
+  into.gauge("cenote_prefetch_bytes_per_second", "How fast loads came up, as measured last.", from.bytes_per_s);
+}
+
 void add_nvme(collection& into, const nvme_report& nvme) {
   into.gauge("cenote_nvme_capacity_bytes", "Disk space for blocks.", nvme.store.capacity);
   into.gauge("cenote_nvme_used_bytes", "Disk space of blocks.", nvme.store.used);
@@ -213,6 +244,7 @@ std::string metrics_text(const node_report& report, const server_context& contex
               report.batch_times);
   add_instances(all, report.dram);
   if (report.nvme) add_nvme(all, *report.nvme);
+  add_prefetch(all, report.prefetch, report.dram);
   return all.text();
 }
 

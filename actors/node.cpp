@@ -24,12 +24,19 @@ struct gathering {
 
 }  // namespace
 
-node::node(caf::actor_config& config, dram_tier_actor dram, on_fatal fatal, nvme_tier_actor nvme)
-    : node_actor::base(config), dram_(std::move(dram)), nvme_(std::move(nvme)), fatal_(std::move(fatal)) {}
+node::node(caf::actor_config& config, dram_tier_actor dram, prefetch_actor prefetch, on_fatal fatal,
+           nvme_tier_actor nvme)
+    : node_actor::base(config),
+      dram_(std::move(dram)),
+      prefetch_(std::move(prefetch)),
+      nvme_(std::move(nvme)),
+      fatal_(std::move(fatal)) {}
 
 void node::on_exit() {
   for (const auto& [number, each] : sessions_) anon_send_exit(each, caf::exit_reason::user_shutdown);
   sessions_.clear();
+  anon_send_exit(prefetch_, caf::exit_reason::user_shutdown);
+  prefetch_ = nullptr;
   anon_send_exit(dram_, caf::exit_reason::user_shutdown);
   dram_ = nullptr;
   if (nvme_) anon_send_exit(nvme_, caf::exit_reason::user_shutdown);
@@ -39,6 +46,7 @@ void node::on_exit() {
 node::behavior_type node::make_behavior() {
   set_down_handler([this](const caf::down_msg& down) { went_down(down); });
   monitor(dram_);
+  monitor(prefetch_);
   if (nvme_) monitor(nvme_);
   return {
       [this](open_atom, const session_ptr& resources) { return open(resources); },
@@ -48,6 +56,7 @@ node::behavior_type node::make_behavior() {
       [this](reload_atom, const config_ptr& config) {
         send(dram_, reload_atom_v, config);
         if (nvme_) send(nvme_, reload_atom_v, config);
+        send(prefetch_, reload_atom_v, config);
       },
   };
 }
@@ -77,7 +86,7 @@ caf::result<outcome> node::release(std::uint64_t number) {
 caf::result<report_ptr> node::report() {
   auto all = std::make_shared<gathering>();
   all->promise = make_response_promise<report_ptr>();
-  all->open = 1 + (nvme_ ? 1 : 0) + sessions_.size();
+  all->open = 2 + (nvme_ ? 1 : 0) + sessions_.size();
   if (nvme_) {
     request(nvme_, tier_deadline, report_atom_v)
         .then(
@@ -92,6 +101,13 @@ caf::result<report_ptr> node::report() {
           [all](const dram_report_ptr& dram) {
             all->report->dram = dram->store;
             all->report->batch_times = dram->batch_times;
+            all->one_less();
+          },
+          [all](const caf::error&) { all->one_less(); });
+  request(prefetch_, tier_deadline, report_atom_v)
+      .then(
+          [all](const prefetch_report_ptr& prefetch) {
+            all->report->prefetch = *prefetch;
             all->one_less();
           },
           [all](const caf::error&) { all->one_less(); });
@@ -127,6 +143,7 @@ void node::went_down(const caf::down_msg& down) {
   if (stopping_) return;
   std::string who = "an actor";
   if (down.source == dram_.address()) who = "the DRAM tier";
+  if (down.source == prefetch_.address()) who = "the planner of prefetches";
   if (nvme_ && down.source == nvme_.address()) who = "the NVMe tier";
   const auto session = std::find_if(sessions_.begin(), sessions_.end(),
                                     [&](const auto& each) { return each.second.address() == down.source; });

@@ -9,8 +9,8 @@
 
 namespace cenote {
 
-/// Starts and monitors the tier and one actor for each session. There is one recovery path: when any of them dies
-/// unasked, the worker ends with a reason, and the keeper starts the next one.
+/// Monitors the tiers and the planner of prefetches, starts one actor for each session. There is one recovery path:
+/// when any of them dies unasked, the worker ends with a reason, and the keeper starts the next one.
 ///
 ///   open      a session that the server made, or one that survived a restart -> its actor
 ///   release   a session's process is dead or done: its actor ends, then the tier frees what it held
@@ -21,7 +21,8 @@ class node final : public node_actor::base {
  public:
   using on_fatal = std::function<void(std::string reason)>;
 
-  node(caf::actor_config& config, dram_tier_actor dram, on_fatal fatal, nvme_tier_actor nvme = {});
+  node(caf::actor_config& config, dram_tier_actor dram, prefetch_actor prefetch, on_fatal fatal,
+       nvme_tier_actor nvme = {});
 
   [[nodiscard]] const char* name() const override { return "node"; }
   void on_exit() override;
@@ -37,6 +38,7 @@ class node final : public node_actor::base {
   void went_down(const caf::down_msg& down);
 
   dram_tier_actor dram_;
+  prefetch_actor prefetch_;
   nvme_tier_actor nvme_;  ///< null: no such tier
   on_fatal fatal_;
   std::unordered_map<std::uint64_t, session_actor> sessions_;

@@ -38,6 +38,28 @@ json counters_of(const dram::store_counters& counters) {
           {"promotions_failed", counters.promotions_failed}};
 }
 
+json prefetch_of(const prefetch::status& from, const dram::store_status& dram) {
+  json by_reason;
+  for (std::size_t i = 0; i < prefetch::reasons; ++i) {
+    by_reason[prefetch::name_of(static_cast<prefetch::reason>(i))] = from.by_reason[i];
+  }
+  return {{"started", from.started},
+          {"finished", from.finished},
+          {"blocks_wanted", from.wanted},
+          {"blocks_loaded", from.loaded},
+          {"blocks_lost", from.lost},
+          {"read_ahead", from.read_ahead},
+          {"refused", from.refused},
+          {"unclaimed", from.unclaimed},
+          {"not_held", dram.counters.not_held},
+          {"ended", std::move(by_reason)},
+          {"bytes_in_flight", from.bytes_in_flight},
+          {"waiting", from.waiting},
+          {"held", from.held},
+          {"held_bytes", dram.held_bytes},
+          {"bytes_per_s", from.bytes_per_s}};
+}
+
 std::string_view name_of(nvme::path_state state) {
   switch (state) {
     case nvme::path_state::opening: return "opening";
@@ -168,6 +190,7 @@ std::string status_json(const node_report& report, const config::node_config& co
                  {"loading_bytes", dram.loading_bytes},
                  {"batches", times_of(report.batch_times)}};
   if (report.nvme) all["nvme"] = nvme_of(*report.nvme);
+  all["prefetch"] = prefetch_of(report.prefetch, dram);
   all["instances"] = json::array();
   for (const dram::instance_status& each : dram.instances) {
     all["instances"].push_back({{"id", each.id},

@@ -47,6 +47,20 @@ std::map<std::string, dram::group_options> group_options_of(const config::node_c
   return groups;
 }
 
+prefetch::options prefetch_options_of(const config::node_config& config) {
+  prefetch::options options;
+  options.policy = policy_of(config.prefetch.policy);
+  options.base = config.prefetch.base;
+  options.per_ki_token = config.prefetch.per_ki_token;
+  options.threshold_tokens = config.prefetch.threshold_tokens;
+  options.instance_bytes = config.prefetch.instance_bytes;
+  options.total_bytes = config.prefetch.total_bytes != 0 ? config.prefetch.total_bytes : config.dram.capacity / 2;
+  options.window = config.nvme.read_window;
+  options.prefill_tokens_per_s = config.prefetch.prefill_tokens_per_s;
+  options.read_ahead = config.prefetch.read_ahead;
+  return options;
+}
+
 dram::store_options store_options_of(const config::node_config& config) {
   dram::store_options options;
   options.capacity = config.dram.capacity;
@@ -61,6 +75,7 @@ dram::store_options store_options_of(const config::node_config& config) {
   options.grants_in_capacity = config.dram.grants_in_capacity;
   options.groups = group_options_of(config);
   options.lower = lower_options_of(config.nvme);
+  options.hold_bytes = prefetch_options_of(config).total_bytes;
   return options;
 }
 

@@ -7,12 +7,15 @@
 #include "config/node_config.hpp"
 #include "tiers/dram/store.hpp"
 #include "tiers/nvme/store.hpp"
+#include "tiers/prefetch/planner.hpp"
 
 namespace cenote {
 
 [[nodiscard]] dram::store_options store_options_of(const config::node_config& config);
 /// By the group's name.
 [[nodiscard]] std::map<std::string, dram::group_options> group_options_of(const config::node_config& config);
+
+[[nodiscard]] prefetch::options prefetch_options_of(const config::node_config& config);
 
 [[nodiscard]] nvme::store_options nvme_options_of(const config::node_config& config);
 /// Seconds that unused blocks live, by the group's name; groups without a limit are absent.

@@ -19,6 +19,7 @@
 #include "actors/dram_tier.hpp"
 #include "actors/node.hpp"
 #include "actors/nvme_tier.hpp"
+#include "actors/prefetch.hpp"
 #include "actors/server.hpp"
 #include "actors/tier_options.hpp"
 #include "config/logging.hpp"
@@ -278,8 +279,9 @@ class worker {
         return std::unexpected(opened.error().in("nvme"));
       }
     }
+    prefetch_ = system_.spawn<prefetch_planner>(prefetch_options_of(*config_), dram_);
     node_ = system_.spawn<node>(
-        dram_, [this](const std::string& reason) { fatal(reason); }, nvme_);
+        dram_, prefetch_, [this](const std::string& reason) { fatal(reason); }, nvme_);
     server_context context{system_,
                            keeper_,
                            dram_,
@@ -433,6 +435,7 @@ class worker {
     server_.reset();
     caf::anon_send_exit(node_, caf::exit_reason::user_shutdown);
     node_ = nullptr;
+    prefetch_ = nullptr;
     dram_ = nullptr;
     system_.await_all_actors_done();
     if (devices_) devices_->stop();
@@ -460,6 +463,7 @@ class worker {
   nvme_tier_actor nvme_;
   std::shared_ptr<nvme::devices> devices_;
   dram_tier_actor dram_;
+  prefetch_actor prefetch_;
   node_actor node_;
   std::unique_ptr<server> server_;
   std::unique_ptr<http::server> http_;

@@ -34,6 +34,7 @@ static_assert(offsetof(cenote_reserved, state) == offsetof(client::reserved_bloc
 static_assert(sizeof(cenote_held) == sizeof(client::held_block));
 static_assert(offsetof(cenote_held, slot) == offsetof(client::held_block, slot));
 static_assert(sizeof(cenote_buffer) == sizeof(client::buffers::item));
+static_assert(CENOTE_PREFETCH_TIMEOUT == static_cast<int>(cenote::memory::prefetch_policy::timeout));
 
 std::string& last_message() {
   thread_local std::string message;
@@ -168,6 +169,28 @@ result<client::session_options> options_of(const cenote_options* raw) {
   return out;
 }
 
+/// A time in whole milliseconds, no shorter than given.
+std::chrono::milliseconds milliseconds_of(std::uint64_t nanoseconds) noexcept {
+  return std::chrono::milliseconds(nanoseconds / 1'000'000 + (nanoseconds % 1'000'000 != 0 ? 1 : 0));
+}
+
+result<client::prefetch_options> prefetch_options_of(const cenote_prefetch_options* raw) {
+  client::prefetch_options out;
+  if (raw == nullptr) return out;
+  const auto in = versioned(*raw, "cenote_prefetch_options");
+  if (!in) return std::unexpected(in.error());
+  if (in->policy > CENOTE_PREFETCH_TIMEOUT) {
+    return fail(error_code::invalid_argument, "prefetch policy " + std::to_string(in->policy) + " is not known");
+  }
+  constexpr std::uint32_t all = CENOTE_PREFETCH_BASE | CENOTE_PREFETCH_PER_KI_TOKEN | CENOTE_PREFETCH_PREFILL_RATE;
+  if ((in->given & ~all) != 0) return fail(error_code::invalid_argument, "`given` names fields that are not known");
+  out.policy = static_cast<cenote::memory::prefetch_policy>(in->policy);
+  if ((in->given & CENOTE_PREFETCH_BASE) != 0) out.base = milliseconds_of(in->base_ns);
+  if ((in->given & CENOTE_PREFETCH_PER_KI_TOKEN) != 0) out.per_ki_token = milliseconds_of(in->per_ki_token_ns);
+  if ((in->given & CENOTE_PREFETCH_PREFILL_RATE) != 0) out.prefill_rate = in->prefill_tokens_per_s;
+  return out;
+}
+
 }  // namespace
 
 extern "C" {
@@ -292,10 +315,17 @@ int cenote_get_into(cenote_session* session, cenote_keys keys, uint32_t group, i
 }
 
 int cenote_prefetch_start(cenote_session* session, cenote_keys keys, uint32_t group, cenote_prefetch** out) {
+  return cenote_prefetch_start_with(session, keys, group, nullptr, out);
+}
+
+int cenote_prefetch_start_with(cenote_session* session, cenote_keys keys, uint32_t group,
+                               const cenote_prefetch_options* options, cenote_prefetch** out) {
   return guarded([&] {
     if (session == nullptr || out == nullptr) return null_argument("session or out");
     *out = nullptr;
-    auto ticket = session->impl->prefetch(batch_of(keys), group);
+    const auto chosen = prefetch_options_of(options);
+    if (!chosen) return failed(chosen.error());
+    auto ticket = session->impl->prefetch(batch_of(keys), group, *chosen);
     if (!ticket) return failed(ticket.error());
     *out = std::make_unique<cenote_prefetch>(cenote_prefetch{session, std::move(*ticket)}).release();
     return static_cast<int>(CENOTE_OK);
@@ -311,8 +341,32 @@ int cenote_prefetch_wait(cenote_prefetch* prefetch, uint64_t timeout_ns, uint32_
     const auto ended = prefetch->session->impl->wait(prefetch->ticket, until);
     if (!ended) return failed(ended.error());
     *done = *ended ? 1 : 0;
-    *length = *ended ? prefetch->ticket.length : 0;
-    return static_cast<int>(CENOTE_OK);
+    if (*ended) {
+      *length = prefetch->ticket.length;
+      return static_cast<int>(CENOTE_OK);
+    }
+    return finish(prefetch->session->impl->progress(prefetch->ticket), length);
+  });
+}
+
+int cenote_prefetch_length(cenote_prefetch* prefetch, uint64_t* length) {
+  return guarded([&] {
+    if (prefetch == nullptr || length == nullptr) return null_argument("an argument");
+    return finish(prefetch->session->impl->progress(prefetch->ticket), length);
+  });
+}
+
+int cenote_prefetch_stop(cenote_prefetch* prefetch) {
+  return guarded([&] {
+    if (prefetch == nullptr) return null_argument("prefetch");
+    return finish(prefetch->session->impl->stop(prefetch->ticket));
+  });
+}
+
+int cenote_prefetch_cancel(cenote_prefetch* prefetch) {
+  return guarded([&] {
+    if (prefetch == nullptr) return null_argument("prefetch");
+    return finish(prefetch->session->impl->cancel(prefetch->ticket));
   });
 }
 

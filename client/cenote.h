@@ -29,7 +29,7 @@ extern "C" {
 #endif
 
 #define CENOTE_ABI_MAJOR 1
-#define CENOTE_ABI_MINOR 1
+#define CENOTE_ABI_MINOR 1 /* 1.1: prefetch options, length, stop, cancel; keep */
 
 /* Why a call failed. Closed; numbers never change. */
 typedef enum cenote_error {
@@ -183,13 +183,49 @@ CENOTE_API int cenote_get_into(cenote_session* session, cenote_keys keys, uint32
 /* A chain on its way up from the node's lower tiers. One thread at a time; must be freed before its session. */
 typedef struct cenote_prefetch cenote_prefetch;
 
+/* When a prefetch ends, if not all of it came before. */
+typedef enum cenote_prefetch_policy {
+  CENOTE_PREFETCH_DEFAULT = 0,       /* as the node's configuration says */
+  CENOTE_PREFETCH_BEST_EFFORT = 1,   /* at cenote_prefetch_stop */
+  CENOTE_PREFETCH_WAIT_COMPLETE = 2, /* never, but for the node's limit of a minute */
+  CENOTE_PREFETCH_TIMEOUT = 3        /* base + per_ki_token * (tokens that are not in DRAM) / 1024 after the start */
+} cenote_prefetch_policy;
+
+/* Which fields of cenote_prefetch_options count; the others are as the node's configuration says. */
+#define CENOTE_PREFETCH_BASE 1u
+#define CENOTE_PREFETCH_PER_KI_TOKEN 2u
+#define CENOTE_PREFETCH_PREFILL_RATE 4u
+
+/* All zero (but for struct_size) are the node's defaults. Since 1.1. */
+typedef struct cenote_prefetch_options {
+  uint32_t struct_size;
+  uint32_t policy; /* cenote_prefetch_policy */
+  uint32_t given;  /* CENOTE_PREFETCH_BASE | … */
+  uint32_t reserved;
+  uint64_t base_ns; /* times are rounded up to milliseconds */
+  uint64_t per_ki_token_ns;
+  uint64_t
+      prefill_tokens_per_s; /* of this engine: what recomputing would bring sooner is not loaded. 0: no comparison */
+} cenote_prefetch_options;
+
 /* Asks the node to bring the chain's blocks up, in order; returns at once. A hint: acquire or get_into take what came.
- * The node gives up after a minute. */
+ * The node gives up after a minute. What came is kept from eviction from the end of the prefetch until it is freed, ten
+ * seconds at most: acquire first, then free. */
 CENOTE_API int cenote_prefetch_start(cenote_session* session, cenote_keys keys, uint32_t group, cenote_prefetch** out);
+/* The same with options (may be null). Since 1.1. */
+CENOTE_API int cenote_prefetch_start_with(cenote_session* session, cenote_keys keys, uint32_t group,
+                                          const cenote_prefetch_options* options, cenote_prefetch** out);
 /* Waits up to timeout_ns (0: looks once). *done: 1 when nothing more comes; then *length is the number of blocks of the
- * prefix that were resident at that moment, not pinned. */
+ * prefix that were resident at that moment, else of this one. CENOTE_LIMIT_EXCEEDED: the session has 256 prefetches
+ * that are not over or not freed; this one is done. */
 CENOTE_API int cenote_prefetch_wait(cenote_prefetch* prefetch, uint64_t timeout_ns, uint32_t* done, uint64_t* length);
-/* Frees the handle; what is on its way still comes. NULL is allowed. */
+/* Blocks of the prefix that are resident now: grows as they arrive. No system call. Since 1.1. */
+CENOTE_API int cenote_prefetch_length(cenote_prefetch* prefetch, uint64_t* length);
+/* The engine is ready to compute: a best_effort prefetch ends with what is there, others go on. Since 1.1. */
+CENOTE_API int cenote_prefetch_stop(cenote_prefetch* prefetch);
+/* Ends it at once with what is there, which is not kept; only what is under way still comes. Since 1.1. */
+CENOTE_API int cenote_prefetch_cancel(cenote_prefetch* prefetch);
+/* Frees the handle; one that is not done is cancelled. NULL is allowed. */
 CENOTE_API void cenote_prefetch_free(cenote_prefetch* prefetch);
 
 /* ---- writing ------------------------------------------------------------------------------------------------ */

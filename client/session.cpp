@@ -25,6 +25,7 @@ constexpr std::size_t copy_batch = 64;                  // keys that get_into pi
 constexpr std::size_t max_touch_entries = 512;          // a quarter of the ring
 constexpr std::size_t retired_mappings = 256;           // more than that many are looked through and unmapped
 constexpr milliseconds close_patience{2000};
+constexpr milliseconds tell_patience{100};
 constexpr milliseconds look_for_restart{50};  // a new worker does not know an old one's prefetches
 
 /// Coarse monotonic time: no system call, some milliseconds of grain.
@@ -330,13 +331,41 @@ result<std::size_t> session::acquire(key_batch keys, std::uint32_t group, std::s
 
 // ---------------------------------------------------------------------------------------------- prefetch
 
-result<prefetch_ticket> session::prefetch(key_batch keys, std::uint32_t group) {
+namespace {
+
+result<memory::prefetch_terms> terms_of(const prefetch_options& options) {
+  for (const auto& time : {options.base, options.per_ki_token}) {
+    if (!time || (*time >= milliseconds::zero() && *time <= memory::prefetch_terms::longest)) continue;
+    return fail(error_code::invalid_argument, "a time of a prefetch is " + count_of(time->count(), "ms") +
+                                                  "; it must be 0 to " +
+                                                  std::to_string(memory::prefetch_terms::longest.count()));
+  }
+  if (options.prefill_rate && *options.prefill_rate == ~std::uint64_t{0}) {
+    return fail(error_code::invalid_argument, "the prefill rate is too large");
+  }
+  memory::prefetch_terms terms;
+  terms.policy = options.policy;
+  terms.hold = true;
+  terms.base = options.base;
+  terms.per_ki_token = options.per_ki_token;
+  terms.prefill_rate = options.prefill_rate;
+  return terms;
+}
+
+}  // namespace
+
+result<prefetch_ticket> session::prefetch(key_batch keys, std::uint32_t group, const prefetch_options& options) {
   const auto scope = enter(keys, group);
   if (!scope) return std::unexpected(scope.error());
+  auto terms = terms_of(options);
+  if (!terms) return std::unexpected(terms.error());
+  do terms->chain = next_chain_.fetch_add(1, std::memory_order_relaxed);
+  while (terms->chain == 0);
   prefetch_ticket ticket{.keys = {keys.data, keys.data + keys.count * keys.width},
                          .width = keys.width,
                          .group = group,
-                         .epoch = channel_.epoch()};
+                         .epoch = channel_.epoch(),
+                         .chain = terms->chain};
   const time_point until = deadline();
   std::vector<memory::submission> batch;
   for (std::size_t first = 0; first < keys.count; first += channel::max_batch) {
@@ -348,6 +377,8 @@ result<prefetch_ticket> session::prefetch(key_batch keys, std::uint32_t group) {
       entry.key_size = static_cast<std::uint8_t>(keys.width);
       std::memcpy(entry.key, keys[i].data(), keys.width);
     }
+    terms->more = first + channel::max_batch < keys.count;
+    terms->pack(batch.back());
     auto sent = channel_.submit(batch, until);
     if (!sent) {
       drop(ticket);
@@ -355,7 +386,7 @@ result<prefetch_ticket> session::prefetch(key_batch keys, std::uint32_t group) {
     }
     ticket.requests.push_back(std::move(*sent));
   }
-  ticket.done = ticket.requests.empty();
+  ticket.done = ticket.told = ticket.requests.empty();
   return ticket;
 }
 
@@ -364,35 +395,76 @@ result<bool> session::wait(prefetch_ticket& ticket, time_point until) {
   if (!scope) return std::unexpected(scope.error());
   while (!ticket.done) {
     if (channel_.epoch() != ticket.epoch) {
-      const key_batch keys{ticket.keys.data(), ticket.keys.size() / ticket.width, ticket.width};
-      ticket.length = lookup_.count_prefix(keys, ticket.group);
+      ticket.length = lookup_.count_prefix(ticket.batch(), ticket.group);
       drop(ticket);
       ticket.done = true;
       break;
     }
     const auto now = steady_clock::now();
     const auto outcome = channel_.watch(*ticket.requests.front(), std::min(until, now + look_for_restart));
-    if (!outcome) return std::unexpected(outcome.error());
+    if (!outcome) {
+      // A worker that is on its way takes longer than one look.
+      const bool comes_back = outcome.error().code() == error_code::node_restarting;
+      if (!comes_back || steady_clock::now() >= until) return std::unexpected(outcome.error());
+      std::this_thread::sleep_for(milliseconds(1));
+      continue;
+    }
     if (!*outcome) {
       if (steady_clock::now() >= until) return false;
       continue;
     }
+    ticket.requests.erase(ticket.requests.begin());
     if ((*outcome)->code != 0) {
+      drop(ticket);
+      ticket.done = true;
+      if (static_cast<error_code>((*outcome)->code) == error_code::limit_exceeded) {
+        return fail(error_code::limit_exceeded, "this session has too many prefetches that are not over or not freed");
+      }
       return fail(static_cast<error_code>((*outcome)->code), "the node refused the prefetch");
     }
-    ticket.length += (*outcome)->value;
-    const bool whole = (*outcome)->value == std::min(channel::max_batch, ticket.keys.size() / ticket.width);
-    ticket.requests.erase(ticket.requests.begin());
-    if (!whole) drop(ticket);  // the prefix ends here, whatever comes of the others
+    ticket.length = (*outcome)->value;
     ticket.done = ticket.requests.empty();
+    if (ticket.done && ticket.length == 0) ticket.told = true;  // nothing is kept
   }
   return true;
+}
+
+result<std::size_t> session::progress(const prefetch_ticket& ticket) {
+  const auto scope = enter();
+  if (!scope) return std::unexpected(scope.error());
+  return lookup_.count_prefix(ticket.batch(), ticket.group);
+}
+
+/// A word about a prefetch; no answer is waited for.
+result<void> session::tell(memory::operation what, const prefetch_ticket& ticket) {
+  memory::submission entry;
+  entry.op = what;
+  entry.grant_version = ticket.chain;
+  return channel_.post(std::span(&entry, 1), std::min(deadline(), steady_clock::now() + tell_patience));
+}
+
+result<void> session::stop(const prefetch_ticket& ticket) {
+  const auto scope = enter();
+  if (!scope) return std::unexpected(scope.error());
+  if (ticket.done) return {};
+  return tell(memory::operation::stop_prefetch, ticket);
+}
+
+result<void> session::cancel(prefetch_ticket& ticket) {
+  const auto scope = enter();
+  if (!scope) return std::unexpected(scope.error());
+  if (!ticket.done) ticket.length = lookup_.count_prefix(ticket.batch(), ticket.group);
+  drop(ticket);
+  ticket.done = true;
+  return {};
 }
 
 void session::drop(prefetch_ticket& ticket) {
   if (in_child()) return;
   for (const request_ptr& each : ticket.requests) channel_.forget(*each);
   ticket.requests.clear();
+  // Should the word not arrive, the node ends it by its own limits.
+  if (!std::exchange(ticket.told, true)) static_cast<void>(tell(memory::operation::end_prefetch, ticket));
 }
 
 result<void> session::release(std::span<const std::uint32_t> slots) {

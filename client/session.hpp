@@ -26,6 +26,7 @@
 #include "core/block_key.hpp"
 #include "core/error.hpp"
 #include "core/instance_spec.hpp"
+#include "memory/prefetch_terms.hpp"
 
 namespace cenote::client {
 
@@ -115,15 +116,27 @@ struct session_stats {
   std::uint64_t session = 0;
 };
 
+/// When a prefetch ends before all is there. What is not given is as the node's configuration says.
+struct prefetch_options {
+  memory::prefetch_policy policy = memory::prefetch_policy::node_default;
+  std::optional<std::chrono::milliseconds> base;          ///< of the policy timeout
+  std::optional<std::chrono::milliseconds> per_ki_token;  ///< … for each 1,024 tokens that are not in DRAM
+  std::optional<std::uint64_t> prefill_rate;              ///< tokens/s of this engine; 0: recomputing is no alternative
+};
+
 /// A chain on its way up from the lower tiers. Used by one thread at a time; must not outlive its session.
 struct prefetch_ticket {
   std::vector<std::byte> keys;  ///< back to back
   std::size_t width = 0;
   std::uint32_t group = 0;
   std::uint64_t epoch = 0;              ///< of the worker that was asked
-  std::vector<request_ptr> requests{};  ///< one for each max_batch keys; those at the front are done
+  std::uint32_t chain = 0;              ///< what the node knows it by
+  std::vector<request_ptr> requests{};  ///< one for each max_batch keys, the last is answered when all is over
   std::uint64_t length = 0;             ///< when done: blocks of the prefix that were resident then
   bool done = false;
+  bool told = false;  ///< the node knows that nobody wants it any more
+
+  [[nodiscard]] key_batch batch() const noexcept { return {keys.data(), width == 0 ? 0 : keys.size() / width, width}; }
 };
 
 class session;
@@ -162,12 +175,19 @@ class session {
   /// Copies the resident prefix (of `part`, or whole blocks) and returns its length. Pins only while it copies.
   result<std::size_t> get_into(key_batch keys, std::uint32_t group, std::optional<std::uint32_t> part, buffers targets);
 
-  /// Asks for the blocks of the chain that are in lower tiers. Returns at once.
-  result<prefetch_ticket> prefetch(key_batch keys, std::uint32_t group);
+  /// Asks for the blocks of the chain that are in lower tiers. Returns at once. What came is kept from eviction from
+  /// its end until drop(), ten seconds at most; who wants it longer pins it before. Errors: invalid_argument.
+  result<prefetch_ticket> prefetch(key_batch keys, std::uint32_t group, const prefetch_options& options = {});
   /// True when the ticket is done; false: not before `until`, and it goes on. A worker that was replaced meanwhile has
   /// forgotten the ticket: it is done with what is there.
   result<bool> wait(prefetch_ticket& ticket, time_point until);
-  /// Nobody waits for it any more; what is on its way still comes.
+  /// Blocks of its prefix that are resident now. No system call.
+  [[nodiscard]] result<std::size_t> progress(const prefetch_ticket& ticket);
+  /// The engine is ready to compute: a best_effort prefetch ends with what is there, the others go on.
+  result<void> stop(const prefetch_ticket& ticket);
+  /// Ends it here and now with what is there, which is not kept; only what is under way still comes.
+  result<void> cancel(prefetch_ticket& ticket);
+  /// Nobody waits for it, nor wants it kept, any more.
   void drop(prefetch_ticket& ticket);
 
   // ---- writing
@@ -248,6 +268,7 @@ class session {
   result<std::size_t> copy_prefix(key_batch keys, std::uint32_t group, maybe_part part, const buffers& targets,
                                   std::size_t first, std::vector<pin>& touched);
   result<void> leave_node();
+  result<void> tell(memory::operation what, const prefetch_ticket& ticket);
 
   // session_write.cpp
   struct put_job;
@@ -286,6 +307,7 @@ class session {
 
   std::atomic<bool> closing_{false};
   std::atomic<std::uint32_t> active_{0};
+  std::atomic<std::uint32_t> next_chain_{1};  ///< of prefetches
 
   std::mutex async_mutex_;
   std::deque<request_ptr> async_;  ///< put_async batches without an answer yet

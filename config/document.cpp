@@ -30,6 +30,7 @@ file. Keys marked "reload" take effect on SIGHUP; the others need a restart.
 std::string_view about_section(std::string_view section) {
   if (section == "node") return "The daemon itself.";
   if (section == "dram") return "The DRAM tier.";
+  if (section == "prefetch") return "What is brought up from lower tiers, and for how long: see `prefetch.md`.";
   if (section == "session") return "Limits of each attached process.";
   if (section == "auth") return "Who may attach, and who may administrate.";
   if (section == "groups") return "Instance groups; `<name>` is the group's name, in quotes if it has dots or spaces.";

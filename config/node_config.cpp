@@ -200,6 +200,22 @@ nvme_section make_nvme(const settings_map& settings) {
           .queue_depth = number<std::uint32_t>(settings, "nvme.queue_depth")};
 }
 
+prefetch_policy prefetch_policy_named(std::string_view word) {
+  if (word == "best_effort") return prefetch_policy::best_effort;
+  return word == "wait_complete" ? prefetch_policy::wait_complete : prefetch_policy::timeout;
+}
+
+prefetch_section make_prefetch(const settings_map& settings) {
+  return {.policy = prefetch_policy_named(get<std::string>(settings, "prefetch.policy")),
+          .base = get<std::chrono::nanoseconds>(settings, "prefetch.base"),
+          .per_ki_token = get<std::chrono::nanoseconds>(settings, "prefetch.per_ki_token"),
+          .threshold_tokens = number<std::uint64_t>(settings, "prefetch.threshold_tokens"),
+          .prefill_tokens_per_s = number<std::uint64_t>(settings, "prefetch.prefill_tokens_per_s"),
+          .instance_bytes = bytes_at(settings, "prefetch.instance_bytes"),
+          .total_bytes = bytes_at(settings, "prefetch.total_bytes"),
+          .read_ahead = number<std::uint64_t>(settings, "prefetch.read_ahead")};
+}
+
 session_section make_session(const settings_map& settings) {
   return {.max_pins = number<std::uint32_t>(settings, "session.max_pins"),
           .max_grants = number<std::uint32_t>(settings, "session.max_grants"),
@@ -262,6 +278,7 @@ result<node_config> make(settings_map settings) {
   node_config config{.node = make_node(settings),
                      .dram = make_dram(settings),
                      .nvme = make_nvme(settings),
+                     .prefetch = make_prefetch(settings),
                      .session = make_session(settings),
                      .auth = make_auth(settings),
                      .groups = std::move(*groups),

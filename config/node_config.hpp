@@ -64,6 +64,19 @@ struct nvme_section {
   std::uint32_t queue_depth = 0;
 };
 
+enum class prefetch_policy { best_effort, wait_complete, timeout };  ///< when a prefetch is answered
+
+struct prefetch_section {
+  prefetch_policy policy = prefetch_policy::timeout;
+  std::chrono::nanoseconds base{};
+  std::chrono::nanoseconds per_ki_token{};
+  std::uint64_t threshold_tokens = 0;
+  std::uint64_t prefill_tokens_per_s = 0;  ///< 0: unknown
+  std::uint64_t instance_bytes = 0;        ///< 0: no limit of its own
+  std::uint64_t total_bytes = 0;           ///< 0: half of the DRAM tier
+  std::uint64_t read_ahead = 0;            ///< blocks
+};
+
 struct session_section {
   std::uint32_t max_pins = 0;
   std::uint32_t max_grants = 0;
@@ -110,6 +123,7 @@ struct node_config {
   node_section node;
   dram_section dram;
   nvme_section nvme;
+  prefetch_section prefetch;
   session_section session;
   auth_section auth;
   std::map<std::string, group_config> groups;  ///< only groups that are named somewhere

@@ -34,10 +34,12 @@ enum class operation : std::uint8_t {
       6,      ///< forget `key`                                                           -> done at the last of a batch
   clear = 7,  ///< forget the whole instance                                              -> done
   touch = 8,  ///< blocks that were read, see touch_runs; a batch is a chain; no answer
-  barrier = 9,    ///< answers when all before it is done                                   -> done
-  prefetch = 10,  ///< bring `key` up; a batch is a chain                                   -> done, later
-  asked = 13,     ///< goes on with a touch: what was asked for and missing, see asked_ids; no answer
-  keep = 14,      ///< `key` stays in DRAM from now on; `argument` 0: no more                -> done at the last of a batch
+  barrier = 9,         ///< answers when all before it is done                                   -> done
+  prefetch = 10,       ///< bring `key` up; a batch is a chain, its last entry has the terms     -> done, later
+  stop_prefetch = 11,  ///< the engine is ready to compute: see chain `grant_version`'s policy   -> done
+  end_prefetch = 12,   ///< chain `grant_version` is not wanted any more, nor held               -> done
+  asked = 13,          ///< goes on with a touch: what was asked for and missing, see asked_ids; no answer
+  keep = 14,           ///< `key` stays in DRAM from now on; `argument` 0: no more                -> done at the last of a batch
 };
 
 /// One submission, 128 bytes. A batch is a run of entries with one request number; the last has flag_last.

@@ -10,6 +10,7 @@ from pathlib import Path
 from . import errors
 
 ABI_MAJOR = 1
+ABI_MINOR = 1  # the oldest that has all we call
 WHOLE_BLOCK = -1
 WRITABLE, PRESENT, PENDING = 1, 2, 3
 
@@ -81,6 +82,20 @@ class Reserved(ctypes.Structure):
     )
 
 
+class PrefetchOptions(ctypes.Structure):
+    _fields_ = (
+        ("struct_size", c_uint32),
+        ("policy", c_uint32),
+        ("given", c_uint32),
+        ("reserved", c_uint32),
+        ("base_ns", c_uint64),
+        ("per_ki_token_ns", c_uint64),
+        ("prefill_tokens_per_s", c_uint64),
+    )
+
+
+PREFETCH_BASE, PREFETCH_PER_KI_TOKEN, PREFETCH_PREFILL_RATE = 1, 2, 4
+
 STATS_FIELDS = (
     "session",
     "keys_looked_up",
@@ -113,8 +128,11 @@ _SIGNATURES: dict[str, tuple[object, ...]] = {
     "cenote_release": (c_void_p, POINTER(c_uint32), c_size_t),
     "cenote_release_held": (c_void_p, c_void_p, c_size_t),
     "cenote_get_into": (c_void_p, Keys, c_uint32, c_int32, Buffers, POINTER(c_size_t)),
-    "cenote_prefetch_start": (c_void_p, Keys, c_uint32, POINTER(c_void_p)),
+    "cenote_prefetch_start_with": (c_void_p, Keys, c_uint32, POINTER(PrefetchOptions), POINTER(c_void_p)),
     "cenote_prefetch_wait": (c_void_p, c_uint64, POINTER(c_uint32), POINTER(c_uint64)),
+    "cenote_prefetch_length": (c_void_p, POINTER(c_uint64)),
+    "cenote_prefetch_stop": (c_void_p,),
+    "cenote_prefetch_cancel": (c_void_p,),
     "cenote_put": (c_void_p, Keys, c_uint32, c_int32, Buffers, POINTER(c_uint64)),
     "cenote_put_async": (c_void_p, Keys, c_uint32, c_int32, Buffers, POINTER(c_uint64)),
     "cenote_flush": (c_void_p, POINTER(c_uint64)),
@@ -152,8 +170,9 @@ def _load() -> ctypes.CDLL:
         version: int = library.cenote_abi_version()
     except (OSError, AttributeError) as why:
         raise ImportError(f"{found} cannot be loaded as libcenote: {why}") from why
-    if version >> 16 != ABI_MAJOR:
-        raise ImportError(f"{found} has the C ABI {version >> 16}.{version & 0xFFFF}; this package needs {ABI_MAJOR}.x")
+    if version >> 16 != ABI_MAJOR or version & 0xFFFF < ABI_MINOR:
+        has = f"{version >> 16}.{version & 0xFFFF}"
+        raise ImportError(f"{found} has the C ABI {has}; this package needs {ABI_MAJOR}.{ABI_MINOR} or a later minor")
     for name, arguments in _SIGNATURES.items():
         function = getattr(library, name)
         function.argtypes = arguments

@@ -5,12 +5,55 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Callable
-from ctypes import byref, c_uint32, c_uint64, c_void_p
+from ctypes import byref, c_uint32, c_uint64, c_void_p, sizeof
+from typing import Literal
 
 from . import _library as lib
 from .blocks import Core, Held
+from .errors import InvalidArgument
 
+Policy = Literal["best_effort", "wait_complete", "timeout"]
+
+POLICIES: dict[str | None, int] = {None: 0, "best_effort": 1, "wait_complete": 2, "timeout": 3}
 _FOREVER = 1 << 60
+_LONGEST = 0xFFFF_FFFE / 1000
+
+
+def _time(value: float | None, name: str) -> int:
+    """Nanoseconds."""
+    if value is None:
+        return 0
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= _LONGEST:
+        raise InvalidArgument(f"{name} is {value!r} s; it must be 0 to {_LONGEST:g}")
+    return int(value * 1e9)
+
+
+def raw_options(
+    policy: str | None, base: float | None, per_ki_token: float | None, prefill_tokens_per_s: float | None
+) -> lib.PrefetchOptions:
+    """Checked; what is None is left to the node."""
+    if policy not in POLICIES:
+        raise InvalidArgument(
+            f"policy is {policy!r}; it is one of {', '.join(repr(each) for each in POLICIES if each)}"
+        )
+    rate = prefill_tokens_per_s
+    if rate is not None and (isinstance(rate, bool) or not isinstance(rate, int | float) or not 0 <= rate < 1 << 63):
+        raise InvalidArgument(f"prefill_tokens_per_s is {rate!r}; it must be 0 or more")
+    given = 0
+    for flag, value in (
+        (lib.PREFETCH_BASE, base),
+        (lib.PREFETCH_PER_KI_TOKEN, per_ki_token),
+        (lib.PREFETCH_PREFILL_RATE, rate),
+    ):
+        given |= 0 if value is None else flag
+    return lib.PrefetchOptions(
+        struct_size=sizeof(lib.PrefetchOptions),
+        policy=POLICIES[policy],
+        given=given,
+        base_ns=_time(base, "base"),
+        per_ki_token_ns=_time(per_ki_token, "per_ki_token"),
+        prefill_tokens_per_s=int(rate or 0),
+    )
 
 
 class Prefetch:
@@ -18,7 +61,7 @@ class Prefetch:
 
     def __init__(self, core: Core, handle: c_void_p, count: Callable[[], int], acquire: Callable[[], Held]) -> None:
         self._core = core
-        self._ticket: c_void_p | None = handle
+        self._ticket: c_void_p | None = handle  # None: done, and the node need not keep the blocks any more
         self._count = count
         self._acquire = acquire
         self._held: Held | None = None
@@ -47,8 +90,19 @@ class Prefetch:
             self._held = self._acquire()
         return self._held
 
+    def stop(self) -> None:
+        """The engine is ready to compute: a best_effort prefetch ends with what is there, others go on."""
+        if self._ticket is not None:
+            lib.check(lib.library.cenote_prefetch_stop(self._ticket))
+
+    def cancel(self) -> None:
+        """Ends it now. Nothing is pinned by it; what is under way still comes."""
+        if self._ticket is not None:
+            lib.check(lib.library.cenote_prefetch_cancel(self._ticket))
+            self._forget()
+
     def release(self) -> None:
-        """Ends the pins, and the wish. What is on its way still comes."""
+        """Ends the pins, and the wish: one that is not done is cancelled."""
         self._forget()
         if self._held is not None:
             self._held.release()
@@ -59,9 +113,11 @@ class Prefetch:
         done, length = c_uint32(), c_uint64()
         lib.check(lib.library.cenote_prefetch_wait(self._ticket, nanoseconds, byref(done), byref(length)))
         if done.value:
-            self._forget()
-            if self._held is None:
-                self._held = self._acquire()
+            try:
+                if self._held is None:
+                    self._held = self._acquire()
+            finally:
+                self._forget()  # only now: until then the node keeps the blocks
 
     def _forget(self) -> None:
         ticket, self._ticket = self._ticket, None

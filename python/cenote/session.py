@@ -16,7 +16,7 @@ from . import _library as lib
 from ._buffers import BufferLike, KeyBatch, Pinned, pack_keys
 from .blocks import Block, BlockState, Core, Held, Layout
 from .errors import Closed, InvalidArgument
-from .prefetch import Prefetch
+from .prefetch import Policy, Prefetch, raw_options
 
 Groups = Mapping[str, Mapping[str, Mapping[str, int]]]
 Slot = Block | BlockState
@@ -195,14 +195,29 @@ class Session:
         lib.check(lib.library.cenote_acquire(core.handle, packed, layout.number, address, byref(count)))
         return Held(core, layout, raw, count.value, self)
 
-    def prefetch(self, keys: KeyBatch, *, group: str | None = None) -> Prefetch:
-        """Asks the node to bring the chain up from its lower tiers, in order. Returns at once; see Prefetch."""
+    def prefetch(
+        self,
+        keys: KeyBatch,
+        policy: Policy | None = None,
+        *,
+        base: float | None = None,
+        per_ki_token: float | None = None,
+        prefill_tokens_per_s: float | None = None,
+        group: str | None = None,
+    ) -> Prefetch:
+        """Asks the node to bring the chain up from its lower tiers, in order. Returns at once; see Prefetch.
+
+        `policy`: "best_effort" ends at Prefetch.stop(), "wait_complete" when all is there, "timeout" after `base`
+        seconds and `per_ki_token` seconds for each 1,024 tokens that are not in DRAM. `prefill_tokens_per_s`: how fast
+        the engine computes; what recomputing would bring sooner is not loaded; 0: no comparison. None: as the node's
+        configuration says."""
         core = self._core
         chain = [bytes(key) for key in keys]  # the caller may reuse an array of keys
+        options = raw_options(policy, base, per_ki_token, prefill_tokens_per_s)
         ticket = c_void_p()
-        lib.check(
-            lib.library.cenote_prefetch_start(core.handle, pack_keys(chain), self._group(group).number, byref(ticket))
-        )
+        number = self._group(group).number
+        start = lib.library.cenote_prefetch_start_with
+        lib.check(start(core.handle, pack_keys(chain), number, byref(options), byref(ticket)))
         return Prefetch(
             core,
             ticket,

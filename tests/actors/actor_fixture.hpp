@@ -10,6 +10,7 @@
 
 #include "actors/dram_tier.hpp"
 #include "actors/node.hpp"
+#include "actors/prefetch.hpp"
 #include "actors/session.hpp"
 
 namespace cenote::testing {
@@ -31,12 +32,26 @@ inline instance_spec small_spec(const std::string& id = "demo") {
   return spec;
 }
 
+/// What the tier below was told; the test answers in its place.
+struct told_below {
+  std::vector<transfer> reads;
+  std::vector<nvme_binding_ptr> bindings;
+};
+
+/// Whether the DRAM tier has one below it.
+enum class below : std::uint8_t { nothing, a_tier };
+
 /// One tier, one instance (number 1), sessions on demand. Single-threaded: run() carries out every message.
 class actor_fixture {
  public:
-  actor_fixture() : system_(config_) {
+  explicit actor_fixture(below has = below::nothing) : system_(config_) {
     dram::store_options options;
     options.capacity = std::uint64_t{8} << 20;
+    if (has == below::a_tier) {
+      options.lower.present = true;
+      options.lower.read_window = options.lower.write_window = options.capacity;
+      below_ = spawn_below();
+    }
     auto records = memory::record_table::create();
     BOOST_REQUIRE(records);
     auto store = std::make_unique<dram::store>(options, std::move(*records));
@@ -47,15 +62,25 @@ class actor_fixture {
     BOOST_REQUIRE(writer);
     index_ = memory::index_reader(writer->memory().data());
     BOOST_REQUIRE(store->add_instance(1, small_spec(), std::move(*writer), std::move(*versions)));
-    dram_ = system_.spawn<dram_tier>(std::move(store), std::vector<session_ptr>{},
-                                     [this](std::vector<dram::slab_request> requests) {
-                                       for (auto& request : requests) requests_.push_back(std::move(request));
-                                     });
+    dram_ = system_.spawn<dram_tier>(
+        std::move(store), std::vector<session_ptr>{},
+        [this](std::vector<dram::slab_request> requests) {
+          for (auto& request : requests) requests_.push_back(std::move(request));
+        },
+        below_);
+    prefetch::options plan;
+    plan.threshold_tokens = 0;
+    plan.policy = memory::prefetch_policy::wait_complete;
+    prefetch_ = system_.spawn<prefetch_planner>(plan, dram_, [this] { return now_; });
     run();
   }
   ~actor_fixture() {
+    caf::anon_send_exit(prefetch_, caf::exit_reason::user_shutdown);
+    prefetch_ = nullptr;
     caf::anon_send_exit(dram_, caf::exit_reason::user_shutdown);
     dram_ = nullptr;
+    if (below_) caf::anon_send_exit(below_, caf::exit_reason::user_shutdown);
+    below_ = nullptr;
     run();
   }
   actor_fixture(const actor_fixture&) = delete;
@@ -67,8 +92,12 @@ class actor_fixture {
   }
   caf::actor_system& system() { return system_; }
   const dram_tier_actor& dram() const { return dram_; }
+  const prefetch_actor& prefetch() const { return prefetch_; }
+  /// What the planner of prefetches takes for now.
+  prefetch::time_point& now() { return now_; }
   const memory::index_reader& index() const { return index_; }
   std::vector<dram::slab_request>& requests() { return requests_; }
+  told_below& told() { return *told_; }
 
   /// Carries out what the tier asked of its provisioner.
   void provide_memory() {
@@ -109,11 +138,33 @@ class actor_fixture {
   }
 
  private:
+  nvme_tier_actor spawn_below() {
+    const auto drop = [](const auto&...) {};
+    return system_.spawn([told = told_, drop](nvme_tier_actor::pointer) -> nvme_tier_actor::behavior_type {
+      return {[drop](hello_atom) { drop(); },
+              [told](bind_atom, const nvme_binding_ptr& binding) { told->bindings.push_back(binding); },
+              [drop](write_atom, const transfers_ptr&) { drop(); },
+              [told](fetch_atom, const transfers_ptr& blocks) {
+                told->reads.insert(told->reads.end(), blocks->begin(), blocks->end());
+              },
+              [](forget_atom, const removals_ptr&) { return outcome{}; },
+              [drop](path_atom, const opened_path_ptr&) { drop(); },
+              [drop](io_atom, const io_done_ptr&) { drop(); },
+              [drop](saved_atom, std::uint64_t, const outcome&) { drop(); },
+              [](report_atom) -> nvme_report_ptr { return std::make_shared<const nvme_report>(); },
+              [drop](beat_atom) { drop(); }};
+    });
+  }
+
   deterministic_config config_;
   caf::actor_system system_;
   memory::index_reader index_;
   std::vector<dram::slab_request> requests_;
+  std::shared_ptr<told_below> told_ = std::make_shared<told_below>();
+  nvme_tier_actor below_;
   dram_tier_actor dram_;
+  prefetch_actor prefetch_;
+  prefetch::time_point now_{std::chrono::hours(1)};
 };
 
 inline full_key key_of(std::uint64_t n) {

@@ -10,7 +10,7 @@ namespace {
 struct node_fixture : actor_fixture {
   node_fixture() {
     provide_memory();
-    supervisor = system().spawn<node>(dram(), [this](const std::string& why) { reason = why; });
+    supervisor = system().spawn<node>(dram(), prefetch(), [this](const std::string& why) { reason = why; });
     run();
   }
   ~node_fixture() {
@@ -30,6 +30,12 @@ BOOST_FIXTURE_TEST_CASE(the_death_of_the_tier_is_fatal_and_says_so, node_fixture
   caf::anon_send_exit(dram(), caf::exit_reason::kill);
   run();
   BOOST_TEST(reason.find("DRAM tier") != std::string::npos);
+}
+
+BOOST_FIXTURE_TEST_CASE(the_death_of_the_planner_of_prefetches_is_fatal_and_says_so, node_fixture) {
+  caf::anon_send_exit(prefetch(), caf::exit_reason::kill);
+  run();
+  BOOST_TEST(reason.find("prefetches died") != std::string::npos, reason);
 }
 
 BOOST_FIXTURE_TEST_CASE(the_death_of_a_session_actor_is_fatal_and_names_it, node_fixture) {

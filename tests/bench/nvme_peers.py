@@ -57,6 +57,7 @@ class Work:
 def node_over(store: Path, work: Work) -> Iterator[Node]:
     room = work.size * 5 // 4 + 64 * MiB
     sets = [f"nvme.paths=[{store}]", f"nvme.capacity={room + GiB}", "nvme.ingest=all", f"nvme.write_window={work.size}"]
+    sets.append(f"prefetch.total_bytes={room}")  # a chain may be as long as DRAM
     with support.node(room, *sets) as node:
         until("it serves", lambda: node.status()["nvme"]["paths"][0]["state"] == "serving", limit=60)
         yield node
@@ -104,7 +105,7 @@ def cenote_load(store: Path, work: Work) -> Iterator[tuple[str, float]]:
         assert session.match(work.keys).resident == 0
         touch_memory(node, session, work)
         begin = time.perf_counter()
-        ticket = session.prefetch(work.keys)
+        ticket = session.prefetch(work.keys, "wait_complete")
         assert ticket.wait(600) == work.blocks
         with ticket.held() as held:
             yield "load", time.perf_counter() - begin

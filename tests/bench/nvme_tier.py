@@ -30,7 +30,8 @@ MADV_POPULATE_WRITE = 23
 
 @contextlib.contextmanager
 def node_over(store: Path, capacity: int, disk: int, *sets: str) -> Iterator[Node]:
-    with support.node(capacity, f"nvme.paths=[{store}]", f"nvme.capacity={disk}", *sets) as made:
+    budget = f"prefetch.total_bytes={capacity}"  # a chain may be as long as DRAM
+    with support.node(capacity, f"nvme.paths=[{store}]", f"nvme.capacity={disk}", budget, *sets) as made:
         yield made
 
 
@@ -59,7 +60,7 @@ def first_touch(size: int) -> float:
 def prefetched(session: cenote.Session, names: list[bytes]) -> float:
     """GiB/s."""
     begin = time.perf_counter()
-    ticket = session.prefetch(names)
+    ticket = session.prefetch(names, "wait_complete")
     length = ticket.wait(120)
     took = time.perf_counter() - begin
     assert length == len(names), length

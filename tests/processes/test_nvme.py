@@ -30,10 +30,12 @@ def store(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def start(start_node: StartNode, store: Path) -> StartNode:
-    """A node of 32 MiB of DRAM over 256 MiB of disk."""
+    """A node of 32 MiB of DRAM over 256 MiB of disk, which brings up whatever is asked for."""
 
     def start(*sets: str, capacity: str = "32MiB", **more: Any) -> Node:
-        return start_node(f"nvme.paths=[{store}]", "nvme.capacity=256MiB", *sets, capacity=capacity, **more)
+        tier = (f"nvme.paths=[{store}]", "nvme.capacity=256MiB")
+        patient = ("prefetch.threshold_tokens=0", "prefetch.policy=wait_complete")
+        return start_node(*tier, *patient, *sets, capacity=capacity, **more)
 
     return start
 

@@ -62,7 +62,8 @@ def start(start_node: StartNode, tmp_path: Path, faults: Faults) -> Callable[...
         paths = ",".join(str(tmp_path / name) for name in names)
         environment = {"LD_PRELOAD": str(SHIM), "CENOTE_TEST_FAULTS": str(faults.file)}
         defaults = [f"nvme.paths=[{paths}]", "nvme.capacity=256MiB", "nvme.engine=threads"]
-        node = start_node(*defaults, *sets, capacity="32MiB", environment=environment, **more)
+        patient = ["prefetch.threshold_tokens=0", "prefetch.policy=wait_complete"]
+        node = start_node(*defaults, *patient, *sets, capacity="32MiB", environment=environment, **more)
         assert str(SHIM) in Path(f"/proc/{node.worker_pid}/maps").read_text(), "the worker runs without the shim"
         serving(node)
         return node

@@ -218,9 +218,16 @@ void local_node::run(const submission& entry) {
     case operation::remove: forget(entry); break;
     case operation::touch: touched_.fetch_add(1); return;
     case operation::asked: return;
+    case operation::prefetch:
+    case operation::stop_prefetch:
+    case operation::end_prefetch:
+      if ((entry.flags & submission::flag_last) != 0) {
+        const std::lock_guard lock(words_mutex_);
+        words_.push_back(entry);
+      }
+      break;
     case operation::clear:
     case operation::keep:
-    case operation::prefetch:
     case operation::barrier: break;
   }
   if ((entry.flags & submission::flag_last) == 0) return;

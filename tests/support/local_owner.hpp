@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <mutex>
 #include <span>
 #include <thread>
 #include <vector>
@@ -89,6 +90,11 @@ class local_node {
   [[nodiscard]] unique_fd complete_bell() const;
 
   [[nodiscard]] std::uint64_t touched() const { return touched_.load(); }
+  /// The entries about prefetches so far, the ends of requests only. A wish is answered with 0 unless silent.
+  [[nodiscard]] std::vector<memory::submission> prefetch_words() const {
+    const std::lock_guard lock(words_mutex_);
+    return words_;
+  }
   [[nodiscard]] std::uint64_t released() const { return released_.load(); }
   /// Refuses this many commits with `revoked` before it accepts one.
   void refuse_commits(int count) { refuse_.store(count); }
@@ -130,6 +136,8 @@ class local_node {
   std::uint16_t refusal_ = 0;
   std::uint32_t refusal_index_ = 0;
   memory::worker_rings rings_;
+  mutable std::mutex words_mutex_;
+  std::vector<memory::submission> words_;
   std::atomic<std::uint64_t> touched_{0};
   std::atomic<std::uint64_t> released_{0};
   std::atomic<int> refuse_{0};

@@ -219,6 +219,7 @@ void store::free_block(instance& in, slab& home, block_ref ref) {
   pool& group = pool_of(home);
   if (record_of(home, ref).state() != block_state::present) blank_ -= group.stride;
   record_of(home, ref).set_state(block_state::free);
+  forget_holds(home.what.first_record + ref.block(), group.stride);
   group.free.push_back(ref);
   in.payer->used -= group.stride;
   used_ -= group.stride;
@@ -381,6 +382,7 @@ void store::release_session(session_number number, coarse_time /*now*/) {
   if (found == sessions_.end()) return;
   const std::unique_ptr<session> gone = std::move(found->second);
   sessions_.erase(found);
+  let_go_all(number);
   instance& in = *gone->of;
   std::erase(in.sessions, gone.get());
   for (const auto& [bits, grant] : gone->granted) {
@@ -525,6 +527,8 @@ progress store::run_entry(batch& work, session& by, const submission& entry, coa
       return progress::finished;  // no answer
     case operation::barrier: break;
     case operation::prefetch: return run_prefetch(work, by, entry);
+    case operation::stop_prefetch:
+    case operation::end_prefetch: run_prefetch_word(by, entry); break;
     default: refuse(work, entry, error_code::malformed); break;
   }
   if (state == progress::waits_for_memory) return state;
@@ -772,27 +776,6 @@ void store::run_removals(batch& work, session& by, coarse_time now) {
   if ((last.flags & submission::flag_last) != 0) finish_request(work, last);
 }
 
-/// The last entry's answer comes later, from the prefetcher, unless the request makes no sense.
-progress store::run_prefetch(batch& work, session& by, const submission& entry) {
-  const bool group_known = entry.group < by.of->pools.size();
-  const bool key_sane = entry.key_size >= min_key_bytes && entry.key_size <= max_key_bytes;
-  // Of a session that went in the middle of a request something may be left.
-  if (gathering_.session != by.number || gathering_.request != entry.request) gathering_ = {};
-  if (gathering_.keys.empty()) gathering_ = {by.number, entry.request, by.of->number, entry.group, {}};
-  if (!group_known || !key_sane || entry.group != gathering_.group) {
-    refuse(work, entry, error_code::malformed);
-  } else {
-    gathering_.keys.emplace_back(std::span(entry.key, entry.key_size));
-  }
-  ++work.next;
-  if ((entry.flags & submission::flag_last) == 0) return progress::finished;
-  prefetch_wish whole = std::exchange(gathering_, {});
-  if (work.refusal == error_code::ok) {
-    prefetches_.push_back(std::move(whole));
-  } else {
-    finish_request(work, entry);
-  }
-  return progress::finished;
 }
 
 void store::give_up(batch& work, coarse_time now) {
@@ -869,6 +852,7 @@ store_status store::status(coarse_time now) const {
   all.loading = recovered_loading_.size();
   all.writing_bytes = writing_bytes_;
   all.loading_bytes = loading_bytes_;
+  all.held_bytes = held_bytes_;
   for (const auto& [number, each] : instances_) {
     instance_status one;
     one.id = each->spec.id;

@@ -22,6 +22,7 @@
 #include "tiers/dram/open_chains.hpp"
 #include "tiers/dram/slab.hpp"
 #include "tiers/eviction/policy.hpp"
+#include "tiers/prefetch/orders.hpp"
 #include "tiers/transfer.hpp"
 
 namespace cenote::dram {
@@ -68,6 +69,7 @@ struct store_options {
   std::string policy = "lru";
   std::map<std::string, group_options> groups;  ///< by name; those that are absent have the defaults
   lower_options lower;
+  std::uint64_t hold_bytes = 0;  ///< the most that prefetches may keep from eviction; 0: half of the capacity
 };
 
 /// What the store asks of the provisioner.
@@ -99,34 +101,14 @@ struct batch {
 
 enum class progress : std::uint8_t { finished, waits_for_memory };
 
-/// What became of the wish to bring a block up.
-enum class load_state : std::uint8_t {
-  present,   ///< it is here already
-  loading,   ///< on its way, for this wish or an older one
-  absent,    ///< the tier below has no copy
-  busy,      ///< a session writes it, or its key collides: nothing is loaded
-  wait,      ///< no room at the moment
-  no_space,  ///< nothing can be evicted for it
-};
-struct load_answer {
-  load_state state = load_state::present;
-  std::uint64_t token = 0;  ///< of a load under way
-};
+using prefetch::load_answer;
+using prefetch::load_state;
 
 /// What the tier below needs of an instance: its hints lie behind the index.
 struct instance_binding {
   instance_number number = 0;
   instance_spec spec;
   memory::segment index;
-};
-
-/// A session's wish that a chain be brought up.
-struct prefetch_wish {
-  session_number session = 0;
-  std::uint32_t request = 0;
-  instance_number instance = 0;
-  std::uint32_t group = 0;
-  std::vector<full_key> keys;
 };
 
 /// Totals since the worker started, and the present state.
@@ -140,6 +122,7 @@ struct store_counters {
   std::uint64_t waits = 0;       ///< batches that waited for memory: a new slab, or a block on its way
   std::uint64_t late_evictions = 0;  ///< times that a batch had to evict for itself, as nothing was blank ahead of need
   std::uint64_t expired = 0;  ///< forgotten since nobody used them for their group's time to live
+  std::uint64_t not_held = 0;  ///< blocks of a prefetch that were left to eviction, for `hold_bytes` was used up
 };
 
 struct instance_status {
@@ -164,6 +147,7 @@ struct store_status {
   std::uint64_t cached = 0;  ///< bytes of blocks that are hits
   std::uint64_t present = 0, granted = 0, pending = 0, quarantined = 0, zombie = 0, free = 0, loading = 0;
   std::uint64_t writing_bytes = 0, loading_bytes = 0;  ///< on their way to and from the tier below
+  std::uint64_t held_bytes = 0;                        ///< kept from eviction for whoever prefetched them
   store_counters counters;
   std::vector<instance_status> instances;
   std::vector<session_status> sessions;
@@ -241,11 +225,15 @@ class store {
   [[nodiscard]] std::vector<transfer> take_loads() { return std::exchange(loads_, {}); }
   /// Blocks that left the tier below by themselves: they are not free to go any more.
   void forget_copies(std::span<const lost_block> lost);
-  /// Prefetches among the batches that ran; they are answered when their blocks are here (prefetcher.hpp).
-  [[nodiscard]] std::vector<prefetch_wish> take_prefetches() { return std::exchange(prefetches_, {}); }
   /// After a restart: no read of the worker before can land in a slab any more.
   void release_loading();
   [[nodiscard]] bool is_present(instance_number number, std::uint32_t group, const full_key& full) const noexcept;
+
+  // ---- prefetches (store_prefetch.cpp)
+  /// What the batches that ran said to the planner, in their order. Wishes are answered by it, later.
+  [[nodiscard]] std::vector<prefetch::word> take_prefetches() { return std::exchange(prefetches_, {}); }
+  /// Carries an order out; the answer of a `release` has nothing to say.
+  prefetch::reply obey(const prefetch::order& order, coarse_time now);
 
   // ---- configuration
   void set_water_marks(double high, double low) noexcept;
@@ -312,6 +300,7 @@ class store {
   void run_release(batch& work, session& by, const memory::submission& entry);
   void run_removals(batch& work, session& by, coarse_time now);
   progress run_prefetch(batch& work, session& by, const memory::submission& entry);
+  void run_prefetch_word(session& by, const memory::submission& entry);
   [[nodiscard]] std::optional<std::uint64_t> replayed(const session& by, const slab* home, memory::block_ref ref,
                                                       const memory::submission& entry) const noexcept;
   [[nodiscard]] static std::vector<std::uint64_t> blocks_written_by(const instance& in, session_number number);
@@ -413,6 +402,16 @@ class store {
   void abandon_load(instance& in, const block_key& key);
   void note_removal(instance& in, const block_key& key, std::vector<removal>& below);
 
+  // Prefetches (store_prefetch.cpp).
+  [[nodiscard]] prefetch::place place_of(const instance& in, std::uint32_t group, const full_key& full) const noexcept;
+  void obey_load(const prefetch::order& order, prefetch::reply& into, coarse_time now);
+  void obey_finish(const prefetch::order& order, prefetch::reply& into);
+  void hold(const prefetch::order& by, std::uint32_t record, std::uint64_t stride);
+  void let_go(std::uint64_t job);
+  void let_go_all(session_number of);
+  void forget_holds(std::uint32_t record, std::uint64_t stride) noexcept;
+  [[nodiscard]] bool is_held(const slab& home, memory::block_ref ref) const noexcept;
+
   // Restart (store_recovery.cpp).
   void recover_block(instance& in, slab& home, memory::block_ref ref,
                      std::vector<std::pair<coarse_time, std::uint32_t>>& order, std::vector<bool>& indexed,
@@ -452,10 +451,17 @@ class store {
   std::vector<removal> expired_;
   std::uint32_t expiry_at_ = 0;  ///< where the next look for blocks that expired begins
   std::vector<instance_number> unbound_;
-  prefetch_wish gathering_;  ///< of the request under way
   std::unique_ptr<used_chain> touching_;
   std::unique_ptr<stored_chain> storing_;
-  std::vector<prefetch_wish> prefetches_;
+  prefetch::word gathering_;  ///< of the request under way
+  std::vector<prefetch::word> prefetches_;
+  struct job_holds {
+    session_number by = 0;
+    std::vector<std::uint32_t> records;
+  };
+  std::unordered_map<std::uint64_t, job_holds> job_holds_;                  ///< by job
+  std::unordered_map<std::uint32_t, std::vector<std::uint64_t>> held_for_;  ///< record -> jobs
+  std::uint64_t held_bytes_ = 0;
   std::vector<std::pair<instance*, memory::block_ref>> recovered_loading_;  ///< a dead worker's reads may still land
   store_counters counters_;
 };

@@ -110,7 +110,10 @@ std::vector<bool> store::condemn(instance& in, std::span<const block_ref> refs) 
   memory::pin_scan scan(refs);
   for (const session* each : in.sessions) scan.add(each->memory);
   std::vector<bool> pinned(refs.size());
-  for (std::size_t i = 0; i < refs.size(); ++i) pinned[i] = scan.pinned(i) || is_moving(*slab_of(in, refs[i]), refs[i]);
+  for (std::size_t i = 0; i < refs.size(); ++i) {
+    const slab& home = *slab_of(in, refs[i]);
+    pinned[i] = scan.pinned(i) || is_moving(home, refs[i]) || is_held(home, refs[i]);
+  }
   return pinned;
 }
 
@@ -118,7 +121,8 @@ bool store::any_pinned(const instance& in, std::span<const block_ref> refs) cons
   memory::pin_scan scan(refs);
   for (const session* each : in.sessions) scan.add(each->memory);
   for (std::size_t i = 0; i < refs.size(); ++i) {
-    if (scan.pinned(i) || is_moving(*slab_of(in, refs[i]), refs[i])) return true;
+    const slab& home = *slab_of(in, refs[i]);
+    if (scan.pinned(i) || is_moving(home, refs[i]) || is_held(home, refs[i])) return true;
   }
   return false;
 }

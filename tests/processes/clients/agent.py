@@ -102,6 +102,7 @@ class Agent:
         self.held: dict[str, Any] = {}
         self.slots: dict[str, Any] = {}
         self.readers: list[Reader] = []
+        self.tickets: list[cenote.Prefetch] = []
 
     # ---- life
 
@@ -193,6 +194,10 @@ class Agent:
             if view is not None:
                 end = int(len(view) * share)
                 view[:end] = blocks.content_of(key, len(view), salt)[:end].data
+
+    def prefetch(self, label: str, first: int = 0, count: int = 1, **options: Any) -> None:
+        """Begins; nobody waits for it."""
+        self.tickets.append(self.sessions["s"].prefetch(blocks.keys_of(label, first, count), **options))
 
     def commit(self, store: str = "r", name: str = "s") -> int:
         _, slots, _ = self.slots[store]

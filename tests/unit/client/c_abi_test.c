@@ -18,6 +18,8 @@ int cenote_c_abi_test(void) {
   cenote_session* session = NULL;
   cenote_keys keys = {NULL, 0, 0};
   cenote_match match;
+  cenote_prefetch* prefetch = NULL;
+  uint64_t length = 0;
   memset(&spec, 0, sizeof spec);
   memset(&options, 0, sizeof options);
   part.name = "kv";
@@ -43,6 +45,11 @@ int cenote_c_abi_test(void) {
   part.bytes = 0;
   EXPECT(cenote_attach(&spec, &options, &session) == CENOTE_INVALID_ARGUMENT);
   EXPECT(cenote_match_prefix(NULL, keys, 0, &match) == CENOTE_INVALID_ARGUMENT);
+  EXPECT(cenote_prefetch_start_with(NULL, keys, 0, NULL, &prefetch) == CENOTE_INVALID_ARGUMENT);
+  EXPECT(cenote_prefetch_length(NULL, &length) == CENOTE_INVALID_ARGUMENT);
+  EXPECT(cenote_prefetch_stop(NULL) == CENOTE_INVALID_ARGUMENT);
+  EXPECT(cenote_prefetch_cancel(NULL) == CENOTE_INVALID_ARGUMENT);
+  cenote_prefetch_free(NULL);
   EXPECT(cenote_close(NULL) == CENOTE_INVALID_ARGUMENT);
   cenote_free(NULL);
   return 0;

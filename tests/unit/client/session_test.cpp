@@ -23,7 +23,7 @@ constexpr std::uint64_t part_bytes = 4096;
 template <class T>
 T must(result<T> outcome) {
   if (!outcome) throw std::runtime_error(outcome.error().describe());
-  return std::move(*outcome);
+  if constexpr (!std::is_void_v<T>) return std::move(*outcome);
 }
 
 memory::segment mapped_again(const memory::segment& from, memory::access how) {
@@ -220,6 +220,81 @@ BOOST_AUTO_TEST_CASE(the_last_full_window_is_found) {
   BOOST_TEST(test.session->match_window(batch_of(keys), 0, 3)->resident == 3U);
   BOOST_TEST(test.session->match_window(batch_of(keys), 0, 4)->resident == 0U);
   BOOST_TEST((code_of(test.session->match_window(batch_of(keys), 0, 0)) == error_code::invalid_argument));
+}
+
+BOOST_AUTO_TEST_CASE(a_long_prefetch_is_several_requests_of_one_chain_and_the_last_one_has_the_answer) {
+  fixture test;
+  const auto keys = keys_of(0, 1100);
+  client::prefetch_options options;
+  options.policy = memory::prefetch_policy::best_effort;
+  options.base = std::chrono::milliseconds(0);
+  options.prefill_rate = 12'000;
+  auto ticket = must(test.session->prefetch(batch_of(keys), 0, options));
+  BOOST_TEST(must(test.session->wait(ticket, std::chrono::steady_clock::now() + std::chrono::seconds(5))));
+  const auto words = test.node.prefetch_words();
+  BOOST_REQUIRE_EQUAL(words.size(), 3U);
+  for (std::size_t i = 0; i < 3; ++i) {
+    const auto terms = memory::prefetch_terms::of(words[i]);
+    BOOST_TEST(terms.chain == ticket.chain);
+    BOOST_TEST(terms.more == (i < 2));
+    BOOST_TEST(terms.hold);
+    BOOST_TEST((terms.policy == memory::prefetch_policy::best_effort));
+    BOOST_TEST((terms.base == std::chrono::milliseconds(0)));
+    BOOST_TEST(!terms.per_ki_token);
+    BOOST_TEST(terms.prefill_rate.value_or(0) == 12'000U);
+  }
+}
+
+BOOST_AUTO_TEST_CASE(stops_and_cancels_name_the_chain_and_come_once) {
+  fixture test;
+  test.node.be_silent(true);
+  const auto keys = keys_of(0, 4);
+  auto first = must(test.session->prefetch(batch_of(keys), 0));
+  auto second = must(test.session->prefetch(batch_of(keys), 0));
+  BOOST_TEST(first.chain != second.chain);
+  must(test.session->stop(first));
+  must(test.session->cancel(second));
+  BOOST_TEST(second.done);
+  BOOST_TEST(second.length == 0U);
+  must(test.session->cancel(second));
+  must(test.session->stop(second));
+  test.session->drop(second);
+  test.session->drop(first);
+  test.node.be_silent(false);
+  must(test.session->barrier());
+  const auto words = test.node.prefetch_words();
+  BOOST_REQUIRE_EQUAL(words.size(), 5U);
+  BOOST_TEST((words[2].op == memory::operation::stop_prefetch));
+  BOOST_TEST(words[2].grant_version == first.chain);
+  BOOST_TEST((words[3].op == memory::operation::end_prefetch));
+  BOOST_TEST(words[3].grant_version == second.chain);
+  BOOST_TEST((words[4].op == memory::operation::end_prefetch));
+  BOOST_TEST(words[4].grant_version == first.chain);
+}
+
+BOOST_AUTO_TEST_CASE(the_progress_of_a_prefetch_is_seen_without_the_node) {
+  fixture test;
+  test.node.be_silent(true);
+  const auto keys = keys_of(0, 3);
+  auto ticket = must(test.session->prefetch(batch_of(keys), 0));
+  test.node.stop();  // from here on the test alone owns the blocks
+  BOOST_TEST(must(test.session->progress(ticket)) == 0U);
+  for (std::uint32_t n = 0; n < 2; ++n) {
+    test.owner.publish(n, key_of(n));
+    BOOST_TEST(must(test.session->progress(ticket)) == n + 1);
+  }
+}
+
+BOOST_AUTO_TEST_CASE(terms_that_do_not_fit_are_refused) {
+  fixture test;
+  const auto keys = keys_of(0, 1);
+  client::prefetch_options options;
+  options.base = std::chrono::milliseconds(-1);
+  BOOST_TEST((test.session->prefetch(batch_of(keys), 0, options).error().code() == error_code::invalid_argument));
+  options.base = memory::prefetch_terms::longest + std::chrono::milliseconds(1);
+  BOOST_TEST((test.session->prefetch(batch_of(keys), 0, options).error().code() == error_code::invalid_argument));
+  options.base = memory::prefetch_terms::longest;
+  BOOST_TEST(test.session->prefetch(batch_of(keys), 0, options).has_value());
 }
 
 BOOST_AUTO_TEST_CASE(wrong_sizes_are_named) {

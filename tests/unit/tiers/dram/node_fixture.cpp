@@ -221,15 +221,12 @@ std::uint64_t node::present(instance_number of) const {
   return 0;
 }
 
-const instance_spec& node::by_id(const std::string& id) const {
-  return std::ranges::find_if(instances, [&](const auto& each) { return each.second.spec.id == id; })->second.spec;
-}
-
 std::string node::broken_identity() const {
   const store_status all = status();
   std::map<std::string, std::array<std::uint64_t, 7>> counted;  // by instance and block state
   std::map<std::string, std::uint64_t> bytes_used, account_used;
   std::uint64_t used = 0;
+  std::uint64_t cached = 0;
   std::uint64_t assigned = 0;
   std::map<std::uint32_t, std::uint32_t> ranges;
   for (const auto& [place, kept] : slabs) {
@@ -255,6 +252,7 @@ std::string node::broken_identity() const {
           return where + "published, though its state is " + std::to_string(int(state));
         continue;
       }
+      cached += kept.what.stride;
       const full_key full = each.get_key();
       if (version != each.version()) return where + "the table's version is not the record's";
       if (!versions(of).key_equals(kept.what.first_version + b, full.view()))
@@ -291,10 +289,6 @@ std::string node::broken_identity() const {
   if (assigned != all.assigned)
     return "assigned is " + std::to_string(all.assigned) + ", slabs have " + std::to_string(assigned);
   if (options.grants_in_capacity && all.assigned > all.capacity) return "more is assigned than the capacity";
-  std::uint64_t cached = 0;
-  for (const instance_status& each : all.instances) {
-    cached += each.present * by_id(each.id).groups.front().stride();
-  }
   if (cached != all.cached) return "cached is " + std::to_string(all.cached) + ", the records say " + std::to_string(cached);
   if (!options.grants_in_capacity && cached > all.capacity) return "more is cached than the capacity";
   std::uint64_t sum = 0;

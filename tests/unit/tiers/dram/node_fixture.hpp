@@ -91,8 +91,6 @@ class node {
 
  private:
   memory::record_table records_;  ///< a mapping of our own
-  [[nodiscard]] const instance_spec& by_id(const std::string& id) const;
-
   instance_number next_instance_ = 1;
   session_number next_session_ = 1;
 };

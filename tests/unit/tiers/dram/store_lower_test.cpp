@@ -4,7 +4,7 @@
 
 #include "memory/lower_hints.hpp"
 #include "tests/unit/tiers/dram/node_fixture.hpp"
-#include "tiers/dram/prefetcher.hpp"
+#include "tiers/prefetch/planner.hpp"
 
 namespace cenote::dram {
 
@@ -98,13 +98,32 @@ struct world {
   double marks = 0.0;  ///< when an answer comes; 1: there is room, what was written may stay
 };
 
+/// The planner over the real store: sessions' submissions go in, loads come out.
 struct prefetching : world {
   using world::world;
 
-  void wish(std::uint32_t request, std::initializer_list<std::uint64_t> chain) {
-    prefetch_wish made{.session = a.number, .request = request, .instance = in, .group = 0, .keys = {}};
-    for (const std::uint64_t n : chain) made.keys.push_back(key_of(n));
-    up.add(std::move(made), at.now);
+  static prefetch::options chosen() {
+    prefetch::options options;
+    options.policy = memory::prefetch_policy::wait_complete;
+    options.threshold_tokens = 0;
+    options.claim = std::chrono::seconds(10);
+    return options;
+  }
+  /// A chain of session `by`, named `chain`, as its ring brings it.
+  void wish(std::uint32_t chain, std::initializer_list<std::uint64_t> keys, client& by, bool hold = true) {
+    std::vector<memory::submission> entries;
+    for (const std::uint64_t n : keys) entries.push_back(by.entry_of(operation::prefetch, key_of(n)));
+    memory::prefetch_terms terms;
+    terms.chain = chain;
+    terms.hold = hold;
+    terms.pack(entries.back());
+    BOOST_TEST(by.run(std::move(entries)).empty());
+  }
+  void wish(std::uint32_t chain, std::initializer_list<std::uint64_t> keys) { wish(chain, keys, a); }
+  void say(operation what, std::uint32_t chain) {
+    memory::submission entry = a.entry_of(what, key_of(0));
+    entry.grant_version = chain;
+    BOOST_TEST(a.ask({entry}).code == 0U);
   }
   void end(std::span<const transfer> loads, transfer_result what) {
     std::vector<transfer_outcome> outcomes;
@@ -113,11 +132,25 @@ struct prefetching : world {
       outcomes.push_back({each.token, what});
     }
     at.tier->transferred(outcomes, at.now);
-    up.settle(outcomes);
+    up.settle(outcomes, clock);
   }
-  std::vector<prefetch_answer> advance() { return up.advance(*at.tier, at.now); }
+  /// Until neither side has anything to say to the other; the answers.
+  std::vector<prefetch::answer> advance() {
+    for (prefetch::word& each : at.tier->take_prefetches()) up.hear(std::move(each), clock);
+    for (;;) {
+      up.advance(clock);
+      const auto orders = up.take_orders();
+      if (orders.empty()) return up.take_answers();
+      for (const prefetch::order& each : orders) {
+        const auto said = at.tier->obey(each, at.now);
+        if (each.what != prefetch::order::kind::release) up.take(said, clock);
+      }
+    }
+  }
+  std::uint64_t held() { return at.status().held_bytes; }
 
-  prefetcher up{10};
+  prefetch::planner up{chosen()};
+  prefetch::time_point clock{std::chrono::hours(1)};
 };
 
 }  // namespace
@@ -549,9 +582,7 @@ BOOST_AUTO_TEST_CASE(a_chain_is_brought_up_until_the_first_key_that_no_tier_has)
   const auto answers = advance();
   BOOST_REQUIRE(answers.size() == 1U);
   BOOST_TEST(answers[0].session == a.number);
-  BOOST_TEST(answers[0].completion.request == 7U);
   BOOST_TEST(answers[0].completion.value == 3U);
-  BOOST_TEST(up.idle());
   for (const std::uint64_t n : {1U, 2U, 3U}) BOOST_TEST((a.read(key_of(n)) == look::right));
 }
 
@@ -576,7 +607,6 @@ BOOST_AUTO_TEST_CASE(two_wishes_for_one_key_read_it_once) {
   end(std::span(loads).first(1), transfer_result::done);
   const auto first = advance();
   BOOST_REQUIRE(first.size() == 1U);
-  BOOST_TEST(first[0].completion.request == 2U);
   BOOST_TEST(first[0].completion.value == 1U);
   end(std::span(loads).last(1), transfer_result::done);
   const auto second = advance();
@@ -589,13 +619,12 @@ BOOST_AUTO_TEST_CASE(a_late_one_is_answered_with_what_is_here_and_its_blocks_com
   hints.add(short_key(2));
   wish(1, {1, 2});
   BOOST_TEST(advance().empty());
-  at.now += 9;
+  clock += std::chrono::seconds(59);
   BOOST_TEST(advance().empty());
-  ++at.now;
+  clock += std::chrono::seconds(1);
   const auto answers = advance();
   BOOST_REQUIRE(answers.size() == 1U);
   BOOST_TEST(answers[0].completion.value == 1U);
-  BOOST_TEST(up.idle());
   end(at.tier->take_loads(), transfer_result::done);
   BOOST_TEST((a.read(key_of(2)) == look::right));
 }
@@ -615,21 +644,130 @@ BOOST_AUTO_TEST_CASE(a_load_that_fails_ends_the_prefix) {
 }
 
 BOOST_AUTO_TEST_CASE(of_a_session_that_went_nothing_is_left) {
-  hints.add(short_key(1));
-  wish(1, {1});
+  put(1, 1);
+  for (const std::uint64_t n : {2U, 3U}) hints.add(short_key(n));
+  client b(at, in);
+  wish(1, {1, 2, 3}, b);
   BOOST_TEST(advance().empty());
-  up.forget(a.number);
-  BOOST_TEST(up.idle());
+  BOOST_TEST(held() == 3 * block);
+  at.bury(b.number);
+  up.forget(b.number);
+  BOOST_TEST(held() == 0U);
   end(at.tier->take_loads(), transfer_result::done);
+  BOOST_TEST(advance().empty());
+  BOOST_TEST(up.status().bytes_in_flight == 0U);
+  BOOST_TEST(up.status().waiting == 0U);
+}
+
+BOOST_AUTO_TEST_CASE(what_came_is_not_evicted_until_its_client_says_so) {
+  put(1, 2);
+  hints.add(short_key(3));
+  wish(1, {1, 2, 3});
+  BOOST_TEST(advance().empty());
+  end(at.tier->take_loads(), transfer_result::done);
+  BOOST_REQUIRE(advance().size() == 1U);
+  BOOST_TEST(held() == 3 * block);
+  put(100, 200);  // three times what there is
+  for (const std::uint64_t n : {1U, 2U, 3U}) BOOST_TEST((a.read(key_of(n)) == look::right));
+  say(operation::end_prefetch, 1);
+  BOOST_TEST(advance().empty());
+  BOOST_TEST(held() == 0U);
+  put(300, 200);
+  for (const std::uint64_t n : {1U, 2U, 3U}) BOOST_TEST(!present(n));
+}
+
+BOOST_AUTO_TEST_CASE(a_client_that_says_nothing_has_its_blocks_held_for_ten_seconds) {
+  put(1, 2);
+  wish(1, {1, 2});
+  BOOST_REQUIRE(advance().size() == 1U);
+  BOOST_TEST(held() == 2 * block);
+  BOOST_TEST((up.wake_at(clock) == clock + std::chrono::seconds(10)));
+  clock += std::chrono::seconds(10);
+  BOOST_TEST(advance().empty());
+  BOOST_TEST(held() == 0U);
+  BOOST_TEST(up.status().unclaimed == 1U);
+}
+
+BOOST_AUTO_TEST_CASE(an_older_client_that_cannot_say_so_has_nothing_held) {
+  put(1, 2);
+  wish(0, {1, 2});
+  wish(5, {1, 2}, a, false);
+  BOOST_TEST(advance().size() == 2U);
+  BOOST_TEST(held() == 0U);
+}
+
+BOOST_AUTO_TEST_CASE(of_a_block_that_two_hold_the_second_end_lets_go) {
+  put(1, 1);
+  wish(1, {1});
+  wish(2, {1});
+  BOOST_TEST(advance().size() == 2U);
+  BOOST_TEST(held() == block);
+  say(operation::end_prefetch, 1);
+  BOOST_TEST(advance().empty());
+  BOOST_TEST(held() == block);
+  say(operation::end_prefetch, 2);
+  BOOST_TEST(advance().empty());
+  BOOST_TEST(held() == 0U);
+}
+
+BOOST_AUTO_TEST_CASE(a_held_block_that_is_removed_is_gone_and_its_memory_is_nobodys) {
+  put(1, 1);
+  wish(1, {1});
+  BOOST_TEST(advance().size() == 1U);
+  BOOST_TEST(a.remove(key_of(1)).value == 1U);
+  BOOST_TEST(!present(1));
+  at.tier->tick(at.now);  // it was kept until somebody looked again
+  BOOST_TEST(held() == 0U);
+  BOOST_TEST(records_in(block_state::zombie) == 0U);
+  say(operation::end_prefetch, 1);
   BOOST_TEST(advance().empty());
 }
 
+BOOST_AUTO_TEST_CASE(no_more_is_held_than_may_be) {
+  put(1, 40);  // of 64
+  std::vector<memory::submission> entries;
+  for (std::uint64_t n = 1; n <= 40; ++n) entries.push_back(a.entry_of(operation::prefetch, key_of(n)));
+  memory::prefetch_terms terms;
+  terms.chain = 1;
+  terms.hold = true;
+  terms.pack(entries.back());
+  BOOST_TEST(a.run(std::move(entries)).empty());
+  const auto answers = advance();
+  BOOST_REQUIRE(answers.size() == 1U);
+  BOOST_TEST(answers[0].completion.value == 40U);
+  BOOST_TEST(held() == at.options.capacity / 2);
+  BOOST_TEST(counters().not_held == 40 - at.options.capacity / 2 / block);
+}
+
+BOOST_AUTO_TEST_CASE(a_chain_of_several_requests_is_one_prefetch) {
+  put(1, 3);
+  memory::prefetch_terms terms;
+  terms.chain = 9;
+  terms.more = true;
+  std::vector<memory::submission> first{a.entry_of(operation::prefetch, key_of(1)),
+                                        a.entry_of(operation::prefetch, key_of(2))};
+  terms.pack(first.back());
+  BOOST_TEST(a.ask(std::move(first)).value == 0U);  // answered at once
+  BOOST_TEST(advance().empty());
+  wish(9, {3, 4});
+  const auto answers = advance();
+  BOOST_REQUIRE(answers.size() == 1U);
+  BOOST_TEST(answers[0].completion.value == 3U);
+  BOOST_TEST(up.status().started == 1U);
+}
+
 BOOST_AUTO_TEST_CASE(a_submitted_chain_becomes_one_wish) {
-  BOOST_TEST(a.run({a.entry_of(operation::prefetch, key_of(1)), a.entry_of(operation::prefetch, key_of(2))}).empty());
+  put(2, 1);
+  hints.add(short_key(3));
+  BOOST_TEST(a.run({a.entry_of(operation::prefetch, key_of(2)), a.entry_of(operation::prefetch, key_of(3)),
+                    a.entry_of(operation::prefetch, key_of(4))})
+                 .empty());
   const auto wishes = at.tier->take_prefetches();
   BOOST_REQUIRE(wishes.size() == 1U);
   BOOST_TEST(wishes[0].session == a.number);
-  BOOST_TEST((wishes[0].keys == std::vector{key_of(1), key_of(2)}));
+  BOOST_TEST((wishes[0].keys == std::vector{key_of(2), key_of(3), key_of(4)}));
+  BOOST_TEST(
+      (wishes[0].places == std::vector{prefetch::place::present, prefetch::place::below, prefetch::place::absent}));
   const auto refused =
       a.ask({a.entry_of(operation::prefetch, key_of(1)), a.entry_of(operation::prefetch, key_of(2), 0, 3)});
   BOOST_TEST((static_cast<error_code>(refused.code) == error_code::malformed));

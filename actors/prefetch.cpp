@@ -1,0 +1,103 @@
+#include "actors/prefetch.hpp"
+
+#include <algorithm>
+
+namespace cenote {
+
+namespace {
+
+memory::prefetch_policy policy_of(config::prefetch_policy named) {
+  switch (named) {
+    case config::prefetch_policy::best_effort: return memory::prefetch_policy::best_effort;
+    case config::prefetch_policy::wait_complete: return memory::prefetch_policy::wait_complete;
+    case config::prefetch_policy::timeout: break;
+  }
+  return memory::prefetch_policy::timeout;
+}
+
+}  // namespace
+
+prefetch_planner::prefetch_planner(caf::actor_config& config, const prefetch::options& options, dram_tier_actor dram,
+                                   clock now)
+    : prefetch_actor::base(config), planner_(options), dram_(std::move(dram)), now_(std::move(now)) {}
+
+void prefetch_planner::on_exit() {
+  dram_ = nullptr;
+  asking_.clear();
+}
+
+prefetch_planner::behavior_type prefetch_planner::make_behavior() {
+  send(dram_, hello_atom_v);
+  return {
+      [this](wish_atom, const prefetch_words_ptr& said) { hear(*said); },
+      [this](obeyed_atom, const prefetch_replies_ptr& replies) {
+        for (const prefetch::reply& each : *replies) planner_.take(each, now_());
+        settle();
+      },
+      [this](moved_atom, const transfer_outcomes_ptr& outcomes) {
+        planner_.settle(*outcomes, now_());
+        settle();
+      },
+      [this](room_atom) {
+        planner_.retry();
+        settle();
+      },
+      [this](lost_atom, std::uint64_t session) {
+        planner_.forget(session);
+        asking_.erase(session);
+        settle();
+      },
+      [this](wake_atom, std::uint64_t number) {
+        if (number != alarm_) return;  // a sooner one was set since
+        wakes_at_.reset();
+        settle();
+      },
+      [this](reload_atom, const config_ptr& config) {
+        planner_.reload(prefetch_options_of(*config));
+        settle();
+      },
+      [this](report_atom) -> prefetch_report_ptr {
+        return std::make_shared<const prefetch::status>(planner_.status());
+      },
+  };
+}
+
+void prefetch_planner::hear(prefetch_words& said) {
+  for (prefetch::word& each : said.words) {
+    if (each.what == prefetch::word::kind::wish) {
+      asking_.insert_or_assign(each.session, caf::actor_cast<session_actor>(said.from));
+    }
+    planner_.hear(std::move(each), now_());
+  }
+  settle();
+}
+
+void prefetch_planner::settle() {
+  const prefetch::time_point now = now_();
+  planner_.advance(now);
+  if (auto orders = planner_.take_orders(); !orders.empty() && dram_) {
+    send(dram_, order_atom_v, std::make_shared<const std::vector<prefetch::order>>(std::move(orders)));
+  }
+  answer(planner_.take_answers());
+  if (const auto when = planner_.wake_at(now)) sleep_until(*when);
+}
+
+void prefetch_planner::answer(std::vector<prefetch::answer> answers) {
+  std::unordered_map<std::uint64_t, std::vector<memory::completion>> of_sessions;
+  for (const prefetch::answer& each : answers) of_sessions[each.session].push_back(each.completion);
+  for (auto& [session, completions] : of_sessions) {
+    const auto asked = asking_.find(session);
+    if (asked == asking_.end() || !asked->second) continue;
+    send(asked->second, answer_atom_v, std::make_shared<const std::vector<memory::completion>>(std::move(completions)));
+  }
+}
+
+/// One alarm at a time, moved only to a sooner time.
+void prefetch_planner::sleep_until(prefetch::time_point when) {
+  if (wakes_at_ && *wakes_at_ <= when) return;
+  wakes_at_ = when;
+  const auto pause = std::max<prefetch::nanoseconds>(when - now_(), std::chrono::microseconds(100));
+  delayed_send(this, pause, wake_atom_v, ++alarm_);
+}
+
+}  // namespace cenote

@@ -1,0 +1,48 @@
+// The actor that plans what is brought up the tiers, and for how long.
+#pragma once
+
+#include <chrono>
+#include <functional>
+#include <optional>
+#include <unordered_map>
+
+#include "actors/messages.hpp"
+
+namespace cenote {
+
+/// Owns a prefetch::planner. It asks the DRAM tier for batches of loads and hears of their ends from it; answers go to
+/// the sessions that asked. It introduces itself to the tier first.
+///
+///   wish      wishes, stops and ends of one session, in the order of its ring  (DRAM tier)
+///   obeyed, moved, room, lost   what became of orders and loads; a session's end (DRAM tier)
+///   wake      a time came that the planner waits for                          (itself)
+///   reload, report                                                            (node)
+class prefetch_planner final : public prefetch_actor::base {
+ public:
+  using clock = std::function<prefetch::time_point()>;
+
+  prefetch_planner(caf::actor_config& config, const prefetch::options& options, dram_tier_actor dram,
+                   clock now = prefetch::clock::now);
+
+  [[nodiscard]] const char* name() const override { return "prefetch"; }
+  void on_exit() override;
+
+ protected:
+  behavior_type make_behavior() override;
+
+ private:
+  void hear(prefetch_words& said);
+  /// After each change: decide, give orders, answer, and sleep no longer than the planner wants.
+  void settle();
+  void answer(std::vector<prefetch::answer> answers);
+  void sleep_until(prefetch::time_point when);
+
+  prefetch::planner planner_;
+  dram_tier_actor dram_;
+  clock now_;
+  std::unordered_map<std::uint64_t, session_actor> asking_;  ///< by session
+  std::uint64_t alarm_ = 0;                                  ///< number of the wake-up that counts
+  std::optional<prefetch::time_point> wakes_at_;
+};
+
+}  // namespace cenote

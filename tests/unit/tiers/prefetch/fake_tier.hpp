@@ -1,0 +1,188 @@
+// A DRAM tier over a device of a given speed, both made up, and a clock that jumps from event to event.
+#pragma once
+
+#include <algorithm>
+#include <cstring>
+#include <deque>
+#include <functional>
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "tiers/prefetch/planner.hpp"
+
+namespace cenote::prefetch::testing {
+
+using std::chrono::microseconds;
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+
+inline full_key key_of(std::uint64_t n) {
+  full_key key;
+  key.size = 16;
+  std::memcpy(key.bytes.data(), &n, sizeof n);
+  return key;
+}
+
+struct wish_of {
+  std::uint64_t session = 1;
+  std::uint32_t chain = 1;
+  std::vector<std::uint64_t> keys;
+  memory::prefetch_terms terms{};
+  std::uint32_t instance = 1;
+};
+
+/// Loads come one after the other, each after `block_time`. Names of blocks are numbers.
+class world {
+ public:
+  static constexpr std::uint64_t stride = 64 << 10;
+  static constexpr std::uint32_t tokens_per_block = 16;
+
+  explicit world(const options& chosen) : plan(chosen) {}
+
+  void wish(wish_of what) {
+    word said;
+    said.session = what.session;
+    said.request = what.chain;
+    said.terms = what.terms;
+    said.terms.chain = what.chain;
+    said.instance = what.instance;
+    said.tokens_per_block = tokens_per_block;
+    said.stride = stride;
+    for (const std::uint64_t n : what.keys) {
+      said.keys.push_back(key_of(n));
+      said.places.push_back(place_of(n));
+    }
+    begun[what.chain] = now;
+    plan.hear(std::move(said), now);
+    settle();
+  }
+  void say(word::kind what, std::uint32_t chain, std::uint64_t session = 1) {
+    word said;
+    said.what = what;
+    said.session = session;
+    said.chain = chain;
+    plan.hear(std::move(said), now);
+    settle();
+  }
+  /// Carries out what the planner wants, until it wants nothing more at this moment.
+  void settle() {
+    for (;;) {
+      plan.advance(now);
+      for (const answer& each : plan.take_answers()) {
+        lengths[each.completion.request] = each.completion.value;
+        codes[each.completion.request] = each.completion.code;
+        ended[each.completion.request] = now;
+      }
+      const auto orders = plan.take_orders();
+      if (orders.empty()) return;
+      for (const order& each : orders) obey(each);
+    }
+  }
+  /// The next event: a load that ends, or a time that the planner waits for. False: there is none.
+  bool step() {
+    std::optional<time_point> next = plan.wake_at(now);
+    if (!queue.empty() && !stalled) next = next ? std::min(*next, queue.front().done) : queue.front().done;
+    if (!next) return false;
+    now = std::max(now, *next);
+    std::vector<transfer_outcome> outcomes;
+    while (!queue.empty() && !stalled && queue.front().done <= now) {
+      const bool lost = damaged.contains(queue.front().key);
+      if (!lost) present.insert(queue.front().key);
+      below.erase(queue.front().key);
+      outcomes.push_back({queue.front().token, lost ? transfer_result::failed : transfer_result::done});
+      queue.pop_front();
+    }
+    if (!outcomes.empty()) plan.settle(outcomes, now);
+    settle();
+    return true;
+  }
+  bool run_until(const std::function<bool()>& done, int most = 1'000'000) {
+    for (int i = 0; i < most && !done(); ++i) {
+      if (!step()) break;
+    }
+    return done();
+  }
+  bool run_until_answered(std::uint32_t chain) {
+    return run_until([&] { return lengths.contains(chain); });
+  }
+  std::uint64_t ends(reason why) const { return plan.status().by_reason[static_cast<std::size_t>(why)]; }
+  std::uint64_t in_flight() const { return queue.size() * stride; }
+
+  planner plan;
+  time_point now{std::chrono::hours(1)};
+  nanoseconds block_time = milliseconds(1);
+  bool stalled = false;                    ///< nothing comes any more
+  std::uint64_t room = ~std::uint64_t{0};  ///< loads that the tier takes at once
+  std::set<std::uint64_t> present, below, damaged;
+  std::set<std::uint64_t> no_room_for;             ///< the tier answers no_space
+  std::map<std::uint32_t, std::uint64_t> lengths;  ///< chain -> answer
+  std::map<std::uint32_t, std::uint16_t> codes;
+  std::map<std::uint32_t, time_point> begun, ended;
+  std::vector<std::uint64_t> read;                        ///< in the order in which the device was asked
+  std::map<std::uint64_t, std::set<std::uint64_t>> held;  ///< job -> keys, of finish orders
+
+ private:
+  struct load {
+    std::uint64_t key = 0;
+    std::uint64_t token = 0;
+    time_point done;
+  };
+
+  static std::uint64_t number_of(const full_key& key) {
+    std::uint64_t n = 0;
+    std::memcpy(&n, key.bytes.data(), sizeof n);
+    return n;
+  }
+  place place_of(std::uint64_t n) const {
+    if (present.contains(n)) return place::present;
+    if (loading(n) != nullptr) return place::loading;
+    return below.contains(n) ? place::below : place::absent;
+  }
+  const load* loading(std::uint64_t n) const {
+    const auto found = std::ranges::find(queue, n, &load::key);
+    return found == queue.end() ? nullptr : &*found;
+  }
+  void obey(const order& each) {
+    reply said{.what = each.what, .job = each.job, .first = each.first, .loads = {}, .length = 0};
+    if (each.what == order::kind::release) {
+      held.erase(each.job);
+      return;
+    }
+    if (each.what == order::kind::finish) {
+      while (said.length < each.keys->size() && present.contains(number_of((*each.keys)[said.length]))) ++said.length;
+      for (std::size_t i = 0; i < said.length && each.hold; ++i) held[each.job].insert(number_of((*each.keys)[i]));
+    }
+    for (std::size_t i = each.first; each.what == order::kind::load && i < each.first + each.count; ++i) {
+      const load_answer answer = load_of(number_of((*each.keys)[i]));
+      said.loads.push_back(answer);
+      if (answer.state != load_state::present && answer.state != load_state::loading) break;
+    }
+    plan.take(said, now);
+  }
+  load_answer load_of(std::uint64_t n) {
+    if (present.contains(n)) return {load_state::present};
+    if (const load* under_way = loading(n)) return {load_state::loading, under_way->token};
+    if (no_room_for.contains(n)) return {load_state::no_space};
+    if (!below.contains(n)) return {load_state::absent};
+    if (queue.size() >= room) return {load_state::wait};
+    const time_point after = queue.empty() ? now : std::max(now, queue.back().done);
+    queue.push_back({n, next_token_++, after + block_time});
+    read.push_back(n);
+    return {load_state::loading, queue.back().token};
+  }
+
+  std::deque<load> queue;
+  std::uint64_t next_token_ = 1;
+};
+
+/// first, first + 1, …
+inline std::vector<std::uint64_t> chain_of(std::uint64_t first, std::size_t count) {
+  std::vector<std::uint64_t> keys(count);
+  for (std::size_t i = 0; i < count; ++i) keys[i] = first + i;
+  return keys;
+}
+
+}  // namespace cenote::prefetch::testing

@@ -1,0 +1,579 @@
+#include "tiers/prefetch/planner.hpp"
+
+#include <algorithm>
+
+namespace cenote::prefetch {
+
+namespace {
+
+using memory::prefetch_policy;
+
+constexpr std::size_t order_keys = 256;  // of one order: the tier is busy for some tens of microseconds
+constexpr auto retry_after = std::chrono::milliseconds(100);
+constexpr double in_flight_seconds = 0.1;        // of a chain that may be cut: what is under way cannot be taken back
+constexpr std::uint64_t speculative_blocks = 8;  // under way at once: what is wanted does not wait long behind them
+constexpr nanoseconds shortest_look = std::chrono::milliseconds(1);
+constexpr nanoseconds longest_look = std::chrono::milliseconds(20);
+
+nanoseconds time_of(double seconds) {
+  return std::chrono::duration_cast<nanoseconds>(std::chrono::duration<double>(seconds));
+}
+
+/// Chained keys: two that are equal have equal keys before them.
+std::size_t common_prefix(const std::vector<full_key>& a, const std::vector<full_key>& b) {
+  std::size_t low = 0;
+  std::size_t high = std::min(a.size(), b.size());
+  while (low < high) {
+    const std::size_t middle = low + (high - low) / 2;
+    if (a[middle] == b[middle]) {
+      low = middle + 1;
+    } else {
+      high = middle;
+    }
+  }
+  return low;
+}
+
+}  // namespace
+
+std::string_view name_of(reason why) noexcept {
+  switch (why) {
+    case reason::complete: return "complete";
+    case reason::absent: return "absent";
+    case reason::below_threshold: return "below_threshold";
+    case reason::cannot_win: return "cannot_win";
+    case reason::cut: return "cut";
+    case reason::timeout: return "timeout";
+    case reason::stopped: return "stopped";
+    case reason::cancelled: return "cancelled";
+    case reason::session_gone: return "session_gone";
+    case reason::no_space: return "no_space";
+    case reason::budget: return "budget";
+  }
+  return "?";
+}
+
+planner::job* planner::find(std::uint64_t number) noexcept {
+  const auto found = jobs_.find(number);
+  return found == jobs_.end() ? nullptr : &found->second;
+}
+
+// ---------------------------------------------------------------------------------------------- what sessions say
+
+void planner::hear(word said, time_point now) {
+  if (said.what != word::kind::wish) return say(said);
+  const auto gathered = gathering_.find(said.session);
+  if (gathered != gathering_.end()) {
+    word& whole = gathered->second;
+    const bool goes_on = said.terms.chain != 0 && whole.terms.chain == said.terms.chain && whole.group == said.group &&
+                         whole.instance == said.instance;
+    if (goes_on) {
+      const std::size_t more = std::min(said.keys.size(), max_chain - std::min(max_chain, whole.keys.size()));
+      whole.keys.insert(whole.keys.end(), said.keys.begin(), said.keys.begin() + static_cast<std::ptrdiff_t>(more));
+      whole.places.insert(whole.places.end(), said.places.begin(),
+                          said.places.begin() + static_cast<std::ptrdiff_t>(more));
+      whole.request = said.request;
+      whole.terms = said.terms;
+      said = std::move(whole);
+    }
+    gathering_.erase(gathered);
+  }
+  if (said.terms.more) {
+    gathering_.insert_or_assign(said.session, std::move(said));
+  } else {
+    begin(std::move(said), now);
+  }
+}
+
+/// Of a prefetch that is over, or of none, a word changes nothing.
+void planner::say(const word& said) {
+  if (said.chain == 0) return;
+  const bool cancels = said.what == word::kind::end;
+  for (auto& [number, each] : jobs_) {
+    if (each.session != said.session || each.chain != said.chain) continue;
+    if (cancels) {
+      each.told_off = reason::cancelled;
+      each.hold = false;
+    } else if (each.stoppable && !each.told_off) {
+      each.told_off = reason::stopped;
+    }
+  }
+  if (!cancels) return;
+  const auto gathered = gathering_.find(said.session);
+  if (gathered != gathering_.end() && gathered->second.terms.chain == said.chain) gathering_.erase(gathered);
+  const auto held = std::ranges::find_if(
+      held_, [&](const auto& each) { return each.second.session == said.session && each.second.chain == said.chain; });
+  if (held != held_.end()) let_go(held->first);
+}
+
+void planner::refuse(const word& said, error_code code) {
+  ++counts_.refused;
+  answer made{.session = said.session, .completion = {}};
+  made.completion.request = said.request;
+  made.completion.kind = memory::completion_kind::done;
+  made.completion.code = static_cast<std::uint16_t>(code);
+  answers_.push_back(made);
+}
+
+std::size_t planner::open_of(std::uint64_t session) const noexcept {
+  const auto its = [&](const auto& each) { return each.second.session == session; };
+  return static_cast<std::size_t>(std::ranges::count_if(jobs_, its) + std::ranges::count_if(held_, its));
+}
+
+void planner::begin(word said, time_point now) {
+  if (open_of(said.session) >= max_of_session) return refuse(said, error_code::limit_exceeded);
+  const auto same = [&](const auto& each) {
+    return each.second.session == said.session && each.second.chain == said.terms.chain;
+  };
+  const bool known = std::ranges::any_of(jobs_, same) || std::ranges::any_of(held_, same);
+  if (said.terms.chain != 0 && known) return refuse(said, error_code::invalid_argument);
+  ++counts_.started;
+  counts_.wanted += said.keys.size();
+  end_speculation();
+  job made = make_job(said, now);
+  if (options_.read_ahead > 0) {
+    continuations_.learn(made.session, made.instance, made.group, made.keys, options_.read_ahead);
+  }
+  if (made.recompute > 0) find_twin(made);
+  jobs_.emplace(made.number, std::move(made));
+}
+
+planner::job planner::make_job(word& said, time_point now) {
+  job made;
+  made.number = next_job_++;
+  made.session = said.session;
+  made.request = said.request;
+  made.chain = said.terms.chain;
+  made.instance = said.instance;
+  made.group = said.group;
+  made.stride = said.stride;
+  made.hold = said.terms.hold && said.terms.chain != 0;
+  made.places = std::move(said.places);
+  made.keys = std::make_shared<const std::vector<full_key>>(std::move(said.keys));
+
+  made.end = made.places.size();
+  pass_present(made);
+  const auto absent = std::ranges::find(made.places, place::absent);
+  if (absent != made.places.end()) {
+    end_at(made, static_cast<std::size_t>(absent - made.places.begin()), reason::absent);
+  }
+  const std::uint64_t tokens = (made.end - made.prefix) * said.tokens_per_block;
+  if (tokens > 0 && tokens < options_.threshold_tokens) end_at(made, made.prefix, reason::below_threshold);
+  made.left = static_cast<std::uint64_t>(
+      std::count(made.places.begin(), made.places.begin() + static_cast<std::ptrdiff_t>(made.end), place::below));
+
+  const std::uint64_t rate = said.terms.prefill_rate.value_or(options_.prefill_tokens_per_s);
+  if (rate > 0) made.recompute = static_cast<double>(said.tokens_per_block) / static_cast<double>(rate);
+  const prefetch_policy policy =
+      said.terms.policy == prefetch_policy::node_default ? options_.policy : said.terms.policy;
+  made.stoppable = policy == prefetch_policy::best_effort;
+  made.deadline = now + options_.limit;
+  if (policy == prefetch_policy::timeout) {
+    const nanoseconds base = said.terms.base ? nanoseconds(*said.terms.base) : options_.base;
+    const nanoseconds per_ki = said.terms.per_ki_token ? nanoseconds(*said.terms.per_ki_token) : options_.per_ki_token;
+    const double seconds = std::chrono::duration<double>(base).count() +
+                           std::chrono::duration<double>(per_ki).count() * static_cast<double>(tokens) / 1024;
+    if (seconds < std::chrono::duration<double>(options_.limit).count()) made.deadline = now + time_of(seconds);
+  }
+  return made;
+}
+
+/// Ranks of one engine ask for the same chain at the same time: what the older job loads costs the younger nothing.
+void planner::find_twin(job& of) const {
+  for (const auto& [number, each] : jobs_) {
+    if (each.instance != of.instance || each.group != of.group) continue;
+    const std::size_t common = common_prefix(*each.keys, *of.keys);
+    if (common <= of.in_common) continue;
+    of.twin = each.number;
+    of.in_common = common;
+  }
+}
+
+/// The chain is all there and its engine computes on: what followed it the last time may be wanted next. Nothing of it
+/// is held or answered, and the next wish ends it.
+void planner::read_ahead(const job& behind, time_point now) {
+  if (options_.read_ahead == 0 || behind.session == 0 || behind.why != reason::complete || behind.keys->empty()) return;
+  const key_list next = continuations_.after(behind.instance, behind.group, behind.keys->back());
+  const bool idle = std::ranges::all_of(jobs_, [&](const auto& each) { return each.first == behind.number; });
+  if (!next || !idle) return;
+  job made;
+  made.number = next_job_++;
+  made.instance = behind.instance;
+  made.group = behind.group;
+  made.stride = behind.stride;
+  made.keys = next;
+  made.end = std::min<std::size_t>(next->size(), options_.read_ahead);
+  made.places.assign(next->size(), place::below);  // the tier says what is true when it is asked
+  made.left = made.end;
+  made.deadline = now + options_.limit;
+  jobs_.emplace(made.number, std::move(made));
+}
+
+void planner::end_speculation() {
+  for (auto& [number, each] : jobs_) {
+    if (each.session == 0) each.told_off = reason::cancelled;
+  }
+}
+
+void planner::forget(std::uint64_t session) {
+  gathering_.erase(session);
+  continuations_.forget(session);
+  for (const auto& [number, each] : jobs_) {
+    if (each.session != session) continue;
+    ++counts_.finished;
+    ++counts_.by_reason[static_cast<std::size_t>(reason::session_gone)];
+    discharge(each.instance, each.charged);
+  }
+  std::erase_if(jobs_, [&](const auto& each) { return each.second.session == session; });
+  for (const auto& [number, each] : held_) {
+    if (each.session == session) discharge(each.instance, each.charged);
+  }
+  std::erase_if(held_, [&](const auto& each) { return each.second.session == session; });
+}
+
+// ---------------------------------------------------------------------------------------------- what the tier says
+
+void planner::take(const reply& said, time_point now) {
+  switch (said.what) {
+    case order::kind::load: take_loads(said, now); break;
+    case order::kind::finish: take_length(said, now); break;
+    case order::kind::release: break;
+  }
+}
+
+void planner::take_loads(const reply& said, time_point now) {
+  open_order_.reset();
+  job* const of = find(said.job);  // null: its session is gone
+  std::size_t key = said.first;
+  for (const load_answer& each : said.loads) {
+    if (each.state == load_state::loading) fly(each.token, said.job, key, now);
+    if (each.state == load_state::wait) {
+      blocked_ = true;
+      blocked_until_ = now + retry_after;
+    }
+    if (of != nullptr) {
+      switch (each.state) {
+        case load_state::present: of->places[key] = place::present; break;
+        case load_state::loading: of->places[key] = place::loading; break;
+        case load_state::wait: break;
+        case load_state::absent:
+        case load_state::busy: end_at(*of, key, reason::absent); break;
+        case load_state::no_space: end_at(*of, key, reason::no_space); break;
+      }
+    }
+    if (each.state == load_state::present || each.state == load_state::loading) ++key;
+  }
+  if (of == nullptr) return;
+  of->next = key;
+  end_at(*of, of->end, of->why);
+}
+
+/// A block is under way. One that an older wish began costs this one nothing.
+void planner::fly(std::uint64_t token, std::uint64_t number, std::size_t key, time_point now) {
+  const auto [at, is_new] = flights_.try_emplace(token);
+  job* const of = find(number);
+  if (is_new) {
+    at->second.bytes = open_stride_;
+    speed_.started(open_stride_, now);
+    if (of != nullptr) {
+      of->charged += open_stride_;
+      charged_[of->instance] += open_stride_;
+      charged_in_all_ += open_stride_;
+    }
+  }
+  if (of == nullptr) return;
+  of->begun = true;
+  at->second.wanted_by.emplace_back(number, key);
+}
+
+void planner::settle(std::span<const transfer_outcome> ended, time_point now) {
+  std::uint64_t bytes = 0;
+  std::uint64_t good = 0;
+  for (const transfer_outcome& each : ended) {
+    const auto found = flights_.find(each.token);
+    if (found == flights_.end()) continue;
+    const bool came = each.what == transfer_result::done;
+    bytes += found->second.bytes;
+    good += came ? found->second.bytes : 0;
+    ++(came ? counts_.loaded : counts_.lost);
+    const bool speculative = std::ranges::all_of(found->second.wanted_by, [&](const auto& wanted) {
+      const job* const of = find(wanted.first);
+      return of != nullptr && of->session == 0;
+    });
+    counts_.read_ahead += came && speculative && !found->second.wanted_by.empty() ? 1 : 0;
+    for (const auto& [number, key] : found->second.wanted_by) {
+      job* const of = find(number);
+      if (of == nullptr) continue;
+      of->places[key] = came ? place::present : place::absent;
+      if (!came) end_at(*of, key, reason::absent);
+    }
+    flights_.erase(found);
+  }
+  if (bytes > 0) speed_.ended(bytes, good, now);
+}
+
+void planner::take_length(const reply& said, time_point now) {
+  const auto found = jobs_.find(said.job);
+  if (found == jobs_.end()) return;
+  const job& done = found->second;
+  if (done.session == 0) {
+    discharge(done.instance, done.charged);
+    jobs_.erase(found);
+    return;
+  }
+  read_ahead(done, now);
+  ++counts_.finished;
+  ++counts_.by_reason[static_cast<std::size_t>(done.why)];
+  answer made{.session = done.session, .completion = {}};
+  made.completion.request = done.request;
+  made.completion.kind = memory::completion_kind::done;
+  made.completion.value = said.length;
+  answers_.push_back(made);
+  if (done.hold && said.length > 0) {
+    held_.emplace(done.number, held_job{done.session, done.chain, done.instance, done.charged, now + options_.claim});
+  } else {
+    order back{.what = order::kind::release, .job = done.number, .session = done.session, .keys = {}};
+    orders_.push_back(std::move(back));  // it may have been told off while the tier counted
+    discharge(done.instance, done.charged);
+  }
+  jobs_.erase(found);
+}
+
+void planner::let_go(std::uint64_t number) {
+  const auto found = held_.find(number);
+  if (found == held_.end()) return;
+  orders_.push_back({.what = order::kind::release, .job = number, .session = found->second.session, .keys = {}});
+  discharge(found->second.instance, found->second.charged);
+  held_.erase(found);
+}
+
+void planner::discharge(std::uint32_t instance, std::uint64_t bytes) noexcept {
+  if (bytes == 0) return;
+  charged_in_all_ -= bytes;
+  const auto found = charged_.find(instance);
+  found->second -= bytes;
+  if (found->second == 0) charged_.erase(found);
+}
+
+// ---------------------------------------------------------------------------------------------- decisions
+
+void planner::pass_present(job& of) noexcept {
+  while (of.prefix < of.places.size() && of.places[of.prefix] == place::present) ++of.prefix;
+}
+
+/// The chain is wanted up to `key`; `why` not further. Never longer than before.
+void planner::end_at(job& of, std::size_t key, reason why) noexcept {
+  if (of.finishing) return;
+  if (key < of.end) {
+    of.end = key;
+    of.why = why;
+  }
+  const auto from = of.places.begin() + static_cast<std::ptrdiff_t>(std::min(of.next, of.end));
+  of.left = static_cast<std::uint64_t>(
+      std::count(from, of.places.begin() + static_cast<std::ptrdiff_t>(of.end), place::below));
+}
+
+void planner::note_arrivals() {
+  bool compared = false;
+  for (auto& [number, each] : jobs_) {
+    each.arrivals.clear();
+    compared |= each.recompute > 0;
+  }
+  if (!compared) return;
+  std::uint64_t bytes = 0;
+  for (const auto& [token, each] : flights_) {
+    bytes += each.bytes;
+    for (const auto& [wanting, key] : each.wanted_by) {
+      if (job* const of = find(wanting); of != nullptr && of->recompute > 0) of->arrivals.emplace(key, bytes);
+    }
+  }
+}
+
+/// Never slower than recomputing: wants no more of the chain than pays. `ahead`: bytes that older jobs will ask for.
+void planner::weigh(job& of, std::uint64_t ahead, time_point now) {
+  if (of.prefix >= of.end) return;
+  const auto speed = speed_.estimate(now);
+  if (!speed) return;  // one block is loaded to learn it: room_for()
+  const std::size_t end = best_end(of, ahead, *speed);
+  if (end < of.end) end_at(of, end, of.begun ? reason::cut : reason::cannot_win);
+}
+
+/// The end of the prefix for which the time saved, less the time until it is here, is longest; of.prefix if none saves.
+std::size_t planner::best_end(const job& of, std::uint64_t ahead, double bytes_per_s) const {
+  const auto twin = jobs_.find(of.twin);
+  const std::size_t shared = twin == jobs_.end() ? 0 : std::min(of.in_common, twin->second.end);
+  std::uint64_t before = 0;  // bytes that come before and with what was looked at so far
+  std::uint64_t own = 0;
+  double best = 0;
+  std::size_t best_at = of.prefix;
+  for (std::size_t i = of.prefix; i < of.end; ++i) {
+    if (of.places[i] == place::loading) {
+      const auto known = of.arrivals.find(i);
+      before = std::max(before, known == of.arrivals.end() ? speed_.under_way() : known->second);
+    } else if (of.places[i] == place::below) {
+      own += i < shared ? 0 : of.stride;
+      before = std::max(before, speed_.under_way() + ahead + own);
+    }
+    const double saved = static_cast<double>(i + 1 - of.prefix) * of.recompute;
+    const double profit = saved - static_cast<double>(before) / bytes_per_s;
+    if (profit <= best) continue;
+    best = profit;
+    best_at = i + 1;
+  }
+  return best_at;
+}
+
+bool planner::is_over(job& of, time_point now) noexcept {
+  if (of.prefix >= of.end) return true;
+  if (of.told_off) {
+    of.why = *of.told_off;
+  } else if (of.deadline <= now) {
+    of.why = reason::timeout;
+  } else {
+    return false;
+  }
+  of.end = of.prefix;
+  of.left = 0;
+  return true;
+}
+
+void planner::order_finish(job& of) {
+  of.finishing = true;
+  orders_.push_back({.what = order::kind::finish,
+                     .job = of.number,
+                     .session = of.session,
+                     .instance = of.instance,
+                     .group = of.group,
+                     .hold = of.hold,
+                     .keys = of.keys});
+}
+
+void planner::advance(time_point now) {
+  expire(now);
+  note_arrivals();
+  std::uint64_t ahead = 0;
+  for (auto& [number, each] : jobs_) {
+    if (each.finishing) continue;
+    pass_present(each);
+    if (each.recompute > 0) weigh(each, ahead, now);
+    if (is_over(each, now)) {
+      order_finish(each);
+    } else {
+      ahead += each.left * each.stride;
+    }
+  }
+  if (blocked_ && blocked_until_ <= now) blocked_ = false;
+  if (open_order_ || blocked_) return;
+  for (auto& [number, each] : jobs_) {
+    if (each.finishing || each.next >= each.end) continue;
+    if (order_loads(each, now) != ordered::over_budget) return;  // the oldest first, always
+  }
+}
+
+/// Asks for the next keys of the chain, as far as window and budgets go.
+planner::ordered planner::order_loads(job& of, time_point now) {
+  const std::uint64_t room = room_for(of, now);
+  const std::uint64_t budget = budget_for(of);
+  std::uint64_t bytes = 0;
+  std::size_t at = of.next;
+  ordered stopped = ordered::yes;
+  for (; at < of.end && at - of.next < order_keys; ++at) {
+    if (of.places[at] != place::below) continue;
+    const bool first_of_all = bytes == 0 && speed_.under_way() == 0;  // one may always come, however small the window
+    if (bytes + of.stride > room && !first_of_all) {
+      stopped = ordered::no_room;
+      break;
+    }
+    if (bytes + of.stride > budget) {
+      stopped = ordered::over_budget;
+      break;
+    }
+    bytes += of.stride;
+  }
+  if (at == of.next) {
+    if (stopped == ordered::over_budget && alone_in_budget(of)) end_at(of, at, reason::budget);
+    return stopped;
+  }
+  open_order_ = order{.what = order::kind::load,
+                      .job = of.number,
+                      .session = of.session,
+                      .instance = of.instance,
+                      .group = of.group,
+                      .hold = of.hold,
+                      .keys = of.keys,
+                      .first = of.next,
+                      .count = at - of.next};
+  open_stride_ = of.stride;
+  orders_.push_back(*open_order_);
+  return ordered::yes;
+}
+
+/// Bytes that may be asked for now. A chain that is compared with recomputing does not fill the device far ahead, since
+/// it may be cut, and goes block by block until something is measured.
+std::uint64_t planner::room_for(const job& of, time_point now) const {
+  std::uint64_t most = options_.window;
+  if (of.session == 0) most = std::min(most, speculative_blocks * of.stride);
+  if (of.recompute > 0) {
+    std::uint64_t ahead = of.stride;
+    if (speed_.is_known(now)) {
+      ahead = std::max(2 * of.stride, static_cast<std::uint64_t>(speed_.last() * in_flight_seconds));
+    }
+    most = std::min(most, ahead);
+  }
+  return most - std::min(most, speed_.under_way());
+}
+
+std::uint64_t planner::budget_for(const job& of) const {
+  const auto left = [](std::uint64_t limit, std::uint64_t used) {
+    return limit == 0 ? ~std::uint64_t{0} : limit - std::min(limit, used);
+  };
+  const auto mine = charged_.find(of.instance);
+  return std::min(left(options_.total_bytes, charged_in_all_),
+                  left(options_.instance_bytes, mine == charged_.end() ? 0 : mine->second));
+}
+
+/// No other job will give back what this one lacks.
+bool planner::alone_in_budget(const job& of) const {
+  const auto lacks = [&](std::uint64_t limit, std::uint64_t used_by_it) {
+    return limit != 0 && used_by_it + of.stride > limit;
+  };
+  return lacks(options_.total_bytes, of.charged) || lacks(options_.instance_bytes, of.charged);
+}
+
+void planner::expire(time_point now) {
+  std::vector<std::uint64_t> late;
+  for (const auto& [number, each] : held_) {
+    if (each.until <= now) late.push_back(number);
+  }
+  counts_.unclaimed += late.size();
+  for (const std::uint64_t number : late) let_go(number);
+}
+
+std::optional<time_point> planner::wake_at(time_point now) const noexcept {
+  std::optional<time_point> next;
+  const auto sooner = [&](time_point at) { next = next ? std::min(*next, at) : at; };
+  for (const auto& [number, each] : jobs_) {
+    if (each.finishing) continue;
+    sooner(each.deadline);
+    if (each.prefix >= each.end) sooner(now);
+    if (each.recompute > 0 && speed_.under_way() > 0) {
+      const auto block = std::chrono::duration_cast<nanoseconds>(std::chrono::duration<double>(each.recompute / 4));
+      sooner(now + std::clamp(block, shortest_look, longest_look));
+    }
+  }
+  for (const auto& [number, each] : held_) sooner(each.until);
+  if (blocked_) sooner(blocked_until_);
+  return next;
+}
+
+prefetch::status planner::status() const {
+  prefetch::status all = counts_;
+  all.bytes_in_flight = speed_.under_way();
+  all.waiting = static_cast<std::uint64_t>(
+      std::ranges::count_if(jobs_, [](const auto& each) { return each.second.session != 0; }));
+  all.held = held_.size();
+  all.bytes_per_s = speed_.last();
+  return all;
+}
+
+}  // namespace cenote::prefetch

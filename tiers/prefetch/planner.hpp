@@ -1,0 +1,193 @@
+// What is brought up, in which order and for how long: every decision about prefetches, without an actor or a device.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <span>
+#include <string_view>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "core/error.hpp"
+#include "memory/session_memory.hpp"
+#include "tiers/prefetch/continuations.hpp"
+#include "tiers/prefetch/orders.hpp"
+#include "tiers/prefetch/throughput.hpp"
+
+namespace cenote::prefetch {
+
+struct options {
+  memory::prefetch_policy policy = memory::prefetch_policy::timeout;
+  nanoseconds base = std::chrono::seconds(1);
+  nanoseconds per_ki_token = std::chrono::milliseconds(250);
+  std::uint64_t threshold_tokens = 256;    ///< fewer tokens below DRAM are not worth a load
+  std::uint64_t instance_bytes = 0;        ///< loaded or being loaded and not yet taken over, an instance; 0: no limit
+  std::uint64_t total_bytes = 0;           ///< … of all together; 0: no limit
+  std::uint64_t window = 256ULL << 20;     ///< bytes under way at once
+  std::uint64_t prefill_tokens_per_s = 0;  ///< of engines that do not say; 0: unknown, nothing is compared
+  std::uint64_t read_ahead = 0;            ///< blocks loaded on speculation behind a chain that is all there; 0: none
+  nanoseconds limit = std::chrono::seconds(60);  ///< of every prefetch: a device that takes longer is broken
+  nanoseconds claim = std::chrono::seconds(10);  ///< how long what came is held for a client that says nothing
+};
+
+/// Why a prefetch ended; each counts as exactly one.
+enum class reason : std::uint8_t {
+  complete,         ///< the whole chain is in DRAM
+  absent,           ///< what is below is in DRAM; then comes a key that no tier has, or whose copy was lost
+  below_threshold,  ///< too few tokens below DRAM: nothing was loaded
+  cannot_win,       ///< recomputing is faster: nothing was loaded
+  cut,              ///< recomputing the rest became faster
+  timeout,          ///< the policy's time was over
+  stopped,          ///< best_effort, and the engine was ready
+  cancelled,        ///< by its client
+  session_gone,     ///< its client died or left
+  no_space,         ///< nothing could be evicted for it
+  budget,           ///< it alone would have needed more than a budget
+};
+inline constexpr std::size_t reasons = 11;
+[[nodiscard]] std::string_view name_of(reason why) noexcept;
+
+struct status {
+  std::uint64_t started = 0, finished = 0;  ///< prefetches
+  std::uint64_t wanted = 0;                 ///< blocks, of all chains
+  std::uint64_t loaded = 0;                 ///< blocks that came up for a prefetch
+  std::uint64_t lost = 0;                   ///< blocks that were asked for and did not come
+  std::uint64_t unclaimed = 0;              ///< prefetches whose blocks were held until the time was over
+  std::uint64_t refused = 0;                ///< a session had too many under way
+  std::uint64_t read_ahead = 0;             ///< blocks loaded on speculation
+  std::array<std::uint64_t, reasons> by_reason{};
+  std::uint64_t bytes_in_flight = 0;
+  std::uint64_t waiting = 0;  ///< prefetches that are not answered yet
+  std::uint64_t held = 0;     ///< answered ones whose blocks are held for their clients
+  double bytes_per_s = 0;     ///< as measured last; 0: never
+};
+
+/// An answer for a session's completion ring.
+struct answer {
+  std::uint64_t session = 0;
+  memory::completion completion;
+};
+
+/// Serves prefetches in the order in which they came: chains in prefix order, one load a block however many want it.
+/// Time is an argument. Everything it wants of the tier comes out of take_orders(), which is carried out in order; of
+/// loads at most one order is open. One thread.
+class planner {
+ public:
+  static constexpr std::size_t max_chain = std::size_t{1} << 16;      ///< blocks; the rest of a longer chain is left
+  static constexpr std::size_t max_of_session = std::size_t{1} << 8;  ///< prefetches that are not over
+
+  explicit planner(options chosen) : options_(chosen) {}
+
+  void hear(word said, time_point now);
+  /// What the tier says to an order.
+  void take(const reply& said, time_point now);
+  /// Loads that ended; of others than ours nothing is known.
+  void settle(std::span<const transfer_outcome> ended, time_point now);
+  /// There may be room again for what the tier answered `wait`.
+  void retry() noexcept { blocked_ = false; }
+  /// The session is dead, or done. The tier let go of its blocks already.
+  void forget(std::uint64_t session);
+  /// Decides; call after any of the above and at wake_at().
+  void advance(time_point now);
+  void reload(const options& chosen) noexcept { options_ = chosen; }
+
+  [[nodiscard]] std::vector<order> take_orders() { return std::exchange(orders_, {}); }
+  [[nodiscard]] std::vector<answer> take_answers() { return std::exchange(answers_, {}); }
+  /// When advance() has to be called at the latest; nothing: only when something happens.
+  [[nodiscard]] std::optional<time_point> wake_at(time_point now) const noexcept;
+  [[nodiscard]] prefetch::status status() const;
+
+ private:
+  struct job {
+    std::uint64_t number = 0;
+    std::uint64_t session = 0;  ///< 0: speculation, which nobody waits for
+    std::uint32_t request = 0;
+    std::uint32_t chain = 0;
+    std::uint32_t instance = 0;
+    std::uint32_t group = 0;
+    std::uint64_t stride = 0;
+    bool hold = false;
+    bool stoppable = false;  ///< best_effort
+    key_list keys;
+    std::vector<place> places;
+    double recompute = 0;  ///< seconds a block; 0: not known, nothing is compared
+    time_point deadline{};
+    std::size_t prefix = 0;          ///< blocks from the front that are present
+    std::size_t next = 0;            ///< first key that no order named
+    std::size_t end = 0;             ///< first key that is not wanted (any more)
+    reason why = reason::complete;   ///< why not
+    std::optional<reason> told_off;  ///< stopped or cancelled
+    std::uint64_t left = 0;          ///< keys in [next, end) that are below
+    std::uint64_t twin = 0;          ///< an older job with the same first `in_common` keys; 0: none
+    std::size_t in_common = 0;
+    bool begun = false;         ///< something was loaded for it
+    std::uint64_t charged = 0;  ///< bytes, of both budgets
+    bool finishing = false;     ///< the tier counts
+    /// When keys come that are under way: bytes that come before and with them. Made anew by note_arrivals().
+    std::unordered_map<std::size_t, std::uint64_t> arrivals;
+  };
+  struct flight {
+    std::uint64_t bytes = 0;
+    std::vector<std::pair<std::uint64_t, std::size_t>> wanted_by;  ///< job, key
+  };
+  /// Answered; its blocks are held for its client.
+  struct held_job {
+    std::uint64_t session = 0;
+    std::uint32_t chain = 0;
+    std::uint32_t instance = 0;
+    std::uint64_t charged = 0;
+    time_point until{};
+  };
+  enum class ordered : std::uint8_t { yes, no_room, over_budget };
+
+  [[nodiscard]] job* find(std::uint64_t number) noexcept;
+  void begin(word said, time_point now);
+  [[nodiscard]] job make_job(word& said, time_point now);
+  void find_twin(job& of) const;
+  void read_ahead(const job& behind, time_point now);
+  void end_speculation();
+  void say(const word& said);
+  void refuse(const word& said, error_code code);
+
+  static void pass_present(job& of) noexcept;
+  static void end_at(job& of, std::size_t key, reason why) noexcept;
+  void note_arrivals();
+  void weigh(job& of, std::uint64_t ahead, time_point now);
+  [[nodiscard]] std::size_t best_end(const job& of, std::uint64_t ahead, double bytes_per_s) const;
+  [[nodiscard]] static bool is_over(job& of, time_point now) noexcept;
+  void order_finish(job& of);
+  ordered order_loads(job& of, time_point now);
+  [[nodiscard]] std::uint64_t room_for(const job& of, time_point now) const;
+  [[nodiscard]] std::uint64_t budget_for(const job& of) const;
+  [[nodiscard]] bool alone_in_budget(const job& of) const;
+  void take_loads(const reply& said, time_point now);
+  void take_length(const reply& said, time_point now);
+  void fly(std::uint64_t token, std::uint64_t job, std::size_t key, time_point now);
+  void let_go(std::uint64_t number);
+  void expire(time_point now);
+  void discharge(std::uint32_t instance, std::uint64_t bytes) noexcept;
+  [[nodiscard]] std::size_t open_of(std::uint64_t session) const noexcept;
+
+  options options_;
+  std::uint64_t next_job_ = 1;
+  std::map<std::uint64_t, job> jobs_;               ///< by number, so the oldest first; not answered yet
+  std::map<std::uint64_t, held_job> held_;          ///< by job
+  std::map<std::uint64_t, word> gathering_;         ///< session -> chain of which requests are missing
+  std::map<std::uint64_t, flight> flights_;         ///< by token: in the order in which the device got them
+  std::map<std::uint32_t, std::uint64_t> charged_;  ///< instance -> bytes
+  std::uint64_t charged_in_all_ = 0;
+  std::optional<order> open_order_;  ///< a load that is not answered yet
+  std::uint64_t open_stride_ = 0;
+  bool blocked_ = false;  ///< the tier has no room
+  time_point blocked_until_{};
+  throughput speed_;
+  continuations continuations_;
+  std::vector<order> orders_;
+  std::vector<answer> answers_;
+  prefetch::status counts_;
+};
+
+}  // namespace cenote::prefetch
