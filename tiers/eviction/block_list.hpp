@@ -79,6 +79,8 @@ class per_block {
     if (block >= values_.size()) values_.resize(std::max<std::size_t>(std::size_t{block} + 1, values_.size() * 2));
     return values_[block];
   }
+  /// Block numbers below this have a value.
+  [[nodiscard]] std::size_t size() const noexcept { return values_.size(); }
   [[nodiscard]] T& operator[](std::uint32_t block) noexcept { return values_[block]; }
   [[nodiscard]] const T& operator[](std::uint32_t block) const noexcept { return values_[block]; }
 

@@ -8,7 +8,6 @@
 namespace cenote::eviction {
 
 namespace {
-constexpr std::uint64_t lifetime = 10'000;
 constexpr std::size_t ghosts_per_block = 4;
 
 template <std::size_t... I>
@@ -17,7 +16,8 @@ std::array<block_list, sizeof...(I)> make_queues(block_links& links, std::index_
 }
 }  // namespace
 
-mq::mq(block_links& links) noexcept : queues_(make_queues(links, std::make_index_sequence<queue_count>())) {
+mq::mq(block_links& links, partial_blocks partial, std::uint64_t lifetime) noexcept
+    : admits_partial_(partial), lifetime_(lifetime), queues_(make_queues(links, std::make_index_sequence<queue_count>())) {
   ghosts_.bound(0);
 }
 
@@ -28,7 +28,7 @@ void mq::resize(std::uint32_t capacity) {
 
 void mq::begin(const request& of, std::uint32_t /*now*/) {
   partial_.reset();
-  if (of.partial && !of.ids.empty()) partial_ = of.ids.back();
+  if (admits_partial_ == partial_blocks::refused && of.partial && !of.ids.empty()) partial_ = of.ids.back();
 }
 
 bool mq::wants(std::uint64_t id, std::uint32_t /*now*/) {
@@ -89,7 +89,7 @@ void mq::place(std::uint32_t block, std::size_t queue) {
   state& of = states_[block];
   queues_[queue].push_front(block);
   of.queue = static_cast<std::uint32_t>(queue);
-  of.expires = clock_ + lifetime;
+  of.expires = clock_ + lifetime_;
 }
 
 /// Time goes on by one; the oldest block of each queue goes down if its lifetime is over.

@@ -1,0 +1,188 @@
+#include "tiers/eviction/automatic.hpp"
+
+#include <algorithm>
+
+namespace cenote::eviction {
+
+namespace {
+
+constexpr std::uint32_t brought_at_once = 4'096;  // less than a millisecond
+
+/// Of equal identities, always the same; spread evenly over all 64 bits (the end of splitmix64).
+std::uint64_t spread(std::uint64_t id) noexcept {
+  id = (id ^ (id >> 30)) * 0xbf58476d1ce4e5b9ULL;
+  id = (id ^ (id >> 27)) * 0x94d049bb133111ebULL;
+  return id ^ (id >> 31);
+}
+
+}  // namespace
+
+automatic::automatic(block_links& links, const auto_options& options)
+    : links_(&links),
+      options_(options),
+      contest_(miniatures::candidates.size(), options.window),
+      champion_(miniatures::candidate(options.start)) {
+  live_ = miniatures::make(champion_, links, 1);
+}
+
+void automatic::resize(std::uint32_t capacity) {
+  capacity_ = capacity;
+  live_->resize(capacity);
+}
+
+void automatic::begin(const request& of, std::uint32_t now) {
+  if (leaving_) bring_some(now);
+  watch(of, now);
+  refused_.reset();
+  if (of.partial && !of.ids.empty() && !miniatures::admits_partial(champion_)) refused_ = of.ids.back();
+  live_->begin({.ids = of.ids, .resident = of.resident.first(leading(of)), .partial = of.partial}, now);
+}
+
+bool automatic::wants(std::uint64_t id, std::uint32_t now) {
+  return refused_ != id && live_->wants(id, now);
+}
+
+void automatic::admit(std::uint32_t block, std::uint64_t id, std::uint32_t now) {
+  blocks_.make(block) = {.id = id, .touched = now, .owner = side_};
+  live_->admit(block, id, now);
+  capacity_ = std::max(capacity_, size());
+}
+
+void automatic::touch(std::uint32_t block, std::uint32_t now) {
+  blocks_[block].touched = now;
+  if (is_leaving(block)) {
+    bring(block, now);  // which is a use for the one that gets it
+  } else {
+    live_->touch(block, now);
+  }
+}
+
+void automatic::refresh(std::uint32_t block, std::uint32_t now) {
+  blocks_[block].touched = now;
+  if (is_leaving(block)) {
+    bring(block, now);
+  } else {
+    live_->refresh(block, now);
+  }
+}
+
+void automatic::spare(std::uint32_t block, std::uint32_t now) {
+  if (is_leaving(block)) bring(block, now);
+  live_->spare(block, now);
+}
+
+void automatic::evict(std::uint32_t block, std::uint64_t id, std::uint32_t now) {
+  (is_leaving(block) ? leaving_ : live_)->evict(block, id, now);
+  blocks_[block].owner = nobody;
+}
+
+void automatic::forget(std::uint32_t block) {
+  (is_leaving(block) ? leaving_ : live_)->forget(block);
+  blocks_[block].owner = nobody;
+}
+
+std::optional<std::uint32_t> automatic::victim() {
+  if (leaving_ && leaving_->size() > 0) return leaving_->victim();
+  return live_->victim();
+}
+
+std::uint32_t automatic::size() const noexcept {
+  return live_->size() + (leaving_ ? leaving_->size() : 0);
+}
+
+std::size_t automatic::ghosts() const noexcept {
+  return live_->ghosts() + (leaving_ ? leaving_->ghosts() : 0) + (miniatures_ ? miniatures_->ghosts() : 0);
+}
+
+auto_status automatic::status() const noexcept {
+  auto_status now{.policy = miniatures::candidates[champion_],
+                  .switches = switches_,
+                  .thinning = thinning_,
+                  .requests = requests_,
+                  .sampled = sampled_,
+                  .leaving = leaving_ ? leaving_->size() : 0};
+  for (std::size_t i = 0; i < now.scores.size(); ++i) {
+    now.scores[i] = {miniatures::candidates[i], contest_.saved(i) / 2, contest_.certainty(i, champion_)};
+  }
+  return now;
+}
+
+/// How many leading blocks the policy at work orders itself: it knows nothing of others.
+std::size_t automatic::leading(const request& of) const noexcept {
+  const auto unknown = std::ranges::find_if(of.resident, [&](std::uint32_t block) {
+    return block >= blocks_.size() || blocks_[block].owner != side_;
+  });
+  return static_cast<std::size_t>(unknown - of.resident.begin());
+}
+
+/// Keeps the miniatures small by thinning the sample. Thinned out anew they begin anew, so that is done rarely.
+void automatic::fit_miniatures() {
+  const auto fits = [&](std::uint32_t thinning) {
+    const std::uint32_t size = capacity_ / thinning;
+    return size <= options_.miniature && (thinning == 1 || size >= options_.miniature / 4);
+  };
+  if (miniatures_ && fits(thinning_)) {
+    if (miniatures_->capacity() != capacity_ / thinning_) miniatures_->resize(capacity_ / thinning_);
+    return;
+  }
+  for (thinning_ = 1; capacity_ / thinning_ > options_.miniature;) thinning_ *= 2;
+  miniatures_ = std::make_unique<miniatures>(capacity_ / thinning_, thinning_);
+}
+
+/// Lets the miniatures see the request, if it is one of the sample.
+void automatic::watch(const request& of, std::uint32_t now) {
+  ++requests_;
+  if (of.ids.empty() || capacity_ == 0) return;
+  fit_miniatures();
+  // A common beginning is in every sample and would take a larger share of a miniature than of the pool.
+  const std::size_t own = thinning_ == 1 ? 0 : beginnings_.length(of);
+  if (spread(of.ids[own]) % thinning_ != 0) return;
+  ++sampled_;
+  contest_.add(miniatures_->serve(of.ids.subspan(own), of.partial, now));
+  if (!leaving_) decide();
+}
+
+void automatic::decide() {
+  if (sampled_ - sampled_at_switch_ < options_.patience) return;
+  std::array<contest::bar, miniatures::candidates.size()> bars{};
+  for (std::size_t each = 0; each < bars.size(); ++each) {
+    const bool free = miniatures::are_one(each, champion_);
+    bars[each] = {.price = free ? 0 : 2 * options_.cost * miniatures_->capacity(),
+                  .certainty = miniatures::candidates[each] == "lru" ? options_.certainty_of_lru : options_.certainty};
+  }
+  if (const auto winner = contest_.winner_over(champion_, bars)) switch_to(*winner);
+}
+
+void automatic::switch_to(std::size_t candidate) {
+  ++switches_;
+  sampled_at_switch_ = sampled_;
+  if (miniatures::are_one(candidate, champion_)) {
+    champion_ = candidate;
+    return;
+  }
+  leaving_ = std::move(live_);
+  live_ = miniatures::make(candidate, *links_, 1);
+  live_->resize(capacity_);
+  side_ ^= 1;
+  champion_ = candidate;
+  brought_until_ = 0;
+}
+
+/// Hands `block` from the policy before to the one at work.
+void automatic::bring(std::uint32_t block, std::uint32_t now) {
+  leaving_->forget(block);
+  blocks_[block].owner = side_;
+  live_->admit(block, blocks_[block].id, now);
+}
+
+void automatic::bring_some(std::uint32_t now) {
+  for (std::uint32_t i = 0; i < brought_at_once && leaving_->size() > 0; ++i) {
+    const std::uint32_t block = *leaving_->victim();
+    brought_until_ = std::max(brought_until_, blocks_[block].touched);
+    live_->begin({}, now);  // or it would be taken for a part of the present request
+    bring(block, brought_until_);
+  }
+  if (leaving_->size() == 0) leaving_.reset();
+}
+
+}  // namespace cenote::eviction

@@ -1,0 +1,43 @@
+#include "tiers/eviction/contest.hpp"
+
+#include <algorithm>
+#include <cmath>
+
+namespace cenote::eviction {
+
+void contest::add(std::span<const std::uint32_t> saved) noexcept {
+  for (std::size_t one = 0; one < candidates_; ++one) {
+    sums_[one] += saved[one];
+    for (std::size_t other = 0; other < one; ++other) {
+      const double difference = static_cast<double>(saved[one]) - saved[other];
+      squares_[one][other] += difference * difference;
+    }
+  }
+  if (++requests_ % window_ == 0) age();
+}
+
+std::optional<std::size_t> contest::winner_over(std::size_t champion, std::span<const bar> bars) const noexcept {
+  std::optional<std::size_t> winner;
+  double largest = 0;
+  for (std::size_t each = 0; each < candidates_; ++each) {
+    const double gain = sums_[each] - sums_[champion] - bars[each].price;
+    if (gain <= largest || certainty(each, champion) <= bars[each].certainty) continue;
+    winner = each;
+    largest = gain;
+  }
+  return winner;
+}
+
+double contest::certainty(std::size_t one, std::size_t other) const noexcept {
+  const double spread = squares_[std::max(one, other)][std::min(one, other)];
+  return spread > 0 ? (sums_[one] - sums_[other]) / std::sqrt(spread) : 0;
+}
+
+void contest::age() noexcept {
+  for (double& each : sums_) each /= 2;
+  for (auto& row : squares_) {
+    for (double& each : row) each /= 2;
+  }
+}
+
+}  // namespace cenote::eviction
