@@ -1,6 +1,7 @@
 #include "tiers/eviction/automatic.hpp"
 
 #include <algorithm>
+#include <limits>
 
 namespace cenote::eviction {
 
@@ -20,9 +21,9 @@ std::uint64_t spread(std::uint64_t id) noexcept {
 automatic::automatic(block_links& links, const auto_options& options)
     : links_(&links),
       options_(options),
-      contest_(miniatures::candidates.size(), options.window),
+      contest_(miniatures::candidates.size(), options.window, options.large),
       champion_(miniatures::candidate(options.start)) {
-  live_ = miniatures::make(champion_, links, 1);
+  live_ = miniatures::make(champion_, links);
 }
 
 void automatic::resize(std::uint32_t capacity) {
@@ -34,7 +35,7 @@ void automatic::begin(const request& of, std::uint32_t now) {
   if (leaving_) bring_some(now);
   watch(of, now);
   refused_.reset();
-  if (of.partial && !of.ids.empty() && !miniatures::admits_partial(champion_)) refused_ = of.ids.back();
+  if (full_ && of.partial && !of.ids.empty() && !miniatures::admits_partial(champion_)) refused_ = of.ids.back();
   live_->begin({.ids = of.ids, .resident = of.resident.first(leading(of)), .partial = of.partial}, now);
 }
 
@@ -82,6 +83,7 @@ void automatic::forget(std::uint32_t block) {
 }
 
 std::optional<std::uint32_t> automatic::victim() {
+  full_ = full_ || size() > 0;
   if (leaving_ && leaving_->size() > 0) return leaving_->victim();
   return live_->victim();
 }
@@ -91,7 +93,7 @@ std::uint32_t automatic::size() const noexcept {
 }
 
 std::size_t automatic::ghosts() const noexcept {
-  return live_->ghosts() + (leaving_ ? leaving_->ghosts() : 0) + (miniatures_ ? miniatures_->ghosts() : 0);
+  return live_->ghosts() + (leaving_ ? leaving_->ghosts() : 0) + miniatures_.ghosts();
 }
 
 auto_status automatic::status() const noexcept {
@@ -109,24 +111,21 @@ auto_status automatic::status() const noexcept {
 
 /// How many leading blocks the policy at work orders itself: it knows nothing of others.
 std::size_t automatic::leading(const request& of) const noexcept {
-  const auto unknown = std::ranges::find_if(of.resident, [&](std::uint32_t block) {
-    return block >= blocks_.size() || blocks_[block].owner != side_;
-  });
+  const auto unknown = std::ranges::find_if(
+      of.resident, [&](std::uint32_t block) { return block >= blocks_.size() || blocks_[block].owner != side_; });
   return static_cast<std::size_t>(unknown - of.resident.begin());
 }
 
-/// Keeps the miniatures small by thinning the sample. Thinned out anew they begin anew, so that is done rarely.
+/// Thins the sample so far that the miniatures stay small: by what the pool holds, as a pool that has room for more is
+/// learnt from sooner. What they hold of requests that are no more sampled goes with time.
 void automatic::fit_miniatures() {
-  const auto fits = [&](std::uint32_t thinning) {
-    const std::uint32_t size = capacity_ / thinning;
-    return size <= options_.miniature && (thinning == 1 || size >= options_.miniature / 4);
-  };
-  if (miniatures_ && fits(thinning_)) {
-    if (miniatures_->capacity() != capacity_ / thinning_) miniatures_->resize(capacity_ / thinning_);
-    return;
-  }
-  for (thinning_ = 1; capacity_ / thinning_ > options_.miniature;) thinning_ *= 2;
-  miniatures_ = std::make_unique<miniatures>(capacity_ / thinning_, thinning_);
+  std::uint32_t thinning = thinning_;
+  while (size() / thinning > options_.miniature) thinning *= 2;
+  while (thinning > 1 && size() / thinning < options_.miniature / 4) thinning /= 2;
+  for (; thinning_ < thinning; thinning_ *= 2) contest_.age();  // a request counts for twice as many from here on
+  thinning_ = thinning;
+  const std::uint32_t capacity = std::max<std::uint32_t>(capacity_ / thinning_, 1);
+  if (miniatures_.capacity() != capacity) miniatures_.resize(capacity, thinning_);
 }
 
 /// Lets the miniatures see the request, if it is one of the sample.
@@ -138,17 +137,26 @@ void automatic::watch(const request& of, std::uint32_t now) {
   const std::size_t own = thinning_ == 1 ? 0 : beginnings_.length(of);
   if (spread(of.ids[own]) % thinning_ != 0) return;
   ++sampled_;
-  contest_.add(miniatures_->serve(of.ids.subspan(own), of.partial, now));
+  const auto saved = miniatures_.serve(of.ids.subspan(own), of.partial, now);
+  if (!full_) return;  // who keeps most wins then, and that says nothing of later
+  contest_.add(saved);
   if (!leaving_) decide();
 }
 
 void automatic::decide() {
-  if (sampled_ - sampled_at_switch_ < options_.patience) return;
+  const bool settled = sampled_ - sampled_at_switch_ >= options_.patience;
   std::array<contest::bar, miniatures::candidates.size()> bars{};
   for (std::size_t each = 0; each < bars.size(); ++each) {
-    const bool free = miniatures::are_one(each, champion_);
-    bars[each] = {.price = free ? 0 : 2 * options_.cost * miniatures_->capacity(),
-                  .certainty = miniatures::candidates[each] == "lru" ? options_.certainty_of_lru : options_.certainty};
+    const bool lru = miniatures::candidates[each] == "lru";
+    const double blocks = (lru ? options_.cost_of_lru : options_.cost) * miniatures_.capacity();
+    contest::bar& bar = bars[each];
+    if (miniatures::are_one(each, champion_)) {
+      bar.certainty = bar.certainty_of_large = options_.certainty_of_partial;
+      continue;
+    }
+    bar.price = settled ? 2 * blocks : std::numeric_limits<double>::infinity();
+    bar.certainty = lru ? options_.certainty_of_lru : options_.certainty;
+    bar.certainty_of_large = std::min(bar.certainty, options_.certainty_of_large);
   }
   if (const auto winner = contest_.winner_over(champion_, bars)) switch_to(*winner);
 }
@@ -161,7 +169,7 @@ void automatic::switch_to(std::size_t candidate) {
     return;
   }
   leaving_ = std::move(live_);
-  live_ = miniatures::make(candidate, *links_, 1);
+  live_ = miniatures::make(candidate, *links_);
   live_->resize(capacity_);
   side_ ^= 1;
   champion_ = candidate;

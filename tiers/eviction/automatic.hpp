@@ -12,14 +12,20 @@
 
 namespace cenote::eviction {
 
+/// What `auto` asks for before it moves on. Certainty: by how many standard deviations of chance a lead must exceed
+/// nothing. Cost: what a lead must exceed, as a share of the pool's blocks.
 struct auto_options {
-  std::string_view start = "tblru+partial";  ///< at work until another one is better
-  std::uint32_t miniature = 2'048;           ///< blocks of a miniature, at most; at least half, if the pool has as many
-  std::uint32_t patience = 128;              ///< sampled requests between two switches, at least
-  double cost = 1.0 / 16;                    ///< of a switch, as a share of the blocks; partial ones in or out is free
-  double certainty = 3;                      ///< standard deviations of chance that a lead must exceed
-  double certainty_of_lru = 1;               ///< LRU's lead, as it is the safe choice
-  std::uint32_t window = 1'024;              ///< sampled requests until what was seen counts half
+  std::string_view start = "tblru";  ///< at work until another one is better
+  std::uint32_t miniature = 2'048;   ///< blocks that a miniature holds, at most
+  std::uint32_t window = 1'024;      ///< sampled requests until what was seen counts half
+  std::uint32_t patience = 64;       ///< sampled requests from a switch to the next one, at least
+  double certainty = 3.5;
+  double large = 0.1;               ///< a lead that is large: a share of what the policy at work saves
+  double certainty_of_large = 1.5;  ///< large leads are acted upon sooner, as waiting costs more
+  double certainty_of_lru = 1.5;    ///< the safe choice
+  double certainty_of_partial = 3;  ///< letting partial blocks in or keeping them out, which moves nothing
+  double cost = 1.0 / 8;            ///< of what the new policy has yet to learn
+  double cost_of_lru = 1.0 / 16;    ///< which has nothing to learn
 };
 
 /// What `auto` does, for metrics.
@@ -29,12 +35,12 @@ struct auto_status {
     double blocks = 0;  ///< that it would have saved of the sampled requests, the latest ones counting most
     double lead = 0;    ///< over the policy at work, in standard deviations of chance
   };
-  std::string_view policy;         ///< at work
-  std::uint64_t switches = 0;      ///< so far
-  std::uint32_t thinning = 1;      ///< one request in so many is sampled
-  std::uint64_t requests = 0;      ///< so far
-  std::uint64_t sampled = 0;       ///< of these
-  std::uint32_t leaving = 0;       ///< blocks that the policy before still orders
+  std::string_view policy;     ///< at work
+  std::uint64_t switches = 0;  ///< so far
+  std::uint32_t thinning = 1;  ///< one request in so many is sampled
+  std::uint64_t requests = 0;  ///< so far
+  std::uint64_t sampled = 0;   ///< of these
+  std::uint32_t leaving = 0;   ///< blocks that the policy before still orders
   std::array<score, miniatures::candidates.size()> scores{};
 };
 
@@ -45,7 +51,8 @@ struct auto_status {
 ///
 /// Residents are kept: they move into the new policy in the order in which the old one would evict them, the next
 /// victim first, some thousands with each request; until then they are the first victims. 16 bytes a block, and less
-/// than 2 MB for the miniatures. Without begin() it stays what it started as.
+/// than 2 MB for the miniatures. Until it first has to evict, the pool takes partial blocks, too, and nothing is
+/// decided. Without begin() it stays what it started as.
 class automatic final : public policy {
  public:
   explicit automatic(block_links& links, const auto_options& options = {});
@@ -90,11 +97,12 @@ class automatic final : public policy {
   std::uint8_t side_ = 0;            ///< of live_
   per_block<state> blocks_;
   std::uint32_t capacity_ = 0;
-  std::uint32_t brought_until_ = 0;  ///< the last use of the block that was brought over last
+  bool full_ = false;                     ///< a victim was asked for
+  std::uint32_t brought_until_ = 0;       ///< the last use of the block that was brought over last
   std::optional<std::uint64_t> refused_;  ///< the partial block of the present request
   // The race.
   common_beginnings beginnings_;
-  std::unique_ptr<miniatures> miniatures_;
+  miniatures miniatures_;
   contest contest_;
   std::size_t champion_;
   std::uint32_t thinning_ = 1;

@@ -33,11 +33,16 @@ struct known_policy {
   std::unique_ptr<policy> (*make)(block_links& links);
 };
 
-constexpr std::array known{known_policy{"fifo", make<fifo>},   known_policy{"lru", make<lru>},
-                           known_policy{"lfu", make<lfu>},     known_policy{"clock", make<clock>},
-                           known_policy{"sieve", make<sieve>}, known_policy{"s3fifo", make<s3fifo>},
-                           known_policy{"arc", make<arc>},     known_policy{"2q", make<two_queue>},
-                           known_policy{"mq", make<mq>},       known_policy{"tblru", make<tblru>},
+constexpr std::array known{known_policy{"fifo", make<fifo>},
+                           known_policy{"lru", make<lru>},
+                           known_policy{"lfu", make<lfu>},
+                           known_policy{"clock", make<clock>},
+                           known_policy{"sieve", make<sieve>},
+                           known_policy{"s3fifo", make<s3fifo>},
+                           known_policy{"arc", make<arc>},
+                           known_policy{"2q", make<two_queue>},
+                           known_policy{"mq", make<mq>},
+                           known_policy{"tblru", make<tblru>},
                            known_policy{"mq+partial", make_with_partial<mq>},
                            known_policy{"tblru+partial", make_with_partial<tblru>},
                            known_policy{"auto", make<automatic>}};

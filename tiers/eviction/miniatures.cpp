@@ -14,9 +14,7 @@ class miniatures::one {
   one(miniatures& all, std::size_t which, std::optional<std::uint64_t> refused, std::uint32_t now) noexcept
       : all_(&all), of_(&all.pools_[which]), which_(which), refused_(refused), now_(now) {}
 
-  [[nodiscard]] bool holds(std::uint32_t block) const noexcept {
-    return (all_->holdings_[block].holders & bit()) != 0;
-  }
+  [[nodiscard]] bool holds(std::uint32_t block) const noexcept { return (all_->holdings_[block].holders & bit()) != 0; }
   void refresh(std::uint32_t block) const { of_->by->refresh(block, now_); }
   void use(std::uint32_t block) const {
     if (holds(block)) {
@@ -54,27 +52,26 @@ bool miniatures::are_one(std::size_t candidate, std::size_t other) noexcept {
   return base(candidate) == base(other);
 }
 
-std::unique_ptr<policy> miniatures::make(std::size_t candidate, block_links& links, std::uint32_t thinning) {
+std::unique_ptr<policy> miniatures::make(std::size_t candidate, block_links& links) {
   const std::string_view name = candidates[candidate];
-  if (name.starts_with("mq")) {
-    return std::make_unique<mq>(links, partial_blocks::admitted,
-                                std::max<std::uint64_t>(mq::standard_lifetime / thinning, 1));
-  }
+  if (name.starts_with("mq")) return std::make_unique<mq>(links, partial_blocks::admitted);
   if (name.starts_with("tblru")) return std::make_unique<tblru>(links, partial_blocks::admitted);
   return std::move(*make_policy(name, links));
 }
 
-miniatures::miniatures(std::uint32_t capacity, std::uint32_t thinning) : capacity_(capacity) {
+miniatures::miniatures() {
   for (std::size_t each = 0; each < pools_.size(); ++each) {
     pools_[each].links = std::make_unique<block_links>();
-    pools_[each].by = make(each, *pools_[each].links, thinning);
-    pools_[each].by->resize(capacity);
+    pools_[each].by = make(each, *pools_[each].links);
   }
 }
 
-void miniatures::resize(std::uint32_t capacity) {
+void miniatures::resize(std::uint32_t capacity, std::uint32_t thinning) {
   capacity_ = capacity;
-  for (const pool& each : pools_) each.by->resize(capacity);
+  for (const pool& each : pools_) {
+    each.by->resize(capacity);
+    if (auto* const counting = dynamic_cast<mq*>(each.by.get())) counting->thin(thinning);
+  }
 }
 
 std::span<const std::uint32_t> miniatures::serve(std::span<const std::uint64_t> ids, bool partial, std::uint32_t now) {

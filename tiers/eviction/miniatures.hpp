@@ -26,14 +26,13 @@ class miniatures {
   [[nodiscard]] static bool admits_partial(std::size_t candidate) noexcept;
   /// Whether two differ in that alone.
   [[nodiscard]] static bool are_one(std::size_t candidate, std::size_t other) noexcept;
-  /// That candidate, admitting partial blocks, for a stream of which one request in `thinning` is seen: what counts
-  /// uses counts fewer of them.
-  [[nodiscard]] static std::unique_ptr<policy> make(std::size_t candidate, block_links& links, std::uint32_t thinning);
+  /// That candidate, admitting partial blocks.
+  [[nodiscard]] static std::unique_ptr<policy> make(std::size_t candidate, block_links& links);
 
-  /// For a sample of one request in `thinning`.
-  miniatures(std::uint32_t capacity, std::uint32_t thinning);
+  miniatures();
 
-  void resize(std::uint32_t capacity);
+  /// Of `capacity` blocks, and asked one request in `thinning`.
+  void resize(std::uint32_t capacity, std::uint32_t thinning);
   [[nodiscard]] std::uint32_t capacity() const noexcept { return capacity_; }
   /// Asks all for `ids`. What each would have saved, in halves of a block, a partial one counting as one half, as it is
   /// half full on average. Valid until the next call.
@@ -64,7 +63,7 @@ class miniatures {
   void evict(std::size_t which, std::uint32_t now);
   void release();
 
-  std::uint32_t capacity_;
+  std::uint32_t capacity_ = 0;
   std::array<pool, candidates.size()> pools_;
   ghost_list<std::uint32_t> numbers_;  ///< by identity
   std::vector<holding> holdings_;      ///< by number

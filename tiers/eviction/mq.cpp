@@ -8,6 +8,7 @@
 namespace cenote::eviction {
 
 namespace {
+constexpr std::uint64_t standard_lifetime = 10'000;
 constexpr std::size_t ghosts_per_block = 4;
 
 template <std::size_t... I>
@@ -16,9 +17,15 @@ std::array<block_list, sizeof...(I)> make_queues(block_links& links, std::index_
 }
 }  // namespace
 
-mq::mq(block_links& links, partial_blocks partial, std::uint64_t lifetime) noexcept
-    : admits_partial_(partial), lifetime_(lifetime), queues_(make_queues(links, std::make_index_sequence<queue_count>())) {
+mq::mq(block_links& links, partial_blocks partial) noexcept
+    : admits_partial_(partial),
+      lifetime_(standard_lifetime),
+      queues_(make_queues(links, std::make_index_sequence<queue_count>())) {
   ghosts_.bound(0);
+}
+
+void mq::thin(std::uint32_t thinning) noexcept {
+  lifetime_ = std::max<std::uint64_t>(standard_lifetime / thinning, 1);
 }
 
 void mq::resize(std::uint32_t capacity) {

@@ -15,10 +15,10 @@ namespace cenote::eviction {
 /// unless they shall be.
 class mq final : public policy {
  public:
-  static constexpr std::uint64_t standard_lifetime = 10'000;  ///< uses and admissions
+  explicit mq(block_links& links, partial_blocks partial = partial_blocks::refused) noexcept;
 
-  explicit mq(block_links& links, partial_blocks partial = partial_blocks::refused,
-              std::uint64_t lifetime = standard_lifetime) noexcept;
+  /// Only one use in `thinning` is seen, so a lifetime is that much shorter.
+  void thin(std::uint32_t thinning) noexcept;
 
   void resize(std::uint32_t capacity) override;
   void begin(const request& of, std::uint32_t now) override;
@@ -45,7 +45,7 @@ class mq final : public policy {
   void tick();
 
   partial_blocks admits_partial_;
-  std::uint64_t lifetime_;
+  std::uint64_t lifetime_;  ///< uses and admissions
   std::array<block_list, queue_count> queues_;
   ghost_list<std::uint32_t> ghosts_;  ///< noted: the number of uses
   per_block<state> states_;

@@ -22,7 +22,9 @@ std::array<block_list, sizeof...(I)> make_lists(block_links& links, std::index_s
 }  // namespace
 
 tblru::tblru(block_links& links, partial_blocks partial) noexcept
-    : admits_partial_(partial), lists_(make_lists(links, std::make_index_sequence<class_count>())), delay_(first_bonus) {
+    : admits_partial_(partial),
+      lists_(make_lists(links, std::make_index_sequence<class_count>())),
+      delay_(first_bonus) {
   tips_.bound(most_tips);
 }
 
