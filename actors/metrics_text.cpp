@@ -169,6 +169,11 @@ void add_instances(collection& into, const dram::store_status& dram) {
     into.gauge("cenote_instance_blocks", "Blocks of an instance in DRAM.", each.present, of);
     into.gauge("cenote_instance_bytes", "Memory of an instance's slabs.", each.bytes, of);
     into.gauge("cenote_instance_sessions", "Sessions of an instance.", each.sessions, of);
+    if (!each.chosen) continue;
+    into.gauge("cenote_instance_policy", "1, with the policy that `auto` has at work.", 1.0,
+               {{"instance", each.id}, {"policy", std::string(each.chosen->policy)}});
+    into.counter("cenote_instance_policy_switches_total", "Times that `auto` moved to another policy.",
+                 each.chosen->switches, of);
   }
   for (const dram::account_status& each : dram.accounts) {
     const labels of{{"group", each.name}};

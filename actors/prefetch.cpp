@@ -4,19 +4,6 @@
 
 namespace cenote {
 
-namespace {
-
-memory::prefetch_policy policy_of(config::prefetch_policy named) {
-  switch (named) {
-    case config::prefetch_policy::best_effort: return memory::prefetch_policy::best_effort;
-    case config::prefetch_policy::wait_complete: return memory::prefetch_policy::wait_complete;
-    case config::prefetch_policy::timeout: break;
-  }
-  return memory::prefetch_policy::timeout;
-}
-
-}  // namespace
-
 prefetch_planner::prefetch_planner(caf::actor_config& config, const prefetch::options& options, dram_tier_actor dram,
                                    clock now)
     : prefetch_actor::base(config), planner_(options), dram_(std::move(dram)), now_(std::move(now)) {}

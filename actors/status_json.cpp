@@ -193,7 +193,7 @@ std::string status_json(const node_report& report, const config::node_config& co
   all["prefetch"] = prefetch_of(report.prefetch, dram);
   all["instances"] = json::array();
   for (const dram::instance_status& each : dram.instances) {
-    all["instances"].push_back({{"id", each.id},
+    json one = {{"id", each.id},
                                 {"group", each.group},
                                 {"blocks", each.present},
                                 {"free", each.free},
@@ -204,7 +204,15 @@ std::string status_json(const node_report& report, const config::node_config& co
                                 {"zombie", each.zombie},
                                 {"quarantined", each.quarantined},
                                 {"index_slots", each.index_slots},
-                                {"index_entries", each.index_entries}});
+                                {"index_entries", each.index_entries}};
+    if (each.chosen) {
+      one["policy"] = {{"at_work", each.chosen->policy},
+                       {"switches", each.chosen->switches},
+                       {"requests", each.chosen->requests},
+                       {"sampled", each.chosen->sampled}};
+      for (const auto& score : each.chosen->scores) one["policy"]["saved_blocks"][std::string(score.policy)] = score.blocks;
+    }
+    all["instances"].push_back(std::move(one));
   }
   all["groups"] = json::array();
   for (const dram::account_status& each : dram.accounts) {

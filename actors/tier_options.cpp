@@ -31,6 +31,15 @@ dram::priority priority_of(config::priority named) {
   return dram::priority::normal;
 }
 
+memory::prefetch_policy prefetch_policy_of(config::prefetch_policy named) {
+  switch (named) {
+    case config::prefetch_policy::best_effort: return memory::prefetch_policy::best_effort;
+    case config::prefetch_policy::wait_complete: return memory::prefetch_policy::wait_complete;
+    case config::prefetch_policy::timeout: break;
+  }
+  return memory::prefetch_policy::timeout;
+}
+
 }  // namespace
 
 std::map<std::string, dram::group_options> group_options_of(const config::node_config& config) {
@@ -49,7 +58,7 @@ std::map<std::string, dram::group_options> group_options_of(const config::node_c
 
 prefetch::options prefetch_options_of(const config::node_config& config) {
   prefetch::options options;
-  options.policy = policy_of(config.prefetch.policy);
+  options.policy = prefetch_policy_of(config.prefetch.policy);
   options.base = config.prefetch.base;
   options.per_ki_token = config.prefetch.per_ki_token;
   options.threshold_tokens = config.prefetch.threshold_tokens;

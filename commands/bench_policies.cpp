@@ -15,7 +15,8 @@ namespace {
 using eviction::replay_order;
 using eviction::trace;
 
-constexpr std::uint32_t capacity = 8'000;
+constexpr std::uint32_t standard_capacity = 8'000;
+constexpr std::uint32_t large_capacity = 64'000;
 constexpr std::size_t accesses_made = 300'000;
 constexpr std::size_t sessions_made = 400;
 constexpr unsigned default_rounds = 20;
@@ -24,10 +25,16 @@ constexpr double nanoseconds = 1e9;
 struct timed_policy {
   std::string_view name;
   bound promise;
+  std::uint32_t capacity = standard_capacity;
 };
 constexpr std::array timed_policies{timed_policy{"lru", {bound::kind::value_at_most, 100}},    // 10 M accesses/s
                                     timed_policy{"tblru", {bound::kind::value_at_most, 200}},  // 5 M accesses/s
-                                    timed_policy{"s3fifo", {}}, timed_policy{"arc", {}}, timed_policy{"mq", {}}};
+                                    timed_policy{"s3fifo", {}},
+                                    timed_policy{"arc", {}},
+                                    timed_policy{"mq", {}},
+                                    timed_policy{"auto", {}},
+                                    timed_policy{"auto", {}, large_capacity},
+                                    timed_policy{"tblru", {}, large_capacity}};
 
 /// Sessions that take turns, grow by some blocks each time and end at random; all begin with the same block.
 trace make_trace() {
@@ -58,12 +65,12 @@ result<void> measure(const trace& of, const timed_policy& which, unsigned rounds
   samples limit;
   for (unsigned round = 0; round < rounds; ++round) {
     const stopwatch watch;
-    const auto sums = eviction::simulate(of, which.name, capacity, replay_order::forward);
+    const auto sums = eviction::simulate(of, which.name, which.capacity, replay_order::forward);
     if (!sums) return std::unexpected(sums.error());
     figure.add(watch.seconds());
     limit.add(time_bare_loop(of, last));
   }
-  out.add(time_figure("policies", fmt::format("{}, {} blocks", which.name, capacity), figure, limit,
+  out.add(time_figure("policies", fmt::format("{}, {} blocks", which.name, which.capacity), figure, limit,
                       nanoseconds / static_cast<double>(of.stream().size()), "ns/access", which.promise));
   return {};
 }

@@ -865,6 +865,8 @@ store_status store::status(coarse_time now) const {
     one.quarantined = each->quarantined.size();
     one.pending = each->reservations.size();
     one.loading = each->loading.size();
+    const auto* automatic = dynamic_cast<const eviction::automatic*>(each->pools.front()->policy.get());
+    if (automatic != nullptr) one.chosen = automatic->status();
     for (const auto& group : each->pools) {
       one.free += group->free.size();
       one.present += group->policy->size() + group->parked->size() + group->leaving + group->kept;

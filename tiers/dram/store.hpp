@@ -21,6 +21,7 @@
 #include "memory/version_table.hpp"
 #include "tiers/dram/open_chains.hpp"
 #include "tiers/dram/slab.hpp"
+#include "tiers/eviction/automatic.hpp"
 #include "tiers/eviction/policy.hpp"
 #include "tiers/prefetch/orders.hpp"
 #include "tiers/transfer.hpp"
@@ -129,6 +130,7 @@ struct instance_status {
   std::string id, group;
   std::uint64_t present = 0, free = 0, slabs = 0, bytes = 0, sessions = 0, index_slots = 0, index_entries = 0;
   std::uint64_t zombie = 0, quarantined = 0, pending = 0, loading = 0;
+  std::optional<eviction::auto_status> chosen;  ///< of the first group, where the policy is `auto`
 };
 struct session_status {
   session_number number = 0;

@@ -2,6 +2,7 @@
 #include <string>
 
 #include "tiers/eviction/arc.hpp"
+#include "tiers/eviction/automatic.hpp"
 #include "tiers/eviction/clock.hpp"
 #include "tiers/eviction/fifo.hpp"
 #include "tiers/eviction/lfu.hpp"
@@ -22,16 +23,29 @@ std::unique_ptr<policy> make(block_links& links) {
   return std::make_unique<P>(links);
 }
 
+template <class P>
+std::unique_ptr<policy> make_with_partial(block_links& links) {
+  return std::make_unique<P>(links, partial_blocks::admitted);
+}
+
 struct known_policy {
   std::string_view name;
   std::unique_ptr<policy> (*make)(block_links& links);
 };
 
-constexpr std::array known{known_policy{"fifo", make<fifo>},   known_policy{"lru", make<lru>},
-                           known_policy{"lfu", make<lfu>},     known_policy{"clock", make<clock>},
-                           known_policy{"sieve", make<sieve>}, known_policy{"s3fifo", make<s3fifo>},
-                           known_policy{"arc", make<arc>},     known_policy{"2q", make<two_queue>},
-                           known_policy{"mq", make<mq>},       known_policy{"tblru", make<tblru>}};
+constexpr std::array known{known_policy{"fifo", make<fifo>},
+                           known_policy{"lru", make<lru>},
+                           known_policy{"lfu", make<lfu>},
+                           known_policy{"clock", make<clock>},
+                           known_policy{"sieve", make<sieve>},
+                           known_policy{"s3fifo", make<s3fifo>},
+                           known_policy{"arc", make<arc>},
+                           known_policy{"2q", make<two_queue>},
+                           known_policy{"mq", make<mq>},
+                           known_policy{"tblru", make<tblru>},
+                           known_policy{"mq+partial", make_with_partial<mq>},
+                           known_policy{"tblru+partial", make_with_partial<tblru>},
+                           known_policy{"auto", make<automatic>}};
 
 constexpr auto names = [] {
   std::array<std::string_view, known.size()> all;

@@ -8,7 +8,7 @@
 namespace cenote::eviction {
 
 namespace {
-constexpr std::uint64_t lifetime = 10'000;
+constexpr std::uint64_t standard_lifetime = 10'000;
 constexpr std::size_t ghosts_per_block = 4;
 
 template <std::size_t... I>
@@ -17,8 +17,15 @@ std::array<block_list, sizeof...(I)> make_queues(block_links& links, std::index_
 }
 }  // namespace
 
-mq::mq(block_links& links) noexcept : queues_(make_queues(links, std::make_index_sequence<queue_count>())) {
+mq::mq(block_links& links, partial_blocks partial) noexcept
+    : admits_partial_(partial),
+      lifetime_(standard_lifetime),
+      queues_(make_queues(links, std::make_index_sequence<queue_count>())) {
   ghosts_.bound(0);
+}
+
+void mq::thin(std::uint32_t thinning) noexcept {
+  lifetime_ = std::max<std::uint64_t>(standard_lifetime / thinning, 1);
 }
 
 void mq::resize(std::uint32_t capacity) {
@@ -28,7 +35,7 @@ void mq::resize(std::uint32_t capacity) {
 
 std::uint32_t mq::begin(const request& of, std::uint32_t /*now*/) {
   partial_.reset();
-  if (of.partial && !of.ids.empty()) partial_ = of.ids.back();
+  if (admits_partial_ == partial_blocks::refused && of.partial && !of.ids.empty()) partial_ = of.ids.back();
   return 0;
 }
 
@@ -90,7 +97,7 @@ void mq::place(std::uint32_t block, std::size_t queue) {
   state& of = states_[block];
   queues_[queue].push_front(block);
   of.queue = static_cast<std::uint32_t>(queue);
-  of.expires = clock_ + lifetime;
+  of.expires = clock_ + lifetime_;
 }
 
 /// Time goes on by one; the oldest block of each queue goes down if its lifetime is over.

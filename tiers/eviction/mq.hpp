@@ -11,10 +11,14 @@ namespace cenote::eviction {
 
 /// Eight LRU queues: a block used f times is in queue log2(f). A block at the end of a queue that was not used for a
 /// lifetime goes down one queue; the victim is the end of the lowest queue. Ghosts (four times the capacity) keep the
-/// number of uses. The clock counts uses and admissions. Partial tail blocks are not admitted.
+/// number of uses. The clock counts uses and admissions. Partial tail blocks are not admitted,
+/// unless they shall be.
 class mq final : public policy {
  public:
-  explicit mq(block_links& links) noexcept;
+  explicit mq(block_links& links, partial_blocks partial = partial_blocks::refused) noexcept;
+
+  /// Only one use in `thinning` is seen, so a lifetime is that much shorter.
+  void thin(std::uint32_t thinning) noexcept;
 
   void resize(std::uint32_t capacity) override;
   std::uint32_t begin(const request& of, std::uint32_t now) override;
@@ -40,13 +44,15 @@ class mq final : public policy {
   void place(std::uint32_t block, std::size_t queue);
   void tick();
 
+  partial_blocks admits_partial_;
+  std::uint64_t lifetime_;  ///< uses and admissions
   std::array<block_list, queue_count> queues_;
   ghost_list<std::uint32_t> ghosts_;  ///< noted: the number of uses
   per_block<state> states_;
   std::uint32_t capacity_ = 0;
   std::uint32_t size_ = 0;
   std::uint64_t clock_ = 0;
-  std::optional<std::uint64_t> partial_;    ///< the request's block that is not full
+  std::optional<std::uint64_t> partial_;    ///< the request's block that is not to come in
   std::optional<std::uint64_t> returning_;  ///< the block to be admitted next had a ghost
   std::uint32_t returning_uses_ = 0;
 };

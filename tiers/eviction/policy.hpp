@@ -29,6 +29,9 @@ enum class touch_order : std::uint8_t {
   chain,  ///< hits tail to head, missing blocks head to tail, then all that is here tail to head, refreshed
 };
 
+/// Whether blocks that are not full of tokens come in. They serve only a request that repeats another one whole.
+enum class partial_blocks : std::uint8_t { refused, admitted };
+
 /// Orders the blocks of one pool. A plain object: no thread, no clock. All calls are O(1), some of them over many
 /// calls. Not thread-safe. Callers touch a request's blocks from its tail to its head, so that a parent is never older
 /// than its child.

@@ -21,8 +21,10 @@ std::array<block_list, sizeof...(I)> make_lists(block_links& links, std::index_s
 
 }  // namespace
 
-tblru::tblru(block_links& links) noexcept
-    : lists_(make_lists(links, std::make_index_sequence<class_count>())), delay_(first_bonus) {
+tblru::tblru(block_links& links, partial_blocks partial) noexcept
+    : admits_partial_(partial),
+      lists_(make_lists(links, std::make_index_sequence<class_count>())),
+      delay_(first_bonus) {
   tips_.bound(most_tips);
 }
 
@@ -47,7 +49,7 @@ void tblru::resume(std::uint32_t standing, std::optional<std::uint32_t> parent) 
 }
 
 bool tblru::wants(std::uint64_t id, std::uint32_t now) {
-  if (stopped_ || partial_ == id) return false;
+  if (stopped_ || (partial_ == id && admits_partial_ == partial_blocks::refused)) return false;
   if (!first_turn_ || size_ < capacity_ || size_ == 0) return true;
   const std::uint64_t age = now - states_[*victim()].touched;
   stopped_ = age * 4 < std::uint64_t{bonus()} * 3;
@@ -55,7 +57,7 @@ bool tblru::wants(std::uint64_t id, std::uint32_t now) {
 }
 
 void tblru::admit(std::uint32_t block, std::uint64_t id, std::uint32_t now) {
-  if (parent_ != none) note_child(parent_, id);
+  if (parent_ != none && partial_ != id) note_child(parent_, id);
   states_.make(block) = {};
   if (chain_) parent_ = block;
   ++size_;

@@ -16,11 +16,11 @@ namespace cenote::eviction {
 ///
 /// A class is worth a bonus B of time: the victim is the end of the list with the smallest last use + B * class. B is
 /// the running median of how long sessions take until they go on. A hit raises the class of a block and never lowers
-/// it, so a parent does not go before its child. Not admitted are partial tail blocks, and what a first turn still has
-/// to insert once the victim is younger than 0.75 B. Without begin() it is an LRU.
+/// it, so a parent does not go before its child. Not admitted are partial tail blocks, unless they shall be, and what a
+/// first turn still has to insert once the victim is younger than 0.75 B. Without begin() it is an LRU.
 class tblru final : public policy {
  public:
-  explicit tblru(block_links& links) noexcept;
+  explicit tblru(block_links& links, partial_blocks partial = partial_blocks::refused) noexcept;
 
   void resize(std::uint32_t capacity) override { capacity_ = capacity; }
   /// The standing is the request's turn.
@@ -61,6 +61,7 @@ class tblru final : public policy {
   void leave_tip(const request& of, std::uint32_t turn, std::uint32_t now);
   void place(std::uint32_t block, std::uint8_t rank, std::uint32_t now);
 
+  partial_blocks admits_partial_;
   std::array<block_list, class_count> lists_;
   per_block<state> states_;
   ghost_list<tip> tips_;

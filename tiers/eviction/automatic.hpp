@@ -1,0 +1,117 @@
+// The policy `auto`: the one of several that does best on the tier's own requests (docs/policies.md).
+#pragma once
+
+#include <array>
+#include <memory>
+#include <optional>
+
+#include "tiers/eviction/common_beginnings.hpp"
+#include "tiers/eviction/contest.hpp"
+#include "tiers/eviction/miniatures.hpp"
+#include "tiers/eviction/policy.hpp"
+
+namespace cenote::eviction {
+
+/// What `auto` asks for before it moves on. Certainty: by how many standard deviations of chance a lead must exceed
+/// nothing. Cost: what a lead must exceed, as a share of the pool's blocks.
+struct auto_options {
+  std::string_view start = "tblru";  ///< at work until another one is better
+  std::uint32_t miniature = 2'048;   ///< blocks that a miniature holds, at most
+  std::uint32_t window = 1'024;      ///< sampled requests until what was seen counts half
+  std::uint32_t patience = 64;       ///< sampled requests from a switch to the next one, at least
+  double certainty = 3.5;
+  double large = 0.1;               ///< a lead that is large: a share of what the policy at work saves
+  double certainty_of_large = 1.5;  ///< large leads are acted upon sooner, as waiting costs more
+  double certainty_of_lru = 1.5;    ///< the safe choice
+  double certainty_of_partial = 3;  ///< letting partial blocks in or keeping them out, which moves nothing
+  double cost = 1.0 / 8;            ///< of what the new policy has yet to learn
+  double cost_of_lru = 1.0 / 16;    ///< which has nothing to learn
+};
+
+/// What `auto` does, for metrics.
+struct auto_status {
+  struct score {
+    std::string_view policy;
+    double blocks = 0;  ///< that it would have saved of the sampled requests, the latest ones counting most
+    double lead = 0;    ///< over the policy at work, in standard deviations of chance
+  };
+  std::string_view policy;     ///< at work
+  std::uint64_t switches = 0;  ///< so far
+  std::uint32_t thinning = 1;  ///< one request in so many is sampled
+  std::uint64_t requests = 0;  ///< so far
+  std::uint64_t sampled = 0;   ///< of these
+  std::uint32_t leaving = 0;   ///< blocks that the policy before still orders
+  std::array<score, miniatures::candidates.size()> scores{};
+};
+
+/// Runs a miniature of each candidate on a sample of the requests (C. Waldspurger, N. Park, A. Garthwaite, I. Ahmad,
+/// "Efficient MRC construction with SHARDS", FAST 2015, and "Cache modeling and optimization using miniature
+/// simulations", ATC 2017), and hands the pool to the candidate that saved most prefill, if its lead is neither chance
+/// nor less than what a switch costs. Sampled are whole conversations: by the first block that is their own.
+///
+/// Residents are kept: they move into the new policy in the order in which the old one would evict them, the next
+/// victim first, some thousands with each request; until then they are the first victims. 16 bytes a block, and less
+/// than 2 MB for the miniatures. Until it first has to evict, the pool takes partial blocks, too, and nothing is
+/// decided. Without begin() it stays what it started as.
+class automatic final : public policy {
+ public:
+  explicit automatic(block_links& links, const auto_options& options = {});
+
+  void resize(std::uint32_t capacity) override;
+  std::uint32_t begin(const request& of, std::uint32_t now) override;
+  void resume(std::uint32_t standing, std::optional<std::uint32_t> parent) override;
+  [[nodiscard]] bool follows_requests() const noexcept override { return true; }
+  [[nodiscard]] touch_order order() const noexcept override { return touch_order::chain; }
+  [[nodiscard]] bool wants(std::uint64_t id, std::uint32_t now) override;
+  void admit(std::uint32_t block, std::uint64_t id, std::uint32_t now) override;
+  void touch(std::uint32_t block, std::uint32_t now) override;
+  void refresh(std::uint32_t block, std::uint32_t now) override;
+  void spare(std::uint32_t block, std::uint32_t now) override;
+  void evict(std::uint32_t block, std::uint64_t id, std::uint32_t now) override;
+  void forget(std::uint32_t block) override;
+  [[nodiscard]] std::optional<std::uint32_t> victim() override;
+  [[nodiscard]] std::uint32_t size() const noexcept override;
+  [[nodiscard]] std::size_t ghosts() const noexcept override;
+
+  [[nodiscard]] auto_status status() const noexcept;
+
+ private:
+  struct state {
+    std::uint64_t id = 0;
+    std::uint32_t touched = 0;
+    std::uint8_t owner = nobody;  ///< the side, of two, that orders it
+  };
+  static constexpr std::uint8_t nobody = 2;
+
+  [[nodiscard]] bool is_leaving(std::uint32_t block) const noexcept { return blocks_[block].owner != side_; }
+  [[nodiscard]] std::size_t leading(const request& of) const noexcept;
+  void fit_miniatures();
+  void watch(const request& of, std::uint32_t now);
+  void decide();
+  void switch_to(std::size_t candidate);
+  void bring(std::uint32_t block, std::uint32_t now);
+  void bring_some(std::uint32_t now);
+
+  block_links* links_;
+  auto_options options_;
+  std::unique_ptr<policy> live_;
+  std::unique_ptr<policy> leaving_;  ///< the one before, while it still has blocks
+  std::uint8_t side_ = 0;            ///< of live_
+  per_block<state> blocks_;
+  std::uint32_t capacity_ = 0;
+  bool full_ = false;                     ///< a victim was asked for
+  std::uint32_t brought_until_ = 0;       ///< the last use of the block that was brought over last
+  std::optional<std::uint64_t> refused_;  ///< the partial block of the present request
+  // The race.
+  common_beginnings beginnings_;
+  miniatures miniatures_;
+  contest contest_;
+  std::size_t champion_;
+  std::uint32_t thinning_ = 1;
+  std::uint64_t requests_ = 0;
+  std::uint64_t sampled_ = 0;
+  std::uint64_t sampled_at_switch_ = 0;
+  std::uint64_t switches_ = 0;
+};
+
+}  // namespace cenote::eviction

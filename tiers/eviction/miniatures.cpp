@@ -1,0 +1,144 @@
+#include "tiers/eviction/miniatures.hpp"
+
+#include <algorithm>
+
+#include "tiers/eviction/mq.hpp"
+#include "tiers/eviction/simulated_pool.hpp"
+#include "tiers/eviction/tblru.hpp"
+
+namespace cenote::eviction {
+
+/// One pool while it serves a request.
+class miniatures::one {
+ public:
+  one(miniatures& all, std::size_t which, std::optional<std::uint64_t> refused, std::uint32_t now) noexcept
+      : all_(&all), of_(&all.pools_[which]), which_(which), refused_(refused), now_(now) {}
+
+  [[nodiscard]] bool holds(std::uint32_t block) const noexcept { return (all_->holdings_[block].holders & bit()) != 0; }
+  void refresh(std::uint32_t block) const { of_->by->refresh(block, now_); }
+  void use(std::uint32_t block) const {
+    if (holds(block)) {
+      of_->by->touch(block, now_);
+      return;
+    }
+    const std::uint64_t id = all_->holdings_[block].id;
+    if (all_->capacity_ == 0 || id == refused_ || !of_->by->wants(id, now_)) return;
+    if (of_->size >= all_->capacity_) all_->evict(which_, now_);
+    of_->by->admit(block, id, now_);
+    all_->holdings_[block].holders |= bit();
+    ++of_->size;
+  }
+
+ private:
+  [[nodiscard]] std::uint8_t bit() const noexcept { return static_cast<std::uint8_t>(1U << which_); }
+
+  miniatures* all_;
+  pool* of_;
+  std::size_t which_;
+  std::optional<std::uint64_t> refused_;
+  std::uint32_t now_;
+};
+
+std::size_t miniatures::candidate(std::string_view name) noexcept {
+  return static_cast<std::size_t>(std::ranges::find(candidates, name) - candidates.begin());
+}
+
+bool miniatures::admits_partial(std::size_t candidate) noexcept {
+  return candidates[candidate] != "mq" && candidates[candidate] != "tblru";
+}
+
+bool miniatures::are_one(std::size_t candidate, std::size_t other) noexcept {
+  const auto base = [](std::size_t of) { return candidates[of].substr(0, candidates[of].find('+')); };
+  return base(candidate) == base(other);
+}
+
+std::unique_ptr<policy> miniatures::make(std::size_t candidate, block_links& links) {
+  const std::string_view name = candidates[candidate];
+  if (name.starts_with("mq")) return std::make_unique<mq>(links, partial_blocks::admitted);
+  if (name.starts_with("tblru")) return std::make_unique<tblru>(links, partial_blocks::admitted);
+  return std::move(*make_policy(name, links));
+}
+
+miniatures::miniatures() {
+  for (std::size_t each = 0; each < pools_.size(); ++each) {
+    pools_[each].links = std::make_unique<block_links>();
+    pools_[each].by = make(each, *pools_[each].links);
+  }
+}
+
+void miniatures::resize(std::uint32_t capacity, std::uint32_t thinning) {
+  capacity_ = capacity;
+  for (const pool& each : pools_) {
+    each.by->resize(capacity);
+    if (auto* const counting = dynamic_cast<mq*>(each.by.get())) counting->thin(thinning);
+  }
+}
+
+std::span<const std::uint32_t> miniatures::serve(std::span<const std::uint64_t> ids, bool partial, std::uint32_t now) {
+  request_.clear();
+  for (const std::uint64_t id : ids) request_.push_back(number_of(id));
+  for (pool& each : pools_) each.links->cover(static_cast<std::uint32_t>(holdings_.size()));
+  for (std::size_t which = 0; which < pools_.size(); ++which) saved_[which] = serve_one(which, ids, partial, now);
+  release();
+  return saved_;
+}
+
+std::size_t miniatures::ghosts() const noexcept {
+  std::size_t sum = 0;
+  for (const pool& each : pools_) sum += each.by->ghosts();
+  return sum;
+}
+
+std::uint32_t miniatures::number_of(std::uint64_t id) {
+  if (const std::uint32_t* const known = numbers_.find(id)) return *known;
+  if (free_.empty()) {
+    free_.push_back(static_cast<std::uint32_t>(holdings_.size()));
+    holdings_.emplace_back();
+  }
+  const std::uint32_t number = free_.back();
+  free_.pop_back();
+  holdings_[number] = {.id = id, .used = true};
+  numbers_.push(id, number);
+  return number;
+}
+
+std::uint32_t miniatures::serve_one(std::size_t which, std::span<const std::uint64_t> ids, bool partial,
+                                    std::uint32_t now) {
+  while (pools_[which].size > capacity_) evict(which, now);  // it became smaller
+  const bool refuses = partial && !ids.empty() && !admits_partial(which);
+  const one in(*this, which, refuses ? std::optional(ids.back()) : std::nullopt, now);
+  const auto missing = std::ranges::find_if_not(request_, [&](std::uint32_t block) { return in.holds(block); });
+  const auto hits = static_cast<std::size_t>(missing - request_.begin());
+  policy& by = *pools_[which].by;
+  by.begin({.ids = ids, .resident = std::span(request_).first(hits), .partial = partial}, now);
+  use_request(in, request_, hits, true, touch_order::chain);
+  const bool half = partial && hits == ids.size() && hits > 0;
+  return static_cast<std::uint32_t>(2 * hits - (half ? 1 : 0));
+}
+
+void miniatures::evict(std::size_t which, std::uint32_t now) {
+  pool& from = pools_[which];
+  const std::uint32_t victim = *from.by->victim();
+  holding& of = holdings_[victim];
+  from.by->evict(victim, of.id, now);
+  of.holders &= static_cast<std::uint8_t>(~(1U << which));
+  if (of.holders == 0) dropped_.push_back(victim);
+  --from.size;
+}
+
+/// Takes back the numbers that no pool holds any more.
+void miniatures::release() {
+  for (const std::uint32_t each : request_) {
+    if (holdings_[each].holders == 0) dropped_.push_back(each);
+  }
+  for (const std::uint32_t each : dropped_) {
+    holding& of = holdings_[each];
+    if (of.holders != 0 || !of.used) continue;
+    of.used = false;
+    numbers_.take(of.id);
+    free_.push_back(each);
+  }
+  dropped_.clear();
+}
+
+}  // namespace cenote::eviction

@@ -1,0 +1,76 @@
+// Small pools that show what policies would do with a sample of a tier's requests.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "tiers/eviction/ghost_list.hpp"
+#include "tiers/eviction/policy.hpp"
+
+namespace cenote::eviction {
+
+/// One pool for each candidate policy, without memory behind it, all of the same capacity and asked the same requests.
+/// Costs about 25 bytes a block for each candidate, and 40 for each block that any of them holds. Not thread-safe.
+class miniatures {
+ public:
+  static constexpr std::array<std::string_view, 7> candidates{"lru",        "s3fifo", "arc",          "mq",
+                                                              "mq+partial", "tblru",  "tblru+partial"};
+
+  /// The index of a candidate; candidates.size() if there is none of that name.
+  [[nodiscard]] static std::size_t candidate(std::string_view name) noexcept;
+  /// Whether it admits partial blocks.
+  [[nodiscard]] static bool admits_partial(std::size_t candidate) noexcept;
+  /// Whether two differ in that alone.
+  [[nodiscard]] static bool are_one(std::size_t candidate, std::size_t other) noexcept;
+  /// That candidate, admitting partial blocks.
+  [[nodiscard]] static std::unique_ptr<policy> make(std::size_t candidate, block_links& links);
+
+  miniatures();
+
+  /// Of `capacity` blocks, and asked one request in `thinning`.
+  void resize(std::uint32_t capacity, std::uint32_t thinning);
+  [[nodiscard]] std::uint32_t capacity() const noexcept { return capacity_; }
+  /// Asks all for `ids`. What each would have saved, in halves of a block, a partial one counting as one half, as it is
+  /// half full on average. Valid until the next call.
+  [[nodiscard]] std::span<const std::uint32_t> serve(std::span<const std::uint64_t> ids, bool partial,
+                                                     std::uint32_t now);
+  /// Blocks that any of them holds.
+  [[nodiscard]] std::size_t distinct() const noexcept { return numbers_.size(); }
+  /// Identities that they remember of blocks that are gone.
+  [[nodiscard]] std::size_t ghosts() const noexcept;
+
+ private:
+  struct pool {
+    std::unique_ptr<block_links> links;
+    std::unique_ptr<policy> by;
+    std::uint32_t size = 0;
+  };
+  /// A number that stands for a block in all pools.
+  struct holding {
+    std::uint64_t id = 0;
+    std::uint8_t holders = 0;  ///< a bit for each pool
+    bool used = false;
+  };
+  class one;
+
+  [[nodiscard]] std::uint32_t number_of(std::uint64_t id);
+  [[nodiscard]] std::uint32_t serve_one(std::size_t which, std::span<const std::uint64_t> ids, bool partial,
+                                        std::uint32_t now);
+  void evict(std::size_t which, std::uint32_t now);
+  void release();
+
+  std::uint32_t capacity_ = 0;
+  std::array<pool, candidates.size()> pools_;
+  ghost_list<std::uint32_t> numbers_;  ///< by identity
+  std::vector<holding> holdings_;      ///< by number
+  std::vector<std::uint32_t> free_;    ///< numbers
+  std::vector<std::uint32_t> dropped_;
+  std::vector<std::uint32_t> request_;  ///< the numbers of the present one
+  std::array<std::uint32_t, candidates.size()> saved_{};
+};
+
+}  // namespace cenote::eviction
