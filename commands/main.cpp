@@ -12,6 +12,7 @@
 #include "commands/node.hpp"
 #include "commands/nvme.hpp"
 #include "commands/replay.hpp"
+#include "commands/replay_engine.hpp"
 #include "commands/session.hpp"
 #include "commands/status.hpp"
 
@@ -28,6 +29,7 @@ void add_commands(CLI::App& app) {
   cenote::add_doctor(app);
   cenote::add_nvme(app);
   cenote::add_replay(app);
+  cenote::add_replay_engine(app);
   cenote::add_bench(app);
 }
 
