@@ -15,6 +15,7 @@
 #include "commands/replay_engine.hpp"
 #include "commands/session.hpp"
 #include "commands/status.hpp"
+#include "commands/top.hpp"
 
 namespace {
 
@@ -22,6 +23,7 @@ void add_commands(CLI::App& app) {
   cenote::add_node(app);
   cenote::add_worker(app);
   cenote::add_status(app);
+  cenote::add_top(app);
   cenote::add_clear(app);
   cenote::add_session(app);
   cenote::add_log_level(app);
