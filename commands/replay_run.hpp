@@ -21,7 +21,7 @@ struct run_options {
   std::uint32_t engines = 2;
   std::uint32_t lanes = 0;  ///< 0: one when back to back, else four
   double speed = 0;         ///< 0: back to back
-  std::uint64_t block_bytes = 256 * 1024;
+  std::uint64_t block_bytes = std::uint64_t{256} << 10;
   verify_mode verify = verify_mode::all;
   access_mode access = access_mode::copy;
   deal_mode deal = deal_mode::conversation;

@@ -114,8 +114,9 @@ void add_node(const outcome& of, lines& out) {
     out.add("node", fmt::format("{:.2f} s: {} a CPU-second, {:.2f} of memcpy's", *of.node_cpu_seconds,
                                 rate(static_cast<double>(of.bytes_moved()), *of.node_cpu_seconds), ratio.node));
     const double both = *of.node_cpu_seconds + seconds(sums.library_cpu);
-    out.add("node and library", fmt::format("{:.2f} s: {} a CPU-second, {:.2f} of memcpy's", both,
-                                            rate(static_cast<double>(of.bytes_moved()), both), ratio.library));
+    if (ratio.library > 0)
+      out.add("node and library", fmt::format("{:.2f} s: {} a CPU-second, {:.2f} of memcpy's", both,
+                                              rate(static_cast<double>(of.bytes_moved()), both), ratio.library));
   }
   out.add("apart from these", fmt::format("{:.2f} s made blocks, {:.2f} s verified them", seconds(sums.generate_cpu),
                                           seconds(sums.verify_cpu)));
@@ -140,7 +141,7 @@ ordered_json processor_json(const outcome& of) {
     const efficiency ratio = efficiency_of(of);
     cpu["node_s"] = *of.node_cpu_seconds;
     cpu["node_of_memcpy"] = ratio.node;
-    cpu["node_and_library_of_memcpy"] = ratio.library;
+    if (ratio.library > 0) cpu["node_and_library_of_memcpy"] = ratio.library;
   }
   return cpu;
 }
@@ -170,7 +171,8 @@ efficiency efficiency_of(const outcome& of) {
   const auto moved = static_cast<double>(of.bytes_moved());
   const double both = *of.node_cpu_seconds + seconds(of.sums->library_cpu);
   if (*of.node_cpu_seconds > 0) ratio.node = moved / *of.node_cpu_seconds / of.memcpy_rate;
-  if (both > 0) ratio.library = moved / both / of.memcpy_rate;
+  // In place nothing is copied, so there is nothing to compare.
+  if (both > 0 && of.settings.access == access_mode::copy) ratio.library = moved / both / of.memcpy_rate;
   return ratio;
 }
 

@@ -11,7 +11,8 @@ namespace cenote::replay {
 /// Bytes moved a second of processor time, beside memcpy's.
 struct efficiency {
   double node = 0;     ///< of the node's processor time; 0: not known
-  double library = 0;  ///< of the node's and the client library's together, generation and verification left out
+  double library = 0;  ///< of the node's and the client library's together, generation and verification left out;
+                       ///< 0 too when blocks are used in place
 };
 [[nodiscard]] efficiency efficiency_of(const outcome& of);
 

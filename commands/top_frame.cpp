@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <string_view>
 #include <utility>
 #include <vector>
@@ -47,7 +48,7 @@ std::string size_rate(double bytes) {
 
 // "[#########......]"
 std::string bar(double share) {
-  const auto full = static_cast<std::size_t>(std::clamp(share, 0.0, 1.0) * bar_columns + 0.5);
+  const auto full = static_cast<std::size_t>(std::lround(std::clamp(share, 0.0, 1.0) * bar_columns));
   return "[" + std::string(full, '#') + std::string(bar_columns - full, '.') + "]";
 }
 
