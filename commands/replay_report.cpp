@@ -161,7 +161,9 @@ std::string latencies(const outcome& of) {
     }
     plot.series.push_back(std::move(series));
   }
-  for (double at = plot.y.low; at <= plot.y.high * 1.01; at *= 10) {
+  const auto decades = std::lround(std::log10(plot.y.high / plot.y.low));
+  for (long i = 0; i <= decades; ++i) {
+    const double at = plot.y.low * std::pow(10.0, static_cast<double>(i));
     plot.y.ticks.push_back({at, approximate_duration(std::chrono::nanoseconds(std::llround(at * 1000)))});
   }
   plot.y.label = "time, logarithmic";
