@@ -173,6 +173,8 @@ std::string status_json(const node_report& report, const config::node_config& co
                  {"free", dram.capacity - std::min(dram.capacity, dram.used)},
                  {"slabs", dram.slabs},
                  {"policy", config.dram.policy},
+                 {"high_water", config.dram.high_water},
+                 {"low_water", config.dram.low_water},
                  {"evicted", dram.counters.evicted},
                  {"expired", dram.counters.expired},
                  {"waits", dram.counters.waits},

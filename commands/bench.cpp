@@ -6,6 +6,7 @@
 
 #include "commands/bench_support.hpp"
 #include "commands/common.hpp"
+#include "commands/interruption.hpp"
 
 namespace cenote {
 
@@ -35,11 +36,11 @@ struct bench_options {
 };
 
 exit_code run_bench(const bench_command& which, const bench_options& options) {
-  bench::watch_for_interruption();
+  watch_for_interruption();
   bench::report out(options.as_json);
   const auto done = which.run(options.how, out);
   out.finish();
-  if (bench::interrupted()) return exit_code::ended_at_once;
+  if (interrupted()) return exit_code::ended_at_once;
   return done ? exit_code::orderly : failed_with(done.error());
 }
 

@@ -5,7 +5,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <csignal>
 #include <cstring>
 #include <ctime>
 #include <new>
@@ -19,12 +18,6 @@ namespace {
 constexpr std::size_t commit_batch = 512;
 constexpr double settled_share = 0.02;  // of a processor
 constexpr double settle_limit = 30;     // seconds
-
-volatile std::sig_atomic_t stop_asked = 0;
-
-void ask_to_stop(int /*signal*/) {
-  stop_asked = 1;
-}
 
 double cpu_seconds(clockid_t clock) noexcept {
   timespec now{};
@@ -73,7 +66,7 @@ result<stage> stage::open(const options& how, std::uint64_t capacity, const std:
   stage out;
   out.socket_ = how.socket;
   if (!how.socket.empty()) return out;
-  auto node = private_node::start(capacity, sets);
+  auto node = private_node::start({.purpose = "bench", .dram = capacity, .sets = sets});
   if (!node) return std::unexpected(node.error());
   out.node_ = std::move(*node);
   out.socket_ = out.node_->socket();
@@ -133,22 +126,6 @@ result<void> check_all(std::size_t found, std::size_t wanted) {
               fmt::format("only {} of {} blocks are still there; the node needs more capacity for this bench, or has "
                           "other users who evict them",
                           found, wanted));
-}
-
-bool interrupted() noexcept {
-  return stop_asked != 0;
-}
-
-result<void> check_interrupted() {
-  if (!interrupted()) return {};
-  return fail(error_code::closed, "interrupted");
-}
-
-void watch_for_interruption() noexcept {
-  struct sigaction action {};
-  action.sa_handler = ask_to_stop;
-  ::sigaction(SIGINT, &action, nullptr);
-  ::sigaction(SIGTERM, &action, nullptr);
 }
 
 }  // namespace cenote::bench

@@ -9,8 +9,9 @@
 #include <vector>
 
 #include "client/session.hpp"
-#include "commands/bench_node.hpp"
 #include "commands/bench_report.hpp"
+#include "commands/interruption.hpp"
+#include "commands/private_node.hpp"
 #include "core/block_key.hpp"
 #include "core/error.hpp"
 #include "core/instance_spec.hpp"
@@ -119,12 +120,5 @@ void wait_until_settled();
 
 /// Fails unless the whole batch was there.
 [[nodiscard]] result<void> check_all(std::size_t found, std::size_t wanted);
-
-/// True once the user asked to stop; the benches look between rounds.
-[[nodiscard]] bool interrupted() noexcept;
-/// `interrupted`, as an error to return.
-[[nodiscard]] result<void> check_interrupted();
-/// SIGINT and SIGTERM set interrupted(), so that the node and its directory are cleaned up.
-void watch_for_interruption() noexcept;
 
 }  // namespace cenote::bench

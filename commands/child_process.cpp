@@ -31,6 +31,8 @@ sigset_t mask_of(const std::vector<int>& signals) {
     const int nowhere = ::open("/dev/null", O_WRONLY);
     if (nowhere >= 0) ::dup2(nowhere, STDOUT_FILENO);
   }
+  if (how.errors >= 0) ::dup2(how.errors, STDERR_FILENO);
+  if (how.own_group) ::setpgid(0, 0);
   if (how.inherit >= 0) ::fcntl(how.inherit, F_SETFD, 0);
   ::sigprocmask(SIG_SETMASK, &mask, nullptr);
   ::execv(how.program.empty() ? arguments[0] : how.program.c_str(), arguments);

@@ -31,6 +31,8 @@ class child_process {
     int inherit = -1;                       ///< one descriptor that the child keeps, under the same number
     bool die_with_parent = false;           ///< SIGTERM to the child when this process dies
     bool discard_output = false;            ///< stdout goes to /dev/null
+    int errors = -1;                        ///< where stderr goes; -1: where ours does
+    bool own_group = false;                 ///< a process group of its own: ctrl-C is not for it
     std::vector<int> blocked_signals = {};  ///< the child's whole signal mask
   };
 

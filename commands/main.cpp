@@ -12,8 +12,10 @@
 #include "commands/node.hpp"
 #include "commands/nvme.hpp"
 #include "commands/replay.hpp"
+#include "commands/replay_engine.hpp"
 #include "commands/session.hpp"
 #include "commands/status.hpp"
+#include "commands/top.hpp"
 
 namespace {
 
@@ -21,6 +23,7 @@ void add_commands(CLI::App& app) {
   cenote::add_node(app);
   cenote::add_worker(app);
   cenote::add_status(app);
+  cenote::add_top(app);
   cenote::add_clear(app);
   cenote::add_session(app);
   cenote::add_log_level(app);
@@ -28,6 +31,7 @@ void add_commands(CLI::App& app) {
   cenote::add_doctor(app);
   cenote::add_nvme(app);
   cenote::add_replay(app);
+  cenote::add_replay_engine(app);
   cenote::add_bench(app);
 }
 

@@ -12,9 +12,11 @@
 
 #include "commands/common.hpp"
 #include "commands/replay_options.hpp"
+#include "commands/replay_real.hpp"
 #include "commands/replay_trace.hpp"
 #include "commands/table.hpp"
 #include "tiers/eviction/tier_simulation.hpp"
+#include "tiers/eviction/workload.hpp"
 
 namespace cenote {
 
@@ -33,6 +35,8 @@ const std::map<std::string, tier_ingest> ingests{
 
 struct replay_options {
   std::string path;
+  std::string generated;
+  std::size_t limit = 0;
   bool simulate = false;
   std::string capacities;
   std::string policies = "lru,s3fifo,arc,tblru";
@@ -42,6 +46,7 @@ struct replay_options {
   std::string ingest = "evicted";
   bool keep_copy = true;
   bool as_json = false;
+  replay::real_options real;
 };
 
 // ---------------------------------------------------------------------------------------------- simulating
@@ -195,31 +200,82 @@ result<void> run_tiers(const eviction::trace& of, const replay_options& options)
   return {};
 }
 
-exit_code run_replay(const replay_options& options) {
-  if (!options.simulate) {
-    return failed_with({error_code::invalid_argument, "replay runs a trace in simulation only: add --simulate"});
-  }
-  if (options.capacities.empty() == options.tiers.empty()) {
-    return failed_with({error_code::invalid_argument, "replay needs either --capacity-sweep or --tiers"});
-  }
-  const auto read = read_trace_file(options.path);
-  if (!read) return failed_with(read.error());
+exit_code run_simulation(const eviction::trace& of, const replay_options& options) {
+  const auto done = options.tiers.empty() ? run_sweep(of, options) : run_tiers(of, options);
+  return done ? exit_code::orderly : failed_with(done.error());
+}
+
+// ---------------------------------------------------------------------------------------------- the requests
+
+/// A file's requests; its bad lines are named.
+result<eviction::trace> read_requests(const std::string& path) {
+  auto read = read_trace_file(path);
+  if (!read) return std::unexpected(read.error());
   for (const std::string& each : read->complaints) complain({error_code::malformed, each});
   if (read->bad_lines > read->complaints.size()) {
-    complain({error_code::malformed,
-              fmt::format("{}: {} more bad lines", options.path, read->bad_lines - read->complaints.size())});
+    complain(
+        {error_code::malformed, fmt::format("{}: {} more bad lines", path, read->bad_lines - read->complaints.size())});
   }
-  const auto done = options.tiers.empty() ? run_sweep(read->requests, options) : run_tiers(read->requests, options);
-  return done ? exit_code::orderly : failed_with(done.error());
+  return std::move(read->requests);
+}
+
+result<eviction::trace> requests_of(const replay_options& options) {
+  auto all = options.path.empty() ? eviction::generate(options.generated) : read_requests(options.path);
+  if (!all || options.limit == 0 || options.limit >= all->requests().size()) return all;
+  eviction::trace some;
+  for (const auto& each : all->requests().first(options.limit)) {
+    some.add(std::uint64_t{each.time} * 100, each.tokens, all->ids(each));
+  }
+  return some;
+}
+
+/// Before anything is read: what cannot work together.
+result<void> check(const replay_options& options) {
+  const auto refuse = [](std::string why) { return fail(error_code::invalid_argument, std::move(why)); };
+  if (options.path.empty() == options.generated.empty()) {
+    return refuse("replay needs either a trace or --generate KIND, as in --generate chat");
+  }
+  if (options.simulate && options.capacities.empty() == options.tiers.empty()) {
+    return refuse("replay --simulate needs either --capacity-sweep or --tiers");
+  }
+  if (!options.simulate && !(options.capacities.empty() && options.tiers.empty())) {
+    return refuse("--capacity-sweep and --tiers simulate: add --simulate, or give --dram and --nvme for a real node");
+  }
+  return {};
+}
+
+exit_code run_replay(const replay_options& options) {
+  if (auto ok = check(options); !ok) return failed_with(ok.error());
+  const auto requests = requests_of(options);
+  if (!requests) return failed_with(requests.error());
+  if (options.simulate) return run_simulation(*requests, options);
+  const std::string& name = options.path.empty() ? options.generated : options.path;
+  return replay::run_real(*requests, name, options.real, options.as_json);
+}
+
+/// The kinds that --generate knows, for the help.
+std::string workloads_text() {
+  std::string text;
+  for (const auto& kind : eviction::workload_kinds()) {
+    text += fmt::format("\n  {}: {}\n", kind.name, kind.meaning);
+    for (const auto& each : kind.parameters) {
+      text += fmt::format("    {} ({:g}): {}\n", each.name, each.standard, each.meaning);
+    }
+  }
+  return text;
 }
 
 }  // namespace
 
 void add_replay(CLI::App& app) {
-  auto* command = app.add_subcommand("replay", "Run a recorded trace through the eviction policies");
+  auto* command = app.add_subcommand("replay", "Run a trace against a node, or through the eviction policies");
   auto options = std::make_shared<replay_options>();
-  command->add_option("trace", options->path, "Requests as Mooncake publishes them, a JSON object a line")->required();
-  command->add_flag("--simulate", options->simulate, "Move no memory and need no node; takes seconds");
+  command->add_option("trace", options->path, "Requests as Mooncake publishes them, a JSON object a line");
+  command->add_option("--generate", options->generated,
+                      "Made-up requests in place of a trace: KIND or KIND:name=value,…; see below");
+  command->add_option("--limit", options->limit, "Only the first so many requests");
+  command->add_flag("--simulate", options->simulate, "Run the policies alone: no memory is moved, no node is needed");
+  options->real.add_to(*command);
   command->add_option("--capacity-sweep", options->capacities,
                       "Capacities in blocks: a list, or FIRST:LAST:STEP as in 1k:256k:2x; k is 1,000");
   command
@@ -236,8 +292,8 @@ void add_replay(CLI::App& app) {
       ->capture_default_str();
   command->add_option("--keep-copy", options->keep_copy, "Whether a block that goes up stays below, too")
       ->capture_default_str();
-  command->add_flag("--json", options->as_json, "A line for each policy and capacity");
-  command->footer("tblru has an order of its own, whatever --order says.");
+  command->add_flag("--json", options->as_json, "One object; simulated, a line for each policy and capacity");
+  command->footer("tblru has an order of its own, whatever --order says.\n\nWhat --generate makes:" + workloads_text());
   command->callback([options] { end_with(run_replay(*options)); });
 }
 

@@ -1,4 +1,4 @@
-// `cenote replay`: a recorded trace, run through the eviction policies.
+// `cenote replay`: a recorded or made trace, run against a node or through the eviction policies.
 #pragma once
 
 #include <CLI/CLI.hpp>

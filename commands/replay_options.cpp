@@ -105,4 +105,16 @@ result<std::vector<named_tier>> parse_tiers(std::string_view text) {
   return tiers;
 }
 
+result<double> parse_speed(std::string_view text) {
+  if (text == "max") return 0.0;
+  double factor = 0;
+  const bool has_sign = text.ends_with('x');
+  const std::string_view digits = has_sign ? text.substr(0, text.size() - 1) : text;
+  const auto [end, bad] = std::from_chars(digits.data(), digits.data() + digits.size(), factor);
+  if (!has_sign || bad != std::errc() || end != digits.data() + digits.size() || !(factor > 0) || factor > 1e9) {
+    return refuse(fmt::format("`{}` is no speed; right are max, or a factor as in 20x", text));
+  }
+  return factor;
+}
+
 }  // namespace cenote

@@ -24,6 +24,9 @@ struct named_tier {
 /// "dram=1000,nvme=10k": two tiers, the upper one first.
 [[nodiscard]] result<std::vector<named_tier>> parse_tiers(std::string_view text);
 
+/// "20x" (any factor above 0), or 0 for "max".
+[[nodiscard]] result<double> parse_speed(std::string_view text);
+
 /// The parts of `text` between `separator`s.
 [[nodiscard]] std::vector<std::string_view> split(std::string_view text, char separator);
 

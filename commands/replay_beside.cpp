@@ -1,0 +1,78 @@
+#include "commands/replay_beside.hpp"
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <cstddef>
+#include <cstring>
+#include <ctime>
+#include <memory>
+#include <thread>
+
+#include "tiers/eviction/simulation.hpp"
+
+namespace cenote::replay {
+
+namespace {
+
+constexpr std::uint64_t region = std::uint64_t{128} << 20;
+constexpr std::size_t rounds = 5;
+constexpr unsigned doublings = 8;
+
+double thread_seconds() noexcept {
+  timespec now{};
+  ::clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+  return static_cast<double>(now.tv_sec) + static_cast<double>(now.tv_nsec) * 1e-9;
+}
+
+}  // namespace
+
+double measure_memcpy(std::uint64_t block_bytes) {
+  const std::uint64_t piece = std::min(block_bytes, region);
+  const std::uint64_t bytes = region / piece * piece;
+  std::vector<std::byte> from(bytes, std::byte{1});
+  std::vector<std::byte> to(bytes, std::byte{2});
+  std::array<double, rounds> rates{};
+  for (double& rate : rates) {
+    const double before = thread_seconds();
+    for (std::uint64_t at = 0; at < bytes; at += piece) std::memcpy(to.data() + at, from.data() + at, piece);
+    // Without it the copies may be left out.
+    asm volatile("" : : "r"(to.data()) : "memory");
+    rate = static_cast<double>(bytes) / (thread_seconds() - before);
+  }
+  std::ranges::sort(rates);
+  return rates[rounds / 2];
+}
+
+result<void> simulate_beside(const eviction::trace& of, const std::vector<std::string>& policies, outcome& into) {
+  into.capacities.clear();
+  into.curves.clear();
+  for (unsigned i = doublings; i-- > 0;) {
+    const std::uint32_t capacity = std::max(1U, of.distinct() >> i);
+    if (into.capacities.empty() || capacity > into.capacities.back()) into.capacities.push_back(capacity);
+  }
+  for (const std::string& each : policies) {
+    const bool known = std::ranges::any_of(into.curves, [&](const auto& curve) { return curve.policy == each; });
+    if (!known) into.curves.push_back({each, std::vector<double>(into.capacities.size())});
+  }
+  into.curves.push_back({"belady", std::vector<double>(into.capacities.size())});
+  for (const auto& each : into.curves) {
+    if (auto ok = eviction::check_simulated(each.policy, eviction::replay_order::forward); !ok) return ok;
+  }
+  std::atomic<std::size_t> next = 0;
+  const auto take = [&] {
+    const std::size_t all = into.curves.size() * into.capacities.size();
+    for (std::size_t i = next++; i < all; i = next++) {
+      simulated_curve& curve = into.curves[i / into.capacities.size()];
+      const std::size_t place = i % into.capacities.size();
+      const auto sums = eviction::simulate(of, curve.policy, into.capacities[place], eviction::replay_order::forward);
+      curve.hit_ratio[place] = sums ? sums->hit_ratio() : 0;
+    }
+  };
+  std::vector<std::jthread> helpers;
+  for (unsigned i = 1; i < std::max(1U, std::thread::hardware_concurrency()); ++i) helpers.emplace_back(take);
+  take();
+  return {};
+}
+
+}  // namespace cenote::replay

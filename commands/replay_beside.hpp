@@ -1,0 +1,23 @@
+// What stands beside a replay's figures: the machine's memcpy, and what policies would have hit.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "commands/replay_outcome.hpp"
+#include "core/error.hpp"
+#include "tiers/eviction/trace.hpp"
+
+namespace cenote::replay {
+
+/// Bytes that memcpy moves in a second of one core, in pieces of `block_bytes` between memories larger than any cache;
+/// the median of a few rounds. Takes about half a second.
+[[nodiscard]] double measure_memcpy(std::uint64_t block_bytes);
+
+/// Simulates `of` over capacities that double up to all its blocks, and fills `capacities` and `curves`: for each of
+/// `policies`, and for belady, the bound of what can be known only afterwards. Runs on all cores.
+[[nodiscard]] result<void> simulate_beside(const eviction::trace& of, const std::vector<std::string>& policies,
+                                           outcome& into);
+
+}  // namespace cenote::replay

@@ -1,0 +1,85 @@
+// What a replay found out: what the table, the JSON object and the report page are made of.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "commands/replay_board.hpp"
+
+namespace cenote::replay {
+
+/// Of the node, since the replay began; bytes and blocks. Counted on over restarts of the worker.
+struct node_movement {
+  std::uint64_t written_down = 0;  ///< bytes, DRAM to NVMe
+  std::uint64_t read_up = 0;       ///< bytes, NVMe to DRAM
+  std::uint64_t evicted = 0;       ///< blocks that left DRAM
+  std::uint64_t dropped = 0;       ///< of those: without a copy below, though there is a tier
+  std::uint64_t lower_evicted = 0;
+  std::uint64_t checksum_errors = 0;
+  std::optional<std::uint64_t> put_waits;  ///< puts that waited for memory; nothing: this node does not count them
+};
+
+/// The state at one moment; all but the uses are totals since the start.
+struct sample {
+  double seconds = 0;
+  std::uint64_t requests = 0;
+  std::uint64_t tokens = 0;
+  std::uint64_t blocks = 0;
+  std::uint64_t upper_hits = 0;
+  std::uint64_t lower_hits = 0;
+  std::uint64_t bytes_read = 0;
+  std::uint64_t bytes_stored = 0;
+  std::uint64_t dram_used = 0;
+  std::uint64_t nvme_used = 0;
+  node_movement moved{};
+};
+
+struct engine_outcome {
+  std::uint32_t number = 0;   ///< from 0
+  std::uint64_t planned = 0;  ///< requests dealt to it
+  std::uint64_t served = 0;
+  bool orderly = true;
+  std::string end{};      ///< how it ended, if not as it should
+  std::string message{};  ///< its first failure
+};
+
+/// One policy's hits by capacity, as simulated.
+struct simulated_curve {
+  std::string policy;
+  std::vector<double> hit_ratio;
+};
+
+struct outcome {
+  std::string trace;  ///< file or description
+  run_settings settings;
+  std::uint64_t planned = 0;
+  std::uint64_t distinct_blocks = 0;
+  double seconds = 0;
+  std::unique_ptr<tally> sums = std::make_unique<tally>();
+  std::vector<engine_outcome> engines;
+  std::vector<sample> timeline;
+  node_movement moved;
+  std::uint64_t restarts = 0;  ///< of the worker, during the replay
+  std::uint64_t dram_capacity = 0;
+  std::uint64_t nvme_capacity = 0;
+  std::string policy;
+  std::optional<double> node_cpu_seconds;  ///< keeper and worker; nothing where /proc does not show them
+  double memcpy_rate = 0;                  ///< bytes a second of one core, measured after the run
+  std::vector<std::uint32_t> capacities;   ///< of `curves`, blocks
+  std::vector<simulated_curve> curves;
+  bool interrupted = false;
+  std::vector<std::string> failures;  ///< what makes this run no success, a sentence each
+
+  [[nodiscard]] std::uint64_t bytes_moved() const noexcept {
+    return sums->bytes_read.get() + sums->bytes_stored.get() + moved.written_down + moved.read_up;
+  }
+  [[nodiscard]] double hit_ratio() const noexcept {
+    const auto tokens = static_cast<double>(sums->tokens.get());
+    return tokens == 0 ? 0.0 : static_cast<double>(sums->hit_tokens.get()) / tokens;
+  }
+};
+
+}  // namespace cenote::replay

@@ -1,0 +1,44 @@
+// `cenote replay` without --simulate: its options, and what it prints.
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "commands/exit_code.hpp"
+#include "commands/replay_run.hpp"
+#include "core/error.hpp"
+#include "tiers/eviction/trace.hpp"
+
+namespace cenote::replay {
+
+/// As a user gives them.
+struct real_options {
+  std::uint32_t engines = 2;
+  std::string speed = "max";
+  std::string block_bytes = "256KiB";
+  std::string socket{};
+  std::string dram{};
+  std::string nvme{};
+  std::string nvme_at{};
+  std::string policy{};
+  std::string verify = "all";
+  std::string access = "copy";
+  std::string deal = "conversation";
+  std::string prefetch_wait = "1s";
+  std::uint32_t lanes = 0;
+  std::string report{};
+  std::vector<std::string> sets{};
+
+  void add_to(CLI::App& command);
+};
+
+/// Refuses (invalid_argument) what makes no sense, saying what would be right.
+[[nodiscard]] result<run_options> parse(const real_options& options);
+
+/// Replays, prints table or JSON, and writes the report. `name`: what the trace is called.
+[[nodiscard]] exit_code run_real(const eviction::trace& of, const std::string& name, const real_options& options,
+                                 bool as_json);
+
+}  // namespace cenote::replay

@@ -1,0 +1,161 @@
+#include "commands/svg_chart.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+namespace cenote {
+
+namespace {
+
+constexpr double width = 720;
+constexpr double height = 282;
+constexpr double left = 84;
+constexpr double right = 34;
+constexpr double top = 34;  // two rows of marks
+constexpr double bottom = 44;
+constexpr unsigned tick_count = 5;
+constexpr std::size_t dotted_up_to = 40;  // points; more would only be a thick line
+
+/// Value to place on the page.
+class scale {
+ public:
+  scale(const chart_axis& axis, double from, double to) : axis_(axis), from_(from), to_(to) {}
+
+  [[nodiscard]] double operator()(double value) const {
+    const double low = moved(axis_.low);
+    const double span = moved(axis_.high) - low;
+    return from_ + (span > 0 ? std::clamp((moved(value) - low) / span, 0.0, 1.0) : 0.0) * (to_ - from_);
+  }
+
+ private:
+  [[nodiscard]] double moved(double value) const {
+    return axis_.logarithmic ? std::log10(std::max(value, 1e-300)) : value;
+  }
+
+  const chart_axis& axis_;
+  double from_;
+  double to_;
+};
+
+std::vector<chart_tick> ticks_of(const chart_axis& axis) {
+  if (!axis.ticks.empty()) return axis.ticks;
+  std::vector<chart_tick> ticks;
+  for (const double value : round_ticks(axis.low, axis.high, tick_count)) {
+    ticks.push_back({value, fmt::format("{:g}", value)});
+  }
+  return ticks;
+}
+
+std::string axes(const chart& what, const scale& x, const scale& y) {
+  std::string out;
+  for (const auto& tick : ticks_of(what.y)) {
+    const double at = y(tick.value);
+    out += fmt::format("<line class=\"grid\" x1=\"{:.1f}\" y1=\"{:.1f}\" x2=\"{:.1f}\" y2=\"{:.1f}\"/>", left, at,
+                       width - right, at);
+    out += fmt::format("<text class=\"tick\" x=\"{:.1f}\" y=\"{:.1f}\" text-anchor=\"end\">{}</text>", left - 8, at + 4,
+                       escape_html(tick.label));
+  }
+  for (const auto& tick : ticks_of(what.x)) {
+    const double at = x(tick.value);
+    out += fmt::format("<line class=\"axis\" x1=\"{:.1f}\" y1=\"{:.1f}\" x2=\"{:.1f}\" y2=\"{:.1f}\"/>", at,
+                       height - bottom, at, height - bottom + 4);
+    out += fmt::format("<text class=\"tick\" x=\"{:.1f}\" y=\"{:.1f}\" text-anchor=\"middle\">{}</text>", at,
+                       height - bottom + 18, escape_html(tick.label));
+  }
+  out += fmt::format("<line class=\"axis\" x1=\"{0:.1f}\" y1=\"{1:.1f}\" x2=\"{2:.1f}\" y2=\"{1:.1f}\"/>", left,
+                     height - bottom, width - right);
+  out += fmt::format("<text class=\"label\" x=\"{:.1f}\" y=\"{:.1f}\" text-anchor=\"middle\">{}</text>",
+                     (left + width - right) / 2, height - 8, escape_html(what.x.label));
+  out += fmt::format(
+      "<text class=\"label\" transform=\"translate(12 {:.1f}) rotate(-90)\" text-anchor=\"middle\">{}</text>",
+      (top + height - bottom) / 2, escape_html(what.y.label));
+  return out;
+}
+
+std::string marks(const chart& what, const scale& x) {
+  std::string out;
+  double row = top - 22;
+  for (const auto& mark : what.marks) {
+    const double at = x(mark.x);
+    // Above its line, towards the middle.
+    const bool before = at > (left + width - right) / 2;
+    out += fmt::format("<line class=\"mark\" x1=\"{0:.1f}\" y1=\"{1:.1f}\" x2=\"{0:.1f}\" y2=\"{2:.1f}\"/>", at,
+                       row + 4, height - bottom);
+    out += fmt::format("<text class=\"tick\" x=\"{:.1f}\" y=\"{:.1f}\" text-anchor=\"{}\">{}</text>",
+                       before ? at + 3 : at - 3, row, before ? "end" : "start", escape_html(mark.label));
+    row += 15;
+  }
+  return out;
+}
+
+std::string line_of(const chart_series& series, std::size_t number, const scale& x, const scale& y) {
+  std::string out;
+  if (!series.alone) {
+    std::string path;
+    for (const auto& point : series.points) path += fmt::format("{:.1f},{:.1f} ", x(point.x), y(point.y));
+    out += fmt::format("<polyline class=\"line s{}{}\" points=\"{}\"/>", number, series.dashed ? " dashed" : "", path);
+  }
+  if (series.points.size() > dotted_up_to) return out;
+  for (const auto& point : series.points) {
+    out += fmt::format("<circle class=\"dot s{}\" cx=\"{:.1f}\" cy=\"{:.1f}\" r=\"{}\"/>", number, x(point.x),
+                       y(point.y), series.alone ? 5.5 : 2.5);
+  }
+  return out;
+}
+
+std::string legend(const chart& what) {
+  std::string out = "<div class=\"legend\">";
+  for (std::size_t i = 0; i < what.series.size(); ++i) {
+    const chart_series& series = what.series[i];
+    const char* const form = series.alone ? " spot" : series.dashed ? " dashed" : "";
+    out += fmt::format("<span><i class=\"key k{}{}\"></i>{}</span>", i, form, escape_html(series.name));
+  }
+  return out + "</div>";
+}
+
+}  // namespace
+
+std::string escape_html(std::string_view text) {
+  std::string out;
+  for (const char each : text) {
+    switch (each) {
+      case '&': out += "&amp;"; break;
+      case '<': out += "&lt;"; break;
+      case '>': out += "&gt;"; break;
+      case '"': out += "&quot;"; break;
+      case '\'': out += "&#39;"; break;
+      default: out += each;
+    }
+  }
+  return out;
+}
+
+std::vector<double> round_ticks(double low, double high, unsigned count) {
+  if (!(high > low) || count == 0) return {low};
+  const double rough = (high - low) / count;
+  const double power = std::pow(10.0, std::floor(std::log10(rough)));
+  double step = 10 * power;
+  for (const double factor : {5.0, 2.0, 1.0}) {
+    if (factor * power >= rough * 0.999) step = factor * power;
+  }
+  std::vector<double> ticks;
+  const auto first = static_cast<long long>(std::ceil(low / step - 1e-9));
+  const auto last = static_cast<long long>(std::floor(high / step + 1e-9));
+  for (long long i = first; i <= last; ++i) ticks.push_back(static_cast<double>(i) * step);
+  return ticks;
+}
+
+std::string figure_of(const chart& what) {
+  const scale x(what.x, left, width - right);
+  const scale y(what.y, height - bottom, top);
+  std::string out = fmt::format("<figure><figcaption>{}</figcaption>{}", escape_html(what.title), legend(what));
+  out +=
+      fmt::format("<svg viewBox=\"0 0 {} {}\" role=\"img\" aria-label=\"{}\">", width, height, escape_html(what.title));
+  out += axes(what, x, y) + marks(what, x);
+  for (std::size_t i = 0; i < what.series.size(); ++i) out += line_of(what.series[i], i, x, y);
+  return out + "</svg></figure>\n";
+}
+
+}  // namespace cenote

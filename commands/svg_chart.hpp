@@ -1,0 +1,60 @@
+// Line plots as SVG, for pages that a command writes. Colours come from the page: series i has the class s<i>.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace cenote {
+
+struct chart_point {
+  double x = 0;
+  double y = 0;
+};
+
+struct chart_series {
+  std::string name;
+  std::vector<chart_point> points{};
+  bool dashed = false;
+  bool alone = false;  ///< points without lines between them
+};
+
+struct chart_tick {
+  double value = 0;
+  std::string label;
+};
+
+/// Where values lie. Without ticks of its own an axis gets round ones.
+struct chart_axis {
+  std::string label{};
+  double low = 0;
+  double high = 1;
+  bool logarithmic = false;  ///< low > 0
+  std::vector<chart_tick> ticks{};
+};
+
+/// A vertical line that says what is there.
+struct chart_mark {
+  double x = 0;
+  std::string label;
+};
+
+struct chart {
+  std::string title;
+  chart_axis x;
+  chart_axis y;
+  std::vector<chart_series> series{};
+  std::vector<chart_mark> marks{};
+};
+
+/// A <figure> with title, legend and plot. What lies outside the axes is cut off. Thread-safe.
+[[nodiscard]] std::string figure_of(const chart& what);
+
+/// `text` where HTML expects text or a quoted attribute.
+[[nodiscard]] std::string escape_html(std::string_view text);
+
+/// About `count` round values from `low` to `high`: multiples of 1, 2 or 5 times a power of ten.
+[[nodiscard]] std::vector<double> round_ticks(double low, double high, unsigned count);
+
+}  // namespace cenote

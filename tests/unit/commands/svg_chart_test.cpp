@@ -1,0 +1,39 @@
+#include "commands/svg_chart.hpp"
+
+#include <boost/test/unit_test.hpp>
+
+using namespace cenote;
+
+BOOST_AUTO_TEST_SUITE(svg_chart)
+
+BOOST_AUTO_TEST_CASE(ticks_are_round_and_within) {
+  BOOST_TEST(round_ticks(0, 1, 5) == (std::vector<double>{0, 0.2, 0.4, 0.6000000000000001, 0.8, 1}),
+             boost::test_tools::tolerance(1e-9) << boost::test_tools::per_element());
+  for (const double high : {0.003, 0.7, 1.0, 9.9, 42.0, 12'345.0}) {
+    const auto ticks = round_ticks(0, high, 5);
+    BOOST_TEST(ticks.size() >= 3U);
+    BOOST_TEST(ticks.size() <= 7U);
+    BOOST_TEST(ticks.front() == 0.0);
+    BOOST_TEST(ticks.back() <= high * 1.000001);
+  }
+  BOOST_TEST(round_ticks(3, 3, 5).size() == 1U);
+}
+
+BOOST_AUTO_TEST_CASE(text_is_escaped) {
+  BOOST_TEST(escape_html("a<b>&\"'") == "a&lt;b&gt;&amp;&quot;&#39;");
+  const chart plot{
+      .title = "<t>", .x = {.label = "&"}, .y = {.label = "\""}, .series = {{.name = "<s>"}}, .marks = {{0.5, "<m>"}}};
+  const auto figure = figure_of(plot);
+  for (const auto* bad : {"<t>", "<s>", "<m>"}) BOOST_TEST(figure.find(bad) == std::string::npos, bad);
+}
+
+BOOST_AUTO_TEST_CASE(points_outside_are_drawn_at_the_edge) {
+  const chart plot{.title = "t",
+                   .x = {.high = 10},
+                   .y = {.high = 1},
+                   .series = {{.name = "s", .points = {{-5, 0}, {5, 0.5}, {50, 7}}}}};
+  const auto figure = figure_of(plot);
+  BOOST_TEST(figure.find("points=\"84.0,238.0 385.0,136.0 686.0,34.0 \"") != std::string::npos, figure);
+}
+
+BOOST_AUTO_TEST_SUITE_END()
