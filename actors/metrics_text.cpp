@@ -114,9 +114,9 @@ constexpr std::array dram_rows{
                                &dram_counters::expired},
     counter_row<dram_counters>{"cenote_dram_waits_total", "Batches of a session that waited for memory.",
                                &dram_counters::waits},
-    counter_row<dram_counters>{"cenote_dram_late_evictions_total",
-                               "Times that a batch had to evict for itself: nothing was blank ahead of need.",
-                               &dram_counters::late_evictions},
+    counter_row<dram_counters>{"cenote_dram_put_waits_total",
+                               "Times that a put found no blank block and had to evict for itself.",
+                               &dram_counters::put_waits},
 };
 
 using nvme_counters = nvme::store_counters;

@@ -35,7 +35,9 @@ json counters_of(const dram::store_counters& counters) {
           {"demoted", counters.demoted},
           {"demotions_dropped", counters.demotions_dropped},
           {"promoted", counters.promoted},
-          {"promotions_failed", counters.promotions_failed}};
+          {"promotions_failed", counters.promotions_failed},
+          {"waits", counters.waits},
+          {"put_waits", counters.put_waits}};
 }
 
 json prefetch_of(const prefetch::status& from, const dram::store_status& dram) {
@@ -177,8 +179,6 @@ std::string status_json(const node_report& report, const config::node_config& co
                  {"low_water", config.dram.low_water},
                  {"evicted", dram.counters.evicted},
                  {"expired", dram.counters.expired},
-                 {"waits", dram.counters.waits},
-                 {"late_evictions", dram.counters.late_evictions},
                  {"cached", dram.cached},
                  {"blocks",
                   {{"present", dram.present},

@@ -1,6 +1,7 @@
 // Requests whose beginning was read, and whose rest may still be stored.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <deque>
@@ -19,31 +20,37 @@ struct chain_block {
 class open_chains {
  public:
   struct chain {
-    std::uint64_t next = 0;           ///< identity of the first block that was asked for and missing; 0: none
-    std::uint64_t last = 0;           ///< … of the last block that was stored; 0: none yet
-    std::uint32_t standing = 0;       ///< what the policy said when the request began
-    std::vector<chain_block> blocks;  ///< head to tail, as far as they are here
+    std::vector<std::uint64_t> asked;  ///< identities of the blocks that were asked for and missing, head to tail
+    std::uint64_t last = 0;            ///< … of the last block that was stored; 0: none yet
+    std::uint32_t standing = 0;        ///< what the policy said when the request began
+    std::vector<chain_block> blocks;   ///< head to tail, as far as they are here
   };
   static constexpr std::size_t most_chains = 64;
-  static constexpr std::size_t most_blocks = 16'384;  ///< of all chains together, but for the latest one
+  static constexpr std::size_t most_blocks = 16'384;  ///< here and missing, of all chains but the latest one
 
-  /// The latest chain that lacks the block `first`, or ends with `parent`. Null: none.
+  /// The latest chain that asked for the block `first`, or ends with `parent`. Null: none.
   [[nodiscard]] chain* find(std::uint64_t first, std::uint64_t parent) noexcept {
     for (auto each = chains_.rbegin(); each != chains_.rend(); ++each) {
-      if (first != 0 && each->next == first) return &*each;
       if (parent != 0 && each->last == parent) return &*each;
+      if (std::ranges::find(each->asked, first) != each->asked.end()) return &*each;
     }
     return nullptr;
   }
   void add(chain made) {
-    blocks_ += made.blocks.size();
+    blocks_ += made.blocks.size() + made.asked.size();
     chains_.push_back(std::move(made));
     trim();
   }
   /// The one that was added last.
   [[nodiscard]] chain& latest() noexcept { return chains_.back(); }
-  /// `to` has grown by blocks of its own.
-  void grow(chain& to, const std::vector<chain_block>& by) {
+  /// `to` has grown by blocks of its own, up to the one called `last`.
+  void grow(chain& to, const std::vector<chain_block>& by, std::uint64_t last) {
+    const auto end = std::ranges::find(to.asked, last);
+    if (end != to.asked.end()) {
+      blocks_ -= static_cast<std::size_t>(end + 1 - to.asked.begin());
+      to.asked.erase(to.asked.begin(), end + 1);
+    }
+    to.last = last;
     to.blocks.insert(to.blocks.end(), by.begin(), by.end());
     blocks_ += by.size();
     trim();
@@ -56,7 +63,7 @@ class open_chains {
  private:
   void trim() {
     while (chains_.size() > most_chains || (blocks_ > most_blocks && chains_.size() > 1)) {
-      blocks_ -= chains_.front().blocks.size();
+      blocks_ -= chains_.front().blocks.size() + chains_.front().asked.size();
       chains_.pop_front();
     }
   }

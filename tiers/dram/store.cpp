@@ -235,7 +235,7 @@ void store::forget_grant(session& by, std::uint64_t ref_bits) {
 
 bool store::grant_one(session& to, pool& from, allocation& outcome, std::uint32_t more, coarse_time now) {
   block_ref ref;
-  outcome = allocate(from, ref, more, now);
+  outcome = allocate_for_put(from, ref, more, now);
   if (outcome != allocation::ok) return false;
   slab& home = *slab_of(*from.owner, ref);
   memory::block_record& record = record_of(home, ref);
@@ -657,7 +657,7 @@ progress store::run_reserve(batch& work, session& by, const submission& entry, c
   } else {
     block_ref ref;
     const auto more = static_cast<std::uint32_t>(std::min<std::size_t>(work.entries.size() - work.next, 64));
-    const allocation outcome = allocate(group, ref, more, now);
+    const allocation outcome = allocate_for_put(group, ref, more, now);
     if (outcome == allocation::wait) return progress::waits_for_memory;
     if (outcome == allocation::no_space) {
       ++counters_.no_space;
@@ -774,8 +774,6 @@ void store::run_removals(batch& work, session& by, coarse_time now) {
   }
   if (!refs.empty()) work.effects += forget_blocks(*by.of, refs, now);
   if ((last.flags & submission::flag_last) != 0) finish_request(work, last);
-}
-
 }
 
 void store::give_up(batch& work, coarse_time now) {

@@ -121,7 +121,7 @@ struct store_counters {
   std::uint64_t demotions_dropped = 0;  ///< evicted without a copy below: its write window was full, or it refused
   std::uint64_t promoted = 0, promotions_failed = 0;
   std::uint64_t waits = 0;       ///< batches that waited for memory: a new slab, or a block on its way
-  std::uint64_t late_evictions = 0;  ///< times that a batch had to evict for itself, as nothing was blank ahead of need
+  std::uint64_t put_waits = 0;   ///< times that a put found no blank block and had to evict for itself
   std::uint64_t expired = 0;  ///< forgotten since nobody used them for their group's time to live
   std::uint64_t not_held = 0;  ///< blocks of a prefetch that were left to eviction, for `hold_bytes` was used up
 };
@@ -338,6 +338,7 @@ class store {
 
   // Space (store_space.cpp).
   allocation allocate(pool& from, memory::block_ref& ref, std::uint32_t more, coarse_time now);
+  allocation allocate_for_put(pool& from, memory::block_ref& ref, std::uint32_t more, coarse_time now);
   allocation find_room(pool& from, std::uint32_t more, coarse_time now);
   std::vector<bool> condemn(instance& in, std::span<const memory::block_ref> refs);
   /// A hint: only condemn() knows.

@@ -62,7 +62,7 @@ void store::use_chain(session& by, coarse_time now) {
   pool& group = *used.group;
   const std::uint32_t standing = begin_request(group, used.blocks, used.asked, now);
   for (std::size_t i = used.blocks.size(); i-- > 0;) use_block(group, used.blocks[i].record, now);
-  by.chains.add({.next = used.asked.empty() ? 0 : used.asked.front(),
+  by.chains.add({.asked = used.asked,
                  .last = used.asked.empty() && !used.blocks.empty() ? identity_of(group, used.blocks.back().record) : 0,
                  .standing = standing,
                  .blocks = used.blocks});
@@ -129,7 +129,7 @@ void store::place_stored(session& by, coarse_time now) {
     if (group.policy->follows_requests()) {
       for (const chain_block& each : stored.blocks) ids.push_back(identity_of(group, each.record));
     }
-    by.chains.add({.standing = begin_request(group, {}, ids, now), .blocks = {}});
+    by.chains.add({.asked = {}, .standing = begin_request(group, {}, ids, now), .blocks = {}});
     before = &by.chains.latest();
   }
   const bool head_first = group.policy->order() == eviction::touch_order::chain;
@@ -138,9 +138,7 @@ void store::place_stored(session& by, coarse_time now) {
   }
   if (head_first) refresh_chain(group, stored.blocks, now);
   refresh_chain(group, before->blocks, now);
-  before->next = 0;
-  before->last = stored.last;
-  by.chains.grow(*before, stored.blocks);
+  by.chains.grow(*before, stored.blocks, stored.last);
   stored.clear();
   stay_within_capacity(now);
 }

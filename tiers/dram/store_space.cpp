@@ -83,10 +83,15 @@ store::allocation store::allocate(pool& from, block_ref& ref, std::uint32_t more
   return allocation::ok;
 }
 
+/// Eviction runs ahead of puts; this counts when it did not.
+store::allocation store::allocate_for_put(pool& from, block_ref& ref, std::uint32_t more, coarse_time now) {
+  if (from.free.empty() && from.slabs_asked == 0 && !slab_fits(from)) ++counters_.put_waits;
+  return allocate(from, ref, more, now);
+}
+
 store::allocation store::find_room(pool& from, std::uint32_t more, coarse_time now) {
   if (from.slabs_asked > 0) return allocation::wait;
   if (slab_fits(from) && ask_slab(from, now)) return allocation::wait;
-  ++counters_.late_evictions;
   const std::uint32_t wanted = std::clamp<std::uint32_t>(more, 1, eviction_batch);
   const pool* oldest = pool_with_oldest(nullptr);
   if (oldest == &from && evict(from, wanted, now) > 0) return allocation::ok;
