@@ -32,9 +32,10 @@ class simulated_pool {
     here_[block] = 0;
     --size_;
   }
-  /// Inserts `block`, unless the policy does not want it. The block that had to go for it, or none.
-  std::uint32_t insert(std::uint32_t block, std::uint32_t now) {
-    if (capacity_ == 0 || !policy_->wants(identities_[block], now)) return none;
+  /// Inserts `block`, unless the policy does not want it, or `anyway`. The block that had to go for it, or none.
+  std::uint32_t insert(std::uint32_t block, std::uint32_t now, bool anyway = false) {
+    if (capacity_ == 0) return none;
+    if (!policy_->wants(identities_[block], now) && !anyway) return none;
     const std::uint32_t gone = size_ == capacity_ ? evict(now) : none;
     policy_->admit(block, identities_[block], now);
     here_[block] = 1;

@@ -26,8 +26,9 @@ struct two_tiers {
     lower.insert(block, now);
     sums.written += lower.inserts() - before;
   }
+  /// As a node does: what the upper policy does not want may still be worth a place below.
   void insert(std::uint32_t block) {
-    const std::uint32_t gone = upper.insert(block, now);
+    const std::uint32_t gone = upper.insert(block, now, true);
     if (gone == simulated_pool::none || ingest != tier_ingest::evicted) return;
     write(gone);
   }
