@@ -281,8 +281,7 @@ void dram_tier::reload(const config::node_config& config) {
 void dram_tier::forget_expired() {
   auto expired = store_->take_expired();
   if (expired.empty() || !below_) return;
-  request(below_, below_deadline, forget_atom_v,
-          std::make_shared<const std::vector<dram::removal>>(std::move(expired)))
+  request(below_, below_deadline, forget_atom_v, std::make_shared<const std::vector<dram::removal>>(std::move(expired)))
       .then([](const outcome&) {}, [](const caf::error&) {});
 }
 

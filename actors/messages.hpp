@@ -106,7 +106,7 @@ struct dram_report {
 
 struct node_report {
   dram::store_status dram;
-  histogram batch_times;                    ///< of the DRAM tier, nanoseconds
+  histogram batch_times;  ///< of the DRAM tier, nanoseconds
   prefetch::status prefetch;
   std::shared_ptr<const nvme_report> nvme;  ///< null: no such tier
   std::vector<session_report> sessions;
@@ -264,14 +264,12 @@ using prefetch_actor =
                      caf::reacts_to<reload_atom, config_ptr>, caf::replies_to<report_atom>::with<prefetch_report_ptr>>;
 
 /// The NVMe tier: see actors/nvme_tier.hpp.
-using nvme_tier_actor =
-    caf::typed_actor<caf::reacts_to<hello_atom>, caf::reacts_to<bind_atom, nvme_binding_ptr>,
-                     caf::reacts_to<write_atom, transfers_ptr>, caf::reacts_to<fetch_atom, transfers_ptr>,
-                     caf::replies_to<forget_atom, removals_ptr>::with<outcome>,
-                     caf::reacts_to<path_atom, opened_path_ptr>, caf::reacts_to<io_atom, io_done_ptr>,
-                     caf::reacts_to<saved_atom, std::uint64_t, outcome>,
-                     caf::replies_to<report_atom>::with<nvme_report_ptr>, caf::reacts_to<beat_atom>,
-                     caf::reacts_to<reload_atom, config_ptr>>;
+using nvme_tier_actor = caf::typed_actor<
+    caf::reacts_to<hello_atom>, caf::reacts_to<bind_atom, nvme_binding_ptr>, caf::reacts_to<write_atom, transfers_ptr>,
+    caf::reacts_to<fetch_atom, transfers_ptr>, caf::replies_to<forget_atom, removals_ptr>::with<outcome>,
+    caf::reacts_to<path_atom, opened_path_ptr>, caf::reacts_to<io_atom, io_done_ptr>,
+    caf::reacts_to<saved_atom, std::uint64_t, outcome>, caf::replies_to<report_atom>::with<nvme_report_ptr>,
+    caf::reacts_to<beat_atom>, caf::reacts_to<reload_atom, config_ptr>>;
 
 /// One attached process: see actors/session.hpp.
 using session_actor =

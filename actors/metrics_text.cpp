@@ -17,8 +17,8 @@ using prometheus::MetricType;
 using labels = std::vector<ClientMetric::Label>;
 
 /// Nanoseconds: where the buckets of times end.
-constexpr std::array<std::uint64_t, 13> time_limits{1'000,      10'000,      30'000,        100'000,       300'000,
-                                                    1'000'000,  3'000'000,   10'000'000,    30'000'000,    100'000'000,
+constexpr std::array<std::uint64_t, 13> time_limits{1'000,       10'000,        30'000,        100'000,    300'000,
+                                                    1'000'000,   3'000'000,     10'000'000,    30'000'000, 100'000'000,
                                                     300'000'000, 1'000'000'000, 10'000'000'000};
 
 /// Families in the order in which they are first named.

@@ -80,7 +80,7 @@ void nvme_tier::reload(const config::node_config& config) {
 void nvme_tier::bind(nvme_binding& instance) {
   std::uint64_t smallest = ~std::uint64_t{0};
   for (const group_spec& group : instance.spec.groups) smallest = std::min(smallest, group.stride());
-  store_->bind(instance.number, nvme::identity_of(instance.spec), 
+  store_->bind(instance.number, nvme::identity_of(instance.spec),
                memory::hint_writer(std::move(instance.index), devices_->data_bytes() / smallest));
   devices_->remember(instance.spec);
   specs_.insert_or_assign(instance.number, instance.spec);

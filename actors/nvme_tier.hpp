@@ -18,8 +18,8 @@ namespace cenote {
 /// outlive it; what they have to say arrives as messages.
 class nvme_tier : public nvme_tier_actor::base {
  public:
-  nvme_tier(caf::actor_config& config, nvme::store_options options,
-            std::map<std::string, nvme::coarse_time> ttls, std::shared_ptr<nvme::devices> devices);
+  nvme_tier(caf::actor_config& config, nvme::store_options options, std::map<std::string, nvme::coarse_time> ttls,
+            std::shared_ptr<nvme::devices> devices);
 
   [[nodiscard]] const char* name() const override { return "nvme_tier"; }
   void on_exit() override;
@@ -68,8 +68,8 @@ class nvme_tier : public nvme_tier_actor::base {
   std::shared_ptr<nvme::devices> devices_;
   dram_tier_actor above_;
   io_times times_;
-  std::unordered_map<std::uint64_t, start> under_way_;  ///< by tag
-  std::map<std::string, nvme::coarse_time> ttls_;  ///< of unused blocks, by instance group
+  std::unordered_map<std::uint64_t, start> under_way_;      ///< by tag
+  std::map<std::string, nvme::coarse_time> ttls_;           ///< of unused blocks, by instance group
   std::unordered_map<std::uint32_t, instance_spec> specs_;  ///< by the DRAM tier's number
   std::unordered_map<std::uint64_t, saving> saving_;        ///< by tag
   std::vector<late_removals> late_;

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "actors/tier_options.hpp"
+
 namespace cenote {
 
 prefetch_planner::prefetch_planner(caf::actor_config& config, const prefetch::options& options, dram_tier_actor dram,

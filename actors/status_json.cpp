@@ -196,23 +196,24 @@ std::string status_json(const node_report& report, const config::node_config& co
   all["instances"] = json::array();
   for (const dram::instance_status& each : dram.instances) {
     json one = {{"id", each.id},
-                                {"group", each.group},
-                                {"blocks", each.present},
-                                {"free", each.free},
-                                {"bytes", each.bytes},
-                                {"slabs", each.slabs},
-                                {"sessions", each.sessions},
-                                {"pending", each.pending},
-                                {"zombie", each.zombie},
-                                {"quarantined", each.quarantined},
-                                {"index_slots", each.index_slots},
-                                {"index_entries", each.index_entries}};
+                {"group", each.group},
+                {"blocks", each.present},
+                {"free", each.free},
+                {"bytes", each.bytes},
+                {"slabs", each.slabs},
+                {"sessions", each.sessions},
+                {"pending", each.pending},
+                {"zombie", each.zombie},
+                {"quarantined", each.quarantined},
+                {"index_slots", each.index_slots},
+                {"index_entries", each.index_entries}};
     if (each.chosen) {
       one["policy"] = {{"at_work", each.chosen->policy},
                        {"switches", each.chosen->switches},
                        {"requests", each.chosen->requests},
                        {"sampled", each.chosen->sampled}};
-      for (const auto& score : each.chosen->scores) one["policy"]["saved_blocks"][std::string(score.policy)] = score.blocks;
+      for (const auto& score : each.chosen->scores)
+        one["policy"]["saved_blocks"][std::string(score.policy)] = score.blocks;
     }
     all["instances"].push_back(std::move(one));
   }

@@ -271,8 +271,8 @@ CENOTE_API int cenote_abandon(cenote_session* session, const cenote_reserved* bl
 /* ---- forgetting --------------------------------------------------------------------------------------------- */
 
 /* Blocks that are present stay in DRAM from now on (kept: 1) until they are removed or kept no more (kept: 0), whoever
- * asked for it: for prompts that every request begins with. *changed: how many are as asked now. The instance group has a
- * quota of kept blocks (groups.<name>.keep_quota): CENOTE_LIMIT_EXCEEDED when it is used up. */
+ * asked for it: for prompts that every request begins with. *changed: how many are as asked now. The instance group has
+ * a quota of kept blocks (groups.<name>.keep_quota): CENOTE_LIMIT_EXCEEDED when it is used up. */
 CENOTE_API int cenote_keep(cenote_session* session, cenote_keys keys, uint32_t group, int kept, uint64_t* changed);
 
 /* Forgets keys; *removed: how many were there. */

@@ -59,8 +59,8 @@ std::size_t end_of_window(std::span<const std::uint8_t> flags, std::size_t windo
 }
 
 template <class Payload>
-memory::submission& append(std::vector<memory::submission>& to, const memory::submission& blank,
-                           memory::operation what, const Payload& payload, std::size_t words) {
+memory::submission& append(std::vector<memory::submission>& to, const memory::submission& blank, memory::operation what,
+                           const Payload& payload, std::size_t words) {
   memory::submission& entry = to.emplace_back(blank);
   entry.op = what;
   entry.key_size = static_cast<std::uint8_t>(words * sizeof(std::uint64_t));

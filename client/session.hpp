@@ -210,8 +210,8 @@ class session {
 
   /// Forgets keys; how many were there.
   result<std::uint64_t> remove(key_batch keys, std::uint32_t group);
-  /// Blocks that are present stay in DRAM from now on (`kept`), or no more; how many of them do as asked now. They count
-  /// against the instance group's quota of kept blocks: limit_exceeded when it is used up, after the first ones.
+  /// Blocks that are present stay in DRAM from now on (`kept`), or no more; how many of them do as asked now. They
+  /// count against the instance group's quota of kept blocks: limit_exceeded when it is used up, after the first ones.
   result<std::uint64_t> keep(key_batch keys, std::uint32_t group, bool kept);
   /// Forgets the whole instance; done when it returns.
   result<void> clear();

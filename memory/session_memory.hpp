@@ -39,7 +39,7 @@ enum class operation : std::uint8_t {
   stop_prefetch = 11,  ///< the engine is ready to compute: see chain `grant_version`'s policy   -> done
   end_prefetch = 12,   ///< chain `grant_version` is not wanted any more, nor held               -> done
   asked = 13,          ///< goes on with a touch: what was asked for and missing, see asked_ids; no answer
-  keep = 14,           ///< `key` stays in DRAM from now on; `argument` 0: no more                -> done at the last of a batch
+  keep = 14,  ///< `key` stays in DRAM from now on; `argument` 0: no more                -> done at the last of a batch
 };
 
 /// One submission, 128 bytes. A batch is a run of entries with one request number; the last has flag_last.

@@ -152,7 +152,8 @@ class actor_fixture {
               [drop](io_atom, const io_done_ptr&) { drop(); },
               [drop](saved_atom, std::uint64_t, const outcome&) { drop(); },
               [](report_atom) -> nvme_report_ptr { return std::make_shared<const nvme_report>(); },
-              [drop](beat_atom) { drop(); }};
+              [drop](beat_atom) { drop(); },
+              [drop](reload_atom, const config_ptr&) { drop(); }};
     });
   }
 

@@ -95,7 +95,7 @@ struct prefetch_fixture : actor_fixture {
   std::uint64_t held_bytes() {
     const auto report = ask<dram_report_ptr>(dram(), report_atom_v);
     BOOST_REQUIRE(report);
-    return (*report)->held_bytes;
+    return (*report)->store.held_bytes;
   }
 
   memory::hint_writer hints;

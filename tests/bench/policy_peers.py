@@ -80,7 +80,10 @@ def main() -> None:
         with tempfile.NamedTemporaryFile("w", suffix=".jsonl") as file:
             packed = ROOT / "tests/data/traces" / f"{name}.txt"
             text = subprocess.run(
-                [sys.executable, ROOT / "scripts/unpack_trace.py", packed, "1000000"], check=True, capture_output=True, text=True
+                [sys.executable, ROOT / "scripts/unpack_trace.py", packed, "1000000"],
+                check=True,
+                capture_output=True,
+                text=True,
             ).stdout
             file.write(text)
             file.flush()

@@ -87,9 +87,7 @@ def test_kept_blocks_have_a_quota_and_the_refusal_says_which(start_node: StartNo
     assert resident(session, keys) == 16, "as many as the quota has room for"
 
 
-def test_the_configuration_keeps_a_prompt_by_its_keys(
-    tmp_path: Path, start_node: StartNode, attach: Attach
-) -> None:
+def test_the_configuration_keeps_a_prompt_by_its_keys(tmp_path: Path, start_node: StartNode, attach: Attach) -> None:
     prompt = blocks.keys_of("prompt", 0, 4)
     file = tmp_path / "cenote.toml"
     file.write_text("[groups.i]\nkeep = [" + ", ".join(f'"{key.hex()}"' for key in prompt) + "]\n")

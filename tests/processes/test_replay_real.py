@@ -291,3 +291,30 @@ def test_refusals_say_what_would_be_right(write_trace: WriteTrace, home: Path, t
     assert "no-policy" in refusal(trace, *OWN_NODE, "--policy", "no-policy", code=1)
     assert "/nowhere" in refusal(trace, "--socket", "/nowhere", code=1)
     assert "missing/report.html" in refusal(trace, "--report", tmp_path / "missing" / "report.html", code=1)
+
+
+@pytest.mark.parametrize("capacity", [1_000, 4_000])
+def test_lru_in_a_real_node_hits_what_the_simulation_does_block_for_block(home: Path, capacity: int) -> None:
+    requests = ("--generate", "chat:requests=1200,seed=3")
+    simulated = run_json(
+        None, *requests, "--simulate", "--capacity-sweep", str(capacity), "--policies", "lru", "--order", "rev"
+    )
+    real = run_json(
+        None,
+        *requests,
+        "--engines=1",
+        "--speed=max",
+        "--policy=lru",
+        "--block-bytes=4KiB",
+        f"--dram={capacity * 4}KiB",
+        "--nvme=0",
+        "--set=dram.grants_in_capacity=false",
+        "--set=dram.high_water=1",
+        "--set=dram.low_water=1",
+        env=environment(home),
+    )
+    assert real["blocks"] == simulated["blocks"]
+    assert real["prefix_hits"] == simulated["prefix_hits"] > 0
+    assert real["prefix_tokens"] == simulated["prefix_tokens"]
+    assert real["stored"] == simulated["inserts"]
+    assert simulated["evictions"] > 0

@@ -51,11 +51,11 @@ enum class priority : std::uint8_t { low, normal, high };
 
 /// What an instance group is given.
 struct group_options {
-  std::uint64_t quota = 0;  ///< bytes of DRAM; 0: no limit
+  std::uint64_t quota = 0;                           ///< bytes of DRAM; 0: no limit
   dram::priority priority = dram::priority::normal;  ///< no block goes while a group of a lower class has one that can
-  coarse_time ttl = 0;           ///< blocks that nobody used for so long are forgotten; 0: never
-  std::uint64_t keep_quota = 0;  ///< bytes that kept blocks may take; 0: a tenth of the capacity
-  std::vector<full_key> keep{};  ///< blocks that stay when they come
+  coarse_time ttl = 0;                               ///< blocks that nobody used for so long are forgotten; 0: never
+  std::uint64_t keep_quota = 0;                      ///< bytes that kept blocks may take; 0: a tenth of the capacity
+  std::vector<full_key> keep{};                      ///< blocks that stay when they come
 };
 
 struct store_options {
@@ -120,10 +120,10 @@ struct store_counters {
   std::uint64_t demoted = 0;            ///< blocks that the tier below has now
   std::uint64_t demotions_dropped = 0;  ///< evicted without a copy below: its write window was full, or it refused
   std::uint64_t promoted = 0, promotions_failed = 0;
-  std::uint64_t waits = 0;       ///< batches that waited for memory: a new slab, or a block on its way
-  std::uint64_t put_waits = 0;   ///< times that a put found no blank block and had to evict for itself
-  std::uint64_t expired = 0;  ///< forgotten since nobody used them for their group's time to live
-  std::uint64_t not_held = 0;  ///< blocks of a prefetch that were left to eviction, for `hold_bytes` was used up
+  std::uint64_t waits = 0;      ///< batches that waited for memory: a new slab, or a block on its way
+  std::uint64_t put_waits = 0;  ///< times that a put found no blank block and had to evict for itself
+  std::uint64_t expired = 0;    ///< forgotten since nobody used them for their group's time to live
+  std::uint64_t not_held = 0;   ///< blocks of a prefetch that were left to eviction, for `hold_bytes` was used up
 };
 
 struct instance_status {
@@ -239,8 +239,8 @@ class store {
 
   // ---- configuration
   void set_water_marks(double high, double low) noexcept;
-  /// Moves every pool's blocks to a new policy, in the order in which the old one would evict them. Blocks the caller for
-  /// some tenths of a microsecond a block. Unknown names are refused.
+  /// Moves every pool's blocks to a new policy, in the order in which the old one would evict them. Blocks the caller
+  /// for some tenths of a microsecond a block. Unknown names are refused.
   result<void> set_policy(const std::string& name, coarse_time now);
   void set_groups(std::map<std::string, group_options> groups, coarse_time now);
   void set_reserve_timeout(coarse_time timeout) noexcept { options_.reserve_timeout = timeout; }
@@ -361,7 +361,9 @@ class store {
   /// Bytes of slabs that may exist, trailers included.
   [[nodiscard]] std::uint64_t memory_limit() const noexcept;
   /// What the water marks and the capacity are compared with.
-  [[nodiscard]] std::uint64_t counted_bytes() const noexcept { return options_.grants_in_capacity ? used_ : used_ - blank_; }
+  [[nodiscard]] std::uint64_t counted_bytes() const noexcept {
+    return options_.grants_in_capacity ? used_ : used_ - blank_;
+  }
   [[nodiscard]] static std::uint64_t share_of(std::uint64_t bytes, double share) noexcept;
   [[nodiscard]] static std::uint32_t blocks_for(std::uint64_t bytes, const pool& of) noexcept;
 
@@ -376,8 +378,8 @@ class store {
   void place_block(pool& group, std::uint32_t record, coarse_time now);
   void refresh_chain(pool& group, const std::vector<chain_block>& blocks, coarse_time now);
   [[nodiscard]] bool is_same(const pool& group, const chain_block& block) const noexcept;
-  std::uint32_t begin_request(pool& group, const std::vector<chain_block>& blocks,
-                              std::span<const std::uint64_t> asked, coarse_time now);
+  std::uint32_t begin_request(pool& group, const std::vector<chain_block>& blocks, std::span<const std::uint64_t> asked,
+                              coarse_time now);
   void stay_within_capacity(coarse_time now);
   /// The record of the block that goes next.
   [[nodiscard]] static std::optional<std::uint32_t> oldest_of(const pool& group) noexcept;
@@ -440,7 +442,8 @@ class store {
   std::vector<slab_request> requests_;
   std::uint64_t assigned_ = 0;  ///< bytes of slabs that exist or are asked for
   std::uint64_t used_ = 0;      ///< bytes of blocks that are not free
-  std::uint64_t blank_ = 0;     ///< … of those, of blocks that are not cached: granted, reserved, loading, waiting for a pin
+  std::uint64_t blank_ =
+      0;  ///< … of those, of blocks that are not cached: granted, reserved, loading, waiting for a pin
   coarse_time no_memory_until_ = 0;
   bool stole_without_memory_ = false;  ///< a slab was given up although none could be made; cleared when one is
   std::unordered_map<std::uint32_t, moving_block> moving_;  ///< by record

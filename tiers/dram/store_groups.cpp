@@ -30,7 +30,8 @@ void store::set_groups(std::map<std::string, group_options> groups, coarse_time 
     for (const auto& [number, each] : instances_) {
       if (each->payer != payer.get()) continue;
       for (const full_key& key : before) {
-        if (std::ranges::find(payer->given.keep, key) == payer->given.keep.end()) keep_everywhere(*each, key, false, now);
+        if (std::ranges::find(payer->given.keep, key) == payer->given.keep.end())
+          keep_everywhere(*each, key, false, now);
       }
       for (const full_key& key : payer->given.keep) keep_everywhere(*each, key, true, now);
     }

@@ -45,9 +45,9 @@ void store::gather_touched(const session& by, const submission& entry) {
     const block_ref first = memory::touch_runs::first(runs.run[r]);
     const slab* home = slab_of(*by.of, first);
     if (home == nullptr || home->what.group != touching_->group->group) continue;
-    const std::uint64_t length = std::min<std::uint64_t>(
-        {memory::touch_runs::length(runs.run[r]), std::uint64_t{home->what.count} - first.block(),
-         longest_chain - touching_->blocks.size()});
+    const std::uint64_t length = std::min<std::uint64_t>({memory::touch_runs::length(runs.run[r]),
+                                                          std::uint64_t{home->what.count} - first.block(),
+                                                          longest_chain - touching_->blocks.size()});
     for (std::uint64_t i = 0; i < length; ++i) {
       const std::uint32_t number = home->what.first_record + first.block() + static_cast<std::uint32_t>(i);
       const block_record& record = records_[number];

@@ -66,7 +66,8 @@ bool store::has_blank(const pool& from) noexcept {
 store::allocation store::allocate(pool& from, block_ref& ref, std::uint32_t more, coarse_time now) {
   account& payer = *from.owner->payer;
   if (payer.given.quota != 0 && payer.used + from.stride > payer.given.quota &&
-      (from.stride > payer.given.quota || !evict_from_account(payer, from, payer.used + from.stride - payer.given.quota, now))) {
+      (from.stride > payer.given.quota ||
+       !evict_from_account(payer, from, payer.used + from.stride - payer.given.quota, now))) {
     return allocation::no_space;
   }
   if (from.free.empty()) {

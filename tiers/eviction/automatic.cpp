@@ -41,7 +41,8 @@ std::uint32_t automatic::begin(const request& of, std::uint32_t now) {
 
 void automatic::resume(std::uint32_t standing, std::optional<std::uint32_t> parent) {
   refused_.reset();
-  const bool known = parent && *parent < blocks_.size() && blocks_[*parent].owner == side_;
+  const state* const before = parent ? blocks_.find(*parent) : nullptr;
+  const bool known = before != nullptr && before->owner == side_;
   live_->resume(standing, known ? parent : std::nullopt);
 }
 
@@ -117,8 +118,10 @@ auto_status automatic::status() const noexcept {
 
 /// How many leading blocks the policy at work orders itself: it knows nothing of others.
 std::size_t automatic::leading(const request& of) const noexcept {
-  const auto unknown = std::ranges::find_if(
-      of.resident, [&](std::uint32_t block) { return block >= blocks_.size() || blocks_[block].owner != side_; });
+  const auto unknown = std::ranges::find_if(of.resident, [&](std::uint32_t block) {
+    const state* const here = blocks_.find(block);
+    return here == nullptr || here->owner != side_;
+  });
   return static_cast<std::size_t>(unknown - of.resident.begin());
 }
 

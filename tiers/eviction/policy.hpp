@@ -15,10 +15,10 @@ namespace cenote::eviction {
 
 /// What a request asks for, told to a policy before any of its blocks. Identities are 64-bit hashes of block keys.
 struct request {
-  std::span<const std::uint64_t> ids;       ///< all blocks, head to tail
+  std::span<const std::uint64_t> ids;  ///< all blocks, head to tail
   /// The leading blocks that are here, head to tail. Some may be in the care of the caller, and not admitted.
   std::span<const std::uint32_t> resident;
-  bool partial = false;                     ///< the last block is not full of tokens
+  bool partial = false;  ///< the last block is not full of tokens
 
   [[nodiscard]] std::size_t full() const noexcept { return ids.size() - (partial ? 1 : 0); }
 };
@@ -52,8 +52,8 @@ class policy {
   /// does not know of requests leaves it out.
   /// What it returns is the request's standing, for resume().
   virtual std::uint32_t begin(const request& /*of*/, std::uint32_t /*now*/) { return 0; }
-  /// The request that begin() gave this standing goes on: blocks are its blocks again, and what is admitted next follows
-  /// `parent` (nothing: unknown, or not here any more).
+  /// The request that begin() gave this standing goes on: blocks are its blocks again, and what is admitted next
+  /// follows `parent` (nothing: unknown, or not here any more).
   virtual void resume(std::uint32_t /*standing*/, std::optional<std::uint32_t> /*parent*/) {}
   /// Whether begin() and resume() mean anything to it; a caller may leave them out if not.
   [[nodiscard]] virtual bool follows_requests() const noexcept { return false; }

@@ -289,7 +289,8 @@ std::string node::broken_identity() const {
   if (assigned != all.assigned)
     return "assigned is " + std::to_string(all.assigned) + ", slabs have " + std::to_string(assigned);
   if (options.grants_in_capacity && all.assigned > all.capacity) return "more is assigned than the capacity";
-  if (cached != all.cached) return "cached is " + std::to_string(all.cached) + ", the records say " + std::to_string(cached);
+  if (cached != all.cached)
+    return "cached is " + std::to_string(all.cached) + ", the records say " + std::to_string(cached);
   if (!options.grants_in_capacity && cached > all.capacity) return "more is cached than the capacity";
   std::uint64_t sum = 0;
   for (const account_status& each : all.accounts) {

@@ -17,7 +17,8 @@ error_code code_of(const memory::completion& answer) {
 }
 
 struct world {
-  explicit world(std::map<std::string, group_options> groups, std::uint64_t slabs = 4) : at(with(std::move(groups), slabs)) {}
+  explicit world(std::map<std::string, group_options> groups, std::uint64_t slabs = 4)
+      : at(with(std::move(groups), slabs)) {}
   static store_options with(std::map<std::string, group_options> groups, std::uint64_t slabs) {
     auto options = options_of(slabs * (slab_bytes + 4096), slab_bytes);
     options.groups = std::move(groups);
