@@ -42,13 +42,15 @@ def folder(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def start_node(folder: Path) -> Iterator[StartNode]:
-    """start_node(*sets, capacity=…): a node that is stopped and looked over when the test is done."""
+    """start_node(*sets, capacity=…): a node that is stopped and looked over when the test is done. Unless a test has a
+    policy or a configuration of its own, what was used last stays: tests say what goes next."""
     nodes: list[Node] = []
 
     def start(*sets: str, capacity: str = "64MiB", launch_only: bool = False, **more: Any) -> Node:
         place = more.pop("folder", folder if not nodes else folder.with_name(f"run{len(nodes)}"))
         prefix = more.pop("prefix", ())
-        made = Node(place, f"dram.capacity={capacity}", *sets, **more)
+        policy = () if "config" in more else ("dram.policy=lru",)
+        made = Node(place, f"dram.capacity={capacity}", *policy, *sets, **more)
         made.command = [*prefix, *made.command]
         nodes.append(made)
         return made.launch() if launch_only else made.start()
@@ -89,7 +91,7 @@ def start_agent() -> Iterator[StartAgent]:
 def shared_node() -> Iterator[Node]:
     """One node of 256 MiB for a whole file: tests take instances of their own."""
     with tempfile.TemporaryDirectory(prefix="cenote-") as place:
-        made = Node(Path(place) / "run", "dram.capacity=256MiB")
+        made = Node(Path(place) / "run", "dram.capacity=256MiB", "dram.policy=lru")
         try:
             yield made.start()
             made.finish()

@@ -10,7 +10,7 @@ from typing import Any
 import blocks
 import cenote
 import pytest
-from conftest import StartAgent, StartNode
+from conftest import StartNode
 from node import KiB, MiB, Node, until
 
 Attach = Callable[..., Any]
@@ -54,7 +54,7 @@ def test_a_policy_changes_while_the_node_runs_and_keeps_what_is_cached(
 
 
 def test_an_unknown_policy_is_refused_with_the_known_ones(start_node: StartNode) -> None:
-    with pytest.raises(AssertionError, match="one of lru, fifo"):
+    with pytest.raises(AssertionError, match="one of auto, lru, fifo"):
         start_node("dram.policy=belady")
 
 
@@ -90,13 +90,14 @@ def test_kept_blocks_have_a_quota_and_the_refusal_says_which(start_node: StartNo
 def test_the_configuration_keeps_a_prompt_by_its_keys(tmp_path: Path, start_node: StartNode, attach: Attach) -> None:
     prompt = blocks.keys_of("prompt", 0, 4)
     file = tmp_path / "cenote.toml"
-    file.write_text("[groups.i]\nkeep = [" + ", ".join(f'"{key.hex()}"' for key in prompt) + "]\n")
+    policy = '[dram]\npolicy = "lru"\n'
+    file.write_text(policy + f"[groups.i]\nkeep = {[key.hex() for key in prompt]}\n")
     node = start_node(config=file)
     session = attach(node, "i", block=BLOCK)
     assert put(session, "prompt", 4) == prompt
     put(session, "a", 2_000)
     assert resident(session, prompt) == 4
-    file.write_text("")
+    file.write_text(policy)
     reload(node)
     put(session, "b", 2_000)
     assert resident(session, prompt) == 0
@@ -136,11 +137,12 @@ def test_blocks_expire_in_dram_and_on_nvme(tmp_path: Path, start_node: StartNode
 
 
 def test_an_engine_that_repeats_itself_never_loses_a_parent_before_its_child(
-    start_node: StartNode, attach: Attach, start_agent: StartAgent
+    start_node: StartNode, attach: Attach
 ) -> None:
     node = start_node("dram.capacity=16MiB", "dram.high_water=1", "dram.low_water=1")
     session = attach(node, "i", block=BLOCK)
-    chain = put(session, "chain", 60)
+    chain = blocks.keys_of("chain", 0, 60)
+    session.put(chain, blocks.contents_of(chain, BLOCK))
     for first in range(0, 300, 10):
         put(session, f"other {first}", 10)
         here = session.exists(chain)

@@ -32,7 +32,7 @@ BOOST_AUTO_TEST_CASE(a_node_needs_no_configuration) {
   BOOST_TEST((config.node.drain_timeout == 5s));
   BOOST_TEST(config.node.max_sessions == 256U);
   BOOST_TEST(config.dram.capacity == gib);
-  BOOST_TEST(config.dram.policy == "lru");
+  BOOST_TEST(config.dram.policy == "auto");
   BOOST_TEST(config.dram.high_water == 0.97);
   BOOST_TEST(config.dram.low_water == 0.94);
   BOOST_TEST(config.dram.populate);

@@ -32,7 +32,7 @@ std::string other_value(const key_schema& schema) {
       if (choices.size() < 2) return "";
       return choices.back() == schema.fallback ? choices.front() : choices.back();
     }
-    case value_type::string_list: return "[/x]";
+    case value_type::string_list: return schema.name == "groups.<name>.keep" ? "[0123456789abcdef]" : "[/x]";
     case value_type::integer_list: return "[7]";
   }
   return "";
