@@ -297,8 +297,8 @@ class worker {
     server_ = std::move(*made);
     for (const auto& session : state->sessions) server_->adopt(session);
     if (auto serving = server_->serve(std::move(handed->listener)); !serving) return serving;
-    if (http_) serve_http();
     if (auto ready = keeper_.ready(); !ready) return ready;
+    if (http_) serve_http();
     const auto took = std::chrono::duration_cast<std::chrono::milliseconds>(std::chrono::steady_clock::now() - begun);
     log_info(logger("worker"), "serving", {{"epoch", handed->epoch}, {"blocks", blocks}, {"took_ms", took.count()}});
     return {};

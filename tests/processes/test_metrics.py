@@ -32,18 +32,19 @@ def fetch(node: Node, page: str) -> str:
 def metrics(node: Node) -> dict[str, float]:
     """By name and labels; every sample stands behind the type and the help of its family."""
     found: dict[str, float] = {}
-    described = ""
+    described = kind = ""
     for line in fetch(node, "/metrics").splitlines():
         if line.startswith("# HELP "):
             assert len(line.split(" ", 3)) == 4, line
         elif line.startswith("# TYPE "):
             described, kind = line.split()[2:]
-            assert kind in ("counter", "gauge")
+            assert kind in ("counter", "gauge", "histogram")
             assert described.endswith("_total") == (kind == "counter"), line
         else:
             sample = SAMPLE.match(line)
             assert sample is not None, line
-            assert sample[1] == described, line
+            parts = [described + end for end in ("_bucket", "_sum", "_count")]
+            assert sample[1] in (parts if kind == "histogram" else [described]), line
             key = f"{sample[1]}{{{sample[2]}}}" if sample[2] else sample[1]
             assert key not in found, line
             found[key] = float(sample[3])

@@ -45,6 +45,10 @@ class Faults:
         new.replace(self.file)  # nobody reads half of it
 
 
+# Prefetches bring up all that they are asked for, however little or long.
+PATIENT = ("prefetch.threshold_tokens=0", "prefetch.policy=wait_complete")
+
+
 @pytest.fixture
 def faults(tmp_path: Path) -> Iterator[Faults]:
     if not SHIM.exists():
@@ -62,8 +66,7 @@ def start(start_node: StartNode, tmp_path: Path, faults: Faults) -> Callable[...
         paths = ",".join(str(tmp_path / name) for name in names)
         environment = {"LD_PRELOAD": str(SHIM), "CENOTE_TEST_FAULTS": str(faults.file)}
         defaults = [f"nvme.paths=[{paths}]", "nvme.capacity=256MiB", "nvme.engine=threads"]
-        patient = ["prefetch.threshold_tokens=0", "prefetch.policy=wait_complete"]
-        node = start_node(*defaults, *patient, *sets, capacity="32MiB", environment=environment, **more)
+        node = start_node(*defaults, *PATIENT, *sets, capacity="32MiB", environment=environment, **more)
         assert str(SHIM) in Path(f"/proc/{node.worker_pid}/maps").read_text(), "the worker runs without the shim"
         serving(node)
         return node
@@ -129,8 +132,9 @@ def test_a_disk_that_does_not_answer_holds_up_neither_puts_nor_hits(
     ticket = session.prefetch([*latest, *keys])
     assert ticket.wait(0.05) == 4, "the part that is here"
     assert not ticket.done
-    ticket.release()
     faults.give("store", "delay_ms=100")
+    until("the prefetch ends", lambda: ticket.done, limit=30)
+    ticket.release()
     until("the requests end", lambda: nvme(node)["bytes_in_flight"] == 0, limit=30)
     assert counters(node)["read"] > before["counters"]["read"], "what was asked for comes all the same"
     filled(session, "last", 200)
@@ -299,17 +303,17 @@ def test_a_raw_device_serves_as_a_path_unless_it_holds_somebodys_data(
     store.mkdir(mode=0o700)
     (store / "data").symlink_to(device)
     sets = (f"nvme.paths=[{store}]", "nvme.capacity=96MiB")
-    node = start_node(*sets, capacity="32MiB")
+    node = start_node(*PATIENT, *sets, capacity="32MiB")
     serving(node)
     keys = only_below(attach(node, "i", block=BLOCK), node)
     assert node.stop() == 0
-    node = start_node(*sets, capacity="32MiB")
+    node = start_node(*PATIENT, *sets, capacity="32MiB")
     serving(node)
     assert path_of(node)["direct"] is True
     assert brought_up(attach(node, "i", block=BLOCK), keys) == 100
     assert node.stop() == 0
     device.write_bytes(b"somebody's" + bytes(4086))
-    refused = start_node(*sets, capacity="32MiB", launch_only=True)
+    refused = start_node(*PATIENT, *sets, capacity="32MiB", launch_only=True)
     refused.announced_deaths = 1
     refused.allowed_errors = [".*"]
     assert refused.wait() == 2
@@ -403,7 +407,9 @@ def test_without_io_uring_threads_do_the_work(
     forbid = (sys.executable, str(HERE / "clients" / "without_io_uring.py"), str(refusal))
     if subprocess.run([*forbid, "/bin/true"], check=False, capture_output=True).returncode != 0:
         pytest.skip("system calls cannot be forbidden here")
-    node = start_node(f"nvme.paths=[{tmp_path}/store]", "nvme.capacity=256MiB", capacity="32MiB", prefix=forbid)
+    node = start_node(
+        *PATIENT, f"nvme.paths=[{tmp_path}/store]", "nvme.capacity=256MiB", capacity="32MiB", prefix=forbid
+    )
     serving(node)
     assert path_of(node)["engine"] == "threads"
     assert [each["engine"] for each in node.logged("serving a path")] == ["threads"]

@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <deque>
+#include <ranges>
 #include <vector>
 
 namespace cenote::dram {
@@ -30,9 +31,9 @@ class open_chains {
 
   /// The latest chain that asked for the block `first`, or ends with `parent`. Null: none.
   [[nodiscard]] chain* find(std::uint64_t first, std::uint64_t parent) noexcept {
-    for (auto each = chains_.rbegin(); each != chains_.rend(); ++each) {
-      if (parent != 0 && each->last == parent) return &*each;
-      if (std::ranges::find(each->asked, first) != each->asked.end()) return &*each;
+    for (chain& each : std::views::reverse(chains_)) {
+      if (parent != 0 && each.last == parent) return &each;
+      if (std::ranges::find(each.asked, first) != each.asked.end()) return &each;
     }
     return nullptr;
   }
