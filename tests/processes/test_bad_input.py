@@ -302,7 +302,7 @@ def test_another_protocol_version_is_refused_with_both_versions(shared_node: Nod
         link.ask(wire.ATTACH, ATTACH, major=major, minor=minor)
     assert why.value.code == 6
     assert f"{major}.{minor}" in why.value.message
-    assert "1.1" in why.value.message
+    assert "1.2" in why.value.message
     assert "update" in why.value.message
 
 
