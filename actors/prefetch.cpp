@@ -71,7 +71,7 @@ void prefetch_planner::settle() {
   if (const auto when = planner_.wake_at(now)) sleep_until(*when);
 }
 
-void prefetch_planner::answer(std::vector<prefetch::answer> answers) {
+void prefetch_planner::answer(const std::vector<prefetch::answer>& answers) {
   std::unordered_map<std::uint64_t, std::vector<memory::completion>> of_sessions;
   for (const prefetch::answer& each : answers) of_sessions[each.session].push_back(each.completion);
   for (auto& [session, completions] : of_sessions) {

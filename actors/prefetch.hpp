@@ -34,7 +34,7 @@ class prefetch_planner final : public prefetch_actor::base {
   void hear(prefetch_words& said);
   /// After each change: decide, give orders, answer, and sleep no longer than the planner wants.
   void settle();
-  void answer(std::vector<prefetch::answer> answers);
+  void answer(const std::vector<prefetch::answer>& answers);
   void sleep_until(prefetch::time_point when);
 
   prefetch::planner planner_;

@@ -336,7 +336,7 @@ namespace {
 result<memory::prefetch_terms> terms_of(const prefetch_options& options) {
   for (const auto& time : {options.base, options.per_ki_token}) {
     if (!time || (*time >= milliseconds::zero() && *time <= memory::prefetch_terms::longest)) continue;
-    return fail(error_code::invalid_argument, "a time of a prefetch is " + count_of(time->count(), "ms") +
+    return fail(error_code::invalid_argument, "a time of a prefetch is " + std::to_string(time->count()) + " ms" +
                                                   "; it must be 0 to " +
                                                   std::to_string(memory::prefetch_terms::longest.count()));
   }

@@ -165,7 +165,7 @@ class planner {
   [[nodiscard]] bool alone_in_budget(const job& of) const;
   void take_loads(const reply& said, time_point now);
   void take_length(const reply& said, time_point now);
-  void fly(std::uint64_t token, std::uint64_t job, std::size_t key, time_point now);
+  void fly(std::uint64_t token, std::uint64_t number, std::size_t key, time_point now);
   void let_go(std::uint64_t number);
   void expire(time_point now);
   void discharge(std::uint32_t instance, std::uint64_t bytes) noexcept;

@@ -539,6 +539,24 @@ BOOST_AUTO_TEST_CASE(after_a_restart_nothing_counts_as_copied_below) {
   all.answer(down, transfer_result::done);
 }
 
+BOOST_AUTO_TEST_CASE(eviction_ahead_ends_when_all_that_has_a_copy_is_pinned) {
+  world test;
+  test.put(0, 8);
+  for (const transfer& each : test.demote_all()) {
+    test.at.tier->transferred(std::array{transfer_outcome{each.token, transfer_result::done}}, test.at.now);
+  }
+  test.put(10, 8);
+  std::vector<transfer_outcome> written;
+  for (const transfer& each : test.demote_all()) written.push_back({each.token, transfer_result::done});
+  for (std::uint64_t n = 10; n < 18; ++n) BOOST_REQUIRE(test.a.pin(key_of(n)).has_value());
+  test.at.tier->transferred(written, test.at.now);
+  test.at.tier->set_water_marks(0.0, 0.0);
+  int steps = 0;
+  while (test.at.tier->evict_ahead(test.at.now) && steps < 1'000) ++steps;
+  BOOST_TEST(steps < 1'000);
+  for (std::uint64_t n = 10; n < 18; ++n) BOOST_TEST((test.a.read(key_of(n)) == look::right));
+}
+
 BOOST_AUTO_TEST_CASE(what_expires_is_forgotten_below_too) {
   world test;
   test.put(0, 3);
