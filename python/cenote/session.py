@@ -331,9 +331,9 @@ class Session:
     # ---- staying, forgetting, counters, the end
 
     def keep(self, keys: KeyBatch, *, group: str | None = None) -> int:
-        """What is present of these stays in DRAM until it is removed or let_go(): for a prompt that every request begins
-        with. Returns how many blocks stay now. LimitExceeded: the instance group's quota of kept blocks is used up, and
-        the first ones stay."""
+        """What is present of these stays in DRAM until it is removed or let_go(): for a prompt that every request
+        begins with. Returns how many blocks stay now. LimitExceeded: the instance group's quota of kept blocks is used
+        up, and the first ones stay."""
         return self._keep(keys, group, True)
 
     def let_go(self, keys: KeyBatch, *, group: str | None = None) -> int:

@@ -1,10 +1,10 @@
 """Hit ratio at equal bytes of DRAM and NVMe, beside the eviction that LMCache and Mooncake document; in simulation.
 
-Theirs is LRU with water marks: when DRAM is filled to a share, a share of it leaves at once (LMCache server 0.5.6: 0.8 and
-0.2; Mooncake Store 0.3.13: 0.95 and 0.05). Both get every benefit of the doubt: eviction comes in time (LMCache looks once
-a second and drops what is stored to a full pool meanwhile), nothing is leased, blocks of a request are touched from its
-tail to its head, everything that is stored is on disk too, and the disk is LRU. Ours is what a node does by default: `auto`
-over LRU, written when evicted, the copy kept.
+Theirs is LRU with water marks: when DRAM is filled to a share, a share of it leaves at once (LMCache server 0.5.6: 0.8
+and 0.2; Mooncake Store 0.3.13: 0.95 and 0.05). Both get every benefit of the doubt: eviction comes in time (LMCache
+looks once a second and drops what is stored to a full pool meanwhile), nothing is leased, blocks of a request are
+touched from its tail to its head, everything that is stored is on disk too, and the disk is LRU. Ours is what a node
+does by default: `auto` over LRU, written when evicted, the copy kept.
 """
 
 from __future__ import annotations
