@@ -221,9 +221,9 @@ void nvme_tier::note_ends(std::span<const nvme::io_completion> completions) {
 
 void nvme_tier::settle() {
   if (!devices_) return;
-  auto requests = store_->take_requests();
+  const auto requests = store_->take_requests();
   note_starts(requests);
-  devices_->submit(std::move(requests));
+  devices_->submit(requests);
   if (auto changes = store_->take_changes(); !changes.empty()) devices_->save(std::move(changes), 0);
   if (!above_) return;
   if (auto outcomes = store_->take_outcomes(); !outcomes.empty()) {

@@ -68,15 +68,15 @@ void store::use_chain(session& by, coarse_time now) {
                  .blocks = used.blocks});
 }
 
-void store::use_block(pool& group, std::uint32_t number, coarse_time now) {
-  block_record& record = records_[number];
-  slab& home = *slab_of_record(number);
-  home.touch_sum += now - record.touch.load(std::memory_order_relaxed);
-  record.touch.store(now, std::memory_order_relaxed);
-  const auto hits = static_cast<std::uint16_t>(record.hits.fetch_add(1, std::memory_order_relaxed) + 1);
-  touch_order(group, number, now);
+void store::use_block(pool& group, std::uint32_t record, coarse_time now) {
+  block_record& used = records_[record];
+  slab& home = *slab_of_record(record);
+  home.touch_sum += now - used.touch.load(std::memory_order_relaxed);
+  used.touch.store(now, std::memory_order_relaxed);
+  const auto hits = static_cast<std::uint16_t>(used.hits.fetch_add(1, std::memory_order_relaxed) + 1);
+  touch_order(group, record, now);
   if (options_.lower.ingest == ingest::hot && hits == options_.lower.hot_accesses) {
-    write_through(home, block_ref(home.what.index, number - home.what.first_record));
+    write_through(home, block_ref(home.what.index, record - home.what.first_record));
   }
   ++counters_.touches;
 }

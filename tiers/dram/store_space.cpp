@@ -175,12 +175,7 @@ std::uint32_t store::release_blocks(pool& from, std::span<const block_ref> refs,
     if (pinned[i]) {  // stays a hit; and is not asked again soon
       ++counters_.pinned_victims;
       restore(in, home, refs[i]);
-      const std::uint32_t number = home.what.first_record + refs[i].block();
-      if ((record.flags & memory::block_record::flag_below) != 0) {
-        park(from, number, now);  // in the order it would only be parked again, at once and without end
-      } else {
-        enter_order(from, number, now);
-      }
+      enter_order(from, home.what.first_record + refs[i].block(), now);
       continue;
     }
     --home.present;
