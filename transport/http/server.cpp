@@ -51,9 +51,9 @@ result<std::unique_ptr<server>> server::bind(const endpoint& where) {
   return std::unique_ptr<server>(new server(std::move(bound), std::move(made)));
 }
 
-void server::serve(std::map<std::string, maker> pages) {
-  for (auto& [path, make] : pages) {
-    parts_->http.Get(path, [make = std::move(make)](const httplib::Request&, httplib::Response& answer) {
+void server::serve(const std::map<std::string, maker>& pages) {
+  for (const auto& [path, make] : pages) {
+    parts_->http.Get(path, [make = make](const httplib::Request&, httplib::Response& answer) {
       const auto made = make();
       if (made) return answer.set_content(made->body, made->type);
       answer.status = 503;

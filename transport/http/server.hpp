@@ -28,7 +28,7 @@ class server {
   ~server();
 
   /// Answers from now on. To be called once. `pages`: by path.
-  void serve(std::map<std::string, maker> pages);
+  void serve(const std::map<std::string, maker>& pages);
   /// Where it listens.
   [[nodiscard]] const endpoint& where() const noexcept { return where_; }
   /// Ends the threads; takes as long as the answers under way, and no maker runs afterwards.
