@@ -81,6 +81,11 @@ def node_environment() -> dict[str, str]:
     return kept
 
 
+def preloading(library: Path) -> dict[str, str]:
+    """What makes a node load `library` before its own; a sanitizer's runtime, if any, has to stay in front of it."""
+    return {"LD_PRELOAD": f"{os.environ.get('LD_PRELOAD', '')} {library}".strip()}
+
+
 def run_cenote(*arguments: str | Path, limit: float = 20.0, **more: Any) -> subprocess.CompletedProcess[str]:
     """One run of the binary that ends by itself."""
     return subprocess.run(

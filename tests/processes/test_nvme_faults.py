@@ -15,7 +15,7 @@ from typing import Any
 import blocks
 import pytest
 from conftest import StartNode
-from node import BINARY, HERE, KiB, MiB, Node, until
+from node import BINARY, HERE, KiB, MiB, Node, preloading, until
 from test_nvme import brought_up, filled, nvme, serving, settled
 
 Attach = Callable[..., Any]
@@ -61,7 +61,7 @@ def start(start_node: StartNode, tmp_path: Path, faults: Faults) -> Callable[...
 
     def start(*sets: str, names: tuple[str, ...] = ("store",), **more: Any) -> Node:
         paths = ",".join(str(tmp_path / name) for name in names)
-        environment = {"LD_PRELOAD": str(SHIM), "CENOTE_TEST_FAULTS": str(faults.file)}
+        environment = preloading(SHIM) | {"CENOTE_TEST_FAULTS": str(faults.file)}
         defaults = [f"nvme.paths=[{paths}]", "nvme.capacity=256MiB", "nvme.engine=threads"]
         node = start_node(*defaults, *PATIENT, *sets, capacity="32MiB", environment=environment, **more)
         assert str(SHIM) in Path(f"/proc/{node.worker_pid}/maps").read_text(), "the worker runs without the shim"

@@ -10,7 +10,7 @@ import blocks
 import cenote
 import pytest
 from conftest import StartAgent, StartNode
-from node import KiB, MiB, Node, until
+from node import KiB, MiB, Node, preloading, until
 from test_nvme import filled, nvme, serving, settled
 from test_nvme_faults import SHIM, Faults, faults, only_below
 
@@ -26,7 +26,7 @@ def start(start_node: StartNode, tmp_path: Path, faults: Faults) -> Callable[...
     """A node of 32 MiB of DRAM over 256 MiB of disk, four transfers at a time, which obey `faults`."""
 
     def start(*sets: str, **more: Any) -> Node:
-        environment = {"LD_PRELOAD": str(SHIM), "CENOTE_TEST_FAULTS": str(faults.file)}
+        environment = preloading(SHIM) | {"CENOTE_TEST_FAULTS": str(faults.file)}
         disk = (f"nvme.paths=[{tmp_path / 'store'}]", "nvme.capacity=256MiB", "nvme.engine=threads")
         node = start_node(*disk, "nvme.queue_depth=4", *sets, capacity="32MiB", environment=environment, **more)
         serving(node)
