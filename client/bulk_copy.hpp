@@ -9,4 +9,7 @@ namespace cenote::client {
 /// of this thread, as after memcpy. Thread-safe.
 void bulk_copy(std::byte* to, const std::byte* from, std::size_t bytes) noexcept;
 
+/// The same past the caches whatever the size: for a small piece of a large copy. Below 1 KiB plain memcpy is faster.
+void streaming_copy(std::byte* to, const std::byte* from, std::size_t bytes) noexcept;
+
 }  // namespace cenote::client

@@ -6,6 +6,7 @@
 #include <new>
 #include <string>
 
+#include "client/parallel_copy.hpp"
 #include "client/session.hpp"
 
 using cenote::error;
@@ -34,6 +35,8 @@ static_assert(offsetof(cenote_reserved, state) == offsetof(client::reserved_bloc
 static_assert(sizeof(cenote_held) == sizeof(client::held_block));
 static_assert(offsetof(cenote_held, slot) == offsetof(client::held_block, slot));
 static_assert(sizeof(cenote_buffer) == sizeof(client::buffers::item));
+static_assert(sizeof(cenote_strided) == sizeof(client::strided_piece));
+static_assert(offsetof(cenote_strided, run_stride) == offsetof(client::strided_piece, run_stride));
 static_assert(CENOTE_PREFETCH_TIMEOUT == static_cast<int>(cenote::memory::prefetch_policy::timeout));
 
 std::string& last_message() {
@@ -123,6 +126,33 @@ result<T> versioned(const T& given, const char* what) {
   T copy{};
   std::memcpy(&copy, &given, std::min<std::size_t>(given.struct_size, sizeof(T)));
   return copy;
+}
+
+/// How many threads a copy may use; 0: as it thinks best.
+result<unsigned> copy_threads(const cenote_copy_options* options) {
+  if (options == nullptr) return 0U;
+  const auto given_options = versioned(*options, "cenote_copy_options");
+  if (!given_options) return std::unexpected(given_options.error());
+  if (given_options->stream != nullptr) {
+    return fail(error_code::unsupported, "a stream was given, but this build copies host memory only; pass null");
+  }
+  if (given_options->threads > 1024) {
+    return fail(error_code::invalid_argument,
+                "threads is " + std::to_string(given_options->threads) + "; at most 1024, or 0 for the default");
+  }
+  return given_options->threads;
+}
+
+/// `arrays`: whether those that go with the pieces were given.
+result<std::span<const client::strided_piece>> checked_pieces(const cenote_strided* pieces, size_t count, bool arrays) {
+  if (pieces == nullptr || count == 0) return fail(error_code::invalid_argument, "there are no pieces to copy");
+  if (!arrays) return fail(error_code::invalid_argument, "indices or blocks is a null pointer");
+  const std::span given_pieces(reinterpret_cast<const client::strided_piece*>(pieces), count);
+  const auto wrong = std::ranges::find_if(
+      given_pieces, [](const auto& piece) { return piece.base == nullptr || piece.run_bytes == 0 || piece.runs == 0; });
+  if (wrong == given_pieces.end()) return given_pieces;
+  return fail(error_code::invalid_argument,
+              "piece " + std::to_string(wrong - given_pieces.begin()) + " has no base, no runs, or runs of 0 bytes");
 }
 
 result<cenote::instance_spec> spec_of(const cenote_spec& raw) {
@@ -441,6 +471,43 @@ int cenote_clear(cenote_session* session) {
 
 int cenote_barrier(cenote_session* session) {
   return guarded([&] { return session == nullptr ? null_argument("session") : finish(session->impl->barrier()); });
+}
+
+int cenote_gather(const cenote_strided* pieces, size_t piece_count, const uint64_t* indices, void* const* blocks,
+                  size_t count, const cenote_copy_options* options) {
+  return guarded([&] {
+    const auto threads = copy_threads(options);
+    if (!threads) return failed(threads.error());
+    const auto checked = checked_pieces(pieces, piece_count, count == 0 || (indices != nullptr && blocks != nullptr));
+    if (!checked) return failed(checked.error());
+    client::gather(*checked, {indices, count}, {reinterpret_cast<std::byte* const*>(blocks), count}, *threads);
+    return static_cast<int>(CENOTE_OK);
+  });
+}
+
+int cenote_scatter(const cenote_strided* pieces, size_t piece_count, const uint64_t* indices, const void* const* blocks,
+                   size_t count, const cenote_copy_options* options) {
+  return guarded([&] {
+    const auto threads = copy_threads(options);
+    if (!threads) return failed(threads.error());
+    const auto checked = checked_pieces(pieces, piece_count, count == 0 || (indices != nullptr && blocks != nullptr));
+    if (!checked) return failed(checked.error());
+    client::scatter(*checked, {indices, count}, {reinterpret_cast<const std::byte* const*>(blocks), count}, *threads);
+    return static_cast<int>(CENOTE_OK);
+  });
+}
+
+int cenote_copy(void* const* targets, const void* const* sources, const uint64_t* bytes, size_t count,
+                const cenote_copy_options* options) {
+  return guarded([&] {
+    const auto threads = copy_threads(options);
+    if (!threads) return failed(threads.error());
+    if (count == 0) return static_cast<int>(CENOTE_OK);
+    if (targets == nullptr || sources == nullptr || bytes == nullptr) return null_argument("targets, sources or bytes");
+    client::copy_each({reinterpret_cast<std::byte* const*>(targets), count},
+                      {reinterpret_cast<const std::byte* const*>(sources), count}, {bytes, count}, *threads);
+    return static_cast<int>(CENOTE_OK);
+  });
 }
 
 int cenote_stats_of(cenote_session* session, cenote_stats* out) {

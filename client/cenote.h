@@ -29,7 +29,7 @@ extern "C" {
 #endif
 
 #define CENOTE_ABI_MAJOR 1
-#define CENOTE_ABI_MINOR 1 /* 1.1: prefetch options, length, stop, cancel; keep */
+#define CENOTE_ABI_MINOR 2 /* 1.1: prefetch options, length, stop, cancel; keep. 1.2: gather, scatter, copy */
 
 /* Why a call failed. Closed; numbers never change. */
 typedef enum cenote_error {
@@ -281,6 +281,36 @@ CENOTE_API int cenote_remove(cenote_session* session, cenote_keys keys, uint32_t
 CENOTE_API int cenote_clear(cenote_session* session);
 /* Returns when everything that this session handed in before is done. */
 CENOTE_API int cenote_barrier(cenote_session* session);
+
+/* ---- an engine's memory: since 1.2; no session needed -------------------------------------------------------- */
+
+/* What every block of an engine has in one tensor: block i begins at base + i * block_stride, and is `runs` runs of
+ * `run_bytes` bytes, `run_stride` apart. A tensor with more dimensions is several of these. */
+typedef struct cenote_strided {
+  void* base;
+  uint64_t block_stride;
+  uint64_t run_bytes;
+  uint64_t runs;
+  uint64_t run_stride;
+} cenote_strided;
+
+/* All zero (but for struct_size) are the defaults. */
+typedef struct cenote_copy_options {
+  uint32_t struct_size;
+  uint32_t threads; /* at most; 0: as many as cores, four at most */
+  void* stream;     /* of a GPU; null. CENOTE_UNSUPPORTED otherwise: this build copies host memory only */
+} cenote_copy_options;
+
+/* blocks[i] <- the pieces of the engine's block indices[i], back to back in their order (offsets in a block: the sums
+ * of runs * run_bytes before). `blocks` point into reserved blocks, at their part. `options` may be null. */
+CENOTE_API int cenote_gather(const cenote_strided* pieces, size_t piece_count, const uint64_t* indices,
+                             void* const* blocks, size_t count, const cenote_copy_options* options);
+/* The other way: the engine's blocks <- pinned blocks. */
+CENOTE_API int cenote_scatter(const cenote_strided* pieces, size_t piece_count, const uint64_t* indices,
+                              const void* const* blocks, size_t count, const cenote_copy_options* options);
+/* targets[i] <- bytes[i] bytes at sources[i]; none may overlap another. */
+CENOTE_API int cenote_copy(void* const* targets, const void* const* sources, const uint64_t* bytes, size_t count,
+                           const cenote_copy_options* options);
 
 /* ---- counters ----------------------------------------------------------------------------------------------- */
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from . import errors
 
 ABI_MAJOR = 1
-ABI_MINOR = 1  # the oldest that has all we call
+ABI_MINOR = 2  # the oldest that has all we call
 WHOLE_BLOCK = -1
 WRITABLE, PRESENT, PENDING = 1, 2, 3
 
@@ -64,6 +64,20 @@ class Buffers(ctypes.Structure):
 
 class Match(ctypes.Structure):
     _fields_ = (("resident", c_uint64), ("reachable", c_uint64))
+
+
+class Strided(ctypes.Structure):
+    _fields_ = (
+        ("base", c_void_p),
+        ("block_stride", c_uint64),
+        ("run_bytes", c_uint64),
+        ("runs", c_uint64),
+        ("run_stride", c_uint64),
+    )
+
+
+class CopyOptions(ctypes.Structure):
+    _fields_ = (("struct_size", c_uint32), ("threads", c_uint32), ("stream", c_void_p))
 
 
 HELD_WORDS = 3  # struct cenote_held as 64-bit words: data, bytes, slot
@@ -143,6 +157,9 @@ _SIGNATURES: dict[str, tuple[object, ...]] = {
     "cenote_remove": (c_void_p, Keys, c_uint32, POINTER(c_uint64)),
     "cenote_clear": (c_void_p,),
     "cenote_barrier": (c_void_p,),
+    "cenote_gather": (POINTER(Strided), c_size_t, c_void_p, c_void_p, c_size_t, POINTER(CopyOptions)),
+    "cenote_scatter": (POINTER(Strided), c_size_t, c_void_p, c_void_p, c_size_t, POINTER(CopyOptions)),
+    "cenote_copy": (c_void_p, c_void_p, c_void_p, c_size_t, POINTER(CopyOptions)),
     "cenote_stats_of": (c_void_p, POINTER(Stats)),
 }
 

@@ -148,6 +148,17 @@ class Held(Sequence[HeldBlock]):
             raise IndexError(f"block {index} of {self._count} held ones")
         return HeldBlock(self, index)
 
+    def part_bytes(self, part: str | None = None) -> int:
+        """Of that part of a block; None: of the whole block."""
+        return self._layout.block_bytes if part is None else self._layout.find(part)[2]
+
+    def addresses(self, part: str | None = None) -> array[int]:
+        """Where the blocks (or that part of each) begin, for cenote.copying; they are read-only, and valid until
+        release()."""
+        offset = 0 if part is None else self._layout.find(part)[1]
+        begins = self._raw[: self._count * lib.HELD_WORDS : lib.HELD_WORDS]
+        return array("Q", [begin + offset for begin in begins]) if offset else begins
+
     def __iter__(self) -> Iterator[HeldBlock]:
         for index in range(self._count):
             yield HeldBlock(self, index)
@@ -243,6 +254,19 @@ class Block:
         view = memoryview(self._core.window()).cast("B")[start : start + size]
         self._views.append(view)
         return view
+
+    def part_bytes(self, part: str | None = None) -> int:
+        """The length of view(part)."""
+        return self._own_range()[1] if part is None else self._layout.find(part)[2]
+
+    def address(self, part: str | None = None) -> int:
+        """Where view(part) begins, for cenote.copying; not to be written to after the commit."""
+        if part is None:
+            return int(self._raw.data) + self._own_range()[0]
+        number, offset, _ = self._layout.find(part)
+        if not self._raw.parts >> number & 1:
+            raise InvalidArgument(f"part `{part}` of this block was not reserved by this call")
+        return int(self._raw.data) + offset
 
     def _own_range(self) -> tuple[int, int]:
         own = [place for place in self._layout.parts.values() if self._raw.parts >> place[0] & 1]
