@@ -1,0 +1,109 @@
+"""A session that engines' adapters keep: attached when first needed, and again when its node comes back."""
+
+from __future__ import annotations
+
+import logging
+import os
+import threading
+import time
+from collections.abc import Callable
+
+from .errors import CenoteError, Closed, DeadlineExceeded, Forked, NotRunning, SessionKilled
+from .session import InstanceSpec, Session, attach
+
+logger = logging.getLogger("cenote")
+
+_LOST = (NotRunning, Closed, SessionKilled, Forked)  # no call on that session can succeed any more
+_LONGEST_RETRY = 30.0  # seconds
+
+
+class Attachment:
+    """Never raises for a node that is absent: the engine then runs on without its cache. Thread-safe."""
+
+    def __init__(
+        self,
+        spec: InstanceSpec,
+        *,
+        socket: str | os.PathLike[str] | None = None,
+        token: str | None = None,
+        deadline: float = 5.0,
+        max_pins: int = 8192,
+        client_name: str | None = None,
+        retry: float = 1.0,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """`deadline`, `retry`: seconds, of every call and between two attempts to attach. Attempts that go wrong for
+        another reason than an absent node (a refused token, a node that does not answer) come less and less often."""
+        self._attach = lambda: attach(spec, socket, token, max_pins, deadline=deadline, client_name=client_name)
+        self._retry = retry
+        self._clock = clock
+        self._attaching = threading.Lock()
+        self._session: Session | None = None
+        self._process = os.getpid()
+        self._next_attempt = 0.0
+        self._pause = retry
+        self._said = ""  # the last thing that was logged: a state is told once
+        self._closed = False
+
+    def session(self) -> Session | None:
+        """The session, or None while there is no node; then the first call after each pause tries to attach. Never
+        waits for another thread's attempt."""
+        if self._process != os.getpid():
+            self._begin_anew()
+        session = self._session
+        if session is not None or self._closed or self._clock() < self._next_attempt:
+            return session
+        if not self._attaching.acquire(blocking=False):
+            return None
+        try:
+            if self._session is None and not self._closed:
+                self._try()
+            return self._session
+        finally:
+            self._attaching.release()
+
+    def failed(self, why: CenoteError, session: Session | None = None) -> None:
+        """A call on `session` (None: the present one) failed with `why`. One that cannot serve any more is let go, and
+        the next session() attaches anew. Pins and views of the old one stay valid for those who hold them."""
+        if not isinstance(why, _LOST) or (session is not None and session is not self._session):
+            return
+        if self._session is not None:
+            self._say(f"lost the node, running on without it: {why}", logging.WARNING)
+        self._session = None
+        self._next_attempt = self._clock() + self._retry
+
+    def close(self) -> None:
+        """Ends the session, if any; no other comes."""
+        self._closed = True
+        session, self._session = self._session, None
+        if session is not None:
+            try:
+                session.close()
+            except CenoteError as why:
+                logger.info("closing the session: %s", why)
+
+    def _try(self) -> None:
+        try:
+            self._session = self._attach()
+        except CenoteError as why:
+            absent = isinstance(why, NotRunning)
+            self._pause = self._retry if absent else min(2 * self._pause, _LONGEST_RETRY)
+            # A node that is starting or stopped takes the whole deadline: seldom enough not to slow the engine.
+            level = logging.WARNING if absent or isinstance(why, DeadlineExceeded) else logging.ERROR
+            self._say(f"no node, running on without it: {why}", level)
+        else:
+            self._pause = self._retry
+            self._say("attached to the node", logging.INFO)
+        self._next_attempt = self._clock() + self._pause
+
+    def _say(self, what: str, level: int) -> None:
+        if what != self._said:
+            self._said = what
+            logger.log(level, "%s", what)
+
+    def _begin_anew(self) -> None:
+        """In a forked child: the parent's session and lock are the parent's."""
+        self._process = os.getpid()
+        self._attaching = threading.Lock()
+        self._session = None
+        self._next_attempt = 0.0
