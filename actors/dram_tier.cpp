@@ -70,6 +70,7 @@ dram_tier::behavior_type dram_tier::make_behavior() {
         return std::make_shared<const dram_report>(dram_report{store_->status(coarse_now()), batch_times_});
       },
       [this](wipe_atom, const std::string& id) { return wipe(id); },
+      [this](corrupt_atom) { return corrupt(); },
       [this](lost_atom, std::uint64_t number) {
         store_->disconnect_session(number, coarse_now());
         settle();
@@ -256,6 +257,19 @@ caf::result<outcome> dram_tier::wipe(const std::string& id) {
     answer = {error_code::invalid_argument, "no instance `" + id + "`; `cenote status` lists them", 0};
   }
   retry_waiting();
+  return forget_below(std::move(removals), answer);
+}
+
+caf::result<outcome> dram_tier::corrupt() {
+  outcome answer;
+  std::vector<dram::removal> removals;
+  answer.value = store_->corrupt_all(removals);
+  log_warn(logger("dram"), "every block was altered, as an operator asked", {{"blocks", answer.value}});
+  return forget_below(std::move(removals), answer);
+}
+
+/// `answer`, when the tier below has carried the removals out.
+caf::result<outcome> dram_tier::forget_below(std::vector<dram::removal> removals, const outcome& answer) {
   if (removals.empty() || !below_) return answer;
   auto promise = make_response_promise<outcome>();
   request(below_, below_deadline, forget_atom_v,

@@ -18,7 +18,7 @@ namespace cenote {
 ///   find, add, describe, open, release, back, lost            (server, node: instances and sessions)
 ///   handles   descriptors of slabs for a client               (server)
 ///   slab      a slab was made, failed or given up             (provisioner)
-///   report, wipe, reload, beat, evict                         (node, itself)
+///   report, wipe, corrupt, reload, beat, evict                         (node, itself)
 ///   moved, gone, drained                                      (the NVMe tier below)
 ///   hello, order                                              (the planner of prefetches)
 class dram_tier final : public dram_tier_actor::base {
@@ -50,6 +50,8 @@ class dram_tier final : public dram_tier_actor::base {
   void take_slab(dram::slab_outcome& made);
   slab_handles_ptr handles(std::uint32_t instance, const index_list& indices) const;
   caf::result<outcome> wipe(const std::string& id);
+  caf::result<outcome> corrupt();
+  caf::result<outcome> forget_below(std::vector<dram::removal> removals, const outcome& answer);
   void reload(const config::node_config& config);
   void beat();
   void forget_expired();

@@ -187,6 +187,7 @@ CAF_ADD_ATOM(cenote, cenote, handles_atom, "handles")
 CAF_ADD_ATOM(cenote, cenote, describe_atom, "describe")
 CAF_ADD_ATOM(cenote, cenote, report_atom, "report")
 CAF_ADD_ATOM(cenote, cenote, wipe_atom, "wipe")
+CAF_ADD_ATOM(cenote, cenote, corrupt_atom, "corrupt")
 CAF_ADD_ATOM(cenote, cenote, reload_atom, "reload")
 CAF_ADD_ATOM(cenote, cenote, beat_atom, "beat")
 CAF_ADD_ATOM(cenote, cenote, evict_atom, "evict")
@@ -251,10 +252,11 @@ using dram_tier_actor = caf::typed_actor<
     caf::replies_to<back_atom, std::uint64_t, held_ptr>::with<outcome>,
     caf::replies_to<handles_atom, std::uint32_t, index_list>::with<slab_handles_ptr>,
     caf::replies_to<report_atom>::with<dram_report_ptr>, caf::replies_to<wipe_atom, std::string>::with<outcome>,
-    caf::reacts_to<lost_atom, std::uint64_t>, caf::reacts_to<slab_atom, slab_outcome_ptr>,
-    caf::reacts_to<reload_atom, config_ptr>, caf::reacts_to<evict_atom>, caf::reacts_to<beat_atom>,
-    caf::reacts_to<moved_atom, transfer_outcomes_ptr>, caf::reacts_to<gone_atom, lost_blocks_ptr>,
-    caf::reacts_to<drained_atom>, caf::reacts_to<hello_atom>, caf::reacts_to<order_atom, prefetch_orders_ptr>>;
+    caf::replies_to<corrupt_atom>::with<outcome>, caf::reacts_to<lost_atom, std::uint64_t>,
+    caf::reacts_to<slab_atom, slab_outcome_ptr>, caf::reacts_to<reload_atom, config_ptr>, caf::reacts_to<evict_atom>,
+    caf::reacts_to<beat_atom>, caf::reacts_to<moved_atom, transfer_outcomes_ptr>,
+    caf::reacts_to<gone_atom, lost_blocks_ptr>, caf::reacts_to<drained_atom>, caf::reacts_to<hello_atom>,
+    caf::reacts_to<order_atom, prefetch_orders_ptr>>;
 
 /// Prefetches: see actors/prefetch.hpp.
 using prefetch_actor =

@@ -512,6 +512,16 @@ result<std::string> server::admin(const connection& from, const std::string& tex
     if (!count) return std::unexpected(count.error());
     return json({{"cleared", *count}}).dump();
   }
+  if (command == "corrupt") {
+    if (!config()->debug.enabled) {
+      return fail(error_code::permission_denied, "this node alters no blocks: it runs without debug.enabled=true");
+    }
+    auto altered = ask<outcome>(context_.dram, corrupt_atom_v);
+    if (!altered) return std::unexpected(altered.error());
+    const auto count = altered->get();
+    if (!count) return std::unexpected(count.error());
+    return json({{"altered", *count}}).dump();
+  }
   if (command == "session_kill") {
     const json id = request.value("id", json());
     if (!id.is_number_unsigned()) return fail(error_code::invalid_argument, "session_kill needs a number as `id`");

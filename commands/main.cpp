@@ -6,6 +6,7 @@
 #include "commands/clear.hpp"
 #include "commands/common.hpp"
 #include "commands/config.hpp"
+#include "commands/debug.hpp"
 #include "commands/doctor.hpp"
 #include "commands/exit_code.hpp"
 #include "commands/log_level.hpp"
@@ -25,6 +26,7 @@ void add_commands(CLI::App& app) {
   cenote::add_status(app);
   cenote::add_top(app);
   cenote::add_clear(app);
+  cenote::add_debug(app);
   cenote::add_session(app);
   cenote::add_log_level(app);
   cenote::add_config(app);

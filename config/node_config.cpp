@@ -283,6 +283,7 @@ result<node_config> make(settings_map settings) {
                      .auth = make_auth(settings),
                      .groups = std::move(*groups),
                      .metrics = {},
+                     .debug = {.enabled = get<bool>(settings, "debug.enabled")},
                      .log = {.level = get<std::string>(settings, "log.level"),
                              .format = format_named(get<std::string>(settings, "log.format"))},
                      .settings = {}};

@@ -106,6 +106,10 @@ struct metrics_section {
   std::optional<endpoint> listen;  ///< nothing: no HTTP server
 };
 
+struct debug_section {
+  bool enabled = false;  ///< wrong bytes may be asked for
+};
+
 struct log_section {
   std::string level;  ///< a valid level specification, see config/level_spec.hpp
   log_format format = log_format::automatic;
@@ -128,6 +132,7 @@ struct node_config {
   auth_section auth;
   std::map<std::string, group_config> groups;  ///< only groups that are named somewhere
   metrics_section metrics;
+  debug_section debug;
   log_section log;
   /// What the members above were made from, by key; changing a member does not change it.
   std::map<std::string, setting, std::less<>> settings;

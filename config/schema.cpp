@@ -340,6 +340,11 @@ constexpr std::array keys{
                .about = "HOST:PORT of /metrics, /healthz and /status over HTTP, or `off`. Port 0: any free one; "
                         "`cenote status` shows it. Whoever can reach it may read."},
 
+    key_schema{.name = "debug.enabled",
+               .type = boolean,
+               .fallback = "false",
+               .about = "Allow `cenote debug`, which serves wrong bytes on purpose: for tests of engines only."},
+
     key_schema{.name = "log.level",
                .type = string,
                .fallback = "info",

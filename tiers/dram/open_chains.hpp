@@ -56,10 +56,6 @@ class open_chains {
     blocks_ += by.size();
     trim();
   }
-  void clear() noexcept {
-    chains_.clear();
-    blocks_ = 0;
-  }
 
  private:
   void trim() {

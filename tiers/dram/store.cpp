@@ -481,41 +481,26 @@ progress store::run(batch& work, coarse_time now) {
   return state;
 }
 
-progress store::run_entry(batch& work, session& by, const submission& entry, coarse_time now) {
+bool store::makes_sense(const session& by, const submission& entry) noexcept {
   const bool group_known = entry.group < by.of->pools.size();
-  const bool key_sane = entry.key_size >= min_key_bytes && entry.key_size <= max_key_bytes;
+  switch (entry.op) {
+    case operation::grant: return group_known;
+    case operation::commit:
+    case operation::reserve:
+    case operation::keep: return group_known && entry.key_size >= min_key_bytes && entry.key_size <= max_key_bytes;
+    default: return true;  // checked where it is carried out
+  }
+}
+
+progress store::run_entry(batch& work, session& by, const submission& entry, coarse_time now) {
   progress state = progress::finished;
   const bool stores = entry.op == operation::commit || entry.op == operation::finish;
   if (!stores) place_stored(by, now);  // nothing is evicted or removed that is in no policy yet
-  switch (entry.op) {
-    case operation::grant:
-      if (group_known) {
-        state = run_grant(work, by, entry, now);
-      } else {
-        refuse(work, entry, error_code::malformed);
-      }
-      break;
-    case operation::commit:
-      if (group_known && key_sane) {
-        run_commit(work, by, entry, now);
-      } else {
-        refuse(work, entry, error_code::malformed);
-      }
-      break;
-    case operation::reserve:
-      if (group_known && key_sane) {
-        state = run_reserve(work, by, entry, now);
-      } else {
-        refuse(work, entry, error_code::malformed);
-      }
-      break;
-    case operation::keep:
-      if (group_known && key_sane) {
-        run_keep(work, by, entry, now);
-      } else {
-        refuse(work, entry, error_code::malformed);
-      }
-      break;
+  switch (makes_sense(by, entry) ? entry.op : operation{}) {
+    case operation::grant: state = run_grant(work, by, entry, now); break;
+    case operation::commit: run_commit(work, by, entry, now); break;
+    case operation::reserve: state = run_reserve(work, by, entry, now); break;
+    case operation::keep: run_keep(work, by, entry, now); break;
     case operation::finish: run_finish(work, by, entry, now); break;
     case operation::release: run_release(work, by, entry); break;
     case operation::remove: run_removals(work, by, now); return progress::finished;
@@ -534,7 +519,7 @@ progress store::run_entry(batch& work, session& by, const submission& entry, coa
   if (state == progress::waits_for_memory) return state;
   ++work.next;
   if ((entry.flags & submission::flag_last) != 0) {
-    const std::uint64_t want = entry.op == operation::commit && group_known ? entry.want : 0;
+    const std::uint64_t want = entry.op == operation::commit && makes_sense(by, entry) ? entry.want : 0;
     place_stored(by, now);
     finish_request(work, entry);
     allocation outcome = allocation::ok;

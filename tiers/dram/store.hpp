@@ -182,6 +182,9 @@ class store {
   std::optional<std::uint64_t> clear_instance(const std::string& id, coarse_time now,
                                               std::vector<removal>* below = nullptr);
   std::uint64_t clear_all(coarse_time now, std::vector<removal>* below = nullptr);
+  /// For tests of engines: alters every 16-bit word of every block that is here, and has all that is in the tier below
+  /// forgotten, so that no right byte is left. Returns the number of blocks.
+  std::uint64_t corrupt_all(std::vector<removal>& below);
 
   /// Instances that came since the last call, for the tier below.
   [[nodiscard]] std::vector<instance_binding> take_bindings();
@@ -303,6 +306,7 @@ class store {
   void run_removals(batch& work, session& by, coarse_time now);
   progress run_prefetch(batch& work, session& by, const memory::submission& entry);
   void run_prefetch_word(session& by, const memory::submission& entry);
+  [[nodiscard]] static bool makes_sense(const session& by, const memory::submission& entry) noexcept;
   [[nodiscard]] std::optional<std::uint64_t> replayed(const session& by, const slab* home, memory::block_ref ref,
                                                       const memory::submission& entry) const noexcept;
   [[nodiscard]] static std::vector<std::uint64_t> blocks_written_by(const instance& in, session_number number);
@@ -406,6 +410,7 @@ class store {
   void finish_load(const moving_block& moved, std::uint32_t number, transfer_result how, coarse_time now);
   void abandon_load(instance& in, const block_key& key);
   void note_removal(instance& in, const block_key& key, std::vector<removal>& below);
+  void forget_copy(slab& home, memory::block_ref ref);
 
   // Prefetches (store_prefetch.cpp).
   [[nodiscard]] prefetch::place place_of(const instance& in, std::uint32_t group, const full_key& full) const noexcept;
@@ -442,8 +447,7 @@ class store {
   std::vector<slab_request> requests_;
   std::uint64_t assigned_ = 0;  ///< bytes of slabs that exist or are asked for
   std::uint64_t used_ = 0;      ///< bytes of blocks that are not free
-  std::uint64_t blank_ =
-      0;  ///< … of those, of blocks that are not cached: granted, reserved, loading, waiting for a pin
+  std::uint64_t blank_ = 0;     ///< … of those, of what is not cached: granted, reserved, loading, waiting for a pin
   coarse_time no_memory_until_ = 0;
   bool stole_without_memory_ = false;  ///< a slab was given up although none could be made; cleared when one is
   std::unordered_map<std::uint32_t, moving_block> moving_;  ///< by record

@@ -275,17 +275,19 @@ void store::forget_copies(std::span<const lost_block> lost) {
     const std::uint64_t value = owner->second->index.find(each.key);
     if (!memory::index_value::holds_block(value)) continue;
     const block_ref ref = memory::index_value::ref(value);
-    slab* home = slab_of(*owner->second, ref);
-    if (home == nullptr) continue;
-    block_record& record = record_of(*home, ref);
-    record.flags &= static_cast<std::uint8_t>(~block_record::flag_below);
-    if ((record.flags & block_record::flag_parked) != 0) {  // its turn to be written comes again
-      const std::uint32_t number = home->what.first_record + ref.block();
-      const coarse_time touched = record.touch.load(std::memory_order_relaxed);
-      leave_order(pool_of(*home), number, departure::removed, touched);
-      enter_order(pool_of(*home), number, touched);
-    }
+    if (slab* home = slab_of(*owner->second, ref)) forget_copy(*home, ref);
   }
+}
+
+void store::forget_copy(slab& home, block_ref ref) {
+  block_record& record = record_of(home, ref);
+  record.flags &= static_cast<std::uint8_t>(~block_record::flag_below);
+  if ((record.flags & block_record::flag_parked) == 0) return;
+  // Its turn to be written comes again.
+  const std::uint32_t number = home.what.first_record + ref.block();
+  const coarse_time touched = record.touch.load(std::memory_order_relaxed);
+  leave_order(pool_of(home), number, departure::removed, touched);
+  enter_order(pool_of(home), number, touched);
 }
 
 void store::release_loading() {

@@ -1,0 +1,11 @@
+// `cenote debug`.
+#pragma once
+
+#include <CLI/CLI.hpp>
+
+namespace cenote {
+
+/// `debug corrupt`: request {"command":"corrupt"}, reply {"altered": blocks}; refused unless debug.enabled.
+void add_debug(CLI::App& app);
+
+}  // namespace cenote
