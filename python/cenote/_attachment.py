@@ -34,7 +34,11 @@ class Attachment:
     ) -> None:
         """`deadline`, `retry`: seconds, of every call and between two attempts to attach. Attempts that go wrong for
         another reason than an absent node (a refused token, a node that does not answer) come less and less often."""
-        self._attach = lambda: attach(spec, socket, token, max_pins, deadline=deadline, client_name=client_name)
+
+        def attach_now() -> Session:
+            return attach(spec, socket, token, max_pins, deadline=deadline, client_name=client_name)
+
+        self._attach = attach_now
         self._retry = retry
         self._clock = clock
         self._attaching = threading.Lock()

@@ -20,6 +20,14 @@ int cenote_c_abi_test(void) {
   cenote_match match;
   cenote_prefetch* prefetch = NULL;
   uint64_t length = 0;
+  char from[] = "pinned";
+  char to[] = "engine";
+  void* targets[] = {to};
+  const void* sources[] = {from};
+  uint64_t sizes[] = {sizeof from};
+  uint64_t index = 1;
+  cenote_strided piece = {NULL, 0, 0, 0, 0};
+  cenote_copy_options copying = {0, 0, NULL};
   memset(&spec, 0, sizeof spec);
   memset(&options, 0, sizeof options);
   part.name = "kv";
@@ -50,6 +58,25 @@ int cenote_c_abi_test(void) {
   EXPECT(cenote_prefetch_stop(NULL) == CENOTE_INVALID_ARGUMENT);
   EXPECT(cenote_prefetch_cancel(NULL) == CENOTE_INVALID_ARGUMENT);
   cenote_prefetch_free(NULL);
+
+  EXPECT(cenote_copy(targets, sources, sizes, 1, NULL) == CENOTE_OK);
+  EXPECT(strcmp(to, "pinned") == 0);
+  EXPECT(cenote_copy(NULL, sources, sizes, 1, NULL) == CENOTE_INVALID_ARGUMENT);
+  EXPECT(cenote_copy(NULL, NULL, NULL, 0, NULL) == CENOTE_OK);
+  EXPECT(cenote_copy(targets, sources, sizes, 1, &copying) == CENOTE_INVALID_ARGUMENT); /* struct_size is missing */
+  copying.struct_size = sizeof copying;
+  copying.stream = from;
+  EXPECT(cenote_copy(targets, sources, sizes, 1, &copying) == CENOTE_UNSUPPORTED);
+  copying.stream = NULL;
+  EXPECT(cenote_gather(&piece, 1, &index, targets, 1, &copying) == CENOTE_INVALID_ARGUMENT); /* runs of 0 bytes */
+  piece.base = from;
+  piece.run_bytes = 2;
+  piece.runs = 1;
+  piece.block_stride = 2;
+  EXPECT(cenote_gather(&piece, 1, &index, targets, 1, &copying) == CENOTE_OK);
+  EXPECT(strcmp(to, "nnnned") == 0);
+  EXPECT(cenote_scatter(&piece, 0, &index, sources, 1, &copying) == CENOTE_INVALID_ARGUMENT);
+  EXPECT(cenote_scatter(&piece, 1, NULL, sources, 1, &copying) == CENOTE_INVALID_ARGUMENT);
   EXPECT(cenote_close(NULL) == CENOTE_INVALID_ARGUMENT);
   cenote_free(NULL);
   return 0;

@@ -294,6 +294,34 @@ BOOST_AUTO_TEST_CASE(a_written_block_whose_copy_was_lost_is_written_again_before
   BOOST_TEST(at.status().used == 0U);
 }
 
+BOOST_AUTO_TEST_CASE(corrupting_alters_every_word_here_and_leaves_no_right_byte_below) {
+  world test;
+  test.put(1, 20);
+  test.marks = 1.0;  // what was written stays
+  test.answer(test.demote_all(), transfer_result::done);
+  std::vector<removal> below;
+  BOOST_TEST(test.at.tier->corrupt_all(below) == 20U);
+  BOOST_REQUIRE(below.size() == 1U);
+  BOOST_TEST((below[0].all && below[0].instance == test.in));
+  for (std::uint64_t n = 1; n <= 20; ++n) {
+    const auto slot = test.a.pin(key_of(n));
+    BOOST_REQUIRE(slot.has_value());
+    std::vector<std::byte> right(block);
+    fill(right.data(), block, key_of(n));
+    const std::byte* have = test.a.pinned_bytes(*slot);
+    for (std::uint64_t byte = 0; byte < block; byte += 2) {
+      BOOST_REQUIRE(
+          ((right[byte] ^ have[byte]) == std::byte{0x40} && (right[byte + 1] ^ have[byte + 1]) == std::byte{0x80}));
+    }
+    test.a.unpin(*slot);
+  }
+  // No copy is below any more: what goes has to be written again.
+  ++test.at.now;
+  test.at.tier->set_water_marks(0.0, 0.0);
+  while (test.at.tier->evict_ahead(test.at.now)) continue;
+  BOOST_TEST(test.at.tier->take_demotions().size() == 20U);
+}
+
 BOOST_AUTO_TEST_CASE(an_outcome_that_nobody_waits_for_is_ignored) {
   put(0, 1);
   const auto down = demote_all();
