@@ -120,7 +120,7 @@ void copy_each(std::span<std::byte* const> to, std::span<const std::byte* const>
     total += bytes[i];
     for (std::uint64_t offset = 0; offset < bytes[i]; offset += chunk_bytes) chunks.push_back({i, offset});
   }
-  if (chunks.empty()) return;
+  if (total == 0) return;
   const copier copy(total);
   const std::size_t batch = std::max<std::size_t>(1, share_bytes * chunks.size() / total);
   in_threads(chunks.size(), batch, threads_for(total, threads), [&](std::size_t unit) {

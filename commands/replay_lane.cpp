@@ -85,6 +85,7 @@ result<void> lane::serve(const planned_request& request) {
     if (went) went = bring_up(hits);
     if (went) went = load(hits);
     if (went) went = store(hits.loaded);
+    if (hits.ticket) session_.drop(*hits.ticket);  // also of a request that failed
   }
   if (!went) {
     board::say(engine_, went.error().describe());
@@ -119,15 +120,15 @@ result<void> lane::match(found& hits) {
 }
 
 /// What only the lower tier has, as far as it comes in time.
-result<void> lane::bring_up(const found& hits) {
+result<void> lane::bring_up(found& hits) {
   if (how_.lower_tier == 0 || hits.reached <= hits.upper) return {};
   const cpu_scope cpu(done_.library_cpu);
   const auto before = clock::now();
   auto ticket = session_.prefetch(keys(0, hits.reached), 0);
   if (!ticket) return std::unexpected(ticket.error());
   done_.prefetches.add(1);
-  const auto came = session_.wait(*ticket, before + std::chrono::nanoseconds(how_.prefetch_wait_ns));
-  if (!came || !*came) session_.drop(*ticket);
+  hits.ticket = std::move(*ticket);
+  const auto came = session_.wait(*hits.ticket, before + std::chrono::nanoseconds(how_.prefetch_wait_ns));
   done_.prefetch.add(nanoseconds(clock::now() - before));
   if (!came) return std::unexpected(came.error());
   if (!*came) done_.prefetches_cut.add(1);
@@ -141,6 +142,7 @@ result<void> lane::load(found& hits) {
   const auto before = clock::now();
   const std::uint64_t verified = done_.verify_cpu.get();
   const auto held = session_.acquire(keys(0, ids_.size()), 0, held_);
+  if (hits.ticket) session_.drop(*hits.ticket);  // what it kept is pinned now
   if (!held) return std::unexpected(held.error());
   const auto blocks = std::span<const client::held_block>(held_).first(*held);
   auto reading = clock::now() - before;

@@ -4,6 +4,7 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -30,11 +31,12 @@ class lane {
     std::size_t upper = 0;    ///< blocks in DRAM when the request came
     std::size_t reached = 0;  ///< blocks that were asked for: at least `upper`
     std::size_t loaded = 0;   ///< blocks read
+    std::optional<client::prefetch_ticket> ticket;
   };
 
   [[nodiscard]] key_batch keys(std::size_t first, std::size_t count) const noexcept;
   [[nodiscard]] result<void> match(found& hits);
-  [[nodiscard]] result<void> bring_up(const found& hits);
+  [[nodiscard]] result<void> bring_up(found& hits);
   [[nodiscard]] result<void> load(found& hits);
   void verify_blocks(std::span<const client::held_block> held, std::size_t first);
   void verify(std::span<const std::byte> block, std::size_t place);
