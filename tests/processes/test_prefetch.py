@@ -302,6 +302,27 @@ def test_a_session_with_too_many_prefetches_is_told_so(
     assert nvme(node)["counters"]["read"] == COUNT
 
 
+@pytest.mark.sanitizer
+def test_the_next_turn_of_a_conversation_is_there_before_it_is_asked_for(
+    start: Callable[..., Node], attach: Attach
+) -> None:
+    node = start("prefetch.read_ahead=16")
+    session = attach(node, "i", block=BLOCK)
+    keys = only_below(session, node, count=COUNT)
+    for turn in (32, COUNT):  # the node sees which blocks follow the first 32
+        ticket = session.prefetch(keys[:turn], "wait_complete")
+        assert ticket.wait(30) == turn
+        ticket.release()
+    filled(session, "between", 140, BLOCK, pace=node)
+    assert not any(session.exists(keys))
+    ticket = session.prefetch(keys[:32], "wait_complete")
+    assert ticket.wait(30) == 32
+    until("what followed has come, too", lambda: session.match(keys).resident == 48)
+    right(ticket, keys, 32)
+    assert status(node)["read_ahead"] == 16
+    assert nothing_left(node)  # nothing of it is held
+
+
 def test_metrics_tell_of_prefetches(start: Callable[..., Node], attach: Attach) -> None:
     node = start()
     session = attach(node, "i", block=BLOCK)
