@@ -64,7 +64,7 @@ std::vector<double> check_regret(const std::string& name, const trace& of, std::
     BOOST_TEST_CONTEXT(name << ", " << capacity << " blocks: " << got.percent << ", at last " << got.status.policy) {
       BOOST_TEST(got.percent >= best - regret);
       BOOST_TEST(got.percent >= percent(of, "lru", capacity) - below_lru);
-      BOOST_TEST(got.status.switches <= 4U);
+      BOOST_TEST(got.status.switches <= 8U);  // with those that only let partial blocks in, or keep them out
     }
     all.push_back(got.percent);
   }
@@ -206,9 +206,10 @@ BOOST_AUTO_TEST_CASE(a_pool_too_large_to_move_at_once_moves_with_the_requests) {
   std::uint32_t most_leaving = 0;
   for (const trace::entry& each : of.requests()) {
     const std::uint32_t before = by.status().leaving;
+    const std::uint64_t switches = by.status().switches;
     pool.ask(each);
     const std::uint32_t leaving = by.status().leaving;
-    BOOST_REQUIRE((before == 0 || leaving < before));
+    BOOST_REQUIRE((before == 0 || leaving < before || by.status().switches > switches));
     most_leaving = std::max(most_leaving, leaving);
     BOOST_REQUIRE(by.size() == pool.size);
   }
