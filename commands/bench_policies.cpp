@@ -16,6 +16,7 @@ using eviction::replay_order;
 using eviction::trace;
 
 constexpr std::uint32_t standard_capacity = 8'000;
+constexpr std::uint32_t medium_capacity = 16'000;
 constexpr std::uint32_t large_capacity = 64'000;
 constexpr std::size_t accesses_made = 300'000;
 constexpr std::size_t sessions_made = 400;
@@ -27,14 +28,17 @@ struct timed_policy {
   bound promise;
   std::uint32_t capacity = standard_capacity;
 };
-constexpr std::array timed_policies{timed_policy{"lru", {bound::kind::value_at_most, 100}},    // 10 M accesses/s
-                                    timed_policy{"tblru", {bound::kind::value_at_most, 200}},  // 5 M accesses/s
-                                    timed_policy{"s3fifo", {}},
-                                    timed_policy{"arc", {}},
-                                    timed_policy{"mq", {}},
-                                    timed_policy{"auto", {}},
-                                    timed_policy{"auto", {}, large_capacity},
-                                    timed_policy{"tblru", {}, large_capacity}};
+constexpr std::array timed_policies{
+    timed_policy{"lru", {bound::kind::value_at_most, 100}},    // 10 M accesses/s
+    timed_policy{"tblru", {bound::kind::value_at_most, 200}},  // 5 M accesses/s
+    timed_policy{"s3fifo", {}},
+    timed_policy{"arc", {}},
+    timed_policy{"mq", {}},
+    timed_policy{"auto", {}},
+    timed_policy{"auto", {}, medium_capacity},
+    timed_policy{"tblru", {}, medium_capacity},  // which `auto` runs: the rest is its own
+    timed_policy{"auto", {}, large_capacity},
+    timed_policy{"tblru", {}, large_capacity}};
 
 /// Sessions that take turns, grow by some blocks each time and end at random; all begin with the same block.
 trace make_trace() {

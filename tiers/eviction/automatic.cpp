@@ -1,7 +1,8 @@
 #include "tiers/eviction/automatic.hpp"
 
 #include <algorithm>
-#include <limits>
+#include <array>
+#include <bit>
 
 namespace cenote::eviction {
 
@@ -9,21 +10,18 @@ namespace {
 
 constexpr std::uint32_t brought_at_once = 4'096;  // less than a millisecond
 
-/// Of equal identities, always the same; spread evenly over all 64 bits (the end of splitmix64).
-std::uint64_t spread(std::uint64_t id) noexcept {
-  id = (id ^ (id >> 30)) * 0xbf58476d1ce4e5b9ULL;
-  id = (id ^ (id >> 27)) * 0x94d049bb133111ebULL;
-  return id ^ (id >> 31);
-}
+/// The upper half of a product with this depends on all bits of the other number.
+constexpr std::uint64_t spread = 0x9e3779b97f4a7c15ULL;  // 2^64 / golden ratio
+constexpr std::uint64_t salt = 0x2545f4914f6cdd1dULL;    // or 0 would be in every sample
+constexpr unsigned spread_bits = 32;
 
 }  // namespace
 
 automatic::automatic(block_links& links, const auto_options& options)
     : links_(&links),
       options_(options),
-      contest_(miniatures::candidates.size(), options.window, options.large),
-      champion_(miniatures::candidate(options.start)) {
-  live_ = miniatures::make(champion_, links);
+      contest_(miniatures::candidates.size(), miniatures::candidate(options.start), options.window) {
+  live_ = miniatures::make(contest_.champion(), links);
 }
 
 void automatic::resize(std::uint32_t capacity) {
@@ -35,7 +33,8 @@ std::uint32_t automatic::begin(const request& of, std::uint32_t now) {
   if (leaving_) bring_some(now);
   watch(of, now);
   refused_.reset();
-  if (full_ && of.partial && !of.ids.empty() && !miniatures::admits_partial(champion_)) refused_ = of.ids.back();
+  if (full_ && of.partial && !of.ids.empty() && !miniatures::admits_partial(contest_.champion()))
+    refused_ = of.ids.back();
   return live_->begin({.ids = of.ids, .resident = of.resident.first(leading(of)), .partial = of.partial}, now);
 }
 
@@ -44,6 +43,11 @@ void automatic::resume(std::uint32_t standing, std::optional<std::uint32_t> pare
   const state* const before = parent ? blocks_.find(*parent) : nullptr;
   const bool known = before != nullptr && before->owner == side_;
   live_->resume(standing, known ? parent : std::nullopt);
+}
+
+/// Tail to head at least, so that a parent is never older than its child.
+touch_order automatic::order() const noexcept {
+  return std::max(live_->order(), touch_order::tail_first);
 }
 
 bool automatic::wants(std::uint64_t id, std::uint32_t now) {
@@ -104,14 +108,15 @@ std::size_t automatic::ghosts() const noexcept {
 }
 
 auto_status automatic::status() const noexcept {
-  auto_status now{.policy = miniatures::candidates[champion_],
+  auto_status now{.policy = miniatures::candidates[contest_.champion()],
                   .switches = switches_,
                   .thinning = thinning_,
                   .requests = requests_,
                   .sampled = sampled_,
                   .leaving = leaving_ ? leaving_->size() : 0};
   for (std::size_t i = 0; i < now.scores.size(); ++i) {
-    now.scores[i] = {miniatures::candidates[i], contest_.saved(i) / 2, contest_.certainty(i, champion_)};
+    const double height = contest_.height(i, bar_of(i));
+    now.scores[i] = {miniatures::candidates[i], contest_.saved(i) / 2, height > 0 ? contest_.lead(i) / height : 0};
   }
   return now;
 }
@@ -125,63 +130,63 @@ std::size_t automatic::leading(const request& of) const noexcept {
   return static_cast<std::size_t>(unknown - of.resident.begin());
 }
 
-/// Thins the sample so far that the miniatures stay small: by what the pool holds, as a pool that has room for more is
-/// learnt from sooner. What they hold of requests that are no more sampled goes with time.
+/// Thins the sample so far that the miniatures stay small. What they hold of blocks that are no more sampled goes with
+/// time.
 void automatic::fit_miniatures() {
-  std::uint32_t thinning = thinning_;
-  while (size() / thinning > options_.miniature) thinning *= 2;
-  while (thinning > 1 && size() / thinning < options_.miniature / 4) thinning /= 2;
-  for (; thinning_ < thinning; thinning_ *= 2) contest_.age();  // a request counts for twice as many from here on
+  const bool small = capacity_ <= 4 * options_.miniature_of_small;
+  const std::uint32_t most = small ? options_.miniature_of_small : options_.miniature;
+  const std::uint32_t thinning = std::bit_ceil((capacity_ + most - 1) / most);
+  for (; thinning_ < thinning; thinning_ *= 2) contest_.halve();
   thinning_ = thinning;
   const std::uint32_t capacity = std::max<std::uint32_t>(capacity_ / thinning_, 1);
   if (miniatures_.capacity() != capacity) miniatures_.resize(capacity, thinning_);
 }
 
-/// Lets the miniatures see the request, if it is one of the sample.
+/// Lets the miniatures see what the sample has of the request.
 void automatic::watch(const request& of, std::uint32_t now) {
   ++requests_;
   if (of.ids.empty() || capacity_ == 0) return;
   fit_miniatures();
-  // A common beginning is in every sample and would take a larger share of a miniature than of the pool.
-  const std::size_t own = thinning_ == 1 ? 0 : beginnings_.length(of);
-  if (spread(of.ids[own]) % thinning_ != 0) return;
+  take_sample(of);
+  if (sample_.empty()) return;
   ++sampled_;
-  const auto saved = miniatures_.serve(of.ids.subspan(own), of.partial, now);
+  const bool partial = of.partial && sample_.back() == of.ids.back();
+  const auto saved = miniatures_.serve(sample_, partial, now);
   if (!full_) return;  // who keeps most wins then, and that says nothing of later
   contest_.add(saved);
   if (!leaving_) decide();
 }
 
-void automatic::decide() {
-  const bool settled = sampled_ - sampled_at_switch_ >= options_.patience;
-  std::array<contest::bar, miniatures::candidates.size()> bars{};
-  for (std::size_t each = 0; each < bars.size(); ++each) {
-    const bool lru = miniatures::candidates[each] == "lru";
-    const double blocks = (lru ? options_.cost_of_lru : options_.cost) * miniatures_.capacity();
-    contest::bar& bar = bars[each];
-    if (miniatures::are_one(each, champion_)) {
-      bar.certainty = bar.certainty_of_large = options_.certainty_of_partial;
-      continue;
-    }
-    bar.price = settled ? 2 * blocks : std::numeric_limits<double>::infinity();
-    bar.certainty = lru ? options_.certainty_of_lru : options_.certainty;
-    bar.certainty_of_large = std::min(bar.certainty, options_.certainty_of_large);
+void automatic::take_sample(const request& of) {
+  sample_.clear();
+  for (const std::uint64_t id : of.ids) {
+    if ((((id + salt) * spread >> spread_bits) & (thinning_ - 1)) == 0) sample_.push_back(id);
   }
-  if (const auto winner = contest_.winner_over(champion_, bars)) switch_to(*winner);
+}
+
+void automatic::decide() {
+  std::array<contest::bar, miniatures::candidates.size()> bars{};
+  for (std::size_t each = 0; each < bars.size(); ++each) bars[each] = bar_of(each);
+  if (const auto winner = contest_.winner(bars)) switch_to(*winner);
+}
+
+/// In halves of a block, as what is saved.
+contest::bar automatic::bar_of(std::size_t candidate) const noexcept {
+  if (miniatures::are_one(candidate, contest_.champion())) return {.chance = options_.chance_of_partial};
+  const bool lru = miniatures::candidates[candidate] == "lru";
+  const double cost = lru ? options_.cost_of_lru : options_.cost;
+  return {.price = 2 * cost * miniatures_.capacity(), .chance = lru ? options_.chance_of_lru : options_.chance};
 }
 
 void automatic::switch_to(std::size_t candidate) {
   ++switches_;
-  sampled_at_switch_ = sampled_;
-  if (miniatures::are_one(candidate, champion_)) {
-    champion_ = candidate;
-    return;
-  }
+  const bool moves = !miniatures::are_one(candidate, contest_.champion());
+  contest_.take_over(candidate);
+  if (!moves) return;
   leaving_ = std::move(live_);
   live_ = miniatures::make(candidate, *links_);
   live_->resize(capacity_);
   side_ ^= 1;
-  champion_ = candidate;
   brought_until_ = 0;
 }
 

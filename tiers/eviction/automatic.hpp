@@ -4,54 +4,52 @@
 #include <array>
 #include <memory>
 #include <optional>
+#include <vector>
 
-#include "tiers/eviction/common_beginnings.hpp"
 #include "tiers/eviction/contest.hpp"
 #include "tiers/eviction/miniatures.hpp"
 #include "tiers/eviction/policy.hpp"
 
 namespace cenote::eviction {
 
-/// What `auto` asks for before it moves on. Certainty: by how many standard deviations of chance a lead must exceed
-/// nothing. Cost: what a lead must exceed, as a share of the pool's blocks.
+/// What `auto` asks for before it moves on: a lead over the policy at work that exceeds a cost and what chance does.
+/// The cost is in shares of the pool's blocks, chance in usual differences of two policies on one request.
 struct auto_options {
-  std::string_view start = "tblru";  ///< at work until another one is better
-  std::uint32_t miniature = 2'048;   ///< blocks that a miniature holds, at most
-  std::uint32_t window = 1'024;      ///< sampled requests until what was seen counts half
-  std::uint32_t patience = 64;       ///< sampled requests from a switch to the next one, at least
-  double certainty = 3.5;
-  double large = 0.1;               ///< a lead that is large: a share of what the policy at work saves
-  double certainty_of_large = 1.5;  ///< large leads are acted upon sooner, as waiting costs more
-  double certainty_of_lru = 1.5;    ///< the safe choice
-  double certainty_of_partial = 3;  ///< letting partial blocks in or keeping them out, which moves nothing
-  double cost = 1.0 / 8;            ///< of what the new policy has yet to learn
-  double cost_of_lru = 1.0 / 16;    ///< which has nothing to learn
+  std::string_view start = "tblru";        ///< at work until another one is better
+  std::uint32_t miniature = 256;           ///< blocks that a miniature holds, at most
+  std::uint32_t miniature_of_small = 512;  ///< of a pool of up to four times as many
+  std::uint32_t window = 2'048;            ///< requests until a difference counts half for what is usual
+  double cost = 1.5;                       ///< of what the new policy has yet to learn, and of coming back
+  double cost_of_lru = 0.3;                ///< which has nothing to learn
+  double chance = 30;
+  double chance_of_lru = 45;
+  double chance_of_partial = 20;  ///< to let partial blocks in or keep them out, which moves nothing
 };
 
 /// What `auto` does, for metrics.
 struct auto_status {
   struct score {
     std::string_view policy;
-    double blocks = 0;  ///< that it would have saved of the sampled requests, the latest ones counting most
-    double lead = 0;    ///< over the policy at work, in standard deviations of chance
+    double blocks = 0;  ///< that it would have saved of the sampled ones, since the pool first had to evict
+    double lead = 0;    ///< over the policy at work, as a share of what it takes to take over
   };
   std::string_view policy;     ///< at work
   std::uint64_t switches = 0;  ///< so far
-  std::uint32_t thinning = 1;  ///< one request in so many is sampled
+  std::uint32_t thinning = 1;  ///< one block in so many is sampled
   std::uint64_t requests = 0;  ///< so far
-  std::uint64_t sampled = 0;   ///< of these
+  std::uint64_t sampled = 0;   ///< of these, the ones with sampled blocks
   std::uint32_t leaving = 0;   ///< blocks that the policy before still orders
   std::array<score, miniatures::candidates.size()> scores{};
 };
 
-/// Runs a miniature of each candidate on a sample of the requests (C. Waldspurger, N. Park, A. Garthwaite, I. Ahmad,
+/// Runs a miniature of each candidate on a sample of the blocks (C. Waldspurger, N. Park, A. Garthwaite, I. Ahmad,
 /// "Efficient MRC construction with SHARDS", FAST 2015, and "Cache modeling and optimization using miniature
-/// simulations", ATC 2017), and hands the pool to the candidate that saved most prefill, if its lead is neither chance
-/// nor less than what a switch costs. Sampled are whole conversations: by the first block that is their own.
+/// simulations", ATC 2017), and hands the pool to one that saves more prefill, if its lead is neither chance nor less
+/// than what a switch costs. What is sampled of a chain is a chain, and every request is seen, through fewer blocks.
 ///
 /// Residents are kept: they move into the new policy in the order in which the old one would evict them, the next
 /// victim first, some thousands with each request; until then they are the first victims. 16 bytes a block, and less
-/// than 2 MB for the miniatures. Until it first has to evict, the pool takes partial blocks, too, and nothing is
+/// than 1 MB for the miniatures. Until it first has to evict, the pool takes partial blocks, too, and nothing is
 /// decided. Without begin() it stays what it started as.
 class automatic final : public policy {
  public:
@@ -61,7 +59,7 @@ class automatic final : public policy {
   std::uint32_t begin(const request& of, std::uint32_t now) override;
   void resume(std::uint32_t standing, std::optional<std::uint32_t> parent) override;
   [[nodiscard]] bool follows_requests() const noexcept override { return true; }
-  [[nodiscard]] touch_order order() const noexcept override { return touch_order::chain; }
+  [[nodiscard]] touch_order order() const noexcept override;
   [[nodiscard]] bool wants(std::uint64_t id, std::uint32_t now) override;
   void admit(std::uint32_t block, std::uint64_t id, std::uint32_t now) override;
   void touch(std::uint32_t block, std::uint32_t now) override;
@@ -87,7 +85,9 @@ class automatic final : public policy {
   [[nodiscard]] std::size_t leading(const request& of) const noexcept;
   void fit_miniatures();
   void watch(const request& of, std::uint32_t now);
+  void take_sample(const request& of);
   void decide();
+  [[nodiscard]] contest::bar bar_of(std::size_t candidate) const noexcept;
   void switch_to(std::size_t candidate);
   void bring(std::uint32_t block, std::uint32_t now);
   void bring_some(std::uint32_t now);
@@ -103,14 +103,12 @@ class automatic final : public policy {
   std::uint32_t brought_until_ = 0;       ///< the last use of the block that was brought over last
   std::optional<std::uint64_t> refused_;  ///< the partial block of the present request
   // The race.
-  common_beginnings beginnings_;
   miniatures miniatures_;
   contest contest_;
-  std::size_t champion_;
+  std::vector<std::uint64_t> sample_;  ///< of the present request
   std::uint32_t thinning_ = 1;
   std::uint64_t requests_ = 0;
   std::uint64_t sampled_ = 0;
-  std::uint64_t sampled_at_switch_ = 0;
   std::uint64_t switches_ = 0;
 };
 

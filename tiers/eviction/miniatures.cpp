@@ -111,7 +111,7 @@ std::uint32_t miniatures::serve_one(std::size_t which, std::span<const std::uint
   const auto hits = static_cast<std::size_t>(missing - request_.begin());
   policy& by = *pools_[which].by;
   by.begin({.ids = ids, .resident = std::span(request_).first(hits), .partial = partial}, now);
-  use_request(in, request_, hits, true, touch_order::chain);
+  use_request(in, request_, hits, true, by.order());
   const bool half = partial && hits == ids.size() && hits > 0;
   return static_cast<std::uint32_t>(2 * hits - (half ? 1 : 0));
 }

@@ -23,10 +23,12 @@ struct request {
   [[nodiscard]] std::size_t full() const noexcept { return ids.size() - (partial ? 1 : 0); }
 };
 
-/// The order in which a policy wants a request's blocks, where a caller is free to choose.
+/// The order in which a policy wants a request's blocks, where a caller is free to choose. To be asked for after
+/// begin().
 enum class touch_order : std::uint8_t {
-  any,    ///< the caller's choice
-  chain,  ///< hits tail to head, missing blocks head to tail, then all that is here tail to head, refreshed
+  any,         ///< the caller's choice
+  tail_first,  ///< hits tail to head, missing blocks tail to head, then the hits that are still here, refreshed
+  chain,       ///< hits tail to head, missing blocks head to tail, then all that is here tail to head, refreshed
 };
 
 /// Whether blocks that are not full of tokens come in. They serve only a request that repeats another one whole.

@@ -11,24 +11,33 @@ namespace cenote::eviction {
 /// Of the latest 64 numbers, or of fewer while there are fewer; each step is O(1). Not thread-safe.
 class running_median {
  public:
-  explicit running_median(std::uint32_t start) noexcept : median_(start) { add(start); }
+  explicit running_median(std::uint32_t start) noexcept { add(start); }
 
   void add(std::uint32_t number) noexcept {
-    latest_[next_++ % latest_.size()] = number;
-    const std::size_t count = std::min(next_, latest_.size());
-    std::array<std::uint32_t, window> sorted = latest_;
-    const auto middle = sorted.begin() + static_cast<std::ptrdiff_t>(count / 2);
-    std::nth_element(sorted.begin(), middle, sorted.begin() + static_cast<std::ptrdiff_t>(count));
-    median_ = *middle;
+    const auto begin = sorted_.begin();
+    auto end = begin + static_cast<std::ptrdiff_t>(count_);
+    if (count_ == window) {
+      const auto oldest = std::lower_bound(begin, end, latest_[next_]);
+      std::copy(oldest + 1, end, oldest);
+      --end;
+    } else {
+      ++count_;
+    }
+    const auto place = std::upper_bound(begin, end, number);
+    std::copy_backward(place, end, end + 1);
+    *place = number;
+    latest_[next_] = number;
+    next_ = (next_ + 1) % window;
   }
-  [[nodiscard]] std::uint32_t value() const noexcept { return median_; }
+  [[nodiscard]] std::uint32_t value() const noexcept { return sorted_[count_ / 2]; }
 
  private:
   static constexpr std::size_t window = 64;
 
-  std::array<std::uint32_t, window> latest_{};
-  std::size_t next_ = 0;
-  std::uint32_t median_;
+  std::array<std::uint32_t, window> latest_{};  ///< a ring
+  std::array<std::uint32_t, window> sorted_{};  ///< the same
+  std::size_t next_ = 0;                        ///< of the ring
+  std::size_t count_ = 0;
 };
 
 }  // namespace cenote::eviction

@@ -69,7 +69,7 @@ template <class Tiers>
 void use_request(Tiers&& in, std::span<const std::uint32_t> blocks, std::size_t hits, bool reverse,
                  touch_order wanted) {
   const bool chain = wanted == touch_order::chain;
-  if (!chain && !reverse) {
+  if (wanted == touch_order::any && !reverse) {
     for (const std::uint32_t block : blocks) in.use(block);
     return;
   }

@@ -33,7 +33,6 @@ struct one_tier {
 replay_sums simulate(const trace& of, policy& by, std::uint32_t capacity, replay_order order) {
   simulated_pool pool(by, capacity, of.identities());
   replay_sums sums{.blocks = of.stream().size(), .tokens = of.tokens()};
-  const touch_order wanted = by.order();
   for (const trace::entry& each : of.requests()) {
     const auto blocks = of.blocks(each);
     const auto missing = std::ranges::find_if(blocks, [&](std::uint32_t block) { return !pool.holds(block); });
@@ -41,7 +40,7 @@ replay_sums simulate(const trace& of, policy& by, std::uint32_t capacity, replay
     sums.prefix_hits += hits;
     sums.prefix_tokens += std::min(hits * trace::tokens_per_block, each.tokens);
     by.begin({.ids = of.ids(each), .resident = blocks.first(hits), .partial = each.partial}, each.time);
-    use_request(one_tier{pool, each.time, sums.stream_hits}, blocks, hits, order == replay_order::reverse, wanted);
+    use_request(one_tier{pool, each.time, sums.stream_hits}, blocks, hits, order == replay_order::reverse, by.order());
   }
   sums.inserts = pool.inserts();
   sums.evictions = pool.evictions();

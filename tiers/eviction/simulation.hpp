@@ -10,7 +10,7 @@
 
 namespace cenote::eviction {
 
-/// The order in which a request uses its blocks. A policy that asks for touch_order::chain gets that, whatever it says.
+/// The order in which a request uses its blocks. A policy that asks for one gets that, whatever it says.
 enum class replay_order : std::uint8_t {
   forward,  ///< head to tail: the flattened stream
   reverse,  ///< tail to head: hits, then the missing ones, then the hits that are still there are refreshed

@@ -64,7 +64,7 @@ std::vector<double> check_regret(const std::string& name, const trace& of, std::
     BOOST_TEST_CONTEXT(name << ", " << capacity << " blocks: " << got.percent << ", at last " << got.status.policy) {
       BOOST_TEST(got.percent >= best - regret);
       BOOST_TEST(got.percent >= percent(of, "lru", capacity) - below_lru);
-      BOOST_TEST(got.status.switches <= 4U);
+      BOOST_TEST(got.status.switches <= 8U);  // with those that only let partial blocks in, or keep them out
     }
     all.push_back(got.percent);
   }
@@ -122,7 +122,8 @@ struct held_blocks {
 };
 
 /// Moves at the first sign of anything better.
-constexpr auto_options restless{.start = "lru", .patience = 8, .certainty = 0.1, .certainty_of_lru = 0.1, .cost = 0};
+constexpr auto_options restless{
+    .start = "lru", .cost = 0, .cost_of_lru = 0, .chance = 0, .chance_of_lru = 0, .chance_of_partial = 0};
 
 trace alternating(std::uint32_t phases, const std::string& requests) {
   trace made;
@@ -148,7 +149,7 @@ trace alternating(std::uint32_t phases, const std::string& requests) {
 BOOST_AUTO_TEST_SUITE(automatic_policy)
 
 BOOST_AUTO_TEST_CASE(on_the_conversation_trace_it_is_near_the_best_candidate) {
-  const auto all = check_regret("conversation", load("conversation"), all_capacities, 0.55);
+  const auto all = check_regret("conversation", load("conversation"), all_capacities, 0.5);
   if (!is_slow()) BOOST_TEST(mean_of_first_five(all) >= 16.5);
 }
 
@@ -158,7 +159,10 @@ BOOST_AUTO_TEST_CASE(on_the_synthetic_trace_it_is_near_the_best_candidate) {
 }
 
 BOOST_AUTO_TEST_CASE(on_generated_workloads_it_is_near_the_best_candidate) {
-  for (const char* const kind : {"chat", "agents", "scans", "agents:seed=7,agents=100,think=15,repeat=0.7"}) {
+  for (const char* const kind :
+       {"chat", "agents", "scans", "agents:seed=7,agents=100,think=15,repeat=0.7",
+        "chat:seed=7,systems=20,system_tokens=6000,think=20", "scans:seed=5,scan_rate=8,scan_tokens=4000",
+        "chat:seed=12,think=120,turns=8,rate=0.2"}) {
     check_regret(kind, *generate(kind), some_capacities, 0.5);
   }
 }
@@ -168,7 +172,7 @@ BOOST_AUTO_TEST_CASE(a_workload_that_alternates_does_not_make_it_oscillate) {
   for (const std::uint32_t capacity : selected({500, 2'000, 8'000})) {
     const outcome got = run_auto(of, capacity);
     BOOST_TEST(got.status.switches <= 8U, capacity << " blocks: " << got.status.switches << " switches");
-    BOOST_TEST(got.percent >= percent(of, "lru", capacity) - 0.5, capacity << " blocks: " << got.percent);
+    BOOST_TEST(got.percent >= percent(of, "lru", capacity) - 1.0, capacity << " blocks: " << got.percent);
   }
 }
 
@@ -198,13 +202,14 @@ BOOST_AUTO_TEST_CASE(a_pool_too_large_to_move_at_once_moves_with_the_requests) {
   block_links links;
   links.cover(of.distinct());
   automatic by(links, restless);
-  held_blocks pool(of, by, 12'000);
+  held_blocks pool(of, by, 8'000);
   std::uint32_t most_leaving = 0;
   for (const trace::entry& each : of.requests()) {
     const std::uint32_t before = by.status().leaving;
+    const std::uint64_t switches = by.status().switches;
     pool.ask(each);
     const std::uint32_t leaving = by.status().leaving;
-    BOOST_REQUIRE((before == 0 || leaving < before));
+    BOOST_REQUIRE((before == 0 || leaving < before || by.status().switches > switches));
     most_leaving = std::max(most_leaving, leaving);
     BOOST_REQUIRE(by.size() == pool.size);
   }
@@ -227,14 +232,33 @@ BOOST_AUTO_TEST_CASE(what_it_remembers_is_bounded) {
   BOOST_TEST(all.distinct() <= miniatures::candidates.size() * 100);
 }
 
-BOOST_AUTO_TEST_CASE(the_sample_is_thinned_as_the_pool_fills) {
+BOOST_AUTO_TEST_CASE(the_sample_is_the_thinner_the_larger_the_pool_is) {
   const trace of = *generate("chat");
-  const outcome small = run_auto(of, 1'000);
+  const outcome small = run_auto(of, 500);
   BOOST_TEST(small.status.thinning == 1U);
   BOOST_TEST(small.status.sampled == of.requests().size());
   const outcome large = run_auto(of, 30'000);
-  BOOST_TEST(large.status.thinning == 16U);
+  BOOST_TEST(large.status.thinning == 128U);
   BOOST_TEST(large.status.sampled < of.requests().size() / 2);
+}
+
+BOOST_AUTO_TEST_CASE(a_pool_of_unknown_capacity_is_sampled_by_what_it_holds) {
+  const trace of = *generate("chat:requests=2000");
+  block_links links;
+  links.cover(of.distinct());
+  automatic by(links);
+  std::uint32_t next = 0;
+  for (const trace::entry& each : of.requests()) {
+    by.begin({.ids = of.ids(each), .resident = {}, .partial = each.partial}, each.time);
+    for (const std::uint64_t id : of.ids(each).subspan(0, 1)) by.admit(next++, id, each.time);
+  }
+  BOOST_TEST(by.status().thinning == 4U);
+}
+
+BOOST_AUTO_TEST_CASE(blocks_are_used_in_the_order_that_the_policy_at_work_wants) {
+  block_links links;
+  BOOST_TEST((automatic(links).order() == touch_order::chain));
+  BOOST_TEST((automatic(links, {.start = "arc"}).order() == touch_order::tail_first));
 }
 
 BOOST_AUTO_TEST_CASE(without_requests_it_is_what_it_started_as) {
@@ -250,96 +274,71 @@ BOOST_AUTO_TEST_CASE(without_requests_it_is_what_it_started_as) {
 
 BOOST_AUTO_TEST_SUITE_END()
 
-BOOST_AUTO_TEST_SUITE(common_beginnings_of_requests)
+BOOST_AUTO_TEST_SUITE(contest_of_candidates)
 
 namespace {
 
-/// The ids of a conversation after `turns` turns of three blocks, behind `system` common blocks.
-std::vector<std::uint64_t> chain(std::uint64_t conversation, std::uint64_t turns, std::uint64_t system) {
-  std::vector<std::uint64_t> ids;
-  for (std::uint64_t i = 0; i < system; ++i) ids.push_back(i);
-  for (std::uint64_t i = 0; i < turns * 3; ++i) ids.push_back(1'000'000 * (conversation + 1) + i);
-  return ids;
+/// `candidate` leads the champion of `of` by `blocks` at each of `requests`, or falls behind.
+void let_lead(contest& of, std::size_t candidate, int blocks, int requests) {
+  constexpr int usual = 1'000;
+  std::array<std::uint32_t, 3> saved{usual, usual, usual};
+  saved.at(candidate) = static_cast<std::uint32_t>(usual + blocks);
+  for (int i = 0; i < requests; ++i) of.add(saved);
+}
+
+constexpr std::array<contest::bar, 3> equal_bars(double price, double chance) {
+  return {contest::bar{price, chance}, {price, chance}, {price, chance}};
 }
 
 }  // namespace
 
-BOOST_AUTO_TEST_CASE(a_system_prompt_is_common_and_conversations_behind_it_are_not) {
-  for (const std::uint64_t system : {0U, 1U, 9U, 40U}) {
-    common_beginnings beginnings;
-    for (std::uint64_t round = 0; round < 50; ++round) {
-      for (std::uint64_t turn = 1; turn <= 5; ++turn) {
-        for (std::uint64_t talk = round * 10; talk < round * 10 + 10; ++talk) {
-          const auto ids = chain(talk, turn, system);
-          const std::size_t length = beginnings.length({.ids = ids, .resident = {}});
-          if (round >= 10) BOOST_REQUIRE(length == system);
-        }
-      }
-    }
+BOOST_AUTO_TEST_CASE(a_lead_must_pay_its_price) {
+  contest of(3, 0, 1'000);
+  let_lead(of, 1, 2, 50);
+  BOOST_TEST(of.lead(1) == 100);
+  BOOST_TEST(!of.winner(equal_bars(100, 0)).has_value());
+  let_lead(of, 1, 2, 1);
+  BOOST_TEST((of.winner(equal_bars(100, 0)) == 1U));
+  of.take_over(1);
+  BOOST_TEST(of.champion() == 1U);
+  BOOST_TEST(!of.winner(equal_bars(0, 0)).has_value());
+}
+
+BOOST_AUTO_TEST_CASE(few_requests_prove_nothing) {
+  contest of(3, 0, 1'000);
+  let_lead(of, 2, 500, 10);
+  BOOST_TEST(!of.winner(equal_bars(0, 0)).has_value());
+}
+
+BOOST_AUTO_TEST_CASE(a_lead_must_be_more_than_chance) {
+  contest of(3, 0, 1'000'000);
+  for (int i = 0; i < 100; ++i) {
+    let_lead(of, 1, 100, 1);
+    let_lead(of, 1, -100, 1);
   }
+  let_lead(of, 1, 100, 9);
+  BOOST_TEST(!of.winner(equal_bars(0, 10)).has_value());
+  let_lead(of, 1, 100, 2);
+  BOOST_TEST((of.winner(equal_bars(0, 10)) == 1U));
 }
 
-BOOST_AUTO_TEST_CASE(a_conversation_that_goes_on_for_long_is_not_common) {
-  common_beginnings beginnings;
-  for (std::uint64_t turn = 1; turn < 300; ++turn) {
-    const auto ids = chain(7, turn, 0);
-    BOOST_REQUIRE(beginnings.length({.ids = ids, .resident = {}}) == 0);
-  }
+BOOST_AUTO_TEST_CASE(who_was_behind_for_long_is_not_held_back_by_it) {
+  contest of(3, 0, 1'000);
+  let_lead(of, 1, -10, 10'000);
+  BOOST_TEST(of.lead(1) == 0);
+  let_lead(of, 1, 10, 100);
+  BOOST_TEST((of.winner(equal_bars(900, 1)) == 1U));
 }
 
-BOOST_AUTO_TEST_CASE(what_is_no_more_asked_is_forgotten) {
-  common_beginnings beginnings;
-  for (std::uint64_t talk = 0; talk < 100; ++talk) {
-    std::ignore = beginnings.length({.ids = chain(talk, 1, 5), .resident = {}});
-  }
-  for (std::uint64_t talk = 0; talk < 50'000; ++talk) {
-    std::ignore = beginnings.length({.ids = chain(talk, 4, 0), .resident = {}});
-    BOOST_REQUIRE(beginnings.size() <= 8'192);
-  }
-  BOOST_TEST(beginnings.length({.ids = chain(1, 1, 5), .resident = {}}) == 0);
-}
-
-BOOST_AUTO_TEST_SUITE_END()
-
-BOOST_AUTO_TEST_SUITE(contest_of_candidates)
-
-BOOST_AUTO_TEST_CASE(a_lead_must_be_certain_and_worth_its_price) {
-  contest of(3, 1'000, 1);
-  const std::array<contest::bar, 3> bars{contest::bar{10, 3, 3}, {10, 3, 3}, {10, 3, 3}};
-  for (int i = 0; i < 5; ++i) of.add(std::array<std::uint32_t, 3>{5, 7, 5});
-  BOOST_TEST(!of.winner_over(0, bars).has_value());  // five requests prove nothing
-  for (int i = 0; i < 20; ++i) of.add(std::array<std::uint32_t, 3>{5, 7, 5});
-  BOOST_TEST((of.winner_over(0, bars) == 1U));
-  BOOST_TEST(!of.winner_over(1, bars).has_value());
-  const std::array<contest::bar, 3> dear{contest::bar{60, 3, 3}, {60, 3, 3}, {60, 3, 3}};
-  BOOST_TEST(!of.winner_over(0, dear).has_value());
-  BOOST_TEST(of.certainty(0, 1) < -3);
-  BOOST_TEST(of.certainty(0, 2) == 0);
-}
-
-BOOST_AUTO_TEST_CASE(a_large_lead_needs_less_certainty) {
-  contest of(2, 1'000, 0.1);
-  const std::array<contest::bar, 2> bars{contest::bar{0, 100, 1}, {0, 100, 1}};
-  for (int i = 0; i < 50; ++i) of.add(std::array<std::uint32_t, 2>{100, 109});
-  BOOST_TEST(!of.winner_over(0, bars).has_value());
-  for (int i = 0; i < 50; ++i) of.add(std::array<std::uint32_t, 2>{100, 115});
-  BOOST_TEST((of.winner_over(0, bars) == 1U));
-}
-
-BOOST_AUTO_TEST_CASE(one_large_difference_is_chance) {
-  contest of(2, 1'000, 1);
-  const std::array<contest::bar, 2> bars{contest::bar{0, 1, 1}, {0, 1, 1}};
-  of.add(std::array<std::uint32_t, 2>{0, 500});
-  BOOST_TEST(!of.winner_over(0, bars).has_value());
-}
-
-BOOST_AUTO_TEST_CASE(what_was_long_ago_counts_less) {
-  contest of(2, 10, 1);
-  const std::array<contest::bar, 2> bars{contest::bar{0, 2, 2}, {0, 2, 2}};
-  for (int i = 0; i < 1'000; ++i) of.add(std::array<std::uint32_t, 2>{0, 10});
-  BOOST_TEST((of.winner_over(0, bars) == 1U));
-  for (int i = 0; i < 40; ++i) of.add(std::array<std::uint32_t, 2>{10, 0});
-  BOOST_TEST((of.winner_over(1, bars) == 0U));
+BOOST_AUTO_TEST_CASE(leads_go_on_from_the_new_champion) {
+  contest of(3, 0, 1'000);
+  let_lead(of, 1, 10, 100);
+  let_lead(of, 2, 4, 100);
+  of.take_over(2);
+  BOOST_TEST(of.lead(1) == 600);
+  BOOST_TEST(of.lead(0) == 0);
+  of.halve();
+  BOOST_TEST(of.lead(1) == 300);
 }
 
 BOOST_AUTO_TEST_SUITE_END()
