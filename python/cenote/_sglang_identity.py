@@ -1,0 +1,79 @@
+"""The instance in which the pages of a host pool are cached: everything that changes their bytes is in its name."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from typing import Any
+
+from ._sglang_pages import Pages
+from ._sglang_settings import Settings
+from .session import InstanceSpec
+
+# Host pools whose pages are the same on every tensor-parallel rank of a model with latent attention (MLA). All others
+# hold a rank's own share.
+_REPLICATED = {"MLATokenToKVPoolHost", "DSAIndexerPoolHost", "DeepSeekV4PagedHostPool"}
+
+
+def is_replicated(config: Any, host_pool: Any) -> bool:
+    """Whether all tensor-parallel ranks hold the same pages in this pool. When in doubt they do not: then the ranks
+    share nothing, but never read another's bytes."""
+    if not config.is_mla_model or getattr(host_pool, "_layer_shard_enabled", False):
+        return False
+    return any(each.__name__ in _REPLICATED for each in type(host_pool).__mro__)
+
+
+def spec_of(config: Any, name: str, pages: Pages, settings: Settings) -> InstanceSpec:
+    """`config`: SGLang's HiCacheStorageConfig; `name`: of the pool."""
+    pool = pages.pool
+    model = config.model_name or ""
+    dtype = f"{_dtype(pool)}/{_logical_dtype()}"
+    facts = {
+        "model": model,
+        "fingerprint": settings.fingerprint or "",
+        "pool": name,
+        "kind": type(pool).__name__,
+        "dtype": dtype,
+        "layout": pages.layout,
+        "page_tokens": pages.tokens,
+        "layers": [getattr(pool, each, None) for each in ("layer_num", "start_layer", "end_layer")],
+        "heads": [getattr(pool, each, None) for each in ("head_num", "head_dim", "v_head_dim", "kv_cache_dim")],
+        "tp": None if is_replicated(config, pool) else [config.tp_rank, config.tp_size],
+        "pp": [config.pp_rank, config.pp_size],
+        "cp": [config.attn_cp_rank, config.attn_cp_size],
+        "dcp": [getattr(config, "dcp_rank", 0), getattr(config, "dcp_size", 1)],
+    }
+    digest = hashlib.sha256(json.dumps(facts, sort_keys=True, default=str).encode()).hexdigest()[:24]
+    readable = re.sub(r"[^A-Za-z0-9._-]+", "-", model.rsplit("/", 1)[-1])[:60]
+    rank = "" if facts["tp"] is None else f".tp{config.tp_rank}-{config.tp_size}"
+    return InstanceSpec(
+        id=f"sglang.{readable}.{name}{rank}.{digest}",
+        model=_bounded(model),
+        dtype=dtype,
+        layout=_bounded(pages.layout),
+        tokens_per_block=pages.tokens,
+        parts={"page": pages.page_bytes},
+        hash_scheme="sglang-sha256",
+        fingerprint=settings.fingerprint,
+        instance_group=settings.instance_group,
+    )
+
+
+def _dtype(pool: Any) -> str:
+    return str(getattr(pool, "dtype", "")).removeprefix("torch.")
+
+
+def _logical_dtype() -> str:
+    """What --kv-cache-dtype says: both kinds of FP8 are kept as plain bytes, and the pool does not tell them apart."""
+    try:
+        from sglang.srt.runtime_context import get_model
+
+        return str(get_model().kv_cache_dtype)
+    except Exception:
+        return ""
+
+
+def _bounded(text: str) -> str:
+    """Names in a spec have at most 255 bytes; the digest in the id stands for all of it."""
+    return text.encode()[:255].decode(errors="ignore")

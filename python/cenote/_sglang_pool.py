@@ -1,0 +1,247 @@
+"""One host pool of an SGLang engine as an instance of a node: look up, fetch, store."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from array import array
+from collections.abc import Iterator
+
+import numpy as np
+
+from . import copying
+from ._attachment import Attachment
+from ._sglang_keys import Keys
+from ._sglang_pages import Places, Words
+from ._sglang_promises import Promise, Promises
+from ._sglang_settings import Settings
+from .blocks import PRESENT, Block, Held
+from .errors import CenoteError, LimitExceeded, NoSpace, NotReserved, PinLimit, Revoked
+from .prefetch import Prefetch
+from .session import InstanceSpec, Session
+
+_GET_BYTES = 1 << 30  # of one copy; between two of them the deadline counts
+_SET_BYTES = 256 << 20  # bound in one reservation: the node has to find room for all of them at once
+_NAP = 0.005  # seconds, between two looks at what is on its way
+
+
+class Pool:
+    """Every call ends in time and answers with what is certain. A CenoteError goes to the caller. Thread-safe."""
+
+    def __init__(self, spec: InstanceSpec, page_bytes: int, settings: Settings, leader: Pool | None = None) -> None:
+        """`leader`: a pool that has to be attached before this one tries, so that only one says that there is no node."""
+        self.spec = spec
+        self._leader = leader
+        self.page_bytes = page_bytes
+        self._settings = settings
+        self.promises = Promises(settings.hold, settings.hold_pages)
+        self._attachment = Attachment(
+            spec,
+            socket=settings.socket,
+            token=settings.token,
+            deadline=settings.deadline,
+            max_pins=2 * settings.hold_pages + 1024,
+            client_name="sglang",
+        )
+
+    @contextlib.contextmanager
+    def _attached(self) -> Iterator[Session | None]:
+        session = self._session()
+        try:
+            yield session
+        except CenoteError as why:
+            self._attachment.failed(why, session)
+            raise
+
+    def _session(self) -> Session | None:
+        if self._leader is not None and self._leader._session() is None:
+            return None
+        return self._attachment.session()
+
+    def attach(self) -> bool:
+        """Whether there is a node."""
+        return self._session() is not None
+
+    # ---- looking up
+
+    def reach(self, keys: Keys) -> int:
+        """How many of the first pages the node has, in whatever tier."""
+        with self._attached() as session:
+            return session.match(keys.array()).reachable if session is not None and keys else 0
+
+    def present(self, keys: Keys) -> list[bool]:
+        """For each page, whether the node has it, in whatever tier."""
+        with self._attached() as session:
+            if session is None or not keys:
+                return [False] * len(keys)
+            found = session.exists(keys.array())
+            for i, there in enumerate(found):
+                if not there:
+                    found[i] = session.match(keys.cut(i, i + 1).array()).reachable == 1
+            return found
+
+    def promise(self, keys: Keys) -> None:
+        """These pages will be fetched soon: pins them, and asks for those in lower tiers."""
+        keys = keys.cut(0, self.promises.room)
+        with self._attached() as session:
+            if session is None or not keys:
+                return
+            held: Held | None = None
+            with contextlib.suppress(PinLimit):
+                held = session.acquire(keys.array())
+            ticket: Prefetch | None = None
+            if held is not None and len(held) < len(keys):
+                with contextlib.suppress(LimitExceeded):
+                    ticket = self._bring(session, keys)
+            self.promises.add(Promise(keys, held, ticket))
+
+    # ---- fetching
+
+    def fetch(self, keys: Keys, targets: Places) -> int:
+        """Copies the first pages into `targets`, waits for those that are on their way, and returns how many it
+        copied: those are whole, the others were not touched."""
+        end = time.monotonic() + self._settings.deadline
+        step = max(1, _GET_BYTES // self.page_bytes)
+        done = 0
+        with self._attached() as session:
+            if session is None:
+                return 0
+            while done < len(keys):
+                with session.acquire(keys.cut(done, done + step).array()) as held:
+                    copied = len(held)
+                    if copied:
+                        self._scatter(held, targets, done)
+                done += copied
+                if done < len(keys) and time.monotonic() > end:
+                    break
+                if not copied and not self._await(session, keys.cut(done), end):
+                    break
+        if done == len(keys):
+            self.promises.redeem(keys)
+        return done
+
+    def _await(self, session: Session, keys: Keys, end: float) -> bool:
+        """Whether the first of these pages came up in time."""
+        first = keys.cut(0, 1)
+        promise = self.promises.take(first.packed)
+        if promise is None:
+            if session.match(first.array()).reachable == 0:
+                return False
+            promise = Promise(keys, None, self._bring(session, keys))
+        try:
+            while True:
+                waits = promise.wait(min(_NAP, max(0.0, end - time.monotonic())))
+                if session.match(first.array()).resident:
+                    return True
+                if not waits or time.monotonic() > end:
+                    return False
+        finally:
+            self.promises.add(promise)
+
+    def _bring(self, session: Session, keys: Keys) -> Prefetch:
+        rate = self._settings.prefill_tokens_per_s
+        return session.prefetch(keys.each(), "wait_complete", prefill_tokens_per_s=rate)
+
+    def _scatter(self, held: Held, targets: Places, first: int) -> None:
+        count = len(held)
+        blocks = np.frombuffer(held.addresses(), np.uint64, count)
+        pages = targets.pick(slice(first, first + count))
+        self._copy(pages.addresses, blocks[:, None] + targets.offsets(), targets.sizes)
+
+    def _copy(self, targets: Words, sources: Words, sizes: Words) -> None:
+        each = np.broadcast_to(sizes, targets.shape)
+        copying.copy(_words(targets), _words(sources), _words(each), self._settings.threads)
+
+    # ---- storing
+
+    def store(self, keys: Keys, sources: Places) -> list[bool]:
+        """For each page, whether the node has it now. What it had before stays as it was."""
+        end = time.monotonic() + self._settings.deadline
+        stored = [False] * len(keys)
+        with self._attached() as session:
+            if session is None:
+                return stored
+            try:
+                self._store(session, keys, sources, stored, end)
+            except NoSpace:
+                pass  # not an error: a cache that is full of pinned pages takes no more
+        return stored
+
+    def _store(self, session: Session, keys: Keys, sources: Places, stored: list[bool], end: float) -> None:
+        for i, there in enumerate(session.exists(keys.array())):
+            stored[i] = there
+        missing = [i for i, there in enumerate(stored) if not there]
+        step = max(1, _SET_BYTES // self.page_bytes)
+        pause = 0.0005
+        while missing:
+            later: list[int] = []  # another writer has them: what it writes is what we would
+            position = 0
+            while position < len(missing):
+                if time.monotonic() > end:
+                    return
+                batch = missing[position : position + step]
+                try:
+                    later += self._store_batch(session, keys, sources, stored, batch)
+                except NoSpace:
+                    if len(batch) == 1:
+                        raise
+                    step = max(1, len(batch) // 2)
+                    continue
+                position += len(batch)
+            if later and time.monotonic() + pause > end:
+                return
+            if later:
+                time.sleep(pause)
+                pause = min(2 * pause, 0.05)
+            missing = later
+
+    def _store_batch(
+        self, session: Session, keys: Keys, sources: Places, stored: list[bool], batch: list[int]
+    ) -> list[int]:
+        """Marks what is stored now, and returns what another writer has."""
+        slots = session.reserve(keys.pick(batch).array())
+        mine = [(i, slot) for i, slot in zip(batch, slots, strict=True) if isinstance(slot, Block)]
+        blocks = [slot for _, slot in mine]
+        if blocks:
+            try:
+                starts = np.array([block.address() for block in blocks], np.uint64)
+                pages = sources.pick([i for i, _ in mine])
+                self._copy(starts[:, None] + sources.offsets(), pages.addresses, sources.sizes)
+            except BaseException:
+                with contextlib.suppress(CenoteError):
+                    session.abandon(slots)
+                raise
+            try:
+                session.commit(slots)
+            except (Revoked, NotReserved):  # the node was restarted meanwhile: what it has counts
+                there = session.exists(keys.pick(batch).array())
+                for i, found in zip(batch, there, strict=True):
+                    stored[i] = found
+                return [i for i in batch if not stored[i]]
+        for i, _ in mine:
+            stored[i] = True
+        for i, slot in zip(batch, slots, strict=True):
+            if slot is PRESENT:
+                stored[i] = True
+        return [i for i in batch if not stored[i]]
+
+    # ---- the rest
+
+    def clear(self) -> bool:
+        """Forgets all pages of the instance, in all tiers."""
+        self.promises.clear()
+        with self._attached() as session:
+            if session is None:
+                return False
+            session.clear()
+            return True
+
+    def close(self) -> None:
+        self.promises.close()
+        self._attachment.close()
+
+
+def _words(table: Words) -> array[int]:
+    words = array("Q")
+    words.frombytes(np.ascontiguousarray(table).tobytes())
+    return words
