@@ -29,7 +29,7 @@ class Pool:
     """Every call ends in time and answers with what is certain. A CenoteError goes to the caller. Thread-safe."""
 
     def __init__(self, spec: InstanceSpec, page_bytes: int, settings: Settings, leader: Pool | None = None) -> None:
-        """`leader`: a pool that has to be attached before this one tries, so that only one says that there is no node."""
+        """`leader`: a pool that has to be attached before this one tries: only one says that there is no node."""
         self.spec = spec
         self._leader = leader
         self.page_bytes = page_bytes
@@ -80,20 +80,43 @@ class Pool:
                     found[i] = session.match(keys.cut(i, i + 1).array()).reachable == 1
             return found
 
+    def exists(self, keys: Keys) -> int:
+        """reach(), and a promise of what it found. Pinning is also the fastest way to look up what is in DRAM."""
+        with self._attached() as session:
+            if session is None or not keys:
+                return 0
+            first = keys.cut(0, self.promises.room)
+            held = self._pin(session, first)
+            count = len(held) if held is not None else 0
+            if count < len(first) or not first:
+                count = session.match(keys.array()).reachable
+            elif len(first) < len(keys):
+                count += session.match(keys.cut(count).array()).reachable
+            self._promise(session, first.cut(0, count), held)
+            return count
+
     def promise(self, keys: Keys) -> None:
         """These pages will be fetched soon: pins them, and asks for those in lower tiers."""
         keys = keys.cut(0, self.promises.room)
         with self._attached() as session:
-            if session is None or not keys:
-                return
-            held: Held | None = None
+            if session is not None and keys:
+                self._promise(session, keys, self._pin(session, keys))
+
+    def _pin(self, session: Session, keys: Keys) -> Held | None:
+        """None: the session has not enough pins left."""
+        if keys:
             with contextlib.suppress(PinLimit):
-                held = session.acquire(keys.array())
-            ticket: Prefetch | None = None
-            if held is not None and len(held) < len(keys):
-                with contextlib.suppress(LimitExceeded):
-                    ticket = self._bring(session, keys)
-            self.promises.add(Promise(keys, held, ticket))
+                return session.acquire(keys.array())
+        return None
+
+    def _promise(self, session: Session, keys: Keys, held: Held | None) -> None:
+        if not keys:
+            return
+        ticket: Prefetch | None = None
+        if held is not None and len(held) < len(keys):
+            with contextlib.suppress(LimitExceeded):
+                ticket = self._bring(session, keys)
+        self.promises.add(Promise(keys, held, ticket))
 
     # ---- fetching
 
@@ -161,10 +184,8 @@ class Pool:
         with self._attached() as session:
             if session is None:
                 return stored
-            try:
+            with contextlib.suppress(NoSpace):  # not an error: a cache that is full of pinned pages takes no more
                 self._store(session, keys, sources, stored, end)
-            except NoSpace:
-                pass  # not an error: a cache that is full of pinned pages takes no more
         return stored
 
     def _store(self, session: Session, keys: Keys, sources: Places, stored: list[bool], end: float) -> None:

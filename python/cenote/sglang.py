@@ -1,7 +1,7 @@
 """Cenote as a storage backend of SGLang's hierarchical cache (HiCache). See docs/sglang.md.
 
-    --hicache-storage-backend dynamic --hicache-storage-backend-extra-config
-    '{"backend_name": "cenote", "module_path": "cenote.sglang", "class_name": "CenoteHiCache", "interface_v1": 1}'
+--hicache-storage-backend dynamic --hicache-storage-backend-extra-config
+'{"backend_name": "cenote", "module_path": "cenote.sglang", "class_name": "CenoteHiCache", "interface_v1": 1}'
 """
 
 from __future__ import annotations
@@ -114,11 +114,7 @@ class CenoteHiCache(HiCacheStorage):  # type: ignore[misc]  # SGLang's classes a
         pool = self._pool(_KV).pool
         if pool is None or not names:
             return 0
-        keys = Keys.of(names)
-        count = pool.reach(keys)
-        if count:
-            pool.promise(keys.cut(0, count))
-        return count
+        return pool.exists(Keys.of(names))
 
     def batch_get_v1(self, keys: Sequence[str], host_indices: Any, extra_info: Any = None) -> list[bool]:
         """Which pages were copied into the host pool: a prefix."""
@@ -358,7 +354,9 @@ def _places_of(tensors: Sequence[Any], page_bytes: int, count: int | None = None
     for each in tensors:
         size = each.numel() * each.element_size()
         if each.device.type != "cpu" or not each.is_contiguous() or size != page_bytes:
-            raise InvalidArgument(f"a page is a contiguous CPU tensor of {page_bytes} bytes, not {size} on {each.device}")
+            raise InvalidArgument(
+                f"a page is a contiguous CPU tensor of {page_bytes} bytes, not {size} on {each.device}"
+            )
     addresses = np.array([[each.data_ptr()] for each in tensors], np.uint64)
     return Places(addresses, np.array([page_bytes], np.uint64))
 

@@ -25,7 +25,9 @@ ROOT = HERE.parents[1]
 sys.path[:0] = [str(ROOT / "tests" / "processes"), str(ROOT / "python")]
 
 os.environ.setdefault("SGLANG_LOG_LEVEL", "error")
-pytest.importorskip("sglang", reason="SGLang is not installed in this environment: scripts/engine-venv sglang makes one")
+pytest.importorskip(
+    "sglang", reason="SGLang is not installed in this environment: scripts/engine-venv sglang makes one"
+)
 
 import torch  # noqa: E402
 from node import PATIENCE, Node, until  # noqa: E402
@@ -80,7 +82,9 @@ def _device_tensors(pool: Any) -> list[tuple[Any, ...]]:
     return [pool.device_kv_buffers]
 
 
-def _load(self: Any, device_pool: Any, host: Any, device: Any, layer_id: int, io: str, *, is_draft: bool = False) -> None:
+def _load(
+    self: Any, device_pool: Any, host: Any, device: Any, layer_id: int, io: str, *, is_draft: bool = False
+) -> None:
     for kind, layers in enumerate(_device_tensors(self)):
         layers[layer_id][device] = self.kv_buffer[_rows(self, kind, layer_id, host)]
 
@@ -122,7 +126,14 @@ def set_server(layout: str, page: int = PAGE, **more: Any) -> ServerArgs:
 
 
 def device_pool(
-    mla: bool, *, tokens: int = 1024, page: int = PAGE, layers: int = 3, heads: int = 2, dim: int = 32, dtype: Any = None
+    mla: bool,
+    *,
+    tokens: int = 1024,
+    page: int = PAGE,
+    layers: int = 3,
+    heads: int = 2,
+    dim: int = 32,
+    dtype: Any = None,
 ) -> Any:
     dtype = dtype or torch.bfloat16
     shape: dict[str, Any] = {"size": tokens, "page_size": page, "dtype": dtype, "layer_num": layers}
