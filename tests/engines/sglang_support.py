@@ -231,14 +231,14 @@ def backend_of() -> Iterator[Attach]:
 
 
 @pytest.fixture(scope="module")
-def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Node]:
+def sglang_node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Node]:
     """One node of 256 MiB for a whole file; tests use keys or models of their own."""
     yield from _running(tmp_path_factory.mktemp("n") / "run", "dram.capacity=256MiB")
 
 
 @pytest.fixture
-def own_node(tmp_path: Path) -> Iterator[Callable[..., Node]]:
-    """own_node("key=value", …): a node of this test alone."""
+def start_sglang_node(tmp_path: Path) -> Iterator[Callable[..., Node]]:
+    """start_sglang_node("key=value", …): a node of this test alone."""
     nodes: list[Node] = []
 
     def start(*sets: str) -> Node:

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
-from sglang_support import EVERY_LAYOUT, Engine, Node, backend_of, engine_of, node, own_node, sequence  # noqa: F401
+from sglang_support import EVERY_LAYOUT, Engine, Node, sequence
+
+pytest_plugins = ["sglang_support"]
 
 EngineOf = Callable[..., Engine]
 
@@ -13,9 +15,9 @@ EngineOf = Callable[..., Engine]
 @pytest.mark.parametrize("v1", [True, False], ids=["v1", "generic"])
 @pytest.mark.parametrize(("mla", "layout"), EVERY_LAYOUT)
 def test_a_prompt_comes_back_after_the_engine_forgot_it(
-    node: Node, engine_of: EngineOf, mla: bool, layout: str, v1: bool
+    sglang_node: Node, engine_of: EngineOf, mla: bool, layout: str, v1: bool
 ) -> None:
-    engine = engine_of(node, mla=mla, layout=layout, v1=v1)
+    engine = engine_of(sglang_node, mla=mla, layout=layout, v1=v1)
     tokens = sequence(12)
     engine.compute(tokens)
     engine.backed_up()
