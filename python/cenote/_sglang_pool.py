@@ -184,14 +184,31 @@ class Pool:
         with self._attached() as session:
             if session is None:
                 return stored
-            with contextlib.suppress(NoSpace):  # not an error: a cache that is full of pinned pages takes no more
-                self._store(session, keys, sources, stored, end)
+            # What was stored stays pinned until all is: else a set that meets a full node would evict its own first
+            # pages for its last ones. A node that is full of pinned pages takes no more; that is no error.
+            with contextlib.ExitStack() as pins, contextlib.suppress(NoSpace):
+                self._store(session, keys, sources, stored, end, pins)
         return stored
 
-    def _store(self, session: Session, keys: Keys, sources: Places, stored: list[bool], end: float) -> None:
+    def _store(
+        self,
+        session: Session,
+        keys: Keys,
+        sources: Places,
+        stored: list[bool],
+        end: float,
+        pins: contextlib.ExitStack,
+    ) -> None:
+        def keep(pages: list[int]) -> None:
+            held = self._pin(session, keys.pick(pages))
+            if held is not None:
+                pins.enter_context(held)
+
         for i, there in enumerate(session.exists(keys.array())):
             stored[i] = there
         missing = [i for i, there in enumerate(stored) if not there]
+        if missing:
+            keep([i for i, there in enumerate(stored) if there])
         step = max(1, _SET_BYTES // self.page_bytes)
         pause = 0.0005
         while missing:
@@ -209,6 +226,8 @@ class Pool:
                     step = max(1, len(batch) // 2)
                     continue
                 position += len(batch)
+                if position < len(missing) or later:
+                    keep([i for i in batch if stored[i]])
             if later and time.monotonic() + pause > end:
                 return
             if later:
