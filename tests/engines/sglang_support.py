@@ -6,9 +6,11 @@ torch, and nothing is pinned. All the rest is SGLang's own code.
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import hashlib
 import itertools
+import json
 import logging
 import os
 import sys
@@ -30,7 +32,7 @@ pytest.importorskip(
 )
 
 import torch  # noqa: E402
-from node import PATIENCE, Node, until  # noqa: E402
+from node import FULL, PATIENCE, Node, run_cenote, until  # noqa: E402
 from sglang.srt.mem_cache.allocator import TokenToKVPoolAllocator  # noqa: E402
 from sglang.srt.mem_cache.base_prefix_cache import (  # noqa: E402
     CacheRequestHandle,
@@ -284,6 +286,7 @@ class Engine:
         **extra: Any,
     ) -> None:
         self.page = page
+        self._closed = False
         self._undo = contextlib.ExitStack()
         self._undo.enter_context(ranks())
         self.extra = {**extra_config(node, **extra), "interface_v1": int(v1), "prefetch_threshold": page}
@@ -317,8 +320,6 @@ class Engine:
     # ---- the storage backend, as the server's control interface does it
 
     def attach(self) -> None:
-        import json
-
         ok, why = self.cache.attach_storage_backend("dynamic", json.dumps(self.extra), served_model_name="tests/model")
         assert ok, why
 
@@ -332,8 +333,9 @@ class Engine:
         return getattr(found, "_backend", found)
 
     def close(self) -> None:
-        import atexit
-
+        if self._closed:
+            return
+        self._closed = True
         try:
             if self.cache.enable_storage:
                 self.detach()

@@ -59,9 +59,7 @@ def test_v1_moves_scattered_pages_and_touches_no_other(
 
 
 @pytest.mark.parametrize(("mla", "layout"), EVERY_LAYOUT)
-def test_what_one_surface_stored_another_fetches(
-    sglang_node: Node, backend_of: Attach, mla: bool, layout: str
-) -> None:
+def test_what_one_surface_stored_another_fetches(sglang_node: Node, backend_of: Attach, mla: bool, layout: str) -> None:
     pool = host_pool(mla, layout)
     backend = backend_of(sglang_node, pool, mla=mla)
     by_v1, by_generic = names(3), names(3)
@@ -321,9 +319,7 @@ def transfer(name: str, keys: list[str], pages: list[int] | None = None, policy:
     from sglang.srt.mem_cache.hicache_storage import PoolHitPolicy, PoolName, PoolTransfer
 
     indices = None if pages is None else slots(pages)
-    return PoolTransfer(
-        name=PoolName(name), keys=keys, host_indices=indices, hit_policy=PoolHitPolicy(policy), **more
-    )
+    return PoolTransfer(name=PoolName(name), keys=keys, host_indices=indices, hit_policy=PoolHitPolicy(policy), **more)
 
 
 @pytest.fixture
@@ -489,7 +485,9 @@ def test_settings_that_cannot_be_used_are_refused_by_name(extra: dict[str, Any],
 
 
 def test_unknown_settings_are_ignored(sglang_node: Node, backend_of: Attach) -> None:
-    backend = backend_of(sglang_node, host_pool(False, "page_first"), tp_lcm_size=8, master_server_address="x", hold=None)
+    backend = backend_of(
+        sglang_node, host_pool(False, "page_first"), tp_lcm_size=8, master_server_address="x", hold=None
+    )
     assert set_v1(backend, names(1), [0]) == [True]
 
 
