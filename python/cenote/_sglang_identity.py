@@ -19,7 +19,11 @@ _REPLICATED = {"MLATokenToKVPoolHost", "DSAIndexerPoolHost", "DeepSeekV4PagedHos
 def is_replicated(config: Any, host_pool: Any) -> bool:
     """Whether all tensor-parallel ranks hold the same pages in this pool. When in doubt they do not: then the ranks
     share nothing, but never read another's bytes."""
-    if not config.is_mla_model or getattr(host_pool, "_layer_shard_enabled", False):
+    owners = (host_pool, getattr(host_pool, "device_pool", None))
+    sharded = any(
+        getattr(each, name, False) for each in owners for name in ("_layer_shard_enabled", "layer_shard_enabled")
+    )
+    if not config.is_mla_model or sharded:  # sharded: each rank holds other layers
         return False
     return any(each.__name__ in _REPLICATED for each in type(host_pool).__mro__)
 

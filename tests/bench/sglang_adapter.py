@@ -25,11 +25,10 @@ HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent / "engines"))
 
 import sglang_support as support  # noqa: E402
+from cenote._sglang_keys import Keys  # noqa: E402
 from sglang.srt.environ import envs  # noqa: E402
 from sglang.srt.mem_cache.hicache_storage import HiCacheFile  # noqa: E402
 from sglang_support import Node, StorageBackendFactory  # noqa: E402
-
-from cenote._sglang_keys import Keys  # noqa: E402
 
 MiB = 1 << 20
 PAGE = 64  # tokens

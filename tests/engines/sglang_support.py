@@ -32,8 +32,11 @@ pytest.importorskip(
 )
 
 import torch  # noqa: E402
-from node import FULL, PATIENCE, Node, run_cenote, until  # noqa: E402
+from node import FULL as FULL  # noqa: E402
+from node import PATIENCE, Node, until  # noqa: E402
+from node import run_cenote as run_cenote  # noqa: E402
 from sglang.srt.mem_cache.allocator import TokenToKVPoolAllocator  # noqa: E402
+from sglang.srt.mem_cache.allocator.swa import SWATokenToKVPoolAllocator  # noqa: E402
 from sglang.srt.mem_cache.base_prefix_cache import (  # noqa: E402
     CacheRequestHandle,
     InsertParams,
@@ -48,6 +51,7 @@ from sglang.srt.mem_cache.pool_host.mha import MHATokenToKVPoolHost  # noqa: E40
 from sglang.srt.mem_cache.pool_host.mla import MLATokenToKVPoolHost  # noqa: E402
 from sglang.srt.mem_cache.radix_cache import RadixKey  # noqa: E402
 from sglang.srt.mem_cache.storage import StorageBackendFactory  # noqa: E402
+from sglang.srt.mem_cache.swa_memory_pool import SWAKVPool  # noqa: E402
 from sglang.srt.mem_cache.unified_cache.component_type import ComponentType  # noqa: E402
 from sglang.srt.mem_cache.unified_radix_cache import UnifiedRadixCache  # noqa: E402
 from sglang.srt.mem_cache.utils import get_hash_str  # noqa: E402
@@ -298,24 +302,26 @@ class Engine:
             hicache_storage_prefetch_policy="wait_complete",
             served_model_name=model,
         )
-        self.pool = device_pool(mla, tokens=tokens, page=page)
-        self.allocator = TokenToKVPoolAllocator(
-            size=tokens, dtype=self.pool.dtype, device="cpu", kvcache=self.pool, need_sort=False
-        )
         self.requests = ReqToTokenPool(size=4, max_context_len=tokens, device="cpu", enable_memory_saver=False)
         parameters = CacheInitParams(
             req_to_token_pool=self.requests,
-            token_to_kv_pool_allocator=self.allocator,
             page_size=page,
             disable=False,
-            tree_components=(ComponentType.FULL,),
+            **self._pools(mla, tokens, page),
         )
+        self.allocator = parameters.token_to_kv_pool_allocator
         self.cache = UnifiedRadixCache(params=parameters)
         self.cache.init_hicache(arguments, parameters)
         self.cache.load_back_threshold = 0
         self.host = self.cache.cache_controller.storage_host_pool
         if attach:
             self.attach()
+
+    def _pools(self, mla: bool, tokens: int, page: int) -> dict[str, Any]:
+        """The device's memory, as parameters of the cache."""
+        pool = device_pool(mla, tokens=tokens, page=page)
+        allocator = TokenToKVPoolAllocator(size=tokens, dtype=pool.dtype, device="cpu", kvcache=pool, need_sort=False)
+        return {"token_to_kv_pool_allocator": allocator, "tree_components": (ComponentType.FULL,)}
 
     # ---- the storage backend, as the server's control interface does it
 
@@ -372,12 +378,16 @@ class Engine:
         self.pump()
 
     def _prefilled(self, tokens: list[int]) -> Any:
-        value = self.allocator.alloc(len(tokens))
-        assert value is not None, "the device pool of the test is too small"
+        value = self._alloc(len(tokens))
         for number, key in enumerate(self.keys(tokens)):
             place = value[number * self.page : (number + 1) * self.page]
             for layer, tensor in enumerate(self._tensors()):
                 tensor[place] = self.content(key, layer, tensor)
+        return value
+
+    def _alloc(self, count: int) -> Any:
+        value = self.allocator.alloc(count)
+        assert value is not None, "the device pool of the test is too small"
         return value
 
     def backed_up(self, limit: float = 20.0) -> None:
@@ -427,13 +437,90 @@ class Engine:
         return len(there)
 
 
+class SlidingEngine(Engine):
+    """A model of which one layer attends to everything and two to the last WINDOW tokens: a pool "swa" beside KV."""
+
+    WINDOW = 3 * PAGE
+
+    def _pools(self, mla: bool, tokens: int, page: int) -> dict[str, Any]:
+        pool = SWAKVPool(
+            size=tokens,
+            size_swa=tokens,
+            page_size=page,
+            dtype=torch.bfloat16,
+            head_num=2,
+            head_dim=32,
+            swa_attention_layer_ids=[0, 2],
+            full_attention_layer_ids=[1],
+            device="cpu",
+        )
+        allocator = SWATokenToKVPoolAllocator(
+            size=tokens,
+            size_swa=tokens,
+            page_size=page,
+            dtype=torch.bfloat16,
+            device="cpu",
+            kvcache=pool,
+            need_sort=False,
+        )
+        components = (ComponentType.FULL, ComponentType.SWA)
+        return {
+            "token_to_kv_pool_allocator": allocator,
+            "tree_components": components,
+            "sliding_window_size": self.WINDOW,
+        }
+
+    @property
+    def side(self) -> Any:
+        return self.cache.host_pool_group.get_pool("swa")
+
+    def _alloc(self, count: int) -> Any:
+        everything = self.allocator.full_attn_allocator.alloc(count)
+        window = self.allocator.swa_attn_allocator.alloc(count)
+        assert everything is not None and window is not None, "the device pool of the test is too small"
+        self.allocator.full_to_swa_index_mapping[everything] = window
+        return everything
+
+    def _side_tensors(self) -> list[Any]:
+        return [tensor for layers in _device_tensors(self.side) for tensor in layers]
+
+    def _prefilled(self, tokens: list[int]) -> Any:
+        value = super()._prefilled(tokens)
+        places = self.allocator.full_to_swa_index_mapping[value]
+        for number, key in enumerate(self.keys(tokens)):
+            place = places[number * self.page : (number + 1) * self.page]
+            for layer, tensor in enumerate(self._side_tensors()):
+                tensor[place] = self.content(key, 100 + layer, tensor)
+        return value
+
+    def forget(self) -> None:
+        super().forget()
+        for tensor in self._side_tensors():
+            tensor.fill_(0)
+        self.side.kv_buffer.fill_(0)
+
+    def load_back(self, tokens: list[int]) -> int:
+        """Compares the window's pages of the other layers as well."""
+        count = super().load_back(tokens)
+        match = self.cache.match_prefix(MatchPrefixParams(key=RadixKey(array("q", tokens))))
+        there = self.allocator.full_to_swa_index_mapping[self.cache.path_device_indices(match.last_device_node)]
+        keys = self.keys(tokens[:count])
+        window = range(max(0, len(keys) - self.WINDOW // self.page), len(keys))
+        for number in window:
+            place = there[number * self.page : (number + 1) * self.page]
+            assert (place > 0).all(), f"page {number} of the window was not loaded"
+            for layer, tensor in enumerate(self._side_tensors()):
+                assert torch.equal(tensor[place], self.content(keys[number], 100 + layer, tensor)), f"page {number}"
+        return count
+
+
 @pytest.fixture
 def engine_of() -> Iterator[Callable[..., Engine]]:
-    """engine_of(node, **what): an engine's cache, ended with the test."""
+    """engine_of(node, **what): an engine's cache, ended with the test; `kind` is its class."""
     made: list[Engine] = []
 
-    def make(node: Node | None, **more: Any) -> Engine:
-        made.append(Engine(node, **more))
+    def make(node: Node | None, kind: type[Engine] = Engine, **more: Any) -> Engine:
+        made.append(kind(node, **more))
         return made[-1]
 
     yield make

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
-from sglang_support import EVERY_LAYOUT, Engine, Node, sequence
+from sglang_support import EVERY_LAYOUT, Engine, Node, SlidingEngine, sequence
 
 pytest_plugins = ["sglang_support"]
 
@@ -25,3 +25,31 @@ def test_a_prompt_comes_back_after_the_engine_forgot_it(
     assert engine.load_back(tokens) == 0
     assert engine.prefetch(tokens) == len(tokens)
     assert engine.load_back(tokens) == len(tokens)
+
+
+@pytest.mark.parametrize("layout", ["layer_first", "page_first", "page_first_direct"])
+@pytest.mark.parametrize("v1", [True, False], ids=["v1", "generic"])
+def test_a_sliding_window_comes_back_with_its_prompt(
+    sglang_node: Node, engine_of: EngineOf, layout: str, v1: bool
+) -> None:
+    engine = engine_of(sglang_node, kind=SlidingEngine, layout=layout, v1=v1)
+    tokens = sequence(12)
+    engine.compute(tokens)
+    engine.backed_up()
+    engine.forget()
+    assert engine.prefetch(tokens) == len(tokens)
+    assert engine.load_back(tokens) == len(tokens)
+
+
+def test_a_prompt_ends_where_a_window_was_stored(sglang_node: Node, engine_of: EngineOf) -> None:
+    """Two prompts that part after six pages: the windows are stored where the two were computed to."""
+    engine = engine_of(sglang_node, kind=SlidingEngine)
+    start = sequence(6)
+    for end in (sequence(5), sequence(4)):
+        engine.compute(start + end)
+        engine.backed_up()
+        engine.forget()
+    third = start + sequence(3)
+    loaded = engine.prefetch(third)
+    assert loaded == len(start)
+    assert engine.load_back(third) == loaded
