@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import threading
 import time
@@ -328,6 +329,10 @@ class CenoteHiCache(HiCacheStorage):  # type: ignore[misc]  # SGLang's classes a
         self._closed = True
         for pool in self._pools:
             self._safely("close", None, pool.close)
+
+    def __del__(self) -> None:
+        with contextlib.suppress(Exception):  # also when the constructor failed, or the interpreter is ending
+            self.close()
 
     def _safely(self, what: str, otherwise: T, run: Callable[[], T]) -> T:
         try:

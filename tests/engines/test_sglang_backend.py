@@ -8,6 +8,9 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+
+pytest.importorskip("sglang", reason="SGLang is not installed in this environment")
+
 import torch
 from sglang_support import (
     EVERY_LAYOUT,

@@ -11,6 +11,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
+pytest.importorskip("sglang", reason="SGLang is not installed in this environment")
+
 import torch
 from sglang_support import (
     PATIENCE,

@@ -7,6 +7,9 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+
+pytest.importorskip("sglang", reason="SGLang is not installed in this environment")
+
 import torch
 from cenote._sglang_identity import is_replicated
 from cenote._sglang_pages import Pages, Unsupported

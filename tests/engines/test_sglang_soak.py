@@ -13,6 +13,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
+pytest.importorskip("sglang", reason="SGLang is not installed in this environment")
+
 import torch
 from sglang_support import FULL, Engine, Node, host_pool, names, page_of, sequence, slots, until
 
