@@ -118,7 +118,9 @@ pool_base.HICACHE_HOST_MEMORY_RESERVE_BYTES = 0
 @contextlib.contextmanager
 def ranks(tp: tuple[int, int] = (0, 1), pp: tuple[int, int] = (0, 1)) -> Iterator[None]:
     """SGLang's idea of which rank this process is."""
-    with get_parallel().override(tp_rank=tp[0], tp_size=tp[1], pp_rank=pp[0], pp_size=pp[1]):
+    rank, size = tp
+    tensor = {"tp_rank": rank, "tp_size": size, "attn_tp_rank": rank, "attn_tp_size": size}
+    with get_parallel().override(**tensor, moe_tp_rank=rank, moe_tp_size=size, pp_rank=pp[0], pp_size=pp[1]):
         yield
 
 
@@ -287,12 +289,15 @@ class Engine:
         page: int = PAGE,
         attach: bool = True,
         model: str = "meta-llama/Llama-3-8B",
+        tp: tuple[int, int] = (0, 1),
+        group: Any = None,
         **extra: Any,
     ) -> None:
         self.page = page
+        self.mla = mla
         self._closed = False
         self._undo = contextlib.ExitStack()
-        self._undo.enter_context(ranks())
+        self._undo.enter_context(ranks(tp))
         self.extra = {**extra_config(node, **extra), "interface_v1": int(v1), "prefetch_threshold": page}
         arguments = set_server(
             layout,
@@ -307,6 +312,7 @@ class Engine:
             req_to_token_pool=self.requests,
             page_size=page,
             disable=False,
+            tp_cache_group=group,
             **self._pools(mla, tokens, page),
         )
         self.allocator = parameters.token_to_kv_pool_allocator
