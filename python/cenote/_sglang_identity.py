@@ -13,7 +13,12 @@ from .session import InstanceSpec
 
 # Host pools whose pages are the same on every tensor-parallel rank of a model with latent attention (MLA). All others
 # hold a rank's own share.
-_REPLICATED = {"MLATokenToKVPoolHost", "DSAIndexerPoolHost", "DeepSeekV4PagedHostPool"}
+_REPLICATED = {
+    "MLATokenToKVPoolHost",
+    "DSAIndexerPoolHost",
+    "DeepSeekV4PagedHostPool",
+    "DeepSeekV4StateHostPool",
+}
 
 
 def is_replicated(config: Any, host_pool: Any) -> bool:
