@@ -511,6 +511,18 @@ def test_a_set_stores_as_much_as_there_is_room_for(start_sglang_node: StartNode,
     assert set_v1(backend, names(7), list(range(7))) == [True] * 7
 
 
+def test_a_set_does_not_evict_the_pages_that_it_goes_on_from(start_sglang_node: StartNode, backend_of: Attach) -> None:
+    node = start_sglang_node("dram.capacity=1MiB", "dram.slab_size=64KiB")  # 80 pages
+    backend = backend_of(node, host_pool(False, "page_first"))
+    keys = names(100)
+    assert all(set_v1(backend, keys[:60], list(range(60))))
+    results = set_v1(backend, keys, list(range(100)))
+    stored = results.count(True)
+    assert 70 <= stored < 100
+    assert results == [True] * stored + [False] * (100 - stored)
+    assert backend.batch_exists(keys) == stored
+
+
 def test_a_promised_page_is_not_evicted_before_its_get(start_sglang_node: StartNode, backend_of: Attach) -> None:
     node = start_sglang_node("dram.capacity=4MiB")
     pool = host_pool(False, "page_first", tokens=64 * PAGE)
