@@ -15,7 +15,7 @@ class Settings:
     token: str | None = None
     instance_group: str | None = None
     fingerprint: str | None = None  # of the weights
-    deadline: float = 2.0  # seconds, of every call
+    deadline: float = 5.0  # seconds, of every call
     hold: float = 5.0  # seconds that pages stay pinned after batch_exists
     hold_pages: int = 4096  # pages of one pool that are pinned so at one time
     threads: int = 0  # of a copy; 0: as many as cores, four at most

@@ -70,7 +70,9 @@ class Shared:
 def measure_copies(shape: str, layout: str, options: argparse.Namespace, node: Node, folder: str) -> bool:
     pool = support.host_pool(**SHAPES[shape], layout=layout, page=PAGE, tokens=options.pages * PAGE // 2)
     backend = StorageBackendFactory.create_backend(
-        "dynamic", support.config(node, mla=SHAPES[shape]["mla"], model=shape, threads=options.threads), pool
+        "dynamic",
+        support.config(node, mla=SHAPES[shape]["mla"], model=shape, threads=options.threads, deadline=60.0),
+        pool,
     )
     backend.register_mem_pool_host(pool)
     indices = support.slots(list(range(options.pages)), PAGE)

@@ -33,7 +33,7 @@ pytest.importorskip(
 
 import torch  # noqa: E402
 from node import FULL as FULL  # noqa: E402
-from node import PATIENCE, Node, until  # noqa: E402
+from node import PATIENCE, Node, is_alive, until  # noqa: E402
 from node import run_cenote as run_cenote  # noqa: E402
 from sglang.srt.mem_cache.allocator import TokenToKVPoolAllocator  # noqa: E402
 from sglang.srt.mem_cache.allocator.swa import SWATokenToKVPoolAllocator  # noqa: E402
@@ -270,6 +270,15 @@ def _running(folder: Path, *sets: str) -> Iterator[Node]:
         made.finish()
     finally:
         made.kill_everything()
+
+
+def kill_node(node: Node) -> None:
+    """kill -9 of the keeper and its worker, as when a machine's memory is out."""
+    worker = node.worker_pid
+    # The worker outlives its keeper for a moment, and may ask it for something.
+    node.allowed_errors.append("no memory for a slab")
+    node.kill_everything()
+    until("the worker is gone, too", lambda: not is_alive(worker))
 
 
 # ---- a whole engine's cache

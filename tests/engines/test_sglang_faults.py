@@ -21,6 +21,7 @@ from sglang_support import (
     Node,
     fill,
     host_pool,
+    kill_node,
     names,
     page_of,
     run_cenote,
@@ -44,14 +45,6 @@ def set_v1(backend: Any, keys: list[str], pages: list[int]) -> list[bool]:
 
 def get_v1(backend: Any, keys: list[str], pages: list[int]) -> list[bool]:
     return list(backend.batch_get_v1(keys, slots(pages)))
-
-
-def kill_all(node: Node) -> None:
-    """kill -9 of the keeper and its worker, as when a machine's memory is out."""
-    worker = node.worker_pid
-    node.kill_everything()
-    with_pid = Path(f"/proc/{worker}")
-    until("the worker is gone, too", lambda: not with_pid.exists() or "Z" in (with_pid / "stat").read_text())
 
 
 # ---- NVMe
@@ -190,7 +183,7 @@ def test_a_node_that_is_killed_is_used_again_when_it_is_back(
     keys = names(5)
     assert all(set_v1(backend, keys, list(range(5))))
     with caplog.at_level(logging.INFO, "cenote"):
-        kill_all(node)
+        kill_node(node)
         until("sets are misses", lambda: set_v1(backend, names(2), [1, 2]) == [False, False])
         for _ in range(20):
             assert set_v1(backend, names(2), [1, 2]) == [False, False]
@@ -235,7 +228,7 @@ def test_an_engine_goes_on_while_its_node_dies_and_comes_back(
     engine.forget()
     assert engine.prefetch(prompts[0]) == len(prompts[0])
 
-    kill_all(node)
+    kill_node(node)
     engine.compute(prompts[1])
     engine.backed_up()
     engine.forget()
@@ -272,7 +265,7 @@ def test_a_node_that_dies_in_the_middle_of_a_prefetch_gives_right_pages_or_none(
     def and_then_die(*arguments: Any) -> Any:
         found = first_batch(*arguments)
         engine.backend.batch_get_v1 = first_batch
-        kill_all(node)
+        kill_node(node)
         return found
 
     engine.backend.batch_get_v1 = and_then_die

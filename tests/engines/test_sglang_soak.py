@@ -17,7 +17,7 @@ import pytest
 pytest.importorskip("sglang", reason="SGLang is not installed in this environment")
 
 import torch
-from sglang_support import FULL, Engine, Node, host_pool, names, page_of, sequence, slots, until
+from sglang_support import FULL, Engine, Node, host_pool, kill_node, names, page_of, sequence, slots, until
 
 pytest_plugins = ["sglang_support"]
 
@@ -57,7 +57,7 @@ class Trouble:
             time.sleep(self.dice.random())  # not a wait for anything: an outage of some length
             self.node.start()
         elif what == "kill":
-            self.node.kill_everything()
+            kill_node(self.node)
             time.sleep(self.dice.random())
             self.node.start()
 
