@@ -356,6 +356,7 @@ class store {
   bool revoke_idle_grants(const std::function<bool(const slab&)>& in);
   bool ask_slab(pool& into, coarse_time now);
   bool slab_fits(const pool& into) const noexcept;
+  bool take_idle_slab(pool& into, coarse_time now);
   bool steal_slab(pool& into, coarse_time now);
   bool drain(slab& victim, coarse_time now);
   void move_hot_blocks(slab& from, std::vector<memory::block_ref>& refs, coarse_time now);

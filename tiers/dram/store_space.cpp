@@ -93,6 +93,7 @@ store::allocation store::allocate_for_put(pool& from, block_ref& ref, std::uint3
 store::allocation store::find_room(pool& from, std::uint32_t more, coarse_time now) {
   if (from.slabs_asked > 0) return allocation::wait;
   if (slab_fits(from) && ask_slab(from, now)) return allocation::wait;
+  if (take_idle_slab(from, now)) return allocation::wait;
   const std::uint32_t wanted = std::clamp<std::uint32_t>(more, 1, eviction_batch);
   const pool* oldest = pool_with_oldest(nullptr);
   if (oldest == &from && evict(from, wanted, now) > 0) return allocation::ok;
@@ -355,6 +356,28 @@ void store::slab_dropped(const slab_description& what) {
   record_ranges_.release(what.first_record, what.count);
   const auto home = instances_.find(what.instance);
   if (home != instances_.end()) home->second->version_ranges.release(what.first_version, what.count);
+}
+
+/// Another pool's slab without a block in use, as a clear leaves them: better than to evict what is in use.
+bool store::take_idle_slab(pool& into, coarse_time now) {
+  if (now < no_memory_until_) return false;
+  const auto has_idle = [&](const pool& of) { return &of != &into && of.free.size() >= of.blocks_per_slab; };
+  const bool any = std::ranges::any_of(instances_, [&](const auto& each) {
+    return std::ranges::any_of(each.second->pools, [&](const auto& group) { return has_idle(*group); });
+  });
+  if (!any) return false;
+  const auto is_idle = [&](slab& home) {
+    for (std::uint32_t b = 0; b < home.what.count; ++b) {
+      if (record_of(home, block_ref(home.what.index, b)).state() != block_state::free) return false;
+    }
+    return true;
+  };
+  for (const auto& [first, each] : by_record_) {
+    if (each->present == 0 && has_idle(pool_of(*each)) && is_idle(*each)) {
+      return drain(*each, now) && slab_fits(into) && ask_slab(into, 0);
+    }
+  }
+  return false;
 }
 
 bool store::steal_slab(pool& into, coarse_time now) {

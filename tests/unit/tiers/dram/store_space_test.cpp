@@ -186,6 +186,16 @@ BOOST_AUTO_TEST_CASE(a_put_that_finds_no_memory_evicts_and_asks_again_later) {
   BOOST_TEST(at.status().slabs == 4U);
 }
 
+BOOST_AUTO_TEST_CASE(what_a_cleared_instance_had_is_used_before_another_evicts_its_own) {
+  put(0, small_blocks);
+  const instance_number other = at.add(spec_of("two", 8192));
+  client c(at, other);
+  at.tier->clear_instance("one", ++at.now);
+  for (std::uint64_t k = 0; k < 3 * 8; ++k) BOOST_REQUIRE((code_of(c.put(key_of(k))) == error_code::ok));
+  BOOST_TEST(at.present(other) == 3U * 8);
+  BOOST_TEST(at.status().counters.evicted == 0U);
+}
+
 BOOST_AUTO_TEST_CASE(a_put_that_waits_can_be_given_up) {
   node empty(options_of(small_capacity, small_slab));
   empty.memory_is_short = true;
