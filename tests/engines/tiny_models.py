@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -50,14 +49,15 @@ def make_llama(folder: Path, *, seed: int = 0, layers: int = 4) -> Path:
 
 
 def make_sliding(folder: Path, *, seed: int = 0, window: int = 96) -> Path:
-    """Layers of full attention and of a sliding window in turns, which vLLM serves with several KV groups."""
+    """A Gemma 3: layers of a sliding window and of full attention in turns, which vLLM serves with two KV groups."""
     import torch
-    from transformers import Qwen2Config, Qwen2ForCausalLM
+    from transformers import Gemma3ForCausalLM, Gemma3TextConfig
 
     torch.manual_seed(seed)
     layers = ["sliding_attention", "full_attention"] * 2
-    config = Qwen2Config(**_shape(len(layers)), use_sliding_window=True, sliding_window=window, layer_types=layers)
-    Qwen2ForCausalLM(config).to(torch.bfloat16).save_pretrained(folder)
+    shape = _shape(len(layers)) | {"pad_token_id": 0, "head_dim": 64, "query_pre_attn_scalar": 64}
+    config = Gemma3TextConfig(**shape, sliding_window=window, layer_types=layers)
+    Gemma3ForCausalLM(config).to(torch.bfloat16).save_pretrained(folder)
     _save_tokenizer(folder)
     return folder
 
@@ -67,7 +67,3 @@ def prompt(count: int, seed: int) -> list[int]:
     import random
 
     return random.Random(f"{seed}").choices(range(WORDS), k=count)
-
-
-def dump(path: Path, content: object) -> None:
-    path.write_text(json.dumps(content))
