@@ -102,4 +102,6 @@ def start_engine(vllm_python: str, tmp_path: Path) -> Iterator[StartEngine]:
 
     yield start
     for each in engines:
+        each.begin_to_stop()
+    for each in engines:
         each.stop()

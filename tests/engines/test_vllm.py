@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import os
 import random
 import signal
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 from conftest import StartEngine, StartNode
-from node import MiB, Node, run_cenote, until
+from node import Node, run_cenote, until
 from tiny_models import prompt
 from vllm_engine import Engine, connector
 
@@ -50,9 +48,7 @@ def stored(node: Node, blocks: int) -> None:
 
 
 @pytest.fixture(scope="module")
-def reference(
-    vllm_python: str, llama: Path, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Engine]:
+def reference(vllm_python: str, llama: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Engine]:
     """An engine without connector: what it says is right."""
     engine = Engine(vllm_python, llama, tmp_path_factory.mktemp("reference") / "engine.log")
     yield engine
@@ -104,3 +100,187 @@ def test_a_salt_separates_tenants(node: Node, reference: Engine, llama: Path, st
         (answer,) = engine.generate([SHARED], 8, salts=[salt])
         assert (answer["cached"], [answer["tokens"]]) == (cached, expected), salt
         stored(node, full_blocks(300) // BLOCK)
+
+
+def test_a_load_that_fails_is_computed_again_or_ends_the_request_as_the_policy_says(
+    node: Node, reference: Engine, llama: Path, start_engine: StartEngine
+) -> None:
+    def engine(policy: str, first: int) -> Engine:
+        settings = connector(node.socket, policy=policy, debug_fail_loads_from_block=first)
+        return start_engine(llama, kv_transfer_config=settings)
+
+    half_way, at_once, strict = engine("recompute", 4), engine("recompute", 0), engine("fail", 4)
+    expected = reference.tokens([SHARED], 24)
+    assert half_way.tokens([SHARED], 24) == expected
+    stored(node, full_blocks(300) // BLOCK)
+    for each, cached in ((half_way, 4 * BLOCK), (at_once, 0)):
+        assert each.call("forget")
+        # twice at once: the second one waits for the first one's load
+        for answer in each.generate([SHARED, SHARED], 24):
+            assert [answer["tokens"]] == expected
+        metrics = each.metrics()
+        assert metrics["cenote_blocks_loaded"] == cached // BLOCK
+        assert metrics["cenote_blocks_failed"] == full_blocks(300) // BLOCK - cached // BLOCK
+    (answer,) = strict.generate([SHARED], 24)
+    assert answer["reason"] == "error"
+    assert strict.tokens([prompt(100, 7)], 8) == reference.tokens([prompt(100, 7)], 8)  # it lives
+
+
+def test_a_node_may_come_die_and_return_while_the_engine_runs(
+    start_node: StartNode, reference: Engine, llama: Path, start_engine: StartEngine, tmp_path: Path
+) -> None:
+    first = prompt(300, 11)
+    expected = reference.tokens([first], 100)
+    engine = start_engine(llama, kv_transfer_config=connector(tmp_path / "run0" / "cenote.sock"))
+    assert engine.tokens([first], 100) == expected
+    assert engine.log_text().count("no node, running on without it") == 1
+
+    def hits_again(node: Node) -> None:
+        """What is stored from now on is found."""
+
+        def hit() -> bool:
+            assert engine.tokens([first], 100) == expected
+            assert engine.call("forget")
+            (answer,) = engine.generate([first], 100)
+            assert answer["tokens"] == expected[0]
+            assert engine.call("forget")
+            return bool(answer["cached"] == full_blocks(300))
+
+        until("blocks are taken from the node", hit, limit=20)
+
+    node = start_node()
+    hits_again(node)
+    # the worker dies in the middle of a generation, and its successor has the same blocks
+    engine.start_call("generate", prompts=[first], tokens=100)
+    node.worker_dies()
+    (answer,) = engine.finish_call()
+    assert answer["tokens"] == expected[0]
+    hits_again(node)
+    # all of the node dies, and an empty one comes
+    engine.start_call("generate", prompts=[first], tokens=100)
+    node.send_signal(signal.SIGKILL)
+    (answer,) = engine.finish_call()
+    assert answer["tokens"] == expected[0]
+    node.kill_everything()
+    assert engine.tokens([first], 100) == expected
+    node.start()
+    hits_again(node)
+    # it hangs
+    assert engine.call("forget")
+    with node.worker_stopped():
+        began = time.monotonic()
+        for seed in (12, 13):
+            assert len(engine.tokens([prompt(300, seed)], 40)[0]) == 40
+        assert time.monotonic() - began < 20
+    hits_again(node)
+
+
+def test_blocks_that_are_evicted_while_requests_want_them_are_computed_again(
+    start_node: StartNode, reference: Engine, llama: Path, start_engine: StartEngine
+) -> None:
+    node = start_node(capacity="3MiB")  # 48 blocks, for 8 prompts of 10 to 15
+    engine = start_engine(llama, kv_transfer_config=connector(node.socket))
+    prompts = [prompt(300, seed) + prompt(100, seed) for seed in range(20, 28)]
+    expected = reference.tokens(prompts, 40)
+    for turn in range(6):
+        order = random.Random(turn).sample(range(8), 8)
+        answers = engine.tokens([prompts[i] for i in order], 40)
+        assert answers == [expected[i] for i in order], f"turn {turn}"
+        assert engine.call("forget")
+    metrics = engine.metrics()
+    assert metrics["cenote_blocks_loaded"] > 0
+    assert node.status()["dram"]["evicted"] > 0
+
+
+def test_prefixes_on_nvme_are_brought_up_while_the_request_waits(
+    start_node: StartNode, reference: Engine, llama: Path, start_engine: StartEngine, tmp_path: Path
+) -> None:
+    disk = (f"nvme.paths=[{tmp_path / 'store'}]", "nvme.capacity=64MiB", "nvme.engine=threads")
+    node = start_node(*disk, "prefetch.threshold_tokens=32", "nvme.ingest=all", capacity="4MiB")
+    engine = start_engine(llama, kv_transfer_config=connector(node.socket))
+    prompts = [prompt(600, seed) for seed in range(30, 36)]  # 6 × 18 blocks, where 64 have room
+    expected = reference.tokens(prompts, 16)
+    for number, each in enumerate(prompts):
+        assert engine.tokens([each], 16) == [expected[number]]
+        until("it is on the disk", lambda n=number: node.status()["nvme"]["blocks"] >= 18 * (n + 1))
+    assert engine.call("forget")
+    answers = [engine.generate([each], 16)[0] for each in prompts]
+    assert [each["tokens"] for each in answers] == expected
+    assert max(each["cached"] for each in answers) == full_blocks(600)
+    assert engine.metrics()["cenote_blocks_prefetched"] > 0
+
+
+def test_a_hybrid_model_needs_only_the_window_of_its_window_groups(
+    vllm_python: str, node: Node, sliding: Path, start_engine: StartEngine
+) -> None:
+    plain = start_engine(sliding)
+    engine = start_engine(sliding, kv_transfer_config=connector(node.socket))
+    prompts = [prompt(400, 41), prompt(400, 41)[:250] + prompt(50, 42), prompt(90, 43)]
+    expected = plain.tokens(prompts, 24)
+    for turn, cached in enumerate(([0, 224, 0], [full_blocks(len(each)) for each in prompts])):
+        for each, tokens, hit in zip(prompts, expected, cached, strict=True):
+            assert engine.call("forget")
+            (answer,) = engine.generate([each], 24)
+            assert (answer["tokens"], answer["cached"]) == (tokens, hit), f"turn {turn}"
+            time_of_store = node.blocks()["present"]
+            until("it is stored", lambda n=time_of_store: node.blocks()["present"] >= n > 0)
+    # 12 blocks of full attention, and the window's last 3: 96 tokens look back into at most 4 blocks
+    before = engine.metrics()["cenote_blocks_loaded"]
+    assert engine.call("forget")
+    assert engine.tokens([prompts[0]], 24) == [expected[0]]
+    loaded = engine.metrics()["cenote_blocks_loaded"] - before
+    assert 12 + 3 <= loaded <= 12 + 4
+    assert engine.call("forget")
+    corrupt(node)
+    (answer,) = engine.generate([prompts[0]], 24)
+    assert answer["cached"] == full_blocks(400)
+    assert answer["tokens"] != expected[0]
+
+
+def test_two_ranks_write_a_block_together_and_each_reads_its_part(
+    node: Node, llama: Path, start_engine: StartEngine
+) -> None:
+    engine = start_engine(
+        llama,
+        kv_transfer_config=connector(node.socket),
+        tensor_parallel_size=2,
+        distributed_executor_backend="mp",
+    )
+    prompts = [SHARED, SHARED[:200] + prompt(80, 2)]
+    computed = engine.generate([prompts[0]], 24)  # nothing is cached: these are the right tokens
+    assert computed[0]["cached"] == 0
+    stored(node, full_blocks(300) // BLOCK)
+    assert engine.call("forget")
+    (answer,) = engine.generate([prompts[0]], 24)
+    assert (answer["tokens"], answer["cached"]) == (computed[0]["tokens"], full_blocks(300))
+    (answer,) = engine.generate([prompts[1]], 24)
+    assert answer["cached"] == full_blocks(200)
+    metrics = engine.metrics()
+    assert metrics["cenote_blocks_loaded"] == 2 * metrics["cenote_blocks_offered"]  # by both ranks
+    assert engine.call("forget")
+    corrupt(node)
+    (answer,) = engine.generate([prompts[0]], 24)
+    assert answer["tokens"] != computed[0]["tokens"]
+
+
+def test_200_random_prompts_are_answered_right_twice_while_workers_die(
+    start_node: StartNode, reference: Engine, llama: Path, start_engine: StartEngine
+) -> None:
+    chance = random.Random(7)
+    prompts: list[list[int]] = []
+    for i in range(200):
+        before = chance.choice(prompts)[: chance.randrange(400)] if prompts and chance.random() < 0.7 else []
+        prompts.append(before + prompt(chance.randrange(1, 150), 1000 + i))
+    expected = reference.tokens(prompts, 4)
+    node = start_node(capacity="8MiB")  # 128 blocks: less than all
+    engine = start_engine(llama, kv_transfer_config=connector(node.socket))
+    for turn in range(2):
+        for start in range(0, 200, 20):
+            engine.start_call("generate", prompts=prompts[start : start + 20], tokens=4)
+            if start % 80 == 20 * turn:
+                node.worker_dies()
+            answers = [each["tokens"] for each in engine.finish_call()]
+            assert answers == expected[start : start + 20], f"turn {turn}, from prompt {start}"
+            if chance.random() < 0.5:
+                assert engine.call("forget")
+    assert engine.metrics()["cenote_blocks_loaded"] > 0

@@ -56,7 +56,7 @@ class Engine:
         """`arguments` go to vllm.LLM; `environ` to the process."""
         environ = arguments.pop("environ", {})
         self.log = log
-        self._said = log.open("ab")
+        self._said = log.open("ab", buffering=0)
         self._process = subprocess.Popen(
             [python, str(HERE / "vllm_engine.py"), json.dumps({"model": str(model), **arguments})],
             stdin=subprocess.PIPE,
@@ -108,12 +108,15 @@ class Engine:
     def log_text(self) -> str:
         return self.log.read_text(errors="replace")
 
+    def begin_to_stop(self) -> None:
+        with contextlib.suppress(OSError):
+            assert self._process.stdin is not None
+            self._process.stdin.close()
+
     def stop(self) -> None:
         """An orderly end."""
+        self.begin_to_stop()
         if self._process.poll() is None:
-            with contextlib.suppress(BrokenPipeError):
-                assert self._process.stdin is not None
-                self._process.stdin.close()
             try:
                 self._process.wait(60)
             except subprocess.TimeoutExpired:

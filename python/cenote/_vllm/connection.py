@@ -1,4 +1,7 @@
-"""A node's session for vLLM's scheduler, which must never wait for a node."""
+"""A node's session that is looked after in a thread: whoever asks for it never waits for a node.
+
+Lookups and reads need no answer from the node, so they alone would never tell that it is gone, and another one there.
+"""
 
 from __future__ import annotations
 
@@ -9,11 +12,11 @@ from ..errors import CenoteError
 from ..session import InstanceSpec, Session
 from .settings import Settings
 
-_LOOK = 1.0  # seconds between two looks for a node that is away
+_LOOK = 0.5  # seconds between two looks after the node
 
 
 class Connection:
-    """Attaches in a thread of its own, but for the first time. One thread may call it."""
+    """Attaches at once when it is made, later in its thread. Threads may share it."""
 
     def __init__(self, spec: InstanceSpec, settings: Settings, *, max_pins: int, deadline: float, name: str) -> None:
         """`deadline`: seconds, of calls that need the node."""
@@ -27,35 +30,38 @@ class Connection:
             retry=_LOOK,
         )
         self._session = self._attachment.session()
-        self._ended = threading.Event()
-        self._wanted = threading.Event()
-        if self._session is None:
-            self._wanted.set()
-        threading.Thread(target=self._attach, name="cenote-attach", daemon=True).start()
+        self._ended = False
+        self._wake = threading.Event()
+        threading.Thread(target=self._look_after, name="cenote-look", daemon=True).start()
 
     def session(self) -> Session | None:
-        """None while there is no node; never waits."""
+        """None while there is no node."""
         return self._session
 
-    def failed(self, why: CenoteError) -> None:
-        """A call on the session failed."""
-        self._attachment.failed(why)
-        self._session = self._attachment.session()  # does not attach yet: the next attempt is a moment away
-        if self._session is None:
-            self._wanted.set()
+    def failed(self, why: CenoteError, session: Session | None = None) -> None:
+        """A call on `session` (None: the present one) failed."""
+        self._attachment.failed(why, session)
+        self.doubt()
+
+    def doubt(self) -> None:
+        """Something looks as if the node were another one: look at once."""
+        self._wake.set()
 
     def close(self) -> None:
-        self._ended.set()
-        self._wanted.set()
+        self._ended = True
+        self._wake.set()
         self._session = None
         self._attachment.close()
 
-    def _attach(self) -> None:
-        while not self._ended.is_set():
-            self._wanted.wait()
-            if self._ended.wait(_LOOK / 4):
-                return
+    def _look_after(self) -> None:
+        while not self._ended:
+            self._wake.wait(_LOOK)
+            self._wake.clear()
             session = self._attachment.session()
-            if session is not None:
-                self._wanted.clear()
-                self._session = session
+            if session is not None and not self._ended:
+                try:
+                    session.barrier()
+                except CenoteError as why:  # one that is slow or restarts is still the same
+                    self._attachment.failed(why, session)
+                    session = self._attachment.session()
+            self._session = None if self._ended else session

@@ -439,6 +439,8 @@ class Scheduler:
                 offer.release()
         if answer is None:
             return
+        if answer.failed_loads and self._connection is not None:
+            self._connection.doubt()
         for name in answer.failed_loads:
             if name in self._requests:
                 self._requests[name].may_load = False  # or it would be offered the same again and again

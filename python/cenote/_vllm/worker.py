@@ -14,11 +14,11 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from .._attachment import Attachment
 from ..blocks import Block
 from ..errors import CenoteError, NoSpace
 from ..session import InstanceSpec, Session
 from . import model
+from .connection import Connection
 from .layout import GroupLayout, Unservable
 from .messages import Acknowledged, CenoteMetadata, Load, RankLayout, Store
 from .settings import Settings
@@ -27,6 +27,8 @@ from .stats import CenoteStats
 logger = logging.getLogger("cenote")
 
 _BATCH = 256  # blocks of one reservation or pin
+_MAX_PINS = 8192
+_DEADLINE = 5.0  # seconds, of calls that need the node
 _PATIENCE = 0.1  # seconds that a computed step waits for reservations
 _FLUSH = 5.0  # seconds that a shutdown waits for what is under way
 
@@ -57,7 +59,7 @@ class Worker:
         self._part = "tp0"
         self._writes = True
         self._layout = RankLayout(problem="its KV tensors were not registered")
-        self._attachments: dict[str, Attachment] = {}
+        self._connections: dict[str, Connection] = {}
         self._attaching = threading.Lock()
         self._lock = threading.Lock()  # over what follows
         self._loaded: set[str] = set()
@@ -122,23 +124,24 @@ class Worker:
         end = time.monotonic() + _FLUSH
         for thread in threads:
             thread.join(max(0.0, end - time.monotonic()))
-        for attachment in self._attachments.values():
-            attachment.close()
+        for connection in self._connections.values():
+            connection.close()
 
-    def _attachment(self, spec: InstanceSpec) -> Attachment:
+    def _connection(self, spec: InstanceSpec) -> Connection:
         with self._attaching:
-            found = self._attachments.get(spec.id)
+            found = self._connections.get(spec.id)
             if found is None:
-                for old in self._attachments.values():  # after a reset
+                for old in self._connections.values():  # after a reset
                     old.close()
-                self._attachments.clear()
-                found = Attachment(
+                self._connections.clear()
+                found = Connection(
                     spec,
-                    socket=self._settings.socket,
-                    token=self._settings.token,
-                    client_name=f"vllm-worker-{self._rank}",
+                    self._settings,
+                    max_pins=_MAX_PINS,
+                    deadline=_DEADLINE,
+                    name=f"vllm-worker-{self._rank}",
                 )
-                self._attachments[spec.id] = found
+                self._connections[spec.id] = found
             return found
 
     def _check(self, spec: InstanceSpec, number: int) -> None:
@@ -171,8 +174,8 @@ class Worker:
 
     def _load(self, spec: InstanceSpec, load: Load) -> list[int]:
         """How many of the first blocks of each group are loaded."""
-        attachment = self._attachment(spec)
-        session = attachment.session()
+        connection = self._connection(spec)
+        session = connection.session()
         if session is None:
             return []
         limit = self._settings.debug_fail_loads_from_block
@@ -189,7 +192,7 @@ class Worker:
                             break
             except CenoteError as why:
                 logger.warning("loading blocks of %s: %s", load.request, why)
-                attachment.failed(why, session)
+                connection.failed(why, session)
             counts.append(done)
         return counts
 
@@ -270,8 +273,8 @@ class Worker:
             reservation.ready()
 
     def _reserve_one(self, reserved: Reserved) -> None:
-        attachment = self._attachment(reserved.spec)
-        session = reserved.session = attachment.session()
+        connection = self._connection(reserved.spec)
+        session = reserved.session = connection.session()
         if session is None:
             reserved.failed = True
             return
@@ -288,7 +291,7 @@ class Worker:
             reserved.failed = True
         except CenoteError as why:
             logger.warning("reserving blocks: %s", why)
-            attachment.failed(why, session)
+            connection.failed(why, session)
             reserved.failed = True
 
     def _commit(self, job: Commit) -> None:
@@ -324,7 +327,7 @@ class Worker:
             reserved.session.abandon(reserved.slots)
         except CenoteError as why:
             logger.warning("committing blocks: %s", why)
-            self._attachment(reserved.spec).failed(why, reserved.session)
+            self._connection(reserved.spec).failed(why, reserved.session)
             reserved.failed = True
         return 0
 
