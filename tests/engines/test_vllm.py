@@ -14,8 +14,7 @@ from node import Node, run_cenote, until
 from tiny_models import prompt
 from vllm_engine import Engine, connector
 
-BLOCK = 32  # tokens
-BLOCK_BYTES = 64 << 10  # of the tiny Llama: 4 layers, 2 KV heads of 64, keys and values in bf16
+BLOCK = 32  # tokens; the tiny Llama has 128 KiB of KV for them
 SHARED = prompt(300, 1)
 PROMPTS = {
     "exact": SHARED,
@@ -178,7 +177,7 @@ def test_a_node_may_come_die_and_return_while_the_engine_runs(
 def test_blocks_that_are_evicted_while_requests_want_them_are_computed_again(
     start_node: StartNode, reference: Engine, llama: Path, start_engine: StartEngine
 ) -> None:
-    node = start_node(capacity="3MiB")  # 48 blocks, for 8 prompts of 10 to 15
+    node = start_node(capacity="6MiB")  # 48 blocks, for 8 prompts of 10 to 15
     engine = start_engine(llama, kv_transfer_config=connector(node.socket))
     prompts = [prompt(300, seed) + prompt(100, seed) for seed in range(20, 28)]
     expected = reference.tokens(prompts, 40)
@@ -196,7 +195,7 @@ def test_prefixes_on_nvme_are_brought_up_while_the_request_waits(
     start_node: StartNode, reference: Engine, llama: Path, start_engine: StartEngine, tmp_path: Path
 ) -> None:
     disk = (f"nvme.paths=[{tmp_path / 'store'}]", "nvme.capacity=64MiB", "nvme.engine=threads")
-    node = start_node(*disk, "prefetch.threshold_tokens=32", "nvme.ingest=all", capacity="4MiB")
+    node = start_node(*disk, "prefetch.threshold_tokens=32", "nvme.ingest=all", capacity="8MiB")
     engine = start_engine(llama, kv_transfer_config=connector(node.socket))
     prompts = [prompt(600, seed) for seed in range(30, 36)]  # 6 × 18 blocks, where 64 have room
     expected = reference.tokens(prompts, 16)
@@ -213,17 +212,16 @@ def test_prefixes_on_nvme_are_brought_up_while_the_request_waits(
 def test_a_hybrid_model_needs_only_the_window_of_its_window_groups(
     vllm_python: str, node: Node, sliding: Path, start_engine: StartEngine
 ) -> None:
-    plain = start_engine(sliding)
-    engine = start_engine(sliding, kv_transfer_config=connector(node.socket))
+    plain = start_engine(sliding, dtype="bfloat16")
+    engine = start_engine(sliding, dtype="bfloat16", kv_transfer_config=connector(node.socket))
     prompts = [prompt(400, 41), prompt(400, 41)[:250] + prompt(50, 42), prompt(90, 43)]
-    expected = plain.tokens(prompts, 24)
+    expected = [plain.tokens([each], 24)[0] for each in prompts]
     for turn, cached in enumerate(([0, 224, 0], [full_blocks(len(each)) for each in prompts])):
         for each, tokens, hit in zip(prompts, expected, cached, strict=True):
             assert engine.call("forget")
             (answer,) = engine.generate([each], 24)
             assert (answer["tokens"], answer["cached"]) == (tokens, hit), f"turn {turn}"
-            time_of_store = node.blocks()["present"]
-            until("it is stored", lambda n=time_of_store: node.blocks()["present"] >= n > 0)
+            stored(node, 2 * (len(each) // BLOCK))
     # 12 blocks of full attention, and the window's last 3: 96 tokens look back into at most 4 blocks
     before = engine.metrics()["cenote_blocks_loaded"]
     assert engine.call("forget")
@@ -272,7 +270,7 @@ def test_200_random_prompts_are_answered_right_twice_while_workers_die(
         before = chance.choice(prompts)[: chance.randrange(400)] if prompts and chance.random() < 0.7 else []
         prompts.append(before + prompt(chance.randrange(1, 150), 1000 + i))
     expected = reference.tokens(prompts, 4)
-    node = start_node(capacity="8MiB")  # 128 blocks: less than all
+    node = start_node(capacity="16MiB")  # 128 blocks: less than all
     engine = start_engine(llama, kv_transfer_config=connector(node.socket))
     for turn in range(2):
         for start in range(0, 200, 20):

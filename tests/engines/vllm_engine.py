@@ -161,7 +161,7 @@ def _serve(arguments: dict[str, Any]) -> None:
 
     llm = LLM(
         **{
-            "dtype": "bfloat16",
+            "dtype": "float32",  # in bfloat16, who shares a batch with whom decides between tokens that are close
             "enforce_eager": True,
             "block_size": 32,
             "kv_cache_memory_bytes": 64 << 20,
