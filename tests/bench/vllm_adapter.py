@@ -23,10 +23,10 @@ from support import KiB, MiB, Report
 
 sys.path.insert(0, str(support.ROOT / "tests" / "engines"))
 
-import cenote  # noqa: E402
-import tiny_models  # noqa: E402
-from cenote import copying  # noqa: E402
-from vllm_engine import Engine, connector  # noqa: E402
+import cenote
+import tiny_models
+from cenote import copying
+from vllm_engine import Engine, connector
 
 CHAIN = 1000  # blocks of the lookup
 LAYERS = 32  # of the copies: an 8B Llama, 8 KV heads of 128, 128 KiB a token
@@ -121,9 +121,7 @@ def copies(report: Report, rounds: int) -> None:
 
             gathered, copied = support.median_time(rounds, gather, memcpy)
             rate = COPIED / 1e9
-            report.add(
-                f"gather, blocks of {tokens} tokens", rate / gathered, "GB/s", rate / copied, ">= 0.8 of memcpy"
-            )
+            report.add(f"gather, blocks of {tokens} tokens", rate / gathered, "GB/s", rate / copied, ">= 0.8 of memcpy")
             session.commit(slots)
             with session.acquire(names) as held:
 
@@ -141,9 +139,7 @@ def first_token(report: Report, rounds: int) -> None:
     with tempfile.TemporaryDirectory(prefix="cenote-bench-") as place, support.node(256 * MiB) as node:
         model = tiny_models.make_llama(Path(place) / "model")
         common = {"block_size": 32, "max_num_batched_tokens": 2048}
-        engine = Engine(
-            sys.executable, model, Path(place) / "log", kv_transfer_config=connector(node.socket), **common
-        )
+        engine = Engine(sys.executable, model, Path(place) / "log", kv_transfer_config=connector(node.socket), **common)
         plain = Engine(sys.executable, model, Path(place) / "plain", **common)
         warm = tiny_models.prompt(PREFIX, 1)
         try:

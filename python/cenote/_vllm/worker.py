@@ -30,6 +30,7 @@ _BATCH = 256  # blocks of one reservation or pin
 _MAX_PINS = 8192
 _DEADLINE = 5.0  # seconds, of calls that need the node
 _PATIENCE = 0.1  # seconds that a computed step waits for reservations
+_FRESH = 5.0  # seconds; the node takes reservations back that are much older
 _FLUSH = 5.0  # seconds that a shutdown waits for what is under way
 
 
@@ -231,16 +232,21 @@ class Worker:
         reservation, self._reservation = self._reservation, None
         if reservation is None:
             return
+        age = reservation.age()
+        if age > _FRESH and self._threads and self._writes:  # a long step
+            old, reservation = reservation, reservation.replace()
+            self._stores.put(Commit(old, 0.0))
+            self._stores.put(reservation)
         began = time.perf_counter()
         try:
-            self._copy(reservation)
+            self._copy(reservation, max(_PATIENCE, age / 20))
         finally:
             with self._lock:
                 self._stored.update(each.store.closes for each in reservation.all if each.store.closes)
         self._stores.put(Commit(reservation, time.perf_counter() - began))
 
-    def _copy(self, reservation: Reservation) -> None:
-        if not reservation.take(_PATIENCE):
+    def _copy(self, reservation: Reservation, patience: float) -> None:
+        if not reservation.take(patience):
             logger.warning("the node gave no room in time; %d stores are dropped", len(reservation.all))
             return
         for reserved in reservation.all:
@@ -299,6 +305,8 @@ class Worker:
         for reserved in job.reservation.all:
             began = time.perf_counter()
             stored = self._commit_one(reserved)
+            if job.reservation.is_replaced:
+                continue
             seconds += time.perf_counter() - began
             wanted = len(reserved.store.keys) if self._writes else 0
             present = 0 if reserved.failed else wanted - stored
@@ -370,7 +378,18 @@ class Reservation:
         self.all = stores
         self.taken = False  # in time: may be filled
         self.is_late = False  # nobody will fill it
+        self.is_replaced = False
         self._ready = threading.Event()
+        self._made = time.monotonic()
+
+    def age(self) -> float:
+        """Seconds."""
+        return time.monotonic() - self._made
+
+    def replace(self) -> Reservation:
+        """A new one for the same stores; this one will not be filled."""
+        self.is_replaced = self.is_late = True
+        return Reservation([Reserved(each.store, each.spec) for each in self.all])
 
     def skip(self) -> None:
         """There is nothing to be reserved."""
