@@ -82,9 +82,8 @@ def check_engine(config: Any) -> None:
         raise Unservable("context parallelism is not supported yet")
     if getattr(cache, "calculate_kv_scales", False):
         raise Unservable("calculate_kv_scales gives every engine scales of its own")
-    speculative = config.speculative_config
-    if speculative is not None and getattr(speculative, "draft_model_config", None) is not None:
-        raise Unservable("speculative decoding with a draft model is not supported yet")
+    if config.speculative_config is not None:
+        raise Unservable("speculative decoding is not supported yet")
 
 
 def weights_fingerprint(config: Any) -> str:
