@@ -164,9 +164,6 @@ def first_token(report: Report, rounds: int) -> None:
             report.add(f"{about}, computed", median["computed"], "ms")
             report.add(f"{about}, from the node", median["node"], "ms", median["computed"], "less than computing")
             report.add(f"{about}, vLLM's own cache", median["own"], "ms")
-            metrics = engine.metrics()
-            per_load = metrics["cenote_load_seconds"] / (len(times["node"])) * 1e3
-            report.add("of which copying out of blocks", per_load, "ms")
         finally:
             engine.stop()
             plain.stop()
