@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import random
 import signal
+import socket
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from conftest import StartEngine, StartNode
@@ -282,3 +284,36 @@ def test_200_random_prompts_are_answered_right_twice_while_workers_die(
             if chance.random() < 0.5:
                 assert engine.call("forget")
     assert engine.metrics()["cenote_blocks_loaded"] > 0
+
+
+def test_events_tell_what_is_in_the_node_and_a_reset_makes_an_instance_of_its_own(
+    node: Node, reference: Engine, llama: Path, start_engine: StartEngine
+) -> None:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        endpoint = f"tcp://127.0.0.1:{free.getsockname()[1]}"
+    engine = start_engine(llama, kv_transfer_config=connector(node.socket), events_at=endpoint)
+    asked = prompt(100, 71)
+    expected = reference.tokens([asked], 4)
+
+    def in_node() -> list[dict[str, Any]]:
+        engine.generate([prompt(5, 72)], 2)  # a step, which hears of what was stored
+        return [each for each in engine.call("events") if each.get("medium") == "CPU"]
+
+    assert engine.tokens([asked], 4, salts=["mine"]) == expected
+    told = until("three blocks are published", lambda: in_node() if len(in_node()) >= 3 else [], pause=0.1)
+    assert [each["token_ids"] for each in told] == [asked[i : i + BLOCK] for i in (0, 32, 64)]
+    assert [each["extra_keys"] for each in told] == [[["mine"]], [None], [None]] or told[0]["extra_keys"] == [["mine"]]
+    assert [each["parent_block_hash"] for each in told[1:]] == [each["block_hashes"][1:-1] for each in told[:2]]
+    assert {each["type"] for each in told} == {"BlockStored"}
+
+    # after a reset nothing that was stored before is found, by this engine or another
+    names = {each["id"] for each in node.status()["instances"]}
+    assert engine.call("reset")
+    (answer,) = engine.generate([asked], 4, salts=["mine"])
+    assert (answer["cached"], [answer["tokens"]]) == (0, expected)
+    stored(node, 3)
+    assert engine.call("forget")
+    (answer,) = engine.generate([asked], 4, salts=["mine"])
+    assert (answer["cached"], [answer["tokens"]]) == (96, expected)
+    assert {each["id"] for each in node.status()["instances"]} - names

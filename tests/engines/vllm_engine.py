@@ -156,8 +156,40 @@ class Engine:
             self._buffer += more
 
 
+def _collect_events(endpoint: str, events: list[dict[str, Any]]) -> None:
+    """Subscribes, in a thread, to what the engine publishes."""
+    import threading
+
+    import msgspec
+    import zmq
+
+    subscriber = zmq.Context.instance().socket(zmq.SUB)
+    subscriber.setsockopt(zmq.SUBSCRIBE, b"")
+    subscriber.connect(endpoint)
+
+    def collect() -> None:
+        while True:
+            *_, payload = subscriber.recv_multipart()
+            for event in msgspec.msgpack.decode(payload)[1]:
+                for name in ("block_hashes", "parent_block_hash"):
+                    event[name] = repr(event.get(name))
+                events.append(event)
+
+    threading.Thread(target=collect, daemon=True).start()
+
+
 def _serve(arguments: dict[str, Any]) -> None:
     from vllm import LLM, SamplingParams
+
+    published: list[dict[str, Any]] = []
+    endpoint = arguments.pop("events_at", None)
+    if endpoint:
+        from vllm.config import KVEventsConfig
+
+        arguments["kv_events_config"] = KVEventsConfig(
+            enable_kv_cache_events=True, publisher="zmq", endpoint=endpoint.replace("127.0.0.1", "*")
+        )
+        _collect_events(endpoint, published)
 
     llm = LLM(
         **{
@@ -206,7 +238,11 @@ def _serve(arguments: dict[str, Any]) -> None:
         """Both."""
         return bool(llm.reset_prefix_cache(reset_connector=True))
 
-    calls = {"generate": generate, "metrics": metrics, "forget": forget, "reset": reset}
+    def events() -> list[dict[str, Any]]:
+        """All KV events so far."""
+        return list(published)
+
+    calls = {"generate": generate, "metrics": metrics, "forget": forget, "reset": reset, "events": events}
     print("answer", json.dumps("ready"), flush=True)
     for line in sys.stdin:
         name, given = json.loads(line)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import logging
 import time
@@ -46,7 +47,8 @@ class Offer:
 
     def release(self) -> None:
         for held in self.held:
-            held.release()
+            with contextlib.suppress(CenoteError):  # their session is gone
+                held.release()
         self.held.clear()
 
 

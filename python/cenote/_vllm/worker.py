@@ -62,6 +62,7 @@ class Worker:
         self._layout = RankLayout(problem="its KV tensors were not registered")
         self._connections: dict[str, Connection] = {}
         self._attaching = threading.Lock()
+        self._reading = threading.Lock()  # held while blocks are read: their session must not be closed
         self._lock = threading.Lock()  # over what follows
         self._loaded: set[str] = set()
         self._failed_requests: set[str] = set()
@@ -132,9 +133,10 @@ class Worker:
         with self._attaching:
             found = self._connections.get(spec.id)
             if found is None:
-                for old in self._connections.values():  # after a reset
-                    old.close()
-                self._connections.clear()
+                with self._reading:
+                    for old in self._connections.values():  # after a reset
+                        old.close()
+                    self._connections.clear()
                 found = Connection(
                     spec,
                     self._settings,
@@ -176,6 +178,10 @@ class Worker:
     def _load(self, spec: InstanceSpec, load: Load) -> list[int]:
         """How many of the first blocks of each group are loaded."""
         connection = self._connection(spec)
+        with self._reading:
+            return self._load_with(connection, load, spec)
+
+    def _load_with(self, connection: Connection, load: Load, spec: InstanceSpec) -> list[int]:
         session = connection.session()
         if session is None:
             return []
@@ -335,7 +341,9 @@ class Worker:
             reserved.session.abandon(reserved.slots)
         except CenoteError as why:
             logger.warning("committing blocks: %s", why)
-            self._connection(reserved.spec).failed(why, reserved.session)
+            connection = self._connections.get(reserved.spec.id)
+            if connection is not None:
+                connection.failed(why, reserved.session)
             reserved.failed = True
         return 0
 
