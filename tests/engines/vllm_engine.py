@@ -17,7 +17,7 @@ from typing import Any
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
-START_LIMIT, CALL_LIMIT = 180.0, 120.0  # seconds
+START_LIMIT, CALL_LIMIT, STOP_LIMIT = 180.0, 120.0, 60.0  # seconds
 
 ENVIRONMENT = {
     "VLLM_ENABLE_V1_MULTIPROCESSING": "0",
@@ -118,11 +118,23 @@ class Engine:
         self.begin_to_stop()
         if self._process.poll() is None:
             try:
-                self._process.wait(60)
+                self._keep_rest()
+                self._process.wait(STOP_LIMIT)
             except subprocess.TimeoutExpired:
                 self.kill()
                 raise
         self._close()
+
+    def _keep_rest(self) -> None:
+        """What it says until its end goes to the log."""
+        stream = self._process.stdout
+        assert stream is not None
+        end = time.monotonic() + STOP_LIMIT
+        while select.select([stream], [], [], max(0.0, end - time.monotonic()))[0]:
+            more = os.read(stream.fileno(), 1 << 16)
+            if not more:
+                break
+            self._said.write(more)
 
     def kill(self) -> None:
         self._process.kill()

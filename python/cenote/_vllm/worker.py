@@ -1,7 +1,7 @@
 """A worker's side: copies blocks between the engine's KV tensors and the node.
 
-Loads run in a thread of their own. Stores are reserved in a thread while the step is computed, copied when it is, and
-committed in the thread again: the step waits for one copy, never for the node.
+Loads run in a thread of their own. Stores are reserved and committed in another one, and copied by the engine's own
+between the two, since it may reuse its blocks afterwards: the step waits for one round trip and one copy.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ logger = logging.getLogger("cenote")
 _BATCH = 256  # blocks of one reservation or pin
 _MAX_PINS = 8192
 _DEADLINE = 5.0  # seconds, of calls that need the node
-_PATIENCE = 0.1  # seconds that a computed step waits for reservations
-_FRESH = 5.0  # seconds; the node takes reservations back that are much older
+_PATIENCE = 0.1  # seconds that a computed step waits for reservations at most
+_PATIENCE_SHARE = 0.05  # of the step's own time, if that is more
 _FLUSH = 5.0  # seconds that a shutdown waits for what is under way
 
 
@@ -71,8 +71,8 @@ class Worker:
         self._acknowledged = Acknowledged()
         self.stats = CenoteStats()
         self._loads: queue.SimpleQueue[tuple[InstanceSpec | None, Load] | None] = queue.SimpleQueue()
-        self._stores: queue.SimpleQueue[Reservation | Commit | None] = queue.SimpleQueue()
-        self._reservation: Reservation | None = None
+        self._stores: queue.SimpleQueue[InstanceSpec | Reservation | Commit | None] = queue.SimpleQueue()
+        self._step = (CenoteMetadata(), 0.0)
         self._threads: list[threading.Thread] = []
 
     # ---- beginning and end
@@ -222,30 +222,28 @@ class Worker:
     # ---- storing
 
     def step_begins(self, metadata: CenoteMetadata) -> None:
-        """Reserves room for what this step will have computed."""
-        self._reservation = None
-        if not metadata.stores:
+        """`metadata` is this step's."""
+        self._step = (metadata, time.monotonic())
+        spec = metadata.spec
+        if spec is not None and spec.id not in self._connections and self._threads:
+            self._stores.put(spec)  # attached while the step is computed
+
+    def step_computed(self) -> None:
+        """Copies this step's blocks: they hold their tokens now, and the engine may reuse them after this."""
+        metadata, began = self._step
+        self._step = (CenoteMetadata(), began)
+        if metadata.spec is None or not metadata.stores:
             return
-        reservation = Reservation([Reserved(store, metadata.spec) for store in metadata.stores if metadata.spec])
-        self._reservation = reservation
+        patience = max(_PATIENCE, (time.monotonic() - began) * _PATIENCE_SHARE)
+        # Not reserved ahead, while the step is computed: that may take longer than the node keeps a reservation.
+        reservation = Reservation([Reserved(store, metadata.spec) for store in metadata.stores])
         if self._threads and self._writes:
             self._stores.put(reservation)
         else:
-            reservation.skip()
-
-    def step_computed(self) -> None:
-        """Copies what was reserved: the blocks hold their tokens now, and the engine may reuse them after this."""
-        reservation, self._reservation = self._reservation, None
-        if reservation is None:
-            return
-        age = reservation.age()
-        if age > _FRESH and self._threads and self._writes:  # a long step
-            old, reservation = reservation, reservation.replace()
-            self._stores.put(Commit(old, 0.0))
-            self._stores.put(reservation)
+            reservation.ready()
         began = time.perf_counter()
         try:
-            self._copy(reservation, max(_PATIENCE, age / 20))
+            self._copy(reservation, patience)
         finally:
             with self._lock:
                 self._stored.update(each.store.closes for each in reservation.all if each.store.closes)
@@ -267,7 +265,9 @@ class Worker:
     def _store_all(self) -> None:
         while (job := self._stores.get()) is not None:
             try:
-                if isinstance(job, Commit):
+                if isinstance(job, InstanceSpec):
+                    self._connection(job)
+                elif isinstance(job, Commit):
                     self._commit(job)
                 else:
                     self._reserve(job)
@@ -311,8 +311,6 @@ class Worker:
         for reserved in job.reservation.all:
             began = time.perf_counter()
             stored = self._commit_one(reserved)
-            if job.reservation.is_replaced:
-                continue
             seconds += time.perf_counter() - began
             wanted = len(reserved.store.keys) if self._writes else 0
             present = 0 if reserved.failed else wanted - stored
@@ -386,22 +384,7 @@ class Reservation:
         self.all = stores
         self.taken = False  # in time: may be filled
         self.is_late = False  # nobody will fill it
-        self.is_replaced = False
         self._ready = threading.Event()
-        self._made = time.monotonic()
-
-    def age(self) -> float:
-        """Seconds."""
-        return time.monotonic() - self._made
-
-    def replace(self) -> Reservation:
-        """A new one for the same stores; this one will not be filled."""
-        self.is_replaced = self.is_late = True
-        return Reservation([Reserved(each.store, each.spec) for each in self.all])
-
-    def skip(self) -> None:
-        """There is nothing to be reserved."""
-        self._ready.set()
 
     def ready(self) -> None:
         self._ready.set()
