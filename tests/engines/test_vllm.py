@@ -140,10 +140,10 @@ def test_a_node_may_come_die_and_return_while_the_engine_runs(
         """What is stored from now on is found."""
 
         def hit() -> bool:
-            assert engine.tokens([first], 100) == expected
+            assert engine.tokens([first], 8) == [expected[0][:8]]
             assert engine.call("forget")
-            (answer,) = engine.generate([first], 100)
-            assert answer["tokens"] == expected[0]
+            (answer,) = engine.generate([first], 8)
+            assert answer["tokens"] == expected[0][:8]
             assert engine.call("forget")
             return bool(answer["cached"] == full_blocks(300))
 
@@ -163,7 +163,7 @@ def test_a_node_may_come_die_and_return_while_the_engine_runs(
     (answer,) = engine.finish_call()
     assert answer["tokens"] == expected[0]
     node.kill_everything()
-    assert engine.tokens([first], 100) == expected
+    assert engine.tokens([first], 8) == [expected[0][:8]]
     node.start()
     hits_again(node)
     # it hangs
@@ -171,7 +171,7 @@ def test_a_node_may_come_die_and_return_while_the_engine_runs(
     with node.worker_stopped():
         began = time.monotonic()
         for seed in (12, 13):
-            assert len(engine.tokens([prompt(300, seed)], 40)[0]) == 40
+            assert engine.tokens([prompt(300, seed)], 8) == reference.tokens([prompt(300, seed)], 8)
         assert time.monotonic() - began < 20
     hits_again(node)
 
@@ -182,10 +182,10 @@ def test_blocks_that_are_evicted_while_requests_want_them_are_computed_again(
     node = start_node(capacity="6MiB")  # 48 blocks, for 8 prompts of 10 to 15
     engine = start_engine(llama, kv_transfer_config=connector(node.socket))
     prompts = [prompt(300, seed) + prompt(100, seed) for seed in range(20, 28)]
-    expected = reference.tokens(prompts, 40)
+    expected = reference.tokens(prompts, 12)
     for turn in range(6):
         order = random.Random(turn).sample(range(8), 8)
-        answers = engine.tokens([prompts[i] for i in order], 40)
+        answers = engine.tokens([prompts[i] for i in order], 12)
         assert answers == [expected[i] for i in order], f"turn {turn}"
         assert engine.call("forget")
     metrics = engine.metrics()
