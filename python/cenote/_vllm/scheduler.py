@@ -347,7 +347,8 @@ class Scheduler:
             self._rate.step_begins(self._prefill_tokens(output))
         except Exception as why:
             self.failed(why)
-        return CenoteMetadata(self._spec, loads, stores)
+        is_there = loads or stores or self._session() is not None  # or the workers would look for a node, too
+        return CenoteMetadata(self._spec if is_there else None, loads, stores)
 
     def _prefill_tokens(self, output: Any) -> int:
         counted = 0
