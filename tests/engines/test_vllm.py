@@ -183,14 +183,14 @@ def test_blocks_that_are_evicted_while_requests_want_them_are_computed_again(
     engine = start_engine(llama, kv_transfer_config=connector(node.socket))
     prompts = [prompt(300, seed) + prompt(100, seed) for seed in range(20, 28)]
     expected = reference.tokens(prompts, 12)
-    for turn in range(6):
+    for turn in range(4):
         order = random.Random(turn).sample(range(8), 8)
-        answers = engine.tokens([prompts[i] for i in order], 12)
-        assert answers == [expected[i] for i in order], f"turn {turn}"
+        for pair in (order[i : i + 2] for i in range(0, 8, 2)):  # more at once would leave nothing to evict
+            assert engine.tokens([prompts[i] for i in pair], 12) == [expected[i] for i in pair], f"turn {turn}"
         assert engine.call("forget")
     metrics = engine.metrics()
     assert metrics["cenote_blocks_loaded"] > 0
-    assert node.status()["dram"]["evicted"] > 0
+    assert node.counter("evicted") + node.status()["dram"]["evicted"] > 0, node.status()
 
 
 def test_prefixes_on_nvme_are_brought_up_while_the_request_waits(
