@@ -1,0 +1,68 @@
+"""What the scheduler's side and the workers' side tell each other; all of it is pickled."""
+
+from __future__ import annotations
+
+import dataclasses
+
+from vllm.distributed.kv_transfer.kv_connector.v1.base import (
+    KVConnectorHandshakeMetadata,
+    KVConnectorMetadata,
+    KVConnectorWorkerMetadata,
+)
+
+from ..session import InstanceSpec
+
+
+@dataclasses.dataclass(frozen=True)
+class RankLayout(KVConnectorHandshakeMetadata):
+    """What one rank's KV tensors look like; sent once, when they are there. `problem` is why they cannot be served."""
+
+    group_bytes: tuple[int, ...] = ()  # of one block, by KV group
+    shape: str = ""  # everything about the tensors, the attention and the processor that decides what the bytes mean
+    problem: str = ""
+
+
+@dataclasses.dataclass
+class Load:
+    """Blocks of one request to fill, by KV group: (group, keys, the engine's block numbers), of equal lengths. Without
+    any group the load has failed before it began."""
+
+    request: str
+    groups: list[tuple[int, list[bytes], list[int]]]
+
+
+@dataclasses.dataclass
+class Store:
+    """Blocks that are full when this step is computed. `closes`: a request that is over, and whose blocks the engine
+    keeps until this is done."""
+
+    number: int
+    group: int
+    keys: list[bytes]
+    blocks: list[int]
+    closes: str | None = None
+
+
+@dataclasses.dataclass
+class CenoteMetadata(KVConnectorMetadata):
+    """Work of one step. `spec`: the instance that it is for."""
+
+    spec: InstanceSpec | None = None
+    loads: list[Load] = dataclasses.field(default_factory=list)
+    stores: list[Store] = dataclasses.field(default_factory=list)
+
+
+@dataclasses.dataclass
+class Acknowledged(KVConnectorWorkerMetadata):
+    """What ranks have ended: stores, number -> (ranks, ranks that failed), and the requests whose loads failed."""
+
+    stores: dict[int, tuple[int, int]] = dataclasses.field(default_factory=dict)
+    failed_loads: set[str] = dataclasses.field(default_factory=set)
+
+    def aggregate(self, other: KVConnectorWorkerMetadata) -> Acknowledged:
+        assert isinstance(other, Acknowledged)
+        for number, (ranks, failed) in other.stores.items():
+            before = self.stores.get(number, (0, 0))
+            self.stores[number] = (before[0] + ranks, before[1] + failed)
+        self.failed_loads |= other.failed_loads
+        return self

@@ -1,0 +1,492 @@
+"""The scheduler's side: what a request may take from the node, and which of its blocks go there."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import logging
+import time
+import uuid
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from vllm.v1.metrics.cache_hit_source import CacheHitSource
+
+from ..blocks import Held
+from ..errors import CenoteError, DeadlineExceeded, NodeRestarting, PinLimit
+from ..prefetch import Prefetch
+from ..session import InstanceSpec, Session
+from . import model
+from .connection import Connection
+from .events import Events
+from .layout import Unservable
+from .messages import Acknowledged, CenoteMetadata, Load, RankLayout, Store
+from .prefill_rate import PrefillRate
+from .settings import Settings
+from .stats import CenoteStats
+
+logger = logging.getLogger("cenote")
+
+_MAX_PINS = 1 << 16
+_DEADLINE = 0.5  # seconds; only prefetches and resets wait for the node
+_QUIET = 5.0  # seconds without prefetches after the node did not answer one
+
+
+class Offer:
+    """Blocks found for a request in this step, pinned. `first`: the position of the first in the request."""
+
+    __slots__ = ("count", "first", "from_below", "held", "keys", "starts")
+
+    def __init__(self, first: int, keys: Sequence[bytes]) -> None:
+        self.first = first
+        self.keys = keys
+        self.count = 0  # blocks offered
+        self.from_below = 0  # of these, those that came up from a lower tier
+        self.held: list[Held] = []
+        self.starts: list[int] = []  # by group: a window group is pinned from here on
+
+    def release(self) -> None:
+        for held in self.held:
+            with contextlib.suppress(CenoteError):  # their session is gone
+                held.release()
+        self.held.clear()
+
+
+@dataclasses.dataclass
+class Tracked:
+    """A request of the engine. `stored`: its first blocks, which need no more thought."""
+
+    request: Any
+    stored: int = 0
+    may_load: bool = True
+    may_store: bool = True
+    from_below: int = 0
+    prefetch: Prefetch | None = None
+    resident: int = 0  # blocks, when the prefetch began
+    prefetched: bool = False  # a second prefetch would bring nothing else
+
+
+@dataclasses.dataclass
+class Pending:
+    """A store whose KV events wait until `ranks` more ranks have acknowledged it."""
+
+    events: list[Any]
+    ranks: int
+    failed: int = 0
+
+
+class Scheduler:
+    """All calls come from the engine's scheduler thread."""
+
+    def __init__(self, config: Any, kv_cache_config: Any, settings: Settings) -> None:
+        self._config = config
+        self._kv_cache_config = kv_cache_config
+        self._settings = settings
+        transfer = config.kv_transfer_config
+        self._may_load = bool(transfer.is_kv_consumer)
+        self._may_store = bool(transfer.is_kv_producer)
+        self._ranks = int(config.parallel_config.world_size)
+        self._spec: InstanceSpec | None = None
+        self._layout: RankLayout | None = None
+        self._connection: Connection | None = None
+        self._groups: list[model.Group] = []
+        self._block_size = 1
+        self._null_block = -1
+        self._requests: dict[str, Tracked] = {}
+        self._offers: dict[str, Offer] = {}
+        self._loading: dict[str, Offer] = {}
+        self._keys_loading: dict[bytes, str] = {}  # key -> the request that loads it
+        self._new_loads: list[Load] = []
+        self._late_stores: list[Store] = []  # of requests that are over
+        self._pending: dict[int, Pending] = {}
+        self._next_store = 0
+        self._quiet_until = 0.0
+        self._rate = PrefillRate(settings.prefill_tokens_per_s)
+        self._events = Events(config)
+        self.stats = CenoteStats()
+
+    # ---- beginning and end
+
+    def begin(self, layouts: Mapping[tuple[int, int], RankLayout]) -> None:
+        """The ranks have their KV tensors. Unservable: the engine is to run without Cenote."""
+        config = self._config
+        if not config.cache_config.enable_prefix_caching:
+            raise Unservable("prefix caching is off")
+        model.check_engine(config)
+        groups = model.groups_of(self._kv_cache_config)
+        block_size = model.block_size_of(self._kv_cache_config)
+        problems = sorted({layout.problem for layout in layouts.values() if layout.problem})
+        if problems:
+            raise Unservable("; ".join(problems))
+        if len(layouts) != self._ranks:
+            raise Unservable(f"{len(layouts)} of {self._ranks} ranks have KV tensors")
+        if len(set(layouts.values())) != 1:
+            raise Unservable("its ranks have different KV tensors")
+        (self._layout,) = set(layouts.values())
+        self._groups, self._block_size = groups, block_size
+        if not model.is_reproducible(config):
+            logger.warning(
+                "this engine's block hashes are random: no other process can use what it stores; "
+                "set PYTHONHASHSEED, or prefix_caching_hash_algo to sha256"
+            )
+        self._connect("")
+
+    def _connect(self, generation: str) -> None:
+        assert self._layout is not None
+        self._spec = model.instance_of(self._config, self._kv_cache_config, self._layout, self._settings, generation)
+        self._connection = Connection(
+            self._spec, self._settings, max_pins=_MAX_PINS, deadline=_DEADLINE, name="vllm-scheduler"
+        )
+
+    def bind_pool(self, pool: Any) -> None:
+        self._null_block = pool.null_block.block_id
+
+    def reset(self) -> bool:
+        """Forgets what is stored. The weights may be others from now on, and no fingerprint of files tells which: this
+        engine goes on in an instance of its own."""
+        if self._connection is None:
+            return True
+        session = self._connection.session()
+        if session is not None:
+            try:
+                session.clear()
+            except CenoteError as why:
+                logger.warning("reset: %s; the old blocks are left behind unused", why)
+        self._drop_offers()
+        for tracked in self._requests.values():
+            self._end_prefetch(tracked)
+            tracked.may_store = False  # it may have been computed with the old weights
+        for late in self._late_stores:  # kept, for what they close
+            late.keys, late.blocks = [], []
+        self._connection.close()
+        self._connect(uuid.uuid4().hex)
+        return True
+
+    def close(self) -> None:
+        self._drop_offers()
+        for tracked in self._requests.values():
+            self._end_prefetch(tracked)
+        for offer in self._loading.values():
+            offer.release()
+        if self._connection is not None:
+            self._connection.close()
+
+    # ---- taking
+
+    def added(self, request: Any) -> None:
+        """A new request came."""
+        self._requests.setdefault(request.request_id, Tracked(request))
+
+    def match(self, request: Any, computed: int) -> tuple[int | None, bool]:
+        """Tokens beyond the first `computed` that the node has, pinned until the end of the step, and whether there
+        are any; None: ask again."""
+        session = self._session()
+        tracked = self._requests.get(request.request_id)
+        if session is None or tracked is None or not (self._may_load and tracked.may_load):
+            return 0, False
+        if request.skip_reading_prefix_cache or not _is_cacheable(request):
+            return 0, False
+        first, odd = divmod(computed, self._block_size)
+        last = (request.num_tokens - 1) // self._block_size  # the last token is always computed
+        keys = request.block_hashes[first:last]
+        if odd or not keys:
+            return 0, False
+        if keys[0] in self._keys_loading:
+            self.stats.add(loads_joined=1)
+            return None, False
+        began = time.perf_counter()
+        stale = self._offers.pop(request.request_id, None)
+        if stale is not None:
+            stale.release()
+        offer = Offer(first, keys)
+        wait = False
+        try:
+            wait = self._find(session, tracked, offer)
+        except CenoteError as why:
+            offer.count = 0
+            self.failed(why)
+        self.stats.add(lookups=1, lookup_seconds=time.perf_counter() - began, blocks_looked_up=len(keys))
+        if wait or offer.count == 0:
+            offer.release()
+            return (None if wait else 0), False
+        self._offers[request.request_id] = offer
+        return offer.count * self._block_size, True
+
+    def _session(self) -> Session | None:
+        return self._connection.session() if self._connection is not None else None
+
+    def _find(self, session: Session, tracked: Tracked, offer: Offer) -> bool:
+        """Pins what is there; true: wait, more is on its way."""
+        if tracked.prefetch is not None:
+            if not tracked.prefetch.done:
+                return True
+            tracked.prefetched = True
+        self._pin(session, offer)
+        if tracked.prefetch is not None:
+            offer.from_below = max(0, offer.count - tracked.resident)
+            self._end_prefetch(tracked)
+        elif not tracked.prefetched and offer.count < len(offer.keys):
+            return self._start_prefetch(session, tracked, offer)
+        return False
+
+    def _pin(self, session: Session, offer: Offer) -> None:
+        if len(self._groups) == 1:
+            held = session.acquire(offer.keys)
+            offer.held, offer.starts, offer.count = [held], [0], len(held)
+            return
+        counts = [session.match(offer.keys, group=group.name).resident for group in self._groups if not group.window]
+        count = self._with_windows(session, offer, min(counts))
+        if count == 0:
+            return
+        for group in self._groups:
+            start = max(0, group.first_needed((offer.first + count) * self._block_size, self._block_size) - offer.first)
+            held = session.acquire(offer.keys[start:count], group=group.name)
+            offer.held.append(held)
+            offer.starts.append(start)
+            if len(held) < count - start:  # evicted in between
+                return
+        offer.count = count
+
+    def _with_windows(self, session: Session, offer: Offer, longest: int) -> int:
+        """The longest prefix of at most `longest` blocks for which every window group has what it needs."""
+        present = [
+            (group, session.exists(offer.keys[:longest], group=group.name)) for group in self._groups if group.window
+        ]
+        count = longest
+        while count > 0:
+            shorter = count
+            for group, there in present:
+                needed = group.first_needed((offer.first + count) * self._block_size, self._block_size)
+                for i in range(count - 1, max(0, needed - offer.first) - 1, -1):
+                    if not there[i]:
+                        shorter = min(shorter, i)  # all prefixes between need this block, too
+                        break
+            if shorter == count:
+                return count
+            count = shorter
+        return 0
+
+    def _start_prefetch(self, session: Session, tracked: Tracked, offer: Offer) -> bool:
+        """Whether lower tiers have more of it, and the node began to bring it up."""
+        if len(self._groups) != 1 or time.monotonic() < self._quiet_until:
+            return False
+        if session.match(offer.keys).reachable <= offer.count:
+            return False
+        try:
+            tracked.prefetch = session.prefetch(offer.keys, prefill_tokens_per_s=self._rate.tokens_per_s)
+        except (DeadlineExceeded, NodeRestarting):
+            self._quiet_until = time.monotonic() + _QUIET
+            raise
+        tracked.resident = offer.count
+        return True
+
+    def _end_prefetch(self, tracked: Tracked) -> None:
+        prefetch, tracked.prefetch = tracked.prefetch, None
+        if prefetch is not None:
+            try:
+                prefetch.release()
+            except CenoteError as why:
+                self.failed(why)
+
+    def _drop_offers(self) -> None:
+        for offer in self._offers.values():
+            offer.release()
+        self._offers.clear()
+
+    def allocated(self, request: Any, blocks: Any, external: int) -> None:
+        """The engine has blocks for the request, and wants the first `external` tokens of what was offered."""
+        name = request.request_id
+        offer = self._offers.pop(name, None)
+        if external <= 0:
+            if offer is not None:
+                offer.release()
+            return
+        self._loading[name] = offer = offer or Offer(0, [])
+        try:
+            load = self._load_of(name, offer, blocks.get_block_ids(), external)
+        except Exception:
+            self._new_loads.append(Load(name, []))  # the request waits for a load: let it fail
+            raise
+        self._new_loads.append(load)
+        for key in offer.keys[: offer.count]:
+            self._keys_loading[key] = name
+        self._requests[name].from_below = min(offer.from_below, offer.count)
+
+    def _load_of(self, name: str, offer: Offer, tables: Sequence[list[int]], external: int) -> Load:
+        count, odd = divmod(external, self._block_size)
+        if odd or count > offer.count:
+            raise ValueError(f"{name}: {external} tokens to load, {offer.count} blocks offered")
+        self.stats.add(blocks_offered=count, blocks_prefetched=min(count, offer.from_below))
+        load = Load(name, [])
+        for number, (group, start) in enumerate(zip(self._groups, offer.starts, strict=True)):
+            table = tables[number][offer.first : offer.first + count]
+            if len(table) != count:
+                raise ValueError(f"{name}: {len(table)} of {count} blocks in group {number}")
+            wanted = [i for i, block in enumerate(table) if block != self._null_block]
+            if (wanted and wanted[0] < start) or (not group.window and len(wanted) != count):
+                raise ValueError(f"{name}: the engine wants other blocks of group {number} than were offered")
+            load.groups.append((number, [offer.keys[i] for i in wanted], [table[i] for i in wanted]))
+        return load
+
+    def sources(self, request: Any, tokens: int) -> dict[CacheHitSource, int]:
+        """Where the tokens that a request loads came from."""
+        tracked = self._requests.get(request.request_id)
+        disk = min(tokens, (tracked.from_below if tracked is not None else 0) * self._block_size)
+        counted = {CacheHitSource.HOST: tokens - disk, CacheHitSource.DISK: disk}
+        return {source: count for source, count in counted.items() if count}
+
+    # ---- giving
+
+    def build(self, output: Any) -> CenoteMetadata:
+        """The work of this step."""
+        loads, self._new_loads = self._new_loads, []
+        stores, self._late_stores = self._late_stores, []
+        self._drop_offers()  # of those whose request got no blocks in this step
+        try:
+            stores += self._stores_of(output)
+            self._rate.step_begins(self._prefill_tokens(output))
+        except Exception as why:
+            self.failed(why)
+        is_there = loads or stores or self._session() is not None  # or the workers would look for a node, too
+        return CenoteMetadata(self._spec if is_there else None, loads, stores)
+
+    def _prefill_tokens(self, output: Any) -> int:
+        counted = 0
+        for name, tokens in output.num_scheduled_tokens.items():
+            tracked = self._requests.get(name)
+            if tracked is not None and tracked.request.num_computed_tokens < tracked.request.num_prompt_tokens:
+                counted += tokens
+        return counted
+
+    def _stores_of(self, output: Any) -> list[Store]:
+        session = self._session()
+        state = output.kv_connector_block_state
+        if session is None or state is None or not self._may_store:
+            return []
+        found: list[Store] = []
+        for name, tokens in output.num_scheduled_tokens.items():
+            tracked = self._requests.get(name)
+            if tracked is None or not tracked.may_store:
+                continue
+            request = tracked.request
+            ready = request.num_computed_tokens
+            if request.num_output_placeholders or name in output.scheduled_spec_decode_tokens:
+                ready -= request.num_output_placeholders  # what is under way may be rejected
+            else:
+                ready += tokens  # computed when the workers copy
+            full = self._full_blocks(request, ready)
+            if full > tracked.stored and _is_cacheable(request):
+                tables = state.get_block_ids(name)
+                if tables is not None:
+                    found += self._stores_from(session, tracked, tables, full)
+        return found
+
+    def _full_blocks(self, request: Any, computed: int) -> int:
+        """Blocks whose tokens are all computed and known."""
+        return min(min(computed, request.num_tokens) // self._block_size, len(request.block_hashes))
+
+    def _stores_from(self, session: Session, tracked: Tracked, tables: Sequence[list[int]], full: int) -> list[Store]:
+        first = tracked.stored
+        hashes = tracked.request.block_hashes
+        keys = hashes[first:full]
+        found = []
+        for number, (group, table) in enumerate(zip(self._groups, tables, strict=True)):
+            present = session.exists(keys, group=group.name)
+            wanted = [
+                first + i
+                for i, there in enumerate(present)
+                if not there and first + i < len(table) and table[first + i] != self._null_block
+            ]
+            if not wanted:
+                continue
+            self._next_store += 1
+            store = Store(self._next_store, number, [hashes[i] for i in wanted], [table[i] for i in wanted])
+            events = self._events.describe(tracked.request, number, self._kv_cache_config, wanted, self._block_size)
+            if events is not None:
+                self._pending[store.number] = Pending(events, self._ranks)
+            found.append(store)
+        tracked.stored = full
+        return found
+
+    def finished(self, request: Any, tables: Sequence[list[int]]) -> bool:
+        """Whether the engine has to keep the blocks of a request that is over, until the workers say it was sent."""
+        name = request.request_id
+        tracked = self._requests.pop(name, None)
+        offer = self._offers.pop(name, None)
+        if offer is not None:
+            offer.release()
+        if tracked is None:
+            return False
+        self._end_prefetch(tracked)
+        session = self._session()
+        if session is None or not (self._may_store and tracked.may_store) or not _is_cacheable(request):
+            return False
+        if name in self._loading:  # its blocks hold nothing yet
+            return False
+        full = self._full_blocks(request, request.num_computed_tokens - request.num_output_placeholders)
+        if full <= tracked.stored:
+            return False
+        late = self._stores_from(session, tracked, tables, full)
+        if late:
+            late[-1].closes = name
+        self._late_stores += late
+        return bool(late)
+
+    def acknowledged(self, loaded: Iterable[str], answer: Acknowledged | None) -> None:
+        """What the workers say at the end of a step."""
+        for name in loaded:
+            offer = self._loading.pop(name, None)
+            if offer is not None:
+                for key in offer.keys[: offer.count]:
+                    self._keys_loading.pop(key, None)
+                offer.release()
+        if answer is None:
+            return
+        if answer.failed_loads and self._connection is not None:
+            self._connection.doubt()
+        for name in answer.failed_loads:
+            if name in self._requests:
+                self._requests[name].may_load = False  # or it would be offered the same again and again
+        for number, (ranks, failed) in answer.stores.items():
+            pending = self._pending.get(number)
+            if pending is None:
+                continue
+            pending.ranks -= ranks
+            pending.failed += failed
+            if pending.ranks <= 0:
+                del self._pending[number]
+                if not pending.failed:
+                    self._events.stored(pending.events)
+
+    def step_ended(self) -> list[Any]:
+        """Called at the end of each step; returns the KV events since the last call."""
+        self._rate.step_ended()
+        return self._events.take()
+
+    @property
+    def is_waiting(self) -> bool:
+        """The engine has to go on stepping, or nobody sees what the workers acknowledge."""
+        return bool(self._pending or self._late_stores)
+
+    def taken_stats(self) -> CenoteStats | None:
+        """Since the last call."""
+        if self.stats.is_empty():
+            return None
+        taken, self.stats = self.stats, CenoteStats()
+        return taken
+
+    def failed(self, why: Exception) -> None:
+        """Something went wrong; the engine goes on without it."""
+        if isinstance(why, PinLimit):
+            logger.warning("no pins are left, so these blocks are not offered: %s", why)
+        elif isinstance(why, CenoteError):
+            logger.warning("asking the node: %s", why)
+            if self._connection is not None:
+                self._connection.failed(why)
+        else:
+            logger.error("in the scheduler", exc_info=why)
+
+
+def _is_cacheable(request: Any) -> bool:
+    """vLLM's hashes name an adapter only by the name that it has in this process."""
+    return request.lora_request is None

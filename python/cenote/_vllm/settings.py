@@ -1,0 +1,37 @@
+"""The keys of kv_connector_extra_config."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any
+
+from ..errors import InvalidArgument
+
+
+@dataclasses.dataclass(frozen=True)
+class Settings:
+    """`prefill_tokens_per_s` None: measured. `debug_fail_loads_from_block` None: loads do not fail on purpose."""
+
+    socket: str | None = None
+    token: str | None = None
+    instance_group: str | None = None
+    fingerprint: str | None = None
+    prefill_tokens_per_s: float | None = None
+    debug_fail_loads_from_block: int | None = None
+
+    @classmethod
+    def read(cls, extra: Mapping[str, Any]) -> Settings:
+        """InvalidArgument: an unknown key, or a value of the wrong kind."""
+        names = [field.name for field in dataclasses.fields(cls)]
+        for key, value in extra.items():
+            if key not in names:
+                raise InvalidArgument(f"kv_connector_extra_config has no key `{key}`; there is: {', '.join(names)}")
+            wanted = {"prefill_tokens_per_s": (int, float), "debug_fail_loads_from_block": (int,)}.get(key, (str,))
+            if value is not None and (isinstance(value, bool) or not isinstance(value, wanted)):
+                raise InvalidArgument(f"kv_connector_extra_config: `{key}` is {value!r}; want {wanted[-1].__name__}")
+        made = cls(**extra)
+        for key in ("prefill_tokens_per_s", "debug_fail_loads_from_block"):
+            if (getattr(made, key) or 0) < 0:
+                raise InvalidArgument(f"kv_connector_extra_config: `{key}` is negative")
+        return made

@@ -1,0 +1,320 @@
+"""vLLM's own code on a real node: the right tokens, from the node's blocks, whatever goes wrong."""
+
+from __future__ import annotations
+
+import random
+import signal
+import socket
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from conftest import StartEngine, StartNode
+from node import Node, run_cenote, until
+from tiny_models import prompt
+from vllm_engine import Engine, connector
+
+BLOCK = 32  # tokens; the tiny Llama has 128 KiB of KV for them
+SHARED = prompt(300, 1)
+PROMPTS = {
+    "exact": SHARED,
+    "shared prefix": SHARED[:200] + prompt(80, 2),
+    "longer": SHARED + prompt(100, 3),
+    "a block and no token more": prompt(320, 4),
+    "another": prompt(150, 5),
+    "shorter than a block": prompt(20, 6),
+}
+
+
+def full_blocks(tokens: int) -> int:
+    """Tokens that a request may find: whole blocks, and not the last token."""
+    return (tokens - 1) // BLOCK * BLOCK
+
+
+def corrupt(node: Node) -> None:
+    done = run_cenote("debug", "corrupt", "--all", "--socket", node.socket)
+    assert done.returncode == 0, done.stderr
+
+
+def clear(node: Node) -> None:
+    done = run_cenote("clear", "--all", "--socket", node.socket)
+    assert done.returncode == 0, done.stderr
+
+
+def stored(node: Node, blocks: int) -> None:
+    """Waits until the node holds at least this many blocks."""
+    until(f"{blocks} blocks are stored", lambda: node.blocks()["present"] >= blocks)
+
+
+@pytest.fixture(scope="module")
+def reference(vllm_python: str, llama: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Engine]:
+    """An engine without connector: what it says is right."""
+    engine = Engine(vllm_python, llama, tmp_path_factory.mktemp("reference") / "engine.log")
+    yield engine
+    engine.stop()
+
+
+def test_a_fresh_process_takes_prompts_and_continuations_from_the_node_and_says_the_same(
+    node: Node, reference: Engine, llama: Path, start_engine: StartEngine
+) -> None:
+    prompts = list(PROMPTS.values())
+    cold = start_engine(llama, kv_transfer_config=connector(node.socket))
+    expected = reference.tokens(prompts, 48)
+    assert cold.tokens(prompts, 48) == expected
+    assert cold.metrics()["cenote_blocks_stored"] > 0
+    cold.stop()  # also what is on its way is stored then
+
+    warm = start_engine(llama, kv_transfer_config=connector(node.socket))
+    for number, (name, each) in enumerate(PROMPTS.items()):
+        (answer,) = warm.generate([each], 48)
+        assert answer["tokens"] == expected[number], name
+        assert answer["cached"] == full_blocks(len(each)), name
+    # what was generated is found as well: 300 + 48 tokens make 10 blocks
+    continued = SHARED + expected[0]
+    assert warm.call("forget")
+    (answer,) = warm.generate([continued], 16)
+    assert answer["cached"] == full_blocks(len(continued))
+    assert [answer["tokens"]] == reference.tokens([continued], 16)
+
+    # with every stored byte altered other tokens come: the right ones above came out of these bytes
+    assert warm.call("forget")
+    corrupt(node)
+    (answer,) = warm.generate([SHARED], 48)
+    assert answer["cached"] == full_blocks(len(SHARED))
+    assert answer["tokens"] != expected[0]
+    # and without them, the right ones again
+    clear(node)
+    assert warm.call("forget")
+    (answer,) = warm.generate([SHARED], 48)
+    assert (answer["tokens"], answer["cached"]) == (expected[0], 0)
+    assert warm.metrics()["external_prefix_cache_hits"] > 0
+
+
+def test_a_salt_separates_tenants(node: Node, reference: Engine, llama: Path, start_engine: StartEngine) -> None:
+    engine = start_engine(llama, kv_transfer_config=connector(node.socket))
+    expected = reference.tokens([SHARED], 8)
+    asked = [("one", 0), ("one", full_blocks(300)), ("two", 0), (None, 0), ("two", full_blocks(300))]
+    for salt, cached in asked:
+        assert engine.call("forget")
+        (answer,) = engine.generate([SHARED], 8, salts=[salt])
+        assert (answer["cached"], [answer["tokens"]]) == (cached, expected), salt
+        stored(node, full_blocks(300) // BLOCK)
+
+
+def test_a_load_that_fails_is_computed_again_or_ends_the_request_as_the_policy_says(
+    node: Node, reference: Engine, llama: Path, start_engine: StartEngine
+) -> None:
+    def engine(policy: str, first: int) -> Engine:
+        settings = connector(node.socket, policy=policy, debug_fail_loads_from_block=first)
+        return start_engine(llama, kv_transfer_config=settings)
+
+    half_way, at_once, strict = engine("recompute", 4), engine("recompute", 0), engine("fail", 4)
+    expected = reference.tokens([SHARED], 24)
+    assert half_way.tokens([SHARED], 24) == expected
+    stored(node, full_blocks(300) // BLOCK)
+    for each, cached in ((half_way, 4 * BLOCK), (at_once, 0)):
+        assert each.call("forget")
+        # twice at once: the second one waits for the first one's load
+        for answer in each.generate([SHARED, SHARED], 24):
+            assert [answer["tokens"]] == expected
+        metrics = each.metrics()
+        assert metrics["cenote_blocks_loaded"] == cached // BLOCK
+        assert metrics["cenote_blocks_failed"] == full_blocks(300) // BLOCK - cached // BLOCK
+    (answer,) = strict.generate([SHARED], 24)
+    assert answer["reason"] == "error"
+    assert strict.tokens([prompt(100, 7)], 8) == reference.tokens([prompt(100, 7)], 8)  # it lives
+
+
+def test_a_node_may_come_die_and_return_while_the_engine_runs(
+    start_node: StartNode, reference: Engine, llama: Path, start_engine: StartEngine, tmp_path: Path
+) -> None:
+    first = prompt(300, 11)
+    expected = reference.tokens([first], 100)
+    engine = start_engine(llama, kv_transfer_config=connector(tmp_path / "run0" / "cenote.sock"))
+    assert engine.tokens([first], 100) == expected
+    assert engine.log_text().count("no node, running on without it") == 1
+
+    def hits_again(node: Node) -> None:
+        """What is stored from now on is found."""
+
+        def hit() -> bool:
+            assert engine.tokens([first], 8) == [expected[0][:8]]
+            assert engine.call("forget")
+            (answer,) = engine.generate([first], 8)
+            assert answer["tokens"] == expected[0][:8]
+            assert engine.call("forget")
+            return bool(answer["cached"] == full_blocks(300))
+
+        until("blocks are taken from the node", hit, limit=20)
+
+    node = start_node()
+    hits_again(node)
+    # the worker dies in the middle of a generation, and its successor has the same blocks
+    engine.start_call("generate", prompts=[first], tokens=100)
+    node.worker_dies()
+    (answer,) = engine.finish_call()
+    assert answer["tokens"] == expected[0]
+    hits_again(node)
+    # all of the node dies, and an empty one comes
+    engine.start_call("generate", prompts=[first], tokens=100)
+    node.send_signal(signal.SIGKILL)
+    (answer,) = engine.finish_call()
+    assert answer["tokens"] == expected[0]
+    node.kill_everything()
+    assert engine.tokens([first], 8) == [expected[0][:8]]
+    node.start()
+    hits_again(node)
+    # it hangs
+    assert engine.call("forget")
+    with node.worker_stopped():
+        began = time.monotonic()
+        for seed in (12, 13):
+            assert engine.tokens([prompt(300, seed)], 8) == reference.tokens([prompt(300, seed)], 8)
+        assert time.monotonic() - began < 20
+    hits_again(node)
+
+
+def test_blocks_that_are_evicted_while_requests_want_them_are_computed_again(
+    start_node: StartNode, reference: Engine, llama: Path, start_engine: StartEngine
+) -> None:
+    node = start_node(capacity="6MiB")  # 48 blocks, for 8 prompts of 10 to 15
+    engine = start_engine(llama, kv_transfer_config=connector(node.socket))
+    prompts = [prompt(300, seed) + prompt(100, seed) for seed in range(20, 28)]
+    expected = reference.tokens(prompts, 12)
+    for turn in range(4):
+        order = random.Random(turn).sample(range(8), 8)
+        for pair in (order[i : i + 2] for i in range(0, 8, 2)):  # more at once would leave nothing to evict
+            assert engine.tokens([prompts[i] for i in pair], 12) == [expected[i] for i in pair], f"turn {turn}"
+        assert engine.call("forget")
+    metrics = engine.metrics()
+    assert metrics["cenote_blocks_loaded"] > 0
+    assert node.counter("evicted") + node.status()["dram"]["evicted"] > 0, node.status()
+
+
+def test_prefixes_on_nvme_are_brought_up_while_the_request_waits(
+    start_node: StartNode, reference: Engine, llama: Path, start_engine: StartEngine, tmp_path: Path
+) -> None:
+    disk = (f"nvme.paths=[{tmp_path / 'store'}]", "nvme.capacity=64MiB", "nvme.engine=threads")
+    node = start_node(*disk, "prefetch.threshold_tokens=32", "nvme.ingest=all", capacity="8MiB")
+    engine = start_engine(llama, kv_transfer_config=connector(node.socket))
+    prompts = [prompt(600, seed) for seed in range(30, 36)]  # 6 × 18 blocks, where 64 have room
+    expected = reference.tokens(prompts, 16)
+    for number, each in enumerate(prompts):
+        assert engine.tokens([each], 16) == [expected[number]]
+        until("it is on the disk", lambda n=number: node.status()["nvme"]["blocks"] >= 18 * (n + 1))
+    assert engine.call("forget")
+    answers = [engine.generate([each], 16)[0] for each in prompts]
+    assert [each["tokens"] for each in answers] == expected
+    assert max(each["cached"] for each in answers) == full_blocks(600)
+    assert engine.metrics()["cenote_blocks_prefetched"] > 0
+
+
+def test_a_hybrid_model_needs_only_the_window_of_its_window_groups(
+    vllm_python: str, node: Node, sliding: Path, start_engine: StartEngine
+) -> None:
+    plain = start_engine(sliding, dtype="bfloat16")
+    engine = start_engine(sliding, dtype="bfloat16", kv_transfer_config=connector(node.socket))
+    prompts = [prompt(400, 41), prompt(400, 41)[:250] + prompt(50, 42), prompt(90, 43)]
+    expected = [plain.tokens([each], 24)[0] for each in prompts]
+    for turn, cached in enumerate(([0, 224, 0], [full_blocks(len(each)) for each in prompts])):
+        for each, tokens, hit in zip(prompts, expected, cached, strict=True):
+            assert engine.call("forget")
+            (answer,) = engine.generate([each], 24)
+            assert (answer["tokens"], answer["cached"]) == (tokens, hit), f"turn {turn}"
+            stored(node, 2 * (len(each) // BLOCK))
+    # 12 blocks of full attention, and the window's last 3: 96 tokens look back into at most 4 blocks
+    before = engine.metrics()["cenote_blocks_loaded"]
+    assert engine.call("forget")
+    assert engine.tokens([prompts[0]], 24) == [expected[0]]
+    loaded = engine.metrics()["cenote_blocks_loaded"] - before
+    assert 12 + 3 <= loaded <= 12 + 4
+    assert engine.call("forget")
+    corrupt(node)
+    (answer,) = engine.generate([prompts[0]], 24)
+    assert answer["cached"] == full_blocks(400)
+    assert answer["tokens"] != expected[0]
+
+
+def test_two_ranks_write_a_block_together_and_each_reads_its_part(
+    node: Node, llama: Path, start_engine: StartEngine
+) -> None:
+    engine = start_engine(
+        llama,
+        kv_transfer_config=connector(node.socket),
+        tensor_parallel_size=2,
+        distributed_executor_backend="mp",
+    )
+    prompts = [SHARED, SHARED[:200] + prompt(80, 2)]
+    computed = engine.generate([prompts[0]], 6)  # nothing is cached: these are the right tokens
+    assert computed[0]["cached"] == 0
+    # a step is slow where both ranks share few processors: what waits for one has its limit by that
+    until("9 blocks are stored", lambda: node.blocks()["present"] >= 9, limit=30)
+    assert engine.call("forget")
+    (answer,) = engine.generate([prompts[0]], 6)
+    assert (answer["tokens"], answer["cached"]) == (computed[0]["tokens"], full_blocks(300))
+    (answer,) = engine.generate([prompts[1]], 6)
+    assert answer["cached"] == full_blocks(200)
+    metrics = engine.metrics()
+    assert metrics["cenote_blocks_loaded"] == 2 * metrics["cenote_blocks_offered"]  # by both ranks
+    assert engine.call("forget")
+    corrupt(node)
+    (answer,) = engine.generate([prompts[0]], 6)
+    assert answer["tokens"] != computed[0]["tokens"]
+
+
+def test_200_random_prompts_are_answered_right_twice_while_workers_die(
+    start_node: StartNode, reference: Engine, llama: Path, start_engine: StartEngine
+) -> None:
+    chance = random.Random(7)
+    prompts: list[list[int]] = []
+    for i in range(200):
+        before = chance.choice(prompts)[: chance.randrange(400)] if prompts and chance.random() < 0.7 else []
+        prompts.append(before + prompt(chance.randrange(1, 150), 1000 + i))
+    expected = reference.tokens(prompts, 4)
+    node = start_node(capacity="16MiB")  # 128 blocks: less than all
+    engine = start_engine(llama, kv_transfer_config=connector(node.socket))
+    for turn in range(2):
+        for start in range(0, 200, 20):
+            engine.start_call("generate", prompts=prompts[start : start + 20], tokens=4)
+            if start % 80 == 20 * turn:
+                node.worker_dies()
+            answers = [each["tokens"] for each in engine.finish_call()]
+            assert answers == expected[start : start + 20], f"turn {turn}, from prompt {start}"
+            if chance.random() < 0.5:
+                assert engine.call("forget")
+    assert engine.metrics()["cenote_blocks_loaded"] > 0
+
+
+def test_events_tell_what_is_in_the_node_and_a_reset_makes_an_instance_of_its_own(
+    node: Node, reference: Engine, llama: Path, start_engine: StartEngine
+) -> None:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        endpoint = f"tcp://127.0.0.1:{free.getsockname()[1]}"
+    engine = start_engine(llama, kv_transfer_config=connector(node.socket), events_at=endpoint)
+    asked = prompt(100, 71)
+    expected = reference.tokens([asked], 4)
+
+    def in_node() -> list[dict[str, Any]]:
+        engine.generate([prompt(5, 72)], 2)  # a step, which hears of what was stored
+        return [each for each in engine.call("events") if each.get("medium") == "CPU"]
+
+    assert engine.tokens([asked], 4, salts=["mine"]) == expected
+    told = until("three blocks are published", lambda: in_node() if len(in_node()) >= 3 else [], pause=0.1)
+    assert [each["token_ids"] for each in told] == [asked[i : i + BLOCK] for i in (0, 32, 64)]
+    assert [each["extra_keys"] for each in told] == [[["mine"]], [None], [None]] or told[0]["extra_keys"] == [["mine"]]
+    assert [each["parent_block_hash"] for each in told[1:]] == [each["block_hashes"][1:-1] for each in told[:2]]
+    assert {each["type"] for each in told} == {"BlockStored"}
+
+    # after a reset nothing that was stored before is found, by this engine or another
+    names = {each["id"] for each in node.status()["instances"]}
+    assert engine.call("reset")
+    (answer,) = engine.generate([asked], 4, salts=["mine"])
+    assert (answer["cached"], [answer["tokens"]]) == (0, expected)
+    stored(node, 3)
+    assert engine.call("forget")
+    (answer,) = engine.generate([asked], 4, salts=["mine"])
+    assert (answer["cached"], [answer["tokens"]]) == (96, expected)
+    assert {each["id"] for each in node.status()["instances"]} - names

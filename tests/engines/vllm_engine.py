@@ -1,0 +1,266 @@
+"""A real vLLM engine in a process of its own, steered through pipes: one line of JSON a call and an answer.
+
+Engine (the class) is the test's side and needs no vLLM; run as a script, this file is the engine's side.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import select
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+HERE = Path(__file__).resolve().parent
+ROOT = HERE.parents[1]
+START_LIMIT, CALL_LIMIT, STOP_LIMIT = 180.0, 120.0, 60.0  # seconds
+
+ENVIRONMENT = {
+    "VLLM_ENABLE_V1_MULTIPROCESSING": "0",
+    "VLLM_CPU_OMP_THREADS_BIND": "nobind",
+    "OMP_NUM_THREADS": "1",
+    "HF_HUB_OFFLINE": "1",
+    "TRANSFORMERS_OFFLINE": "1",
+    "VLLM_NO_USAGE_STATS": "1",
+    "VLLM_HOST_IP": "127.0.0.1",
+    "PYTHONUNBUFFERED": "1",
+}
+
+
+def connector(socket: Path | str, **more: Any) -> dict[str, Any]:
+    """--kv-transfer-config. `policy` is taken out of `more`; the rest are extra-config keys."""
+    policy = more.pop("policy", "recompute")
+    return {
+        "kv_connector": "CenoteConnector",
+        "kv_connector_module_path": "cenote.vllm",
+        "kv_role": "kv_both",
+        "kv_load_failure_policy": policy,
+        "kv_connector_extra_config": {"socket": str(socket), **more},
+    }
+
+
+def environment(**more: str) -> dict[str, str]:
+    """Of an engine's process, with this tree's package."""
+    path = f"{ROOT / 'python'}:{os.environ.get('PYTHONPATH', '')}".rstrip(":")
+    return {**os.environ, **ENVIRONMENT, "PYTHONPATH": path, **more}
+
+
+class Engine:
+    """The test's side. Started without waiting: several may start together."""
+
+    def __init__(self, python: str, model: Path, log: Path, **arguments: Any) -> None:
+        """`arguments` go to vllm.LLM; `environ` to the process."""
+        environ = arguments.pop("environ", {})
+        self.log = log
+        self._said = log.open("ab", buffering=0)
+        self._process = subprocess.Popen(
+            [python, str(HERE / "vllm_engine.py"), json.dumps({"model": str(model), **arguments})],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self._said,
+            env=environment(**environ),
+            bufsize=0,
+        )
+        self._buffer = b""
+        self.ready = False
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    def wait_until_ready(self) -> Engine:
+        if not self.ready:
+            assert self._answer(START_LIMIT) == "ready"
+            self.ready = True
+        return self
+
+    def call(self, name: str, **arguments: Any) -> Any:
+        return self.start_call(name, **arguments).finish_call()
+
+    def start_call(self, name: str, **arguments: Any) -> Engine:
+        self.wait_until_ready()
+        assert self._process.stdin is not None
+        self._process.stdin.write(json.dumps([name, arguments]).encode() + b"\n")
+        return self
+
+    def finish_call(self) -> Any:
+        return self._answer(CALL_LIMIT)
+
+    def generate(self, prompts: list[list[int]], tokens: int = 16, **more: Any) -> list[dict[str, Any]]:
+        """Greedy. Of each: "tokens", "cached" (prompt tokens that were not computed), "reason"."""
+        answers = self.call("generate", prompts=prompts, tokens=tokens, **more)
+        assert isinstance(answers, list)
+        return answers
+
+    def tokens(self, prompts: list[list[int]], tokens: int = 16, **more: Any) -> list[list[int]]:
+        return [each["tokens"] for each in self.generate(prompts, tokens, **more)]
+
+    def metrics(self) -> dict[str, float]:
+        """vLLM's own and ours, added up over labels; without `vllm:`."""
+        found = self.call("metrics")
+        assert isinstance(found, dict)
+        return found
+
+    def log_text(self) -> str:
+        return self.log.read_text(errors="replace")
+
+    def begin_to_stop(self) -> None:
+        with contextlib.suppress(OSError):
+            assert self._process.stdin is not None
+            self._process.stdin.close()
+
+    def stop(self) -> None:
+        """An orderly end."""
+        self.begin_to_stop()
+        if self._process.poll() is None:
+            try:
+                self._keep_rest()
+                self._process.wait(STOP_LIMIT)
+            except subprocess.TimeoutExpired:
+                self.kill()
+                raise
+        self._close()
+
+    def _keep_rest(self) -> None:
+        """What it says until its end goes to the log."""
+        stream = self._process.stdout
+        assert stream is not None
+        end = time.monotonic() + STOP_LIMIT
+        while select.select([stream], [], [], max(0.0, end - time.monotonic()))[0]:
+            more = os.read(stream.fileno(), 1 << 16)
+            if not more:
+                break
+            self._said.write(more)
+
+    def kill(self) -> None:
+        self._process.kill()
+        self._process.wait(10)
+        self._close()
+
+    def _close(self) -> None:
+        for stream in (self._process.stdin, self._process.stdout, self._said):
+            if stream is not None:
+                with contextlib.suppress(OSError):
+                    stream.close()
+
+    def _answer(self, limit: float) -> Any:
+        stream = self._process.stdout
+        assert stream is not None
+        end = time.monotonic() + limit
+        while True:
+            line, newline, rest = self._buffer.partition(b"\n")
+            if newline:
+                self._buffer = rest
+                if line.startswith(b"answer "):
+                    return json.loads(line.removeprefix(b"answer "))
+                self._said.write(line + newline)  # what vLLM prints
+                continue
+            readable, _, _ = select.select([stream], [], [], max(0.0, end - time.monotonic()))
+            more = os.read(stream.fileno(), 1 << 16) if readable else b""
+            if not more:
+                self.kill()
+                why = "ended" if readable else f"said nothing for {limit:g} s"
+                raise AssertionError(f"the engine {why}; its log ends with:\n{self.log_text()[-6000:]}")
+            self._buffer += more
+
+
+def _collect_events(endpoint: str, events: list[dict[str, Any]]) -> None:
+    """Subscribes, in a thread, to what the engine publishes."""
+    import threading
+
+    import msgspec
+    import zmq
+
+    subscriber = zmq.Context.instance().socket(zmq.SUB)
+    subscriber.setsockopt(zmq.SUBSCRIBE, b"")
+    subscriber.connect(endpoint)
+
+    def collect() -> None:
+        while True:
+            *_, payload = subscriber.recv_multipart()
+            for event in msgspec.msgpack.decode(payload)[1]:
+                for name in ("block_hashes", "parent_block_hash"):
+                    event[name] = repr(event.get(name))
+                events.append(event)
+
+    threading.Thread(target=collect, daemon=True).start()
+
+
+def _serve(arguments: dict[str, Any]) -> None:
+    from vllm import LLM, SamplingParams
+
+    published: list[dict[str, Any]] = []
+    endpoint = arguments.pop("events_at", None)
+    if endpoint:
+        from vllm.config import KVEventsConfig
+
+        arguments["kv_events_config"] = KVEventsConfig(
+            enable_kv_cache_events=True, publisher="zmq", endpoint=endpoint.replace("127.0.0.1", "*")
+        )
+        _collect_events(endpoint, published)
+
+    llm = LLM(
+        **{
+            "dtype": "float32",  # in bfloat16, who shares a batch with whom decides between tokens that are close
+            "enforce_eager": True,
+            "block_size": 32,
+            "kv_cache_memory_bytes": 64 << 20,
+            "max_model_len": 2048,
+            "disable_log_stats": False,
+            **arguments,
+        }
+    )
+
+    def generate(prompts: list[list[int]], tokens: int, salts: list[str | None] | None = None) -> list[Any]:
+        asked: list[Any] = [{"prompt_token_ids": each} for each in prompts]
+        for each, salt in zip(asked, salts or [], strict=bool(salts)):
+            if salt:
+                each["cache_salt"] = salt
+        parameters = SamplingParams(max_tokens=tokens, temperature=0, ignore_eos=True, detokenize=False)
+        began = time.perf_counter()
+        answers = llm.generate(asked, parameters, use_tqdm=False)
+        took = time.perf_counter() - began
+        return [
+            {
+                "tokens": list(each.outputs[0].token_ids),
+                "cached": each.num_cached_tokens,
+                "reason": each.outputs[0].finish_reason,
+                "seconds": took,
+            }
+            for each in answers
+        ]
+
+    def metrics() -> dict[str, float]:
+        found: dict[str, float] = {}
+        for each in llm.get_metrics():
+            if hasattr(each, "value"):
+                name = each.name.removeprefix("vllm:")
+                found[name] = found.get(name, 0) + each.value
+        return found
+
+    def forget() -> bool:
+        """The engine's own prefix cache; not the node."""
+        return bool(llm.reset_prefix_cache())
+
+    def reset() -> bool:
+        """Both."""
+        return bool(llm.reset_prefix_cache(reset_connector=True))
+
+    def events() -> list[dict[str, Any]]:
+        """All KV events so far."""
+        return list(published)
+
+    calls = {"generate": generate, "metrics": metrics, "forget": forget, "reset": reset, "events": events}
+    print("answer", json.dumps("ready"), flush=True)
+    for line in sys.stdin:
+        name, given = json.loads(line)
+        print("answer", json.dumps(calls[name](**given)), flush=True)
+    llm.llm_engine.engine_core.shutdown()
+
+
+if __name__ == "__main__":
+    _serve(json.loads(sys.argv[1]))
