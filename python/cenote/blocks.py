@@ -53,25 +53,31 @@ _BASE = 4096  # where the window over the address space starts
 _WINDOW_BYTES = (1 << 47) - _BASE
 
 
+class _Window(Array):  # type: ignore[type-arg]  # Array[c_ubyte] is no class that ctypes could derive from
+    """An array over the whole address space, of which views cut out blocks: making one array a block would cost more
+    than the rest of an acquire."""
+
+    _type_ = c_ubyte
+    _length_ = _WINDOW_BYTES
+    core: Core  # whose memory is looked at: it lives as long as the last view
+
+
 class Core:
     """The C handle. Every view of the session's memory keeps it, so that none outlives its mapping."""
 
     def __init__(self, handle: int) -> None:
         self.handle = handle
         self.lingering: list[Held] = []  # ended, but somebody still looks at some of their blocks
-        # An array over the whole address space, of which views cut out blocks: making one array a block would cost
-        # more than the rest of an acquire. Its type, and so each instance and each slice, refers to this object.
-        self._window: type[Array[c_ubyte]] = type(
-            "Window", (Array,), {"_type_": c_ubyte, "_length_": _WINDOW_BYTES, "_core": self}
-        )
 
     def __del__(self) -> None:
         handle, self.handle = self.handle, 0  # the collector may finalize a Held after this
         lib.library.cenote_free(handle)
 
-    def window(self) -> Array[c_ubyte]:
+    def window(self) -> _Window:
         """A fresh exporter: it lives until the last view made from it, or slice of one, is gone."""
-        return self._window.from_address(_BASE)
+        made = _Window.from_address(_BASE)
+        made.core = self
+        return made
 
     def sweep(self) -> None:
         """Ends the pins of blocks that nobody looks at any more."""
@@ -121,7 +127,7 @@ class Held(Sequence[HeldBlock]):
         self._busy: dict[int, int] = {}  # block -> slot: pins that could not end yet
         self._views: list[tuple[int, memoryview]] = []
         self._window: memoryview | None = None
-        self._exporter: weakref.ref[Array[c_ubyte]] | None = None
+        self._exporter: weakref.ref[_Window] | None = None
 
     def _open_window(self) -> memoryview:
         """What the views of these blocks are cut from."""

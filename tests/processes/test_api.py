@@ -6,6 +6,7 @@ import array
 import ctypes
 import gc
 import mmap
+import os
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -15,6 +16,7 @@ import blocks
 import cenote
 import numpy as np
 import pytest
+from conftest import make_spec
 from node import MiB, Node, until
 
 Attach = Callable[..., Any]
@@ -760,3 +762,24 @@ def test_cenote_socket_names_the_node(shared_node: Node, monkeypatch: pytest.Mon
     shared_node.folder.with_name("cenote").symlink_to(shared_node.folder)
     with cenote.attach(make_spec("by-environment")) as s:
         assert s.match(blocks.keys_of("a", 0, 1)).resident == 0
+
+
+def test_a_session_that_is_let_go_is_gone_at_once_without_the_collector(node: Node, attach: Attach) -> None:
+    attach(node, "other").close()  # whatever the first session of a process sets up
+    keys = blocks.keys_of("a", 0, 20)
+    gc.collect()
+    gc.disable()
+    try:
+        before = set(os.listdir("/proc/self/fd"))
+        session = cenote.attach(make_spec("i"), socket=str(node.socket))
+        session.put(keys, blocks.contents_of(keys, 4096))
+        held = session.acquire(keys)
+        view = held[0].view()
+        assert len(os.listdir("/proc/self/fd")) > len(before)
+        del session
+        assert blocks.is_content_of(keys[0], view, 4096)  # mapped as long as somebody holds it
+        held.release()
+        del held, view
+        assert set(os.listdir("/proc/self/fd")) == before
+    finally:
+        gc.enable()

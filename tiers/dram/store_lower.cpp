@@ -82,13 +82,9 @@ bool store::demote_ahead(coarse_time now) {
   }
   const std::uint64_t excess = unwritten_excess();
   pool* oldest = excess > 0 ? pool_with_oldest(nullptr, oldest_unwritten_of) : nullptr;
-  const bool begun = oldest != nullptr && write_oldest(*oldest, blocks_for(excess, *oldest), now) > 0;
-  if (begun || more) return !stuck || more;  // what is pinned would be parked again and again
-  // Writes do not keep up: better that blocks go without a copy than that puts evict for themselves.
-  const std::uint64_t high = share_of(usable, options_.high_water);
-  if (counted_bytes() <= high + (usable - high) / 2) return false;
-  pool* next = pool_with_oldest(nullptr);
-  return next != nullptr && evict(*next, blocks_for(counted_bytes() - high, *next), now) > 0;
+  if (oldest == nullptr) return more;
+  const bool begun = write_oldest(*oldest, blocks_for(excess, *oldest), now) > 0;
+  return (begun && !stuck) || more;  // what is pinned would be parked again and again
 }
 
 /// Bytes that demote_ahead() would have written or parked, but has not.

@@ -5,7 +5,6 @@ Lookups and reads need no answer from the node, so they alone would never tell t
 
 from __future__ import annotations
 
-import gc
 import threading
 
 from .._attachment import Attachment
@@ -65,8 +64,4 @@ class Connection:
                 except CenoteError as why:  # one that is slow or restarts is still the same
                     self._attachment.failed(why, session)
                     session = self._attachment.session()
-            is_new = session is not None and self._session is None
             self._session = None if self._ended else session
-            if is_new:
-                del session
-                gc.collect()  # the lost session is part of a cycle, and holds a dead node's memory and descriptors
