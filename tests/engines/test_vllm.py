@@ -141,11 +141,11 @@ def test_a_node_may_come_die_and_return_while_the_engine_runs(
 
         def hit() -> bool:
             assert engine.tokens([first], 8) == [expected[0][:8]]
-            assert engine.call("forget")
+            if not engine.call("forget"):  # blocks are still being stored, and the engine steps no more
+                return False
             (answer,) = engine.generate([first], 8)
             assert answer["tokens"] == expected[0][:8]
-            assert engine.call("forget")
-            return bool(answer["cached"] == full_blocks(300))
+            return bool(engine.call("forget") and answer["cached"] == full_blocks(300))
 
         until("blocks are taken from the node", hit, limit=20)
 

@@ -243,8 +243,14 @@ def _serve(arguments: dict[str, Any]) -> None:
         return found
 
     def forget() -> bool:
-        """The engine's own prefix cache; not the node."""
-        return bool(llm.reset_prefix_cache())
+        """The engine's own prefix cache; not the node. Stores keep the blocks of a request that is over until a step
+        tells of their end."""
+        end = time.monotonic() + 20
+        while not llm.reset_prefix_cache():
+            if time.monotonic() > end:
+                return False
+            llm.llm_engine.step()
+        return True
 
     def reset() -> bool:
         """Both."""
