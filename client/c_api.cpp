@@ -155,6 +155,20 @@ result<std::span<const client::strided_piece>> checked_pieces(const cenote_strid
               "piece " + std::to_string(wrong - given_pieces.begin()) + " has no base, no runs, or runs of 0 bytes");
 }
 
+/// move(pieces, threads), if there are such.
+template <class Move>
+int move_blocks(const cenote_strided* pieces, size_t count, bool arrays, const cenote_copy_options* options,
+                const Move& move) {
+  return guarded([&] {
+    const auto threads = copy_threads(options);
+    if (!threads) return failed(threads.error());
+    const auto checked = checked_pieces(pieces, count, arrays);
+    if (!checked) return failed(checked.error());
+    move(*checked, *threads);
+    return static_cast<int>(CENOTE_OK);
+  });
+}
+
 result<cenote::instance_spec> spec_of(const cenote_spec& raw) {
   const auto given_spec = versioned(raw, "cenote_spec");
   if (!given_spec) return std::unexpected(given_spec.error());
@@ -475,25 +489,17 @@ int cenote_barrier(cenote_session* session) {
 
 int cenote_gather(const cenote_strided* pieces, size_t piece_count, const uint64_t* indices, void* const* blocks,
                   size_t count, const cenote_copy_options* options) {
-  return guarded([&] {
-    const auto threads = copy_threads(options);
-    if (!threads) return failed(threads.error());
-    const auto checked = checked_pieces(pieces, piece_count, count == 0 || (indices != nullptr && blocks != nullptr));
-    if (!checked) return failed(checked.error());
-    client::gather(*checked, {indices, count}, {reinterpret_cast<std::byte* const*>(blocks), count}, *threads);
-    return static_cast<int>(CENOTE_OK);
+  const bool given_arrays = count == 0 || (indices != nullptr && blocks != nullptr);
+  return move_blocks(pieces, piece_count, given_arrays, options, [&](auto checked, unsigned threads) {
+    client::gather(checked, {indices, count}, {reinterpret_cast<std::byte* const*>(blocks), count}, threads);
   });
 }
 
 int cenote_scatter(const cenote_strided* pieces, size_t piece_count, const uint64_t* indices, const void* const* blocks,
                    size_t count, const cenote_copy_options* options) {
-  return guarded([&] {
-    const auto threads = copy_threads(options);
-    if (!threads) return failed(threads.error());
-    const auto checked = checked_pieces(pieces, piece_count, count == 0 || (indices != nullptr && blocks != nullptr));
-    if (!checked) return failed(checked.error());
-    client::scatter(*checked, {indices, count}, {reinterpret_cast<const std::byte* const*>(blocks), count}, *threads);
-    return static_cast<int>(CENOTE_OK);
+  const bool given_arrays = count == 0 || (indices != nullptr && blocks != nullptr);
+  return move_blocks(pieces, piece_count, given_arrays, options, [&](auto checked, unsigned threads) {
+    client::scatter(checked, {indices, count}, {reinterpret_cast<const std::byte* const*>(blocks), count}, threads);
   });
 }
 
