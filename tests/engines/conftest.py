@@ -16,20 +16,14 @@ HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
 sys.path[:0] = [str(HERE), str(HERE.parent / "processes"), str(ROOT / "python")]
 
-from node import BINARY, FULL, Node  # noqa: E402
+from node import Node, finish_all  # noqa: E402
+from selection import pytest_collection_modifyitems  # noqa: E402
 from vllm_engine import Engine  # noqa: E402
+
+__all__ = ["pytest_collection_modifyitems"]  # a hook: pytest finds it by its name here
 
 StartNode = Callable[..., Node]
 StartEngine = Callable[..., Engine]
-
-
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    if not BINARY.exists():
-        pytest.exit(f"{BINARY} is missing: build it first (scripts/build), or set CENOTE_BINARY", returncode=2)
-    if not FULL:
-        for item in items:
-            if item.get_closest_marker("full"):
-                item.add_marker(pytest.mark.skip(reason="only with scripts/test --full"))
 
 
 def engine_python(engine: str) -> str:
@@ -73,15 +67,7 @@ def start_node(tmp_path: Path) -> Iterator[StartNode]:
         return nodes[-1].start()
 
     yield start
-    problems = []
-    for each in nodes:
-        try:
-            each.finish()
-        except AssertionError as why:
-            problems.append(str(why))
-        finally:
-            each.kill_everything()
-    assert not problems, "\n".join(problems)
+    finish_all(nodes)
 
 
 @pytest.fixture

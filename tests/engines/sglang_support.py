@@ -33,7 +33,7 @@ pytest.importorskip(
 
 import torch  # noqa: E402
 from node import FULL as FULL  # noqa: E402
-from node import PATIENCE, Node, is_alive, until  # noqa: E402
+from node import PATIENCE, Node, finish_all, is_alive, until  # noqa: E402
 from node import run_cenote as run_cenote  # noqa: E402
 from sglang.srt.mem_cache.allocator import TokenToKVPoolAllocator  # noqa: E402
 from sglang.srt.mem_cache.allocator.swa import SWATokenToKVPoolAllocator  # noqa: E402
@@ -255,12 +255,7 @@ def start_sglang_node(tmp_path: Path) -> Iterator[Callable[..., Node]]:
         return made.start()
 
     yield start
-    try:
-        for each in nodes:
-            each.finish()
-    finally:
-        for each in nodes:
-            each.kill_everything()
+    finish_all(nodes)
 
 
 def _running(folder: Path, *sets: str) -> Iterator[Node]:
@@ -279,6 +274,14 @@ def kill_node(node: Node) -> None:
     node.allowed_errors.append("no memory for a slab")
     node.kill_everything()
     until("the worker is gone, too", lambda: not is_alive(worker))
+
+
+def set_v1(backend: Any, keys: list[str], pages: list[int]) -> list[bool]:
+    return list(backend.batch_set_v1(keys, slots(pages)))
+
+
+def get_v1(backend: Any, keys: list[str], pages: list[int]) -> list[bool]:
+    return list(backend.batch_get_v1(keys, slots(pages)))
 
 
 # ---- a whole engine's cache

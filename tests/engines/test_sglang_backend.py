@@ -19,9 +19,11 @@ from sglang_support import (
     StorageBackendFactory,
     config,
     fill,
+    get_v1,
     host_pool,
     names,
     page_of,
+    set_v1,
     slots,
     until,
 )
@@ -30,14 +32,6 @@ pytest_plugins = ["sglang_support"]
 
 Attach = Callable[..., Any]
 StartNode = Callable[..., Node]
-
-
-def set_v1(backend: Any, keys: list[str], pages: list[int]) -> list[bool]:
-    return list(backend.batch_set_v1(keys, slots(pages)))
-
-
-def get_v1(backend: Any, keys: list[str], pages: list[int]) -> list[bool]:
-    return list(backend.batch_get_v1(keys, slots(pages)))
 
 
 # ---- bytes

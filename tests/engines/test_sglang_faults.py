@@ -20,13 +20,14 @@ from sglang_support import (
     Engine,
     Node,
     fill,
+    get_v1,
     host_pool,
     kill_node,
     names,
     page_of,
     run_cenote,
     sequence,
-    slots,
+    set_v1,
     until,
 )
 
@@ -37,14 +38,6 @@ StartNode = Callable[..., Node]
 EngineOf = Callable[..., Engine]
 
 BIG = {"layers": 4, "heads": 8, "dim": 128}  # 256 KiB a page
-
-
-def set_v1(backend: Any, keys: list[str], pages: list[int]) -> list[bool]:
-    return list(backend.batch_set_v1(keys, slots(pages)))
-
-
-def get_v1(backend: Any, keys: list[str], pages: list[int]) -> list[bool]:
-    return list(backend.batch_get_v1(keys, slots(pages)))
 
 
 # ---- NVMe

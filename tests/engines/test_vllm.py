@@ -197,8 +197,10 @@ def test_prefixes_on_nvme_are_brought_up_while_the_request_waits(
     start_node: StartNode, reference: Engine, llama: Path, start_engine: StartEngine, tmp_path: Path
 ) -> None:
     disk = (f"nvme.paths=[{tmp_path / 'store'}]", "nvme.capacity=64MiB", "nvme.engine=threads")
-    node = start_node(*disk, "prefetch.threshold_tokens=32", "nvme.ingest=all", capacity="8MiB")
-    engine = start_engine(llama, kv_transfer_config=connector(node.socket))
+    # however slow the disk is today: there is no other limit to a prefetch, and no faster way to compute
+    prefetch = ("prefetch.policy=wait_complete", "prefetch.threshold_tokens=32")
+    node = start_node(*disk, *prefetch, "nvme.ingest=all", capacity="8MiB")
+    engine = start_engine(llama, kv_transfer_config=connector(node.socket, prefill_tokens_per_s=1))
     prompts = [prompt(600, seed) for seed in range(30, 36)]  # 6 × 18 blocks, where 64 have room
     expected = reference.tokens(prompts, 16)
     for number, each in enumerate(prompts):
@@ -207,7 +209,9 @@ def test_prefixes_on_nvme_are_brought_up_while_the_request_waits(
     assert engine.call("forget")
     answers = [engine.generate([each], 16)[0] for each in prompts]
     assert [each["tokens"] for each in answers] == expected
-    assert max(each["cached"] for each in answers) == full_blocks(600)
+    cached = [each["cached"] for each in answers]  # less than all of it where memory was taken meanwhile
+    assert min(cached) > 0
+    assert max(cached) == full_blocks(600)
     assert engine.metrics()["cenote_blocks_prefetched"] > 0
 
 

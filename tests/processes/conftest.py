@@ -17,21 +17,15 @@ sys.path[:0] = [str(HERE), str(HERE.parents[1] / "python")]
 
 import blocks  # noqa: E402
 import cenote  # noqa: E402
-from node import BINARY, FULL, Agent, Node  # noqa: E402
+from node import Agent, Node, finish_all  # noqa: E402
+from selection import pytest_collection_modifyitems  # noqa: E402
+
+__all__ = ["pytest_collection_modifyitems"]  # a hook: pytest finds it by its name here
 
 StartNode = Callable[..., Node]
 StartAgent = Callable[..., Agent]
 
 _numbers = itertools.count()
-
-
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    if not BINARY.exists():
-        pytest.exit(f"{BINARY} is missing: build it first (scripts/build), or set CENOTE_BINARY", returncode=2)
-    if not FULL:
-        for item in items:
-            if item.get_closest_marker("full"):
-                item.add_marker(pytest.mark.skip(reason="only with scripts/test --full"))
 
 
 @pytest.fixture
@@ -56,15 +50,7 @@ def start_node(folder: Path) -> Iterator[StartNode]:
         return made.launch() if launch_only else made.start()
 
     yield start
-    problems = []
-    for each in reversed(nodes):
-        try:
-            each.finish()
-        except AssertionError as why:
-            problems.append(str(why))
-        finally:
-            each.kill_everything()
-    assert not problems, "\n".join(problems)
+    finish_all(nodes)
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -302,6 +302,20 @@ class Node:
         for pid in processes_naming(f"runtime_dir={self.folder}"):
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
+
+
+def finish_all(nodes: Sequence[Node]) -> None:
+    """Node.finish() of each, the latest first, whatever becomes of the others; what was wrong with any comes at the
+    end."""
+    problems = []
+    for each in reversed(nodes):
+        try:
+            each.finish()
+        except AssertionError as why:
+            problems.append(str(why))
+        finally:
+            each.kill_everything()
+    assert not problems, "\n".join(problems)
 
 
 class AgentError(Exception):

@@ -494,9 +494,10 @@ bool store::makes_sense(const session& by, const submission& entry) noexcept {
 
 progress store::run_entry(batch& work, session& by, const submission& entry, coarse_time now) {
   progress state = progress::finished;
+  const bool sane = makes_sense(by, entry);
   const bool stores = entry.op == operation::commit || entry.op == operation::finish;
   if (!stores) place_stored(by, now);  // nothing is evicted or removed that is in no policy yet
-  switch (makes_sense(by, entry) ? entry.op : operation{}) {
+  switch (sane ? entry.op : operation{}) {
     case operation::grant: state = run_grant(work, by, entry, now); break;
     case operation::commit: run_commit(work, by, entry, now); break;
     case operation::reserve: state = run_reserve(work, by, entry, now); break;
@@ -519,7 +520,7 @@ progress store::run_entry(batch& work, session& by, const submission& entry, coa
   if (state == progress::waits_for_memory) return state;
   ++work.next;
   if ((entry.flags & submission::flag_last) != 0) {
-    const std::uint64_t want = entry.op == operation::commit && makes_sense(by, entry) ? entry.want : 0;
+    const std::uint64_t want = entry.op == operation::commit && sane ? entry.want : 0;
     place_stored(by, now);
     finish_request(work, entry);
     allocation outcome = allocation::ok;
