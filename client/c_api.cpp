@@ -226,12 +226,14 @@ result<client::prefetch_options> prefetch_options_of(const cenote_prefetch_optio
   if (in->policy > CENOTE_PREFETCH_TIMEOUT) {
     return fail(error_code::invalid_argument, "prefetch policy " + std::to_string(in->policy) + " is not known");
   }
-  constexpr std::uint32_t all = CENOTE_PREFETCH_BASE | CENOTE_PREFETCH_PER_KI_TOKEN | CENOTE_PREFETCH_PREFILL_RATE;
+  constexpr std::uint32_t all =
+      CENOTE_PREFETCH_BASE | CENOTE_PREFETCH_PER_KI_TOKEN | CENOTE_PREFETCH_PREFILL_RATE | CENOTE_PREFETCH_THRESHOLD;
   if ((in->given & ~all) != 0) return fail(error_code::invalid_argument, "`given` names fields that are not known");
   out.policy = static_cast<cenote::memory::prefetch_policy>(in->policy);
   if ((in->given & CENOTE_PREFETCH_BASE) != 0) out.base = milliseconds_of(in->base_ns);
   if ((in->given & CENOTE_PREFETCH_PER_KI_TOKEN) != 0) out.per_ki_token = milliseconds_of(in->per_ki_token_ns);
   if ((in->given & CENOTE_PREFETCH_PREFILL_RATE) != 0) out.prefill_rate = in->prefill_tokens_per_s;
+  if ((in->given & CENOTE_PREFETCH_THRESHOLD) != 0) out.threshold_tokens = in->threshold_tokens;
   return out;
 }
 

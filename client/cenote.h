@@ -29,7 +29,9 @@ extern "C" {
 #endif
 
 #define CENOTE_ABI_MAJOR 1
-#define CENOTE_ABI_MINOR 2 /* 1.1: prefetch options, length, stop, cancel; keep. 1.2: gather, scatter, copy */
+#define CENOTE_ABI_MINOR                                                                       \
+  3 /* 1.1: prefetch options and more; keep. 1.2: gather, scatter, copy. 1.3: threshold_tokens \
+     */
 
 /* Why a call failed. Closed; numbers never change. */
 typedef enum cenote_error {
@@ -195,14 +197,15 @@ typedef enum cenote_prefetch_policy {
 #define CENOTE_PREFETCH_BASE 1u
 #define CENOTE_PREFETCH_PER_KI_TOKEN 2u
 #define CENOTE_PREFETCH_PREFILL_RATE 4u
+#define CENOTE_PREFETCH_THRESHOLD 8u /* since 1.3 */
 
 /* All zero (but for struct_size) are the node's defaults. Since 1.1. */
 typedef struct cenote_prefetch_options {
   uint32_t struct_size;
-  uint32_t policy; /* cenote_prefetch_policy */
-  uint32_t given;  /* CENOTE_PREFETCH_BASE | … */
-  uint32_t reserved;
-  uint64_t base_ns; /* times are rounded up to milliseconds */
+  uint32_t policy;           /* cenote_prefetch_policy */
+  uint32_t given;            /* CENOTE_PREFETCH_BASE | … */
+  uint32_t threshold_tokens; /* fewer tokens in lower tiers are not brought up */
+  uint64_t base_ns;          /* times are rounded up to milliseconds */
   uint64_t per_ki_token_ns;
   uint64_t
       prefill_tokens_per_s; /* of this engine: what recomputing would bring sooner is not loaded. 0: no comparison */

@@ -349,6 +349,7 @@ result<memory::prefetch_terms> terms_of(const prefetch_options& options) {
   terms.base = options.base;
   terms.per_ki_token = options.per_ki_token;
   terms.prefill_rate = options.prefill_rate;
+  terms.threshold_tokens = options.threshold_tokens;
   return terms;
 }
 

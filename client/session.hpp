@@ -122,6 +122,7 @@ struct prefetch_options {
   std::optional<std::chrono::milliseconds> base;          ///< of the policy timeout
   std::optional<std::chrono::milliseconds> per_ki_token;  ///< … for each 1,024 tokens that are not in DRAM
   std::optional<std::uint64_t> prefill_rate;              ///< tokens/s of this engine; 0: recomputing is no alternative
+  std::optional<std::uint32_t> threshold_tokens;          ///< fewer tokens in lower tiers are not brought up
 };
 
 /// A chain on its way up from the lower tiers. Used by one thread at a time; must not outlive its session.

@@ -10,7 +10,7 @@ from pathlib import Path
 from . import errors
 
 ABI_MAJOR = 1
-ABI_MINOR = 2  # the oldest that has all we call
+ABI_MINOR = 3  # the oldest that has all we call
 WHOLE_BLOCK = -1
 WRITABLE, PRESENT, PENDING = 1, 2, 3
 
@@ -101,14 +101,14 @@ class PrefetchOptions(ctypes.Structure):
         ("struct_size", c_uint32),
         ("policy", c_uint32),
         ("given", c_uint32),
-        ("reserved", c_uint32),
+        ("threshold_tokens", c_uint32),
         ("base_ns", c_uint64),
         ("per_ki_token_ns", c_uint64),
         ("prefill_tokens_per_s", c_uint64),
     )
 
 
-PREFETCH_BASE, PREFETCH_PER_KI_TOKEN, PREFETCH_PREFILL_RATE = 1, 2, 4
+PREFETCH_BASE, PREFETCH_PER_KI_TOKEN, PREFETCH_PREFILL_RATE, PREFETCH_THRESHOLD = 1, 2, 4, 8
 
 STATS_FIELDS = (
     "session",

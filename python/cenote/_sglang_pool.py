@@ -163,7 +163,8 @@ class Pool:
 
     def _bring(self, session: Session, keys: Keys) -> Prefetch:
         rate = self._settings.prefill_tokens_per_s
-        return session.prefetch(keys.each(), "wait_complete", prefill_tokens_per_s=rate)
+        # SGLang has decided by its own threshold already, and windows and states are short.
+        return session.prefetch(keys.each(), "wait_complete", prefill_tokens_per_s=rate, threshold_tokens=0)
 
     def _scatter(self, held: Held, targets: Places, first: int) -> None:
         count = len(held)

@@ -29,7 +29,11 @@ def _time(value: float | None, name: str) -> int:
 
 
 def raw_options(
-    policy: str | None, base: float | None, per_ki_token: float | None, prefill_tokens_per_s: float | None
+    policy: str | None,
+    base: float | None,
+    per_ki_token: float | None,
+    prefill_tokens_per_s: float | None,
+    threshold_tokens: int | None,
 ) -> lib.PrefetchOptions:
     """Checked; what is None is left to the node."""
     if policy not in POLICIES:
@@ -39,17 +43,22 @@ def raw_options(
     rate = prefill_tokens_per_s
     if rate is not None and (isinstance(rate, bool) or not isinstance(rate, int | float) or not 0 <= rate < 1 << 63):
         raise InvalidArgument(f"prefill_tokens_per_s is {rate!r}; it must be 0 or more")
+    threshold = threshold_tokens
+    if threshold is not None and (isinstance(threshold, bool) or not 0 <= threshold < 1 << 32):
+        raise InvalidArgument(f"threshold_tokens is {threshold!r}; it must be 0 to {(1 << 32) - 1}")
     given = 0
     for flag, value in (
         (lib.PREFETCH_BASE, base),
         (lib.PREFETCH_PER_KI_TOKEN, per_ki_token),
         (lib.PREFETCH_PREFILL_RATE, rate),
+        (lib.PREFETCH_THRESHOLD, threshold),
     ):
         given |= 0 if value is None else flag
     return lib.PrefetchOptions(
         struct_size=sizeof(lib.PrefetchOptions),
         policy=POLICIES[policy],
         given=given,
+        threshold_tokens=threshold or 0,
         base_ns=_time(base, "base"),
         per_ki_token_ns=_time(per_ki_token, "per_ki_token"),
         prefill_tokens_per_s=int(rate or 0),

@@ -203,17 +203,18 @@ class Session:
         base: float | None = None,
         per_ki_token: float | None = None,
         prefill_tokens_per_s: float | None = None,
+        threshold_tokens: int | None = None,
         group: str | None = None,
     ) -> Prefetch:
         """Asks the node to bring the chain up from its lower tiers, in order. Returns at once; see Prefetch.
 
         `policy`: "best_effort" ends at Prefetch.stop(), "wait_complete" when all is there, "timeout" after `base`
         seconds and `per_ki_token` seconds for each 1,024 tokens that are not in DRAM. `prefill_tokens_per_s`: how fast
-        the engine computes; what recomputing would bring sooner is not loaded; 0: no comparison. None: as the node's
-        configuration says."""
+        the engine computes; what recomputing would bring sooner is not loaded; 0: no comparison. Fewer than
+        `threshold_tokens` in lower tiers are not brought up. None: as the node's configuration says."""
         core = self._core
         chain = [bytes(key) for key in keys]  # the caller may reuse an array of keys
-        options = raw_options(policy, base, per_ki_token, prefill_tokens_per_s)
+        options = raw_options(policy, base, per_ki_token, prefill_tokens_per_s, threshold_tokens)
         ticket = c_void_p()
         number = self._group(group).number
         start = lib.library.cenote_prefetch_start_with

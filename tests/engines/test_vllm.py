@@ -241,6 +241,25 @@ def test_a_hybrid_model_needs_only_the_window_of_its_window_groups(
     assert answer["tokens"] != expected[0]
 
 
+def test_a_hybrid_prefix_on_nvme_comes_up_with_its_window(
+    start_node: StartNode, sliding: Path, start_engine: StartEngine, tmp_path: Path
+) -> None:
+    disk = (f"nvme.paths=[{tmp_path / 'store'}]", "nvme.capacity=64MiB", "nvme.engine=threads", "nvme.ingest=all")
+    node = start_node(*disk, "prefetch.policy=wait_complete")  # its threshold is longer than the window
+    engine = start_engine(sliding, dtype="bfloat16", kv_transfer_config=connector(node.socket, prefill_tokens_per_s=1))
+    asked = prompt(400, 45)
+    (computed,) = engine.generate([asked], 16)
+    until("it is on the disk", lambda: node.status()["nvme"]["blocks"] >= 2 * 12)
+    node.stop()
+    node.start()
+    until("the engine is there again", lambda: len(node.status()["sessions"]) >= 2)
+    assert engine.call("forget")
+    (answer,) = engine.generate([asked], 16)
+    assert (answer["tokens"], answer["cached"]) == (computed["tokens"], full_blocks(400))
+    # 12 blocks of full attention, and the last 3 or 4 of the window
+    assert 12 + 3 <= node.status()["prefetch"]["blocks_loaded"] <= 12 + 4
+
+
 def test_two_ranks_write_a_block_together_and_each_reads_its_part(
     node: Node, llama: Path, start_engine: StartEngine
 ) -> None:
@@ -291,13 +310,45 @@ def test_200_random_prompts_are_answered_right_twice_while_workers_die(
     assert engine.metrics()["cenote_blocks_loaded"] > 0
 
 
+def free_endpoint() -> str:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        return f"tcp://127.0.0.1:{free.getsockname()[1]}"
+
+
+def test_events_tell_what_moves_to_nvme_and_what_leaves_the_node(
+    start_node: StartNode, llama: Path, start_engine: StartEngine, tmp_path: Path
+) -> None:
+    disk = (f"nvme.paths=[{tmp_path / 'store'}]", "nvme.capacity=64MiB", "nvme.engine=threads", "nvme.ingest=all")
+    node = start_node(*disk)
+    engine = start_engine(llama, kv_transfer_config=connector(node.socket), events_at=free_endpoint())
+    asked = prompt(100, 73)
+    engine.generate([asked], 2)
+    until("it is on the disk", lambda: node.status()["nvme"]["blocks"] >= 3)
+
+    def told() -> list[tuple[str, str]]:
+        engine.generate([prompt(5, 72)], 2)  # a step, which looks at some of what was announced
+        seen = [each for each in engine.call("events") if each.get("medium") in ("CPU", "DISK")]
+        return [(each["type"], each["medium"]) for each in seen]
+
+    expected = [("BlockStored", "CPU")] * 3
+    until("they are in memory", lambda: told() == expected, pause=0.1)
+    node.stop()
+    node.start()
+    until("the engine is there again", lambda: len(node.status()["sessions"]) >= 2)
+    expected += [("BlockRemoved", "CPU"), ("BlockStored", "DISK")] * 3
+    until("they are on the disk", lambda: told() == expected, pause=0.1)
+    clear(node)
+    expected += [("BlockRemoved", "DISK")] * 3
+    until("they are gone", lambda: told() == expected, pause=0.1)
+    stored_on_disk = next(each for each in engine.call("events") if each.get("medium") == "DISK")
+    assert stored_on_disk["token_ids"] in (asked[:32], asked[32:64], asked[64:96])
+
+
 def test_events_tell_what_is_in_the_node_and_a_reset_makes_an_instance_of_its_own(
     node: Node, reference: Engine, llama: Path, start_engine: StartEngine
 ) -> None:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        endpoint = f"tcp://127.0.0.1:{free.getsockname()[1]}"
-    engine = start_engine(llama, kv_transfer_config=connector(node.socket), events_at=endpoint)
+    engine = start_engine(llama, kv_transfer_config=connector(node.socket), events_at=free_endpoint())
     asked = prompt(100, 71)
     expected = reference.tokens([asked], 4)
 
@@ -315,6 +366,8 @@ def test_events_tell_what_is_in_the_node_and_a_reset_makes_an_instance_of_its_ow
     # after a reset nothing that was stored before is found, by this engine or another
     names = {each["id"] for each in node.status()["instances"]}
     assert engine.call("reset")
+    gone = [each for each in in_node() if each["type"] == "BlockRemoved"]
+    assert [each["block_hashes"] for each in gone] == [each["block_hashes"] for each in told]
     (answer,) = engine.generate([asked], 4, salts=["mine"])
     assert (answer["cached"], [answer["tokens"]]) == (0, expected)
     stored(node, 3)

@@ -155,10 +155,7 @@ class Engine:
             line, newline, rest = self._buffer.partition(b"\n")
             if newline:
                 self._buffer = rest
-                if line.startswith(b"answer "):
-                    return json.loads(line.removeprefix(b"answer "))
-                self._said.write(line + newline)  # what vLLM prints
-                continue
+                return json.loads(line)
             readable, _, _ = select.select([stream], [], [], max(0.0, end - time.monotonic()))
             more = os.read(stream.fileno(), 1 << 16) if readable else b""
             if not more:
@@ -191,6 +188,8 @@ def _collect_events(endpoint: str, events: list[dict[str, Any]]) -> None:
 
 
 def _serve(arguments: dict[str, Any]) -> None:
+    answers = os.fdopen(os.dup(1), "w", buffering=1)  # of this file alone: vLLM's threads print, too
+    os.dup2(2, 1)
     from vllm import LLM, SamplingParams
 
     published: list[dict[str, Any]] = []
@@ -261,10 +260,10 @@ def _serve(arguments: dict[str, Any]) -> None:
         return list(published)
 
     calls = {"generate": generate, "metrics": metrics, "forget": forget, "reset": reset, "events": events}
-    print("answer", json.dumps("ready"), flush=True)
+    print(json.dumps("ready"), file=answers)
     for line in sys.stdin:
         name, given = json.loads(line)
-        print("answer", json.dumps(calls[name](**given)), flush=True)
+        print(json.dumps(calls[name](**given)), file=answers)
     llm.llm_engine.engine_core.shutdown()
 
 

@@ -75,6 +75,9 @@ def test_what_is_in_dram_is_offered_below_the_threshold_and_nothing_is_loaded(
     assert ticket.wait(10) == 26
     right(ticket, [*here, *below[:16]], 26)
     assert ended(node, "complete") == 1
+    ticket = session.prefetch(below[16:18], threshold_tokens=32)  # this client knows better
+    assert ticket.wait(10) == 2
+    right(ticket, below[16:18], 2)
 
 
 def test_a_timeout_answers_with_what_came_by_then(start: Callable[..., Node], attach: Attach, faults: Faults) -> None:

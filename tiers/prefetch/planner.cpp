@@ -158,7 +158,8 @@ planner::job planner::make_job(word& said, time_point now) {
     end_at(made, static_cast<std::size_t>(absent - made.places.begin()), reason::absent);
   }
   const std::uint64_t tokens = (made.end - made.prefix) * said.tokens_per_block;
-  if (tokens > 0 && tokens < options_.threshold_tokens) end_at(made, made.prefix, reason::below_threshold);
+  const std::uint64_t threshold = said.terms.threshold_tokens.value_or(options_.threshold_tokens);
+  if (tokens > 0 && tokens < threshold) end_at(made, made.prefix, reason::below_threshold);
   made.left = static_cast<std::uint64_t>(
       std::count(made.places.begin(), made.places.begin() + static_cast<std::ptrdiff_t>(made.end), place::below));
 

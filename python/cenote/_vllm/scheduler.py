@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import functools
 import logging
 import time
 import uuid
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from vllm.v1.metrics.cache_hit_source import CacheHitSource
@@ -61,8 +62,8 @@ class Tracked:
     may_load: bool = True
     may_store: bool = True
     from_below: int = 0
-    prefetch: Prefetch | None = None
-    resident: int = 0  # blocks, when the prefetch began
+    prefetches: list[Prefetch] = dataclasses.field(default_factory=list)  # one for each group
+    resident: int = 0  # blocks, when they began
     prefetched: bool = False  # a second prefetch would bring nothing else
 
 
@@ -158,6 +159,7 @@ class Scheduler:
             tracked.may_store = False  # it may have been computed with the old weights
         for late in self._late_stores:  # kept, for what they close
             late.keys, late.blocks = [], []
+        self._events.clear()
         self._connection.close()
         self._connect(uuid.uuid4().hex)
         return True
@@ -217,12 +219,12 @@ class Scheduler:
 
     def _find(self, session: Session, tracked: Tracked, offer: Offer) -> bool:
         """Pins what is there; true: wait, more is on its way."""
-        if tracked.prefetch is not None:
-            if not tracked.prefetch.done:
+        if tracked.prefetches:
+            if not all([each.done for each in tracked.prefetches]):  # asked all: that pins what came
                 return True
             tracked.prefetched = True
         self._pin(session, offer)
-        if tracked.prefetch is not None:
+        if tracked.prefetches:
             offer.from_below = max(0, offer.count - tracked.resident)
             self._end_prefetch(tracked)
         elif not tracked.prefetched and offer.count < len(offer.keys):
@@ -235,11 +237,11 @@ class Scheduler:
             offer.held, offer.starts, offer.count = [held], [0], len(held)
             return
         counts = [session.match(offer.keys, group=group.name).resident for group in self._groups if not group.window]
-        count = self._with_windows(session, offer, min(counts))
+        count = self._with_windows(offer, min(counts), session.exists)
         if count == 0:
             return
         for group in self._groups:
-            start = max(0, group.first_needed((offer.first + count) * self._block_size, self._block_size) - offer.first)
+            start = self._first_of(group, offer, count)
             held = session.acquire(offer.keys[start:count], group=group.name)
             offer.held.append(held)
             offer.starts.append(start)
@@ -247,17 +249,19 @@ class Scheduler:
                 return
         offer.count = count
 
-    def _with_windows(self, session: Session, offer: Offer, longest: int) -> int:
+    def _first_of(self, group: model.Group, offer: Offer, count: int) -> int:
+        """The first of the offer's keys whose block this group needs, if the first `count` are taken."""
+        return max(0, group.first_needed((offer.first + count) * self._block_size, self._block_size) - offer.first)
+
+    def _with_windows(self, offer: Offer, longest: int, present: Callable[..., list[bool]]) -> int:
         """The longest prefix of at most `longest` blocks for which every window group has what it needs."""
-        present = [
-            (group, session.exists(offer.keys[:longest], group=group.name)) for group in self._groups if group.window
-        ]
+        windows = [group for group in self._groups if group.window]
+        found = [(group, present(offer.keys[:longest], group=group.name)) for group in windows]
         count = longest
         while count > 0:
             shorter = count
-            for group, there in present:
-                needed = group.first_needed((offer.first + count) * self._block_size, self._block_size)
-                for i in range(count - 1, max(0, needed - offer.first) - 1, -1):
+            for group, there in found:
+                for i in range(count - 1, self._first_of(group, offer, count) - 1, -1):
                     if not there[i]:
                         shorter = min(shorter, i)  # all prefixes between need this block, too
                         break
@@ -268,23 +272,33 @@ class Scheduler:
 
     def _start_prefetch(self, session: Session, tracked: Tracked, offer: Offer) -> bool:
         """Whether lower tiers have more of it, and the node began to bring it up."""
-        if len(self._groups) != 1 or time.monotonic() < self._quiet_until:
+        if time.monotonic() < self._quiet_until:
             return False
-        if session.match(offer.keys).reachable <= offer.count:
+        whole = [group.name for group in self._groups if not group.window]
+        longest = min(session.match(offer.keys, group=name).reachable for name in whole)
+        count = self._with_windows(offer, longest, functools.partial(_in_any_tier, session))
+        if count <= offer.count:
             return False
-        try:
-            tracked.prefetch = session.prefetch(offer.keys, prefill_tokens_per_s=self._rate.tokens_per_s)
-        except (DeadlineExceeded, NodeRestarting):
-            self._quiet_until = time.monotonic() + _QUIET
-            raise
         tracked.resident = offer.count
+        try:
+            for group in self._groups:
+                keys = offer.keys[self._first_of(group, offer, count) : count]
+                # A window is short, but nothing of the prefix can be used without it.
+                rate, threshold = (0, 0) if group.window else (self._rate.tokens_per_s, None)
+                made = session.prefetch(keys, prefill_tokens_per_s=rate, threshold_tokens=threshold, group=group.name)
+                tracked.prefetches.append(made)
+        except CenoteError as why:
+            self._end_prefetch(tracked)
+            if isinstance(why, DeadlineExceeded | NodeRestarting):
+                self._quiet_until = time.monotonic() + _QUIET
+            raise
         return True
 
     def _end_prefetch(self, tracked: Tracked) -> None:
-        prefetch, tracked.prefetch = tracked.prefetch, None
-        if prefetch is not None:
+        prefetches, tracked.prefetches = tracked.prefetches, []
+        for each in prefetches:
             try:
-                prefetch.release()
+                each.release()
             except CenoteError as why:
                 self.failed(why)
 
@@ -461,6 +475,12 @@ class Scheduler:
     def step_ended(self) -> list[Any]:
         """Called at the end of each step; returns the KV events since the last call."""
         self._rate.step_ended()
+        session = self._session()
+        if session is not None:
+            try:
+                self._events.look(session, self._groups)
+            except CenoteError as why:
+                self.failed(why)
         return self._events.take()
 
     @property
@@ -485,6 +505,15 @@ class Scheduler:
                 self._connection.failed(why)
         else:
             logger.error("in the scheduler", exc_info=why)
+
+
+def _in_any_tier(session: Session, keys: Sequence[bytes], group: str) -> list[bool]:
+    """For each key, whether the node has it in whatever tier."""
+    found: list[bool] = []
+    while len(found) < len(keys):
+        found += [True] * session.match(keys[len(found) :], group=group).reachable
+        found += [False] * (len(found) < len(keys))
+    return found
 
 
 def _is_cacheable(request: Any) -> bool:

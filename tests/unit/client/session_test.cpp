@@ -229,6 +229,7 @@ BOOST_AUTO_TEST_CASE(a_long_prefetch_is_several_requests_of_one_chain_and_the_la
   options.policy = memory::prefetch_policy::best_effort;
   options.base = std::chrono::milliseconds(0);
   options.prefill_rate = 12'000;
+  options.threshold_tokens = 0;
   auto ticket = must(test.session->prefetch(batch_of(keys), 0, options));
   BOOST_TEST(must(test.session->wait(ticket, std::chrono::steady_clock::now() + std::chrono::seconds(5))));
   const auto words = test.node.prefetch_words();
@@ -242,6 +243,7 @@ BOOST_AUTO_TEST_CASE(a_long_prefetch_is_several_requests_of_one_chain_and_the_la
     BOOST_TEST((terms.base == std::chrono::milliseconds(0)));
     BOOST_TEST(!terms.per_ki_token);
     BOOST_TEST(terms.prefill_rate.value_or(0) == 12'000U);
+    BOOST_TEST(terms.threshold_tokens.value_or(1) == 0U);
   }
 }
 

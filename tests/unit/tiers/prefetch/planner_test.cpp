@@ -124,6 +124,22 @@ BOOST_AUTO_TEST_CASE(below_the_threshold_nothing_is_loaded_and_what_is_in_dram_i
   BOOST_TEST(lengths[2] == 19U);
 }
 
+BOOST_AUTO_TEST_CASE(a_client_may_have_a_threshold_of_its_own) {
+  options chosen = plain();
+  chosen.threshold_tokens = 256;
+  plan.reload(chosen);
+  fill_below(0, 100);
+  prefetch_terms terms;
+  terms.threshold_tokens = 0;
+  wish({.chain = 1, .keys = chain_of(0, 1), .terms = terms});
+  BOOST_TEST(run_until_answered(1));
+  BOOST_TEST(lengths[1] == 1U);
+  terms.threshold_tokens = 1000;
+  wish({.chain = 2, .keys = chain_of(1, 62), .terms = terms});  // 992 tokens
+  BOOST_TEST(lengths.at(2) == 0U);
+  BOOST_TEST(ends(reason::below_threshold) == 1U);
+}
+
 BOOST_AUTO_TEST_CASE(the_threshold_counts_what_follows_without_a_gap) {
   options chosen = plain();
   chosen.threshold_tokens = 256;
