@@ -18,7 +18,7 @@ namespace cenote {
 ///   find, add, describe, open, release, back, lost            (server, node: instances and sessions)
 ///   handles   descriptors of slabs for a client               (server)
 ///   slab      a slab was made, failed or given up             (provisioner)
-///   report, wipe, corrupt, reload, beat, evict                         (node, itself)
+///   report, wipe, corrupt, reload, beat, evict                (node, itself)
 ///   moved, gone, drained                                      (the NVMe tier below)
 ///   hello, order                                              (the planner of prefetches)
 class dram_tier final : public dram_tier_actor::base {

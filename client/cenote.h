@@ -28,10 +28,9 @@ extern "C" {
 #define CENOTE_API
 #endif
 
+/* 1.1: prefetch options, length, stop, cancel; keep. 1.2: gather, scatter, copy. 1.3: a prefetch's threshold_tokens. */
 #define CENOTE_ABI_MAJOR 1
-#define CENOTE_ABI_MINOR                                                                       \
-  3 /* 1.1: prefetch options and more; keep. 1.2: gather, scatter, copy. 1.3: threshold_tokens \
-     */
+#define CENOTE_ABI_MINOR 3
 
 /* Why a call failed. Closed; numbers never change. */
 typedef enum cenote_error {

@@ -20,26 +20,22 @@ namespace cenote::memory {
 //   | header | submissions | completions    | grant slots    | pin slots  |
 //             2048 x 128 B   8192 x 32 B      1024 x 16 B      pins x 8 B
 
+/// What a client asks for, and what answers it. `last`: one `done` at the last entry of a request.
 enum class operation : std::uint8_t {
-  grant = 1,  ///< hand `argument` more blank blocks of `group` to me                     -> done
-  commit =
-      2,  ///< granted `block` now holds `key`                                        -> done at the last of a batch
-  reserve =
-      3,  ///< bind a blank block to `key`; `argument`: mask of the parts I write      -> one result a key, then done
-  finish =
-      4,  ///< parts `argument` of reserved `block` are written                       -> done at the last of a batch
-  release =
-      5,  ///< I write parts `argument` (0: all) of `block` no more                    -> done at the last of a batch
-  remove =
-      6,      ///< forget `key`                                                           -> done at the last of a batch
-  clear = 7,  ///< forget the whole instance                                              -> done
-  touch = 8,  ///< blocks that were read, see touch_runs; a batch is a chain; no answer
-  barrier = 9,         ///< answers when all before it is done                                   -> done
-  prefetch = 10,       ///< bring `key` up; a batch is a chain, its last entry has the terms     -> done, later
-  stop_prefetch = 11,  ///< the engine is ready to compute: see chain `grant_version`'s policy   -> done
-  end_prefetch = 12,   ///< chain `grant_version` is not wanted any more, nor held               -> done
-  asked = 13,          ///< goes on with a touch: what was asked for and missing, see asked_ids; no answer
-  keep = 14,  ///< `key` stays in DRAM from now on; `argument` 0: no more                -> done at the last of a batch
+  grant = 1,      ///< hand `argument` more blank blocks of `group` to me -> done
+  commit = 2,     ///< granted `block` now holds `key` -> last
+  reserve = 3,    ///< bind a blank block to `key`; `argument`: mask of the parts I write -> a result a key, then done
+  finish = 4,     ///< parts `argument` of reserved `block` are written -> last
+  release = 5,    ///< I write parts `argument` (0: all) of `block` no more -> last
+  remove = 6,     ///< forget `key` -> last
+  clear = 7,      ///< forget the whole instance -> done
+  touch = 8,      ///< blocks that were read, see touch_runs; a request is a chain -> nothing
+  barrier = 9,    ///< -> done, when all before it is
+  prefetch = 10,  ///< bring `key` up; a request is a chain, its last entry has the terms -> done, later
+  stop_prefetch = 11,  ///< the engine is ready to compute: see the policy of chain `grant_version` -> done
+  end_prefetch = 12,   ///< chain `grant_version` is not wanted any more, nor held -> done
+  asked = 13,          ///< goes on with a touch: what was asked for and is missing, see asked_ids -> nothing
+  keep = 14,           ///< `key` stays in DRAM from now on; `argument` 0: no more -> last
 };
 
 /// One submission, 128 bytes. A batch is a run of entries with one request number; the last has flag_last.
