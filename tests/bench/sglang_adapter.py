@@ -1,8 +1,7 @@
 """How fast SGLang's HiCache stores and fetches pages through a node: v1, beside memcpy and SGLang's own HiCacheFile.
 
-Run it with the Python of `scripts/engine-venv sglang`. Every round measures each in turn; medians are compared.
-
-    tests/bench/sglang_adapter.py [--pages 128] [--rounds 7] [--threads 0] [--shapes llama,deepseek] [--no-file]
+Runs in SGLang's environment: "$(scripts/engine-venv sglang --path | tail -1)" tests/bench/sglang_adapter.py
+Every round measures each in turn; medians are compared. `--shapes llama,deepseek`, `--layouts page_first`, `--no-file`.
 """
 
 from __future__ import annotations
@@ -18,19 +17,19 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
-HERE = Path(__file__).resolve().parent
-sys.path.insert(0, str(HERE.parent / "engines"))
+import support
+from support import MiB, Report
 
-import sglang_support as support  # noqa: E402
-from cenote._sglang_keys import Keys  # noqa: E402
-from sglang.srt.environ import envs  # noqa: E402
-from sglang.srt.mem_cache.hicache_storage import HiCacheFile  # noqa: E402
-from sglang_support import Node, StorageBackendFactory  # noqa: E402
+sys.path.insert(0, str(support.ROOT / "tests" / "engines"))
 
-MiB = 1 << 20
+import sglang_support as sglang
+from cenote._sglang_keys import Keys
+from sglang.srt.environ import envs
+from sglang.srt.mem_cache.hicache_storage import HiCacheFile
+from sglang_support import Node, StorageBackendFactory
+
 PAGE = 64  # tokens
 SHAPES: dict[str, dict[str, Any]] = {
     "llama": {"mla": False, "layers": 32, "heads": 8, "dim": 128},  # 8 MiB a page
@@ -67,15 +66,17 @@ class Shared:
         ctypes.memset(self.address, 1, size)
 
 
-def measure_copies(shape: str, layout: str, options: argparse.Namespace, node: Node, folder: str) -> bool:
-    pool = support.host_pool(**SHAPES[shape], layout=layout, page=PAGE, tokens=options.pages * PAGE // 2)
+def measure_copies(
+    report: Report, shape: str, layout: str, options: argparse.Namespace, node: Node, folder: str
+) -> None:
+    pool = sglang.host_pool(**SHAPES[shape], layout=layout, page=PAGE, tokens=options.pages * PAGE // 2)
     backend = StorageBackendFactory.create_backend(
         "dynamic",
-        support.config(node, mla=SHAPES[shape]["mla"], model=shape, threads=options.threads, deadline=60.0),
+        sglang.config(node, mla=SHAPES[shape]["mla"], model=shape, threads=options.threads, deadline=60.0),
         pool,
     )
     backend.register_mem_pool_host(pool)
-    indices = support.slots(list(range(options.pages)), PAGE)
+    indices = sglang.slots(list(range(options.pages)), PAGE)
     addresses, sizes = pool.get_page_buffer_meta(indices)
     total = sum(sizes)
     shared = Shared(total)
@@ -84,7 +85,7 @@ def measure_copies(shape: str, layout: str, options: argparse.Namespace, node: N
     file = None
     if not options.no_file:
         with envs.SGLANG_HICACHE_FILE_BACKEND_STORAGE_DIR.override(folder):
-            file = HiCacheFile(support.config(None, mla=SHAPES[shape]["mla"], model=shape))
+            file = HiCacheFile(sglang.config(None, mla=SHAPES[shape]["mla"], model=shape))
     seconds: dict[str, list[float]] = {}
 
     def note(name: str, what: Callable[[], object]) -> None:
@@ -94,7 +95,7 @@ def measure_copies(shape: str, layout: str, options: argparse.Namespace, node: N
         assert all(found), f"{found.count(False)} of {len(found)} pages failed"
 
     for number in range(options.rounds + 1):
-        keys = support.names(options.pages)
+        keys = sglang.names(options.pages)
         note("memcpy in", lambda: parallel_memcpy(places, addresses, sizes, threads))
         note("set", lambda keys=keys: check(backend.batch_set_v1(keys, indices)))
         note("memcpy out", lambda: parallel_memcpy(addresses, places, sizes, threads))
@@ -113,34 +114,27 @@ def measure_copies(shape: str, layout: str, options: argparse.Namespace, node: N
         if number == 0:
             seconds.clear()  # the first round maps slabs and warms caches
     backend.close()
-    rates = {name: total / statistics.median(each) / 1e9 for name, each in seconds.items()}
-    ratios = {
-        way: statistics.median(a / b for a, b in zip(seconds[f"memcpy {to}"], seconds[way], strict=True))
-        for way, to in (("set", "in"), ("get", "out"))
-    }
-    print(f"{shape}, {layout}: {options.pages} pages of {total / options.pages / MiB:.2f} MiB, {threads} threads")
-    for name, rate in rates.items():
-        print(f"  {name:11} {rate:6.2f} GB/s")
-    good = True
-    for way, ratio in ratios.items():
-        passed = ratio >= BOUND
-        good &= passed
-        print(f"  {way}: {ratio:.2f} of memcpy (bound {BOUND}){'' if passed else '  MISSED'}")
-        if f"file {way}" in rates:
-            print(f"  {way}: {rates[way] / rates[f'file {way}']:.1f} times HiCacheFile")
-    return good
+    about = f"{options.pages} x {total / options.pages / MiB:.1f} MiB, {layout}"
+    for way, to in (("set", "in"), ("get", "out")):
+        limit = seconds[f"memcpy {to}"]
+        ratio = statistics.median(a / b for a, b in zip(limit, seconds[way], strict=True))  # of pairs, side by side
+        rate = total / statistics.median(limit) / 1e9
+        report.add(f"{about}, {way}", ratio * rate, "GB/s", rate, f">= {BOUND} of memcpy, {threads} threads")
+        if f"file {way}" in seconds:
+            report.add(
+                f"{about}, {way}, HiCacheFile", total / statistics.median(seconds[f"file {way}"]) / 1e9, "GB/s", rate
+            )
 
 
-def measure_exists(node: Node) -> bool:
-    pool = support.host_pool(False, "page_first", tokens=64 * support.PAGE)
-    good = True
+def measure_exists(report: Report, node: Node) -> None:
+    pool = sglang.host_pool(False, "page_first", tokens=64 * sglang.PAGE)
     for count in (1000, 4000):
-        backend = StorageBackendFactory.create_backend("dynamic", support.config(node, model=f"e{count}"), pool)
+        backend = StorageBackendFactory.create_backend("dynamic", sglang.config(node, model=f"e{count}"), pool)
         backend.register_mem_pool_host(pool)
-        keys = support.names(count)
+        keys = sglang.names(count)
         for first in range(0, count, 64):
             some = keys[first : first + 64]
-            assert all(backend.batch_set_v1(some, support.slots(list(range(len(some))))))
+            assert all(backend.batch_set_v1(some, sglang.slots(list(range(len(some))))))
         answers, conversions, rests = [], [], []
         for _ in range(60):
             begin = time.thread_time()  # it waits for nothing, and other processes may want the core
@@ -152,19 +146,13 @@ def measure_exists(node: Node) -> bool:
             answers.append((middle - begin) / count * 1e6)
             conversions.append((end - middle) / count * 1e6)
             rests.append(answers[-1] - conversions[-1])
-        beyond = statistics.median(rests)
-        passed = beyond <= EXISTS_BOUND
-        good &= passed
-        print(
-            f"exists of {count}: {statistics.median(answers):.3f} us a key, {statistics.median(conversions):.3f} of it "
-            f"the conversion of the keys; {beyond:.3f} beyond (bound {EXISTS_BOUND}){'' if passed else '  MISSED'}"
-        )
+        report.add(f"exists of {count} pages, a page", statistics.median(rests), "us", None, f"<= {EXISTS_BOUND}")
+        report.add(f"exists of {count} pages, their names", statistics.median(conversions), "us")
         backend.close()
-    return good
 
 
-def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+def main() -> None:
+    parser = support.arguments(__doc__)
     parser.add_argument("--pages", type=int, default=128)
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--threads", type=int, default=0)
@@ -173,32 +161,15 @@ def main() -> int:
     parser.add_argument("--no-file", action="store_true")
     parser.add_argument("--no-exists", action="store_true")
     options = parser.parse_args()
-    good = True
-    capacity = f"dram.capacity={options.pages * 8 * 5 // 4 + 256}MiB"
-    with tempfile.TemporaryDirectory(prefix="cenote-bench-") as place:
-        if not options.no_exists:
-            good &= with_node(Path(place) / "e", capacity, measure_exists)
-        for number, shape in enumerate(filter(None, options.shapes.split(","))):
-            for layout in options.layouts.split(","):
-                good &= with_node(
-                    Path(place) / f"{number}{layout}",
-                    capacity,
-                    lambda node, shape=shape, layout=layout: measure_copies(
-                        shape, layout, options, node, f"{place}/file"
-                    ),
-                )
-    return 0 if good else 1
-
-
-def with_node(folder: Path, capacity: str, measure: Callable[[Node], bool]) -> bool:
-    node = Node(folder, capacity, "dram.policy=lru")
-    try:
-        good = measure(node.start())
-        node.finish()
-        return good
-    finally:
-        node.kill_everything()
+    report = Report("sglang_adapter", options.json)
+    capacity = (options.pages * 8 * 5 // 4 + 256) * MiB
+    if not options.no_exists:
+        with support.node(capacity, "dram.policy=lru") as node:
+            measure_exists(report, node)
+    for shape, layout in itertools.product(filter(None, options.shapes.split(",")), options.layouts.split(",")):
+        with support.node(capacity, "dram.policy=lru") as node, tempfile.TemporaryDirectory() as folder:
+            measure_copies(report, shape, layout, options, node, folder)
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()
