@@ -54,7 +54,6 @@ def nvme_node(start_sglang_node: StartNode, tmp_path: Path) -> Callable[..., Nod
             f"nvme.paths=[{tmp_path / 'store'}]",
             "nvme.capacity=128MiB",
             "nvme.ingest=all",
-            "prefetch.threshold_tokens=0",
             *sets,
         )
 

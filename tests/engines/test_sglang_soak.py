@@ -117,7 +117,6 @@ def test_an_engine_survives_a_node_that_does_not(
         "dram.slab_size=256KiB",
         f"nvme.paths=[{tmp_path / 'store'}]",
         "nvme.capacity=64MiB",
-        "prefetch.threshold_tokens=0",
     )
     engine = engine_of(node, tokens=2048, deadline=1.0, hold=0.5)
     pool = host_pool(False, "page_first", tokens=64 * 16)

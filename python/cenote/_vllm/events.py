@@ -16,7 +16,7 @@ from .model import Group
 
 MEDIUM_DISK = "DISK"
 
-_MOST_BLOCKS = 1 << 17  # announced ones, some 300 bytes each
+_MOST_BLOCKS = 1 << 17  # announced ones; each takes some 500 bytes where blocks have 32 tokens
 _LOOK = 0.25  # seconds between two looks at some of them
 _LOOKS = 20  # after so many looks each block was looked at
 

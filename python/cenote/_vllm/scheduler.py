@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import functools
 import logging
 import time
 import uuid
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from vllm.v1.metrics.cache_hit_source import CacheHitSource
@@ -237,7 +236,7 @@ class Scheduler:
             offer.held, offer.starts, offer.count = [held], [0], len(held)
             return
         counts = [session.match(offer.keys, group=group.name).resident for group in self._groups if not group.window]
-        count = self._with_windows(offer, min(counts), session.exists)
+        count = self._with_windows(session, offer, min(counts), anywhere=False)
         if count == 0:
             return
         for group in self._groups:
@@ -253,22 +252,20 @@ class Scheduler:
         """The first of the offer's keys whose block this group needs, if the first `count` are taken."""
         return max(0, group.first_needed((offer.first + count) * self._block_size, self._block_size) - offer.first)
 
-    def _with_windows(self, offer: Offer, longest: int, present: Callable[..., list[bool]]) -> int:
-        """The longest prefix of at most `longest` blocks for which every window group has what it needs."""
-        windows = [group for group in self._groups if group.window]
-        found = [(group, present(offer.keys[:longest], group=group.name)) for group in windows]
-        count = longest
-        while count > 0:
-            shorter = count
-            for group, there in found:
-                for i in range(count - 1, self._first_of(group, offer, count) - 1, -1):
-                    if not there[i]:
-                        shorter = min(shorter, i)  # all prefixes between need this block, too
-                        break
-            if shorter == count:
-                return count
-            count = shorter
-        return 0
+    def _with_windows(self, session: Session, offer: Offer, longest: int, *, anywhere: bool) -> int:
+        """The longest prefix of at most `longest` blocks for which DRAM, or `anywhere` some tier, has what every window
+        group needs."""
+        count, longer = longest, longest + 1
+        while 0 < count < longer:
+            longer = count
+            for group in self._groups:
+                first = self._first_of(group, offer, longer)
+                if group.window:
+                    match = session.match(offer.keys[first:longer], group=group.name)
+                    there = match.reachable if anywhere else match.resident
+                    if first + there < longer:  # every prefix that ends behind the missing block needs it, too
+                        count = min(count, first + there)
+        return count
 
     def _start_prefetch(self, session: Session, tracked: Tracked, offer: Offer) -> bool:
         """Whether lower tiers have more of it, and the node began to bring it up."""
@@ -276,7 +273,7 @@ class Scheduler:
             return False
         whole = [group.name for group in self._groups if not group.window]
         longest = min(session.match(offer.keys, group=name).reachable for name in whole)
-        count = self._with_windows(offer, longest, functools.partial(_in_any_tier, session))
+        count = self._with_windows(session, offer, longest, anywhere=True)
         if count <= offer.count:
             return False
         tracked.resident = offer.count
@@ -505,15 +502,6 @@ class Scheduler:
                 self._connection.failed(why)
         else:
             logger.error("in the scheduler", exc_info=why)
-
-
-def _in_any_tier(session: Session, keys: Sequence[bytes], group: str) -> list[bool]:
-    """For each key, whether the node has it in whatever tier."""
-    found: list[bool] = []
-    while len(found) < len(keys):
-        found += [True] * session.match(keys[len(found) :], group=group).reachable
-        found += [False] * (len(found) < len(keys))
-    return found
 
 
 def _is_cacheable(request: Any) -> bool:
