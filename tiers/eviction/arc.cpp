@@ -27,6 +27,25 @@ void arc::admit(std::uint32_t block, std::uint64_t id, std::uint32_t /*now*/) {
   keep_bounds();
 }
 
+/// What is known of the block counts here, but its coming back was no miss: the target stays.
+void arc::inherit(std::uint32_t block, std::uint64_t id, std::uint32_t /*now*/, std::uint32_t uses) {
+  const bool often = often_ghosts_.take(id).has_value() || uses > 1;
+  once_ghosts_.take(id);
+  is_often_.make(block) = often ? 1 : 0;
+  (often ? often_ : once_).push_front(block);
+  keep_bounds();
+}
+
+void arc::learn(const policy& from, std::span<const std::uint64_t> ids) {
+  const auto& other = dynamic_cast<const arc&>(from);
+  once_ghosts_ = other.once_ghosts_;
+  often_ghosts_ = other.often_ghosts_;
+  for (std::uint32_t each = other.often_.back(); each != block_list::none; each = other.often_.before(each)) {
+    often_ghosts_.push(ids[each]);
+  }
+  if (other.capacity_ > 0) target_ = other.target_ / other.capacity_ * capacity_;
+}
+
 void arc::touch(std::uint32_t block, std::uint32_t /*now*/) {
   if (is_often_[block] != 0) {
     often_.move_to_front(block);

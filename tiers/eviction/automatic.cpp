@@ -9,6 +9,7 @@ namespace cenote::eviction {
 namespace {
 
 constexpr std::uint32_t brought_at_once = 4'096;  // less than a millisecond
+constexpr std::uint8_t most_uses = 255;           // all that its place has room for
 
 /// The upper half of a product with this depends on all bits of the other number.
 constexpr std::uint64_t spread = 0x9e3779b97f4a7c15ULL;  // 2^64 / golden ratio
@@ -55,13 +56,15 @@ bool automatic::wants(std::uint64_t id, std::uint32_t now) {
 }
 
 void automatic::admit(std::uint32_t block, std::uint64_t id, std::uint32_t now) {
-  blocks_.make(block) = {.id = id, .touched = now, .owner = side_};
+  blocks_.make(block) = {.id = id, .touched = now, .uses = 1, .owner = side_};
   live_->admit(block, id, now);
   capacity_ = std::max(capacity_, size());
 }
 
 void automatic::touch(std::uint32_t block, std::uint32_t now) {
-  blocks_[block].touched = now;
+  state& of = blocks_[block];
+  of.touched = now;
+  if (of.uses < most_uses) ++of.uses;
   if (is_leaving(block)) {
     bring(block, now);  // which is a use for the one that gets it
   } else {
@@ -186,6 +189,7 @@ void automatic::switch_to(std::size_t candidate) {
   leaving_ = std::move(live_);
   live_ = miniatures::make(candidate, *links_);
   live_->resize(capacity_);
+  miniatures_.teach(candidate, *live_);  // or it would have to learn first what won it the contest
   side_ ^= 1;
   brought_until_ = 0;
 }
@@ -193,8 +197,9 @@ void automatic::switch_to(std::size_t candidate) {
 /// Hands `block` from the policy before to the one at work.
 void automatic::bring(std::uint32_t block, std::uint32_t now) {
   leaving_->forget(block);
-  blocks_[block].owner = side_;
-  live_->admit(block, blocks_[block].id, now);
+  state& of = blocks_[block];
+  of.owner = side_;
+  live_->inherit(block, of.id, now, of.uses);
 }
 
 void automatic::bring_some(std::uint32_t now) {

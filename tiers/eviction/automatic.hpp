@@ -15,13 +15,13 @@ namespace cenote::eviction {
 /// What `auto` asks for before it moves on: a lead over the policy at work that exceeds a cost and what chance does.
 /// The cost is in shares of the pool's blocks, chance in usual differences of two policies on one request.
 struct auto_options {
-  std::string_view start = "tblru";        ///< at work until another one is better
-  std::uint32_t miniature = 256;           ///< blocks that a miniature holds, at most
-  std::uint32_t miniature_of_small = 512;  ///< of a pool of up to four times as many
-  std::uint32_t window = 2'048;            ///< requests until a difference counts half for what is usual
-  double cost = 1.5;                       ///< of what the new policy has yet to learn, and of coming back
-  double cost_of_lru = 0.3;                ///< which has nothing to learn
-  double chance = 30;
+  std::string_view start = "tblru";          ///< at work until another one is better
+  std::uint32_t miniature = 1'024;           ///< blocks that a miniature holds, at most
+  std::uint32_t miniature_of_small = 2'048;  ///< of a pool of up to four times as many
+  std::uint32_t window = 2'048;              ///< requests until a difference counts half for what is usual
+  double cost = 0.6;                         ///< of what the new policy has yet to learn, and of coming back
+  double cost_of_lru = 0.3;                  ///< which has nothing to learn
+  double chance = 45;
   double chance_of_lru = 45;
   double chance_of_partial = 20;  ///< to let partial blocks in or keep them out, which moves nothing
 };
@@ -48,9 +48,10 @@ struct auto_status {
 /// than what a switch costs. What is sampled of a chain is a chain, and every request is seen, through fewer blocks.
 ///
 /// Residents are kept: they move into the new policy in the order in which the old one would evict them, the next
-/// victim first, some thousands with each request; until then they are the first victims. 16 bytes a block, and less
-/// than 1 MB for the miniatures. Until it first has to evict, the pool takes partial blocks, too, and nothing is
-/// decided. Without begin() it stays what it started as.
+/// victim first, some thousands with each request, with the number of their uses; until then they are the first
+/// victims. The new policy begins with what its miniature knows. 16 bytes a block, and some 2 MB for the miniatures,
+/// not counting what TBLRU's remember of sessions. Until it first has to evict, the pool takes partial blocks, too, and
+/// nothing is decided. Without begin() it stays what it started as.
 class automatic final : public policy {
  public:
   explicit automatic(block_links& links, const auto_options& options = {});
@@ -77,6 +78,7 @@ class automatic final : public policy {
   struct state {
     std::uint64_t id = 0;
     std::uint32_t touched = 0;
+    std::uint8_t uses = 0;        ///< since it came, at most 255
     std::uint8_t owner = nobody;  ///< the side, of two, that orders it
   };
   static constexpr std::uint8_t nobody = 2;

@@ -83,6 +83,12 @@ std::span<const std::uint32_t> miniatures::serve(std::span<const std::uint64_t> 
   return saved_;
 }
 
+void miniatures::teach(std::size_t candidate, policy& pupil) const {
+  std::vector<std::uint64_t> ids;
+  for (const holding& each : holdings_) ids.push_back(each.id);
+  pupil.learn(*pools_[candidate].by, ids);
+}
+
 std::size_t miniatures::ghosts() const noexcept {
   std::size_t sum = 0;
   for (const pool& each : pools_) sum += each.by->ghosts();

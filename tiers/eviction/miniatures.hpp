@@ -38,6 +38,8 @@ class miniatures {
   /// half full on average. Valid until the next call.
   [[nodiscard]] std::span<const std::uint32_t> serve(std::span<const std::uint64_t> ids, bool partial,
                                                      std::uint32_t now);
+  /// Lets `pupil`, a policy of that kind, know what the candidate found out.
+  void teach(std::size_t candidate, policy& pupil) const;
   /// Blocks that any of them holds.
   [[nodiscard]] std::size_t distinct() const noexcept { return numbers_.size(); }
   /// Identities that they remember of blocks that are gone.

@@ -59,6 +59,23 @@ void mq::admit(std::uint32_t block, std::uint64_t id, std::uint32_t /*now*/) {
   touch(block, 0);
 }
 
+void mq::inherit(std::uint32_t block, std::uint64_t id, std::uint32_t now, std::uint32_t uses) {
+  admit(block, id, now);
+  states_[block].uses = std::max(states_[block].uses + 1, uses) - 1;
+  touch(block, now);
+}
+
+void mq::learn(const policy& from, std::span<const std::uint64_t> ids) {
+  const auto& other = dynamic_cast<const mq&>(from);
+  ghosts_ = other.ghosts_;
+  ghosts_.bound(ghosts_per_block * capacity_);
+  for (const block_list& queue : other.queues_) {
+    for (std::uint32_t each = queue.back(); each != block_list::none; each = queue.before(each)) {
+      ghosts_.push(ids[each], other.states_[each].uses);
+    }
+  }
+}
+
 void mq::touch(std::uint32_t block, std::uint32_t /*now*/) {
   state& of = states_[block];
   if (of.uses < std::numeric_limits<std::uint32_t>::max()) ++of.uses;

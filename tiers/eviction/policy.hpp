@@ -66,6 +66,14 @@ class policy {
   [[nodiscard]] virtual bool wants(std::uint64_t /*id*/, std::uint32_t /*now*/) { return true; }
   /// `block` became evictable.
   virtual void admit(std::uint32_t block, std::uint64_t id, std::uint32_t now) = 0;
+  /// `block` comes from another policy of the same pool, where it was used so often, its admission included.
+  virtual void inherit(std::uint32_t block, std::uint64_t id, std::uint32_t now, std::uint32_t uses) {
+    admit(block, id, now);
+    if (uses > 1) touch(block, now);
+  }
+  /// Takes over what `from`, of the same class, found out in another pool: shares, delays, ghosts; and of what it
+  /// holds, what a ghost can say. Its block numbers stand for `ids`. To be told while empty.
+  virtual void learn(const policy& /*from*/, std::span<const std::uint64_t> /*ids*/) {}
   /// `block`, admitted before, was used.
   virtual void touch(std::uint32_t block, std::uint32_t now) = 0;
   /// `block` takes the position that a use would give it now, but this is no use of its own.

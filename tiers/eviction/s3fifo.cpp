@@ -1,5 +1,7 @@
 #include "tiers/eviction/s3fifo.hpp"
 
+#include <algorithm>
+
 namespace cenote::eviction {
 
 namespace {
@@ -28,6 +30,20 @@ void s3fifo::admit(std::uint32_t block, std::uint64_t id, std::uint32_t /*now*/)
   const bool to_main = returns || (!has_evicted_ && small_.size() >= small_capacity_);
   states_.make(block) = {.uses = 0, .in_main = to_main};
   (to_main ? main_ : small_).push_front(block);
+}
+
+void s3fifo::inherit(std::uint32_t block, std::uint64_t id, std::uint32_t now, std::uint32_t uses) {
+  admit(block, id, now);
+  states_[block].uses = std::min<std::uint32_t>(uses - 1, most_uses) & 3U;
+}
+
+void s3fifo::learn(const policy& from, std::span<const std::uint64_t> ids) {
+  const auto& other = dynamic_cast<const s3fifo&>(from);
+  ghosts_ = other.ghosts_;
+  resize(capacity_);
+  for (std::uint32_t each = other.main_.back(); each != block_list::none; each = other.main_.before(each)) {
+    ghosts_.push(ids[each]);
+  }
 }
 
 void s3fifo::touch(std::uint32_t block, std::uint32_t /*now*/) {

@@ -64,6 +64,18 @@ void tblru::admit(std::uint32_t block, std::uint64_t id, std::uint32_t now) {
   place(block, rank_, now);
 }
 
+void tblru::inherit(std::uint32_t block, std::uint64_t id, std::uint32_t now, std::uint32_t uses) {
+  admit(block, id, now);
+  lists_[states_[block].rank].remove(block);
+  place(block, static_cast<std::uint8_t>(std::clamp<std::uint32_t>(uses, 1, class_count) - 1), now);
+}
+
+void tblru::learn(const policy& from, std::span<const std::uint64_t> /*ids*/) {
+  const auto& other = dynamic_cast<const tblru&>(from);
+  tips_ = other.tips_;
+  delay_ = other.delay_;
+}
+
 void tblru::touch(std::uint32_t block, std::uint32_t now) {
   const std::uint8_t rank = states_[block].rank;
   lists_[rank].remove(block);
