@@ -213,26 +213,31 @@ def test_every_code_of_the_c_abi_has_an_exception_of_that_name() -> None:
 
 
 def test_what_a_prefetch_is_not_told_is_left_to_the_node() -> None:
-    raw = raw_options(None, None, None, None)
+    raw = raw_options(None, None, None, None, None)
     assert (raw.policy, raw.given) == (0, 0)
-    raw = raw_options("timeout", 0, 0.25, None)
+    raw = raw_options("timeout", 0, 0.25, None, None)
     assert (raw.policy, raw.given) == (3, lib.PREFETCH_BASE | lib.PREFETCH_PER_KI_TOKEN)
     assert (raw.base_ns, raw.per_ki_token_ns) == (0, 250_000_000)
-    raw = raw_options("best_effort", None, None, 0)
+    raw = raw_options("best_effort", None, None, 0, None)
     assert (raw.policy, raw.given, raw.prefill_tokens_per_s) == (1, lib.PREFETCH_PREFILL_RATE, 0)
+    raw = raw_options(None, None, None, None, 64)
+    assert (raw.policy, raw.given, raw.threshold_tokens) == (0, lib.PREFETCH_THRESHOLD, 64)
 
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("soon", None, None, None), "policy is 'soon'; it is one of 'best_effort'"),
-        ((None, -1, None, None), "base is -1 s"),
-        ((None, None, float("inf"), None), "per_ki_token is inf s"),
-        ((None, None, float("nan"), None), "per_ki_token is nan s"),
-        ((None, True, None, None), "base is True s"),
-        ((None, None, None, -5), "prefill_tokens_per_s is -5"),
+        (("soon", None, None, None, None), "policy is 'soon'; it is one of 'best_effort'"),
+        ((None, -1, None, None, None), "base is -1 s"),
+        ((None, None, float("inf"), None, None), "per_ki_token is inf s"),
+        ((None, None, float("nan"), None, None), "per_ki_token is nan s"),
+        ((None, True, None, None, None), "base is True s"),
+        ((None, None, None, -5, None), "prefill_tokens_per_s is -5"),
+        ((None, None, None, None, -1), "threshold_tokens is -1"),
+        ((None, None, None, None, 1 << 32), "threshold_tokens is 4294967296"),
+        ((None, None, None, None, True), "threshold_tokens is True"),
     ],
 )
-def test_terms_that_make_no_sense_are_refused(arguments: tuple[Any, Any, Any, Any], message: str) -> None:
+def test_terms_that_make_no_sense_are_refused(arguments: tuple[Any, ...], message: str) -> None:
     with pytest.raises(cenote.InvalidArgument, match=message):
         raw_options(*arguments)

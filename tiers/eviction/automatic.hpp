@@ -16,8 +16,8 @@ namespace cenote::eviction {
 /// The cost is in shares of the pool's blocks, chance in usual differences of two policies on one request.
 struct auto_options {
   std::string_view start = "tblru";          ///< at work until another one is better
-  std::uint32_t miniature = 1'024;           ///< blocks that a miniature holds, at most
-  std::uint32_t miniature_of_small = 2'048;  ///< of a pool of up to four times as many
+  std::uint32_t miniature = 512;             ///< blocks that a miniature holds, at most
+  std::uint32_t miniature_of_small = 1'024;  ///< of a pool of up to four times as many
   std::uint32_t window = 2'048;              ///< requests until a difference counts half for what is usual
   double cost = 0.6;                         ///< of what the new policy has yet to learn, and of coming back
   double cost_of_lru = 0.3;                  ///< which has nothing to learn
