@@ -85,6 +85,7 @@ std::span<const std::uint32_t> miniatures::serve(std::span<const std::uint64_t> 
 
 void miniatures::teach(std::size_t candidate, policy& pupil) const {
   std::vector<std::uint64_t> ids;
+  ids.reserve(holdings_.size());
   for (const holding& each : holdings_) ids.push_back(each.id);
   pupil.learn(*pools_[candidate].by, ids);
 }
