@@ -49,7 +49,7 @@ struct auto_status {
 ///
 /// Residents are kept: they move into the new policy in the order in which the old one would evict them, the next
 /// victim first, some thousands with each request, with the number of their uses; until then they are the first
-/// victims. The new policy begins with what its miniature knows. 16 bytes a block, and some 2 MB for the miniatures,
+/// victims. The new policy begins with what its miniature knows. 16 bytes a block, and about 1 MB for the miniatures,
 /// not counting what TBLRU's remember of sessions. Until it first has to evict, the pool takes partial blocks, too, and
 /// nothing is decided. Without begin() it stays what it started as.
 class automatic final : public policy {
