@@ -68,7 +68,8 @@ class Shared:
 
 def measure_copies(
     report: Report, shape: str, layout: str, options: argparse.Namespace, node: Node, folder: str
-) -> None:
+) -> bool:
+    """Whether the bound is kept; the same of measure_exists()."""
     pool = sglang.host_pool(**SHAPES[shape], layout=layout, page=PAGE, tokens=options.pages * PAGE // 2)
     backend = StorageBackendFactory.create_backend(
         "dynamic",
@@ -115,18 +116,22 @@ def measure_copies(
             seconds.clear()  # the first round maps slabs and warms caches
     backend.close()
     about = f"{options.pages} x {total / options.pages / MiB:.1f} MiB, {layout}"
+    kept = True
     for way, to in (("set", "in"), ("get", "out")):
         limit = seconds[f"memcpy {to}"]
         ratio = statistics.median(a / b for a, b in zip(limit, seconds[way], strict=True))  # of pairs, side by side
+        kept &= ratio >= BOUND
         rate = total / statistics.median(limit) / 1e9
         report.add(f"{about}, {way}", ratio * rate, "GB/s", rate, f">= {BOUND} of memcpy, {threads} threads")
         if f"file {way}" in seconds:
             report.add(
                 f"{about}, {way}, HiCacheFile", total / statistics.median(seconds[f"file {way}"]) / 1e9, "GB/s", rate
             )
+    return kept
 
 
-def measure_exists(report: Report, node: Node) -> None:
+def measure_exists(report: Report, node: Node) -> bool:
+    kept = True
     pool = sglang.host_pool(False, "page_first", tokens=64 * sglang.PAGE)
     for count in (1000, 4000):
         backend = StorageBackendFactory.create_backend("dynamic", sglang.config(node, model=f"e{count}"), pool)
@@ -146,12 +151,14 @@ def measure_exists(report: Report, node: Node) -> None:
             answers.append((middle - begin) / count * 1e6)
             conversions.append((end - middle) / count * 1e6)
             rests.append(answers[-1] - conversions[-1])
+        kept &= statistics.median(rests) <= EXISTS_BOUND
         report.add(f"exists of {count} pages, a page", statistics.median(rests), "us", None, f"<= {EXISTS_BOUND}")
         report.add(f"exists of {count} pages, their names", statistics.median(conversions), "us")
         backend.close()
+    return kept
 
 
-def main() -> None:
+def main() -> int:
     parser = support.arguments(__doc__)
     parser.add_argument("--pages", type=int, default=128)
     parser.add_argument("--rounds", type=int, default=7)
@@ -163,13 +170,15 @@ def main() -> None:
     options = parser.parse_args()
     report = Report("sglang_adapter", options.json)
     capacity = (options.pages * 8 * 5 // 4 + 256) * MiB
+    kept = True
     if not options.no_exists:
         with support.node(capacity, "dram.policy=lru") as node:
-            measure_exists(report, node)
+            kept &= measure_exists(report, node)
     for shape, layout in itertools.product(filter(None, options.shapes.split(",")), options.layouts.split(",")):
         with support.node(capacity, "dram.policy=lru") as node, tempfile.TemporaryDirectory() as folder:
-            measure_copies(report, shape, layout, options, node, folder)
+            kept &= measure_copies(report, shape, layout, options, node, folder)
+    return 0 if kept else 1
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

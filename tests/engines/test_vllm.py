@@ -43,6 +43,11 @@ def clear(node: Node) -> None:
     assert done.returncode == 0, done.stderr
 
 
+def disk(folder: Path) -> tuple[str, ...]:
+    """The settings of a small NVMe tier below `folder`."""
+    return (f"nvme.paths=[{folder / 'store'}]", "nvme.capacity=64MiB", "nvme.engine=threads")
+
+
 def stored(node: Node, blocks: int) -> None:
     """Waits until the node holds at least this many blocks."""
     until(f"{blocks} blocks are stored", lambda: node.blocks()["present"] >= blocks)
@@ -196,10 +201,9 @@ def test_blocks_that_are_evicted_while_requests_want_them_are_computed_again(
 def test_prefixes_on_nvme_are_brought_up_while_the_request_waits(
     start_node: StartNode, reference: Engine, llama: Path, start_engine: StartEngine, tmp_path: Path
 ) -> None:
-    disk = (f"nvme.paths=[{tmp_path / 'store'}]", "nvme.capacity=64MiB", "nvme.engine=threads")
     # however slow the disk is today: there is no other limit to a prefetch, and no faster way to compute
     prefetch = ("prefetch.policy=wait_complete", "prefetch.threshold_tokens=32")
-    node = start_node(*disk, *prefetch, "nvme.ingest=all", capacity="8MiB")
+    node = start_node(*disk(tmp_path), *prefetch, "nvme.ingest=all", capacity="8MiB")
     engine = start_engine(llama, kv_transfer_config=connector(node.socket, prefill_tokens_per_s=1))
     prompts = [prompt(600, seed) for seed in range(30, 36)]  # 6 × 18 blocks, where 64 have room
     expected = reference.tokens(prompts, 16)
@@ -244,8 +248,9 @@ def test_a_hybrid_model_needs_only_the_window_of_its_window_groups(
 def test_a_hybrid_prefix_on_nvme_comes_up_with_its_window(
     start_node: StartNode, sliding: Path, start_engine: StartEngine, tmp_path: Path
 ) -> None:
-    disk = (f"nvme.paths=[{tmp_path / 'store'}]", "nvme.capacity=64MiB", "nvme.engine=threads", "nvme.ingest=all")
-    node = start_node(*disk, "prefetch.policy=wait_complete")  # its threshold is longer than the window
+    node = start_node(
+        *disk(tmp_path), "nvme.ingest=all", "prefetch.policy=wait_complete"
+    )  # its threshold is longer than the window
     engine = start_engine(sliding, dtype="bfloat16", kv_transfer_config=connector(node.socket, prefill_tokens_per_s=1))
     asked = prompt(400, 45)
     (computed,) = engine.generate([asked], 16)
@@ -319,8 +324,7 @@ def free_endpoint() -> str:
 def test_events_tell_what_moves_to_nvme_and_what_leaves_the_node(
     start_node: StartNode, llama: Path, start_engine: StartEngine, tmp_path: Path
 ) -> None:
-    disk = (f"nvme.paths=[{tmp_path / 'store'}]", "nvme.capacity=64MiB", "nvme.engine=threads", "nvme.ingest=all")
-    node = start_node(*disk)
+    node = start_node(*disk(tmp_path), "nvme.ingest=all")
     engine = start_engine(llama, kv_transfer_config=connector(node.socket), events_at=free_endpoint())
     asked = prompt(100, 73)
     engine.generate([asked], 2)

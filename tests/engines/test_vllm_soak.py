@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from conftest import StartEngine, StartNode
 from node import FULL, until
-from test_vllm import clear
+from test_vllm import clear, disk
 from tiny_models import prompt
 from vllm_engine import Engine, connector
 
@@ -44,7 +44,7 @@ def test_no_token_is_wrong_and_nothing_leaks_while_engines_and_nodes_restart(
     chance = random.Random(11)
     segments = shared_segments()
     node = start_node(
-        *(f"nvme.paths=[{tmp_path / 'store'}]", "nvme.capacity=64MiB", "nvme.engine=threads"),
+        *disk(tmp_path),
         "prefetch.threshold_tokens=32",
         capacity="12MiB",  # 96 blocks, where the prompts below have about 200
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
@@ -27,10 +27,9 @@ class Events:
     """Collected only when vLLM publishes KV events. A node tells nobody what it evicts, so announced blocks are looked
     up in shared memory, some at a time; each is announced for one medium at a time."""
 
-    def __init__(self, config: Any, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, config: Any) -> None:
         events = config.kv_events_config
         self._on = events is not None and events.enable_kv_cache_events
-        self._clock = clock
         self._new: list[Any] = []
         self._blocks: dict[tuple[int, bytes], tuple[str, bytes]] = {}  # group, key -> medium, packed BlockStored
         self._to_look_at: list[tuple[int, bytes]] = []
@@ -77,9 +76,10 @@ class Events:
 
     def look(self, session: Session, groups: Sequence[Group]) -> None:
         """Announces what moved. Some microseconds, a few times a second."""
-        if not self._blocks or self._clock() < self._next_look:
+        now = time.monotonic()
+        if not self._blocks or now < self._next_look:
             return
-        self._next_look = self._clock() + _LOOK
+        self._next_look = now + _LOOK
         if not self._to_look_at:
             self._to_look_at = list(self._blocks)
         share = max(64, -(-len(self._blocks) // _LOOKS))
