@@ -8,6 +8,7 @@
 
 #include "core/block_key.hpp"
 #include "memory/segment.hpp"
+#include "memory/store_point.hpp"
 
 namespace cenote::memory {
 
@@ -54,13 +55,13 @@ struct block_record {
   }
   /// The version under which the block was last published.
   [[nodiscard]] std::uint64_t version() const noexcept { return word.load(std::memory_order_acquire) >> 4; }
-  void set(block_state state, std::uint64_t version) noexcept {
-    word.store((version << 4) | static_cast<std::uint64_t>(state), std::memory_order_release);
+  void set(block_state state, std::uint64_t version, store_point at = "record.word"_point) noexcept {
+    shared_store(word, (version << 4) | static_cast<std::uint64_t>(state), std::memory_order_release, at);
   }
-  void set_state(block_state state) noexcept { set(state, version()); }
+  void set_state(block_state state, store_point at = "record.state"_point) noexcept { set(state, version(), at); }
   void set_key(const full_key& full) noexcept {
-    key_size = full.size;
-    std::memcpy(key, full.bytes.data(), sizeof key);
+    shared_assign(key_size, full.size, "record.key_size"_point);
+    shared_bytes(key, full.bytes.data(), sizeof key, "record.key"_point);
   }
   [[nodiscard]] full_key get_key() const noexcept {
     full_key full;

@@ -124,7 +124,7 @@ void index_writer::reconcile(const std::function<bool(const block_key&, std::uin
       if (valid(key, value)) {
         ++each->live;
       } else {
-        entry.value.store(index_value::deleted, std::memory_order_release);
+        shared_store(entry.value, index_value::deleted, std::memory_order_release, "index.dropped"_point);
       }
     }
   }
@@ -148,9 +148,10 @@ result<void> index_writer::start_table(std::uint64_t slots) {
   next.entries = reinterpret_cast<index_entry*>(memory_.data() + offset);
   next.slots = slots;
   next.offset = offset;
-  memory_.punch(offset, bytes);  // a killed worker may have left entries here
-  header().tables[next.number].offset.store(offset, std::memory_order_relaxed);
-  header().tables[next.number].slots.store(slots, std::memory_order_release);
+  memory_.punch(offset, bytes, "index.table_punched"_point);  // a killed worker may have left entries here
+  index_table& place = header().tables[next.number];
+  shared_store(place.offset, offset, std::memory_order_relaxed, "index.table_offset"_point);
+  shared_store(place.slots, slots, std::memory_order_release, "index.table_slots"_point);
   old_ = current_;
   current_ = next;
   cursor_ = 0;
@@ -160,7 +161,8 @@ result<void> index_writer::start_table(std::uint64_t slots) {
 
 void index_writer::publish_state() noexcept {
   ++generation_;
-  header().state.store(pack_state(generation_, old_.number, current_.number), std::memory_order_release);
+  shared_store(header().state, pack_state(generation_, old_.number, current_.number), std::memory_order_release,
+               "index.state"_point);
 }
 
 void index_writer::finish_migration() {
@@ -173,7 +175,7 @@ void index_writer::migrate(std::uint64_t steps) {
       const table done = old_;
       old_ = {};
       publish_state();
-      memory_.punch(done.offset, table_bytes(done.slots));
+      memory_.punch(done.offset, table_bytes(done.slots), "index.old_table_punched"_point);
       return;
     }
     index_entry& entry = old_.entries[cursor_];
@@ -243,7 +245,7 @@ bool index_writer::put_in(table& target, const block_key& key, std::uint64_t val
       }
       break;
     } else if (same_key(entry, key)) {
-      entry.value.store(value, std::memory_order_release);
+      shared_store(entry.value, value, std::memory_order_release, "index.replaced"_point);
       return true;
     }
     if (++slot == target.slots) slot = 0;
@@ -251,9 +253,9 @@ bool index_writer::put_in(table& target, const block_key& key, std::uint64_t val
   if (reusable == nullptr) return false;  // cannot happen below the fill limit
   // The value is 0 or `deleted` here, so no reader takes the key while it changes.
   store_fence();
-  reusable->hi.store(key.hi, std::memory_order_relaxed);
-  reusable->lo.store(key.lo, std::memory_order_relaxed);
-  reusable->value.store(value, std::memory_order_release);
+  shared_store(reusable->hi, key.hi, std::memory_order_relaxed, "index.key_high"_point);
+  shared_store(reusable->lo, key.lo, std::memory_order_relaxed, "index.key_low"_point);
+  shared_store(reusable->value, value, std::memory_order_release, "index.inserted"_point);
   ++target.live;
   return true;
 }
@@ -271,7 +273,7 @@ index_entry* index_writer::locate(const table& in, const block_key& key) noexcep
 }
 
 void index_writer::erase_in(table& from, index_entry& entry) noexcept {
-  entry.value.store(index_value::deleted, std::memory_order_release);
+  shared_store(entry.value, index_value::deleted, std::memory_order_release, "index.erased"_point);
   --from.live;
 }
 

@@ -10,6 +10,7 @@
 #include "memory/block_ref.hpp"
 #include "memory/fence.hpp"
 #include "memory/segment.hpp"
+#include "memory/store_point.hpp"
 
 namespace cenote::memory {
 

@@ -1,7 +1,5 @@
 #include "memory/lower_hints.hpp"
 
-#include <fcntl.h>
-
 #include <algorithm>
 
 namespace cenote::memory {
@@ -52,12 +50,11 @@ bool hint_reader::contains(const block_key& key) const noexcept {
 
 hint_writer::hint_writer(segment memory, std::uint64_t keys) : memory_(std::move(memory)) {
   const std::uint64_t buckets = hints::buckets_for(keys);
-  bucket_count(memory_.data()).store(0, std::memory_order_release);
+  shared_store(bucket_count(memory_.data()), 0, std::memory_order_release, "hints.emptied"_point);
   // Whatever a worker before left behind; pages that were never touched cost nothing.
-  ::fallocate(memory_.fd().get(), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, static_cast<off_t>(hints::first_bucket),
-              static_cast<off_t>(index_segment_bytes - hints::first_bucket));
+  memory_.punch(hints::first_bucket, index_segment_bytes - hints::first_bucket, "hints.punched"_point);
   buckets_ = buckets;
-  bucket_count(memory_.data()).store(buckets, std::memory_order_release);
+  shared_store(bucket_count(memory_.data()), buckets, std::memory_order_release, "hints.opened"_point);
 }
 
 hint_bucket& hint_writer::bucket(std::uint64_t number) const noexcept {
@@ -71,8 +68,10 @@ void hint_writer::add(const block_key& key) noexcept {
   for (std::uint64_t probe = 0; probe < std::min(hints::max_probes, buckets_); ++probe) {
     for (auto& each : bucket(home + probe).tags) {
       if (each.load(std::memory_order_relaxed) != 0) continue;
-      if (probe > 0) bucket(home).elsewhere.fetch_add(1, std::memory_order_relaxed);
-      each.store(tag, std::memory_order_relaxed);
+      if (probe > 0) {
+        shared_add(bucket(home).elsewhere, 1, std::memory_order_relaxed, "hints.elsewhere"_point);
+      }
+      shared_store(each, tag, std::memory_order_relaxed, "hints.added"_point);
       return;
     }
   }
@@ -85,8 +84,10 @@ void hint_writer::erase(const block_key& key) noexcept {
   for (std::uint64_t probe = 0; probe < std::min(hints::max_probes, buckets_); ++probe) {
     for (auto& each : bucket(home + probe).tags) {
       if (each.load(std::memory_order_relaxed) != tag) continue;
-      each.store(0, std::memory_order_relaxed);
-      if (probe > 0) bucket(home).elsewhere.fetch_sub(1, std::memory_order_relaxed);
+      shared_store(each, 0, std::memory_order_relaxed, "hints.erased"_point);
+      if (probe > 0) {  // unsigned: minus one
+        shared_add(bucket(home).elsewhere, ~std::uint32_t{0}, std::memory_order_relaxed, "hints.back_home"_point);
+      }
       return;
     }
   }
@@ -95,8 +96,8 @@ void hint_writer::erase(const block_key& key) noexcept {
 void hint_writer::clear() noexcept {
   for (std::uint64_t b = 0; b < buckets_; ++b) {
     hint_bucket& here = bucket(b);
-    for (auto& each : here.tags) each.store(0, std::memory_order_relaxed);
-    here.elsewhere.store(0, std::memory_order_relaxed);
+    for (auto& each : here.tags) shared_store(each, 0, std::memory_order_relaxed, "hints.cleared"_point);
+    shared_store(here.elsewhere, 0, std::memory_order_relaxed, "hints.nowhere_else"_point);
   }
 }
 

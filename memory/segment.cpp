@@ -93,9 +93,10 @@ bool segment::populate(std::uint64_t offset, std::uint64_t bytes, access how) co
   return ::madvise(data_ + offset, bytes, advice) == 0;
 }
 
-void segment::punch(std::uint64_t offset, std::uint64_t bytes) const noexcept {
+void segment::punch(std::uint64_t offset, std::uint64_t bytes, store_point at) const noexcept {
   ::fallocate(fd_.get(), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, static_cast<off_t>(offset),
               static_cast<off_t>(bytes));
+  passed(at);
 }
 
 bool segment::bind_to_node(int node) const noexcept {
@@ -111,11 +112,14 @@ void segment::advise_huge() const noexcept {
 }
 
 void write_header(segment_header& header, segment_kind kind, std::uint64_t size) noexcept {
-  header.magic = segment_magic;
-  header.version = layout_version;
-  header.kind = static_cast<std::uint32_t>(kind);
-  header.size = size;
-  header.retired.store(0, std::memory_order_release);
+  const struct {
+    std::uint64_t magic;
+    std::uint32_t version, kind;
+    std::uint64_t size;
+  } fields{segment_magic, layout_version, static_cast<std::uint32_t>(kind), size};
+  static_assert(sizeof fields == offsetof(segment_header, retired));
+  shared_bytes(&header, &fields, sizeof fields, "header.fields"_point);
+  shared_store(header.retired, 0, std::memory_order_release, "header.retired"_point);
 }
 
 result<void> check_header(const segment_header& header, segment_kind kind, std::uint64_t size) {

@@ -1,10 +1,12 @@
 #include "memory/session_memory.hpp"
 
 #include <algorithm>
+#include <array>
 #include <bit>
 #include <cstring>
 
 #include "memory/fence.hpp"
+#include "memory/store_point.hpp"
 
 namespace cenote::memory {
 
@@ -12,12 +14,15 @@ namespace {
 
 /// Ring places are shared with a process that may write at any time: word-wise atomic copies keep that defined.
 template <class T>
-void store_words(std::byte* place, const T& value) noexcept {
+std::array<std::uint64_t, sizeof(T) / 8> words_of(const T& value) noexcept {
   static_assert(sizeof(T) % 8 == 0);
-  std::uint64_t words[sizeof(T) / 8];
-  std::memcpy(words, &value, sizeof(T));
-  auto* target = reinterpret_cast<std::atomic<std::uint64_t>*>(place);
-  for (std::size_t i = 0; i < sizeof(T) / 8; ++i) target[i].store(words[i], std::memory_order_relaxed);
+  std::array<std::uint64_t, sizeof(T) / 8> words;
+  std::memcpy(words.data(), &value, sizeof(T));
+  return words;
+}
+
+std::atomic<std::uint64_t>* words_at(std::byte* place) noexcept {
+  return reinterpret_cast<std::atomic<std::uint64_t>*>(place);
 }
 
 template <class T>
@@ -36,9 +41,10 @@ T load_words(const std::byte* place) noexcept {
 session_memory session_memory::create(const segment& memory, std::uint64_t session, std::uint32_t pin_slots) noexcept {
   session_memory view(memory.data(), pin_slots);
   write_header(view.header().segment, segment_kind::session, memory.size());
-  view.header().session = session;
-  view.header().pin_slots = pin_slots;
-  view.header().phase.store(static_cast<std::uint32_t>(session_phase::active), std::memory_order_release);
+  shared_assign(view.header().session, session, "session.number"_point);
+  shared_assign(view.header().pin_slots, pin_slots, "session.pin_slots"_point);
+  shared_store(view.header().phase, static_cast<std::uint32_t>(session_phase::active), std::memory_order_release,
+               "session.active"_point);
   return view;
 }
 
@@ -53,7 +59,8 @@ std::uint64_t client_rings::room() const noexcept {
 
 void client_rings::push(const submission& entry) noexcept {
   const std::uint64_t tail = memory_.header().submit_tail.load(std::memory_order_relaxed);
-  store_words(memory_.submission_at(tail + pushed_), entry);
+  auto* place = words_at(memory_.submission_at(tail + pushed_));
+  for (const std::uint64_t word : words_of(entry)) place++->store(word, std::memory_order_relaxed);
   ++pushed_;
 }
 
@@ -109,7 +116,7 @@ submission worker_rings::peek(std::uint64_t i) const noexcept {
 
 void worker_rings::advance(std::uint64_t n) noexcept {
   submit_head_ += n;
-  memory_.header().submit_head.store(submit_head_, std::memory_order_release);
+  shared_store(memory_.header().submit_head, submit_head_, std::memory_order_release, "session.submit_head"_point);
 }
 
 std::optional<std::uint64_t> worker_rings::completion_room() const noexcept {
@@ -119,19 +126,20 @@ std::optional<std::uint64_t> worker_rings::completion_room() const noexcept {
 }
 
 void worker_rings::push(const completion& entry) noexcept {
-  store_words(memory_.completion_at(complete_tail_), entry);
+  const auto words = words_of(entry);
+  shared_words(words_at(memory_.completion_at(complete_tail_)), words.data(), words.size(), "session.completion"_point);
   ++complete_tail_;
 }
 
 bool worker_rings::publish() noexcept {
   session_header& header = memory_.header();
-  header.complete_tail.store(complete_tail_, std::memory_order_release);
+  shared_store(header.complete_tail, complete_tail_, std::memory_order_release, "session.complete_tail"_point);
   full_fence();  // pairs with the one in client_rings::arm
   return header.client_sleeps.load(std::memory_order_relaxed) != 0;
 }
 
 bool worker_rings::arm() noexcept {
-  memory_.header().worker_sleeps.store(1, std::memory_order_relaxed);
+  shared_store(memory_.header().worker_sleeps, 1, std::memory_order_relaxed, "session.worker_sleeps"_point);
   full_fence();
   if (memory_.header().submit_tail.load(std::memory_order_acquire) == submit_head_) return true;
   disarm();
@@ -139,7 +147,7 @@ bool worker_rings::arm() noexcept {
 }
 
 void worker_rings::disarm() noexcept {
-  memory_.header().worker_sleeps.store(0, std::memory_order_relaxed);
+  shared_store(memory_.header().worker_sleeps, 0, std::memory_order_relaxed, "session.worker_woke"_point);
 }
 
 // ---------------------------------------------------------------------------------------------- pins

@@ -52,12 +52,12 @@ full_key version_table::key(std::uint32_t ordinal) const noexcept {
 
 void version_table::set_key(std::uint32_t ordinal, const full_key& key) const noexcept {
   version_entry& hot = entry(ordinal);
-  for (std::size_t i = 0; i < 6; ++i) hot.key[i].store(key_word(key.view(), i), std::memory_order_relaxed);
-  if (key.size > head_bytes) {  // else leave the tail's pages untouched
-    for (std::size_t i = 6; i < 8; ++i)
-      tail(ordinal).key[i - 6].store(key_word(key.view(), i), std::memory_order_relaxed);
-  }
-  hot.key_size.store(key.size, std::memory_order_relaxed);
+  std::array<std::uint64_t, 8> words;
+  for (std::size_t i = 0; i < words.size(); ++i) words[i] = key_word(key.view(), i);
+  shared_words(hot.key, words.data(), 6, "versions.key"_point);
+  // Else the tail's pages stay untouched.
+  if (key.size > head_bytes) shared_words(tail(ordinal).key, words.data() + 6, 2, "versions.key_tail"_point);
+  shared_store(hot.key_size, key.size, std::memory_order_relaxed, "versions.key_size"_point);
 }
 
 }  // namespace cenote::memory

@@ -10,6 +10,7 @@
 
 #include "core/block_key.hpp"
 #include "memory/segment.hpp"
+#include "memory/store_point.hpp"
 
 namespace cenote::memory {
 
@@ -83,8 +84,9 @@ class version_table {
 
   // Owner only.
   void set_key(std::uint32_t ordinal, const full_key& key) const noexcept;
-  void set_version(std::uint32_t ordinal, std::uint64_t version) const noexcept {
-    entry(ordinal).version.store(version, std::memory_order_release);
+  void set_version(std::uint32_t ordinal, std::uint64_t version,
+                   store_point at = "versions.version"_point) const noexcept {
+    shared_store(entry(ordinal).version, version, std::memory_order_release, at);
   }
   [[nodiscard]] key_tail& tail(std::uint32_t ordinal) const noexcept {
     return reinterpret_cast<key_tail*>(base_ + cold_offset)[ordinal];

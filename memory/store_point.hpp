@@ -1,0 +1,111 @@
+// The one way in which a worker stores to shared memory: every store names its point, and tests kill the worker right
+// after each.
+#pragma once
+
+#include <atomic>
+#include <concepts>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <string_view>
+#include <type_traits>
+
+namespace cenote {
+
+/// A place in the sources behind which a worker may die: `"publish.record"_point`. scripts/store_points.py reads all of
+/// them out of the sources, refuses a name that stands at two places, and a store that has none.
+class store_point {
+ public:
+  consteval explicit store_point(const char* name) noexcept : name_(name) {}
+  [[nodiscard]] constexpr std::string_view name() const noexcept { return name_; }
+
+ private:
+  const char* name_;
+};
+
+consteval store_point operator""_point(const char* name, std::size_t) noexcept {
+  return store_point(name);
+}
+
+namespace memory {
+
+/// Called when a point was passed, by the thread that passed it.
+using store_hook = void (*)(store_point passed) noexcept;
+
+namespace detail {
+// Global, since a point knows nothing but its name. Null but under tests and with `debug.kill_at`.
+inline constinit std::atomic<store_hook> installed_hook{nullptr};
+}  // namespace detail
+
+/// Before the worker's threads begin.
+inline void install_store_hook(store_hook hook) noexcept {
+  detail::installed_hook.store(hook, std::memory_order_relaxed);
+}
+[[nodiscard]] inline store_hook current_store_hook() noexcept {
+  return detail::installed_hook.load(std::memory_order_relaxed);
+}
+
+/// What the names below call after their store; by itself, for what is told to the keeper or the kernel.
+inline void passed(store_point at) noexcept {
+  if (const store_hook hook = current_store_hook(); hook != nullptr) [[unlikely]]
+    hook(at);
+}
+
+template <class T>
+void shared_store(std::atomic<T>& word, std::type_identity_t<T> value, std::memory_order order,
+                  store_point at) noexcept {
+  word.store(value, order);
+  passed(at);
+}
+
+/// What is not atomic: memory of the worker alone, or that nobody else has seen yet.
+template <class T>
+void shared_assign(T& field, std::type_identity_t<T> value, store_point at) noexcept {
+  field = value;
+  passed(at);
+}
+
+/// Returns the value of before, as shared_or() does.
+template <std::integral T>
+T shared_add(std::atomic<T>& word, std::type_identity_t<T> by, std::memory_order order, store_point at) noexcept {
+  const T before = word.fetch_add(by, order);
+  passed(at);
+  return before;
+}
+
+template <std::integral T>
+T shared_or(std::atomic<T>& word, std::type_identity_t<T> bits, std::memory_order order, store_point at) noexcept {
+  const T before = word.fetch_or(bits, order);
+  passed(at);
+  return before;
+}
+
+/// Compare-and-swap, sequentially consistent. False: `expected` has what is there instead.
+template <class T>
+bool shared_swap(std::atomic<T>& word, T& expected, std::type_identity_t<T> wanted, store_point at) noexcept {
+  const bool swapped = word.compare_exchange_strong(expected, wanted, std::memory_order_seq_cst);
+  passed(at);
+  return swapped;
+}
+
+/// memcpy that may end behind each word: the point is passed after every 8 bytes.
+inline void shared_bytes(void* to, const void* from, std::size_t bytes, store_point at) noexcept {
+  if (current_store_hook() == nullptr) [[likely]] {
+    std::memcpy(to, from, bytes);
+    return;
+  }
+  for (std::size_t done = 0; done < bytes; done += 8) {
+    std::memcpy(static_cast<std::byte*>(to) + done, static_cast<const std::byte*>(from) + done,
+                bytes - done < 8 ? bytes - done : 8);
+    passed(at);
+  }
+}
+
+/// As above, word by word and relaxed: others may read while it is written.
+inline void shared_words(std::atomic<std::uint64_t>* to, const std::uint64_t* from, std::size_t words,
+                         store_point at) noexcept {
+  for (std::size_t i = 0; i < words; ++i) shared_store(to[i], from[i], std::memory_order_relaxed, at);
+}
+
+}  // namespace memory
+}  // namespace cenote
