@@ -5,13 +5,16 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
+#include <exception>
+#include <utility>
 #include <vector>
 
 namespace cenote::local {
 
-result<std::unique_ptr<event_loop>> event_loop::start(const std::string& name) {
+result<std::unique_ptr<event_loop>> event_loop::start(const std::string& name, failure_handler on_failure) {
   unique_fd epoll(::epoll_create1(EPOLL_CLOEXEC));
   if (!epoll) return fail_errno("epoll_create1");
   unique_fd wake(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
@@ -21,6 +24,7 @@ result<std::unique_ptr<event_loop>> event_loop::start(const std::string& name) {
   event.data.u64 = 0;
   if (::epoll_ctl(epoll.get(), EPOLL_CTL_ADD, wake.get(), &event) != 0) return fail_errno("epoll_ctl");
   std::unique_ptr<event_loop> loop(new event_loop(std::move(epoll), std::move(wake)));
+  loop->on_failure_ = std::move(on_failure);
   loop->thread_ = std::thread([self = loop.get(), name] { self->run(name); });
   return loop;
 }
@@ -51,11 +55,32 @@ void event_loop::unwatch(watch_id id) {
   }
 }
 
+void event_loop::set_interest(watch_id id, bool read, bool write) {
+  const std::lock_guard lock(mutex_);
+  const auto found = watches_.find(id);
+  if (found == watches_.end()) return;
+  epoll_event event{};
+  event.events = (read ? static_cast<std::uint32_t>(EPOLLIN | EPOLLRDHUP) : 0U) |
+                 (write ? static_cast<std::uint32_t>(EPOLLOUT) : 0U);
+  event.data.u64 = id;
+  ::epoll_ctl(epoll_.get(), EPOLL_CTL_MOD, found->second.fd, &event);
+}
+
 void event_loop::post(std::function<void()> task) {
   {
     const std::lock_guard lock(mutex_);
     tasks_.push_back(std::move(task));
   }
+  const std::uint64_t one = 1;
+  (void)!::write(wake_.get(), &one, sizeof one);
+}
+
+void event_loop::post_at(clock::time_point when, std::function<void()> task) {
+  {
+    const std::lock_guard lock(mutex_);
+    timed_.emplace(when, std::move(task));
+  }
+  if (std::this_thread::get_id() == thread_.get_id()) return;  // looks at the time before it waits again
   const std::uint64_t one = 1;
   (void)!::write(wake_.get(), &one, sizeof one);
 }
@@ -75,7 +100,8 @@ void event_loop::run(const std::string& name) {
   std::array<epoll_event, 64> events{};
   // Asked before every wait too: the wake-up of a stop may have been read together with that of a task.
   while (!stopping()) {
-    const int ready = ::epoll_wait(epoll_.get(), events.data(), static_cast<int>(events.size()), -1);
+    const int ready =
+        ::epoll_wait(epoll_.get(), events.data(), static_cast<int>(events.size()), milliseconds_to_next());
     if ((ready < 0 && errno != EINTR) || stopping()) return;
     for (int i = 0; i < ready; ++i) {
       const epoll_event& event = events[static_cast<std::size_t>(i)];
@@ -85,6 +111,29 @@ void event_loop::run(const std::string& name) {
         dispatch(event.data.u64, event.events);
       }
     }
+    run_due();
+  }
+}
+
+int event_loop::milliseconds_to_next() {
+  const std::lock_guard lock(mutex_);
+  if (timed_.empty()) return -1;
+  const auto left = std::chrono::ceil<std::chrono::milliseconds>(timed_.begin()->first - clock::now()).count();
+  return static_cast<int>(std::clamp<std::int64_t>(left, 0, 60'000));
+}
+
+void event_loop::guarded(watch_id id, const std::function<void()>& work) {
+  std::string what;
+  try {
+    return work();
+  } catch (const std::exception& thrown) {
+    what = thrown.what();
+  } catch (...) {
+    what = "something that is no std::exception";
+  }
+  try {
+    if (on_failure_) on_failure_(id, what);
+  } catch (...) {  // out of memory, as a rule: the loop goes on
   }
 }
 
@@ -102,7 +151,7 @@ void event_loop::dispatch(watch_id id, std::uint32_t events) {
     on_event = found->second.on_event;
     running_ = id;
   }
-  (*on_event)(events);
+  guarded(id, [&] { (*on_event)(events); });
   {
     const std::lock_guard lock(mutex_);
     running_ = 0;
@@ -118,7 +167,18 @@ void event_loop::run_tasks() {
     const std::lock_guard lock(mutex_);
     tasks.swap(tasks_);
   }
-  for (const auto& task : tasks) task();
+  for (const auto& task : tasks) guarded(0, task);
+}
+
+void event_loop::run_due() {
+  std::vector<std::function<void()>> due;
+  {
+    const std::lock_guard lock(mutex_);
+    const auto end = timed_.upper_bound(clock::now());
+    for (auto each = timed_.begin(); each != end; ++each) due.push_back(std::move(each->second));
+    timed_.erase(timed_.begin(), end);
+  }
+  for (const auto& task : due) guarded(0, task);
 }
 
 }  // namespace cenote::local

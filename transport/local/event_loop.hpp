@@ -1,9 +1,11 @@
 // A thread that waits for descriptors and calls back.
 #pragma once
 
+#include <chrono>
 #include <condition_variable>
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -17,14 +19,19 @@
 namespace cenote::local {
 
 /// One epoll instance, one thread. watch(), unwatch() and post() may be called from any thread, handlers run on the
-/// loop's. A handler may block for a bounded time: all others of this loop wait meanwhile.
+/// loop's. A handler may block for a bounded time: all others of this loop wait meanwhile. Those that are ready take
+/// turns: none is called again before each of the others was. An exception ends the handler that threw it, not the
+/// loop.
 class event_loop {
  public:
   using handler = std::function<void(std::uint32_t events)>;
   using watch_id = std::uint64_t;
+  using clock = std::chrono::steady_clock;
+  /// Hears of an exception that a handler (of watch `id`) or a task (`id` 0) let out. Runs on the loop's thread.
+  using failure_handler = std::function<void(watch_id id, const std::string& what)>;
 
   /// `name`: of the thread, at most 15 characters.
-  static result<std::unique_ptr<event_loop>> start(const std::string& name);
+  static result<std::unique_ptr<event_loop>> start(const std::string& name, failure_handler on_failure = {});
   event_loop(const event_loop&) = delete;
   event_loop& operator=(const event_loop&) = delete;
   /// Stops; see stop().
@@ -35,8 +42,12 @@ class event_loop {
   result<watch_id> watch(int fd, handler on_event, bool edge = false);
   /// After it returns the handler neither runs nor will; on the loop's own thread: no further call.
   void unwatch(watch_id id);
+  /// What a watch that is not edge-triggered waits for; a new one reads. With neither, only a hang-up or error is told.
+  void set_interest(watch_id id, bool read, bool write);
   /// Runs `task` on the loop's thread, soon.
   void post(std::function<void()> task);
+  /// Runs `task` on the loop's thread at `when` or soon after.
+  void post_at(clock::time_point when, std::function<void()> task);
   /// Ends the thread after the handler that runs now. Tasks not yet run are dropped.
   void stop();
 
@@ -50,6 +61,10 @@ class event_loop {
   void run(const std::string& name);
   void dispatch(watch_id id, std::uint32_t events);
   void run_tasks();
+  void run_due();
+  /// Calls `work`; what it throws goes to on_failure_.
+  void guarded(watch_id id, const std::function<void()>& work);
+  [[nodiscard]] int milliseconds_to_next();
   [[nodiscard]] bool stopping();
 
   unique_fd epoll_;
@@ -58,6 +73,8 @@ class event_loop {
   std::condition_variable idle_;
   std::unordered_map<watch_id, watched> watches_;
   std::vector<std::function<void()>> tasks_;
+  std::multimap<clock::time_point, std::function<void()>> timed_;
+  failure_handler on_failure_;
   watch_id next_ = 1;     ///< 0 is the wake-up descriptor
   watch_id running_ = 0;  ///< whose handler runs now
   bool stopping_ = false;
