@@ -7,6 +7,8 @@
 #include <limits>
 #include <utility>
 
+#include "core/text.hpp"
+
 namespace cenote {
 
 namespace {
@@ -21,12 +23,18 @@ constexpr std::array<std::uint64_t, 13> time_limits{1'000,       10'000,        
                                                     1'000'000,   3'000'000,     10'000'000,    30'000'000, 100'000'000,
                                                     300'000'000, 1'000'000'000, 10'000'000'000};
 
+/// A scrape with one byte that is not UTF-8 is dropped whole.
+labels utf8(labels of) {
+  for (ClientMetric::Label& each : of) each.value = as_utf8(each.value);
+  return of;
+}
+
 /// Families in the order in which they are first named.
 class collection {
  public:
   void gauge(const char* name, const char* help, double value, labels of = {}) {
     ClientMetric metric;
-    metric.label = std::move(of);
+    metric.label = utf8(std::move(of));
     metric.gauge.value = value;
     family(name, help, MetricType::Gauge).metric.push_back(std::move(metric));
   }
@@ -35,14 +43,14 @@ class collection {
   }
   void counter(const char* name, const char* help, std::uint64_t value, labels of = {}) {
     ClientMetric metric;
-    metric.label = std::move(of);
+    metric.label = utf8(std::move(of));
     metric.counter.value = static_cast<double>(value);
     family(name, help, MetricType::Counter).metric.push_back(std::move(metric));
   }
   /// Seconds, of a histogram of nanoseconds.
   void seconds(const char* name, const char* help, const histogram& of, labels with = {}) {
     ClientMetric metric;
-    metric.label = std::move(with);
+    metric.label = utf8(std::move(with));
     for (const std::uint64_t limit : time_limits) {
       metric.histogram.bucket.push_back(
           {.cumulative_count = of.count_up_to(limit), .upper_bound = static_cast<double>(limit) / 1e9});

@@ -6,6 +6,7 @@
 #include <array>
 
 #include "core/byte_io.hpp"
+#include "core/text.hpp"
 
 namespace cenote {
 
@@ -52,7 +53,7 @@ result<std::shared_ptr<session_resources>> recover_session(local::registry_entry
   session->gid = meta.get<std::uint32_t>();
   session->pin_slots = meta.get<std::uint32_t>();
   session->attached = std::chrono::system_clock::from_time_t(meta.get<std::int64_t>());
-  session->client_name = meta.get_text();
+  session->client_name = as_utf8(meta.get_text());
   if (!meta.ok() || entry.fds.size() != 4 || session->pin_slots > memory::session_memory::max_pin_slots) {
     return fail(error_code::layout_mismatch, "the description of a session makes no sense");
   }

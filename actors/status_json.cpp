@@ -228,7 +228,7 @@ std::string status_json(const node_report& report, const config::node_config& co
   all["sessions"] = json::array();
   for (const dram::session_status& each : dram.sessions) all["sessions"].push_back(session_of(each, report.sessions));
   all["counters"] = counters_of(dram.counters);
-  return all.dump();
+  return all.dump(-1, ' ', false, json::error_handler_t::replace);  // names of instances may be older than the rules
 }
 
 }  // namespace cenote

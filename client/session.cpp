@@ -11,6 +11,7 @@
 #include <thread>
 
 #include "client/bulk_copy.hpp"
+#include "core/text.hpp"
 
 namespace cenote::client {
 
@@ -127,7 +128,8 @@ result<session_ptr> session::attach(session_options options) {
     return fail(error_code::invalid_argument, "the deadline must be longer than zero");
   }
   if (options.socket.empty()) options.socket = default_socket_path();
-  if (options.client_name.empty()) options.client_name = program_invocation_short_name;
+  if (options.client_name.empty()) options.client_name = printable(program_invocation_short_name);
+  if (auto ok = check_name("client name", options.client_name, max_name_bytes); !ok) return std::unexpected(ok.error());
   const local::attach_request request{
       .spec = options.spec, .max_pins = options.max_pins, .token = options.token, .client_name = options.client_name};
   auto parts = attach_to(options.socket, request, steady_clock::now() + options.deadline);

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "commands/common.hpp"
+#include "core/text.hpp"
 
 namespace cenote {
 
@@ -28,7 +29,7 @@ exit_code run_clear(const clear_options& options) {
   // A full tier with busy readers takes a while.
   const auto reply = ask(options.where.path, request, std::chrono::seconds(60));
   if (!reply) return failed_with(reply.error());
-  fmt::print("cleared {}{}\n", options.all ? "everything" : options.instance,
+  fmt::print("cleared {}{}\n", options.all ? "everything" : printable(options.instance),
              member(*reply, "cleared").is_number() ? fmt::format(": {} blocks", count_of(*reply, "cleared")) : "");
   return exit_code::orderly;
 }

@@ -6,6 +6,7 @@
 #include <cstdio>
 #include <filesystem>
 
+#include "core/text.hpp"
 #include "transport/local/admin_client.hpp"
 
 namespace cenote {
@@ -42,7 +43,7 @@ std::vector<std::string> config_options::as_arguments() const {
 }
 
 void complain(const error& why) {
-  const auto line = fmt::format("cenote: {}\n", why.message());
+  const auto line = fmt::format("cenote: {}\n", printable(why.message()));
   std::fputs(line.c_str(), stderr);
 }
 
@@ -57,7 +58,7 @@ void end_with(exit_code code) {
 }
 
 result<json> ask(const std::string& socket, const json& request, std::chrono::milliseconds limit) {
-  const auto reply = local::ask_node(socket, request.dump(), limit);
+  const auto reply = local::ask_node(socket, request.dump(-1, ' ', false, json::error_handler_t::replace), limit);
   if (!reply) return std::unexpected(reply.error());
   auto parsed = json::parse(*reply, nullptr, false);
   if (!parsed.is_object()) return fail(error_code::malformed, "the node's answer is not a JSON object");
@@ -87,7 +88,8 @@ std::uint64_t count_of(const json& object, std::string_view name) {
 std::string text_of(const json& object, std::string_view name) {
   const auto& value = member(object, name);
   if (value.is_null()) return "-";
-  return value.is_string() ? value.get<std::string>() : value.dump(-1, ' ', false, json::error_handler_t::replace);
+  return value.is_string() ? printable(value.get<std::string>())
+                           : value.dump(-1, ' ', true, json::error_handler_t::replace);
 }
 
 }  // namespace cenote

@@ -54,7 +54,7 @@ void end_with(exit_code code);
 [[nodiscard]] const nlohmann::json& member(const nlohmann::json& object, std::string_view name);
 [[nodiscard]] std::uint64_t count_of(const nlohmann::json& object, std::string_view name);
 [[nodiscard]] double number_of(const nlohmann::json& object, std::string_view name);
-/// Strings as they are, other values as JSON, a missing one as "-".
+/// For a terminal: strings as core/text's printable() shows them, other values as JSON, a missing one as "-".
 [[nodiscard]] std::string text_of(const nlohmann::json& object, std::string_view name);
 
 }  // namespace cenote

@@ -65,7 +65,7 @@ std::string instances_text(const std::vector<instance_summary>& instances) {
 }
 
 void print(const json& object) {
-  fmt::print("{}\n", object.dump(2, ' ', false, json::error_handler_t::replace));
+  fmt::print("{}\n", object.dump(2, ' ', true, json::error_handler_t::replace));
 }
 
 exit_code unusable(const error& why) {

@@ -113,7 +113,7 @@ void print_sweep(const std::vector<sweep_line>& lines, const std::vector<std::ui
     for (const sweep_line& each : lines) {
       ordered_json line{{"policy", each.policy}, {"order", options.order}, {"capacity", each.capacity}};
       line.update(sums_json(each.sums));
-      fmt::print("{}\n", line.dump());
+      fmt::print("{}\n", line.dump(-1, ' ', false, ordered_json::error_handler_t::replace));
     }
     return;
   }
@@ -195,7 +195,8 @@ result<void> run_tiers(const eviction::trace& of, const replay_options& options)
     return {};
   }
   for (std::size_t i = 0; i < sums.size(); ++i) {
-    fmt::print("{}\n", tiers_json((*policies)[i], sums[i], *tiers, options).dump());
+    fmt::print("{}\n", tiers_json((*policies)[i], sums[i], *tiers, options)
+                           .dump(-1, ' ', false, ordered_json::error_handler_t::replace));
   }
   return {};
 }

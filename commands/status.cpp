@@ -17,6 +17,7 @@
 
 #include "commands/common.hpp"
 #include "commands/table.hpp"
+#include "core/text.hpp"
 #include "core/units.hpp"
 
 namespace cenote {
@@ -123,7 +124,8 @@ std::string sessions_text(const json& list) {
 std::string counters_text(const json& counters) {
   table rows({"NAME", ">COUNT"});
   if (counters.is_object()) {
-    for (const auto& [name, value] : counters.items()) rows.add({name, value.dump()});
+    for (const auto& [name, value] : counters.items())
+      rows.add({printable(name), value.dump(-1, ' ', true, json::error_handler_t::replace)});
   }
   return section("COUNTERS", rows);
 }
@@ -131,7 +133,7 @@ std::string counters_text(const json& counters) {
 exit_code run_status(const std::string& socket, bool as_json) {
   const auto status = ask(socket, {{"command", "status"}});
   if (!status) return failed_with(status.error());
-  fmt::print("{}", as_json ? status->dump(2, ' ', false, json::error_handler_t::replace) + "\n" : status_text(*status));
+  fmt::print("{}", as_json ? status->dump(2, ' ', true, json::error_handler_t::replace) + "\n" : status_text(*status));
   return exit_code::orderly;
 }
 

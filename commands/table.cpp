@@ -3,10 +3,13 @@
 #include <algorithm>
 #include <utility>
 
+#include "core/text.hpp"
+
 namespace cenote {
 
 void table::add(std::vector<std::string> row) {
   row.resize(rows_.front().size());
+  for (std::string& cell : row) cell = printable(cell);
   rows_.push_back(std::move(row));
 }
 

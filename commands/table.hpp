@@ -12,7 +12,7 @@ class table {
  public:
   explicit table(std::vector<std::string> heading) : rows_{std::move(heading)} {}
 
-  /// Missing cells are empty, surplus ones are dropped.
+  /// Missing cells are empty, surplus ones are dropped. What would steer a terminal is escaped (core/text).
   void add(std::vector<std::string> row);
   [[nodiscard]] bool empty() const noexcept { return rows_.size() == 1; }
 

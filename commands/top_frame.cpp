@@ -10,6 +10,7 @@
 
 #include "commands/common.hpp"
 #include "commands/table.hpp"
+#include "core/text.hpp"
 #include "core/units.hpp"
 
 namespace cenote {
@@ -188,7 +189,7 @@ std::string top_frame(const json& now, const json& before, double seconds, const
   std::string out;
   for (std::size_t i = 0; i < lines.size(); ++i) {
     const bool title = i == 0 || (!lines[i].empty() && lines[i].front() != ' ');
-    const std::string cut = lines[i].substr(0, style.columns);
+    const std::string cut(cut_text(lines[i], style.columns));
     out += style.colours && title ? fmt::format("{}{}{}\n", bold, cut, plain) : cut + "\n";
   }
   return out;

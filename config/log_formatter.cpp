@@ -7,6 +7,8 @@
 #include <chrono>
 #include <cmath>
 
+#include "core/text.hpp"
+
 namespace cenote {
 namespace {
 
@@ -37,38 +39,27 @@ struct content_encoder {
   std::string operator()(auto value) const { return fmt::format("{}", value); }
 };
 
-/// What would end or break a line, as \n or \u001b; with `quotes` also what would end a string.
-void append_escaped(buffer& out, std::string_view text, bool quotes) {
+/// With a backslash before what would end a string.
+std::string quoted(std::string_view text) {
+  std::string out;
   for (const char c : text) {
-    const auto byte = static_cast<unsigned char>(c);
-    if (c == '\n') {
-      append(out, "\\n");
-    } else if (c == '\t') {
-      append(out, "\\t");
-    } else if (byte < 0x20 || byte == 0x7f) {
-      append(out, fmt::format("\\u{:04x}", byte));
-    } else {
-      if (quotes && (c == '"' || c == '\\')) out.push_back('\\');
-      out.push_back(c);
-    }
+    if (c == '"' || c == '\\') out += '\\';
+    out += c;
   }
+  return out;
 }
 
-/// Length of the UTF-8 sequence at the start of `text`; 0 if it is not one.
-std::size_t utf8_length(std::string_view text) {
-  const auto at = [&text](std::size_t i) { return static_cast<unsigned char>(text[i]); };
-  const std::size_t length = at(0) < 0x80                    ? 1
-                             : at(0) >= 0xc2 && at(0) < 0xe0 ? 2
-                             : (at(0) & 0xf0) == 0xe0        ? 3
-                             : at(0) >= 0xf0 && at(0) < 0xf5 ? 4
-                                                             : 0;
-  if (length == 0 || length > text.size()) return 0;
-  for (std::size_t i = 1; i < length; ++i) {
-    if ((at(i) & 0xc0) != 0x80) return 0;
+/// One UTF-8 sequence of a JSON string.
+void append_json(buffer& out, std::string_view sequence) {
+  const auto byte = static_cast<unsigned char>(sequence.front());
+  const auto last = static_cast<unsigned char>(sequence.back());
+  if (byte == '\n' || byte == '\t') {
+    append(out, byte == '\n' ? "\\n" : "\\t");
+  } else if (byte < 0x20 || byte == 0x7f || (byte == 0xc2 && last < 0xa0)) {
+    append(out, fmt::format("\\u{:04x}", last));
+  } else {
+    append(out, quoted(sequence));
   }
-  const bool overlong = (at(0) == 0xe0 && at(1) < 0xa0) || (at(0) == 0xf0 && at(1) < 0x90);
-  const bool outside = (at(0) == 0xed && at(1) >= 0xa0) || (at(0) == 0xf4 && at(1) >= 0x90);
-  return overlong || outside ? 0 : length;
 }
 
 /// A JSON string. Bytes that are not UTF-8 become the replacement character: a collector refuses the line
@@ -80,7 +71,7 @@ void append_json_string(buffer& out, std::string_view text) {
     if (length == 0) {
       append(out, "\xef\xbf\xbd");
     } else {
-      append_escaped(out, text.substr(0, length), true);
+      append_json(out, text.substr(0, length));
     }
     text.remove_prefix(length == 0 ? 1 : length);
   }
@@ -140,7 +131,7 @@ void append_text(buffer& out, const spdlog::details::log_msg& event) {
   auto payload = as_view(event.payload);
   append(out, as_view(event.logger_name));
   append(out, ": ");
-  append_escaped(out, take_until(payload, record_separator), false);
+  append(out, printable(take_until(payload, record_separator)));
   for_each_field(payload, [&out](std::string_view key, std::string_view value, bool is_string) {
     const bool plain = !value.empty() && value.find_first_of(" =\"\\") == std::string_view::npos;
     const std::string_view quote = is_string && !plain ? "\"" : "";
@@ -148,7 +139,7 @@ void append_text(buffer& out, const spdlog::details::log_msg& event) {
     append(out, key);
     out.push_back('=');
     append(out, quote);
-    append_escaped(out, value, !quote.empty());
+    append(out, printable(quote.empty() ? std::string(value) : quoted(value)));
     append(out, quote);
   });
   out.push_back('\n');

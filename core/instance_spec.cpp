@@ -1,27 +1,21 @@
 #include "core/instance_spec.hpp"
 
 #include <algorithm>
+#include <utility>
+
+#include "core/text.hpp"
 
 namespace cenote {
 
 namespace {
 
-constexpr std::size_t max_name_bytes = 255;
-
-result<void> check_name(std::string_view what, std::string_view name, bool required) {
-  if (required && name.empty()) return fail(error_code::invalid_argument, std::string(what) + " must not be empty");
-  if (name.size() > max_name_bytes) {
-    return fail(error_code::invalid_argument, std::string(what) + " has " + std::to_string(name.size()) +
-                                                  " bytes; at most " + std::to_string(max_name_bytes) + " are allowed");
-  }
-  if (name.find('\0') != std::string_view::npos) {
-    return fail(error_code::invalid_argument, std::string(what) + " holds a zero byte");
-  }
+result<void> require(std::string_view what, std::string_view name) {
+  if (name.empty()) return fail(error_code::invalid_argument, std::string(what) + " must not be empty");
   return {};
 }
 
 result<void> check_group(const group_spec& group) {
-  if (auto named = check_name("group name", group.name, true); !named) return named;
+  if (auto named = require("group name", group.name); !named) return named;
   const std::string where = "group `" + group.name + "`";
   if (group.parts.empty()) return fail(error_code::invalid_argument, where + " has no parts");
   if (group.parts.size() > max_parts) {
@@ -31,7 +25,7 @@ result<void> check_group(const group_spec& group) {
   std::uint64_t total = 0;
   for (std::size_t i = 0; i < group.parts.size(); ++i) {
     const part_spec& part = group.parts[i];
-    if (auto named = check_name("part name", part.name, true); !named) return named;
+    if (auto named = require("part name", part.name); !named) return named;
     if (part.bytes == 0 || part.bytes > max_block_bytes) {
       return fail(error_code::invalid_argument, where + ", part `" + part.name + "`: " + std::to_string(part.bytes) +
                                                     " bytes; a part has 1 byte to 1 GiB");
@@ -45,6 +39,46 @@ result<void> check_group(const group_spec& group) {
   if (total > max_block_bytes) {
     return fail(error_code::invalid_argument,
                 where + ": a block of " + std::to_string(total) + " bytes is larger than 1 GiB, the largest slab");
+  }
+  return {};
+}
+
+/// What does not depend on the characters of names.
+result<void> check_shape(const instance_spec& spec) {
+  if (auto ok = require("instance id", spec.id); !ok) return ok;
+  if (spec.tokens_per_block == 0 || spec.tokens_per_block > (1U << 20)) {
+    return fail(error_code::invalid_argument,
+                "tokens_per_block is " + std::to_string(spec.tokens_per_block) + "; it must be 1 to 1048576");
+  }
+  if (spec.groups.empty() || spec.groups.size() > max_groups) {
+    return fail(error_code::invalid_argument, "an instance has 1 to " + std::to_string(max_groups) + " groups, not " +
+                                                  std::to_string(spec.groups.size()));
+  }
+  for (std::size_t i = 0; i < spec.groups.size(); ++i) {
+    if (auto ok = check_group(spec.groups[i]); !ok) return ok;
+    if (spec.find_group(spec.groups[i].name) != i) {
+      return fail(error_code::invalid_argument, "group `" + spec.groups[i].name + "` is declared twice");
+    }
+  }
+  return {};
+}
+
+result<void> check_names(const instance_spec& spec) {
+  const std::pair<std::string_view, const std::string*> fields[] = {{"instance id", &spec.id},
+                                                                    {"model", &spec.model},
+                                                                    {"dtype", &spec.dtype},
+                                                                    {"layout", &spec.layout},
+                                                                    {"hash_scheme", &spec.hash_scheme},
+                                                                    {"fingerprint", &spec.fingerprint},
+                                                                    {"instance_group", &spec.instance_group}};
+  for (const auto& [what, name] : fields) {
+    if (auto ok = check_name(what, *name, max_name_bytes); !ok) return ok;
+  }
+  for (const group_spec& group : spec.groups) {
+    if (auto ok = check_name("group name", group.name, max_name_bytes); !ok) return ok;
+    for (const part_spec& part : group.parts) {
+      if (auto ok = check_name("part name", part.name, max_name_bytes); !ok) return ok;
+    }
   }
   return {};
 }
@@ -99,28 +133,8 @@ std::optional<std::uint32_t> instance_spec::find_group(std::string_view name) co
 }
 
 result<void> validate(const instance_spec& spec) {
-  if (auto ok = check_name("instance id", spec.id, true); !ok) return ok;
-  if (auto ok = check_name("model", spec.model, false); !ok) return ok;
-  if (auto ok = check_name("dtype", spec.dtype, false); !ok) return ok;
-  if (auto ok = check_name("layout", spec.layout, false); !ok) return ok;
-  if (auto ok = check_name("hash_scheme", spec.hash_scheme, false); !ok) return ok;
-  if (auto ok = check_name("fingerprint", spec.fingerprint, false); !ok) return ok;
-  if (auto ok = check_name("instance_group", spec.instance_group, false); !ok) return ok;
-  if (spec.tokens_per_block == 0 || spec.tokens_per_block > (1U << 20)) {
-    return fail(error_code::invalid_argument,
-                "tokens_per_block is " + std::to_string(spec.tokens_per_block) + "; it must be 1 to 1048576");
-  }
-  if (spec.groups.empty() || spec.groups.size() > max_groups) {
-    return fail(error_code::invalid_argument, "an instance has 1 to " + std::to_string(max_groups) + " groups, not " +
-                                                  std::to_string(spec.groups.size()));
-  }
-  for (std::size_t i = 0; i < spec.groups.size(); ++i) {
-    if (auto ok = check_group(spec.groups[i]); !ok) return ok;
-    if (spec.find_group(spec.groups[i].name) != i) {
-      return fail(error_code::invalid_argument, "group `" + spec.groups[i].name + "` is declared twice");
-    }
-  }
-  return {};
+  if (auto ok = check_shape(spec); !ok) return ok;
+  return check_names(spec);
 }
 
 std::optional<std::string> first_difference(const instance_spec& have, const instance_spec& want) {
@@ -183,7 +197,7 @@ result<instance_spec> decode_instance_spec(byte_reader& in) {
     spec.groups.push_back(std::move(group));
   }
   if (!in.ok()) return fail(error_code::malformed, "the instance spec ends early");
-  if (auto ok = validate(spec); !ok) return std::unexpected(ok.error());
+  if (auto ok = check_shape(spec); !ok) return std::unexpected(ok.error());
   return spec;
 }
 

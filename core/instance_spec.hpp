@@ -14,6 +14,7 @@
 namespace cenote {
 
 inline constexpr std::size_t max_groups = 16;
+inline constexpr std::size_t max_name_bytes = 255;  ///< of an instance's id, of a client's name, …
 inline constexpr std::size_t max_parts = 64;
 inline constexpr std::uint64_t max_block_bytes = std::uint64_t{1} << 30;  ///< a block never straddles a slab
 inline constexpr std::uint64_t block_alignment = 4096;                    ///< bytes; the stride is a multiple of it
@@ -63,14 +64,16 @@ struct instance_spec {
   [[nodiscard]] std::optional<std::uint32_t> find_group(std::string_view name) const noexcept;
 };
 
-/// Refuses what can never work: empty id, no group, no part, zero or absurd sizes, duplicate names.
+/// Refuses what can never work: empty id, no group, no part, zero or absurd sizes, duplicate names; and names that are
+/// too long, not UTF-8, or hold control characters.
 [[nodiscard]] result<void> validate(const instance_spec& spec);
 
 /// Names the first field in which two specs differ and both values, or nothing when they agree.
 [[nodiscard]] std::optional<std::string> first_difference(const instance_spec& have, const instance_spec& want);
 
 void encode(byte_writer& out, const instance_spec& spec);
-/// Reads and validates.
+/// Reads and validates, but for the characters of names: what an earlier version kept is still read. Specs of clients
+/// pass validate() as well.
 [[nodiscard]] result<instance_spec> decode_instance_spec(byte_reader& in);
 
 }  // namespace cenote

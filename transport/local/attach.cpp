@@ -1,5 +1,7 @@
 #include "transport/local/attach.hpp"
 
+#include "core/text.hpp"
+
 namespace cenote::local {
 
 namespace {
@@ -70,6 +72,8 @@ result<attach_request> decode_attach(std::span<const std::byte> payload, std::ui
   request.token = in.get_text();
   if (minor >= 1) request.client_name = in.get_text();
   if (!in.ok()) return ends_early("an attach request");
+  if (auto ok = validate(request.spec); !ok) return std::unexpected(ok.error());
+  if (auto ok = check_name("client name", request.client_name, max_name_bytes); !ok) return std::unexpected(ok.error());
   return request;
 }
 

@@ -15,6 +15,7 @@
 #include <utility>
 
 #include "core/byte_io.hpp"
+#include "core/text.hpp"
 
 namespace cenote::local {
 
@@ -102,7 +103,12 @@ std::string version_text(std::uint16_t major, std::uint16_t minor) {
 }
 
 result<frame> checked(detail::packet&& got) {
-  if (got.truncated) return fail(error_code::malformed, "a frame was too large, or its descriptors did not fit");
+  if (got.truncated) return fail(error_code::malformed, "a frame is larger than 64 KiB");
+  if (got.lost_fds) {
+    return fail(error_code::limit_exceeded,
+                "the descriptors of a frame were lost: they were more than " + std::to_string(max_frame_fds) +
+                    ", or this process may open no more files; raise its limit (`ulimit -n`)");
+  }
   if (got.bytes.size() < sizeof(frame_header)) {
     return fail(error_code::malformed, "a frame of " + std::to_string(got.bytes.size()) + " bytes has no header");
   }
@@ -180,7 +186,8 @@ result<std::optional<packet>> try_receive_packet(int fd) {
   }
   packet out;
   out.fds = take_descriptors(message);
-  out.truncated = (message.msg_flags & (MSG_TRUNC | MSG_CTRUNC)) != 0;
+  out.truncated = (message.msg_flags & MSG_TRUNC) != 0;
+  out.lost_fds = (message.msg_flags & MSG_CTRUNC) != 0;
   // A SEQPACKET socket cannot tell an empty packet from the end; no frame of ours is empty.
   if (size == 0) return fail(error_code::closed, "the other side closed the connection");
   out.bytes.assign(buffer.begin(), buffer.begin() + size);
@@ -382,7 +389,8 @@ frame_header reply_to(const frame_header& request, frame_type type) noexcept {
 std::vector<std::byte> encode_failure(const error& why) {
   byte_writer out;
   out.put(static_cast<std::uint16_t>(why.code()));
-  out.put_text(std::string_view(why.message()).substr(0, max_payload / 2));
+  const std::string text = printable(why.message());  // it may quote what a client sent
+  out.put_text(cut_text(text, max_payload / 2));
   return std::move(out).take();
 }
 

@@ -68,7 +68,7 @@ struct peer_credentials {
                                           std::span<const int> fds);
 
 /// Receives one frame. Errors: closed (end of stream), deadline_exceeded, malformed (magic, size, truncation),
-/// protocol_mismatch (the message has both versions), system.
+/// limit_exceeded (this process is out of descriptors), protocol_mismatch (the message has both versions), system.
 [[nodiscard]] result<frame> receive_frame(int fd, deadline until);
 
 /// The frame that waits, or nothing.
@@ -96,7 +96,8 @@ namespace detail {
 struct packet {
   std::vector<std::byte> bytes;
   std::vector<unique_fd> fds;
-  bool truncated = false;  ///< bytes or descriptors were lost (the latter also when this process is out of them)
+  bool truncated = false;  ///< bytes were lost
+  bool lost_fds = false;   ///< descriptors were lost: too many, or this process may open no more
 };
 
 /// The waiting packet; nothing when none waits. `closed` at the end of the stream.
