@@ -13,9 +13,11 @@
 #include <thread>
 #include <utility>
 
+#include "actors/ask.hpp"
 #include "actors/metrics_text.hpp"
 #include "actors/status_json.hpp"
 #include "config/logging.hpp"
+#include "core/text.hpp"
 
 namespace cenote {
 
@@ -76,14 +78,18 @@ result<std::pair<memory::index_writer, memory::segment>> make_instance_memory(co
 
 }  // namespace
 
-server::server(server_context context, config_ptr config)
-    : context_(std::move(context)), config_(std::move(config)), self_(context_.system) {}
+server::server(server_context context, config_ptr config) : context_(std::move(context)), config_(std::move(config)) {}
 
 result<std::unique_ptr<server>> server::start(server_context context, config_ptr config) {
   std::unique_ptr<server> made(new server(std::move(context), std::move(config)));
-  auto sockets = local::event_loop::start("cenote-sockets");
+  const auto failed = [to = made.get()](local::event_loop::watch_id id, const std::string& what) {
+    to->handler_failed(id, what);
+  };
+  auto sockets = local::event_loop::start("cenote-sockets", failed);
   if (!sockets) return std::unexpected(sockets.error());
-  auto doorbells = local::event_loop::start("cenote-rings");
+  auto doorbells = local::event_loop::start("cenote-rings", [](local::event_loop::watch_id, const std::string& what) {
+    log_error(logger("server"), "a doorbell was not answered", {{"reason", what}});
+  });
   if (!doorbells) return std::unexpected(doorbells.error());
   made->sockets_ = std::move(*sockets);
   made->doorbells_ = std::move(*doorbells);
@@ -101,27 +107,13 @@ void server::stop() {
   if (doorbells_) doorbells_->stop();
 }
 
-namespace {
-
 template <class Answer, class Actor, class... Arguments>
-result<Answer> ask_as(const caf::scoped_actor& self, const Actor& whom, Arguments&&... arguments) {
-  result<Answer> answer = fail(error_code::deadline_exceeded, "the node is too busy to answer");
-  self->request(whom, actor_deadline, std::forward<Arguments>(arguments)...)
-      .receive([&](const Answer& value) { answer = value; },
-               [&](const caf::error& why) { answer = fail(error_code::internal, caf::to_string(why)); });
-  return answer;
-}
-
-}  // namespace
-
-template <class Answer, class Actor, class... Arguments>
-result<Answer> server::ask(const Actor& whom, Arguments&&... arguments) {
-  return ask_as<Answer>(self_, whom, std::forward<Arguments>(arguments)...);
+result<Answer> server::ask(const Actor& whom, Arguments... arguments) {
+  return cenote::ask<Answer>(context_.system, actor_deadline, whom, std::move(arguments)...);
 }
 
 result<report_ptr> server::report() const {
-  const caf::scoped_actor self(context_.system);  // of the calling thread
-  return ask_as<report_ptr>(self, context_.node, report_atom_v);
+  return cenote::ask<report_ptr>(context_.system, actor_deadline, context_.node, report_atom_v);
 }
 
 result<std::string> server::status() const {
@@ -236,7 +228,15 @@ void server::close(int socket) {
   if (session == sessions_.end() || session->second.socket != socket) return;
   // Not its death: that is seen through the pidfd. What it is not using goes back.
   session->second.socket = -1;
-  self_->send(context_.dram, lost_atom_v, number);
+  caf::anon_send(context_.dram, lost_atom_v, number);
+}
+
+/// The root of this thread: whoever a handler failed for is let go, the others are served on.
+void server::handler_failed(local::event_loop::watch_id id, const std::string& what) {
+  log_error(logger("server"), "a request was given up", {{"reason", what}});
+  const auto whose =
+      std::find_if(connections_.begin(), connections_.end(), [&](const auto& each) { return each.second.watch == id; });
+  if (whose != connections_.end()) close(whose->first);
 }
 
 void server::handle(connection& from, local::frame frame) {
@@ -264,8 +264,10 @@ result<void> server::dispatch(connection& from, local::frame& frame) {
       return local::send_frame(socket, local::reply_to(frame.header, local::frame_type::done), {}, {}, soon());
     }
     case local::frame_type::admin: {
-      const std::string text(reinterpret_cast<const char*>(frame.payload.data()), frame.payload.size());
-      auto answer = admin(from, text);
+      if ((frame.header.flags & local::flag_more) != 0) {
+        return fail(error_code::malformed, "an admin request has one frame");
+      }
+      auto answer = admin(from, {reinterpret_cast<const char*>(frame.payload.data()), frame.payload.size()});
       if (!answer) return std::unexpected(answer.error());
       return local::send_text(from.socket.get(), local::reply_to(frame.header, local::frame_type::admin_reply), *answer,
                               soon());
@@ -360,7 +362,7 @@ result<void> server::attach(connection& from, const local::frame& frame) {
   session->number = next_session_++;
   session->secret = random_number();
   session->instance = *instance;
-  session->client_name = request->client_name.substr(0, 128);
+  session->client_name = request->client_name;
   session->pid = from.peer.pid;
   session->uid = from.peer.uid;
   session->gid = from.peer.gid;
@@ -476,7 +478,7 @@ result<void> server::kill_session(std::uint64_t number) {
   found->second.killed = true;
   found->second.resources->set_phase(memory::session_phase::killed);
   found->second.resources->ring();
-  self_->send(context_.dram, lost_atom_v, number);
+  caf::anon_send(context_.dram, lost_atom_v, number);
   // Only the end of the process proves that it neither reads nor writes any more.
   const pid_t pid = found->second.resources->pid;
   if (::syscall(SYS_pidfd_send_signal, found->second.resources->pidfd.get(), SIGKILL, nullptr, 0) != 0) {
@@ -487,12 +489,32 @@ result<void> server::kill_session(std::uint64_t number) {
   return {};
 }
 
-result<std::string> server::admin(const connection& from, const std::string& text) {
-  const json request = json::parse(text, nullptr, /*allow_exceptions=*/false);
-  if (!request.is_object() || !request.value("command", json()).is_string()) {
-    return fail(error_code::malformed, "an admin request is a JSON object with a `command`");
+result<std::string> server::clear(const admin_request& request) {
+  if (request.all == request.instance.has_value() || (request.instance && request.instance->empty())) {
+    return fail(error_code::invalid_argument, "clear needs either an `instance`, or `all`");
   }
-  const auto command = request["command"].get<std::string>();
+  auto cleared = ask<outcome>(context_.dram, wipe_atom_v, request.instance.value_or(std::string()));
+  if (!cleared) return std::unexpected(cleared.error());
+  const auto count = cleared->get();
+  if (!count) return std::unexpected(count.error());
+  return json({{"cleared", *count}}).dump();
+}
+
+result<std::string> server::corrupt() {
+  if (!config()->debug.enabled) {
+    return fail(error_code::permission_denied, "this node alters no blocks: it runs without debug.enabled=true");
+  }
+  auto altered = ask<outcome>(context_.dram, corrupt_atom_v);
+  if (!altered) return std::unexpected(altered.error());
+  const auto count = altered->get();
+  if (!count) return std::unexpected(count.error());
+  return json({{"altered", *count}}).dump();
+}
+
+result<std::string> server::admin(const connection& from, std::string_view text) {
+  const auto request = parse_admin_request(text);
+  if (!request) return std::unexpected(request.error());
+  const std::string& command = request->command;
   if (command == "status" || command == "stats") {
     if (!may_attach(from) && !may_administrate(from))
       return fail(error_code::permission_denied, "you may not see the status");
@@ -500,43 +522,25 @@ result<std::string> server::admin(const connection& from, const std::string& tex
   }
   if (!may_administrate(from)) {
     return fail(error_code::permission_denied,
-                "`" + command + "` is for the daemon's user, root, or members of auth.admin_gid");
+                "`" + printable(command) + "` is for the daemon's user, root, or members of auth.admin_gid");
   }
-  if (command == "clear") {
-    if (!request.contains("instance") && request.value("all", json()) != json(true)) {
-      return fail(error_code::invalid_argument, "clear needs an `instance`, or `all`");
-    }
-    auto cleared = ask<outcome>(context_.dram, wipe_atom_v, request.value("instance", std::string()));
-    if (!cleared) return std::unexpected(cleared.error());
-    const auto count = cleared->get();
-    if (!count) return std::unexpected(count.error());
-    return json({{"cleared", *count}}).dump();
-  }
-  if (command == "corrupt") {
-    if (!config()->debug.enabled) {
-      return fail(error_code::permission_denied, "this node alters no blocks: it runs without debug.enabled=true");
-    }
-    auto altered = ask<outcome>(context_.dram, corrupt_atom_v);
-    if (!altered) return std::unexpected(altered.error());
-    const auto count = altered->get();
-    if (!count) return std::unexpected(count.error());
-    return json({{"altered", *count}}).dump();
-  }
+  if (command == "clear") return clear(*request);
+  if (command == "corrupt") return corrupt();
   if (command == "session_kill") {
-    const json id = request.value("id", json());
-    if (!id.is_number_unsigned()) return fail(error_code::invalid_argument, "session_kill needs a number as `id`");
-    if (auto killed = kill_session(id.get<std::uint64_t>()); !killed) return std::unexpected(killed.error());
-    return json({{"killed", id}}).dump();
+    if (!request->id) return fail(error_code::invalid_argument, "session_kill needs a number as `id`");
+    if (auto killed = kill_session(*request->id); !killed) return std::unexpected(killed.error());
+    return json({{"killed", *request->id}}).dump();
   }
   if (command == "upgrade") {
     if (auto asked = context_.keeper.ask_upgrade(); !asked) return std::unexpected(asked.error());
     return json({{"upgrading", true}}).dump();
   }
   if (command == "log_level") {
-    if (auto set = set_levels(request.value("level", std::string())); !set) return std::unexpected(set.error());
-    return json({{"level", request["level"]}}).dump();
+    if (!request->level) return fail(error_code::invalid_argument, "log_level needs a `level`, such as info");
+    if (auto set = set_levels(*request->level); !set) return std::unexpected(set.error());
+    return json({{"level", *request->level}}).dump();
   }
-  return fail(error_code::invalid_argument, "unknown command `" + command + "`");
+  return fail(error_code::invalid_argument, "unknown command `" + printable(command) + "`");
 }
 
 }  // namespace cenote

@@ -1,8 +1,6 @@
 // The node's Unix socket: attaching, descriptors, and the operator's commands.
 #pragma once
 
-#include <caf/scoped_actor.hpp>
-
 #include <atomic>
 #include <functional>
 #include <map>
@@ -10,6 +8,7 @@
 #include <optional>
 #include <unordered_map>
 
+#include "actors/admin_request.hpp"
 #include "actors/messages.hpp"
 #include "transport/local/event_loop.hpp"
 #include "transport/local/keeper_link.hpp"
@@ -78,7 +77,7 @@ class server {
 
   [[nodiscard]] result<report_ptr> report() const;
   template <class Answer, class Actor, class... Arguments>
-  result<Answer> ask(const Actor& whom, Arguments&&... arguments);
+  result<Answer> ask(const Actor& whom, Arguments... arguments);
 
   // All on the socket loop's thread.
   void accept_all();
@@ -94,7 +93,10 @@ class server {
   result<void> reattach(connection& from, const local::frame& frame);
   result<void> send_slabs(connection& from, const local::frame& frame);
   void end_session(std::uint64_t number, std::string_view why);
-  result<std::string> admin(const connection& from, const std::string& text);
+  result<std::string> admin(const connection& from, std::string_view text);
+  result<std::string> clear(const admin_request& request);
+  result<std::string> corrupt();
+  void handler_failed(local::event_loop::watch_id id, const std::string& what);
   result<void> kill_session(std::uint64_t number);
   [[nodiscard]] bool may_attach(const connection& from) const;
   [[nodiscard]] bool may_administrate(const connection& from) const;
@@ -102,7 +104,6 @@ class server {
 
   server_context context_;
   config_ptr config_;
-  caf::scoped_actor self_;
   std::unique_ptr<local::event_loop> sockets_;
   std::unique_ptr<local::event_loop> doorbells_;
   unique_fd listener_;

@@ -73,6 +73,10 @@ def test_groups_and_parts_that_differ_are_named(
         ({"name": ""}, "id"),
         ({"name": "x" * 256}, "256 bytes"),
         ({"name": "null\0byte"}, "zero byte"),
+        ({"name": "escape\x1b[31m"}, "instance id holds a control character: `escape\\x1b[31m`"),
+        ({"model": "two\nlines"}, "model holds a control character"),
+        ({"instance_group": "\x9b31m"}, "instance_group holds a control character"),
+        ({"groups": {"\x07": {"parts": {"kv": 1}}}}, "group name holds a control character"),
         ({"block": 0}, "1 byte to 1 GiB"),
         ({"block": -1}, "1 byte to 1 GiB"),
         ({"block": (1 << 30) + 1}, "1 byte to 1 GiB"),
@@ -127,6 +131,40 @@ def test_a_share_of_pins_above_the_node_s_is_refused(start_node: StartNode) -> N
         cenote.attach(make_spec("pins"), socket=str(node.socket), max_pins=101)
     assert why.value.code == "limit_exceeded"
     cenote.attach(make_spec("pins"), socket=str(node.socket), max_pins=100).close()
+
+
+@pytest.mark.sanitizer
+@pytest.mark.parametrize("name", [b"\xff", b"x" * 127 + b"\xc3", b"\xed\xa0\x80", b"\x1b]0;owned\x07", b"x" * 256])
+def test_a_name_that_no_status_could_show_is_refused_by_the_node(shared_node: Node, name: bytes) -> None:
+    worker = shared_node.worker_pid
+
+    def payload(spec: bytes, client: bytes) -> bytes:
+        return spec + struct.pack("<I", 64) + wire.text("") + struct.pack("<I", len(client)) + client
+
+    good, as_text = {"full": {"kv": 4096}}, struct.pack("<I", len(name)) + name
+    spec = wire.encode_spec("ugly", good)
+    attempts = {
+        "client name": payload(spec, name),
+        "instance id": payload(spec.replace(wire.text("ugly"), as_text), b"c"),
+        "model": payload(spec.replace(wire.text("m"), as_text), b"c"),
+        "group name": payload(spec.replace(wire.text("full"), as_text), b"c"),
+        "part name": payload(spec.replace(wire.text("kv"), as_text), b"c"),
+    }
+    for what, request in attempts.items():
+        with wire.Link(shared_node.socket) as link, pytest.raises(wire.Refused, match=f"{what} (is|holds|has) ") as why:
+            link.ask(wire.ATTACH, request)
+        assert why.value.code == 1
+    assert all(each["id"] != "ugly" for each in shared_node.status()["instances"])
+    assert shared_node.worker_pid == worker
+
+
+@pytest.mark.sanitizer
+def test_a_client_s_name_of_any_language_is_shown(shared_node: Node, attach: Attach) -> None:
+    name = "x" * 127 + "é 漢字"
+    attach(shared_node, "named", client_name=name)
+    assert name in {each["client"] for each in shared_node.status()["sessions"]}
+    with pytest.raises(cenote.InvalidArgument, match="client name has 256 bytes; at most 255"):
+        attach(shared_node, "named", client_name="x" * 256)
 
 
 # ---- keys
@@ -391,6 +429,59 @@ def test_a_client_that_asks_and_never_reads_blocks_nobody(shared_node: Node, att
     assert session.put(*one()) == 1
     assert time.monotonic() - begin < 10
     link.close()
+
+
+# ---- administration
+
+
+@pytest.mark.sanitizer
+@pytest.mark.parametrize(
+    ("request_text", "says"),
+    [
+        ('{"command": "clear", "instance": 5}', "`instance` must be a string"),
+        ('{"command": "clear", "instance": null}', "`instance` must be a string"),
+        ('{"command": "clear", "instance": ""}', "clear needs"),
+        ('{"command": "clear", "all": true, "instance": "x"}', "clear needs"),
+        ('{"command": "log_level", "level": 5}', "`level` must be a string"),
+        ('{"command": "log_level"}', "needs a `level`"),
+        ('{"command": "session_kill", "id": -1}', "`id` must be a whole number"),
+        ('{"command": "status", "command": "clear", "all": true}', "twice"),
+        ('{"command": "status", "nonsense": 1}', "unknown field `nonsense`"),
+        ('{"command": ' + "[" * 60_000, "`command` must be a string"),
+        ('{"command": "' + "x" * 60_000 + '"}', "at most 4096"),
+        ('{"command": "\\u001b]0;owned\\u0007"}', r"`\x1b]0;owned\x07`"),
+    ],
+    ids=lambda text: text[:40],
+)
+def test_an_administrator_s_mistake_is_named_and_ends_nothing(shared_node: Node, request_text: str, says: str) -> None:
+    worker = shared_node.worker_pid
+    with wire.Link(shared_node.socket) as link, pytest.raises(wire.Refused) as why:
+        link.ask(wire.ADMIN, request_text.encode())
+    assert why.value.code == 1
+    assert says in why.value.message
+    assert shared_node.worker_pid == worker
+
+
+def test_what_a_client_is_called_steers_no_terminal(shared_node: Node, attach: Attach) -> None:
+    attach(shared_node, "plain", client_name="plain")
+    for command in (["status"], ["status", "--json"], ["top", "--once"]):
+        ran = run_cenote(*command, "--socket", shared_node.socket)
+        assert ran.returncode == 0
+        assert "\x1b" not in ran.stdout
+    ran = run_cenote("clear", "--instance", "no\x1b]0;such\x07one", "--socket", shared_node.socket)
+    assert ran.returncode == 2
+    assert ran.stderr == (
+        "cenote: no instance `no\\x1b]0;such\\x07one`; `cenote status` lists them\n"
+    )
+
+
+@pytest.mark.parametrize("number", ["abc", "-1", "1.5", "1e300", "18446744073709551616", "7\x1b[31m"])
+def test_a_session_s_number_is_checked_in_words(number: str) -> None:
+    ran = run_cenote("session", "kill", "--", number)
+    assert ran.returncode == 2
+    assert "no session's number; `cenote status` lists them" in ran.stderr
+    assert len(ran.stderr) < 200
+    assert "\x1b" not in ran.stderr
 
 
 # ---- tokens

@@ -201,6 +201,31 @@ def test_a_fuzzer_of_the_instance_itself_spoils_at_most_its_own_blocks(
     assert node.worker_pid == worker
 
 
+# ---- the server's thread
+
+
+def resident(pid: int) -> int:
+    (line,) = [each for each in Path(f"/proc/{pid}/status").read_text().splitlines() if each.startswith("VmRSS")]
+    return int(line.split()[1]) * 1024
+
+
+def test_attaching_and_detaching_leaves_nothing_in_the_worker(node: Node) -> None:
+    payload = wire.encode_spec("i", GROUPS) + struct.pack("<I", 8) + wire.text("") + wire.text("n")
+    worker = node.worker_pid
+
+    def attach_and_detach(times: int) -> None:
+        with wire.Link(node.socket) as link:
+            for _ in range(times):
+                for fd in link.ask(wire.ATTACH, payload).fds:
+                    os.close(fd)
+                link.ask(wire.DETACH)
+
+    attach_and_detach(500)
+    before = resident(worker)
+    attach_and_detach(6000)
+    assert resident(worker) - before < 2 << 20  # a few hundred bytes an attach would show
+
+
 # ---- isolation
 
 
