@@ -370,7 +370,8 @@ result<void> server::attach(connection& from, const local::frame& frame) {
   session->pin_slots =
       request->max_pins != 0 ? request->max_pins : std::min<std::uint32_t>(default_pins, config()->session.max_pins);
   session->pidfd = std::move(*pidfd);
-  if (auto made = make_session(*session); !made) return made;
+  auto ear = make_session(*session);
+  if (!ear) return std::unexpected(ear.error());
   if (auto kept = keep_session(context_.keeper, *session); !kept) return kept;
   if (auto opened = open(session, from.socket.get()); !opened) return opened;
   from.session = session->number;
@@ -378,8 +379,8 @@ result<void> server::attach(connection& from, const local::frame& frame) {
            {{"session", session->number}, {"pid", session->pid}, {"instance", request->spec.id}});
 
   const local::attach_reply reply{session->number, session->secret, context_.epoch, session->pin_slots};
-  const std::array fds{session->segment.fd().get(), session->submit_doorbell.get(), session->complete_doorbell.get(),
-                       (*shared)->index.get(), (*shared)->versions.get()};
+  const std::array fds{session->segment.fd().get(), session->submit_doorbell.get(), ear->get(), (*shared)->index.get(),
+                       (*shared)->versions.get()};
   return local::send_frame(from.socket.get(), local::reply_to(frame.header, local::frame_type::attach_reply),
                            local::encode(reply), fds, soon());
 }
@@ -396,7 +397,10 @@ result<void> server::open(const std::shared_ptr<session_resources>& session, int
   auto actor = ask<session_actor>(context_.node, open_atom_v, session_ptr(session));
   if (!actor) return std::unexpected(actor.error());
   auto doorbell = doorbells_->watch(
-      session->submit_doorbell.get(), [target = *actor](std::uint32_t) { caf::anon_send(target, bell_atom_v); },
+      session->submit_doorbell.get(),
+      [session, target = *actor](std::uint32_t) {
+        if (session->take_bell()) caf::anon_send(target, bell_atom_v);
+      },
       /*edge=*/true);
   if (!doorbell) return std::unexpected(doorbell.error());
   attached made{session, *actor, *doorbell, 0, socket, false};

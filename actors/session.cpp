@@ -25,6 +25,7 @@ void session::on_exit() {
 session::behavior_type session::make_behavior() {
   return {
       [this](bell_atom) {
+        resources_->bell_heard();
         looking_ = false;
         if (busy_) return;
         answer_late();

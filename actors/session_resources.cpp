@@ -1,30 +1,32 @@
 #include "actors/session_resources.hpp"
 
 #include <sys/eventfd.h>
-#include <unistd.h>
 
 #include <array>
 
+#include "config/logging.hpp"
 #include "core/byte_io.hpp"
 #include "core/text.hpp"
+#include "transport/local/doorbell.hpp"
 
 namespace cenote {
 
 void session_resources::ring() const noexcept {
-  const std::uint64_t one = 1;
-  (void)!::write(complete_doorbell.get(), &one, sizeof one);  // full: the client was told often enough
+  local::ring_doorbell(complete_doorbell.get());
 }
 
-result<void> make_session(session_resources& session) {
+result<unique_fd> make_session(session_resources& session) {
   const std::uint64_t bytes = memory::session_memory::segment_bytes(session.pin_slots);
   auto segment = memory::segment::create("cenote-session-" + std::to_string(session.number), bytes);
   if (!segment) return std::unexpected(segment.error());
   session.segment = std::move(*segment);
   session.view = memory::session_memory::create(session.segment, session.number, session.pin_slots);
   session.submit_doorbell = unique_fd(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
-  session.complete_doorbell = unique_fd(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
-  if (!session.submit_doorbell || !session.complete_doorbell) return fail_errno("eventfd");
-  return {};
+  if (!session.submit_doorbell) return fail_errno("eventfd");
+  auto doorbell = local::make_doorbell();
+  if (!doorbell) return std::unexpected(doorbell.error());
+  session.complete_doorbell = std::move(doorbell->bell);
+  return std::move(doorbell->ear);
 }
 
 result<void> keep_session(local::keeper_link& keeper, const session_resources& session) {
@@ -64,6 +66,10 @@ result<std::shared_ptr<session_resources>> recover_session(local::registry_entry
   session->view = memory::session_memory(session->segment.data(), session->pin_slots);
   session->submit_doorbell = std::move(entry.fds[1]);
   session->complete_doorbell = std::move(entry.fds[2]);
+  if (!local::is_doorbell(session->complete_doorbell.get())) {
+    log_warn(logger("recovery"), "a session of an earlier version cannot be woken: its waits are up to 100 ms longer",
+             {{"session", session->number}, {"pid", session->pid}});
+  }
   session->pidfd = std::move(entry.fds[3]);
   return session;
 }

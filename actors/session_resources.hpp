@@ -32,21 +32,29 @@ struct session_resources {
 
   memory::segment segment;
   memory::session_memory view;
-  unique_fd submit_doorbell;    ///< the client rings it
-  unique_fd complete_doorbell;  ///< we ring it
+  unique_fd submit_doorbell;    ///< an eventfd that the client rings; the node only polls it
+  unique_fd complete_doorbell;  ///< our end of transport/local/doorbell.hpp
   unique_fd pidfd;
+
+  /// A bell is on its way to the session's actor: a client that rings without end does not fill its mailbox.
+  mutable std::atomic<bool> bell_sent{false};
 
   void set_phase(memory::session_phase phase) const noexcept {
     view.header().phase.store(static_cast<std::uint32_t>(phase), std::memory_order_release);
   }
-  /// Wakes the client wherever it waits.
+  /// The client rang. True: the session's actor is to be told.
+  [[nodiscard]] bool take_bell() const noexcept { return !bell_sent.exchange(true, std::memory_order_acq_rel); }
+  /// By the session's actor, before it looks at the ring.
+  void bell_heard() const noexcept { bell_sent.store(false, std::memory_order_seq_cst); }
+  /// Wakes the client wherever it waits. Never blocks.
   void ring() const noexcept;
 };
 
 using session_ptr = std::shared_ptr<const session_resources>;
 
-/// Makes memory and doorbells of a new session; the identity fields are the caller's to fill in before.
-[[nodiscard]] result<void> make_session(session_resources& session);
+/// Makes memory and doorbells of a new session; the identity fields are the caller's to fill in before. Returns the
+/// client's end of the completion doorbell, which is given to the client and kept by nobody else.
+[[nodiscard]] result<unique_fd> make_session(session_resources& session);
 
 /// So that a restarted worker finds the session.
 [[nodiscard]] result<void> keep_session(local::keeper_link& keeper, const session_resources& session);

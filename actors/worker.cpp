@@ -113,19 +113,15 @@ class recovery {
     return {};
   }
 
-  /// Cold start: tells the old clients, gives the old memory back first.
+  /// Cold start: tells every old client first, then lets go of the old memory. It is never emptied: nobody knows any
+  /// more which blocks are pinned, and a reader would take zeros for a hit. It is gone when the last client unmaps it.
   void retire(std::vector<local::registry_entry>& entries) {
     for (const local::registry_entry& entry : entries) {
       if (entry.kind == local::entry_kind::session && !entry.fds.empty()) retire_session(entry);
-      if (entry.kind == local::entry_kind::slab && !entry.fds.empty()) {
-        ::fallocate(entry.fds[0].get(), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0, slab_bytes(entry));
-      }
-      (void)keeper_.drop(entry.kind, entry.id);
     }
+    for (const local::registry_entry& entry : entries) (void)keeper_.drop(entry.kind, entry.id);
     entries.clear();
   }
-
-  static off_t slab_bytes(const local::registry_entry& entry) { return ::lseek(entry.fds[0].get(), 0, SEEK_END); }
 
   static void retire_session(const local::registry_entry& entry) {
     const off_t bytes = ::lseek(entry.fds[0].get(), 0, SEEK_END);

@@ -8,6 +8,9 @@
 #include <thread>
 #include <utility>
 
+#include "memory/fence.hpp"
+#include "transport/local/doorbell.hpp"
+
 namespace cenote::client {
 
 namespace {
@@ -27,6 +30,10 @@ void relax() noexcept {
 #else
   std::this_thread::yield();
 #endif
+}
+
+std::unexpected<error> replaced() {
+  return fail(error_code::closed, "a newer node replaced this session's memory; attach again");
 }
 
 /// Poll timeout until `until`, at most look_around; at least 1 ms, so that it is never a busy loop.
@@ -65,7 +72,12 @@ result<void> channel::check() const {
     return fail(error_code::session_killed, "the operator ended this session; attach again if that was a mistake");
   }
   if (phase == memory::session_phase::draining) return fail(error_code::not_running, "the node is shutting down");
-  return fail(error_code::closed, "a newer node replaced this session's memory; attach again");
+  return replaced();
+}
+
+result<void> channel::still_valid() const {
+  memory::load_fence();  // what was read, was read before this
+  return memory_.header().segment.retired.load(std::memory_order_relaxed) == 0 ? result<void>{} : replaced();
 }
 
 void channel::ring() const noexcept {
@@ -283,8 +295,7 @@ result<void> channel::sleep(time_point until) {
   static_cast<void>(::poll(entries.data(), entries.size(), poll_timeout(until)));
   rings_.disarm();
   if ((entries[0].revents & POLLIN) != 0) {
-    std::uint64_t count = 0;
-    static_cast<void>(!::read(complete_bell_.get(), &count, sizeof count));
+    local::hear_doorbell(complete_bell_.get());
   }
   if (entries[1].revents != 0 || epoch_changed()) return recover(until);
   return {};

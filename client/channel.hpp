@@ -46,6 +46,10 @@ class channel {
   /// Why no call is possible (any more): forked, closed, killed, draining. A few loads when all is well.
   [[nodiscard]] result<void> check() const;
 
+  /// After bytes of blocks were read: `closed` if a node without knowledge of our pins took over meanwhile, so that
+  /// they may be anything.
+  [[nodiscard]] result<void> still_valid() const;
+
   /// Pushes a batch of 1 to max_batch entries; sets request numbers, positions and the last flag. A batch of `reserve`
   /// brings an answer for each entry.
   result<request_ptr> submit(std::span<memory::submission> batch, time_point until);

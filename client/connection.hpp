@@ -30,7 +30,7 @@ struct attachment {
   unique_fd socket;
   local::attach_reply ids;
   unique_fd submit_bell;    ///< eventfd: the client rings it
-  unique_fd complete_bell;  ///< eventfd: the worker rings it
+  unique_fd complete_bell;  ///< our end of transport/local/doorbell.hpp: the worker rings it
   memory::segment session;
   memory::segment index;
   memory::segment versions;

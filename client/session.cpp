@@ -325,6 +325,10 @@ result<std::size_t> session::acquire(key_batch keys, std::uint32_t group, std::s
     }
     static_cast<void>(describe(pinned, bytes, out));
   }
+  if (auto ok = channel_.still_valid(); !ok) {  // these pins protect nothing
+    lookup_.unpin(pinned);
+    return std::unexpected(ok.error());
+  }
   touch(pinned, keys, group);
   counters_.keys_found.fetch_add(*held, std::memory_order_relaxed);
   counters_.blocks_pinned.fetch_add(*held, std::memory_order_relaxed);
@@ -536,7 +540,9 @@ result<std::size_t> session::copy_prefix(key_batch keys, std::uint32_t group, ma
     bulk_copy(target.data, address(pinned[i].block) + offset, target.bytes);
     touched.push_back(pinned[i]);
   }
+  const auto valid = channel_.still_valid();
   lookup_.unpin(pinned);
+  if (!valid) return std::unexpected(valid.error());
   return *held;
 }
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import fcntl
 import mmap
 import os
+import select
 import struct
 from collections.abc import Callable
 from pathlib import Path
@@ -99,6 +101,40 @@ def test_a_client_that_never_drains_its_completion_ring_harms_only_itself(node: 
 
     until("every request is answered", drained, limit=10)
     raw.close()
+
+
+@pytest.mark.sanitizer
+def test_a_client_that_makes_its_doorbell_blocking_and_fills_it_stops_no_thread_of_the_node(
+    node: Node, attach: Attach
+) -> None:
+    session = attach(node, "i")
+    worker = node.worker_pid
+    for _ in range(4):  # more than the node has threads
+        raw = wire.RawSession.attach(node.socket, "other", GROUPS)
+        fcntl.fcntl(raw.complete_bell, fcntl.F_SETFL, 0)
+        with contextlib.suppress(OSError):
+            os.write(raw.complete_bell, struct.pack("<Q", 0xFFFFFFFFFFFFFFFE))
+        for sent in range(1, 1001):
+            raw.set_word(wire.CLIENT_SLEEPS, 1)
+            raw.submit(wire.BARRIER)
+            until("its answer", raw.waiting_completions, pause=0)
+            assert len(raw.take()) == 1, sent
+    puts_and_reads(session, "a")
+    assert node.worker_pid == worker
+
+
+def test_a_client_without_the_doorbell_of_today_hears_eight_bytes_a_ring(node: Node) -> None:
+    raw = wire.RawSession.attach(node.socket, "i", GROUPS, minor=2)
+    with pytest.raises(BlockingIOError):
+        os.read(raw.complete_bell, 8)
+    for _ in range(3):
+        raw.set_word(wire.CLIENT_SLEEPS, 1)
+        raw.submit(wire.BARRIER)
+        assert select.select([raw.complete_bell], [], [], 10)[0]
+        assert len(os.read(raw.complete_bell, 8)) == 8
+        assert len(raw.take()) == 1
+    with pytest.raises(BlockingIOError):
+        os.read(raw.complete_bell, 8)
 
 
 @pytest.mark.sanitizer

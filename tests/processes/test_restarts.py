@@ -314,6 +314,38 @@ def test_a_stopped_keeper_hinders_nobody_who_is_attached(node: Node, attach: Att
     assert session.match(more).resident == 200
 
 
+def test_a_worker_that_starts_cold_never_shows_a_reader_other_bytes(start_node: StartNode, attach: Attach) -> None:
+    node = start_node(capacity="512MiB")
+    session = attach(node, "i", block=256 * KiB)
+    keys = blocks.keys_of("a", 0, 1500)
+    contents = [bytes([1 + i % 255]) * (256 * KiB) for i in range(len(keys))]
+    for first in range(0, len(keys), 250):
+        session.put(keys[first : first + 250], contents[first : first + 250])
+    pinned = session.acquire(keys[:64])
+    # As an update to a build with another layout finds them.
+    records = next(
+        each for each in Path(f"/proc/{node.pid}/fd").iterdir() if "cenote-records" in os.readlink(each)
+    )
+    with records.open("r+b", buffering=0) as header:
+        header.seek(8)
+        header.write((999).to_bytes(4, "little"))
+    node.worker_dies()
+    target = bytearray(256 * KiB)
+    wrong, reads = 0, 0
+    with pytest.raises(cenote.CenoteError):
+        while True:
+            at = len(keys) - 1 - reads % len(keys)
+            if session.get_into([keys[at]], [target]) == 1:
+                wrong += target != contents[at]
+            reads += 1
+    assert wrong == 0, f"{wrong} of {reads} hits had other bytes"
+    assert [i for i, block in enumerate(pinned) if bytes(block.view()) != contents[i]] == []
+    assert node.logged("starting cold")
+    again = attach(node, "i", block=256 * KiB, deadline=20)
+    assert again.match(keys).resident == 0
+    assert again.put(keys[:10], contents[:10]) == 10
+
+
 # ---- several
 
 
