@@ -5,10 +5,8 @@ from __future__ import annotations
 import json
 import subprocess
 import textwrap
-from pathlib import Path
 from typing import Any
 
-import pytest
 from conftest import HERE
 from vllm_engine import environment
 
@@ -96,96 +94,3 @@ def test_another_version_of_vllm_is_refused_with_a_sentence(vllm_python: str) ->
         """,
     )
     assert message.startswith("cenote.vllm is made for vLLM 0.32.x, but this is 0.99.0")
-
-
-@pytest.fixture(scope="module")
-def instances(vllm_python: str, llama: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
-    """Name of the change -> id of the instance."""
-    found = run(
-        vllm_python,
-        """
-        import copy, os, pathlib, shutil, types
-        import torch, tiny_models
-        from vllm.engine.arg_utils import EngineArgs
-        from vllm.v1.kv_cache_interface import FullAttentionSpec, KVCacheConfig, KVCacheGroupSpec
-        from cenote._vllm import model
-        from cenote._vllm.layout import Unservable
-        from cenote._vllm.messages import RankLayout
-        from cenote._vllm.settings import Settings
-
-        def instance(folder=llama, layout=("a", 100), settings=None, block=32, replicas=1, environ=None, **arguments):
-            arguments = dict(dtype="float32", enforce_eager=True, block_size=block, max_model_len=2048) | arguments
-            config = EngineArgs(model=folder, **arguments).create_engine_config()
-            spec = FullAttentionSpec(block_size=block, num_kv_heads=2, head_size=64, dtype=torch.float32)
-            group = KVCacheGroupSpec(["layer"], spec)
-            cache = KVCacheConfig(8, [], [group], kv_cache_layout="LBHNC", kv_tp_replicas=replicas)
-            before = dict(os.environ)
-            os.environ.update(environ or {})
-            try:
-                ranks = RankLayout((layout[1],), layout[0])
-                return model.instance_of(config, cache, ranks, Settings(**(settings or {}))).id
-            finally:
-                os.environ.clear()
-                os.environ.update(before)
-
-        def variant(name, change):
-            folder = pathlib.Path(place) / name / pathlib.Path(llama).name
-            shutil.copytree(llama, folder)
-            change(folder)
-            return str(folder)
-
-        def retrain(folder):
-            tiny_models.make_llama(folder, seed=1)
-
-        def poke(folder):
-            file = folder / "model.safetensors"
-            with file.open("r+b") as opened:
-                opened.seek(file.stat().st_size // 2)
-                byte = opened.read(1)
-                opened.seek(-1, 1)
-                opened.write(bytes([byte[0] ^ 1]))
-
-        def rescale(folder):
-            config = folder / "config.json"
-            config.write_text(config.read_text().replace('"rms_norm_eps": 1e-06', '"rms_norm_eps": 1e-05'))
-
-        def touch(folder):
-            pass
-
-        result = {
-            "": instance(),
-            "same": instance(),
-            "longest sequence": instance(max_model_len=1024),
-            "weights": instance(variant("weights", retrain)),
-            "a bit of a weight": instance(variant("bit", poke)),
-            "configuration": instance(variant("config", rescale)),
-            "type": instance(dtype="bfloat16"),
-            "cache type": instance(kv_cache_dtype="fp8"),
-            "block size": instance(block=64),
-            "layout": instance(layout=("b", 100)),
-            "bytes of a block": instance(layout=("a", 200)),
-            "hash algorithm": instance(prefix_caching_hash_algo="sha256_cbor"),
-            "seed": instance(environ={"PYTHONHASHSEED": "1"}),
-            "ranks": instance(tensor_parallel_size=2),
-            "ranks that are copies": instance(tensor_parallel_size=2, replicas=2),
-            "fingerprint": instance(settings={"fingerprint": "mine"}),
-            "same fingerprint, copied weights": instance(variant("copy", touch), settings={"fingerprint": "mine"}),
-        }
-        """,
-        llama=str(llama),
-        place=str(tmp_path_factory.mktemp("variants")),
-    )
-    assert isinstance(found, dict)
-    return found
-
-
-def test_everything_that_changes_bytes_changes_the_instance(instances: dict[str, str]) -> None:
-    alike = [
-        ["", "longest sequence", "ranks that are copies", "same"],
-        ["fingerprint", "same fingerprint, copied weights"],
-    ]
-    names: dict[str, set[str]] = {}
-    for change, name in instances.items():
-        names.setdefault(name, set()).add(change)
-    together = sorted(sorted(each) for each in names.values() if len(each) > 1)
-    assert together == alike

@@ -3,27 +3,18 @@
 from __future__ import annotations
 
 import dataclasses
-import hashlib
-import json
 import os
-import re
-from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
-import vllm
-
+from .._identity import digest
 from ..session import InstanceSpec
+from . import identity
 from .layout import Unservable
 from .messages import RankLayout
 from .settings import Settings
 
 _FULL = {"FullAttentionSpec", "MLAAttentionSpec"}
 _WINDOW = {"SlidingWindowSpec"}
-_WEIGHTS = ("*.safetensors", "*.bin", "*.pt", "*.pth", "*.gguf", "*.npz")
-_SAMPLES, _SAMPLE_BYTES = 64, 4096  # of each weight file
-# Positional embeddings of these kinds are the same whatever the longest sequence may be.
-_STATIC_ROPE = {"default", "linear", "llama3", "yarn", "mrope", "proportional", None}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -86,49 +77,6 @@ def check_engine(config: Any) -> None:
         raise Unservable("speculative decoding is not supported yet")
 
 
-def weights_fingerprint(config: Any) -> str:
-    """Of what the model was loaded from: the hub's commit, or the weight files. Unservable: neither is known."""
-    model = config.model_config
-    loading = str(config.load_config.load_format)
-    if "dummy" in loading:
-        return f"dummy:{model.seed}"
-    place = Path(model.model)
-    if place.is_dir():
-        files = sorted({file for pattern in _WEIGHTS for file in place.glob(pattern)})
-        if files:
-            return _files_fingerprint(files)
-    elif place.is_file():
-        return _files_fingerprint([place])
-    else:
-        commit = getattr(model.hf_config, "_commit_hash", None)
-        if commit:
-            return f"commit:{commit}"
-    raise Unservable("its weights cannot be told from others'; set `fingerprint` in kv_connector_extra_config")
-
-
-def _files_fingerprint(files: list[Path]) -> str:
-    known = hashlib.sha256()
-    for file in files:
-        target = file.resolve()
-        known.update(f"{file.name} {target.stat().st_size} ".encode())
-        if re.fullmatch(r"[0-9a-f]{40}|[0-9a-f]{64}", target.name):  # a hub's blob, named by its content
-            known.update(target.name.encode())
-        else:  # the time tells of changes between the samples
-            known.update(f"{target.stat().st_mtime_ns} ".encode())
-            known.update(_samples(target))
-    return f"files:{known.hexdigest()}"
-
-
-def _samples(file: Path) -> bytes:
-    taken = hashlib.sha256()
-    with file.open("rb") as opened:
-        size = os.fstat(opened.fileno()).st_size
-        for i in range(_SAMPLES):
-            opened.seek(size * i // _SAMPLES)
-            taken.update(opened.read(_SAMPLE_BYTES))
-    return taken.digest()
-
-
 def hash_scheme(config: Any) -> str:
     """Algorithm and seed of vLLM's block hashes."""
     return f"{config.cache_config.prefix_caching_hash_algo}:{os.environ.get('PYTHONHASHSEED', 'default')}"
@@ -139,46 +87,28 @@ def is_reproducible(config: Any) -> bool:
     return "xxhash" not in str(config.cache_config.prefix_caching_hash_algo) or "PYTHONHASHSEED" in os.environ
 
 
-def _longest(config: Any) -> int:
-    """The longest sequence, if positions depend on it; else 0."""
-    text = config.model_config.hf_text_config
-    rope = getattr(text, "rope_parameters", None) or getattr(text, "rope_scaling", None) or {}
-    nested = [each for each in rope.values() if isinstance(each, Mapping)] or [rope]
-    kinds = {each.get("rope_type", each.get("type")) for each in nested}
-    return 0 if kinds <= _STATIC_ROPE else int(config.model_config.max_model_len)
-
-
-def _architecture(hf_config: Any) -> dict[str, Any]:
-    """All that the model's configuration says, but for where it was found."""
-    found = json.loads(hf_config.to_json_string(use_diff=False))
-    return {key: value for key, value in found.items() if key not in ("_name_or_path", "transformers_version")}
-
-
 def parts_of(config: Any, kv_cache_config: Any) -> int:
     """How many ranks hold KV that differs; the others hold copies."""
     return int(config.parallel_config.tensor_parallel_size) // int(kv_cache_config.kv_tp_replicas)
 
 
 def instance_of(
-    config: Any, kv_cache_config: Any, layout: RankLayout, settings: Settings, generation: str = ""
+    config: Any,
+    kv_cache_config: Any,
+    layout: RankLayout,
+    settings: Settings,
+    weights: identity.Weights,
+    generation: str = "",
 ) -> InstanceSpec:
-    """The instance of an engine whose ranks all have `layout`. `generation`: set when the weights may have changed
-    since they were loaded. Unservable: it cannot be told which weights these are."""
+    """The instance of an engine whose ranks all have `layout`. `generation`: set when the weights may be others than
+    `weights`. Unservable: a setting cannot be compared with other engines'."""
     model = config.model_config
     groups = groups_of(kv_cache_config)
-    fingerprint = f"user:{settings.fingerprint}" if settings.fingerprint else weights_fingerprint(config)
     parts = parts_of(config, kv_cache_config)
     facts = {
-        "vllm": vllm.__version__,
-        "model": model.model if not Path(model.model).exists() else Path(model.model).name,
-        "fingerprint": fingerprint,
+        **identity.settings_of(config, is_told=settings.fingerprint is not None),
+        "weights": weights.fingerprint,
         "generation": generation,
-        "config": _architecture(model.hf_config),
-        "quantization": str(model.quantization),
-        "load": str(config.load_config.load_format),
-        "dtype": str(model.dtype),
-        "cache_dtype": str(config.cache_config.cache_dtype),
-        "max_model_len": _longest(config),
         "block_size": block_size_of(kv_cache_config),
         "parts": parts,
         "groups": [[*map(str, dataclasses.astuple(group))] for group in groups],
@@ -188,10 +118,10 @@ def instance_of(
         "kv_layout": str(kv_cache_config.kv_cache_layout),
         "hash_scheme": hash_scheme(config),
     }
-    name = hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()
+    name = digest(facts)
     return InstanceSpec(
         id=f"vllm-{name[:32]}",
-        model=str(facts["model"]),
+        model=str(model.architecture),  # not where it lies: that is another place on each machine
         dtype=str(config.cache_config.cache_dtype if config.cache_config.cache_dtype != "auto" else model.dtype),
         layout=f"{kv_cache_config.kv_cache_layout}:{layout.shape[:16]}",
         tokens_per_block=block_size_of(kv_cache_config),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import logging
+import threading
 import time
 import uuid
 from collections.abc import Iterable, Mapping, Sequence
@@ -16,7 +17,7 @@ from ..blocks import Held
 from ..errors import CenoteError, DeadlineExceeded, NodeRestarting, PinLimit
 from ..prefetch import Prefetch
 from ..session import InstanceSpec, Session
-from . import model
+from . import identity, model
 from .connection import Connection
 from .events import Events
 from .layout import Unservable
@@ -30,6 +31,7 @@ logger = logging.getLogger("cenote")
 _MAX_PINS = 1 << 16
 _DEADLINE = 0.5  # seconds; only prefetches and resets wait for the node
 _QUIET = 5.0  # seconds without prefetches after the node did not answer one
+_PATIENCE = 5.0  # seconds that the engine's start waits for its weights to be read
 
 
 class Offer:
@@ -61,6 +63,7 @@ class Tracked:
     may_load: bool = True
     may_store: bool = True
     from_below: int = 0
+    joined: bool = False  # waits for another request's load
     prefetches: list[Prefetch] = dataclasses.field(default_factory=list)  # one for each group
     resident: int = 0  # blocks, when they began
     prefetched: bool = False  # a second prefetch would bring nothing else
@@ -88,7 +91,11 @@ class Scheduler:
         self._ranks = int(config.parallel_config.world_size)
         self._spec: InstanceSpec | None = None
         self._layout: RankLayout | None = None
-        self._connection: Connection | None = None
+        self._connection: Connection | None = None  # None until it is known which instance this is
+        self._weights: identity.Weights | None = None
+        self._connecting = threading.Lock()
+        self._generation = ""  # of the weights, after a reset
+        self._closed = False
         self._groups: list[model.Group] = []
         self._block_size = 1
         self._null_block = -1
@@ -129,11 +136,36 @@ class Scheduler:
                 "this engine's block hashes are random: no other process can use what it stores; "
                 "set PYTHONHASHSEED, or prefix_caching_hash_algo to sha256"
             )
-        self._connect("")
+        # Reading all weights may take a minute: the engine goes on meanwhile, and stores and finds nothing.
+        thread = threading.Thread(target=self._find_out, name="cenote-weights", daemon=True)
+        thread.start()
+        thread.join(_PATIENCE)
+
+    def _find_out(self) -> None:
+        """Which weights these are; then the node may be asked."""
+        try:
+            told = self._settings.fingerprint
+            weights = identity.Weights(f"user:{told}") if told else identity.weights_of(self._config)
+            if not weights.is_certain:
+                logger.warning(
+                    "files of the weights changed since this process was started, so they may be others than were "
+                    "loaded: what this engine stores is its own alone; start it again to share, or set `fingerprint`"
+                )
+            with self._connecting:
+                self._weights = weights
+                if not self._closed:
+                    self._connect(self._generation or ("" if weights.is_certain else uuid.uuid4().hex))
+        except Unservable as why:
+            logger.error("%s is not cached: %s", self._config.model_config.model, why)
+        except Exception:
+            logger.exception("%s is not cached", self._config.model_config.model)
 
     def _connect(self, generation: str) -> None:
         assert self._layout is not None
-        self._spec = model.instance_of(self._config, self._kv_cache_config, self._layout, self._settings, generation)
+        assert self._weights is not None
+        self._spec = model.instance_of(
+            self._config, self._kv_cache_config, self._layout, self._settings, self._weights, generation
+        )
         self._connection = Connection(
             self._spec, self._settings, max_pins=_MAX_PINS, deadline=_DEADLINE, name="vllm-scheduler"
         )
@@ -144,9 +176,7 @@ class Scheduler:
     def reset(self) -> bool:
         """Forgets what is stored. The weights may be others from now on, and no fingerprint of files tells which: this
         engine goes on in an instance of its own."""
-        if self._connection is None:
-            return True
-        session = self._connection.session()
+        session = self._session()
         if session is not None:
             try:
                 session.clear()
@@ -159,8 +189,11 @@ class Scheduler:
         for late in self._late_stores:  # kept, for what they close
             late.keys, late.blocks = [], []
         self._events.clear()
-        self._connection.close()
-        self._connect(uuid.uuid4().hex)
+        with self._connecting:  # or the old weights are still being read, for a connection that comes later
+            self._generation = uuid.uuid4().hex
+            if self._connection is not None:
+                self._connection.close()
+                self._connect(self._generation)
         return True
 
     def close(self) -> None:
@@ -169,8 +202,10 @@ class Scheduler:
             self._end_prefetch(tracked)
         for offer in self._loading.values():
             offer.release()
-        if self._connection is not None:
-            self._connection.close()
+        with self._connecting:
+            self._closed = True
+            if self._connection is not None:
+                self._connection.close()
 
     # ---- taking
 
@@ -193,8 +228,11 @@ class Scheduler:
         if odd or not keys:
             return 0, False
         if keys[0] in self._keys_loading:
-            self.stats.add(loads_joined=1)
+            if not tracked.joined:  # asked again in each step until it has ended
+                tracked.joined = True
+                self.stats.add(loads_joined=1)
             return None, False
+        tracked.joined = False
         began = time.perf_counter()
         stale = self._offers.pop(request.request_id, None)
         if stale is not None:

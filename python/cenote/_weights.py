@@ -1,0 +1,316 @@
+"""Which weights a model has, told by the content of its files: equal on every machine that has the same files.
+
+A file is read once a version. A version is what the kernel says of a file that was not written since: device, inode,
+size, and the times of the last change of its content (mtime, which programs can set) and of anything (ctime, which they
+cannot). Digests are remembered beside the user's cache, in $XDG_CACHE_HOME/cenote/weights.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import hashlib
+import itertools
+import json
+import logging
+import os
+import re
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+logger = logging.getLogger("cenote")
+
+_WEIGHTS = {".safetensors", ".bin", ".pt", ".pth", ".gguf", ".npz", ".npy", ".ckpt", ".msgpack", ".h5", ".tensors"}
+_SAID = {".json", ".py", ".yaml", ".yml"}  # files that say what is computed with the weights
+# Files of these names change no KV: keys hold token ids, and sampling comes afterwards.
+_LEFT_OUT = {
+    "added_tokens.json",
+    "chat_template.json",
+    "generation_config.json",
+    "merges.json",
+    "special_tokens_map.json",
+    "tekken.json",
+    "tokenizer.json",
+    "tokenizer_config.json",
+    "vocab.json",
+}
+_SKIPPED = {"original", "__pycache__"}  # folders that engines do not load from
+
+_CHUNK = 64 << 20  # bytes; chunks of a file are hashed in parallel
+_READ = 4 << 20
+_THREADS = 4
+_KEPT = 4096  # remembered files
+_SETTLED = 2.0  # seconds: a younger change may be followed by another one that has the same time
+_PROGRESS = 10.0  # seconds between two lines in the log
+
+
+class Unreadable(Exception):
+    """A file could not be read, or changed meanwhile."""
+
+
+class File(NamedTuple):
+    """`name`: relative to the model's folder."""
+
+    name: str
+    path: Path
+
+
+class Version(NamedTuple):
+    device: int
+    inode: int
+    size: int
+    mtime_ns: int
+    ctime_ns: int
+
+    @classmethod
+    def of(cls, status: os.stat_result) -> Version:
+        return cls(status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
+
+
+def files_of(model: Path) -> list[File]:
+    """Everything in a model's folder (or the one file that it is) that decides about KV, by name."""
+    if model.is_file():
+        return [File("", model)]
+    found = []
+    for folder, below, names in os.walk(model, followlinks=True):
+        below[:] = sorted(each for each in below if not each.startswith(".") and each not in _SKIPPED)
+        for name in names:
+            path = Path(folder, name)
+            if path.suffix in _WEIGHTS or (path.suffix in _SAID and name not in _LEFT_OUT):
+                found.append(File(path.relative_to(model).as_posix(), path))
+    return sorted(found)
+
+
+def folder_of(model: str, revision: str | None, cache: str | None) -> Path:
+    """Where the files of `model` are: its path, or the hub's cache. Unreadable: neither has them."""
+    place = Path(model)
+    if place.exists():
+        return place
+    try:
+        from huggingface_hub import snapshot_download
+
+        return Path(snapshot_download(model, revision=revision, cache_dir=cache, local_files_only=True))
+    except Exception as why:
+        raise Unreadable(f"{model} is neither a folder nor in the hub's cache") from why
+
+
+def from_elsewhere(config: Mapping[str, Any], *, trusts_code: bool) -> str | None:
+    """Weights or code that a model's configuration takes from other places than its own folder."""
+    for key, value in config.items():
+        if key.endswith("_model_id") and value:
+            return f"the weights of {value}"
+    for value in (config.get("auto_map") or {}).values() if trusts_code else ():
+        for each in value if isinstance(value, list | tuple) else [value]:
+            if "--" in str(each):
+                return f"code of {str(each).partition('--')[0]}"
+    return None
+
+
+def holds_weights(files: Sequence[File]) -> bool:
+    return any(each.path.suffix in _WEIGHTS or not each.name for each in files)
+
+
+def changed_after(files: Sequence[File], moment: float) -> list[str]:
+    """Names of files that may have been changed at or after `moment` (of the wall clock). Blobs of a hub's cache are
+    not among them: they are written once, under a name that is made of their content."""
+    return [each.name for each in files if not _is_blob(each.path) and each.path.stat().st_ctime >= moment]
+
+
+def _is_blob(path: Path) -> bool:
+    target = path.resolve()
+    return target.parent.name == "blobs" and re.fullmatch(r"[0-9a-f]{40}|[0-9a-f]{64}", target.name) is not None
+
+
+def process_began(process: int | None = None) -> float:
+    """When a process (None: this one) was started, by the wall clock."""
+    after_name = Path(f"/proc/{process or 'self'}/stat").read_text().rpartition(")")[2].split()
+    ticks = int(after_name[19])
+    age = time.clock_gettime(time.CLOCK_BOOTTIME) - ticks / os.sysconf("SC_CLK_TCK")
+    return time.time() - age
+
+
+class Memory:
+    """Digests of file versions, in one small file each. What is damaged, or not the user's own, is not there."""
+
+    def __init__(self, folder: Path | None = None) -> None:
+        cache = os.environ.get("XDG_CACHE_HOME")
+        self._folder = folder or (Path(cache) if cache else Path.home() / ".cache") / "cenote" / "weights"
+
+    def _place(self, version: Version) -> Path:
+        return self._folder / hashlib.sha256(repr(tuple(version)).encode()).hexdigest()
+
+    @staticmethod
+    def _entry(version: Version, digest: str) -> bytes:
+        check = hashlib.sha256(f"{tuple(version)} {digest}".encode()).hexdigest()
+        return json.dumps({"version": list(version), "digest": digest, "check": check}).encode()
+
+    def recall(self, version: Version) -> str | None:
+        try:
+            with self._place(version).open("rb") as opened:
+                if os.fstat(opened.fileno()).st_uid != os.geteuid():
+                    return None
+                raw = opened.read(4096)
+            digest = json.loads(raw)["digest"]
+        except (OSError, ValueError, KeyError, TypeError):
+            return None
+        return digest if isinstance(digest, str) and raw == self._entry(version, digest) else None
+
+    def remember(self, version: Version, digest: str) -> None:
+        """As far as it can: a cache that cannot be written costs time later, nothing else."""
+        try:
+            self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            self._make_room()
+            handle, name = tempfile.mkstemp(dir=self._folder, prefix=".new-")  # 0600
+            try:
+                with os.fdopen(handle, "wb") as opened:
+                    opened.write(self._entry(version, digest))
+                os.replace(name, self._place(version))
+            except BaseException:
+                os.unlink(name)
+                raise
+        except OSError as why:
+            logger.info("the digest of a weight file is not remembered: %s", why)
+
+    def _make_room(self) -> None:
+        with os.scandir(self._folder) as found:
+            kept = [(each.stat(follow_symlinks=False).st_mtime, each.path) for each in found if each.is_file()]
+        for _, path in sorted(kept)[: max(0, len(kept) + 1 - _KEPT)]:
+            with contextlib.suppress(OSError):
+                os.unlink(path)
+
+    @contextlib.contextmanager
+    def alone(self, version: Version) -> Iterator[None]:
+        """One process at a time reads a file: the others then find what it remembered."""
+        with contextlib.ExitStack() as held:
+            try:
+                self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+                lock = os.open(f"{self._place(version)}.lock", os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
+            except OSError:
+                pass
+            else:
+                held.callback(os.close, lock)
+                fcntl.flock(lock, fcntl.LOCK_EX)
+                held.callback(_forget, f"{self._place(version)}.lock")
+            yield
+
+
+def _forget(path: str) -> None:
+    with contextlib.suppress(OSError):
+        os.unlink(path)
+
+
+def digest_of(files: Sequence[File], memory: Memory | None = None, clock: Callable[[], float] = time.time) -> str:
+    """Of names and contents. Unreadable: see there; OSError: a file is not there."""
+    memory = memory or Memory()
+    known = {each.name: memory.recall(Version.of(each.path.stat())) for each in files}
+    unknown = [each for each in files if known[each.name] is None]
+    progress = _Progress(sum(each.path.stat().st_size for each in unknown), len(unknown))
+    for each in unknown:
+        known[each.name] = _digest_file(each.path, memory, progress, clock)
+    progress.end()
+    told = hashlib.sha256()
+    for each in sorted(files):
+        told.update(json.dumps([each.name, known[each.name]]).encode())
+    return told.hexdigest()
+
+
+def digest_file(path: Path) -> str:
+    return digest_of([File("", path)])
+
+
+def _digest_file(path: Path, memory: Memory, progress: _Progress, clock: Callable[[], float]) -> str:
+    with path.open("rb") as opened:
+        version = Version.of(os.fstat(opened.fileno()))
+        with memory.alone(version):
+            found = memory.recall(version)
+            if found is None:
+                found = _read(opened.fileno(), version.size, progress)
+                if Version.of(os.fstat(opened.fileno())) != version or Version.of(path.stat()) != version:
+                    raise Unreadable(f"{path} changed while it was read")
+                if clock() - version.ctime_ns / 1e9 > _SETTLED:
+                    memory.remember(version, found)
+        return found
+
+
+def _read(file: int, size: int, progress: _Progress) -> str:
+    """SHA-256 over the digests of a file's chunks."""
+
+    def one(start: int) -> bytes:
+        digest = hashlib.sha256()
+        at, end = start, min(size, start + _CHUNK)
+        while at < end:
+            read = os.pread(file, min(_READ, end - at), at)
+            if not read:
+                raise Unreadable("a weight file became shorter while it was read")
+            digest.update(read)
+            at += len(read)
+            progress.add(len(read))
+        return digest.digest()
+
+    whole = hashlib.sha256(str(size).encode())
+    for chunk in _in_parallel(one, range(0, size, _CHUNK)):
+        whole.update(chunk)
+    return whole.hexdigest()
+
+
+def _in_parallel(work: Callable[[int], bytes], jobs: Sequence[int]) -> list[bytes]:
+    """In daemon threads: an engine that ends does not wait for them, as it would for those of an executor."""
+    done: list[bytes] = [b""] * len(jobs)
+    failed: list[Exception] = []
+    numbers = itertools.count()
+
+    def some() -> None:
+        while not failed and (i := next(numbers)) < len(jobs):
+            try:
+                done[i] = work(jobs[i])
+            except Exception as why:
+                failed.append(why)
+
+    threads = [
+        threading.Thread(target=some, name="cenote-weights", daemon=True) for _ in range(min(_THREADS, len(jobs)) - 1)
+    ]
+    for each in threads:
+        each.start()
+    some()
+    for each in threads:
+        each.join()
+    if failed:
+        raise failed[0]
+    return done
+
+
+class _Progress:
+    """Lines in the log while weights are read for more than a moment. Thread-safe."""
+
+    def __init__(self, size: int, files: int) -> None:
+        self._size, self._files = size, files
+        self._done = 0
+        self._lock = threading.Lock()
+        self._began = time.monotonic()
+        self._next = self._began + 1.0
+        self._said = False
+
+    def add(self, size: int) -> None:
+        with self._lock:
+            self._done += size
+            now = time.monotonic()
+            if now < self._next:
+                return
+            self._next = now + _PROGRESS
+            self._said = True
+            done = self._done
+        logger.info(
+            "reading %d weight files to tell them from others, %.1f of %.1f GiB; nothing is cached before that is done",
+            self._files,
+            done / 2**30,
+            self._size / 2**30,
+        )
+
+    def end(self) -> None:
+        if self._said:
+            took = time.monotonic() - self._began
+            logger.info("read %.1f GiB of weights in %.0f s; this is remembered", self._size / 2**30, took)

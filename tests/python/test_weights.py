@@ -1,0 +1,165 @@
+"""Weights are told by their content, which is read once a version of a file."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+from cenote import _weights
+from cenote._weights import Memory, Unreadable, Version, changed_after, digest_of, files_of, process_began
+
+
+def later() -> float:
+    """A clock that is past the moment in which a change could be followed by another one of the same time."""
+    return time.time() + 60
+
+
+def make(folder: Path, files: Mapping[str, bytes]) -> Path:
+    for name, content in files.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_bytes(content)
+    return folder
+
+
+def model(folder: Path, more: Mapping[str, bytes] | None = None) -> Path:
+    return make(folder, {"a.safetensors": b"weights" * 999, "config.json": b"{}", **(more or {})})
+
+
+@pytest.fixture
+def memory(tmp_path: Path) -> Memory:
+    return Memory(tmp_path / "cache" / "weights")
+
+
+@pytest.fixture
+def reads(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """The sizes of files that were read."""
+    counted: list[int] = []
+    real = _weights._read
+
+    def read(file: int, size: int, progress: _weights._Progress) -> str:
+        counted.append(size)
+        return real(file, size, progress)
+
+    monkeypatch.setattr(_weights, "_read", read)
+    return counted
+
+
+def test_the_same_files_elsewhere_are_the_same_weights(tmp_path: Path, memory: Memory) -> None:
+    here = model(tmp_path / "here")
+    there = model(tmp_path / "there" / "renamed", {"README.md": b"x", "tokenizer.json": b"t", ".git/b.bin": b""})
+    os.utime(there / "a.safetensors", (1, 1))
+    assert digest_of(files_of(here), memory) == digest_of(files_of(there), memory)
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("a.safetensors", b"weights" * 998 + b"Weights"),
+        ("b.safetensors", b""),
+        ("config.json", b"{ }"),
+        ("code/model.py", b"pass"),
+        ("quantize_config.json", b"{}"),
+    ],
+)
+def test_other_contents_or_names_are_other_weights(tmp_path: Path, memory: Memory, name: str, content: bytes) -> None:
+    first, second = model(tmp_path / "first"), model(tmp_path / "second", {name: content})
+    assert digest_of(files_of(first), memory) != digest_of(files_of(second), memory)
+
+
+def test_a_file_is_read_once_a_version(tmp_path: Path, memory: Memory, reads: list[int]) -> None:
+    files = files_of(model(tmp_path / "model"))
+    first = digest_of(files, memory, later)
+    assert len(reads) == 2
+    assert digest_of(files, memory, later) == first
+    assert len(reads) == 2
+
+
+def test_a_change_that_keeps_size_and_time_is_noticed(tmp_path: Path, memory: Memory) -> None:
+    files = files_of(model(tmp_path / "model"))
+    first = digest_of(files, memory, later)
+    path = tmp_path / "model" / "a.safetensors"
+    before = path.stat()
+    while path.stat().st_ctime_ns == before.st_ctime_ns:  # the kernel's clock for files has steps of milliseconds
+        with path.open("r+b") as opened:
+            opened.seek(5000)
+            opened.write(b"!")
+        os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
+    assert (path.stat().st_size, path.stat().st_mtime_ns) == (before.st_size, before.st_mtime_ns)
+    assert digest_of(files, memory, later) != first
+
+
+def test_a_change_of_just_now_is_not_remembered(tmp_path: Path, memory: Memory, reads: list[int]) -> None:
+    files = files_of(model(tmp_path / "model"))
+    digest_of(files, memory)
+    digest_of(files, memory)
+    assert len(reads) == 4
+
+
+def test_a_damaged_memory_is_read_anew(tmp_path: Path, memory: Memory, reads: list[int]) -> None:
+    files = files_of(model(tmp_path / "model"))
+    first = digest_of(files, memory, later)
+    entries = sorted(each for each in memory._folder.iterdir() if each.suffix != ".lock")
+    assert [each.stat().st_mode & 0o777 for each in entries] == [0o600] * 2
+    damages = (b"", b"{}", b"[1]", b"\xff", entries[0].read_bytes().replace(b'"digest": "', b'"digest": "0'))
+    for damage in damages:
+        for each in entries:
+            each.write_bytes(damage)
+        del reads[:]
+        assert digest_of(files, memory, later) == first
+        assert len(reads) == 2
+
+
+def test_a_memory_of_another_version_is_not_believed(tmp_path: Path, memory: Memory) -> None:
+    one, two = Version(1, 2, 3, 4, 5), Version(1, 2, 3, 4, 6)
+    memory.remember(one, "0" * 64)
+    memory._place(two).write_bytes(memory._place(one).read_bytes())
+    assert memory.recall(one) == "0" * 64
+    assert memory.recall(two) is None
+
+
+def test_the_memory_is_bounded(memory: Memory, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_weights, "_KEPT", 3)
+    for i in range(10):
+        memory.remember(Version(1, i, 3, 4, 5), "0" * 64)
+    assert len(list(memory._folder.iterdir())) == 3
+    assert memory.recall(Version(1, 9, 3, 4, 5)) is not None
+
+
+def test_a_memory_that_cannot_be_written_costs_only_time(tmp_path: Path, reads: list[int]) -> None:
+    (tmp_path / "file").write_text("not a folder")
+    files = files_of(model(tmp_path / "model"))
+    blocked = Memory(tmp_path / "file" / "weights")
+    assert digest_of(files, blocked, later) == digest_of(files, blocked, later)
+    assert len(reads) == 4
+
+
+def test_chunks_are_read_in_parallel_and_in_order(
+    tmp_path: Path, memory: Memory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(_weights, "_CHUNK", 1000)
+    content = os.urandom(12345)
+    first = digest_of(files_of(model(tmp_path / "first", {"a.safetensors": content})), memory)
+    assert digest_of(files_of(model(tmp_path / "second", {"a.safetensors": content})), memory) == first
+    swapped = content[1000:2000] + content[:1000] + content[2000:]
+    assert digest_of(files_of(model(tmp_path / "third", {"a.safetensors": swapped})), memory) != first
+
+
+def test_a_file_that_shrinks_while_it_is_read_is_refused(tmp_path: Path, memory: Memory) -> None:
+    path = model(tmp_path / "model") / "a.safetensors"
+    with path.open("rb") as opened, pytest.raises(Unreadable, match="shorter"):
+        _weights._read(opened.fileno(), path.stat().st_size + 1, _weights._Progress(1, 1))
+
+
+def test_blobs_of_a_hub_were_not_changed_but_other_files_may_be(tmp_path: Path) -> None:
+    blob = make(tmp_path / "blobs", {"a" * 64: b"weights"}) / ("a" * 64)
+    folder = model(tmp_path / "model", {"b.safetensors": b"x"})
+    (folder / "c.safetensors").symlink_to(blob)
+    assert changed_after(files_of(folder), 0.0) == ["a.safetensors", "b.safetensors", "config.json"]
+    assert changed_after(files_of(folder), later()) == []
+
+
+def test_a_process_knows_when_it_began() -> None:
+    assert time.time() - 3600 * 24 < process_began() < time.time()
