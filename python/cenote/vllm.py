@@ -68,6 +68,13 @@ def _log_as_vllm_does() -> None:
         logger.handlers = list(theirs.handlers)
         logger.setLevel(theirs.getEffectiveLevel())
         logger.propagate = theirs.propagate
+        logger.addFilter(_with_name)
+
+
+def _with_name(record: logging.LogRecord) -> bool:
+    """vLLM's lines name files, not loggers: nobody would find ours among them."""
+    record.msg = f"cenote: {record.msg}"
+    return True
 
 
 def _nothing() -> None:

@@ -94,3 +94,62 @@ def test_another_version_of_vllm_is_refused_with_a_sentence(vllm_python: str) ->
         """,
     )
     assert message.startswith("cenote.vllm is made for vLLM 0.32.x, but this is 0.99.0")
+
+
+def test_a_request_that_waits_for_another_ones_load_is_counted_once(vllm_python: str) -> None:
+    code = """
+        import types
+        from cenote._vllm.scheduler import Scheduler, Tracked
+        from cenote._vllm.stats import CenoteStats
+
+        scheduler = Scheduler.__new__(Scheduler)
+        scheduler.stats, scheduler._may_load, scheduler._block_size = CenoteStats(), True, 32
+        scheduler._session = lambda: "a session"
+        scheduler._keys_loading, scheduler._requests = {b"key": "another"}, {"mine": Tracked(None)}
+        request = types.SimpleNamespace(
+            request_id="mine", skip_reading_prefix_cache=False, lora_request=None, num_tokens=64, block_hashes=[b"key"]
+        )
+        answers = [scheduler.match(request, 0) for _ in range(5)]  # once a step
+        result = answers, scheduler.stats.data["loads_joined"]
+    """
+    assert run(vllm_python, code) == [[[None, False]] * 5, 1]
+
+
+def test_a_reset_while_the_weights_are_read_does_not_end_in_the_shared_instance(vllm_python: str) -> None:
+    code = """
+        import threading, types
+        from cenote._vllm import identity, scheduler as module
+        from cenote._vllm.settings import Settings
+
+        def begun():
+            made = module.Scheduler.__new__(module.Scheduler)
+            made._settings, made._connection, made._generation, made._closed = Settings(), None, "", False
+            made._config, made._connecting, made._weights = None, threading.Lock(), None
+            made._offers, made._requests, made._late_stores = {}, {}, []
+            made._loading, made._events = {}, types.SimpleNamespace(clear=lambda: None)
+            made.connected = []
+            made._connect = made.connected.append
+            return made
+
+        def read_meanwhile(do, certain=True):
+            made, known = begun(), threading.Event()
+            def read(config):
+                known.wait(60)
+                return identity.Weights("files:x", certain)
+            identity.weights_of = read
+            thread = threading.Thread(target=made._find_out)
+            thread.start()
+            do(made)
+            nothing_yet = list(made.connected)
+            known.set()
+            thread.join()
+            return nothing_yet, [bool(each) for each in made.connected]
+
+        result = [
+            read_meanwhile(lambda made: None),
+            read_meanwhile(lambda made: made.reset()),
+            read_meanwhile(lambda made: made.close()),
+            read_meanwhile(lambda made: None, certain=False),
+        ]
+    """
+    assert run(vllm_python, code) == [[[], [False]], [[], [True]], [[], []], [[], [True]]]
