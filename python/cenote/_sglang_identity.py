@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 import re
 from typing import Any
 
+from ._identity import digest
+from ._sglang_engine import Engine
 from ._sglang_pages import Pages
 from ._sglang_settings import Settings
 from .session import InstanceSpec
@@ -33,32 +33,31 @@ def is_replicated(config: Any, host_pool: Any) -> bool:
     return any(each.__name__ in _REPLICATED for each in type(host_pool).__mro__)
 
 
-def spec_of(config: Any, name: str, pages: Pages, settings: Settings) -> InstanceSpec:
+def spec_of(config: Any, name: str, pages: Pages, settings: Settings, engine: Engine) -> InstanceSpec:
     """`config`: SGLang's HiCacheStorageConfig; `name`: of the pool."""
     pool = pages.pool
-    model = config.model_name or ""
-    dtype = f"{_dtype(pool)}/{_logical_dtype()}"
+    dtype = str(getattr(pool, "dtype", "")).removeprefix("torch.")
+    replicated = is_replicated(config, pool)
     facts = {
-        "model": model,
-        "fingerprint": settings.fingerprint or "",
+        "engine": engine.facts,
+        "launch": engine.launch,
         "pool": name,
         "kind": type(pool).__name__,
         "dtype": dtype,
         "layout": pages.layout,
         "page_tokens": pages.tokens,
-        "layers": [getattr(pool, each, None) for each in ("layer_num", "start_layer", "end_layer")],
-        "heads": [getattr(pool, each, None) for each in ("head_num", "head_dim", "v_head_dim", "kv_cache_dim")],
-        "tp": None if is_replicated(config, pool) else [config.tp_rank, config.tp_size],
+        "layers": [_plain(getattr(pool, each, None)) for each in ("layer_num", "start_layer", "end_layer")],
+        "heads": [_plain(getattr(pool, each, None)) for each in ("head_num", "head_dim", "v_head_dim", "kv_cache_dim")],
+        "tp": None if replicated else [config.tp_rank, config.tp_size],
         "pp": [config.pp_rank, config.pp_size],
         "cp": [config.attn_cp_rank, config.attn_cp_size],
         "dcp": [getattr(config, "dcp_rank", 0), getattr(config, "dcp_size", 1)],
     }
-    digest = hashlib.sha256(json.dumps(facts, sort_keys=True, default=str).encode()).hexdigest()[:24]
-    readable = re.sub(r"[^A-Za-z0-9._-]+", "-", model.rsplit("/", 1)[-1])[:60]
-    rank = "" if facts["tp"] is None else f".tp{config.tp_rank}-{config.tp_size}"
+    readable = re.sub(r"[^A-Za-z0-9._-]+", "-", engine.model)[:60]
+    rank = "" if replicated else f".tp{config.tp_rank}-{config.tp_size}"
     return InstanceSpec(
-        id=f"sglang.{readable}.{name}{rank}.{digest}",
-        model=_bounded(model),
+        id=f"sglang.{readable}.{name}{rank}.{digest(facts)[:24]}",
+        model=_bounded(engine.model),
         dtype=dtype,
         layout=_bounded(pages.layout),
         tokens_per_block=pages.tokens,
@@ -69,18 +68,8 @@ def spec_of(config: Any, name: str, pages: Pages, settings: Settings) -> Instanc
     )
 
 
-def _dtype(pool: Any) -> str:
-    return str(getattr(pool, "dtype", "")).removeprefix("torch.")
-
-
-def _logical_dtype() -> str:
-    """What --kv-cache-dtype says: both kinds of FP8 are kept as plain bytes, and the pool does not tell them apart."""
-    try:
-        from sglang.srt.runtime_context import get_model
-
-        return str(get_model().kv_cache_dtype)
-    except Exception:
-        return ""
+def _plain(value: Any) -> Any:
+    return value if value is None or isinstance(value, int | str) else str(value)
 
 
 def _bounded(text: str) -> str:

@@ -16,7 +16,16 @@ from ._sglang_pages import Places, Words
 from ._sglang_promises import Promise, Promises
 from ._sglang_settings import Settings
 from .blocks import PRESENT, Block, Held
-from .errors import CenoteError, LimitExceeded, NoSpace, NotReserved, PinLimit, Revoked
+from .errors import (
+    CenoteError,
+    DeadlineExceeded,
+    LimitExceeded,
+    NodeRestarting,
+    NoSpace,
+    NotReserved,
+    PinLimit,
+    Revoked,
+)
 from .prefetch import Prefetch
 from .session import InstanceSpec, Session
 
@@ -61,6 +70,13 @@ class Pool:
     def attach(self) -> bool:
         """Whether there is a node."""
         return self._session() is not None
+
+    def look(self) -> None:
+        """Notices a node that is gone, and one that is there again."""
+        with self._attached() as session:
+            if session is not None:
+                with contextlib.suppress(DeadlineExceeded, NodeRestarting):  # slow is not gone
+                    session.barrier()
 
     # ---- looking up
 

@@ -6,10 +6,10 @@
 
 from __future__ import annotations
 
-import contextlib
 import logging
 import threading
 import time
+import weakref
 from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, TypeVar
@@ -21,6 +21,7 @@ try:
 except ImportError as why:
     raise ImportError(f"cenote.sglang is a backend of SGLang 0.5.23, which cannot be imported here: {why}") from why
 
+from ._sglang_engine import Engine, Unshareable, Updates, engine_of
 from ._sglang_identity import is_replicated, spec_of
 from ._sglang_keys import Keys
 from ._sglang_pages import Pages, Places, Unsupported
@@ -34,10 +35,13 @@ T = TypeVar("T")
 
 _SAID_ALREADY = (NotRunning, Closed, SessionKilled, Forked)  # the attachment tells of a node that is gone, once
 _KV = "kv"
+_PATIENCE = 5.0  # seconds that the engine's start waits for its weights to be read
+_LOOK = 0.5  # seconds between two looks after the node
 
 
 class _Registered(NamedTuple):
-    """One host pool of the engine. Without `pool`: one that holds no bytes itself, or that cannot be served."""
+    """One host pool of the engine. Without `pool`: one that holds no bytes itself, that cannot be served, or whose
+    instance is not known yet."""
 
     host_pool: Any
     pages: Pages | None = None
@@ -62,6 +66,47 @@ class CenoteHiCache(HiCacheStorage):  # type: ignore[misc]  # SGLang's classes a
         self._complaints = _Complaints()
         self._figures = _Figures()
         self._closed = False
+        self._opening = threading.Lock()
+        self._engine: Engine | None = None  # until it is known, nothing is shared
+        Updates.watch()
+        self._updates = Updates.count
+        self._ended = threading.Event()
+        self._known = threading.Event()
+        threading.Thread(target=self._find_out, name="cenote-weights", daemon=True).start()
+        looking = (weakref.WeakMethod(self._look), self._ended)
+        threading.Thread(target=_look_after, args=looking, name="cenote-look", daemon=True).start()
+
+    # ---- which engine this is, and whether there is a node
+
+    def _find_out(self) -> None:
+        try:
+            self._engine = engine_of(self._settings)
+            if self._engine.launch:
+                logger.warning(
+                    "files of the weights changed since this process was started, so they may be others than were "
+                    "loaded: what this engine stores is its own alone; start it again to share, or set `fingerprint`"
+                )
+        except Unshareable as why:
+            logger.error("nothing is cached: %s", why)
+        except Exception:
+            logger.exception("nothing is cached")
+        self._open_all()
+        self._known.set()
+
+    def _look(self) -> None:
+        for pool in list(self._pools):
+            self._safely("looking for the node", None, pool.look)
+
+    def _check_weights(self) -> None:
+        if Updates.count != self._updates:
+            with self._opening:
+                self._updates = Updates.count
+                pools, self._pools = self._pools, []
+                self._engine = None
+                self._registered = {name: each._replace(pool=None) for name, each in self._registered.items()}
+            logger.error("the weights were updated in place: nothing is cached any more; see docs/sglang.md")
+            for pool in pools:
+                self._safely("close", None, pool.close)
 
     # ---- pools
 
@@ -82,10 +127,12 @@ class CenoteHiCache(HiCacheStorage):  # type: ignore[misc]  # SGLang's classes a
         if self._closed or (before is not None and before.host_pool is host_pool):
             return
         self._registered[name] = self._safely(
-            f"registering the pool {name}", _Registered(host_pool), lambda: self._open(name, host_pool)
+            f"registering the pool {name}", _Registered(host_pool), lambda: self._understood(name, host_pool)
         )
+        self._known.wait(_PATIENCE)
+        self._open_all()
 
-    def _open(self, name: str, host_pool: Any) -> _Registered:
+    def _understood(self, name: str, host_pool: Any) -> _Registered:
         if getattr(host_pool, "kv_buffer", host_pool) is None:
             return _Registered(host_pool, logical=True)  # only counts slots; other pools hold the bytes
         try:
@@ -93,13 +140,29 @@ class CenoteHiCache(HiCacheStorage):  # type: ignore[misc]  # SGLang's classes a
         except Unsupported as why:
             logger.error("pool %s will not be cached: %s", name, why)
             return _Registered(host_pool)
-        replicated = is_replicated(self._config, host_pool)
-        spec = spec_of(self._config, name, pages, self._settings)
-        pool = Pool(spec, pages.page_bytes, self._settings, self._pools[0] if self._pools else None)
-        self._pools.append(pool)
-        return _Registered(host_pool, pages, pool, self._config.is_storage_writer or not replicated)
+        return _Registered(host_pool, pages)
+
+    def _open_all(self) -> None:
+        """Gives an instance to each pool that has none, if it is known which engine this is."""
+        with self._opening:
+            for name, each in list(self._registered.items()):
+                if self._engine is not None and not self._closed and each.pages is not None and each.pool is None:
+                    self._registered[name] = self._safely(f"opening the pool {name}", each, self._opened(name, each))
+
+    def _opened(self, name: str, known: _Registered) -> Callable[[], _Registered]:
+        def run() -> _Registered:
+            assert self._engine is not None
+            assert known.pages is not None
+            spec = spec_of(self._config, name, known.pages, self._settings, self._engine)
+            pool = Pool(spec, known.pages.page_bytes, self._settings, self._pools[0] if self._pools else None)
+            self._pools.append(pool)
+            writes = self._config.is_storage_writer or not is_replicated(self._config, known.host_pool)
+            return known._replace(pool=pool, writes=writes)
+
+        return run
 
     def _pool(self, name: Any) -> _Registered:
+        self._check_weights()
         try:
             return self._registered[str(name)]
         except KeyError:
@@ -327,12 +390,15 @@ class CenoteHiCache(HiCacheStorage):  # type: ignore[misc]  # SGLang's classes a
     def close(self) -> None:
         """Ends all pins and sessions. Calls that come later are misses."""
         self._closed = True
+        self._ended.set()
         for pool in self._pools:
             self._safely("close", None, pool.close)
 
     def __del__(self) -> None:
-        with contextlib.suppress(Exception):  # also when the constructor failed, or the interpreter is ending
+        try:
             self.close()
+        except Exception:  # the constructor failed, or the interpreter is ending: then no module's name can be used
+            return
 
     def _safely(self, what: str, otherwise: T, run: Callable[[], T]) -> T:
         try:
@@ -342,6 +408,17 @@ class CenoteHiCache(HiCacheStorage):  # type: ignore[misc]  # SGLang's classes a
         except Exception as why:
             self._complaints.log(what, why)
             return otherwise
+
+
+def _look_after(look: weakref.WeakMethod[Callable[[], None]], ended: threading.Event) -> None:
+    """Lookups and reads need no answer from the node: they alone would never tell that it is gone. Ends with `look`'s
+    object, which this does not keep."""
+    while not ended.wait(_LOOK):
+        now = look()
+        if now is None:
+            return
+        now()
+        del now
 
 
 def _windows(present: Sequence[bool], window: int) -> Any:

@@ -192,7 +192,7 @@ def config(
         enable_storage_metrics=metrics,
         is_page_first_layout=True,
         model_name=model,
-        extra_config=extra_config(node, **extra),
+        extra_config=extra_config(node, **{"fingerprint": model, **extra}),
     )
 
 
@@ -310,7 +310,11 @@ class Engine:
         self._closed = False
         self._undo = contextlib.ExitStack()
         self._undo.enter_context(ranks(tp))
-        self.extra = {**extra_config(node, **extra), "interface_v1": int(v1), "prefetch_threshold": page}
+        self.extra = {
+            **extra_config(node, fingerprint=model, **extra),
+            "interface_v1": int(v1),
+            "prefetch_threshold": page,
+        }
         arguments = set_server(
             layout,
             page,

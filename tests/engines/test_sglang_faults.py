@@ -343,3 +343,29 @@ def test_a_forked_child_has_a_session_of_its_own(start_sglang_node: StartNode, b
     assert os.waitstatus_to_exitcode(status) == 0
     assert backend.batch_exists(keys) == 2
     assert all(get_v1(backend, keys, [5, 6]))
+
+
+def test_an_engine_that_only_reads_notices_a_node_that_is_gone_and_one_that_comes(
+    start_sglang_node: StartNode, backend_of: Attach, caplog: pytest.LogCaptureFixture
+) -> None:
+    node = start_sglang_node("dram.capacity=16MiB")
+    backend = backend_of(node, host_pool(False, "page_first"))
+    keys = names(3)
+    assert set_v1(backend, keys, [0, 1, 2]) == [True] * 3
+    assert backend.batch_exists(keys) == 3
+    kill_node(node)
+    with caplog.at_level(logging.INFO, "cenote"):
+        until("what is gone is not found", lambda: backend.batch_exists(keys) == 0)
+        assert "lost the node" in caplog.text
+        node.start()
+        until("it is attached again", lambda: "attached to the node" in caplog.text)
+
+
+def test_the_end_of_the_interpreter_is_silent(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Modules lose their names before the last objects go."""
+    import cenote.sglang
+
+    for name in ("contextlib", "logger", "threading"):
+        monkeypatch.setattr(cenote.sglang, name, None, raising=False)
+    backend = cenote.sglang.CenoteHiCache.__new__(cenote.sglang.CenoteHiCache)
+    backend.__del__()

@@ -1,0 +1,224 @@
+"""What makes the KV of two SGLang engines interchangeable: their server arguments, and their weights.
+
+A storage backend is told little: a model's name, ranks. It runs in the scheduler's process, where SGLang's arguments
+can be seen.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+import logging
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from . import _weights
+from ._identity import NUMERIC_VARIABLES, Untold, canonical, digest, fields_of
+from ._sglang_left_out import FIELDS, is_left_out
+from ._sglang_settings import Settings
+
+logger = logging.getLogger("cenote.sglang")
+
+# Formats that load from the files of the model's folder and from nowhere else.
+_FROM_FILES = {
+    "auto",
+    "bitsandbytes",
+    "fastsafetensors",
+    "gguf",
+    "instanttensor",
+    "layered",
+    "mistral",
+    "npcache",
+    "pt",
+    "runai_streamer",
+    "safetensors",
+    "sharded_state",
+}
+_ELSEWHERE = (
+    "encoder_urls",
+    "kt_weight_path",
+    "modelopt_checkpoint_restore_path",
+    "uno_lora_path",
+)  # more that KV is made of
+_ADAPTER = ("lora_name", "lora_path")
+_SETTLES = "set `fingerprint` in the extra config to a name for these weights and settings"
+
+
+class Unshareable(Exception):
+    """Why nothing of this engine may be cached; the message names the key that settles it."""
+
+
+class Engine(NamedTuple):
+    """`facts`: all that counts, for JSON. `model`: to be read by people; the same wherever the facts are. `launch`: set
+    where files of the weights changed since the engine was started; the same on all its ranks, and on no other's."""
+
+    facts: dict[str, Any]
+    model: str
+    launch: str = ""
+
+
+def engine_of(settings: Settings) -> Engine:
+    """Of this process; reads all files of weights that nobody read before. Unshareable: see there."""
+    try:
+        return _told(settings.fingerprint) if settings.fingerprint is not None else _seen()
+    except (OSError, _weights.Unreadable, Untold) as why:
+        raise Unshareable(f"this engine cannot be told from others: {why}; {_SETTLES}") from why
+
+
+def _told(fingerprint: str) -> Engine:
+    arguments = _arguments()
+    said = None if arguments is None else _said(arguments, is_told=True)
+    return Engine({"fingerprint": fingerprint, "arguments": said, "environment": _environment()}, fingerprint)
+
+
+def _seen() -> Engine:
+    arguments = _arguments()
+    if arguments is None:
+        raise Untold("SGLang's server arguments are not to be seen here")
+    if Updates.count or _value(arguments, "weight_version") != _weight_version(arguments):
+        raise Untold("its weights were updated in place, and so are not those of its files")
+    weights, model, launch = _weights_of(arguments)
+    facts = {"arguments": _said(arguments, is_told=False), "weights": weights, "beside": _beside(arguments)}
+    return Engine({**facts, "environment": _environment()}, model, launch)
+
+
+def _arguments() -> Any:
+    """None: they are not set in this process."""
+    try:
+        from sglang.srt.runtime_context import get_server_args
+
+        return get_server_args()
+    except (ImportError, ValueError):
+        return None
+
+
+def _value(arguments: Any, field: str) -> Any:
+    """As SGLang resolved it."""
+    from sglang.srt.arg_groups.overrides import resolution_result
+
+    return resolution_result(arguments, field)
+
+
+def _said(arguments: Any, *, is_told: bool) -> dict[str, Any]:
+    import sglang
+
+    counted = [name for name in fields_of(type(arguments)) if name not in FIELDS["ServerArgs"]]
+    found = {name: canonical(_value(arguments, name), FIELDS, name, opaque=is_told) for name in counted}
+    return {"sglang": str(sglang.__version__), **found}
+
+
+def _environment() -> dict[str, str]:
+    return {
+        name: value for name, value in sorted(os.environ.items()) if name in NUMERIC_VARIABLES or not is_left_out(name)
+    }
+
+
+def _weight_version(arguments: Any) -> Any:
+    """The present one."""
+    try:
+        from sglang.srt.runtime_context import get_serving
+
+        return get_serving().weight_version
+    except (ImportError, ValueError, AttributeError):
+        return _value(arguments, "weight_version")
+
+
+def _weights_of(arguments: Any) -> tuple[str, str, str]:
+    """Their fingerprint, what model it is, and what Engine.launch says."""
+    for name in _ELSEWHERE:
+        if _value(arguments, name):
+            raise Untold(f"--{name.replace('_', '-')} is set, and what comes from there cannot be compared")
+    if _value(arguments, "weight_cache_mode") != "off":
+        raise Untold("the weights come from a weight cache")
+    loading = _value(arguments, "load_format")
+    loading = str(getattr(loading, "value", loading)).lower()
+    folder = _folder(arguments, "model_path", "revision")
+    config = _config_of(folder)
+    model = str((config.get("architectures") or ["model"])[0])
+    if loading == "dummy":  # drawn by each rank for its own part
+        drawn = [_value(arguments, each) for each in ("random_seed", "tp_size", "pp_size", "ep_size")]
+        return json.dumps(["dummy", _digest(folder, said_only=True), *drawn]), model, ""
+    if loading not in _FROM_FILES:
+        raise Untold(f"weights of the format {loading} cannot be compared")
+    elsewhere = _weights.from_elsewhere(config, trusts_code=bool(_value(arguments, "trust_remote_code")))
+    if elsewhere:
+        raise Untold(f"it also loads {elsewhere}, which cannot be compared")
+    changed = _weights.changed_after(_weights.files_of(folder), _weights.process_began())
+    return _digest(folder), model, _launch(arguments) if changed else ""
+
+
+def _launch(arguments: Any) -> str:
+    parent = os.getppid()
+    began = round(_weights.process_began(parent))
+    return digest([parent, began, *(str(_value(arguments, each)) for each in ("port", "nccl_port", "dist_init_addr"))])
+
+
+def _beside(arguments: Any) -> dict[str, str]:
+    """Fingerprints of what is loaded beside the model."""
+    found = {}
+    if _value(arguments, "speculative_draft_model_path"):
+        draft = _folder(arguments, "speculative_draft_model_path", "speculative_draft_model_revision")
+        found["draft"] = _digest(draft)
+    for each in _value(arguments, "lora_paths") or ():
+        said = each if isinstance(each, Mapping) else {name: getattr(each, name, None) for name in _ADAPTER}
+        name, path = (said.get(each) for each in _ADAPTER)
+        found[f"adapter {name}"] = _digest(_weights.folder_of(str(path), None, None))
+    return found
+
+
+def _folder(arguments: Any, path: str, revision: str) -> Path:
+    cache = _value(arguments, "download_dir")
+    return _weights.folder_of(str(_value(arguments, path)), _value(arguments, revision), cache)
+
+
+def _digest(folder: Path, *, said_only: bool = False) -> str:
+    files = _weights.files_of(folder)
+    if not said_only and not _weights.holds_weights(files):
+        raise Untold(f"there are no weight files in {folder}")
+    return _weights.digest_of([each for each in files if not said_only or each.path.suffix == ".json"])
+
+
+def _config_of(folder: Path) -> dict[str, Any]:
+    try:
+        found = json.loads((folder / "config.json").read_bytes())
+    except (OSError, ValueError):
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+class Updates:
+    """Counts updates of weights in place in this process. SGLang tells nobody of them but its model's own updater, so
+    its methods are wrapped."""
+
+    count = 0
+    _METHODS = (
+        "load_weights_from_distributed",
+        "update_weights_from_disk",
+        "update_weights_from_ipc",
+        "update_weights_from_tensor",
+    )
+
+    @classmethod
+    def watch(cls) -> None:
+        """Can be called any number of times."""
+        try:
+            from sglang.srt.model_executor.model_runner_components.weight_updater import WeightUpdater
+        except ImportError as why:
+            logger.warning("updates of weights in place will not be noticed: %s", why)
+            return
+        for name in cls._METHODS:
+            method = getattr(WeightUpdater, name)
+            if not hasattr(method, "counted_by_cenote"):
+                setattr(WeightUpdater, name, cls._counting(method))
+
+    @classmethod
+    def _counting(cls, method: Any) -> Any:
+        @functools.wraps(method)
+        def update(*arguments: Any, **more: Any) -> Any:
+            cls.count += 1  # before: what is computed from now on is another model's
+            return method(*arguments, **more)
+
+        update.counted_by_cenote = True  # type: ignore[attr-defined]
+        return update
