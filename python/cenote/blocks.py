@@ -71,7 +71,10 @@ class Core:
 
     def __del__(self) -> None:
         handle, self.handle = self.handle, 0  # the collector may finalize a Held after this
-        lib.library.cenote_free(handle)
+        try:
+            lib.library.cenote_free(handle)
+        except Exception:  # the interpreter is ending, and the module is gone: so is the process, soon
+            return
 
     def window(self) -> _Window:
         """A fresh exporter: it lives until the last view made from it, or slice of one, is gone."""
@@ -231,9 +234,11 @@ class Held(Sequence[HeldBlock]):
         return [slot for index, slot in places.items() if index not in busy]
 
     def __del__(self) -> None:
-        if self._count:
-            with contextlib.suppress(Exception):
+        try:
+            if self._count:
                 self.release()
+        except Exception:  # also when the interpreter is ending: then no module's name can be used here
+            return
 
 
 class Block:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import time
 from collections.abc import Callable
 from ctypes import byref, c_uint32, c_uint64, c_void_p, sizeof
@@ -134,5 +133,7 @@ class Prefetch:
             lib.library.cenote_prefetch_free(ticket)
 
     def __del__(self) -> None:
-        with contextlib.suppress(Exception):  # also when the interpreter is ending
+        try:
             self._forget()
+        except Exception:  # also when the interpreter is ending: then no module's name can be used here
+            return

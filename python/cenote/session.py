@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import ctypes
 import dataclasses
 import os
@@ -22,6 +21,8 @@ Groups = Mapping[str, Mapping[str, Mapping[str, int]]]
 Slot = Block | BlockState
 
 _MAX_BLOCK_BYTES = 1 << 30
+_MAX_TOKENS = 1 << 20  # of a block
+_MAX_PINS = 1 << 20
 
 
 class Match(NamedTuple):
@@ -86,8 +87,8 @@ def _raw_spec(spec: InstanceSpec, layouts: Mapping[str, Layout]) -> lib.Spec:
         group.parts = parts
         group.part_count = len(parts)
     tokens = spec.tokens_per_block
-    if isinstance(tokens, bool) or not isinstance(tokens, int) or not 0 < tokens < 1 << 32:
-        raise InvalidArgument(f"tokens_per_block is {tokens!r}; it must be 1 to 1048576")
+    if isinstance(tokens, bool) or not isinstance(tokens, int) or not 0 < tokens <= _MAX_TOKENS:
+        raise InvalidArgument(f"tokens_per_block is {tokens!r}; it must be 1 to {_MAX_TOKENS}")
     return lib.Spec(
         struct_size=ctypes.sizeof(lib.Spec),
         tokens_per_block=tokens,
@@ -116,8 +117,8 @@ def attach(
     every call that needs the node."""
     layouts = spec.layouts()
     raw = _raw_spec(spec, layouts)
-    if isinstance(max_pins, bool) or not isinstance(max_pins, int) or not 0 < max_pins < 1 << 32:
-        raise InvalidArgument(f"max_pins is {max_pins!r}; it must be 1 to 1048576")
+    if isinstance(max_pins, bool) or not isinstance(max_pins, int) or not 0 < max_pins <= _MAX_PINS:
+        raise InvalidArgument(f"max_pins is {max_pins!r}; it must be 1 to {_MAX_PINS}")
     if not 0 < deadline <= 86400:
         raise InvalidArgument(f"deadline is {deadline!r} s; it must be more than 0 and at most 86400")
     options = lib.Options(
@@ -378,8 +379,10 @@ class Session:
         lib.check(lib.library.cenote_close(core.handle))
 
     def __del__(self) -> None:
-        with contextlib.suppress(Exception):  # also when the interpreter is ending
+        try:
             self.close()
+        except Exception:  # also when the interpreter is ending: then no module's name can be used here
+            return
 
     def __enter__(self) -> Session:
         return self

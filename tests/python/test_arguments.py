@@ -241,3 +241,16 @@ def test_what_a_prefetch_is_not_told_is_left_to_the_node() -> None:
 def test_terms_that_make_no_sense_are_refused(arguments: tuple[Any, ...], message: str) -> None:
     with pytest.raises(cenote.InvalidArgument, match=message):
         raw_options(*arguments)
+
+
+# ---- the end of the interpreter
+
+
+def test_objects_that_go_after_their_modules_are_silent(monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in (cenote.blocks, cenote.prefetch, cenote.session):
+        for name in ("contextlib", "lib"):
+            monkeypatch.setattr(module, name, None, raising=False)
+    for kind in (cenote.blocks.Core, cenote.blocks.Held, cenote.prefetch.Prefetch, cenote.session.Session):
+        made = kind.__new__(kind)
+        made.handle = 0  # what a Core has
+        made.__del__()
