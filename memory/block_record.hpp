@@ -55,10 +55,10 @@ struct block_record {
   }
   /// The version under which the block was last published.
   [[nodiscard]] std::uint64_t version() const noexcept { return word.load(std::memory_order_acquire) >> 4; }
-  void set(block_state state, std::uint64_t version, store_point at = "record.word"_point) noexcept {
+  void set(block_state state, std::uint64_t version, store_point at = no_point) noexcept {
     shared_store(word, (version << 4) | static_cast<std::uint64_t>(state), std::memory_order_release, at);
   }
-  void set_state(block_state state, store_point at = "record.state"_point) noexcept { set(state, version(), at); }
+  void set_state(block_state state, store_point at = no_point) noexcept { set(state, version(), at); }
   void set_key(const full_key& full) noexcept {
     shared_assign(key_size, full.size, "record.key_size"_point);
     shared_bytes(key, full.bytes.data(), sizeof key, "record.key"_point);

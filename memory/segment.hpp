@@ -68,7 +68,7 @@ class segment {
   /// or has no memory left.
   bool populate(std::uint64_t offset, std::uint64_t bytes, access how) const noexcept;
   /// Gives the memory of [offset, offset+bytes) back; it reads as zero afterwards.
-  void punch(std::uint64_t offset, std::uint64_t bytes, store_point at = "slab.punch"_point) const noexcept;
+  void punch(std::uint64_t offset, std::uint64_t bytes, store_point at = no_point) const noexcept;
   /// Prefers the pages of NUMA node `node`. False when the kernel refuses.
   bool bind_to_node(int node) const noexcept;
   /// Asks for transparent huge pages, where shmem has them.

@@ -27,6 +27,9 @@ consteval store_point operator""_point(const char* name, std::size_t) noexcept {
   return store_point(name);
 }
 
+/// Of who is no worker, as tests and benches. scripts/store_points.py refuses its use in the worker's sources.
+inline constexpr store_point no_point{""};
+
 namespace memory {
 
 /// Called when a point was passed, by the thread that passed it.
@@ -63,6 +66,16 @@ template <class T>
 void shared_assign(T& field, std::type_identity_t<T> value, store_point at) noexcept {
   field = value;
   passed(at);
+}
+
+template <std::unsigned_integral T>
+void shared_set_bits(T& field, std::type_identity_t<T> bits, store_point at) noexcept {
+  shared_assign(field, static_cast<T>(field | bits), at);
+}
+
+template <std::unsigned_integral T>
+void shared_clear_bits(T& field, std::type_identity_t<T> bits, store_point at) noexcept {
+  shared_assign(field, static_cast<T>(field & ~bits), at);
 }
 
 /// Returns the value of before, as shared_or() does.

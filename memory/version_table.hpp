@@ -84,8 +84,7 @@ class version_table {
 
   // Owner only.
   void set_key(std::uint32_t ordinal, const full_key& key) const noexcept;
-  void set_version(std::uint32_t ordinal, std::uint64_t version,
-                   store_point at = "versions.version"_point) const noexcept {
+  void set_version(std::uint32_t ordinal, std::uint64_t version, store_point at = no_point) const noexcept {
     shared_store(entry(ordinal).version, version, std::memory_order_release, at);
   }
   [[nodiscard]] key_tail& tail(std::uint32_t ordinal) const noexcept {

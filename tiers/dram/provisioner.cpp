@@ -78,7 +78,7 @@ void provisioner::carry_out(slab_request request) {
   }
   forget({request.memory.data(), request.memory.size()});
   // Clients may keep their mappings: the pages go now.
-  request.memory.punch(0, request.memory.size());
+  request.memory.punch(0, request.memory.size(), "worker.slab_punched"_point);
   request.memory = {};
   slab_outcome outcome{slab_request::kind::drop, request.slab, {}, drop_(request.slab)};
   done_(std::move(outcome));

@@ -195,18 +195,19 @@ void store::publish(instance& in, slab& home, block_ref ref, const full_key& key
   const std::uint64_t before = in.versions.version(ordinal);
   const std::uint64_t version = (before | 1) + 1;  // the next even one; an unused block has 0
   record.set_key(key);
-  record.parts.store(group.all_parts, std::memory_order_relaxed);
-  record.touch.store(now, std::memory_order_relaxed);
-  record.hits.store(0, std::memory_order_relaxed);
-  record.flags = 0;
-  record.checksum_or_writers.store(0, std::memory_order_relaxed);
+  memory::shared_store(record.parts, group.all_parts, std::memory_order_relaxed, "publish.parts"_point);
+  memory::shared_store(record.touch, now, std::memory_order_relaxed, "publish.touch"_point);
+  memory::shared_store(record.hits, 0, std::memory_order_relaxed, "publish.hits"_point);
+  memory::shared_assign(record.flags, 0, "publish.flags"_point);
+  memory::shared_store(record.checksum_or_writers, 0, std::memory_order_relaxed, "publish.no_writers"_point);
   if (options_.checksum_at_commit) {
-    record.checksum_or_writers.store(XXH3_64bits(home.block(ref), group.block_bytes), std::memory_order_relaxed);
-    record.flags = memory::block_record::flag_checksum;
+    memory::shared_store(record.checksum_or_writers, XXH3_64bits(home.block(ref), group.block_bytes),
+                         std::memory_order_relaxed, "publish.checksum"_point);
+    memory::shared_assign(record.flags, memory::block_record::flag_checksum, "publish.has_checksum"_point);
   }
-  record.set(block_state::present, version);  // the truth: from here on a restart serves it
+  record.set(block_state::present, version, "publish.present"_point);  // the truth: from here on a restart serves it
   in.versions.set_key(ordinal, key);
-  in.versions.set_version(ordinal, version);
+  in.versions.set_version(ordinal, version, "publish.version"_point);
   const block_key name = reduce_key(key.view(), home.what.group);
   // The address space of an index holds more entries than a node has blocks, so this cannot fail.
   (void)in.index.insert(name, index_value::make(ref, version));
@@ -218,7 +219,7 @@ void store::publish(instance& in, slab& home, block_ref ref, const full_key& key
 void store::free_block(instance& in, slab& home, block_ref ref) {
   pool& group = pool_of(home);
   if (record_of(home, ref).state() != block_state::present) blank_ -= group.stride;
-  record_of(home, ref).set_state(block_state::free);
+  record_of(home, ref).set_state(block_state::free, "free_block.state"_point);
   forget_holds(home.what.first_record + ref.block(), group.stride);
   group.free.push_back(ref);
   in.payer->used -= group.stride;
@@ -228,7 +229,8 @@ void store::free_block(instance& in, slab& home, block_ref ref) {
 void store::forget_grant(session& by, std::uint64_t ref_bits) {
   const auto found = by.granted.find(ref_bits);
   if (found == by.granted.end()) return;
-  by.memory.grant(found->second.slot).word.store(0, std::memory_order_release);
+  memory::shared_store(by.memory.grant(found->second.slot).word, 0, std::memory_order_release,
+                       "forget_grant.slot_emptied"_point);
   by.empty_slots.push_back(found->second.slot);
   by.granted.erase(found);
 }
@@ -240,17 +242,18 @@ bool store::grant_one(session& to, pool& from, allocation& outcome, std::uint32_
   slab& home = *slab_of(*from.owner, ref);
   memory::block_record& record = record_of(home, ref);
   const std::uint32_t version = record.grant_version.load(std::memory_order_relaxed) + 1;
-  record.grant_version.store(version, std::memory_order_relaxed);
-  record.owner.store(static_cast<std::uint32_t>(to.number), std::memory_order_relaxed);
-  record.parts.store(0, std::memory_order_relaxed);
-  record.set_state(block_state::granted);
+  memory::shared_store(record.grant_version, version, std::memory_order_relaxed, "grant_one.grant_version"_point);
+  memory::shared_store(record.owner, static_cast<std::uint32_t>(to.number), std::memory_order_relaxed,
+                       "grant_one.owner"_point);
+  memory::shared_store(record.parts, 0, std::memory_order_relaxed, "grant_one.parts"_point);
+  record.set_state(block_state::granted, "grant_one.granted"_point);
   const std::uint32_t slot = to.empty_slots.back();
   to.empty_slots.pop_back();
   to.granted.emplace(ref.bits, granted_block{version, slot});
-  to.memory.grant(slot).block.store(ref.bits, std::memory_order_relaxed);
-  to.memory.grant(slot).word.store(
-      grant_slot::make(version, static_cast<std::uint16_t>(from.group), grant_slot::granted),
-      std::memory_order_release);
+  memory::shared_store(to.memory.grant(slot).block, ref.bits, std::memory_order_relaxed, "grant_one.slot_block"_point);
+  memory::shared_store(to.memory.grant(slot).word,
+                       grant_slot::make(version, static_cast<std::uint16_t>(from.group), grant_slot::granted),
+                       std::memory_order_release, "grant_one.slot"_point);
   return true;
 }
 
@@ -260,7 +263,7 @@ bool store::revoke_grant(session& of, block_ref ref) {
   slab& home = *slab_of(*of.of, ref);
   std::uint64_t word =
       grant_slot::make(found->second.grant_version, static_cast<std::uint16_t>(home.what.group), grant_slot::granted);
-  if (!of.memory.grant(found->second.slot).word.compare_exchange_strong(word, 0, std::memory_order_seq_cst))
+  if (!memory::shared_swap(of.memory.grant(found->second.slot).word, word, 0, "revoke_grant.slot_emptied"_point))
     return false;
   of.empty_slots.push_back(found->second.slot);
   of.granted.erase(found);
@@ -276,8 +279,9 @@ void store::quarantine(instance& in, slab& home, block_ref ref, std::vector<sess
   }
   std::uint64_t mask = 0;
   for (const session_number writer : writers) mask |= std::uint64_t{1} << (writer % 64);
-  record_of(home, ref).checksum_or_writers.store(mask, std::memory_order_relaxed);
-  record_of(home, ref).set_state(block_state::quarantined);
+  memory::shared_store(record_of(home, ref).checksum_or_writers, mask, std::memory_order_relaxed,
+                       "quarantine.writers"_point);
+  record_of(home, ref).set_state(block_state::quarantined, "quarantine.state"_point);
   in.quarantined[ref.bits] = std::move(writers);
 }
 
@@ -335,7 +339,7 @@ std::uint64_t store::forget_blocks(instance& in, std::span<const block_ref> refs
     --home.present;
     home.touch_sum -= record.touch.load(std::memory_order_relaxed);
     if (pinned[i]) {
-      record.set_state(block_state::zombie);
+      record.set_state(block_state::zombie, "forget_blocks.zombie"_point);
       blank_ += home.what.stride;
       in.zombies.push_back(refs[i]);
     } else {
@@ -632,7 +636,7 @@ progress store::run_reserve(batch& work, session& by, const submission& entry, c
     if (held.full == full && (held.reserved & parts) == 0) {
       slab& home = *slab_of(in, block_ref::from_bits(reserved->second));
       memory::block_record& record = record_of(home, block_ref::from_bits(reserved->second));
-      record.checksum_or_writers.fetch_or(by.mask(), std::memory_order_relaxed);
+      memory::shared_or(record.checksum_or_writers, by.mask(), std::memory_order_relaxed, "run_reserve.joined"_point);
       held.reserved |= parts;
       held.writers.push_back({by.number, parts});
       answer.kind = completion_kind::reserved;
@@ -654,12 +658,14 @@ progress store::run_reserve(batch& work, session& by, const submission& entry, c
       slab& home = *slab_of(in, ref);
       memory::block_record& record = record_of(home, ref);
       const std::uint32_t version = record.grant_version.load(std::memory_order_relaxed) + 1;
-      record.grant_version.store(version, std::memory_order_relaxed);
-      record.owner.store(static_cast<std::uint32_t>(by.number), std::memory_order_relaxed);
-      record.checksum_or_writers.store(by.mask(), std::memory_order_relaxed);
-      record.parts.store(0, std::memory_order_relaxed);
+      memory::shared_store(record.grant_version, version, std::memory_order_relaxed, "run_reserve.grant_version"_point);
+      memory::shared_store(record.owner, static_cast<std::uint32_t>(by.number), std::memory_order_relaxed,
+                           "run_reserve.owner"_point);
+      memory::shared_store(record.checksum_or_writers, by.mask(), std::memory_order_relaxed,
+                           "run_reserve.writers"_point);
+      memory::shared_store(record.parts, 0, std::memory_order_relaxed, "run_reserve.parts"_point);
       record.set_key(full);
-      record.set_state(block_state::pending);
+      record.set_state(block_state::pending, "run_reserve.pending"_point);
       reservation held{key, full, entry.group, parts, 0, {{by.number, parts}}, now + options_.reserve_timeout};
       in.reservations.emplace(ref.bits, std::move(held));
       in.reserved_keys.emplace(key, ref.bits);
@@ -705,7 +711,7 @@ void store::run_finish(batch& work, session& by, const submission& entry, coarse
     if (writer.by == by.number) writer.parts &= ~entry.argument;
   }
   std::erase_if(held.writers, [](const reservation::writer& writer) { return writer.parts == 0; });
-  record_of(*home, ref).parts.store(held.written, std::memory_order_relaxed);
+  memory::shared_store(record_of(*home, ref).parts, held.written, std::memory_order_relaxed, "run_finish.parts"_point);
   if (held.written != pool_of(*home).all_parts) {
     held.deadline = now + options_.reserve_timeout;
     return;

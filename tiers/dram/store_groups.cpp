@@ -67,7 +67,7 @@ bool store::set_kept(slab& home, block_ref ref, bool kept, coarse_time now) {
 
 /// The block is in no order: it stays until it is removed, or kept no more.
 void store::note_kept(pool& group, std::uint32_t record) {
-  records_[record].flags |= block_record::flag_kept;
+  memory::shared_set_bits(records_[record].flags, block_record::flag_kept, "note_kept.kept"_point);
   group.owner->payer->kept += group.stride;
   ++group.kept;
 }

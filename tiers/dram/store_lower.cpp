@@ -159,7 +159,7 @@ void store::finish_write(const moving_block& moved, std::uint32_t number, transf
     return;
   }
   if (how == transfer_result::done) {
-    record.flags |= block_record::flag_below;
+    memory::shared_set_bits(record.flags, block_record::flag_below, "finish_write.below"_point);
     ++counters_.demoted;
   }
   if (!moved.leaves) return;
@@ -209,7 +209,8 @@ load_answer store::load(instance_number number, std::uint32_t group, const full_
   block_record& record = record_of(home, ref);
   const std::uint32_t record_number = home.what.first_record + ref.block();
   record.set_key(full);
-  record.set_state(block_state::loading);  // before the read is asked for: a restart must not reuse the memory
+  record.set_state(block_state::loading,
+                   "load.loading"_point);  // before the read is asked for: a restart must not reuse the memory
   const std::uint64_t serial = next_serial_++;
   moving_.emplace(record_number, moving_block{.owner = &in, .ref = ref, .serial = serial, .up = true});
   in.loading.emplace(key, record_number);
@@ -242,7 +243,8 @@ void store::finish_load(const moving_block& moved, std::uint32_t number, transfe
     return;
   }
   publish(in, home, moved.ref, full, now);
-  if (options_.lower.keep_copy) record_of(home, moved.ref).flags |= block_record::flag_below;
+  if (options_.lower.keep_copy)
+    memory::shared_set_bits(record_of(home, moved.ref).flags, block_record::flag_below, "finish_load.below"_point);
   enter_order(pool_of(home), number, now);
   ++counters_.promoted;
 }
@@ -281,7 +283,7 @@ void store::forget_copies(std::span<const lost_block> lost) {
 
 void store::forget_copy(slab& home, block_ref ref) {
   block_record& record = record_of(home, ref);
-  record.flags &= static_cast<std::uint8_t>(~block_record::flag_below);
+  memory::shared_clear_bits(record.flags, block_record::flag_below, "forget_copy.not_below"_point);
   if ((record.flags & block_record::flag_parked) == 0) return;
   // Its turn to be written comes again.
   const std::uint32_t number = home.what.first_record + ref.block();

@@ -72,8 +72,9 @@ void store::use_block(pool& group, std::uint32_t record, coarse_time now) {
   block_record& used = records_[record];
   slab& home = *slab_of_record(record);
   home.touch_sum += now - used.touch.load(std::memory_order_relaxed);
-  used.touch.store(now, std::memory_order_relaxed);
-  const auto hits = static_cast<std::uint16_t>(used.hits.fetch_add(1, std::memory_order_relaxed) + 1);
+  memory::shared_store(used.touch, now, std::memory_order_relaxed, "use_block.touch"_point);
+  const auto hits = static_cast<std::uint16_t>(
+      memory::shared_add(used.hits, 1, std::memory_order_relaxed, "use_block.hits"_point) + 1);
   touch_order(group, record, now);
   if (options_.lower.ingest == ingest::hot && hits == options_.lower.hot_accesses) {
     write_through(home, block_ref(home.what.index, record - home.what.first_record));
@@ -205,11 +206,11 @@ void store::enter_order(pool& group, std::uint32_t record, coarse_time now) {
 void store::leave_order(pool& group, std::uint32_t record, departure why, coarse_time now) {
   std::uint8_t& flags = records_[record].flags;
   if ((flags & block_record::flag_parked) != 0) {
-    flags &= static_cast<std::uint8_t>(~block_record::flag_parked);
+    memory::shared_clear_bits(flags, block_record::flag_parked, "leave_order.parked_no_more"_point);
     group.parked->forget(record);
     parked_bytes_ -= group.stride;
   } else if ((flags & block_record::flag_kept) != 0) {
-    flags &= static_cast<std::uint8_t>(~block_record::flag_kept);
+    memory::shared_clear_bits(flags, block_record::flag_kept, "leave_order.kept_no_more"_point);
     group.owner->payer->kept -= group.stride;
     --group.kept;
   } else if (!in_policy(record)) {  // it was to leave when it is written
@@ -224,7 +225,7 @@ void store::leave_order(pool& group, std::uint32_t record, departure why, coarse
 }
 
 void store::park(pool& group, std::uint32_t record, coarse_time now) {
-  records_[record].flags |= block_record::flag_parked;
+  memory::shared_set_bits(records_[record].flags, block_record::flag_parked, "park.parked"_point);
   group.parked->admit(record, identity_of(group, record), now);
   parked_bytes_ += group.stride;
 }

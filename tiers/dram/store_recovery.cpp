@@ -95,21 +95,23 @@ void store::recover_block(instance& in, slab& home, block_ref ref,
   switch (record.state()) {
     case block_state::present: {
       constexpr std::uint8_t lasting = memory::block_record::flag_checksum | memory::block_record::flag_kept;
-      if ((record.flags & ~lasting) != 0) record.flags &= lasting;  // what the tier below has is asked anew
+      if ((record.flags & ~lasting) != 0)
+        memory::shared_assign(record.flags, static_cast<std::uint8_t>(record.flags & lasting),
+                              "recover_block.lasting_flags"_point);  // what the tier below has is asked anew
       if ((version & 1) != 0 || version != record.version()) {
         // Killed while publishing or condemning: the record says it is whole.
         version = (std::max(version, record.version()) | 1) + 1;
-        record.set(block_state::present, version);
+        record.set(block_state::present, version, "recover_block.present"_point);
         in.versions.set_key(ordinal, record.get_key());
-        in.versions.set_version(ordinal, version);
+        in.versions.set_version(ordinal, version, "recover_block.version"_point);
         indexed[number] = false;
       }
       if (!indexed[number]) {
         const full_key full = record.get_key();
         const block_key key = reduce_key(full.view(), home.what.group);
         if (find_present(in, key, full, nullptr).value_or(ref) != ref) {  // the copy of a block that was being moved
-          in.versions.set_version(ordinal, version | 1);
-          record.set_state(block_state::zombie);
+          in.versions.set_version(ordinal, version | 1, "recover_block.copy_hidden"_point);
+          record.set_state(block_state::zombie, "recover_block.zombie"_point);
           in.zombies.push_back(ref);
           break;
         }
@@ -136,8 +138,9 @@ void store::recover_block(instance& in, slab& home, block_ref ref,
     case block_state::zombie: in.zombies.push_back(ref); break;
     case block_state::loading: recovered_loading_.emplace_back(&in, ref); break;  // a dead worker's read may still land
     case block_state::free:
-      if ((version & 1) == 0 && version != 0) in.versions.set_version(ordinal, version | 1);
-      record.set_state(block_state::free);
+      if ((version & 1) == 0 && version != 0)
+        in.versions.set_version(ordinal, version | 1, "recover_block.free_hidden"_point);
+      record.set_state(block_state::free, "recover_block.free"_point);
       break;
   }
 }
@@ -229,7 +232,8 @@ std::uint64_t store::rebuild(coarse_time now) {
     rescan_zombies(in);
     for (const session* by : in.sessions) {
       // Slots that no record confirms: grants that were consumed, or never took effect.
-      for (const std::uint32_t slot : by->empty_slots) by->memory.grant(slot).word.store(0, std::memory_order_release);
+      for (const std::uint32_t slot : by->empty_slots)
+        memory::shared_store(by->memory.grant(slot).word, 0, std::memory_order_release, "rebuild.slot_emptied"_point);
     }
   }
   return served;

@@ -111,7 +111,7 @@ store::allocation store::find_room(pool& from, std::uint32_t more, coarse_time n
 std::vector<bool> store::condemn(instance& in, std::span<const block_ref> refs) {
   for (const block_ref ref : refs) {
     const std::uint32_t ordinal = ordinal_of(*slab_of(in, ref), ref);
-    in.versions.set_version(ordinal, in.versions.version(ordinal) | 1);
+    in.versions.set_version(ordinal, in.versions.version(ordinal) | 1, "condemn.version"_point);
   }
   memory::full_fence();  // pairs with the reader's: it sees the odd version, or we see its pin
   memory::pin_scan scan(refs);
@@ -138,8 +138,8 @@ void store::restore(instance& in, slab& home, block_ref ref) {
   // The next even version, not the old one: versions never decrease.
   const std::uint64_t version = in.versions.version(ordinal_of(home, ref)) + 1;
   memory::block_record& record = record_of(home, ref);
-  record.set(block_state::present, version);
-  in.versions.set_version(ordinal_of(home, ref), version);
+  record.set(block_state::present, version, "restore.present"_point);
+  in.versions.set_version(ordinal_of(home, ref), version, "restore.version"_point);
   (void)in.index.insert(reduce_key(record.get_key().view(), home.what.group), index_value::make(ref, version));
 }
 
@@ -322,11 +322,12 @@ store::slab& store::adopt_slab(instance& in, const slab_description& what, memor
   by_record_.emplace(what.first_record, &kept);
   links_.cover(what.first_record + what.count);
   memory::slab_entry& entry = in.versions.slab(what.index);
-  entry.first_version = what.first_version;
-  entry.count = what.count;
-  entry.stride = what.stride;
-  entry.group = what.group;
-  entry.state.store(static_cast<std::uint32_t>(memory::slab_state::live), std::memory_order_release);
+  memory::shared_assign(entry.first_version, what.first_version, "adopt_slab.first_version"_point);
+  memory::shared_assign(entry.count, what.count, "adopt_slab.count"_point);
+  memory::shared_assign(entry.stride, what.stride, "adopt_slab.stride"_point);
+  memory::shared_assign(entry.group, what.group, "adopt_slab.group"_point);
+  memory::shared_store(entry.state, static_cast<std::uint32_t>(memory::slab_state::live), std::memory_order_release,
+                       "adopt_slab.live"_point);
   return kept;
 }
 
@@ -449,7 +450,7 @@ bool store::drain(slab& victim, coarse_time now) {
   for (const block_ref ref : present) {
     in.index.erase(reduce_key(record_of(victim, ref).get_key().view(), victim.what.group));
     leave_order(group, victim.what.first_record + ref.block(), departure::evicted, now);
-    record_of(victim, ref).set_state(block_state::free);
+    record_of(victim, ref).set_state(block_state::free, "drain.free"_point);
     in.payer->used -= victim.what.stride;
     used_ -= victim.what.stride;
     ++counters_.evicted;
@@ -477,14 +478,15 @@ void store::move_hot_blocks(slab& from, std::vector<block_ref>& refs, coarse_tim
     group.free.pop_back();
     slab& home = *slab_of(in, target);
     memory::block_record& record = record_of(from, source);
-    std::memcpy(home.block(target), from.block(source), group.block_bytes);
+    memory::shared_bytes(home.block(target), from.block(source), group.block_bytes, "move_hot_blocks.bytes"_point);
     const bool sound = (record.flags & memory::block_record::flag_checksum) == 0 ||
                        XXH3_64bits(home.block(target), group.block_bytes) == record.checksum_or_writers.load();
     const full_key full = record.get_key();
     const coarse_time touched = record.touch.load(std::memory_order_relaxed);
     const auto below = static_cast<std::uint8_t>(record.flags & memory::block_record::flag_below);
     in.index.erase(reduce_key(full.view(), from.what.group));
-    record.set_state(block_state::free);  // before the copy is published: never two blocks of one key
+    record.set_state(block_state::free,
+                     "move_hot_blocks.free"_point);  // before the copy is published: never two blocks of one key
     leave_order(group, from.what.first_record + source.block(), departure::removed, now);
     if (!sound) {
       ++counters_.checksum_errors;
@@ -495,7 +497,7 @@ void store::move_hot_blocks(slab& from, std::vector<block_ref>& refs, coarse_tim
     }
     blank_ += group.stride;  // the source's bytes are the target's now
     publish(in, home, target, full, touched);
-    record_of(home, target).flags |= below;
+    memory::shared_set_bits(record_of(home, target).flags, below, "move_hot_blocks.below"_point);
     enter_order(group, home.what.first_record + target.block(), now);
     ++counters_.moved;
   }
@@ -503,8 +505,9 @@ void store::move_hot_blocks(slab& from, std::vector<block_ref>& refs, coarse_tim
 
 void store::drop_slab(slab& victim) {
   instance& in = *victim.owner;
-  in.versions.slab(victim.what.index)
-      .state.store(static_cast<std::uint32_t>(memory::slab_state::retired), std::memory_order_release);
+  memory::shared_store(in.versions.slab(victim.what.index).state,
+                       static_cast<std::uint32_t>(memory::slab_state::retired), std::memory_order_release,
+                       "drop_slab.retired"_point);
   assigned_ -= std::min(assigned_, victim.what.segment_bytes());
   std::erase(pool_of(victim).slabs, &victim);
   by_record_.erase(victim.what.first_record);
