@@ -45,6 +45,7 @@ _READ = 4 << 20
 _THREADS = 4
 _KEPT = 4096  # remembered files
 _SETTLED = 2.0  # seconds: a younger change may be followed by another one that has the same time
+_LONGEST_WAIT = 300.0  # seconds, for another process that reads the same file
 _PROGRESS = 10.0  # seconds between two lines in the log
 
 
@@ -193,9 +194,24 @@ class Memory:
                 pass
             else:
                 held.callback(os.close, lock)
-                fcntl.flock(lock, fcntl.LOCK_EX)
-                held.callback(_forget, f"{self._place(version)}.lock")
+                if _locked(lock):
+                    held.callback(_forget, f"{self._place(version)}.lock")
             yield
+
+
+def _locked(lock: int) -> bool:
+    """Waits for it, but not for ever: its holder may be stopped."""
+    end = time.monotonic() + _LONGEST_WAIT
+    while time.monotonic() < end:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            time.sleep(0.1)
+        except OSError:  # a file system without locks
+            return False
+        else:
+            return True
+    return False
 
 
 def _forget(path: str) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import shutil
 import signal
 import socket
 import time
@@ -95,6 +96,31 @@ def test_a_fresh_process_takes_prompts_and_continuations_from_the_node_and_says_
     (answer,) = warm.generate([SHARED], 48)
     assert (answer["tokens"], answer["cached"]) == (expected[0], 0)
     assert warm.metrics()["external_prefix_cache_hits"] > 0
+
+
+def test_an_engine_of_another_place_and_purpose_finds_the_same_blocks(
+    node: Node, llama: Path, start_engine: StartEngine, tmp_path: Path
+) -> None:
+    """Another path to the same weights, other processes, sizes, scheduling, home and role: what is known of an engine
+    only when it runs must not tell them apart either."""
+    writer = start_engine(llama, kv_transfer_config=connector(node.socket))
+    (computed,) = writer.generate([SHARED], 16)
+    assert computed["cached"] == 0
+    stored(node, full_blocks(300) // BLOCK)
+    elsewhere = shutil.copytree(llama, tmp_path / "another name")
+    reader = start_engine(
+        elsewhere,
+        kv_transfer_config={**connector(node.socket), "kv_role": "kv_consumer"},
+        environ={"VLLM_ENABLE_V1_MULTIPROCESSING": "1", "HOME": str(tmp_path), "XDG_CACHE_HOME": str(tmp_path / "c")},
+        kv_cache_memory_bytes=32 << 20,
+        max_num_seqs=3,
+        max_num_batched_tokens=512,
+        max_model_len=1024,
+        seed=5,
+    )
+    (answer,) = reader.generate([SHARED], 16)
+    assert (answer["tokens"], answer["cached"]) == (computed["tokens"], full_blocks(300))
+    assert len(node.status()["instances"]) == 1
 
 
 def test_a_salt_separates_tenants(node: Node, reference: Engine, llama: Path, start_engine: StartEngine) -> None:

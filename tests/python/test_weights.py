@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import threading
 import time
 from collections.abc import Mapping
 from pathlib import Path
@@ -134,6 +135,28 @@ def test_a_memory_that_cannot_be_written_costs_only_time(tmp_path: Path, reads: 
     blocked = Memory(tmp_path / "file" / "weights")
     assert digest_of(files, blocked, later) == digest_of(files, blocked, later)
     assert len(reads) == 4
+
+
+def test_two_processes_read_a_file_once(tmp_path: Path, memory: Memory, reads: list[int]) -> None:
+    files = files_of(model(tmp_path / "model"))
+    version = Version.of(files[0].path.stat())
+    waits = threading.Thread(target=digest_of, args=(files, memory, later))
+    with memory.alone(version):  # as another process would that reads it now
+        waits.start()
+        waits.join(0.3)
+        assert waits.is_alive()
+        memory.remember(version, "0" * 64)
+    waits.join()
+    assert len(reads) == 1  # the other file
+
+
+def test_a_process_that_is_stopped_while_it_reads_is_not_waited_for_for_ever(
+    tmp_path: Path, memory: Memory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(_weights, "_LONGEST_WAIT", 0.2)
+    files = files_of(model(tmp_path / "model"))
+    with memory.alone(Version.of(files[0].path.stat())):
+        assert digest_of(files, memory) == digest_of(files, Memory(tmp_path / "another"))
 
 
 def test_chunks_are_read_in_parallel_and_in_order(
