@@ -6,7 +6,6 @@ can be seen.
 
 from __future__ import annotations
 
-import functools
 import json
 import logging
 import os
@@ -18,6 +17,7 @@ from . import _weights
 from ._identity import NUMERIC_VARIABLES, Untold, canonical, digest, fields_of
 from ._sglang_left_out import FIELDS, is_left_out
 from ._sglang_settings import Settings
+from ._updates import Updates
 
 logger = logging.getLogger("cenote.sglang")
 
@@ -44,6 +44,15 @@ _ELSEWHERE = (
 )  # more that KV is made of
 _ADAPTER = ("lora_name", "lora_path")
 _SETTLES = "set `fingerprint` in the extra config to a name for these weights and settings"
+
+
+UPDATES = Updates()  # of this process
+_UPDATING = (
+    "load_weights_from_distributed",
+    "update_weights_from_disk",
+    "update_weights_from_ipc",
+    "update_weights_from_tensor",
+)
 
 
 class Unshareable(Exception):
@@ -77,7 +86,7 @@ def _seen() -> Engine:
     arguments = _arguments()
     if arguments is None:
         raise Untold("SGLang's server arguments are not to be seen here")
-    if Updates.count or _value(arguments, "weight_version") != _weight_version(arguments):
+    if UPDATES.count or _value(arguments, "weight_version") != _weight_version(arguments):
         raise Untold("its weights were updated in place, and so are not those of its files")
     weights, model, launch = _weights_of(arguments)
     facts = {"arguments": _said(arguments, is_told=False), "weights": weights, "beside": _beside(arguments)}
@@ -188,37 +197,11 @@ def _config_of(folder: Path) -> dict[str, Any]:
     return found if isinstance(found, dict) else {}
 
 
-class Updates:
-    """Counts updates of weights in place in this process. SGLang tells nobody of them but its model's own updater, so
-    its methods are wrapped."""
-
-    count = 0
-    _METHODS = (
-        "load_weights_from_distributed",
-        "update_weights_from_disk",
-        "update_weights_from_ipc",
-        "update_weights_from_tensor",
-    )
-
-    @classmethod
-    def watch(cls) -> None:
-        """Can be called any number of times."""
-        try:
-            from sglang.srt.model_executor.model_runner_components.weight_updater import WeightUpdater
-        except ImportError as why:
-            logger.warning("updates of weights in place will not be noticed: %s", why)
-            return
-        for name in cls._METHODS:
-            method = getattr(WeightUpdater, name)
-            if not hasattr(method, "counted_by_cenote"):
-                setattr(WeightUpdater, name, cls._counting(method))
-
-    @classmethod
-    def _counting(cls, method: Any) -> Any:
-        @functools.wraps(method)
-        def update(*arguments: Any, **more: Any) -> Any:
-            cls.count += 1  # before: what is computed from now on is another model's
-            return method(*arguments, **more)
-
-        update.counted_by_cenote = True  # type: ignore[attr-defined]
-        return update
+def watch_updates() -> None:
+    """From now on updates of weights in place are counted."""
+    try:
+        from sglang.srt.model_executor.model_runner_components.weight_updater import WeightUpdater
+    except ImportError as why:
+        logger.warning("updates of weights in place will not be noticed: %s", why)
+    else:
+        UPDATES.watch(WeightUpdater, _UPDATING)

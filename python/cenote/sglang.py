@@ -21,7 +21,7 @@ try:
 except ImportError as why:
     raise ImportError(f"cenote.sglang is a backend of SGLang 0.5.23, which cannot be imported here: {why}") from why
 
-from ._sglang_engine import Engine, Unshareable, Updates, engine_of
+from ._sglang_engine import UPDATES, Engine, Unshareable, engine_of, watch_updates
 from ._sglang_identity import is_replicated, spec_of
 from ._sglang_keys import Keys
 from ._sglang_pages import Pages, Places, Unsupported
@@ -68,8 +68,8 @@ class CenoteHiCache(HiCacheStorage):  # type: ignore[misc]  # SGLang's classes a
         self._closed = False
         self._opening = threading.Lock()
         self._engine: Engine | None = None  # until it is known, nothing is shared
-        Updates.watch()
-        self._updates = Updates.count
+        watch_updates()
+        self._updates = UPDATES.count
         self._ended = threading.Event()
         self._known = threading.Event()
         threading.Thread(target=self._find_out, name="cenote-weights", daemon=True).start()
@@ -98,9 +98,9 @@ class CenoteHiCache(HiCacheStorage):  # type: ignore[misc]  # SGLang's classes a
             self._safely("looking for the node", None, pool.look)
 
     def _check_weights(self) -> None:
-        if Updates.count != self._updates:
+        if UPDATES.count != self._updates:
             with self._opening:
-                self._updates = Updates.count
+                self._updates = UPDATES.count
                 pools, self._pools = self._pools, []
                 self._engine = None
                 self._registered = {name: each._replace(pool=None) for name, each in self._registered.items()}

@@ -53,6 +53,12 @@ def llama(vllm_python: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session")
+def retrained(vllm_python: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The same model with other weights."""
+    return _make_model(vllm_python, "llama", tmp_path_factory.mktemp("retrained"), seed=1)
+
+
+@pytest.fixture(scope="session")
 def sliding(vllm_python: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return _make_model(vllm_python, "sliding", tmp_path_factory.mktemp("sliding"))
 

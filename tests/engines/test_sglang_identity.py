@@ -15,7 +15,7 @@ pytest.importorskip("sglang", reason="SGLang is not installed in this environmen
 import sglang_settings
 from cenote import _sglang_engine, _weights
 from cenote._identity import fields_of
-from cenote._sglang_engine import Engine, Unshareable, Updates, engine_of
+from cenote._sglang_engine import UPDATES, Engine, Unshareable, engine_of
 from cenote._sglang_identity import spec_of
 from cenote._sglang_left_out import FIELDS, is_left_out
 from cenote._sglang_pages import Pages
@@ -50,7 +50,7 @@ def _old_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None
     set_global_server_args_for_scheduler(ServerArgs(model_path="dummy"))
     monkeypatch.setattr(_weights, "process_began", lambda process=None: float("inf"))
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    monkeypatch.setattr(Updates, "count", 0)
+    monkeypatch.setattr(UPDATES, "count", 0)
     yield
     set_global_server_args_for_scheduler(ServerArgs(model_path="dummy"))
 
@@ -290,7 +290,7 @@ def test_an_update_in_place_before_the_attach_is_refused(tmp_path: Path) -> None
         engine_of(Settings())
     set_global_server_args_for_scheduler(ServerArgs(model_path="dummy"))
     engine(model)
-    Updates.count += 1
+    UPDATES.count += 1
     with pytest.raises(Unshareable, match="updated in place"):
         engine_of(Settings())
 

@@ -405,3 +405,28 @@ def test_events_tell_what_is_in_the_node_and_a_reset_makes_an_instance_of_its_ow
     (answer,) = engine.generate([asked], 4, salts=["mine"])
     assert (answer["cached"], [answer["tokens"]]) == (96, expected)
     assert {each["id"] for each in node.status()["instances"]} - names
+
+
+def test_weights_that_are_changed_in_place_find_nothing_of_the_old_ones(
+    node: Node, llama: Path, retrained: Path, start_engine: StartEngine
+) -> None:
+    """Though the user resets vLLM's own cache alone."""
+    fresh = start_engine(retrained)
+    engine = start_engine(llama, kv_transfer_config=connector(node.socket))
+    expected = fresh.tokens([SHARED], 16)
+    old = engine.tokens([SHARED], 16)
+    assert old != expected
+    stored(node, full_blocks(300) // BLOCK)
+    engine.call("reload", folder=str(retrained))
+
+    def finds_new_ones() -> bool:
+        assert engine.call("forget")
+        (answer,) = engine.generate([SHARED], 16)
+        assert [answer["tokens"]] == expected
+        return bool(answer["cached"] == full_blocks(300) and engine.metrics()["cenote_blocks_loaded"])
+
+    until("the new weights' blocks are found", finds_new_ones, limit=20)
+    assert len(node.status()["instances"]) == 2
+    other = start_engine(llama, kv_transfer_config=connector(node.socket))
+    (answer,) = other.generate([SHARED], 16)
+    assert ([answer["tokens"]], answer["cached"]) == (old, full_blocks(300))  # the old ones' are what they were

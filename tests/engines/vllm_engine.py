@@ -255,11 +255,22 @@ def _serve(arguments: dict[str, Any]) -> None:
         """Both."""
         return bool(llm.reset_prefix_cache(reset_connector=True))
 
+    def reload(folder: str) -> None:
+        """Other weights, in place."""
+        llm.collective_rpc("reload_weights", kwargs={"weights_path": folder})
+
     def events() -> list[dict[str, Any]]:
         """All KV events so far."""
         return list(published)
 
-    calls = {"generate": generate, "metrics": metrics, "forget": forget, "reset": reset, "events": events}
+    calls = {
+        "generate": generate,
+        "metrics": metrics,
+        "forget": forget,
+        "reset": reset,
+        "reload": reload,
+        "events": events,
+    }
     print(json.dumps("ready"), file=answers)
     for line in sys.stdin:
         name, given = json.loads(line)

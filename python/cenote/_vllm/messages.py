@@ -45,19 +45,23 @@ class Store:
 
 @dataclasses.dataclass
 class CenoteMetadata(KVConnectorMetadata):
-    """Work of one step. `spec`: the instance that it is for."""
+    """Work of one step. `spec`: the instance that it is for. `generation`: how often the scheduler's side has gone over
+    to another instance since it began."""
 
     spec: InstanceSpec | None = None
     loads: list[Load] = dataclasses.field(default_factory=list)
     stores: list[Store] = dataclasses.field(default_factory=list)
+    generation: int = 0
 
 
 @dataclasses.dataclass
 class Acknowledged(KVConnectorWorkerMetadata):
-    """What ranks have ended: stores, number -> (ranks, ranks that failed), and the requests whose loads failed."""
+    """What ranks have ended: stores, number -> (ranks, ranks that failed), and the requests whose loads failed.
+    `updated`: a rank's weights were changed in place."""
 
     stores: dict[int, tuple[int, int]] = dataclasses.field(default_factory=dict)
     failed_loads: set[str] = dataclasses.field(default_factory=set)
+    updated: bool = False
 
     def aggregate(self, other: KVConnectorWorkerMetadata) -> Acknowledged:
         assert isinstance(other, Acknowledged)
@@ -65,4 +69,5 @@ class Acknowledged(KVConnectorWorkerMetadata):
             before = self.stores.get(number, (0, 0))
             self.stores[number] = (before[0] + ranks, before[1] + failed)
         self.failed_loads |= other.failed_loads
+        self.updated |= other.updated
         return self

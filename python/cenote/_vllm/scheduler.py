@@ -95,6 +95,7 @@ class Scheduler:
         self._weights: identity.Weights | None = None
         self._connecting = threading.Lock()
         self._generation = ""  # of the weights, after a reset
+        self._generations = 0  # how many of them
         self._closed = False
         self._groups: list[model.Group] = []
         self._block_size = 1
@@ -182,19 +183,27 @@ class Scheduler:
                 session.clear()
             except CenoteError as why:
                 logger.warning("reset: %s; the old blocks are left behind unused", why)
+        self._leave()
+        return True
+
+    def _leave(self) -> None:
+        """Goes over to an instance of this engine's own, and a new one each time: what is on its way into the old one
+        is not found there."""
         self._drop_offers()
         for tracked in self._requests.values():
             self._end_prefetch(tracked)
             tracked.may_store = False  # it may have been computed with the old weights
         for late in self._late_stores:  # kept, for what they close
             late.keys, late.blocks = [], []
+        for pending in self._pending.values():
+            pending.failed += 1  # not to be announced
         self._events.clear()
         with self._connecting:  # or the old weights are still being read, for a connection that comes later
             self._generation = uuid.uuid4().hex
+            self._generations += 1
             if self._connection is not None:
                 self._connection.close()
                 self._connect(self._generation)
-        return True
 
     def close(self) -> None:
         self._drop_offers()
@@ -397,7 +406,7 @@ class Scheduler:
         except Exception as why:
             self.failed(why)
         is_there = loads or stores or self._session() is not None  # or the workers would look for a node, too
-        return CenoteMetadata(self._spec if is_there else None, loads, stores)
+        return CenoteMetadata(self._spec if is_there else None, loads, stores, self._generations)
 
     def _prefill_tokens(self, output: Any) -> int:
         counted = 0
@@ -491,6 +500,12 @@ class Scheduler:
                 offer.release()
         if answer is None:
             return
+        if answer.updated:
+            logger.warning(
+                "the weights were updated in place, and no file tells what they are: what this engine stores from now "
+                "on is its own alone"
+            )
+            self._leave()
         if answer.failed_loads and self._connection is not None:
             self._connection.doubt()
         for name in answer.failed_loads:

@@ -14,6 +14,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from .._updates import Updates
 from ..blocks import Block
 from ..errors import CenoteError, NoSpace
 from ..session import InstanceSpec, Session
@@ -47,6 +48,11 @@ class Reserved:
     copied: bool = False
 
 
+# Of vLLM's worker: its weights are others afterwards.
+_UPDATING = ("reload_weights", "reset_weights", "update_weights")
+_UPDATES = Updates()  # of this process
+
+
 class Worker:
     """The engine's thread calls it; two threads work for it."""
 
@@ -73,6 +79,8 @@ class Worker:
         self._loads: queue.SimpleQueue[tuple[InstanceSpec | None, Load] | None] = queue.SimpleQueue()
         self._stores: queue.SimpleQueue[InstanceSpec | Reservation | Commit | None] = queue.SimpleQueue()
         self._step = (CenoteMetadata(), 0.0)
+        self._updates = 0
+        self._least_generation = 0  # work of earlier ones is for weights that are not there any more
         self._threads: list[threading.Thread] = []
 
     # ---- beginning and end
@@ -84,10 +92,17 @@ class Worker:
         except Unservable as why:
             self._layout = RankLayout(problem=str(why))
             return
+        self._watch_weights()
         for name, work in (("cenote-load", self._load_all), ("cenote-store", self._store_all)):
             thread = threading.Thread(target=work, name=name, daemon=True)
             thread.start()
             self._threads.append(thread)
+
+    def _watch_weights(self) -> None:
+        from vllm.v1.worker.gpu_worker import Worker as Base  # of the CPU's worker, too
+
+        _UPDATES.watch(Base, _UPDATING)
+        self._updates = _UPDATES.count
 
     def _look_at(self, caches: Mapping[str, Any]) -> RankLayout:
         config = self._kv_cache_config
@@ -158,9 +173,10 @@ class Worker:
 
     def load(self, metadata: CenoteMetadata) -> None:
         """Starts the loads of a step."""
+        is_outdated = metadata.generation < self._least_generation
         for load in metadata.loads:
             if self._threads:
-                self._loads.put((metadata.spec, load))
+                self._loads.put((None if is_outdated else metadata.spec, load))
             else:
                 self._end_load(load, [])
 
@@ -223,6 +239,14 @@ class Worker:
 
     def step_begins(self, metadata: CenoteMetadata) -> None:
         """`metadata` is this step's."""
+        if self._updates != _UPDATES.count:
+            self._updates = _UPDATES.count
+            self._least_generation = metadata.generation + 1
+            with self._lock:
+                self._acknowledged.updated = True
+        if metadata.generation < self._least_generation:
+            for store in metadata.stores:  # they stay, for what they close
+                store.keys, store.blocks = [], []
         self._step = (metadata, time.monotonic())
         spec = metadata.spec
         if spec is not None and spec.id not in self._connections and self._threads:
@@ -364,7 +388,8 @@ class Worker:
 
     def acknowledged(self) -> Acknowledged | None:
         with self._lock:
-            if not self._acknowledged.stores and not self._acknowledged.failed_loads:
+            now = self._acknowledged
+            if not (now.stores or now.failed_loads or now.updated):
                 return None
             taken, self._acknowledged = self._acknowledged, Acknowledged()
         return taken
