@@ -16,8 +16,12 @@ constexpr auto below_deadline = std::chrono::seconds(10);
 }  // namespace
 
 dram_tier::dram_tier(caf::actor_config& config, std::unique_ptr<dram::store> store, std::vector<session_ptr> recovered,
-                     request_slabs request, nvme_tier_actor below)
-    : dram_tier_actor::base(config), store_(std::move(store)), request_(std::move(request)), below_(std::move(below)) {
+                     request_slabs request, nvme_tier_actor below, std::shared_ptr<health> alive)
+    : dram_tier_actor::base(config),
+      store_(std::move(store)),
+      request_(std::move(request)),
+      below_(std::move(below)),
+      alive_(std::move(alive)) {
   for (session_ptr& session : recovered) sessions_.emplace(session->number, std::move(session));
 }
 
@@ -311,3 +315,4 @@ void dram_tier::beat() {
 }
 
 }  // namespace cenote
+  if (alive_) alive_->beat();

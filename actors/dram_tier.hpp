@@ -6,6 +6,7 @@
 #include <memory>
 #include <unordered_map>
 
+#include "actors/health.hpp"
 #include "actors/messages.hpp"
 #include "actors/promise_guard.hpp"
 
@@ -28,7 +29,7 @@ class dram_tier final : public dram_tier_actor::base {
 
   /// `recovered`: sessions that the store knows already, after a restart.
   dram_tier(caf::actor_config& config, std::unique_ptr<dram::store> store, std::vector<session_ptr> recovered,
-            request_slabs request, nvme_tier_actor below = {});
+            request_slabs request, nvme_tier_actor below = {}, std::shared_ptr<health> alive = {});
 
   [[nodiscard]] const char* name() const override { return "dram_tier"; }
   void on_exit() override;
@@ -74,6 +75,7 @@ class dram_tier final : public dram_tier_actor::base {
   nvme_tier_actor below_;
   prefetch_actor planner_;                   ///< null until it said hello
   std::vector<prefetch_words_ptr> unheard_;  ///< until then
+  std::shared_ptr<health> alive_;            ///< null: nobody asks
   bool planner_waits_ = false;               ///< for room
 };
 

@@ -266,7 +266,7 @@ class worker {
     for (const std::span<std::byte> memory : state->store->slab_memory()) provisioner_->adopt(memory);
     dram_ = system_.spawn<dram_tier>(
         std::move(state->store), std::move(known),
-        [this](std::vector<dram::slab_request> requests) { provisioner_->submit(std::move(requests)); }, nvme_);
+        [this](std::vector<dram::slab_request> requests) { provisioner_->submit(std::move(requests)); }, nvme_, alive_);
     if (devices_) {
       devices_->open();
       // Later workers serve what they can; but a node that was set up wrongly shall not start.
@@ -393,12 +393,15 @@ class worker {
       if (!text) return std::unexpected(text.error());
       return http::page{type, std::move(*text)};
     };
-    http_->serve({{"/metrics", [=, this] { return page_of(server_->metrics(), "text/plain; version=0.0.4"); }},
-                  {"/status", [=, this] { return page_of(server_->status(), "application/json"); }},
-                  {"/healthz", [=, this] {
-                     const auto found = server_->status();
-                     return page_of(found ? result<std::string>("ok\n") : found, "text/plain");
-                   }}});
+    const auto health_of = [](const result<void>& found) -> result<std::string> {
+      if (!found) return std::unexpected(found.error());
+      return "ok\n";
+    };
+    http_->serve(
+        {{"/metrics", {[=, this] { return page_of(server_->metrics(), "text/plain; version=0.0.4"); }}},
+         {"/status", {[=, this] { return page_of(server_->status(), "application/json"); }}},
+         {"/healthz",
+          {.make = [=, this] { return page_of(health_of(alive_->check()), "text/plain"); }, .from_memory = true}}});
   }
 
   void reload() {
@@ -466,6 +469,7 @@ class worker {
 };
 
 result<unique_fd> take_signals() {
+  std::shared_ptr<health> alive_ = std::make_shared<health>();
   sigset_t signals;
   sigemptyset(&signals);
   for (const int number : {SIGTERM, SIGINT, SIGHUP, SIGUSR2}) sigaddset(&signals, number);

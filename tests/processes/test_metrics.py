@@ -127,3 +127,19 @@ def test_a_worker_that_stands_still_is_not_healthy_and_is_again_when_it_goes_on(
     with node.worker_stopped(), pytest.raises((TimeoutError, urllib.error.URLError)):
         urllib.request.urlopen(f"http://{where}/healthz", timeout=0.5)
     assert fetch(node, "/healthz") == "ok\n"
+
+
+def test_slow_connections_and_many_of_them_do_not_keep_health_from_being_asked(start_node: StartNode) -> None:
+    node = start_node()
+    host, port = address(node).split(":")
+    descriptors = Path(f"/proc/{node.worker_pid}/fd")
+    before = len(list(descriptors.iterdir()))
+    slow = [socket.create_connection((host, int(port))) for _ in range(400)]
+    for each in slow[-8:]:
+        each.sendall(b"GET /healthz HTTP/1.1\r\nX: a")
+    with urllib.request.urlopen(f"http://{host}:{port}/healthz", timeout=1) as answer:
+        assert answer.read() == b"ok\n"
+    assert len(list(descriptors.iterdir())) <= before + 64 + 8
+    until("those that drip are cut off", lambda: slow[-1].recv(1) == b"", limit=10)
+    for each in slow:
+        each.close()

@@ -1,73 +1,310 @@
 #include "transport/http/server.hpp"
 
-#include <httplib.h>
+#include <netdb.h>
+#include <netinet/in.h>
+#include <poll.h>
+#include <pthread.h>
+#include <sys/eventfd.h>
 #include <sys/socket.h>
+#include <unistd.h>
 
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <cerrno>
+#include <cstring>
+#include <list>
+#include <mutex>
+#include <optional>
 #include <thread>
 #include <utility>
+#include <vector>
+
+#include "core/unique_fd.hpp"
+#include "transport/http/page_maker.hpp"
+#include "transport/http/request.hpp"
 
 namespace cenote::http {
 
 namespace {
 
-constexpr std::size_t threads = 2;
-constexpr time_t patience = 1;  // seconds that a silent client may hold a thread
+using clock = std::chrono::steady_clock;
+
+constexpr int backlog = 64;
+constexpr auto accept_pause = std::chrono::milliseconds(100);  // when this process is out of descriptors
+constexpr int not_found = 404;
+
+struct addresses {
+  addrinfo* first = nullptr;
+  addresses() = default;
+  addresses(const addresses&) = delete;
+  addresses& operator=(const addresses&) = delete;
+  ~addresses() {
+    if (first != nullptr) ::freeaddrinfo(first);
+  }
+};
+
+result<unique_fd> listen_at(const addrinfo& where, const std::string& name) {
+  unique_fd socket(::socket(where.ai_family, where.ai_socktype | SOCK_CLOEXEC | SOCK_NONBLOCK, where.ai_protocol));
+  if (!socket) return fail_errno("socket", name);
+  // Without SO_REUSEPORT, which would let two nodes share a port unnoticed.
+  const int yes = 1;
+  ::setsockopt(socket.get(), SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes);
+  if (::bind(socket.get(), where.ai_addr, where.ai_addrlen) != 0) return fail_errno("bind", name);
+  if (::listen(socket.get(), backlog) != 0) return fail_errno("listen", name);
+  return socket;
+}
+
+result<unique_fd> listen_at(const endpoint& where) {
+  addrinfo hints{};
+  hints.ai_flags = AI_PASSIVE | AI_NUMERICSERV;
+  hints.ai_socktype = SOCK_STREAM;
+  addresses found;
+  const int wrong = ::getaddrinfo(where.host.c_str(), std::to_string(where.port).c_str(), &hints, &found.first);
+  if (wrong != 0) return fail(error_code::system, where.text() + ": " + ::gai_strerror(wrong));
+  result<unique_fd> last = fail(error_code::system, where.text() + ": no address");
+  for (const addrinfo* each = found.first; each != nullptr && !last; each = each->ai_next) {
+    last = listen_at(*each, where.text());
+  }
+  return last;
+}
+
+std::uint16_t port_of(int socket) {
+  sockaddr_storage where{};
+  socklen_t size = sizeof where;
+  if (::getsockname(socket, reinterpret_cast<sockaddr*>(&where), &size) != 0) return 0;
+  return ntohs(where.ss_family == AF_INET6 ? reinterpret_cast<const sockaddr_in6&>(where).sin6_port
+                                           : reinterpret_cast<const sockaddr_in&>(where).sin_port);
+}
 
 }  // namespace
 
-struct server::parts {
-  httplib::Server http;
-  std::thread thread;
+/// The thread of all connections; what is not atomic or under the lock is its own.
+class server::loop {
+ public:
+  loop(unique_fd listener, unique_fd wake, server_limits limits)
+      : limits_(limits), listener_(std::move(listener)), wake_(std::move(wake)) {}
+  loop(const loop&) = delete;
+  loop& operator=(const loop&) = delete;
+  ~loop() { stop(); }
+
+  void start(std::map<std::string, page_source> pages) {
+    pages_ = std::move(pages);
+    maker_ = std::make_unique<page_maker>(pages_, [this](const std::string& path, answer made) {
+      {
+        const std::lock_guard lock(mutex_);
+        made_.emplace_back(path, std::move(made));
+      }
+      wake();
+    });
+    thread_ = std::thread([this] { run(); });
+  }
+  void stop() noexcept {
+    if (!thread_.joinable()) return;
+    stopping_ = true;
+    wake();
+    thread_.join();
+    maker_.reset();
+    connections_.clear();
+    listener_.reset();
+  }
+
+ private:
+  enum class phase : std::uint8_t { reading, waiting, writing };
+  struct connection {
+    unique_fd socket;
+    phase at = phase::reading;
+    clock::time_point deadline;  ///< of reading or writing
+    std::string received;
+    request wants;
+    std::string out;
+    std::size_t sent = 0;
+    bool over = false;
+  };
+  struct known_page {
+    answer last;
+    clock::time_point made{};
+    bool asked = false;
+  };
+
+  void wake() const noexcept {
+    const std::uint64_t one = 1;
+    (void)!::write(wake_.get(), &one, sizeof one);
+  }
+
+  void run() {
+    ::pthread_setname_np(::pthread_self(), "cenote-http");
+    std::vector<pollfd> waits;
+    while (!stopping_) {
+      const auto now = clock::now();
+      waits.clear();
+      waits.push_back({wake_.get(), POLLIN, 0});
+      waits.push_back({now < accept_after_ ? -1 : listener_.get(), POLLIN, 0});
+      for (const connection& each : connections_) {
+        const auto events = static_cast<short>(each.at == phase::writing ? POLLOUT : POLLIN);
+        waits.push_back({each.socket.get(), each.at == phase::waiting ? short{0} : events, 0});
+      }
+      if (::poll(waits.data(), waits.size(), patience(now)) < 0 && errno != EINTR) return;
+      auto each = connections_.begin();
+      for (std::size_t i = 2; i < waits.size(); ++i, ++each) {
+        if (waits[i].revents != 0) carry_on(*each);
+      }
+      if (waits[0].revents != 0) take_pages();
+      if (waits[1].revents != 0) accept_all();
+      end_late(clock::now());
+    }
+  }
+
+  /// Milliseconds until the next deadline; -1: none.
+  [[nodiscard]] int patience(clock::time_point now) const {
+    std::optional<clock::time_point> next;
+    if (now < accept_after_) next = accept_after_;
+    for (const connection& each : connections_) {
+      if (each.at != phase::waiting && (!next || each.deadline < *next)) next = each.deadline;
+    }
+    if (!next) return -1;
+    const auto left = std::chrono::ceil<std::chrono::milliseconds>(*next - now).count();
+    return static_cast<int>(std::max<decltype(left)>(left, 0));
+  }
+
+  void end_late(clock::time_point now) {
+    std::erase_if(connections_, [&](const connection& each) {
+      return each.over || (each.at != phase::waiting && each.deadline <= now);
+    });
+  }
+
+  void accept_all() {
+    while (true) {
+      unique_fd socket(::accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+      if (!socket) {
+        if (errno == EMFILE || errno == ENFILE) accept_after_ = clock::now() + accept_pause;
+        return;
+      }
+      if (connections_.size() >= limits_.connections && !make_room()) continue;  // closed at once
+      connection made;
+      made.socket = std::move(socket);
+      made.deadline = clock::now() + limits_.request;
+      connections_.push_back(std::move(made));
+      carry_on(connections_.back());  // most requests are there already
+    }
+  }
+
+  /// Whoever has not said what it wants for the longest time goes, or else waits for a page: they stand in order of
+  /// their coming.
+  bool make_room() {
+    auto goes = std::ranges::find(connections_, phase::reading, &connection::at);
+    if (goes == connections_.end()) goes = std::ranges::find(connections_, phase::waiting, &connection::at);
+    if (goes == connections_.end()) return false;
+    connections_.erase(goes);
+    return true;
+  }
+
+  void carry_on(connection& of) {
+    switch (of.at) {
+      case phase::reading: read(of); break;
+      case phase::waiting: of.over = true; break;  // it hung up
+      case phase::writing: write(of); break;
+    }
+  }
+
+  void read(connection& from) {
+    std::array<char, 2048> bytes;
+    while (from.received.size() < max_request_bytes) {
+      const ssize_t got = ::recv(from.socket.get(), bytes.data(), bytes.size(), 0);
+      if (got < 0 && errno == EINTR) continue;
+      if (got < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) break;
+      if (got <= 0) {
+        from.over = true;
+        return;
+      }
+      from.received.append(bytes.data(), static_cast<std::size_t>(got));
+    }
+    auto asked = parse_request(from.received);
+    if (!asked) return;
+    from.wants = std::move(*asked);
+    if (from.wants.refusal != 0) return begin(from, refusal_of(from.wants.refusal));
+    const auto found = pages_.find(from.wants.path);
+    if (found == pages_.end()) return begin(from, refusal_of(not_found));
+    if (found->second.from_memory) return begin(from, make_answer(found->second));
+    known_page& page = known_[found->first];
+    if (!page.asked && clock::now() - page.made < limits_.fresh) return begin(from, page.last);
+    from.at = phase::waiting;
+    if (!std::exchange(page.asked, true)) maker_->ask(found->first);
+  }
+
+  void take_pages() {
+    std::uint64_t count = 0;
+    (void)!::read(wake_.get(), &count, sizeof count);
+    std::vector<std::pair<std::string, answer>> made;
+    {
+      const std::lock_guard lock(mutex_);
+      made.swap(made_);
+    }
+    for (auto& [path, what] : made) {
+      known_[path] = {std::move(what), clock::now(), false};
+      for (connection& each : connections_) {
+        if (each.at == phase::waiting && each.wants.path == path) begin(each, known_[path].last);
+      }
+    }
+  }
+
+  void begin(connection& to, const answer& what) {
+    to.out = encode(what, to.wants.head_only);
+    to.at = phase::writing;
+    to.deadline = clock::now() + limits_.answer;
+    write(to);
+  }
+
+  void write(connection& to) {
+    while (to.sent < to.out.size()) {
+      const ssize_t sent = ::send(to.socket.get(), to.out.data() + to.sent, to.out.size() - to.sent, MSG_NOSIGNAL);
+      if (sent < 0 && errno == EINTR) continue;
+      if (sent < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) return;
+      if (sent < 0) break;
+      to.sent += static_cast<std::size_t>(sent);
+    }
+    to.over = true;
+    // What it sent beside its request is read: a connection that is closed over it is reset, and the answer lost.
+    ::shutdown(to.socket.get(), SHUT_WR);
+    std::array<char, 2048> rest;
+    for (int i = 0; i < 64 && ::recv(to.socket.get(), rest.data(), rest.size(), 0) > 0; ++i) continue;
+  }
+
+  const server_limits limits_;
+  unique_fd listener_;
+  unique_fd wake_;
+  std::map<std::string, page_source> pages_;
+  std::map<std::string, known_page> known_;
+  std::list<connection> connections_;
+  clock::time_point accept_after_{};
+  std::mutex mutex_;
+  std::vector<std::pair<std::string, answer>> made_;  ///< with mutex
+  std::atomic<bool> stopping_ = false;
+  std::unique_ptr<page_maker> maker_;
+  std::thread thread_;
 };
 
-server::server(endpoint where, std::unique_ptr<parts> made) : where_(std::move(where)), parts_(std::move(made)) {}
+server::server(endpoint where, std::unique_ptr<loop> made) : where_(std::move(where)), loop_(std::move(made)) {}
 
-server::~server() {
-  stop();
-}
+server::~server() = default;
 
-result<std::unique_ptr<server>> server::bind(const endpoint& where) {
-  auto made = std::make_unique<parts>();
-  httplib::Server& http = made->http;
-  http.new_task_queue = [] { return new httplib::ThreadPool(threads); };
-  http.set_keep_alive_max_count(1);
-  http.set_keep_alive_timeout(patience);
-  http.set_read_timeout(patience);
-  http.set_write_timeout(patience);
-  http.set_payload_max_length(0);
-  // Without SO_REUSEPORT, which would let two nodes share a port unnoticed.
-  http.set_socket_options([](socket_t socket) {
-    const int yes = 1;
-    ::setsockopt(socket, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes);
-  });
+result<std::unique_ptr<server>> server::bind(const endpoint& where, server_limits limits) {
+  auto listener = listen_at(where);
+  if (!listener) return std::unexpected(listener.error());
+  unique_fd wake(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+  if (!wake) return fail_errno("eventfd");
   endpoint bound = where;
-  if (where.port == 0) {
-    const int port = http.bind_to_any_port(where.host);
-    if (port <= 0) return fail_errno("listen", where.text());
-    bound.port = static_cast<std::uint16_t>(port);
-  } else if (!http.bind_to_port(where.host, where.port)) {
-    return fail_errno("listen", where.text());
-  }
+  bound.port = port_of(listener->get());
+  auto made = std::make_unique<loop>(std::move(*listener), std::move(wake), limits);
   return std::unique_ptr<server>(new server(std::move(bound), std::move(made)));
 }
 
-void server::serve(const std::map<std::string, maker>& pages) {
-  for (const auto& [path, make] : pages) {
-    parts_->http.Get(path, [make = make](const httplib::Request&, httplib::Response& answer) {
-      const auto made = make();
-      if (made) return answer.set_content(made->body, made->type);
-      answer.status = 503;
-      answer.set_content(made.error().describe() + "\n", "text/plain");
-    });
-  }
-  parts_->thread = std::thread([this] { parts_->http.listen_after_bind(); });
-  while (!parts_->http.is_running()) std::this_thread::yield();  // stop() before that would be overheard
+void server::serve(std::map<std::string, page_source> pages) {
+  loop_->start(std::move(pages));
 }
 
 void server::stop() noexcept {
-  if (!parts_->thread.joinable()) return;
-  parts_->http.stop();
-  parts_->thread.join();
+  loop_->stop();
 }
 
 }  // namespace cenote::http

@@ -1,6 +1,8 @@
 // A small HTTP server for those who watch a node.
 #pragma once
 
+#include <chrono>
+#include <cstddef>
 #include <functional>
 #include <map>
 #include <memory>
@@ -15,31 +17,42 @@ struct page {
   std::string body;
 };
 
-/// Answers GET requests on threads of its own. A page that fails is answered with 503 and the error's text.
+/// How a page is made. One that fails is answered with 503 and the error's text, one that throws with 500.
+struct page_source {
+  std::function<result<page>()> make;
+  bool from_memory = false;  ///< `make` never blocks: it waits for no other page
+};
+
+struct server_limits {
+  std::size_t connections = 64;             ///< when there are more, the one that has been silent longest is closed
+  std::chrono::milliseconds request{2000};  ///< from the connection to the request's last byte
+  std::chrono::milliseconds answer{5000};   ///< from the first byte of an answer to its last
+  std::chrono::milliseconds fresh{200};     ///< a page is made at most so often, for all who ask meanwhile
+};
+
+/// Answers GET and HEAD requests, one a connection. Two threads, however many clients there are: one for all
+/// connections, and one that makes the pages that are not made from memory. Nobody's silence is in another's way.
 class server {
  public:
-  /// Called on the server's threads; may block, but not for longer than a client waits.
-  using maker = std::function<result<page>()>;
-
   /// Takes the port, and answers nobody yet. Errors: system (the port is taken, no such address).
-  [[nodiscard]] static result<std::unique_ptr<server>> bind(const endpoint& where);
+  [[nodiscard]] static result<std::unique_ptr<server>> bind(const endpoint& where, server_limits limits = {});
   server(const server&) = delete;
   server& operator=(const server&) = delete;
   ~server();
 
   /// Answers from now on. To be called once. `pages`: by path.
-  void serve(const std::map<std::string, maker>& pages);
+  void serve(std::map<std::string, page_source> pages);
   /// Where it listens.
   [[nodiscard]] const endpoint& where() const noexcept { return where_; }
-  /// Ends the threads; takes as long as the answers under way, and no maker runs afterwards.
+  /// Ends the threads; takes as long as the page under way, and none is made afterwards.
   void stop() noexcept;
 
  private:
-  struct parts;
-  server(endpoint where, std::unique_ptr<parts> made);
+  class loop;
+  server(endpoint where, std::unique_ptr<loop> made);
 
   endpoint where_;
-  std::unique_ptr<parts> parts_;
+  std::unique_ptr<loop> loop_;
 };
 
 }  // namespace cenote::http
