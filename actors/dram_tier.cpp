@@ -45,11 +45,12 @@ dram_tier::behavior_type dram_tier::make_behavior() {
         const auto found = store_->find_instance(*spec);
         if (!found) return outcome::of(std::unexpected(found.error()));
         if (const auto fits = store_->check_fits(*spec); !fits) return outcome::of(fits);
+        if (*found) store_->claim_instance(**found, coarse_now());
         return outcome{error_code::ok, {}, found->value_or(0)};  // instances count from 1
       },
       [this](add_atom, const new_instance_ptr& made) {
-        const auto added =
-            store_->add_instance(made->number, made->spec, std::move(made->index), std::move(made->versions));
+        const auto added = store_->add_instance(made->number, made->spec, std::move(made->index),
+                                                std::move(made->versions), coarse_now());
         bind_instances();
         settle();
         return outcome::of(added);
@@ -228,6 +229,9 @@ void dram_tier::take_slab(dram::slab_outcome& made) {
   if (made.what == dram::slab_request::kind::drop) {
     if (!made.status) log_warn(log, "the keeper did not drop a slab", {{"reason", made.status.error().describe()}});
     store_->slab_dropped(made.slab);
+  } else if (made.what == dram::slab_request::kind::forget) {
+    if (!made.status)
+      log_warn(log, "the keeper did not drop an instance", {{"reason", made.status.error().describe()}});
   } else if (made.status) {
     log_debug(log, "slab added",
               {{"instance", made.slab.instance}, {"slab", made.slab.index}, {"bytes", made.slab.block_bytes()}});
@@ -255,8 +259,11 @@ caf::result<outcome> dram_tier::wipe(const std::string& id) {
   std::vector<dram::removal> removals;
   if (id.empty()) {
     answer.value = store_->clear_all(coarse_now(), &removals);
+    removals = {{.instance = 0, .all = true, .keys = {}}};  // also of instances that were given up
   } else if (const auto cleared = store_->clear_instance(id, coarse_now(), &removals)) {
     answer.value = *cleared;
+  } else if (below_) {
+    return forget_named(id);
   } else {
     answer = {error_code::invalid_argument, "no instance `" + id + "`; `cenote status` lists them", 0};
   }
@@ -270,6 +277,17 @@ caf::result<outcome> dram_tier::corrupt() {
   answer.value = store_->corrupt_all(removals);
   log_warn(logger("dram"), "every block was altered, as an operator asked", {{"blocks", answer.value}});
   return forget_below(std::move(removals), answer);
+}
+
+/// An instance that is not here may have left copies below.
+caf::result<outcome> dram_tier::forget_named(const std::string& id) {
+  std::vector<dram::removal> removals{{.instance = 0, .all = true, .keys = {}, .id = id}};
+  auto promise = make_response_promise<outcome>();
+  request(below_, below_deadline, forget_atom_v,
+          std::make_shared<const std::vector<dram::removal>>(std::move(removals)))
+      .then([promise](const outcome& forgot) mutable { promise.deliver(forgot); },
+            [promise](const caf::error& why) mutable { promise.deliver(why); });
+  return promise;
 }
 
 /// `answer`, when the tier below has carried the removals out.
@@ -292,6 +310,7 @@ void dram_tier::reload(const config::node_config& config) {
   }
   store_->set_reserve_timeout(
       static_cast<dram::coarse_time>(config.session.reserve_timeout / std::chrono::milliseconds(100)));
+  store_->set_life(life_options_of(config));
   settle();
 }
 
@@ -303,9 +322,19 @@ void dram_tier::forget_expired() {
       .then([](const outcome&) {}, [](const caf::error&) {});
 }
 
+/// Only now is nothing of them on its way.
+void dram_tier::tell_given_up() {
+  for (const dram::instance_number number : store_->take_given_up()) {
+    log_info(logger("dram"), "an instance that nobody used was given up", {{"number", number}});
+    if (below_) send(below_, unbind_atom_v, number);
+  }
+}
+
 void dram_tier::beat() {
+  if (alive_) alive_->beat();
   store_->tick(coarse_now());
   forget_expired();
+  tell_given_up();
   if (waiting_.empty()) {
     settle();
   } else {
@@ -315,4 +344,3 @@ void dram_tier::beat() {
 }
 
 }  // namespace cenote
-  if (alive_) alive_->beat();

@@ -52,10 +52,12 @@ class dram_tier final : public dram_tier_actor::base {
   slab_handles_ptr handles(std::uint32_t instance, const index_list& indices) const;
   caf::result<outcome> wipe(const std::string& id);
   caf::result<outcome> corrupt();
+  caf::result<outcome> forget_named(const std::string& id);
   caf::result<outcome> forget_below(std::vector<dram::removal> removals, const outcome& answer);
   void reload(const config::node_config& config);
   void beat();
   void forget_expired();
+  void tell_given_up();
 
   /// After each change: load, evict ahead, ask for memory, send blocks on their way.
   void settle();
@@ -73,9 +75,9 @@ class dram_tier final : public dram_tier_actor::base {
   bool evicting_ = false;
   histogram batch_times_;  ///< nanoseconds
   nvme_tier_actor below_;
+  std::shared_ptr<health> alive_;            ///< null: nobody asks
   prefetch_actor planner_;                   ///< null until it said hello
   std::vector<prefetch_words_ptr> unheard_;  ///< until then
-  std::shared_ptr<health> alive_;            ///< null: nobody asks
   bool planner_waits_ = false;               ///< for room
 };
 

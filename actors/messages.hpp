@@ -196,6 +196,7 @@ CAF_ADD_ATOM(cenote, cenote, drain_atom, "drain")
 CAF_ADD_ATOM(cenote, cenote, ready_atom, "ready_s")
 CAF_ADD_ATOM(cenote, cenote, hello_atom, "hello")
 CAF_ADD_ATOM(cenote, cenote, bind_atom, "bind")
+CAF_ADD_ATOM(cenote, cenote, unbind_atom, "unbind")
 CAF_ADD_ATOM(cenote, cenote, write_atom, "write_b")
 CAF_ADD_ATOM(cenote, cenote, fetch_atom, "fetch_b")
 CAF_ADD_ATOM(cenote, cenote, forget_atom, "forget")
@@ -267,11 +268,12 @@ using prefetch_actor =
 
 /// The NVMe tier: see actors/nvme_tier.hpp.
 using nvme_tier_actor = caf::typed_actor<
-    caf::reacts_to<hello_atom>, caf::reacts_to<bind_atom, nvme_binding_ptr>, caf::reacts_to<write_atom, transfers_ptr>,
-    caf::reacts_to<fetch_atom, transfers_ptr>, caf::replies_to<forget_atom, removals_ptr>::with<outcome>,
-    caf::reacts_to<path_atom, opened_path_ptr>, caf::reacts_to<io_atom, io_done_ptr>,
-    caf::reacts_to<saved_atom, std::uint64_t, outcome>, caf::replies_to<report_atom>::with<nvme_report_ptr>,
-    caf::reacts_to<beat_atom>, caf::reacts_to<reload_atom, config_ptr>>;
+    caf::reacts_to<hello_atom>, caf::reacts_to<bind_atom, nvme_binding_ptr>, caf::reacts_to<unbind_atom, std::uint32_t>,
+    caf::reacts_to<write_atom, transfers_ptr>, caf::reacts_to<fetch_atom, transfers_ptr>,
+    caf::replies_to<forget_atom, removals_ptr>::with<outcome>, caf::reacts_to<path_atom, opened_path_ptr>,
+    caf::reacts_to<io_atom, io_done_ptr>, caf::reacts_to<saved_atom, std::uint64_t, outcome>,
+    caf::replies_to<report_atom>::with<nvme_report_ptr>, caf::reacts_to<beat_atom>,
+    caf::reacts_to<reload_atom, config_ptr>>;
 
 /// One attached process: see actors/session.hpp.
 using session_actor =

@@ -115,6 +115,8 @@ constexpr std::array dram_rows{
                                &dram_counters::demoted},
     counter_row<dram_counters>{"cenote_dram_demotions_dropped_total", "Blocks that left without a copy below.",
                                &dram_counters::demotions_dropped},
+    counter_row<dram_counters>{"cenote_instances_given_up_total", "Instances that nobody used and that were given up.",
+                               &dram_counters::instances_given_up},
     counter_row<dram_counters>{"cenote_dram_promoted_total", "Blocks brought up from below.", &dram_counters::promoted},
     counter_row<dram_counters>{"cenote_dram_promotions_failed_total", "Blocks asked for below and not got.",
                                &dram_counters::promotions_failed},
@@ -177,6 +179,8 @@ void add_instances(collection& into, const dram::store_status& dram) {
     into.gauge("cenote_instance_blocks", "Blocks of an instance in DRAM.", each.present, of);
     into.gauge("cenote_instance_bytes", "Memory of an instance's slabs.", each.bytes, of);
     into.gauge("cenote_instance_sessions", "Sessions of an instance.", each.sessions, of);
+    into.gauge("cenote_instance_idle_seconds", "For how long an instance has had no session.",
+               each.idle.value_or(0) / 10.0, of);
     if (!each.chosen) continue;
     into.gauge("cenote_instance_policy", "1, with the policy that `auto` has at work.", 1.0,
                {{"instance", each.id}, {"policy", std::string(each.chosen->policy)}});

@@ -45,6 +45,7 @@ nvme_tier::behavior_type nvme_tier::make_behavior() {
         settle();
       },
       [this](bind_atom, const nvme_binding_ptr& instance) { bind(*instance); },
+      [this](unbind_atom, std::uint32_t instance) { unbind(instance); },
       [this](write_atom, const transfers_ptr& blocks) {
         store_->write(*blocks, unix_now());
         settle();
@@ -80,11 +81,23 @@ void nvme_tier::reload(const config::node_config& config) {
 void nvme_tier::bind(nvme_binding& instance) {
   std::uint64_t smallest = ~std::uint64_t{0};
   for (const group_spec& group : instance.spec.groups) smallest = std::min(smallest, group.stride());
-  store_->bind(instance.number, nvme::identity_of(instance.spec),
-               memory::hint_writer(std::move(instance.index), devices_->data_bytes() / smallest));
+  const bool bound = store_->bind(instance.number, nvme::identity_of(instance.spec),
+                                  memory::hint_writer(std::move(instance.index), devices_->data_bytes() / smallest));
+  if (!bound) {
+    log_error(logger("nvme"), "an instance is served without the NVMe tier: it holds blocks of too many others",
+              {{"instance", instance.spec.id}});
+    return;
+  }
   devices_->remember(instance.spec);
+  names_.insert_or_assign(nvme::identity_of(instance.spec), instance.spec.id);
   specs_.insert_or_assign(instance.number, instance.spec);
   set_ttl(instance.number, instance.spec);
+}
+
+/// Blocks that nobody used for their group's time to live go on expiring.
+void nvme_tier::unbind(std::uint32_t instance) {
+  store_->unbind(instance);
+  specs_.erase(instance);
 }
 
 void nvme_tier::set_ttl(std::uint32_t instance, const instance_spec& spec) {
@@ -118,6 +131,7 @@ void nvme_tier::adopt(const nvme::opened_path& opened) {
   if (!opened.direct) {
     log_warn(log, "no direct I/O here: blocks go through the page cache", {{"path", opened.directory}});
   }
+  for (const auto& [identity, name] : opened.instances) names_.insert_or_assign(identity, name);
   store_->open_path(opened.path, nvme::path_file::data_offset, opened.end, opened.budget.max_blocks);
   std::uint64_t refused = opened.damaged;
   for (const nvme::adopted_block& block : opened.blocks) refused += store_->adopt(opened.path, block) ? 0 : 1;
@@ -150,12 +164,33 @@ void nvme_tier::tell_drained() {
 std::uint64_t nvme_tier::apply(const std::vector<dram::removal>& removals) {
   std::uint64_t removed = 0;
   for (const dram::removal& each : removals) {
-    removed += each.all ? store_->clear(each.instance) : store_->remove(each.instance, each.keys);
+    if (!each.all) {
+      removed += store_->remove(each.instance, each.keys);
+    } else if (each.instance != 0) {
+      removed += store_->clear(each.instance);
+    } else {
+      removed += each.id.empty() ? store_->clear_all() : clear_named(each.id);
+    }
   }
   return removed;
 }
 
+/// Of an instance that the tier above has given up, or has not had since the node started.
+std::uint64_t nvme_tier::clear_named(const std::string& id) {
+  std::uint64_t removed = 0;
+  for (const auto& [identity, name] : names_) removed += name == id ? store_->clear_identity(identity) : 0;
+  return removed;
+}
+
+bool nvme_tier::knows(const std::string& id) const {
+  return std::ranges::any_of(names_, [&](const auto& each) { return each.second == id; });
+}
+
 caf::result<outcome> nvme_tier::forget(const removals_ptr& removals) {
+  for (const dram::removal& each : *removals) {
+    if (opening_ > 0 || each.id.empty() || knows(each.id)) continue;
+    return outcome{error_code::invalid_argument, "no instance `" + each.id + "`; `cenote status` lists them", 0};
+  }
   const std::uint64_t removed = apply(*removals);
   auto promise = make_response_promise<outcome>();
   if (opening_ > 0) {

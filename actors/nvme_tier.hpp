@@ -42,6 +42,7 @@ class nvme_tier : public nvme_tier_actor::base {
   };
 
   void bind(nvme_binding& instance);
+  void unbind(std::uint32_t instance);
   void set_ttl(std::uint32_t instance, const instance_spec& spec);
   void take_path(const nvme::opened_path& opened);
   void adopt(const nvme::opened_path& opened);
@@ -53,6 +54,8 @@ class nvme_tier : public nvme_tier_actor::base {
 
   caf::result<outcome> forget(const removals_ptr& removals);
   std::uint64_t apply(const std::vector<dram::removal>& removals);
+  std::uint64_t clear_named(const std::string& id);
+  [[nodiscard]] bool knows(const std::string& id) const;
   void save_removals(const std::vector<dram::removal>& removals, std::uint64_t removed, promise_guard<outcome> promise);
   void take_saved(std::uint64_t tag, const outcome& how);
   nvme_report_ptr report() const;
@@ -71,6 +74,7 @@ class nvme_tier : public nvme_tier_actor::base {
   std::unordered_map<std::uint64_t, start> under_way_;      ///< by tag
   std::map<std::string, nvme::coarse_time> ttls_;           ///< of unused blocks, by instance group
   std::unordered_map<std::uint32_t, instance_spec> specs_;  ///< by the DRAM tier's number
+  std::unordered_map<std::uint64_t, std::string> names_;    ///< of instances that blocks were written of, by identity
   std::unordered_map<std::uint64_t, saving> saving_;        ///< by tag
   std::vector<late_removals> late_;
   std::vector<nvme_path_report> paths_;

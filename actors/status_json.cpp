@@ -37,6 +37,7 @@ json counters_of(const dram::store_counters& counters) {
           {"promoted", counters.promoted},
           {"promotions_failed", counters.promotions_failed},
           {"waits", counters.waits},
+          {"instances_given_up", counters.instances_given_up},
           {"put_waits", counters.put_waits}};
 }
 
@@ -207,6 +208,8 @@ std::string status_json(const node_report& report, const config::node_config& co
                 {"quarantined", each.quarantined},
                 {"index_slots", each.index_slots},
                 {"index_entries", each.index_entries}};
+    if (each.idle) one["idle_s"] = *each.idle / 10.0;
+    if (each.given_up) one["given_up_in_s"] = *each.given_up / 10.0;
     if (each.chosen) {
       one["policy"] = {{"at_work", each.chosen->policy},
                        {"switches", each.chosen->switches},

@@ -1,5 +1,8 @@
 #include "actors/tier_options.hpp"
 
+#include <sys/resource.h>
+
+#include <algorithm>
 #include <chrono>
 
 namespace cenote {
@@ -70,6 +73,18 @@ prefetch::options prefetch_options_of(const config::node_config& config) {
   return options;
 }
 
+dram::life_options life_options_of(const config::node_config& config) {
+  constexpr dram::coarse_time second = 10;
+  constexpr rlim_t descriptors = 6;  // of an instance with a session
+  dram::life_options options;
+  options.idle = static_cast<dram::coarse_time>(config.instances.idle / std::chrono::milliseconds(100));
+  options.empty = second;
+  rlimit open_files{};
+  ::getrlimit(RLIMIT_NOFILE, &open_files);
+  options.instances = static_cast<std::uint32_t>(std::min<rlim_t>(open_files.rlim_cur / descriptors, 1U << 16));
+  return options;
+}
+
 dram::store_options store_options_of(const config::node_config& config) {
   dram::store_options options;
   options.capacity = config.dram.capacity;
@@ -85,6 +100,7 @@ dram::store_options store_options_of(const config::node_config& config) {
   options.groups = group_options_of(config);
   options.lower = lower_options_of(config.nvme);
   options.hold_bytes = prefetch_options_of(config).total_bytes;
+  options.life = life_options_of(config);
   return options;
 }
 

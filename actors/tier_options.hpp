@@ -11,6 +11,8 @@
 
 namespace cenote {
 
+/// When instances are given up; also bounded by the descriptors that this process may open.
+[[nodiscard]] dram::life_options life_options_of(const config::node_config& config);
 [[nodiscard]] dram::store_options store_options_of(const config::node_config& config);
 /// By the group's name.
 [[nodiscard]] std::map<std::string, dram::group_options> group_options_of(const config::node_config& config);

@@ -86,6 +86,7 @@ class recovery {
         (void)keeper_.drop(kind, id);
       }
     }
+    state_.next_instance = std::max(state_.next_instance, state_.store->next_instance());
     state_.blocks = state_.store->rebuild(coarse_now());
     return std::move(state_);
   }
@@ -158,6 +159,9 @@ class recovery {
     const auto sound = memory::check_header(memory::version_table(versions->data()).header(),
                                             memory::segment_kind::versions, memory::version_table::segment_bytes);
     if (!sound) return sound;
+    if (memory::version_table(versions->data()).header().retired.load() != 0) {
+      return fail(error_code::closed, "an instance that was being given up");
+    }
     return state_.store->recover_instance(number, *spec, std::move(*index), std::move(*versions));
   }
 
@@ -355,7 +359,8 @@ class worker {
         [this](dram::slab_outcome outcome) {
           caf::anon_send(dram_, slab_atom_v, std::make_shared<dram::slab_outcome>(std::move(outcome)));
         },
-        std::move(hooks));
+        std::move(hooks),
+        [this](std::uint32_t instance) { return keeper_.drop(local::entry_kind::instance, instance); });
   }
 
   void make_nvme() {
@@ -464,12 +469,12 @@ class worker {
   dram_tier_actor dram_;
   prefetch_actor prefetch_;
   node_actor node_;
+  std::shared_ptr<health> alive_ = std::make_shared<health>();
   std::unique_ptr<server> server_;
   std::unique_ptr<http::server> http_;
 };
 
 result<unique_fd> take_signals() {
-  std::shared_ptr<health> alive_ = std::make_shared<health>();
   sigset_t signals;
   sigemptyset(&signals);
   for (const int number : {SIGTERM, SIGINT, SIGHUP, SIGUSR2}) sigaddset(&signals, number);

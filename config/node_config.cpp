@@ -280,6 +280,7 @@ result<node_config> make(settings_map settings) {
                      .nvme = make_nvme(settings),
                      .prefetch = make_prefetch(settings),
                      .session = make_session(settings),
+                     .instances = {.idle = get<std::chrono::nanoseconds>(settings, "instances.idle")},
                      .auth = make_auth(settings),
                      .groups = std::move(*groups),
                      .metrics = {},

@@ -83,6 +83,10 @@ struct session_section {
   std::chrono::nanoseconds reserve_timeout{};
 };
 
+struct instances_section {
+  std::chrono::nanoseconds idle{};  ///< without a session; 0: given up only when it is empty
+};
+
 struct auth_section {
   std::vector<uid_t> allow_uids;  ///< both lists empty: only the daemon's own uid and root
   std::vector<gid_t> allow_gids;
@@ -129,6 +133,7 @@ struct node_config {
   nvme_section nvme;
   prefetch_section prefetch;
   session_section session;
+  instances_section instances;
   auth_section auth;
   std::map<std::string, group_config> groups;  ///< only groups that are named somewhere
   metrics_section metrics;

@@ -274,6 +274,16 @@ constexpr std::array keys{
                .reloadable = true,
                .about = "A reservation that is not committed by then is revoked."},
 
+    key_schema{.name = "instances.idle",
+               .type = duration,
+               .fallback = "24h",
+               .minimum = "0s",
+               .maximum = "8760h",
+               .reloadable = true,
+               .about =
+                   "An instance without a session for so long is given up: its blocks leave DRAM, what is on NVMe "
+                   "stays and is found at the next attach. One without a block goes after a second. 0: only then."},
+
     key_schema{.name = "auth.allow_uids",
                .type = integer_list,
                .unit = "uid",

@@ -1,5 +1,7 @@
 #include "memory/block_record.hpp"
 
+#include <algorithm>
+
 namespace cenote::memory {
 
 result<record_table> record_table::create() {
@@ -15,6 +17,16 @@ result<record_table> record_table::open(unique_fd fd) {
   const auto& header = *reinterpret_cast<const segment_header*>(memory->data());
   if (auto ok = check_header(header, segment_kind::records, segment_bytes); !ok) return std::unexpected(ok.error());
   return record_table(std::move(*memory));
+}
+
+std::uint32_t record_table::next_instance() const noexcept {
+  const auto& header = *reinterpret_cast<const segment_header*>(memory_.data());
+  return std::max(1U, static_cast<std::uint32_t>(header.spare[0]));
+}
+
+void record_table::note_instance(std::uint32_t number) const noexcept {
+  auto& header = *reinterpret_cast<segment_header*>(memory_.data());
+  header.spare[0] = std::max<std::uint64_t>(header.spare[0], std::uint64_t{number} + 1);
 }
 
 std::optional<std::uint32_t> range_allocator::allocate(std::uint32_t count) {

@@ -87,6 +87,9 @@ class record_table {
     return reinterpret_cast<block_record*>(memory_.data() + page_bytes)[record];
   }
   [[nodiscard]] const segment& memory() const noexcept { return memory_; }
+  /// Greater than every instance number that was noted; outlives a worker.
+  [[nodiscard]] std::uint32_t next_instance() const noexcept;
+  void note_instance(std::uint32_t number) const noexcept;
 
  private:
   explicit record_table(segment memory) noexcept : memory_(std::move(memory)) {}

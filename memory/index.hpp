@@ -157,6 +157,8 @@ class index_writer {
   /// Goes on with a growth that is under way by up to `steps` slots: while nobody writes, nothing else does.
   void migrate(std::uint64_t steps);
   [[nodiscard]] const segment& memory() const noexcept { return memory_; }
+  /// Ends the index; its memory is the caller's.
+  [[nodiscard]] segment release() && noexcept { return std::move(memory_); }
 
   /// Grows at once so that `n` entries fit without another growth; for rebuilds and benches.
   result<void> reserve(std::uint64_t n);

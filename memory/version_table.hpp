@@ -83,6 +83,8 @@ class version_table {
   [[nodiscard]] full_key key(std::uint32_t ordinal) const noexcept;
 
   // Owner only.
+  /// When the last session of the instance went, in the DRAM tier's time; 0: it has one. Outlives a worker.
+  [[nodiscard]] std::uint64_t& idle_since() const noexcept { return header().spare[0]; }
   void set_key(std::uint32_t ordinal, const full_key& key) const noexcept;
   void set_version(std::uint32_t ordinal, std::uint64_t version, store_point at = no_point) const noexcept {
     shared_store(entry(ordinal).version, version, std::memory_order_release, at);

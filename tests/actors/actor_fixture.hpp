@@ -36,6 +36,7 @@ inline instance_spec small_spec(const std::string& id = "demo") {
 struct told_below {
   std::vector<transfer> reads;
   std::vector<nvme_binding_ptr> bindings;
+  std::vector<std::uint32_t> unbound;
 };
 
 /// Whether the DRAM tier has one below it.
@@ -143,6 +144,7 @@ class actor_fixture {
     return system_.spawn([told = told_, drop](nvme_tier_actor::pointer) -> nvme_tier_actor::behavior_type {
       return {[drop](hello_atom) { drop(); },
               [told](bind_atom, const nvme_binding_ptr& binding) { told->bindings.push_back(binding); },
+              [told](unbind_atom, std::uint32_t instance) { told->unbound.push_back(instance); },
               [drop](write_atom, const transfers_ptr&) { drop(); },
               [told](fetch_atom, const transfers_ptr& blocks) {
                 told->reads.insert(told->reads.end(), blocks->begin(), blocks->end());

@@ -15,12 +15,13 @@ constexpr std::uint64_t pin_step = std::uint64_t{32} << 20;    // some 10 ms; a 
 }  // namespace
 
 provisioner::provisioner(provisioner_options options, keeper_put keep, keeper_drop drop, on_outcome done,
-                         transfer_hooks hooks)
+                         transfer_hooks hooks, instance_drop forget)
     : options_(options),
       keep_(std::move(keep)),
       drop_(std::move(drop)),
       done_(std::move(done)),
-      hooks_(std::move(hooks)) {
+      hooks_(std::move(hooks)),
+      forget_(std::move(forget)) {
   thread_ = std::thread([this] { run(); });
 }
 
@@ -76,11 +77,28 @@ void provisioner::carry_out(slab_request request) {
     create(request.slab);
     return;
   }
+  if (request.what == slab_request::kind::forget) {
+    forget_instance(request);
+    return;
+  }
   forget({request.memory.data(), request.memory.size()});
   // Clients may keep their mappings: the pages go now.
   request.memory.punch(0, request.memory.size(), "worker.slab_punched"_point);
   request.memory = {};
   slab_outcome outcome{slab_request::kind::drop, request.slab, {}, drop_(request.slab)};
+  done_(std::move(outcome));
+}
+
+void provisioner::forget_instance(slab_request& request) {
+  // Whatever becomes of the keeper's entry: no later worker takes it over. Clients that kept their mappings find
+  // nothing in the index, and the pages go now.
+  reinterpret_cast<memory::segment_header*>(request.versions.data())->retired.store(1, std::memory_order_release);
+  for (memory::segment* each : {&request.memory, &request.versions}) {
+    each->punch(memory::page_bytes, each->size() - memory::page_bytes);
+    *each = {};
+  }
+  slab_outcome outcome{slab_request::kind::forget, request.slab, {}, {}};
+  if (forget_) outcome.status = forget_(request.slab.instance);
   done_(std::move(outcome));
 }
 

@@ -40,11 +40,13 @@ class provisioner {
   /// Both called on the provisioner's thread. `keep`: makes the memory survive this process before anyone uses it.
   using keeper_put = std::function<result<void>(const slab_description&, const memory::segment&)>;
   using keeper_drop = std::function<result<void>(const slab_description&)>;
+  /// The same of an instance, whose slabs were dropped before.
+  using instance_drop = std::function<result<void>(std::uint32_t)>;
   using on_outcome = std::function<void(slab_outcome)>;
 
   /// Without hooks nobody is told.
   provisioner(provisioner_options options, keeper_put keep, keeper_drop drop, on_outcome done,
-              transfer_hooks hooks = {});
+              transfer_hooks hooks = {}, instance_drop forget = {});
   provisioner(const provisioner&) = delete;
   provisioner& operator=(const provisioner&) = delete;
   /// Finishes the request under way; the rest is dropped.
@@ -67,6 +69,7 @@ class provisioner {
   void run();
   void carry_out(slab_request request);
   void create(const slab_description& slab);
+  void forget_instance(slab_request& request);
   void fill_later(const memory::segment& memory);
   void pin_later(std::span<std::byte> memory);
   void forget(std::span<std::byte> memory);
@@ -82,6 +85,7 @@ class provisioner {
   std::deque<std::function<void()>> tasks_;
   bool stopping_ = false;
   transfer_hooks hooks_;
+  instance_drop forget_;
   // The thread's own.
   std::deque<populating> unfilled_;
   std::deque<std::span<std::byte>> unpinned_;

@@ -115,17 +115,20 @@ store::instance& store::make_instance(instance_number number, const instance_spe
   }
   instance& kept = *made;
   if (options_.lower.present) unbound_.push_back(number);
+  records_.note_instance(number);
   by_id_.emplace(spec.id, &kept);
   instances_.emplace(number, std::move(made));
   return kept;
 }
 
 result<void> store::add_instance(instance_number number, const instance_spec& spec, memory::index_writer index,
-                                 memory::segment versions) {
+                                 memory::segment versions, coarse_time now) {
   if (instances_.contains(number) || by_id_.contains(spec.id)) {
     return fail(error_code::internal, "instance `" + spec.id + "` was added twice");
   }
   instance& made = make_instance(number, spec, std::move(index), std::move(versions));
+  begin_idle(made, now);
+  claim_instance(number, now);
   // The first put then finds a slab; later ones are asked for ahead of need.
   for (const auto& group : made.pools) {
     if (slab_fits(*group)) ask_slab(*group, 0);
@@ -370,18 +373,20 @@ void store::rescan_zombies(instance& in) {
 
 result<void> store::add_session(session_number number, instance_number instance_id, memory::session_memory memory) {
   const auto home = instances_.find(instance_id);
-  if (home == instances_.end()) return fail(error_code::internal, "a session of an unknown instance");
+  if (home == instances_.end()) return fail(error_code::closed, "the instance was given up meanwhile; attach again");
   auto made = std::make_unique<session>();
   made->number = number;
   made->of = home->second.get();
   made->memory = memory;
   for (std::uint32_t slot = memory::session_memory::grants; slot > 0; --slot) made->empty_slots.push_back(slot - 1);
   home->second->sessions.push_back(made.get());
+  home->second->claimed_until = 0;
+  home->second->versions.idle_since() = 0;
   sessions_.emplace(number, std::move(made));
   return {};
 }
 
-void store::release_session(session_number number, coarse_time /*now*/) {
+void store::release_session(session_number number, coarse_time now) {
   const auto found = sessions_.find(number);
   if (found == sessions_.end()) return;
   const std::unique_ptr<session> gone = std::move(found->second);
@@ -405,6 +410,7 @@ void store::release_session(session_number number, coarse_time /*now*/) {
     ++counters_.reclaimed_blocks;
   }
   rescan_zombies(in);
+  if (in.sessions.empty()) begin_idle(in, now);
 }
 
 void store::disconnect_session(session_number number, coarse_time /*now*/) {
@@ -798,6 +804,7 @@ void store::tick(coarse_time now) {
   }
   for (const auto& [number, each] : sessions_) note_oldest_pin(*each, now);
   expire(now);
+  give_up_idle(now);
   for (const auto& [name, payer] : accounts_) {  // a quota that was lowered
     if (payer->given.quota == 0 || payer->used <= payer->given.quota) continue;
     if (pool* oldest = pool_with_oldest(payer.get())) {
@@ -855,6 +862,11 @@ store_status store::status(coarse_time now) const {
     one.quarantined = each->quarantined.size();
     one.pending = each->reservations.size();
     one.loading = each->loading.size();
+    if (each->sessions.empty()) {
+      const auto since = static_cast<coarse_time>(each->versions.idle_since());
+      one.idle = now - std::min(now, since);
+      if (const coarse_time limit = idle_limit(*each); limit != 0) one.given_up = limit - std::min(limit, *one.idle);
+    }
     const auto* automatic = dynamic_cast<const eviction::automatic*>(each->pools.front()->policy.get());
     if (automatic != nullptr) one.chosen = automatic->status();
     for (const auto& group : each->pools) {

@@ -58,6 +58,14 @@ struct group_options {
   std::vector<full_key> keep{};                      ///< blocks that stay when they come
 };
 
+/// When an instance without a session is given up; see store_life.cpp.
+struct life_options {
+  coarse_time idle = 0;         ///< after so long; 0: never
+  coarse_time empty = 0;        ///< without a block it goes after so long; 0: as any other
+  std::uint32_t instances = 0;  ///< from seven eighths of so many on the longest idle ones go early; 0: no limit
+  coarse_time claim = 100;      ///< an instance that somebody is about to attach to is left alone for so long
+};
+
 struct store_options {
   std::uint64_t capacity = 0;    ///< bytes of all slabs together, trailers included
   double high_water = 0.97;      ///< of the capacity: eviction ahead of need starts above
@@ -71,21 +79,28 @@ struct store_options {
   std::map<std::string, group_options> groups;  ///< by name; those that are absent have the defaults
   lower_options lower;
   std::uint64_t hold_bytes = 0;  ///< the most that prefetches may keep from eviction; 0: half of the capacity
+  life_options life;
 };
 
 /// What the store asks of the provisioner.
 struct slab_request {
-  enum class kind : std::uint8_t { create, drop };
+  enum class kind : std::uint8_t {
+    create,
+    drop,
+    forget,  ///< the instance `slab.instance`: comes behind the drops of its slabs
+  };
   kind what = kind::create;
   slab_description slab;
-  memory::segment memory;  ///< drop: the mapping to give up
+  memory::segment memory{};    ///< drop: the mapping to give up; forget: of the index
+  memory::segment versions{};  ///< forget: of the version table
 };
 
 /// Keys that were removed, for the tier below.
 struct removal {
   instance_number instance = 0;
-  bool all = false;             ///< the whole instance
+  bool all = false;             ///< the whole instance; of number 0: see `id`
   std::vector<block_key> keys;  ///< unless all
+  std::string id{};             ///< number 0: of an instance that is not here; empty: all that the tier below holds
 };
 
 /// One session's submissions on their way through the store.
@@ -123,13 +138,16 @@ struct store_counters {
   std::uint64_t waits = 0;      ///< batches that waited for memory: a new slab, or a block on its way
   std::uint64_t put_waits = 0;  ///< times that a put found no blank block and had to evict for itself
   std::uint64_t expired = 0;    ///< forgotten since nobody used them for their group's time to live
-  std::uint64_t not_held = 0;   ///< blocks of a prefetch that were left to eviction, for `hold_bytes` was used up
+  std::uint64_t instances_given_up = 0;
+  std::uint64_t not_held = 0;  ///< blocks of a prefetch that were left to eviction, for `hold_bytes` was used up
 };
 
 struct instance_status {
   std::string id, group;
   std::uint64_t present = 0, free = 0, slabs = 0, bytes = 0, sessions = 0, index_slots = 0, index_entries = 0;
   std::uint64_t zombie = 0, quarantined = 0, pending = 0, loading = 0;
+  std::optional<coarse_time> idle;              ///< for how long it has had no session; nothing while it has one
+  std::optional<coarse_time> given_up;          ///< in how long that ends it; nothing: never, or it has a session
   std::optional<eviction::auto_status> chosen;  ///< of the first group, where the policy is `auto`
 };
 struct session_status {
@@ -171,8 +189,11 @@ class store {
   [[nodiscard]] result<std::optional<instance_number>> find_instance(const instance_spec& spec) const;
   /// A block of every group must fit into a slab of this tier.
   [[nodiscard]] result<void> check_fits(const instance_spec& spec) const;
+  /// For somebody who is about to attach.
   result<void> add_instance(instance_number number, const instance_spec& spec, memory::index_writer index,
-                            memory::segment versions);
+                            memory::segment versions, coarse_time now = 0);
+  /// Somebody is about to attach to it: it is not given up for the next few seconds.
+  void claim_instance(instance_number number, coarse_time now) noexcept;
   /// What a client maps: read-only descriptors of index and versions. Nothing for unknown instances.
   [[nodiscard]] std::optional<std::pair<unique_fd, unique_fd>> descriptors(instance_number number) const;
   /// A second descriptor of a slab, and its segment's size in bytes. Nothing when the slab is gone.
@@ -188,6 +209,10 @@ class store {
 
   /// Instances that came since the last call, for the tier below.
   [[nodiscard]] std::vector<instance_binding> take_bindings();
+  /// Instances that were given up since the last call, for the tier below: what it holds of them it keeps.
+  [[nodiscard]] std::vector<instance_number> take_given_up() { return std::exchange(given_up_, {}); }
+  /// Greater than every number that an instance ever had, also one that was given up.
+  [[nodiscard]] instance_number next_instance() const noexcept { return records_.next_instance(); }
 
   // ---- slabs
   [[nodiscard]] std::vector<slab_request> take_requests();
@@ -246,6 +271,7 @@ class store {
   /// for some tenths of a microsecond a block. Unknown names are refused.
   result<void> set_policy(const std::string& name, coarse_time now);
   void set_groups(std::map<std::string, group_options> groups, coarse_time now);
+  void set_life(const life_options& life) noexcept { options_.life = life; }
   void set_reserve_timeout(coarse_time timeout) noexcept { options_.reserve_timeout = timeout; }
 
   // ---- restart
@@ -339,6 +365,17 @@ class store {
   [[nodiscard]] bool keeps(const pool& group, std::uint32_t record) const;
   void expire(coarse_time now);
   void expire_slab(slab& home, coarse_time ttl, coarse_time now);
+
+  // Instances that nobody uses (store_life.cpp).
+  void begin_idle(instance& in, coarse_time now) noexcept;
+  [[nodiscard]] bool is_idle(const instance& in, coarse_time now) const noexcept;
+  [[nodiscard]] coarse_time idle_limit(const instance& in) const noexcept;
+  void give_up_idle(coarse_time now);
+  void make_way(coarse_time now);
+  void empty_some(instance& in, std::uint32_t& budget, coarse_time now);
+  void keep_no_more(pool& group, coarse_time now);
+  void give_up(instance_number number);
+  void forget_account(const account& payer);
 
   // Space (store_space.cpp).
   allocation allocate(pool& from, memory::block_ref& ref, std::uint32_t more, coarse_time now);
@@ -462,6 +499,7 @@ class store {
   std::vector<removal> expired_;
   std::uint32_t expiry_at_ = 0;  ///< where the next look for blocks that expired begins
   std::vector<instance_number> unbound_;
+  std::vector<instance_number> given_up_;
   std::unique_ptr<used_chain> touching_;
   std::unique_ptr<stored_chain> storing_;
   prefetch::word gathering_;  ///< of the request under way

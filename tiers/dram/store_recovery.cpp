@@ -230,6 +230,7 @@ std::uint64_t store::rebuild(coarse_time now) {
       for (const auto& [touched, record] : order) enter_order(*group, record, now);
     }
     rescan_zombies(in);
+    if (in.sessions.empty() && in.versions.idle_since() == 0) begin_idle(in, now);
     for (const session* by : in.sessions) {
       // Slots that no record confirms: grants that were consumed, or never took effect.
       for (const std::uint32_t slot : by->empty_slots)

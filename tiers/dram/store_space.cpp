@@ -295,7 +295,7 @@ bool store::ask_slab(pool& into, coarse_time now) {
   what.first_version = *versions;
   assigned_ += what.segment_bytes();
   ++into.slabs_asked;
-  requests_.push_back({slab_request::kind::create, what, {}});
+  requests_.push_back({slab_request::kind::create, what, {}, {}});
   return true;
 }
 
@@ -458,6 +458,7 @@ bool store::drain(slab& victim, coarse_time now) {
     counters_.demotions_dropped += lost ? 1 : 0;
   }
   drop_slab(victim);
+  ++counters_.slabs_moved;
   return true;
 }
 
@@ -511,8 +512,7 @@ void store::drop_slab(slab& victim) {
   assigned_ -= std::min(assigned_, victim.what.segment_bytes());
   std::erase(pool_of(victim).slabs, &victim);
   by_record_.erase(victim.what.first_record);
-  requests_.push_back({slab_request::kind::drop, victim.what, std::move(victim.memory)});
-  ++counters_.slabs_moved;
+  requests_.push_back({slab_request::kind::drop, victim.what, std::move(victim.memory), {}});
   in.slabs.erase(victim.what.index);
 }
 

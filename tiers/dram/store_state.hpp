@@ -41,8 +41,9 @@ struct store::pool {
   std::unique_ptr<eviction::policy> policy;
   std::unique_ptr<eviction::policy> parked;  ///< the oldest blocks that have a copy below: these go first
   std::uint32_t slabs_asked = 0;
-  std::uint32_t kept = 0;     ///< present blocks that stay, and are in no policy
-  std::uint32_t leaving = 0;  ///< present blocks that are on their way down and in no policy
+  std::uint32_t kept = 0;      ///< present blocks that stay, and are in no policy
+  std::uint32_t leaving = 0;   ///< present blocks that are on their way down and in no policy
+  std::size_t kept_until = 0;  ///< slabs looked through for kept blocks, while nobody uses the instance
 };
 
 /// A key that is bound to a block which is not whole yet.
@@ -104,6 +105,17 @@ struct store::instance {
   std::unordered_map<std::uint64_t, std::vector<session_number>> quarantined;  ///< block -> who may still write it
   std::vector<memory::block_ref> zombies;
   std::unordered_map<block_key, std::uint32_t, block_key_hash> loading;  ///< key -> record
+  coarse_time claimed_until = 0;                                         ///< somebody is about to attach
+  bool makes_way = false;                                                ///< for others, before its time
+
+  /// No block is anything but free, and no slab is on its way.
+  [[nodiscard]] bool is_blank() const noexcept {
+    return std::ranges::all_of(pools, [](const auto& group) {
+      std::size_t blocks = 0;
+      for (const slab* home : group->slabs) blocks += home->what.count;
+      return group->slabs_asked == 0 && group->free.size() == blocks;
+    });
+  }
 
   explicit instance(memory::index_writer writer) noexcept : index(std::move(writer)) {}
 };

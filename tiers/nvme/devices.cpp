@@ -142,6 +142,9 @@ result<void> devices::open_path(path& into, opened_path& found) {
   if (!known) return std::unexpected(known.error());
   found.damaged = counts->damaged;
   std::ranges::stable_sort(found.blocks, {}, &adopted_block::touch);
+  if (auto specs = known->instances()) {
+    for (const auto& [identity, spec] : *specs) found.instances.emplace_back(identity, spec.id);
+  }
   into.known.emplace(std::move(*known));
   into.writer = std::make_unique<catalog_writer>(*into.known,
                                                  [this](std::span<const std::uint64_t> tags, const result<void>& how) {

@@ -43,6 +43,7 @@ struct opened_path {
   std::string set_aside;              ///< why the metadata that was there could not be used; empty: it could
   std::vector<adopted_block> blocks;  ///< what it holds, the oldest first
   std::uint64_t damaged = 0;          ///< records that were left out
+  std::vector<std::pair<std::uint64_t, std::string>> instances;  ///< identities, and what they are called
   std::chrono::milliseconds took{};
 };
 

@@ -16,6 +16,7 @@ namespace {
 
 constexpr std::uint64_t min_extent = std::uint64_t{4} << 20;
 constexpr std::uint64_t max_extent = std::uint64_t{256} << 20;
+constexpr std::size_t most_instances = std::size_t{std::numeric_limits<std::uint16_t>::max()} + 1;
 constexpr int eviction_attempts = 64;          // for one slot; more means that everything is being read
 constexpr std::uint32_t expiry_step = 65'536;  // entries looked at in one go: under a millisecond
 constexpr std::size_t seen_places = 1U << 20;  // 4 MiB: blocks that second sight remembers
@@ -61,13 +62,36 @@ store::~store() = default;
 
 // ---------------------------------------------------------------------------------------------- instances
 
-std::uint16_t store::instance_of(std::uint64_t identity) {
-  const auto found = std::ranges::find(instances_, identity, &instance_entry::identity);
-  if (found != instances_.end() && found != instances_.begin()) {
-    return static_cast<std::uint16_t>(found - instances_.begin());
+/// Entries name an instance by 16 bits. Nothing when all of them are taken.
+std::optional<std::uint16_t> store::instance_of(std::uint64_t identity) {
+  if (const auto found = by_identity_.find(identity); found != by_identity_.end()) return found->second;
+  std::uint16_t number = 0;
+  if (instances_.size() < most_instances) {
+    number = static_cast<std::uint16_t>(instances_.size());
+    instances_.emplace_back();
+  } else {
+    if (unused_instances_.empty()) find_unused_instances();
+    if (unused_instances_.empty()) return std::nullopt;
+    number = unused_instances_.back();
+    unused_instances_.pop_back();
+    instances_[number] = {};
   }
-  instances_.emplace_back().identity = identity;
-  return static_cast<std::uint16_t>(instances_.size() - 1);
+  instances_[number].identity = identity;
+  by_identity_.emplace(identity, number);
+  return number;
+}
+
+/// Of whom nothing is here or on its way, and to whom nobody is attached.
+void store::find_unused_instances() {
+  if (std::exchange(none_unused_, true)) return;
+  std::vector<bool> named(instances_.size());
+  for (const auto& [tag, each] : operations_) named[each.instance] = true;
+  for (std::size_t i = 1; i < instances_.size(); ++i) {
+    if (named[i] || instances_[i].number != 0 || instances_[i].blocks != 0) continue;
+    by_identity_.erase(instances_[i].identity);
+    unused_instances_.push_back(static_cast<std::uint16_t>(i));
+    none_unused_ = false;
+  }
 }
 
 std::optional<std::uint16_t> store::bound(instance_number number) const noexcept {
@@ -75,14 +99,27 @@ std::optional<std::uint16_t> store::bound(instance_number number) const noexcept
   return found == by_number_.end() ? std::nullopt : std::optional(found->second);
 }
 
-void store::bind(instance_number number, std::uint64_t identity, memory::hint_writer hints) {
-  const std::uint16_t which = instance_of(identity);
+bool store::bind(instance_number number, std::uint64_t identity, memory::hint_writer hints) {
+  const auto found = instance_of(identity);
+  if (!found) return false;
+  const std::uint16_t which = *found;
   instances_[which].number = number;
   instances_[which].hints = std::move(hints);
   by_number_[number] = which;
   for (std::uint32_t entry = 0; entry < entries_.end(); ++entry) {
     if (entries_[entry].sectors != 0 && entries_[entry].instance == which) show(entry, true);
   }
+  return true;
+}
+
+void store::unbind(instance_number number) {
+  const auto which = bound(number);
+  if (!which) return;
+  by_number_.erase(number);
+  if (instances_[*which].number != number) return;  // bound again meanwhile
+  instances_[*which].number = 0;
+  instances_[*which].hints = {};
+  none_unused_ = false;
 }
 
 void store::set_ttl(instance_number number, coarse_time ttl) noexcept {
@@ -135,15 +172,16 @@ store::size_class& store::class_of(std::uint64_t bytes) {
 bool store::adopt(std::uint32_t path, const adopted_block& block) {
   path_entry& home = paths_[path];
   const std::uint64_t bytes = std::uint64_t{block.sectors} * sector_bytes;
-  const bool sane =
-      home.slots && home.blocks < home.max_blocks && instances_.size() < std::numeric_limits<std::uint16_t>::max();
+  const bool sane = home.slots && home.blocks < home.max_blocks;
   const auto refuse = [&] {
     ++counters_.refused_at_load;
     note_erased(path, block.instance, block.key);
     return false;
   };
   if (!sane) return refuse();
-  const std::uint16_t instance = instance_of(block.instance);
+  const auto known = instance_of(block.instance);
+  if (!known) return refuse();
+  const std::uint16_t instance = *known;
   if (entries_.find(instance, block.key) || !home.slots->claim(block.offset, bytes)) return refuse();
   const std::uint32_t entry = entries_.add({.key_hi = block.key.hi,
                                             .key_lo = block.key.lo,
@@ -341,6 +379,7 @@ void store::erase(std::uint32_t entry, bool tell, bool evicted) {
   --home.blocks;
   instance_entry& owner = instances_[gone.instance];
   --owner.blocks;
+  none_unused_ = false;
   note_erased(gone.path, owner.identity, gone.key());
   if (tell && owner.number != 0) lost_.push_back({owner.number, gone.key()});
   if (gone.readers == 0) home.slots->release(offset_of(gone));
@@ -530,6 +569,7 @@ void store::complete(std::uint32_t path, std::span<const io_completion> done, co
     if (found == operations_.end()) continue;
     operation finished = std::move(found->second);
     operations_.erase(found);
+    none_unused_ = false;
     bytes_in_flight_ -= finished.what.memory.size();
     if (finished.is_read) {
       finish_read(finished, each, now);
@@ -590,6 +630,11 @@ std::uint64_t store::forget_instance(std::uint16_t instance) {
 std::uint64_t store::clear(instance_number number) {
   const auto instance = bound(number);
   return instance ? forget_instance(*instance) : 0;
+}
+
+std::uint64_t store::clear_identity(std::uint64_t identity) {
+  const auto found = by_identity_.find(identity);
+  return found == by_identity_.end() ? 0 : forget_instance(found->second);
 }
 
 std::uint64_t store::clear_all() {

@@ -108,7 +108,10 @@ class store {
 
   // ---- instances
   /// Blocks of the instance with this identity (catalog.hpp) are served under `number` from now on.
-  void bind(instance_number number, std::uint64_t identity, memory::hint_writer hints);
+  /// False: there are as many instances as the tier can tell apart (65,535), each with blocks or bound.
+  bool bind(instance_number number, std::uint64_t identity, memory::hint_writer hints);
+  /// The instance was given up: what is here stays, for whoever binds it again.
+  void unbind(instance_number number);
   /// Blocks of a bound instance that nobody used for so long are forgotten. 0: never.
   void set_ttl(instance_number number, coarse_time ttl) noexcept;
   /// As dram::store::set_policy().
@@ -131,6 +134,8 @@ class store {
   /// Forgets these keys, those on their way down too.
   std::uint64_t remove(instance_number number, std::span<const block_key> keys);
   std::uint64_t clear(instance_number number);
+  /// Also of an instance that nobody is attached to.
+  std::uint64_t clear_identity(std::uint64_t identity);
   std::uint64_t clear_all();
   [[nodiscard]] bool contains(instance_number number, const block_key& key) const noexcept;
 
@@ -173,7 +178,8 @@ class store {
     bool unwanted = false;  ///< removed meanwhile
   };
 
-  std::uint16_t instance_of(std::uint64_t identity);
+  std::optional<std::uint16_t> instance_of(std::uint64_t identity);
+  void find_unused_instances();
   [[nodiscard]] std::optional<std::uint16_t> bound(instance_number number) const noexcept;
   size_class& class_of(std::uint64_t bytes);
   bool admitted(const block_key& key);
@@ -201,7 +207,10 @@ class store {
   eviction::block_links links_;
   std::map<std::uint64_t, size_class> classes_;  ///< by length in bytes
   std::vector<path_entry> paths_;
-  std::vector<instance_entry> instances_;
+  std::vector<instance_entry> instances_;  ///< the first is nobody's
+  std::unordered_map<std::uint64_t, std::uint16_t> by_identity_;
+  std::vector<std::uint16_t> unused_instances_;
+  bool none_unused_ = false;  ///< when they were last looked for; nothing went since
   std::unordered_map<instance_number, std::uint16_t> by_number_;
   std::unordered_map<std::uint64_t, operation> operations_;               ///< by the request's tag
   std::unordered_map<block_key, std::uint64_t, block_key_hash> writing_;  ///< key -> tag

@@ -110,7 +110,8 @@ instance_number node::add(const instance_spec& spec) {
   memory::write_header(memory::version_table(versions.data()).header(), memory::segment_kind::versions,
                        versions.size());
   instances.emplace(number, kept_instance{spec, copy_of(index), copy_of(versions)});
-  must(tier->add_instance(number, spec, must(memory::index_writer::create(std::move(index))), std::move(versions)));
+  must(
+      tier->add_instance(number, spec, must(memory::index_writer::create(std::move(index))), std::move(versions), now));
   pump();
   return number;
 }
@@ -140,6 +141,12 @@ bool node::pump() {
         slabs.erase({request.slab.instance, request.slab.index});
         if (on_drop) on_drop(request.slab);
         tier->slab_dropped(request.slab);
+        continue;
+      }
+      if (request.what == slab_request::kind::forget) {
+        request.memory.punch(0, request.memory.size());
+        request.versions.punch(0, request.versions.size());
+        instances.erase(request.slab.instance);
         continue;
       }
       if (memory_is_short) {

@@ -26,6 +26,7 @@ struct provisioner_world {
   std::vector<slab_outcome> outcomes;
   std::map<std::byte*, std::uint64_t> pinned;  // pieces
   std::uint64_t unpins = 0;
+  std::vector<std::uint32_t> forgotten;  // instances
   bool keeps = true;
   provisioner made{{.populate = true, .huge_pages = false, .numa_node = -1},
                    [this](const slab_description&, const memory::segment&) -> result<void> {
@@ -51,7 +52,12 @@ struct provisioner_world {
                             return piece.first >= memory.data() && piece.first < memory.data() + memory.size();
                           });
                           ++unpins;
-                        }}};
+                        }},
+                   [this](std::uint32_t instance) {
+                     const std::lock_guard lock(mutex);
+                     forgotten.push_back(instance);
+                     return result<void>();
+                   }};
 
   std::uint64_t pinned_bytes() const {
     std::uint64_t bytes = 0;
@@ -115,6 +121,26 @@ BOOST_AUTO_TEST_CASE(memory_of_an_earlier_worker_is_pinned_too) {
   made.adopt(memory);
   wait([&] { return pinned_bytes() == memory.size(); });
   BOOST_TEST(pinned.size() == 2U);
+}
+
+BOOST_AUTO_TEST_CASE(of_an_instance_that_is_given_up_only_the_mark_is_left_in_whatever_mapping) {
+  slab_request request{.what = slab_request::kind::forget, .slab = {.instance = 7}};
+  std::vector<memory::segment> clients;
+  for (memory::segment* each : {&request.memory, &request.versions}) {
+    *each = *memory::segment::create("test", 4 * memory::page_bytes);
+    std::ranges::fill(std::span(each->data(), each->size()), std::byte{1});
+    clients.push_back(*memory::segment::map(*each->fd().duplicate(), each->size(), memory::access::read_only));
+  }
+  std::vector<slab_request> requests;
+  requests.push_back(std::move(request));
+  made.submit(std::move(requests));
+  BOOST_TEST(next().status.has_value());
+  BOOST_TEST(forgotten == std::vector<std::uint32_t>{7});
+  BOOST_TEST(reinterpret_cast<const memory::segment_header*>(clients[1].data())->retired.load() == 1U);
+  for (const memory::segment& each : clients) {
+    const auto behind = std::span(each.data(), each.size()).subspan(memory::page_bytes);
+    BOOST_TEST(std::ranges::all_of(behind, [](std::byte b) { return b == std::byte{0}; }));
+  }
 }
 
 BOOST_AUTO_TEST_CASE(a_slab_that_could_not_be_kept_is_never_pinned) {

@@ -649,6 +649,42 @@ BOOST_AUTO_TEST_CASE(blocks_of_an_instance_that_nobody_attached_to_wait_for_it) 
   BOOST_TEST(at.read(1, 2) == done);
 }
 
+BOOST_AUTO_TEST_CASE(what_an_instance_leaves_when_it_is_given_up_is_found_at_the_next_attach) {
+  tier at;
+  at.write(1);
+  at.write(1, 2);
+  at.store->unbind(1);
+  BOOST_TEST(!at.contains(1));
+  BOOST_TEST(at.contains(1, 2));
+  BOOST_TEST(at.store->status().blocks == 2U);
+  at.store->bind(9, identity_of_instance(1), {});
+  BOOST_TEST(at.store->contains(9, short_key_of(1)));
+  BOOST_TEST(!at.contains(1));  // the old number means nothing any more
+  at.store->unbind(1);
+  BOOST_TEST(at.store->contains(9, short_key_of(1)));
+  BOOST_TEST(at.store->clear_identity(identity_of_instance(1)) == 1U);
+}
+
+BOOST_AUTO_TEST_CASE(when_all_numbers_of_instances_are_taken_those_that_hold_nothing_are_used_again) {
+  tier at;
+  at.write(1);
+  constexpr instance_number last = 65'535;
+  for (instance_number n = 3; n <= last; ++n) {  // the fixture has bound two
+    BOOST_REQUIRE(at.store->bind(n, 1'000'000 + n, {}));
+    if (n != last) at.store->unbind(n);
+  }
+  BOOST_REQUIRE(at.store->bind(last + 1, 7'777'777, {}));  // before: number 0, whose blocks nobody sees
+  at.options.block_bytes.emplace(last + 1, 4 * KiB);
+  BOOST_TEST(at.read(1) == done);
+  BOOST_TEST(!at.contains(1, last + 1));
+  for (instance_number n = last + 2; n < last + 65'533; ++n) BOOST_REQUIRE(at.store->bind(n, 1'000'000 + n, {}));
+  BOOST_TEST(!at.store->bind(last + 70'000, 1, {}));  // all are in use
+  BOOST_TEST(at.read(1) == done);
+  at.store->unbind(last);
+  BOOST_TEST(at.store->bind(last + 70'000, 1, {}));
+  BOOST_TEST(at.read(1) == done);
+}
+
 // ---- all together
 
 BOOST_AUTO_TEST_CASE(random_work_never_uses_more_than_there_is_and_answers_everything_once) {

@@ -1,0 +1,124 @@
+// The end of instances: those that nobody uses are emptied and given up.
+#include "memory/fence.hpp"
+#include "tiers/dram/store_state.hpp"
+
+namespace cenote::dram {
+
+using memory::block_record;
+using memory::block_ref;
+using memory::block_state;
+
+namespace {
+
+constexpr std::uint32_t emptied_at_once = 4096;  // blocks that go in one go: some milliseconds
+
+}  // namespace
+
+void store::claim_instance(instance_number number, coarse_time now) noexcept {
+  const auto found = instances_.find(number);
+  if (found != instances_.end()) found->second->claimed_until = now + options_.life.claim;
+}
+
+/// The time lies in the version table's header: it goes on when a worker is replaced.
+void store::begin_idle(instance& in, coarse_time now) noexcept {
+  in.versions.idle_since() = std::max<coarse_time>(now, 1);
+}
+
+bool store::is_idle(const instance& in, coarse_time now) const noexcept {
+  if (!in.sessions.empty() || now < in.claimed_until) return false;
+  const coarse_time limit = idle_limit(in);
+  const auto since = static_cast<coarse_time>(in.versions.idle_since());
+  return limit != 0 && now - std::min(now, since) >= limit;
+}
+
+/// How long it may be idle; 0: for ever.
+coarse_time store::idle_limit(const instance& in) const noexcept {
+  if (in.makes_way) return 1;
+  if (options_.life.empty == 0 || !in.is_blank()) return options_.life.idle;
+  return options_.life.idle == 0 ? options_.life.empty : std::min(options_.life.idle, options_.life.empty);
+}
+
+/// A step. Whoever attaches meanwhile ends it, and finds what is left.
+void store::give_up_idle(coarse_time now) {
+  make_way(now);
+  std::uint32_t budget = emptied_at_once;
+  std::vector<instance_number> blank;
+  for (const auto& [number, each] : instances_) {
+    if (!is_idle(*each, now)) continue;
+    if (!each->is_blank() && budget > 0) empty_some(*each, budget, now);
+    if (each->is_blank()) blank.push_back(number);
+  }
+  for (const instance_number number : blank) give_up(number);
+}
+
+/// There are nearly as many instances as there may be: the one that was idle longest goes before its time, an empty one
+/// first. One at a time, so that no more are emptied than must be.
+void store::make_way(coarse_time now) {
+  const std::uint32_t most = options_.life.instances;
+  const bool crowded = most != 0 && instances_.size() >= most - most / 8;
+  instance* next = nullptr;
+  const auto rank = [](const instance& of) { return std::pair(!of.is_blank(), of.versions.idle_since()); };
+  for (const auto& [number, each] : instances_) {
+    if (!crowded || !each->sessions.empty()) each->makes_way = false;
+    if (each->makes_way) return;
+    if (!crowded || !each->sessions.empty() || now < each->claimed_until) continue;
+    if (next == nullptr || rank(*each) < rank(*next)) next = each.get();
+  }
+  if (next != nullptr) next->makes_way = true;
+}
+
+/// What has no copy below is written there first, as far as the window has room.
+void store::empty_some(instance& in, std::uint32_t& budget, coarse_time now) {
+  for (const auto& group : in.pools) {
+    if (group->kept > 0) keep_no_more(*group, now);
+    std::uint32_t ready = group->policy->size() + group->parked->size();
+    if (options_.lower.present) {
+      budget -= std::min(budget, write_oldest(*group, std::min(budget, group->policy->size()), now));
+      ready = group->parked->size();
+    }
+    if (ready > 0) budget -= std::min(budget, evict(*group, std::min(std::max(budget, 1U), ready), now));
+  }
+}
+
+/// Kept blocks are kept as long as their instance. A slab a call.
+void store::keep_no_more(pool& group, coarse_time now) {
+  if (group.slabs.empty()) return;
+  const slab& home = *group.slabs[group.kept_until++ % group.slabs.size()];
+  for (std::uint32_t b = 0; b < home.what.count && group.kept > 0; ++b) {
+    const std::uint32_t number = home.what.first_record + b;
+    const block_record& record = records_[number];
+    if (record.state() != block_state::present || (record.flags & block_record::flag_kept) == 0) continue;
+    leave_order(group, number, departure::removed, now);
+    group.policy->admit(number, identity_of(group, number), now);  // not enter_order(): the configuration may keep it
+  }
+}
+
+/// It is blank and has no session. Its number is never used again, nor are those of its slabs.
+void store::give_up(instance_number number) {
+  const auto found = instances_.find(number);
+  instance& in = *found->second;
+  while (!in.slabs.empty()) drop_slab(*in.slabs.begin()->second);
+  if (touching_->group != nullptr && touching_->group->owner == &in) touching_->clear();
+  if (storing_->group != nullptr && storing_->group->owner == &in) storing_->clear();
+  std::erase(unbound_, number);
+  if (const auto named = by_id_.find(in.spec.id); named != by_id_.end() && named->second == &in) by_id_.erase(named);
+  slab_request request{.what = slab_request::kind::forget, .slab = {}, .memory = {}, .versions = {}};
+  request.slab.instance = number;
+  request.memory = std::move(in.index).release();
+  request.versions = std::move(in.version_memory);
+  requests_.push_back(std::move(request));
+  given_up_.push_back(number);
+  const account& payer = *in.payer;
+  instances_.erase(found);
+  forget_account(payer);
+  ++counters_.instances_given_up;
+}
+
+/// A group that the configuration does not name is known as long as it has an instance.
+void store::forget_account(const account& payer) {
+  if (options_.groups.contains(payer.name)) return;
+  const auto uses = [&](const auto& each) { return each.second->payer == &payer; };
+  if (std::ranges::none_of(instances_, uses)) accounts_.erase(std::string(payer.name));
+}
+
+}  // namespace cenote::dram
