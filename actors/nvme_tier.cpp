@@ -96,8 +96,11 @@ void nvme_tier::bind(nvme_binding& instance) {
 
 /// Blocks that nobody used for their group's time to live go on expiring.
 void nvme_tier::unbind(std::uint32_t instance) {
-  store_->unbind(instance);
-  specs_.erase(instance);
+  const auto found = specs_.find(instance);
+  if (found == specs_.end()) return;
+  if (store_->unbind(instance)) names_.erase(nvme::identity_of(found->second));
+  specs_.erase(found);
+  settle();
 }
 
 void nvme_tier::set_ttl(std::uint32_t instance, const instance_spec& spec) {

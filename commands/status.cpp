@@ -93,10 +93,11 @@ std::string section(std::string_view title, const table& rows) {
 }
 
 std::string instances_text(const json& list) {
-  table rows({"ID", "GROUP", ">BLOCKS", ">BYTES", ">SESSIONS", ">INDEX SLOTS"});
+  table rows({"ID", "GROUP", ">BLOCKS", ">BYTES", ">SESSIONS", ">INDEX SLOTS", ">IDLE", ">GIVEN UP IN"});
   for (const auto& each : list) {
     rows.add({text_of(each, "id"), text_of(each, "group"), count_text(each, "blocks"), size_of(each, "bytes"),
-              count_text(each, "sessions"), count_text(each, "index_slots")});
+              count_text(each, "sessions"), count_text(each, "index_slots"), age_of(each, "idle_s"),
+              age_of(each, "given_up_in_s")});
   }
   return section("INSTANCES", rows);
 }

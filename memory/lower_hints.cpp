@@ -54,6 +54,9 @@ hint_writer::hint_writer(segment memory, std::uint64_t keys) : memory_(std::move
   // Whatever a worker before left behind; pages that were never touched cost nothing.
   memory_.punch(hints::first_bucket, index_segment_bytes - hints::first_bucket, "hints.punched"_point);
   buckets_ = buckets;
+  // One a tier and instance: the index in front of them is mapped by its own writer.
+  const std::uint64_t end = hints::first_bucket + buckets * sizeof(hint_bucket);
+  memory_.narrow(index_area_bytes, (end + page_bytes - 1) / page_bytes * page_bytes - index_area_bytes);
   shared_store(bucket_count(memory_.data()), buckets, std::memory_order_release, "hints.opened"_point);
 }
 

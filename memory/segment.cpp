@@ -6,6 +6,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <utility>
 
 namespace cenote::memory {
@@ -30,20 +31,38 @@ result<std::byte*> map_pages(int fd, std::uint64_t bytes, access how, bool reser
 }  // namespace
 
 segment::segment(segment&& other) noexcept
-    : fd_(std::move(other.fd_)), data_(std::exchange(other.data_, nullptr)), size_(std::exchange(other.size_, 0)) {}
+    : fd_(std::move(other.fd_)),
+      data_(std::exchange(other.data_, nullptr)),
+      size_(std::exchange(other.size_, 0)),
+      mapped_from_(std::exchange(other.mapped_from_, 0)),
+      mapped_end_(std::exchange(other.mapped_end_, 0)) {}
 
 segment& segment::operator=(segment&& other) noexcept {
   if (this != &other) {
-    if (data_ != nullptr) ::munmap(data_, size_);
+    unmap();
     fd_ = std::move(other.fd_);
     data_ = std::exchange(other.data_, nullptr);
     size_ = std::exchange(other.size_, 0);
+    mapped_from_ = std::exchange(other.mapped_from_, 0);
+    mapped_end_ = std::exchange(other.mapped_end_, 0);
   }
   return *this;
 }
 
 segment::~segment() {
-  if (data_ != nullptr) ::munmap(data_, size_);
+  unmap();
+}
+
+void segment::unmap() noexcept {
+  if (data_ != nullptr) ::munmap(data_ + mapped_from_, mapped_end_ - mapped_from_);
+}
+
+void segment::narrow(std::uint64_t offset, std::uint64_t bytes) noexcept {
+  const std::uint64_t end = offset + bytes;
+  if (offset > mapped_from_) ::munmap(data_ + mapped_from_, offset - mapped_from_);
+  if (end < mapped_end_) ::munmap(data_ + end, mapped_end_ - end);
+  mapped_from_ = std::max(mapped_from_, offset);
+  mapped_end_ = std::min(mapped_end_, end);
 }
 
 result<segment> segment::create(const std::string& name, std::uint64_t bytes, bool huge) {

@@ -69,17 +69,22 @@ class segment {
   bool populate(std::uint64_t offset, std::uint64_t bytes, access how) const noexcept;
   /// Gives the memory of [offset, offset+bytes) back; it reads as zero afterwards.
   void punch(std::uint64_t offset, std::uint64_t bytes, store_point at = no_point) const noexcept;
+  /// Gives up the address space of all but [offset, offset+bytes), whole pages: only that may be touched from now on.
+  void narrow(std::uint64_t offset, std::uint64_t bytes) noexcept;
   /// Prefers the pages of NUMA node `node`. False when the kernel refuses.
   bool bind_to_node(int node) const noexcept;
   /// Asks for transparent huge pages, where shmem has them.
   void advise_huge() const noexcept;
 
  private:
-  segment(unique_fd fd, std::byte* data, std::uint64_t size) noexcept : fd_(std::move(fd)), data_(data), size_(size) {}
+  segment(unique_fd fd, std::byte* data, std::uint64_t size) noexcept
+      : fd_(std::move(fd)), data_(data), size_(size), mapped_end_(size) {}
+  void unmap() noexcept;
 
   unique_fd fd_;
   std::byte* data_ = nullptr;
   std::uint64_t size_ = 0;
+  std::uint64_t mapped_from_ = 0, mapped_end_ = 0;  ///< what narrow() left
 };
 
 /// Writes a fresh header.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import struct
@@ -61,7 +62,7 @@ def test_a_node_of_few_descriptors_sees_any_number_of_instances(start_node: Star
     assert node.counter("instances_given_up") == 600
     assert node.worker_pid == worker
     for pid, (fds, size) in zip((node.pid, worker), before, strict=True):
-        until("the descriptors are back", lambda: descriptors(pid) <= fds + 4)
+        until("the descriptors are back", lambda pid=pid, most=fds + 4: descriptors(pid) <= most)
         assert address_space(pid) < size + 200 * MiB
     session = wire.RawSession.attach(node.socket, "newcomer", {"g": {"kv": 4096}})
     session.close()
@@ -131,6 +132,20 @@ def test_clear_all_reaches_what_nobody_attached_to_since_the_start(start: StartN
     assert run_cenote("clear", "--all", "--socket", node.socket).returncode == 0
     assert node.status()["nvme"]["blocks"] == 0
     assert attach(node, "i", block=BLOCK).match(keys).reachable == 0
+
+
+def test_an_instance_that_leaves_nothing_on_nvme_is_not_remembered_there(
+    start: StartNode, attach: Attach, store: Path
+) -> None:
+    node = start("instances.idle=1s")
+    come_and_go(node, [f"i{n}" for n in range(20)])
+    session = attach(node, "kept", block=BLOCK)
+    filled(session, "a", 4, pace=node)
+    session.close()
+    until("all are given up", lambda: node.status()["instances"] == [])
+    node.stop()
+    found = json.loads(run_cenote("nvme", "inspect", store, "--json").stdout)
+    assert [each["id"] for each in found["instances"]] == ["kept"]
 
 
 def test_the_time_is_reloaded_and_goes_on_over_a_worker(start_node: StartNode, attach: Attach, tmp_path: Path) -> None:

@@ -126,6 +126,7 @@ result<void> store::add_instance(instance_number number, const instance_spec& sp
   if (instances_.contains(number) || by_id_.contains(spec.id)) {
     return fail(error_code::internal, "instance `" + spec.id + "` was added twice");
   }
+  if (is_crowded()) give_up_idle(now);
   instance& made = make_instance(number, spec, std::move(index), std::move(versions));
   begin_idle(made, now);
   claim_instance(number, now);
@@ -865,7 +866,7 @@ store_status store::status(coarse_time now) const {
     if (each->sessions.empty()) {
       const auto since = static_cast<coarse_time>(each->versions.idle_since());
       one.idle = now - std::min(now, since);
-      if (const coarse_time limit = idle_limit(*each); limit != 0) one.given_up = limit - std::min(limit, *one.idle);
+      if (const auto limit = idle_limit(*each)) one.given_up = *limit - std::min(*limit, *one.idle);
     }
     const auto* automatic = dynamic_cast<const eviction::automatic*>(each->pools.front()->policy.get());
     if (automatic != nullptr) one.chosen = automatic->status();

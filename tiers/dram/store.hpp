@@ -62,7 +62,7 @@ struct group_options {
 struct life_options {
   coarse_time idle = 0;         ///< after so long; 0: never
   coarse_time empty = 0;        ///< without a block it goes after so long; 0: as any other
-  std::uint32_t instances = 0;  ///< from seven eighths of so many on the longest idle ones go early; 0: no limit
+  std::uint32_t instances = 0;  ///< from seven eighths of so many on idle ones go early; 0: no limit
   coarse_time claim = 100;      ///< an instance that somebody is about to attach to is left alone for so long
 };
 
@@ -369,7 +369,8 @@ class store {
   // Instances that nobody uses (store_life.cpp).
   void begin_idle(instance& in, coarse_time now) noexcept;
   [[nodiscard]] bool is_idle(const instance& in, coarse_time now) const noexcept;
-  [[nodiscard]] coarse_time idle_limit(const instance& in) const noexcept;
+  [[nodiscard]] std::optional<coarse_time> idle_limit(const instance& in) const noexcept;
+  [[nodiscard]] bool is_crowded() const noexcept;
   void give_up_idle(coarse_time now);
   void make_way(coarse_time now);
   void empty_some(instance& in, std::uint32_t& budget, coarse_time now);

@@ -26,16 +26,24 @@ void store::begin_idle(instance& in, coarse_time now) noexcept {
 
 bool store::is_idle(const instance& in, coarse_time now) const noexcept {
   if (!in.sessions.empty() || now < in.claimed_until) return false;
-  const coarse_time limit = idle_limit(in);
   const auto since = static_cast<coarse_time>(in.versions.idle_since());
-  return limit != 0 && now - std::min(now, since) >= limit;
+  const auto limit = idle_limit(in);
+  return limit && now - std::min(now, since) >= *limit;
 }
 
-/// How long it may be idle; 0: for ever.
-coarse_time store::idle_limit(const instance& in) const noexcept {
-  if (in.makes_way) return 1;
-  if (options_.life.empty == 0 || !in.is_blank()) return options_.life.idle;
-  return options_.life.idle == 0 ? options_.life.empty : std::min(options_.life.idle, options_.life.empty);
+/// How long it may be idle; nothing: for ever.
+std::optional<coarse_time> store::idle_limit(const instance& in) const noexcept {
+  const bool blank = in.is_blank();
+  if (in.makes_way || (blank && is_crowded())) return 0;
+  const coarse_time any = options_.life.idle;
+  const coarse_time empty = blank ? options_.life.empty : 0;
+  if (any == 0 && empty == 0) return std::nullopt;
+  return any == 0 || empty == 0 ? any + empty : std::min(any, empty);
+}
+
+bool store::is_crowded() const noexcept {
+  const std::uint32_t most = options_.life.instances;
+  return most != 0 && instances_.size() >= most - most / 8;
 }
 
 /// A step. Whoever attaches meanwhile ends it, and finds what is left.
@@ -51,11 +59,10 @@ void store::give_up_idle(coarse_time now) {
   for (const instance_number number : blank) give_up(number);
 }
 
-/// There are nearly as many instances as there may be: the one that was idle longest goes before its time, an empty one
-/// first. One at a time, so that no more are emptied than must be.
+/// There are nearly as many instances as there may be: empty ones go at once, and when there is none, the one that was
+/// idle longest goes before its time. One at a time, so that no more are emptied than must be.
 void store::make_way(coarse_time now) {
-  const std::uint32_t most = options_.life.instances;
-  const bool crowded = most != 0 && instances_.size() >= most - most / 8;
+  const bool crowded = is_crowded();
   instance* next = nullptr;
   const auto rank = [](const instance& of) { return std::pair(!of.is_blank(), of.versions.idle_since()); };
   for (const auto& [number, each] : instances_) {

@@ -112,14 +112,20 @@ bool store::bind(instance_number number, std::uint64_t identity, memory::hint_wr
   return true;
 }
 
-void store::unbind(instance_number number) {
+bool store::unbind(instance_number number) {
   const auto which = bound(number);
-  if (!which) return;
+  if (!which) return false;
   by_number_.erase(number);
-  if (instances_[*which].number != number) return;  // bound again meanwhile
-  instances_[*which].number = 0;
-  instances_[*which].hints = {};
+  instance_entry& left = instances_[*which];
+  if (left.number != number) return false;  // bound again meanwhile
+  left.number = 0;
+  left.hints = {};
   none_unused_ = false;
+  const bool opening = std::ranges::find(paths_, path_state::opening, &path_entry::state) != paths_.end();
+  const auto names_it = [&](const auto& each) { return each.second.instance == *which; };
+  if (opening || left.blocks != 0 || std::ranges::any_of(operations_, names_it)) return false;
+  note_instance_erased(left.identity);
+  return true;
 }
 
 void store::set_ttl(instance_number number, coarse_time ttl) noexcept {
@@ -618,13 +624,17 @@ std::uint64_t store::forget_instance(std::uint16_t instance) {
   }
   // One change a path says it all.
   changes_.resize(changes);
-  for (std::uint32_t path = 0; path < paths_.size(); ++path) {
-    catalog_change change{.what = catalog_change::kind::erase_instance, .block = {}};
-    change.block.instance = instances_[instance].identity;
-    changes_.push_back({path, std::move(change)});
-  }
+  note_instance_erased(instances_[instance].identity);
   counters_.removed += removed;
   return removed;
+}
+
+void store::note_instance_erased(std::uint64_t identity) {
+  for (std::uint32_t path = 0; path < paths_.size(); ++path) {
+    catalog_change change{.what = catalog_change::kind::erase_instance, .block = {}};
+    change.block.instance = identity;
+    changes_.push_back({path, std::move(change)});
+  }
 }
 
 std::uint64_t store::clear(instance_number number) {

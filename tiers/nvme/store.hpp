@@ -110,8 +110,9 @@ class store {
   /// Blocks of the instance with this identity (catalog.hpp) are served under `number` from now on.
   /// False: there are as many instances as the tier can tell apart (65,535), each with blocks or bound.
   bool bind(instance_number number, std::uint64_t identity, memory::hint_writer hints);
-  /// The instance was given up: what is here stays, for whoever binds it again.
-  void unbind(instance_number number);
+  /// The instance was given up: what is here stays, for whoever binds it again. True: that is nothing, and the paths
+  /// forget the instance's name.
+  bool unbind(instance_number number);
   /// Blocks of a bound instance that nobody used for so long are forgotten. 0: never.
   void set_ttl(instance_number number, coarse_time ttl) noexcept;
   /// As dram::store::set_policy().
@@ -201,6 +202,7 @@ class store {
   void show(std::uint32_t entry, bool visible);
   void answer(const transfer& to, transfer_result what);
   std::uint64_t forget_instance(std::uint16_t instance);
+  void note_instance_erased(std::uint64_t identity);
 
   store_options options_;
   entry_table entries_;

@@ -24,13 +24,14 @@ BOOST_AUTO_TEST_CASE(shows_sizes_and_ages_as_people_read_them) {
     "node": {"pid": 1, "worker_pid": 2, "epoch": 3, "version": "0.1.0", "uptime_s": 90061, "state": "serving", "socket": "/run/x"},
     "dram": {"capacity": 4294967296, "used": 1073741824, "free": 1, "slabs": 4, "policy": "lru", "evicted": 7,
              "blocks": {"present": 10, "free": 20}},
-    "instances": [{"id": "demo", "group": "g", "blocks": 10, "bytes": 20971520, "sessions": 1, "index_slots": 1024}],
+    "instances": [{"id": "demo", "group": "g", "blocks": 10, "bytes": 20971520, "sessions": 1, "index_slots": 1024},
+                  {"id": "left", "group": "g", "idle_s": 3700, "given_up_in_s": 82700}],
     "groups": [{"name": "g", "quota": 2147483648, "used": 1073741824}, {"name": "h", "quota": 0, "used": 0}],
     "sessions": [{"id": 5, "pid": 77, "uid": 0, "instance": "demo", "client": "vllm", "pins": 3, "oldest_pin_s": 1.25,
                   "grants": 64, "state": "attached", "age_s": 65}],
     "counters": {"commits": 12}})"));
   for (const auto* part : {"0.1.0 serving, up 1d 1h, pid 1, worker 2 (epoch 3", "1.0 GiB of 4.0 GiB used (25.0 %)",
-                           "10 present, 20 free", "20.0 MiB", "50.0 %", "none", "vllm", "1.2 s", "1m 5s", "commits"}) {
+                           "10 present, 20 free", "20.0 MiB", "50.0 %", "none", "vllm", "1h 1m", "22h 58m", "1.2 s", "1m 5s", "commits"}) {
     BOOST_TEST(has(text, part), part << " is missing in\n" << text);
   }
 }

@@ -1,6 +1,7 @@
 #include "memory/lower_hints.hpp"
 
 #include <boost/test/unit_test.hpp>
+#include <fstream>
 #include <random>
 #include <set>
 
@@ -158,6 +159,20 @@ BOOST_AUTO_TEST_CASE(a_second_writer_over_the_same_memory_starts_empty) {
   for (const block_key& each : keys) BOOST_TEST(!reader.contains(each));
   second.add(keys[0]);
   BOOST_TEST(reader.contains(keys[0]));
+}
+
+BOOST_AUTO_TEST_CASE(a_writer_takes_the_address_space_of_its_hints_and_not_of_the_index) {
+  const auto pages = [] {
+    std::uint64_t count = 0;
+    std::ifstream("/proc/self/statm") >> count;
+    return count;
+  };
+  const std::uint64_t before = pages();
+  std::vector<hint_writer> writers;
+  for (int i = 0; i < 100; ++i) writers.push_back(writer_for(1000));
+  BOOST_TEST((pages() - before) * page_bytes < std::uint64_t{1} << 30);
+  writers.clear();
+  BOOST_TEST(reader.contains({1, 1}) == false);  // our own mapping is whole
 }
 
 BOOST_AUTO_TEST_CASE(there_are_never_more_buckets_than_the_segment_holds) {

@@ -194,6 +194,16 @@ BOOST_AUTO_TEST_CASE(when_there_are_nearly_too_many_the_longest_idle_one_makes_w
   BOOST_TEST(test.at.status().instances.size() == 6U);  // and no more than must be
 }
 
+BOOST_AUTO_TEST_CASE(empty_instances_make_way_for_a_new_one_at_once) {
+  world test(with(8));
+  test.left_behind("full", 1);
+  for (int i = 0; i < 100; ++i) {
+    test.left_behind("i" + std::to_string(i), 0);
+    BOOST_TEST(test.at.status().instances.size() <= 8U);
+  }
+  BOOST_TEST(test.has("full"));
+}
+
 BOOST_AUTO_TEST_CASE(a_pin_that_outlives_everything_keeps_nothing_of_another_instance) {
   world test;
   client reader(test.at, test.at.add(spec_of("b")));

@@ -665,6 +665,18 @@ BOOST_AUTO_TEST_CASE(what_an_instance_leaves_when_it_is_given_up_is_found_at_the
   BOOST_TEST(at.store->clear_identity(identity_of_instance(1)) == 1U);
 }
 
+BOOST_AUTO_TEST_CASE(of_an_instance_that_leaves_nothing_the_name_goes_too) {
+  tier at;
+  at.write(1);
+  BOOST_TEST(!at.store->unbind(1));
+  BOOST_TEST(at.store->take_changes().empty());
+  BOOST_TEST(at.store->unbind(2));
+  const auto changes = at.store->take_changes();
+  BOOST_REQUIRE(changes.size() == at.paths.size());
+  BOOST_TEST((changes[0].change.what == catalog_change::kind::erase_instance));
+  BOOST_TEST(changes[0].change.block.instance == identity_of_instance(2));
+}
+
 BOOST_AUTO_TEST_CASE(when_all_numbers_of_instances_are_taken_those_that_hold_nothing_are_used_again) {
   tier at;
   at.write(1);
