@@ -159,7 +159,7 @@ class recovery {
     const auto sound = memory::check_header(memory::version_table(versions->data()).header(),
                                             memory::segment_kind::versions, memory::version_table::segment_bytes);
     if (!sound) return sound;
-    if (memory::version_table(versions->data()).header().retired.load() != 0) {
+    if (memory::version_table(versions->data()).is_retired()) {
       return fail(error_code::closed, "an instance that was being given up");
     }
     return state_.store->recover_instance(number, *spec, std::move(*index), std::move(*versions));

@@ -26,7 +26,8 @@ std::uint32_t record_table::next_instance() const noexcept {
 
 void record_table::note_instance(std::uint32_t number) const noexcept {
   auto& header = *reinterpret_cast<segment_header*>(memory_.data());
-  header.spare[0] = std::max<std::uint64_t>(header.spare[0], std::uint64_t{number} + 1);
+  shared_assign(header.spare[0], std::max<std::uint64_t>(header.spare[0], std::uint64_t{number} + 1),
+                "records.next_instance"_point);
 }
 
 std::optional<std::uint32_t> range_allocator::allocate(std::uint32_t count) {

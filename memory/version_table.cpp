@@ -36,6 +36,14 @@ bool version_table::other_key_equals(std::uint32_t ordinal, std::span<const std:
   return difference == 0;
 }
 
+void version_table::set_idle_since(std::uint64_t when) const noexcept {
+  shared_assign(header().spare[0], when, "instance.idle"_point);
+}
+
+void version_table::retire() const noexcept {
+  shared_store(header().retired, 1, std::memory_order_release, "instance.retired"_point);
+}
+
 full_key version_table::key(std::uint32_t ordinal) const noexcept {
   full_key key;
   const version_entry& hot = entry(ordinal);

@@ -84,7 +84,11 @@ class version_table {
 
   // Owner only.
   /// When the last session of the instance went, in the DRAM tier's time; 0: it has one. Outlives a worker.
-  [[nodiscard]] std::uint64_t& idle_since() const noexcept { return header().spare[0]; }
+  [[nodiscard]] std::uint64_t idle_since() const noexcept { return header().spare[0]; }
+  void set_idle_since(std::uint64_t when) const noexcept;
+  /// The instance is given up: no worker takes it over any more.
+  void retire() const noexcept;
+  [[nodiscard]] bool is_retired() const noexcept { return header().retired.load(std::memory_order_acquire) != 0; }
   void set_key(std::uint32_t ordinal, const full_key& key) const noexcept;
   void set_version(std::uint32_t ordinal, std::uint64_t version, store_point at = no_point) const noexcept {
     shared_store(entry(ordinal).version, version, std::memory_order_release, at);

@@ -92,9 +92,9 @@ void provisioner::carry_out(slab_request request) {
 void provisioner::forget_instance(slab_request& request) {
   // Whatever becomes of the keeper's entry: no later worker takes it over. Clients that kept their mappings find
   // nothing in the index, and the pages go now.
-  reinterpret_cast<memory::segment_header*>(request.versions.data())->retired.store(1, std::memory_order_release);
+  memory::version_table(request.versions.data()).retire();
   for (memory::segment* each : {&request.memory, &request.versions}) {
-    each->punch(memory::page_bytes, each->size() - memory::page_bytes);
+    each->punch(memory::page_bytes, each->size() - memory::page_bytes, "instance.punch"_point);
     *each = {};
   }
   slab_outcome outcome{slab_request::kind::forget, request.slab, {}, {}};

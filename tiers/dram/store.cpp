@@ -382,7 +382,7 @@ result<void> store::add_session(session_number number, instance_number instance_
   for (std::uint32_t slot = memory::session_memory::grants; slot > 0; --slot) made->empty_slots.push_back(slot - 1);
   home->second->sessions.push_back(made.get());
   home->second->claimed_until = 0;
-  home->second->versions.idle_since() = 0;
+  home->second->versions.set_idle_since(0);
   sessions_.emplace(number, std::move(made));
   return {};
 }

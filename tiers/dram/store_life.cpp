@@ -21,7 +21,7 @@ void store::claim_instance(instance_number number, coarse_time now) noexcept {
 
 /// The time lies in the version table's header: it goes on when a worker is replaced.
 void store::begin_idle(instance& in, coarse_time now) noexcept {
-  in.versions.idle_since() = std::max<coarse_time>(now, 1);
+  in.versions.set_idle_since(std::max<coarse_time>(now, 1));
 }
 
 bool store::is_idle(const instance& in, coarse_time now) const noexcept {
