@@ -282,7 +282,7 @@ constexpr std::array keys{
                .reloadable = true,
                .about =
                    "An instance without a session for so long is given up: its blocks leave DRAM, what is on NVMe "
-                   "stays and is found at the next attach. One without a block goes after a second. 0: only then."},
+                   "stays and is found at the next attach. One without a block goes after ten seconds. 0: only then."},
 
     key_schema{.name = "auth.allow_uids",
                .type = integer_list,

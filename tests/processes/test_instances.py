@@ -53,7 +53,7 @@ def come_and_go(node: Node, names_of: list[str]) -> None:
 
 
 def test_a_node_of_few_descriptors_sees_any_number_of_instances(start_node: StartNode) -> None:
-    node = start_node(prefix=("prlimit", "--nofile=512:512"))
+    node = start_node("instances.idle=1s", prefix=("prlimit", "--nofile=512:512"))
     worker = node.worker_pid
     before = [(descriptors(pid), address_space(pid)) for pid in (node.pid, worker)]
     for turn in range(8):
@@ -164,7 +164,7 @@ def test_the_time_is_reloaded_and_goes_on_over_a_worker(start_node: StartNode, a
 
 
 def test_who_attaches_again_and_again_is_always_served(start_node: StartNode, attach: Attach) -> None:
-    node = start_node("instances.idle=200ms")
+    node = start_node("instances.idle=200ms")  # which is less than what an empty one has
     for turn in range(40):
         session = attach(node, "i")
         assert session.put([bytes([turn]) * 16], [bytes([turn]) * 4096]) == 1
