@@ -81,7 +81,7 @@ dram::life_options life_options_of(const config::node_config& config) {
   options.empty = ten_seconds;
   rlimit open_files{};
   ::getrlimit(RLIMIT_NOFILE, &open_files);
-  options.instances = static_cast<std::uint32_t>(std::min<rlim_t>(open_files.rlim_cur / descriptors, 1U << 16));
+  options.comfortable = static_cast<std::uint32_t>(std::min<rlim_t>(open_files.rlim_cur / descriptors, 1U << 16));
   return options;
 }
 

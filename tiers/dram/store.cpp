@@ -88,9 +88,11 @@ result<void> store::check_fits(const instance_spec& spec) const {
 }
 
 store::instance& store::make_instance(instance_number number, const instance_spec& spec, memory::index_writer index,
-                                      memory::segment versions) {
+                                      memory::segment versions, std::uint32_t owner) {
   auto made = std::make_unique<instance>(std::move(index));
   made->number = number;
+  made->owner = owner;
+  ++made_by_[owner];
   made->spec = spec;
   auto& payer = accounts_[spec.paying_group()];
   if (!payer) {
@@ -122,12 +124,11 @@ store::instance& store::make_instance(instance_number number, const instance_spe
 }
 
 result<void> store::add_instance(instance_number number, const instance_spec& spec, memory::index_writer index,
-                                 memory::segment versions, coarse_time now) {
+                                 memory::segment versions, coarse_time now, std::uint32_t owner) {
   if (instances_.contains(number) || by_id_.contains(spec.id)) {
     return fail(error_code::internal, "instance `" + spec.id + "` was added twice");
   }
-  if (is_crowded()) give_up_idle(now);
-  instance& made = make_instance(number, spec, std::move(index), std::move(versions));
+  instance& made = make_instance(number, spec, std::move(index), std::move(versions), owner);
   begin_idle(made, now);
   claim_instance(number, now);
   // The first put then finds a slab; later ones are asked for ahead of need.

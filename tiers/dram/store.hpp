@@ -60,10 +60,12 @@ struct group_options {
 
 /// When an instance without a session is given up; see store_life.cpp.
 struct life_options {
-  coarse_time idle = 0;         ///< after so long; 0: never
-  coarse_time empty = 0;        ///< without a block it goes after so long; 0: as any other
-  std::uint32_t instances = 0;  ///< from seven eighths of so many on idle ones go early; 0: no limit
-  coarse_time claim = 100;      ///< an instance that somebody is about to attach to is left alone for so long
+  coarse_time idle = 0;           ///< after so long; 0: never
+  coarse_time empty = 0;          ///< without a block it goes after so long; 0: as any other
+  coarse_time claim = 100;        ///< an instance that somebody is about to attach to is left alone for so long
+  std::uint32_t instances = 0;    ///< there are never more; idle ones go early from seven eighths on; 0: no limit
+  std::uint32_t per_owner = 0;    ///< the same of the instances that one user made
+  std::uint32_t comfortable = 0;  ///< as `instances`, but there may be more: what descriptors suffice for
 };
 
 struct store_options {
@@ -191,7 +193,10 @@ class store {
   [[nodiscard]] result<void> check_fits(const instance_spec& spec) const;
   /// For somebody who is about to attach.
   result<void> add_instance(instance_number number, const instance_spec& spec, memory::index_writer index,
-                            memory::segment versions, coarse_time now = 0);
+                            memory::segment versions, coarse_time now = 0, std::uint32_t owner = 0);
+  /// `limit_exceeded` when `owner` (a uid) may not make another one; idle instances make way as far as they can at
+  /// once.
+  result<void> make_room(std::uint32_t owner, coarse_time now);
   /// Somebody is about to attach to it: it is not given up for the next few seconds.
   void claim_instance(instance_number number, coarse_time now) noexcept;
   /// What a client maps: read-only descriptors of index and versions. Nothing for unknown instances.
@@ -276,7 +281,7 @@ class store {
 
   // ---- restart
   result<void> recover_instance(instance_number number, const instance_spec& spec, memory::segment index,
-                                memory::segment versions);
+                                memory::segment versions, std::uint32_t owner = 0);
   /// Slabs of instances that are unknown, or retired ones, are refused; the caller drops them.
   result<void> recover_slab(const slab_description& what, memory::segment memory);
   result<void> recover_session(session_number number, instance_number instance, memory::session_memory memory);
@@ -371,6 +376,7 @@ class store {
   [[nodiscard]] bool is_idle(const instance& in, coarse_time now) const noexcept;
   [[nodiscard]] std::optional<coarse_time> idle_limit(const instance& in) const noexcept;
   [[nodiscard]] bool is_crowded() const noexcept;
+  [[nodiscard]] bool is_crowded(std::uint32_t owner) const noexcept;
   void give_up_idle(coarse_time now);
   void make_way(coarse_time now);
   void empty_some(instance& in, std::uint32_t& budget, coarse_time now);
@@ -471,7 +477,7 @@ class store {
   void reconcile_index(instance& in, std::vector<bool>& indexed);
 
   instance& make_instance(instance_number number, const instance_spec& spec, memory::index_writer index,
-                          memory::segment versions);
+                          memory::segment versions, std::uint32_t owner);
   slab& adopt_slab(instance& in, const slab_description& what, memory::segment memory);
 
   store_options options_;
@@ -501,6 +507,7 @@ class store {
   std::uint32_t expiry_at_ = 0;  ///< where the next look for blocks that expired begins
   std::vector<instance_number> unbound_;
   std::vector<instance_number> given_up_;
+  std::unordered_map<std::uint32_t, std::uint32_t> made_by_;  ///< uid -> instances that there are
   std::unique_ptr<used_chain> touching_;
   std::unique_ptr<stored_chain> storing_;
   prefetch::word gathering_;  ///< of the request under way

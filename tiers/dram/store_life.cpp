@@ -34,7 +34,7 @@ bool store::is_idle(const instance& in, coarse_time now) const noexcept {
 /// How long it may be idle; nothing: for ever.
 std::optional<coarse_time> store::idle_limit(const instance& in) const noexcept {
   const bool blank = in.is_blank();
-  if (in.makes_way || (blank && is_crowded())) return 0;
+  if (in.makes_way || (blank && (is_crowded() || is_crowded(in.owner)))) return 0;
   const coarse_time any = options_.life.idle;
   const coarse_time empty = blank ? options_.life.empty : 0;
   if (any == 0 && empty == 0) return std::nullopt;
@@ -42,8 +42,29 @@ std::optional<coarse_time> store::idle_limit(const instance& in) const noexcept 
 }
 
 bool store::is_crowded() const noexcept {
-  const std::uint32_t most = options_.life.instances;
-  return most != 0 && instances_.size() >= most - most / 8;
+  const auto nearly = [&](std::uint32_t most) { return most != 0 && instances_.size() >= most - most / 8; };
+  return nearly(options_.life.instances) || nearly(options_.life.comfortable);
+}
+
+bool store::is_crowded(std::uint32_t owner) const noexcept {
+  const std::uint32_t most = options_.life.per_owner;
+  const auto made = made_by_.find(owner);
+  return most != 0 && made != made_by_.end() && made->second >= most - most / 8;
+}
+
+result<void> store::make_room(std::uint32_t owner, coarse_time now) {
+  if (is_crowded() || is_crowded(owner)) give_up_idle(now);
+  const life_options& life = options_.life;
+  if (life.instances != 0 && instances_.size() >= life.instances) {
+    return fail(error_code::limit_exceeded,
+                "the node has " + std::to_string(instances_.size()) + " instances, limits.instances allows no more");
+  }
+  const auto made = made_by_.find(owner);
+  if (life.per_owner != 0 && made != made_by_.end() && made->second >= life.per_owner) {
+    return fail(error_code::limit_exceeded, "uid " + std::to_string(owner) + " made " + std::to_string(made->second) +
+                                                " instances, limits.instances_per_uid allows no more");
+  }
+  return {};
 }
 
 /// A step. Whoever attaches meanwhile ends it, and finds what is left.
@@ -59,19 +80,31 @@ void store::give_up_idle(coarse_time now) {
   for (const instance_number number : blank) give_up(number);
 }
 
-/// There are nearly as many instances as there may be: empty ones go at once, and when there is none, the one that was
-/// idle longest goes before its time. One at a time, so that no more are emptied than must be.
+/// There are nearly as many instances as there may be, of the node or of one user: empty ones go at once, and when
+/// there is none, the one that was idle longest goes before its time. One at a time, so that no more are emptied than
+/// must be.
 void store::make_way(coarse_time now) {
-  const bool crowded = is_crowded();
-  instance* next = nullptr;
+  struct crowd {
+    instance* next = nullptr;
+    bool one_goes = false;
+  };
+  std::map<std::optional<std::uint32_t>, crowd> crowds;  // by owner; nothing: of the node
+  const bool everywhere = is_crowded();
   const auto rank = [](const instance& of) { return std::pair(!of.is_blank(), of.versions.idle_since()); };
   for (const auto& [number, each] : instances_) {
-    if (!crowded || !each->sessions.empty()) each->makes_way = false;
-    if (each->makes_way) return;
-    if (!crowded || !each->sessions.empty() || now < each->claimed_until) continue;
-    if (next == nullptr || rank(*each) < rank(*next)) next = each.get();
+    const bool own = is_crowded(each->owner);
+    const bool may_go = each->sessions.empty() && now >= each->claimed_until;
+    if (!may_go || (!own && !everywhere)) {
+      each->makes_way = false;
+      continue;
+    }
+    crowd& of = crowds[own ? std::optional(each->owner) : std::nullopt];
+    of.one_goes |= each->makes_way;
+    if (of.next == nullptr || rank(*each) < rank(*of.next)) of.next = each.get();
   }
-  if (next != nullptr) next->makes_way = true;
+  for (const auto& [owner, of] : crowds) {
+    if (!of.one_goes) of.next->makes_way = true;
+  }
 }
 
 /// What has no copy below is written there first, as far as the window has room.
@@ -116,6 +149,7 @@ void store::give_up(instance_number number) {
   requests_.push_back(std::move(request));
   given_up_.push_back(number);
   const account& payer = *in.payer;
+  if (--made_by_[in.owner] == 0) made_by_.erase(in.owner);
   instances_.erase(found);
   forget_account(payer);
   ++counters_.instances_given_up;

@@ -39,10 +39,10 @@ void sort_by_time(std::vector<std::pair<coarse_time, std::uint32_t>>& order) {
 }  // namespace
 
 result<void> store::recover_instance(instance_number number, const instance_spec& spec, memory::segment index,
-                                     memory::segment versions) {
+                                     memory::segment versions, std::uint32_t owner) {
   auto writer = memory::index_writer::open(std::move(index));
   if (!writer) return std::unexpected(writer.error());
-  make_instance(number, spec, std::move(*writer), std::move(versions));
+  make_instance(number, spec, std::move(*writer), std::move(versions), owner);
   return {};
 }
 

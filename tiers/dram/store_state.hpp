@@ -90,6 +90,7 @@ struct store::stored_chain {
 
 struct store::instance {
   instance_number number = 0;
+  std::uint32_t owner = 0;  ///< the uid of who made it
   instance_spec spec;
   account* payer = nullptr;
   memory::index_writer index;

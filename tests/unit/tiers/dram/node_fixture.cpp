@@ -110,8 +110,8 @@ instance_number node::add(const instance_spec& spec) {
   memory::write_header(memory::version_table(versions.data()).header(), memory::segment_kind::versions,
                        versions.size());
   instances.emplace(number, kept_instance{spec, copy_of(index), copy_of(versions)});
-  must(
-      tier->add_instance(number, spec, must(memory::index_writer::create(std::move(index))), std::move(versions), now));
+  must(tier->add_instance(number, spec, must(memory::index_writer::create(std::move(index))), std::move(versions), now,
+                          owner));
   pump();
   return number;
 }

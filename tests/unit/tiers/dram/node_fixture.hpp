@@ -79,6 +79,7 @@ class node {
   store_options options;
   std::unique_ptr<store> tier;
   coarse_time now = 10;
+  std::uint32_t owner = 0;       ///< of instances that are added
   bool memory_is_short = false;  ///< slabs cannot be made
   /// Where slab memory comes from; make_slab_memory() when empty.
   std::function<result<memory::segment>(const slab_description&)> make_memory;

@@ -198,10 +198,47 @@ BOOST_AUTO_TEST_CASE(empty_instances_make_way_for_a_new_one_at_once) {
   world test(with(8));
   test.left_behind("full", 1);
   for (int i = 0; i < 100; ++i) {
+    BOOST_REQUIRE(test.at.tier->make_room(0, test.at.now));
     test.left_behind("i" + std::to_string(i), 0);
     BOOST_TEST(test.at.status().instances.size() <= 8U);
   }
   BOOST_TEST(test.has("full"));
+}
+
+BOOST_AUTO_TEST_CASE(no_more_are_made_than_there_may_be) {
+  world test(with(4));
+  std::vector<client> engines;
+  for (int i = 0; i < 4; ++i) {
+    BOOST_REQUIRE(test.at.tier->make_room(0, test.at.now));
+    engines.emplace_back(test.at, test.at.add(spec_of("i" + std::to_string(i))));
+  }
+  const auto refused = test.at.tier->make_room(0, test.at.now);
+  BOOST_REQUIRE(!refused);
+  BOOST_TEST((refused.error().code() == error_code::limit_exceeded));
+  BOOST_TEST(refused.error().message().find("limits.instances") != std::string::npos);
+  test.at.bury(engines[2].number);
+  BOOST_TEST(test.at.tier->make_room(0, test.at.now).has_value());
+  BOOST_TEST(!test.has("i2"));
+}
+
+BOOST_AUTO_TEST_CASE(of_a_user_who_has_nearly_too_many_an_idle_one_makes_way_and_no_other_users) {
+  auto options = with();
+  options.life.per_owner = 3;
+  world test(options);
+  test.at.owner = 7;
+  test.left_behind("other", 1);
+  test.at.owner = 8;
+  for (int i = 0; i < 3; ++i) {
+    BOOST_REQUIRE(test.at.tier->make_room(8, test.at.now));
+    test.left_behind("i" + std::to_string(i), 1);
+    ++test.at.now;
+  }
+  BOOST_TEST(!test.at.tier->make_room(8, test.at.now).has_value() == test.has("i0"));
+  for (int i = 0; i < 3; ++i) test.tick(1);
+  BOOST_TEST(!test.has("i0"));
+  BOOST_TEST(test.has("i1"));
+  BOOST_TEST(test.has("other"));
+  BOOST_TEST(test.at.tier->make_room(8, test.at.now).has_value());
 }
 
 BOOST_AUTO_TEST_CASE(a_pin_that_outlives_everything_keeps_nothing_of_another_instance) {
