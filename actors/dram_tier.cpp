@@ -45,7 +45,11 @@ dram_tier::behavior_type dram_tier::make_behavior() {
         const auto found = store_->find_instance(*spec);
         if (!found) return outcome::of(std::unexpected(found.error()));
         if (const auto fits = store_->check_fits(*spec); !fits) return outcome::of(fits);
-        if (*found) store_->claim_instance(**found, coarse_now());
+        if (*found) {
+          store_->claim_instance(**found, coarse_now());
+        } else if (const auto room = make_room(0); room.code != error_code::ok) {
+          return room;
+        }
         return outcome{error_code::ok, {}, found->value_or(0)};  // instances count from 1
       },
       [this](add_atom, const new_instance_ptr& made) {
@@ -320,6 +324,13 @@ void dram_tier::forget_expired() {
   if (expired.empty() || !below_) return;
   request(below_, below_deadline, forget_atom_v, std::make_shared<const std::vector<dram::removal>>(std::move(expired)))
       .then([](const outcome&) {}, [](const caf::error&) {});
+}
+
+outcome dram_tier::make_room(std::uint32_t owner) {
+  const auto room = store_->make_room(owner, coarse_now());
+  tell_given_up();
+  settle();  // their memory goes back
+  return outcome::of(room);
 }
 
 /// Only now is nothing of them on its way.

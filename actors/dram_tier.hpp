@@ -58,6 +58,7 @@ class dram_tier final : public dram_tier_actor::base {
   void beat();
   void forget_expired();
   void tell_given_up();
+  outcome make_room(std::uint32_t owner);
 
   /// After each change: load, evict ahead, ask for memory, send blocks on their way.
   void settle();
