@@ -26,19 +26,26 @@ logger = logging.getLogger("cenote")
 
 _WEIGHTS = {".safetensors", ".bin", ".pt", ".pth", ".gguf", ".npz", ".npy", ".ckpt", ".msgpack", ".h5", ".tensors"}
 _SAID = {".json", ".py", ".yaml", ".yml"}  # files that say what is computed with the weights
-# Files of these names change no KV: keys hold token ids, and sampling comes afterwards.
+# Files of these names change no KV: keys hold token ids, sampling comes afterwards, and training came before.
 _LEFT_OUT = {
     "added_tokens.json",
     "chat_template.json",
     "generation_config.json",
     "merges.json",
+    "optimizer.bin",
+    "optimizer.pt",
+    "scaler.pt",
+    "scheduler.pt",
     "special_tokens_map.json",
     "tekken.json",
     "tokenizer.json",
     "tokenizer_config.json",
+    "trainer_state.json",
+    "training_args.bin",
     "vocab.json",
 }
-_SKIPPED = {"original", "__pycache__"}  # folders that engines do not load from
+# Folders that engines do not load from: another format of the same weights, and what training left.
+_SKIPPED = re.compile(r"\..*|original|__pycache__|(checkpoint|epoch|step|global_step)[-_]?\d+")
 
 _CHUNK = 64 << 20  # bytes; chunks of a file are hashed in parallel
 _READ = 4 << 20
@@ -77,11 +84,17 @@ def files_of(model: Path) -> list[File]:
     if model.is_file():
         return [File("", model)]
     found = []
+    seen = set()  # links may lead in a circle
     for folder, below, names in os.walk(model, followlinks=True):
-        below[:] = sorted(each for each in below if not each.startswith(".") and each not in _SKIPPED)
+        status = os.stat(folder)
+        if (status.st_dev, status.st_ino) in seen:
+            below.clear()
+            continue
+        seen.add((status.st_dev, status.st_ino))
+        below[:] = sorted(each for each in below if not _SKIPPED.fullmatch(each))
         for name in names:
             path = Path(folder, name)
-            if path.suffix in _WEIGHTS or (path.suffix in _SAID and name not in _LEFT_OUT):
+            if path.suffix in _WEIGHTS | _SAID and name not in _LEFT_OUT:
                 found.append(File(path.relative_to(model).as_posix(), path))
     return sorted(found)
 

@@ -55,6 +55,13 @@ def test_the_same_files_elsewhere_are_the_same_weights(tmp_path: Path, memory: M
     assert digest_of(files_of(here), memory) == digest_of(files_of(there), memory)
 
 
+def test_what_training_left_and_links_in_a_circle_do_not_count(tmp_path: Path) -> None:
+    left = {"checkpoint-500/a.safetensors": b"", "optimizer.pt": b"", "original/x.pth": b"", "training_args.bin": b""}
+    folder = model(tmp_path / "model", {**left, "vision/b.safetensors": b""})
+    (folder / "vision" / "circle").symlink_to(folder)
+    assert [each.name for each in files_of(folder)] == ["a.safetensors", "config.json", "vision/b.safetensors"]
+
+
 @pytest.mark.parametrize(
     ("name", "content"),
     [
