@@ -147,12 +147,20 @@ def process_began(process: int | None = None) -> float:
     return time.time() - age
 
 
+def _cache() -> Path:
+    """The user's cache."""
+    named = os.environ.get("XDG_CACHE_HOME")
+    try:
+        return Path(named) if named else Path.home() / ".cache"
+    except RuntimeError:  # a user without a home, as in containers: nothing is remembered
+        return Path(os.devnull)
+
+
 class Memory:
     """Digests of file versions, in one small file each. What is damaged, or not the user's own, is not there."""
 
     def __init__(self, folder: Path | None = None) -> None:
-        cache = os.environ.get("XDG_CACHE_HOME")
-        self._folder = folder or (Path(cache) if cache else Path.home() / ".cache") / "cenote" / "weights"
+        self._folder = folder or _cache() / "cenote" / "weights"
 
     def _place(self, version: Version) -> Path:
         return self._folder / hashlib.sha256(repr(tuple(version)).encode()).hexdigest()

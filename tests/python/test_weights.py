@@ -144,6 +144,17 @@ def test_a_memory_that_cannot_be_written_costs_only_time(tmp_path: Path, reads: 
     assert len(reads) == 4
 
 
+def test_a_user_without_a_home_has_no_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, reads: list[int]) -> None:
+    def nobody() -> Path:
+        raise RuntimeError("Could not determine home directory.")
+
+    monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
+    monkeypatch.setattr(Path, "home", nobody)
+    files = files_of(model(tmp_path / "model"))
+    assert digest_of(files, clock=later) == digest_of(files, clock=later)
+    assert len(reads) == 4
+
+
 def test_two_processes_read_a_file_once(tmp_path: Path, memory: Memory, reads: list[int]) -> None:
     files = files_of(model(tmp_path / "model"))
     version = Version.of(files[0].path.stat())
