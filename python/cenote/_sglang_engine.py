@@ -6,6 +6,7 @@ can be seen.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import logging
 import os
@@ -151,6 +152,8 @@ def _weights_of(arguments: Any) -> tuple[str, str, str]:
         return json.dumps(["dummy", _digest(folder, said_only=True), *drawn]), model, ""
     if loading not in _FROM_FILES:
         raise Untold(f"weights of the format {loading} cannot be compared")
+    with contextlib.suppress(ValueError, TypeError):
+        config |= json.loads(_value(arguments, "json_model_override_args") or "{}")
     elsewhere = _weights.from_elsewhere(config, trusts_code=bool(_value(arguments, "trust_remote_code")))
     if elsewhere:
         raise Untold(f"it also loads {elsewhere}, which cannot be compared")

@@ -115,7 +115,8 @@ def folder_of(model: str, revision: str | None, cache: str | None) -> Path:
 def from_elsewhere(config: Mapping[str, Any], *, trusts_code: bool) -> str | None:
     """Weights or code that a model's configuration takes from other places than its own folder."""
     for key, value in config.items():
-        if key.endswith("_model_id") and value:
+        names_a_model = key.endswith("_model_id") or key == "mm_vision_tower"
+        if names_a_model and value and not str(value).startswith("./"):  # that is within the folder
             return f"the weights of {value}"
     for value in (config.get("auto_map") or {}).values() if trusts_code else ():
         for each in value if isinstance(value, list | tuple) else [value]:

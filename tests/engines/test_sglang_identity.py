@@ -230,6 +230,9 @@ def test_what_cannot_be_told_is_refused_with_the_key_that_settles_it(tmp_path: P
     assert "--kt-weight-path is set" in refusal(model, kt_weight_path="/experts")
     assert "neither a folder" in refusal(model, lora_paths=[{"lora_name": "mine", "lora_path": "nobody/adapter"}])
     assert "the weights of org/tower" in refusal(make_model(tmp_path / "tower", audio_model_id="org/tower"))
+    overridden = '{"mm_vision_tower": "org/clip"}'
+    assert "the weights of org/clip" in refusal(model, json_model_override_args=overridden)
+    identity(make_model(tmp_path / "inside", mm_vision_tower="./vit"))
     code = make_model(tmp_path / "code", auto_map={"AutoModel": "org/code--m.C"})
     assert "code of org/code" in refusal(code, trust_remote_code=True)
     (model / "model.safetensors").unlink()

@@ -150,7 +150,16 @@ ids = {
 names = {change: spec.id for change, spec in ids.items()}
 models = sorted({spec.model for spec in ids.values()})
 
+from vllm.config import ECTransferConfig, LoRAConfig, MultiModalConfig
+from vllm.config.quantization import QuantizationConfigArgs
 base = config_of()
+for owner, name, value in (
+    (base.model_config, "multimodal_config", MultiModalConfig()),
+    (base.model_config, "quantization_config", QuantizationConfigArgs(linear="fp8_per_tensor")),
+    (base, "lora_config", LoRAConfig()),
+    (base, "ec_transfer_config", ECTransferConfig()),
+):
+    object.__setattr__(owner, name, value)
 facts = lambda: identity.settings_of(base, is_told=False)
 before = facts()
 kept, changed = [], []  # left out, though it counts; counts, though it is left out
