@@ -102,6 +102,11 @@ server::~server() {
   stop();
 }
 
+void server::watch_over(pulse& all) {
+  all.add("the thread of sockets", [this](std::function<void()> answer) { sockets_->post(std::move(answer)); });
+  all.add("the thread of doorbells", [this](std::function<void()> answer) { doorbells_->post(std::move(answer)); });
+}
+
 void server::stop() {
   if (sockets_) sockets_->stop();
   if (doorbells_) doorbells_->stop();

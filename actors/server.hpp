@@ -10,6 +10,7 @@
 
 #include "actors/admin_request.hpp"
 #include "actors/messages.hpp"
+#include "actors/pulse.hpp"
 #include "transport/local/event_loop.hpp"
 #include "transport/local/keeper_link.hpp"
 #include "transport/local/socket.hpp"
@@ -53,6 +54,8 @@ class server {
   /// What `cenote status --json` prints, and the metrics. Thread-safe; wait for the node's answer, for a bounded time.
   [[nodiscard]] result<std::string> status() const;
   [[nodiscard]] result<std::string> metrics() const;
+  /// Has both threads asked for signs of life.
+  void watch_over(pulse& all);
   /// Ends both threads.
   void stop();
 

@@ -8,7 +8,7 @@ namespace cenote {
 
 namespace {
 
-constexpr auto tier_deadline = std::chrono::seconds(20);  // far above the tier's own: reached only if it is stuck
+constexpr auto long_time = std::chrono::seconds(20);  // far above the tier's own deadlines
 constexpr auto longest_pause = std::chrono::milliseconds(500);
 
 }  // namespace
@@ -27,7 +27,7 @@ session::behavior_type session::make_behavior() {
       [this](bell_atom) {
         resources_->bell_heard();
         looking_ = false;
-        if (busy_) return;
+        if (busy_) return look_at_time();
         answer_late();
         read_ring();
       },
@@ -36,6 +36,7 @@ session::behavior_type session::make_behavior() {
         if (!busy_) answer_late();
       },
       [this](report_atom) {
+        look_at_time();
         return session_report{resources_, batches_, entries_};
       },
       [this](drain_atom) -> caf::result<outcome> {
@@ -71,7 +72,10 @@ void session::read_ring() {
     busy_ = true;
     ++batches_;
     entries_ += work->entries.size();
-    request(dram_, tier_deadline, run_atom_v, std::move(work))
+    sent_ = std::chrono::steady_clock::now();
+    told_ = false;
+    // No deadline of its own: slow is not dead, and a tier that hangs is noticed by the keeper (node.hang_timeout).
+    request(dram_, caf::infinite, run_atom_v, std::move(work))
         .then(
             [this](const batch_ptr& finished) {
               busy_ = false;
@@ -85,8 +89,8 @@ void session::read_ring() {
               }
             },
             [this](const caf::error& why) {
-              // The tier is gone or stuck: there is one recovery path, and it is a new worker.
-              log_error(logger("session"), "the tier did not answer", {{"session", resources_->number}});
+              // The tier is gone: there is one recovery path, and it is a new worker.
+              log_error(logger("session"), "the tier is gone", {{"session", resources_->number}});
               quit(why);
             });
     return;
@@ -129,6 +133,13 @@ void session::malformed(std::string_view what) {
   broken_ = true;
   log_warn(logger("session"), "malformed ring, nothing more is read from it",
            {{"session", resources_->number}, {"pid", resources_->pid}, {"what", what}});
+}
+
+/// A batch that takes long is worth a line, once.
+void session::look_at_time() {
+  if (!busy_ || told_ || std::chrono::steady_clock::now() - sent_ < long_time) return;
+  told_ = true;
+  log_warn(logger("session"), "a batch takes long", {{"session", resources_->number}, {"pid", resources_->pid}});
 }
 
 void session::look_again() {

@@ -32,6 +32,7 @@ class session final : public session_actor::base {
   void answer_late();
   void malformed(std::string_view what);
   void look_again();
+  void look_at_time();
 
   session_ptr resources_;
   dram_tier_actor dram_;
@@ -42,6 +43,8 @@ class session final : public session_actor::base {
   bool draining_ = false;
   bool looking_ = false;  ///< a delayed bell is under way
   std::chrono::milliseconds pause_{0};
+  std::chrono::steady_clock::time_point sent_{};  ///< the batch in the tier
+  bool told_ = false;                             ///< that it takes long
   std::uint64_t batches_ = 0;
   std::uint64_t entries_ = 0;
   std::vector<caf::typed_response_promise<outcome>> drained_;

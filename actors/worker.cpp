@@ -1,6 +1,5 @@
 #include "actors/worker.hpp"
 
-#include <fcntl.h>
 #include <poll.h>
 #include <sys/prctl.h>
 #include <sys/signalfd.h>
@@ -20,10 +19,12 @@
 #include "actors/node.hpp"
 #include "actors/nvme_tier.hpp"
 #include "actors/prefetch.hpp"
+#include "actors/pulse.hpp"
 #include "actors/server.hpp"
 #include "actors/tier_options.hpp"
 #include "config/logging.hpp"
 #include "config/node_config.hpp"
+#include "core/memory_file.hpp"
 #include "transport/http/server.hpp"
 
 namespace cenote {
@@ -245,23 +246,49 @@ class path_gate {
   result<void> status_;
 };
 
+/// Has the keeper hand this configuration to every later worker.
+result<void> keep_running(local::keeper_link& keeper, const config::node_config& config) {
+  const auto file = make_memory_file("cenote-configuration", config::running_text(config));
+  if (!file) return std::unexpected(file.error());
+  const std::array fds{file->get()};
+  return keeper.put(local::entry_kind::configuration, 0, {}, fds);
+}
+
+/// What the node runs with, out of the keeper's hands: the sources may have changed since. They count only when the
+/// keeper holds nothing, or what a version with other keys wrote.
+result<config::node_config> take_configuration(local::handover& handed, const config::config_sources& sources,
+                                               local::keeper_link& keeper) {
+  const auto held = std::find_if(handed.entries.begin(), handed.entries.end(),
+                                 [](const auto& entry) { return entry.kind == local::entry_kind::configuration; });
+  if (held != handed.entries.end() && held->fds.size() == 1) {
+    const auto text = read_memory_file(held->fds.front().get());
+    handed.entries.erase(held);
+    auto running = text ? config::load_running(*text) : result<config::node_config>(std::unexpected(text.error()));
+    if (running) return running;
+    log_warn(logger("worker"), "what the node runs with cannot be read; taking the sources of the configuration",
+             {{"reason", running.error().describe()}});
+  }
+  auto loaded = config::load(sources);
+  if (!loaded) return loaded;
+  if (auto kept = keep_running(keeper, *loaded); !kept) return std::unexpected(kept.error());
+  return loaded;
+}
+
 /// Everything that runs, in the order in which it must be destroyed (last member first).
 class worker {
  public:
-  worker(const worker_options& options, config_ptr config, unique_fd signals)
+  worker(const worker_options& options, local::keeper_link& keeper, config_ptr config, unique_fd signals)
       : options_(options),
+        keeper_(keeper),
         config_(std::move(config)),
         signals_(std::move(signals)),
-        keeper_(unique_fd(options.keeper_fd)),
         system_config_(config_->node.threads != 0 ? config_->node.threads : 2),
         system_(system_config_) {}
 
-  result<void> start() {
+  result<void> start(local::handover handed) {
     const auto begun = std::chrono::steady_clock::now();
-    auto handed = keeper_.receive_handover();
-    if (!handed) return std::unexpected(handed.error().in("handover"));
     recovery recover(*config_, keeper_);
-    auto state = recover.run(std::move(handed->entries));
+    auto state = recover.run(std::move(handed.entries));
     if (!state) return std::unexpected(state.error().in("recovery"));
     if (!config_->nvme.paths.empty()) make_nvme();
     make_provisioner();
@@ -274,7 +301,7 @@ class worker {
     if (devices_) {
       devices_->open();
       // Later workers serve what they can; but a node that was set up wrongly shall not start.
-      if (auto opened = handed->epoch == 1 ? gate_->wait(patience_with_paths) : result<void>(); !opened) {
+      if (auto opened = handed.epoch == 1 ? gate_->wait(patience_with_paths) : result<void>(); !opened) {
         bad_setup_ = true;
         return std::unexpected(opened.error().in("nvme"));
       }
@@ -286,9 +313,9 @@ class worker {
                            keeper_,
                            dram_,
                            node_,
-                           handed->epoch,
-                           handed->node_started,
-                           handed->restarts,
+                           handed.epoch,
+                           handed.node_started,
+                           handed.restarts,
                            state->next_instance,
                            config::socket_path(*config_),
                            bind_http()};
@@ -296,11 +323,12 @@ class worker {
     if (!made) return std::unexpected(made.error());
     server_ = std::move(*made);
     for (const auto& session : state->sessions) server_->adopt(session);
-    if (auto serving = server_->serve(std::move(handed->listener)); !serving) return serving;
+    if (auto serving = server_->serve(std::move(handed.listener)); !serving) return serving;
+    watch_over_all();
     if (auto ready = keeper_.ready(); !ready) return ready;
     if (http_) serve_http();
     const auto took = std::chrono::duration_cast<std::chrono::milliseconds>(std::chrono::steady_clock::now() - begun);
-    log_info(logger("worker"), "serving", {{"epoch", handed->epoch}, {"blocks", blocks}, {"took_ms", took.count()}});
+    log_info(logger("worker"), "serving", {{"epoch", handed.epoch}, {"blocks", blocks}, {"took_ms", took.count()}});
     return {};
   }
 
@@ -316,7 +344,10 @@ class worker {
     while (true) {
       // Of the keeper only its end counts here: answers to calls are read by the threads that made them.
       std::array<pollfd, 2> waits{pollfd{signals_.get(), POLLIN, 0}, pollfd{keeper_.fd(), 0, 0}};
-      if (::poll(waits.data(), waits.size(), -1) < 0 && errno != EINTR) return exit_failed;
+      const int ready = ::poll(waits.data(), waits.size(), until_next_beat());
+      if (ready < 0 && errno != EINTR) return exit_failed;
+      beat();
+      if (ready <= 0) continue;
       if (waits[1].revents != 0) {
         log_warn(logger("worker"), "the keeper is gone: draining");
         return drain(keeper_.keeper_is_dead());
@@ -337,6 +368,39 @@ class worker {
   }
 
  private:
+  using clock = std::chrono::steady_clock;
+
+  void watch_over_all() {
+    pulse_.add_actor("the DRAM tier", system_, dram_);
+    if (nvme_) pulse_.add_actor("the NVMe tier", system_, nvme_);
+    pulse_.add_actor("the planner of prefetches", system_, prefetch_);
+    pulse_.add_actor("the node's actor", system_, node_);
+    server_->watch_over(pulse_);
+  }
+
+  [[nodiscard]] std::chrono::milliseconds beat_length() const {
+    const auto limit = std::chrono::duration_cast<std::chrono::milliseconds>(config_->node.hang_timeout);
+    return limit.count() == 0 ? limit : local::beat_of(limit);
+  }
+
+  /// For poll().
+  [[nodiscard]] int until_next_beat() const {
+    if (beat_length().count() == 0) return -1;
+    const auto left = std::chrono::ceil<std::chrono::milliseconds>(next_beat_ - clock::now());
+    return static_cast<int>(std::clamp(left, std::chrono::milliseconds(0), beat_length()).count());
+  }
+
+  /// Tells the keeper that all is well, or who does not answer. Who waits too long is the keeper's to say: after a stop
+  /// of the whole process all answer again.
+  void beat() {
+    const auto length = beat_length();
+    if (length.count() == 0 || clock::now() < next_beat_) return;
+    next_beat_ = clock::now() + length;
+    const auto [missed, late] = pulse_.beat();
+    if (missed == 2) log_warn(logger("worker"), "no answer yet", {{"from", late}, {"ms", 2 * length.count()}});
+    keeper_.alive(missed * length, late);
+  }
+
   void make_provisioner() {
     dram::provisioner_options options;
     options.populate = config_->dram.populate;
@@ -423,6 +487,10 @@ class worker {
     (void)set_levels(config_->log.level);
     server_->reload(config_);
     caf::anon_send(node_, reload_atom_v, config_);
+    if (auto kept = keep_running(keeper_, *config_); !kept) {
+      log_error(logger("worker"), "a later worker would start with the configuration of before",
+                {{"reason", kept.error().describe()}});
+    }
     log_info(logger("worker"), "configuration reloaded");
   }
 
@@ -456,9 +524,9 @@ class worker {
   }
 
   const worker_options& options_;
+  local::keeper_link& keeper_;
   config_ptr config_;
   unique_fd signals_;
-  local::keeper_link keeper_;
   worker_system_config system_config_;
   caf::actor_system system_;
   std::unique_ptr<dram::provisioner> provisioner_;
@@ -472,6 +540,8 @@ class worker {
   std::shared_ptr<health> alive_ = std::make_shared<health>();
   std::unique_ptr<server> server_;
   std::unique_ptr<http::server> http_;
+  pulse pulse_;
+  clock::time_point next_beat_{};
 };
 
 result<unique_fd> take_signals() {
@@ -487,7 +557,13 @@ result<unique_fd> take_signals() {
 }  // namespace
 
 int run_worker(const worker_options& options) {
-  auto config = config::load(options.sources);
+  local::keeper_link keeper{unique_fd(options.keeper_fd)};
+  auto handed = keeper.receive_handover();
+  if (!handed) {
+    log_error(logger("worker"), "no handover", {{"reason", handed.error().describe()}});
+    return exit_failed;
+  }
+  auto config = take_configuration(*handed, options.sources, keeper);
   if (!config || !init_logging(config->log.level, config->log.format)) {
     log_error(logger("worker"), "configuration", {{"reason", config ? "log.level" : config.error().describe()}});
     return exit_config;
@@ -498,8 +574,8 @@ int run_worker(const worker_options& options) {
     return exit_failed;
   }
   ::signal(SIGPIPE, SIG_IGN);
-  worker running(options, std::make_shared<const config::node_config>(std::move(*config)), std::move(*signals));
-  if (const auto started = running.start(); !started) {
+  worker running(options, keeper, std::make_shared<const config::node_config>(std::move(*config)), std::move(*signals));
+  if (const auto started = running.start(std::move(*handed)); !started) {
     running.give_up(started.error());  // actors may run already; the keeper decides what is next
   }
   return running.serve();

@@ -19,6 +19,8 @@
 #include "commands/notify.hpp"
 #include "config/logging.hpp"
 #include "core/byte_io.hpp"
+#include "core/memory_file.hpp"
+#include "transport/local/keeper_link.hpp"
 
 namespace cenote {
 
@@ -97,6 +99,21 @@ std::string who_holds(int lock) {
   return pid.empty() ? std::string("unknown pid") : "pid " + pid.substr(0, pid.find('\n'));
 }
 
+// Whoever may open the file may hold it locked, and so keep the node from starting.
+unique_fd open_lock(const std::string& path) {
+  return unique_fd(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600));
+}
+
+// As earlier versions made it.
+bool was_open_to_others(int lock) {
+  struct stat info {};
+  return ::fstat(lock, &info) == 0 && (info.st_mode & 0077) != 0;
+}
+
+bool answers(const std::string& socket) {
+  return local::connect_to(socket, std::chrono::steady_clock::now() + 1s).has_value();
+}
+
 // The line for the person who started the node; a closed terminal must not end anything.
 void complain(std::string_view what) {
   const auto line = fmt::format("cenote: {}\n", what);
@@ -139,6 +156,7 @@ result<void> keeper::begin() {
   if (!state_.listener) {
     if (auto done = listen(); !done) return done;
   }
+  if (auto done = keep_running(); !done) return done;
   policy_ = restart_policy(state_.ever_ready);
   log_info(log(), "listening", {{"socket", options_.socket}, {"pid", ::getpid()}});
   return {};
@@ -175,15 +193,23 @@ result<void> keeper::take_signals() {
 result<void> keeper::take_lock() {
   if (auto made = make_runtime_dir(options_.runtime_dir); !made) return made;
   const auto path = options_.runtime_dir + "/cenote.lock";
-  unique_fd fd(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0644));
+  auto fd = open_lock(path);
   if (!fd) return fail_errno("open", path);
-  if (::flock(fd.get(), LOCK_EX | LOCK_NB) != 0) {
+  bool held = ::flock(fd.get(), LOCK_EX | LOCK_NB) != 0;
+  if (held && errno == EWOULDBLOCK && was_open_to_others(fd.get()) && !answers(options_.socket)) {
+    log_warn(log(), "somebody holds the lock file, but no node answers; making a new one", {{"path", path}});
+    ::unlink(path.c_str());
+    fd = open_lock(path);
+    held = !fd || ::flock(fd.get(), LOCK_EX | LOCK_NB) != 0;
+  }
+  if (held) {
     if (errno != EWOULDBLOCK) return fail_errno("flock", path);
     return fail(error_code::limit_exceeded, fmt::format("a node already runs in {} ({}); stop it, or give this one "
                                                         "another node.runtime_dir",
                                                         options_.runtime_dir, who_holds(fd.get())));
   }
   const auto pid = fmt::format("{}\n", ::getpid());
+  if (::fchmod(fd.get(), 0600) != 0) return fail_errno("chmod", path);
   if (::ftruncate(fd.get(), 0) != 0 || ::pwrite(fd.get(), pid.data(), pid.size(), 0) < 0) {
     return fail_errno("write", path);
   }
@@ -208,11 +234,37 @@ result<void> keeper::listen() {
   return {};
 }
 
+// The worker gets the configuration from here: a file that is edited or broken meanwhile changes nothing at a crash.
+result<void> keeper::keep_running() {
+  if (state_.entries.entries().contains({local::entry_kind::configuration, 0})) {
+    take_running();
+    return {};
+  }
+  if (options_.running.empty()) return {};
+  auto file = make_memory_file("cenote-configuration", options_.running);
+  if (!file) return std::unexpected(std::move(file.error()));
+  local::registry_entry entry{local::entry_kind::configuration, 0, {}, {}};
+  entry.fds.push_back(std::move(*file));
+  return state_.entries.put(std::move(entry));
+}
+
+void keeper::take_running() {
+  const auto found = state_.entries.entries().find({local::entry_kind::configuration, 0});
+  if (found == state_.entries.entries().end() || found->second.fds.size() != 1 || !options_.on_running) return;
+  const auto text = read_memory_file(found->second.fds.front().get());
+  if (!text) {
+    log_error(log(), "the running configuration cannot be read", {{"reason", text.error().message()}});
+    return;
+  }
+  options_.on_running(options_, *text);
+  watch_worker();
+}
+
 // ---- the loop ----------------------------------------------------------------------------------------------------
 
 std::optional<keeper::time_point> keeper::next_timer() const {
   std::optional<time_point> next;
-  for (const auto& timer : {restart_at_, kill_at_, retry_send_at_}) {
+  for (const auto& timer : {restart_at_, kill_at_, retry_send_at_, look_at_}) {
     if (timer && (!next || *timer < *next)) next = timer;
   }
   return next;
@@ -247,6 +299,7 @@ void keeper::wait_and_handle() {
 void keeper::handle_timers(time_point now) {
   if (retry_send_at_ && now >= *retry_send_at_) retry_send_at_.reset();
   if (restart_at_ && now >= *restart_at_) start_worker();
+  if (look_at_ && now >= *look_at_) look_for_life(now);
   if (kill_at_ && now >= *kill_at_) {
     kill_at_.reset();
     killed_ = true;
@@ -292,7 +345,7 @@ void keeper::stop(int signal) {
 void keeper::reload() {
   log_info(log(), "reloading");
   notify_reloading("reloading");
-  if (options_.on_reload) options_.on_reload();
+  reload_asked_ = !worker_;  // the next one reads the sources when it is there
   if (worker_) worker_->signal(SIGHUP);
   notify_service_manager("READY=1\nSTATUS=serving");
 }
@@ -355,6 +408,11 @@ void keeper::start_worker() {
   retry_send_at_.reset();
   log_info(log(), "worker started",
            {{"pid", worker_->pid()}, {"epoch", state_.epoch}, {"entries", state_.entries.size()}});
+  if (std::exchange(reload_asked_, false)) worker_->signal(SIGHUP);
+  silence_ = 0ms;
+  silent_.clear();
+  look_at_.reset();
+  watch_worker();
 }
 
 void keeper::handle_worker_end() {
@@ -366,10 +424,11 @@ void keeper::handle_worker_end() {
   const auto pid = worker_->pid();
   worker_.reset();
   kill_at_.reset();
+  look_at_.reset();
   switch (phase_) {
     case phase::stopping:
       log_info(log(), "worker ended", {{"pid", pid}, {"how", end->describe()}});
-      finish(killed_ ? exit_code::failed : exit_code::orderly);
+      finish(killed_ || end->by_signal || end->value != 0 ? exit_code::failed : exit_code::orderly);
       return;
     case phase::upgrading:
       log_info(log(), "worker handed over", {{"pid", pid}, {"how", end->describe()}});
@@ -410,6 +469,37 @@ void keeper::kill_worker(std::string_view why) {
   if (worker_) worker_->signal(SIGKILL);
 }
 
+// A worker that hangs ends nobody's calls but serves none: it is as dead as one that crashed. Time counts in steps in
+// which this process ran too, so that a machine that stood still is not blamed on the worker.
+void keeper::watch_worker() {
+  if (options_.hang_timeout == 0ms || !worker_) {
+    look_at_.reset();
+  } else if (!look_at_) {
+    look_at_ = clock::now() + local::beat_of(options_.hang_timeout);
+  }
+}
+
+void keeper::look_for_life(time_point now) {
+  look_at_.reset();
+  watch_worker();
+  if (!look_at_ || phase_ != phase::serving) return;
+  silence_ += local::beat_of(options_.hang_timeout);
+  const auto limit = worker_ready_ ? options_.hang_timeout : std::max(options_.start_limit, options_.hang_timeout);
+  if (silence_ < limit) return;
+  look_at_ = now + limit;  // a process in the kernel's hands may take its time to die
+  last_words_ = fmt::format("silent for {} ms: {}", silence_.count(), silent_.empty() ? "its main thread" : silent_);
+  kill_worker(last_words_);
+}
+
+void keeper::heard_of_life(const local::link_packet& packet) {
+  byte_reader in(packet.payload);
+  const auto silence = std::chrono::milliseconds(in.get<std::uint64_t>());
+  const auto who = in.get_text();
+  if (!in.ok()) return;
+  silence_ = worker_ready_ ? silence : 0ms;
+  silent_ = who;
+}
+
 // ---- the link ----------------------------------------------------------------------------------------------------
 
 void keeper::receive_from_worker() {
@@ -434,9 +524,14 @@ void keeper::receive_from_worker() {
 void keeper::handle_packet(local::link_packet&& packet) {
   const auto& header = packet.header;
   switch (header.message) {
-    case link_message::put:
-      answer(header, state_.entries.put({header.kind, header.id, std::move(packet.payload), std::move(packet.fds)}));
+    case link_message::put: {
+      const bool configuration = header.kind == local::entry_kind::configuration;
+      const auto kept = state_.entries.put({header.kind, header.id, std::move(packet.payload), std::move(packet.fds)});
+      answer(header, kept);
+      if (configuration && kept) take_running();
       return;
+    }
+    case link_message::alive: heard_of_life(packet); return;
     case link_message::drop:
       state_.entries.drop(header.kind, header.id);
       answer(header, {});
@@ -464,6 +559,7 @@ void keeper::handle_packet(local::link_packet&& packet) {
 void keeper::worker_ready() {
   if (worker_ready_) return;
   worker_ready_ = true;
+  silence_ = 0ms;
   state_.ever_ready = true;
   const auto now = clock::now();
   policy_.ready(now);

@@ -35,8 +35,14 @@ struct keeper_options {
   std::optional<int> resume_fd;        ///< what --resume named
   /// From SIGTERM to SIGKILL of a worker that does not end.
   std::chrono::milliseconds stop_limit{9500};
-  /// Called on SIGHUP, before the worker is told.
-  std::function<void()> on_reload;
+  /// A worker that was ready is replaced when it, or a part of it, is silent for so long; 0: never.
+  std::chrono::milliseconds hang_timeout{0};
+  /// The same for one that is not ready yet; not in force when hang_timeout is 0.
+  std::chrono::milliseconds start_limit{std::chrono::minutes(10)};
+  /// What a node runs with from its start on (config::running_text); empty: workers ask their own sources.
+  std::string running;
+  /// Called with what an upgraded node goes on with, and with what a worker accepted on SIGHUP.
+  std::function<void(keeper_options&, const std::string& running)> on_running;
 };
 
 /// Not thread-safe; the process must have no other thread. Blocks and reads the process's signals.
@@ -68,6 +74,8 @@ class keeper {
   result<void> take_signals();
   result<void> take_lock();
   result<void> listen();
+  result<void> keep_running();
+  void take_running();
 
   // The loop.
   void wait_and_handle();
@@ -84,6 +92,9 @@ class keeper {
   void handle_worker_end();
   void worker_failed(const process_end& end, time_point now);
   void kill_worker(std::string_view why);
+  void watch_worker();
+  void look_for_life(time_point now);
+  void heard_of_life(const local::link_packet& packet);
 
   // The link.
   void receive_from_worker();
@@ -113,7 +124,11 @@ class keeper {
   std::string last_words_;  ///< what the worker said before it died
   std::optional<time_point> restart_at_;
   std::optional<time_point> kill_at_;
-  bool killed_ = false;  ///< the stop limit was met
+  bool killed_ = false;                   ///< the stop limit was met
+  bool reload_asked_ = false;             ///< while there was no worker
+  std::chrono::milliseconds silence_{0};  ///< of the worker or a part of it, while this process was awake
+  std::string silent_;                    ///< which part
+  std::optional<time_point> look_at_;     ///< when the silence is looked at next
 
   unique_fd link_;
   enum class handover_step { begin, entries, end, done };

@@ -27,14 +27,26 @@ struct node_options {
   int resume_fd = -1;
 };
 
-// A reload may change the keeper's log level too; all else is the worker's.
-void reload_levels(const config_options& options) {
-  const auto loaded = config::load(options.sources());
-  if (!loaded) {
-    log_error(logger("keeper"), "the configuration is not reloaded", {{"reason", loaded.error().message()}});
+// What the keeper itself needs of a configuration.
+void configure(keeper_options& keeper, const config::node_config& config) {
+  keeper.socket = config::socket_path(config);
+  keeper.runtime_dir = config::runtime_dir(config);
+  keeper.hang_timeout = std::chrono::duration_cast<std::chrono::milliseconds>(config.node.hang_timeout);
+  // Whoever asks for a longer drain than 10 s gets it.
+  const auto drain = std::chrono::duration_cast<std::chrono::milliseconds>(config.node.drain_timeout);
+  keeper.stop_limit = std::max(keeper_options{}.stop_limit, std::chrono::milliseconds(drain + 2s));
+}
+
+// After an upgrade, or when a worker accepted an edited one. It cannot be broken: the worker has read it as well.
+void reconfigure(keeper_options& keeper, const std::string& running) {
+  const auto config = config::load_running(running);
+  if (!config) {
+    log_warn(logger("keeper"), "the running configuration is of another version; the keeper goes on as it started",
+             {{"reason", config.error().message()}});
     return;
   }
-  [[maybe_unused]] const auto set = set_levels(loaded->log.level);
+  configure(keeper, *config);
+  [[maybe_unused]] const auto set = set_levels(config->log.level);
 }
 
 exit_code run_node(const node_options& options) {
@@ -45,14 +57,11 @@ exit_code run_node(const node_options& options) {
   if (auto fits = check_capacity(loaded->dram.capacity); !fits && !resumed) return failed_with(fits.error());
   if (auto logging = init_logging(loaded->log.level, loaded->log.format); !logging) return failed_with(logging.error());
   keeper_options how;
-  how.socket = config::socket_path(*loaded);
-  how.runtime_dir = config::runtime_dir(*loaded);
+  configure(how, *loaded);
+  how.running = config::running_text(*loaded);
+  how.on_running = reconfigure;
   how.arguments = options.config.as_arguments();
   if (resumed) how.resume_fd = options.resume_fd;
-  // Whoever asks for a longer drain than 10 s gets it.
-  const auto drain = std::chrono::duration_cast<std::chrono::milliseconds>(loaded->node.drain_timeout);
-  if (drain > how.stop_limit - 2s) how.stop_limit = drain + 2s;
-  how.on_reload = [config = options.config] { reload_levels(config); };
   return keeper(std::move(how)).run();
 }
 

@@ -24,7 +24,8 @@ every key has a default. What overrides it, weakest first:
 Sizes: a number with B, KiB, MiB, GiB, TiB, PiB (powers of 1024) or kB, MB, GB, TB, PB (powers of 1000); a plain number
 is bytes. Durations: a number with ns, us, ms, s, m, h or d. Fractions are allowed (`"1.5GiB"`). Unknown keys and values
 out of range are refused. `cenote config show` prints every value and where it came from; `cenote config check` checks a
-file. Keys marked "reload" take effect on SIGHUP; the others need a restart.
+file. Keys marked "reload" take effect on SIGHUP; the others when the node is stopped and started again. An edited file
+changes nothing by itself: a worker that is replaced, and an upgraded node, go on with what the node runs with.
 )";
 
 std::string_view about_section(std::string_view section) {

@@ -9,6 +9,7 @@
 #include <string_view>
 
 #include "config/level_spec.hpp"
+#include "config/toml_reader.hpp"
 #include "core/runtime_paths.hpp"
 
 namespace cenote::config {
@@ -17,6 +18,7 @@ namespace {
 using settings_map = std::map<std::string, setting, std::less<>>;
 
 constexpr std::uint64_t min_slab_size = 65'536;
+constexpr auto shortest_hang_timeout = std::chrono::seconds(1);
 
 std::unexpected<error> unknown_key(const raw_entry& entry) {
   // Of three parts the last was meant as a key: groups.a.qouta.
@@ -99,6 +101,9 @@ result<> check_together(const node_config& config) {
   const auto& settings = config.settings;
   if (config.node.threads == 1)
     return refuse(settings, "node.threads", "must be 0 (chosen from the machine) or at least 2");
+  if (config.node.hang_timeout.count() != 0 && config.node.hang_timeout < shortest_hang_timeout) {
+    return refuse(settings, "node.hang_timeout", "must be 0s (a worker that hangs is left alone) or at least 1s");
+  }
   const auto& [dram, nvme] = std::tie(config.dram, config.nvme);
   if (auto checked = check_water_marks(settings, "dram", dram.low_water, dram.high_water); !checked) return checked;
   if (auto checked = check_water_marks(settings, "nvme", nvme.low_water, nvme.high_water); !checked) return checked;
@@ -155,7 +160,8 @@ node_section make_node(const settings_map& settings) {
           .runtime_dir = get<std::string>(settings, "node.runtime_dir"),
           .threads = number<unsigned>(settings, "node.threads"),
           .drain_timeout = get<std::chrono::nanoseconds>(settings, "node.drain_timeout"),
-          .max_sessions = number<std::uint32_t>(settings, "node.max_sessions")};
+          .max_sessions = number<std::uint32_t>(settings, "node.max_sessions"),
+          .hang_timeout = get<std::chrono::nanoseconds>(settings, "node.hang_timeout")};
 }
 
 dram_section make_dram(const settings_map& settings) {
@@ -378,6 +384,24 @@ std::string to_toml(std::span<const config_value> values) {
                          : fmt::format("{} = {}  # {}\n", name, value.text, as_comment(value.source));
   }
   return text;
+}
+
+std::string running_text(const node_config& config) {
+  std::vector<config_value> values;
+  for (const auto& [key, set] : config.settings) {
+    if (set.source != "default") values.push_back({key, to_toml(set.value), set.source, false});
+  }
+  return to_toml(values);
+}
+
+result<node_config> load_running(std::string_view text) {
+  const auto entries = read_toml(text, "running configuration");
+  if (!entries) return std::unexpected(entries.error());
+  auto settings = default_settings();
+  for (const auto& entry : *entries) {
+    if (auto applied = apply(entry, settings); !applied) return std::unexpected(applied.error());
+  }
+  return make(std::move(settings));
 }
 
 std::vector<std::string> changed_unreloadable(const node_config& running, const node_config& wanted) {

@@ -25,6 +25,7 @@ struct node_section {
   unsigned threads = 0;     ///< 0: chosen from the machine
   std::chrono::nanoseconds drain_timeout{};
   std::uint32_t max_sessions = 0;
+  std::chrono::nanoseconds hang_timeout{};  ///< 0: a worker that hangs is left alone
 };
 
 enum class huge_pages { automatic, off };
@@ -171,6 +172,13 @@ struct config_value {
 /// The values as a TOML file that load() takes, each with its source as a comment; secrets are left out by
 /// name.
 [[nodiscard]] std::string to_toml(std::span<const config_value> values);
+
+/// All that is not a default, secrets included, as TOML for load_running(): what a node that runs hands to its next
+/// worker, whatever became of the sources. Not for eyes.
+[[nodiscard]] std::string running_text(const node_config& config);
+
+/// The configuration that running_text() wrote. Fails like load(), as when another version wrote it.
+[[nodiscard]] result<node_config> load_running(std::string_view text);
 
 /// Keys whose values differ and that need a restart to change, in alphabetical order.
 [[nodiscard]] std::vector<std::string> changed_unreloadable(const node_config& running, const node_config& wanted);

@@ -101,6 +101,23 @@ BOOST_FIXTURE_TEST_CASE(completions_that_nobody_fetches_hold_back_only_their_own
   BOOST_TEST(fetch(rings).size() > 0U);
 }
 
+BOOST_FIXTURE_TEST_CASE(a_tier_that_answers_after_a_minute_is_slow_and_not_dead, session_fixture) {
+  const auto client = make_client(1);
+  const auto actor = serve(client);
+  memory::client_rings rings(client->view);
+  rings.push(entry_of(memory::operation::barrier, 1));
+  (void)rings.publish();
+  caf::anon_send(actor, bell_atom_v);
+  BOOST_REQUIRE(scheduler().run_once());  // the session's turn, not yet the tier's
+  scheduler().advance_time(std::chrono::minutes(1));
+  run();
+  BOOST_TEST(fetch(rings).size() == 1U);
+  rings.push(entry_of(memory::operation::barrier, 2));
+  (void)rings.publish();
+  ring(actor);
+  BOOST_TEST(fetch(rings).size() == 1U);
+}
+
 BOOST_FIXTURE_TEST_CASE(random_ring_bytes_never_end_the_actor, session_fixture) {
   const auto client = make_client(1);
   const auto actor = serve(client);

@@ -264,6 +264,30 @@ def test_calls_made_while_the_worker_is_stopped_wait_for_their_deadline_and_say_
 
 
 @pytest.mark.sanitizer
+def test_a_worker_that_hangs_is_replaced_and_named(start_node: StartNode, attach: Attach) -> None:
+    node = start_node("node.hang_timeout=1s")
+    node.allowed_errors = ["killing the worker"]
+    session = attach(node, "i", block=BLOCK, deadline=20)
+    keys = filled(session, "a", 10)
+    node.announced_deaths += 1
+    with node.worker_stopped() as hung:
+        assert session.remove(keys[:1]) == 1  # waits for the next worker
+    assert node.worker_pid != hung
+    assert "its main thread" in node.logged("killing the worker")[0]["reason"]
+    assert all_right(session, keys[1:])
+
+
+def test_a_worker_that_was_stopped_for_a_while_goes_on(start_node: StartNode, attach: Attach) -> None:
+    node = start_node("node.hang_timeout=20s")
+    session = attach(node, "i", block=BLOCK)
+    keys = filled(session, "a", 10)
+    with node.worker_stopped() as worker:
+        time.sleep(5)
+    assert all_right(session, keys)
+    assert session.remove(keys) == 10
+    assert node.worker_pid == worker
+
+
 def test_calls_made_while_the_worker_is_away_wait_for_the_next_one(
     node: Node, start_agent: StartAgent, attach: Attach
 ) -> None:

@@ -302,6 +302,40 @@ def test_a_reload_survives_a_restart_of_the_worker(tmp_path: Path, start_node: S
     assert next(g["quota"] for g in node.status()["groups"] if g["name"] == "g") == 8 * MiB
 
 
+def test_a_file_that_was_edited_or_broken_meanwhile_changes_nothing_when_a_worker_dies(
+    tmp_path: Path, start_node: StartNode, attach: Attach
+) -> None:
+    def quota() -> int:
+        return int(next(g["quota"] for g in node.status()["groups"] if g["name"] == "g"))
+
+    file = configured(tmp_path, groups__g='quota = "16MiB"\ntoken = "secret \\"7"', dram="populate = false")
+    node = start_node(config=file)
+    node.allowed_errors = ["configuration"]
+    attach(node, "i", instance_group="g", token='secret "7')
+    configured(tmp_path, groups__g='quota = "8MiB"')
+    node.restart_worker()
+    assert quota() == 16 * MiB
+    with pytest.raises(cenote.CenoteError, match="token"):
+        attach(node, "i", instance_group="g")
+    file.write_text("this is no TOML")
+    node.restart_worker()
+    assert quota() == 16 * MiB
+    node.send_signal(signal.SIGHUP)
+    until("it is refused", lambda: node.logged("not reloaded"))
+    node.restart_worker()
+    assert quota() == 16 * MiB
+    configured(tmp_path, groups__g='quota = "4MiB"')
+    reload(node)
+    file.write_text("this is no TOML")
+    node.restart_worker()
+    assert quota() == 4 * MiB
+    configured(tmp_path, groups__g='quota = "8MiB"')
+    epoch = node.status()["node"]["epoch"]
+    node.send_signal(signal.SIGUSR2)
+    until("it is upgraded", lambda: node.status()["node"]["epoch"] > epoch, limit=20)
+    assert quota() == 4 * MiB
+
+
 def test_a_log_that_nobody_reads_any_more_is_no_reason_to_die(tmp_path: Path) -> None:
     made = Node(tmp_path / "run", "dram.capacity=32MiB", "log.level=debug")
     reader, writer = os.pipe()

@@ -1,12 +1,14 @@
 // A keeper and a worker for tests, in one program. The worker does what the test tells it, over the node's socket.
 //
-//   fake_worker keeper DIR [--next PROGRAM] [--stop-limit MS] [--resume FD]   a real keeper over fake workers
+//   fake_worker keeper DIR [--next PROGRAM] [--stop-limit MS] [--hang-timeout MS] [--start-limit MS] [--resume FD]
+//                                                                             a real keeper over fake workers
 //   fake_worker worker --keeper-fd N DIR …                                    started by it
 //   fake_worker probe …                                                       what an upgrade asks first
 //
 // Commands (admin frames, the reply is a text): state | put ID TEXT | read ID | drop ID | put-many N | upgrade | mute |
-// abort | exit STATUS | garbage | leave (close the link, live on) | deafen (shut the listening socket down). Files in
-// DIR: `before-ready` holds "exit STATUS", `after-ready` likewise; `probe-fails` makes the probe fail.
+// abort | exit STATUS | garbage | leave (close the link, live on) | deafen (shut the listening socket down) | late MS
+// WHO (what its signs of life say) | freeze. Files in DIR: `before-ready` holds "exit STATUS" or "freeze",
+// `after-ready` and `at-end` likewise; `probe-fails` makes the probe fail.
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <poll.h>
@@ -36,6 +38,8 @@ struct arguments {
   std::string dir;
   std::string next;
   std::chrono::milliseconds stop_limit{9500};
+  std::chrono::milliseconds hang_timeout{0};
+  std::chrono::milliseconds start_limit{60000};
   std::optional<int> resume;
   int keeper_fd = -1;
   std::vector<std::string> passed_on;
@@ -49,10 +53,13 @@ arguments parse(int argc, char** argv) {
       out.resume = std::atoi(argv[++i]);
     } else if (word == "--keeper-fd") {
       out.keeper_fd = std::atoi(argv[++i]);
-    } else if (word == "--next" || word == "--stop-limit") {
+    } else if (word == "--next" || word == "--stop-limit" || word == "--hang-timeout" || word == "--start-limit") {
       const std::string value = argv[++i];
+      const std::chrono::milliseconds limit(std::atoi(value.c_str()));
       if (word == "--next") out.next = value;
-      if (word == "--stop-limit") out.stop_limit = std::chrono::milliseconds(std::atoi(value.c_str()));
+      if (word == "--stop-limit") out.stop_limit = limit;
+      if (word == "--hang-timeout") out.hang_timeout = limit;
+      if (word == "--start-limit") out.start_limit = limit;
       out.passed_on.insert(out.passed_on.end(), {word, value});
     } else {
       out.dir = word;
@@ -67,8 +74,13 @@ std::string contents_of(const std::string& path) {
   return {std::istreambuf_iterator<char>(in), {}};
 }
 
+[[noreturn]] void freeze() {
+  for (;;) ::pause();
+}
+
 // "exit 3" ends the process.
 void obey(const std::string& order) {
+  if (order == "freeze") freeze();
   if (order.starts_with("exit ")) ::_exit(std::atoi(order.c_str() + 5));
 }
 
@@ -116,7 +128,9 @@ class worker {
   void step() {
     std::array<pollfd, 4> items{pollfd{signals_.get(), POLLIN, 0}, pollfd{handover_.listener.get(), POLLIN, 0},
                                 pollfd{client_ ? client_.get() : -1, POLLIN, 0}, pollfd{left_ ? -1 : link_.fd(), 0, 0}};
-    ::poll(items.data(), items.size(), -1);
+    const bool beats = given_.hang_timeout > 0ms;
+    ::poll(items.data(), items.size(), beats ? static_cast<int>(local::beat_of(given_.hang_timeout).count()) : -1);
+    if (beats) link_.alive(silence_, silent_);
     if (items[0].revents != 0) read_signal();
     if (items[1].revents != 0) {
       if (auto next = local::accept_one(handover_.listener.get()); next && *next) client_ = std::move(**next);
@@ -132,6 +146,7 @@ class worker {
     signalfd_siginfo info{};
     if (::read(signals_.get(), &info, sizeof info) != sizeof info) return;
     if (info.ssi_signo == SIGHUP) ++reloads_;
+    if (info.ssi_signo == SIGTERM) obey(contents_of(given_.dir + "/at-end"));
     if (info.ssi_signo == SIGTERM && !mute_) done_ = true;
     if (info.ssi_signo == SIGUSR2) done_ = true;
   }
@@ -167,6 +182,11 @@ class worker {
     if (verb == "upgrade") return outcome(link_.ask_upgrade());
     if (verb == "mute") mute_ = true;
     if (verb == "abort") std::abort();
+    if (verb == "freeze") freeze();
+    if (verb == "late") {
+      silence_ = std::chrono::milliseconds(number);
+      silent_ = text;
+    }
     if (verb == "exit") {
       link_.fatal("told to exit");
       ::_exit(static_cast<int>(number));
@@ -199,6 +219,8 @@ class worker {
   std::map<std::uint64_t, local::registry_entry> entries_;
   unique_fd signals_;
   unique_fd client_;
+  std::chrono::milliseconds silence_{0};
+  std::string silent_;
   int reloads_ = 0;
   bool mute_ = false;
   bool left_ = false;
@@ -215,6 +237,8 @@ int run_keeper(const arguments& given) {
   options.arguments = given.passed_on;
   options.resume_fd = given.resume;
   options.stop_limit = given.stop_limit;
+  options.hang_timeout = given.hang_timeout;
+  options.start_limit = given.start_limit;
   return to_int(keeper(std::move(options)).run());
 }
 

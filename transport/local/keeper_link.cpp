@@ -125,4 +125,14 @@ void keeper_link::fatal(std::string_view reason) noexcept {
   [[maybe_unused]] const auto sent = try_send_link(fd_.get(), header, std::as_bytes(std::span(text)), {});
 }
 
+void keeper_link::alive(std::chrono::milliseconds silence, std::string_view who) noexcept {
+  // No lock and no answer, as in fatal(): the threads that make calls may be those that hang.
+  link_header header;
+  header.message = link_message::alive;
+  byte_writer out;
+  out.put(static_cast<std::uint64_t>(silence.count()));
+  out.put_text(who.substr(0, 4096));
+  [[maybe_unused]] const auto sent = try_send_link(fd_.get(), header, out.bytes(), {});
+}
+
 }  // namespace cenote::local

@@ -10,6 +10,7 @@
 // - An exit status of 2 before ready() says that the configuration can never work: the keeper gives up at once.
 #pragma once
 
+#include <algorithm>
 #include <chrono>
 #include <cstdint>
 #include <mutex>
@@ -22,6 +23,11 @@
 #include "transport/local/registry.hpp"
 
 namespace cenote::local {
+
+/// How often a worker says that it lives, when silence for `hang_timeout` (above 0) is too long.
+[[nodiscard]] constexpr std::chrono::milliseconds beat_of(std::chrono::milliseconds hang_timeout) noexcept {
+  return std::clamp(hang_timeout / 6, std::chrono::milliseconds(20), std::chrono::milliseconds(5000));
+}
 
 /// What a worker gets from its keeper.
 struct handover {
@@ -62,6 +68,10 @@ class keeper_link {
 
   /// Tells the keeper why this worker is about to exit. Best effort, never blocks for long.
   void fatal(std::string_view reason) noexcept;
+
+  /// Tells the keeper that this worker lives. `silence`: for how long somebody in it has not answered, and who that is.
+  /// Best effort, never blocks.
+  void alive(std::chrono::milliseconds silence, std::string_view who) noexcept;
 
   /// True once the process that started this worker is gone.
   [[nodiscard]] bool keeper_is_dead() const noexcept;

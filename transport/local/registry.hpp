@@ -4,7 +4,8 @@
 //   0       4         6     8         9      10      12         16   24     28
 //   | magic | version | fds | message | kind | spare | sequence | id | size | spare | payload (size bytes)
 //
-// Worker to keeper: put, drop, ready, ask_upgrade, fatal; each is answered by ack or refused with its sequence.
+// Worker to keeper: put, drop, ready, ask_upgrade, fatal, alive; each but the last two is answered by ack or refused
+// with its sequence.
 // Keeper to worker, once at the start: handover (payload: begin_handover; descriptor: the listening socket), an
 // `entry` for each registry entry in order of (kind, id), handover_end.
 #pragma once
@@ -26,11 +27,12 @@ namespace cenote::local {
 /// What an entry describes. The keeper never looks inside: it only keeps the order of the numbers, so that a worker
 /// sees records before instances, instances before their slabs, and sessions last.
 enum class entry_kind : std::uint8_t {
-  records = 1,   ///< the node-wide segment of block records
-  instance = 2,  ///< an instance: its spec; index and version table
-  slab = 3,      ///< one slab
-  session = 4,   ///< one session: its memory, doorbells, pidfd
-  node = 5,      ///< anything else that must outlive a worker
+  records = 1,        ///< the node-wide segment of block records
+  instance = 2,       ///< an instance: its spec; index and version table
+  slab = 3,           ///< one slab
+  session = 4,        ///< one session: its memory, doorbells, pidfd
+  node = 5,           ///< anything else that must outlive a worker
+  configuration = 6,  ///< what the node runs with: one memory file, see config::running_text()
 };
 
 inline constexpr std::size_t max_entry_meta = std::size_t{32} * 1024;
@@ -77,6 +79,7 @@ enum class link_message : std::uint8_t {
   fatal = 8,
   ack = 9,
   refused = 10,  ///< payload: encode_failure
+  alive = 11,    ///< u64 milliseconds of silence, text: whose; not answered
 };
 
 inline constexpr std::uint32_t link_magic = 0x4c4b4e43;  // "CNKL"

@@ -1,5 +1,7 @@
 // A real keeper process over fake workers: see tests/support/fake_worker.cpp for what they understand.
+#include <fcntl.h>
 #include <poll.h>
+#include <sys/file.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
@@ -211,6 +213,76 @@ BOOST_AUTO_TEST_CASE(replaces_a_worker_that_closed_its_link_and_lives_on) {
   (void)node.ask("state");
   node.order("leave");
   BOOST_TEST(number_in(state_at(node, 2), "epoch") == 2U);
+}
+
+BOOST_AUTO_TEST_CASE(replaces_a_worker_that_says_nothing_any_more) {
+  fake_node node({"--hang-timeout", "300"});
+  node.start();
+  BOOST_TEST(node.ask("put 1 kept") == "ok");
+  node.order("freeze");
+  BOOST_TEST(number_in(state_at(node, 2), "entries") == 1U);
+  BOOST_TEST(node.ask("read 1") == "kept");
+}
+
+BOOST_AUTO_TEST_CASE(replaces_a_worker_that_says_a_part_of_it_is_silent) {
+  fake_node node({"--hang-timeout", "300"});
+  node.start();
+  BOOST_TEST(node.ask("late 300 tier") == "ok");
+  BOOST_TEST(number_in(state_at(node, 2), "epoch") == 2U);
+}
+
+BOOST_AUTO_TEST_CASE(replaces_a_worker_that_is_never_ready) {
+  fake_node node({"--hang-timeout", "100", "--start-limit", "400"});
+  node.file("before-ready", "freeze");
+  node.start();
+  std::this_thread::sleep_for(100ms);
+  node.remove("before-ready");
+  BOOST_TEST(number_in(state_at(node, 2), "restarts") >= 1U);
+}
+
+BOOST_AUTO_TEST_CASE(leaves_a_slow_worker_alone) {
+  fake_node node({"--hang-timeout", "20000"});
+  node.start();
+  const auto worker = worker_of(node.ask("state"));
+  BOOST_TEST(node.ask("late 10000 tier") == "ok");
+  BOOST_REQUIRE(::kill(worker, SIGSTOP) == 0);
+  std::this_thread::sleep_for(300ms);
+  BOOST_REQUIRE(::kill(worker, SIGCONT) == 0);
+  BOOST_TEST(node.ask("late 0 nobody") == "ok");
+  BOOST_TEST(worker_of(node.ask("state")) == worker);
+}
+
+BOOST_AUTO_TEST_CASE(leaves_a_stopped_worker_alone_where_no_limit_is_set) {
+  fake_node node;
+  node.start();
+  const auto worker = worker_of(node.ask("state"));
+  BOOST_REQUIRE(::kill(worker, SIGSTOP) == 0);
+  std::this_thread::sleep_for(500ms);
+  BOOST_REQUIRE(::kill(worker, SIGCONT) == 0);
+  BOOST_TEST(worker_of(node.ask("state")) == worker);
+}
+
+BOOST_AUTO_TEST_CASE(starts_although_a_stranger_holds_a_lock_file_that_everybody_could_open) {
+  fake_node node;
+  unique_fd lock(::open((node.dir() + "/cenote.lock").c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644));
+  BOOST_REQUIRE(::fchmod(lock.get(), 0644) == 0);
+  BOOST_REQUIRE(::flock(lock.get(), LOCK_EX) == 0);
+  node.start();
+  BOOST_TEST(number_in(node.ask("state"), "epoch") == 1U);
+  struct stat info {};
+  BOOST_REQUIRE(::stat((node.dir() + "/cenote.lock").c_str(), &info) == 0);
+  BOOST_TEST((info.st_mode & 0777) == 0600U);
+}
+
+BOOST_AUTO_TEST_CASE(says_so_when_its_worker_did_not_end_in_order) {
+  fake_node node;
+  node.start();
+  (void)node.ask("state");
+  node.file("at-end", "exit 1");
+  node.signal(SIGTERM);
+  const auto end = node.wait_end(5s);
+  BOOST_REQUIRE(end);
+  BOOST_TEST(end->value == to_int(exit_code::failed));
 }
 
 BOOST_AUTO_TEST_CASE(opens_the_socket_again_that_a_worker_shut_down) {
