@@ -89,9 +89,16 @@ def _seen() -> Engine:
         raise Untold("SGLang's server arguments are not to be seen here")
     if UPDATES.count or _value(arguments, "weight_version") != _weight_version(arguments):
         raise Untold("its weights were updated in place, and so are not those of its files")
-    weights, model, launch = _weights_of(arguments)
-    facts = {"arguments": _said(arguments, is_told=False), "weights": weights, "beside": _beside(arguments)}
-    return Engine({**facts, "environment": _environment()}, model, launch)
+    weights, model, loaded = _weights_of(arguments)
+    beside = _beside(arguments)
+    facts = {
+        "arguments": _said(arguments, is_told=False),
+        "environment": _environment(),
+        "weights": weights,
+        "beside": {name: _digest(folder) for name, folder in beside.items()},
+    }
+    changed = any(map(_changed_since_start, [*loaded, *beside.values()]))
+    return Engine(facts, model, _launch(arguments) if changed else "")
 
 
 def _arguments() -> Any:
@@ -135,8 +142,8 @@ def _weight_version(arguments: Any) -> Any:
         return _value(arguments, "weight_version")
 
 
-def _weights_of(arguments: Any) -> tuple[str, str, str]:
-    """Their fingerprint, what model it is, and what Engine.launch says."""
+def _weights_of(arguments: Any) -> tuple[str, str, list[Path]]:
+    """Their fingerprint, what model it is, and the folder that they were loaded from, if any."""
     for name in _ELSEWHERE:
         if _value(arguments, name):
             raise Untold(f"--{name.replace('_', '-')} is set, and what comes from there cannot be compared")
@@ -149,7 +156,7 @@ def _weights_of(arguments: Any) -> tuple[str, str, str]:
     model = str((config.get("architectures") or ["model"])[0])
     if loading == "dummy":  # drawn by each rank for its own part
         drawn = [_value(arguments, each) for each in ("random_seed", "tp_size", "pp_size", "ep_size")]
-        return json.dumps(["dummy", _digest(folder, said_only=True), *drawn]), model, ""
+        return json.dumps(["dummy", _digest(folder, said_only=True), *drawn]), model, []
     if loading not in _FROM_FILES:
         raise Untold(f"weights of the format {loading} cannot be compared")
     with contextlib.suppress(ValueError, TypeError):
@@ -157,8 +164,11 @@ def _weights_of(arguments: Any) -> tuple[str, str, str]:
     elsewhere = _weights.from_elsewhere(config, trusts_code=bool(_value(arguments, "trust_remote_code")))
     if elsewhere:
         raise Untold(f"it also loads {elsewhere}, which cannot be compared")
-    changed = _weights.changed_after(_weights.files_of(folder), _weights.process_began())
-    return _digest(folder), model, _launch(arguments) if changed else ""
+    return _digest(folder), model, [folder]
+
+
+def _changed_since_start(folder: Path) -> bool:
+    return _weights.changed_after(folder, _weights.files_of(folder), _weights.process_began())
 
 
 def _launch(arguments: Any) -> str:
@@ -167,16 +177,18 @@ def _launch(arguments: Any) -> str:
     return digest([parent, began, *(str(_value(arguments, each)) for each in ("port", "nccl_port", "dist_init_addr"))])
 
 
-def _beside(arguments: Any) -> dict[str, str]:
-    """Fingerprints of what is loaded beside the model."""
+def _beside(arguments: Any) -> dict[str, Path]:
+    """The folders of what is loaded beside the model."""
     found = {}
     if _value(arguments, "speculative_draft_model_path"):
-        draft = _folder(arguments, "speculative_draft_model_path", "speculative_draft_model_revision")
-        found["draft"] = _digest(draft)
+        loading = str(_value(arguments, "speculative_draft_load_format") or "auto").lower()
+        if loading not in _FROM_FILES | {"dummy"}:
+            raise Untold(f"draft weights of the format {loading} cannot be compared")
+        found["draft"] = _folder(arguments, "speculative_draft_model_path", "speculative_draft_model_revision")
     for each in _value(arguments, "lora_paths") or ():
         said = each if isinstance(each, Mapping) else {name: getattr(each, name, None) for name in _ADAPTER}
         name, path = (said.get(each) for each in _ADAPTER)
-        found[f"adapter {name}"] = _digest(_weights.folder_of(str(path), None, None))
+        found[f"adapter {name}"] = _weights.folder_of(str(path), None, None)
     return found
 
 

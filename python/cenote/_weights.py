@@ -129,10 +129,14 @@ def holds_weights(files: Sequence[File]) -> bool:
     return any(each.path.suffix in _WEIGHTS or not each.name for each in files)
 
 
-def changed_after(files: Sequence[File], moment: float) -> list[str]:
-    """Names of files that may have been changed at or after `moment` (of the wall clock). Blobs of a hub's cache are
-    not among them: they are written once, under a name that is made of their content."""
-    return [each.name for each in files if not _is_blob(each.path) and each.path.stat().st_ctime >= moment]
+def changed_after(model: Path, files: Sequence[File], moment: float) -> bool:
+    """Whether files of `model` may have been changed or exchanged at or after `moment` (of the wall clock). Blobs of a
+    hub's cache are not: they are written once, under a name that is made of their content."""
+    plain = [each.path for each in files if not _is_blob(each.path)]
+    place = Path(os.path.abspath(model))
+    links = [each for each in (place, *place.parents) if each.is_symlink()]
+    changes = [each.stat().st_ctime for each in {*plain, *(each.parent for each in plain)}]  # a renamed folder, too
+    return any(each >= moment for each in (*changes, *(each.lstat().st_ctime for each in links)))
 
 
 def _is_blob(path: Path) -> bool:

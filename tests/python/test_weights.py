@@ -196,10 +196,44 @@ def test_a_file_that_shrinks_while_it_is_read_is_refused(tmp_path: Path, memory:
 
 def test_blobs_of_a_hub_were_not_changed_but_other_files_may_be(tmp_path: Path) -> None:
     blob = make(tmp_path / "blobs", {"a" * 64: b"weights"}) / ("a" * 64)
-    folder = model(tmp_path / "model", {"b.safetensors": b"x"})
+    folder = tmp_path / "snapshots" / "one"
+    folder.mkdir(parents=True)
     (folder / "c.safetensors").symlink_to(blob)
-    assert changed_after(files_of(folder), 0.0) == ["a.safetensors", "b.safetensors", "config.json"]
-    assert changed_after(files_of(folder), later()) == []
+    assert not changed_after(folder, files_of(folder), 0.0)
+    (folder / "config.json").write_bytes(b"{}")
+    assert changed_after(folder, files_of(folder), 0.0)
+    assert not changed_after(folder, files_of(folder), later())
+
+
+def after_a_tick(path: Path) -> float:
+    """A moment that is after all changes so far, and before all later ones, on the clock of this file system."""
+    path.write_bytes(b"")
+    moment = path.stat().st_ctime
+    while path.stat().st_ctime == moment:
+        path.write_bytes(b"")
+    return path.stat().st_ctime
+
+
+@pytest.mark.parametrize("change", ["written", "renamed", "linked", "linked above"])
+def test_weights_that_were_exchanged_are_noticed_though_their_files_are_old(tmp_path: Path, change: str) -> None:
+    model(tmp_path / "old" / "m")
+    model(tmp_path / "new" / "m", {"a.safetensors": b"others"})
+    (tmp_path / "link").symlink_to(tmp_path / "old")
+    (tmp_path / "model").symlink_to(tmp_path / "old" / "m")
+    asked = {"linked": tmp_path / "model", "linked above": tmp_path / "link" / "m"}.get(change, tmp_path / "old" / "m")
+    moment = after_a_tick(tmp_path / "clock")
+    assert not changed_after(asked, files_of(asked), moment)
+    if change == "written":
+        (asked / "a.safetensors").write_bytes(b"others")
+    elif change == "renamed":
+        asked.rename(tmp_path / "away")
+        (tmp_path / "new" / "m").rename(asked)
+    else:
+        link = tmp_path / ("model" if change == "linked" else "link")
+        link.unlink()
+        link.symlink_to(tmp_path / "new" / ("m" if change == "linked" else ""))
+    assert (asked / "a.safetensors").read_bytes() == b"others"
+    assert changed_after(asked, files_of(asked), moment)
 
 
 def test_a_process_knows_when_it_began() -> None:

@@ -63,7 +63,7 @@ def weights_of(config: Any) -> Weights:
         files = _weights.files_of(folder)
         if not _weights.holds_weights(files):
             raise Unservable(f"there are no weight files in {model.model}; {_SETTLES}")
-        changed = _weights.changed_after(files, _weights.process_began())
+        changed = _weights.changed_after(folder, files, _weights.process_began())
         return Weights(f"files:{_weights.digest_of(files)}", not changed)
     except (OSError, _weights.Unreadable) as why:
         raise Unservable(f"its weights cannot be told from others: {why}; {_SETTLES}") from why
