@@ -104,7 +104,8 @@ FIELDS: LeftOut = {
             "how ranks add up, which rounds alike": "disable_custom_all_reduce enable_mscclpp enable_nccl_nvls"
             " enable_symm_mem enable_torch_symm_mem pre_warm_nccl disable_aiter_allreduce_fusion_in_decode"
             " disable_aiter_allreduce_fusion_in_prefill enable_aiter_allreduce_fusion"
-            " enable_flashinfer_allreduce_fusion enforce_disable_flashinfer_allreduce_fusion flashinfer_allreduce_fusion_backend",
+            " enable_flashinfer_allreduce_fusion enforce_disable_flashinfer_allreduce_fusion"
+            " flashinfer_allreduce_fusion_backend",
             "graphs replay the same kernels": "cuda_graph_backend_decode cuda_graph_backend_prefill"
             " cuda_graph_bs_decode cuda_graph_bs_prefill cuda_graph_config cuda_graph_max_bs_decode"
             " cuda_graph_max_bs_prefill cuda_graph_max_seq_len_prefill cuda_graph_prefill_max_context"
