@@ -24,6 +24,7 @@ exit_code run_check(const config_options& options) {
   const auto loaded = config::load(options.sources());
   if (!loaded) return failed_with(loaded.error());
   if (auto fits = check_capacity(loaded->dram.capacity); !fits) return failed_with(fits.error());
+  if (auto known = check_numa_node(loaded->dram.numa_node); !known) return failed_with(known.error());
   fmt::print("the configuration is valid; the node's socket is {}\n", config::socket_path(*loaded));
   return exit_code::orderly;
 }

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <charconv>
 #include <fstream>
 #include <string_view>
@@ -79,7 +80,31 @@ void apply(const hierarchy& where, memory_limits& limits) {
   }
 }
 
+// "0-1,4" has 0, 1 and 4.
+bool has_number(std::string_view list, int wanted) {
+  while (!list.empty()) {
+    const auto item = list.substr(0, list.find(','));
+    list.remove_prefix(std::min(list.size(), item.size() + 1));
+    int first = 0;
+    const char* const end = item.data() + item.size();
+    const auto [dash, why] = std::from_chars(item.data(), end, first);
+    if (why != std::errc()) continue;
+    int last = first;
+    if (dash != end && *dash == '-') std::from_chars(dash + 1, end, last);
+    if (wanted >= first && wanted <= last) return true;
+  }
+  return false;
+}
+
 }  // namespace
+
+result<void> check_numa_node(std::optional<int> node, const fs::path& root) {
+  const auto online = first_line(root / "sys/devices/system/node/online");
+  if (!node || !online || has_number(*online, *node)) return {};
+  return fail(error_code::invalid_config,
+              fmt::format("dram.numa_node = {}: this machine has no such node; it has {}, and -1 binds to none", *node,
+                          *online));
+}
 
 std::optional<std::string> first_line(const fs::path& file) {
   std::ifstream in(file);

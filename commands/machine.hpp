@@ -27,6 +27,10 @@ struct memory_limits {
 /// The same against this machine. A machine that does not tell its memory refuses nothing.
 [[nodiscard]] result<void> check_capacity(std::uint64_t bytes);
 
+/// Refuses (invalid_config, with the nodes that there are) a NUMA node that this machine has not. A machine that does
+/// not tell its nodes refuses nothing.
+[[nodiscard]] result<void> check_numa_node(std::optional<int> node, const std::filesystem::path& root = "/");
+
 /// A file's first line without its end; nothing if it cannot be read.
 [[nodiscard]] std::optional<std::string> first_line(const std::filesystem::path& file);
 

@@ -18,6 +18,21 @@ const std::vector<std::string>& level_names() {
   return names;
 }
 
+/// Whoever writes a line: the names that the sources give to logger(), in their order.
+const std::vector<std::string>& component_names() {
+  static const std::vector<std::string> names{"dram", "keeper", "nvme", "recovery", "server", "session", "worker"};
+  return names;
+}
+
+result<void> check_component(std::string_view name) {
+  const auto& names = component_names();
+  if (std::ranges::find(names, name) != names.end()) return {};
+  const auto meant = nearest(name, names);
+  return fail(error_code::invalid_config,
+              fmt::format("no component `{}` writes to the log; {}components are {}", name,
+                          meant ? fmt::format("did you mean `{}`? ", *meant) : "", fmt::join(names, ", ")));
+}
+
 result<log_level> parse_level(std::string_view name) {
   const auto& names = level_names();
   const auto found = std::ranges::find(names, name);
@@ -63,6 +78,8 @@ result<level_spec> parse_level_spec(std::string_view text) {
       spec.all = *level;
     } else if (component.empty()) {
       return fail(error_code::invalid_config, fmt::format("`{}` names no component; write it as keeper=debug", item));
+    } else if (auto known = check_component(component); !known) {
+      return std::unexpected(known.error());
     } else if (!spec.components.emplace(component, *level).second) {
       return twice(component);
     }

@@ -1,12 +1,18 @@
 #include "config/node_config.hpp"
 
 #include <fmt/format.h>
+#include <sys/stat.h>
+#include <sys/un.h>
 
 #include <algorithm>
 #include <cctype>
+#include <filesystem>
 #include <functional>
+#include <map>
+#include <optional>
 #include <set>
 #include <string_view>
+#include <utility>
 
 #include "config/level_spec.hpp"
 #include "config/toml_reader.hpp"
@@ -75,18 +81,63 @@ std::unexpected<error> refuse_pair(const settings_map& settings, std::string_vie
 
 constexpr std::uint64_t min_path_bytes = std::uint64_t{64} << 20;
 
+/// Where the kernel goes from there: without links, dots and double slashes, as far as it exists.
+std::string real_path(const std::string& path) {
+  std::error_code failed;
+  auto real = std::filesystem::weakly_canonical(path, failed);
+  if (failed) real = std::filesystem::path(path).lexically_normal();
+  if (real.filename().empty() && real.has_relative_path()) real = real.parent_path();  // "store/"
+  return real.string();
+}
+
+/// A directory, or where its `data` leads: equal ones would be locked twice by one node.
+std::vector<std::string> identities_of(const std::string& path) {
+  std::vector<std::string> found{real_path(path)};
+  struct stat about {};
+  if (::stat(path.c_str(), &about) == 0) found.push_back(fmt::format("{}:{}", about.st_dev, about.st_ino));
+  if (::stat((path + "/data").c_str(), &about) == 0) {
+    found.push_back(S_ISBLK(about.st_mode) ? fmt::format("device {}", about.st_rdev)
+                                           : fmt::format("{}:{}", about.st_dev, about.st_ino));
+  }
+  return found;
+}
+
+/// Two names of one path, or nothing.
+std::optional<std::pair<std::string, std::string>> same_twice(const std::vector<std::string>& paths) {
+  std::map<std::string, std::string> first;
+  for (const std::string& path : paths) {
+    for (const std::string& identity : identities_of(path)) {
+      const auto [at, is_new] = first.try_emplace(identity, path);
+      if (!is_new && (at->second != path || std::ranges::count(paths, path) > 1)) return std::pair(at->second, path);
+    }
+  }
+  return std::nullopt;
+}
+
 result<> check_nvme(const node_config& config) {
   const nvme_section& nvme = config.nvme;
   if (nvme.paths.empty()) return {};
   if (nvme.capacity < min_path_bytes * nvme.paths.size()) {
     return refuse(config.settings, "nvme.capacity", "must be at least 64MiB for each of nvme.paths");
   }
-  const std::set<std::string> different(nvme.paths.begin(), nvme.paths.end());
-  if (different.size() != nvme.paths.size()) return refuse(config.settings, "nvme.paths", "names a path twice");
   for (const std::string& path : nvme.paths) {
     if (!path.starts_with('/')) return refuse(config.settings, "nvme.paths", "must be absolute");
   }
+  if (const auto twice = same_twice(nvme.paths)) {
+    return refuse(config.settings, "nvme.paths",
+                  fmt::format("names a path twice: {} and {} are the same; name each directory or device once",
+                              twice->first, twice->second));
+  }
   return {};
+}
+
+/// The kernel takes no longer name for a socket.
+result<> check_socket(const node_config& config) {
+  constexpr std::size_t longest = sizeof(sockaddr_un::sun_path) - 1;
+  const std::string path = socket_path(config);
+  if (path.size() <= longest) return {};
+  return refuse(config.settings, config.node.socket.empty() ? "node.runtime_dir" : "node.socket",
+                fmt::format("the socket's path {} has {} bytes; at most {} are possible", path, path.size(), longest));
 }
 
 result<> check_water_marks(const settings_map& settings, const std::string& tier, double low_water, double high_water) {
@@ -112,6 +163,7 @@ result<> check_together(const node_config& config) {
   }
   if (config.dram.slab_size > config.dram.capacity)
     return refuse_pair(settings, "dram.slab_size", "dram.capacity", "above");
+  if (auto checked = check_socket(config); !checked) return checked;
   if (auto checked = check_nvme(config); !checked) return checked;
   if (const auto levels = parse_level_spec(config.log.level); !levels)
     return refuse(settings, "log.level", levels.error().message());

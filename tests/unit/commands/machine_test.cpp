@@ -74,4 +74,18 @@ BOOST_AUTO_TEST_CASE(that_hides_its_memory_is_an_error_to_ask_but_refuses_nothin
   BOOST_TEST(!read_memory_limits("/nonexistent"));
 }
 
+BOOST_AUTO_TEST_CASE(has_the_numa_nodes_that_the_kernel_lists) {
+  const fake_machine machine;
+  BOOST_TEST(check_numa_node(7, machine.root).has_value(), "it does not tell");
+  machine.file("sys/devices/system/node/online", "0-1,4\n");
+  for (const int node : {0, 1, 4}) BOOST_TEST(check_numa_node(node, machine.root).has_value());
+  BOOST_TEST(check_numa_node({}, machine.root).has_value());
+  for (const int node : {2, 3, 5, 7}) {
+    const auto refused = check_numa_node(node, machine.root);
+    BOOST_REQUIRE(!refused);
+    BOOST_TEST((refused.error().code() == error_code::invalid_config));
+    BOOST_TEST(refused.error().message().find("it has 0-1,4") != std::string::npos, refused.error().message());
+  }
+}
+
 BOOST_AUTO_TEST_SUITE_END()

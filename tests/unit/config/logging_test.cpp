@@ -6,7 +6,12 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
 #include <limits>
+#include <regex>
+#include <set>
 #include <sstream>
 #include <thread>
 #include <vector>
@@ -141,10 +146,10 @@ BOOST_AUTO_TEST_SUITE_END()
 BOOST_AUTO_TEST_SUITE(log_levels)
 
 BOOST_AUTO_TEST_CASE(a_component_has_its_own_level_or_that_of_all) {
-  const auto spec = config::parse_level_spec("warn, keeper=debug ,node=off");
+  const auto spec = config::parse_level_spec("warn, keeper=debug ,dram=off");
   BOOST_REQUIRE(spec);
   BOOST_TEST((spec->of("keeper") == log_level::debug));
-  BOOST_TEST((spec->of("node") == log_level::off));
+  BOOST_TEST((spec->of("dram") == log_level::off));
   BOOST_TEST((spec->of("session") == log_level::warn));
   BOOST_TEST((config::parse_level_spec("keeper=debug")->of("session") == log_level::info));
   BOOST_TEST((config::parse_level_spec("")->of("session") == log_level::info));
@@ -161,9 +166,30 @@ BOOST_AUTO_TEST_CASE(a_bad_level_is_refused_with_the_nearest_name_and_all_names)
                "unknown log level `inof`; did you mean `info`? levels are trace, debug, info, warn, error, off");
   refused_with("keeper=loud!!!", "unknown log level `loud!!!`; levels are");
   refused_with("info,warn", "the level of all components is given twice");
-  refused_with("a=info,a=warn", "the level of a is given twice");
+  refused_with("dram=info,dram=warn", "the level of dram is given twice");
+  refused_with("kepper=info", "no component `kepper` writes to the log; did you mean `keeper`? components are dram,");
   refused_with("=info", "names no component");
   refused_with("info,,warn", "unknown log level ``");
+}
+
+BOOST_AUTO_TEST_CASE(every_component_that_writes_to_the_log_has_a_level_of_its_own) {
+  const std::regex named("\\blogger\\(\"([^\"]+)\"\\)");
+  std::set<std::string> components;
+  for (const char* folder : {"actors", "client", "commands", "config", "core", "memory", "tiers", "transport"}) {
+    for (const auto& entry :
+         std::filesystem::recursive_directory_iterator(std::filesystem::path(CENOTE_SOURCE_DIR) / folder)) {
+      if (entry.path().extension() != ".cpp" && entry.path().extension() != ".hpp") continue;
+      std::ifstream file(entry.path());
+      const std::string text{std::istreambuf_iterator<char>(file), {}};
+      for (std::sregex_iterator at(text.begin(), text.end(), named), end; at != end; ++at) {
+        components.insert((*at)[1].str());
+      }
+    }
+  }
+  BOOST_TEST(components.size() >= 5U);
+  for (const std::string& each : components) {
+    BOOST_TEST(config::parse_level_spec(each + "=debug").has_value(), each << " is missing in config/level_spec.cpp");
+  }
 }
 
 BOOST_AUTO_TEST_CASE(levels_change_at_run_time_for_loggers_in_use) {

@@ -246,6 +246,33 @@ BOOST_AUTO_TEST_CASE(a_slab_is_large_enough_for_a_page_and_not_larger_than_the_t
           "dram.slab_size = \"512MiB\": must not be above dram.capacity = \"256MiB\" (--set)");
 }
 
+BOOST_AUTO_TEST_CASE(a_socket_has_a_path_that_the_kernel_takes) {
+  const std::string longest = "/" + std::string(106, 's');
+  BOOST_TEST(good(load_sets({"node.socket=" + longest})).node.socket == longest);
+  refused(load_sets({"node.socket=" + longest + "s"}), "has 108 bytes; at most 107 are possible");
+  refused(load_sets({"node.runtime_dir=/" + std::string(200, 'r')}), "node.runtime_dir");
+}
+
+BOOST_AUTO_TEST_CASE(a_path_of_the_nvme_tier_is_named_once_however_it_is_written) {
+  const config_file at("");  // in a directory of its own
+  const auto root = at.path().parent_path();
+  std::filesystem::create_directory(root / "store");
+  std::filesystem::create_directory(root / "other");
+  std::filesystem::create_symlink(root / "store", root / "link");
+  const auto loaded = [&](const std::string& first, const std::string& second) {
+    return load_sets(
+        {"nvme.paths=[" + root.string() + first + "," + root.string() + second + "]", "nvme.capacity=1GiB"});
+  };
+  for (const char* second : {"/store", "/store/", "/link", "/other/../store", "//store/."}) {
+    refused(loaded("/store", second), "names a path twice: " + root.string() + "/store and " + root.string() + second);
+  }
+  refused(loaded("/new", "/new/"), "names a path twice");
+  BOOST_TEST(loaded("/store", "/other").has_value());
+  std::ofstream(root / "store" / "data") << "blocks";
+  std::filesystem::create_symlink(root / "store" / "data", root / "other" / "data");
+  refused(loaded("/store", "/other"), "are the same");
+}
+
 BOOST_AUTO_TEST_CASE(one_thread_is_refused) {
   refused(load_sets({"node.threads=1"}), "node.threads = 1: must be 0 (chosen from the machine) or at least 2");
 }
