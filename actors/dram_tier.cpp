@@ -1,5 +1,7 @@
 #include "actors/dram_tier.hpp"
 
+#include <utility>
+
 #include "actors/coarse_clock.hpp"
 #include "actors/tier_options.hpp"
 #include "config/logging.hpp"
@@ -131,15 +133,20 @@ caf::result<batch_ptr> dram_tier::serve(const batch_ptr& work) {
 /// The batch is carried out: answered at once, or when what it removed is gone below, too.
 void dram_tier::conclude(batch_ptr work, promise_guard<batch_ptr> promise) {
   if (work->removals.empty() || !below_) return promise.deliver(std::move(work));
-  auto removals = std::make_shared<const std::vector<dram::removal>>(std::move(work->removals));
+  send_below();
+  auto removals = std::make_shared<const std::vector<dram::removal>>(std::exchange(work->removals, {}));
   auto kept = std::make_shared<promise_guard<batch_ptr>>(std::move(promise));
-  // A tier below that does not answer must not bring this one down: its blocks are checked when they are read.
   request(below_, below_deadline, forget_atom_v, std::move(removals))
-      .then([kept, work](const outcome&) { kept->deliver(work); },
-            [kept, work](const caf::error& why) {
-              log_error(logger("dram"), "the NVMe tier did not forget", {{"reason", caf::to_string(why)}});
-              kept->deliver(work);
-            });
+      .then(
+          [kept, work](const outcome& forgot) {
+            if (forgot.code != error_code::ok) dram::fail_removals(*work, forgot.code);
+            kept->deliver(work);
+          },
+          [kept, work](const caf::error& why) {
+            log_error(logger("dram"), "the NVMe tier did not forget", {{"reason", caf::to_string(why)}});
+            dram::fail_removals(*work, error_code::removal_pending);
+            kept->deliver(work);
+          });
 }
 
 void dram_tier::bind_instances() {
@@ -183,6 +190,11 @@ void dram_tier::settle() {
   }
   auto requests = store_->take_requests();
   if (!requests.empty()) request_(std::move(requests));
+  send_below();
+}
+
+/// What was decided before a removal goes below before it, or a block would arrive there after it was removed.
+void dram_tier::send_below() {
   if (!below_) return;
   if (auto blocks = store_->take_demotions(); !blocks.empty()) {
     send(below_, write_atom_v, std::make_shared<const std::vector<transfer>>(std::move(blocks)));
@@ -263,7 +275,7 @@ caf::result<outcome> dram_tier::wipe(const std::string& id) {
   std::vector<dram::removal> removals;
   if (id.empty()) {
     answer.value = store_->clear_all(coarse_now(), &removals);
-    removals = {{.instance = 0, .all = true, .keys = {}}};  // also of instances that were given up
+    removals = {{.instance = 0, .all = true, .keys = {}}};  // also of instances that are not here any more, or not yet
   } else if (const auto cleared = store_->clear_instance(id, coarse_now(), &removals)) {
     answer.value = *cleared;
   } else if (below_) {
@@ -290,19 +302,26 @@ caf::result<outcome> dram_tier::forget_named(const std::string& id) {
   request(below_, below_deadline, forget_atom_v,
           std::make_shared<const std::vector<dram::removal>>(std::move(removals)))
       .then([promise](const outcome& forgot) mutable { promise.deliver(forgot); },
-            [promise](const caf::error& why) mutable { promise.deliver(why); });
+            [promise](const caf::error& why) mutable {
+              promise.deliver(
+                  outcome{error_code::removal_pending, "the NVMe tier did not answer: " + caf::to_string(why), 0});
+            });
   return promise;
 }
 
 /// `answer`, when the tier below has carried the removals out.
 caf::result<outcome> dram_tier::forget_below(std::vector<dram::removal> removals, const outcome& answer) {
   if (removals.empty() || !below_) return answer;
+  send_below();
   auto promise = make_response_promise<outcome>();
   request(below_, below_deadline, forget_atom_v,
           std::make_shared<const std::vector<dram::removal>>(std::move(removals)))
       .then([promise, answer](
                 const outcome& forgot) mutable { promise.deliver(forgot.code == error_code::ok ? answer : forgot); },
-            [promise](const caf::error& why) mutable { promise.deliver(why); });
+            [promise](const caf::error& why) mutable {
+              promise.deliver(outcome{error_code::removal_pending,
+                                      "gone from DRAM, but the NVMe tier did not answer: " + caf::to_string(why), 0});
+            });
   return promise;
 }
 
@@ -322,6 +341,7 @@ void dram_tier::reload(const config::node_config& config) {
 void dram_tier::forget_expired() {
   auto expired = store_->take_expired();
   if (expired.empty() || !below_) return;
+  send_below();
   request(below_, below_deadline, forget_atom_v, std::make_shared<const std::vector<dram::removal>>(std::move(expired)))
       .then([](const outcome&) {}, [](const caf::error&) {});
 }

@@ -62,6 +62,7 @@ class dram_tier final : public dram_tier_actor::base {
 
   /// After each change: load, evict ahead, ask for memory, send blocks on their way.
   void settle();
+  void send_below();
   void retry_waiting();
   void conclude(batch_ptr work, promise_guard<batch_ptr> promise);
   void bind_instances();

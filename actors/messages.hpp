@@ -79,12 +79,20 @@ struct io_done {
   std::vector<nvme::io_completion> completions;
 };
 
+/// What became of a path's share of a save.
+struct save_report {
+  std::uint32_t path = 0;
+  std::uint64_t tag = 0;
+  nvme::save_status how;
+};
+
 struct nvme_path_report {
   std::string directory;
   std::string engine;
   bool direct = false;
   std::uint64_t metadata_bytes = 0;    ///< the share of the capacity that is kept for it
   std::uint64_t registered_bytes = 0;  ///< memory that transfers of this path need not pin first
+  std::uint64_t pending_removals = 0;  ///< that are not written down in its metadata
 };
 /// Nanoseconds from the hand-over to a path's engine until its completion was heard of.
 struct io_times {
@@ -96,6 +104,7 @@ struct nvme_report {
   io_times times;
   std::vector<nvme_path_report> paths;
   std::uint64_t failed_saves = 0;
+  std::uint64_t failed_removals = 0;  ///< requests that were answered as not done
 };
 
 /// The DRAM tier's store, and how long its actor was busy with batches.
@@ -134,6 +143,7 @@ using transfer_outcomes_ptr = std::shared_ptr<const std::vector<transfer_outcome
 using lost_blocks_ptr = std::shared_ptr<const std::vector<lost_block>>;
 using removals_ptr = std::shared_ptr<const std::vector<dram::removal>>;
 using opened_path_ptr = std::shared_ptr<nvme::opened_path>;
+using save_report_ptr = std::shared_ptr<const save_report>;
 using io_done_ptr = std::shared_ptr<const io_done>;
 using nvme_report_ptr = std::shared_ptr<const nvme_report>;
 using completions_ptr = std::shared_ptr<const std::vector<memory::completion>>;
@@ -168,6 +178,7 @@ CAF_ADD_TYPE_ID(cenote, (cenote::lost_blocks_ptr))
 CAF_ADD_TYPE_ID(cenote, (cenote::removals_ptr))
 CAF_ADD_TYPE_ID(cenote, (cenote::opened_path_ptr))
 CAF_ADD_TYPE_ID(cenote, (cenote::io_done_ptr))
+CAF_ADD_TYPE_ID(cenote, (cenote::save_report_ptr))
 CAF_ADD_TYPE_ID(cenote, (cenote::nvme_report_ptr))
 CAF_ADD_TYPE_ID(cenote, (cenote::completions_ptr))
 CAF_ADD_TYPE_ID(cenote, (cenote::prefetch_words_ptr))
@@ -235,6 +246,7 @@ CAF_ALLOW_UNSAFE_MESSAGE_TYPE(cenote::lost_blocks_ptr)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(cenote::removals_ptr)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(cenote::opened_path_ptr)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(cenote::io_done_ptr)
+CAF_ALLOW_UNSAFE_MESSAGE_TYPE(cenote::save_report_ptr)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(cenote::nvme_report_ptr)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(cenote::completions_ptr)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(cenote::prefetch_words_ptr)
@@ -267,13 +279,14 @@ using prefetch_actor =
                      caf::reacts_to<reload_atom, config_ptr>, caf::replies_to<report_atom>::with<prefetch_report_ptr>>;
 
 /// The NVMe tier: see actors/nvme_tier.hpp.
-using nvme_tier_actor = caf::typed_actor<
-    caf::reacts_to<hello_atom>, caf::reacts_to<bind_atom, nvme_binding_ptr>, caf::reacts_to<unbind_atom, std::uint32_t>,
-    caf::reacts_to<write_atom, transfers_ptr>, caf::reacts_to<fetch_atom, transfers_ptr>,
-    caf::replies_to<forget_atom, removals_ptr>::with<outcome>, caf::reacts_to<path_atom, opened_path_ptr>,
-    caf::reacts_to<io_atom, io_done_ptr>, caf::reacts_to<saved_atom, std::uint64_t, outcome>,
-    caf::replies_to<report_atom>::with<nvme_report_ptr>, caf::reacts_to<beat_atom>,
-    caf::reacts_to<reload_atom, config_ptr>>;
+using nvme_tier_actor =
+    caf::typed_actor<caf::reacts_to<hello_atom>, caf::reacts_to<bind_atom, nvme_binding_ptr>,
+                     caf::reacts_to<unbind_atom, std::uint32_t>, caf::reacts_to<write_atom, transfers_ptr>,
+                     caf::reacts_to<fetch_atom, transfers_ptr>,
+                     caf::replies_to<forget_atom, removals_ptr>::with<outcome>,
+                     caf::reacts_to<path_atom, opened_path_ptr>, caf::reacts_to<io_atom, io_done_ptr>,
+                     caf::reacts_to<saved_atom, save_report_ptr>, caf::replies_to<report_atom>::with<nvme_report_ptr>,
+                     caf::reacts_to<beat_atom>, caf::reacts_to<reload_atom, config_ptr>>;
 
 /// One attached process: see actors/session.hpp.
 using session_actor =

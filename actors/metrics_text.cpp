@@ -236,6 +236,7 @@ void add_nvme(collection& into, const nvme_report& nvme) {
   into.seconds("cenote_nvme_transfer_seconds", "", nvme.times.writes, {{"what", "write"}});
   add_counters(into, nvme.store.counters, nvme_rows);
   into.counter("cenote_nvme_failed_saves_total", "Writes of metadata that failed.", nvme.failed_saves);
+  into.counter("cenote_nvme_failed_removals_total", "Removals answered as not done.", nvme.failed_removals);
   for (std::size_t i = 0; i < nvme.paths.size() && i < nvme.store.paths.size(); ++i) {
     const nvme::path_status& path = nvme.store.paths[i];
     const labels of{{"path", nvme.paths[i].directory}};
@@ -243,6 +244,8 @@ void add_nvme(collection& into, const nvme_report& nvme) {
     into.gauge("cenote_nvme_path_serving", "1 when a path reads and writes, else 0.", serves ? 1.0 : 0.0, of);
     into.gauge("cenote_nvme_path_capacity_bytes", "Space of a path for blocks.", path.capacity, of);
     into.gauge("cenote_nvme_path_used_bytes", "Space of a path's blocks.", path.used, of);
+    into.gauge("cenote_nvme_path_pending_removals", "Removals that a path has not written down in its metadata.",
+               nvme.paths[i].pending_removals, of);
     into.counter("cenote_nvme_path_errors_total", "Errors that a path's disk gave.", path.errors, of);
   }
 }

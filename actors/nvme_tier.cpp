@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <ctime>
+#include <utility>
 
 #include "actors/tier_options.hpp"
 #include "config/logging.hpp"
@@ -11,7 +12,8 @@ namespace cenote {
 
 namespace {
 
-constexpr auto beat_interval = std::chrono::seconds(2);
+constexpr auto beat_interval = std::chrono::seconds(1);
+constexpr auto removal_deadline = std::chrono::seconds(3);  // below those of whoever waits for the answer
 
 nvme::coarse_time unix_now() {
   return static_cast<nvme::coarse_time>(std::time(nullptr));
@@ -28,6 +30,7 @@ nvme_tier::nvme_tier(caf::actor_config& config, nvme::store_options options,
   devices_->keep(store_);
   opening_ = store_->status().paths.size();
   paths_.resize(opening_);
+  for (std::uint32_t i = 0; i < paths_.size(); ++i) paths_[i].directory = devices_->directory_of(i);
 }
 
 void nvme_tier::on_exit() {
@@ -63,7 +66,7 @@ nvme_tier::behavior_type nvme_tier::make_behavior() {
         if (store_->state_of(io->path) != before) say_state(io->path);
         settle();
       },
-      [this](saved_atom, std::uint64_t tag, const outcome& how) { take_saved(tag, how); },
+      [this](saved_atom, const save_report_ptr& report) { take_saved(*report); },
       [this](report_atom) { return report(); },
       [this](beat_atom) { beat(); },
       [this](reload_atom, const config_ptr& config) { reload(*config); },
@@ -110,7 +113,7 @@ void nvme_tier::set_ttl(std::uint32_t instance, const instance_spec& spec) {
 
 void nvme_tier::take_path(const nvme::opened_path& opened) {
   --opening_;
-  paths_[opened.path] = {opened.directory, opened.engine, opened.direct, opened.budget.metadata_bytes, 0};
+  paths_[opened.path] = {opened.directory, opened.engine, opened.direct, opened.budget.metadata_bytes, 0, 0};
   if (opened.status) {
     adopt(opened);
   } else {
@@ -118,10 +121,10 @@ void nvme_tier::take_path(const nvme::opened_path& opened) {
               {{"path", opened.directory}, {"reason", opened.status.error().describe()}});
     store_->path_failed(opened.path, opened.status.error().message());
   }
-  for (const late_removals& each : late_) apply(*each.removals);
-  if (opening_ > 0) return settle();
-  for (late_removals& each : std::exchange(late_, {})) save_removals(*each.removals, 0, std::move(each.promise));
   settle();
+  if (opening_ > 0) return;
+  late_ = {};
+  late_names_.clear();
   tell_drained();
 }
 
@@ -134,15 +137,30 @@ void nvme_tier::adopt(const nvme::opened_path& opened) {
   if (!opened.direct) {
     log_warn(log, "no direct I/O here: blocks go through the page cache", {{"path", opened.directory}});
   }
-  for (const auto& [identity, name] : opened.instances) names_.insert_or_assign(identity, name);
+  for (const auto& [identity, name] : opened.instances) {
+    names_.insert_or_assign(identity, name);
+    if (!late_names_.contains(name)) continue;
+    late_.add_instance(identity);
+    nvme::path_change gone{opened.path, {.what = nvme::catalog_change::kind::erase_instance, .block = {}}};
+    gone.change.block.instance = identity;
+    devices_->save({std::move(gone)}, 0);
+  }
   store_->open_path(opened.path, nvme::path_file::data_offset, opened.end, opened.budget.max_blocks);
   std::uint64_t refused = opened.damaged;
-  for (const nvme::adopted_block& block : opened.blocks) refused += store_->adopt(opened.path, block) ? 0 : 1;
+  std::uint64_t removed = opened.removed;
+  for (const nvme::adopted_block& block : opened.blocks) {
+    if (late_.contains(block.instance, block.key)) {
+      ++removed;
+    } else {
+      refused += store_->adopt(opened.path, block) ? 0 : 1;
+    }
+  }
   log_info(log, "serving a path",
            {{"path", opened.directory},
             {"engine", opened.engine},
             {"blocks", opened.blocks.size()},
             {"refused", refused},
+            {"removed", removed},
             {"took_ms", opened.took.count()}});
 }
 
@@ -189,6 +207,40 @@ bool nvme_tier::knows(const std::string& id) const {
   return std::ranges::any_of(names_, [&](const auto& each) { return each.second == id; });
 }
 
+/// As the paths know them: by the instances' identities.
+nvme::removal_set nvme_tier::named(const std::vector<dram::removal>& removals) const {
+  nvme::removal_set what;
+  for (const dram::removal& each : removals) {
+    const auto spec = specs_.find(each.instance);
+    if (each.instance == 0 && each.id.empty()) {
+      what.add_everything();
+    } else if (each.instance == 0) {
+      for (const auto& [identity, name] : names_) {
+        if (name == each.id) what.add_instance(identity);
+      }
+    } else if (spec != specs_.end()) {
+      const std::uint64_t identity = nvme::identity_of(spec->second);
+      if (each.all) what.add_instance(identity);
+      for (const block_key& key : each.keys) what.add(identity, key);
+    }
+  }
+  return what;
+}
+
+/// What a path that is still opening holds is forgotten when it is open. Which instances have a name is known only
+/// then.
+void nvme_tier::note_late(const std::vector<dram::removal>& removals, saving& made) {
+  late_.add(made.what);
+  const auto paths = store_->status().paths;
+  for (const dram::removal& each : removals) {
+    if (each.id.empty() || !late_names_.insert(each.id).second) continue;
+    for (std::uint32_t path = 0; path < paths.size(); ++path) {
+      if (paths[path].state == nvme::path_state::opening) made.not_on.emplace_back(path, "still opening");
+    }
+  }
+}
+
+/// Answers when no path can bring the blocks back, or says which one can.
 caf::result<outcome> nvme_tier::forget(const removals_ptr& removals) {
   for (const dram::removal& each : *removals) {
     if (opening_ > 0 || each.id.empty() || knows(each.id)) continue;
@@ -196,48 +248,80 @@ caf::result<outcome> nvme_tier::forget(const removals_ptr& removals) {
   }
   const std::uint64_t removed = apply(*removals);
   auto promise = make_response_promise<outcome>();
-  if (opening_ > 0) {
-    late_.push_back({removals, promise_guard<outcome>(promise)});
-    settle();
-  } else {
-    save_removals(*removals, removed, promise_guard<outcome>(promise));
+  saving made{.promise = promise_guard<outcome>(promise),
+              .what = named(*removals),
+              .removed = removed,
+              .since = std::chrono::steady_clock::now(),
+              .open = {}};
+  if (opening_ > 0) note_late(*removals, made);
+  const std::uint64_t tag = next_tag_++;
+  // A path that has opened may not have been heard of here.
+  made.open = devices_->save_removals(store_->take_changes(), made.what, opening_ > 0, tag);
+  for (const dram::removal& each : *removals) {  // with its blocks went the instance's name
+    if (!each.all) continue;
+    for (const auto& [number, spec] : specs_) {
+      if (each.instance == 0 || each.instance == number) devices_->remember(spec);
+    }
   }
+  if (made.open.empty()) {
+    answer(made);
+  } else {
+    saving_.emplace(tag, std::move(made));
+  }
+  settle();
   return promise;
 }
 
-/// Answers when no path's catalog knows the keys any more.
-void nvme_tier::save_removals(const std::vector<dram::removal>& removals, std::uint64_t removed,
-                              promise_guard<outcome> promise) {
-  const std::uint64_t tag = next_tag_++;
-  const outcome answer{error_code::ok, {}, removed};
-  const std::size_t paths = devices_->save(store_->take_changes(), tag);
-  for (const dram::removal& each : removals) {  // with its blocks went the instance's name
-    const auto spec = specs_.find(each.instance);
-    if (each.all && spec != specs_.end()) devices_->remember(spec->second);
+void nvme_tier::take_saved(const save_report& report) {
+  if (!report.how.written && failed_saves_++ % 1000 == 0) {
+    log_error(logger("nvme"), "metadata not written",
+              {{"path", paths_[report.path].directory},
+               {"reason", report.how.written.error().describe()},
+               {"times", failed_saves_}});
   }
-  if (paths == 0) {
-    promise.deliver(answer);
-  } else {
-    saving_.emplace(tag, saving{std::move(promise), paths, answer});
-  }
-  settle();
+  const auto found = saving_.find(report.tag);
+  if (found == saving_.end()) return;
+  saving& each = found->second;
+  std::erase(each.open, report.path);
+  if (!report.how.removals_hold) each.not_on.emplace_back(report.path, report.how.written.error().describe());
+  if (!each.open.empty()) return;
+  answer(each);
+  saving_.erase(found);
 }
 
-void nvme_tier::take_saved(std::uint64_t tag, const outcome& how) {
-  if (how.code != error_code::ok) {
-    if (failed_saves_++ % 1000 == 0) {
-      log_error(logger("nvme"), "metadata not written", {{"reason", how.message}, {"times", failed_saves_}});
+void nvme_tier::answer(saving& ended) {
+  if (ended.not_on.empty()) return ended.promise.deliver({error_code::ok, {}, ended.removed});
+  std::string where;
+  for (const auto& [path, why] : ended.not_on) {
+    where += (where.empty() ? "" : "; ") + paths_[path].directory + " (" + why + ")";
+  }
+  if (failed_removals_++ % 1000 == 0) {
+    log_error(logger("nvme"),
+              "removals are not written down: those blocks may be served again after a restart of the node",
+              {{"paths", where}, {"keys", ended.what.size()}, {"times", failed_removals_}});
+  }
+  ended.promise.deliver({error_code::removal_pending,
+                         "gone from memory, but not written down by " + where +
+                             ": may be served again after a restart of the node; it goes on trying",
+                         ended.removed});
+}
+
+/// A disk that does not answer: its path's removals are kept for the next worker.
+void nvme_tier::answer_overdue() {
+  const auto before = std::chrono::steady_clock::now() - removal_deadline;
+  for (auto at = saving_.begin(); at != saving_.end();) {
+    saving& each = at->second;
+    if (each.since > before) {
+      ++at;
+      continue;
     }
+    for (const std::uint32_t path : each.open) {
+      devices_->owe(path, each.what);
+      each.not_on.emplace_back(path, "no answer yet");
+    }
+    answer(each);
+    at = saving_.erase(at);
   }
-  const auto found = saving_.find(tag);
-  if (found == saving_.end()) return;
-  if (how.code != error_code::ok) {
-    found->second.answer.code = how.code;
-    found->second.answer.message = how.message;
-  }
-  if (--found->second.paths > 0) return;
-  found->second.promise.deliver(found->second.answer);
-  saving_.erase(found);
 }
 
 void nvme_tier::note_starts(std::span<const nvme::path_request> requests) {
@@ -279,13 +363,17 @@ nvme_report_ptr nvme_tier::report() const {
   made->paths = paths_;
   for (std::uint32_t i = 0; i < made->paths.size(); ++i) {
     if (!made->paths[i].engine.empty()) made->paths[i].registered_bytes = devices_->pinned_bytes(i);
+    made->paths[i].pending_removals = devices_->pending_removals_of(i);
   }
   made->failed_saves = failed_saves_;
+  made->failed_removals = failed_removals_;
   return made;
 }
 
 void nvme_tier::beat() {
-  store_->tick(unix_now());
+  answer_overdue();
+  probing_ = !probing_;
+  if (probing_) store_->tick(unix_now());
   settle();
   delayed_send(this, beat_interval, beat_atom_v);
 }

@@ -3,6 +3,7 @@
 
 #include <chrono>
 #include <memory>
+#include <set>
 #include <string>
 #include <unordered_map>
 #include <vector>
@@ -28,10 +29,14 @@ class nvme_tier : public nvme_tier_actor::base {
   behavior_type make_behavior() override;
 
  private:
+  /// A removal that paths write down now.
   struct saving {
     promise_guard<outcome> promise;
-    std::size_t paths = 0;  ///< that have not answered
-    outcome answer;
+    nvme::removal_set what;
+    std::uint64_t removed = 0;
+    std::chrono::steady_clock::time_point since;
+    std::vector<std::uint32_t> open;                              ///< paths that have not answered
+    std::vector<std::pair<std::uint32_t, std::string>> not_on{};  ///< paths that did not do it, and why
   };
 
   void reload(const config::node_config& config);
@@ -46,18 +51,15 @@ class nvme_tier : public nvme_tier_actor::base {
   void set_ttl(std::uint32_t instance, const instance_spec& spec);
   void take_path(const nvme::opened_path& opened);
   void adopt(const nvme::opened_path& opened);
-  /// What is to be forgotten while a path is still opening; it may hold those blocks, too.
-  struct late_removals {
-    removals_ptr removals;
-    promise_guard<outcome> promise;
-  };
-
   caf::result<outcome> forget(const removals_ptr& removals);
   std::uint64_t apply(const std::vector<dram::removal>& removals);
   std::uint64_t clear_named(const std::string& id);
   [[nodiscard]] bool knows(const std::string& id) const;
-  void save_removals(const std::vector<dram::removal>& removals, std::uint64_t removed, promise_guard<outcome> promise);
-  void take_saved(std::uint64_t tag, const outcome& how);
+  nvme::removal_set named(const std::vector<dram::removal>& removals) const;
+  void note_late(const std::vector<dram::removal>& removals, saving& made);
+  void take_saved(const save_report& report);
+  void answer(saving& ended);
+  void answer_overdue();
   nvme_report_ptr report() const;
   void beat();
   /// Hands on what the store decided.
@@ -76,11 +78,14 @@ class nvme_tier : public nvme_tier_actor::base {
   std::unordered_map<std::uint32_t, instance_spec> specs_;  ///< by the DRAM tier's number
   std::unordered_map<std::uint64_t, std::string> names_;    ///< of instances that blocks were written of, by identity
   std::unordered_map<std::uint64_t, saving> saving_;        ///< by tag
-  std::vector<late_removals> late_;
+  std::set<std::string> late_names_;                        ///< of instances, as below
+  nvme::removal_set late_;                                  ///< what was removed while a path was opening
   std::vector<nvme_path_report> paths_;
   std::size_t opening_ = 0;
   std::uint64_t next_tag_ = 1;
   std::uint64_t failed_saves_ = 0;
+  std::uint64_t failed_removals_ = 0;
+  bool probing_ = false;  ///< every second beat
 };
 
 }  // namespace cenote

@@ -116,7 +116,8 @@ json nvme_of(const nvme_report& nvme) {
                 {"misses", counters.misses},
                 {"loaded", counters.loaded},
                 {"refused_at_load", counters.refused_at_load},
-                {"failed_saves", nvme.failed_saves}}},
+                {"failed_saves", nvme.failed_saves},
+                {"failed_removals", nvme.failed_removals}}},
               {"paths", json::array()}};
   for (std::size_t i = 0; i < nvme.paths.size() && i < nvme.store.paths.size(); ++i) {
     const nvme::path_status& state = nvme.store.paths[i];
@@ -131,6 +132,7 @@ json nvme_of(const nvme_report& nvme) {
                             {"blocks", state.blocks},
                             {"errors", state.errors},
                             {"bad_bytes", state.bad_bytes},
+                            {"pending_removals", nvme.paths[i].pending_removals},
                             {"last_error", state.why}});
   }
   return all;

@@ -25,6 +25,7 @@
 #include "config/logging.hpp"
 #include "config/node_config.hpp"
 #include "core/memory_file.hpp"
+#include "tiers/nvme/pending_removals.hpp"
 #include "transport/http/server.hpp"
 
 namespace cenote {
@@ -190,6 +191,39 @@ class recovery {
   recovered_state state_;
 };
 
+/// Memory for what a path has not written down of its removals: the one that the last worker had, or a new one.
+result<memory::segment> removal_memory(const std::string& directory, local::keeper_link& keeper,
+                                       std::vector<local::registry_entry>& entries) {
+  const std::uint64_t id = nvme::path_identity(directory);
+  const auto held = std::ranges::find_if(
+      entries, [&](const auto& each) { return each.kind == local::entry_kind::removals && each.id == id; });
+  if (held != entries.end() && held->fds.size() == 1) {
+    auto memory =
+        memory::segment::map(std::move(held->fds[0]), nvme::pending_removals::kept_bytes, memory::access::read_write);
+    if (memory) return memory;
+  }
+  auto made = memory::segment::create("removals", nvme::pending_removals::kept_bytes);
+  if (!made) return made;
+  const std::array fds{made->fd().get()};
+  const auto name = std::as_bytes(std::span(directory));
+  if (auto kept = keeper.put(local::entry_kind::removals, id, name, fds); !kept) return std::unexpected(kept.error());
+  return made;
+}
+
+std::vector<memory::segment> take_removals(const config::node_config& config, local::keeper_link& keeper,
+                                           std::vector<local::registry_entry>& entries) {
+  std::vector<memory::segment> all;
+  for (const std::string& directory : config.nvme.paths) {
+    auto memory = removal_memory(directory, keeper, entries);
+    if (!memory) {
+      log_warn(logger("nvme"), "removals that cannot be written down will not outlive this worker",
+               {{"path", directory}, {"reason", memory.error().describe()}});
+    }
+    all.push_back(memory ? std::move(*memory) : memory::segment());
+  }
+  return all;
+}
+
 /// Ends the process when an orderly end takes too long.
 class watchdog {
  public:
@@ -287,10 +321,11 @@ class worker {
 
   result<void> start(local::handover handed) {
     const auto begun = std::chrono::steady_clock::now();
+    if (!config_->nvme.paths.empty()) make_nvme(handed.entries);
+    std::erase_if(handed.entries, [](const auto& each) { return each.kind == local::entry_kind::removals; });
     recovery recover(*config_, keeper_);
     auto state = recover.run(std::move(handed.entries));
     if (!state) return std::unexpected(state.error().in("recovery"));
-    if (!config_->nvme.paths.empty()) make_nvme();
     make_provisioner();
     std::vector<session_ptr> known(state->sessions.begin(), state->sessions.end());
     const std::uint64_t blocks = state->blocks;
@@ -427,7 +462,7 @@ class worker {
         [this](std::uint32_t instance) { return keeper_.drop(local::entry_kind::instance, instance); });
   }
 
-  void make_nvme() {
+  void make_nvme(std::vector<local::registry_entry>& entries) {
     nvme::device_events events;
     gate_ = std::make_unique<path_gate>(config_->nvme.paths.size());
     events.opened = [this](nvme::opened_path opened) {
@@ -437,10 +472,12 @@ class worker {
     events.completed = [this](std::uint32_t path, std::vector<nvme::io_completion> completions) {
       caf::anon_send(nvme_, io_atom_v, std::make_shared<const io_done>(io_done{path, std::move(completions)}));
     };
-    events.saved = [this](std::uint64_t tag, const result<void>& how) {
-      caf::anon_send(nvme_, saved_atom_v, tag, outcome::of(how));
+    events.saved = [this](std::uint32_t path, std::uint64_t tag, const nvme::save_status& how) {
+      caf::anon_send(nvme_, saved_atom_v, std::make_shared<const save_report>(save_report{path, tag, how}));
     };
-    devices_ = std::make_shared<nvme::devices>(device_options_of(*config_), std::move(events));
+    auto options = device_options_of(*config_);
+    options.kept = take_removals(*config_, keeper_, entries);
+    devices_ = std::make_shared<nvme::devices>(std::move(options), std::move(events));
     nvme_ = system_.spawn<nvme_tier>(nvme_options_of(*config_), nvme_ttls_of(*config_), devices_);
   }
 

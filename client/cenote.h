@@ -55,7 +55,8 @@ typedef enum cenote_error {
   CENOTE_MALFORMED = 18,
   CENOTE_UNSUPPORTED = 19,
   CENOTE_SYSTEM = 20,
-  CENOTE_INTERNAL = 21
+  CENOTE_INTERNAL = 21,
+  CENOTE_REMOVAL_PENDING = 22 /* removed, but not written down: may be served again after a restart of the node */
 } cenote_error;
 
 /* The name of a code ("no_space"); never null. */
@@ -277,9 +278,10 @@ CENOTE_API int cenote_abandon(cenote_session* session, const cenote_reserved* bl
  * a quota of kept blocks (groups.<name>.keep_quota): CENOTE_LIMIT_EXCEEDED when it is used up. */
 CENOTE_API int cenote_keep(cenote_session* session, cenote_keys keys, uint32_t group, int kept, uint64_t* changed);
 
-/* Forgets keys; *removed: how many were there. */
+/* Forgets keys; *removed: how many were there. CENOTE_OK: nothing brings them back. CENOTE_REMOVAL_PENDING: they are gone
+ * from memory and are not served now, but a path of the NVMe tier could not write that down; the node goes on trying. */
 CENOTE_API int cenote_remove(cenote_session* session, cenote_keys keys, uint32_t group, uint64_t* removed);
-/* Forgets the whole instance in all tiers; done when it returns. */
+/* Forgets the whole instance in all tiers; done when it returns CENOTE_OK. CENOTE_REMOVAL_PENDING: as above. */
 CENOTE_API int cenote_clear(cenote_session* session);
 /* Returns when everything that this session handed in before is done. */
 CENOTE_API int cenote_barrier(cenote_session* session);

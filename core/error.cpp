@@ -29,6 +29,7 @@ std::string_view to_string(error_code code) noexcept {
     case error_code::unsupported: return "unsupported";
     case error_code::system: return "system";
     case error_code::internal: return "internal";
+    case error_code::removal_pending: return "removal_pending";
   }
   return "unknown";
 }

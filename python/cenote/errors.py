@@ -132,6 +132,15 @@ class Internal(CenoteError):
     code, number = "internal", 21
 
 
+class RemovalPending(CenoteError):
+    """The blocks are removed and not served any more, but a path of the NVMe tier could not write that down.
+
+    A restart of the node may bring them back, until it has; it goes on trying.
+    """
+
+    code, number = "removal_pending", 22
+
+
 _BY_NUMBER: dict[int, type[CenoteError]] = {
     each.number: each
     for each in (
@@ -156,6 +165,7 @@ _BY_NUMBER: dict[int, type[CenoteError]] = {
         Unsupported,
         SystemFailure,
         Internal,
+        RemovalPending,
     )
 }
 

@@ -349,14 +349,14 @@ class Session:
         return changed.value
 
     def remove(self, keys: KeyBatch, *, group: str | None = None) -> int:
-        """Forgets keys; returns how many were there."""
+        """Forgets keys; returns how many were there. Nothing brings them back, or `RemovalPending` says so."""
         removed = c_uint64()
         code = lib.library.cenote_remove(self._handle, pack_keys(keys), self._group(group).number, byref(removed))
         lib.check(code)
         return removed.value
 
     def clear(self) -> None:
-        """Forgets this instance in all tiers; done when it returns."""
+        """Forgets this instance in all tiers; done when it returns, else `RemovalPending` is raised."""
         lib.check(lib.library.cenote_clear(self._handle))
 
     def barrier(self) -> None:

@@ -34,13 +34,18 @@ inline instance_spec small_spec(const std::string& id = "demo") {
 
 /// What the tier below was told; the test answers in its place.
 struct told_below {
+  std::vector<std::string> order;  ///< "write" and "forget", as they came
+  std::vector<removals_ptr> removals;
+  outcome forget_answer;
+  bool silent = false;  ///< answers no removal
+  std::vector<caf::typed_response_promise<outcome>> unanswered;
   std::vector<transfer> reads;
   std::vector<nvme_binding_ptr> bindings;
   std::vector<std::uint32_t> unbound;
 };
 
 /// Whether the DRAM tier has one below it.
-enum class below : std::uint8_t { nothing, a_tier };
+enum class below : std::uint8_t { nothing, a_tier, a_tier_that_gets_all };
 
 /// One tier, one instance (number 1), sessions on demand. Single-threaded: run() carries out every message.
 class actor_fixture {
@@ -48,8 +53,9 @@ class actor_fixture {
   explicit actor_fixture(below has = below::nothing) : system_(config_) {
     dram::store_options options;
     options.capacity = std::uint64_t{8} << 20;
-    if (has == below::a_tier) {
+    if (has != below::nothing) {
       options.lower.present = true;
+      if (has == below::a_tier_that_gets_all) options.lower.ingest = dram::ingest::all;
       options.lower.read_window = options.lower.write_window = options.capacity;
       below_ = spawn_below();
     }
@@ -141,18 +147,23 @@ class actor_fixture {
  private:
   nvme_tier_actor spawn_below() {
     const auto drop = [](const auto&...) {};
-    return system_.spawn([told = told_, drop](nvme_tier_actor::pointer) -> nvme_tier_actor::behavior_type {
+    return system_.spawn([told = told_, drop](nvme_tier_actor::pointer self) -> nvme_tier_actor::behavior_type {
       return {[drop](hello_atom) { drop(); },
               [told](bind_atom, const nvme_binding_ptr& binding) { told->bindings.push_back(binding); },
               [told](unbind_atom, std::uint32_t instance) { told->unbound.push_back(instance); },
-              [drop](write_atom, const transfers_ptr&) { drop(); },
+              [told](write_atom, const transfers_ptr&) { told->order.emplace_back("write"); },
               [told](fetch_atom, const transfers_ptr& blocks) {
                 told->reads.insert(told->reads.end(), blocks->begin(), blocks->end());
               },
-              [](forget_atom, const removals_ptr&) { return outcome{}; },
+              [told, self](forget_atom, const removals_ptr& removals) -> caf::result<outcome> {
+                told->order.emplace_back("forget");
+                told->removals.push_back(removals);
+                if (!told->silent) return told->forget_answer;
+                return told->unanswered.emplace_back(self->make_response_promise<outcome>());
+              },
               [drop](path_atom, const opened_path_ptr&) { drop(); },
               [drop](io_atom, const io_done_ptr&) { drop(); },
-              [drop](saved_atom, std::uint64_t, const outcome&) { drop(); },
+              [drop](saved_atom, const save_report_ptr&) { drop(); },
               [](report_atom) -> nvme_report_ptr { return std::make_shared<const nvme_report>(); },
               [drop](beat_atom) { drop(); },
               [drop](reload_atom, const config_ptr&) { drop(); }};

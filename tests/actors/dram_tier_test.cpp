@@ -1,3 +1,6 @@
+#include <map>
+#include <string>
+
 #include "tests/actors/actor_fixture.hpp"
 
 using namespace cenote;
@@ -71,6 +74,98 @@ BOOST_FIXTURE_TEST_CASE(an_instance_with_another_spec_is_refused_and_the_field_i
   BOOST_REQUIRE(answer);
   BOOST_TEST((answer->code == error_code::spec_mismatch));
   BOOST_TEST(answer->message.find("dtype") != std::string::npos);
+}
+
+memory::submission remove_of(std::uint32_t request, std::uint64_t key) {
+  memory::submission entry = entry_of(memory::operation::remove, request);
+  const full_key full = key_of(key);
+  entry.key_size = full.size;
+  std::memcpy(entry.key, full.bytes.data(), sizeof entry.key);
+  return entry;
+}
+
+struct fixture_with_a_tier_below : actor_fixture {
+  fixture_with_a_tier_below() : actor_fixture(below::a_tier) {}
+
+  /// Codes of a batch's answers by their requests; empty when it was not answered.
+  std::map<std::uint32_t, error_code> codes_of(std::vector<memory::submission> entries) {
+    std::map<std::uint32_t, error_code> codes;
+    const auto done = ask<batch_ptr>(dram(), run_atom_v, batch_of(1, std::move(entries)));
+    if (!done) return codes;
+    for (const memory::completion& each : (*done)->completions) {
+      codes.emplace(each.request, static_cast<error_code>(each.code));
+    }
+    return codes;
+  }
+};
+
+BOOST_FIXTURE_TEST_CASE(a_removal_that_is_not_written_down_is_not_answered_as_done, fixture_with_a_tier_below) {
+  const auto client = make_client(1);
+  told().forget_answer = {error_code::removal_pending, "no space", 0};
+  auto codes =
+      codes_of({entry_of(memory::operation::barrier, 7), remove_of(8, 1), entry_of(memory::operation::clear, 9)});
+  BOOST_TEST((codes.at(7) == error_code::ok), "the rest of the batch has its own answer");
+  BOOST_TEST((codes.at(8) == error_code::removal_pending));
+  BOOST_TEST((codes.at(9) == error_code::removal_pending));
+  told().forget_answer = {};
+  codes = codes_of({remove_of(8, 1), entry_of(memory::operation::clear, 9)});
+  BOOST_TEST((codes.at(8) == error_code::ok));
+  BOOST_TEST((codes.at(9) == error_code::ok));
+}
+
+BOOST_FIXTURE_TEST_CASE(a_removal_that_the_tier_below_never_answers_is_not_done, fixture_with_a_tier_below) {
+  const auto client = make_client(1);
+  told().silent = true;
+  const auto work = batch_of(1, {remove_of(8, 1)});
+  caf::scoped_actor self(system());
+  auto handle = self->request(dram(), std::chrono::seconds(60), run_atom_v, work);
+  run();
+  BOOST_REQUIRE_EQUAL(told().unanswered.size(), 1U);
+  for (int second = 0; second < 30; ++second) {
+    scheduler().clock().advance_time(std::chrono::seconds(1));
+    run();
+  }
+  handle.receive([](const batch_ptr&) {}, [](const caf::error&) { BOOST_TEST(false, "the batch was not answered"); });
+  BOOST_REQUIRE_EQUAL(work->completions.size(), 1U);
+  BOOST_TEST((work->completions[0].code == static_cast<std::uint16_t>(error_code::removal_pending)));
+  const auto cleared = ask<outcome>(dram(), wipe_atom_v, std::string());
+  BOOST_TEST(!cleared.has_value());
+}
+
+BOOST_FIXTURE_TEST_CASE(clear_all_reaches_instances_that_only_the_tier_below_knows, fixture_with_a_tier_below) {
+  told().forget_answer = {error_code::removal_pending, "one path (why)", 0};
+  const auto cleared = ask<outcome>(dram(), wipe_atom_v, std::string());
+  BOOST_REQUIRE(cleared.has_value());
+  BOOST_TEST((cleared->code == error_code::removal_pending));
+  BOOST_TEST(cleared->message == "one path (why)");
+  BOOST_REQUIRE_EQUAL(told().removals.size(), 1U);
+  BOOST_TEST(told().removals[0]->front().instance == 0U);
+  BOOST_TEST(told().removals[0]->front().all);
+}
+
+BOOST_AUTO_TEST_CASE(a_block_on_its_way_down_goes_below_before_its_removal) {
+  memory::submission commit;
+  {
+    actor_fixture learns_what_is_granted_first(below::a_tier_that_gets_all);
+    const auto client = learns_what_is_granted_first.make_client(1);
+    learns_what_is_granted_first.provide_memory();
+    learns_what_is_granted_first.ask<batch_ptr>(learns_what_is_granted_first.dram(), run_atom_v,
+                                                batch_of(1, {entry_of(memory::operation::grant, 7, 1)}));
+    commit = commit_of(*client, 8, 1);
+  }
+  actor_fixture at(below::a_tier_that_gets_all);
+  const auto client = at.make_client(1);
+  // It waits for memory, and is carried out as a whole when that comes.
+  const auto work = batch_of(1, {entry_of(memory::operation::grant, 7, 1), commit, remove_of(9, 1)});
+  caf::scoped_actor self(at.system());
+  auto handle = self->request(at.dram(), std::chrono::seconds(10), run_atom_v, work);
+  at.run();
+  BOOST_REQUIRE(work->completions.empty());
+  at.provide_memory();
+  handle.receive([](const batch_ptr&) {}, [](const caf::error&) { BOOST_TEST(false, "the batch was not answered"); });
+  BOOST_REQUIRE_EQUAL(work->completions.size(), 3U);
+  for (const memory::completion& each : work->completions) BOOST_TEST(each.code == 0U);
+  BOOST_TEST((at.told().order == std::vector<std::string>{"write", "forget"}));
 }
 
 BOOST_AUTO_TEST_SUITE_END()

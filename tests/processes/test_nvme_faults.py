@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import errno
+import fcntl
 import os
 import shutil
 import subprocess
 import sys
 import tempfile
+import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import blocks
+import cenote
 import pytest
 from conftest import StartNode
-from node import BINARY, HERE, KiB, MiB, Node, preloading, until
+from node import BINARY, HERE, KiB, MiB, Node, preloading, run_cenote, until
 from test_nvme import brought_up, filled, nvme, serving, settled
 
 Attach = Callable[..., Any]
@@ -273,6 +276,149 @@ def test_a_file_system_that_turns_read_only_does_no_harm(
     assert path_of(node)["state"] == "serving"
     assert brought_up(session, keys) == 60
     assert counters(node)["checksum_errors"] == 0
+
+
+# ---- removals that cannot be written down
+
+FULL_DISK = f"metadata={errno.ENOSPC}"
+READ_ONLY = f"metadata={errno.EROFS} log={errno.EROFS} write={errno.EROFS}"
+UNSAVED = ["metadata not written", "removals are not written down", "a path is not used"]
+
+
+def restarted(node: Node) -> None:
+    """A new node on the same paths."""
+    assert node.stop() == 0
+    node.start()
+    serving(node)
+
+
+def test_removals_hold_on_a_full_disk_over_a_restart_of_the_node(
+    start: Callable[..., Node], attach: Attach, faults: Faults
+) -> None:
+    node = start()
+    node.allowed_errors = UNSAVED
+    session = attach(node, "i", block=BLOCK)
+    other = attach(node, "other", block=BLOCK)
+    keys = only_below(session, node)
+    cleared = only_below(other, node, "b", 60)
+    faults.give("store", FULL_DISK)
+    session.remove(keys[:50])
+    other.clear()
+    assert path_of(node)["pending_removals"] > 0
+    assert counters(node)["failed_saves"] > 0
+    assert counters(node)["failed_removals"] == 0
+    assert node.stop() == 0
+    faults.end()
+    node.start()
+    serving(node)
+    session = attach(node, "i", block=BLOCK)
+    assert not any(session.match([key]).reachable for key in keys[:50])
+    assert brought_up(session, keys[50:]) == 50, "the others are as they were"
+    other = attach(node, "other", block=BLOCK)
+    assert not any(other.match([key]).reachable for key in cleared)
+    until("the metadata is as it should be", lambda: path_of(node)["pending_removals"] == 0)
+    assert brought_up(session, only_below(session, node, "c")) == 100
+    restarted(node)
+    assert brought_up(attach(node, "i", block=BLOCK), blocks.keys_of("c", 0, 100)) == 100
+
+
+def test_a_removal_that_no_disk_takes_is_said_and_kept_for_the_next_worker(
+    start: Callable[..., Node], attach: Attach, faults: Faults
+) -> None:
+    node = start()
+    node.allowed_errors = UNSAVED
+    session = attach(node, "i", block=BLOCK)
+    keys = only_below(session, node)
+    faults.give("store", READ_ONLY)
+    with pytest.raises(cenote.RemovalPending, match="pending_removals"):
+        session.remove(keys[:30])
+    with pytest.raises(cenote.RemovalPending):
+        session.remove(keys[30:60])
+    assert not any(session.match([key]).reachable for key in keys[:60]), "gone, as long as the node runs"
+    assert path_of(node)["pending_removals"] == 60
+    assert counters(node)["failed_removals"] == 2
+    node.restart_worker()
+    until("the path cannot be opened", lambda: path_of(node)["state"] == "failed")
+    session = attach(node, "i", block=BLOCK)
+    with pytest.raises(cenote.RemovalPending):
+        session.remove(keys[60:70])  # nobody knows what such a path holds
+    cleared = run_cenote("clear", "--all", "--socket", node.socket)
+    assert cleared.returncode == 1
+    assert "/store (" in cleared.stderr, cleared.stderr
+    faults.end()
+    node.restart_worker()
+    serving(node)
+    session = attach(node, "i", block=BLOCK)
+    assert not any(session.match([key]).reachable for key in keys)
+    until("it is written down", lambda: path_of(node)["pending_removals"] == 0)
+    restarted(node)
+    assert not any(attach(node, "i", block=BLOCK).match([key]).reachable for key in keys)
+
+
+def test_a_removal_that_failed_is_tried_again_until_the_disk_takes_it(
+    start: Callable[..., Node], attach: Attach, faults: Faults
+) -> None:
+    node = start()
+    node.allowed_errors = UNSAVED
+    session = attach(node, "i", block=BLOCK)
+    keys = only_below(session, node)
+    faults.give("store", READ_ONLY)
+    with pytest.raises(cenote.RemovalPending):
+        session.clear()
+    faults.end()
+    until("it is written down", lambda: path_of(node)["pending_removals"] == 0, limit=30)
+    session.remove(keys)  # and so is the next one
+    fresh = only_below(session, node, "c")
+    restarted(node)
+    session = attach(node, "i", block=BLOCK)
+    assert not any(session.match([key]).reachable for key in keys)
+    assert brought_up(session, fresh) == 100
+
+
+def test_a_disk_that_does_not_answer_a_removal_brings_nothing_back(
+    start: Callable[..., Node], attach: Attach, faults: Faults
+) -> None:
+    node = start()
+    node.allowed_errors = UNSAVED
+    session = attach(node, "i", block=BLOCK)
+    keys = only_below(session, node)
+    faults.give("store", "metadata_hold")
+    with pytest.raises(cenote.RemovalPending):
+        session.remove(keys)
+    assert not any(session.match([key]).reachable for key in keys)
+    node.worker_dies()
+    faults.end()
+    node.status()
+    serving(node)
+    session = attach(node, "i", block=BLOCK)
+    assert not any(session.match([key]).reachable for key in keys)
+    until("it is written down", lambda: path_of(node)["pending_removals"] == 0)
+
+
+def test_a_path_that_is_still_opening_brings_nothing_back(
+    start: Callable[..., Node], attach: Attach, tmp_path: Path
+) -> None:
+    node = start()
+    node.allowed_errors = UNSAVED
+    session = attach(node, "i", block=BLOCK)
+    keys = only_below(session, node)
+    with (tmp_path / "store" / "data").open("rb") as data:
+        waits = threading.Thread(target=fcntl.flock, args=(data, fcntl.LOCK_EX))
+        waits.start()
+        node.restart_worker()  # whose lock is ours now
+        waits.join()
+        assert path_of(node)["state"] == "opening"
+        with pytest.raises(cenote.RemovalPending):
+            session.remove(keys[:50])
+        node.restart_worker()
+        session = attach(node, "i", block=BLOCK)
+        with pytest.raises(cenote.RemovalPending):
+            session.remove(keys[50:60])
+        assert path_of(node)["state"] == "opening"
+    serving(node)
+    assert not any(session.match([key]).reachable for key in keys[:60])
+    assert brought_up(session, keys[60:]) == 40
+    until("it is written down", lambda: path_of(node)["pending_removals"] == 0)
 
 
 # ---- a device without a file system

@@ -7,6 +7,9 @@
 //   part=N                   move so many bytes at once, at most
 //   lie                      move half of it and say that it was all
 //   buffered                 refuse to open the file for direct I/O
+//   log=ERRNO                refuse writes to the log of removals
+//   metadata=ERRNO           refuse writes to the files of the metadata, and to make new ones
+//   metadata_hold            let them wait until the order is gone
 // Only calls by these names are seen, so the node has to use threads. The superblock is left alone.
 #include <fcntl.h>
 #include <sys/syscall.h>
@@ -28,10 +31,14 @@ namespace {
 
 constexpr off_t first_block = off_t{1} << 20;
 constexpr std::size_t sector = 4096;
+constexpr std::string_view metadata = "/metadata/";
 
 struct orders {
   int read_error = 0;
   int write_error = 0;
+  int log_error = 0;
+  int metadata_error = 0;
+  bool metadata_hold = false;
   long delay_ms = 0;
   std::size_t part = 0;
   bool hold = false;
@@ -46,6 +53,9 @@ long number_after(std::string_view word, std::string_view name) noexcept {
 void obey(orders& out, std::string_view word) noexcept {
   if (const auto n = number_after(word, "read=")) out.read_error = static_cast<int>(n);
   if (const auto n = number_after(word, "write=")) out.write_error = static_cast<int>(n);
+  if (const auto n = number_after(word, "log=")) out.log_error = static_cast<int>(n);
+  if (const auto n = number_after(word, "metadata=")) out.metadata_error = static_cast<int>(n);
+  out.metadata_hold |= word == "metadata_hold";
   if (const auto n = number_after(word, "delay_ms=")) out.delay_ms = n;
   if (const auto n = number_after(word, "part=")) out.part = static_cast<std::size_t>(n);
   out.hold |= word == "hold";
@@ -79,12 +89,27 @@ orders orders_for(std::string_view file) noexcept {
   return out;
 }
 
-orders orders_for(int descriptor) noexcept {
+using file_name = std::array<char, 4096>;
+
+std::string_view name_of(int descriptor, file_name& name) noexcept {
   std::array<char, 32> link{};
   std::snprintf(link.data(), link.size(), "/proc/self/fd/%d", descriptor);
-  std::array<char, 4096> name{};
   const long size = ::syscall(SYS_readlinkat, AT_FDCWD, link.data(), name.data(), name.size());
-  return size > 0 ? orders_for(std::string_view(name.data(), static_cast<std::size_t>(size))) : orders{};
+  return {name.data(), size > 0 ? static_cast<std::size_t>(size) : 0};
+}
+
+orders orders_for(int descriptor) noexcept {
+  file_name name{};
+  return orders_for(name_of(descriptor, name));
+}
+
+// For a file of the metadata: those of the data file beside it.
+orders orders_for_metadata(std::string_view file) noexcept {
+  const auto at = file.find(metadata);
+  if (at == std::string_view::npos) return {};
+  file_name data{};
+  const int size = std::snprintf(data.data(), data.size(), "%.*s/data", static_cast<int>(at), file.data());
+  return orders_for(std::string_view(data.data(), static_cast<std::size_t>(size)));
 }
 
 void wait_ms(long milliseconds) noexcept {
@@ -93,8 +118,29 @@ void wait_ms(long milliseconds) noexcept {
   }
 }
 
+// The error of a write to a file of the metadata, after its wait; 0: none.
+int metadata_error(int descriptor) noexcept {
+  file_name name{};
+  const auto file = name_of(descriptor, name);
+  if (file.find(metadata) == std::string_view::npos) return 0;
+  orders now = orders_for_metadata(file);
+  while (now.metadata_hold) {
+    wait_ms(5);
+    now = orders_for_metadata(file);
+  }
+  return now.metadata_error;
+}
+
 ssize_t transfer(long call, int descriptor, void* memory, std::size_t size, off_t at) noexcept {
   orders now = at < first_block ? orders{} : orders_for(descriptor);
+  if (call == SYS_pwrite64) {
+    const bool in_log = at >= static_cast<off_t>(sector) && at < first_block;
+    const int error = in_log ? orders_for(descriptor).log_error : metadata_error(descriptor);
+    if (error != 0) {
+      errno = error;
+      return -1;
+    }
+  }
   wait_ms(now.delay_ms);
   while (now.hold) {
     wait_ms(5);
@@ -122,6 +168,14 @@ ssize_t pwrite(int descriptor, const void* memory, size_t size, off_t at) {
   return transfer(SYS_pwrite64, descriptor, const_cast<void*>(memory), size, at);
 }
 
+ssize_t write(int descriptor, const void* memory, size_t size) {
+  if (const int error = metadata_error(descriptor); error != 0) {
+    errno = error;
+    return -1;
+  }
+  return ::syscall(SYS_write, descriptor, memory, size);
+}
+
 int open(const char* file, int flags, ...) {  // NOLINT(cert-dcl50-cpp)
   mode_t mode = 0;
   if ((flags & O_CREAT) != 0 || (flags & O_TMPFILE) == O_TMPFILE) {
@@ -133,6 +187,12 @@ int open(const char* file, int flags, ...) {  // NOLINT(cert-dcl50-cpp)
   if ((flags & O_DIRECT) != 0 && orders_for(std::string_view(file)).buffered) {
     errno = EINVAL;
     return -1;
+  }
+  if ((flags & O_CREAT) != 0) {
+    if (const int error = orders_for_metadata(file).metadata_error; error != 0) {
+      errno = error;
+      return -1;
+    }
   }
   return static_cast<int>(::syscall(SYS_openat, AT_FDCWD, file, flags, mode));
 }

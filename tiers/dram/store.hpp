@@ -117,6 +117,9 @@ struct batch {
   std::uint32_t refusal_index = 0;
 };
 
+/// The answers to requests of the batch that remove something, and were carried out, become `why`.
+void fail_removals(batch& finished, error_code why) noexcept;
+
 enum class progress : std::uint8_t { finished, waits_for_memory };
 
 using prefetch::load_answer;

@@ -270,6 +270,19 @@ void store::note_removal(instance& in, const block_key& key, std::vector<removal
   below.back().keys.push_back(key);
 }
 
+void fail_removals(batch& finished, error_code why) noexcept {
+  const auto removes = [&](std::uint32_t request) {
+    return std::ranges::any_of(finished.entries, [&](const memory::submission& each) {
+      return each.request == request && (each.op == memory::operation::remove || each.op == memory::operation::clear);
+    });
+  };
+  for (memory::completion& each : finished.completions) {
+    if (each.kind == memory::completion_kind::done && each.code == 0 && removes(each.request)) {
+      each.code = static_cast<std::uint16_t>(why);
+    }
+  }
+}
+
 void store::forget_copies(std::span<const lost_block> lost) {
   for (const lost_block& each : lost) {
     const auto owner = instances_.find(each.instance);

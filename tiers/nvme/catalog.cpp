@@ -305,6 +305,7 @@ std::uint64_t identity_of(const instance_spec& spec) {
 }
 
 struct catalog::state {
+  catalog_options opened_with;
   std::string path;
   std::unique_ptr<rocksdb::Env> env;  ///< outlives the database
   std::unique_ptr<rocksdb::DB> db;
@@ -370,6 +371,7 @@ catalog::~catalog() = default;
 
 result<catalog> catalog::open(const catalog_options& options) {
   auto made = std::make_unique<state>();
+  made->opened_with = options;
   made->path = metadata_in(options.directory);
   made->env = rocksdb::NewCompositeEnv(std::make_shared<private_files>());
   std::error_code ignored;
@@ -416,6 +418,7 @@ result<void> catalog::put_instance(const instance_spec& spec) {
   std::string value(bytes.size() + check_bytes, '\0');
   std::memcpy(value.data(), bytes.data(), bytes.size());
   put_at(value.data() + bytes.size(), check_of(slice_of(key), value.data(), bytes.size()));
+  if (!state_->db) return fail(error_code::system, state_->where() + " could not be opened again");
   const auto status = state_->db->Put(rocksdb::WriteOptions(), slice_of(key), value);
   if (!status.ok()) return fail_rocksdb(status, state_->where());
   return {};
@@ -430,7 +433,7 @@ result<std::vector<std::pair<std::uint64_t, instance_spec>>> catalog::instances(
   return found;
 }
 
-result<void> catalog::apply(std::span<const catalog_change> changes) {
+result<void> catalog::apply(std::span<const catalog_change> changes, bool synced) {
   rocksdb::WriteBatch batch;
   std::array<char, max_value_bytes> value{};
   for (const catalog_change& change : changes) {
@@ -451,11 +454,25 @@ result<void> catalog::apply(std::span<const catalog_change> changes) {
         if (status.ok()) status = batch.Delete(slice_of(key_of_instance('i', block.instance)));
         break;
       }
+      case catalog_change::kind::erase_everything: status = batch.DeleteRange("b", "c"); break;
     }
     if (!status.ok()) return fail_rocksdb(status, state_->where());
   }
-  const auto status = state_->db->Write(rocksdb::WriteOptions(), &batch);
+  if (!state_->db) return fail(error_code::system, state_->where() + " could not be opened again");
+  rocksdb::WriteOptions how;
+  how.sync = synced;
+  const auto status = state_->db->Write(how, &batch);
   if (!status.ok()) return fail_rocksdb(status, state_->where());
+  return {};
+}
+
+result<void> catalog::recover() {
+  if (state_->db && state_->db->Resume().ok()) return {};
+  if (state_->opened_with.read_only) return fail(error_code::system, state_->where() + " is open for reading only");
+  // There are errors that RocksDB does not come back from but by being opened anew.
+  if (auto opened = state_->open_database(state_->opened_with, false); !opened) return opened;
+  if (auto checked = state_->has_format(state_->opened_with.store_id); !checked)
+    return std::unexpected(checked.error());
   return {};
 }
 

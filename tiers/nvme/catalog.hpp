@@ -31,8 +31,9 @@ struct stored_block {
 struct catalog_change {
   enum class kind : std::uint8_t {
     put,
-    erase,           ///< looks at block.instance and block.key only
-    erase_instance,  ///< all blocks and the spec of block.instance
+    erase,             ///< looks at block.instance and block.key only
+    erase_instance,    ///< all blocks and the spec of block.instance
+    erase_everything,  ///< all blocks
   };
   kind what = kind::put;
   stored_block block;
@@ -82,7 +83,11 @@ class catalog {
 
   /// Writes all changes, in order, or none. They survive the end of the process, not that of the machine: nothing is
   /// synced. `invalid_argument`: a block that makes no sense (key, size), and nothing was written.
-  [[nodiscard]] result<void> apply(std::span<const catalog_change> changes);
+  /// `synced`: they survive that, too.
+  [[nodiscard]] result<void> apply(std::span<const catalog_change> changes, bool synced = false);
+  /// After apply() failed: makes ready to write again, as far as the disk allows it. Nobody else may use the catalog
+  /// meanwhile.
+  [[nodiscard]] result<void> recover();
 
   /// Sizes of all files of the metadata, bytes.
   [[nodiscard]] std::uint64_t disk_bytes() const;

@@ -3,7 +3,9 @@
 #include <pthread.h>
 
 #include <algorithm>
+#include <chrono>
 #include <iterator>
+#include <utility>
 
 namespace cenote::nvme {
 
@@ -11,10 +13,12 @@ namespace {
 
 // More in one write would not be faster, and RocksDB's buffer could grow beyond its bound by one write.
 constexpr std::size_t changes_per_write = 1024;
+constexpr auto retry_pause = std::chrono::seconds(2);  // while removals are pending
 
 }  // namespace
 
-catalog_writer::catalog_writer(catalog& into, callback done) : catalog_(into), done_(std::move(done)) {
+catalog_writer::catalog_writer(catalog& into, pending_removals& pending, std::optional<removal_log> log, callback done)
+    : catalog_(into), pending_(pending), done_(std::move(done)), log_(log), logged_(log && pending.size() > 0) {
   thread_ = std::thread([this] { run(); });
 }
 
@@ -52,12 +56,56 @@ void catalog_writer::stop() {
 void catalog_writer::run() {
   ::pthread_setname_np(::pthread_self(), "cenote-catalog");
   while (take_waiting()) {
-    if (!tags_.empty()) {
-      const auto status = catalog_.apply(changes_);
-      done_(tags_, status);
+    if (!tags_.empty() || pending_.size() > 0) {
+      const save_status status = write();
+      if (!tags_.empty()) done_(tags_, status);
     }
     for (const instance_spec& spec : specs_now_) (void)catalog_.put_instance(spec);  // only inspect misses it
   }
+}
+
+/// What is pending goes first, so that a block that is stored again after its removal stays.
+save_status catalog_writer::write() {
+  auto owed = pending_.look();
+  std::vector<catalog_change> all = owed.what.changes();
+  const bool owes = !all.empty();
+  if (owes) {
+    std::ranges::copy(changes_, std::back_inserter(all));
+  } else {
+    all.swap(changes_);
+  }
+  if (failing_) (void)catalog_.recover();  // what is still wrong is said by the write
+  save_status status;
+  // Synced before the log forgets it: after a power cut the log is all that is left.
+  status.written = all.empty() ? result<void>{} : catalog_.apply(all, owes || logged_);
+  failing_ = !status.written;
+  if (!failing_) {
+    settle(owed.version);
+    return status;
+  }
+  removal_set missed;
+  for (const catalog_change& each : owes ? changes_ : all) missed.add(each);
+  pending_.add(missed);
+  status.removals_hold = keep_removals() || missed.empty();
+  return status;
+}
+
+bool catalog_writer::keep_removals() {
+  const auto owed = pending_.look();
+  if (owed.what.empty() || logged_version_ == owed.version) return true;
+  if (!log_ || !log_->store(owed.what)) return false;
+  logged_ = true;
+  logged_version_ = owed.version;
+  return true;
+}
+
+/// The catalog holds nothing any more that it should not. A log that cannot be emptied makes the next start forget the
+/// same blocks once more, which costs misses.
+void catalog_writer::settle(std::uint64_t version) {
+  pending_.settle(version);
+  if (!logged_ || pending_.size() > 0) return;
+  logged_ = !log_->store({});
+  logged_version_.reset();
 }
 
 bool catalog_writer::take_waiting() {
@@ -65,7 +113,12 @@ bool catalog_writer::take_waiting() {
   tags_.clear();
   specs_now_.clear();
   std::unique_lock lock(mutex_);
-  wake_.wait(lock, [&] { return stopping_ || !waiting_.empty() || !specs_.empty(); });
+  const auto called = [&] { return stopping_ || !waiting_.empty() || !specs_.empty(); };
+  if (pending_.size() == 0) {
+    wake_.wait(lock, called);
+  } else if (!std::exchange(first_look_, false)) {
+    wake_.wait_for(lock, retry_pause, called);
+  }
   while (!waiting_.empty()) {
     submission& next = waiting_.front();
     // A submission is never cut in two, however large.
@@ -75,7 +128,7 @@ bool catalog_writer::take_waiting() {
     waiting_.pop_front();
   }
   if (waiting_.empty()) specs_now_.swap(specs_);
-  return !tags_.empty() || !specs_now_.empty();
+  return !stopping_ || !tags_.empty() || !specs_now_.empty();
 }
 
 }  // namespace cenote::nvme

@@ -6,22 +6,36 @@
 #include <deque>
 #include <functional>
 #include <mutex>
+#include <optional>
 #include <span>
 #include <thread>
 #include <vector>
 
 #include "tiers/nvme/catalog.hpp"
+#include "tiers/nvme/pending_removals.hpp"
+#include "tiers/nvme/removal_log.hpp"
 
 namespace cenote::nvme {
 
-/// Carries out submissions in order; those that wait go together, in one write. The catalog outlives the writer.
+/// Whether changes are written down, and whether those among them that erase hold in any case: they do when they are
+/// in the log of removals, from where they are taken at the next start.
+struct save_status {
+  result<void> written;
+  bool removals_hold = true;
+};
+
+/// Carries out submissions in order; those that wait go together, in one write. What could not be erased is kept in
+/// `pending` and in the log, and tried again: before each later write, and every two seconds. The catalog and `pending`
+/// outlive the writer.
 class catalog_writer {
  public:
   /// Called on the writer's thread once for every write, with the tags of its submissions in their order: all of them
   /// were written, or none, and `status` says why. It may call submit(), but not stop().
-  using callback = std::function<void(std::span<const std::uint64_t> tags, const result<void>& status)>;
+  using callback = std::function<void(std::span<const std::uint64_t> tags, const save_status& status)>;
 
-  catalog_writer(catalog& into, callback done);
+  /// `log`: where removals go that the catalog does not take; its file outlives the writer. Without one they are kept
+  /// in `pending` only. What load() found in it is pending already.
+  catalog_writer(catalog& into, pending_removals& pending, std::optional<removal_log> log, callback done);
   catalog_writer(const catalog_writer&) = delete;
   catalog_writer& operator=(const catalog_writer&) = delete;
   /// stop().
@@ -43,15 +57,25 @@ class catalog_writer {
 
   void run();
   [[nodiscard]] bool take_waiting();
+  [[nodiscard]] save_status write();
+  [[nodiscard]] bool keep_removals();
+  void settle(std::uint64_t version);
 
   catalog& catalog_;
+  pending_removals& pending_;
   callback done_;
   std::mutex mutex_;
   std::condition_variable wake_;
   std::deque<submission> waiting_;
   std::vector<instance_spec> specs_;
   bool stopping_ = false;
-  std::vector<catalog_change> changes_;  ///< the thread's own: what it writes now, and whose it is
+  // The thread's own: what it writes now, and whose it is.
+  std::optional<removal_log> log_;
+  bool logged_;                                  ///< the log may hold a set
+  std::optional<std::uint64_t> logged_version_;  ///< of what is pending
+  bool failing_ = false;                         ///< the last write did
+  bool first_look_ = true;
+  std::vector<catalog_change> changes_;
   std::vector<std::uint64_t> tags_;
   std::vector<instance_spec> specs_now_;
   std::thread thread_;

@@ -1,15 +1,22 @@
 #include "tiers/nvme/devices.hpp"
 
+#define XXH_INLINE_ALL
+#include <xxhash.h>
+
 #include <algorithm>
 #include <atomic>
 #include <chrono>
+#include <iterator>
 #include <mutex>
 #include <optional>
 #include <thread>
+#include <utility>
 
 #include "tiers/nvme/catalog.hpp"
 #include "tiers/nvme/catalog_writer.hpp"
 #include "tiers/nvme/path_file.hpp"
+#include "tiers/nvme/pending_removals.hpp"
+#include "tiers/nvme/removal_log.hpp"
 
 namespace cenote::nvme {
 
@@ -23,6 +30,10 @@ constexpr auto patience = std::chrono::milliseconds(250);  // between two looks 
 
 }  // namespace
 
+std::uint64_t path_identity(const std::string& directory) noexcept {
+  return XXH3_64bits(directory.data(), directory.size());
+}
+
 path_budget budget_of(std::uint64_t path_bytes) noexcept {
   path_budget budget;
   budget.metadata_bytes = std::max(min_metadata, path_bytes / metadata_share);
@@ -32,17 +43,27 @@ path_budget budget_of(std::uint64_t path_bytes) noexcept {
 }
 
 struct devices::path {
-  std::string directory;
-  path_budget budget;
+  path(std::uint32_t which, std::string where, std::uint64_t bytes, memory::segment kept)
+      : number(which),
+        directory(std::move(where)),
+        budget(budget_of(bytes)),
+        pending(std::move(kept), path_identity(directory)) {}
+
+  const std::uint32_t number;
+  const std::string directory;
+  const path_budget budget;
+  pending_removals pending;
+  std::atomic<std::uint64_t> unsaved = 0;  ///< submissions that the writer has not answered
   std::optional<path_file> file;
   std::optional<catalog> known;
   std::unique_ptr<catalog_writer> writer;
   std::unique_ptr<io_engine> engine;
   std::thread opener;
   std::atomic<bool> unwanted = false;
-  std::mutex mutex;                  // what the opener hands over
-  bool open = false;                 // with mutex
-  std::vector<instance_spec> specs;  // with mutex: to remember when the path is open
+  std::mutex mutex;                                                                  // what the opener hands over
+  enum class phase : std::uint8_t { opening, open, failed } state = phase::opening;  // with mutex
+  std::vector<instance_spec> specs;                                                  // with mutex
+  std::vector<std::pair<std::vector<catalog_change>, std::uint64_t>> waiting;  // with mutex: changes and their tags
   // With pins_mutex_.
   io_engine* pins = nullptr;                   // when the path is open
   std::vector<std::span<std::byte>> unpinned;  // what came before that, and is not pinned yet
@@ -50,11 +71,11 @@ struct devices::path {
 
 devices::devices(device_options options, device_events events)
     : options_(std::move(options)), events_(std::move(events)) {
-  for (const std::string& directory : options_.directories) {
-    auto made = std::make_unique<path>();
-    made->directory = directory;
-    made->budget = budget_of(options_.capacity / options_.directories.size());
-    paths_.push_back(std::move(made));
+  options_.kept.resize(options_.directories.size());
+  for (std::size_t i = 0; i < options_.directories.size(); ++i) {
+    paths_.push_back(std::make_unique<path>(static_cast<std::uint32_t>(i), options_.directories[i],
+                                            options_.capacity / options_.directories.size(),
+                                            std::move(options_.kept[i])));
   }
 }
 
@@ -66,6 +87,10 @@ std::uint64_t devices::data_bytes() const noexcept {
   std::uint64_t bytes = 0;
   for (const auto& each : paths_) bytes += each->budget.data_bytes;
   return bytes;
+}
+
+const std::string& devices::directory_of(std::uint32_t number) const noexcept {
+  return paths_[number]->directory;
 }
 
 void devices::open() {
@@ -86,15 +111,26 @@ void devices::open_one(std::uint32_t number) {
   } while (!found.status && found.status.error().code() == error_code::deadline_exceeded && !into.unwanted);
   if (into.unwanted) return;
   found.took = std::chrono::duration_cast<std::chrono::milliseconds>(std::chrono::steady_clock::now() - begun);
-  if (found.status) {
-    const std::lock_guard lock(into.mutex);
-    into.open = true;
-    for (const instance_spec& spec : into.specs) into.writer->remember(spec);
-    into.specs.clear();
-  }
   const bool works = found.status.has_value();
+  let_in(into, works);
   events_.opened(std::move(found));
   if (works) pin_waiting(into);
+}
+
+/// What came while the path was opening.
+void devices::let_in(path& opened, bool works) {
+  const std::lock_guard lock(opened.mutex);
+  opened.state = works ? path::phase::open : path::phase::failed;
+  for (auto& [changes, tag] : std::exchange(opened.waiting, {})) {
+    if (works) {
+      submit_changes(opened, std::move(changes), tag);
+    } else {
+      refuse_changes(opened, changes, tag);
+    }
+  }
+  for (const instance_spec& spec : std::exchange(opened.specs, {})) {
+    if (works) opened.writer->remember(spec);
+  }
 }
 
 void devices::pin_waiting(path& of) {
@@ -118,6 +154,24 @@ result<void> devices::open_path(path& into, opened_path& found) {
   }
   found.end = into.file->bytes();
   found.direct = into.file->direct();
+  if (auto opened = open_catalog(into, found); !opened) return opened;
+  auto engine = make_engine(options_.engine, *into.file, {.queue_depth = options_.queue_depth},
+                            [this, number = found.path](std::span<const io_completion> done) {
+                              events_.completed(number, {done.begin(), done.end()});
+                            });
+  if (!engine) return std::unexpected(engine.error());
+  into.engine = std::move(*engine);
+  found.engine = into.engine->name();
+  return {};
+}
+
+/// Blocks whose removal nobody could write down are left out, whatever the metadata says.
+result<void> devices::open_catalog(path& into, opened_path& found) {
+  removal_log log(into.file->descriptor(), path_file::log_offset, into.file->store_id());
+  auto logged = log.load();
+  if (!logged) return std::unexpected(logged.error().in(into.directory));
+  into.pending.add(*logged);
+  const removal_set removed = into.pending.look().what;
   const catalog_options wanted{.directory = into.directory,
                                .store_id = into.file->store_id(),
                                .max_bytes = into.budget.metadata_bytes,
@@ -127,7 +181,11 @@ result<void> devices::open_path(path& into, opened_path& found) {
   const auto read = [&] {
     found.blocks.clear();
     counts = known->load([&](const stored_block& block) {
-      if (const auto small = adopted_from(block)) found.blocks.push_back(*small);
+      if (removed.contains(block.instance, block.key)) {
+        ++found.removed;
+      } else if (const auto small = adopted_from(block)) {
+        found.blocks.push_back(*small);
+      }
     });
     return counts.has_value();
   };
@@ -136,6 +194,7 @@ result<void> devices::open_path(path& into, opened_path& found) {
     if (known) known = fail(error_code::malformed, "");  // closes it
     if (auto moved = catalog::set_aside(into.directory); !moved) return moved;
     found.blocks.clear();
+    found.removed = 0;
     counts = load_counts{};
     known = catalog::open(wanted);
   }
@@ -146,17 +205,11 @@ result<void> devices::open_path(path& into, opened_path& found) {
     for (const auto& [identity, spec] : *specs) found.instances.emplace_back(identity, spec.id);
   }
   into.known.emplace(std::move(*known));
-  into.writer = std::make_unique<catalog_writer>(*into.known,
-                                                 [this](std::span<const std::uint64_t> tags, const result<void>& how) {
-                                                   for (const std::uint64_t tag : tags) events_.saved(tag, how);
-                                                 });
-  auto engine = make_engine(options_.engine, *into.file, {.queue_depth = options_.queue_depth},
-                            [this, number = found.path](std::span<const io_completion> done) {
-                              events_.completed(number, {done.begin(), done.end()});
-                            });
-  if (!engine) return std::unexpected(engine.error());
-  into.engine = std::move(*engine);
-  found.engine = into.engine->name();
+  into.writer = std::make_unique<catalog_writer>(
+      *into.known, into.pending, log, [this, &into](std::span<const std::uint64_t> tags, const save_status& how) {
+        into.unsaved -= tags.size();  // after what failed is pending: save_removals() looks at both in this order
+        for (const std::uint64_t tag : tags) events_.saved(into.number, tag, how);
+      });
   return {};
 }
 
@@ -197,27 +250,61 @@ void devices::submit(const std::vector<path_request>& requests) {
   }
 }
 
-std::size_t devices::save(std::vector<path_change> changes, std::uint64_t tag) {
-  std::size_t touched = 0;
-  for (std::uint32_t number = 0; number < paths_.size(); ++number) {
+void devices::submit_changes(path& to, std::vector<catalog_change> changes, std::uint64_t tag) {
+  ++to.unsaved;
+  to.writer->submit(std::move(changes), tag);
+}
+
+/// The path did not open; its metadata may hold what is to be erased.
+void devices::refuse_changes(path& by, const std::vector<catalog_change>& changes, std::uint64_t tag) {
+  removal_set missed;
+  for (const catalog_change& each : changes) missed.add(each);
+  by.pending.add(missed);
+  events_.saved(by.number, tag, {fail(error_code::system, "the path could not be opened"), missed.empty()});
+}
+
+std::vector<std::uint32_t> devices::save(std::vector<path_change> changes, std::uint64_t tag) {
+  return save_removals(std::move(changes), {}, false, tag);
+}
+
+std::vector<std::uint32_t> devices::save_removals(std::vector<path_change> changes, const removal_set& removed,
+                                                  bool everywhere, std::uint64_t tag) {
+  std::vector<std::uint32_t> asked;
+  for (const auto& each : paths_) {
     std::vector<catalog_change> batch;
-    for (path_change& each : changes) {
-      if (each.path == number) batch.push_back(std::move(each.change));
+    for (path_change& change : changes) {
+      if (change.path == each->number) batch.push_back(std::move(change.change));
     }
-    const std::lock_guard lock(paths_[number]->mutex);
-    if (batch.empty() || !paths_[number]->open) continue;
-    ++touched;
-    paths_[number]->writer->submit(std::move(batch), tag);
+    const std::lock_guard lock(each->mutex);
+    // Its metadata may know blocks that are forgotten here: an erasure is under way, failed, or never began.
+    const bool doubtful =
+        everywhere || each->state != path::phase::open || each->unsaved > 0 || each->pending.size() > 0;
+    if (doubtful && !removed.empty()) std::ranges::move(removed.changes(), std::back_inserter(batch));
+    if (batch.empty()) continue;
+    asked.push_back(each->number);
+    switch (each->state) {
+      case path::phase::opening: each->waiting.emplace_back(std::move(batch), tag); break;
+      case path::phase::open: submit_changes(*each, std::move(batch), tag); break;
+      case path::phase::failed: refuse_changes(*each, batch, tag); break;
+    }
   }
-  return touched;
+  return asked;
+}
+
+void devices::owe(std::uint32_t number, const removal_set& removed) {
+  paths_[number]->pending.add(removed);
+}
+
+std::uint64_t devices::pending_removals_of(std::uint32_t number) const noexcept {
+  return paths_[number]->pending.size();
 }
 
 void devices::remember(const instance_spec& spec) {
   for (const auto& each : paths_) {
     const std::lock_guard lock(each->mutex);
-    if (each->open) {
+    if (each->state == path::phase::open) {
       each->writer->remember(spec);
-    } else {
+    } else if (each->state == path::phase::opening) {
       each->specs.push_back(spec);
     }
   }

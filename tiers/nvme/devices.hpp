@@ -10,7 +10,10 @@
 
 #include "core/error.hpp"
 #include "core/instance_spec.hpp"
+#include "memory/segment.hpp"
+#include "tiers/nvme/catalog_writer.hpp"
 #include "tiers/nvme/make_engine.hpp"
+#include "tiers/nvme/removal_set.hpp"
 #include "tiers/nvme/store.hpp"
 
 namespace cenote::nvme {
@@ -21,7 +24,12 @@ struct device_options {
   std::string holder;          ///< who this node is
   engine_kind engine = engine_kind::automatic;
   unsigned queue_depth = 32;
+  /// For each directory memory that outlives the process (pending_removals::kept_bytes), or nothing.
+  std::vector<memory::segment> kept;
 };
+
+/// A path's name as a number.
+[[nodiscard]] std::uint64_t path_identity(const std::string& directory) noexcept;
 
 /// How a path's share of the capacity is spent.
 struct path_budget {
@@ -44,6 +52,7 @@ struct opened_path {
   std::vector<adopted_block> blocks;  ///< what it holds, the oldest first
   std::uint64_t damaged = 0;          ///< records that were left out
   std::vector<std::pair<std::uint64_t, std::string>> instances;  ///< identities, and what they are called
+  std::uint64_t removed = 0;                                     ///< blocks left out because they were to be forgotten
   std::chrono::milliseconds took{};
 };
 
@@ -51,7 +60,7 @@ struct opened_path {
 struct device_events {
   std::function<void(opened_path)> opened;
   std::function<void(std::uint32_t path, std::vector<io_completion>)> completed;
-  std::function<void(std::uint64_t tag, const result<void>&)> saved;
+  std::function<void(std::uint32_t path, std::uint64_t tag, const save_status&)> saved;
 };
 
 /// Thread-safe.
@@ -66,8 +75,18 @@ class devices {
   void open();
   /// Only for paths that opened.
   void submit(const std::vector<path_request>& requests);
-  /// Writes the changes down; `saved` comes once for each path among them. Returns how many those are.
-  std::size_t save(std::vector<path_change> changes, std::uint64_t tag);
+  /// Writes the changes down; `saved` comes once for each of the paths that are returned. A path that is not open yet
+  /// does it when it is.
+  std::vector<std::uint32_t> save(std::vector<path_change> changes, std::uint64_t tag);
+  /// As above, and no path may serve `removed` any more: those whose metadata may hold such blocks without our
+  /// knowledge are asked, too.
+  /// `everywhere`: all of them.
+  std::vector<std::uint32_t> save_removals(std::vector<path_change> changes, const removal_set& removed,
+                                           bool everywhere, std::uint64_t tag);
+  /// The path has not answered: it, or the next worker, forgets `removed` as soon as it can.
+  void owe(std::uint32_t number, const removal_set& removed);
+  /// Removals that a path has not written down in its metadata.
+  [[nodiscard]] std::uint64_t pending_removals_of(std::uint32_t number) const noexcept;
   /// Writes the spec down beside the blocks, for those who look at a store.
   void remember(const instance_spec& spec);
   /// Makes transfers to and from `memory` cheaper where the machine allows it; a path that is not open yet makes up for
@@ -83,11 +102,16 @@ class devices {
   void stop() noexcept;
 
   [[nodiscard]] std::uint64_t data_bytes() const noexcept;
+  [[nodiscard]] const std::string& directory_of(std::uint32_t number) const noexcept;
 
  private:
   struct path;
   void open_one(std::uint32_t number);
+  void let_in(path& opened, bool works);
   result<void> open_path(path& into, opened_path& found);
+  result<void> open_catalog(path& into, opened_path& found);
+  void submit_changes(path& to, std::vector<catalog_change> changes, std::uint64_t tag);
+  void refuse_changes(path& by, const std::vector<catalog_change>& changes, std::uint64_t tag);
   void pin_waiting(path& of);
 
   device_options options_;

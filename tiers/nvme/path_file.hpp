@@ -20,7 +20,7 @@ struct path_options {
 /// An open path: DIRECTORY/data under an exclusive lock, and DIRECTORY/holder that says whose it is.
 ///
 ///     0            4 KiB                data_offset (1 MiB)             bytes
-///     | superblock | unused ............ | blocks ...................... |
+///     | superblock | log of removals ... | blocks ...................... |
 ///
 /// The lock belongs to the open file description, and the kernel ends it with the description's last request: who gets
 /// it knows that no transfer of an earlier process is under way. Hence the descriptor is never duplicated, sent or
@@ -28,6 +28,7 @@ struct path_options {
 class path_file {
  public:
   static constexpr std::uint64_t data_offset = std::uint64_t{1} << 20;  ///< where blocks start
+  static constexpr std::uint64_t log_offset = 4096;                     ///< where a removal_log lies
   static constexpr std::uint32_t format_version = 1;
 
   /// Makes the directory and file if need be, locks the file, and brings it to its size. Blocks for up to `patience`.

@@ -1,5 +1,8 @@
 #include "tiers/nvme/catalog_writer.hpp"
 
+#include <fcntl.h>
+#include <unistd.h>
+
 #include <future>
 
 #include "tests/unit/tiers/nvme/catalog_fixture.hpp"
@@ -16,8 +19,9 @@ BOOST_AUTO_TEST_CASE(what_waits_goes_in_one_write_and_in_order) {
   std::vector<std::vector<std::uint64_t>> writes;
   std::promise<void> first;
   std::promise<void> go;
-  catalog_writer writer(held, [&](std::span<const std::uint64_t> tags, const result<void>& status) {
-    BOOST_REQUIRE(status.has_value());
+  pending_removals pending({}, 1);
+  catalog_writer writer(held, pending, {}, [&](std::span<const std::uint64_t> tags, const save_status& status) {
+    BOOST_REQUIRE(status.written.has_value());
     writes.emplace_back(tags.begin(), tags.end());
     if (writes.size() != 1) return;
     first.set_value();
@@ -45,8 +49,9 @@ BOOST_AUTO_TEST_CASE(many_threads_submit_and_stop_writes_what_waits) {
   auto held = open_catalog(at);
   std::vector<std::uint64_t> seen(4);
   std::uint64_t most = 0;
-  catalog_writer writer(held, [&](std::span<const std::uint64_t> tags, const result<void>& status) {
-    BOOST_REQUIRE(status.has_value());
+  pending_removals pending({}, 1);
+  catalog_writer writer(held, pending, {}, [&](std::span<const std::uint64_t> tags, const save_status& status) {
+    BOOST_REQUIRE(status.written.has_value());
     most = std::max<std::uint64_t>(most, tags.size());
     for (const std::uint64_t tag : tags) BOOST_REQUIRE(tag % 1'000'000 == seen[tag / 1'000'000]++);  // in order
   });
@@ -71,15 +76,84 @@ BOOST_AUTO_TEST_CASE(a_write_that_fails_says_so_for_all_its_tags) {
   { open_catalog(at); }
   auto held = open_catalog(at, true);
   std::vector<std::uint64_t> failed;
+  pending_removals pending({}, 1);
   {
-    catalog_writer writer(held, [&](std::span<const std::uint64_t> tags, const result<void>& status) {
-      BOOST_REQUIRE(!status.has_value());
+    catalog_writer writer(held, pending, {}, [&](std::span<const std::uint64_t> tags, const save_status& status) {
+      BOOST_REQUIRE(!status.written.has_value());
+      BOOST_TEST(status.removals_hold, "there is none among them");
       failed.insert(failed.end(), tags.begin(), tags.end());
     });
     writer.submit({put(block_of(1, 1))}, 7);
     writer.submit({put(block_of(1, 2))}, 8);
   }
   BOOST_TEST((failed == std::vector<std::uint64_t>{7, 8}));
+}
+
+/// A file with a log of removals, as a path's data file has it.
+struct log_file {
+  explicit log_file(const scratch_directory& at)
+      : fd(::open((at.path() / "log").c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600)) {
+    BOOST_REQUIRE(::ftruncate(fd.get(), removal_log::bytes) == 0);
+  }
+  [[nodiscard]] removal_log log() const { return {fd.get(), 0, store_id}; }
+  unique_fd fd;
+};
+
+/// Submits the changes one by one and says which of them hold.
+std::vector<bool> holding(catalog& into, pending_removals& pending, std::optional<removal_log> log,
+                          const std::vector<catalog_change>& changes) {
+  std::vector<bool> hold;
+  catalog_writer writer(into, pending, log, [&](std::span<const std::uint64_t> tags, const save_status& status) {
+    hold.insert(hold.end(), tags.size(), status.removals_hold);
+  });
+  for (const catalog_change& each : changes) writer.submit({each}, 1);
+  writer.stop();
+  return hold;
+}
+
+BOOST_AUTO_TEST_CASE(a_removal_that_the_catalog_does_not_take_is_in_the_log_or_does_not_hold) {
+  const scratch_directory at;
+  const log_file file(at);
+  { open_catalog(at); }
+  auto held = open_catalog(at, true);
+  pending_removals pending({}, 1);
+  BOOST_TEST((holding(held, pending, {}, {erase(block_of(1, 1))}) == std::vector<bool>{false}));
+  BOOST_TEST((holding(held, pending, file.log(), {erase(block_of(1, 2))}) == std::vector<bool>{true}));
+  BOOST_TEST(pending.size() == 2U);
+  const auto logged = file.log().load();
+  BOOST_REQUIRE(logged.has_value());
+  BOOST_TEST(logged->contains(1, block_of(1, 1).key));
+  BOOST_TEST(logged->contains(1, block_of(1, 2).key));
+  BOOST_TEST(!logged->contains(1, block_of(1, 3).key));
+}
+
+BOOST_AUTO_TEST_CASE(what_is_pending_is_erased_before_anything_else_is_written_and_leaves_the_log) {
+  const scratch_directory at;
+  const log_file file(at);
+  auto held = open_catalog(at);
+  BOOST_REQUIRE(held.apply(std::vector{put(block_of(1, 1)), put(block_of(1, 2)), put(block_of(2, 1))}));
+  removal_set left;
+  left.add(1, block_of(1, 1).key);
+  left.add(1, block_of(1, 2).key);
+  auto log = file.log();
+  BOOST_REQUIRE(log.store(left));
+  pending_removals pending({}, 1);
+  pending.add(left);
+  BOOST_TEST((holding(held, pending, log, {put(block_of(1, 2, 7))}) == std::vector<bool>{true}));
+  const auto found = contents_of(held);
+  BOOST_TEST(found.size() == 2U);
+  BOOST_TEST(!found.contains({1, block_of(1, 1).key}));
+  BOOST_TEST((found.at({1, block_of(1, 2).key}) == block_of(1, 2, 7)));
+  BOOST_TEST(pending.size() == 0U);
+  BOOST_TEST(file.log().load()->empty());
+}
+
+BOOST_AUTO_TEST_CASE(everything_can_be_erased) {
+  const scratch_directory at;
+  auto held = open_catalog(at);
+  BOOST_REQUIRE(held.apply(std::vector{put(block_of(1, 1)), put(block_of(~std::uint64_t{0}, 2))}));
+  BOOST_REQUIRE(held.apply(std::vector{catalog_change{catalog_change::kind::erase_everything, {}}}));
+  BOOST_TEST(contents_of(held).empty());
 }
 
 BOOST_AUTO_TEST_SUITE_END()
