@@ -391,7 +391,8 @@ result<void> server::attach(connection& from, const local::frame& frame) {
 }
 
 result<void> server::open(const std::shared_ptr<session_resources>& session, int socket) {
-  session->view.header().worker_epoch.store(context_.epoch, std::memory_order_release);
+  memory::shared_store(session->view.header().worker_epoch, context_.epoch, std::memory_order_release,
+                       "session.worker_epoch"_point);
   const std::uint64_t number = session->number;
   const bool recovered = socket < 0;
   if (!recovered) {

@@ -40,7 +40,8 @@ struct session_resources {
   mutable std::atomic<bool> bell_sent{false};
 
   void set_phase(memory::session_phase phase) const noexcept {
-    view.header().phase.store(static_cast<std::uint32_t>(phase), std::memory_order_release);
+    memory::shared_store(view.header().phase, static_cast<std::uint32_t>(phase), std::memory_order_release,
+                         "session.phase"_point);
   }
   /// The client rang. True: the session's actor is to be told.
   [[nodiscard]] bool take_bell() const noexcept { return !bell_sent.exchange(true, std::memory_order_acq_rel); }

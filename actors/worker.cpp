@@ -16,6 +16,7 @@
 
 #include "actors/coarse_clock.hpp"
 #include "actors/dram_tier.hpp"
+#include "actors/kill_at.hpp"
 #include "actors/node.hpp"
 #include "actors/nvme_tier.hpp"
 #include "actors/prefetch.hpp"
@@ -134,7 +135,8 @@ class recovery {
     auto segment =
         memory::segment::map(std::move(*copy), static_cast<std::uint64_t>(bytes), memory::access::read_write);
     if (segment)
-      reinterpret_cast<memory::segment_header*>(segment->data())->retired.store(1, std::memory_order_release);
+      memory::shared_store(reinterpret_cast<memory::segment_header*>(segment->data())->retired, 1,
+                           std::memory_order_release, "worker.session_retired"_point);
   }
 
   result<void> take(local::registry_entry entry) {
@@ -321,6 +323,7 @@ class worker {
 
   result<void> start(local::handover handed) {
     const auto begun = std::chrono::steady_clock::now();
+    install_kill(config_->debug, handed.epoch);
     if (!config_->nvme.paths.empty()) make_nvme(handed.entries);
     std::erase_if(handed.entries, [](const auto& each) { return each.kind == local::entry_kind::removals; });
     recovery recover(*config_, keeper_);

@@ -342,7 +342,8 @@ result<node_config> make(settings_map settings) {
                      .auth = make_auth(settings),
                      .groups = std::move(*groups),
                      .metrics = {},
-                     .debug = {.enabled = get<bool>(settings, "debug.enabled")},
+                     .debug = {.enabled = get<bool>(settings, "debug.enabled"),
+                               .kill_at = get<std::vector<std::string>>(settings, "debug.kill_at")},
                      .log = {.level = get<std::string>(settings, "log.level"),
                              .format = format_named(get<std::string>(settings, "log.format"))},
                      .settings = {}};

@@ -112,7 +112,8 @@ struct metrics_section {
 };
 
 struct debug_section {
-  bool enabled = false;  ///< wrong bytes may be asked for
+  bool enabled = false;              ///< wrong bytes may be asked for
+  std::vector<std::string> kill_at;  ///< by worker: the point behind which it dies, see actors/kill_at.hpp
 };
 
 struct log_section {

@@ -362,6 +362,13 @@ constexpr std::array keys{
                .type = boolean,
                .fallback = "false",
                .about = "Allow `cenote debug`, which serves wrong bytes on purpose: for tests of engines only."},
+    key_schema{.name = "debug.kill_at",
+               .type = string_list,
+               .fallback = "[]",
+               .about =
+                   "With `debug.enabled`: the node's first worker is killed right behind the first of these points "
+                   "of its sources, the second worker behind the second, and so on. `point:3`: at its third "
+                   "passing. Empty: not. For tests of restarts only."},
 
     key_schema{.name = "log.level",
                .type = string,

@@ -19,6 +19,9 @@ ROOT = Path(__file__).resolve().parent.parent
 # Where the worker's code lies that stores to shared memory.
 COVERED = ("memory", "tiers/dram", "actors", "transport/local/keeper_link.cpp")
 
+# The first words of points outside the store: see kind_of().
+PROCESS = ("session", "keeper", "worker", "header", "instance", "records")
+
 POINT = re.compile(r'"([^"\n]+)"_point')
 NAME = re.compile(r"[a-z][a-z0-9_]*\.[a-z0-9_.]+")
 
@@ -28,6 +31,9 @@ STORE = re.compile(
     r"|\b(?:memcpy|memmove|memset|fallocate|pwrite)\("
     r"|\b(?:record\w*|records_\[\w+\]|record_of\([^()]*\))(?:\.|->)(?:flags|key_size|key) *(?:[|&^]?=)(?!=)"
 )
+
+# Calls that take a point, which tests may leave out.
+CALL = re.compile(r"(?:\.|->)(?:set_state|set_version|punch|set(?=\(block_state))\(")
 
 
 @dataclass(frozen=True)
@@ -56,6 +62,9 @@ ALLOWED = (
     Allowed("memory/version_table.cpp", "std::memcpy(key.bytes.data()", "reads a key"),
     Allowed("tiers/dram/store_order.cpp", "std::memcpy(&asked", "to this thread's stack"),
     Allowed("tiers/dram/store_order.cpp", "std::memcpy(&runs", "to this thread's stack"),
+    Allowed("actors/session_resources.hpp", "bell_sent.", "the worker's own"),
+    Allowed("actors/pulse.cpp", "answered->", "the worker's own"),
+    Allowed("actors/kill_at.cpp", "", "what a hook looks for"),
     Allowed("tiers/dram/store_corrupt.cpp", "", "alters blocks on purpose, in tests of engines"),
 )
 
@@ -74,7 +83,7 @@ class Point:
 def kind_of(name: str) -> str:
     """Who kills there: `store`, the matrix over a store in a process of its own (tests/unit/tiers/dram), or `process`,
     the matrix over a whole node (tests/processes)."""
-    return "process" if name.split(".")[0] in ("session", "keeper", "worker", "header") else "store"
+    return "process" if name.split(".")[0] in PROCESS else "store"
 
 
 def sources() -> list[Path]:
@@ -124,8 +133,25 @@ def faults() -> list[str]:
                 )
             else:
                 used.add(allowed)
+    for path in sources():
+        wrong += unnamed_calls(path)
     stale = [each for each in ALLOWED if each not in used]
     return wrong + [f"scripts/store_points.py: nothing in {each.file} contains `{each.text}`" for each in stale]
+
+
+def unnamed_calls(path: Path) -> list[str]:
+    text = "\n".join(without_comment(line) for line in path.read_text().splitlines())
+    wrong = []
+    for call in CALL.finditer(text):
+        depth, end = 1, call.end()
+        while depth > 0 and end < len(text):
+            depth += {"(": 1, ")": -1}.get(text[end], 0)
+            end += 1
+        arguments = text[call.end() : end]
+        if "_point" not in arguments and not re.search(r"\bat\)$", arguments):
+            place = f"{path.relative_to(ROOT)}:{text.count(chr(10), 0, call.start()) + 1}"
+            wrong.append(f"{place}: {call.group()[1:-1]} without a point")
+    return wrong
 
 
 def main() -> int:

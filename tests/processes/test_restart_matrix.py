@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import random
+import signal
 import struct
 import subprocess
 import sys
@@ -18,7 +19,7 @@ from typing import Any
 
 import blocks
 import cenote
-from conftest import StartNode, make_spec
+from conftest import StartAgent, StartNode, make_spec
 from node import FULL, ROOT, KiB, Node, run_cenote, until
 
 BLOCK = 32 * KiB
@@ -29,8 +30,8 @@ LAPS = 12  # of all that a node does, until a worker must have passed its point
 # Points that the first test's work does not pass: name -> where they are killed, or why nowhere.
 ELSEWHERE = {
     "keeper.upgrade_asked": "test_an_upgrade_…",
+    "session.phase": "test_a_session_whose_end_is_cut_short_…",
     "keeper.records_dropped": "test_a_cold_start_…",
-    "keeper.instance_dropped": "test_a_cold_start_…",
     "worker.session_retired": "test_a_cold_start_…",
     "keeper.told_why": "the last word of a worker that ends by itself behind it",
     "keeper.node_put": "nothing is kept under this kind",
@@ -49,7 +50,7 @@ def kills(*names: str) -> tuple[str, ...]:
 
 
 class Work:
-    """What clients do all the time; a death of the worker may refuse any of it, but never alter a byte."""
+    """What clients do all the time. A death of the worker may refuse any of it, but never alter a byte."""
 
     def __init__(self, node: Node) -> None:
         self.node = node
@@ -80,6 +81,7 @@ class Work:
     def go_on(self) -> None:
         """Once everything."""
         self.lap += 1
+        self.node.send_signal(signal.SIGHUP)  # the worker tells the keeper what it runs with
         for each in (self.store, self.store_parts, self.bring_up, self.come_and_go):
             with contextlib.suppress(cenote.CenoteError):
                 each()
@@ -117,11 +119,11 @@ class Work:
         some = random.Random(self.lap).sample(self.put, min(60, len(self.put)))
         ticket = self.other.prefetch(some, policy="best_effort")
         self.ranks[0].remove(blocks.keys_of("tp", self.lap * 120, 5))
-        ticket.wait(0.5)
+        ticket.wait(0.2)
         ticket.release()
 
     def come_and_go(self) -> None:
-        session = self.attach(f"new{self.lap % 3}")
+        session = self.attach(f"new{self.lap}")
         try:
             keys = blocks.keys_of(f"new{self.lap}", 0, 2)
             session.put(keys, blocks.contents_of(keys, BLOCK))
@@ -160,7 +162,9 @@ def disk(folder: Path) -> tuple[str, ...]:
 
 def killed_in_turn(start_node: StartNode, folder: Path, names: list[str]) -> None:
     """One node whose i-th worker dies behind the i-th of `names`."""
-    node = start_node(*kills(*names), *disk(folder), capacity="12MiB", launch_only=True)
+    node = start_node(
+        *kills(*names), *disk(folder), "instances.idle=1s", "node.hang_timeout=12s", capacity="20MiB", launch_only=True
+    )
     node.allowed_errors += ["did not start", "the keeper"]
     until("the node has a socket", node.socket.exists, limit=20.0)
     work = Work(node)
@@ -185,7 +189,7 @@ def test_a_worker_that_dies_behind_any_word_leaves_nothing_wrong(start_node: Sta
 
 
 def test_an_upgrade_whose_worker_dies_behind_its_wish_keeps_every_block(start_node: StartNode, tmp_path: Path) -> None:
-    node = start_node(*kills("keeper.upgrade_asked"), *disk(tmp_path), capacity="12MiB")
+    node = start_node(*kills("keeper.upgrade_asked"), *disk(tmp_path), capacity="20MiB")
     work = Work(node)
     work.go_on()
     run_cenote("node", "upgrade", "--socket", node.socket, limit=40)  # its answer died with the worker
@@ -195,9 +199,26 @@ def test_an_upgrade_whose_worker_dies_behind_its_wish_keeps_every_block(start_no
     work.end()
 
 
+def test_a_session_whose_end_is_cut_short_is_ended_by_the_next_command(
+    start_node: StartNode, start_agent: StartAgent
+) -> None:
+    node = start_node(*kills("session.phase"), capacity="20MiB")
+    agent = start_agent(node)
+    agent.call("attach", instance="i", block=BLOCK)
+    agent.call("put", label="a", count=20)
+    ended = ("session", "kill", str(node.status()["sessions"][0]["id"]), "--socket", str(node.socket))
+    run_cenote(*ended)  # its answer died with the worker
+    until("the next worker serves", lambda: node.epoch > 1, limit=20.0)
+    node.announced_deaths = 1
+    if node.status()["sessions"]:
+        assert run_cenote(*ended).returncode == 0
+    until("its memory is back", lambda: not node.status()["sessions"] and node.blocks()["granted"] == 0)
+    agent.process.wait(10)
+
+
 def test_a_cold_start_that_is_cut_short_is_ended_by_the_next_worker(start_node: StartNode, tmp_path: Path) -> None:
     dying = ["keeper.records_dropped", "keeper.instance_dropped", "worker.session_retired"]
-    node = start_node(*kills("", *dying), *disk(tmp_path), capacity="12MiB")
+    node = start_node(*kills("", *dying), *disk(tmp_path), capacity="20MiB")
     work = Work(node)
     work.go_on()
     make_unreadable(node)

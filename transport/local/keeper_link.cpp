@@ -6,8 +6,41 @@
 #include <utility>
 
 #include "core/byte_io.hpp"
+#include "memory/store_point.hpp"
 
 namespace cenote::local {
+
+namespace {
+
+/// The point that is passed when the keeper was told.
+store_point point_of(const link_header& header) noexcept {
+  switch (header.message) {
+    case link_message::put:
+      switch (header.kind) {
+        case entry_kind::records: return "keeper.records_put"_point;
+        case entry_kind::instance: return "keeper.instance_put"_point;
+        case entry_kind::slab: return "keeper.slab_put"_point;
+        case entry_kind::session: return "keeper.session_put"_point;
+        case entry_kind::configuration: return "keeper.configuration_put"_point;
+        case entry_kind::removals: return "keeper.removals_put"_point;
+        default: return "keeper.node_put"_point;
+      }
+    case link_message::drop:
+      switch (header.kind) {
+        case entry_kind::records: return "keeper.records_dropped"_point;
+        case entry_kind::instance: return "keeper.instance_dropped"_point;
+        case entry_kind::slab: return "keeper.slab_dropped"_point;
+        case entry_kind::session: return "keeper.session_dropped"_point;
+        default: return "keeper.node_dropped"_point;
+      }
+    case link_message::ready: return "keeper.told_ready"_point;
+    case link_message::alive: return "keeper.told_alive"_point;
+    case link_message::ask_upgrade: return "keeper.upgrade_asked"_point;
+    default: return "keeper.told_why"_point;  // fatal
+  }
+}
+
+}  // namespace
 
 keeper_link::keeper_link(unique_fd fd) noexcept : fd_(std::move(fd)), keeper_(::getppid()) {
   ::fcntl(fd_.get(), F_SETFD, FD_CLOEXEC);
@@ -65,6 +98,7 @@ result<void> keeper_link::call(link_header header, std::span<const std::byte> pa
     if (*sent) break;
     if (auto room = detail::wait_for(fd_.get(), POLLOUT, until); !room) return room;
   }
+  memory::passed(point_of(header));  // the keeper has it, and its answer is not read
   for (;;) {
     auto reply = receive(until);
     if (!reply) return std::unexpected(std::move(reply.error()));
@@ -123,6 +157,7 @@ void keeper_link::fatal(std::string_view reason) noexcept {
   header.message = link_message::fatal;
   const auto text = reason.substr(0, 4096);
   [[maybe_unused]] const auto sent = try_send_link(fd_.get(), header, std::as_bytes(std::span(text)), {});
+  memory::passed(point_of(header));
 }
 
 void keeper_link::alive(std::chrono::milliseconds silence, std::string_view who) noexcept {
@@ -133,6 +168,7 @@ void keeper_link::alive(std::chrono::milliseconds silence, std::string_view who)
   out.put(static_cast<std::uint64_t>(silence.count()));
   out.put_text(who.substr(0, 4096));
   [[maybe_unused]] const auto sent = try_send_link(fd_.get(), header, out.bytes(), {});
+  memory::passed(point_of(header));
 }
 
 }  // namespace cenote::local

@@ -39,6 +39,7 @@ std::string random_work::reserve(std::size_t who) {
   const completion got = by.reserve(key, parts);
   if (got.kind == completion_kind::reserved) {
     writing_.push_back({who, {block_ref::from_bits(got.block), got.grant_version}, key, parts});
+    if (on_writing) on_writing(writing_.back(), true);
   }
   return got.kind == completion_kind::refused ? refused(got, "reserve") : std::string();
 }
@@ -61,11 +62,13 @@ std::string random_work::finish_one() {
   const held what = writing_[i];
   writing_.erase(writing_.begin() + static_cast<std::ptrdiff_t>(i));
   client& by = *clients_[what.who];
-  if (random_() % 4 == 0) {
-    by.ask({by.entry_of(operation::release, what.block)});
+  const bool gives_up = random_() % 4 == 0;
+  if (!gives_up) fill_part(by, what);
+  if (on_writing) on_writing(what, false);
+  if (gives_up) {
+    by.ask({by.entry_of(operation::release, what.block, what.parts)});
     return {};
   }
-  fill_part(by, what);
   const auto code = static_cast<error_code>(by.finish(what.block, what.parts).code);
   if (code == error_code::ok || code == error_code::revoked) return {};
   return "finish was refused: " + std::string(to_string(code));

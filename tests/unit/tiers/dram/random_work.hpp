@@ -1,6 +1,7 @@
 // Random operations of several sessions, for the property, recovery and kill tests.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <random>
 #include <string>
@@ -27,15 +28,18 @@ class random_work {
   /// Clears every pin slot of every client, those of a process that was killed too.
   void unpin_all();
 
-  bool may_drop_sessions = true;
-
- private:
+  /// Parts of a block that a client reserved and has not said to be written.
   struct held {
     std::size_t who;
     blank block;
     full_key key;
     std::uint64_t parts;
   };
+
+  bool may_drop_sessions = true;
+  std::function<void(const held&, bool begins)> on_writing;  ///< a client begins, or ends, to write
+
+ private:
   struct pinned {
     std::size_t who;
     std::uint32_t slot;
