@@ -17,10 +17,10 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 
 # Where the worker's code lies that stores to shared memory.
-COVERED = ("memory", "tiers/dram", "actors", "transport/local/keeper_link.cpp")
+COVERED = ("memory", "tiers/dram", "tiers/nvme/pending_removals.cpp", "actors", "transport/local/keeper_link.cpp")
 
 # The first words of points outside the store: see kind_of().
-PROCESS = ("session", "keeper", "worker", "header", "instance", "records")
+PROCESS = ("session", "keeper", "worker", "header", "instance", "records", "removals")
 
 POINT = re.compile(r'"([^"\n]+)"_point')
 NAME = re.compile(r"[a-z][a-z0-9_]*\.[a-z0-9_.]+")
@@ -28,6 +28,7 @@ NAME = re.compile(r"[a-z][a-z0-9_]*\.[a-z0-9_.]+")
 # What stores without a point: atomics, raw copies, holes, and the plain fields of a block's record.
 STORE = re.compile(
     r"(?:\.|->)(?:store|exchange|fetch_\w+|compare_exchange_\w+)\("
+    r"|\bstd::(?:ranges::)?(?:copy|copy_n|fill|fill_n)\("
     r"|\b(?:memcpy|memmove|memset|fallocate|pwrite)\("
     r"|\b(?:record\w*|records_\[\w+\]|record_of\([^()]*\))(?:\.|->)(?:flags|key_size|key) *(?:[|&^]?=)(?!=)"
 )

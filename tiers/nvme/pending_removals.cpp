@@ -43,7 +43,8 @@ void pending_removals::keep() {
   if (kept_.size() < kept_bytes) return;
   ++sequence_;
   const auto bytes = placed_removals{what_, owner_, sequence_}.encode();
-  std::ranges::copy(bytes, kept_.data() + (sequence_ % 2 == 0 ? 0 : removal_log::place_bytes));
+  memory::shared_bytes(kept_.data() + (sequence_ % 2 == 0 ? 0 : removal_log::place_bytes), bytes.data(), bytes.size(),
+                       "removals.kept"_point);
 }
 
 }  // namespace cenote::nvme
