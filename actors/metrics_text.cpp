@@ -258,6 +258,8 @@ std::string metrics_text(const node_report& report, const server_context& contex
   all.gauge("cenote_build_info", "1, with the version.", 1.0, {{"version", CENOTE_VERSION}});
   all.gauge("cenote_uptime_seconds", "Since the node was started.", up.count());
   all.counter("cenote_worker_restarts_total", "Workers that ended and were started anew.", context.restarts);
+  all.counter("cenote_worker_exceptions_total", "Exceptions that ended a piece of work of this worker.",
+              context.exceptions->load());
   all.gauge("cenote_sessions", "Clients that are attached.", report.dram.sessions.size());
   add_dram(all, report.dram);
   all.seconds("cenote_dram_batch_seconds", "How long the tier's actor was busy with a session's batch.",

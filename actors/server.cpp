@@ -83,13 +83,16 @@ server::server(server_context context, config_ptr config) : context_(std::move(c
 result<std::unique_ptr<server>> server::start(server_context context, config_ptr config) {
   std::unique_ptr<server> made(new server(std::move(context), std::move(config)));
   const auto failed = [to = made.get()](local::event_loop::watch_id id, const std::string& what) {
+    ++*to->context_.exceptions;
     to->handler_failed(id, what);
   };
   auto sockets = local::event_loop::start("cenote-sockets", failed);
   if (!sockets) return std::unexpected(sockets.error());
-  auto doorbells = local::event_loop::start("cenote-rings", [](local::event_loop::watch_id, const std::string& what) {
+  const auto unanswered = [count = made->context_.exceptions](local::event_loop::watch_id, const std::string& what) {
+    ++*count;
     log_error(logger("server"), "a doorbell was not answered", {{"reason", what}});
-  });
+  };
+  auto doorbells = local::event_loop::start("cenote-rings", unanswered);
   if (!doorbells) return std::unexpected(doorbells.error());
   made->sockets_ = std::move(*sockets);
   made->doorbells_ = std::move(*doorbells);

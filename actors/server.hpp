@@ -29,6 +29,8 @@ struct server_context {
   dram::instance_number next_instance = 1;
   std::string socket_path;
   std::string metrics_address;  ///< HOST:PORT; empty: nobody listens there
+  /// Of this worker's threads; each ended the work that threw it, and no more.
+  std::shared_ptr<std::atomic<std::uint64_t>> exceptions = std::make_shared<std::atomic<std::uint64_t>>(0);
 };
 
 /// Serves connections on a thread of its own (an event_loop): that thread may wait for an actor or the keeper, for a

@@ -167,6 +167,7 @@ std::string status_json(const node_report& report, const config::node_config& co
                  {"worker_pid", ::getpid()},
                  {"epoch", context.epoch},
                  {"restarts", context.restarts},
+                 {"exceptions", context.exceptions->load()},
                  {"version", CENOTE_VERSION},
                  {"uptime_s", seconds_since(context.node_started)},
                  {"state", "serving"},

@@ -11,6 +11,7 @@
 #include <condition_variable>
 #include <csignal>
 #include <cstdlib>
+#include <exception>
 #include <mutex>
 #include <thread>
 
@@ -86,6 +87,9 @@ class recovery {
       if (auto taken = take(std::move(entry)); !taken) {
         log_warn(logger("recovery"), "not taken over",
                  {{"kind", static_cast<int>(kind)}, {"id", id}, {"reason", taken.error().describe()}});
+        // Its pins may hold blocks that others would be given: without them there is no safe start.
+        const bool unknown_pins = kind == local::entry_kind::session && taken.error().code() == error_code::system;
+        if (unknown_pins) return std::unexpected(taken.error().in("session " + std::to_string(id)));
         (void)keeper_.drop(kind, id);
       }
     }
@@ -127,6 +131,10 @@ class recovery {
     entries.clear();
   }
 
+  static void mark_retired(memory::segment_header& of) {
+    memory::shared_store(of.retired, 1, std::memory_order_release, "worker.session_retired"_point);
+  }
+
   static void retire_session(const local::registry_entry& entry) {
     const off_t bytes = ::lseek(entry.fds[0].get(), 0, SEEK_END);
     if (bytes < static_cast<off_t>(memory::page_bytes)) return;
@@ -134,9 +142,7 @@ class recovery {
     if (!copy) return;
     auto segment =
         memory::segment::map(std::move(*copy), static_cast<std::uint64_t>(bytes), memory::access::read_write);
-    if (segment)
-      memory::shared_store(reinterpret_cast<memory::segment_header*>(segment->data())->retired, 1,
-                           std::memory_order_release, "worker.session_retired"_point);
+    if (segment) mark_retired(*reinterpret_cast<memory::segment_header*>(segment->data()));
   }
 
   result<void> take(local::registry_entry entry) {
@@ -184,7 +190,11 @@ class recovery {
     pollfd death{(*session)->pidfd.get(), POLLIN, 0};
     if (::poll(&death, 1, 0) > 0) return fail(error_code::closed, "its process died meanwhile");
     auto taken = state_.store->recover_session((*session)->number, (*session)->instance, (*session)->view);
-    if (taken) state_.sessions.push_back(std::move(*session));
+    if (taken) {
+      state_.sessions.push_back(std::move(*session));
+    } else {  // it would read on in memory that nobody keeps for it
+      mark_retired((*session)->view.header().segment);
+    }
     return taken;
   }
 
@@ -356,7 +366,8 @@ class worker {
                            handed.restarts,
                            state->next_instance,
                            config::socket_path(*config_),
-                           bind_http()};
+                           bind_http(),
+                           exceptions_};
     auto made = server::start(std::move(context), config_);
     if (!made) return std::unexpected(made.error());
     server_ = std::move(*made);
@@ -395,7 +406,7 @@ class worker {
       if (::read(signals_.get(), &signal, sizeof signal) != sizeof signal) continue;
       switch (signal.ssi_signo) {
         case SIGTERM: return drain(keeper_.keeper_is_dead());
-        case SIGHUP: reload(); break;
+        case SIGHUP: try_to_reload(); break;
         case SIGUSR2:
           // Hand over: every segment stays as it is, the next worker goes on.
           log_info(logger("worker"), "handing over");
@@ -444,6 +455,10 @@ class worker {
     options.populate = config_->dram.populate;
     options.huge_pages = config_->dram.huge_pages == config::huge_pages::automatic;
     options.numa_node = config_->dram.numa_node.value_or(-1);
+    options.on_exception = [count = exceptions_](const std::string& what) {
+      ++*count;
+      log_error(logger("dram"), "memory was not prepared", {{"reason", what}});
+    };
     dram::transfer_hooks hooks;
     if (devices_) {
       hooks.pin = [to = devices_](std::span<std::byte> memory) { to->pin(memory); };
@@ -513,6 +528,15 @@ class worker {
           {.make = [=, this] { return page_of(health_of(alive_->check()), "text/plain"); }, .from_memory = true}}});
   }
 
+  void try_to_reload() {
+    try {
+      reload();
+    } catch (const std::exception& thrown) {
+      ++*exceptions_;
+      log_error(logger("worker"), "configuration not reloaded", {{"reason", thrown.what()}});
+    }
+  }
+
   void reload() {
     auto wanted = config::load(options_.sources);
     auto next = wanted ? config::reloaded(*config_, *wanted) : wanted;
@@ -571,6 +595,7 @@ class worker {
   caf::actor_system system_;
   std::unique_ptr<dram::provisioner> provisioner_;
   bool bad_setup_ = false;
+  std::shared_ptr<std::atomic<std::uint64_t>> exceptions_ = std::make_shared<std::atomic<std::uint64_t>>(0);
   std::unique_ptr<path_gate> gate_;
   nvme_tier_actor nvme_;
   std::shared_ptr<nvme::devices> devices_;
@@ -583,6 +608,27 @@ class worker {
   pulse pulse_;
   clock::time_point next_beat_{};
 };
+
+/// Whom the last words of this process go to.
+std::atomic<local::keeper_link*> heir{nullptr};
+
+/// An exception that nobody took, on any thread: the state behind it cannot be trusted. The keeper starts the next
+/// worker, and knows why.
+[[noreturn]] void end_by_exception() noexcept {
+  std::array<char, 16> thread{};
+  ::pthread_getname_np(::pthread_self(), thread.data(), thread.size());
+  std::string reason = std::string("an exception ended the thread ") + thread.data();
+  try {
+    if (std::current_exception()) std::rethrow_exception(std::current_exception());
+  } catch (const std::exception& thrown) {
+    reason += std::string(": ") + thrown.what();
+  } catch (...) {
+    reason += ": not a std::exception";
+  }
+  log_error(logger("worker"), "ending: the keeper starts the next worker", {{"reason", reason}});
+  if (auto* keeper = heir.load()) keeper->fatal(reason);
+  std::abort();
+}
 
 result<unique_fd> take_signals() {
   sigset_t signals;
@@ -598,6 +644,8 @@ result<unique_fd> take_signals() {
 
 int run_worker(const worker_options& options) {
   local::keeper_link keeper{unique_fd(options.keeper_fd)};
+  heir = &keeper;
+  std::set_terminate(end_by_exception);
   auto handed = keeper.receive_handover();
   if (!handed) {
     log_error(logger("worker"), "no handover", {{"reason", handed.error().describe()}});

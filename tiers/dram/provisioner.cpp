@@ -3,6 +3,7 @@
 #include <pthread.h>
 
 #include <algorithm>
+#include <exception>
 
 namespace cenote::dram {
 
@@ -37,7 +38,7 @@ provisioner::~provisioner() {
 void provisioner::submit(std::vector<slab_request> requests) {
   for (slab_request& request : requests) {
     // std::function wants copyable targets
-    submit_task([this, held = std::make_shared<slab_request>(std::move(request))] { carry_out(std::move(*held)); });
+    submit_task([this, held = std::make_shared<slab_request>(std::move(request))] { attempt(std::move(*held)); });
   }
 }
 
@@ -62,13 +63,39 @@ void provisioner::run() {
         tasks_.pop_front();
       }
     }
-    if (task) {
-      task();
-    } else if (!unfilled_.empty()) {
-      populate_some();
-    } else {
-      pin_some();
+    try {
+      work(task);
+    } catch (const std::exception& thrown) {
+      // Not touched or not registered ahead is only slower.
+      if (!task && !unfilled_.empty()) {
+        unfilled_.pop_front();
+      } else if (!task && !unpinned_.empty()) {
+        unpinned_.pop_front();
+      }
+      if (options_.on_exception) options_.on_exception(thrown.what());
     }
+  }
+}
+
+void provisioner::work(const std::function<void()>& task) {
+  if (task) {
+    task();
+  } else if (!unfilled_.empty()) {
+    populate_some();
+  } else {
+    pin_some();
+  }
+}
+
+/// Whatever happens, the tier gets its answer: it would wait for ever.
+void provisioner::attempt(slab_request request) {
+  const auto what = request.what;
+  const auto slab = request.slab;
+  try {
+    carry_out(std::move(request));
+  } catch (const std::exception& thrown) {
+    done_({what, slab, {}, fail(error_code::internal, std::string("an exception: ") + thrown.what())});
+    throw;
   }
 }
 

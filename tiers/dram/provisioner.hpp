@@ -6,6 +6,7 @@
 #include <functional>
 #include <mutex>
 #include <span>
+#include <string>
 #include <thread>
 
 #include "tiers/dram/store.hpp"
@@ -24,6 +25,8 @@ struct provisioner_options {
   bool populate = true;
   bool huge_pages = true;
   int numa_node = -1;
+  /// Hears of an exception that ended one piece of work, on the provisioner's thread: the others go on.
+  std::function<void(const std::string& what)> on_exception = {};
 };
 
 /// Told, on the provisioner's thread, of memory that blocks will be transferred from and to: a piece at a time when
@@ -67,6 +70,8 @@ class provisioner {
   };
 
   void run();
+  void work(const std::function<void()>& task);
+  void attempt(slab_request request);
   void carry_out(slab_request request);
   void create(const slab_description& slab);
   void forget_instance(slab_request& request);

@@ -28,8 +28,10 @@ struct provisioner_world {
   std::uint64_t unpins = 0;
   std::vector<std::uint32_t> forgotten;  // instances
   bool keeps = true;
+  bool throws = false;
   provisioner made{{.populate = true, .huge_pages = false, .numa_node = -1},
                    [this](const slab_description&, const memory::segment&) -> result<void> {
+                     if (throws) throw std::bad_alloc();
                      if (!keeps) return fail(error_code::system, "the keeper is gone");
                      return {};
                    },
@@ -149,6 +151,13 @@ BOOST_AUTO_TEST_CASE(a_slab_that_could_not_be_kept_is_never_pinned) {
   keeps = true;
   const auto slab = create(slab_of(2, 4 * MiB));
   wait([&] { return pinned_bytes() == slab.memory.size(); });
+}
+
+BOOST_AUTO_TEST_CASE(an_exception_ends_one_request_with_an_answer_and_not_the_thread) {
+  throws = true;
+  BOOST_TEST(!create(slab_of(1, 4 * MiB)).status.has_value());
+  throws = false;
+  BOOST_TEST(create(slab_of(2, 4 * MiB)).status.has_value());
 }
 
 BOOST_AUTO_TEST_SUITE_END()
