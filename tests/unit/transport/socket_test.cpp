@@ -1,6 +1,7 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
@@ -333,6 +334,22 @@ BOOST_AUTO_TEST_CASE(says_when_another_program_listens_there) {
   BOOST_REQUIRE(::listen(other.get(), 1) == 0);
   BOOST_TEST((connect_to(place.path(), soon()).error().code() == error_code::not_running));
   BOOST_TEST((listen_at(place.path()).error().code() == error_code::limit_exceeded));
+}
+
+BOOST_AUTO_TEST_CASE(a_process_out_of_descriptors_is_told_which_limit_to_raise) {
+  socket_pair ends;
+  const std::array<int, 2> fds{ends.left.get(), ends.left.get()};
+  BOOST_REQUIRE(send_frame(ends.left.get(), header_of(frame_type::slabs_reply), {}, fds, soon()).has_value());
+  rlimit before{};
+  BOOST_REQUIRE(::getrlimit(RLIMIT_NOFILE, &before) == 0);
+  rlimit none = before;
+  none.rlim_cur = 3;
+  BOOST_REQUIRE(::setrlimit(RLIMIT_NOFILE, &none) == 0);
+  const auto got = try_receive_frame(ends.right.get());
+  BOOST_REQUIRE(::setrlimit(RLIMIT_NOFILE, &before) == 0);
+  BOOST_REQUIRE(!got);
+  BOOST_TEST((got.error().code() == error_code::limit_exceeded));
+  BOOST_TEST(got.error().message().find("ulimit -n") != std::string::npos, got.error().message());
 }
 
 BOOST_AUTO_TEST_SUITE_END()
