@@ -43,20 +43,20 @@ dram_tier::behavior_type dram_tier::make_behavior() {
   delayed_send(this, beat_interval, beat_atom_v);
   return {
       [this](run_atom, const batch_ptr& work) { return serve(work); },
-      [this](find_atom, const spec_ptr& spec) {
+      [this](find_atom, const spec_ptr& spec, std::uint32_t owner) {
         const auto found = store_->find_instance(*spec);
         if (!found) return outcome::of(std::unexpected(found.error()));
         if (const auto fits = store_->check_fits(*spec); !fits) return outcome::of(fits);
         if (*found) {
           store_->claim_instance(**found, coarse_now());
-        } else if (const auto room = make_room(0); room.code != error_code::ok) {
+        } else if (const auto room = make_room(owner); room.code != error_code::ok) {
           return room;
         }
         return outcome{error_code::ok, {}, found->value_or(0)};  // instances count from 1
       },
       [this](add_atom, const new_instance_ptr& made) {
         const auto added = store_->add_instance(made->number, made->spec, std::move(made->index),
-                                                std::move(made->versions), coarse_now());
+                                                std::move(made->versions), coarse_now(), made->owner);
         bind_instances();
         settle();
         return outcome::of(added);

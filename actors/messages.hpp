@@ -46,6 +46,7 @@ struct new_instance {
   instance_spec spec;
   memory::index_writer index;
   memory::segment versions;
+  std::uint32_t owner = 0;  ///< the uid of who made it
 };
 
 /// What a client gets of its instance: read-only descriptors.
@@ -258,7 +259,8 @@ namespace cenote {
 
 /// The DRAM tier: see actors/dram_tier.hpp.
 using dram_tier_actor = caf::typed_actor<
-    caf::replies_to<run_atom, batch_ptr>::with<batch_ptr>, caf::replies_to<find_atom, spec_ptr>::with<outcome>,
+    caf::replies_to<run_atom, batch_ptr>::with<batch_ptr>,
+    caf::replies_to<find_atom, spec_ptr, std::uint32_t>::with<outcome>,
     caf::replies_to<add_atom, new_instance_ptr>::with<outcome>,
     caf::replies_to<describe_atom, std::uint32_t>::with<descriptors_ptr>,
     caf::replies_to<open_atom, session_ptr>::with<outcome>, caf::replies_to<release_atom, std::uint64_t>::with<outcome>,

@@ -1,7 +1,9 @@
 #include "actors/server.hpp"
 
 #include <fcntl.h>
+#include <sys/epoll.h>
 #include <sys/random.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -9,6 +11,8 @@
 #include <algorithm>
 #include <array>
 #include <csignal>
+#include <cstring>
+#include <future>
 #include <nlohmann/json.hpp>
 #include <thread>
 #include <utility>
@@ -26,13 +30,18 @@ namespace {
 using nlohmann::json;
 
 constexpr auto actor_deadline = std::chrono::seconds(5);
-constexpr auto reply_deadline = std::chrono::seconds(1);  // a client that does not read its answer is cut off
+constexpr auto drop_deadline = std::chrono::seconds(1);
+constexpr auto report_deadline = std::chrono::seconds(7);  // of threads that wait for one
+constexpr auto unread_limit = std::chrono::seconds(10);    // a client that does not read its answer is cut off
+constexpr auto silence_limit = std::chrono::seconds(60);   // a connection without a session is closed after that
+constexpr auto tick_interval = std::chrono::seconds(1);
+constexpr auto look_again_interval = std::chrono::milliseconds(20);
+constexpr int accepts_a_turn = 16;
+constexpr std::size_t refused_connections = 32;   // of a user, that wait to be told why
+constexpr std::size_t operator_connections = 16;  // beyond the limit, for those who may administrate
+constexpr std::size_t attach_descriptors = 5;
 constexpr std::uint32_t default_pins = 8192;
 constexpr auto turn_away_pause = std::chrono::milliseconds(10);  // between attempts that cannot even refuse
-
-local::deadline soon() {
-  return std::chrono::steady_clock::now() + reply_deadline;
-}
 
 /// Compares without telling by its time how much was right.
 bool same_token(std::string_view a, std::string_view b) noexcept {
@@ -52,6 +61,20 @@ std::uint64_t random_number() {
   std::uint64_t number = 0;
   while (number == 0) (void)!::getrandom(&number, sizeof number, 0);
   return number;
+}
+
+error may_not_attach(uid_t uid) {
+  return {error_code::permission_denied, "uid " + std::to_string(uid) +
+                                             " may not attach; add it to auth.allow_uids, or a group of it to "
+                                             "auth.allow_gids"};
+}
+
+/// How many descriptors may be unread by one user's clients: far below what the kernel refuses the daemon, so that
+/// several such users cannot block the others.
+std::size_t descriptors_a_user(std::uint32_t configured) {
+  rlimit limit{};
+  const std::size_t most = ::getrlimit(RLIMIT_NOFILE, &limit) == 0 ? limit.rlim_cur / 8 : 128;
+  return std::clamp<std::size_t>(std::min<std::size_t>(configured, most), local::max_frame_fds, 1U << 16);
 }
 
 /// True when the peer is in group `wanted`, by its primary or a supplementary group.
@@ -94,8 +117,9 @@ result<std::unique_ptr<server>> server::start(server_context context, config_ptr
   };
   auto doorbells = local::event_loop::start("cenote-rings", unanswered);
   if (!doorbells) return std::unexpected(doorbells.error());
-  made->sockets_ = std::move(*sockets);
+  made->sockets_ = std::shared_ptr<local::event_loop>(std::move(*sockets));
   made->doorbells_ = std::move(*doorbells);
+  made->reports_ = std::make_unique<shared_reports>(made->context_.system, made->context_.node, made->sockets_);
   // The epoch keeps the numbers of different workers apart; the low bits tell 64 sessions apart in a block's record.
   made->next_session_ = (made->context_.epoch << 16) + 1;
   return made;
@@ -120,39 +144,66 @@ result<Answer> server::ask(const Actor& whom, Arguments... arguments) {
   return cenote::ask<Answer>(context_.system, actor_deadline, whom, std::move(arguments)...);
 }
 
-result<report_ptr> server::report() const {
-  return cenote::ask<report_ptr>(context_.system, actor_deadline, context_.node, report_atom_v);
+result<server::whole_report> server::report() {
+  auto asked = std::make_shared<std::promise<result<whole_report>>>();
+  auto answer = asked->get_future();
+  sockets_->post([this, asked] {
+    reports_->want([this, asked](const result<report_ptr>& report) {
+      asked->set_value(report ? result<whole_report>(whole_report{*report, own_report()})
+                              : std::unexpected(report.error()));
+    });
+  });
+  if (answer.wait_for(report_deadline) == std::future_status::ready) return answer.get();
+  return fail(error_code::deadline_exceeded, "the node is too busy to answer");
 }
 
-result<std::string> server::status() const {
+result<std::string> server::status() {
   const auto found = report();
   if (!found) return std::unexpected(found.error());
-  return status_json(**found, *config(), context_);
+  return status_json(*found->node, *config(), context_, found->server);
 }
 
-result<std::string> server::metrics() const {
+result<std::string> server::metrics() {
   const auto found = report();
   if (!found) return std::unexpected(found.error());
-  return metrics_text(**found, context_);
+  return metrics_text(*found->node, context_);
+}
+
+void server::on_loop(const std::function<void()>& work) const {
+  std::promise<void> done;
+  sockets_->post([&] {
+    work();
+    done.set_value();
+  });
+  done.get_future().wait();
 }
 
 // ---------------------------------------------------------------------------------------------- life
 
 void server::adopt(const std::shared_ptr<session_resources>& session) {
-  const std::uint64_t number = session->number;
-  if (const auto opened = open(session, -1); !opened) {
-    log_error(logger("server"), "a session was not taken over",
-              {{"session", number}, {"reason", opened.error().describe()}});
-  }
+  on_loop([&] {
+    const std::uint64_t number = session->number;
+    if (const auto opened = open(session, -1); !opened) {
+      log_error(logger("server"), "a session was not taken over",
+                {{"session", number}, {"reason", opened.error().describe()}});
+    }
+  });
 }
 
 result<void> server::serve(unique_fd listener) {
-  listener_ = std::move(listener);
-  spare_ = open_spare();
-  auto watch = sockets_->watch(listener_.get(), [this](std::uint32_t) { accept_all(); });
-  if (!watch) return std::unexpected(watch.error());
-  accepting_ = *watch;
-  return {};
+  result<void> served;
+  on_loop([&] {
+    listener_ = std::move(listener);
+    spare_ = open_spare();
+    auto watch = sockets_->watch(listener_.get(), [this](std::uint32_t) { accept_some(); });
+    if (!watch) {
+      served = std::unexpected(watch.error());
+      return;
+    }
+    accepting_ = *watch;
+    sockets_->post_at(clock::now() + tick_interval, [this] { tick(); });
+  });
+  return served;
 }
 
 void server::reload(config_ptr config) {
@@ -171,24 +222,49 @@ void server::drain(bool keeper_is_dead) {
   });
 }
 
-void server::accept_all() {
-  while (true) {
+void server::accept_some() {
+  for (int n = 0; n < accepts_a_turn; ++n) {
     auto accepted = local::accept_one(listener_.get());
     if (!accepted) return turn_away(accepted.error());
     if (!*accepted) return;
     turning_away_ = false;
-    const int socket = (*accepted)->get();
-    auto peer = local::credentials_of(socket);
-    connection made;
-    made.socket = std::move(**accepted);
-    made.peer = peer.value_or(local::peer_credentials{});
-    // Told in answer to its first request: a frame sent before a close is lost if the request is not read.
-    if (!peer) made.refused = peer.error();
-    auto watch = sockets_->watch(socket, [this, socket](std::uint32_t) { on_readable(socket); });
-    if (!watch) continue;
-    made.watch = *watch;
-    connections_.emplace(socket, std::move(made));
+    welcome(std::move(**accepted));
   }
+}
+
+void server::welcome(unique_fd accepted) {
+  const int socket = accepted.get();
+  auto peer = local::credentials_of(socket);
+  connection made{std::move(accepted), peer.value_or(local::peer_credentials{}), local::outbox(socket)};
+  // Told in answer to its first request: a frame sent before a close is lost if the request is not read.
+  made.refused = peer ? reason_to_refuse(made) : peer.error();
+  if (made.refused) {
+    ++counters_.turned_away;
+    const std::size_t waiting = std::ranges::count_if(
+        connections_, [&](const auto& each) { return each.second.refused && each.second.peer.uid == made.peer.uid; });
+    if (waiting >= refused_connections) return;
+  }
+  auto watch = sockets_->watch(socket, [this, socket](std::uint32_t events) { on_event(socket, events); });
+  if (!watch) return;
+  made.watch = *watch;
+  connections_.emplace(socket, std::move(made));
+}
+
+std::size_t server::connections_of(uid_t uid) const {
+  return static_cast<std::size_t>(
+      std::ranges::count_if(connections_,
+                            [&](const auto& each) { return each.second.peer.uid == uid && !each.second.refused; }) +
+      std::ranges::count(partings_, uid, &parting::uid));
+}
+
+std::optional<error> server::reason_to_refuse(const connection& from) const {
+  const std::string who = "uid " + std::to_string(from.peer.uid);
+  const bool is_operator = may_administrate(from);
+  if (!is_operator && !may_attach(from)) return may_not_attach(from.peer.uid);
+  const std::size_t most = config()->limits.connections_per_uid + (is_operator ? operator_connections : 0);
+  if (connections_of(from.peer.uid) < most) return std::nullopt;
+  return error(error_code::limit_exceeded,
+               who + " has " + std::to_string(most) + " connections, limits.connections_per_uid allows no more");
 }
 
 /// Out of descriptors, as a rule. Whoever waits is told so with the help of the spare one: left alone, the listening
@@ -208,39 +284,146 @@ void server::turn_away(const error& why) {
   spare_ = open_spare();
 }
 
-void server::on_readable(int socket) {
-  while (true) {
-    const auto found = connections_.find(socket);
-    if (found == connections_.end()) return;
-    auto received = local::try_receive_frame(socket);
-    if (received && !*received) return;
-    if (!received) {
-      if (received.error().code() != error_code::closed) {
-        (void)local::try_send_frame(socket, {.type = local::frame_type::failure},
-                                    local::encode_failure(received.error()), {});
-      }
-      close(socket);
-      return;
-    }
-    handle(found->second, std::move(**received));
+void server::on_event(int socket, std::uint32_t events) {
+  const auto found = connections_.find(socket);
+  if (found == connections_.end()) return;
+  connection& from = found->second;
+  if ((events & EPOLLERR) != 0 && from.attach_unread) {
+    // Its peer left with something unread, and that can only be the attach reply.
+    end_session(from.session, "its client left before it was attached");
   }
+  if ((events & EPOLLOUT) != 0) {
+    if (!from.out.flush()) return close(socket);
+    set_interest(from);
+  }
+  if (from.reads && (events & EPOLLIN) != 0) return read_one(from);
+  if ((events & (EPOLLHUP | EPOLLERR)) != 0) close(socket);
+}
+
+/// One frame: the others that are ready have their turn before the next one.
+void server::read_one(connection& from) {
+  const int socket = from.socket.get();
+  if (from.refused) return tell_refused(from);
+  auto received = local::try_receive_frame(socket);
+  if (received && !*received) return;
+  if (received) return handle(from, std::move(**received));
+  if (received.error().code() != error_code::closed) {
+    (void)from.out.send({.type = local::frame_type::failure}, local::encode_failure(received.error()));
+  }
+  close(socket);
+}
+
+/// Nothing of what it sent is looked at but the number of the request; descriptors that came along are closed unseen.
+void server::tell_refused(connection& from) {
+  local::frame_header request;
+  std::array<std::byte, sizeof request> start{};
+  const ssize_t got = ::recv(from.socket.get(), start.data(), start.size(), MSG_DONTWAIT | MSG_TRUNC);
+  if (got < 0 && (errno == EAGAIN || errno == EINTR)) return;
+  if (got >= static_cast<ssize_t>(start.size())) std::memcpy(&request, start.data(), sizeof request);
+  if (got > 0) {
+    (void)from.out.send(local::reply_to(request, local::frame_type::failure), local::encode_failure(*from.refused));
+  }
+  close(from.socket.get());
+}
+
+/// Who does not read its answers, or still waits for one, is not read.
+void server::set_interest(connection& of) {
+  const bool read = of.out.empty() && !of.held && !of.answering;
+  const bool write = !of.out.empty() && !of.out.lacks_descriptors();
+  if (of.out.lacks_descriptors()) look_again_soon();
+  if (read == of.reads && write == of.writes) return;
+  of.reads = read;
+  of.writes = write;
+  sockets_->set_interest(of.watch, read, write);
 }
 
 void server::close(int socket) {
   const auto found = connections_.find(socket);
   if (found == connections_.end()) return;
   sockets_->unwatch(found->second.watch);
-  const std::uint64_t number = found->second.session;
+  connection gone = std::move(found->second);
   connections_.erase(found);
-  const auto session = sessions_.find(number);
+  if (gone.out.descriptors() > 0) {
+    // Closing would not take them back: they stay in the peer's queue, and would no longer be counted.
+    ::shutdown(socket, SHUT_RDWR);
+    partings_.push_back({std::move(gone.socket), std::move(gone.out), gone.peer.uid});
+  }
+  const auto session = sessions_.find(gone.session);
   if (session == sessions_.end() || session->second.socket != socket) return;
   // Not its death: that is seen through the pidfd. What it is not using goes back.
   session->second.socket = -1;
-  caf::anon_send(context_.dram, lost_atom_v, number);
+  caf::anon_send(context_.dram, lost_atom_v, gone.session);
 }
+
+// ---------------------------------------------------------------------------------------------- descriptors in flight
+
+bool server::may_send_descriptors(connection& to, local::frame_type request) {
+  if (to.out.descriptors() > 0) return false;
+  std::size_t unread = 0;
+  for (auto& [socket, each] : connections_) {
+    if (each.peer.uid == to.peer.uid) unread += each.out.descriptors();
+  }
+  for (parting& each : partings_) {
+    if (each.uid == to.peer.uid) unread += each.out.descriptors();
+  }
+  const std::size_t most = descriptors_a_user(config()->limits.descriptors_in_flight);
+  // Slab queries leave room for attaches, of which limits.sessions_per_uid allows only so many.
+  if (request == local::frame_type::attach) return unread == 0 || unread + attach_descriptors <= 2 * most;
+  return unread == 0 || unread + local::max_frame_fds <= most;
+}
+
+void server::look_again_soon() {
+  if (std::exchange(looking_again_, true)) return;
+  sockets_->post_at(clock::now() + look_again_interval, [this] {
+    looking_again_ = false;
+    look_again();
+  });
+}
+
+/// Tries what was held back, beginning behind the connection that had the last turn.
+void server::look_again() {
+  std::vector<int> waiting;
+  for (const auto& [socket, each] : connections_) {
+    if (each.held || each.out.lacks_descriptors()) waiting.push_back(socket);
+  }
+  std::ranges::rotate(waiting, std::ranges::upper_bound(waiting, looked_last_));
+  for (const int socket : waiting) {
+    const auto found = connections_.find(socket);
+    if (found == connections_.end()) continue;
+    connection& each = found->second;
+    looked_last_ = socket;
+    if (each.held) {
+      handle(each, std::move(*std::exchange(each.held, std::nullopt)));
+    } else if (!each.out.flush()) {
+      close(socket);
+    } else {
+      set_interest(each);
+    }
+  }
+}
+
+/// Once a second: who is silent, or does not read, is let go.
+void server::tick() {
+  const auto now = clock::now();
+  sockets_->post_at(now + tick_interval, [this] { tick(); });
+  std::erase_if(partings_, [](parting& each) { return each.out.descriptors() == 0; });
+  std::vector<int> done;
+  for (auto& [socket, each] : connections_) {
+    const bool unread = !each.out.empty() && now - each.out.stuck_since() > unread_limit;
+    const bool silent =
+        each.session == 0 && each.out.empty() && !each.answering && !each.held && now - each.heard > silence_limit;
+    if (unread || silent) done.push_back(socket);
+    if (unread) ++counters_.unread;
+  }
+  for (const int socket : done) close(socket);
+  for (const std::uint64_t number : std::exchange(undropped_, {})) drop_entry(number);
+}
+
+// ---------------------------------------------------------------------------------------------- requests
 
 /// The root of this thread: whoever a handler failed for is let go, the others are served on.
 void server::handler_failed(local::event_loop::watch_id id, const std::string& what) {
+  ++counters_.failures;
   log_error(logger("server"), "a request was given up", {{"reason", what}});
   const auto whose =
       std::find_if(connections_.begin(), connections_.end(), [&](const auto& each) { return each.second.watch == id; });
@@ -248,38 +431,49 @@ void server::handler_failed(local::event_loop::watch_id id, const std::string& w
 }
 
 void server::handle(connection& from, local::frame frame) {
-  const int socket = from.socket.get();
-  const local::frame_header request = frame.header;
-  if (const auto done = dispatch(from, frame); !done) {
-    log_debug(logger("server"), "request refused", {{"pid", from.peer.pid}, {"reason", done.error().describe()}});
-    const auto sent = local::try_send_frame(socket, local::reply_to(request, local::frame_type::failure),
-                                            local::encode_failure(done.error()), {});
-    if (!sent || !*sent) close(socket);
+  const bool first_look = from.reads;
+  if (first_look) from.heard = clock::now();
+  from.attach_unread = false;
+  const bool brings_descriptors =
+      frame.header.type == local::frame_type::attach || frame.header.type == local::frame_type::slabs;
+  if (brings_descriptors && !may_send_descriptors(from, frame.header.type)) {
+    if (clock::now() - from.heard > unread_limit) {
+      return answer(
+          from, frame.header,
+          fail(error_code::limit_exceeded, "descriptors that the node sent to uid " + std::to_string(from.peer.uid) +
+                                               " were not received; limits.descriptors_in_flight bounds them"));
+    }
+    if (first_look) ++counters_.held_back;
+    from.held = std::move(frame);
+    look_again_soon();
+    return set_interest(from);
   }
+  const local::frame_header request = frame.header;
+  const auto done = dispatch(from, frame);
+  answer(from, request, done);
+}
+
+void server::answer(connection& from, const local::frame_header& request, const result<void>& done) {
+  if (!done) {
+    log_debug(logger("server"), "request refused", {{"pid", from.peer.pid}, {"reason", done.error().describe()}});
+    const auto sent =
+        from.out.send(local::reply_to(request, local::frame_type::failure), local::encode_failure(done.error()));
+    if (!sent) return close(from.socket.get());
+  }
+  set_interest(from);
 }
 
 result<void> server::dispatch(connection& from, local::frame& frame) {
-  if (from.refused) return std::unexpected(*from.refused);
   switch (frame.header.type) {
     case local::frame_type::attach: return attach(from, frame);
     case local::frame_type::reattach: return reattach(from, frame);
     case local::frame_type::slabs: return send_slabs(from, frame);
     case local::frame_type::detach: {
       if (from.session == 0) return fail(error_code::malformed, "detach before attach");
-      const std::uint64_t number = std::exchange(from.session, 0);
-      const int socket = from.socket.get();
-      end_session(number, "detached");
-      return local::send_frame(socket, local::reply_to(frame.header, local::frame_type::done), {}, {}, soon());
+      end_session(std::exchange(from.session, 0), "detached");
+      return from.out.send(local::reply_to(frame.header, local::frame_type::done), {});
     }
-    case local::frame_type::admin: {
-      if ((frame.header.flags & local::flag_more) != 0) {
-        return fail(error_code::malformed, "an admin request has one frame");
-      }
-      auto answer = admin(from, {reinterpret_cast<const char*>(frame.payload.data()), frame.payload.size()});
-      if (!answer) return std::unexpected(answer.error());
-      return local::send_text(from.socket.get(), local::reply_to(frame.header, local::frame_type::admin_reply), *answer,
-                              soon());
-    }
+    case local::frame_type::admin: return admin(from, frame);
     default:
       return fail(error_code::malformed,
                   "unknown frame type " + std::to_string(static_cast<unsigned>(frame.header.type)));
@@ -303,24 +497,41 @@ bool server::may_administrate(const connection& from) const {
   return admin && is_in_group(from.socket.get(), from.peer, *admin);
 }
 
-result<void> server::check_client(const connection& from, const local::attach_request& request) const {
-  const config_ptr now = config();
-  if (draining_) return fail(error_code::not_running, "the node is shutting down");
-  if (from.session != 0) return fail(error_code::malformed, "this connection has a session already");
-  if (!may_attach(from)) {
+result<void> server::check_group(const connection& from, const local::attach_request& request,
+                                 const config::node_config& now) const {
+  const auto group = now.groups.find(request.spec.paying_group());
+  if (group == now.groups.end()) return {};
+  const auto& uids = group->second.uids;
+  if (!uids.empty() && std::ranges::find(uids, from.peer.uid) == uids.end()) {
     return fail(error_code::permission_denied, "uid " + std::to_string(from.peer.uid) +
-                                                   " may not attach; add it to auth.allow_uids, or a group of it to "
-                                                   "auth.allow_gids");
+                                                   " may not name instance group `" + group->first + "`; groups.\"" +
+                                                   group->first + "\".uids has those who may");
   }
-  const auto group = now->groups.find(request.spec.paying_group());
-  if (group != now->groups.end() && !group->second.token.empty() && !same_token(group->second.token, request.token)) {
+  if (!group->second.token.empty() && !same_token(group->second.token, request.token)) {
     return fail(error_code::permission_denied,
                 "instance group `" + group->first + "` needs a token, and this is not it");
   }
-  if (sessions_.size() >= now->node.max_sessions) {
+  return {};
+}
+
+result<void> server::check_limits(const connection& from, const config::node_config& now) const {
+  if (sessions_.size() >= now.node.max_sessions) {
     return fail(error_code::limit_exceeded,
                 std::to_string(sessions_.size()) + " sessions are attached, node.max_sessions allows no more");
   }
+  const auto own = static_cast<std::uint64_t>(
+      std::ranges::count_if(sessions_, [&](const auto& each) { return each.second.resources->uid == from.peer.uid; }));
+  if (own >= now.limits.sessions_per_uid) {
+    return fail(error_code::limit_exceeded, "uid " + std::to_string(from.peer.uid) + " has " + std::to_string(own) +
+                                                " sessions, limits.sessions_per_uid allows no more");
+  }
+  return {};
+}
+
+result<void> server::check_client(const connection& from, const local::attach_request& request) const {
+  const config_ptr now = config();
+  if (auto allowed = check_group(from, request, *now); !allowed) return allowed;
+  if (auto allowed = check_limits(from, *now); !allowed) return allowed;
   const std::uint32_t most = std::min<std::uint32_t>(now->session.max_pins, memory::session_memory::max_pin_slots);
   if (request.max_pins > most) {
     return fail(error_code::limit_exceeded, "max_pins is " + std::to_string(request.max_pins) +
@@ -329,8 +540,9 @@ result<void> server::check_client(const connection& from, const local::attach_re
   return {};
 }
 
-result<dram::instance_number> server::find_or_make_instance(const instance_spec& spec) {
-  auto found = ask<outcome>(context_.dram, find_atom_v, std::make_shared<const instance_spec>(spec));
+result<dram::instance_number> server::find_or_make_instance(const instance_spec& spec, uid_t owner) {
+  auto found = ask<outcome>(context_.dram, find_atom_v, spec_ptr(std::make_shared<const instance_spec>(spec)),
+                            static_cast<std::uint32_t>(owner));
   if (!found) return std::unexpected(found.error());
   const auto number = found->get();
   if (!number) return std::unexpected(number.error());
@@ -341,56 +553,77 @@ result<dram::instance_number> server::find_or_make_instance(const instance_spec&
   const dram::instance_number fresh = context_.next_instance++;
   byte_writer meta;
   encode(meta, spec);
+  meta.put(static_cast<std::uint32_t>(owner));
   const std::array fds{memory->first.memory().fd().get(), memory->second.fd().get()};
   if (auto kept = context_.keeper.put(local::entry_kind::instance, fresh, meta.bytes(), fds); !kept) {
     return std::unexpected(kept.error());
   }
-  auto made =
-      std::make_shared<new_instance>(new_instance{fresh, spec, std::move(memory->first), std::move(memory->second)});
+  auto made = std::make_shared<new_instance>(new_instance{
+      fresh, spec, std::move(memory->first), std::move(memory->second), static_cast<std::uint32_t>(owner)});
   auto added = ask<outcome>(context_.dram, add_atom_v, made);
   if (!added) return std::unexpected(added.error());
-  if (const auto status = added->get(); !status) return std::unexpected(status.error());
+  if (const auto status = added->get(); !status) {
+    (void)context_.keeper.drop(local::entry_kind::instance, fresh);
+    return std::unexpected(status.error());
+  }
   log_info(logger("server"), "instance made", {{"instance", spec.id}, {"group", spec.paying_group()}});
   return fresh;
 }
 
 result<void> server::attach(connection& from, const local::frame& frame) {
+  if (draining_) return fail(error_code::not_running, "the node is shutting down");
+  if (from.session != 0) return fail(error_code::malformed, "this connection has a session already");
+  if (!may_attach(from)) return std::unexpected(may_not_attach(from.peer.uid));
   auto request = local::decode_attach(frame.payload, frame.header.minor);
   if (!request) return std::unexpected(request.error());
   if (auto allowed = check_client(from, *request); !allowed) return allowed;
-  auto pidfd = local::pidfd_of(from.socket.get());
-  if (!pidfd) return std::unexpected(pidfd.error());
-  auto instance = find_or_make_instance(request->spec);
+  auto instance = find_or_make_instance(request->spec, from.peer.uid);
   if (!instance) return std::unexpected(instance.error());
   auto shared = ask<descriptors_ptr>(context_.dram, describe_atom_v, *instance);
   if (!shared) return std::unexpected(shared.error());
   if (!(*shared)->index) return fail(error_code::system, "this process is out of file descriptors");
 
-  auto session = std::make_shared<session_resources>();
-  session->number = next_session_++;
-  session->secret = random_number();
+  auto made = make_resources(from, *request);
+  if (!made) return std::unexpected(made.error());
+  const std::shared_ptr<session_resources>& session = made->session;
   session->instance = *instance;
-  session->client_name = request->client_name;
-  session->pid = from.peer.pid;
-  session->uid = from.peer.uid;
-  session->gid = from.peer.gid;
-  session->attached = std::chrono::system_clock::now();
-  session->pin_slots =
-      request->max_pins != 0 ? request->max_pins : std::min<std::uint32_t>(default_pins, config()->session.max_pins);
-  session->pidfd = std::move(*pidfd);
-  auto ear = make_session(*session);
-  if (!ear) return std::unexpected(ear.error());
-  if (auto kept = keep_session(context_.keeper, *session); !kept) return kept;
-  if (auto opened = open(session, from.socket.get()); !opened) return opened;
+  auto opened = keep_session(context_.keeper, *session);
+  if (opened) opened = open(session, from.socket.get());
+  if (!opened) {
+    release(session->number);  // whatever was done of it, or is still on its way
+    return opened;
+  }
   from.session = session->number;
   log_info(logger("server"), "attached",
            {{"session", session->number}, {"pid", session->pid}, {"instance", request->spec.id}});
 
   const local::attach_reply reply{session->number, session->secret, context_.epoch, session->pin_slots};
-  const std::array fds{session->segment.fd().get(), session->submit_doorbell.get(), ear->get(), (*shared)->index.get(),
-                       (*shared)->versions.get()};
-  return local::send_frame(from.socket.get(), local::reply_to(frame.header, local::frame_type::attach_reply),
-                           local::encode(reply), fds, soon());
+  const std::array fds{session->segment.fd().get(), session->submit_doorbell.get(), made->ear.get(),
+                       (*shared)->index.get(), (*shared)->versions.get()};
+  auto sent = from.out.send(local::reply_to(frame.header, local::frame_type::attach_reply), local::encode(reply), fds);
+  if (!sent) end_session(session->number, "its client left before it was attached");
+  from.attach_unread = sent.has_value();
+  return sent;
+}
+
+/// The memory and identity of a new session, but for its instance.
+result<server::fresh_session> server::make_resources(const connection& from, const local::attach_request& request) {
+  auto pidfd = local::pidfd_of(from.socket.get());
+  if (!pidfd) return std::unexpected(pidfd.error());
+  auto session = std::make_shared<session_resources>();
+  session->number = next_session_++;
+  session->secret = random_number();
+  session->client_name = request.client_name;
+  session->pid = from.peer.pid;
+  session->uid = from.peer.uid;
+  session->gid = from.peer.gid;
+  session->attached = std::chrono::system_clock::now();
+  session->pin_slots =
+      request.max_pins != 0 ? request.max_pins : std::min<std::uint32_t>(default_pins, config()->session.max_pins);
+  session->pidfd = std::move(*pidfd);
+  auto ear = make_session(*session);
+  if (!ear) return std::unexpected(ear.error());
+  return fresh_session{std::move(session), std::move(*ear)};
 }
 
 result<void> server::open(const std::shared_ptr<session_resources>& session, int socket) {
@@ -412,13 +645,14 @@ result<void> server::open(const std::shared_ptr<session_resources>& session, int
       },
       /*edge=*/true);
   if (!doorbell) return std::unexpected(doorbell.error());
-  attached made{session, *actor, *doorbell, 0, socket, false};
-  caf::anon_send(*actor, bell_atom_v);  // arms the ring, or finds what a dead worker left in it
-  sessions_.emplace(number, std::move(made));
   auto death =
       sockets_->watch(session->pidfd.get(), [this, number](std::uint32_t) { end_session(number, "process died"); });
-  if (!death) return std::unexpected(death.error());
-  sessions_.at(number).death = *death;
+  if (!death) {
+    doorbells_->unwatch(*doorbell);
+    return std::unexpected(death.error());
+  }
+  sessions_.emplace(number, attached{session, *actor, *doorbell, *death, socket, false});
+  caf::anon_send(*actor, bell_atom_v);  // arms the ring, or finds what a dead worker left in it
   if (recovered) session->ring();
   return {};
 }
@@ -448,8 +682,7 @@ result<void> server::reattach(connection& from, const local::frame& frame) {
   if (const auto status = back->get(); !status) return std::unexpected(status.error());
   byte_writer reply;
   reply.put(context_.epoch);
-  return local::send_frame(from.socket.get(), local::reply_to(frame.header, local::frame_type::reattach_reply),
-                           reply.bytes(), {}, soon());
+  return from.out.send(local::reply_to(frame.header, local::frame_type::reattach_reply), std::move(reply).take());
 }
 
 result<void> server::send_slabs(connection& from, const local::frame& frame) {
@@ -459,8 +692,8 @@ result<void> server::send_slabs(connection& from, const local::frame& frame) {
   if (!indices) return std::unexpected(indices.error());
   auto handles = ask<slab_handles_ptr>(context_.dram, handles_atom_v, session->second.resources->instance, *indices);
   if (!handles) return std::unexpected(handles.error());
-  return local::send_frame(from.socket.get(), local::reply_to(frame.header, local::frame_type::slabs_reply),
-                           local::encode_slabs((*handles)->slabs), local::numbers_of((*handles)->fds), soon());
+  return from.out.send(local::reply_to(frame.header, local::frame_type::slabs_reply),
+                       local::encode_slabs((*handles)->slabs), local::numbers_of((*handles)->fds));
 }
 
 void server::end_session(std::uint64_t number, std::string_view why) {
@@ -470,15 +703,25 @@ void server::end_session(std::uint64_t number, std::string_view why) {
   sessions_.erase(found);
   doorbells_->unwatch(gone.doorbell);
   sockets_->unwatch(gone.death);
+  release(number);
+  if (const auto open = connections_.find(gone.socket); open != connections_.end()) open->second.session = 0;
+  log_info(logger("server"), "session ended", {{"session", number}, {"pid", gone.resources->pid}, {"why", why}});
+}
+
+/// Of the node's actors and the keeper. What timed out before may still be carried out: this comes behind it.
+void server::release(std::uint64_t number) {
   if (const auto freed = ask<outcome>(context_.node, release_atom_v, number); !freed) {
     log_error(logger("server"), "a session was not released",
               {{"session", number}, {"reason", freed.error().describe()}});
   }
-  if (const auto dropped = context_.keeper.drop(local::entry_kind::session, number); !dropped) {
-    log_warn(logger("server"), "the keeper did not drop a session", {{"reason", dropped.error().describe()}});
-  }
-  if (const auto open = connections_.find(gone.socket); open != connections_.end()) open->second.session = 0;
-  log_info(logger("server"), "session ended", {{"session", number}, {"pid", gone.resources->pid}, {"why", why}});
+  drop_entry(number);
+}
+
+void server::drop_entry(std::uint64_t number) {
+  const auto dropped = context_.keeper.drop(local::entry_kind::session, number, drop_deadline);
+  if (dropped) return;
+  log_warn(logger("server"), "the keeper did not drop a session", {{"reason", dropped.error().describe()}});
+  if (dropped.error().code() == error_code::deadline_exceeded) undropped_.push_back(number);  // tried again
 }
 
 // ---------------------------------------------------------------------------------------------- the operator
@@ -502,58 +745,115 @@ result<void> server::kill_session(std::uint64_t number) {
   return {};
 }
 
-result<std::string> server::clear(const admin_request& request) {
+server::asker server::defer(connection& from, const local::frame_header& request) {
+  from.answering = true;
+  return {from.socket.get(), from.watch, request};
+}
+
+void server::reply(const asker& to, const result<std::string>& text) {
+  const auto found = connections_.find(to.socket);
+  if (found == connections_.end() || found->second.watch != to.watch) return;  // it left meanwhile
+  connection& who = found->second;
+  who.answering = false;
+  who.heard = clock::now();
+  answer(who, to.request,
+         text ? who.out.send_text(local::reply_to(to.request, local::frame_type::admin_reply), *text)
+              : result<void>(std::unexpected(text.error())));
+}
+
+void server::send_status(const asker& to) {
+  reports_->want([this, to](const result<report_ptr>& report) {
+    if (!report) return reply(to, std::unexpected(report.error()));
+    if (rendered_turn_ != reports_->turn()) {
+      rendered_text_ = status_json(**report, *config(), context_, own_report());
+      rendered_turn_ = reports_->turn();
+    }
+    reply(to, rendered_text_);
+  });
+}
+
+server_report server::own_report() {
+  server_report now = counters_;
+  now.connections = connections_.size();
+  now.closing = partings_.size();
+  for (auto& [socket, each] : connections_) now.descriptors_in_flight += each.out.descriptors();
+  for (parting& each : partings_) now.descriptors_in_flight += each.out.descriptors();
+  return now;
+}
+
+/// Asks the tier for something that may take until its disks have answered: nobody else waits for it.
+template <class... Arguments>
+void server::count_blocks(const asker& to, const char* what, Arguments... arguments) {
+  const std::weak_ptr<local::event_loop> loop = sockets_;
+  ask_then<outcome>(
+      context_.system, [] { return true; },
+      [this, to, what, loop](const result<outcome>& counted) {
+        const auto count = counted ? counted->get() : std::unexpected(counted.error());
+        result<std::string> text =
+            count ? result<std::string>(json({{what, *count}}).dump()) : std::unexpected(count.error());
+        if (const auto still = loop.lock()) {
+          still->post([this, to, text = std::move(text)] { reply(to, text); });
+        }
+      },
+      context_.dram, std::move(arguments)...);
+}
+
+result<void> server::clear(connection& from, const local::frame_header& asked, const admin_request& request) {
   if (request.all == request.instance.has_value() || (request.instance && request.instance->empty())) {
     return fail(error_code::invalid_argument, "clear needs either an `instance`, or `all`");
   }
-  auto cleared = ask<outcome>(context_.dram, wipe_atom_v, request.instance.value_or(std::string()));
-  if (!cleared) return std::unexpected(cleared.error());
-  const auto count = cleared->get();
-  if (!count) return std::unexpected(count.error());
-  return json({{"cleared", *count}}).dump();
+  count_blocks(defer(from, asked), "cleared", wipe_atom_v, request.instance.value_or(std::string()));
+  return {};
 }
 
-result<std::string> server::corrupt() {
+result<void> server::corrupt(connection& from, const local::frame_header& asked) {
   if (!config()->debug.enabled) {
     return fail(error_code::permission_denied, "this node alters no blocks: it runs without debug.enabled=true");
   }
-  auto altered = ask<outcome>(context_.dram, corrupt_atom_v);
-  if (!altered) return std::unexpected(altered.error());
-  const auto count = altered->get();
-  if (!count) return std::unexpected(count.error());
-  return json({{"altered", *count}}).dump();
+  count_blocks(defer(from, asked), "altered", corrupt_atom_v);
+  return {};
 }
 
-result<std::string> server::admin(const connection& from, std::string_view text) {
-  const auto request = parse_admin_request(text);
+result<void> server::admin(connection& from, const local::frame& frame) {
+  if ((frame.header.flags & local::flag_more) != 0) {
+    return fail(error_code::malformed, "an admin request has one frame");
+  }
+  const auto request = parse_admin_request({reinterpret_cast<const char*>(frame.payload.data()), frame.payload.size()});
   if (!request) return std::unexpected(request.error());
   const std::string& command = request->command;
   if (command == "status" || command == "stats") {
     if (!may_attach(from) && !may_administrate(from))
       return fail(error_code::permission_denied, "you may not see the status");
-    return status();
+    send_status(defer(from, frame.header));
+    return {};
   }
   if (!may_administrate(from)) {
     return fail(error_code::permission_denied,
                 "`" + printable(command) + "` is for the daemon's user, root, or members of auth.admin_gid");
   }
-  if (command == "clear") return clear(*request);
-  if (command == "corrupt") return corrupt();
-  if (command == "session_kill") {
-    if (!request->id) return fail(error_code::invalid_argument, "session_kill needs a number as `id`");
-    if (auto killed = kill_session(*request->id); !killed) return std::unexpected(killed.error());
-    return json({{"killed", *request->id}}).dump();
+  if (command == "clear") return clear(from, frame.header, *request);
+  if (command == "corrupt") return corrupt(from, frame.header);
+  auto done = administrate(*request);
+  if (!done) return std::unexpected(done.error());
+  return from.out.send_text(local::reply_to(frame.header, local::frame_type::admin_reply), *done);
+}
+
+result<std::string> server::administrate(const admin_request& request) {
+  if (request.command == "session_kill") {
+    if (!request.id) return fail(error_code::invalid_argument, "session_kill needs a number as `id`");
+    if (auto killed = kill_session(*request.id); !killed) return std::unexpected(killed.error());
+    return json({{"killed", *request.id}}).dump();
   }
-  if (command == "upgrade") {
+  if (request.command == "upgrade") {
     if (auto asked = context_.keeper.ask_upgrade(); !asked) return std::unexpected(asked.error());
     return json({{"upgrading", true}}).dump();
   }
-  if (command == "log_level") {
-    if (!request->level) return fail(error_code::invalid_argument, "log_level needs a `level`, such as info");
-    if (auto set = set_levels(*request->level); !set) return std::unexpected(set.error());
-    return json({{"level", *request->level}}).dump();
+  if (request.command == "log_level") {
+    if (!request.level) return fail(error_code::invalid_argument, "log_level needs a `level`, such as info");
+    if (auto set = set_levels(*request.level); !set) return std::unexpected(set.error());
+    return json({{"level", *request.level}}).dump();
   }
-  return fail(error_code::invalid_argument, "unknown command `" + printable(command) + "`");
+  return fail(error_code::invalid_argument, "unknown command `" + printable(request.command) + "`");
 }
 
 }  // namespace cenote

@@ -160,7 +160,8 @@ json session_of(const dram::session_status& session, const std::vector<session_r
 
 }  // namespace
 
-std::string status_json(const node_report& report, const config::node_config& config, const server_context& context) {
+std::string status_json(const node_report& report, const config::node_config& config, const server_context& context,
+                        const server_report& server) {
   const dram::store_status& dram = report.dram;
   json all;
   all["node"] = {{"pid", ::getppid()},
@@ -173,6 +174,13 @@ std::string status_json(const node_report& report, const config::node_config& co
                  {"state", "serving"},
                  {"socket", context.socket_path},
                  {"metrics", context.metrics_address}};
+  all["server"] = {{"connections", server.connections},
+                   {"closing", server.closing},
+                   {"descriptors_in_flight", server.descriptors_in_flight},
+                   {"turned_away", server.turned_away},
+                   {"held_back", server.held_back},
+                   {"unread", server.unread},
+                   {"failures", server.failures}};
   all["dram"] = {{"capacity", dram.capacity},
                  {"assigned", dram.assigned},
                  {"used", dram.used},

@@ -75,10 +75,12 @@ prefetch::options prefetch_options_of(const config::node_config& config) {
 
 dram::life_options life_options_of(const config::node_config& config) {
   constexpr dram::coarse_time ten_seconds = 100;  // an engine that is started anew finds it
-  constexpr rlim_t descriptors = 6;  // of an instance with a session
+  constexpr rlim_t descriptors = 6;               // of an instance with a session
   dram::life_options options;
   options.idle = static_cast<dram::coarse_time>(config.instances.idle / std::chrono::milliseconds(100));
   options.empty = ten_seconds;
+  options.instances = config.limits.instances;
+  options.per_owner = config.limits.instances_per_uid;
   rlimit open_files{};
   ::getrlimit(RLIMIT_NOFILE, &open_files);
   options.comfortable = static_cast<std::uint32_t>(std::min<rlim_t>(open_files.rlim_cur / descriptors, 1U << 16));

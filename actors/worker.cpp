@@ -172,7 +172,9 @@ class recovery {
     if (memory::version_table(versions->data()).is_retired()) {
       return fail(error_code::closed, "an instance that was being given up");
     }
-    return state_.store->recover_instance(number, *spec, std::move(*index), std::move(*versions));
+    // Earlier versions did not keep who made an instance.
+    const std::uint32_t owner = meta.remaining() >= sizeof(std::uint32_t) ? meta.get<std::uint32_t>() : ::geteuid();
+    return state_.store->recover_instance(number, *spec, std::move(*index), std::move(*versions), owner);
   }
 
   result<void> take_slab(local::registry_entry entry) {

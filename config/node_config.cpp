@@ -280,6 +280,14 @@ session_section make_session(const settings_map& settings) {
           .reserve_timeout = get<std::chrono::nanoseconds>(settings, "session.reserve_timeout")};
 }
 
+limits_section make_limits(const settings_map& settings) {
+  return {.sessions_per_uid = number<std::uint32_t>(settings, "limits.sessions_per_uid"),
+          .connections_per_uid = number<std::uint32_t>(settings, "limits.connections_per_uid"),
+          .instances_per_uid = number<std::uint32_t>(settings, "limits.instances_per_uid"),
+          .instances = number<std::uint32_t>(settings, "limits.instances"),
+          .descriptors_in_flight = number<std::uint32_t>(settings, "limits.descriptors_in_flight")};
+}
+
 auth_section make_auth(const settings_map& settings) {
   return {.allow_uids = ids<uid_t>(settings, "auth.allow_uids"),
           .allow_gids = ids<gid_t>(settings, "auth.allow_gids"),
@@ -310,6 +318,10 @@ result<std::map<std::string, group_config>> make_groups(const settings_map& sett
     auto& group = groups[std::string(chosen_name(*schema, key))];
     if (schema->name == "groups.<name>.quota") group.quota = std::get<byte_size>(set.value).bytes;
     if (schema->name == "groups.<name>.token") group.token = std::get<std::string>(set.value);
+    if (schema->name == "groups.<name>.uids") {
+      for (const auto uid : std::get<std::vector<std::int64_t>>(set.value))
+        group.uids.push_back(static_cast<uid_t>(uid));
+    }
     if (schema->name == "groups.<name>.priority") group.priority = priority_named(std::get<std::string>(set.value));
     if (schema->name == "groups.<name>.ttl") group.ttl = std::get<std::chrono::nanoseconds>(set.value);
     if (schema->name == "groups.<name>.keep_quota") group.keep_quota = std::get<byte_size>(set.value).bytes;
@@ -339,6 +351,7 @@ result<node_config> make(settings_map settings) {
                      .prefetch = make_prefetch(settings),
                      .session = make_session(settings),
                      .instances = {.idle = get<std::chrono::nanoseconds>(settings, "instances.idle")},
+                     .limits = make_limits(settings),
                      .auth = make_auth(settings),
                      .groups = std::move(*groups),
                      .metrics = {},

@@ -88,6 +88,14 @@ struct instances_section {
   std::chrono::nanoseconds idle{};  ///< without a session; 0: given up only when it is empty
 };
 
+struct limits_section {
+  std::uint32_t sessions_per_uid = 0;
+  std::uint32_t connections_per_uid = 0;
+  std::uint32_t instances_per_uid = 0;
+  std::uint32_t instances = 0;
+  std::uint32_t descriptors_in_flight = 0;  ///< of one uid
+};
+
 struct auth_section {
   std::vector<uid_t> allow_uids;  ///< both lists empty: only the daemon's own uid and root
   std::vector<gid_t> allow_gids;
@@ -99,6 +107,7 @@ enum class priority { low, normal, high };
 struct group_config {
   std::uint64_t quota = 0;  ///< bytes; 0: none
   std::string token;        ///< empty: none
+  std::vector<uid_t> uids;  ///< who may name it; empty: anybody who may attach
   config::priority priority = config::priority::normal;
   std::chrono::nanoseconds ttl{};  ///< 0: none
   std::vector<full_key> keep;
@@ -136,6 +145,7 @@ struct node_config {
   prefetch_section prefetch;
   session_section session;
   instances_section instances;
+  limits_section limits;
   auth_section auth;
   std::map<std::string, group_config> groups;  ///< only groups that are named somewhere
   metrics_section metrics;

@@ -13,7 +13,7 @@ BOOST_FIXTURE_TEST_CASE(a_question_leaves_nothing_behind_when_it_is_answered, ac
   for (int n = 0; n < 100; ++n) {
     ask_then<outcome>(
         system(), [] { return true; }, [&](const result<outcome>& answer) { answers += answer.has_value() ? 1 : 0; },
-        dram(), find_atom_v, spec_ptr(std::make_shared<const instance_spec>(small_spec())));
+        dram(), find_atom_v, spec_ptr(std::make_shared<const instance_spec>(small_spec())), std::uint32_t{0});
     run();
   }
   BOOST_TEST(answers == 100);

@@ -70,7 +70,7 @@ BOOST_FIXTURE_TEST_CASE(the_end_of_a_session_answers_its_waiting_batch_with_an_e
 BOOST_FIXTURE_TEST_CASE(an_instance_with_another_spec_is_refused_and_the_field_is_named, actor_fixture) {
   instance_spec other = small_spec();
   other.dtype = "fp8";
-  const auto answer = ask<outcome>(dram(), find_atom_v, std::make_shared<const instance_spec>(other));
+  const auto answer = ask<outcome>(dram(), find_atom_v, std::make_shared<const instance_spec>(other), std::uint32_t{0});
   BOOST_REQUIRE(answer);
   BOOST_TEST((answer->code == error_code::spec_mismatch));
   BOOST_TEST(answer->message.find("dtype") != std::string::npos);

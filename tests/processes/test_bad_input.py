@@ -470,9 +470,7 @@ def test_what_a_client_is_called_steers_no_terminal(shared_node: Node, attach: A
         assert "\x1b" not in ran.stdout
     ran = run_cenote("clear", "--instance", "no\x1b]0;such\x07one", "--socket", shared_node.socket)
     assert ran.returncode == 2
-    assert ran.stderr == (
-        "cenote: no instance `no\\x1b]0;such\\x07one`; `cenote status` lists them\n"
-    )
+    assert ran.stderr == ("cenote: no instance `no\\x1b]0;such\\x07one`; `cenote status` lists them\n")
 
 
 @pytest.mark.parametrize("number", ["abc", "-1", "1.5", "1e300", "18446744073709551616", "7\x1b[31m"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import signal
@@ -12,6 +13,7 @@ from pathlib import Path
 
 import cenote
 import pytest
+import wire
 from conftest import StartAgent, StartNode, make_spec
 from node import BINARY, Agent, AgentError, Node, node_environment, run_cenote, until
 
@@ -66,6 +68,117 @@ def test_another_user_attaches_when_a_list_has_it(
     assert agent.call("put", label="b", count=10) == 10
     agent.kill()
     until("its session is gone", lambda: not node.status()["sessions"], limit=3)
+
+
+@contextlib.contextmanager
+def as_user(uid: int) -> Iterator[None]:
+    """Connections that are made inside are that user's."""
+    os.setegid(uid)
+    os.seteuid(uid)
+    try:
+        yield
+    finally:
+        os.seteuid(0)
+        os.setegid(0)
+
+
+GROUPS = {"full": {"kv": 4096}}
+
+
+def test_nothing_of_a_stranger_s_request_is_looked_at(public: Path, start_node: StartNode) -> None:
+    node = start_node(folder=public / "run")
+    for request in (b"x", b"\0" * 100, wire.FRAME.pack(wire.MAGIC, 1, 2, wire.ATTACH, 0, 9999, 7, 0) + b"x" * 50_000):
+        with as_user(NOBODY):
+            link = wire.Link(node.socket)
+        link.socket.send(request)
+        answer = link.receive()
+        assert answer.failure().code == 9
+        assert f"uid {NOBODY} may not attach" in answer.failure().message
+        assert answer.request == (7 if len(request) > 1000 else 0)
+        with pytest.raises(ConnectionError):
+            link.receive()
+        link.close()
+    assert node.status()["server"]["turned_away"] == 3
+
+
+def test_one_user_s_connections_are_bounded_and_others_come_in(public: Path, start_node: StartNode) -> None:
+    node = start_node(f"auth.allow_uids=[{NOBODY}]", "limits.connections_per_uid=5", folder=public / "run")
+
+    def ask() -> wire.Link:
+        with as_user(NOBODY):
+            link = wire.Link(node.socket)
+        link.admin("status")
+        return link
+
+    links = [ask() for _ in range(5)]
+    with pytest.raises(wire.Refused, match=r"limits\.connections_per_uid") as why:
+        ask()
+    assert why.value.code == 12
+    wire.RawSession.attach(node.socket, "i", GROUPS).close()
+    links.pop().close()
+
+    def again() -> bool:
+        try:
+            links.append(ask())
+        except wire.Refused:
+            return False
+        return True
+
+    until("there is room again", again)
+    for link in links:
+        link.close()
+
+
+def test_one_user_s_sessions_are_bounded_and_others_attach(public: Path, start_node: StartNode) -> None:
+    node = start_node(f"auth.allow_uids=[{NOBODY}]", "limits.sessions_per_uid=2", folder=public / "run")
+    with as_user(NOBODY):
+        raws = [wire.RawSession.attach(node.socket, "i", GROUPS) for _ in range(2)]
+        with pytest.raises(wire.Refused, match=r"uid 65534 has 2 sessions, limits\.sessions_per_uid"):
+            wire.RawSession.attach(node.socket, "i", GROUPS)
+    raws.append(wire.RawSession.attach(node.socket, "i", GROUPS))
+    raws.pop(0).close()
+    with as_user(NOBODY):
+        raws.append(wire.RawSession.attach(node.socket, "i", GROUPS))
+    for each in raws:
+        each.close()
+
+
+def test_the_instances_that_a_user_made_are_bounded_over_restarts(public: Path, start_node: StartNode) -> None:
+    node = start_node(
+        f"auth.allow_uids=[{NOBODY}]", "limits.instances_per_uid=2", "limits.instances=3", folder=public / "run"
+    )
+
+    kept = []  # idle ones would make way
+
+    def attach(name: str) -> None:
+        kept.append(wire.RawSession.attach(node.socket, name, GROUPS))
+
+    with as_user(NOBODY):
+        attach("a")
+        attach("b")
+    node.restart_worker()
+    with as_user(NOBODY):
+        with pytest.raises(wire.Refused, match=r"uid 65534 made 2 instances, limits\.instances_per_uid"):
+            attach("c")
+        attach("a")
+    attach("c")
+    with pytest.raises(wire.Refused, match=r"3 instances, limits\.instances allows no more"):
+        attach("d")
+    with as_user(NOBODY):
+        attach("c")
+    for each in kept:
+        each.close(detach=False)
+
+
+def test_a_group_s_list_says_who_may_name_it(public: Path, start_node: StartNode) -> None:
+    node = start_node(f"auth.allow_uids=[{NOBODY}]", "groups.paying.uids=[0, 4711]", folder=public / "run")
+    with as_user(NOBODY), pytest.raises(wire.Refused, match=r'uid 65534 .*`paying`; groups\."paying"\.uids'):
+        wire.RawSession.attach(node.socket, "i", GROUPS, instance_group="paying")
+    with as_user(NOBODY), pytest.raises(wire.Refused, match="uids"):
+        wire.RawSession.attach(node.socket, "paying", GROUPS)  # an instance that names no group is its own
+    wire.RawSession.attach(node.socket, "i", GROUPS, instance_group="paying").close()
+    with as_user(NOBODY):
+        wire.RawSession.attach(node.socket, "j", GROUPS, instance_group="free").close()
 
 
 def test_a_user_that_is_in_neither_list_is_refused(

@@ -8,6 +8,7 @@ import fcntl
 import mmap
 import os
 import select
+import signal
 import struct
 from collections.abc import Callable
 from pathlib import Path
@@ -17,7 +18,7 @@ import blocks
 import pytest
 import wire
 from conftest import StartAgent, StartNode
-from node import FULL, Node, until
+from node import FULL, Node, stop_process, until
 
 Attach = Callable[..., Any]
 GROUPS = {"full": {"kv": 4096}}
@@ -246,13 +247,12 @@ def resident(pid: int) -> int:
 
 
 def test_attaching_and_detaching_leaves_nothing_in_the_worker(node: Node) -> None:
-    payload = wire.encode_spec("i", GROUPS) + struct.pack("<I", 8) + wire.text("") + wire.text("n")
     worker = node.worker_pid
 
     def attach_and_detach(times: int) -> None:
         with wire.Link(node.socket) as link:
             for _ in range(times):
-                for fd in link.ask(wire.ATTACH, payload).fds:
+                for fd in link.ask(wire.ATTACH, ATTACH).fds:
                     os.close(fd)
                 link.ask(wire.DETACH)
 
@@ -260,6 +260,107 @@ def test_attaching_and_detaching_leaves_nothing_in_the_worker(node: Node) -> Non
     before = resident(worker)
     attach_and_detach(6000)
     assert resident(worker) - before < 2 << 20  # a few hundred bytes an attach would show
+
+
+ATTACH = wire.encode_spec("i", GROUPS) + struct.pack("<I", 8) + wire.text("") + wire.text("n")
+
+
+def test_frames_that_one_connection_sent_ahead_wait_for_the_turns_of_others(node: Node) -> None:
+    with wire.Link(node.socket) as greedy, wire.Link(node.socket) as patient:
+        for link in (greedy, patient):
+            link.ask(wire.ADMIN, b'{"command": "log_level", "level": "info"}')  # both are known to the worker
+        with node.worker_stopped():
+            for _ in range(4):
+                greedy.send(wire.ATTACH, ATTACH)
+                greedy.send(wire.DETACH)
+            patient.send(wire.ATTACH, ATTACH)
+        numbers = []
+        for link, answers in ((patient, 1), (greedy, 8)):
+            got = [link.receive() for _ in range(answers)]
+            assert all(each.type in (wire.ATTACH_REPLY, wire.DONE) for each in got)
+            numbers.append(struct.unpack_from("<Q", got[0].payload)[0])
+            for fd in [fd for each in got for fd in each.fds]:
+                os.close(fd)
+        assert numbers[0] - numbers[1] <= 2, "the one attach came after its turn, not after all of the other's"
+
+
+def test_status_is_shared_by_those_who_ask_at_once(node: Node) -> None:
+    links = [wire.Link(node.socket) for _ in range(40)]
+    with node.worker_stopped():
+        for link in links:
+            link.send(wire.ADMIN, b'{"command": "status"}')
+    answers = {link.receive().payload for link in links}
+    assert len(answers) < len(links), "each has its time in it: as many reports as answers would all differ"
+    for link in links:
+        link.close()
+
+
+def test_answers_with_descriptors_wait_until_earlier_ones_are_read(node: Node, attach: Attach) -> None:
+    raw = wire.RawSession.attach(node.socket, "i", GROUPS)
+    raw.submit(wire.GRANT, argument=1)
+    until("a slab", raw.waiting_completions)
+    for _ in range(8):
+        raw.link.send(wire.SLABS, struct.pack("<I64I", 64, *[1] * 64))
+    until("one is held back", lambda: node.status()["server"]["held_back"] >= 1)
+    assert node.status()["server"]["descriptors_in_flight"] == 64
+    puts_and_reads(attach(node, "other"), "alive")
+    for _ in range(8):
+        answer = raw.link.receive()
+        assert (answer.type, len(answer.fds)) == (wire.SLABS_REPLY, 64)
+        for fd in answer.fds:
+            os.close(fd)
+    until("none is in flight", lambda: node.status()["server"]["descriptors_in_flight"] == 0)
+    raw.close()
+
+
+def test_a_closed_connection_s_unread_descriptors_still_count(node: Node) -> None:
+    raw = wire.RawSession.attach(node.socket, "i", GROUPS)
+    raw.submit(wire.GRANT, argument=1)
+    until("a slab", raw.waiting_completions)
+    raw.link.send(wire.SLABS, struct.pack("<I64I", 64, *[1] * 64))
+    until("they are in flight", lambda: node.status()["server"]["descriptors_in_flight"] == 64)
+    raw.link.socket.send(b"nonsense")
+    until("the node closed it", lambda: node.status()["server"]["closing"] == 1)
+    assert node.status()["server"]["descriptors_in_flight"] == 64
+    raw.close(detach=False)
+    until("they are gone", lambda: node.status()["server"]["closing"] == 0)
+    assert node.status()["server"]["descriptors_in_flight"] == 0
+
+
+# ---- attaches that end half-way
+
+
+def test_a_client_that_left_before_it_was_attached_leaves_no_session(node: Node) -> None:
+    with node.worker_stopped():
+        early = wire.Link(node.socket)
+        early.send(wire.ATTACH, ATTACH)
+        early.close()
+    until("its session has ended", lambda: node.logged("session ended"))
+    assert node.status()["sessions"] == []
+
+
+def test_a_client_that_never_read_its_attach_reply_leaves_no_session(node: Node) -> None:
+    link = wire.Link(node.socket)
+    link.send(wire.ATTACH, ATTACH)
+    until("it is attached", lambda: node.status()["sessions"])
+    link.close()
+    until("its session has ended", lambda: not node.status()["sessions"])
+
+
+def test_an_attach_that_the_keeper_did_not_confirm_in_time_leaves_nothing_behind(node: Node) -> None:
+    wire.RawSession.attach(node.socket, "i", GROUPS).close()  # the instance is there
+    stop_process(node.pid)
+    try:
+        with wire.Link(node.socket, 60) as link, pytest.raises(wire.Refused, match="keeper"):
+            link.ask(wire.ATTACH, ATTACH)
+    finally:
+        os.kill(node.pid, signal.SIGCONT)
+    with wire.Link(node.socket, 60) as link:  # this attach comes behind what the keeper had to catch up with
+        for fd in link.ask(wire.ATTACH, ATTACH).fds:
+            os.close(fd)
+        link.ask(wire.DETACH)
+    node.restart_worker()
+    assert node.status()["sessions"] == []
 
 
 # ---- isolation

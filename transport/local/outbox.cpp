@@ -14,9 +14,11 @@ namespace cenote::local {
 result<bool> outbox::try_send(const frame_header& header, std::span<const std::byte> payload,
                               std::span<const int> fds) {
   auto sent = try_send_frame(socket_, header, payload, fds);
+  lacks_descriptors_ = false;
   // Too many descriptors wait in sockets of this user: they will be read, or their sockets closed.
   if (!sent && sent.error().code() == error_code::limit_exceeded && !fds.empty() && fds.size() <= max_frame_fds &&
       payload.size() <= max_payload) {
+    lacks_descriptors_ = true;
     return false;
   }
   if (sent && *sent) in_flight_ += fds.size();

@@ -37,6 +37,10 @@ class outbox {
   /// Since when the first frame waits; meaningless when empty().
   [[nodiscard]] clock::time_point stuck_since() const noexcept { return stuck_since_; }
 
+  /// The first frame waits because too many descriptors of this process's user are in flight, of all sockets together:
+  /// the socket may be writable, and flush() is to be tried again after a while.
+  [[nodiscard]] bool lacks_descriptors() const noexcept { return lacks_descriptors_ && !frames_.empty(); }
+
   /// Descriptors that were sent, and that the peer may not have taken; those that wait here count, too. A system call
   /// while there are any.
   [[nodiscard]] std::size_t descriptors() noexcept;
@@ -54,6 +58,7 @@ class outbox {
   int socket_;
   std::deque<waiting> frames_;
   std::size_t in_flight_ = 0;
+  bool lacks_descriptors_ = false;
   clock::time_point stuck_since_;
 };
 

@@ -1,0 +1,55 @@
+#include "actors/shared_reports.hpp"
+
+#include <algorithm>
+#include <utility>
+
+#include "actors/ask.hpp"
+
+namespace cenote {
+
+namespace {
+
+constexpr auto report_deadline = std::chrono::seconds(6);  // the actors' own are shorter
+constexpr auto longest_pause = std::chrono::milliseconds(250);
+
+}  // namespace
+
+void shared_reports::want(hearer who) {
+  waiting_.push_back(std::move(who));
+  begin();
+}
+
+void shared_reports::begin() {
+  const auto loop = loop_.lock();
+  if (under_way_ || planned_ || waiting_.empty() || !loop) return;
+  if (clock::now() < next_) {
+    planned_ = true;
+    return loop->post_at(next_, [this] {
+      planned_ = false;
+      begin();
+    });
+  }
+  under_way_ = true;
+  begun_ = clock::now();
+  served_ = std::exchange(waiting_, {});
+  const std::uint64_t turn = ++turn_;
+  ask_then<report_ptr>(
+      system_, [] { return true; },
+      [this, turn, where = loop_](const result<report_ptr>& report) {
+        if (const auto still = where.lock()) still->post([this, turn, report] { end(turn, report); });
+      },
+      node_, report_atom_v);
+  loop->post_at(begun_ + report_deadline,
+                [this, turn] { end(turn, fail(error_code::deadline_exceeded, "the node is too busy to answer")); });
+}
+
+void shared_reports::end(std::uint64_t turn, const result<report_ptr>& report) {
+  if (!under_way_ || turn != turn_) return;  // the other of answer and deadline was first
+  under_way_ = false;
+  const auto now = clock::now();
+  next_ = now + std::min<clock::duration>(3 * (now - begun_), longest_pause);
+  for (const hearer& each : std::exchange(served_, {})) each(report);
+  begin();
+}
+
+}  // namespace cenote
