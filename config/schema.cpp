@@ -325,7 +325,7 @@ constexpr std::array keys{
                .minimum = "1",
                .maximum = "65535",
                .reloadable = true,
-               .about = "Instances of the node. Each takes some 40 GiB of address space and four descriptors."},
+               .about = "Instances of the node. Each takes some 53 GiB of address space and four descriptors. Idle ones make way."},
     key_schema{.name = "limits.descriptors_in_flight",
                .type = integer,
                .unit = "descriptors",
