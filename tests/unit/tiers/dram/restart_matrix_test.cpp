@@ -219,9 +219,14 @@ class matrix_node {
   void bind() {
     for (auto& each : at.tier->take_bindings())
       hints_.push_back({each.number, memory::hint_writer(std::move(each.index), 20)});
-    // Keys that were never in DRAM: more than the first places of the table hold.
-    for (std::uint64_t n = 0; n < 40; ++n) hints_of(c)->add(reduce_key(key_of(30'000 + n).view(), 0));
-    for (std::uint64_t n = 0; n < 40; ++n) hints_of(c)->erase(reduce_key(key_of(30'000 + n).view(), 0));
+    // Keys that were never in DRAM, more of one home than it has places.
+    std::vector<block_key> strangers;
+    for (std::uint64_t n = 30'000; strangers.size() < 20; ++n) {
+      const block_key key = reduce_key(key_of(n).view(), 0);
+      if (memory::index_reader::home_slot(key, memory::hints::buckets_for(20)) == 0) strangers.push_back(key);
+    }
+    for (const block_key& key : strangers) hints_of(c)->add(key);
+    for (const block_key& key : strangers) hints_of(c)->erase(key);
   }
   memory::hint_writer* hints_of(instance_number in) {
     for (auto& each : hints_) {
