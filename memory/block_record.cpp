@@ -21,7 +21,8 @@ result<record_table> record_table::open(unique_fd fd) {
 
 std::uint32_t record_table::next_instance() const noexcept {
   const auto& header = *reinterpret_cast<const segment_header*>(memory_.data());
-  return std::max(1U, static_cast<std::uint32_t>(header.spare[0]));
+  // The last number is never given to an instance: it says that there are no more.
+  return static_cast<std::uint32_t>(std::clamp<std::uint64_t>(header.spare[0], 1, ~std::uint32_t{0}));
 }
 
 void record_table::note_instance(std::uint32_t number) const noexcept {

@@ -7,6 +7,7 @@
 #include <optional>
 
 #include "core/block_key.hpp"
+#include "memory/crash_guard.hpp"
 #include "memory/segment.hpp"
 #include "memory/store_point.hpp"
 
@@ -37,7 +38,7 @@ struct block_record {
       checksum_or_writers;                   ///< present: XXH3-64 when flag_checksum; else a mask of session slots
   std::atomic<std::uint64_t> parts;          ///< mask of the parts that were written
   std::atomic<std::uint64_t> nvme_slot;      ///< 0: none
-  std::atomic<std::uint32_t> owner;          ///< session number of a grant
+  std::atomic<std::uint32_t> owner;          ///< of a grant: low half of the session's number, which no other has
   std::atomic<std::uint32_t> touch;          ///< last use, in tenths of a second since the tier was made
   std::atomic<std::uint32_t> grant_version;  ///< counts hand-outs; a commit must name the present one
   std::uint8_t key_size;
@@ -90,6 +91,8 @@ class record_table {
   /// Greater than every instance number that was noted; outlives a worker.
   [[nodiscard]] std::uint32_t next_instance() const noexcept;
   void note_instance(std::uint32_t number) const noexcept;
+  /// What the first page says of sessions that workers died of.
+  [[nodiscard]] crash_guard guard() const noexcept { return crash_guard(memory_.data()); }
 
  private:
   explicit record_table(segment memory) noexcept : memory_(std::move(memory)) {}
