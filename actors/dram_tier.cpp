@@ -72,8 +72,9 @@ dram_tier::behavior_type dram_tier::make_behavior() {
       [this](open_atom, const session_ptr& session) { return open_session(session); },
       [this](release_atom, std::uint64_t number) { return release_session(number); },
       [this](back_atom, std::uint64_t number, const held_ptr& held) {
-        std::vector<std::pair<std::uint64_t, std::uint32_t>> blocks;
-        for (const local::held_block& block : *held) blocks.emplace_back(block.block, block.grant_version);
+        if (!held) return outcome::of(store_->reattach_session(number, std::nullopt));
+        std::vector<dram::held_parts> blocks;
+        for (const local::held_block& each : *held) blocks.push_back({each.block, each.grant_version, each.parts});
         return outcome::of(store_->reattach_session(number, blocks));
       },
       [this](handles_atom, std::uint32_t instance, const index_list& indices) { return handles(instance, indices); },
@@ -210,7 +211,7 @@ void dram_tier::retry_waiting() {
   const dram::coarse_time now = coarse_now();
   for (waiting_batch& each : waiting) {
     dram::progress state = store_->run(*each.work, now);
-    while (state == dram::progress::waits_for_memory && each.deadline <= now) {
+    while (state == dram::progress::waits_for_memory && dram::is_due(each.deadline, now)) {
       store_->give_up(*each.work, now);
       state = store_->run(*each.work, now);
     }

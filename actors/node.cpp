@@ -62,6 +62,9 @@ node::behavior_type node::make_behavior() {
 }
 
 caf::result<session_actor> node::open(const session_ptr& resources) {
+  if (sessions_.contains(resources->number)) {
+    return caf::make_error(caf::sec::invalid_argument, "there is an actor of this session already");
+  }
   session_actor made = spawn<session>(resources, dram_);
   monitor(made);
   sessions_[resources->number] = made;

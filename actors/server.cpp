@@ -120,8 +120,6 @@ result<std::unique_ptr<server>> server::start(server_context context, config_ptr
   made->sockets_ = std::shared_ptr<local::event_loop>(std::move(*sockets));
   made->doorbells_ = std::move(*doorbells);
   made->reports_ = std::make_unique<shared_reports>(made->context_.system, made->context_.node, made->sockets_);
-  // The epoch keeps the numbers of different workers apart; the low bits tell 64 sessions apart in a block's record.
-  made->next_session_ = (made->context_.epoch << 16) + 1;
   return made;
 }
 
@@ -183,6 +181,7 @@ void server::on_loop(const std::function<void()>& work) const {
 void server::adopt(const std::shared_ptr<session_resources>& session) {
   on_loop([&] {
     const std::uint64_t number = session->number;
+    last_session_ = std::max(last_session_, static_cast<std::uint32_t>(number));
     if (const auto opened = open(session, -1); !opened) {
       log_error(logger("server"), "a session was not taken over",
                 {{"session", number}, {"reason", opened.error().describe()}});
@@ -548,6 +547,9 @@ result<dram::instance_number> server::find_or_make_instance(const instance_spec&
   if (!number) return std::unexpected(number.error());
   if (*number != 0) return static_cast<dram::instance_number>(*number);
 
+  if (context_.next_instance == ~dram::instance_number{0}) {  // the next number would be another one's
+    return fail(error_code::limit_exceeded, "the node has no numbers left for instances; restart it");
+  }
   auto memory = make_instance_memory(spec.id);
   if (!memory) return std::unexpected(memory.error());
   const dram::instance_number fresh = context_.next_instance++;
@@ -611,7 +613,7 @@ result<server::fresh_session> server::make_resources(const connection& from, con
   auto pidfd = local::pidfd_of(from.socket.get());
   if (!pidfd) return std::unexpected(pidfd.error());
   auto session = std::make_shared<session_resources>();
-  session->number = next_session_++;
+  session->number = number_session();
   session->secret = random_number();
   session->client_name = request.client_name;
   session->pid = from.peer.pid;
@@ -626,7 +628,19 @@ result<server::fresh_session> server::make_resources(const connection& from, con
   return fresh_session{std::move(session), std::move(*ear)};
 }
 
+/// Epoch (high half) | running number (low half). Block records know sessions by the low half alone, so that of no two
+/// living ones is equal: it goes on behind those of earlier workers, around its end, and past those in use.
+std::uint64_t server::number_session() {
+  const auto is_taken = [&](const auto& each) { return static_cast<std::uint32_t>(each.first) == last_session_; };
+  do ++last_session_;
+  while (last_session_ == 0 || std::ranges::any_of(sessions_, is_taken));
+  return (context_.epoch << 32) | last_session_;
+}
+
 result<void> server::open(const std::shared_ptr<session_resources>& session, int socket) {
+  if (sessions_.contains(session->number)) {
+    return fail(error_code::internal, "there is a session " + std::to_string(session->number) + " already");
+  }
   memory::shared_store(session->view.header().worker_epoch, context_.epoch, std::memory_order_release,
                        "session.worker_epoch"_point);
   const std::uint64_t number = session->number;
@@ -658,7 +672,7 @@ result<void> server::open(const std::shared_ptr<session_resources>& session, int
 }
 
 result<void> server::reattach(connection& from, const local::frame& frame) {
-  const auto request = local::decode_reattach(frame.payload);
+  const auto request = local::decode_reattach(frame.payload, frame.header.minor);
   if (!request) return std::unexpected(request.error());
   const auto found = sessions_.find(request->session);
   if (found == sessions_.end() || found->second.resources->secret != request->secret ||
@@ -676,8 +690,10 @@ result<void> server::reattach(connection& from, const local::frame& frame) {
     connections_.at(before).session = 0;
     close(before);
   }
+  // A list that was made before this worker began may lack what its predecessor handed out in between.
+  const bool whole = frame.header.minor < 3 || request->listed_in == context_.epoch;
   auto back = ask<outcome>(context_.dram, back_atom_v, request->session,
-                           std::make_shared<const std::vector<local::held_block>>(request->held));
+                           whole ? std::make_shared<const std::vector<local::held_block>>(request->held) : nullptr);
   if (!back) return std::unexpected(back.error());
   if (const auto status = back->get(); !status) return std::unexpected(status.error());
   byte_writer reply;

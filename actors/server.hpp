@@ -166,6 +166,7 @@ class server {
                            const config::node_config& now) const;
   result<dram::instance_number> find_or_make_instance(const instance_spec& spec, uid_t owner);
   result<fresh_session> make_resources(const connection& from, const local::attach_request& request);
+  [[nodiscard]] std::uint64_t number_session();
   result<void> open(const std::shared_ptr<session_resources>& session, int socket);
   result<void> reattach(connection& from, const local::frame& frame);
   result<void> send_slabs(connection& from, const local::frame& frame);
@@ -211,7 +212,7 @@ class server {
   std::string rendered_text_;
   server_report counters_;
   std::unordered_map<std::uint64_t, attached> sessions_;
-  std::uint64_t next_session_ = 0;
+  std::uint32_t last_session_ = 0;  ///< low half of the number of the session that attached last
   bool draining_ = false;
 };
 

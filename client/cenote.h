@@ -111,7 +111,8 @@ typedef struct cenote_options {
 CENOTE_API int cenote_attach(const cenote_spec* spec, const cenote_options* options, cenote_session** out);
 
 /* Refuses further calls, ends all pins, waits (2 s at most) for cenote_put_async, and tells the node. Pointers into
- * blocks stay mapped until cenote_free, but their bytes are no longer protected. A second close does nothing. */
+ * blocks stay mapped until cenote_free, but their bytes are no longer protected: reserved blocks must not be written any
+ * more, for their memory may be another session's. A second close does nothing. */
 CENOTE_API int cenote_close(cenote_session* session);
 /* Closes if need be, unmaps, frees. No other call may be under way. Null is allowed; in a forked child it leaks. */
 CENOTE_API void cenote_free(cenote_session* session);

@@ -45,12 +45,11 @@ int poll_timeout(time_point until) {
 }  // namespace
 
 channel::channel(memory::session_memory memory, unique_fd submit_bell, unique_fd complete_bell, connection& socket,
-                 const grant_pool& grants, reservations& held)
+                 reservations& held)
     : memory_(memory),
       submit_bell_(std::move(submit_bell)),
       complete_bell_(std::move(complete_bell)),
       socket_(&socket),
-      grants_(&grants),
       held_(&held),
       rings_(memory),
       epoch_(memory.header().worker_epoch.load(std::memory_order_acquire)) {}
@@ -330,7 +329,7 @@ void channel::deliver(const memory::completion& entry) {
   const auto found = requests_.find(entry.request);
   const bool final = entry.kind == memory::completion_kind::done;
   if (found == requests_.end() || found->second->done) {
-    if (!final) orphan(entry, 0);
+    if (!final) orphan(entry, entry.value);
     return;
   }
   request& which = *found->second;
@@ -347,6 +346,11 @@ void channel::deliver(const memory::completion& entry) {
   which.outcome = entry;
   which.done = true;
   if (which.abandoned) requests_.erase(found);
+}
+
+void channel::release_later(std::span<const memory::submission> releases) {
+  const std::lock_guard lock(mutex_);
+  orphans_.insert(orphans_.end(), releases.begin(), releases.end());
 }
 
 /// Called with mutex_ held: a block that was reserved for nobody is given back with the next batch.
@@ -366,23 +370,35 @@ bool channel::epoch_changed() const noexcept {
   return memory_.header().worker_epoch.load(std::memory_order_acquire) != epoch_.load(std::memory_order_relaxed);
 }
 
+/// What a dead worker still reserved for us counts as held: all of its answers are taken first, and none is between the
+/// ring and the list, as another thread that reaps would have it.
+held_list channel::list_held() {
+  held_list held;
+  held.epoch = memory_.header().worker_epoch.load(std::memory_order_acquire);
+  const std::lock_guard lock(mutex_);
+  while (const auto entry = rings_.pop()) deliver(*entry);
+  arrived_.notify_all();
+  held_->list(held.blocks);
+  return held;
+}
+
 result<void> channel::recover(time_point until) {
   const std::lock_guard lock(recover_mutex_);
   if (!epoch_changed() && !socket_->hung_up()) return {};  // another thread was faster, or all is well
   if (auto ok = check(); !ok) return ok;
   away_.store(true, std::memory_order_relaxed);
-  drain();  // what the dead worker still reserved for us counts as held
-  std::vector<local::held_block> held;
-  grants_->list_taken(held);
-  held_->list(held);
-  if (auto ok = socket_->reattach(held, until); !ok) {
-    const error_code code = ok.error().code();
-    const bool may_come_back =
-        code == error_code::node_restarting || code == error_code::deadline_exceeded || code == error_code::not_running;
-    if (!may_come_back) end(ok.error());
-    return ok;
-  }
-  epoch_.store(memory_.header().worker_epoch.load(std::memory_order_acquire), std::memory_order_relaxed);
+  held_list held;
+  do {  // a worker that began after the list was made wants a new one
+    held = list_held();
+    if (auto ok = socket_->reattach(held, until); !ok) {
+      const error_code code = ok.error().code();
+      const bool may_come_back = code == error_code::node_restarting || code == error_code::deadline_exceeded ||
+                                 code == error_code::not_running;
+      if (!may_come_back) end(ok.error());
+      return ok;
+    }
+  } while (held.epoch != memory_.header().worker_epoch.load(std::memory_order_acquire));
+  epoch_.store(held.epoch, std::memory_order_relaxed);
   away_.store(false, std::memory_order_relaxed);
   reattaches_.fetch_add(1, std::memory_order_relaxed);
   ring();  // whatever was pushed meanwhile

@@ -38,10 +38,10 @@ class channel {
  public:
   static constexpr std::size_t max_batch = 512;
 
-  /// `grants` and `held` are what this client may be writing; a re-attach tells the new worker. Blocks that answers
-  /// reserve are added to `held` as they arrive.
+  /// `held` is what this client may be writing beside its grants, which session memory shows; a re-attach tells the new
+  /// worker. Blocks that answers reserve are added to it as they arrive.
   channel(memory::session_memory memory, unique_fd submit_bell, unique_fd complete_bell, connection& socket,
-          const grant_pool& grants, reservations& held);
+          reservations& held);
 
   /// Why no call is possible (any more): forked, closed, killed, draining. A few loads when all is well.
   [[nodiscard]] result<void> check() const;
@@ -66,6 +66,9 @@ class channel {
 
   /// Pushes a batch whose outcome nobody wants to know.
   result<void> post(std::span<memory::submission> batch, time_point until);
+
+  /// Releases that could not be sent: they go before the next batch. Their blocks are written no more.
+  void release_later(std::span<const memory::submission> releases);
 
   /// The end of a batch if it came already; then the batch is forgotten as after wait().
   [[nodiscard]] std::optional<memory::completion> poll(request& which);
@@ -95,6 +98,7 @@ class channel {
   result<void> sleep(time_point until);
   bool drain();
   void deliver(const memory::completion& entry);
+  [[nodiscard]] held_list list_held();
   void orphan(const memory::completion& entry, std::uint64_t parts);
   void end(const error& why);
   void ring() const noexcept;
@@ -104,7 +108,6 @@ class channel {
   unique_fd submit_bell_;
   unique_fd complete_bell_;
   connection* socket_;
-  const grant_pool* grants_;
   reservations* held_;
   fork_guard process_;
 

@@ -185,17 +185,18 @@ result<void> connection::fetch_some(const std::vector<std::uint32_t>& wanted, me
   return {};
 }
 
-result<unique_fd> connection::introduce(const std::vector<local::held_block>& held, time_point until) {
+result<unique_fd> connection::introduce(const held_list& what, time_point until) {
   auto socket = local::connect_to(path_, until);
   if (!socket) return socket;
-  const local::reattach_request request{.session = ids_.session, .secret = ids_.secret, .held = held};
-  auto answer = exchange(socket->get(), local::frame_type::reattach, local::encode(request),
+  const local::reattach_request request{
+      .session = ids_.session, .secret = ids_.secret, .listed_in = what.epoch, .held = what.blocks};
+  auto answer = exchange(socket->get(), local::frame_type::reattach, local::encode(request, local::protocol_minor),
                          local::frame_type::reattach_reply, until);
   if (!answer) return std::unexpected(answer.error());
   return socket;
 }
 
-result<void> connection::reattach(const std::vector<local::held_block>& held, time_point until) {
+result<void> connection::reattach(const held_list& held, time_point until) {
   const std::lock_guard lock(mutex_);
   for (;;) {
     auto socket = introduce(held, until);

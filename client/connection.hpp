@@ -41,6 +41,12 @@ struct attachment {
 [[nodiscard]] result<attachment> attach_to(const std::string& path, const local::attach_request& request,
                                            time_point until);
 
+/// What a session may be writing, as far as the worker of `epoch` and those before it can have handed out.
+struct held_list {
+  std::uint64_t epoch = 0;
+  std::vector<local::held_block> blocks;
+};
+
 /// The open socket. Thread-safe: one exchange at a time.
 class connection {
  public:
@@ -58,7 +64,7 @@ class connection {
 
   /// Introduces this session to a new worker. `closed`: the node does not know the session; node_restarting: no worker
   /// came before the deadline; not_running: no node is there.
-  result<void> reattach(const std::vector<local::held_block>& held, time_point until);
+  result<void> reattach(const held_list& held, time_point until);
 
   /// Ends the session at the node.
   result<void> detach(time_point until);
@@ -71,7 +77,7 @@ class connection {
                                 local::frame_type expected, time_point until);
   result<void> fetch_some(const std::vector<std::uint32_t>& wanted, memory::version_table versions, slab_map& slabs,
                           time_point until);
-  result<unique_fd> introduce(const std::vector<local::held_block>& held, time_point until);
+  result<unique_fd> introduce(const held_list& held, time_point until);
 
   std::string path_;
   unique_fd socket_;

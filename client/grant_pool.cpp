@@ -34,12 +34,16 @@ std::size_t grant_pool::available(std::uint32_t group) const noexcept {
   return count;
 }
 
-void grant_pool::list_taken(std::vector<local::held_block>& out) const {
-  for (std::size_t i = 0; i < session_memory::grants; ++i) {
-    const std::uint64_t word = memory_.grant(i).word.load(std::memory_order_acquire);
-    if (grant_slot::state_of(word) != grant_slot::taken) continue;
-    out.push_back({memory_.grant(i).block.load(std::memory_order_acquire), grant_slot::version_of(word)});
-  }
+bool reservations::admit(std::size_t count) {
+  const std::lock_guard lock(mutex_);
+  if (parts_.size() + asked_for_ + count > limit) return false;
+  asked_for_ += count;
+  return true;
+}
+
+void reservations::settle(std::size_t count) {
+  const std::lock_guard lock(mutex_);
+  asked_for_ -= count;
 }
 
 void reservations::add(memory::block_ref block, std::uint32_t version, std::uint64_t parts) {
@@ -57,7 +61,8 @@ void reservations::remove(memory::block_ref block, std::uint32_t version, std::u
 
 void reservations::list(std::vector<local::held_block>& out) const {
   const std::lock_guard lock(mutex_);
-  for (const auto& [place, parts] : parts_) out.push_back({place.first, place.second});
+  for (const auto& [place, parts] : parts_)
+    out.push_back({.block = place.first, .grant_version = place.second, .parts = parts});
 }
 
 std::vector<reservations::entry> reservations::all() const {

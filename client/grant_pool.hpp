@@ -29,8 +29,6 @@ class grant_pool {
   std::size_t take(std::uint32_t group, std::size_t wanted, std::vector<grant>& out) noexcept;
   /// Grants of `group` that wait to be taken.
   [[nodiscard]] std::size_t available(std::uint32_t group) const noexcept;
-  /// Grants that were taken and not consumed by the worker yet.
-  void list_taken(std::vector<local::held_block>& out) const;
 
  private:
   memory::session_memory memory_;
@@ -40,8 +38,13 @@ class grant_pool {
 /// Reservations of this session: which parts of which block it may be writing. Thread-safe.
 class reservations {
  public:
-  /// What a re-attach can tell of reservations, beside the grants; the session asks for no more.
+  /// What a re-attach can tell in one frame; the session asks for no more.
   static constexpr std::size_t limit = 3000;
+
+  /// Before `count` more are asked for, so that all of them have room; false: they would be too many. Ends with
+  /// settle().
+  [[nodiscard]] bool admit(std::size_t count);
+  void settle(std::size_t count);
 
   void add(memory::block_ref block, std::uint32_t version, std::uint64_t parts);
   void remove(memory::block_ref block, std::uint32_t version, std::uint64_t parts);
@@ -56,6 +59,7 @@ class reservations {
 
  private:
   mutable std::mutex mutex_;
+  std::size_t asked_for_ = 0;
   std::map<std::pair<std::uint64_t, std::uint32_t>, std::uint64_t> parts_;  ///< (block, version) -> parts
 };
 

@@ -150,8 +150,7 @@ session::session(attachment parts, session_options options)
               memory::hint_reader(index_segment_.data())),
       grants_(memory_),
       socket_(options_.socket, std::move(parts.socket), ids_),
-      channel_(memory_, std::move(parts.submit_bell), std::move(parts.complete_bell), socket_, grants_, reservations_) {
-}
+      channel_(memory_, std::move(parts.submit_bell), std::move(parts.complete_bell), socket_, reservations_) {}
 
 // ---------------------------------------------------------------------------------------------- checks
 

@@ -287,6 +287,8 @@ class session {
   result<std::uint64_t> flush_all(time_point until);
   result<std::vector<memory::completion>> ask_reservations(key_batch keys, std::uint32_t group, std::uint64_t parts,
                                                            std::span<const std::uint32_t> places);
+  result<std::vector<memory::completion>> ask_admitted(key_batch keys, std::uint32_t group, std::uint64_t parts,
+                                                       std::span<const std::uint32_t> places);
   void give_back(std::span<const memory::completion> reserved, std::uint64_t parts);
   result<std::uint64_t> send_in_batches(std::span<memory::submission> entries);
 

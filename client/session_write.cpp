@@ -182,7 +182,9 @@ void session::give_back(std::span<const grant> grants) {
     entry.block = held.block.bits;
     entry.grant_version = held.version;
   }
-  if (!entries.empty()) static_cast<void>(channel_.post(entries, deadline()));  // never more than a put's batch
+  if (entries.empty()) return;
+  // Never more than a put's batch.
+  if (!channel_.post(entries, deadline())) channel_.release_later(entries);
 }
 
 /// In exchange for a commit: what this put still needs, or, at its end, a few for the next one of its kind. Nothing is
@@ -262,9 +264,16 @@ result<void> session::put_part(put_job& job, std::span<const std::uint32_t> plac
 /// Sends the commits or finishes of a put and counts what they stored.
 result<void> session::conclude(put_job& job, std::vector<submission>& batch) {
   const time_point until = deadline();
-  auto sent = channel_.submit(batch, until);
-  if (!sent) return std::unexpected(sent.error());
   const bool parts = batch.front().op == operation::finish;
+  auto sent = channel_.submit(batch, until);
+  if (!sent) {  // nobody else would ever give these blocks back
+    for (submission& entry : batch) {
+      entry.op = operation::release;
+      if (!parts) entry.argument = 0;
+    }
+    channel_.release_later(batch);
+    return std::unexpected(sent.error());
+  }
   if (parts) {
     for (const submission& entry : batch) {
       reservations_.remove(memory::block_ref::from_bits(entry.block), entry.grant_version, entry.argument);
@@ -339,10 +348,17 @@ result<std::uint64_t> session::flush() {
 result<std::vector<memory::completion>> session::ask_reservations(key_batch keys, std::uint32_t group,
                                                                   std::uint64_t parts,
                                                                   std::span<const std::uint32_t> places) {
-  if (reservations_.size() + places.size() > reservations::limit) {
+  if (!reservations_.admit(places.size())) {
     return fail(error_code::limit_exceeded, "a session holds at most " + std::to_string(reservations::limit) +
                                                 " reservations; commit or release some");
   }
+  auto answers = ask_admitted(keys, group, parts, places);
+  reservations_.settle(places.size());
+  return answers;
+}
+
+result<std::vector<memory::completion>> session::ask_admitted(key_batch keys, std::uint32_t group, std::uint64_t parts,
+                                                              std::span<const std::uint32_t> places) {
   const time_point until = deadline();
   std::vector<submission> batch;
   for (const std::uint32_t place : places) {
@@ -378,7 +394,8 @@ void session::give_back(std::span<const memory::completion> reserved, std::uint6
     entry.grant_version = answer.grant_version;
     entry.argument = parts;
   }
-  static_cast<void>(send_in_batches(entries));
+  // What was sent after all is released twice: the second word ends nothing.
+  if (!send_in_batches(entries)) channel_.release_later(entries);
 }
 
 /// Sends entries of one kind and waits; the sum of what took effect, or the first refusal after all were sent.

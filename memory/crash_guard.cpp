@@ -16,12 +16,12 @@ std::uint64_t crash_guard::count_death() noexcept {
     if (each.deaths.load(std::memory_order_relaxed) < place->deaths.load(std::memory_order_relaxed)) place = &each;
   }
   if (place->session.load(std::memory_order_relaxed) != session) {
-    shared_store(place->deaths, 0, std::memory_order_release, "guard.no_deaths_yet"_point);
-    shared_store(place->session, session, std::memory_order_release, "guard.counted_session"_point);
+    place->deaths.store(0, std::memory_order_release);
+    place->session.store(session, std::memory_order_release);
   }
   // In this order a death between the two stores counts twice rather than not at all.
-  shared_add(place->deaths, 1, std::memory_order_release, "guard.death"_point);
-  shared_store(page_->under_way, 0, std::memory_order_release, "guard.death_counted"_point);
+  place->deaths.fetch_add(1, std::memory_order_release);
+  page_->under_way.store(0, std::memory_order_release);
   any_ = true;
   return session;
 }
@@ -31,8 +31,8 @@ void crash_guard::forget(std::uint64_t session) noexcept {
   any_ = false;
   for (crash_page::count& each : page_->counts) {
     if (each.session.load(std::memory_order_relaxed) == session) {
-      shared_store(each.deaths, 0, std::memory_order_release, "guard.deaths_forgotten"_point);
-      shared_store(each.session, 0, std::memory_order_release, "guard.session_forgotten"_point);
+      each.deaths.store(0, std::memory_order_release);
+      each.session.store(0, std::memory_order_release);
     }
     any_ |= each.session.load(std::memory_order_relaxed) != 0;
   }

@@ -26,7 +26,7 @@ enum class operation : std::uint8_t {
   commit = 2,     ///< granted `block` now holds `key` -> last
   reserve = 3,    ///< bind a blank block to `key`; `argument`: mask of the parts I write -> a result a key, then done
   finish = 4,     ///< parts `argument` of reserved `block` are written -> last
-  release = 5,    ///< I write parts `argument` (0: all) of `block` no more -> last
+  release = 5,    ///< I write parts `argument` of `block` no more (0: all, if one answer gave me all of them) -> last
   remove = 6,     ///< forget `key` -> last
   clear = 7,      ///< forget the whole instance -> done
   touch = 8,      ///< blocks that were read, see touch_runs; a request is a chain -> nothing
@@ -84,7 +84,7 @@ static_assert(sizeof(asked_ids) == max_key_bytes);
 
 enum class completion_kind : std::uint16_t {
   done = 1,      ///< `value`: how many took effect; `code`, `index`: the first refusal of the batch and where
-  reserved = 2,  ///< `block`, `grant_version`: yours to write
+  reserved = 2,  ///< parts `value` of `block`, `grant_version`: yours to write
   present = 3,   ///< reserve: the key is complete already; do not write
   pending = 4,   ///< reserve: another session writes these parts; do not write
   refused = 5,   ///< reserve: `code` says why

@@ -463,8 +463,8 @@ def test_another_session_s_secret_is_needed_to_speak_for_it(node: Node, attach: 
     with wire.Link(node.socket) as link:
         for number, secret in ((raw.number, raw.secret ^ 1), (raw.number, 0), (raw.number + 1, raw.secret), (0, 0)):
             with pytest.raises(wire.Refused, match="does not know this session"):
-                link.ask(wire.REATTACH, struct.pack("<QQI", number, secret, 0))
-        answer = link.ask(wire.REATTACH, struct.pack("<QQI", raw.number, raw.secret, 0))
+                link.ask(wire.REATTACH, wire.encode_reattach(number, secret))
+        answer = link.ask(wire.REATTACH, wire.encode_reattach(raw.number, raw.secret))
         assert answer.type == wire.REATTACH_REPLY
     assert session.stats()["session"] != raw.number
     raw.close(detach=False)

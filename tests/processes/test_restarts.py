@@ -130,6 +130,35 @@ def test_half_done_operations_roll_back(node: Node, attach: Attach) -> None:
     assert node.instance("i")["pending"] == 0
 
 
+@pytest.mark.parametrize("how", ["restart", "time-out"])
+def test_a_late_commit_of_one_part_leaves_the_memory_to_the_other_part_s_writer(
+    start_node: StartNode, attach: Attach, how: str
+) -> None:
+    node = start_node("session.reserve_timeout=" + ("1s" if how == "time-out" else "30s"), capacity="16MiB")
+    part = 16 * KiB
+    groups = {"full": {"parts": {"r0": part, "r1": part}}}
+    writer, other, reader = (attach(node, "tp", groups=groups) for _ in range(3))
+    key = blocks.keys_of("a", 0, 1)
+    [first], [second] = writer.reserve(key, part="r0"), writer.reserve(key, part="r1")
+    view = second.view("r1")
+    if how == "restart":
+        node.restart_worker()
+    until("the block is taken back", lambda: node.instance("tp")["quarantined"] == 1, limit=5)
+    with pytest.raises(cenote.Revoked):
+        writer.commit([first])
+    assert node.instance("tp")["quarantined"] == 1
+    keys = blocks.keys_of("b", 0, 400)
+    other.put(keys[:200], blocks.contents_of(keys[:200], 2 * part))
+    view[:] = b"\xee" * part  # nobody has told this thread anything
+    other.put(keys[200:], blocks.contents_of(keys[200:], 2 * part))
+    for each in keys:
+        with reader.acquire([each]) as held:
+            assert blocks.wrong_blocks([each][: len(held)], [b.view() for b in held], 2 * part) == []
+    with pytest.raises(cenote.Revoked):
+        writer.commit([second])
+    assert node.instance("tp")["quarantined"] == 0
+
+
 @pytest.mark.sanitizer
 def test_grants_and_accounts_are_the_same_after_a_restart(node: Node, attach: Attach) -> None:
     session = attach(node, "i", block=BLOCK, instance_group="payer")

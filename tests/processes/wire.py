@@ -17,7 +17,7 @@ from typing import Any
 
 FRAME = struct.Struct("<IHHHHIII")  # magic, major, minor, type, flags, size, request, spare
 MAGIC = 0x50544E43
-MAJOR, MINOR = 1, 2
+MAJOR, MINOR = 1, 3
 FAILURE, ATTACH, ATTACH_REPLY, REATTACH, REATTACH_REPLY, SLABS, SLABS_REPLY, DETACH, DONE, ADMIN, ADMIN_REPLY = range(
     1, 12
 )
@@ -88,6 +88,17 @@ def encode_spec(
         for part, size in parts.items():
             out += text(part) + struct.pack("<Q", size)
     return out
+
+
+def encode_reattach(
+    number: int, secret: int, *, listed_in: int = 0, held: list[tuple[int, int, int]] | None = None, minor: int = MINOR
+) -> bytes:
+    """`held`: (block, grant version, parts). Clients before 1.3 say neither parts nor the worker's epoch."""
+    blocks = held or []
+    out = struct.pack("<QQ", number, secret)
+    if minor >= 3:
+        return out + struct.pack("<QI", listed_in, len(blocks)) + b"".join(struct.pack("<QIQ", *b) for b in blocks)
+    return out + struct.pack("<I", len(blocks)) + b"".join(struct.pack("<QI", *b[:2]) for b in blocks)
 
 
 class Link:

@@ -309,7 +309,11 @@ void local_node::reserve(const submission& entry) {
     answer.block = local_owner::ref(block).bits;
     answer.grant_version = grant_version_;
   }
+  if (answer.kind == completion_kind::reserved) answer.value = entry.argument;
   if (!silent_.load()) rings_.push(answer);
+  if (!repeat_.load()) return;
+  answer.request = ~std::uint32_t{0};
+  rings_.push(answer);
 }
 
 void local_node::finish(const submission& entry) {
@@ -328,6 +332,7 @@ void local_node::finish(const submission& entry) {
 
 void local_node::give_back(const submission& entry) {
   released_.fetch_add(1);
+  released_parts_.store(entry.argument);
   ++effects_;
   empty_slot(entry.block);
   std::erase_if(pending_, [&](const auto& each) { return each.second.block == entry.block; });

@@ -96,6 +96,11 @@ class local_node {
     return words_;
   }
   [[nodiscard]] std::uint64_t released() const { return released_.load(); }
+  /// What the last release said of parts.
+  [[nodiscard]] std::uint64_t released_parts() const { return released_parts_.load(); }
+  /// What is reserved is answered once more, to a request that nobody waits for: as a worker does that carries out
+  /// again what the one before it had answered.
+  void repeat_answers(bool repeat) { repeat_.store(repeat); }
   /// Refuses this many commits with `revoked` before it accepts one.
   void refuse_commits(int count) { refuse_.store(count); }
   /// Commits and finishes are left without an answer.
@@ -140,6 +145,8 @@ class local_node {
   std::vector<memory::submission> words_;
   std::atomic<std::uint64_t> touched_{0};
   std::atomic<std::uint64_t> released_{0};
+  std::atomic<std::uint64_t> released_parts_{0};
+  std::atomic<bool> repeat_{false};
   std::atomic<int> refuse_{0};
   std::atomic<bool> silent_{false};
   std::atomic<bool> stop_{false};

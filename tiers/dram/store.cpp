@@ -26,8 +26,11 @@ constexpr std::uint64_t index_steps_per_tick = 16'384;  // about a millisecond
 store::store(store_options options, memory::record_table records)
     : options_(std::move(options)),
       records_(std::move(records)),
-      touching_(std::make_unique<used_chain>()),
-      storing_(std::make_unique<stored_chain>()) {}
+      guard_(records_.guard()),
+      next_serial_(options_.first_transfer),
+      storing_(std::make_unique<stored_chain>()) {
+  guard_.count_death();
+}
 
 store::~store() = default;
 
@@ -78,10 +81,20 @@ result<void> store::check_fits(const instance_spec& spec) const {
     slab_description smallest;
     smallest.stride = group.stride();
     smallest.count = blocks_per_slab(options_.capacity, smallest.stride, options_.slab_bytes);
-    if (smallest.segment_bytes() > options_.capacity) {
+    const std::uint64_t usable = options_.capacity / smallest.segment_bytes() * smallest.segment_bytes();
+    if (usable == 0) {
       return fail(error_code::invalid_argument,
                   "a block of group `" + group.name + "` has " + std::to_string(group.block_bytes()) +
                       " bytes; dram.capacity is only " + std::to_string(options_.capacity));
+    }
+    // One that is cached and a blank one for the next put must stay below the mark, or what was put goes at once.
+    const std::uint64_t least = smallest.stride * (options_.grants_in_capacity ? 2 : 1);
+    if (options_.high_water < 1.0 && least > share_of(usable, options_.high_water)) {
+      return fail(error_code::invalid_argument,
+                  "a block of group `" + group.name + "` has " + std::to_string(group.block_bytes()) +
+                      " bytes: of a dram.capacity of " + std::to_string(options_.capacity) + " bytes, with " +
+                      std::to_string(usable / smallest.stride) +
+                      " such blocks, dram.high_water would let none stay; make dram.capacity three times a block");
     }
   }
   return {};
@@ -248,8 +261,7 @@ bool store::grant_one(session& to, pool& from, allocation& outcome, std::uint32_
   memory::block_record& record = record_of(home, ref);
   const std::uint32_t version = record.grant_version.load(std::memory_order_relaxed) + 1;
   memory::shared_store(record.grant_version, version, std::memory_order_relaxed, "grant_one.grant_version"_point);
-  memory::shared_store(record.owner, static_cast<std::uint32_t>(to.number), std::memory_order_relaxed,
-                       "grant_one.owner"_point);
+  memory::shared_store(record.owner, to.short_number(), std::memory_order_relaxed, "grant_one.owner"_point);
   memory::shared_store(record.parts, 0, std::memory_order_relaxed, "grant_one.parts"_point);
   record.set_state(block_state::granted, "grant_one.granted"_point);
   const std::uint32_t slot = to.empty_slots.back();
@@ -277,60 +289,80 @@ bool store::revoke_grant(session& of, block_ref ref) {
   return true;
 }
 
-void store::quarantine(instance& in, slab& home, block_ref ref, std::vector<session_number> writers) {
+void store::quarantine(instance& in, slab& home, block_ref ref, std::vector<writer> writers) {
   if (writers.empty()) {
     free_block(in, home, ref);
     return;
   }
   std::uint64_t mask = 0;
-  for (const session_number writer : writers) mask |= std::uint64_t{1} << (writer % 64);
+  for (const writer& each : writers) mask |= std::uint64_t{1} << (each.by % 64);
   memory::shared_store(record_of(home, ref).checksum_or_writers, mask, std::memory_order_relaxed,
                        "quarantine.writers"_point);
   record_of(home, ref).set_state(block_state::quarantined, "quarantine.state"_point);
   in.quarantined[ref.bits] = std::move(writers);
 }
 
-void store::acknowledge(instance& in, session_number by, std::uint64_t ref_bits) {
+/// Session `by` writes `parts` no more. Returns those that it had.
+std::uint64_t store::stop_writing(std::vector<writer>& writers, session_number by, std::uint64_t parts) {
+  std::uint64_t had = 0;
+  for (writer& each : writers) {
+    if (each.by != by) continue;
+    had |= each.parts & parts;
+    each.parts &= ~parts;
+  }
+  std::erase_if(writers, [](const writer& each) { return each.parts == 0; });
+  return had;
+}
+
+/// As stop_writing() of a block in quarantine: its memory is free when nobody writes any part of it.
+std::uint64_t store::acknowledge(instance& in, session_number by, std::uint64_t ref_bits, std::uint64_t parts) {
   const auto found = in.quarantined.find(ref_bits);
-  if (found == in.quarantined.end()) return;
-  std::erase(found->second, by);
-  if (!found->second.empty()) return;
+  if (found == in.quarantined.end()) return 0;
+  const std::uint64_t had = stop_writing(found->second, by, parts);
+  if (!found->second.empty()) return had;
   in.quarantined.erase(found);
   const block_ref ref = block_ref::from_bits(ref_bits);
   ++counters_.quarantine_freed;
   free_block(in, *slab_of(in, ref), ref);
+  return had;
 }
 
 void store::revoke_reservation(instance& in, std::uint64_t ref_bits) {
   const auto found = in.reservations.find(ref_bits);
   if (found == in.reservations.end()) return;
-  const reservation gone = std::move(found->second);
+  reservation gone = std::move(found->second);
   in.reservations.erase(found);
   in.reserved_keys.erase(gone.key);
-  std::vector<session_number> writers;
-  for (const reservation::writer& writer : gone.writers) {
-    if (std::find(writers.begin(), writers.end(), writer.by) == writers.end()) writers.push_back(writer.by);
-  }
   ++counters_.revoked_reservations;
   const block_ref ref = block_ref::from_bits(ref_bits);
-  quarantine(in, *slab_of(in, ref), ref, std::move(writers));
+  quarantine(in, *slab_of(in, ref), ref, std::move(gone.writers));
 }
 
 void store::drop_writer(instance& in, session_number by, std::uint64_t ref_bits, std::uint64_t parts) {
   const auto found = in.reservations.find(ref_bits);
   if (found == in.reservations.end()) {
-    acknowledge(in, by, ref_bits);
+    acknowledge(in, by, ref_bits, parts);
     return;
   }
   reservation& held = found->second;
-  for (reservation::writer& writer : held.writers) {
-    if (writer.by != by) continue;
-    held.reserved &= ~(writer.parts & parts);
-    writer.parts &= ~parts;
-  }
-  std::erase_if(held.writers, [](const reservation::writer& writer) { return writer.parts == 0; });
+  const std::uint64_t had = stop_writing(held.writers, by, parts);
+  if (had == 0) return;
+  held.reserved &= ~had;
+  held.given_back.push_back({by, had});
   // A key that nobody writes any more is free at once, whatever parts are there.
   if (held.writers.empty()) revoke_reservation(in, ref_bits);
+}
+
+/// A word "all parts" of a session that got the block in several answers may mean one of them: it is not enough.
+bool store::is_ambiguous(const instance& in, session_number by, std::uint64_t ref_bits) {
+  const auto held = in.reservations.find(ref_bits);
+  const auto set_aside = in.quarantined.find(ref_bits);
+  std::span<const writer> writers;
+  if (held != in.reservations.end()) writers = held->second.writers;
+  if (set_aside != in.quarantined.end()) writers = set_aside->second;
+  const auto mine = [&](const writer& each) { return each.by == by; };
+  const auto guessed = [&](const writer& each) { return each.by == by && each.guessed; };
+  return std::ranges::count_if(writers, mine) > 1 || std::ranges::any_of(writers, guessed);
 }
 
 std::uint64_t store::forget_blocks(instance& in, std::span<const block_ref> refs, coarse_time now) {
@@ -376,6 +408,12 @@ void store::rescan_zombies(instance& in) {
 result<void> store::add_session(session_number number, instance_number instance_id, memory::session_memory memory) {
   const auto home = instances_.find(instance_id);
   if (home == instances_.end()) return fail(error_code::closed, "the instance was given up meanwhile; attach again");
+  const auto short_number = static_cast<std::uint32_t>(number);
+  if (!short_numbers_.insert(short_number).second) {
+    return fail(error_code::internal,
+                "session " + std::to_string(number) +
+                    " has the number of another one, as block records know it: " + std::to_string(short_number));
+  }
   auto made = std::make_unique<session>();
   made->number = number;
   made->of = home->second.get();
@@ -393,9 +431,12 @@ void store::release_session(session_number number, coarse_time now) {
   if (found == sessions_.end()) return;
   const std::unique_ptr<session> gone = std::move(found->second);
   sessions_.erase(found);
+  short_numbers_.erase(gone->short_number());
+  guard_.forget(number);
   let_go_all(number);
   instance& in = *gone->of;
   std::erase(in.sessions, gone.get());
+  renumber_slabs(in);
   for (const auto& [bits, grant] : gone->granted) {
     free_block(in, *slab_of(in, block_ref::from_bits(bits)), block_ref::from_bits(bits));
     ++counters_.reclaimed_blocks;
@@ -404,9 +445,9 @@ void store::release_session(session_number number, coarse_time now) {
   for (const std::uint64_t bits : blocks_written_by(in, number)) {
     const auto held = in.reservations.find(bits);
     if (held == in.reservations.end()) {
-      acknowledge(in, number, bits);
+      acknowledge(in, number, bits, ~std::uint64_t{0});
     } else {
-      std::erase_if(held->second.writers, [&](const reservation::writer& writer) { return writer.by == number; });
+      stop_writing(held->second.writers, number, ~std::uint64_t{0});
       revoke_reservation(in, bits);
     }
     ++counters_.reclaimed_blocks;
@@ -430,30 +471,47 @@ void store::disconnect_session(session_number number, coarse_time /*now*/) {
 std::vector<std::uint64_t> store::blocks_written_by(const instance& in, session_number number) {
   std::vector<std::uint64_t> blocks;
   for (const auto& [bits, held] : in.reservations) {
-    const auto mine = [&](const reservation::writer& writer) { return writer.by == number; };
-    if (std::any_of(held.writers.begin(), held.writers.end(), mine)) blocks.push_back(bits);
+    if (std::ranges::find(held.writers, number, &writer::by) != held.writers.end()) blocks.push_back(bits);
   }
   for (const auto& [bits, writers] : in.quarantined) {
-    if (std::find(writers.begin(), writers.end(), number) != writers.end()) blocks.push_back(bits);
+    if (std::ranges::find(writers, number, &writer::by) != writers.end()) blocks.push_back(bits);
   }
   return blocks;
 }
 
-result<void> store::reattach_session(session_number number,
-                                     std::span<const std::pair<std::uint64_t, std::uint32_t>> held) {
+/// Only what an earlier worker handed out is in doubt. What this one did it knows exactly, and answers that the client
+/// had not read yet are not on its list: those parts end by its word alone.
+result<void> store::reattach_session(session_number number, std::optional<std::span<const held_parts>> held) {
   const auto found = sessions_.find(number);
   if (found == sessions_.end()) return fail(error_code::closed, "the node does not know this session");
   session& each = *found->second;
+  if (each.suspect)
+    return fail(error_code::session_killed, "several workers of this node died of this session's calls");
   each.connected = true;
-  // What it no longer writes needs no quarantine on its account.
-  std::vector<std::uint64_t> done;
-  for (const auto& [bits, writers] : each.of->quarantined) {
-    const bool mine = std::find(writers.begin(), writers.end(), number) != writers.end();
-    const bool writes = std::any_of(held.begin(), held.end(), [&](const auto& block) { return block.first == bits; });
-    if (mine && !writes) done.push_back(bits);
+  if (!held) return {};
+  std::vector<std::pair<std::uint64_t, std::uint64_t>> done;  // block, parts
+  for (auto& [bits, writers] : each.of->quarantined) {
+    const block_ref ref = block_ref::from_bits(bits);
+    const std::uint32_t version = record_of(*slab_of(*each.of, ref), ref).grant_version.load(std::memory_order_relaxed);
+    std::uint64_t parts = 0;
+    for (const held_parts& block : *held)
+      parts |= block.block == bits && block.grant_version == version ? block.parts : 0;
+    for (writer& mine : writers) {
+      if (mine.by != number || !mine.guessed) continue;
+      mine.guessed = parts == ~std::uint64_t{0};  // the client does not know more than we do
+      done.emplace_back(bits, mine.parts & ~parts);
+    }
   }
-  for (const std::uint64_t bits : done) acknowledge(*each.of, number, bits);
+  for (const auto& [bits, parts] : done) acknowledge(*each.of, number, bits, parts);
   return {};
+}
+
+std::vector<session_number> store::suspects() const {
+  std::vector<session_number> found;
+  for (const auto& [number, each] : sessions_) {
+    if (each->suspect) found.push_back(number);
+  }
+  return found;
 }
 
 // ---------------------------------------------------------------------------------------------- work
@@ -483,12 +541,23 @@ progress store::run(batch& work, coarse_time now) {
     work.next = work.entries.size();
     return progress::finished;
   }
+  session& by = *found->second;
+  if (by.suspect) {
+    work.next = work.entries.size();  // the same batch would end this worker, too
+    return progress::finished;
+  }
+  guard_.begin(by.number);
   progress state = progress::finished;
   while (state == progress::finished && work.next < work.entries.size()) {
     const submission entry = work.entries[work.next];
-    state = run_entry(work, *found->second, entry, now);
+    state = run_entry(work, by, entry, now);
   }
-  place_stored(*found->second, now);
+  place_stored(by, now);
+  if (state == progress::finished) {
+    by.touching.clear();  // a batch ends with the end of a request
+    guard_.forget(by.number);
+  }
+  guard_.end();
   counters_.waits += state == progress::waits_for_memory ? 1 : 0;
   return state;
 }
@@ -573,7 +642,7 @@ std::optional<std::uint64_t> store::replayed(const session& by, const slab* home
   const memory::block_record& record = record_of(*home, ref);
   if (record.grant_version.load() != entry.grant_version) return std::nullopt;
   if (entry.op == operation::finish) return record.state() == block_state::present ? std::optional(1) : std::nullopt;
-  if (record.owner.load() != static_cast<std::uint32_t>(by.number)) return std::nullopt;
+  if (record.owner.load() != by.short_number()) return std::nullopt;
   if (record.state() == block_state::free) return 0;  // its key was there already
   const bool published =
       record.state() == block_state::present && record.get_key() == full_key({entry.key, entry.key_size});
@@ -619,7 +688,6 @@ void store::run_commit(batch& work, session& by, const submission& entry, coarse
 
 progress store::run_reserve(batch& work, session& by, const submission& entry, coarse_time now) {
   instance& in = *by.of;
-  pool& group = *in.pools[entry.group];
   completion answer;
   answer.request = entry.request;
   answer.index = entry.index;
@@ -628,7 +696,7 @@ progress store::run_reserve(batch& work, session& by, const submission& entry, c
   const std::uint64_t parts = entry.argument;
   const auto reserved = in.reserved_keys.find(key);
   bool collision = false;
-  if (parts == 0 || (parts & ~group.all_parts) != 0) {
+  if (parts == 0 || (parts & ~in.pools[entry.group]->all_parts) != 0) {
     answer.kind = completion_kind::refused;
     answer.code = static_cast<std::uint16_t>(error_code::invalid_argument);
   } else if (find_present(in, key, full, &collision)) {
@@ -638,53 +706,81 @@ progress store::run_reserve(batch& work, session& by, const submission& entry, c
     answer.kind = completion_kind::pending;
   } else if (in.loading.contains(key)) {
     answer.kind = completion_kind::pending;  // it is on its way up
-  } else if (reserved != in.reserved_keys.end()) {
-    reservation& held = in.reservations.at(reserved->second);
+  } else if (reserved != in.reserved_keys.end() && !gave_back(in.reservations.at(reserved->second), by, full, parts)) {
     answer.kind = completion_kind::pending;
+    const reservation& held = in.reservations.at(reserved->second);
     if (held.full == full && (held.reserved & parts) == 0) {
-      slab& home = *slab_of(in, block_ref::from_bits(reserved->second));
-      memory::block_record& record = record_of(home, block_ref::from_bits(reserved->second));
-      memory::shared_or(record.checksum_or_writers, by.mask(), std::memory_order_relaxed, "run_reserve.joined"_point);
-      held.reserved |= parts;
-      held.writers.push_back({by.number, parts});
-      answer.kind = completion_kind::reserved;
-      answer.block = reserved->second;
-      answer.grant_version = record.grant_version.load(std::memory_order_relaxed);
+      join_reservation(by, reserved->second, parts, answer);
       ++work.effects;
     }
   } else {
-    block_ref ref;
-    const auto more = static_cast<std::uint32_t>(std::min<std::size_t>(work.entries.size() - work.next, 64));
-    const allocation outcome = allocate_for_put(group, ref, more, now);
+    if (reserved != in.reserved_keys.end()) revoke_reservation(in, reserved->second);
+    const allocation outcome = open_reservation(work, by, entry, now, answer);
     if (outcome == allocation::wait) return progress::waits_for_memory;
-    if (outcome == allocation::no_space) {
-      ++counters_.no_space;
-      refuse(work, entry, error_code::no_space);
-      answer.kind = completion_kind::refused;
-      answer.code = static_cast<std::uint16_t>(error_code::no_space);
-    } else {
-      slab& home = *slab_of(in, ref);
-      memory::block_record& record = record_of(home, ref);
-      const std::uint32_t version = record.grant_version.load(std::memory_order_relaxed) + 1;
-      memory::shared_store(record.grant_version, version, std::memory_order_relaxed, "run_reserve.grant_version"_point);
-      memory::shared_store(record.owner, static_cast<std::uint32_t>(by.number), std::memory_order_relaxed,
-                           "run_reserve.owner"_point);
-      memory::shared_store(record.checksum_or_writers, by.mask(), std::memory_order_relaxed,
-                           "run_reserve.writers"_point);
-      memory::shared_store(record.parts, 0, std::memory_order_relaxed, "run_reserve.parts"_point);
-      record.set_key(full);
-      record.set_state(block_state::pending, "run_reserve.pending"_point);
-      reservation held{key, full, entry.group, parts, 0, {{by.number, parts}}, now + options_.reserve_timeout};
-      in.reservations.emplace(ref.bits, std::move(held));
-      in.reserved_keys.emplace(key, ref.bits);
-      answer.kind = completion_kind::reserved;
-      answer.block = ref.bits;
-      answer.grant_version = version;
-      ++work.effects;
-    }
+    if (outcome == allocation::ok) ++work.effects;
   }
   work.completions.push_back(answer);
   return progress::finished;
+}
+
+/// True when the session had one of `parts` of this block before and gave it back. It never gets it again there: its
+/// word could come twice, if a worker dies, and would then end the second hand-out, too. Another block is as good.
+bool store::gave_back(const reservation& held, const session& by, const full_key& full, std::uint64_t parts) {
+  if (held.full != full || (held.reserved & parts) != 0) return false;
+  return std::ranges::any_of(held.given_back,
+                             [&](const writer& each) { return each.by == by.number && (each.parts & parts) != 0; });
+}
+
+void store::join_reservation(session& by, std::uint64_t ref_bits, std::uint64_t parts, completion& answer) {
+  reservation& held = by.of->reservations.at(ref_bits);
+  const block_ref ref = block_ref::from_bits(ref_bits);
+  memory::block_record& record = record_of(*slab_of(*by.of, ref), ref);
+  memory::shared_or(record.checksum_or_writers, by.mask(), std::memory_order_relaxed, "run_reserve.joined"_point);
+  held.reserved |= parts;
+  held.writers.push_back({by.number, parts});
+  answer.kind = completion_kind::reserved;
+  answer.block = ref_bits;
+  answer.grant_version = record.grant_version.load(std::memory_order_relaxed);
+  answer.value = parts;
+}
+
+/// Binds a blank block to the key.
+store::allocation store::open_reservation(batch& work, session& by, const submission& entry, coarse_time now,
+                                          completion& answer) {
+  instance& in = *by.of;
+  block_ref ref;
+  const auto more = static_cast<std::uint32_t>(std::min<std::size_t>(work.entries.size() - work.next, 64));
+  const allocation outcome = allocate_for_put(*in.pools[entry.group], ref, more, now);
+  if (outcome == allocation::wait) return outcome;
+  if (outcome == allocation::no_space) {
+    ++counters_.no_space;
+    refuse(work, entry, error_code::no_space);
+    answer.kind = completion_kind::refused;
+    answer.code = static_cast<std::uint16_t>(error_code::no_space);
+    return outcome;
+  }
+  const full_key full({entry.key, entry.key_size});
+  const block_key key = reduce_key(full.view(), entry.group);
+  memory::block_record& record = record_of(*slab_of(in, ref), ref);
+  const std::uint32_t version = record.grant_version.load(std::memory_order_relaxed) + 1;
+  memory::shared_store(record.grant_version, version, std::memory_order_relaxed, "run_reserve.grant_version"_point);
+  memory::shared_store(record.owner, by.short_number(), std::memory_order_relaxed, "run_reserve.owner"_point);
+  memory::shared_store(record.checksum_or_writers, by.mask(), std::memory_order_relaxed, "run_reserve.writers"_point);
+  memory::shared_store(record.parts, 0, std::memory_order_relaxed, "run_reserve.parts"_point);
+  record.set_key(full);
+  record.set_state(block_state::pending, "run_reserve.pending"_point);
+  in.reservations.emplace(ref.bits, reservation{.key = key,
+                                                .full = full,
+                                                .group = entry.group,
+                                                .reserved = entry.argument,
+                                                .writers = {{by.number, entry.argument}},
+                                                .deadline = now + options_.reserve_timeout});
+  in.reserved_keys.emplace(key, ref.bits);
+  answer.kind = completion_kind::reserved;
+  answer.block = ref.bits;
+  answer.grant_version = version;
+  answer.value = entry.argument;
+  return outcome;
 }
 
 void store::run_finish(batch& work, session& by, const submission& entry, coarse_time now) {
@@ -694,31 +790,18 @@ void store::run_finish(batch& work, session& by, const submission& entry, coarse
   const auto found = in.reservations.find(ref.bits);
   if (home == nullptr || found == in.reservations.end() ||
       record_of(*home, ref).grant_version.load() != entry.grant_version) {
-    if (const auto effects = replayed(by, home, ref, entry)) {
-      work.effects += *effects;
-      return;
-    }
-    const auto set_aside = in.quarantined.find(ref.bits);
-    const bool mine = set_aside != in.quarantined.end() && std::find(set_aside->second.begin(), set_aside->second.end(),
-                                                                     by.number) != set_aside->second.end();
-    ++counters_.refused_commits;
-    refuse(work, entry, mine ? error_code::revoked : error_code::not_reserved);
-    if (mine) acknowledge(in, by.number, ref.bits);  // it has stopped writing
-    return;
+    return refuse_finish(work, by, entry, home);
   }
   reservation& held = found->second;
   std::uint64_t mine = 0;
-  for (const reservation::writer& writer : held.writers) mine |= writer.by == by.number ? writer.parts : 0;
+  for (const writer& each : held.writers) mine |= each.by == by.number ? each.parts : 0;
   if (entry.argument == 0 || (entry.argument & ~mine) != 0) {
     ++counters_.refused_commits;
     refuse(work, entry, error_code::not_reserved);
     return;
   }
   held.written |= entry.argument;
-  for (reservation::writer& writer : held.writers) {
-    if (writer.by == by.number) writer.parts &= ~entry.argument;
-  }
-  std::erase_if(held.writers, [](const reservation::writer& writer) { return writer.parts == 0; });
+  stop_writing(held.writers, by.number, entry.argument);
   memory::shared_store(record_of(*home, ref).parts, held.written, std::memory_order_relaxed, "run_finish.parts"_point);
   if (held.written != pool_of(*home).all_parts) {
     held.deadline = now + options_.reserve_timeout;
@@ -734,6 +817,20 @@ void store::run_finish(batch& work, session& by, const submission& entry, coarse
   ++counters_.commits;
 }
 
+/// The block is not reserved any more. If it was taken back, the parts that are named are written no more; the session
+/// may still be writing others.
+void store::refuse_finish(batch& work, session& by, const submission& entry, slab* home) {
+  const block_ref ref = block_ref::from_bits(entry.block);
+  if (const auto effects = replayed(by, home, ref, entry)) {
+    work.effects += *effects;
+    return;
+  }
+  ++counters_.refused_commits;
+  const bool same = home != nullptr && record_of(*home, ref).grant_version.load() == entry.grant_version;
+  const bool mine = same && acknowledge(*by.of, by.number, ref.bits, entry.argument) != 0;
+  refuse(work, entry, mine ? error_code::revoked : error_code::not_reserved);
+}
+
 void store::run_release(batch& work, session& by, const submission& entry) {
   const block_ref ref = block_ref::from_bits(entry.block);
   slab* home = slab_of(*by.of, ref);
@@ -741,13 +838,16 @@ void store::run_release(batch& work, session& by, const submission& entry) {
     refuse(work, entry, error_code::not_reserved);
     return;
   }
-  ++work.effects;
   if (by.granted.contains(ref.bits)) {
     forget_grant(by, ref.bits);
     free_block(*by.of, *home, ref);
+  } else if (entry.argument == 0 && is_ambiguous(*by.of, by.number, ref.bits)) {
+    refuse(work, entry, error_code::invalid_argument);
+    return;
   } else {
     drop_writer(*by.of, by.number, ref.bits, entry.argument == 0 ? ~std::uint64_t{0} : entry.argument);
   }
+  ++work.effects;
 }
 
 void store::run_removals(batch& work, session& by, coarse_time now) {
@@ -798,7 +898,7 @@ void store::tick(coarse_time now) {
   for (const auto& [number, each] : instances_) {
     std::vector<std::uint64_t> late;
     for (const auto& [bits, held] : each->reservations) {
-      if (held.deadline <= now) late.push_back(bits);
+      if (is_due(held.deadline, now)) late.push_back(bits);
     }
     for (const std::uint64_t bits : late) revoke_reservation(*each, bits);
     rescan_zombies(*each);
@@ -897,7 +997,7 @@ store_status store::status(coarse_time now) const {
     for (std::uint64_t i = 0; i < limit; ++i)
       one.pins += each->memory.pin(i).load(std::memory_order_relaxed) != 0 ? 1 : 0;
     for (const auto& [bits, held] : each->of->reservations) {
-      for (const reservation::writer& writer : held.writers) one.writing += writer.by == number ? 1 : 0;
+      one.writing += static_cast<std::uint64_t>(std::ranges::count(held.writers, number, &writer::by));
     }
     all.granted += one.grants;
     all.sessions.push_back(std::move(one));

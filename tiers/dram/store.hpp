@@ -10,6 +10,7 @@
 #include <span>
 #include <string>
 #include <unordered_map>
+#include <unordered_set>
 #include <utility>
 #include <vector>
 
@@ -31,7 +32,17 @@ namespace cenote::dram {
 using instance_number = std::uint32_t;
 using session_number = std::uint64_t;
 /// Tenths of a second since boot: survives a restart of the worker, not of the machine. As DRAM does.
+/// Goes around after 13.6 years: never compare two of them but by the functions below.
 using coarse_time = std::uint32_t;
+
+/// True when `deadline`, at most six years away, is not after `now`.
+[[nodiscard]] constexpr bool is_due(coarse_time deadline, coarse_time now) noexcept {
+  return static_cast<std::int32_t>(now - deadline) >= 0;
+}
+/// Tenths of a second since `then`; 0 when it is after `now`.
+[[nodiscard]] constexpr coarse_time age_of(coarse_time then, coarse_time now) noexcept {
+  return is_due(then, now) ? now - then : 0;
+}
 
 /// When a block is written to the tier below.
 enum class ingest : std::uint8_t { all, hot, evicted };
@@ -80,7 +91,8 @@ struct store_options {
   std::string policy = "lru";
   std::map<std::string, group_options> groups;  ///< by name; those that are absent have the defaults
   lower_options lower;
-  std::uint64_t hold_bytes = 0;  ///< the most that prefetches may keep from eviction; 0: half of the capacity
+  std::uint64_t hold_bytes = 0;      ///< the most that prefetches may keep from eviction; 0: half of the capacity
+  std::uint64_t first_transfer = 1;  ///< number of the first transfer to or from the tier below; for tests of late ones
   life_options life;
 };
 
@@ -103,6 +115,13 @@ struct removal {
   bool all = false;             ///< the whole instance; of number 0: see `id`
   std::vector<block_key> keys;  ///< unless all
   std::string id{};             ///< number 0: of an instance that is not here; empty: all that the tier below holds
+};
+
+/// Parts of a block that a client says it may be writing; all bits: it does not know which.
+struct held_parts {
+  std::uint64_t block = 0;  ///< block_ref
+  std::uint32_t grant_version = 0;
+  std::uint64_t parts = 0;
 };
 
 /// One session's submissions on their way through the store.
@@ -238,8 +257,12 @@ class store {
   void release_session(session_number number, coarse_time now);
   /// The client's socket closed, it may be alive: takes back what it is not writing, frees its keys.
   void disconnect_session(session_number number, coarse_time now);
-  /// The client is back after a restart and says what it still writes.
-  result<void> reattach_session(session_number number, std::span<const std::pair<std::uint64_t, std::uint32_t>> held);
+  /// The client is back. `held`: what it may still be writing of what earlier workers handed out; nothing: it did not
+  /// know yet all that they did.
+  result<void> reattach_session(session_number number, std::optional<std::span<const held_parts>> held);
+  /// Recovered sessions whose batches several workers died of: nothing of theirs is carried out any more, and their
+  /// memory stays theirs until release_session().
+  [[nodiscard]] std::vector<session_number> suspects() const;
 
   // ---- work
   /// Carries the batch on. finished: all entries took effect or were refused, `completions` has the answers.
@@ -302,6 +325,7 @@ class store {
   struct instance;
   struct session;
   struct reservation;
+  struct writer;
   struct used_chain;
   struct stored_chain;
   enum class allocation : std::uint8_t { ok, wait, no_space };
@@ -335,7 +359,13 @@ class store {
   progress run_grant(batch& work, session& by, const memory::submission& entry, coarse_time now);
   void run_commit(batch& work, session& by, const memory::submission& entry, coarse_time now);
   progress run_reserve(batch& work, session& by, const memory::submission& entry, coarse_time now);
+  [[nodiscard]] static bool gave_back(const reservation& held, const session& by, const full_key& full,
+                                      std::uint64_t parts);
+  void join_reservation(session& by, std::uint64_t ref_bits, std::uint64_t parts, memory::completion& answer);
+  allocation open_reservation(batch& work, session& by, const memory::submission& entry, coarse_time now,
+                              memory::completion& answer);
   void run_finish(batch& work, session& by, const memory::submission& entry, coarse_time now);
+  void refuse_finish(batch& work, session& by, const memory::submission& entry, slab* home);
   void run_release(batch& work, session& by, const memory::submission& entry);
   void run_removals(batch& work, session& by, coarse_time now);
   progress run_prefetch(batch& work, session& by, const memory::submission& entry);
@@ -355,8 +385,10 @@ class store {
   [[nodiscard]] static bool has_blank(const pool& from) noexcept;
   void forget_grant(session& by, std::uint64_t ref_bits);
   bool revoke_grant(session& of, memory::block_ref ref);
-  void quarantine(instance& in, slab& home, memory::block_ref ref, std::vector<session_number> writers);
-  void acknowledge(instance& in, session_number by, std::uint64_t ref_bits);
+  void quarantine(instance& in, slab& home, memory::block_ref ref, std::vector<writer> writers);
+  std::uint64_t acknowledge(instance& in, session_number by, std::uint64_t ref_bits, std::uint64_t parts);
+  static std::uint64_t stop_writing(std::vector<writer>& writers, session_number by, std::uint64_t parts);
+  [[nodiscard]] static bool is_ambiguous(const instance& in, session_number by, std::uint64_t ref_bits);
   void revoke_reservation(instance& in, std::uint64_t ref_bits);
   void drop_writer(instance& in, session_number by, std::uint64_t ref_bits, std::uint64_t parts);
   std::uint64_t clear_blocks(instance& in, coarse_time now, std::vector<removal>* below);
@@ -403,6 +435,8 @@ class store {
   bool revoke_idle_grants(const std::function<bool(const slab&)>& in);
   bool ask_slab(pool& into, coarse_time now);
   bool slab_fits(const pool& into) const noexcept;
+  bool memory_is_short(coarse_time now) noexcept;
+  static void renumber_slabs(instance& in) noexcept;
   bool take_idle_slab(pool& into, coarse_time now);
   bool steal_slab(pool& into, coarse_time now);
   bool drain(slab& victim, coarse_time now);
@@ -421,7 +455,7 @@ class store {
 
   // Order: what goes next (store_order.cpp).
   void run_touch(session& by, const memory::submission& entry, coarse_time now);
-  void gather_touched(const session& by, const memory::submission& entry);
+  void gather_touched(session& by, const memory::submission& entry);
   void use_chain(session& by, coarse_time now);
   void use_block(pool& group, std::uint32_t record, coarse_time now);
   void note_stored(pool& group, std::uint32_t record, std::uint64_t identity, std::uint64_t parent, session& by,
@@ -452,7 +486,8 @@ class store {
   [[nodiscard]] std::uint64_t unwritten_excess() const noexcept;
   std::uint32_t write_oldest(pool& from, std::uint32_t count, coarse_time now);
   std::uint32_t release_blocks(pool& from, std::span<const memory::block_ref> refs, coarse_time now);
-  [[nodiscard]] std::optional<moving_block> take_moving(std::uint64_t token);
+  std::uint64_t begin_moving(std::uint32_t record, moving_block what);
+  [[nodiscard]] std::optional<std::pair<std::uint32_t, moving_block>> take_moving(std::uint64_t token);
   void finish_write(const moving_block& moved, std::uint32_t number, transfer_result how, coarse_time now,
                     std::map<pool*, std::vector<memory::block_ref>>& leaving);
   void finish_load(const moving_block& moved, std::uint32_t number, transfer_result how, coarse_time now);
@@ -475,7 +510,7 @@ class store {
                      std::vector<std::pair<coarse_time, std::uint32_t>>& order, std::vector<bool>& indexed,
                      std::uint64_t& served);
   void recover_grants(instance& in, slab& home, memory::block_ref ref);
-  std::vector<session_number> writers_in_mask(const instance& in, std::uint64_t mask) const;
+  static std::vector<writer> writers_in_mask(const instance& in, std::uint64_t mask, std::uint64_t parts);
   [[nodiscard]] std::vector<std::uint64_t> summarise(const instance& in, std::size_t records) const;
   void reconcile_index(instance& in, std::vector<bool>& indexed);
 
@@ -485,20 +520,23 @@ class store {
 
   store_options options_;
   memory::record_table records_;
+  memory::crash_guard guard_;
   memory::range_allocator record_ranges_{memory::max_records};
   eviction::block_links links_;
   std::map<std::string, std::unique_ptr<account>> accounts_;
   std::map<instance_number, std::unique_ptr<instance>> instances_;
   std::unordered_map<std::string, instance*> by_id_;
   std::unordered_map<session_number, std::unique_ptr<session>> sessions_;
-  std::map<std::uint32_t, slab*> by_record_;  ///< first record -> slab
+  std::unordered_set<std::uint32_t> short_numbers_;  ///< of these sessions, as block records call them
+  std::map<std::uint32_t, slab*> by_record_;         ///< first record -> slab
   std::vector<slab_request> requests_;
   std::uint64_t assigned_ = 0;  ///< bytes of slabs that exist or are asked for
   std::uint64_t used_ = 0;      ///< bytes of blocks that are not free
   std::uint64_t blank_ = 0;     ///< … of those, of what is not cached: granted, reserved, loading, waiting for a pin
-  coarse_time no_memory_until_ = 0;
+  std::optional<coarse_time> no_memory_until_;
   bool stole_without_memory_ = false;  ///< a slab was given up although none could be made; cleared when one is
-  std::unordered_map<std::uint32_t, moving_block> moving_;  ///< by record
+  std::unordered_map<std::uint32_t, moving_block> moving_;          ///< by record
+  std::unordered_map<std::uint64_t, std::uint32_t> moving_record_;  ///< by serial, which is the transfer's token
   std::uint64_t next_serial_ = 1;
   std::uint64_t writing_bytes_ = 0;
   std::uint64_t leaving_bytes_ = 0;  ///< of those, what goes when it is written
@@ -511,7 +549,6 @@ class store {
   std::vector<instance_number> unbound_;
   std::vector<instance_number> given_up_;
   std::unordered_map<std::uint32_t, std::uint32_t> made_by_;  ///< uid -> instances that there are
-  std::unique_ptr<used_chain> touching_;
   std::unique_ptr<stored_chain> storing_;
   prefetch::word gathering_;  ///< of the request under way
   std::vector<prefetch::word> prefetches_;

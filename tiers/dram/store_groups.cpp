@@ -116,7 +116,7 @@ void store::expire_slab(slab& home, coarse_time ttl, coarse_time now) {
     const block_ref ref(home.what.index, b);
     const block_record& record = record_of(home, ref);
     if (record.state() != block_state::present || (record.flags & block_record::flag_kept) != 0) continue;
-    if (now - std::min(now, record.touch.load(std::memory_order_relaxed)) < ttl) continue;
+    if (age_of(record.touch.load(std::memory_order_relaxed), now) < ttl) continue;
     late.push_back(ref);
   }
   if (late.empty()) return;

@@ -138,7 +138,6 @@ void store::give_up(instance_number number) {
   const auto found = instances_.find(number);
   instance& in = *found->second;
   while (!in.slabs.empty()) drop_slab(*in.slabs.begin()->second);
-  if (touching_->group != nullptr && touching_->group->owner == &in) touching_->clear();
   if (storing_->group != nullptr && storing_->group->owner == &in) storing_->clear();
   std::erase(unbound_, number);
   if (const auto named = by_id_.find(in.spec.id); named != by_id_.end() && named->second == &in) by_id_.erase(named);

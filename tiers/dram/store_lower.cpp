@@ -8,12 +8,6 @@ using memory::block_record;
 using memory::block_ref;
 using memory::block_state;
 
-namespace {
-
-constexpr unsigned serial_shift = 32;  // token = serial | record
-
-}  // namespace
-
 bool store::is_moving(const slab& home, block_ref ref) const noexcept {
   return !moving_.empty() && moving_.contains(home.what.first_record + ref.block());
 }
@@ -34,12 +28,9 @@ void store::write_down(slab& home, block_ref ref, bool leaves) {
   const pool& from = pool_of(home);
   const block_record& record = record_of(home, ref);
   const std::uint32_t number = home.what.first_record + ref.block();
-  const std::uint64_t serial = next_serial_++;
-  moving_.emplace(number, moving_block{.owner = home.owner,
-                                       .ref = ref,
-                                       .serial = serial,
-                                       .touched = record.touch.load(std::memory_order_relaxed),
-                                       .leaves = leaves});
+  const std::uint64_t token = begin_moving(
+      number,
+      {.owner = home.owner, .ref = ref, .touched = record.touch.load(std::memory_order_relaxed), .leaves = leaves});
   writing_bytes_ += from.stride;
   if (leaves) {
     leaving_bytes_ += from.stride;
@@ -48,7 +39,7 @@ void store::write_down(slab& home, block_ref ref, bool leaves) {
   const full_key full = record.get_key();
   demotions_.push_back({.instance = home.owner->number,
                         .group = home.what.group,
-                        .token = serial << serial_shift | number,
+                        .token = token,
                         .full = full,
                         .key = reduce_key(full.view(), home.what.group),
                         .memory = {home.block(ref), from.stride}});
@@ -121,11 +112,21 @@ std::uint32_t store::write_oldest(pool& from, std::uint32_t count, coarse_time n
   return begun;
 }
 
-std::optional<store::moving_block> store::take_moving(std::uint64_t token) {
-  const auto found = moving_.find(static_cast<std::uint32_t>(token));
-  if (found == moving_.end() || found->second.serial != token >> serial_shift) return std::nullopt;
-  const moving_block moved = found->second;
-  moving_.erase(found);
+/// Tokens are 64-bit numbers in the order of the transfers: at a billion a second they last for centuries.
+std::uint64_t store::begin_moving(std::uint32_t record, moving_block what) {
+  what.serial = next_serial_++;
+  moving_record_.emplace(what.serial, record);
+  moving_.emplace(record, what);
+  return what.serial;
+}
+
+/// The record and what was on its way; nothing when no such transfer is.
+std::optional<std::pair<std::uint32_t, store::moving_block>> store::take_moving(std::uint64_t token) {
+  const auto found = moving_record_.find(token);
+  if (found == moving_record_.end()) return std::nullopt;
+  const std::pair moved(found->second, moving_.at(found->second));
+  moving_.erase(found->second);
+  moving_record_.erase(found);
   return moved;
 }
 
@@ -134,11 +135,11 @@ void store::transferred(std::span<const transfer_outcome> outcomes, coarse_time 
   for (const transfer_outcome& outcome : outcomes) {
     const auto moved = take_moving(outcome.token);
     if (!moved) continue;
-    const auto record = static_cast<std::uint32_t>(outcome.token);
-    if (moved->up) {
-      finish_load(*moved, record, outcome.what, now);
+    const auto& [record, what] = *moved;
+    if (what.up) {
+      finish_load(what, record, outcome.what, now);
     } else {
-      finish_write(*moved, record, outcome.what, now, leaving);
+      finish_write(what, record, outcome.what, now, leaving);
     }
   }
   for (const auto& [from, refs] : leaving) release_blocks(*from, refs, now);
@@ -188,8 +189,7 @@ load_answer store::load(instance_number number, std::uint32_t group, const full_
   if (find_present(in, key, full, &collision)) return {load_state::present};
   if (const auto under_way = in.loading.find(key); under_way != in.loading.end()) {
     if (records_[under_way->second].get_key() != full) return {load_state::busy};
-    const moving_block& moving = moving_.at(under_way->second);
-    return {load_state::loading, moving.serial << serial_shift | under_way->second};
+    return {load_state::loading, moving_.at(under_way->second).serial};
   }
   if (collision || in.reserved_keys.contains(key)) return {load_state::busy};
   if (!options_.lower.present || !memory::hint_reader(in.index.memory().data()).contains(key)) {
@@ -211,17 +211,16 @@ load_answer store::load(instance_number number, std::uint32_t group, const full_
   record.set_key(full);
   record.set_state(block_state::loading,
                    "load.loading"_point);  // before the read is asked for: a restart must not reuse the memory
-  const std::uint64_t serial = next_serial_++;
-  moving_.emplace(record_number, moving_block{.owner = &in, .ref = ref, .serial = serial, .up = true});
+  const std::uint64_t token = begin_moving(record_number, {.owner = &in, .ref = ref, .up = true});
   in.loading.emplace(key, record_number);
   loading_bytes_ += into.stride;
   loads_.push_back({.instance = number,
                     .group = group,
-                    .token = serial << serial_shift | record_number,
+                    .token = token,
                     .full = full,
                     .key = key,
                     .memory = {home.block(ref), into.stride}});
-  return {load_state::loading, serial << serial_shift | record_number};
+  return {load_state::loading, token};
 }
 
 void store::abandon_load(instance& in, const block_key& key) {

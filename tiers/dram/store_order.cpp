@@ -19,24 +19,31 @@ constexpr std::size_t longest_chain = 65'536;  // blocks of one request; what li
 
 // ---------------------------------------------------------------------------------------------- use
 
-/// A chain comes as several entries, the last of which has flag_last.
+/// A chain comes as several entries of one request and one group, the last of which has flag_last. A session that names
+/// two groups in one chain makes no sense: none of its blocks is touched.
 void store::run_touch(session& by, const submission& entry, coarse_time now) {
-  if (entry.index == 0) touching_->clear();
-  if (entry.group >= by.of->pools.size()) return;
-  touching_->group = by.of->pools[entry.group].get();
-  gather_touched(by, entry);
+  used_chain& used = by.touching;
+  pool* group = entry.group < by.of->pools.size() ? by.of->pools[entry.group].get() : nullptr;
+  if (entry.index == 0 || used.group == nullptr || used.request != entry.request) {
+    used.clear();
+    used.group = group;
+    used.request = entry.request;
+  }
+  used.sound = used.sound && group != nullptr && used.group == group;
+  if (used.sound) gather_touched(by, entry);
   if ((entry.flags & submission::flag_last) == 0) return;
-  use_chain(by, now);
-  touching_->clear();
+  if (used.sound) use_chain(by, now);
+  used.clear();
 }
 
-void store::gather_touched(const session& by, const submission& entry) {
+void store::gather_touched(session& by, const submission& entry) {
+  used_chain& used = by.touching;
   const std::size_t words = std::min<std::size_t>(entry.key_size, max_key_bytes) / sizeof(std::uint64_t);
   if (entry.op == operation::asked) {
     memory::asked_ids asked;
     std::memcpy(&asked, entry.key, sizeof asked);
-    const std::size_t room = memory::asked_ids::most - std::min(touching_->asked.size(), memory::asked_ids::most);
-    touching_->asked.insert(touching_->asked.end(), asked.id, asked.id + std::min(words, room));
+    const std::size_t room = memory::asked_ids::most - std::min(used.asked.size(), memory::asked_ids::most);
+    used.asked.insert(used.asked.end(), asked.id, asked.id + std::min(words, room));
     return;
   }
   memory::touch_runs runs;
@@ -44,22 +51,24 @@ void store::gather_touched(const session& by, const submission& entry) {
   for (std::size_t r = 0; r < words; ++r) {
     const block_ref first = memory::touch_runs::first(runs.run[r]);
     const slab* home = slab_of(*by.of, first);
-    if (home == nullptr || home->what.group != touching_->group->group) continue;
-    const std::uint64_t length = std::min<std::uint64_t>({memory::touch_runs::length(runs.run[r]),
-                                                          std::uint64_t{home->what.count} - first.block(),
-                                                          longest_chain - touching_->blocks.size()});
+    if (home == nullptr || home->what.group != used.group->group) continue;
+    const std::uint64_t length =
+        std::min<std::uint64_t>({memory::touch_runs::length(runs.run[r]),
+                                 std::uint64_t{home->what.count} - first.block(), longest_chain - used.blocks.size()});
     for (std::uint64_t i = 0; i < length; ++i) {
       const std::uint32_t number = home->what.first_record + first.block() + static_cast<std::uint32_t>(i);
       const block_record& record = records_[number];
-      if (record.state() == block_state::present) touching_->blocks.push_back({number, record.version()});
+      if (record.state() == block_state::present) used.blocks.push_back({number, record.version()});
     }
   }
 }
 
 /// Tail to head: a parent is never older than its child.
 void store::use_chain(session& by, coarse_time now) {
-  used_chain& used = *touching_;
+  used_chain& used = by.touching;
   pool& group = *used.group;
+  // Other entries of the batch may have come between those of the chain.
+  std::erase_if(used.blocks, [&](const chain_block& each) { return !is_same(group, each); });
   const std::uint32_t standing = begin_request(group, used.blocks, used.asked, now);
   for (std::size_t i = used.blocks.size(); i-- > 0;) use_block(group, used.blocks[i].record, now);
   by.chains.add({.asked = used.asked,

@@ -74,7 +74,7 @@ void store::obey_load(const prefetch::order& order, prefetch::reply& into, coars
     const load_answer answer = load(order.instance, order.group, full, now);
     into.loads.push_back(answer);
     if (answer.state == load_state::loading) {
-      hold(order, static_cast<std::uint32_t>(answer.token), owner->second->pools[order.group]->stride);
+      hold(order, moving_record_.at(answer.token), owner->second->pools[order.group]->stride);
     } else if (answer.state == load_state::present) {
       const auto ref = find_present(*owner->second, reduce_key(full.view(), order.group), full, nullptr);
       const slab& home = *slab_of(*owner->second, *ref);

@@ -40,9 +40,9 @@ void sort_by_time(std::vector<std::pair<coarse_time, std::uint32_t>>& order) {
 
 result<void> store::recover_instance(instance_number number, const instance_spec& spec, memory::segment index,
                                      memory::segment versions, std::uint32_t owner) {
-  auto writer = memory::index_writer::open(std::move(index));
-  if (!writer) return std::unexpected(writer.error());
-  make_instance(number, spec, std::move(*writer), std::move(versions), owner);
+  auto opened = memory::index_writer::open(std::move(index));
+  if (!opened) return std::unexpected(opened.error());
+  make_instance(number, spec, std::move(*opened), std::move(versions), owner);
   return {};
 }
 
@@ -73,14 +73,17 @@ result<void> store::recover_slab(const slab_description& what, memory::segment m
 
 result<void> store::recover_session(session_number number, instance_number instance_id, memory::session_memory memory) {
   if (auto added = add_session(number, instance_id, memory); !added) return added;
-  sessions_.at(number)->recovered = true;
+  session& known = *sessions_.at(number);
+  known.recovered = true;
+  known.suspect = guard_.is_suspect(number);
   return {};
 }
 
-std::vector<session_number> store::writers_in_mask(const instance& in, std::uint64_t mask) const {
-  std::vector<session_number> writers;
+/// The record does not say which parts: each of the sessions may be writing all of them.
+std::vector<store::writer> store::writers_in_mask(const instance& in, std::uint64_t mask, std::uint64_t parts) {
+  std::vector<writer> writers;
   for (const session* each : in.sessions) {
-    if ((each->mask() & mask) != 0) writers.push_back(each->number);
+    if ((each->mask() & mask) != 0) writers.push_back({each->number, parts, true});
   }
   return writers;
 }
@@ -131,7 +134,8 @@ void store::recover_block(instance& in, slab& home, block_ref ref,
     case block_state::granted: recover_grants(in, home, ref); break;
     case block_state::pending:
     case block_state::quarantined: {
-      auto writers = writers_in_mask(in, record.checksum_or_writers.load(std::memory_order_relaxed));
+      auto writers =
+          writers_in_mask(in, record.checksum_or_writers.load(std::memory_order_relaxed), pool_of(home).all_parts);
       quarantine(in, home, ref, std::move(writers));
       return;  // charged by the caller of a block that is not free
     }
@@ -150,7 +154,7 @@ void store::recover_grants(instance& in, slab& home, block_ref ref) {
   const std::uint32_t owner = record.owner.load(std::memory_order_relaxed);
   const std::uint32_t version = record.grant_version.load(std::memory_order_relaxed);
   for (session* each : in.sessions) {
-    if (static_cast<std::uint32_t>(each->number) != owner) continue;
+    if (each->short_number() != owner) continue;
     for (std::uint32_t slot = 0; slot < memory::session_memory::grants; ++slot) {
       const std::uint64_t word = each->memory.grant(slot).word.load(std::memory_order_acquire);
       if (grant_slot::state_of(word) == grant_slot::empty || grant_slot::version_of(word) != version ||
@@ -204,6 +208,9 @@ void store::reconcile_index(instance& in, std::vector<bool>& indexed) {
 }
 
 std::uint64_t store::rebuild(coarse_time now) {
+  for (const session_number number : guard_.counted()) {
+    if (!sessions_.contains(number)) guard_.forget(number);
+  }
   std::uint64_t served = 0;
   std::vector<bool> indexed(by_record_.empty() ? 0
                                                : by_record_.rbegin()->first + by_record_.rbegin()->second->what.count);

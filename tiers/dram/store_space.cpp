@@ -5,6 +5,7 @@
 #include <xxhash.h>
 
 #include "memory/fence.hpp"
+#include "memory/store_point.hpp"
 #include "tiers/dram/store_state.hpp"
 
 namespace cenote::dram {
@@ -270,7 +271,7 @@ bool store::slab_fits(const pool& into) const noexcept {
 
 bool store::ask_slab(pool& into, coarse_time now) {
   instance& in = *into.owner;
-  if (now != 0 && now < no_memory_until_) return false;
+  if (now != 0 && memory_is_short(now)) return false;
   // Numbers that the old worker gave away and took back are not in the registry any more, but clients remember them.
   const auto used = [&](std::uint32_t index) {
     return in.versions.slab(index).state.load(std::memory_order_relaxed) !=
@@ -297,6 +298,25 @@ bool store::ask_slab(pool& into, coarse_time now) {
   ++into.slabs_asked;
   requests_.push_back({slab_request::kind::create, what, {}, {}});
   return true;
+}
+
+/// A slab could not be made a moment ago.
+bool store::memory_is_short(coarse_time now) noexcept {
+  if (no_memory_until_ && is_due(*no_memory_until_, now)) no_memory_until_.reset();
+  return no_memory_until_.has_value();
+}
+
+/// Clients know slabs by their numbers, and map each of them once: a number is used again only when no client of the
+/// instance is there who could know it.
+void store::renumber_slabs(instance& in) noexcept {
+  if (!in.sessions.empty() || in.next_slab < block_ref::max_slabs / 2) return;
+  constexpr auto free_number = static_cast<std::uint32_t>(memory::slab_state::none);
+  for (std::uint32_t index = 1; index < std::min(in.next_slab, block_ref::max_slabs); ++index) {
+    auto& state = in.versions.slab(index).state;
+    if (state.load(std::memory_order_relaxed) != static_cast<std::uint32_t>(memory::slab_state::retired)) continue;
+    state.store(free_number, std::memory_order_release);
+  }
+  in.next_slab = 1;
 }
 
 std::vector<std::span<std::byte>> store::slab_memory() const {
@@ -361,7 +381,7 @@ void store::slab_dropped(const slab_description& what) {
 
 /// Another pool's slab without a block in use, as a clear leaves them: better than to evict what is in use.
 bool store::take_idle_slab(pool& into, coarse_time now) {
-  if (now < no_memory_until_) return false;
+  if (memory_is_short(now)) return false;
   const auto has_idle = [&](const pool& of) { return &of != &into && of.free.size() >= of.blocks_per_slab; };
   const bool any = std::ranges::any_of(instances_, [&](const auto& each) {
     return std::ranges::any_of(each.second->pools, [&](const auto& group) { return has_idle(*group); });
@@ -383,7 +403,7 @@ bool store::take_idle_slab(pool& into, coarse_time now) {
 
 bool store::steal_slab(pool& into, coarse_time now) {
   // The memory of one slab should be enough for another. When it was not, asking on would only empty the tier.
-  const bool no_memory = now < no_memory_until_;
+  const bool no_memory = memory_is_short(now);
   if (no_memory && stole_without_memory_) return false;
   stole_without_memory_ = no_memory;
   struct candidate {

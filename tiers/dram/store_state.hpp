@@ -46,6 +46,13 @@ struct store::pool {
   std::size_t kept_until = 0;  ///< slabs looked through for kept blocks, while nobody uses the instance
 };
 
+/// Who may be writing a block: an entry a hand-out. A part of a hand-out ends with one word of its session, or with it.
+struct store::writer {
+  session_number by = 0;
+  std::uint64_t parts = 0;
+  bool guessed = false;  ///< handed out by an earlier worker: at most these parts, its session knows which
+};
+
 /// A key that is bound to a block which is not whole yet.
 struct store::reservation {
   block_key key;
@@ -53,22 +60,22 @@ struct store::reservation {
   std::uint32_t group = 0;
   std::uint64_t reserved = 0;  ///< parts that someone writes or has written
   std::uint64_t written = 0;
-  struct writer {
-    session_number by = 0;
-    std::uint64_t parts = 0;
-  };
-  std::vector<writer> writers;  ///< of parts that are not written yet
+  std::vector<writer> writers{};  ///< of parts that are not written yet
   coarse_time deadline = 0;
+  std::vector<writer> given_back{};  ///< not handed to the same session again under this grant version
 };
 
 /// A chain as a session uses it, gathered from several ring entries.
 struct store::used_chain {
-  pool* group = nullptr;
+  pool* group = nullptr;  ///< null: between two chains
+  std::uint32_t request = 0;
+  bool sound = true;                 ///< all entries named one group
   std::vector<chain_block> blocks;   ///< head to tail
   std::vector<std::uint64_t> asked;  ///< what the session asked for behind them
 
   void clear() noexcept {
     group = nullptr;
+    sound = true;
     blocks.clear();
     asked.clear();
   }
@@ -103,7 +110,7 @@ struct store::instance {
   std::vector<session*> sessions;
   std::unordered_map<std::uint64_t, reservation> reservations;  ///< by block
   std::unordered_map<block_key, std::uint64_t, block_key_hash> reserved_keys;
-  std::unordered_map<std::uint64_t, std::vector<session_number>> quarantined;  ///< block -> who may still write it
+  std::unordered_map<std::uint64_t, std::vector<writer>> quarantined;  ///< block -> who may still write it
   std::vector<memory::block_ref> zombies;
   std::unordered_map<block_key, std::uint32_t, block_key_hash> loading;  ///< key -> record
   coarse_time claimed_until = 0;                                         ///< somebody is about to attach
@@ -132,9 +139,13 @@ struct store::session {
   std::uint64_t watched_pin = 0;   ///< 0: no pin was held when we last looked
   coarse_time watched_since = 0;
   bool recovered = false;  ///< from another worker: its last submissions may arrive again
+  bool suspect = false;    ///< workers died of its batches: none is carried out any more
   open_chains chains;
+  used_chain touching;  ///< of the request under way
 
   [[nodiscard]] std::uint64_t mask() const noexcept { return std::uint64_t{1} << (number % 64); }
+  /// What block records call it.
+  [[nodiscard]] std::uint32_t short_number() const noexcept { return static_cast<std::uint32_t>(number); }
 };
 
 inline store::pool& store::pool_of(const slab& in) const noexcept {

@@ -33,14 +33,16 @@ std::vector<std::byte> encode(const attach_reply& reply) {
   return std::move(out).take();
 }
 
-std::vector<std::byte> encode(const reattach_request& request) {
+std::vector<std::byte> encode(const reattach_request& request, std::uint16_t minor) {
   byte_writer out;
   out.put(request.session);
   out.put(request.secret);
+  if (minor >= 3) out.put(request.listed_in);
   out.put(static_cast<std::uint32_t>(request.held.size()));
   for (const held_block& held : request.held) {
     out.put(held.block);
     out.put(held.grant_version);
+    if (minor >= 3) out.put(held.parts);
   }
   return std::move(out).take();
 }
@@ -88,17 +90,19 @@ result<attach_reply> decode_attach_reply(std::span<const std::byte> payload) {
   return reply;
 }
 
-result<reattach_request> decode_reattach(std::span<const std::byte> payload) {
+result<reattach_request> decode_reattach(std::span<const std::byte> payload, std::uint16_t minor) {
   byte_reader in(payload);
   reattach_request request;
   request.session = in.get<std::uint64_t>();
   request.secret = in.get<std::uint64_t>();
+  if (minor >= 3) request.listed_in = in.get<std::uint64_t>();
   const auto count = in.get<std::uint32_t>();
   if (count > max_held) return ends_early("a reattach request");
   for (std::uint32_t i = 0; i < count; ++i) {
     held_block held;
     held.block = in.get<std::uint64_t>();
     held.grant_version = in.get<std::uint32_t>();
+    if (minor >= 3) held.parts = in.get<std::uint64_t>();
     request.held.push_back(held);
   }
   if (!in.ok()) return ends_early("a reattach request");

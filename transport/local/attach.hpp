@@ -31,11 +31,17 @@ struct attach_reply {
 struct held_block {
   std::uint64_t block = 0;  ///< block_ref bits
   std::uint32_t grant_version = 0;
+  std::uint64_t parts = all_parts;  ///< since 1.3; from older clients all, for they do not say
+
+  static constexpr std::uint64_t all_parts = ~std::uint64_t{0};
 };
 
 struct reattach_request {
   std::uint64_t session = 0;
   std::uint64_t secret = 0;
+  /// Since 1.3: the worker's epoch in session memory before the list was made. Another worker than that one must not
+  /// conclude anything from what is not on it. From older clients 0: they do not say.
+  std::uint64_t listed_in = 0;
   std::vector<held_block> held;
 };
 
@@ -46,13 +52,13 @@ struct slab_descriptor {
 
 [[nodiscard]] std::vector<std::byte> encode(const attach_request& request, std::uint16_t minor);
 [[nodiscard]] std::vector<std::byte> encode(const attach_reply& reply);
-[[nodiscard]] std::vector<std::byte> encode(const reattach_request& request);
+[[nodiscard]] std::vector<std::byte> encode(const reattach_request& request, std::uint16_t minor);
 [[nodiscard]] std::vector<std::byte> encode_slab_query(const std::vector<std::uint32_t>& indices);
 [[nodiscard]] std::vector<std::byte> encode_slabs(const std::vector<slab_descriptor>& slabs);
 
 [[nodiscard]] result<attach_request> decode_attach(std::span<const std::byte> payload, std::uint16_t minor);
 [[nodiscard]] result<attach_reply> decode_attach_reply(std::span<const std::byte> payload);
-[[nodiscard]] result<reattach_request> decode_reattach(std::span<const std::byte> payload);
+[[nodiscard]] result<reattach_request> decode_reattach(std::span<const std::byte> payload, std::uint16_t minor);
 [[nodiscard]] result<std::vector<std::uint32_t>> decode_slab_query(std::span<const std::byte> payload);
 [[nodiscard]] result<std::vector<slab_descriptor>> decode_slabs(std::span<const std::byte> payload);
 

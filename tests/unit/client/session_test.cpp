@@ -181,6 +181,21 @@ BOOST_AUTO_TEST_CASE(reserved_blocks_are_filled_in_place) {
   BOOST_TEST((again[0].state == client::reserve_state::present));
 }
 
+BOOST_AUTO_TEST_CASE(a_repeated_answer_gives_back_its_own_parts_and_no_others) {
+  fixture test(16, 16, 2);
+  const auto keys = keys_of(0, 1);
+  std::vector<client::reserved_block> slots(1);
+  BOOST_TEST((code_of(test.session->reserve(batch_of(keys), 0, 0U, slots)) == error_code::ok));
+  test.node.repeat_answers(true);
+  std::vector<client::reserved_block> others(1);
+  BOOST_TEST((code_of(test.session->reserve(batch_of(keys), 0, 1U, others)) == error_code::ok));
+  test.node.repeat_answers(false);
+  BOOST_TEST((code_of(test.session->barrier()) == error_code::ok));
+  BOOST_TEST((code_of(test.session->barrier()) == error_code::ok));  // what is given back goes before the next batch
+  BOOST_TEST(test.node.released() == 1U);
+  BOOST_TEST(test.node.released_parts() == 2U);
+}
+
 BOOST_AUTO_TEST_CASE(reserving_is_all_or_nothing) {
   fixture test(8);
   const auto keys = keys_of(0, 12);

@@ -56,6 +56,7 @@ class node {
   [[nodiscard]] memory::session_memory session(session_number number) const;
   [[nodiscard]] const slab_description* slab(instance_number in, std::uint32_t index) const;
   [[nodiscard]] memory::block_record& record(instance_number in, memory::block_ref ref) const;
+  [[nodiscard]] memory::crash_guard guard() const { return records_.guard(); }
   [[nodiscard]] store_status status() const { return tier->status(now); }
   [[nodiscard]] std::uint64_t present(instance_number in) const;
 

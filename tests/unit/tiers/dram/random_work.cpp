@@ -155,7 +155,8 @@ std::string random_work::after_restart() {
       return "a pinned block changed at the restart";
   }
   for (const auto& each : clients_) {
-    if (auto back = at_.tier->reattach_session(each->number, {}); !back) return back.error().describe();
+    if (auto back = at_.tier->reattach_session(each->number, std::span<const held_parts>{}); !back)
+      return back.error().describe();
   }
   // Blocks that were taken and never committed are given back.
   for (const auto& each : clients_) {

@@ -256,7 +256,7 @@ class matrix_node {
       (void)at.tier->load(in, 0, full, at.now);
     }
     for (auto& each : at.tier->take_loads()) {
-      const auto record = static_cast<std::uint32_t>(each.token);
+      const std::uint32_t record = record_of(each);
       if (state_.load_count < under_way::most) state_.loads[state_.load_count++] = record;
       loading_.push_back(each);
     }
@@ -264,7 +264,7 @@ class matrix_node {
       const transfer each = loading_.front();
       loading_.erase(loading_.begin());
       fill(each.memory.data(), block, each.full);
-      forget_load(static_cast<std::uint32_t>(each.token));
+      forget_load(record_of(each));
       outcomes.push_back({each.token, step % 5 == 0 ? transfer_result::failed : transfer_result::done});
     }
     at.tier->transferred(outcomes, at.now);
@@ -277,6 +277,16 @@ class matrix_node {
       const lost_block lost{in, key};
       at.tier->forget_copies(std::span(&lost, 1));
     }
+  }
+  /// Of a load that is under way.
+  std::uint32_t record_of(const transfer& load) const {
+    for (const auto& [place, kept] : at.slabs) {
+      for (std::uint32_t n = 0; place.first == load.instance && n < kept.what.count; ++n) {
+        const auto& record = at.record(place.first, block_ref(place.second, n));
+        if (record.state() == block_state::loading && record.get_key() == load.full) return kept.what.first_record + n;
+      }
+    }
+    return ~std::uint32_t{0};
   }
   void forget_load(std::uint32_t record) {
     for (std::uint32_t i = 0; i < state_.load_count; ++i) {
@@ -500,9 +510,9 @@ class aftermath {
     state_.load_count = 0;
     at().tier->release_loading();
     if (auto wrong = node_.work.after_restart(); !wrong.empty()) return wrong;
-    for (const auto& [number, kept] : at().sessions) (void)at().tier->reattach_session(number, {});
-    if (const auto status = at().status(); status.quarantined != 0)
-      return "blocks stay in quarantine though nobody writes";
+    for (const auto& [number, kept] : at().sessions) {
+      (void)at().tier->reattach_session(number, std::span<const held_parts>{});
+    }
     std::vector<session_number> all;
     for (const auto& [number, kept] : at().sessions) all.push_back(number);
     for (const session_number number : all) at().bury(number);

@@ -18,8 +18,9 @@ namespace {
 constexpr std::uint64_t mib = 1 << 20;
 constexpr std::uint64_t block = 64 << 10;
 
-store_options with_lower(lower_options lower = {}) {
+store_options with_lower(lower_options lower = {}, std::uint64_t first_transfer = 1) {
   store_options options = options_of(4 * mib, mib);
+  options.first_transfer = first_transfer;
   options.high_water = 1.0;
   options.low_water = 1.0;
   lower.present = true;
@@ -34,7 +35,10 @@ block_key short_key(std::uint64_t n) {
 }
 
 struct world {
-  explicit world(const lower_options& lower = {}) : at(with_lower(lower)) { bind(); }
+  explicit world(const lower_options& lower = {}, std::uint64_t first_transfer = 1)
+      : at(with_lower(lower, first_transfer)) {
+    bind();
+  }
   ~world() { BOOST_TEST(at.broken_identity() == ""); }
 
   void bind() {
@@ -326,12 +330,26 @@ BOOST_AUTO_TEST_CASE(an_outcome_that_nobody_waits_for_is_ignored) {
   put(0, 1);
   const auto down = demote_all();
   auto other = down;
-  other[0].token += std::uint64_t{1} << 32;
+  other[0].token += 1;
   answer(other, transfer_result::done);
   BOOST_TEST(present(0));
   answer(down, transfer_result::done);
   answer(down, transfer_result::done);
   BOOST_TEST(counters().demoted == 1U);
+}
+
+BOOST_AUTO_TEST_CASE(transfers_beyond_the_32_bit_numbers_end_as_the_first_ones) {
+  world late({}, (std::uint64_t{1} << 32) - 5);
+  late.put(0, 20);
+  const auto down = late.demote_all();
+  BOOST_TEST(down.size() == 20U);
+  late.answer(down, transfer_result::done);
+  BOOST_TEST(late.counters().demoted == 20U);
+  BOOST_TEST(late.at.status().writing_bytes == 0U);
+  for (std::uint64_t n = 0; n < 20; ++n) late.hints.add(short_key(n));
+  for (std::uint64_t n = 0; n < 20; ++n) BOOST_TEST((late.load(n).state == load_state::loading));
+  BOOST_TEST(late.bring_up().size() == 20U);
+  BOOST_TEST(late.counters().promoted == 20U);
 }
 
 BOOST_AUTO_TEST_CASE(the_write_window_bounds_what_is_on_its_way) {

@@ -1,5 +1,6 @@
 // What goes next: whole requests, policies that change, and the simulation as the judge.
 #include <boost/test/unit_test.hpp>
+#include <cstring>
 #include <numeric>
 
 #include "tests/support/packed_trace.hpp"
@@ -171,6 +172,88 @@ BOOST_AUTO_TEST_CASE(entries_of_a_touch_that_make_no_sense_harm_nobody) {
   entry.op = memory::operation::asked;
   test.a.run(std::vector<memory::submission>(200, entry));
   for (std::uint64_t n = 0; n < 10; ++n) BOOST_TEST(test.holds(n));
+}
+
+/// A node whose instance has two groups, with a block of each key in both.
+struct two_groups {
+  explicit two_groups(const std::string& policy) : at(exact(100, policy)) {
+    for (std::uint64_t n = 0; n < 20; ++n) {
+      for (const std::uint16_t group : std::array<std::uint16_t, 2>{0, 1}) {
+        BOOST_REQUIRE(a.put(key_of(n), group).value == 1U);
+      }
+    }
+  }
+  ~two_groups() { BOOST_TEST(at.broken_identity() == ""); }
+
+  static instance_spec spec() {
+    auto made = spec_of("one", block);
+    made.groups.push_back({"second", {{"all", block}}});
+    return made;
+  }
+  memory::submission touch_of(std::uint64_t n, std::uint16_t group) {
+    memory::submission entry;
+    entry.op = memory::operation::touch;
+    entry.group = group;
+    const auto place = memory::index_value::ref(at.index(in).find(reduce_key(key_of(n).view(), group)));
+    const std::uint64_t run = memory::touch_runs::make(place, 1);
+    std::memcpy(entry.key, &run, sizeof run);
+    entry.key_size = sizeof run;
+    return entry;
+  }
+  /// Evicts everything: a policy that was given records that are not its own does not survive it.
+  void drain() {
+    at.tier->set_groups({{"one", {.quota = block}}}, at.now);
+    at.tier->tick(at.now);
+  }
+
+  node at;
+  instance_number in = at.add(spec());
+  client a{at, in};
+};
+
+BOOST_AUTO_TEST_CASE(a_touch_that_names_two_groups_touches_nothing) {
+  for (const char* policy : {"lru", "tblru", "arc", "s3fifo", "mq", "auto"}) {
+    two_groups test(policy);
+    const std::uint64_t before = test.at.status().counters.touches;
+    test.a.run({test.touch_of(1, 0), test.touch_of(2, 1)});
+    test.a.run({test.touch_of(3, 0), test.touch_of(4, 0), test.touch_of(5, 1), test.touch_of(6, 0)});
+    auto nowhere = test.touch_of(7, 0);
+    nowhere.group = 9;
+    test.a.run({test.touch_of(8, 0), nowhere});
+    BOOST_TEST(test.at.status().counters.touches == before);
+    test.a.run({test.touch_of(3, 0), test.touch_of(4, 0)});
+    BOOST_TEST(test.at.status().counters.touches == before + 2);
+    test.drain();
+  }
+}
+
+BOOST_AUTO_TEST_CASE(a_touch_that_one_session_began_is_not_ended_by_another_one) {
+  two_groups test("tblru");
+  client other(test.at, test.at.add(spec_of("two", block)));
+  other.put(key_of(1));
+  const std::uint64_t before = test.at.status().counters.touches;
+  batch begun{.session = test.a.number, .entries = {test.touch_of(1, 0)}, .completions = {}};
+  memory::submission end;
+  end.op = memory::operation::barrier;
+  end.flags = memory::submission::flag_last;
+  begun.entries.push_back(end);
+  test.at.run(std::move(begun));
+  batch ended{.session = other.number, .entries = {end}, .completions = {}};
+  ended.entries[0].op = memory::operation::touch;
+  ended.entries[0].index = 1;
+  test.at.run(std::move(ended));
+  BOOST_TEST(test.at.status().counters.touches == before);
+  test.drain();
+}
+
+BOOST_AUTO_TEST_CASE(a_block_that_goes_between_the_entries_of_its_touch_is_not_touched) {
+  two_groups test("lru");
+  const std::uint64_t before = test.at.status().counters.touches;
+  auto entries = std::vector{test.touch_of(1, 0), test.touch_of(2, 0),
+                             test.a.entry_of(memory::operation::remove, key_of(1)), test.touch_of(3, 0)};
+  test.a.run(entries);
+  BOOST_TEST(test.at.status().counters.touches == before + 2);
+  test.drain();
 }
 
 BOOST_AUTO_TEST_SUITE_END()

@@ -114,14 +114,14 @@ BOOST_AUTO_TEST_CASE(a_block_under_construction_is_rolled_back_and_stays_its_wri
   at.restart();
   BOOST_TEST((a.read(key_of(1)) == look::miss));
   BOOST_TEST((at.record(in, block.ref).state() == block_state::quarantined));
-  const std::array held{std::pair(block.ref.bits, block.version)};
+  const std::array held{held_parts{block.ref.bits, block.version, 1}};
   BOOST_TEST(at.tier->reattach_session(a.number, held).has_value());  // still writes it
-  BOOST_TEST(at.tier->reattach_session(b.number, {}).has_value());
+  BOOST_TEST(at.tier->reattach_session(b.number, std::span<const held_parts>{}).has_value());
   BOOST_TEST((at.record(in, block.ref).state() == block_state::quarantined));
   BOOST_TEST((b.reserve(key_of(1), 3).kind == completion_kind::reserved));  // the key is free
   BOOST_TEST((code_of(a.finish(block, 1)) == error_code::revoked));
   BOOST_TEST((at.record(in, block.ref).state() == block_state::free));
-  BOOST_TEST(!at.tier->reattach_session(12345, {}).has_value());
+  BOOST_TEST(!at.tier->reattach_session(12345, std::nullopt).has_value());
 }
 
 BOOST_AUTO_TEST_CASE(a_block_whose_condemnation_was_cut_short_is_served_again) {
