@@ -8,6 +8,7 @@
 #include <csignal>
 #include <cstdlib>
 #include <deque>
+#include <filesystem>
 #include <functional>
 #include <mutex>
 #include <optional>
@@ -268,9 +269,9 @@ BOOST_AUTO_TEST_CASE(what_was_removed_is_gone_for_the_next_worker) {
 
 BOOST_AUTO_TEST_CASE(a_disk_that_takes_no_write_is_named_and_the_next_worker_forgets_all_the_same) {
   machine on;
+  { worker(on).store(0, 100); }
   {
     worker first(on);
-    first.store(0, 100);
     const no_writes full;
     const auto answer = first.remove(numbers(0, 30));
     BOOST_REQUIRE(answer.has_value());
@@ -288,9 +289,9 @@ BOOST_AUTO_TEST_CASE(a_disk_that_takes_no_write_is_named_and_the_next_worker_for
 
 BOOST_AUTO_TEST_CASE(a_removal_that_failed_is_tried_again_by_the_same_worker) {
   machine on;
+  { worker(on).store(0, 100); }
   {
     worker first(on);
-    first.store(0, 100);
     {
       const no_writes full;
       BOOST_TEST(is(first.remove(numbers(0, 30)), error_code::removal_pending));
@@ -371,6 +372,22 @@ BOOST_AUTO_TEST_CASE(clear_all_forgets_instances_that_nobody_attached_to) {
     BOOST_TEST(second.blocks() == 0U);
   }
   BOOST_TEST(worker(on).blocks() == 0U);
+}
+
+BOOST_AUTO_TEST_CASE(metadata_that_lost_its_log_is_set_aside_for_removals_were_in_it) {
+  machine on;
+  { worker(on).store(0, 100); }
+  BOOST_TEST(is(worker(on).remove(numbers(0, 30)), error_code::ok));
+  for (const auto& each : std::filesystem::directory_iterator(on.directories[0] + "/metadata")) {
+    if (each.path().extension() == ".log") std::filesystem::resize_file(each.path(), 0);
+  }
+  {
+    worker third(on);
+    BOOST_TEST(third.blocks() == 0U);
+    BOOST_TEST(std::filesystem::exists(on.directories[0] + "/metadata.damaged-1"));
+    third.store(0, 10);
+  }
+  BOOST_TEST(worker(on).blocks() == 10U, "the metadata that began then is whole");
 }
 
 BOOST_AUTO_TEST_SUITE_END()

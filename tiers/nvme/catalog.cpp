@@ -476,6 +476,10 @@ result<void> catalog::recover() {
   return {};
 }
 
+std::uint64_t catalog::sequence() const noexcept {
+  return state_->db ? state_->db->GetLatestSequenceNumber() : 0;
+}
+
 std::uint64_t catalog::disk_bytes() const {
   std::uint64_t bytes = 0;
   std::error_code failed;

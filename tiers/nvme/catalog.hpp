@@ -89,6 +89,9 @@ class catalog {
   /// meanwhile.
   [[nodiscard]] result<void> recover();
 
+  /// Counts what was written; metadata that is found with a smaller number than before has lost records.
+  [[nodiscard]] std::uint64_t sequence() const noexcept;
+
   /// Sizes of all files of the metadata, bytes.
   [[nodiscard]] std::uint64_t disk_bytes() const;
 

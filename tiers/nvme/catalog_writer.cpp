@@ -17,8 +17,14 @@ constexpr auto retry_pause = std::chrono::seconds(2);  // while removals are pen
 
 }  // namespace
 
-catalog_writer::catalog_writer(catalog& into, pending_removals& pending, std::optional<removal_log> log, callback done)
-    : catalog_(into), pending_(pending), done_(std::move(done)), log_(log), logged_(log && pending.size() > 0) {
+catalog_writer::catalog_writer(catalog& into, pending_removals& pending, std::optional<removal_log> log, callback done,
+                               std::optional<sequence_mark> mark)
+    : catalog_(into),
+      pending_(pending),
+      done_(std::move(done)),
+      log_(log),
+      mark_(mark),
+      logged_(log && pending.size() > 0) {
   thread_ = std::thread([this] { run(); });
 }
 
@@ -56,12 +62,25 @@ void catalog_writer::stop() {
 void catalog_writer::run() {
   ::pthread_setname_np(::pthread_self(), "cenote-catalog");
   while (take_waiting()) {
+    note_sequence();
     if (!tags_.empty() || pending_.size() > 0) {
       const save_status status = write();
       if (!tags_.empty()) done_(tags_, status);
     }
     for (const instance_spec& spec : specs_now_) (void)catalog_.put_instance(spec);  // only inspect misses it
   }
+  marked_at_ = {};
+  note_sequence();
+}
+
+/// A mark that cannot be written stays behind, which hides a loss but invents none.
+void catalog_writer::note_sequence() {
+  const auto now = std::chrono::steady_clock::now();
+  if (!mark_ || failing_ || now - marked_at_ < retry_pause) return;
+  const std::uint64_t sequence = catalog_.sequence();
+  if (sequence == marked_ || !mark_->store(sequence)) return;
+  marked_ = sequence;
+  marked_at_ = now;
 }
 
 /// What is pending goes first, so that a block that is stored again after its removal stays.
@@ -114,7 +133,8 @@ bool catalog_writer::take_waiting() {
   specs_now_.clear();
   std::unique_lock lock(mutex_);
   const auto called = [&] { return stopping_ || !waiting_.empty() || !specs_.empty(); };
-  if (pending_.size() == 0) {
+  const bool ahead = mark_ && !failing_ && catalog_.sequence() != marked_;
+  if (pending_.size() == 0 && !ahead) {
     wake_.wait(lock, called);
   } else if (!std::exchange(first_look_, false)) {
     wake_.wait_for(lock, retry_pause, called);

@@ -1,6 +1,7 @@
 // The thread that writes a catalog, so that whoever decides never waits for RocksDB.
 #pragma once
 
+#include <chrono>
 #include <condition_variable>
 #include <cstdint>
 #include <deque>
@@ -35,7 +36,9 @@ class catalog_writer {
 
   /// `log`: where removals go that the catalog does not take; its file outlives the writer. Without one they are kept
   /// in `pending` only. What load() found in it is pending already.
-  catalog_writer(catalog& into, pending_removals& pending, std::optional<removal_log> log, callback done);
+  /// `mark`: is told how far the catalog has come, every two seconds while it does and at the end.
+  catalog_writer(catalog& into, pending_removals& pending, std::optional<removal_log> log, callback done,
+                 std::optional<sequence_mark> mark = {});
   catalog_writer(const catalog_writer&) = delete;
   catalog_writer& operator=(const catalog_writer&) = delete;
   /// stop().
@@ -60,6 +63,7 @@ class catalog_writer {
   [[nodiscard]] save_status write();
   [[nodiscard]] bool keep_removals();
   void settle(std::uint64_t version);
+  void note_sequence();
 
   catalog& catalog_;
   pending_removals& pending_;
@@ -71,6 +75,9 @@ class catalog_writer {
   bool stopping_ = false;
   // The thread's own: what it writes now, and whose it is.
   std::optional<removal_log> log_;
+  std::optional<sequence_mark> mark_;
+  std::uint64_t marked_ = 0;  ///< the sequence that is in the mark
+  std::chrono::steady_clock::time_point marked_at_{};
   bool logged_;                                  ///< the log may hold a set
   std::optional<std::uint64_t> logged_version_;  ///< of what is pending
   bool failing_ = false;                         ///< the last write did

@@ -189,6 +189,14 @@ result<void> devices::open_catalog(path& into, opened_path& found) {
     });
     return counts.has_value();
   };
+  const sequence_mark mark(into.file->descriptor(), path_file::mark_offset, into.file->store_id());
+  const auto before = mark.load();
+  if (!before) return std::unexpected(before.error().in(into.directory));
+  if (known && known->sequence() < *before) {
+    known = fail(error_code::malformed, "records are missing at its end, removals among them perhaps (it has " +
+                                            std::to_string(known->sequence()) + " changes of " +
+                                            std::to_string(*before) + "): was its log lost?");
+  }
   if (known ? !read() : known.error().code() == error_code::malformed) {
     found.set_aside = known ? counts.error().message() : known.error().message();
     if (known) known = fail(error_code::malformed, "");  // closes it
@@ -197,6 +205,7 @@ result<void> devices::open_catalog(path& into, opened_path& found) {
     found.removed = 0;
     counts = load_counts{};
     known = catalog::open(wanted);
+    if (auto begun = mark.store(0); !begun) return begun;
   }
   if (!known) return std::unexpected(known.error());
   found.damaged = counts->damaged;
@@ -206,10 +215,12 @@ result<void> devices::open_catalog(path& into, opened_path& found) {
   }
   into.known.emplace(std::move(*known));
   into.writer = std::make_unique<catalog_writer>(
-      *into.known, into.pending, log, [this, &into](std::span<const std::uint64_t> tags, const save_status& how) {
+      *into.known, into.pending, log,
+      [this, &into](std::span<const std::uint64_t> tags, const save_status& how) {
         into.unsaved -= tags.size();  // after what failed is pending: save_removals() looks at both in this order
         for (const std::uint64_t tag : tags) events_.saved(into.number, tag, how);
-      });
+      },
+      mark);
   return {};
 }
 

@@ -29,6 +29,7 @@ class path_file {
  public:
   static constexpr std::uint64_t data_offset = std::uint64_t{1} << 20;  ///< where blocks start
   static constexpr std::uint64_t log_offset = 4096;                     ///< where a removal_log lies
+  static constexpr std::uint64_t mark_offset = data_offset - 4096;      ///< where a sequence_mark lies
   static constexpr std::uint32_t format_version = 1;
 
   /// Makes the directory and file if need be, locks the file, and brings it to its size. Blocks for up to `patience`.

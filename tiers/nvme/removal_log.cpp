@@ -19,7 +19,8 @@ namespace cenote::nvme {
 
 namespace {
 
-constexpr std::uint64_t log_magic = 0x676f6c6d72746e63;  // "cntrmlog"
+constexpr std::uint64_t log_magic = 0x676f6c6d72746e63;   // "cntrmlog"
+constexpr std::uint64_t mark_magic = 0x6b72616d71746e63;  // "cntqmark"
 
 struct place_header {
   std::uint64_t magic = log_magic;
@@ -115,6 +116,44 @@ result<void> removal_log::store(const removal_set& set) {
   if (::fdatasync(file_) != 0) return fail_errno("fdatasync", "the log of removals");
   ++sequence_;
   return {};
+}
+
+namespace {
+
+struct mark_record {
+  std::uint64_t magic = mark_magic;
+  std::uint64_t owner = 0;
+  std::uint64_t sequence = 0;
+  std::uint64_t check = 0;  // of the fields before it
+};
+
+std::uint64_t check_of(const mark_record& mark) {
+  return XXH3_64bits(&mark, offsetof(mark_record, check));
+}
+
+}  // namespace
+
+result<std::uint64_t> sequence_mark::load() const {
+  const auto memory = aligned(bytes);
+  const auto read = [this](std::span<std::byte> into, off_t from) {
+    return ::pread(file_, into.data(), into.size(), from);
+  };
+  if (auto got = whole(read, "pread", {memory.get(), bytes}, at_); !got) return std::unexpected(got.error());
+  mark_record mark;
+  std::memcpy(&mark, memory.get(), sizeof mark);
+  const bool ours = mark.magic == mark_magic && mark.owner == owner_ && mark.check == check_of(mark);
+  return ours ? mark.sequence : 0;
+}
+
+result<void> sequence_mark::store(std::uint64_t sequence) const {
+  const auto memory = aligned(bytes);
+  mark_record mark{.owner = owner_, .sequence = sequence};
+  mark.check = check_of(mark);
+  std::memcpy(memory.get(), &mark, sizeof mark);
+  const auto write = [this](std::span<std::byte> from, off_t to) {
+    return ::pwrite(file_, from.data(), from.size(), to);
+  };
+  return whole(write, "pwrite", {memory.get(), bytes}, at_);
 }
 
 }  // namespace cenote::nvme

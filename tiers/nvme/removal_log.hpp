@@ -50,4 +50,24 @@ class removal_log {
   std::uint64_t sequence_ = 0;  ///< of the newest place
 };
 
+/// How far a path's metadata had come when somebody last looked, in the sector behind the log: metadata that is found
+/// behind it has lost records, removals among them. Not thread-safe.
+class sequence_mark {
+ public:
+  static constexpr std::uint64_t bytes = 4096;
+
+  /// As removal_log.
+  sequence_mark(int file, std::uint64_t at, std::uint64_t owner) noexcept : file_(file), at_(at), owner_(owner) {}
+
+  /// 0 when there is none. `system`: it cannot be read.
+  [[nodiscard]] result<std::uint64_t> load() const;
+  /// Not synced: a mark that is behind says nothing wrong.
+  [[nodiscard]] result<void> store(std::uint64_t sequence) const;
+
+ private:
+  int file_;
+  std::uint64_t at_;
+  std::uint64_t owner_;
+};
+
 }  // namespace cenote::nvme

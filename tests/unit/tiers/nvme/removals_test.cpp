@@ -145,6 +145,16 @@ BOOST_AUTO_TEST_CASE(what_is_pending_outlives_its_process_until_it_is_settled) {
   BOOST_TEST(next_of().size() == 0U);
 }
 
+BOOST_AUTO_TEST_CASE(a_mark_gives_back_the_sequence_of_its_owner) {
+  const scratch_directory at;
+  const file_of_a_log file(at);
+  const sequence_mark mark(file.fd.get(), 4096, store_id);
+  BOOST_TEST(mark.load().value() == 0U);
+  BOOST_REQUIRE(mark.store(4711));
+  BOOST_TEST(mark.load().value() == 4711U);
+  BOOST_TEST(sequence_mark(file.fd.get(), 4096, store_id + 1).load().value() == 0U);
+}
+
 BOOST_AUTO_TEST_SUITE_END()
 
 }  // namespace cenote::nvme
