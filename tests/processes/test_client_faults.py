@@ -131,6 +131,25 @@ def test_a_client_that_ends_in_the_middle_of_a_put_leaves_whole_blocks_only(
     assert seen >= 6 * 16
 
 
+def test_a_client_of_whose_calls_two_workers_die_is_ended_by_name_and_nobody_else(
+    start_node: StartNode, start_agent: StartAgent, attach: Attach
+) -> None:
+    node = start_node("debug.enabled=true", 'debug.kill_at=["guard.begin","guard.begin"]')
+    node.allowed_errors = ["workers died of this session's calls"]
+    node.announced_deaths += 2
+    agent = start_agent(node)
+    agent.call("attach", instance="i", block=BLOCK, deadline=30)
+    agent.send("put", label="a", count=1)
+    assert agent.process.wait(40) == -signal.SIGKILL
+    (said,) = node.logged("workers died of this session's calls")
+    assert said["pid"] == agent.pid
+    until("its session is gone", lambda: node.session_of(agent.pid) is None)
+    session = attach(node, "i", block=BLOCK, deadline=20)
+    keys = blocks.keys_of("b", 0, 20)
+    assert session.put(keys, blocks.contents_of(keys, BLOCK)) == 20
+    assert node.status()["node"]["epoch"] == 3
+
+
 # ---- stopped
 
 
