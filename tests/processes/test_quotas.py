@@ -186,7 +186,9 @@ def test_capacity_moves_while_workers_are_killed(
 
 
 def test_200_instances_of_64_kib_blocks_share_a_node_of_1_gib(start_node: StartNode, attach: Attach) -> None:
-    node = start_node("dram.populate=false", capacity="1GiB")
+    node = start_node(
+        "dram.populate=false", "limits.sessions_per_uid=200", "limits.instances_per_uid=200", capacity="1GiB"
+    )
     sessions = []
     begin = time.monotonic()
     for number in range(200):
