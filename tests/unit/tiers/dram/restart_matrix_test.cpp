@@ -463,8 +463,22 @@ class aftermath {
     return {};
   }
 
+  /// Whatever is served has the bytes of its key.
+  std::string contents(const std::string& when) {
+    for (const auto& [place, kept] : at().slabs) {
+      for (std::uint32_t b = 0; b < kept.what.count; ++b) {
+        const auto& record = at().record(place.first, block_ref(place.second, b));
+        if (record.state() != block_state::present) continue;
+        if (!holds(kept.memory.data() + kept.what.stride * b, block, record.get_key()))
+          return "a block has the bytes of another key; " + when;
+      }
+    }
+    return {};
+  }
+
   std::string everything(const std::string& when) {
     if (auto wrong = still_right(when); !wrong.empty()) return wrong;
+    if (auto wrong = contents(when); !wrong.empty()) return wrong;
     if (auto wrong = at().broken_identity(); !wrong.empty()) return wrong + "; " + when;
     if (auto wrong = writers_go_on(when); !wrong.empty()) return wrong;
     return still_right("after writers went on; " + when);
@@ -499,6 +513,7 @@ class aftermath {
              std::to_string(second.value);
     }
     if (what == operation::commit && code != error_code::ok) return "a commit is refused when it comes again";
+    if (auto wrong = contents("after the repetition"); !wrong.empty()) return wrong;
     return still_right("after the repetition");
   }
 
