@@ -470,6 +470,52 @@ def test_another_session_s_secret_is_needed_to_speak_for_it(node: Node, attach: 
     raw.close(detach=False)
 
 
+@pytest.mark.sanitizer
+def test_a_touch_that_names_two_groups_costs_no_worker(start_node: StartNode, attach: Attach) -> None:
+    node = start_node(capacity="64MiB")
+    worker = node.worker_pid
+    raw = wire.RawSession.attach(node.socket, "i", {"a": {"kv": 4096}, "b": {"kv": 4096}})
+    stored: dict[int, list[int]] = {0: [], 1: []}
+    for group, places in stored.items():
+        for number in range(64):
+            raw.submit(wire.RESERVE, group=group, key=blocks.key_of(f"g{group}", number), argument=1)
+            until("answers", lambda: raw.waiting_completions() >= 2)
+            answer = raw.take()[0]
+            raw.submit(wire.FINISH, block=answer.block, grant_version=answer.grant_version, argument=1)
+            until("an answer", raw.waiting_completions)
+            assert raw.take()[0].value == 1
+            places.append(answer.block)
+    for first in range(0, 64, 8):
+        runs = struct.pack("<8Q", *[block << 24 | 1 for block in stored[0][first : first + 8]])
+        raw.submit(wire.TOUCH, group=0, key=runs, index=0, last=False)
+        raw.submit(wire.TOUCH, group=1, index=1, last=True)
+    raw.submit(wire.BARRIER)
+    until("an answer", raw.waiting_completions)
+    puts_and_reads(attach(node, "other"), "b")
+    assert node.worker_pid == worker
+    raw.close()
+
+
+def test_a_client_that_does_not_name_parts_keeps_all_of_a_block_after_a_restart(node: Node) -> None:
+    groups = {"full": {"r0": 4096, "r1": 4096}}
+    raw = wire.RawSession.attach(node.socket, "i", groups, minor=2)
+    raw.submit(wire.RESERVE, key=blocks.key_of("a", 0), argument=1)
+    until("answers", lambda: raw.waiting_completions() == 2)
+    answer = raw.take()[0]
+    raw.link.close()
+    node.restart_worker()
+    raw.link = wire.Link(node.socket)
+    held = [(answer.block, answer.grant_version, 0)]
+    payload = wire.encode_reattach(raw.number, raw.secret, held=held, minor=2)
+    assert raw.link.ask(wire.REATTACH, payload, minor=2).type == wire.REATTACH_REPLY
+    raw.submit(wire.FINISH, block=answer.block, grant_version=answer.grant_version, argument=1)
+    until("an answer", raw.waiting_completions)
+    assert raw.take()[0].code != 0
+    assert node.instance("i")["quarantined"] == 1, "it may be writing the other part"
+    raw.close()
+    until("its detach ends it", lambda: node.instance("i")["quarantined"] == 0)
+
+
 def test_a_core_dump_of_the_worker_does_not_hold_the_pool(start_node: StartNode, attach: Attach) -> None:
     node = start_node(capacity="256MiB")
     session = attach(node, "i")
