@@ -189,6 +189,20 @@ void server::adopt(const std::shared_ptr<session_resources>& session) {
   });
 }
 
+void server::end_suspect(std::uint64_t number) {
+  on_loop([&] {
+    const auto found = sessions_.find(number);
+    if (found == sessions_.end()) return;
+    const session_resources& session = *found->second.resources;
+    log_error(logger("server"), "workers died of what this session asked for: its process is ended",
+              {{"session", number}, {"pid", session.pid}, {"client", session.client_name}});
+    if (const auto killed = kill_session(number); !killed) {
+      log_error(logger("server"), "the process of a session was not ended",
+                {{"session", number}, {"reason", killed.error().describe()}});
+    }
+  });
+}
+
 result<void> server::serve(unique_fd listener) {
   result<void> served;
   on_loop([&] {

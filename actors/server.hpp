@@ -71,6 +71,8 @@ class server {
 
   /// A session that survived a restart. Before serve().
   void adopt(const std::shared_ptr<session_resources>& session);
+  /// Ends the process of an adopted session that several workers died of (store::suspects).
+  void end_suspect(std::uint64_t number);
   /// Accepts clients from now on.
   result<void> serve(unique_fd listener);
   /// Thread-safe.

@@ -365,6 +365,7 @@ class worker {
     end_suspects(*state);
     std::vector<session_ptr> known(state->sessions.begin(), state->sessions.end());
     const std::uint64_t blocks = state->blocks;
+    const std::vector<dram::session_number> suspects = state->store->suspects();
     for (const std::span<std::byte> memory : state->store->slab_memory()) provisioner_->adopt(memory);
     dram_ = system_.spawn<dram_tier>(
         std::move(state->store), std::move(known),
@@ -395,6 +396,7 @@ class worker {
     if (!made) return std::unexpected(made.error());
     server_ = std::move(*made);
     for (const auto& session : state->sessions) server_->adopt(session);
+    for (const dram::session_number number : suspects) server_->end_suspect(number);
     if (auto serving = server_->serve(std::move(handed.listener)); !serving) return serving;
     watch_over_all();
     if (auto ready = keeper_.ready(); !ready) return ready;
