@@ -132,6 +132,7 @@ json nvme_of(const nvme_report& nvme) {
                             {"blocks", state.blocks},
                             {"errors", state.errors},
                             {"bad_bytes", state.bad_bytes},
+                            {"takes_writes", state.takes_writes},
                             {"pending_removals", nvme.paths[i].pending_removals},
                             {"last_error", state.why}});
   }

@@ -186,16 +186,15 @@ def test_a_full_file_system_makes_the_path_smaller(start: Callable[..., Node], a
     lost = before["capacity"] - full["capacity"]
     assert lost == full["bad_bytes"] > 0
     assert full["last_error"] == os.strerror(errno.ENOSPC)
-    assert full["errors"] == lost // BLOCK <= counters(node)["dropped"]
+    assert lost // BLOCK <= full["errors"] <= counters(node)["dropped"]
     assert full["state"] == "serving"
     assert brought_up(session, keys) == 40, "what was written before is read"
     settled(node)
     faults.end()
-    full = path_of(node)
+    until("the path has its size again", lambda: path_of(node)["bad_bytes"] == 0, limit=60)
     written = counters(node)["written"]
     only_below(session, node, "c")
     assert counters(node)["written"] >= written + 100
-    assert path_of(node)["bad_bytes"] == full["bad_bytes"], "it stays so until the next start"
     assert path_of(node)["used"] <= path_of(node)["capacity"]
 
 

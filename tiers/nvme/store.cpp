@@ -18,6 +18,7 @@ constexpr std::uint64_t min_extent = std::uint64_t{4} << 20;
 constexpr std::uint64_t max_extent = std::uint64_t{256} << 20;
 constexpr std::size_t most_instances = std::size_t{std::numeric_limits<std::uint16_t>::max()} + 1;
 constexpr int eviction_attempts = 64;          // for one slot; more means that everything is being read
+constexpr std::size_t bad_slots_a_tick = 8;    // tried again
 constexpr std::uint32_t expiry_step = 65'536;  // entries looked at in one go: under a millisecond
 constexpr std::size_t seen_places = 1U << 20;  // 4 MiB: blocks that second sight remembers
 
@@ -227,6 +228,29 @@ void store::note_error(std::uint32_t path, int error) {
   of.state = path_state::retired;
 }
 
+/// What the path holds can be read all the same, so it stays in service: reads tell whether it has to go.
+void store::note_write_error(const operation& of, int error) {
+  path_entry& home = paths_[of.path];
+  ++home.said.errors;
+  home.said.why = std::strerror(error);
+  if (error == ENOSPC) {  // the file system had promised this space: it is not ours now, so the tier gets smaller
+    home.bad.emplace_back(of.offset, of.what.memory.size());
+    home.said.bad_bytes += of.what.memory.size();
+    return;
+  }
+  ++counters_.io_errors;
+  home.said.takes_writes = false;
+}
+
+/// Whether there is space again is seen by the next write into them.
+void store::give_back_bad_slots(path_entry& to, std::size_t count) {
+  for (; count > 0 && !to.bad.empty(); --count) {
+    to.slots->release(to.bad.back().first);
+    to.said.bad_bytes -= to.bad.back().second;
+    to.bad.pop_back();
+  }
+}
+
 void store::restore_path(std::uint32_t path) {
   if (paths_[path].state != path_state::retired) return;
   paths_[path].state = path_state::serving;
@@ -247,6 +271,8 @@ void store::tick(coarse_time now) {
   expire(now);
   for (std::uint32_t path = 0; path < paths_.size(); ++path) {
     path_entry& each = paths_[path];
+    each.trial = !each.said.takes_writes;
+    if (each.slots) give_back_bad_slots(each, bad_slots_a_tick);
     if (each.state != path_state::retired || each.probe != 0) continue;
     if (!probed_) probed_.reset(static_cast<std::byte*>(std::aligned_alloc(sector_bytes, sector_bytes)));
     each.probe = next_tag_++;
@@ -273,12 +299,18 @@ void store::expire(coarse_time now) {
 // ---------------------------------------------------------------------------------------------- space
 
 std::optional<std::pair<std::uint32_t, std::uint64_t>> store::free_slot(std::uint64_t bytes) {
+  const bool any_takes_writes = std::ranges::any_of(
+      paths_, [](const path_entry& each) { return each.state == path_state::serving && each.said.takes_writes; });
   for (std::size_t tried = 0; tried < paths_.size(); ++tried) {
     const std::uint32_t path = next_path_;
     next_path_ = (next_path_ + 1) % static_cast<std::uint32_t>(paths_.size());
     path_entry& from = paths_[path];
     if (from.state != path_state::serving || from.blocks >= from.max_blocks) continue;
-    if (const auto offset = from.slots->allocate(bytes)) return std::pair(path, *offset);
+    if (any_takes_writes && !from.said.takes_writes && !from.trial) continue;
+    if (const auto offset = from.slots->allocate(bytes)) {
+      if (!from.said.takes_writes) from.trial = false;
+      return std::pair(path, *offset);
+    }
   }
   return std::nullopt;
 }
@@ -454,22 +486,13 @@ void store::finish_write(operation& done, const io_completion& how, coarse_time 
   if (current != writing_.end() && current->second == how.tag) writing_.erase(current);
   if (how.error != 0 || done.unwanted) {
     --home.blocks;
-    if (how.error == ENOSPC) {  // the file system had promised this space: it is not ours, so the tier gets smaller
-      home.said.bad_bytes += done.what.memory.size();
-    } else {
-      home.slots->release(done.offset);
-    }
-    if (how.error == ENOSPC || how.error == EROFS) {  // what is there can be read all the same
-      counters_.io_errors += how.error == EROFS ? 1 : 0;
-      ++home.said.errors;
-      home.said.why = std::strerror(how.error);
-    } else if (how.error != 0 && how.error != ECANCELED) {
-      note_error(done.path, how.error);
-    }
+    if (how.error != ENOSPC) home.slots->release(done.offset);
+    if (how.error != 0 && how.error != ECANCELED) note_write_error(done, how.error);
     ++counters_.dropped;
     return answer(done.what, transfer_result::dropped);
   }
   home.errors_in_a_row = 0;
+  home.said.takes_writes = true;
   const std::uint64_t identity = instances_[done.instance].identity;
   stored_block stored{.key = done.what.key,
                       .full = done.what.full,

@@ -74,7 +74,8 @@ struct path_status {
   std::uint64_t used = 0;
   std::uint64_t blocks = 0;
   std::uint64_t errors = 0;
-  std::uint64_t bad_bytes = 0;  ///< slots given up because the file system had no space for them
+  std::uint64_t bad_bytes = 0;  ///< slots set aside because the file system had no space for them
+  bool takes_writes = true;     ///< the last write was no error; else other paths get them
   std::string why;              ///< of the last error
 };
 
@@ -162,7 +163,9 @@ class store {
     std::uint64_t max_blocks = 0;
     std::uint64_t blocks = 0;
     std::uint32_t errors_in_a_row = 0;
-    std::uint64_t probe = 0;  ///< tag of the probe under way
+    std::uint64_t probe = 0;                                   ///< tag of the probe under way
+    bool trial = false;                                        ///< one write may show whether it takes writes again
+    std::vector<std::pair<std::uint64_t, std::uint64_t>> bad;  ///< offset and bytes of slots without space
     path_status said;
   };
   /// Blocks of one length: what can take each other's slots.
@@ -189,6 +192,8 @@ class store {
   void finish_write(operation& done, const io_completion& how, coarse_time now);
   void finish_read(operation& done, const io_completion& how, coarse_time now);
   void note_error(std::uint32_t path, int error);
+  void note_write_error(const operation& of, int error);
+  void give_back_bad_slots(path_entry& to, std::size_t count);
   void restore_path(std::uint32_t path);
   std::optional<std::pair<std::uint32_t, std::uint64_t>> allocate(std::uint64_t bytes);
   std::optional<std::pair<std::uint32_t, std::uint64_t>> free_slot(std::uint64_t bytes);

@@ -205,6 +205,59 @@ BOOST_AUTO_TEST_CASE(space_that_the_file_system_does_not_have_is_given_up) {
   BOOST_TEST(at.store->status().used == 4 * KiB);
 }
 
+BOOST_AUTO_TEST_CASE(space_that_the_file_system_has_again_is_taken_back) {
+  tier at;
+  const std::uint64_t capacity = at.store->status().capacity;
+  for (std::uint64_t n = 0; n < 4; ++n) {
+    at.paths[0].io->fail_next(ENOSPC);
+    BOOST_TEST(at.write(n) == dropped);
+  }
+  BOOST_TEST(at.store->status().paths[0].bad_bytes == 16 * KiB);
+  at.tick();
+  BOOST_TEST(at.store->status().paths[0].bad_bytes == 0U);
+  BOOST_TEST(at.store->status().capacity == capacity);
+  at.paths[0].io->fail_next(ENOSPC);
+  BOOST_TEST(at.write(1) == dropped);
+  BOOST_TEST(at.store->status().paths[0].bad_bytes == 4 * KiB, "there is still none");
+  for (std::uint64_t n = 0; n < 10; ++n) BOOST_TEST(at.write(n) == done);
+}
+
+BOOST_AUTO_TEST_CASE(a_path_that_only_refuses_writes_is_read_and_does_not_come_and_go) {
+  tier at;
+  at.write(0);
+  for (std::uint64_t n = 1; n < 20; ++n) {
+    at.paths[0].io->fail_next(EIO, io_kind::write);
+    BOOST_TEST(at.write(n) == dropped);
+    BOOST_TEST((at.store->state_of(0) == path_state::serving));
+  }
+  BOOST_TEST(at.store->status().counters.io_errors == 19U);
+  BOOST_TEST(!at.store->status().paths[0].takes_writes);
+  BOOST_TEST(at.read(0) == done);
+  BOOST_TEST(at.write(1) == done);
+  BOOST_TEST(at.store->status().paths[0].takes_writes);
+}
+
+BOOST_AUTO_TEST_CASE(writes_go_to_the_path_that_takes_them_and_one_in_a_while_to_the_other) {
+  tier at(with_paths(2));
+  at.write(0);
+  at.write(1);
+  at.paths[0].io->fail_next(EROFS, io_kind::write);
+  BOOST_TEST(at.write(2) == dropped);
+  for (std::uint64_t n = 3; n < 40; ++n) {
+    BOOST_TEST(at.write(n) == done);
+    BOOST_TEST(at.find(n).first == 1U);
+  }
+  for (const std::uint64_t n : at.blocks_on(0, 100)) BOOST_TEST(at.read(n) == done);
+  at.tick();
+  at.paths[0].io->fail_next(EROFS, io_kind::write);
+  std::uint64_t refused = 0;
+  for (std::uint64_t n = 40; n < 60; ++n) refused += at.write(n) == done ? 0 : 1;
+  BOOST_TEST(refused == 1U);
+  at.tick();
+  for (std::uint64_t n = 60; n < 80; ++n) BOOST_TEST(at.write(n) == done);
+  BOOST_TEST(at.blocks_on(0, 100).size() >= 10U, "it takes writes again");
+}
+
 BOOST_AUTO_TEST_CASE(a_short_transfer_is_an_error) {
   tier at;
   at.paths[0].io->cut_next(io_kind::write);
