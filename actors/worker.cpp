@@ -3,7 +3,6 @@
 #include <poll.h>
 #include <sys/prctl.h>
 #include <sys/signalfd.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -239,25 +238,6 @@ std::vector<memory::segment> take_removals(const config::node_config& config, lo
   return all;
 }
 
-/// Sessions of whose calls several workers died: the same calls would end this one. Their memory waits for the end of
-/// their processes, like that of every dead one.
-void end_suspects(const recovered_state& state) {
-  for (const auto number : state.store->suspects()) {
-    const auto found = std::ranges::find(state.sessions, number, &session_resources::number);
-    if (found == state.sessions.end()) continue;
-    const session_resources& session = **found;
-    session.set_phase(memory::session_phase::killed);
-    session.ring();
-    const bool sent = ::syscall(SYS_pidfd_send_signal, session.pidfd.get(), SIGKILL, nullptr, 0) == 0;
-    log_error(logger("recovery"), "workers died of this session's calls; none is carried out any more",
-              {{"session", session.number},
-               {"pid", session.pid},
-               {"client", session.client_name},
-               {"instance", session.instance},
-               {"its_process", sent ? "is ended" : "may not be ended by this user: its blocks stay until it ends"}});
-  }
-}
-
 /// Ends the process when an orderly end takes too long.
 class watchdog {
  public:
@@ -362,7 +342,6 @@ class worker {
     auto state = recover.run(std::move(handed.entries));
     if (!state) return std::unexpected(state.error().in("recovery"));
     make_provisioner();
-    end_suspects(*state);
     std::vector<session_ptr> known(state->sessions.begin(), state->sessions.end());
     const std::uint64_t blocks = state->blocks;
     const std::vector<dram::session_number> suspects = state->store->suspects();

@@ -135,13 +135,13 @@ def test_a_client_of_whose_calls_two_workers_die_is_ended_by_name_and_nobody_els
     start_node: StartNode, start_agent: StartAgent, attach: Attach
 ) -> None:
     node = start_node("debug.enabled=true", 'debug.kill_at=["guard.begin","guard.begin"]')
-    node.allowed_errors = ["workers died of this session's calls"]
+    node.allowed_errors = ["workers died of what this session asked for"]
     node.announced_deaths += 2
     agent = start_agent(node)
     agent.call("attach", instance="i", block=BLOCK, deadline=30)
     agent.send("put", label="a", count=1)
     assert agent.process.wait(40) == -signal.SIGKILL
-    (said,) = node.logged("workers died of this session's calls")
+    (said,) = node.logged("workers died of what this session asked for")
     assert said["pid"] == agent.pid
     until("its session is gone", lambda: node.session_of(agent.pid) is None)
     session = attach(node, "i", block=BLOCK, deadline=20)
