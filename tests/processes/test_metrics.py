@@ -79,6 +79,7 @@ def test_the_next_worker_answers_at_the_same_address(start_node: StartNode) -> N
         port = probe.getsockname()[1]
     node = start_node(f"metrics.listen=127.0.0.1:{port}")
     assert metrics(node)["cenote_worker_restarts_total"] == 0
+    assert metrics(node)["cenote_worker_exceptions_total"] == 0
     node.restart_worker()
     assert address(node) == f"127.0.0.1:{port}"
     assert metrics(node)["cenote_worker_restarts_total"] == 1
