@@ -34,7 +34,7 @@ std::string_view about_section(std::string_view section) {
   if (section == "prefetch") return "What is brought up from lower tiers, and for how long: see `prefetch.md`.";
   if (section == "session") return "Limits of each attached process.";
   if (section == "instances") return "When instances that nobody uses are given up.";
-  if (section == "limits") return "How much one user may have; see operations.md.";
+  if (section == "limits") return "How much one session, user or group may have; see operations.md.";
   if (section == "auth") return "Who may attach, and who may administrate.";
   if (section == "groups") return "Instance groups; `<name>` is the group's name, in quotes if it has dots or spaces.";
   if (section == "log") return "The log, on stderr.";

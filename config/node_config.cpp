@@ -285,7 +285,11 @@ limits_section make_limits(const settings_map& settings) {
           .connections_per_uid = number<std::uint32_t>(settings, "limits.connections_per_uid"),
           .instances_per_uid = number<std::uint32_t>(settings, "limits.instances_per_uid"),
           .instances = number<std::uint32_t>(settings, "limits.instances"),
-          .descriptors_in_flight = number<std::uint32_t>(settings, "limits.descriptors_in_flight")};
+          .descriptors_in_flight = number<std::uint32_t>(settings, "limits.descriptors_in_flight"),
+          .reserve_share = get<double>(settings, "limits.reserve_share"),
+          .keep_share = get<double>(settings, "limits.keep_share"),
+          .group_quota = get<byte_size>(settings, "limits.group_quota").bytes,
+          .open_groups = get<bool>(settings, "limits.open_groups")};
 }
 
 auth_section make_auth(const settings_map& settings) {

@@ -338,6 +338,34 @@ constexpr std::array keys{
                .about =
                    "Descriptors in answers that one user's clients have not read; further answers wait. At most an "
                    "eighth of what the daemon may open."},
+    key_schema{.name = "limits.reserve_share",
+               .type = ratio,
+               .fallback = "0.25",
+               .minimum = "0.01",
+               .maximum = "1",
+               .reloadable = true,
+               .about = "Share of `dram.capacity` that blank blocks (handed out, or being written part by part) in the "
+                        "hands of one session or of all sessions of one user may take, and half of what those of one "
+                        "group may. 64 blocks are always allowed."},
+    key_schema{.name = "limits.keep_share",
+               .type = ratio,
+               .fallback = "0.5",
+               .minimum = "0",
+               .maximum = "1",
+               .reloadable = true,
+               .about = "Share of `dram.capacity` that kept blocks of all groups together may take."},
+    key_schema{.name = "limits.group_quota",
+               .type = bytes,
+               .fallback = "0",
+               .reloadable = true,
+               .about = "Quota of what groups that the configuration does not name share (the account `default`); with "
+                        "`limits.open_groups`, of each of them. 0: none."},
+    key_schema{.name = "limits.open_groups",
+               .type = boolean,
+               .fallback = "false",
+               .reloadable = true,
+               .about = "Give each group that a client names an account of its own, with quotas of its own, though the "
+                        "configuration does not know it."},
 
     key_schema{.name = "auth.allow_uids",
                .type = integer_list,
@@ -368,7 +396,8 @@ constexpr std::array keys{
                .type = bytes,
                .fallback = "0",
                .reloadable = true,
-               .about = "Hard limit on the DRAM of an instance group. 0: none."},
+               .about = "Hard limit on the DRAM of an instance group. 0: none. The group `default` stands for all that "
+                        "the configuration does not name."},
     key_schema{.name = "groups.<name>.priority",
                .type = choice,
                .fallback = "normal",

@@ -76,6 +76,12 @@ reserve_timeout = "2m"
 allow_uids = [1000, 4294967294]
 allow_gids = [5]
 admin_gid = 6
+[limits]
+reserve_share = 0.125
+keep_share = 0.75
+group_quota = "16MiB"
+open_groups = true
+
 [groups.a]
 quota = "32MiB"
 token = "secret"
@@ -102,6 +108,10 @@ format = "json"
   BOOST_TEST((config.auth.allow_uids == std::vector<uid_t>{1000, 4294967294}));
   BOOST_TEST((config.auth.allow_gids == std::vector<gid_t>{5}));
   BOOST_TEST(config.auth.admin_gid.value() == 6U);
+  BOOST_TEST(config.limits.reserve_share == 0.125);
+  BOOST_TEST(config.limits.keep_share == 0.75);
+  BOOST_TEST(config.limits.group_quota == 16 * mib);
+  BOOST_TEST(config.limits.open_groups);
   BOOST_TEST(config.groups.at("a").quota == 32 * mib);
   BOOST_TEST(config.groups.at("a").token == "secret");
   BOOST_TEST(config.log.level == "warn,keeper=debug");

@@ -26,7 +26,7 @@ std::string other_value(const key_schema& schema) {
     case value_type::boolean: return schema.fallback == "true" ? "false" : "true";
     case value_type::bytes: return "2MiB";
     case value_type::duration: return "7s";
-    case value_type::ratio: return schema.name.ends_with(".high_water") ? "0.99" : "0.5";
+    case value_type::ratio: return schema.name.ends_with(".high_water") ? "0.99" : "0.4";
     case value_type::choice: {
       const auto choices = choices_of(schema);
       if (choices.size() < 2) return "";
