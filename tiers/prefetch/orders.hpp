@@ -38,6 +38,7 @@ struct word {
   std::uint64_t stride = 0;  ///< bytes of a block
   std::vector<full_key> keys;
   std::vector<place> places;  ///< of each key, when the tier read the wish
+  bool too_long = false;      ///< a part of the chain was left out, since too many keys wait: it is refused
 };
 
 /// What the planner wants of the tier. Carried out in order.

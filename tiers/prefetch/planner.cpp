@@ -67,7 +67,9 @@ void planner::hear(word said, time_point now) {
     word& whole = gathered->second;
     const bool goes_on = said.terms.chain != 0 && whole.terms.chain == said.terms.chain && whole.group == said.group &&
                          whole.instance == said.instance;
-    if (goes_on) {
+    if (goes_on && whole.too_long) {
+      said.too_long = true;
+    } else if (goes_on) {
       const std::size_t more = std::min(said.keys.size(), max_chain - std::min(max_chain, whole.keys.size()));
       whole.keys.insert(whole.keys.end(), said.keys.begin(), said.keys.begin() + static_cast<std::ptrdiff_t>(more));
       whole.places.insert(whole.places.end(), said.places.begin(),
@@ -79,6 +81,11 @@ void planner::hear(word said, time_point now) {
     gathering_.erase(gathered);
   }
   if (said.terms.more) {
+    said.too_long |= !has_room_for(said);
+    if (said.too_long) {
+      said.keys = {};
+      said.places = {};
+    }
     gathering_.insert_or_assign(said.session, std::move(said));
   } else {
     begin(std::move(said), now);
@@ -120,8 +127,21 @@ std::size_t planner::open_of(std::uint64_t session) const noexcept {
   return static_cast<std::size_t>(std::ranges::count_if(jobs_, its) + std::ranges::count_if(held_, its));
 }
 
+/// Keys take memory until their prefetch is answered, whoever waits for it.
+bool planner::has_room_for(const word& said) const noexcept {
+  std::size_t all = said.keys.size();
+  std::size_t own = said.keys.size();
+  for (const auto& [number, each] : jobs_) {
+    all += each.keys->size();
+    own += each.session == said.session ? each.keys->size() : 0;
+  }
+  for (const auto& [session, each] : gathering_) all += session == said.session ? 0 : each.keys.size();
+  return own <= max_keys_of_session && all <= max_keys;
+}
+
 void planner::begin(word said, time_point now) {
-  if (open_of(said.session) >= max_of_session) return refuse(said, error_code::limit_exceeded);
+  if (open_of(said.session) >= max_of_session || said.too_long || !has_room_for(said))
+    return refuse(said, error_code::limit_exceeded);
   const auto same = [&](const auto& each) {
     return each.second.session == said.session && each.second.chain == said.terms.chain;
   };

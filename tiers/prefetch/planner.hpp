@@ -78,6 +78,8 @@ class planner {
  public:
   static constexpr std::size_t max_chain = std::size_t{1} << 16;      ///< blocks; the rest of a longer chain is left
   static constexpr std::size_t max_of_session = std::size_t{1} << 8;  ///< prefetches that are not over
+  static constexpr std::size_t max_keys_of_session = 4 * max_chain;   ///< of prefetches that are not answered
+  static constexpr std::size_t max_keys = 32 * max_chain;             ///< … of all sessions, and of chains that go on
 
   explicit planner(options chosen) : options_(chosen) {}
 
@@ -170,6 +172,7 @@ class planner {
   void expire(time_point now);
   void discharge(std::uint32_t instance, std::uint64_t bytes) noexcept;
   [[nodiscard]] std::size_t open_of(std::uint64_t session) const noexcept;
+  [[nodiscard]] bool has_room_for(const word& said) const noexcept;
 
   options options_;
   std::uint64_t next_job_ = 1;

@@ -341,6 +341,33 @@ BOOST_AUTO_TEST_CASE(a_session_has_a_bounded_number_of_prefetches) {
   BOOST_TEST(plan.status().refused == 1U);
 }
 
+BOOST_AUTO_TEST_CASE(the_keys_that_wait_for_a_session_are_bounded) {
+  stalled = true;
+  fill_below(0, 1);
+  const std::size_t most = planner::max_keys_of_session / planner::max_chain;
+  std::uint32_t chain = 1;
+  for (; chain <= most; ++chain) wish({.chain = chain, .keys = chain_of(0, planner::max_chain)});
+  BOOST_TEST(codes.empty());
+  wish({.chain = chain, .keys = {0}});
+  BOOST_TEST((static_cast<error_code>(codes.at(chain)) == error_code::limit_exceeded));
+  wish({.session = 2, .chain = 1001, .keys = {0}});
+  BOOST_TEST(!codes.contains(1001));
+}
+
+BOOST_AUTO_TEST_CASE(chains_that_go_on_and_on_are_bounded_for_all_sessions_together) {
+  prefetch_terms terms;
+  terms.more = true;
+  const auto keys = chain_of(0, planner::max_chain);
+  const std::uint64_t most = planner::max_keys / planner::max_chain;
+  for (std::uint64_t session = 1; session <= most; ++session) {
+    wish({.session = session, .chain = 1, .keys = keys, .terms = terms});
+  }
+  wish({.session = most + 1, .chain = 7, .keys = keys, .terms = terms});  // left out
+  terms.more = false;
+  wish({.session = most + 1, .chain = 7, .keys = {1}, .terms = terms});
+  BOOST_TEST((static_cast<error_code>(codes.at(7)) == error_code::limit_exceeded));
+}
+
 BOOST_AUTO_TEST_CASE(a_name_that_is_in_use_is_refused) {
   stalled = true;
   fill_below(0, 2);
