@@ -29,6 +29,8 @@ dram_tier::dram_tier(caf::actor_config& config, std::unique_ptr<dram::store> sto
 
 void dram_tier::on_exit() {
   waiting_.clear();  // their promises answer with an error
+  turns_.clear();
+  wipes_.clear();
   store_.reset();
   sessions_.clear();
   unheard_.clear();
@@ -93,6 +95,7 @@ dram_tier::behavior_type dram_tier::make_behavior() {
         evicting_ = false;
         settle();
       },
+      [this](turn_atom) { take_turn(); },
       [this](beat_atom) { beat(); },
       [this](moved_atom, const transfer_outcomes_ptr& outcomes) {
         store_->transferred(*outcomes, coarse_now());
@@ -114,7 +117,7 @@ dram_tier::behavior_type dram_tier::make_behavior() {
 
 caf::result<batch_ptr> dram_tier::serve(const batch_ptr& work) {
   const auto begun = std::chrono::steady_clock::now();
-  const dram::progress state = store_->run(*work, coarse_now());
+  const dram::progress state = store_->run(*work, coarse_now(), dram::store::turn_budget);
   batch_times_.add(static_cast<std::uint64_t>((std::chrono::steady_clock::now() - begun).count()));
   tell_planner(current_sender());
   if (state == dram::progress::finished) {
@@ -126,9 +129,53 @@ caf::result<batch_ptr> dram_tier::serve(const batch_ptr& work) {
     conclude(work, promise_guard<batch_ptr>(promise));
     return promise;
   }
-  waiting_.push_back({work, promise_guard<batch_ptr>(promise), coarse_now() + memory_deadline, current_sender()});
+  waiting_batch rest{work, promise_guard<batch_ptr>(promise), 0, current_sender()};
+  if (state == dram::progress::more) {
+    turns_.push_back(std::move(rest));
+    ask_for_turn();
+  } else {
+    rest.deadline = coarse_now() + memory_deadline;
+    waiting_.push_back(std::move(rest));
+  }
   settle();
   return promise;
+}
+
+/// A message to ourselves: what came meanwhile is served first.
+void dram_tier::ask_for_turn() {
+  if (turning_ || (turns_.empty() && wipes_.empty())) return;
+  turning_ = true;
+  send(this, turn_atom_v);
+}
+
+void dram_tier::take_turn() {
+  turning_ = false;
+  if (!turns_.empty()) {
+    waiting_batch next = std::move(turns_.front());
+    turns_.pop_front();
+    carry_on(std::move(next));
+  }
+  wipe_on();
+  settle();
+  ask_for_turn();
+}
+
+void dram_tier::carry_on(waiting_batch each) {
+  const dram::coarse_time now = coarse_now();
+  dram::progress state = store_->run(*each.work, now, dram::store::turn_budget);
+  if (state == dram::progress::waits_for_memory && each.deadline != 0 && dram::is_due(each.deadline, now)) {
+    store_->give_up(*each.work, now);  // the entry that waits; the rest has its turn
+    state = dram::progress::more;
+  }
+  tell_planner(each.from);
+  if (state == dram::progress::finished) {
+    conclude(each.work, std::move(each.promise));
+  } else if (state == dram::progress::more) {
+    turns_.push_back(std::move(each));
+  } else {
+    if (each.deadline == 0) each.deadline = now + memory_deadline;
+    waiting_.push_back(std::move(each));
+  }
 }
 
 /// The batch is carried out: answered at once, or when what it removed is gone below, too.
@@ -206,35 +253,24 @@ void dram_tier::send_below() {
 }
 
 void dram_tier::retry_waiting() {
-  std::deque<waiting_batch> waiting;
-  waiting.swap(waiting_);
-  const dram::coarse_time now = coarse_now();
-  for (waiting_batch& each : waiting) {
-    dram::progress state = store_->run(*each.work, now);
-    while (state == dram::progress::waits_for_memory && dram::is_due(each.deadline, now)) {
-      store_->give_up(*each.work, now);
-      state = store_->run(*each.work, now);
-    }
-    tell_planner(each.from);
-    if (state == dram::progress::finished) {
-      conclude(each.work, std::move(each.promise));
-    } else {
-      waiting_.push_back(std::move(each));
-    }
-  }
+  std::move(waiting_.begin(), waiting_.end(), std::back_inserter(turns_));
+  waiting_.clear();
+  ask_for_turn();
   if (std::exchange(planner_waits_, false) && planner_) send(planner_, room_atom_v);
   settle();
 }
 
 outcome dram_tier::open_session(const session_ptr& session) {
-  const auto added = store_->add_session(session->number, session->instance, session->view);
+  const auto added = store_->add_session(session->number, session->instance, session->view, session->uid);
   if (added) sessions_.emplace(session->number, session);
   return outcome::of(added);
 }
 
 outcome dram_tier::release_session(std::uint64_t number) {
   if (planner_) send(planner_, lost_atom_v, number);
-  std::erase_if(waiting_, [&](const waiting_batch& each) { return each.work->session == number; });
+  const auto its = [&](const waiting_batch& each) { return each.work->session == number; };
+  std::erase_if(waiting_, its);
+  std::erase_if(turns_, its);
   store_->release_session(number, coarse_now());
   sessions_.erase(number);
   retry_waiting();
@@ -272,20 +308,34 @@ slab_handles_ptr dram_tier::handles(std::uint32_t instance, const index_list& in
 }
 
 caf::result<outcome> dram_tier::wipe(const std::string& id) {
-  outcome answer;
   std::vector<dram::removal> removals;
-  if (id.empty()) {
-    answer.value = store_->clear_all(coarse_now(), &removals);
-    removals = {{.instance = 0, .all = true, .keys = {}}};  // also of instances that are not here any more, or not yet
-  } else if (const auto cleared = store_->clear_instance(id, coarse_now(), &removals)) {
-    answer.value = *cleared;
-  } else if (below_) {
-    return forget_named(id);
-  } else {
-    answer = {error_code::invalid_argument, "no instance `" + id + "`; `cenote status` lists them", 0};
+  auto begun = store_->begin_clear(id, removals);
+  if (!begun && below_) return forget_named(id);
+  if (!begun) {
+    return outcome{error_code::invalid_argument, "no instance `" + id + "`; `cenote status` lists them", 0};
   }
+  if (id.empty())
+    removals = {{.instance = 0, .all = true, .keys = {}}};  // also of instances that are not here any more, or not yet
+  auto promise = make_response_promise<outcome>();
+  wipes_.push_back({std::move(*begun), std::move(removals), 0, promise_guard<outcome>(promise)});
+  ask_for_turn();
+  return promise;
+}
+
+void dram_tier::wipe_on() {
+  if (wipes_.empty()) return;
+  wipe_under_way& first = wipes_.front();
+  if (!first.left.empty()) {
+    dram::clear_work& next = first.left.back();
+    if (!store_->clear_some(next, coarse_now(), dram::store::turn_budget)) return;
+    first.cleared += next.cleared;
+    first.left.pop_back();
+  }
+  if (!first.left.empty()) return;
+  wipe_under_way ended = std::move(first);
+  wipes_.pop_front();
+  forget_below(std::move(ended.removals), outcome{error_code::ok, {}, ended.cleared}, std::move(ended.promise));
   retry_waiting();
-  return forget_below(std::move(removals), answer);
 }
 
 caf::result<outcome> dram_tier::corrupt() {
@@ -293,7 +343,9 @@ caf::result<outcome> dram_tier::corrupt() {
   std::vector<dram::removal> removals;
   answer.value = store_->corrupt_all(removals);
   log_warn(logger("dram"), "every block was altered, as an operator asked", {{"blocks", answer.value}});
-  return forget_below(std::move(removals), answer);
+  auto promise = make_response_promise<outcome>();
+  forget_below(std::move(removals), answer, promise_guard<outcome>(promise));
+  return promise;
 }
 
 /// An instance that is not here may have left copies below.
@@ -311,23 +363,23 @@ caf::result<outcome> dram_tier::forget_named(const std::string& id) {
 }
 
 /// `answer`, when the tier below has carried the removals out.
-caf::result<outcome> dram_tier::forget_below(std::vector<dram::removal> removals, const outcome& answer) {
-  if (removals.empty() || !below_) return answer;
+void dram_tier::forget_below(std::vector<dram::removal> removals, const outcome& answer,
+                             promise_guard<outcome> promise) {
+  if (removals.empty() || !below_) return promise.deliver(answer);
   send_below();
-  auto promise = make_response_promise<outcome>();
+  auto kept = std::make_shared<promise_guard<outcome>>(std::move(promise));
   request(below_, below_deadline, forget_atom_v,
           std::make_shared<const std::vector<dram::removal>>(std::move(removals)))
-      .then([promise, answer](
-                const outcome& forgot) mutable { promise.deliver(forgot.code == error_code::ok ? answer : forgot); },
-            [promise](const caf::error& why) mutable {
-              promise.deliver(outcome{error_code::removal_pending,
-                                      "gone from DRAM, but the NVMe tier did not answer: " + caf::to_string(why), 0});
+      .then([kept, answer](const outcome& forgot) { kept->deliver(forgot.code == error_code::ok ? answer : forgot); },
+            [kept](const caf::error& why) {
+              kept->deliver({error_code::removal_pending,
+                             "gone from DRAM, but the NVMe tier did not answer: " + caf::to_string(why), 0});
             });
-  return promise;
 }
 
 void dram_tier::reload(const config::node_config& config) {
   store_->set_water_marks(config.dram.high_water, config.dram.low_water);
+  store_->set_limits(limit_options_of(config), coarse_now());
   store_->set_groups(group_options_of(config), coarse_now());
   if (auto set = store_->set_policy(config.dram.policy, coarse_now()); !set) {
     log_error(logger("dram"), "the policy stays as it is", {{"reason", set.error().describe()}});

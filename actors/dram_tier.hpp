@@ -13,13 +13,14 @@
 namespace cenote {
 
 /// Owns a dram::store and serves batches of every session's submissions. A batch that needs memory which is still being
-/// made waits here, with a deadline; everything else is answered in the message's own turn.
+/// made waits here, with a deadline; one that takes more than a millisecond or two goes on in turns, between which the
+/// others are served; everything else is answered in the message's own turn.
 ///
 ///   run       batch -> the same batch, carried out            (sessions)
 ///   find, add, describe, open, release, back, lost            (server, node: instances and sessions)
 ///   handles   descriptors of slabs for a client               (server)
 ///   slab      a slab was made, failed or given up             (provisioner)
-///   report, wipe, corrupt, reload, beat, evict                (node, itself)
+///   report, wipe, corrupt, reload, beat, evict, turn          (node, itself)
 ///   moved, gone, drained                                      (the NVMe tier below)
 ///   hello, order                                              (the planner of prefetches)
 class dram_tier final : public dram_tier_actor::base {
@@ -41,8 +42,14 @@ class dram_tier final : public dram_tier_actor::base {
   struct waiting_batch {
     batch_ptr work;
     promise_guard<batch_ptr> promise;
-    dram::coarse_time deadline = 0;
+    dram::coarse_time deadline = 0;  ///< of its wait for memory; 0: it has not waited
     caf::strong_actor_ptr from;
+  };
+  struct wipe_under_way {
+    std::vector<dram::clear_work> left;
+    std::vector<dram::removal> removals;
+    std::uint64_t cleared = 0;
+    promise_guard<outcome> promise;
   };
 
   caf::result<batch_ptr> serve(const batch_ptr& work);
@@ -53,7 +60,8 @@ class dram_tier final : public dram_tier_actor::base {
   caf::result<outcome> wipe(const std::string& id);
   caf::result<outcome> corrupt();
   caf::result<outcome> forget_named(const std::string& id);
-  caf::result<outcome> forget_below(std::vector<dram::removal> removals, const outcome& answer);
+  void forget_below(std::vector<dram::removal> removals, const outcome& answer, promise_guard<outcome> promise);
+  void wipe_on();
   void reload(const config::node_config& config);
   void beat();
   void forget_expired();
@@ -64,6 +72,10 @@ class dram_tier final : public dram_tier_actor::base {
   void settle();
   void send_below();
   void retry_waiting();
+  /// The next session's batch, and the next part of a wipe.
+  void take_turn();
+  void carry_on(waiting_batch each);
+  void ask_for_turn();
   void conclude(batch_ptr work, promise_guard<batch_ptr> promise);
   void bind_instances();
   /// Passes on what the batch of session actor `from`, which just ran, said of prefetches.
@@ -73,7 +85,10 @@ class dram_tier final : public dram_tier_actor::base {
   std::unique_ptr<dram::store> store_;
   request_slabs request_;
   std::unordered_map<std::uint64_t, session_ptr> sessions_;  ///< keeps their memory mapped while the store scans it
-  std::deque<waiting_batch> waiting_;
+  std::deque<waiting_batch> waiting_;                        ///< for memory
+  std::deque<waiting_batch> turns_;                          ///< have more to do, one a session: served in turn
+  std::deque<wipe_under_way> wipes_;
+  bool turning_ = false;
   bool evicting_ = false;
   histogram batch_times_;  ///< nanoseconds
   nvme_tier_actor below_;

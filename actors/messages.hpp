@@ -203,6 +203,7 @@ CAF_ADD_ATOM(cenote, cenote, corrupt_atom, "corrupt")
 CAF_ADD_ATOM(cenote, cenote, reload_atom, "reload")
 CAF_ADD_ATOM(cenote, cenote, beat_atom, "beat")
 CAF_ADD_ATOM(cenote, cenote, evict_atom, "evict")
+CAF_ADD_ATOM(cenote, cenote, turn_atom, "turn")
 CAF_ADD_ATOM(cenote, cenote, bell_atom, "bell")
 CAF_ADD_ATOM(cenote, cenote, drain_atom, "drain")
 CAF_ADD_ATOM(cenote, cenote, ready_atom, "ready_s")
@@ -269,7 +270,7 @@ using dram_tier_actor = caf::typed_actor<
     caf::replies_to<report_atom>::with<dram_report_ptr>, caf::replies_to<wipe_atom, std::string>::with<outcome>,
     caf::replies_to<corrupt_atom>::with<outcome>, caf::reacts_to<lost_atom, std::uint64_t>,
     caf::reacts_to<slab_atom, slab_outcome_ptr>, caf::reacts_to<reload_atom, config_ptr>, caf::reacts_to<evict_atom>,
-    caf::reacts_to<beat_atom>, caf::reacts_to<moved_atom, transfer_outcomes_ptr>,
+    caf::reacts_to<turn_atom>, caf::reacts_to<beat_atom>, caf::reacts_to<moved_atom, transfer_outcomes_ptr>,
     caf::reacts_to<gone_atom, lost_blocks_ptr>, caf::reacts_to<drained_atom>, caf::reacts_to<hello_atom>,
     caf::reacts_to<order_atom, prefetch_orders_ptr>>;
 

@@ -107,7 +107,8 @@ void nvme_tier::unbind(std::uint32_t instance) {
 }
 
 void nvme_tier::set_ttl(std::uint32_t instance, const instance_spec& spec) {
-  const auto found = ttls_.find(spec.paying_group());
+  auto found = ttls_.find(spec.paying_group());
+  if (found == ttls_.end()) found = ttls_.find("");
   store_->set_ttl(instance, found == ttls_.end() ? 0 : found->second);
 }
 

@@ -9,6 +9,7 @@ namespace cenote {
 namespace {
 
 constexpr auto long_time = std::chrono::seconds(20);  // far above the tier's own deadlines
+constexpr std::uint64_t most_owed = 1024;  // then nothing is read until some are answered: four times what may be open
 constexpr auto longest_pause = std::chrono::milliseconds(500);
 
 }  // namespace
@@ -33,7 +34,11 @@ session::behavior_type session::make_behavior() {
       },
       [this](answer_atom, const completions_ptr& completions) {
         late_.insert(late_.end(), completions->begin(), completions->end());
-        if (!busy_) answer_late();
+        const bool full = owed_ >= most_owed;
+        owed_ -= std::min<std::uint64_t>(owed_, completions->size());
+        if (busy_) return;
+        answer_late();
+        if (full) read_ring();
       },
       [this](report_atom) {
         look_at_time();
@@ -51,6 +56,7 @@ session::behavior_type session::make_behavior() {
 
 void session::read_ring() {
   while (!broken_ && !draining_) {
+    if (owed_ >= most_owed || late_.size() >= most_owed) return;  // goes on when they are answered, and fetched
     rings_.disarm();
     const auto waiting = rings_.waiting();
     const auto room = rings_.completion_room();
@@ -79,6 +85,7 @@ void session::read_ring() {
         .then(
             [this](const batch_ptr& finished) {
               busy_ = false;
+              owed_ += finished->late_answers;
               answer(*finished);
               answer_late();
               if (draining_) {

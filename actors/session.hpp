@@ -38,7 +38,8 @@ class session final : public session_actor::base {
   dram_tier_actor dram_;
   memory::worker_rings rings_;
   std::deque<memory::completion> late_;
-  bool busy_ = false;  ///< a batch is in the tier
+  std::uint64_t owed_ = 0;  ///< requests that the planner of prefetches has not answered yet
+  bool busy_ = false;       ///< a batch is in the tier
   bool broken_ = false;
   bool draining_ = false;
   bool looking_ = false;  ///< a delayed bell is under way

@@ -31,6 +31,10 @@ json counters_of(const dram::store_counters& counters) {
           {"reclaimed_blocks", counters.reclaimed_blocks},
           {"quarantine_freed", counters.quarantine_freed},
           {"touches", counters.touches},
+          {"touches_dropped", counters.touches_dropped},
+          {"reserve_refused", counters.reserve_refused},
+          {"victims_examined", counters.victims_examined},
+          {"pin_scans", counters.pin_scans},
           {"checksum_errors", counters.checksum_errors},
           {"demoted", counters.demoted},
           {"demotions_dropped", counters.demotions_dropped},
@@ -210,6 +214,7 @@ std::string status_json(const node_report& report, const config::node_config& co
   for (const dram::instance_status& each : dram.instances) {
     json one = {{"id", each.id},
                 {"group", each.group},
+                {"account", each.account},
                 {"blocks", each.present},
                 {"free", each.free},
                 {"bytes", each.bytes},
@@ -238,6 +243,7 @@ std::string status_json(const node_report& report, const config::node_config& co
                              {"quota", each.quota},
                              {"used", each.used},
                              {"kept", each.kept},
+                             {"reserved", each.reserved},
                              {"priority", name_of(each.priority)}});
   }
   all["sessions"] = json::array();

@@ -59,6 +59,13 @@ std::map<std::string, dram::group_options> group_options_of(const config::node_c
   return groups;
 }
 
+dram::limit_options limit_options_of(const config::node_config& config) {
+  return {.reserve_share = config.limits.reserve_share,
+          .keep_share = config.limits.keep_share,
+          .group_quota = config.limits.group_quota,
+          .open_groups = config.limits.open_groups};
+}
+
 prefetch::options prefetch_options_of(const config::node_config& config) {
   prefetch::options options;
   options.policy = prefetch_policy_of(config.prefetch.policy);
@@ -100,6 +107,7 @@ dram::store_options store_options_of(const config::node_config& config) {
   options.policy = config.dram.policy;
   options.grants_in_capacity = config.dram.grants_in_capacity;
   options.groups = group_options_of(config);
+  options.limits = limit_options_of(config);
   options.lower = lower_options_of(config.nvme);
   options.hold_bytes = prefetch_options_of(config).total_bytes;
   options.life = life_options_of(config);
@@ -120,8 +128,9 @@ nvme::store_options nvme_options_of(const config::node_config& config) {
 std::map<std::string, nvme::coarse_time> nvme_ttls_of(const config::node_config& config) {
   std::map<std::string, nvme::coarse_time> ttls;
   for (const auto& [name, given] : config.groups) {
-    const auto seconds = std::chrono::ceil<std::chrono::seconds>(given.ttl).count();
-    if (seconds > 0) ttls.emplace(name, static_cast<nvme::coarse_time>(seconds));
+    const auto seconds = static_cast<nvme::coarse_time>(std::chrono::ceil<std::chrono::seconds>(given.ttl).count());
+    ttls.emplace(name, seconds);
+    if (name == "default" && !config.limits.open_groups) ttls.emplace("", seconds);
   }
   return ttls;
 }

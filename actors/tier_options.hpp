@@ -16,11 +16,13 @@ namespace cenote {
 [[nodiscard]] dram::store_options store_options_of(const config::node_config& config);
 /// By the group's name.
 [[nodiscard]] std::map<std::string, dram::group_options> group_options_of(const config::node_config& config);
+[[nodiscard]] dram::limit_options limit_options_of(const config::node_config& config);
 
 [[nodiscard]] prefetch::options prefetch_options_of(const config::node_config& config);
 
 [[nodiscard]] nvme::store_options nvme_options_of(const config::node_config& config);
-/// Seconds that unused blocks live, by the group's name; groups without a limit are absent.
+/// Seconds that unused blocks live, by the group's name; 0: for ever. Under the empty name: of
+/// groups that the configuration does not name.
 [[nodiscard]] std::map<std::string, nvme::coarse_time> nvme_ttls_of(const config::node_config& config);
 
 }  // namespace cenote

@@ -191,7 +191,8 @@ class recovery {
     if (!session) return std::unexpected(session.error());
     pollfd death{(*session)->pidfd.get(), POLLIN, 0};
     if (::poll(&death, 1, 0) > 0) return fail(error_code::closed, "its process died meanwhile");
-    auto taken = state_.store->recover_session((*session)->number, (*session)->instance, (*session)->view);
+    auto taken =
+        state_.store->recover_session((*session)->number, (*session)->instance, (*session)->view, (*session)->uid);
     if (taken) {
       state_.sessions.push_back(std::move(*session));
     } else {  // it would read on in memory that nobody keeps for it

@@ -92,7 +92,7 @@ typedef struct cenote_spec {
   const char* layout;
   const char* hash_scheme;
   const char* fingerprint;    /* of the weights; may be empty */
-  const char* instance_group; /* who pays; empty: the instance itself */
+  const char* instance_group; /* who pays, see groups.<name>; empty: as if it were called like the instance */
   const cenote_group* groups;
   size_t group_count; /* 1 to 16 */
 } cenote_spec;

@@ -57,7 +57,9 @@ error refusal(std::uint16_t code) {
     case error_code::not_reserved:
       return {error_code::not_reserved, "this session does not hold that block; was it committed twice?"};
     case error_code::limit_exceeded:
-      return {error_code::limit_exceeded, "the group's kept blocks have used up groups.<name>.keep_quota"};
+      return {
+          error_code::limit_exceeded,
+          "the group's kept blocks have used up groups.<name>.keep_quota, or those of all groups limits.keep_share"};
     case error_code::session_killed: return {error_code::session_killed, "the operator ended this session"};
     case error_code::removal_pending:
       return {

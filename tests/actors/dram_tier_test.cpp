@@ -67,6 +67,73 @@ BOOST_FIXTURE_TEST_CASE(the_end_of_a_session_answers_its_waiting_batch_with_an_e
   BOOST_TEST(failed);
 }
 
+namespace {
+
+/// Touch records that name one block each, so many that they take several turns, and a barrier.
+batch_ptr long_batch_of(std::uint64_t session, const dram::slab_description& slab) {
+  std::vector<memory::submission> entries;
+  for (std::uint32_t n = 0; n < 40'000; ++n) {
+    memory::submission entry = entry_of(memory::operation::touch, n);
+    const std::uint64_t run = memory::touch_runs::make(memory::block_ref(slab.index, n % slab.count), 1);
+    std::memcpy(entry.key, &run, sizeof run);
+    entry.key_size = sizeof run;
+    entries.push_back(entry);
+  }
+  entries.push_back(entry_of(memory::operation::barrier, 99'999));
+  return batch_of(session, std::move(entries));
+}
+
+}  // namespace
+
+BOOST_FIXTURE_TEST_CASE(a_batch_that_takes_long_does_not_hold_up_another_sessions, actor_fixture) {
+  const auto first = make_client(1);
+  const auto second = make_client(2);
+  const dram::slab_description slab = requests().at(0).slab;
+  provide_memory();
+  const batch_ptr slow = long_batch_of(1, slab);
+  const batch_ptr quick = batch_of(2, {entry_of(memory::operation::barrier, 1)});
+  std::vector<std::uint64_t> answered;  // sessions, in order
+  const auto asker = system().spawn([&](caf::event_based_actor* self) {
+    for (const batch_ptr& each : {slow, quick}) {
+      self->request(dram(), std::chrono::seconds(10), run_atom_v, each).then([&](const batch_ptr& done) {
+        answered.push_back(done->session);
+      });
+    }
+  });
+  run();
+  BOOST_REQUIRE_EQUAL(answered.size(), 2U);
+  BOOST_TEST(answered[0] == 2U);
+  BOOST_TEST(slow->completions.size() == 1U);
+}
+
+BOOST_FIXTURE_TEST_CASE(the_end_of_a_session_ends_its_batch_between_two_turns, actor_fixture) {
+  const auto client = make_client(1);
+  const dram::slab_description slab = requests().at(0).slab;
+  provide_memory();
+  caf::scoped_actor self(system());
+  auto handle = self->request(dram(), std::chrono::seconds(10), run_atom_v, long_batch_of(1, slab));
+  scheduler().run_once();  // its first turn
+  const auto released = ask<outcome>(dram(), release_atom_v, std::uint64_t{1});
+  BOOST_TEST(released.has_value());
+  bool failed = false;
+  handle.receive([](const batch_ptr&) {}, [&](const caf::error&) { failed = true; });
+  BOOST_TEST(failed);
+}
+
+BOOST_FIXTURE_TEST_CASE(a_wipe_is_answered_with_what_it_forgot, actor_fixture) {
+  const auto client = make_client(1);
+  provide_memory();
+  BOOST_REQUIRE(ask<batch_ptr>(dram(), run_atom_v, batch_of(1, {entry_of(memory::operation::grant, 1, 1)})));
+  BOOST_REQUIRE(ask<batch_ptr>(dram(), run_atom_v, batch_of(1, {commit_of(*client, 2, 42)})));
+  const auto wiped = ask<outcome>(dram(), wipe_atom_v, std::string("demo"));
+  BOOST_REQUIRE(wiped);
+  BOOST_TEST(wiped->value == 1U);
+  BOOST_TEST(index().find(reduce_key(key_of(42).view(), 0)) == 0U);
+  const auto unknown = ask<outcome>(dram(), wipe_atom_v, std::string("nobody"));
+  BOOST_REQUIRE(unknown);
+  BOOST_TEST((unknown->code == error_code::invalid_argument));
+}
+
 BOOST_FIXTURE_TEST_CASE(an_instance_with_another_spec_is_refused_and_the_field_is_named, actor_fixture) {
   instance_spec other = small_spec();
   other.dtype = "fp8";

@@ -605,9 +605,10 @@ def test_a_worker_that_nobody_keeps_ends_at_once() -> None:
 
 
 @pytest.mark.sanitizer
-def test_status_json_is_what_the_node_answers(node: Node, attach: Attach) -> None:
+def test_status_json_is_what_the_node_answers(start_node: StartNode, attach: Attach) -> None:
     import json
 
+    node = start_node("groups.payers.priority=normal")
     session = attach(node, "seen", instance_group="payers", client_name="the-client")
     keys = blocks.keys_of("a", 0, 10)
     session.put(keys, blocks.contents_of(keys, 4096))
@@ -626,6 +627,7 @@ def test_status_json_is_what_the_node_answers(node: Node, attach: Attach) -> Non
     assert printed["dram"]["capacity"] == 64 * MiB
     (instance,) = printed["instances"]
     assert (instance["id"], instance["group"], instance["blocks"], instance["sessions"]) == ("seen", "payers", 10, 1)
+    assert instance["account"] == "payers"
     (one_session,) = printed["sessions"]
     assert (one_session["pid"], one_session["client"], one_session["pins"]) == (os.getpid(), "the-client", 3)
     (group,) = printed["groups"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import signal
 import time
 from collections.abc import Callable
@@ -89,7 +90,7 @@ def test_quotas_change_while_the_node_runs(tmp_path: Path, start_node: StartNode
     file = tmp_path / "cenote.toml"
 
     def quota(size: str | None) -> None:
-        file.write_text(f'[groups.g]\nquota = "{size}"\n' if size else "")
+        file.write_text(f'[groups.g]\nquota = "{size or 0}"\n')
 
     def reload() -> None:
         before = len(node.logged("configuration reloaded"))
@@ -227,3 +228,56 @@ def test_used_and_free_add_up_whatever_happens(node: Node, attach: Attach) -> No
         for number in range(4):
             found = node.instance(f"i{number}")
             assert found["index_entries"] == found["blocks"]
+
+
+# ---- what one tenant can take from the others
+
+
+@pytest.mark.sanitizer
+def test_groups_that_nobody_configured_share_one_account(start_node: StartNode, attach: Attach) -> None:
+    node = start_node()
+    victim = attach(node, "victim", block=64 * KiB, instance_group="v")
+    fill(victim, "v", 300, 64 * KiB)
+    for number in range(12):
+        session = attach(node, f"a{number}", block=64 * KiB, instance_group=f"invented{number}")
+        fill(session, f"a{number}", 100, 64 * KiB)
+        with contextlib.suppress(cenote.LimitExceeded):
+            session.keep(blocks.keys_of(f"a{number}", 0, 100))
+    status = node.status()
+    (group,) = status["groups"]
+    assert group["name"] == "default"
+    assert 0 < group["kept"] <= 64 * MiB // 10
+    assert {each["account"] for each in status["instances"]} == {"default"}
+    assert "invented3" in {each["group"] for each in status["instances"]}
+    fill(victim, "w", 300, 64 * KiB)
+    assert victim.match(blocks.keys_of("w", 0, 300)).resident == 300
+
+
+def test_the_default_quota_counts_for_whoever_nobody_configured(start_node: StartNode, attach: Attach) -> None:
+    node = start_node("limits.group_quota=8MiB", "groups.paying.priority=normal")
+    for number in range(3):
+        fill(attach(node, f"a{number}", block=64 * KiB, instance_group=f"g{number}"), "a", 200, 64 * KiB)
+    assert node.group_used("default") <= 8 * MiB
+    paying = attach(node, "p", block=64 * KiB, instance_group="paying")
+    fill(paying, "p", 400, 64 * KiB)
+    assert node.group_used("paying") > 20 * MiB
+
+
+@pytest.mark.sanitizer
+def test_reservations_have_a_share(start_node: StartNode, attach: Attach) -> None:
+    node = start_node("session.reserve_timeout=1s")
+    victim = attach(node, "victim", block=64 * KiB)
+    fill(victim, "v", 300, 64 * KiB)
+    greedy = attach(node, "greedy", block=64 * KiB)
+    got = 0
+    with pytest.raises(cenote.NoSpace):
+        for number in range(200):
+            greedy.reserve(blocks.keys_of("g", number * 8, 8))
+            got += 8
+    assert got * 64 * KiB <= 64 * MiB // 4
+    assert victim.match(blocks.keys_of("v", 0, 300)).resident == 300
+    until("they are set aside", lambda: node.instance("greedy")["pending"] == 0)
+    fill(victim, "w", 50, 64 * KiB)
+    assert victim.match(blocks.keys_of("w", 0, 50)).resident == 50
+    with pytest.raises(cenote.NoSpace):  # what it may still write counts on
+        greedy.reserve(blocks.keys_of("h", 0, 16))

@@ -530,3 +530,38 @@ def test_a_core_dump_of_the_worker_does_not_hold_the_pool(start_node: StartNode,
             flagged[name] = "dd" in line.split()
     assert any("cenote-slab" in each for each in flagged)
     assert all(flagged.values()), flagged
+
+
+# ---- work
+
+
+@pytest.mark.sanitizer
+@pytest.mark.parametrize("operation", [wire.TOUCH, wire.CLEAR])
+def test_a_ring_full_of_long_work_ends_nothing_and_others_are_served(
+    start_node: StartNode, attach: Attach, operation: int
+) -> None:
+    node = start_node("dram.policy=lru", "dram.slab_size=32MiB")
+    session = attach(node, "flooded", spec={"model": "m", "tokens_per_block": 16, "hash_scheme": "sha256"})
+    other = attach(node, "other")
+    for first in range(0, 6000, 500):
+        keys = blocks.keys_of("a", first, 500)
+        session.put(keys, blocks.contents_of(keys, 4096))
+    raw = wire.RawSession.attach(node.socket, "flooded", GROUPS)
+    worker = node.worker_pid
+    runs = struct.pack("<8Q", *[((1 << 18) << 24) | 6000] * 8) if operation == wire.TOUCH else b""
+    entry = wire.SUBMISSION.pack(operation, wire.FLAG_LAST, 0, 1, 0, 0, 0, 0, 0, len(runs), runs)
+    last = wire.SUBMISSION.pack(wire.BARRIER, wire.FLAG_LAST, 0, 2, 0, 0, 0, 0, 0, 0, b"")
+    ring = entry * (wire.SUBMISSIONS - 1) + last
+    raw.memory[wire.SUBMISSIONS_AT : wire.SUBMISSIONS_AT + len(ring)] = ring
+    raw.set_word(wire.SUBMIT_TAIL, wire.SUBMISSIONS)
+    raw.ring()
+    for turn in range(5):
+        puts_and_reads(other, f"turn{turn}")
+    until("all of it is carried out", lambda: raw.word(wire.SUBMIT_HEAD) == wire.SUBMISSIONS)
+    assert raw.take()[-1].request == 2
+    assert node.worker_pid == worker
+    if operation == wire.TOUCH:
+        assert node.counter("touches_dropped") > 0
+    else:
+        assert session.match(blocks.keys_of("a", 0, 6000)).resident == 0
+    raw.close()

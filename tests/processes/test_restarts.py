@@ -160,7 +160,8 @@ def test_a_late_commit_of_one_part_leaves_the_memory_to_the_other_part_s_writer(
 
 
 @pytest.mark.sanitizer
-def test_grants_and_accounts_are_the_same_after_a_restart(node: Node, attach: Attach) -> None:
+def test_grants_and_accounts_are_the_same_after_a_restart(start_node: StartNode, attach: Attach) -> None:
+    node = start_node("groups.payer.priority=normal")
     session = attach(node, "i", block=BLOCK, instance_group="payer")
     filled(session, "a", 300)
     before = node.status()

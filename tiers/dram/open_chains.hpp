@@ -42,6 +42,8 @@ class open_chains {
     chains_.push_back(std::move(made));
     trim();
   }
+  /// Blocks of all chains, here and missing.
+  [[nodiscard]] std::size_t size() const noexcept { return blocks_; }
   /// The one that was added last.
   [[nodiscard]] chain& latest() noexcept { return chains_.back(); }
   /// `to` has grown by blocks of its own, up to the one called `last`.

@@ -107,13 +107,7 @@ store::instance& store::make_instance(instance_number number, const instance_spe
   made->owner = owner;
   ++made_by_[owner];
   made->spec = spec;
-  auto& payer = accounts_[spec.paying_group()];
-  if (!payer) {
-    payer = std::make_unique<account>();
-    payer->name = spec.paying_group();
-    configure(*payer);
-  }
-  made->payer = payer.get();
+  made->payer = &open_account(spec);
   made->version_memory = std::move(versions);
   made->versions = memory::version_table(made->version_memory.data());
   for (std::uint32_t g = 0; g < spec.groups.size(); ++g) {
@@ -184,24 +178,69 @@ std::uint64_t store::clear_all(coarse_time now, std::vector<removal>* below) {
   return cleared;
 }
 
-std::uint64_t store::clear_blocks(instance& in, coarse_time now, std::vector<removal>* below) {
-  while (!in.reservations.empty()) revoke_reservation(in, in.reservations.begin()->first);
+std::optional<std::vector<clear_work>> store::begin_clear(const std::string& id, std::vector<removal>& below) {
+  std::vector<clear_work> begun;
+  for (const auto& [number, each] : instances_) {
+    if (id.empty() || each->spec.id == id) begun.push_back(begin_clear_of(*each, &below));
+  }
+  if (begun.empty() && !id.empty()) return std::nullopt;
+  return begun;
+}
+
+clear_work store::begin_clear_of(instance& in, std::vector<removal>* below) {
+  clear_work begun{.instance = in.number, .reserved = {}, .slabs = {}, .under_way = in.clears};
+  for (const auto& [bits, held] : in.reservations) begun.reserved.push_back(bits);
+  for (const auto& [index, home] : in.slabs) begun.slabs.push_back(index);
+  spent_ += begun.reserved.size() / 16 + begun.slabs.size();
   while (!in.loading.empty()) abandon_load(in, block_key(in.loading.begin()->first));
-  if (options_.lower.present && below != nullptr) below->push_back({in.number, true, {}});
-  constexpr std::size_t step = 1024;
-  std::uint64_t cleared = 0;
-  std::vector<block_ref> refs;
-  for (const auto& [index, home] : in.slabs) {
-    for (std::uint32_t b = 0; b < home->what.count; ++b) {
-      const block_ref ref(index, b);
-      if (record_of(*home, ref).state() == block_state::present) refs.push_back(ref);
-      if (refs.size() == step || (b + 1 == home->what.count && !refs.empty())) {
-        cleared += forget_blocks(in, refs, now);
-        refs.clear();
-      }
+  if (!options_.lower.present || below == nullptr) return begun;
+  const auto same = [&](const removal& each) { return each.all && each.instance == in.number; };
+  if (std::ranges::none_of(*below, same)) below->push_back({in.number, true, {}});
+  return begun;
+}
+
+bool store::clear_some(clear_work& work, coarse_time now, std::uint64_t budget) {
+  const auto found = instances_.find(work.instance);
+  if (found == instances_.end()) return true;
+  instance& in = *found->second;
+  const std::uint64_t begun = spent_;
+  while (spent_ - begun < budget) {
+    if (!work.reserved.empty()) {
+      revoke_reservation(in, work.reserved.back());
+      work.reserved.pop_back();
+      ++spent_;
+    } else if (work.slabs.empty()) {
+      return true;
+    } else if (clear_slab(in, work, now)) {
+      work.slabs.pop_back();
+      work.next_block = 0;
     }
   }
-  return cleared;
+  return work.reserved.empty() && work.slabs.empty();
+}
+
+/// The next blocks of the last slab; true: that was all of it.
+bool store::clear_slab(instance& in, clear_work& work, coarse_time now) {
+  constexpr std::size_t step = 1024;
+  ++spent_;
+  const auto found = in.slabs.find(work.slabs.back());
+  if (found == in.slabs.end() || found->second->present == 0) return true;
+  slab& home = *found->second;
+  std::vector<block_ref> refs;
+  const std::uint32_t first = work.next_block;
+  for (; work.next_block < home.what.count && refs.size() < step; ++work.next_block) {
+    const block_ref ref(home.what.index, work.next_block);
+    if (record_of(home, ref).state() == block_state::present) refs.push_back(ref);
+  }
+  spent_ += (work.next_block - first) / 4;
+  if (!refs.empty()) work.cleared += forget_blocks(in, refs, now);
+  return work.next_block >= home.what.count;
+}
+
+std::uint64_t store::clear_blocks(instance& in, coarse_time now, std::vector<removal>* below) {
+  clear_work work = begin_clear_of(in, below);
+  while (!clear_some(work, now, turn_budget)) continue;
+  return work.cleared;
 }
 
 // ---------------------------------------------------------------------------------------------- blocks
@@ -219,6 +258,7 @@ void store::publish(instance& in, slab& home, block_ref ref, const full_key& key
   memory::shared_assign(record.flags, 0, "publish.flags"_point);
   memory::shared_store(record.checksum_or_writers, 0, std::memory_order_relaxed, "publish.no_writers"_point);
   if (options_.checksum_at_commit) {
+    spent_ += group.block_bytes >> 14;
     memory::shared_store(record.checksum_or_writers, XXH3_64bits(home.block(ref), group.block_bytes),
                          std::memory_order_relaxed, "publish.checksum"_point);
     memory::shared_assign(record.flags, memory::block_record::flag_checksum, "publish.has_checksum"_point);
@@ -236,7 +276,11 @@ void store::publish(instance& in, slab& home, block_ref ref, const full_key& key
 
 void store::free_block(instance& in, slab& home, block_ref ref) {
   pool& group = pool_of(home);
-  if (record_of(home, ref).state() != block_state::present) blank_ -= group.stride;
+  const block_state before = record_of(home, ref).state();
+  if (before != block_state::present) blank_ -= group.stride;
+  if (before == block_state::pending || before == block_state::quarantined) {
+    discharge_reservation(in, ref, group.stride);
+  }
   record_of(home, ref).set_state(block_state::free, "free_block.state"_point);
   forget_holds(home.what.first_record + ref.block(), group.stride);
   group.free.push_back(ref);
@@ -250,6 +294,7 @@ void store::forget_grant(session& by, std::uint64_t ref_bits) {
   memory::shared_store(by.memory.grant(found->second.slot).word, 0, std::memory_order_release,
                        "forget_grant.slot_emptied"_point);
   by.empty_slots.push_back(found->second.slot);
+  let_blank(by, found->second.stride);
   by.granted.erase(found);
 }
 
@@ -266,7 +311,8 @@ bool store::grant_one(session& to, pool& from, allocation& outcome, std::uint32_
   record.set_state(block_state::granted, "grant_one.granted"_point);
   const std::uint32_t slot = to.empty_slots.back();
   to.empty_slots.pop_back();
-  to.granted.emplace(ref.bits, granted_block{version, slot});
+  to.granted.emplace(ref.bits, granted_block{version, slot, from.stride});
+  hold_blank(to, from.stride);
   memory::shared_store(to.memory.grant(slot).block, ref.bits, std::memory_order_relaxed, "grant_one.slot_block"_point);
   memory::shared_store(to.memory.grant(slot).word,
                        grant_slot::make(version, static_cast<std::uint16_t>(from.group), grant_slot::granted),
@@ -283,6 +329,7 @@ bool store::revoke_grant(session& of, block_ref ref) {
   if (!memory::shared_swap(of.memory.grant(found->second.slot).word, word, 0, "revoke_grant.slot_emptied"_point))
     return false;
   of.empty_slots.push_back(found->second.slot);
+  let_blank(of, found->second.stride);
   of.granted.erase(found);
   free_block(*of.of, home, ref);
   ++counters_.revoked_grants;
@@ -366,6 +413,7 @@ bool store::is_ambiguous(const instance& in, session_number by, std::uint64_t re
 }
 
 std::uint64_t store::forget_blocks(instance& in, std::span<const block_ref> refs, coarse_time now) {
+  spent_ += refs.size();
   const std::vector<bool> pinned = condemn(in, refs);
   for (std::size_t i = 0; i < refs.size(); ++i) {
     slab& home = *slab_of(in, refs[i]);
@@ -405,7 +453,8 @@ void store::rescan_zombies(instance& in) {
 
 // ---------------------------------------------------------------------------------------------- sessions
 
-result<void> store::add_session(session_number number, instance_number instance_id, memory::session_memory memory) {
+result<void> store::add_session(session_number number, instance_number instance_id, memory::session_memory memory,
+                                std::uint32_t uid) {
   const auto home = instances_.find(instance_id);
   if (home == instances_.end()) return fail(error_code::closed, "the instance was given up meanwhile; attach again");
   const auto short_number = static_cast<std::uint32_t>(number);
@@ -418,6 +467,8 @@ result<void> store::add_session(session_number number, instance_number instance_
   made->number = number;
   made->of = home->second.get();
   made->memory = memory;
+  made->owner = &user_of(uid);
+  ++made->owner->sessions;
   for (std::uint32_t slot = memory::session_memory::grants; slot > 0; --slot) made->empty_slots.push_back(slot - 1);
   home->second->sessions.push_back(made.get());
   home->second->claimed_until = 0;
@@ -438,6 +489,7 @@ void store::release_session(session_number number, coarse_time now) {
   std::erase(in.sessions, gone.get());
   renumber_slabs(in);
   for (const auto& [bits, grant] : gone->granted) {
+    let_blank(*gone, grant.stride);
     free_block(in, *slab_of(in, block_ref::from_bits(bits)), block_ref::from_bits(bits));
     ++counters_.reclaimed_blocks;
   }
@@ -453,6 +505,8 @@ void store::release_session(session_number number, coarse_time now) {
     ++counters_.reclaimed_blocks;
   }
   rescan_zombies(in);
+  --gone->owner->sessions;
+  forget_user(*gone->owner);
   if (in.sessions.empty()) begin_idle(in, now);
 }
 
@@ -535,7 +589,7 @@ void store::finish_request(batch& work, const submission& entry) {
   work.refusal_index = 0;
 }
 
-progress store::run(batch& work, coarse_time now) {
+progress store::run(batch& work, coarse_time now, std::uint64_t budget) {
   const auto found = sessions_.find(work.session);
   if (found == sessions_.end()) {
     work.next = work.entries.size();
@@ -548,18 +602,32 @@ progress store::run(batch& work, coarse_time now) {
   }
   guard_.begin(by.number);
   progress state = progress::finished;
+  spent_ = 0;
+  budget_ = budget;
   while (state == progress::finished && work.next < work.entries.size()) {
+    if (spent_ >= budget_ && storing_->group == nullptr) {  // what one request stores takes its place together
+      state = progress::more;
+      break;
+    }
     const submission entry = work.entries[work.next];
     state = run_entry(work, by, entry, now);
+    ++spent_;
   }
   place_stored(by, now);
   if (state == progress::finished) {
-    by.touching.clear();  // a batch ends with the end of a request
+    drop_unfinished(by);  // a batch ends with the end of a request
     guard_.forget(by.number);
   }
   guard_.end();
+  budget_ = no_budget;
   counters_.waits += state == progress::waits_for_memory ? 1 : 0;
   return state;
+}
+
+/// A request is whole in its batch: of one that its client did not end nothing is kept.
+void store::drop_unfinished(session& by) {
+  by.touching.clear();
+  if (!by.gathering.keys.empty()) by.gathering = {};
 }
 
 bool store::makes_sense(const session& by, const submission& entry) noexcept {
@@ -586,19 +654,16 @@ progress store::run_entry(batch& work, session& by, const submission& entry, coa
     case operation::finish: run_finish(work, by, entry, now); break;
     case operation::release: run_release(work, by, entry); break;
     case operation::remove: run_removals(work, by, now); return progress::finished;
-    case operation::clear: work.effects += clear_blocks(*by.of, now, &work.removals); break;
+    case operation::clear: state = run_clear(work, by, now); break;
     case operation::touch:
-    case operation::asked:
-      run_touch(by, entry, now);
-      ++work.next;
-      return progress::finished;  // no answer
+    case operation::asked: return run_touch(work, by, entry, now);  // no answer
     case operation::barrier: break;
     case operation::prefetch: return run_prefetch(work, by, entry);
     case operation::stop_prefetch:
     case operation::end_prefetch: run_prefetch_word(by, entry); break;
     default: refuse(work, entry, error_code::malformed); break;
   }
-  if (state == progress::waits_for_memory) return state;
+  if (state != progress::finished) return state;
   ++work.next;
   if ((entry.flags & submission::flag_last) != 0) {
     const std::uint64_t want = entry.op == operation::commit && sane ? entry.want : 0;
@@ -613,6 +678,14 @@ progress store::run_entry(batch& work, session& by, const submission& entry, coa
       grant_one(by, *from, outcome, static_cast<std::uint32_t>(std::min<std::uint64_t>(want, share) - i), now);
     }
   }
+  return progress::finished;
+}
+
+progress store::run_clear(batch& work, session& by, coarse_time now) {
+  if (!work.clearing) work.clearing = begin_clear_of(*by.of, &work.removals);
+  if (!clear_some(*work.clearing, now, budget_ - std::min(budget_, spent_))) return progress::more;
+  work.effects += work.clearing->cleared;
+  work.clearing.reset();
   return progress::finished;
 }
 
@@ -713,6 +786,11 @@ progress store::run_reserve(batch& work, session& by, const submission& entry, c
       join_reservation(by, reserved->second, parts, answer);
       ++work.effects;
     }
+  } else if (!may_reserve(by, *in.pools[entry.group])) {
+    ++counters_.reserve_refused;
+    refuse(work, entry, error_code::no_space);
+    answer.kind = completion_kind::refused;
+    answer.code = static_cast<std::uint16_t>(error_code::no_space);
   } else {
     if (reserved != in.reserved_keys.end()) revoke_reservation(in, reserved->second);
     const allocation outcome = open_reservation(work, by, entry, now, answer);
@@ -780,6 +858,7 @@ store::allocation store::open_reservation(batch& work, session& by, const submis
   answer.block = ref.bits;
   answer.grant_version = version;
   answer.value = entry.argument;
+  charge_reservation(by, in, ref, in.pools[entry.group]->stride);
   return outcome;
 }
 
@@ -812,6 +891,7 @@ void store::run_finish(batch& work, session& by, const submission& entry, coarse
   const std::uint64_t identity = held.key.lo;
   in.reserved_keys.erase(held.key);
   in.reservations.erase(found);
+  discharge_reservation(in, ref, home->what.stride);
   publish(in, *home, ref, full, now);
   note_stored(pool_of(*home), home->what.first_record + ref.block(), identity, 0, by, now);
   ++counters_.commits;
@@ -865,13 +945,16 @@ void store::run_removals(batch& work, session& by, coarse_time now) {
       const block_key key = reduce_key(full.view(), entry.group);
       const auto ref = find_present(*by.of, key, full, nullptr);
       note_removal(*by.of, key, work.removals);
-      if (ref && std::find(refs.begin(), refs.end(), *ref) == refs.end()) refs.push_back(*ref);
+      if (ref) refs.push_back(*ref);
     }
     if ((entry.flags & submission::flag_last) != 0) {
       ++work.next;
       break;
     }
   }
+  spent_ += refs.size();
+  std::ranges::sort(refs, {}, &block_ref::bits);  // a key may be named twice
+  refs.erase(std::unique(refs.begin(), refs.end()), refs.end());
   if (!refs.empty()) work.effects += forget_blocks(*by.of, refs, now);
   if ((last.flags & submission::flag_last) != 0) finish_request(work, last);
 }
@@ -907,9 +990,10 @@ void store::tick(coarse_time now) {
   for (const auto& [number, each] : sessions_) note_oldest_pin(*each, now);
   expire(now);
   give_up_idle(now);
+  trim_kept(now);
   for (const auto& [name, payer] : accounts_) {  // a quota that was lowered
     if (payer->given.quota == 0 || payer->used <= payer->given.quota) continue;
-    if (pool* oldest = pool_with_oldest(payer.get())) {
+    if (pool* oldest = pool_with_oldest(payer.get(), now)) {
       evict_from_account(*payer, *oldest, payer->used - payer->given.quota, now);
     }
   }
@@ -952,10 +1036,12 @@ store_status store::status(coarse_time now) const {
   all.writing_bytes = writing_bytes_;
   all.loading_bytes = loading_bytes_;
   all.held_bytes = held_bytes_;
+  std::unordered_map<session_number, std::uint64_t> writing;  // blocks
   for (const auto& [number, each] : instances_) {
     instance_status one;
     one.id = each->spec.id;
-    one.group = each->payer->name;
+    one.group = each->spec.paying_group();
+    one.account = each->payer->name;
     one.sessions = each->sessions.size();
     one.slabs = each->slabs.size();
     one.index_slots = each->index.slots();
@@ -964,6 +1050,9 @@ store_status store::status(coarse_time now) const {
     one.quarantined = each->quarantined.size();
     one.pending = each->reservations.size();
     one.loading = each->loading.size();
+    for (const auto& [bits, held] : each->reservations) {
+      for (const auto& who : held.writers) ++writing[who.by];
+    }
     if (each->sessions.empty()) {
       const auto since = static_cast<coarse_time>(each->versions.idle_since());
       one.idle = now - std::min(now, since);
@@ -996,14 +1085,13 @@ store_status store::status(coarse_time now) const {
         std::min<std::uint64_t>(each->memory.pin_slots(), each->memory.header().pin_high_water.load());
     for (std::uint64_t i = 0; i < limit; ++i)
       one.pins += each->memory.pin(i).load(std::memory_order_relaxed) != 0 ? 1 : 0;
-    for (const auto& [bits, held] : each->of->reservations) {
-      one.writing += static_cast<std::uint64_t>(std::ranges::count(held.writers, number, &writer::by));
-    }
+    one.writing = writing[number];
     all.granted += one.grants;
     all.sessions.push_back(std::move(one));
   }
   for (const auto& [name, payer] : accounts_) {
-    all.accounts.push_back({name, payer->given.quota, payer->used, payer->kept, payer->given.priority});
+    all.accounts.push_back(
+        {name, payer->given.quota, payer->used, payer->kept, payer->reserved, payer->given.priority});
   }
   return all;
 }

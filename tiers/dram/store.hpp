@@ -79,6 +79,16 @@ struct life_options {
   std::uint32_t comfortable = 0;  ///< as `instances`, but there may be more: what descriptors suffice for
 };
 
+/// What one tenant may take from the others; shares are of the capacity.
+struct limit_options {
+  /// Bytes of blank blocks (granted, reserved, or set aside since their writers are unknown) in the hands of one
+  /// session or of one user, of a group twice as much. 64 blocks are always allowed.
+  double reserve_share = 0.25;
+  double keep_share = 0.5;        ///< bytes of kept blocks, of all groups together
+  std::uint64_t group_quota = 0;  ///< bytes: quota of accounts that `groups` gives none; 0: none
+  bool open_groups = false;       ///< groups that `groups` does not name have accounts of their own
+};
+
 struct store_options {
   std::uint64_t capacity = 0;    ///< bytes of all slabs together, trailers included
   double high_water = 0.97;      ///< of the capacity: eviction ahead of need starts above
@@ -89,7 +99,8 @@ struct store_options {
   coarse_time reserve_timeout = 300;
   bool checksum_at_commit = false;
   std::string policy = "lru";
-  std::map<std::string, group_options> groups;  ///< by name; those that are absent have the defaults
+  std::map<std::string, group_options> groups;  ///< by name; the others share the account called `default`
+  limit_options limits;
   lower_options lower;
   std::uint64_t hold_bytes = 0;      ///< the most that prefetches may keep from eviction; 0: half of the capacity
   std::uint64_t first_transfer = 1;  ///< number of the first transfer to or from the tier below; for tests of late ones
@@ -124,6 +135,17 @@ struct held_parts {
   std::uint64_t parts = 0;
 };
 
+/// An instance that is being cleared, in steps. While one lives, no block of the instance moves or comes up from below,
+/// so that nothing escapes to where it has been already.
+struct clear_work {
+  instance_number instance = 0;
+  std::vector<std::uint64_t> reserved;  ///< blocks that were being written when it began; from the back
+  std::vector<std::uint32_t> slabs;     ///< that there were when it began; from the back
+  std::uint32_t next_block = 0;         ///< of the last slab
+  std::uint64_t cleared = 0;
+  std::shared_ptr<const void> under_way;  ///< counted by the instance
+};
+
 /// One session's submissions on their way through the store.
 struct batch {
   session_number session = 0;
@@ -134,12 +156,19 @@ struct batch {
   std::uint64_t effects = 0;        ///< of the request under way
   error_code refusal = error_code::ok;
   std::uint32_t refusal_index = 0;
+  std::optional<clear_work> clearing{};  ///< of the entry under way
+  std::uint64_t touched = 0;             ///< blocks that its touch records named so far
+  std::uint64_t late_answers = 0;        ///< how many requests are answered later, by the planner of prefetches
 };
 
 /// The answers to requests of the batch that remove something, and were carried out, become `why`.
 void fail_removals(batch& finished, error_code why) noexcept;
 
-enum class progress : std::uint8_t { finished, waits_for_memory };
+enum class progress : std::uint8_t {
+  finished,
+  waits_for_memory,
+  more,  ///< the budget is used up
+};
 
 using prefetch::load_answer;
 using prefetch::load_state;
@@ -163,11 +192,16 @@ struct store_counters {
   std::uint64_t put_waits = 0;  ///< times that a put found no blank block and had to evict for itself
   std::uint64_t expired = 0;    ///< forgotten since nobody used them for their group's time to live
   std::uint64_t instances_given_up = 0;
-  std::uint64_t not_held = 0;  ///< blocks of a prefetch that were left to eviction, for `hold_bytes` was used up
+  std::uint64_t not_held = 0;         ///< blocks of a prefetch that were left to eviction, for `hold_bytes` was used up
+  std::uint64_t touches_dropped = 0;  ///< blocks of touch records that named more than there is
+  std::uint64_t reserve_refused = 0;  ///< reservations beyond a session's, a user's or a group's share
+  std::uint64_t victims_examined = 0;  ///< blocks that eviction looked at
+  std::uint64_t pin_scans = 0;         ///< looks through the pins of all sessions of an instance
 };
 
 struct instance_status {
   std::string id, group;
+  std::string account;  ///< who pays: the group, or `default`
   std::uint64_t present = 0, free = 0, slabs = 0, bytes = 0, sessions = 0, index_slots = 0, index_entries = 0;
   std::uint64_t zombie = 0, quarantined = 0, pending = 0, loading = 0;
   std::optional<coarse_time> idle;              ///< for how long it has had no session; nothing while it has one
@@ -184,6 +218,7 @@ struct session_status {
 struct account_status {
   std::string name;
   std::uint64_t quota = 0, used = 0, kept = 0;
+  std::uint64_t reserved = 0;  ///< bytes of blocks that are being written part by part, or set aside
   dram::priority priority = dram::priority::normal;
 };
 struct store_status {
@@ -230,6 +265,11 @@ class store {
   std::optional<std::uint64_t> clear_instance(const std::string& id, coarse_time now,
                                               std::vector<removal>* below = nullptr);
   std::uint64_t clear_all(coarse_time now, std::vector<removal>* below = nullptr);
+  /// The same in steps: of the instance called `id`, or of all when it is empty. Nothing when there is none of that
+  /// name.
+  [[nodiscard]] std::optional<std::vector<clear_work>> begin_clear(const std::string& id, std::vector<removal>& below);
+  /// True: done.
+  bool clear_some(clear_work& work, coarse_time now, std::uint64_t budget);
   /// For tests of engines: alters every 16-bit word of every block that is here, and has all that is in the tier below
   /// forgotten, so that no right byte is left. Returns the number of blocks.
   std::uint64_t corrupt_all(std::vector<removal>& below);
@@ -252,7 +292,9 @@ class store {
   void slab_dropped(const slab_description& what);
 
   // ---- sessions
-  result<void> add_session(session_number number, instance_number instance, memory::session_memory memory);
+  /// `uid`: the client's user, whose sessions share what one user may hold.
+  result<void> add_session(session_number number, instance_number instance, memory::session_memory memory,
+                           std::uint32_t uid = 0);
   /// The client is dead, or said that it is done: everything of it is free.
   void release_session(session_number number, coarse_time now);
   /// The client's socket closed, it may be alive: takes back what it is not writing, frees its keys.
@@ -265,8 +307,11 @@ class store {
   [[nodiscard]] std::vector<session_number> suspects() const;
 
   // ---- work
-  /// Carries the batch on. finished: all entries took effect or were refused, `completions` has the answers.
-  progress run(batch& work, coarse_time now);
+  static constexpr std::uint64_t turn_budget = 8192;  ///< steps: one to two milliseconds
+  static constexpr std::uint64_t no_budget = ~std::uint64_t{0};
+  /// Carries the batch on. finished: all entries took effect or were refused, `completions` has the answers. A step is
+  /// a block that is looked at; a batch that takes more than `budget` of them goes on with the next call.
+  progress run(batch& work, coarse_time now, std::uint64_t budget = no_budget);
   /// Gives up waiting for memory: the entry that waits is refused with no_space, the rest goes on.
   void give_up(batch& work, coarse_time now);
   /// Expires reservations, rescans zombies, notes how old pins are. Call a few times a second.
@@ -303,6 +348,7 @@ class store {
   result<void> set_policy(const std::string& name, coarse_time now);
   void set_groups(std::map<std::string, group_options> groups, coarse_time now);
   void set_life(const life_options& life) noexcept { options_.life = life; }
+  void set_limits(const limit_options& limits, coarse_time now);
   void set_reserve_timeout(coarse_time timeout) noexcept { options_.reserve_timeout = timeout; }
 
   // ---- restart
@@ -310,7 +356,8 @@ class store {
                                 memory::segment versions, std::uint32_t owner = 0);
   /// Slabs of instances that are unknown, or retired ones, are refused; the caller drops them.
   result<void> recover_slab(const slab_description& what, memory::segment memory);
-  result<void> recover_session(session_number number, instance_number instance, memory::session_memory memory);
+  result<void> recover_session(session_number number, instance_number instance, memory::session_memory memory,
+                               std::uint32_t uid = 0);
   /// After all recover_ calls: derives everything from the records. Returns the number of blocks that are served again.
   std::uint64_t rebuild(coarse_time now);
 
@@ -320,6 +367,7 @@ class store {
 
  private:
   struct account;
+  struct user;
   struct slab;
   struct pool;
   struct instance;
@@ -343,7 +391,10 @@ class store {
   struct granted_block {
     std::uint32_t grant_version = 0;
     std::uint32_t slot = 0;
+    std::uint64_t stride = 0;
   };
+  /// How far eviction goes: in passing, or when nothing else is left for a request.
+  enum class effort : std::uint8_t { usual, last_resort };
 
   // Lookups of what a client named; null or nothing when it makes no sense.
   [[nodiscard]] slab* slab_of(const instance& of, memory::block_ref ref) const noexcept;
@@ -355,6 +406,8 @@ class store {
   [[nodiscard]] pool& pool_of(const slab& in) const noexcept;
 
   // Operations, one entry each.
+  static void drop_unfinished(session& by);
+  progress run_clear(batch& work, session& by, coarse_time now);
   progress run_entry(batch& work, session& by, const memory::submission& entry, coarse_time now);
   progress run_grant(batch& work, session& by, const memory::submission& entry, coarse_time now);
   void run_commit(batch& work, session& by, const memory::submission& entry, coarse_time now);
@@ -391,12 +444,32 @@ class store {
   [[nodiscard]] static bool is_ambiguous(const instance& in, session_number by, std::uint64_t ref_bits);
   void revoke_reservation(instance& in, std::uint64_t ref_bits);
   void drop_writer(instance& in, session_number by, std::uint64_t ref_bits, std::uint64_t parts);
+  [[nodiscard]] clear_work begin_clear_of(instance& in, std::vector<removal>* below);
   std::uint64_t clear_blocks(instance& in, coarse_time now, std::vector<removal>* below);
+  bool clear_slab(instance& in, clear_work& work, coarse_time now);
   std::uint64_t forget_blocks(instance& in, std::span<const memory::block_ref> refs, coarse_time now);
   void rescan_zombies(instance& in);
   static void note_oldest_pin(session& of, coarse_time now) noexcept;
 
+  // Who may hold how much blank (store_groups.cpp).
+  user& user_of(std::uint32_t uid);
+  void forget_user(user& gone);
+  [[nodiscard]] std::uint64_t blank_limit(std::uint64_t stride) const noexcept;
+  [[nodiscard]] bool may_hold(const session& by, const pool& from) const noexcept;
+  [[nodiscard]] bool may_reserve(const session& by, const pool& from) const noexcept;
+  static void hold_blank(session& by, std::uint64_t stride) noexcept;
+  static void let_blank(session& by, std::uint64_t stride) noexcept;
+  void charge_reservation(session& by, instance& in, memory::block_ref ref, std::uint64_t stride);
+  void discharge_reservation(instance& in, memory::block_ref ref, std::uint64_t stride);
+
   // Instance groups (store_groups.cpp).
+  [[nodiscard]] const std::string& account_name(const instance_spec& spec) const;
+  account& open_account(const instance_spec& spec);
+  void review_accounts(coarse_time now);
+  static void move_account(instance& in, account& to);
+  [[nodiscard]] bool may_keep(const account& payer, std::uint64_t stride) const noexcept;
+  void trim_kept(coarse_time now);
+  void trim_kept_of(slab& home, coarse_time now);
   void configure(account& payer) const;
   void run_keep(batch& work, session& by, const memory::submission& entry, coarse_time now);
   void keep_everywhere(instance& in, const full_key& key, bool kept, coarse_time now);
@@ -425,12 +498,20 @@ class store {
   allocation find_room(pool& from, std::uint32_t more, coarse_time now);
   std::vector<bool> condemn(instance& in, std::span<const memory::block_ref> refs);
   /// A hint: only condemn() knows.
-  [[nodiscard]] bool any_pinned(const instance& in, std::span<const memory::block_ref> refs) const;
+  [[nodiscard]] bool any_pinned(const instance& in, std::span<const memory::block_ref> refs);
   void restore(instance& in, slab& home, memory::block_ref ref);
-  std::uint32_t evict(pool& from, std::uint32_t count, coarse_time now);
+  std::uint32_t evict(pool& from, std::uint32_t count, coarse_time now, effort how = effort::usual);
+  std::vector<memory::block_ref> next_victims(pool& from, std::uint32_t count, std::uint32_t& looks, coarse_time now);
+  std::uint32_t evict_oldest(const account* within, std::uint64_t bytes, coarse_time now);
+  void mark_pins(instance& in, coarse_time now);
+  void look_again(instance& in, coarse_time now);
+  [[nodiscard]] bool is_stuck(const slab& home, memory::block_ref ref, coarse_time now) const noexcept;
+  [[nodiscard]] std::uint64_t scan_cost(const instance& in) const noexcept;
   bool evict_from_account(account& payer, pool& prefer, std::uint64_t bytes, coarse_time now);
+  bool evict_last_of_account(account& payer, coarse_time now);
   /// Of the lowest class of priority that has one.
-  pool* pool_with_oldest(const account* within,
+  /// Pools that are set aside are passed over.
+  pool* pool_with_oldest(const account* within, coarse_time now,
                          std::optional<std::uint32_t> (*victim_of)(const pool&) = oldest_of) const noexcept;
   bool revoke_idle_grants(const std::function<bool(const slab&)>& in);
   bool ask_slab(pool& into, coarse_time now);
@@ -438,8 +519,9 @@ class store {
   bool memory_is_short(coarse_time now) noexcept;
   static void renumber_slabs(instance& in) noexcept;
   bool take_idle_slab(pool& into, coarse_time now);
-  bool steal_slab(pool& into, coarse_time now);
+  bool steal_slab(pool& into, coarse_time now, effort how = effort::usual);
   bool drain(slab& victim, coarse_time now);
+  bool find_drainable(slab& victim, std::vector<memory::block_ref>& present, coarse_time now);
   void move_hot_blocks(slab& from, std::vector<memory::block_ref>& refs, coarse_time now);
   void drop_slab(slab& victim);
   std::uint32_t grant_share(const session& of, const pool& from) const noexcept;
@@ -454,9 +536,9 @@ class store {
   [[nodiscard]] static std::uint32_t blocks_for(std::uint64_t bytes, const pool& of) noexcept;
 
   // Order: what goes next (store_order.cpp).
-  void run_touch(session& by, const memory::submission& entry, coarse_time now);
-  void gather_touched(session& by, const memory::submission& entry);
-  void use_chain(session& by, coarse_time now);
+  progress run_touch(batch& work, session& by, const memory::submission& entry, coarse_time now);
+  void gather_touched(batch& work, session& by, const memory::submission& entry);
+  progress use_chain(session& by, coarse_time now);
   void use_block(pool& group, std::uint32_t record, coarse_time now);
   void note_stored(pool& group, std::uint32_t record, std::uint64_t identity, std::uint64_t parent, session& by,
                    coarse_time now);
@@ -524,6 +606,9 @@ class store {
   memory::range_allocator record_ranges_{memory::max_records};
   eviction::block_links links_;
   std::map<std::string, std::unique_ptr<account>> accounts_;
+  std::map<std::uint32_t, std::unique_ptr<user>> users_;  ///< by uid
+  std::uint64_t kept_bytes_ = 0;                          ///< of all accounts
+  std::uint32_t trim_at_ = 0;                             ///< where the next look for kept blocks beyond a limit begins
   std::map<instance_number, std::unique_ptr<instance>> instances_;
   std::unordered_map<std::string, instance*> by_id_;
   std::unordered_map<session_number, std::unique_ptr<session>> sessions_;
@@ -550,7 +635,6 @@ class store {
   std::vector<instance_number> given_up_;
   std::unordered_map<std::uint32_t, std::uint32_t> made_by_;  ///< uid -> instances that there are
   std::unique_ptr<stored_chain> storing_;
-  prefetch::word gathering_;  ///< of the request under way
   std::vector<prefetch::word> prefetches_;
   struct job_holds {
     session_number by = 0;
@@ -560,6 +644,10 @@ class store {
   std::unordered_map<std::uint32_t, std::vector<std::uint64_t>> held_for_;  ///< record -> jobs
   std::uint64_t held_bytes_ = 0;
   std::vector<std::pair<instance*, memory::block_ref>> recovered_loading_;  ///< a dead worker's reads may still land
+  coarse_time forced_at_ = 0;
+  unsigned forced_looks_ = 0;
+  std::uint64_t spent_ = 0;  ///< steps of the run under way
+  std::uint64_t budget_ = no_budget;
   store_counters counters_;
 };
 

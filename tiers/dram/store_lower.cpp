@@ -59,23 +59,20 @@ bool store::demote_ahead(coarse_time now) {
   const std::uint64_t usable = usable_bytes();
   const std::uint64_t low = share_of(usable, options_.low_water);
   bool more = false;
-  bool stuck = false;
   if (counted_bytes() > share_of(usable, options_.high_water) && parked_bytes_ > 0) {
     for (const auto& [number, each] : instances_) {
       for (const auto& group : each->pools) {
         if (group->parked->size() == 0 || counted_bytes() <= low) continue;
         const std::uint32_t count = std::min(blocks_for(counted_bytes() - low, *group), group->parked->size());
-        const bool freed = evict(*group, count, now) > 0;
-        stuck |= !freed;
+        const bool freed = evict(*group, count, now) > 0;  // else the pool is set aside
         more |= freed && counted_bytes() > low && parked_bytes_ > 0;
       }
     }
   }
   const std::uint64_t excess = unwritten_excess();
-  pool* oldest = excess > 0 ? pool_with_oldest(nullptr, oldest_unwritten_of) : nullptr;
+  pool* oldest = excess > 0 ? pool_with_oldest(nullptr, now, oldest_unwritten_of) : nullptr;
   if (oldest == nullptr) return more;
-  const bool begun = write_oldest(*oldest, blocks_for(excess, *oldest), now) > 0;
-  return (begun && !stuck) || more;  // what is pinned would be parked again and again
+  return write_oldest(*oldest, blocks_for(excess, *oldest), now) > 0 || more;
 }
 
 /// Bytes that demote_ahead() would have written or parked, but has not.
@@ -192,6 +189,7 @@ load_answer store::load(instance_number number, std::uint32_t group, const full_
     return {load_state::loading, moving_.at(under_way->second).serial};
   }
   if (collision || in.reserved_keys.contains(key)) return {load_state::busy};
+  if (in.is_clearing()) return {load_state::absent};  // below it goes next
   if (!options_.lower.present || !memory::hint_reader(in.index.memory().data()).contains(key)) {
     return {load_state::absent};
   }

@@ -13,7 +13,8 @@ using memory::submission;
 
 namespace {
 
-constexpr std::size_t longest_chain = 65'536;  // blocks of one request; what lies behind is not touched
+constexpr std::size_t longest_chain = 65'536;   // blocks of one request; what lies behind is not touched
+constexpr std::uint64_t rounds_of_a_batch = 4;  // how often the touch records of a batch may name all of a pool
 
 }  // namespace
 
@@ -21,22 +22,29 @@ constexpr std::size_t longest_chain = 65'536;  // blocks of one request; what li
 
 /// A chain comes as several entries of one request and one group, the last of which has flag_last. A session that names
 /// two groups in one chain makes no sense: none of its blocks is touched.
-void store::run_touch(session& by, const submission& entry, coarse_time now) {
+progress store::run_touch(batch& work, session& by, const submission& entry, coarse_time now) {
   used_chain& used = by.touching;
-  pool* group = entry.group < by.of->pools.size() ? by.of->pools[entry.group].get() : nullptr;
-  if (entry.index == 0 || used.group == nullptr || used.request != entry.request) {
-    used.clear();
-    used.group = group;
-    used.request = entry.request;
+  if (!used.begun) {
+    pool* group = entry.group < by.of->pools.size() ? by.of->pools[entry.group].get() : nullptr;
+    if (entry.index == 0 || used.group == nullptr || used.request != entry.request) {
+      used.clear();
+      used.group = group;
+      used.request = entry.request;
+    }
+    used.sound = used.sound && group != nullptr && used.group == group;
+    if (used.sound) gather_touched(work, by, entry);
   }
-  used.sound = used.sound && group != nullptr && used.group == group;
-  if (used.sound) gather_touched(by, entry);
-  if ((entry.flags & submission::flag_last) == 0) return;
-  if (used.sound) use_chain(by, now);
-  used.clear();
+  if ((entry.flags & submission::flag_last) != 0) {
+    if (used.sound && use_chain(by, now) == progress::more) return progress::more;
+    used.clear();
+  }
+  ++work.next;
+  return progress::finished;
 }
 
-void store::gather_touched(session& by, const submission& entry) {
+/// A record costs what it names, so it cannot name more blocks than the pool has, nor a batch the same ones over and
+/// over.
+void store::gather_touched(batch& work, session& by, const submission& entry) {
   used_chain& used = by.touching;
   const std::size_t words = std::min<std::size_t>(entry.key_size, max_key_bytes) / sizeof(std::uint64_t);
   if (entry.op == operation::asked) {
@@ -52,9 +60,18 @@ void store::gather_touched(session& by, const submission& entry) {
     const block_ref first = memory::touch_runs::first(runs.run[r]);
     const slab* home = slab_of(*by.of, first);
     if (home == nullptr || home->what.group != used.group->group) continue;
+    const pool& group = *used.group;
+    const std::uint64_t all = std::uint64_t{group.blocks_per_slab} * group.slabs.size();
+    const std::uint64_t named = std::min<std::uint64_t>(memory::touch_runs::length(runs.run[r]),
+                                                        std::uint64_t{home->what.count} - first.block());
+    const std::uint64_t of_chain = std::min<std::uint64_t>(longest_chain, all);
+    const std::uint64_t of_batch = std::max<std::uint64_t>(longest_chain, rounds_of_a_batch * all);
     const std::uint64_t length =
-        std::min<std::uint64_t>({memory::touch_runs::length(runs.run[r]),
-                                 std::uint64_t{home->what.count} - first.block(), longest_chain - used.blocks.size()});
+        std::min({named, of_chain - std::min(of_chain, used.looked), of_batch - std::min(of_batch, work.touched)});
+    used.looked += length;
+    work.touched += length;
+    spent_ += length / 4;
+    counters_.touches_dropped += named - length;
     for (std::uint64_t i = 0; i < length; ++i) {
       const std::uint32_t number = home->what.first_record + first.block() + static_cast<std::uint32_t>(i);
       const block_record& record = records_[number];
@@ -64,17 +81,29 @@ void store::gather_touched(session& by, const submission& entry) {
 }
 
 /// Tail to head: a parent is never older than its child.
-void store::use_chain(session& by, coarse_time now) {
+progress store::use_chain(session& by, coarse_time now) {
   used_chain& used = by.touching;
   pool& group = *used.group;
-  // Other entries of the batch may have come between those of the chain.
-  std::erase_if(used.blocks, [&](const chain_block& each) { return !is_same(group, each); });
-  const std::uint32_t standing = begin_request(group, used.blocks, used.asked, now);
-  for (std::size_t i = used.blocks.size(); i-- > 0;) use_block(group, used.blocks[i].record, now);
+  if (!used.begun) {
+    spent_ += used.blocks.size() / 4;
+    // Other entries of the batch may have come between those of the chain.
+    std::erase_if(used.blocks, [&](const chain_block& each) { return !is_same(group, each); });
+    used.standing = begin_request(group, used.blocks, used.asked, now);
+    used.left = used.blocks.size();
+    used.begun = true;
+  } else {
+    group.policy->resume(used.standing, std::nullopt);
+  }
+  for (; used.left > 0; --used.left, ++spent_) {
+    if (spent_ >= budget_) return progress::more;
+    const chain_block& next = used.blocks[used.left - 1];
+    if (is_same(group, next)) use_block(group, next.record, now);
+  }
   by.chains.add({.asked = used.asked,
                  .last = used.asked.empty() && !used.blocks.empty() ? identity_of(group, used.blocks.back().record) : 0,
-                 .standing = standing,
+                 .standing = used.standing,
                  .blocks = used.blocks});
+  return progress::finished;
 }
 
 void store::use_block(pool& group, std::uint32_t record, coarse_time now) {
@@ -130,7 +159,9 @@ void store::place_stored(session& by, coarse_time now) {
   if (stored.group == nullptr) return;
   pool& group = *stored.group;
   stay_within_capacity(now);
+  spent_ += by.chains.size() / 64;
   open_chains::chain* before = by.chains.find(stored.first, stored.parent);
+  if (before != nullptr && before->blocks.size() >= longest_chain) before = nullptr;  // what lies behind is a new one
   if (before != nullptr) {
     const bool known = !before->blocks.empty() && is_same(group, before->blocks.back());
     group.policy->resume(before->standing, known ? std::optional(before->blocks.back().record) : std::nullopt);
@@ -167,6 +198,7 @@ void store::place_block(pool& group, std::uint32_t record, coarse_time now) {
 }
 
 void store::refresh_chain(pool& group, const std::vector<chain_block>& blocks, coarse_time now) {
+  spent_ += blocks.size() / 4;
   for (std::size_t i = blocks.size(); i-- > 0;) {
     if (!is_same(group, blocks[i])) continue;
     const bool parked = (records_[blocks[i].record].flags & block_record::flag_parked) != 0;
@@ -186,8 +218,7 @@ bool store::is_same(const pool& group, const chain_block& block) const noexcept 
 void store::stay_within_capacity(coarse_time now) {
   if (options_.grants_in_capacity) return;
   while (counted_bytes() > options_.capacity) {
-    pool* oldest = pool_with_oldest(nullptr);
-    if (oldest == nullptr || evict(*oldest, blocks_for(counted_bytes() - options_.capacity, *oldest), now) == 0) return;
+    if (evict_oldest(nullptr, counted_bytes() - options_.capacity, now) == 0) return;
   }
 }
 
@@ -221,6 +252,7 @@ void store::leave_order(pool& group, std::uint32_t record, departure why, coarse
   } else if ((flags & block_record::flag_kept) != 0) {
     memory::shared_clear_bits(flags, block_record::flag_kept, "leave_order.kept_no_more"_point);
     group.owner->payer->kept -= group.stride;
+    kept_bytes_ -= group.stride;
     --group.kept;
   } else if (!in_policy(record)) {  // it was to leave when it is written
     moving_.at(record).leaves = false;

@@ -12,28 +12,29 @@ using prefetch::place;
 progress store::run_prefetch(batch& work, session& by, const submission& entry) {
   const bool group_known = entry.group < by.of->pools.size();
   const bool key_sane = entry.key_size >= min_key_bytes && entry.key_size <= max_key_bytes;
-  // Of a session that went in the middle of a request something may be left.
-  if (gathering_.session != by.number || gathering_.request != entry.request) gathering_ = {};
-  if (gathering_.keys.empty()) {
-    gathering_.session = by.number;
-    gathering_.request = entry.request;
-    gathering_.instance = by.of->number;
-    gathering_.group = entry.group;
-    gathering_.tokens_per_block = by.of->spec.tokens_per_block;
+  prefetch::word& gathering = by.gathering;
+  if (gathering.request != entry.request) gathering = {};
+  if (gathering.keys.empty()) {
+    gathering.session = by.number;
+    gathering.request = entry.request;
+    gathering.instance = by.of->number;
+    gathering.group = entry.group;
+    gathering.tokens_per_block = by.of->spec.tokens_per_block;
   }
-  if (!group_known || !key_sane || entry.group != gathering_.group) {
+  if (!group_known || !key_sane || entry.group != gathering.group) {
     refuse(work, entry, error_code::malformed);
   } else {
-    gathering_.stride = by.of->pools[entry.group]->stride;
-    const full_key& full = gathering_.keys.emplace_back(std::span(entry.key, entry.key_size));
-    gathering_.places.push_back(place_of(*by.of, entry.group, full));
+    gathering.stride = by.of->pools[entry.group]->stride;
+    const full_key& full = gathering.keys.emplace_back(std::span(entry.key, entry.key_size));
+    gathering.places.push_back(place_of(*by.of, entry.group, full));
   }
   ++work.next;
   if ((entry.flags & submission::flag_last) == 0) return progress::finished;
-  prefetch::word whole = std::exchange(gathering_, {});
+  prefetch::word whole = std::exchange(gathering, {});
   whole.terms = memory::prefetch_terms::of(entry);
   const bool sound = work.refusal == error_code::ok;
   if (!sound || whole.terms.more) finish_request(work, entry);
+  work.late_answers += sound && !whole.terms.more ? 1 : 0;
   if (sound) prefetches_.push_back(std::move(whole));
   return progress::finished;
 }

@@ -71,8 +71,9 @@ result<void> store::recover_slab(const slab_description& what, memory::segment m
   return {};
 }
 
-result<void> store::recover_session(session_number number, instance_number instance_id, memory::session_memory memory) {
-  if (auto added = add_session(number, instance_id, memory); !added) return added;
+result<void> store::recover_session(session_number number, instance_number instance_id, memory::session_memory memory,
+                                    std::uint32_t uid) {
+  if (auto added = add_session(number, instance_id, memory, uid); !added) return added;
   session& known = *sessions_.at(number);
   known.recovered = true;
   known.suspect = guard_.is_suspect(number);
@@ -136,6 +137,7 @@ void store::recover_block(instance& in, slab& home, block_ref ref,
     case block_state::quarantined: {
       auto writers =
           writers_in_mask(in, record.checksum_or_writers.load(std::memory_order_relaxed), pool_of(home).all_parts);
+      if (!writers.empty()) charge_reservation(*sessions_.at(writers.front().by), in, ref, home.what.stride);
       quarantine(in, home, ref, std::move(writers));
       return;  // charged by the caller of a block that is not free
     }
@@ -161,7 +163,8 @@ void store::recover_grants(instance& in, slab& home, block_ref ref) {
           each->memory.grant(slot).block.load(std::memory_order_relaxed) != ref.bits) {
         continue;
       }
-      each->granted.emplace(ref.bits, granted_block{version, slot});
+      each->granted.emplace(ref.bits, granted_block{version, slot, home.what.stride});
+      hold_blank(*each, home.what.stride);
       std::erase(each->empty_slots, slot);
       return;
     }

@@ -16,7 +16,12 @@ using memory::index_value;
 
 namespace {
 
-constexpr std::uint32_t eviction_batch = 256;                   // one fence and one scan of the pins for that many
+constexpr std::uint32_t eviction_batch = 256;      // one fence and one scan of the pins for that many
+constexpr std::uint32_t most_looks = 4096;         // in vain, at blocks that are held: a fraction of a millisecond
+constexpr std::uint64_t evicted_at_once = 16'384;  // of one account: some milliseconds
+constexpr unsigned most_vain_pools = 8;            // of one call
+constexpr unsigned most_forced_looks = 16;         // at pins, a tenth of a second
+constexpr coarse_time aside_for = 2;               // until the clock has moved on for sure
 constexpr std::uint64_t move_budget = std::uint64_t{16} << 20;  // bytes copied in one go: a few milliseconds at most
 
 }  // namespace
@@ -55,7 +60,11 @@ std::uint32_t store::grant_share(const session& of, const pool& from) const noex
   const std::uint64_t blocks = options_.capacity / from.stride;
   const std::uint64_t fair = std::max<std::uint64_t>(1, blocks / 8 / std::max<std::size_t>(1, sessions_.size()));
   const std::uint64_t most = std::min<std::uint64_t>(fair, options_.max_grants);
-  const std::uint64_t left = most > of.granted.size() ? most - of.granted.size() : 1;  // one always: no one starves
+  // One more is allowed beyond that, so that nobody starves; but not more than a session may hold blank in all.
+  const std::uint64_t limit = blank_limit(from.stride);
+  const std::uint64_t may = limit > of.blank ? (limit - of.blank) / from.stride : 0;
+  const std::uint64_t more = most > of.granted.size() ? most - of.granted.size() : 1;
+  const std::uint64_t left = of.granted.empty() ? std::max<std::uint64_t>(1, std::min(more, may)) : std::min(more, may);
   return static_cast<std::uint32_t>(std::min<std::uint64_t>(left, of.empty_slots.size()));
 }
 
@@ -66,10 +75,14 @@ bool store::has_blank(const pool& from) noexcept {
 
 store::allocation store::allocate(pool& from, block_ref& ref, std::uint32_t more, coarse_time now) {
   account& payer = *from.owner->payer;
-  if (payer.given.quota != 0 && payer.used + from.stride > payer.given.quota &&
-      (from.stride > payer.given.quota ||
-       !evict_from_account(payer, from, payer.used + from.stride - payer.given.quota, now))) {
-    return allocation::no_space;
+  if (payer.given.quota != 0 && payer.used + from.stride > payer.given.quota) {
+    const std::uint64_t before = payer.used;
+    if (from.stride > payer.given.quota) return allocation::no_space;
+    if (!evict_from_account(payer, from, payer.used + from.stride - payer.given.quota, now)) {
+      // A quota that was lowered by far is worked off in steps.
+      const bool goes_on = payer.used > payer.given.quota && payer.used < before;
+      return goes_on ? allocation::wait : allocation::no_space;
+    }
   }
   if (from.free.empty()) {
     const allocation found = find_room(from, more, now);
@@ -96,12 +109,14 @@ store::allocation store::find_room(pool& from, std::uint32_t more, coarse_time n
   if (slab_fits(from) && ask_slab(from, now)) return allocation::wait;
   if (take_idle_slab(from, now)) return allocation::wait;
   const std::uint32_t wanted = std::clamp<std::uint32_t>(more, 1, eviction_batch);
-  const pool* oldest = pool_with_oldest(nullptr);
+  const pool* oldest = pool_with_oldest(nullptr, now);
   if (oldest == &from && evict(from, wanted, now) > 0) return allocation::ok;
   if (oldest != &from && steal_slab(from, now)) return allocation::wait;
   if (evict(from, wanted, now) > 0 || !from.free.empty()) return allocation::ok;  // or a zombie went
   if (revoke_idle_grants([&](const slab& in) { return &pool_of(in) == &from; })) return allocation::ok;
   if (oldest == &from && steal_slab(from, now)) return allocation::wait;
+  if (evict(from, wanted, now, effort::last_resort) > 0 || !from.free.empty()) return allocation::ok;
+  if (steal_slab(from, now, effort::last_resort)) return allocation::wait;
   // A transfer that ends makes its block evictable, and one of a dead worker gives its memory back.
   if (writing_bytes_ > 0 || loading_bytes_ > 0 || !recovered_loading_.empty()) return allocation::wait;
   return allocation::no_space;
@@ -114,6 +129,8 @@ std::vector<bool> store::condemn(instance& in, std::span<const block_ref> refs) 
     const std::uint32_t ordinal = ordinal_of(*slab_of(in, ref), ref);
     in.versions.set_version(ordinal, in.versions.version(ordinal) | 1, "condemn.version"_point);
   }
+  ++counters_.pin_scans;
+  spent_ += refs.size() + scan_cost(in);
   memory::full_fence();  // pairs with the reader's: it sees the odd version, or we see its pin
   memory::pin_scan scan(refs);
   for (const session* each : in.sessions) scan.add(each->memory);
@@ -125,7 +142,9 @@ std::vector<bool> store::condemn(instance& in, std::span<const block_ref> refs) 
   return pinned;
 }
 
-bool store::any_pinned(const instance& in, std::span<const block_ref> refs) const {
+bool store::any_pinned(const instance& in, std::span<const block_ref> refs) {
+  ++counters_.pin_scans;
+  spent_ += refs.size() + scan_cost(in);
   memory::pin_scan scan(refs);
   for (const session* each : in.sessions) scan.add(each->memory);
   for (std::size_t i = 0; i < refs.size(); ++i) {
@@ -144,26 +163,110 @@ void store::restore(instance& in, slab& home, block_ref ref) {
   (void)in.index.insert(reduce_key(record.get_key().view(), home.what.group), index_value::make(ref, version));
 }
 
-std::uint32_t store::evict(pool& from, std::uint32_t count, coarse_time now) {
+/// A pool of which all that was looked at is held by somebody is set aside for a moment, so that neither its pins nor
+/// the looks at them cost others anything. Returns how many went.
+std::uint32_t store::evict(pool& from, std::uint32_t count, coarse_time now, effort how) {
   instance& in = *from.owner;
-  std::uint32_t freed = 0;
-  std::uint32_t examined = 0;
+  const bool thorough = how == effort::last_resort;
+  if (!thorough && from.aside_until != 0 && !is_due(from.aside_until, now)) return 0;
+  if (thorough) look_again(in, now);
   const std::uint32_t all = from.policy->size() + from.parked->size();
-  while (freed < count && examined < all) {
-    std::vector<block_ref> refs;
-    while (refs.size() < std::min(count - freed, eviction_batch) && examined < all) {
-      const auto victim = oldest_of(from);
-      if (!victim) break;
-      const slab& home = *slab_of_record(*victim);
-      refs.emplace_back(home.what.index, *victim - home.what.first_record);
-      leave_order(from, *victim, departure::evicted, now);
-      ++examined;
-    }
-    if (refs.empty()) break;
-    freed += release_blocks(from, refs, now);
+  const bool in_vain = in.pins_seen == now && from.pinned >= all;
+  const std::uint32_t most = in_vain ? 0 : thorough ? all : std::min(all, most_looks);
+  std::uint32_t freed = 0;
+  std::uint32_t looks = 0;
+  while (freed < count && looks < most) {
+    const std::uint32_t wanted = std::min({count - freed, eviction_batch, most - looks});
+    const std::uint32_t before = looks;
+    const std::vector<block_ref> refs = next_victims(from, wanted, looks, now);
+    if (looks == before) break;
+    if (refs.empty()) continue;
+    const std::uint32_t gone = release_blocks(from, refs, now);
+    freed += gone;
+    if (gone < refs.size() && in.pins_seen != now) mark_pins(in, now);
   }
-  if (freed < count) rescan_zombies(in);
+  from.aside_until = freed == 0 && all > 0 ? now + aside_for : 0;
+  if (freed == count || (!thorough && in.zombies_seen == now)) return freed;
+  in.zombies_seen = now;
+  rescan_zombies(in);
   return freed;
+}
+
+/// Takes victims out of their order, at most `count`, and passes over those that are held. Each look counts.
+std::vector<block_ref> store::next_victims(pool& from, std::uint32_t count, std::uint32_t& looks, coarse_time now) {
+  std::vector<block_ref> refs;
+  for (std::uint32_t i = 0; i < count; ++i) {
+    const auto victim = oldest_of(from);
+    if (!victim) break;
+    ++looks;
+    ++spent_;
+    ++counters_.victims_examined;
+    const slab& home = *slab_of_record(*victim);
+    const block_ref ref(home.what.index, *victim - home.what.first_record);
+    if (is_stuck(home, ref, now)) {
+      ++counters_.pinned_victims;
+      if ((record_of(home, ref).flags & memory::block_record::flag_parked) != 0) {  // behind it others are free to go
+        leave_order(from, *victim, departure::removed, now);
+        enter_order(from, *victim, now);
+      } else {
+        from.policy->spare(*victim, now);
+      }
+      continue;
+    }
+    leave_order(from, *victim, departure::evicted, now);
+    refs.push_back(ref);
+  }
+  return refs;
+}
+
+/// Looks once through all pins of the instance and notes which blocks they hold: a hint that is good for a moment.
+void store::mark_pins(instance& in, coarse_time now) {
+  ++in.pin_look;
+  in.pins_seen = now;
+  ++counters_.pin_scans;
+  spent_ += scan_cost(in);
+  for (const auto& group : in.pools) group->pinned = 0;
+  for (const session* each : in.sessions) {
+    const std::uint64_t limit = std::min<std::uint64_t>(
+        each->memory.pin_slots(), each->memory.header().pin_high_water.load(std::memory_order_acquire));
+    for (std::uint64_t i = 0; i < limit; ++i) {
+      const std::uint64_t bits = each->memory.pin(i).load(std::memory_order_relaxed);
+      if (bits == 0) continue;
+      const block_ref ref = block_ref::from_bits(bits);
+      slab* home = slab_of(in, ref);
+      if (home == nullptr) continue;
+      if (home->pin_marks.empty()) home->pin_marks.resize(home->what.count);
+      if (std::exchange(home->pin_marks[ref.block()], in.pin_look) == in.pin_look) continue;
+      const std::uint32_t number = home->what.first_record + ref.block();
+      const bool evictable = records_[number].state() == block_state::present && in_policy(number);
+      pool_of(*home).pinned += evictable ? 1 : 0;
+    }
+  }
+}
+
+/// Before a request is refused: what was held at the last look may be free by now. So many times a tenth of a second
+/// that no request waits for nothing, and a flood of requests that cannot be served costs little.
+void store::look_again(instance& in, coarse_time now) {
+  if (in.pin_look == 0) return;  // never met a pin
+  if (forced_at_ != now) forced_looks_ = 0;
+  forced_at_ = now;
+  if (in.pins_seen != now || forced_looks_++ < most_forced_looks) mark_pins(in, now);
+}
+
+/// True: somebody holds the block, or did so at the last look, which was a moment ago.
+bool store::is_stuck(const slab& home, block_ref ref, coarse_time now) const noexcept {
+  if (is_moving(home, ref) || is_held(home, ref)) return true;
+  const instance& in = *home.owner;
+  return in.pins_seen == now && !home.pin_marks.empty() && home.pin_marks[ref.block()] == in.pin_look;
+}
+
+/// Steps that a look through the pins of all sessions of the instance counts as.
+std::uint64_t store::scan_cost(const instance& in) const noexcept {
+  std::uint64_t slots = 0;
+  for (const session* each : in.sessions) {
+    slots += std::min<std::uint64_t>(each->memory.pin_slots(), each->memory.header().pin_high_water.load());
+  }
+  return in.sessions.size() + slots / 64;
 }
 
 /// Frees those of `refs` (present, in no policy) that nobody holds; the others stay hits. Returns how many went.
@@ -192,13 +295,14 @@ std::uint32_t store::release_blocks(pool& from, std::span<const block_ref> refs,
   return freed;
 }
 
-store::pool* store::pool_with_oldest(const account* within,
+store::pool* store::pool_with_oldest(const account* within, coarse_time now,
                                      std::optional<std::uint32_t> (*victim_of)(const pool&)) const noexcept {
   pool* oldest = nullptr;
   std::pair<priority, coarse_time> lowest;
   for (const auto& [number, each] : instances_) {
     if (within != nullptr && each->payer != within) continue;
     for (const auto& group : each->pools) {
+      if (group->aside_until != 0 && !is_due(group->aside_until, now)) continue;
       const auto victim = victim_of(*group);
       if (!victim) continue;
       const std::pair rank(each->payer->given.priority, records_[*victim].touch.load(std::memory_order_relaxed));
@@ -211,19 +315,31 @@ store::pool* store::pool_with_oldest(const account* within,
   return oldest;
 }
 
+/// Evicts up to a batch from the pool whose blocks are oldest, of those that have one to give. Returns how many went.
+std::uint32_t store::evict_oldest(const account* within, std::uint64_t bytes, coarse_time now) {
+  for (unsigned i = 0; i < most_vain_pools; ++i) {
+    pool* oldest = pool_with_oldest(within, now);
+    if (oldest == nullptr) break;
+    const std::uint32_t freed = evict(*oldest, blocks_for(bytes, *oldest), now);
+    if (freed > 0) return freed;  // else it is set aside: on to the next one
+  }
+  return 0;
+}
+
+/// Nothing that is not set aside is left: looks at everything once more.
+bool store::evict_last_of_account(account& payer, coarse_time now) {
+  const auto gave = [&](const std::unique_ptr<pool>& group) { return evict(*group, 1, now, effort::last_resort) > 0; };
+  return std::any_of(instances_.begin(), instances_.end(), [&](const auto& each) {
+    return each.second->payer == &payer && std::any_of(each.second->pools.begin(), each.second->pools.end(), gave);
+  });
+}
+
 bool store::evict_from_account(account& payer, pool& prefer, std::uint64_t bytes, coarse_time now) {
   const std::uint64_t target = payer.used > bytes ? payer.used - bytes : 0;
-  while (payer.used > target) {
-    pool* oldest = pool_with_oldest(&payer);
-    if (oldest == nullptr) break;
-    if (evict(*oldest, blocks_for(payer.used - target, *oldest), now) > 0) continue;
-    // The oldest are all pinned: whatever else the group has.
-    if (oldest != &prefer && evict(prefer, 1, now) > 0) continue;
-    const auto gave = [&](const std::unique_ptr<pool>& group) { return evict(*group, 1, now) > 0; };
-    const bool any = std::any_of(instances_.begin(), instances_.end(), [&](const auto& each) {
-      return each.second->payer == &payer && std::any_of(each.second->pools.begin(), each.second->pools.end(), gave);
-    });
-    if (!any) break;
+  const std::uint64_t most = counters_.evicted + evicted_at_once;
+  while (payer.used > target && counters_.evicted < most) {
+    if (evict_oldest(&payer, payer.used - target, now) > 0 || evict(prefer, 1, now, effort::last_resort) > 0) continue;
+    if (!evict_last_of_account(payer, now)) break;
   }
   if (payer.used > target) revoke_idle_grants([&](const slab& in) { return in.owner->payer == &payer; });
   if (payer.used > target) {
@@ -240,9 +356,8 @@ bool store::evict_ahead(coarse_time now) {
   const std::uint64_t usable = usable_bytes();
   if (counted_bytes() <= share_of(usable, options_.high_water)) return false;
   const std::uint64_t low = share_of(usable, options_.low_water);
-  pool* oldest = pool_with_oldest(nullptr);
-  if (oldest == nullptr || counted_bytes() <= low) return false;
-  return evict(*oldest, blocks_for(counted_bytes() - low, *oldest), now) > 0 && counted_bytes() > low;
+  if (counted_bytes() <= low) return false;
+  return evict_oldest(nullptr, counted_bytes() - low, now) > 0 && counted_bytes() > low;
 }
 
 /// At most a batch.
@@ -401,7 +516,7 @@ bool store::take_idle_slab(pool& into, coarse_time now) {
   return false;
 }
 
-bool store::steal_slab(pool& into, coarse_time now) {
+bool store::steal_slab(pool& into, coarse_time now, effort how) {
   // The memory of one slab should be enough for another. When it was not, asking on would only empty the tier.
   const bool no_memory = memory_is_short(now);
   if (no_memory && stole_without_memory_) return false;
@@ -422,9 +537,54 @@ bool store::steal_slab(pool& into, coarse_time now) {
     }
   }
   std::ranges::sort(candidates, {}, [](const candidate& of) { return std::pair(of.rank, of.mean_touch); });
+  if (how == effort::last_resort) {
+    for (const auto& [number, each] : instances_) look_again(*each, now);
+  }
   for (const candidate& each : candidates) {
     if (drain(*each.home, now) && slab_fits(into)) return ask_slab(into, 0);
   }
+  return false;
+}
+
+/// The present blocks of a slab that can be emptied, as far as can be seen. False: the block called `stuck` cannot go.
+bool store::find_drainable(slab& victim, std::vector<block_ref>& present, coarse_time now) {
+  instance& in = *victim.owner;
+  std::vector<block_ref> granted;
+  const auto holds = [&](block_ref ref) {
+    switch (record_of(victim, ref).state()) {
+      case block_state::free: return false;
+      case block_state::granted:  // a taken one is never idle again under this version
+        return ref.block() == victim.stuck && record_of(victim, ref).grant_version.load() == victim.stuck_grant;
+      case block_state::present:
+        return (record_of(victim, ref).flags & memory::block_record::flag_kept) != 0 || is_stuck(victim, ref, now);
+      default: return true;
+    }
+  };
+  ++spent_;
+  if (holds(block_ref(victim.what.index, victim.stuck))) return false;  // still
+  spent_ += victim.what.count / 4;
+  for (std::uint32_t b = 0; b < victim.what.count; ++b) {
+    const block_ref ref(victim.what.index, b);
+    const block_state state = record_of(victim, ref).state();
+    if (holds(ref)) {
+      victim.stuck = b;
+      return false;
+    }
+    if (state == block_state::present) present.push_back(ref);
+    if (state == block_state::granted) granted.push_back(ref);
+  }
+  for (const block_ref ref : granted) {
+    const auto holder = std::find_if(in.sessions.begin(), in.sessions.end(),
+                                     [&](const session* each) { return each->granted.contains(ref.bits); });
+    if (holder != in.sessions.end() && revoke_grant(**holder, ref)) continue;
+    victim.stuck = ref.block();
+    victim.stuck_grant = record_of(victim, ref).grant_version.load();
+    return false;
+  }
+  if (!any_pinned(in, present)) return true;  // cheaper than to condemn them in vain
+  mark_pins(in, now);                         // for the slabs that are looked at next
+  const auto stuck = std::ranges::find_if(present, [&](block_ref ref) { return is_stuck(victim, ref, now); });
+  if (stuck != present.end()) victim.stuck = stuck->block();
   return false;
 }
 
@@ -432,25 +592,7 @@ bool store::steal_slab(pool& into, coarse_time now) {
 bool store::drain(slab& victim, coarse_time now) {
   instance& in = *victim.owner;
   std::vector<block_ref> present;
-  std::vector<block_ref> granted;
-  for (std::uint32_t b = 0; b < victim.what.count; ++b) {
-    const block_ref ref(victim.what.index, b);
-    switch (record_of(victim, ref).state()) {
-      case block_state::free: break;
-      case block_state::present:
-        if ((record_of(victim, ref).flags & memory::block_record::flag_kept) != 0) return false;
-        present.push_back(ref);
-        break;
-      case block_state::granted: granted.push_back(ref); break;
-      default: return false;
-    }
-  }
-  for (const block_ref ref : granted) {
-    const auto holder = std::find_if(in.sessions.begin(), in.sessions.end(),
-                                     [&](const session* each) { return each->granted.contains(ref.bits); });
-    if (holder == in.sessions.end() || !revoke_grant(**holder, ref)) return false;
-  }
-  if (any_pinned(in, present)) return false;  // cheaper than to condemn them in vain
+  if (!find_drainable(victim, present, now)) return false;
   // What is younger than the pool's oldest blocks moves to their places.
   pool& group = pool_of(victim);
   const auto outside = static_cast<std::size_t>(std::count_if(
@@ -491,6 +633,7 @@ void store::move_hot_blocks(slab& from, std::vector<block_ref>& refs, coarse_tim
     return record_of(from, a).touch.load(std::memory_order_relaxed) <
            record_of(from, b).touch.load(std::memory_order_relaxed);
   });
+  if (in.is_clearing()) return;  // nothing may escape to where a clear has been
   const std::size_t count = std::min<std::size_t>({refs.size(), group.free.size(), move_budget / group.stride});
   const std::vector<block_ref> sources(refs.end() - static_cast<std::ptrdiff_t>(count), refs.end());
   refs.resize(refs.size() - count);

@@ -13,7 +13,15 @@ struct store::account {
   std::string name;
   group_options given;
   std::uint64_t used = 0;
-  std::uint64_t kept = 0;  ///< … of that, of blocks that stay
+  std::uint64_t kept = 0;      ///< … of that, of blocks that stay
+  std::uint64_t reserved = 0;  ///< … of that, of blocks that are being written part by part, or set aside
+};
+
+/// All sessions of one uid.
+struct store::user {
+  std::uint32_t uid = 0;
+  std::uint64_t blank = 0;  ///< bytes that they hold blank
+  std::uint32_t sessions = 0;
 };
 
 struct store::slab {
@@ -21,7 +29,10 @@ struct store::slab {
   memory::segment memory;
   instance* owner = nullptr;
   std::uint32_t present = 0;
-  std::uint64_t touch_sum = 0;  ///< of its present blocks: their mean age is what a thief looks at
+  std::uint64_t touch_sum = 0;           ///< of its present blocks: their mean age is what a thief looks at
+  std::uint32_t stuck = 0;               ///< the block that held it last: as long as it does, nothing else is looked at
+  std::uint32_t stuck_grant = 0;         ///< … if it was blank in a session's hands: which grant
+  std::vector<std::uint32_t> pin_marks;  ///< a block: the look at all pins that last saw it pinned; empty: none did
 
   [[nodiscard]] std::byte* block(memory::block_ref ref) const noexcept {
     return memory.data() + what.stride * ref.block();
@@ -41,9 +52,11 @@ struct store::pool {
   std::unique_ptr<eviction::policy> policy;
   std::unique_ptr<eviction::policy> parked;  ///< the oldest blocks that have a copy below: these go first
   std::uint32_t slabs_asked = 0;
-  std::uint32_t kept = 0;      ///< present blocks that stay, and are in no policy
-  std::uint32_t leaving = 0;   ///< present blocks that are on their way down and in no policy
-  std::size_t kept_until = 0;  ///< slabs looked through for kept blocks, while nobody uses the instance
+  std::uint32_t kept = 0;       ///< present blocks that stay, and are in no policy
+  std::uint32_t leaving = 0;    ///< present blocks that are on their way down and in no policy
+  std::uint32_t pinned = 0;     ///< evictable blocks that the last look at all pins found pinned
+  coarse_time aside_until = 0;  ///< all that eviction looked at was held: until then it turns to other pools
+  std::size_t kept_until = 0;   ///< slabs looked through for kept blocks, while nobody uses the instance
 };
 
 /// Who may be writing a block: an entry a hand-out. A part of a hand-out ends with one word of its session, or with it.
@@ -72,13 +85,21 @@ struct store::used_chain {
   bool sound = true;                 ///< all entries named one group
   std::vector<chain_block> blocks;   ///< head to tail
   std::vector<std::uint64_t> asked;  ///< what the session asked for behind them
+  std::uint64_t looked = 0;          ///< blocks that were named, here or not
+  bool begun = false;                ///< the policy knows of it, and `left` blocks from the head are still to be used
+  std::size_t left = 0;
+  std::uint32_t standing = 0;
 
   void clear() noexcept {
     group = nullptr;
     sound = true;
+    begun = false;
+    looked = left = standing = 0;
     blocks.clear();
     asked.clear();
+    if (blocks.capacity() > most_spare) blocks = {};  // a session keeps little for its next chain
   }
+  static constexpr std::size_t most_spare = 4096;
 };
 
 /// Blocks that a request stored and that are in no policy yet, head to tail.
@@ -111,10 +132,20 @@ struct store::instance {
   std::unordered_map<std::uint64_t, reservation> reservations;  ///< by block
   std::unordered_map<block_key, std::uint64_t, block_key_hash> reserved_keys;
   std::unordered_map<std::uint64_t, std::vector<writer>> quarantined;  ///< block -> who may still write it
+  /// Who pays for a block that is being written part by part, or set aside: who reserved it.
+  struct charge {
+    session_number by = 0;
+    user* owner = nullptr;
+  };
+  std::unordered_map<std::uint64_t, charge> charges;  ///< by block
   std::vector<memory::block_ref> zombies;
-  std::unordered_map<block_key, std::uint32_t, block_key_hash> loading;  ///< key -> record
-  coarse_time claimed_until = 0;                                         ///< somebody is about to attach
-  bool makes_way = false;                                                ///< for others, before its time
+  std::uint32_t pin_look = 0;  ///< the number of the last look at all pins; see slab::pin_marks
+  coarse_time pins_seen = 0;   ///< … when it was
+  coarse_time zombies_seen = 0;
+  std::shared_ptr<const char> clears = std::make_shared<const char>('c');  ///< as many owners more as clears under way
+  std::unordered_map<block_key, std::uint32_t, block_key_hash> loading;    ///< key -> record
+  coarse_time claimed_until = 0;                                           ///< somebody is about to attach
+  bool makes_way = false;                                                  ///< for others, before its time
 
   /// No block is anything but free, and no slab is on its way.
   [[nodiscard]] bool is_blank() const noexcept {
@@ -124,6 +155,7 @@ struct store::instance {
       return group->slabs_asked == 0 && group->free.size() == blocks;
     });
   }
+  [[nodiscard]] bool is_clearing() const noexcept { return clears.use_count() > 1; }
 
   explicit instance(memory::index_writer writer) noexcept : index(std::move(writer)) {}
 };
@@ -141,7 +173,10 @@ struct store::session {
   bool recovered = false;  ///< from another worker: its last submissions may arrive again
   bool suspect = false;    ///< workers died of its batches: none is carried out any more
   open_chains chains;
-  used_chain touching;  ///< of the request under way
+  user* owner = nullptr;
+  std::uint64_t blank = 0;   ///< bytes of blocks that are granted to it, or that it reserved
+  used_chain touching;       ///< of the request under way
+  prefetch::word gathering;  ///< of the request under way
 
   [[nodiscard]] std::uint64_t mask() const noexcept { return std::uint64_t{1} << (number % 64); }
   /// What block records call it.

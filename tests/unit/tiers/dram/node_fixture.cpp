@@ -120,8 +120,8 @@ session_number node::attach(instance_number to, std::uint32_t pins) {
   const session_number number = next_session_++;
   auto made = must(segment::create("test-session", memory::session_memory::segment_bytes(pins)));
   memory::session_memory::create(made, number, pins);
-  sessions.emplace(number, kept_session{to, pins, std::move(made)});
-  must(tier->add_session(number, to, session(number)));
+  sessions.emplace(number, kept_session{to, pins, std::move(made), uid});
+  must(tier->add_session(number, to, session(number), uid));
   return number;
 }
 
@@ -187,7 +187,7 @@ std::uint64_t node::recover() {
     if (!memory || !tier->recover_slab(kept.what, std::move(*memory))) refused.push_back(place);
   }
   for (const auto& place : refused) slabs.erase(place);
-  for (const auto& [number, kept] : sessions) must(tier->recover_session(number, kept.in, session(number)));
+  for (const auto& [number, kept] : sessions) must(tier->recover_session(number, kept.in, session(number), kept.uid));
   const std::uint64_t served = tier->rebuild(now);
   pump();
   return served;
@@ -232,6 +232,8 @@ std::string node::broken_identity() const {
   const store_status all = status();
   std::map<std::string, std::array<std::uint64_t, 7>> counted;  // by instance and block state
   std::map<std::string, std::uint64_t> bytes_used, account_used;
+  std::map<std::string, std::string> payers;  // by instance
+  for (const instance_status& each : all.instances) payers[each.id] = each.account;
   std::uint64_t used = 0;
   std::uint64_t cached = 0;
   std::uint64_t assigned = 0;
@@ -251,7 +253,7 @@ std::string node::broken_identity() const {
       ++states[static_cast<std::size_t>(state)];
       if (state != block_state::free) {
         used += kept.what.stride;
-        account_used[spec.paying_group()] += kept.what.stride;
+        account_used[payers[spec.id]] += kept.what.stride;
       }
       const std::uint64_t version = versions(of).version(kept.what.first_version + b);
       if (state != block_state::present) {

@@ -75,9 +75,11 @@ class node {
     instance_number in = 0;
     std::uint32_t pins = 0;
     memory::segment memory;
+    std::uint32_t uid = 0;
   };
 
   store_options options;
+  std::uint32_t uid = 1000;  ///< of clients that attach from now on
   std::unique_ptr<store> tier;
   coarse_time now = 10;
   std::uint32_t owner = 0;       ///< of instances that are added

@@ -22,6 +22,7 @@ struct world {
   static store_options with(std::map<std::string, group_options> groups, std::uint64_t slabs) {
     auto options = options_of(slabs * (slab_bytes + 4096), slab_bytes);
     options.groups = std::move(groups);
+    options.groups.try_emplace("a");
     return options;
   }
   ~world() { BOOST_TEST(at.broken_identity() == ""); }
