@@ -35,6 +35,14 @@ def folder(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
+def public() -> Iterator[Path]:
+    """A directory that everybody may enter."""
+    with tempfile.TemporaryDirectory(prefix="cenote-") as place:
+        os.chmod(place, 0o755)
+        yield Path(place)
+
+
+@pytest.fixture
 def start_node(folder: Path) -> Iterator[StartNode]:
     """start_node(*sets, capacity=…): a node that is stopped and looked over when the test is done. Unless a test has a
     policy or a configuration of its own, what was used last stays: tests say what goes next."""

@@ -7,8 +7,6 @@ import os
 import shutil
 import signal
 import subprocess
-import tempfile
-from collections.abc import Iterator
 from pathlib import Path
 
 import cenote
@@ -19,14 +17,6 @@ from node import BINARY, Agent, AgentError, Node, node_environment, run_cenote, 
 
 NOBODY = 65534
 pytestmark = [pytest.mark.usefixtures("as_root"), pytest.mark.sanitizer]
-
-
-@pytest.fixture
-def public() -> Iterator[Path]:
-    """A directory that everybody may enter."""
-    with tempfile.TemporaryDirectory(prefix="cenote-") as place:
-        os.chmod(place, 0o755)
-        yield Path(place)
 
 
 def refusal(agent: Agent) -> AgentError:

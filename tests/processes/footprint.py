@@ -1,0 +1,69 @@
+"""What a node takes of the machine: descriptors, memory, address space, messages that wait."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+from node import MiB, Node
+
+
+def _kib(pid: int, field: str) -> int:
+    for line in Path(f"/proc/{pid}/status").read_text().splitlines():
+        name, _, value = line.partition(":")
+        if name == field:
+            return int(value.split()[0])
+    raise AssertionError(f"no {field} in /proc/{pid}/status")
+
+
+def _descriptors(pid: int) -> int:
+    return len(os.listdir(f"/proc/{pid}/fd"))
+
+
+@dataclass(frozen=True)
+class Footprint:
+    """Bytes but for the counts. `private`: resident memory that is neither a file's nor shared."""
+
+    worker_fds: int
+    keeper_fds: int
+    private: int
+    address_space: int
+    threads: int
+    queued: int
+    sessions: int
+    instances: int
+
+    @classmethod
+    def of(cls, node: Node) -> Footprint:
+        status = node.status()
+        worker = int(status["node"]["worker_pid"])
+        return cls(
+            worker_fds=_descriptors(worker),
+            keeper_fds=_descriptors(node.pid),
+            private=_kib(worker, "RssAnon") * 1024,
+            address_space=_kib(worker, "VmSize") * 1024,
+            threads=_kib(worker, "Threads"),
+            queued=int(status["node"]["queued_messages"]),
+            sessions=len(status["sessions"]),
+            instances=len(status["instances"]),
+        )
+
+    def growth(self, since: Footprint, *, private: int = 48 * MiB, address_space: int = 256 * MiB) -> list[str]:
+        """What is more than before, each as a line; a few descriptors and `private`, `address_space` bytes are free."""
+        allowed = {
+            "worker_fds": 6,
+            "keeper_fds": 4,
+            "private": private,
+            "address_space": address_space,
+            "threads": 2,
+            "queued": 20,
+            "sessions": 0,
+            "instances": 0,
+        }
+        found = []
+        for name, more in allowed.items():
+            before, now = getattr(since, name), getattr(self, name)
+            if now > before + more:
+                found.append(f"{name} {before} -> {now}")
+        return found

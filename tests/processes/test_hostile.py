@@ -1,0 +1,168 @@
+"""A fuzzer of the whole client side: hostile clients beside ordinary ones, of other instances and of the same."""
+
+from __future__ import annotations
+
+import os
+import random
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import blocks
+import cenote
+import numpy as np
+import pytest
+from conftest import StartAgent, StartNode
+from footprint import Footprint
+from node import FULL, SANITIZED, MiB, Node, until
+
+Attach = Callable[..., Any]
+NOBODY = 65534
+SECONDS = 600.0 if FULL else 30.0
+BLOCK = 4096
+
+
+class Ordinary(threading.Thread):
+    """Puts, reads back, compares and removes, until told to stop. Each answer is counted."""
+
+    def __init__(self, session: Any, label: str, *, attach: Callable[[], Any] | None = None) -> None:
+        super().__init__(daemon=True)
+        self.session, self.label, self.attach = session, label, attach
+        self.stopping = threading.Event()
+        self.answers = self.compared = self.attached = 0
+        self.wrong: list[str] = []
+        self.errors: list[str] = []
+        self.longest = 0.0
+
+    def run(self) -> None:
+        number = 0
+        target = [np.empty(BLOCK, np.uint8) for _ in range(16)]
+        while not self.stopping.is_set() and len(self.errors) < 5 and not self.wrong:
+            begin = time.monotonic()
+            try:
+                self.round(number, target)
+            except cenote.CenoteError as why:
+                self.errors.append(f"{why.code}: {why}")
+            self.longest = max(self.longest, time.monotonic() - begin)
+            number += 1
+
+    def round(self, number: int, target: list[Any]) -> None:
+        keys = blocks.keys_of(f"{self.label}{number}", 0, 16)
+        self.session.put(keys, blocks.contents_of(keys, BLOCK))
+        found = self.session.get_into(keys, target)
+        self.wrong += [f"{self.label}{number}:{at}" for at in blocks.wrong_blocks(keys[:found], target, BLOCK)]
+        self.compared += found
+        self.session.remove(keys[:8])
+        self.answers += 3
+        if self.attach and number % 20 == 0:
+            self.attach().close()
+            self.attached += 1
+
+    def finish(self) -> None:
+        self.stopping.set()
+        self.join(60)
+        assert not self.is_alive(), f"{self.label} hangs"
+        assert self.wrong == []
+        assert self.errors == []
+
+
+def settled(node: Node, before: Footprint) -> Footprint:
+    """The footprint when what the hostile clients left is gone."""
+
+    def left() -> bool:
+        now = node.status()
+        return len(now["sessions"]) <= before.sessions
+
+    until("the sessions of dead clients are gone", left, limit=10)
+    return Footprint.of(node)
+
+
+def start(start_node: StartNode, public: Path, tmp_path: Path, *sets: str) -> Node:
+    return start_node(
+        f"nvme.paths=[{tmp_path / 'nvme'}]",
+        "nvme.capacity=256MiB",
+        f"auth.allow_uids=[{NOBODY}]",
+        "session.reserve_timeout=1s",
+        "groups.hostile.quota=16MiB",
+        "limits.open_groups=true",
+        *sets,
+        folder=public / "run",
+    )
+
+
+@pytest.mark.sanitizer
+def test_hostile_clients_of_another_instance_harm_nobody(
+    start_node: StartNode, start_agent: StartAgent, attach: Attach, public: Path, tmp_path: Path
+) -> None:
+    node = start(start_node, public, tmp_path)
+    worker = node.worker_pid
+    kept = attach(node, "kept")
+    keys = blocks.keys_of("kept", 0, 64)
+    kept.put(keys, blocks.contents_of(keys, BLOCK))
+    held = kept.acquire(keys)
+    ordinary = [
+        Ordinary(attach(node, "one"), "one", attach=lambda: attach(node, "visitor")),
+        Ordinary(attach(node, "two"), "two"),
+    ]
+    attach(node, "visitor").close()
+    before = Footprint.of(node)
+    for each in ordinary:
+        each.start()
+    seed = random.SystemRandom().randrange(1 << 32)
+    print(f"seed {seed}")
+    agents = [start_agent(node, script="hostile.py") for _ in range(2)]
+    if os.geteuid() == 0:
+        assert agents[1].call("become", uid=NOBODY) == NOBODY
+    for number, agent in enumerate(agents):
+        agent.send("campaign", seed=seed + number, seconds=SECONDS, instance="hostile")
+    done = [agent.answer(limit=SECONDS + 120) for agent in agents]
+    for agent in agents:
+        agent.kill()
+    for each in ordinary:
+        each.finish()
+    after = settled(node, before)
+    print(f"done {done}; answers {[o.answers for o in ordinary]}, longest {[round(o.longest, 3) for o in ordinary]} s")
+    print(f"before {before}\nafter  {after}")
+    assert node.worker_pid == worker
+    assert blocks.wrong_blocks(keys, [b.view() for b in held], BLOCK) == []
+    held.release()
+    assert all(sum(each.values()) > 10 for each in done), "the fuzzer was at work"
+    assert all(each.answers > SECONDS for each in ordinary), "ordinary sessions were answered meanwhile"
+    assert ordinary[0].attached > 0
+    fresh = attach(node, "fresh")
+    assert fresh.put(keys, blocks.contents_of(keys, BLOCK)) == len(keys)
+    fresh.close()
+    growth = after.growth(before, private=(200 if SANITIZED else 64) * MiB, address_space=2048 * MiB)
+    growth = [each for each in growth if not each.startswith(("instances", "address_space" if SANITIZED else "-"))]
+    assert growth == []
+
+
+@pytest.mark.sanitizer
+def test_a_hostile_client_of_the_same_instance_does_not_reach_blocks_of_others(
+    start_node: StartNode, start_agent: StartAgent, attach: Attach, public: Path, tmp_path: Path
+) -> None:
+    """It may take space and evict; it may not make anybody read bytes that were not committed under the key."""
+    node = start(start_node, public, tmp_path)
+    worker = node.worker_pid
+    spec = {"model": "m", "dtype": "bf16", "layout": "page_first", "tokens_per_block": 16, "hash_scheme": "sha256"}
+    groups = {"full": {"parts": {"a": BLOCK // 2, "b": BLOCK // 2}}}
+    other = Ordinary(attach(node, "elsewhere"), "elsewhere")
+    same = Ordinary(attach(node, "shared", groups=groups, spec=spec), "same")
+    for each in (other, same):
+        each.start()
+    seed = random.SystemRandom().randrange(1 << 32)
+    print(f"seed {seed}")
+    agent = start_agent(node, script="hostile.py")
+    done = agent.call("campaign", seed=seed, seconds=SECONDS / 2, instance="shared", gentle=True, limit=SECONDS + 120)
+    agent.kill()
+    other.finish()
+    same.stopping.set()
+    same.join(60)
+    assert not same.is_alive()
+    print(f"done {done}; answers {other.answers}, {same.answers}; errors of the same instance {same.errors}")
+    assert same.wrong == []
+    assert node.worker_pid == worker
+    assert other.answers > SECONDS / 2
+    assert same.compared > 0
