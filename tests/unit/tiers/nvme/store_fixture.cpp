@@ -68,6 +68,7 @@ void apply_to(catalog_map& catalog, const catalog_change& change) {
     case catalog_change::kind::erase_instance:
       std::erase_if(catalog, [&](const auto& each) { return each.first.first == change.block.instance; });
       break;
+    case catalog_change::kind::erase_everything: catalog.clear(); break;
   }
 }
 
