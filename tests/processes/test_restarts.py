@@ -377,9 +377,7 @@ def test_a_worker_that_starts_cold_never_shows_a_reader_other_bytes(start_node: 
         session.put(keys[first : first + 250], contents[first : first + 250])
     pinned = session.acquire(keys[:64])
     # As an update to a build with another layout finds them.
-    records = next(
-        each for each in Path(f"/proc/{node.pid}/fd").iterdir() if "cenote-records" in os.readlink(each)
-    )
+    records = next(each for each in Path(f"/proc/{node.pid}/fd").iterdir() if "cenote-records" in os.readlink(each))
     with records.open("r+b", buffering=0) as header:
         header.seek(8)
         header.write((999).to_bytes(4, "little"))

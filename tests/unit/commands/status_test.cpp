@@ -30,8 +30,9 @@ BOOST_AUTO_TEST_CASE(shows_sizes_and_ages_as_people_read_them) {
     "sessions": [{"id": 5, "pid": 77, "uid": 0, "instance": "demo", "client": "vllm", "pins": 3, "oldest_pin_s": 1.25,
                   "grants": 64, "state": "attached", "age_s": 65}],
     "counters": {"commits": 12}})"));
-  for (const auto* part : {"0.1.0 serving, up 1d 1h, pid 1, worker 2 (epoch 3", "1.0 GiB of 4.0 GiB used (25.0 %)",
-                           "10 present, 20 free", "20.0 MiB", "50.0 %", "none", "vllm", "1h 1m", "22h 58m", "1.2 s", "1m 5s", "commits"}) {
+  for (const auto* part :
+       {"0.1.0 serving, up 1d 1h, pid 1, worker 2 (epoch 3", "1.0 GiB of 4.0 GiB used (25.0 %)", "10 present, 20 free",
+        "20.0 MiB", "50.0 %", "none", "vllm", "1h 1m", "22h 58m", "1.2 s", "1m 5s", "commits"}) {
     BOOST_TEST(has(text, part), part << " is missing in\n" << text);
   }
 }
