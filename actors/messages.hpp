@@ -106,12 +106,14 @@ struct nvme_report {
   std::vector<nvme_path_report> paths;
   std::uint64_t failed_saves = 0;
   std::uint64_t failed_removals = 0;  ///< requests that were answered as not done
+  std::uint64_t queued = 0;           ///< messages that wait for the tier
 };
 
 /// The DRAM tier's store, and how long its actor was busy with batches.
 struct dram_report {
   dram::store_status store;
-  histogram batch_times;  ///< nanoseconds
+  histogram batch_times;     ///< nanoseconds
+  std::uint64_t queued = 0;  ///< messages that wait for the tier
 };
 
 struct node_report {
@@ -120,6 +122,7 @@ struct node_report {
   prefetch::status prefetch;
   std::shared_ptr<const nvme_report> nvme;  ///< null: no such tier
   std::vector<session_report> sessions;
+  std::uint64_t queued = 0;  ///< messages that wait for node and tiers
 };
 
 /// What one session's batch said of prefetches, and who gets the answers. Its receiver takes the words.

@@ -89,12 +89,14 @@ caf::result<outcome> node::release(std::uint64_t number) {
 caf::result<report_ptr> node::report() {
   auto all = std::make_shared<gathering>();
   all->promise = make_response_promise<report_ptr>();
+  all->report->queued = mailbox().size();
   all->open = 2 + (nvme_ ? 1 : 0) + sessions_.size();
   if (nvme_) {
     request(nvme_, tier_deadline, report_atom_v)
         .then(
             [all](const nvme_report_ptr& nvme) {
               all->report->nvme = nvme;
+              all->report->queued += nvme->queued;
               all->one_less();
             },
             [all](const caf::error&) { all->one_less(); });
@@ -104,6 +106,7 @@ caf::result<report_ptr> node::report() {
           [all](const dram_report_ptr& dram) {
             all->report->dram = dram->store;
             all->report->batch_times = dram->batch_times;
+            all->report->queued += dram->queued;
             all->one_less();
           },
           [all](const caf::error&) { all->one_less(); });

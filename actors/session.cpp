@@ -35,7 +35,7 @@ session::behavior_type session::make_behavior() {
       [this](answer_atom, const completions_ptr& completions) {
         late_.insert(late_.end(), completions->begin(), completions->end());
         const bool full = owed_ >= most_owed;
-        owed_ -= std::min<std::uint64_t>(owed_, completions->size());
+        owed_ -= std::ssize(*completions);
         if (busy_) return;
         answer_late();
         if (full) read_ring();
@@ -56,7 +56,7 @@ session::behavior_type session::make_behavior() {
 
 void session::read_ring() {
   while (!broken_ && !draining_) {
-    if (owed_ >= most_owed || late_.size() >= most_owed) return;  // goes on when they are answered, and fetched
+    if (owed_ >= most_owed || std::ssize(late_) >= most_owed) return;  // goes on when they are answered, and fetched
     rings_.disarm();
     const auto waiting = rings_.waiting();
     const auto room = rings_.completion_room();
@@ -85,7 +85,7 @@ void session::read_ring() {
         .then(
             [this](const batch_ptr& finished) {
               busy_ = false;
-              owed_ += finished->late_answers;
+              owed_ += static_cast<std::int64_t>(finished->late_answers);
               answer(*finished);
               answer_late();
               if (draining_) {

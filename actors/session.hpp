@@ -38,8 +38,9 @@ class session final : public session_actor::base {
   dram_tier_actor dram_;
   memory::worker_rings rings_;
   std::deque<memory::completion> late_;
-  std::uint64_t owed_ = 0;  ///< requests that the planner of prefetches has not answered yet
-  bool busy_ = false;       ///< a batch is in the tier
+  /// Requests that the planner of prefetches has not answered yet; below 0 while an answer is here before its batch.
+  std::int64_t owed_ = 0;
+  bool busy_ = false;  ///< a batch is in the tier
   bool broken_ = false;
   bool draining_ = false;
   bool looking_ = false;  ///< a delayed bell is under way

@@ -174,6 +174,7 @@ std::string status_json(const node_report& report, const config::node_config& co
                  {"epoch", context.epoch},
                  {"restarts", context.restarts},
                  {"exceptions", context.exceptions->load()},
+                 {"queued_messages", report.queued},
                  {"version", CENOTE_VERSION},
                  {"uptime_s", seconds_since(context.node_started)},
                  {"state", "serving"},
