@@ -81,7 +81,8 @@ dram_tier::behavior_type dram_tier::make_behavior() {
       },
       [this](handles_atom, std::uint32_t instance, const index_list& indices) { return handles(instance, indices); },
       [this](report_atom) -> dram_report_ptr {
-        return std::make_shared<const dram_report>(dram_report{store_->status(coarse_now()), batch_times_});
+        return std::make_shared<const dram_report>(
+            dram_report{store_->status(coarse_now()), batch_times_, mailbox().size()});
       },
       [this](wipe_atom, const std::string& id) { return wipe(id); },
       [this](corrupt_atom) { return corrupt(); },
@@ -180,7 +181,10 @@ void dram_tier::carry_on(waiting_batch each) {
 
 /// The batch is carried out: answered at once, or when what it removed is gone below, too.
 void dram_tier::conclude(batch_ptr work, promise_guard<batch_ptr> promise) {
-  if (work->removals.empty() || !below_) return promise.deliver(std::move(work));
+  if (work->removals.empty() || !below_) {
+    work->removing.reset();
+    return promise.deliver(std::move(work));
+  }
   send_below();
   auto removals = std::make_shared<const std::vector<dram::removal>>(std::exchange(work->removals, {}));
   auto kept = std::make_shared<promise_guard<batch_ptr>>(std::move(promise));
@@ -195,6 +199,7 @@ void dram_tier::conclude(batch_ptr work, promise_guard<batch_ptr> promise) {
             dram::fail_removals(*work, error_code::removal_pending);
             kept->deliver(work);
           });
+  work->removing.reset();  // what is asked for from now on comes behind the removal
 }
 
 void dram_tier::bind_instances() {
@@ -316,6 +321,7 @@ caf::result<outcome> dram_tier::wipe(const std::string& id) {
   }
   if (id.empty())
     removals = {{.instance = 0, .all = true, .keys = {}}};  // also of instances that are not here any more, or not yet
+  for (dram::removal& each : removals) each.id = id;        // below, the name may have had other specs
   auto promise = make_response_promise<outcome>();
   wipes_.push_back({std::move(*begun), std::move(removals), 0, promise_guard<outcome>(promise)});
   ask_for_turn();

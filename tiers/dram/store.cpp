@@ -125,7 +125,7 @@ store::instance& store::make_instance(instance_number number, const instance_spe
   instance& kept = *made;
   if (options_.lower.present) unbound_.push_back(number);
   records_.note_instance(number);
-  by_id_.emplace(spec.id, &kept);
+  by_id_.insert_or_assign(spec.id, &kept);  // of two that a death left, the newer has the sessions
   instances_.emplace(number, std::move(made));
   return kept;
 }
@@ -543,15 +543,20 @@ result<void> store::reattach_session(session_number number, std::optional<std::s
     return fail(error_code::session_killed, "several workers of this node died of this session's calls");
   each.connected = true;
   if (!held) return {};
+  std::unordered_map<std::uint64_t, std::vector<held_parts>> said;  // by block
+  for (const held_parts& block : *held) said[block.block].push_back(block);
+  const auto is_guess = [number](const writer& mine) { return mine.by == number && mine.guessed; };
   std::vector<std::pair<std::uint64_t, std::uint64_t>> done;  // block, parts
   for (auto& [bits, writers] : each.of->quarantined) {
+    if (std::ranges::none_of(writers, is_guess)) continue;
     const block_ref ref = block_ref::from_bits(bits);
     const std::uint32_t version = record_of(*slab_of(*each.of, ref), ref).grant_version.load(std::memory_order_relaxed);
     std::uint64_t parts = 0;
-    for (const held_parts& block : *held)
-      parts |= block.block == bits && block.grant_version == version ? block.parts : 0;
+    if (const auto here = said.find(bits); here != said.end()) {
+      for (const held_parts& block : here->second) parts |= block.grant_version == version ? block.parts : 0;
+    }
     for (writer& mine : writers) {
-      if (mine.by != number || !mine.guessed) continue;
+      if (!is_guess(mine)) continue;
       mine.guessed = parts == ~std::uint64_t{0};  // the client does not know more than we do
       done.emplace_back(bits, mine.parts & ~parts);
     }
@@ -685,6 +690,7 @@ progress store::run_clear(batch& work, session& by, coarse_time now) {
   if (!work.clearing) work.clearing = begin_clear_of(*by.of, &work.removals);
   if (!clear_some(*work.clearing, now, budget_ - std::min(budget_, spent_))) return progress::more;
   work.effects += work.clearing->cleared;
+  if (!work.removals.empty()) work.removing = by.of->clears;
   work.clearing.reset();
   return progress::finished;
 }
@@ -792,7 +798,6 @@ progress store::run_reserve(batch& work, session& by, const submission& entry, c
     answer.kind = completion_kind::refused;
     answer.code = static_cast<std::uint16_t>(error_code::no_space);
   } else {
-    if (reserved != in.reserved_keys.end()) revoke_reservation(in, reserved->second);
     const allocation outcome = open_reservation(work, by, entry, now, answer);
     if (outcome == allocation::wait) return progress::waits_for_memory;
     if (outcome == allocation::ok) ++work.effects;
@@ -845,6 +850,7 @@ store::allocation store::open_reservation(batch& work, session& by, const submis
   memory::shared_store(record.owner, by.short_number(), std::memory_order_relaxed, "run_reserve.owner"_point);
   memory::shared_store(record.checksum_or_writers, by.mask(), std::memory_order_relaxed, "run_reserve.writers"_point);
   memory::shared_store(record.parts, 0, std::memory_order_relaxed, "run_reserve.parts"_point);
+  if (const auto old = in.reserved_keys.find(key); old != in.reserved_keys.end()) revoke_reservation(in, old->second);
   record.set_key(full);
   record.set_state(block_state::pending, "run_reserve.pending"_point);
   in.reservations.emplace(ref.bits, reservation{.key = key,
@@ -955,6 +961,7 @@ void store::run_removals(batch& work, session& by, coarse_time now) {
   spent_ += refs.size();
   std::ranges::sort(refs, {}, &block_ref::bits);  // a key may be named twice
   refs.erase(std::unique(refs.begin(), refs.end()), refs.end());
+  if (!work.removals.empty()) work.removing = by.of->clears;
   if (!refs.empty()) work.effects += forget_blocks(*by.of, refs, now);
   if ((last.flags & submission::flag_last) != 0) finish_request(work, last);
 }

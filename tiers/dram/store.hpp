@@ -156,9 +156,10 @@ struct batch {
   std::uint64_t effects = 0;        ///< of the request under way
   error_code refusal = error_code::ok;
   std::uint32_t refusal_index = 0;
-  std::optional<clear_work> clearing{};  ///< of the entry under way
-  std::uint64_t touched = 0;             ///< blocks that its touch records named so far
-  std::uint64_t late_answers = 0;        ///< how many requests are answered later, by the planner of prefetches
+  std::optional<clear_work> clearing{};    ///< of the entry under way
+  std::shared_ptr<const void> removing{};  ///< no block comes up before the tier below has heard of `removals`
+  std::uint64_t touched = 0;               ///< blocks that its touch records named so far
+  std::uint64_t late_answers = 0;          ///< how many requests are answered later, by the planner of prefetches
 };
 
 /// The answers to requests of the batch that remove something, and were carried out, become `why`.
