@@ -190,6 +190,7 @@ std::uint64_t nvme_tier::apply(const std::vector<dram::removal>& removals) {
       removed += store_->remove(each.instance, each.keys);
     } else if (each.instance != 0) {
       removed += store_->clear(each.instance);
+      if (!each.id.empty()) removed += clear_named(each.id);  // what was stored under other specs of that name
     } else {
       removed += each.id.empty() ? store_->clear_all() : clear_named(each.id);
     }
@@ -208,6 +209,12 @@ bool nvme_tier::knows(const std::string& id) const {
   return std::ranges::any_of(names_, [&](const auto& each) { return each.second == id; });
 }
 
+void nvme_tier::add_named(const std::string& id, nvme::removal_set& to) const {
+  for (const auto& [identity, name] : names_) {
+    if (name == id) to.add_instance(identity);
+  }
+}
+
 /// As the paths know them: by the instances' identities.
 nvme::removal_set nvme_tier::named(const std::vector<dram::removal>& removals) const {
   nvme::removal_set what;
@@ -216,12 +223,11 @@ nvme::removal_set nvme_tier::named(const std::vector<dram::removal>& removals) c
     if (each.instance == 0 && each.id.empty()) {
       what.add_everything();
     } else if (each.instance == 0) {
-      for (const auto& [identity, name] : names_) {
-        if (name == each.id) what.add_instance(identity);
-      }
+      add_named(each.id, what);
     } else if (spec != specs_.end()) {
       const std::uint64_t identity = nvme::identity_of(spec->second);
       if (each.all) what.add_instance(identity);
+      if (each.all && !each.id.empty()) add_named(each.id, what);
       for (const block_key& key : each.keys) what.add(identity, key);
     }
   }
@@ -234,7 +240,7 @@ void nvme_tier::note_late(const std::vector<dram::removal>& removals, saving& ma
   late_.add(made.what);
   const auto paths = store_->status().paths;
   for (const dram::removal& each : removals) {
-    if (each.id.empty() || !late_names_.insert(each.id).second) continue;
+    if (each.id.empty() || !late_names_.insert(each.id).second || each.instance != 0) continue;
     for (std::uint32_t path = 0; path < paths.size(); ++path) {
       if (paths[path].state == nvme::path_state::opening) made.not_on.emplace_back(path, "still opening");
     }
@@ -244,7 +250,7 @@ void nvme_tier::note_late(const std::vector<dram::removal>& removals, saving& ma
 /// Answers when no path can bring the blocks back, or says which one can.
 caf::result<outcome> nvme_tier::forget(const removals_ptr& removals) {
   for (const dram::removal& each : *removals) {
-    if (opening_ > 0 || each.id.empty() || knows(each.id)) continue;
+    if (opening_ > 0 || each.instance != 0 || each.id.empty() || knows(each.id)) continue;
     return outcome{error_code::invalid_argument, "no instance `" + each.id + "`; `cenote status` lists them", 0};
   }
   const std::uint64_t removed = apply(*removals);
@@ -357,7 +363,7 @@ void nvme_tier::settle() {
   }
 }
 
-nvme_report_ptr nvme_tier::report() const {
+nvme_report_ptr nvme_tier::report() {
   auto made = std::make_shared<nvme_report>();
   made->store = store_->status();
   made->times = times_;
@@ -368,6 +374,7 @@ nvme_report_ptr nvme_tier::report() const {
   }
   made->failed_saves = failed_saves_;
   made->failed_removals = failed_removals_;
+  made->queued = mailbox().size();
   return made;
 }
 

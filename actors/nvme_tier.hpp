@@ -54,13 +54,14 @@ class nvme_tier : public nvme_tier_actor::base {
   caf::result<outcome> forget(const removals_ptr& removals);
   std::uint64_t apply(const std::vector<dram::removal>& removals);
   std::uint64_t clear_named(const std::string& id);
+  void add_named(const std::string& id, nvme::removal_set& to) const;
   [[nodiscard]] bool knows(const std::string& id) const;
   nvme::removal_set named(const std::vector<dram::removal>& removals) const;
   void note_late(const std::vector<dram::removal>& removals, saving& made);
   void take_saved(const save_report& report);
   void answer(saving& ended);
   void answer_overdue();
-  nvme_report_ptr report() const;
+  nvme_report_ptr report();
   void beat();
   /// Hands on what the store decided.
   void settle();

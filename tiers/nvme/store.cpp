@@ -122,9 +122,10 @@ bool store::unbind(instance_number number) {
   left.number = 0;
   left.hints = {};
   none_unused_ = false;
-  const bool opening = std::ranges::find(paths_, path_state::opening, &path_entry::state) != paths_.end();
+  // Of a path that was never opened nobody knows what it holds.
+  const bool unread = std::ranges::any_of(paths_, [](const path_entry& each) { return !each.slots; });
   const auto names_it = [&](const auto& each) { return each.second.instance == *which; };
-  if (opening || left.blocks != 0 || std::ranges::any_of(operations_, names_it)) return false;
+  if (unread || left.blocks != 0 || std::ranges::any_of(operations_, names_it)) return false;
   note_instance_erased(left.identity);
   return true;
 }
@@ -298,15 +299,20 @@ void store::expire(coarse_time now) {
 
 // ---------------------------------------------------------------------------------------------- space
 
-std::optional<std::pair<std::uint32_t, std::uint64_t>> store::free_slot(std::uint64_t bytes) {
-  const bool any_takes_writes = std::ranges::any_of(
+/// True of a path that refuses writes while another one takes them: room on it helps nobody.
+bool store::is_useless(std::uint32_t path) const noexcept {
+  if (paths_[path].said.takes_writes) return false;
+  return std::ranges::any_of(
       paths_, [](const path_entry& each) { return each.state == path_state::serving && each.said.takes_writes; });
+}
+
+std::optional<std::pair<std::uint32_t, std::uint64_t>> store::free_slot(std::uint64_t bytes) {
   for (std::size_t tried = 0; tried < paths_.size(); ++tried) {
     const std::uint32_t path = next_path_;
     next_path_ = (next_path_ + 1) % static_cast<std::uint32_t>(paths_.size());
     path_entry& from = paths_[path];
     if (from.state != path_state::serving || from.blocks >= from.max_blocks) continue;
-    if (any_takes_writes && !from.said.takes_writes && !from.trial) continue;
+    if (is_useless(path) && !from.trial) continue;
     if (const auto offset = from.slots->allocate(bytes)) {
       if (!from.said.takes_writes) from.trial = false;
       return std::pair(path, *offset);
@@ -320,7 +326,7 @@ bool store::evict_one(size_class& from) {
   for (int attempt = 0; attempt < eviction_attempts; ++attempt) {
     const auto victim = from.policy->victim();
     if (!victim) return false;
-    if (entries_[*victim].readers == 0) {
+    if (entries_[*victim].readers == 0 && !is_useless(entries_[*victim].path)) {
       ++counters_.evicted;
       erase(*victim, true, true);
       return true;
@@ -334,7 +340,7 @@ bool store::evict_one(size_class& from) {
 /// or written, or there is none.
 bool store::free_extent(std::uint64_t for_bytes) {
   for (std::uint32_t path = 0; path < paths_.size(); ++path) {
-    if (paths_[path].state != path_state::serving) continue;
+    if (paths_[path].state != path_state::serving || is_useless(path)) continue;
     const auto extent = paths_[path].slots->emptiest_extent(for_bytes);
     if (!extent) continue;
     std::vector<std::uint64_t> offsets = paths_[path].slots->slots_of_extent(*extent);
@@ -671,10 +677,20 @@ std::uint64_t store::clear_identity(std::uint64_t identity) {
 }
 
 std::uint64_t store::clear_all() {
+  for (auto& [tag, each] : operations_) each.unwanted |= !each.is_read;
+  writing_.clear();
   std::uint64_t removed = 0;
-  for (std::size_t instance = 1; instance < instances_.size(); ++instance) {
-    removed += forget_instance(static_cast<std::uint16_t>(instance));
+  const std::size_t changes = changes_.size();
+  for (std::uint32_t entry = 0; entry < entries_.end(); ++entry) {
+    if (entries_[entry].sectors == 0) continue;
+    erase(entry, false);
+    changes_.resize(changes);  // one change an instance and path says it all
+    ++removed;
   }
+  for (std::size_t instance = 1; instance < instances_.size(); ++instance) {
+    note_instance_erased(instances_[instance].identity);
+  }
+  counters_.removed += removed;
   return removed;
 }
 

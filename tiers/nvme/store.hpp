@@ -196,6 +196,7 @@ class store {
   void give_back_bad_slots(path_entry& to, std::size_t count);
   void restore_path(std::uint32_t path);
   std::optional<std::pair<std::uint32_t, std::uint64_t>> allocate(std::uint64_t bytes);
+  [[nodiscard]] bool is_useless(std::uint32_t path) const noexcept;
   std::optional<std::pair<std::uint32_t, std::uint64_t>> free_slot(std::uint64_t bytes);
   bool evict_one(size_class& from);
   void evict_ahead();
