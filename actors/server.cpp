@@ -170,10 +170,14 @@ result<std::string> server::metrics() {
 void server::on_loop(const std::function<void()>& work) const {
   std::promise<void> done;
   sockets_->post([&] {
-    work();
-    done.set_value();
+    try {
+      work();
+      done.set_value();
+    } catch (...) {
+      done.set_exception(std::current_exception());
+    }
   });
-  done.get_future().wait();
+  done.get_future().get();
 }
 
 // ---------------------------------------------------------------------------------------------- life
@@ -356,6 +360,7 @@ void server::close(int socket) {
   sockets_->unwatch(found->second.watch);
   connection gone = std::move(found->second);
   connections_.erase(found);
+  gone.out.abandon();
   if (gone.out.descriptors() > 0) {
     // Closing would not take them back: they stay in the peer's queue, and would no longer be counted.
     ::shutdown(socket, SHUT_RDWR);
@@ -430,6 +435,7 @@ void server::tick() {
   }
   for (const int socket : done) close(socket);
   for (const std::uint64_t number : std::exchange(undropped_, {})) drop_entry(number);
+  for (const std::uint64_t number : std::exchange(unreleased_, {})) release(number);
 }
 
 // ---------------------------------------------------------------------------------------------- requests
@@ -572,6 +578,7 @@ result<dram::instance_number> server::find_or_make_instance(const instance_spec&
   meta.put(static_cast<std::uint32_t>(owner));
   const std::array fds{memory->first.memory().fd().get(), memory->second.fd().get()};
   if (auto kept = context_.keeper.put(local::entry_kind::instance, fresh, meta.bytes(), fds); !kept) {
+    (void)context_.keeper.drop(local::entry_kind::instance, fresh);  // it may have it, and only not have said so
     return std::unexpected(kept.error());
   }
   auto made = std::make_shared<new_instance>(new_instance{
@@ -743,6 +750,8 @@ void server::release(std::uint64_t number) {
   if (const auto freed = ask<outcome>(context_.node, release_atom_v, number); !freed) {
     log_error(logger("server"), "a session was not released",
               {{"session", number}, {"reason", freed.error().describe()}});
+    // A question that nobody heard in time is not asked any more; releasing twice does no harm.
+    if (freed.error().code() == error_code::deadline_exceeded) unreleased_.push_back(number);
   }
   drop_entry(number);
 }

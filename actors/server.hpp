@@ -209,8 +209,9 @@ class server {
   std::vector<parting> partings_;
   int looked_last_ = -1;  ///< whose held request was tried last: the next one goes first
   bool looking_again_ = false;
-  std::vector<std::uint64_t> undropped_;  ///< sessions that the keeper may still have
-  std::uint64_t rendered_turn_ = 0;       ///< of the report that rendered_text_ was made from
+  std::vector<std::uint64_t> undropped_;   ///< sessions that the keeper may still have
+  std::vector<std::uint64_t> unreleased_;  ///< … that the tier may still have
+  std::uint64_t rendered_turn_ = 0;        ///< of the report that rendered_text_ was made from
   std::string rendered_text_;
   server_report counters_;
   std::unordered_map<std::uint64_t, attached> sessions_;

@@ -1,9 +1,11 @@
 #include "actors/shared_reports.hpp"
 
 #include <algorithm>
+#include <exception>
 #include <utility>
 
 #include "actors/ask.hpp"
+#include "config/logging.hpp"
 
 namespace cenote {
 
@@ -48,7 +50,13 @@ void shared_reports::end(std::uint64_t turn, const result<report_ptr>& report) {
   under_way_ = false;
   const auto now = clock::now();
   next_ = now + std::min<clock::duration>(3 * (now - begun_), longest_pause);
-  for (const hearer& each : std::exchange(served_, {})) each(report);
+  for (const hearer& each : std::exchange(served_, {})) {
+    try {
+      each(report);
+    } catch (const std::exception& why) {  // the others hear theirs, and those who wait have their turn
+      log_error(logger("server"), "a report was not answered", {{"reason", why.what()}});
+    }
+  }
   begin();
 }
 

@@ -345,7 +345,7 @@ void keeper::stop(int signal) {
 void keeper::reload() {
   log_info(log(), "reloading");
   notify_reloading("reloading");
-  reload_asked_ = !worker_;  // the next one reads the sources when it is there
+  reload_asked_ = !worker_ || !worker_ready_;  // the next one reads the sources when it is there
   if (worker_) worker_->signal(SIGHUP);
   notify_service_manager("READY=1\nSTATUS=serving");
 }
@@ -408,7 +408,7 @@ void keeper::start_worker() {
   retry_send_at_.reset();
   log_info(log(), "worker started",
            {{"pid", worker_->pid()}, {"epoch", state_.epoch}, {"entries", state_.entries.size()}});
-  if (std::exchange(reload_asked_, false)) worker_->signal(SIGHUP);
+  if (reload_asked_) worker_->signal(SIGHUP);  // asked until one is ready: this one may die before it reads it
   silence_ = 0ms;
   silent_.clear();
   look_at_.reset();
@@ -559,6 +559,7 @@ void keeper::handle_packet(local::link_packet&& packet) {
 void keeper::worker_ready() {
   if (worker_ready_) return;
   worker_ready_ = true;
+  reload_asked_ = false;
   silence_ = 0ms;
   state_.ever_ready = true;
   const auto now = clock::now();

@@ -125,7 +125,7 @@ class keeper {
   std::optional<time_point> restart_at_;
   std::optional<time_point> kill_at_;
   bool killed_ = false;                   ///< the stop limit was met
-  bool reload_asked_ = false;             ///< while there was no worker
+  bool reload_asked_ = false;             ///< while no worker was ready to hear of it
   std::chrono::milliseconds silence_{0};  ///< of the worker or a part of it, while this process was awake
   std::string silent_;                    ///< which part
   std::optional<time_point> look_at_;     ///< when the silence is looked at next

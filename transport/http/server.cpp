@@ -177,7 +177,8 @@ class server::loop {
     while (true) {
       unique_fd socket(::accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
       if (!socket) {
-        if (errno == EMFILE || errno == ENFILE) accept_after_ = clock::now() + accept_pause;
+        if (errno == EINTR || errno == ECONNABORTED) continue;
+        if (errno != EAGAIN && errno != EWOULDBLOCK) accept_after_ = clock::now() + accept_pause;
         return;
       }
       if (connections_.size() >= limits_.connections && !make_room()) continue;  // closed at once
@@ -209,18 +210,26 @@ class server::loop {
 
   void read(connection& from) {
     std::array<char, 2048> bytes;
+    bool ended = false;
     while (from.received.size() < max_request_bytes) {
       const ssize_t got = ::recv(from.socket.get(), bytes.data(), bytes.size(), 0);
       if (got < 0 && errno == EINTR) continue;
       if (got < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) break;
-      if (got <= 0) {
+      if (got < 0) {
         from.over = true;
         return;
+      }
+      if (got == 0) {  // nothing more comes, but it may wait for the answer
+        ended = true;
+        break;
       }
       from.received.append(bytes.data(), static_cast<std::size_t>(got));
     }
     auto asked = parse_request(from.received);
-    if (!asked) return;
+    if (!asked) {
+      from.over = ended;
+      return;
+    }
     from.wants = std::move(*asked);
     if (from.wants.refusal != 0) return begin(from, refusal_of(from.wants.refusal));
     const auto found = pages_.find(from.wants.path);

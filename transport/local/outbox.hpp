@@ -30,6 +30,12 @@ class outbox {
   /// A text of any length up to max_text, as local::send_text does.
   result<void> send_text(frame_header header, std::string_view text);
 
+  /// Nothing more is sent: what waits here goes, what the peer has not read stays counted.
+  void abandon() noexcept {
+    frames_.clear();
+    lacks_descriptors_ = false;
+  }
+
   /// Sends what goes now. Errors as send().
   result<void> flush();
 
