@@ -9,7 +9,7 @@ namespace cenote {
 namespace {
 
 constexpr auto long_time = std::chrono::seconds(20);  // far above the tier's own deadlines
-constexpr std::uint64_t most_owed = 1024;  // then nothing is read until some are answered: four times what may be open
+constexpr std::int64_t most_owed = 1024;  // then nothing is read until some are answered: four times what may be open
 constexpr auto longest_pause = std::chrono::milliseconds(500);
 
 }  // namespace

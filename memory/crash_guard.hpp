@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "memory/segment.hpp"
+#include "memory/store_point.hpp"
 
 namespace cenote::memory {
 
@@ -33,8 +34,10 @@ class crash_guard {
 
   /// Once, when a worker takes the records over: counts what the last one died of. The session, or 0.
   std::uint64_t count_death() noexcept;
-  void begin(std::uint64_t session) noexcept { page_->under_way.store(session, std::memory_order_release); }
-  void end() noexcept { page_->under_way.store(0, std::memory_order_release); }
+  void begin(std::uint64_t session) noexcept {
+    shared_store(page_->under_way, session, std::memory_order_release, "guard.begin"_point);
+  }
+  void end() noexcept { shared_store(page_->under_way, 0, std::memory_order_release, "guard.end"_point); }
   /// A batch of the session went well, or it is gone: its deaths do not count any more.
   void forget(std::uint64_t session) noexcept;
   [[nodiscard]] std::uint64_t deaths(std::uint64_t session) const noexcept;

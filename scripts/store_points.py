@@ -49,8 +49,7 @@ class Allowed:
 ALLOWED = (
     Allowed("memory/store_point.hpp", "", "the helper itself"),
     Allowed("memory/fence.hpp", "word.fetch_add(1", "stands for a fence under the thread sanitizer"),
-    Allowed("memory/crash_guard.hpp", "", "counts deaths: one between two of its stores counts twice or not at all"),
-    Allowed("memory/crash_guard.cpp", "", "as above"),
+    Allowed("memory/crash_guard.cpp", "", "counts deaths: one between two of its stores counts twice or not at all"),
     Allowed("memory/block_record.hpp", "memcpy(full.bytes.data()", "reads a record"),
     Allowed("memory/segment.cpp", "::fallocate(fd_.get()", "segment::punch, which passes its caller's point"),
     Allowed("memory/session_memory.cpp", "header.submit_tail.store(", "the client's end of the ring"),

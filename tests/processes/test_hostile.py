@@ -94,7 +94,7 @@ def start(start_node: StartNode, public: Path, tmp_path: Path, *sets: str) -> No
 
 @pytest.mark.sanitizer
 def test_hostile_clients_of_another_instance_harm_nobody(
-    start_node: StartNode, start_agent: StartAgent, attach: Attach, public: Path, tmp_path: Path
+    public: Path, tmp_path: Path, start_node: StartNode, start_agent: StartAgent, attach: Attach
 ) -> None:
     node = start(start_node, public, tmp_path)
     worker = node.worker_pid
@@ -141,7 +141,7 @@ def test_hostile_clients_of_another_instance_harm_nobody(
 
 @pytest.mark.sanitizer
 def test_a_hostile_client_of_the_same_instance_does_not_reach_blocks_of_others(
-    start_node: StartNode, start_agent: StartAgent, attach: Attach, public: Path, tmp_path: Path
+    public: Path, tmp_path: Path, start_node: StartNode, start_agent: StartAgent, attach: Attach
 ) -> None:
     """It may take space and evict; it may not make anybody read bytes that were not committed under the key."""
     node = start(start_node, public, tmp_path)

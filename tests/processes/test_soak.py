@@ -89,7 +89,7 @@ def medians(times: list[tuple[float, float]]) -> str:
 
 
 def test_a_node_is_after_many_visitors_what_it_was_before(
-    start_node: StartNode, start_agent: StartAgent, public: Path
+    public: Path, start_node: StartNode, start_agent: StartAgent
 ) -> None:
     node = start_node(
         "instances.idle=2s", f"auth.allow_uids=[{NOBODY}]", "metrics.listen=127.0.0.1:0", folder=public / "run"

@@ -647,6 +647,7 @@ class store {
   std::vector<std::pair<instance*, memory::block_ref>> recovered_loading_;  ///< a dead worker's reads may still land
   coarse_time forced_at_ = 0;
   unsigned forced_looks_ = 0;
+  std::uint64_t forced_cost_ = 0;
   std::uint64_t spent_ = 0;  ///< steps of the run under way
   std::uint64_t budget_ = no_budget;
   store_counters counters_;

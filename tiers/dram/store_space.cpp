@@ -20,7 +20,8 @@ constexpr std::uint32_t eviction_batch = 256;      // one fence and one scan of 
 constexpr std::uint32_t most_looks = 4096;         // in vain, at blocks that are held: a fraction of a millisecond
 constexpr std::uint64_t evicted_at_once = 16'384;  // of one account: some milliseconds
 constexpr unsigned most_vain_pools = 8;            // of one call
-constexpr unsigned most_forced_looks = 16;         // at pins, a tenth of a second
+constexpr unsigned most_forced_looks = 16;         // at pins, a tenth of a second …
+constexpr std::uint64_t most_forced_cost = 32768;  // … or so much of them: two million slots
 constexpr coarse_time aside_for = 2;               // until the clock has moved on for sure
 constexpr std::uint64_t move_budget = std::uint64_t{16} << 20;  // bytes copied in one go: a few milliseconds at most
 
@@ -248,9 +249,13 @@ void store::mark_pins(instance& in, coarse_time now) {
 /// that no request waits for nothing, and a flood of requests that cannot be served costs little.
 void store::look_again(instance& in, coarse_time now) {
   if (in.pin_look == 0) return;  // never met a pin
-  if (forced_at_ != now) forced_looks_ = 0;
+  if (forced_at_ != now) forced_looks_ = 0, forced_cost_ = 0;
   forced_at_ = now;
-  if (in.pins_seen != now || forced_looks_++ < most_forced_looks) mark_pins(in, now);
+  const bool affordable = forced_looks_ < most_forced_looks || forced_cost_ < most_forced_cost;
+  if (in.pins_seen == now && !affordable) return;
+  ++forced_looks_;
+  forced_cost_ += scan_cost(in);
+  mark_pins(in, now);
 }
 
 /// True: somebody holds the block, or did so at the last look, which was a moment ago.

@@ -18,7 +18,7 @@ constexpr std::uint64_t min_extent = std::uint64_t{4} << 20;
 constexpr std::uint64_t max_extent = std::uint64_t{256} << 20;
 constexpr std::size_t most_instances = std::size_t{std::numeric_limits<std::uint16_t>::max()} + 1;
 constexpr int eviction_attempts = 64;          // for one slot; more means that everything is being read
-constexpr std::size_t bad_slots_a_tick = 8;    // tried again
+constexpr std::size_t fewest_tried_again = 8;  // slots without space, a tick: twice as many while none is refused
 constexpr std::uint32_t expiry_step = 65'536;  // entries looked at in one go: under a millisecond
 constexpr std::size_t seen_places = 1U << 20;  // 4 MiB: blocks that second sight remembers
 
@@ -236,6 +236,7 @@ void store::note_write_error(const operation& of, int error) {
   home.said.why = std::strerror(error);
   if (error == ENOSPC) {  // the file system had promised this space: it is not ours now, so the tier gets smaller
     home.bad.emplace_back(of.offset, of.what.memory.size());
+    home.try_again = fewest_tried_again;
     home.said.bad_bytes += of.what.memory.size();
     return;
   }
@@ -273,7 +274,10 @@ void store::tick(coarse_time now) {
   for (std::uint32_t path = 0; path < paths_.size(); ++path) {
     path_entry& each = paths_[path];
     each.trial = !each.said.takes_writes;
-    if (each.slots) give_back_bad_slots(each, bad_slots_a_tick);
+    if (each.slots && !each.bad.empty()) {
+      give_back_bad_slots(each, each.try_again);
+      each.try_again *= 2;
+    }
     if (each.state != path_state::retired || each.probe != 0) continue;
     if (!probed_) probed_.reset(static_cast<std::byte*>(std::aligned_alloc(sector_bytes, sector_bytes)));
     each.probe = next_tag_++;

@@ -166,6 +166,7 @@ class store {
     std::uint64_t probe = 0;                                   ///< tag of the probe under way
     bool trial = false;                                        ///< one write may show whether it takes writes again
     std::vector<std::pair<std::uint64_t, std::uint64_t>> bad;  ///< offset and bytes of slots without space
+    std::size_t try_again = 0;                                 ///< so many of them at the next tick
     path_status said;
   };
   /// Blocks of one length: what can take each other's slots.
