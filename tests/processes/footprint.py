@@ -23,7 +23,8 @@ def _descriptors(pid: int) -> int:
 
 @dataclass(frozen=True)
 class Footprint:
-    """Bytes but for the counts. `private`: resident memory that is neither a file's nor shared."""
+    """Bytes but for the counts. `private`: resident memory that is neither a file's nor shared. Descriptors are those
+    beside the slabs', of which the pool's size allows only so many."""
 
     worker_fds: int
     keeper_fds: int
@@ -38,9 +39,10 @@ class Footprint:
     def of(cls, node: Node) -> Footprint:
         status = node.status()
         worker = int(status["node"]["worker_pid"])
+        slabs = int(status["dram"]["slabs"])
         return cls(
-            worker_fds=_descriptors(worker),
-            keeper_fds=_descriptors(node.pid),
+            worker_fds=_descriptors(worker) - slabs,
+            keeper_fds=_descriptors(node.pid) - slabs,
             private=_kib(worker, "RssAnon") * 1024,
             address_space=_kib(worker, "VmSize") * 1024,
             threads=_kib(worker, "Threads"),

@@ -394,6 +394,27 @@ def test_a_disk_that_does_not_answer_a_removal_brings_nothing_back(
     until("it is written down", lambda: path_of(node)["pending_removals"] == 0)
 
 
+def test_a_worker_that_dies_behind_a_removal_it_kept_brings_nothing_back(
+    start: Callable[..., Node], attach: Attach, faults: Faults
+) -> None:
+    node = start("debug.enabled=true", 'debug.kill_at=["removals.kept"]')
+    node.allowed_errors = UNSAVED
+    session = attach(node, "i", block=BLOCK, deadline=40)
+    keys = only_below(session, node)
+    faults.give("store", "metadata_hold")
+    node.announced_deaths += 1
+    with pytest.raises(cenote.RemovalPending):
+        session.remove(keys)
+    assert node.epoch == 2, "the first worker died behind it, the second carried it out again"
+    faults.end()
+    serving(node)
+    assert not any(session.match([key]).reachable for key in keys)
+    until("it is written down", lambda: path_of(node)["pending_removals"] == 0, limit=30)
+    restarted(node)
+    session = attach(node, "i", block=BLOCK)
+    assert not any(session.match([key]).reachable for key in keys)
+
+
 def test_a_path_that_is_still_opening_brings_nothing_back(
     start: Callable[..., Node], attach: Attach, tmp_path: Path
 ) -> None:
