@@ -1,10 +1,10 @@
 #include "actors/kill_at.hpp"
 
-#include <signal.h>
 #include <unistd.h>
 
 #include <atomic>
 #include <charconv>
+#include <csignal>
 #include <string>
 
 #include "config/logging.hpp"

@@ -23,9 +23,9 @@ class pulse {
 
   /// An actor answers when it comes to its next message.
   template <class Actor>
-  void add_actor(std::string name, caf::actor_system& system, const Actor& whom) {
-    add(std::move(name), [&system, weak = caf::actor_cast<caf::weak_actor_ptr>(whom)](std::function<void()> answer) {
-      ask_actor(system, weak, std::move(answer));
+  void add_actor(const std::string& name, caf::actor_system& system, const Actor& whom) {
+    add(name, [&system, weak = caf::actor_cast<caf::weak_actor_ptr>(whom)](const std::function<void()>& answer) {
+      ask_actor(system, weak, answer);
     });
   }
 

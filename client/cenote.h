@@ -111,8 +111,8 @@ typedef struct cenote_options {
 CENOTE_API int cenote_attach(const cenote_spec* spec, const cenote_options* options, cenote_session** out);
 
 /* Refuses further calls, ends all pins, waits (2 s at most) for cenote_put_async, and tells the node. Pointers into
- * blocks stay mapped until cenote_free, but their bytes are no longer protected: reserved blocks must not be written any
- * more, for their memory may be another session's. A second close does nothing. */
+ * blocks stay mapped until cenote_free, but their bytes are no longer protected: reserved blocks must not be written
+ * any more, for their memory may be another session's. A second close does nothing. */
 CENOTE_API int cenote_close(cenote_session* session);
 /* Closes if need be, unmaps, frees. No other call may be under way. Null is allowed; in a forked child it leaks. */
 CENOTE_API void cenote_free(cenote_session* session);
@@ -279,8 +279,9 @@ CENOTE_API int cenote_abandon(cenote_session* session, const cenote_reserved* bl
  * a quota of kept blocks (groups.<name>.keep_quota): CENOTE_LIMIT_EXCEEDED when it is used up. */
 CENOTE_API int cenote_keep(cenote_session* session, cenote_keys keys, uint32_t group, int kept, uint64_t* changed);
 
-/* Forgets keys; *removed: how many were there. CENOTE_OK: nothing brings them back. CENOTE_REMOVAL_PENDING: they are gone
- * from memory and are not served now, but a path of the NVMe tier could not write that down; the node goes on trying. */
+/* Forgets keys; *removed: how many were there. CENOTE_OK: nothing brings them back. CENOTE_REMOVAL_PENDING: they are
+ * gone from memory and are not served now, but a path of the NVMe tier could not write that down; the node goes on
+ * trying. */
 CENOTE_API int cenote_remove(cenote_session* session, cenote_keys keys, uint32_t group, uint64_t* removed);
 /* Forgets the whole instance in all tiers; done when it returns CENOTE_OK. CENOTE_REMOVAL_PENDING: as above. */
 CENOTE_API int cenote_clear(cenote_session* session);

@@ -21,7 +21,7 @@ constexpr std::uint32_t most_looks = 4096;         // in vain, at blocks that ar
 constexpr std::uint64_t evicted_at_once = 16'384;  // of one account: some milliseconds
 constexpr unsigned most_vain_pools = 8;            // of one call
 constexpr unsigned most_forced_looks = 16;         // at pins, a tenth of a second …
-constexpr std::uint64_t most_forced_cost = 32768;  // … or so much of them: two million slots
+constexpr std::uint64_t most_forced_cost = 1024;   // … or so much of them: 64 slots each
 constexpr coarse_time aside_for = 2;               // until the clock has moved on for sure
 constexpr std::uint64_t move_budget = std::uint64_t{16} << 20;  // bytes copied in one go: a few milliseconds at most
 
