@@ -51,7 +51,7 @@ dram_tier::behavior_type dram_tier::make_behavior() {
         if (const auto fits = store_->check_fits(*spec); !fits) return outcome::of(fits);
         if (*found) {
           store_->claim_instance(**found, coarse_now());
-        } else if (const auto room = make_room(owner); room.code != error_code::ok) {
+        } else if (auto room = make_room(owner); room.code != error_code::ok) {
           return room;
         }
         return outcome{error_code::ok, {}, found->value_or(0)};  // instances count from 1

@@ -257,9 +257,9 @@ void server::welcome(unique_fd accepted) {
   made.refused = peer ? reason_to_refuse(made) : peer.error();
   if (made.refused) {
     ++counters_.turned_away;
-    const std::size_t waiting = std::ranges::count_if(
+    const auto waiting = std::ranges::count_if(
         connections_, [&](const auto& each) { return each.second.refused && each.second.peer.uid == made.peer.uid; });
-    if (waiting >= refused_connections) return;
+    if (std::cmp_greater_equal(waiting, refused_connections)) return;
   }
   auto watch = sockets_->watch(socket, [this, socket](std::uint32_t events) { on_event(socket, events); });
   if (!watch) return;

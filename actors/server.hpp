@@ -137,7 +137,7 @@ class server {
 
   // All on the socket loop's thread.
   void accept_some();
-  void welcome(unique_fd socket);
+  void welcome(unique_fd accepted);
   [[nodiscard]] std::optional<error> reason_to_refuse(const connection& from) const;
   [[nodiscard]] std::size_t connections_of(uid_t uid) const;
   void turn_away(const error& why);

@@ -77,7 +77,7 @@ class connection {
                                 local::frame_type expected, time_point until);
   result<void> fetch_some(const std::vector<std::uint32_t>& wanted, memory::version_table versions, slab_map& slabs,
                           time_point until);
-  result<unique_fd> introduce(const held_list& held, time_point until);
+  result<unique_fd> introduce(const held_list& what, time_point until);
 
   std::string path_;
   unique_fd socket_;
