@@ -17,7 +17,7 @@ constexpr std::uint64_t pin_step = std::uint64_t{32} << 20;    // some 10 ms; a 
 
 provisioner::provisioner(provisioner_options options, keeper_put keep, keeper_drop drop, on_outcome done,
                          transfer_hooks hooks, instance_drop forget)
-    : options_(options),
+    : options_(std::move(options)),
       keep_(std::move(keep)),
       drop_(std::move(drop)),
       done_(std::move(done)),

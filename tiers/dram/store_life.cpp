@@ -5,7 +5,6 @@
 namespace cenote::dram {
 
 using memory::block_record;
-using memory::block_ref;
 using memory::block_state;
 
 namespace {
