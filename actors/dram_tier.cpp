@@ -82,7 +82,7 @@ dram_tier::behavior_type dram_tier::make_behavior() {
       [this](handles_atom, std::uint32_t instance, const index_list& indices) { return handles(instance, indices); },
       [this](report_atom) -> dram_report_ptr {
         return std::make_shared<const dram_report>(
-            dram_report{store_->status(coarse_now()), batch_times_, mailbox().size()});
+            dram_report{store_->status(coarse_now()), batch_times_, mailbox().queue().total_task_size()});
       },
       [this](wipe_atom, const std::string& id) { return wipe(id); },
       [this](corrupt_atom) { return corrupt(); },

@@ -89,7 +89,7 @@ caf::result<outcome> node::release(std::uint64_t number) {
 caf::result<report_ptr> node::report() {
   auto all = std::make_shared<gathering>();
   all->promise = make_response_promise<report_ptr>();
-  all->report->queued = mailbox().size();
+  all->report->queued = mailbox().queue().total_task_size();
   all->open = 2 + (nvme_ ? 1 : 0) + sessions_.size();
   if (nvme_) {
     request(nvme_, tier_deadline, report_atom_v)

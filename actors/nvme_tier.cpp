@@ -374,7 +374,7 @@ nvme_report_ptr nvme_tier::report() {
   }
   made->failed_saves = failed_saves_;
   made->failed_removals = failed_removals_;
-  made->queued = mailbox().size();
+  made->queued = mailbox().queue().total_task_size();
   return made;
 }
 
