@@ -7,6 +7,7 @@ import os
 import random
 import sys
 import time
+from collections.abc import Callable
 from typing import Any
 
 import wire
@@ -79,12 +80,13 @@ def fuzz(seed: int, instance: str, gentle: bool = False) -> int:
     return 1
 
 
-def main() -> None:
+def serve(commands: dict[str, Callable[..., Any]]) -> None:
+    """Carries out a command a line, answers with a line each, until standard input ends."""
     for line in sys.stdin:
         request = json.loads(line)
         reply: dict[str, Any]
         try:
-            reply = {"value": fuzz(**request["arguments"])}
+            reply = {"value": commands[request["command"]](**request["arguments"])}
         except Exception as why:
             reply = {"error": type(why).__name__, "code": "python", "message": repr(why), "stored": None}
         print(json.dumps(reply), flush=True)
@@ -92,4 +94,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    serve({"fuzz": fuzz})

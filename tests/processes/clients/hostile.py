@@ -14,13 +14,13 @@ import os
 import random
 import socket
 import struct
-import sys
 import time
 from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
 import wire
+from fuzzer import serve
 
 GROUPS = {"full": {"a": 2048, "b": 2048}}
 HARMFUL = (wire.REMOVE, wire.CLEAR)
@@ -134,8 +134,6 @@ class Hostile:
             )
         if self.gentle and made[0] in HARMFUL:
             made = bytes([wire.BARRIER]) + made[1:]
-        self.sent.append(made)
-        del self.sent[:-MOST_SEEN]
         return made
 
     def run(self) -> int:
@@ -151,12 +149,8 @@ class Hostile:
             return self.leave()
         count = min(self.dice.choice([1, 1, 2, 8, 64, 512]), room)
         request = self.dice.choice([1, 2, self.dice.randrange(1 << 32)])
-        for i in range(count):
-            last = i + 1 == count or self.dice.random() < 0.3
-            at = wire.SUBMISSIONS_AT + (tail + i) % wire.SUBMISSIONS * wire.SUBMISSION_BYTES
-            raw.memory[at : at + wire.SUBMISSION_BYTES] = self.entry(request, i, last)
-        raw.set_word(wire.SUBMIT_TAIL, tail + count)
-        raw.ring()
+        entries = [self.entry(request, i, i + 1 == count or self.dice.random() < 0.3) for i in range(count)]
+        self.push(raw, *entries)
         self.look_at_answers(raw)
 
     def push(self, raw: wire.RawSession, *entries: bytes) -> None:
@@ -170,6 +164,7 @@ class Hostile:
         raw.set_word(wire.SUBMIT_TAIL, tail + len(entries))
         raw.ring()
         self.sent += entries
+        del self.sent[:-MOST_SEEN]
 
     def writes(self) -> None:
         """Reserves and grants as they should be used, then finished and committed twice, by halves, or by others."""
@@ -395,18 +390,5 @@ def become(uid: int) -> int:
     return os.geteuid()
 
 
-def main() -> None:
-    commands: dict[str, Callable[..., Any]] = {"campaign": campaign, "become": become}
-    for line in sys.stdin:
-        request = json.loads(line)
-        reply: dict[str, Any]
-        try:
-            reply = {"value": commands[request["command"]](**request["arguments"])}
-        except Exception as why:
-            reply = {"error": type(why).__name__, "code": "python", "message": repr(why), "stored": None}
-        print(json.dumps(reply), flush=True)
-    os._exit(0)
-
-
 if __name__ == "__main__":
-    main()
+    serve({"campaign": campaign, "become": become})
