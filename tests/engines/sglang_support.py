@@ -267,6 +267,12 @@ def _running(folder: Path, *sets: str) -> Iterator[Node]:
         made.kill_everything()
 
 
+def let_the_clock_move_on() -> None:
+    """The DRAM tier's clock counts tenths of a second: pages used within one are of the same age, and one look at the
+    pins counts for all of it."""
+    time.sleep(0.15)
+
+
 def kill_node(node: Node) -> None:
     """kill -9 of the keeper and its worker, as when a machine's memory is out."""
     worker = node.worker_pid
