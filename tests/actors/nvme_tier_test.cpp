@@ -162,7 +162,8 @@ class worker {
   [[nodiscard]] std::uint64_t blocks() { return report()->store.blocks; }
   [[nodiscard]] std::uint64_t pending() {
     std::uint64_t sum = 0;
-    for (const nvme_path_report& each : report()->paths) sum += each.pending_removals;
+    const auto found = report();  // g++ 12 does not yet keep alive the temporary that a range belongs to
+    for (const nvme_path_report& each : found->paths) sum += each.pending_removals;
     return sum;
   }
   /// True when nothing is pending any more, which takes a retry.
