@@ -7,8 +7,8 @@
 //
 // Commands (admin frames, the reply is a text): state | put ID TEXT | read ID | drop ID | put-many N | upgrade | mute |
 // abort | exit STATUS | garbage | leave (close the link, live on) | deafen (shut the listening socket down) | late MS
-// WHO (what its signs of life say) | freeze. Files in DIR: `before-ready` holds "exit STATUS" or "freeze",
-// `after-ready` and `at-end` likewise; `probe-fails` makes the probe fail.
+// WHO (what its signs of life say) | freeze. Files in DIR: `before-ready` holds lines "exit STATUS" or "freeze", of
+// which each worker takes the first away, `after-ready` and `at-end` likewise; `probe-fails` makes the probe fail.
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <poll.h>
@@ -16,6 +16,7 @@
 #include <sys/signalfd.h>
 #include <sys/socket.h>
 
+#include <algorithm>
 #include <array>
 #include <cstdlib>
 #include <filesystem>
@@ -78,8 +79,11 @@ std::string contents_of(const std::string& path) {
   for (;;) ::pause();
 }
 
-// "exit 3" ends the process.
-void obey(const std::string& order) {
+// Takes the first line: a test need not guess when a worker has read the file. "exit 3" ends the process.
+void obey_line_of(const std::string& path) {
+  const auto text = contents_of(path);
+  const auto order = text.substr(0, text.find('\n'));
+  if (!order.empty()) std::ofstream(path) << text.substr(std::min(text.size(), order.size() + 1));
   if (order == "freeze") freeze();
   if (order.starts_with("exit ")) ::_exit(std::atoi(order.c_str() + 5));
 }
@@ -109,9 +113,9 @@ class worker {
     if (!got) return 9;
     handover_ = std::move(*got);
     for (auto& entry : handover_.entries) entries_[entry.id] = std::move(entry);
-    obey(contents_of(given_.dir + "/before-ready"));
+    obey_line_of(given_.dir + "/before-ready");
     if (!link_.ready()) return 9;
-    obey(contents_of(given_.dir + "/after-ready"));
+    obey_line_of(given_.dir + "/after-ready");
     take_signals();
     while (!done_) step();
     return 0;
@@ -146,7 +150,7 @@ class worker {
     signalfd_siginfo info{};
     if (::read(signals_.get(), &info, sizeof info) != sizeof info) return;
     if (info.ssi_signo == SIGHUP) ++reloads_;
-    if (info.ssi_signo == SIGTERM) obey(contents_of(given_.dir + "/at-end"));
+    if (info.ssi_signo == SIGTERM) obey_line_of(given_.dir + "/at-end");
     if (info.ssi_signo == SIGTERM && !mute_) done_ = true;
     if (info.ssi_signo == SIGUSR2) done_ = true;
   }
