@@ -45,7 +45,7 @@ struct new_instance {
   dram::instance_number number = 0;
   instance_spec spec;
   memory::index_writer index;
-  memory::segment versions;
+  memory::version_table versions;
   std::uint32_t owner = 0;  ///< the uid of who made it
 };
 
@@ -72,7 +72,7 @@ struct session_report {
 struct nvme_binding {
   std::uint32_t number = 0;
   instance_spec spec;
-  memory::segment index;
+  memory::shared_file index;
 };
 
 struct io_done {

@@ -84,8 +84,13 @@ void nvme_tier::reload(const config::node_config& config) {
 void nvme_tier::bind(nvme_binding& instance) {
   std::uint64_t smallest = ~std::uint64_t{0};
   for (const group_spec& group : instance.spec.groups) smallest = std::min(smallest, group.stride());
-  const bool bound = store_->bind(instance.number, nvme::identity_of(instance.spec),
-                                  memory::hint_writer(std::move(instance.index), devices_->data_bytes() / smallest));
+  auto hints = memory::hint_writer::open(std::move(instance.index), devices_->data_bytes() / smallest);
+  if (!hints) {
+    log_error(logger("nvme"), "an instance is served without the NVMe tier: its hints cannot be mapped",
+              {{"instance", instance.spec.id}, {"reason", hints.error().describe()}});
+    return;
+  }
+  const bool bound = store_->bind(instance.number, nvme::identity_of(instance.spec), std::move(*hints));
   if (!bound) {
     log_error(logger("nvme"), "an instance is served without the NVMe tier: it holds blocks of too many others",
               {{"instance", instance.spec.id}});

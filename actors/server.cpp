@@ -87,16 +87,17 @@ bool is_in_group(int socket, const local::peer_credentials& peer, gid_t wanted) 
   return std::find(groups.begin(), end, wanted) != end;
 }
 
-result<std::pair<memory::index_writer, memory::segment>> make_instance_memory(const std::string& id) {
-  auto index = memory::segment::create("cenote-index-" + id.substr(0, 200), memory::index_segment_bytes);
+result<std::pair<memory::index_writer, memory::version_table>> make_instance_memory(const std::string& id) {
+  auto index_file = memory::shared_file::create("cenote-index-" + id.substr(0, 200), memory::index_segment_bytes);
+  if (!index_file) return std::unexpected(index_file.error());
+  auto index = memory::index_writer::create(std::move(*index_file));
   if (!index) return std::unexpected(index.error());
-  auto versions = memory::segment::create("cenote-versions-" + id.substr(0, 200), memory::version_table::segment_bytes);
+  auto version_file =
+      memory::shared_file::create("cenote-versions-" + id.substr(0, 200), memory::version_table::segment_bytes);
+  if (!version_file) return std::unexpected(version_file.error());
+  auto versions = memory::version_table::create(std::move(*version_file));
   if (!versions) return std::unexpected(versions.error());
-  memory::write_header(memory::version_table(versions->data()).header(), memory::segment_kind::versions,
-                       memory::version_table::segment_bytes);
-  auto writer = memory::index_writer::create(std::move(*index));
-  if (!writer) return std::unexpected(writer.error());
-  return std::pair(std::move(*writer), std::move(*versions));
+  return std::pair(std::move(*index), std::move(*versions));
 }
 
 }  // namespace
@@ -576,7 +577,7 @@ result<dram::instance_number> server::find_or_make_instance(const instance_spec&
   byte_writer meta;
   encode(meta, spec);
   meta.put(static_cast<std::uint32_t>(owner));
-  const std::array fds{memory->first.memory().fd().get(), memory->second.fd().get()};
+  const std::array fds{memory->first.file().fd().get(), memory->second.file().fd().get()};
   if (auto kept = context_.keeper.put(local::entry_kind::instance, fresh, meta.bytes(), fds); !kept) {
     (void)context_.keeper.drop(local::entry_kind::instance, fresh);  // it may have it, and only not have said so
     return std::unexpected(kept.error());

@@ -161,15 +161,13 @@ class recovery {
     if (entry.fds.size() != 2) return fail(error_code::layout_mismatch, "an instance without its segments");
     const auto number = static_cast<dram::instance_number>(entry.id);
     state_.next_instance = std::max(state_.next_instance, number + 1);
-    auto index = memory::segment::map(std::move(entry.fds[0]), memory::index_segment_bytes, memory::access::read_write);
+    auto index = memory::shared_file::adopt(std::move(entry.fds[0]), memory::index_segment_bytes);
     if (!index) return std::unexpected(index.error());
-    auto versions =
-        memory::segment::map(std::move(entry.fds[1]), memory::version_table::segment_bytes, memory::access::read_write);
+    auto file = memory::shared_file::adopt(std::move(entry.fds[1]), memory::version_table::segment_bytes);
+    if (!file) return std::unexpected(file.error());
+    auto versions = memory::version_table::open(std::move(*file), memory::access::read_write);
     if (!versions) return std::unexpected(versions.error());
-    const auto sound = memory::check_header(memory::version_table(versions->data()).header(),
-                                            memory::segment_kind::versions, memory::version_table::segment_bytes);
-    if (!sound) return sound;
-    if (memory::version_table(versions->data()).is_retired()) {
+    if (versions->is_retired()) {
       return fail(error_code::closed, "an instance that was being given up");
     }
     // Earlier versions did not keep who made an instance.

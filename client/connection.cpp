@@ -28,14 +28,28 @@ bool exists(const std::string& path) noexcept {
   return ::stat(path.c_str(), &status) == 0;
 }
 
-/// Maps one of the attach reply's segments and checks its header.
-result<memory::segment> open_segment(unique_fd fd, std::uint64_t bytes, memory::access how, memory::segment_kind kind) {
-  auto mapped = memory::segment::map(std::move(fd), bytes, how);
+result<memory::segment> open_session(unique_fd fd, std::uint64_t bytes) {
+  auto mapped = memory::segment::map(std::move(fd), bytes, memory::access::read_write);
   if (!mapped) return mapped;
   mapped->keep_from_children();
   const auto& header = *reinterpret_cast<const memory::segment_header*>(mapped->data());
-  if (auto ok = memory::check_header(header, kind, bytes); !ok) return std::unexpected(ok.error());
+  if (auto ok = memory::check_header(header, memory::segment_kind::session, bytes); !ok) {
+    return std::unexpected(ok.error());
+  }
+  mapped->populate(0, bytes, memory::access::read_write);
   return mapped;
+}
+
+result<memory::index_memory> open_index(unique_fd fd) {
+  auto file = memory::shared_file::adopt(std::move(fd), memory::index_segment_bytes);
+  if (!file) return std::unexpected(file.error());
+  return memory::index_memory::open(std::move(*file), memory::access::read_only);
+}
+
+result<memory::version_table> open_versions(unique_fd fd) {
+  auto file = memory::shared_file::adopt(std::move(fd), memory::version_table::segment_bytes);
+  if (!file) return std::unexpected(file.error());
+  return memory::version_table::open(std::move(*file), memory::access::read_only);
 }
 
 result<attachment> read_reply(unique_fd socket, local::frame reply) {
@@ -49,17 +63,12 @@ result<attachment> read_reply(unique_fd socket, local::frame reply) {
   out.ids = *ids;
   out.submit_bell = std::move(reply.fds[1]);
   out.complete_bell = std::move(reply.fds[2]);
-  using memory::access, memory::segment_kind;
-  const std::uint64_t bytes = memory::session_memory::segment_bytes(ids->pin_slots);
-  auto session = open_segment(std::move(reply.fds[0]), bytes, access::read_write, segment_kind::session);
+  auto session = open_session(std::move(reply.fds[0]), memory::session_memory::segment_bytes(ids->pin_slots));
   if (!session) return std::unexpected(session.error().in("session memory"));
-  auto index =
-      open_segment(std::move(reply.fds[3]), memory::index_segment_bytes, access::read_only, segment_kind::index);
+  auto index = open_index(std::move(reply.fds[3]));
   if (!index) return std::unexpected(index.error().in("index"));
-  auto versions = open_segment(std::move(reply.fds[4]), memory::version_table::segment_bytes, access::read_only,
-                               segment_kind::versions);
+  auto versions = open_versions(std::move(reply.fds[4]));
   if (!versions) return std::unexpected(versions.error().in("version table"));
-  session->populate(0, bytes, access::read_write);
   out.session = std::move(*session);
   out.index = std::move(*index);
   out.versions = std::move(*versions);
@@ -148,7 +157,7 @@ result<local::frame> connection::exchange(int fd, local::frame_type type, std::s
   return receive_answer(fd, header.request, expected, until);
 }
 
-result<void> connection::fetch_slabs(const std::vector<std::uint32_t>& wanted, memory::version_table versions,
+result<void> connection::fetch_slabs(const std::vector<std::uint32_t>& wanted, const memory::version_table& versions,
                                      slab_map& slabs, time_point until) {
   const std::lock_guard lock(mutex_);
   std::vector<std::uint32_t> missing;
@@ -164,7 +173,7 @@ result<void> connection::fetch_slabs(const std::vector<std::uint32_t>& wanted, m
   return {};
 }
 
-result<void> connection::fetch_some(const std::vector<std::uint32_t>& wanted, memory::version_table versions,
+result<void> connection::fetch_some(const std::vector<std::uint32_t>& wanted, const memory::version_table& versions,
                                     slab_map& slabs, time_point until) {
   auto answer = exchange(socket_.get(), local::frame_type::slabs, local::encode_slab_query(wanted),
                          local::frame_type::slabs_reply, until);
@@ -177,9 +186,10 @@ result<void> connection::fetch_some(const std::vector<std::uint32_t>& wanted, me
   for (std::size_t i = 0; i < found->size(); ++i) {
     const local::slab_descriptor& slab = (*found)[i];
     if (slab.index >= memory::block_ref::max_slabs) return fail(error_code::malformed, "a slab index is out of range");
-    const memory::slab_entry& entry = versions.slab(slab.index);
-    if (entry.state.load(std::memory_order_acquire) == static_cast<std::uint32_t>(memory::slab_state::none)) continue;
-    const slab_shape shape{slab.index, entry.count, entry.stride, entry.group};
+    const memory::slab_entry* entry = versions.slab(slab.index);
+    if (entry == nullptr) return fail(error_code::limit_exceeded, "no address space for the directory of slabs");
+    if (entry->state.load(std::memory_order_acquire) == static_cast<std::uint32_t>(memory::slab_state::none)) continue;
+    const slab_shape shape{slab.index, entry->count, entry->stride, entry->group};
     if (auto ok = slabs.add(shape, std::move(answer->fds[i]), slab.bytes); !ok) return ok;
   }
   return {};

@@ -12,6 +12,7 @@
 #include "core/error.hpp"
 #include "core/instance_spec.hpp"
 #include "core/unique_fd.hpp"
+#include "memory/index.hpp"
 #include "memory/segment.hpp"
 #include "memory/version_table.hpp"
 #include "transport/local/attach.hpp"
@@ -32,8 +33,8 @@ struct attachment {
   unique_fd submit_bell;    ///< eventfd: the client rings it
   unique_fd complete_bell;  ///< our end of transport/local/doorbell.hpp: the worker rings it
   memory::segment session;
-  memory::segment index;
-  memory::segment versions;
+  memory::index_memory index;
+  memory::version_table versions;
 };
 
 /// Connects and attaches. Refusals of the node come back as it worded them; a worker that dies meanwhile is waited
@@ -59,8 +60,8 @@ class connection {
 
   /// Maps the slabs `wanted` that are not mapped yet. node_restarting: the worker went away, re-attach and try
   /// again.
-  result<void> fetch_slabs(const std::vector<std::uint32_t>& wanted, memory::version_table versions, slab_map& slabs,
-                           time_point until);
+  result<void> fetch_slabs(const std::vector<std::uint32_t>& wanted, const memory::version_table& versions,
+                           slab_map& slabs, time_point until);
 
   /// Introduces this session to a new worker. `closed`: the node does not know the session; node_restarting: no worker
   /// came before the deadline; not_running: no node is there.
@@ -75,8 +76,8 @@ class connection {
  private:
   result<local::frame> exchange(int fd, local::frame_type type, std::span<const std::byte> payload,
                                 local::frame_type expected, time_point until);
-  result<void> fetch_some(const std::vector<std::uint32_t>& wanted, memory::version_table versions, slab_map& slabs,
-                          time_point until);
+  result<void> fetch_some(const std::vector<std::uint32_t>& wanted, const memory::version_table& versions,
+                          slab_map& slabs, time_point until);
   result<unique_fd> introduce(const held_list& what, time_point until);
 
   std::string path_;

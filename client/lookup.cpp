@@ -75,7 +75,7 @@ void lookup::for_each_candidate(key_batch keys, std::uint32_t group, Visit&& vis
       auto& found = places[(step - 1) % 2];
       const auto take = [&](std::size_t i, std::uint64_t value) {
         found[i] = resolve(value);
-        if (found[i].found()) __builtin_prefetch(&versions_.entry(found[i].ordinal));
+        if (found[i].found()) __builtin_prefetch(&versions_->entry(found[i].ordinal));
       };
       std::array<std::uint32_t, stage_keys> late;  // further from home: their lines come while others are looked at
       std::size_t lates = 0;
@@ -105,10 +105,10 @@ void lookup::for_each_candidate(key_batch keys, std::uint32_t group, Visit&& vis
 
 bool lookup::is_present(candidate place, const block_key& reduced, std::span<const std::byte> key) const noexcept {
   for (int attempt = 0; place.found() && attempt < move_attempts; ++attempt) {
-    const std::uint64_t version = versions_.version(place.ordinal);
-    if (index_value::matches(place.value, version) && versions_.key_equals(place.ordinal, key)) {
+    const std::uint64_t version = versions_->version(place.ordinal);
+    if (index_value::matches(place.value, version) && versions_->key_equals(place.ordinal, key)) {
       memory::load_fence();
-      if (versions_.version(place.ordinal) == version) return true;
+      if (versions_->version(place.ordinal) == version) return true;
     }
     const candidate again = resolve(index_.find(reduced));
     if (again.value == place.value) return false;

@@ -30,12 +30,12 @@ struct pin {
   std::uint32_t slot = 0;
 };
 
-/// Reads index and version table, writes pin slots. Thread-safe; owns nothing.
+/// Reads index and version table, writes pin slots. Thread-safe; owns nothing: what it is given stays where it is.
 class lookup {
  public:
-  lookup(memory::index_reader index, memory::version_table versions, memory::session_memory session, pin_slots& slots,
-         memory::hint_reader hints = {}) noexcept
-      : index_(index), hints_(hints), versions_(versions), session_(session), slots_(&slots) {}
+  lookup(memory::index_reader index, const memory::version_table& versions, memory::session_memory session,
+         pin_slots& slots, memory::hint_reader hints = {}) noexcept
+      : index_(index), hints_(hints), versions_(&versions), session_(session), slots_(&slots) {}
 
   /// Length of the longest prefix of present keys.
   [[nodiscard]] std::size_t count_prefix(key_batch keys, std::uint32_t group) const noexcept;
@@ -61,15 +61,17 @@ class lookup {
     using memory::index_value;
     if (!index_value::holds_block(value)) return {};
     const memory::block_ref ref = index_value::ref(value);
-    const memory::slab_entry& slab = versions_.slab(ref.slab());
-    if (slab.state.load(std::memory_order_acquire) != static_cast<std::uint32_t>(memory::slab_state::live)) return {};
-    if (ref.block() >= slab.count || slab.first_version > memory::max_version_entries - slab.count) return {};
-    return {value, slab.first_version + ref.block()};
+    const memory::slab_entry* slab = versions_->slab(ref.slab());
+    if (slab == nullptr) return {};
+    if (slab->state.load(std::memory_order_acquire) != static_cast<std::uint32_t>(memory::slab_state::live)) return {};
+    if (ref.block() >= slab->count || slab->first_version > memory::max_version_entries - slab->count) return {};
+    const std::uint32_t ordinal = slab->first_version + ref.block();
+    return versions_->reach(ordinal, 1) ? candidate{value, ordinal} : candidate{};
   }
   [[gnu::always_inline]] [[nodiscard]] bool holds(const candidate& place,
                                                   std::span<const std::byte> key) const noexcept {
-    return memory::index_value::matches(place.value, versions_.version(place.ordinal)) &&
-           versions_.key_equals(place.ordinal, key);
+    return memory::index_value::matches(place.value, versions_->version(place.ordinal)) &&
+           versions_->key_equals(place.ordinal, key);
   }
   [[nodiscard]] bool is_present(candidate place, const block_key& reduced,
                                 std::span<const std::byte> key) const noexcept;
@@ -82,7 +84,7 @@ class lookup {
 
   memory::index_reader index_;
   memory::hint_reader hints_;
-  memory::version_table versions_;
+  const memory::version_table* versions_;
   memory::session_memory session_;
   pin_slots* slots_;
 };

@@ -141,13 +141,11 @@ session::session(attachment parts, session_options options)
     : options_(std::move(options)),
       ids_(parts.ids),
       session_segment_(std::move(parts.session)),
-      index_segment_(std::move(parts.index)),
-      versions_segment_(std::move(parts.versions)),
       memory_(session_segment_.data(), ids_.pin_slots),
-      versions_(versions_segment_.data()),
+      index_(std::move(parts.index)),
+      versions_(std::move(parts.versions)),
       pin_slots_(ids_.pin_slots),
-      lookup_(memory::index_reader(index_segment_.data()), versions_, memory_, pin_slots_,
-              memory::hint_reader(index_segment_.data())),
+      lookup_(memory::index_reader(index_.tables), versions_, memory_, pin_slots_, memory::hint_reader(index_.hints)),
       grants_(memory_),
       socket_(options_.socket, std::move(parts.socket), ids_),
       channel_(memory_, std::move(parts.submit_bell), std::move(parts.complete_bell), socket_, reservations_) {}
@@ -272,7 +270,9 @@ void session::drop_retired_slabs() {
   for (const reservations::entry& entry : reservations_.all()) pinned.push_back(entry.block.slab());
   std::ranges::sort(pinned);
   slabs_.drop_if([&](std::uint32_t index) {
-    const auto state = versions_.slab(index).state.load(std::memory_order_acquire);
+    const memory::slab_entry* entry = versions_.slab(index);
+    if (entry == nullptr) return false;
+    const auto state = entry->state.load(std::memory_order_acquire);
     return state == static_cast<std::uint32_t>(memory::slab_state::retired) &&
            !std::ranges::binary_search(pinned, index);
   });

@@ -296,9 +296,8 @@ class session {
   fork_guard process_;
   local::attach_reply ids_;
   memory::segment session_segment_;
-  memory::segment index_segment_;
-  memory::segment versions_segment_;
   memory::session_memory memory_;
+  memory::index_memory index_;
   memory::version_table versions_;
   slab_map slabs_;
   pin_slots pin_slots_;

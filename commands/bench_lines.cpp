@@ -24,10 +24,12 @@ const std::uint64_t* line_at(const void* address) noexcept {
 }
 
 /// Adds the lines of the key's probes in one table; the value under the key, or index_value::empty.
-std::uint64_t probe(const std::byte* base, const memory::index_table& table, const block_key& key, cache_lines& out) {
-  const auto* entries =
-      reinterpret_cast<const memory::index_entry*>(base + table.offset.load(std::memory_order_acquire));
+std::uint64_t probe(const memory::index_memory& index, const memory::index_table& table, const block_key& key,
+                    cache_lines& out) {
   const std::uint64_t slots = table.slots.load(std::memory_order_acquire);
+  const auto* entries = reinterpret_cast<const memory::index_entry*>(
+      index.tables.reach(table.offset.load(std::memory_order_acquire), slots * sizeof(memory::index_entry)));
+  if (entries == nullptr) return index_value::empty;
   auto slot = static_cast<std::uint64_t>((static_cast<wide>(key.hi) * slots) >> 64);  // as memory/index.cpp
   for (std::uint64_t probes = 0; probes < slots; ++probes, slot = slot + 1 == slots ? 0 : slot + 1) {
     const memory::index_entry& entry = entries[slot];
@@ -44,7 +46,7 @@ std::uint64_t probe(const std::byte* base, const memory::index_table& table, con
 }
 
 std::uint64_t find(const lookup_memory& where, const block_key& key, cache_lines& out) {
-  const auto& header = *reinterpret_cast<const memory::index_header*>(where.index);
+  const auto& header = where.index.header();
   const std::uint64_t state = header.state.load(std::memory_order_acquire);
   for (const std::uint64_t number : {(state >> 8) & 0xff, state & 0xff}) {
     if (number >= header.tables.size()) continue;
@@ -62,7 +64,11 @@ result<cache_lines> lines_of(const lookup_memory& where, key_batch keys) {
     const std::uint64_t value = find(where, reduce_key(keys[i], 0), out);
     if (value == index_value::empty) return std::unexpected(check_all(i, keys.count).error());
     const auto block = index_value::ref(value);
-    out.push_back(line_at(&where.versions.entry(where.versions.slab(block.slab()).first_version + block.block())));
+    const memory::slab_entry* slab = where.versions.slab(block.slab());
+    if (slab == nullptr || !where.versions.reach(slab->first_version + block.block(), 1)) {
+      return fail(error_code::limit_exceeded, "no address space for the version table");
+    }
+    out.push_back(line_at(&where.versions.entry(slab->first_version + block.block())));
   }
   return out;
 }

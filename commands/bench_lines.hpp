@@ -14,10 +14,10 @@
 
 namespace cenote::bench {
 
-/// An instance's index and version table.
+/// An instance's index and version table, which outlive it.
 struct lookup_memory {
-  const std::byte* index = nullptr;
-  memory::version_table versions;
+  const memory::index_memory& index;
+  const memory::version_table& versions;
 };
 
 /// Addresses of cache lines, in the order of the keys.
@@ -64,9 +64,7 @@ class lookup_view {
  public:
   [[nodiscard]] static result<lookup_view> open(const std::string& socket, const instance_spec& spec);
 
-  [[nodiscard]] lookup_memory memory() const noexcept {
-    return {parts_.index.data(), memory::version_table(parts_.versions.data())};
-  }
+  [[nodiscard]] lookup_memory memory() const noexcept { return {parts_.index, parts_.versions}; }
 
  private:
   explicit lookup_view(client::attachment parts) noexcept : parts_(std::move(parts)) {}

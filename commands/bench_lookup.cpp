@@ -104,11 +104,13 @@ result<void> run_with_node(const options& how, report& out) {
 class bare_instance {
  public:
   static result<bare_instance> make(const key_list& keys) {
-    auto index_memory = memory::segment::create("cenote-bench-index", memory::index_segment_bytes);
-    if (!index_memory) return std::unexpected(index_memory.error());
-    auto index = memory::index_writer::create(std::move(*index_memory));
+    auto index_file = memory::shared_file::create("cenote-bench-index", memory::index_segment_bytes);
+    if (!index_file) return std::unexpected(index_file.error());
+    auto index = memory::index_writer::create(std::move(*index_file));
     if (!index) return std::unexpected(index.error());
-    auto versions = memory::segment::create("cenote-bench-versions", memory::version_table::segment_bytes);
+    auto version_file = memory::shared_file::create("cenote-bench-versions", memory::version_table::segment_bytes);
+    if (!version_file) return std::unexpected(version_file.error());
+    auto versions = memory::version_table::create(std::move(*version_file));
     if (!versions) return std::unexpected(versions.error());
     auto session = memory::segment::create("cenote-bench-session", memory::session_memory::segment_bytes(chain_keys));
     if (!session) return std::unexpected(session.error());
@@ -117,13 +119,13 @@ class bare_instance {
     return made;
   }
 
-  [[nodiscard]] lookup_memory memory() const noexcept { return {index_.memory().data(), table()}; }
-  [[nodiscard]] memory::index_reader reader() const noexcept { return memory::index_reader(index_.memory().data()); }
-  [[nodiscard]] memory::version_table table() const noexcept { return memory::version_table(versions_.data()); }
+  [[nodiscard]] lookup_memory memory() const noexcept { return {index_.memory(), versions_}; }
+  [[nodiscard]] memory::index_reader reader() const noexcept { return index_.reader(); }
+  [[nodiscard]] const memory::version_table& table() const noexcept { return versions_; }
   [[nodiscard]] memory::session_memory session() const noexcept { return session_; }
 
  private:
-  bare_instance(memory::index_writer index, memory::segment versions, memory::segment session)
+  bare_instance(memory::index_writer index, memory::version_table versions, memory::segment session)
       : index_(std::move(index)),
         versions_(std::move(versions)),
         session_segment_(std::move(session)),
@@ -131,12 +133,12 @@ class bare_instance {
 
   result<void> fill(const key_list& keys) {
     constexpr std::uint32_t slab_blocks = memory::block_ref::max_blocks_per_slab;
-    memory::write_header(table().header(), memory::segment_kind::versions, memory::version_table::segment_bytes);
     for (std::size_t i = 0; i < keys.size(); ++i) {
       const auto ordinal = static_cast<std::uint32_t>(i);
       const std::uint32_t slab = ordinal / slab_blocks + 1;
       if (ordinal % slab_blocks == 0) {
-        auto& entry = table().slab(slab);
+        if (auto room = table().make_room(slab, ordinal, slab_blocks); !room) return room;
+        auto& entry = *table().slab(slab);
         entry.first_version = ordinal;
         entry.count = slab_blocks;
         entry.stride = block_bytes;
@@ -153,7 +155,7 @@ class bare_instance {
   }
 
   memory::index_writer index_;
-  memory::segment versions_;
+  memory::version_table versions_;
   memory::segment session_segment_;
   memory::session_memory session_;
 };

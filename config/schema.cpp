@@ -318,16 +318,15 @@ constexpr std::array keys{
         .reloadable = true,
         .about =
             "Instances that one user may have made. One that exists may be joined all the same; idle ones make way."},
-    key_schema{
-        .name = "limits.instances",
-        .type = integer,
-        .unit = "instances",
-        .fallback = "1024",
-        .minimum = "1",
-        .maximum = "65535",
-        .reloadable = true,
-        .about =
-            "Instances of the node. Each takes some 53 GiB of address space and four descriptors. Idle ones make way."},
+    key_schema{.name = "limits.instances",
+               .type = integer,
+               .unit = "instances",
+               .fallback = "1024",
+               .minimum = "1",
+               .maximum = "65535",
+               .reloadable = true,
+               .about = "Instances of the node. Each takes four descriptors, and address space for what it holds. Idle "
+                        "ones make way."},
     key_schema{.name = "limits.descriptors_in_flight",
                .type = integer,
                .unit = "descriptors",

@@ -31,7 +31,31 @@ std::uint64_t table_bytes(std::uint64_t slots) noexcept {
   return (slots * sizeof(index_entry) + page_bytes - 1) / page_bytes * page_bytes;
 }
 
+/// The headers of both parts; the rest follows when somebody looks for it.
+result<index_memory> map_index(shared_file file, access how) {
+  auto tables = window::open(file, {0, index_area_bytes}, how, page_bytes);
+  if (!tables) return std::unexpected(tables.error());
+  auto hints = window::open(file, {index_area_bytes, index_segment_bytes - index_area_bytes}, how, page_bytes);
+  if (!hints) return std::unexpected(hints.error());
+  return index_memory{std::move(file), std::move(*tables), std::move(*hints)};
+}
+
 }  // namespace
+
+result<index_memory> index_memory::create(shared_file file) {
+  auto made = map_index(std::move(file), access::read_write);
+  if (made) write_header(made->header().segment, segment_kind::index, index_segment_bytes);
+  return made;
+}
+
+result<index_memory> index_memory::open(shared_file file, access how) {
+  auto made = map_index(std::move(file), how);
+  if (!made) return made;
+  if (auto ok = check_header(made->header().segment, segment_kind::index, index_segment_bytes); !ok) {
+    return std::unexpected(ok.error());
+  }
+  return made;
+}
 
 // ---------------------------------------------------------------------------------------------- reader
 
@@ -73,23 +97,24 @@ std::uint64_t index_reader::find(const block_key& key) const noexcept {
 
 // ---------------------------------------------------------------------------------------------- writer
 
-result<index_writer> index_writer::create(segment memory) {
-  index_writer writer(std::move(memory));
-  write_header(writer.header().segment, segment_kind::index, index_segment_bytes);
+result<index_writer> index_writer::create(shared_file file) {
+  auto memory = index_memory::create(std::move(file));
+  if (!memory) return std::unexpected(memory.error());
+  index_writer writer(std::move(*memory));
   if (auto ok = writer.start_table(index_min_slots); !ok) return std::unexpected(ok.error());
   return writer;
 }
 
-result<index_writer> index_writer::open(segment memory) {
-  index_writer writer(std::move(memory));
-  if (auto ok = check_header(writer.header().segment, segment_kind::index, index_segment_bytes); !ok) {
-    return std::unexpected(ok.error());
-  }
+result<index_writer> index_writer::open(shared_file file) {
+  auto memory = index_memory::open(std::move(file), access::read_write);
+  if (!memory) return std::unexpected(memory.error());
+  index_writer writer(std::move(*memory));
   const std::uint64_t state = writer.header().state.load(std::memory_order_acquire);
   writer.generation_ = state >> 16;
   writer.current_ = writer.adopt(static_cast<std::uint8_t>(state & 0xff));
   writer.old_ = writer.adopt(static_cast<std::uint8_t>((state >> 8) & 0xff));
-  if (writer.current_.entries == nullptr) return fail(error_code::layout_mismatch, "an index has no current table");
+  if (writer.current_.entries == nullptr)
+    return fail(error_code::layout_mismatch, "an index has no current table, or none that can be mapped");
   return writer;
 }
 
@@ -99,7 +124,9 @@ index_writer::table index_writer::adopt(std::uint8_t number) const noexcept {
   const std::uint64_t offset = header().tables[number].offset.load(std::memory_order_relaxed);
   const std::uint64_t slots = header().tables[number].slots.load(std::memory_order_relaxed);
   if (slots == 0 || offset < first_offset || offset + table_bytes(slots) > index_area_bytes) return found;
-  found.entries = reinterpret_cast<index_entry*>(memory_.data() + offset);
+  std::byte* entries = memory_.tables.reach(offset, table_bytes(slots));
+  if (entries == nullptr) return found;
+  found.entries = reinterpret_cast<index_entry*>(entries);
   found.slots = slots;
   found.offset = offset;
   found.number = number;
@@ -133,22 +160,24 @@ void index_writer::reconcile(const std::function<bool(const block_key&, std::uin
 }
 
 result<void> index_writer::start_table(std::uint64_t slots) {
-  // Tables follow each other through the sparse segment and start over at its beginning; at most two are alive, so one
-  // of the two places is free.
+  // In front of the current table if there is room, else behind it: so an index that is rewritten again and again stays
+  // within the address space of three tables.
   const std::uint64_t bytes = table_bytes(slots);
-  const std::uint64_t behind = current_.offset + table_bytes(current_.slots);
-  std::uint64_t offset = std::max(first_offset, behind);
-  if (offset + bytes > index_area_bytes) offset = first_offset;
-  if (current_.entries != nullptr && offset < behind && offset + bytes > current_.offset) {
+  std::uint64_t offset = first_offset;
+  if (current_.entries != nullptr && offset + bytes > current_.offset) {
+    offset = current_.offset + table_bytes(current_.slots);
+  }
+  std::byte* entries = memory_.tables.reach(offset, bytes);
+  if (entries == nullptr) {
     return fail(error_code::limit_exceeded, "the index of an instance cannot grow beyond its address space");
   }
   table next;
   next.number = static_cast<std::uint8_t>((current_.number + 1U) % header().tables.size());
   if (current_.number == no_table) next.number = 0;
-  next.entries = reinterpret_cast<index_entry*>(memory_.data() + offset);
+  next.entries = reinterpret_cast<index_entry*>(entries);
   next.slots = slots;
   next.offset = offset;
-  memory_.punch(offset, bytes, "index.table_punched"_point);  // a killed worker may have left entries here
+  memory_.file.punch(offset, bytes, "index.table_punched"_point);  // a killed worker may have left entries here
   index_table& place = header().tables[next.number];
   shared_store(place.offset, offset, std::memory_order_relaxed, "index.table_offset"_point);
   shared_store(place.slots, slots, std::memory_order_release, "index.table_slots"_point);
@@ -175,7 +204,7 @@ void index_writer::migrate(std::uint64_t steps) {
       const table done = old_;
       old_ = {};
       publish_state();
-      memory_.punch(done.offset, table_bytes(done.slots), "index.old_table_punched"_point);
+      memory_.file.punch(done.offset, table_bytes(done.slots), "index.old_table_punched"_point);
       return;
     }
     index_entry& entry = old_.entries[cursor_];

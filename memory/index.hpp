@@ -11,6 +11,7 @@
 #include "memory/fence.hpp"
 #include "memory/segment.hpp"
 #include "memory/store_point.hpp"
+#include "memory/window.hpp"
 
 namespace cenote::memory {
 
@@ -48,11 +49,26 @@ inline constexpr std::uint64_t index_area_bytes = std::uint64_t{32} << 30;      
 inline constexpr std::uint64_t index_segment_bytes = index_area_bytes + (std::uint64_t{1} << 30);  // lower_hints.hpp
 inline constexpr std::uint64_t index_min_slots = 1024;
 
-/// Reading half. Copyable view; any number of threads. What a hit needs is inline: a lookup has no time for calls.
+/// What readers and the writer map of the segment, as far as it is used: the tables, and the hints behind them.
+struct index_memory {
+  /// Of a zeroed file. Errors: system.
+  static result<index_memory> create(shared_file file);
+  /// Of a file that somebody else made. Errors: system, layout_mismatch.
+  static result<index_memory> open(shared_file file, access how);
+
+  [[nodiscard]] index_header& header() const noexcept { return *reinterpret_cast<index_header*>(tables.base()); }
+
+  shared_file file;
+  window tables;
+  window hints;
+};
+
+/// Reading half. Copyable view of a window that outlives it and stays where it is; any number of threads. What a hit
+/// needs is inline: a lookup has no time for calls. Tables for which there is no address space are not seen.
 class index_reader {
  public:
   index_reader() noexcept = default;
-  explicit index_reader(const std::byte* base) noexcept : base_(base) {}
+  explicit index_reader(const window& tables) noexcept : tables_(&tables) {}
 
   /// A table, as it was at one moment. Good for any number of glances: what they see is checked by the block's version
   /// and full key, and a find() follows when they see nothing.
@@ -107,7 +123,9 @@ class index_reader {
   }
 
  private:
-  [[nodiscard]] const index_header& header() const noexcept { return *reinterpret_cast<const index_header*>(base_); }
+  [[nodiscard]] const index_header& header() const noexcept {
+    return *reinterpret_cast<const index_header*>(tables_->base());
+  }
 
   [[nodiscard]] table_view table(std::uint64_t number) const noexcept {
     if (number >= header().tables.size()) return {};
@@ -119,7 +137,8 @@ class index_reader {
         offset > index_area_bytes - slots * sizeof(index_entry)) {
       return {};
     }
-    return {reinterpret_cast<const index_entry*>(base_ + offset), slots};
+    const std::byte* entries = tables_->reach(offset, slots * sizeof(index_entry));
+    return {reinterpret_cast<const index_entry*>(entries), entries == nullptr ? 0 : slots};
   }
 
   [[nodiscard]] static std::uint64_t difference(const index_entry& entry, const block_key& key) noexcept {
@@ -128,16 +147,16 @@ class index_reader {
 
   [[nodiscard]] static std::uint64_t find_in(table_view table, const block_key& key) noexcept;
 
-  const std::byte* base_ = nullptr;
+  const window* tables_ = nullptr;
 };
 
 /// Writing half; one thread of one process. Holds no truth: everything in it can be rebuilt from the block records.
 class index_writer {
  public:
   /// A fresh index in a zeroed segment.
-  static result<index_writer> create(segment memory);
+  static result<index_writer> create(shared_file file);
   /// The index that a dead worker left; reconcile() must follow before it is used.
-  static result<index_writer> open(segment memory);
+  static result<index_writer> open(shared_file file);
 
   /// Drops every entry for which `valid(key, value)` is false, finishes a migration that was under way, and recounts.
   /// Cost: one pass over the tables. `soon(value)` comes some entries ahead of valid(): time to prefetch what it reads.
@@ -145,20 +164,24 @@ class index_writer {
       const std::function<bool(const block_key&, std::uint64_t)>& valid,
       const std::function<void(std::uint64_t)>& soon = [](std::uint64_t) {});
 
-  /// Adds or replaces. Fails only when the segment's address space is used up (`limit_exceeded`).
+  /// Adds or replaces. Fails only when the segment's, or the process', address space is used up (`limit_exceeded`).
   result<void> insert(const block_key& key, std::uint64_t value);
   /// Removes the key if it is there.
   void erase(const block_key& key);
-  [[nodiscard]] std::uint64_t find(const block_key& key) const noexcept { return reader_.find(key); }
+  [[nodiscard]] std::uint64_t find(const block_key& key) const noexcept { return reader().find(key); }
 
   [[nodiscard]] std::uint64_t size() const noexcept { return current_.live + old_.live; }
   [[nodiscard]] std::uint64_t slots() const noexcept { return current_.slots + old_.slots; }
   [[nodiscard]] bool migrating() const noexcept { return old_.entries != nullptr; }
   /// Goes on with a growth that is under way by up to `steps` slots: while nobody writes, nothing else does.
   void migrate(std::uint64_t steps);
-  [[nodiscard]] const segment& memory() const noexcept { return memory_; }
+  /// Good until the writer moves.
+  [[nodiscard]] index_reader reader() const noexcept { return index_reader(memory_.tables); }
+  [[nodiscard]] const window& hints() const noexcept { return memory_.hints; }
+  [[nodiscard]] const shared_file& file() const noexcept { return memory_.file; }
+  [[nodiscard]] const index_memory& memory() const noexcept { return memory_; }
   /// Ends the index; its memory is the caller's.
-  [[nodiscard]] segment release() && noexcept { return std::move(memory_); }
+  [[nodiscard]] shared_file release() && noexcept { return std::move(memory_.file); }
 
   /// Grows at once so that `n` entries fit without another growth; for rebuilds and benches.
   result<void> reserve(std::uint64_t n);
@@ -173,8 +196,8 @@ class index_writer {
     std::uint8_t number = 0xff;
   };
 
-  explicit index_writer(segment memory) noexcept : memory_(std::move(memory)), reader_(memory_.data()) {}
-  [[nodiscard]] index_header& header() const noexcept { return *reinterpret_cast<index_header*>(memory_.data()); }
+  explicit index_writer(index_memory memory) noexcept : memory_(std::move(memory)) {}
+  [[nodiscard]] index_header& header() const noexcept { return memory_.header(); }
   result<void> start_table(std::uint64_t slots);
   result<void> make_room();
   void publish_state() noexcept;
@@ -184,8 +207,7 @@ class index_writer {
   static void erase_in(table& from, index_entry& entry) noexcept;
   table adopt(std::uint8_t number) const noexcept;
 
-  segment memory_;
-  index_reader reader_;
+  index_memory memory_;
   table current_;
   table old_;
   std::uint64_t cursor_ = 0;  ///< next slot of the old table to move

@@ -8,15 +8,14 @@ namespace {
 
 constexpr std::uint64_t tags_of_a_bucket = 15;
 
-std::atomic<std::uint64_t>& bucket_count(std::byte* base) noexcept {
-  return *reinterpret_cast<std::atomic<std::uint64_t>*>(base + index_area_bytes);
+std::atomic<std::uint64_t>& bucket_count(const window& area) noexcept {
+  return *reinterpret_cast<std::atomic<std::uint64_t>*>(area.base());
 }
 
 /// 0: no lower tier, or nonsense.
-std::uint64_t buckets_of(const std::byte* base) noexcept {
-  if (base == nullptr) return 0;
-  const auto& count = *reinterpret_cast<const std::atomic<std::uint64_t>*>(base + index_area_bytes);
-  const std::uint64_t buckets = count.load(std::memory_order_acquire);
+std::uint64_t buckets_of(const window* area) noexcept {
+  if (area == nullptr) return 0;
+  const std::uint64_t buckets = bucket_count(*area).load(std::memory_order_acquire);
   return buckets <= hints::max_buckets ? buckets : 0;
 }
 
@@ -29,13 +28,15 @@ std::uint64_t hints::buckets_for(std::uint64_t keys) noexcept {
 }
 
 bool hint_reader::none() const noexcept {
-  return buckets_of(base_) == 0;
+  return buckets_of(hints_) == 0;
 }
 
 bool hint_reader::contains(const block_key& key) const noexcept {
-  const std::uint64_t buckets = buckets_of(base_);
+  const std::uint64_t buckets = buckets_of(hints_);
   if (buckets == 0) return false;
-  const auto* all = reinterpret_cast<const hint_bucket*>(base_ + hints::first_bucket);
+  const auto* all =
+      reinterpret_cast<const hint_bucket*>(hints_->reach(hints::first_bucket, buckets * sizeof(hint_bucket)));
+  if (all == nullptr) return false;  // no address space
   const std::uint32_t tag = hints::tag_of(key);
   const std::uint64_t home = index_reader::home_slot(key, buckets);
   for (std::uint64_t probe = 0; probe < hints::max_probes; ++probe) {
@@ -48,20 +49,25 @@ bool hint_reader::contains(const block_key& key) const noexcept {
   return false;
 }
 
-hint_writer::hint_writer(segment memory, std::uint64_t keys) : memory_(std::move(memory)) {
+result<hint_writer> hint_writer::open(shared_file file, std::uint64_t keys) {
   const std::uint64_t buckets = hints::buckets_for(keys);
-  shared_store(bucket_count(memory_.data()), 0, std::memory_order_release, "hints.emptied"_point);
+  auto mapped =
+      window::open(file, hints::area, access::read_write, hints::first_bucket + buckets * sizeof(hint_bucket));
+  if (!mapped) return std::unexpected(mapped.error());
+  hint_writer made;
+  made.file_ = std::move(file);
+  made.memory_ = std::move(*mapped);
+  made.buckets_ = buckets;
+  shared_store(bucket_count(made.memory_), 0, std::memory_order_release, "hints.emptied"_point);
   // Whatever a worker before left behind; pages that were never touched cost nothing.
-  memory_.punch(hints::first_bucket, index_segment_bytes - hints::first_bucket, "hints.punched"_point);
-  buckets_ = buckets;
-  // One a tier and instance: the index in front of them is mapped by its own writer.
-  const std::uint64_t end = hints::first_bucket + buckets * sizeof(hint_bucket);
-  memory_.narrow(index_area_bytes, (end + page_bytes - 1) / page_bytes * page_bytes - index_area_bytes);
-  shared_store(bucket_count(memory_.data()), buckets, std::memory_order_release, "hints.opened"_point);
+  made.file_.punch(hints::area.offset + hints::first_bucket, hints::area.bytes - hints::first_bucket,
+                   "hints.punched"_point);
+  shared_store(bucket_count(made.memory_), buckets, std::memory_order_release, "hints.opened"_point);
+  return made;
 }
 
 hint_bucket& hint_writer::bucket(std::uint64_t number) const noexcept {
-  return reinterpret_cast<hint_bucket*>(memory_.data() + hints::first_bucket)[number % buckets_];
+  return reinterpret_cast<hint_bucket*>(memory_.base() + hints::first_bucket)[number % buckets_];
 }
 
 void hint_writer::add(const block_key& key) noexcept {

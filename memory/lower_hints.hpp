@@ -27,8 +27,9 @@ static_assert(sizeof(hint_bucket) == 64);
 
 namespace hints {
 
-inline constexpr std::uint64_t first_bucket = index_area_bytes + page_bytes;
-inline constexpr std::uint64_t max_buckets = (index_segment_bytes - first_bucket) / sizeof(hint_bucket);
+inline constexpr file_part area{index_area_bytes, index_segment_bytes - index_area_bytes};
+inline constexpr std::uint64_t first_bucket = page_bytes;  ///< from the area's beginning on
+inline constexpr std::uint64_t max_buckets = (area.bytes - first_bucket) / sizeof(hint_bucket);
 inline constexpr std::uint64_t max_probes = 8;  ///< buckets from home on
 inline constexpr double load = 0.75;            ///< of the tags, when the tier is full
 
@@ -46,8 +47,8 @@ inline std::uint32_t tag_of(const block_key& key) noexcept {
 class hint_reader {
  public:
   hint_reader() noexcept = default;
-  /// `base`: the index segment.
-  explicit hint_reader(const std::byte* base) noexcept : base_(base) {}
+  /// `hints`: of an index_memory; it outlives the reader and stays where it is.
+  explicit hint_reader(const window& hints) noexcept : hints_(&hints) {}
 
   /// True when there is no lower tier.
   [[nodiscard]] bool none() const noexcept;
@@ -55,15 +56,15 @@ class hint_reader {
   [[nodiscard]] bool contains(const block_key& key) const noexcept;
 
  private:
-  const std::byte* base_ = nullptr;
+  const window* hints_ = nullptr;
 };
 
 /// Writing half: one thread of one process. Holds no truth.
 class hint_writer {
  public:
   hint_writer() noexcept = default;
-  /// Takes the index segment's memory over and empties the hints. `keys`: what there must be room for.
-  hint_writer(segment memory, std::uint64_t keys);
+  /// Takes the index segment over and empties the hints. `keys`: what there must be room for. Errors: system.
+  static result<hint_writer> open(shared_file file, std::uint64_t keys);
 
   /// Without room (a bucket and all its neighbours are full) the key stays unknown.
   void add(const block_key& key) noexcept;
@@ -74,7 +75,8 @@ class hint_writer {
  private:
   [[nodiscard]] hint_bucket& bucket(std::uint64_t number) const noexcept;
 
-  segment memory_;
+  shared_file file_;
+  window memory_;
   std::uint64_t buckets_ = 0;
 };
 

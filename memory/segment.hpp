@@ -1,4 +1,4 @@
-// A sealed shared-memory segment (memfd) and its mapping.
+// A sealed shared-memory segment (memfd), mapped whole, and what stands at its beginning.
 #pragma once
 
 #include <atomic>
@@ -9,6 +9,7 @@
 
 #include "core/error.hpp"
 #include "core/unique_fd.hpp"
+#include "memory/shared_file.hpp"
 #include "memory/store_point.hpp"
 
 namespace cenote::memory {
@@ -33,8 +34,6 @@ struct segment_header {
 };
 static_assert(sizeof(segment_header) == 64);
 
-enum class access : std::uint8_t { read_only, read_write };
-
 /// Owns a memfd and one mapping of all of it. Move-only; the mapped bytes may be shared between threads and
 /// processes as their layout says.
 class segment {
@@ -46,46 +45,43 @@ class segment {
   segment& operator=(const segment&) = delete;
   ~segment();
 
-  /// A new segment of `bytes` (sparse: memory is taken when touched), mode 0600, sealed against shrinking, growing and
-  /// further seals. FUTURE_WRITE is left out: a restarted worker could not map it again. `huge`: 2 MiB pages;
-  /// fails with `system` when the machine has not enough of them. Not dumped into core files.
+  /// A new file of `bytes`, mapped; see shared_file::create. `huge` fails with `system` when the machine has not enough
+  /// pages of 2 MiB. Not dumped into core files.
   static result<segment> create(const std::string& name, std::uint64_t bytes, bool huge = false);
 
-  /// Maps a descriptor that came from elsewhere, after checking that it has exactly `bytes` and cannot shrink.
+  /// Maps a descriptor that came from elsewhere; see shared_file::adopt.
   static result<segment> map(unique_fd fd, std::uint64_t bytes, access how);
 
-  /// A second description of the same memory, opened read-only: what clients get of index and versions.
-  [[nodiscard]] result<unique_fd> read_only_descriptor() const;
+  [[nodiscard]] result<unique_fd> read_only_descriptor() const { return file_.read_only_descriptor(); }
 
   [[nodiscard]] std::byte* data() const noexcept { return data_; }
-  [[nodiscard]] std::uint64_t size() const noexcept { return size_; }
-  [[nodiscard]] const unique_fd& fd() const noexcept { return fd_; }
+  [[nodiscard]] std::uint64_t size() const noexcept { return file_.size(); }
+  [[nodiscard]] const unique_fd& fd() const noexcept { return file_.fd(); }
   [[nodiscard]] explicit operator bool() const noexcept { return data_ != nullptr; }
 
   /// Clients: a forked child does not inherit the mapping. The pid check of every call rests on it.
   void keep_from_children() const noexcept;
-  /// Touches the pages of [offset, offset+bytes) without changing them. False when the kernel cannot (before 5.14)
-  /// or has no memory left.
+  /// populate_pages() of [offset, offset+bytes).
   bool populate(std::uint64_t offset, std::uint64_t bytes, access how) const noexcept;
-  /// Gives the memory of [offset, offset+bytes) back; it reads as zero afterwards.
-  void punch(std::uint64_t offset, std::uint64_t bytes, store_point at = no_point) const noexcept;
-  /// Gives up the address space of all but [offset, offset+bytes), whole pages: only that may be touched from now on.
-  void narrow(std::uint64_t offset, std::uint64_t bytes) noexcept;
+  /// See shared_file::punch.
+  void punch(std::uint64_t offset, std::uint64_t bytes, store_point at = no_point) const noexcept {
+    file_.punch(offset, bytes, at);
+  }
   /// Prefers the pages of NUMA node `node`. False when the kernel refuses.
   bool bind_to_node(int node) const noexcept;
   /// Asks for transparent huge pages, where shmem has them.
   void advise_huge() const noexcept;
 
  private:
-  segment(unique_fd fd, std::byte* data, std::uint64_t size) noexcept
-      : fd_(std::move(fd)), data_(data), size_(size), mapped_end_(size) {}
+  segment(shared_file file, std::byte* data) noexcept : file_(std::move(file)), data_(data) {}
   void unmap() noexcept;
 
-  unique_fd fd_;
+  shared_file file_;
   std::byte* data_ = nullptr;
-  std::uint64_t size_ = 0;
-  std::uint64_t mapped_from_ = 0, mapped_end_ = 0;  ///< what narrow() left
 };
+
+/// Touches whole pages without changing them. False when the kernel cannot (before 5.14) or has no memory left.
+bool populate_pages(std::span<std::byte> pages, access how) noexcept;
 
 /// Writes a fresh header.
 void write_header(segment_header& header, segment_kind kind, std::uint64_t size) noexcept;

@@ -23,6 +23,54 @@ std::uint64_t key_word(std::span<const std::byte> key, std::size_t i) noexcept {
 
 }  // namespace
 
+result<version_table> version_table::map(shared_file file, access how) {
+  version_table made;
+  made.file_ = std::move(file);
+  struct place {
+    window* where;
+    file_part part;
+  };
+  for (const place& each :
+       {place{&made.hot_, {0, cold_offset}}, place{&made.cold_, {cold_offset, directory_offset - cold_offset}},
+        place{&made.directory_, {directory_offset, segment_bytes - directory_offset}}}) {
+    auto mapped = window::open(made.file_, each.part, how, page_bytes);
+    if (!mapped) return std::unexpected(mapped.error());
+    *each.where = std::move(*mapped);
+  }
+  return made;
+}
+
+result<version_table> version_table::create(shared_file file) {
+  auto made = map(std::move(file), access::read_write);
+  if (made) write_header(made->header(), segment_kind::versions, segment_bytes);
+  return made;
+}
+
+result<version_table> version_table::open(shared_file file, access how) {
+  auto made = map(std::move(file), how);
+  if (!made) return made;
+  if (auto ok = check_header(made->header(), segment_kind::versions, segment_bytes); !ok) {
+    return std::unexpected(ok.error());
+  }
+  return made;
+}
+
+result<void> version_table::make_room(std::uint32_t index, std::uint32_t first, std::uint32_t count) const {
+  const key_tail* tails = reach_tail(first + count - 1);
+  if (slab(index) != nullptr && reach(first, count) && tails != nullptr) return {};
+  return fail(error_code::limit_exceeded, "no address space for the versions of " + std::to_string(count) +
+                                              " more blocks (from " + std::to_string(first) + ")");
+}
+
+void version_table::populate(std::uint32_t first, std::uint32_t count) const noexcept {
+  hot_.populate(hot_offset + std::uint64_t{first} * sizeof(version_entry),
+                std::uint64_t{count} * sizeof(version_entry));
+}
+
+const key_tail* version_table::reach_tail(std::uint32_t ordinal) const noexcept {
+  return reinterpret_cast<const key_tail*>(cold_.reach(std::uint64_t{ordinal} * sizeof(key_tail), sizeof(key_tail)));
+}
+
 bool version_table::other_key_equals(std::uint32_t ordinal, std::span<const std::byte> key) const noexcept {
   const version_entry& hot = entry(ordinal);
   const std::size_t words = (key.size() + word_bytes - 1) / word_bytes;
@@ -30,8 +78,10 @@ bool version_table::other_key_equals(std::uint32_t ordinal, std::span<const std:
   for (std::size_t i = 0; i < words && i < 6; ++i) {
     difference |= hot.key[i].load(std::memory_order_relaxed) ^ key_word(key, i);
   }
+  const key_tail* tail = words > 6 ? reach_tail(ordinal) : nullptr;
+  if (words > 6 && tail == nullptr) return false;
   for (std::size_t i = 6; i < words; ++i) {
-    difference |= tail(ordinal).key[i - 6].load(std::memory_order_relaxed) ^ key_word(key, i);
+    difference |= tail->key[i - 6].load(std::memory_order_relaxed) ^ key_word(key, i);
   }
   return difference == 0;
 }

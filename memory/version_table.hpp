@@ -11,6 +11,7 @@
 #include "core/block_key.hpp"
 #include "memory/segment.hpp"
 #include "memory/store_point.hpp"
+#include "memory/window.hpp"
 
 namespace cenote::memory {
 
@@ -48,7 +49,8 @@ static_assert(sizeof(slab_entry) == 24);
 
 inline constexpr std::uint32_t max_version_entries = 1U << 28;  ///< an instance's live blocks
 
-/// View of a mapped version segment; the same for the owner and for clients. Copyable, does not own.
+/// The segment, mapped as far as it is used; the same for the owner and for clients. Move-only. Thread-safe but for
+/// moves: a reader reaches what it looks at, and then everything of it is good as long as the table is.
 class version_table {
  public:
   static constexpr std::uint64_t hot_offset = page_bytes;
@@ -58,14 +60,24 @@ class version_table {
       (directory_offset + (std::uint64_t{1} << 22) * sizeof(slab_entry) + page_bytes - 1) / page_bytes * page_bytes;
 
   version_table() noexcept = default;
-  explicit version_table(std::byte* base) noexcept : base_(base) {}
+  /// A fresh table in a zeroed file of segment_bytes. Errors: system.
+  static result<version_table> create(shared_file file);
+  /// One that somebody else made. Errors: system, layout_mismatch.
+  static result<version_table> open(shared_file file, access how);
 
-  [[nodiscard]] segment_header& header() const noexcept { return *reinterpret_cast<segment_header*>(base_); }
+  /// Of one that can be reached.
   [[nodiscard]] version_entry& entry(std::uint32_t ordinal) const noexcept {
-    return reinterpret_cast<version_entry*>(base_ + hot_offset)[ordinal];
+    return reinterpret_cast<version_entry*>(hot_.base() + hot_offset)[ordinal];
   }
-  [[nodiscard]] slab_entry& slab(std::uint32_t index) const noexcept {
-    return reinterpret_cast<slab_entry*>(base_ + directory_offset)[index];
+  /// The entries of a live slab can be looked at. False: there are none such, or no address space for them.
+  [[nodiscard]] bool reach(std::uint32_t first, std::uint32_t count) const noexcept {
+    return hot_.reach(hot_offset + std::uint64_t{first} * sizeof(version_entry),
+                      std::uint64_t{count} * sizeof(version_entry)) != nullptr;
+  }
+  /// Null: there is none of that index, or no address space for it.
+  [[nodiscard]] slab_entry* slab(std::uint32_t index) const noexcept {
+    return reinterpret_cast<slab_entry*>(
+        directory_.reach(std::uint64_t{index} * sizeof(slab_entry), sizeof(slab_entry)));
   }
   [[nodiscard]] std::uint64_t version(std::uint32_t ordinal) const noexcept {
     return entry(ordinal).version.load(std::memory_order_acquire);
@@ -83,6 +95,12 @@ class version_table {
   [[nodiscard]] full_key key(std::uint32_t ordinal) const noexcept;
 
   // Owner only.
+  [[nodiscard]] const shared_file& file() const noexcept { return file_; }
+  /// Makes sure that a slab can be entered: place `index` of the directory, and `count` versions with their keys.
+  /// Errors: limit_exceeded.
+  [[nodiscard]] result<void> make_room(std::uint32_t index, std::uint32_t first, std::uint32_t count) const;
+  /// Touches the entries of a slab, ahead of a pass over them.
+  void populate(std::uint32_t first, std::uint32_t count) const noexcept;
   /// When the last session of the instance went, in the DRAM tier's time; 0: it has one. Outlives a worker.
   [[nodiscard]] std::uint64_t idle_since() const noexcept { return header().spare[0]; }
   void set_idle_since(std::uint64_t when) const noexcept;
@@ -94,10 +112,14 @@ class version_table {
     shared_store(entry(ordinal).version, version, std::memory_order_release, at);
   }
   [[nodiscard]] key_tail& tail(std::uint32_t ordinal) const noexcept {
-    return reinterpret_cast<key_tail*>(base_ + cold_offset)[ordinal];
+    return reinterpret_cast<key_tail*>(cold_.base())[ordinal];
   }
 
  private:
+  [[nodiscard]] segment_header& header() const noexcept { return *reinterpret_cast<segment_header*>(hot_.base()); }
+  static result<version_table> map(shared_file file, access how);
+  [[nodiscard]] const key_tail* reach_tail(std::uint32_t ordinal) const noexcept;
+
   template <std::size_t Words>
   [[nodiscard]] static std::uint64_t difference(const version_entry& hot, std::span<const std::byte> key) noexcept {
     std::array<std::uint64_t, Words> words;
@@ -109,7 +131,8 @@ class version_table {
 
   [[nodiscard]] bool other_key_equals(std::uint32_t ordinal, std::span<const std::byte> key) const noexcept;
 
-  std::byte* base_ = nullptr;
+  shared_file file_;
+  window hot_, cold_, directory_;
 };
 
 }  // namespace cenote::memory

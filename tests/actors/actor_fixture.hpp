@@ -62,13 +62,17 @@ class actor_fixture {
     auto records = memory::record_table::create();
     BOOST_REQUIRE(records);
     auto store = std::make_unique<dram::store>(options, std::move(*records));
-    auto index = memory::segment::create("test-index", memory::index_segment_bytes);
-    auto versions = memory::segment::create("test-versions", memory::version_table::segment_bytes);
+    auto index = memory::shared_file::create("test-index", memory::index_segment_bytes);
+    auto versions = memory::shared_file::create("test-versions", memory::version_table::segment_bytes);
     BOOST_REQUIRE(index && versions);
+    auto seen = memory::shared_file::adopt(std::move(*index->fd().duplicate()), index->size());
     auto writer = memory::index_writer::create(std::move(*index));
-    BOOST_REQUIRE(writer);
-    index_ = memory::index_reader(writer->memory().data());
-    BOOST_REQUIRE(store->add_instance(1, small_spec(), std::move(*writer), std::move(*versions)));
+    auto table = memory::version_table::create(std::move(*versions));
+    BOOST_REQUIRE(seen && writer && table);
+    auto view = memory::index_memory::open(std::move(*seen), memory::access::read_only);
+    BOOST_REQUIRE(view);
+    index_memory_ = std::move(*view);
+    BOOST_REQUIRE(store->add_instance(1, small_spec(), std::move(*writer), std::move(*table)));
     dram_ = system_.spawn<dram_tier>(
         std::move(store), std::vector<session_ptr>{},
         [this](std::vector<dram::slab_request> requests) {
@@ -172,7 +176,8 @@ class actor_fixture {
 
   deterministic_config config_;
   caf::actor_system system_;
-  memory::index_reader index_;
+  memory::index_memory index_memory_;
+  memory::index_reader index_{index_memory_.tables};
   std::vector<dram::slab_request> requests_;
   std::shared_ptr<told_below> told_ = std::make_shared<told_below>();
   nvme_tier_actor below_;

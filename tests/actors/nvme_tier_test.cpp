@@ -205,7 +205,7 @@ class worker {
     return all;
   }
   void bind() {
-    auto index = memory::segment::create("index", memory::index_segment_bytes);
+    auto index = memory::shared_file::create("index", memory::index_segment_bytes);
     BOOST_REQUIRE(index);
     auto binding = std::make_shared<nvme_binding>();
     binding->number = 1;

@@ -16,7 +16,7 @@ struct prefetch_fixture : actor_fixture {
   prefetch_fixture() : actor_fixture(below::a_tier) {
     provide_memory();
     BOOST_REQUIRE_EQUAL(told().bindings.size(), 1U);
-    hints = memory::hint_writer(std::move(told().bindings[0]->index), 10'000);
+    hints = std::move(*memory::hint_writer::open(std::move(told().bindings[0]->index), 10'000));
   }
   ~prefetch_fixture() {
     for (const auto& [number, each] : served) caf::anon_send_exit(each, caf::exit_reason::user_shutdown);

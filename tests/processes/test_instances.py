@@ -68,6 +68,21 @@ def test_a_node_of_few_descriptors_sees_any_number_of_instances(start_node: Star
     session.close()
 
 
+def test_five_hundred_instances_take_address_space_for_what_they_hold(start_node: StartNode, attach: Attach) -> None:
+    node = start_node("limits.instances_per_uid=1024")
+    attach(node, "first", block=4 * KiB)
+    before, mine = address_space(node.worker_pid), address_space(os.getpid())
+    for n in range(100):
+        attach(node, f"i{n}", block=4 * KiB)
+    come_and_go(node, [f"e{n}" for n in range(400)])
+    each = (address_space(node.worker_pid) - before) / len(names(node))
+    of_session = (address_space(os.getpid()) - mine) / 100
+    print(f"{len(names(node))} instances: {each / KiB:.0f} KiB each in the worker, a session's {of_session / KiB:.0f} KiB")
+    assert len(names(node)) > 300
+    assert each < 4 * MiB
+    assert of_session < 4 * MiB
+
+
 def test_an_idle_instance_goes_and_its_blocks_on_nvme_are_found_again(start: StartNode, attach: Attach) -> None:
     node = start("instances.idle=2s")
     session = attach(node, "i", block=BLOCK)

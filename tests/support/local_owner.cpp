@@ -68,20 +68,20 @@ std::vector<std::byte> keys_of(std::uint64_t first, std::size_t count) {
 local_owner::local_owner(std::uint32_t blocks, std::uint64_t stride, std::uint32_t pin_slots)
     : blocks_(blocks),
       stride_(stride),
-      versions_segment_(must(memory::segment::create("test-versions", memory::version_table::segment_bytes))),
       slab_(must(memory::segment::create("test-slab", (blocks * stride + 4095) / 4096 * 4096 + 4096))),
       session_segment_(must(memory::segment::create("test-session", memory::session_memory::segment_bytes(pin_slots)))),
-      index_(
-          must(memory::index_writer::create(must(memory::segment::create("test-index", memory::index_segment_bytes))))),
-      versions_(versions_segment_.data()),
+      index_(must(
+          memory::index_writer::create(must(memory::shared_file::create("test-index", memory::index_segment_bytes))))),
+      versions_(must(memory::version_table::create(
+          must(memory::shared_file::create("test-versions", memory::version_table::segment_bytes))))),
       session_(memory::session_memory::create(session_segment_, 1, pin_slots)),
       keys_(blocks),
       groups_(blocks) {
   using memory::segment_kind;
-  memory::write_header(versions_.header(), segment_kind::versions, versions_segment_.size());
   auto& trailer = *reinterpret_cast<memory::segment_header*>(slab_.data() + slab_.size() - memory::page_bytes);
   memory::write_header(trailer, segment_kind::slab, slab_.size());
-  memory::slab_entry& entry = versions_.slab(slab_index);
+  if (!versions_.make_room(slab_index, 5, blocks)) throw std::runtime_error("no room in the version table");
+  memory::slab_entry& entry = *versions_.slab(slab_index);
   entry.first_version = 5;  // not 0: places and ordinals must not be mixed up
   entry.count = blocks;
   entry.stride = stride;
@@ -90,7 +90,7 @@ local_owner::local_owner(std::uint32_t blocks, std::uint64_t stride, std::uint32
 }
 
 void local_owner::publish(std::uint32_t block, std::span<const std::byte> key, std::uint32_t group) {
-  const std::uint32_t ordinal = versions_.slab(slab_index).first_version + block;
+  const std::uint32_t ordinal = versions_.slab(slab_index)->first_version + block;
   const std::uint64_t version = (versions_.version(ordinal) | 1) + 1;
   keys_[block] = full_key(key);
   groups_[block] = group;
@@ -100,7 +100,7 @@ void local_owner::publish(std::uint32_t block, std::span<const std::byte> key, s
 }
 
 std::vector<bool> local_owner::condemn(std::span<const std::uint32_t> blocks) {
-  const std::uint32_t first = versions_.slab(slab_index).first_version;
+  const std::uint32_t first = versions_.slab(slab_index)->first_version;
   std::vector<memory::block_ref> refs;
   for (const std::uint32_t block : blocks) {
     versions_.set_version(first + block, versions_.version(first + block) | 1);

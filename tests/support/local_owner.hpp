@@ -37,9 +37,9 @@ class local_owner {
 
   local_owner(std::uint32_t blocks, std::uint64_t stride, std::uint32_t pin_slots);
 
-  [[nodiscard]] memory::index_reader reader() const { return memory::index_reader(index_.memory().data()); }
+  [[nodiscard]] memory::index_reader reader() const { return index_.reader(); }
   [[nodiscard]] memory::index_writer& index() { return index_; }
-  [[nodiscard]] memory::version_table versions() const { return versions_; }
+  [[nodiscard]] const memory::version_table& versions() const { return versions_; }
   [[nodiscard]] memory::session_memory session() const { return session_; }
   [[nodiscard]] std::uint32_t blocks() const { return blocks_; }
   [[nodiscard]] std::byte* data(std::uint32_t block) const { return slab_.data() + stride_ * block; }
@@ -54,14 +54,12 @@ class local_owner {
 
   /// Descriptors of the segments, as an attach brings them.
   [[nodiscard]] const memory::segment& session_segment() const { return session_segment_; }
-  [[nodiscard]] const memory::segment& index_segment() const { return index_.memory(); }
-  [[nodiscard]] const memory::segment& versions_segment() const { return versions_segment_; }
+  [[nodiscard]] const memory::shared_file& index_file() const { return index_.file(); }
   [[nodiscard]] const memory::segment& slab_segment() const { return slab_; }
 
  private:
   std::uint32_t blocks_;
   std::uint64_t stride_;
-  memory::segment versions_segment_;
   memory::segment slab_;
   memory::segment session_segment_;
   memory::index_writer index_;

@@ -119,11 +119,14 @@ void provisioner::carry_out(slab_request request) {
 void provisioner::forget_instance(slab_request& request) {
   // Whatever becomes of the keeper's entry: no later worker takes it over. Clients that kept their mappings find
   // nothing in the index, and the pages go now.
-  memory::version_table(request.versions.data()).retire();
-  for (memory::segment* each : {&request.memory, &request.versions}) {
-    each->punch(memory::page_bytes, each->size() - memory::page_bytes, "instance.punch"_point);
-    *each = {};
-  }
+  request.versions.retire();
+  const auto give_back = [](const memory::shared_file& each) {
+    each.punch(memory::page_bytes, each.size() - memory::page_bytes, "instance.punch"_point);
+  };
+  give_back(request.index);
+  give_back(request.versions.file());
+  request.index = {};
+  request.versions = {};
   slab_outcome outcome{slab_request::kind::forget, request.slab, {}, {}};
   if (forget_) outcome.status = forget_(request.slab.instance);
   done_(std::move(outcome));

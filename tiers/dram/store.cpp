@@ -101,15 +101,13 @@ result<void> store::check_fits(const instance_spec& spec) const {
 }
 
 store::instance& store::make_instance(instance_number number, const instance_spec& spec, memory::index_writer index,
-                                      memory::segment versions, std::uint32_t owner) {
-  auto made = std::make_unique<instance>(std::move(index));
+                                      memory::version_table versions, std::uint32_t owner) {
+  auto made = std::make_unique<instance>(std::move(index), std::move(versions));
   made->number = number;
   made->owner = owner;
   ++made_by_[owner];
   made->spec = spec;
   made->payer = &open_account(spec);
-  made->version_memory = std::move(versions);
-  made->versions = memory::version_table(made->version_memory.data());
   for (std::uint32_t g = 0; g < spec.groups.size(); ++g) {
     auto group = std::make_unique<pool>();
     group->owner = made.get();
@@ -131,7 +129,7 @@ store::instance& store::make_instance(instance_number number, const instance_spe
 }
 
 result<void> store::add_instance(instance_number number, const instance_spec& spec, memory::index_writer index,
-                                 memory::segment versions, coarse_time now, std::uint32_t owner) {
+                                 memory::version_table versions, coarse_time now, std::uint32_t owner) {
   if (instances_.contains(number) || by_id_.contains(spec.id)) {
     return fail(error_code::internal, "instance `" + spec.id + "` was added twice");
   }
@@ -148,8 +146,8 @@ result<void> store::add_instance(instance_number number, const instance_spec& sp
 std::optional<std::pair<unique_fd, unique_fd>> store::descriptors(instance_number number) const {
   const auto found = instances_.find(number);
   if (found == instances_.end()) return std::nullopt;
-  auto index = found->second->index.memory().read_only_descriptor();
-  auto versions = found->second->version_memory.read_only_descriptor();
+  auto index = found->second->index.file().read_only_descriptor();
+  auto versions = found->second->versions.file().read_only_descriptor();
   if (!index || !versions) return std::nullopt;
   return std::pair(std::move(*index), std::move(*versions));
 }

@@ -116,8 +116,9 @@ struct slab_request {
   };
   kind what = kind::create;
   slab_description slab;
-  memory::segment memory{};    ///< drop: the mapping to give up; forget: of the index
-  memory::segment versions{};  ///< forget: of the version table
+  memory::segment memory{};          ///< drop: the mapping to give up
+  memory::shared_file index{};       ///< forget: the instance's
+  memory::version_table versions{};  ///< forget: the instance's
 };
 
 /// Keys that were removed, for the tier below.
@@ -178,7 +179,7 @@ using prefetch::load_state;
 struct instance_binding {
   instance_number number = 0;
   instance_spec spec;
-  memory::segment index;
+  memory::shared_file index;
 };
 
 /// Totals since the worker started, and the present state.
@@ -251,7 +252,7 @@ class store {
   [[nodiscard]] result<void> check_fits(const instance_spec& spec) const;
   /// For somebody who is about to attach.
   result<void> add_instance(instance_number number, const instance_spec& spec, memory::index_writer index,
-                            memory::segment versions, coarse_time now = 0, std::uint32_t owner = 0);
+                            memory::version_table versions, coarse_time now = 0, std::uint32_t owner = 0);
   /// `limit_exceeded` when `owner` (a uid) may not make another one; idle instances make way as far as they can at
   /// once.
   result<void> make_room(std::uint32_t owner, coarse_time now);
@@ -353,8 +354,8 @@ class store {
   void set_reserve_timeout(coarse_time timeout) noexcept { options_.reserve_timeout = timeout; }
 
   // ---- restart
-  result<void> recover_instance(instance_number number, const instance_spec& spec, memory::segment index,
-                                memory::segment versions, std::uint32_t owner = 0);
+  result<void> recover_instance(instance_number number, const instance_spec& spec, memory::shared_file index,
+                                memory::version_table versions, std::uint32_t owner = 0);
   /// Slabs of instances that are unknown, or retired ones, are refused; the caller drops them.
   result<void> recover_slab(const slab_description& what, memory::segment memory);
   result<void> recover_session(session_number number, instance_number instance, memory::session_memory memory,
@@ -598,7 +599,7 @@ class store {
   void reconcile_index(instance& in, std::vector<bool>& indexed);
 
   instance& make_instance(instance_number number, const instance_spec& spec, memory::index_writer index,
-                          memory::segment versions, std::uint32_t owner);
+                          memory::version_table versions, std::uint32_t owner);
   slab& adopt_slab(instance& in, const slab_description& what, memory::segment memory);
 
   store_options options_;

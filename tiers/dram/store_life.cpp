@@ -140,10 +140,10 @@ void store::give_up(instance_number number) {
   if (storing_->group != nullptr && storing_->group->owner == &in) storing_->clear();
   std::erase(unbound_, number);
   if (const auto named = by_id_.find(in.spec.id); named != by_id_.end() && named->second == &in) by_id_.erase(named);
-  slab_request request{.what = slab_request::kind::forget, .slab = {}, .memory = {}, .versions = {}};
+  slab_request request{.what = slab_request::kind::forget, .slab = {}};
   request.slab.instance = number;
-  request.memory = std::move(in.index).release();
-  request.versions = std::move(in.version_memory);
+  request.index = std::move(in.index).release();
+  request.versions = std::move(in.versions);
   requests_.push_back(std::move(request));
   given_up_.push_back(number);
   const account& payer = *in.payer;

@@ -190,7 +190,7 @@ load_answer store::load(instance_number number, std::uint32_t group, const full_
   }
   if (collision || in.reserved_keys.contains(key)) return {load_state::busy};
   if (in.is_clearing()) return {load_state::absent};  // below it goes next
-  if (!options_.lower.present || !memory::hint_reader(in.index.memory().data()).contains(key)) {
+  if (!options_.lower.present || !memory::hint_reader(in.index.hints()).contains(key)) {
     return {load_state::absent};
   }
   pool& into = *in.pools[group];
@@ -250,9 +250,9 @@ std::vector<instance_binding> store::take_bindings() {
   std::vector<instance_binding> bindings;
   for (const instance_number number : std::exchange(unbound_, {})) {
     const instance& in = *instances_.at(number);
-    auto fd = in.index.memory().fd().duplicate();
+    auto fd = in.index.file().fd().duplicate();
     if (!fd) continue;
-    auto index = memory::segment::map(std::move(*fd), memory::index_segment_bytes, memory::access::read_write);
+    auto index = memory::shared_file::adopt(std::move(*fd), memory::index_segment_bytes);
     if (index) bindings.push_back({number, in.spec, std::move(*index)});
   }
   return bindings;

@@ -53,7 +53,7 @@ place store::place_of(const instance& in, std::uint32_t group, const full_key& f
   if (find_present(in, key, full, nullptr)) return place::present;
   if (in.loading.contains(key)) return place::loading;
   if (in.reserved_keys.contains(key) || !options_.lower.present) return place::absent;
-  return memory::hint_reader(in.index.memory().data()).contains(key) ? place::below : place::absent;
+  return memory::hint_reader(in.index.hints()).contains(key) ? place::below : place::absent;
 }
 
 // ---------------------------------------------------------------------------------------------- orders

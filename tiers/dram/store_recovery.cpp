@@ -38,8 +38,8 @@ void sort_by_time(std::vector<std::pair<coarse_time, std::uint32_t>>& order) {
 
 }  // namespace
 
-result<void> store::recover_instance(instance_number number, const instance_spec& spec, memory::segment index,
-                                     memory::segment versions, std::uint32_t owner) {
+result<void> store::recover_instance(instance_number number, const instance_spec& spec, memory::shared_file index,
+                                     memory::version_table versions, std::uint32_t owner) {
   auto opened = memory::index_writer::open(std::move(index));
   if (!opened) return std::unexpected(opened.error());
   make_instance(number, spec, std::move(*opened), std::move(versions), owner);
@@ -53,7 +53,12 @@ result<void> store::recover_slab(const slab_description& what, memory::segment m
   }
   instance& in = *home->second;
   in.next_slab = std::max(in.next_slab, what.index + 1);
-  const auto state = in.versions.slab(what.index).state.load(std::memory_order_acquire);
+  if (what.index >= block_ref::max_slabs || what.first_version > memory::max_version_entries || what.count == 0 ||
+      what.count > memory::max_version_entries - what.first_version) {
+    return fail(error_code::layout_mismatch, "a slab whose numbers are out of range");
+  }
+  if (auto room = in.versions.make_room(what.index, what.first_version, what.count); !room) return room;
+  const auto state = in.versions.slab(what.index)->state.load(std::memory_order_acquire);
   if (state == static_cast<std::uint32_t>(memory::slab_state::retired)) {
     return fail(error_code::closed, "a slab that was being given up");
   }
@@ -64,9 +69,7 @@ result<void> store::recover_slab(const slab_description& what, memory::segment m
   assigned_ += what.segment_bytes();
   map_entries(records_.memory(), memory::page_bytes + std::uint64_t{what.first_record} * sizeof(memory::block_record),
               sizeof(memory::block_record), what.count);
-  map_entries(in.version_memory,
-              memory::version_table::hot_offset + std::uint64_t{what.first_version} * sizeof(memory::version_entry),
-              sizeof(memory::version_entry), what.count);
+  in.versions.populate(what.first_version, what.count);
   adopt_slab(in, what, std::move(memory));
   return {};
 }

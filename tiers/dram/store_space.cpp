@@ -394,8 +394,9 @@ bool store::ask_slab(pool& into, coarse_time now) {
   if (now != 0 && memory_is_short(now)) return false;
   // Numbers that the old worker gave away and took back are not in the registry any more, but clients remember them.
   const auto used = [&](std::uint32_t index) {
-    return in.versions.slab(index).state.load(std::memory_order_relaxed) !=
-           static_cast<std::uint32_t>(memory::slab_state::none);
+    const memory::slab_entry* entry = in.versions.slab(index);
+    return entry != nullptr &&
+           entry->state.load(std::memory_order_relaxed) != static_cast<std::uint32_t>(memory::slab_state::none);
   };
   while (in.next_slab < block_ref::max_slabs && used(in.next_slab)) ++in.next_slab;
   if (in.next_slab >= block_ref::max_slabs) return false;
@@ -409,6 +410,11 @@ bool store::ask_slab(pool& into, coarse_time now) {
   const auto versions = in.version_ranges.allocate(what.count);
   if (!versions) {
     record_ranges_.release(*records, what.count);
+    return false;
+  }
+  if (!in.versions.make_room(in.next_slab, *versions, what.count)) {
+    record_ranges_.release(*records, what.count);
+    in.version_ranges.release(*versions, what.count);
     return false;
   }
   what.index = in.next_slab++;
@@ -432,7 +438,7 @@ void store::renumber_slabs(instance& in) noexcept {
   if (!in.sessions.empty() || in.next_slab < block_ref::max_slabs / 2) return;
   constexpr auto free_number = static_cast<std::uint32_t>(memory::slab_state::none);
   for (std::uint32_t index = 1; index < std::min(in.next_slab, block_ref::max_slabs); ++index) {
-    auto& state = in.versions.slab(index).state;
+    auto& state = in.versions.slab(index)->state;
     if (state.load(std::memory_order_relaxed) != static_cast<std::uint32_t>(memory::slab_state::retired)) continue;
     state.store(free_number, std::memory_order_release);
   }
@@ -461,7 +467,7 @@ store::slab& store::adopt_slab(instance& in, const slab_description& what, memor
   in.pools[what.group]->slabs.push_back(&kept);
   by_record_.emplace(what.first_record, &kept);
   links_.cover(what.first_record + what.count);
-  memory::slab_entry& entry = in.versions.slab(what.index);
+  memory::slab_entry& entry = *in.versions.slab(what.index);
   memory::shared_assign(entry.first_version, what.first_version, "adopt_slab.first_version"_point);
   memory::shared_assign(entry.count, what.count, "adopt_slab.count"_point);
   memory::shared_assign(entry.stride, what.stride, "adopt_slab.stride"_point);
@@ -674,7 +680,7 @@ void store::move_hot_blocks(slab& from, std::vector<block_ref>& refs, coarse_tim
 
 void store::drop_slab(slab& victim) {
   instance& in = *victim.owner;
-  memory::shared_store(in.versions.slab(victim.what.index).state,
+  memory::shared_store(in.versions.slab(victim.what.index)->state,
                        static_cast<std::uint32_t>(memory::slab_state::retired), std::memory_order_release,
                        "drop_slab.retired"_point);
   assigned_ -= std::min(assigned_, victim.what.segment_bytes());

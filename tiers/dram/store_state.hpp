@@ -122,7 +122,6 @@ struct store::instance {
   instance_spec spec;
   account* payer = nullptr;
   memory::index_writer index;
-  memory::segment version_memory;
   memory::version_table versions;
   memory::range_allocator version_ranges{memory::max_version_entries};
   std::uint32_t next_slab = 1;
@@ -157,7 +156,8 @@ struct store::instance {
   }
   [[nodiscard]] bool is_clearing() const noexcept { return clears.use_count() > 1; }
 
-  explicit instance(memory::index_writer writer) noexcept : index(std::move(writer)) {}
+  instance(memory::index_writer writer, memory::version_table table) noexcept
+      : index(std::move(writer)), versions(std::move(table)) {}
 };
 
 struct store::session {

@@ -87,7 +87,7 @@ BOOST_AUTO_TEST_CASE(a_collision_of_index_keys_is_a_miss) {
 
 BOOST_AUTO_TEST_CASE(the_low_bits_of_a_version_may_wrap) {
   fixture test;
-  const std::uint32_t ordinal = test.owner.versions().slab(1).first_version;
+  const std::uint32_t ordinal = test.owner.versions().slab(1)->first_version;
   const std::uint64_t wrap = std::uint64_t{1} << (memory::index_value::version_bits + 1);
   const auto keys = keys_of(0, 1);
   for (const std::uint64_t before : {wrap - 4, wrap - 2, wrap, 3 * wrap - 2}) {
@@ -164,7 +164,7 @@ BOOST_AUTO_TEST_CASE(stale_entries_need_no_pins) {
   // The index knows eight keys, but the last four are condemned.
   for (std::uint32_t i = 4; i < 8; ++i) {
     test.owner.publish(i, key_of(i));
-    const std::uint32_t ordinal = test.owner.versions().slab(1).first_version + i;
+    const std::uint32_t ordinal = test.owner.versions().slab(1)->first_version + i;
     test.owner.set_version(ordinal, test.owner.versions().version(ordinal) | 1);
   }
   const auto keys = keys_of(0, 8);
@@ -189,7 +189,7 @@ BOOST_AUTO_TEST_CASE(a_block_that_moves_is_followed) {
   test.owner.publish(0, key_of(1));
   const std::uint64_t old = test.owner.reader().find(reduce_key(key_of(1), 0));
   test.owner.publish(9, key_of(1));  // compaction: the same key at a new place, then the old place is condemned
-  const std::uint32_t first = test.owner.versions().slab(1).first_version;
+  const std::uint32_t first = test.owner.versions().slab(1)->first_version;
   test.owner.set_version(first, test.owner.versions().version(first) | 1);
   BOOST_TEST(test.owner.reader().find(reduce_key(key_of(1), 0)) != old);
   const auto keys = keys_of(1, 1);
@@ -200,7 +200,7 @@ BOOST_AUTO_TEST_CASE(a_slab_that_is_not_live_is_a_miss) {
   fixture test;
   test.publish(0, 1);
   const auto keys = keys_of(0, 1);
-  test.owner.versions().slab(1).state.store(static_cast<std::uint32_t>(memory::slab_state::retired));
+  test.owner.versions().slab(1)->state.store(static_cast<std::uint32_t>(memory::slab_state::retired));
   BOOST_TEST(test.lookup.count_prefix(batch_of(keys), 0) == 0U);
 }
 

@@ -30,6 +30,10 @@ memory::segment mapped_again(const memory::segment& from, memory::access how) {
   return must(memory::segment::map(must(from.fd().duplicate()), from.size(), how));
 }
 
+memory::shared_file opened_again(const memory::shared_file& from) {
+  return must(memory::shared_file::adopt(must(from.fd().duplicate()), from.size()));
+}
+
 struct fixture {
   explicit fixture(std::uint32_t blocks = 128, std::uint32_t pins = 64, std::uint64_t parts = 1,
                    std::chrono::milliseconds deadline = std::chrono::seconds(5))
@@ -48,8 +52,10 @@ struct fixture {
     parts_of_session.submit_bell = node.submit_bell();
     parts_of_session.complete_bell = node.complete_bell();
     parts_of_session.session = mapped_again(owner.session_segment(), memory::access::read_write);
-    parts_of_session.index = mapped_again(owner.index_segment(), memory::access::read_only);
-    parts_of_session.versions = mapped_again(owner.versions_segment(), memory::access::read_only);
+    parts_of_session.index =
+        must(memory::index_memory::open(opened_again(owner.index_file()), memory::access::read_only));
+    parts_of_session.versions =
+        must(memory::version_table::open(opened_again(owner.versions().file()), memory::access::read_only));
     parts_of_session.session.keep_from_children();
     session.reset(std::make_unique<client::session>(std::move(parts_of_session), std::move(options)).release());
   }

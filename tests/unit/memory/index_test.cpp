@@ -37,7 +37,7 @@ std::uint64_t number_in(std::uint64_t value) {
 }
 
 index_writer fresh() {
-  auto memory = segment::create("index", index_segment_bytes);
+  auto memory = shared_file::create("index", index_segment_bytes);
   BOOST_REQUIRE(memory.has_value());
   auto writer = index_writer::create(std::move(*memory));
   BOOST_REQUIRE(writer.has_value());
@@ -45,7 +45,7 @@ index_writer fresh() {
 }
 
 index_writer opened(const index_writer& other) {
-  auto memory = segment::map(std::move(*other.memory().fd().duplicate()), index_segment_bytes, access::read_write);
+  auto memory = shared_file::adopt(std::move(*other.file().fd().duplicate()), index_segment_bytes);
   BOOST_REQUIRE(memory.has_value());
   auto writer = index_writer::open(std::move(*memory));
   BOOST_REQUIRE(writer.has_value());
@@ -54,7 +54,7 @@ index_writer opened(const index_writer& other) {
 
 std::uint64_t allocated(const index_writer& of) {
   struct stat status {};
-  ::fstat(of.memory().fd().get(), &status);
+  ::fstat(of.file().fd().get(), &status);
   return static_cast<std::uint64_t>(status.st_blocks) * 512;
 }
 
@@ -153,12 +153,12 @@ BOOST_AUTO_TEST_CASE(room_can_be_made_at_once) {
 }
 
 BOOST_AUTO_TEST_CASE(holes_and_empty_segments_are_misses) {
-  auto memory = segment::create("index", index_segment_bytes);
-  BOOST_REQUIRE(memory.has_value());
-  BOOST_TEST(index_reader(memory->data()).find(key_of(1)) == index_value::empty);
+  const auto empty = index_memory::create(std::move(*shared_file::create("index", index_segment_bytes)));
+  BOOST_REQUIRE(empty.has_value());
+  BOOST_TEST(index_reader(empty->tables).find(key_of(1)) == index_value::empty);
   auto writer = fresh();
   for (std::uint64_t k = 0; k < 300; ++k) BOOST_REQUIRE(writer.insert(key_of(k), value_of(k)).has_value());
-  writer.memory().punch(page_bytes, index_min_slots * sizeof(index_entry));
+  writer.file().punch(page_bytes, index_min_slots * sizeof(index_entry));
   for (std::uint64_t k = 0; k < 300; ++k) BOOST_REQUIRE(writer.find(key_of(k)) == index_value::empty);
 }
 
@@ -177,7 +177,7 @@ BOOST_AUTO_TEST_CASE(glances_from_home_on_see_what_a_find_sees) {
   auto writer = fresh();
   for (std::uint64_t n = 0; n < 700; ++n) BOOST_REQUIRE(writer.insert(key_of(n), value_of(n)).has_value());
   for (std::uint64_t n = 0; n < 100; ++n) writer.erase(key_of(n * 7));
-  const index_reader reader(writer.memory().data());
+  const index_reader reader = writer.reader();
   const auto table = reader.newest();
   std::uint64_t seen = 0;
   for (std::uint64_t n = 0; n < 1400; ++n) {
@@ -198,13 +198,13 @@ BOOST_AUTO_TEST_CASE(glances_from_home_on_see_what_a_find_sees) {
 BOOST_AUTO_TEST_CASE(a_state_word_that_makes_no_sense_is_a_miss) {
   auto writer = fresh();
   BOOST_REQUIRE(writer.insert(key_of(1), value_of(1)).has_value());
-  auto& header = *reinterpret_cast<index_header*>(writer.memory().data());
+  auto& header = writer.memory().header();
   header.tables[7].offset.store(index_segment_bytes - 24);
   header.tables[7].slots.store(1000);
   for (const std::uint64_t state : {0xff07ULL, 0xff63ULL, 0x0707ULL, ~0ULL, 0xff41ULL}) {
     header.state.store(state);
     BOOST_TEST(writer.find(key_of(1)) == index_value::empty);
-    const index_reader reader(writer.memory().data());
+    const index_reader reader = writer.reader();
     const auto table = reader.newest();
     const auto* home = table.home(key_of(1));
     index_reader::prefetch(home);
@@ -222,7 +222,7 @@ BOOST_AUTO_TEST_CASE(readers_never_miss_a_key_that_is_there_nor_get_the_value_of
   std::vector<std::thread> readers;
   for (int r = 0; r < 2; ++r) {
     readers.emplace_back([&, r] {
-      const index_reader reader(writer.memory().data());
+      const index_reader reader = writer.reader();
       std::mt19937_64 random(static_cast<std::uint64_t>(r));
       std::uint64_t count = 0;
       while (!done.load(std::memory_order_relaxed)) {
@@ -350,7 +350,7 @@ BOOST_AUTO_TEST_CASE(a_writer_killed_at_any_moment_leaves_an_index_that_can_be_r
     const std::uint64_t last = log->inserted;
     const std::uint64_t first = log->erased;
     total += last;
-    const index_reader reader(writer.memory().data());
+    const index_reader reader = writer.reader();
     for (std::uint64_t n = first; n < last; ++n) BOOST_REQUIRE(reader.find(key_of(n)) == value_of(n));
     auto next = opened(writer);
     std::unordered_set<std::uint64_t> seen;

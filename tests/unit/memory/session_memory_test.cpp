@@ -313,8 +313,9 @@ BOOST_AUTO_TEST_CASE(an_empty_scan_is_harmless) {
 
 BOOST_AUTO_TEST_CASE(a_block_is_never_read_and_reused_at_once) {
   constexpr std::uint32_t blocks = 4;
-  const segment version_memory = std::move(*segment::create("versions", version_table::segment_bytes));
-  const version_table versions(version_memory.data());
+  const version_table versions =
+      std::move(*version_table::create(std::move(*shared_file::create("versions", version_table::segment_bytes))));
+  BOOST_REQUIRE(versions.make_room(0, 0, blocks).has_value());
   struct block {
     std::array<std::uint64_t, 16> bytes{};  // plain memory: the thread sanitizer sees any overlap
   };

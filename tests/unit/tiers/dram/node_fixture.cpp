@@ -35,6 +35,10 @@ std::uint64_t mixed(std::uint64_t n) {
   return n ^ (n >> 31);
 }
 
+memory::shared_file copy_of(const memory::shared_file& original) {
+  return must(memory::shared_file::adopt(must(original.fd().duplicate()), original.size()));
+}
+
 segment copy_of(const segment& original) {
   return must(segment::map(must(original.fd().duplicate()), original.size(), memory::access::read_write));
 }
@@ -105,13 +109,12 @@ node::node(store_options with) : options(std::move(with)), records_(must(memory:
 
 instance_number node::add(const instance_spec& spec) {
   const instance_number number = next_instance_++;
-  auto index = must(segment::create("test-index", memory::index_segment_bytes));
-  auto versions = must(segment::create("test-versions", memory::version_table::segment_bytes));
-  memory::write_header(memory::version_table(versions.data()).header(), memory::segment_kind::versions,
-                       versions.size());
-  instances.emplace(number, kept_instance{spec, copy_of(index), copy_of(versions)});
-  must(tier->add_instance(number, spec, must(memory::index_writer::create(std::move(index))), std::move(versions), now,
-                          owner));
+  using memory::access, memory::index_memory, memory::shared_file, memory::version_table;
+  auto index = must(memory::index_writer::create(must(shared_file::create("test-index", memory::index_segment_bytes))));
+  auto versions = must(version_table::create(must(shared_file::create("test-versions", version_table::segment_bytes))));
+  instances.emplace(number, kept_instance{spec, must(index_memory::open(copy_of(index.file()), access::read_write)),
+                                          must(version_table::open(copy_of(versions.file()), access::read_write))});
+  must(tier->add_instance(number, spec, std::move(index), std::move(versions), now, owner));
   pump();
   return number;
 }
@@ -144,8 +147,8 @@ bool node::pump() {
         continue;
       }
       if (request.what == slab_request::kind::forget) {
-        request.memory.punch(0, request.memory.size());
-        request.versions.punch(0, request.versions.size());
+        request.index.punch(0, request.index.size());
+        request.versions.file().punch(0, request.versions.file().size());
         instances.erase(request.slab.instance);
         continue;
       }
@@ -179,7 +182,9 @@ std::uint64_t node::restart() {
 std::uint64_t node::recover() {
   tier = std::make_unique<store>(options, must(memory::record_table::open(must(records_.memory().fd().duplicate()))));
   for (const auto& [number, kept] : instances) {
-    must(tier->recover_instance(number, kept.spec, copy_of(kept.index), copy_of(kept.versions)));
+    must(tier->recover_instance(
+        number, kept.spec, copy_of(kept.index.file),
+        must(memory::version_table::open(copy_of(kept.versions.file()), memory::access::read_write))));
   }
   std::vector<std::pair<instance_number, std::uint32_t>> refused;
   for (const auto& [place, kept] : slabs) {
@@ -199,11 +204,15 @@ std::byte* node::bytes(instance_number of, block_ref ref) const {
 }
 
 memory::index_reader node::index(instance_number of) const {
-  return memory::index_reader(instances.at(of).index.data());
+  return memory::index_reader(instances.at(of).index.tables);
 }
 
-memory::version_table node::versions(instance_number of) const {
-  return memory::version_table(instances.at(of).versions.data());
+const memory::version_table& node::versions(instance_number of) const {
+  const memory::version_table& all = instances.at(of).versions;
+  for (const auto& [place, kept] : slabs) {
+    if (place.first == of) must(all.make_room(kept.what.index, kept.what.first_version, kept.what.count));
+  }
+  return all;
 }
 
 memory::session_memory node::session(session_number number) const {
@@ -489,8 +498,8 @@ std::optional<std::uint32_t> client::pin(const full_key& key, std::uint16_t grou
   if (memory.header().pin_high_water.load() <= slot) memory.header().pin_high_water.store(slot + 1);
   memory.pin(slot).store(ref.bits, std::memory_order_relaxed);
   memory::full_fence();
-  const auto table = at.versions(in);
-  const auto& home = table.slab(ref.slab());
+  const auto& table = at.versions(in);
+  const auto& home = *table.slab(ref.slab());
   if (home.state.load(std::memory_order_acquire) == static_cast<std::uint32_t>(memory::slab_state::live) &&
       ref.block() < home.count) {
     const std::uint32_t ordinal = home.first_version + ref.block();

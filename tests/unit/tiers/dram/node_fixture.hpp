@@ -52,7 +52,8 @@ class node {
 
   [[nodiscard]] std::byte* bytes(instance_number in, memory::block_ref ref) const;
   [[nodiscard]] memory::index_reader index(instance_number in) const;
-  [[nodiscard]] memory::version_table versions(instance_number in) const;
+  /// Mapped as far as its slabs go.
+  [[nodiscard]] const memory::version_table& versions(instance_number in) const;
   [[nodiscard]] memory::session_memory session(session_number number) const;
   [[nodiscard]] const slab_description* slab(instance_number in, std::uint32_t index) const;
   [[nodiscard]] memory::block_record& record(instance_number in, memory::block_ref ref) const;
@@ -65,7 +66,8 @@ class node {
 
   struct kept_instance {
     instance_spec spec;
-    memory::segment index, versions;
+    memory::index_memory index;
+    memory::version_table versions;
   };
   struct kept_slab {
     slab_description what;

@@ -127,12 +127,18 @@ BOOST_AUTO_TEST_CASE(memory_of_an_earlier_worker_is_pinned_too) {
 
 BOOST_AUTO_TEST_CASE(of_an_instance_that_is_given_up_only_the_mark_is_left_in_whatever_mapping) {
   slab_request request{.what = slab_request::kind::forget, .slab = {.instance = 7}};
+  constexpr std::size_t looked_at = 4 * memory::page_bytes;
   std::vector<memory::segment> clients;
-  for (memory::segment* each : {&request.memory, &request.versions}) {
-    *each = *memory::segment::create("test", 4 * memory::page_bytes);
-    std::ranges::fill(std::span(each->data(), each->size()), std::byte{1});
-    clients.push_back(*memory::segment::map(*each->fd().duplicate(), each->size(), memory::access::read_only));
-  }
+  request.index = *memory::shared_file::create("test", 4 * memory::page_bytes);
+  auto versions = memory::shared_file::create("test", memory::version_table::segment_bytes);
+  request.versions = *memory::version_table::create(std::move(*versions));
+  const auto fill = [&](const memory::shared_file& each) {
+    auto whole = *memory::segment::map(*each.fd().duplicate(), each.size(), memory::access::read_write);
+    std::ranges::fill(std::span(whole.data(), looked_at).subspan(memory::page_bytes), std::byte{1});
+    clients.push_back(std::move(whole));
+  };
+  fill(request.index);
+  fill(request.versions.file());
   std::vector<slab_request> requests;
   requests.push_back(std::move(request));
   made.submit(std::move(requests));
@@ -140,7 +146,7 @@ BOOST_AUTO_TEST_CASE(of_an_instance_that_is_given_up_only_the_mark_is_left_in_wh
   BOOST_TEST(forgotten == std::vector<std::uint32_t>{7});
   BOOST_TEST(reinterpret_cast<const memory::segment_header*>(clients[1].data())->retired.load() == 1U);
   for (const memory::segment& each : clients) {
-    const auto behind = std::span(each.data(), each.size()).subspan(memory::page_bytes);
+    const auto behind = std::span(each.data(), looked_at).subspan(memory::page_bytes);
     BOOST_TEST(std::ranges::all_of(behind, [](std::byte b) { return b == std::byte{0}; }));
   }
 }

@@ -218,7 +218,7 @@ class matrix_node {
 
   void bind() {
     for (auto& each : at.tier->take_bindings())
-      hints_.push_back({each.number, memory::hint_writer(std::move(each.index), 20)});
+      hints_.push_back({each.number, std::move(*memory::hint_writer::open(std::move(each.index), 20))});
     // Keys that were never in DRAM, more of one home than it has places.
     std::vector<block_key> strangers;
     for (std::uint64_t n = 30'000; strangers.size() < 20; ++n) {
@@ -382,7 +382,7 @@ class aftermath {
         if (state == block_state::free) blank.push_back(ref);
       }
     }
-    const auto versions = at().versions(node_.a);
+    const auto& versions = at().versions(node_.a);
     const auto ordinal_of = [&](block_ref ref) { return at().slab(node_.a, ref.slab())->first_version + ref.block(); };
     if (!blank.empty()) {
       versions.set_version(ordinal_of(blank.back()), (versions.version(ordinal_of(blank.back())) | 1) + 1);

@@ -44,7 +44,7 @@ struct world {
   void bind() {
     auto bindings = at.tier->take_bindings();
     BOOST_REQUIRE(bindings.size() == 1U);
-    hints = memory::hint_writer(std::move(bindings[0].index), 10'000);
+    hints = std::move(*memory::hint_writer::open(std::move(bindings[0].index), 10'000));
   }
   void put(std::uint64_t first, std::uint64_t count) {
     for (std::uint64_t n = first; n < first + count; ++n) BOOST_TEST(a.put(key_of(n)).value == 1U);

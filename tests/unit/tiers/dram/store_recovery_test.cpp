@@ -170,9 +170,9 @@ BOOST_AUTO_TEST_CASE(an_index_full_of_lies_is_repaired) {
   for (std::uint64_t k = 0; k < 100; ++k) a.put(key_of(k));
   at.tier.reset();
   {
-    const auto& index = at.instances.at(in).index;
+    const auto& index = at.instances.at(in).index.file;
     auto writer = *memory::index_writer::open(
-        std::move(*memory::segment::map(std::move(*index.fd().duplicate()), index.size(), memory::access::read_write)));
+        std::move(*memory::shared_file::adopt(std::move(*index.fd().duplicate()), index.size())));
     writer.reconcile([](const block_key&, std::uint64_t) { return true; });
     const auto insert = [&](std::uint64_t k, std::uint64_t value) {
       BOOST_REQUIRE(writer.insert(reduce_key(key_of(k).view(), 0), value).has_value());

@@ -471,7 +471,7 @@ BOOST_FIXTURE_TEST_CASE(numbers_of_slabs_are_never_used_again_not_even_by_the_ne
 }
 
 BOOST_FIXTURE_TEST_CASE(versions_never_decrease_when_their_places_are_used_again, full_tier) {
-  const auto versions = at.versions(a.in);
+  const auto& versions = at.versions(a.in);
   std::vector<std::uint64_t> before;
   for (std::uint32_t i = 0; i < small_blocks; ++i) before.push_back(versions.version(i));
   client b(at, at.add(spec_of("b")));

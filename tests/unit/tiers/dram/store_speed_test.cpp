@@ -31,7 +31,7 @@ std::uint64_t resident_bytes(const char* field) {
   return 0;
 }
 
-std::uint64_t allocated(const memory::segment& memory) {
+std::uint64_t allocated(const memory::shared_file& memory) {
   struct stat status {};
   return ::fstat(memory.fd().get(), &status) == 0 ? static_cast<std::uint64_t>(status.st_blocks) * 512 : 0;
 }
@@ -70,8 +70,8 @@ void measure(std::uint64_t blocks) {
                              << " ms (processor "
                              << static_cast<double>(std::clock() - processor) * 1e3 / CLOCKS_PER_SEC
                              << " ms); bytes a block: process " << static_cast<double>(process) / n << ", index "
-                             << static_cast<double>(allocated(kept.index)) / n << ", versions "
-                             << static_cast<double>(allocated(kept.versions)) / n << ", record 112");
+                             << static_cast<double>(allocated(kept.index.file)) / n << ", versions "
+                             << static_cast<double>(allocated(kept.versions.file())) / n << ", record 112");
   BOOST_TEST((writer.pin(key_of(present / 2)).has_value()));
 }
 

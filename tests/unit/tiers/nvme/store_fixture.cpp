@@ -15,9 +15,8 @@ std::uint64_t mixed(std::uint64_t n) {
   return n ^ (n >> 31);
 }
 
-memory::segment copy_of(const memory::segment& original) {
-  return std::move(
-      *memory::segment::map(std::move(*original.fd().duplicate()), original.size(), memory::access::read_write));
+memory::shared_file copy_of(const memory::shared_file& original) {
+  return std::move(*memory::shared_file::adopt(std::move(*original.fd().duplicate()), original.size()));
 }
 
 tier_options defaults() {
@@ -85,7 +84,8 @@ tier::tier(tier_options with) : options(std::move(with)) {
   }
   for (const auto& [instance, bytes] : options.block_bytes) {
     if (options.hints) {
-      hints_.emplace(instance, std::move(*memory::segment::create("test-index", memory::index_segment_bytes)));
+      auto file = std::move(*memory::shared_file::create("test-index", memory::index_segment_bytes));
+      hints_.emplace(instance, std::move(*memory::index_memory::create(std::move(file))));
     }
   }
   open();
@@ -101,7 +101,8 @@ void tier::open() {
   store = std::make_unique<nvme::store>(options.store);
   for (const auto& [instance, bytes] : options.block_bytes) {
     store->bind(instance, identity_of_instance(instance),
-                options.hints ? memory::hint_writer(copy_of(hints_.at(instance)), 10'000) : memory::hint_writer{});
+                options.hints ? std::move(*memory::hint_writer::open(copy_of(hints_.at(instance).file), 10'000))
+                              : memory::hint_writer{});
   }
   for (std::uint32_t p = 0; p < paths.size(); ++p) {
     store->open_path(p, path_file::data_offset, path_file::data_offset + options.bytes, options.max_blocks);
@@ -251,7 +252,7 @@ std::optional<transfer_result> tier::result_of(std::uint64_t token) const {
 }
 
 bool tier::hinted(std::uint64_t n, instance_number instance) const {
-  return memory::hint_reader(hints_.at(instance).data()).contains(short_key_of(n));
+  return memory::hint_reader(hints_.at(instance).hints).contains(short_key_of(n));
 }
 
 bool tier::contains(std::uint64_t n, instance_number instance) const {

@@ -123,7 +123,7 @@ class tier {
   void take_completions(std::uint32_t path, std::span<const io_completion> batch);
   void check();
 
-  std::map<instance_number, memory::segment> hints_;
+  std::map<instance_number, memory::index_memory> hints_;
   std::map<std::uint64_t, pending> pending_;
   std::map<std::uint64_t, transfer_result> answers_;
   std::vector<std::map<std::uint64_t, request>> under_way_;  ///< by path and tag

@@ -1,0 +1,69 @@
+// A mapping that grows with what is used of a shared file.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <mutex>
+#include <span>
+
+#include "core/error.hpp"
+#include "memory/shared_file.hpp"
+
+namespace cenote::memory {
+
+/// A part of a shared file, bytes; `offset` is a multiple of the page size.
+struct file_part {
+  std::uint64_t offset = 0;
+  std::uint64_t bytes = 0;
+};
+
+/// Maps the first bytes of a file's part, as many as somebody asked for: a sparse file of many GiB costs the address
+/// space of what lies in it. Mappings that became too small stay until the end, so what reach() gave is good for as
+/// long as the window is; each is at least twice the one before, so all together take less than twice the last.
+///
+/// Thread-safe but for moves. The file must outlive the window's last growth. Not dumped into core files; a read-only
+/// window is a client's, and a forked child does not inherit it.
+class window {
+ public:
+  window() noexcept = default;
+  window(window&& other) noexcept;
+  window& operator=(window&& other) noexcept;
+  window(const window&) = delete;
+  window& operator=(const window&) = delete;
+  ~window();
+
+  /// Maps the first `bytes` of `part`. Errors: system (out of address space or mappings).
+  static result<window> open(const shared_file& file, file_part part, access how, std::uint64_t bytes);
+
+  /// Address of the part's byte `offset`, mapped for `bytes` from there on. Null when they do not lie in the part, or
+  /// the machine has no address space left.
+  [[nodiscard]] std::byte* reach(std::uint64_t offset, std::uint64_t bytes) const noexcept {
+    // In this order: what is mapped was mapped behind its base.
+    if (offset + bytes <= mapped_.load(std::memory_order_acquire)) return base() + offset;
+    return grow(offset, bytes);
+  }
+  /// Of the part's first byte; all that reach() ever gave lies behind it.
+  [[nodiscard]] std::byte* base() const noexcept { return base_.load(std::memory_order_acquire); }
+  [[nodiscard]] std::uint64_t mapped() const noexcept { return mapped_.load(std::memory_order_acquire); }
+
+  /// Touches the pages of [offset, offset+bytes), which are mapped, without changing them.
+  void populate(std::uint64_t offset, std::uint64_t bytes) const noexcept;
+
+ private:
+  void unmap() noexcept;
+  [[nodiscard]] std::byte* grow(std::uint64_t offset, std::uint64_t bytes) const noexcept;
+  result<void> map(std::uint64_t bytes) const;
+
+  int fd_ = -1;
+  file_part part_;
+  access how_ = access::read_only;
+  mutable std::atomic<std::byte*> base_{nullptr};
+  mutable std::atomic<std::uint64_t> mapped_{0};
+  mutable std::mutex mutex_;
+  mutable std::array<std::span<std::byte>, 48> mappings_;  ///< from small to large; each doubling from a page on
+  mutable std::size_t count_ = 0;
+};
+
+}  // namespace cenote::memory
