@@ -407,16 +407,17 @@ BOOST_AUTO_TEST_CASE(refuses_an_upgrade_to_a_binary_that_does_not_take_the_confi
 }
 
 BOOST_AUTO_TEST_CASE(goes_on_with_the_old_binary_when_the_new_one_cannot_be_executed) {
-  fake_node node({"--next", "/tmp/cenote-not-a-program"});
-  std::ofstream("/tmp/cenote-not-a-program") << "\x7f"
-                                                "ELF";
-  std::filesystem::permissions("/tmp/cenote-not-a-program", std::filesystem::perms::owner_all);
+  const auto program = "/tmp/cenote-not-a-program-" + std::to_string(::getpid());  // several runs share a machine
+  fake_node node({"--next", program});
+  std::ofstream(program) << "\x7f"
+                            "ELF";
+  std::filesystem::permissions(program, std::filesystem::perms::owner_all);
   node.start();
   BOOST_TEST(node.ask("put 1 kept") == "ok");
   BOOST_TEST(node.ask("upgrade") == "ok");
   BOOST_TEST(number_in(state_at(node, 2), "entries") == 1U);
   BOOST_TEST(node.ask("read 1") == "kept");
-  std::filesystem::remove("/tmp/cenote-not-a-program");
+  std::filesystem::remove(program);
 }
 
 BOOST_AUTO_TEST_CASE(tells_systemd_when_its_worker_is_ready) {
