@@ -137,7 +137,8 @@ def test_hostile_clients_of_another_instance_harm_nobody(
     fresh = attach(node, "fresh")
     assert fresh.put(keys, blocks.contents_of(keys, BLOCK)) == len(keys)
     fresh.close()
-    growth = after.growth(before, private=(200 if SANITIZED else 64) * MiB, address_space=2048 * MiB)
+    # The address sanitizer holds back 256 MiB of what was freed, and what its allocator loses between them.
+    growth = after.growth(before, private=(768 if SANITIZED else 64) * MiB, address_space=2048 * MiB)
     assert [each for each in growth if not (SANITIZED and each.startswith("address_space"))] == []
 
 
