@@ -98,12 +98,21 @@ constexpr std::array dram_rows{
     counter_row<dram_counters>{"cenote_dram_evicted_total", "Blocks that left to make room.", &dram_counters::evicted},
     counter_row<dram_counters>{"cenote_dram_removed_total", "Blocks that a client or an operator removed.",
                                &dram_counters::removed},
+    counter_row<dram_counters>{"cenote_dram_moved_total", "Blocks that moved to another slab to free theirs.",
+                               &dram_counters::moved},
+    counter_row<dram_counters>{"cenote_dram_slabs_moved_total", "Slabs that one instance gave up for another.",
+                               &dram_counters::slabs_moved},
     counter_row<dram_counters>{"cenote_dram_no_space_total", "Reservations refused because all is in use.",
                                &dram_counters::no_space},
     counter_row<dram_counters>{"cenote_dram_refused_commits_total", "Commits of blocks that were not reserved.",
                                &dram_counters::refused_commits},
     counter_row<dram_counters>{"cenote_dram_revoked_reservations_total", "Reservations that were taken back.",
                                &dram_counters::revoked_reservations},
+    counter_row<dram_counters>{"cenote_dram_revoked_grants_total", "Blank blocks taken back from idle sessions.",
+                               &dram_counters::revoked_grants},
+    counter_row<dram_counters>{"cenote_dram_quarantine_freed_total",
+                               "Blocks that had been set aside and that nobody can write any more.",
+                               &dram_counters::quarantine_freed},
     counter_row<dram_counters>{"cenote_dram_collisions_total", "Full keys that met another one's index key.",
                                &dram_counters::collisions},
     counter_row<dram_counters>{"cenote_dram_reclaimed_blocks_total", "Blocks taken back from dead clients.",
@@ -116,6 +125,8 @@ constexpr std::array dram_rows{
                                &dram_counters::reserve_refused},
     counter_row<dram_counters>{"cenote_dram_victims_examined_total", "Blocks that eviction looked at.",
                                &dram_counters::victims_examined},
+    counter_row<dram_counters>{"cenote_dram_pinned_victims_total", "… of those, blocks that somebody held.",
+                               &dram_counters::pinned_victims},
     counter_row<dram_counters>{"cenote_dram_pin_scans_total", "Looks through the pins of an instance's sessions.",
                                &dram_counters::pin_scans},
     counter_row<dram_counters>{"cenote_dram_checksum_errors_total", "Blocks dropped because their bytes were wrong.",
@@ -201,6 +212,8 @@ void add_instances(collection& into, const dram::store_status& dram) {
     into.gauge("cenote_group_quota_bytes", "Most memory of an instance group, 0: no limit.", each.quota, of);
     into.gauge("cenote_group_used_bytes", "Memory of an instance group.", each.used, of);
     into.gauge("cenote_group_kept_bytes", "Memory of an instance group's kept blocks.", each.kept, of);
+    into.gauge("cenote_group_reserved_bytes", "Memory of blocks that are being written part by part, or set aside.",
+               each.reserved, of);
   }
 }
 
@@ -259,9 +272,20 @@ void add_nvme(collection& into, const nvme_report& nvme) {
   }
 }
 
+void add_server(collection& into, const server_report& server) {
+  into.gauge("cenote_server_connections", "Connections to the node's socket.", server.connections);
+  into.gauge("cenote_server_descriptors_in_flight", "Descriptors that were sent and are not read.",
+             server.descriptors_in_flight);
+  into.counter("cenote_server_turned_away_total", "Connections of who may not attach, or has too many.",
+               server.turned_away);
+  into.counter("cenote_server_held_back_total", "Requests that waited until descriptors were read.", server.held_back);
+  into.counter("cenote_server_unread_total", "Connections closed because they did not read.", server.unread);
+  into.counter("cenote_server_failures_total", "Requests that an exception ended.", server.failures);
+}
+
 }  // namespace
 
-std::string metrics_text(const node_report& report, const server_context& context) {
+std::string metrics_text(const node_report& report, const server_context& context, const server_report& server) {
   collection all;
   const std::chrono::duration<double> up = std::chrono::system_clock::now() - context.node_started;
   all.gauge("cenote_build_info", "1, with the version.", 1.0, {{"version", CENOTE_VERSION}});
@@ -269,7 +293,9 @@ std::string metrics_text(const node_report& report, const server_context& contex
   all.counter("cenote_worker_restarts_total", "Workers that ended and were started anew.", context.restarts);
   all.counter("cenote_worker_exceptions_total", "Exceptions that ended a piece of work of this worker.",
               context.exceptions->load());
+  all.gauge("cenote_queued_messages", "Messages that wait in the inboxes of the worker's actors.", report.queued);
   all.gauge("cenote_sessions", "Clients that are attached.", report.dram.sessions.size());
+  add_server(all, server);
   add_dram(all, report.dram);
   all.seconds("cenote_dram_batch_seconds", "How long the tier's actor was busy with a session's batch.",
               report.batch_times);

@@ -165,7 +165,7 @@ result<std::string> server::status() {
 result<std::string> server::metrics() {
   const auto found = report();
   if (!found) return std::unexpected(found.error());
-  return metrics_text(*found->node, context_);
+  return metrics_text(*found->node, context_, found->server);
 }
 
 void server::on_loop(const std::function<void()>& work) const {

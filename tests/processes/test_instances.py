@@ -77,7 +77,9 @@ def test_five_hundred_instances_take_address_space_for_what_they_hold(start_node
     come_and_go(node, [f"e{n}" for n in range(400)])
     each = (address_space(node.worker_pid) - before) / len(names(node))
     of_session = (address_space(os.getpid()) - mine) / 100
-    print(f"{len(names(node))} instances: {each / KiB:.0f} KiB each in the worker, a session's {of_session / KiB:.0f} KiB")
+    print(
+        f"{len(names(node))} instances: {each / KiB:.0f} KiB each in the worker, a session's {of_session / KiB:.0f} KiB"
+    )
     assert len(names(node)) > 300
     assert each < 4 * MiB
     assert of_session < 4 * MiB

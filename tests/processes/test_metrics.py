@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import socket
 import urllib.error
@@ -14,7 +15,7 @@ from typing import Any
 import blocks
 import pytest
 from conftest import StartNode
-from node import KiB, Node, until
+from node import ROOT, KiB, Node, until
 
 Attach = Callable[..., Any]
 SAMPLE = re.compile(r"^([a-z_]+)(?:\{(.*)\})? (\S+)$")
@@ -144,3 +145,46 @@ def test_slow_connections_and_many_of_them_do_not_keep_health_from_being_asked(s
     until("those that drip are cut off", lambda: slow[-1].recv(1) == b"", limit=10)
     for each in slow:
         each.close()
+
+
+def families(node: Node) -> list[tuple[str, str, str, str]]:
+    """Name, kind, labels and help of each."""
+    found: dict[str, list[str]] = {}
+    for line in fetch(node, "/metrics").splitlines():
+        if line.startswith("# HELP "):
+            name, about = line.split(" ", 3)[2:]
+            found[name] = ["", "", about]
+        elif line.startswith("# TYPE "):
+            found[line.split()[2]][0] = line.split()[3]
+        elif sample := SAMPLE.match(line):
+            name = max((each for each in found if sample[1].startswith(each)), key=len)
+            labels = [each for each in re.findall(r'(?:^|,)([a-z_]+)="', sample[2] or "") if each != "le"]
+            found[name][1] = ", ".join(f"`{each}`" for each in labels)
+    return [(name, *rest) for name, rest in found.items()]  # type: ignore[misc]
+
+
+@pytest.fixture
+def full_node(start_node: StartNode, attach: Attach, tmp_path: Path) -> Node:
+    """One that has everything that figures tell of."""
+    node = start_node(f"nvme.paths=[{tmp_path}/store]", "nvme.capacity=64MiB", "dram.policy=auto")
+    until("the path serves", lambda: node.status()["nvme"]["paths"][0]["state"] == "serving")
+    session = attach(node, "a", block=64 * KiB)
+    session.put(blocks.keys_of("a", 0, 2), blocks.contents_of(blocks.keys_of("a", 0, 2), 64 * KiB))
+    return node
+
+
+def test_the_documentation_names_every_metric(full_node: Node) -> None:
+    rows = [f"| `{name}` | {kind} | {labels} | {about} |" for name, kind, labels, about in families(full_node)]
+    table = "\n".join(["| metric | kind | labels | what it is |", "| --- | --- | --- | --- |", *rows]) + "\n"
+    page = ROOT / "docs/metrics.md"
+    head = page.read_text().split("| metric |")[0]
+    if "CENOTE_TEST_WRITE_DOCS" in os.environ:
+        page.write_text(head + table)
+    assert page.read_text() == head + table, "docs/metrics.md is out of date; run with CENOTE_TEST_WRITE_DOCS=1"
+
+
+def test_the_documentation_names_every_counter_of_the_status(full_node: Node) -> None:
+    page = (ROOT / "docs/operations.md").read_text()
+    status = full_node.status()
+    counters = {**status["counters"], **status["nvme"]["counters"], **status["server"], **status["prefetch"]}
+    assert [name for name in counters if f"`{name}`" not in page] == []
