@@ -1,4 +1,4 @@
-// debug.kill_at: this worker dies behind a point of its sources.
+// debug.kill_at: this worker dies, or a part of it hangs, behind a point of its sources.
 #pragma once
 
 #include <cstdint>

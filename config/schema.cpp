@@ -452,7 +452,8 @@ constexpr std::array keys{
                .about =
                    "With `debug.enabled`: the node's first worker is killed right behind the first of these points "
                    "of its sources, the second worker behind the second, and so on. `point:3`: at its third "
-                   "passing. Empty: not. For tests of restarts only."},
+                   "passing. `point:3:hang`: the thread that passes stands still instead. Empty: not. For tests of "
+                   "restarts only."},
 
     key_schema{.name = "log.level",
                .type = string,

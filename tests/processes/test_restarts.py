@@ -307,6 +307,37 @@ def test_a_worker_that_hangs_is_replaced_and_named(start_node: StartNode, attach
     assert all_right(session, keys[1:])
 
 
+@pytest.mark.parametrize(
+    ("point", "part"),
+    [
+        ("publish.version:15", "the DRAM tier"),
+        ("hints.added:15", "the NVMe tier"),
+        ("keeper.session_put:2", "the thread of sockets"),
+    ],
+)
+def test_a_worker_of_which_one_part_hangs_is_replaced_and_the_part_named(
+    start_node: StartNode, attach: Attach, tmp_path: Path, point: str, part: str
+) -> None:
+    node = start_node(
+        "node.hang_timeout=2s",
+        "debug.enabled=true",
+        f'debug.kill_at=["{point}:hang"]',
+        f"nvme.paths=[{tmp_path}/store]",
+        "nvme.capacity=64MiB",
+        "nvme.ingest=all",
+    )
+    node.allowed_errors = ["killing the worker"]
+    hung = node.worker_pid
+    node.announced_deaths += 1
+    session = attach(node, "i", block=BLOCK, deadline=30)
+    keys = filled(session, "a", 30)
+    attach(node, "i", block=BLOCK, deadline=30)
+    until("the worker is replaced", lambda: node.worker_pid != hung)
+    assert part in node.logged("killing the worker")[0]["reason"]
+    assert session.remove(keys[:1]) == 1
+    assert all_right(session, keys[1:])
+
+
 def test_a_worker_that_was_stopped_for_a_while_goes_on(start_node: StartNode, attach: Attach) -> None:
     node = start_node("node.hang_timeout=20s")
     session = attach(node, "i", block=BLOCK)
