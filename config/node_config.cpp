@@ -242,6 +242,7 @@ io_engine engine_named(std::string_view word) {
 
 nvme_section make_nvme(const settings_map& settings) {
   return {.paths = get<std::vector<std::string>>(settings, "nvme.paths"),
+          .require_mount = get<bool>(settings, "nvme.require_mount"),
           .capacity = bytes_at(settings, "nvme.capacity"),
           .ingest = ingest_named(get<std::string>(settings, "nvme.ingest")),
           .hot_accesses = number<std::uint32_t>(settings, "nvme.hot_accesses"),

@@ -50,6 +50,7 @@ enum class io_engine { automatic, io_uring, threads };
 
 struct nvme_section {
   std::vector<std::string> paths;  ///< empty: no such tier
+  bool require_mount = false;      ///< none of them may lie on the root file system
   std::uint64_t capacity = 0;      ///< bytes on all paths, metadata included
   config::ingest ingest = config::ingest::evicted;
   std::uint32_t hot_accesses = 0;

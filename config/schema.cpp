@@ -118,6 +118,10 @@ constexpr std::array keys{
         .type = string_list,
         .fallback = "[]",
         .about = "Directories of the NVMe tier, one a device; blocks are striped over them. Empty: no such tier."},
+    key_schema{.name = "nvme.require_mount",
+               .type = boolean,
+               .fallback = "false",
+               .about = "Refuse a path on the root file system: that of a disk which is not mounted, for example."},
     key_schema{
         .name = "nvme.capacity",
         .type = bytes,

@@ -269,6 +269,20 @@ def test_a_disk_that_is_too_small_is_refused_with_numbers(start_node: StartNode,
     node.allowed_errors = [".*"]
 
 
+def test_a_path_whose_disk_is_not_mounted_is_refused_where_a_mount_is_required(
+    start_node: StartNode, store: Path
+) -> None:
+    if store.parent.stat().st_dev != Path("/").stat().st_dev:
+        pytest.skip("temporary files have a file system of their own here")
+    sets = ("nvme.capacity=64MiB", "nvme.require_mount=true")
+    node = start_node(f"nvme.paths=[{store}]", *sets, launch_only=True)
+    assert node.wait() == 2
+    assert f"{store} lies on the root file system, and nvme.require_mount wants another one" in node.log_text()
+    assert not store.exists()
+    node.announced_deaths = 1
+    node.allowed_errors = [".*"]
+
+
 def test_files_are_the_node_s_alone_and_never_grow_beyond_the_capacity(
     start: StartNode, attach: Attach, store: Path
 ) -> None:

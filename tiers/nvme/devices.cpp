@@ -148,7 +148,8 @@ result<void> devices::open_path(path& into, opened_path& found) {
     auto file = path_file::open({.directory = into.directory,
                                  .bytes = into.budget.data_bytes,
                                  .holder = options_.holder,
-                                 .patience = patience});
+                                 .patience = patience,
+                                 .require_mount = options_.require_mount});
     if (!file) return std::unexpected(file.error());
     into.file.emplace(std::move(*file));
   }

@@ -24,6 +24,7 @@ struct device_options {
   std::string holder;          ///< who this node is
   engine_kind engine = engine_kind::automatic;
   unsigned queue_depth = 32;
+  bool require_mount = false;  ///< as path_options
   /// For each directory memory that outlives the process (pending_removals::kept_bytes), or nothing.
   std::vector<memory::segment> kept;
 };

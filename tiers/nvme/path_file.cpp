@@ -68,6 +68,32 @@ std::optional<holder_note> read_holder(const std::string& directory) {
   return holder_note{line.substr(holder_prefix.size(), pid - holder_prefix.size()), line.substr(pid + pid_word.size())};
 }
 
+/// Where its disk is not mounted, a directory is one of the root file system, and a store would fill that.
+result<void> check_mounted(const std::string& directory) {
+  struct stat there {};
+  struct stat root {};
+  if (::stat((directory + "/data").c_str(), &there) == 0 && S_ISBLK(there.st_mode)) return {};
+  std::filesystem::path at = directory;  // or what of it is there
+  while (::stat(at.c_str(), &there) != 0) {
+    if (errno != ENOENT || at == at.root_path()) return fail_errno("stat", at.native());
+    at = at.parent_path();
+  }
+  if (::stat("/", &root) != 0) return fail_errno("stat", "/");
+  if (there.st_dev != root.st_dev) return {};
+  return fail(error_code::invalid_config,
+              directory +
+                  " lies on the root file system, and nvme.require_mount wants another one: "
+                  "mount its disk, or set nvme.require_mount = false");
+}
+
+/// Opening would make a file in the place of a device that is missing.
+result<void> check_link(const std::string& data) {
+  std::error_code failed;
+  const auto target = std::filesystem::read_symlink(data, failed);
+  if (failed || std::filesystem::exists(data, failed)) return {};
+  return fail(error_code::invalid_config, data + " is a link to " + target.native() + ", which is not there");
+}
+
 result<void> make_directory(const std::string& directory) {
   const auto parent = std::filesystem::path(directory).parent_path();
   std::error_code failed;
@@ -95,9 +121,13 @@ result<path_file> path_file::open(const path_options& options) {
     return fail(error_code::invalid_argument,
                 options.directory + ": a path needs more than " + std::to_string(data_offset) + " bytes");
   }
+  if (options.require_mount) {
+    if (auto mounted = check_mounted(options.directory); !mounted) return std::unexpected(mounted.error());
+  }
   if (auto made = make_directory(options.directory); !made) return std::unexpected(made.error());
   path_file out;
   out.directory_ = options.directory;
+  if (auto there = check_link(out.data_path()); !there) return std::unexpected(there.error());
   if (auto ok = out.open_data(O_RDWR | O_CREAT); !ok) return std::unexpected(ok.error());
   if (auto ok = out.lock(options, LOCK_EX); !ok) return std::unexpected(ok.error());
   if (auto ok = out.write_holder(options.holder); !ok) return std::unexpected(ok.error());

@@ -15,6 +15,7 @@ struct path_options {
   std::uint64_t bytes = 0;               ///< of the data file, rounded down to whole sectors
   std::string holder;                    ///< who we are: the same word in every process of one node
   std::chrono::milliseconds patience{};  ///< for the last requests of an earlier process of this node
+  bool require_mount = false;            ///< the directory must not lie on the file system of `/`
 };
 
 /// An open path: DIRECTORY/data under an exclusive lock, and DIRECTORY/holder that says whose it is.
@@ -33,8 +34,8 @@ class path_file {
   static constexpr std::uint32_t format_version = 1;
 
   /// Makes the directory and file if need be, locks the file, and brings it to its size. Blocks for up to `patience`.
-  /// Errors: invalid_argument (too small), invalid_config (another node holds it, no file), deadline_exceeded (a
-  /// process of this node still holds it), layout_mismatch (not a file of ours or of this version; it is left as it
+  /// Errors: invalid_argument (too small), invalid_config (another node holds it, no file, no disk where one is
+  /// required), deadline_exceeded (a process of this node still holds it), layout_mismatch (not a file of ours or of this version; it is left as it
   /// is), no_space (with the bytes needed and available), system.
   [[nodiscard]] static result<path_file> open(const path_options& options);
   /// To look at what a node has left: makes and changes nothing, and never waits. The lock is a shared one, so no node

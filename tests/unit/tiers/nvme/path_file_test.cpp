@@ -223,6 +223,48 @@ BOOST_AUTO_TEST_CASE(a_full_file_system_is_told_with_numbers) {
   BOOST_TEST(file.has_value());
 }
 
+BOOST_AUTO_TEST_CASE(a_path_whose_disk_is_not_mounted_is_refused_where_one_is_required) {
+  struct stat here {};
+  struct stat root_of_all {};
+  BOOST_REQUIRE(::stat((root / "").c_str(), &here) == 0);
+  BOOST_REQUIRE(::stat("/", &root_of_all) == 0);
+  auto strict = options();
+  strict.directory = path + "/not/there";
+  strict.require_mount = true;
+  const auto opened = path_file::open(strict);
+  if (here.st_dev != root_of_all.st_dev) {
+    BOOST_TEST_MESSAGE("temporary files have a file system of their own here");
+    BOOST_TEST(opened.has_value());
+    return;
+  }
+  BOOST_REQUIRE(!opened.has_value());
+  BOOST_TEST((opened.error().code() == error_code::invalid_config));
+  BOOST_TEST(says(opened.error(), strict.directory + " lies on the root file system"));
+  BOOST_TEST(!std::filesystem::exists(path), "nothing was made there");
+}
+
+BOOST_AUTO_TEST_CASE(a_path_on_another_file_system_than_the_root_is_a_mount) {
+  struct stat shared {};
+  struct stat root_of_all {};
+  BOOST_REQUIRE(::stat("/", &root_of_all) == 0);
+  if (::stat("/dev/shm", &shared) != 0 || shared.st_dev == root_of_all.st_dev) return;
+  auto strict = options();
+  strict.directory = "/dev/shm/cenote-path-" + std::to_string(::getpid());
+  strict.require_mount = true;
+  BOOST_TEST(path_file::open(strict).has_value());
+  std::filesystem::remove_all(strict.directory);
+}
+
+BOOST_AUTO_TEST_CASE(a_link_to_a_device_that_is_missing_makes_no_file) {
+  BOOST_REQUIRE(std::filesystem::create_directory(path));
+  std::filesystem::create_symlink(root / "no device", data());
+  const auto refused = path_file::open(options());
+  BOOST_REQUIRE(!refused.has_value());
+  BOOST_TEST((refused.error().code() == error_code::invalid_config));
+  BOOST_TEST(says(refused.error(), "is a link to " + (root / "no device")));
+  BOOST_TEST(!std::filesystem::exists(root / "no device"));
+}
+
 BOOST_AUTO_TEST_SUITE_END()
 
 }  // namespace cenote::nvme
