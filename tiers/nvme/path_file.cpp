@@ -86,6 +86,24 @@ result<void> check_mounted(const std::string& directory) {
                   "mount its disk, or set nvme.require_mount = false");
 }
 
+/// Who may write to the directory could put files of their own in the place of ours.
+result<void> check_owner(const std::string& directory) {
+  struct stat about {};
+  if (::stat(directory.c_str(), &about) != 0) return fail_errno("stat", directory);
+  const uid_t own = ::geteuid();
+  if (about.st_uid != own && about.st_uid != 0) {
+    return fail(error_code::invalid_config, directory + " belongs to uid " + std::to_string(about.st_uid) +
+                                                ", who could replace its files: it must belong to uid " +
+                                                std::to_string(own) + ", which runs the node, or to root");
+  }
+  if ((about.st_mode & S_IWOTH) != 0) {
+    return fail(error_code::invalid_config, directory +
+                                                " may be written to by everybody, who could replace its files: take "
+                                                "that away (chmod o-w), or use a directory inside it");
+  }
+  return {};
+}
+
 /// Opening would make a file in the place of a device that is missing.
 result<void> check_link(const std::string& data) {
   std::error_code failed;
@@ -125,6 +143,7 @@ result<path_file> path_file::open(const path_options& options) {
     if (auto mounted = check_mounted(options.directory); !mounted) return std::unexpected(mounted.error());
   }
   if (auto made = make_directory(options.directory); !made) return std::unexpected(made.error());
+  if (auto ours = check_owner(options.directory); !ours) return std::unexpected(ours.error());
   path_file out;
   out.directory_ = options.directory;
   if (auto there = check_link(out.data_path()); !there) return std::unexpected(there.error());

@@ -265,6 +265,33 @@ BOOST_AUTO_TEST_CASE(a_link_to_a_device_that_is_missing_makes_no_file) {
   BOOST_TEST(!std::filesystem::exists(root / "no device"));
 }
 
+BOOST_AUTO_TEST_CASE(a_directory_that_everybody_may_write_to_is_refused) {
+  BOOST_REQUIRE(path_file::open(options()).has_value());
+  for (const mode_t mode : {0777, 01777, 0702}) {
+    BOOST_REQUIRE(::chmod(path.c_str(), mode) == 0);
+    const auto refused = path_file::open(options());
+    BOOST_REQUIRE(!refused.has_value());
+    BOOST_TEST((refused.error().code() == error_code::invalid_config));
+    BOOST_TEST(says(refused.error(), path + " may be written to by everybody"));
+  }
+  BOOST_REQUIRE(::chmod(path.c_str(), 0775) == 0);
+  BOOST_TEST(path_file::open(options()).has_value(), "whoever made it chose its group");
+}
+
+BOOST_AUTO_TEST_CASE(a_directory_of_another_user_is_refused) {
+  if (::geteuid() != 0) {
+    BOOST_TEST_MESSAGE("only root can give a directory away");
+    return;
+  }
+  BOOST_REQUIRE(std::filesystem::create_directory(path));
+  BOOST_REQUIRE(::chown(path.c_str(), 4242, 4242) == 0);
+  const auto refused = path_file::open(options());
+  BOOST_REQUIRE(!refused.has_value());
+  BOOST_TEST((refused.error().code() == error_code::invalid_config));
+  BOOST_TEST(says(refused.error(), path + " belongs to uid 4242"));
+  BOOST_TEST(!std::filesystem::exists(data()));
+}
+
 BOOST_AUTO_TEST_SUITE_END()
 
 }  // namespace cenote::nvme
