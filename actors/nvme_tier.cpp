@@ -140,6 +140,10 @@ void nvme_tier::adopt(const nvme::opened_path& opened) {
     log_error(log, "the metadata was damaged and is set aside: the path starts empty",
               {{"path", opened.directory}, {"reason", opened.set_aside}});
   }
+  if (opened.metadata_waits) {
+    log_warn(log, "the disk is full: what the path holds is served, and what is written is forgotten with the worker",
+             {{"path", opened.directory}});
+  }
   if (!opened.direct) {
     log_warn(log, "no direct I/O here: blocks go through the page cache", {{"path", opened.directory}});
   }

@@ -488,7 +488,7 @@ class worker {
     nvme::device_events events;
     gate_ = std::make_unique<path_gate>(config_->nvme.paths.size());
     events.opened = [this](nvme::opened_path opened) {
-      gate_->opened(opened.status);
+      gate_->opened(opened.full ? result<void>{} : opened.status);
       caf::anon_send(nvme_, path_atom_v, std::make_shared<nvme::opened_path>(std::move(opened)));
     };
     events.completed = [this](std::uint32_t path, std::vector<nvme::io_completion> completions) {

@@ -277,6 +277,68 @@ def test_a_file_system_that_turns_read_only_does_no_harm(
     assert counters(node)["checksum_errors"] == 0
 
 
+# ---- full from the start
+
+
+def test_a_node_starts_on_a_full_disk_and_serves_what_it_holds(
+    start: Callable[..., Node], attach: Attach, faults: Faults
+) -> None:
+    node = start()
+    node.allowed_errors = UNSAVED
+    keys = only_below(attach(node, "i", block=BLOCK), node)
+    faults.give("store", FULL_DISK)
+    restarted(node)
+    assert len(node.logged("the disk is full")) == 1
+    session = attach(node, "i", block=BLOCK)
+    assert brought_up(session, keys) == 100
+    session.remove(keys[:50])  # holds all the same
+    assert path_of(node)["pending_removals"] > 0
+    faults.end()
+    until("the metadata is written again", lambda: path_of(node)["pending_removals"] == 0)
+    fresh = only_below(session, node, "b")
+    restarted(node)
+    session = attach(node, "i", block=BLOCK)
+    assert not any(session.match([key]).reachable for key in keys[:50])
+    assert brought_up(session, fresh) == 100
+
+
+def test_a_node_starts_without_a_path_whose_metadata_has_no_room(
+    start: Callable[..., Node], attach: Attach, faults: Faults, tmp_path: Path
+) -> None:
+    node = start(names=("one", "two"))
+    node.allowed_errors = UNSAVED
+    assert node.stop() == 0
+    shutil.rmtree(tmp_path / "one" / "metadata")
+    faults.give("one", FULL_DISK)
+    node.start()
+    until("the other path serves", lambda: path_of(node, "two")["state"] == "serving")
+    until("the path has failed", lambda: path_of(node, "one")["state"] == "failed")
+    assert os.strerror(errno.ENOSPC) in path_of(node, "one")["last_error"]
+    dram_works(attach(node, "i", block=BLOCK), "b")
+
+
+def test_a_node_starts_on_a_disk_that_others_have_filled(
+    start_node: StartNode, attach: Attach, tmp_path: Path, small_disk: Path
+) -> None:
+    place = tmp_path / "mounted"
+    fill = 'dd if=/dev/zero of="$1/of others" bs=4k 2>/dev/null; '
+    mounting = 'mount -o loop "$0" "$1" && {{ {} true; }} && shift && exec "$@"'
+    sets = (f"nvme.paths=[{place}/store]", "nvme.capacity=96MiB", "nvme.require_mount=true", *PATIENT)
+    mounted = ("unshare", "-m", "sh", "-c", mounting.format(""), str(small_disk), str(place))
+    node = start_node(*sets, prefix=mounted, capacity="32MiB")
+    serving(node)
+    keys = only_below(attach(node, "i", block=BLOCK), node, count=60)
+    assert node.stop() == 0
+    full = ("unshare", "-m", "sh", "-c", mounting.format(fill), str(small_disk), str(place))
+    node = start_node(*sets, prefix=full, capacity="32MiB")
+    node.allowed_errors = ["metadata not written"]
+    serving(node)
+    session = attach(node, "i", block=BLOCK)
+    assert brought_up(session, keys) == 60
+    session.remove(keys)
+    assert counters(node)["checksum_errors"] == 0
+
+
 # ---- removals that cannot be written down
 
 FULL_DISK = f"metadata={errno.ENOSPC}"

@@ -235,6 +235,7 @@ std::unexpected<error> fail_rocksdb(const rocksdb::Status& status, const std::st
     return fail(error_code::malformed, what + " is damaged: " + status.ToString());
   }
   if (status.IsNotSupported()) return fail(error_code::unsupported, what + ": " + status.ToString());
+  if (status.IsNoSpace()) return fail(error_code::no_space, what + ": " + status.ToString());
   if (status.IsIOError()) return fail(error_code::system, what + ": " + status.ToString());
   return fail(error_code::internal, what + ": " + status.ToString());
 }
@@ -309,6 +310,7 @@ struct catalog::state {
   std::string path;
   std::unique_ptr<rocksdb::Env> env;  ///< outlives the database
   std::unique_ptr<rocksdb::DB> db;
+  bool waits_for_space = false;
 
   [[nodiscard]] std::string where() const { return "the metadata in " + path; }
 
@@ -385,13 +387,19 @@ result<catalog> catalog::open(const catalog_options& options) {
     if (auto checked = made->has_format(options.store_id); !checked) return std::unexpected(checked.error());
     if (options.read_only) return catalog(std::move(made));
   } else if (::mkdir(made->path.c_str(), 0700) != 0 && errno != EEXIST) {
+    if (errno == ENOSPC) return fail(error_code::no_space, "no room for the metadata in " + made->path);
     return fail_errno("mkdir", made->path);
   }
   if (::chmod(made->path.c_str(), 0700) != 0) return fail_errno("chmod", made->path);
-  if (auto opened = made->open_database(options, false); !opened) return std::unexpected(opened.error());
+  auto opened = made->open_database(options, false);
+  made->waits_for_space = exists && !opened && opened.error().code() == error_code::no_space;
+  if (made->waits_for_space) opened = made->open_database(options, true);
+  if (!opened) return std::unexpected(opened.error());
   const auto formatted = made->has_format(options.store_id);
   if (!formatted) return std::unexpected(formatted.error());
   if (!*formatted) {
+    if (made->waits_for_space)
+      return fail(error_code::no_space, made->where() + " was never finished: the disk is full");
     if (auto written = made->write_format(options.store_id); !written) return std::unexpected(written.error());
   }
   return catalog(std::move(made));
@@ -459,6 +467,7 @@ result<void> catalog::apply(std::span<const catalog_change> changes, bool synced
     if (!status.ok()) return fail_rocksdb(status, state_->where());
   }
   if (!state_->db) return fail(error_code::system, state_->where() + " could not be opened again");
+  if (state_->waits_for_space) return fail(error_code::no_space, state_->where() + " cannot grow: the disk is full");
   rocksdb::WriteOptions how;
   how.sync = synced;
   const auto status = state_->db->Write(how, &batch);
@@ -467,13 +476,18 @@ result<void> catalog::apply(std::span<const catalog_change> changes, bool synced
 }
 
 result<void> catalog::recover() {
-  if (state_->db && state_->db->Resume().ok()) return {};
+  if (state_->db && !state_->waits_for_space && state_->db->Resume().ok()) return {};
   if (state_->opened_with.read_only) return fail(error_code::system, state_->where() + " is open for reading only");
   // There are errors that RocksDB does not come back from but by being opened anew.
   if (auto opened = state_->open_database(state_->opened_with, false); !opened) return opened;
+  state_->waits_for_space = false;
   if (auto checked = state_->has_format(state_->opened_with.store_id); !checked)
     return std::unexpected(checked.error());
   return {};
+}
+
+bool catalog::waits_for_space() const noexcept {
+  return state_->waits_for_space;
 }
 
 std::uint64_t catalog::sequence() const noexcept {

@@ -59,9 +59,10 @@ struct load_counts {
 /// Thread-safe, apart from moves.
 class catalog {
  public:
-  /// Makes the metadata when there is none, unless read_only. Errors: `layout_mismatch` (another version; nothing is
-  /// changed), `malformed` (RocksDB finds it damaged, or it belongs to another data file; the message says which),
-  /// `system` (disk, permission, or another process has it open).
+  /// Makes the metadata when there is none, unless read_only. Metadata on a full disk is opened all the same, see
+  /// waits_for_space(). Errors: `no_space` (there is none, and no room to make it), `layout_mismatch` (another version;
+  /// nothing is changed), `malformed` (RocksDB finds it damaged, or it belongs to another data file; the message says
+  /// which), `system` (disk, permission, or another process has it open).
   [[nodiscard]] static result<catalog> open(const catalog_options& options);
 
   catalog(catalog&&) noexcept;
@@ -88,6 +89,9 @@ class catalog {
   /// After apply() failed: makes ready to write again, as far as the disk allows it. Nobody else may use the catalog
   /// meanwhile.
   [[nodiscard]] result<void> recover();
+
+  /// The disk was full when it was opened: it can be read, and recover() makes it writable when there is space again.
+  [[nodiscard]] bool waits_for_space() const noexcept;
 
   /// Counts what was written; metadata that is found with a smaller number than before has lost records.
   [[nodiscard]] std::uint64_t sequence() const noexcept;

@@ -24,7 +24,8 @@ catalog_writer::catalog_writer(catalog& into, pending_removals& pending, std::op
       done_(std::move(done)),
       log_(log),
       mark_(mark),
-      logged_(log && pending.size() > 0) {
+      logged_(log && pending.size() > 0),
+      failing_(into.waits_for_space()) {
   thread_ = std::thread([this] { run(); });
 }
 

@@ -80,7 +80,7 @@ class catalog_writer {
   std::chrono::steady_clock::time_point marked_at_{};
   bool logged_;                                  ///< the log may hold a set
   std::optional<std::uint64_t> logged_version_;  ///< of what is pending
-  bool failing_ = false;                         ///< the last write did
+  bool failing_;                                 ///< the last write did
   bool first_look_ = true;
   std::vector<catalog_change> changes_;
   std::vector<std::uint64_t> tags_;

@@ -110,6 +110,7 @@ void devices::open_one(std::uint32_t number) {
     found.status = open_path(into, found);
   } while (!found.status && found.status.error().code() == error_code::deadline_exceeded && !into.unwanted);
   if (into.unwanted) return;
+  found.full = into.file && !found.status && found.status.error().code() == error_code::no_space;
   found.took = std::chrono::duration_cast<std::chrono::milliseconds>(std::chrono::steady_clock::now() - begun);
   const bool works = found.status.has_value();
   let_in(into, works);
@@ -214,6 +215,7 @@ result<void> devices::open_catalog(path& into, opened_path& found) {
   if (auto specs = known->instances()) {
     for (const auto& [identity, spec] : *specs) found.instances.emplace_back(identity, spec.id);
   }
+  found.metadata_waits = known->waits_for_space();
   into.known.emplace(std::move(*known));
   into.writer = std::make_unique<catalog_writer>(
       *into.known, into.pending, log,

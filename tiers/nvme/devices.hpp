@@ -47,7 +47,9 @@ struct opened_path {
   std::string directory;
   std::uint64_t end = 0;  ///< of the data file; blocks start at path_file::data_offset
   path_budget budget;
+  bool full = false;                  ///< it did not open since the disk is full: no fault of whoever set it up
   bool direct = false;                ///< transfers go past the page cache
+  bool metadata_waits = false;        ///< for space on the disk, and cannot be written until then
   std::string engine;                 ///< how it talks to the device
   std::string set_aside;              ///< why the metadata that was there could not be used; empty: it could
   std::vector<adopted_block> blocks;  ///< what it holds, the oldest first

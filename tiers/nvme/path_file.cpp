@@ -121,6 +121,19 @@ result<void> make_directory(const std::string& directory) {
   return {};
 }
 
+bool is_no_space(int error) noexcept {
+  return error == ENOSPC || error == EDQUOT;
+}
+
+/// Puts `text` in the place of what the file holds; 0, or errno.
+int rewrite(const std::string& file, const std::string& text) {
+  const unique_fd to(::open(file.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0600));
+  if (!to) return errno;
+  const auto put = ::pwrite(to.get(), text.data(), text.size(), 0);
+  if (put != static_cast<ssize_t>(text.size())) return put < 0 ? errno : ENOSPC;
+  return ::ftruncate(to.get(), static_cast<off_t>(text.size())) == 0 ? 0 : errno;
+}
+
 result<std::uint64_t> new_store_id() {
   std::uint64_t id = 0;
   while (id == 0) {
@@ -222,12 +235,13 @@ result<void> path_file::write_holder(const std::string& holder) const {
   const auto fresh = path + ".new";
   std::string line(holder_prefix);
   line.append(holder).append(pid_word).append(std::to_string(::getpid())).append("\n");
-  unique_fd file(::open(fresh.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600));
-  if (!file) return fail_errno("open", fresh);
-  if (::write(file.get(), line.data(), line.size()) != static_cast<ssize_t>(line.size())) {
-    return fail_errno("write", fresh);
-  }
-  if (::rename(fresh.c_str(), path.c_str()) != 0) return fail_errno("rename", path);
+  int failed = rewrite(fresh, line);
+  if (failed == 0 && ::rename(fresh.c_str(), path.c_str()) != 0) failed = errno;
+  if (failed == 0) return {};
+  ::unlink(fresh.c_str());
+  if (!is_no_space(failed)) return fail_errno(failed, "write", path);
+  // A full disk is no reason to stay away. The note of before has room for ours; it may be missing, but not a lie.
+  if (rewrite(path, line) != 0) ::unlink(path.c_str());
   return {};
 }
 
@@ -302,15 +316,17 @@ result<void> path_file::resize(std::uint64_t wanted) {
   if (::fstat(file_.get(), &about) != 0) return fail_errno("fstat", data_path());
   const auto taken = static_cast<std::uint64_t>(about.st_blocks) * 512;
   if (about.st_size == length && taken >= wanted) return {};
+  // Reserved once, as its size says: what the disk has no room for any more is found out by the writes.
+  const bool was_reserved = about.st_size == length && !is_new_;
   // Asked before: fallocate would first take all that is left from everybody else.
   struct statvfs space {};
   if (::fstatvfs(file_.get(), &space) != 0) return fail_errno("fstatvfs", data_path());
   const std::uint64_t needed = wanted - std::min(wanted, taken);
-  if (needed > std::uint64_t{space.f_bavail} * space.f_frsize) return too_full(needed);
+  if (needed > std::uint64_t{space.f_bavail} * space.f_frsize) return was_reserved ? result<void>{} : too_full(needed);
   if (auto allocated = allocate(wanted); !allocated) {
     // The space taken so far goes back; what was in the file stays.
     if (::ftruncate(file_.get(), about.st_size) != 0) return fail_errno("ftruncate", data_path());
-    return allocated;
+    if (!was_reserved || allocated.error().code() != error_code::no_space) return allocated;
   }
   return {};
 }
@@ -322,7 +338,7 @@ result<void> path_file::allocate(std::uint64_t wanted) const {
     failed = ::fallocate(file_.get(), 0, 0, length) == 0 ? 0 : errno;
   } while (failed == EINTR);
   if (failed == EOPNOTSUPP) failed = ::ftruncate(file_.get(), length) == 0 ? 0 : errno;
-  if (failed == ENOSPC || failed == EFBIG || failed == EDQUOT) return too_full(wanted);
+  if (is_no_space(failed) || failed == EFBIG) return too_full(wanted);
   if (failed != 0) return fail_errno(failed, "fallocate", data_path());
   return {};
 }

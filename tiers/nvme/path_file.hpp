@@ -34,9 +34,10 @@ class path_file {
   static constexpr std::uint32_t format_version = 1;
 
   /// Makes the directory and file if need be, locks the file, and brings it to its size. Blocks for up to `patience`.
-  /// Errors: invalid_argument (too small), invalid_config (another node holds it, no file, no disk where one is required,
-  /// others may replace the files), deadline_exceeded (a process of this node still holds it), layout_mismatch (not a file of ours or of this version; it is left as it
-  /// is), no_space (with the bytes needed and available), system.
+  /// Errors: invalid_argument (too small), invalid_config (another node holds it, no file, no disk where one is
+  /// required, others may replace the files), deadline_exceeded (a process of this node still holds it),
+  /// layout_mismatch (not a file of ours or of this version; it is left as it is), no_space (with the bytes needed and
+  /// available; a file that has its size already is taken as it is), system.
   [[nodiscard]] static result<path_file> open(const path_options& options);
   /// To look at what a node has left: makes and changes nothing, and never waits. The lock is a shared one, so no node
   /// begins to use the path meanwhile. Errors: invalid_argument (no store is there), invalid_config or

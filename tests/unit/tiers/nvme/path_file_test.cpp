@@ -223,6 +223,16 @@ BOOST_AUTO_TEST_CASE(a_full_file_system_is_told_with_numbers) {
   BOOST_TEST(file.has_value());
 }
 
+BOOST_AUTO_TEST_CASE(a_file_that_has_its_size_is_taken_on_a_full_file_system) {
+  constexpr std::uint64_t huge = std::uint64_t{1} << 42;
+  BOOST_REQUIRE(path_file::open(options()).has_value());
+  std::filesystem::resize_file(data(), huge);  // more than the disk has
+  const auto file = path_file::open(options(huge));
+  BOOST_REQUIRE_MESSAGE(file.has_value(), (file ? "" : file.error().describe()));
+  BOOST_TEST(file->bytes() == huge);
+  BOOST_TEST(!file->is_new());
+}
+
 BOOST_AUTO_TEST_CASE(a_path_whose_disk_is_not_mounted_is_refused_where_one_is_required) {
   struct stat here {};
   struct stat root_of_all {};
