@@ -151,7 +151,7 @@ void nvme_tier::adopt(const nvme::opened_path& opened) {
     names_.insert_or_assign(identity, name);
     if (!late_names_.contains(name)) continue;
     late_.add_instance(identity);
-    nvme::path_change gone{opened.path, {.what = nvme::catalog_change::kind::erase_instance, .block = {}}};
+    nvme::path_change gone{opened.path, {.what = nvme::catalog_change::kind::erase_blocks, .block = {}}};
     gone.change.block.instance = identity;
     devices_->save({std::move(gone)}, 0);
   }
@@ -273,12 +273,6 @@ caf::result<outcome> nvme_tier::forget(const removals_ptr& removals) {
   const std::uint64_t tag = next_tag_++;
   // A path that has opened may not have been heard of here.
   made.open = devices_->save_removals(store_->take_changes(), made.what, opening_ > 0, tag);
-  for (const dram::removal& each : *removals) {  // with its blocks went the instance's name
-    if (!each.all) continue;
-    for (const auto& [number, spec] : specs_) {
-      if (each.instance == 0 || each.instance == number) devices_->remember(spec);
-    }
-  }
   if (made.open.empty()) {
     answer(made);
   } else {

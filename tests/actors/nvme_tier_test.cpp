@@ -93,7 +93,8 @@ struct machine {
 /// One worker's NVMe tier, with the test in the place of the DRAM tier. One instance (number 1).
 class worker {
  public:
-  explicit worker(machine& on, bool opens = true) : system_(config_) {
+  /// `opens`: waits until all paths are open. `binds`: the instance is attached to.
+  explicit worker(machine& on, bool opens = true, bool binds = true) : system_(config_) {
     nvme::device_options options;
     options.directories = on.directories;
     options.capacity = path_bytes * on.directories.size();
@@ -108,7 +109,7 @@ class worker {
     nvme::store_options store;
     store.paths = static_cast<std::uint32_t>(on.directories.size());
     tier_ = system_.spawn<nvme_tier>(std::move(store), std::map<std::string, nvme::coarse_time>{}, devices_);
-    bind();
+    if (binds) bind();
     opening_ = on.directories.size();
     devices_->open();
     while (opens && opening_ > 0) pass_on();
@@ -149,6 +150,9 @@ class worker {
     if (self->mailbox().empty()) return answer;
     handle.receive([&](const outcome& value) { answer = value; }, [](const caf::error&) {});
     return answer;
+  }
+  std::optional<outcome> clear(const std::string& name) {
+    return ask({{.instance = 0, .all = true, .keys = {}, .id = name}});
   }
   [[nodiscard]] nvme_report_ptr report() {
     nvme_report_ptr found;
@@ -339,6 +343,22 @@ BOOST_AUTO_TEST_CASE(a_clear_while_a_path_opens_is_answered_when_it_is_open) {
     second.store(0, 5);
   }
   BOOST_TEST(worker(on).blocks() == 5U, "what came after it stays");
+}
+
+BOOST_AUTO_TEST_CASE(a_clear_while_a_path_opens_leaves_the_name_for_later_ones) {
+  machine on;
+  { worker(on).store(0, 100); }
+  {
+    worker second(on, false);
+    BOOST_TEST(is(second.clear(small_spec().id), error_code::ok));
+    second.open_all();
+    BOOST_TEST(second.blocks() == 0U);
+    second.store(0, 5);
+  }
+  worker third(on, true, false);
+  BOOST_TEST(third.blocks() == 5U);
+  BOOST_TEST(is(third.clear(small_spec().id), error_code::ok), "of an instance that nobody is attached to");
+  BOOST_TEST(third.blocks() == 0U);
 }
 
 BOOST_AUTO_TEST_CASE(nobody_knows_what_a_path_holds_that_cannot_be_opened) {

@@ -454,14 +454,16 @@ result<void> catalog::apply(std::span<const catalog_change> changes, bool synced
         status = batch.Put(slice_of(key), encode_block(slice_of(key), block, value));
         break;
       case catalog_change::kind::erase: status = batch.Delete(slice_of(key)); break;
-      case catalog_change::kind::erase_instance: {
+      case catalog_change::kind::erase_blocks: {
         // The end of a range is outside it: one more byte than any key of the instance's prefix can start with.
         auto last = std::string("b");
         last.append(key.data() + 1, 8).append(17, '\xff');
         status = batch.DeleteRange(slice_of(key_of_instance('b', block.instance)), last);
-        if (status.ok()) status = batch.Delete(slice_of(key_of_instance('i', block.instance)));
         break;
       }
+      case catalog_change::kind::erase_name:
+        status = batch.Delete(slice_of(key_of_instance('i', block.instance)));
+        break;
       case catalog_change::kind::erase_everything: status = batch.DeleteRange("b", "c"); break;
     }
     if (!status.ok()) return fail_rocksdb(status, state_->where());

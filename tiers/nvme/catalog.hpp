@@ -32,7 +32,8 @@ struct catalog_change {
   enum class kind : std::uint8_t {
     put,
     erase,             ///< looks at block.instance and block.key only
-    erase_instance,    ///< all blocks and the spec of block.instance
+    erase_blocks,      ///< all blocks of block.instance; its spec, and so its name, stays
+    erase_name,        ///< the spec of block.instance
     erase_everything,  ///< all blocks
   };
   kind what = kind::put;

@@ -68,10 +68,21 @@ void catalog_writer::run() {
       const save_status status = write();
       if (!tags_.empty()) done_(tags_, status);
     }
-    for (const instance_spec& spec : specs_now_) (void)catalog_.put_instance(spec);  // only inspect misses it
+    write_specs();
   }
   marked_at_ = {};
   note_sequence();
+}
+
+/// What is not taken comes again behind a write that was: without its name nobody could clear an instance.
+void catalog_writer::write_specs() {
+  if (!failing_) std::ranges::move(std::exchange(specs_owed_, {}), std::back_inserter(specs_now_));
+  for (instance_spec& spec : std::exchange(specs_now_, {})) {
+    if (failing_ || !catalog_.put_instance(spec)) specs_owed_.push_back(std::move(spec));
+  }
+  std::ranges::sort(specs_owed_, {}, identity_of);
+  const auto twice = std::ranges::unique(specs_owed_);
+  specs_owed_.erase(twice.begin(), twice.end());
 }
 
 /// A mark that cannot be written stays behind, which hides a loss but invents none.

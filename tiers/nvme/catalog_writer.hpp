@@ -61,6 +61,7 @@ class catalog_writer {
   void run();
   [[nodiscard]] bool take_waiting();
   [[nodiscard]] save_status write();
+  void write_specs();
   [[nodiscard]] bool keep_removals();
   void settle(std::uint64_t version);
   void note_sequence();
@@ -85,6 +86,7 @@ class catalog_writer {
   std::vector<catalog_change> changes_;
   std::vector<std::uint64_t> tags_;
   std::vector<instance_spec> specs_now_;
+  std::vector<instance_spec> specs_owed_;  ///< could not be written
   std::thread thread_;
 };
 

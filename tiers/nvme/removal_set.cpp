@@ -44,9 +44,10 @@ void removal_set::add(const removal_set& more) {
 
 void removal_set::add(const catalog_change& change) {
   switch (change.what) {
-    case catalog_change::kind::put: return;
+    case catalog_change::kind::put:
+    case catalog_change::kind::erase_name: return;
     case catalog_change::kind::erase: return add(change.block.instance, change.block.key);
-    case catalog_change::kind::erase_instance: return add_instance(change.block.instance);
+    case catalog_change::kind::erase_blocks: return add_instance(change.block.instance);
     case catalog_change::kind::erase_everything: return add_everything();
   }
 }
@@ -74,7 +75,7 @@ std::vector<catalog_change> removal_set::changes() const {
   made.reserve(size());
   if (everything_) made.push_back({.what = catalog_change::kind::erase_everything, .block = {}});
   for (const std::uint64_t instance : whole_) {
-    made.push_back({.what = catalog_change::kind::erase_instance, .block = {}});
+    made.push_back({.what = catalog_change::kind::erase_blocks, .block = {}});
     made.back().block.instance = instance;
   }
   for (const auto& [instance, keys] : by_instance_) {

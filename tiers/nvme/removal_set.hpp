@@ -28,7 +28,7 @@ class removal_set {
   void add_instance(std::uint64_t instance);
   void add_everything();
   void add(const removal_set& more);
-  /// What a change of a catalog makes it forget; puts are nothing.
+  /// The blocks that a change of a catalog makes it forget.
   void add(const catalog_change& change);
 
   [[nodiscard]] bool contains(std::uint64_t instance, const block_key& key) const noexcept;

@@ -126,7 +126,7 @@ bool store::unbind(instance_number number) {
   const bool unread = std::ranges::any_of(paths_, [](const path_entry& each) { return !each.slots; });
   const auto names_it = [&](const auto& each) { return each.second.instance == *which; };
   if (unread || left.blocks != 0 || std::ranges::any_of(operations_, names_it)) return false;
-  note_instance_erased(left.identity);
+  note_everywhere(catalog_change::kind::erase_name, left.identity);
   return true;
 }
 
@@ -657,14 +657,14 @@ std::uint64_t store::forget_instance(std::uint16_t instance) {
   }
   // One change a path says it all.
   changes_.resize(changes);
-  note_instance_erased(instances_[instance].identity);
+  note_everywhere(catalog_change::kind::erase_blocks, instances_[instance].identity);
   counters_.removed += removed;
   return removed;
 }
 
-void store::note_instance_erased(std::uint64_t identity) {
+void store::note_everywhere(catalog_change::kind what, std::uint64_t identity) {
   for (std::uint32_t path = 0; path < paths_.size(); ++path) {
-    catalog_change change{.what = catalog_change::kind::erase_instance, .block = {}};
+    catalog_change change{.what = what, .block = {}};
     change.block.instance = identity;
     changes_.push_back({path, std::move(change)});
   }
@@ -692,7 +692,7 @@ std::uint64_t store::clear_all() {
     ++removed;
   }
   for (std::size_t instance = 1; instance < instances_.size(); ++instance) {
-    note_instance_erased(instances_[instance].identity);
+    note_everywhere(catalog_change::kind::erase_blocks, instances_[instance].identity);
   }
   counters_.removed += removed;
   return removed;

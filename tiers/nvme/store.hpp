@@ -209,7 +209,7 @@ class store {
   void show(std::uint32_t entry, bool visible);
   void answer(const transfer& to, transfer_result what);
   std::uint64_t forget_instance(std::uint16_t instance);
-  void note_instance_erased(std::uint64_t identity);
+  void note_everywhere(catalog_change::kind what, std::uint64_t identity);
 
   store_options options_;
   entry_table entries_;

@@ -45,6 +45,18 @@ inline catalog open_catalog(const scratch_directory& at, bool read_only = false)
   return std::move(*opened);
 }
 
+inline instance_spec spec_of(const std::string& id) {
+  instance_spec spec;
+  spec.id = id;
+  spec.model = "m";
+  spec.dtype = "bf16";
+  spec.layout = "nhd";
+  spec.tokens_per_block = 16;
+  spec.groups = {{"full", {{"rank0", 4096}, {"rank1", 4096}}}};
+  spec.hash_scheme = "sha256";
+  return spec;
+}
+
 /// Block `number` of an instance; every field follows from the three numbers.
 inline stored_block block_of(std::uint64_t instance, std::uint64_t number, std::uint32_t version = 0) {
   std::byte name[32] = {};

@@ -22,18 +22,6 @@ namespace fs = std::filesystem;
 
 namespace {
 
-instance_spec spec_of(const std::string& id) {
-  instance_spec spec;
-  spec.id = id;
-  spec.model = "m";
-  spec.dtype = "bf16";
-  spec.layout = "nhd";
-  spec.tokens_per_block = 16;
-  spec.groups = {{"full", {{"rank0", 4096}, {"rank1", 4096}}}};
-  spec.hash_scheme = "sha256";
-  return spec;
-}
-
 std::string text_of(const fs::path& file) {
   std::ifstream in(file, std::ios::binary);
   return {std::istreambuf_iterator<char>(in), {}};
@@ -133,7 +121,7 @@ BOOST_AUTO_TEST_CASE(only_the_owner_may_read) {
   }
 }
 
-BOOST_AUTO_TEST_CASE(an_instance_is_remembered_and_erased_with_its_blocks) {
+BOOST_AUTO_TEST_CASE(an_instance_is_remembered_until_its_name_is_erased) {
   const scratch_directory at;
   const std::uint64_t one = identity_of(spec_of("one"));
   const std::uint64_t two = identity_of(spec_of("two"));
@@ -152,15 +140,18 @@ BOOST_AUTO_TEST_CASE(an_instance_is_remembered_and_erased_with_its_blocks) {
     auto extreme = block_of(one, 1);
     extreme.key = {~std::uint64_t{0}, ~std::uint64_t{0}};
     changes.push_back(put(extreme));
-    changes.push_back({catalog_change::kind::erase_instance, block_of(one, 0)});
-    changes.push_back({catalog_change::kind::erase_instance, block_of(~std::uint64_t{0}, 0)});
+    changes.push_back({catalog_change::kind::erase_blocks, block_of(one, 0)});
+    changes.push_back({catalog_change::kind::erase_blocks, block_of(~std::uint64_t{0}, 0)});
     changes.push_back(put(block_of(one, 500)));  // again, after all were erased
     BOOST_REQUIRE(held.apply(changes).has_value());
   }
-  const auto held = open_catalog(at);
+  auto held = open_catalog(at);
   const auto found = contents_of(held);
   BOOST_TEST(found.size() == 201U);
   BOOST_TEST(found.contains({one, block_of(one, 500).key}));
+  BOOST_TEST(held.instances()->size() == 2U);
+  BOOST_REQUIRE(held.apply(std::vector{catalog_change{catalog_change::kind::erase_name, block_of(one, 0)}}));
+  BOOST_TEST(contents_of(held).size() == 201U);
   const auto specs = held.instances();
   BOOST_REQUIRE(specs->size() == 1U);
   BOOST_TEST((specs->front() == std::pair(two, spec_of("two"))));

@@ -65,6 +65,17 @@ BOOST_AUTO_TEST_CASE(too_many_keys_become_their_instance_and_too_many_instances_
   BOOST_TEST(many.size() == 1U);
 }
 
+BOOST_AUTO_TEST_CASE(a_whole_instance_goes_without_its_name) {
+  const scratch_directory at;
+  auto held = open_catalog(at);
+  const std::uint64_t one = identity_of(spec_of("one"));
+  BOOST_REQUIRE(held.put_instance(spec_of("one")).has_value());
+  BOOST_REQUIRE(held.apply(std::vector{put(block_of(one, 1))}));
+  BOOST_REQUIRE(held.apply(keys(one, 0, removal_set::max_records + 1).changes()));
+  BOOST_TEST(contents_of(held).empty());
+  BOOST_TEST(held.instances()->size() == 1U);
+}
+
 BOOST_AUTO_TEST_CASE(a_set_comes_back_from_its_bytes_and_no_other_bytes_pass) {
   removal_set set = keys(1, 0, 300);
   set.add_instance(2);

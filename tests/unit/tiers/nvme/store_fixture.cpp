@@ -64,7 +64,8 @@ void apply_to(catalog_map& catalog, const catalog_change& change) {
   switch (change.what) {
     case catalog_change::kind::put: catalog[{change.block.instance, change.block.key}] = change.block; break;
     case catalog_change::kind::erase: catalog.erase({change.block.instance, change.block.key}); break;
-    case catalog_change::kind::erase_instance:
+    case catalog_change::kind::erase_name: break;
+    case catalog_change::kind::erase_blocks:
       std::erase_if(catalog, [&](const auto& each) { return each.first.first == change.block.instance; });
       break;
     case catalog_change::kind::erase_everything: catalog.clear(); break;

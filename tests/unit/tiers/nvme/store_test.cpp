@@ -726,7 +726,7 @@ BOOST_AUTO_TEST_CASE(of_an_instance_that_leaves_nothing_the_name_goes_too) {
   BOOST_TEST(at.store->unbind(2));
   const auto changes = at.store->take_changes();
   BOOST_REQUIRE(changes.size() == at.paths.size());
-  BOOST_TEST((changes[0].change.what == catalog_change::kind::erase_instance));
+  BOOST_TEST((changes[0].change.what == catalog_change::kind::erase_name));
   BOOST_TEST(changes[0].change.block.instance == identity_of_instance(2));
 }
 
