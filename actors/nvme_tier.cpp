@@ -130,7 +130,6 @@ void nvme_tier::take_path(const nvme::opened_path& opened) {
   settle();
   if (opening_ > 0) return;
   late_ = {};
-  late_names_.clear();
   tell_drained();
 }
 
@@ -147,14 +146,8 @@ void nvme_tier::adopt(const nvme::opened_path& opened) {
   if (!opened.direct) {
     log_warn(log, "no direct I/O here: blocks go through the page cache", {{"path", opened.directory}});
   }
-  for (const auto& [identity, name] : opened.instances) {
-    names_.insert_or_assign(identity, name);
-    if (!late_names_.contains(name)) continue;
-    late_.add_instance(identity);
-    nvme::path_change gone{opened.path, {.what = nvme::catalog_change::kind::erase_blocks, .block = {}}};
-    gone.change.block.instance = identity;
-    devices_->save({std::move(gone)}, 0);
-  }
+  for (const auto& [identity, name] : opened.instances) names_.insert_or_assign(identity, name);
+  late_.resolve(opened.instances);
   store_->open_path(opened.path, nvme::path_file::data_offset, opened.end, opened.budget.max_blocks);
   std::uint64_t refused = opened.damaged;
   std::uint64_t removed = opened.removed;
@@ -233,33 +226,29 @@ nvme::removal_set nvme_tier::named(const std::vector<dram::removal>& removals) c
       what.add_everything();
     } else if (each.instance == 0) {
       add_named(each.id, what);
+      what.add_name(each.id);
     } else if (spec != specs_.end()) {
       const std::uint64_t identity = nvme::identity_of(spec->second);
       if (each.all) what.add_instance(identity);
-      if (each.all && !each.id.empty()) add_named(each.id, what);
+      if (each.all && !each.id.empty()) {
+        add_named(each.id, what);
+        what.add_name(each.id);
+      }
       for (const block_key& key : each.keys) what.add(identity, key);
     }
   }
   return what;
 }
 
-/// What a path that is still opening holds is forgotten when it is open. Which instances have a name is known only
-/// then.
-void nvme_tier::note_late(const std::vector<dram::removal>& removals, saving& made) {
-  late_.add(made.what);
-  const auto paths = store_->status().paths;
-  for (const dram::removal& each : removals) {
-    if (each.id.empty() || !late_names_.insert(each.id).second || each.instance != 0) continue;
-    for (std::uint32_t path = 0; path < paths.size(); ++path) {
-      if (paths[path].state == nvme::path_state::opening) made.not_on.emplace_back(path, "still opening");
-    }
-  }
-}
-
 /// Answers when no path can bring the blocks back, or says which one can.
 caf::result<outcome> nvme_tier::forget(const removals_ptr& removals) {
+  const auto paths = store_->status().paths;
+  // Of these nobody knows what they hold.
+  const bool unread = std::ranges::any_of(paths, [](const auto& path) {
+    return path.state == nvme::path_state::opening || path.state == nvme::path_state::failed;
+  });
   for (const dram::removal& each : *removals) {
-    if (opening_ > 0 || each.instance != 0 || each.id.empty() || knows(each.id)) continue;
+    if (unread || each.instance != 0 || each.id.empty() || knows(each.id)) continue;
     return outcome{error_code::invalid_argument, "no instance `" + each.id + "`; `cenote status` lists them", 0};
   }
   const std::uint64_t removed = apply(*removals);
@@ -269,7 +258,7 @@ caf::result<outcome> nvme_tier::forget(const removals_ptr& removals) {
               .removed = removed,
               .since = std::chrono::steady_clock::now(),
               .open = {}};
-  if (opening_ > 0) note_late(*removals, made);
+  if (opening_ > 0) late_.add(made.what);  // what a path has read already is left out when it is heard of here
   const std::uint64_t tag = next_tag_++;
   // A path that has opened may not have been heard of here.
   made.open = devices_->save_removals(store_->take_changes(), made.what, opening_ > 0, tag);

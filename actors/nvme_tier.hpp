@@ -57,7 +57,6 @@ class nvme_tier : public nvme_tier_actor::base {
   void add_named(const std::string& id, nvme::removal_set& to) const;
   [[nodiscard]] bool knows(const std::string& id) const;
   nvme::removal_set named(const std::vector<dram::removal>& removals) const;
-  void note_late(const std::vector<dram::removal>& removals, saving& made);
   void take_saved(const save_report& report);
   void answer(saving& ended);
   void answer_overdue();
@@ -79,7 +78,6 @@ class nvme_tier : public nvme_tier_actor::base {
   std::unordered_map<std::uint32_t, instance_spec> specs_;  ///< by the DRAM tier's number
   std::unordered_map<std::uint64_t, std::string> names_;    ///< of instances that blocks were written of, by identity
   std::unordered_map<std::uint64_t, saving> saving_;        ///< by tag
-  std::set<std::string> late_names_;                        ///< of instances, as below
   nvme::removal_set late_;                                  ///< what was removed while a path was opening
   std::vector<nvme_path_report> paths_;
   std::size_t opening_ = 0;

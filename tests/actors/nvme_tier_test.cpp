@@ -361,6 +361,44 @@ BOOST_AUTO_TEST_CASE(a_clear_while_a_path_opens_leaves_the_name_for_later_ones) 
   BOOST_TEST(third.blocks() == 0U);
 }
 
+BOOST_AUTO_TEST_CASE(a_clear_by_name_while_a_path_opens_outlives_its_worker) {
+  machine on;
+  { worker(on).store(0, 100); }
+  const unique_fd held(::open((on.directories[0] + "/data").c_str(), O_RDWR | O_CLOEXEC));
+  BOOST_REQUIRE(::flock(held.get(), LOCK_EX) == 0);
+  {
+    worker second(on, false, false);  // knows the name of nobody
+    BOOST_TEST(is(second.clear(small_spec().id), error_code::removal_pending));
+    BOOST_TEST(is(second.clear(small_spec().id), error_code::removal_pending), "again: it is no more done than before");
+    BOOST_TEST(second.pending() == 1U);
+  }
+  BOOST_REQUIRE(::flock(held.get(), LOCK_UN) == 0);
+  {
+    worker third(on, true, false);
+    BOOST_TEST(third.blocks() == 0U);
+    BOOST_TEST(third.settles());
+  }
+  BOOST_TEST(worker(on).blocks() == 0U);
+}
+
+BOOST_AUTO_TEST_CASE(a_clear_by_name_of_what_a_failed_path_may_hold_is_kept_for_it) {
+  machine on({"one", "two"});
+  { worker(on).store(0, 100); }
+  const std::string data = on.directories[0] + "/data";
+  std::filesystem::rename(data, data + ".away");
+  std::filesystem::create_directory(data);
+  {
+    worker second(on, true, false);
+    BOOST_TEST(is(second.clear("a name of nobody"), error_code::removal_pending), "who knows");
+    BOOST_TEST(second.blocks() > 0U);
+    BOOST_TEST(is(second.clear(small_spec().id), error_code::removal_pending));
+    BOOST_TEST(second.blocks() == 0U);
+  }
+  std::filesystem::remove(data);
+  std::filesystem::rename(data + ".away", data);
+  BOOST_TEST(worker(on).blocks() == 0U);
+}
+
 BOOST_AUTO_TEST_CASE(nobody_knows_what_a_path_holds_that_cannot_be_opened) {
   machine on({"one", "two"});
   { worker(on).store(0, 100); }

@@ -150,6 +150,14 @@ std::optional<instance_spec> decode_instance(const rocksdb::Slice& key, const ro
   return std::move(*spec);
 }
 
+rocksdb::Status erase_blocks(rocksdb::WriteBatch& batch, std::uint64_t instance) {
+  // The end of a range is outside it: one more byte than any key of the instance's prefix can start with.
+  const auto first = key_of_instance('b', instance);
+  auto last = std::string(first.data(), first.size());
+  last.append(17, '\xff');
+  return batch.DeleteRange(slice_of(first), last);
+}
+
 // --- RocksDB -------------------------------------------------------------------------------------------------------
 
 /// The local file system, with files that only their owner may read.
@@ -305,6 +313,10 @@ std::uint64_t identity_of(const instance_spec& spec) {
   return XXH3_64bits(bytes.data(), bytes.size());
 }
 
+std::uint64_t name_identity(const std::string& id) noexcept {
+  return XXH3_64bits(id.data(), id.size());
+}
+
 struct catalog::state {
   catalog_options opened_with;
   std::string path;
@@ -354,6 +366,7 @@ struct catalog::state {
   /// Calls `each` for every record whose key starts with `kind`.
   template <class Each>
   result<void> scan(char kind, Each each) const {
+    if (!db) return fail(error_code::system, where() + " could not be opened again");
     const auto options = scan_options();
     const std::string first(1, kind);
     const auto status = guarded([&] {
@@ -454,11 +467,13 @@ result<void> catalog::apply(std::span<const catalog_change> changes, bool synced
         status = batch.Put(slice_of(key), encode_block(slice_of(key), block, value));
         break;
       case catalog_change::kind::erase: status = batch.Delete(slice_of(key)); break;
-      case catalog_change::kind::erase_blocks: {
-        // The end of a range is outside it: one more byte than any key of the instance's prefix can start with.
-        auto last = std::string("b");
-        last.append(key.data() + 1, 8).append(17, '\xff');
-        status = batch.DeleteRange(slice_of(key_of_instance('b', block.instance)), last);
+      case catalog_change::kind::erase_blocks: status = erase_blocks(batch, block.instance); break;
+      case catalog_change::kind::erase_named: {
+        const auto specs = instances();
+        if (!specs) return std::unexpected(specs.error());
+        for (const auto& [identity, spec] : *specs) {
+          if (status.ok() && name_identity(spec.id) == block.instance) status = erase_blocks(batch, identity);
+        }
         break;
       }
       case catalog_change::kind::erase_name:

@@ -33,6 +33,7 @@ struct catalog_change {
     put,
     erase,             ///< looks at block.instance and block.key only
     erase_blocks,      ///< all blocks of block.instance; its spec, and so its name, stays
+    erase_named,       ///< the same of all instances with a name, of which block.instance is the name_identity()
     erase_name,        ///< the spec of block.instance
     erase_everything,  ///< all blocks
   };
@@ -54,6 +55,8 @@ struct load_counts {
 
 /// The identity of an instance: XXH3-64 of its encoded spec.
 [[nodiscard]] std::uint64_t identity_of(const instance_spec& spec);
+/// An instance's name as a number.
+[[nodiscard]] std::uint64_t name_identity(const std::string& id) noexcept;
 
 /// Every record carries a check of its own and stands alone: what is read is something that was written once, though
 /// after damage or a power cut not always the last. So whoever reads a block compares its checksum before it is used.

@@ -167,13 +167,23 @@ result<void> devices::open_path(path& into, opened_path& found) {
   return {};
 }
 
+/// Whose blocks are to be forgotten by their names.
+void read_names(const catalog& known, opened_path& found, removal_set& removed) {
+  if (const auto specs = known.instances()) {
+    for (const auto& [identity, spec] : *specs) found.instances.emplace_back(identity, spec.id);
+    removed.resolve(found.instances);
+  } else if (removed.has_names()) {
+    removed.add_everything();  // more may always go
+  }
+}
+
 /// Blocks whose removal nobody could write down are left out, whatever the metadata says.
 result<void> devices::open_catalog(path& into, opened_path& found) {
   removal_log log(into.file->descriptor(), path_file::log_offset, into.file->store_id());
   auto logged = log.load();
   if (!logged) return std::unexpected(logged.error().in(into.directory));
   into.pending.add(*logged);
-  const removal_set removed = into.pending.look().what;
+  removal_set removed = into.pending.look().what;
   const catalog_options wanted{.directory = into.directory,
                                .store_id = into.file->store_id(),
                                .max_bytes = into.budget.metadata_bytes,
@@ -182,6 +192,7 @@ result<void> devices::open_catalog(path& into, opened_path& found) {
   result<load_counts> counts = load_counts{};
   const auto read = [&] {
     found.blocks.clear();
+    read_names(*known, found, removed);
     counts = known->load([&](const stored_block& block) {
       if (removed.contains(block.instance, block.key)) {
         ++found.removed;
@@ -204,6 +215,7 @@ result<void> devices::open_catalog(path& into, opened_path& found) {
     if (known) known = fail(error_code::malformed, "");  // closes it
     if (auto moved = catalog::set_aside(into.directory); !moved) return moved;
     found.blocks.clear();
+    found.instances.clear();
     found.removed = 0;
     counts = load_counts{};
     known = catalog::open(wanted);
@@ -212,9 +224,6 @@ result<void> devices::open_catalog(path& into, opened_path& found) {
   if (!known) return std::unexpected(known.error());
   found.damaged = counts->damaged;
   std::ranges::stable_sort(found.blocks, {}, &adopted_block::touch);
-  if (auto specs = known->instances()) {
-    for (const auto& [identity, spec] : *specs) found.instances.emplace_back(identity, spec.id);
-  }
   found.metadata_waits = known->waits_for_space();
   into.known.emplace(std::move(*known));
   into.writer = std::make_unique<catalog_writer>(

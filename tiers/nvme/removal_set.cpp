@@ -8,7 +8,9 @@ namespace cenote::nvme {
 
 namespace {
 
-// A record: instance, key.hi, key.lo. No block has the key 0, so that stands for the whole instance.
+// A record: instance, key.hi, key.lo. No block has the key 0, so that stands for the whole instance. This key, which
+// no block will ever have by chance, says that the instance is a name.
+constexpr block_key name_mark{0, 1};
 constexpr std::uint32_t everything_mark = 1U << 31;
 
 }  // namespace
@@ -29,6 +31,17 @@ void removal_set::add_instance(std::uint64_t instance) {
   bound();
 }
 
+void removal_set::add_name(std::uint64_t name) {
+  if (everything_ || !names_.insert(name).second) return;
+  bound();
+}
+
+void removal_set::resolve(std::span<const std::pair<std::uint64_t, std::string>> instances) {
+  for (const auto& [identity, id] : instances) {
+    if (names_.contains(name_identity(id))) add_instance(identity);
+  }
+}
+
 void removal_set::add_everything() {
   *this = {};
   everything_ = true;
@@ -36,6 +49,7 @@ void removal_set::add_everything() {
 
 void removal_set::add(const removal_set& more) {
   if (more.everything_) return add_everything();
+  for (const std::uint64_t name : more.names_) add_name(name);
   for (const std::uint64_t instance : more.whole_) add_instance(instance);
   for (const auto& [instance, keys] : more.by_instance_) {
     for (const block_key& key : keys) add(instance, key);
@@ -48,6 +62,7 @@ void removal_set::add(const catalog_change& change) {
     case catalog_change::kind::erase_name: return;
     case catalog_change::kind::erase: return add(change.block.instance, change.block.key);
     case catalog_change::kind::erase_blocks: return add_instance(change.block.instance);
+    case catalog_change::kind::erase_named: return add_name(change.block.instance);
     case catalog_change::kind::erase_everything: return add_everything();
   }
 }
@@ -74,6 +89,10 @@ std::vector<catalog_change> removal_set::changes() const {
   std::vector<catalog_change> made;
   made.reserve(size());
   if (everything_) made.push_back({.what = catalog_change::kind::erase_everything, .block = {}});
+  for (const std::uint64_t name : names_) {
+    made.push_back({.what = catalog_change::kind::erase_named, .block = {}});
+    made.back().block.instance = name;
+  }
   for (const std::uint64_t instance : whole_) {
     made.push_back({.what = catalog_change::kind::erase_blocks, .block = {}});
     made.back().block.instance = instance;
@@ -90,13 +109,14 @@ std::vector<catalog_change> removal_set::changes() const {
 
 std::vector<std::byte> removal_set::encode() const {
   byte_writer out;
-  const auto records = static_cast<std::uint32_t>(keys_ + whole_.size());
+  const auto records = static_cast<std::uint32_t>(keys_ + whole_.size() + names_.size());
   out.put(records | (everything_ ? everything_mark : 0U));
   const auto put = [&](std::uint64_t instance, const block_key& key) {
     out.put(instance);
     out.put(key.hi);
     out.put(key.lo);
   };
+  for (const std::uint64_t name : names_) put(name, name_mark);
   for (const std::uint64_t instance : whole_) put(instance, {});
   for (const auto& [instance, keys] : by_instance_) {
     for (const block_key& key : keys) put(instance, key);
@@ -119,6 +139,8 @@ std::optional<removal_set> removal_set::decode(std::span<const std::byte> bytes)
     key.lo = in.get<std::uint64_t>();
     if (key == block_key{}) {
       found.add_instance(instance);
+    } else if (key == name_mark) {
+      found.add_name(instance);
     } else {
       found.add(instance, key);
     }

@@ -76,6 +76,34 @@ BOOST_AUTO_TEST_CASE(a_whole_instance_goes_without_its_name) {
   BOOST_TEST(held.instances()->size() == 1U);
 }
 
+BOOST_AUTO_TEST_CASE(a_name_stands_for_all_instances_that_are_called_so) {
+  const scratch_directory at;
+  auto held = open_catalog(at);
+  auto other = spec_of("one");
+  other.model = "another";
+  std::vector<std::pair<std::uint64_t, std::string>> called;
+  for (const instance_spec& spec : {spec_of("one"), other, spec_of("two")}) {
+    called.emplace_back(identity_of(spec), spec.id);
+    BOOST_REQUIRE(held.put_instance(spec).has_value());
+    BOOST_REQUIRE(held.apply(std::vector{put(block_of(identity_of(spec), 1))}));
+  }
+  removal_set set;
+  set.add_name("one");
+  set.add_name("one");
+  BOOST_TEST(set.size() == 1U);
+  const auto again = removal_set::decode(set.encode());
+  BOOST_REQUIRE(again.has_value());
+  auto resolved = *again;
+  resolved.resolve(called);
+  for (std::size_t i = 0; i < 3; ++i) {
+    BOOST_TEST(resolved.contains(called[i].first, block_of(called[i].first, 1).key) == (i < 2));
+  }
+  BOOST_REQUIRE(held.apply(again->changes()));
+  const auto left = contents_of(held);
+  BOOST_TEST(left.size() == 1U);
+  BOOST_TEST(left.begin()->first.first == called[2].first);
+}
+
 BOOST_AUTO_TEST_CASE(a_set_comes_back_from_its_bytes_and_no_other_bytes_pass) {
   removal_set set = keys(1, 0, 300);
   set.add_instance(2);

@@ -64,6 +64,7 @@ void apply_to(catalog_map& catalog, const catalog_change& change) {
   switch (change.what) {
     case catalog_change::kind::put: catalog[{change.block.instance, change.block.key}] = change.block; break;
     case catalog_change::kind::erase: catalog.erase({change.block.instance, change.block.key}); break;
+    case catalog_change::kind::erase_named:  // the tier above knows names
     case catalog_change::kind::erase_name: break;
     case catalog_change::kind::erase_blocks:
       std::erase_if(catalog, [&](const auto& each) { return each.first.first == change.block.instance; });
