@@ -106,7 +106,7 @@ void nvme_tier::bind(nvme_binding& instance) {
 void nvme_tier::unbind(std::uint32_t instance) {
   const auto found = specs_.find(instance);
   if (found == specs_.end()) return;
-  if (store_->unbind(instance)) names_.erase(nvme::identity_of(found->second));
+  store_->unbind(instance);
   specs_.erase(found);
   settle();
 }
@@ -130,6 +130,7 @@ void nvme_tier::take_path(const nvme::opened_path& opened) {
   settle();
   if (opening_ > 0) return;
   late_ = {};
+  for (const auto& [identity, name] : names_) store_->note_name(identity);  // blocks of some may have gone before
   tell_drained();
 }
 
@@ -374,6 +375,7 @@ void nvme_tier::beat() {
   answer_overdue();
   probing_ = !probing_;
   if (probing_) store_->tick(unix_now());
+  for (const std::uint64_t identity : store_->take_nameless()) names_.erase(identity);
   settle();
   delayed_send(this, beat_interval, beat_atom_v);
 }

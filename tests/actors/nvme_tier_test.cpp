@@ -178,6 +178,18 @@ class worker {
   void open_all() {
     while (opening_ > 0) pass_on();
   }
+  void unbind() {
+    caf::anon_send(tier_, unbind_atom_v, std::uint32_t{1});
+    run();
+  }
+  /// With the tier's beats, and what comes of them.
+  void let_pass(std::chrono::seconds time) {
+    for (auto passed = 0s; passed < time; passed += 1s) {
+      scheduler().clock().advance_time(1s);
+      run();
+      pass_on();
+    }
+  }
   /// One event of the devices, if one comes.
   void pass_on() {
     if (auto next = events_.pop()) next();
@@ -397,6 +409,30 @@ BOOST_AUTO_TEST_CASE(a_clear_by_name_of_what_a_failed_path_may_hold_is_kept_for_
   std::filesystem::remove(data);
   std::filesystem::rename(data + ".away", data);
   BOOST_TEST(worker(on).blocks() == 0U);
+}
+
+BOOST_AUTO_TEST_CASE(the_name_of_an_instance_goes_with_its_last_block) {
+  machine on;
+  {
+    worker first(on);
+    first.store(0, 5);
+    first.unbind();
+    BOOST_TEST(is(first.clear(small_spec().id), error_code::ok));
+    first.let_pass(4s);
+    BOOST_TEST(is(first.clear(small_spec().id), error_code::invalid_argument), "there is none any more");
+  }
+  BOOST_TEST(is(worker(on, true, false).clear(small_spec().id), error_code::invalid_argument));
+}
+
+BOOST_AUTO_TEST_CASE(a_name_without_blocks_that_an_earlier_worker_left_goes) {
+  machine on;
+  { worker(on).store(0, 0); }
+  {
+    worker second(on, true, false);
+    BOOST_TEST(is(second.clear(small_spec().id), error_code::ok));
+    second.let_pass(4s);
+  }
+  BOOST_TEST(is(worker(on, true, false).clear(small_spec().id), error_code::invalid_argument));
 }
 
 BOOST_AUTO_TEST_CASE(nobody_knows_what_a_path_holds_that_cannot_be_opened) {

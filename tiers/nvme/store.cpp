@@ -113,21 +113,40 @@ bool store::bind(instance_number number, std::uint64_t identity, memory::hint_wr
   return true;
 }
 
-bool store::unbind(instance_number number) {
+void store::unbind(instance_number number) {
   const auto which = bound(number);
-  if (!which) return false;
+  if (!which) return;
   by_number_.erase(number);
   instance_entry& left = instances_[*which];
-  if (left.number != number) return false;  // bound again meanwhile
+  if (left.number != number) return;  // bound again meanwhile
   left.number = 0;
   left.hints = {};
   none_unused_ = false;
-  // Of a path that was never opened nobody knows what it holds.
-  const bool unread = std::ranges::any_of(paths_, [](const path_entry& each) { return !each.slots; });
-  const auto names_it = [&](const auto& each) { return each.second.instance == *which; };
-  if (unread || left.blocks != 0 || std::ranges::any_of(operations_, names_it)) return false;
-  note_everywhere(catalog_change::kind::erase_name, left.identity);
-  return true;
+  note_if_unused(*which);
+}
+
+/// Nothing of it is here or on its way, and nobody is attached to it.
+bool store::is_unused(std::uint64_t identity) const {
+  const auto found = by_identity_.find(identity);
+  if (found == by_identity_.end()) return true;
+  const instance_entry& each = instances_[found->second];
+  const auto names_it = [&](const auto& of) { return of.second.instance == found->second; };
+  return each.number == 0 && each.blocks == 0 && std::ranges::none_of(operations_, names_it);
+}
+
+void store::note_if_unused(std::uint16_t instance) {
+  const instance_entry& each = instances_[instance];
+  if (each.number == 0 && each.blocks == 0) nameless_.insert(each.identity);
+}
+
+/// Of a path that was never opened nobody knows what it holds.
+void store::forget_names() {
+  if (std::ranges::any_of(paths_, [](const path_entry& each) { return !each.slots; })) return;
+  for (const std::uint64_t identity : std::exchange(nameless_, {})) {
+    if (!is_unused(identity)) continue;
+    note_everywhere(catalog_change::kind::erase_name, identity);
+    forgotten_.push_back(identity);
+  }
 }
 
 void store::set_ttl(instance_number number, coarse_time ttl) noexcept {
@@ -271,6 +290,7 @@ void store::restore_path(std::uint32_t path) {
 /// Reads the first block's sector: what cannot even do that stays out of service.
 void store::tick(coarse_time now) {
   expire(now);
+  forget_names();
   for (std::uint32_t path = 0; path < paths_.size(); ++path) {
     path_entry& each = paths_[path];
     each.trial = !each.said.takes_writes;
@@ -427,6 +447,7 @@ void store::erase(std::uint32_t entry, bool tell, bool evicted) {
   --home.blocks;
   instance_entry& owner = instances_[gone.instance];
   --owner.blocks;
+  note_if_unused(gone.instance);
   none_unused_ = false;
   note_erased(gone.path, owner.identity, gone.key());
   if (tell && owner.number != 0) lost_.push_back({owner.number, gone.key()});
@@ -615,6 +636,7 @@ void store::complete(std::uint32_t path, std::span<const io_completion> done, co
     } else {
       finish_write(finished, each, now);
     }
+    note_if_unused(finished.instance);
   }
 }
 
@@ -714,6 +736,10 @@ std::vector<transfer_outcome> store::take_outcomes() {
 
 std::vector<lost_block> store::take_lost() {
   return std::exchange(lost_, {});
+}
+
+std::vector<std::uint64_t> store::take_nameless() {
+  return std::exchange(forgotten_, {});
 }
 
 store_status store::status() const {

@@ -7,6 +7,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <span>
 #include <string>
 #include <unordered_map>
@@ -111,9 +112,11 @@ class store {
   /// Blocks of the instance with this identity (catalog.hpp) are served under `number` from now on.
   /// False: there are as many instances as the tier can tell apart (65,535), each with blocks or bound.
   bool bind(instance_number number, std::uint64_t identity, memory::hint_writer hints);
-  /// The instance was given up: what is here stays, for whoever binds it again. True: that is nothing, and the paths
-  /// forget the instance's name.
-  bool unbind(instance_number number);
+  /// The instance was given up: what is here stays, for whoever binds it again.
+  void unbind(instance_number number);
+  /// The paths know an instance of this identity. When nothing of it is here and nobody attached to it, its name goes,
+  /// too.
+  void note_name(std::uint64_t identity) { nameless_.insert(identity); }
   /// Blocks of a bound instance that nobody used for so long are forgotten. 0: never.
   void set_ttl(instance_number number, coarse_time ttl) noexcept;
   /// As dram::store::set_policy().
@@ -125,7 +128,8 @@ class store {
   /// One block of the path's catalog, after open_path(). False: it makes no sense here and is forgotten.
   bool adopt(std::uint32_t path, const adopted_block& block);
   void path_failed(std::uint32_t path, std::string why);
-  /// Probes retired paths: one that answers is served again. Forgets blocks that expired. Call every few seconds.
+  /// Probes retired paths: one that answers is served again. Forgets blocks that expired, and names of instances of
+  /// which nothing is left. Call every few seconds.
   void tick(coarse_time now);
   [[nodiscard]] path_state state_of(std::uint32_t path) const noexcept { return paths_[path].state; }
 
@@ -145,6 +149,8 @@ class store {
   [[nodiscard]] std::vector<path_change> take_changes();
   [[nodiscard]] std::vector<transfer_outcome> take_outcomes();
   [[nodiscard]] std::vector<lost_block> take_lost();
+  /// Identities whose names the paths forget now.
+  [[nodiscard]] std::vector<std::uint64_t> take_nameless();
 
   [[nodiscard]] store_status status() const;
 
@@ -185,6 +191,9 @@ class store {
 
   std::optional<std::uint16_t> instance_of(std::uint64_t identity);
   void find_unused_instances();
+  [[nodiscard]] bool is_unused(std::uint64_t identity) const;
+  void note_if_unused(std::uint16_t instance);
+  void forget_names();
   [[nodiscard]] std::optional<std::uint16_t> bound(instance_number number) const noexcept;
   size_class& class_of(std::uint64_t bytes);
   bool admitted(const block_key& key);
@@ -219,7 +228,8 @@ class store {
   std::vector<instance_entry> instances_;  ///< the first is nobody's
   std::unordered_map<std::uint64_t, std::uint16_t> by_identity_;
   std::vector<std::uint16_t> unused_instances_;
-  bool none_unused_ = false;  ///< when they were last looked for; nothing went since
+  std::set<std::uint64_t> nameless_;  ///< identities of which nothing may be left
+  bool none_unused_ = false;          ///< when they were last looked for; nothing went since
   std::unordered_map<instance_number, std::uint16_t> by_number_;
   std::unordered_map<std::uint64_t, operation> operations_;               ///< by the request's tag
   std::unordered_map<block_key, std::uint64_t, block_key_hash> writing_;  ///< key -> tag
@@ -231,6 +241,7 @@ class store {
   std::vector<path_change> changes_;
   std::vector<transfer_outcome> outcomes_;
   std::vector<lost_block> lost_;
+  std::vector<std::uint64_t> forgotten_;  ///< identities, with their names
   store_counters counters_;
   std::uint64_t bytes_in_flight_ = 0;
   std::unique_ptr<std::byte, aligned_free> probed_;  ///< a sector that probes read into

@@ -718,16 +718,55 @@ BOOST_AUTO_TEST_CASE(what_an_instance_leaves_when_it_is_given_up_is_found_at_the
   BOOST_TEST(at.store->clear_identity(identity_of_instance(1)) == 1U);
 }
 
+/// The identities whose names go with this tick, from every path.
+std::vector<std::uint64_t> names_that_go(tier& at) {
+  at.journal = true;
+  for (auto& path : at.paths) path.log.clear();
+  at.tick();
+  std::map<std::uint64_t, std::size_t> paths;
+  for (const auto& path : at.paths) {
+    for (const catalog_change& each : path.log) {
+      if (each.what == catalog_change::kind::erase_name) ++paths[each.block.instance];
+    }
+  }
+  std::vector<std::uint64_t> gone;
+  for (const auto& [identity, count] : paths) {
+    BOOST_TEST(count == at.paths.size());
+    gone.push_back(identity);
+  }
+  BOOST_TEST((at.store->take_nameless() == gone));
+  return gone;
+}
+
 BOOST_AUTO_TEST_CASE(of_an_instance_that_leaves_nothing_the_name_goes_too) {
   tier at;
   at.write(1);
-  BOOST_TEST(!at.store->unbind(1));
-  BOOST_TEST(at.store->take_changes().empty());
-  BOOST_TEST(at.store->unbind(2));
-  const auto changes = at.store->take_changes();
-  BOOST_REQUIRE(changes.size() == at.paths.size());
-  BOOST_TEST((changes[0].change.what == catalog_change::kind::erase_name));
-  BOOST_TEST(changes[0].change.block.instance == identity_of_instance(2));
+  at.store->unbind(1);
+  at.store->unbind(2);
+  BOOST_TEST((names_that_go(at) == std::vector{identity_of_instance(2)}));
+  BOOST_TEST(names_that_go(at).empty());
+}
+
+BOOST_AUTO_TEST_CASE(with_the_last_block_that_an_instance_left_its_name_goes) {
+  tier at;
+  at.write(1);
+  at.write(2);
+  at.write(3, 2);
+  at.store->unbind(1);
+  BOOST_TEST(at.store->clear_identity(identity_of_instance(2)) == 1U);
+  BOOST_TEST(names_that_go(at).empty(), "somebody is attached to the one, and the other has blocks");
+  for (std::uint64_t n = 100; at.store->status().counters.evicted < 3; ++n) at.write(n, 2);
+  BOOST_TEST((names_that_go(at) == std::vector{identity_of_instance(1)}));
+}
+
+BOOST_AUTO_TEST_CASE(whoever_attaches_before_keeps_the_name) {
+  tier at;
+  at.store->unbind(1);
+  at.store->bind(9, identity_of_instance(1), {});
+  BOOST_TEST(names_that_go(at).empty());
+  at.store->note_name(identity_of_instance(1));
+  at.store->note_name(4711);  // the paths have its name, and nothing else
+  BOOST_TEST((names_that_go(at) == std::vector<std::uint64_t>{4711}));
 }
 
 BOOST_AUTO_TEST_CASE(when_all_numbers_of_instances_are_taken_those_that_hold_nothing_are_used_again) {
