@@ -222,6 +222,7 @@ CAF_ADD_ATOM(cenote, cenote, saved_atom, "saved")
 CAF_ADD_ATOM(cenote, cenote, moved_atom, "moved")
 CAF_ADD_ATOM(cenote, cenote, gone_atom, "gone")
 CAF_ADD_ATOM(cenote, cenote, drained_atom, "drained")
+CAF_ADD_ATOM(cenote, cenote, broke_atom, "broke")
 CAF_ADD_ATOM(cenote, cenote, answer_atom, "answer")
 CAF_ADD_ATOM(cenote, cenote, wish_atom, "wish")
 CAF_ADD_ATOM(cenote, cenote, order_atom, "order")
@@ -285,14 +286,13 @@ using prefetch_actor =
                      caf::reacts_to<reload_atom, config_ptr>, caf::replies_to<report_atom>::with<prefetch_report_ptr>>;
 
 /// The NVMe tier: see actors/nvme_tier.hpp.
-using nvme_tier_actor =
-    caf::typed_actor<caf::reacts_to<hello_atom>, caf::reacts_to<bind_atom, nvme_binding_ptr>,
-                     caf::reacts_to<unbind_atom, std::uint32_t>, caf::reacts_to<write_atom, transfers_ptr>,
-                     caf::reacts_to<fetch_atom, transfers_ptr>,
-                     caf::replies_to<forget_atom, removals_ptr>::with<outcome>,
-                     caf::reacts_to<path_atom, opened_path_ptr>, caf::reacts_to<io_atom, io_done_ptr>,
-                     caf::reacts_to<saved_atom, save_report_ptr>, caf::replies_to<report_atom>::with<nvme_report_ptr>,
-                     caf::reacts_to<beat_atom>, caf::reacts_to<reload_atom, config_ptr>>;
+using nvme_tier_actor = caf::typed_actor<
+    caf::reacts_to<hello_atom>, caf::reacts_to<bind_atom, nvme_binding_ptr>, caf::reacts_to<unbind_atom, std::uint32_t>,
+    caf::reacts_to<write_atom, transfers_ptr>, caf::reacts_to<fetch_atom, transfers_ptr>,
+    caf::replies_to<forget_atom, removals_ptr>::with<outcome>, caf::reacts_to<path_atom, opened_path_ptr>,
+    caf::reacts_to<io_atom, io_done_ptr>, caf::reacts_to<saved_atom, save_report_ptr>,
+    caf::reacts_to<broke_atom, std::uint32_t, std::string>, caf::replies_to<report_atom>::with<nvme_report_ptr>,
+    caf::reacts_to<beat_atom>, caf::reacts_to<reload_atom, config_ptr>>;
 
 /// One attached process: see actors/session.hpp.
 using session_actor =

@@ -28,9 +28,11 @@ nvme_tier::nvme_tier(caf::actor_config& config, nvme::store_options options,
       devices_(std::move(devices)),
       ttls_(std::move(ttls)) {
   devices_->keep(store_);
-  opening_ = store_->status().paths.size();
-  paths_.resize(opening_);
-  for (std::uint32_t i = 0; i < paths_.size(); ++i) paths_[i].directory = devices_->directory_of(i);
+  paths_.resize(store_->status().paths.size());
+  for (std::uint32_t i = 0; i < paths_.size(); ++i) {
+    paths_[i].directory = devices_->directory_of(i);
+    opening_.insert(i);
+  }
 }
 
 void nvme_tier::on_exit() {
@@ -44,7 +46,7 @@ nvme_tier::behavior_type nvme_tier::make_behavior() {
   return {
       [this](hello_atom) {
         above_ = caf::actor_cast<dram_tier_actor>(current_sender());
-        if (opening_ == 0) tell_drained();  // the paths were faster
+        if (opening_.empty()) tell_drained();  // the paths were faster
         settle();
       },
       [this](bind_atom, const nvme_binding_ptr& instance) { bind(*instance); },
@@ -67,6 +69,7 @@ nvme_tier::behavior_type nvme_tier::make_behavior() {
         settle();
       },
       [this](saved_atom, const save_report_ptr& report) { take_saved(*report); },
+      [this](broke_atom, std::uint32_t path, const std::string& what) { take_broken(path, what); },
       [this](report_atom) { return report(); },
       [this](beat_atom) { beat(); },
       [this](reload_atom, const config_ptr& config) { reload(*config); },
@@ -118,17 +121,23 @@ void nvme_tier::set_ttl(std::uint32_t instance, const instance_spec& spec) {
 }
 
 void nvme_tier::take_path(const nvme::opened_path& opened) {
-  --opening_;
   paths_[opened.path] = {opened.directory, opened.engine, opened.direct, opened.budget.metadata_bytes, 0, 0};
-  if (opened.status) {
+  if (store_->state_of(opened.path) == nvme::path_state::failed) {
+    log_warn(logger("nvme"), "a path opened after something broke on it", {{"path", opened.directory}});
+  } else if (opened.status) {
     adopt(opened);
   } else {
     log_error(logger("nvme"), "a path is not used",
               {{"path", opened.directory}, {"reason", opened.status.error().describe()}});
     store_->path_failed(opened.path, opened.status.error().message());
   }
+  opened_one(opened.path);
   settle();
-  if (opening_ > 0) return;
+}
+
+/// Or never will be. Comes twice for a path on which something broke meanwhile.
+void nvme_tier::opened_one(std::uint32_t path) {
+  if (opening_.erase(path) == 0 || !opening_.empty()) return;
   late_ = {};
   for (const auto& [identity, name] : names_) store_->note_name(identity);  // blocks of some may have gone before
   tell_drained();
@@ -166,6 +175,16 @@ void nvme_tier::adopt(const nvme::opened_path& opened) {
             {"refused", refused},
             {"removed", removed},
             {"took_ms", opened.took.count()}});
+}
+
+/// An exception on a thread of the path. The thread goes on, so what is on its way there has its end.
+void nvme_tier::take_broken(std::uint32_t path, const std::string& what) {
+  if (store_->state_of(path) == nvme::path_state::failed) return;
+  log_error(logger("nvme"), "a path is not used any more: a fault of this program, or want of memory",
+            {{"path", paths_[path].directory}, {"reason", what}});
+  store_->path_failed(path, what);
+  opened_one(path);
+  settle();
 }
 
 /// Whoever runs the node shall not have to look at its status to hear of a disk that fails.
@@ -259,10 +278,10 @@ caf::result<outcome> nvme_tier::forget(const removals_ptr& removals) {
               .removed = removed,
               .since = std::chrono::steady_clock::now(),
               .open = {}};
-  if (opening_ > 0) late_.add(made.what);  // what a path has read already is left out when it is heard of here
+  if (!opening_.empty()) late_.add(made.what);  // what a path has read already is left out when it is heard of here
   const std::uint64_t tag = next_tag_++;
   // A path that has opened may not have been heard of here.
-  made.open = devices_->save_removals(store_->take_changes(), made.what, opening_ > 0, tag);
+  made.open = devices_->save_removals(store_->take_changes(), made.what, unread, tag);
   if (made.open.empty()) {
     answer(made);
   } else {

@@ -50,6 +50,8 @@ class nvme_tier : public nvme_tier_actor::base {
   void unbind(std::uint32_t instance);
   void set_ttl(std::uint32_t instance, const instance_spec& spec);
   void take_path(const nvme::opened_path& opened);
+  void take_broken(std::uint32_t path, const std::string& what);
+  void opened_one(std::uint32_t path);
   void adopt(const nvme::opened_path& opened);
   caf::result<outcome> forget(const removals_ptr& removals);
   std::uint64_t apply(const std::vector<dram::removal>& removals);
@@ -80,7 +82,7 @@ class nvme_tier : public nvme_tier_actor::base {
   std::unordered_map<std::uint64_t, saving> saving_;        ///< by tag
   nvme::removal_set late_;                                  ///< what was removed while a path was opening
   std::vector<nvme_path_report> paths_;
-  std::size_t opening_ = 0;
+  std::set<std::uint32_t> opening_;  ///< paths that were not heard of yet
   std::uint64_t next_tag_ = 1;
   std::uint64_t failed_saves_ = 0;
   std::uint64_t failed_removals_ = 0;

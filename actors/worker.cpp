@@ -497,6 +497,10 @@ class worker {
     events.saved = [this](std::uint32_t path, std::uint64_t tag, const nvme::save_status& how) {
       caf::anon_send(nvme_, saved_atom_v, std::make_shared<const save_report>(save_report{path, tag, how}));
     };
+    events.broke = [this](std::uint32_t path, const std::string& what) {
+      ++*exceptions_;
+      caf::anon_send(nvme_, broke_atom_v, path, what);
+    };
     auto options = device_options_of(*config_);
     options.kept = take_removals(*config_, keeper_, entries);
     devices_ = std::make_shared<nvme::devices>(std::move(options), std::move(events));

@@ -168,6 +168,7 @@ class actor_fixture {
               [drop](path_atom, const opened_path_ptr&) { drop(); },
               [drop](io_atom, const io_done_ptr&) { drop(); },
               [drop](saved_atom, const save_report_ptr&) { drop(); },
+              [drop](broke_atom, std::uint32_t, const std::string&) { drop(); },
               [](report_atom) -> nvme_report_ptr { return std::make_shared<const nvme_report>(); },
               [drop](beat_atom) { drop(); },
               [drop](reload_atom, const config_ptr&) { drop(); }};

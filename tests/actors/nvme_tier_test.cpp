@@ -178,6 +178,10 @@ class worker {
   void open_all() {
     while (opening_ > 0) pass_on();
   }
+  void breaks(std::uint32_t path, const std::string& what) {
+    caf::anon_send(tier_, broke_atom_v, path, what);
+    run();
+  }
   void unbind() {
     caf::anon_send(tier_, unbind_atom_v, std::uint32_t{1});
     run();
@@ -409,6 +413,19 @@ BOOST_AUTO_TEST_CASE(a_clear_by_name_of_what_a_failed_path_may_hold_is_kept_for_
   std::filesystem::remove(data);
   std::filesystem::rename(data + ".away", data);
   BOOST_TEST(worker(on).blocks() == 0U);
+}
+
+BOOST_AUTO_TEST_CASE(a_path_with_an_exception_on_its_thread_leaves_the_service) {
+  machine on({"one", "two"});
+  worker first(on);
+  first.store(0, 20);
+  first.breaks(0, "no memory");
+  first.breaks(0, "again");
+  BOOST_TEST((first.report()->store.paths[0].state == nvme::path_state::failed));
+  BOOST_TEST(first.report()->store.paths[0].why == "no memory");
+  BOOST_TEST((first.report()->store.paths[1].state == nvme::path_state::serving));
+  first.store(20, 20);
+  BOOST_TEST(is(first.remove(numbers(0, 10)), error_code::ok), "its metadata is still written");
 }
 
 BOOST_AUTO_TEST_CASE(the_name_of_an_instance_goes_with_its_last_block) {

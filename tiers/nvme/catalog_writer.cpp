@@ -18,7 +18,7 @@ constexpr auto retry_pause = std::chrono::seconds(2);  // while removals are pen
 }  // namespace
 
 catalog_writer::catalog_writer(catalog& into, pending_removals& pending, std::optional<removal_log> log, callback done,
-                               std::optional<sequence_mark> mark)
+                               std::optional<sequence_mark> mark, exception_callback on_exception)
     : catalog_(into),
       pending_(pending),
       done_(std::move(done)),
@@ -26,7 +26,10 @@ catalog_writer::catalog_writer(catalog& into, pending_removals& pending, std::op
       mark_(mark),
       logged_(log && pending.size() > 0),
       failing_(into.waits_for_space()) {
-  thread_ = std::thread([this] { run(); });
+  thread_ = std::thread([this, heard = std::move(on_exception)] {
+    ::pthread_setname_np(::pthread_self(), "cenote-catalog");
+    run_steps([this] { return step(); }, heard);
+  });
 }
 
 catalog_writer::~catalog_writer() {
@@ -60,18 +63,20 @@ void catalog_writer::stop() {
   if (thread_.joinable()) thread_.join();
 }
 
-void catalog_writer::run() {
-  ::pthread_setname_np(::pthread_self(), "cenote-catalog");
-  while (take_waiting()) {
-    note_sequence();
-    if (!tags_.empty() || pending_.size() > 0) {
-      const save_status status = write();
-      if (!tags_.empty()) done_(tags_, status);
-    }
-    write_specs();
-  }
-  marked_at_ = {};
+/// One write and what belongs to it; false after the last. What a step has taken is done by the next one, if it did
+/// not get there.
+bool catalog_writer::step() {
+  const bool more = !tags_.empty() || take_waiting();
+  if (!more) marked_at_ = {};
   note_sequence();
+  if (!more) return false;
+  if (!tags_.empty() || pending_.size() > 0) {
+    const save_status status = write();
+    if (!tags_.empty()) done_(tags_, status);
+    tags_.clear();
+  }
+  write_specs();
+  return true;
 }
 
 /// What is not taken comes again behind a write that was: without its name nobody could clear an instance.
@@ -97,14 +102,11 @@ void catalog_writer::note_sequence() {
 
 /// What is pending goes first, so that a block that is stored again after its removal stays.
 save_status catalog_writer::write() {
-  auto owed = pending_.look();
-  std::vector<catalog_change> all = owed.what.changes();
-  const bool owes = !all.empty();
-  if (owes) {
-    std::ranges::copy(changes_, std::back_inserter(all));
-  } else {
-    all.swap(changes_);
-  }
+  const auto owed = pending_.look();
+  std::vector<catalog_change> with_owed = owed.what.changes();
+  const bool owes = !with_owed.empty();
+  if (owes) std::ranges::copy(changes_, std::back_inserter(with_owed));
+  const std::vector<catalog_change>& all = owes ? with_owed : changes_;
   if (failing_) (void)catalog_.recover();  // what is still wrong is said by the write
   save_status status;
   // Synced before the log forgets it: after a power cut the log is all that is left.
@@ -115,7 +117,7 @@ save_status catalog_writer::write() {
     return status;
   }
   removal_set missed;
-  for (const catalog_change& each : owes ? changes_ : all) missed.add(each);
+  for (const catalog_change& each : changes_) missed.add(each);
   pending_.add(missed);
   status.removals_hold = keep_removals() || missed.empty();
   return status;
@@ -141,8 +143,6 @@ void catalog_writer::settle(std::uint64_t version) {
 
 bool catalog_writer::take_waiting() {
   changes_.clear();
-  tags_.clear();
-  specs_now_.clear();
   std::unique_lock lock(mutex_);
   const auto called = [&] { return stopping_ || !waiting_.empty() || !specs_.empty(); };
   const bool ahead = mark_ && !failing_ && catalog_.sequence() != marked_;
@@ -155,11 +155,11 @@ bool catalog_writer::take_waiting() {
     submission& next = waiting_.front();
     // A submission is never cut in two, however large.
     if (!tags_.empty() && changes_.size() + next.changes.size() > changes_per_write) break;
-    std::ranges::move(next.changes, std::back_inserter(changes_));
+    std::ranges::copy(next.changes, std::back_inserter(changes_));
     tags_.push_back(next.tag);
     waiting_.pop_front();
   }
-  if (waiting_.empty()) specs_now_.swap(specs_);
+  if (waiting_.empty()) std::ranges::move(std::exchange(specs_, {}), std::back_inserter(specs_now_));
   return !stopping_ || !tags_.empty() || !specs_now_.empty();
 }
 

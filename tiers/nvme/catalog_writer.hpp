@@ -15,6 +15,7 @@
 #include "tiers/nvme/catalog.hpp"
 #include "tiers/nvme/pending_removals.hpp"
 #include "tiers/nvme/removal_log.hpp"
+#include "tiers/nvme/steps.hpp"
 
 namespace cenote::nvme {
 
@@ -37,8 +38,10 @@ class catalog_writer {
   /// `log`: where removals go that the catalog does not take; its file outlives the writer. Without one they are kept
   /// in `pending` only. What load() found in it is pending already.
   /// `mark`: is told how far the catalog has come, every two seconds while it does and at the end.
+  /// `on_exception`: of one on the writer's thread, the callback's among them. It goes on, and does again what was not
+  /// done: `done` may then hear of a tag once more.
   catalog_writer(catalog& into, pending_removals& pending, std::optional<removal_log> log, callback done,
-                 std::optional<sequence_mark> mark = {});
+                 std::optional<sequence_mark> mark = {}, exception_callback on_exception = {});
   catalog_writer(const catalog_writer&) = delete;
   catalog_writer& operator=(const catalog_writer&) = delete;
   /// stop().
@@ -58,7 +61,7 @@ class catalog_writer {
     std::uint64_t tag = 0;
   };
 
-  void run();
+  [[nodiscard]] bool step();
   [[nodiscard]] bool take_waiting();
   [[nodiscard]] save_status write();
   void write_specs();

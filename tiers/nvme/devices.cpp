@@ -95,8 +95,21 @@ const std::string& devices::directory_of(std::uint32_t number) const noexcept {
 
 void devices::open() {
   for (std::uint32_t number = 0; number < paths_.size(); ++number) {
-    paths_[number]->opener = std::thread([this, number] { open_one(number); });
+    paths_[number]->opener = std::thread([this, number] {
+      bool begun = false;
+      const auto once = [&] {
+        if (!std::exchange(begun, true)) open_one(number);
+        return false;
+      };
+      run_steps(once, breaks(number));
+    });
   }
+}
+
+exception_callback devices::breaks(std::uint32_t number) {
+  return [this, number](const std::string& what) {
+    if (events_.broke) events_.broke(number, what);
+  };
 }
 
 void devices::open_one(std::uint32_t number) {
@@ -107,7 +120,7 @@ void devices::open_one(std::uint32_t number) {
   found.directory = into.directory;
   found.budget = into.budget;
   do {
-    found.status = open_path(into, found);
+    found.status = try_to_open(into, found);
   } while (!found.status && found.status.error().code() == error_code::deadline_exceeded && !into.unwanted);
   if (into.unwanted) return;
   found.full = into.file && !found.status && found.status.error().code() == error_code::no_space;
@@ -144,6 +157,14 @@ void devices::pin_waiting(path& of) {
   }
 }
 
+result<void> devices::try_to_open(path& into, opened_path& found) {
+  try {
+    return open_path(into, found);
+  } catch (const std::exception& thrown) {
+    return fail(error_code::internal, into.directory + ": " + thrown.what());
+  }
+}
+
 result<void> devices::open_path(path& into, opened_path& found) {
   if (!into.file) {
     auto file = path_file::open({.directory = into.directory,
@@ -157,7 +178,8 @@ result<void> devices::open_path(path& into, opened_path& found) {
   found.end = into.file->bytes();
   found.direct = into.file->direct();
   if (auto opened = open_catalog(into, found); !opened) return opened;
-  auto engine = make_engine(options_.engine, *into.file, {.queue_depth = options_.queue_depth},
+  auto engine = make_engine(options_.engine, *into.file,
+                            {.queue_depth = options_.queue_depth, .on_exception = breaks(found.path)},
                             [this, number = found.path](std::span<const io_completion> done) {
                               events_.completed(number, {done.begin(), done.end()});
                             });
@@ -229,10 +251,10 @@ result<void> devices::open_catalog(path& into, opened_path& found) {
   into.writer = std::make_unique<catalog_writer>(
       *into.known, into.pending, log,
       [this, &into](std::span<const std::uint64_t> tags, const save_status& how) {
-        into.unsaved -= tags.size();  // after what failed is pending: save_removals() looks at both in this order
         for (const std::uint64_t tag : tags) events_.saved(into.number, tag, how);
+        into.unsaved -= tags.size();  // after what failed is pending: save_removals() looks at both in this order
       },
-      mark);
+      mark, breaks(into.number));
   return {};
 }
 

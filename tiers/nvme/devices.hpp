@@ -63,7 +63,10 @@ struct opened_path {
 struct device_events {
   std::function<void(opened_path)> opened;
   std::function<void(std::uint32_t path, std::vector<io_completion>)> completed;
+  /// Perhaps more than once.
   std::function<void(std::uint32_t path, std::uint64_t tag, const save_status&)> saved;
+  /// An exception on a thread of the path, which goes on; what it did may be half done.
+  std::function<void(std::uint32_t path, const std::string& what)> broke;
 };
 
 /// Thread-safe.
@@ -110,6 +113,8 @@ class devices {
  private:
   struct path;
   void open_one(std::uint32_t number);
+  [[nodiscard]] exception_callback breaks(std::uint32_t number);
+  result<void> try_to_open(path& into, opened_path& found);
   void let_in(path& opened, bool works);
   result<void> open_path(path& into, opened_path& found);
   result<void> open_catalog(path& into, opened_path& found);

@@ -8,6 +8,8 @@
 #include <span>
 #include <string_view>
 
+#include "tiers/nvme/steps.hpp"
+
 namespace cenote::nvme {
 
 /// Offsets, lengths and addresses of transfers are multiples of this: what O_DIRECT asks for on every device in use.
@@ -33,6 +35,9 @@ struct io_completion {
 
 struct engine_options {
   unsigned queue_depth = 32;  ///< transfers at the device at a time, at least 1
+  /// Of an exception on a thread of the engine, the callback's among them. It goes on; no completion is lost, and what
+  /// the callback threw at comes again.
+  exception_callback on_exception = {};
 };
 
 /// Moves blocks to and from one path. Every request gets exactly one completion, in any order; reads go before writes

@@ -26,9 +26,10 @@ std::optional<io_request> request_queue::pop() {
 }
 
 void request_queue::append(request_queue& other) {
+  // One after the other: for want of memory the first may have moved and the second not.
   reads_.insert(reads_.end(), other.reads_.begin(), other.reads_.end());
-  writes_.insert(writes_.end(), other.writes_.begin(), other.writes_.end());
   other.reads_.clear();
+  writes_.insert(writes_.end(), other.writes_.begin(), other.writes_.end());
   other.writes_.clear();
 }
 

@@ -228,8 +228,21 @@ bool store::adopt(std::uint32_t path, const adopted_block& block) {
 }
 
 void store::path_failed(std::uint32_t path, std::string why) {
-  paths_[path].state = path_state::failed;
+  leave_service(path, path_state::failed);
   paths_[path].said.why = std::move(why);
+}
+
+void store::leave_service(std::uint32_t path, path_state as) {
+  path_entry& of = paths_[path];
+  const bool served = of.state == path_state::serving;
+  for (std::uint32_t entry = 0; served && entry < entries_.end(); ++entry) {
+    const block_entry& gone = entries_[entry];
+    if (gone.sectors == 0 || gone.path != path) continue;
+    show(entry, false);
+    class_of(bytes_of(gone)).policy->forget(entry);  // its slot is of no use now: others shall go instead
+    if (instances_[gone.instance].number != 0) lost_.push_back({instances_[gone.instance].number, gone.key()});
+  }
+  of.state = as;
 }
 
 void store::note_error(std::uint32_t path, int error) {
@@ -238,14 +251,7 @@ void store::note_error(std::uint32_t path, int error) {
   ++of.said.errors;
   of.said.why = std::strerror(error);
   if (++of.errors_in_a_row < options_.errors_to_retire || of.state != path_state::serving) return;
-  for (std::uint32_t entry = 0; entry < entries_.end(); ++entry) {
-    const block_entry& gone = entries_[entry];
-    if (gone.sectors == 0 || gone.path != path) continue;
-    show(entry, false);
-    class_of(bytes_of(gone)).policy->forget(entry);  // its slot is of no use now: others shall go instead
-    if (instances_[gone.instance].number != 0) lost_.push_back({instances_[gone.instance].number, gone.key()});
-  }
-  of.state = path_state::retired;
+  leave_service(path, path_state::retired);
 }
 
 /// What the path holds can be read all the same, so it stays in service: reads tell whether it has to go.

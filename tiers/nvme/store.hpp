@@ -66,7 +66,7 @@ enum class path_state : std::uint8_t {
   opening,  ///< waits for a dead worker's last request, or loads
   serving,
   retired,  ///< gave errors; probed from time to time
-  failed,   ///< could not be opened
+  failed,   ///< could not be opened, or a thread of it met what nobody had foreseen
 };
 
 struct path_status {
@@ -127,6 +127,7 @@ class store {
   void open_path(std::uint32_t path, std::uint64_t first, std::uint64_t end, std::uint64_t max_blocks);
   /// One block of the path's catalog, after open_path(). False: it makes no sense here and is forgotten.
   bool adopt(std::uint32_t path, const adopted_block& block);
+  /// It could not be opened, or is not to be trusted any more: what it holds is not served by this process.
   void path_failed(std::uint32_t path, std::string why);
   /// Probes retired paths: one that answers is served again. Forgets blocks that expired, and names of instances of
   /// which nothing is left. Call every few seconds.
@@ -201,6 +202,7 @@ class store {
   void read_one(const transfer& block, coarse_time now);
   void finish_write(operation& done, const io_completion& how, coarse_time now);
   void finish_read(operation& done, const io_completion& how, coarse_time now);
+  void leave_service(std::uint32_t path, path_state as);
   void note_error(std::uint32_t path, int error);
   void note_write_error(const operation& of, int error);
   void give_back_bad_slots(path_entry& to, std::size_t count);

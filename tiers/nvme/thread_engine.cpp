@@ -32,7 +32,7 @@ int move_all(int descriptor, const io_request& request) {
 
 result<std::unique_ptr<thread_engine>> thread_engine::create(const path_file& file, engine_options options,
                                                              callback done) {
-  std::unique_ptr<thread_engine> engine(new thread_engine(file, std::move(done)));
+  std::unique_ptr<thread_engine> engine(new thread_engine(file, std::move(done), options.on_exception));
   const unsigned count = std::clamp(options.queue_depth, 1U, most_threads);
   try {
     for (unsigned i = 0; i < count; ++i) engine->threads_.emplace_back([self = engine.get()] { self->run(); });
@@ -67,7 +67,12 @@ void thread_engine::stop() noexcept {
 
 void thread_engine::run() {
   ::pthread_setname_np(::pthread_self(), "cenote-nvme");
-  while (true) {
+  std::optional<io_completion> ended;  // and not delivered yet
+  run_steps([&] { return step(ended); }, on_exception_);
+}
+
+bool thread_engine::step(std::optional<io_completion>& ended) {
+  if (!ended) {
     std::optional<io_request> next;
     bool cancelled = false;
     {
@@ -76,11 +81,13 @@ void thread_engine::run() {
       next = waiting_.pop();
       cancelled = stopping_;
     }
-    if (!next) return;
-    const io_completion ended = cancelled ? io_completion{.tag = next->tag, .error = ECANCELED} : transfer(*next);
-    const std::lock_guard lock(callback_mutex_);
-    done_({&ended, 1});
+    if (!next) return false;
+    ended = cancelled ? io_completion{.tag = next->tag, .error = ECANCELED} : transfer(*next);
   }
+  const std::lock_guard lock(callback_mutex_);
+  done_({&*ended, 1});
+  ended.reset();
+  return true;
 }
 
 io_completion thread_engine::transfer(const io_request& request) const {

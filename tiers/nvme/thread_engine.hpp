@@ -4,6 +4,7 @@
 #include <condition_variable>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <thread>
 #include <vector>
 
@@ -32,15 +33,20 @@ class thread_engine final : public io_engine {
   [[nodiscard]] std::string_view name() const noexcept override { return "threads"; }
 
  private:
-  thread_engine(const path_file& file, callback done)
-      : descriptor_(file.descriptor()), file_bytes_(file.bytes()), done_(std::move(done)) {}
+  thread_engine(const path_file& file, callback done, exception_callback on_exception)
+      : descriptor_(file.descriptor()),
+        file_bytes_(file.bytes()),
+        done_(std::move(done)),
+        on_exception_(std::move(on_exception)) {}
 
   void run();
+  bool step(std::optional<io_completion>& ended);
   [[nodiscard]] io_completion transfer(const io_request& request) const;
 
   const int descriptor_;
   const std::uint64_t file_bytes_;
   const callback done_;
+  const exception_callback on_exception_;
   std::mutex mutex_;
   std::condition_variable wake_;
   request_queue waiting_;

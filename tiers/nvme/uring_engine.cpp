@@ -14,6 +14,7 @@
 #include <future>
 #include <map>
 #include <mutex>
+#include <new>
 #include <optional>
 #include <system_error>
 #include <thread>
@@ -34,8 +35,7 @@ constexpr std::uint64_t small_bytes = std::uint64_t{256} << 10;   // smaller req
 constexpr std::uint64_t joined_bytes = std::uint64_t{1} << 20;    // up to this
 constexpr std::uint64_t hashed_bytes = std::uint64_t{512} << 10;  // after so much hashing the device gets its work
 constexpr std::size_t most_length = std::size_t{1} << 30;         // of one system call; the rest follows
-constexpr std::uint64_t wake_tag = ~std::uint64_t{0};
-constexpr std::size_t reap_batch = 64;
+constexpr std::uint64_t wake_tag = ~std::uint64_t{1};             // liburing keeps ~0 for itself
 
 // A transfer at the device: requests that are neighbours in the file.
 struct operation {
@@ -142,6 +142,7 @@ class uring_engine::loop {
       : descriptor_(file.descriptor()),
         file_bytes_(file.bytes()),
         done_(std::move(done)),
+        on_exception_(std::move(options.on_exception)),
         operations_(std::clamp(options.queue_depth, 1U, most_depth)) {
     for (std::size_t i = operations_.size(); i-- > 0;) free_.push_back(i);
   }
@@ -162,7 +163,7 @@ class uring_engine::loop {
   void run(std::promise<result<void>>& ready);
   result<void> set_up();
   void tear_down();
-  void work();
+  bool work();
   bool take_inbox();
   bool end_if_idle();
   void cancel_waiting();
@@ -175,6 +176,7 @@ class uring_engine::loop {
   void reap();
   void transferred(std::size_t slot, int moved);
   void finish(std::size_t slot, int failed);
+  bool try_alone(const operation& op) noexcept;
   void complete(const io_completion& ended, std::span<const std::byte> unhashed = {});
   void deliver();
   void signal();
@@ -182,6 +184,7 @@ class uring_engine::loop {
   const int descriptor_;
   const std::uint64_t file_bytes_;
   const callback done_;
+  const exception_callback on_exception_;
   unique_fd wake_;
   std::thread thread_;
   std::thread::id thread_id_;  // set before start() returns
@@ -189,6 +192,7 @@ class uring_engine::loop {
 
   std::mutex mutex_;  // the inbox
   request_queue arrived_;
+  std::size_t arrivals_ = 0;  // since the loop looked
   std::vector<std::packaged_task<bool()>> tasks_;
   bool signalled_ = false;
   bool stopping_ = false;
@@ -207,6 +211,7 @@ class uring_engine::loop {
   std::vector<io_completion> completions_;
   std::vector<std::span<const std::byte>> unhashed_;  // beside completions_: what was read, where a checksum is due
   std::size_t delivered_ = 0;                         // of completions_
+  std::size_t outstanding_ = 0;                       // requests that were not delivered
 };
 
 // ------------------------------------------------------------------------------------------- other threads
@@ -228,6 +233,7 @@ void uring_engine::loop::submit(std::span<const io_request> batch) {
   const std::lock_guard lock(mutex_);
   if (ended_) return;
   arrived_.push(batch);
+  arrivals_ += batch.size();
   signal();
 }
 
@@ -266,7 +272,12 @@ void uring_engine::loop::signal() {
 void uring_engine::loop::run(std::promise<result<void>>& ready) {
   ::pthread_setname_np(::pthread_self(), "cenote-nvme");
   thread_id_ = std::this_thread::get_id();
-  auto up = set_up();
+  result<void> up;
+  try {
+    up = set_up();
+  } catch (const std::exception& thrown) {
+    up = fail(error_code::internal, thrown.what());
+  }
   const bool works = up.has_value();
   if (!works) {
     const std::lock_guard lock(mutex_);
@@ -274,7 +285,7 @@ void uring_engine::loop::run(std::promise<result<void>>& ready) {
   }
   ready.set_value(std::move(up));
   if (!works) return;
-  work();
+  run_steps([this] { return work(); }, on_exception_);
   tear_down();
 }
 
@@ -320,20 +331,20 @@ void uring_engine::loop::unpin(std::span<std::byte> memory) {
 
 // --------------------------------------------------------------------------------------------- the loop
 
-void uring_engine::loop::work() {
-  while (true) {
-    const bool stopping = take_inbox();
-    if (stopping) cancel_waiting();
-    issue();
-    if (!completions_.empty()) {
-      enter(0);  // the device works while the checksums are taken
-      deliver();
-      continue;  // the callback may have submitted more
-    }
-    if (stopping && free_.size() == operations_.size() && end_if_idle()) return;
-    enter(1);
-    reap();
+// One turn; false after the last.
+bool uring_engine::loop::work() {
+  const bool stopping = take_inbox();
+  if (stopping) cancel_waiting();
+  issue();
+  if (!completions_.empty()) {
+    enter(0);  // the device works while the checksums are taken
+    deliver();
+    return true;  // the callback may have submitted more
   }
+  if (stopping && free_.size() == operations_.size() && end_if_idle()) return false;
+  enter(1);
+  reap();
+  return true;
 }
 
 bool uring_engine::loop::take_inbox() {
@@ -341,6 +352,11 @@ bool uring_engine::loop::take_inbox() {
   bool stopping = false;
   {
     const std::lock_guard lock(mutex_);
+    // From here on a request needs no more memory to be answered.
+    const std::size_t room = delivered_ + outstanding_ + arrivals_;
+    if (completions_.capacity() < room) completions_.reserve(2 * room);
+    if (unhashed_.capacity() < room) unhashed_.reserve(2 * room);
+    outstanding_ += std::exchange(arrivals_, 0);
     waiting_.append(arrived_);
     tasks.swap(tasks_);
     stopping = stopping_;
@@ -451,21 +467,20 @@ void uring_engine::loop::enter(unsigned wait_for) {
 }
 
 void uring_engine::loop::reap() {
-  std::array<io_uring_cqe*, reap_batch> ready;
-  unsigned count = 0;
-  while ((count = io_uring_peek_batch_cqe(&ring_, ready.data(), ready.size())) != 0) {
-    for (const io_uring_cqe* each : std::span(ready.data(), count)) {
-      if (each->user_data != wake_tag) {
-        transferred(each->user_data, each->res);
-        continue;
-      }
-      {
-        const std::lock_guard lock(mutex_);
-        signalled_ = false;
-      }
-      arm_wake();
+  io_uring_cqe* next = nullptr;
+  while (io_uring_peek_cqe(&ring_, &next) == 0) {
+    const std::uint64_t tag = next->user_data;
+    const int moved = next->res;
+    io_uring_cqe_seen(&ring_, next);
+    if (tag != wake_tag) {
+      transferred(tag, moved);
+      continue;
     }
-    io_uring_cq_advance(&ring_, count);
+    {
+      const std::lock_guard lock(mutex_);
+      signalled_ = false;
+    }
+    arm_wake();
   }
 }
 
@@ -481,15 +496,24 @@ void uring_engine::loop::finish(std::size_t slot, int failed) {
   const operation& op = operations_[slot];
   free_.push_back(slot);
   // The neighbours of a bad sector may be fine.
-  if (failed != 0 && op.count > 1) {
-    alone_.push({op.parts.data(), op.count});
-    return;
-  }
+  if (failed != 0 && op.count > 1 && try_alone(op)) return;
   for (std::size_t i = 0; i < op.count; ++i) {
     const io_request& part = op.parts[i];
     const bool hash = failed == 0 && part.checksum && part.kind == io_kind::read;
     complete({.tag = part.tag, .error = failed, .checksum = failed == 0 ? op.checksums[i] : 0},
              hash ? part.memory : std::span<std::byte>());
+  }
+}
+
+// False when there is no memory for it: then they fail together.
+bool uring_engine::loop::try_alone(const operation& op) noexcept {
+  try {
+    request_queue parts;
+    parts.push({op.parts.data(), op.count});
+    alone_.append(parts);
+    return true;
+  } catch (const std::bad_alloc&) {
+    return false;
   }
 }
 
@@ -508,6 +532,7 @@ void uring_engine::loop::deliver() {
     hashed += unhashed_[end].size();
   }
   done_(std::span(completions_).subspan(delivered_, end - delivered_));
+  outstanding_ -= end - delivered_;
   delivered_ = end;
   if (delivered_ < completions_.size()) return;
   completions_.clear();

@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <future>
+#include <stdexcept>
 
 #include "tests/unit/tiers/nvme/catalog_fixture.hpp"
 
@@ -146,6 +147,29 @@ BOOST_AUTO_TEST_CASE(what_is_pending_is_erased_before_anything_else_is_written_a
   BOOST_TEST((found.at({1, block_of(1, 2).key}) == block_of(1, 2, 7)));
   BOOST_TEST(pending.size() == 0U);
   BOOST_TEST(file.log().load()->empty());
+}
+
+BOOST_AUTO_TEST_CASE(an_exception_on_its_thread_costs_no_write) {
+  const scratch_directory at;
+  auto held = open_catalog(at);
+  pending_removals pending({}, 1);
+  std::vector<std::string> heard;
+  std::vector<std::uint64_t> said;
+  {
+    catalog_writer writer(
+        held, pending, {},
+        [&](std::span<const std::uint64_t> tags, const save_status& status) {
+          if (heard.empty()) throw std::runtime_error("no memory");
+          BOOST_TEST(status.written.has_value());
+          said.insert(said.end(), tags.begin(), tags.end());
+        },
+        {}, [&](const std::string& what) { heard.push_back(what); });
+    writer.submit({put(block_of(1, 1))}, 7);
+    writer.submit({put(block_of(1, 2)), erase(block_of(1, 1))}, 8);
+  }
+  BOOST_TEST((heard == std::vector<std::string>{"no memory"}));
+  BOOST_TEST((said == std::vector<std::uint64_t>{7, 8}));
+  BOOST_TEST(contents_of(held).size() == 1U);
 }
 
 BOOST_AUTO_TEST_CASE(everything_can_be_erased) {

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <boost/test/data/monomorphic.hpp>
 #include <boost/test/data/test_case.hpp>
 #include <boost/test/unit_test.hpp>
@@ -14,6 +15,7 @@
 #include <numeric>
 #include <optional>
 #include <random>
+#include <stdexcept>
 #include <utility>
 #include <vector>
 
@@ -305,6 +307,34 @@ BOOST_DATA_TEST_CASE_F(engine_fixture, stop_cancels_what_waits, boost::unit_test
   engine->submit(reads);  // nobody is there any more
   engine.reset();
   BOOST_TEST(came.wait_for(0).empty());
+}
+
+BOOST_DATA_TEST_CASE_F(engine_fixture, an_exception_ends_neither_the_engine_nor_a_request,
+                       boost::unit_test::data::make(kinds), kind) {
+  std::atomic<int> thrown = 0;
+  std::atomic<int> heard = 0;
+  auto made = make_engine(
+      std::string(kind) == "threads" ? engine_kind::threads : engine_kind::io_uring, *file,
+      {.queue_depth = 4, .on_exception = [&](const std::string& what) { heard += what == "no memory" ? 1 : 0; }},
+      [&](std::span<const io_completion> batch) {
+        if (thrown++ < 3) throw std::runtime_error("no memory");
+        came.take(batch);
+      });
+  if (!made && made.error().code() == error_code::unsupported) {
+    BOOST_TEST_MESSAGE(made.error().describe());
+    return;
+  }
+  BOOST_REQUIRE(made.has_value());
+  engine = std::move(*made);
+  page_memory memory(40 * sector_bytes);
+  std::vector<io_request> all;
+  for (std::uint64_t i = 0; i < 40; ++i) {
+    all.push_back(write_of(data_at + i * sector_bytes, memory.some(i * sector_bytes, sector_bytes), i));
+  }
+  const auto ended = run(all);
+  for (const auto& [tag, each] : ended) BOOST_TEST(each.error == 0);
+  BOOST_TEST(heard == 3);
+  engine.reset();
 }
 
 BOOST_DATA_TEST_CASE_F(engine_fixture, a_stopped_engine_gives_the_path_up, boost::unit_test::data::make(kinds), kind) {

@@ -373,6 +373,18 @@ BOOST_AUTO_TEST_CASE(a_full_tier_evicts_where_it_serves_and_leaves_the_blocks_of
   for (std::uint64_t n = 400; n < 600; ++n) BOOST_TEST(at.write(n) == done);
 }
 
+BOOST_AUTO_TEST_CASE(a_path_that_failed_in_service_is_not_served_any_more) {
+  tier at;
+  at.write(1);
+  at.store->path_failed(0, "a fault");
+  BOOST_TEST(!at.contains(1));
+  BOOST_TEST(at.store->take_lost().size() == 1U);
+  BOOST_TEST(at.read(1) == missing);
+  at.store->tick(at.now);
+  BOOST_TEST(at.store->take_requests().empty(), "and not probed");
+  BOOST_TEST(at.store->status().paths[0].why == "a fault");
+}
+
 BOOST_AUTO_TEST_CASE(writes_that_end_on_a_retired_path_come_back_with_it) {
   tier at;
   for (std::uint64_t n = 0; n < 10; ++n) at.write(n);
