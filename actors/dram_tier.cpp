@@ -104,8 +104,13 @@ dram_tier::behavior_type dram_tier::make_behavior() {
         retry_waiting();
       },
       [this](gone_atom, const lost_blocks_ptr& lost) { store_->forget_copies(*lost); },
-      [this](drained_atom) {
-        store_->release_loading();
+      [this](drained_atom, bool sure) {
+        if (sure) {
+          store_->release_loading();
+        } else {
+          log_warn(logger("dram"), "a path does not open: memory that reads of the last worker may fill is given up");
+          store_->abandon_loading();
+        }
         retry_waiting();
       },
       [this](hello_atom) {

@@ -275,7 +275,7 @@ using dram_tier_actor = caf::typed_actor<
     caf::replies_to<corrupt_atom>::with<outcome>, caf::reacts_to<lost_atom, std::uint64_t>,
     caf::reacts_to<slab_atom, slab_outcome_ptr>, caf::reacts_to<reload_atom, config_ptr>, caf::reacts_to<evict_atom>,
     caf::reacts_to<turn_atom>, caf::reacts_to<beat_atom>, caf::reacts_to<moved_atom, transfer_outcomes_ptr>,
-    caf::reacts_to<gone_atom, lost_blocks_ptr>, caf::reacts_to<drained_atom>, caf::reacts_to<hello_atom>,
+    caf::reacts_to<gone_atom, lost_blocks_ptr>, caf::reacts_to<drained_atom, bool>, caf::reacts_to<hello_atom>,
     caf::reacts_to<order_atom, prefetch_orders_ptr>>;
 
 /// Prefetches: see actors/prefetch.hpp.

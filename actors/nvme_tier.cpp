@@ -122,6 +122,7 @@ void nvme_tier::set_ttl(std::uint32_t instance, const instance_spec& spec) {
 
 void nvme_tier::take_path(const nvme::opened_path& opened) {
   paths_[opened.path] = {opened.directory, opened.engine, opened.direct, opened.budget.metadata_bytes, 0, 0};
+  if (opened.drained) drained_.insert(opened.path);
   if (store_->state_of(opened.path) == nvme::path_state::failed) {
     log_warn(logger("nvme"), "a path opened after something broke on it", {{"path", opened.directory}});
   } else if (opened.status) {
@@ -198,11 +199,10 @@ void nvme_tier::say_state(std::uint32_t path) const {
   }
 }
 
-/// No read of an earlier worker is under way: every path's lock is ours. A path that failed says nothing about that.
+/// No read of an earlier worker is under way: every path's lock is ours. Of a path that we could not lock nobody will
+/// ever know.
 void nvme_tier::tell_drained() {
-  const auto paths = store_->status().paths;
-  const bool all = std::ranges::all_of(paths, [](const auto& path) { return path.state == nvme::path_state::serving; });
-  if (all && above_) send(above_, drained_atom_v);
+  if (above_) send(above_, drained_atom_v, drained_.size() == paths_.size());
 }
 
 std::uint64_t nvme_tier::apply(const std::vector<dram::removal>& removals) {

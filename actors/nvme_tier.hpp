@@ -82,6 +82,7 @@ class nvme_tier : public nvme_tier_actor::base {
   std::unordered_map<std::uint64_t, saving> saving_;        ///< by tag
   nvme::removal_set late_;                                  ///< what was removed while a path was opening
   std::vector<nvme_path_report> paths_;
+  std::set<std::uint32_t> drained_;  ///< paths on which no request of an earlier worker is under way
   std::set<std::uint32_t> opening_;  ///< paths that were not heard of yet
   std::uint64_t next_tag_ = 1;
   std::uint64_t failed_saves_ = 0;

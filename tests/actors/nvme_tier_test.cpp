@@ -9,6 +9,7 @@
 #include <cstdlib>
 #include <deque>
 #include <filesystem>
+#include <fstream>
 #include <functional>
 #include <mutex>
 #include <optional>
@@ -177,6 +178,15 @@ class worker {
   }
   void open_all() {
     while (opening_ > 0) pass_on();
+  }
+  /// What the tier above hears of reads of earlier workers.
+  std::optional<bool> drained() {
+    std::optional<bool> said;
+    caf::scoped_actor above(system_);
+    above->send(tier_, hello_atom_v);
+    run();
+    if (!above->mailbox().empty()) above->receive([&](drained_atom, bool sure) { said = sure; });
+    return said;
   }
   void breaks(std::uint32_t path, const std::string& what) {
     caf::anon_send(tier_, broke_atom_v, path, what);
@@ -426,6 +436,20 @@ BOOST_AUTO_TEST_CASE(a_path_with_an_exception_on_its_thread_leaves_the_service) 
   BOOST_TEST((first.report()->store.paths[1].state == nvme::path_state::serving));
   first.store(20, 20);
   BOOST_TEST(is(first.remove(numbers(0, 10)), error_code::ok), "its metadata is still written");
+}
+
+BOOST_AUTO_TEST_CASE(whether_reads_of_an_earlier_worker_have_ended_is_known_of_paths_whose_lock_is_ours) {
+  machine on({"one", "two"});
+  { worker(on).store(0, 10); }
+  BOOST_TEST((worker(on).drained() == true));
+  const std::string metadata = on.directories[1] + "/metadata";
+  std::filesystem::rename(metadata, metadata + ".away");
+  std::ofstream(metadata) << "no directory";
+  BOOST_TEST((worker(on).drained() == true), "it failed, and is locked");
+  const std::string data = on.directories[0] + "/data";
+  std::filesystem::rename(data, data + ".away");
+  std::filesystem::create_directory(data);
+  BOOST_TEST((worker(on).drained() == false));
 }
 
 BOOST_AUTO_TEST_CASE(the_name_of_an_instance_goes_with_its_last_block) {

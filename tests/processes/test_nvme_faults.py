@@ -6,6 +6,7 @@ import errno
 import fcntl
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -501,6 +502,38 @@ def test_a_path_that_is_still_opening_brings_nothing_back(
     assert not any(session.match([key]).reachable for key in keys[:60])
     assert brought_up(session, keys[60:]) == 40
     until("it is written down", lambda: path_of(node)["pending_removals"] == 0)
+
+
+# ---- a path that is lost
+
+
+def test_memory_that_a_lost_path_may_still_fill_does_not_stay_away(
+    start: Callable[..., Node], attach: Attach, faults: Faults, tmp_path: Path
+) -> None:
+    node = start()
+    node.allowed_errors = UNSAVED
+    session = attach(node, "i", block=BLOCK)
+    keys = only_below(session, node, count=40)
+    settled(node)
+    faults.give("store", "hold")
+    ticket = session.prefetch(keys)
+
+    def loading() -> int:
+        return int(node.status()["dram"]["blocks"]["loading"])
+
+    until("reads are under way", lambda: loading() > 0)
+    worker = node.worker_pid
+    os.kill(worker, signal.SIGSTOP)  # or its reads would end when the file has another name
+    data = tmp_path / "store" / "data"
+    data.rename(data.with_name("away"))
+    data.mkdir()
+    node.announced_deaths += 1
+    os.kill(worker, signal.SIGKILL)
+    faults.end()
+    until("the path cannot be opened", lambda: path_of(node)["state"] == "failed")
+    until("the memory is not waited for", lambda: loading() == 0)
+    assert ticket.wait(20) == 0, "who waited for them has an answer"
+    dram_works(session, "b")
 
 
 # ---- a device without a file system

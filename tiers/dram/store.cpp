@@ -994,6 +994,7 @@ void store::tick(coarse_time now) {
   }
   for (const auto& [number, each] : sessions_) note_oldest_pin(*each, now);
   expire(now);
+  drain_lost(now);
   give_up_idle(now);
   trim_kept(now);
   for (const auto& [name, payer] : accounts_) {  // a quota that was lowered

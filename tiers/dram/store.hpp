@@ -335,6 +335,9 @@ class store {
   void forget_copies(std::span<const lost_block> lost);
   /// After a restart: no read of the worker before can land in a slab any more.
   void release_loading();
+  /// … or nobody will ever know: such memory is not used again. Each tick() empties a slab that has some and gives it
+  /// up as a whole, when nobody holds another block of it.
+  void abandon_loading() noexcept { loading_is_lost_ = true; }
   [[nodiscard]] bool is_present(instance_number number, std::uint32_t group, const full_key& full) const noexcept;
 
   // ---- prefetches (store_prefetch.cpp)
@@ -526,6 +529,7 @@ class store {
   bool find_drainable(slab& victim, std::vector<memory::block_ref>& present, coarse_time now);
   void move_hot_blocks(slab& from, std::vector<memory::block_ref>& refs, coarse_time now);
   void drop_slab(slab& victim);
+  void drain_lost(coarse_time now);
   std::uint32_t grant_share(const session& of, const pool& from) const noexcept;
   std::uint64_t usable_bytes() const noexcept;
   /// Bytes of slabs that may exist, trailers included.
@@ -646,6 +650,7 @@ class store {
   std::unordered_map<std::uint32_t, std::vector<std::uint64_t>> held_for_;  ///< record -> jobs
   std::uint64_t held_bytes_ = 0;
   std::vector<std::pair<instance*, memory::block_ref>> recovered_loading_;  ///< a dead worker's reads may still land
+  bool loading_is_lost_ = false;                                            ///< … and will not be known to have ended
   coarse_time forced_at_ = 0;
   unsigned forced_looks_ = 0;
   std::uint64_t forced_cost_ = 0;

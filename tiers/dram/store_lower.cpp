@@ -307,4 +307,12 @@ void store::release_loading() {
   recovered_loading_.clear();
 }
 
+/// One slab, the first that can go.
+void store::drain_lost(coarse_time now) {
+  if (!loading_is_lost_) return;
+  for (const auto& [owner, ref] : recovered_loading_) {
+    if (drain(*slab_of(*owner, ref), now)) return;  // which has shortened the list
+  }
+}
+
 }  // namespace cenote::dram

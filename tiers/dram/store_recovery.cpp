@@ -250,6 +250,7 @@ std::uint64_t store::rebuild(coarse_time now) {
         memory::shared_store(by->memory.grant(slot).word, 0, std::memory_order_release, "rebuild.slot_emptied"_point);
     }
   }
+  loading_is_lost_ = !options_.lower.present;  // the paths were taken away
   return served;
 }
 

@@ -568,6 +568,7 @@ bool store::find_drainable(slab& victim, std::vector<block_ref>& present, coarse
         return ref.block() == victim.stuck && record_of(victim, ref).grant_version.load() == victim.stuck_grant;
       case block_state::present:
         return (record_of(victim, ref).flags & memory::block_record::flag_kept) != 0 || is_stuck(victim, ref, now);
+      case block_state::loading: return !loading_is_lost_ || is_moving(victim, ref);
       default: return true;
     }
   };
@@ -620,17 +621,29 @@ bool store::drain(slab& victim, coarse_time now) {
   }
   std::erase_if(group.free, [&](block_ref ref) { return ref.slab() == victim.what.index; });
   move_hot_blocks(victim, present, now);
+  const slab_description what = victim.what;
+  const auto let_go = [&](block_ref ref) {
+    records_[what.first_record + ref.block()].set_state(block_state::free, "drain.free"_point);
+    in.payer->used -= what.stride;
+    used_ -= what.stride;
+  };
   for (const block_ref ref : present) {
     in.index.erase(reduce_key(record_of(victim, ref).get_key().view(), victim.what.group));
     leave_order(group, victim.what.first_record + ref.block(), departure::evicted, now);
-    record_of(victim, ref).set_state(block_state::free, "drain.free"_point);
-    in.payer->used -= victim.what.stride;
-    used_ -= victim.what.stride;
+    let_go(ref);
     ++counters_.evicted;
     const bool lost = options_.lower.present && (record_of(victim, ref).flags & memory::block_record::flag_below) == 0;
     counters_.demotions_dropped += lost ? 1 : 0;
   }
   drop_slab(victim);
+  // Only now: no worker that takes over takes this memory for one that may be used.
+  std::erase_if(recovered_loading_, [&](const auto& each) {
+    const bool here = each.first == &in && each.second.slab() == what.index;
+    if (!here) return false;
+    let_go(each.second);
+    blank_ -= what.stride;
+    return true;
+  });
   ++counters_.slabs_moved;
   return true;
 }

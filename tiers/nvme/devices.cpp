@@ -123,6 +123,7 @@ void devices::open_one(std::uint32_t number) {
     found.status = try_to_open(into, found);
   } while (!found.status && found.status.error().code() == error_code::deadline_exceeded && !into.unwanted);
   if (into.unwanted) return;
+  found.drained = into.file.has_value();
   found.full = into.file && !found.status && found.status.error().code() == error_code::no_space;
   found.took = std::chrono::duration_cast<std::chrono::milliseconds>(std::chrono::steady_clock::now() - begun);
   const bool works = found.status.has_value();

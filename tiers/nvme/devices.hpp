@@ -47,6 +47,7 @@ struct opened_path {
   std::string directory;
   std::uint64_t end = 0;  ///< of the data file; blocks start at path_file::data_offset
   path_budget budget;
+  bool drained = false;               ///< no request of an earlier process is under way: the lock is ours
   bool full = false;                  ///< it did not open since the disk is full: no fault of whoever set it up
   bool direct = false;                ///< transfers go past the page cache
   bool metadata_waits = false;        ///< for space on the disk, and cannot be written until then

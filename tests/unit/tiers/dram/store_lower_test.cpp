@@ -574,6 +574,40 @@ BOOST_AUTO_TEST_CASE(memory_that_a_dead_workers_read_may_still_reach_is_not_used
   BOOST_TEST((a.read(key_of(1)) == look::miss));
 }
 
+BOOST_AUTO_TEST_CASE(memory_that_a_read_may_reach_for_ever_goes_with_its_slab) {
+  hints.add(short_key(1));
+  load(1);
+  put(10, 20);
+  const std::uint64_t slabs = at.slabs.size();
+  BOOST_TEST(at.restart() == 20U);
+  bind();
+  std::vector<std::uint32_t> pins;
+  for (std::uint64_t n = 10; n < 30; ++n) pins.push_back(a.pin(key_of(n)).value());
+  at.tier->abandon_loading();
+  at.tier->tick(++at.now);
+  BOOST_TEST(records_in(block_state::loading) == 1U, "its neighbours are pinned");
+  for (const std::uint32_t slot : pins) a.unpin(slot);
+  at.tier->tick(++at.now);
+  at.pump();
+  BOOST_TEST(records_in(block_state::loading) == 0U);
+  BOOST_TEST(at.status().loading == 0U);
+  BOOST_TEST(at.slabs.size() == slabs - 1);
+  BOOST_TEST(at.broken_identity() == "");
+  put(100, 200);
+  BOOST_TEST(at.broken_identity() == "");
+}
+
+BOOST_AUTO_TEST_CASE(without_a_tier_below_nobody_waits_for_its_reads) {
+  hints.add(short_key(1));
+  load(1);
+  at.options.lower.present = false;
+  at.restart();
+  at.tier->tick(++at.now);
+  at.pump();
+  BOOST_TEST(at.status().loading == 0U);
+  BOOST_TEST(at.status().used == 0U);
+}
+
 BOOST_AUTO_TEST_CASE(after_a_restart_nothing_counts_as_copied_below) {
   world all({.ingest = ingest::all});
   all.put(0, 3);
