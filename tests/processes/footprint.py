@@ -51,6 +51,10 @@ class Footprint:
             instances=len(status["instances"]),
         )
 
+    def descriptors_since(self, before: Footprint) -> bool:
+        """More than growth() allows."""
+        return any("_fds" in each for each in self.growth(before))
+
     def growth(self, since: Footprint, *, private: int = 48 * MiB, address_space: int = 256 * MiB) -> list[str]:
         """What is more than before, each as a line; a few descriptors and `private`, `address_space` bytes are free."""
         allowed = {

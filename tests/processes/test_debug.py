@@ -55,7 +55,7 @@ def test_no_right_byte_comes_back_from_nvme_afterwards(tmp_path: Path, start_nod
     node = start_node(*disk, "debug.enabled=true", capacity="32MiB")
     serving(node)
     session = attach(node, "i", block=BLOCK)
-    keys = filled(session, "a", 1_000, BLOCK)
+    keys = filled(session, "a", 1_000, BLOCK, pace=node)
     settled(node)
     assert session.match(keys).resident < 1_000 <= session.match(keys).reachable
     assert run_cenote("debug", "corrupt", "--all", "--socket", node.socket).returncode == 0
