@@ -247,6 +247,15 @@ std::string status_json(const node_report& report, const config::node_config& co
                              {"reserved", each.reserved},
                              {"priority", name_of(each.priority)}});
   }
+  all["users"] = json::array();
+  for (const dram::account_status& each : dram.users) {
+    all["users"].push_back({{"uid", each.uid.value_or(0)},
+                            {"account", each.name},
+                            {"quota", each.quota},
+                            {"used", each.used},
+                            {"kept", each.kept},
+                            {"reserved", each.reserved}});
+  }
   all["sessions"] = json::array();
   for (const dram::session_status& each : dram.sessions) all["sessions"].push_back(session_of(each, report.sessions));
   all["counters"] = counters_of(dram.counters);

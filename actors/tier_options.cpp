@@ -63,7 +63,9 @@ dram::limit_options limit_options_of(const config::node_config& config) {
   return {.reserve_share = config.limits.reserve_share,
           .keep_share = config.limits.keep_share,
           .group_quota = config.limits.group_quota,
-          .open_groups = config.limits.open_groups};
+          .open_groups = config.limits.open_groups,
+          .user_quota = config.limits.user_quota,
+          .user_keep_share = config.limits.user_keep_share};
 }
 
 prefetch::options prefetch_options_of(const config::node_config& config) {

@@ -290,7 +290,9 @@ limits_section make_limits(const settings_map& settings) {
           .reserve_share = get<double>(settings, "limits.reserve_share"),
           .keep_share = get<double>(settings, "limits.keep_share"),
           .group_quota = get<byte_size>(settings, "limits.group_quota").bytes,
-          .open_groups = get<bool>(settings, "limits.open_groups")};
+          .open_groups = get<bool>(settings, "limits.open_groups"),
+          .user_quota = get<byte_size>(settings, "limits.user_quota").bytes,
+          .user_keep_share = get<double>(settings, "limits.user_keep_share")};
 }
 
 auth_section make_auth(const settings_map& settings) {

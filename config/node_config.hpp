@@ -99,6 +99,8 @@ struct limits_section {
   double keep_share = 0;                    ///< of the DRAM capacity
   std::uint64_t group_quota = 0;            ///< bytes; 0: none
   bool open_groups = false;
+  std::uint64_t user_quota = 0;  ///< bytes; 0: none
+  double user_keep_share = 0;    ///< of what the account `default` may keep
 };
 
 struct auth_section {

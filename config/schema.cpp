@@ -369,6 +369,20 @@ constexpr std::array keys{
                .reloadable = true,
                .about = "Give each group that a client names an account of its own, with quotas of its own, though the "
                         "configuration does not know it."},
+    key_schema{.name = "limits.user_quota",
+               .type = bytes,
+               .fallback = "0",
+               .reloadable = true,
+               .about = "Of those who share the account `default`: how much DRAM the instances that one user made may "
+                        "take. 0: as much as the account."},
+    key_schema{.name = "limits.user_keep_share",
+               .type = ratio,
+               .fallback = "0.5",
+               .minimum = "0",
+               .maximum = "1",
+               .reloadable = true,
+               .about = "Of those who share the account `default`: share of what it may keep that kept blocks of the "
+                        "instances that one user made may take."},
 
     key_schema{.name = "auth.allow_uids",
                .type = integer_list,

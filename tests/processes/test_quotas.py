@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import signal
 import time
 from collections.abc import Callable
@@ -251,6 +252,24 @@ def test_groups_that_nobody_configured_share_one_account(start_node: StartNode, 
     assert "invented3" in {each["group"] for each in status["instances"]}
     fill(victim, "w", 300, 64 * KiB)
     assert victim.match(blocks.keys_of("w", 0, 300)).resident == 300
+
+
+def test_one_user_of_the_shared_account_has_bounds_within_it(start_node: StartNode, attach: Attach) -> None:
+    node = start_node("limits.user_quota=8MiB", "limits.user_keep_share=0.25", "groups.named.priority=normal")
+    session = attach(node, "i", block=64 * KiB)
+    fill(session, "a", 200, 64 * KiB)
+    with pytest.raises(cenote.LimitExceeded, match=r"limits\.user_keep_share"):
+        session.keep(blocks.keys_of("a", 100, 100))
+    node.restart_worker()
+    (user,) = node.status()["users"]
+    assert user["uid"] == os.getuid()
+    assert user["account"] == "default"
+    assert user["quota"] == 8 * MiB
+    assert 7 * MiB < user["used"] <= 8 * MiB
+    assert 0 < user["kept"] <= 64 * MiB // 40
+    named = attach(node, "n", block=64 * KiB, instance_group="named")
+    fill(named, "n", 300, 64 * KiB)
+    assert node.group_used("named") > 16 * MiB
 
 
 def test_the_default_quota_counts_for_whoever_nobody_configured(start_node: StartNode, attach: Attach) -> None:

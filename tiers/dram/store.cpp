@@ -107,7 +107,7 @@ store::instance& store::make_instance(instance_number number, const instance_spe
   made->owner = owner;
   ++made_by_[owner];
   made->spec = spec;
-  made->payer = &open_account(spec);
+  made->payer = &open_account(spec, owner);
   for (std::uint32_t g = 0; g < spec.groups.size(); ++g) {
     auto group = std::make_unique<pool>();
     group->owner = made.get();
@@ -282,7 +282,7 @@ void store::free_block(instance& in, slab& home, block_ref ref) {
   record_of(home, ref).set_state(block_state::free, "free_block.state"_point);
   forget_holds(home.what.first_record + ref.block(), group.stride);
   group.free.push_back(ref);
-  in.payer->used -= group.stride;
+  in.payer->repay(&account::used, group.stride);
   used_ -= group.stride;
 }
 
@@ -997,9 +997,9 @@ void store::tick(coarse_time now) {
   drain_lost(now);
   give_up_idle(now);
   trim_kept(now);
-  for (const auto& [name, payer] : accounts_) {  // a quota that was lowered
+  for (account* payer : all_accounts()) {  // a quota that was lowered
     if (payer->given.quota == 0 || payer->used <= payer->given.quota) continue;
-    if (pool* oldest = pool_with_oldest(payer.get(), now)) {
+    if (pool* oldest = pool_with_oldest(payer, now)) {
       evict_from_account(*payer, *oldest, payer->used - payer->given.quota, now);
     }
   }
@@ -1095,9 +1095,15 @@ store_status store::status(coarse_time now) const {
     all.granted += one.grants;
     all.sessions.push_back(std::move(one));
   }
-  for (const auto& [name, payer] : accounts_) {
-    all.accounts.push_back(
-        {name, payer->given.quota, payer->used, payer->kept, payer->reserved, payer->given.priority});
+  const auto status_of = [](const account& of) {
+    return account_status{of.name, of.given.quota, of.used, of.kept, of.reserved, of.given.priority};
+  };
+  for (const auto& [name, whole] : accounts_) {
+    all.accounts.push_back(status_of(*whole));
+    for (const auto& [uid, each] : whole->users) {
+      all.users.push_back(status_of(*each));
+      all.users.back().uid = uid;
+    }
   }
   return all;
 }

@@ -87,6 +87,8 @@ struct limit_options {
   double keep_share = 0.5;        ///< bytes of kept blocks, of all groups together
   std::uint64_t group_quota = 0;  ///< bytes: quota of accounts that `groups` gives none; 0: none
   bool open_groups = false;       ///< groups that `groups` does not name have accounts of their own
+  std::uint64_t user_quota = 0;   ///< bytes that the instances of one user of the account `default` hold; 0: no limit
+  double user_keep_share = 0.5;   ///< of what that account may keep: kept blocks of one user's instances
 };
 
 struct store_options {
@@ -222,6 +224,7 @@ struct account_status {
   std::uint64_t quota = 0, used = 0, kept = 0;
   std::uint64_t reserved = 0;  ///< bytes of blocks that are being written part by part, or set aside
   dram::priority priority = dram::priority::normal;
+  std::optional<std::uint32_t> uid{};  ///< of the user, where it is one of several who share an account
 };
 struct store_status {
   std::uint64_t capacity = 0, assigned = 0, used = 0, slabs = 0;
@@ -233,6 +236,7 @@ struct store_status {
   std::vector<instance_status> instances;
   std::vector<session_status> sessions;
   std::vector<account_status> accounts;
+  std::vector<account_status> users;  ///< who share an account, within it
 };
 
 /// Owned by one thread (the DRAM tier's actor). Does no I/O and never blocks; memory comes and goes through
@@ -469,7 +473,8 @@ class store {
 
   // Instance groups (store_groups.cpp).
   [[nodiscard]] const std::string& account_name(const instance_spec& spec) const;
-  account& open_account(const instance_spec& spec);
+  account& open_account(const instance_spec& spec, std::uint32_t owner);
+  [[nodiscard]] std::vector<account*> all_accounts() const;
   void review_accounts(coarse_time now);
   static void move_account(instance& in, account& to);
   [[nodiscard]] bool may_keep(const account& payer, std::uint64_t stride) const noexcept;
@@ -495,7 +500,7 @@ class store {
   void empty_some(instance& in, std::uint32_t& budget, coarse_time now);
   void keep_no_more(pool& group, coarse_time now);
   void give_up(instance_number number);
-  void forget_account(const account& payer);
+  void forget_account(account& payer);
 
   // Space (store_space.cpp).
   allocation allocate(pool& from, memory::block_ref& ref, std::uint32_t more, coarse_time now);
@@ -514,6 +519,7 @@ class store {
   [[nodiscard]] std::uint64_t scan_cost(const instance& in) const noexcept;
   bool evict_from_account(account& payer, pool& prefer, std::uint64_t bytes, coarse_time now);
   bool evict_last_of_account(account& payer, coarse_time now);
+  allocation keep_within(account& payer, pool& from, coarse_time now);
   /// Of the lowest class of priority that has one.
   /// Pools that are set aside are passed over.
   pool* pool_with_oldest(const account* within, coarse_time now,

@@ -1,5 +1,6 @@
 // What instance groups are given: quotas, priority, kept prefixes, and how long their blocks live.
 #include <algorithm>
+#include <set>
 
 #include "tiers/dram/store_state.hpp"
 
@@ -27,22 +28,44 @@ const std::string& store::account_name(const instance_spec& spec) const {
   return options_.limits.open_groups || options_.groups.contains(named) ? named : shared;
 }
 
-store::account& store::open_account(const instance_spec& spec) {
-  auto& payer = accounts_[account_name(spec)];
-  if (!payer) {
+/// Users who share an account are bounded within it, each for what his instances hold.
+store::account& store::open_account(const instance_spec& spec, std::uint32_t owner) {
+  const std::string& name = account_name(spec);
+  const auto open = [&](std::unique_ptr<account>& payer, account* parent) -> account& {
+    if (payer) return *payer;
     payer = std::make_unique<account>();
-    payer->name = account_name(spec);
+    payer->name = name;
+    payer->parent = parent;
     configure(*payer);
-  }
-  return *payer;
+    return *payer;
+  };
+  account& whole = open(accounts_[name], nullptr);
+  return name == "default" ? open(whole.users[owner], &whole) : whole;
 }
 
+/// The parent comes first.
 void store::configure(account& payer) const {
+  if (payer.parent != nullptr) {
+    payer.given = payer.parent->given;
+    payer.given.quota = options_.limits.user_quota;
+    payer.given.keep_quota = share_of(payer.parent->given.keep_quota, options_.limits.user_keep_share);
+    return;
+  }
   const auto found = options_.groups.find(payer.name);
   payer.given = found == options_.groups.end() ? group_options{} : found->second;
   const bool is_named = found != options_.groups.end() && payer.name != "default";
   if (payer.given.quota == 0 && !is_named) payer.given.quota = options_.limits.group_quota;
   if (payer.given.keep_quota == 0) payer.given.keep_quota = options_.capacity / 10;
+}
+
+/// Parents before their users.
+std::vector<store::account*> store::all_accounts() const {
+  std::vector<account*> all;
+  for (const auto& [name, whole] : accounts_) {
+    all.push_back(whole.get());
+    for (const auto& [uid, each] : whole->users) all.push_back(each.get());
+  }
+  return all;
 }
 
 void store::set_groups(std::map<std::string, group_options> groups, coarse_time now) {
@@ -58,13 +81,13 @@ void store::set_limits(const limit_options& limits, coarse_time now) {
 /// Groups came or went, or are given something else. What exceeds a new limit goes with the next ticks.
 void store::review_accounts(coarse_time now) {
   std::map<const account*, std::vector<full_key>> before;
-  for (const auto& [name, payer] : accounts_) {
-    before[payer.get()] = std::move(payer->given.keep);
+  for (account* payer : all_accounts()) {
+    before[payer] = std::move(payer->given.keep);
     configure(*payer);
   }
   for (const auto& [number, each] : instances_) {
     const std::vector<full_key>& kept = before[each->payer];
-    account& payer = open_account(each->spec);
+    account& payer = open_account(each->spec, each->owner);
     if (&payer != each->payer) move_account(*each, payer);
     const std::vector<full_key>& keep = payer.given.keep;
     for (const full_key& key : kept) {
@@ -72,9 +95,15 @@ void store::review_accounts(coarse_time now) {
     }
     for (const full_key& key : keep) keep_everywhere(*each, key, true, now);
   }
-  std::erase_if(accounts_, [&](const auto& payer) {
-    const auto uses = [&](const auto& each) { return each.second->payer == payer.second.get(); };
-    return !options_.groups.contains(payer.first) && std::ranges::none_of(instances_, uses);
+  std::set<const account*> used;
+  for (const auto& [number, each] : instances_) {
+    for (const account* payer = each->payer; payer != nullptr; payer = payer->parent) used.insert(payer);
+  }
+  for (const auto& [name, whole] : accounts_) {
+    std::erase_if(whole->users, [&](const auto& each) { return !used.contains(each.second.get()); });
+  }
+  std::erase_if(accounts_, [&](const auto& each) {
+    return !options_.groups.contains(each.first) && !used.contains(each.second.get());
   });
 }
 
@@ -85,15 +114,15 @@ void store::move_account(instance& in, account& to) {
     for (const slab* home : group->slabs) blocks += home->what.count;
     const std::uint64_t used = (blocks - group->free.size()) * group->stride;
     const std::uint64_t kept = group->kept * group->stride;
-    from.used -= used;
-    to.used += used;
-    from.kept -= kept;
-    to.kept += kept;
+    from.repay(&account::used, used);
+    to.pay(&account::used, used);
+    from.repay(&account::kept, kept);
+    to.pay(&account::kept, kept);
   }
   for (const auto& [bits, each] : in.charges) {
     const std::uint64_t stride = in.slabs.at(block_ref::from_bits(bits).slab())->what.stride;
-    from.reserved -= stride;
-    to.reserved += stride;
+    from.repay(&account::reserved, stride);
+    to.pay(&account::reserved, stride);
   }
 }
 
@@ -120,7 +149,7 @@ std::uint64_t store::blank_limit(std::uint64_t stride) const noexcept {
 bool store::may_reserve(const session& by, const pool& from) const noexcept {
   const std::uint64_t most = blank_limit(from.stride);
   return by.blank + from.stride <= most && by.owner->blank + from.stride <= most &&
-         from.owner->payer->reserved + from.stride <= 2 * most;
+         from.owner->payer->may_reserve(from.stride, 2 * most);
 }
 
 void store::hold_blank(session& by, std::uint64_t stride) noexcept {
@@ -135,7 +164,7 @@ void store::let_blank(session& by, std::uint64_t stride) noexcept {
 
 void store::charge_reservation(session& by, instance& in, block_ref ref, std::uint64_t stride) {
   in.charges.insert_or_assign(ref.bits, instance::charge{by.number, by.owner});
-  in.payer->reserved += stride;
+  in.payer->pay(&account::reserved, stride);
   hold_blank(by, stride);
 }
 
@@ -145,7 +174,7 @@ void store::discharge_reservation(instance& in, block_ref ref, std::uint64_t str
   if (found == in.charges.end()) return;
   const instance::charge paid = found->second;
   in.charges.erase(found);
-  in.payer->reserved -= stride;
+  in.payer->repay(&account::reserved, stride);
   paid.owner->blank -= stride;
   if (const auto by = sessions_.find(paid.by); by != sessions_.end()) by->second->blank -= stride;
   forget_user(*paid.owner);
@@ -161,11 +190,10 @@ void store::keep_everywhere(instance& in, const full_key& key, bool kept, coarse
 }
 
 bool store::may_keep(const account& payer, std::uint64_t stride) const noexcept {
-  return payer.kept + stride <= payer.given.keep_quota &&
-         kept_bytes_ + stride <= share_of(options_.capacity, options_.limits.keep_share);
+  return payer.may_keep(stride) && kept_bytes_ + stride <= share_of(options_.capacity, options_.limits.keep_share);
 }
 
-/// False: the group's quota of kept blocks is used up, or that of all groups together.
+/// False: the group's quota of kept blocks is used up, or a user's share of it, or that of all groups together.
 bool store::set_kept(slab& home, block_ref ref, bool kept, coarse_time now) {
   pool& group = pool_of(home);
   account& payer = *home.owner->payer;
@@ -186,7 +214,7 @@ bool store::set_kept(slab& home, block_ref ref, bool kept, coarse_time now) {
 /// The block is in no order: it stays until it is removed, or kept no more.
 void store::note_kept(pool& group, std::uint32_t record) {
   memory::shared_set_bits(records_[record].flags, block_record::flag_kept, "note_kept.kept"_point);
-  group.owner->payer->kept += group.stride;
+  group.owner->payer->pay(&account::kept, group.stride);
   kept_bytes_ += group.stride;
   ++group.kept;
 }
@@ -213,8 +241,8 @@ void store::run_keep(batch& work, session& by, const submission& entry, coarse_t
 /// call. What the configuration names stays to the last.
 void store::trim_kept(coarse_time now) {
   const bool too_much = kept_bytes_ > share_of(options_.capacity, options_.limits.keep_share);
-  const auto over = [&](const auto& each) { return each.second->kept > each.second->given.keep_quota; };
-  if (!too_much && std::ranges::none_of(accounts_, over)) return;
+  const auto over = [](const account* each) { return !each->may_keep(0); };
+  if (!too_much && std::ranges::none_of(all_accounts(), over)) return;
   std::uint32_t looked = 0;
   auto at = by_record_.lower_bound(trim_at_);
   for (std::size_t slabs = 0; slabs < by_record_.size() && looked < expiry_step; ++slabs, ++at) {
@@ -229,10 +257,7 @@ void store::trim_kept_of(slab& home, coarse_time now) {
   const account& payer = *home.owner->payer;
   const std::vector<full_key>& named = payer.given.keep;
   for (std::uint32_t b = 0; b < home.what.count; ++b) {
-    if (payer.kept <= payer.given.keep_quota &&
-        kept_bytes_ <= share_of(options_.capacity, options_.limits.keep_share)) {
-      return;
-    }
+    if (may_keep(payer, 0)) return;
     const block_ref ref(home.what.index, b);
     const block_record& record = record_of(home, ref);
     if (record.state() != block_state::present || (record.flags & block_record::flag_kept) == 0) continue;

@@ -146,18 +146,22 @@ void store::give_up(instance_number number) {
   request.versions = std::move(in.versions);
   requests_.push_back(std::move(request));
   given_up_.push_back(number);
-  const account& payer = *in.payer;
+  account& payer = *in.payer;
   if (--made_by_[in.owner] == 0) made_by_.erase(in.owner);
   instances_.erase(found);
   forget_account(payer);
   ++counters_.instances_given_up;
 }
 
-/// A group that the configuration does not name is known as long as it has an instance.
-void store::forget_account(const account& payer) {
-  if (options_.groups.contains(payer.name)) return;
-  const auto uses = [&](const auto& each) { return each.second->payer == &payer; };
-  if (std::ranges::none_of(instances_, uses)) accounts_.erase(std::string(payer.name));
+/// A group that the configuration does not name is known as long as it has an instance, and so is a user.
+void store::forget_account(account& payer) {
+  const auto pays = [&](const auto& each) { return each.second->payer->pays_into(payer); };
+  if (std::ranges::any_of(instances_, pays)) return;
+  if (account* whole = payer.parent; whole != nullptr) {
+    std::erase_if(whole->users, [&](const auto& each) { return each.second.get() == &payer; });
+    return forget_account(*whole);
+  }
+  if (!options_.groups.contains(payer.name)) accounts_.erase(std::string(payer.name));
 }
 
 }  // namespace cenote::dram

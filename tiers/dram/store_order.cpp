@@ -251,7 +251,7 @@ void store::leave_order(pool& group, std::uint32_t record, departure why, coarse
     parked_bytes_ -= group.stride;
   } else if ((flags & block_record::flag_kept) != 0) {
     memory::shared_clear_bits(flags, block_record::flag_kept, "leave_order.kept_no_more"_point);
-    group.owner->payer->kept -= group.stride;
+    group.owner->payer->repay(&account::kept, group.stride);
     kept_bytes_ -= group.stride;
     --group.kept;
   } else if (!in_policy(record)) {  // it was to leave when it is written

@@ -229,7 +229,7 @@ std::uint64_t store::rebuild(coarse_time now) {
                 [](const slab* a, const slab* b) { return a->what.index > b->what.index; });
       for (slab* home : group->slabs) {
         // Everything counts as used until it turns out to be free.
-        in.payer->used += home->what.block_bytes();
+        in.payer->pay(&account::used, home->what.block_bytes());
         used_ += home->what.block_bytes();
         blank_ += home->what.block_bytes();
         for (std::uint32_t b = home->what.count; b > 0; --b) {

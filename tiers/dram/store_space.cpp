@@ -70,20 +70,24 @@ std::uint32_t store::grant_share(const session& of, const pool& from) const noex
 }
 
 bool store::has_blank(const pool& from) noexcept {
-  const account& payer = *from.owner->payer;
-  return !from.free.empty() && (payer.given.quota == 0 || payer.used + from.stride <= payer.given.quota);
+  return !from.free.empty() && from.owner->payer->has_room(from.stride);
+}
+
+/// Makes room within a quota for one block more.
+store::allocation store::keep_within(account& payer, pool& from, coarse_time now) {
+  const std::uint64_t quota = payer.given.quota;
+  if (quota == 0 || payer.used + from.stride <= quota) return allocation::ok;
+  if (from.stride > quota) return allocation::no_space;
+  const std::uint64_t before = payer.used;
+  if (evict_from_account(payer, from, payer.used + from.stride - quota, now)) return allocation::ok;
+  // A quota that was lowered by far is worked off in steps.
+  return payer.used > quota && payer.used < before ? allocation::wait : allocation::no_space;
 }
 
 store::allocation store::allocate(pool& from, block_ref& ref, std::uint32_t more, coarse_time now) {
-  account& payer = *from.owner->payer;
-  if (payer.given.quota != 0 && payer.used + from.stride > payer.given.quota) {
-    const std::uint64_t before = payer.used;
-    if (from.stride > payer.given.quota) return allocation::no_space;
-    if (!evict_from_account(payer, from, payer.used + from.stride - payer.given.quota, now)) {
-      // A quota that was lowered by far is worked off in steps.
-      const bool goes_on = payer.used > payer.given.quota && payer.used < before;
-      return goes_on ? allocation::wait : allocation::no_space;
-    }
+  for (account* payer = from.owner->payer; payer != nullptr; payer = payer->parent) {
+    const allocation within = keep_within(*payer, from, now);
+    if (within != allocation::ok) return within;
   }
   if (from.free.empty()) {
     const allocation found = find_room(from, more, now);
@@ -91,7 +95,7 @@ store::allocation store::allocate(pool& from, block_ref& ref, std::uint32_t more
   }
   ref = from.free.back();
   from.free.pop_back();
-  payer.used += from.stride;
+  from.owner->payer->pay(&account::used, from.stride);
   used_ += from.stride;
   blank_ += from.stride;
   // Ahead of need: memory is made while the last quarter slab is used up.
@@ -305,7 +309,7 @@ store::pool* store::pool_with_oldest(const account* within, coarse_time now,
   pool* oldest = nullptr;
   std::pair<priority, coarse_time> lowest;
   for (const auto& [number, each] : instances_) {
-    if (within != nullptr && each->payer != within) continue;
+    if (within != nullptr && !each->payer->pays_into(*within)) continue;
     for (const auto& group : each->pools) {
       if (group->aside_until != 0 && !is_due(group->aside_until, now)) continue;
       const auto victim = victim_of(*group);
@@ -335,7 +339,8 @@ std::uint32_t store::evict_oldest(const account* within, std::uint64_t bytes, co
 bool store::evict_last_of_account(account& payer, coarse_time now) {
   const auto gave = [&](const std::unique_ptr<pool>& group) { return evict(*group, 1, now, effort::last_resort) > 0; };
   return std::any_of(instances_.begin(), instances_.end(), [&](const auto& each) {
-    return each.second->payer == &payer && std::any_of(each.second->pools.begin(), each.second->pools.end(), gave);
+    return each.second->payer->pays_into(payer) &&
+           std::any_of(each.second->pools.begin(), each.second->pools.end(), gave);
   });
 }
 
@@ -346,10 +351,10 @@ bool store::evict_from_account(account& payer, pool& prefer, std::uint64_t bytes
     if (evict_oldest(&payer, payer.used - target, now) > 0 || evict(prefer, 1, now, effort::last_resort) > 0) continue;
     if (!evict_last_of_account(payer, now)) break;
   }
-  if (payer.used > target) revoke_idle_grants([&](const slab& in) { return in.owner->payer == &payer; });
+  if (payer.used > target) revoke_idle_grants([&](const slab& in) { return in.owner->payer->pays_into(payer); });
   if (payer.used > target) {
     for (const auto& [number, each] : instances_) {
-      if (each->payer == &payer) rescan_zombies(*each);
+      if (each->payer->pays_into(payer)) rescan_zombies(*each);
     }
   }
   return payer.used <= target;
@@ -624,7 +629,7 @@ bool store::drain(slab& victim, coarse_time now) {
   const slab_description what = victim.what;
   const auto let_go = [&](block_ref ref) {
     records_[what.first_record + ref.block()].set_state(block_state::free, "drain.free"_point);
-    in.payer->used -= what.stride;
+    in.payer->repay(&account::used, what.stride);
     used_ -= what.stride;
   };
   for (const block_ref ref : present) {
@@ -679,7 +684,7 @@ void store::move_hot_blocks(slab& from, std::vector<block_ref>& refs, coarse_tim
     if (!sound) {
       ++counters_.checksum_errors;
       group.free.push_back(target);
-      in.payer->used -= group.stride;
+      in.payer->repay(&account::used, group.stride);
       used_ -= group.stride;
       continue;
     }

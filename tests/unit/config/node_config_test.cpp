@@ -81,6 +81,8 @@ reserve_share = 0.125
 keep_share = 0.75
 group_quota = "16MiB"
 open_groups = true
+user_quota = "8MiB"
+user_keep_share = 0.2
 
 [groups.a]
 quota = "32MiB"
@@ -112,6 +114,8 @@ format = "json"
   BOOST_TEST(config.limits.keep_share == 0.75);
   BOOST_TEST(config.limits.group_quota == 16 * mib);
   BOOST_TEST(config.limits.open_groups);
+  BOOST_TEST(config.limits.user_quota == 8 * mib);
+  BOOST_TEST(config.limits.user_keep_share == 0.2);
   BOOST_TEST(config.groups.at("a").quota == 32 * mib);
   BOOST_TEST(config.groups.at("a").token == "secret");
   BOOST_TEST(config.log.level == "warn,keeper=debug");

@@ -112,8 +112,9 @@ instance_number node::add(const instance_spec& spec) {
   using memory::access, memory::index_memory, memory::shared_file, memory::version_table;
   auto index = must(memory::index_writer::create(must(shared_file::create("test-index", memory::index_segment_bytes))));
   auto versions = must(version_table::create(must(shared_file::create("test-versions", version_table::segment_bytes))));
-  instances.emplace(number, kept_instance{spec, must(index_memory::open(copy_of(index.file()), access::read_write)),
-                                          must(version_table::open(copy_of(versions.file()), access::read_write))});
+  instances.emplace(number,
+                    kept_instance{spec, must(index_memory::open(copy_of(index.file()), access::read_write)),
+                                  must(version_table::open(copy_of(versions.file()), access::read_write)), owner});
   must(tier->add_instance(number, spec, std::move(index), std::move(versions), now, owner));
   pump();
   return number;
@@ -184,7 +185,7 @@ std::uint64_t node::recover() {
   for (const auto& [number, kept] : instances) {
     must(tier->recover_instance(
         number, kept.spec, copy_of(kept.index.file),
-        must(memory::version_table::open(copy_of(kept.versions.file()), memory::access::read_write))));
+        must(memory::version_table::open(copy_of(kept.versions.file()), memory::access::read_write)), kept.owner));
   }
   std::vector<std::pair<instance_number, std::uint32_t>> refused;
   for (const auto& [place, kept] : slabs) {
@@ -311,10 +312,17 @@ std::string node::broken_identity() const {
     return "cached is " + std::to_string(all.cached) + ", the records say " + std::to_string(cached);
   if (!options.grants_in_capacity && cached > all.capacity) return "more is cached than the capacity";
   std::uint64_t sum = 0;
+  std::array<std::uint64_t, 3> of_default{}, of_users{};  // used, kept, reserved
+  const auto add = [](std::array<std::uint64_t, 3>& to, const account_status& from) {
+    to[0] += from.used, to[1] += from.kept, to[2] += from.reserved;
+  };
   for (const account_status& each : all.accounts) {
     sum += each.used;
     if (each.used != account_used[each.name]) return "account " + each.name + " is wrong";
+    if (each.name == "default") add(of_default, each);
   }
+  for (const account_status& each : all.users) add(of_users, each);
+  if (of_default != of_users) return "the users of the account `default` do not sum up to it";
   if (sum != used) return "the accounts do not sum up to what is used";
   return {};
 }

@@ -68,6 +68,7 @@ class node {
     instance_spec spec;
     memory::index_memory index;
     memory::version_table versions;
+    std::uint32_t owner = 0;
   };
   struct kept_slab {
     slab_description what;

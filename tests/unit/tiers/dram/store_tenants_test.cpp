@@ -29,6 +29,13 @@ account_status account_of(const node& at, const std::string& name) {
   return {};
 }
 
+account_status user_of(const node& at, std::uint32_t uid) {
+  for (const account_status& each : at.status().users) {
+    if (each.uid == uid) return each;
+  }
+  return {};
+}
+
 std::vector<full_key> keys_from(std::uint64_t first, std::uint64_t count) {
   std::vector<full_key> keys;
   for (std::uint64_t n = 0; n < count; ++n) keys.push_back(key_of(first + n));
@@ -162,6 +169,111 @@ BOOST_AUTO_TEST_CASE(a_group_that_is_named_later_takes_what_it_has_along) {
   BOOST_TEST(at.status().accounts.size() == 1U);
   BOOST_TEST(account_of(at, "default").kept == 3 * block);
   BOOST_TEST(at.broken_identity() == "");
+}
+
+BOOST_AUTO_TEST_CASE(one_user_keeps_no_more_than_a_share_of_what_the_shared_account_may) {
+  node at(small_tier());
+  const std::uint64_t quota = at.options.capacity / 10 / block;
+  const auto keep_all = [&](const std::string& name, std::uint32_t owner) {
+    at.owner = owner;
+    client each(at, at.add(spec_of(name)));
+    put_all(each, keys_from(1, 60));
+    return each.keep(keys_from(1, 60)).value;
+  };
+  const std::uint64_t greedy = keep_all("a", 1000) + keep_all("b", 1000);
+  BOOST_TEST(greedy == quota / 2);
+  BOOST_TEST(keep_all("c", 1001) == quota / 2);
+  BOOST_TEST(user_of(at, 1000).kept == greedy * block);
+  BOOST_TEST(account_of(at, "default").kept == quota / 2 * 2 * block);
+  BOOST_TEST(at.status().accounts.size() == 1U);
+  BOOST_TEST(at.broken_identity() == "");
+  at.restart();
+  BOOST_TEST(user_of(at, 1000).kept == greedy * block);
+  BOOST_TEST(at.broken_identity() == "");
+}
+
+BOOST_AUTO_TEST_CASE(one_user_s_quota_costs_no_other_user_a_block) {
+  auto options = small_tier();
+  options.limits.group_quota = 100 * block;
+  options.limits.user_quota = 60 * block;
+  node at(options);
+  at.owner = 1001;
+  client other(at, at.add(spec_of("other")));
+  put_all(other, keys_from(1, 40));
+  at.owner = 1000;
+  for (const char* name : {"a", "b"}) {
+    client greedy(at, at.add(spec_of(name)));
+    put_all(greedy, keys_from(1, 60));
+  }
+  BOOST_TEST(user_of(at, 1000).used <= 60 * block);
+  BOOST_TEST(user_of(at, 1000).used >= 50 * block);
+  for (const full_key& key : keys_from(1, 40)) BOOST_TEST((other.read(key) == look::right));
+  BOOST_TEST(at.broken_identity() == "");
+}
+
+BOOST_AUTO_TEST_CASE(limits_of_users_do_not_bind_groups_that_the_configuration_names) {
+  auto options = small_tier();
+  options.limits.user_quota = 10 * block;
+  options.groups["named"] = {.keep_quota = 30 * block};
+  node at(options);
+  client a(at, at.add(spec_of("named")));
+  put_all(a, keys_from(1, 40));
+  BOOST_TEST(a.keep(keys_from(1, 40)).value == 30U);
+  BOOST_TEST(account_of(at, "named").used >= 40 * block);
+  BOOST_TEST(at.status().users.empty());
+}
+
+BOOST_AUTO_TEST_CASE(limits_of_users_change_at_a_reload_and_what_is_too_much_goes) {
+  node at(small_tier());
+  at.owner = 1000;
+  client a(at, at.add(spec_of("a", block, 1, "team")));
+  at.owner = 1001;
+  client b(at, at.add(spec_of("b")));
+  for (client* each : {&a, &b}) {
+    put_all(*each, keys_from(1, 40));
+    BOOST_TEST(each->keep(keys_from(1, 20)).value == 20U);
+  }
+  at.options.limits.user_keep_share = 0.1;
+  at.options.limits.user_quota = 30 * block;
+  at.tier->set_limits(at.options.limits, at.now);
+  at.tier->tick(++at.now);
+  const std::uint64_t may_keep = at.options.capacity / 100 / block;
+  for (const std::uint32_t uid : {1000U, 1001U}) {
+    BOOST_TEST(user_of(at, uid).kept == may_keep * block);
+    BOOST_TEST(user_of(at, uid).used <= 30 * block);
+  }
+  BOOST_TEST(at.broken_identity() == "");
+
+  at.options.groups["team"] = {};  // now it has an account of its own
+  at.tier->set_groups(at.options.groups, at.now);
+  BOOST_TEST(at.status().users.size() == 1U);
+  BOOST_TEST(account_of(at, "default").kept == may_keep * block);
+  BOOST_TEST(account_of(at, "team").kept == may_keep * block);
+  BOOST_TEST(at.broken_identity() == "");
+  at.tier->set_groups({}, at.now);
+  BOOST_TEST(user_of(at, 1000).kept == may_keep * block);
+  BOOST_TEST(at.status().accounts.size() == 1U);
+  BOOST_TEST(at.broken_identity() == "");
+}
+
+BOOST_AUTO_TEST_CASE(a_user_is_forgotten_with_his_last_instance) {
+  auto options = small_tier();
+  options.life = {.idle = 10, .empty = 10, .claim = 1};
+  node at(options);
+  at.owner = 1000;
+  at.add(spec_of("stays"));
+  at.owner = 1001;
+  at.add(spec_of("goes"));
+  client holds(at, 1);
+  BOOST_TEST(at.status().users.size() == 2U);
+  at.tier->tick(at.now += 20);
+  BOOST_TEST(at.status().instances.size() == 1U);
+  BOOST_TEST(at.status().users.size() == 1U);
+  BOOST_TEST(account_of(at, "default").name == "default");
+  at.bury(holds.number);
+  at.tier->tick(at.now += 20);
+  BOOST_TEST(at.status().accounts.empty());
+  BOOST_TEST(at.status().users.empty());
 }
 
 BOOST_AUTO_TEST_CASE(what_is_kept_beyond_a_lowered_limit_is_let_go) {
