@@ -115,6 +115,9 @@ result<index_writer> index_writer::open(shared_file file) {
   writer.old_ = writer.adopt(static_cast<std::uint8_t>((state >> 8) & 0xff));
   if (writer.current_.entries == nullptr)
     return fail(error_code::layout_mismatch, "an index has no current table, or none that can be mapped");
+  // One that cannot be mapped is not kept true any more, so readers must not look there first.
+  const bool names_old = static_cast<std::uint8_t>(state >> 8) != no_table;
+  if (names_old && writer.old_.entries == nullptr) writer.publish_state();
   return writer;
 }
 
@@ -230,7 +233,8 @@ result<void> index_writer::make_room() {
 }
 
 result<void> index_writer::insert(const block_key& key, std::uint64_t value) {
-  if (auto ok = make_room(); !ok) return ok;
+  // Without address space for a larger table the present one is filled up: slower, but nothing is lost.
+  if (auto ok = make_room(); !ok && current_.used + 1 >= current_.slots && locate(current_, key) == nullptr) return ok;
   if (migrating()) {
     if (index_entry* before = locate(old_, key)) {
       put_in(current_, key, value);
@@ -257,6 +261,14 @@ result<void> index_writer::reserve(std::uint64_t n) {
   if (auto ok = start_table(slots); !ok) return ok;
   finish_migration();
   return {};
+}
+
+result<void> index_writer::make_room_for(std::uint64_t n) const {
+  // See start_table(): in front of a table lies at most one of its own size, and behind it the next one.
+  const std::uint64_t largest = table_bytes(std::max(2 * n + 2 * index_min_slots, current_.slots));
+  const std::uint64_t bytes = std::min(3 * largest, index_area_bytes - first_offset);
+  if (memory_.tables.reach(first_offset, bytes) != nullptr) return {};
+  return fail(error_code::limit_exceeded, "no address space for an index of " + std::to_string(n) + " blocks");
 }
 
 bool index_writer::put_in(table& target, const block_key& key, std::uint64_t value) noexcept {

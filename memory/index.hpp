@@ -164,7 +164,7 @@ class index_writer {
       const std::function<bool(const block_key&, std::uint64_t)>& valid,
       const std::function<void(std::uint64_t)>& soon = [](std::uint64_t) {});
 
-  /// Adds or replaces. Fails only when the segment's, or the process', address space is used up (`limit_exceeded`).
+  /// Adds or replaces. Fails only when the table is full and there is no address space for another (`limit_exceeded`).
   result<void> insert(const block_key& key, std::uint64_t value);
   /// Removes the key if it is there.
   void erase(const block_key& key);
@@ -182,6 +182,9 @@ class index_writer {
   [[nodiscard]] const index_memory& memory() const noexcept { return memory_; }
   /// Ends the index; its memory is the caller's.
   [[nodiscard]] shared_file release() && noexcept { return std::move(memory_.file); }
+
+  /// Address space for whatever tables `n` entries need, so that inserting as many cannot fail. Errors: limit_exceeded.
+  [[nodiscard]] result<void> make_room_for(std::uint64_t n) const;
 
   /// Grows at once so that `n` entries fit without another growth; for rebuilds and benches.
   result<void> reserve(std::uint64_t n);

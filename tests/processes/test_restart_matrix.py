@@ -35,6 +35,7 @@ ELSEWHERE = {
     "session.phase": "test_a_session_whose_end_is_cut_short_…",
     "keeper.records_dropped": "test_a_cold_start_…",
     "worker.session_retired": "test_a_cold_start_…",
+    "records.orphan_freed": "nowhere: what stood there before is nobody's, and the next worker does it again",
     "removals.kept": "test_nvme_faults.py: test_a_worker_that_dies_behind_a_removal_it_kept_…",
     "keeper.told_why": "the last word of a worker that ends by itself behind it",
     "keeper.node_put": "nothing is kept under this kind",

@@ -265,7 +265,7 @@ void store::publish(instance& in, slab& home, block_ref ref, const full_key& key
   in.versions.set_key(ordinal, key);
   in.versions.set_version(ordinal, version, "publish.version"_point);
   const block_key name = reduce_key(key.view(), home.what.group);
-  // The address space of an index holds more entries than a node has blocks, so this cannot fail.
+  // Cannot fail: make_index_room() came before the slab.
   (void)in.index.insert(name, index_value::make(ref, version));
   ++home.present;
   home.touch_sum += now;

@@ -527,6 +527,8 @@ class store {
   bool revoke_idle_grants(const std::function<bool(const slab&)>& in);
   bool ask_slab(pool& into, coarse_time now);
   bool slab_fits(const pool& into) const noexcept;
+  [[nodiscard]] bool make_index_room(const instance& in, std::uint64_t more) const;
+  void blank_records(std::uint32_t first, std::uint32_t count);
   bool memory_is_short(coarse_time now) noexcept;
   static void renumber_slabs(instance& in) noexcept;
   bool take_idle_slab(pool& into, coarse_time now);
@@ -630,6 +632,7 @@ class store {
   std::uint64_t assigned_ = 0;  ///< bytes of slabs that exist or are asked for
   std::uint64_t used_ = 0;      ///< bytes of blocks that are not free
   std::uint64_t blank_ = 0;     ///< … of those, of what is not cached: granted, reserved, loading, waiting for a pin
+  bool took_over_ = false;      ///< from a worker before, which may have left records of slabs that are gone
   std::optional<coarse_time> no_memory_until_;
   bool stole_without_memory_ = false;  ///< a slab was given up although none could be made; cleared when one is
   std::unordered_map<std::uint32_t, moving_block> moving_;          ///< by record

@@ -52,12 +52,15 @@ result<void> store::recover_slab(const slab_description& what, memory::segment m
     return fail(error_code::layout_mismatch, "a slab of an unknown instance");
   }
   instance& in = *home->second;
-  in.next_slab = std::max(in.next_slab, what.index + 1);
   if (what.index >= block_ref::max_slabs || what.first_version > memory::max_version_entries || what.count == 0 ||
       what.count > memory::max_version_entries - what.first_version) {
     return fail(error_code::layout_mismatch, "a slab whose numbers are out of range");
   }
+  in.next_slab = std::max(in.next_slab, what.index + 1);
   if (auto room = in.versions.make_room(what.index, what.first_version, what.count); !room) return room;
+  if (!make_index_room(in, what.count)) {
+    return fail(error_code::limit_exceeded, "no address space for the index of a slab's blocks");
+  }
   const auto state = in.versions.slab(what.index)->state.load(std::memory_order_acquire);
   if (state == static_cast<std::uint32_t>(memory::slab_state::retired)) {
     return fail(error_code::closed, "a slab that was being given up");
@@ -214,6 +217,7 @@ void store::reconcile_index(instance& in, std::vector<bool>& indexed) {
 }
 
 std::uint64_t store::rebuild(coarse_time now) {
+  took_over_ = true;
   for (const session_number number : guard_.counted()) {
     if (!sessions_.contains(number)) guard_.forget(number);
   }

@@ -417,11 +417,12 @@ bool store::ask_slab(pool& into, coarse_time now) {
     record_ranges_.release(*records, what.count);
     return false;
   }
-  if (!in.versions.make_room(in.next_slab, *versions, what.count)) {
+  if (!in.versions.make_room(in.next_slab, *versions, what.count) || !make_index_room(in, what.count)) {
     record_ranges_.release(*records, what.count);
     in.version_ranges.release(*versions, what.count);
     return false;
   }
+  if (took_over_) blank_records(*records, what.count);
   what.index = in.next_slab++;
   what.first_record = *records;
   what.first_version = *versions;
@@ -429,6 +430,24 @@ bool store::ask_slab(pool& into, coarse_time now) {
   ++into.slabs_asked;
   requests_.push_back({slab_request::kind::create, what, {}, {}});
   return true;
+}
+
+/// Address space for the index of all blocks that the instance has, and `more`: a block that is stored is always found.
+bool store::make_index_room(const instance& in, std::uint64_t more) const {
+  std::uint64_t blocks = more;
+  for (const auto& group : in.pools) {
+    blocks += (group->slabs.size() + group->slabs_asked) * group->blocks_per_slab;
+  }
+  return in.index.make_room_for(blocks).has_value();
+}
+
+/// A slab that could not be taken over left its records as they were: they must be nobody's before the keeper hears of
+/// their new slab.
+void store::blank_records(std::uint32_t first, std::uint32_t count) {
+  for (std::uint32_t number = first; number < first + count; ++number) {
+    memory::block_record& record = records_[number];
+    if (record.state() != block_state::free) record.set_state(block_state::free, "records.orphan_freed"_point);
+  }
 }
 
 /// A slab could not be made a moment ago.
@@ -443,7 +462,9 @@ void store::renumber_slabs(instance& in) noexcept {
   if (!in.sessions.empty() || in.next_slab < block_ref::max_slabs / 2) return;
   constexpr auto free_number = static_cast<std::uint32_t>(memory::slab_state::none);
   for (std::uint32_t index = 1; index < std::min(in.next_slab, block_ref::max_slabs); ++index) {
-    auto& state = in.versions.slab(index)->state;
+    memory::slab_entry* entry = in.versions.slab(index);
+    if (entry == nullptr) break;
+    auto& state = entry->state;
     if (state.load(std::memory_order_relaxed) != static_cast<std::uint32_t>(memory::slab_state::retired)) continue;
     state.store(free_number, std::memory_order_release);
   }

@@ -1,22 +1,25 @@
 #include "memory/window.hpp"
 
 #include <sys/mman.h>
-#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <atomic>
 #include <boost/test/unit_test.hpp>
 #include <cstring>
-#include <fstream>
 #include <thread>
 #include <vector>
 
 #include "memory/index.hpp"
 #include "memory/segment.hpp"
 #include "memory/version_table.hpp"
+#include "tests/support/scarce_address_space.hpp"
 
 namespace cenote::memory {
+
+using testing::address_space;
+using testing::can_be_scarce;
+using testing::scarce_address_space;
 
 namespace {
 
@@ -25,28 +28,6 @@ constexpr std::uint64_t GiB = std::uint64_t{1} << 30;
 struct fixture {
   shared_file file = std::move(*shared_file::create("window", 64 * GiB));
   window writer = std::move(*window::open(file, {0, 32 * GiB}, access::read_write, page_bytes));
-};
-
-std::uint64_t address_space() {
-  std::uint64_t pages = 0;
-  std::ifstream("/proc/self/statm") >> pages;
-  return pages * page_bytes;
-}
-
-/// Leaves a process `bytes` more address space for as long as it is there.
-class scarce_address_space {
- public:
-  explicit scarce_address_space(std::uint64_t bytes) {
-    ::getrlimit(RLIMIT_AS, &before_);
-    const rlimit tight{address_space() + bytes, before_.rlim_max};
-    ::setrlimit(RLIMIT_AS, &tight);
-  }
-  ~scarce_address_space() { ::setrlimit(RLIMIT_AS, &before_); }
-  scarce_address_space(const scarce_address_space&) = delete;
-  scarce_address_space& operator=(const scarce_address_space&) = delete;
-
- private:
-  rlimit before_{};
 };
 
 }  // namespace
@@ -91,6 +72,7 @@ BOOST_FIXTURE_TEST_CASE(a_window_of_a_later_part_begins_there, fixture) {
 }
 
 BOOST_FIXTURE_TEST_CASE(without_address_space_nothing_is_reached_and_all_before_stays, fixture) {
+  if (!can_be_scarce) return;
   const auto* base = writer.base();
   {
     const scarce_address_space scarce(std::uint64_t{64} << 20);
@@ -166,6 +148,80 @@ BOOST_AUTO_TEST_CASE(an_instance_without_blocks_takes_less_than_a_mebibyte) {
         std::move(*version_table::create(std::move(*shared_file::create("versions", version_table::segment_bytes)))));
   }
   BOOST_TEST(address_space() - before < std::uint64_t{100} << 20);
+}
+
+BOOST_AUTO_TEST_CASE(an_index_that_cannot_grow_takes_what_its_table_has_room_for) {
+  if (!can_be_scarce) return;
+  auto writer = std::move(*index_writer::create(std::move(*shared_file::create("index", index_segment_bytes))));
+  const auto key_of = [](std::uint64_t n) { return block_key{n * 0x9e3779b97f4a7c15U, n + 1}; };
+  const auto value_of = [](std::uint32_t n, std::uint64_t version) {
+    return index_value::make(block_ref(1, n), version);
+  };
+  const scarce_address_space none(0);
+  unsigned failed = 0;
+  for (std::uint32_t n = 0; n < 900; ++n) failed += writer.insert(key_of(n), value_of(n, 2)) ? 0 : 1;
+  const std::uint64_t slots = writer.slots();
+  for (std::uint32_t n = 0; n < 900; ++n) failed += writer.insert(key_of(n), value_of(n, 4)) ? 0 : 1;
+  BOOST_TEST(failed == 0U);
+  BOOST_TEST(slots == index_min_slots);
+  BOOST_TEST(writer.find(key_of(3)) == value_of(3, 4));
+}
+
+BOOST_AUTO_TEST_CASE(an_index_with_room_for_its_blocks_needs_no_more_address_space) {
+  if (!can_be_scarce) return;
+  auto writer = std::move(*index_writer::create(std::move(*shared_file::create("index", index_segment_bytes))));
+  constexpr std::uint64_t blocks = 20'000;
+  BOOST_REQUIRE(writer.make_room_for(blocks).has_value());
+  const scarce_address_space none(0);
+  unsigned failed = 0;
+  for (std::uint64_t n = 0; n < 20 * blocks; ++n) {
+    failed += writer.insert({n * 0x9e3779b97f4a7c15U, n + 1}, index_value::make(block_ref(1, 1), 2)) ? 0 : 1;
+    if (n >= blocks) writer.erase({(n - blocks) * 0x9e3779b97f4a7c15U, n - blocks + 1});
+  }
+  BOOST_TEST(failed == 0U);
+  BOOST_TEST(writer.size() == blocks);
+  BOOST_TEST(writer.slots() < 8 * blocks);  // never filled up for want of another table
+}
+
+BOOST_AUTO_TEST_CASE(an_index_whose_old_table_cannot_be_mapped_does_not_show_it_to_readers) {
+  if (!can_be_scarce) return;
+  const auto file = std::move(*shared_file::create("index", index_segment_bytes));
+  const auto again = [&] {
+    return std::move(*shared_file::adopt(std::move(*file.fd().duplicate()), index_segment_bytes));
+  };
+  const auto key_of = [](std::uint64_t n) { return block_key{n * 0x9e3779b97f4a7c15U, n + 1}; };
+  const auto value_of = [](std::uint32_t n, std::uint64_t version) {
+    return index_value::make(block_ref(1, n), version);
+  };
+  static_cast<void>(index_writer::create(again()));
+  const auto seen = std::move(*index_memory::open(again(), access::read_only));
+  const index_reader reader(seen.tables);
+  const auto table_of = [&](unsigned shift) -> const index_table* {
+    const std::uint64_t number = (seen.header().state.load() >> shift) & 0xff;
+    return number < seen.header().tables.size() ? &seen.header().tables[number] : nullptr;
+  };
+  std::uint32_t n = 0;
+  {
+    auto writer = std::move(*index_writer::open(again()));
+    for (;; ++n) {  // until a table in front of the old one takes over
+      BOOST_REQUIRE(n < 100'000U);
+      BOOST_REQUIRE(writer.insert(key_of(n), value_of(n, 2)).has_value());
+      if (n >= 300) writer.erase(key_of(n - 300));
+      const index_table* old = table_of(8);
+      if (old != nullptr && old->offset > table_of(0)->offset) break;
+    }
+  }
+  const std::uint32_t moved = n - 150;
+  BOOST_REQUIRE(reader.find(key_of(moved)) == value_of(moved, 2));
+  const std::uint64_t end = table_of(0)->offset + table_of(0)->slots * sizeof(index_entry);
+  const scarce_address_space tight(2 * page_bytes + (end + page_bytes - 1) / page_bytes * page_bytes);
+  auto next = index_writer::open(again());
+  BOOST_REQUIRE(next.has_value());
+  BOOST_TEST(!next->migrating());
+  next->reconcile([](const block_key&, std::uint64_t) { return true; });
+  next->erase(key_of(moved));
+  BOOST_REQUIRE(next->insert(key_of(moved), value_of(moved, 8)).has_value());
+  BOOST_TEST(reader.find(key_of(moved)) == value_of(moved, 8));
 }
 
 BOOST_AUTO_TEST_SUITE_END()

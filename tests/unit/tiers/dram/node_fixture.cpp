@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "memory/fence.hpp"
+#include "tests/support/scarce_address_space.hpp"
 
 namespace cenote::dram::testing {
 
@@ -190,6 +191,8 @@ std::uint64_t node::recover() {
   std::vector<std::pair<instance_number, std::uint32_t>> refused;
   for (const auto& [place, kept] : slabs) {
     auto memory = open_slab_memory(must(kept.memory.fd().duplicate()), kept.memory.size());  // punched: it was given up
+    std::optional<cenote::testing::scarce_address_space> scarce;
+    if (slab_room) scarce.emplace(*slab_room);
     if (!memory || !tier->recover_slab(kept.what, std::move(*memory))) refused.push_back(place);
   }
   for (const auto& place : refused) slabs.erase(place);

@@ -85,8 +85,9 @@ class node {
   std::uint32_t uid = 1000;  ///< of clients that attach from now on
   std::unique_ptr<store> tier;
   coarse_time now = 10;
-  std::uint32_t owner = 0;       ///< of instances that are added
-  bool memory_is_short = false;  ///< slabs cannot be made
+  std::uint32_t owner = 0;                 ///< of instances that are added
+  bool memory_is_short = false;            ///< slabs cannot be made
+  std::optional<std::uint64_t> slab_room;  ///< address space that recover() has for each slab
   /// Where slab memory comes from; make_slab_memory() when empty.
   std::function<result<memory::segment>(const slab_description&)> make_memory;
   std::function<void(const slab_description&)> on_drop;

@@ -1,11 +1,14 @@
 // One thing at a time that a dead worker may leave behind, and what the next one makes of it.
 #include <boost/test/unit_test.hpp>
 
+#include "tests/support/scarce_address_space.hpp"
 #include "tests/unit/tiers/dram/node_fixture.hpp"
 
 namespace cenote::dram {
 
 using namespace testing;
+using cenote::testing::can_be_scarce;
+using cenote::testing::scarce_address_space;
 using memory::block_ref;
 using memory::block_state;
 using memory::completion_kind;
@@ -17,6 +20,8 @@ namespace {
 error_code code_of(const memory::completion& answer) {
   return static_cast<error_code>(answer.code);
 }
+
+struct nothing {};
 
 struct fixture {
   node at{options_of(16 << 20)};
@@ -197,6 +202,49 @@ BOOST_AUTO_TEST_CASE(slabs_that_belong_to_nobody_are_refused) {
   what.instance = in;
   what.group = 5;
   BOOST_TEST(!offer().has_value());
+}
+
+BOOST_FIXTURE_TEST_CASE(what_is_stored_without_address_space_is_found_and_stays_removed, nothing) {
+  if (!can_be_scarce) return;
+  node at{options_of(64 << 20, 16 << 20)};
+  const instance_number in = at.add(spec_of("one", 4096));
+  client a{at, in};
+  client b{at, in};
+  for (std::uint64_t k = 0; k < 600; ++k) a.put(key_of(k));
+  std::uint64_t stored = 0;
+  {
+    const scarce_address_space none(0);
+    for (std::uint64_t k = 600; k < 1200; ++k) stored += a.put(key_of(k)).value;
+  }
+  BOOST_TEST(stored == 600U);
+  for (std::uint64_t k = 0; k < 1200; ++k) BOOST_REQUIRE((b.read(key_of(k)) == look::right));
+  BOOST_TEST(at.broken_identity() == "");
+  a.remove(key_of(1100));
+  at.restart();
+  BOOST_TEST((b.read(key_of(1100)) == look::miss));
+}
+
+BOOST_FIXTURE_TEST_CASE(records_of_a_slab_that_could_not_be_taken_over_are_nobodys, nothing) {
+  if (!can_be_scarce) return;
+  node at{options_of(16 << 20)};
+  const instance_number in = at.add(spec_of("one", 4096));
+  {
+    client a{at, in};
+    for (std::uint64_t k = 0; k < 3000; ++k) a.put(key_of(k));
+  }
+  at.tier.reset();
+  at.slab_room = std::uint64_t{200} << 10;
+  const std::size_t before = at.slabs.size();
+  at.recover();
+  at.slab_room.reset();
+  BOOST_REQUIRE(at.slabs.size() < before);
+  BOOST_TEST(at.broken_identity() == "");
+  const instance_number other = at.add(spec_of("two", 4096));
+  client c{at, other};
+  c.put(key_of(100'000));
+  BOOST_TEST(at.broken_identity() == "");
+  at.restart();
+  for (std::uint64_t k = 0; k < 3000; ++k) BOOST_REQUIRE((c.read(key_of(k)) == look::miss));  // it never stored them
 }
 
 BOOST_AUTO_TEST_SUITE_END()
