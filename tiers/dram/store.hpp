@@ -514,7 +514,8 @@ class store {
   std::vector<memory::block_ref> next_victims(pool& from, std::uint32_t count, std::uint32_t& looks, coarse_time now);
   std::uint32_t evict_oldest(const account* within, std::uint64_t bytes, coarse_time now);
   void mark_pins(instance& in, coarse_time now);
-  void look_again(instance& in, coarse_time now);
+  bool look_again(instance& in, coarse_time now);
+  void note_loose(pool& group, std::uint32_t record);
   [[nodiscard]] bool is_stuck(const slab& home, memory::block_ref ref, coarse_time now) const noexcept;
   [[nodiscard]] std::uint64_t scan_cost(const instance& in) const noexcept;
   bool evict_from_account(account& payer, pool& prefer, std::uint64_t bytes, coarse_time now);

@@ -129,6 +129,7 @@ void store::keep_no_more(pool& group, coarse_time now) {
     if (record.state() != block_state::present || (record.flags & block_record::flag_kept) == 0) continue;
     leave_order(group, number, departure::removed, now);
     group.policy->admit(number, identity_of(group, number), now);  // not enter_order(): the configuration may keep it
+    note_loose(group, number);
   }
 }
 

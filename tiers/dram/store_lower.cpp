@@ -160,7 +160,7 @@ void store::finish_write(const moving_block& moved, std::uint32_t number, transf
     memory::shared_set_bits(record.flags, block_record::flag_below, "finish_write.below"_point);
     ++counters_.demoted;
   }
-  if (!moved.leaves) return;
+  if (!moved.leaves) return note_loose(from, number);
   if (record.touch.load(std::memory_order_relaxed) != moved.touched) {  // somebody read it meanwhile
     enter_order(from, number, now);
   } else if (counted_bytes() <= share_of(usable_bytes(), options_.high_water)) {

@@ -241,6 +241,7 @@ std::uint64_t store::identity_of(const pool& group, std::uint32_t record) const 
 void store::enter_order(pool& group, std::uint32_t record, coarse_time now) {
   if (keeps(group, record)) return note_kept(group, record);
   group.policy->admit(record, identity_of(group, record), now);
+  note_loose(group, record);
 }
 
 void store::leave_order(pool& group, std::uint32_t record, departure why, coarse_time now) {
@@ -269,6 +270,7 @@ void store::park(pool& group, std::uint32_t record, coarse_time now) {
   memory::shared_set_bits(records_[record].flags, block_record::flag_parked, "park.parked"_point);
   group.parked->admit(record, identity_of(group, record), now);
   parked_bytes_ += group.stride;
+  note_loose(group, record);
 }
 
 void store::touch_order(pool& group, std::uint32_t record, coarse_time now) {

@@ -131,7 +131,9 @@ void store::let_go(std::uint64_t job) {
     const auto held = held_for_.find(record);
     if (held == held_for_.end() || std::erase(held->second, job) == 0 || !held->second.empty()) continue;
     held_for_.erase(held);
-    held_bytes_ -= slab_of_record(record)->what.stride;
+    slab& home = *slab_of_record(record);
+    held_bytes_ -= home.what.stride;
+    note_loose(pool_of(home), record);
   }
   job_holds_.erase(found);
 }

@@ -169,12 +169,18 @@ void store::restore(instance& in, slab& home, block_ref ref) {
 }
 
 /// A pool of which all that was looked at is held by somebody is set aside for a moment, so that neither its pins nor
-/// the looks at them cost others anything. Returns how many went.
+/// the looks at them cost others anything. As a last resort everything is looked at, but not again before something of
+/// the pool may have been let go. Returns how many went.
 std::uint32_t store::evict(pool& from, std::uint32_t count, coarse_time now, effort how) {
   instance& in = *from.owner;
   const bool thorough = how == effort::last_resort;
   if (!thorough && from.aside_until != 0 && !is_due(from.aside_until, now)) return 0;
-  if (thorough) look_again(in, now);
+  const bool looked_again = thorough && look_again(in, now);
+  if (thorough && from.vain_at != 0 && from.vain_at == now) {
+    if (looked_again) rescan_zombies(in);
+    return 0;
+  }
+  const std::uint32_t pin_look = in.pin_look;
   const std::uint32_t all = from.policy->size() + from.parked->size();
   const bool in_vain = in.pins_seen == now && from.pinned >= all;
   const std::uint32_t most = in_vain ? 0 : thorough ? all : std::min(all, most_looks);
@@ -191,6 +197,10 @@ std::uint32_t store::evict(pool& from, std::uint32_t count, coarse_time now, eff
     if (gone < refs.size() && in.pins_seen != now) mark_pins(in, now);
   }
   from.aside_until = freed == 0 && all > 0 ? now + aside_for : 0;
+  if (thorough && freed == 0 && in.pin_look == pin_look) {  // else the pins were not known from the first look on
+    from.vain_at = now;
+    forced_cost_ += looks / 64;  // nor does a pin that comes and goes have everything looked at without end
+  }
   if (freed == count || (!thorough && in.zombies_seen == now)) return freed;
   in.zombies_seen = now;
   rescan_zombies(in);
@@ -230,7 +240,8 @@ void store::mark_pins(instance& in, coarse_time now) {
   in.pins_seen = now;
   ++counters_.pin_scans;
   spent_ += scan_cost(in);
-  for (const auto& group : in.pools) group->pinned = 0;
+  std::vector<std::uint32_t> gone;  // by group: blocks that the look before found pinned, as far as this one does not
+  for (const auto& group : in.pools) gone.push_back(std::exchange(group->pinned, 0));
   for (const session* each : in.sessions) {
     const std::uint64_t limit = std::min<std::uint64_t>(
         each->memory.pin_slots(), each->memory.header().pin_high_water.load(std::memory_order_acquire));
@@ -241,25 +252,39 @@ void store::mark_pins(instance& in, coarse_time now) {
       slab* home = slab_of(in, ref);
       if (home == nullptr) continue;
       if (home->pin_marks.empty()) home->pin_marks.resize(home->what.count);
-      if (std::exchange(home->pin_marks[ref.block()], in.pin_look) == in.pin_look) continue;
+      const std::uint32_t last = std::exchange(home->pin_marks[ref.block()], in.pin_look);
+      if (last == in.pin_look) continue;
       const std::uint32_t number = home->what.first_record + ref.block();
       const bool evictable = records_[number].state() == block_state::present && in_policy(number);
-      pool_of(*home).pinned += evictable ? 1 : 0;
+      if (!evictable) continue;
+      ++pool_of(*home).pinned;
+      if (last == in.pin_look - 1 && gone[home->what.group] > 0) --gone[home->what.group];
     }
+  }
+  for (std::size_t group = 0; group < gone.size(); ++group) {
+    if (gone[group] > 0) in.pools[group]->vain_at = 0;
   }
 }
 
+/// The block has come, or one of those who held it is gone: if nobody else does, another look at its pool is worth it.
+void store::note_loose(pool& group, std::uint32_t record) {
+  if (group.vain_at == 0) return;
+  const slab& home = *slab_of_record(record);
+  if (!is_stuck(home, block_ref(home.what.index, record - home.what.first_record), group.vain_at)) group.vain_at = 0;
+}
+
 /// Before a request is refused: what was held at the last look may be free by now. So many times a tenth of a second
-/// that no request waits for nothing, and a flood of requests that cannot be served costs little.
-void store::look_again(instance& in, coarse_time now) {
-  if (in.pin_look == 0) return;  // never met a pin
+/// that no request waits for nothing, and a flood of requests that cannot be served costs little. True: it looked.
+bool store::look_again(instance& in, coarse_time now) {
+  if (in.pin_look == 0 && in.zombies.empty()) return false;  // never met a pin
   if (forced_at_ != now) forced_looks_ = 0, forced_cost_ = 0;
   forced_at_ = now;
   const bool affordable = forced_looks_ < most_forced_looks || forced_cost_ < most_forced_cost;
-  if (in.pins_seen == now && !affordable) return;
+  if (in.pins_seen == now && !affordable) return false;
   ++forced_looks_;
   forced_cost_ += scan_cost(in);
   mark_pins(in, now);
+  return true;
 }
 
 /// True: somebody holds the block, or did so at the last look, which was a moment ago.

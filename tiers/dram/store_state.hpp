@@ -78,6 +78,7 @@ struct store::pool {
   std::uint32_t leaving = 0;    ///< present blocks that are on their way down and in no policy
   std::uint32_t pinned = 0;     ///< evictable blocks that the last look at all pins found pinned
   coarse_time aside_until = 0;  ///< all that eviction looked at was held: until then it turns to other pools
+  coarse_time vain_at = 0;      ///< everything was looked at and was held; 0: none was, or something was let go since
   std::size_t kept_until = 0;   ///< slabs looked through for kept blocks, while nobody uses the instance
 };
 

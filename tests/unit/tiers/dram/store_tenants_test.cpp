@@ -470,6 +470,89 @@ BOOST_AUTO_TEST_CASE(requests_that_cannot_be_served_look_at_pins_only_so_often) 
   BOOST_TEST(other.grant(1) == 1U);
 }
 
+namespace {
+
+/// A full tier of which one half is held for a prefetch and the other one pinned.
+struct held_tier {
+  held_tier() : at(small_tier(4)) {
+    while (code_of(holder.put(key_of(stored))) == error_code::ok) {
+      if (stored % 2 == 0) {
+        BOOST_REQUIRE(holder.pin(key_of(stored)).has_value());
+      } else {
+        hold(stored);
+      }
+      ++stored;
+    }
+    BOOST_REQUIRE(stored > 200U);
+    ++at.now;
+  }
+  /// A job of its own for each block.
+  void hold(std::uint64_t n) {
+    prefetch::order order;
+    order.what = prefetch::order::kind::finish;
+    order.job = n + 1;
+    order.session = holder.number;
+    order.instance = holder.in;
+    order.hold = true;
+    order.keys = std::make_shared<const std::vector<full_key>>(std::vector{key_of(n)});
+    BOOST_REQUIRE(at.tier->obey(order, at.now).length == 1U);
+  }
+  void let_go(std::uint64_t n) {
+    prefetch::order order;
+    order.what = prefetch::order::kind::release;
+    order.job = n + 1;
+    (void)at.tier->obey(order, at.now);
+  }
+  /// Asks for a block in vain; how many blocks were looked at.
+  std::uint64_t looks_of(int requests) {
+    const std::uint64_t before = at.status().counters.victims_examined;
+    for (int n = 0; n < requests; ++n) BOOST_REQUIRE(other.grant(1) == 0U);
+    return at.status().counters.victims_examined - before;
+  }
+
+  node at;
+  std::uint64_t stored = 0;
+  client holder{at, at.add(spec_of("i")), 1024};
+  client other{at, holder.in};
+};
+
+}  // namespace
+
+BOOST_FIXTURE_TEST_CASE(requests_that_cannot_be_served_look_at_what_is_held_only_once, held_tier) {
+  BOOST_TEST(looks_of(1000) <= 4 * stored);
+  ++at.now;
+  BOOST_TEST(looks_of(1000) <= 4 * stored);
+  ++at.now;
+  BOOST_TEST(looks_of(1) > 0U);
+  BOOST_TEST(at.broken_identity() == "");
+}
+
+BOOST_FIXTURE_TEST_CASE(what_is_let_go_is_found_at_once_though_everything_was_looked_at, held_tier) {
+  (void)looks_of(3);
+  let_go(1);
+  BOOST_TEST(other.grant(1) == 1U);
+  BOOST_REQUIRE(other.take().has_value());  // or it would be taken back for the next one
+  (void)looks_of(3);
+  holder.unpin(0);
+  BOOST_TEST(other.grant(1) == 1U);
+  BOOST_REQUIRE(other.take().has_value());
+  BOOST_TEST(at.present(holder.in) == stored - 2);
+  (void)looks_of(3);
+  BOOST_TEST(at.broken_identity() == "");
+}
+
+BOOST_FIXTURE_TEST_CASE(a_pin_that_comes_and_goes_has_a_held_pool_looked_at_only_so_often, held_tier) {
+  std::uint64_t looks = 0;
+  for (int n = 0; n < 2000; ++n) {
+    const auto again = holder.pin(key_of(1));
+    BOOST_REQUIRE(again.has_value());
+    looks += looks_of(1);
+    holder.unpin(*again);
+    looks += looks_of(1);
+  }
+  BOOST_TEST(looks <= 70'000U + 64 * stored, "64 of them are worth a look at 64 pins");
+}
+
 BOOST_AUTO_TEST_SUITE_END()
 
 }  // namespace cenote::dram
