@@ -38,6 +38,8 @@ nvme_tier::nvme_tier(caf::actor_config& config, nvme::store_options options,
 void nvme_tier::on_exit() {
   above_ = nullptr;
   saving_.clear();  // their promises answer with an error
+  store_->forget_names();
+  if (auto changes = store_->take_changes(); !changes.empty()) devices_->save(std::move(changes), 0);
   devices_.reset();
 }
 

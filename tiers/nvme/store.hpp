@@ -132,6 +132,8 @@ class store {
   /// Probes retired paths: one that answers is served again. Forgets blocks that expired, and names of instances of
   /// which nothing is left. Call every few seconds.
   void tick(coarse_time now);
+  /// Has the paths forget the names of instances of which nothing is left: with each tick, and before the end.
+  void forget_names();
   [[nodiscard]] path_state state_of(std::uint32_t path) const noexcept { return paths_[path].state; }
 
   // ---- work; answers and requests gather until take_…()
@@ -194,7 +196,6 @@ class store {
   void find_unused_instances();
   [[nodiscard]] bool is_unused(std::uint64_t identity) const;
   void note_if_unused(std::uint16_t instance);
-  void forget_names();
   [[nodiscard]] std::optional<std::uint16_t> bound(instance_number number) const noexcept;
   size_class& class_of(std::uint64_t bytes);
   bool admitted(const block_key& key);
