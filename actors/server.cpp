@@ -21,6 +21,7 @@
 #include "actors/metrics_text.hpp"
 #include "actors/status_json.hpp"
 #include "config/logging.hpp"
+#include "core/fair_share.hpp"
 #include "core/text.hpp"
 
 namespace cenote {
@@ -69,12 +70,16 @@ error may_not_attach(uid_t uid) {
                                              "auth.allow_gids"};
 }
 
+/// How many files the daemon may have open.
+std::size_t open_files() {
+  rlimit limit{};
+  return ::getrlimit(RLIMIT_NOFILE, &limit) == 0 ? limit.rlim_cur : 1024;
+}
+
 /// How many descriptors may be unread by one user's clients: far below what the kernel refuses the daemon, so that
 /// several such users cannot block the others.
 std::size_t descriptors_a_user(std::uint32_t configured) {
-  rlimit limit{};
-  const std::size_t most = ::getrlimit(RLIMIT_NOFILE, &limit) == 0 ? limit.rlim_cur / 8 : 128;
-  return std::clamp<std::size_t>(std::min<std::size_t>(configured, most), local::max_frame_fds, 1U << 16);
+  return std::clamp<std::size_t>(std::min<std::size_t>(configured, open_files() / 8), local::max_frame_fds, 1U << 16);
 }
 
 /// True when the peer is in group `wanted`, by its primary or a supplementary group.
@@ -275,14 +280,28 @@ std::size_t server::connections_of(uid_t uid) const {
       std::ranges::count(partings_, uid, &parting::uid));
 }
 
+std::size_t server::all_connections() const {
+  return static_cast<std::size_t>(
+             std::ranges::count_if(connections_, [](const auto& each) { return !each.second.refused; })) +
+         partings_.size();
+}
+
 std::optional<error> server::reason_to_refuse(const connection& from) const {
   const std::string who = "uid " + std::to_string(from.peer.uid);
   const bool is_operator = may_administrate(from);
   if (!is_operator && !may_attach(from)) return may_not_attach(from.peer.uid);
   const std::size_t most = config()->limits.connections_per_uid + (is_operator ? operator_connections : 0);
-  if (connections_of(from.peer.uid) < most) return std::nullopt;
+  const std::size_t own = connections_of(from.peer.uid);
+  if (own >= most) {
+    return error(error_code::limit_exceeded,
+                 who + " has " + std::to_string(most) + " connections, limits.connections_per_uid allows no more");
+  }
+  const std::size_t room = open_files() / 2;  // the rest is for what sessions and instances need
+  if (is_operator || own < fair_share(room, all_connections() - own)) return std::nullopt;
   return error(error_code::limit_exceeded,
-               who + " has " + std::to_string(most) + " connections, limits.connections_per_uid allows no more");
+               who + " has " + std::to_string(own) + " of " + std::to_string(room) +
+                   " connections that there may be, and must leave as many to others; raise the daemon's limit of "
+                   "open files");
 }
 
 /// Out of descriptors, as a rule. Whoever waits is told so with the help of the spare one: left alone, the listening
@@ -544,6 +563,12 @@ result<void> server::check_limits(const connection& from, const config::node_con
   if (own >= now.limits.sessions_per_uid) {
     return fail(error_code::limit_exceeded, "uid " + std::to_string(from.peer.uid) + " has " + std::to_string(own) +
                                                 " sessions, limits.sessions_per_uid allows no more");
+  }
+  if (!may_administrate(from) && own >= fair_share(now.node.max_sessions, sessions_.size() - own)) {
+    return fail(error_code::limit_exceeded, "uid " + std::to_string(from.peer.uid) + " has " + std::to_string(own) +
+                                                " of the node's " + std::to_string(now.node.max_sessions) +
+                                                " sessions, and must leave as many to others; raise "
+                                                "node.max_sessions");
   }
   return {};
 }

@@ -140,6 +140,7 @@ class server {
   void welcome(unique_fd accepted);
   [[nodiscard]] std::optional<error> reason_to_refuse(const connection& from) const;
   [[nodiscard]] std::size_t connections_of(uid_t uid) const;
+  [[nodiscard]] std::size_t all_connections() const;
   void turn_away(const error& why);
   void on_event(int socket, std::uint32_t events);
   void read_one(connection& from);

@@ -1,6 +1,7 @@
 #include "actors/tier_options.hpp"
 
 #include <sys/resource.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <chrono>
@@ -90,6 +91,7 @@ dram::life_options life_options_of(const config::node_config& config) {
   options.empty = ten_seconds;
   options.instances = config.limits.instances;
   options.per_owner = config.limits.instances_per_uid;
+  options.trusted = {0, ::geteuid()};
   rlimit open_files{};
   ::getrlimit(RLIMIT_NOFILE, &open_files);
   options.comfortable = static_cast<std::uint32_t>(std::min<rlim_t>(open_files.rlim_cur / descriptors, 1U << 16));

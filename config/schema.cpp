@@ -302,7 +302,9 @@ constexpr std::array keys{
                .minimum = "1",
                .maximum = "4096",
                .reloadable = true,
-               .about = "Sessions that the processes of one user may have at once."},
+               .about =
+                   "Sessions that the processes of one user may have at once; never more than are left to others, but "
+                   "for those who may administrate."},
     key_schema{.name = "limits.connections_per_uid",
                .type = integer,
                .unit = "connections",
@@ -310,8 +312,9 @@ constexpr std::array keys{
                .minimum = "1",
                .maximum = "16384",
                .reloadable = true,
-               .about = "Connections to the socket that one user may have at once; those who may administrate have 16 "
-                        "more."},
+               .about =
+                   "Connections to the socket that one user may have at once, of half as many as the daemon may open "
+                   "files; never more than are left to others. Those who may administrate have 16 more."},
     key_schema{
         .name = "limits.instances_per_uid",
         .type = integer,
@@ -321,7 +324,8 @@ constexpr std::array keys{
         .maximum = "65535",
         .reloadable = true,
         .about =
-            "Instances that one user may have made. One that exists may be joined all the same; idle ones make way."},
+            "Instances that one user may have made; never more than are left to others, but for root and the daemon's "
+            "user. One that exists may be joined all the same; idle ones make way."},
     key_schema{.name = "limits.instances",
                .type = integer,
                .unit = "instances",

@@ -134,6 +134,62 @@ def test_one_user_s_sessions_are_bounded_and_others_attach(public: Path, start_n
         each.close()
 
 
+def take_all(node: Node, uid: int) -> tuple[list[wire.RawSession], wire.Refused]:
+    """Attaches as that user until the node refuses."""
+    raws = []
+    with as_user(uid), pytest.raises(wire.Refused) as why:
+        for _ in range(100):
+            raws.append(wire.RawSession.attach(node.socket, "i", GROUPS))
+    return raws, why.value
+
+
+def test_two_users_cannot_take_all_sessions(public: Path, start_node: StartNode) -> None:
+    node = start_node("auth.allow_uids=[65534,65533,65532]", "node.max_sessions=16", folder=public / "run")
+    first, why = take_all(node, NOBODY)
+    assert why.code == 12
+    assert "uid 65534 has 8 of the node's 16 sessions, and must leave as many to others" in str(why)
+    assert "node.max_sessions" in str(why)
+    second, _ = take_all(node, 65533)
+    third, _ = take_all(node, 65532)
+    assert [len(first), len(second), len(third)] == [8, 4, 2]
+    raws = [*first, *second, *third]
+    raws += [
+        wire.RawSession.attach(node.socket, "i", GROUPS) for _ in range(2)
+    ]  # who may administrate takes what is left
+    with pytest.raises(wire.Refused, match=r"16 sessions are attached, node\.max_sessions"):
+        wire.RawSession.attach(node.socket, "i", GROUPS)
+    for each in raws:
+        each.close()
+
+
+def test_two_users_cannot_take_all_connections(public: Path, start_node: StartNode) -> None:
+    node = start_node(
+        f"auth.allow_uids=[{NOBODY},65533,65532]", folder=public / "run", prefix=("prlimit", "--nofile=160:160")
+    )
+    links: list[wire.Link] = []
+
+    def connect(uid: int) -> tuple[int, wire.Refused]:
+        before = len(links)
+        with as_user(uid), pytest.raises(wire.Refused) as why:
+            for _ in range(200):
+                link = wire.Link(node.socket)
+                link.admin("status")
+                links.append(link)
+        link.close()
+        return len(links) - before, why.value
+
+    many, why = connect(NOBODY)
+    assert many == 40
+    assert why.code == 12
+    assert "uid 65534 has 40 of 80 connections that there may be, and must leave as many to others" in str(why)
+    assert "limit of open files" in str(why)
+    assert connect(65533)[0] == 20
+    assert connect(65532)[0] == 10
+    assert node.status()["server"]["turned_away"] == 3
+    for link in links:
+        link.close()
+
+
 def test_the_instances_that_a_user_made_are_bounded_over_restarts(public: Path, start_node: StartNode) -> None:
     node = start_node(
         f"auth.allow_uids=[{NOBODY}]", "limits.instances_per_uid=2", "limits.instances=3", folder=public / "run"

@@ -71,12 +71,13 @@ struct group_options {
 
 /// When an instance without a session is given up; see store_life.cpp.
 struct life_options {
-  coarse_time idle = 0;           ///< after so long; 0: never
-  coarse_time empty = 0;          ///< without a block it goes after so long; 0: as any other
-  coarse_time claim = 100;        ///< an instance that somebody is about to attach to is left alone for so long
-  std::uint32_t instances = 0;    ///< there are never more; idle ones go early from seven eighths on; 0: no limit
-  std::uint32_t per_owner = 0;    ///< the same of the instances that one user made
-  std::uint32_t comfortable = 0;  ///< as `instances`, but there may be more: what descriptors suffice for
+  coarse_time idle = 0;         ///< after so long; 0: never
+  coarse_time empty = 0;        ///< without a block it goes after so long; 0: as any other
+  coarse_time claim = 100;      ///< an instance that somebody is about to attach to is left alone for so long
+  std::uint32_t instances = 0;  ///< there are never more; idle ones go early from seven eighths on; 0: no limit
+  std::uint32_t per_owner = 0;  ///< the same of the instances that one user made; who leaves as many to others
+  std::vector<std::uint32_t> trusted{};  ///< … but for these users, who leave what they like
+  std::uint32_t comfortable = 0;         ///< as `instances`, but there may be more: what descriptors suffice for
 };
 
 /// What one tenant may take from the others; shares are of the capacity.
@@ -356,7 +357,7 @@ class store {
   /// for some tenths of a microsecond a block. Unknown names are refused.
   result<void> set_policy(const std::string& name, coarse_time now);
   void set_groups(std::map<std::string, group_options> groups, coarse_time now);
-  void set_life(const life_options& life) noexcept { options_.life = life; }
+  void set_life(life_options life) noexcept { options_.life = std::move(life); }
   void set_limits(const limit_options& limits, coarse_time now);
   void set_reserve_timeout(coarse_time timeout) noexcept { options_.reserve_timeout = timeout; }
 
@@ -495,6 +496,8 @@ class store {
   [[nodiscard]] std::optional<coarse_time> idle_limit(const instance& in) const noexcept;
   [[nodiscard]] bool is_crowded() const noexcept;
   [[nodiscard]] bool is_crowded(std::uint32_t owner) const noexcept;
+  [[nodiscard]] std::uint32_t made_by(std::uint32_t owner) const noexcept;
+  [[nodiscard]] std::optional<std::uint64_t> most_made_by(std::uint32_t owner) const noexcept;
   void give_up_idle(coarse_time now);
   void make_way(coarse_time now);
   void empty_some(instance& in, std::uint32_t& budget, coarse_time now);

@@ -1,4 +1,5 @@
 // The end of instances: those that nobody uses are emptied and given up.
+#include "core/fair_share.hpp"
 #include "memory/fence.hpp"
 #include "tiers/dram/store_state.hpp"
 
@@ -46,9 +47,23 @@ bool store::is_crowded() const noexcept {
 }
 
 bool store::is_crowded(std::uint32_t owner) const noexcept {
-  const std::uint32_t most = options_.life.per_owner;
-  const auto made = made_by_.find(owner);
-  return most != 0 && made != made_by_.end() && made->second >= most - most / 8;
+  const auto most = most_made_by(owner);
+  const std::uint32_t made = made_by(owner);
+  return most && made != 0 && made >= *most - *most / 8;
+}
+
+std::uint32_t store::made_by(std::uint32_t owner) const noexcept {
+  const auto found = made_by_.find(owner);
+  return found == made_by_.end() ? 0 : found->second;
+}
+
+/// Nothing: no limit but that of all.
+std::optional<std::uint64_t> store::most_made_by(std::uint32_t owner) const noexcept {
+  const life_options& life = options_.life;
+  if (life.per_owner == 0) return std::nullopt;
+  if (life.instances == 0 || std::ranges::find(life.trusted, owner) != life.trusted.end()) return life.per_owner;
+  const std::uint64_t others = instances_.size() - made_by(owner);
+  return std::min<std::uint64_t>(life.per_owner, fair_share(life.instances, others));
 }
 
 result<void> store::make_room(std::uint32_t owner, coarse_time now) {
@@ -58,12 +73,15 @@ result<void> store::make_room(std::uint32_t owner, coarse_time now) {
     return fail(error_code::limit_exceeded,
                 "the node has " + std::to_string(instances_.size()) + " instances, limits.instances allows no more");
   }
-  const auto made = made_by_.find(owner);
-  if (life.per_owner != 0 && made != made_by_.end() && made->second >= life.per_owner) {
-    return fail(error_code::limit_exceeded, "uid " + std::to_string(owner) + " made " + std::to_string(made->second) +
-                                                " instances, limits.instances_per_uid allows no more");
+  const auto most = most_made_by(owner);
+  const std::uint32_t made = made_by(owner);
+  if (!most || made < *most) return {};
+  const std::string who = "uid " + std::to_string(owner) + " made " + std::to_string(made);
+  if (made >= life.per_owner) {
+    return fail(error_code::limit_exceeded, who + " instances, limits.instances_per_uid allows no more");
   }
-  return {};
+  return fail(error_code::limit_exceeded, who + " of the node's " + std::to_string(life.instances) +
+                                              " instances, and must leave as many to others; raise limits.instances");
 }
 
 /// A step. Whoever attaches meanwhile ends it, and finds what is left.

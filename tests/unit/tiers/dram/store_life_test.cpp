@@ -222,6 +222,37 @@ BOOST_AUTO_TEST_CASE(no_more_are_made_than_there_may_be) {
   BOOST_TEST(!test.has("i2"));
 }
 
+BOOST_AUTO_TEST_CASE(two_users_cannot_make_all_instances_that_there_may_be) {
+  auto options = with(16, 64);
+  options.life.per_owner = 12;
+  options.life.trusted = {7};
+  world test(options);
+  std::vector<client> engines;
+  const auto make = [&](std::uint32_t owner, std::size_t most) {
+    test.at.owner = owner;
+    std::size_t made = 0;
+    auto room = test.at.tier->make_room(owner, test.at.now);
+    for (; room && made < most; room = test.at.tier->make_room(owner, test.at.now)) {
+      engines.emplace_back(test.at, test.at.add(spec_of("i" + std::to_string(engines.size()))));
+      ++made;
+    }
+    return std::pair(made, room ? std::string() : room.error().message());
+  };
+  const auto [first, why] = make(1000, 100);
+  BOOST_TEST(first == 8U);
+  BOOST_TEST(why ==
+             "uid 1000 made 8 of the node's 16 instances, and must leave as many to others; raise limits.instances");
+  BOOST_TEST(make(1001, 100).first == 4U);
+  BOOST_TEST(make(1002, 100).first == 2U);
+  BOOST_TEST(make(1000, 100).first == 0U);
+  const auto [rest, full] = make(7, 100);  // as many as there are
+  BOOST_TEST(rest == 2U);
+  BOOST_TEST(full.find("limits.instances allows no more") != std::string::npos);
+  test.at.bury(engines[0].number);  // an idle one makes way, for whoever has few
+  BOOST_TEST(make(1000, 100).first == 0U);
+  BOOST_TEST(make(1003, 100).first == 1U);
+}
+
 BOOST_AUTO_TEST_CASE(of_a_user_who_has_nearly_too_many_an_idle_one_makes_way_and_no_other_users) {
   auto options = with();
   options.life.per_owner = 3;
