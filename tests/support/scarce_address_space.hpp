@@ -26,6 +26,9 @@ inline constexpr bool can_be_scarce = false;
 inline constexpr bool can_be_scarce = true;
 #endif
 
+/// What they may map meanwhile, bytes.
+inline constexpr std::uint64_t of_sanitizers = can_be_scarce ? 0 : std::uint64_t{8} << 30;
+
 /// Leaves the process `bytes` more address space; what the heap needs is set aside before.
 class scarce_address_space {
  public:
