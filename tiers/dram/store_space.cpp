@@ -241,6 +241,7 @@ void store::mark_pins(instance& in, coarse_time now) {
   ++counters_.pin_scans;
   spent_ += scan_cost(in);
   std::vector<std::uint32_t> gone;  // by group: blocks that the look before found pinned, as far as this one does not
+  gone.reserve(in.pools.size());
   for (const auto& group : in.pools) gone.push_back(std::exchange(group->pinned, 0));
   for (const session* each : in.sessions) {
     const std::uint64_t limit = std::min<std::uint64_t>(

@@ -30,7 +30,7 @@ int move_all(int descriptor, const io_request& request) {
 
 }  // namespace
 
-result<std::unique_ptr<thread_engine>> thread_engine::create(const path_file& file, engine_options options,
+result<std::unique_ptr<thread_engine>> thread_engine::create(const path_file& file, const engine_options& options,
                                                              callback done) {
   std::unique_ptr<thread_engine> engine(new thread_engine(file, std::move(done), options.on_exception));
   const unsigned count = std::clamp(options.queue_depth, 1U, most_threads);

@@ -22,8 +22,8 @@ class thread_engine final : public io_engine {
   static constexpr unsigned most_threads = 32;
 
   /// The file must live longer than the engine. Errors: system.
-  [[nodiscard]] static result<std::unique_ptr<thread_engine>> create(const path_file& file, engine_options options,
-                                                                     callback done);
+  [[nodiscard]] static result<std::unique_ptr<thread_engine>> create(const path_file& file,
+                                                                     const engine_options& options, callback done);
   thread_engine(const thread_engine&) = delete;
   thread_engine& operator=(const thread_engine&) = delete;
   ~thread_engine() override { thread_engine::stop(); }

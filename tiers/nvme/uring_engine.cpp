@@ -542,7 +542,7 @@ void uring_engine::loop::deliver() {
 
 // ------------------------------------------------------------------------------------------ the engine
 
-result<std::unique_ptr<uring_engine>> uring_engine::create(const path_file& file, engine_options options,
+result<std::unique_ptr<uring_engine>> uring_engine::create(const path_file& file, const engine_options& options,
                                                            callback done) {
   auto fresh = std::make_unique<loop>(file, options, std::move(done));
   if (auto started = fresh->start(); !started) return std::unexpected(started.error());

@@ -19,8 +19,8 @@ class uring_engine final : public io_engine {
   static constexpr std::size_t most_registered = std::size_t{1} << 30;  ///< bytes of one piece of memory
 
   /// The file must live longer than the engine. Errors: unsupported (the kernel has no io_uring or forbids it), system.
-  [[nodiscard]] static result<std::unique_ptr<uring_engine>> create(const path_file& file, engine_options options,
-                                                                    callback done);
+  [[nodiscard]] static result<std::unique_ptr<uring_engine>> create(const path_file& file,
+                                                                    const engine_options& options, callback done);
   uring_engine(const uring_engine&) = delete;
   uring_engine& operator=(const uring_engine&) = delete;
   ~uring_engine() override;
