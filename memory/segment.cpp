@@ -68,7 +68,8 @@ void segment::keep_from_children() const noexcept {
 
 bool populate_pages(std::span<std::byte> pages, access how) noexcept {
   const int advice = how == access::read_write ? madv_populate_write : madv_populate_read;
-  return ::madvise(pages.data(), pages.size(), advice) == 0;
+  const std::uint64_t shift = reinterpret_cast<std::uintptr_t>(pages.data()) % page_bytes;
+  return ::madvise(pages.data() - shift, pages.size() + shift, advice) == 0;
 }
 
 bool segment::populate(std::uint64_t offset, std::uint64_t bytes, access how) const noexcept {

@@ -70,9 +70,7 @@ result<void> window::map(std::uint64_t bytes) const {
 
 void window::populate(std::uint64_t offset, std::uint64_t bytes) const noexcept {
   std::byte* from = reach(offset, bytes);
-  if (from == nullptr) return;
-  const std::uint64_t shift = reinterpret_cast<std::uintptr_t>(from) % page_bytes;
-  populate_pages({from - shift, bytes + shift}, how_);
+  if (from != nullptr) populate_pages({from, bytes}, how_);
 }
 
 }  // namespace cenote::memory

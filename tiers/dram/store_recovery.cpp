@@ -12,13 +12,6 @@ using memory::index_value;
 
 namespace {
 
-/// Maps the pages of `count` entries of `size` bytes at once: rebuild() reads them all, and a fault a page is slower.
-void map_entries(const memory::segment& memory, std::uint64_t offset, std::uint64_t size, std::uint64_t count) {
-  const std::uint64_t from = offset / memory::page_bytes * memory::page_bytes;
-  const std::uint64_t to = (offset + size * count + memory::page_bytes - 1) / memory::page_bytes * memory::page_bytes;
-  memory.populate(from, to - from, memory::access::read_write);
-}
-
 std::uint64_t summary_of(const block_key& key, std::uint64_t version) noexcept {
   return (key.lo & ~index_value::version_mask) | ((version >> 1) & index_value::version_mask);
 }
@@ -70,8 +63,9 @@ result<void> store::recover_slab(const slab_description& what, memory::segment m
     return fail(error_code::layout_mismatch, "a slab whose numbers are taken");
   }
   assigned_ += what.segment_bytes();
-  map_entries(records_.memory(), memory::page_bytes + std::uint64_t{what.first_record} * sizeof(memory::block_record),
-              sizeof(memory::block_record), what.count);
+  // rebuild() reads them all, and a fault a page is slower.
+  records_.memory().populate(memory::page_bytes + std::uint64_t{what.first_record} * sizeof(memory::block_record),
+                             std::uint64_t{what.count} * sizeof(memory::block_record), memory::access::read_write);
   in.versions.populate(what.first_version, what.count);
   adopt_slab(in, what, std::move(memory));
   return {};
