@@ -86,6 +86,18 @@ struct machine {
       kept.push_back(std::move(*memory));
     }
   }
+  /// Path `number` cannot be opened any more: a directory is in its data file's place.
+  void take_data_away(std::size_t number) const {
+    const std::string data = directories[number] + "/data";
+    std::filesystem::rename(data, data + ".away");
+    std::filesystem::create_directory(data);
+  }
+  void bring_data_back(std::size_t number) const {
+    const std::string data = directories[number] + "/data";
+    std::filesystem::remove(data);
+    std::filesystem::rename(data + ".away", data);
+  }
+
   nvme::temporary_directory root;
   std::vector<std::string> directories;
   std::vector<memory::segment> kept;
@@ -410,9 +422,7 @@ BOOST_AUTO_TEST_CASE(a_clear_by_name_while_a_path_opens_outlives_its_worker) {
 BOOST_AUTO_TEST_CASE(a_clear_by_name_of_what_a_failed_path_may_hold_is_kept_for_it) {
   machine on({"one", "two"});
   { worker(on).store(0, 100); }
-  const std::string data = on.directories[0] + "/data";
-  std::filesystem::rename(data, data + ".away");
-  std::filesystem::create_directory(data);
+  on.take_data_away(0);
   {
     worker second(on, true, false);
     BOOST_TEST(is(second.clear("a name of nobody"), error_code::removal_pending), "who knows");
@@ -420,8 +430,7 @@ BOOST_AUTO_TEST_CASE(a_clear_by_name_of_what_a_failed_path_may_hold_is_kept_for_
     BOOST_TEST(is(second.clear(small_spec().id), error_code::removal_pending));
     BOOST_TEST(second.blocks() == 0U);
   }
-  std::filesystem::remove(data);
-  std::filesystem::rename(data + ".away", data);
+  on.bring_data_back(0);
   BOOST_TEST(worker(on).blocks() == 0U);
 }
 
@@ -446,9 +455,7 @@ BOOST_AUTO_TEST_CASE(whether_reads_of_an_earlier_worker_have_ended_is_known_of_p
   std::filesystem::rename(metadata, metadata + ".away");
   std::ofstream(metadata) << "no directory";
   BOOST_TEST((worker(on).drained() == true), "it failed, and is locked");
-  const std::string data = on.directories[0] + "/data";
-  std::filesystem::rename(data, data + ".away");
-  std::filesystem::create_directory(data);
+  on.take_data_away(0);
   BOOST_TEST((worker(on).drained() == false));
 }
 
@@ -479,9 +486,7 @@ BOOST_AUTO_TEST_CASE(a_name_without_blocks_that_an_earlier_worker_left_goes) {
 BOOST_AUTO_TEST_CASE(nobody_knows_what_a_path_holds_that_cannot_be_opened) {
   machine on({"one", "two"});
   { worker(on).store(0, 100); }
-  const std::string data = on.directories[0] + "/data";
-  std::filesystem::rename(data, data + ".away");
-  std::filesystem::create_directory(data);
+  on.take_data_away(0);
   std::uint64_t left = 0;
   {
     worker second(on);
@@ -493,8 +498,7 @@ BOOST_AUTO_TEST_CASE(nobody_knows_what_a_path_holds_that_cannot_be_opened) {
     BOOST_TEST(answer->message.find("/one (") != std::string::npos, answer->message);
     BOOST_TEST(answer->message.find("/two (") == std::string::npos, answer->message);
   }
-  std::filesystem::remove(data);
-  std::filesystem::rename(data + ".away", data);
+  on.bring_data_back(0);
   worker third(on);
   BOOST_TEST(third.blocks() == 0U);
 }
