@@ -17,7 +17,7 @@ constexpr auto below_deadline = std::chrono::seconds(10);
 
 }  // namespace
 
-dram_tier::dram_tier(caf::actor_config& config, std::unique_ptr<dram::store> store, std::vector<session_ptr> recovered,
+dram_tier::dram_tier(caf::actor_config& config, std::shared_ptr<dram::store> store, std::vector<session_ptr> recovered,
                      request_slabs request, nvme_tier_actor below, std::shared_ptr<health> alive)
     : dram_tier_actor::base(config),
       store_(std::move(store)),

@@ -29,7 +29,7 @@ class dram_tier final : public dram_tier_actor::base {
   using request_slabs = std::function<void(std::vector<dram::slab_request>)>;
 
   /// `recovered`: sessions that the store knows already, after a restart.
-  dram_tier(caf::actor_config& config, std::unique_ptr<dram::store> store, std::vector<session_ptr> recovered,
+  dram_tier(caf::actor_config& config, std::shared_ptr<dram::store> store, std::vector<session_ptr> recovered,
             request_slabs request, nvme_tier_actor below = {}, std::shared_ptr<health> alive = {});
 
   [[nodiscard]] const char* name() const override { return "dram_tier"; }
@@ -82,7 +82,7 @@ class dram_tier final : public dram_tier_actor::base {
   void tell_planner(const caf::strong_actor_ptr& from);
   void obey(const std::vector<prefetch::order>& orders);
 
-  std::unique_ptr<dram::store> store_;
+  std::shared_ptr<dram::store> store_;
   request_slabs request_;
   std::unordered_map<std::uint64_t, session_ptr> sessions_;  ///< keeps their memory mapped while the store scans it
   std::deque<waiting_batch> waiting_;                        ///< for memory

@@ -70,7 +70,7 @@ std::uint64_t slab_id(const dram::slab_description& slab) {
 
 /// What the keeper held, made into state again.
 struct recovered_state {
-  std::unique_ptr<dram::store> store;
+  std::shared_ptr<dram::store> store;
   std::vector<std::shared_ptr<session_resources>> sessions;
   dram::instance_number next_instance = 1;
   std::uint64_t blocks = 0;
@@ -106,7 +106,7 @@ class recovery {
     if (records != entries.end() && records->fds.size() == 1) {
       auto table = memory::record_table::open(std::move(records->fds[0]));
       if (table) {
-        state_.store = std::make_unique<dram::store>(store_options_of(config_), std::move(*table));
+        state_.store = std::make_shared<dram::store>(store_options_of(config_), std::move(*table));
         entries.erase(records);
         return {};
       }
@@ -118,7 +118,7 @@ class recovery {
     if (!table) return std::unexpected(table.error());
     const std::array fds{table->memory().fd().get()};
     if (auto kept = keeper_.put(local::entry_kind::records, 0, {}, fds); !kept) return kept;
-    state_.store = std::make_unique<dram::store>(store_options_of(config_), std::move(*table));
+    state_.store = std::make_shared<dram::store>(store_options_of(config_), std::move(*table));
     return {};
   }
 
@@ -346,6 +346,7 @@ class worker {
     const std::uint64_t blocks = state->blocks;
     const std::vector<dram::session_number> suspects = state->store->suspects();
     for (const std::span<std::byte> memory : state->store->slab_memory()) provisioner_->adopt(memory);
+    store_ = state->store;
     dram_ = system_.spawn<dram_tier>(
         std::move(state->store), std::move(known),
         [this](std::vector<dram::slab_request> requests) { provisioner_->submit(std::move(requests)); }, nvme_, alive_);
@@ -601,6 +602,8 @@ class worker {
   unique_fd signals_;
   worker_system_config system_config_;
   caf::actor_system system_;
+  std::shared_ptr<const void>
+      store_;  ///< its memory: threads of the devices and the provisioner outlive the tier's actor
   std::unique_ptr<dram::provisioner> provisioner_;
   bool bad_setup_ = false;
   std::shared_ptr<std::atomic<std::uint64_t>> exceptions_ = std::make_shared<std::atomic<std::uint64_t>>(0);

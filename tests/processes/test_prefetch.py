@@ -110,6 +110,20 @@ def test_progress_is_seen_before_the_end_and_wait_complete_waits_for_all(
 
 
 @pytest.mark.sanitizer
+def test_a_node_that_stops_keeps_the_memory_of_transfers_under_way(
+    start: Callable[..., Node], attach: Attach, faults: Faults
+) -> None:
+    node = start()
+    session = attach(node, "i", block=BLOCK)
+    keys = only_below(session, node, count=COUNT)
+    faults.give("store", "linger_ms=500")  # what was read is looked at after the tier above has ended
+    ticket = session.prefetch(keys, "wait_complete")
+    until("blocks are on their way", lambda: status(node)["bytes_in_flight"] > 0)
+    assert not ticket.done
+    assert node.stop() == 0, node.log_text()[-2000:]
+
+
+@pytest.mark.sanitizer
 def test_best_effort_ends_at_the_stop_with_a_pinned_prefix(
     start: Callable[..., Node], attach: Attach, faults: Faults
 ) -> None:

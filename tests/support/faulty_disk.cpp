@@ -3,6 +3,7 @@
 // for it:
 //   read=ERRNO write=ERRNO   refuse
 //   delay_ms=N               wait so long before each transfer
+//   linger_ms=N              wait so long after each
 //   hold                     wait before each transfer until the order is gone
 //   part=N                   move so many bytes at once, at most
 //   lie                      move half of it and say that it was all
@@ -40,6 +41,7 @@ struct orders {
   int metadata_error = 0;
   bool metadata_hold = false;
   long delay_ms = 0;
+  long linger_ms = 0;
   std::size_t part = 0;
   bool hold = false;
   bool lie = false;
@@ -57,6 +59,7 @@ void obey(orders& out, std::string_view word) noexcept {
   if (const auto n = number_after(word, "metadata=")) out.metadata_error = static_cast<int>(n);
   out.metadata_hold |= word == "metadata_hold";
   if (const auto n = number_after(word, "delay_ms=")) out.delay_ms = n;
+  if (const auto n = number_after(word, "linger_ms=")) out.linger_ms = n;
   if (const auto n = number_after(word, "part=")) out.part = static_cast<std::size_t>(n);
   out.hold |= word == "hold";
   out.lie |= word == "lie";
@@ -153,6 +156,7 @@ ssize_t transfer(long call, int descriptor, void* memory, std::size_t size, off_
   std::size_t wanted = now.part == 0 ? size : std::min(size, now.part);
   if (now.lie) wanted = std::max(sector, size / 2 / sector * sector);
   const long moved = ::syscall(call, descriptor, memory, wanted, at);
+  wait_ms(now.linger_ms);
   return now.lie && moved > 0 ? static_cast<ssize_t>(size) : moved;
 }
 

@@ -7,7 +7,7 @@
 
 namespace cenote::nvme {
 
-result<std::unique_ptr<io_engine>> make_engine(engine_kind kind, const path_file& file, engine_options options,
+result<std::unique_ptr<io_engine>> make_engine(engine_kind kind, const path_file& file, const engine_options& options,
                                                io_engine::callback done) {
   if (kind != engine_kind::threads) {
     auto ring = uring_engine::create(file, options, done);

@@ -18,6 +18,6 @@ enum class engine_kind : std::uint8_t {
 
 /// The file must live longer than the engine; name() tells what was chosen. Errors: unsupported, system. Thread-safe.
 [[nodiscard]] result<std::unique_ptr<io_engine>> make_engine(engine_kind kind, const path_file& file,
-                                                             engine_options options, io_engine::callback done);
+                                                             const engine_options& options, io_engine::callback done);
 
 }  // namespace cenote::nvme
