@@ -41,6 +41,7 @@ struct replay_options {
   std::string capacities;
   std::string policies = "lru,s3fifo,arc,tblru";
   std::string order = "fwd";
+  std::string tails = "cut";
   std::string tiers;
   std::string lower_policy = "lru";
   std::string ingest = "evicted";
@@ -222,12 +223,9 @@ result<eviction::trace> read_requests(const std::string& path) {
 
 result<eviction::trace> requests_of(const replay_options& options) {
   auto all = options.path.empty() ? eviction::generate(options.generated) : read_requests(options.path);
-  if (!all || options.limit == 0 || options.limit >= all->requests().size()) return all;
-  eviction::trace some;
-  for (const auto& each : all->requests().first(options.limit)) {
-    some.add(std::uint64_t{each.time} * 100, each.tokens, all->ids(each));
-  }
-  return some;
+  if (!all) return all;
+  const std::size_t count = options.limit == 0 ? all->requests().size() : options.limit;
+  return options.tails == "cut" ? all->full_blocks(count) : all->first(count);
 }
 
 /// Before anything is read: what cannot work together.
@@ -238,6 +236,9 @@ result<void> check(const replay_options& options) {
   }
   if (options.simulate && options.capacities.empty() == options.tiers.empty()) {
     return refuse("replay --simulate needs either --capacity-sweep or --tiers");
+  }
+  if (!options.simulate && options.tails != "cut") {
+    return refuse("--tails keep simulates: engines hand over full blocks only, so a real node never sees a tail");
   }
   if (!options.simulate && !(options.capacities.empty() && options.tiers.empty())) {
     return refuse("--capacity-sweep and --tiers simulate: add --simulate, or give --dram and --nvme for a real node");
@@ -285,6 +286,11 @@ void add_replay(CLI::App& app) {
       ->capture_default_str();
   command->add_option("--order", options->order, "How a request uses its blocks: fwd is head to tail, rev tail to head")
       ->check(CLI::IsMember({"fwd", "rev"}))
+      ->capture_default_str();
+  command
+      ->add_option("--tails", options->tails,
+                   "Blocks that are not full of tokens: cut, as engines do, or keep, as published figures do")
+      ->check(CLI::IsMember({"cut", "keep"}))
       ->capture_default_str();
   command->add_option("--tiers", options->tiers, "Two tiers, the upper one first, as in dram=1000,nvme=10000");
   command->add_option("--lower-policy", options->lower_policy, "Policy of the lower tier")->capture_default_str();

@@ -9,7 +9,9 @@
 #include <memory>
 #include <thread>
 
+#include "core/instance_spec.hpp"
 #include "tiers/eviction/simulation.hpp"
+#include "tiers/eviction/tier_simulation.hpp"
 
 namespace cenote::replay {
 
@@ -44,6 +46,28 @@ double measure_memcpy(std::uint64_t block_bytes) {
   return rates[rounds / 2];
 }
 
+std::optional<simulated_twin> simulate_twin(const outcome& of) {
+  constexpr auto order = eviction::replay_order::reverse;
+  const std::uint64_t stride = (of.settings.block_bytes + block_alignment - 1) / block_alignment * block_alignment;
+  if (stride == 0 || of.ran.requests().empty() || of.policy == "belady") return std::nullopt;
+  simulated_twin twin{.dram_blocks = static_cast<std::uint32_t>(of.dram_capacity / stride),
+                      .nvme_blocks = static_cast<std::uint32_t>(of.nvme_capacity / stride)};
+  result<eviction::replay_sums> sums;
+  if (twin.nvme_blocks > 0) {
+    const auto both = eviction::simulate(
+        of.ran, {.upper_policy = of.policy, .upper_capacity = twin.dram_blocks, .lower_capacity = twin.nvme_blocks},
+        order);
+    if (!both) return std::nullopt;
+    sums = both->both;
+  } else {
+    sums = eviction::simulate(of.ran, of.policy, twin.dram_blocks, order);
+    if (!sums) return std::nullopt;
+  }
+  twin.prefix_hits = sums->prefix_hits;
+  twin.hit_ratio = sums->hit_ratio();
+  return twin;
+}
+
 result<void> simulate_beside(const eviction::trace& of, const std::vector<std::string>& policies, outcome& into) {
   into.capacities.clear();
   into.curves.clear();
@@ -65,7 +89,9 @@ result<void> simulate_beside(const eviction::trace& of, const std::vector<std::s
     for (std::size_t i = next++; i < all; i = next++) {
       simulated_curve& curve = into.curves[i / into.capacities.size()];
       const std::size_t place = i % into.capacities.size();
-      const auto sums = eviction::simulate(of, curve.policy, into.capacities[place], eviction::replay_order::forward);
+      const auto order =
+          curve.policy == "belady" ? eviction::replay_order::forward : eviction::replay_order::reverse;  // as the tiers
+      const auto sums = eviction::simulate(of, curve.policy, into.capacities[place], order);
       curve.hit_ratio[place] = sums ? sums->hit_ratio() : 0;
     }
   };

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -14,6 +15,10 @@ namespace cenote::replay {
 /// Bytes that memcpy moves in a second of one core, in pieces of `block_bytes` between memories larger than any cache;
 /// the median of a few rounds. Takes about half a second.
 [[nodiscard]] double measure_memcpy(std::uint64_t block_bytes);
+
+/// The node of `of` as a simulation over what was served; nothing when its policy cannot be simulated. Blocks of others
+/// are not known, so for a node of the replay's own.
+[[nodiscard]] std::optional<simulated_twin> simulate_twin(const outcome& of);
 
 /// Simulates `of` over capacities that double up to all its blocks, and fills `capacities` and `curves`: for each of
 /// `policies`, and for belady, the bound of what can be known only afterwards. Runs on all cores.

@@ -11,7 +11,7 @@ namespace cenote::replay {
 
 namespace {
 
-constexpr std::uint64_t magic = 0x31304452414f4252;  // "RBOARD01"
+constexpr std::uint64_t magic = 0x32304452414f4252;  // "RBOARD02"
 constexpr std::uint64_t ms_per_tenth = 100;
 
 constexpr std::uint64_t aligned(std::uint64_t offset) noexcept {
@@ -43,7 +43,8 @@ result<board> board::create(const run_settings& how, const eviction::trace& of,
   plan.id_count = of.stream().size();
   plan.requests_at = aligned(sizeof(header));
   plan.ids_at = aligned(plan.requests_at + requests.size() * sizeof(planned_request));
-  plan.engines_at = aligned(plan.ids_at + plan.id_count * sizeof(std::uint64_t));
+  plan.results_at = aligned(plan.ids_at + plan.id_count * sizeof(std::uint64_t));
+  plan.engines_at = aligned(plan.results_at + requests.size() * sizeof(request_result));
   plan.lanes_at = aligned(plan.engines_at + how.engines * sizeof(engine_state));
   plan.bytes = plan.lanes_at + std::uint64_t{how.engines} * how.lanes * aligned(sizeof(tally));
   auto memory = memory::segment::create("cenote-replay", plan.bytes);
@@ -57,6 +58,7 @@ result<board> board::create(const run_settings& how, const eviction::trace& of,
   head->requests_at = plan.requests_at;
   head->ids_at = plan.ids_at;
   head->id_count = plan.id_count;
+  head->results_at = plan.results_at;
   head->engines_at = plan.engines_at;
   head->lanes_at = plan.lanes_at;
   auto* const planned = made.at<planned_request>(plan.requests_at);
@@ -68,6 +70,7 @@ result<board> board::create(const run_settings& how, const eviction::trace& of,
                                       .engine = engine_of[i],
                                       .tokens = each.tokens,
                                       .due_ms = (each.time - first_time) * ms_per_tenth};
+    new (made.at<request_result>(plan.results_at) + i) request_result;
     std::ranges::copy(of.ids(each), made.at<std::uint64_t>(plan.ids_at) + each.first);
   }
   for (std::uint32_t e = 0; e < how.engines; ++e) {
@@ -97,6 +100,10 @@ std::span<const planned_request> board::requests() const noexcept {
 
 std::span<const std::uint64_t> board::ids(const planned_request& of) const noexcept {
   return {at<std::uint64_t>(head().ids_at) + of.first, of.count};
+}
+
+request_result& board::result_of(const planned_request& which) const noexcept {
+  return at<request_result>(head().results_at)[&which - at<planned_request>(head().requests_at)];
 }
 
 engine_state& board::engine(std::uint32_t number) const noexcept {

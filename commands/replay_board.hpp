@@ -59,6 +59,13 @@ class tally_word {
   std::atomic<std::uint64_t> value_{0};
 };
 
+/// What became of one request. Written by the lane that served it, and whole once begun() is not 0.
+struct request_result {
+  tally_word begun_ns;  ///< since the start of the replay; 0: not served (whole)
+  tally_word upper;     ///< leading blocks that were in DRAM when it came
+  tally_word loaded;    ///< leading blocks read
+};
+
 /// What one thread of one engine did. Times in nanoseconds.
 struct tally {
   tally_word requests;        ///< served
@@ -103,6 +110,7 @@ class board {
   [[nodiscard]] const run_settings& settings() const noexcept { return head().settings; }
   [[nodiscard]] std::span<const planned_request> requests() const noexcept;
   [[nodiscard]] std::span<const std::uint64_t> ids(const planned_request& of) const noexcept;
+  [[nodiscard]] request_result& result_of(const planned_request& which) const noexcept;
   [[nodiscard]] engine_state& engine(std::uint32_t number) const noexcept;
   [[nodiscard]] tally& lane(std::uint32_t engine, std::uint32_t number) const noexcept;
   /// All lanes of one engine; of all engines.
@@ -125,7 +133,7 @@ class board {
     std::uint64_t magic;
     std::uint64_t bytes;
     run_settings settings;
-    std::uint64_t request_count, requests_at, ids_at, id_count, engines_at, lanes_at;
+    std::uint64_t request_count, requests_at, ids_at, id_count, results_at, engines_at, lanes_at;
     std::atomic<std::int64_t> start_ns;
     std::atomic<std::uint32_t> stop;
   };

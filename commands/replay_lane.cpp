@@ -75,6 +75,7 @@ std::span<std::byte> lane::buffer(std::size_t i) noexcept {
 }
 
 result<void> lane::serve(const planned_request& request) {
+  const auto begun = clock::now();
   ids_ = plan_.ids(request);
   names_.clear();
   for (const std::uint64_t id : ids_) names_.push_back(key_of(id));
@@ -92,11 +93,11 @@ result<void> lane::serve(const planned_request& request) {
     if (!leaves_session_usable(went.error().code())) return went;
     done_.failed.add(1);
   }
-  count_hits(request, hits);
+  count_hits(request, hits, begun);
   return {};
 }
 
-void lane::count_hits(const planned_request& request, const found& hits) {
+void lane::count_hits(const planned_request& request, const found& hits, clock::time_point begun) {
   const std::size_t upper = std::min(hits.upper, hits.loaded);
   done_.upper_hits.add(upper);
   done_.lower_hits.add(hits.loaded - upper);
@@ -105,6 +106,11 @@ void lane::count_hits(const planned_request& request, const found& hits) {
   done_.blocks.add(request.count);
   done_.tokens.add(request.tokens);
   done_.requests.add(1);
+  request_result& became = plan_.result_of(request);
+  became.upper.add(upper);
+  became.loaded.add(hits.loaded);
+  const auto since_start = begun.time_since_epoch() - std::chrono::nanoseconds(plan_.started());
+  became.begun_ns.add(std::max<std::uint64_t>(nanoseconds(since_start), 1));
 }
 
 // ---------------------------------------------------------------------------------------------- reading

@@ -45,7 +45,7 @@ class lane {
   [[nodiscard]] result<void> put_copied(std::size_t first, std::size_t count);
   [[nodiscard]] result<void> put_in_place(std::size_t first, std::size_t count);
   [[nodiscard]] std::span<std::byte> buffer(std::size_t i) noexcept;
-  void count_hits(const planned_request& request, const found& hits);
+  void count_hits(const planned_request& request, const found& hits, clock::time_point begun);
 
   const board& plan_;
   const run_settings& how_;

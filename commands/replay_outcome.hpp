@@ -52,6 +52,15 @@ struct simulated_curve {
   std::vector<double> hit_ratio;
 };
 
+/// The node of this replay as a simulation: same policy, same capacities, and the requests that were served, in the
+/// order and at the times in which they began.
+struct simulated_twin {
+  std::uint32_t dram_blocks = 0;
+  std::uint32_t nvme_blocks = 0;  ///< 0: no such tier
+  std::uint64_t prefix_hits = 0;
+  double hit_ratio = 0;
+};
+
 struct outcome {
   std::string trace;  ///< file or description
   run_settings settings;
@@ -61,6 +70,8 @@ struct outcome {
   std::unique_ptr<tally> sums = std::make_unique<tally>();
   std::vector<engine_outcome> engines;
   std::vector<sample> timeline;
+  eviction::trace ran;                   ///< what was served, as it began
+  std::optional<simulated_twin> twin{};  ///< of a node of our own
   node_movement moved;
   std::uint64_t restarts = 0;  ///< of the worker, during the replay
   std::uint64_t dram_capacity = 0;
@@ -70,6 +81,7 @@ struct outcome {
   double memcpy_rate = 0;                  ///< bytes a second of one core, measured after the run
   std::vector<std::uint32_t> capacities;   ///< of `curves`, blocks
   std::vector<simulated_curve> curves;
+  bool own_node = false;
   bool interrupted = false;
   std::vector<std::string> failures;  ///< what makes this run no success, a sentence each
 

@@ -84,11 +84,12 @@ std::vector<std::string> curves_beside(const outcome& of) {
 }
 
 /// What a run leaves to do: figures beside it, and telling. False: a file could not be written.
-exit_code tell(outcome& of, const eviction::trace& trace, const real_options& options, bool as_json) {
+exit_code tell(outcome& of, const real_options& options, bool as_json) {
   of.memcpy_rate = measure_memcpy(of.settings.block_bytes);
+  if (of.own_node) of.twin = simulate_twin(of);
   result<void> reported;
   if (!options.report.empty()) {
-    reported = simulate_beside(trace, curves_beside(of), of);
+    if (!of.ran.requests().empty()) reported = simulate_beside(of.ran, curves_beside(of), of);
     if (reported) reported = write_report(of, options.report);
   }
   if (as_json) {
@@ -171,7 +172,7 @@ exit_code run_real(const eviction::trace& of, const std::string& name, const rea
   auto ran = run(of, *parsed);
   if (!ran && interrupted()) return exit_code::ended_at_once;
   if (!ran) return failed_with(ran.error());
-  return tell(*ran, of, options, as_json);
+  return tell(*ran, options, as_json);
 }
 
 }  // namespace cenote::replay

@@ -33,6 +33,7 @@ constexpr double node_gone_limit = 5;  // seconds that a socket may refuse befor
 constexpr double stop_patience = 10;   // seconds that engines have for their last request
 constexpr double orphan_patience = 1;  // … when the node is dead: they only wait for it
 constexpr std::uint32_t paced_lanes = 4;
+constexpr std::uint64_t ns_per_ms = 1'000'000;
 
 double seconds_between(steady_clock::time_point from, steady_clock::time_point to) {
   return std::chrono::duration<double>(to - from).count();
@@ -305,9 +306,21 @@ class replay_run {
     out_.dram_capacity = count_of(member(watch_->status(), "dram"), "capacity");
     out_.nvme_capacity = count_of(member(watch_->status(), "nvme"), "capacity");
     out_.policy = text_of(member(watch_->status(), "dram"), "policy");
+    out_.own_node = node_ != nullptr;
+    gather_served();
     judge_engines();
     judge_bytes();
     leave_node();
+  }
+
+  void gather_served() {
+    std::vector<const planned_request*> served;
+    const auto begun = [&](const planned_request* each) { return plan_->result_of(*each).begun_ns.get(); };
+    for (const planned_request& each : plan_->requests()) {
+      if (begun(&each) != 0) served.push_back(&each);
+    }
+    std::ranges::stable_sort(served, {}, begun);
+    for (const planned_request* each : served) out_.ran.add(begun(each) / ns_per_ms, each->tokens, plan_->ids(*each));
   }
 
   void judge_engines() {

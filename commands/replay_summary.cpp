@@ -59,6 +59,10 @@ void add_work(const outcome& of, lines& out) {
   out.add("tokens", fmt::format("{}", sums.tokens.get()));
   out.add("hit ratio", fmt::format("{} of the tokens ({} blocks from DRAM, {} from NVMe)", percent(of.hit_ratio()),
                                    sums.upper_hits.get(), sums.lower_hits.get()));
+  if (of.twin) {
+    out.add("the same, simulated",
+            fmt::format("{} of the tokens ({} blocks)", percent(of.twin->hit_ratio), of.twin->prefix_hits));
+  }
   out.add("stored", fmt::format("{} blocks; {} were there already, {} found no room", sums.stored.get(),
                                 sums.present.get(), sums.refused.get()));
   out.add("verified", fmt::format("{} ({}), {} wrong blocks", approximate_bytes(sums.verified_bytes.get()),
@@ -212,6 +216,14 @@ ordered_json summary_json(const outcome& of) {
                    {"refused", sums.refused.get()},
                    {"wrong_blocks", sums.wrong.get()},
                    {"verified_bytes", sums.verified_bytes.get()}};
+  all["simulated"] = nullptr;
+  if (of.twin) {
+    all["simulated"] = {{"policy", of.policy},
+                        {"dram_blocks", of.twin->dram_blocks},
+                        {"nvme_blocks", of.twin->nvme_blocks},
+                        {"prefix_hits", of.twin->prefix_hits},
+                        {"hit_ratio", of.twin->hit_ratio}};
+  }
   all["latency_us"] = {{"match", latency_json(sums.match)},
                        {"prefetch", latency_json(sums.prefetch)},
                        {"load", latency_json(sums.load)},

@@ -293,6 +293,59 @@ def test_refusals_say_what_would_be_right(write_trace: WriteTrace, home: Path, t
     assert "missing/report.html" in refusal(trace, "--report", tmp_path / "missing" / "report.html", code=1)
 
 
+POLICIES = ("fifo", "lru", "lfu", "clock", "sieve", "s3fifo", "arc", "2q", "mq", "tblru", "auto")
+
+
+@pytest.fixture(scope="module")
+def conversations(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The first requests of the conversation trace, with the partial tails that most of them have."""
+    packed = Path(__file__).parents[1] / "data" / "traces" / "conversation.txt"
+    path = tmp_path_factory.mktemp("conversations") / "trace.jsonl"
+    lines = []
+    for line in packed.read_text().splitlines()[:2_000]:
+        time, tokens, ranges = line.split()
+        ids: list[int] = []
+        for part in ranges.split(","):
+            first, _, last = part.partition("-")
+            ids.extend(range(int(first), int(last or first) + 1))
+        lines.append({"timestamp": int(time), "input_length": int(tokens), "hash_ids": ids})
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    return path
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+def test_node_and_simulation_agree_for_each_policy(policy: str, conversations: Path, home: Path) -> None:
+    said = run_json(
+        conversations,
+        *("--engines=1", "--speed=max", f"--policy={policy}", "--block-bytes=4KiB", "--dram=8000KiB", "--nvme=0"),
+        *("--set=dram.grants_in_capacity=false", "--set=dram.high_water=1", "--set=dram.low_water=1"),
+        env=environment(home),
+    )
+    assert said["node"]["evicted"] > 0
+    assert said["simulated"]["dram_blocks"] == 2_000
+    assert said["hit_ratio"] == pytest.approx(said["simulated"]["hit_ratio"], abs=0.005)
+
+
+def test_a_request_stores_and_looks_up_full_blocks_only(tmp_path: Path, home: Path) -> None:
+    lines = [
+        {"timestamp": 0, "input_length": 512 * 2 + 1, "hash_ids": [1, 2, 3]},
+        {"timestamp": 0, "input_length": 511, "hash_ids": [4]},
+        {"timestamp": 0, "input_length": 512 * 2 + 1, "hash_ids": [1, 2, 3]},
+        {"timestamp": 0, "input_length": 512 * 3, "hash_ids": [1, 2, 5]},
+    ]
+    trace = tmp_path / "trace.jsonl"
+    trace.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    said = run_json(trace, *OWN_NODE, "--engines=1", env=environment(home))
+    assert said["requests"] == 4
+    assert (said["blocks"], said["stored"], said["prefix_hits"]) == (7, 3, 4)
+    assert (said["tokens"], said["prefix_tokens"]) == (512 * 7 + 2 + 511, 512 * 4)
+    cut, kept = (
+        run_json(trace, "--simulate", "--capacity-sweep=100", "--policies=lru", f"--tails={tails}")
+        for tails in ("cut", "keep")
+    )
+    assert (cut["blocks"], cut["prefix_hits"], kept["blocks"], kept["prefix_hits"]) == (7, 4, 10, 5)
+
+
 @pytest.mark.parametrize("capacity", [1_000, 4_000])
 def test_lru_in_a_real_node_hits_what_the_simulation_does_block_for_block(home: Path, capacity: int) -> None:
     requests = ("--generate", "chat:requests=1200,seed=3")

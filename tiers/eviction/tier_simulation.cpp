@@ -33,7 +33,6 @@ struct two_tiers {
     write(gone);
   }
   void promote(std::uint32_t block) {
-    ++sums.promoted;
     if (keep_copy) {
       lower.touch(block, now);
     } else {
@@ -55,11 +54,12 @@ struct two_tiers {
       if (ingest == tier_ingest::all) write(block);
     }
   }
-  /// A block that was pushed down by the rest of its request comes up again: it is one of the latest.
+  /// A block that was pushed down by the rest of its own request stays there, as in a node. Where each block is in one
+  /// tier only it comes up again: it is one of the latest, and both tiers together keep one order.
   void refresh(std::uint32_t block) {
     if (upper.holds(block)) {
       upper.refresh(block, now);
-    } else {
+    } else if (!keep_copy) {
       promote(block);
     }
   }
@@ -76,6 +76,8 @@ tier_sums run(const trace& of, two_tiers in, replay_order order) {
     };
     const std::size_t hits = lead([&](std::uint32_t block) { return in.holds(block); });
     const std::size_t above = lead([&](std::uint32_t block) { return in.upper.holds(block); });
+    sums.promoted += static_cast<std::uint64_t>(
+        std::ranges::count_if(blocks.first(hits), [&](std::uint32_t block) { return !in.upper.holds(block); }));
     sums.both.prefix_hits += hits;
     sums.both.prefix_tokens += std::min(hits * trace::tokens_per_block, each.tokens);
     in.now = each.time;

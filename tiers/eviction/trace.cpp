@@ -24,6 +24,23 @@ void trace::add(std::uint64_t time_ms, std::uint64_t tokens, std::span<const std
   }
 }
 
+trace trace::first(std::size_t count) const {
+  trace made;
+  for (const entry& each : requests().first(std::min(count, requests_.size()))) {
+    made.add(each.time * ms_per_tenth, each.tokens, ids(each));
+  }
+  return made;
+}
+
+trace trace::full_blocks(std::size_t count) const {
+  trace made;
+  for (const entry& each : requests().first(std::min(count, requests_.size()))) {
+    const std::size_t full = std::min<std::uint64_t>(each.count, each.tokens / tokens_per_block);
+    made.add(each.time * ms_per_tenth, each.tokens, ids(each).first(full));
+  }
+  return made;
+}
+
 std::vector<std::uint32_t> trace::next_uses() const {
   constexpr std::uint32_t never = ~std::uint32_t{0};
   std::vector<std::uint32_t> next(blocks_.size());

@@ -39,6 +39,11 @@ class trace {
   [[nodiscard]] std::uint32_t distinct() const noexcept { return static_cast<std::uint32_t>(identities_.size()); }
   [[nodiscard]] std::uint64_t tokens() const noexcept { return tokens_; }
 
+  /// The first `count` requests.
+  [[nodiscard]] trace first(std::size_t count) const;
+  /// The same as engines hand them over: in full blocks only. Their tokens stay.
+  [[nodiscard]] trace full_blocks(std::size_t count) const;
+
   /// For each position of the stream the position at which its block comes next, or ~0: what Belady's policy reads.
   [[nodiscard]] std::vector<std::uint32_t> next_uses() const;
 

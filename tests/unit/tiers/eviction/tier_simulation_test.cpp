@@ -1,6 +1,7 @@
 #include "tiers/eviction/tier_simulation.hpp"
 
 #include <boost/test/unit_test.hpp>
+#include <numeric>
 #include <random>
 
 namespace cenote::eviction {
@@ -77,6 +78,31 @@ BOOST_AUTO_TEST_CASE(a_kept_copy_is_not_written_again) {
   BOOST_TEST(simulate(of, how, replay_order::forward)->written == 9U);
   how.ingest = tier_ingest::all;
   BOOST_TEST(!simulate(of, how, replay_order::forward).has_value());
+}
+
+BOOST_AUTO_TEST_CASE(what_a_request_pushes_out_by_itself_is_not_promoted) {
+  // Requests of 40 blocks through 10: most of each is evicted within its own request, and nothing is ever asked for
+  // again.
+  trace of;
+  for (std::uint64_t i = 0; i < 50; ++i) {
+    std::vector<std::uint64_t> ids(40);
+    std::iota(ids.begin(), ids.end(), i * 100);
+    of.add(i * 1'000, 40 * 512, ids);
+  }
+  for (const std::string name : {"lru", "tblru", "auto"}) {
+    const tier_pair how{.upper_policy = name, .upper_capacity = 10, .lower_capacity = 10'000};
+    BOOST_TEST(simulate(of, how, replay_order::reverse)->promoted == 0U, name);
+  }
+}
+
+BOOST_AUTO_TEST_CASE(no_more_is_promoted_than_leading_blocks_are_hits_below) {
+  for (const std::string name : {"lru", "arc", "tblru", "auto"}) {
+    const trace of = random_trace(4);
+    const tier_pair how{.upper_policy = name, .upper_capacity = 30, .lower_capacity = 400};
+    const auto sums = simulate(of, how, replay_order::reverse);
+    BOOST_TEST(sums->promoted > 0U, name);
+    BOOST_TEST(sums->promoted <= sums->both.prefix_hits, name);
+  }
 }
 
 BOOST_AUTO_TEST_SUITE_END()
