@@ -561,12 +561,13 @@ class store {
   void note_stored(pool& group, std::uint32_t record, std::uint64_t identity, std::uint64_t parent, session& by,
                    coarse_time now);
   void place_stored(session& by, coarse_time now);
-  void place_block(pool& group, std::uint32_t record, coarse_time now);
+  void place_block(pool& group, std::uint32_t record, std::size_t left, coarse_time now);
   void refresh_chain(pool& group, const std::vector<chain_block>& blocks, coarse_time now);
   [[nodiscard]] bool is_same(const pool& group, const chain_block& block) const noexcept;
   std::uint32_t begin_request(pool& group, const std::vector<chain_block>& blocks, std::span<const std::uint64_t> asked,
                               coarse_time now);
-  void stay_within_capacity(coarse_time now);
+  void stay_within_capacity(std::uint64_t but, coarse_time now);
+  void tell_capacity(pool& group, std::size_t coming);
   /// The record of the block that goes next.
   [[nodiscard]] static std::optional<std::uint32_t> oldest_of(const pool& group) noexcept;
   [[nodiscard]] static std::optional<std::uint32_t> oldest_unwritten_of(const pool& group) noexcept;

@@ -13,8 +13,10 @@ using memory::submission;
 
 namespace {
 
-constexpr std::size_t longest_chain = 65'536;   // blocks of one request; what lies behind is not touched
-constexpr std::uint64_t rounds_of_a_batch = 4;  // how often the touch records of a batch may name all of a pool
+constexpr std::size_t longest_chain = 65'536;  // blocks of one request; what lies behind is not touched
+constexpr std::uint64_t most_told = ~std::uint32_t{0};
+constexpr std::uint32_t least_told_change = 64;  // a share; queues need not follow every block
+constexpr std::uint64_t rounds_of_a_batch = 4;   // how often the touch records of a batch may name all of a pool
 
 }  // namespace
 
@@ -158,7 +160,7 @@ void store::place_stored(session& by, coarse_time now) {
   stored_chain& stored = *storing_;
   if (stored.group == nullptr) return;
   pool& group = *stored.group;
-  stay_within_capacity(now);
+  tell_capacity(group, stored.blocks.size());
   spent_ += by.chains.size() / 64;
   open_chains::chain* before = by.chains.find(stored.first, stored.parent);
   if (before != nullptr && before->blocks.size() >= longest_chain) before = nullptr;  // what lies behind is a new one
@@ -174,19 +176,22 @@ void store::place_stored(session& by, coarse_time now) {
     before = &by.chains.latest();
   }
   const bool head_first = group.policy->order() == eviction::touch_order::chain;
-  for (std::size_t i = 0; i < stored.blocks.size(); ++i) {
-    place_block(group, stored.blocks[head_first ? i : stored.blocks.size() - 1 - i].record, now);
+  for (std::size_t left = stored.blocks.size(); left > 0; --left) {
+    place_block(group, stored.blocks[head_first ? stored.blocks.size() - left : left - 1].record, left, now);
   }
   if (head_first) refresh_chain(group, stored.blocks, now);
   refresh_chain(group, before->blocks, now);
   by.chains.grow(*before, stored.blocks, stored.last);
   stored.clear();
-  stay_within_capacity(now);
+  stay_within_capacity(0, now);
 }
 
-void store::place_block(pool& group, std::uint32_t record, coarse_time now) {
+/// `left` blocks of the request, this one among them, have no place yet: room is made for each in its turn, so that a
+/// policy meets the same calls as in a simulation.
+void store::place_block(pool& group, std::uint32_t record, std::size_t left, coarse_time now) {
   // With a tier below, what this one does not want is still worth writing down.
   if (options_.lower.present || keeps(group, record) || group.policy->wants(identity_of(group, record), now)) {
+    stay_within_capacity((left - 1) * group.stride, now);
     enter_order(group, record, now);
   } else {
     park(group, record, now);
@@ -214,12 +219,29 @@ bool store::is_same(const pool& group, const chain_block& block) const noexcept 
   return home != nullptr && &pool_of(*home) == &group;
 }
 
-/// Where grants do not count, only storing makes the cached blocks more.
-void store::stay_within_capacity(coarse_time now) {
+/// Where grants do not count, only storing makes the cached blocks more. `but` bytes of them come later.
+void store::stay_within_capacity(std::uint64_t but, coarse_time now) {
   if (options_.grants_in_capacity) return;
-  while (counted_bytes() > options_.capacity) {
-    if (evict_oldest(nullptr, counted_bytes() - options_.capacity, now) == 0) return;
+  const std::uint64_t most = options_.capacity + but;
+  while (counted_bytes() > most) {
+    if (evict_oldest(nullptr, counted_bytes() - most, now) == 0) return;
   }
+}
+
+/// What a policy's shares and refusals go by: the blocks that the pool could order if others kept what they have, of
+/// which `coming` are not in it yet. What is parked goes first, so it is room.
+void store::tell_capacity(pool& group, std::size_t coming) {
+  const std::uint64_t limit =
+      share_of(usable_bytes(), options_.lower.present ? options_.high_water : options_.low_water);
+  const std::uint64_t counted = counted_bytes() - (options_.lower.present ? 0 : parked_bytes_);
+  const std::uint64_t own = group.policy->size() + coming;
+  const std::uint64_t over = counted > limit ? (counted - limit) / group.stride : 0;
+  const std::uint64_t room = counted > limit ? own - std::min(own, over) : own + (limit - counted) / group.stride;
+  const auto capacity = static_cast<std::uint32_t>(std::clamp<std::uint64_t>(room, 1, most_told));
+  const std::uint32_t apart = capacity > group.told ? capacity - group.told : group.told - capacity;
+  if (apart <= group.told / least_told_change) return;
+  group.told = capacity;
+  group.policy->resize(capacity);
 }
 
 // ---------------------------------------------------------------------------------------------- order
@@ -289,6 +311,7 @@ result<void> store::set_policy(const std::string& name, coarse_time now) {
   for (const auto& [number, each] : instances_) {
     for (const auto& group : each->pools) {
       const auto old = std::exchange(group->policy, std::move(*eviction::make_policy(name, links_)));
+      if (group->told != 0) group->policy->resize(group->told);
       while (const auto next = old->victim()) {
         old->forget(*next);
         enter_order(*group, *next, now);

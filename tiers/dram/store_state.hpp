@@ -73,6 +73,7 @@ struct store::pool {
   std::vector<memory::block_ref> free;  ///< a stack; ascending numbers come out in a row
   std::unique_ptr<eviction::policy> policy;
   std::unique_ptr<eviction::policy> parked;  ///< the oldest blocks that have a copy below: these go first
+  std::uint32_t told = 0;                    ///< the capacity that the policy knows of
   std::uint32_t slabs_asked = 0;
   std::uint32_t kept = 0;       ///< present blocks that stay, and are in no policy
   std::uint32_t leaving = 0;    ///< present blocks that are on their way down and in no policy

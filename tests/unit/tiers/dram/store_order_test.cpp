@@ -1,5 +1,6 @@
 // What goes next: whole requests, policies that change, and the simulation as the judge.
 #include <boost/test/unit_test.hpp>
+#include <cmath>
 #include <cstring>
 #include <numeric>
 
@@ -52,14 +53,6 @@ std::vector<std::size_t> play(world& in, const eviction::trace& of, std::size_t 
   return hits;
 }
 
-eviction::trace first_of(const eviction::trace& whole, std::size_t count) {
-  eviction::trace part;
-  for (const auto& each : whole.requests().first(count)) {
-    part.add(std::uint64_t{each.time} * 100, each.tokens, whole.ids(each));
-  }
-  return part;
-}
-
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 constexpr std::size_t requests_played = 200;
 #else
@@ -72,9 +65,8 @@ BOOST_AUTO_TEST_SUITE(store_order)
 
 BOOST_AUTO_TEST_CASE(lru_in_the_store_hits_exactly_what_the_simulation_in_reverse_order_does) {
   for (const std::string name : {"conversation", "synthetic"}) {
-    const auto part =
-        first_of(cenote::testing::load_packed_trace(std::string(CENOTE_TEST_DATA) + "/traces/" + name + ".txt"),
-                 requests_played);
+    const auto part = cenote::testing::load_packed_trace(std::string(CENOTE_TEST_DATA) + "/traces/" + name + ".txt")
+                          .first(requests_played);
     for (const std::uint32_t capacity : {500U, 3'000U}) {
       world test(exact(capacity));
       const auto hits = play(test, part, part.requests().size());
@@ -83,6 +75,19 @@ BOOST_AUTO_TEST_CASE(lru_in_the_store_hits_exactly_what_the_simulation_in_revers
       BOOST_TEST(test.at.status().counters.commits == expected->inserts);
       BOOST_TEST(test.at.status().counters.evicted == expected->evictions);
     }
+  }
+}
+
+BOOST_AUTO_TEST_CASE(each_policy_in_the_store_hits_what_its_simulation_does) {
+  const auto whole = cenote::testing::load_packed_trace(std::string(CENOTE_TEST_DATA) + "/traces/conversation.txt");
+  const auto part = whole.full_blocks(requests_played);
+  for (const std::string_view name : eviction::policy_names()) {
+    world test(exact(1'000, std::string(name)));
+    const auto hits = play(test, part, part.requests().size());
+    const auto expected = eviction::simulate(part, name, 1'000, eviction::replay_order::reverse);
+    const auto sum = static_cast<double>(std::accumulate(hits.begin(), hits.end(), std::uint64_t{0}));
+    const double apart = sum - static_cast<double>(expected->prefix_hits);
+    BOOST_TEST(std::abs(apart) <= 0.005 * static_cast<double>(expected->blocks), name << " is apart by " << apart);
   }
 }
 
