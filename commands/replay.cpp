@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <functional>
 #include <map>
@@ -15,6 +16,7 @@
 #include "commands/replay_real.hpp"
 #include "commands/replay_trace.hpp"
 #include "commands/table.hpp"
+#include "tiers/eviction/stack_distances.hpp"
 #include "tiers/eviction/tier_simulation.hpp"
 #include "tiers/eviction/workload.hpp"
 
@@ -33,6 +35,19 @@ const std::map<std::string, replay_order> orders{{"fwd", replay_order::forward},
 const std::map<std::string, tier_ingest> ingests{
     {"all", tier_ingest::all}, {"hot", tier_ingest::hot}, {"evicted", tier_ingest::evicted}};
 
+const std::map<std::string, time_unit> time_units{{"auto", time_unit::automatic},
+                                                  {"s", time_unit::seconds},
+                                                  {"ms", time_unit::milliseconds},
+                                                  {"us", time_unit::microseconds},
+                                                  {"ns", time_unit::nanoseconds}};
+
+/// Options that mean something in one way of replaying only.
+constexpr std::array simulated_only{"--capacity-sweep", "--policies", "--order",     "--tiers",
+                                    "--lower-policy",   "--ingest",   "--keep-copy", "--tails"};
+constexpr std::array real_only{"--engines", "--socket", "--dram",   "--nvme", "--nvme-path",   "--policy",
+                               "--set",     "--verify", "--access", "--deal", "--concurrency", "--prefetch-wait"};
+constexpr std::array tiers_only{"--lower-policy", "--ingest", "--keep-copy"};
+
 struct replay_options {
   std::string path;
   std::string generated;
@@ -42,6 +57,8 @@ struct replay_options {
   std::string policies = "lru,s3fifo,arc,tblru";
   std::string order = "fwd";
   std::string tails = "cut";
+  std::string unit = "auto";
+  bool allow_left_out = false;
   std::string tiers;
   std::string lower_policy = "lru";
   std::string ingest = "evicted";
@@ -109,11 +126,12 @@ std::string matrix_text(const std::vector<sweep_line>& lines, const std::vector<
 }
 
 void print_sweep(const std::vector<sweep_line>& lines, const std::vector<std::uint32_t>& capacities,
-                 const replay_options& options) {
+                 std::uint64_t left_out, const replay_options& options) {
   if (options.as_json) {
     for (const sweep_line& each : lines) {
       ordered_json line{{"policy", each.policy}, {"order", options.order}, {"capacity", each.capacity}};
       line.update(sums_json(each.sums));
+      line["left_out"] = left_out;
       fmt::print("{}\n", line.dump(-1, ' ', false, ordered_json::error_handler_t::replace));
     }
     return;
@@ -124,20 +142,39 @@ void print_sweep(const std::vector<sweep_line>& lines, const std::vector<std::ui
              matrix_text(lines, capacities, [](const replay_sums& sums) { return std::to_string(sums.stream_hits); }));
 }
 
-result<void> run_sweep(const eviction::trace& of, const replay_options& options) {
-  const auto capacities = parse_capacities(options.capacities);
+/// Several capacities of LRU take one pass.
+std::vector<sweep_line> sweep_all(const eviction::trace& of, const std::vector<std::string>& policies,
+                                  const std::vector<std::uint32_t>& capacities, replay_order order) {
+  std::vector<sweep_line> lines;
+  for (const std::string& policy : policies) {
+    for (const std::uint32_t capacity : capacities) lines.push_back({policy, capacity, {}});
+  }
+  const auto at_once = [&](const std::string& policy) {
+    return policy == "lru" && order == replay_order::forward && capacities.size() > 1;
+  };
+  const bool pass = std::ranges::any_of(policies, at_once);
+  run_all(lines.size() + (pass ? 1 : 0), [&](std::size_t i) {
+    if (i == lines.size()) {
+      const eviction::lru_curve curve(of);
+      for (sweep_line& each : lines) {
+        if (at_once(each.policy)) each.sums = curve.at(each.capacity);
+      }
+    } else if (!at_once(lines[i].policy)) {
+      lines[i].sums = *eviction::simulate(of, lines[i].policy, lines[i].capacity, order);
+    }
+  });
+  return lines;
+}
+
+result<void> run_sweep(const read_trace& read, const replay_options& options) {
+  const auto block = replay::parse_block(options.real.block_bytes);
+  if (!block) return std::unexpected(block.error());
+  const auto capacities = parse_capacities(options.capacities, *block);
   if (!capacities) return std::unexpected(capacities.error());
   const auto policies = parse_policies(options);
   if (!policies) return std::unexpected(policies.error());
-  std::vector<sweep_line> lines;
-  for (const std::string& policy : *policies) {
-    for (const std::uint32_t capacity : *capacities) lines.push_back({policy, capacity, {}});
-  }
-  run_all(lines.size(), [&](std::size_t i) {
-    sweep_line& line = lines[i];
-    line.sums = *eviction::simulate(of, line.policy, line.capacity, orders.at(options.order));
-  });
-  print_sweep(lines, *capacities, options);
+  const auto lines = sweep_all(read.requests, *policies, *capacities, orders.at(options.order));
+  print_sweep(lines, *capacities, read.left_out, options);
   return {};
 }
 
@@ -170,8 +207,10 @@ std::string tiers_text(const std::vector<std::string>& policies, const std::vect
   return rows.text();
 }
 
-result<void> run_tiers(const eviction::trace& of, const replay_options& options) {
-  const auto tiers = parse_tiers(options.tiers);
+result<void> run_tiers(const read_trace& read, const replay_options& options) {
+  const auto block = replay::parse_block(options.real.block_bytes);
+  if (!block) return std::unexpected(block.error());
+  const auto tiers = parse_tiers(options.tiers, *block);
   if (!tiers) return std::unexpected(tiers.error());
   const auto policies = parse_policies(options);
   if (!policies) return std::unexpected(policies.error());
@@ -183,7 +222,7 @@ result<void> run_tiers(const eviction::trace& of, const replay_options& options)
                         .lower_capacity = (*tiers)[1].capacity,
                         .ingest = ingests.at(options.ingest),
                         .keep_copy = options.keep_copy};
-    all[i] = eviction::simulate(of, how, orders.at(options.order));
+    all[i] = eviction::simulate(read.requests, how, orders.at(options.order));
   });
   std::vector<tier_sums> sums;
   for (const auto& each : all) {
@@ -196,40 +235,62 @@ result<void> run_tiers(const eviction::trace& of, const replay_options& options)
     return {};
   }
   for (std::size_t i = 0; i < sums.size(); ++i) {
-    fmt::print("{}\n", tiers_json((*policies)[i], sums[i], *tiers, options)
-                           .dump(-1, ' ', false, ordered_json::error_handler_t::replace));
+    auto line = tiers_json((*policies)[i], sums[i], *tiers, options);
+    line["left_out"] = read.left_out;
+    fmt::print("{}\n", line.dump(-1, ' ', false, ordered_json::error_handler_t::replace));
   }
   return {};
 }
 
-exit_code run_simulation(const eviction::trace& of, const replay_options& options) {
-  const auto done = options.tiers.empty() ? run_sweep(of, options) : run_tiers(of, options);
+exit_code run_simulation(const read_trace& read, const replay_options& options) {
+  const auto done = options.tiers.empty() ? run_sweep(read, options) : run_tiers(read, options);
+  if (done && !options.as_json && read.left_out > 0) {
+    fmt::print("\n{} of the trace's {} lines were left out\n", read.left_out, read.lines);
+  }
   return done ? exit_code::orderly : failed_with(done.error());
 }
 
 // ---------------------------------------------------------------------------------------------- the requests
 
-/// A file's requests; its bad lines are named.
-result<eviction::trace> read_requests(const std::string& path) {
-  auto read = read_trace_file(path);
-  if (!read) return std::unexpected(read.error());
-  for (const std::string& each : read->complaints) complain({error_code::malformed, each});
-  if (read->bad_lines > read->complaints.size()) {
-    complain(
-        {error_code::malformed, fmt::format("{}: {} more bad lines", path, read->bad_lines - read->complaints.size())});
-  }
-  return std::move(read->requests);
+/// A file's requests; what is strange about its lines is said.
+result<read_trace> read_requests(const replay_options& options, bool full_blocks) {
+  auto read = read_trace_file(options.path, {.unit = time_units.at(options.unit),
+                                             .allow_left_out = options.allow_left_out,
+                                             .full_blocks = full_blocks,
+                                             .most = options.limit});
+  if (!read) return read;
+  for (const std::string& each : read->warnings) complain({error_code::malformed, each});
+  return read;
 }
 
-result<eviction::trace> requests_of(const replay_options& options) {
-  auto all = options.path.empty() ? eviction::generate(options.generated) : read_requests(options.path);
-  if (!all) return all;
-  const std::size_t count = options.limit == 0 ? all->requests().size() : options.limit;
-  return options.tails == "cut" ? all->full_blocks(count) : all->first(count);
+result<read_trace> requests_of(const replay_options& options) {
+  const bool full_blocks = options.tails == "cut";
+  result<read_trace> all;
+  if (!options.path.empty()) {
+    all = read_requests(options, full_blocks);
+  } else {
+    auto made = eviction::generate(options.generated);
+    if (!made) return std::unexpected(made.error());
+    const std::size_t count = options.limit == 0 ? made->requests().size() : options.limit;
+    all->requests = full_blocks ? made->full_blocks(count) : made->first(count);
+  }
+  if (all && options.simulate && !options.real.speed.empty()) {
+    const auto speed = parse_speed(options.real.speed);
+    if (!speed) return std::unexpected(speed.error());
+    all->requests = all->requests.at_speed(*speed);
+  }
+  return all;
+}
+
+/// The first of `names` that was given; empty: none.
+template <std::size_t N>
+std::string_view given(const CLI::App& command, const std::array<const char*, N>& names) {
+  const auto found = std::ranges::find_if(names, [&](const char* name) { return command.count(name) > 0; });
+  return found == names.end() ? std::string_view() : *found;
 }
 
 /// Before anything is read: what cannot work together.
-result<void> check(const replay_options& options) {
+result<void> check(const CLI::App& command, const replay_options& options) {
   const auto refuse = [](std::string why) { return fail(error_code::invalid_argument, std::move(why)); };
   if (options.path.empty() == options.generated.empty()) {
     return refuse("replay needs either a trace or --generate KIND, as in --generate chat");
@@ -237,22 +298,29 @@ result<void> check(const replay_options& options) {
   if (options.simulate && options.capacities.empty() == options.tiers.empty()) {
     return refuse("replay --simulate needs either --capacity-sweep or --tiers");
   }
-  if (!options.simulate && options.tails != "cut") {
-    return refuse("--tails keep simulates: engines hand over full blocks only, so a real node never sees a tail");
+  if (const auto name = given(command, simulated_only); !options.simulate && !name.empty()) {
+    return refuse(fmt::format("{} simulates: add --simulate, or leave it out for a real node", name));
   }
-  if (!options.simulate && !(options.capacities.empty() && options.tiers.empty())) {
-    return refuse("--capacity-sweep and --tiers simulate: add --simulate, or give --dram and --nvme for a real node");
+  if (const auto name = given(command, real_only); options.simulate && !name.empty()) {
+    return refuse(fmt::format("{} is for a real node: leave it out, or leave out --simulate, which takes {}", name,
+                              name == "--policy" ? "--policies" : "--capacity-sweep or --tiers"));
+  }
+  if (const auto name = given(command, tiers_only); options.tiers.empty() && !name.empty()) {
+    return refuse(fmt::format("{} is for two tiers: add --tiers, as in --tiers dram=1000,nvme=10000", name));
+  }
+  if (options.path.empty() && (options.unit != "auto" || options.allow_left_out)) {
+    return refuse("--time-unit and --allow-left-out are for a trace's file, and --generate reads none");
   }
   return {};
 }
 
-exit_code run_replay(const replay_options& options) {
-  if (auto ok = check(options); !ok) return failed_with(ok.error());
-  const auto requests = requests_of(options);
-  if (!requests) return failed_with(requests.error());
-  if (options.simulate) return run_simulation(*requests, options);
+exit_code run_replay(const CLI::App& command, const replay_options& options) {
+  if (auto ok = check(command, options); !ok) return failed_with(ok.error());
+  const auto read = requests_of(options);
+  if (!read) return failed_with(read.error());
+  if (options.simulate) return run_simulation(*read, options);
   const std::string& name = options.path.empty() ? options.generated : options.path;
-  return replay::run_real(*requests, name, options.real, options.as_json);
+  return replay::run_real(read->requests, {name, read->lines, read->left_out}, options.real, options.as_json);
 }
 
 /// The kinds that --generate knows, for the help.
@@ -276,13 +344,23 @@ void add_replay(CLI::App& app) {
   command->add_option("--generate", options->generated,
                       "Made-up requests in place of a trace: KIND or KIND:name=value,…; see below");
   command->add_option("--limit", options->limit, "Only the first so many requests");
+  command
+      ->add_option("--time-unit", options->unit,
+                   "What `timestamp` counts: s, ms, us or ns; auto: ms, unless it is a time since 1970")
+      ->check(CLI::IsMember(time_units))
+      ->capture_default_str();
+  command->add_flag("--allow-left-out", options->allow_left_out,
+                    "Go on when more than a tenth of a trace's lines makes no sense");
   command->add_flag("--simulate", options->simulate, "Run the policies alone: no memory is moved, no node is needed");
   options->real.add_to(*command);
-  command->add_option("--capacity-sweep", options->capacities,
-                      "Capacities in blocks: a list, or FIRST:LAST:STEP as in 1k:256k:2x; k is 1,000");
+  command->add_option(
+      "--capacity-sweep", options->capacities,
+      "Capacities: a list, or FIRST:LAST:STEP as in 1k:256k:2x; blocks, k is 1,000, or bytes as in 2GiB");
   command
-      ->add_option("--policies", options->policies,
-                   "Among fifo, lru, lfu, clock, sieve, s3fifo, arc, 2q, mq, tblru, belady")
+      ->add_option(
+          "--policies", options->policies,
+          "Among fifo, lru, lfu, clock, sieve, s3fifo, arc, 2q, mq, tblru, auto, belady; mq+partial and tblru+partial "
+          "keep tails, too")
       ->capture_default_str();
   command->add_option("--order", options->order, "How a request uses its blocks: fwd is head to tail, rev tail to head")
       ->check(CLI::IsMember({"fwd", "rev"}))
@@ -292,7 +370,8 @@ void add_replay(CLI::App& app) {
                    "Blocks that are not full of tokens: cut, as engines do, or keep, as published figures do")
       ->check(CLI::IsMember({"cut", "keep"}))
       ->capture_default_str();
-  command->add_option("--tiers", options->tiers, "Two tiers, the upper one first, as in dram=1000,nvme=10000");
+  command->add_option("--tiers", options->tiers,
+                      "Two tiers, the upper one first, as in dram=1000,nvme=10000 or dram=2GiB,nvme=6GiB");
   command->add_option("--lower-policy", options->lower_policy, "Policy of the lower tier")->capture_default_str();
   command->add_option("--ingest", options->ingest, "What goes down: all, hot (at its second access) or evicted")
       ->check(CLI::IsMember({"all", "hot", "evicted"}))
@@ -301,7 +380,7 @@ void add_replay(CLI::App& app) {
       ->capture_default_str();
   command->add_flag("--json", options->as_json, "One object; simulated, a line for each policy and capacity");
   command->footer("tblru has an order of its own, whatever --order says.\n\nWhat --generate makes:" + workloads_text());
-  command->callback([options] { end_with(run_replay(*options)); });
+  command->callback([command, options] { end_with(run_replay(*command, *options)); });
 }
 
 }  // namespace cenote

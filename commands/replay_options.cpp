@@ -4,6 +4,8 @@
 
 #include <charconv>
 
+#include "core/units.hpp"
+
 namespace cenote {
 
 namespace {
@@ -25,10 +27,11 @@ result<double> parse_factor(std::string_view text) {
   return factor;
 }
 
-result<std::vector<std::uint32_t>> sweep(std::string_view first, std::string_view last, std::string_view step) {
-  const auto from = parse_block_count(first);
+result<std::vector<std::uint32_t>> sweep(std::string_view first, std::string_view last, std::string_view step,
+                                         std::uint64_t block_bytes) {
+  const auto from = parse_block_count(first, block_bytes);
   if (!from) return std::unexpected(from.error());
-  const auto to = parse_block_count(last);
+  const auto to = parse_block_count(last, block_bytes);
   if (!to) return std::unexpected(to.error());
   if (*from > *to) return refuse(fmt::format("a sweep goes upwards, not from {} to {}", first, last));
   double factor = 1;
@@ -38,7 +41,7 @@ result<std::vector<std::uint32_t>> sweep(std::string_view first, std::string_vie
     if (!parsed) return std::unexpected(parsed.error());
     factor = *parsed;
   } else {
-    const auto parsed = parse_block_count(step);
+    const auto parsed = parse_block_count(step, block_bytes);
     if (!parsed) return std::unexpected(parsed.error());
     addend = *parsed;
   }
@@ -64,38 +67,48 @@ std::vector<std::string_view> split(std::string_view text, char separator) {
   }
 }
 
-result<std::uint32_t> parse_block_count(std::string_view text) {
+result<std::uint32_t> parse_block_count(std::string_view text, std::uint64_t block_bytes) {
+  if (block_bytes != 0 && text.ends_with("iB")) {
+    const auto bytes = parse_bytes(text);
+    if (!bytes) return std::unexpected(bytes.error());
+    if (*bytes < block_bytes || *bytes / block_bytes > most_blocks) {
+      return refuse(fmt::format("`{}` is no capacity for blocks of {}: it holds {} of them", text,
+                                format_bytes(block_bytes), *bytes / block_bytes));
+    }
+    return static_cast<std::uint32_t>(*bytes / block_bytes);
+  }
   std::uint64_t number = 0;
   const auto [end, bad] = std::from_chars(text.data(), text.data() + text.size(), number);
   const std::string_view unit(end, static_cast<std::size_t>(text.data() + text.size() - end));
   const std::uint64_t scale = unit == "k" ? 1'000 : unit == "M" ? 1'000'000 : 1;
   const bool sound = bad == std::errc() && (unit.empty() || scale != 1) && number > 0 && number <= most_blocks / scale;
   if (!sound) {
-    return refuse(fmt::format("`{}` is no number of blocks; right are 1 to {}, or with k or M (64k is 64,000)", text,
-                              most_blocks));
+    return refuse(
+        fmt::format("`{}` is no number of blocks; right are 1 to {}, with k or M (64k is 64,000), or bytes as in 2GiB",
+                    text, most_blocks));
   }
   return static_cast<std::uint32_t>(number * scale);
 }
 
-result<std::vector<std::uint32_t>> parse_capacities(std::string_view text) {
-  if (const auto range = split(text, ':'); range.size() == 3) return sweep(range[0], range[1], range[2]);
+result<std::vector<std::uint32_t>> parse_capacities(std::string_view text, std::uint64_t block_bytes) {
+  if (const auto range = split(text, ':'); range.size() == 3) return sweep(range[0], range[1], range[2], block_bytes);
   std::vector<std::uint32_t> all;
   for (const std::string_view part : split(text, ',')) {
-    const auto count = parse_block_count(part);
+    const auto count = parse_block_count(part, block_bytes);
     if (!count) return std::unexpected(count.error());
     all.push_back(*count);
   }
   return all;
 }
 
-result<std::vector<named_tier>> parse_tiers(std::string_view text) {
+result<std::vector<named_tier>> parse_tiers(std::string_view text, std::uint64_t block_bytes) {
   std::vector<named_tier> tiers;
   for (const std::string_view part : split(text, ',')) {
     const std::size_t equals = part.find('=');
     if (equals == 0 || equals == std::string_view::npos) {
       return refuse(fmt::format("`{}` is no tier; right is NAME=BLOCKS, as in dram=1000", part));
     }
-    const auto capacity = parse_block_count(part.substr(equals + 1));
+    const auto capacity = parse_block_count(part.substr(equals + 1), block_bytes);
     if (!capacity) return std::unexpected(capacity.error());
     tiers.push_back({std::string(part.substr(0, equals)), *capacity});
   }

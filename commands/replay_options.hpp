@@ -10,11 +10,12 @@
 
 namespace cenote {
 
-/// A number of blocks: 1 to 2^31, with k for thousands or M for millions ("64k").
-[[nodiscard]] result<std::uint32_t> parse_block_count(std::string_view text);
+/// A number of blocks: 1 to 2^31, with k for thousands or M for millions ("64k"), or, where the size of a block is not
+/// 0, the bytes that they take ("2GiB").
+[[nodiscard]] result<std::uint32_t> parse_block_count(std::string_view text, std::uint64_t block_bytes = 0);
 
 /// "1k:256k:2x" (from 1k to at most 256k, doubling), "1k:5k:1k" (in steps of 1k), or a list "1k,3k,500".
-[[nodiscard]] result<std::vector<std::uint32_t>> parse_capacities(std::string_view text);
+[[nodiscard]] result<std::vector<std::uint32_t>> parse_capacities(std::string_view text, std::uint64_t block_bytes = 0);
 
 struct named_tier {
   std::string name;
@@ -22,7 +23,7 @@ struct named_tier {
 };
 
 /// "dram=1000,nvme=10k": two tiers, the upper one first.
-[[nodiscard]] result<std::vector<named_tier>> parse_tiers(std::string_view text);
+[[nodiscard]] result<std::vector<named_tier>> parse_tiers(std::string_view text, std::uint64_t block_bytes = 0);
 
 /// "20x" (any factor above 0), or 0 for "max".
 [[nodiscard]] result<double> parse_speed(std::string_view text);

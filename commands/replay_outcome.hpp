@@ -62,7 +62,9 @@ struct simulated_twin {
 };
 
 struct outcome {
-  std::string trace;  ///< file or description
+  std::string trace;           ///< file or description
+  std::uint64_t lines = 0;     ///< of the file
+  std::uint64_t left_out = 0;  ///< of those, because they make no sense
   run_settings settings;
   std::uint64_t planned = 0;
   std::uint64_t distinct_blocks = 0;

@@ -34,6 +34,16 @@ result<std::uint64_t> parse_size(const std::string& text, std::string_view optio
   return *bytes;
 }
 
+result<std::uint64_t> parse_block_bytes(const std::string& text) {
+  const auto block = parse_size(text, "--block-bytes");
+  if (block && (*block < least_block || *block > max_block_bytes || *block % sizeof(std::uint64_t) != 0)) {
+    return fail(error_code::invalid_argument,
+                fmt::format("--block-bytes: {} is no size for a block; right are {} to {}, a multiple of 8", text,
+                            format_bytes(least_block), format_bytes(max_block_bytes)));
+  }
+  return block;
+}
+
 /// The tiers of a node of our own; refused for somebody else's.
 result<void> parse_node(const real_options& options, run_options& out) {
   const bool any = !options.dram.empty() || !options.nvme.empty() || !options.nvme_at.empty() ||
@@ -112,8 +122,9 @@ void real_options::add_to(CLI::App& command) {
   command.add_option("--engines", engines, "Engine processes")
       ->check(CLI::Range(1U, most_engines))
       ->capture_default_str();
-  command.add_option("--speed", speed, "20x: twenty times as fast as recorded; max: back to back")
-      ->capture_default_str();
+  command.add_option("--speed", speed,
+                     "20x: twenty times as fast as recorded; max, which is the default: back to back. Simulated, "
+                     "times are divided; max: time stands still");
   command.add_option("--block-bytes", block_bytes, "Size of a block of 512 tokens")->capture_default_str();
   command.add_option("--socket", socket, "Use the node at this socket; without it the replay starts one");
   command.add_option("--dram", dram, "DRAM tier of the replay's own node; chosen from trace and machine");
@@ -137,6 +148,12 @@ void real_options::add_to(CLI::App& command) {
   command.add_option("--report", report, "Write a page with plots to this file");
 }
 
+result<std::uint64_t> parse_block(const std::string& text) {
+  const auto block = parse_block_bytes(text);
+  if (!block) return block;
+  return (*block + block_alignment - 1) / block_alignment * block_alignment;
+}
+
 result<run_options> parse(const real_options& options) {
   run_options out;
   out.engines = options.engines;
@@ -145,16 +162,11 @@ result<run_options> parse(const real_options& options) {
   out.verify = verify_modes.at(options.verify);
   out.access = access_modes.at(options.access);
   out.deal = deal_modes.at(options.deal);
-  const auto speed = parse_speed(options.speed);
+  const auto speed = parse_speed(options.speed.empty() ? "max" : options.speed);
   if (!speed) return std::unexpected(speed.error());
   out.speed = *speed;
-  const auto block = parse_size(options.block_bytes, "--block-bytes");
+  const auto block = parse_block_bytes(options.block_bytes);
   if (!block) return std::unexpected(block.error());
-  if (*block < least_block || *block > max_block_bytes || *block % sizeof(std::uint64_t) != 0) {
-    return fail(error_code::invalid_argument,
-                fmt::format("--block-bytes: {} is no size for a block; right are {} to {}, a multiple of 8",
-                            options.block_bytes, format_bytes(least_block), format_bytes(max_block_bytes)));
-  }
   out.block_bytes = *block;
   const auto wait = parse_duration(options.prefetch_wait);
   if (!wait) return std::unexpected(wait.error().in("--prefetch-wait"));
@@ -163,15 +175,17 @@ result<run_options> parse(const real_options& options) {
   return out;
 }
 
-exit_code run_real(const eviction::trace& of, const std::string& name, const real_options& options, bool as_json) {
+exit_code run_real(const eviction::trace& of, const request_source& from, const real_options& options, bool as_json) {
   auto parsed = parse(options);
   if (!parsed) return failed_with(parsed.error());
   if (auto ok = check_writable(options.report); !ok) return failed_with(ok.error());
-  parsed->trace = name;
+  parsed->trace = from.name;
   watch_for_interruption();
   auto ran = run(of, *parsed);
   if (!ran && interrupted()) return exit_code::ended_at_once;
   if (!ran) return failed_with(ran.error());
+  ran->lines = from.lines;
+  ran->left_out = from.left_out;
   return tell(*ran, options, as_json);
 }
 

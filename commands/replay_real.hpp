@@ -16,7 +16,7 @@ namespace cenote::replay {
 /// As a user gives them.
 struct real_options {
   std::uint32_t engines = 2;
-  std::string speed = "max";
+  std::string speed{};  ///< empty: max
   std::string block_bytes = "256KiB";
   std::string socket{};
   std::string dram{};
@@ -37,8 +37,18 @@ struct real_options {
 /// Refuses (invalid_argument) what makes no sense, saying what would be right.
 [[nodiscard]] result<run_options> parse(const real_options& options);
 
-/// Replays, prints table or JSON, and writes the report. `name`: what the trace is called.
-[[nodiscard]] exit_code run_real(const eviction::trace& of, const std::string& name, const real_options& options,
+/// The bytes that a block of this size takes in a tier.
+[[nodiscard]] result<std::uint64_t> parse_block(const std::string& text);
+
+/// What a report says of where its requests come from.
+struct request_source {
+  std::string name;            ///< file or description
+  std::uint64_t lines = 0;     ///< of the file; 0: generated
+  std::uint64_t left_out = 0;  ///< of those
+};
+
+/// Replays, prints table or JSON, and writes the report.
+[[nodiscard]] exit_code run_real(const eviction::trace& of, const request_source& from, const real_options& options,
                                  bool as_json);
 
 }  // namespace cenote::replay

@@ -55,6 +55,7 @@ void add_work(const outcome& of, lines& out) {
   out.head("WORK");
   out.add("requests", fmt::format("{} of {} in {:.1f} s ({:.1f}/s)", sums.requests.get(), of.planned, of.seconds,
                                   of.seconds > 0 ? static_cast<double>(sums.requests.get()) / of.seconds : 0.0));
+  if (of.left_out > 0) out.add("left out", fmt::format("{} of the trace's {} lines", of.left_out, of.lines));
   out.add("blocks", fmt::format("{}, {} distinct in the trace", sums.blocks.get(), of.distinct_blocks));
   out.add("tokens", fmt::format("{}", sums.tokens.get()));
   out.add("hit ratio", fmt::format("{} of the tokens ({} blocks from DRAM, {} from NVMe)", percent(of.hit_ratio()),
@@ -201,6 +202,8 @@ ordered_json summary_json(const outcome& of) {
                    {"access", name_of(of.settings.access)},
                    {"verify", name_of(of.settings.verify)},
                    {"seconds", of.seconds},
+                   {"lines", of.lines},
+                   {"left_out", of.left_out},
                    {"planned", of.planned},
                    {"requests", sums.requests.get()},
                    {"failed_requests", sums.failed.get()},

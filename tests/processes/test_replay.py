@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import gzip
 import json
+import shutil
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +23,7 @@ KEYS = [
     "tokens",
     "inserts",
     "evictions",
+    "left_out",
 ]
 
 
@@ -96,7 +100,7 @@ def test_bad_lines_are_named_and_the_rest_goes_on(trace: Path) -> None:
     trace.write_text("\n".join(["{broken", *text[:5], '{"timestamp": 1, "hash_ids": []}', *text[5:]]) + "\n")
     ended = run_cenote("replay", trace, "--simulate", "--json", "--capacity-sweep", "40", "--policies", "lru")
     assert ended.returncode == 0
-    assert json.loads(ended.stdout) == before
+    assert json.loads(ended.stdout) == before | {"left_out": 2}
     assert ended.stderr.splitlines() == [
         f"cenote: {trace}:1: this is no JSON",
         f"cenote: {trace}:7: `input_length` is missing",
@@ -117,3 +121,54 @@ def test_refusals_say_what_would_be_right(trace: Path) -> None:
     ended = run_cenote("replay", trace.parent / "missing.jsonl", "--simulate", "--capacity-sweep", "1k")
     assert ended.returncode == 1
     assert "missing.jsonl" in ended.stderr
+
+
+def test_options_that_mean_nothing_together_are_refused(trace: Path) -> None:
+    sweep = ("--simulate", "--capacity-sweep", "1k")
+    assert "--policies simulates" in refusal(trace, "--policies", "lru")
+    assert "--tails simulates" in refusal(trace, "--tails", "keep")
+    assert "--policies" in refusal(trace, *sweep, "--policy", "lru")
+    assert "--dram is for a real node" in refusal(trace, *sweep, "--dram", "1GiB")
+    assert "add --tiers" in refusal(trace, *sweep, "--ingest", "hot")
+    assert "--generate reads none" in refusal("--generate", "chat", *sweep, "--time-unit", "s")
+
+
+def test_capacities_may_be_bytes(trace: Path) -> None:
+    in_bytes, in_blocks = (
+        replay(trace, "--capacity-sweep", capacity, "--policies", "lru", "--block-bytes", "1MiB")
+        for capacity in ("10MiB,40MiB", "10,40")
+    )
+    assert in_bytes == in_blocks
+
+
+def test_packed_traces_are_read_and_damaged_ones_named(trace: Path) -> None:
+    sweep = ("--capacity-sweep", "40", "--policies", "lru")
+    plain = replay(trace, *sweep)
+    packed = trace.with_suffix(".gz")
+    half = len(trace.read_bytes()) // 2
+    packed.write_bytes(gzip.compress(trace.read_bytes()[:half]) + gzip.compress(trace.read_bytes()[half:]))
+    assert replay(packed, *sweep) == plain
+    packed.write_bytes(packed.read_bytes()[:-20])
+    ended = run_cenote("replay", packed, "--simulate", *sweep)
+    assert ended.returncode == 1
+    assert f"{packed} is no whole gzip file" in ended.stderr
+    if shutil.which("zstd") is None:
+        pytest.skip("no zstd program here: gzip was tried")
+    zstd = trace.with_suffix(".zst")
+    subprocess.run(["zstd", "-q", str(trace), "-o", str(zstd)], check=True)
+    assert replay(zstd, *sweep) == plain
+    zstd.write_bytes(zstd.read_bytes()[:-20])
+    assert "is no whole zstd file" in run_cenote("replay", zstd, "--simulate", *sweep).stderr
+
+
+def test_more_than_a_tenth_left_out_is_an_error_unless_allowed(trace: Path) -> None:
+    sweep = ("--simulate", "--capacity-sweep", "40", "--policies", "lru")
+    trace.write_text(trace.read_text() + "{broken\n" * 20)
+    ended = run_cenote("replay", trace, *sweep)
+    assert ended.returncode == 1
+    assert "20 of 98 lines" in ended.stderr
+    assert "--allow-left-out" in ended.stderr
+    ended = run_cenote("replay", trace, *sweep, "--allow-left-out")
+    assert ended.returncode == 0
+    assert "79: this is no JSON (19 more like it)" in ended.stderr
+    assert "20 of the trace's 98 lines were left out" in ended.stdout

@@ -184,13 +184,14 @@ def test_table_and_report_say_the_same(write_trace: WriteTrace, home: Path, tmp_
 
 
 def test_bad_lines_are_named_and_the_rest_runs(write_trace: WriteTrace, home: Path) -> None:
-    trace = write_trace(4)
+    trace = write_trace(5)
     trace.write_text("{broken\n" + trace.read_text() + '{"timestamp": 1, "input_length": 5}\n')
     ended = run_cenote("replay", trace, "--json", *OWN_NODE, env=environment(home))
     assert ended.returncode == 0, ended.stderr
-    assert json.loads(ended.stdout)["requests"] == 16
+    said = json.loads(ended.stdout)
+    assert (said["requests"], said["lines"], said["left_out"]) == (20, 22, 2)
     assert f"{trace}:1: this is no JSON" in ended.stderr
-    assert f"{trace}:18: `hash_ids` is missing" in ended.stderr
+    assert f"{trace}:22: `hash_ids` is missing" in ended.stderr
 
 
 def test_a_node_of_somebody_else_is_left_as_it_was(node: Node, write_trace: WriteTrace) -> None:

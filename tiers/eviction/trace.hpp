@@ -3,7 +3,6 @@
 
 #include <cstdint>
 #include <span>
-#include <unordered_map>
 #include <vector>
 
 namespace cenote::eviction {
@@ -44,6 +43,9 @@ class trace {
   /// The same as engines hand them over: in full blocks only. Their tokens stay.
   [[nodiscard]] trace full_blocks(std::size_t count) const;
 
+  /// The same requests so many times as fast; 0: all at once.
+  [[nodiscard]] trace at_speed(double factor) const;
+
   /// For each position of the stream the position at which its block comes next, or ~0: what Belady's policy reads.
   [[nodiscard]] std::vector<std::uint32_t> next_uses() const;
 
@@ -52,7 +54,14 @@ class trace {
   std::vector<std::uint32_t> blocks_;
   std::vector<std::uint64_t> ids_;
   std::vector<std::uint64_t> identities_;
-  std::unordered_map<std::uint64_t, std::uint32_t> numbers_;
+  /// Numbers by identity, plus one; 0 is a free place. Open addressing, at most half full.
+  struct place {
+    std::uint64_t id = 0;
+    std::uint32_t number = 0;
+  };
+  std::uint32_t number_of(std::uint64_t id);
+  void grow();
+  std::vector<place> numbers_;
   std::uint64_t tokens_ = 0;
 };
 

@@ -154,7 +154,7 @@ BOOST_AUTO_TEST_CASE(a_session_that_goes_on_outlives_younger_ones_under_tblru) {
 
 BOOST_AUTO_TEST_CASE(every_policy_serves_a_trace_within_the_capacity) {
   const auto part =
-      first_of(cenote::testing::load_packed_trace(std::string(CENOTE_TEST_DATA) + "/traces/synthetic.txt"), 150);
+      cenote::testing::load_packed_trace(std::string(CENOTE_TEST_DATA) + "/traces/synthetic.txt").first(150);
   for (const std::string_view name : eviction::policy_names()) {
     world test(exact(400, std::string(name)));
     play(test, part, part.requests().size());
