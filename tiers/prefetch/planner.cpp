@@ -12,11 +12,24 @@ constexpr std::size_t order_keys = 256;  // of one order: the tier is busy for s
 constexpr auto retry_after = std::chrono::milliseconds(100);
 constexpr double in_flight_seconds = 0.1;        // of a chain that may be cut: what is under way cannot be taken back
 constexpr std::uint64_t speculative_blocks = 8;  // under way at once: what is wanted does not wait long behind them
+constexpr std::uint64_t least_in_flight = 4;     // blocks
+constexpr std::uint64_t probe_blocks = 16;       // the most of a window that measures,
+constexpr std::uint64_t probe_blocks_least = 8;  // the least, where
+constexpr double probe_seconds = 0.05;           // … the speed of some time ago says that this takes longer
+constexpr nanoseconds probe_limit = std::chrono::seconds(1);  // to be asked for
+constexpr double worth_a_try = 0.1;                           // of the recomputation: less to lose is not worth a wait
+constexpr double own_probe =
+    0.15;  // of the recomputation: what a prefetch may lose to measure a device that did not pay
+constexpr std::size_t most_rates = 4096;  // instances whose rate is known
 constexpr nanoseconds shortest_look = std::chrono::milliseconds(1);
 constexpr nanoseconds longest_look = std::chrono::milliseconds(20);
 
 nanoseconds time_of(double seconds) {
   return std::chrono::duration_cast<nanoseconds>(std::chrono::duration<double>(seconds));
+}
+
+double seconds_of(nanoseconds time) {
+  return std::chrono::duration<double>(time).count();
 }
 
 /// Chained keys: two that are equal have equal keys before them.
@@ -154,7 +167,11 @@ void planner::begin(word said, time_point now) {
   if (options_.read_ahead > 0) {
     continuations_.learn(made.session, made.instance, made.group, made.keys, options_.read_ahead);
   }
-  if (made.recompute > 0) find_twin(made);
+  if (made.recompute > 0) {
+    find_twin(made);
+    join_flights(made);
+    open_account(made, now);
+  }
   jobs_.emplace(made.number, std::move(made));
 }
 
@@ -183,8 +200,8 @@ planner::job planner::make_job(word& said, time_point now) {
   made.left = static_cast<std::uint64_t>(
       std::count(made.places.begin(), made.places.begin() + static_cast<std::ptrdiff_t>(made.end), place::below));
 
-  const std::uint64_t rate = said.terms.prefill_rate.value_or(options_.prefill_tokens_per_s);
-  if (rate > 0) made.recompute = static_cast<double>(said.tokens_per_block) / static_cast<double>(rate);
+  const double rate = rate_for(said);
+  if (rate > 0) made.recompute = static_cast<double>(said.tokens_per_block) / rate;
   const prefetch_policy policy =
       said.terms.policy == prefetch_policy::node_default ? options_.policy : said.terms.policy;
   made.stoppable = policy == prefetch_policy::best_effort;
@@ -232,7 +249,7 @@ void planner::read_ahead(const job& behind, time_point now) {
 
 void planner::end_speculation() {
   for (auto& [number, each] : jobs_) {
-    if (each.session == 0) each.told_off = reason::cancelled;
+    if (each.session == 0 && !each.probe) each.told_off = reason::cancelled;
   }
 }
 
@@ -243,6 +260,7 @@ void planner::forget(std::uint64_t session) {
     if (each.session != session) continue;
     ++counts_.finished;
     ++counts_.by_reason[static_cast<std::size_t>(reason::session_gone)];
+    losses_.close(each.allowance, 0);
     discharge(each.instance, each.charged);
   }
   std::erase_if(jobs_, [&](const auto& each) { return each.second.session == session; });
@@ -303,8 +321,15 @@ void planner::fly(std::uint64_t token, std::uint64_t number, std::size_t key, ti
     }
   }
   if (of == nullptr) return;
+  if (!of->begun && !of->probing && of->recompute > 0 && !speed_.is_proven(now)) {
+    of->probing = true;
+    of->probes_at = now;
+    ++counts_.probes;
+    probes_.begun(now);
+  }
   of->begun = true;
   at->second.wanted_by.emplace_back(number, key);
+  join(at->second, number, key);
 }
 
 void planner::settle(std::span<const transfer_outcome> ended, time_point now) {
@@ -319,7 +344,7 @@ void planner::settle(std::span<const transfer_outcome> ended, time_point now) {
     ++(came ? counts_.loaded : counts_.lost);
     const bool speculative = std::ranges::all_of(found->second.wanted_by, [&](const auto& wanted) {
       const job* const of = find(wanted.first);
-      return of != nullptr && of->session == 0;
+      return of != nullptr && of->session == 0 && !of->probe;
     });
     counts_.read_ahead += came && speculative && !found->second.wanted_by.empty() ? 1 : 0;
     for (const auto& [number, key] : found->second.wanted_by) {
@@ -330,7 +355,36 @@ void planner::settle(std::span<const transfer_outcome> ended, time_point now) {
     }
     flights_.erase(found);
   }
-  if (bytes > 0) speed_.ended(bytes, good, now);
+  if (bytes == 0) return;
+  speed_.ended(bytes, good, now);
+  probes_.observe(speed_, now);
+}
+
+/// What is under way for a job is under way for all that have the same key at its place.
+void planner::join(flight& under_way, std::uint64_t number, std::size_t key) {
+  const job* const first = find(number);
+  for (auto& [other, each] : jobs_) {
+    if (each.twin != number || key >= each.in_common || each.places[key] != place::below) continue;
+    each.left -= key >= each.next && key < each.end ? 1 : 0;
+    each.places[key] = place::loading;
+    each.begun = true;
+    each.probing = first->probing;
+    each.probes_at = first->probes_at;
+    under_way.wanted_by.emplace_back(other, key);
+    join(under_way, other, key);
+  }
+}
+
+void planner::join_flights(job& of) {
+  for (auto& [token, each] : flights_) {
+    const auto same = std::ranges::find_if(
+        each.wanted_by, [&](const auto& wanted) { return wanted.first == of.twin && wanted.second < of.in_common; });
+    if (same == each.wanted_by.end()) continue;
+    const std::size_t key = same->second;
+    if (of.places[key] != place::loading) continue;
+    of.begun = true;
+    each.wanted_by.emplace_back(of.number, key);
+  }
 }
 
 void planner::take_length(const reply& said, time_point now) {
@@ -343,6 +397,7 @@ void planner::take_length(const reply& said, time_point now) {
     return;
   }
   read_ahead(done, now);
+  if (done.recompute > 0) close_account(done, said.length, now);
   ++counts_.finished;
   ++counts_.by_reason[static_cast<std::size_t>(done.why)];
   answer made{.session = done.session, .completion = {}};
@@ -410,21 +465,129 @@ void planner::note_arrivals() {
   }
 }
 
+/// What the client says; else the operator; else what was said of this instance before; else what is assumed.
+double planner::rate_for(const word& said) {
+  const auto known = rates_.find(said.instance);
+  if (said.terms.prefill_rate) {
+    const std::uint64_t rate = *said.terms.prefill_rate;  // 0: this one is not to be compared
+    if (rate > 0) rates_.insert_or_assign(said.instance, rate);
+    if (rates_.size() > most_rates) rates_.erase(rates_.begin());
+    return static_cast<double>(rate);
+  }
+  if (options_.prefill_tokens_per_s > 0) return static_cast<double>(options_.prefill_tokens_per_s);
+  if (known != rates_.end() && known->second > 0) return static_cast<double>(known->second);
+  if (options_.assumed_tokens_per_s > 0 && known == rates_.end()) {
+    rates_.emplace(said.instance, 0);
+    assumed_.push_back(said.instance);
+  }
+  return static_cast<double>(options_.assumed_tokens_per_s);
+}
+
+void planner::open_account(job& of, time_point now) {
+  of.since = now;
+  of.from = of.prefix;
+  if (of.prefix >= of.end) return;
+  of.could_save = static_cast<double>(of.end - of.from) * of.recompute;
+  of.allowance = losses_.open(of.could_save);
+  ++counts_.compared;
+}
+
+void planner::close_account(const job& of, std::size_t length, time_point now) {
+  if (of.could_save <= 0) return;
+  const double waited = seconds_of(now - of.since);
+  const double saved = static_cast<double>(std::max(length, of.from) - of.from) * of.recompute;
+  losses_.close(of.allowance, saved - waited);
+  counts_.waited_s += waited;
+  counts_.recompute_s += of.could_save;
+  counts_.saved_s += saved;
+  counts_.lost_s += std::max(0.0, waited - saved);
+}
+
+/// Until then no more than the allowance is lost: each block that comes moves it.
+time_point planner::patience_of(const job& of) noexcept {
+  return of.since + time_of(static_cast<double>(of.prefix - of.from) * of.recompute + of.allowance);
+}
+
 /// Never slower than recomputing: wants no more of the chain than pays. `ahead`: bytes that older jobs will ask for.
 void planner::weigh(job& of, std::uint64_t ahead, time_point now) {
   if (of.prefix >= of.end) return;
+  if (now >= patience_of(of)) return refuse_or_cut(of, of.prefix, now);
   const auto speed = speed_.estimate(now);
-  if (!speed) return;  // one block is loaded to learn it: room_for()
-  const std::size_t end = best_end(of, ahead, *speed);
-  if (end < of.end) end_at(of, end, of.begun ? reason::cut : reason::cannot_win);
+  if (!speed) return weigh_unknown(of, now);
+  const std::size_t end = best_end(of, ahead, *speed, now);
+  if (end >= of.end || measures(of)) return;
+  if (end == of.prefix && probes_itself(of, *speed, now)) return;
+  refuse_or_cut(of, end, now);
+}
+
+/// What it loads is the window that tells how fast the device is, and that has not come.
+bool planner::measures(const job& of) const noexcept {
+  if (!of.probing || speed_.is_measured_since(of.probes_at)) return false;
+  return !of.begun || speed_.under_way() > 0;
+}
+
+void planner::begin_probe(time_point now) {
+  speed_.renew(now);
+  probes_.begun(now);
+  ++counts_.probes;
+}
+
+/// A measure is due, and waiting for its window loses little even if the device is no faster than it was.
+bool planner::probes_itself(job& of, const forecast& speed, time_point now) {
+  if (of.begun || of.probing || !probes_.is_due(speed_, now)) return false;
+  const double lost = speed.until(probe_blocks_least * of.stride) - probe_blocks_least * of.recompute;
+  if (lost > std::min(of.allowance, own_probe * of.could_save)) return false;
+  begin_probe(now);
+  of.probing = true;
+  of.probes_at = now;
+  return true;
+}
+
+/// Of a device that nobody knows a window is loaded, and waited for as long as may be lost.
+void planner::weigh_unknown(job& of, time_point now) {
+  const bool may_wait = of.allowance >= worth_a_try * of.could_save && time_of(of.allowance) >= shortest_look;
+  if (!of.begun && !may_wait) refuse_or_cut(of, of.prefix, now);
+}
+
+void planner::refuse_or_cut(job& of, std::size_t end, time_point now) {
+  if (end == of.prefix && !of.begun) probe_behind(of, now);
+  end_at(of, end, of.begun ? reason::cut : reason::cannot_win);
+}
+
+/// The prefetch is answered now, and nobody waits; what is loaded behind it tells how fast the device has become.
+void planner::probe_behind(const job& of, time_point now) {
+  const bool one_is_open = std::ranges::any_of(jobs_, [](const auto& each) { return each.second.probe; });
+  if (one_is_open || !probes_.is_due(speed_, now)) return;
+  std::vector<full_key> keys;
+  const std::size_t most = probe_window(of.stride) / of.stride;
+  for (std::size_t i = of.prefix; i < of.end && keys.size() < most; ++i) {
+    if (of.places[i] == place::below) keys.push_back((*of.keys)[i]);
+  }
+  if (keys.empty()) return;
+  begin_probe(now);
+  job made;
+  made.number = next_job_++;
+  made.probe = true;
+  made.instance = of.instance;
+  made.group = of.group;
+  made.stride = of.stride;
+  made.end = made.left = keys.size();
+  made.places.assign(keys.size(), place::below);
+  made.keys = std::make_shared<const std::vector<full_key>>(std::move(keys));
+  made.deadline = now + probe_limit;
+  jobs_.emplace(made.number, std::move(made));
 }
 
 /// The end of the prefix for which the time saved, less the time until it is here, is longest; of.prefix if none saves.
-std::size_t planner::best_end(const job& of, std::uint64_t ahead, double bytes_per_s) const {
+/// No block is waited for if that loses more, on the way, than may be lost.
+std::size_t planner::best_end(const job& of, std::uint64_t ahead, const forecast& speed, time_point now) const {
   const auto twin = jobs_.find(of.twin);
   const std::size_t shared = twin == jobs_.end() ? 0 : std::min(of.in_common, twin->second.end);
+  const std::uint64_t twins = twin == jobs_.end() ? 0 : std::min(ahead, twin->second.left * of.stride);
+  const double waited = seconds_of(now - of.since);
   std::uint64_t before = 0;  // bytes that come before and with what was looked at so far
-  std::uint64_t own = 0;
+  std::uint64_t own = 0;     // … that this job asks for
+  std::uint64_t with = 0;    // … that its twin asks for
   double best = 0;
   std::size_t best_at = of.prefix;
   for (std::size_t i = of.prefix; i < of.end; ++i) {
@@ -432,11 +595,12 @@ std::size_t planner::best_end(const job& of, std::uint64_t ahead, double bytes_p
       const auto known = of.arrivals.find(i);
       before = std::max(before, known == of.arrivals.end() ? speed_.under_way() : known->second);
     } else if (of.places[i] == place::below) {
-      own += i < shared ? 0 : of.stride;
-      before = std::max(before, speed_.under_way() + ahead + own);
+      (i < shared ? with : own) += of.stride;
+      before = std::max(before, speed_.under_way() + (i < shared ? ahead - twins + with : ahead + own));
     }
-    const double saved = static_cast<double>(i + 1 - of.prefix) * of.recompute;
-    const double profit = saved - static_cast<double>(before) / bytes_per_s;
+    const double until = before > 0 ? speed.until(before) : 0;
+    if (waited + until - static_cast<double>(i - of.from) * of.recompute > of.allowance) break;
+    const double profit = static_cast<double>(i + 1 - of.prefix) * of.recompute - until;
     if (profit <= best) continue;
     best = profit;
     best_at = i + 1;
@@ -530,18 +694,24 @@ planner::ordered planner::order_loads(job& of, time_point now) {
 }
 
 /// Bytes that may be asked for now. A chain that is compared with recomputing does not fill the device far ahead, since
-/// it may be cut, and goes block by block until something is measured.
+/// it may be cut; of a device that is not known well, a window that tells.
 std::uint64_t planner::room_for(const job& of, time_point now) const {
   std::uint64_t most = options_.window;
-  if (of.session == 0) most = std::min(most, speculative_blocks * of.stride);
-  if (of.recompute > 0) {
-    std::uint64_t ahead = of.stride;
-    if (speed_.is_known(now)) {
-      ahead = std::max(2 * of.stride, static_cast<std::uint64_t>(speed_.last() * in_flight_seconds));
-    }
-    most = std::min(most, ahead);
+  if (of.session == 0 && !of.probe) most = std::min(most, speculative_blocks * of.stride);
+  if (of.probe || (of.recompute > 0 && (measures(of) || !speed_.is_proven(now)))) {
+    most = std::min(most, probe_window(of.stride));
+  } else if (of.recompute > 0) {
+    const auto ahead = static_cast<std::uint64_t>(speed_.last() * (in_flight_seconds + 2 * speed_.latency()));
+    most = std::min(most, std::max(least_in_flight * of.stride, ahead));
   }
   return most - std::min(most, speed_.under_way());
+}
+
+/// Bytes of a window that measures.
+std::uint64_t planner::probe_window(std::uint64_t stride) const noexcept {
+  if (speed_.last() == 0) return probe_blocks * stride;
+  const auto by_time = static_cast<std::uint64_t>(speed_.last() * probe_seconds);
+  return std::clamp(by_time, probe_blocks_least * stride, probe_blocks * stride);
 }
 
 std::uint64_t planner::budget_for(const job& of) const {
@@ -577,23 +747,24 @@ std::optional<time_point> planner::wake_at(time_point now) const noexcept {
     if (each.finishing) continue;
     sooner(each.deadline);
     if (each.prefix >= each.end) sooner(now);
-    if (each.recompute > 0 && speed_.under_way() > 0) {
-      const auto block = std::chrono::duration_cast<nanoseconds>(std::chrono::duration<double>(each.recompute / 4));
-      sooner(now + std::clamp(block, shortest_look, longest_look));
-    }
+    if (each.recompute <= 0) continue;
+    if (each.could_save > 0) sooner(std::max(now, patience_of(each)));
+    if (speed_.under_way() > 0) sooner(now + std::clamp(time_of(each.recompute / 4), shortest_look, longest_look));
   }
   for (const auto& [number, each] : held_) sooner(each.until);
   if (blocked_) sooner(blocked_until_);
   return next;
 }
 
-prefetch::status planner::status() const {
+prefetch::status planner::status(time_point now) const {
   prefetch::status all = counts_;
   all.bytes_in_flight = speed_.under_way();
   all.waiting = static_cast<std::uint64_t>(
       std::ranges::count_if(jobs_, [](const auto& each) { return each.second.session != 0; }));
   all.held = held_.size();
   all.bytes_per_s = speed_.last();
+  all.latency_s = speed_.latency();
+  all.measured_age_s = seconds_of(speed_.age(now).value_or(nanoseconds(0)));
   return all;
 }
 

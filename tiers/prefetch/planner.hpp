@@ -14,6 +14,7 @@
 #include "core/error.hpp"
 #include "memory/session_memory.hpp"
 #include "tiers/prefetch/continuations.hpp"
+#include "tiers/prefetch/gate.hpp"
 #include "tiers/prefetch/orders.hpp"
 #include "tiers/prefetch/throughput.hpp"
 
@@ -27,7 +28,8 @@ struct options {
   std::uint64_t instance_bytes = 0;        ///< loaded or being loaded and not yet taken over, an instance; 0: no limit
   std::uint64_t total_bytes = 0;           ///< … of all together; 0: no limit
   std::uint64_t window = 256ULL << 20;     ///< bytes under way at once
-  std::uint64_t prefill_tokens_per_s = 0;  ///< of engines that do not say; 0: unknown, nothing is compared
+  std::uint64_t prefill_tokens_per_s = 0;  ///< of engines that do not say; 0: unknown
+  std::uint64_t assumed_tokens_per_s = 0;  ///< where that is unknown, too, and nobody said; 0: nothing is compared
   std::uint64_t read_ahead = 0;            ///< blocks loaded on speculation behind a chain that is all there; 0: none
   nanoseconds limit = std::chrono::seconds(60);  ///< of every prefetch: a device that takes longer is broken
   nanoseconds claim = std::chrono::seconds(10);  ///< how long what came is held for a client that says nothing
@@ -63,6 +65,15 @@ struct status {
   std::uint64_t waiting = 0;  ///< prefetches that are not answered yet
   std::uint64_t held = 0;     ///< answered ones whose blocks are held for their clients
   double bytes_per_s = 0;     ///< as measured last; 0: never
+  double latency_s = 0;
+  double measured_age_s = 0;   ///< how long ago the last load came
+  std::uint64_t compared = 0;  ///< prefetches that were compared with recomputing
+  std::uint64_t probes = 0;    ///< windows that were loaded to measure
+  // Of compared ones that were answered, in seconds:
+  double waited_s = 0;     ///< until the answer
+  double recompute_s = 0;  ///< what computing all would have taken
+  double saved_s = 0;      ///< of that, what need not be computed
+  double lost_s = 0;       ///< by those that waited longer than they saved
 };
 
 /// An answer for a session's completion ring.
@@ -100,7 +111,10 @@ class planner {
   [[nodiscard]] std::vector<answer> take_answers() { return std::exchange(answers_, {}); }
   /// When advance() has to be called at the latest; nothing: only when something happens.
   [[nodiscard]] std::optional<time_point> wake_at(time_point now) const noexcept;
-  [[nodiscard]] prefetch::status status() const;
+  [[nodiscard]] prefetch::status status(time_point now = {}) const;
+  /// Instances of which a prefill rate had to be assumed, for the first time.
+  [[nodiscard]] std::vector<std::uint32_t> take_assumed() { return std::exchange(assumed_, {}); }
+  [[nodiscard]] std::uint64_t assumed_rate() const noexcept { return options_.assumed_tokens_per_s; }
 
  private:
   struct job {
@@ -126,6 +140,13 @@ class planner {
     std::uint64_t twin = 0;          ///< an older job with the same first `in_common` keys; 0: none
     std::size_t in_common = 0;
     bool begun = false;         ///< something was loaded for it
+    bool probe = false;         ///< speculation that measures
+    bool probing = false;       ///< begun to measure: it waits for its window
+    time_point probes_at{};     ///< since when
+    time_point since{};         ///< when it was asked for
+    std::size_t from = 0;       ///< `prefix` at that time
+    double could_save = 0;      ///< seconds, if all came
+    double allowance = 0;       ///< seconds that it may lose
     std::uint64_t charged = 0;  ///< bytes, of both budgets
     bool finishing = false;     ///< the tier counts
     /// When keys come that are under way: bytes that come before and with them. Made anew by note_arrivals().
@@ -157,12 +178,25 @@ class planner {
   static void pass_present(job& of) noexcept;
   static void end_at(job& of, std::size_t key, reason why) noexcept;
   void note_arrivals();
+  [[nodiscard]] double rate_for(const word& said);
+  void open_account(job& of, time_point now);
+  void close_account(const job& of, std::size_t length, time_point now);
   void weigh(job& of, std::uint64_t ahead, time_point now);
-  [[nodiscard]] std::size_t best_end(const job& of, std::uint64_t ahead, double bytes_per_s) const;
+  void weigh_unknown(job& of, time_point now);
+  void refuse_or_cut(job& of, std::size_t end, time_point now);
+  void begin_probe(time_point now);
+  [[nodiscard]] bool measures(const job& of) const noexcept;
+  [[nodiscard]] bool probes_itself(job& of, const forecast& speed, time_point now);
+  void join(flight& under_way, std::uint64_t number, std::size_t key);
+  void join_flights(job& of);
+  void probe_behind(const job& of, time_point now);
+  [[nodiscard]] static time_point patience_of(const job& of) noexcept;
+  [[nodiscard]] std::size_t best_end(const job& of, std::uint64_t ahead, const forecast& speed, time_point now) const;
   [[nodiscard]] static bool is_over(job& of, time_point now) noexcept;
   void order_finish(job& of);
   ordered order_loads(job& of, time_point now);
   [[nodiscard]] std::uint64_t room_for(const job& of, time_point now) const;
+  [[nodiscard]] std::uint64_t probe_window(std::uint64_t stride) const noexcept;
   [[nodiscard]] std::uint64_t budget_for(const job& of) const;
   [[nodiscard]] bool alone_in_budget(const job& of) const;
   void take_loads(const reply& said, time_point now);
@@ -187,6 +221,10 @@ class planner {
   bool blocked_ = false;  ///< the tier has no room
   time_point blocked_until_{};
   throughput speed_;
+  loss_account losses_;
+  probe_schedule probes_;
+  std::map<std::uint32_t, std::uint64_t> rates_;  ///< instance -> tokens/s as a client said last; 0: assumed
+  std::vector<std::uint32_t> assumed_;
   continuations continuations_;
   std::vector<order> orders_;
   std::vector<answer> answers_;

@@ -1,14 +1,20 @@
 #include "tiers/prefetch/throughput.hpp"
 
 #include <algorithm>
-#include <cmath>
 
 namespace cenote::prefetch {
 
 namespace {
 
-constexpr double memory_seconds = 2;  // of busy time, after which a sample counts for a third
-constexpr nanoseconds tells_nothing = std::chrono::seconds(10);  // other work may have begun or ended since
+constexpr double slice_seconds = 0.02;
+constexpr double short_slice_seconds = 0.002;  // enough where many blocks came
+constexpr double slice_blocks = 8;
+constexpr double window_blocks = 8;
+constexpr nanoseconds window_time = std::chrono::milliseconds(50);
+constexpr nanoseconds slices_together = std::chrono::seconds(1);  // older ones do not speak against newer ones
+constexpr double reports_late = 0.001;                            // ends are reported in batches
+constexpr double newest_counts = 0.3;                             // of latencies
+constexpr double outlier = 4;  // times the latency known so far; more is a pause of the device
 
 double seconds_of(nanoseconds time) noexcept {
   return std::chrono::duration<double>(time).count();
@@ -16,37 +22,117 @@ double seconds_of(nanoseconds time) noexcept {
 
 }  // namespace
 
+/// At most half of the time counts as latency: where all that was under way comes at once, it says little of bandwidth.
+double throughput::slice::rate() const noexcept {
+  if (gross_seconds <= 0) return 0;
+  const double most = 2 * gross_bytes / gross_seconds;
+  return net_seconds > 0 ? std::min(most, net_bytes / net_seconds) : most;
+}
+
 void throughput::started(std::uint64_t bytes, time_point now) noexcept {
-  if (under_way_ == 0) progress_ = now;
+  if (under_way_ == 0) {
+    progress_ = now;
+    period_ = {.begin = now, .first_end = now, .blocks = 0, .first_bytes = 0};
+  }
   under_way_ += bytes;
+  block_ = static_cast<double>(bytes);
+}
+
+void throughput::renew(time_point now) noexcept {
+  renewed_ = now;
+  if (open_.gross_bytes > 0) close_slice(measured_);
 }
 
 void throughput::ended(std::uint64_t bytes, std::uint64_t good, time_point now) noexcept {
-  if (good > 0) {
-    if (now - measured_ > tells_nothing) bytes_ = seconds_ = 0;
-    // Ends that are reported together with the start have taken some time all the same.
-    const double took = std::max(seconds_of(now - progress_), 1e-7);
-    const double kept = std::exp(-took / memory_seconds);
-    bytes_ = bytes_ * kept + static_cast<double>(good);
-    seconds_ = seconds_ * kept + took;
-    rate_ = bytes_ / seconds_;
-    measured_ = now;
-  }
+  // Ends that are reported together with the start have taken some time all the same.
+  count(bytes, good, std::max(seconds_of(now - progress_), 1e-7), now);
   under_way_ -= std::min(bytes, under_way_);
   progress_ = now;
 }
 
-bool throughput::is_known(time_point now) const noexcept {
-  return rate_ > 0 && now - measured_ <= tells_nothing;
+void throughput::count(std::uint64_t bytes, std::uint64_t good, double took, time_point now) noexcept {
+  const double came = static_cast<double>(good);
+  const double blocks_before = period_.blocks;
+  period_.blocks += static_cast<double>(bytes) / std::max(block_, 1.0);
+  open_.gross_bytes += came;
+  open_.gross_seconds += took;
+  if (blocks_before == 0) {
+    period_.first_end = now;
+    period_.first_bytes = static_cast<double>(bytes);
+  } else {
+    open_.net_bytes += came;
+    open_.net_seconds += took;
+  }
+  if (good == 0) return;
+  measured_ = now;
+  measured_once_ = true;
+  const bool is_window = period_.blocks >= window_blocks || now - period_.first_end >= window_time;
+  if (is_window) windowed_ = now;
+  const bool enough = open_.gross_bytes >= slice_blocks * block_ && open_.gross_seconds >= short_slice_seconds;
+  if (enough || open_.gross_seconds >= slice_seconds) close_slice(now);
+  rate_ = median_rate();
+  const bool is_last = bytes >= under_way_;
+  if ((blocks_before < window_blocks && is_window) || (is_last && blocks_before < window_blocks)) learn_latency();
 }
 
-std::optional<double> throughput::estimate(time_point now) const noexcept {
-  const bool known = is_known(now);
+void throughput::close_slice(time_point now) noexcept {
+  open_.at = now;
+  if (open_.is_strong()) {
+    strong_[next_] = open_;
+    next_ = (next_ + 1) % strong_.size();
+  } else {
+    weak_ = open_;
+  }
+  open_ = {};
+}
+
+double throughput::median_rate() const noexcept {
+  std::array<double, 6> rates{};
+  std::size_t count = 0;
+  // What is measured since the last renewal speaks alone, as soon as there is some.
+  const bool open_counts = open_.is_strong() && open_.net_bytes >= (slice_blocks - 1) * block_;
+  time_point newest = open_counts ? measured_ : time_point{};
+  for (const slice& each : strong_) newest = std::max(newest, each.at);
+  const time_point oldest = newest > renewed_ ? std::max(renewed_, newest - slices_together) : newest - slices_together;
+  for (const slice& each : strong_) {
+    if (each.gross_seconds > 0 && each.at >= oldest) rates[count++] = each.rate();
+  }
+  if (open_counts) rates[count++] = open_.rate();
+  if (count == 0) return open_.gross_bytes > 0 ? open_.rate() : weak_.rate();
+  const auto middle = rates.begin() + static_cast<std::ptrdiff_t>((count - 1) / 2);
+  std::nth_element(rates.begin(), middle, rates.begin() + static_cast<std::ptrdiff_t>(count));
+  return *middle;
+}
+
+/// From the first end of the period, less the time that its bytes took.
+void throughput::learn_latency() noexcept {
+  if (rate_ <= 0) return;
+  double took = seconds_of(period_.first_end - period_.begin) - period_.first_bytes / rate_;
+  took = std::max(took, 0.0);
+  if (latency_ > 0) took = std::min(took, std::max(outlier * latency_, reports_late));
+  latency_ = latency_ > 0 ? (1 - newest_counts) * latency_ + newest_counts * took : took;
+}
+
+bool throughput::is_proven(time_point now) const noexcept {
+  return rate_ > 0 && windowed_ != time_point{} && now - windowed_ <= proof;
+}
+
+std::optional<nanoseconds> throughput::age(time_point now) const noexcept {
+  if (!measured_once_) return std::nullopt;
+  return std::max(now - measured_, nanoseconds(0));
+}
+
+std::optional<forecast> throughput::estimate(time_point now) const noexcept {
+  if (rate_ <= 0 || now - measured_ > memory) return std::nullopt;
+  forecast made{.delay = latency_, .bytes_per_s = rate_};
+  if (under_way_ == 0) return made;
   const double silence = seconds_of(now - progress_);
-  if (under_way_ == 0 || silence <= 0) return known ? std::optional(rate_) : std::nullopt;
-  // Had the device kept its pace, all that is under way would have come within under_way / rate.
-  const double at_most = static_cast<double>(under_way_) / silence;
-  return known ? std::min(rate_, at_most) : at_most;
+  made.delay = period_.blocks == 0 ? std::max(0.0, latency_ - silence) : 0.0;
+  const double expected = latency_ + 2 * block_ / rate_ + reports_late;
+  if (silence <= expected) return made;
+  made.delay += silence - expected;
+  made.bytes_per_s = std::min(rate_, static_cast<double>(under_way_) / silence);
+  return made;
 }
 
 }  // namespace cenote::prefetch

@@ -34,7 +34,7 @@ struct wish_of {
   std::uint32_t instance = 1;
 };
 
-/// Loads come one after the other, each after `block_time`. Names of blocks are numbers.
+/// Loads come one after the other, each after `block_time`, or as `device` says. Names of blocks are numbers.
 class world {
  public:
   static constexpr std::uint64_t stride = 64 << 10;
@@ -81,10 +81,14 @@ class world {
       for (const order& each : orders) obey(each);
     }
   }
-  /// The next event: a load that ends, or a time that the planner waits for. False: there is none.
-  bool step() {
+  std::optional<time_point> next_event() const {
     std::optional<time_point> next = plan.wake_at(now);
     if (!queue.empty() && !stalled) next = next ? std::min(*next, queue.front().done) : queue.front().done;
+    return next;
+  }
+  /// The next event: a load that ends, or a time that the planner waits for. False: there is none.
+  bool step() {
+    const std::optional<time_point> next = next_event();
     if (!next) return false;
     now = std::max(now, *next);
     std::vector<transfer_outcome> outcomes;
@@ -114,8 +118,10 @@ class world {
   planner plan;
   time_point now{std::chrono::hours(1)};
   nanoseconds block_time = milliseconds(1);
-  bool stalled = false;                    ///< nothing comes any more
-  std::uint64_t room = ~std::uint64_t{0};  ///< loads that the tier takes at once
+  std::function<time_point(time_point)> device;  ///< when the transfer of a block that begins then is over
+  nanoseconds latency{};                         ///< of every load, beside its transfer
+  bool stalled = false;                          ///< nothing comes any more
+  std::uint64_t room = ~std::uint64_t{0};        ///< loads that the tier takes at once
   std::set<std::uint64_t> present, below, damaged;
   std::set<std::uint64_t> no_room_for;             ///< the tier answers no_space
   std::map<std::uint32_t, std::uint64_t> lengths;  ///< chain -> answer
@@ -168,14 +174,16 @@ class world {
     if (no_room_for.contains(n)) return {load_state::no_space};
     if (!below.contains(n)) return {load_state::absent};
     if (queue.size() >= room) return {load_state::wait};
-    const time_point after = queue.empty() ? now : std::max(now, queue.back().done);
-    queue.push_back({n, next_token_++, after + block_time});
+    const time_point begin = std::max(now, transferred_);
+    transferred_ = device ? device(begin) : begin + block_time;
+    queue.push_back({n, next_token_++, transferred_ + latency});
     read.push_back(n);
     return {load_state::loading, queue.back().token};
   }
 
   std::deque<load> queue;
   std::uint64_t next_token_ = 1;
+  time_point transferred_{};
 };
 
 /// first, first + 1, …

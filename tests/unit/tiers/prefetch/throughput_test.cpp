@@ -1,0 +1,104 @@
+#include "tiers/prefetch/throughput.hpp"
+
+#include <boost/test/unit_test.hpp>
+
+namespace cenote::prefetch {
+
+namespace {
+
+using std::chrono::microseconds;
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+
+constexpr std::uint64_t block = 1'000'000;
+
+struct device {
+  /// `count` loads that begin together: the first comes after `latency` and `each`, the others one after the other.
+  void window(int count, nanoseconds each, nanoseconds latency = {}) {
+    for (int i = 0; i < count; ++i) speed.started(block, now);
+    now += latency;
+    for (int i = 0; i < count; ++i) speed.ended(block, block, now += each);
+  }
+  throughput speed;
+  time_point now{seconds(100)};
+};
+
+}  // namespace
+
+BOOST_FIXTURE_TEST_SUITE(prefetch_throughput, device)
+
+BOOST_AUTO_TEST_CASE(only_time_with_loads_under_way_counts) {
+  BOOST_TEST(!speed.estimate(now));
+  for (int i = 0; i < 10; ++i) {
+    window(10, milliseconds(1));
+    now += milliseconds(500);  // idle
+  }
+  BOOST_REQUIRE(speed.estimate(now));
+  BOOST_TEST(speed.estimate(now)->bytes_per_s == 1e9, boost::test_tools::tolerance(1e-6));
+}
+
+BOOST_AUTO_TEST_CASE(latency_and_bandwidth_are_told_apart) {
+  window(16, milliseconds(1), milliseconds(8));
+  const auto known = speed.estimate(now);
+  BOOST_REQUIRE(known);
+  BOOST_TEST(known->bytes_per_s == 1e9, boost::test_tools::tolerance(0.01));
+  BOOST_TEST(known->delay == 0.008, boost::test_tools::tolerance(0.05));
+  BOOST_TEST(known->until(100 * block) == 0.108, boost::test_tools::tolerance(0.02));
+}
+
+BOOST_AUTO_TEST_CASE(one_cold_load_proves_nothing_and_a_window_does) {
+  window(1, milliseconds(10));
+  BOOST_TEST(speed.estimate(now).has_value());
+  BOOST_TEST(!speed.is_proven(now));
+  window(8, milliseconds(1), milliseconds(9));
+  BOOST_TEST(speed.is_proven(now));
+  BOOST_TEST(!speed.is_proven(now + seconds(11)));
+}
+
+BOOST_AUTO_TEST_CASE(where_a_window_comes_at_once_at_most_half_of_its_time_counts_as_latency) {
+  window(16, nanoseconds(0), milliseconds(4));
+  BOOST_TEST(speed.last() >= 16e6 / 0.004 * 0.99);
+  BOOST_TEST(speed.last() <= 2 * 16e6 / 0.004);
+}
+
+BOOST_AUTO_TEST_CASE(one_pause_tells_nothing_and_a_tenth_of_a_second_of_another_speed_tells_all) {
+  window(200, milliseconds(1));
+  speed.started(block, now);
+  speed.started(block, now);
+  speed.ended(block, block, now += milliseconds(1));
+  speed.ended(block, block, now += milliseconds(500));
+  BOOST_TEST(speed.last() == 1e9, boost::test_tools::tolerance(0.01));
+  window(8, milliseconds(20));
+  BOOST_TEST(speed.last() == 5e7, boost::test_tools::tolerance(0.01));
+}
+
+BOOST_AUTO_TEST_CASE(what_failed_takes_time_and_brings_nothing) {
+  speed.started(block, now);
+  speed.started(block, now);
+  speed.ended(block, 0, now += milliseconds(10));
+  BOOST_TEST(!speed.estimate(now));
+  BOOST_TEST(!speed.age(now));
+  speed.ended(block, block, now += milliseconds(10));
+  BOOST_TEST(speed.last() == 1e8, boost::test_tools::tolerance(1e-6));
+  BOOST_TEST(speed.under_way() == 0U);
+}
+
+BOOST_AUTO_TEST_CASE(a_silent_device_is_expected_to_be_silent_for_as_long_again) {
+  window(100, milliseconds(1));
+  speed.started(block, now);
+  BOOST_TEST(speed.estimate(now + milliseconds(2))->delay < 0.001);
+  BOOST_TEST(speed.estimate(now + milliseconds(200))->delay == 0.2, boost::test_tools::tolerance(0.05));
+  BOOST_TEST(speed.estimate(now + milliseconds(200))->bytes_per_s == block / 0.2, boost::test_tools::tolerance(1e-6));
+}
+
+BOOST_AUTO_TEST_CASE(what_was_measured_long_ago_is_forgotten_and_still_shown) {
+  window(16, milliseconds(1));
+  BOOST_TEST(speed.estimate(now + seconds(59)).has_value());
+  BOOST_TEST(!speed.estimate(now + seconds(61)));
+  BOOST_TEST(speed.last() == 1e9, boost::test_tools::tolerance(1e-6));
+  BOOST_TEST((speed.age(now + seconds(61)) == seconds(61)));
+}
+
+BOOST_AUTO_TEST_SUITE_END()
+
+}  // namespace cenote::prefetch

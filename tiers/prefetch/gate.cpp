@@ -1,0 +1,49 @@
+#include "tiers/prefetch/gate.hpp"
+
+#include <algorithm>
+
+namespace cenote::prefetch {
+
+namespace {
+
+constexpr std::uint64_t first_ones = 4;  // nothing is known yet: they may lose as much as one may
+constexpr double share_of_recompute = 0.03;
+constexpr double share_of_gain = 0.1;
+constexpr double fades = 1.0 / 256;  // a prefetch: what was spared long ago is not lost today
+constexpr double another_speed = 1.5;
+constexpr int rest = 3;                                           // times as long as the device was busy
+constexpr nanoseconds shortest = std::chrono::milliseconds(100);  // between probes
+constexpr nanoseconds longest = std::chrono::seconds(4);
+constexpr int part = 10;  // of the time since the speed was another one
+
+}  // namespace
+
+double loss_account::open(double recompute) noexcept {
+  const double share = opened_++ < first_ones ? most_of_one : share_of_recompute;
+  left_ += share * recompute - fades * left_;
+  const double allowance = std::min(left_, most_of_one * recompute);
+  left_ -= allowance;
+  return allowance;
+}
+
+void loss_account::close(double allowance, double gained) noexcept {
+  left_ += gained >= 0 ? allowance + share_of_gain * gained : std::max(0.0, allowance + gained);
+}
+
+void probe_schedule::observe(const throughput& speed, time_point now) noexcept {
+  const double rate = speed.last();
+  if (rate <= another_speed * rate_ && rate * another_speed >= rate_) return;
+  rate_ = rate;
+  changed_ = now;
+}
+
+bool probe_schedule::is_due(const throughput& speed, time_point now) const noexcept {
+  if (speed.under_way() > 0 || now < next_) return false;
+  return speed.last() == 0 || now - speed.last_end() >= std::max<nanoseconds>(shortest, rest * speed.last_period());
+}
+
+void probe_schedule::begun(time_point now) noexcept {
+  next_ = now + std::clamp<nanoseconds>((now - changed_) / part, shortest, longest);
+}
+
+}  // namespace cenote::prefetch
