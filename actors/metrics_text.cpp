@@ -41,11 +41,14 @@ class collection {
   void gauge(const char* name, const char* help, std::uint64_t value, labels of = {}) {
     gauge(name, help, static_cast<double>(value), std::move(of));
   }
-  void counter(const char* name, const char* help, std::uint64_t value, labels of = {}) {
+  void counter_of(const char* name, const char* help, double value, labels of = {}) {
     ClientMetric metric;
     metric.label = utf8(std::move(of));
-    metric.counter.value = static_cast<double>(value);
+    metric.counter.value = value;
     family(name, help, MetricType::Counter).metric.push_back(std::move(metric));
+  }
+  void counter(const char* name, const char* help, std::uint64_t value, labels of = {}) {
+    counter_of(name, help, static_cast<double>(value), std::move(of));
   }
   /// Seconds, of a histogram of nanoseconds.
   void seconds(const char* name, const char* help, const histogram& of, labels with = {}) {
@@ -234,6 +237,10 @@ constexpr std::array prefetch_rows{
     counter_row<prefetch_counters>{"cenote_prefetch_unclaimed_total",
                                    "Prefetches whose blocks no client took over in time.",
                                    &prefetch_counters::unclaimed},
+    counter_row<prefetch_counters>{"cenote_prefetch_compared_total", "Prefetches that were compared with recomputing.",
+                                   &prefetch_counters::compared},
+    counter_row<prefetch_counters>{"cenote_prefetch_probes_total", "Windows that were loaded to measure the device.",
+                                   &prefetch_counters::probes},
 };
 
 void add_prefetch(collection& into, const prefetch::status& from, const dram::store_status& dram) {
@@ -246,6 +253,16 @@ void add_prefetch(collection& into, const prefetch::status& from, const dram::st
   into.gauge("cenote_prefetch_waiting", "Prefetches that are not answered yet.", from.waiting);
   into.gauge("cenote_prefetch_held_bytes", "Kept from eviction until clients take it over.", dram.held_bytes);
   into.gauge("cenote_prefetch_bytes_per_second", "How fast loads came up, as measured last.", from.bytes_per_s);
+  into.gauge("cenote_prefetch_latency_seconds", "Time until the first load of several came, as measured last.",
+             from.latency_s);
+  into.gauge("cenote_prefetch_measured_age_seconds", "Time since a load came.", from.measured_age_s);
+  into.counter_of("cenote_prefetch_waited_seconds_total", "Waited for answers to prefetches that were compared.",
+                  from.waited_s);
+  into.counter_of("cenote_prefetch_recompute_seconds_total", "What computing all of theirs would have taken.",
+                  from.recompute_s);
+  into.counter_of("cenote_prefetch_saved_seconds_total", "Of that, what came and need not be computed.", from.saved_s);
+  into.counter_of("cenote_prefetch_lost_seconds_total", "Waited longer than was saved, by those that did.",
+                  from.lost_s);
 }
 
 void add_nvme(collection& into, const nvme_report& nvme) {

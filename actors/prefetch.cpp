@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "actors/tier_options.hpp"
+#include "config/logging.hpp"
 
 namespace cenote {
 
@@ -46,7 +47,7 @@ prefetch_planner::behavior_type prefetch_planner::make_behavior() {
         settle();
       },
       [this](report_atom) -> prefetch_report_ptr {
-        return std::make_shared<const prefetch::status>(planner_.status());
+        return std::make_shared<const prefetch::status>(planner_.status(now_()));
       },
   };
 }
@@ -68,6 +69,13 @@ void prefetch_planner::settle() {
     send(dram_, order_atom_v, std::make_shared<const std::vector<prefetch::order>>(std::move(orders)));
   }
   answer(planner_.take_answers());
+  for (const std::uint32_t instance : planner_.take_assumed()) {
+    log_warn(
+        logger("prefetch"),
+        "no engine of an instance says how fast it computes, and prefetch.prefill_tokens_per_s is not set: loads are "
+        "compared with the rate that prefetch.assumed_tokens_per_s has",
+        {{"instance", instance}, {"tokens_per_s", planner_.assumed_rate()}});
+  }
   if (const auto when = planner_.wake_at(now)) sleep_until(*when);
 }
 

@@ -64,7 +64,15 @@ json prefetch_of(const prefetch::status& from, const dram::store_status& dram) {
           {"waiting", from.waiting},
           {"held", from.held},
           {"held_bytes", dram.held_bytes},
-          {"bytes_per_s", from.bytes_per_s}};
+          {"bytes_per_s", from.bytes_per_s},
+          {"latency_s", from.latency_s},
+          {"measured_age_s", from.measured_age_s},
+          {"compared", from.compared},
+          {"probes", from.probes},
+          {"waited_s", from.waited_s},
+          {"recompute_s", from.recompute_s},
+          {"saved_s", from.saved_s},
+          {"lost_s", from.lost_s}};
 }
 
 std::string_view name_of(nvme::path_state state) {

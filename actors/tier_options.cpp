@@ -79,6 +79,7 @@ prefetch::options prefetch_options_of(const config::node_config& config) {
   options.total_bytes = config.prefetch.total_bytes != 0 ? config.prefetch.total_bytes : config.dram.capacity / 2;
   options.window = config.nvme.read_window;
   options.prefill_tokens_per_s = config.prefetch.prefill_tokens_per_s;
+  options.assumed_tokens_per_s = config.prefetch.assumed_tokens_per_s;
   options.read_ahead = config.prefetch.read_ahead;
   return options;
 }

@@ -140,6 +140,31 @@ std::vector<std::string> queues(const json& status) {
   return lines;
 }
 
+double number_of(const json& of, std::string_view key) {
+  const auto& value = member(of, key);
+  return value.is_number() ? value.get<double>() : 0.0;
+}
+
+/// What loading from below brings, against computing.
+std::vector<std::string> loads(const looks& at) {
+  const auto& now = member(at.now, "prefetch");
+  if (!now.is_object()) return {};
+  const auto& ended = member(now, "ended");
+  std::string speed = "not measured yet";
+  if (number_of(now, "bytes_per_s") > 0) {
+    speed =
+        fmt::format("{}, the first after {:.1f} ms, measured {:.0f} s ago", size_rate(number_of(now, "bytes_per_s")),
+                    number_of(now, "latency_s") * 1e3, number_of(now, "measured_age_s"));
+  }
+  return {"LOADS  " + speed,
+          fmt::format("  {} prefetches, {} wait; {} could not win, {} cut; {} probes", count_of(now, "started"),
+                      count_of(now, "waiting"), count_of(ended, "cannot_win"), count_of(ended, "cut"),
+                      count_of(now, "probes")),
+          fmt::format("  of {:.1f} s to compute {:.1f} s saved, {:.1f} s waited; {:.1f} s of that in vain",
+                      number_of(now, "recompute_s"), number_of(now, "saved_s"), number_of(now, "waited_s"),
+                      number_of(now, "lost_s"))};
+}
+
 /// The same session at the look before; null if it was not there.
 const json& session_before(const looks& at, const json& session) {
   static const json nothing;
@@ -184,6 +209,9 @@ std::string top_frame(const json& now, const json& before, double seconds, const
   add(tiers(now));
   add(movement(at));
   add(queues(now));
+  if (const auto lines_of_loads = loads(at); !lines_of_loads.empty() && member(now, "nvme").is_object()) {
+    add(lines_of_loads);
+  }
   add(sessions(at));
   if (style.rows != 0 && lines.size() > style.rows) lines.resize(style.rows);
   std::string out;

@@ -270,6 +270,7 @@ prefetch_section make_prefetch(const settings_map& settings) {
           .per_ki_token = get<std::chrono::nanoseconds>(settings, "prefetch.per_ki_token"),
           .threshold_tokens = number<std::uint64_t>(settings, "prefetch.threshold_tokens"),
           .prefill_tokens_per_s = number<std::uint64_t>(settings, "prefetch.prefill_tokens_per_s"),
+          .assumed_tokens_per_s = number<std::uint64_t>(settings, "prefetch.assumed_tokens_per_s"),
           .instance_bytes = bytes_at(settings, "prefetch.instance_bytes"),
           .total_bytes = bytes_at(settings, "prefetch.total_bytes"),
           .read_ahead = number<std::uint64_t>(settings, "prefetch.read_ahead")};

@@ -74,6 +74,7 @@ struct prefetch_section {
   std::chrono::nanoseconds per_ki_token{};
   std::uint64_t threshold_tokens = 0;
   std::uint64_t prefill_tokens_per_s = 0;  ///< 0: unknown
+  std::uint64_t assumed_tokens_per_s = 0;  ///< where it is unknown; 0: nothing is compared
   std::uint64_t instance_bytes = 0;        ///< 0: no limit of its own
   std::uint64_t total_bytes = 0;           ///< 0: half of the DRAM tier
   std::uint64_t read_ahead = 0;            ///< blocks

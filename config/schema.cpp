@@ -238,7 +238,17 @@ constexpr std::array keys{
                .maximum = "1000000000",
                .reloadable = true,
                .about = "How fast an engine computes, of clients that do not say. A load that would take longer than "
-                        "recomputing is not begun, or is cut. 0: unknown, nothing is compared."},
+                        "recomputing is not begun, or is cut. 0: unknown; what another client of the instance said "
+                        "counts, else `prefetch.assumed_tokens_per_s`."},
+    key_schema{.name = "prefetch.assumed_tokens_per_s",
+               .type = integer,
+               .unit = "tokens/s",
+               .fallback = "10000",
+               .minimum = "0",
+               .maximum = "1000000000",
+               .reloadable = true,
+               .about = "How fast an engine computes of which nobody said it. The log has a line for each instance of "
+                        "which that is assumed. 0: of such an engine nothing is compared."},
     key_schema{.name = "prefetch.instance_bytes",
                .type = bytes,
                .fallback = "0",

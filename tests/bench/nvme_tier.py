@@ -31,7 +31,8 @@ MADV_POPULATE_WRITE = 23
 @contextlib.contextmanager
 def node_over(store: Path, capacity: int, disk: int, *sets: str) -> Iterator[Node]:
     budget = f"prefetch.total_bytes={capacity}"  # a chain may be as long as DRAM
-    with support.node(capacity, f"nvme.paths=[{store}]", f"nvme.capacity={disk}", budget, *sets) as made:
+    all_of_it = "prefetch.assumed_tokens_per_s=0"  # there is no engine that could compute
+    with support.node(capacity, f"nvme.paths=[{store}]", f"nvme.capacity={disk}", budget, all_of_it, *sets) as made:
         yield made
 
 

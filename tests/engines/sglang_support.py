@@ -250,7 +250,7 @@ def start_sglang_node(tmp_path: Path) -> Iterator[Callable[..., Node]]:
     nodes: list[Node] = []
 
     def start(*sets: str) -> Node:
-        made = Node(tmp_path / f"run{len(nodes)}", *sets, "dram.policy=lru")
+        made = Node(tmp_path / f"run{len(nodes)}", "prefetch.assumed_tokens_per_s=0", *sets, "dram.policy=lru")
         nodes.append(made)
         return made.start()
 
@@ -259,7 +259,7 @@ def start_sglang_node(tmp_path: Path) -> Iterator[Callable[..., Node]]:
 
 
 def _running(folder: Path, *sets: str) -> Iterator[Node]:
-    made = Node(folder, *sets, "dram.policy=lru")
+    made = Node(folder, "prefetch.assumed_tokens_per_s=0", *sets, "dram.policy=lru")
     try:
         yield made.start()
         made.finish()

@@ -42,6 +42,27 @@ BOOST_AUTO_TEST_CASE(a_single_look_has_totals_and_no_rates) {
   BOOST_TEST(!has(text, "\x1b"));
 }
 
+BOOST_AUTO_TEST_CASE(what_loading_brings_stands_beside_what_computing_would_take) {
+  json now = status(1, 100, 4096);
+  now["prefetch"] = {{"started", 9},
+                     {"waiting", 2},
+                     {"ended", {{"cannot_win", 4}, {"cut", 3}}},
+                     {"bytes_per_s", 1048576.0},
+                     {"latency_s", 0.0025},
+                     {"measured_age_s", 7.2},
+                     {"probes", 5},
+                     {"recompute_s", 10.0},
+                     {"saved_s", 8.0},
+                     {"waited_s", 3.0},
+                     {"lost_s", 0.1}};
+  const auto text = top_frame(now, nullptr, 0, {});
+  for (const auto* part : {"LOADS  1.0 MiB/s, the first after 2.5 ms, measured 7 s ago",
+                           "  9 prefetches, 2 wait; 4 could not win, 3 cut; 5 probes",
+                           "  of 10.0 s to compute 8.0 s saved, 3.0 s waited; 0.1 s of that in vain"}) {
+    BOOST_TEST(has(text, part), part << " is missing in\n" << text);
+  }
+}
+
 BOOST_AUTO_TEST_CASE(two_looks_make_rates) {
   const auto text = top_frame(status(1, 300, 4096), status(1, 100, 2048), 2, {});
   BOOST_TEST(has(text, "100/s"));
