@@ -29,6 +29,10 @@ double throughput::slice::rate() const noexcept {
   return net_seconds > 0 ? std::min(most, net_bytes / net_seconds) : most;
 }
 
+time_point throughput::slice::begin() const noexcept {
+  return at - std::chrono::duration_cast<nanoseconds>(std::chrono::duration<double>(gross_seconds));
+}
+
 void throughput::started(std::uint64_t bytes, time_point now) noexcept {
   if (under_way_ == 0) {
     progress_ = now;
@@ -92,7 +96,7 @@ double throughput::median_rate() const noexcept {
   // What is measured since the last renewal speaks alone, as soon as there is some.
   const bool open_counts = open_.is_strong() && open_.net_bytes >= (slice_blocks - 1) * block_;
   time_point newest = open_counts ? measured_ : time_point{};
-  for (const slice& each : strong_) newest = std::max(newest, each.at);
+  for (const slice& each : strong_) newest = std::max(newest, each.begin());
   const time_point oldest = newest > renewed_ ? std::max(renewed_, newest - slices_together) : newest - slices_together;
   for (const slice& each : strong_) {
     if (each.gross_seconds > 0 && each.at >= oldest) rates[count++] = each.rate();

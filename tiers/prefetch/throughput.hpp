@@ -63,6 +63,7 @@ class throughput {
     time_point at{};
 
     [[nodiscard]] double rate() const noexcept;
+    [[nodiscard]] time_point begin() const noexcept;
     [[nodiscard]] bool is_strong() const noexcept { return 2 * net_bytes >= gross_bytes && net_bytes > 0; }
   };
   struct period {
