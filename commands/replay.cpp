@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
+#include <fstream>
 #include <functional>
 #include <map>
 #include <memory>
@@ -12,8 +13,11 @@
 #include <thread>
 
 #include "commands/common.hpp"
+#include "commands/replay_compare.hpp"
 #include "commands/replay_options.hpp"
+#include "commands/replay_page.hpp"
 #include "commands/replay_real.hpp"
+#include "commands/replay_simulated_report.hpp"
 #include "commands/replay_trace.hpp"
 #include "commands/table.hpp"
 #include "tiers/eviction/stack_distances.hpp"
@@ -44,8 +48,9 @@ const std::map<std::string, time_unit> time_units{{"auto", time_unit::automatic}
 /// Options that mean something in one way of replaying only.
 constexpr std::array simulated_only{"--capacity-sweep", "--policies", "--order",     "--tiers",
                                     "--lower-policy",   "--ingest",   "--keep-copy", "--tails"};
-constexpr std::array real_only{"--engines", "--socket", "--dram",   "--nvme", "--nvme-path",   "--policy",
-                               "--set",     "--verify", "--access", "--deal", "--concurrency", "--prefetch-wait"};
+constexpr std::array real_only{"--prefill-rate", "--engines",     "--socket",       "--dram",   "--nvme",
+                               "--nvme-path",    "--policy",      "--set",          "--verify", "--access",
+                               "--deal",         "--concurrency", "--prefetch-wait"};
 constexpr std::array tiers_only{"--lower-policy", "--ingest", "--keep-copy"};
 
 struct replay_options {
@@ -103,13 +108,29 @@ std::string percent(double ratio) {
   return fmt::format("{:.2f}", ratio * 100);
 }
 
+replay::simulated_page page_of(const read_trace& read, std::uint64_t block_bytes, const replay_options& options) {
+  return {.trace = options.path.empty() ? options.generated : options.path,
+          .from = replay::provenance_of(options.generated),
+          .block_bytes = block_bytes,
+          .lines = read.lines,
+          .left_out = read.left_out,
+          .data = ordered_json::array()};
+}
+
+result<void> write_report(const replay::simulated_page& page, const replay_options& options) {
+  const std::string& path = options.real.report;
+  if (path.empty()) return {};
+  std::ofstream file(path, std::ios::trunc);
+  file << replay::report_html(page);
+  file.close();
+  if (!file) return fail_errno("write", path);
+  if (!options.as_json) fmt::print("\nreport: {}\n", path);
+  return {};
+}
+
 // ---------------------------------------------------------------------------------------------- one tier
 
-struct sweep_line {
-  std::string policy;
-  std::uint32_t capacity = 0;
-  replay_sums sums;
-};
+using sweep_line = replay::simulated_cell;
 
 /// A row a policy, a column a capacity.
 std::string matrix_text(const std::vector<sweep_line>& lines, const std::vector<std::uint32_t>& capacities,
@@ -125,17 +146,20 @@ std::string matrix_text(const std::vector<sweep_line>& lines, const std::vector<
   return rows.text();
 }
 
-void print_sweep(const std::vector<sweep_line>& lines, const std::vector<std::uint32_t>& capacities,
-                 std::uint64_t left_out, const replay_options& options) {
-  if (options.as_json) {
-    for (const sweep_line& each : lines) {
-      ordered_json line{{"policy", each.policy}, {"order", options.order}, {"capacity", each.capacity}};
-      line.update(sums_json(each.sums));
-      line["left_out"] = left_out;
-      fmt::print("{}\n", line.dump(-1, ' ', false, ordered_json::error_handler_t::replace));
-    }
-    return;
+ordered_json sweep_json(const sweep_line& of, std::uint64_t left_out, const replay_options& options) {
+  ordered_json line{{"policy", of.policy}, {"order", options.order}, {"capacity", of.capacity}};
+  line.update(sums_json(of.sums));
+  line["left_out"] = left_out;
+  return line;
+}
+
+void print_lines(const ordered_json& lines) {
+  for (const auto& each : lines) {
+    fmt::print("{}\n", each.dump(-1, ' ', false, ordered_json::error_handler_t::replace));
   }
+}
+
+void print_sweep(const std::vector<sweep_line>& lines, const std::vector<std::uint32_t>& capacities) {
   fmt::print("PREFIX-TOKEN HITS, % of {} tokens, by capacity in blocks\n{}", lines.front().sums.tokens,
              matrix_text(lines, capacities, [](const replay_sums& sums) { return percent(sums.hit_ratio()); }));
   fmt::print("\nBLOCK HITS of {}\n{}", lines.front().sums.blocks,
@@ -174,8 +198,15 @@ result<void> run_sweep(const read_trace& read, const replay_options& options) {
   const auto policies = parse_policies(options);
   if (!policies) return std::unexpected(policies.error());
   const auto lines = sweep_all(read.requests, *policies, *capacities, orders.at(options.order));
-  print_sweep(lines, *capacities, read.left_out, options);
-  return {};
+  auto page = page_of(read, *block, options);
+  for (const sweep_line& each : lines) page.data.push_back(sweep_json(each, read.left_out, options));
+  page.sweep = lines;
+  if (options.as_json) {
+    print_lines(page.data);
+  } else {
+    print_sweep(lines, *capacities);
+  }
+  return write_report(page, options);
 }
 
 // ---------------------------------------------------------------------------------------------- two tiers
@@ -229,17 +260,20 @@ result<void> run_tiers(const read_trace& read, const replay_options& options) {
     if (!each) return std::unexpected(each.error());
     sums.push_back(*each);
   }
-  if (!options.as_json) {
-    fmt::print("PREFIX-TOKEN HITS of {} over {} blocks, ingest {}, {}\n{}", (*tiers)[0].capacity, (*tiers)[1].capacity,
-               options.ingest, options.keep_copy ? "keeping the copy below" : "exclusive", tiers_text(*policies, sums));
-    return {};
-  }
+  auto page = page_of(read, *block, options);
   for (std::size_t i = 0; i < sums.size(); ++i) {
-    auto line = tiers_json((*policies)[i], sums[i], *tiers, options);
-    line["left_out"] = read.left_out;
-    fmt::print("{}\n", line.dump(-1, ' ', false, ordered_json::error_handler_t::replace));
+    page.data.push_back(tiers_json((*policies)[i], sums[i], *tiers, options));
+    page.data.back()["left_out"] = read.left_out;
+    page.tiers.push_back({(*policies)[i], sums[i]});
   }
-  return {};
+  page.tiers_text = fmt::format("{} over {} blocks, ingest {}, {}", (*tiers)[0].capacity, (*tiers)[1].capacity,
+                                options.ingest, options.keep_copy ? "keeping the copy below" : "exclusive");
+  if (options.as_json) {
+    print_lines(page.data);
+  } else {
+    fmt::print("PREFIX-TOKEN HITS of {}\n{}", page.tiers_text, tiers_text(*policies, sums));
+  }
+  return write_report(page, options);
 }
 
 exit_code run_simulation(const read_trace& read, const replay_options& options) {
@@ -320,7 +354,8 @@ exit_code run_replay(const CLI::App& command, const replay_options& options) {
   if (!read) return failed_with(read.error());
   if (options.simulate) return run_simulation(*read, options);
   const std::string& name = options.path.empty() ? options.generated : options.path;
-  return replay::run_real(read->requests, {name, read->lines, read->left_out}, options.real, options.as_json);
+  return replay::run_real(read->requests, {name, options.generated, read->lines, read->left_out}, options.real,
+                          options.as_json);
 }
 
 /// The kinds that --generate knows, for the help.
@@ -380,7 +415,11 @@ void add_replay(CLI::App& app) {
       ->capture_default_str();
   command->add_flag("--json", options->as_json, "One object; simulated, a line for each policy and capacity");
   command->footer("tblru has an order of its own, whatever --order says.\n\nWhat --generate makes:" + workloads_text());
-  command->callback([command, options] { end_with(run_replay(*command, *options)); });
+  replay::add_compare(*command);
+  command->callback([command, options] {
+    if (!command->get_subcommands().empty()) return;  // it has run
+    end_with(run_replay(*command, *options));
+  });
 }
 
 }  // namespace cenote

@@ -37,6 +37,7 @@ struct run_settings {
   std::uint32_t spare = 0;             ///< 0
   std::uint64_t prefetch_wait_ns = 0;  ///< how long a request waits for it
   std::uint64_t longest_chain = 0;     ///< blocks
+  double prefill_rate = 0;             ///< tokens that an engine computes a second; 0: not known
   std::array<char, 120> socket{};
   std::array<char, 64> instance{};
 };
@@ -74,6 +75,9 @@ struct tally {
   tally_word upper_hits;      ///< leading blocks read that were in DRAM when the request came
   tally_word lower_hits;      ///< … that a prefetch brought up
   tally_word hit_tokens;      ///< the tokens in both
+  tally_word upper_tokens;    ///< … in those that were in DRAM
+  tally_word time_with;       ///< of whole requests, computing what was no hit included; 0 without a rate
+  tally_word time_without;    ///< … as it would have been with the hits in DRAM alone
   tally_word bytes_read;      ///< of hits
   tally_word stored;          ///< blocks put
   tally_word bytes_stored;
@@ -84,6 +88,7 @@ struct tally {
   tally_word prefetches, prefetches_cut;  ///< asked for; given up after prefetch_wait_ns
   tally_word library_cpu, generate_cpu, verify_cpu;
   histogram match, load, put, prefetch, late;
+  histogram with_lower, without_lower;  ///< time_with and time_without, request by request
 
   /// Adds what `other` has.
   void merge(const tally& other) noexcept;

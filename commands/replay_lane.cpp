@@ -101,7 +101,12 @@ void lane::count_hits(const planned_request& request, const found& hits, clock::
   const std::size_t upper = std::min(hits.upper, hits.loaded);
   done_.upper_hits.add(upper);
   done_.lower_hits.add(hits.loaded - upper);
-  done_.hit_tokens.add(std::min<std::uint64_t>(hits.loaded * eviction::trace::tokens_per_block, request.tokens));
+  const auto tokens_in = [&](std::size_t blocks) {
+    return std::min<std::uint64_t>(blocks * eviction::trace::tokens_per_block, request.tokens);
+  };
+  done_.hit_tokens.add(tokens_in(hits.loaded));
+  done_.upper_tokens.add(tokens_in(upper));
+  count_time(request, hits, tokens_in(hits.loaded), tokens_in(upper));
   done_.bytes_read.add(hits.loaded * how_.block_bytes);
   done_.blocks.add(request.count);
   done_.tokens.add(request.tokens);
@@ -113,13 +118,35 @@ void lane::count_hits(const planned_request& request, const found& hits, clock::
   became.begun_ns.add(std::max<std::uint64_t>(nanoseconds(since_start), 1));
 }
 
+/// What the request takes until its first token, computing included; and what it would have taken without the lower
+/// tier: no wait, and what was there in DRAM read alone.
+void lane::count_time(const planned_request& request, const found& hits, std::uint64_t hit_tokens,
+                      std::uint64_t upper_tokens) {
+  if (how_.prefill_rate <= 0) return;
+  const auto computing = [&](std::uint64_t tokens) {
+    return static_cast<std::uint64_t>(static_cast<double>(request.tokens - tokens) / how_.prefill_rate * 1e9);
+  };
+  const double upper_share =
+      hits.loaded == 0 ? 0.0
+                       : static_cast<double>(std::min(hits.upper, hits.loaded)) / static_cast<double>(hits.loaded);
+  const std::uint64_t with = nanoseconds(hits.looked + hits.waited + hits.read) + computing(hit_tokens);
+  const std::uint64_t without = nanoseconds(hits.looked) +
+                                static_cast<std::uint64_t>(static_cast<double>(nanoseconds(hits.read)) * upper_share) +
+                                computing(upper_tokens);
+  done_.with_lower.add(with);
+  done_.without_lower.add(without);
+  done_.time_with.add(with);
+  done_.time_without.add(without);
+}
+
 // ---------------------------------------------------------------------------------------------- reading
 
 result<void> lane::match(found& hits) {
   const auto before = clock::now();
   const auto matched = session_.match_prefix(keys(0, ids_.size()), 0);
   if (!matched) return std::unexpected(matched.error());
-  done_.match.add(nanoseconds(clock::now() - before));
+  hits.looked = clock::now() - before;
+  done_.match.add(nanoseconds(hits.looked));
   hits.upper = matched->resident;
   hits.reached = matched->reachable;
   return {};
@@ -135,7 +162,8 @@ result<void> lane::bring_up(found& hits) {
   done_.prefetches.add(1);
   hits.ticket = std::move(*ticket);
   const auto came = session_.wait(*hits.ticket, before + std::chrono::nanoseconds(how_.prefetch_wait_ns));
-  done_.prefetch.add(nanoseconds(clock::now() - before));
+  hits.waited = clock::now() - before;
+  done_.prefetch.add(nanoseconds(hits.waited));
   if (!came) return std::unexpected(came.error());
   if (!*came) done_.prefetches_cut.add(1);
   return {};
@@ -167,6 +195,7 @@ result<void> lane::load(found& hits) {
   auto released = session_.release(blocks);
   reading += clock::now() - releasing;
   hits.loaded = *held;
+  hits.read = reading;
   if (*held > 0) done_.load.add(nanoseconds(reading));
   done_.library_cpu.add(thread_cpu() - cpu - (done_.verify_cpu.get() - verified));
   return released;

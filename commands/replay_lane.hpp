@@ -28,9 +28,12 @@ class lane {
  private:
   using clock = std::chrono::steady_clock;
   struct found {
-    std::size_t upper = 0;    ///< blocks in DRAM when the request came
-    std::size_t reached = 0;  ///< blocks that were asked for: at least `upper`
-    std::size_t loaded = 0;   ///< blocks read
+    std::size_t upper = 0;              ///< blocks in DRAM when the request came
+    std::size_t reached = 0;            ///< blocks that were asked for: at least `upper`
+    std::size_t loaded = 0;             ///< blocks read
+    std::chrono::nanoseconds looked{};  ///< what each step took
+    std::chrono::nanoseconds waited{};
+    std::chrono::nanoseconds read{};
     std::optional<client::prefetch_ticket> ticket;
   };
 
@@ -45,6 +48,8 @@ class lane {
   [[nodiscard]] result<void> put_copied(std::size_t first, std::size_t count);
   [[nodiscard]] result<void> put_in_place(std::size_t first, std::size_t count);
   [[nodiscard]] std::span<std::byte> buffer(std::size_t i) noexcept;
+  void count_time(const planned_request& request, const found& hits, std::uint64_t hit_tokens,
+                  std::uint64_t upper_tokens);
   void count_hits(const planned_request& request, const found& hits, clock::time_point begun);
 
   const board& plan_;

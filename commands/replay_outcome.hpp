@@ -19,6 +19,8 @@ struct node_movement {
   std::uint64_t dropped = 0;       ///< of those: without a copy below, though there is a tier
   std::uint64_t lower_evicted = 0;
   std::uint64_t checksum_errors = 0;
+  std::uint64_t cannot_win = 0;            ///< prefetches refused, as recomputing is faster
+  std::uint64_t cut = 0;                   ///< … that ended where the rest stopped to pay
   std::optional<std::uint64_t> put_waits;  ///< puts that waited for memory; nothing: this node does not count them
 };
 
@@ -32,8 +34,12 @@ struct sample {
   std::uint64_t lower_hits = 0;
   std::uint64_t bytes_read = 0;
   std::uint64_t bytes_stored = 0;
+  std::uint64_t hit_tokens = 0;
+  std::uint64_t upper_tokens = 0;  ///< of those: in DRAM
   std::uint64_t dram_used = 0;
   std::uint64_t nvme_used = 0;
+  double disk_bytes_per_s = 0;  ///< as the node measured it last; 0: never
+  std::string at_work{};        ///< the policy that `auto` has at work; empty: another policy
   node_movement moved{};
 };
 
@@ -41,6 +47,10 @@ struct engine_outcome {
   std::uint32_t number = 0;   ///< from 0
   std::uint64_t planned = 0;  ///< requests dealt to it
   std::uint64_t served = 0;
+  std::uint64_t tokens = 0;
+  std::uint64_t hit_tokens = 0;
+  std::uint64_t bytes_read = 0;
+  std::uint64_t bytes_stored = 0;
   bool orderly = true;
   std::string end{};      ///< how it ended, if not as it should
   std::string message{};  ///< its first failure
@@ -61,7 +71,16 @@ struct simulated_twin {
   double hit_ratio = 0;
 };
 
+/// Where and how something was run.
+struct provenance {
+  std::string version;
+  std::string command;
+  std::string host;  ///< its class: processor, cores, memory, kernel
+  std::string seed;  ///< of made-up requests; empty: a recorded trace
+};
+
 struct outcome {
+  provenance from;
   std::string trace;           ///< file or description
   std::uint64_t lines = 0;     ///< of the file
   std::uint64_t left_out = 0;  ///< of those, because they make no sense

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <charconv>
 #include <cstdio>
 #include <fstream>
 #include <map>
@@ -10,6 +11,7 @@
 #include "commands/interruption.hpp"
 #include "commands/replay_beside.hpp"
 #include "commands/replay_options.hpp"
+#include "commands/replay_page.hpp"
 #include "commands/replay_report.hpp"
 #include "commands/replay_summary.hpp"
 #include "core/instance_spec.hpp"
@@ -32,6 +34,17 @@ result<std::uint64_t> parse_size(const std::string& text, std::string_view optio
   const auto bytes = parse_bytes(text);
   if (!bytes) return std::unexpected(bytes.error().in(option));
   return *bytes;
+}
+
+/// The rate that the node is given by --set; 0: none.
+double prefill_rate_in(const std::vector<std::string>& sets) {
+  constexpr std::string_view key = "prefetch.prefill_tokens_per_s=";
+  double rate = 0;
+  for (const std::string_view each : sets) {
+    if (!each.starts_with(key)) continue;
+    std::from_chars(each.data() + key.size(), each.data() + each.size(), rate);
+  }
+  return rate;
 }
 
 result<std::uint64_t> parse_block_bytes(const std::string& text) {
@@ -145,6 +158,11 @@ void real_options::add_to(CLI::App& command) {
       ->check(CLI::Range(1U, most_lanes));
   command.add_option("--prefetch-wait", prefetch_wait, "How long a request waits for blocks from NVMe")
       ->capture_default_str();
+  command
+      .add_option("--prefill-rate", prefill_rate,
+                  "Tokens that an engine computes a second: requests get a compute time, and the replay's own node "
+                  "prefill_tokens_per_s")
+      ->check(CLI::Range(1.0, 1e9));
   command.add_option("--report", report, "Write a page with plots to this file");
 }
 
@@ -171,6 +189,7 @@ result<run_options> parse(const real_options& options) {
   const auto wait = parse_duration(options.prefetch_wait);
   if (!wait) return std::unexpected(wait.error().in("--prefetch-wait"));
   out.prefetch_wait = *wait;
+  out.prefill_rate = options.prefill_rate > 0 ? options.prefill_rate : prefill_rate_in(options.sets);
   if (auto ok = parse_node(options, out); !ok) return std::unexpected(ok.error());
   return out;
 }
@@ -184,6 +203,7 @@ exit_code run_real(const eviction::trace& of, const request_source& from, const 
   auto ran = run(of, *parsed);
   if (!ran && interrupted()) return exit_code::ended_at_once;
   if (!ran) return failed_with(ran.error());
+  ran->from = provenance_of(from.generated);
   ran->lines = from.lines;
   ran->left_out = from.left_out;
   return tell(*ran, options, as_json);

@@ -27,6 +27,7 @@ struct real_options {
   std::string access = "copy";
   std::string deal = "conversation";
   std::string prefetch_wait = "1s";
+  double prefill_rate = 0;
   std::uint32_t lanes = 0;
   std::string report{};
   std::vector<std::string> sets{};
@@ -43,6 +44,7 @@ struct real_options {
 /// What a report says of where its requests come from.
 struct request_source {
   std::string name;            ///< file or description
+  std::string generated;       ///< the description, if it is one
   std::uint64_t lines = 0;     ///< of the file; 0: generated
   std::uint64_t left_out = 0;  ///< of those
 };

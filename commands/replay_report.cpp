@@ -5,10 +5,10 @@
 #include <algorithm>
 #include <array>
 #include <chrono>
-#include <cmath>
 #include <cstdint>
 #include <utility>
 
+#include "commands/replay_page.hpp"
 #include "commands/replay_summary.hpp"
 #include "commands/svg_chart.hpp"
 #include "core/units.hpp"
@@ -20,43 +20,8 @@ namespace {
 constexpr std::size_t most_points = 120;  // of a line over time
 constexpr double MiB = 1U << 20;
 
-constexpr std::string_view style = R"(
-:root{color-scheme:light dark;--bg:#fff;--fg:#1c2024;--soft:#667079;--rule:#e3e7ea;--card:#f6f8f9;--bad:#b3261e;
---c0:#1f6feb;--c1:#d1661a;--c2:#2a8a4a;--c3:#8b47c9;--c4:#1a1f24;--c5:#c02675}
-@media(prefers-color-scheme:dark){:root{--bg:#14181b;--fg:#e6e9eb;--soft:#96a1aa;--rule:#2c3338;--card:#1c2226;
---bad:#ff8a80;--c0:#6ea8ff;--c1:#f2a05c;--c2:#66cc8a;--c3:#c79bf2;--c4:#e6e9eb;--c5:#f27db8}}
-*{box-sizing:border-box}
-body{margin:0;background:var(--bg);color:var(--fg);font:15px/1.5 system-ui,sans-serif}
-main{max-width:820px;margin:0 auto;padding:28px 20px 60px}
-h1{font-size:22px;margin:0}h2{font-size:17px;margin:34px 0 8px}p{margin:4px 0;color:var(--soft)}
-p.bad{color:var(--bad)}code{font-size:13px;overflow-wrap:anywhere}
-.cards{display:grid;grid-template-columns:repeat(auto-fit,minmax(150px,1fr));gap:10px;margin:20px 0}
-.cards div{background:var(--card);border:1px solid var(--rule);border-radius:6px;padding:10px 12px}
-.cards b{display:block;font-size:20px;font-weight:600}.cards span{color:var(--soft);font-size:13px}
-figure{margin:26px 0}figcaption{font-weight:600;margin-bottom:2px}svg{display:block;width:100%;height:auto}
-.legend{font-size:13px;color:var(--soft);display:flex;flex-wrap:wrap;gap:2px 16px}
-.key{display:inline-block;width:20px;height:0;border-top:3px solid;margin-right:6px;vertical-align:middle}
-.key.dashed{border-top-style:dashed}.key.spot{width:11px;height:11px;border:0;border-radius:50%;background:currentColor}
-.k0{color:var(--c0)}.k1{color:var(--c1)}.k2{color:var(--c2)}.k3{color:var(--c3)}.k4{color:var(--c4)}.k5{color:var(--c5)}
-.line{fill:none;stroke-width:2;stroke-linejoin:round}.dashed{stroke-dasharray:6 4}
-.line.s0{stroke:var(--c0)}.line.s1{stroke:var(--c1)}.line.s2{stroke:var(--c2)}.line.s3{stroke:var(--c3)}
-.line.s4{stroke:var(--c4)}.line.s5{stroke:var(--c5)}
-.dot.s0{fill:var(--c0)}.dot.s1{fill:var(--c1)}.dot.s2{fill:var(--c2)}.dot.s3{fill:var(--c3)}.dot.s4{fill:var(--c4)}
-.dot.s5{fill:var(--c5)}
-.grid{stroke:var(--rule)}.axis{stroke:var(--soft)}.mark{stroke:var(--soft);stroke-dasharray:2 3}
-.tick,.label{fill:var(--soft);font-size:12px}
-pre{background:var(--card);border:1px solid var(--rule);border-radius:6px;padding:12px;overflow-x:auto;font-size:13px}
-)";
-
 double ratio(std::uint64_t part, std::uint64_t whole) {
   return whole == 0 ? 0.0 : static_cast<double>(part) / static_cast<double>(whole);
-}
-
-chart_axis percent_axis(std::string label, double high) {
-  chart_axis axis{.label = std::move(label), .high = high};
-  for (const double value : round_ticks(0, high * 100, 5))
-    axis.ticks.push_back({value / 100, fmt::format("{:g} %", value)});
-  return axis;
 }
 
 /// Neighbouring samples, far enough apart that not every one shows; the first is the start.
@@ -73,7 +38,9 @@ std::vector<std::pair<sample, sample>> windows(const std::vector<sample>& all) {
 }
 
 chart_axis time_axis(const outcome& of) {
-  return {.label = "seconds since the start", .high = std::max(of.seconds, 0.1)};
+  return {.label = "seconds since the start", .high = std::max(of.seconds, 0.1), .show = [](double at) {
+            return fmt::format("{:.1f} s", at);
+          }};
 }
 
 // ---------------------------------------------------------------------------------------------- plots
@@ -84,18 +51,16 @@ std::string hits_over_time(const outcome& of) {
   chart_series whole{.name = "both, since the start", .dashed = true};
   double high = 0.05;
   for (const auto& [from, to] : windows(of.timeline)) {
-    const std::uint64_t blocks = to.blocks - from.blocks;
-    if (blocks == 0) continue;
-    const std::uint64_t upper = to.upper_hits - from.upper_hits;
-    const std::uint64_t lower = to.lower_hits - from.lower_hits;
-    dram.points.push_back({to.seconds, ratio(upper, blocks)});
-    both.points.push_back({to.seconds, ratio(upper + lower, blocks)});
-    whole.points.push_back({to.seconds, ratio(to.upper_hits + to.lower_hits, to.blocks)});
+    const std::uint64_t tokens = to.tokens - from.tokens;
+    if (tokens == 0) continue;
+    dram.points.push_back({to.seconds, ratio(to.upper_tokens - from.upper_tokens, tokens)});
+    both.points.push_back({to.seconds, ratio(to.hit_tokens - from.hit_tokens, tokens)});
+    whole.points.push_back({to.seconds, ratio(to.hit_tokens, to.tokens)});
     high = std::max({high, both.points.back().y, whole.points.back().y});
   }
   chart plot{.title = "Hit ratio over time, by tier",
              .x = time_axis(of),
-             .y = percent_axis("blocks that were hits", std::min(1.0, high * 1.1)),
+             .y = percent_axis("tokens that were hits", std::min(1.0, high * 1.1)),
              .series = {std::move(dram)}};
   if (of.nvme_capacity > 0) plot.series.push_back(std::move(both));
   plot.series.push_back(std::move(whole));
@@ -115,6 +80,7 @@ std::string bytes_over_time(const outcome& of) {
       {"NVMe to DRAM", [](const sample& s) { return s.moved.read_up; }, true},
   }};
   chart plot{.title = "Bytes moved between engines and tiers", .x = time_axis(of), .y = {.label = "MiB/s", .high = 1}};
+  plot.y.show = [](double rate) { return fmt::format("{:.1f} MiB/s", rate); };
   for (const auto& kind : kinds) {
     if (kind.lower && of.nvme_capacity == 0) continue;
     chart_series series{.name = kind.name};
@@ -141,51 +107,92 @@ std::string use_over_time(const outcome& of) {
   return figure_of(plot);
 }
 
-std::string latencies(const outcome& of) {
+/// A line over percentiles for each histogram that has anything.
+std::string percentiles(std::string title, const std::vector<std::pair<std::string, const histogram*>>& all) {
   constexpr std::array<std::pair<const char*, double>, 6> shares{
       {{"p50", 0.5}, {"p75", 0.75}, {"p90", 0.9}, {"p99", 0.99}, {"p99.9", 0.999}, {"max", 1.0}}};
-  chart plot{.title = "Latency of a request's steps",
-             .x = {.label = "percentile", .high = static_cast<double>(shares.size() - 1)},
-             .y = {.label = "microseconds", .low = 1, .high = 10, .logarithmic = true}};
+  chart plot{
+      .title = std::move(title), .x = {.label = "percentile", .high = static_cast<double>(shares.size() - 1)}, .y = {}};
   for (std::size_t i = 0; i < shares.size(); ++i) plot.x.ticks.push_back({static_cast<double>(i), shares[i].first});
-  const tally& sums = *of.sums;
-  for (const auto& [name, counts] : {std::pair{"match", &sums.match}, std::pair{"load", &sums.load},
-                                     std::pair{"put", &sums.put}, std::pair{"prefetch", &sums.prefetch}}) {
+  plot.x.show = [shares](double at) { return std::string(shares.at(static_cast<std::size_t>(at)).first); };
+  for (const auto& [name, counts] : all) {
     if (counts->count() == 0) continue;
     chart_series series{.name = name};
     for (std::size_t i = 0; i < shares.size(); ++i) {
       const double us = std::max(0.1, static_cast<double>(counts->quantile(shares[i].second)) / 1000);
       series.points.push_back({static_cast<double>(i), us});
-      while (us < plot.y.low) plot.y.low /= 10;
-      while (us > plot.y.high) plot.y.high *= 10;
     }
     plot.series.push_back(std::move(series));
   }
-  const auto decades = std::lround(std::log10(plot.y.high / plot.y.low));
-  for (long i = 0; i <= decades; ++i) {
-    const double at = plot.y.low * std::pow(10.0, static_cast<double>(i));
-    plot.y.ticks.push_back({at, approximate_duration(std::chrono::nanoseconds(std::llround(at * 1000)))});
+  plot.y = duration_axis(plot.series);
+  return figure_of(plot);
+}
+
+std::string latencies(const outcome& of) {
+  const tally& sums = *of.sums;
+  return percentiles("Latency of a request's steps",
+                     {{"match", &sums.match}, {"load", &sums.load}, {"put", &sums.put}, {"prefetch", &sums.prefetch}});
+}
+
+std::string request_times(const outcome& of) {
+  const tally& sums = *of.sums;
+  if (of.settings.prefill_rate <= 0 || sums.with_lower.count() == 0) return {};
+  return percentiles(fmt::format("Time of a request, computing {:.0f} tokens a second", of.settings.prefill_rate),
+                     {{of.nvme_capacity > 0 ? "with the NVMe tier" : "as it was", &sums.with_lower},
+                      {"with the hits in DRAM alone", &sums.without_lower}});
+}
+
+/// What the node let loads from NVMe do, and the disk's speed that it went by.
+std::string gate_over_time(const outcome& of) {
+  if (of.nvme_capacity == 0) return {};
+  chart_series speed{.name = "the disk's throughput, as the node measured it"};
+  chart_series refused{.name = "refused, as computing is faster"};
+  chart_series cut{.name = "cut, as the rest stopped to pay"};
+  chart plot{.title = "Prefetches refused and cut", .x = time_axis(of), .y = {.label = "prefetches", .high = 1}};
+  chart disk{.title = "The disk as the node sees it", .x = time_axis(of), .y = {.label = "MiB/s", .high = 1}};
+  for (const auto& [from, to] : windows(of.timeline)) {
+    speed.points.push_back({to.seconds, to.disk_bytes_per_s / MiB});
+    refused.points.push_back({to.seconds, static_cast<double>(to.moved.cannot_win)});
+    cut.points.push_back({to.seconds, static_cast<double>(to.moved.cut)});
+    disk.y.high = std::max(disk.y.high, speed.points.back().y * 1.05);
+    plot.y.high = std::max({plot.y.high, refused.points.back().y * 1.05, cut.points.back().y * 1.05});
   }
-  plot.y.label = "time, logarithmic";
+  disk.y.show = [](double rate) { return fmt::format("{:.1f} MiB/s", rate); };
+  disk.series = {std::move(speed)};
+  plot.series = {std::move(refused), std::move(cut)};
+  return figure_of(disk) + figure_of(plot);
+}
+
+/// Which policy `auto` had at work.
+std::string policy_over_time(const outcome& of) {
+  std::vector<std::string> names;
+  chart_series series{.name = "at work"};
+  for (const auto& [from, to] : windows(of.timeline)) {
+    if (to.at_work.empty()) continue;
+    const auto known = std::ranges::find(names, to.at_work);
+    series.points.push_back({to.seconds, static_cast<double>(known - names.begin())});
+    if (known == names.end()) names.push_back(to.at_work);
+  }
+  if (names.empty()) return {};
+  chart plot{.title = "The policy at work",
+             .x = time_axis(of),
+             .y = {.label = "policy", .high = std::max(1.0, static_cast<double>(names.size() - 1))},
+             .series = {std::move(series)}};
+  for (std::size_t i = 0; i < names.size(); ++i) plot.y.ticks.push_back({static_cast<double>(i), names[i]});
+  plot.y.show = [names](double at) { return names.at(static_cast<std::size_t>(at)); };
   return figure_of(plot);
 }
 
 std::string hits_by_capacity(const outcome& of) {
   if (of.capacities.empty()) return {};
   const auto block = static_cast<double>(of.settings.block_bytes);
+  const double dram = std::max(1.0, static_cast<double>(of.dram_capacity) / block);
+  const double both = std::max(1.0, static_cast<double>(of.dram_capacity + of.nvme_capacity) / block);
   chart plot{.title = "Hit ratio by capacity, simulated, with the offline bound",
-             .x = {.label = "capacity, logarithmic",
-                   .low = static_cast<double>(of.capacities.front()),
-                   .high = static_cast<double>(of.capacities.back()),
-                   .logarithmic = true},
+             .x = capacity_axis({of.capacities.begin(), of.capacities.end()}, of.settings.block_bytes),
              .y = {}};
-  const double dram = static_cast<double>(of.dram_capacity) / block;
-  const double both = static_cast<double>(of.dram_capacity + of.nvme_capacity) / block;
-  plot.x.low = std::min(plot.x.low, std::max(dram, 1.0));
+  plot.x.low = std::min(plot.x.low, dram);
   plot.x.high = std::max(plot.x.high, both);
-  for (const auto each : of.capacities) {
-    plot.x.ticks.push_back({static_cast<double>(each), approximate_bytes(static_cast<std::uint64_t>(each * block))});
-  }
   double high = of.hit_ratio();
   for (const auto& curve : of.curves) {
     chart_series series{.name = curve.policy};
@@ -225,6 +232,35 @@ std::string cards(const outcome& of) {
   return out + "</div>\n";
 }
 
+std::string tier_table(const outcome& of) {
+  const tally& sums = *of.sums;
+  const auto hits = [&](std::uint64_t tokens) {
+    return fmt::format("{} ({:.2f} %)", tokens, 100 * ratio(tokens, sums.tokens.get()));
+  };
+  std::vector<std::vector<std::string>> rows{
+      {"tier", "capacity", "hit tokens", "hit blocks", "read", "written", "evicted"}};
+  rows.push_back({"DRAM", approximate_bytes(of.dram_capacity), hits(sums.upper_tokens.get()),
+                  std::to_string(sums.upper_hits.get()), approximate_bytes(sums.bytes_read.get()),
+                  approximate_bytes(sums.bytes_stored.get()), std::to_string(of.moved.evicted)});
+  if (of.nvme_capacity > 0) {
+    rows.push_back({"NVMe", approximate_bytes(of.nvme_capacity), hits(sums.hit_tokens.get() - sums.upper_tokens.get()),
+                    std::to_string(sums.lower_hits.get()), approximate_bytes(of.moved.read_up),
+                    approximate_bytes(of.moved.written_down), std::to_string(of.moved.lower_evicted)});
+  }
+  return "<h2>Tiers</h2>\n" + html_table(rows);
+}
+
+std::string engine_table(const outcome& of) {
+  std::vector<std::vector<std::string>> rows{{"engine", "requests", "tokens", "hit tokens", "read", "put", "end"}};
+  for (const auto& each : of.engines) {
+    rows.push_back({std::to_string(each.number + 1), fmt::format("{} of {}", each.served, each.planned),
+                    std::to_string(each.tokens), fmt::format("{:.2f} %", 100 * ratio(each.hit_tokens, each.tokens)),
+                    approximate_bytes(each.bytes_read), approximate_bytes(each.bytes_stored),
+                    each.end.empty() ? "orderly" : each.end});
+  }
+  return "<h2>Engines</h2>\n" + html_table(rows);
+}
+
 std::string verdict(const outcome& of) {
   std::string out;
   if (of.interrupted) out += "<p class=\"bad\">Interrupted: what follows is a part of the trace.</p>\n";
@@ -235,20 +271,18 @@ std::string verdict(const outcome& of) {
 }  // namespace
 
 std::string report_html(const outcome& of) {
-  std::string out = fmt::format(
-      "<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><meta name=\"viewport\" "
-      "content=\"width=device-width\"><title>Cenote replay: {0}</title><style>{1}</style></head><body><main>\n"
-      "<h1>Cenote replay</h1>\n<p><code>{0}</code></p>\n",
-      escape_html(of.trace), style);
+  std::string out = fmt::format("<h1>Cenote replay</h1>\n<p><code>{}</code></p>\n", escape_html(of.trace));
   out +=
       fmt::format("<p>{} engine processes, speed {}, blocks of {}; DRAM {} ({}), {}.</p>\n", of.settings.engines,
                   speed_text(of.settings.speed), format_bytes(of.settings.block_bytes),
                   approximate_bytes(of.dram_capacity), escape_html(of.policy),
                   of.nvme_capacity > 0 ? "NVMe " + approximate_bytes(of.nvme_capacity) : std::string("no NVMe tier"));
-  out += verdict(of) + cards(of);
-  out += hits_over_time(of) + hits_by_capacity(of) + bytes_over_time(of) + use_over_time(of) + latencies(of);
+  out += html_of(of.from) + verdict(of) + cards(of);
+  out += hits_over_time(of) + hits_by_capacity(of) + request_times(of) + bytes_over_time(of) + use_over_time(of) +
+         policy_over_time(of) + gate_over_time(of) + latencies(of);
+  out += tier_table(of) + engine_table(of);
   out += "<h2>Figures</h2>\n<pre>" + escape_html(summary_text(of)) + "</pre>\n";
-  return out + "</main></body></html>\n";
+  return html_of(page{.title = "Cenote replay: " + of.trace, .body = std::move(out), .data = summary_json(of)});
 }
 
 }  // namespace cenote::replay

@@ -78,6 +78,9 @@ class replay_run {
           choose_sizes(of_.distinct() * stride, stride, options_.dram, options_.nvme, room_of(options_.nvme_at));
       auto sets = options_.sets;
       if (!options_.policy.empty()) sets.push_back("dram.policy=" + options_.policy);
+      if (options_.prefill_rate > 0) {
+        sets.insert(sets.begin(), fmt::format("prefetch.prefill_tokens_per_s={:.0f}", options_.prefill_rate));
+      }
       auto node = private_node::start({.purpose = "replay",
                                        .dram = sizes.dram,
                                        .nvme = sizes.nvme,
@@ -123,6 +126,7 @@ class replay_run {
     how.access = options_.access;
     how.lower_tier = member(watch_->status(), "nvme").is_object() ? 1 : 0;
     how.prefetch_wait_ns = static_cast<std::uint64_t>(options_.prefetch_wait.count());
+    how.prefill_rate = options_.prefill_rate;
     for (const auto& each : of_.requests()) how.longest_chain = std::max<std::uint64_t>(how.longest_chain, each.count);
     if (auto ok = set_text(how.socket, socket_, "--socket"); !ok) return std::unexpected(ok.error());
     // The process in the name: two replays at one node do not meet.
@@ -267,12 +271,26 @@ class replay_run {
     point.blocks = sums->blocks.get();
     point.upper_hits = sums->upper_hits.get();
     point.lower_hits = sums->lower_hits.get();
+    point.hit_tokens = sums->hit_tokens.get();
+    point.upper_tokens = sums->upper_tokens.get();
     point.bytes_read = sums->bytes_read.get();
     point.bytes_stored = sums->bytes_stored.get();
     point.dram_used = count_of(member(watch_->status(), "dram"), "used");
     point.nvme_used = count_of(member(watch_->status(), "nvme"), "used");
+    point.disk_bytes_per_s = number_of(member(watch_->status(), "prefetch"), "bytes_per_s");
+    point.at_work = policy_at_work();
     point.moved = watch_->moved();
     out_.timeline.push_back(point);
+  }
+
+  /// Of the replay's own instance.
+  [[nodiscard]] std::string policy_at_work() const {
+    for (const auto& each : member(watch_->status(), "instances")) {
+      const auto& chosen = member(member(each, "policy"), "at_work");
+      if (chosen.is_string() && text_of(each, "id") == plan_->settings().instance.data())
+        return chosen.get<std::string>();
+    }
+    return {};
   }
 
   [[nodiscard]] progress_state state(double now) const {
@@ -327,6 +345,12 @@ class replay_run {
     for (std::uint32_t i = 0; i < engines_.size(); ++i) {
       engine_outcome& engine = out_.engines[i];
       for (std::uint32_t l = 0; l < out_.settings.lanes; ++l) engine.served += plan_->lane(i, l).requests.get();
+      const auto sums = std::make_unique<tally>();
+      plan_->sum(i, *sums);
+      engine.tokens = sums->tokens.get();
+      engine.hit_tokens = sums->hit_tokens.get();
+      engine.bytes_read = sums->bytes_read.get();
+      engine.bytes_stored = sums->bytes_stored.get();
       engine.message = board::said(plan_->engine(i));
       const process_end end = engines_[i].end.value_or(process_end{});
       engine.orderly = !end.by_signal && end.value == 0;

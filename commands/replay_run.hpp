@@ -26,6 +26,7 @@ struct run_options {
   access_mode access = access_mode::copy;
   deal_mode deal = deal_mode::conversation;
   std::chrono::nanoseconds prefetch_wait = std::chrono::seconds(1);
+  double prefill_rate = 0;  ///< tokens a second; 0: not known
   // Of a node of our own:
   std::uint64_t dram = 0;             ///< bytes; 0: chosen from trace and machine
   std::optional<std::uint64_t> nvme;  ///< bytes, 0: no such tier; nothing: chosen from trace and disk

@@ -6,6 +6,7 @@
 #include <chrono>
 #include <utility>
 
+#include "commands/replay_page.hpp"
 #include "commands/table.hpp"
 #include "core/units.hpp"
 
@@ -64,6 +65,14 @@ void add_work(const outcome& of, lines& out) {
     out.add("the same, simulated",
             fmt::format("{} of the tokens ({} blocks)", percent(of.twin->hit_ratio), of.twin->prefix_hits));
   }
+  if (of.settings.prefill_rate > 0 && sums.time_without.get() > 0) {
+    const double with = seconds(sums.time_with);
+    const double without = seconds(sums.time_without);
+    const double none = static_cast<double>(sums.tokens.get()) / of.settings.prefill_rate;
+    out.add("time of all requests",
+            fmt::format("{:.1f} s at {:.0f} tokens/s computed; {:.1f} s had only DRAM hit, {:.1f} s without a cache",
+                        with, of.settings.prefill_rate, without, none));
+  }
   out.add("stored", fmt::format("{} blocks; {} were there already, {} found no room", sums.stored.get(),
                                 sums.present.get(), sums.refused.get()));
   out.add("verified", fmt::format("{} ({}), {} wrong blocks", approximate_bytes(sums.verified_bytes.get()),
@@ -83,6 +92,8 @@ void add_latencies(const outcome& of, lines& out) {
   add("load", sums.load);
   add("put", sums.put);
   add("start after it was due", sums.late);
+  add("whole, with computing", sums.with_lower);
+  add("… had only DRAM hit", sums.without_lower);
   out.raw("\n" + rows.text(0));
 }
 
@@ -132,6 +143,34 @@ ordered_json latency_json(const histogram& counts) {
   ordered_json one{{"count", counts.count()}};
   for (const auto& [name, q] : percentiles) one[name] = static_cast<double>(counts.quantile(q)) / ns_per_us;
   return one;
+}
+
+ordered_json timeline_json(const outcome& of) {
+  ordered_json all = ordered_json::array();
+  for (const sample& each : of.timeline) {
+    all.push_back({{"seconds", each.seconds},
+                   {"requests", each.requests},
+                   {"tokens", each.tokens},
+                   {"hit_tokens", each.hit_tokens},
+                   {"hit_tokens_dram", each.upper_tokens},
+                   {"bytes_read", each.bytes_read},
+                   {"bytes_stored", each.bytes_stored},
+                   {"dram_to_nvme", each.moved.written_down},
+                   {"nvme_to_dram", each.moved.read_up},
+                   {"dram_used", each.dram_used},
+                   {"nvme_used", each.nvme_used},
+                   {"policy_at_work", each.at_work.empty() ? ordered_json(nullptr) : ordered_json(each.at_work)},
+                   {"disk_bytes_per_s", each.disk_bytes_per_s},
+                   {"cannot_win", each.moved.cannot_win},
+                   {"cut", each.moved.cut}});
+  }
+  return all;
+}
+
+ordered_json curves_json(const outcome& of) {
+  ordered_json all{{"capacities", of.capacities}, {"hit_ratio", ordered_json::object()}};
+  for (const auto& each : of.curves) all["hit_ratio"][each.policy] = each.hit_ratio;
+  return all;
 }
 
 ordered_json processor_json(const outcome& of) {
@@ -213,6 +252,7 @@ ordered_json summary_json(const outcome& of) {
                    {"prefix_hits_dram", sums.upper_hits.get()},
                    {"prefix_hits_nvme", sums.lower_hits.get()},
                    {"prefix_tokens", sums.hit_tokens.get()},
+                   {"prefix_tokens_dram", sums.upper_tokens.get()},
                    {"hit_ratio", of.hit_ratio()},
                    {"stored", sums.stored.get()},
                    {"present", sums.present.get()},
@@ -231,7 +271,12 @@ ordered_json summary_json(const outcome& of) {
                        {"prefetch", latency_json(sums.prefetch)},
                        {"load", latency_json(sums.load)},
                        {"put", latency_json(sums.put)},
-                       {"late", latency_json(sums.late)}};
+                       {"late", latency_json(sums.late)},
+                       {"with_computing", latency_json(sums.with_lower)},
+                       {"with_computing_dram_only", latency_json(sums.without_lower)}};
+  all["prefill_tokens_per_s"] =
+      of.settings.prefill_rate > 0 ? ordered_json(of.settings.prefill_rate) : ordered_json(nullptr);
+  all["request_seconds"] = {{"with_nvme", seconds(sums.time_with)}, {"dram_only", seconds(sums.time_without)}};
   all["bytes"] = {{"dram_to_engines", sums.bytes_read.get()},
                   {"engines_to_dram", sums.bytes_stored.get()},
                   {"dram_to_nvme", of.moved.written_down},
@@ -244,6 +289,8 @@ ordered_json summary_json(const outcome& of) {
                  {"nvme_evicted", of.moved.lower_evicted},
                  {"checksum_errors", of.moved.checksum_errors},
                  {"restarts", of.restarts},
+                 {"prefetches_cannot_win", of.moved.cannot_win},
+                 {"prefetches_cut", of.moved.cut},
                  {"put_waits", of.moved.put_waits ? ordered_json(*of.moved.put_waits) : ordered_json(nullptr)}};
   all["prefetches"] = sums.prefetches.get();
   all["prefetches_cut"] = sums.prefetches_cut.get();
@@ -253,10 +300,17 @@ ordered_json summary_json(const outcome& of) {
     all["engine_ends"].push_back({{"engine", each.number + 1},
                                   {"planned", each.planned},
                                   {"served", each.served},
+                                  {"tokens", each.tokens},
+                                  {"hit_tokens", each.hit_tokens},
+                                  {"bytes_read", each.bytes_read},
+                                  {"bytes_stored", each.bytes_stored},
                                   {"orderly", each.orderly},
                                   {"end", each.end},
                                   {"message", each.message}});
   }
+  all["from"] = json_of(of.from);
+  all["timeline"] = timeline_json(of);
+  all["curves"] = curves_json(of);
   all["interrupted"] = of.interrupted;
   all["failures"] = of.failures;
   return all;

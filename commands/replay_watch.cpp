@@ -28,6 +28,9 @@ node_movement counters_of(const nlohmann::json& status) {
   now.dropped = count_of(dram, "demotions_dropped");
   now.lower_evicted = count_of(nvme, "evicted");
   now.checksum_errors = count_of(dram, "checksum_errors") + count_of(nvme, "checksum_errors");
+  const auto& ended = member(member(status, "prefetch"), "ended");
+  now.cannot_win = count_of(ended, "cannot_win");
+  now.cut = count_of(ended, "cut");
   if (!member(dram, "put_waits").is_null()) now.put_waits = count_of(dram, "put_waits");
   return now;
 }
@@ -94,6 +97,8 @@ void node_watch::count() {
   add(moved_.evicted, before_.evicted, now.evicted);
   add(moved_.dropped, before_.dropped, now.dropped);
   add(moved_.lower_evicted, before_.lower_evicted, now.lower_evicted);
+  add(moved_.cannot_win, before_.cannot_win, now.cannot_win);
+  add(moved_.cut, before_.cut, now.cut);
   add(moved_.checksum_errors, before_.checksum_errors, now.checksum_errors);
   if (now.put_waits) {
     std::uint64_t waits = moved_.put_waits.value_or(0);

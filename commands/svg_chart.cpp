@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 
 namespace cenote {
 
@@ -16,6 +17,9 @@ constexpr double right = 34;
 constexpr double top = 34;  // two rows of marks
 constexpr double bottom = 44;
 constexpr unsigned tick_count = 5;
+constexpr std::size_t colours = 8;
+constexpr double glyph = 6.4;  // about the width of a tick's character
+constexpr double tick_gap = 8;
 constexpr std::size_t dotted_up_to = 40;  // points; more would only be a thick line
 
 /// Value to place on the page.
@@ -48,6 +52,23 @@ std::vector<chart_tick> ticks_of(const chart_axis& axis) {
   return ticks;
 }
 
+std::string shown(const chart_axis& axis, double value) {
+  return axis.show ? axis.show(value) : fmt::format("{:.6g}", value);
+}
+
+/// Those of the horizontal axis that do not run into the one before.
+std::vector<chart_tick> apart(const std::vector<chart_tick>& all, const scale& x) {
+  std::vector<chart_tick> kept;
+  double end = -1e9;
+  for (const chart_tick& each : all) {
+    const double half = static_cast<double>(each.label.size()) * glyph / 2;
+    if (x(each.value) - half < end + tick_gap) continue;
+    end = x(each.value) + half;
+    kept.push_back(each);
+  }
+  return kept;
+}
+
 std::string axes(const chart& what, const scale& x, const scale& y) {
   std::string out;
   for (const auto& tick : ticks_of(what.y)) {
@@ -57,7 +78,7 @@ std::string axes(const chart& what, const scale& x, const scale& y) {
     out += fmt::format("<text class=\"tick\" x=\"{:.1f}\" y=\"{:.1f}\" text-anchor=\"end\">{}</text>", left - 8, at + 4,
                        escape_html(tick.label));
   }
-  for (const auto& tick : ticks_of(what.x)) {
+  for (const auto& tick : apart(ticks_of(what.x), x)) {
     const double at = x(tick.value);
     out += fmt::format("<line class=\"axis\" x1=\"{:.1f}\" y1=\"{:.1f}\" x2=\"{:.1f}\" y2=\"{:.1f}\"/>", at,
                        height - bottom, at, height - bottom + 4);
@@ -105,12 +126,47 @@ std::string line_of(const chart_series& series, std::size_t number, const scale&
   return out;
 }
 
+/// Invisible places that say their value when the pointer is over them.
+std::string hovers(const chart& what, const scale& x, const scale& y) {
+  std::string out;
+  for (const chart_series& series : what.series) {
+    for (const auto& point : series.points) {
+      out += fmt::format(
+          "<circle class=\"hover\" cx=\"{:.1f}\" cy=\"{:.1f}\" r=\"7\"><title>{}: {} at {}</title></circle>",
+          x(point.x), y(point.y), escape_html(series.name), escape_html(shown(what.y, point.y)),
+          escape_html(shown(what.x, point.x)));
+    }
+  }
+  return out;
+}
+
+/// A row for each place on the horizontal axis, a column for each series.
+std::string values(const chart& what) {
+  std::map<double, std::vector<std::string>> rows;
+  for (std::size_t i = 0; i < what.series.size(); ++i) {
+    for (const auto& point : what.series[i].points) {
+      auto& row = rows[point.x];
+      row.resize(what.series.size());
+      row[i] = shown(what.y, point.y);
+    }
+  }
+  std::string out = fmt::format("<details><summary>values</summary><table><tr><th>{}</th>", escape_html(what.x.label));
+  for (const auto& series : what.series) out += fmt::format("<th>{}</th>", escape_html(series.name));
+  out += "</tr>";
+  for (const auto& [at, cells] : rows) {
+    out += fmt::format("<tr><td>{}</td>", escape_html(shown(what.x, at)));
+    for (const auto& cell : cells) out += fmt::format("<td>{}</td>", escape_html(cell));
+    out += "</tr>";
+  }
+  return out + "</table></details>";
+}
+
 std::string legend(const chart& what) {
   std::string out = "<div class=\"legend\">";
   for (std::size_t i = 0; i < what.series.size(); ++i) {
     const chart_series& series = what.series[i];
     const char* const form = series.alone ? " spot" : series.dashed ? " dashed" : "";
-    out += fmt::format("<span><i class=\"key k{}{}\"></i>{}</span>", i, form, escape_html(series.name));
+    out += fmt::format("<span><i class=\"key k{}{}\"></i>{}</span>", i % colours, form, escape_html(series.name));
   }
   return out + "</div>";
 }
@@ -154,8 +210,8 @@ std::string figure_of(const chart& what) {
   out +=
       fmt::format("<svg viewBox=\"0 0 {} {}\" role=\"img\" aria-label=\"{}\">", width, height, escape_html(what.title));
   out += axes(what, x, y) + marks(what, x);
-  for (std::size_t i = 0; i < what.series.size(); ++i) out += line_of(what.series[i], i, x, y);
-  return out + "</svg></figure>\n";
+  for (std::size_t i = 0; i < what.series.size(); ++i) out += line_of(what.series[i], i % colours, x, y);
+  return out + hovers(what, x, y) + "</svg>" + values(what) + "</figure>\n";
 }
 
 }  // namespace cenote

@@ -1,6 +1,7 @@
 // Line plots as SVG, for pages that a command writes. Colours come from the page: series i has the class s<i>.
 #pragma once
 
+#include <functional>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -32,6 +33,7 @@ struct chart_axis {
   double high = 1;
   bool logarithmic = false;  ///< low > 0
   std::vector<chart_tick> ticks{};
+  std::function<std::string(double)> show{};  ///< a value with its unit; empty: the number alone
 };
 
 /// A vertical line that says what is there.
@@ -48,7 +50,8 @@ struct chart {
   std::vector<chart_mark> marks{};
 };
 
-/// A <figure> with title, legend and plot. What lies outside the axes is cut off. Thread-safe.
+/// A <figure> with title, legend, plot and a table of its values that opens on a click; values show on hover. What lies
+/// outside the axes is cut off. Thread-safe.
 [[nodiscard]] std::string figure_of(const chart& what);
 
 /// `text` where HTML expects text or a quoted attribute.

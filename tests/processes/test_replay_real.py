@@ -176,10 +176,10 @@ def test_table_and_report_say_the_same(write_trace: WriteTrace, home: Path, tmp_
     assert "requests              16 of 16" in ended.stdout
     assert str(page) in ended.stdout
     html = page.read_text()
-    assert html.count("<svg") == html.count("</svg>") == 5
+    assert html.count("<svg") == html.count("</svg>") == html.count("<details>") == 6
     assert "16 of 16" in html
     assert "offline bound" in html
-    for outside in ("http:", "https:", "<script", "src=", "@import"):
+    for outside in ("http:", "https:", "<script>", "src=", "@import"):
         assert outside not in html
 
 
@@ -272,6 +272,7 @@ def test_an_interrupted_replay_tells_what_was_done(
     assert said["interrupted"]
     assert said["requests"] < said["planned"]
     assert (said["wrong_blocks"], said["failures"]) == (0, [])
+    assert said["simulated"]["prefix_hits"] <= said["blocks"], "what was not served is not simulated"
 
 
 # ---- it refuses

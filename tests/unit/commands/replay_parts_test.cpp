@@ -228,7 +228,9 @@ BOOST_AUTO_TEST_CASE(a_report_escapes_what_it_did_not_write) {
   of.trace = "<script>alert('x')</script>.jsonl";
   of.failures = {"engine 1 said \"<b>\" & left"};
   const auto page = report_html(of);
-  BOOST_CHECK(!has(page, "<script"));
+  BOOST_CHECK(!has(page, "<script>"));
+  of.failures = {"</script><img src=x>"};
+  BOOST_CHECK(!has(report_html(of), "</script><img"));
   BOOST_CHECK(has(page, "&lt;script&gt;alert(&#39;x&#39;)"));
   BOOST_CHECK(has(page, "&quot;&lt;b&gt;&quot; &amp; left"));
 }

@@ -27,6 +27,30 @@ BOOST_AUTO_TEST_CASE(text_is_escaped) {
   for (const auto* bad : {"<t>", "<s>", "<m>"}) BOOST_TEST(figure.find(bad) == std::string::npos, bad);
 }
 
+BOOST_AUTO_TEST_CASE(each_value_is_told_on_hover_and_in_a_table) {
+  chart plot{.title = "t",
+             .x = {.label = "when", .high = 10},
+             .y = {.high = 1},
+             .series = {{.name = "a", .points = {{1, 0.5}, {2, 0.25}}}, {.name = "b", .points = {{2, 0.75}}}}};
+  plot.y.show = [](double value) { return std::to_string(static_cast<int>(value * 100)) + " of 100"; };
+  const auto figure = figure_of(plot);
+  const auto has = [&](const char* part) { return figure.find(part) != std::string::npos; };
+  BOOST_TEST(has("<title>a: 50 of 100 at 1</title>"));
+  BOOST_TEST(has("<tr><th>when</th><th>a</th><th>b</th></tr>"));
+  BOOST_TEST(has("<tr><td>1</td><td>50 of 100</td><td></td></tr>"));
+  BOOST_TEST(has("<tr><td>2</td><td>25 of 100</td><td>75 of 100</td></tr>"));
+}
+
+BOOST_AUTO_TEST_CASE(labels_that_would_run_into_each_other_are_left_out) {
+  chart plot{.title = "t", .x = {.high = 100}, .y = {}, .series = {{.name = "s", .points = {{0, 0}}}}};
+  for (int i = 0; i <= 100; ++i) plot.x.ticks.push_back({static_cast<double>(i), std::to_string(1'000'000 + i)});
+  const auto figure = figure_of(plot);
+  std::size_t shown = 0;
+  for (std::size_t at = 0; (at = figure.find(">1000", at)) != std::string::npos; ++at) ++shown;
+  BOOST_TEST(shown >= 8U);
+  BOOST_TEST(shown <= 13U);
+}
+
 BOOST_AUTO_TEST_CASE(points_outside_are_drawn_at_the_edge) {
   const chart plot{.title = "t",
                    .x = {.high = 10},

@@ -1,0 +1,192 @@
+"""The replay's pages in a browser: every plot is drawn, and nothing is asked for from outside."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+from node import PATIENCE, node_environment, run_cenote
+
+CHROMIUM = shutil.which("chromium")
+SMALL = ("--block-bytes", "4KiB", "--limit", "150")
+CHAT = ("--generate", "chat:seed=5", *SMALL)
+
+# What a browser made of the page, as text in the page.
+MEASURE = """
+<script>
+addEventListener("load", () => {
+  const plots = [...document.querySelectorAll("figure")].map(figure => ({
+    title: figure.querySelector("figcaption").textContent,
+    lines: [...figure.querySelectorAll("polyline")].map(line => line.getTotalLength()),
+    dots: [...figure.querySelectorAll("circle.dot")].map(dot => dot.getBoundingClientRect().width),
+    hovers: figure.querySelectorAll("circle.hover title").length,
+    rows: figure.querySelectorAll("details tr").length,
+    labels: [...figure.querySelectorAll("svg text.tick[text-anchor=middle]")].map(text => {
+      const box = text.getBoundingClientRect();
+      return [box.left, box.right];
+    }),
+    width: figure.querySelector("svg").getBoundingClientRect().width,
+  }));
+  const asked = performance.getEntriesByType("resource").map(each => each.name);
+  const out = document.createElement("pre");
+  out.id = "measured";
+  out.textContent = JSON.stringify({plots, asked});
+  document.body.append(out);
+});
+</script>
+</body>"""
+
+
+def measured(page: Path, home: Path) -> dict[str, Any]:
+    if CHROMIUM is None:
+        pytest.skip("no chromium here: Debian's package `chromium` has it, scripts/setup installs it where it can")
+    copy = home / "measured.html"
+    copy.write_text(page.read_text().replace("</body>", MEASURE))
+    ended = subprocess.run(
+        [
+            CHROMIUM,
+            *("--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--no-first-run"),
+            *("--disable-background-networking", "--disable-component-update", "--window-size=900,1200"),
+            *("--host-resolver-rules=MAP * ~NOTFOUND", f"--user-data-dir={home / 'profile'}"),
+            *("--virtual-time-budget=3000", "--dump-dom", copy.as_uri()),
+        ],
+        capture_output=True,
+        text=True,
+        timeout=60 * PATIENCE,
+        check=False,
+    )
+    found = re.search(r'<pre id="measured">(.*?)</pre>', ended.stdout, re.DOTALL)
+    assert found, f"chromium ended with {ended.returncode} and drew nothing: {ended.stderr[-2000:]}"
+    text = found.group(1).replace("&lt;", "<").replace("&gt;", ">").replace("&amp;", "&")
+    return dict(json.loads(text))
+
+
+def check_drawn(page: Path, home: Path, *titles: str) -> None:
+    seen = measured(page, home)
+    assert seen["asked"] == []
+    assert [each["title"] for each in seen["plots"]] == list(titles)
+    for plot in seen["plots"]:
+        assert plot["width"] > 300, plot["title"]
+        assert any(length > 50 for length in plot["lines"]) or any(width > 0 for width in plot["dots"]), plot["title"]
+        assert plot["hovers"] > 0, plot["title"]
+        assert plot["rows"] > 1, plot["title"]
+        for before, after in zip(plot["labels"], plot["labels"][1:], strict=False):
+            assert before[1] <= after[0], f"labels of {plot['title']} run into each other"
+
+
+def embedded(page: Path) -> Any:
+    found = re.search(r'<script type="application/json" id="data">(.*?)</script>', page.read_text(), re.DOTALL)
+    assert found
+    return json.loads(found.group(1))
+
+
+def replay(page: Path | None, *arguments: str | Path, cwd: Path) -> str:
+    report = () if page is None else ("--report", page)
+    ended = run_cenote("replay", *arguments, *report, limit=60, env=node_environment() | {"TMPDIR": str(cwd)})
+    assert ended.returncode == 0, ended.stderr
+    return ended.stdout
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("r")
+
+
+@pytest.fixture(scope="module")
+def outcomes(home: Path) -> list[Path]:
+    """Two replays, of which the first wrote a page."""
+    paths = []
+    for name, page in (("one", home / "one.html"), ("two", None)):
+        tiers = ("--dram", "1MiB", "--nvme", "64MiB", "--policy", "auto", "--prefill-rate", "5000")
+        paths.append(home / f"{name}.json")
+        paths[-1].write_text(replay(page, *CHAT, *tiers, "--json", cwd=home))
+    return paths
+
+
+def test_each_plot_of_a_replay_is_drawn(outcomes: list[Path], home: Path) -> None:
+    check_drawn(
+        home / "one.html",
+        home,
+        "Hit ratio over time, by tier",
+        "Hit ratio by capacity, simulated, with the offline bound",
+        "Time of a request, computing 5000 tokens a second",
+        "Bytes moved between engines and tiers",
+        "Use of the tiers",
+        "The policy at work",
+        "The disk as the node sees it",
+        "Prefetches refused and cut",
+        "Latency of a request's steps",
+    )
+
+
+def test_the_page_has_its_data_and_says_where_it_comes_from(outcomes: list[Path], home: Path) -> None:
+    said = json.loads(outcomes[0].read_text())
+    assert embedded(home / "one.html") == said
+    assert said["from"]["seed"] == "5"
+    assert "--generate chat:seed=5" in said["from"]["command"]
+    assert len(said["curves"]["hit_ratio"]["belady"]) == len(said["curves"]["capacities"])
+    assert said["timeline"][-1]["hit_tokens"] == said["prefix_tokens"]
+    assert sum(each["hit_tokens"] for each in said["engine_ends"]) == said["prefix_tokens"]
+    text = (home / "one.html").read_text()
+    assert said["from"]["version"] in text
+    assert text.count("<h2>Tiers</h2>") == text.count("<h2>Engines</h2>") == 1
+
+
+def test_a_request_has_a_compute_time(outcomes: list[Path]) -> None:
+    said = json.loads(outcomes[0].read_text())
+    computed = (said["tokens"] - said["prefix_tokens"]) / 5000
+    assert said["prefill_tokens_per_s"] == 5000
+    assert computed <= said["request_seconds"]["with_nvme"] <= computed + 60
+    without = (said["tokens"] - said["prefix_tokens_dram"]) / 5000
+    assert without <= said["request_seconds"]["dram_only"] <= without + 60
+    assert said["latency_us"]["with_computing"]["count"] == said["requests"]
+
+
+def test_replays_are_compared(outcomes: list[Path], home: Path) -> None:
+    page = home / "compared.html"
+    table = replay(page, "compare", *outcomes, cwd=home)
+    assert re.search(r"FIGURE +one +two", table)
+    assert "hit ratio" in table
+    assert sorted(embedded(page)) == ["one", "two"]
+    check_drawn(
+        page,
+        home,
+        "Hit ratio since the start",
+        "Time of a request, with computing",
+        "Time of a load",
+        "Wait for blocks from NVMe",
+        "Read from NVMe since the start",
+    )
+
+
+def test_what_is_no_outcome_is_not_compared(outcomes: list[Path], home: Path) -> None:
+    other = home / "other.json"
+    other.write_text("{}")
+    ended = run_cenote("replay", "compare", outcomes[0], other)
+    assert ended.returncode == 1
+    assert "other.json is no outcome of a replay" in ended.stderr
+
+
+@pytest.mark.parametrize(
+    ("tiers", "title"),
+    [
+        (("--capacity-sweep", "10:1k:2x"), "Hit ratio by capacity"),
+        (("--tiers", "dram=100,nvme=1000", "--order", "rev"), "Hit ratio of both tiers, by upper policy"),
+    ],
+)
+def test_a_simulation_has_a_page_too(tiers: tuple[str, ...], title: str, home: Path) -> None:
+    page = home / "simulated.html"
+    replay(page, *CHAT, "--simulate", *tiers, "--policies", "lru,arc,tblru", cwd=home)
+    assert embedded(page)[0]["policy"] == "lru"
+    check_drawn(page, home, title)
+
+
+def test_the_measure_notices_a_page_that_asks_outside(home: Path) -> None:
+    page = home / "asks.html"
+    page.write_text('<html><body><img src="http://127.0.0.1:9/x.png"></body></html>')
+    assert measured(page, home)["asked"] == ["http://127.0.0.1:9/x.png"]
