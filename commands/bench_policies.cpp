@@ -1,11 +1,19 @@
 // What a block access costs in the simulation of a policy: the same objects that order the tiers' blocks.
 #include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <stdlib.h>
+#include <unistd.h>
 
 #include <array>
+#include <filesystem>
+#include <fstream>
+#include <optional>
 #include <random>
+#include <utility>
 
 #include "commands/bench_support.hpp"
 #include "commands/replay_trace.hpp"
+#include "core/unique_fd.hpp"
 #include "tiers/eviction/simulation.hpp"
 #include "tiers/eviction/stack_distances.hpp"
 
@@ -80,48 +88,84 @@ result<void> measure(const trace& of, const timed_policy& which, unsigned rounds
   return {};
 }
 
-/// LRU of all capacities in one pass, and with the reading of the file before it.
+/// A file of the trace that goes away with it.
+class trace_file {
+ public:
+  static result<trace_file> write(const trace& of) {
+    trace_file made;
+    const unique_fd fd(::mkstemp(made.path_.data()));
+    if (fd.get() < 0) return fail_errno("make", made.path_);
+    made.owned_ = true;
+    std::ofstream file(made.path_);
+    for (const trace::entry& each : of.requests()) {
+      file << fmt::format("{{\"timestamp\": {}, \"input_length\": {}, \"output_length\": 1, \"hash_ids\": [{}]}}\n",
+                          each.time * 100, each.tokens, fmt::join(of.ids(each), ", "));
+    }
+    file.close();
+    if (!file) return fail_errno("write", made.path_);
+    return made;
+  }
+
+  trace_file(trace_file&& other) noexcept : path_(std::move(other.path_)), owned_(std::exchange(other.owned_, false)) {}
+  trace_file(const trace_file&) = delete;
+  trace_file& operator=(const trace_file&) = delete;
+  trace_file& operator=(trace_file&&) = delete;
+  ~trace_file() {
+    if (owned_) ::unlink(path_.c_str());
+  }
+
+  [[nodiscard]] const std::string& path() const noexcept { return path_; }
+
+ private:
+  trace_file() = default;
+
+  std::string path_ = (std::filesystem::temp_directory_path() / "cenote-bench-XXXXXX").string();
+  bool owned_ = false;
+};
+
+/// The reading of the file, LRU of all capacities in one pass, and both.
 result<void> measure_one_pass(const trace& of, const std::string& path, unsigned rounds, report& out) {
   const double scale = nanoseconds / static_cast<double>(of.stream().size());
   std::vector<std::uint64_t> last(of.distinct());
   samples pass;
+  samples read_only;
   samples whole;
   samples limit;
   for (unsigned round = 0; round < rounds; ++round) {
     const stopwatch watch;
     const eviction::lru_curve curve(of);
     pass.add(watch.seconds());
-    if (!path.empty()) {
-      const stopwatch reading;
-      const auto read = read_trace_file(path);
-      if (!read) return std::unexpected(read.error());
-      const eviction::lru_curve again(read->requests);
-      whole.add(reading.seconds());
-    }
+    const stopwatch reading;
+    const auto read = read_trace_file(path);
+    if (!read) return std::unexpected(read.error());
+    read_only.add(reading.seconds());
+    const eviction::lru_curve again(read->requests);
+    whole.add(reading.seconds());
     limit.add(time_bare_loop(of, last));
   }
   constexpr bound in_the_loop{bound::kind::value_at_most, 50};    // 20 M accesses/s
   constexpr bound with_reading{bound::kind::value_at_most, 100};  // 10 M accesses/s
   out.add(time_figure("policies", "lru, all capacities", pass, limit, scale, "ns/access", in_the_loop));
-  if (!path.empty()) {
-    out.add(time_figure("policies", "lru, all capacities, read", whole, limit, scale, "ns/access", with_reading));
-  }
+  out.add(time_figure("policies", "lru, all capacities, read", whole, limit, scale, "ns/access", with_reading));
+  out.add(time_figure("policies", "reading the trace", read_only, limit, scale, "ns/access", {}));
   return {};
 }
 
 }  // namespace
 
 result<void> run_policies(const options& how, report& out) {
-  trace of;
+  std::optional<trace_file> made;
   if (how.trace.empty()) {
-    of = make_trace();
-  } else {
-    auto read = read_trace_file(how.trace);
-    if (!read) return std::unexpected(read.error());
-    of = std::move(read->requests);
+    auto written = trace_file::write(make_trace());
+    if (!written) return std::unexpected(written.error());
+    made.emplace(std::move(*written));
   }
+  const std::string path = made ? made->path() : how.trace;
+  auto read = read_trace_file(path);
+  if (!read) return std::unexpected(read.error());
+  const trace of = std::move(read->requests);
   const unsigned rounds = how.rounds != 0 ? how.rounds : default_rounds;
-  if (auto done = measure_one_pass(of, how.trace, rounds, out); !done) return done;
+  if (auto done = measure_one_pass(of, path, rounds, out); !done) return done;
   for (const timed_policy& which : timed_policies) {
     if (auto done = measure(of, which, rounds, out); !done) return done;
   }

@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
-#include <fstream>
 #include <functional>
 #include <map>
 #include <memory>
@@ -20,6 +19,7 @@
 #include "commands/replay_simulated_report.hpp"
 #include "commands/replay_trace.hpp"
 #include "commands/table.hpp"
+#include "core/units.hpp"
 #include "tiers/eviction/stack_distances.hpp"
 #include "tiers/eviction/tier_simulation.hpp"
 #include "tiers/eviction/workload.hpp"
@@ -51,6 +51,7 @@ constexpr std::array simulated_only{"--capacity-sweep", "--policies", "--order",
 constexpr std::array real_only{"--prefill-rate", "--engines",     "--socket",       "--dram",   "--nvme",
                                "--nvme-path",    "--policy",      "--set",          "--verify", "--access",
                                "--deal",         "--concurrency", "--prefetch-wait"};
+constexpr std::array nvme_only{"--nvme-path", "--prefetch-wait"};
 constexpr std::array tiers_only{"--lower-policy", "--ingest", "--keep-copy"};
 
 struct replay_options {
@@ -120,10 +121,7 @@ replay::simulated_page page_of(const read_trace& read, std::uint64_t block_bytes
 result<void> write_report(const replay::simulated_page& page, const replay_options& options) {
   const std::string& path = options.real.report;
   if (path.empty()) return {};
-  std::ofstream file(path, std::ios::trunc);
-  file << replay::report_html(page);
-  file.close();
-  if (!file) return fail_errno("write", path);
+  if (auto ok = replay::write_page(path, replay::report_html(page)); !ok) return ok;
   if (!options.as_json) fmt::print("\nreport: {}\n", path);
   return {};
 }
@@ -222,6 +220,7 @@ ordered_json tiers_json(const std::string& policy, const tier_sums& sums, const 
                     {"keep_copy", options.keep_copy}};
   line.update(sums_json(sums.both));
   line.update({{"upper_hits", sums.upper_hits},
+               {"upper_tokens", sums.upper_tokens},
                {"promoted", sums.promoted},
                {"written", sums.written},
                {"lower_evictions", sums.lower_evictions}});
@@ -229,11 +228,12 @@ ordered_json tiers_json(const std::string& policy, const tier_sums& sums, const 
 }
 
 std::string tiers_text(const std::vector<std::string>& policies, const std::vector<tier_sums>& sums) {
-  table rows({"POLICY", ">HIT %", ">BLOCK HITS", ">ABOVE", ">PROMOTED", ">WRITTEN"});
+  table rows({"POLICY", ">HIT %", ">ABOVE %", ">BLOCK HITS", ">ABOVE", ">PROMOTED", ">WRITTEN"});
   for (std::size_t i = 0; i < policies.size(); ++i) {
     const tier_sums& each = sums[i];
-    rows.add({policies[i], percent(each.both.hit_ratio()), std::to_string(each.both.stream_hits),
-              std::to_string(each.upper_hits), std::to_string(each.promoted), std::to_string(each.written)});
+    rows.add({policies[i], percent(each.both.hit_ratio()), percent(replay::upper_ratio(each)),
+              std::to_string(each.both.stream_hits), std::to_string(each.upper_hits), std::to_string(each.promoted),
+              std::to_string(each.written)});
   }
   return rows.text();
 }
@@ -277,6 +277,7 @@ result<void> run_tiers(const read_trace& read, const replay_options& options) {
 }
 
 exit_code run_simulation(const read_trace& read, const replay_options& options) {
+  if (auto ok = replay::check_writable(options.real.report); !ok) return failed_with(ok.error());
   const auto done = options.tiers.empty() ? run_sweep(read, options) : run_tiers(read, options);
   if (done && !options.as_json && read.left_out > 0) {
     fmt::print("\n{} of the trace's {} lines were left out\n", read.left_out, read.lines);
@@ -323,6 +324,19 @@ std::string_view given(const CLI::App& command, const std::array<const char*, N>
   return found == names.end() ? std::string_view() : *found;
 }
 
+/// Options of a real node that mean nothing together.
+result<void> check_real(const CLI::App& command, const replay::real_options& options) {
+  const auto refuse = [](std::string why) { return fail(error_code::invalid_argument, std::move(why)); };
+  const auto nvme = options.nvme.empty() ? std::uint64_t{1} : parse_bytes(options.nvme).value_or(1);
+  if (const auto name = given(command, nvme_only); nvme == 0 && !name.empty()) {
+    return refuse(fmt::format("{} is for an NVMe tier: leave it out, or leave out --nvme 0", name));
+  }
+  if (options.engines == 1 && command.count("--deal") > 0) {
+    return refuse("--deal is for several engines: leave it out, or leave out --engines 1");
+  }
+  return {};
+}
+
 /// Before anything is read: what cannot work together.
 result<void> check(const CLI::App& command, const replay_options& options) {
   const auto refuse = [](std::string why) { return fail(error_code::invalid_argument, std::move(why)); };
@@ -345,7 +359,7 @@ result<void> check(const CLI::App& command, const replay_options& options) {
   if (options.path.empty() && (options.unit != "auto" || options.allow_left_out)) {
     return refuse("--time-unit and --allow-left-out are for a trace's file, and --generate reads none");
   }
-  return {};
+  return check_real(command, options.real);
 }
 
 exit_code run_replay(const CLI::App& command, const replay_options& options) {

@@ -11,7 +11,6 @@
 
 #include "core/instance_spec.hpp"
 #include "tiers/eviction/simulation.hpp"
-#include "tiers/eviction/tier_simulation.hpp"
 
 namespace cenote::replay {
 
@@ -46,7 +45,7 @@ double measure_memcpy(std::uint64_t block_bytes) {
   return rates[rounds / 2];
 }
 
-std::optional<simulated_twin> simulate_twin(const outcome& of) {
+std::optional<simulated_twin> simulate_twin(const outcome& of, eviction::tier_pair how) {
   constexpr auto order = eviction::replay_order::reverse;
   const std::uint64_t stride = (of.settings.block_bytes + block_alignment - 1) / block_alignment * block_alignment;
   if (stride == 0 || of.ran.requests().empty() || of.policy == "belady") return std::nullopt;
@@ -54,9 +53,10 @@ std::optional<simulated_twin> simulate_twin(const outcome& of) {
                       .nvme_blocks = static_cast<std::uint32_t>(of.nvme_capacity / stride)};
   result<eviction::replay_sums> sums;
   if (twin.nvme_blocks > 0) {
-    const auto both = eviction::simulate(
-        of.ran, {.upper_policy = of.policy, .upper_capacity = twin.dram_blocks, .lower_capacity = twin.nvme_blocks},
-        order);
+    how.upper_policy = of.policy;
+    how.upper_capacity = twin.dram_blocks;
+    how.lower_capacity = twin.nvme_blocks;
+    const auto both = eviction::simulate(of.ran, how, order);
     if (!both) return std::nullopt;
     sums = both->both;
   } else {

@@ -8,6 +8,7 @@
 
 #include "commands/replay_outcome.hpp"
 #include "core/error.hpp"
+#include "tiers/eviction/tier_simulation.hpp"
 #include "tiers/eviction/trace.hpp"
 
 namespace cenote::replay {
@@ -17,8 +18,9 @@ namespace cenote::replay {
 [[nodiscard]] double measure_memcpy(std::uint64_t block_bytes);
 
 /// The node of `of` as a simulation over what was served; nothing when its policy cannot be simulated. Blocks of others
-/// are not known, so for a node of the replay's own.
-[[nodiscard]] std::optional<simulated_twin> simulate_twin(const outcome& of);
+/// are not known, so for a node of the replay's own. `how` is what its lower tier does; capacities and the upper policy
+/// are the outcome's.
+[[nodiscard]] std::optional<simulated_twin> simulate_twin(const outcome& of, eviction::tier_pair how);
 
 /// Simulates `of` over capacities that double up to all its blocks, and fills `capacities` and `curves`: for each of
 /// `policies`, and for belady, the bound of what can be known only afterwards. Runs on all cores.

@@ -6,7 +6,6 @@
 #include <array>
 #include <cstdio>
 #include <filesystem>
-#include <fstream>
 #include <functional>
 #include <memory>
 #include <utility>
@@ -80,6 +79,22 @@ std::vector<figure> figures() {
                        [=](const json& of) { return microseconds(member(member(of, "latency_us"), step), share); });
     }
   }
+  const auto seconds = [&](std::string name, const char* outer, const char* inner) {
+    all.emplace_back(std::move(name),
+                     [=](const json& of) { return fmt::format("{:.1f}", number_of(member(of, outer), inner)); });
+  };
+  const auto gate = [&](std::string name, const char* inner) {
+    all.emplace_back(std::move(name), [=](const json& of) {
+      return fmt::format("{:.3g}", number_of(member(member(of, "node"), "gate"), inner));
+    });
+  };
+  seconds("seconds of all requests", "request_seconds", "with_nvme");
+  seconds("the same, only DRAM hit", "request_seconds", "dram_only");
+  gate("prefetches refused", "cannot_win");
+  gate("prefetches cut", "cut");
+  gate("probes", "probes");
+  gate("seconds waited", "waited_s");
+  gate("seconds saved", "saved_s");
   bytes("DRAM to engines", "bytes", "dram_to_engines");
   bytes("engines to DRAM", "bytes", "engines_to_dram");
   bytes("DRAM to NVMe", "bytes", "dram_to_nvme");
@@ -139,12 +154,19 @@ std::string bytes_over_time(const std::vector<compared_run>& runs) {
   return figure_of(plot);
 }
 
-result<void> write_text(const std::string& path, const std::string& text) {
-  std::ofstream file(path, std::ios::trunc);
-  file << text;
-  file.close();
-  if (!file) return fail_errno("write", path);
-  return {};
+/// Files of the same name are told apart by their paths, the same file twice by a number.
+void tell_apart(std::vector<compared_run>& runs, const std::vector<std::string>& paths) {
+  const auto is_taken = [&](std::size_t i, const std::string& name) {
+    return std::ranges::count(runs, name, &compared_run::name) - (runs[i].name == name ? 1 : 0) > 0;
+  };
+  std::vector<std::string> names;
+  for (std::size_t i = 0; i < runs.size(); ++i) {
+    std::string name = is_taken(i, runs[i].name) ? paths[i] : runs[i].name;
+    const std::string first = name;
+    for (int n = 2; std::ranges::find(names, name) != names.end(); ++n) name = fmt::format("{} ({})", first, n);
+    names.push_back(std::move(name));
+  }
+  for (std::size_t i = 0; i < runs.size(); ++i) runs[i].name = std::move(names[i]);
 }
 
 exit_code compare(const std::vector<std::string>& paths, const std::string& report) {
@@ -154,12 +176,13 @@ exit_code compare(const std::vector<std::string>& paths, const std::string& repo
     if (!run) return failed_with(run.error());
     runs.push_back(std::move(*run));
   }
+  tell_apart(runs, paths);
   const auto rows = compared_rows(runs);
   table text(rows.front());
   for (std::size_t i = 1; i < rows.size(); ++i) text.add(rows[i]);
   fmt::print("{}", text.text(0));
   if (report.empty()) return exit_code::orderly;
-  if (auto ok = write_text(report, compared_html(runs)); !ok) return failed_with(ok.error());
+  if (auto ok = write_page(report, compared_html(runs)); !ok) return failed_with(ok.error());
   fmt::print("\nreport: {}\n", report);
   return exit_code::orderly;
 }
@@ -216,7 +239,17 @@ void add_compare(CLI::App& replay) {
       ->required()
       ->expected(2, 8);
   command->add_option("--report", chosen->report, "Write a page with plots to this file");
-  command->callback([chosen] { end_with(compare(chosen->paths, chosen->report)); });
+  command->callback([chosen, &replay] {
+    const auto given = [](const CLI::Option* option) { return option->count() > 0; };
+    const auto options = std::as_const(replay).get_options();
+    if (const auto found = std::ranges::find_if(options, given); found != options.end()) {
+      end_with(failed_with(
+          {error_code::invalid_argument,
+           fmt::format("{} means nothing before compare: it reads outcomes and runs nothing", (*found)->get_name())}));
+      return;
+    }
+    end_with(compare(chosen->paths, chosen->report));
+  });
 }
 
 }  // namespace cenote::replay

@@ -21,7 +21,20 @@ struct node_movement {
   std::uint64_t checksum_errors = 0;
   std::uint64_t cannot_win = 0;            ///< prefetches refused, as recomputing is faster
   std::uint64_t cut = 0;                   ///< … that ended where the rest stopped to pay
+  std::uint64_t compared = 0;              ///< … that were compared with recomputing
+  std::uint64_t probes = 0;                ///< windows that were loaded to measure the disk
+  double waited_s = 0;                     ///< for the answers of those compared
+  double recompute_s = 0;                  ///< what computing all of them would have taken
+  double saved_s = 0;                      ///< what of that came
+  double lost_s = 0;                       ///< waited longer than was saved, by those that did
   std::optional<std::uint64_t> put_waits;  ///< puts that waited for memory; nothing: this node does not count them
+};
+
+/// What the node knows of its disk's loads.
+struct disk_estimate {
+  double bytes_per_s = 0;  ///< as measured last; 0: never
+  double latency_s = 0;
+  double age_s = 0;  ///< since something came
 };
 
 /// The state at one moment; all but the uses are totals since the start.
@@ -38,8 +51,8 @@ struct sample {
   std::uint64_t upper_tokens = 0;  ///< of those: in DRAM
   std::uint64_t dram_used = 0;
   std::uint64_t nvme_used = 0;
-  double disk_bytes_per_s = 0;  ///< as the node measured it last; 0: never
-  std::string at_work{};        ///< the policy that `auto` has at work; empty: another policy
+  disk_estimate disk{};
+  std::string at_work{};  ///< the policy that `auto` has at work; empty: another policy
   node_movement moved{};
 };
 
@@ -94,6 +107,7 @@ struct outcome {
   eviction::trace ran;                   ///< what was served, as it began
   std::optional<simulated_twin> twin{};  ///< of a node of our own
   node_movement moved;
+  disk_estimate disk{};        ///< at the end
   std::uint64_t restarts = 0;  ///< of the worker, during the replay
   std::uint64_t dram_capacity = 0;
   std::uint64_t nvme_capacity = 0;

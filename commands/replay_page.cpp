@@ -33,9 +33,9 @@ p.bad{color:var(--bad)}code{font-size:13px;overflow-wrap:anywhere}
 figure{margin:26px 0}figcaption{font-weight:600;margin-bottom:2px}svg{display:block;width:100%;height:auto}
 .legend{font-size:13px;color:var(--soft);display:flex;flex-wrap:wrap;gap:2px 16px}
 .key{display:inline-block;width:20px;height:0;border-top:3px solid;margin-right:6px;vertical-align:middle}
-.key.dashed{border-top-style:dashed}.key.spot{width:11px;height:11px;border:0;border-radius:50%;background:currentColor}
+.key.dashed{border-top-style:dashed}.key.dotted{border-top-style:dotted}.key.spot{width:11px;height:11px;border:0;border-radius:50%;background:currentColor}
 .k0{color:var(--c0)}.k1{color:var(--c1)}.k2{color:var(--c2)}.k3{color:var(--c3)}.k4{color:var(--c4)}.k5{color:var(--c5)}.k6{color:var(--c6)}.k7{color:var(--c7)}
-.line{fill:none;stroke-width:2;stroke-linejoin:round}.dashed{stroke-dasharray:6 4}
+.line{fill:none;stroke-width:2;stroke-linejoin:round}.dashed{stroke-dasharray:6 4}.dotted{stroke-dasharray:2 3}
 .line.s0{stroke:var(--c0)}.line.s1{stroke:var(--c1)}.line.s2{stroke:var(--c2)}.line.s3{stroke:var(--c3)}
 .line.s4{stroke:var(--c4)}.line.s5{stroke:var(--c5)}.line.s6{stroke:var(--c6)}.line.s7{stroke:var(--c7)}
 .dot.s0{fill:var(--c0)}.dot.s1{fill:var(--c1)}.dot.s2{fill:var(--c2)}.dot.s3{fill:var(--c3)}.dot.s4{fill:var(--c4)}
@@ -64,12 +64,25 @@ std::string embedded(const nlohmann::ordered_json& data) {
   return out;
 }
 
+/// As a shell takes it.
+std::string shell_word(const std::string& word) {
+  if (!word.empty() && word.find_first_of(" \t\n\"'\\$&|;<>()*?[]{}~#!`") == std::string::npos) return word;
+  std::string out = "'";
+  for (const char each : word) {
+    if (each == '\'') {
+      out += "'\\''";
+    } else {
+      out += each;
+    }
+  }
+  return out + "'";
+}
+
 std::string own_command() {
   std::ifstream file("/proc/self/cmdline");
   std::string out;
   for (std::string word; std::getline(file, word, '\0');) {
-    const bool plain = !word.empty() && word.find_first_of(" \t\"'$&|;<>()*?") == std::string::npos;
-    out += (out.empty() ? "" : " ") + (plain ? word : "'" + word + "'");
+    out += (out.empty() ? "" : " ") + shell_word(word);
   }
   return out;
 }
@@ -103,6 +116,21 @@ std::string html_of(const page& what) {
       escape_html(what.title), style, what.body, embedded(what.data));
 }
 
+result<void> write_page(const std::string& path, const std::string& html) {
+  std::ofstream file(path, std::ios::trunc);
+  file << html;
+  file.close();
+  if (!file) return fail_errno("write", path);
+  return {};
+}
+
+result<void> check_writable(const std::string& path) {
+  if (path.empty()) return {};
+  const std::ofstream file(path, std::ios::app);
+  if (!file) return fail_errno("open", path);
+  return {};
+}
+
 std::string html_table(const std::vector<std::vector<std::string>>& rows) {
   std::string out = "<div class=\"wide\"><table>";
   for (std::size_t i = 0; i < rows.size(); ++i) {
@@ -124,13 +152,18 @@ chart_axis percent_axis(std::string label, double high) {
 
 chart_axis duration_axis(const std::vector<chart_series>& us) {
   const auto text = [](double at) { return approximate_duration(std::chrono::nanoseconds(std::llround(at * 1000))); };
-  chart_axis axis{.label = "time, logarithmic", .low = 1, .high = 10, .logarithmic = true};
+  double low = 1e18;
+  double high = 0;
   for (const auto& series : us) {
     for (const auto& point : series.points) {
-      while (point.y < axis.low && axis.low > 0.01) axis.low /= 10;
-      while (point.y > axis.high) axis.high *= 10;
+      low = std::min(low, point.y);
+      high = std::max(high, point.y);
     }
   }
+  if (high <= 0) low = high = 1;
+  chart_axis axis{.label = "time, logarithmic", .logarithmic = true};
+  axis.low = std::pow(10.0, std::floor(std::log10(std::max(low, 0.01))));
+  axis.high = std::max(axis.low * 10, std::pow(10.0, std::ceil(std::log10(high) - 1e-9)));
   const auto decades = std::lround(std::log10(axis.high / axis.low));
   for (long i = 0; i <= decades; ++i) {
     const double at = axis.low * std::pow(10.0, static_cast<double>(i));

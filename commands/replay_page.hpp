@@ -8,6 +8,7 @@
 
 #include "commands/replay_outcome.hpp"
 #include "commands/svg_chart.hpp"
+#include "core/error.hpp"
 
 namespace cenote::replay {
 
@@ -19,6 +20,11 @@ struct page {
 
 /// Light or dark as the reader's system is; runs nothing and asks for nothing.
 [[nodiscard]] std::string html_of(const page& what);
+
+/// Writes what is to be a page; the file is made anew.
+[[nodiscard]] result<void> write_page(const std::string& path, const std::string& html);
+/// Found out before a replay of an hour, not after it; an empty path is no page.
+[[nodiscard]] result<void> check_writable(const std::string& path);
 
 /// An HTML table; the first row is the heading. Cells are escaped.
 [[nodiscard]] std::string html_table(const std::vector<std::vector<std::string>>& rows);

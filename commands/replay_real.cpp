@@ -4,7 +4,6 @@
 
 #include <charconv>
 #include <cstdio>
-#include <fstream>
 #include <map>
 
 #include "commands/common.hpp"
@@ -36,15 +35,34 @@ result<std::uint64_t> parse_size(const std::string& text, std::string_view optio
   return *bytes;
 }
 
+/// What --set gives `key`, the last one; empty: nothing.
+std::string_view set_to(const std::vector<std::string>& sets, std::string_view key) {
+  std::string_view value;
+  for (const std::string_view each : sets) {
+    if (!each.starts_with(key) || each.substr(key.size(), 1) != "=") continue;
+    value = each.substr(key.size() + 1);
+    if (value.size() > 1 && value.front() == '"' && value.back() == '"') value = value.substr(1, value.size() - 2);
+  }
+  return value;
+}
+
 /// The rate that the node is given by --set; 0: none.
 double prefill_rate_in(const std::vector<std::string>& sets) {
-  constexpr std::string_view key = "prefetch.prefill_tokens_per_s=";
+  const std::string_view value = set_to(sets, "prefetch.prefill_tokens_per_s");
   double rate = 0;
-  for (const std::string_view each : sets) {
-    if (!each.starts_with(key)) continue;
-    std::from_chars(each.data() + key.size(), each.data() + each.size(), rate);
-  }
+  std::from_chars(value.data(), value.data() + value.size(), rate);
   return rate;
+}
+
+/// How the node's own lower tier works; what is no setting the node has refused.
+eviction::tier_pair lower_tier_in(const std::vector<std::string>& sets) {
+  eviction::tier_pair pair;
+  if (const auto policy = set_to(sets, "nvme.policy"); !policy.empty()) pair.lower_policy = policy;
+  const auto ingest = set_to(sets, "nvme.ingest");
+  if (ingest == "all") pair.ingest = eviction::tier_ingest::all;
+  if (ingest == "hot") pair.ingest = eviction::tier_ingest::hot;
+  pair.keep_copy = set_to(sets, "nvme.keep_copy") != "false";
+  return pair;
 }
 
 result<std::uint64_t> parse_block_bytes(const std::string& text) {
@@ -83,22 +101,6 @@ result<void> parse_node(const real_options& options, run_options& out) {
   return {};
 }
 
-result<void> write_report(const outcome& of, const std::string& path) {
-  std::ofstream file(path, std::ios::trunc);
-  file << report_html(of);
-  file.close();
-  if (!file) return fail_errno("write", path);
-  return {};
-}
-
-/// Found out before a replay of an hour, not after it.
-result<void> check_writable(const std::string& path) {
-  if (path.empty()) return {};
-  std::ofstream file(path, std::ios::app);
-  if (!file) return fail_errno("open", path);
-  return {};
-}
-
 /// The policies that the report compares: the node's own, where it can be simulated, and a few others.
 std::vector<std::string> curves_beside(const outcome& of) {
   std::vector<std::string> names{"lru", "s3fifo", "tblru"};
@@ -109,11 +111,11 @@ std::vector<std::string> curves_beside(const outcome& of) {
 /// What a run leaves to do: figures beside it, and telling. False: a file could not be written.
 exit_code tell(outcome& of, const real_options& options, bool as_json) {
   of.memcpy_rate = measure_memcpy(of.settings.block_bytes);
-  if (of.own_node) of.twin = simulate_twin(of);
+  if (of.own_node) of.twin = simulate_twin(of, lower_tier_in(options.sets));
   result<void> reported;
   if (!options.report.empty()) {
     if (!of.ran.requests().empty()) reported = simulate_beside(of.ran, curves_beside(of), of);
-    if (reported) reported = write_report(of, options.report);
+    if (reported) reported = write_page(options.report, report_html(of));
   }
   if (as_json) {
     fmt::print("{}\n", summary_json(of).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace));

@@ -18,21 +18,28 @@ namespace cenote::replay {
 namespace {
 
 constexpr std::size_t most_points = 120;  // of a line over time
+constexpr double closest = 0.05;          // seconds between points
 constexpr double MiB = 1U << 20;
 
 double ratio(std::uint64_t part, std::uint64_t whole) {
   return whole == 0 ? 0.0 : static_cast<double>(part) / static_cast<double>(whole);
 }
 
-/// Neighbouring samples, far enough apart that not every one shows; the first is the start.
+/// Neighbouring samples, far enough apart that not every one shows; from the start to the last.
 std::vector<std::pair<sample, sample>> windows(const std::vector<sample>& all) {
   std::vector<std::pair<sample, sample>> out;
   const std::size_t step = std::max<std::size_t>(1, all.size() / most_points);
   sample before;
   for (std::size_t i = step - 1; i < all.size(); i += step) {
-    if (all[i].seconds - before.seconds < 0.05) continue;
+    if (all[i].seconds - before.seconds < closest) continue;
     out.emplace_back(before, all[i]);
     before = all[i];
+  }
+  if (all.empty() || all.back().seconds <= before.seconds) return out;
+  if (out.empty() || all.back().seconds - before.seconds >= closest) {
+    out.emplace_back(before, all.back());
+  } else {
+    out.back().second = all.back();
   }
   return out;
 }
@@ -142,25 +149,42 @@ std::string request_times(const outcome& of) {
                       {"with the hits in DRAM alone", &sums.without_lower}});
 }
 
+/// A line of a total over time.
+chart_series total_over_time(const outcome& of, std::string name, double (*total)(const node_movement&)) {
+  chart_series series{.name = std::move(name)};
+  for (const auto& [from, to] : windows(of.timeline)) series.points.push_back({to.seconds, total(to.moved)});
+  return series;
+}
+
+std::string totals_over_time(const outcome& of, std::string title, chart_axis y, std::vector<chart_series> series) {
+  for (const auto& each : series) {
+    for (const auto& point : each.points) y.high = std::max(y.high, point.y * 1.05);
+  }
+  return figure_of({.title = std::move(title), .x = time_axis(of), .y = std::move(y), .series = std::move(series)});
+}
+
 /// What the node let loads from NVMe do, and the disk's speed that it went by.
 std::string gate_over_time(const outcome& of) {
   if (of.nvme_capacity == 0) return {};
-  chart_series speed{.name = "the disk's throughput, as the node measured it"};
-  chart_series refused{.name = "refused, as computing is faster"};
-  chart_series cut{.name = "cut, as the rest stopped to pay"};
-  chart plot{.title = "Prefetches refused and cut", .x = time_axis(of), .y = {.label = "prefetches", .high = 1}};
-  chart disk{.title = "The disk as the node sees it", .x = time_axis(of), .y = {.label = "MiB/s", .high = 1}};
+  chart_series speed{.name = "bandwidth, as measured last"};
   for (const auto& [from, to] : windows(of.timeline)) {
-    speed.points.push_back({to.seconds, to.disk_bytes_per_s / MiB});
-    refused.points.push_back({to.seconds, static_cast<double>(to.moved.cannot_win)});
-    cut.points.push_back({to.seconds, static_cast<double>(to.moved.cut)});
-    disk.y.high = std::max(disk.y.high, speed.points.back().y * 1.05);
-    plot.y.high = std::max({plot.y.high, refused.points.back().y * 1.05, cut.points.back().y * 1.05});
+    if (to.disk.bytes_per_s > 0) speed.points.push_back({to.seconds, to.disk.bytes_per_s / MiB});
   }
-  disk.y.show = [](double rate) { return fmt::format("{:.1f} MiB/s", rate); };
-  disk.series = {std::move(speed)};
-  plot.series = {std::move(refused), std::move(cut)};
-  return figure_of(disk) + figure_of(plot);
+  const chart_axis rate{.label = "MiB/s", .high = 1, .show = [](double at) { return fmt::format("{:.1f} MiB/s", at); }};
+  const chart_axis time{
+      .label = "seconds in all", .high = 0.1, .show = [](double at) { return fmt::format("{:.2f} s", at); }};
+  std::string out;
+  if (!speed.points.empty()) out += totals_over_time(of, "The disk as the node sees it", rate, {std::move(speed)});
+  out += totals_over_time(
+      of, "Prefetches that the gate stopped, and its probes", {.label = "in all", .high = 1},
+      {total_over_time(of, "refused: computing is faster", [](auto& at) { return static_cast<double>(at.cannot_win); }),
+       total_over_time(of, "cut: the rest stopped to pay", [](auto& at) { return static_cast<double>(at.cut); }),
+       total_over_time(of, "probes", [](auto& at) { return static_cast<double>(at.probes); })});
+  if (of.moved.compared == 0) return out;
+  return out + totals_over_time(of, "Loading from NVMe against computing", time,
+                                {total_over_time(of, "computing saved", [](auto& at) { return at.saved_s; }),
+                                 total_over_time(of, "waited", [](auto& at) { return at.waited_s; }),
+                                 total_over_time(of, "of it in vain", [](auto& at) { return at.lost_s; })});
 }
 
 /// Which policy `auto` had at work.
@@ -170,13 +194,15 @@ std::string policy_over_time(const outcome& of) {
   for (const auto& [from, to] : windows(of.timeline)) {
     if (to.at_work.empty()) continue;
     const auto known = std::ranges::find(names, to.at_work);
-    series.points.push_back({to.seconds, static_cast<double>(known - names.begin())});
+    const auto now = static_cast<double>(known - names.begin());
     if (known == names.end()) names.push_back(to.at_work);
+    if (!series.points.empty()) series.points.push_back({to.seconds, series.points.back().y});  // steps, no slopes
+    series.points.push_back({to.seconds, now});
   }
   if (names.empty()) return {};
   chart plot{.title = "The policy at work",
              .x = time_axis(of),
-             .y = {.label = "policy", .high = std::max(1.0, static_cast<double>(names.size() - 1))},
+             .y = {.label = "policy", .low = -0.5, .high = static_cast<double>(names.size()) - 0.5},
              .series = {std::move(series)}};
   for (std::size_t i = 0; i < names.size(); ++i) plot.y.ticks.push_back({static_cast<double>(i), names[i]});
   plot.y.show = [names](double at) { return names.at(static_cast<std::size_t>(at)); };
@@ -237,15 +263,14 @@ std::string tier_table(const outcome& of) {
   const auto hits = [&](std::uint64_t tokens) {
     return fmt::format("{} ({:.2f} %)", tokens, 100 * ratio(tokens, sums.tokens.get()));
   };
-  std::vector<std::vector<std::string>> rows{
-      {"tier", "capacity", "hit tokens", "hit blocks", "read", "written", "evicted"}};
+  std::vector<std::vector<std::string>> rows{{"tier", "capacity", "hit tokens", "read", "written", "blocks evicted"}};
   rows.push_back({"DRAM", approximate_bytes(of.dram_capacity), hits(sums.upper_tokens.get()),
-                  std::to_string(sums.upper_hits.get()), approximate_bytes(sums.bytes_read.get()),
-                  approximate_bytes(sums.bytes_stored.get()), std::to_string(of.moved.evicted)});
+                  approximate_bytes(sums.bytes_read.get()), approximate_bytes(sums.bytes_stored.get()),
+                  std::to_string(of.moved.evicted)});
   if (of.nvme_capacity > 0) {
     rows.push_back({"NVMe", approximate_bytes(of.nvme_capacity), hits(sums.hit_tokens.get() - sums.upper_tokens.get()),
-                    std::to_string(sums.lower_hits.get()), approximate_bytes(of.moved.read_up),
-                    approximate_bytes(of.moved.written_down), std::to_string(of.moved.lower_evicted)});
+                    approximate_bytes(of.moved.read_up), approximate_bytes(of.moved.written_down),
+                    std::to_string(of.moved.lower_evicted)});
   }
   return "<h2>Tiers</h2>\n" + html_table(rows);
 }

@@ -277,7 +277,7 @@ class replay_run {
     point.bytes_stored = sums->bytes_stored.get();
     point.dram_used = count_of(member(watch_->status(), "dram"), "used");
     point.nvme_used = count_of(member(watch_->status(), "nvme"), "used");
-    point.disk_bytes_per_s = number_of(member(watch_->status(), "prefetch"), "bytes_per_s");
+    point.disk = watch_->disk();
     point.at_work = policy_at_work();
     point.moved = watch_->moved();
     out_.timeline.push_back(point);
@@ -319,6 +319,7 @@ class replay_run {
     out_.planned = plan_->requests().size();
     out_.distinct_blocks = of_.distinct();
     out_.moved = watch_->moved();
+    out_.disk = watch_->disk();
     out_.restarts = watch_->restarts();
     out_.node_cpu_seconds = node_lost_ ? std::nullopt : watch_->cpu_seconds();
     out_.dram_capacity = count_of(member(watch_->status(), "dram"), "capacity");

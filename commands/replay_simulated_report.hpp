@@ -36,6 +36,9 @@ struct simulated_page {
   nlohmann::ordered_json data;          ///< what --json prints
 };
 
+/// Of the tokens, those that were hits in the upper tier.
+[[nodiscard]] double upper_ratio(const eviction::tier_sums& sums) noexcept;
+
 [[nodiscard]] std::string report_html(const simulated_page& of);
 
 }  // namespace cenote::replay

@@ -59,11 +59,10 @@ void add_work(const outcome& of, lines& out) {
   if (of.left_out > 0) out.add("left out", fmt::format("{} of the trace's {} lines", of.left_out, of.lines));
   out.add("blocks", fmt::format("{}, {} distinct in the trace", sums.blocks.get(), of.distinct_blocks));
   out.add("tokens", fmt::format("{}", sums.tokens.get()));
-  out.add("hit ratio", fmt::format("{} of the tokens ({} blocks from DRAM, {} from NVMe)", percent(of.hit_ratio()),
-                                   sums.upper_hits.get(), sums.lower_hits.get()));
+  out.add("hit ratio", fmt::format("{} of the tokens ({} from DRAM, {} from NVMe)", percent(of.hit_ratio()),
+                                   sums.upper_tokens.get(), sums.hit_tokens.get() - sums.upper_tokens.get()));
   if (of.twin) {
-    out.add("the same, simulated",
-            fmt::format("{} of the tokens ({} blocks)", percent(of.twin->hit_ratio), of.twin->prefix_hits));
+    out.add("the same, simulated", fmt::format("{} of the tokens", percent(of.twin->hit_ratio)));
   }
   if (of.settings.prefill_rate > 0 && sums.time_without.get() > 0) {
     const double with = seconds(sums.time_with);
@@ -93,7 +92,7 @@ void add_latencies(const outcome& of, lines& out) {
   add("put", sums.put);
   add("start after it was due", sums.late);
   add("whole, with computing", sums.with_lower);
-  add("… had only DRAM hit", sums.without_lower);
+  add("whole, only DRAM hit", sums.without_lower);
   out.raw("\n" + rows.text(0));
 }
 
@@ -111,6 +110,20 @@ void add_bytes(const outcome& of, lines& out) {
   }
 }
 
+/// What the node compared with computing, and by which measure of its disk.
+void add_gate(const outcome& of, lines& out) {
+  const node_movement& moved = of.moved;
+  out.add("  of these", fmt::format("{} could not win, {} cut; {} probes", moved.cannot_win, moved.cut, moved.probes));
+  if (moved.compared > 0) {
+    out.add("  compared", fmt::format("{}: of {:.1f} s to compute {:.1f} s saved, {:.1f} s waited, {:.1f} s in vain",
+                                      moved.compared, moved.recompute_s, moved.saved_s, moved.waited_s, moved.lost_s));
+  }
+  if (of.disk.bytes_per_s > 0) {
+    out.add("  disk, as measured", fmt::format("{}, the first after {:.1f} ms, {:.0f} s ago",
+                                               rate(of.disk.bytes_per_s, 1), of.disk.latency_s * 1e3, of.disk.age_s));
+  }
+}
+
 void add_node(const outcome& of, lines& out) {
   const tally& sums = *of.sums;
   out.head("NODE");
@@ -121,6 +134,7 @@ void add_node(const outcome& of, lines& out) {
   if (sums.prefetches.get() > 0) {
     out.add("prefetches", fmt::format("{}, {} given up after {}", sums.prefetches.get(), sums.prefetches_cut.get(),
                                       duration(of.settings.prefetch_wait_ns)));
+    add_gate(of, out);
   }
   out.add("puts that waited", of.moved.put_waits ? std::to_string(*of.moved.put_waits) : "not counted by this node");
   if (of.restarts > 0) out.add("restarts", fmt::format("{} of the worker during the replay", of.restarts));
@@ -145,6 +159,13 @@ ordered_json latency_json(const histogram& counts) {
   return one;
 }
 
+ordered_json gate_json(const node_movement& moved, const disk_estimate& disk) {
+  return {{"bytes_per_s", disk.bytes_per_s}, {"latency_s", disk.latency_s},    {"measured_age_s", disk.age_s},
+          {"compared", moved.compared},      {"cannot_win", moved.cannot_win}, {"cut", moved.cut},
+          {"probes", moved.probes},          {"waited_s", moved.waited_s},     {"recompute_s", moved.recompute_s},
+          {"saved_s", moved.saved_s},        {"lost_s", moved.lost_s}};
+}
+
 ordered_json timeline_json(const outcome& of) {
   ordered_json all = ordered_json::array();
   for (const sample& each : of.timeline) {
@@ -160,9 +181,7 @@ ordered_json timeline_json(const outcome& of) {
                    {"dram_used", each.dram_used},
                    {"nvme_used", each.nvme_used},
                    {"policy_at_work", each.at_work.empty() ? ordered_json(nullptr) : ordered_json(each.at_work)},
-                   {"disk_bytes_per_s", each.disk_bytes_per_s},
-                   {"cannot_win", each.moved.cannot_win},
-                   {"cut", each.moved.cut}});
+                   {"gate", gate_json(each.moved, each.disk)}});
   }
   return all;
 }
@@ -289,8 +308,7 @@ ordered_json summary_json(const outcome& of) {
                  {"nvme_evicted", of.moved.lower_evicted},
                  {"checksum_errors", of.moved.checksum_errors},
                  {"restarts", of.restarts},
-                 {"prefetches_cannot_win", of.moved.cannot_win},
-                 {"prefetches_cut", of.moved.cut},
+                 {"gate", gate_json(of.moved, of.disk)},
                  {"put_waits", of.moved.put_waits ? ordered_json(*of.moved.put_waits) : ordered_json(nullptr)}};
   all["prefetches"] = sums.prefetches.get();
   all["prefetches_cut"] = sums.prefetches_cut.get();

@@ -28,9 +28,16 @@ node_movement counters_of(const nlohmann::json& status) {
   now.dropped = count_of(dram, "demotions_dropped");
   now.lower_evicted = count_of(nvme, "evicted");
   now.checksum_errors = count_of(dram, "checksum_errors") + count_of(nvme, "checksum_errors");
-  const auto& ended = member(member(status, "prefetch"), "ended");
+  const auto& prefetch = member(status, "prefetch");
+  const auto& ended = member(prefetch, "ended");
   now.cannot_win = count_of(ended, "cannot_win");
   now.cut = count_of(ended, "cut");
+  now.compared = count_of(prefetch, "compared");
+  now.probes = count_of(prefetch, "probes");
+  now.waited_s = number_of(prefetch, "waited_s");
+  now.recompute_s = number_of(prefetch, "recompute_s");
+  now.saved_s = number_of(prefetch, "saved_s");
+  now.lost_s = number_of(prefetch, "lost_s");
   if (!member(dram, "put_waits").is_null()) now.put_waits = count_of(dram, "put_waits");
   return now;
 }
@@ -89,9 +96,7 @@ void node_watch::count() {
   const std::uint64_t epoch = count_of(member(status_, "node"), "epoch");
   const node_movement now = counters_of(status_);
   if (epoch != std::exchange(epoch_, epoch)) before_ = {};
-  const auto add = [](std::uint64_t& to, std::uint64_t from, std::uint64_t till) {
-    to += till < from ? 0 : till - from;
-  };
+  const auto add = [](auto& to, auto from, auto till) { to += till < from ? 0 : till - from; };
   add(moved_.written_down, before_.written_down, now.written_down);
   add(moved_.read_up, before_.read_up, now.read_up);
   add(moved_.evicted, before_.evicted, now.evicted);
@@ -99,6 +104,12 @@ void node_watch::count() {
   add(moved_.lower_evicted, before_.lower_evicted, now.lower_evicted);
   add(moved_.cannot_win, before_.cannot_win, now.cannot_win);
   add(moved_.cut, before_.cut, now.cut);
+  add(moved_.compared, before_.compared, now.compared);
+  add(moved_.probes, before_.probes, now.probes);
+  add(moved_.waited_s, before_.waited_s, now.waited_s);
+  add(moved_.recompute_s, before_.recompute_s, now.recompute_s);
+  add(moved_.saved_s, before_.saved_s, now.saved_s);
+  add(moved_.lost_s, before_.lost_s, now.lost_s);
   add(moved_.checksum_errors, before_.checksum_errors, now.checksum_errors);
   if (now.put_waits) {
     std::uint64_t waits = moved_.put_waits.value_or(0);
@@ -106,6 +117,13 @@ void node_watch::count() {
     moved_.put_waits = waits;
   }
   before_ = now;
+}
+
+disk_estimate node_watch::disk() const {
+  const auto& prefetch = member(status_, "prefetch");
+  return {.bytes_per_s = number_of(prefetch, "bytes_per_s"),
+          .latency_s = number_of(prefetch, "latency_s"),
+          .age_s = number_of(prefetch, "measured_age_s")};
 }
 
 std::uint64_t node_watch::restarts() const noexcept {

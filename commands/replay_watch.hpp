@@ -23,6 +23,7 @@ class node_watch {
 
   [[nodiscard]] const node_movement& moved() const noexcept { return moved_; }
   [[nodiscard]] const nlohmann::json& status() const noexcept { return status_; }
+  [[nodiscard]] disk_estimate disk() const;
   [[nodiscard]] std::uint64_t restarts() const noexcept;
   /// Processor time of keeper and workers since begin(); nothing when their /proc cannot be read.
   [[nodiscard]] std::optional<double> cpu_seconds() const;

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <map>
 
@@ -11,15 +12,16 @@ namespace cenote {
 namespace {
 
 constexpr double width = 720;
-constexpr double height = 282;
+constexpr double height = 294;
 constexpr double left = 84;
 constexpr double right = 34;
-constexpr double top = 34;  // two rows of marks
-constexpr double bottom = 44;
+constexpr double top = 34;     // two rows of marks
+constexpr double bottom = 56;  // two rows of labels, and what the axis is
 constexpr unsigned tick_count = 5;
 constexpr std::size_t colours = 8;
 constexpr double glyph = 6.4;  // about the width of a tick's character
 constexpr double tick_gap = 8;
+constexpr double row_height = 14;
 constexpr std::size_t dotted_up_to = 40;  // points; more would only be a thick line
 
 /// Value to place on the page.
@@ -56,15 +58,23 @@ std::string shown(const chart_axis& axis, double value) {
   return axis.show ? axis.show(value) : fmt::format("{:.6g}", value);
 }
 
-/// Those of the horizontal axis that do not run into the one before.
-std::vector<chart_tick> apart(const std::vector<chart_tick>& all, const scale& x) {
-  std::vector<chart_tick> kept;
-  double end = -1e9;
+/// A label of the horizontal axis, in one of two rows.
+struct placed_tick {
+  chart_tick tick;
+  std::size_t row = 0;
+};
+
+/// Those that do not run into the one before in their row.
+std::vector<placed_tick> apart(const std::vector<chart_tick>& all, const scale& x) {
+  std::vector<placed_tick> kept;
+  std::array<double, 2> ends{-1e9, -1e9};
   for (const chart_tick& each : all) {
     const double half = static_cast<double>(each.label.size()) * glyph / 2;
-    if (x(each.value) - half < end + tick_gap) continue;
-    end = x(each.value) + half;
-    kept.push_back(each);
+    const auto fits = [&](double end) { return x(each.value) - half >= end + tick_gap; };
+    const auto row = std::ranges::find_if(ends, fits);
+    if (row == ends.end()) continue;
+    *row = x(each.value) + half;
+    kept.push_back({each, static_cast<std::size_t>(row - ends.begin())});
   }
   return kept;
 }
@@ -78,12 +88,13 @@ std::string axes(const chart& what, const scale& x, const scale& y) {
     out += fmt::format("<text class=\"tick\" x=\"{:.1f}\" y=\"{:.1f}\" text-anchor=\"end\">{}</text>", left - 8, at + 4,
                        escape_html(tick.label));
   }
-  for (const auto& tick : apart(ticks_of(what.x), x)) {
+  for (const auto& [tick, row] : apart(ticks_of(what.x), x)) {
     const double at = x(tick.value);
+    const double below = height - bottom + 18 + static_cast<double>(row) * row_height;
     out += fmt::format("<line class=\"axis\" x1=\"{:.1f}\" y1=\"{:.1f}\" x2=\"{:.1f}\" y2=\"{:.1f}\"/>", at,
                        height - bottom, at, height - bottom + 4);
-    out += fmt::format("<text class=\"tick\" x=\"{:.1f}\" y=\"{:.1f}\" text-anchor=\"middle\">{}</text>", at,
-                       height - bottom + 18, escape_html(tick.label));
+    out += fmt::format("<text class=\"tick\" x=\"{:.1f}\" y=\"{:.1f}\" text-anchor=\"middle\">{}</text>", at, below,
+                       escape_html(tick.label));
   }
   out += fmt::format("<line class=\"axis\" x1=\"{0:.1f}\" y1=\"{1:.1f}\" x2=\"{2:.1f}\" y2=\"{1:.1f}\"/>", left,
                      height - bottom, width - right);
@@ -111,16 +122,24 @@ std::string marks(const chart& what, const scale& x) {
   return out;
 }
 
+/// What sets it apart beside its colour; from the ninth on colours come again.
+std::string_view form_of(const chart_series& series, std::size_t number) {
+  if (series.alone) return " spot";
+  if (series.dashed) return " dashed";
+  return number < colours ? "" : " dotted";
+}
+
 std::string line_of(const chart_series& series, std::size_t number, const scale& x, const scale& y) {
   std::string out;
   if (!series.alone) {
     std::string path;
     for (const auto& point : series.points) path += fmt::format("{:.1f},{:.1f} ", x(point.x), y(point.y));
-    out += fmt::format("<polyline class=\"line s{}{}\" points=\"{}\"/>", number, series.dashed ? " dashed" : "", path);
+    out +=
+        fmt::format("<polyline class=\"line s{}{}\" points=\"{}\"/>", number % colours, form_of(series, number), path);
   }
   if (series.points.size() > dotted_up_to) return out;
   for (const auto& point : series.points) {
-    out += fmt::format("<circle class=\"dot s{}\" cx=\"{:.1f}\" cy=\"{:.1f}\" r=\"{}\"/>", number, x(point.x),
+    out += fmt::format("<circle class=\"dot s{}\" cx=\"{:.1f}\" cy=\"{:.1f}\" r=\"{}\"/>", number % colours, x(point.x),
                        y(point.y), series.alone ? 5.5 : 2.5);
   }
   return out;
@@ -165,8 +184,8 @@ std::string legend(const chart& what) {
   std::string out = "<div class=\"legend\">";
   for (std::size_t i = 0; i < what.series.size(); ++i) {
     const chart_series& series = what.series[i];
-    const char* const form = series.alone ? " spot" : series.dashed ? " dashed" : "";
-    out += fmt::format("<span><i class=\"key k{}{}\"></i>{}</span>", i % colours, form, escape_html(series.name));
+    out += fmt::format("<span><i class=\"key k{}{}\"></i>{}</span>", i % colours, form_of(series, i),
+                       escape_html(series.name));
   }
   return out + "</div>";
 }
@@ -210,7 +229,7 @@ std::string figure_of(const chart& what) {
   out +=
       fmt::format("<svg viewBox=\"0 0 {} {}\" role=\"img\" aria-label=\"{}\">", width, height, escape_html(what.title));
   out += axes(what, x, y) + marks(what, x);
-  for (std::size_t i = 0; i < what.series.size(); ++i) out += line_of(what.series[i], i % colours, x, y);
+  for (std::size_t i = 0; i < what.series.size(); ++i) out += line_of(what.series[i], i, x, y);
   return out + hovers(what, x, y) + "</svg>" + values(what) + "</figure>\n";
 }
 

@@ -140,11 +140,6 @@ std::vector<std::string> queues(const json& status) {
   return lines;
 }
 
-double number_of(const json& of, std::string_view key) {
-  const auto& value = member(of, key);
-  return value.is_number() ? value.get<double>() : 0.0;
-}
-
 /// What loading from below brings, against computing.
 std::vector<std::string> loads(const looks& at) {
   const auto& now = member(at.now, "prefetch");

@@ -174,9 +174,15 @@ def test_more_than_a_tenth_left_out_is_an_error_unless_allowed(trace: Path) -> N
     assert "20 of the trace's 98 lines were left out" in ended.stdout
 
 
-def test_simulated_times_may_be_divided_or_stand_still(trace: Path) -> None:
-    sweep = ("--capacity-sweep", "20", "--policies", "lru,tblru")
-    recorded, same, still = (replay(trace, *sweep, *speed) for speed in ((), ("--speed", "1x"), ("--speed", "max")))
+def test_simulated_times_may_be_divided_or_stand_still() -> None:
+    sweep = ("--generate=chat:requests=600", "--simulate", "--json", "--capacity-sweep=500", "--policies=lru,tblru")
+
+    def at(*speed: str) -> list[Any]:
+        ended = run_cenote("replay", *sweep, *speed)
+        assert ended.returncode == 0, ended.stderr
+        return [json.loads(line) for line in ended.stdout.splitlines()]
+
+    recorded, same, still = at(), at("--speed=1x"), at("--speed=max")
     assert recorded == same
     assert recorded[0] == still[0], "LRU knows no time"
     assert recorded[1] != still[1]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import re
 import shutil
@@ -26,10 +27,11 @@ addEventListener("load", () => {
     dots: [...figure.querySelectorAll("circle.dot")].map(dot => dot.getBoundingClientRect().width),
     hovers: figure.querySelectorAll("circle.hover title").length,
     rows: figure.querySelectorAll("details tr").length,
-    labels: [...figure.querySelectorAll("svg text.tick[text-anchor=middle]")].map(text => {
+    labels: [...figure.querySelectorAll("svg text")].map(text => {
       const box = text.getBoundingClientRect();
-      return [box.left, box.right];
+      return {text: text.textContent, left: box.left, right: box.right, top: box.top, bottom: box.bottom};
     }),
+    left: figure.querySelector("svg").getBoundingClientRect().left,
     width: figure.querySelector("svg").getBoundingClientRect().width,
   }));
   const asked = performance.getEntriesByType("resource").map(each => each.name);
@@ -66,6 +68,12 @@ def measured(page: Path, home: Path) -> dict[str, Any]:
     return dict(json.loads(text))
 
 
+def are_apart(one: dict[str, Any], other: dict[str, Any]) -> bool:
+    near = 1  # lines of a text touch
+    beside = one["right"] <= other["left"] or other["right"] <= one["left"]
+    return bool(beside or one["bottom"] <= other["top"] + near or other["bottom"] <= one["top"] + near)
+
+
 def check_drawn(page: Path, home: Path, *titles: str) -> None:
     seen = measured(page, home)
     assert seen["asked"] == []
@@ -75,8 +83,11 @@ def check_drawn(page: Path, home: Path, *titles: str) -> None:
         assert any(length > 50 for length in plot["lines"]) or any(width > 0 for width in plot["dots"]), plot["title"]
         assert plot["hovers"] > 0, plot["title"]
         assert plot["rows"] > 1, plot["title"]
-        for before, after in zip(plot["labels"], plot["labels"][1:], strict=False):
-            assert before[1] <= after[0], f"labels of {plot['title']} run into each other"
+        for label in plot["labels"]:
+            assert plot["left"] <= label["left"], label
+            assert label["right"] <= plot["left"] + plot["width"], label
+        for one, other in itertools.combinations(plot["labels"], 2):
+            assert are_apart(one, other), f"{plot['title']}: {one['text']} and {other['text']} run into each other"
 
 
 def embedded(page: Path) -> Any:
@@ -119,7 +130,8 @@ def test_each_plot_of_a_replay_is_drawn(outcomes: list[Path], home: Path) -> Non
         "Use of the tiers",
         "The policy at work",
         "The disk as the node sees it",
-        "Prefetches refused and cut",
+        "Prefetches that the gate stopped, and its probes",
+        "Loading from NVMe against computing",
         "Latency of a request's steps",
     )
 
@@ -135,6 +147,18 @@ def test_the_page_has_its_data_and_says_where_it_comes_from(outcomes: list[Path]
     text = (home / "one.html").read_text()
     assert said["from"]["version"] in text
     assert text.count("<h2>Tiers</h2>") == text.count("<h2>Engines</h2>") == 1
+
+
+def test_the_gate_is_told(outcomes: list[Path], home: Path) -> None:
+    said = json.loads(outcomes[0].read_text())
+    gate = said["node"]["gate"]
+    assert gate["compared"] > 0
+    assert gate["recompute_s"] >= gate["saved_s"] >= 0
+    assert gate["recompute_s"] > 0
+    assert said["timeline"][-1]["gate"] == gate
+    text = (home / "one.html").read_text()
+    assert f"{gate['cannot_win']} could not win, {gate['cut']} cut; {gate['probes']} probes" in text
+    assert "disk, as measured" in text
 
 
 def test_a_request_has_a_compute_time(outcomes: list[Path]) -> None:
@@ -164,6 +188,21 @@ def test_replays_are_compared(outcomes: list[Path], home: Path) -> None:
     )
 
 
+def test_files_of_one_name_are_told_apart(outcomes: list[Path], home: Path) -> None:
+    other = home / "other"
+    other.mkdir()
+    copy = shutil.copy(outcomes[0], other)
+    page = home / "same.html"
+    replay(page, "compare", outcomes[0], copy, copy, cwd=home)
+    assert list(embedded(page)) == [str(outcomes[0]), str(copy), f"{copy} (2)"]
+
+
+def test_compare_runs_nothing(outcomes: list[Path]) -> None:
+    ended = run_cenote("replay", "--limit", "5", "compare", *outcomes)
+    assert ended.returncode == 2
+    assert "--limit means nothing before compare" in ended.stderr
+
+
 def test_what_is_no_outcome_is_not_compared(outcomes: list[Path], home: Path) -> None:
     other = home / "other.json"
     other.write_text("{}")
@@ -175,13 +214,14 @@ def test_what_is_no_outcome_is_not_compared(outcomes: list[Path], home: Path) ->
 @pytest.mark.parametrize(
     ("tiers", "title"),
     [
-        (("--capacity-sweep", "10:1k:2x"), "Hit ratio by capacity"),
-        (("--tiers", "dram=100,nvme=1000", "--order", "rev"), "Hit ratio of both tiers, by upper policy"),
+        (("--capacity-sweep", "10:1k:1.3x"), "Hit ratio by capacity"),
+        (("--tiers", "dram=100,nvme=1000", "--order", "rev"), "Hit ratio by upper policy"),
     ],
 )
 def test_a_simulation_has_a_page_too(tiers: tuple[str, ...], title: str, home: Path) -> None:
     page = home / "simulated.html"
-    replay(page, *CHAT, "--simulate", *tiers, "--policies", "lru,arc,tblru", cwd=home)
+    policies = "lru,fifo,lfu,clock,sieve,s3fifo,arc,2q,mq,tblru,auto,mq+partial,tblru+partial"
+    replay(page, *CHAT, "--simulate", *tiers, "--policies", policies, cwd=home)
     assert embedded(page)[0]["policy"] == "lru"
     check_drawn(page, home, title)
 

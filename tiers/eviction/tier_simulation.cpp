@@ -80,6 +80,7 @@ tier_sums run(const trace& of, two_tiers in, replay_order order) {
         std::ranges::count_if(blocks.first(hits), [&](std::uint32_t block) { return !in.upper.holds(block); }));
     sums.both.prefix_hits += hits;
     sums.both.prefix_tokens += std::min(hits * trace::tokens_per_block, each.tokens);
+    sums.upper_tokens += std::min(above * trace::tokens_per_block, each.tokens);
     in.now = each.time;
     in.upper.by().begin({.ids = of.ids(each), .resident = blocks.first(above), .partial = each.partial}, each.time);
     use_request(in, blocks, hits, order == replay_order::reverse, in.upper.by().order());

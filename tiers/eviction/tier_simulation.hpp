@@ -26,10 +26,11 @@ struct tier_pair {
 };
 
 struct tier_sums {
-  replay_sums both;              ///< a hit is a block that either tier has; inserts and evictions are the upper one's
-  std::uint64_t upper_hits = 0;  ///< of stream_hits: the block was above
-  std::uint64_t promoted = 0;    ///< leading blocks that only the lower tier had when their request came
-  std::uint64_t written = 0;     ///< blocks written into the lower tier
+  replay_sums both;                ///< a hit is a block that either tier has; inserts and evictions are the upper one's
+  std::uint64_t upper_hits = 0;    ///< of stream_hits: the block was above
+  std::uint64_t upper_tokens = 0;  ///< of both.prefix_tokens: those up to the first block that was not above
+  std::uint64_t promoted = 0;      ///< leading blocks that only the lower tier had when their request came
+  std::uint64_t written = 0;       ///< blocks written into the lower tier
   std::uint64_t lower_evictions = 0;
 };
 

@@ -41,14 +41,29 @@ BOOST_AUTO_TEST_CASE(each_value_is_told_on_hover_and_in_a_table) {
   BOOST_TEST(has("<tr><td>2</td><td>25 of 100</td><td>75 of 100</td></tr>"));
 }
 
-BOOST_AUTO_TEST_CASE(labels_that_would_run_into_each_other_are_left_out) {
+BOOST_AUTO_TEST_CASE(labels_that_would_run_into_each_other_go_into_a_second_row_or_are_left_out) {
   chart plot{.title = "t", .x = {.high = 100}, .y = {}, .series = {{.name = "s", .points = {{0, 0}}}}};
+  const auto shown = [&] {
+    const auto figure = figure_of(plot);
+    std::size_t count = 0;
+    for (std::size_t at = 0; (at = figure.find(">1000", at)) != std::string::npos; ++at) ++count;
+    return count;
+  };
   for (int i = 0; i <= 100; ++i) plot.x.ticks.push_back({static_cast<double>(i), std::to_string(1'000'000 + i)});
+  BOOST_TEST(shown() >= 16U);
+  BOOST_TEST(shown() <= 26U);
+  plot.x.ticks.clear();
+  for (int i = 0; i <= 14; ++i) plot.x.ticks.push_back({i * 7.0, std::to_string(1'000'000 + i)});
+  BOOST_TEST(shown() == 15U);
+}
+
+BOOST_AUTO_TEST_CASE(lines_beyond_the_colours_are_dotted) {
+  chart plot{.title = "t", .x = {.high = 1}, .y = {.high = 1}};
+  for (int i = 0; i < 9; ++i) plot.series.push_back({.name = "s", .points = {{0, 0}, {1, 1}}});
   const auto figure = figure_of(plot);
-  std::size_t shown = 0;
-  for (std::size_t at = 0; (at = figure.find(">1000", at)) != std::string::npos; ++at) ++shown;
-  BOOST_TEST(shown >= 8U);
-  BOOST_TEST(shown <= 13U);
+  BOOST_TEST(figure.find("line s0 dotted") != std::string::npos);
+  BOOST_TEST(figure.find("key k0 dotted") != std::string::npos);
+  BOOST_TEST(figure.find("line s1 dotted") == std::string::npos);
 }
 
 BOOST_AUTO_TEST_CASE(points_outside_are_drawn_at_the_edge) {
