@@ -11,10 +11,11 @@ constexpr double share_of_recompute = 0.03;
 constexpr double share_of_gain = 0.1;
 constexpr double fades = 1.0 / 256;  // a prefetch: what was spared long ago is not lost today
 constexpr double another_speed = 1.5;
-constexpr int rest = 3;  // times as long as the device was busy with a probe, `longest` at most
+constexpr int rest = 3;  // times as long as the device was busy with a probe, `longest_rest` at most
 constexpr nanoseconds shortest = std::chrono::milliseconds(100);  // between probes
 constexpr nanoseconds longest = std::chrono::seconds(4);
-constexpr int part = 10;  // of the time since the speed was another one
+constexpr nanoseconds longest_rest = std::chrono::seconds(1);
+constexpr int part = 20;  // of the time since the speed was another one
 
 }  // namespace
 
@@ -38,14 +39,16 @@ void probe_schedule::observe(const throughput& speed, time_point now) noexcept {
 }
 
 bool probe_schedule::is_due(const throughput& speed, time_point now) const noexcept {
-  if (speed.under_way() > 0 || now < next_) return false;
-  const nanoseconds busy = speed.last_end() - speed.last_period() >= begun_ ? speed.last_period() : nanoseconds(0);
-  return speed.last() == 0 || now - speed.last_end() >= std::clamp<nanoseconds>(rest * busy, shortest, longest);
+  if (speed.under_way() > 0 || now - begun_ < std::clamp<nanoseconds>((begun_ - changed_) / part, shortest, longest)) {
+    return false;
+  }
+  const nanoseconds after = speed.last_end() - speed.last_period() - begun_;  // other loads ask for no rest
+  const nanoseconds busy = after >= nanoseconds(0) && after < shortest ? speed.last_period() : nanoseconds(0);
+  return speed.last() == 0 || now - speed.last_end() >= std::clamp<nanoseconds>(rest * busy, shortest, longest_rest);
 }
 
 void probe_schedule::begun(time_point now) noexcept {
   begun_ = now;
-  next_ = now + std::clamp<nanoseconds>((now - changed_) / part, shortest, longest);
 }
 
 }  // namespace cenote::prefetch

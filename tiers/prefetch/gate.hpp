@@ -26,7 +26,7 @@ class loss_account {
 
 /// When a device that does not pay is measured again: soon, and at a distance that grows with the time for which its
 /// speed has been the same, so that a change is seen after a tenth of that. A probe is followed by a rest of three
-/// times its length, four seconds at most. One thread.
+/// times its length, a second at most. One thread.
 class probe_schedule {
  public:
   /// After each measurement.
@@ -38,7 +38,6 @@ class probe_schedule {
   double rate_ = 0;  ///< when it was last seen to be another one
   time_point changed_{};
   time_point begun_{};
-  time_point next_{};
 };
 
 }  // namespace cenote::prefetch

@@ -1,6 +1,7 @@
 #include "tiers/prefetch/planner.hpp"
 
 #include <algorithm>
+#include <iterator>
 
 namespace cenote::prefetch {
 
@@ -20,12 +21,13 @@ constexpr nanoseconds probe_limit = std::chrono::seconds(1);  // to be asked for
 constexpr double worth_a_try = 0.1;                           // of the recomputation: less to lose is not worth a wait
 constexpr double own_probe =
     0.15;  // of the recomputation: what a prefetch may lose to measure a device that did not pay
-constexpr std::size_t most_rates = 4096;  // instances whose rate is known
+constexpr std::size_t most_engines = 4096;  // instances of which something is known
+constexpr double forever = 1e9;             // seconds: more does not fit a duration
 constexpr nanoseconds shortest_look = std::chrono::milliseconds(1);
 constexpr nanoseconds longest_look = std::chrono::milliseconds(20);
 
 nanoseconds time_of(double seconds) {
-  return std::chrono::duration_cast<nanoseconds>(std::chrono::duration<double>(seconds));
+  return std::chrono::duration_cast<nanoseconds>(std::chrono::duration<double>(std::min(seconds, forever)));
 }
 
 double seconds_of(nanoseconds time) {
@@ -260,7 +262,7 @@ void planner::forget(std::uint64_t session) {
     if (each.session != session) continue;
     ++counts_.finished;
     ++counts_.by_reason[static_cast<std::size_t>(reason::session_gone)];
-    losses_.close(each.allowance, 0);
+    give_back(each, 0);
     discharge(each.instance, each.charged);
   }
   std::erase_if(jobs_, [&](const auto& each) { return each.second.session == session; });
@@ -335,10 +337,12 @@ void planner::fly(std::uint64_t token, std::uint64_t number, std::size_t key, ti
 void planner::settle(std::span<const transfer_outcome> ended, time_point now) {
   std::uint64_t bytes = 0;
   std::uint64_t good = 0;
+  std::uint64_t loads = 0;
   for (const transfer_outcome& each : ended) {
     const auto found = flights_.find(each.token);
     if (found == flights_.end()) continue;
     const bool came = each.what == transfer_result::done;
+    ++loads;
     bytes += found->second.bytes;
     good += came ? found->second.bytes : 0;
     ++(came ? counts_.loaded : counts_.lost);
@@ -356,7 +360,7 @@ void planner::settle(std::span<const transfer_outcome> ended, time_point now) {
     flights_.erase(found);
   }
   if (bytes == 0) return;
-  speed_.ended(bytes, good, now);
+  speed_.ended(bytes, good, now, loads);
   probes_.observe(speed_, now);
 }
 
@@ -467,20 +471,30 @@ void planner::note_arrivals() {
 
 /// What the client says; else the operator; else what was said of this instance before; else what is assumed.
 double planner::rate_for(const word& said) {
-  const auto known = rates_.find(said.instance);
+  engine& asks = engine_of(said.instance);
   if (said.terms.prefill_rate) {
     const std::uint64_t rate = *said.terms.prefill_rate;  // 0: this one is not to be compared
-    if (rate > 0) rates_.insert_or_assign(said.instance, rate);
-    if (rates_.size() > most_rates) rates_.erase(rates_.begin());
+    if (rate > 0) asks.rate = rate;
     return static_cast<double>(rate);
   }
   if (options_.prefill_tokens_per_s > 0) return static_cast<double>(options_.prefill_tokens_per_s);
-  if (known != rates_.end() && known->second > 0) return static_cast<double>(known->second);
-  if (options_.assumed_tokens_per_s > 0 && known == rates_.end()) {
-    rates_.emplace(said.instance, 0);
-    assumed_.push_back(said.instance);
-  }
+  if (asks.rate > 0) return static_cast<double>(asks.rate);
+  if (options_.assumed_tokens_per_s > 0 && !std::exchange(asks.is_assumed, true)) assumed_.push_back(said.instance);
   return static_cast<double>(options_.assumed_tokens_per_s);
+}
+
+/// Of too many the one with the lowest number is forgotten: it begins anew.
+planner::engine& planner::engine_of(std::uint32_t instance) {
+  const auto [at, is_new] = engines_.try_emplace(instance);
+  if (is_new && engines_.size() > most_engines) {
+    engines_.erase(at == engines_.begin() ? std::next(at) : engines_.begin());
+  }
+  return at->second;
+}
+
+void planner::give_back(const job& of, double gained) {
+  const auto found = engines_.find(of.instance);
+  if (found != engines_.end()) found->second.losses.close(of.allowance, gained);
 }
 
 void planner::open_account(job& of, time_point now) {
@@ -488,7 +502,7 @@ void planner::open_account(job& of, time_point now) {
   of.from = of.prefix;
   if (of.prefix >= of.end) return;
   of.could_save = static_cast<double>(of.end - of.from) * of.recompute;
-  of.allowance = losses_.open(of.could_save);
+  of.allowance = engine_of(of.instance).losses.open(of.could_save);
   ++counts_.compared;
 }
 
@@ -496,7 +510,7 @@ void planner::close_account(const job& of, std::size_t length, time_point now) {
   if (of.could_save <= 0) return;
   const double waited = seconds_of(now - of.since);
   const double saved = static_cast<double>(std::max(length, of.from) - of.from) * of.recompute;
-  losses_.close(of.allowance, saved - waited);
+  give_back(of, saved - waited);
   counts_.waited_s += waited;
   counts_.recompute_s += of.could_save;
   counts_.saved_s += saved;

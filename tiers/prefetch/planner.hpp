@@ -164,6 +164,12 @@ class planner {
     std::uint64_t charged = 0;
     time_point until{};
   };
+  /// What is known of an instance. Each has an account of its own: what one says of itself spoils no other's.
+  struct engine {
+    std::uint64_t rate = 0;   ///< tokens/s as a client said last; 0: nobody did
+    bool is_assumed = false;  ///< … and that was told
+    loss_account losses;
+  };
   enum class ordered : std::uint8_t { yes, no_room, over_budget };
 
   [[nodiscard]] job* find(std::uint64_t number) noexcept;
@@ -179,6 +185,8 @@ class planner {
   static void end_at(job& of, std::size_t key, reason why) noexcept;
   void note_arrivals();
   [[nodiscard]] double rate_for(const word& said);
+  [[nodiscard]] engine& engine_of(std::uint32_t instance);
+  void give_back(const job& of, double gained);
   void open_account(job& of, time_point now);
   void close_account(const job& of, std::size_t length, time_point now);
   void weigh(job& of, std::uint64_t ahead, time_point now);
@@ -221,9 +229,8 @@ class planner {
   bool blocked_ = false;  ///< the tier has no room
   time_point blocked_until_{};
   throughput speed_;
-  loss_account losses_;
   probe_schedule probes_;
-  std::map<std::uint32_t, std::uint64_t> rates_;  ///< instance -> tokens/s as a client said last; 0: assumed
+  std::map<std::uint32_t, engine> engines_;  ///< by instance
   std::vector<std::uint32_t> assumed_;
   continuations continuations_;
   std::vector<order> orders_;

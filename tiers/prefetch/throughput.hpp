@@ -33,8 +33,8 @@ class throughput {
 
   /// A load of `bytes` is under way from now on.
   void started(std::uint64_t bytes, time_point now) noexcept;
-  /// Loads of `bytes` together have ended, `good` bytes of them with a block.
-  void ended(std::uint64_t bytes, std::uint64_t good, time_point now) noexcept;
+  /// `loads` of `bytes` together have ended, `good` bytes of them with a block.
+  void ended(std::uint64_t bytes, std::uint64_t good, time_point now, std::uint64_t loads = 1) noexcept;
 
   /// A window that tells of today begins: once it does, what was measured before counts no more. For an idle device.
   void renew(time_point now) noexcept;
@@ -60,20 +60,20 @@ class throughput {
   struct slice {
     double net_bytes = 0, net_seconds = 0;      ///< without the first end of a period
     double gross_bytes = 0, gross_seconds = 0;  ///< with it
+    time_point begin{};
     time_point at{};
 
     [[nodiscard]] double rate() const noexcept;
-    [[nodiscard]] time_point begin() const noexcept;
     [[nodiscard]] bool is_strong() const noexcept { return 2 * net_bytes >= gross_bytes && net_bytes > 0; }
   };
   struct period {
     time_point begin{};
     time_point first_end{};
-    double blocks = 0;  ///< that ended
+    std::uint64_t loads = 0;  ///< that ended, of any size
     double first_bytes = 0;
   };
 
-  void count(std::uint64_t bytes, std::uint64_t good, double took, time_point now) noexcept;
+  void count(std::uint64_t bytes, std::uint64_t good, std::uint64_t loads, double took, time_point now) noexcept;
   void close_slice(time_point now) noexcept;
   [[nodiscard]] double median_rate() const noexcept;
   void learn_latency() noexcept;

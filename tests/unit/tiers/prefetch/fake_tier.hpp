@@ -32,6 +32,7 @@ struct wish_of {
   std::vector<std::uint64_t> keys;
   memory::prefetch_terms terms{};
   std::uint32_t instance = 1;
+  std::uint32_t tokens_per_block = 16;
 };
 
 /// Loads come one after the other, each after `block_time`, or as `device` says. Names of blocks are numbers.
@@ -49,7 +50,7 @@ class world {
     said.terms = what.terms;
     said.terms.chain = what.chain;
     said.instance = what.instance;
-    said.tokens_per_block = tokens_per_block;
+    said.tokens_per_block = what.tokens_per_block;
     said.stride = stride;
     for (const std::uint64_t n : what.keys) {
       said.keys.push_back(key_of(n));

@@ -515,6 +515,106 @@ BOOST_AUTO_TEST_CASE(a_device_that_was_too_slow_is_tried_again_soon_and_nobody_w
   BOOST_TEST(plan.status().read_ahead == 0U);
 }
 
+BOOST_AUTO_TEST_CASE(a_device_that_was_too_slow_at_first_is_tried_again_within_a_second) {
+  block_time = milliseconds(10);
+  fill_below(0, 1000);
+  wish({.chain = 1, .keys = chain_of(0, 50), .terms = with_rate(16'000)});  // 1 ms a block
+  BOOST_TEST(run_until_answered(1));
+  while (plan.status().bytes_in_flight > 0) BOOST_REQUIRE(step());
+  now += seconds(1);
+  wish({.chain = 2, .keys = chain_of(100, 50), .terms = with_rate(16'000)});
+  BOOST_TEST(plan.status().probes == 2U);
+}
+
+BOOST_AUTO_TEST_CASE(probes_of_which_nothing_comes_end_and_others_follow) {
+  block_time = milliseconds(10);
+  fill_below(0, 1000);
+  wish({.chain = 1, .keys = chain_of(0, 50), .terms = with_rate(16'000)});
+  BOOST_TEST(run_until_answered(1));
+  for (std::uint64_t n = 100; n < 300; ++n) damaged.insert(n);
+  for (std::uint64_t n = 300; n < 400; ++n) no_room_for.insert(n);
+  for (std::uint32_t chain = 2; chain <= 4; ++chain) {  // all fail; the second and third are not begun
+    while (plan.status().bytes_in_flight > 0) BOOST_REQUIRE(step());
+    now += seconds(5);
+    wish({.chain = chain, .keys = chain_of(100 * (chain == 2 ? 1 : 3), 50), .terms = with_rate(16'000)});
+    BOOST_TEST(lengths.at(chain) == 0U);
+    BOOST_TEST(plan.status().probes == chain);
+  }
+  block_time = microseconds(100);
+  now += seconds(5);
+  wish({.chain = 5, .keys = chain_of(400, 50), .terms = with_rate(16'000)});
+  while (plan.status().bytes_in_flight > 0) BOOST_REQUIRE(step());
+  wish({.chain = 6, .keys = chain_of(500, 50), .terms = with_rate(16'000)});
+  BOOST_TEST(run_until_answered(6));
+  BOOST_TEST(lengths[6] == 50U);
+}
+
+BOOST_AUTO_TEST_CASE(what_an_engine_says_of_itself_is_not_lost_by_others) {
+  block_time = milliseconds(10);
+  fill_below(0, 10'000);
+  wish({.chain = 1, .keys = chain_of(0, 16), .terms = with_rate(0)});
+  BOOST_TEST(run_until_answered(1));
+  std::uint32_t chain = 2;
+  for (; chain < 20; ++chain) {  // each "takes" 16 s a block to compute
+    wish({.chain = chain, .keys = chain_of(100 * chain, 20), .terms = with_rate(1), .instance = 2});
+    BOOST_TEST(run_until_answered(chain));
+  }
+  block_time = seconds(100);  // and now the device stops without being known to
+  double lost = 0;
+  for (const std::uint32_t last = chain + 60; chain < last; ++chain) {
+    wish({.chain = chain, .keys = chain_of(100 * chain, 20), .terms = with_rate(800)});  // 20 ms a block
+    BOOST_REQUIRE(run_until_answered(chain));
+    lost += std::chrono::duration<double>(ended[chain] - begun[chain]).count();
+  }
+  BOOST_TEST(lost <= 4 * 0.2 * 0.4 + 60 * 0.03 * 0.4 + 1e-3);
+}
+
+BOOST_AUTO_TEST_CASE(absurd_rates_and_sizes_are_waited_for_until_the_limit_or_not_at_all) {
+  block_time = milliseconds(10);
+  fill_below(0, 1000);
+  wish({.chain = 1, .keys = chain_of(0, 100), .terms = with_rate(1), .tokens_per_block = 4'000'000'000});
+  BOOST_TEST(run_until_answered(1));
+  BOOST_TEST(lengths[1] == 100U);
+  wish({.chain = 2, .keys = chain_of(100, 100), .terms = with_rate(~std::uint64_t{0})});
+  BOOST_TEST(lengths.at(2) == 0U);
+  wish({.chain = 3, .keys = chain_of(200, 100), .terms = with_rate(1), .tokens_per_block = 4'000'000'000});
+  stalled = true;
+  BOOST_TEST(run_until_answered(3));
+  BOOST_TEST((took(3) == seconds(60)));
+}
+
+BOOST_AUTO_TEST_CASE(a_node_that_was_stopped_for_an_hour_loads_again_at_once) {
+  fill_below(0, 1000);
+  wish({.chain = 1, .keys = chain_of(0, 200), .terms = with_rate(8'000)});
+  BOOST_TEST(run_until([&] { return present.size() == 100; }));
+  now += std::chrono::hours(1);
+  BOOST_TEST(run_until_answered(1));
+  while (plan.status().bytes_in_flight > 0) BOOST_REQUIRE(step());
+  wish({.chain = 2, .keys = chain_of(300, 200), .terms = with_rate(8'000)});
+  BOOST_TEST(run_until_answered(2));
+  BOOST_TEST(lengths[2] == 200U);
+}
+
+BOOST_AUTO_TEST_CASE(a_device_that_wakes_up_late_is_used_soon_after) {
+  fill_below(0, 20'000);
+  latency = seconds(5);
+  wish({.chain = 1, .keys = chain_of(0, 100), .terms = with_rate(8'000)});  // 2 ms a block
+  BOOST_TEST(run_until_answered(1));
+  while (plan.status().bytes_in_flight > 0) BOOST_REQUIRE(step());
+  latency = milliseconds(1);
+  const time_point awake = now;
+  std::uint32_t chain = 2;
+  for (; chain < 100; ++chain) {
+    wish({.chain = chain, .keys = chain_of(100 * chain, 100), .terms = with_rate(8'000)});
+    BOOST_REQUIRE(run_until_answered(chain));
+    if (lengths[chain] == 100) break;
+    const time_point computed = ended[chain] + milliseconds(200);
+    while (next_event() && *next_event() <= computed && step()) continue;
+    now = computed;
+  }
+  BOOST_TEST((now - awake <= seconds(2)), "after " << std::chrono::duration<double>(now - awake).count() << " s");
+}
+
 BOOST_AUTO_TEST_CASE(a_cold_block_alone_does_not_stand_for_the_disk) {
   latency = milliseconds(20);
   block_time = milliseconds(1);

@@ -72,6 +72,30 @@ BOOST_AUTO_TEST_CASE(one_pause_tells_nothing_and_a_tenth_of_a_second_of_another_
   BOOST_TEST(speed.last() == 5e7, boost::test_tools::tolerance(0.01));
 }
 
+BOOST_AUTO_TEST_CASE(a_long_pause_that_is_over_tells_nothing_of_what_comes_behind_it) {
+  window(200, milliseconds(1));
+  for (int i = 0; i < 9; ++i) speed.started(block, now);
+  speed.ended(block, block, now += seconds(2));
+  for (int i = 0; i < 8; ++i) speed.ended(block, block, now += milliseconds(1));
+  BOOST_TEST(speed.last() == 1e9, boost::test_tools::tolerance(0.01));
+}
+
+BOOST_AUTO_TEST_CASE(a_window_after_a_renewal_speaks_alone) {
+  window(100, milliseconds(20));
+  now += milliseconds(200);
+  speed.renew(now);
+  BOOST_TEST(speed.last() == 5e7, boost::test_tools::tolerance(0.01));
+  window(8, milliseconds(1));
+  BOOST_TEST(speed.last() == 1e9, boost::test_tools::tolerance(0.01));
+}
+
+BOOST_AUTO_TEST_CASE(one_large_load_is_no_window_of_small_ones) {
+  speed.started(20 * block, now);
+  speed.started(block, now);
+  speed.ended(20 * block, 20 * block, now += milliseconds(10));
+  BOOST_TEST(!speed.is_proven(now));
+}
+
 BOOST_AUTO_TEST_CASE(what_failed_takes_time_and_brings_nothing) {
   speed.started(block, now);
   speed.started(block, now);
