@@ -88,6 +88,25 @@ std::string nvme_text(const json& nvme) {
   return text;
 }
 
+/// What loading from below brings, against computing.
+std::string loads_text(const json& status) {
+  const auto& from = member(status, "prefetch");
+  if (!member(status, "nvme").is_object() || !from.is_object()) return {};
+  const double rate = number_of(from, "bytes_per_s");
+  const std::string speed =
+      rate > 0 ? fmt::format("{:.1f} MiB/s, the first after {:.1f} ms, measured {} ago", rate / (1 << 20),
+                             number_of(from, "latency_s") * 1e3, age_of(from, "measured_age_s"))
+               : "not measured yet";
+  const auto& ended = member(from, "ended");
+  return fmt::format(
+      "loads     {}\n"
+      "          {} prefetches, {} could not win, {} cut; {} probes\n"
+      "          of {:.1f} s to compute {:.1f} s saved, {:.1f} s waited; {:.1f} s of that in vain\n",
+      speed, count_of(from, "started"), count_of(ended, "cannot_win"), count_of(ended, "cut"), count_of(from, "probes"),
+      number_of(from, "recompute_s"), number_of(from, "saved_s"), number_of(from, "waited_s"),
+      number_of(from, "lost_s"));
+}
+
 std::string section(std::string_view title, const table& rows) {
   return rows.empty() ? std::string() : fmt::format("\n{}\n{}", title, rows.text());
 }
@@ -142,7 +161,7 @@ exit_code run_status(const std::string& socket, bool as_json) {
 
 std::string status_text(const json& status) {
   return node_text(member(status, "node")) + dram_text(member(status, "dram")) + nvme_text(member(status, "nvme")) +
-         instances_text(member(status, "instances")) + groups_text(member(status, "groups")) +
+         loads_text(status) + instances_text(member(status, "instances")) + groups_text(member(status, "groups")) +
          sessions_text(member(status, "sessions")) + counters_text(member(status, "counters"));
 }
 

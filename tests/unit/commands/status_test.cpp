@@ -37,6 +37,19 @@ BOOST_AUTO_TEST_CASE(shows_sizes_and_ages_as_people_read_them) {
   }
 }
 
+BOOST_AUTO_TEST_CASE(says_what_loading_brings_where_there_is_a_tier_below) {
+  const auto text = status_text(json::parse(R"({"nvme": {}, "prefetch": {
+    "started": 9, "ended": {"cannot_win": 2, "cut": 1}, "probes": 3, "bytes_per_s": 104857600, "latency_s": 0.002,
+    "measured_age_s": 5, "recompute_s": 12, "saved_s": 8, "waited_s": 3, "lost_s": 0.5}})"));
+  for (const auto* part :
+       {"100.0 MiB/s, the first after 2.0 ms, measured 5.0 s ago", "9 prefetches, 2 could not win, 1 cut; 3 probes",
+        "of 12.0 s to compute 8.0 s saved, 3.0 s"}) {
+    BOOST_TEST(has(text, part), part << " is missing in\n" << text);
+  }
+  BOOST_TEST(!has(status_text(json::parse(R"({"nvme": null, "prefetch": {}})")), "loads"));
+  BOOST_TEST(has(status_text(json::parse(R"({"nvme": {}, "prefetch": {}})")), "not measured yet"));
+}
+
 BOOST_AUTO_TEST_CASE(survives_missing_unknown_and_mistyped_fields) {
   for (const auto* text :
        {"{}", "[]", "null", "7", R"({"node": 3, "dram": [], "instances": {"a": 1}, "sessions": "x"})",
