@@ -73,10 +73,18 @@ std::vector<figure> figures() {
     return twin.is_object() ? percent(number_of(twin, "hit_ratio")) : "-";
   });
   all.emplace_back("seconds", [](const json& of) { return fmt::format("{:.1f}", number_of(of, "seconds")); });
-  for (const char* const step : {"match", "load", "put", "prefetch", "with_computing", "with_computing_dram_only"}) {
+  constexpr std::array<std::pair<const char*, const char*>, 6> steps{
+      {{"match", "match"},
+       {"load", "load"},
+       {"put", "put"},
+       {"prefetch", "prefetch"},
+       {"with_computing", "whole, with computing,"},
+       {"with_computing_dram_only", "whole, only DRAM hit,"}}};
+  for (const auto& [step, name] : steps) {
     for (const char* const share : {"p50", "p99"}) {
-      all.emplace_back(fmt::format("{} {}", step, share),
-                       [=](const json& of) { return microseconds(member(member(of, "latency_us"), step), share); });
+      all.emplace_back(fmt::format("{} {}", name, share), [step = step, share](const json& of) {
+        return microseconds(member(member(of, "latency_us"), step), share);
+      });
     }
   }
   const auto seconds = [&](std::string name, const char* outer, const char* inner) {

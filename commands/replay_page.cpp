@@ -31,7 +31,7 @@ p.bad{color:var(--bad)}code{font-size:13px;overflow-wrap:anywhere}
 .cards div{background:var(--card);border:1px solid var(--rule);border-radius:6px;padding:10px 12px}
 .cards b{display:block;font-size:20px;font-weight:600}.cards span{color:var(--soft);font-size:13px}
 figure{margin:26px 0}figcaption{font-weight:600;margin-bottom:2px}svg{display:block;width:100%;height:auto}
-.legend{font-size:13px;color:var(--soft);display:flex;flex-wrap:wrap;gap:2px 16px}
+.legend{font-size:13px;color:var(--soft);display:flex;flex-wrap:wrap;gap:2px 16px;margin-bottom:6px}
 .key{display:inline-block;width:20px;height:0;border-top:3px solid;margin-right:6px;vertical-align:middle}
 .key.dashed{border-top-style:dashed}.key.dotted{border-top-style:dotted}.key.spot{width:11px;height:11px;border:0;border-radius:50%;background:currentColor}
 .k0{color:var(--c0)}.k1{color:var(--c1)}.k2{color:var(--c2)}.k3{color:var(--c3)}.k4{color:var(--c4)}.k5{color:var(--c5)}.k6{color:var(--c6)}.k7{color:var(--c7)}

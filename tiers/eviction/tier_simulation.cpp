@@ -1,7 +1,10 @@
 #include "tiers/eviction/tier_simulation.hpp"
 
 #include <algorithm>
+#include <iterator>
+#include <span>
 #include <utility>
+#include <vector>
 
 #include "tiers/eviction/simulated_pool.hpp"
 
@@ -16,6 +19,9 @@ struct two_tiers {
   tier_ingest ingest;
   bool keep_copy;
   tier_sums& sums;
+  std::vector<std::uint32_t> brought_up{};  ///< by block: the request it came up for, from 1
+  std::vector<std::uint32_t> wanted{};
+  std::uint32_t request = 0;
   std::uint32_t now = 0;
 
   [[nodiscard]] bool holds(std::uint32_t block) const noexcept { return upper.holds(block) || lower.holds(block); }
@@ -40,11 +46,21 @@ struct two_tiers {
     }
     insert(block);
   }
+  /// As a prefetch does, from head to tail, before the request uses its blocks.
+  void bring_up(std::span<const std::uint32_t> blocks) {
+    wanted.clear();
+    std::ranges::copy_if(blocks, std::back_inserter(wanted), [&](std::uint32_t block) { return !upper.holds(block); });
+    sums.promoted += wanted.size();
+    for (const std::uint32_t block : wanted) {
+      brought_up[block] = request;
+      if (lower.holds(block)) promote(block);  // unless what it pushed down took its place
+    }
+  }
   void use(std::uint32_t block) {
     if (upper.holds(block)) {
       upper.touch(block, now);
       ++sums.both.stream_hits;
-      ++sums.upper_hits;
+      if (brought_up[block] != request) ++sums.upper_hits;
       if (ingest == tier_ingest::hot) write(block);
     } else if (lower.holds(block)) {
       ++sums.both.stream_hits;
@@ -76,13 +92,14 @@ tier_sums run(const trace& of, two_tiers in, replay_order order) {
     };
     const std::size_t hits = lead([&](std::uint32_t block) { return in.holds(block); });
     const std::size_t above = lead([&](std::uint32_t block) { return in.upper.holds(block); });
-    sums.promoted += static_cast<std::uint64_t>(
-        std::ranges::count_if(blocks.first(hits), [&](std::uint32_t block) { return !in.upper.holds(block); }));
     sums.both.prefix_hits += hits;
     sums.both.prefix_tokens += std::min(hits * trace::tokens_per_block, each.tokens);
     sums.upper_tokens += std::min(above * trace::tokens_per_block, each.tokens);
     in.now = each.time;
-    in.upper.by().begin({.ids = of.ids(each), .resident = blocks.first(above), .partial = each.partial}, each.time);
+    ++in.request;
+    in.bring_up(blocks.first(hits));
+    const std::size_t resident = lead([&](std::uint32_t block) { return in.upper.holds(block); });
+    in.upper.by().begin({.ids = of.ids(each), .resident = blocks.first(resident), .partial = each.partial}, each.time);
     use_request(in, blocks, hits, order == replay_order::reverse, in.upper.by().order());
   }
   sums.both.inserts = in.upper.inserts();
@@ -110,7 +127,7 @@ result<tier_sums> simulate(const trace& of, const tier_pair& how, replay_order o
   simulated_pool above(**upper, how.upper_capacity, of.identities());
   simulated_pool below(**lower, how.lower_capacity, of.identities());
   tier_sums sums;
-  return run(of, {above, below, how.ingest, how.keep_copy, sums}, order);
+  return run(of, {above, below, how.ingest, how.keep_copy, sums, std::vector<std::uint32_t>(of.distinct())}, order);
 }
 
 }  // namespace cenote::eviction

@@ -95,6 +95,17 @@ BOOST_AUTO_TEST_CASE(what_a_request_pushes_out_by_itself_is_not_promoted) {
   }
 }
 
+BOOST_AUTO_TEST_CASE(a_block_that_came_up_is_used_by_its_request_as_in_a_node) {
+  trace of;
+  for (const std::uint64_t id : {1U, 2U, 3U, 1U, 4U, 5U, 1U}) of.add(0, 512, std::vector<std::uint64_t>{id});
+  const auto sums =
+      simulate(of, {.upper_policy = "lfu", .upper_capacity = 2, .lower_capacity = 10}, replay_order::reverse);
+  BOOST_TEST(sums->promoted == 1U);
+  BOOST_TEST(sums->upper_hits == 1U);  // used twice, 1 outlasts 4 and 5
+  BOOST_TEST(sums->upper_tokens == 512U);
+  BOOST_TEST(sums->both.prefix_tokens == 1'024U);
+}
+
 BOOST_AUTO_TEST_CASE(no_more_is_promoted_than_leading_blocks_are_hits_below) {
   for (const std::string name : {"lru", "arc", "tblru", "auto"}) {
     const trace of = random_trace(4);
