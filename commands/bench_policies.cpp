@@ -1,10 +1,10 @@
 // What a block access costs in the simulation of a policy: the same objects that order the tiers' blocks.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
-#include <stdlib.h>
 #include <unistd.h>
 
 #include <array>
+#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <optional>

@@ -20,10 +20,11 @@ using simdjson::dom::element;
 constexpr std::uint64_t most_tokens = 1'000'000'000;  // of one request: sums of 2^32 requests do not wrap
 constexpr double hour_us = 3.6e9;
 constexpr std::uint64_t largest_us = 400'000'000'000'000;  // tenths of a second in 32 bits: over twelve years
-constexpr std::size_t few = 10;                            // requests that say nothing about what is usual
-constexpr std::size_t many = 1'000;                        // …
-constexpr double outlier_gap = 10;                         // times the span of all others
-constexpr double densest = 1'000;                          // requests a second that somebody may have recorded
+constexpr std::string_view byte_order_mark = "\xef\xbb\xbf";
+constexpr std::size_t few = 10;      // requests that say nothing about what is usual
+constexpr std::size_t many = 1'000;  // …
+constexpr double outlier_gap = 10;   // times the span of all others
+constexpr double densest = 1'000;    // requests a second that somebody may have recorded
 constexpr double us_per_s = 1e6;
 
 struct unit_of_time {
@@ -83,7 +84,7 @@ class reader {
   result<void> read_lines(const std::string& text) {
     const std::string_view all = text;
     std::uint64_t number = 0;
-    for (std::size_t at = 0; at < all.size();) {
+    for (std::size_t at = all.starts_with(byte_order_mark) ? byte_order_mark.size() : 0; at < all.size();) {
       const std::size_t end = std::min(all.find('\n', at), all.size());
       const std::string_view line = all.substr(at, end - at);
       at = end + 1;
@@ -124,9 +125,9 @@ class reader {
 
   bool parse(std::string_view line, raw_request& request) {
     element object;
-    if (parser_.parse(line.data(), line.size(), false).get(object) != simdjson::SUCCESS) {
-      return complain(request.line, "this is no JSON");
-    }
+    const auto parsed = parser_.parse(line.data(), line.size(), false).get(object);
+    if (parsed == simdjson::NUMBER_ERROR) return complain(request.line, "a number here is none, or too large");
+    if (parsed != simdjson::SUCCESS) return complain(request.line, "this is no JSON");
     if (!object.is_object()) return complain(request.line, "a JSON object was expected");
     element time;
     element tokens;

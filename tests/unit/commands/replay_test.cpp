@@ -179,6 +179,14 @@ BOOST_AUTO_TEST_CASE(sums_do_not_wrap) {
   const auto read = read_text(text + R"({"timestamp": 0, "input_length": 18446744073709551615, "hash_ids": [5]})");
   BOOST_TEST(read.requests.tokens() == 40U * 512U);
   BOOST_TEST(warning_of(read).starts_with("41: `input_length` is no number of tokens"));
+  const auto larger = read_text(text + R"({"timestamp": 0, "input_length": 36893488147419103232, "hash_ids": [5]})");
+  BOOST_TEST(warning_of(larger) == "41: a number here is none, or too large");
+}
+
+BOOST_AUTO_TEST_CASE(a_byte_order_mark_is_no_request) {
+  const auto read = read_text("\xef\xbb\xbf" + line_of("0") + line_of("1000"));
+  BOOST_TEST(read.requests.requests().size() == 2U);
+  BOOST_TEST(read.warnings.empty());
 }
 
 BOOST_AUTO_TEST_CASE(a_json_array_is_explained) {
