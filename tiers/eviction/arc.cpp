@@ -36,13 +36,8 @@ void arc::inherit(std::uint32_t block, std::uint64_t id, std::uint32_t /*now*/, 
   keep_bounds();
 }
 
-void arc::learn(const policy& from, std::span<const std::uint64_t> ids) {
+void arc::learn(const policy& from) {
   const auto& other = dynamic_cast<const arc&>(from);
-  once_ghosts_ = other.once_ghosts_;
-  often_ghosts_ = other.often_ghosts_;
-  for (std::uint32_t each = other.often_.back(); each != block_list::none; each = other.often_.before(each)) {
-    often_ghosts_.push(ids[each]);
-  }
   if (other.capacity_ > 0) target_ = other.target_ / other.capacity_ * capacity_;
 }
 

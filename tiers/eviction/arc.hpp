@@ -17,7 +17,7 @@ class arc final : public policy {
   [[nodiscard]] bool wants(std::uint64_t id, std::uint32_t now) override;
   void admit(std::uint32_t block, std::uint64_t id, std::uint32_t now) override;
   void inherit(std::uint32_t block, std::uint64_t id, std::uint32_t now, std::uint32_t uses) override;
-  void learn(const policy& from, std::span<const std::uint64_t> ids) override;
+  void learn(const policy& from) override;
   void touch(std::uint32_t block, std::uint32_t now) override;
   void refresh(std::uint32_t block, std::uint32_t now) override;
   void spare(std::uint32_t block, std::uint32_t now) override;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <bit>
+#include <functional>
 
 namespace cenote::eviction {
 
@@ -21,7 +22,7 @@ constexpr unsigned spread_bits = 32;
 automatic::automatic(block_links& links, const auto_options& options)
     : links_(&links),
       options_(options),
-      contest_(miniatures::candidates.size(), miniatures::candidate(options.start), options.window) {
+      contest_(miniatures::candidates.size(), miniatures::candidate(options.start), options.half_life) {
   live_ = miniatures::make(contest_.champion(), links);
 }
 
@@ -30,19 +31,17 @@ void automatic::resize(std::uint32_t capacity) {
   live_->resize(capacity);
 }
 
-std::uint32_t automatic::begin(const request& of, std::uint32_t now) {
-  if (leaving_) bring_some(now);
+std::uint32_t automatic::begin(const request& of, std::uint32_t at) {
+  clock_.tick(at);
+  const std::uint32_t now = clock_.at(at);
+  if (waits_ > 0) bring_some(now);
   watch(of, now);
-  refused_.reset();
-  if (full_ && of.partial && !of.ids.empty() && !miniatures::admits_partial(contest_.champion()))
-    refused_ = of.ids.back();
   return live_->begin({.ids = of.ids, .resident = of.resident.first(leading(of)), .partial = of.partial}, now);
 }
 
 void automatic::resume(std::uint32_t standing, std::optional<std::uint32_t> parent) {
-  refused_.reset();
   const state* const before = parent ? blocks_.find(*parent) : nullptr;
-  const bool known = before != nullptr && before->owner == side_;
+  const bool known = before != nullptr && before->where == place::live;
   live_->resume(standing, known ? parent : std::nullopt);
 }
 
@@ -52,62 +51,75 @@ touch_order automatic::order() const noexcept {
 }
 
 bool automatic::wants(std::uint64_t id, std::uint32_t now) {
-  return refused_ != id && live_->wants(id, now);
+  return live_->wants(id, clock_.at(now));
 }
 
-void automatic::admit(std::uint32_t block, std::uint64_t id, std::uint32_t now) {
-  blocks_.make(block) = {.id = id, .touched = now, .uses = 1, .owner = side_};
+void automatic::admit(std::uint32_t block, std::uint64_t id, std::uint32_t at) {
+  const std::uint32_t now = clock_.at(at);
+  blocks_.make(block) = {.id = id, .turn = ++turns_, .touched = now, .uses = 1, .where = place::live};
   live_->admit(block, id, now);
   capacity_ = std::max(capacity_, size());
 }
 
-void automatic::touch(std::uint32_t block, std::uint32_t now) {
+void automatic::touch(std::uint32_t block, std::uint32_t at) {
+  const std::uint32_t now = clock_.at(at);
   state& of = blocks_[block];
+  of.turn = ++turns_;
   of.touched = now;
   if (of.uses < most_uses) ++of.uses;
-  if (is_leaving(block)) {
+  if (of.where == place::waiting) {
     bring(block, now);  // which is a use for the one that gets it
   } else {
     live_->touch(block, now);
   }
 }
 
-void automatic::refresh(std::uint32_t block, std::uint32_t now) {
-  blocks_[block].touched = now;
-  if (is_leaving(block)) {
+void automatic::refresh(std::uint32_t block, std::uint32_t at) {
+  const std::uint32_t now = clock_.at(at);
+  state& of = blocks_[block];
+  of.turn = ++turns_;
+  of.touched = now;
+  if (of.where == place::waiting) {
     bring(block, now);
   } else {
     live_->refresh(block, now);
   }
 }
 
-void automatic::spare(std::uint32_t block, std::uint32_t now) {
-  if (is_leaving(block)) bring(block, now);
+void automatic::spare(std::uint32_t block, std::uint32_t at) {
+  const std::uint32_t now = clock_.at(at);
+  if (blocks_[block].where == place::waiting) bring(block, now);
   live_->spare(block, now);
 }
 
-void automatic::evict(std::uint32_t block, std::uint64_t id, std::uint32_t now) {
-  (is_leaving(block) ? leaving_ : live_)->evict(block, id, now);
-  blocks_[block].owner = nobody;
+void automatic::evict(std::uint32_t block, std::uint64_t id, std::uint32_t at) {
+  if (blocks_[block].where == place::waiting) return forget(block);
+  live_->evict(block, id, clock_.at(at));
+  blocks_[block].where = place::nowhere;
 }
 
 void automatic::forget(std::uint32_t block) {
-  (is_leaving(block) ? leaving_ : live_)->forget(block);
-  blocks_[block].owner = nobody;
+  if (blocks_[block].where == place::waiting) {
+    --waits_;
+  } else {
+    live_->forget(block);
+  }
+  blocks_[block].where = place::nowhere;
 }
 
 std::optional<std::uint32_t> automatic::victim() {
   full_ = full_ || size() > 0;
-  if (leaving_ && leaving_->size() > 0) return leaving_->victim();
+  drop_stale();
+  if (waits_ > 0) return waiting_.front().block;
   return live_->victim();
 }
 
 std::uint32_t automatic::size() const noexcept {
-  return live_->size() + (leaving_ ? leaving_->size() : 0);
+  return live_->size() + waits_;
 }
 
 std::size_t automatic::ghosts() const noexcept {
-  return live_->ghosts() + (leaving_ ? leaving_->ghosts() : 0) + miniatures_.ghosts();
+  return live_->ghosts() + miniatures_.ghosts();
 }
 
 auto_status automatic::status() const noexcept {
@@ -116,19 +128,19 @@ auto_status automatic::status() const noexcept {
                   .thinning = thinning_,
                   .requests = requests_,
                   .sampled = sampled_,
-                  .leaving = leaving_ ? leaving_->size() : 0};
+                  .leaving = waits_};
   for (std::size_t i = 0; i < now.scores.size(); ++i) {
-    const double height = contest_.height(i, bar_of(i));
-    now.scores[i] = {miniatures::candidates[i], contest_.saved(i) / 2, height > 0 ? contest_.lead(i) / height : 0};
+    now.scores[i] = {miniatures::candidates[i], contest_.saved(i), contest_.lead(i) / bar_of(i)};
   }
   return now;
 }
 
 /// How many leading blocks the policy at work orders itself: it knows nothing of others.
 std::size_t automatic::leading(const request& of) const noexcept {
+  if (waits_ == 0) return of.resident.size();
   const auto unknown = std::ranges::find_if(of.resident, [&](std::uint32_t block) {
     const state* const here = blocks_.find(block);
-    return here == nullptr || here->owner != side_;
+    return here == nullptr || here->where != place::live;
   });
   return static_cast<std::size_t>(unknown - of.resident.begin());
 }
@@ -136,9 +148,8 @@ std::size_t automatic::leading(const request& of) const noexcept {
 /// Thins the sample so far that the miniatures stay small. What they hold of blocks that are no more sampled goes with
 /// time.
 void automatic::fit_miniatures() {
-  const bool small = capacity_ <= 4 * options_.miniature_of_small;
-  const std::uint32_t most = small ? options_.miniature_of_small : options_.miniature;
-  const std::uint32_t thinning = std::bit_ceil((capacity_ + most - 1) / most);
+  const std::uint32_t fitting = std::bit_ceil((capacity_ + options_.miniature - 1) / options_.miniature);
+  const std::uint32_t thinning = std::max(options_.thinning, fitting);
   for (; thinning_ < thinning; thinning_ *= 2) contest_.halve();
   thinning_ = thinning;
   const std::uint32_t capacity = std::max<std::uint32_t>(capacity_ / thinning_, 1);
@@ -150,66 +161,89 @@ void automatic::watch(const request& of, std::uint32_t now) {
   ++requests_;
   if (of.ids.empty() || capacity_ == 0) return;
   fit_miniatures();
-  take_sample(of);
+  const std::uint32_t got = take_sample(of);
   if (sample_.empty()) return;
   ++sampled_;
-  const bool partial = of.partial && sample_.back() == of.ids.back();
-  const auto saved = miniatures_.serve(sample_, partial, now);
+  const auto saved = miniatures_.serve(sample_, of, now);
   if (!full_) return;  // who keeps most wins then, and that says nothing of later
-  contest_.add(saved);
-  if (!leaving_) decide();
+  contest_.add(saved, got);
+  if (waits_ == 0) decide();
 }
 
-void automatic::take_sample(const request& of) {
+bool automatic::is_sampled(std::uint64_t id) const noexcept {
+  return (((id + salt) * spread >> spread_bits) & (thinning_ - 1)) == 0;
+}
+
+/// How many of the sampled blocks are among those that lead the request and are here.
+std::uint32_t automatic::take_sample(const request& of) {
+  const auto take = [this](std::span<const std::uint64_t> ids) {
+    for (const std::uint64_t id : ids) {
+      if (is_sampled(id)) sample_.push_back(id);
+    }
+    return static_cast<std::uint32_t>(sample_.size());
+  };
   sample_.clear();
-  for (const std::uint64_t id : of.ids) {
-    if ((((id + salt) * spread >> spread_bits) & (thinning_ - 1)) == 0) sample_.push_back(id);
-  }
+  const std::size_t hits = std::min(of.resident.size(), of.ids.size());
+  const std::uint32_t got = take(of.ids.first(hits));
+  take(of.ids.subspan(hits));
+  return got;
 }
 
 void automatic::decide() {
-  std::array<contest::bar, miniatures::candidates.size()> bars{};
+  std::array<double, miniatures::candidates.size()> bars{};
   for (std::size_t each = 0; each < bars.size(); ++each) bars[each] = bar_of(each);
   if (const auto winner = contest_.winner(bars)) switch_to(*winner);
 }
 
-/// In halves of a block, as what is saved.
-contest::bar automatic::bar_of(std::size_t candidate) const noexcept {
-  if (miniatures::are_one(candidate, contest_.champion())) return {.chance = options_.chance_of_partial};
-  const bool lru = miniatures::candidates[candidate] == "lru";
-  const double cost = lru ? options_.cost_of_lru : options_.cost;
-  return {.price = 2 * cost * miniatures_.capacity(), .chance = lru ? options_.chance_of_lru : options_.chance};
+/// The lead that a candidate needs.
+double automatic::bar_of(std::size_t candidate) const noexcept {
+  return miniatures::is_list(candidate) ? options_.lead_of_lists : options_.lead;
 }
 
 void automatic::switch_to(std::size_t candidate) {
   ++switches_;
-  const bool moves = !miniatures::are_one(candidate, contest_.champion());
   contest_.take_over(candidate);
-  if (!moves) return;
-  leaving_ = std::move(live_);
+  waiting_.clear();
+  for (std::uint32_t block = 0; block < blocks_.size(); ++block) {
+    state& of = blocks_[block];
+    if (of.where != place::live) continue;
+    of.where = place::waiting;
+    waiting_.push_back({of.turn, block});
+  }
+  std::ranges::make_heap(waiting_, std::greater(), &waiting::turn);
+  waits_ = static_cast<std::uint32_t>(waiting_.size());
   live_ = miniatures::make(candidate, *links_);
   live_->resize(capacity_);
   miniatures_.teach(candidate, *live_);  // or it would have to learn first what won it the contest
-  side_ ^= 1;
-  brought_until_ = 0;
 }
 
-/// Hands `block` from the policy before to the one at work.
+/// Has the policy at work order a block that waited.
 void automatic::bring(std::uint32_t block, std::uint32_t now) {
-  leaving_->forget(block);
+  --waits_;
   state& of = blocks_[block];
-  of.owner = side_;
+  of.where = place::live;
   live_->inherit(block, of.id, now, of.uses);
 }
 
-void automatic::bring_some(std::uint32_t now) {
-  for (std::uint32_t i = 0; i < brought_at_once && leaving_->size() > 0; ++i) {
-    const std::uint32_t block = *leaving_->victim();
-    brought_until_ = std::max(brought_until_, blocks_[block].touched);
-    live_->begin({}, now);  // or it would be taken for a part of the present request
-    bring(block, brought_until_);
+void automatic::drop_stale() {
+  while (!waiting_.empty()) {
+    const state& of = blocks_[waiting_.front().block];
+    if (of.where == place::waiting && of.turn == waiting_.front().turn) return;
+    std::ranges::pop_heap(waiting_, std::greater(), &waiting::turn);
+    waiting_.pop_back();
   }
-  if (leaving_->size() == 0) leaving_.reset();
+}
+
+/// The oldest first, each as of its last use, so that a parent stays younger than its child.
+void automatic::bring_some(std::uint32_t now) {
+  for (std::uint32_t i = 0; i < brought_at_once; ++i) {
+    drop_stale();
+    if (waiting_.empty()) break;
+    const std::uint32_t block = waiting_.front().block;
+    live_->begin({}, now);  // or it would be taken for a part of the present request
+    bring(block, blocks_[block].touched);
+  }
+  if (waits_ == 0) waiting_ = {};
 }
 
 }  // namespace cenote::eviction

@@ -9,21 +9,18 @@
 #include "tiers/eviction/contest.hpp"
 #include "tiers/eviction/miniatures.hpp"
 #include "tiers/eviction/policy.hpp"
+#include "tiers/eviction/request_clock.hpp"
 
 namespace cenote::eviction {
 
-/// What `auto` asks for before it moves on: a lead over the policy at work that exceeds a cost and what chance does.
-/// The cost is in shares of the pool's blocks, chance in usual differences of two policies on one request.
+/// When `auto` moves on. A lead is in units of what chance does (contest.hpp).
 struct auto_options {
-  std::string_view start = "tblru";          ///< at work until another one is better
-  std::uint32_t miniature = 512;             ///< blocks that a miniature holds, at most
-  std::uint32_t miniature_of_small = 1'024;  ///< of a pool of up to four times as many
-  std::uint32_t window = 2'048;              ///< requests until a difference counts half for what is usual
-  double cost = 0.6;                         ///< of what the new policy has yet to learn, and of coming back
-  double cost_of_lru = 0.3;                  ///< which has nothing to learn
-  double chance = 45;
-  double chance_of_lru = 45;
-  double chance_of_partial = 20;  ///< to let partial blocks in or keep them out, which moves nothing
+  std::string_view start = "tblru";  ///< at work until another one is better
+  std::uint32_t miniature = 256;     ///< blocks that a miniature holds, at most
+  std::uint32_t thinning = 4;        ///< at least: one block in so many is sampled
+  std::uint32_t half_life = 1'000;   ///< sampled requests until one counts half
+  double lead = 3;                   ///< for a policy that has its own state to build up
+  double lead_of_lists = 1.2;        ///< for LRU, MQ and TBLRU, which go on from any order at once
 };
 
 /// What `auto` does, for metrics.
@@ -44,14 +41,14 @@ struct auto_status {
 
 /// Runs a miniature of each candidate on a sample of the blocks (C. Waldspurger, N. Park, A. Garthwaite, I. Ahmad,
 /// "Efficient MRC construction with SHARDS", FAST 2015, and "Cache modeling and optimization using miniature
-/// simulations", ATC 2017), and hands the pool to one that saves more prefill, if its lead is neither chance nor less
-/// than what a switch costs. What is sampled of a chain is a chain, and every request is seen, through fewer blocks.
+/// simulations", ATC 2017), and hands the pool to one that saves more prefill, if its lead is more than chance. What is
+/// sampled of a chain is a chain, and every request is seen, through fewer blocks.
 ///
-/// Residents are kept: they move into the new policy in the order in which the old one would evict them, the next
-/// victim first, some thousands with each request, with the number of their uses; until then they are the first
-/// victims. The new policy begins with what its miniature knows. 16 bytes a block, and about 1 MB for the miniatures,
-/// not counting what TBLRU's remember of sessions. Until it first has to evict, the pool takes partial blocks, too, and
-/// nothing is decided. Without begin() it stays what it started as.
+/// Residents are kept: they move into the new policy in the order of their last use, the oldest first, some thousands
+/// with each request, with the number of their uses; until then they are the first victims. So what it takes over is
+/// closed under prefixes: no tail outlives its head. 24 bytes a block, and about 0.3 MB for the miniatures, not
+/// counting what TBLRU's remember of sessions. Nothing is decided until the pool first has to evict. Where time stands
+/// still, requests are counted instead. Without begin() it stays what it started as.
 class automatic final : public policy {
  public:
   explicit automatic(block_links& links, const auto_options& options = {});
@@ -75,35 +72,42 @@ class automatic final : public policy {
   [[nodiscard]] auto_status status() const noexcept;
 
  private:
+  enum class place : std::uint8_t { nowhere, waiting, live };
   struct state {
     std::uint64_t id = 0;
+    std::uint64_t turn = 0;  ///< of its last use among all: a parent's is never older than its child's
     std::uint32_t touched = 0;
-    std::uint8_t uses = 0;        ///< since it came, at most 255
-    std::uint8_t owner = nobody;  ///< the side, of two, that orders it
+    std::uint8_t uses = 0;  ///< since it came, at most 255
+    place where = place::nowhere;
   };
-  static constexpr std::uint8_t nobody = 2;
+  /// A block that the policy at work does not order yet; or no more waits, if it was used meanwhile.
+  struct waiting {
+    std::uint64_t turn = 0;
+    std::uint32_t block = 0;
+  };
 
-  [[nodiscard]] bool is_leaving(std::uint32_t block) const noexcept { return blocks_[block].owner != side_; }
   [[nodiscard]] std::size_t leading(const request& of) const noexcept;
   void fit_miniatures();
   void watch(const request& of, std::uint32_t now);
-  void take_sample(const request& of);
+  [[nodiscard]] bool is_sampled(std::uint64_t id) const noexcept;
+  std::uint32_t take_sample(const request& of);
   void decide();
-  [[nodiscard]] contest::bar bar_of(std::size_t candidate) const noexcept;
+  [[nodiscard]] double bar_of(std::size_t candidate) const noexcept;
   void switch_to(std::size_t candidate);
   void bring(std::uint32_t block, std::uint32_t now);
   void bring_some(std::uint32_t now);
+  void drop_stale();
 
   block_links* links_;
   auto_options options_;
+  request_clock clock_;
   std::unique_ptr<policy> live_;
-  std::unique_ptr<policy> leaving_;  ///< the one before, while it still has blocks
-  std::uint8_t side_ = 0;            ///< of live_
   per_block<state> blocks_;
+  std::vector<waiting> waiting_;  ///< a heap, the oldest on top
+  std::uint32_t waits_ = 0;       ///< blocks that are in it and not stale
+  std::uint64_t turns_ = 0;       ///< uses so far
   std::uint32_t capacity_ = 0;
-  bool full_ = false;                     ///< a victim was asked for
-  std::uint32_t brought_until_ = 0;       ///< the last use of the block that was brought over last
-  std::optional<std::uint64_t> refused_;  ///< the partial block of the present request
+  bool full_ = false;  ///< a victim was asked for
   // The race.
   miniatures miniatures_;
   contest contest_;

@@ -83,6 +83,8 @@ class per_block {
   [[nodiscard]] const T* find(std::uint32_t block) const noexcept {
     return block < values_.size() ? &values_[block] : nullptr;
   }
+  /// Numbers below this may have a value.
+  [[nodiscard]] std::size_t size() const noexcept { return values_.size(); }
   [[nodiscard]] T& operator[](std::uint32_t block) noexcept { return values_[block]; }
   [[nodiscard]] const T& operator[](std::uint32_t block) const noexcept { return values_[block]; }
 

@@ -5,14 +5,15 @@
 
 namespace cenote::eviction {
 
-contest::contest(std::size_t candidates, std::size_t champion, std::uint32_t window) noexcept
-    : candidates_(candidates), champion_(champion), keeps_(std::exp2(-1.0 / window)) {}
+contest::contest(std::size_t candidates, std::size_t champion, std::uint32_t half_life) noexcept
+    : candidates_(candidates), champion_(champion), keeps_(std::exp2(-1.0 / half_life)) {}
 
-void contest::add(std::span<const std::uint32_t> saved) noexcept {
-  requests_ = requests_ * keeps_ + 1;
+void contest::add(std::span<const std::uint32_t> saved, std::uint32_t got) noexcept {
+  requests_ = std::min(requests_ + 1, fewest);
+  got_ = got_ * keeps_ + got;
   for (std::size_t one = 0; one < candidates_; ++one) {
-    sums_[one] += saved[one];
-    leads_[one] = std::max(0.0, leads_[one] + saved[one] - saved[champion_]);
+    totals_[one] += saved[one];
+    sums_[one] = sums_[one] * keeps_ + saved[one];
     for (std::size_t other = 0; other < one; ++other) {
       const double difference = static_cast<double>(saved[one]) - saved[other];
       squares_[one][other] = squares_[one][other] * keeps_ + difference * difference;
@@ -21,19 +22,20 @@ void contest::add(std::span<const std::uint32_t> saved) noexcept {
 }
 
 void contest::halve() noexcept {
-  for (double& each : leads_) each /= 2;
+  got_ /= 2;
   for (double& each : sums_) each /= 2;
+  for (double& each : totals_) each /= 2;
   for (auto& row : squares_) {
     for (double& each : row) each /= 4;
   }
 }
 
-std::optional<std::size_t> contest::winner(std::span<const bar> bars) const noexcept {
+std::optional<std::size_t> contest::winner(std::span<const double> bars) const noexcept {
   if (requests_ < fewest) return std::nullopt;
   std::optional<std::size_t> best;
-  double most_above = 0;
+  double most_above = 1;
   for (std::size_t each = 0; each < candidates_; ++each) {
-    const double above = leads_[each] - height(each, bars[each]);
+    const double above = lead(each) / bars[each];
     if (above <= most_above) continue;
     best = each;
     most_above = above;
@@ -42,14 +44,16 @@ std::optional<std::size_t> contest::winner(std::span<const bar> bars) const noex
 }
 
 void contest::take_over(std::size_t candidate) noexcept {
-  const double ahead = leads_[candidate];
-  for (double& each : leads_) each = std::max(0.0, each - ahead);
   champion_ = candidate;
+  got_ = sums_[candidate];
 }
 
-double contest::height(std::size_t candidate, const bar& of) const noexcept {
+double contest::lead(std::size_t candidate) const noexcept {
   const double square = squares_[std::max(candidate, champion_)][std::min(candidate, champion_)];
-  return of.price + of.chance * std::sqrt(square / std::max(requests_, 1.0));
+  if (square == 0) return 0;
+  const double over_promise = sums_[candidate] - sums_[champion_];
+  const double over_pool = 2 * (sums_[candidate] - got_);
+  return std::min(over_promise, over_pool) / std::sqrt(square);
 }
 
 }  // namespace cenote::eviction

@@ -34,8 +34,11 @@ class ghost_list {
   /// The note on `id`; null when there is none. Ends with the next change.
   [[nodiscard]] const Note* find(std::uint64_t id) const noexcept {
     if (size_ == 0) return nullptr;
-    const std::uint32_t found = slots_[slot_of(id)];
+    const std::uint32_t found = slots_[slot_of(id)].node;
     return found == none ? nullptr : &nodes_[found].what.note;
+  }
+  [[nodiscard]] Note* find(std::uint64_t id) noexcept {
+    return const_cast<Note*>(static_cast<const ghost_list&>(*this).find(id));
   }
   /// The oldest one; null when empty. Ends with the next change.
   [[nodiscard]] const ghost* oldest() const noexcept { return size_ == 0 ? nullptr : &nodes_[oldest_].what; }
@@ -49,15 +52,15 @@ class ghost_list {
     nodes_[added] = {{id, std::move(note)}, newest_, none};
     (newest_ == none ? oldest_ : nodes_[newest_].newer) = added;
     newest_ = added;
-    slots_[slot_of(id)] = added;
+    slots_[slot_of(id)] = {added, tag_of(id)};
     ++size_;
   }
   /// Takes `id` out, if it is there.
   std::optional<Note> take(std::uint64_t id) {
     if (size_ == 0) return std::nullopt;
     const std::size_t slot = slot_of(id);
-    if (slots_[slot] == none) return std::nullopt;
-    Note note = std::move(nodes_[slots_[slot]].what.note);
+    if (slots_[slot].node == none) return std::nullopt;
+    Note note = std::move(nodes_[slots_[slot].node].what.note);
     erase(slot);
     return note;
   }
@@ -68,6 +71,7 @@ class ghost_list {
  private:
   static constexpr std::uint32_t none = ~std::uint32_t{0};
   static constexpr std::size_t first_slots = 16;
+  static constexpr unsigned tag_bits = 32;
   static constexpr std::uint64_t spread = 0x9e3779b97f4a7c15ULL;  // 2^64 / golden ratio
 
   struct node {
@@ -76,13 +80,24 @@ class ghost_list {
     std::uint32_t newer = none;
   };
 
-  [[nodiscard]] std::size_t home_of(std::uint64_t id) const noexcept {
-    return static_cast<std::size_t>((id * spread) >> shift_);
+  /// A place in the table, with the upper half of the spread identity: which place is its own, and most of what tells
+  /// it from others, so that nodes are seldom looked at.
+  struct place {
+    std::uint32_t node = none;
+    std::uint32_t tag = 0;
+  };
+
+  [[nodiscard]] static std::uint32_t tag_of(std::uint64_t id) noexcept {
+    return static_cast<std::uint32_t>((id * spread) >> tag_bits);
   }
+  [[nodiscard]] std::size_t home_of(std::uint32_t tag) const noexcept { return tag >> shift_; }
   /// Where `id` is, or would be.
   [[nodiscard]] std::size_t slot_of(std::uint64_t id) const noexcept {
-    std::size_t slot = home_of(id);
-    while (slots_[slot] != none && nodes_[slots_[slot]].what.id != id) slot = (slot + 1) & (slots_.size() - 1);
+    const std::uint32_t tag = tag_of(id);
+    std::size_t slot = home_of(tag);
+    while (slots_[slot].node != none && (slots_[slot].tag != tag || nodes_[slots_[slot].node].what.id != id)) {
+      slot = (slot + 1) & (slots_.size() - 1);
+    }
     return slot;
   }
   [[nodiscard]] std::uint32_t take_node() {
@@ -91,7 +106,7 @@ class ghost_list {
     return static_cast<std::uint32_t>(nodes_.size() - 1);
   }
   void erase(std::size_t slot) {
-    const std::uint32_t gone = slots_[slot];
+    const std::uint32_t gone = slots_[slot].node;
     node& of = nodes_[gone];
     (of.older == none ? oldest_ : nodes_[of.older].newer) = of.newer;
     (of.newer == none ? newest_ : nodes_[of.newer].older) = of.older;
@@ -102,20 +117,20 @@ class ghost_list {
   /// Moves what lies behind an emptied slot forward, so that no search ends too early.
   void close_gap(std::size_t gap) noexcept {
     const std::size_t mask = slots_.size() - 1;
-    for (std::size_t slot = (gap + 1) & mask; slots_[slot] != none; slot = (slot + 1) & mask) {
-      const std::size_t home = home_of(nodes_[slots_[slot]].what.id);
+    for (std::size_t slot = (gap + 1) & mask; slots_[slot].node != none; slot = (slot + 1) & mask) {
+      const std::size_t home = home_of(slots_[slot].tag);
       if (((slot - home) & mask) < ((slot - gap) & mask)) continue;
       slots_[gap] = slots_[slot];
       gap = slot;
     }
-    slots_[gap] = none;
+    slots_[gap] = {};
   }
   void grow() {
     const std::size_t count = slots_.empty() ? first_slots : slots_.size() * 2;
-    slots_.assign(count, none);
-    shift_ = static_cast<unsigned>(std::numeric_limits<std::uint64_t>::digits - std::countr_zero(count));
+    slots_.assign(count, {});
+    shift_ = tag_bits - static_cast<unsigned>(std::countr_zero(count));
     for (std::uint32_t each = oldest_; each != none; each = nodes_[each].newer)
-      slots_[slot_of(nodes_[each].what.id)] = each;
+      slots_[slot_of(nodes_[each].what.id)] = {each, tag_of(nodes_[each].what.id)};
   }
 
   std::size_t bound_ = std::numeric_limits<std::size_t>::max();
@@ -125,7 +140,7 @@ class ghost_list {
   std::uint32_t newest_ = none;
   std::uint32_t free_ = none;
   std::vector<node> nodes_;
-  std::vector<std::uint32_t> slots_;
+  std::vector<place> slots_;
 };
 
 }  // namespace cenote::eviction

@@ -4,15 +4,14 @@
 
 #include "tiers/eviction/mq.hpp"
 #include "tiers/eviction/simulated_pool.hpp"
-#include "tiers/eviction/tblru.hpp"
 
 namespace cenote::eviction {
 
 /// One pool while it serves a request.
 class miniatures::one {
  public:
-  one(miniatures& all, std::size_t which, std::optional<std::uint64_t> refused, std::uint32_t now) noexcept
-      : all_(&all), of_(&all.pools_[which]), which_(which), refused_(refused), now_(now) {}
+  one(miniatures& all, std::size_t which, std::uint32_t now) noexcept
+      : all_(&all), of_(&all.pools_[which]), which_(which), now_(now) {}
 
   [[nodiscard]] bool holds(std::uint32_t block) const noexcept { return (all_->holdings_[block].holders & bit()) != 0; }
   void refresh(std::uint32_t block) const { of_->by->refresh(block, now_); }
@@ -22,7 +21,7 @@ class miniatures::one {
       return;
     }
     const std::uint64_t id = all_->holdings_[block].id;
-    if (all_->capacity_ == 0 || id == refused_ || !of_->by->wants(id, now_)) return;
+    if (all_->capacity_ == 0 || !of_->by->wants(id, now_)) return;
     if (of_->size >= all_->capacity_) all_->evict(which_, now_);
     of_->by->admit(block, id, now_);
     all_->holdings_[block].holders |= bit();
@@ -35,7 +34,6 @@ class miniatures::one {
   miniatures* all_;
   pool* of_;
   std::size_t which_;
-  std::optional<std::uint64_t> refused_;
   std::uint32_t now_;
 };
 
@@ -43,20 +41,13 @@ std::size_t miniatures::candidate(std::string_view name) noexcept {
   return static_cast<std::size_t>(std::ranges::find(candidates, name) - candidates.begin());
 }
 
-bool miniatures::admits_partial(std::size_t candidate) noexcept {
-  return candidates[candidate] != "mq" && candidates[candidate] != "tblru";
-}
-
-bool miniatures::are_one(std::size_t candidate, std::size_t other) noexcept {
-  const auto base = [](std::size_t of) { return candidates[of].substr(0, candidates[of].find('+')); };
-  return base(candidate) == base(other);
+bool miniatures::is_list(std::size_t candidate) noexcept {
+  const std::string_view name = candidates[candidate];
+  return name == "lru" || name == "mq" || name == "tblru";
 }
 
 std::unique_ptr<policy> miniatures::make(std::size_t candidate, block_links& links) {
-  const std::string_view name = candidates[candidate];
-  if (name.starts_with("mq")) return std::make_unique<mq>(links, partial_blocks::admitted);
-  if (name.starts_with("tblru")) return std::make_unique<tblru>(links, partial_blocks::admitted);
-  return std::move(*make_policy(name, links));
+  return std::move(*make_policy(candidates[candidate], links));
 }
 
 miniatures::miniatures() {
@@ -74,20 +65,20 @@ void miniatures::resize(std::uint32_t capacity, std::uint32_t thinning) {
   }
 }
 
-std::span<const std::uint32_t> miniatures::serve(std::span<const std::uint64_t> ids, bool partial, std::uint32_t now) {
+std::span<const std::uint32_t> miniatures::serve(std::span<const std::uint64_t> sample, const request& of,
+                                                 std::uint32_t now) {
   request_.clear();
-  for (const std::uint64_t id : ids) request_.push_back(number_of(id));
+  for (const std::uint64_t id : sample) request_.push_back(number_of(id));
   for (pool& each : pools_) each.links->cover(static_cast<std::uint32_t>(holdings_.size()));
-  for (std::size_t which = 0; which < pools_.size(); ++which) saved_[which] = serve_one(which, ids, partial, now);
+  const bool partial = of.partial && sample.back() == of.ids.back();
+  const request sampled{.ids = sample, .resident = {}, .partial = partial, .whole = of.ids.first(of.full())};
+  for (std::size_t which = 0; which < pools_.size(); ++which) saved_[which] = serve_one(which, sampled, now);
   release();
   return saved_;
 }
 
 void miniatures::teach(std::size_t candidate, policy& pupil) const {
-  std::vector<std::uint64_t> ids;
-  ids.reserve(holdings_.size());
-  for (const holding& each : holdings_) ids.push_back(each.id);
-  pupil.learn(*pools_[candidate].by, ids);
+  pupil.learn(*pools_[candidate].by);
 }
 
 std::size_t miniatures::ghosts() const noexcept {
@@ -109,18 +100,17 @@ std::uint32_t miniatures::number_of(std::uint64_t id) {
   return number;
 }
 
-std::uint32_t miniatures::serve_one(std::size_t which, std::span<const std::uint64_t> ids, bool partial,
-                                    std::uint32_t now) {
+std::uint32_t miniatures::serve_one(std::size_t which, const request& sample, std::uint32_t now) {
   while (pools_[which].size > capacity_) evict(which, now);  // it became smaller
-  const bool refuses = partial && !ids.empty() && !admits_partial(which);
-  const one in(*this, which, refuses ? std::optional(ids.back()) : std::nullopt, now);
+  const one in(*this, which, now);
   const auto missing = std::ranges::find_if_not(request_, [&](std::uint32_t block) { return in.holds(block); });
   const auto hits = static_cast<std::size_t>(missing - request_.begin());
+  request known = sample;
+  known.resident = std::span(request_).first(hits);
   policy& by = *pools_[which].by;
-  by.begin({.ids = ids, .resident = std::span(request_).first(hits), .partial = partial}, now);
+  by.begin(known, now);
   use_request(in, request_, hits, true, by.order());
-  const bool half = partial && hits == ids.size() && hits > 0;
-  return static_cast<std::uint32_t>(2 * hits - (half ? 1 : 0));
+  return static_cast<std::uint32_t>(hits);
 }
 
 void miniatures::evict(std::size_t which, std::uint32_t now) {

@@ -17,16 +17,13 @@ namespace cenote::eviction {
 /// Costs about 25 bytes a block for each candidate, and 40 for each block that any of them holds. Not thread-safe.
 class miniatures {
  public:
-  static constexpr std::array<std::string_view, 7> candidates{"lru",        "s3fifo", "arc",          "mq",
-                                                              "mq+partial", "tblru",  "tblru+partial"};
+  static constexpr std::array<std::string_view, 6> candidates{"lru", "s3fifo", "arc", "2q", "mq", "tblru"};
 
   /// The index of a candidate; candidates.size() if there is none of that name.
   [[nodiscard]] static std::size_t candidate(std::string_view name) noexcept;
-  /// Whether it admits partial blocks.
-  [[nodiscard]] static bool admits_partial(std::size_t candidate) noexcept;
-  /// Whether two differ in that alone.
-  [[nodiscard]] static bool are_one(std::size_t candidate, std::size_t other) noexcept;
-  /// That candidate, admitting partial blocks.
+  /// Whether it is nothing but lists by last use, so that any order of blocks is as good as its own.
+  [[nodiscard]] static bool is_list(std::size_t candidate) noexcept;
+  /// That candidate.
   [[nodiscard]] static std::unique_ptr<policy> make(std::size_t candidate, block_links& links);
 
   miniatures();
@@ -34,9 +31,9 @@ class miniatures {
   /// Of `capacity` blocks, and asked one request in `thinning`.
   void resize(std::uint32_t capacity, std::uint32_t thinning);
   [[nodiscard]] std::uint32_t capacity() const noexcept { return capacity_; }
-  /// Asks all for `ids`. What each would have saved, in halves of a block, a partial one counting as one half, as it is
-  /// half full on average. Valid until the next call.
-  [[nodiscard]] std::span<const std::uint32_t> serve(std::span<const std::uint64_t> ids, bool partial,
+  /// Asks all for `sample`, some of the ids of a request. How many blocks each would have saved. Valid until the next
+  /// call.
+  [[nodiscard]] std::span<const std::uint32_t> serve(std::span<const std::uint64_t> sample, const request& of,
                                                      std::uint32_t now);
   /// Lets `pupil`, a policy of that kind, know what the candidate found out.
   void teach(std::size_t candidate, policy& pupil) const;
@@ -60,8 +57,7 @@ class miniatures {
   class one;
 
   [[nodiscard]] std::uint32_t number_of(std::uint64_t id);
-  [[nodiscard]] std::uint32_t serve_one(std::size_t which, std::span<const std::uint64_t> ids, bool partial,
-                                        std::uint32_t now);
+  [[nodiscard]] std::uint32_t serve_one(std::size_t which, const request& sample, std::uint32_t now);
   void evict(std::size_t which, std::uint32_t now);
   void release();
 

@@ -65,17 +65,6 @@ void mq::inherit(std::uint32_t block, std::uint64_t id, std::uint32_t now, std::
   touch(block, now);
 }
 
-void mq::learn(const policy& from, std::span<const std::uint64_t> ids) {
-  const auto& other = dynamic_cast<const mq&>(from);
-  ghosts_ = other.ghosts_;
-  ghosts_.bound(ghosts_per_block * capacity_);
-  for (const block_list& queue : other.queues_) {
-    for (std::uint32_t each = queue.back(); each != block_list::none; each = queue.before(each)) {
-      ghosts_.push(ids[each], other.states_[each].uses);
-    }
-  }
-}
-
 void mq::touch(std::uint32_t block, std::uint32_t /*now*/) {
   state& of = states_[block];
   if (of.uses < std::numeric_limits<std::uint32_t>::max()) ++of.uses;
@@ -113,6 +102,7 @@ std::optional<std::uint32_t> mq::victim() {
 void mq::place(std::uint32_t block, std::size_t queue) {
   state& of = states_[block];
   queues_[queue].push_front(block);
+  if (ends_[queue].block == block) ends_[queue] = {};
   of.queue = static_cast<std::uint32_t>(queue);
   of.expires = clock_ + lifetime_;
 }
@@ -122,7 +112,9 @@ void mq::tick() {
   ++clock_;
   for (std::size_t queue = 1; queue < queue_count; ++queue) {
     const std::uint32_t oldest = queues_[queue].back();
-    if (oldest == block_list::none || states_[oldest].expires >= clock_) continue;
+    if (oldest == block_list::none) continue;
+    if (ends_[queue].block != oldest) ends_[queue] = {oldest, states_[oldest].expires};
+    if (ends_[queue].expires >= clock_) continue;
     queues_[queue].remove(oldest);
     place(oldest, queue - 1);
   }

@@ -25,7 +25,6 @@ class mq final : public policy {
   [[nodiscard]] bool wants(std::uint64_t id, std::uint32_t now) override;
   void admit(std::uint32_t block, std::uint64_t id, std::uint32_t now) override;
   void inherit(std::uint32_t block, std::uint64_t id, std::uint32_t now, std::uint32_t uses) override;
-  void learn(const policy& from, std::span<const std::uint64_t> ids) override;
   void touch(std::uint32_t block, std::uint32_t now) override;
   void spare(std::uint32_t block, std::uint32_t now) override;
   void evict(std::uint32_t block, std::uint64_t id, std::uint32_t now) override;
@@ -42,6 +41,11 @@ class mq final : public policy {
     std::uint32_t uses = 0;
     std::uint32_t queue = 0;
   };
+  /// The oldest block of a queue, as far as it was looked at: every use asks for it.
+  struct end {
+    std::uint32_t block = block_list::none;
+    std::uint64_t expires = 0;
+  };
 
   void place(std::uint32_t block, std::size_t queue);
   void tick();
@@ -49,6 +53,7 @@ class mq final : public policy {
   partial_blocks admits_partial_;
   std::uint64_t lifetime_;  ///< uses and admissions
   std::array<block_list, queue_count> queues_;
+  std::array<end, queue_count> ends_;
   ghost_list<std::uint32_t> ghosts_;  ///< noted: the number of uses
   per_block<state> states_;
   std::uint32_t capacity_ = 0;

@@ -19,6 +19,8 @@ struct request {
   /// The leading blocks that are here, head to tail. Some may be in the care of the caller, and not admitted.
   std::span<const std::uint32_t> resident;
   bool partial = false;  ///< the last block is not full of tokens
+  /// Where `ids` is a sample of the request's blocks: all of them. Else nothing.
+  std::span<const std::uint64_t> whole{};
 
   [[nodiscard]] std::size_t full() const noexcept { return ids.size() - (partial ? 1 : 0); }
 };
@@ -71,9 +73,9 @@ class policy {
     admit(block, id, now);
     if (uses > 1) touch(block, now);
   }
-  /// Takes over what `from`, of the same class, found out in another pool: shares, delays, ghosts; and of what it
-  /// holds, what a ghost can say. Its block numbers stand for `ids`. To be told while empty.
-  virtual void learn(const policy& /*from*/, std::span<const std::uint64_t> /*ids*/) {}
+  /// Takes over what `from`, of the same class, found out from a sample of the same requests: shares, delays, sessions.
+  /// Not ghosts: those of a sample would let some blocks of a chain in and not the others. To be told while empty.
+  virtual void learn(const policy& /*from*/) {}
   /// `block`, admitted before, was used.
   virtual void touch(std::uint32_t block, std::uint32_t now) = 0;
   /// `block` takes the position that a use would give it now, but this is no use of its own.

@@ -37,15 +37,6 @@ void s3fifo::inherit(std::uint32_t block, std::uint64_t id, std::uint32_t now, s
   states_[block].uses = std::min<std::uint32_t>(uses - 1, most_uses) & 3U;
 }
 
-void s3fifo::learn(const policy& from, std::span<const std::uint64_t> ids) {
-  const auto& other = dynamic_cast<const s3fifo&>(from);
-  ghosts_ = other.ghosts_;
-  resize(capacity_);
-  for (std::uint32_t each = other.main_.back(); each != block_list::none; each = other.main_.before(each)) {
-    ghosts_.push(ids[each]);
-  }
-}
-
 void s3fifo::touch(std::uint32_t block, std::uint32_t /*now*/) {
   state& of = states_[block];
   if (of.uses < most_uses) ++of.uses;

@@ -19,7 +19,6 @@ class s3fifo final : public policy {
   [[nodiscard]] bool wants(std::uint64_t id, std::uint32_t now) override;
   void admit(std::uint32_t block, std::uint64_t id, std::uint32_t now) override;
   void inherit(std::uint32_t block, std::uint64_t id, std::uint32_t now, std::uint32_t uses) override;
-  void learn(const policy& from, std::span<const std::uint64_t> ids) override;
   void touch(std::uint32_t block, std::uint32_t now) override;
   void spare(std::uint32_t block, std::uint32_t now) override;
   void evict(std::uint32_t block, std::uint64_t id, std::uint32_t now) override;

@@ -10,35 +10,46 @@
 
 namespace cenote::eviction {
 
-/// Not thread-safe. `identities` has the identity of each block number; it and `by` must outlive the pool.
+/// The policy knows a block by the number of its place in the pool, as in a tier: small, and used again. Not
+/// thread-safe. `identities` has the identity of each block number; it and `by` must outlive the pool.
 class simulated_pool {
  public:
   static constexpr std::uint32_t none = block_list::none;
 
   simulated_pool(policy& by, std::uint32_t capacity, std::span<const std::uint64_t> identities)
-      : policy_(&by), identities_(identities), capacity_(capacity), here_(identities.size()) {
+      : policy_(&by), identities_(identities), capacity_(capacity), places_(identities.size(), none) {
     by.resize(capacity);
   }
 
   [[nodiscard]] policy& by() noexcept { return *policy_; }
-  [[nodiscard]] bool holds(std::uint32_t block) const noexcept { return here_[block] != 0; }
+  [[nodiscard]] bool holds(std::uint32_t block) const noexcept { return places_[block] != none; }
+  /// How many blocks lead a request and are here; the policy is told that it begins.
+  std::size_t begin(std::span<const std::uint32_t> blocks, std::span<const std::uint64_t> ids, bool partial,
+                    std::uint32_t now) {
+    resident_.clear();
+    for (const std::uint32_t block : blocks) {
+      if (places_[block] == none) break;
+      resident_.push_back(places_[block]);
+    }
+    policy_->begin({.ids = ids, .resident = resident_, .partial = partial}, now);
+    return resident_.size();
+  }
   [[nodiscard]] std::uint64_t inserts() const noexcept { return inserts_; }
   [[nodiscard]] std::uint64_t evictions() const noexcept { return evictions_; }
 
-  void touch(std::uint32_t block, std::uint32_t now) { policy_->touch(block, now); }
-  void refresh(std::uint32_t block, std::uint32_t now) { policy_->refresh(block, now); }
+  void touch(std::uint32_t block, std::uint32_t now) { policy_->touch(places_[block], now); }
+  void refresh(std::uint32_t block, std::uint32_t now) { policy_->refresh(places_[block], now); }
   void remove(std::uint32_t block) {
-    policy_->forget(block);
-    here_[block] = 0;
-    --size_;
+    policy_->forget(places_[block]);
+    leave(block);
   }
   /// Inserts `block`, unless the policy does not want it, or `anyway`. The block that had to go for it, or none.
   std::uint32_t insert(std::uint32_t block, std::uint32_t now, bool anyway = false) {
     if (capacity_ == 0) return none;
     if (!policy_->wants(identities_[block], now) && !anyway) return none;
     const std::uint32_t gone = size_ == capacity_ ? evict(now) : none;
-    policy_->admit(block, identities_[block], now);
-    here_[block] = 1;
+    places_[block] = take_place(block);
+    policy_->admit(places_[block], identities_[block], now);
     ++size_;
     ++inserts_;
     return gone;
@@ -46,12 +57,26 @@ class simulated_pool {
 
  private:
   std::uint32_t evict(std::uint32_t now) {
-    const std::uint32_t victim = *policy_->victim();
-    policy_->evict(victim, identities_[victim], now);
-    here_[victim] = 0;
-    --size_;
+    const std::uint32_t victim = blocks_[*policy_->victim()];
+    policy_->evict(places_[victim], identities_[victim], now);
+    leave(victim);
     ++evictions_;
     return victim;
+  }
+  void leave(std::uint32_t block) {
+    free_.push_back(places_[block]);
+    places_[block] = none;
+    --size_;
+  }
+  std::uint32_t take_place(std::uint32_t block) {
+    if (free_.empty()) {
+      blocks_.push_back(block);
+      return static_cast<std::uint32_t>(blocks_.size() - 1);
+    }
+    const std::uint32_t place = free_.back();
+    free_.pop_back();
+    blocks_[place] = block;
+    return place;
   }
 
   policy* policy_;
@@ -60,7 +85,10 @@ class simulated_pool {
   std::uint32_t size_ = 0;
   std::uint64_t inserts_ = 0;
   std::uint64_t evictions_ = 0;
-  std::vector<std::uint8_t> here_;
+  std::vector<std::uint32_t> places_;  ///< by block number
+  std::vector<std::uint32_t> blocks_;  ///< by place
+  std::vector<std::uint32_t> free_;    ///< places
+  std::vector<std::uint32_t> resident_;
 };
 
 /// Uses the blocks of a request in `order`, or as the policy wants it. `in` has holds(block), use(block) and

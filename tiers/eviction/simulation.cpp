@@ -35,11 +35,9 @@ replay_sums simulate(const trace& of, policy& by, std::uint32_t capacity, replay
   replay_sums sums{.blocks = of.stream().size(), .tokens = of.tokens()};
   for (const trace::entry& each : of.requests()) {
     const auto blocks = of.blocks(each);
-    const auto missing = std::ranges::find_if(blocks, [&](std::uint32_t block) { return !pool.holds(block); });
-    const auto hits = static_cast<std::size_t>(missing - blocks.begin());
+    const std::size_t hits = pool.begin(blocks, of.ids(each), each.partial, each.time);
     sums.prefix_hits += hits;
     sums.prefix_tokens += std::min(hits * trace::tokens_per_block, each.tokens);
-    by.begin({.ids = of.ids(each), .resident = blocks.first(hits), .partial = each.partial}, each.time);
     use_request(one_tier{pool, each.time, sums.stream_hits}, blocks, hits, order == replay_order::reverse, by.order());
   }
   sums.inserts = pool.inserts();
@@ -69,7 +67,7 @@ result<replay_sums> simulate(const trace& of, std::string_view policy_name, std:
     return simulate(of, bound, capacity, order);
   }
   block_links links;
-  links.cover(of.distinct());
+  links.cover(std::min(of.distinct(), capacity));
   auto by = make_policy(policy_name, links);
   if (!by) return std::unexpected(by.error());
   return simulate(of, **by, capacity, order);

@@ -19,6 +19,11 @@ std::array<block_list, sizeof...(I)> make_lists(block_links& links, std::index_s
   return {((void)I, block_list(links))...};
 }
 
+/// The full blocks of a request, all of them.
+std::span<const std::uint64_t> session_of(const request& of) noexcept {
+  return of.whole.empty() ? of.ids.first(of.full()) : of.whole;
+}
+
 }  // namespace
 
 tblru::tblru(block_links& links, partial_blocks partial) noexcept
@@ -28,7 +33,9 @@ tblru::tblru(block_links& links, partial_blocks partial) noexcept
   tips_.bound(most_tips);
 }
 
-std::uint32_t tblru::begin(const request& of, std::uint32_t now) {
+std::uint32_t tblru::begin(const request& of, std::uint32_t told) {
+  clock_.tick(told);
+  const std::uint32_t now = clock_.at(told);
   while (!tips_.empty() && now - tips_.oldest()->note.time > tip_lifetime) tips_.drop_oldest();
   const std::uint32_t turn = find_turn(of, now);
   resume(turn, of.resident.empty() ? std::nullopt : std::optional(of.resident.back()));
@@ -51,7 +58,7 @@ void tblru::resume(std::uint32_t standing, std::optional<std::uint32_t> parent) 
 bool tblru::wants(std::uint64_t id, std::uint32_t now) {
   if (stopped_ || (partial_ == id && admits_partial_ == partial_blocks::refused)) return false;
   if (!first_turn_ || size_ < capacity_ || size_ == 0) return true;
-  const std::uint64_t age = now - states_[*victim()].touched;
+  const std::uint64_t age = clock_.at(now) - states_[*victim()].touched;
   stopped_ = age * 4 < std::uint64_t{bonus()} * 3;
   return !stopped_;
 }
@@ -70,7 +77,7 @@ void tblru::inherit(std::uint32_t block, std::uint64_t id, std::uint32_t now, st
   place(block, static_cast<std::uint8_t>(std::clamp<std::uint32_t>(uses, 1, class_count) - 1), now);
 }
 
-void tblru::learn(const policy& from, std::span<const std::uint64_t> /*ids*/) {
+void tblru::learn(const policy& from) {
   const auto& other = dynamic_cast<const tblru&>(from);
   tips_ = other.tips_;
   delay_ = other.delay_;
@@ -94,20 +101,25 @@ void tblru::spare(std::uint32_t block, std::uint32_t now) {
 void tblru::forget(std::uint32_t block) {
   lists_[states_[block].rank].remove(block);
   --size_;
+  chosen_ = none;
   if (parent_ == block) parent_ = none;
 }
 
 std::optional<std::uint32_t> tblru::victim() {
+  if (chosen_ != none) return chosen_;
   std::uint32_t oldest = none;
   std::uint64_t smallest = 0;
+  const std::uint64_t bonus = this->bonus();
   for (std::uint32_t rank = 0; rank < class_count; ++rank) {
     const std::uint32_t last = lists_[rank].back();
     if (last == none) continue;
-    const std::uint64_t key = states_[last].touched + std::uint64_t{bonus()} * rank;
+    if (ends_[rank].block != last) ends_[rank] = {last, states_[last].touched};
+    const std::uint64_t key = ends_[rank].touched + bonus * rank;
     if (oldest != none && key >= smallest) continue;
     oldest = last;
     smallest = key;
   }
+  chosen_ = oldest;
   if (oldest == none) return std::nullopt;
   return oldest;
 }
@@ -118,7 +130,7 @@ std::uint32_t tblru::bonus() const noexcept {
 
 /// More than one request went on from this block: it is a common beginning, not the tip of a session.
 bool tblru::branches(const request& of, std::size_t at) const noexcept {
-  if (at >= of.resident.size()) return false;
+  if (!of.whole.empty() || at >= of.resident.size()) return false;  // of a sample it is not known
   const state* const here = states_.find(of.resident[at]);
   return here != nullptr && here->branches;
 }
@@ -130,29 +142,47 @@ void tblru::note_child(std::uint32_t parent, std::uint64_t child) {
   of.has_child = true;
 }
 
+/// The tip at this place of the request, if there is one and it is no common beginning: neither a block here nor a tip
+/// that different blocks came after.
+const tblru::tip* tblru::find_tip(const request& of, std::span<const std::uint64_t> ids, std::size_t at) {
+  tip* const found = branches(of, at) ? nullptr : tips_.find(ids[at]);
+  if (found == nullptr || at + 1 == ids.size()) return found;
+  found->branches |= found->next != 0 && found->next != ids[at + 1];
+  found->next = ids[at + 1];
+  return found->branches ? nullptr : found;
+}
+
 std::uint32_t tblru::find_turn(const request& of, std::uint32_t now) {
-  for (std::size_t at = of.full(); at-- > 0;) {
-    const tip* const found = branches(of, at) ? nullptr : tips_.find(of.ids[at]);
+  const auto ids = session_of(of);
+  for (std::size_t at = ids.size(); at-- > 0;) {
+    const tip* const found = find_tip(of, ids, at);
     if (found == nullptr) continue;
     const std::uint32_t delay = now - found->time;
-    if (delay >= smallest_delay) delay_.add(delay);
+    if (delay >= smallest_delay) {
+      delay_.add(delay);
+      chosen_ = none;
+    }
     return found->turn + 1;
   }
   return 1;
 }
 
 void tblru::leave_tip(const request& of, std::uint32_t turn, std::uint32_t now) {
-  if (of.full() == 0 || branches(of, of.full() - 1)) return;
-  const std::uint64_t id = of.ids[of.full() - 1];
-  tips_.take(id);
-  tips_.push(id, {.time = now, .turn = turn});
+  const auto ids = session_of(of);
+  if (ids.empty() || branches(of, ids.size() - 1)) return;
+  tip left = tips_.take(ids.back()).value_or(tip{});
+  left.time = now;
+  left.turn = turn;
+  tips_.push(ids.back(), left);
 }
 
 void tblru::place(std::uint32_t block, std::uint8_t rank, std::uint32_t now) {
   state& of = states_[block];
   of.rank = rank;
-  of.touched = now;
+  of.touched = clock_.at(now);
   lists_[rank].push_front(block);
+  if (ends_[rank].block == block) ends_[rank] = {};
+  chosen_ = none;
 }
 
 }  // namespace cenote::eviction

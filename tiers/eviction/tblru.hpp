@@ -5,6 +5,7 @@
 
 #include "tiers/eviction/ghost_list.hpp"
 #include "tiers/eviction/policy.hpp"
+#include "tiers/eviction/request_clock.hpp"
 #include "tiers/eviction/running_median.hpp"
 
 namespace cenote::eviction {
@@ -17,7 +18,8 @@ namespace cenote::eviction {
 /// A class is worth a bonus B of time: the victim is the end of the list with the smallest last use + B * class. B is
 /// the running median of how long sessions take until they go on. A hit raises the class of a block and never lowers
 /// it, so a parent does not go before its child. Not admitted are partial tail blocks, unless they shall be, and what a
-/// first turn still has to insert once the victim is younger than 0.75 B. Without begin() it is an LRU.
+/// first turn still has to insert once the victim is younger than 0.75 B. Where time stands still, requests are counted
+/// instead. Without begin() it is an LRU.
 class tblru final : public policy {
  public:
   explicit tblru(block_links& links, partial_blocks partial = partial_blocks::refused) noexcept;
@@ -31,7 +33,7 @@ class tblru final : public policy {
   [[nodiscard]] bool wants(std::uint64_t id, std::uint32_t now) override;
   void admit(std::uint32_t block, std::uint64_t id, std::uint32_t now) override;
   void inherit(std::uint32_t block, std::uint64_t id, std::uint32_t now, std::uint32_t uses) override;
-  void learn(const policy& from, std::span<const std::uint64_t> ids) override;
+  void learn(const policy& from) override;
   void touch(std::uint32_t block, std::uint32_t now) override;
   void refresh(std::uint32_t block, std::uint32_t now) override;
   void spare(std::uint32_t block, std::uint32_t now) override;
@@ -54,10 +56,13 @@ class tblru final : public policy {
   struct tip {
     std::uint32_t time = 0;
     std::uint32_t turn = 0;
+    std::uint64_t next = 0;  ///< what came after it; 0: nothing yet
+    bool branches = false;   ///< something else did, too
   };
 
   [[nodiscard]] std::uint32_t bonus() const noexcept;
   [[nodiscard]] bool branches(const request& of, std::size_t at) const noexcept;
+  [[nodiscard]] const tip* find_tip(const request& of, std::span<const std::uint64_t> ids, std::size_t at);
   void note_child(std::uint32_t parent, std::uint64_t child);
   [[nodiscard]] std::uint32_t find_turn(const request& of, std::uint32_t now);
   void leave_tip(const request& of, std::uint32_t turn, std::uint32_t now);
@@ -67,9 +72,17 @@ class tblru final : public policy {
   std::array<block_list, class_count> lists_;
   per_block<state> states_;
   ghost_list<tip> tips_;
+  request_clock clock_;
   running_median delay_;
   std::uint32_t capacity_ = 0;
   std::uint32_t size_ = 0;
+  std::uint32_t chosen_ = none;  ///< the victim, until a list changes
+  /// The oldest block of a class, as far as it was looked at.
+  struct end {
+    std::uint32_t block = none;
+    std::uint32_t touched = 0;
+  };
+  std::array<end, class_count> ends_;
   // The present request.
   std::uint8_t rank_ = 0;
   std::uint32_t parent_ = none;  ///< of the block to be admitted next

@@ -98,8 +98,7 @@ tier_sums run(const trace& of, two_tiers in, replay_order order) {
     in.now = each.time;
     ++in.request;
     in.bring_up(blocks.first(hits));
-    const std::size_t resident = lead([&](std::uint32_t block) { return in.upper.holds(block); });
-    in.upper.by().begin({.ids = of.ids(each), .resident = blocks.first(resident), .partial = each.partial}, each.time);
+    in.upper.begin(blocks, of.ids(each), each.partial, each.time);
     use_request(in, blocks, hits, order == replay_order::reverse, in.upper.by().order());
   }
   sums.both.inserts = in.upper.inserts();
@@ -118,8 +117,8 @@ result<tier_sums> simulate(const trace& of, const tier_pair& how, replay_order o
   }
   block_links upper_links;
   block_links lower_links;
-  upper_links.cover(of.distinct());
-  lower_links.cover(of.distinct());
+  upper_links.cover(std::min(of.distinct(), how.upper_capacity));
+  lower_links.cover(std::min(of.distinct(), how.lower_capacity));
   auto upper = make_policy(how.upper_policy, upper_links);
   if (!upper) return std::unexpected(upper.error());
   auto lower = make_policy(how.lower_policy, lower_links);

@@ -27,6 +27,14 @@ void two_queue::admit(std::uint32_t block, std::uint64_t id, std::uint32_t /*now
   (returns ? main_ : in_).push_front(block);
 }
 
+void two_queue::inherit(std::uint32_t block, std::uint64_t id, std::uint32_t now, std::uint32_t uses) {
+  admit(block, id, now);
+  if (uses <= 1 || in_main_[block] != 0) return;
+  in_.remove(block);
+  in_main_[block] = 1;
+  main_.push_front(block);
+}
+
 void two_queue::touch(std::uint32_t block, std::uint32_t /*now*/) {
   if (in_main_[block] != 0) main_.move_to_front(block);
 }

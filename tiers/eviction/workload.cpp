@@ -5,6 +5,7 @@
 #include <charconv>
 #include <cmath>
 #include <cstdint>
+#include <map>
 #include <queue>
 #include <random>
 #include <string>
@@ -59,10 +60,38 @@ constexpr auto scans_parameters = [] {
   return all;
 }();
 
+constexpr std::array loop_parameters{
+    requests_parameter,
+    seed_parameter,
+    workload_parameter{"rate", 2, 1e-3, 1e3, "requests a second"},
+    workload_parameter{"documents", 300, 1, 1e5, "documents that are asked about in turn, again and again"},
+    workload_parameter{"document_tokens", 8'000, 1, most_tokens, "mean length of a document"},
+    workload_parameter{"question_tokens", 300, 1, most_tokens, "mean length of a question, which comes once"},
+    workload_parameter{"asked", 1, 1e-2, 1, "share of the documents that a round asks about"}};
+
+constexpr std::array rag_parameters{
+    requests_parameter,
+    seed_parameter,
+    workload_parameter{"rate", 2, 1e-3, 1e3, "requests a second"},
+    workload_parameter{"corpus", 2'000, 1, 1e6, "passages that are asked about"},
+    workload_parameter{"zipf", 0.9, 0, 4, "the n-th most popular passage is asked for with a weight of n^-zipf"},
+    workload_parameter{"passages", 2, 1, 16, "passages of a request, one after the other"},
+    workload_parameter{"passage_tokens", 1'500, 1, most_tokens, "mean length of a passage"},
+    workload_parameter{"systems", 4, 1, 1e4, "system prompts, each as likely as the others"},
+    workload_parameter{"system_tokens", 2'000, 0, most_tokens, "length of a system prompt"},
+    workload_parameter{"question_tokens", 300, 1, most_tokens, "mean length of a question, which comes once"}};
+
+constexpr std::array phases_parameters{
+    requests_parameter, seed_parameter,
+    workload_parameter{"phase", 500, 1, most_requests, "requests until another kind comes: chat, agents, rag, loop"}};
+
 constexpr std::array kinds{
     workload_kind{"chat", "conversations of several turns, with shared system prompts", chat_parameters},
     workload_kind{"agents", "agents that repeat almost whole requests", agents_parameters},
-    workload_kind{"scans", "chat beside batches of long prompts that come once", scans_parameters}};
+    workload_kind{"scans", "chat beside batches of long prompts that come once", scans_parameters},
+    workload_kind{"loop", "the same documents in turn, again and again", loop_parameters},
+    workload_kind{"rag", "popular and rare passages before questions that come once", rag_parameters},
+    workload_kind{"phases", "the other kinds in turn, each for some requests", phases_parameters}};
 
 std::unexpected<error> refuse(std::string message) {
   return fail(error_code::invalid_argument, std::move(message));
@@ -319,6 +348,95 @@ class agents : maker {
   std::vector<prompt> tasks_;
 };
 
+class loop : maker {
+ public:
+  explicit loop(const settings& all) : maker(all), documents_(static_cast<std::size_t>(all["documents"])) {
+    for (prompt& each : documents_) each.grow(random.tokens(with["document_tokens"]), next_id);
+  }
+
+  trace run() {
+    double now = 0;
+    for (std::size_t at = 0; !done(); at = (at + 1) % documents_.size()) {
+      if (!random.chance(with["asked"])) continue;
+      prompt asked = documents_[at];
+      asked.grow(random.tokens(with["question_tokens"]), next_id);
+      ask(now, asked);
+      now += random.around(1 / with["rate"]);
+    }
+    return std::move(made);
+  }
+
+ private:
+  std::vector<prompt> documents_;
+};
+
+class rag : maker {
+ public:
+  explicit rag(const settings& all) : maker(all) {
+    double sum = 0;
+    for (double n = 1; n <= std::floor(with["corpus"]); ++n) {
+      weights_.push_back(sum += std::pow(n, -with["zipf"]));
+      lengths_.push_back(random.tokens(with["passage_tokens"]));
+    }
+  }
+
+  trace run() {
+    double now = 0;
+    while (!done()) {
+      const std::size_t system = random.below(static_cast<double>(systems.size()));
+      std::vector<std::size_t> path{system};
+      prompt asked = systems[system];
+      for (double n = 1; n <= with["passages"]; ++n) asked = after(asked, path);
+      asked.grow(random.tokens(with["question_tokens"]), next_id);
+      ask(now, asked);
+      now += random.around(1 / with["rate"]);
+    }
+    return std::move(made);
+  }
+
+ private:
+  /// `before` with a passage behind it: the same after the same path.
+  prompt after(prompt before, std::vector<std::size_t>& path) {
+    const double drawn = random.share() * weights_.back();
+    const auto passage = static_cast<std::size_t>(std::ranges::lower_bound(weights_, drawn) - weights_.begin());
+    path.push_back(passage);
+    const auto [known, fresh] = prompts_.try_emplace(path);
+    if (fresh) {
+      before.grow(lengths_[passage], next_id);
+      known->second = std::move(before);
+    }
+    return known->second;
+  }
+
+  std::vector<double> weights_;  ///< sums of those up to there
+  std::vector<std::uint64_t> lengths_;
+  std::map<std::vector<std::size_t>, prompt> prompts_;
+};
+
+/// Kinds in turn; each time another seed, so that no phase knows what another one asked.
+trace make_phases(const settings& all) {
+  constexpr std::array<std::string_view, 4> turns{"chat", "agents", "rag", "loop"};
+  const auto wanted = static_cast<std::size_t>(all["requests"]);
+  const auto length = static_cast<std::size_t>(all["phase"]);
+  trace made;
+  std::uint64_t first_id = 0;
+  std::uint64_t start_ms = 0;
+  for (std::size_t phase = 0; made.requests().size() < wanted; ++phase) {
+    const std::size_t count = std::min(length, wanted - made.requests().size());
+    const auto seed = static_cast<std::uint64_t>(all["seed"]) + phase;
+    const trace part = *generate(std::string(turns[phase % turns.size()]) + ":requests=" + std::to_string(count) +
+                                 ",seed=" + std::to_string(seed));
+    for (const trace::entry& each : part.requests()) {
+      std::vector<std::uint64_t> ids(part.ids(each).begin(), part.ids(each).end());
+      for (std::uint64_t& id : ids) id += first_id;
+      made.add(start_ms + std::uint64_t{each.time} * 100, each.tokens, ids);
+    }
+    first_id += *std::ranges::max_element(part.identities()) + 1;
+    start_ms = std::uint64_t{made.requests().back().time} * 100;
+  }
+  return made;
+}
+
 }  // namespace
 
 std::span<const workload_kind> workload_kinds() noexcept {
@@ -329,6 +447,9 @@ result<trace> generate(std::string_view description) {
   const auto all = parse(description);
   if (!all) return std::unexpected(all.error());
   if (all->kind().name == "agents") return agents(*all).run();
+  if (all->kind().name == "loop") return loop(*all).run();
+  if (all->kind().name == "rag") return rag(*all).run();
+  if (all->kind().name == "phases") return make_phases(*all);
   return chat(*all).run();
 }
 

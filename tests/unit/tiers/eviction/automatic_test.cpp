@@ -3,7 +3,6 @@
 #include <array>
 #include <boost/test/unit_test.hpp>
 #include <cstdlib>
-#include <numeric>
 #include <random>
 #include <string>
 #include <vector>
@@ -31,8 +30,13 @@ std::vector<std::uint32_t> selected(std::vector<std::uint32_t> capacities) {
   return capacities;
 }
 
+/// What engines hand over: full blocks only.
+trace full(const trace& of) {
+  return of.full_blocks(of.requests().size());
+}
+
 trace load(const std::string& name) {
-  return testing::load_packed_trace(std::string(CENOTE_TEST_DATA) + "/traces/" + name + ".txt");
+  return full(testing::load_packed_trace(std::string(CENOTE_TEST_DATA) + "/traces/" + name + ".txt"));
 }
 
 struct outcome {
@@ -44,19 +48,18 @@ outcome run_auto(const trace& of, std::uint32_t capacity, const auto_options& op
   block_links links;
   links.cover(of.distinct());
   automatic by(links, options);
-  const auto sums = simulate(of, by, capacity, replay_order::forward);
+  const auto sums = simulate(of, by, capacity, replay_order::reverse);
   return {sums.hit_ratio() * 100, by.status()};
 }
 
 double percent(const trace& of, std::string_view policy, std::uint32_t capacity) {
-  return simulate(of, policy, capacity, replay_order::forward)->hit_ratio() * 100;
+  return simulate(of, policy, capacity, replay_order::reverse)->hit_ratio() * 100;
 }
 
 /// In points of prefix-token hits: at most `regret` below the best candidate, at most `below_lru` below LRU; and few
-/// switches. The hits, %, by capacity.
-std::vector<double> check_regret(const std::string& name, const trace& of, std::vector<std::uint32_t> capacities,
-                                 double regret, double below_lru = 0.2) {
-  std::vector<double> all;
+/// switches.
+void check_regret(const std::string& name, const trace& of, std::vector<std::uint32_t> capacities, double regret,
+                  double below_lru = 1.0) {
   for (const std::uint32_t capacity : selected(std::move(capacities))) {
     const outcome got = run_auto(of, capacity);
     double best = 0;
@@ -64,19 +67,13 @@ std::vector<double> check_regret(const std::string& name, const trace& of, std::
     BOOST_TEST_CONTEXT(name << ", " << capacity << " blocks: " << got.percent << ", at last " << got.status.policy) {
       BOOST_TEST(got.percent >= best - regret);
       BOOST_TEST(got.percent >= percent(of, "lru", capacity) - below_lru);
-      BOOST_TEST(got.status.switches <= 8U);  // with those that only let partial blocks in, or keep them out
+      BOOST_TEST(got.status.switches <= 8U);
     }
-    all.push_back(got.percent);
   }
-  return all;
 }
 
 const std::vector<std::uint32_t> all_capacities{1'000, 2'000, 4'000, 8'000, 16'000, 250, 500, 32'000};
 const std::vector<std::uint32_t> some_capacities{250, 1'000, 4'000, 16'000};
-
-double mean_of_first_five(const std::vector<double>& all) {
-  return std::accumulate(all.begin(), all.begin() + 5, 0.0) / 5;
-}
 
 /// `policy` orders the blocks of a pool; block numbers are those of a trace.
 struct held_blocks {
@@ -122,8 +119,7 @@ struct held_blocks {
 };
 
 /// Moves at the first sign of anything better.
-constexpr auto_options restless{
-    .start = "lru", .cost = 0, .cost_of_lru = 0, .chance = 0, .chance_of_lru = 0, .chance_of_partial = 0};
+constexpr auto_options restless{.start = "lru", .half_life = 50, .lead = 1e-6, .lead_of_lists = 1e-6};
 
 trace alternating(std::uint32_t phases, const std::string& requests) {
   trace made;
@@ -149,36 +145,43 @@ trace alternating(std::uint32_t phases, const std::string& requests) {
 BOOST_AUTO_TEST_SUITE(automatic_policy)
 
 BOOST_AUTO_TEST_CASE(on_the_conversation_trace_it_is_near_the_best_candidate) {
-  const auto all = check_regret("conversation", load("conversation"), all_capacities, 0.5);
-  if (!is_slow()) BOOST_TEST(mean_of_first_five(all) >= 16.5);
+  check_regret("conversation", load("conversation"), all_capacities, 0.6);
 }
 
 BOOST_AUTO_TEST_CASE(on_the_synthetic_trace_it_is_near_the_best_candidate) {
-  const auto all = check_regret("synthetic", load("synthetic"), all_capacities, 1.0);
-  if (!is_slow()) BOOST_TEST(mean_of_first_five(all) >= 30.0);
+  check_regret("synthetic", load("synthetic"), all_capacities, 1.5);
+}
+
+BOOST_AUTO_TEST_CASE(where_time_stands_still_it_is_near_the_best_candidate) {
+  check_regret("conversation", load("conversation").at_speed(0), some_capacities, 0.6);
+  check_regret("chat", full(*generate("chat")).at_speed(0), some_capacities, 0.6);
 }
 
 BOOST_AUTO_TEST_CASE(on_generated_workloads_it_is_near_the_best_candidate) {
   for (const char* const kind :
-       {"chat", "agents", "scans", "agents:seed=7,agents=100,think=15,repeat=0.7",
-        "chat:seed=7,systems=20,system_tokens=6000,think=20", "scans:seed=5,scan_rate=8,scan_tokens=4000",
-        "chat:seed=12,think=120,turns=8,rate=0.2"}) {
-    check_regret(kind, *generate(kind), some_capacities, 0.5);
+       {"chat", "agents", "scans", "scans:seed=60,scan_rate=20,scan_tokens=6000,batch=60,pause=120", "rag",
+        "rag:seed=3,zipf=1.1,corpus=5000", "phases", "phases:seed=9,phase=250", "loop:seed=3,documents=300"}) {
+    check_regret(kind, full(*generate(kind)), some_capacities, 1.0);
   }
 }
 
 BOOST_AUTO_TEST_CASE(a_workload_that_alternates_does_not_make_it_oscillate) {
-  const trace of = alternating(8, "1000");
+  const trace of = full(alternating(8, "1000"));
   for (const std::uint32_t capacity : selected({500, 2'000, 8'000})) {
     const outcome got = run_auto(of, capacity);
     BOOST_TEST(got.status.switches <= 8U, capacity << " blocks: " << got.status.switches << " switches");
-    BOOST_TEST(got.percent >= percent(of, "lru", capacity) - 1.0, capacity << " blocks: " << got.percent);
+    BOOST_TEST(got.percent >= percent(of, "lru", capacity) - 0.6, capacity << " blocks: " << got.percent);
   }
 }
 
-BOOST_AUTO_TEST_CASE(partial_blocks_come_in_where_requests_are_repeated) {
-  BOOST_TEST(run_auto(*generate("agents:requests=2000"), 1'000).status.policy == "tblru+partial");
-  BOOST_TEST(run_auto(*generate("chat:requests=1000"), 1'000).status.policy == "tblru");
+/// A loop just above the pool: LRU finds nothing. What is taken over at a switch are heads with their tails, so that a
+/// policy that holds on to what it has serves whole documents with it.
+BOOST_AUTO_TEST_CASE(after_a_switch_in_a_loop_as_many_prefixes_are_found_as_the_miniature_promised) {
+  const trace of = full(*generate("loop:seed=6,documents=500,document_tokens=4000"));
+  const outcome got = run_auto(of, 2'000, {.start = "lru"});
+  BOOST_TEST(got.status.switches > 0U);
+  BOOST_TEST(percent(of, "lru", 2'000) < 1);
+  BOOST_TEST(got.percent >= percent(of, "s3fifo", 2'000) - 2, got.percent);
 }
 
 BOOST_AUTO_TEST_CASE(residents_are_kept_when_it_switches) {
@@ -217,24 +220,26 @@ BOOST_AUTO_TEST_CASE(a_pool_too_large_to_move_at_once_moves_with_the_requests) {
   while (pool.size > 0) pool.drop();
 }
 
-BOOST_AUTO_TEST_CASE(a_policy_begins_with_what_its_miniature_knows) {
+BOOST_AUTO_TEST_CASE(arc_begins_with_the_share_that_its_miniature_found_out) {
   miniatures all;
-  all.resize(100, 1);
-  const std::array<std::uint64_t, 3> often{1, 2, 3};
-  for (std::uint32_t i = 0; i < 10; ++i) std::ignore = all.serve(often, false, i);
-  for (const char* const name : {"mq", "s3fifo", "arc", "tblru"}) {
-    block_links links;
-    links.cover(10);
-    const std::size_t which = miniatures::candidate(name);
-    const auto pupil = miniatures::make(which, links);
-    pupil->resize(3);
-    all.teach(which, *pupil);
-    pupil->inherit(0, often[0], 10, 5);
-    pupil->inherit(1, 77, 10, 1);
-    pupil->inherit(2, often[1], 10, 1);
-    BOOST_TEST(pupil->size() == 3U);
-    if (name == std::string("mq") || name == std::string("arc")) BOOST_TEST(*pupil->victim() == 1U, name);
+  all.resize(100, 4);
+  std::vector<std::uint64_t> ids(40);
+  for (std::uint32_t round = 0; round < 20; ++round) {  // what comes once, again soon after it went
+    for (std::uint64_t i = 0; i < ids.size(); ++i) ids[i] = round % 4 * 1'000 + i;
+    std::ignore = all.serve(ids, {.ids = ids, .resident = {}}, round);
   }
+  const auto target_after = [&](bool taught) {
+    block_links links;
+    links.cover(200);
+    const auto pupil = miniatures::make(miniatures::candidate("arc"), links);
+    pupil->resize(100);
+    if (taught) all.teach(miniatures::candidate("arc"), *pupil);
+    for (std::uint32_t block = 0; block < 60; ++block) pupil->inherit(block, block, 0, 2);    // often
+    for (std::uint32_t block = 60; block < 100; ++block) pupil->inherit(block, block, 0, 1);  // once
+    return *pupil->victim();
+  };
+  BOOST_TEST(target_after(false) == 60U);  // once is too large for a target of nothing
+  BOOST_TEST(target_after(true) == 0U);    // and small for the share that it has learnt
 }
 
 BOOST_AUTO_TEST_CASE(what_it_remembers_is_bounded) {
@@ -244,21 +249,20 @@ BOOST_AUTO_TEST_CASE(what_it_remembers_is_bounded) {
   std::vector<std::uint64_t> ids(20);
   for (std::uint32_t i = 0; i < 5'000; ++i) {
     for (std::uint64_t& id : ids) id = random();
-    std::ignore = all.serve(ids, false, i);
+    std::ignore = all.serve(ids, {.ids = ids, .resident = {}}, i);
     BOOST_REQUIRE(all.distinct() <= miniatures::candidates.size() * 1'000);
   }
   all.resize(100, 10);
-  std::ignore = all.serve(ids, false, 5'000);
+  std::ignore = all.serve(ids, {.ids = ids, .resident = {}}, 5'000);
   BOOST_TEST(all.distinct() <= miniatures::candidates.size() * 100);
 }
 
 BOOST_AUTO_TEST_CASE(the_sample_is_the_thinner_the_larger_the_pool_is) {
   const trace of = *generate("chat");
   const outcome small = run_auto(of, 500);
-  BOOST_TEST(small.status.thinning == 1U);
-  BOOST_TEST(small.status.sampled == of.requests().size());
+  BOOST_TEST(small.status.thinning == 4U);
   const outcome large = run_auto(of, 30'000);
-  BOOST_TEST(large.status.thinning == 64U);
+  BOOST_TEST(large.status.thinning == 128U);
   BOOST_TEST(large.status.sampled < of.requests().size() / 4 * 3);
 }
 
@@ -298,67 +302,78 @@ BOOST_AUTO_TEST_SUITE(contest_of_candidates)
 
 namespace {
 
-/// `candidate` leads the champion of `of` by `blocks` at each of `requests`, or falls behind.
-void let_lead(contest& of, std::size_t candidate, int blocks, int requests) {
+/// `candidate` leads the champion of `of` by `blocks` at each of `requests`, or falls behind; the pool gets what the
+/// champion's miniature does, and `extra`.
+void let_lead(contest& of, std::size_t candidate, int blocks, int requests, int extra = 0) {
   constexpr int usual = 1'000;
   std::array<std::uint32_t, 3> saved{usual, usual, usual};
   saved.at(candidate) = static_cast<std::uint32_t>(usual + blocks);
-  for (int i = 0; i < requests; ++i) of.add(saved);
+  for (int i = 0; i < requests; ++i) of.add(saved, saved.at(of.champion()) + static_cast<std::uint32_t>(extra));
 }
 
-constexpr std::array<contest::bar, 3> equal_bars(double price, double chance) {
-  return {contest::bar{price, chance}, {price, chance}, {price, chance}};
+constexpr std::uint32_t long_ago = 1'000'000;
+
+constexpr std::array<double, 3> equal_bars(double height) {
+  return {height, height, height};
 }
 
 }  // namespace
 
-BOOST_AUTO_TEST_CASE(a_lead_must_pay_its_price) {
-  contest of(3, 0, 1'000);
-  let_lead(of, 1, 2, 50);
-  BOOST_TEST(of.lead(1) == 100);
-  BOOST_TEST(!of.winner(equal_bars(100, 0)).has_value());
-  let_lead(of, 1, 2, 1);
-  BOOST_TEST((of.winner(equal_bars(100, 0)) == 1U));
+BOOST_AUTO_TEST_CASE(a_lead_is_measured_by_what_chance_does) {
+  contest of(3, 0, long_ago);
+  let_lead(of, 1, 2, 100);
+  BOOST_TEST(of.lead(1) == 10, boost::test_tools::tolerance(1e-3));  // 200 of sqrt(100 * 4)
+  BOOST_TEST(!of.winner(equal_bars(10.1)).has_value());
+  BOOST_TEST((of.winner(equal_bars(9.9)) == 1U));
   of.take_over(1);
   BOOST_TEST(of.champion() == 1U);
-  BOOST_TEST(!of.winner(equal_bars(0, 0)).has_value());
+  BOOST_TEST(!of.winner(equal_bars(1e-6)).has_value());
 }
 
 BOOST_AUTO_TEST_CASE(few_requests_prove_nothing) {
-  contest of(3, 0, 1'000);
+  contest of(3, 0, long_ago);
   let_lead(of, 2, 500, 10);
-  BOOST_TEST(!of.winner(equal_bars(0, 0)).has_value());
+  BOOST_TEST(!of.winner(equal_bars(1e-6)).has_value());
 }
 
-BOOST_AUTO_TEST_CASE(a_lead_must_be_more_than_chance) {
-  contest of(3, 0, 1'000'000);
+BOOST_AUTO_TEST_CASE(who_leads_and_falls_behind_by_turns_does_not_take_over) {
+  contest of(3, 0, long_ago);
   for (int i = 0; i < 100; ++i) {
     let_lead(of, 1, 100, 1);
     let_lead(of, 1, -100, 1);
+    BOOST_REQUIRE(!of.winner(equal_bars(1)).has_value());
   }
-  let_lead(of, 1, 100, 9);
-  BOOST_TEST(!of.winner(equal_bars(0, 10)).has_value());
-  let_lead(of, 1, 100, 2);
-  BOOST_TEST((of.winner(equal_bars(0, 10)) == 1U));
+  let_lead(of, 1, 100, 20);
+  BOOST_TEST((of.winner(equal_bars(1)) == 1U));
 }
 
-BOOST_AUTO_TEST_CASE(who_was_behind_for_long_is_not_held_back_by_it) {
-  contest of(3, 0, 1'000);
+BOOST_AUTO_TEST_CASE(who_was_behind_for_long_is_soon_not_held_back_by_it) {
+  contest of(3, 0, 100);
   let_lead(of, 1, -10, 10'000);
-  BOOST_TEST(of.lead(1) == 0);
-  let_lead(of, 1, 10, 100);
-  BOOST_TEST((of.winner(equal_bars(900, 1)) == 1U));
+  BOOST_TEST(of.lead(1) < -10);
+  let_lead(of, 1, 10, 300);
+  BOOST_TEST((of.winner(equal_bars(3)) == 1U));
+}
+
+BOOST_AUTO_TEST_CASE(a_champion_that_gets_more_than_it_promised_is_not_beaten_by_a_promise) {
+  contest promised(3, 0, long_ago);
+  let_lead(promised, 1, 10, 100);
+  BOOST_TEST((promised.winner(equal_bars(3)) == 1U));
+  contest exceeded(3, 0, long_ago);
+  let_lead(exceeded, 1, 10, 100, 20);
+  BOOST_TEST(!exceeded.winner(equal_bars(3)).has_value());
 }
 
 BOOST_AUTO_TEST_CASE(leads_go_on_from_the_new_champion) {
-  contest of(3, 0, 1'000);
+  contest of(3, 0, long_ago);
   let_lead(of, 1, 10, 100);
   let_lead(of, 2, 4, 100);
   of.take_over(2);
-  BOOST_TEST(of.lead(1) == 600);
-  BOOST_TEST(of.lead(0) == 0);
+  const double before = of.lead(1);
+  BOOST_TEST(before > 0);
+  BOOST_TEST(of.lead(0) < 0);
   of.halve();
-  BOOST_TEST(of.lead(1) == 300);
+  BOOST_TEST(of.lead(1) == before, boost::test_tools::tolerance(1e-9));
 }
 
 BOOST_AUTO_TEST_SUITE_END()

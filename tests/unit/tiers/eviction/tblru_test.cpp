@@ -36,9 +36,7 @@ struct session_pool {
   void ask(std::vector<std::uint32_t> prefix, std::uint32_t first, std::uint32_t last, bool partial = false) {
     for (std::uint32_t block = first; block < last; ++block) prefix.push_back(block);
     const std::vector<std::uint64_t> ids(prefix.begin(), prefix.end());
-    std::size_t hits = 0;
-    while (hits < prefix.size() && holds(prefix[hits])) ++hits;
-    policy.begin({.ids = ids, .resident = std::span(prefix).first(hits), .partial = partial}, now);
+    const std::size_t hits = pool->begin(prefix, ids, partial, now);
     use_request(*this, prefix, hits, false, policy.order());
   }
 };
