@@ -24,6 +24,8 @@ namespace {
 using eviction::replay_order;
 using eviction::trace;
 
+constexpr std::uint32_t tiny_capacity = 1'000;
+constexpr std::uint32_t small_capacity = 2'000;
 constexpr std::uint32_t standard_capacity = 8'000;
 constexpr std::uint32_t medium_capacity = 16'000;
 constexpr std::uint32_t large_capacity = 64'000;
@@ -43,6 +45,10 @@ constexpr std::array timed_policies{
     timed_policy{"s3fifo", {}},
     timed_policy{"arc", {}},
     timed_policy{"mq", {}},
+    timed_policy{"auto", {}, tiny_capacity},
+    timed_policy{"lru", {}, small_capacity},
+    timed_policy{"auto", {}, small_capacity},
+    timed_policy{"mq", {}, small_capacity},
     timed_policy{"auto", {}},
     timed_policy{"auto", {}, medium_capacity},
     timed_policy{"tblru", {}, medium_capacity},  // which `auto` runs: the rest is its own

@@ -5,6 +5,11 @@
 
 namespace cenote::eviction {
 
+namespace {
+constexpr double of_pool =
+    0.25;  // what the pool got beside what its miniature promised: far fewer requests are behind it
+}
+
 contest::contest(std::size_t candidates, std::size_t champion, std::uint32_t half_life) noexcept
     : candidates_(candidates), champion_(champion), keeps_(std::exp2(-1.0 / half_life)) {}
 
@@ -51,9 +56,8 @@ void contest::take_over(std::size_t candidate) noexcept {
 double contest::lead(std::size_t candidate) const noexcept {
   const double square = squares_[std::max(candidate, champion_)][std::min(candidate, champion_)];
   if (square == 0) return 0;
-  const double over_promise = sums_[candidate] - sums_[champion_];
-  const double over_pool = 2 * (sums_[candidate] - got_);
-  return std::min(over_promise, over_pool) / std::sqrt(square);
+  const double champions = of_pool * got_ + (1 - of_pool) * sums_[champion_];
+  return (sums_[candidate] - champions) / std::sqrt(square);
 }
 
 }  // namespace cenote::eviction

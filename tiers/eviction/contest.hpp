@@ -11,9 +11,9 @@ namespace cenote::eviction {
 
 /// Adds up what each candidate saved of each request, older requests counting less. One takes over from the one at
 /// work, the champion, when its lead is larger than chance explains: in units of the root of the sum of the squared
-/// differences of the two, which is what a lead of equals comes to on average. What the champion really got counts,
-/// too: half of such a lead over it is needed, or a candidate would only beat a promise that the champion exceeds.
-/// Not thread-safe.
+/// differences of the two, which is what a lead of equals comes to on average. What the champion saved is a
+/// quarter what the pool really got and else what its miniature promised: one that keeps less than its promise is left
+/// sooner, one that keeps more later. Not thread-safe.
 class contest {
  public:
   static constexpr std::size_t most = 8;

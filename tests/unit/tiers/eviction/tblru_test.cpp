@@ -1,5 +1,6 @@
 #include "tiers/eviction/tblru.hpp"
 
+#include <array>
 #include <boost/test/unit_test.hpp>
 
 #include "tiers/eviction/simulated_pool.hpp"
@@ -100,6 +101,45 @@ BOOST_AUTO_TEST_CASE(tips_are_forgotten_in_time) {
   pool.now = 1'537 * second;
   pool.ask({}, 60, 61);
   BOOST_TEST(pool.policy.ghosts() == 1U);
+}
+
+BOOST_AUTO_TEST_CASE(a_document_before_different_questions_is_no_session_even_when_it_is_gone) {
+  block_links links;
+  tblru policy(links);
+  std::uint32_t now = 0;
+  const auto turn_of = [&](std::vector<std::uint64_t> ids) {
+    now += 10 * second;
+    return policy.begin({.ids = ids, .resident = {}}, now);
+  };
+  BOOST_TEST(turn_of({1, 2, 3}) == 1U);
+  BOOST_TEST(turn_of({1, 2, 3, 10}) == 2U);
+  BOOST_TEST(turn_of({1, 2, 3, 20}) == 1U);
+  BOOST_TEST(turn_of({1, 2, 3}) == 2U);  // the same request once more
+  BOOST_TEST(turn_of({1, 2, 3, 30}) == 1U);
+  BOOST_TEST(turn_of({1, 2, 3, 10, 11}) == 3U);
+}
+
+BOOST_AUTO_TEST_CASE(of_a_sample_sessions_are_followed_by_all_blocks) {
+  block_links links;
+  tblru policy(links);
+  const std::array<std::uint64_t, 4> first{1, 2, 3, 4};
+  const std::array<std::uint64_t, 6> second_turn{1, 2, 3, 4, 5, 6};
+  const auto sampled = [](std::span<const std::uint64_t> whole) {
+    return request{.ids = whole.first(1), .resident = {}, .partial = false, .whole = whole};
+  };
+  BOOST_TEST(policy.begin(sampled(first), 0) == 1U);
+  BOOST_TEST(policy.begin(sampled(second_turn), 10 * second) == 2U);
+}
+
+BOOST_AUTO_TEST_CASE(where_time_stands_still_requests_are_counted) {
+  session_pool pool(5);
+  pool.ask({}, 0, 5);
+  for (int i = 0; i < 900; ++i) pool.ask({}, 0, 0);
+  pool.ask({}, 10, 15);
+  BOOST_TEST(!pool.holds(14));  // the victim is younger than 0.75 of 120 s, or of 1,200 requests
+  for (int i = 0; i < 300; ++i) pool.ask({}, 0, 0);
+  pool.ask({}, 20, 25);
+  BOOST_TEST(pool.holds(24));
 }
 
 BOOST_AUTO_TEST_CASE(without_requests_it_is_an_lru) {

@@ -78,7 +78,7 @@ BOOST_AUTO_TEST_CASE(agents_repeat_most_of_what_they_ask_and_scans_do_not) {
 }
 
 BOOST_AUTO_TEST_CASE(what_makes_no_sense_is_refused_with_what_would) {
-  BOOST_TEST(refusal("chats") == "unknown workload `chats`; known: chat, agents, scans");
+  BOOST_TEST(refusal("chats") == "unknown workload `chats`; known: chat, agents, scans, loop, rag, phases");
   BOOST_TEST(refusal("agents:thinks=3") ==
              "`thinks` is nothing that the workload `agents` depends on; known: requests, seed, agents, steps, think, "
              "repeat, systems, system_tokens, input_tokens, step_tokens");
