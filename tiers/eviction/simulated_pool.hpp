@@ -45,8 +45,14 @@ class simulated_pool {
   }
   /// Inserts `block`, unless the policy does not want it, or `anyway`. The block that had to go for it, or none.
   std::uint32_t insert(std::uint32_t block, std::uint32_t now, bool anyway = false) {
+    return insert(block, now, anyway, [](std::uint32_t) { return false; });
+  }
+  /// The same; blocks that are held go only where nothing else can.
+  template <class Held>
+  std::uint32_t insert(std::uint32_t block, std::uint32_t now, bool anyway, Held&& is_held) {
     if (capacity_ == 0) return none;
     if (!policy_->wants(identities_[block], now) && !anyway) return none;
+    if (size_ == capacity_) pass_over(now, is_held);
     const std::uint32_t gone = size_ == capacity_ ? evict(now) : none;
     places_[block] = take_place(block);
     policy_->admit(places_[block], identities_[block], now);
@@ -56,6 +62,15 @@ class simulated_pool {
   }
 
  private:
+  template <class Held>
+  void pass_over(std::uint32_t now, Held& is_held) {
+    for (std::uint32_t looks = 0; looks < size_; ++looks) {
+      const std::uint32_t place = *policy_->victim();
+      if (!is_held(blocks_[place])) return;
+      policy_->spare(place, now);
+    }
+  }
+
   std::uint32_t evict(std::uint32_t now) {
     const std::uint32_t victim = blocks_[*policy_->victim()];
     policy_->evict(places_[victim], identities_[victim], now);

@@ -20,6 +20,7 @@ struct two_tiers {
   bool keep_copy;
   tier_sums& sums;
   std::vector<std::uint32_t> brought_up{};  ///< by block: the request it came up for, from 1
+  std::vector<std::uint32_t> leading{};     ///< by block: the request that it was last a hit of, from 1
   std::vector<std::uint32_t> wanted{};
   std::uint32_t request = 0;
   std::uint32_t now = 0;
@@ -33,27 +34,34 @@ struct two_tiers {
     sums.written += lower.inserts() - before;
   }
   /// As a node does: what the upper policy does not want may still be worth a place below.
-  void insert(std::uint32_t block) {
-    const std::uint32_t gone = upper.insert(block, now, true);
+  void insert(std::uint32_t block) { push_down(upper.insert(block, now, true)); }
+  void push_down(std::uint32_t gone) {
     if (gone == simulated_pool::none || ingest != tier_ingest::evicted) return;
     write(gone);
   }
   void promote(std::uint32_t block) {
+    leave_below(block);
+    insert(block);
+  }
+  void leave_below(std::uint32_t block) {
     if (keep_copy) {
       lower.touch(block, now);
     } else {
       lower.remove(block);
     }
-    insert(block);
   }
-  /// As a prefetch does, from head to tail, before the request uses its blocks.
+  /// As a prefetch does, from head to tail, before the request uses its blocks; those that are up stay meanwhile.
   void bring_up(std::span<const std::uint32_t> blocks) {
     wanted.clear();
     std::ranges::copy_if(blocks, std::back_inserter(wanted), [&](std::uint32_t block) { return !upper.holds(block); });
     sums.promoted += wanted.size();
+    for (const std::uint32_t block : blocks) leading[block] = request;
+    const auto is_held = [&](std::uint32_t block) { return leading[block] == request; };
     for (const std::uint32_t block : wanted) {
       brought_up[block] = request;
-      if (lower.holds(block)) promote(block);  // unless what it pushed down took its place
+      if (!lower.holds(block)) continue;  // what was pushed down took its place
+      leave_below(block);
+      push_down(upper.insert(block, now, true, is_held));
     }
   }
   void use(std::uint32_t block) {
@@ -126,7 +134,15 @@ result<tier_sums> simulate(const trace& of, const tier_pair& how, replay_order o
   simulated_pool above(**upper, how.upper_capacity, of.identities());
   simulated_pool below(**lower, how.lower_capacity, of.identities());
   tier_sums sums;
-  return run(of, {above, below, how.ingest, how.keep_copy, sums, std::vector<std::uint32_t>(of.distinct())}, order);
+  return run(of,
+             {.upper = above,
+              .lower = below,
+              .ingest = how.ingest,
+              .keep_copy = how.keep_copy,
+              .sums = sums,
+              .brought_up = std::vector<std::uint32_t>(of.distinct()),
+              .leading = std::vector<std::uint32_t>(of.distinct())},
+             order);
 }
 
 }  // namespace cenote::eviction

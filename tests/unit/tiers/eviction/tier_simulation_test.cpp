@@ -106,6 +106,20 @@ BOOST_AUTO_TEST_CASE(a_block_that_came_up_is_used_by_its_request_as_in_a_node) {
   BOOST_TEST(sums->both.prefix_tokens == 1'024U);
 }
 
+BOOST_AUTO_TEST_CASE(blocks_that_came_up_do_not_push_each_other_out) {
+  trace of;
+  const std::vector<std::uint64_t> chain{10, 11, 12};
+  of.add(0, 3 * 512, chain);
+  for (const std::uint64_t id : {1U, 1U, 2U, 2U, 3U, 3U, 4U, 4U}) of.add(0, 512, std::vector<std::uint64_t>{id});
+  of.add(0, 3 * 512, chain);  // all of it comes up, among blocks that were used more often
+  of.add(0, 3 * 512, chain);
+  const auto sums =
+      simulate(of, {.upper_policy = "lfu", .upper_capacity = 4, .lower_capacity = 20}, replay_order::reverse);
+  BOOST_TEST(sums->promoted == 3U);
+  BOOST_TEST(sums->upper_hits == 4U + 3U);
+  BOOST_TEST(sums->upper_tokens == 512U * (4 + 3));
+}
+
 BOOST_AUTO_TEST_CASE(no_more_is_promoted_than_leading_blocks_are_hits_below) {
   for (const std::string name : {"lru", "arc", "tblru", "auto"}) {
     const trace of = random_trace(4);
