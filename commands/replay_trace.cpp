@@ -186,6 +186,7 @@ class reader {
 
   [[nodiscard]] double median_time() const {
     std::vector<double> times;
+    times.reserve(requests_.size());
     for (const raw_request& each : requests_) times.push_back(each.time);
     if (times.empty()) return 0;
     const auto middle = times.begin() + static_cast<std::ptrdiff_t>(times.size() / 2);
@@ -218,6 +219,7 @@ class reader {
   void drop_outliers() {
     if (requests_.size() < few) return;
     std::vector<std::uint64_t> times;
+    times.reserve(requests_.size());
     for (const raw_request& each : requests_) times.push_back(each.us);
     std::ranges::sort(times);
     const std::size_t most = std::max<std::size_t>(1, times.size() / 100);
