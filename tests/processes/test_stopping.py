@@ -232,7 +232,7 @@ def reload(node: Node) -> None:
 
 @pytest.mark.sanitizer
 def test_sighup_reloads_water_marks(tmp_path: Path, start_node: StartNode, attach: Attach) -> None:
-    file = configured(tmp_path, dram="high_water = 0.97\nlow_water = 0.94")
+    file = configured(tmp_path, dram='policy = "lru"\nhigh_water = 0.97\nlow_water = 0.94')
     node = start_node(config=file)
     session = attach(node, "i", block=64 * KiB)
     for first in range(0, 2000, 100):
@@ -240,7 +240,7 @@ def test_sighup_reloads_water_marks(tmp_path: Path, start_node: StartNode, attac
         session.put(keys, blocks.contents_of(keys, 64 * KiB))
     used = node.status()["dram"]["used"]
     assert used > 0.85 * 64 * MiB
-    configured(tmp_path, dram="high_water = 0.5\nlow_water = 0.4")
+    configured(tmp_path, dram='policy = "lru"\nhigh_water = 0.5\nlow_water = 0.4')
     reload(node)
     until("eviction went down to the new mark", lambda: node.status()["dram"]["used"] <= 0.42 * 64 * MiB, limit=5)
     assert session.match(blocks.keys_of("a", 1900, 100)).resident == 100, "the newest are still there"
