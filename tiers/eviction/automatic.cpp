@@ -3,13 +3,12 @@
 #include <algorithm>
 #include <array>
 #include <bit>
-#include <functional>
 
 namespace cenote::eviction {
 
 namespace {
 
-constexpr std::uint32_t brought_at_once = 4'096;  // less than a millisecond
+constexpr std::uint32_t brought_at_once = 1'024;  // less than a millisecond
 constexpr std::uint8_t most_uses = 255;           // all that its place has room for
 
 /// The upper half of a product with this depends on all bits of the other number.
@@ -32,17 +31,18 @@ void automatic::resize(std::uint32_t capacity) {
 }
 
 std::uint32_t automatic::begin(const request& of, std::uint32_t at) {
-  clock_.tick(at);
+  if (!of.ids.empty()) clock_.tick(at);
   const std::uint32_t now = clock_.at(at);
-  if (waits_ > 0) bring_some(now);
+  if (waits_ > 0) bring_some();
   watch(of, now);
-  return live_->begin({.ids = of.ids, .resident = of.resident.first(leading(of)), .partial = of.partial}, now);
+  if (waits_ > 0) bring_resident(of);
+  return live_->begin(of, now);
 }
 
 void automatic::resume(std::uint32_t standing, std::optional<std::uint32_t> parent) {
   const state* const before = parent ? blocks_.find(*parent) : nullptr;
-  const bool known = before != nullptr && before->where == place::live;
-  live_->resume(standing, known ? parent : std::nullopt);
+  if (before != nullptr && before->where == place::waiting) bring(*parent);
+  live_->resume(standing, parent);
 }
 
 /// Tail to head at least, so that a parent is never older than its child.
@@ -62,34 +62,25 @@ void automatic::admit(std::uint32_t block, std::uint64_t id, std::uint32_t at) {
 }
 
 void automatic::touch(std::uint32_t block, std::uint32_t at) {
-  const std::uint32_t now = clock_.at(at);
   state& of = blocks_[block];
+  if (of.where == place::waiting) bring(block);
   of.turn = ++turns_;
-  of.touched = now;
+  of.touched = clock_.at(at);
   if (of.uses < most_uses) ++of.uses;
-  if (of.where == place::waiting) {
-    bring(block, now);  // which is a use for the one that gets it
-  } else {
-    live_->touch(block, now);
-  }
+  live_->touch(block, of.touched);
 }
 
 void automatic::refresh(std::uint32_t block, std::uint32_t at) {
-  const std::uint32_t now = clock_.at(at);
   state& of = blocks_[block];
+  if (of.where == place::waiting) bring(block);
   of.turn = ++turns_;
-  of.touched = now;
-  if (of.where == place::waiting) {
-    bring(block, now);
-  } else {
-    live_->refresh(block, now);
-  }
+  of.touched = clock_.at(at);
+  live_->refresh(block, of.touched);
 }
 
 void automatic::spare(std::uint32_t block, std::uint32_t at) {
-  const std::uint32_t now = clock_.at(at);
-  if (blocks_[block].where == place::waiting) bring(block, now);
-  live_->spare(block, now);
+  if (blocks_[block].where == place::waiting) bring(block);
+  live_->spare(block, clock_.at(at));
 }
 
 void automatic::evict(std::uint32_t block, std::uint64_t id, std::uint32_t at) {
@@ -109,9 +100,9 @@ void automatic::forget(std::uint32_t block) {
 
 std::optional<std::uint32_t> automatic::victim() {
   full_ = full_ || size() > 0;
-  drop_stale();
-  if (waits_ > 0) return waiting_.front().block;
-  return live_->victim();
+  if (waits_ == 0) return live_->victim();
+  while (is_stale(waiting_[oldest_])) ++oldest_;
+  return waiting_[oldest_].block;
 }
 
 std::uint32_t automatic::size() const noexcept {
@@ -135,23 +126,11 @@ auto_status automatic::status() const noexcept {
   return now;
 }
 
-/// How many leading blocks the policy at work orders itself: it knows nothing of others.
-std::size_t automatic::leading(const request& of) const noexcept {
-  if (waits_ == 0) return of.resident.size();
-  const auto unknown = std::ranges::find_if(of.resident, [&](std::uint32_t block) {
-    const state* const here = blocks_.find(block);
-    return here == nullptr || here->where != place::live;
-  });
-  return static_cast<std::size_t>(unknown - of.resident.begin());
-}
-
 /// Thins the sample so far that the miniatures stay small. What they hold of blocks that are no more sampled goes with
 /// time.
 void automatic::fit_miniatures() {
-  const std::uint32_t fitting = std::bit_ceil((capacity_ + options_.miniature - 1) / options_.miniature);
-  const std::uint32_t thinning = std::max(options_.thinning, fitting);
-  for (; thinning_ < thinning; thinning_ *= 2) contest_.halve();
-  thinning_ = thinning;
+  const std::uint32_t miniatures = capacity_ / options_.miniature + (capacity_ % options_.miniature != 0 ? 1 : 0);
+  thinning_ = std::max(options_.thinning, std::bit_ceil(miniatures));
   const std::uint32_t capacity = std::max<std::uint32_t>(capacity_ / thinning_, 1);
   if (miniatures_.capacity() != capacity) miniatures_.resize(capacity, thinning_);
 }
@@ -164,10 +143,9 @@ void automatic::watch(const request& of, std::uint32_t now) {
   const std::uint32_t got = take_sample(of);
   if (sample_.empty()) return;
   ++sampled_;
+  if (waits_ == 0) decide();  // before the miniatures know of this request, which the new policy is told of, too
   const auto saved = miniatures_.serve(sample_, of, now);
-  if (!full_) return;  // who keeps most wins then, and that says nothing of later
-  contest_.add(saved, got);
-  if (waits_ == 0) decide();
+  if (full_) contest_.add(saved, got);  // until then who keeps most wins, and that says nothing of later
 }
 
 bool automatic::is_sampled(std::uint64_t id) const noexcept {
@@ -204,44 +182,47 @@ void automatic::switch_to(std::size_t candidate) {
   ++switches_;
   contest_.take_over(candidate);
   waiting_.clear();
+  oldest_ = 0;
   for (std::uint32_t block = 0; block < blocks_.size(); ++block) {
     state& of = blocks_[block];
     if (of.where != place::live) continue;
     of.where = place::waiting;
     waiting_.push_back({of.turn, block});
   }
-  std::ranges::make_heap(waiting_, std::greater(), &waiting::turn);
+  std::ranges::sort(waiting_, {}, &waiting::turn);
   waits_ = static_cast<std::uint32_t>(waiting_.size());
   live_ = miniatures::make(candidate, *links_);
   live_->resize(capacity_);
   miniatures_.teach(candidate, *live_);  // or it would have to learn first what won it the contest
 }
 
-/// Has the policy at work order a block that waited.
-void automatic::bring(std::uint32_t block, std::uint32_t now) {
+bool automatic::is_stale(const waiting& each) const noexcept {
+  const state& of = blocks_[each.block];
+  return of.where != place::waiting || of.turn != each.turn;
+}
+
+/// Has the policy at work order a block that waited, as older than all that it has.
+void automatic::bring(std::uint32_t block) {
   --waits_;
   state& of = blocks_[block];
   of.where = place::live;
-  live_->inherit(block, of.id, now, of.uses);
+  live_->inherit(block, of.id, of.touched, of.uses);
 }
 
-void automatic::drop_stale() {
-  while (!waiting_.empty()) {
-    const state& of = blocks_[waiting_.front().block];
-    if (of.where == place::waiting && of.turn == waiting_.front().turn) return;
-    std::ranges::pop_heap(waiting_, std::greater(), &waiting::turn);
-    waiting_.pop_back();
+/// The policy at work shall know what the request finds; it is used next.
+void automatic::bring_resident(const request& of) {
+  for (const std::uint32_t block : of.resident) {
+    const state* const here = blocks_.find(block);
+    if (here != nullptr && here->where == place::waiting) bring(block);
   }
 }
 
-/// The oldest first, each as of its last use, so that a parent stays younger than its child.
-void automatic::bring_some(std::uint32_t now) {
-  for (std::uint32_t i = 0; i < brought_at_once; ++i) {
-    drop_stale();
-    if (waiting_.empty()) break;
-    const std::uint32_t block = waiting_.front().block;
-    live_->begin({}, now);  // or it would be taken for a part of the present request
-    bring(block, blocks_[block].touched);
+/// The youngest first.
+void automatic::bring_some() {
+  for (std::uint32_t i = 0; i < brought_at_once && waits_ > 0; ++i) {
+    while (is_stale(waiting_.back())) waiting_.pop_back();
+    bring(waiting_.back().block);
+    waiting_.pop_back();
   }
   if (waits_ == 0) waiting_ = {};
 }

@@ -35,20 +35,21 @@ struct auto_status {
   std::uint32_t thinning = 1;  ///< one block in so many is sampled
   std::uint64_t requests = 0;  ///< so far
   std::uint64_t sampled = 0;   ///< of these, the ones with sampled blocks
-  std::uint32_t leaving = 0;   ///< blocks that the policy before still orders
+  std::uint32_t leaving = 0;   ///< blocks that the policy at work does not order yet
   std::array<score, miniatures::candidates.size()> scores{};
 };
 
 /// Runs a miniature of each candidate on a sample of the blocks (C. Waldspurger, N. Park, A. Garthwaite, I. Ahmad,
 /// "Efficient MRC construction with SHARDS", FAST 2015, and "Cache modeling and optimization using miniature
 /// simulations", ATC 2017), and hands the pool to one that saves more prefill, if its lead is more than chance. What is
-/// sampled of a chain is a chain, and every request is seen, through fewer blocks.
+/// sampled of a chain is a chain, and a request is seen through fewer blocks, if any.
 ///
-/// Residents are kept: they move into the new policy in the order of their last use, the oldest first, some thousands
-/// with each request, with the number of their uses; until then they are the first victims. So what it takes over is
-/// closed under prefixes: no tail outlives its head. 24 bytes a block, and about 0.3 MB for the miniatures, not
-/// counting what TBLRU's remember of sessions. Nothing is decided until the pool first has to evict. Where time stands
-/// still, requests are counted instead. Without begin() it stays what it started as.
+/// Residents are kept: they move into the new policy in the order of their last use, the youngest first and each older
+/// than what is there, some with each request, with the number of their uses; what a request finds moves with it, and
+/// the oldest that still wait are the first victims. So the new policy begins with an order by last use, in which no
+/// tail outlives its head. 24 bytes a block, 16 more while they move, and about 0.3 MB for the miniatures, not counting
+/// what TBLRU's remember of sessions. Nothing is decided until the pool first has to evict. Where time stands still,
+/// requests are counted instead. Without begin() it stays what it started as.
 class automatic final : public policy {
  public:
   explicit automatic(block_links& links, const auto_options& options = {});
@@ -80,13 +81,12 @@ class automatic final : public policy {
     std::uint8_t uses = 0;  ///< since it came, at most 255
     place where = place::nowhere;
   };
-  /// A block that the policy at work does not order yet; or no more waits, if it was used meanwhile.
+  /// A block that the policy at work did not order when it came; stale if that is no more so.
   struct waiting {
     std::uint64_t turn = 0;
     std::uint32_t block = 0;
   };
 
-  [[nodiscard]] std::size_t leading(const request& of) const noexcept;
   void fit_miniatures();
   void watch(const request& of, std::uint32_t now);
   [[nodiscard]] bool is_sampled(std::uint64_t id) const noexcept;
@@ -94,16 +94,18 @@ class automatic final : public policy {
   void decide();
   [[nodiscard]] double bar_of(std::size_t candidate) const noexcept;
   void switch_to(std::size_t candidate);
-  void bring(std::uint32_t block, std::uint32_t now);
-  void bring_some(std::uint32_t now);
-  void drop_stale();
+  [[nodiscard]] bool is_stale(const waiting& each) const noexcept;
+  void bring(std::uint32_t block);
+  void bring_resident(const request& of);
+  void bring_some();
 
   block_links* links_;
   auto_options options_;
   request_clock clock_;
   std::unique_ptr<policy> live_;
   per_block<state> blocks_;
-  std::vector<waiting> waiting_;  ///< a heap, the oldest on top
+  std::vector<waiting> waiting_;  ///< the oldest first
+  std::size_t oldest_ = 0;        ///< what lies before in it is stale
   std::uint32_t waits_ = 0;       ///< blocks that are in it and not stale
   std::uint64_t turns_ = 0;       ///< uses so far
   std::uint32_t capacity_ = 0;

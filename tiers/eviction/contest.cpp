@@ -6,9 +6,13 @@
 namespace cenote::eviction {
 
 namespace {
-constexpr double of_pool =
-    0.25;  // what the pool got beside what its miniature promised: far fewer requests are behind it
-}
+
+// What the pool got beside what its miniature promised: far fewer requests are behind it.
+constexpr double of_pool = 0.25;
+// A pool that keeps less than any policy promises says nothing for one of them.
+constexpr double most_short = 0.5;
+
+}  // namespace
 
 contest::contest(std::size_t candidates, std::size_t champion, std::uint32_t half_life) noexcept
     : candidates_(candidates), champion_(champion), keeps_(std::exp2(-1.0 / half_life)) {}
@@ -26,22 +30,13 @@ void contest::add(std::span<const std::uint32_t> saved, std::uint32_t got) noexc
   }
 }
 
-void contest::halve() noexcept {
-  got_ /= 2;
-  for (double& each : sums_) each /= 2;
-  for (double& each : totals_) each /= 2;
-  for (auto& row : squares_) {
-    for (double& each : row) each /= 4;
-  }
-}
-
 std::optional<std::size_t> contest::winner(std::span<const double> bars) const noexcept {
   if (requests_ < fewest) return std::nullopt;
   std::optional<std::size_t> best;
   double most_above = 1;
   for (std::size_t each = 0; each < candidates_; ++each) {
     const double above = lead(each) / bars[each];
-    if (above <= most_above) continue;
+    if (!(above > most_above)) continue;
     best = each;
     most_above = above;
   }
@@ -56,8 +51,9 @@ void contest::take_over(std::size_t candidate) noexcept {
 double contest::lead(std::size_t candidate) const noexcept {
   const double square = squares_[std::max(candidate, champion_)][std::min(candidate, champion_)];
   if (square == 0) return 0;
-  const double champions = of_pool * got_ + (1 - of_pool) * sums_[champion_];
-  return (sums_[candidate] - champions) / std::sqrt(square);
+  const double promised = (sums_[candidate] - sums_[champion_]) / std::sqrt(square);
+  const double kept = of_pool * (got_ - sums_[champion_]) / std::sqrt(square);
+  return promised - std::max(kept, -most_short);
 }
 
 }  // namespace cenote::eviction

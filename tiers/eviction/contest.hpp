@@ -12,8 +12,8 @@ namespace cenote::eviction {
 /// Adds up what each candidate saved of each request, older requests counting less. One takes over from the one at
 /// work, the champion, when its lead is larger than chance explains: in units of the root of the sum of the squared
 /// differences of the two, which is what a lead of equals comes to on average. What the champion saved is a
-/// quarter what the pool really got and else what its miniature promised: one that keeps less than its promise is left
-/// sooner, one that keeps more later. Not thread-safe.
+/// quarter what the pool really got and else what its miniature promised: one that keeps more than its promise is left
+/// later, one that keeps less sooner, by half a unit at most. Not thread-safe.
 class contest {
  public:
   static constexpr std::size_t most = 8;
@@ -23,8 +23,6 @@ class contest {
 
   /// What each candidate saved of one request, and what the pool did, which the champion orders.
   void add(std::span<const std::uint32_t> saved, std::uint32_t got) noexcept;
-  /// The units of what is saved are twice as large from here on.
-  void halve() noexcept;
   /// Of the candidates whose lead exceeds their bar, the one that does so by most.
   [[nodiscard]] std::optional<std::size_t> winner(std::span<const double> bars) const noexcept;
   /// `candidate` is at work from here on.

@@ -43,9 +43,10 @@ class ghost_list {
   /// The oldest one; null when empty. Ends with the next change.
   [[nodiscard]] const ghost* oldest() const noexcept { return size_ == 0 ? nullptr : &nodes_[oldest_].what; }
 
-  /// Adds `id`, which is not there, as the newest.
+  /// Adds `id` as the newest. Two blocks may have one identity, which is a hash: then the note is the later one's.
   void push(std::uint64_t id, Note note = {}) {
     if (bound_ == 0) return;
+    take(id);
     if (size_ >= bound_) drop_oldest();
     if ((size_ + 1) * 2 > slots_.size()) grow();
     const std::uint32_t added = take_node();

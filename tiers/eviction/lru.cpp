@@ -6,6 +6,10 @@ void lru::admit(std::uint32_t block, std::uint64_t /*id*/, std::uint32_t /*now*/
   list_.push_front(block);
 }
 
+void lru::inherit(std::uint32_t block, std::uint64_t /*id*/, std::uint32_t /*then*/, std::uint32_t /*uses*/) {
+  list_.push_back(block);
+}
+
 void lru::touch(std::uint32_t block, std::uint32_t /*now*/) {
   list_.move_to_front(block);
 }

@@ -28,7 +28,7 @@ class miniatures {
 
   miniatures();
 
-  /// Of `capacity` blocks, and asked one request in `thinning`.
+  /// Of `capacity` blocks, and asked for one block in `thinning`.
   void resize(std::uint32_t capacity, std::uint32_t thinning);
   [[nodiscard]] std::uint32_t capacity() const noexcept { return capacity_; }
   /// Asks all for `sample`, some of the ids of a request. How many blocks each would have saved. Valid until the next

@@ -59,17 +59,22 @@ void mq::admit(std::uint32_t block, std::uint64_t id, std::uint32_t /*now*/) {
   touch(block, 0);
 }
 
-void mq::inherit(std::uint32_t block, std::uint64_t id, std::uint32_t now, std::uint32_t uses) {
-  admit(block, id, now);
-  states_[block].uses = std::max(states_[block].uses + 1, uses) - 1;
-  touch(block, now);
+void mq::inherit(std::uint32_t block, std::uint64_t id, std::uint32_t /*then*/, std::uint32_t uses) {
+  if (size_ >= capacity_) resize(size_ + 1);
+  const std::uint32_t known = ghosts_.take(id).value_or(0);
+  const std::uint32_t all = std::max({known, uses, 1U});
+  const std::size_t queue = queue_of(all);
+  states_.make(block) = {.expires = clock_ + lifetime_, .uses = all, .queue = static_cast<std::uint32_t>(queue)};
+  queues_[queue].push_back(block);
+  ends_[queue] = {};
+  ++size_;
 }
 
 void mq::touch(std::uint32_t block, std::uint32_t /*now*/) {
   state& of = states_[block];
   if (of.uses < std::numeric_limits<std::uint32_t>::max()) ++of.uses;
   queues_[of.queue].remove(block);
-  place(block, std::min<std::size_t>(static_cast<std::size_t>(std::bit_width(of.uses)) - 1, queue_count - 1));
+  place(block, queue_of(of.uses));
   tick();
 }
 
@@ -97,6 +102,11 @@ std::optional<std::uint32_t> mq::victim() {
     if (!queue.empty()) return queue.back();
   }
   return std::nullopt;
+}
+
+/// By the logarithm of the uses.
+std::size_t mq::queue_of(std::uint32_t uses) noexcept {
+  return std::min<std::size_t>(static_cast<std::size_t>(std::bit_width(uses)) - 1, queue_count - 1);
 }
 
 void mq::place(std::uint32_t block, std::size_t queue) {

@@ -24,7 +24,7 @@ class mq final : public policy {
   std::uint32_t begin(const request& of, std::uint32_t now) override;
   [[nodiscard]] bool wants(std::uint64_t id, std::uint32_t now) override;
   void admit(std::uint32_t block, std::uint64_t id, std::uint32_t now) override;
-  void inherit(std::uint32_t block, std::uint64_t id, std::uint32_t now, std::uint32_t uses) override;
+  void inherit(std::uint32_t block, std::uint64_t id, std::uint32_t then, std::uint32_t uses) override;
   void touch(std::uint32_t block, std::uint32_t now) override;
   void spare(std::uint32_t block, std::uint32_t now) override;
   void evict(std::uint32_t block, std::uint64_t id, std::uint32_t now) override;
@@ -47,6 +47,7 @@ class mq final : public policy {
     std::uint64_t expires = 0;
   };
 
+  [[nodiscard]] static std::size_t queue_of(std::uint32_t uses) noexcept;
   void place(std::uint32_t block, std::size_t queue);
   void tick();
 

@@ -68,10 +68,11 @@ class policy {
   [[nodiscard]] virtual bool wants(std::uint64_t /*id*/, std::uint32_t /*now*/) { return true; }
   /// `block` became evictable.
   virtual void admit(std::uint32_t block, std::uint64_t id, std::uint32_t now) = 0;
-  /// `block` comes from another policy of the same pool, where it was used so often, its admission included.
-  virtual void inherit(std::uint32_t block, std::uint64_t id, std::uint32_t now, std::uint32_t uses) {
-    admit(block, id, now);
-    if (uses > 1) touch(block, now);
+  /// `block` comes from another policy of the same pool, where it was used so often, its admission included, at last at
+  /// `then`. It is older than all blocks that are here. No use, and no part of a request. For policies that `auto` puts
+  /// to work; another one takes it as new.
+  virtual void inherit(std::uint32_t block, std::uint64_t id, std::uint32_t then, std::uint32_t /*uses*/) {
+    admit(block, id, then);
   }
   /// Takes over what `from`, of the same class, found out from a sample of the same requests: shares, delays, sessions.
   /// Not ghosts: those of a sample would let some blocks of a chain in and not the others. To be told while empty.

@@ -32,9 +32,14 @@ void s3fifo::admit(std::uint32_t block, std::uint64_t id, std::uint32_t /*now*/)
   (to_main ? main_ : small_).push_front(block);
 }
 
-void s3fifo::inherit(std::uint32_t block, std::uint64_t id, std::uint32_t now, std::uint32_t uses) {
-  admit(block, id, now);
+void s3fifo::inherit(std::uint32_t block, std::uint64_t id, std::uint32_t /*then*/, std::uint32_t uses) {
+  ghosts_.take(id);
+  if (size() >= capacity_) resize(size() + 1);
+  const bool to_main = small_.size() >= small_capacity_;
+  states_.make(block) = {.uses = 0, .in_main = to_main};
   states_[block].uses = std::min<std::uint32_t>(uses - 1, most_uses) & 3U;
+  (to_main ? main_ : small_).push_back(block);
+  chosen_ = block_list::none;
 }
 
 void s3fifo::touch(std::uint32_t block, std::uint32_t /*now*/) {
@@ -45,6 +50,7 @@ void s3fifo::touch(std::uint32_t block, std::uint32_t /*now*/) {
 
 void s3fifo::spare(std::uint32_t block, std::uint32_t /*now*/) {
   state& of = states_[block];
+  of.uses = most_uses;  // or it would be the first without uses again
   block_list& from = of.in_main ? main_ : small_;
   const bool alone = from.size() == 1;  // then it would be the victim again
   from.remove(block);

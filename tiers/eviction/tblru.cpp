@@ -34,7 +34,7 @@ tblru::tblru(block_links& links, partial_blocks partial) noexcept
 }
 
 std::uint32_t tblru::begin(const request& of, std::uint32_t told) {
-  clock_.tick(told);
+  if (!of.ids.empty()) clock_.tick(told);  // or touches of a client without blocks would make time run
   const std::uint32_t now = clock_.at(told);
   while (!tips_.empty() && now - tips_.oldest()->note.time > tip_lifetime) tips_.drop_oldest();
   const std::uint32_t turn = find_turn(of, now);
@@ -71,10 +71,15 @@ void tblru::admit(std::uint32_t block, std::uint64_t id, std::uint32_t now) {
   place(block, rank_, now);
 }
 
-void tblru::inherit(std::uint32_t block, std::uint64_t id, std::uint32_t now, std::uint32_t uses) {
-  admit(block, id, now);
-  lists_[states_[block].rank].remove(block);
-  place(block, static_cast<std::uint8_t>(std::clamp<std::uint32_t>(uses, 1, class_count) - 1), now);
+void tblru::inherit(std::uint32_t block, std::uint64_t /*id*/, std::uint32_t then, std::uint32_t uses) {
+  const auto rank = static_cast<std::uint8_t>(std::clamp<std::uint32_t>(uses, 1, class_count) - 1);
+  states_.make(block) = {};
+  states_[block].rank = rank;
+  states_[block].touched = clock_.at(then);
+  lists_[rank].push_back(block);
+  ends_[rank] = {};
+  chosen_ = none;
+  ++size_;
 }
 
 void tblru::learn(const policy& from) {
@@ -143,7 +148,7 @@ void tblru::note_child(std::uint32_t parent, std::uint64_t child) {
 }
 
 /// The tip at this place of the request, if there is one and it is no common beginning: neither a block here nor a tip
-/// that different blocks came after.
+/// that different blocks came after, unless the request ends there, too, and so repeats another one.
 const tblru::tip* tblru::find_tip(const request& of, std::span<const std::uint64_t> ids, std::size_t at) {
   tip* const found = branches(of, at) ? nullptr : tips_.find(ids[at]);
   if (found == nullptr || at + 1 == ids.size()) return found;

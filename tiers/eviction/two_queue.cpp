@@ -27,12 +27,11 @@ void two_queue::admit(std::uint32_t block, std::uint64_t id, std::uint32_t /*now
   (returns ? main_ : in_).push_front(block);
 }
 
-void two_queue::inherit(std::uint32_t block, std::uint64_t id, std::uint32_t now, std::uint32_t uses) {
-  admit(block, id, now);
-  if (uses <= 1 || in_main_[block] != 0) return;
-  in_.remove(block);
-  in_main_[block] = 1;
-  main_.push_front(block);
+void two_queue::inherit(std::uint32_t block, std::uint64_t id, std::uint32_t /*then*/, std::uint32_t uses) {
+  const bool often = ghosts_.take(id).has_value() || uses > 1;
+  if (size() >= capacity_) resize(size() + 1);
+  in_main_.make(block) = often ? 1 : 0;
+  (often ? main_ : in_).push_back(block);
 }
 
 void two_queue::touch(std::uint32_t block, std::uint32_t /*now*/) {

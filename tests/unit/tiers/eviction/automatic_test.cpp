@@ -3,6 +3,7 @@
 #include <array>
 #include <boost/test/unit_test.hpp>
 #include <cstdlib>
+#include <map>
 #include <random>
 #include <string>
 #include <vector>
@@ -145,7 +146,7 @@ trace alternating(std::uint32_t phases, const std::string& requests) {
 BOOST_AUTO_TEST_SUITE(automatic_policy)
 
 BOOST_AUTO_TEST_CASE(on_the_conversation_trace_it_is_near_the_best_candidate) {
-  check_regret("conversation", load("conversation"), all_capacities, 0.6);
+  check_regret("conversation", load("conversation"), all_capacities, 0.8);
 }
 
 BOOST_AUTO_TEST_CASE(on_the_synthetic_trace_it_is_near_the_best_candidate) {
@@ -218,6 +219,101 @@ BOOST_AUTO_TEST_CASE(a_pool_too_large_to_move_at_once_moves_with_the_requests) {
   }
   BOOST_TEST(most_leaving > 4'096U);
   while (pool.size > 0) pool.drop();
+}
+
+BOOST_AUTO_TEST_CASE(a_pool_that_holds_less_than_any_policy_promises_does_not_make_it_oscillate) {
+  const trace of = full(*generate("chat:requests=12000"));
+  block_links links;
+  links.cover(of.distinct());
+  automatic by(links);
+  held_blocks pool(of, by, is_slow() ? 1'000 : 4'000);
+  by.resize(2 * pool.capacity);  // others hold the rest
+  for (const trace::entry& each : of.requests()) pool.ask(each);
+  BOOST_TEST(by.status().switches <= 8U);
+}
+
+BOOST_AUTO_TEST_CASE(what_comes_from_another_policy_is_older_than_all_that_is_here) {
+  for (const char* const name : {"lru", "mq", "tblru", "arc", "2q", "s3fifo"}) {
+    block_links links;
+    links.cover(10);
+    const auto policy = std::move(*make_policy(name, links));
+    policy->resize(10);
+    policy->admit(0, 100, 50);
+    for (const std::uint32_t block : {1U, 2U, 3U, 4U}) policy->inherit(block, 100 + block, 50 - block, 1);
+    if (name == std::string("s3fifo")) policy->forget(0);  // what is in its small queue goes before all others
+    for (const std::uint32_t block : {4U, 3U, 2U}) {
+      BOOST_TEST(*policy->victim() == block, name);
+      policy->evict(block, 100 + block, 50);
+    }
+    BOOST_TEST(policy->size() == (name == std::string("s3fifo") ? 1U : 2U));
+  }
+}
+
+/// Whatever a caller does in whatever order, while it switches all the time: victims are held, and each goes once.
+BOOST_AUTO_TEST_CASE(whatever_happens_during_switches_every_block_is_ordered_once) {
+  constexpr std::uint32_t numbers = 400;
+  std::uint64_t switches = 0;
+  for (std::uint32_t seed = 1; seed <= 20; ++seed) {
+    std::mt19937 random(seed);
+    const auto below = [&](std::uint32_t n) { return static_cast<std::uint32_t>(random() % n); };
+    block_links links;
+    links.cover(numbers);
+    automatic by(links, {.start = miniatures::candidates.at(below(6)),
+                         .miniature = 1 + below(64),
+                         .thinning = 1,
+                         .half_life = 1 + below(40),
+                         .lead = 1e-9,
+                         .lead_of_lists = 1e-9});
+    std::map<std::uint32_t, std::uint64_t> held;
+    std::map<std::uint64_t, std::uint32_t> places;
+    const auto gone = [&](std::uint32_t block, bool forgotten, std::uint32_t now) {
+      forgotten ? by.forget(block) : by.evict(block, held.at(block), now);
+      places.erase(held.at(block));
+      held.erase(block);
+    };
+    const auto victim = [&] {
+      const auto next = by.victim();
+      BOOST_REQUIRE((next && held.contains(*next) && by.victim() == next));
+      return *next;
+    };
+    for (std::uint32_t now = 0; now < 3'000; now += below(2)) {
+      const std::uint32_t document = below(60);
+      std::vector<std::uint64_t> ids;
+      std::vector<std::uint32_t> resident;
+      for (std::uint32_t i = 0; i <= below(12); ++i) ids.push_back(i < 2 ? i + 1 : document * 100 + i + 1);
+      for (std::size_t i = 0; i < ids.size() && places.contains(ids[i]); ++i) resident.push_back(places.at(ids[i]));
+      std::ignore = by.begin({.ids = ids, .resident = resident}, now);
+      for (std::size_t i = resident.size(); i-- > 0;) by.touch(resident[i], now);
+      for (const std::uint64_t id : ids) {
+        if (places.contains(id) || (below(5) == 0 && !by.wants(id, now))) continue;
+        while (held.size() >= 100) {
+          if (below(6) == 0) by.spare(victim(), now);
+          gone(victim(), below(8) == 0, now);
+        }
+        std::uint32_t block = below(numbers);
+        while (held.contains(block)) block = below(numbers);
+        by.admit(block, id, now);
+        held.emplace(block, id);
+        places.emplace(id, block);
+      }
+      const std::uint32_t any =
+          held.empty() ? 0 : std::next(held.begin(), below(static_cast<std::uint32_t>(held.size())))->first;
+      switch (held.empty() ? 9 : below(9)) {
+        case 0: by.touch(any, now); break;
+        case 1: by.refresh(any, now); break;
+        case 2: by.spare(any, now); break;
+        case 3: gone(any, true, now); break;
+        case 4: by.resume(1 + below(3), any); break;
+        case 5: by.resize(below(3) == 0 ? below(4) : 50 + below(numbers)); break;
+        default: break;
+      }
+      BOOST_REQUIRE(by.size() == held.size());
+    }
+    while (!held.empty()) gone(victim(), false, 3'000);
+    BOOST_REQUIRE(!by.victim());
+    switches += by.status().switches;
+  }
+  BOOST_TEST(switches > 1'000U);
 }
 
 BOOST_AUTO_TEST_CASE(what_it_remembers_is_bounded) {
@@ -333,7 +429,7 @@ BOOST_AUTO_TEST_CASE(who_was_behind_for_long_is_soon_not_held_back_by_it) {
   BOOST_TEST((of.winner(equal_bars(3)) == 1U));
 }
 
-BOOST_AUTO_TEST_CASE(a_champion_that_gets_more_than_it_promised_is_left_later_and_one_that_gets_less_sooner) {
+BOOST_AUTO_TEST_CASE(a_champion_that_gets_more_than_it_promised_is_left_later_and_one_that_gets_less_a_little_sooner) {
   const auto lead_when_it_gets = [](int extra) {
     contest of(3, 0, long_ago);
     let_lead(of, 1, 10, 100, extra);
@@ -341,7 +437,7 @@ BOOST_AUTO_TEST_CASE(a_champion_that_gets_more_than_it_promised_is_left_later_an
   };
   BOOST_TEST(lead_when_it_gets(0) == 10, boost::test_tools::tolerance(1e-2));
   BOOST_TEST(lead_when_it_gets(20) == 5, boost::test_tools::tolerance(1e-2));
-  BOOST_TEST(lead_when_it_gets(-20) == 15, boost::test_tools::tolerance(1e-2));
+  BOOST_TEST(lead_when_it_gets(-20) == 10.5, boost::test_tools::tolerance(1e-2));
 }
 
 BOOST_AUTO_TEST_CASE(leads_go_on_from_the_new_champion) {
@@ -349,11 +445,8 @@ BOOST_AUTO_TEST_CASE(leads_go_on_from_the_new_champion) {
   let_lead(of, 1, 10, 100);
   let_lead(of, 2, 4, 100);
   of.take_over(2);
-  const double before = of.lead(1);
-  BOOST_TEST(before > 0);
+  BOOST_TEST(of.lead(1) > 0);
   BOOST_TEST(of.lead(0) < 0);
-  of.halve();
-  BOOST_TEST(of.lead(1) == before, boost::test_tools::tolerance(1e-9));
 }
 
 BOOST_AUTO_TEST_SUITE_END()

@@ -133,13 +133,22 @@ BOOST_AUTO_TEST_CASE(of_a_sample_sessions_are_followed_by_all_blocks) {
 
 BOOST_AUTO_TEST_CASE(where_time_stands_still_requests_are_counted) {
   session_pool pool(5);
+  const std::array<std::uint64_t, 1> other{999};
+  const auto repeat = [&] { pool.policy.begin({.ids = other, .resident = {}}, 0); };
   pool.ask({}, 0, 5);
-  for (int i = 0; i < 900; ++i) pool.ask({}, 0, 0);
+  for (int i = 0; i < 900; ++i) repeat();
   pool.ask({}, 10, 15);
   BOOST_TEST(!pool.holds(14));  // the victim is younger than 0.75 of 120 s, or of 1,200 requests
-  for (int i = 0; i < 300; ++i) pool.ask({}, 0, 0);
+  for (int i = 0; i < 300; ++i) repeat();
   pool.ask({}, 20, 25);
   BOOST_TEST(pool.holds(24));
+}
+
+BOOST_AUTO_TEST_CASE(requests_without_blocks_do_not_make_time_run) {
+  session_pool pool(5);
+  pool.ask({}, 0, 5);
+  for (int i = 0; i < 20'000; ++i) pool.policy.begin({.ids = {}, .resident = {}}, 0);
+  BOOST_TEST(pool.policy.ghosts() == 1U);  // the tip is not 1,536 s old
 }
 
 BOOST_AUTO_TEST_CASE(without_requests_it_is_an_lru) {
