@@ -75,6 +75,7 @@ void tblru::inherit(std::uint32_t block, std::uint64_t /*id*/, std::uint32_t the
   const auto rank = static_cast<std::uint8_t>(std::clamp<std::uint32_t>(uses, 1, class_count) - 1);
   states_.make(block) = {};
   states_[block].rank = rank;
+  states_[block].earned = rank;
   states_[block].touched = clock_.at(then);
   lists_[rank].push_back(block);
   ends_[rank] = {};
@@ -89,9 +90,9 @@ void tblru::learn(const policy& from) {
 }
 
 void tblru::touch(std::uint32_t block, std::uint32_t now) {
-  const std::uint8_t rank = states_[block].rank;
-  lists_[rank].remove(block);
-  place(block, std::max(rank, rank_), now);
+  const std::uint8_t earned = states_[block].earned;
+  lists_[states_[block].rank].remove(block);
+  place(block, std::max(earned, rank_), now);
 }
 
 void tblru::refresh(std::uint32_t block, std::uint32_t now) {
@@ -99,8 +100,10 @@ void tblru::refresh(std::uint32_t block, std::uint32_t now) {
 }
 
 void tblru::spare(std::uint32_t block, std::uint32_t now) {
+  const std::uint8_t earned = states_[block].earned;
   lists_[states_[block].rank].remove(block);
   place(block, class_count - 1, now);  // or another class might still be worth more
+  states_[block].earned = earned;      // which it has again once it is used
 }
 
 void tblru::forget(std::uint32_t block) {
@@ -184,6 +187,7 @@ void tblru::leave_tip(const request& of, std::uint32_t turn, std::uint32_t now) 
 void tblru::place(std::uint32_t block, std::uint8_t rank, std::uint32_t now) {
   state& of = states_[block];
   of.rank = rank;
+  of.earned = rank;
   of.touched = clock_.at(now);
   lists_[rank].push_front(block);
   if (ends_[rank].block == block) ends_[rank] = {};

@@ -49,7 +49,8 @@ class tblru final : public policy {
   struct state {
     std::uint64_t child = 0;  ///< identity of the block that came after it, if there was one
     std::uint32_t touched = 0;
-    std::uint8_t rank = 0;  ///< the class
+    std::uint8_t rank = 0;    ///< the class of its list
+    std::uint8_t earned = 0;  ///< the class that its uses gave it; lower where it was spared
     bool has_child = false;
     bool branches = false;  ///< another block came after it, too
   };

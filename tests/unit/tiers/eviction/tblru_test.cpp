@@ -144,6 +144,19 @@ BOOST_AUTO_TEST_CASE(where_time_stands_still_requests_are_counted) {
   BOOST_TEST(pool.holds(24));
 }
 
+BOOST_AUTO_TEST_CASE(a_block_that_was_spared_has_its_own_class_again_once_it_is_used) {
+  block_links links;
+  links.cover(10);
+  tblru policy(links);
+  for (const std::uint32_t block : {0U, 1U, 2U}) policy.admit(block, block, block);
+  policy.spare(0, 5);
+  BOOST_TEST(*policy.victim() == 1U);
+  policy.touch(0, 10);
+  policy.touch(1, 20);
+  policy.touch(2, 30);
+  BOOST_TEST(*policy.victim() == 0U);
+}
+
 BOOST_AUTO_TEST_CASE(requests_without_blocks_do_not_make_time_run) {
   session_pool pool(5);
   pool.ask({}, 0, 5);
