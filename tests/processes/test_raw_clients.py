@@ -541,7 +541,7 @@ def test_a_core_dump_of_the_worker_does_not_hold_the_pool(start_node: StartNode,
 def test_a_ring_full_of_long_work_ends_nothing_and_others_are_served(
     start_node: StartNode, attach: Attach, operation: int
 ) -> None:
-    node = start_node("dram.policy=lru", "dram.slab_size=32MiB")
+    node = start_node("dram.policy=lru", "dram.slab_size=32MiB", capacity="128MiB")  # a slab for each
     session = attach(node, "flooded", spec={"model": "m", "tokens_per_block": 16, "hash_scheme": "sha256"})
     other = attach(node, "other")
     for first in range(0, 6000, 500):
