@@ -3,8 +3,8 @@
 Theirs is LRU with water marks: when DRAM is filled to a share, a share of it leaves at once (LMCache server 0.5.6: 0.8
 and 0.2; Mooncake Store 0.3.13: 0.95 and 0.05). Both get every benefit of the doubt: eviction comes in time (LMCache
 looks once a second and drops what is stored to a full pool meanwhile), nothing is leased, blocks of a request are
-touched from its tail to its head, everything that is stored is on disk too, and the disk is LRU. Ours is what a node
-does by default: `auto` over LRU, written when evicted, the copy kept.
+touched from its tail to its head, everything that is stored is on disk too, and the disk is LRU. Full blocks only. Ours
+is what a node does by default: `auto` over LRU, written when evicted, the copy kept.
 """
 
 from __future__ import annotations
@@ -88,7 +88,8 @@ def main() -> None:
             file.write(text)
             file.flush()
             lines = [json.loads(line) for line in text.splitlines()]
-            requests = [Request(line["hash_ids"], line["input_length"]) for line in lines]
+            full = [line["hash_ids"][: line["input_length"] // TOKENS] for line in lines]  # as engines hand them over
+            requests = [Request(ids, line["input_length"]) for ids, line in zip(full, lines, strict=True)]
             tokens = sum(request.tokens for request in requests)
             for dram, nvme in SIZES:
                 disk = nvme or None
