@@ -55,16 +55,16 @@ class automatic final : public policy {
   explicit automatic(block_links& links, const auto_options& options = {});
 
   void resize(std::uint32_t capacity) override;
-  std::uint32_t begin(const request& of, std::uint32_t now) override;
+  std::uint32_t begin(const request& of, std::uint32_t at) override;
   void resume(std::uint32_t standing, std::optional<std::uint32_t> parent) override;
   [[nodiscard]] bool follows_requests() const noexcept override { return true; }
   [[nodiscard]] touch_order order() const noexcept override;
   [[nodiscard]] bool wants(std::uint64_t id, std::uint32_t now) override;
-  void admit(std::uint32_t block, std::uint64_t id, std::uint32_t now) override;
-  void touch(std::uint32_t block, std::uint32_t now) override;
-  void refresh(std::uint32_t block, std::uint32_t now) override;
-  void spare(std::uint32_t block, std::uint32_t now) override;
-  void evict(std::uint32_t block, std::uint64_t id, std::uint32_t now) override;
+  void admit(std::uint32_t block, std::uint64_t id, std::uint32_t at) override;
+  void touch(std::uint32_t block, std::uint32_t at) override;
+  void refresh(std::uint32_t block, std::uint32_t at) override;
+  void spare(std::uint32_t block, std::uint32_t at) override;
+  void evict(std::uint32_t block, std::uint64_t id, std::uint32_t at) override;
   void forget(std::uint32_t block) override;
   [[nodiscard]] std::optional<std::uint32_t> victim() override;
   [[nodiscard]] std::uint32_t size() const noexcept override;

@@ -26,7 +26,7 @@ class tblru final : public policy {
 
   void resize(std::uint32_t capacity) override { capacity_ = capacity; }
   /// The standing is the request's turn.
-  std::uint32_t begin(const request& of, std::uint32_t now) override;
+  std::uint32_t begin(const request& of, std::uint32_t told) override;
   void resume(std::uint32_t standing, std::optional<std::uint32_t> parent) override;
   [[nodiscard]] bool follows_requests() const noexcept override { return true; }
   [[nodiscard]] touch_order order() const noexcept override { return touch_order::chain; }

@@ -374,8 +374,9 @@ class rag : maker {
  public:
   explicit rag(const settings& all) : maker(all) {
     double sum = 0;
-    for (double n = 1; n <= std::floor(with["corpus"]); ++n) {
-      weights_.push_back(sum += std::pow(n, -with["zipf"]));
+    const auto corpus = static_cast<std::size_t>(with["corpus"]);
+    for (std::size_t n = 1; n <= corpus; ++n) {
+      weights_.push_back(sum += std::pow(static_cast<double>(n), -with["zipf"]));
       lengths_.push_back(random.tokens(with["passage_tokens"]));
     }
   }
@@ -386,7 +387,8 @@ class rag : maker {
       const std::size_t system = random.below(static_cast<double>(systems.size()));
       std::vector<std::size_t> path{system};
       prompt asked = systems[system];
-      for (double n = 1; n <= with["passages"]; ++n) asked = after(asked, path);
+      const auto passages = static_cast<std::size_t>(with["passages"]);
+      for (std::size_t n = 0; n < passages; ++n) asked = after(asked, path);
       asked.grow(random.tokens(with["question_tokens"]), next_id);
       ask(now, asked);
       now += random.around(1 / with["rate"]);
