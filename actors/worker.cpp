@@ -602,8 +602,8 @@ class worker {
   unique_fd signals_;
   worker_system_config system_config_;
   caf::actor_system system_;
-  std::shared_ptr<const void>
-      store_;  ///< its memory: threads of the devices and the provisioner outlive the tier's actor
+  /// For its memory: threads of the devices and the provisioner outlive the tier's actor.
+  std::shared_ptr<const void> store_;
   std::unique_ptr<dram::provisioner> provisioner_;
   bool bad_setup_ = false;
   std::shared_ptr<std::atomic<std::uint64_t>> exceptions_ = std::make_shared<std::atomic<std::uint64_t>>(0);

@@ -62,20 +62,13 @@ void automatic::admit(std::uint32_t block, std::uint64_t id, std::uint32_t at) {
 }
 
 void automatic::touch(std::uint32_t block, std::uint32_t at) {
-  state& of = blocks_[block];
-  if (of.where == place::waiting) bring(block);
-  of.turn = ++turns_;
-  of.touched = clock_.at(at);
+  state& of = renew(block, at);
   if (of.uses < most_uses) ++of.uses;
   live_->touch(block, of.touched);
 }
 
 void automatic::refresh(std::uint32_t block, std::uint32_t at) {
-  state& of = blocks_[block];
-  if (of.where == place::waiting) bring(block);
-  of.turn = ++turns_;
-  of.touched = clock_.at(at);
-  live_->refresh(block, of.touched);
+  live_->refresh(block, renew(block, at).touched);
 }
 
 void automatic::spare(std::uint32_t block, std::uint32_t at) {
@@ -207,6 +200,15 @@ void automatic::bring(std::uint32_t block) {
   state& of = blocks_[block];
   of.where = place::live;
   live_->inherit(block, of.id, of.touched, of.uses);
+}
+
+/// The block is the latest from now on, and in the care of the policy at work.
+automatic::state& automatic::renew(std::uint32_t block, std::uint32_t at) {
+  state& of = blocks_[block];
+  if (of.where == place::waiting) bring(block);
+  of.turn = ++turns_;
+  of.touched = clock_.at(at);
+  return of;
 }
 
 /// The policy at work shall know what the request finds; it is used next.

@@ -96,6 +96,7 @@ class automatic final : public policy {
   void switch_to(std::size_t candidate);
   [[nodiscard]] bool is_stale(const waiting& each) const noexcept;
   void bring(std::uint32_t block);
+  state& renew(std::uint32_t block, std::uint32_t at);
   void bring_resident(const request& of);
   void bring_some();
 

@@ -73,10 +73,7 @@ void tblru::admit(std::uint32_t block, std::uint64_t id, std::uint32_t now) {
 
 void tblru::inherit(std::uint32_t block, std::uint64_t /*id*/, std::uint32_t then, std::uint32_t uses) {
   const auto rank = static_cast<std::uint8_t>(std::clamp<std::uint32_t>(uses, 1, class_count) - 1);
-  states_.make(block) = {};
-  states_[block].rank = rank;
-  states_[block].earned = rank;
-  states_[block].touched = clock_.at(then);
+  states_.make(block) = {.touched = clock_.at(then), .rank = rank, .earned = rank};
   lists_[rank].push_back(block);
   ends_[rank] = {};
   chosen_ = none;

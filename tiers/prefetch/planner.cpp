@@ -30,10 +30,6 @@ nanoseconds time_of(double seconds) {
   return std::chrono::duration_cast<nanoseconds>(std::chrono::duration<double>(std::min(seconds, forever)));
 }
 
-double seconds_of(nanoseconds time) {
-  return std::chrono::duration<double>(time).count();
-}
-
 /// Chained keys: two that are equal have equal keys before them.
 std::size_t common_prefix(const std::vector<full_key>& a, const std::vector<full_key>& b) {
   std::size_t low = 0;
@@ -211,9 +207,8 @@ planner::job planner::make_job(word& said, time_point now) {
   if (policy == prefetch_policy::timeout) {
     const nanoseconds base = said.terms.base ? nanoseconds(*said.terms.base) : options_.base;
     const nanoseconds per_ki = said.terms.per_ki_token ? nanoseconds(*said.terms.per_ki_token) : options_.per_ki_token;
-    const double seconds = std::chrono::duration<double>(base).count() +
-                           std::chrono::duration<double>(per_ki).count() * static_cast<double>(tokens) / 1024;
-    if (seconds < std::chrono::duration<double>(options_.limit).count()) made.deadline = now + time_of(seconds);
+    const double seconds = seconds_of(base) + seconds_of(per_ki) * static_cast<double>(tokens) / 1024;
+    if (seconds < seconds_of(options_.limit)) made.deadline = now + time_of(seconds);
   }
   return made;
 }

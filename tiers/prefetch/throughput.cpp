@@ -16,10 +16,6 @@ constexpr double reports_late = 0.001;                            // ends are re
 constexpr double newest_counts = 0.3;                             // of latencies
 constexpr double outlier = 4;  // times the latency known so far; more is a pause of the device
 
-double seconds_of(nanoseconds time) noexcept {
-  return std::chrono::duration<double>(time).count();
-}
-
 }  // namespace
 
 /// At most half of the time counts as latency: where all that was under way comes at once, it says little of bandwidth.

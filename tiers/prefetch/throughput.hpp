@@ -12,6 +12,10 @@ using clock = std::chrono::steady_clock;
 using time_point = clock::time_point;
 using nanoseconds = std::chrono::nanoseconds;
 
+[[nodiscard]] constexpr double seconds_of(nanoseconds time) noexcept {
+  return std::chrono::duration<double>(time).count();
+}
+
 /// When loads come: the first byte after `delay`, and then so many a second.
 struct forecast {
   double delay = 0;  ///< seconds

@@ -16,9 +16,6 @@ using namespace testing;
 
 namespace {
 
-double seconds_of(nanoseconds time) {
-  return std::chrono::duration<double>(time).count();
-}
 nanoseconds time_of(double seconds) {
   return std::chrono::duration_cast<nanoseconds>(std::chrono::duration<double>(seconds));
 }
@@ -74,26 +71,22 @@ disk falling(double run, std::mt19937_64& /*dice*/) {
 disk rising(double run, std::mt19937_64& /*dice*/) {
   return {.steps = {{run / 3, 0.05}, {0, 1}}};
 }
-disk stalling(double run, std::mt19937_64& dice) {
+using lasting = std::uniform_real_distribution<double>;
+/// All of the disk and a `share` of it by turns.
+disk alternating(double run, lasting whole, lasting part, double share, std::mt19937_64& dice) {
   disk made;
-  std::uniform_real_distribution<double> works(2, 10);
-  std::uniform_real_distribution<double> stalls(0.2, 2);
   for (double at = 0; at < 4 * run;) {
-    made.steps.push_back({at += works(dice), 1});
-    made.steps.push_back({at += stalls(dice), 0});
+    made.steps.push_back({at += whole(dice), 1});
+    made.steps.push_back({at += part(dice), share});
   }
   made.steps.push_back({0, 1});
   return made;
 }
+disk stalling(double run, std::mt19937_64& dice) {
+  return alternating(run, lasting(2, 10), lasting(0.2, 2), 0, dice);
+}
 disk shared(double run, std::mt19937_64& dice) {
-  disk made;
-  std::uniform_real_distribution<double> lasts(0.5, 5);
-  for (double at = 0; at < 4 * run;) {
-    made.steps.push_back({at += lasts(dice), 1});
-    made.steps.push_back({at += lasts(dice), 0.3});
-  }
-  made.steps.push_back({0, 1});
-  return made;
+  return alternating(run, lasting(0.5, 5), lasting(0.5, 5), 0.3, dice);
 }
 
 constexpr std::array scenarios{
