@@ -117,14 +117,7 @@ result<std::unique_ptr<server>> server::start(server_context context, config_ptr
   };
   auto sockets = local::event_loop::start("cenote-sockets", failed);
   if (!sockets) return std::unexpected(sockets.error());
-  const auto unanswered = [count = made->context_.exceptions](local::event_loop::watch_id, const std::string& what) {
-    ++*count;
-    log_error(logger("server"), "a doorbell was not answered", {{"reason", what}});
-  };
-  auto doorbells = local::event_loop::start("cenote-rings", unanswered);
-  if (!doorbells) return std::unexpected(doorbells.error());
   made->sockets_ = std::shared_ptr<local::event_loop>(std::move(*sockets));
-  made->doorbells_ = std::move(*doorbells);
   made->reports_ = std::make_unique<shared_reports>(made->context_.system, made->context_.node, made->sockets_);
   return made;
 }
@@ -135,12 +128,12 @@ server::~server() {
 
 void server::watch_over(pulse& all) {
   all.add("the thread of sockets", [this](std::function<void()> answer) { sockets_->post(std::move(answer)); });
-  all.add("the thread of doorbells", [this](std::function<void()> answer) { doorbells_->post(std::move(answer)); });
+  all.add("the thread of doorbells",
+          [this](std::function<void()> answer) { context_.doorbells.post(std::move(answer)); });
 }
 
 void server::stop() {
   if (sockets_) sockets_->stop();
-  if (doorbells_) doorbells_->stop();
 }
 
 template <class Answer, class Actor, class... Arguments>
@@ -699,17 +692,12 @@ result<void> server::open(const std::shared_ptr<session_resources>& session, int
   }
   auto actor = ask<session_actor>(context_.node, open_atom_v, session_ptr(session));
   if (!actor) return std::unexpected(actor.error());
-  auto doorbell = doorbells_->watch(
-      session->submit_doorbell.get(),
-      [session, target = *actor](std::uint32_t) {
-        if (session->take_bell()) caf::anon_send(target, bell_atom_v);
-      },
-      /*edge=*/true);
+  auto doorbell = context_.doorbells.watch(session, *actor);
   if (!doorbell) return std::unexpected(doorbell.error());
   auto death =
       sockets_->watch(session->pidfd.get(), [this, number](std::uint32_t) { end_session(number, "process died"); });
   if (!death) {
-    doorbells_->unwatch(*doorbell);
+    context_.doorbells.unwatch(*doorbell);
     return std::unexpected(death.error());
   }
   sessions_.emplace(number, attached{session, *actor, *doorbell, *death, socket, false});
@@ -764,7 +752,7 @@ void server::end_session(std::uint64_t number, std::string_view why) {
   if (found == sessions_.end()) return;
   const attached gone = std::move(found->second);
   sessions_.erase(found);
-  doorbells_->unwatch(gone.doorbell);
+  context_.doorbells.unwatch(gone.doorbell);
   sockets_->unwatch(gone.death);
   release(number);
   if (const auto open = connections_.find(gone.socket); open != connections_.end()) open->second.session = 0;

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "actors/admin_request.hpp"
+#include "actors/doorbell_loop.hpp"
 #include "actors/messages.hpp"
 #include "actors/pulse.hpp"
 #include "actors/shared_reports.hpp"
@@ -37,6 +38,7 @@ struct server_report {
 struct server_context {
   caf::actor_system& system;
   local::keeper_link& keeper;
+  doorbell_loop& doorbells;
   dram_tier_actor dram;
   node_actor node;
   std::uint64_t epoch = 0;
@@ -50,7 +52,7 @@ struct server_context {
 };
 
 /// Serves connections on a thread of its own (an event_loop): that thread may wait for an actor or the keeper, for a
-/// bounded time, and never for a client. A second loop turns the sessions' doorbells into messages, so that an attach
+/// bounded time, and never for a client. The sessions' doorbells are heard elsewhere (doorbell_loop), so that an attach
 /// never delays a commit.
 ///
 /// Fairness: a connection is read one frame at a time, in turns with the others, and not at all while an answer to it
@@ -201,7 +203,6 @@ class server {
   config_ptr config_;
   std::shared_ptr<local::event_loop> sockets_;
   std::unique_ptr<shared_reports> reports_;
-  std::unique_ptr<local::event_loop> doorbells_;
   unique_fd listener_;
   unique_fd spare_;
   bool turning_away_ = false;

@@ -16,6 +16,7 @@
 #include <thread>
 
 #include "actors/coarse_clock.hpp"
+#include "actors/doorbell_loop.hpp"
 #include "actors/dram_tier.hpp"
 #include "actors/kill_at.hpp"
 #include "actors/node.hpp"
@@ -361,8 +362,15 @@ class worker {
     prefetch_ = system_.spawn<prefetch_planner>(prefetch_options_of(*config_), dram_);
     node_ = system_.spawn<node>(
         dram_, prefetch_, [this](const std::string& reason) { fatal(reason); }, nvme_);
+    auto doorbells = doorbell_loop::start(system_, [count = exceptions_](auto, const std::string& what) {
+      ++*count;
+      log_error(logger("server"), "a doorbell was not answered", {{"reason", what}});
+    });
+    if (!doorbells) return std::unexpected(doorbells.error());
+    doorbells_ = std::move(*doorbells);
     server_context context{system_,
                            keeper_,
+                           *doorbells_,
                            dram_,
                            node_,
                            handed.epoch,
@@ -577,6 +585,7 @@ class worker {
           .receive([](const outcome&) {}, [](const caf::error&) {});
     }
     server_->stop();
+    doorbells_->stop();
     server_.reset();
     caf::anon_send_exit(node_, caf::exit_reason::user_shutdown);
     node_ = nullptr;
@@ -601,6 +610,7 @@ class worker {
   config_ptr config_;
   unique_fd signals_;
   worker_system_config system_config_;
+  std::unique_ptr<doorbell_loop> doorbells_;  ///< it ran actors of the system, which ends first
   caf::actor_system system_;
   /// For its memory: threads of the devices and the provisioner outlive the tier's actor.
   std::shared_ptr<const void> store_;

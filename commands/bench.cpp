@@ -25,6 +25,7 @@ constexpr std::array benches{
     bench_command{"get", "Copying reads against memcpy; readers beside a busy writer", bench::run_get},
     bench_command{"put", "Puts against memcpy", bench::run_put},
     bench_command{"acquire", "Zero-copy reads: the cost of pinning a block", bench::run_acquire},
+    bench_command{"wake", "A request to the node, against waking another process and being woken", bench::run_wake},
     bench_command{"nvme", "Reading and writing a file past the page cache, against fio", bench::run_nvme},
     bench_command{"policies", "A block access in the simulation of eviction policies, against one array write",
                   bench::run_policies},

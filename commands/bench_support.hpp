@@ -37,6 +37,7 @@ struct options {
 [[nodiscard]] result<void> run_get(const options& how, report& out);
 [[nodiscard]] result<void> run_put(const options& how, report& out);
 [[nodiscard]] result<void> run_acquire(const options& how, report& out);
+[[nodiscard]] result<void> run_wake(const options& how, report& out);
 [[nodiscard]] result<void> run_nvme(const options& how, report& out);
 [[nodiscard]] result<void> run_policies(const options& how, report& out);
 /// Part of `get`: readers beside a writer that commits and evicts.

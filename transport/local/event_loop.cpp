@@ -14,7 +14,8 @@
 
 namespace cenote::local {
 
-result<std::unique_ptr<event_loop>> event_loop::start(const std::string& name, failure_handler on_failure) {
+result<std::unique_ptr<event_loop>> event_loop::start(const std::string& name, failure_handler on_failure,
+                                                      round_handler after_round) {
   unique_fd epoll(::epoll_create1(EPOLL_CLOEXEC));
   if (!epoll) return fail_errno("epoll_create1");
   unique_fd wake(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
@@ -25,6 +26,7 @@ result<std::unique_ptr<event_loop>> event_loop::start(const std::string& name, f
   if (::epoll_ctl(epoll.get(), EPOLL_CTL_ADD, wake.get(), &event) != 0) return fail_errno("epoll_ctl");
   std::unique_ptr<event_loop> loop(new event_loop(std::move(epoll), std::move(wake)));
   loop->on_failure_ = std::move(on_failure);
+  loop->after_round_ = std::move(after_round);
   loop->thread_ = std::thread([self = loop.get(), name] { self->run(name); });
   return loop;
 }
@@ -112,10 +114,18 @@ void event_loop::run(const std::string& name) {
       }
     }
     run_due();
+    end_round();
   }
 }
 
+void event_loop::end_round() {
+  if (!after_round_) return;
+  more_ = true;  // also after an exception
+  guarded(0, [this] { more_ = after_round_(); });
+}
+
 int event_loop::milliseconds_to_next() {
+  if (more_) return 0;
   const std::lock_guard lock(mutex_);
   if (timed_.empty()) return -1;
   const auto left = std::chrono::ceil<std::chrono::milliseconds>(timed_.begin()->first - clock::now()).count();

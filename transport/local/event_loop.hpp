@@ -30,8 +30,13 @@ class event_loop {
   /// Hears of an exception that a handler (of watch `id`) or a task (`id` 0) let out. Runs on the loop's thread.
   using failure_handler = std::function<void(watch_id id, const std::string& what)>;
 
+  /// Runs on the loop's thread whenever all that was ready was told. True: it has more to do, so that the loop looks at
+  /// its descriptors and comes back at once.
+  using round_handler = std::function<bool()>;
+
   /// `name`: of the thread, at most 15 characters.
-  static result<std::unique_ptr<event_loop>> start(const std::string& name, failure_handler on_failure = {});
+  static result<std::unique_ptr<event_loop>> start(const std::string& name, failure_handler on_failure = {},
+                                                   round_handler after_round = {});
   event_loop(const event_loop&) = delete;
   event_loop& operator=(const event_loop&) = delete;
   /// Stops; see stop().
@@ -62,6 +67,7 @@ class event_loop {
   void dispatch(watch_id id, std::uint32_t events);
   void run_tasks();
   void run_due();
+  void end_round();
   /// Calls `work`; what it throws goes to on_failure_.
   void guarded(watch_id id, const std::function<void()>& work);
   [[nodiscard]] int milliseconds_to_next();
@@ -75,6 +81,8 @@ class event_loop {
   std::vector<std::function<void()>> tasks_;
   std::multimap<clock::time_point, std::function<void()>> timed_;
   failure_handler on_failure_;
+  round_handler after_round_;
+  bool more_ = false;     ///< after_round_ said so
   watch_id next_ = 1;     ///< 0 is the wake-up descriptor
   watch_id running_ = 0;  ///< whose handler runs now
   bool stopping_ = false;

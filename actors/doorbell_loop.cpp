@@ -1,0 +1,65 @@
+#include "actors/doorbell_loop.hpp"
+
+#include <utility>
+
+namespace cenote {
+
+namespace {
+
+using local::event_loop;
+
+constexpr std::size_t messages_a_turn = 16;                     // then the next actor has its turn
+constexpr auto between_looks = std::chrono::microseconds(200);  // at the other doorbells, while there is work
+
+}  // namespace
+
+result<std::unique_ptr<doorbell_loop>> doorbell_loop::start(caf::actor_system& system,
+                                                            event_loop::failure_handler on_failure) {
+  std::unique_ptr<doorbell_loop> made(new doorbell_loop(system));
+  auto events = event_loop::start("cenote-rings", std::move(on_failure), [to = made.get()] { return to->run_some(); });
+  if (!events) return std::unexpected(events.error());
+  made->events_ = std::move(*events);
+  return made;
+}
+
+result<event_loop::watch_id> doorbell_loop::watch(session_ptr session, session_actor target) {
+  const int doorbell = session->submit_doorbell.get();
+  return events_->watch(
+      doorbell,
+      [this, session = std::move(session), to = caf::actor_cast<caf::strong_actor_ptr>(target)](std::uint32_t) {
+        if (!session->take_bell()) return;
+        to->enqueue(nullptr, caf::make_message_id(), caf::make_message(bell_atom_v), this);
+      },
+      /*edge=*/true);
+}
+
+void doorbell_loop::stop() {
+  if (!events_) return;
+  events_.reset();  // with the watches, which hold actors
+  for (; !jobs_.empty(); jobs_.pop_front()) system().scheduler().enqueue(jobs_.front());
+}
+
+void doorbell_loop::exec_later(caf::resumable* job) {
+  jobs_.push_back(job);
+}
+
+bool doorbell_loop::run_some() {
+  if (jobs_.empty()) return false;
+  const auto until = event_loop::clock::now() + between_looks;
+  do {
+    run_one();
+  } while (!jobs_.empty() && event_loop::clock::now() < until);
+  return !jobs_.empty();
+}
+
+void doorbell_loop::run_one() {
+  caf::resumable* const job = std::exchange(jobs_.front(), nullptr);
+  jobs_.pop_front();
+  if (job->resume(this, messages_a_turn) == caf::resumable::resume_later) {
+    jobs_.push_back(job);
+  } else {
+    caf::intrusive_ptr_release(job);
+  }
+}
+
+}  // namespace cenote
