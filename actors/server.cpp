@@ -128,8 +128,8 @@ server::~server() {
 
 void server::watch_over(pulse& all) {
   all.add("the thread of sockets", [this](std::function<void()> answer) { sockets_->post(std::move(answer)); });
-  all.add("the thread of doorbells",
-          [this](std::function<void()> answer) { context_.doorbells.post(std::move(answer)); });
+  all.add("the thread of the data path",
+          [this](std::function<void()> answer) { context_.path.post(std::move(answer)); });
 }
 
 void server::stop() {
@@ -692,12 +692,12 @@ result<void> server::open(const std::shared_ptr<session_resources>& session, int
   }
   auto actor = ask<session_actor>(context_.node, open_atom_v, session_ptr(session));
   if (!actor) return std::unexpected(actor.error());
-  auto doorbell = context_.doorbells.watch(session, *actor);
+  auto doorbell = context_.path.watch(session, *actor);
   if (!doorbell) return std::unexpected(doorbell.error());
   auto death =
       sockets_->watch(session->pidfd.get(), [this, number](std::uint32_t) { end_session(number, "process died"); });
   if (!death) {
-    context_.doorbells.unwatch(*doorbell);
+    context_.path.unwatch(*doorbell);
     return std::unexpected(death.error());
   }
   sessions_.emplace(number, attached{session, *actor, *doorbell, *death, socket, false});
@@ -752,7 +752,7 @@ void server::end_session(std::uint64_t number, std::string_view why) {
   if (found == sessions_.end()) return;
   const attached gone = std::move(found->second);
   sessions_.erase(found);
-  context_.doorbells.unwatch(gone.doorbell);
+  context_.path.unwatch(gone.doorbell);
   sockets_->unwatch(gone.death);
   release(number);
   if (const auto open = connections_.find(gone.socket); open != connections_.end()) open->second.session = 0;

@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "actors/admin_request.hpp"
-#include "actors/doorbell_loop.hpp"
+#include "actors/data_path.hpp"
 #include "actors/messages.hpp"
 #include "actors/pulse.hpp"
 #include "actors/shared_reports.hpp"
@@ -38,7 +38,7 @@ struct server_report {
 struct server_context {
   caf::actor_system& system;
   local::keeper_link& keeper;
-  doorbell_loop& doorbells;
+  data_path& path;
   dram_tier_actor dram;
   node_actor node;
   std::uint64_t epoch = 0;
@@ -52,7 +52,7 @@ struct server_context {
 };
 
 /// Serves connections on a thread of its own (an event_loop): that thread may wait for an actor or the keeper, for a
-/// bounded time, and never for a client. The sessions' doorbells are heard elsewhere (doorbell_loop), so that an attach
+/// bounded time, and never for a client. The sessions' doorbells are heard elsewhere (data_path), so that an attach
 /// never delays a commit.
 ///
 /// Fairness: a connection is read one frame at a time, in turns with the others, and not at all while an answer to it

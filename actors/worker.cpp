@@ -16,7 +16,7 @@
 #include <thread>
 
 #include "actors/coarse_clock.hpp"
-#include "actors/doorbell_loop.hpp"
+#include "actors/data_path.hpp"
 #include "actors/dram_tier.hpp"
 #include "actors/kill_at.hpp"
 #include "actors/node.hpp"
@@ -337,6 +337,12 @@ class worker {
   result<void> start(local::handover handed) {
     const auto begun = std::chrono::steady_clock::now();
     install_kill(config_->debug, handed.epoch);
+    auto path = data_path::start(system_, [count = exceptions_](auto, const std::string& what) {
+      ++*count;
+      log_error(logger("server"), "a doorbell was not answered", {{"reason", what}});
+    });
+    if (!path) return std::unexpected(path.error());
+    data_path_ = std::move(*path);
     if (!config_->nvme.paths.empty()) make_nvme(handed.entries);
     std::erase_if(handed.entries, [](const auto& each) { return each.kind == local::entry_kind::removals; });
     recovery recover(*config_, keeper_);
@@ -362,15 +368,9 @@ class worker {
     prefetch_ = system_.spawn<prefetch_planner>(prefetch_options_of(*config_), dram_);
     node_ = system_.spawn<node>(
         dram_, prefetch_, [this](const std::string& reason) { fatal(reason); }, nvme_);
-    auto doorbells = doorbell_loop::start(system_, [count = exceptions_](auto, const std::string& what) {
-      ++*count;
-      log_error(logger("server"), "a doorbell was not answered", {{"reason", what}});
-    });
-    if (!doorbells) return std::unexpected(doorbells.error());
-    doorbells_ = std::move(*doorbells);
     server_context context{system_,
                            keeper_,
-                           *doorbells_,
+                           *data_path_,
                            dram_,
                            node_,
                            handed.epoch,
@@ -501,10 +501,10 @@ class worker {
       caf::anon_send(nvme_, path_atom_v, std::make_shared<nvme::opened_path>(std::move(opened)));
     };
     events.completed = [this](std::uint32_t path, std::vector<nvme::io_completion> completions) {
-      caf::anon_send(nvme_, io_atom_v, std::make_shared<const io_done>(io_done{path, std::move(completions)}));
+      data_path_->deliver(nvme_, io_atom_v, std::make_shared<const io_done>(io_done{path, std::move(completions)}));
     };
     events.saved = [this](std::uint32_t path, std::uint64_t tag, const nvme::save_status& how) {
-      caf::anon_send(nvme_, saved_atom_v, std::make_shared<const save_report>(save_report{path, tag, how}));
+      data_path_->deliver(nvme_, saved_atom_v, std::make_shared<const save_report>(save_report{path, tag, how}));
     };
     events.broke = [this](std::uint32_t path, const std::string& what) {
       ++*exceptions_;
@@ -585,7 +585,6 @@ class worker {
           .receive([](const outcome&) {}, [](const caf::error&) {});
     }
     server_->stop();
-    doorbells_->stop();
     server_.reset();
     caf::anon_send_exit(node_, caf::exit_reason::user_shutdown);
     node_ = nullptr;
@@ -593,6 +592,7 @@ class worker {
     dram_ = nullptr;
     system_.await_all_actors_done();
     if (devices_) devices_->stop();
+    data_path_->stop();
     nvme_ = nullptr;  // only now: the devices' threads send to it
     provisioner_.reset();
     log_info(logger("worker"), "drained");
@@ -610,7 +610,7 @@ class worker {
   config_ptr config_;
   unique_fd signals_;
   worker_system_config system_config_;
-  std::unique_ptr<doorbell_loop> doorbells_;  ///< it ran actors of the system, which ends first
+  std::unique_ptr<data_path> data_path_;  ///< it ran actors of the system, which ends first
   caf::actor_system system_;
   /// For its memory: threads of the devices and the provisioner outlive the tier's actor.
   std::shared_ptr<const void> store_;

@@ -71,7 +71,9 @@ void event_loop::set_interest(watch_id id, bool read, bool write) {
 void event_loop::post(std::function<void()> task) {
   {
     const std::lock_guard lock(mutex_);
+    const bool told = !tasks_.empty();
     tasks_.push_back(std::move(task));
+    if (told) return;  // whoever came first wakes the thread for all
   }
   const std::uint64_t one = 1;
   (void)!::write(wake_.get(), &one, sizeof one);

@@ -1,4 +1,4 @@
-#include "actors/doorbell_loop.hpp"
+#include "actors/data_path.hpp"
 
 #include <utility>
 
@@ -13,37 +13,35 @@ constexpr auto between_looks = std::chrono::microseconds(200);  // at the other 
 
 }  // namespace
 
-result<std::unique_ptr<doorbell_loop>> doorbell_loop::start(caf::actor_system& system,
-                                                            event_loop::failure_handler on_failure) {
-  std::unique_ptr<doorbell_loop> made(new doorbell_loop(system));
-  auto events = event_loop::start("cenote-rings", std::move(on_failure), [to = made.get()] { return to->run_some(); });
+result<std::unique_ptr<data_path>> data_path::start(caf::actor_system& system, event_loop::failure_handler on_failure) {
+  std::unique_ptr<data_path> made(new data_path(system));
+  auto events = event_loop::start("cenote-data", std::move(on_failure), [to = made.get()] { return to->run_some(); });
   if (!events) return std::unexpected(events.error());
   made->events_ = std::move(*events);
   return made;
 }
 
-result<event_loop::watch_id> doorbell_loop::watch(session_ptr session, session_actor target) {
+result<event_loop::watch_id> data_path::watch(session_ptr session, session_actor target) {
   const int doorbell = session->submit_doorbell.get();
   return events_->watch(
       doorbell,
       [this, session = std::move(session), to = caf::actor_cast<caf::strong_actor_ptr>(target)](std::uint32_t) {
-        if (!session->take_bell()) return;
-        to->enqueue(nullptr, caf::make_message_id(), caf::make_message(bell_atom_v), this);
+        if (session->take_bell()) hand_over(to, caf::make_message(bell_atom_v));
       },
       /*edge=*/true);
 }
 
-void doorbell_loop::stop() {
+void data_path::stop() {
   if (!events_) return;
   events_.reset();  // with the watches, which hold actors
   for (; !jobs_.empty(); jobs_.pop_front()) system().scheduler().enqueue(jobs_.front());
 }
 
-void doorbell_loop::exec_later(caf::resumable* job) {
-  jobs_.push_back(job);
+void data_path::hand_over(const caf::strong_actor_ptr& to, caf::message message) {
+  to->enqueue(nullptr, caf::make_message_id(), std::move(message), this);
 }
 
-bool doorbell_loop::run_some() {
+bool data_path::run_some() {
   if (jobs_.empty()) return false;
   const auto until = event_loop::clock::now() + between_looks;
   do {
@@ -52,7 +50,7 @@ bool doorbell_loop::run_some() {
   return !jobs_.empty();
 }
 
-void doorbell_loop::run_one() {
+void data_path::run_one() {
   caf::resumable* const job = std::exchange(jobs_.front(), nullptr);
   jobs_.pop_front();
   if (job->resume(this, messages_a_turn) == caf::resumable::resume_later) {

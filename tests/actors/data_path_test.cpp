@@ -1,0 +1,208 @@
+#include "actors/data_path.hpp"
+
+#include <unistd.h>
+
+#include <atomic>
+#include <boost/test/unit_test.hpp>
+#include <chrono>
+#include <latch>
+#include <semaphore>
+#include <thread>
+
+using namespace cenote;
+
+namespace {
+
+constexpr auto patience = std::chrono::seconds(30);
+
+class scheduler_config : public caf::actor_system_config {
+ public:
+  scheduler_config() {
+    add_message_types<caf::id_block::cenote>();
+    set("scheduler.policy", caf::atom("sharing"));
+    set("scheduler.max-threads", 2);
+    set("logger.verbosity", caf::atom("quiet"));
+  }
+};
+
+/// A session with a doorbell, and an actor in its actor's place that counts bells.
+struct rung_session {
+  std::shared_ptr<session_resources> resources = std::make_shared<session_resources>();
+  session_actor actor;
+  std::shared_ptr<std::atomic<int>> bells = std::make_shared<std::atomic<int>>(0);
+
+  void ring() const {
+    const std::uint64_t one = 1;
+    BOOST_REQUIRE_EQUAL(::write(resources->submit_doorbell.get(), &one, sizeof one), ssize_t{sizeof one});
+  }
+};
+
+struct data_path_fixture {
+  data_path_fixture() {
+    auto started = data_path::start(system, [](auto, const std::string&) {});
+    BOOST_REQUIRE(started);
+    path = std::move(*started);
+  }
+  ~data_path_fixture() {
+    path->stop();
+    for (const auto& each : actors) caf::anon_send_exit(each, caf::exit_reason::user_shutdown);
+    actors.clear();
+    system.await_all_actors_done();
+  }
+  data_path_fixture(const data_path_fixture&) = delete;
+  data_path_fixture& operator=(const data_path_fixture&) = delete;
+
+  template <class Work>
+  caf::actor keep(Work&& work) {
+    const caf::actor made = system.spawn(std::forward<Work>(work));
+    actors.push_back(made);
+    return made;
+  }
+
+  rung_session open_session(std::function<void()> at_bell = [] {}) {
+    rung_session made;
+    made.resources->pin_slots = 16;
+    BOOST_REQUIRE(make_session(*made.resources));
+    made.actor = system.spawn([resources = made.resources, bells = made.bells,
+                               at_bell](session_actor::pointer) -> session_actor::behavior_type {
+      return {[=](bell_atom) {
+                resources->bell_heard();
+                at_bell();
+                ++*bells;
+              },
+              [](answer_atom, const completions_ptr&) {}, [](report_atom) { return session_report{}; },
+              [](drain_atom) { return outcome{}; }};
+    });
+    actors.push_back(caf::actor_cast<caf::actor>(made.actor));
+    BOOST_REQUIRE(path->watch(made.resources, made.actor));
+    return made;
+  }
+
+  scheduler_config config;
+  std::unique_ptr<data_path> path;  // outlives the actors of the system
+  caf::actor_system system{config};
+  std::vector<caf::actor> actors;
+};
+
+template <class Condition>
+bool comes_true(Condition&& condition) {
+  const auto until = std::chrono::steady_clock::now() + patience;
+  while (!condition()) {
+    if (std::chrono::steady_clock::now() > until) return false;
+    std::this_thread::yield();
+  }
+  return true;
+}
+
+}  // namespace
+
+BOOST_AUTO_TEST_SUITE(data_path_tests)
+
+BOOST_FIXTURE_TEST_CASE(a_question_and_its_answer_run_on_the_thread_that_heard_the_event, data_path_fixture) {
+  std::binary_semaphore done(0);
+  std::thread::id tier_on;
+  std::thread::id session_on;
+  const auto tier = keep([&](caf::event_based_actor*) -> caf::behavior {
+    return {[&](int n) {
+      tier_on = std::this_thread::get_id();
+      return n + 1;
+    }};
+  });
+  const auto asking = keep([&](caf::event_based_actor* self) -> caf::behavior {
+    return {[&, self](int n) {
+      self->request(tier, caf::infinite, n).then([&](int) {
+        session_on = std::this_thread::get_id();
+        done.release();
+      });
+    }};
+  });
+  std::thread::id path_on;
+  std::latch known(1);
+  path->post([&] {
+    path_on = std::this_thread::get_id();
+    known.count_down();
+  });
+  known.wait();
+  path->deliver(asking, 1);
+  BOOST_REQUIRE(done.try_acquire_for(patience));
+  BOOST_TEST((tier_on == path_on));
+  BOOST_TEST((session_on == path_on));
+}
+
+BOOST_FIXTURE_TEST_CASE(an_actor_that_another_thread_runs_takes_its_message_there_and_keeps_nobody_waiting,
+                        data_path_fixture) {
+  std::latch inside(1);
+  std::latch go_on(1);
+  std::atomic<int> handled{0};
+  const auto busy = keep([&](caf::event_based_actor*) -> caf::behavior {
+    return {[&](int) {
+      if (handled.load() == 0) {
+        inside.count_down();
+        go_on.wait();
+      }
+      ++handled;
+    }};
+  });
+  caf::anon_send(busy, 0);  // on a thread of the scheduler
+  inside.wait();
+  path->deliver(busy, 1);
+  const rung_session other = open_session();
+  other.ring();
+  BOOST_TEST(comes_true([&] { return other.bells->load() == 1; }), "the thread of the data path waits for the actor");
+  BOOST_TEST(handled.load() == 0);
+  go_on.count_down();
+  BOOST_TEST(comes_true([&] { return handled.load() == 2; }));
+}
+
+BOOST_FIXTURE_TEST_CASE(who_has_always_more_to_do_does_not_keep_others_from_being_heard, data_path_fixture) {
+  std::atomic<bool> enough{false};
+  std::atomic<std::uint64_t> turns{0};
+  const auto greedy = keep([&](caf::event_based_actor* self) -> caf::behavior {
+    return {[&, self](int n) {
+      ++turns;
+      if (!enough.load()) self->send(self, n);
+    }};
+  });
+  path->deliver(greedy, 0);
+  BOOST_REQUIRE(comes_true([&] { return turns.load() > 1000; }));
+  const rung_session other = open_session();
+  for (int i = 1; i <= 20; ++i) {
+    other.ring();
+    BOOST_REQUIRE(comes_true([&] { return other.bells->load() == i; }));
+  }
+  enough = true;
+}
+
+BOOST_FIXTURE_TEST_CASE(every_one_of_many_sessions_is_heard, data_path_fixture) {
+  std::vector<rung_session> all;
+  for (int i = 0; i < 200; ++i) all.push_back(open_session());
+  for (int round = 1; round <= 5; ++round) {
+    for (const auto& each : all) each.ring();
+    for (const auto& each : all) BOOST_REQUIRE(comes_true([&] { return each.bells->load() == round; }));
+  }
+}
+
+BOOST_FIXTURE_TEST_CASE(what_is_left_at_the_end_goes_on_in_the_scheduler, data_path_fixture) {
+  constexpr int all = 100'000;
+  std::atomic<int> handled{0};
+  const auto worker = keep([&](caf::event_based_actor* self) -> caf::behavior {
+    return {[&, self](int left) {
+      ++handled;
+      if (left > 1) self->send(self, left - 1);
+    }};
+  });
+  path->deliver(worker, all);
+  BOOST_REQUIRE(comes_true([&] { return handled.load() > 100; }));
+  path->stop();
+  BOOST_TEST(comes_true([&] { return handled.load() == all; }));
+}
+
+BOOST_FIXTURE_TEST_CASE(an_exception_of_a_task_ends_neither_the_thread_nor_what_waits, data_path_fixture) {
+  std::atomic<int> handled{0};
+  const auto other = keep([&](caf::event_based_actor*) -> caf::behavior { return {[&](int) { ++handled; }}; });
+  path->post([] { throw std::runtime_error("of the test"); });
+  path->deliver(other, 1);
+  BOOST_TEST(comes_true([&] { return handled.load() == 1; }));
+}
+
+BOOST_AUTO_TEST_SUITE_END()
