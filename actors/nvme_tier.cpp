@@ -6,6 +6,7 @@
 
 #include "actors/tier_options.hpp"
 #include "config/logging.hpp"
+#include "core/checksum.hpp"
 #include "tiers/nvme/path_file.hpp"
 
 namespace cenote {
@@ -174,6 +175,7 @@ void nvme_tier::adopt(const nvme::opened_path& opened) {
   log_info(log, "serving a path",
            {{"path", opened.directory},
             {"engine", opened.engine},
+            {"checksums", checksum_instructions()},
             {"blocks", opened.blocks.size()},
             {"refused", refused},
             {"removed", removed},

@@ -27,6 +27,8 @@ constexpr std::array benches{
     bench_command{"acquire", "Zero-copy reads: the cost of pinning a block", bench::run_acquire},
     bench_command{"wake", "A request to the node, against waking another process and being woken", bench::run_wake},
     bench_command{"nvme", "Reading and writing a file past the page cache, against fio", bench::run_nvme},
+    bench_command{"checksums", "The checksum of a block by each set of instructions, against memcpy of as many bytes",
+                  bench::run_checksums},
     bench_command{"policies", "A block access in the simulation of eviction policies, against one array write",
                   bench::run_policies},
 };
@@ -52,7 +54,8 @@ void add_bench(CLI::App& app) {
   command->footer(
       "Each bench starts a small node of its own and stops it again. Its figures are medians; the limit is\n"
       "measured in turn with them. Leave the machine alone meanwhile. `lookup` takes 5 GiB of memory, the\n"
-      "others 1 GiB. `nvme` needs no node but fio, and a file system with direct I/O.");
+      "others 1 GiB. `nvme`, `checksums` and `policies` need no node; `nvme` needs fio, and a file system with\n"
+      "direct I/O.");
   command->require_subcommand(0, 1);
   for (const auto& each : benches) {
     auto* one = command->add_subcommand(std::string(each.name), std::string(each.about));
@@ -63,7 +66,7 @@ void add_bench(CLI::App& app) {
       one->add_option("--size", options->how.size, "Size of its file")->capture_default_str();
     } else if (each.name == "policies") {
       one->add_option("--trace", options->how.trace, "Requests as Mooncake publishes them; a made trace if not given");
-    } else {
+    } else if (each.name != "checksums") {
       one->add_option("--socket", options->how.socket,
                       "Use the node at this socket; blocks of its other users may be evicted");
     }

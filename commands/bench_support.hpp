@@ -39,6 +39,7 @@ struct options {
 [[nodiscard]] result<void> run_acquire(const options& how, report& out);
 [[nodiscard]] result<void> run_wake(const options& how, report& out);
 [[nodiscard]] result<void> run_nvme(const options& how, report& out);
+[[nodiscard]] result<void> run_checksums(const options& how, report& out);
 [[nodiscard]] result<void> run_policies(const options& how, report& out);
 /// Part of `get`: readers beside a writer that commits and evicts.
 [[nodiscard]] result<void> run_readers(const options& how, report& out);

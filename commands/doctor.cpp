@@ -16,6 +16,7 @@
 
 #include "commands/common.hpp"
 #include "commands/machine.hpp"
+#include "core/checksum.hpp"
 #include "core/unique_fd.hpp"
 #include "core/units.hpp"
 
@@ -191,6 +192,7 @@ std::vector<finding> examine(std::uint64_t capacity, const fs::path& root) {
           check_memlock(capacity),
           check_open_files(),
           check_io_uring(root),
+          {level::ok, "checksums", std::string(checksum_instructions())},
           check_huge_pages(root),
           check_numa(root),
           check_pid_namespace(root),

@@ -6,6 +6,7 @@
 #include <iterator>
 #include <utility>
 
+#include "core/checksum.hpp"
 #include "tiers/nvme/request_queue.hpp"
 
 namespace cenote::nvme {

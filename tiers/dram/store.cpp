@@ -1,8 +1,6 @@
 #include "tiers/dram/store.hpp"
 
-#define XXH_INLINE_ALL
-#include <xxhash.h>
-
+#include "core/checksum.hpp"
 #include "memory/fence.hpp"
 #include "tiers/dram/store_state.hpp"
 
@@ -257,7 +255,7 @@ void store::publish(instance& in, slab& home, block_ref ref, const full_key& key
   memory::shared_store(record.checksum_or_writers, 0, std::memory_order_relaxed, "publish.no_writers"_point);
   if (options_.checksum_at_commit) {
     spent_ += group.block_bytes >> 14;
-    memory::shared_store(record.checksum_or_writers, XXH3_64bits(home.block(ref), group.block_bytes),
+    memory::shared_store(record.checksum_or_writers, checksum_of(home.block(ref), group.block_bytes),
                          std::memory_order_relaxed, "publish.checksum"_point);
     memory::shared_assign(record.flags, memory::block_record::flag_checksum, "publish.has_checksum"_point);
   }

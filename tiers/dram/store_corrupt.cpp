@@ -1,8 +1,7 @@
 // Wrong bytes on purpose.
-#include <xxhash.h>
-
 #include <cstring>
 
+#include "core/checksum.hpp"
 #include "tiers/dram/store_state.hpp"
 
 namespace cenote::dram {
@@ -39,7 +38,7 @@ std::uint64_t store::corrupt_all(std::vector<removal>& below) {
         if (record.state() != memory::block_state::present) continue;
         alter(home->block(ref), bytes);
         if ((record.flags & block_record::flag_checksum) != 0) {
-          record.checksum_or_writers.store(XXH3_64bits(home->block(ref), bytes), std::memory_order_relaxed);
+          record.checksum_or_writers.store(checksum_of(home->block(ref), bytes), std::memory_order_relaxed);
         }
         forget_copy(*home, ref);
         ++altered;

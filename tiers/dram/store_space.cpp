@@ -1,9 +1,7 @@
 // Where free blocks come from: free lists, new slabs, eviction, slabs of other pools.
 #include <cstring>
 
-#define XXH_INLINE_ALL
-#include <xxhash.h>
-
+#include "core/checksum.hpp"
 #include "memory/fence.hpp"
 #include "memory/store_point.hpp"
 #include "tiers/dram/store_state.hpp"
@@ -720,7 +718,7 @@ void store::move_hot_blocks(slab& from, std::vector<block_ref>& refs, coarse_tim
     memory::block_record& record = record_of(from, source);
     memory::shared_bytes(home.block(target), from.block(source), group.block_bytes, "move_hot_blocks.bytes"_point);
     const bool sound = (record.flags & memory::block_record::flag_checksum) == 0 ||
-                       XXH3_64bits(home.block(target), group.block_bytes) == record.checksum_or_writers.load();
+                       checksum_of(home.block(target), group.block_bytes) == record.checksum_or_writers.load();
     const full_key full = record.get_key();
     const coarse_time touched = record.touch.load(std::memory_order_relaxed);
     const auto below = static_cast<std::uint8_t>(record.flags & memory::block_record::flag_below);

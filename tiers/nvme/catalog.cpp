@@ -8,7 +8,6 @@
 #include <rocksdb/table.h>
 #include <rocksdb/write_batch.h>
 #include <sys/stat.h>
-#include <xxhash.h>
 
 #include <algorithm>
 #include <array>
@@ -16,6 +15,8 @@
 #include <exception>
 #include <filesystem>
 #include <optional>
+
+#include "core/checksum.hpp"
 
 namespace cenote::nvme {
 
@@ -84,7 +85,7 @@ rocksdb::Slice slice_of(const std::array<char, Size>& bytes) {
 }
 
 std::uint64_t check_of(const rocksdb::Slice& key, const char* value, std::size_t size) {
-  return XXH3_64bits_withSeed(value, size, XXH3_64bits(key.data(), key.size()));
+  return checksum_of(value, size, checksum_of(key.data(), key.size()));
 }
 
 // The check at the end of a value, for a value of any kind.
@@ -310,11 +311,11 @@ result<void> check_format(const rocksdb::Slice& value, std::uint64_t store_id, c
 
 std::uint64_t identity_of(const instance_spec& spec) {
   const auto bytes = encoded(spec);
-  return XXH3_64bits(bytes.data(), bytes.size());
+  return checksum_of(bytes);
 }
 
 std::uint64_t name_identity(const std::string& id) noexcept {
-  return XXH3_64bits(id.data(), id.size());
+  return checksum_of(id.data(), id.size());
 }
 
 struct catalog::state {
@@ -435,7 +436,7 @@ result<load_counts> catalog::load(const std::function<void(const stored_block&)>
 
 result<void> catalog::put_instance(const instance_spec& spec) {
   const auto bytes = encoded(spec);
-  const auto key = key_of_instance('i', XXH3_64bits(bytes.data(), bytes.size()));
+  const auto key = key_of_instance('i', checksum_of(bytes));
   std::string value(bytes.size() + check_bytes, '\0');
   std::memcpy(value.data(), bytes.data(), bytes.size());
   put_at(value.data() + bytes.size(), check_of(slice_of(key), value.data(), bytes.size()));

@@ -1,8 +1,5 @@
 #include "tiers/nvme/devices.hpp"
 
-#define XXH_INLINE_ALL
-#include <xxhash.h>
-
 #include <algorithm>
 #include <atomic>
 #include <chrono>
@@ -12,6 +9,7 @@
 #include <thread>
 #include <utility>
 
+#include "core/checksum.hpp"
 #include "tiers/nvme/catalog.hpp"
 #include "tiers/nvme/catalog_writer.hpp"
 #include "tiers/nvme/path_file.hpp"
@@ -31,7 +29,7 @@ constexpr auto patience = std::chrono::milliseconds(250);  // between two looks 
 }  // namespace
 
 std::uint64_t path_identity(const std::string& directory) noexcept {
-  return XXH3_64bits(directory.data(), directory.size());
+  return checksum_of(directory.data(), directory.size());
 }
 
 path_budget budget_of(std::uint64_t path_bytes) noexcept {

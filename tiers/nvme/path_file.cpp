@@ -7,7 +7,6 @@
 #include <sys/random.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
-#include <xxhash.h>
 
 #include <algorithm>
 #include <array>
@@ -23,6 +22,7 @@
 #include <thread>
 #include <utility>
 
+#include "core/checksum.hpp"
 #include "tiers/nvme/io.hpp"
 
 namespace cenote::nvme {
@@ -46,8 +46,8 @@ struct superblock {
 };
 static_assert(sizeof(superblock) == 32);
 
-std::uint64_t checksum_of(const superblock& head) noexcept {
-  return XXH3_64bits(&head, offsetof(superblock, checksum));
+std::uint64_t check_of(const superblock& head) noexcept {
+  return checksum_of(&head, offsetof(superblock, checksum));
 }
 
 struct alignas(sector_bytes) sector {
@@ -264,7 +264,7 @@ result<void> path_file::read_superblock() {
                                                  ", this program knows " + std::to_string(format_version) +
                                                  "; remove the file to start anew");
   }
-  if (head.checksum != checksum_of(head) || head.store_id == 0) {
+  if (head.checksum != check_of(head) || head.store_id == 0) {
     return fail(error_code::layout_mismatch, data_path() + " has a damaged superblock; remove the file to start anew");
   }
   store_id_ = head.store_id;
@@ -276,7 +276,7 @@ result<void> path_file::write_superblock() {
   if (!id) return std::unexpected(id.error());
   store_id_ = *id;
   superblock head{.magic = magic, .version = format_version, .reserved = 0, .store_id = store_id_, .checksum = 0};
-  head.checksum = checksum_of(head);
+  head.checksum = check_of(head);
   const auto first = std::make_unique<sector>();
   std::memcpy(first->bytes.data(), &head, sizeof head);
   const auto put = ::pwrite(file_.get(), first->bytes.data(), first->bytes.size(), 0);

@@ -1,8 +1,6 @@
 #include "tiers/nvme/removal_log.hpp"
 
 #include <unistd.h>
-#define XXH_INLINE_ALL
-#include <xxhash.h>
 
 #include <algorithm>
 #include <array>
@@ -13,6 +11,7 @@
 #include <span>
 #include <utility>
 
+#include "core/checksum.hpp"
 #include "tiers/nvme/io.hpp"
 
 namespace cenote::nvme {
@@ -45,7 +44,7 @@ aligned_bytes aligned(std::size_t bytes) {
 }
 
 std::uint64_t check_of(const place_header& head, std::span<const std::byte> set) {
-  return XXH3_64bits_withSeed(set.data(), set.size(), XXH3_64bits(&head, offsetof(place_header, check)));
+  return checksum_of(set, checksum_of(&head, offsetof(place_header, check)));
 }
 
 /// The whole of `memory`; calls that moved less are continued.
@@ -128,7 +127,7 @@ struct mark_record {
 };
 
 std::uint64_t check_of(const mark_record& mark) {
-  return XXH3_64bits(&mark, offsetof(mark_record, check));
+  return checksum_of(&mark, offsetof(mark_record, check));
 }
 
 }  // namespace

@@ -1,7 +1,5 @@
 #include "tiers/nvme/request_queue.hpp"
 
-#include <xxhash.h>
-
 #include <cerrno>
 
 #include "tiers/nvme/path_file.hpp"
@@ -42,10 +40,6 @@ int refusal_of(const io_request& request, std::uint64_t file_bytes) noexcept {
     return EINVAL;
   }
   return 0;
-}
-
-std::uint64_t checksum_of(std::span<const std::byte> memory) noexcept {
-  return XXH3_64bits(memory.data(), memory.size());
 }
 
 }  // namespace cenote::nvme

@@ -33,7 +33,4 @@ class request_queue {
 /// 0, or EINVAL for a request that must not reach a file of `file_bytes`: empty, not whole sectors, outside the blocks.
 [[nodiscard]] int refusal_of(const io_request& request, std::uint64_t file_bytes) noexcept;
 
-/// The XXH3-64 of `memory`. Thread-safe.
-[[nodiscard]] std::uint64_t checksum_of(std::span<const std::byte> memory) noexcept;
-
 }  // namespace cenote::nvme

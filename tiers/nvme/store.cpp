@@ -1,14 +1,13 @@
 #include "tiers/nvme/store.hpp"
 
-#define XXH_INLINE_ALL
-#include <xxhash.h>
-
 #include <algorithm>
 #include <array>
 #include <bit>
 #include <cerrno>
 #include <cstring>
 #include <limits>
+
+#include "core/checksum.hpp"
 
 namespace cenote::nvme {
 
@@ -43,7 +42,7 @@ std::uint64_t bind_checksum(std::uint64_t of_bytes, std::uint64_t instance, std:
     std::array<std::byte, max_key_bytes> key;
   } bound{of_bytes, instance, group, full.size, full.bytes};
   static_assert(sizeof bound == 32 + max_key_bytes);
-  return XXH3_64bits(&bound, sizeof bound);
+  return checksum_of(&bound, sizeof bound);
 }
 
 std::optional<adopted_block> adopted_from(const stored_block& block) noexcept {

@@ -8,6 +8,8 @@
 #include <system_error>
 #include <utility>
 
+#include "core/checksum.hpp"
+
 namespace cenote::nvme {
 
 namespace {

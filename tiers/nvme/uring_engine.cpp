@@ -21,6 +21,7 @@
 #include <utility>
 #include <vector>
 
+#include "core/checksum.hpp"
 #include "core/unique_fd.hpp"
 #include "tiers/nvme/request_queue.hpp"
 

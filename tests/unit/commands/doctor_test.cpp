@@ -20,8 +20,8 @@ BOOST_AUTO_TEST_SUITE(the_doctor)
 
 BOOST_AUTO_TEST_CASE(finds_every_subject_on_this_machine) {
   const auto findings = examine(1 << 20);
-  for (const auto* subject : {"kernel", "memory", "cgroup", "memlock", "open files", "io_uring", "huge pages", "NUMA",
-                              "PID namespace", "user namespace"}) {
+  for (const auto* subject : {"kernel", "memory", "cgroup", "memlock", "open files", "io_uring", "checksums",
+                              "huge pages", "NUMA", "PID namespace", "user namespace"}) {
     BOOST_TEST(!about(findings, subject).found.empty());
   }
 }

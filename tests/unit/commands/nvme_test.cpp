@@ -1,13 +1,11 @@
 #include "commands/nvme.hpp"
 
-#define XXH_INLINE_ALL
-#include <xxhash.h>
-
 #include <boost/test/unit_test.hpp>
 #include <filesystem>
 #include <fstream>
 #include <map>
 
+#include "core/checksum.hpp"
 #include "tests/unit/tiers/nvme/temporary_directory.hpp"
 #include "tiers/nvme/store.hpp"
 
@@ -70,7 +68,7 @@ struct store_fixture {
     block.touch = touch;
     block.offset = nvme::path_file::data_offset + slot++ * block_size;
     block.bytes = block_size;
-    block.checksum = nvme::bind_checksum(XXH3_64bits(bytes.data(), bytes.size()), instance, 0, block.full);
+    block.checksum = nvme::bind_checksum(checksum_of(bytes.data(), bytes.size()), instance, 0, block.full);
     apply({nvme::catalog_change::kind::put, block});
     return block;
   }

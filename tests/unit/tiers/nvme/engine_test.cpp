@@ -1,5 +1,4 @@
 #include <unistd.h>
-#include <xxhash.h>
 
 #include <algorithm>
 #include <array>
@@ -19,6 +18,7 @@
 #include <utility>
 #include <vector>
 
+#include "core/checksum.hpp"
 #include "tests/unit/tiers/nvme/temporary_directory.hpp"
 #include "tiers/nvme/make_engine.hpp"
 #include "tiers/nvme/uring_engine.hpp"
@@ -155,7 +155,7 @@ BOOST_DATA_TEST_CASE_F(engine_fixture, what_was_written_is_read, boost::unit_tes
       const auto to = target.some(24 * KiB - shift, bytes);
       const auto written = run_one(write_of(at, from));
       BOOST_TEST(written.error == 0);
-      BOOST_TEST(written.checksum == XXH3_64bits(from.data(), from.size()));
+      BOOST_TEST(written.checksum == checksum_of(from.data(), from.size()));
       const auto got = run_one(read_of(at, to));
       BOOST_TEST(got.error == 0);
       BOOST_TEST(got.checksum == written.checksum);

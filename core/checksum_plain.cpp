@@ -1,0 +1,7 @@
+#include <xxhash.h>
+
+#include "core/checksum_kernels.hpp"
+
+uint64_t cenote_checksum_plain(const void* data, size_t size, uint64_t seed) noexcept {
+  return XXH3_64bits_withSeed(data, size, seed);
+}
