@@ -280,12 +280,15 @@ void channel::reap(request& which, time_point until, result<void>& status) {
 
 /// Looks for completions for a moment before anybody sleeps.
 bool channel::spin() {
+  if (!spins_.worth_it()) return false;
   const auto end = steady_clock::now() + spin_time;
+  bool came = false;
   do {
     for (int i = 0; i < 8; ++i) relax();
-    if (drain()) return true;
-  } while (steady_clock::now() < end);
-  return false;
+    came = drain();
+  } while (!came && steady_clock::now() < end);
+  spins_.note(came);
+  return came;
 }
 
 result<void> channel::sleep(time_point until) {

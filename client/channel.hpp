@@ -14,6 +14,7 @@
 #include "client/connection.hpp"
 #include "client/fork_guard.hpp"
 #include "client/grant_pool.hpp"
+#include "client/spin_habit.hpp"
 #include "core/error.hpp"
 #include "core/unique_fd.hpp"
 #include "memory/session_memory.hpp"
@@ -120,6 +121,7 @@ class channel {
   std::unordered_map<std::uint32_t, request_ptr> requests_;
   std::vector<memory::submission> orphans_;  ///< releases of reservations that nobody waited for
   bool reaping_ = false;
+  spin_habit spins_;  ///< of the thread that reaps
 
   mutable std::mutex end_mutex_;
   std::optional<error> ended_;

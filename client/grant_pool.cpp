@@ -5,13 +5,21 @@ namespace cenote::client {
 using memory::grant_slot;
 using memory::session_memory;
 
-std::size_t grant_pool::take(std::uint32_t group, std::size_t wanted, std::vector<grant>& out) noexcept {
-  const std::size_t start = cursor_.load(std::memory_order_relaxed);
+namespace {
+
+/// Slabs count from 1, so no block is 0; a slot that is emptied keeps its block.
+bool never_used(const grant_slot& slot) noexcept {
+  return slot.block.load(std::memory_order_relaxed) == 0;
+}
+
+}  // namespace
+
+std::size_t grant_pool::take(std::uint32_t group, std::size_t wanted, std::vector<grant>& out, slots which) noexcept {
   std::size_t taken = 0;
-  std::size_t step = 0;
-  for (; step < session_memory::grants && taken < wanted; ++step) {
-    grant_slot& slot = memory_.grant((start + step) % session_memory::grants);
+  for (std::size_t i = 0; i < session_memory::grants && taken < wanted; ++i) {
+    grant_slot& slot = memory_.grant(i);
     std::uint64_t word = slot.word.load(std::memory_order_acquire);
+    if (word == 0 && which == slots::used && never_used(slot)) break;
     if (grant_slot::state_of(word) != grant_slot::granted || grant_slot::group_of(word) != group) continue;
     const std::uint64_t mine =
         grant_slot::make(grant_slot::version_of(word), grant_slot::group_of(word), grant_slot::taken);
@@ -21,14 +29,15 @@ std::size_t grant_pool::take(std::uint32_t group, std::size_t wanted, std::vecto
     out.push_back({block, grant_slot::version_of(mine)});
     ++taken;
   }
-  cursor_.store((start + step) % session_memory::grants, std::memory_order_relaxed);
   return taken;
 }
 
-std::size_t grant_pool::available(std::uint32_t group) const noexcept {
+std::size_t grant_pool::available(std::uint32_t group, std::size_t enough) const noexcept {
   std::size_t count = 0;
-  for (std::size_t i = 0; i < session_memory::grants; ++i) {
-    const std::uint64_t word = memory_.grant(i).word.load(std::memory_order_relaxed);
+  for (std::size_t i = 0; i < session_memory::grants && count < enough; ++i) {
+    const grant_slot& slot = memory_.grant(i);
+    const std::uint64_t word = slot.word.load(std::memory_order_relaxed);
+    if (word == 0 && never_used(slot)) break;
     if (grant_slot::state_of(word) == grant_slot::granted && grant_slot::group_of(word) == group) ++count;
   }
   return count;

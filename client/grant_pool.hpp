@@ -1,7 +1,6 @@
 // Blank blocks in this session's hands: grants waiting in session memory, and reservations bound to keys.
 #pragma once
 
-#include <atomic>
 #include <cstdint>
 #include <map>
 #include <mutex>
@@ -25,14 +24,19 @@ class grant_pool {
  public:
   explicit grant_pool(memory::session_memory memory) noexcept : memory_(memory) {}
 
+  /// Which slots are looked at.
+  enum class slots : std::uint8_t {
+    used,  ///< up to the first one that never held a grant: the worker hands out the lowest first, and reuses the last
+    all,   ///< for what a worker of another version did otherwise
+  };
+
   /// Takes up to `wanted` grants of `group` and appends them to `out`; returns how many.
-  std::size_t take(std::uint32_t group, std::size_t wanted, std::vector<grant>& out) noexcept;
-  /// Grants of `group` that wait to be taken.
-  [[nodiscard]] std::size_t available(std::uint32_t group) const noexcept;
+  std::size_t take(std::uint32_t group, std::size_t wanted, std::vector<grant>& out, slots which) noexcept;
+  /// Grants of `group` that wait to be taken in used slots, counted up to `enough`.
+  [[nodiscard]] std::size_t available(std::uint32_t group, std::size_t enough) const noexcept;
 
  private:
   memory::session_memory memory_;
-  std::atomic<std::size_t> cursor_{0};  ///< where the last scan ended
 };
 
 /// Reservations of this session: which parts of which block it may be writing. Thread-safe.

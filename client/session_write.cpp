@@ -20,6 +20,7 @@ constexpr std::uint64_t spare_grant_bytes = std::uint64_t{16} << 20;  // kept fo
 constexpr int rollback_retries = 8;                                   // worker restarts that one put survives
 constexpr int grant_attempts = 256;  // other threads of the session may take what the node gave us
 constexpr std::size_t async_limit = 64;
+constexpr std::uint64_t async_grants = 4 * put_batch;  // kept for the next put_async
 
 submission entry_for(operation what, std::uint32_t group) {
   submission entry;
@@ -160,7 +161,7 @@ std::vector<std::uint32_t> session::missing_keys(key_batch keys, std::uint32_t g
 
 /// Takes at least one grant, asking the node when there are too few. no_space when none can be had.
 result<void> session::take_grants(std::uint32_t group, std::size_t wanted, std::vector<grant>& out) {
-  grants_.take(group, wanted, out);
+  grants_.take(group, wanted, out, grant_pool::slots::used);
   for (int attempt = 0; out.size() < wanted && attempt < grant_attempts; ++attempt) {
     submission ask = entry_for(operation::grant, group);
     ask.argument = wanted - out.size();
@@ -169,7 +170,7 @@ result<void> session::take_grants(std::uint32_t group, std::size_t wanted, std::
       give_back(out);
       return std::unexpected(outcome.error());
     }
-    grants_.take(group, wanted - out.size(), out);
+    grants_.take(group, wanted - out.size(), out, grant_pool::slots::all);
     if (!out.empty()) break;
     if (outcome->code != 0) return std::unexpected(refusal(outcome->code));
     if (outcome->value == 0) return std::unexpected(refusal(static_cast<std::uint16_t>(error_code::no_space)));
@@ -195,9 +196,10 @@ void session::give_back(std::span<const grant> grants) {
 void session::ask_for_grants(const put_job& job, std::size_t used, submission& last) const noexcept {
   const std::size_t still = job.left.size() - job.next - used;
   const std::uint64_t spare = std::max<std::uint64_t>(1, spare_grant_bytes / group_at(job.group).stride());
-  const std::uint64_t target =
-      std::min<std::uint64_t>(put_batch, still != 0 ? still : std::min<std::uint64_t>(spare, job.used + used));
-  const std::uint64_t have = grants_.available(job.group);
+  // Who does not wait comes back before this is answered.
+  const std::uint64_t next = job.wait ? std::min<std::uint64_t>(put_batch, job.used + used) : async_grants;
+  const std::uint64_t target = still != 0 ? std::min<std::uint64_t>(put_batch, still) : std::min(spare, next);
+  const std::uint64_t have = grants_.available(job.group, target);
   last.want = target > have ? target - have : 0;
   last.argument = still == 0 ? submission::spare_grants : 0;
 }
