@@ -26,6 +26,8 @@ constexpr std::array benches{
     bench_command{"put", "Puts against memcpy", bench::run_put},
     bench_command{"acquire", "Zero-copy reads: the cost of pinning a block", bench::run_acquire},
     bench_command{"wake", "A request to the node, against waking another process and being woken", bench::run_wake},
+    bench_command{"commits", "Commits of 64 sessions that do not wait, against a store alone on one thread",
+                  bench::run_commits},
     bench_command{"nvme", "Reading and writing a file past the page cache, against fio", bench::run_nvme},
     bench_command{"checksums", "The checksum of a block by each set of instructions, against memcpy of as many bytes",
                   bench::run_checksums},

@@ -32,6 +32,7 @@ std::string promise_text(const figure& measured) {
     case bound::kind::ratio_at_most: return fmt::format("ratio <= {}", number);
     case bound::kind::ratio_at_least: return fmt::format("ratio >= {}", number);
     case bound::kind::value_at_most: return fmt::format("<= {} {}", number, measured.unit);
+    case bound::kind::value_at_least: return fmt::format(">= {} {}", number, measured.unit);
     case bound::kind::none: break;
   }
   return "";
@@ -64,6 +65,7 @@ std::optional<double> figure::ratio() const {
 std::optional<bool> figure::kept() const {
   switch (promise.what) {
     case bound::kind::value_at_most: return value <= promise.number;
+    case bound::kind::value_at_least: return value >= promise.number;
     case bound::kind::ratio_at_most: return ratio() && *ratio() <= promise.number;
     case bound::kind::ratio_at_least: return ratio() && *ratio() >= promise.number;
     case bound::kind::none: break;

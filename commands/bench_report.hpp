@@ -23,7 +23,7 @@ class samples {
 
 /// What the project promises of a figure.
 struct bound {
-  enum class kind { none, ratio_at_most, ratio_at_least, value_at_most };
+  enum class kind { none, ratio_at_most, ratio_at_least, value_at_most, value_at_least };
   kind what = kind::none;
   double number = 0;
 };

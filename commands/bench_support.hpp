@@ -38,6 +38,7 @@ struct options {
 [[nodiscard]] result<void> run_put(const options& how, report& out);
 [[nodiscard]] result<void> run_acquire(const options& how, report& out);
 [[nodiscard]] result<void> run_wake(const options& how, report& out);
+[[nodiscard]] result<void> run_commits(const options& how, report& out);
 [[nodiscard]] result<void> run_nvme(const options& how, report& out);
 [[nodiscard]] result<void> run_checksums(const options& how, report& out);
 [[nodiscard]] result<void> run_policies(const options& how, report& out);
