@@ -18,11 +18,12 @@ namespace cenote::bench {
 namespace {
 
 constexpr std::uint64_t block_bytes = 4 * KiB;
-constexpr std::uint64_t capacity = 1 * GiB;
+constexpr std::uint64_t capacity = 512 * MiB;
 constexpr std::size_t session_count = 64;
 constexpr std::size_t blocks_a_call = 64;
 constexpr std::size_t calls = 50;  // of each session a round
-constexpr unsigned default_rounds = 10;
+constexpr unsigned default_rounds = 20;
+constexpr unsigned warm_rounds = 4;  // both tiers are full then, and each session has seen most blocks
 constexpr double commits_a_round = static_cast<double>(session_count * calls * blocks_a_call);
 
 /// A store with one session and no process around it: what a commit costs where nobody has to be woken.
@@ -180,13 +181,16 @@ result<void> run_commits(const options& how, report& out) {
   samples figure;
   samples limit;
   const unsigned rounds = how.rounds != 0 ? how.rounds : default_rounds;
-  for (unsigned round = 0; round <= rounds + 1; ++round) {  // the first two fill both tiers
+  for (unsigned round = 0; round < rounds + warm_rounds; ++round) {
     if (auto go_on = check_interrupted(); !go_on) return go_on;
     auto took = all.run_round();
     if (!took) return std::unexpected(took.error());
     const stopwatch time;
     if (auto committed = (*alone)->commit(static_cast<std::size_t>(commits_a_round)); !committed) return committed;
-    if (round < 2) continue;
+    if (round < warm_rounds) {
+      wait_until_settled();
+      continue;
+    }
     figure.add(*took);
     limit.add(time.seconds());
   }

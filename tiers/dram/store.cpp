@@ -693,7 +693,7 @@ progress store::run_clear(batch& work, session& by, coarse_time now) {
 
 progress store::run_grant(batch& work, session& by, const submission& entry, coarse_time now) {
   pool& from = *by.of->pools[entry.group];
-  if (by.granted.size() > grant_share(by, from)) {  // blank blocks of other groups that nobody needs now
+  if (by.of->pools.size() > 1 && grant_share(by, from) < entry.argument) {  // blank blocks of other groups may be idle
     revoke_idle_grants([&](const slab& in) { return in.owner == by.of && &pool_of(in) != &from; });
   }
   const auto want = static_cast<std::uint32_t>(std::min<std::uint64_t>(entry.argument, grant_share(by, from)));
