@@ -13,10 +13,15 @@ namespace {
 
 using memory::index_value;
 
-// Keys a stage: enough misses in flight to hide memory, few enough for the first-level cache.
-constexpr std::size_t stage_keys = 64;
 // Prefetches that miss the TLB hold up what follows them, so they come in runs, with other work between the runs.
 constexpr std::size_t run_keys = 8;
+// In runs: how long lines are on their way. Enough misses in flight to hide memory, few enough for the first-level
+// cache.
+constexpr std::size_t keys_ahead = 8;
+constexpr std::size_t index_ahead = 3;
+constexpr std::size_t version_ahead = 3;  // more than one, or what is further from home would be looked at too late
+constexpr std::size_t ring_keys = 64;
+static_assert(ring_keys % run_keys == 0 && ring_keys / run_keys > index_ahead + version_ahead);
 // A block that moves (compaction) is found again under its new place; more than this many moves in one lookup are a
 // miss.
 constexpr int move_attempts = 4;
@@ -44,60 +49,65 @@ void prefetch_keys(key_batch keys, std::size_t first) noexcept {
 
 }  // namespace
 
-/// Runs `visit(i, candidate, block_key)` over the keys in order until it returns false. Index lines of the next stage
-/// and version lines of this one are on their way while the stage before is looked at.
+/// Runs `visit(i, candidate, block_key)` over the keys in order until it returns false. Keys go through in runs: while
+/// one is looked at, the version lines of those behind it and the index lines of those behind these are on their way,
+/// so that memory works as evenly as the processor does.
 template <class Visit>
 void lookup::for_each_candidate(key_batch keys, std::uint32_t group, Visit&& visit) const noexcept {
   struct looked_for {
     block_key key;
-    const memory::index_entry* home;
+    const memory::index_entry* place;
+    candidate found;
   };
   const auto table = index_.newest();
-  std::array<std::array<looked_for, stage_keys>, 3> reduced;
-  std::array<std::array<candidate, stage_keys>, 2> places;
-  const std::size_t stages = (keys.count + stage_keys - 1) / stage_keys;
-  const auto size_of = [&](std::size_t stage) { return std::min(stage_keys, keys.count - stage * stage_keys); };
-  for (std::size_t step = 0; step < stages + 2; ++step) {
-    if (step < stages) {
-      const auto now = std::span(reduced[step % 3]).first(size_of(step));
-      for (std::size_t i = 0; i < now.size(); i += run_keys) {
-        const auto run = now.subspan(i, std::min(run_keys, now.size() - i));
-        const std::size_t first = step * stage_keys + i;
-        prefetch_keys(keys, first + stage_keys);
-        std::array<block_key, run_keys> block_keys;
-        reduce_keys(keys, first, group, std::span(block_keys).first(run.size()));
-        for (std::size_t j = 0; j < run.size(); ++j) run[j] = {block_keys[j], table.home(block_keys[j])};
-        for (const looked_for& each : run) memory::index_reader::prefetch(each.home);
+  std::array<looked_for, ring_keys> ring;
+  std::array<std::uint32_t, run_keys> late;  // further from home: their lines come while the next run is looked at
+  std::size_t lates = 0;
+  const std::size_t runs = (keys.count + run_keys - 1) / run_keys;
+  const auto run_at = [&](std::size_t run) {
+    return std::span(ring).subspan(run * run_keys % ring_keys, std::min(run_keys, keys.count - run * run_keys));
+  };
+  const auto take = [&](looked_for& each, std::uint64_t value) {
+    each.found = resolve(value);
+    if (each.found.found()) __builtin_prefetch(&versions_->entry(each.found.ordinal));
+  };
+  for (std::size_t step = 0; step < runs + index_ahead + version_ahead; ++step) {
+    if (step < runs) {
+      const auto run = run_at(step);
+      prefetch_keys(keys, (step + keys_ahead) * run_keys);
+      std::array<block_key, run_keys> block_keys;
+      reduce_keys(keys, step * run_keys, group, std::span(block_keys).first(run.size()));
+      for (std::size_t i = 0; i < run.size(); ++i) {
+        run[i].key = block_keys[i];
+        run[i].place = table.home(block_keys[i]);
+        memory::index_reader::prefetch(run[i].place);
       }
     }
-    if (step >= 1 && step - 1 < stages) {
-      const auto wanted = std::span(reduced[(step - 1) % 3]).first(size_of(step - 1));
-      auto& found = places[(step - 1) % 2];
-      const auto take = [&](std::size_t i, std::uint64_t value) {
-        found[i] = resolve(value);
-        if (found[i].found()) __builtin_prefetch(&versions_->entry(found[i].ordinal));
-      };
-      std::array<std::uint32_t, stage_keys> late;  // further from home: their lines come while others are looked at
-      std::size_t lates = 0;
-      for (std::size_t i = 0; i < wanted.size(); ++i) {
-        const std::uint64_t value = table.glance(wanted[i].home, wanted[i].key);
+    if (step >= index_ahead && step - index_ahead <= runs) {
+      for (const std::uint32_t i : std::span(late).first(lates)) {
+        const std::uint64_t value = table.glance(ring[i].place, ring[i].key);
+        take(ring[i], value != index_value::empty ? value : index_.find(ring[i].key));
+      }
+      lates = 0;
+    }
+    if (step >= index_ahead && step - index_ahead < runs) {
+      const auto run = run_at(step - index_ahead);
+      for (looked_for& each : run) {
+        const std::uint64_t value = table.glance(each.place, each.key);
         if (value != index_value::empty) {
-          take(i, value);
+          take(each, value);
         } else {
-          wanted[i].home = table.advance(wanted[i].home, 2);
-          memory::index_reader::prefetch(wanted[i].home);
-          late[lates++] = static_cast<std::uint32_t>(i);
+          each.place = table.advance(each.place, 2);
+          memory::index_reader::prefetch(each.place);
+          late[lates++] = static_cast<std::uint32_t>(&each - ring.data());
         }
       }
-      for (const std::uint32_t i : std::span(late).first(lates)) {
-        const std::uint64_t value = table.glance(wanted[i].home, wanted[i].key);
-        take(i, value != index_value::empty ? value : index_.find(wanted[i].key));
-      }
     }
-    if (step >= 2) {
-      const std::size_t stage = step - 2;
-      for (std::size_t i = 0; i < size_of(stage); ++i) {
-        if (!visit(stage * stage_keys + i, places[stage % 2][i], reduced[stage % 3][i].key)) return;
+    if (step >= index_ahead + version_ahead) {
+      const std::size_t first = (step - index_ahead - version_ahead) * run_keys;
+      const auto run = run_at(first / run_keys);
+      for (std::size_t i = 0; i < run.size(); ++i) {
+        if (!visit(first + i, run[i].found, run[i].key)) return;
       }
     }
   }
