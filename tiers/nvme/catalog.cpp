@@ -5,6 +5,7 @@
 #include <rocksdb/db.h>
 #include <rocksdb/env.h>
 #include <rocksdb/file_system.h>
+#include <rocksdb/memtablerep.h>
 #include <rocksdb/table.h>
 #include <rocksdb/write_batch.h>
 #include <sys/stat.h>
@@ -224,6 +225,11 @@ rocksdb::Options rocksdb_options(std::uint64_t max_bytes, rocksdb::Env* env) {
   options.wal_recovery_mode = rocksdb::WALRecoveryMode::kSkipAnyCorruptedRecords;
   options.compression = best_compression();
   options.table_factory.reset(rocksdb::NewBlockBasedTableFactory(table));
+  // Nothing is read while records are written, so they need an order only when they go to a file: an append for each
+  // and one sort at the end, instead of a place among all others for each. What a crash leaves is the log's affair as
+  // before.
+  options.memtable_factory = std::make_shared<rocksdb::VectorRepFactory>();
+  options.allow_concurrent_memtable_write = false;  // one thread writes anyway
   options.write_buffer_size = buffer;
   options.arena_block_size = 64 * kib;
   options.max_total_wal_size = 2 * buffer;
