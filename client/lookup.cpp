@@ -179,10 +179,10 @@ void lookup::raise_high_water(std::uint32_t slots) const noexcept {
   }
 }
 
-/// True when the pinned block is the key's. Follows a block that moved: pin the new place, fence, look again.
-bool lookup::verify_pinned(candidate& place, std::span<const std::byte> key, std::uint32_t group,
-                           std::uint32_t slot) const noexcept {
-  if (holds(place, key)) return true;
+/// After the pinned block turned out not to be the key's: follows one that moved. Pins the new place, fences, looks
+/// again.
+bool lookup::pin_moved(candidate& place, std::span<const std::byte> key, std::uint32_t group,
+                       std::uint32_t slot) const noexcept {
   const block_key reduced = reduce_key(key, group);
   for (int attempt = 0; attempt < move_attempts; ++attempt) {
     const candidate again = resolve(index_.find(reduced));
@@ -207,8 +207,10 @@ result<std::size_t> lookup::pin_prefix(key_batch keys, std::uint32_t group, std:
   memory::full_fence();  // pairs with the owner's, between its odd versions and its scan of the pins
 
   std::size_t held = 0;
-  for (; held < slots && verify_pinned(work.candidates[held], keys[held], group, work.slots[held]); ++held) {
-    out[held] = {index_value::ref(work.candidates[held].value), work.slots[held]};
+  for (; held < slots; ++held) {
+    candidate& place = work.candidates[held];
+    if (!holds(place, keys[held]) && !pin_moved(place, keys[held], group, work.slots[held])) break;
+    out[held] = {index_value::ref(place.value), work.slots[held]};
   }
   if (held < slots) {
     unpin_slots(std::span(work.slots).subspan(held, slots - held));

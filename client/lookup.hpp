@@ -75,8 +75,8 @@ class lookup {
   }
   [[nodiscard]] bool is_present(candidate place, const block_key& reduced,
                                 std::span<const std::byte> key) const noexcept;
-  [[nodiscard]] bool verify_pinned(candidate& place, std::span<const std::byte> key, std::uint32_t group,
-                                   std::uint32_t slot) const noexcept;
+  [[nodiscard]] bool pin_moved(candidate& place, std::span<const std::byte> key, std::uint32_t group,
+                               std::uint32_t slot) const noexcept;
   [[nodiscard]] std::size_t locate_prefix(key_batch keys, std::uint32_t group, std::span<candidate> out) const noexcept;
   void raise_high_water(std::uint32_t slots) const noexcept;
   template <class Visit>
