@@ -53,6 +53,16 @@ class Report:
         print(f"{case:<48}{value:>12.4g} {unit:<16}{limit_text:>12}{ratio_text:>8}  {promised}", flush=True)
 
 
+def settle(limit: float = 60) -> None:
+    """Waits until this process does nothing in the background any more: a session populates new slabs on a thread."""
+    until = time.monotonic() + limit
+    while time.monotonic() < until:
+        before = time.process_time()
+        time.sleep(0.2)
+        if time.process_time() - before < 0.2 * 0.02:
+            return
+
+
 @contextlib.contextmanager
 def node(capacity: int, *sets: str) -> Iterator[Node]:
     """A node in a directory that goes away with it."""
