@@ -314,6 +314,10 @@ std::string metrics_text(const node_report& report, const server_context& contex
   all.gauge("cenote_sessions", "Clients that are attached.", report.dram.sessions.size());
   add_server(all, server);
   add_dram(all, report.dram);
+  const dram::populate_status populated = context.populated();
+  all.gauge("cenote_dram_populated_bytes", "Memory of slabs, and ready for slabs, that is touched.", populated.bytes);
+  all.gauge("cenote_dram_populate_total_bytes", "What there is of it when all is touched.", populated.total);
+  all.gauge("cenote_dram_ready_bytes", "Touched, and no slab yet.", populated.ready);
   all.seconds("cenote_dram_batch_seconds", "How long the tier's actor was busy with a session's batch.",
               report.batch_times);
   add_instances(all, report.dram);

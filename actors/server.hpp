@@ -49,6 +49,8 @@ struct server_context {
   std::string metrics_address;  ///< HOST:PORT; empty: nobody listens there
   /// Of this worker's threads; each ended the work that threw it, and no more.
   std::shared_ptr<std::atomic<std::uint64_t>> exceptions = std::make_shared<std::atomic<std::uint64_t>>(0);
+  /// How far memory is touched; from any thread.
+  std::function<dram::populate_status()> populated = [] { return dram::populate_status(); };
 };
 
 /// Serves connections on a thread of its own (an event_loop): that thread may wait for an actor or the keeper, for a

@@ -151,6 +151,13 @@ json nvme_of(const nvme_report& nvme) {
   return all;
 }
 
+json populate_of(const dram::populate_status& populated) {
+  return {{"state", dram::name_of(populated.at)},
+          {"bytes", populated.bytes},
+          {"total", populated.total},
+          {"ready", populated.ready}};
+}
+
 json session_of(const dram::session_status& session, const std::vector<session_report>& reports) {
   json one = {{"id", session.number},       {"instance", session.instance},
               {"pins", session.pins},       {"grants", session.grants},
@@ -216,6 +223,7 @@ std::string status_json(const node_report& report, const config::node_config& co
                    {"free", dram.free}}},
                  {"writing_bytes", dram.writing_bytes},
                  {"loading_bytes", dram.loading_bytes},
+                 {"populate", populate_of(context.populated())},
                  {"batches", times_of(report.batch_times)}};
   if (report.nvme) all["nvme"] = nvme_of(*report.nvme);
   all["prefetch"] = prefetch_of(report.prefetch, dram);

@@ -6,6 +6,8 @@
 #include <algorithm>
 #include <chrono>
 
+#include "core/machine.hpp"
+
 namespace cenote {
 
 namespace {
@@ -96,6 +98,19 @@ dram::life_options life_options_of(const config::node_config& config) {
   rlimit open_files{};
   ::getrlimit(RLIMIT_NOFILE, &open_files);
   options.comfortable = static_cast<std::uint32_t>(std::min<rlim_t>(open_files.rlim_cur / descriptors, 1U << 16));
+  return options;
+}
+
+dram::reserve_options reserve_options_of(const config::node_config& config) {
+  constexpr std::uint64_t most_pieces = 1024;  // a descriptor each
+  constexpr rlim_t share = 4;                  // of the descriptors, at most
+  rlimit open_files{};
+  ::getrlimit(RLIMIT_NOFILE, &open_files);
+  dram::reserve_options options;
+  options.capacity = config.dram.capacity;
+  options.piece = dram::usual_slab_bytes(config.dram.capacity, config.dram.slab_size);
+  options.most_pieces = std::min<std::uint64_t>(most_pieces, open_files.rlim_cur / share);
+  options.room = [] { return memory_to_spare(); };
   return options;
 }
 

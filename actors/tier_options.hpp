@@ -5,6 +5,7 @@
 #include <string>
 
 #include "config/node_config.hpp"
+#include "tiers/dram/reserve.hpp"
 #include "tiers/dram/store.hpp"
 #include "tiers/nvme/store.hpp"
 #include "tiers/prefetch/planner.hpp"
@@ -13,6 +14,8 @@ namespace cenote {
 
 /// When instances are given up; also bounded by the descriptors that this process may open.
 [[nodiscard]] dram::life_options life_options_of(const config::node_config& config);
+/// What is not the worker's own of it.
+[[nodiscard]] dram::reserve_options reserve_options_of(const config::node_config& config);
 [[nodiscard]] dram::store_options store_options_of(const config::node_config& config);
 /// By the group's name.
 [[nodiscard]] std::map<std::string, dram::group_options> group_options_of(const config::node_config& config);

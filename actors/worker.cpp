@@ -239,6 +239,32 @@ std::vector<memory::segment> take_removals(const config::node_config& config, lo
   return all;
 }
 
+/// Memory for slabs that an earlier worker touched; nobody has seen it.
+std::vector<dram::reserve::piece> take_reserve(std::vector<local::registry_entry>& entries) {
+  std::vector<dram::reserve::piece> held;
+  for (local::registry_entry& each : entries) {
+    if (each.kind != local::entry_kind::reserve || each.fds.size() != 1) continue;
+    if (auto memory = dram::adopt_spare_memory(std::move(each.fds[0]))) held.push_back({each.id, std::move(*memory)});
+  }
+  std::erase_if(entries, [](const auto& each) { return each.kind == local::entry_kind::reserve; });
+  return held;
+}
+
+void log_populated(const dram::populate_report& what) {
+  using phase = dram::populate_status::phase;
+  const auto log = logger("dram");
+  const std::uint64_t bytes = what.status.bytes;
+  const std::uint64_t total = what.status.total;
+  const auto took_ms = std::chrono::duration_cast<std::chrono::milliseconds>(what.took).count();
+  switch (what.status.at) {
+    case phase::going_on: log_info(log, "populating memory", {{"populated", bytes}, {"of", total}}); break;
+    case phase::done: log_info(log, "memory is populated", {{"populated", bytes}, {"took_ms", took_ms}}); break;
+    default:
+      log_warn(log, "memory is not populated further: lower dram.capacity, or give the node more memory",
+               {{"reason", what.reason}, {"populated", bytes}, {"of", total}});
+  }
+}
+
 /// Ends the process when an orderly end takes too long.
 class watchdog {
  public:
@@ -345,6 +371,7 @@ class worker {
     data_path_ = std::move(*path);
     if (!config_->nvme.paths.empty()) make_nvme(handed.entries);
     std::erase_if(handed.entries, [](const auto& each) { return each.kind == local::entry_kind::removals; });
+    auto reserve = take_reserve(handed.entries);
     recovery recover(*config_, keeper_);
     auto state = recover.run(std::move(handed.entries));
     if (!state) return std::unexpected(state.error().in("recovery"));
@@ -379,7 +406,8 @@ class worker {
                            state->next_instance,
                            config::socket_path(*config_),
                            bind_http(),
-                           exceptions_};
+                           exceptions_,
+                           [this] { return provisioner_->populated(); }};
     auto made = server::start(std::move(context), config_);
     if (!made) return std::unexpected(made.error());
     server_ = std::move(*made);
@@ -388,6 +416,7 @@ class worker {
     if (auto serving = server_->serve(std::move(handed.listener)); !serving) return serving;
     watch_over_all();
     if (auto ready = keeper_.ready(); !ready) return ready;
+    provisioner_->fill_reserve(std::move(reserve));  // only now: it has words for the keeper, too
     if (http_) serve_http();
     const auto took = std::chrono::duration_cast<std::chrono::milliseconds>(std::chrono::steady_clock::now() - begun);
     log_info(logger("worker"), "serving", {{"epoch", handed.epoch}, {"blocks", blocks}, {"took_ms", took.count()}});
@@ -472,6 +501,12 @@ class worker {
       ++*count;
       log_error(logger("dram"), "memory was not prepared", {{"reason", what}});
     };
+    options.ahead = reserve_options_of(*config_);
+    options.ahead.keep = [this](std::uint64_t id, const unique_fd& memory) {
+      return keeper_.put(local::entry_kind::reserve, id, {}, std::array{memory.get()});
+    };
+    options.ahead.drop = [this](std::uint64_t id) { (void)keeper_.drop(local::entry_kind::reserve, id); };
+    options.ahead.report = log_populated;
     dram::transfer_hooks hooks;
     if (devices_) {
       hooks.pin = [to = devices_](std::span<std::byte> memory) { to->pin(memory); };

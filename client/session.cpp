@@ -258,6 +258,19 @@ result<void> session::fetch_slabs(const std::vector<std::uint32_t>& missing, tim
   }
 }
 
+/// The node makes the next slab while a quarter of this one is left: it is mapped then, not when a put waits for it.
+void session::look_ahead(memory::block_ref used) {
+  const std::uint32_t next = used.slab() + 1;
+  const memory::slab_entry* entry = looked_at_.load(std::memory_order_relaxed) < next ? versions_.slab(next) : nullptr;
+  constexpr auto live = static_cast<std::uint32_t>(memory::slab_state::live);
+  if (entry == nullptr || entry->state.load(std::memory_order_acquire) != live) return;
+  looked_at_.store(next, std::memory_order_relaxed);
+  if (slabs_.find(next) != nullptr) return;
+  static constexpr std::chrono::seconds patience{1};  // else the put that needs it asks
+  slabs_.do_later(
+      [this, next] { (void)socket_.fetch_slabs({next}, versions_, slabs_, steady_clock::now() + patience); });
+}
+
 /// The memory of a retired slab is gone already; its mapping only costs address space, so there is no hurry. A retired
 /// slab has no verified pin, no grant and no reservation; the pins are looked at all the same.
 void session::drop_retired_slabs() {

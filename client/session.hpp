@@ -260,6 +260,7 @@ class session {
   // session.cpp
   result<void> map_slabs(std::span<const memory::block_ref> blocks, time_point until);
   result<void> fetch_slabs(const std::vector<std::uint32_t>& missing, time_point until);
+  void look_ahead(memory::block_ref used);
   void drop_retired_slabs();
   template <class SlotAt>
   result<void> release_slots(std::size_t count, SlotAt&& slot_at);
@@ -299,12 +300,13 @@ class session {
   memory::session_memory memory_;
   memory::index_memory index_;
   memory::version_table versions_;
-  slab_map slabs_;
   pin_slots pin_slots_;
   lookup lookup_;
   grant_pool grants_;
   reservations reservations_;
   connection socket_;
+  std::atomic<std::uint32_t> looked_at_{0};  ///< the last slab that was mapped ahead of need
+  slab_map slabs_;                           ///< its thread may use the socket
   channel channel_;
 
   std::atomic<bool> closing_{false};

@@ -216,6 +216,7 @@ result<void> session::put_whole(put_job& job, std::span<const std::uint32_t> pla
     give_back(grants);
     return ok;
   }
+  look_ahead(blocks.back());
   std::vector<submission> batch;
   for (std::size_t i = 0; i < grants.size(); ++i) {
     const buffers::item source = (*job.sources)[places[i]];
@@ -387,6 +388,7 @@ result<std::vector<memory::completion>> session::ask_admitted(key_batch keys, st
     give_back(answers, parts);
     return std::unexpected(ok.error());
   }
+  if (!blocks.empty()) look_ahead(blocks.back());
   return answers;
 }
 

@@ -7,8 +7,7 @@ namespace cenote::client {
 
 namespace {
 
-constexpr std::uint64_t synchronous_bytes = std::uint64_t{64} << 20;  // populated while the caller waits
-constexpr std::uint64_t populate_step = std::uint64_t{8} << 20;       // how soon a stop is noticed
+constexpr std::uint64_t populate_step = std::uint64_t{8} << 20;  // how soon a stop is noticed
 
 }  // namespace
 
@@ -17,7 +16,7 @@ slab_map::slab_map() : chunks_(memory::block_ref::max_slabs / chunk_slabs) {}
 slab_map::~slab_map() {
   {
     const std::lock_guard lock(mutex_);
-    stop_.store(true, std::memory_order_relaxed);
+    stop_ = true;
     queue_.clear();
   }
   changed_.notify_all();
@@ -35,11 +34,8 @@ result<void> slab_map::add(const slab_shape& shape, unique_fd fd, std::uint64_t 
   memory->keep_from_children();
   const auto& trailer = *reinterpret_cast<const memory::segment_header*>(memory->data() + bytes - memory::page_bytes);
   if (auto ok = memory::check_header(trailer, memory::segment_kind::slab, bytes); !ok) return ok;
-  if (bytes <= synchronous_bytes) memory->populate(0, bytes, memory::access::read_write);
   adopt(shape, std::move(*memory));
-  if (bytes > synchronous_bytes) {
-    if (const mapped_slab* slab = find(shape.index)) populate_later(*slab);
-  }
+  if (const mapped_slab* slab = find(shape.index)) populate_later(*slab);
   return {};
 }
 
@@ -73,10 +69,8 @@ void slab_map::drop_if(const std::function<bool(std::uint32_t)>& gone) {
       ++i;
       continue;
     }
-    std::erase(queue_, slab);
-    skip_.store(slab, std::memory_order_relaxed);
+    std::erase_if(queue_, [&](const populating& each) { return each.slab == slab; });
     changed_.wait(lock, [&] { return populating_ != slab; });
-    skip_.store(nullptr, std::memory_order_relaxed);
     (*chunks_[slab->index / chunk_slabs].load(std::memory_order_relaxed))[slab->index % chunk_slabs].store(
         nullptr, std::memory_order_release);
     std::erase_if(slabs_, [&](const auto& each) { return each.get() == slab; });
@@ -97,29 +91,52 @@ void slab_map::abandon() noexcept {
 
 void slab_map::populate_later(const mapped_slab& slab) {
   const std::lock_guard lock(mutex_);
-  if (stop_.load(std::memory_order_relaxed)) return;
-  queue_.push_back(&slab);
-  if (!populator_.joinable()) populator_ = std::thread([this] { populate_loop(); });
+  if (std::ranges::find(queue_, &slab, &populating::slab) != queue_.end()) return;
+  queue_.push_back({&slab, 0});
+  run_in_background();
+}
+
+void slab_map::do_later(std::function<void()> errand) {
+  const std::lock_guard lock(mutex_);
+  errand_ = std::move(errand);
+  run_in_background();
+}
+
+/// Called with the lock.
+void slab_map::run_in_background() {
+  if (!populator_.joinable() && !stop_) populator_ = std::thread([this] { populate_loop(); });
   changed_.notify_all();
 }
 
 void slab_map::populate_loop() {
   std::unique_lock lock(mutex_);
   for (;;) {
-    changed_.wait(lock, [&] { return !queue_.empty() || stop_.load(std::memory_order_relaxed); });
-    if (stop_.load(std::memory_order_relaxed)) return;
-    const mapped_slab* slab = populating_ = queue_.front();
-    queue_.pop_front();
-    lock.unlock();
-    for (std::uint64_t offset = 0; offset < slab->memory.size(); offset += populate_step) {
-      if (stop_.load(std::memory_order_relaxed) || skip_.load(std::memory_order_relaxed) == slab) break;
-      const std::uint64_t bytes = std::min(populate_step, slab->memory.size() - offset);
-      if (!slab->memory.populate(offset, bytes, memory::access::read_write)) break;
+    changed_.wait(lock, [&] { return !queue_.empty() || errand_ || stop_; });
+    if (stop_) return;
+    if (errand_) {
+      const auto errand = std::exchange(errand_, nullptr);
+      lock.unlock();
+      errand();
+      lock.lock();
+    } else {
+      populate_some(lock);
     }
-    lock.lock();
-    populating_ = nullptr;
-    changed_.notify_all();
   }
+}
+
+/// Read faults: where pages are there already they map 16 at a time, for writes too, in a third of the time.
+void slab_map::populate_some(std::unique_lock<std::mutex>& lock) {
+  const auto [slab, offset] = queue_.front();
+  populating_ = slab;
+  lock.unlock();
+  const std::uint64_t bytes = std::min(populate_step, slab->memory.size() - offset);
+  const bool went = slab->memory.populate(offset, bytes, memory::access::read_only);
+  lock.lock();
+  populating_ = nullptr;
+  changed_.notify_all();
+  if (queue_.empty() || queue_.front().slab != slab) return;  // it is to be dropped
+  queue_.front().offset += bytes;
+  if (!went || queue_.front().offset >= slab->memory.size()) queue_.pop_front();
 }
 
 }  // namespace cenote::client

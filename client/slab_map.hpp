@@ -54,8 +54,8 @@ class slab_map {
     return part == nullptr ? nullptr : (*part)[index % chunk_slabs].load(std::memory_order_acquire);
   }
 
-  /// Maps a slab of `bytes` (the whole segment) read-write. Up to 64 MiB are populated before this returns, larger
-  /// ones in the background. A slab that is mapped already stays as it is.
+  /// Maps a slab of `bytes` (the whole segment) read-write; its pages are mapped in the background. A slab that is
+  /// mapped already stays as it is.
   result<void> add(const slab_shape& shape, unique_fd fd, std::uint64_t bytes);
 
   /// For tests and owners in one process: uses an existing mapping, populates nothing.
@@ -66,6 +66,9 @@ class slab_map {
 
   [[nodiscard]] std::size_t size() const;
 
+  /// Has the background thread do something short, before it maps more pages. Of several that wait the last is done.
+  void do_later(std::function<void()> errand);
+
   /// Gives up all mappings without touching them: for a forked child, which does not have them.
   void abandon() noexcept;
 
@@ -74,18 +77,25 @@ class slab_map {
   using chunk = std::array<std::atomic<const mapped_slab*>, chunk_slabs>;
 
   void place(std::unique_ptr<mapped_slab> slab);
+  struct populating {
+    const mapped_slab* slab = nullptr;
+    std::uint64_t offset = 0;
+  };
+
   void populate_later(const mapped_slab& slab);
+  void run_in_background();
   void populate_loop();
+  void populate_some(std::unique_lock<std::mutex>& lock);
 
   std::vector<std::atomic<chunk*>> chunks_;
   mutable std::mutex mutex_;
   std::vector<std::unique_ptr<mapped_slab>> slabs_;
 
   std::condition_variable changed_;
-  std::deque<const mapped_slab*> queue_;  ///< to be populated
-  const mapped_slab* populating_ = nullptr;
-  std::atomic<const mapped_slab*> skip_{nullptr};  ///< being populated, and to be dropped
-  std::atomic<bool> stop_{false};
+  std::deque<populating> queue_;
+  const mapped_slab* populating_ = nullptr;  ///< by the thread, at this moment
+  std::function<void()> errand_;
+  bool stop_ = false;
   std::thread populator_;
 };
 

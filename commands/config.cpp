@@ -5,8 +5,8 @@
 #include <memory>
 
 #include "commands/common.hpp"
-#include "commands/machine.hpp"
 #include "config/document.hpp"
+#include "core/machine.hpp"
 
 namespace cenote {
 

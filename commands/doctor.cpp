@@ -15,8 +15,8 @@
 #include <memory>
 
 #include "commands/common.hpp"
-#include "commands/machine.hpp"
 #include "core/checksum.hpp"
+#include "core/machine.hpp"
 #include "core/unique_fd.hpp"
 #include "core/units.hpp"
 
@@ -130,14 +130,27 @@ std::string chosen(const std::optional<std::string>& line) {
   return from == std::string::npos || to == std::string::npos ? *line : line->substr(from + 1, to - from - 1);
 }
 
-finding check_huge_pages(const fs::path& root) {
+finding check_huge_pages(bool wanted, const fs::path& root) {
   const auto shmem = chosen(first_line(root / "sys/kernel/mm/transparent_hugepage/shmem_enabled"));
   const auto reserved = first_line(root / "proc/sys/vm/nr_hugepages").value_or("0");
   const auto found = fmt::format("shared memory: {}; reserved: {}", shmem, reserved);
   const bool offered = shmem == "always" || shmem == "within_size" || shmem == "advise" || shmem == "force";
+  if (!wanted) return {level::ok, "huge pages", found, "dram.huge_pages = off: the node does not ask for them"};
   if (offered || reserved != "0") return {level::ok, "huge pages", found};
   return {level::warn, "huge pages", found,
-          "reads are a little slower without: echo advise > /sys/kernel/mm/transparent_hugepage/shmem_enabled"};
+          "memory is populated, mapped and read faster with them: "
+          "echo advise > /sys/kernel/mm/transparent_hugepage/shmem_enabled"};
+}
+
+finding check_populate(bool populate) {
+  utsname name{};
+  ::uname(&name);
+  if (!populate) {
+    return {level::warn, "populate", "off",
+            "the first use of a page costs a put or a load microseconds: dram.populate = true touches memory ahead"};
+  }
+  if (version_of(name.release) >= std::pair(5, 14)) return {level::ok, "populate", "on"};
+  return {level::warn, "populate", "on", "Linux 5.14 or newer is needed to touch memory ahead"};
 }
 
 finding check_numa(const fs::path& root) {
@@ -177,7 +190,9 @@ std::string_view word_of(level how) {
 exit_code run_doctor(const config_options& options) {
   const auto loaded = config::load(options.sources());
   if (!loaded) return failed_with(loaded.error());
-  const auto findings = examine(loaded->dram.capacity);
+  const auto findings = examine({.capacity = loaded->dram.capacity,
+                                 .populate = loaded->dram.populate,
+                                 .huge_pages = loaded->dram.huge_pages == config::huge_pages::automatic});
   fmt::print("{}", findings_text(findings));
   const bool failed = std::ranges::any_of(findings, [](const finding& each) { return each.how == level::fail; });
   return failed ? exit_code::failed : exit_code::orderly;
@@ -185,15 +200,16 @@ exit_code run_doctor(const config_options& options) {
 
 }  // namespace
 
-std::vector<finding> examine(std::uint64_t capacity, const fs::path& root) {
+std::vector<finding> examine(const doctor_subject& node, const fs::path& root) {
   return {check_kernel(),
-          check_memory(capacity, root),
-          check_cgroup(capacity, root),
-          check_memlock(capacity),
+          check_memory(node.capacity, root),
+          check_cgroup(node.capacity, root),
+          check_memlock(node.capacity),
           check_open_files(),
           check_io_uring(root),
           {level::ok, "checksums", std::string(checksum_instructions())},
-          check_huge_pages(root),
+          check_populate(node.populate),
+          check_huge_pages(node.huge_pages, root),
           check_numa(root),
           check_pid_namespace(root),
           check_user_namespace(root)};

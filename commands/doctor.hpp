@@ -17,9 +17,15 @@ struct finding {
   std::string remedy = {};  ///< what to change, if something should change
 };
 
-/// Looks at this machine and process for a node with that DRAM capacity (bytes). `root` replaces "/" in tests, for
-/// what is read from files.
-[[nodiscard]] std::vector<finding> examine(std::uint64_t capacity, const std::filesystem::path& root = "/");
+/// What of a node's configuration a machine must suit.
+struct doctor_subject {
+  std::uint64_t capacity = 0;  ///< of DRAM, bytes
+  bool populate = true;
+  bool huge_pages = true;
+};
+
+/// Looks at this machine and process for such a node. `root` replaces "/" in tests, for what is read from files.
+[[nodiscard]] std::vector<finding> examine(const doctor_subject& node, const std::filesystem::path& root = "/");
 
 /// "ok    open files  1048576", and the remedy on a line below.
 [[nodiscard]] std::string findings_text(const std::vector<finding>& findings);

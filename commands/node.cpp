@@ -10,8 +10,8 @@
 #include "actors/worker.hpp"
 #include "commands/common.hpp"
 #include "commands/keeper.hpp"
-#include "commands/machine.hpp"
 #include "config/logging.hpp"
+#include "core/machine.hpp"
 
 namespace cenote {
 

@@ -10,7 +10,7 @@
 #include <sstream>
 #include <thread>
 
-#include "commands/machine.hpp"
+#include "core/machine.hpp"
 #include "core/units.hpp"
 
 namespace cenote::replay {

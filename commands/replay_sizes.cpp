@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <system_error>
 
-#include "commands/machine.hpp"
+#include "core/machine.hpp"
 
 namespace cenote::replay {
 

@@ -3,7 +3,8 @@
 //   {"node":     {"pid", "worker_pid", "epoch", "restarts", "version", "uptime_s", "state", "socket",
 //                 "metrics"},
 //    "dram":     {"capacity", "assigned", "used", "free", "slabs", "policy", "evicted",
-//                 "blocks": {"present", "granted", "pending", "zombie", "quarantined", "free"}},
+//                 "blocks": {"present", "granted", "pending", "zombie", "quarantined", "free"},
+//                 "populate": {"state", "bytes", "total", "ready"}},
 //    "instances":[{"id", "group", "blocks", "bytes", "sessions", "index_slots"}],
 //    "groups":   [{"name", "quota", "used"}],
 //    "sessions": [{"id", "pid", "uid", "instance", "client", "pins", "oldest_pin_s", "grants", "state", "age_s"}],
@@ -68,6 +69,17 @@ std::string dram_text(const json& dram) {
       count_of(dram, "slabs"), text_of(dram, "policy"), count_of(dram, "evicted"), count_of(blocks, "present"),
       count_of(blocks, "free"), count_of(blocks, "granted"), count_of(blocks, "pending"), count_of(blocks, "zombie"),
       count_of(blocks, "quarantined"));
+}
+
+/// How far memory is touched; a node that does not do so ahead says nothing.
+std::string populate_text(const json& dram) {
+  const auto& populate = member(dram, "populate");
+  if (!populate.is_object() || text_of(populate, "state") == "off") return {};
+  const auto bytes = count_of(populate, "bytes");
+  const auto total = count_of(populate, "total");
+  const std::string state = text_of(populate, "state") == "done" ? "" : ", " + text_of(populate, "state");
+  return fmt::format("memory    {} of {} populated ({}{})\n", approximate_bytes(bytes), approximate_bytes(total),
+                     share(bytes, total), state);
 }
 
 std::string nvme_text(const json& nvme) {
@@ -160,9 +172,10 @@ exit_code run_status(const std::string& socket, bool as_json) {
 }  // namespace
 
 std::string status_text(const json& status) {
-  return node_text(member(status, "node")) + dram_text(member(status, "dram")) + nvme_text(member(status, "nvme")) +
-         loads_text(status) + instances_text(member(status, "instances")) + groups_text(member(status, "groups")) +
-         sessions_text(member(status, "sessions")) + counters_text(member(status, "counters"));
+  return node_text(member(status, "node")) + dram_text(member(status, "dram")) + populate_text(member(status, "dram")) +
+         nvme_text(member(status, "nvme")) + loads_text(status) + instances_text(member(status, "instances")) +
+         groups_text(member(status, "groups")) + sessions_text(member(status, "sessions")) +
+         counters_text(member(status, "counters"));
 }
 
 void add_status(CLI::App& app) {

@@ -87,7 +87,8 @@ constexpr std::array keys{
     key_schema{.name = "dram.populate",
                .type = boolean,
                .fallback = "true",
-               .about = "Touch slab memory in the background, so that no put pays for page faults."},
+               .about = "Take and touch all memory of `dram.capacity` from the start on, in the background, so that no "
+                        "put or load pays for page faults. Else slabs take theirs as they are needed."},
     key_schema{.name = "dram.huge_pages",
                .type = choice,
                .fallback = "auto",

@@ -46,8 +46,8 @@ void segment::unmap() noexcept {
   if (data_ != nullptr) ::munmap(data_, size());
 }
 
-result<segment> segment::create(const std::string& name, std::uint64_t bytes, bool huge) {
-  auto file = shared_file::create(name, bytes, huge);
+result<segment> segment::create(const std::string& name, std::uint64_t bytes, bool huge, sealing when) {
+  auto file = shared_file::create(name, bytes, huge, when);
   if (!file) return std::unexpected(file.error());
   auto data = map_pages(file->fd().get(), bytes, access::read_write, huge);
   if (!data) return std::unexpected(data.error().in(name));

@@ -47,7 +47,8 @@ class segment {
 
   /// A new file of `bytes`, mapped; see shared_file::create. `huge` fails with `system` when the machine has not enough
   /// pages of 2 MiB. Not dumped into core files.
-  static result<segment> create(const std::string& name, std::uint64_t bytes, bool huge = false);
+  static result<segment> create(const std::string& name, std::uint64_t bytes, bool huge = false,
+                                sealing when = sealing::now);
 
   /// Maps a descriptor that came from elsewhere; see shared_file::adopt.
   static result<segment> map(unique_fd fd, std::uint64_t bytes, access how);

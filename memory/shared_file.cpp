@@ -15,16 +15,25 @@ constexpr unsigned huge_2mb = 21U << 26U;  // newer than bookworm's headers
 
 }  // namespace
 
-result<shared_file> shared_file::create(const std::string& name, std::uint64_t bytes, bool huge) {
+result<shared_file> shared_file::create(const std::string& name, std::uint64_t bytes, bool huge, sealing when) {
   const unsigned flags = MFD_CLOEXEC | MFD_ALLOW_SEALING | (huge ? MFD_HUGETLB | huge_2mb : 0U);
   unique_fd fd(::memfd_create(name.c_str(), flags));
   if (!fd) return fail_errno("memfd_create", name);
   if (::fchmod(fd.get(), 0600) != 0) return fail_errno("fchmod", name);
-  if (::ftruncate(fd.get(), static_cast<off_t>(bytes)) != 0) return fail_errno("ftruncate", name);
-  if (::fcntl(fd.get(), F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) != 0) {
-    return fail_errno("fcntl(F_ADD_SEALS)", name);
+  if (when == sealing::later) {
+    if (::ftruncate(fd.get(), static_cast<off_t>(bytes)) != 0) return fail_errno("ftruncate", name);
+  } else if (auto settled = settle(fd, bytes); !settled) {
+    return std::unexpected(settled.error().in(name));
   }
   return shared_file(std::move(fd), bytes);
+}
+
+result<void> shared_file::settle(const unique_fd& fd, std::uint64_t bytes) {
+  if (::ftruncate(fd.get(), static_cast<off_t>(bytes)) != 0) return fail_errno("ftruncate");
+  if (::fcntl(fd.get(), F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) != 0) {
+    return fail_errno("fcntl(F_ADD_SEALS)");
+  }
+  return {};
 }
 
 result<shared_file> shared_file::adopt(unique_fd fd, std::uint64_t bytes) {

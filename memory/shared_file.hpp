@@ -11,6 +11,7 @@
 namespace cenote::memory {
 
 enum class access : std::uint8_t { read_only, read_write };
+enum class sealing : std::uint8_t { now, later };
 
 /// Owns the descriptor of a memfd of fixed size. Move-only; maps nothing.
 class shared_file {
@@ -18,8 +19,13 @@ class shared_file {
   shared_file() noexcept = default;
 
   /// A new file of `bytes` (sparse: memory is taken when touched), mode 0600, sealed against shrinking, growing and
-  /// further seals. FUTURE_WRITE is left out: a restarted worker could not map it again. `huge`: 2 MiB pages.
-  static result<shared_file> create(const std::string& name, std::uint64_t bytes, bool huge = false);
+  /// further seals. FUTURE_WRITE is left out: a restarted worker could not map it again. `huge`: 2 MiB pages. Sealed
+  /// `later`: by settle().
+  static result<shared_file> create(const std::string& name, std::uint64_t bytes, bool huge = false,
+                                    sealing when = sealing::now);
+
+  /// Gives a file that is not sealed its last size, and seals it.
+  static result<void> settle(const unique_fd& fd, std::uint64_t bytes);
 
   /// Takes a descriptor that came from elsewhere, after checking that it has exactly `bytes` and cannot shrink.
   static result<shared_file> adopt(unique_fd fd, std::uint64_t bytes);

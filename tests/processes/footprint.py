@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,7 +19,12 @@ def _kib(pid: int, field: str) -> int:
 
 
 def _descriptors(pid: int) -> int:
-    return len(os.listdir(f"/proc/{pid}/fd"))
+    """But for memory of slabs, and memory that waits to be one."""
+    count = 0
+    for entry in Path(f"/proc/{pid}/fd").iterdir():
+        with contextlib.suppress(FileNotFoundError):
+            count += "cenote-slab" not in os.readlink(entry)
+    return count
 
 
 @dataclass(frozen=True)
@@ -39,10 +45,9 @@ class Footprint:
     def of(cls, node: Node) -> Footprint:
         status = node.status()
         worker = int(status["node"]["worker_pid"])
-        slabs = int(status["dram"]["slabs"])
         return cls(
-            worker_fds=_descriptors(worker) - slabs,
-            keeper_fds=_descriptors(node.pid) - slabs,
+            worker_fds=_descriptors(worker),
+            keeper_fds=_descriptors(node.pid),
             private=_kib(worker, "RssAnon") * 1024,
             address_space=_kib(worker, "VmSize") * 1024,
             threads=_kib(worker, "Threads"),

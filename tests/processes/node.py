@@ -139,6 +139,11 @@ class Node:
         until("the node answers `cenote status`", self._answers, limit=20.0, pause=0.03)
         return self
 
+    def until_populated(self) -> Node:
+        """Waits until all memory is touched: no descriptor comes or goes for its sake then."""
+        until("memory is populated", lambda: self.status()["dram"]["populate"]["state"] == "done", limit=60.0)
+        return self
+
     def _answers(self) -> bool:
         assert self.process is not None
         if self.process.poll() is not None:

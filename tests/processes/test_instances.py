@@ -53,7 +53,7 @@ def come_and_go(node: Node, names_of: list[str]) -> None:
 
 
 def test_a_node_of_few_descriptors_sees_any_number_of_instances(start_node: StartNode) -> None:
-    node = start_node("instances.idle=1s", prefix=("prlimit", "--nofile=512:512"))
+    node = start_node("instances.idle=1s", prefix=("prlimit", "--nofile=512:512")).until_populated()
     worker = node.worker_pid
     before = [(descriptors(pid), address_space(pid)) for pid in (node.pid, worker)]
     for turn in range(8):

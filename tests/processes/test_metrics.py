@@ -132,7 +132,7 @@ def test_a_worker_that_stands_still_is_not_healthy_and_is_again_when_it_goes_on(
 
 
 def test_slow_connections_and_many_of_them_do_not_keep_health_from_being_asked(start_node: StartNode) -> None:
-    node = start_node()
+    node = start_node().until_populated()
     host, port = address(node).split(":")
     descriptors = Path(f"/proc/{node.worker_pid}/fd")
     before = len(list(descriptors.iterdir()))

@@ -23,6 +23,11 @@ provisioner::provisioner(provisioner_options options, keeper_put keep, keeper_dr
       done_(std::move(done)),
       hooks_(std::move(hooks)),
       forget_(std::move(forget)) {
+  if (options_.populate && options_.ahead.capacity != 0) {
+    options_.ahead.huge_pages = options_.huge_pages;
+    options_.ahead.numa_node = options_.numa_node;
+    reserve_ = std::make_unique<reserve>(options_.ahead);
+  }
   thread_ = std::thread([this] { run(); });
 }
 
@@ -33,6 +38,23 @@ provisioner::~provisioner() {
   }
   wake_.notify_all();
   thread_.join();
+}
+
+void provisioner::fill_reserve(std::vector<reserve::piece> held) {
+  if (reserve_) {
+    reserve_->start(std::move(held));
+  } else if (options_.ahead.drop) {
+    for (const reserve::piece& each : held) options_.ahead.drop(each.id);
+  }
+}
+
+populate_status provisioner::populated() const {
+  if (!reserve_) return {};
+  populate_status found = reserve_->status();
+  const std::uint64_t unfilled = unfilled_bytes_.load(std::memory_order_relaxed);
+  found.bytes -= std::min(found.bytes, unfilled);
+  if (unfilled > 0 && found.at == populate_status::phase::done) found.at = populate_status::phase::going_on;
+  return found;
 }
 
 void provisioner::submit(std::vector<slab_request> requests) {
@@ -108,10 +130,12 @@ void provisioner::carry_out(slab_request request) {
     forget_instance(request);
     return;
   }
-  forget({request.memory.data(), request.memory.size()});
+  const auto bytes = request.memory.size();
+  forget({request.memory.data(), bytes});
   // Clients may keep their mappings: the pages go now.
-  request.memory.punch(0, request.memory.size(), "worker.slab_punched"_point);
+  request.memory.punch(0, bytes, "worker.slab_punched"_point);
   request.memory = {};
+  if (reserve_) reserve_->slab_gone(bytes);
   slab_outcome outcome{slab_request::kind::drop, request.slab, {}, drop_(request.slab)};
   done_(std::move(outcome));
 }
@@ -135,28 +159,51 @@ void provisioner::forget_instance(slab_request& request) {
 void provisioner::create(const slab_description& slab) {
   slab_outcome outcome;
   outcome.slab = slab;
-  auto memory = make_slab_memory(slab, options_.huge_pages, options_.numa_node);
+  std::uint64_t touched = 0;
+  auto memory = make_memory(slab, touched);
   if (!memory) {
+    if (reserve_) reserve_->slab_gone(slab.segment_bytes());
     outcome.status = std::unexpected(memory.error());
     done_(std::move(outcome));
     return;
   }
-  const bool fill_now = options_.populate && memory->size() <= fill_first;
-  if (fill_now) memory->populate(0, memory->size(), memory::access::read_write);
+  if (reserve_) reserve_->slab_found(memory->size() - slab.segment_bytes());  // 2 MiB pages
+  const bool fill_now = options_.populate && memory->size() - touched <= fill_first;
+  if (fill_now && touched < memory->size()) {
+    memory->populate(touched, memory->size() - touched, memory::access::read_write);
+  }
   outcome.status = keep_(slab, *memory);
   if (outcome.status) {
-    if (options_.populate && !fill_now) fill_later(*memory);
+    if (options_.populate && !fill_now) fill_later(*memory, touched);
     if (fill_now) pin_later({memory->data(), memory->size()});
     outcome.memory = std::move(*memory);
+  } else if (reserve_) {
+    reserve_->slab_gone(memory->size());
   }
   done_(std::move(outcome));
 }
 
-void provisioner::fill_later(const memory::segment& memory) {
+/// `touched`: bytes at its beginning that need not be.
+result<memory::segment> provisioner::make_memory(const slab_description& slab, std::uint64_t& touched) {
+  auto spare =
+      reserve_ ? reserve_->take(slab.segment_bytes(), slab.segment_bytes(true)) : std::optional<spare_memory>();
+  if (spare) {
+    touched = spare->bytes;
+    auto made = make_slab_memory(slab, std::move(*spare));
+    if (made) touched = std::min(touched, made->size());
+    if (made) return made;
+    touched = 0;
+  }
+  return make_slab_memory(slab, options_.huge_pages, options_.numa_node);
+}
+
+void provisioner::fill_later(const memory::segment& memory, std::uint64_t from) {
   auto copy = memory.fd().duplicate();
   auto mapped = copy ? memory::segment::map(std::move(*copy), memory.size(), memory::access::read_write)
                      : result<memory::segment>(std::unexpected(copy.error()));
-  if (mapped) unfilled_.push_back({std::move(*mapped), {memory.data(), memory.size()}, 0});
+  if (!mapped) return;
+  unfilled_.push_back({std::move(*mapped), {memory.data(), memory.size()}, from});
+  count_unfilled();
 }
 
 void provisioner::pin_later(std::span<std::byte> memory) {
@@ -164,11 +211,13 @@ void provisioner::pin_later(std::span<std::byte> memory) {
 }
 
 void provisioner::adopt(std::span<std::byte> memory) {
+  if (reserve_) reserve_->slab_found(memory.size());
   submit_task([this, memory] { pin_later(memory); });
 }
 
 void provisioner::forget(std::span<std::byte> memory) {
   std::erase_if(unfilled_, [&](const populating& each) { return each.of_store.data() == memory.data(); });
+  count_unfilled();
   std::erase_if(unpinned_, [&](std::span<std::byte> each) {
     return each.data() >= memory.data() && each.data() < memory.data() + memory.size();
   });
@@ -180,9 +229,17 @@ void provisioner::populate_some() {
   const std::uint64_t bytes = std::min(fill_step, next.memory.size() - next.offset);
   const bool filled = next.memory.populate(next.offset, bytes, memory::access::read_write);
   next.offset += bytes;
-  if (filled && next.offset < next.memory.size()) return;
-  if (filled) pin_later(next.of_store);
-  unfilled_.pop_front();
+  if (!filled || next.offset >= next.memory.size()) {
+    if (filled) pin_later(next.of_store);
+    unfilled_.pop_front();
+  }
+  count_unfilled();
+}
+
+void provisioner::count_unfilled() noexcept {
+  std::uint64_t bytes = 0;
+  for (const populating& each : unfilled_) bytes += each.memory.size() - each.offset;
+  unfilled_bytes_.store(bytes, std::memory_order_relaxed);
 }
 
 void provisioner::pin_some() {

@@ -1,14 +1,17 @@
 // The DRAM tier's own thread: makes, fills and gives up slab memory, which takes milliseconds.
 #pragma once
 
+#include <atomic>
 #include <condition_variable>
 #include <deque>
 #include <functional>
+#include <memory>
 #include <mutex>
 #include <span>
 #include <string>
 #include <thread>
 
+#include "tiers/dram/reserve.hpp"
 #include "tiers/dram/store.hpp"
 
 namespace cenote::dram {
@@ -27,6 +30,8 @@ struct provisioner_options {
   int numa_node = -1;
   /// Hears of an exception that ended one piece of work, on the provisioner's thread: the others go on.
   std::function<void(const std::string& what)> on_exception = {};
+  /// Memory that is touched ahead of slabs. A capacity of 0: none. Its pages are those of slabs.
+  reserve_options ahead = {};
 };
 
 /// Told, on the provisioner's thread, of memory that blocks will be transferred from and to: a piece at a time when
@@ -36,8 +41,9 @@ struct transfer_hooks {
   std::function<void(std::span<std::byte>)> unpin;
 };
 
-/// One thread; create and drop are carried out in order. Small slabs are touched before they are handed over, large
-/// ones afterwards, when nothing else waits: a fresh page costs microseconds, and no put should pay for it.
+/// One thread; create and drop are carried out in order. Slabs are made of the reserve's memory. Where it has none,
+/// small slabs are touched before they are handed over, large ones afterwards, when nothing else waits: a fresh page
+/// costs microseconds, and no put should pay for it.
 class provisioner {
  public:
   /// Both called on the provisioner's thread. `keep`: makes the memory survive this process before anyone uses it.
@@ -59,6 +65,10 @@ class provisioner {
   void submit(std::vector<slab_request> requests);
   /// A slab's memory that an earlier worker made: it is only told of. Thread-safe.
   void adopt(std::span<std::byte> memory);
+  /// Begins to touch memory ahead of slabs, behind all adopt(). `held`: what an earlier worker touched.
+  void fill_reserve(std::vector<reserve::piece> held);
+  /// Thread-safe.
+  [[nodiscard]] populate_status populated() const;
   /// Any other short blocking work that belongs behind the requests so far. Thread-safe.
   void submit_task(std::function<void()> task);
 
@@ -74,14 +84,18 @@ class provisioner {
   void attempt(slab_request request);
   void carry_out(slab_request request);
   void create(const slab_description& slab);
+  [[nodiscard]] result<memory::segment> make_memory(const slab_description& slab, std::uint64_t& touched);
   void forget_instance(slab_request& request);
-  void fill_later(const memory::segment& memory);
+  void fill_later(const memory::segment& memory, std::uint64_t from);
   void pin_later(std::span<std::byte> memory);
   void forget(std::span<std::byte> memory);
   void populate_some();
+  void count_unfilled() noexcept;
   void pin_some();
 
   provisioner_options options_;
+  std::unique_ptr<reserve> reserve_;
+  std::atomic<std::uint64_t> unfilled_bytes_{0};
   keeper_put keep_;
   keeper_drop drop_;
   on_outcome done_;

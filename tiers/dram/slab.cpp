@@ -1,5 +1,9 @@
 #include "tiers/dram/slab.hpp"
 
+#include <linux/magic.h>
+#include <sys/stat.h>
+#include <sys/vfs.h>
+
 #include <algorithm>
 #include <bit>
 
@@ -9,9 +13,18 @@ namespace {
 
 constexpr std::uint64_t smallest_slab = std::uint64_t{4} << 20;
 constexpr std::uint64_t largest_slab = std::uint64_t{1} << 30;
+constexpr std::uint64_t huge_page = std::uint64_t{2} << 20;
 
 memory::segment_header& trailer(const memory::segment& memory) noexcept {
   return *reinterpret_cast<memory::segment_header*>(memory.data() + memory.size() - memory::page_bytes);
+}
+
+/// Bytes of a slab's blocks, were they as small as can be.
+std::uint64_t most_block_bytes(std::uint64_t capacity, std::uint64_t stride, std::uint64_t configured) noexcept {
+  const std::uint64_t wanted = configured != 0 ? configured : std::bit_ceil(std::max<std::uint64_t>(capacity / 256, 1));
+  // A tier smaller than a slab still holds one; the trailer page counts too.
+  const std::uint64_t most = std::min(largest_slab, capacity > memory::page_bytes ? capacity - memory::page_bytes : 0);
+  return std::min(std::max(wanted, configured != 0 ? stride : smallest_slab), most);
 }
 
 }  // namespace
@@ -45,12 +58,41 @@ result<decoded_slab> decode_slab(std::span<const std::byte> meta) {
 }
 
 std::uint32_t blocks_per_slab(std::uint64_t capacity, std::uint64_t stride, std::uint64_t configured) noexcept {
-  const std::uint64_t wanted = configured != 0 ? configured : std::bit_ceil(std::max<std::uint64_t>(capacity / 256, 1));
-  // A tier smaller than a slab still holds one; the trailer page counts too.
-  const std::uint64_t most = std::min(largest_slab, capacity > memory::page_bytes ? capacity - memory::page_bytes : 0);
-  const std::uint64_t bytes = std::min(std::max(wanted, configured != 0 ? stride : smallest_slab), most);
+  const std::uint64_t bytes = most_block_bytes(capacity, stride, configured);
   const std::uint64_t count = std::max<std::uint64_t>(1, bytes / stride);
   return static_cast<std::uint32_t>(std::min<std::uint64_t>(count, memory::block_ref::max_blocks_per_slab));
+}
+
+std::uint64_t usual_slab_bytes(std::uint64_t capacity, std::uint64_t configured) noexcept {
+  const std::uint64_t blocks = most_block_bytes(capacity, memory::page_bytes, configured);
+  return (blocks + memory::page_bytes - 1) / memory::page_bytes * memory::page_bytes + memory::page_bytes;
+}
+
+result<memory::segment> make_spare_memory(std::uint64_t bytes, bool huge, int node) {
+  const std::string name = "cenote-slab-spare";
+  const std::uint64_t whole = (bytes + huge_page - 1) / huge_page * huge_page;
+  auto made = memory::segment::create(name, huge ? whole : bytes, huge, memory::sealing::later);
+  if (!made && huge) made = memory::segment::create(name, bytes, false, memory::sealing::later);
+  if (!made) return made;
+  if (huge) made->advise_huge();
+  if (node >= 0) made->bind_to_node(node);
+  return made;
+}
+
+result<spare_memory> adopt_spare_memory(unique_fd fd) {
+  struct stat status {};
+  struct statfs system {};
+  if (::fstat(fd.get(), &status) != 0) return fail_errno("fstat");
+  if (::fstatfs(fd.get(), &system) != 0) return fail_errno("fstatfs");
+  return spare_memory{std::move(fd), static_cast<std::uint64_t>(status.st_size), system.f_type == HUGETLBFS_MAGIC};
+}
+
+result<memory::segment> make_slab_memory(const slab_description& slab, spare_memory of) {
+  const std::uint64_t bytes = slab.segment_bytes(of.huge);
+  if (auto settled = memory::shared_file::settle(of.fd, bytes); !settled) return std::unexpected(settled.error());
+  auto made = memory::segment::map(std::move(of.fd), bytes, memory::access::read_write);
+  if (made) memory::write_header(trailer(*made), memory::segment_kind::slab, made->size());
+  return made;
 }
 
 result<memory::segment> make_slab_memory(const slab_description& slab, bool huge, int node) {

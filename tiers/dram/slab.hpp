@@ -41,6 +41,23 @@ struct decoded_slab {
 [[nodiscard]] std::uint32_t blocks_per_slab(std::uint64_t capacity, std::uint64_t stride,
                                             std::uint64_t configured) noexcept;
 
+/// Of the slabs of most strides, the trailer page included.
+[[nodiscard]] std::uint64_t usual_slab_bytes(std::uint64_t capacity, std::uint64_t configured) noexcept;
+
+/// Memory that is no slab yet: a file whose size may still change, and nobody has seen.
+struct spare_memory {
+  unique_fd fd;
+  std::uint64_t bytes = 0;
+  bool huge = false;  ///< of pages of 2 MiB, which cannot grow
+};
+
+/// Mapped and not sealed, otherwise as make_slab_memory() makes it.
+[[nodiscard]] result<memory::segment> make_spare_memory(std::uint64_t bytes, bool huge, int node);
+/// Of a file that another worker made.
+[[nodiscard]] result<spare_memory> adopt_spare_memory(unique_fd fd);
+/// Gives the memory the slab's size, seals and maps it.
+[[nodiscard]] result<memory::segment> make_slab_memory(const slab_description& slab, spare_memory of);
+
 /// Makes, seals and maps the memory of a slab. `huge`: tries 2 MiB pages first. `node` >= 0: prefers that NUMA node.
 [[nodiscard]] result<memory::segment> make_slab_memory(const slab_description& slab, bool huge, int node);
 /// Maps the memory of a slab that another worker made, after checking its trailer.

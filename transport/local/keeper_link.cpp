@@ -23,6 +23,7 @@ store_point point_of(const link_header& header) noexcept {
         case entry_kind::session: return "keeper.session_put"_point;
         case entry_kind::configuration: return "keeper.configuration_put"_point;
         case entry_kind::removals: return "keeper.removals_put"_point;
+        case entry_kind::reserve: return "keeper.reserve_put"_point;
         default: return "keeper.node_put"_point;
       }
     case link_message::drop:
@@ -31,6 +32,7 @@ store_point point_of(const link_header& header) noexcept {
         case entry_kind::instance: return "keeper.instance_dropped"_point;
         case entry_kind::slab: return "keeper.slab_dropped"_point;
         case entry_kind::session: return "keeper.session_dropped"_point;
+        case entry_kind::reserve: return "keeper.reserve_dropped"_point;
         default: return "keeper.node_dropped"_point;
       }
     case link_message::ready: return "keeper.told_ready"_point;

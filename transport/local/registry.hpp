@@ -34,6 +34,7 @@ enum class entry_kind : std::uint8_t {
   node = 5,           ///< anything else that must outlive a worker
   configuration = 6,  ///< what the node runs with: one memory file, see config::running_text()
   removals = 7,       ///< what a path of the NVMe tier has not written down
+  reserve = 8,        ///< memory for a slab that is not one yet
 };
 
 inline constexpr std::size_t max_entry_meta = std::size_t{32} * 1024;

@@ -1,6 +1,4 @@
-#include "commands/machine.hpp"
-
-#include <fmt/format.h>
+#include "core/machine.hpp"
 
 #include <algorithm>
 #include <charconv>
@@ -44,6 +42,7 @@ struct hierarchy {
   fs::path mount;
   std::string place;
   std::string file;
+  std::string usage;
 };
 
 // "0::/a/b" is v2, "7:memory:/a/b" is v1.
@@ -57,13 +56,24 @@ std::vector<hierarchy> memory_hierarchies(const fs::path& root) {
     const auto controllers = "," + line.substr(first + 1, second - first - 1) + ",";
     const auto place = line.substr(second + 1);
     if (controllers == ",,") {
-      found.push_back({root / "sys/fs/cgroup", place, "memory.max"});
-      found.push_back({root / "sys/fs/cgroup/unified", place, "memory.max"});
+      found.push_back({root / "sys/fs/cgroup", place, "memory.max", "memory.current"});
+      found.push_back({root / "sys/fs/cgroup/unified", place, "memory.max", "memory.current"});
     } else if (controllers.find(",memory,") != std::string::npos) {
-      found.push_back({root / "sys/fs/cgroup/memory", place, "memory.limit_in_bytes"});
+      found.push_back({root / "sys/fs/cgroup/memory", place, "memory.limit_in_bytes", "memory.usage_in_bytes"});
     }
   }
   return found;
+}
+
+// What a group takes but for files that the kernel may drop at any time; shared memory is none of those.
+std::uint64_t lasting_use(const fs::path& place, const std::string& file) {
+  const auto line = first_line(place / file);
+  std::uint64_t use = line ? number_in(*line).value_or(0) : 0;
+  std::ifstream in(place / "memory.stat");
+  for (std::string name, value; in >> name >> value;) {
+    if (name == "active_file" || name == "inactive_file") use -= std::min(use, number_in(value).value_or(0));
+  }
+  return use;
 }
 
 // Every ancestor bounds its children; a container may see only some of them.
@@ -72,7 +82,12 @@ void apply(const hierarchy& where, memory_limits& limits) {
     const auto file = where.mount / place / where.file;
     const auto line = first_line(file);
     const auto value = line ? number_in(*line) : std::nullopt;
-    if (value && *value < v1_unlimited && (!limits.cgroup || *value < *limits.cgroup)) {
+    const bool bounds = value && *value < v1_unlimited;
+    if (bounds) {
+      const std::uint64_t use = lasting_use(where.mount / place, where.usage);
+      limits.cgroup_left = std::min(limits.cgroup_left.value_or(*value), *value - std::min(*value, use));
+    }
+    if (bounds && (!limits.cgroup || *value < *limits.cgroup)) {
       limits.cgroup = value;
       limits.cgroup_file = file.native();
     }
@@ -101,9 +116,9 @@ bool has_number(std::string_view list, int wanted) {
 result<void> check_numa_node(std::optional<int> node, const fs::path& root) {
   const auto online = first_line(root / "sys/devices/system/node/online");
   if (!node || !online || has_number(*online, *node)) return {};
-  return fail(error_code::invalid_config,
-              fmt::format("dram.numa_node = {}: this machine has no such node; it has {}, and -1 binds to none", *node,
-                          *online));
+  return fail(error_code::invalid_config, "dram.numa_node = " + std::to_string(*node) +
+                                              ": this machine has no such node; it has " + *online +
+                                              ", and -1 binds to none");
 }
 
 std::optional<std::string> first_line(const fs::path& file) {
@@ -123,17 +138,30 @@ result<memory_limits> read_memory_limits(const fs::path& root) {
   return limits;
 }
 
+std::uint64_t memory_to_spare(const memory_limits& limits) noexcept {
+  const auto spare = [](std::uint64_t left, std::uint64_t of) {
+    return left - std::min({left, of / 32, std::uint64_t{256} << 20});
+  };
+  const std::uint64_t machine = spare(limits.available, limits.total);
+  return limits.cgroup ? std::min(machine, spare(limits.cgroup_left.value_or(0), *limits.cgroup)) : machine;
+}
+
+std::uint64_t memory_to_spare() {
+  const auto limits = read_memory_limits();
+  return limits ? memory_to_spare(*limits) : ~std::uint64_t{0};
+}
+
 result<void> check_capacity(std::uint64_t bytes, const memory_limits& limits) {
   if (bytes > limits.total) {
-    return fail(error_code::invalid_config,
-                fmt::format("dram.capacity = {} is more than this machine's memory of {}; choose less",
-                            format_bytes(bytes), approximate_bytes(limits.total)));
+    return fail(error_code::invalid_config, "dram.capacity = " + format_bytes(bytes) +
+                                                " is more than this machine's memory of " +
+                                                approximate_bytes(limits.total) + "; choose less");
   }
   if (limits.cgroup && bytes > *limits.cgroup) {
-    return fail(error_code::invalid_config,
-                fmt::format("dram.capacity = {} is more than the cgroup's memory limit of {} ({}); choose less, or "
-                            "raise the limit",
-                            format_bytes(bytes), approximate_bytes(*limits.cgroup), limits.cgroup_file));
+    return fail(error_code::invalid_config, "dram.capacity = " + format_bytes(bytes) +
+                                                " is more than the cgroup's memory limit of " +
+                                                approximate_bytes(*limits.cgroup) + " (" + limits.cgroup_file +
+                                                "); choose less, or raise the limit");
   }
   return {};
 }

@@ -1,4 +1,4 @@
-#include "commands/machine.hpp"
+#include "core/machine.hpp"
 
 #include <boost/test/unit_test.hpp>
 #include <fstream>
@@ -47,6 +47,17 @@ BOOST_AUTO_TEST_CASE(is_bounded_by_the_smallest_limit_on_the_way_up_in_cgroup_v2
   BOOST_TEST(limits->cgroup_file.ends_with("system.slice/memory.max"));
 }
 
+BOOST_AUTO_TEST_CASE(has_left_what_the_tightest_group_has_without_files_that_can_be_dropped) {
+  const fake_machine machine;
+  machine.file("proc/self/cgroup", "0::/a/b\n");
+  machine.file("sys/fs/cgroup/a/b/memory.max", "1000000\n");
+  machine.file("sys/fs/cgroup/a/b/memory.current", "900000\n");
+  machine.file("sys/fs/cgroup/a/b/memory.stat", "anon 1\nshmem 500000\ninactive_file 200000\nactive_file 100000\n");
+  machine.file("sys/fs/cgroup/a/memory.max", "2000000\n");
+  machine.file("sys/fs/cgroup/a/memory.current", "1700000\n");
+  BOOST_TEST(read_memory_limits(machine.root)->cgroup_left.value_or(0) == 300000U);
+}
+
 BOOST_AUTO_TEST_CASE(is_bounded_by_cgroup_v1_which_writes_no_limit_as_a_huge_number) {
   const fake_machine machine;
   machine.file("proc/self/cgroup", "3:cpu,cpuacct:/x\n2:memory:/docker/abc\n");
@@ -55,6 +66,18 @@ BOOST_AUTO_TEST_CASE(is_bounded_by_cgroup_v1_which_writes_no_limit_as_a_huge_num
   // A container sees its own group at the root of the mount.
   machine.file("sys/fs/cgroup/memory/memory.limit_in_bytes", "2147483648\n");
   BOOST_TEST(read_memory_limits(machine.root)->cgroup.value_or(0) == 2ULL << 30);
+}
+
+BOOST_AUTO_TEST_CASE(keeps_a_share_of_the_machine_and_of_the_group_back) {
+  memory_limits limits;
+  limits.total = 8ULL << 30;
+  limits.available = 1ULL << 30;
+  BOOST_TEST(memory_to_spare(limits) == 768ULL << 20);
+  limits.cgroup = 1ULL << 30;
+  limits.cgroup_left = 100ULL << 20;
+  BOOST_TEST(memory_to_spare(limits) == 68ULL << 20);
+  limits.available = 1;
+  BOOST_TEST(memory_to_spare(limits) == 0U);
 }
 
 BOOST_AUTO_TEST_CASE(refuses_a_capacity_larger_than_memory_or_limit_with_the_numbers) {
