@@ -198,7 +198,7 @@ exit_code compare(const std::vector<std::string>& paths, const std::string& repo
 }  // namespace
 
 result<compared_run> read_outcome(const std::string& path) {
-  const auto text = read_packed_file(path, 0);
+  const auto text = read_packed_file(path);
   if (!text) return std::unexpected(text.error());
   compared_run run{.name = std::filesystem::path(path).stem().string(), .outcome = json::parse(*text, nullptr, false)};
   if (!run.outcome.is_object() || !run.outcome.contains("timeline")) {

@@ -5,11 +5,17 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <cmath>
+#include <filesystem>
+#include <functional>
 #include <limits>
 #include <optional>
+#include <span>
+#include <system_error>
 
 #include "commands/replay_input.hpp"
+#include "commands/replay_line.hpp"
 
 namespace cenote {
 
@@ -21,6 +27,7 @@ constexpr std::uint64_t most_tokens = 1'000'000'000;  // of one request: sums of
 constexpr double hour_us = 3.6e9;
 constexpr std::uint64_t largest_us = 400'000'000'000'000;  // tenths of a second in 32 bits: over twelve years
 constexpr std::string_view byte_order_mark = "\xef\xbb\xbf";
+static_assert(line_reader::padding >= simdjson::SIMDJSON_PADDING);
 constexpr std::size_t few = 10;      // requests that say nothing about what is usual
 constexpr std::size_t many = 1'000;  // …
 constexpr double outlier_gap = 10;   // times the span of all others
@@ -51,6 +58,11 @@ struct raw_request {
   std::uint64_t us = 0;
 };
 
+struct seen_id {
+  std::uint64_t id = 0;
+  std::uint64_t line = 0;
+};
+
 /// What is wrong, in kinds: the first line of each stands for all.
 struct complaint {
   std::string_view kind;
@@ -64,9 +76,9 @@ class reader {
   reader(const std::string& path, const trace_reading& how) : path_(path), how_(how) {}
 
   result<read_trace> read() {
-    const auto text = read_packed_file(path_, simdjson::SIMDJSON_PADDING);
-    if (!text) return std::unexpected(text.error());
-    if (auto ok = read_lines(*text); !ok) return std::unexpected(ok.error());
+    const auto from = open_packed_file(path_);
+    if (!from) return std::unexpected(from.error());
+    if (auto ok = read_lines(**from); !ok) return std::unexpected(ok.error());
     give_times();
     drop_outliers();
     begin_with_the_first();
@@ -81,27 +93,35 @@ class reader {
  private:
   // ---- lines
 
-  result<void> read_lines(const std::string& text) {
-    const std::string_view all = text;
-    std::uint64_t number = 0;
-    for (std::size_t at = all.starts_with(byte_order_mark) ? byte_order_mark.size() : 0; at < all.size();) {
-      const std::size_t end = std::min(all.find('\n', at), all.size());
-      const std::string_view line = all.substr(at, end - at);
-      at = end + 1;
-      ++number;
+  result<void> read_lines(byte_source& from) {
+    reserve_ids();
+    line_reader lines(from);
+    for (std::uint64_t number = 1;; ++number) {
+      const auto next = lines.next();
+      if (!next) return std::unexpected(next.error());
+      if (!*next) return {};
+      std::string_view line = **next;
+      if (number == 1 && line.starts_with(byte_order_mark)) line.remove_prefix(byte_order_mark.size());
       const std::size_t begin = line.find_first_not_of(" \t\r");
       if (begin == std::string_view::npos) continue;
       if (out_.lines++ == 0 && line[begin] == '[') return refuse_array(number);
       raw_request request{.line = number, .first = ids_.size()};
       if (parse(line, request)) {
-        request.count = ids_.size() - request.first;
         requests_.push_back(request);
       } else {
         ids_.resize(request.first);
         ++out_.left_out;
       }
     }
-    return {};
+  }
+
+  /// Memory that is not written to costs nothing; growing would write to it twice.
+  void reserve_ids() {
+    constexpr std::uintmax_t usual_bytes_per_id = 8;
+    constexpr std::uintmax_t most = std::uintmax_t{1} << 27;
+    std::error_code unknown;
+    const std::uintmax_t size = std::filesystem::file_size(path_, unknown);
+    if (!unknown) ids_.reserve(std::min(size / usual_bytes_per_id, most));
   }
 
   [[nodiscard]] result<void> refuse_array(std::uint64_t line) const {
@@ -124,6 +144,24 @@ class reader {
   bool complain(std::uint64_t line, std::string_view text) { return complain(text, line, std::string(text)); }
 
   bool parse(std::string_view line, raw_request& request) {
+    if (const auto usual = parse_usual_line(line, ids_)) {
+      request.whole = usual->timestamp;
+      request.is_whole = true;
+      request.time = static_cast<double>(request.whole);
+      request.tokens = usual->input_length;
+    } else {
+      ids_.resize(request.first);
+      if (!parse_json(line, request)) return false;
+    }
+    if (!judge_tokens(request) || !judge_ids(request)) return false;
+    const std::size_t full = request.tokens / eviction::trace::tokens_per_block;
+    if (how_.full_blocks && request.count > full) ids_.resize(request.first + full);
+    request.count = ids_.size() - request.first;
+    return true;
+  }
+
+  /// Any form that JSON allows.
+  bool parse_json(std::string_view line, raw_request& request) {
     element object;
     const auto parsed = parser_.parse(line.data(), line.size(), false).get(object);
     if (parsed == simdjson::NUMBER_ERROR) return complain(request.line, "a number here is none, or too large");
@@ -138,11 +176,8 @@ class reader {
     }
     if (object["hash_ids"].get(ids) != simdjson::SUCCESS) return complain(request.line, "`hash_ids` is missing");
     if (!take_time(time, request)) return complain(request.line, "`timestamp` is no time");
-    if (tokens.get(request.tokens) != simdjson::SUCCESS || request.tokens > most_tokens) {
-      return complain("tokens", request.line,
-                      fmt::format("`input_length` is no number of tokens, 0 to {}", most_tokens));
-    }
-    return take_ids(ids, request);
+    if (tokens.get(request.tokens) != simdjson::SUCCESS) request.tokens = most_tokens + 1;
+    return judge_tokens(request) && take_ids(ids, request);
   }
 
   static bool take_time(const element& time, raw_request& request) {
@@ -155,31 +190,51 @@ class reader {
   bool take_ids(const element& ids, const raw_request& request) {
     simdjson::dom::array list;
     if (ids.get(list) != simdjson::SUCCESS) return complain(request.line, "`hash_ids` is no list");
-    bool ascending = true;
     for (const element each : list) {
       std::uint64_t id = 0;
       if (each.get(id) != simdjson::SUCCESS) {
         return complain("id", request.line,
                         fmt::format("`hash_ids` holds {}, not a block's id", simdjson::minify(each)));
       }
-      ascending = ascending && (ids_.size() == request.first || ids_.back() < id);
       ids_.push_back(id);
     }
-    const std::size_t count = ids_.size() - request.first;
+    return true;
+  }
+
+  bool judge_tokens(const raw_request& request) {
+    if (request.tokens <= most_tokens) return true;
+    return complain("tokens", request.line, fmt::format("`input_length` is no number of tokens, 0 to {}", most_tokens));
+  }
+
+  bool judge_ids(raw_request& request) {
+    const auto ids = std::span(ids_).subspan(request.first);
+    request.count = ids.size();
     const std::uint64_t fit =
         (request.tokens + eviction::trace::tokens_per_block - 1) / eviction::trace::tokens_per_block;
-    if (count > fit) {
+    if (ids.size() > fit) {
       return complain("too many", request.line,
-                      fmt::format("{} ids for {} tokens: with a block for each {} tokens there are {}", count,
+                      fmt::format("{} ids for {} tokens: with a block for each {} tokens there are {}", ids.size(),
                                   request.tokens, eviction::trace::tokens_per_block, fit));
     }
-    if (ascending) return true;  // so none comes twice
-    std::vector<std::uint64_t> sorted(ids_.begin() + static_cast<std::ptrdiff_t>(request.first), ids_.end());
-    std::ranges::sort(sorted);
-    const auto twice = std::ranges::adjacent_find(sorted);
-    if (twice == sorted.end()) return true;
+    if (std::ranges::adjacent_find(ids, std::greater_equal()) == ids.end()) return true;  // so none comes twice
+    const auto twice = find_twice(ids, request.line);
+    if (!twice) return true;
     return complain("twice", request.line,
                     fmt::format("id {} comes twice, but a block of a prefix comes once in its request", *twice));
+  }
+
+  /// Remembers the ids of a line in a table that is never emptied: what other lines left there counts as free.
+  std::optional<std::uint64_t> find_twice(std::span<const std::uint64_t> ids, std::uint64_t line) {
+    if (ids.size() * 2 > seen_.size()) seen_.resize(std::bit_ceil(ids.size() * 2));
+    const std::size_t mask = seen_.size() - 1;
+    for (const std::uint64_t id : ids) {
+      std::size_t at = (id * 0x9e3779b97f4a7c15ULL >> 32) & mask;
+      for (; seen_[at].line == line; at = (at + 1) & mask) {
+        if (seen_[at].id == id) return id;
+      }
+      seen_[at] = {.id = id, .line = line};
+    }
+    return std::nullopt;
   }
 
   // ---- times
@@ -302,12 +357,32 @@ class reader {
 
   void add_all() {
     constexpr std::uint64_t us_per_ms = 1000;
-    const std::size_t most = how_.most == 0 ? requests_.size() : std::min(how_.most, requests_.size());
-    for (const raw_request& each : std::span(requests_).first(most)) {
-      const std::size_t full = each.tokens / eviction::trace::tokens_per_block;
-      const std::size_t count = how_.full_blocks ? std::min(each.count, full) : each.count;
-      out_.requests.add(each.us / us_per_ms, each.tokens, std::span(ids_).subspan(each.first, count));
+    if (how_.most != 0 && how_.most < requests_.size()) requests_.resize(how_.most);
+    std::vector<eviction::trace::arrival> arrivals;
+    arrivals.reserve(requests_.size());
+    for (const raw_request& each : requests_) arrivals.push_back({each.us / us_per_ms, each.tokens, each.count});
+    out_.requests = eviction::trace(arrivals, ids_in_order());
+  }
+
+  /// Those of all requests, one after the other: mostly as they were read.
+  std::vector<std::uint64_t> ids_in_order() {
+    std::size_t size = 0;
+    bool in_order = true;
+    for (const raw_request& each : requests_) {
+      in_order = in_order && each.first == size;
+      size += each.count;
     }
+    if (in_order) {
+      ids_.resize(size);
+      return std::move(ids_);
+    }
+    std::vector<std::uint64_t> ids;
+    ids.reserve(size);
+    for (const raw_request& each : requests_) {
+      const auto first = ids_.begin() + static_cast<std::ptrdiff_t>(each.first);
+      ids.insert(ids.end(), first, first + static_cast<std::ptrdiff_t>(each.count));
+    }
+    return ids;
   }
 
   const std::string& path_;
@@ -315,6 +390,7 @@ class reader {
   simdjson::dom::parser parser_;
   std::vector<raw_request> requests_;
   std::vector<std::uint64_t> ids_;
+  std::vector<seen_id> seen_;
   std::vector<complaint> complaints_;
   bool is_absolute_ = false;
   read_trace out_;

@@ -21,6 +21,16 @@ class trace {
     bool partial = false;      ///< the last block is not full
   };
 
+  struct arrival {
+    std::uint64_t time_ms = 0;
+    std::uint64_t tokens = 0;  ///< of the input
+    std::size_t count = 0;     ///< ids
+  };
+
+  trace() = default;
+  /// All of `requests`, in the order of their times; `ids` are theirs, one after the other.
+  trace(std::span<const arrival> requests, std::vector<std::uint64_t> ids);
+
   /// A request at `time_ms` of `tokens` input tokens; time that goes back is taken as standing still.
   void add(std::uint64_t time_ms, std::uint64_t tokens, std::span<const std::uint64_t> ids);
 
@@ -54,14 +64,11 @@ class trace {
   std::vector<std::uint32_t> blocks_;
   std::vector<std::uint64_t> ids_;
   std::vector<std::uint64_t> identities_;
-  /// Numbers by identity, plus one; 0 is a free place. Open addressing, at most half full.
-  struct place {
-    std::uint64_t id = 0;
-    std::uint32_t number = 0;
-  };
+  void add_entry(const arrival& of, std::size_t first);
   std::uint32_t number_of(std::uint64_t id);
-  void grow();
-  std::vector<place> numbers_;
+  void place_all(std::size_t places);
+  std::vector<std::uint32_t>
+      numbers_;  ///< by identity, plus one; 0 is a free place. Open addressing, at most half full
   std::uint64_t tokens_ = 0;
 };
 
