@@ -136,7 +136,7 @@ class cursor {
   const char* end_;
 };
 
-bool take_list(cursor& at, std::vector<std::uint64_t>& ids) {
+bool take_list(cursor& at, huge_vector<std::uint64_t>& ids) {
   if (!at.take('[')) return false;
   if (at.take(']')) return true;
   do {
@@ -156,7 +156,7 @@ bool skip_value(cursor& at) {
 
 }  // namespace
 
-std::optional<usual_line> parse_usual_line(std::string_view line, std::vector<std::uint64_t>& ids) {
+std::optional<usual_line> parse_usual_line(std::string_view line, huge_vector<std::uint64_t>& ids) {
   usual_line read;
   int timestamps = 0;
   int lengths = 0;

@@ -9,6 +9,7 @@
 
 #include "commands/replay_input.hpp"
 #include "core/error.hpp"
+#include "core/huge_vector.hpp"
 
 namespace cenote {
 
@@ -42,6 +43,6 @@ struct usual_line {
 /// Reads a line in the form that nearly all have, many times as fast as a JSON parser does, and appends its `hash_ids`
 /// to `ids`: one object in which the members that count come once and hold whole numbers, and others hold such or plain
 /// strings. No value: another form, right or wrong; some ids may have been appended. 8 bytes behind `line` are read.
-[[nodiscard]] std::optional<usual_line> parse_usual_line(std::string_view line, std::vector<std::uint64_t>& ids);
+[[nodiscard]] std::optional<usual_line> parse_usual_line(std::string_view line, huge_vector<std::uint64_t>& ids);
 
 }  // namespace cenote

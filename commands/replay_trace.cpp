@@ -365,7 +365,7 @@ class reader {
   }
 
   /// Those of all requests, one after the other: mostly as they were read.
-  std::vector<std::uint64_t> ids_in_order() {
+  huge_vector<std::uint64_t> ids_in_order() {
     std::size_t size = 0;
     bool in_order = true;
     for (const raw_request& each : requests_) {
@@ -376,7 +376,7 @@ class reader {
       ids_.resize(size);
       return std::move(ids_);
     }
-    std::vector<std::uint64_t> ids;
+    huge_vector<std::uint64_t> ids;
     ids.reserve(size);
     for (const raw_request& each : requests_) {
       const auto first = ids_.begin() + static_cast<std::ptrdiff_t>(each.first);
@@ -389,7 +389,7 @@ class reader {
   const trace_reading& how_;
   simdjson::dom::parser parser_;
   std::vector<raw_request> requests_;
-  std::vector<std::uint64_t> ids_;
+  huge_vector<std::uint64_t> ids_;
   std::vector<seen_id> seen_;
   std::vector<complaint> complaints_;
   bool is_absolute_ = false;

@@ -5,6 +5,8 @@
 #include <cstdint>
 #include <vector>
 
+#include "core/huge_vector.hpp"
+
 #include "tiers/eviction/simulation.hpp"
 #include "tiers/eviction/trace.hpp"
 
@@ -43,19 +45,19 @@ class lru_curve {
    private:
     [[nodiscard]] std::uint64_t between(std::size_t after, std::size_t until) const noexcept;
 
-    std::vector<std::uint64_t> words_;
+    huge_vector<std::uint64_t> words_;
     std::vector<std::uint32_t> groups_;  ///< of 64 words
     std::vector<std::uint32_t> supers_;  ///< of 64 groups
   };
 
   static constexpr std::size_t never = ~std::size_t{0};
 
-  std::vector<sums> by_distance_;
+  huge_vector<sums> by_distance_;
   std::uint64_t blocks_ = 0;
   std::uint64_t tokens_ = 0;
   std::uint32_t distinct_ = 0;
   recency used_;
-  std::vector<std::size_t> last_;  ///< of each block: its position
+  huge_vector<std::size_t> last_;  ///< of each block: its position
   std::size_t next_ = 0;
 };
 

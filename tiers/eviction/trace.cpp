@@ -35,7 +35,7 @@ class search {
 
 }  // namespace
 
-trace::trace(std::span<const arrival> requests, std::vector<std::uint64_t> ids) : ids_(std::move(ids)) {
+trace::trace(std::span<const arrival> requests, huge_vector<std::uint64_t> ids) : ids_(std::move(ids)) {
   requests_.reserve(requests.size());
   std::size_t first = 0;
   for (const arrival& each : requests) {

@@ -5,6 +5,8 @@
 #include <span>
 #include <vector>
 
+#include "core/huge_vector.hpp"
+
 namespace cenote::eviction {
 
 /// Requests in the order in which they came. Each is a chain of blocks of 512 tokens; equal identities mean an equal
@@ -29,7 +31,7 @@ class trace {
 
   trace() = default;
   /// All of `requests`, in the order of their times; `ids` are theirs, one after the other.
-  trace(std::span<const arrival> requests, std::vector<std::uint64_t> ids);
+  trace(std::span<const arrival> requests, huge_vector<std::uint64_t> ids);
 
   /// A request at `time_ms` of `tokens` input tokens; time that goes back is taken as standing still.
   void add(std::uint64_t time_ms, std::uint64_t tokens, std::span<const std::uint64_t> ids);
@@ -61,14 +63,14 @@ class trace {
 
  private:
   std::vector<entry> requests_;
-  std::vector<std::uint32_t> blocks_;
-  std::vector<std::uint64_t> ids_;
-  std::vector<std::uint64_t> identities_;
+  huge_vector<std::uint32_t> blocks_;
+  huge_vector<std::uint64_t> ids_;
+  huge_vector<std::uint64_t> identities_;
   void add_entry(const arrival& of, std::size_t first);
   std::uint32_t number_of(std::uint64_t id);
   void place_all(std::size_t places);
-  std::vector<std::uint32_t>
-      numbers_;  ///< by identity, plus one; 0 is a free place. Open addressing, at most half full
+  /// By identity, plus one; 0 is a free place. Open addressing, at most half full.
+  huge_vector<std::uint32_t> numbers_;
   std::uint64_t tokens_ = 0;
 };
 

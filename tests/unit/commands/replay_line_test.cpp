@@ -13,7 +13,7 @@ namespace cenote {
 
 namespace {
 
-using ids = std::vector<std::uint64_t>;
+using ids = huge_vector<std::uint64_t>;
 
 /// Bytes from memory, some at a time.
 class pieces final : public byte_source {

@@ -36,7 +36,7 @@ BOOST_AUTO_TEST_CASE(rows_of_ids_that_collide_do_not_pile_up) {
 }
 
 BOOST_AUTO_TEST_CASE(requests_at_once_are_those_one_by_one) {
-  const std::vector<std::uint64_t> ids{7, 8, 9, 7, 8, 1ULL << 63, 5};
+  const huge_vector<std::uint64_t> ids{7, 8, 9, 7, 8, 1ULL << 63, 5};
   const std::vector<trace::arrival> arrivals{{100, 1'100, 3}, {50, 2'000, 3}, {900, 10, 0}, {1'000, 512, 1}};
   const trace at_once(arrivals, ids);
   trace one_by_one;
