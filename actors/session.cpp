@@ -122,7 +122,7 @@ void session::answer(const dram::batch& finished) {
   for (const memory::completion& each : finished.completions) rings_.push(each);
   const bool sleeps = rings_.publish();
   rings_.advance(finished.entries.size());
-  if (sleeps && !finished.completions.empty()) resources_->ring();
+  if (sleeps && !finished.completions.empty() && rings_.claim_wake()) resources_->ring();
 }
 
 void session::answer_late() {
@@ -132,7 +132,7 @@ void session::answer_late() {
   const std::size_t count = std::min<std::size_t>(late_.size(), *room);
   for (std::size_t i = 0; i < count; ++i) rings_.push(late_[i]);
   late_.erase(late_.begin(), late_.begin() + static_cast<std::ptrdiff_t>(count));
-  if (rings_.publish() && count > 0) resources_->ring();
+  if (rings_.publish() && count > 0 && rings_.claim_wake()) resources_->ring();
   if (!late_.empty()) look_again();  // the client does not fetch its answers
 }
 

@@ -130,7 +130,7 @@ result<request_ptr> channel::submit(std::span<memory::submission> batch, time_po
     batch[i].flags = i + 1 == batch.size() ? memory::submission::flag_last : std::uint8_t{0};
     rings_.push(batch[i]);
   }
-  if (rings_.publish()) ring();
+  if (rings_.publish() && rings_.claim_wake()) ring();
   return made;
 }
 
@@ -187,7 +187,7 @@ void channel::touch(std::span<memory::submission> batch) noexcept {
     rings_.push(batch[i]);
   }
   const bool sleeps = rings_.publish();
-  if (sleeps && rings_.room() < memory::session_memory::submissions / 2) ring();
+  if (sleeps && rings_.room() < memory::session_memory::submissions / 2 && rings_.claim_wake()) ring();
 }
 
 // ---------------------------------------------------------------------------------------------- wait

@@ -73,6 +73,10 @@ bool client_rings::publish() noexcept {
   return header.worker_sleeps.load(std::memory_order_relaxed) != 0;
 }
 
+bool client_rings::claim_wake() noexcept {
+  return memory_.header().worker_sleeps.exchange(0, std::memory_order_seq_cst) != 0;
+}
+
 std::optional<completion> client_rings::pop() noexcept {
   session_header& header = memory_.header();
   const std::uint64_t head = header.complete_head.load(std::memory_order_relaxed);
@@ -136,6 +140,11 @@ bool worker_rings::publish() noexcept {
   shared_store(header.complete_tail, complete_tail_, std::memory_order_release, "session.complete_tail"_point);
   full_fence();  // pairs with the one in client_rings::arm
   return header.client_sleeps.load(std::memory_order_relaxed) != 0;
+}
+
+bool worker_rings::claim_wake() noexcept {
+  std::uint32_t asleep = 1;
+  return shared_swap(memory_.header().client_sleeps, asleep, 0, "session.client_woken"_point);
 }
 
 bool worker_rings::arm() noexcept {

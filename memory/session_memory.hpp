@@ -140,10 +140,10 @@ struct session_header {
   alignas(64) std::atomic<std::uint64_t> worker_epoch;    ///< written by each worker when it adopts the session
   std::atomic<std::uint32_t> phase;                       ///< session_phase
   alignas(64) std::atomic<std::uint64_t> submit_tail;     ///< client
-  std::atomic<std::uint32_t> client_sleeps;               ///< client: ring the completion doorbell
+  std::atomic<std::uint32_t> client_sleeps;               ///< client: ring the completion doorbell; who rings clears it
   std::atomic<std::uint64_t> touches_dropped;             ///< client: touch records it had no room for
   alignas(64) std::atomic<std::uint64_t> submit_head;     ///< worker
-  std::atomic<std::uint32_t> worker_sleeps;               ///< worker: ring the submission doorbell
+  std::atomic<std::uint32_t> worker_sleeps;               ///< worker: ring the submission doorbell; who rings clears it
   alignas(64) std::atomic<std::uint64_t> complete_tail;   ///< worker
   alignas(64) std::atomic<std::uint64_t> complete_head;   ///< client
   alignas(64) std::atomic<std::uint64_t> pin_high_water;  ///< client: no pin slot from here on was ever used
@@ -204,8 +204,10 @@ class client_rings {
   [[nodiscard]] std::uint64_t room() const noexcept;
   /// Writes `entries` behind the tail, not yet visible. The caller checked room().
   void push(const submission& entry) noexcept;
-  /// Shows all that was pushed. True: the worker sleeps, ring its doorbell.
+  /// Shows all that was pushed. True: the worker sleeps.
   [[nodiscard]] bool publish() noexcept;
+  /// Whoever gets true rings the worker's doorbell, and must: nobody else will for this sleep.
+  [[nodiscard]] bool claim_wake() noexcept;
   /// Takes the next completion, if there is one.
   [[nodiscard]] std::optional<completion> pop() noexcept;
   /// Says whether the worker must ring the doorbell. False from arm(): completions came meanwhile, do not sleep.
@@ -234,8 +236,11 @@ class worker_rings {
   /// Free places of the completion ring; nothing when the client's head makes no sense.
   [[nodiscard]] std::optional<std::uint64_t> completion_room() const noexcept;
   void push(const completion& entry) noexcept;
-  /// Shows all that was pushed. True: the client sleeps, ring its doorbell.
+  /// Shows all that was pushed. True: the client sleeps.
   [[nodiscard]] bool publish() noexcept;
+  /// As client_rings::claim_wake(), for the client's doorbell. A worker that dies before it rings leaves that to the
+  /// next one, which rings for each session that it takes over.
+  [[nodiscard]] bool claim_wake() noexcept;
 
   /// Before the worker sleeps. False: entries came meanwhile.
   [[nodiscard]] bool arm() noexcept;

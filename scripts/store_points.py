@@ -59,6 +59,7 @@ ALLOWED = (
     Allowed("memory/session_memory.cpp", "header.complete_head.store(", "the client's end of the ring"),
     Allowed("memory/session_memory.cpp", "header.client_sleeps.store(", "the client's end of the ring"),
     Allowed("memory/session_memory.cpp", "client_sleeps.store(0", "the client's end of the ring"),
+    Allowed("memory/session_memory.cpp", "worker_sleeps.exchange(0", "the client's end of the ring"),
     Allowed("memory/session_memory.cpp", "std::memcpy(words.data(), &value", "to this thread's stack"),
     Allowed("memory/session_memory.cpp", "std::memcpy(static_cast<void*>(&value), words", "to this thread's stack"),
     Allowed("memory/version_table.hpp", "std::memcpy(words.data(), key.data()", "to this thread's stack"),

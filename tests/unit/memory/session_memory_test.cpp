@@ -176,10 +176,17 @@ BOOST_AUTO_TEST_CASE(a_sleeper_is_woken_and_one_that_is_awake_is_not) {
   BOOST_TEST(worker.arm());
   submit(2);
   BOOST_TEST(client.publish());
+  BOOST_TEST(client.claim_wake());
+  BOOST_TEST(!client.claim_wake(), "one ring wakes it");
+  submit(3);
+  BOOST_TEST(!client.publish());
   worker.disarm();
   BOOST_TEST(client.arm());
   worker.push(completion{});
   BOOST_TEST(worker.publish());
+  BOOST_TEST(worker.claim_wake());
+  worker.push(completion{});
+  BOOST_TEST(!worker.publish(), "it was rung for already");
   BOOST_TEST(!client.arm());
 }
 
@@ -211,7 +218,7 @@ BOOST_AUTO_TEST_CASE(no_wake_up_is_lost_between_two_threads) {
         worker.push(answer);
       }
       worker.advance(waiting);
-      if (worker.publish()) ring(to_client);
+      if (worker.publish() && worker.claim_wake()) ring(to_client);
       done += static_cast<std::uint32_t>(waiting);
     }
   });
@@ -219,7 +226,7 @@ BOOST_AUTO_TEST_CASE(no_wake_up_is_lost_between_two_threads) {
   for (std::uint32_t i = 0; i < rounds;) {
     const std::uint32_t burst = std::min<std::uint32_t>(1 + i % 3, rounds - i);
     for (std::uint32_t b = 0; b < burst; ++b) submit(i + b);
-    if (client.publish()) ring(to_worker);
+    if (client.publish() && client.claim_wake()) ring(to_worker);
     for (std::uint32_t b = 0; b < burst;) {
       if (const auto answer = client.pop()) {
         in_order = in_order && answer->request == i + b;
