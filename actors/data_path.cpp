@@ -21,7 +21,7 @@ result<std::unique_ptr<data_path>> data_path::start(caf::actor_system& system, e
   return made;
 }
 
-result<event_loop::watch_id> data_path::watch(session_ptr session, session_actor target) {
+result<event_loop::watch_id> data_path::watch(session_ptr session, const session_actor& target) {
   const int doorbell = session->submit_doorbell.get();
   return events_->watch(
       doorbell,

@@ -69,6 +69,7 @@ ALLOWED = (
     Allowed("tiers/dram/store_order.cpp", "std::memcpy(&runs", "to this thread's stack"),
     Allowed("tiers/dram/store_space.cpp", "state.store(free_number", "each stands alone; it takes two million slabs"),
     Allowed("actors/session_resources.hpp", "bell_sent.", "the worker's own"),
+    Allowed("tiers/dram/provisioner.cpp", "unfilled_bytes_.store(", "the worker's own"),
     Allowed("actors/pulse.cpp", "answered->", "the worker's own"),
     Allowed("actors/server.cpp", "std::memcpy(&request", "to this thread's stack"),
     Allowed("actors/kill_at.cpp", "", "what a hook looks for"),

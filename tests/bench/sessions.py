@@ -1,7 +1,8 @@
 """How rates hold as sessions come: 1 to 64 processes, each with a session of its own, all at the same time.
 
 Each process fills its page tables first, on a thread of the library's own: 64,000 pages for each of 64 processes are
-seconds of work for two processors, and were most of what this bench measured when it did not wait. The limit is the rate of as many sessions as the machine has processors. Beyond that they only share them.
+seconds of work for two processors, and were most of what this bench measured when it did not wait. The limit is the
+rate of as many sessions as the machine has processors. Beyond that they only share them.
 """
 
 from __future__ import annotations

@@ -55,8 +55,8 @@ class Report:
 
 def settle(limit: float = 60) -> None:
     """Waits until this process does nothing in the background any more: a session populates new slabs on a thread."""
-    until = time.monotonic() + limit
-    while time.monotonic() < until:
+    end = time.monotonic() + limit
+    while time.monotonic() < end:
         before = time.process_time()
         time.sleep(0.2)
         if time.process_time() - before < 0.2 * 0.02:
