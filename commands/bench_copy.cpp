@@ -16,6 +16,8 @@ constexpr std::uint64_t set_bytes = 256 * MiB;    // of blocks that are cycled t
 constexpr std::uint64_t beside_bytes = 96 * MiB;  // of memory beside the blocks: more than caches hold
 constexpr unsigned default_rounds = 40;
 constexpr std::size_t singles = 16;  // one-block calls a round
+constexpr double microseconds = 1e6;
+constexpr bound late{bound::kind::ratio_at_most, 5};  // the 99th percentile of one-block calls, beside their median
 
 std::string size_text(std::uint64_t bytes) {
   return bytes >= MiB ? fmt::format("{} MiB", bytes / MiB) : fmt::format("{} KiB", bytes / KiB);
@@ -98,7 +100,7 @@ class get_bench {
   }
 
   /// `n` blocks a call, `calls` calls a round.
-  result<void> measure(std::string name, std::size_t n, std::size_t calls, unsigned rounds, bound promise,
+  result<void> measure(const std::string& name, std::size_t n, std::size_t calls, unsigned rounds, bound promise,
                        report& out) {
     samples figure;
     samples limit;
@@ -125,7 +127,8 @@ class get_bench {
       return {};
     };
     if (auto timed = alternate(rounds, get, copy); !timed) return timed;
-    out.add(rate_figure("get", std::move(name), figure, limit, in_gib(n * block_bytes_), "GiB/s", promise));
+    out.add(rate_figure("get", name, figure, limit, in_gib(n * block_bytes_), "GiB/s", promise));
+    if (n == 1) out.add(late_figure("get", name + " p99", figure, figure.median(), microseconds, "us", late));
     return {};
   }
 
@@ -171,7 +174,7 @@ class put_bench {
 
   /// `n` blocks a call. `evicting`: nothing is removed, the tier is full and each block takes another one's place; else
   /// keys are removed outside the clock before the tier fills up.
-  result<void> measure(std::string name, std::size_t n, std::size_t calls, bool evicting, unsigned rounds,
+  result<void> measure(const std::string& name, std::size_t n, std::size_t calls, bool evicting, unsigned rounds,
                        bound promise, report& out) {
     samples figure;
     samples limit;
@@ -205,7 +208,8 @@ class put_bench {
     };
     if (auto ready = evicting ? fill() : remove_all(); !ready) return ready;
     if (auto timed = alternate(rounds, put, copy); !timed) return timed;
-    out.add(rate_figure("put", std::move(name), figure, limit, in_gib(n * block_bytes_), "GiB/s", promise));
+    out.add(rate_figure("put", name, figure, limit, in_gib(n * block_bytes_), "GiB/s", promise));
+    if (n == 1) out.add(late_figure("put", name + " p99", figure, figure.median(), microseconds, "us", late));
     return {};
   }
 

@@ -83,6 +83,16 @@ figure time_figure(std::string bench, std::string name, const samples& value, co
   return out;
 }
 
+figure late_figure(std::string bench, std::string name, const samples& value, double limit, double scale,
+                   std::string unit, bound promise) {
+  figure out{.bench = std::move(bench), .name = std::move(name), .unit = std::move(unit), .promise = promise};
+  out.value = value.quantile(0.99) * scale;
+  out.low = value.quantile(0.98) * scale;
+  out.high = value.quantile(0.995) * scale;
+  out.limit = limit * scale;
+  return out;
+}
+
 figure rate_figure(std::string bench, std::string name, const samples& value, const samples& limit, double amount,
                    std::string unit, bound promise) {
   const auto rate = [amount](double seconds) { return seconds > 0 ? amount / seconds : 0.0; };

@@ -51,6 +51,10 @@ struct figure {
 [[nodiscard]] figure rate_figure(std::string bench, std::string name, const samples& value, const samples& limit,
                                  double amount, std::string unit, bound promise = {});
 
+/// The 99th percentile of `value`, beside a time that is `limit` seconds.
+[[nodiscard]] figure late_figure(std::string bench, std::string name, const samples& value, double limit, double scale,
+                                 std::string unit, bound promise = {});
+
 /// Prints figures as they come. A table has to wait for all of them; JSON lines do not.
 class report {
  public:

@@ -19,7 +19,6 @@ constexpr std::uint64_t memory = 64 * MiB;   // of sources, and of what memcpy w
 constexpr std::size_t most_reserved = 2000;  // the node's own bound is 3,000
 constexpr unsigned default_rounds = 20;
 constexpr double microseconds = 1e6;
-constexpr double p99 = 0.99;
 
 /// Times `work` `count` times.
 template <class Work>
@@ -42,17 +41,6 @@ struct place {
     return promised ? bound{bound::kind::ratio_at_most, ratio} : bound{};
   }
 };
-
-figure late_figure(const std::string& name, const place& where, const samples& all, double limit, double ratio) {
-  return {.bench = "wake",
-          .name = fmt::format("{} p99, {}", name, where.name),
-          .value = all.quantile(p99) * microseconds,
-          .unit = "us",
-          .limit = limit * microseconds,
-          .low = all.quantile(0.98) * microseconds,
-          .high = all.quantile(0.995) * microseconds,
-          .promise = where.at_most(ratio)};
-}
 
 /// Puts of one block, waiting or not, beside memcpy into blocks that nobody else has.
 class put_calls {
@@ -99,7 +87,8 @@ class put_calls {
     least.add(ping.median() + copy_.median());
     out.add(time_figure("wake", fmt::format("{}, {}", name, where.name), put_, least, microseconds, "us",
                         small ? bound{} : where.at_most(1.5)));
-    out.add(late_figure(name, where, put_, put_.median(), 5));
+    out.add(late_figure("wake", fmt::format("{} p99, {}", name, where.name), put_, put_.median(), microseconds, "us",
+                        where.at_most(5)));
     samples half;
     half.add(put_.median() / 2);
     out.add(time_figure("wake", fmt::format("{} async, {}", name, where.name), async_, half, microseconds, "us",
@@ -146,7 +135,8 @@ result<void> measure(const options& how, const place& where, report& out) {
     }
     if (bytes == 128 * KiB) {
       out.add(time_figure("wake", "barrier, " + where.name, barrier, ping, microseconds, "us", where.at_most(2)));
-      out.add(late_figure("barrier", where, barrier, ping.median(), 15));
+      out.add(late_figure("wake", "barrier p99, " + where.name, barrier, ping.median(), microseconds, "us",
+                          where.at_most(15)));
     }
     writing.say(ping, where, out);
     if (auto cleared = (*session)->clear(); !cleared) return cleared;
