@@ -40,7 +40,7 @@ void nvme_tier::on_exit() {
   above_ = nullptr;
   saving_.clear();  // their promises answer with an error
   store_->forget_names();
-  if (auto changes = store_->take_changes(); !changes.empty()) devices_->save(std::move(changes), 0);
+  if (auto changes = store_->take_changes(); !changes.empty()) devices_->save(std::move(changes), nvme::unasked);
   devices_.reset();
 }
 
@@ -369,7 +369,7 @@ void nvme_tier::settle() {
   const auto requests = store_->take_requests();
   note_starts(requests);
   devices_->submit(requests);
-  if (auto changes = store_->take_changes(); !changes.empty()) devices_->save(std::move(changes), 0);
+  if (auto changes = store_->take_changes(); !changes.empty()) devices_->save(std::move(changes), nvme::unasked);
   if (!above_) return;
   if (auto outcomes = store_->take_outcomes(); !outcomes.empty()) {
     send(above_, moved_atom_v, std::make_shared<const std::vector<transfer_outcome>>(std::move(outcomes)));

@@ -3,6 +3,7 @@
 #include <sys/file.h>
 #include <sys/resource.h>
 
+#include <atomic>
 #include <chrono>
 #include <condition_variable>
 #include <csignal>
@@ -216,6 +217,11 @@ class worker {
       pass_on();
     }
   }
+  /// How often the tier was told of changes that were written down, and that were not.
+  [[nodiscard]] std::uint64_t told_of_writes() const { return told_of_writes_; }
+  [[nodiscard]] std::uint64_t told_of_failures() const { return told_of_failures_; }
+  /// Writes what waits to be saved.
+  void stop_devices() { devices_->stop(); }
   /// One event of the devices, if one comes.
   void pass_on() {
     if (auto next = events_.pop()) next();
@@ -242,6 +248,7 @@ class worker {
     };
     all.saved = [this](std::uint32_t path, std::uint64_t tag, const nvme::save_status& how) {
       auto kept = std::make_shared<const save_report>(save_report{path, tag, how});
+      ++(how.written ? told_of_writes_ : told_of_failures_);
       events_.push([this, kept] { caf::anon_send(tier_, saved_atom_v, kept); });
     };
     return all;
@@ -277,6 +284,8 @@ class worker {
   event_queue events_;
   memory::segment memory_ = std::move(*memory::segment::create("blocks", 256 * block_bytes));
   std::size_t opening_ = 0;
+  std::atomic<std::uint64_t> told_of_writes_ = 0;
+  std::atomic<std::uint64_t> told_of_failures_ = 0;
   std::shared_ptr<nvme::devices> devices_;
   nvme_tier_actor tier_;
 };
@@ -308,6 +317,23 @@ BOOST_AUTO_TEST_CASE(what_was_removed_is_gone_for_the_next_worker) {
     BOOST_TEST(is(second.remove({}, true), error_code::ok));
   }
   BOOST_TEST(worker(on).blocks() == 0U);
+}
+
+BOOST_AUTO_TEST_CASE(the_tier_hears_of_what_was_written_down_only_if_it_asked_or_it_failed) {
+  machine on;
+  {
+    worker first(on);
+    first.store(0, 100);
+    BOOST_TEST(is(first.remove(numbers(0, 30)), error_code::ok));
+    BOOST_TEST(first.told_of_writes() == 1U);
+    BOOST_TEST(first.told_of_failures() == 0U);
+    first.stop_devices();
+    BOOST_TEST(first.told_of_writes() == 1U);
+  }
+  worker second(on);
+  const no_writes full;
+  (void)second.remove(numbers(30, 1));
+  BOOST_TEST(second.told_of_failures() > 0U);
 }
 
 BOOST_AUTO_TEST_CASE(a_disk_that_takes_no_write_is_named_and_the_next_worker_forgets_all_the_same) {

@@ -250,7 +250,9 @@ result<void> devices::open_catalog(path& into, opened_path& found) {
   into.writer = std::make_unique<catalog_writer>(
       *into.known, into.pending, log,
       [this, &into](std::span<const std::uint64_t> tags, const save_status& how) {
-        for (const std::uint64_t tag : tags) events_.saved(into.number, tag, how);
+        for (const std::uint64_t tag : tags) {
+          if (tag != unasked || !how.written) events_.saved(into.number, tag, how);
+        }
         into.unsaved -= tags.size();  // after what failed is pending: save_removals() looks at both in this order
       },
       mark, breaks(into.number));

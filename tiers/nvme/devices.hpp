@@ -60,11 +60,14 @@ struct opened_path {
   std::chrono::milliseconds took{};
 };
 
+/// The tag of changes whose end nobody waits for.
+inline constexpr std::uint64_t unasked = 0;
+
 /// Called on threads of the devices; must not block.
 struct device_events {
   std::function<void(opened_path)> opened;
   std::function<void(std::uint32_t path, std::vector<io_completion>)> completed;
-  /// Perhaps more than once.
+  /// Perhaps more than once. Of the tag `unasked` only what was not written.
   std::function<void(std::uint32_t path, std::uint64_t tag, const save_status&)> saved;
   /// An exception on a thread of the path, which goes on; what it did may be half done.
   std::function<void(std::uint32_t path, const std::string& what)> broke;
@@ -82,8 +85,8 @@ class devices {
   void open();
   /// Only for paths that opened.
   void submit(const std::vector<path_request>& requests);
-  /// Writes the changes down; `saved` comes once for each of the paths that are returned. A path that is not open yet
-  /// does it when it is.
+  /// Writes the changes down; `saved` comes once for each of the paths that are returned, unless the tag is `unasked`.
+  /// A path that is not open yet does it when it is.
   std::vector<std::uint32_t> save(std::vector<path_change> changes, std::uint64_t tag);
   /// As above, and no path may serve `removed` any more: those whose metadata may hold such blocks without our
   /// knowledge are asked, too.
