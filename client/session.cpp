@@ -258,7 +258,7 @@ result<void> session::fetch_slabs(const std::vector<std::uint32_t>& missing, tim
   }
 }
 
-/// The node makes the next slab while a quarter of this one is left: it is mapped then, not when a put waits for it.
+/// The node makes the next slab while half of this one is left: it is mapped then, not when a put waits for it.
 void session::look_ahead(memory::block_ref used) {
   const std::uint32_t next = used.slab() + 1;
   const memory::slab_entry* entry = looked_at_.load(std::memory_order_relaxed) < next ? versions_.slab(next) : nullptr;
@@ -269,6 +269,13 @@ void session::look_ahead(memory::block_ref used) {
   static constexpr std::chrono::seconds patience{1};  // else the put that needs it asks
   slabs_.do_later(
       [this, next] { (void)socket_.fetch_slabs({next}, versions_, slabs_, steady_clock::now() + patience); });
+}
+
+/// Of blocks that are about to be written.
+void session::map_pages(std::span<const memory::block_ref> blocks) const noexcept {
+  for (const memory::block_ref block : blocks) {
+    if (const mapped_slab* slab = slabs_.find(block.slab())) slab->map_block(block.block());
+  }
 }
 
 /// The memory of a retired slab is gone already; its mapping only costs address space, so there is no hurry. A retired

@@ -261,6 +261,7 @@ class session {
   result<void> map_slabs(std::span<const memory::block_ref> blocks, time_point until);
   result<void> fetch_slabs(const std::vector<std::uint32_t>& missing, time_point until);
   void look_ahead(memory::block_ref used);
+  void map_pages(std::span<const memory::block_ref> blocks) const noexcept;
   void drop_retired_slabs();
   template <class SlotAt>
   result<void> release_slots(std::size_t count, SlotAt&& slot_at);

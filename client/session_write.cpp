@@ -217,6 +217,7 @@ result<void> session::put_whole(put_job& job, std::span<const std::uint32_t> pla
     return ok;
   }
   look_ahead(blocks.back());
+  map_pages(blocks);
   std::vector<submission> batch;
   for (std::size_t i = 0; i < grants.size(); ++i) {
     const buffers::item source = (*job.sources)[places[i]];
@@ -389,6 +390,7 @@ result<std::vector<memory::completion>> session::ask_admitted(key_batch keys, st
     return std::unexpected(ok.error());
   }
   if (!blocks.empty()) look_ahead(blocks.back());
+  map_pages(blocks);
   return answers;
 }
 

@@ -7,7 +7,7 @@ namespace cenote::client {
 
 namespace {
 
-constexpr std::uint64_t populate_step = std::uint64_t{8} << 20;  // how soon a stop is noticed
+constexpr std::uint64_t populate_step = std::uint64_t{256} << 10;  // tens of microseconds: then whoever waits runs
 
 }  // namespace
 
@@ -131,12 +131,15 @@ void slab_map::populate_some(std::unique_lock<std::mutex>& lock) {
   lock.unlock();
   const std::uint64_t bytes = std::min(populate_step, slab->memory.size() - offset);
   const bool went = slab->memory.populate(offset, bytes, memory::access::read_only);
+  std::this_thread::yield();
   lock.lock();
   populating_ = nullptr;
   changed_.notify_all();
   if (queue_.empty() || queue_.front().slab != slab) return;  // it is to be dropped
   queue_.front().offset += bytes;
-  if (!went || queue_.front().offset >= slab->memory.size()) queue_.pop_front();
+  const bool done = queue_.front().offset >= slab->memory.size();
+  if (went && done) slab->all_mapped.store(true, std::memory_order_relaxed);
+  if (!went || done) queue_.pop_front();
 }
 
 }  // namespace cenote::client

@@ -19,7 +19,7 @@
 
 namespace cenote::client {
 
-/// One mapped slab; immutable.
+/// One mapped slab; immutable but for what is known of its pages.
 struct mapped_slab {
   memory::segment memory;
   std::uint32_t index = 0;
@@ -27,7 +27,17 @@ struct mapped_slab {
   std::uint64_t stride = 0;  ///< bytes from block to block
   std::uint32_t group = 0;
 
+  mutable std::atomic<bool> all_mapped{false};  ///< its pages, by the thread that does so in the background
+
   [[nodiscard]] std::byte* block(std::uint32_t number) const noexcept { return memory.data() + stride * number; }
+  /// Before a block is written: the fault of a read maps 16 pages that are there, that of a write one.
+  void map_block(std::uint32_t number) const noexcept {
+    constexpr std::uint64_t at_once = std::uint64_t{64} << 10;
+    if (all_mapped.load(std::memory_order_relaxed)) return;
+    const volatile std::byte* const first = block(number);
+    for (std::uint64_t at = 0; at < stride; at += at_once) static_cast<void>(first[at]);
+    static_cast<void>(first[stride - 1]);
+  }
 };
 
 /// Where a slab's blocks are, as the instance's directory says.

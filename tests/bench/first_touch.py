@@ -15,9 +15,8 @@ import statistics
 import time
 from collections.abc import Callable
 
-import cenote
 import support
-from support import GiB, KiB, MiB, Report, until
+from support import GiB, KiB, MiB, Report, cenote, until
 
 SOURCE = 256 * MiB  # more than caches hold
 

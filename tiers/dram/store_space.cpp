@@ -96,8 +96,8 @@ store::allocation store::allocate(pool& from, block_ref& ref, std::uint32_t more
   from.owner->payer->pay(&account::used, from.stride);
   used_ += from.stride;
   blank_ += from.stride;
-  // Ahead of need: memory is made while the last quarter slab is used up.
-  if (from.free.size() < from.blocks_per_slab / 4 && from.slabs_asked == 0 && slab_fits(from)) ask_slab(from, now);
+  // Ahead of need: memory is made, and mapped by clients, while the last half slab is used up.
+  if (from.free.size() <= from.blocks_per_slab / 2 && from.slabs_asked == 0 && slab_fits(from)) ask_slab(from, now);
   return allocation::ok;
 }
 
