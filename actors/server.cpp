@@ -683,6 +683,8 @@ result<void> server::open(const std::shared_ptr<session_resources>& session, int
   }
   memory::shared_store(session->view.header().worker_epoch, context_.epoch, std::memory_order_release,
                        "session.worker_epoch"_point);
+  memory::shared_store(session->view.header().wants_checksums, config()->nvme.paths.empty() ? 0 : 1,
+                       std::memory_order_relaxed, "session.wants_checksums"_point);
   const std::uint64_t number = session->number;
   const bool recovered = socket < 0;
   if (!recovered) {

@@ -127,7 +127,8 @@ result<request_ptr> channel::submit(std::span<memory::submission> batch, time_po
   for (std::size_t i = 0; i < batch.size(); ++i) {
     batch[i].request = made->number;
     batch[i].index = static_cast<std::uint32_t>(i);
-    batch[i].flags = i + 1 == batch.size() ? memory::submission::flag_last : std::uint8_t{0};
+    batch[i].flags &= memory::submission::flag_checksum;
+    if (i + 1 == batch.size()) batch[i].flags |= memory::submission::flag_last;
     rings_.push(batch[i]);
   }
   if (rings_.publish() && rings_.claim_wake()) ring();

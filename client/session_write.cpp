@@ -5,6 +5,7 @@
 
 #include "client/bulk_copy.hpp"
 #include "client/session.hpp"
+#include "core/checksum.hpp"
 
 namespace cenote::client {
 
@@ -218,11 +219,19 @@ result<void> session::put_whole(put_job& job, std::span<const std::uint32_t> pla
   }
   look_ahead(blocks.back());
   map_pages(blocks);
+  // Of the bytes that the tier below writes, padding included: it would have to read them from memory again.
+  const bool sums = memory_.header().wants_checksums.load(std::memory_order_relaxed) != 0 &&
+                    group_at(job.group).stride() == group_at(job.group).block_bytes();
   std::vector<submission> batch;
+  batch.reserve(grants.size());
   for (std::size_t i = 0; i < grants.size(); ++i) {
     const buffers::item source = (*job.sources)[places[i]];
-    bulk_copy(address(grants[i].block), source.data, source.bytes);
     submission& entry = batch.emplace_back(entry_for(operation::commit, job.group));
+    if (sums) {  // first: it brings the source into the caches, where the copy finds it
+      entry.detail = checksum_of(source.data, source.bytes);
+      entry.flags = submission::flag_checksum;
+    }
+    bulk_copy(address(grants[i].block), source.data, source.bytes);
     entry.block = grants[i].block.bits;
     entry.grant_version = grants[i].version;
     set_key(entry, job.keys[places[i]]);

@@ -64,6 +64,11 @@ struct block_record {
     shared_assign(key_size, full.size, "record.key_size"_point);
     shared_bytes(key, full.bytes.data(), sizeof key, "record.key"_point);
   }
+  /// Of the bytes of a present block, if somebody took it.
+  [[nodiscard]] std::optional<std::uint64_t> checksum() const noexcept {
+    if ((flags & flag_checksum) == 0) return std::nullopt;
+    return checksum_or_writers.load(std::memory_order_relaxed);
+  }
   [[nodiscard]] full_key get_key() const noexcept {
     full_key full;
     full.size = key_size <= max_key_bytes ? key_size : std::uint8_t{0};

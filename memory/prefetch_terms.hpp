@@ -19,7 +19,7 @@ enum class prefetch_policy : std::uint8_t {
 
 /// All empty are the node's defaults, which is what clients before 1.2 ask for. Packed, layout of the last entry of a
 /// request: argument = policy (8) | hold (1) | more (1); want = base (32) | per_ki_token (32), each in milliseconds and
-/// plus one; block = prefill rate plus one; spare2 = threshold plus one; grant_version = chain. 0 in a field means that
+/// plus one; block = prefill rate plus one; detail = threshold plus one; grant_version = chain. 0 in a field means that
 /// it was not given.
 struct prefetch_terms {
   prefetch_policy policy = prefetch_policy::node_default;
@@ -37,7 +37,7 @@ struct prefetch_terms {
     into.argument = std::uint64_t{static_cast<std::uint8_t>(policy)} | (hold ? hold_bit : 0) | (more ? more_bit : 0);
     into.want = packed(base) | (packed(per_ki_token) << 32);
     into.block = prefill_rate ? *prefill_rate + 1 : 0;
-    into.spare2 = threshold_tokens ? std::uint64_t{*threshold_tokens} + 1 : 0;
+    into.detail = threshold_tokens ? std::uint64_t{*threshold_tokens} + 1 : 0;
     into.grant_version = chain;
   }
 
@@ -54,7 +54,7 @@ struct prefetch_terms {
     terms.base = unpacked(from.want & 0xffff'ffff);
     terms.per_ki_token = unpacked(from.want >> 32);
     if (from.block != 0) terms.prefill_rate = from.block - 1;
-    if (from.spare2 != 0) terms.threshold_tokens = static_cast<std::uint32_t>(from.spare2 - 1);
+    if (from.detail != 0) terms.threshold_tokens = static_cast<std::uint32_t>(from.detail - 1);
     return terms;
   }
 

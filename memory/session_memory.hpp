@@ -53,9 +53,10 @@ struct submission {
   std::uint8_t spare[7]{};
   std::byte key[max_key_bytes]{};
   std::uint64_t parent = 0;  ///< commit: identity of the key before it in its chain, as far as the client knows; 0: not
-  std::uint64_t spare2 = 0;
+  std::uint64_t detail = 0;  ///< commit with flag_checksum: XXH3-64 of the block; prefetch: see prefetch_terms
 
   static constexpr std::uint8_t flag_last = 1;
+  static constexpr std::uint8_t flag_checksum = 2;
   static constexpr std::uint64_t spare_grants = 1;  ///< `argument` of a commit: hand out only what is free anyway
 };
 static_assert(sizeof(submission) == 128);
@@ -137,13 +138,14 @@ struct session_header {
   std::uint64_t session = 0;  ///< number, unique for the life of the node
   std::uint32_t pin_slots = 0;
   std::uint32_t pad0 = 0;
-  alignas(64) std::atomic<std::uint64_t> worker_epoch;    ///< written by each worker when it adopts the session
-  std::atomic<std::uint32_t> phase;                       ///< session_phase
-  alignas(64) std::atomic<std::uint64_t> submit_tail;     ///< client
-  std::atomic<std::uint32_t> client_sleeps;               ///< client: ring the completion doorbell; who rings clears it
-  std::atomic<std::uint64_t> touches_dropped;             ///< client: touch records it had no room for
-  alignas(64) std::atomic<std::uint64_t> submit_head;     ///< worker
-  std::atomic<std::uint32_t> worker_sleeps;               ///< worker: ring the submission doorbell; who rings clears it
+  alignas(64) std::atomic<std::uint64_t> worker_epoch;  ///< written by each worker when it adopts the session
+  std::atomic<std::uint32_t> phase;                     ///< session_phase
+  std::atomic<std::uint32_t> wants_checksums;           ///< worker: blocks will be written down, sum them while copying
+  alignas(64) std::atomic<std::uint64_t> submit_tail;   ///< client
+  std::atomic<std::uint32_t> client_sleeps;             ///< client: ring the completion doorbell; who rings clears it
+  std::atomic<std::uint64_t> touches_dropped;           ///< client: touch records it had no room for
+  alignas(64) std::atomic<std::uint64_t> submit_head;   ///< worker
+  std::atomic<std::uint32_t> worker_sleeps;             ///< worker: ring the submission doorbell; who rings clears it
   alignas(64) std::atomic<std::uint64_t> complete_tail;   ///< worker
   alignas(64) std::atomic<std::uint64_t> complete_head;   ///< client
   alignas(64) std::atomic<std::uint64_t> pin_high_water;  ///< client: no pin slot from here on was ever used

@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 
 #include "core/block_key.hpp"
@@ -17,7 +18,8 @@ struct transfer {
   std::uint64_t token = 0;
   full_key full;
   block_key key;
-  std::span<std::byte> memory;  ///< the whole stride of a block
+  std::span<std::byte> memory;                 ///< the whole stride of a block
+  std::optional<std::uint64_t> checksum = {};  ///< down: XXH3-64 of `memory`, if somebody took it already
 };
 
 enum class transfer_result : std::uint8_t {

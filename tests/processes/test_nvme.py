@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import random
 import re
 import resource
@@ -127,6 +128,21 @@ def test_the_ring_knows_the_slabs_there_are_and_none_that_went(start: StartNode,
     node.restart_worker()
     serving(node)
     until("the next worker registers what it found", registered)
+
+
+def test_a_block_that_its_writer_changes_after_the_put_is_not_served_from_disk(start: StartNode, attach: Attach) -> None:
+    """The client takes the checksum while it copies: what became of the bytes since does not pass."""
+    node = start("nvme.ingest=evicted")
+    session = attach(node, "i", block=BLOCK)
+    victim, sound = filled(session, "v", 2)
+    with session.acquire([victim]) as held:
+        ctypes.memset(np.frombuffer(held[0].view(), np.uint8).ctypes.data, 0x5A, 64)
+    filled(session, "a", 400, pace=node)
+    assert session.match([victim]).resident == 0
+    assert brought_up(session, [victim, sound]) == 1
+    assert session.match([sound]).resident == 1
+    assert nvme(node)["counters"]["checksum_errors"] == 1
+    assert session.match([victim]).reachable == 0, "that copy is forgotten"
 
 
 def test_a_prefetch_says_how_far_it_came(start: StartNode, attach: Attach) -> None:

@@ -241,7 +241,9 @@ std::uint64_t store::clear_blocks(instance& in, coarse_time now, std::vector<rem
 
 // ---------------------------------------------------------------------------------------------- blocks
 
-void store::publish(instance& in, slab& home, block_ref ref, const full_key& key, coarse_time now) {
+/// `checksum`: of the bytes, as far as somebody took it.
+void store::publish(instance& in, slab& home, block_ref ref, const full_key& key, coarse_time now,
+                    std::optional<std::uint64_t> checksum) {
   memory::block_record& record = record_of(home, ref);
   const std::uint32_t ordinal = ordinal_of(home, ref);
   const pool& group = pool_of(home);
@@ -255,8 +257,10 @@ void store::publish(instance& in, slab& home, block_ref ref, const full_key& key
   memory::shared_store(record.checksum_or_writers, 0, std::memory_order_relaxed, "publish.no_writers"_point);
   if (options_.checksum_at_commit) {
     spent_ += group.block_bytes >> 14;
-    memory::shared_store(record.checksum_or_writers, checksum_of(home.block(ref), group.block_bytes),
-                         std::memory_order_relaxed, "publish.checksum"_point);
+    checksum = checksum_of(home.block(ref), group.block_bytes);
+  }
+  if (checksum) {
+    memory::shared_store(record.checksum_or_writers, *checksum, std::memory_order_relaxed, "publish.checksum"_point);
     memory::shared_assign(record.flags, memory::block_record::flag_checksum, "publish.has_checksum"_point);
   }
   record.set(block_state::present, version, "publish.present"_point);  // the truth: from here on a restart serves it
@@ -754,7 +758,9 @@ void store::run_commit(batch& work, session& by, const submission& entry, coarse
     revoke_reservation(in, reserved->second);
   }
   abandon_load(in, key);  // so does whoever is bringing it up
-  publish(in, *home, ref, full, now);
+  // A client answers for its own blocks: with a wrong sum they are dropped when they come up again.
+  const bool summed = options_.lower.present && (entry.flags & submission::flag_checksum) != 0;
+  publish(in, *home, ref, full, now, summed ? std::optional(entry.detail) : std::nullopt);
   forget_grant(by, ref.bits);  // only now: a worker killed in between finds the block published or still granted
   note_stored(pool_of(*home), home->what.first_record + ref.block(), key.lo, entry.parent, by, now);
   ++counters_.commits;

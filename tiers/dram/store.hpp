@@ -441,7 +441,8 @@ class store {
   static void finish_request(batch& work, const memory::submission& entry);
 
   // Blocks.
-  void publish(instance& in, slab& home, memory::block_ref ref, const full_key& key, coarse_time now);
+  void publish(instance& in, slab& home, memory::block_ref ref, const full_key& key, coarse_time now,
+               std::optional<std::uint64_t> checksum = {});
   void free_block(instance& in, slab& home, memory::block_ref ref);
   bool grant_one(session& to, pool& from, allocation& outcome, std::uint32_t more, coarse_time now);
   /// True when a block can be granted without evicting one.

@@ -42,7 +42,8 @@ void store::write_down(slab& home, block_ref ref, bool leaves) {
                         .token = token,
                         .full = full,
                         .key = reduce_key(full.view(), home.what.group),
-                        .memory = {home.block(ref), from.stride}});
+                        .memory = {home.block(ref), from.stride},
+                        .checksum = from.stride == from.block_bytes ? record.checksum() : std::nullopt});
 }
 
 /// While the block stays. What the window has no room for is written when it leaves.

@@ -717,8 +717,8 @@ void store::move_hot_blocks(slab& from, std::vector<block_ref>& refs, coarse_tim
     slab& home = *slab_of(in, target);
     memory::block_record& record = record_of(from, source);
     memory::shared_bytes(home.block(target), from.block(source), group.block_bytes, "move_hot_blocks.bytes"_point);
-    const bool sound = (record.flags & memory::block_record::flag_checksum) == 0 ||
-                       checksum_of(home.block(target), group.block_bytes) == record.checksum_or_writers.load();
+    const auto checksum = record.checksum();
+    const bool sound = !checksum || checksum_of(home.block(target), group.block_bytes) == *checksum;
     const full_key full = record.get_key();
     const coarse_time touched = record.touch.load(std::memory_order_relaxed);
     const auto below = static_cast<std::uint8_t>(record.flags & memory::block_record::flag_below);
@@ -734,7 +734,7 @@ void store::move_hot_blocks(slab& from, std::vector<block_ref>& refs, coarse_tim
       continue;
     }
     blank_ += group.stride;  // the source's bytes are the target's now
-    publish(in, home, target, full, touched);
+    publish(in, home, target, full, touched, checksum);
     memory::shared_set_bits(record_of(home, target).flags, below, "move_hot_blocks.below"_point);
     enter_order(group, home.what.first_record + target.block(), now);
     ++counters_.moved;

@@ -513,7 +513,7 @@ void store::write_one(const transfer& block, coarse_time now) {
                       operation{.what = block, .instance = *instance, .path = place->first, .offset = place->second});
   writing_.emplace(block.key, tag);
   bytes_in_flight_ += block.memory.size();
-  requests_.push_back({place->first, {io_kind::write, place->second, block.memory, tag, true}});
+  requests_.push_back({place->first, {io_kind::write, place->second, block.memory, tag, !block.checksum}});
 }
 
 void store::finish_write(operation& done, const io_completion& how, coarse_time now) {
@@ -530,14 +530,15 @@ void store::finish_write(operation& done, const io_completion& how, coarse_time 
   home.errors_in_a_row = 0;
   home.said.takes_writes = true;
   const std::uint64_t identity = instances_[done.instance].identity;
-  stored_block stored{.key = done.what.key,
-                      .full = done.what.full,
-                      .instance = identity,
-                      .group = done.what.group,
-                      .touch = now,
-                      .offset = done.offset,
-                      .bytes = done.what.memory.size(),
-                      .checksum = bind_checksum(how.checksum, identity, done.what.group, done.what.full)};
+  stored_block stored{
+      .key = done.what.key,
+      .full = done.what.full,
+      .instance = identity,
+      .group = done.what.group,
+      .touch = now,
+      .offset = done.offset,
+      .bytes = done.what.memory.size(),
+      .checksum = bind_checksum(done.what.checksum.value_or(how.checksum), identity, done.what.group, done.what.full)};
   const std::uint32_t entry = entries_.add({.key_hi = stored.key.hi,
                                             .key_lo = stored.key.lo,
                                             .checksum = stored.checksum,

@@ -49,6 +49,16 @@ struct world {
   void put(std::uint64_t first, std::uint64_t count) {
     for (std::uint64_t n = first; n < first + count; ++n) BOOST_TEST(a.put(key_of(n)).value == 1U);
   }
+  /// With what the client says is the checksum of its bytes.
+  static void put_summed(client& by, std::uint64_t n, std::uint64_t checksum) {
+    const auto got = by.obtain();
+    BOOST_REQUIRE(got.has_value());
+    fill(by.at.bytes(by.in, got->ref), block, key_of(n));
+    memory::submission entry = by.commit_of(*got, key_of(n));
+    entry.flags |= memory::submission::flag_checksum;
+    entry.detail = checksum;
+    BOOST_TEST(by.ask({entry}).value == 1U);
+  }
   /// Everything shall go.
   std::vector<transfer> demote_all() {
     ++at.now;
@@ -179,6 +189,38 @@ BOOST_AUTO_TEST_CASE(blocks_stay_readable_until_they_are_written) {
   BOOST_TEST(counters().demotions_dropped == 0U);
   BOOST_TEST(at.status().writing_bytes == 0U);
   BOOST_TEST(at.status().used == 0U);
+}
+
+BOOST_AUTO_TEST_CASE(a_checksum_that_the_client_took_goes_down_with_its_block_also_after_a_restart) {
+  put_summed(a, 0, 4711);
+  put(1, 1);
+  at.restart();
+  bind();
+  for (const transfer& each : demote_all()) {
+    BOOST_TEST((each.checksum == (each.full == key_of(0) ? std::optional<std::uint64_t>(4711) : std::nullopt)));
+  }
+  BOOST_TEST(at.status().writing_bytes == 2 * block);
+}
+
+BOOST_AUTO_TEST_CASE(a_block_that_takes_another_one_s_place_has_nothing_of_its_checksum) {
+  put_summed(a, 0, 4711);
+  answer(demote_all(), transfer_result::done);
+  put(1, 1);
+  const auto down = demote_all();
+  BOOST_REQUIRE(down.size() == 1U);
+  BOOST_TEST(!down.front().checksum);
+}
+
+BOOST_AUTO_TEST_CASE(a_padded_block_goes_down_without_the_client_s_checksum_which_leaves_the_padding_out) {
+  const instance_number padded = at.add(spec_of("padded", block + 8));
+  client b(at, padded);
+  put_summed(b, 0, 4711);
+  ++at.now;
+  at.tier->set_water_marks(0.0, 0.0);
+  while (at.tier->evict_ahead(at.now)) continue;
+  const auto down = at.tier->take_demotions();
+  BOOST_REQUIRE(down.size() == 1U);
+  BOOST_TEST(!down.front().checksum);
 }
 
 BOOST_AUTO_TEST_CASE(a_block_that_the_tier_below_did_not_take_goes_all_the_same_and_is_counted) {

@@ -203,6 +203,15 @@ transfer_result tier::write(std::uint64_t n, instance_number instance) {
   return *result_of(token);
 }
 
+transfer_result tier::write_summed(std::uint64_t n, std::uint64_t checksum) {
+  transfer block = make(false, n, 1);
+  block.checksum = checksum;
+  store->write({&block, 1}, ++now);
+  pass_on();
+  settle();
+  return result_of(block.token).value();
+}
+
 transfer_result tier::read(std::uint64_t n, instance_number instance) {
   const std::uint64_t token = ask_read(n, instance);
   settle();
@@ -290,7 +299,7 @@ void tier::pass_on() {
   }
   for (const path_request& each : store->take_requests()) {
     const io_request& io = each.io;
-    if (!io.checksum) {  // a probe, which may read what is being written
+    if (!io.checksum && io.kind == io_kind::read) {  // a probe, which may read what is being written
       paths[each.path].io->submit({&io, 1});
       continue;
     }

@@ -53,6 +53,8 @@ class tier {
   std::uint64_t ask_read(std::uint64_t n, instance_number instance = 1);
   /// As above, and waits for all that is not held.
   transfer_result write(std::uint64_t n, instance_number instance = 1);
+  /// With a checksum that somebody says he took.
+  transfer_result write_summed(std::uint64_t n, std::uint64_t checksum);
   transfer_result read(std::uint64_t n, instance_number instance = 1);
   std::uint64_t remove(std::uint64_t n, instance_number instance = 1);
   std::uint64_t clear(instance_number instance);

@@ -5,6 +5,7 @@
 #include <cerrno>
 #include <ostream>
 
+#include "core/checksum.hpp"
 #include "tests/unit/tiers/nvme/store_fixture.hpp"
 
 namespace cenote {
@@ -137,6 +138,19 @@ BOOST_AUTO_TEST_CASE(damaged_bytes_fail_and_the_copy_is_dropped) {
   BOOST_TEST(at.read(2) == done);
   BOOST_TEST(at.write(1) == done);
   BOOST_TEST(at.read(1) == done);
+}
+
+BOOST_AUTO_TEST_CASE(a_checksum_that_came_with_a_block_is_the_one_that_it_is_checked_against) {
+  tier at;
+  std::vector<std::byte> bytes(at.options.block_bytes.at(1));
+  fill(bytes, 1, 1);
+  BOOST_TEST(at.write_summed(1, checksum_of(bytes)) == done);
+  BOOST_TEST(at.write_summed(2, checksum_of(bytes)) == done);  // of another block
+  at.restart();
+  BOOST_TEST(at.read(1) == done);
+  BOOST_TEST(at.read(2) == failed);
+  BOOST_TEST(at.store->status().counters.checksum_errors == 1U);
+  BOOST_TEST(!at.contains(2));
 }
 
 BOOST_AUTO_TEST_CASE(metadata_that_points_at_another_block_fails) {
