@@ -1,6 +1,7 @@
 #include "client/slab_map.hpp"
 
 #include <algorithm>
+#include <system_error>
 #include <utility>
 
 namespace cenote::client {
@@ -104,7 +105,11 @@ void slab_map::do_later(std::function<void()> errand) {
 
 /// Called with the lock.
 void slab_map::run_in_background() {
-  if (!populator_.joinable() && !stop_) populator_ = std::thread([this] { populate_loop(); });
+  try {
+    if (!populator_.joinable() && !stop_) populator_ = std::thread([this] { populate_loop(); });
+  } catch (const std::system_error&) {
+    // No thread to be had: pages come with their first use, and who needs a slab asks for it.
+  }
   changed_.notify_all();
 }
 
