@@ -272,11 +272,16 @@ void channel::abandon(request& which) {
 
 /// Reaps for all until `which` is done, the deadline is over, or the session is.
 void channel::reap(request& which, time_point until, result<void>& status) {
-  while (status && !which.done && steady_clock::now() < until) {
+  while (status && !is_done(which) && steady_clock::now() < until) {
     if (drain() || spin()) continue;
     status = check();
-    if (status) status = sleep(until);
+    if (status) status = sleep(which, until);
   }
+}
+
+bool channel::is_done(const request& which) {
+  const std::lock_guard lock(mutex_);
+  return which.done;
 }
 
 /// Looks for completions for a moment before anybody sleeps.
@@ -292,8 +297,12 @@ bool channel::spin() {
   return came;
 }
 
-result<void> channel::sleep(time_point until) {
+result<void> channel::sleep(request& which, time_point until) {
   if (!rings_.arm()) return {};
+  if (is_done(which)) {  // by another thread that took the answer off the ring before we armed: nobody rings for it
+    rings_.disarm();
+    return {};
+  }
   std::array<pollfd, 2> entries{pollfd{complete_bell_.get(), POLLIN, 0}, pollfd{socket_->descriptor(), 0, 0}};
   static_cast<void>(::poll(entries.data(), entries.size(), poll_timeout(until)));
   rings_.disarm();

@@ -96,7 +96,8 @@ class channel {
   [[nodiscard]] bool epoch_changed() const noexcept;
   void reap(request& which, time_point until, result<void>& status);
   bool spin();
-  result<void> sleep(time_point until);
+  [[nodiscard]] bool is_done(const request& which);
+  result<void> sleep(request& which, time_point until);
   bool drain();
   void deliver(const memory::completion& entry);
   [[nodiscard]] held_list list_held();

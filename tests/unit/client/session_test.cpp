@@ -4,6 +4,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <atomic>
+#include <chrono>
 #include <cstring>
 #include <thread>
 
@@ -427,6 +429,34 @@ BOOST_AUTO_TEST_CASE(threads_share_a_session) {
   for (std::thread& each : threads) each.join();
   BOOST_TEST(failures.load() == 0);
   BOOST_TEST(test.session->stats()->blocks_stored == 480U);
+}
+
+BOOST_AUTO_TEST_CASE(an_answer_that_another_thread_took_off_the_ring_wakes_who_waits_for_it) {
+  constexpr auto stall = std::chrono::milliseconds(80);  // a sleeper looks around each tenth of a second
+  constexpr int calls = 60000;
+  fixture test;
+  test.node.be_silent(true);
+  const auto wanted = keys_of(1, 1);
+  auto ticket = must(test.session->prefetch(batch_of(wanted), 0));
+  while (test.node.prefetch_words().empty()) std::this_thread::yield();
+  std::this_thread::sleep_for(stall);
+  test.node.be_silent(false);  // that one stays without an answer
+  std::atomic<bool> enough{false};
+  std::thread looks_for_its_own([&] {
+    while (!enough) static_cast<void>(test.session->wait(ticket, std::chrono::steady_clock::now()));
+  });
+  int stalls = 1;
+  for (int round = 0; round < 3 && stalls != 0; ++round) {  // a machine with more to do may stall one, too
+    stalls = 0;
+    for (int i = 0; i < calls; ++i) {
+      const auto begun = std::chrono::steady_clock::now();
+      BOOST_CHECK(test.session->remove(batch_of(wanted), 0).has_value());
+      if (std::chrono::steady_clock::now() - begun > stall) ++stalls;
+    }
+  }
+  enough = true;
+  looks_for_its_own.join();
+  BOOST_TEST(stalls == 0);
 }
 
 BOOST_AUTO_TEST_SUITE_END()
