@@ -37,11 +37,11 @@ void data_path::stop() {
   for (; !jobs_.empty(); jobs_.pop_front()) system().scheduler().enqueue(jobs_.front());
 }
 
-void data_path::hand_over(const caf::strong_actor_ptr& to, caf::message message) {
+void data_path::hand_over(const caf::strong_actor_ptr& to, caf::message message) noexcept {
   to->enqueue(nullptr, caf::make_message_id(), std::move(message), this);
 }
 
-bool data_path::run_some() {
+bool data_path::run_some() noexcept {
   if (jobs_.empty()) return false;
   const auto until = event_loop::clock::now() + between_looks;
   do {
@@ -50,7 +50,7 @@ bool data_path::run_some() {
   return !jobs_.empty();
 }
 
-void data_path::run_one() {
+void data_path::run_one() noexcept {
   caf::resumable* const job = std::exchange(jobs_.front(), nullptr);
   jobs_.pop_front();
   if (job->resume(this, messages_a_turn) == caf::resumable::resume_later) {

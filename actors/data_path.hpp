@@ -48,14 +48,16 @@ class data_path final : public caf::execution_unit {
   void stop();
 
   /// By CAF: `job` has something to do. Takes over a reference.
-  void exec_later(caf::resumable* job) override { jobs_.push_back(job); }
+  void exec_later(caf::resumable* job) noexcept override { jobs_.push_back(job); }
 
  private:
   explicit data_path(caf::actor_system& system) : caf::execution_unit(&system) {}
-  void hand_over(const caf::strong_actor_ptr& to, caf::message message);
+  // noexcept, as a thread of the scheduler is: an actor that lost its turn or a message would be silent for ever after,
+  // and only a new worker helps.
+  void hand_over(const caf::strong_actor_ptr& to, caf::message message) noexcept;
   /// A share of what there is to do. True: there is more.
-  bool run_some();
-  void run_one();
+  bool run_some() noexcept;
+  void run_one() noexcept;
 
   std::deque<caf::resumable*> jobs_;  ///< with a reference each, as CAF hands them over
   std::unique_ptr<local::event_loop> events_;

@@ -1,5 +1,6 @@
 #include "actors/data_path.hpp"
 
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <atomic>
@@ -82,6 +83,15 @@ struct data_path_fixture {
   std::unique_ptr<data_path> path;  // outlives the actors of the system
   caf::actor_system system{config};
   std::vector<caf::actor> actors;
+};
+
+/// An actor, as the data path sees it, of which a turn ends with an exception.
+class throwing_job final : public caf::resumable, public caf::ref_counted {
+ public:
+  subtype_t subtype() const override { return unspecified; }
+  resume_result resume(caf::execution_unit*, std::size_t) override { throw std::runtime_error("of the test"); }
+  void intrusive_ptr_add_ref_impl() override { ref(); }
+  void intrusive_ptr_release_impl() override { deref(); }
 };
 
 template <class Condition>
@@ -205,6 +215,25 @@ BOOST_FIXTURE_TEST_CASE(an_exception_of_a_task_ends_neither_the_thread_nor_what_
   path->post([] { throw std::runtime_error("of the test"); });
   path->deliver(other, 1);
   BOOST_TEST(comes_true([&] { return handled.load() == 1; }));
+}
+
+BOOST_AUTO_TEST_CASE(an_exception_that_an_actors_turn_lets_out_ends_the_process_and_leaves_no_actor_without_turns) {
+  constexpr int ended = 42;
+  const pid_t child = ::fork();
+  if (child == 0) {
+    std::set_terminate([] { ::_exit(ended); });
+    scheduler_config config;
+    std::unique_ptr<data_path> path;
+    caf::actor_system system{config};
+    path = std::move(*data_path::start(system, [](auto, const std::string&) { ::_exit(1); }));
+    path->post([&] { path->exec_later(new throwing_job); });
+    std::this_thread::sleep_for(patience);
+    ::_exit(2);
+  }
+  int status = 0;
+  BOOST_REQUIRE(::waitpid(child, &status, 0) == child);
+  BOOST_TEST(WIFEXITED(status));
+  BOOST_TEST(WEXITSTATUS(status) == ended);
 }
 
 BOOST_AUTO_TEST_SUITE_END()
