@@ -676,8 +676,8 @@ progress store::run_entry(batch& work, session& by, const submission& entry, coa
     finish_request(work, entry);
     allocation outcome = allocation::ok;
     pool* from = want > 0 ? by.of->pools[entry.group].get() : nullptr;
-    const std::uint32_t share = from != nullptr ? grant_share(by, *from) : 0;
     const bool may_evict = entry.argument != submission::spare_grants;
+    const std::uint32_t share = from == nullptr ? 0 : may_evict ? grant_share(by, *from) : spare_share(by, *from);
     for (std::uint64_t i = 0; i < std::min<std::uint64_t>(want, share) && outcome == allocation::ok; ++i) {
       if (!may_evict && !has_blank(*from)) break;
       grant_one(by, *from, outcome, static_cast<std::uint32_t>(std::min<std::uint64_t>(want, share) - i), now);

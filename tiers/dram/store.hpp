@@ -544,6 +544,8 @@ class store {
   void drop_slab(slab& victim);
   void drain_lost(coarse_time now);
   std::uint32_t grant_share(const session& of, const pool& from) const noexcept;
+  /// As above, of what is handed out for later puts: idle blocks shall not fill a quota.
+  std::uint32_t spare_share(const session& of, const pool& from) const noexcept;
   std::uint64_t usable_bytes() const noexcept;
   /// Bytes of slabs that may exist, trailers included.
   [[nodiscard]] std::uint64_t memory_limit() const noexcept;

@@ -67,6 +67,17 @@ std::uint32_t store::grant_share(const session& of, const pool& from) const noex
   return static_cast<std::uint32_t>(std::min<std::uint64_t>(left, of.empty_slots.size()));
 }
 
+std::uint32_t store::spare_share(const session& of, const pool& from) const noexcept {
+  std::uint64_t share = grant_share(of, from);
+  const std::uint64_t sharers = std::max<std::size_t>(1, from.owner->sessions.size());
+  for (const account* payer = from.owner->payer; payer != nullptr; payer = payer->parent) {
+    if (payer->given.quota == 0) continue;
+    const std::uint64_t most = payer->given.quota / from.stride / 8 / sharers;
+    share = std::min<std::uint64_t>(share, most - std::min<std::uint64_t>(most, of.granted.size()));
+  }
+  return static_cast<std::uint32_t>(share);
+}
+
 bool store::has_blank(const pool& from) noexcept {
   return !from.free.empty() && from.owner->payer->has_room(from.stride);
 }
@@ -401,7 +412,9 @@ std::uint32_t store::blocks_for(std::uint64_t bytes, const pool& of) noexcept {
 
 bool store::revoke_idle_grants(const std::function<bool(const slab&)>& in) {
   bool any = false;
+  spent_ += sessions_.size() / 16;
   for (const auto& [number, each] : sessions_) {
+    spent_ += each->granted.size() / 4;
     std::vector<block_ref> idle;
     for (const auto& [bits, grant] : each->granted) {
       const block_ref ref = block_ref::from_bits(bits);

@@ -95,6 +95,25 @@ BOOST_AUTO_TEST_CASE(an_instance_without_a_group_has_an_account_only_if_the_conf
   BOOST_TEST(at.status().instances[1].group == "other");
 }
 
+BOOST_AUTO_TEST_CASE(blocks_for_later_puts_leave_a_small_quota_to_what_is_stored) {
+  auto options = small_tier();
+  options.groups["small"] = {.quota = 64 * block};
+  node at(options);
+  const instance_number in = at.add(spec_of("i", block, 1, "small"));
+  client idle(at, in);
+  client busy(at, in);
+  auto commit = idle.commit_of(*idle.obtain(), key_of(1));
+  commit.want = 256;
+  commit.argument = memory::submission::spare_grants;
+  BOOST_TEST(idle.ask({commit}).value == 1U);
+  BOOST_TEST(at.status().granted <= 8U);
+  const auto keys = keys_from(100, 50);
+  put_all(busy, keys);
+  for (const full_key& key : keys) BOOST_TEST((busy.read(key) == look::right));
+  BOOST_TEST(at.status().counters.evicted == 0U);
+  BOOST_TEST(at.broken_identity() == "");
+}
+
 BOOST_AUTO_TEST_CASE(open_groups_have_accounts_of_their_own) {
   auto options = small_tier();
   options.limits.open_groups = true;

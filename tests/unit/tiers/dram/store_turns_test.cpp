@@ -91,6 +91,37 @@ BOOST_AUTO_TEST_CASE(a_batch_that_takes_long_stops_and_goes_on_and_others_run_in
   BOOST_TEST(test.at.broken_identity() == "");
 }
 
+BOOST_AUTO_TEST_CASE(who_has_all_idle_grants_looked_through_again_and_again_gives_way) {
+  node at(options_of(std::uint64_t{128} * (slab_bytes + 4096), slab_bytes));
+  auto spec = spec_of("two");
+  spec.groups.push_back({"second", {{"all", block}}});
+  client greedy(at, at.add(spec));
+  const instance_number others = at.add(spec_of("others"));
+  std::vector<std::unique_ptr<client>> idle;
+  for (int n = 0; n < 7; ++n) idle.push_back(std::make_unique<client>(at, others));
+  for (const auto& each : idle) BOOST_REQUIRE(each->grant(400) > 200U);
+  std::vector<submission> entries;
+  for (std::uint32_t n = 0; n < 200; ++n) {
+    submission& entry = entries.emplace_back();
+    entry.op = operation::grant;
+    entry.argument = ~std::uint64_t{0};
+    entry.request = n + 1;
+    entry.flags = submission::flag_last;
+  }
+  batch work;
+  work.session = greedy.number;
+  work.entries = std::move(entries);
+  int turns = 1;
+  for (auto state = progress::more; state != progress::finished;) {
+    state = at.tier->run(work, at.now, store::turn_budget);
+    if (state == progress::more) ++turns;
+    if (state == progress::waits_for_memory) BOOST_REQUIRE(at.pump());
+  }
+  BOOST_TEST(turns > 5);
+  while (at.pump()) continue;
+  BOOST_TEST(at.broken_identity() == "");
+}
+
 BOOST_AUTO_TEST_CASE(an_ordinary_batch_needs_one_turn) {
   world test;
   std::vector<submission> entries;
