@@ -1,6 +1,7 @@
 #include "client/slab_map.hpp"
 
 #include <algorithm>
+#include <exception>
 #include <system_error>
 #include <utility>
 
@@ -121,7 +122,11 @@ void slab_map::populate_loop() {
     if (errand_) {
       const auto errand = std::exchange(errand_, nullptr);
       lock.unlock();
-      errand();
+      try {
+        errand();
+      } catch (const std::exception&) {
+        // It was ahead of need: who needs it does it.
+      }
       lock.lock();
     } else {
       populate_some(lock);

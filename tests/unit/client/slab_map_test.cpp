@@ -5,6 +5,9 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <latch>
+#include <stdexcept>
+
 #include "client/slab_map.hpp"
 #include "memory/segment.hpp"
 
@@ -61,6 +64,19 @@ BOOST_AUTO_TEST_CASE(a_slab_is_mapped_and_errands_are_left_where_no_thread_can_b
     }
   });
   BOOST_TEST(outcome == 0);
+}
+
+BOOST_AUTO_TEST_CASE(an_errand_that_throws_does_not_end_the_engines_process) {
+  client::slab_map slabs;
+  std::latch begun(1);
+  slabs.do_later([&] {
+    begun.count_down();
+    throw std::runtime_error("of the test");
+  });
+  begun.wait();
+  std::latch done(1);
+  slabs.do_later([&] { done.count_down(); });
+  done.wait();
 }
 
 BOOST_AUTO_TEST_SUITE_END()
