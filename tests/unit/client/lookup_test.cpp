@@ -53,6 +53,21 @@ BOOST_AUTO_TEST_CASE(every_key_is_looked_up_on_its_own) {
   for (std::size_t i = 0; i < 40; ++i) BOOST_TEST(int{present[i]} == (i % 2 == 0 ? 1 : 0));
 }
 
+BOOST_AUTO_TEST_CASE(each_number_of_keys_and_each_end_of_a_prefix_is_right) {
+  constexpr std::uint32_t most = 137;  // runs and the ring of runs, begun and full
+  fixture test(2 * most);
+  test.publish(0, most);
+  for (std::size_t count = 0; count <= most; ++count) {
+    const auto found = keys_of(0, count);
+    BOOST_REQUIRE(test.lookup.count_prefix(batch_of(found), 0) == count);
+    const auto half = keys_of(most - count, most);  // `count` of them are there
+    BOOST_REQUIRE(test.lookup.count_prefix(batch_of(half), 0) == count);
+    std::vector<std::uint8_t> present(most, 2);
+    test.lookup.find_each(batch_of(half), 0, present);
+    for (std::size_t i = 0; i < most; ++i) BOOST_REQUIRE(int{present[i]} == (i < count ? 1 : 0));
+  }
+}
+
 BOOST_AUTO_TEST_CASE(groups_have_keys_of_their_own) {
   fixture test;
   test.owner.publish(0, key_of(7), 3);
