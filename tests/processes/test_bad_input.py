@@ -617,7 +617,7 @@ def test_status_json_is_what_the_node_answers(start_node: StartNode, attach: Att
         direct = node.status()
     for each in (printed, direct):
         each["node"].pop("uptime_s")
-        assert each["dram"].pop("populate")["state"] in ("waiting", "running", "done"), "it goes on meanwhile"
+        assert 0 < each["dram"].pop("populate")["total"] <= 64 * MiB, "the rest goes on meanwhile"
         for one_session in each["sessions"]:
             one_session.pop("age_s")
             one_session.pop("oldest_pin_s", None)
