@@ -82,6 +82,7 @@ def test_no_token_is_wrong_and_nothing_leaks_while_engines_and_nodes_restart(
         if dice > 0.6:
             assert running.call("forget")
         if 0.05 < dice < 0.1:
+            until("the keeper said who died", lambda: len(node.logged("worker died")) == node.announced_deaths)
             node.kill_everything()
             check(running)
             node.start()
