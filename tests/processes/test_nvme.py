@@ -130,7 +130,7 @@ def test_the_ring_knows_the_slabs_there_are_and_none_that_went(start: StartNode,
     until("the next worker registers what it found", registered)
 
 
-def test_a_block_that_its_writer_changes_after_the_put_is_not_served_from_disk(start: StartNode, attach: Attach) -> None:
+def test_a_block_that_its_writer_changed_after_the_put_is_not_served_again(start: StartNode, attach: Attach) -> None:
     """The client takes the checksum while it copies: what became of the bytes since does not pass."""
     node = start("nvme.ingest=evicted")
     session = attach(node, "i", block=BLOCK)
