@@ -51,7 +51,7 @@ bool data_path::run_some() noexcept {
 }
 
 void data_path::run_one() noexcept {
-  caf::resumable* const job = std::exchange(jobs_.front(), nullptr);
+  caf::resumable* const job = jobs_.front();
   jobs_.pop_front();
   if (job->resume(this, messages_a_turn) == caf::resumable::resume_later) {
     jobs_.push_back(job);

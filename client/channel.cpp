@@ -32,6 +32,14 @@ void relax() noexcept {
 #endif
 }
 
+/// Says where in its batch entry `i` is. Of its flags only the one of its checksum is the caller's.
+void set_position(std::span<memory::submission> batch, std::size_t i) noexcept {
+  memory::submission& entry = batch[i];
+  entry.index = static_cast<std::uint32_t>(i);
+  entry.flags &= memory::submission::flag_checksum;
+  if (i + 1 == batch.size()) entry.flags |= memory::submission::flag_last;
+}
+
 std::unexpected<error> replaced() {
   return fail(error_code::closed, "a newer node replaced this session's memory; attach again");
 }
@@ -126,9 +134,7 @@ result<request_ptr> channel::submit(std::span<memory::submission> batch, time_po
   }
   for (std::size_t i = 0; i < batch.size(); ++i) {
     batch[i].request = made->number;
-    batch[i].index = static_cast<std::uint32_t>(i);
-    batch[i].flags &= memory::submission::flag_checksum;
-    if (i + 1 == batch.size()) batch[i].flags |= memory::submission::flag_last;
+    set_position(batch, i);
     rings_.push(batch[i]);
   }
   if (rings_.publish() && rings_.claim_wake()) ring();
@@ -164,8 +170,7 @@ void channel::send_orphans() {
     orphans_.resize(orphans_.size() - n);
   }
   for (std::size_t i = 0; i < batch.size(); ++i) {
-    batch[i].index = static_cast<std::uint32_t>(i);
-    batch[i].flags = i + 1 == batch.size() ? memory::submission::flag_last : std::uint8_t{0};
+    set_position(batch, i);
     held_->remove(memory::block_ref::from_bits(batch[i].block), batch[i].grant_version, batch[i].argument);
     rings_.push(batch[i]);  // request number 0: nobody waits for the answer
   }
@@ -183,8 +188,7 @@ void channel::touch(std::span<memory::submission> batch) noexcept {
     return;
   }
   for (std::size_t i = 0; i < batch.size(); ++i) {
-    batch[i].index = static_cast<std::uint32_t>(i);
-    batch[i].flags = i + 1 == batch.size() ? memory::submission::flag_last : std::uint8_t{0};
+    set_position(batch, i);
     rings_.push(batch[i]);
   }
   const bool sleeps = rings_.publish();

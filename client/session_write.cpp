@@ -285,6 +285,7 @@ result<void> session::conclude(put_job& job, std::vector<submission>& batch) {
   if (!sent) {  // nobody else would ever give these blocks back
     for (submission& entry : batch) {
       entry.op = operation::release;
+      entry.flags = 0;
       if (!parts) entry.argument = 0;
     }
     channel_.release_later(batch);
