@@ -5,7 +5,6 @@ from __future__ import annotations
 import random
 import shutil
 import signal
-import socket
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -341,17 +340,11 @@ def test_200_random_prompts_are_answered_right_twice_while_workers_die(
     assert engine.metrics()["cenote_blocks_loaded"] > 0
 
 
-def free_endpoint() -> str:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        return f"tcp://127.0.0.1:{free.getsockname()[1]}"
-
-
 def test_events_tell_what_moves_to_nvme_and_what_leaves_the_node(
     start_node: StartNode, llama: Path, start_engine: StartEngine, tmp_path: Path
 ) -> None:
     node = start_node(*disk(tmp_path), "nvme.ingest=all")
-    engine = start_engine(llama, kv_transfer_config=connector(node.socket), events_at=free_endpoint())
+    engine = start_engine(llama, kv_transfer_config=connector(node.socket), events_at=f"ipc://{tmp_path}/events")
     asked = prompt(100, 73)
     engine.generate([asked], 2)
     until("it is on the disk", lambda: node.status()["nvme"]["blocks"] >= 3)
@@ -376,9 +369,9 @@ def test_events_tell_what_moves_to_nvme_and_what_leaves_the_node(
 
 
 def test_events_tell_what_is_in_the_node_and_a_reset_makes_an_instance_of_its_own(
-    node: Node, reference: Engine, llama: Path, start_engine: StartEngine
+    node: Node, reference: Engine, llama: Path, start_engine: StartEngine, tmp_path: Path
 ) -> None:
-    engine = start_engine(llama, kv_transfer_config=connector(node.socket), events_at=free_endpoint())
+    engine = start_engine(llama, kv_transfer_config=connector(node.socket), events_at=f"ipc://{tmp_path}/events")
     asked = prompt(100, 71)
     expected = reference.tokens([asked], 4)
 

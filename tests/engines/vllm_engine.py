@@ -197,9 +197,7 @@ def _serve(arguments: dict[str, Any]) -> None:
     if endpoint:
         from vllm.config import KVEventsConfig
 
-        arguments["kv_events_config"] = KVEventsConfig(
-            enable_kv_cache_events=True, publisher="zmq", endpoint=endpoint.replace("127.0.0.1", "*")
-        )
+        arguments["kv_events_config"] = KVEventsConfig(enable_kv_cache_events=True, publisher="zmq", endpoint=endpoint)
         _collect_events(endpoint, published)
 
     llm = LLM(

@@ -730,8 +730,13 @@ def test_a_closed_session_gives_back_its_reservations(shared_node: Node, attach:
     session.reserve(blocks.keys_of("a", 0, 7))
     assert shared_node.instance("leaving")["pending"] == 7
     session.close()
-    until("nothing is pending", lambda: shared_node.instance("leaving")["pending"] == 0, limit=2)
-    assert shared_node.instance("leaving")["quarantined"] == 0
+
+    def held() -> int:
+        # An empty instance without sessions may go at once: the others of this file are many.
+        found = [each for each in shared_node.status()["instances"] if each["id"] == "leaving"]
+        return sum(int(each["pending"]) + int(each["quarantined"]) for each in found)
+
+    until("nothing is held", lambda: held() == 0, limit=2)
 
 
 def test_a_full_tier_evicts_the_blocks_that_were_used_longest_ago(shared_node: Node, attach: Attach) -> None:
