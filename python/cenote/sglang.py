@@ -21,12 +21,12 @@ try:
 except ImportError as why:
     raise ImportError(f"cenote.sglang is a backend of SGLang 0.5.23, which cannot be imported here: {why}") from why
 
-from ._sglang_engine import UPDATES, Engine, Unshareable, engine_of, watch_updates
-from ._sglang_identity import is_replicated, spec_of
-from ._sglang_keys import Keys
-from ._sglang_pages import Pages, Places, Unsupported
-from ._sglang_pool import Pool
-from ._sglang_settings import Settings
+from ._sglang.engine import UPDATES, Engine, Unshareable, engine_of, watch_updates
+from ._sglang.identity import is_replicated, spec_of
+from ._sglang.keys import Keys
+from ._sglang.pages import Pages, Places, Unsupported
+from ._sglang.pool import Pool
+from ._sglang.settings import Settings
 from .errors import Closed, Forked, InvalidArgument, NotRunning, SessionKilled
 
 logger = logging.getLogger("cenote.sglang")
@@ -60,7 +60,7 @@ class CenoteHiCache(HiCacheStorage):  # type: ignore[misc]  # SGLang's classes a
     def __init__(self, storage_config: Any, kwargs: dict[str, Any] | None = None) -> None:
         """ValueError: a setting cannot be used."""
         self._config = storage_config
-        self._settings = Settings.of(storage_config.extra_config)
+        self._settings = Settings.read(storage_config.extra_config)
         self._registered: dict[str, _Registered] = {}
         self._pools: list[Pool] = []
         self._complaints = _Complaints()

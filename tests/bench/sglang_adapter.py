@@ -25,7 +25,7 @@ from support import MiB, Report
 sys.path.insert(0, str(support.ROOT / "tests" / "engines"))
 
 import sglang_support as sglang
-from cenote._sglang_keys import Keys
+from cenote._sglang.keys import Keys
 from sglang.srt.environ import envs
 from sglang.srt.mem_cache.hicache_storage import HiCacheFile
 from sglang_support import Node, StorageBackendFactory

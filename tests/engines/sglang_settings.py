@@ -1,7 +1,7 @@
 """The server arguments of SGLang 0.5.23 that count in the identity of its KV: somebody has looked at each.
 
 A test compares this with SGLang's own class; what SGLang adds belongs here, or with a reason in
-cenote/_sglang_left_out.py."""
+cenote/_sglang/left_out.py."""
 
 from __future__ import annotations
 

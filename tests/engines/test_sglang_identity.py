@@ -13,13 +13,13 @@ import pytest
 pytest.importorskip("sglang", reason="SGLang is not installed in this environment")
 
 import sglang_settings
-from cenote import _sglang_engine, _weights
+from cenote import _weights
 from cenote._identity import fields_of
-from cenote._sglang_engine import UPDATES, Engine, Unshareable, engine_of
-from cenote._sglang_identity import spec_of
-from cenote._sglang_left_out import FIELDS, is_left_out
-from cenote._sglang_pages import Pages
-from cenote._sglang_settings import Settings
+from cenote._sglang.engine import _ELSEWHERE, UPDATES, Engine, Unshareable, engine_of
+from cenote._sglang.identity import spec_of
+from cenote._sglang.left_out import FIELDS, is_left_out
+from cenote._sglang.pages import Pages
+from cenote._sglang.settings import Settings
 from settings_walk import names_that_are_gone
 from sglang.srt.model_executor.model_runner_components.weight_updater import WeightUpdater
 from sglang.srt.runtime_context import get_context
@@ -91,7 +91,7 @@ def test_each_argument_counts_or_is_left_out_as_the_table_says(tmp_path: Path) -
     before = identity(model)
     unlike = []
     for name in fields_of(ServerArgs):
-        if name in ("model_path", "revision", "download_dir", *_sglang_engine._ELSEWHERE):
+        if name in ("model_path", "revision", "download_dir", *_ELSEWHERE):
             continue  # these decide what is read
         arguments = ServerArgs(model_path=str(model))
         setattr(arguments, name, ["changed/by/a/test"] if name == "lora_paths" else "changed by a test")

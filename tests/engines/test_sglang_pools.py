@@ -11,8 +11,8 @@ import pytest
 pytest.importorskip("sglang", reason="SGLang is not installed in this environment")
 
 import torch
-from cenote._sglang_identity import is_replicated
-from cenote._sglang_pages import Pages, Unsupported
+from cenote._sglang.identity import is_replicated
+from cenote._sglang.pages import Pages, Unsupported
 from sglang.srt.mem_cache.device_pool_info import MambaStateBufferInfo
 from sglang.srt.mem_cache.hicache_storage import PoolHitPolicy, PoolName, PoolTransfer
 from sglang.srt.mem_cache.memory_pool import DSATokenToKVPool

@@ -1,1 +1,2 @@
-"""What cenote.vllm is made of. Importing these modules needs vLLM, but for settings and pieces."""
+"""What cenote.vllm is made of. Importing these modules needs vLLM, but for connection, layout, left_out,
+prefill_rate and settings."""

@@ -10,10 +10,10 @@ import threading
 import time
 from collections import deque
 
-from ._sglang_keys import WIDTH, Keys
-from .blocks import Held
-from .errors import CenoteError
-from .prefetch import Prefetch
+from ..blocks import Held
+from ..errors import CenoteError
+from ..prefetch import Prefetch
+from .keys import WIDTH, Keys
 
 
 class Promise:

@@ -9,14 +9,10 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from . import copying
-from ._attachment import Attachment
-from ._sglang_keys import Keys
-from ._sglang_pages import Places, Words
-from ._sglang_promises import Promise, Promises
-from ._sglang_settings import Settings
-from .blocks import PRESENT, Block, Held
-from .errors import (
+from .. import copying
+from .._attachment import Attachment
+from ..blocks import PRESENT, Block, Held
+from ..errors import (
     CenoteError,
     DeadlineExceeded,
     LimitExceeded,
@@ -26,8 +22,12 @@ from .errors import (
     PinLimit,
     Revoked,
 )
-from .prefetch import Prefetch
-from .session import InstanceSpec, Session
+from ..prefetch import Prefetch
+from ..session import InstanceSpec, Session
+from .keys import Keys
+from .pages import Places, Words
+from .promises import Promise, Promises
+from .settings import Settings
 
 _GET_BYTES = 1 << 30  # of one copy; between two of them the deadline counts
 _SET_BYTES = 256 << 20  # bound in one reservation: the node has to find room for all of them at once

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from ._identity import LeftOut, left_out
+from .._identity import LeftOut, left_out
 
 _SIZES = "how much room there is, or what is computed when: not what is computed"
 _PLACES = "where something lies or runs, or who talks to whom"

@@ -5,11 +5,11 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from ._identity import digest
-from ._sglang_engine import Engine
-from ._sglang_pages import Pages
-from ._sglang_settings import Settings
-from .session import InstanceSpec
+from .._identity import digest
+from ..session import InstanceSpec
+from .engine import Engine
+from .pages import Pages
+from .settings import Settings
 
 # Host pools whose pages are the same on every tensor-parallel rank of a model with latent attention (MLA). All others
 # hold a rank's own share.

@@ -14,11 +14,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from . import _weights
-from ._identity import NUMERIC_VARIABLES, Untold, canonical, digest, fields_of
-from ._sglang_left_out import FIELDS, is_left_out
-from ._sglang_settings import Settings
-from ._updates import Updates
+from .. import _weights
+from .._identity import NUMERIC_VARIABLES, Untold, canonical, digest, fields_of
+from .._updates import Updates
+from .left_out import FIELDS, is_left_out
+from .settings import Settings
 
 logger = logging.getLogger("cenote.sglang")
 

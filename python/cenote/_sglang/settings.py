@@ -22,7 +22,7 @@ class Settings:
     prefill_tokens_per_s: float | None = None
 
     @classmethod
-    def of(cls, extra: Mapping[str, Any] | None) -> Settings:
+    def read(cls, extra: Mapping[str, Any] | None) -> Settings:
         """ValueError: a value cannot be used; the message names its key."""
         extra = extra or {}
         given: dict[str, Any] = {}
