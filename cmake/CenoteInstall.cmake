@@ -1,13 +1,30 @@
-# cmake --install: the binary, the library with its header, the Python package, the systemd unit.
+# cmake --install: the binary, the library with its header, what CMake and pkg-config need to find it, the Python package,
+# the systemd unit.
+include(CMakePackageConfigHelpers)
+
 set(CENOTE_PYTHON_DIR lib/python3/dist-packages CACHE STRING "Where the Python package is installed, under the prefix")
 set(CENOTE_SYSTEMD_DIR lib/systemd/system CACHE STRING "Where the systemd unit is installed, under the prefix")
+set(CENOTE_CMAKE_DIR ${CMAKE_INSTALL_LIBDIR}/cmake/cenote)
 
 if(TARGET cenote)
   install(TARGETS cenote RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
 endif()
+
+# find_package(cenote) gives cenote::cenote: the library, and the folder of its header.
 if(TARGET libcenote)
-  install(TARGETS libcenote LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
-  # The package finds its own copy without any environment variable.
+  set_target_properties(libcenote PROPERTIES EXPORT_NAME cenote)
+  target_include_directories(libcenote INTERFACE $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>)
+  install(TARGETS libcenote EXPORT cenote LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
+  install(EXPORT cenote NAMESPACE cenote:: FILE cenoteConfig.cmake DESTINATION ${CENOTE_CMAKE_DIR})
+  write_basic_package_version_file(${PROJECT_BINARY_DIR}/cenoteConfigVersion.cmake COMPATIBILITY SameMinorVersion)
+  install(FILES ${PROJECT_BINARY_DIR}/cenoteConfigVersion.cmake DESTINATION ${CENOTE_CMAKE_DIR})
+
+  # Relative to the file itself, so that `cmake --install --prefix` may choose another place than the configuration did.
+  file(RELATIVE_PATH cenote_pc_prefix /prefix/${CMAKE_INSTALL_LIBDIR}/pkgconfig /prefix)
+  configure_file(${PROJECT_SOURCE_DIR}/cmake/cenote.pc.in ${PROJECT_BINARY_DIR}/cenote.pc @ONLY)
+  install(FILES ${PROJECT_BINARY_DIR}/cenote.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
+
+  # The Python package finds its own copy without any environment variable.
   install(FILES $<TARGET_FILE:libcenote> DESTINATION ${CENOTE_PYTHON_DIR}/cenote RENAME libcenote.so)
 endif()
 install(FILES client/cenote.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} OPTIONAL)
