@@ -22,7 +22,7 @@ from .errors import (
     SpecMismatch,
 )
 from .prefetch import Prefetch
-from .session import InstanceSpec, Match, Session, attach
+from .session import InstanceSpec, Match, Session, Stats, attach
 
 __version__ = "0.1.0"
 
@@ -54,6 +54,7 @@ __all__ = [
     "Session",
     "SessionKilled",
     "SpecMismatch",
+    "Stats",
     "attach",
     "errors",
 ]

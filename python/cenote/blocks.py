@@ -100,7 +100,13 @@ class HeldBlock:
         self._index = index
 
     def view(self, part: str | None = None) -> memoryview:
-        """The bytes of one part, or of the whole block: format "B", read-only, no copy."""
+        """The bytes of one part (None: of the whole block), in place.
+
+        Returns
+        -------
+        memoryview
+            Read-only, format "B", shape (bytes,); valid until Held.release().
+        """
         held = self._held
         if part is None:
             offset, size = 0, held._layout.block_bytes
@@ -158,12 +164,17 @@ class Held(Sequence[HeldBlock]):
         return HeldBlock(self, index)
 
     def part_bytes(self, part: str | None = None) -> int:
-        """Of that part of a block; None: of the whole block."""
+        """Bytes of that part of a block; None: of the whole block."""
         return self._layout.block_bytes if part is None else self._layout.find(part)[2]
 
     def addresses(self, part: str | None = None) -> array[int]:
-        """Where the blocks (or that part of each) begin, for cenote.copying; they are read-only, and valid until
-        release()."""
+        """Where the blocks (or that part of each) begin, for cenote.copying.
+
+        Returns
+        -------
+        array of n unsigned 64-bit int
+            Addresses of read-only memory, valid until release().
+        """
         offset = 0 if part is None else self._layout.find(part)[1]
         begins = self._raw[: self._count * lib.HELD_WORDS : lib.HELD_WORDS]
         return array("Q", [begin + offset for begin in begins]) if offset else begins
@@ -185,8 +196,14 @@ class Held(Sequence[HeldBlock]):
                 self.release()
 
     def release(self) -> None:
-        """Ends the views and the pins. BufferError: somebody still uses a view (a NumPy array, a slice); the blocks
-        that were viewed stay pinned until it is gone."""
+        """Ends the views and the pins.
+
+        Raises
+        ------
+        BufferError
+            Somebody still uses a view (a NumPy array, a slice); the blocks that were viewed stay pinned until it is
+            gone.
+        """
         busy = self._end_views()
         slots = self._slots_besides(busy)
         if slots is None:
@@ -253,8 +270,18 @@ class Block:
         self._views: list[memoryview] = []
 
     def view(self, part: str | None = None) -> memoryview:
-        """The bytes of a part that is ours (None: of the whole block, or of the one part that was reserved): format
-        "B", writable, no copy."""
+        """The bytes of a part that this block was reserved for, in place.
+
+        Parameters
+        ----------
+        part : str, optional
+            None: the whole block, or the one part that was reserved.
+
+        Returns
+        -------
+        memoryview
+            Writable, format "B", shape (bytes,); not to be written to after the commit.
+        """
         if part is None:
             offset, size = self._own_range()
         else:
@@ -267,7 +294,7 @@ class Block:
         return view
 
     def part_bytes(self, part: str | None = None) -> int:
-        """The length of view(part)."""
+        """Bytes of view(part)."""
         return self._own_range()[1] if part is None else self._layout.find(part)[2]
 
     def address(self, part: str | None = None) -> int:

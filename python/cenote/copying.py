@@ -14,8 +14,21 @@ from .errors import InvalidArgument
 
 
 class Piece(NamedTuple):
-    """What every block of an engine has in one tensor: `runs` runs of `run_bytes` bytes from `base + i * block_stride`
-    on, `run_stride` bytes apart. A tensor with more dimensions is several of these."""
+    """What every block of an engine has in one tensor. A tensor with more dimensions is several of these.
+
+    Attributes
+    ----------
+    base : int
+        Address of block 0.
+    block_stride : int
+        Bytes from a block to the next: block i begins at `base + i * block_stride`.
+    run_bytes : int
+        Bytes of one run.
+    runs : int
+        Runs of a block in this tensor.
+    run_stride : int
+        Bytes from a run to the next; of no account where there is one.
+    """
 
     base: int
     block_stride: int
@@ -25,8 +38,18 @@ class Piece(NamedTuple):
 
 
 class Strides:
-    """Where an engine keeps its blocks. In the cache's block (or part) the pieces lie back to back in this order.
-    Immutable; the tensors must outlive it. Threads may share it."""
+    """Where an engine keeps its blocks. Immutable; the tensors must outlive it. Threads may share it.
+
+    Parameters
+    ----------
+    pieces : sequence of Piece
+        In the cache's block (or part) they lie back to back in this order.
+
+    Attributes
+    ----------
+    block_bytes : int
+        Sum of `run_bytes * runs`: what the cache's block (or part) must have.
+    """
 
     def __init__(self, pieces: Sequence[Piece]) -> None:
         if not pieces:
@@ -37,7 +60,19 @@ class Strides:
     def gather(
         self, indices: Sequence[int], blocks: Sequence[Block], part: str | None = None, threads: int = 0
     ) -> None:
-        """The engine's blocks `indices` into reserved blocks. `threads`: at most; 0: as many as cores, four at most."""
+        """Copies blocks of the engine into reserved blocks.
+
+        Parameters
+        ----------
+        indices : sequence of n int
+            Numbers of the engine's blocks.
+        blocks : sequence of n Block
+            Where they go, in this order; committed by the caller.
+        part : str, optional
+            None: the whole block, or the one part that was reserved.
+        threads : int
+            At most; 0: as many as cores, four at most.
+        """
         for block in blocks:
             if block.part_bytes(part) != self.block_bytes:
                 raise InvalidArgument(f"the pieces have {self.block_bytes} bytes, the block {block.part_bytes(part)}")
@@ -46,7 +81,20 @@ class Strides:
     def scatter(
         self, indices: Sequence[int], held: Held, part: str | None = None, first: int = 0, threads: int = 0
     ) -> None:
-        """Pinned blocks, from the one numbered `first` on, into the engine's blocks `indices`."""
+        """Copies pinned blocks into blocks of the engine.
+
+        Parameters
+        ----------
+        indices : sequence of n int
+            Numbers of the engine's blocks.
+        held : Held
+            The blocks `first` to `first + n - 1` of it are copied.
+        part : str, optional
+            None: the whole block.
+        first : int
+        threads : int
+            At most; 0: as many as cores, four at most.
+        """
         if held.part_bytes(part) != self.block_bytes:
             raise InvalidArgument(f"the pieces have {self.block_bytes} bytes, the blocks {held.part_bytes(part)}")
         addresses = held.addresses(part)[first : first + len(indices)]
@@ -64,7 +112,17 @@ class Strides:
 
 
 def copy(targets: Sequence[int], sources: Sequence[int], sizes: Sequence[int], threads: int = 0) -> None:
-    """Copies `sizes[i]` bytes from address `sources[i]` to address `targets[i]`; none may overlap another."""
+    """Copies ranges of memory that do not overlap, in several threads.
+
+    Parameters
+    ----------
+    targets, sources : sequence of n int
+        Addresses.
+    sizes : sequence of n int
+        Bytes.
+    threads : int
+        At most; 0: as many as cores, four at most.
+    """
     to, start, size = _words(targets), _words(sources), _words(sizes)
     if not len(to) == len(start) == len(size):
         raise InvalidArgument(f"{len(to)} targets, {len(start)} sources, {len(size)} sizes")

@@ -75,8 +75,25 @@ class Prefetch:
         self._held: Held | None = None
 
     def wait(self, timeout: float | None = None) -> int:
-        """Waits up to `timeout` seconds (None: until it is done, a minute at most) and returns `length`. PinLimit: the
-        session has not enough free pins for what came."""
+        """Waits until nothing more comes.
+
+        Parameters
+        ----------
+        timeout : float, optional
+            Seconds, at most; None: until it is done, a minute at most.
+
+        Returns
+        -------
+        int
+            `length`.
+
+        Raises
+        ------
+        PinLimit
+            The session has not enough free pins for what came.
+        LimitExceeded
+            The session has 256 prefetches that are not over.
+        """
         deadline = None if timeout is None else time.monotonic() + timeout
         self._look(_FOREVER if deadline is None else max(0, int((deadline - time.monotonic()) * 1e9)))
         return self.length

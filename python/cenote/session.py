@@ -9,7 +9,7 @@ from array import array
 from collections.abc import Mapping, Sequence
 from ctypes import byref, c_size_t, c_uint8, c_uint64, c_void_p
 from types import TracebackType
-from typing import Literal, NamedTuple, overload
+from typing import Literal, NamedTuple, TypedDict, cast, overload
 
 from . import _library as lib
 from ._buffers import BufferLike, KeyBatch, Pinned, pack_keys
@@ -26,17 +26,61 @@ _MAX_PINS = 1 << 20
 
 
 class Match(NamedTuple):
-    """`resident`: blocks of the prefix in DRAM (or the end of the last window); `reachable` >= resident: a hint that
-    counts lower local tiers too."""
+    """What a lookup found.
+
+    Attributes
+    ----------
+    resident : int
+        Blocks of the prefix in DRAM; of a window, one past its last block.
+    reachable : int
+        At least `resident`: counts lower local tiers too. A hint, which may be wrong either way.
+    """
 
     resident: int
     reachable: int
 
 
+class Stats(TypedDict):
+    """Counters of one client since its attach. Sizes are bytes."""
+
+    session: int  # number, as in `cenote status`
+    keys_looked_up: int
+    keys_found: int
+    blocks_pinned: int
+    blocks_copied_out: int
+    bytes_copied_out: int
+    blocks_stored: int
+    bytes_copied_in: int
+    pins_in_use: int
+    pin_slots: int
+    reservations: int
+    slabs_mapped: int
+    touches_dropped: int
+    reattaches: int  # times a new worker was met
+
+
 @dataclasses.dataclass(frozen=True)
 class InstanceSpec:
-    """The agreement under which blocks are cached. `groups` is {"name": {"parts": {"part": bytes}}}; `parts` alone
-    makes one group, "default". The order of parts is their order in a block."""
+    """The agreement under which blocks are cached. Two instances never share a block.
+
+    Parameters
+    ----------
+    id : str
+        Name of the instance. Whoever attaches with the same id must say the same of everything below.
+    model, dtype, layout, hash_scheme : str
+        What makes bytes interchangeable, in the words of the engine; the node only compares them.
+    tokens_per_block : int
+        1 to 1,048,576.
+    groups : mapping of str to {"parts": mapping of str to int}
+        Kinds of state: name -> parts of a block, each with its size in bytes (1 to 2**30). Parts lie in a block in
+        declared order.
+    fingerprint : str, optional
+        Of the weights.
+    instance_group : str, optional
+        Who pays, see `groups.<name>` of the node; without it the group is called like the instance.
+    parts : mapping of str to int, optional
+        In place of `groups`: the parts of one group, "default".
+    """
 
     id: str
     model: str = ""
@@ -113,8 +157,35 @@ def attach(
     deadline: float = 5.0,
     client_name: str | None = None,
 ) -> Session:
-    """Attaches to the node at `socket` (None: $CENOTE_SOCKET, else the runtime directory's). `deadline`: seconds, of
-    every call that needs the node."""
+    """Attaches to the node of this machine.
+
+    Parameters
+    ----------
+    spec : InstanceSpec
+    socket : path, optional
+        The node's socket; None: $CENOTE_SOCKET, else the runtime directory's.
+    token : str, optional
+        What `groups.<name>.token` of the node asks for.
+    max_pins : int
+        Blocks that may be pinned at one time, 1 to 1,048,576.
+    deadline : float
+        Seconds, more than 0 and at most 86,400: of every call that needs the node.
+    client_name : str, optional
+        Shown in `cenote status`; None: the process's name.
+
+    Returns
+    -------
+    Session
+
+    Raises
+    ------
+    NotRunning
+        No node answers at the socket.
+    SpecMismatch
+        The instance exists with another spec; the message names the field.
+    PermissionDenied, LimitExceeded
+        This user may not attach, or has too many sessions.
+    """
     layouts = spec.layouts()
     raw = _raw_spec(spec, layouts)
     if isinstance(max_pins, bool) or not isinstance(max_pins, int) or not 0 < max_pins <= _MAX_PINS:
@@ -160,8 +231,24 @@ class Session:
     def match(
         self, keys: KeyBatch, kind: str = "prefix", window: int | None = None, *, group: str | None = None
     ) -> Match | list[bool]:
-        """ "prefix": how many of the first blocks are there. "window": one past the last block of the last run of
-        `window` present blocks, 0 without one. "each": for each key, whether it is there."""
+        """Looks up which blocks are in DRAM. No system call, and nothing is pinned by it.
+
+        Parameters
+        ----------
+        keys : sequence of n byte strings, or uint8 array of shape (n, width)
+            Of one width, 8 to 64 bytes.
+        kind : {"prefix", "window", "each"}
+            "prefix": how many of the first blocks are there. "window": one past the last block of the last run of
+            `window` present blocks, 0 without one. "each": whether it is there, for each key.
+        window : int, optional
+            Blocks, at least 1.
+        group : str, optional
+            May be left out where the instance has one group.
+
+        Returns
+        -------
+        Match, or for "each" a list of n bool
+        """
         if kind == "each":
             return self.exists(keys, group=group)
         raw = lib.Match()
@@ -178,14 +265,30 @@ class Session:
         return Match(raw.resident, raw.reachable)
 
     def exists(self, keys: KeyBatch, *, group: str | None = None) -> list[bool]:
-        """For each key: is its block complete in DRAM?"""
+        """For each of n keys, whether its block is complete in DRAM: a list of n bool."""
         packed = pack_keys(keys)
         present = (c_uint8 * packed.count)()
         lib.check(lib.library.cenote_exists(self._handle, packed, self._group(group).number, present))
         return [flag == 1 for flag in bytes(present)]
 
     def acquire(self, keys: KeyBatch, *, group: str | None = None) -> Held:
-        """Pins the resident prefix; use it in a `with`. PinLimit: it is longer than the session's free pins."""
+        """Pins the resident prefix of the keys, to be read in place; use it in a `with`.
+
+        Parameters
+        ----------
+        keys : sequence of n byte strings, or uint8 array of shape (n, width)
+        group : str, optional
+
+        Returns
+        -------
+        Held
+            At most n blocks: those before the first that is missing.
+
+        Raises
+        ------
+        PinLimit
+            The prefix is longer than the session's free pins; nothing is held then.
+        """
         core = self._core
         core.sweep()
         layout = self._group(group)
@@ -207,12 +310,35 @@ class Session:
         threshold_tokens: int | None = None,
         group: str | None = None,
     ) -> Prefetch:
-        """Asks the node to bring the chain up from its lower tiers, in order. Returns at once; see Prefetch.
+        """Asks the node to bring the chain up from its lower tiers, in order. Returns at once.
 
-        `policy`: "best_effort" ends at Prefetch.stop(), "wait_complete" when all is there, "timeout" after `base`
-        seconds and `per_ki_token` seconds for each 1,024 tokens that are not in DRAM. `prefill_tokens_per_s`: how fast
-        the engine computes; what recomputing would bring sooner is not loaded; 0: no comparison. Fewer than
-        `threshold_tokens` in lower tiers are not brought up. None: as the node's configuration says."""
+        Parameters
+        ----------
+        keys : sequence of n byte strings, or uint8 array of shape (n, width)
+            The chain from its first block on.
+        policy : {"best_effort", "wait_complete", "timeout"}, optional
+            "best_effort" ends at Prefetch.stop(), "wait_complete" when all is there, "timeout" after `base` and
+            `per_ki_token`. This and what follows: None is as the node's configuration says.
+        base : float, optional
+            Seconds.
+        per_ki_token : float, optional
+            Seconds for each 1,024 tokens that are not in DRAM.
+        prefill_tokens_per_s : float, optional
+            How fast the engine computes, in tokens per second: what recomputing would bring sooner is not loaded. 0: no
+            comparison.
+        threshold_tokens : int, optional
+            Fewer tokens than these in lower tiers are not brought up.
+        group : str, optional
+
+        Returns
+        -------
+        Prefetch
+
+        Raises
+        ------
+        LimitExceeded
+            From Prefetch.wait: the session has 256 prefetches that are not over.
+        """
         core = self._core
         chain = [bytes(key) for key in keys]  # the caller may reuse an array of keys
         options = raw_options(policy, base, per_ki_token, prefill_tokens_per_s, threshold_tokens)
@@ -235,8 +361,30 @@ class Session:
         *,
         group: str | None = None,
     ) -> int:
-        """Copies the resident prefix into `buffers` (one a key, or one (n, bytes) buffer for all) and returns its
-        length. TypeError: a buffer is read-only."""
+        """Copies the resident prefix of the keys.
+
+        Parameters
+        ----------
+        keys : sequence of n byte strings, or uint8 array of shape (n, width)
+        buffers : sequence of n writable buffers, or one buffer for all
+            Each is contiguous and has exactly the bytes of the part, or of the whole block; one for all has n times as
+            many, for example as an array of shape (n, bytes). NumPy arrays, torch CPU tensors, bytearrays, memoryviews.
+        part : str, optional
+            None: the whole block, parts in declared order.
+        group : str, optional
+
+        Returns
+        -------
+        int
+            Blocks that were copied; the buffers behind them are as they were.
+
+        Raises
+        ------
+        TypeError
+            A buffer is read-only.
+        InvalidArgument
+            A buffer has another size; the message says which one and what is right.
+        """
         layout = self._group(group)
         packed = pack_keys(keys)
         number, size = self._part(layout, part)
@@ -256,8 +404,28 @@ class Session:
         *,
         group: str | None = None,
     ) -> int:
-        """Stores what is not there yet; visible to every session when it returns. Returns how many blocks (or parts)
-        are new. NoSpace.stored: exactly that many of the first keys are stored."""
+        """Stores blocks that are not there yet; they are visible to every session when it returns.
+
+        Parameters
+        ----------
+        keys : sequence of n byte strings, or uint8 array of shape (n, width)
+        buffers : sequence of n buffers, or one buffer for all
+            As in get_into(); they are only read.
+        part : str, optional
+            Stores this part of each block that no other writer has: a block is visible when all its parts are stored.
+            None: the whole block.
+        group : str, optional
+
+        Returns
+        -------
+        int
+            Blocks (or parts) that are new.
+
+        Raises
+        ------
+        NoSpace
+            Nothing can be evicted. Exactly the first `NoSpace.stored` keys are stored.
+        """
         return self._put(lib.library.cenote_put, keys, buffers, part, group)
 
     def put_async(
@@ -268,8 +436,13 @@ class Session:
         *,
         group: str | None = None,
     ) -> int:
-        """put() without waiting for the node; flush() says how it went. The buffers may be reused at once. Returns how
-        many blocks were handed in."""
+        """put() without waiting for the node; flush() says how it went. The buffers may be reused at once.
+
+        Returns
+        -------
+        int
+            Blocks that were handed in.
+        """
         return self._put(lib.library.cenote_put_async, keys, buffers, part, group)
 
     def _put(
@@ -290,14 +463,37 @@ class Session:
         return stored.value
 
     def flush(self) -> int:
-        """Waits for every put_async; returns how many blocks are new since the last flush."""
+        """Waits for every put_async(), and raises the first failure among them.
+
+        Returns
+        -------
+        int
+            Blocks that are new since the last flush.
+        """
         stored = c_uint64()
         lib.check(lib.library.cenote_flush(self._handle, byref(stored)))
         return stored.value
 
     def reserve(self, keys: KeyBatch, part: str | None = None, *, group: str | None = None) -> list[Slot]:
-        """Binds blank blocks to keys. Per key a Block to fill and commit, PRESENT, or PENDING (another
-        writer has it)."""
+        """Binds blank blocks to keys, to be filled in place. All or nothing.
+
+        Parameters
+        ----------
+        keys : sequence of n byte strings, or uint8 array of shape (n, width)
+        part : str, optional
+            The one part that the caller writes; None: all of them.
+        group : str, optional
+
+        Returns
+        -------
+        list of n Block or BlockState
+            A Block to fill and commit; PRESENT: complete already; PENDING: another writer has it.
+
+        Raises
+        ------
+        NoSpace
+            Nothing can be evicted, or the session has its share of reserved blocks.
+        """
         core = self._core
         layout = self._group(group)
         packed = pack_keys(keys)
@@ -307,8 +503,18 @@ class Session:
         return [Block(core, layout, each) if each.state == lib.WRITABLE else BlockState(each.state) for each in raw]
 
     def commit(self, slots: Sequence[Slot]) -> int:
-        """The reserved blocks are filled; PRESENT and PENDING are skipped. Returns how many blocks became visible.
-        Revoked, NotReserved: the first refusal; the other blocks took effect."""
+        """Says that reserved blocks are filled; PRESENT and PENDING are skipped.
+
+        Returns
+        -------
+        int
+            Blocks that became visible by it.
+
+        Raises
+        ------
+        Revoked, NotReserved
+            The first refusal; the other blocks took effect.
+        """
         raw = self._raw_blocks(slots)
         completed = c_uint64()
         lib.check(lib.library.cenote_commit(self._handle, raw, len(raw), byref(completed)))
@@ -333,9 +539,19 @@ class Session:
     # ---- staying, forgetting, counters, the end
 
     def keep(self, keys: KeyBatch, *, group: str | None = None) -> int:
-        """What is present of these stays in DRAM until it is removed or let_go(): for a prompt that every request
-        begins with. Returns how many blocks stay now. LimitExceeded: the instance group's quota of kept blocks is used
-        up, and the first ones stay."""
+        """Lets blocks that are present stay in DRAM until they are removed or let_go(): for a prompt that every request
+        begins with.
+
+        Returns
+        -------
+        int
+            Blocks that stay now.
+
+        Raises
+        ------
+        LimitExceeded
+            The instance group's quota of kept blocks is used up; the first ones stay.
+        """
         return self._keep(keys, group, True)
 
     def let_go(self, keys: KeyBatch, *, group: str | None = None) -> int:
@@ -349,7 +565,18 @@ class Session:
         return changed.value
 
     def remove(self, keys: KeyBatch, *, group: str | None = None) -> int:
-        """Forgets keys; returns how many were there. Nothing brings them back, or `RemovalPending` says so."""
+        """Forgets keys, in all tiers. When it returns, nothing brings them back.
+
+        Returns
+        -------
+        int
+            Blocks that were there.
+
+        Raises
+        ------
+        RemovalPending
+            They are not served any more, but a path of the NVMe tier could not write that down.
+        """
         removed = c_uint64()
         code = lib.library.cenote_remove(self._handle, pack_keys(keys), self._group(group).number, byref(removed))
         lib.check(code)
@@ -363,11 +590,11 @@ class Session:
         """Returns when everything that this session handed in before is done."""
         lib.check(lib.library.cenote_barrier(self._handle))
 
-    def stats(self) -> dict[str, int]:
+    def stats(self) -> Stats:
         """Counters of this client since the attach."""
         raw = lib.Stats(struct_size=ctypes.sizeof(lib.Stats))
         lib.check(lib.library.cenote_stats_of(self._handle, byref(raw)))
-        return {name: int(getattr(raw, name)) for name in lib.STATS_FIELDS}
+        return cast(Stats, {name: int(getattr(raw, name)) for name in lib.STATS_FIELDS})
 
     def close(self) -> None:
         """Ends the pins, waits for put_async, tells the node. Closing twice is allowed."""
