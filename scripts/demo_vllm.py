@@ -1,4 +1,4 @@
-"""What scripts/demo-vllm runs: a node, a tiny model with random weights, vLLM on it twice, each time in a fresh process."""
+"""What scripts/demo-vllm runs: a node, a tiny model with random weights, and vLLM on it, twice, in fresh processes."""
 
 from __future__ import annotations
 
