@@ -62,6 +62,29 @@ result<segment> segment::map(unique_fd fd, std::uint64_t bytes, access how) {
   return segment(std::move(*file), *data);
 }
 
+result<segment> segment::map_unsealed(unique_fd fd) {
+  auto file = shared_file::adopt_unsealed(std::move(fd));
+  if (!file) return std::unexpected(file.error());
+  auto data = map_pages(file->fd().get(), file->size(), access::read_write);
+  if (!data) return std::unexpected(data.error());
+  return segment(std::move(*file), *data);
+}
+
+result<void> segment::settle(std::uint64_t bytes) {
+  const std::uint64_t mapped = size();
+  result<void> settled = file_.settle(bytes);
+  if (settled && bytes != mapped) {
+    void* moved = ::mremap(data_, mapped, bytes, MREMAP_MAYMOVE);
+    if (moved != MAP_FAILED) {
+      data_ = static_cast<std::byte*>(moved);
+    } else {
+      settled = fail_errno("mremap", std::to_string(bytes) + " bytes of shared memory");
+    }
+  }
+  if (!settled) ::munmap(std::exchange(data_, nullptr), mapped);
+  return settled;
+}
+
 void segment::keep_from_children() const noexcept {
   ::madvise(data_, size(), MADV_DONTFORK);
 }

@@ -53,6 +53,13 @@ class segment {
   /// Maps a descriptor that came from elsewhere; see shared_file::adopt.
   static result<segment> map(unique_fd fd, std::uint64_t bytes, access how);
 
+  /// Maps a file that is not sealed yet, to be written.
+  static result<segment> map_unsealed(unique_fd fd);
+
+  /// Gives a segment whose file is not sealed its last size, and seals it. What was touched stays touched and mapped;
+  /// data() may move. After an error nothing is mapped.
+  result<void> settle(std::uint64_t bytes);
+
   [[nodiscard]] result<unique_fd> read_only_descriptor() const { return file_.read_only_descriptor(); }
 
   [[nodiscard]] std::byte* data() const noexcept { return data_; }

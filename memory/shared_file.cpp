@@ -20,17 +20,17 @@ result<shared_file> shared_file::create(const std::string& name, std::uint64_t b
   unique_fd fd(::memfd_create(name.c_str(), flags));
   if (!fd) return fail_errno("memfd_create", name);
   if (::fchmod(fd.get(), 0600) != 0) return fail_errno("fchmod", name);
-  if (when == sealing::later) {
-    if (::ftruncate(fd.get(), static_cast<off_t>(bytes)) != 0) return fail_errno("ftruncate", name);
-  } else if (auto settled = settle(fd, bytes); !settled) {
-    return std::unexpected(settled.error().in(name));
-  }
-  return shared_file(std::move(fd), bytes);
+  if (::ftruncate(fd.get(), static_cast<off_t>(bytes)) != 0) return fail_errno("ftruncate", name);
+  shared_file made(std::move(fd), bytes);
+  if (when == sealing::later) return made;
+  if (auto settled = made.settle(bytes); !settled) return std::unexpected(settled.error().in(name));
+  return made;
 }
 
-result<void> shared_file::settle(const unique_fd& fd, std::uint64_t bytes) {
-  if (::ftruncate(fd.get(), static_cast<off_t>(bytes)) != 0) return fail_errno("ftruncate");
-  if (::fcntl(fd.get(), F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) != 0) {
+result<void> shared_file::settle(std::uint64_t bytes) {
+  if (bytes != size_ && ::ftruncate(fd_.get(), static_cast<off_t>(bytes)) != 0) return fail_errno("ftruncate");
+  size_ = bytes;
+  if (::fcntl(fd_.get(), F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) != 0) {
     return fail_errno("fcntl(F_ADD_SEALS)");
   }
   return {};
@@ -49,6 +49,12 @@ result<shared_file> shared_file::adopt(unique_fd fd, std::uint64_t bytes) {
                 "a segment is not sealed against shrinking; it could vanish under a reader");
   }
   return shared_file(std::move(fd), bytes);
+}
+
+result<shared_file> shared_file::adopt_unsealed(unique_fd fd) {
+  struct stat status {};
+  if (::fstat(fd.get(), &status) != 0) return fail_errno("fstat");
+  return shared_file(std::move(fd), static_cast<std::uint64_t>(status.st_size));
 }
 
 result<unique_fd> shared_file::read_only_descriptor() const {

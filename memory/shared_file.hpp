@@ -25,10 +25,12 @@ class shared_file {
                                     sealing when = sealing::now);
 
   /// Gives a file that is not sealed its last size, and seals it.
-  static result<void> settle(const unique_fd& fd, std::uint64_t bytes);
+  result<void> settle(std::uint64_t bytes);
 
   /// Takes a descriptor that came from elsewhere, after checking that it has exactly `bytes` and cannot shrink.
   static result<shared_file> adopt(unique_fd fd, std::uint64_t bytes);
+  /// The same of a file that nobody sealed yet, whatever its size.
+  static result<shared_file> adopt_unsealed(unique_fd fd);
 
   /// A second description of the same memory, opened read-only: what clients get of index and versions.
   [[nodiscard]] result<unique_fd> read_only_descriptor() const;

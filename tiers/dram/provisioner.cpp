@@ -188,7 +188,7 @@ result<memory::segment> provisioner::make_memory(const slab_description& slab, s
   auto spare =
       reserve_ ? reserve_->take(slab.segment_bytes(), slab.segment_bytes(true)) : std::optional<spare_memory>();
   if (spare) {
-    touched = spare->bytes;
+    touched = spare->memory.size();
     auto made = make_slab_memory(slab, std::move(*spare));
     if (made) touched = std::min(touched, made->size());
     if (made) return made;

@@ -56,7 +56,8 @@ std::optional<spare_memory> reserve::take(std::uint64_t bytes, std::uint64_t hug
   {
     const std::lock_guard lock(mutex_);
     slab_bytes_ += bytes;
-    const bool fits = !ready_.empty() && (!ready_.front().memory.huge || huge_bytes <= ready_.front().memory.bytes);
+    const bool fits =
+        !ready_.empty() && (!ready_.front().memory.huge || huge_bytes <= ready_.front().memory.memory.size());
     if (fits) {
       found = std::move(ready_.front());
       ready_.pop_front();
@@ -103,7 +104,7 @@ bool reserve::has_room() const noexcept {
 }
 
 bool reserve::is_over() const noexcept {
-  const std::uint64_t held = ready_bytes() + (making_ ? options_.piece : 0);
+  const std::uint64_t held = ready_bytes() + (making_.memory ? options_.piece : 0);
   return held > 0 && slab_bytes_ + held > options_.capacity;
 }
 
@@ -126,7 +127,7 @@ void reserve::turn(std::unique_lock<std::mutex>& lock) {
     shrink(lock);
   } else if (phase_ == phase::failed) {
     wake_.wait(lock, [&] { return stopping_ || is_over(); });
-  } else if (!making_ && !has_room()) {
+  } else if (!making_.memory && !has_room()) {
     enter(lock, phase::done);
     wake_.wait(lock, [&] { return stopping_ || is_over() || has_room(); });
   } else {
@@ -137,7 +138,7 @@ void reserve::turn(std::unique_lock<std::mutex>& lock) {
 /// Slabs took what was meant for it.
 void reserve::shrink(std::unique_lock<std::mutex>& lock) {
   std::optional<piece> last;
-  if (making_) {
+  if (making_.memory) {
     touched_ = 0;
   } else {
     last = std::move(ready_.back());
@@ -165,8 +166,9 @@ void reserve::grow(std::unique_lock<std::mutex>& lock) {
     return;
   }
   enter(lock, phase::going_on);
-  touched_ = std::min(offset + step_bytes, making_.size());
-  if (touched_ < making_.size()) return;
+  const std::uint64_t bytes = making_.memory.size();
+  touched_ = std::min(offset + step_bytes, bytes);
+  if (touched_ < bytes) return;
   lock.unlock();
   auto kept = finish();
   lock.lock();
@@ -176,29 +178,25 @@ void reserve::grow(std::unique_lock<std::mutex>& lock) {
 /// The next bytes of the piece in the making. False: there is no memory for them now.
 result<bool> reserve::step(std::uint64_t offset) {
   if (options_.room && options_.room() < step_bytes) return false;
-  if (!making_) {
+  if (!making_.memory) {
     auto made = make_spare_memory(options_.piece, options_.huge_pages, options_.numa_node);
     if (!made) return std::unexpected(made.error());
     making_ = std::move(*made);
   }
-  const std::uint64_t bytes = std::min(step_bytes, making_.size() - offset);
-  if (making_.populate(offset, bytes, memory::access::read_write)) return true;
+  const std::uint64_t bytes = std::min(step_bytes, making_.memory.size() - offset);
+  if (making_.memory.populate(offset, bytes, memory::access::read_write)) return true;
   if (errno == EINVAL) return fail(error_code::unsupported, "this kernel cannot populate memory: Linux 5.14 is needed");
   return false;
 }
 
-/// The mapping goes: the slab will have one of its own.
 result<void> reserve::finish() {
-  auto fd = making_.fd().duplicate();
-  auto memory = fd ? adopt_spare_memory(std::move(*fd)) : result<spare_memory>(std::unexpected(fd.error()));
+  spare_memory done = std::exchange(making_, {});
   const std::uint64_t id = next_id_++;
-  result<void> kept = memory ? result<void>() : std::unexpected(memory.error());
-  if (kept && options_.keep) kept = options_.keep(id, memory->fd);
-  memory::segment done = std::exchange(making_, {});
+  const auto kept = options_.keep ? options_.keep(id, done.memory.fd()) : result<void>();
   const std::lock_guard lock(mutex_);
   touched_ = 0;
   if (!kept) return kept;
-  ready_.push_back({id, std::move(*memory)});
+  ready_.push_back({id, std::move(done)});
   return {};
 }
 

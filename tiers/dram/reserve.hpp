@@ -101,7 +101,7 @@ class reserve {
   std::optional<populate_status::phase> said_;
   std::chrono::steady_clock::time_point begun_;
   // The thread's own.
-  memory::segment making_;
+  spare_memory making_;
   std::uint64_t next_id_ = 1;
   std::thread thread_;
 };

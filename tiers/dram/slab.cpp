@@ -1,7 +1,6 @@
 #include "tiers/dram/slab.hpp"
 
 #include <linux/magic.h>
-#include <sys/stat.h>
 #include <sys/vfs.h>
 
 #include <algorithm>
@@ -68,31 +67,34 @@ std::uint64_t usual_slab_bytes(std::uint64_t capacity, std::uint64_t configured)
   return (blocks + memory::page_bytes - 1) / memory::page_bytes * memory::page_bytes + memory::page_bytes;
 }
 
-result<memory::segment> make_spare_memory(std::uint64_t bytes, bool huge, int node) {
+result<spare_memory> make_spare_memory(std::uint64_t bytes, bool huge, int node) {
   const std::string name = "cenote-slab-spare";
   const std::uint64_t whole = (bytes + huge_page - 1) / huge_page * huge_page;
+  bool made_huge = huge;
   auto made = memory::segment::create(name, huge ? whole : bytes, huge, memory::sealing::later);
-  if (!made && huge) made = memory::segment::create(name, bytes, false, memory::sealing::later);
-  if (!made) return made;
+  if (!made && huge) {
+    made = memory::segment::create(name, bytes, false, memory::sealing::later);
+    made_huge = false;
+  }
+  if (!made) return std::unexpected(made.error());
   if (huge) made->advise_huge();
   if (node >= 0) made->bind_to_node(node);
-  return made;
+  return spare_memory{std::move(*made), made_huge};
 }
 
 result<spare_memory> adopt_spare_memory(unique_fd fd) {
-  struct stat status {};
   struct statfs system {};
-  if (::fstat(fd.get(), &status) != 0) return fail_errno("fstat");
   if (::fstatfs(fd.get(), &system) != 0) return fail_errno("fstatfs");
-  return spare_memory{std::move(fd), static_cast<std::uint64_t>(status.st_size), system.f_type == HUGETLBFS_MAGIC};
+  auto mapped = memory::segment::map_unsealed(std::move(fd));
+  if (!mapped) return std::unexpected(mapped.error());
+  return spare_memory{std::move(*mapped), system.f_type == HUGETLBFS_MAGIC};
 }
 
 result<memory::segment> make_slab_memory(const slab_description& slab, spare_memory of) {
   const std::uint64_t bytes = slab.segment_bytes(of.huge);
-  if (auto settled = memory::shared_file::settle(of.fd, bytes); !settled) return std::unexpected(settled.error());
-  auto made = memory::segment::map(std::move(of.fd), bytes, memory::access::read_write);
-  if (made) memory::write_header(trailer(*made), memory::segment_kind::slab, made->size());
-  return made;
+  if (auto settled = of.memory.settle(bytes); !settled) return std::unexpected(settled.error());
+  memory::write_header(trailer(of.memory), memory::segment_kind::slab, bytes);
+  return std::move(of.memory);
 }
 
 result<memory::segment> make_slab_memory(const slab_description& slab, bool huge, int node) {

@@ -44,18 +44,18 @@ struct decoded_slab {
 /// Of the slabs of most strides, the trailer page included.
 [[nodiscard]] std::uint64_t usual_slab_bytes(std::uint64_t capacity, std::uint64_t configured) noexcept;
 
-/// Memory that is no slab yet: a file whose size may still change, and nobody has seen.
+/// Memory that is no slab yet: a file whose size may still change, and nobody has seen. It stays mapped when it becomes
+/// a slab: to fill page tables a second time costs a third of what the pages cost.
 struct spare_memory {
-  unique_fd fd;
-  std::uint64_t bytes = 0;
+  memory::segment memory;
   bool huge = false;  ///< of pages of 2 MiB, which cannot grow
 };
 
-/// Mapped and not sealed, otherwise as make_slab_memory() makes it.
-[[nodiscard]] result<memory::segment> make_spare_memory(std::uint64_t bytes, bool huge, int node);
+/// Not sealed, otherwise as make_slab_memory() makes it.
+[[nodiscard]] result<spare_memory> make_spare_memory(std::uint64_t bytes, bool huge, int node);
 /// Of a file that another worker made.
 [[nodiscard]] result<spare_memory> adopt_spare_memory(unique_fd fd);
-/// Gives the memory the slab's size, seals and maps it.
+/// Gives the memory the slab's size, and seals it.
 [[nodiscard]] result<memory::segment> make_slab_memory(const slab_description& slab, spare_memory of);
 
 /// Makes, seals and maps the memory of a slab. `huge`: tries 2 MiB pages first. `node` >= 0: prefers that NUMA node.

@@ -1,5 +1,6 @@
 #include "tiers/dram/reserve.hpp"
 
+#include <sys/resource.h>
 #include <sys/stat.h>
 
 #include <algorithm>
@@ -107,6 +108,19 @@ BOOST_AUTO_TEST_CASE(a_slab_of_another_size_is_made_of_a_piece_and_is_touched_as
   }
 }
 
+BOOST_AUTO_TEST_CASE(what_is_touched_is_still_mapped_when_it_is_a_slab) {
+  made.start({});
+  BOOST_TEST(said(phase::done));
+  auto slab = make_slab_memory(slab_of(3 * MiB), std::move(*take(slab_of(3 * MiB).segment_bytes())));
+  BOOST_REQUIRE(slab.has_value());
+  rusage before{};
+  ::getrusage(RUSAGE_THREAD, &before);
+  for (std::uint64_t at = 0; at < slab->size(); at += memory::page_bytes) slab->data()[at] = std::byte{1};
+  rusage after{};
+  ::getrusage(RUSAGE_THREAD, &after);
+  BOOST_TEST(after.ru_minflt - before.ru_minflt < 16);  // some 770 pages
+}
+
 BOOST_AUTO_TEST_CASE(what_is_taken_is_the_keepers_no_more_and_slabs_and_reserve_stay_within_the_capacity) {
   made.start({});
   BOOST_TEST(said(phase::done));
@@ -128,8 +142,8 @@ BOOST_AUTO_TEST_CASE(the_next_worker_gets_what_was_touched) {
   std::vector<reserve::piece> held;
   for (const std::uint64_t id : {5U, 9U}) {
     auto memory = make_spare_memory(piece, false, -1);
-    memory->populate(0, piece, memory::access::read_write);
-    held.push_back({id, *adopt_spare_memory(*memory->fd().duplicate())});
+    memory->memory.populate(0, piece, memory::access::read_write);
+    held.push_back({id, *adopt_spare_memory(*memory->memory.fd().duplicate())});
   }
   made.start(std::move(held));
   BOOST_TEST(said(phase::done));
