@@ -37,6 +37,16 @@ void data_path::stop() {
   for (; !jobs_.empty(); jobs_.pop_front()) system().scheduler().enqueue(jobs_.front());
 }
 
+void data_path::remind(std::chrono::milliseconds interval, caf::weak_actor_ptr to, caf::message what) {
+  events_->post_at(event_loop::clock::now() + interval,
+                   [this, interval, to = std::move(to), what = std::move(what)]() mutable {
+                     const auto target = to.lock();
+                     if (!target) return;
+                     hand_over(target, what);
+                     remind(interval, std::move(to), std::move(what));
+                   });
+}
+
 void data_path::hand_over(const caf::strong_actor_ptr& to, caf::message message) noexcept {
   to->enqueue(nullptr, caf::make_message_id(), std::move(message), this);
 }

@@ -10,7 +10,6 @@ namespace cenote {
 
 namespace {
 
-constexpr auto beat_interval = std::chrono::milliseconds(200);
 constexpr dram::coarse_time memory_deadline = 30;  // three seconds: longer than any slab takes
 constexpr dram::coarse_time retry_memory_after = 10;
 constexpr auto below_deadline = std::chrono::seconds(10);
@@ -42,7 +41,6 @@ dram_tier::behavior_type dram_tier::make_behavior() {
   if (below_) send(below_, hello_atom_v);
   bind_instances();
   settle();
-  delayed_send(this, beat_interval, beat_atom_v);
   return {
       [this](run_atom, const batch_ptr& work) { return serve(work); },
       [this](find_atom, const spec_ptr& spec, std::uint32_t owner) {
@@ -435,7 +433,6 @@ void dram_tier::beat() {
   } else {
     retry_waiting();
   }
-  delayed_send(this, beat_interval, beat_atom_v);
 }
 
 }  // namespace cenote

@@ -1,6 +1,7 @@
 // The actor that owns the DRAM tier.
 #pragma once
 
+#include <chrono>
 #include <deque>
 #include <functional>
 #include <memory>
@@ -20,11 +21,14 @@ namespace cenote {
 ///   find, add, describe, open, release, back, lost            (server, node: instances and sessions)
 ///   handles   descriptors of slabs for a client               (server)
 ///   slab      a slab was made, failed or given up             (provisioner)
-///   report, wipe, corrupt, reload, beat, evict, turn          (node, itself)
+///   report, wipe, corrupt, reload, evict, turn                (node, itself)
+///   beat                                                      (the data path, every beat_interval)
 ///   moved, gone, drained                                      (the NVMe tier below)
 ///   hello, order                                              (the planner of prefetches)
 class dram_tier final : public dram_tier_actor::base {
  public:
+  static constexpr std::chrono::milliseconds beat_interval{200};
+
   /// How the tier asks for memory: never blocks.
   using request_slabs = std::function<void(std::vector<dram::slab_request>)>;
 

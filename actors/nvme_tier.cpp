@@ -13,7 +13,6 @@ namespace cenote {
 
 namespace {
 
-constexpr auto beat_interval = std::chrono::seconds(1);
 constexpr auto removal_deadline = std::chrono::seconds(3);  // below those of whoever waits for the answer
 
 nvme::coarse_time unix_now() {
@@ -45,7 +44,6 @@ void nvme_tier::on_exit() {
 }
 
 nvme_tier::behavior_type nvme_tier::make_behavior() {
-  delayed_send(this, beat_interval, beat_atom_v);
   return {
       [this](hello_atom) {
         above_ = caf::actor_cast<dram_tier_actor>(current_sender());
@@ -400,7 +398,6 @@ void nvme_tier::beat() {
   if (probing_) store_->tick(unix_now());
   for (const std::uint64_t identity : store_->take_nameless()) names_.erase(identity);
   settle();
-  delayed_send(this, beat_interval, beat_atom_v);
 }
 
 }  // namespace cenote

@@ -16,9 +16,11 @@
 namespace cenote {
 
 /// Owns the tier's state (nvme::store) and speaks to the DRAM tier above it, which introduces itself first. The devices
-/// outlive it; what they have to say arrives as messages.
+/// outlive it; what they have to say arrives as messages. It needs a `beat` every beat_interval.
 class nvme_tier : public nvme_tier_actor::base {
  public:
+  static constexpr std::chrono::milliseconds beat_interval{1000};
+
   nvme_tier(caf::actor_config& config, nvme::store_options options, std::map<std::string, nvme::coarse_time> ttls,
             std::shared_ptr<nvme::devices> devices);
 

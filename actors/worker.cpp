@@ -384,6 +384,8 @@ class worker {
     dram_ = system_.spawn<dram_tier>(
         std::move(state->store), std::move(known),
         [this](std::vector<dram::slab_request> requests) { provisioner_->submit(std::move(requests)); }, nvme_, alive_);
+    data_path_->repeat(dram_tier::beat_interval, dram_, beat_atom_v);
+    if (nvme_) data_path_->repeat(nvme_tier::beat_interval, nvme_, beat_atom_v);
     if (devices_) {
       devices_->open();
       // Later workers serve what they can; but a node that was set up wrongly shall not start.

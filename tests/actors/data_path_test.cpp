@@ -194,6 +194,16 @@ BOOST_FIXTURE_TEST_CASE(every_one_of_many_sessions_is_heard, data_path_fixture) 
   }
 }
 
+BOOST_FIXTURE_TEST_CASE(what_is_to_be_repeated_comes_until_the_actor_is_gone, data_path_fixture) {
+  std::counting_semaphore<> heard(0);
+  path->repeat(std::chrono::milliseconds(1),
+               keep([&](caf::event_based_actor*) -> caf::behavior { return {[&](beat_atom) { heard.release(); }}; }),
+               beat_atom_v);
+  for (int i = 0; i < 3; ++i) heard.acquire();
+  actors.clear();
+  system.await_all_actors_done();  // a repetition that held it would never let it end
+}
+
 BOOST_FIXTURE_TEST_CASE(what_is_left_at_the_end_goes_on_in_the_scheduler, data_path_fixture) {
   constexpr int all = 100'000;
   std::atomic<int> handled{0};

@@ -191,6 +191,7 @@ BOOST_FIXTURE_TEST_CASE(a_removal_that_the_tier_below_never_answers_is_not_done,
   BOOST_REQUIRE_EQUAL(told().unanswered.size(), 2U);
   for (int second = 0; second < 30; ++second) {
     scheduler().clock().advance_time(std::chrono::seconds(1));
+    caf::anon_send(dram(), beat_atom_v);
     run();
   }
   handle.receive([](const batch_ptr&) {}, [](const caf::error&) { BOOST_TEST(false, "the batch was not answered"); });

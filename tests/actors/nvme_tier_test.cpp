@@ -156,9 +156,10 @@ class worker {
     auto handle = self->request(tier_, caf::infinite, forget_atom_v,
                                 std::make_shared<const std::vector<dram::removal>>(std::move(what)));
     run();
-    for (int turn = 0; turn < 400 && self->mailbox().empty(); ++turn) {
+    for (int turn = 1; turn <= 400 && self->mailbox().empty(); ++turn) {
       pass_on();
       scheduler().clock().advance_time(100ms);
+      if (turn % 10 == 0) caf::anon_send(tier_, beat_atom_v);
       run();
     }
     if (self->mailbox().empty()) return answer;
@@ -213,6 +214,7 @@ class worker {
   void let_pass(std::chrono::seconds time) {
     for (auto passed = 0s; passed < time; passed += 1s) {
       scheduler().clock().advance_time(1s);
+      caf::anon_send(tier_, beat_atom_v);
       run();
       pass_on();
     }
