@@ -618,6 +618,7 @@ result<void> server::attach(connection& from, const local::frame& frame) {
   if (!may_attach(from)) return std::unexpected(may_not_attach(from.peer.uid));
   auto request = local::decode_attach(frame.payload, frame.header.minor);
   if (!request) return std::unexpected(request.error());
+  end_unheard_of(from, *request);
   if (auto allowed = check_client(from, *request); !allowed) return allowed;
   auto instance = find_or_make_instance(request->spec, from.peer.uid);
   if (!instance) return std::unexpected(instance.error());
@@ -648,6 +649,15 @@ result<void> server::attach(connection& from, const local::frame& frame) {
   return sent;
 }
 
+/// What an earlier attempt of the same call made: its worker died before the client had the answer.
+void server::end_unheard_of(const connection& from, const local::attach_request& request) {
+  if (request.call == 0) return;
+  const auto made = std::ranges::find_if(sessions_, [&](const auto& each) {
+    return each.second.resources->attach_call == request.call && each.second.resources->pid == from.peer.pid;
+  });
+  if (made != sessions_.end()) end_session(made->first, "its client never heard of it");
+}
+
 /// The memory and identity of a new session, but for its instance.
 result<server::fresh_session> server::make_resources(const connection& from, const local::attach_request& request) {
   auto pidfd = local::pidfd_of(from.socket.get());
@@ -656,6 +666,7 @@ result<server::fresh_session> server::make_resources(const connection& from, con
   session->number = number_session();
   session->secret = random_number();
   session->client_name = request.client_name;
+  session->attach_call = request.call;
   session->pid = from.peer.pid;
   session->uid = from.peer.uid;
   session->gid = from.peer.gid;

@@ -167,6 +167,7 @@ class server {
     unique_fd ear;  ///< the client's end of the completion doorbell
   };
   result<void> attach(connection& from, const local::frame& frame);
+  void end_unheard_of(const connection& from, const local::attach_request& request);
   result<void> check_client(const connection& from, const local::attach_request& request) const;
   result<void> check_limits(const connection& from, const config::node_config& now) const;
   result<void> check_group(const connection& from, const local::attach_request& request,

@@ -39,6 +39,7 @@ result<void> keep_session(local::keeper_link& keeper, const session_resources& s
   meta.put(session.pin_slots);
   meta.put(static_cast<std::int64_t>(std::chrono::system_clock::to_time_t(session.attached)));
   meta.put_text(session.client_name);
+  meta.put(session.attach_call);
   const std::array fds{session.segment.fd().get(), session.submit_doorbell.get(), session.complete_doorbell.get(),
                        session.pidfd.get()};
   return keeper.put(local::entry_kind::session, session.number, meta.bytes(), fds);
@@ -56,6 +57,8 @@ result<std::shared_ptr<session_resources>> recover_session(local::registry_entry
   session->pin_slots = meta.get<std::uint32_t>();
   session->attached = std::chrono::system_clock::from_time_t(meta.get<std::int64_t>());
   session->client_name = as_utf8(meta.get_text());
+  // Earlier versions did not keep it.
+  if (meta.remaining() >= sizeof session->attach_call) session->attach_call = meta.get<std::uint64_t>();
   if (!meta.ok() || entry.fds.size() != 4 || session->pin_slots > memory::session_memory::max_pin_slots) {
     return fail(error_code::layout_mismatch, "the description of a session makes no sense");
   }

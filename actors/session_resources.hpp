@@ -23,6 +23,7 @@ struct session_resources {
   std::uint64_t number = 0;
   std::uint64_t secret = 0;
   std::uint32_t instance = 0;
+  std::uint64_t attach_call = 0;  ///< see local::attach_request
   std::string client_name;
   pid_t pid = 0;
   uid_t uid = 0;

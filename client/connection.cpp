@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <poll.h>
+#include <sys/random.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -125,7 +126,8 @@ std::string default_socket_path() {
   return found == places.end() ? places.front() : *found;
 }
 
-result<attachment> attach_to(const std::string& path, const local::attach_request& request, time_point until) {
+result<attachment> attach_to(const std::string& path, local::attach_request request, time_point until) {
+  while (request.call == 0) (void)!::getrandom(&request.call, sizeof request.call, 0);
   const auto payload = local::encode(request, local::protocol_minor);
   if (payload.size() > local::max_payload) {
     return fail(error_code::invalid_argument, "the instance spec is longer than a frame of 64 KiB");

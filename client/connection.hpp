@@ -39,8 +39,7 @@ struct attachment {
 
 /// Connects and attaches. Refusals of the node come back as it worded them; a worker that dies meanwhile is waited
 /// for until the deadline (node_restarting).
-[[nodiscard]] result<attachment> attach_to(const std::string& path, const local::attach_request& request,
-                                           time_point until);
+[[nodiscard]] result<attachment> attach_to(const std::string& path, local::attach_request request, time_point until);
 
 /// What a session may be writing, as far as the worker of `epoch` and those before it can have handed out.
 struct held_list {

@@ -138,17 +138,14 @@ def test_a_share_of_pins_above_the_node_s_is_refused(start_node: StartNode) -> N
 def test_a_name_that_no_status_could_show_is_refused_by_the_node(shared_node: Node, name: bytes) -> None:
     worker = shared_node.worker_pid
 
-    def payload(spec: bytes, client: bytes) -> bytes:
-        return spec + struct.pack("<I", 64) + wire.text("") + struct.pack("<I", len(client)) + client
-
     good, as_text = {"full": {"kv": 4096}}, struct.pack("<I", len(name)) + name
     spec = wire.encode_spec("ugly", good)
     attempts = {
-        "client name": payload(spec, name),
-        "instance id": payload(spec.replace(wire.text("ugly"), as_text), b"c"),
-        "model": payload(spec.replace(wire.text("m"), as_text), b"c"),
-        "group name": payload(spec.replace(wire.text("full"), as_text), b"c"),
-        "part name": payload(spec.replace(wire.text("kv"), as_text), b"c"),
+        "client name": wire.encode_attach(spec, name=name),
+        "instance id": wire.encode_attach(spec.replace(wire.text("ugly"), as_text)),
+        "model": wire.encode_attach(spec.replace(wire.text("m"), as_text)),
+        "group name": wire.encode_attach(spec.replace(wire.text("full"), as_text)),
+        "part name": wire.encode_attach(spec.replace(wire.text("kv"), as_text)),
     }
     for what, request in attempts.items():
         with wire.Link(shared_node.socket) as link, pytest.raises(wire.Refused, match=f"{what} (is|holds|has) ") as why:
@@ -330,17 +327,17 @@ def one() -> tuple[list[bytes], list[bytes]]:
 
 # ---- the protocol
 
-ATTACH = wire.encode_spec("wire", {"full": {"kv": 4096}}) + struct.pack("<I", 64) + wire.text("")
+ATTACH = wire.encode_attach(wire.encode_spec("wire", {"full": {"kv": 4096}}), minor=0)
 
 
 @pytest.mark.sanitizer
-@pytest.mark.parametrize(("major", "minor"), [(0, 1), (2, 0), (2, 1), (65535, 65535), (1, 4)])
+@pytest.mark.parametrize(("major", "minor"), [(0, 1), (2, 0), (2, 1), (65535, 65535), (1, 5)])
 def test_another_protocol_version_is_refused_with_both_versions(shared_node: Node, major: int, minor: int) -> None:
     with wire.Link(shared_node.socket) as link, pytest.raises(wire.Refused) as why:
         link.ask(wire.ATTACH, ATTACH, major=major, minor=minor)
     assert why.value.code == 6
     assert f"{major}.{minor}" in why.value.message
-    assert "1.3" in why.value.message
+    assert "1.4" in why.value.message
     assert "update" in why.value.message
 
 
@@ -351,7 +348,7 @@ def test_a_client_of_the_previous_minor_version_attaches(shared_node: Node, atta
     until("an answer", raw.waiting_completions, limit=5)
     assert [(a.kind, a.code) for a in raw.take()] == [(1, 0)]
     with wire.Link(shared_node.socket) as link:
-        payload = wire.encode_spec("older", {"full": {"kv": 4096}}) + struct.pack("<I", 64) + wire.text("")
+        payload = wire.encode_attach(wire.encode_spec("older", {"full": {"kv": 4096}}), minor=0)
         assert link.ask(wire.ATTACH, payload, minor=0).minor == 0, "answers are in the client's version"
     raw.close()
 

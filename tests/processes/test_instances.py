@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import signal
-import struct
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -46,7 +45,7 @@ def come_and_go(node: Node, names_of: list[str]) -> None:
     with wire.Link(node.socket, 20) as link:
         for name in names_of:
             spec = wire.encode_spec(name, {"g": {"kv": 4096}})
-            answer = link.ask(wire.ATTACH, spec + struct.pack("<I", 8) + wire.text("") + wire.text("raw"))
+            answer = link.ask(wire.ATTACH, wire.encode_attach(spec))
             for fd in answer.fds:
                 os.close(fd)
             link.ask(wire.DETACH)

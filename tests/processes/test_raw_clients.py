@@ -262,7 +262,7 @@ def test_attaching_and_detaching_leaves_nothing_in_the_worker(node: Node) -> Non
     assert resident(worker) - before < 2 << 20  # a few hundred bytes an attach would show
 
 
-ATTACH = wire.encode_spec("i", GROUPS) + struct.pack("<I", 8) + wire.text("") + wire.text("n")
+ATTACH = wire.encode_attach(wire.encode_spec("i", GROUPS))
 
 
 def test_frames_that_one_connection_sent_ahead_wait_for_the_turns_of_others(node: Node) -> None:
@@ -345,6 +345,18 @@ def test_a_client_that_never_read_its_attach_reply_leaves_no_session(node: Node)
     until("it is attached", lambda: node.status()["sessions"])
     link.close()
     until("its session has ended", lambda: not node.status()["sessions"])
+
+
+def test_a_session_of_which_its_client_never_heard_ends_when_it_tries_again(node: Node) -> None:
+    # As when the worker dies before the answer: to the client it is one call to attach.
+    unheard = wire.RawSession.attach(node.socket, "i", GROUPS, call=7)
+    other = wire.RawSession.attach(node.socket, "i", GROUPS, call=8)
+    node.restart_worker()
+    again = wire.RawSession.attach(node.socket, "i", GROUPS, call=7)
+    assert {each["id"] for each in node.status()["sessions"]} == {other.number, again.number}
+    again.close()
+    other.close(detach=False)
+    unheard.close(detach=False)
 
 
 def test_an_attach_that_the_keeper_did_not_confirm_in_time_leaves_nothing_behind(node: Node) -> None:

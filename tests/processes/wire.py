@@ -17,7 +17,7 @@ from typing import Any
 
 FRAME = struct.Struct("<IHHHHIII")  # magic, major, minor, type, flags, size, request, spare
 MAGIC = 0x50544E43
-MAJOR, MINOR = 1, 3
+MAJOR, MINOR = 1, 4
 FAILURE, ATTACH, ATTACH_REPLY, REATTACH, REATTACH_REPLY, SLABS, SLABS_REPLY, DETACH, DONE, ADMIN, ADMIN_REPLY = range(
     1, 12
 )
@@ -73,8 +73,8 @@ class Frame:
         return Refused(code, self.payload[6 : 6 + size].decode())
 
 
-def text(value: str) -> bytes:
-    raw = value.encode()
+def text(value: str | bytes) -> bytes:
+    raw = value.encode() if isinstance(value, str) else value
     return struct.pack("<I", len(raw)) + raw
 
 
@@ -88,6 +88,22 @@ def encode_spec(
         for part, size in parts.items():
             out += text(part) + struct.pack("<Q", size)
     return out
+
+
+def encode_attach(
+    spec: bytes,
+    pins: int = 8,
+    token: str = "",
+    name: str | bytes = "raw",
+    call: int = 0,
+    *,
+    minor: int = MINOR,
+) -> bytes:
+    """`spec`: of encode_spec()."""
+    out = spec + struct.pack("<I", pins) + text(token)
+    if minor >= 1:
+        out += text(name)
+    return out + (struct.pack("<Q", call) if minor >= 4 else b"")
 
 
 def encode_reattach(
@@ -213,12 +229,11 @@ class RawSession:
         minor: int = MINOR,
         token: str = "",
         name: str = "raw",
+        call: int = 0,
         **spec: Any,
     ) -> RawSession:
         link = Link(path)
-        payload = encode_spec(instance, groups, **spec) + struct.pack("<I", pins) + text(token)
-        if minor >= 1:
-            payload += text(name)
+        payload = encode_attach(encode_spec(instance, groups, **spec), pins, token, name, call, minor=minor)
         answer = link.ask(ATTACH, payload, minor=minor)
         number, secret, epoch, slots = struct.unpack_from("<QQQI", answer.payload)
         memory_fd, submit, complete, index, versions = answer.fds

@@ -18,6 +18,9 @@ struct attach_request {
   std::uint32_t max_pins = 0;
   std::string token;
   std::string client_name;  ///< since 1.1; empty from older clients
+  /// Since 1.4: a random number, the same in all attempts of one call. A session that an earlier attempt made, of which
+  /// the client did not hear because the worker died, ends. 0 from older clients: they do not say.
+  std::uint64_t call = 0;
 };
 
 struct attach_reply {

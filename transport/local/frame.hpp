@@ -15,8 +15,9 @@ inline constexpr std::uint32_t frame_magic = 0x50544e43;  // "CNTP"
 /// The protocol of this build. Same major and a minor not above ours attach; anything else is refused.
 inline constexpr std::uint16_t protocol_major = 1;
 /// 1.1 added `client_name` to attach, 1.2 the terms of a prefetch and the operations that stop and end one, 1.3 the
-/// parts of held blocks and the worker's epoch to reattach, and the parts to `reserved` completions.
-inline constexpr std::uint16_t protocol_minor = 3;
+/// parts of held blocks and the worker's epoch to reattach, and the parts to `reserved` completions, 1.4 the number of the
+/// call to attach.
+inline constexpr std::uint16_t protocol_minor = 4;
 
 /// No packet is larger; longer texts are cut in several frames (flag_more on all but the last).
 inline constexpr std::uint32_t max_frame = 64 * 1024;
@@ -26,7 +27,7 @@ inline constexpr std::uint16_t flag_more = 1;
 
 enum class frame_type : std::uint16_t {
   failure = 1,         ///< u16 error_code, text message
-  attach = 2,          ///< see attach.hpp: spec, token, pins, (1.1) client name
+  attach = 2,          ///< see attach.hpp: spec, token, pins, (1.1) client name, (1.4) call
   attach_reply = 3,    ///< see attach.hpp; fds: session memory, submit doorbell, complete doorbell, index, versions
   reattach = 4,        ///< see attach.hpp: session id, secret, blocks still being written
   reattach_reply = 5,  ///< u64 worker epoch

@@ -221,7 +221,7 @@ class Hostile:
 
     def spec(self) -> bytes:
         name = self.dice.choice([self.instance, self.instance + str(self.dice.randrange(8))])
-        payload = wire.encode_spec(name, GROUPS) + struct.pack("<I", 8) + wire.text("") + wire.text("h")
+        payload = wire.encode_attach(wire.encode_spec(name, GROUPS), call=self.dice.randrange(3))
         return mutated(self.dice, payload) if self.dice.random() < 0.8 else payload
 
     def admin(self) -> bytes:
@@ -330,9 +330,7 @@ class Hostile:
                 link = wire.Link(self.place, 2)
                 links.append(link)
                 link.socket.setblocking(False)
-                payload = (
-                    wire.encode_spec(self.instance, GROUPS) + struct.pack("<I", 8) + wire.text("") + wire.text("h")
-                )
+                payload = wire.encode_attach(wire.encode_spec(self.instance, GROUPS))
                 for _ in range(8):
                     link.send(wire.ATTACH, payload)
                     link.send(wire.SLABS, struct.pack("<I4I", 4, 0, 1, 2, 3))
