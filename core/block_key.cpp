@@ -3,7 +3,6 @@
 #include <charconv>
 #include <string>
 
-#define XXH_INLINE_ALL
 #include <xxhash.h>
 
 namespace cenote {
