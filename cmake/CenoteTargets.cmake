@@ -28,6 +28,16 @@ function(cenote_existing_sources out)
   set(${out} ${sources} PARENT_SCOPE)
 endfunction()
 
+# A target links only to what was declared before it: the order of add_subdirectory() is the order of the folders.
+function(cenote_check_order name)
+  foreach(target IN LISTS ARGN)
+    if(target MATCHES "^cenote::" AND NOT TARGET ${target})
+      message(FATAL_ERROR "cenote_library(${name}) links ${target}, which is declared below it or not at all: "
+        "a folder links only to folders above it (see the order in CMakeLists.txt)")
+    endif()
+  endforeach()
+endfunction()
+
 # cenote_library(NAME SOURCES a.cpp … [DEPENDS core fmt::fmt …] [PRIVATE_DEPENDS …] [PCH <a.hpp> …])
 # makes the static library cenote_NAME, alias cenote::NAME. Without sources it is header only.
 function(cenote_library name)
@@ -38,6 +48,7 @@ function(cenote_library name)
   cenote_existing_sources(arg_SOURCES ${arg_SOURCES})
   cenote_names_to_targets(depends ${arg_DEPENDS})
   cenote_names_to_targets(private_depends ${arg_PRIVATE_DEPENDS})
+  cenote_check_order(${name} ${depends} ${private_depends})
   set(target cenote_${name})
   if(arg_SOURCES)
     add_library(${target} STATIC ${arg_SOURCES})

@@ -9,10 +9,10 @@
 #include <string_view>
 #include <vector>
 
-#include "commands/exit_code.hpp"
 #include "config/node_config.hpp"
 #include "config/sources.hpp"
 #include "core/error.hpp"
+#include "keeper/exit_code.hpp"
 
 namespace cenote {
 

@@ -2,21 +2,21 @@
 #include <CLI/CLI.hpp>
 #include <exception>
 
-#include "commands/bench.hpp"
-#include "commands/clear.hpp"
+#include "commands/bench/bench.hpp"
 #include "commands/common.hpp"
-#include "commands/config.hpp"
-#include "commands/debug.hpp"
-#include "commands/doctor.hpp"
-#include "commands/exit_code.hpp"
-#include "commands/log_level.hpp"
 #include "commands/node.hpp"
-#include "commands/nvme.hpp"
-#include "commands/replay.hpp"
-#include "commands/replay_engine.hpp"
-#include "commands/session.hpp"
-#include "commands/status.hpp"
-#include "commands/top.hpp"
+#include "commands/operator/clear.hpp"
+#include "commands/operator/config.hpp"
+#include "commands/operator/debug.hpp"
+#include "commands/operator/doctor.hpp"
+#include "commands/operator/log_level.hpp"
+#include "commands/operator/nvme.hpp"
+#include "commands/operator/session.hpp"
+#include "commands/operator/status.hpp"
+#include "commands/operator/top.hpp"
+#include "commands/replay/engine.hpp"
+#include "commands/replay/replay.hpp"
+#include "keeper/exit_code.hpp"
 
 namespace {
 

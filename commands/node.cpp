@@ -9,9 +9,9 @@
 
 #include "actors/worker.hpp"
 #include "commands/common.hpp"
-#include "commands/keeper.hpp"
 #include "config/logging.hpp"
 #include "core/machine.hpp"
+#include "keeper/keeper.hpp"
 
 namespace cenote {
 

@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
-#include "commands/child_process.hpp"
 #include "core/error.hpp"
+#include "keeper/child_process.hpp"
 
 namespace cenote {
 

@@ -26,7 +26,7 @@
 #include <string>
 #include <vector>
 
-#include "commands/keeper.hpp"
+#include "keeper/keeper.hpp"
 #include "transport/local/keeper_link.hpp"
 #include "transport/local/socket.hpp"
 

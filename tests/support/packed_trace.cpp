@@ -7,10 +7,10 @@
 
 namespace cenote::testing {
 
-eviction::trace load_packed_trace(const std::string& path) {
+simulation::trace load_packed_trace(const std::string& path) {
   std::ifstream file(path);
   if (!file) throw std::runtime_error("cannot read " + path);
-  eviction::trace made;
+  simulation::trace made;
   std::vector<std::uint64_t> ids;
   for (std::string text; std::getline(file, text);) {
     std::istringstream line(text);

@@ -3,11 +3,11 @@
 
 #include <string>
 
-#include "tiers/eviction/trace.hpp"
+#include "simulation/trace.hpp"
 
 namespace cenote::testing {
 
 /// Reads a trace in the form of tests/data/pack_trace.py; throws std::runtime_error when it cannot.
-[[nodiscard]] eviction::trace load_packed_trace(const std::string& path);
+[[nodiscard]] simulation::trace load_packed_trace(const std::string& path);
 
 }  // namespace cenote::testing

@@ -4,9 +4,9 @@
 #include <cstring>
 #include <numeric>
 
+#include "simulation/simulation.hpp"
 #include "tests/support/packed_trace.hpp"
 #include "tests/unit/tiers/dram/node_fixture.hpp"
-#include "tiers/eviction/simulation.hpp"
 
 namespace cenote::dram {
 
@@ -42,7 +42,7 @@ struct world {
 };
 
 /// The first `count` requests of a trace, with its times.
-std::vector<std::size_t> play(world& in, const eviction::trace& of, std::size_t count) {
+std::vector<std::size_t> play(world& in, const simulation::trace& of, std::size_t count) {
   std::vector<std::size_t> hits;
   for (const auto& each : of.requests().first(count)) {
     in.at.now = std::max(in.at.now, each.time);
@@ -70,7 +70,7 @@ BOOST_AUTO_TEST_CASE(lru_in_the_store_hits_exactly_what_the_simulation_in_revers
     for (const std::uint32_t capacity : {500U, 3'000U}) {
       world test(exact(capacity));
       const auto hits = play(test, part, part.requests().size());
-      const auto expected = eviction::simulate(part, "lru", capacity, eviction::replay_order::reverse);
+      const auto expected = simulation::simulate(part, "lru", capacity, simulation::replay_order::reverse);
       BOOST_TEST(std::accumulate(hits.begin(), hits.end(), std::uint64_t{0}) == expected->prefix_hits);
       BOOST_TEST(test.at.status().counters.commits == expected->inserts);
       BOOST_TEST(test.at.status().counters.evicted == expected->evictions);
@@ -84,7 +84,7 @@ BOOST_AUTO_TEST_CASE(each_policy_in_the_store_hits_what_its_simulation_does) {
   for (const std::string_view name : eviction::policy_names()) {
     world test(exact(1'000, std::string(name)));
     const auto hits = play(test, part, part.requests().size());
-    const auto expected = eviction::simulate(part, name, 1'000, eviction::replay_order::reverse);
+    const auto expected = simulation::simulate(part, name, 1'000, simulation::replay_order::reverse);
     const auto sum = static_cast<double>(std::accumulate(hits.begin(), hits.end(), std::uint64_t{0}));
     const double apart = sum - static_cast<double>(expected->prefix_hits);
     BOOST_TEST(std::abs(apart) <= 0.005 * static_cast<double>(expected->blocks), name << " is apart by " << apart);

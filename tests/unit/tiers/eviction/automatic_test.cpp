@@ -8,12 +8,18 @@
 #include <string>
 #include <vector>
 
+#include "simulation/simulation.hpp"
+#include "simulation/workload.hpp"
 #include "tests/support/packed_trace.hpp"
 #include "tiers/eviction/simulated_pool.hpp"
-#include "tiers/eviction/simulation.hpp"
-#include "tiers/eviction/workload.hpp"
 
 namespace cenote::eviction {
+
+using simulation::generate;
+using simulation::replay_order;
+using simulation::replay_sums;
+using simulation::simulate;
+using simulation::trace;
 
 namespace {
 

@@ -1,0 +1,89 @@
+#include "commands/bench/bench.hpp"
+
+#include <array>
+#include <memory>
+#include <string_view>
+
+#include "commands/bench/support.hpp"
+#include "commands/common.hpp"
+#include "commands/interruption.hpp"
+
+namespace cenote {
+
+namespace {
+
+struct bench_command {
+  std::string_view name;
+  std::string_view about;
+  result<void> (*run)(const bench::options&, bench::report&);
+};
+
+constexpr std::array benches{
+    bench_command{"lookup",
+                  "Finding a chain of 1,000 keys among a million blocks, against reading the same cache lines",
+                  bench::run_lookup},
+    bench_command{"get", "Copying reads against memcpy; readers beside a busy writer", bench::run_get},
+    bench_command{"put", "Puts against memcpy", bench::run_put},
+    bench_command{"acquire", "Zero-copy reads: the cost of pinning a block", bench::run_acquire},
+    bench_command{"wake", "A request to the node, against waking another process and being woken", bench::run_wake},
+    bench_command{"commits", "Commits of 64 sessions that do not wait, against a store alone on one thread",
+                  bench::run_commits},
+    bench_command{"nvme", "Reading and writing a file past the page cache, against fio", bench::run_nvme},
+    bench_command{"checksums", "The checksum of a block by each set of instructions, against memcpy of as many bytes",
+                  bench::run_checksums},
+    bench_command{"policies", "A block access in the simulation of eviction policies, against one array write",
+                  bench::run_policies},
+};
+
+struct bench_options {
+  bench::options how;
+  bool as_json = false;
+};
+
+exit_code run_bench(const bench_command& which, const bench_options& options) {
+  watch_for_interruption();
+  bench::report out(options.as_json);
+  const auto done = which.run(options.how, out);
+  out.finish();
+  if (interrupted()) return exit_code::ended_at_once;
+  return done ? exit_code::orderly : failed_with(done.error());
+}
+
+}  // namespace
+
+void add_bench(CLI::App& app) {
+  auto* command = app.add_subcommand("bench", "Measure, with this machine's limit from the same run beside it");
+  command->footer(
+      "Each bench starts a small node of its own and stops it again. Its figures are medians; the limit is\n"
+      "measured in turn with them. Leave the machine alone meanwhile. `lookup` takes 5 GiB of memory, the\n"
+      "others 1 GiB. `nvme`, `checksums` and `policies` need no node; `nvme` needs fio, and a file system with\n"
+      "direct I/O.");
+  command->require_subcommand(0, 1);
+  for (const auto& each : benches) {
+    auto* one = command->add_subcommand(std::string(each.name), std::string(each.about));
+    auto options = std::make_shared<bench_options>();
+    one->add_flag("--json", options->as_json, "A line each: bench, case, value, unit, limit, ratio");
+    if (each.name == "nvme") {
+      one->add_option("--path", options->how.path, "Directory for its file; the current one");
+      one->add_option("--size", options->how.size, "Size of its file")->capture_default_str();
+    } else if (each.name == "policies") {
+      one->add_option("--trace", options->how.trace, "Requests as Mooncake publishes them; a made trace if not given");
+    } else if (each.name != "checksums") {
+      one->add_option("--socket", options->how.socket,
+                      "Use the node at this socket; blocks of its other users may be evicted");
+    }
+    one->add_option("--rounds", options->how.rounds, "How often figure and limit alternate")
+        ->check(CLI::Range(1, 1'000'000));
+    if (each.name == "lookup") {
+      one->add_option("--blocks", options->how.blocks,
+                      "Sizes of the index, comma between; in memory alone, without a node")
+          ->delimiter(',');
+    }
+    one->callback([&each, options] { end_with(run_bench(each, *options)); });
+  }
+  command->callback([command] {
+    if (command->get_subcommands().empty()) throw CLI::CallForHelp();
+  });
+}
+
+}  // namespace cenote

@@ -1,0 +1,89 @@
+// What a checksum costs, by each set of instructions that the processor has.
+#include <fmt/format.h>
+
+#include <array>
+#include <cstring>
+
+#include "commands/bench/support.hpp"
+#include "core/checksum.hpp"
+
+namespace cenote::bench {
+
+namespace {
+
+constexpr std::uint64_t round_bytes = 64 * MiB;  // read in one sample: the clock costs nothing beside it
+constexpr std::uint64_t all_bytes = 256 * MiB;   // gone through in turn, far more than any cache
+constexpr unsigned default_rounds = 20;
+
+struct bench_case {
+  std::uint64_t block_bytes;
+  bool from_memory;  ///< blocks not used for long; else one, again and again
+};
+constexpr std::array cases{bench_case{4 * KiB, false}, bench_case{256 * KiB, false}, bench_case{256 * KiB, true},
+                           bench_case{2 * MiB, true}};
+
+/// Goes through as many blocks as make up a sample, and calls `each` with the byte where one starts.
+class walk {
+ public:
+  explicit walk(const bench_case& of) : of_(of) {}
+
+  template <class Each>
+  double seconds(Each each) {
+    const stopwatch watch;
+    for (std::uint64_t done = 0; done < round_bytes; done += of_.block_bytes) {
+      each(at_);
+      if (of_.from_memory) at_ = (at_ + of_.block_bytes) % all_bytes;
+    }
+    return watch.seconds();
+  }
+
+ private:
+  const bench_case& of_;
+  std::uint64_t at_ = 0;
+};
+
+std::string name_of(const checksum_variant& variant, const bench_case& of) {
+  const bool used = variant.name == checksum_instructions();
+  return fmt::format("{}, {} KiB from {}{}", variant.name, of.block_bytes / KiB,
+                     of.from_memory ? "memory" : "the cache", used ? " (used)" : "");
+}
+
+void measure(const checksum_variant& variant, const bench_case& of, unsigned rounds, memory_pieces& memory,
+             report& out) {
+  std::byte* const from = memory.piece(0);
+  std::byte* const to = memory.piece(1);
+  walk figure_at(of);
+  walk limit_at(of);
+  samples figure;
+  samples limit;
+  volatile std::uint64_t kept = 0;  // or nothing would be computed
+  for (unsigned round = 0; round <= rounds; ++round) {
+    const double taken =
+        figure_at.seconds([&](std::uint64_t at) { kept = kept ^ variant.take(from + at, of.block_bytes, 0); });
+    const double copied = limit_at.seconds([&](std::uint64_t at) {
+      std::memcpy(to + at, from + at, of.block_bytes);
+      kept = std::to_integer<std::uint64_t>(to[at]);
+    });
+    if (round == 0) continue;  // only warms up
+    figure.add(taken);
+    limit.add(copied);
+  }
+  constexpr double gib = static_cast<double>(round_bytes) / static_cast<double>(GiB);
+  out.add(rate_figure("checksums", name_of(variant, of), figure, limit, gib, "GiB/s"));
+}
+
+}  // namespace
+
+result<void> run_checksums(const options& how, report& out) {
+  memory_pieces memory(2, all_bytes);
+  const unsigned rounds = how.rounds != 0 ? how.rounds : default_rounds;
+  for (const bench_case& of : cases) {
+    for (const checksum_variant& variant : checksum_variants()) {
+      if (auto go_on = check_interrupted(); !go_on) return go_on;
+      measure(variant, of, rounds, memory, out);
+    }
+  }
+  return {};
+}
+
+}  // namespace cenote::bench

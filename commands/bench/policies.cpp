@@ -1,0 +1,182 @@
+// What a block access costs in the simulation of a policy: the same objects that order the tiers' blocks.
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <unistd.h>
+
+#include <array>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <optional>
+#include <random>
+#include <utility>
+
+#include "commands/bench/support.hpp"
+#include "commands/replay/trace.hpp"
+#include "core/unique_fd.hpp"
+#include "simulation/simulation.hpp"
+#include "simulation/stack_distances.hpp"
+
+namespace cenote::bench {
+
+namespace {
+
+using simulation::replay_order;
+using simulation::trace;
+
+constexpr std::uint32_t tiny_capacity = 1'000;
+constexpr std::uint32_t small_capacity = 2'000;
+constexpr std::uint32_t standard_capacity = 8'000;
+constexpr std::uint32_t medium_capacity = 16'000;
+constexpr std::uint32_t large_capacity = 64'000;
+constexpr std::size_t accesses_made = 300'000;
+constexpr std::size_t sessions_made = 400;
+constexpr unsigned default_rounds = 20;
+constexpr double nanoseconds = 1e9;
+
+struct timed_policy {
+  std::string_view name;
+  bound promise;
+  std::uint32_t capacity = standard_capacity;
+};
+constexpr std::array timed_policies{
+    timed_policy{"lru", {bound::kind::value_at_most, 100}},    // 10 M accesses/s
+    timed_policy{"tblru", {bound::kind::value_at_most, 200}},  // 5 M accesses/s
+    timed_policy{"s3fifo", {}},
+    timed_policy{"arc", {}},
+    timed_policy{"mq", {}},
+    timed_policy{"auto", {}, tiny_capacity},
+    timed_policy{"lru", {}, small_capacity},
+    timed_policy{"auto", {}, small_capacity},
+    timed_policy{"mq", {}, small_capacity},
+    timed_policy{"auto", {}},
+    timed_policy{"auto", {}, medium_capacity},
+    timed_policy{"tblru", {}, medium_capacity},  // which `auto` runs: the rest is its own
+    timed_policy{"auto", {}, large_capacity},
+    timed_policy{"tblru", {}, large_capacity}};
+
+/// Sessions that take turns, grow by some blocks each time and end at random; all begin with the same block.
+trace make_trace() {
+  std::mt19937_64 random(1);
+  trace made;
+  std::vector<std::vector<std::uint64_t>> sessions(sessions_made);
+  std::uint64_t next = 1;
+  for (std::uint64_t time_ms = 0; made.stream().size() < accesses_made; time_ms += 250) {
+    auto& session = sessions[random() % sessions_made];
+    if (session.empty() || random() % 4 == 0) session = {0};
+    for (std::uint64_t more = random() % 24; more > 0; --more) session.push_back(next++);
+    made.add(time_ms, session.size() * trace::tokens_per_block, session);
+  }
+  return made;
+}
+
+/// The least that any policy does: one write per access to the place of its block.
+double time_bare_loop(const trace& of, std::vector<std::uint64_t>& last) {
+  const stopwatch watch;
+  std::uint64_t position = 0;
+  for (const std::uint32_t block : of.stream()) last[block] = ++position;
+  return watch.seconds();
+}
+
+result<void> measure(const trace& of, const timed_policy& which, unsigned rounds, report& out) {
+  std::vector<std::uint64_t> last(of.distinct());
+  samples figure;
+  samples limit;
+  for (unsigned round = 0; round < rounds; ++round) {
+    const stopwatch watch;
+    const auto sums = simulation::simulate(of, which.name, which.capacity, replay_order::forward);
+    if (!sums) return std::unexpected(sums.error());
+    figure.add(watch.seconds());
+    limit.add(time_bare_loop(of, last));
+  }
+  out.add(time_figure("policies", fmt::format("{}, {} blocks", which.name, which.capacity), figure, limit,
+                      nanoseconds / static_cast<double>(of.stream().size()), "ns/access", which.promise));
+  return {};
+}
+
+/// A file of the trace that goes away with it.
+class trace_file {
+ public:
+  static result<trace_file> write(const trace& of) {
+    trace_file made;
+    const unique_fd fd(::mkstemp(made.path_.data()));
+    if (fd.get() < 0) return fail_errno("make", made.path_);
+    made.owned_ = true;
+    std::ofstream file(made.path_);
+    for (const trace::entry& each : of.requests()) {
+      file << fmt::format("{{\"timestamp\": {}, \"input_length\": {}, \"output_length\": 1, \"hash_ids\": [{}]}}\n",
+                          each.time * 100, each.tokens, fmt::join(of.ids(each), ", "));
+    }
+    file.close();
+    if (!file) return fail_errno("write", made.path_);
+    return made;
+  }
+
+  trace_file(trace_file&& other) noexcept : path_(std::move(other.path_)), owned_(std::exchange(other.owned_, false)) {}
+  trace_file(const trace_file&) = delete;
+  trace_file& operator=(const trace_file&) = delete;
+  trace_file& operator=(trace_file&&) = delete;
+  ~trace_file() {
+    if (owned_) ::unlink(path_.c_str());
+  }
+
+  [[nodiscard]] const std::string& path() const noexcept { return path_; }
+
+ private:
+  trace_file() = default;
+
+  std::string path_ = (std::filesystem::temp_directory_path() / "cenote-bench-XXXXXX").string();
+  bool owned_ = false;
+};
+
+/// The reading of the file, LRU of all capacities in one pass, and both.
+result<void> measure_one_pass(const trace& of, const std::string& path, unsigned rounds, report& out) {
+  const double scale = nanoseconds / static_cast<double>(of.stream().size());
+  std::vector<std::uint64_t> last(of.distinct());
+  samples pass;
+  samples read_only;
+  samples whole;
+  samples limit;
+  for (unsigned round = 0; round < rounds; ++round) {
+    const stopwatch watch;
+    const simulation::lru_curve curve(of);
+    pass.add(watch.seconds());
+    const stopwatch reading;
+    const auto read = read_trace_file(path);
+    if (!read) return std::unexpected(read.error());
+    read_only.add(reading.seconds());
+    const simulation::lru_curve again(read->requests);
+    whole.add(reading.seconds());
+    limit.add(time_bare_loop(of, last));
+  }
+  constexpr bound in_the_loop{bound::kind::value_at_most, 50};    // 20 M accesses/s
+  constexpr bound with_reading{bound::kind::value_at_most, 100};  // 10 M accesses/s
+  constexpr bound reading_alone{bound::kind::value_at_most, 28};  // 36 M accesses/s
+  out.add(time_figure("policies", "lru, all capacities", pass, limit, scale, "ns/access", in_the_loop));
+  out.add(time_figure("policies", "lru, all capacities, read", whole, limit, scale, "ns/access", with_reading));
+  out.add(time_figure("policies", "reading the trace", read_only, limit, scale, "ns/access", reading_alone));
+  return {};
+}
+
+}  // namespace
+
+result<void> run_policies(const options& how, report& out) {
+  std::optional<trace_file> made;
+  if (how.trace.empty()) {
+    auto written = trace_file::write(make_trace());
+    if (!written) return std::unexpected(written.error());
+    made.emplace(std::move(*written));
+  }
+  const std::string path = made ? made->path() : how.trace;
+  auto read = read_trace_file(path);
+  if (!read) return std::unexpected(read.error());
+  const trace of = std::move(read->requests);
+  const unsigned rounds = how.rounds != 0 ? how.rounds : default_rounds;
+  if (auto done = measure_one_pass(of, path, rounds, out); !done) return done;
+  for (const timed_policy& which : timed_policies) {
+    if (auto done = measure(of, which, rounds, out); !done) return done;
+  }
+  return {};
+}
+
+}  // namespace cenote::bench

@@ -1,0 +1,127 @@
+// What the benches share: options, keys, memory, the clock, sessions.
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "client/session.hpp"
+#include "commands/bench/report.hpp"
+#include "commands/interruption.hpp"
+#include "commands/private_node.hpp"
+#include "core/block_key.hpp"
+#include "core/error.hpp"
+#include "core/instance_spec.hpp"
+
+namespace cenote::bench {
+
+inline constexpr std::uint64_t KiB = std::uint64_t{1} << 10;
+inline constexpr std::uint64_t MiB = std::uint64_t{1} << 20;
+inline constexpr std::uint64_t GiB = std::uint64_t{1} << 30;
+inline constexpr std::size_t key_width = 32;  ///< as vLLM's SHA-256 keys
+
+struct options {
+  std::string socket;                      ///< empty: a node of our own
+  unsigned rounds = 0;                     ///< 0: each bench's own number
+  std::vector<std::uint64_t> blocks = {};  ///< lookup: index sizes to measure in memory alone; empty: with a node
+  std::string path = {};                   ///< nvme: where its file is made; empty: the current directory
+  std::string size = "2GiB";               ///< nvme: of its file
+  std::string trace = {};                  ///< policies: a file to replay; empty: a made one
+};
+
+// The benches; each adds its figures to the report.
+[[nodiscard]] result<void> run_lookup(const options& how, report& out);
+[[nodiscard]] result<void> run_get(const options& how, report& out);
+[[nodiscard]] result<void> run_put(const options& how, report& out);
+[[nodiscard]] result<void> run_acquire(const options& how, report& out);
+[[nodiscard]] result<void> run_wake(const options& how, report& out);
+[[nodiscard]] result<void> run_commits(const options& how, report& out);
+[[nodiscard]] result<void> run_nvme(const options& how, report& out);
+[[nodiscard]] result<void> run_checksums(const options& how, report& out);
+[[nodiscard]] result<void> run_policies(const options& how, report& out);
+/// Part of `get`: readers beside a writer that commits and evicts.
+[[nodiscard]] result<void> run_readers(const options& how, report& out);
+
+/// Keys [first, first+count) of the series `tag`; two series never share a key.
+class key_list {
+ public:
+  key_list(std::uint64_t tag, std::uint64_t first, std::size_t count);
+
+  [[nodiscard]] key_batch all() const noexcept { return some(0, count_); }
+  [[nodiscard]] key_batch some(std::size_t first, std::size_t count) const noexcept {
+    return {bytes_.data() + first * key_width, count, key_width};
+  }
+  [[nodiscard]] std::size_t size() const noexcept { return count_; }
+
+ private:
+  std::vector<std::byte> bytes_;
+  std::size_t count_;
+};
+
+struct unmapper {
+  std::size_t bytes = 0;
+  void operator()(std::byte* memory) const noexcept;
+};
+
+/// Memory of the bench's own, every page touched, `count` pieces of `bytes` each.
+class memory_pieces {
+ public:
+  memory_pieces(std::size_t count, std::uint64_t bytes);
+
+  [[nodiscard]] std::byte* piece(std::size_t i) noexcept { return all_.get() + i * bytes_; }
+  [[nodiscard]] std::size_t count() const noexcept { return count_; }
+  [[nodiscard]] client::buffers some(std::size_t first, std::size_t count) noexcept {
+    return {piece(first), bytes_, bytes_, count};
+  }
+
+ private:
+  std::size_t count_;
+  std::uint64_t bytes_;
+  std::unique_ptr<std::byte, unmapper> all_;
+};
+
+class stopwatch {
+ public:
+  [[nodiscard]] double seconds() const noexcept {
+    return std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count();
+  }
+
+ private:
+  std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
+};
+
+/// User and system time of the calling thread, seconds.
+[[nodiscard]] double thread_cpu_seconds() noexcept;
+
+/// Where the bench runs: a node of its own, or the one that the user named.
+class stage {
+ public:
+  /// `capacity`: what a node of our own gets.
+  [[nodiscard]] static result<stage> open(const options& how, std::uint64_t capacity,
+                                          const std::vector<std::string>& sets = {});
+
+  [[nodiscard]] const std::string& socket() const noexcept { return socket_; }
+  /// A session of an instance with one group and blocks of `block_bytes`; the same `name` is the same instance.
+  [[nodiscard]] result<client::session_ptr> attach(const std::string& name, std::uint64_t block_bytes,
+                                                   std::uint32_t max_pins = 8192) const;
+
+ private:
+  std::unique_ptr<private_node> node_;
+  std::string socket_;
+};
+
+[[nodiscard]] instance_spec spec_of(const std::string& name, std::uint64_t block_bytes);
+
+/// Makes `keys` present without writing their blocks: the index is full, the slabs take no memory.
+[[nodiscard]] result<void> commit_unwritten(client::session& session, key_batch keys);
+
+/// Waits until this process does nothing in the background any more: a session populates new slabs in a thread.
+void wait_until_settled();
+
+/// Fails unless the whole batch was there.
+[[nodiscard]] result<void> check_all(std::size_t found, std::size_t wanted);
+
+}  // namespace cenote::bench

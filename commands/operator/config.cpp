@@ -1,0 +1,48 @@
+#include "commands/operator/config.hpp"
+
+#include <fmt/format.h>
+
+#include <memory>
+
+#include "commands/common.hpp"
+#include "config/document.hpp"
+#include "core/machine.hpp"
+
+namespace cenote {
+
+namespace {
+
+exit_code run_show(const config_options& options) {
+  const auto loaded = config::load(options.sources());
+  if (!loaded) return failed_with(loaded.error());
+  fmt::print("{}", config::to_toml(config::effective(*loaded)));
+  return exit_code::orderly;
+}
+
+// What `cenote node` checks before it starts.
+exit_code run_check(const config_options& options) {
+  const auto loaded = config::load(options.sources());
+  if (!loaded) return failed_with(loaded.error());
+  if (auto fits = check_capacity(loaded->dram.capacity); !fits) return failed_with(fits.error());
+  if (auto known = check_numa_node(loaded->dram.numa_node); !known) return failed_with(known.error());
+  fmt::print("the configuration is valid; the node's socket is {}\n", config::socket_path(*loaded));
+  return exit_code::orderly;
+}
+
+}  // namespace
+
+void add_config(CLI::App& app) {
+  auto* command = app.add_subcommand("config", "The configuration, without starting anything");
+  command->require_subcommand(1);
+  auto options = std::make_shared<config_options>();
+  auto* show = command->add_subcommand("show", "All values with their sources, as a configuration file");
+  options->add_to(*show);
+  show->callback([options] { end_with(run_show(*options)); });
+  auto* check = command->add_subcommand("check", "Would a node start with this?");
+  options->add_to(*check);
+  check->callback([options] { end_with(run_check(*options)); });
+  auto* document = command->add_subcommand("document", "docs/configuration.md");
+  document->callback([] { fmt::print("{}", config::document_schema()); });
+}
+
+}  // namespace cenote

@@ -1,0 +1,234 @@
+#include "commands/operator/doctor.hpp"
+
+#include <fmt/format.h>
+#include <linux/io_uring.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
+#include <sys/utsname.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <charconv>
+#include <cstdio>
+#include <cstring>
+#include <memory>
+
+#include "commands/common.hpp"
+#include "core/checksum.hpp"
+#include "core/machine.hpp"
+#include "core/unique_fd.hpp"
+#include "core/units.hpp"
+
+namespace cenote {
+
+namespace {
+
+namespace fs = std::filesystem;
+using level = finding::level;
+
+constexpr std::uint64_t files_per_session = 8;
+constexpr std::uint64_t wanted_files = 16'384;
+
+std::string limit_text(rlim_t value, bool as_bytes) {
+  if (value == RLIM_INFINITY) return "unlimited";
+  return as_bytes ? approximate_bytes(value) : std::to_string(value);
+}
+
+// "6.1.0-13-amd64" -> {6, 1}
+std::pair<int, int> version_of(const char* release) {
+  int major = 0;
+  int minor = 0;
+  const char* const end = release + std::strlen(release);
+  const auto [dot, why] = std::from_chars(release, end, major);
+  if (why == std::errc() && dot != end) std::from_chars(dot + 1, end, minor);
+  return {major, minor};
+}
+
+finding check_kernel() {
+  utsname name{};
+  ::uname(&name);
+  const auto version = version_of(name.release);
+  if (version < std::pair(5, 4)) {
+    return {level::fail, "kernel", name.release, "Linux 5.4 or newer is needed (pidfds); 6.5 or newer is best"};
+  }
+  if (version < std::pair(6, 5)) {
+    return {level::warn, "kernel", name.release,
+            "before 6.5 a client's process is found by its pid, which leaves a short race when pids are reused"};
+  }
+  return {level::ok, "kernel", name.release};
+}
+
+finding check_memory(std::uint64_t capacity, const fs::path& root) {
+  const auto limits = read_memory_limits(root);
+  if (!limits) return {level::warn, "memory", "unknown", limits.error().message()};
+  const auto found = fmt::format("{} in all, {} available, dram.capacity {}", approximate_bytes(limits->total),
+                                 approximate_bytes(limits->available), approximate_bytes(capacity));
+  if (capacity > limits->total) return {level::fail, "memory", found, "choose a smaller dram.capacity"};
+  if (capacity > limits->available) {
+    return {level::warn, "memory", found,
+            "other programs use what the DRAM tier would fill; choose a smaller "
+            "dram.capacity unless a node of this capacity runs already"};
+  }
+  return {level::ok, "memory", found};
+}
+
+finding check_cgroup(std::uint64_t capacity, const fs::path& root) {
+  const auto limits = read_memory_limits(root);
+  if (!limits || !limits->cgroup) return {level::ok, "cgroup", "no memory limit"};
+  const auto found = fmt::format("memory limit {} ({})", approximate_bytes(*limits->cgroup), limits->cgroup_file);
+  if (capacity > *limits->cgroup) {
+    return {level::fail, "cgroup", found,
+            "the kernel would kill the node: choose a smaller dram.capacity, or raise "
+            "the limit (systemd: MemoryMax, Kubernetes: resources.limits.memory)"};
+  }
+  if (capacity > *limits->cgroup / 10 * 9) {
+    return {level::warn, "cgroup", found, "leave a tenth of the limit for everything beside the DRAM tier"};
+  }
+  return {level::ok, "cgroup", found};
+}
+
+finding check_memlock(std::uint64_t capacity) {
+  rlimit limit{};
+  ::getrlimit(RLIMIT_MEMLOCK, &limit);
+  const auto found = limit_text(limit.rlim_max, true);
+  if (limit.rlim_max == RLIM_INFINITY || limit.rlim_max >= capacity || ::geteuid() == 0) {
+    return {level::ok, "memlock", found};
+  }
+  return {level::warn, "memlock", found,
+          "disk and network engines register the slabs: ulimit -l unlimited (systemd: LimitMEMLOCK=infinity, "
+          "docker: --ulimit memlock=-1); without it they use plain buffers"};
+}
+
+finding check_open_files() {
+  rlimit limit{};
+  ::getrlimit(RLIMIT_NOFILE, &limit);
+  const auto found = limit_text(limit.rlim_max, false);
+  if (limit.rlim_max == RLIM_INFINITY || limit.rlim_max >= wanted_files) return {level::ok, "open files", found};
+  return {level::warn, "open files", found,
+          fmt::format("enough for about {} sessions; raise the hard limit to {} (systemd: LimitNOFILE)",
+                      limit.rlim_max / files_per_session, wanted_files)};
+}
+
+finding check_io_uring(const fs::path& root) {
+  io_uring_params parameters{};
+  const unique_fd ring(static_cast<int>(::syscall(SYS_io_uring_setup, 4U, &parameters)));
+  if (ring) return {level::ok, "io_uring", "available"};
+  const int why = errno;
+  const auto disabled = first_line(root / "proc/sys/kernel/io_uring_disabled");
+  std::string remedy = "the NVMe tier uses threads instead, which cost more CPU";
+  if (disabled && *disabled != "0") remedy += ": sysctl kernel.io_uring_disabled=0";
+  if (why == EPERM) remedy += "; containers often forbid it: allow io_uring in the seccomp profile";
+  return {level::warn, "io_uring", std::strerror(why), remedy};
+}
+
+// "always within_size [advise] never deny force" -> "advise"
+std::string chosen(const std::optional<std::string>& line) {
+  if (!line) return "not offered";
+  const auto from = line->find('[');
+  const auto to = line->find(']');
+  return from == std::string::npos || to == std::string::npos ? *line : line->substr(from + 1, to - from - 1);
+}
+
+finding check_huge_pages(bool wanted, const fs::path& root) {
+  const auto shmem = chosen(first_line(root / "sys/kernel/mm/transparent_hugepage/shmem_enabled"));
+  const auto reserved = first_line(root / "proc/sys/vm/nr_hugepages").value_or("0");
+  const auto found = fmt::format("shared memory: {}; reserved: {}", shmem, reserved);
+  const bool offered = shmem == "always" || shmem == "within_size" || shmem == "advise" || shmem == "force";
+  if (!wanted) return {level::ok, "huge pages", found, "dram.huge_pages = off: the node does not ask for them"};
+  if (offered || reserved != "0") return {level::ok, "huge pages", found};
+  return {level::warn, "huge pages", found,
+          "memory is populated, mapped and read faster with them: "
+          "echo advise > /sys/kernel/mm/transparent_hugepage/shmem_enabled"};
+}
+
+finding check_populate(bool populate) {
+  utsname name{};
+  ::uname(&name);
+  if (!populate) {
+    return {level::warn, "populate", "off",
+            "the first use of a page costs a put or a load microseconds: dram.populate = true touches memory ahead"};
+  }
+  if (version_of(name.release) >= std::pair(5, 14)) return {level::ok, "populate", "on"};
+  return {level::warn, "populate", "on", "Linux 5.14 or newer is needed to touch memory ahead"};
+}
+
+finding check_numa(const fs::path& root) {
+  const auto nodes = first_line(root / "sys/devices/system/node/online").value_or("0");
+  if (nodes.find_first_of(",-") == std::string::npos) return {level::ok, "NUMA", "one node"};
+  return {level::ok, "NUMA", fmt::format("nodes {}", nodes),
+          "with engines on one socket, bind the slabs there: dram.numa_node"};
+}
+
+finding check_user_namespace(const fs::path& root) {
+  const auto map = first_line(root / "proc/self/uid_map").value_or("");
+  // The initial user namespace maps all ids to themselves.
+  if (map.find("4294967295") != std::string::npos) return {level::ok, "user namespace", "the host's"};
+  return {level::warn, "user namespace", "of its own",
+          "users outside are seen as nobody: list them in auth.allow_uids as this namespace sees them"};
+}
+
+// Processes of another PID namespace cannot be watched, so they cannot attach.
+finding check_pid_namespace(const fs::path& root) {
+  // The kernel's threads are children of pid 2, which only the host's namespace has.
+  const auto second = first_line(root / "proc/2/comm").value_or("");
+  if (second == "kthreadd") return {level::ok, "PID namespace", "the host's"};
+  return {level::warn, "PID namespace", "of its own",
+          "engines must share it to attach (docker: --pid=host or --pid=container:NODE, Kubernetes: "
+          "shareProcessNamespace or hostPID)"};
+}
+
+std::string_view word_of(level how) {
+  switch (how) {
+    case level::ok: return "ok";
+    case level::warn: return "warn";
+    case level::fail: return "FAIL";
+  }
+  return "";
+}
+
+exit_code run_doctor(const config_options& options) {
+  const auto loaded = config::load(options.sources());
+  if (!loaded) return failed_with(loaded.error());
+  const auto findings = examine({.capacity = loaded->dram.capacity,
+                                 .populate = loaded->dram.populate,
+                                 .huge_pages = loaded->dram.huge_pages == config::huge_pages::automatic});
+  fmt::print("{}", findings_text(findings));
+  const bool failed = std::ranges::any_of(findings, [](const finding& each) { return each.how == level::fail; });
+  return failed ? exit_code::failed : exit_code::orderly;
+}
+
+}  // namespace
+
+std::vector<finding> examine(const doctor_subject& node, const fs::path& root) {
+  return {check_kernel(),
+          check_memory(node.capacity, root),
+          check_cgroup(node.capacity, root),
+          check_memlock(node.capacity),
+          check_open_files(),
+          check_io_uring(root),
+          {level::ok, "checksums", std::string(checksum_instructions())},
+          check_populate(node.populate),
+          check_huge_pages(node.huge_pages, root),
+          check_numa(root),
+          check_pid_namespace(root),
+          check_user_namespace(root)};
+}
+
+std::string findings_text(const std::vector<finding>& findings) {
+  std::string out;
+  for (const auto& each : findings) {
+    out += fmt::format("{:<5} {:<15} {}\n", word_of(each.how), each.subject, each.found);
+    if (!each.remedy.empty()) out += fmt::format("      {:<15} -> {}\n", "", each.remedy);
+  }
+  return out;
+}
+
+void add_doctor(CLI::App& app) {
+  auto* command = app.add_subcommand("doctor", "Can this machine run a node well? What to change if not");
+  auto options = std::make_shared<config_options>();
+  options->add_to(*command);
+  command->callback([options] { end_with(run_doctor(*options)); });
+}
+
+}  // namespace cenote

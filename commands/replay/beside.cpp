@@ -1,0 +1,104 @@
+#include "commands/replay/beside.hpp"
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <cstddef>
+#include <cstring>
+#include <ctime>
+#include <memory>
+#include <thread>
+
+#include "core/instance_spec.hpp"
+#include "simulation/simulation.hpp"
+
+namespace cenote::replay {
+
+namespace {
+
+constexpr std::uint64_t region = std::uint64_t{128} << 20;
+constexpr std::size_t rounds = 5;
+constexpr unsigned doublings = 8;
+
+double thread_seconds() noexcept {
+  timespec now{};
+  ::clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+  return static_cast<double>(now.tv_sec) + static_cast<double>(now.tv_nsec) * 1e-9;
+}
+
+}  // namespace
+
+double measure_memcpy(std::uint64_t block_bytes) {
+  const std::uint64_t piece = std::min(block_bytes, region);
+  const std::uint64_t bytes = region / piece * piece;
+  std::vector<std::byte> from(bytes, std::byte{1});
+  std::vector<std::byte> to(bytes, std::byte{2});
+  std::array<double, rounds> rates{};
+  for (double& rate : rates) {
+    const double before = thread_seconds();
+    for (std::uint64_t at = 0; at < bytes; at += piece) std::memcpy(to.data() + at, from.data() + at, piece);
+    // Without it the copies may be left out.
+    asm volatile("" : : "r"(to.data()) : "memory");
+    rate = static_cast<double>(bytes) / (thread_seconds() - before);
+  }
+  std::ranges::sort(rates);
+  return rates[rounds / 2];
+}
+
+std::optional<simulated_twin> simulate_twin(const outcome& of, simulation::tier_pair how) {
+  constexpr auto order = simulation::replay_order::reverse;
+  const std::uint64_t stride = (of.settings.block_bytes + block_alignment - 1) / block_alignment * block_alignment;
+  if (stride == 0 || of.ran.requests().empty() || of.policy == "belady") return std::nullopt;
+  simulated_twin twin{.dram_blocks = static_cast<std::uint32_t>(of.dram_capacity / stride),
+                      .nvme_blocks = static_cast<std::uint32_t>(of.nvme_capacity / stride)};
+  result<simulation::replay_sums> sums;
+  if (twin.nvme_blocks > 0) {
+    how.upper_policy = of.policy;
+    how.upper_capacity = twin.dram_blocks;
+    how.lower_capacity = twin.nvme_blocks;
+    const auto both = simulation::simulate(of.ran, how, order);
+    if (!both) return std::nullopt;
+    sums = both->both;
+  } else {
+    sums = simulation::simulate(of.ran, of.policy, twin.dram_blocks, order);
+    if (!sums) return std::nullopt;
+  }
+  twin.prefix_hits = sums->prefix_hits;
+  twin.hit_ratio = sums->hit_ratio();
+  return twin;
+}
+
+result<void> simulate_beside(const simulation::trace& of, const std::vector<std::string>& policies, outcome& into) {
+  into.capacities.clear();
+  into.curves.clear();
+  for (unsigned i = doublings; i-- > 0;) {
+    const std::uint32_t capacity = std::max(1U, of.distinct() >> i);
+    if (into.capacities.empty() || capacity > into.capacities.back()) into.capacities.push_back(capacity);
+  }
+  for (const std::string& each : policies) {
+    const bool known = std::ranges::any_of(into.curves, [&](const auto& curve) { return curve.policy == each; });
+    if (!known) into.curves.push_back({each, std::vector<double>(into.capacities.size())});
+  }
+  into.curves.push_back({"belady", std::vector<double>(into.capacities.size())});
+  for (const auto& each : into.curves) {
+    if (auto ok = simulation::check_simulated(each.policy, simulation::replay_order::forward); !ok) return ok;
+  }
+  std::atomic<std::size_t> next = 0;
+  const auto take = [&] {
+    const std::size_t all = into.curves.size() * into.capacities.size();
+    for (std::size_t i = next++; i < all; i = next++) {
+      simulated_curve& curve = into.curves[i / into.capacities.size()];
+      const std::size_t place = i % into.capacities.size();
+      const auto order = curve.policy == "belady" ? simulation::replay_order::forward
+                                                  : simulation::replay_order::reverse;  // as the tiers
+      const auto sums = simulation::simulate(of, curve.policy, into.capacities[place], order);
+      curve.hit_ratio[place] = sums ? sums->hit_ratio() : 0;
+    }
+  };
+  std::vector<std::jthread> helpers;
+  for (unsigned i = 1; i < std::max(1U, std::thread::hardware_concurrency()); ++i) helpers.emplace_back(take);
+  take();
+  return {};
+}
+
+}  // namespace cenote::replay

@@ -1,0 +1,30 @@
+// What stands beside a replay's figures: the machine's memcpy, and what policies would have hit.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "commands/replay/outcome.hpp"
+#include "core/error.hpp"
+#include "simulation/tier_simulation.hpp"
+#include "simulation/trace.hpp"
+
+namespace cenote::replay {
+
+/// Bytes that memcpy moves in a second of one core, in pieces of `block_bytes` between memories larger than any cache;
+/// the median of a few rounds. Takes about half a second.
+[[nodiscard]] double measure_memcpy(std::uint64_t block_bytes);
+
+/// The node of `of` as a simulation over what was served; nothing when its policy cannot be simulated. Blocks of others
+/// are not known, so for a node of the replay's own. `how` is what its lower tier does; capacities and the upper policy
+/// are the outcome's.
+[[nodiscard]] std::optional<simulated_twin> simulate_twin(const outcome& of, simulation::tier_pair how);
+
+/// Simulates `of` over capacities that double up to all its blocks, and fills `capacities` and `curves`: for each of
+/// `policies`, and for belady, the bound of what can be known only afterwards. Runs on all cores.
+[[nodiscard]] result<void> simulate_beside(const simulation::trace& of, const std::vector<std::string>& policies,
+                                           outcome& into);
+
+}  // namespace cenote::replay

@@ -1,0 +1,140 @@
+#include "commands/replay/board.hpp"
+
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <cstring>
+#include <new>
+#include <utility>
+
+namespace cenote::replay {
+
+namespace {
+
+constexpr std::uint64_t magic = 0x33304452414f4252;  // "RBOARD03"
+constexpr std::uint64_t ms_per_tenth = 100;
+
+constexpr std::uint64_t aligned(std::uint64_t offset) noexcept {
+  return (offset + 63) / 64 * 64;
+}
+
+}  // namespace
+
+void tally::merge(const tally& other) noexcept {
+  for (const auto word :
+       {&tally::requests,       &tally::failed,     &tally::blocks,       &tally::tokens,         &tally::upper_hits,
+        &tally::lower_hits,     &tally::hit_tokens, &tally::upper_tokens, &tally::time_with,      &tally::time_without,
+        &tally::bytes_read,     &tally::stored,     &tally::bytes_stored, &tally::present,        &tally::refused,
+        &tally::verified_bytes, &tally::wrong,      &tally::prefetches,   &tally::prefetches_cut, &tally::library_cpu,
+        &tally::generate_cpu,   &tally::verify_cpu}) {
+    (this->*word).add((other.*word).get());
+  }
+  for (const auto counts : {&tally::match, &tally::load, &tally::put, &tally::prefetch, &tally::late,
+                            &tally::with_lower, &tally::without_lower}) {
+    (this->*counts).merge(other.*counts);
+  }
+}
+
+result<board> board::create(const run_settings& how, const simulation::trace& of,
+                            std::span<const std::uint32_t> engine_of) {
+  const auto requests = of.requests();
+  header plan{};
+  plan.magic = magic;
+  plan.settings = how;
+  plan.request_count = requests.size();
+  plan.id_count = of.stream().size();
+  plan.requests_at = aligned(sizeof(header));
+  plan.ids_at = aligned(plan.requests_at + requests.size() * sizeof(planned_request));
+  plan.results_at = aligned(plan.ids_at + plan.id_count * sizeof(std::uint64_t));
+  plan.engines_at = aligned(plan.results_at + requests.size() * sizeof(request_result));
+  plan.lanes_at = aligned(plan.engines_at + how.engines * sizeof(engine_state));
+  plan.bytes = plan.lanes_at + std::uint64_t{how.engines} * how.lanes * aligned(sizeof(tally));
+  auto memory = memory::segment::create("cenote-replay", plan.bytes);
+  if (!memory) return std::unexpected(memory.error());
+  board made(std::move(*memory));
+  auto* const head = new (made.memory_.data()) header{};
+  head->magic = plan.magic;
+  head->bytes = plan.bytes;
+  head->settings = plan.settings;
+  head->request_count = plan.request_count;
+  head->requests_at = plan.requests_at;
+  head->ids_at = plan.ids_at;
+  head->id_count = plan.id_count;
+  head->results_at = plan.results_at;
+  head->engines_at = plan.engines_at;
+  head->lanes_at = plan.lanes_at;
+  auto* const planned = made.at<planned_request>(plan.requests_at);
+  const std::uint64_t first_time = requests.empty() ? 0 : requests.front().time;
+  for (std::size_t i = 0; i < requests.size(); ++i) {
+    const auto& each = requests[i];
+    new (planned + i) planned_request{.first = each.first,
+                                      .count = static_cast<std::uint32_t>(each.count),
+                                      .engine = engine_of[i],
+                                      .tokens = each.tokens,
+                                      .due_ms = (each.time - first_time) * ms_per_tenth};
+    new (made.at<request_result>(plan.results_at) + i) request_result;
+    std::ranges::copy(of.ids(each), made.at<std::uint64_t>(plan.ids_at) + each.first);
+  }
+  for (std::uint32_t e = 0; e < how.engines; ++e) {
+    new (&made.engine(e)) engine_state;
+    for (std::uint32_t l = 0; l < how.lanes; ++l) new (&made.lane(e, l)) tally;
+  }
+  return made;
+}
+
+result<board> board::open(unique_fd fd) {
+  struct stat status {};
+  if (::fstat(fd.get(), &status) != 0) return fail_errno("fstat", "the replay's shared memory");
+  const auto bytes = static_cast<std::uint64_t>(status.st_size);
+  if (bytes < sizeof(header)) return fail(error_code::layout_mismatch, "this is not a replay's shared memory");
+  auto memory = memory::segment::map(std::move(fd), bytes, memory::access::read_write);
+  if (!memory) return std::unexpected(memory.error());
+  board opened(std::move(*memory));
+  if (opened.head().magic != magic || opened.head().bytes != bytes) {
+    return fail(error_code::layout_mismatch, "this is not a replay's shared memory, or that of another version");
+  }
+  return opened;
+}
+
+std::span<const planned_request> board::requests() const noexcept {
+  return {at<planned_request>(head().requests_at), head().request_count};
+}
+
+std::span<const std::uint64_t> board::ids(const planned_request& of) const noexcept {
+  return {at<std::uint64_t>(head().ids_at) + of.first, of.count};
+}
+
+request_result& board::result_of(const planned_request& which) const noexcept {
+  return at<request_result>(head().results_at)[&which - at<planned_request>(head().requests_at)];
+}
+
+engine_state& board::engine(std::uint32_t number) const noexcept {
+  return at<engine_state>(head().engines_at)[number];
+}
+
+tally& board::lane(std::uint32_t engine, std::uint32_t number) const noexcept {
+  const std::uint64_t place = std::uint64_t{engine} * settings().lanes + number;
+  return *at<tally>(head().lanes_at + place * aligned(sizeof(tally)));
+}
+
+void board::sum(std::uint32_t engine, tally& into) const noexcept {
+  for (std::uint32_t l = 0; l < settings().lanes; ++l) into.merge(lane(engine, l));
+}
+
+void board::sum(tally& into) const noexcept {
+  for (std::uint32_t e = 0; e < settings().engines; ++e) sum(e, into);
+}
+
+void board::say(engine_state& of, std::string_view message) noexcept {
+  if (of.message_bytes.load(std::memory_order_relaxed) != 0) return;
+  const std::size_t bytes = std::min(message.size(), of.message.size());
+  std::memcpy(of.message.data(), message.data(), bytes);
+  of.message_bytes.store(static_cast<std::uint32_t>(bytes), std::memory_order_release);
+}
+
+std::string board::said(const engine_state& by) {
+  const std::size_t bytes = by.message_bytes.load(std::memory_order_acquire);
+  return {by.message.data(), std::min<std::size_t>(bytes, by.message.size())};
+}
+
+}  // namespace cenote::replay

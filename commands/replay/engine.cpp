@@ -1,0 +1,175 @@
+#include "commands/replay/engine.hpp"
+
+#include <algorithm>
+#include <atomic>
+#include <charconv>
+#include <chrono>
+#include <csignal>
+#include <cstdlib>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string_view>
+#include <thread>
+#include <vector>
+
+#include "client/session.hpp"
+#include "commands/common.hpp"
+#include "commands/replay/lane.hpp"
+
+namespace cenote::replay {
+
+namespace {
+
+using namespace std::chrono_literals;
+using std::chrono::steady_clock;
+
+constexpr auto call_deadline = 20s;
+constexpr auto look_pause = 50ms;  // how soon a lane that waits sees that it shall stop
+constexpr std::uint32_t least_pins = 256;
+constexpr std::uint32_t most_pins = 65536;
+
+/// For tests: every so many blocks that engine 0 makes, one byte is wrong.
+std::uint64_t corruption_for_tests(std::uint32_t engine) {
+  const char* const text = std::getenv("CENOTE_REPLAY_TEST_CORRUPT");
+  std::uint64_t every = 0;
+  if (text == nullptr || engine != 0) return 0;
+  std::from_chars(text, text + std::string_view(text).size(), every);
+  return every;
+}
+
+result<client::session_ptr> attach(const run_settings& how, std::uint32_t number) {
+  client::session_options options;
+  options.spec.id = how.instance.data();
+  options.spec.model = "replay";
+  options.spec.dtype = "bytes";
+  options.spec.layout = "flat";
+  options.spec.tokens_per_block = simulation::trace::tokens_per_block;
+  options.spec.groups = {{"full", {{"kv", how.block_bytes}}}};
+  options.spec.hash_scheme = "trace-id";
+  options.socket = how.socket.data();
+  options.client_name = "replay engine " + std::to_string(number + 1);
+  options.max_pins =
+      static_cast<std::uint32_t>(std::clamp<std::uint64_t>(how.longest_chain * how.lanes, least_pins, most_pins));
+  options.deadline = call_deadline;
+  return client::session::attach(std::move(options));
+}
+
+/// The requests of one engine, taken by its lanes in the order of the trace.
+class work_list {
+ public:
+  work_list(const board& plan, std::uint32_t engine) : plan_(plan) {
+    for (const planned_request& each : plan.requests()) {
+      if (each.engine == engine) list_.push_back(&each);
+    }
+  }
+
+  /// The next request, when it is due; null when there is none, or the board says stop.
+  const planned_request* take(tally& into) {
+    const std::size_t place = next_.fetch_add(1, std::memory_order_relaxed);
+    if (place >= list_.size() || failed_.load(std::memory_order_relaxed)) return nullptr;
+    return wait_until_due(*list_[place], into) ? list_[place] : nullptr;
+  }
+
+  void fail_with(const error& why) {
+    const std::lock_guard lock(mutex_);
+    if (!why_) why_ = why;
+    failed_.store(true, std::memory_order_relaxed);
+  }
+  [[nodiscard]] std::optional<error> failure() {
+    const std::lock_guard lock(mutex_);
+    return why_;
+  }
+
+ private:
+  bool wait_until_due(const planned_request& request, tally& into) const {
+    const double speed = plan_.settings().speed;
+    if (speed <= 0) return !plan_.stopped();
+    const auto offset = std::chrono::duration<double, std::milli>(static_cast<double>(request.due_ms) / speed);
+    const auto due = steady_clock::time_point(std::chrono::nanoseconds(plan_.started())) +
+                     std::chrono::duration_cast<std::chrono::nanoseconds>(offset);
+    while (!plan_.stopped()) {
+      const auto now = steady_clock::now();
+      if (now >= due) {
+        into.late.add(static_cast<std::uint64_t>(std::chrono::nanoseconds(now - due).count()));
+        return true;
+      }
+      std::this_thread::sleep_until(std::min(due, now + look_pause));
+    }
+    return false;
+  }
+
+  const board& plan_;
+  std::vector<const planned_request*> list_;
+  std::atomic<std::size_t> next_{0};
+  std::atomic<bool> failed_{false};
+  std::mutex mutex_;
+  std::optional<error> why_;
+};
+
+void serve_all(const board& plan, std::uint32_t engine, std::uint32_t number, client::session& session,
+               work_list& work) {
+  lane mine(plan, engine, number, session, number == 0 ? corruption_for_tests(engine) : 0);
+  while (const planned_request* const next = work.take(plan.lane(engine, number))) {
+    if (const auto served = mine.serve(*next); !served) return work.fail_with(served.error());
+  }
+}
+
+}  // namespace
+
+result<void> run_engine(const board& plan, std::uint32_t number) {
+  const run_settings& how = plan.settings();
+  if (number >= how.engines) return fail(error_code::invalid_argument, "there is no engine of that number");
+  engine_state& state = plan.engine(number);
+  const auto session = attach(how, number);
+  if (!session) {
+    board::say(state, session.error().describe());
+    state.phase.store(engine_phase::failed);
+    return std::unexpected(session.error());
+  }
+  work_list work(plan, number);
+  state.phase.store(engine_phase::ready);
+  while (plan.started() == 0 && !plan.stopped()) std::this_thread::sleep_for(1ms);
+  {
+    std::vector<std::jthread> others;
+    for (std::uint32_t i = 1; i < how.lanes; ++i) {
+      others.emplace_back([&, i] { serve_all(plan, number, i, **session, work); });
+    }
+    serve_all(plan, number, 0, **session, work);
+  }
+  static_cast<void>((*session)->close());
+  const auto failure = work.failure();
+  state.phase.store(failure ? engine_phase::failed : engine_phase::done);
+  if (failure) return std::unexpected(*failure);
+  return {};
+}
+
+}  // namespace cenote::replay
+
+namespace cenote {
+
+namespace {
+
+exit_code run_engine_process(int fd, std::uint32_t number) {
+  auto plan = replay::board::open(unique_fd(fd));
+  if (!plan) return failed_with(plan.error());
+  // The replay says on its own what went wrong here.
+  return replay::run_engine(*plan, number) ? exit_code::orderly : exit_code::failed;
+}
+
+}  // namespace
+
+void add_replay_engine(CLI::App& app) {
+  auto* command = app.add_subcommand("replay-engine", "An engine process of `cenote replay`; started by it only");
+  command->group("");  // not in the help
+  struct options {
+    int board = -1;
+    std::uint32_t number = 0;
+  };
+  auto chosen = std::make_shared<options>();
+  command->add_option("--board", chosen->board)->required();
+  command->add_option("--number", chosen->number)->required();
+  command->callback([chosen] { end_with(run_engine_process(chosen->board, chosen->number)); });
+}
+
+}  // namespace cenote

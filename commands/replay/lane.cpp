@@ -1,0 +1,295 @@
+#include "commands/replay/lane.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <ctime>
+#include <utility>
+
+#include "client/bulk_copy.hpp"
+
+namespace cenote::replay {
+
+namespace {
+
+constexpr std::uint64_t chunk_bytes = std::uint64_t{8} << 20;
+constexpr std::size_t most_in_chunk = 64;
+
+std::uint64_t thread_cpu() noexcept {
+  timespec now{};
+  ::clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+  return static_cast<std::uint64_t>(now.tv_sec) * 1'000'000'000 + static_cast<std::uint64_t>(now.tv_nsec);
+}
+
+std::uint64_t nanoseconds(std::chrono::nanoseconds time) noexcept {
+  return static_cast<std::uint64_t>(std::max<std::int64_t>(time.count(), 0));
+}
+
+/// Adds the thread's processor time of a scope to a counter.
+class cpu_scope {
+ public:
+  explicit cpu_scope(tally_word& into) noexcept : into_(into), before_(thread_cpu()) {}
+  cpu_scope(const cpu_scope&) = delete;
+  cpu_scope& operator=(const cpu_scope&) = delete;
+  ~cpu_scope() { into_.add(thread_cpu() - before_); }
+
+ private:
+  tally_word& into_;
+  std::uint64_t before_;
+};
+
+}  // namespace
+
+bool leaves_session_usable(error_code code) noexcept {
+  switch (code) {
+    case error_code::node_restarting:
+    case error_code::deadline_exceeded:
+    case error_code::no_space:
+    case error_code::pin_limit:
+    case error_code::limit_exceeded:
+    case error_code::revoked:
+    case error_code::not_reserved: return true;
+    default: return false;
+  }
+}
+
+lane::lane(const board& plan, std::uint32_t engine, std::uint32_t number, client::session& session,
+           std::uint64_t corrupt_every)
+    : plan_(plan),
+      how_(plan.settings()),
+      engine_(plan.engine(engine)),
+      done_(plan.lane(engine, number)),
+      session_(session),
+      corrupt_every_(corrupt_every),
+      chunk_(std::clamp<std::size_t>(chunk_bytes / how_.block_bytes, 1, most_in_chunk)),
+      staging_(how_.access == access_mode::copy ? chunk_ * how_.block_bytes : 0, std::byte{1}),
+      held_(how_.longest_chain),
+      reserved_(chunk_) {}
+
+key_batch lane::keys(std::size_t first, std::size_t count) const noexcept {
+  return {names_[first].data(), count, key_width};
+}
+
+std::span<std::byte> lane::buffer(std::size_t i) noexcept {
+  return std::span(staging_).subspan(i * how_.block_bytes, how_.block_bytes);
+}
+
+result<void> lane::serve(const planned_request& request) {
+  const auto begun = clock::now();
+  ids_ = plan_.ids(request);
+  names_.clear();
+  for (const std::uint64_t id : ids_) names_.push_back(key_of(id));
+  found hits;
+  result<void> went;
+  if (!ids_.empty()) {
+    went = match(hits);
+    if (went) went = bring_up(hits);
+    if (went) went = load(hits);
+    if (went) went = store(hits.loaded);
+    if (hits.ticket) session_.drop(*hits.ticket);  // also of a request that failed
+  }
+  if (!went) {
+    board::say(engine_, went.error().describe());
+    if (!leaves_session_usable(went.error().code())) return went;
+    done_.failed.add(1);
+  }
+  count_hits(request, hits, begun);
+  return {};
+}
+
+void lane::count_hits(const planned_request& request, const found& hits, clock::time_point begun) {
+  const std::size_t upper = std::min(hits.upper, hits.loaded);
+  done_.upper_hits.add(upper);
+  done_.lower_hits.add(hits.loaded - upper);
+  const auto tokens_in = [&](std::size_t blocks) {
+    return std::min<std::uint64_t>(blocks * simulation::trace::tokens_per_block, request.tokens);
+  };
+  done_.hit_tokens.add(tokens_in(hits.loaded));
+  done_.upper_tokens.add(tokens_in(upper));
+  count_time(request, hits, tokens_in(hits.loaded), tokens_in(upper));
+  done_.bytes_read.add(hits.loaded * how_.block_bytes);
+  done_.blocks.add(request.count);
+  done_.tokens.add(request.tokens);
+  done_.requests.add(1);
+  request_result& became = plan_.result_of(request);
+  became.upper.add(upper);
+  became.loaded.add(hits.loaded);
+  const auto since_start = begun.time_since_epoch() - std::chrono::nanoseconds(plan_.started());
+  became.begun_ns.add(std::max<std::uint64_t>(nanoseconds(since_start), 1));
+}
+
+/// What the request takes until its first token, computing included; and what it would have taken without the lower
+/// tier: no wait, and what was there in DRAM read alone.
+void lane::count_time(const planned_request& request, const found& hits, std::uint64_t hit_tokens,
+                      std::uint64_t upper_tokens) {
+  if (how_.prefill_rate <= 0) return;
+  const auto computing = [&](std::uint64_t tokens) {
+    return static_cast<std::uint64_t>(static_cast<double>(request.tokens - tokens) / how_.prefill_rate * 1e9);
+  };
+  const double upper_share =
+      hits.loaded == 0 ? 0.0
+                       : static_cast<double>(std::min(hits.upper, hits.loaded)) / static_cast<double>(hits.loaded);
+  const std::uint64_t with = nanoseconds(hits.looked + hits.waited + hits.read) + computing(hit_tokens);
+  const std::uint64_t without = nanoseconds(hits.looked) +
+                                static_cast<std::uint64_t>(static_cast<double>(nanoseconds(hits.read)) * upper_share) +
+                                computing(upper_tokens);
+  done_.with_lower.add(with);
+  done_.without_lower.add(without);
+  done_.time_with.add(with);
+  done_.time_without.add(without);
+}
+
+// ---------------------------------------------------------------------------------------------- reading
+
+result<void> lane::match(found& hits) {
+  const auto before = clock::now();
+  const auto matched = session_.match_prefix(keys(0, ids_.size()), 0);
+  if (!matched) return std::unexpected(matched.error());
+  hits.looked = clock::now() - before;
+  done_.match.add(nanoseconds(hits.looked));
+  hits.upper = matched->resident;
+  hits.reached = matched->reachable;
+  return {};
+}
+
+/// What only the lower tier has, as far as it comes in time.
+result<void> lane::bring_up(found& hits) {
+  if (how_.lower_tier == 0 || hits.reached <= hits.upper) return {};
+  const cpu_scope cpu(done_.library_cpu);
+  const auto before = clock::now();
+  auto ticket = session_.prefetch(keys(0, hits.reached), 0);
+  if (!ticket) return std::unexpected(ticket.error());
+  done_.prefetches.add(1);
+  hits.ticket = std::move(*ticket);
+  const auto came = session_.wait(*hits.ticket, before + std::chrono::nanoseconds(how_.prefetch_wait_ns));
+  hits.waited = clock::now() - before;
+  done_.prefetch.add(nanoseconds(hits.waited));
+  if (!came) return std::unexpected(came.error());
+  if (!*came) done_.prefetches_cut.add(1);
+  return {};
+}
+
+/// Pins the whole resident prefix, so that the node sees one use of it, and reads it.
+result<void> lane::load(found& hits) {
+  if (hits.reached == 0) return {};
+  const std::uint64_t cpu = thread_cpu();
+  const auto before = clock::now();
+  const std::uint64_t verified = done_.verify_cpu.get();
+  const auto held = session_.acquire(keys(0, ids_.size()), 0, held_);
+  if (hits.ticket) session_.drop(*hits.ticket);  // what it kept is pinned now
+  if (!held) return std::unexpected(held.error());
+  const auto blocks = std::span<const client::held_block>(held_).first(*held);
+  auto reading = clock::now() - before;
+  for (std::size_t first = 0; first < blocks.size(); first += chunk_) {
+    const auto some = blocks.subspan(first, std::min(chunk_, blocks.size() - first));
+    const auto begin = clock::now();
+    if (how_.access == access_mode::copy) {
+      for (std::size_t i = 0; i < some.size(); ++i) {
+        client::bulk_copy(buffer(i).data(), some[i].data, how_.block_bytes);
+      }
+    }
+    reading += clock::now() - begin;
+    verify_blocks(some, first);
+  }
+  const auto releasing = clock::now();
+  auto released = session_.release(blocks);
+  reading += clock::now() - releasing;
+  hits.loaded = *held;
+  hits.read = reading;
+  if (*held > 0) done_.load.add(nanoseconds(reading));
+  done_.library_cpu.add(thread_cpu() - cpu - (done_.verify_cpu.get() - verified));
+  return released;
+}
+
+void lane::verify_blocks(std::span<const client::held_block> held, std::size_t first) {
+  if (how_.verify == verify_mode::none) return;
+  const cpu_scope cpu(done_.verify_cpu);
+  for (std::size_t i = 0; i < held.size(); ++i) {
+    const bool copied = how_.access == access_mode::copy;
+    verify(copied ? buffer(i) : std::span(held[i].data, how_.block_bytes), first + i);
+  }
+}
+
+void lane::verify(std::span<const std::byte> block, std::size_t place) {
+  done_.verified_bytes.add(how_.verify == verify_mode::all ? block.size() : 512);
+  const auto wrong = content(ids_[place]).first_wrong(block, how_.verify);
+  if (!wrong) return;
+  done_.wrong.add(1);
+  board::say(engine_, fmt::format("wrong bytes: block {} of the trace, from byte {} on", ids_[place], *wrong));
+}
+
+// ---------------------------------------------------------------------------------------------- writing
+
+void lane::make(std::span<std::byte> block, std::size_t place) {
+  if (how_.verify == verify_mode::none) return;
+  content(ids_[place]).fill(block);
+  if (corrupt_every_ != 0 && ++made_ % corrupt_every_ == 0) block[block.size() / 2] ^= std::byte{1};
+}
+
+/// Puts the blocks from `first` on. A chunk that finds no room is tried in halves; a single one is given up.
+result<void> lane::store(std::size_t first) {
+  const std::uint64_t cpu = thread_cpu();
+  const std::uint64_t generated = done_.generate_cpu.get();
+  put_time_ = {};
+  result<void> went;
+  std::size_t most = chunk_;
+  for (std::size_t at = first; at < ids_.size();) {
+    const std::size_t count = std::min(most, ids_.size() - at);
+    went = how_.access == access_mode::copy ? put_copied(at, count) : put_in_place(at, count);
+    if (went) {
+      at += count;
+    } else if (went.error().code() == error_code::no_space && count > 1) {
+      most = count / 2;
+    } else {
+      done_.refused.add(ids_.size() - at);
+      break;
+    }
+  }
+  if (first < ids_.size()) done_.put.add(nanoseconds(put_time_));
+  done_.library_cpu.add(thread_cpu() - cpu - (done_.generate_cpu.get() - generated));
+  // A full tier is no failure: the engine computes again next time.
+  if (!went && went.error().code() == error_code::no_space) return {};
+  return went;
+}
+
+result<void> lane::put_copied(std::size_t first, std::size_t count) {
+  if (how_.verify != verify_mode::none) {
+    const cpu_scope cpu(done_.generate_cpu);
+    for (std::size_t i = 0; i < count; ++i) make(buffer(i), first + i);
+  }
+  const auto before = clock::now();
+  const client::buffers sources(staging_.data(), how_.block_bytes, how_.block_bytes, count);
+  auto put = session_.put(keys(first, count), 0, std::nullopt, sources);
+  put_time_ += clock::now() - before;
+  if (!put.status) return put.status;
+  done_.stored.add(put.stored);
+  done_.bytes_stored.add(put.stored * how_.block_bytes);
+  done_.present.add(count - put.stored);
+  return {};
+}
+
+result<void> lane::put_in_place(std::size_t first, std::size_t count) {
+  const auto before = clock::now();
+  const auto blocks = std::span(reserved_).first(count);
+  if (auto reserved = session_.reserve(keys(first, count), 0, std::nullopt, blocks); !reserved) return reserved;
+  put_time_ += clock::now() - before;
+  std::size_t ours = 0;
+  {
+    const cpu_scope cpu(done_.generate_cpu);
+    for (std::size_t i = 0; i < count; ++i) {
+      if (blocks[i].state != client::reserve_state::writable) continue;
+      make({blocks[i].data, how_.block_bytes}, first + i);
+      ++ours;
+    }
+  }
+  const auto committing = clock::now();
+  const auto committed = session_.commit(blocks);
+  put_time_ += clock::now() - committing;
+  if (!committed) return std::unexpected(committed.error());
+  done_.stored.add(*committed);
+  done_.bytes_stored.add(*committed * how_.block_bytes);
+  done_.present.add(count - ours);
+  return {};
+}
+
+}  // namespace cenote::replay

@@ -1,0 +1,74 @@
+// One thread of an engine: a request at a time, from the lookup to the put.
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "client/session.hpp"
+#include "commands/replay/board.hpp"
+#include "core/error.hpp"
+
+namespace cenote::replay {
+
+/// Not thread-safe; sessions are shared between lanes.
+class lane {
+ public:
+  /// `corrupt_every`: every so many blocks that it makes one byte is wrong, so that tests see it found; 0: never.
+  lane(const board& plan, std::uint32_t engine, std::uint32_t number, client::session& session,
+       std::uint64_t corrupt_every);
+
+  /// Match, prefetch, load and verify what is there, make and put what is not. A failure that leaves the session usable
+  /// is counted; others are returned.
+  [[nodiscard]] result<void> serve(const planned_request& request);
+
+ private:
+  using clock = std::chrono::steady_clock;
+  struct found {
+    std::size_t upper = 0;              ///< blocks in DRAM when the request came
+    std::size_t reached = 0;            ///< blocks that were asked for: at least `upper`
+    std::size_t loaded = 0;             ///< blocks read
+    std::chrono::nanoseconds looked{};  ///< what each step took
+    std::chrono::nanoseconds waited{};
+    std::chrono::nanoseconds read{};
+    std::optional<client::prefetch_ticket> ticket;
+  };
+
+  [[nodiscard]] key_batch keys(std::size_t first, std::size_t count) const noexcept;
+  [[nodiscard]] result<void> match(found& hits);
+  [[nodiscard]] result<void> bring_up(found& hits);
+  [[nodiscard]] result<void> load(found& hits);
+  void verify_blocks(std::span<const client::held_block> held, std::size_t first);
+  void verify(std::span<const std::byte> block, std::size_t place);
+  void make(std::span<std::byte> block, std::size_t place);
+  [[nodiscard]] result<void> store(std::size_t first);
+  [[nodiscard]] result<void> put_copied(std::size_t first, std::size_t count);
+  [[nodiscard]] result<void> put_in_place(std::size_t first, std::size_t count);
+  [[nodiscard]] std::span<std::byte> buffer(std::size_t i) noexcept;
+  void count_time(const planned_request& request, const found& hits, std::uint64_t hit_tokens,
+                  std::uint64_t upper_tokens);
+  void count_hits(const planned_request& request, const found& hits, clock::time_point begun);
+
+  const board& plan_;
+  const run_settings& how_;
+  engine_state& engine_;
+  tally& done_;
+  client::session& session_;
+  std::uint64_t corrupt_every_;
+  std::uint64_t made_ = 0;
+  std::size_t chunk_;               ///< blocks handled at a time
+  std::vector<std::byte> staging_;  ///< chunk_ blocks of the engine's own
+  std::span<const std::uint64_t> ids_;
+  std::vector<block_name> names_;
+  std::vector<client::held_block> held_;
+  std::vector<client::reserved_block> reserved_;
+  std::chrono::nanoseconds put_time_{};
+};
+
+/// False: no later call of the session will work either.
+[[nodiscard]] bool leaves_session_usable(error_code code) noexcept;
+
+}  // namespace cenote::replay

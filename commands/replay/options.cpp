@@ -1,0 +1,133 @@
+#include "commands/replay/options.hpp"
+
+#include <fmt/format.h>
+
+#include <charconv>
+
+#include "core/units.hpp"
+
+namespace cenote {
+
+namespace {
+
+constexpr std::uint64_t most_blocks = std::uint64_t{1} << 31;
+constexpr std::size_t most_capacities = 1000;
+
+std::unexpected<error> refuse(std::string message) {
+  return fail(error_code::invalid_argument, std::move(message));
+}
+
+/// The factor in "2x"; nothing if this is no factor.
+result<double> parse_factor(std::string_view text) {
+  double factor = 0;
+  const auto [end, bad] = std::from_chars(text.data(), text.data() + text.size() - 1, factor);
+  if (bad != std::errc() || end != text.data() + text.size() - 1 || !(factor > 1)) {
+    return refuse(fmt::format("`{}` is no step; right are 2x (any factor above 1) or a number of blocks", text));
+  }
+  return factor;
+}
+
+result<std::vector<std::uint32_t>> sweep(std::string_view first, std::string_view last, std::string_view step,
+                                         std::uint64_t block_bytes) {
+  const auto from = parse_block_count(first, block_bytes);
+  if (!from) return std::unexpected(from.error());
+  const auto to = parse_block_count(last, block_bytes);
+  if (!to) return std::unexpected(to.error());
+  if (*from > *to) return refuse(fmt::format("a sweep goes upwards, not from {} to {}", first, last));
+  double factor = 1;
+  std::uint64_t addend = 0;
+  if (step.ends_with('x')) {
+    const auto parsed = parse_factor(step);
+    if (!parsed) return std::unexpected(parsed.error());
+    factor = *parsed;
+  } else {
+    const auto parsed = parse_block_count(step, block_bytes);
+    if (!parsed) return std::unexpected(parsed.error());
+    addend = *parsed;
+  }
+  std::vector<std::uint32_t> all;
+  for (std::uint64_t at = *from; at <= *to;) {
+    if (all.size() == most_capacities) return refuse(fmt::format("a sweep of over {} capacities", most_capacities));
+    all.push_back(static_cast<std::uint32_t>(at));
+    const auto next = static_cast<std::uint64_t>(static_cast<double>(at) * factor) + addend;
+    at = next > at ? next : at + 1;
+  }
+  return all;
+}
+
+}  // namespace
+
+std::vector<std::string_view> split(std::string_view text, char separator) {
+  std::vector<std::string_view> parts;
+  for (;;) {
+    const std::size_t at = text.find(separator);
+    parts.push_back(text.substr(0, at));
+    if (at == std::string_view::npos) return parts;
+    text.remove_prefix(at + 1);
+  }
+}
+
+result<std::uint32_t> parse_block_count(std::string_view text, std::uint64_t block_bytes) {
+  if (block_bytes != 0 && text.ends_with("iB")) {
+    const auto bytes = parse_bytes(text);
+    if (!bytes) return std::unexpected(bytes.error());
+    if (*bytes < block_bytes || *bytes / block_bytes > most_blocks) {
+      return refuse(fmt::format("`{}` is no capacity for blocks of {}: it holds {} of them", text,
+                                format_bytes(block_bytes), *bytes / block_bytes));
+    }
+    return static_cast<std::uint32_t>(*bytes / block_bytes);
+  }
+  std::uint64_t number = 0;
+  const auto [end, bad] = std::from_chars(text.data(), text.data() + text.size(), number);
+  const std::string_view unit(end, static_cast<std::size_t>(text.data() + text.size() - end));
+  const std::uint64_t scale = unit == "k" ? 1'000 : unit == "M" ? 1'000'000 : 1;
+  const bool sound = bad == std::errc() && (unit.empty() || scale != 1) && number > 0 && number <= most_blocks / scale;
+  if (!sound) {
+    return refuse(
+        fmt::format("`{}` is no number of blocks; right are 1 to {}, with k or M (64k is 64,000), or bytes as in 2GiB",
+                    text, most_blocks));
+  }
+  return static_cast<std::uint32_t>(number * scale);
+}
+
+result<std::vector<std::uint32_t>> parse_capacities(std::string_view text, std::uint64_t block_bytes) {
+  if (const auto range = split(text, ':'); range.size() == 3) return sweep(range[0], range[1], range[2], block_bytes);
+  std::vector<std::uint32_t> all;
+  for (const std::string_view part : split(text, ',')) {
+    const auto count = parse_block_count(part, block_bytes);
+    if (!count) return std::unexpected(count.error());
+    all.push_back(*count);
+  }
+  return all;
+}
+
+result<std::vector<named_tier>> parse_tiers(std::string_view text, std::uint64_t block_bytes) {
+  std::vector<named_tier> tiers;
+  for (const std::string_view part : split(text, ',')) {
+    const std::size_t equals = part.find('=');
+    if (equals == 0 || equals == std::string_view::npos) {
+      return refuse(fmt::format("`{}` is no tier; right is NAME=BLOCKS, as in dram=1000", part));
+    }
+    const auto capacity = parse_block_count(part.substr(equals + 1), block_bytes);
+    if (!capacity) return std::unexpected(capacity.error());
+    tiers.push_back({std::string(part.substr(0, equals)), *capacity});
+  }
+  if (tiers.size() != 2 || tiers[0].name == tiers[1].name) {
+    return refuse(fmt::format("`{}`: two tiers were expected, the upper one first, as in dram=1000,nvme=10000", text));
+  }
+  return tiers;
+}
+
+result<double> parse_speed(std::string_view text) {
+  if (text == "max") return 0.0;
+  double factor = 0;
+  const bool has_sign = text.ends_with('x');
+  const std::string_view digits = has_sign ? text.substr(0, text.size() - 1) : text;
+  const auto [end, bad] = std::from_chars(digits.data(), digits.data() + digits.size(), factor);
+  if (!has_sign || bad != std::errc() || end != digits.data() + digits.size() || !(factor > 0) || factor > 1e9) {
+    return refuse(fmt::format("`{}` is no speed; right are max, or a factor as in 20x", text));
+  }
+  return factor;
+}
+
+}  // namespace cenote

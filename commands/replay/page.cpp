@@ -1,0 +1,209 @@
+#include "commands/replay/page.hpp"
+
+#include <fmt/format.h>
+#include <sys/utsname.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <fstream>
+#include <sstream>
+#include <thread>
+
+#include "core/machine.hpp"
+#include "core/units.hpp"
+
+namespace cenote::replay {
+
+namespace {
+
+constexpr std::string_view style = R"(
+:root{color-scheme:light dark;--bg:#fff;--fg:#1c2024;--soft:#667079;--rule:#e3e7ea;--card:#f6f8f9;--bad:#b3261e;
+--c0:#1f6feb;--c1:#d1661a;--c2:#2a8a4a;--c3:#8b47c9;--c4:#1a1f24;--c5:#c02675;--c6:#0b7a8a;--c7:#8a6d00}
+@media(prefers-color-scheme:dark){:root{--bg:#14181b;--fg:#e6e9eb;--soft:#96a1aa;--rule:#2c3338;--card:#1c2226;
+--bad:#ff8a80;--c0:#6ea8ff;--c1:#f2a05c;--c2:#66cc8a;--c3:#c79bf2;--c4:#e6e9eb;--c5:#f27db8;--c6:#5cc8d8;--c7:#d9b84a}}
+*{box-sizing:border-box}
+body{margin:0;background:var(--bg);color:var(--fg);font:15px/1.5 system-ui,sans-serif}
+main{max-width:820px;margin:0 auto;padding:28px 20px 60px}
+h1{font-size:22px;margin:0}h2{font-size:17px;margin:34px 0 8px}p{margin:4px 0;color:var(--soft)}
+p.bad{color:var(--bad)}code{font-size:13px;overflow-wrap:anywhere}
+.cards{display:grid;grid-template-columns:repeat(auto-fit,minmax(150px,1fr));gap:10px;margin:20px 0}
+.cards div{background:var(--card);border:1px solid var(--rule);border-radius:6px;padding:10px 12px}
+.cards b{display:block;font-size:20px;font-weight:600}.cards span{color:var(--soft);font-size:13px}
+figure{margin:26px 0}figcaption{font-weight:600;margin-bottom:2px}svg{display:block;width:100%;height:auto}
+.legend{font-size:13px;color:var(--soft);display:flex;flex-wrap:wrap;gap:2px 16px;margin-bottom:6px}
+.key{display:inline-block;width:20px;height:0;border-top:3px solid;margin-right:6px;vertical-align:middle}
+.key.dashed{border-top-style:dashed}.key.dotted{border-top-style:dotted}.key.spot{width:11px;height:11px;border:0;border-radius:50%;background:currentColor}
+.k0{color:var(--c0)}.k1{color:var(--c1)}.k2{color:var(--c2)}.k3{color:var(--c3)}.k4{color:var(--c4)}.k5{color:var(--c5)}.k6{color:var(--c6)}.k7{color:var(--c7)}
+.line{fill:none;stroke-width:2;stroke-linejoin:round}.dashed{stroke-dasharray:6 4}.dotted{stroke-dasharray:2 3}
+.line.s0{stroke:var(--c0)}.line.s1{stroke:var(--c1)}.line.s2{stroke:var(--c2)}.line.s3{stroke:var(--c3)}
+.line.s4{stroke:var(--c4)}.line.s5{stroke:var(--c5)}.line.s6{stroke:var(--c6)}.line.s7{stroke:var(--c7)}
+.dot.s0{fill:var(--c0)}.dot.s1{fill:var(--c1)}.dot.s2{fill:var(--c2)}.dot.s3{fill:var(--c3)}.dot.s4{fill:var(--c4)}
+.dot.s5{fill:var(--c5)}.dot.s6{fill:var(--c6)}.dot.s7{fill:var(--c7)}
+.hover{fill:transparent}.hover:hover{stroke:var(--fg)}
+table{border-collapse:collapse;font-size:13px;margin:6px 0}th,td{padding:2px 10px 2px 0;text-align:right;font-variant-numeric:tabular-nums}
+th:first-child,td:first-child{text-align:left}th{color:var(--soft);font-weight:500}details{font-size:13px;color:var(--soft)}
+div.wide{overflow-x:auto}
+.grid{stroke:var(--rule)}.axis{stroke:var(--soft)}.mark{stroke:var(--soft);stroke-dasharray:2 3}
+.tick,.label{fill:var(--soft);font-size:12px}
+pre{background:var(--card);border:1px solid var(--rule);border-radius:6px;padding:12px;overflow-x:auto;font-size:13px}
+)";
+
+constexpr double GiB = 1U << 30;
+
+/// JSON that may stand in a page: nothing in it ends the element.
+std::string embedded(const nlohmann::ordered_json& data) {
+  std::string out;
+  for (const char each : data.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace)) {
+    if (each == '<') {
+      out += "\\u003c";
+    } else {
+      out += each;
+    }
+  }
+  return out;
+}
+
+/// As a shell takes it.
+std::string shell_word(const std::string& word) {
+  if (!word.empty() && word.find_first_of(" \t\n\"'\\$&|;<>()*?[]{}~#!`") == std::string::npos) return word;
+  std::string out = "'";
+  for (const char each : word) {
+    if (each == '\'') {
+      out += "'\\''";
+    } else {
+      out += each;
+    }
+  }
+  return out + "'";
+}
+
+std::string own_command() {
+  std::ifstream file("/proc/self/cmdline");
+  std::string out;
+  for (std::string word; std::getline(file, word, '\0');) {
+    out += (out.empty() ? "" : " ") + shell_word(word);
+  }
+  return out;
+}
+
+std::string processor() {
+  std::ifstream file("/proc/cpuinfo");
+  for (std::string line; std::getline(file, line);) {
+    const auto colon = line.find(": ");
+    if (line.starts_with("model name") && colon != std::string::npos) return line.substr(colon + 2);
+  }
+  return "unknown processor";
+}
+
+/// What sets one class of machines apart from another; no name of this one.
+std::string host_class() {
+  utsname system{};
+  ::uname(&system);
+  const auto memory = read_memory_limits();
+  return fmt::format("{}, {} cores, {:.0f} GiB of memory, {} {}", processor(),
+                     std::max(1U, std::thread::hardware_concurrency()),
+                     memory ? static_cast<double>(memory->total) / GiB : 0.0, system.sysname, system.release);
+}
+
+}  // namespace
+
+std::string html_of(const page& what) {
+  return fmt::format(
+      "<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><meta name=\"viewport\" "
+      "content=\"width=device-width\"><title>{0}</title><style>{1}</style></head><body><main>\n{2}"
+      "<script type=\"application/json\" id=\"data\">{3}</script>\n</main></body></html>\n",
+      escape_html(what.title), style, what.body, embedded(what.data));
+}
+
+result<void> write_page(const std::string& path, const std::string& html) {
+  std::ofstream file(path, std::ios::trunc);
+  file << html;
+  file.close();
+  if (!file) return fail_errno("write", path);
+  return {};
+}
+
+result<void> check_writable(const std::string& path) {
+  if (path.empty()) return {};
+  const std::ofstream file(path, std::ios::app);
+  if (!file) return fail_errno("open", path);
+  return {};
+}
+
+std::string html_table(const std::vector<std::vector<std::string>>& rows) {
+  std::string out = "<div class=\"wide\"><table>";
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    out += "<tr>";
+    const char* const cell = i == 0 ? "th" : "td";
+    for (const auto& each : rows[i]) out += fmt::format("<{0}>{1}</{0}>", cell, escape_html(each));
+    out += "</tr>";
+  }
+  return out + "</table></div>\n";
+}
+
+chart_axis percent_axis(std::string label, double high) {
+  chart_axis axis{.label = std::move(label), .high = high};
+  for (const double value : round_ticks(0, high * 100, 5))
+    axis.ticks.push_back({value / 100, fmt::format("{:g} %", value)});
+  axis.show = [](double value) { return fmt::format("{:.2f} %", value * 100); };
+  return axis;
+}
+
+chart_axis duration_axis(const std::vector<chart_series>& us) {
+  const auto text = [](double at) { return approximate_duration(std::chrono::nanoseconds(std::llround(at * 1000))); };
+  double low = 1e18;
+  double high = 0;
+  for (const auto& series : us) {
+    for (const auto& point : series.points) {
+      low = std::min(low, point.y);
+      high = std::max(high, point.y);
+    }
+  }
+  if (high <= 0) low = high = 1;
+  chart_axis axis{.label = "time, logarithmic", .logarithmic = true};
+  axis.low = std::pow(10.0, std::floor(std::log10(std::max(low, 0.01))));
+  axis.high = std::max(axis.low * 10, std::pow(10.0, std::ceil(std::log10(high) - 1e-9)));
+  const auto decades = std::lround(std::log10(axis.high / axis.low));
+  for (long i = 0; i <= decades; ++i) {
+    const double at = axis.low * std::pow(10.0, static_cast<double>(i));
+    axis.ticks.push_back({at, text(at)});
+  }
+  axis.show = text;
+  return axis;
+}
+
+chart_axis capacity_axis(const std::vector<double>& blocks, std::uint64_t block_bytes) {
+  const auto text = [block_bytes](double at) {
+    return approximate_bytes(static_cast<std::uint64_t>(at * static_cast<double>(block_bytes)));
+  };
+  chart_axis axis{.label = "capacity, logarithmic", .low = 1, .high = 10, .logarithmic = true};
+  if (!blocks.empty()) {
+    axis.low = std::max(1.0, std::ranges::min(blocks));
+    axis.high = std::max(axis.low, std::ranges::max(blocks));
+  }
+  for (const double each : blocks) axis.ticks.push_back({each, text(each)});
+  axis.show = [text](double at) { return fmt::format("{} ({:.0f} blocks)", text(at), at); };
+  return axis;
+}
+
+provenance provenance_of(std::string_view generated) {
+  provenance from{.version = CENOTE_VERSION, .command = own_command(), .host = host_class(), .seed = {}};
+  if (generated.empty()) return from;
+  const auto at = generated.find("seed=");
+  from.seed = at == std::string_view::npos ? "1" : std::string(generated.substr(at + 5));
+  from.seed = from.seed.substr(0, from.seed.find(','));
+  return from;
+}
+
+std::string html_of(const provenance& from) {
+  std::string out = fmt::format("<p>cenote {}; {}{}</p>\n", escape_html(from.version), escape_html(from.host),
+                                from.seed.empty() ? "" : "; seed " + escape_html(from.seed));
+  return out + fmt::format("<p><code>{}</code></p>\n", escape_html(from.command));
+}
+
+nlohmann::ordered_json json_of(const provenance& from) {
+  return {{"version", from.version}, {"command", from.command}, {"host", from.host}, {"seed", from.seed}};
+}
+
+}  // namespace cenote::replay

@@ -1,0 +1,44 @@
+// The page around a replay's plots: one HTML file that needs nothing else.
+#pragma once
+
+#include <nlohmann/json.hpp>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "commands/replay/outcome.hpp"
+#include "commands/replay/svg_chart.hpp"
+#include "core/error.hpp"
+
+namespace cenote::replay {
+
+struct page {
+  std::string title;
+  std::string body;             ///< HTML
+  nlohmann::ordered_json data;  ///< embedded as it is, for programs
+};
+
+/// Light or dark as the reader's system is; runs nothing and asks for nothing.
+[[nodiscard]] std::string html_of(const page& what);
+
+/// Writes what is to be a page; the file is made anew.
+[[nodiscard]] result<void> write_page(const std::string& path, const std::string& html);
+/// Found out before a replay of an hour, not after it; an empty path is no page.
+[[nodiscard]] result<void> check_writable(const std::string& path);
+
+/// An HTML table; the first row is the heading. Cells are escaped.
+[[nodiscard]] std::string html_table(const std::vector<std::vector<std::string>>& rows);
+
+/// Ticks and values in percent, from 0 to `high` (a ratio).
+[[nodiscard]] chart_axis percent_axis(std::string label, double high);
+/// A logarithmic axis of times that holds all of `us`, microseconds.
+[[nodiscard]] chart_axis duration_axis(const std::vector<chart_series>& us);
+/// A logarithmic axis of capacities.
+[[nodiscard]] chart_axis capacity_axis(const std::vector<double>& blocks, std::uint64_t block_bytes);
+
+/// This machine and program, and the command line of this process.
+[[nodiscard]] provenance provenance_of(std::string_view generated);
+[[nodiscard]] std::string html_of(const provenance& from);
+[[nodiscard]] nlohmann::ordered_json json_of(const provenance& from);
+
+}  // namespace cenote::replay

@@ -1,0 +1,214 @@
+#include "commands/replay/real.hpp"
+
+#include <fmt/format.h>
+
+#include <charconv>
+#include <cstdio>
+#include <map>
+
+#include "commands/common.hpp"
+#include "commands/interruption.hpp"
+#include "commands/replay/beside.hpp"
+#include "commands/replay/options.hpp"
+#include "commands/replay/page.hpp"
+#include "commands/replay/report.hpp"
+#include "commands/replay/summary.hpp"
+#include "core/instance_spec.hpp"
+#include "core/units.hpp"
+#include "simulation/simulation.hpp"
+
+namespace cenote::replay {
+
+namespace {
+
+constexpr std::uint64_t least_block = 4096;
+
+const std::map<std::string, verify_mode> verify_modes{
+    {"none", verify_mode::none}, {"sample", verify_mode::sample}, {"all", verify_mode::all}};
+const std::map<std::string, access_mode> access_modes{{"copy", access_mode::copy}, {"in-place", access_mode::in_place}};
+const std::map<std::string, deal_mode> deal_modes{{"conversation", deal_mode::conversation},
+                                                  {"round-robin", deal_mode::round_robin}};
+
+result<std::uint64_t> parse_size(const std::string& text, std::string_view option) {
+  const auto bytes = parse_bytes(text);
+  if (!bytes) return std::unexpected(bytes.error().in(option));
+  return *bytes;
+}
+
+/// What --set gives `key`, the last one; empty: nothing.
+std::string_view set_to(const std::vector<std::string>& sets, std::string_view key) {
+  std::string_view value;
+  for (const std::string_view each : sets) {
+    if (!each.starts_with(key) || each.substr(key.size(), 1) != "=") continue;
+    value = each.substr(key.size() + 1);
+    if (value.size() > 1 && value.front() == '"' && value.back() == '"') value = value.substr(1, value.size() - 2);
+  }
+  return value;
+}
+
+/// The rate that the node is given by --set; 0: none.
+double prefill_rate_in(const std::vector<std::string>& sets) {
+  const std::string_view value = set_to(sets, "prefetch.prefill_tokens_per_s");
+  double rate = 0;
+  std::from_chars(value.data(), value.data() + value.size(), rate);
+  return rate;
+}
+
+/// How the node's own lower tier works; what is no setting the node has refused.
+simulation::tier_pair lower_tier_in(const std::vector<std::string>& sets) {
+  simulation::tier_pair pair;
+  if (const auto policy = set_to(sets, "nvme.policy"); !policy.empty()) pair.lower_policy = policy;
+  const auto ingest = set_to(sets, "nvme.ingest");
+  if (ingest == "all") pair.ingest = simulation::tier_ingest::all;
+  if (ingest == "hot") pair.ingest = simulation::tier_ingest::hot;
+  pair.keep_copy = set_to(sets, "nvme.keep_copy") != "false";
+  return pair;
+}
+
+result<std::uint64_t> parse_block_bytes(const std::string& text) {
+  const auto block = parse_size(text, "--block-bytes");
+  if (block && (*block < least_block || *block > max_block_bytes || *block % sizeof(std::uint64_t) != 0)) {
+    return fail(error_code::invalid_argument,
+                fmt::format("--block-bytes: {} is no size for a block; right are {} to {}, a multiple of 8", text,
+                            format_bytes(least_block), format_bytes(max_block_bytes)));
+  }
+  return block;
+}
+
+/// The tiers of a node of our own; refused for somebody else's.
+result<void> parse_node(const real_options& options, run_options& out) {
+  const bool any = !options.dram.empty() || !options.nvme.empty() || !options.nvme_at.empty() ||
+                   !options.policy.empty() || !options.sets.empty();
+  if (any && !options.socket.empty()) {
+    return fail(
+        error_code::invalid_argument,
+        "--dram, --nvme, --nvme-path, --policy and --set are for a node of the replay's own; leave them out, or "
+        "leave out --socket");
+  }
+  if (!options.dram.empty()) {
+    const auto bytes = parse_size(options.dram, "--dram");
+    if (!bytes) return std::unexpected(bytes.error());
+    out.dram = *bytes;
+  }
+  if (!options.nvme.empty()) {
+    const auto bytes = parse_size(options.nvme, "--nvme");
+    if (!bytes) return std::unexpected(bytes.error());
+    out.nvme = *bytes;
+  }
+  out.nvme_at = options.nvme_at;
+  out.policy = options.policy;
+  out.sets = options.sets;
+  return {};
+}
+
+/// The policies that the report compares: the node's own, where it can be simulated, and a few others.
+std::vector<std::string> curves_beside(const outcome& of) {
+  std::vector<std::string> names{"lru", "s3fifo", "tblru"};
+  if (simulation::check_simulated(of.policy, simulation::replay_order::forward)) names.insert(names.begin(), of.policy);
+  return names;
+}
+
+/// What a run leaves to do: figures beside it, and telling. False: a file could not be written.
+exit_code tell(outcome& of, const real_options& options, bool as_json) {
+  of.memcpy_rate = measure_memcpy(of.settings.block_bytes);
+  if (of.own_node) of.twin = simulate_twin(of, lower_tier_in(options.sets));
+  result<void> reported;
+  if (!options.report.empty()) {
+    if (!of.ran.requests().empty()) reported = simulate_beside(of.ran, curves_beside(of), of);
+    if (reported) reported = write_page(options.report, report_html(of));
+  }
+  if (as_json) {
+    fmt::print("{}\n", summary_json(of).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace));
+  } else {
+    fmt::print("{}", summary_text(of));
+    if (reported && !options.report.empty()) fmt::print("\nreport: {}\n", options.report);
+  }
+  std::fflush(stdout);
+  if (!reported) return failed_with(reported.error());
+  for (const auto& each : of.failures) complain({error_code::internal, each});
+  if (of.interrupted) return exit_code::ended_at_once;
+  return of.failures.empty() ? exit_code::orderly : exit_code::failed;
+}
+
+}  // namespace
+
+void real_options::add_to(CLI::App& command) {
+  const auto one_of = [](const auto& modes) { return CLI::IsMember(modes); };
+  command.add_option("--engines", engines, "Engine processes")
+      ->check(CLI::Range(1U, most_engines))
+      ->capture_default_str();
+  command.add_option("--speed", speed,
+                     "20x: twenty times as fast as recorded; max, which is the default: back to back. Simulated, "
+                     "times are divided; max: time stands still");
+  command.add_option("--block-bytes", block_bytes, "Size of a block of 512 tokens")->capture_default_str();
+  command.add_option("--socket", socket, "Use the node at this socket; without it the replay starts one");
+  command.add_option("--dram", dram, "DRAM tier of the replay's own node; chosen from trace and machine");
+  command.add_option("--nvme", nvme, "NVMe tier of the replay's own node, 0 for none; chosen from trace and disk");
+  command.add_option("--nvme-path", nvme_at, "Where its directory is made; the directory for temporary files");
+  command.add_option("--policy", policy, "dram.policy of the replay's own node");
+  command.add_option("--set", sets, "key=value for the replay's own node; may be repeated");
+  command.add_option("--verify", verify, "What is compared of blocks read: none, sample (eight cache lines) or all")
+      ->check(one_of(verify_modes))
+      ->capture_default_str();
+  command.add_option("--access", access, "copy: blocks go through the engine's own memory; in-place: they do not")
+      ->check(one_of(access_modes))
+      ->capture_default_str();
+  command.add_option("--deal", deal, "conversation: a request follows the one it continues; round-robin")
+      ->check(one_of(deal_modes))
+      ->capture_default_str();
+  command.add_option("--concurrency", lanes, "Requests that an engine serves at a time; 1 with --speed max, else 4")
+      ->check(CLI::Range(1U, most_lanes));
+  command.add_option("--prefetch-wait", prefetch_wait, "How long a request waits for blocks from NVMe")
+      ->capture_default_str();
+  command
+      .add_option("--prefill-rate", prefill_rate,
+                  "Tokens that an engine computes a second: requests get a compute time, and the replay's own node "
+                  "prefill_tokens_per_s")
+      ->check(CLI::Range(1.0, 1e9));
+  command.add_option("--report", report, "Write a page with plots to this file");
+}
+
+result<std::uint64_t> parse_block(const std::string& text) {
+  const auto block = parse_block_bytes(text);
+  if (!block) return block;
+  return (*block + block_alignment - 1) / block_alignment * block_alignment;
+}
+
+result<run_options> parse(const real_options& options) {
+  run_options out;
+  out.engines = options.engines;
+  out.lanes = options.lanes;
+  out.socket = options.socket;
+  out.verify = verify_modes.at(options.verify);
+  out.access = access_modes.at(options.access);
+  out.deal = deal_modes.at(options.deal);
+  const auto speed = parse_speed(options.speed.empty() ? "max" : options.speed);
+  if (!speed) return std::unexpected(speed.error());
+  out.speed = *speed;
+  const auto block = parse_block_bytes(options.block_bytes);
+  if (!block) return std::unexpected(block.error());
+  out.block_bytes = *block;
+  const auto wait = parse_duration(options.prefetch_wait);
+  if (!wait) return std::unexpected(wait.error().in("--prefetch-wait"));
+  out.prefetch_wait = *wait;
+  out.prefill_rate = options.prefill_rate > 0 ? options.prefill_rate : prefill_rate_in(options.sets);
+  if (auto ok = parse_node(options, out); !ok) return std::unexpected(ok.error());
+  return out;
+}
+
+exit_code run_real(const simulation::trace& of, const request_source& from, const real_options& options, bool as_json) {
+  auto parsed = parse(options);
+  if (!parsed) return failed_with(parsed.error());
+  if (auto ok = check_writable(options.report); !ok) return failed_with(ok.error());
+  parsed->trace = from.name;
+  watch_for_interruption();
+  auto ran = run(of, *parsed);
+  if (!ran && interrupted()) return exit_code::ended_at_once;
+  if (!ran) return failed_with(ran.error());
+  ran->from = provenance_of(from.generated);
+  ran->lines = from.lines;
+  ran->left_out = from.left_out;
+  return tell(*ran, options, as_json);
+}
+
+}  // namespace cenote::replay

@@ -1,0 +1,439 @@
+#include "commands/replay/replay.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <functional>
+#include <map>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <thread>
+
+#include "commands/common.hpp"
+#include "commands/replay/compare.hpp"
+#include "commands/replay/options.hpp"
+#include "commands/replay/page.hpp"
+#include "commands/replay/real.hpp"
+#include "commands/replay/simulated_report.hpp"
+#include "commands/replay/trace.hpp"
+#include "commands/table.hpp"
+#include "core/units.hpp"
+#include "simulation/stack_distances.hpp"
+#include "simulation/tier_simulation.hpp"
+#include "simulation/workload.hpp"
+
+namespace cenote {
+
+namespace {
+
+using nlohmann::ordered_json;
+using simulation::replay_order;
+using simulation::replay_sums;
+using simulation::tier_ingest;
+using simulation::tier_pair;
+using simulation::tier_sums;
+
+const std::map<std::string, replay_order> orders{{"fwd", replay_order::forward}, {"rev", replay_order::reverse}};
+const std::map<std::string, tier_ingest> ingests{
+    {"all", tier_ingest::all}, {"hot", tier_ingest::hot}, {"evicted", tier_ingest::evicted}};
+
+const std::map<std::string, time_unit> time_units{{"auto", time_unit::automatic},
+                                                  {"s", time_unit::seconds},
+                                                  {"ms", time_unit::milliseconds},
+                                                  {"us", time_unit::microseconds},
+                                                  {"ns", time_unit::nanoseconds}};
+
+/// Options that mean something in one way of replaying only.
+constexpr std::array simulated_only{"--capacity-sweep", "--policies", "--order",     "--tiers",
+                                    "--lower-policy",   "--ingest",   "--keep-copy", "--tails"};
+constexpr std::array real_only{"--prefill-rate", "--engines",     "--socket",       "--dram",   "--nvme",
+                               "--nvme-path",    "--policy",      "--set",          "--verify", "--access",
+                               "--deal",         "--concurrency", "--prefetch-wait"};
+constexpr std::array nvme_only{"--nvme-path", "--prefetch-wait"};
+constexpr std::array tiers_only{"--lower-policy", "--ingest", "--keep-copy"};
+
+struct replay_options {
+  std::string path;
+  std::string generated;
+  std::size_t limit = 0;
+  bool simulate = false;
+  std::string capacities;
+  std::string policies = "lru,s3fifo,arc,tblru";
+  std::string order = "fwd";
+  std::string tails = "cut";
+  std::string unit = "auto";
+  bool allow_left_out = false;
+  std::string tiers;
+  std::string lower_policy = "lru";
+  std::string ingest = "evicted";
+  bool keep_copy = true;
+  bool as_json = false;
+  replay::real_options real;
+};
+
+// ---------------------------------------------------------------------------------------------- simulating
+
+/// Calls `work(i)` for each i below `count`, on as many threads as there are cores.
+void run_all(std::size_t count, const std::function<void(std::size_t)>& work) {
+  std::atomic<std::size_t> next = 0;
+  const auto take = [&] {
+    for (std::size_t i = next++; i < count; i = next++) work(i);
+  };
+  std::vector<std::jthread> helpers;
+  const std::size_t cores = std::max(1U, std::thread::hardware_concurrency());
+  for (std::size_t i = 1; i < std::min(cores, count); ++i) helpers.emplace_back(take);
+  take();
+}
+
+/// The policies asked for, each a known one.
+result<std::vector<std::string>> parse_policies(const replay_options& options) {
+  std::vector<std::string> names;
+  for (const std::string_view name : split(options.policies, ',')) names.emplace_back(name);
+  for (const std::string& name : names) {
+    if (auto known = simulation::check_simulated(name, orders.at(options.order)); !known) {
+      return std::unexpected(known.error());
+    }
+  }
+  return names;
+}
+
+ordered_json sums_json(const replay_sums& sums) {
+  return {{"stream_hits", sums.stream_hits}, {"prefix_hits", sums.prefix_hits}, {"prefix_tokens", sums.prefix_tokens},
+          {"blocks", sums.blocks},           {"tokens", sums.tokens},           {"inserts", sums.inserts},
+          {"evictions", sums.evictions}};
+}
+
+std::string percent(double ratio) {
+  return fmt::format("{:.2f}", ratio * 100);
+}
+
+replay::simulated_page page_of(const read_trace& read, std::uint64_t block_bytes, const replay_options& options) {
+  return {.trace = options.path.empty() ? options.generated : options.path,
+          .from = replay::provenance_of(options.generated),
+          .block_bytes = block_bytes,
+          .lines = read.lines,
+          .left_out = read.left_out,
+          .data = ordered_json::array()};
+}
+
+result<void> write_report(const replay::simulated_page& page, const replay_options& options) {
+  const std::string& path = options.real.report;
+  if (path.empty()) return {};
+  if (auto ok = replay::write_page(path, replay::report_html(page)); !ok) return ok;
+  if (!options.as_json) fmt::print("\nreport: {}\n", path);
+  return {};
+}
+
+// ---------------------------------------------------------------------------------------------- one tier
+
+using sweep_line = replay::simulated_cell;
+
+/// A row a policy, a column a capacity.
+std::string matrix_text(const std::vector<sweep_line>& lines, const std::vector<std::uint32_t>& capacities,
+                        const std::function<std::string(const replay_sums&)>& cell) {
+  std::vector<std::string> heading{"POLICY"};
+  for (const std::uint32_t capacity : capacities) heading.push_back(">" + std::to_string(capacity));
+  table rows(std::move(heading));
+  for (std::size_t i = 0; i < lines.size(); i += capacities.size()) {
+    std::vector<std::string> row{lines[i].policy};
+    for (std::size_t c = 0; c < capacities.size(); ++c) row.push_back(cell(lines[i + c].sums));
+    rows.add(std::move(row));
+  }
+  return rows.text();
+}
+
+ordered_json sweep_json(const sweep_line& of, std::uint64_t left_out, const replay_options& options) {
+  ordered_json line{{"policy", of.policy}, {"order", options.order}, {"capacity", of.capacity}};
+  line.update(sums_json(of.sums));
+  line["left_out"] = left_out;
+  return line;
+}
+
+void print_lines(const ordered_json& lines) {
+  for (const auto& each : lines) {
+    fmt::print("{}\n", each.dump(-1, ' ', false, ordered_json::error_handler_t::replace));
+  }
+}
+
+void print_sweep(const std::vector<sweep_line>& lines, const std::vector<std::uint32_t>& capacities) {
+  fmt::print("PREFIX-TOKEN HITS, % of {} tokens, by capacity in blocks\n{}", lines.front().sums.tokens,
+             matrix_text(lines, capacities, [](const replay_sums& sums) { return percent(sums.hit_ratio()); }));
+  fmt::print("\nBLOCK HITS of {}\n{}", lines.front().sums.blocks,
+             matrix_text(lines, capacities, [](const replay_sums& sums) { return std::to_string(sums.stream_hits); }));
+}
+
+/// Several capacities of LRU take one pass.
+std::vector<sweep_line> sweep_all(const simulation::trace& of, const std::vector<std::string>& policies,
+                                  const std::vector<std::uint32_t>& capacities, replay_order order) {
+  std::vector<sweep_line> lines;
+  for (const std::string& policy : policies) {
+    for (const std::uint32_t capacity : capacities) lines.push_back({policy, capacity, {}});
+  }
+  const auto at_once = [&](const std::string& policy) {
+    return policy == "lru" && order == replay_order::forward && capacities.size() > 1;
+  };
+  const bool pass = std::ranges::any_of(policies, at_once);
+  run_all(lines.size() + (pass ? 1 : 0), [&](std::size_t i) {
+    if (i == lines.size()) {
+      const simulation::lru_curve curve(of);
+      for (sweep_line& each : lines) {
+        if (at_once(each.policy)) each.sums = curve.at(each.capacity);
+      }
+    } else if (!at_once(lines[i].policy)) {
+      lines[i].sums = *simulation::simulate(of, lines[i].policy, lines[i].capacity, order);
+    }
+  });
+  return lines;
+}
+
+result<void> run_sweep(const read_trace& read, const replay_options& options) {
+  const auto block = replay::parse_block(options.real.block_bytes);
+  if (!block) return std::unexpected(block.error());
+  const auto capacities = parse_capacities(options.capacities, *block);
+  if (!capacities) return std::unexpected(capacities.error());
+  const auto policies = parse_policies(options);
+  if (!policies) return std::unexpected(policies.error());
+  const auto lines = sweep_all(read.requests, *policies, *capacities, orders.at(options.order));
+  auto page = page_of(read, *block, options);
+  for (const sweep_line& each : lines) page.data.push_back(sweep_json(each, read.left_out, options));
+  page.sweep = lines;
+  if (options.as_json) {
+    print_lines(page.data);
+  } else {
+    print_sweep(lines, *capacities);
+  }
+  return write_report(page, options);
+}
+
+// ---------------------------------------------------------------------------------------------- two tiers
+
+ordered_json tiers_json(const std::string& policy, const tier_sums& sums, const std::vector<named_tier>& tiers,
+                        const replay_options& options) {
+  ordered_json line{{"policy", policy},
+                    {"order", options.order},
+                    {"capacity", std::uint64_t{tiers[0].capacity} + tiers[1].capacity},
+                    {"tiers", {{tiers[0].name, tiers[0].capacity}, {tiers[1].name, tiers[1].capacity}}},
+                    {"lower_policy", options.lower_policy},
+                    {"ingest", options.ingest},
+                    {"keep_copy", options.keep_copy}};
+  line.update(sums_json(sums.both));
+  line.update({{"upper_hits", sums.upper_hits},
+               {"upper_tokens", sums.upper_tokens},
+               {"promoted", sums.promoted},
+               {"written", sums.written},
+               {"lower_evictions", sums.lower_evictions}});
+  return line;
+}
+
+std::string tiers_text(const std::vector<std::string>& policies, const std::vector<tier_sums>& sums) {
+  table rows({"POLICY", ">HIT %", ">ABOVE %", ">BLOCK HITS", ">ABOVE", ">PROMOTED", ">WRITTEN"});
+  for (std::size_t i = 0; i < policies.size(); ++i) {
+    const tier_sums& each = sums[i];
+    rows.add({policies[i], percent(each.both.hit_ratio()), percent(replay::upper_ratio(each)),
+              std::to_string(each.both.stream_hits), std::to_string(each.upper_hits), std::to_string(each.promoted),
+              std::to_string(each.written)});
+  }
+  return rows.text();
+}
+
+result<void> run_tiers(const read_trace& read, const replay_options& options) {
+  const auto block = replay::parse_block(options.real.block_bytes);
+  if (!block) return std::unexpected(block.error());
+  const auto tiers = parse_tiers(options.tiers, *block);
+  if (!tiers) return std::unexpected(tiers.error());
+  const auto policies = parse_policies(options);
+  if (!policies) return std::unexpected(policies.error());
+  std::vector<result<tier_sums>> all(policies->size());
+  run_all(all.size(), [&](std::size_t i) {
+    const tier_pair how{.upper_policy = (*policies)[i],
+                        .lower_policy = options.lower_policy,
+                        .upper_capacity = (*tiers)[0].capacity,
+                        .lower_capacity = (*tiers)[1].capacity,
+                        .ingest = ingests.at(options.ingest),
+                        .keep_copy = options.keep_copy};
+    all[i] = simulation::simulate(read.requests, how, orders.at(options.order));
+  });
+  std::vector<tier_sums> sums;
+  for (const auto& each : all) {
+    if (!each) return std::unexpected(each.error());
+    sums.push_back(*each);
+  }
+  auto page = page_of(read, *block, options);
+  for (std::size_t i = 0; i < sums.size(); ++i) {
+    page.data.push_back(tiers_json((*policies)[i], sums[i], *tiers, options));
+    page.data.back()["left_out"] = read.left_out;
+    page.tiers.push_back({(*policies)[i], sums[i]});
+  }
+  page.tiers_text = fmt::format("{} over {} blocks, ingest {}, {}", (*tiers)[0].capacity, (*tiers)[1].capacity,
+                                options.ingest, options.keep_copy ? "keeping the copy below" : "exclusive");
+  if (options.as_json) {
+    print_lines(page.data);
+  } else {
+    fmt::print("PREFIX-TOKEN HITS of {}\n{}", page.tiers_text, tiers_text(*policies, sums));
+  }
+  return write_report(page, options);
+}
+
+exit_code run_simulation(const read_trace& read, const replay_options& options) {
+  if (auto ok = replay::check_writable(options.real.report); !ok) return failed_with(ok.error());
+  const auto done = options.tiers.empty() ? run_sweep(read, options) : run_tiers(read, options);
+  if (done && !options.as_json && read.left_out > 0) {
+    fmt::print("\n{} of the trace's {} lines were left out\n", read.left_out, read.lines);
+  }
+  return done ? exit_code::orderly : failed_with(done.error());
+}
+
+// ---------------------------------------------------------------------------------------------- the requests
+
+/// A file's requests; what is strange about its lines is said.
+result<read_trace> read_requests(const replay_options& options, bool full_blocks) {
+  auto read = read_trace_file(options.path, {.unit = time_units.at(options.unit),
+                                             .allow_left_out = options.allow_left_out,
+                                             .full_blocks = full_blocks,
+                                             .most = options.limit});
+  if (!read) return read;
+  for (const std::string& each : read->warnings) complain({error_code::malformed, each});
+  return read;
+}
+
+result<read_trace> requests_of(const replay_options& options) {
+  const bool full_blocks = options.tails == "cut";
+  result<read_trace> all;
+  if (!options.path.empty()) {
+    all = read_requests(options, full_blocks);
+  } else {
+    auto made = simulation::generate(options.generated);
+    if (!made) return std::unexpected(made.error());
+    const std::size_t count = options.limit == 0 ? made->requests().size() : options.limit;
+    all->requests = full_blocks ? made->full_blocks(count) : made->first(count);
+  }
+  if (all && options.simulate && !options.real.speed.empty()) {
+    const auto speed = parse_speed(options.real.speed);
+    if (!speed) return std::unexpected(speed.error());
+    all->requests = all->requests.at_speed(*speed);
+  }
+  return all;
+}
+
+/// The first of `names` that was given; empty: none.
+template <std::size_t N>
+std::string_view given(const CLI::App& command, const std::array<const char*, N>& names) {
+  const auto found = std::ranges::find_if(names, [&](const char* name) { return command.count(name) > 0; });
+  return found == names.end() ? std::string_view() : *found;
+}
+
+/// Options of a real node that mean nothing together.
+result<void> check_real(const CLI::App& command, const replay::real_options& options) {
+  const auto refuse = [](std::string why) { return fail(error_code::invalid_argument, std::move(why)); };
+  const auto nvme = options.nvme.empty() ? std::uint64_t{1} : parse_bytes(options.nvme).value_or(1);
+  if (const auto name = given(command, nvme_only); nvme == 0 && !name.empty()) {
+    return refuse(fmt::format("{} is for an NVMe tier: leave it out, or leave out --nvme 0", name));
+  }
+  if (options.engines == 1 && command.count("--deal") > 0) {
+    return refuse("--deal is for several engines: leave it out, or leave out --engines 1");
+  }
+  return {};
+}
+
+/// Before anything is read: what cannot work together.
+result<void> check(const CLI::App& command, const replay_options& options) {
+  const auto refuse = [](std::string why) { return fail(error_code::invalid_argument, std::move(why)); };
+  if (options.path.empty() == options.generated.empty()) {
+    return refuse("replay needs either a trace or --generate KIND, as in --generate chat");
+  }
+  if (options.simulate && options.capacities.empty() == options.tiers.empty()) {
+    return refuse("replay --simulate needs either --capacity-sweep or --tiers");
+  }
+  if (const auto name = given(command, simulated_only); !options.simulate && !name.empty()) {
+    return refuse(fmt::format("{} simulates: add --simulate, or leave it out for a real node", name));
+  }
+  if (const auto name = given(command, real_only); options.simulate && !name.empty()) {
+    return refuse(fmt::format("{} is for a real node: leave it out, or leave out --simulate, which takes {}", name,
+                              name == "--policy" ? "--policies" : "--capacity-sweep or --tiers"));
+  }
+  if (const auto name = given(command, tiers_only); options.tiers.empty() && !name.empty()) {
+    return refuse(fmt::format("{} is for two tiers: add --tiers, as in --tiers dram=1000,nvme=10000", name));
+  }
+  if (options.path.empty() && (options.unit != "auto" || options.allow_left_out)) {
+    return refuse("--time-unit and --allow-left-out are for a trace's file, and --generate reads none");
+  }
+  return check_real(command, options.real);
+}
+
+exit_code run_replay(const CLI::App& command, const replay_options& options) {
+  if (auto ok = check(command, options); !ok) return failed_with(ok.error());
+  const auto read = requests_of(options);
+  if (!read) return failed_with(read.error());
+  if (options.simulate) return run_simulation(*read, options);
+  const std::string& name = options.path.empty() ? options.generated : options.path;
+  return replay::run_real(read->requests, {name, options.generated, read->lines, read->left_out}, options.real,
+                          options.as_json);
+}
+
+/// The kinds that --generate knows, for the help.
+std::string workloads_text() {
+  std::string text;
+  for (const auto& kind : simulation::workload_kinds()) {
+    text += fmt::format("\n  {}: {}\n", kind.name, kind.meaning);
+    for (const auto& each : kind.parameters) {
+      text += fmt::format("    {} ({:g}): {}\n", each.name, each.standard, each.meaning);
+    }
+  }
+  return text;
+}
+
+}  // namespace
+
+void add_replay(CLI::App& app) {
+  auto* command = app.add_subcommand("replay", "Run a trace against a node, or through the eviction policies");
+  auto options = std::make_shared<replay_options>();
+  command->add_option("trace", options->path, "Requests as Mooncake publishes them, a JSON object a line");
+  command->add_option("--generate", options->generated,
+                      "Made-up requests in place of a trace: KIND or KIND:name=value,…; see below");
+  command->add_option("--limit", options->limit, "Only the first so many requests");
+  command
+      ->add_option("--time-unit", options->unit,
+                   "What `timestamp` counts: s, ms, us or ns; auto: ms, unless it is a time since 1970")
+      ->check(CLI::IsMember(time_units))
+      ->capture_default_str();
+  command->add_flag("--allow-left-out", options->allow_left_out,
+                    "Go on when more than a tenth of a trace's lines makes no sense");
+  command->add_flag("--simulate", options->simulate, "Run the policies alone: no memory is moved, no node is needed");
+  options->real.add_to(*command);
+  command->add_option(
+      "--capacity-sweep", options->capacities,
+      "Capacities: a list, or FIRST:LAST:STEP as in 1k:256k:2x; blocks, k is 1,000, or bytes as in 2GiB");
+  command
+      ->add_option(
+          "--policies", options->policies,
+          "Among fifo, lru, lfu, clock, sieve, s3fifo, arc, 2q, mq, tblru, auto, belady; mq+partial and tblru+partial "
+          "keep tails, too")
+      ->capture_default_str();
+  command->add_option("--order", options->order, "How a request uses its blocks: fwd is head to tail, rev tail to head")
+      ->check(CLI::IsMember({"fwd", "rev"}))
+      ->capture_default_str();
+  command
+      ->add_option("--tails", options->tails,
+                   "Blocks that are not full of tokens: cut, as engines do, or keep, as published figures do")
+      ->check(CLI::IsMember({"cut", "keep"}))
+      ->capture_default_str();
+  command->add_option("--tiers", options->tiers,
+                      "Two tiers, the upper one first, as in dram=1000,nvme=10000 or dram=2GiB,nvme=6GiB");
+  command->add_option("--lower-policy", options->lower_policy, "Policy of the lower tier")->capture_default_str();
+  command->add_option("--ingest", options->ingest, "What goes down: all, hot (at its second access) or evicted")
+      ->check(CLI::IsMember({"all", "hot", "evicted"}))
+      ->capture_default_str();
+  command->add_option("--keep-copy", options->keep_copy, "Whether a block that goes up stays below, too")
+      ->capture_default_str();
+  command->add_flag("--json", options->as_json, "One object; simulated, a line for each policy and capacity");
+  command->footer("tblru has an order of its own, whatever --order says.\n\nWhat --generate makes:" + workloads_text());
+  replay::add_compare(*command);
+  command->callback([command, options] {
+    if (!command->get_subcommands().empty()) return;  // it has run
+    end_with(run_replay(*command, *options));
+  });
+}
+
+}  // namespace cenote

@@ -1,0 +1,413 @@
+#include "commands/replay/run.hpp"
+
+#include <fmt/format.h>
+#include <poll.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstring>
+#include <memory>
+#include <utility>
+
+#include "commands/common.hpp"
+#include "commands/interruption.hpp"
+#include "commands/private_node.hpp"
+#include "commands/replay/progress.hpp"
+#include "commands/replay/sizes.hpp"
+#include "commands/replay/watch.hpp"
+#include "core/instance_spec.hpp"
+#include "core/units.hpp"
+#include "keeper/child_process.hpp"
+
+namespace cenote::replay {
+
+namespace {
+
+using namespace std::chrono_literals;
+using std::chrono::steady_clock;
+
+constexpr auto attach_limit = 30s;
+constexpr int loop_pause_ms = 200;
+constexpr double sample_every = 0.5;   // seconds
+constexpr double node_gone_limit = 5;  // seconds that a socket may refuse before the replay gives up
+constexpr double stop_patience = 10;   // seconds that engines have for their last request
+constexpr double orphan_patience = 1;  // … when the node is dead: they only wait for it
+constexpr std::uint32_t paced_lanes = 4;
+constexpr std::uint64_t ns_per_ms = 1'000'000;
+
+double seconds_between(steady_clock::time_point from, steady_clock::time_point to) {
+  return std::chrono::duration<double>(to - from).count();
+}
+
+template <std::size_t N>
+result<void> set_text(std::array<char, N>& to, const std::string& text, std::string_view what) {
+  if (text.size() >= N) {
+    return fail(error_code::invalid_argument, fmt::format("{} is longer than {} bytes: {}", what, N - 1, text));
+  }
+  std::memcpy(to.data(), text.data(), text.size());
+  return {};
+}
+
+struct engine_process {
+  child_process process;
+  std::optional<process_end> end{};
+};
+
+/// One replay, from its node to its outcome. Not thread-safe.
+class replay_run {
+ public:
+  replay_run(const simulation::trace& of, const run_options& options) : of_(of), options_(options) {}
+
+  result<outcome> carry_out() {
+    if (auto ok = open_node(); !ok) return std::unexpected(ok.error());
+    if (auto ok = start_engines(); !ok) return std::unexpected(ok.error());
+    follow();
+    conclude();
+    return std::move(out_);
+  }
+
+ private:
+  // ---- before
+
+  result<void> open_node() {
+    const std::uint64_t stride = (options_.block_bytes + block_alignment - 1) / block_alignment * block_alignment;
+    if (!options_.socket.empty()) {
+      socket_ = options_.socket;
+    } else {
+      const auto sizes =
+          choose_sizes(of_.distinct() * stride, stride, options_.dram, options_.nvme, room_of(options_.nvme_at));
+      auto sets = options_.sets;
+      if (!options_.policy.empty()) sets.push_back("dram.policy=" + options_.policy);
+      if (options_.prefill_rate > 0) {
+        sets.insert(sets.begin(), fmt::format("prefetch.prefill_tokens_per_s={:.0f}", options_.prefill_rate));
+      }
+      auto node = private_node::start({.purpose = "replay",
+                                       .dram = sizes.dram,
+                                       .nvme = sizes.nvme,
+                                       .nvme_at = options_.nvme_at,
+                                       .sets = std::move(sets),
+                                       .own_log = true});
+      if (!node) return std::unexpected(node.error());
+      node_ = std::move(*node);
+      socket_ = node_->socket();
+      if (auto ok = wait_for_paths(); !ok) return ok;
+    }
+    auto watch = node_watch::begin(socket_);
+    if (!watch) return std::unexpected(watch.error());
+    watch_.emplace(std::move(*watch));
+    return {};
+  }
+
+  /// A path that is still opening takes no blocks: a replay must not begin without its lower tier.
+  result<void> wait_for_paths() const {
+    const auto until = steady_clock::now() + attach_limit;
+    while (true) {
+      const auto status = ask(socket_, {{"command", "status"}}, 5s);
+      if (!status) return std::unexpected(status.error());
+      const auto& paths = member(member(*status, "nvme"), "paths");
+      const auto opening =
+          std::ranges::find_if(paths, [](const auto& each) { return text_of(each, "state") == "opening"; });
+      if (opening == paths.end()) return {};
+      if (auto go_on = check_interrupted(); !go_on) return go_on;
+      if (steady_clock::now() > until) {
+        return fail(error_code::deadline_exceeded, "the NVMe path does not open: " + text_of(*opening, "last_error"));
+      }
+      ::poll(nullptr, 0, 10);
+    }
+  }
+
+  result<run_settings> settings() const {
+    run_settings how;
+    how.block_bytes = options_.block_bytes;
+    how.speed = options_.speed;
+    how.engines = options_.engines;
+    how.lanes = options_.lanes != 0 ? options_.lanes : options_.speed > 0 ? paced_lanes : 1;
+    how.verify = options_.verify;
+    how.access = options_.access;
+    how.lower_tier = member(watch_->status(), "nvme").is_object() ? 1 : 0;
+    how.prefetch_wait_ns = static_cast<std::uint64_t>(options_.prefetch_wait.count());
+    how.prefill_rate = options_.prefill_rate;
+    for (const auto& each : of_.requests()) how.longest_chain = std::max<std::uint64_t>(how.longest_chain, each.count);
+    if (auto ok = set_text(how.socket, socket_, "--socket"); !ok) return std::unexpected(ok.error());
+    // The process in the name: two replays at one node do not meet.
+    const auto name = fmt::format("replay-{}-{}", ::getpid(), steady_clock::now().time_since_epoch().count());
+    if (auto ok = set_text(how.instance, name, "the instance's name"); !ok) return std::unexpected(ok.error());
+    return how;
+  }
+
+  result<void> start_engines() {
+    const auto how = settings();
+    if (!how) return std::unexpected(how.error());
+    const auto dealt = deal(of_, how->engines, options_.deal);
+    auto plan = board::create(*how, of_, dealt);
+    if (!plan) return std::unexpected(plan.error());
+    plan_.emplace(std::move(*plan));
+    for (std::uint32_t i = 0; i < how->engines; ++i) {
+      child_process::setup child;
+      child.program = "/proc/self/exe";
+      child.command = {"cenote",   "replay-engine",  "--board", std::to_string(plan_->fd()),
+                       "--number", std::to_string(i)};
+      child.inherit = plan_->fd();
+      child.die_with_parent = true;
+      child.own_group = true;
+      auto process = child_process::start(child);
+      if (!process) return std::unexpected(process.error());
+      engines_.push_back({std::move(*process)});
+      out_.engines.push_back({.number = i, .planned = static_cast<std::uint64_t>(std::ranges::count(dealt, i))});
+    }
+    return wait_until_ready();
+  }
+
+  result<void> wait_until_ready() {
+    const auto until = steady_clock::now() + attach_limit;
+    while (true) {
+      bool all = true;
+      for (std::uint32_t i = 0; i < engines_.size(); ++i) {
+        const auto phase = plan_->engine(i).phase.load();
+        if (phase == engine_phase::ready) continue;
+        all = false;
+        const auto end = engines_[i].process.ended();
+        if (!end) continue;
+        const std::string said = board::said(plan_->engine(i));
+        return fail(error_code::not_running,
+                    fmt::format("engine {} did not attach: {}", i + 1, said.empty() ? end->describe() : said));
+      }
+      if (all) return {};
+      if (auto go_on = check_interrupted(); !go_on) return go_on;
+      if (steady_clock::now() > until) {
+        return fail(error_code::deadline_exceeded, "the engines did not attach to the node in time");
+      }
+      ::poll(nullptr, 0, 2);
+    }
+  }
+
+  // ---- meanwhile
+
+  void follow() {
+    started_ = steady_clock::now();
+    plan_->go(started_.time_since_epoch().count());
+    progress line(options_.quiet);
+    double next_sample = 0;
+    while (engines_running()) {
+      wait_for_ends();
+      const double now = elapsed();
+      if (interrupted() && !out_.interrupted) {
+        out_.interrupted = true;
+        stop(stop_patience);
+      }
+      look_after_node(now);
+      if (now >= next_sample) {
+        if (watch_->look()) take_sample(now);
+        next_sample = now + sample_every;
+      }
+      line.show(state(now));
+      if (stop_at_ && now > *stop_at_) end_engines();
+    }
+    out_.seconds = elapsed();
+    if (!out_.interrupted) line.show(state(out_.seconds));
+    line.finish();
+  }
+
+  [[nodiscard]] double elapsed() const { return seconds_between(started_, steady_clock::now()); }
+
+  bool engines_running() {
+    bool any = false;
+    for (auto& each : engines_) {
+      if (!each.end) each.end = each.process.ended();
+      any |= !each.end;
+    }
+    return any;
+  }
+
+  void wait_for_ends() {
+    std::vector<pollfd> ends;
+    for (const auto& each : engines_) {
+      if (!each.end) ends.push_back({.fd = each.process.pidfd(), .events = POLLIN, .revents = 0});
+    }
+    ::poll(ends.data(), ends.size(), loop_pause_ms);
+  }
+
+  void stop(double patience) {
+    plan_->stop();
+    const double at = elapsed() + patience;
+    stop_at_ = stop_at_ ? std::min(*stop_at_, at) : at;
+  }
+
+  void end_engines() {
+    for (auto& each : engines_) {
+      if (!each.end) each.process.signal(SIGKILL);
+    }
+  }
+
+  void look_after_node(double now) {
+    if (node_lost_) return;
+    if (node_) {
+      const auto end = node_->ended();
+      if (!end) return;
+      lose_node(fmt::format("the node ended with {}; its log: {}", end->describe(), node_->log_tail()));
+      return;
+    }
+    if (!watch_->gone()) {
+      gone_since_.reset();
+      return;
+    }
+    if (!gone_since_) gone_since_ = now;
+    if (now - *gone_since_ > node_gone_limit) lose_node("no node answers any more at " + socket_);
+  }
+
+  void lose_node(std::string how) {
+    node_lost_ = true;
+    out_.failures.push_back(std::move(how));
+    stop(orphan_patience);
+  }
+
+  void take_sample(double now) {
+    const auto sums = std::make_unique<tally>();
+    plan_->sum(*sums);
+    sample point;
+    point.seconds = now;
+    point.requests = sums->requests.get();
+    point.tokens = sums->tokens.get();
+    point.blocks = sums->blocks.get();
+    point.upper_hits = sums->upper_hits.get();
+    point.lower_hits = sums->lower_hits.get();
+    point.hit_tokens = sums->hit_tokens.get();
+    point.upper_tokens = sums->upper_tokens.get();
+    point.bytes_read = sums->bytes_read.get();
+    point.bytes_stored = sums->bytes_stored.get();
+    point.dram_used = count_of(member(watch_->status(), "dram"), "used");
+    point.nvme_used = count_of(member(watch_->status(), "nvme"), "used");
+    point.disk = watch_->disk();
+    point.at_work = policy_at_work();
+    point.moved = watch_->moved();
+    out_.timeline.push_back(point);
+  }
+
+  /// Of the replay's own instance.
+  [[nodiscard]] std::string policy_at_work() const {
+    for (const auto& each : member(watch_->status(), "instances")) {
+      const auto& chosen = member(member(each, "policy"), "at_work");
+      if (chosen.is_string() && text_of(each, "id") == plan_->settings().instance.data())
+        return chosen.get<std::string>();
+    }
+    return {};
+  }
+
+  [[nodiscard]] progress_state state(double now) const {
+    const auto sums = std::make_unique<tally>();
+    plan_->sum(*sums);
+    progress_state at{.seconds = now,
+                      .done = sums->requests.get(),
+                      .planned = plan_->requests().size(),
+                      .bytes = sums->bytes_read.get() + sums->bytes_stored.get(),
+                      .hit_tokens = sums->hit_tokens.get(),
+                      .tokens = sums->tokens.get()};
+    if (options_.speed > 0 && !plan_->requests().empty()) {
+      const double all = static_cast<double>(plan_->requests().back().due_ms) / 1000 / options_.speed;
+      at.seconds_left = std::max(0.0, all - now);
+    }
+    return at;
+  }
+
+  // ---- after
+
+  void conclude() {
+    if (!node_lost_ && watch_->look()) take_sample(out_.seconds);
+    plan_->sum(*out_.sums);
+    out_.trace = options_.trace;
+    out_.settings = plan_->settings();
+    out_.planned = plan_->requests().size();
+    out_.distinct_blocks = of_.distinct();
+    out_.moved = watch_->moved();
+    out_.disk = watch_->disk();
+    out_.restarts = watch_->restarts();
+    out_.node_cpu_seconds = node_lost_ ? std::nullopt : watch_->cpu_seconds();
+    out_.dram_capacity = count_of(member(watch_->status(), "dram"), "capacity");
+    out_.nvme_capacity = count_of(member(watch_->status(), "nvme"), "capacity");
+    out_.policy = text_of(member(watch_->status(), "dram"), "policy");
+    out_.own_node = node_ != nullptr;
+    gather_served();
+    judge_engines();
+    judge_bytes();
+    leave_node();
+  }
+
+  void gather_served() {
+    std::vector<const planned_request*> served;
+    const auto begun = [&](const planned_request* each) { return plan_->result_of(*each).begun_ns.get(); };
+    for (const planned_request& each : plan_->requests()) {
+      if (begun(&each) != 0) served.push_back(&each);
+    }
+    std::ranges::stable_sort(served, {}, begun);
+    for (const planned_request* each : served) out_.ran.add(begun(each) / ns_per_ms, each->tokens, plan_->ids(*each));
+  }
+
+  void judge_engines() {
+    for (std::uint32_t i = 0; i < engines_.size(); ++i) {
+      engine_outcome& engine = out_.engines[i];
+      for (std::uint32_t l = 0; l < out_.settings.lanes; ++l) engine.served += plan_->lane(i, l).requests.get();
+      const auto sums = std::make_unique<tally>();
+      plan_->sum(i, *sums);
+      engine.tokens = sums->tokens.get();
+      engine.hit_tokens = sums->hit_tokens.get();
+      engine.bytes_read = sums->bytes_read.get();
+      engine.bytes_stored = sums->bytes_stored.get();
+      engine.message = board::said(plan_->engine(i));
+      const process_end end = engines_[i].end.value_or(process_end{});
+      engine.orderly = !end.by_signal && end.value == 0;
+      if (engine.orderly || node_lost_) continue;
+      engine.end = end.describe();
+      out_.failures.push_back(fmt::format("engine {} ended with {} after {} of its {} requests{}", i + 1, engine.end,
+                                          engine.served, engine.planned,
+                                          engine.message.empty() ? "" : ": " + engine.message));
+    }
+    if (const auto failed = out_.sums->failed.get(); failed > 0) {
+      out_.failures.push_back(fmt::format("{} requests failed{}", failed, first_message()));
+    }
+  }
+
+  void judge_bytes() {
+    if (const auto wrong = out_.sums->wrong.get(); wrong > 0) {
+      out_.failures.push_back(fmt::format("{} blocks were read with wrong bytes{}", wrong, first_message()));
+    }
+  }
+
+  [[nodiscard]] std::string first_message() const {
+    for (const auto& each : out_.engines) {
+      if (!each.message.empty()) return fmt::format("; engine {}: {}", each.number + 1, each.message);
+    }
+    return {};
+  }
+
+  /// Our blocks are of no use to anybody else.
+  void leave_node() {
+    if (node_lost_) return;
+    if (node_) {
+      node_.reset();
+    } else {
+      static_cast<void>(ask(socket_, {{"command", "clear"}, {"instance", out_.settings.instance.data()}}));
+    }
+  }
+
+  const simulation::trace& of_;
+  const run_options& options_;
+  std::unique_ptr<private_node> node_;
+  std::string socket_;
+  std::optional<node_watch> watch_;
+  std::optional<board> plan_;
+  std::vector<engine_process> engines_;  // after the node: ended before it
+  steady_clock::time_point started_;
+  std::optional<double> stop_at_;     ///< seconds after the start
+  std::optional<double> gone_since_;  ///< …
+  bool node_lost_ = false;
+  outcome out_;
+};
+
+}  // namespace
+
+result<outcome> run(const simulation::trace& of, const run_options& options) {
+  replay_run one(of, options);
+  return one.carry_out();
+}
+
+}  // namespace cenote::replay

@@ -1,0 +1,43 @@
+// A trace replayed against a real node by real engine processes.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "commands/replay/board.hpp"
+#include "commands/replay/deal.hpp"
+#include "commands/replay/outcome.hpp"
+#include "core/error.hpp"
+#include "simulation/trace.hpp"
+
+namespace cenote::replay {
+
+struct run_options {
+  std::string trace;   ///< what the report calls it
+  std::string socket;  ///< empty: a node of our own
+  std::uint32_t engines = 2;
+  std::uint32_t lanes = 0;  ///< 0: one when back to back, else four
+  double speed = 0;         ///< 0: back to back
+  std::uint64_t block_bytes = std::uint64_t{256} << 10;
+  verify_mode verify = verify_mode::all;
+  access_mode access = access_mode::copy;
+  deal_mode deal = deal_mode::conversation;
+  std::chrono::nanoseconds prefetch_wait = std::chrono::seconds(1);
+  double prefill_rate = 0;  ///< tokens a second; 0: not known
+  // Of a node of our own:
+  std::uint64_t dram = 0;             ///< bytes; 0: chosen from trace and machine
+  std::optional<std::uint64_t> nvme;  ///< bytes, 0: no such tier; nothing: chosen from trace and disk
+  std::string nvme_at;                ///< where its directory is made; empty: the directory for temporary files
+  std::string policy;                 ///< empty: the node's default
+  std::vector<std::string> sets;      ///< further key=value
+  bool quiet = false;                 ///< no progress on stderr
+};
+
+/// Replays `of`. The process must have no other thread. Errors: what keeps the replay from starting; what goes wrong
+/// later stands in the outcome.
+[[nodiscard]] result<outcome> run(const simulation::trace& of, const run_options& options);
+
+}  // namespace cenote::replay

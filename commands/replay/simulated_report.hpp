@@ -1,0 +1,44 @@
+// The page of `cenote replay --simulate`.
+#pragma once
+
+#include <cstdint>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "commands/replay/outcome.hpp"
+#include "simulation/tier_simulation.hpp"
+
+namespace cenote::replay {
+
+/// One cell of a sweep.
+struct simulated_cell {
+  std::string policy;
+  std::uint32_t capacity = 0;  ///< blocks
+  simulation::replay_sums sums;
+};
+
+/// One row of two tiers.
+struct simulated_pair {
+  std::string policy;
+  simulation::tier_sums sums;
+};
+
+struct simulated_page {
+  std::string trace;
+  provenance from;
+  std::uint64_t block_bytes = 0;
+  std::uint64_t lines = 0;
+  std::uint64_t left_out = 0;
+  std::vector<simulated_cell> sweep{};  ///< policy by policy, each over the same capacities
+  std::vector<simulated_pair> tiers{};  ///< instead of a sweep
+  std::string tiers_text{};             ///< what the tiers are
+  nlohmann::ordered_json data;          ///< what --json prints
+};
+
+/// Of the tokens, those that were hits in the upper tier.
+[[nodiscard]] double upper_ratio(const simulation::tier_sums& sums) noexcept;
+
+[[nodiscard]] std::string report_html(const simulated_page& of);
+
+}  // namespace cenote::replay

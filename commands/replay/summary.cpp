@@ -1,0 +1,337 @@
+#include "commands/replay/summary.hpp"
+
+#include <fmt/format.h>
+
+#include <array>
+#include <chrono>
+#include <utility>
+
+#include "commands/replay/page.hpp"
+#include "commands/table.hpp"
+#include "core/units.hpp"
+
+namespace cenote::replay {
+
+namespace {
+
+using nlohmann::ordered_json;
+
+constexpr double ns_per_s = 1e9;
+constexpr double ns_per_us = 1e3;
+constexpr std::array<std::pair<const char*, double>, 4> percentiles{
+    {{"p50", 0.5}, {"p90", 0.9}, {"p99", 0.99}, {"max", 1.0}}};
+
+double seconds(const tally_word& nanoseconds) {
+  return static_cast<double>(nanoseconds.get()) / ns_per_s;
+}
+
+std::string percent(double ratio) {
+  return fmt::format("{:.2f} %", ratio * 100);
+}
+
+std::string rate(double bytes, double time) {
+  return time > 0 ? approximate_bytes(static_cast<std::uint64_t>(bytes / time)) + "/s" : "-";
+}
+
+std::string duration(std::uint64_t nanoseconds) {
+  return approximate_duration(std::chrono::nanoseconds(static_cast<std::int64_t>(nanoseconds)));
+}
+
+/// Name and value, one a line.
+class lines {
+ public:
+  void add(std::string name, std::string value) {
+    text_ += fmt::format("  {:<22}{}\n", std::move(name), std::move(value));
+  }
+  void head(std::string_view title) { text_ += fmt::format("\n{}\n", title); }
+  void raw(const std::string& text) { text_ += text; }
+  [[nodiscard]] std::string take() { return std::move(text_); }
+
+ private:
+  std::string text_;
+};
+
+void add_work(const outcome& of, lines& out) {
+  const tally& sums = *of.sums;
+  out.head("WORK");
+  out.add("requests", fmt::format("{} of {} in {:.1f} s ({:.1f}/s)", sums.requests.get(), of.planned, of.seconds,
+                                  of.seconds > 0 ? static_cast<double>(sums.requests.get()) / of.seconds : 0.0));
+  if (of.left_out > 0) out.add("left out", fmt::format("{} of the trace's {} lines", of.left_out, of.lines));
+  out.add("blocks", fmt::format("{}, {} distinct in the trace", sums.blocks.get(), of.distinct_blocks));
+  out.add("tokens", fmt::format("{}", sums.tokens.get()));
+  out.add("hit ratio", fmt::format("{} of the tokens ({} from DRAM, {} from NVMe)", percent(of.hit_ratio()),
+                                   sums.upper_tokens.get(), sums.hit_tokens.get() - sums.upper_tokens.get()));
+  if (of.twin) {
+    out.add("the same, simulated", fmt::format("{} of the tokens", percent(of.twin->hit_ratio)));
+  }
+  if (of.settings.prefill_rate > 0 && sums.time_without.get() > 0) {
+    const double with = seconds(sums.time_with);
+    const double without = seconds(sums.time_without);
+    const double none = static_cast<double>(sums.tokens.get()) / of.settings.prefill_rate;
+    out.add("time of all requests",
+            fmt::format("{:.1f} s at {:.0f} tokens/s computed; {:.1f} s had only DRAM hit, {:.1f} s without a cache",
+                        with, of.settings.prefill_rate, without, none));
+  }
+  out.add("stored", fmt::format("{} blocks; {} were there already, {} found no room", sums.stored.get(),
+                                sums.present.get(), sums.refused.get()));
+  out.add("verified", fmt::format("{} ({}), {} wrong blocks", approximate_bytes(sums.verified_bytes.get()),
+                                  name_of(of.settings.verify), sums.wrong.get()));
+}
+
+void add_latencies(const outcome& of, lines& out) {
+  const tally& sums = *of.sums;
+  table rows({"LATENCY OF A REQUEST'S", ">COUNT", ">p50", ">p90", ">p99", ">MAX"});
+  const auto add = [&](const char* name, const histogram& counts) {
+    if (counts.count() == 0) return;
+    rows.add({name, std::to_string(counts.count()), duration(counts.quantile(0.5)), duration(counts.quantile(0.9)),
+              duration(counts.quantile(0.99)), duration(counts.maximum())});
+  };
+  add("match", sums.match);
+  add("prefetch", sums.prefetch);
+  add("load", sums.load);
+  add("put", sums.put);
+  add("start after it was due", sums.late);
+  add("whole, with computing", sums.with_lower);
+  add("whole, only DRAM hit", sums.without_lower);
+  out.raw("\n" + rows.text(0));
+}
+
+void add_bytes(const outcome& of, lines& out) {
+  const tally& sums = *of.sums;
+  const auto bytes = [&](std::uint64_t moved) {
+    return fmt::format("{} ({})", approximate_bytes(moved), rate(static_cast<double>(moved), of.seconds));
+  };
+  out.head("BYTES");
+  out.add("DRAM to engines", bytes(sums.bytes_read.get()));
+  out.add("engines to DRAM", bytes(sums.bytes_stored.get()));
+  if (of.nvme_capacity > 0) {
+    out.add("DRAM to NVMe", bytes(of.moved.written_down));
+    out.add("NVMe to DRAM", bytes(of.moved.read_up));
+  }
+}
+
+/// What the node compared with computing, and by which measure of its disk.
+void add_gate(const outcome& of, lines& out) {
+  const node_movement& moved = of.moved;
+  out.add("  of these", fmt::format("{} could not win, {} cut; {} probes", moved.cannot_win, moved.cut, moved.probes));
+  if (moved.compared > 0) {
+    out.add("  compared", fmt::format("{}: of {:.1f} s to compute {:.1f} s saved, {:.1f} s waited, {:.1f} s in vain",
+                                      moved.compared, moved.recompute_s, moved.saved_s, moved.waited_s, moved.lost_s));
+  }
+  if (of.disk.bytes_per_s > 0) {
+    out.add("  disk, as measured", fmt::format("{}, the first after {:.1f} ms, {:.0f} s ago",
+                                               rate(of.disk.bytes_per_s, 1), of.disk.latency_s * 1e3, of.disk.age_s));
+  }
+}
+
+void add_node(const outcome& of, lines& out) {
+  const tally& sums = *of.sums;
+  out.head("NODE");
+  out.add("tiers", fmt::format("DRAM {}, policy {}; {}", approximate_bytes(of.dram_capacity), of.policy,
+                               of.nvme_capacity > 0 ? "NVMe " + approximate_bytes(of.nvme_capacity) : "no NVMe"));
+  out.add("evicted", fmt::format("{} blocks from DRAM, {} of them without a copy below; {} from NVMe", of.moved.evicted,
+                                 of.moved.dropped, of.moved.lower_evicted));
+  if (sums.prefetches.get() > 0) {
+    out.add("prefetches", fmt::format("{}, {} given up after {}", sums.prefetches.get(), sums.prefetches_cut.get(),
+                                      duration(of.settings.prefetch_wait_ns)));
+    add_gate(of, out);
+  }
+  out.add("puts that waited", of.moved.put_waits ? std::to_string(*of.moved.put_waits) : "not counted by this node");
+  if (of.restarts > 0) out.add("restarts", fmt::format("{} of the worker during the replay", of.restarts));
+  out.head("PROCESSOR TIME");
+  const efficiency ratio = efficiency_of(of);
+  if (of.node_cpu_seconds) {
+    out.add("node", fmt::format("{:.2f} s: {} a CPU-second, {:.2f} of memcpy's", *of.node_cpu_seconds,
+                                rate(static_cast<double>(of.bytes_moved()), *of.node_cpu_seconds), ratio.node));
+    const double both = *of.node_cpu_seconds + seconds(sums.library_cpu);
+    if (ratio.library > 0)
+      out.add("node and library", fmt::format("{:.2f} s: {} a CPU-second, {:.2f} of memcpy's", both,
+                                              rate(static_cast<double>(of.bytes_moved()), both), ratio.library));
+  }
+  out.add("apart from these", fmt::format("{:.2f} s made blocks, {:.2f} s verified them", seconds(sums.generate_cpu),
+                                          seconds(sums.verify_cpu)));
+  out.add("memcpy, in this run", rate(of.memcpy_rate, 1));
+}
+
+ordered_json latency_json(const histogram& counts) {
+  ordered_json one{{"count", counts.count()}};
+  for (const auto& [name, q] : percentiles) one[name] = static_cast<double>(counts.quantile(q)) / ns_per_us;
+  return one;
+}
+
+ordered_json gate_json(const node_movement& moved, const disk_estimate& disk) {
+  return {{"bytes_per_s", disk.bytes_per_s}, {"latency_s", disk.latency_s},    {"measured_age_s", disk.age_s},
+          {"compared", moved.compared},      {"cannot_win", moved.cannot_win}, {"cut", moved.cut},
+          {"probes", moved.probes},          {"waited_s", moved.waited_s},     {"recompute_s", moved.recompute_s},
+          {"saved_s", moved.saved_s},        {"lost_s", moved.lost_s}};
+}
+
+ordered_json timeline_json(const outcome& of) {
+  ordered_json all = ordered_json::array();
+  for (const sample& each : of.timeline) {
+    all.push_back({{"seconds", each.seconds},
+                   {"requests", each.requests},
+                   {"tokens", each.tokens},
+                   {"hit_tokens", each.hit_tokens},
+                   {"hit_tokens_dram", each.upper_tokens},
+                   {"bytes_read", each.bytes_read},
+                   {"bytes_stored", each.bytes_stored},
+                   {"dram_to_nvme", each.moved.written_down},
+                   {"nvme_to_dram", each.moved.read_up},
+                   {"dram_used", each.dram_used},
+                   {"nvme_used", each.nvme_used},
+                   {"policy_at_work", each.at_work.empty() ? ordered_json(nullptr) : ordered_json(each.at_work)},
+                   {"gate", gate_json(each.moved, each.disk)}});
+  }
+  return all;
+}
+
+ordered_json curves_json(const outcome& of) {
+  ordered_json all{{"capacities", of.capacities}, {"hit_ratio", ordered_json::object()}};
+  for (const auto& each : of.curves) all["hit_ratio"][each.policy] = each.hit_ratio;
+  return all;
+}
+
+ordered_json processor_json(const outcome& of) {
+  ordered_json cpu{{"node_s", nullptr},
+                   {"library_s", seconds(of.sums->library_cpu)},
+                   {"generate_s", seconds(of.sums->generate_cpu)},
+                   {"verify_s", seconds(of.sums->verify_cpu)},
+                   {"memcpy_bytes_per_cpu_s", of.memcpy_rate},
+                   {"node_of_memcpy", nullptr},
+                   {"node_and_library_of_memcpy", nullptr}};
+  if (of.node_cpu_seconds) {
+    const efficiency ratio = efficiency_of(of);
+    cpu["node_s"] = *of.node_cpu_seconds;
+    cpu["node_of_memcpy"] = ratio.node;
+    if (ratio.library > 0) cpu["node_and_library_of_memcpy"] = ratio.library;
+  }
+  return cpu;
+}
+
+}  // namespace
+
+std::string_view name_of(verify_mode how) noexcept {
+  switch (how) {
+    case verify_mode::none: return "none";
+    case verify_mode::sample: return "sample";
+    case verify_mode::all: return "all";
+  }
+  return "?";
+}
+
+std::string_view name_of(access_mode how) noexcept {
+  return how == access_mode::copy ? "copy" : "in-place";
+}
+
+std::string speed_text(double speed) {
+  return speed > 0 ? fmt::format("{:g}x", speed) : "max";
+}
+
+efficiency efficiency_of(const outcome& of) {
+  efficiency ratio;
+  if (!of.node_cpu_seconds || of.memcpy_rate <= 0) return ratio;
+  const auto moved = static_cast<double>(of.bytes_moved());
+  const double both = *of.node_cpu_seconds + seconds(of.sums->library_cpu);
+  if (*of.node_cpu_seconds > 0) ratio.node = moved / *of.node_cpu_seconds / of.memcpy_rate;
+  // In place nothing is copied, so there is nothing to compare.
+  if (both > 0 && of.settings.access == access_mode::copy) ratio.library = moved / both / of.memcpy_rate;
+  return ratio;
+}
+
+std::string summary_text(const outcome& of) {
+  lines out;
+  out.raw(fmt::format("{}: {} engines, speed {}, blocks of {}, {}\n", of.trace, of.settings.engines,
+                      speed_text(of.settings.speed), format_bytes(of.settings.block_bytes),
+                      name_of(of.settings.access)));
+  add_work(of, out);
+  add_latencies(of, out);
+  add_bytes(of, out);
+  add_node(of, out);
+  return out.take();
+}
+
+ordered_json summary_json(const outcome& of) {
+  const tally& sums = *of.sums;
+  ordered_json all{{"trace", of.trace},
+                   {"engines", of.settings.engines},
+                   {"speed", speed_text(of.settings.speed)},
+                   {"block_bytes", of.settings.block_bytes},
+                   {"access", name_of(of.settings.access)},
+                   {"verify", name_of(of.settings.verify)},
+                   {"seconds", of.seconds},
+                   {"lines", of.lines},
+                   {"left_out", of.left_out},
+                   {"planned", of.planned},
+                   {"requests", sums.requests.get()},
+                   {"failed_requests", sums.failed.get()},
+                   {"blocks", sums.blocks.get()},
+                   {"tokens", sums.tokens.get()},
+                   {"prefix_hits", sums.upper_hits.get() + sums.lower_hits.get()},
+                   {"prefix_hits_dram", sums.upper_hits.get()},
+                   {"prefix_hits_nvme", sums.lower_hits.get()},
+                   {"prefix_tokens", sums.hit_tokens.get()},
+                   {"prefix_tokens_dram", sums.upper_tokens.get()},
+                   {"hit_ratio", of.hit_ratio()},
+                   {"stored", sums.stored.get()},
+                   {"present", sums.present.get()},
+                   {"refused", sums.refused.get()},
+                   {"wrong_blocks", sums.wrong.get()},
+                   {"verified_bytes", sums.verified_bytes.get()}};
+  all["simulated"] = nullptr;
+  if (of.twin) {
+    all["simulated"] = {{"policy", of.policy},
+                        {"dram_blocks", of.twin->dram_blocks},
+                        {"nvme_blocks", of.twin->nvme_blocks},
+                        {"prefix_hits", of.twin->prefix_hits},
+                        {"hit_ratio", of.twin->hit_ratio}};
+  }
+  all["latency_us"] = {{"match", latency_json(sums.match)},
+                       {"prefetch", latency_json(sums.prefetch)},
+                       {"load", latency_json(sums.load)},
+                       {"put", latency_json(sums.put)},
+                       {"late", latency_json(sums.late)},
+                       {"with_computing", latency_json(sums.with_lower)},
+                       {"with_computing_dram_only", latency_json(sums.without_lower)}};
+  all["prefill_tokens_per_s"] =
+      of.settings.prefill_rate > 0 ? ordered_json(of.settings.prefill_rate) : ordered_json(nullptr);
+  all["request_seconds"] = {{"with_nvme", seconds(sums.time_with)}, {"dram_only", seconds(sums.time_without)}};
+  all["bytes"] = {{"dram_to_engines", sums.bytes_read.get()},
+                  {"engines_to_dram", sums.bytes_stored.get()},
+                  {"dram_to_nvme", of.moved.written_down},
+                  {"nvme_to_dram", of.moved.read_up}};
+  all["node"] = {{"dram_capacity", of.dram_capacity},
+                 {"nvme_capacity", of.nvme_capacity},
+                 {"policy", of.policy},
+                 {"evicted", of.moved.evicted},
+                 {"demotions_dropped", of.moved.dropped},
+                 {"nvme_evicted", of.moved.lower_evicted},
+                 {"checksum_errors", of.moved.checksum_errors},
+                 {"restarts", of.restarts},
+                 {"gate", gate_json(of.moved, of.disk)},
+                 {"put_waits", of.moved.put_waits ? ordered_json(*of.moved.put_waits) : ordered_json(nullptr)}};
+  all["prefetches"] = sums.prefetches.get();
+  all["prefetches_cut"] = sums.prefetches_cut.get();
+  all["cpu"] = processor_json(of);
+  all["engine_ends"] = ordered_json::array();
+  for (const auto& each : of.engines) {
+    all["engine_ends"].push_back({{"engine", each.number + 1},
+                                  {"planned", each.planned},
+                                  {"served", each.served},
+                                  {"tokens", each.tokens},
+                                  {"hit_tokens", each.hit_tokens},
+                                  {"bytes_read", each.bytes_read},
+                                  {"bytes_stored", each.bytes_stored},
+                                  {"orderly", each.orderly},
+                                  {"end", each.end},
+                                  {"message", each.message}});
+  }
+  all["from"] = json_of(of.from);
+  all["timeline"] = timeline_json(of);
+  all["curves"] = curves_json(of);
+  all["interrupted"] = of.interrupted;
+  all["failures"] = of.failures;
+  return all;
+}
+
+}  // namespace cenote::replay

@@ -1,0 +1,406 @@
+#include "commands/replay/trace.hpp"
+
+#include <fmt/format.h>
+#include <simdjson.h>
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <cmath>
+#include <filesystem>
+#include <functional>
+#include <limits>
+#include <optional>
+#include <span>
+#include <system_error>
+
+#include "commands/replay/input.hpp"
+#include "commands/replay/line.hpp"
+
+namespace cenote {
+
+namespace {
+
+using simdjson::dom::element;
+
+constexpr std::uint64_t most_tokens = 1'000'000'000;  // of one request: sums of 2^32 requests do not wrap
+constexpr double hour_us = 3.6e9;
+constexpr std::uint64_t largest_us = 400'000'000'000'000;  // tenths of a second in 32 bits: over twelve years
+constexpr std::string_view byte_order_mark = "\xef\xbb\xbf";
+static_assert(line_reader::padding >= simdjson::SIMDJSON_PADDING);
+constexpr std::size_t few = 10;      // requests that say nothing about what is usual
+constexpr std::size_t many = 1'000;  // …
+constexpr double outlier_gap = 10;   // times the span of all others
+constexpr double densest = 1'000;    // requests a second that somebody may have recorded
+constexpr double us_per_s = 1e6;
+
+struct unit_of_time {
+  time_unit unit;
+  std::string_view name;
+  std::string_view option;
+  double us;          ///< microseconds
+  double since_1970;  ///< what 2001 to 2128 begins with
+};
+constexpr std::array<unit_of_time, 4> units{{{time_unit::seconds, "seconds", "s", 1e6, 1e9},
+                                             {time_unit::milliseconds, "milliseconds", "ms", 1e3, 1e12},
+                                             {time_unit::microseconds, "microseconds", "us", 1, 1e15},
+                                             {time_unit::nanoseconds, "nanoseconds", "ns", 1e-3, 1e18}}};
+
+/// A good line.
+struct raw_request {
+  std::uint64_t line = 0;
+  double time = 0;          ///< as it stands there
+  std::uint64_t whole = 0;  ///< the same where it is a whole number
+  bool is_whole = false;
+  std::uint64_t tokens = 0;
+  std::size_t first = 0;  ///< its first id
+  std::size_t count = 0;
+  std::uint64_t us = 0;
+};
+
+struct seen_id {
+  std::uint64_t id = 0;
+  std::uint64_t line = 0;
+};
+
+/// What is wrong, in kinds: the first line of each stands for all.
+struct complaint {
+  std::string_view kind;
+  std::uint64_t line = 0;
+  std::string text;
+  std::uint64_t more = 0;
+};
+
+class reader {
+ public:
+  reader(const std::string& path, const trace_reading& how) : path_(path), how_(how) {}
+
+  result<read_trace> read() {
+    const auto from = open_packed_file(path_);
+    if (!from) return std::unexpected(from.error());
+    if (auto ok = read_lines(**from); !ok) return std::unexpected(ok.error());
+    give_times();
+    drop_outliers();
+    begin_with_the_first();
+    sort();
+    judge_rate();
+    for (const complaint& each : complaints_) out_.warnings.push_back(text_of(each));
+    if (auto ok = judge_left_out(); !ok) return std::unexpected(ok.error());
+    add_all();
+    return std::move(out_);
+  }
+
+ private:
+  // ---- lines
+
+  result<void> read_lines(byte_source& from) {
+    reserve_ids();
+    line_reader lines(from);
+    for (std::uint64_t number = 1;; ++number) {
+      const auto next = lines.next();
+      if (!next) return std::unexpected(next.error());
+      if (!*next) return {};
+      std::string_view line = **next;
+      if (number == 1 && line.starts_with(byte_order_mark)) line.remove_prefix(byte_order_mark.size());
+      const std::size_t begin = line.find_first_not_of(" \t\r");
+      if (begin == std::string_view::npos) continue;
+      if (out_.lines++ == 0 && line[begin] == '[') return refuse_array(number);
+      raw_request request{.line = number, .first = ids_.size()};
+      if (parse(line, request)) {
+        requests_.push_back(request);
+      } else {
+        ids_.resize(request.first);
+        ++out_.left_out;
+      }
+    }
+  }
+
+  /// Memory that is not written to costs nothing; growing would write to it twice.
+  void reserve_ids() {
+    constexpr std::uintmax_t usual_bytes_per_id = 8;
+    constexpr std::uintmax_t most = std::uintmax_t{1} << 27;
+    std::error_code unknown;
+    const std::uintmax_t size = std::filesystem::file_size(path_, unknown);
+    if (!unknown) ids_.reserve(std::min(size / usual_bytes_per_id, most));
+  }
+
+  [[nodiscard]] result<void> refuse_array(std::uint64_t line) const {
+    return fail(
+        error_code::malformed,
+        fmt::format("{0}:{1}: this file is one JSON array, but a trace has a JSON object a line; `jq -c '.[]' {0}` "
+                    "writes it like that",
+                    path_, line));
+  }
+
+  bool complain(std::string_view kind, std::uint64_t line, std::string text) {
+    const auto known = std::ranges::find(complaints_, kind, &complaint::kind);
+    if (known == complaints_.end()) {
+      complaints_.push_back({kind, line, std::move(text)});
+    } else {
+      ++known->more;
+    }
+    return false;
+  }
+  bool complain(std::uint64_t line, std::string_view text) { return complain(text, line, std::string(text)); }
+
+  bool parse(std::string_view line, raw_request& request) {
+    if (const auto usual = parse_usual_line(line, ids_)) {
+      request.whole = usual->timestamp;
+      request.is_whole = true;
+      request.time = static_cast<double>(request.whole);
+      request.tokens = usual->input_length;
+    } else {
+      ids_.resize(request.first);
+      if (!parse_json(line, request)) return false;
+    }
+    if (!judge_tokens(request) || !judge_ids(request)) return false;
+    const std::size_t full = request.tokens / simulation::trace::tokens_per_block;
+    if (how_.full_blocks && request.count > full) ids_.resize(request.first + full);
+    request.count = ids_.size() - request.first;
+    return true;
+  }
+
+  /// Any form that JSON allows.
+  bool parse_json(std::string_view line, raw_request& request) {
+    element object;
+    const auto parsed = parser_.parse(line.data(), line.size(), false).get(object);
+    if (parsed == simdjson::NUMBER_ERROR) return complain(request.line, "a number here is none, or too large");
+    if (parsed != simdjson::SUCCESS) return complain(request.line, "this is no JSON");
+    if (!object.is_object()) return complain(request.line, "a JSON object was expected");
+    element time;
+    element tokens;
+    element ids;
+    if (object["timestamp"].get(time) != simdjson::SUCCESS) return complain(request.line, "`timestamp` is missing");
+    if (object["input_length"].get(tokens) != simdjson::SUCCESS) {
+      return complain(request.line, "`input_length` is missing");
+    }
+    if (object["hash_ids"].get(ids) != simdjson::SUCCESS) return complain(request.line, "`hash_ids` is missing");
+    if (!take_time(time, request)) return complain(request.line, "`timestamp` is no time");
+    if (tokens.get(request.tokens) != simdjson::SUCCESS) request.tokens = most_tokens + 1;
+    return judge_tokens(request) && take_ids(ids, request);
+  }
+
+  static bool take_time(const element& time, raw_request& request) {
+    request.is_whole = time.get(request.whole) == simdjson::SUCCESS;
+    if (request.is_whole) request.time = static_cast<double>(request.whole);
+    return request.is_whole ||
+           (time.get(request.time) == simdjson::SUCCESS && request.time >= 0 && request.time < 1e19);
+  }
+
+  bool take_ids(const element& ids, const raw_request& request) {
+    simdjson::dom::array list;
+    if (ids.get(list) != simdjson::SUCCESS) return complain(request.line, "`hash_ids` is no list");
+    for (const element each : list) {
+      std::uint64_t id = 0;
+      if (each.get(id) != simdjson::SUCCESS) {
+        return complain("id", request.line,
+                        fmt::format("`hash_ids` holds {}, not a block's id", simdjson::minify(each)));
+      }
+      ids_.push_back(id);
+    }
+    return true;
+  }
+
+  bool judge_tokens(const raw_request& request) {
+    if (request.tokens <= most_tokens) return true;
+    return complain("tokens", request.line, fmt::format("`input_length` is no number of tokens, 0 to {}", most_tokens));
+  }
+
+  bool judge_ids(raw_request& request) {
+    const auto ids = std::span(ids_).subspan(request.first);
+    request.count = ids.size();
+    const std::uint64_t fit =
+        (request.tokens + simulation::trace::tokens_per_block - 1) / simulation::trace::tokens_per_block;
+    if (ids.size() > fit) {
+      return complain("too many", request.line,
+                      fmt::format("{} ids for {} tokens: with a block for each {} tokens there are {}", ids.size(),
+                                  request.tokens, simulation::trace::tokens_per_block, fit));
+    }
+    if (std::ranges::adjacent_find(ids, std::greater_equal()) == ids.end()) return true;  // so none comes twice
+    const auto twice = find_twice(ids, request.line);
+    if (!twice) return true;
+    return complain("twice", request.line,
+                    fmt::format("id {} comes twice, but a block of a prefix comes once in its request", *twice));
+  }
+
+  /// Remembers the ids of a line in a table that is never emptied: what other lines left there counts as free.
+  std::optional<std::uint64_t> find_twice(std::span<const std::uint64_t> ids, std::uint64_t line) {
+    if (ids.size() * 2 > seen_.size()) seen_.resize(std::bit_ceil(ids.size() * 2));
+    const std::size_t mask = seen_.size() - 1;
+    for (const std::uint64_t id : ids) {
+      std::size_t at = (id * 0x9e3779b97f4a7c15ULL >> 32) & mask;
+      for (; seen_[at].line == line; at = (at + 1) & mask) {
+        if (seen_[at].id == id) return id;
+      }
+      seen_[at] = {.id = id, .line = line};
+    }
+    return std::nullopt;
+  }
+
+  // ---- times
+
+  [[nodiscard]] double median_time() const {
+    std::vector<double> times;
+    times.reserve(requests_.size());
+    for (const raw_request& each : requests_) times.push_back(each.time);
+    if (times.empty()) return 0;
+    const auto middle = times.begin() + static_cast<std::ptrdiff_t>(times.size() / 2);
+    std::ranges::nth_element(times, middle);
+    return *middle;
+  }
+
+  void give_times() {
+    const double median = median_time();
+    const auto since_1970 = [&](const unit_of_time& each) {
+      return median >= each.since_1970 && median < 5 * each.since_1970;
+    };
+    const auto guessed = std::ranges::find_if(units, since_1970);
+    unit_of_time unit = guessed != units.end() ? *guessed : units[1];
+    if (how_.unit != time_unit::automatic) unit = *std::ranges::find(units, how_.unit, &unit_of_time::unit);
+    is_absolute_ = since_1970(unit);
+    for (raw_request& each : requests_) each.us = in_us(each, unit);
+    if (how_.unit != time_unit::automatic || guessed == units.end() || requests_.empty()) return;
+    complain("since 1970", requests_.front().line,
+             fmt::format("`timestamp` is taken as {} since 1970; --time-unit says otherwise", unit.name));
+  }
+
+  static std::uint64_t in_us(const raw_request& of, const unit_of_time& unit) {
+    constexpr auto largest = static_cast<double>(std::uint64_t{1} << 62);
+    if (of.is_whole && unit.us < 1) return of.whole / 1000;  // more digits than a double has
+    return static_cast<std::uint64_t>(std::min(of.time * unit.us, largest));
+  }
+
+  /// A few requests whose distance to all others is many times the span of those would leave nothing of it.
+  void drop_outliers() {
+    if (requests_.size() < few) return;
+    std::vector<std::uint64_t> times;
+    times.reserve(requests_.size());
+    for (const raw_request& each : requests_) times.push_back(each.us);
+    std::ranges::sort(times);
+    const std::size_t most = std::max<std::size_t>(1, times.size() / 100);
+    std::uint64_t low = times.front();
+    std::uint64_t high = times.back();
+    const auto is_far = [](std::uint64_t gap, std::uint64_t span) {
+      return static_cast<double>(gap) > std::max(hour_us, outlier_gap * static_cast<double>(span));
+    };
+    for (std::size_t i = 1; i <= most; ++i) {
+      const std::uint64_t inner = times[times.size() - 1 - i];
+      if (is_far(times[times.size() - i] - inner, inner - times[most])) high = std::min(high, inner);
+      if (is_far(times[i] - times[i - 1], times[times.size() - 1 - most] - times[i])) low = std::max(low, times[i]);
+    }
+    drop(low, high, "outlier", "`timestamp` is far from all others");
+  }
+
+  void begin_with_the_first() {
+    if (requests_.empty()) return;
+    const std::uint64_t start = is_absolute_ ? std::ranges::min(requests_, {}, &raw_request::us).us : 0;
+    drop(start, start + largest_us, "far", "`timestamp` is more than twelve years after the start");
+    for (raw_request& each : requests_) each.us -= start;
+  }
+
+  void drop(std::uint64_t low, std::uint64_t high, std::string_view kind, std::string_view text) {
+    std::erase_if(requests_, [&](const raw_request& each) {
+      if (each.us >= low && each.us <= high) return false;
+      complain(kind, each.line, std::string(text));
+      ++out_.left_out;
+      return true;
+    });
+  }
+
+  void sort() {
+    std::uint64_t latest = 0;
+    bool sorted = true;
+    for (const raw_request& each : requests_) {
+      if (each.us < latest) {
+        sorted = false;
+        complain("unsorted", each.line, "time goes back here; the requests are put in the order of their times");
+      }
+      latest = std::max(latest, each.us);
+    }
+    if (!sorted) std::ranges::stable_sort(requests_, {}, &raw_request::us);
+  }
+
+  void judge_rate() {
+    if (requests_.size() < few || how_.unit != time_unit::automatic || is_absolute_) return;
+    const double span = static_cast<double>(requests_.back().us - requests_.front().us) / us_per_s;
+    const auto count = static_cast<double>(requests_.size());
+    const std::uint64_t line = requests_.front().line;
+    if (requests_.size() >= many && span > 0 && count / span > densest) {
+      complain("dense", line,
+               fmt::format("{} requests in {:.1f} s: if `timestamp` counts seconds, say --time-unit s",
+                           requests_.size(), span));
+    } else if (span / count > 3600) {
+      complain("thin", line,
+               fmt::format("one request in {:.1f} hours: if `timestamp` counts microseconds or nanoseconds, say "
+                           "--time-unit us or ns",
+                           span / count / 3600));
+    }
+  }
+
+  // ---- the end
+
+  [[nodiscard]] std::string text_of(const complaint& of) const {
+    const std::string more = of.more == 0 ? "" : fmt::format(" ({} more like it)", of.more);
+    return fmt::format("{}:{}: {}{}", path_, of.line, of.text, more);
+  }
+
+  [[nodiscard]] result<void> judge_left_out() const {
+    if (requests_.empty()) {
+      const std::string first = out_.warnings.empty() ? "it is empty" : "first of all, " + out_.warnings.front();
+      return fail(error_code::malformed, fmt::format("{} holds no request; {}", path_, first));
+    }
+    if (how_.allow_left_out || out_.left_out * 10 <= out_.lines) return {};
+    return fail(error_code::malformed,
+                fmt::format("{}: {} of {} lines make no sense, first of all {}; --allow-left-out goes on without them",
+                            path_, out_.left_out, out_.lines, out_.warnings.front()));
+  }
+
+  void add_all() {
+    constexpr std::uint64_t us_per_ms = 1000;
+    if (how_.most != 0 && how_.most < requests_.size()) requests_.resize(how_.most);
+    std::vector<simulation::trace::arrival> arrivals;
+    arrivals.reserve(requests_.size());
+    for (const raw_request& each : requests_) arrivals.push_back({each.us / us_per_ms, each.tokens, each.count});
+    out_.requests = simulation::trace(arrivals, ids_in_order());
+  }
+
+  /// Those of all requests, one after the other: mostly as they were read.
+  huge_vector<std::uint64_t> ids_in_order() {
+    std::size_t size = 0;
+    bool in_order = true;
+    for (const raw_request& each : requests_) {
+      in_order = in_order && each.first == size;
+      size += each.count;
+    }
+    if (in_order) {
+      ids_.resize(size);
+      return std::move(ids_);
+    }
+    huge_vector<std::uint64_t> ids;
+    ids.reserve(size);
+    for (const raw_request& each : requests_) {
+      const auto first = ids_.begin() + static_cast<std::ptrdiff_t>(each.first);
+      ids.insert(ids.end(), first, first + static_cast<std::ptrdiff_t>(each.count));
+    }
+    return ids;
+  }
+
+  const std::string& path_;
+  const trace_reading& how_;
+  simdjson::dom::parser parser_;
+  std::vector<raw_request> requests_;
+  huge_vector<std::uint64_t> ids_;
+  std::vector<seen_id> seen_;
+  std::vector<complaint> complaints_;
+  bool is_absolute_ = false;
+  read_trace out_;
+};
+
+}  // namespace
+
+result<read_trace> read_trace_file(const std::string& path, const trace_reading& how) {
+  reader one(path, how);
+  return one.read();
+}
+
+}  // namespace cenote

@@ -1,0 +1,139 @@
+#include "commands/replay/watch.hpp"
+
+#include <unistd.h>
+
+#include <chrono>
+#include <fstream>
+#include <sstream>
+#include <utility>
+
+#include "commands/common.hpp"
+
+namespace cenote::replay {
+
+namespace {
+
+using namespace std::chrono_literals;
+
+constexpr auto first_limit = 10s;
+constexpr auto look_limit = 500ms;
+
+node_movement counters_of(const nlohmann::json& status) {
+  const auto& dram = member(status, "counters");
+  const auto& nvme = member(member(status, "nvme"), "counters");
+  node_movement now;
+  now.written_down = count_of(nvme, "written_bytes");
+  now.read_up = count_of(nvme, "read_bytes");
+  now.evicted = count_of(dram, "evicted");
+  now.dropped = count_of(dram, "demotions_dropped");
+  now.lower_evicted = count_of(nvme, "evicted");
+  now.checksum_errors = count_of(dram, "checksum_errors") + count_of(nvme, "checksum_errors");
+  const auto& prefetch = member(status, "prefetch");
+  const auto& ended = member(prefetch, "ended");
+  now.cannot_win = count_of(ended, "cannot_win");
+  now.cut = count_of(ended, "cut");
+  now.compared = count_of(prefetch, "compared");
+  now.probes = count_of(prefetch, "probes");
+  now.waited_s = number_of(prefetch, "waited_s");
+  now.recompute_s = number_of(prefetch, "recompute_s");
+  now.saved_s = number_of(prefetch, "saved_s");
+  now.lost_s = number_of(prefetch, "lost_s");
+  if (!member(dram, "put_waits").is_null()) now.put_waits = count_of(dram, "put_waits");
+  return now;
+}
+
+std::optional<double> node_cpu(const nlohmann::json& status) {
+  const auto& node = member(status, "node");
+  const auto keeper = process_cpu_seconds(count_of(node, "pid"));
+  const auto worker = process_cpu_seconds(count_of(node, "worker_pid"));
+  if (!keeper || !worker) return std::nullopt;
+  return *keeper + *worker;
+}
+
+}  // namespace
+
+std::optional<double> process_cpu_seconds(std::uint64_t pid) {
+  std::ifstream file("/proc/" + std::to_string(pid) + "/stat");
+  std::string text;
+  if (!std::getline(file, text)) return std::nullopt;
+  const auto end_of_name = text.rfind(')');
+  if (end_of_name == std::string::npos) return std::nullopt;
+  std::istringstream fields(text.substr(end_of_name + 1));
+  std::string skipped;
+  for (int i = 3; i < 14; ++i) fields >> skipped;
+  double ticks = 0;
+  for (int i = 0; i < 4; ++i) {  // utime, stime, and those of children
+    double more = 0;
+    if (!(fields >> more)) return std::nullopt;
+    ticks += more;
+  }
+  return ticks / static_cast<double>(::sysconf(_SC_CLK_TCK));
+}
+
+result<node_watch> node_watch::begin(std::string socket) {
+  node_watch watch(std::move(socket));
+  auto status = ask(watch.socket_, {{"command", "status"}}, first_limit);
+  if (!status) return std::unexpected(status.error());
+  watch.status_ = std::move(*status);
+  const auto& node = member(watch.status_, "node");
+  watch.first_restarts_ = count_of(node, "restarts");
+  watch.epoch_ = count_of(node, "epoch");
+  watch.before_ = counters_of(watch.status_);
+  watch.cpu_before_ = node_cpu(watch.status_);
+  return watch;
+}
+
+bool node_watch::look() {
+  auto status = ask(socket_, {{"command", "status"}}, look_limit);
+  gone_ = !status && status.error().code() == error_code::not_running;
+  if (!status) return false;
+  status_ = std::move(*status);
+  count();
+  return true;
+}
+
+void node_watch::count() {
+  const std::uint64_t epoch = count_of(member(status_, "node"), "epoch");
+  const node_movement now = counters_of(status_);
+  if (epoch != std::exchange(epoch_, epoch)) before_ = {};
+  const auto add = [](auto& to, auto from, auto till) { to += till < from ? 0 : till - from; };
+  add(moved_.written_down, before_.written_down, now.written_down);
+  add(moved_.read_up, before_.read_up, now.read_up);
+  add(moved_.evicted, before_.evicted, now.evicted);
+  add(moved_.dropped, before_.dropped, now.dropped);
+  add(moved_.lower_evicted, before_.lower_evicted, now.lower_evicted);
+  add(moved_.cannot_win, before_.cannot_win, now.cannot_win);
+  add(moved_.cut, before_.cut, now.cut);
+  add(moved_.compared, before_.compared, now.compared);
+  add(moved_.probes, before_.probes, now.probes);
+  add(moved_.waited_s, before_.waited_s, now.waited_s);
+  add(moved_.recompute_s, before_.recompute_s, now.recompute_s);
+  add(moved_.saved_s, before_.saved_s, now.saved_s);
+  add(moved_.lost_s, before_.lost_s, now.lost_s);
+  add(moved_.checksum_errors, before_.checksum_errors, now.checksum_errors);
+  if (now.put_waits) {
+    std::uint64_t waits = moved_.put_waits.value_or(0);
+    add(waits, before_.put_waits.value_or(0), *now.put_waits);
+    moved_.put_waits = waits;
+  }
+  before_ = now;
+}
+
+disk_estimate node_watch::disk() const {
+  const auto& prefetch = member(status_, "prefetch");
+  return {.bytes_per_s = number_of(prefetch, "bytes_per_s"),
+          .latency_s = number_of(prefetch, "latency_s"),
+          .age_s = number_of(prefetch, "measured_age_s")};
+}
+
+std::uint64_t node_watch::restarts() const noexcept {
+  return count_of(member(status_, "node"), "restarts") - first_restarts_;
+}
+
+std::optional<double> node_watch::cpu_seconds() const {
+  const auto now = node_cpu(status_);
+  if (!now || !cpu_before_) return std::nullopt;
+  return *now - *cpu_before_;
+}
+
+}  // namespace cenote::replay

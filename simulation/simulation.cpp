@@ -1,0 +1,76 @@
+#include "simulation/simulation.hpp"
+
+#include <algorithm>
+#include <string>
+
+#include "simulation/belady.hpp"
+#include "tiers/eviction/simulated_pool.hpp"
+
+namespace cenote::simulation {
+
+namespace {
+
+/// One pool while it serves a request.
+struct one_tier {
+  eviction::simulated_pool& pool;
+  std::uint32_t now;
+  std::uint64_t& hits;
+
+  [[nodiscard]] bool holds(std::uint32_t block) const noexcept { return pool.holds(block); }
+  void refresh(std::uint32_t block) const { pool.refresh(block, now); }
+  void use(std::uint32_t block) const {
+    if (pool.holds(block)) {
+      pool.touch(block, now);
+      ++hits;
+    } else {
+      pool.insert(block, now);
+    }
+  }
+};
+
+}  // namespace
+
+replay_sums simulate(const trace& of, eviction::policy& by, std::uint32_t capacity, replay_order order) {
+  eviction::simulated_pool pool(by, capacity, of.identities());
+  replay_sums sums{.blocks = of.stream().size(), .tokens = of.tokens()};
+  for (const trace::entry& each : of.requests()) {
+    const auto blocks = of.blocks(each);
+    const std::size_t hits = pool.begin(blocks, of.ids(each), each.partial, each.time);
+    sums.prefix_hits += hits;
+    sums.prefix_tokens += std::min(hits * trace::tokens_per_block, each.tokens);
+    use_request(one_tier{pool, each.time, sums.stream_hits}, blocks, hits, order == replay_order::reverse, by.order());
+  }
+  sums.inserts = pool.inserts();
+  sums.evictions = pool.evictions();
+  return sums;
+}
+
+result<void> check_simulated(std::string_view policy_name, replay_order order) {
+  if (policy_name == "belady") {
+    if (order == replay_order::forward) return {};
+    return fail(error_code::invalid_argument, "belady knows the future of the order fwd only");
+  }
+  const auto names = eviction::policy_names();
+  if (std::ranges::find(names, policy_name) != names.end()) return {};
+  std::string list;
+  for (const std::string_view name : names) list.append(name).append(", ");
+  return fail(error_code::invalid_argument,
+              "unknown eviction policy `" + std::string(policy_name) + "`; known: " + list + "belady");
+}
+
+result<replay_sums> simulate(const trace& of, std::string_view policy_name, std::uint32_t capacity,
+                             replay_order order) {
+  if (auto known = check_simulated(policy_name, order); !known) return std::unexpected(known.error());
+  if (policy_name == "belady") {
+    const std::vector<std::uint32_t> next_uses = of.next_uses();
+    belady bound(next_uses, capacity);
+    return simulate(of, bound, capacity, order);
+  }
+  eviction::block_links links;
+  links.cover(std::min(of.distinct(), capacity));
+  auto by = eviction::make_policy(policy_name, links);
+  if (!by) return std::unexpected(by.error());
+  return simulate(of, **by, capacity, order);
+}
+
+}  // namespace cenote::simulation

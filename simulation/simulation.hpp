@@ -1,0 +1,45 @@
+// What a policy would have hit: runs a trace through the policy objects of the tiers, without moving memory.
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+
+#include "core/error.hpp"
+#include "simulation/trace.hpp"
+#include "tiers/eviction/policy.hpp"
+
+namespace cenote::simulation {
+
+/// The order in which a request uses its blocks. A policy that asks for one gets that, whatever it says.
+enum class replay_order : std::uint8_t {
+  forward,  ///< head to tail: the flattened stream
+  reverse,  ///< tail to head: hits, then the missing ones, then the hits that are still there are refreshed
+};
+
+/// Capacity counts blocks, the start is cold, and nothing is left out of the sums.
+struct replay_sums {
+  std::uint64_t stream_hits = 0;    ///< blocks that were there when their turn came
+  std::uint64_t prefix_hits = 0;    ///< leading blocks that were there when their request came
+  std::uint64_t prefix_tokens = 0;  ///< the tokens in those
+  std::uint64_t blocks = 0;
+  std::uint64_t tokens = 0;
+  std::uint64_t inserts = 0;
+  std::uint64_t evictions = 0;
+
+  /// Prefix-token hit ratio.
+  [[nodiscard]] double hit_ratio() const noexcept {
+    return tokens == 0 ? 0.0 : static_cast<double>(prefix_tokens) / static_cast<double>(tokens);
+  }
+};
+
+/// Runs `of` through `by`, which is empty and numbers blocks as the trace does.
+[[nodiscard]] replay_sums simulate(const trace& of, eviction::policy& by, std::uint32_t capacity, replay_order order);
+
+/// Refused: unknown policies, and belady in another order than forward.
+[[nodiscard]] result<void> check_simulated(std::string_view policy_name, replay_order order);
+
+/// The same for a policy by name, `belady` included. Refused is what check_simulated() refuses.
+[[nodiscard]] result<replay_sums> simulate(const trace& of, std::string_view policy_name, std::uint32_t capacity,
+                                           replay_order order);
+
+}  // namespace cenote::simulation

@@ -1,0 +1,125 @@
+#include "simulation/trace.hpp"
+
+#include <algorithm>
+#include <bit>
+#include <utility>
+
+namespace cenote::simulation {
+
+namespace {
+
+constexpr std::uint64_t ms_per_tenth = 100;
+constexpr std::size_t least_places = 1024;
+
+/// The places at which an identity is looked for, one after the other; there is a power of two of them. Identities in a
+/// row begin in places in a row, as most are; what collides goes on in a step of its own, or whole rows would pile up.
+class search {
+ public:
+  search(std::uint64_t id, std::size_t places) noexcept : id_(id), mask_(places - 1) {
+    const std::uint64_t above = id >> std::countr_zero(places);
+    at_ = (id ^ mixed(above)) & mask_;
+  }
+  [[nodiscard]] std::size_t place() const noexcept { return at_; }
+  void next() noexcept { at_ = (at_ + (mixed(id_) | 1)) & mask_; }
+
+ private:
+  static std::uint64_t mixed(std::uint64_t word) noexcept {
+    word = (word ^ (word >> 32)) * 0x9e3779b97f4a7c15ULL;
+    return word ^ (word >> 29);
+  }
+
+  std::uint64_t id_;
+  std::size_t mask_;
+  std::size_t at_ = 0;
+};
+
+}  // namespace
+
+trace::trace(std::span<const arrival> requests, huge_vector<std::uint64_t> ids) : ids_(std::move(ids)) {
+  requests_.reserve(requests.size());
+  std::size_t first = 0;
+  for (const arrival& each : requests) {
+    add_entry(each, first);
+    first += each.count;
+  }
+  blocks_.reserve(ids_.size());
+  identities_.reserve(ids_.size());
+  place_all(std::bit_ceil(std::max(least_places, ids_.size())));  // grows once at most
+  for (const std::uint64_t id : ids_) blocks_.push_back(number_of(id));
+}
+
+void trace::add(std::uint64_t time_ms, std::uint64_t tokens, std::span<const std::uint64_t> ids) {
+  add_entry({time_ms, tokens, ids.size()}, blocks_.size());
+  for (const std::uint64_t id : ids) blocks_.push_back(number_of(id));
+  ids_.insert(ids_.end(), ids.begin(), ids.end());
+}
+
+void trace::add_entry(const arrival& of, std::size_t first) {
+  const auto time = static_cast<std::uint32_t>(of.time_ms / ms_per_tenth);
+  requests_.push_back({.first = first,
+                       .count = of.count,
+                       .tokens = of.tokens,
+                       .time = requests_.empty() ? time : std::max(time, requests_.back().time),
+                       .partial = of.count * tokens_per_block > of.tokens});
+  tokens_ += of.tokens;
+}
+
+std::uint32_t trace::number_of(std::uint64_t id) {
+  if (identities_.size() * 2 >= numbers_.size()) place_all(std::max(least_places, numbers_.size() * 2));
+  for (search at(id, numbers_.size());; at.next()) {
+    std::uint32_t& here = numbers_[at.place()];
+    if (here == 0) {
+      identities_.push_back(id);
+      here = distinct();
+      return here - 1;
+    }
+    if (identities_[here - 1] == id) return here - 1;
+  }
+}
+
+void trace::place_all(std::size_t places) {
+  numbers_.assign(places, 0);
+  for (std::uint32_t number = 0; number < distinct(); ++number) {
+    search at(identities_[number], places);
+    while (numbers_[at.place()] != 0) at.next();
+    numbers_[at.place()] = number + 1;
+  }
+}
+
+trace trace::first(std::size_t count) const {
+  trace made;
+  for (const entry& each : requests().first(std::min(count, requests_.size()))) {
+    made.add(each.time * ms_per_tenth, each.tokens, ids(each));
+  }
+  return made;
+}
+
+trace trace::full_blocks(std::size_t count) const {
+  trace made;
+  for (const entry& each : requests().first(std::min(count, requests_.size()))) {
+    const std::size_t full = std::min<std::uint64_t>(each.count, each.tokens / tokens_per_block);
+    made.add(each.time * ms_per_tenth, each.tokens, ids(each).first(full));
+  }
+  return made;
+}
+
+trace trace::at_speed(double factor) const {
+  trace made = *this;
+  for (entry& each : made.requests_) {
+    each.time = factor > 0 ? static_cast<std::uint32_t>(std::min(each.time / factor, 4e9)) : 0;
+  }
+  return made;
+}
+
+std::vector<std::uint32_t> trace::next_uses() const {
+  constexpr std::uint32_t never = ~std::uint32_t{0};
+  std::vector<std::uint32_t> next(blocks_.size());
+  std::vector<std::uint32_t> seen(distinct(), never);
+  for (std::size_t at = blocks_.size(); at-- > 0;) {
+    next[at] = seen[blocks_[at]];
+    seen[blocks_[at]] = static_cast<std::uint32_t>(at);
+  }
+  return next;
+}
+
+}  // namespace cenote::simulation

@@ -1,0 +1,77 @@
+// A recorded stream of requests, in the form that simulations read.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "core/huge_vector.hpp"
+
+namespace cenote::simulation {
+
+/// Requests in the order in which they came. Each is a chain of blocks of 512 tokens; equal identities mean an equal
+/// prefix up to there. Blocks are numbered from 0 as they first come. Not thread-safe while it grows.
+class trace {
+ public:
+  static constexpr std::uint64_t tokens_per_block = 512;
+
+  struct entry {
+    std::size_t first = 0;     ///< its first block in the stream
+    std::size_t count = 0;     ///< blocks
+    std::uint64_t tokens = 0;  ///< of the input
+    std::uint32_t time = 0;    ///< tenths of a second
+    bool partial = false;      ///< the last block is not full
+  };
+
+  struct arrival {
+    std::uint64_t time_ms = 0;
+    std::uint64_t tokens = 0;  ///< of the input
+    std::size_t count = 0;     ///< ids
+  };
+
+  trace() = default;
+  /// All of `requests`, in the order of their times; `ids` are theirs, one after the other.
+  trace(std::span<const arrival> requests, huge_vector<std::uint64_t> ids);
+
+  /// A request at `time_ms` of `tokens` input tokens; time that goes back is taken as standing still.
+  void add(std::uint64_t time_ms, std::uint64_t tokens, std::span<const std::uint64_t> ids);
+
+  [[nodiscard]] std::span<const entry> requests() const noexcept { return requests_; }
+  [[nodiscard]] std::span<const std::uint32_t> blocks(const entry& of) const noexcept {
+    return std::span(blocks_).subspan(of.first, of.count);
+  }
+  [[nodiscard]] std::span<const std::uint64_t> ids(const entry& of) const noexcept {
+    return std::span(ids_).subspan(of.first, of.count);
+  }
+  /// The numbers of all blocks of all requests, one after the other.
+  [[nodiscard]] std::span<const std::uint32_t> stream() const noexcept { return blocks_; }
+  /// The identity of each block number.
+  [[nodiscard]] std::span<const std::uint64_t> identities() const noexcept { return identities_; }
+  [[nodiscard]] std::uint32_t distinct() const noexcept { return static_cast<std::uint32_t>(identities_.size()); }
+  [[nodiscard]] std::uint64_t tokens() const noexcept { return tokens_; }
+
+  /// The first `count` requests.
+  [[nodiscard]] trace first(std::size_t count) const;
+  /// The same as engines hand them over: in full blocks only. Their tokens stay.
+  [[nodiscard]] trace full_blocks(std::size_t count) const;
+
+  /// The same requests so many times as fast; 0: all at once.
+  [[nodiscard]] trace at_speed(double factor) const;
+
+  /// For each position of the stream the position at which its block comes next, or ~0: what Belady's policy reads.
+  [[nodiscard]] std::vector<std::uint32_t> next_uses() const;
+
+ private:
+  std::vector<entry> requests_;
+  huge_vector<std::uint32_t> blocks_;
+  huge_vector<std::uint64_t> ids_;
+  huge_vector<std::uint64_t> identities_;
+  void add_entry(const arrival& of, std::size_t first);
+  std::uint32_t number_of(std::uint64_t id);
+  void place_all(std::size_t places);
+  /// By identity, plus one; 0 is a free place. Open addressing, at most half full.
+  huge_vector<std::uint32_t> numbers_;
+  std::uint64_t tokens_ = 0;
+};
+
+}  // namespace cenote::simulation

@@ -1,0 +1,51 @@
+#include "commands/bench/report.hpp"
+
+#include <boost/test/unit_test.hpp>
+
+using namespace cenote::bench;
+
+namespace {
+
+samples of(int count) {
+  samples all;
+  for (int i = 1; i <= count; ++i) all.add(i);
+  return all;
+}
+
+bool kept(bound::kind what, double promised, double value) {
+  const figure measured{
+      .bench = "b", .name = "n", .value = value, .unit = "us", .limit = 10, .promise = {what, promised}};
+  return measured.kept().value();
+}
+
+}  // namespace
+
+BOOST_AUTO_TEST_SUITE(bench_report_tests)
+
+BOOST_AUTO_TEST_CASE(a_promise_is_kept_up_to_its_number_and_not_beyond) {
+  using enum bound::kind;
+  BOOST_TEST(kept(ratio_at_most, 2, 20));
+  BOOST_TEST(!kept(ratio_at_most, 2, 20.1));
+  BOOST_TEST(kept(ratio_at_least, 2, 20));
+  BOOST_TEST(!kept(ratio_at_least, 2, 19.9));
+  BOOST_TEST(kept(value_at_most, 7, 7));
+  BOOST_TEST(!kept(value_at_most, 7, 7.1));
+  BOOST_TEST(kept(value_at_least, 7, 7));
+  BOOST_TEST(!kept(value_at_least, 7, 6.9));
+  BOOST_TEST((!figure{.bench = "b", .name = "n", .value = 1, .unit = "us"}.kept()));
+}
+
+BOOST_AUTO_TEST_CASE(a_late_figure_is_the_99th_percentile_beside_its_limit) {
+  const figure late = late_figure("b", "n", of(101), 50, 2, "us");
+  BOOST_TEST(late.value == 200);
+  BOOST_TEST(late.limit.value() == 100);
+  BOOST_TEST(late.ratio().value() == 2);
+}
+
+BOOST_AUTO_TEST_CASE(a_rate_and_its_limit_come_from_medians) {
+  const figure rate = rate_figure("b", "n", of(3), of(9), 10, "GiB/s");
+  BOOST_TEST(rate.value == 5);
+  BOOST_TEST(rate.limit.value() == 2);
+}
+
+BOOST_AUTO_TEST_SUITE_END()

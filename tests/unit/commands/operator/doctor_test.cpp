@@ -1,0 +1,72 @@
+#include "commands/operator/doctor.hpp"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <boost/test/unit_test.hpp>
+#include <fstream>
+
+namespace {
+
+using namespace cenote;
+
+const finding& about(const std::vector<finding>& findings, const std::string& subject) {
+  const auto found = std::ranges::find(findings, subject, &finding::subject);
+  BOOST_REQUIRE((found != findings.end()));
+  return *found;
+}
+
+}  // namespace
+
+BOOST_AUTO_TEST_SUITE(the_doctor)
+
+BOOST_AUTO_TEST_CASE(finds_every_subject_on_this_machine) {
+  const auto findings = examine({.capacity = 1 << 20});
+  for (const auto* subject : {"kernel", "memory", "cgroup", "memlock", "open files", "io_uring", "checksums",
+                              "populate", "huge pages", "NUMA", "PID namespace", "user namespace"}) {
+    BOOST_TEST(!about(findings, subject).found.empty());
+  }
+}
+
+BOOST_AUTO_TEST_CASE(fails_a_capacity_that_no_machine_has_and_says_what_to_change) {
+  const auto findings = examine({.capacity = 1ULL << 60});
+  const auto& memory = about(findings, "memory");
+  BOOST_TEST((memory.how == finding::level::fail));
+  BOOST_TEST(memory.remedy.find("dram.capacity") != std::string::npos);
+}
+
+BOOST_AUTO_TEST_CASE(has_a_remedy_with_every_warning) {
+  for (const auto& each : examine({.capacity = 1ULL << 60}, "/nonexistent")) {
+    if (each.how != finding::level::ok) BOOST_TEST(!each.remedy.empty(), each.subject);
+  }
+}
+
+BOOST_AUTO_TEST_CASE(recommends_to_touch_memory_ahead) {
+  const auto& off = examine({.capacity = 1 << 20, .populate = false});
+  BOOST_TEST((about(off, "populate").how == finding::level::warn));
+  BOOST_TEST(about(off, "populate").remedy.find("dram.populate = true") != std::string::npos);
+}
+
+BOOST_AUTO_TEST_CASE(says_how_huge_pages_are_switched_on_unless_nobody_asks_for_them) {
+  const auto root = std::filesystem::temp_directory_path() / ("cenote-doctor-test-" + std::to_string(::getpid()));
+  const auto folder = root / "sys/kernel/mm/transparent_hugepage";
+  std::filesystem::create_directories(folder);
+  const auto pages = [&](const std::string& offered, bool wanted) {
+    std::ofstream(folder / "shmem_enabled") << offered << '\n';
+    return about(examine({.capacity = 1 << 20, .huge_pages = wanted}, root), "huge pages");
+  };
+  BOOST_TEST((pages("always within_size [advise] never deny force", true).how == finding::level::ok));
+  const auto never = pages("always within_size advise [never] deny force", true);
+  BOOST_TEST((never.how == finding::level::warn));
+  BOOST_TEST(never.remedy.find("echo advise > ") != std::string::npos);
+  BOOST_TEST((pages("always within_size advise [never] deny force", false).how == finding::level::ok));
+  std::filesystem::remove_all(root);
+}
+
+BOOST_AUTO_TEST_CASE(prints_a_line_each_and_the_remedy_below) {
+  const auto text = findings_text({{finding::level::warn, "memlock", "64 KiB", "raise it"}});
+  BOOST_TEST(text.find("warn  memlock         64 KiB\n") == 0U);
+  BOOST_TEST(text.find("-> raise it\n") != std::string::npos);
+}
+
+BOOST_AUTO_TEST_SUITE_END()

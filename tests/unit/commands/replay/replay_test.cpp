@@ -1,0 +1,219 @@
+#include <fmt/format.h>
+
+#include <boost/test/unit_test.hpp>
+#include <filesystem>
+#include <fstream>
+
+#include "commands/replay/options.hpp"
+#include "commands/replay/trace.hpp"
+
+namespace cenote {
+
+namespace {
+
+using counts = std::vector<std::uint32_t>;
+
+/// A file that goes with the test.
+struct temporary_file {
+  std::string path =
+      (std::filesystem::temp_directory_path() / std::filesystem::path("cenote-replay-test.jsonl")).string();
+
+  explicit temporary_file(std::string_view content) { std::ofstream(path) << content; }
+  ~temporary_file() { std::filesystem::remove(path); }
+  temporary_file(const temporary_file&) = delete;
+  temporary_file& operator=(const temporary_file&) = delete;
+};
+
+}  // namespace
+
+BOOST_AUTO_TEST_SUITE(replay)
+
+BOOST_AUTO_TEST_CASE(capacities_are_a_list_or_a_sweep) {
+  BOOST_TEST(*parse_capacities("1k:256k:2x") ==
+             (counts{1'000, 2'000, 4'000, 8'000, 16'000, 32'000, 64'000, 128'000, 256'000}));
+  BOOST_TEST(*parse_capacities("1k:3k:1k") == (counts{1'000, 2'000, 3'000}));
+  BOOST_TEST(*parse_capacities("1:4:1.5x") == (counts{1, 2, 3, 4}));
+  BOOST_TEST(*parse_capacities("500,2k,1M") == (counts{500, 2'000, 1'000'000}));
+  for (const std::string_view wrong : {"", "0", "1k:", "1k:2k", "2k:1k:2x", "1k:2k:1x", "1k:2k:x", "1k,", "4x", "-1",
+                                       "1K", "1:1000000:1", "3000000000", "99999999999999999999"}) {
+    BOOST_TEST(!parse_capacities(wrong).has_value(), wrong);
+  }
+}
+
+BOOST_AUTO_TEST_CASE(capacities_may_be_bytes) {
+  constexpr std::uint64_t block = 256 << 10;
+  BOOST_TEST(*parse_capacities("1GiB:4GiB:2x", block) == (counts{4'096, 8'192, 16'384}));
+  BOOST_TEST(*parse_capacities("512KiB,1k", block) == (counts{2, 1'000}));
+  BOOST_TEST((*parse_tiers("dram=2GiB,nvme=6GiB", block))[1].capacity == 24'576U);
+  BOOST_TEST(!parse_capacities("128KiB", block).has_value());
+  BOOST_TEST(!parse_capacities("1GiB").has_value());
+}
+
+BOOST_AUTO_TEST_CASE(tiers_are_two) {
+  const auto tiers = parse_tiers("dram=1000,nvme=10k");
+  BOOST_REQUIRE(tiers.has_value());
+  BOOST_TEST((*tiers)[0].name == "dram");
+  BOOST_TEST((*tiers)[1].capacity == 10'000U);
+  for (const std::string_view wrong : {"", "dram=1", "dram=1,nvme", "=1,nvme=2", "a=1,b=2,c=3", "a=1,a=2", "a=0,b=1"}) {
+    BOOST_TEST(!parse_tiers(wrong).has_value(), wrong);
+  }
+}
+
+BOOST_AUTO_TEST_CASE(a_bad_line_is_named_and_left_out) {
+  const temporary_file file(
+      "{\"timestamp\": 1000.5, \"input_length\": 600, \"output_length\": 3, \"hash_ids\": [7, 9]}\n"
+      "\n"
+      "{\"timestamp\": 2000, \"input_length\": 600\n"
+      "[1, 2]\n"
+      "{\"timestamp\": 2000, \"input_length\": 600}\n"
+      "{\"timestamp\": -1, \"input_length\": 600, \"hash_ids\": []}\n"
+      "{\"timestamp\": 1, \"input_length\": \"600\", \"hash_ids\": []}\n"
+      "{\"timestamp\": 1, \"input_length\": 600, \"hash_ids\": [1, -2]}\r\n"
+      "{broken\n"
+      "{\"timestamp\": 3000, \"input_length\": 512, \"hash_ids\": [7]}");
+  const auto refused = read_trace_file(file.path);
+  BOOST_REQUIRE(!refused.has_value());
+  BOOST_TEST(refused.error().message().find("7 of 9 lines") != std::string::npos, refused.error().message());
+  const auto read = read_trace_file(file.path, {.allow_left_out = true});
+  BOOST_REQUIRE(read.has_value());
+  BOOST_TEST(read->requests.requests().size() == 2U);
+  BOOST_TEST(read->requests.tokens() == 1'112U);
+  BOOST_TEST(read->requests.requests()[0].partial);
+  BOOST_TEST(read->requests.requests()[0].time == 10U);
+  BOOST_TEST(read->lines == 9U);
+  BOOST_TEST(read->left_out == 7U);
+  BOOST_TEST(
+      read->warnings ==
+          (std::vector{file.path + ":3: this is no JSON (1 more like it)", file.path + ":4: a JSON object was expected",
+                       file.path + ":5: `hash_ids` is missing", file.path + ":6: `timestamp` is no time",
+                       file.path + ":7: `input_length` is no number of tokens, 0 to 1000000000",
+                       file.path + ":8: `hash_ids` holds -2, not a block's id"}),
+      boost::test_tools::per_element());
+}
+
+namespace {
+
+std::string line_of(const std::string& time, std::uint64_t id = 1) {
+  return fmt::format("{{\"timestamp\": {}, \"input_length\": 512, \"hash_ids\": [{}]}}\n", time, id);
+}
+
+read_trace read_text(const std::string& text, const trace_reading& how = {}) {
+  const temporary_file file(text);
+  auto read = read_trace_file(file.path, how);
+  BOOST_REQUIRE_MESSAGE(read.has_value(), (read ? "" : read.error().message()));
+  return std::move(*read);
+}
+
+/// The text of the only warning, without the file's name.
+std::string warning_of(const read_trace& read) {
+  BOOST_REQUIRE_EQUAL(read.warnings.size(), 1U);
+  return read.warnings.front().substr(read.warnings.front().find(':') + 1);
+}
+
+}  // namespace
+
+BOOST_AUTO_TEST_CASE(times_since_1970_become_times_since_the_first_request) {
+  for (const auto& [from, to, unit] : {std::tuple("1712345678", "1712345688", "seconds"),
+                                       {"1712345678.25", "1712345688.25", "seconds"},
+                                       {"1712345678000", "1712345688000", "milliseconds"},
+                                       {"1712345678000000", "1712345688000000", "microseconds"},
+                                       {"1712345678000000123", "1712345688000000123", "nanoseconds"}}) {
+    const auto read = read_text(line_of(from) + line_of(to));
+    BOOST_TEST(read.requests.requests()[0].time == 0U, from);
+    BOOST_TEST(read.requests.requests()[1].time == 100U, from);
+    BOOST_TEST(warning_of(read).find(unit) != std::string::npos);
+  }
+}
+
+BOOST_AUTO_TEST_CASE(a_unit_that_was_given_is_taken) {
+  const auto read = read_text(line_of("5") + line_of("15"), {.unit = time_unit::seconds});
+  BOOST_TEST(read.requests.requests()[1].time == 150U);
+  BOOST_TEST(read.warnings.empty());
+}
+
+BOOST_AUTO_TEST_CASE(a_unit_that_is_likely_wrong_is_said) {
+  std::string dense;
+  for (int i = 0; i < 4'000; ++i) dense += line_of(std::to_string(i / 4));
+  BOOST_TEST(warning_of(read_text(dense)).starts_with("1: 4000 requests in 1.0 s: if"));
+  std::string thin;
+  for (int i = 0; i < 20; ++i) thin += line_of(std::to_string(i * 4'000'000));
+  BOOST_TEST(warning_of(read_text(thin)).starts_with("1: one request in 1.1 hours"));
+}
+
+BOOST_AUTO_TEST_CASE(requests_out_of_order_are_put_in_order) {
+  const auto read = read_text(line_of("3000", 3) + line_of("1000", 1) + line_of("2000", 2));
+  BOOST_TEST(warning_of(read) ==
+             "2: time goes back here; the requests are put in the order of their times (1 more like it)");
+  BOOST_TEST(read.requests.identities()[0] == 1U);
+  BOOST_TEST(read.requests.identities()[2] == 3U);
+  BOOST_TEST(read.left_out == 0U);
+}
+
+BOOST_AUTO_TEST_CASE(an_outlier_in_time_is_left_out) {
+  for (const std::string far : {"99999999999", "4e15", "18446744073709551615"}) {
+    std::string text;
+    for (int i = 0; i < 40; ++i) text += line_of(i == 20 ? far : std::to_string(i * 1'000));
+    const auto read = read_text(text);
+    BOOST_TEST(read.left_out == 1U, far);
+    BOOST_TEST(read.requests.requests().back().time == 390U);
+    BOOST_TEST(warning_of(read) == "21: `timestamp` is far from all others");
+  }
+  std::string absolute = line_of("0");  // the first one, beside times since 1970
+  for (int i = 0; i < 40; ++i) absolute += line_of(std::to_string(1'712'345'678 + i));
+  BOOST_TEST(read_text(absolute).requests.requests().back().time == 390U);
+}
+
+BOOST_AUTO_TEST_CASE(ids_that_cannot_be_a_prefix_are_left_out) {
+  std::string text;
+  for (int i = 0; i < 40; ++i) text += line_of("0");
+  const auto twice = read_text(text + R"({"timestamp": 0, "input_length": 2000, "hash_ids": [5, 9, 5]})");
+  BOOST_TEST(warning_of(twice) == "41: id 5 comes twice, but a block of a prefix comes once in its request");
+  const auto many = read_text(text + R"({"timestamp": 0, "input_length": 513, "hash_ids": [5, 6, 7]})");
+  BOOST_TEST(warning_of(many) == "41: 3 ids for 513 tokens: with a block for each 512 tokens there are 2");
+  BOOST_TEST(many.left_out == 1U);
+}
+
+BOOST_AUTO_TEST_CASE(sums_do_not_wrap) {
+  std::string text;
+  for (int i = 0; i < 40; ++i) text += line_of("0");
+  const auto read = read_text(text + R"({"timestamp": 0, "input_length": 18446744073709551615, "hash_ids": [5]})");
+  BOOST_TEST(read.requests.tokens() == 40U * 512U);
+  BOOST_TEST(warning_of(read).starts_with("41: `input_length` is no number of tokens"));
+  const auto larger = read_text(text + R"({"timestamp": 0, "input_length": 36893488147419103232, "hash_ids": [5]})");
+  BOOST_TEST(warning_of(larger) == "41: a number here is none, or too large");
+}
+
+BOOST_AUTO_TEST_CASE(a_byte_order_mark_is_no_request) {
+  const auto read = read_text("\xef\xbb\xbf" + line_of("0") + line_of("1000"));
+  BOOST_TEST(read.requests.requests().size() == 2U);
+  BOOST_TEST(read.warnings.empty());
+}
+
+BOOST_AUTO_TEST_CASE(a_json_array_is_explained) {
+  const temporary_file file("[" + line_of("0") + "]");
+  const auto refused = read_trace_file(file.path);
+  BOOST_REQUIRE(!refused.has_value());
+  BOOST_TEST(refused.error().message().find("jq -c") != std::string::npos);
+}
+
+BOOST_AUTO_TEST_CASE(only_the_first_requests_and_their_full_blocks_are_taken) {
+  const auto read = read_text(R"({"timestamp": 0, "input_length": 513, "hash_ids": [5, 6]})"
+                              "\n" +
+                                  line_of("1") + line_of("2"),
+                              {.full_blocks = true, .most = 2});
+  BOOST_TEST(read.requests.requests().size() == 2U);
+  BOOST_TEST(read.requests.stream().size() == 2U);
+}
+
+BOOST_AUTO_TEST_CASE(a_file_without_requests_is_refused) {
+  BOOST_TEST(!read_trace_file("/nonexistent/trace.jsonl").has_value());
+  BOOST_TEST(!read_trace_file("/").has_value());
+  const temporary_file file("nothing\n");
+  const auto refused = read_trace_file(file.path);
+  BOOST_REQUIRE(!refused.has_value());
+  BOOST_TEST(refused.error().message().find(":1: this is no JSON") != std::string::npos);
+}
+
+BOOST_AUTO_TEST_SUITE_END()
+
+}  // namespace cenote

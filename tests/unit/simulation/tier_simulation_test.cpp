@@ -1,0 +1,135 @@
+#include "simulation/tier_simulation.hpp"
+
+#include <boost/test/unit_test.hpp>
+#include <numeric>
+#include <random>
+
+namespace cenote::simulation {
+
+namespace {
+
+/// Sessions that grow, restart and share beginnings.
+trace random_trace(unsigned seed) {
+  std::mt19937_64 random(seed);
+  trace of;
+  std::vector<std::vector<std::uint64_t>> sessions(60);
+  std::uint64_t next = 100;
+  for (std::uint64_t i = 0; i < 2'000; ++i) {
+    auto& session = sessions[random() % sessions.size()];
+    if (session.empty() || random() % 8 == 0) session = {random() % 5};
+    for (std::uint64_t more = random() % 6; more > 0; --more) session.push_back(next++);
+    of.add(i * 250, session.size() * 512 - random() % 512, session);
+  }
+  return of;
+}
+
+}  // namespace
+
+BOOST_AUTO_TEST_SUITE(tier_simulation)
+
+BOOST_AUTO_TEST_CASE(an_exclusive_lru_over_lru_is_one_lru_of_both_capacities) {
+  for (unsigned seed = 1; seed <= 3; ++seed) {
+    const trace of = random_trace(seed);
+    for (const auto order : {replay_order::forward, replay_order::reverse}) {
+      for (const auto& [upper, lower] : {std::pair(1U, 300U), {20U, 100U}, {100U, 20U}, {400U, 400U}}) {
+        const auto both = simulate(of,
+                                   tier_pair{.upper_policy = "lru",
+                                             .lower_policy = "lru",
+                                             .upper_capacity = upper,
+                                             .lower_capacity = lower,
+                                             .ingest = tier_ingest::evicted,
+                                             .keep_copy = false},
+                                   order);
+        const auto one = simulate(of, "lru", upper + lower, order);
+        BOOST_TEST(both->both.stream_hits == one->stream_hits);
+        BOOST_TEST(both->both.prefix_hits == one->prefix_hits);
+        BOOST_TEST(both->both.prefix_tokens == one->prefix_tokens);
+        BOOST_TEST(both->lower_evictions == one->evictions);
+      }
+    }
+  }
+}
+
+BOOST_AUTO_TEST_CASE(each_ingest_writes_what_it_says) {
+  trace of;
+  const std::vector<std::uint64_t> a{1};
+  const std::vector<std::uint64_t> b{2};
+  const std::vector<std::uint64_t> c{3};
+  for (const auto& ids : {a, b, b, c}) of.add(0, 512, ids);  // with one block above, a, b and c follow each other
+  tier_pair how{.upper_capacity = 1, .lower_capacity = 10};
+  how.ingest = tier_ingest::all;
+  BOOST_TEST(simulate(of, how, replay_order::forward)->written == 3U);
+  how.ingest = tier_ingest::hot;
+  BOOST_TEST(simulate(of, how, replay_order::forward)->written == 1U);
+  how.ingest = tier_ingest::evicted;
+  BOOST_TEST(simulate(of, how, replay_order::forward)->written == 2U);
+}
+
+BOOST_AUTO_TEST_CASE(a_kept_copy_is_not_written_again) {
+  trace of;
+  const std::vector<std::uint64_t> a{1};
+  const std::vector<std::uint64_t> b{2};
+  for (int i = 0; i < 10; ++i) of.add(0, 512, i % 2 == 0 ? a : b);
+  tier_pair how{.upper_capacity = 1, .lower_capacity = 10};
+  const auto kept = simulate(of, how, replay_order::forward);
+  BOOST_TEST(kept->written == 2U);
+  BOOST_TEST(kept->promoted == 8U);
+  how.keep_copy = false;
+  BOOST_TEST(simulate(of, how, replay_order::forward)->written == 9U);
+  how.ingest = tier_ingest::all;
+  BOOST_TEST(!simulate(of, how, replay_order::forward).has_value());
+}
+
+BOOST_AUTO_TEST_CASE(what_a_request_pushes_out_by_itself_is_not_promoted) {
+  // Requests of 40 blocks through 10: most of each is evicted within its own request, and nothing is ever asked for
+  // again.
+  trace of;
+  for (std::uint64_t i = 0; i < 50; ++i) {
+    std::vector<std::uint64_t> ids(40);
+    std::iota(ids.begin(), ids.end(), i * 100);
+    of.add(i * 1'000, 40 * 512, ids);
+  }
+  for (const std::string name : {"lru", "tblru", "auto"}) {
+    const tier_pair how{.upper_policy = name, .upper_capacity = 10, .lower_capacity = 10'000};
+    BOOST_TEST(simulate(of, how, replay_order::reverse)->promoted == 0U, name);
+  }
+}
+
+BOOST_AUTO_TEST_CASE(a_block_that_came_up_is_used_by_its_request_as_in_a_node) {
+  trace of;
+  for (const std::uint64_t id : {1U, 2U, 3U, 1U, 4U, 5U, 1U}) of.add(0, 512, std::vector<std::uint64_t>{id});
+  const auto sums =
+      simulate(of, {.upper_policy = "lfu", .upper_capacity = 2, .lower_capacity = 10}, replay_order::reverse);
+  BOOST_TEST(sums->promoted == 1U);
+  BOOST_TEST(sums->upper_hits == 1U);  // used twice, 1 outlasts 4 and 5
+  BOOST_TEST(sums->upper_tokens == 512U);
+  BOOST_TEST(sums->both.prefix_tokens == 1'024U);
+}
+
+BOOST_AUTO_TEST_CASE(blocks_that_came_up_do_not_push_each_other_out) {
+  trace of;
+  const std::vector<std::uint64_t> chain{10, 11, 12};
+  of.add(0, 3 * 512, chain);
+  for (const std::uint64_t id : {1U, 1U, 2U, 2U, 3U, 3U, 4U, 4U}) of.add(0, 512, std::vector<std::uint64_t>{id});
+  of.add(0, 3 * 512, chain);  // all of it comes up, among blocks that were used more often
+  of.add(0, 3 * 512, chain);
+  const auto sums =
+      simulate(of, {.upper_policy = "lfu", .upper_capacity = 4, .lower_capacity = 20}, replay_order::reverse);
+  BOOST_TEST(sums->promoted == 3U);
+  BOOST_TEST(sums->upper_hits == 4U + 3U);
+  BOOST_TEST(sums->upper_tokens == 512U * (4 + 3));
+}
+
+BOOST_AUTO_TEST_CASE(no_more_is_promoted_than_leading_blocks_are_hits_below) {
+  for (const std::string name : {"lru", "arc", "tblru", "auto"}) {
+    const trace of = random_trace(4);
+    const tier_pair how{.upper_policy = name, .upper_capacity = 30, .lower_capacity = 400};
+    const auto sums = simulate(of, how, replay_order::reverse);
+    BOOST_TEST(sums->promoted > 0U, name);
+    BOOST_TEST(sums->promoted <= sums->both.prefix_hits, name);
+  }
+}
+
+BOOST_AUTO_TEST_SUITE_END()
+
+}  // namespace cenote::simulation
