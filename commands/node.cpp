@@ -7,11 +7,11 @@
 #include <memory>
 #include <thread>
 
-#include "actors/worker.hpp"
 #include "commands/common.hpp"
 #include "config/logging.hpp"
 #include "core/machine.hpp"
 #include "keeper/keeper.hpp"
+#include "worker/worker.hpp"
 
 namespace cenote {
 

@@ -17,7 +17,14 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 
 # Where the worker's code lies that stores to shared memory.
-COVERED = ("memory", "tiers/dram", "tiers/nvme/pending_removals.cpp", "actors", "transport/local/keeper_link.cpp")
+COVERED = (
+    "memory",
+    "tiers/dram",
+    "tiers/nvme/pending_removals.cpp",
+    "actors",
+    "worker",
+    "transport/local/keeper_link.cpp",
+)
 
 # The first words of points outside the store: see kind_of().
 PROCESS = ("session", "keeper", "worker", "header", "instance", "records", "removals")
@@ -54,6 +61,7 @@ ALLOWED = (
     Allowed("memory/shared_file.cpp", "::fallocate(fd_.get()", "shared_file::punch, which passes its caller's point"),
     Allowed("memory/window.cpp", "base_.store(", "a mapping of this process"),
     Allowed("memory/window.cpp", "mapped_.store(", "a mapping of this process"),
+    Allowed("memory/lookup.cpp", "", "the client's pins"),
     Allowed("memory/session_memory.cpp", "header.submit_tail.store(", "the client's end of the ring"),
     Allowed("memory/session_memory.cpp", "place++->store(word", "the client's end of the ring"),
     Allowed("memory/session_memory.cpp", "header.complete_head.store(", "the client's end of the ring"),
@@ -71,8 +79,8 @@ ALLOWED = (
     Allowed("actors/session_resources.hpp", "bell_sent.", "the worker's own"),
     Allowed("tiers/dram/provisioner.cpp", "unfilled_bytes_.store(", "the worker's own"),
     Allowed("actors/pulse.cpp", "answered->", "the worker's own"),
-    Allowed("actors/server.cpp", "std::memcpy(&request", "to this thread's stack"),
-    Allowed("actors/kill_at.cpp", "", "what a hook looks for"),
+    Allowed("worker/server.cpp", "std::memcpy(&request", "to this thread's stack"),
+    Allowed("worker/kill_at.cpp", "", "what a hook looks for"),
     Allowed("tiers/dram/store_corrupt.cpp", "", "alters blocks on purpose, in tests of engines"),
 )
 

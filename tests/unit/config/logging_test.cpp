@@ -175,7 +175,8 @@ BOOST_AUTO_TEST_CASE(a_bad_level_is_refused_with_the_nearest_name_and_all_names)
 BOOST_AUTO_TEST_CASE(every_component_that_writes_to_the_log_has_a_level_of_its_own) {
   const std::regex named("\\blogger\\(\"([^\"]+)\"\\)");
   std::set<std::string> components;
-  for (const char* folder : {"actors", "client", "commands", "config", "core", "memory", "tiers", "transport"}) {
+  for (const char* folder : {"actors", "client", "commands", "config", "core", "keeper", "memory", "simulation",
+                             "tiers", "transport", "worker"}) {
     for (const auto& entry :
          std::filesystem::recursive_directory_iterator(std::filesystem::path(CENOTE_SOURCE_DIR) / folder)) {
       if (entry.path().extension() != ".cpp" && entry.path().extension() != ".hpp") continue;

@@ -1,4 +1,4 @@
-#include "actors/metrics_text.hpp"
+#include "worker/metrics_text.hpp"
 
 #include <prometheus/metric_family.h>
 #include <prometheus/text_serializer.h>

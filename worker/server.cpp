@@ -1,4 +1,4 @@
-#include "actors/server.hpp"
+#include "worker/server.hpp"
 
 #include <fcntl.h>
 #include <sys/epoll.h>
@@ -18,11 +18,11 @@
 #include <utility>
 
 #include "actors/ask.hpp"
-#include "actors/metrics_text.hpp"
-#include "actors/status_json.hpp"
 #include "config/logging.hpp"
 #include "core/fair_share.hpp"
 #include "core/text.hpp"
+#include "worker/metrics_text.hpp"
+#include "worker/status_json.hpp"
 
 namespace cenote {
 

@@ -1,4 +1,4 @@
-#include "actors/shared_reports.hpp"
+#include "worker/shared_reports.hpp"
 
 #include <algorithm>
 #include <exception>

@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "actors/server.hpp"
+#include "worker/server.hpp"
 
 namespace cenote {
 

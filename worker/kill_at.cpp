@@ -1,4 +1,4 @@
-#include "actors/kill_at.hpp"
+#include "worker/kill_at.hpp"
 
 #include <unistd.h>
 

@@ -11,15 +11,15 @@
 #include <unordered_map>
 #include <vector>
 
-#include "actors/admin_request.hpp"
 #include "actors/data_path.hpp"
 #include "actors/messages.hpp"
 #include "actors/pulse.hpp"
-#include "actors/shared_reports.hpp"
 #include "transport/local/event_loop.hpp"
 #include "transport/local/keeper_link.hpp"
 #include "transport/local/outbox.hpp"
 #include "transport/local/socket.hpp"
+#include "worker/admin_request.hpp"
+#include "worker/shared_reports.hpp"
 
 namespace cenote {
 

@@ -1,4 +1,4 @@
-#include "actors/admin_request.hpp"
+#include "worker/admin_request.hpp"
 
 #include <nlohmann/json.hpp>
 #include <set>

@@ -1,4 +1,4 @@
-#include "actors/status_json.hpp"
+#include "worker/status_json.hpp"
 
 #include <unistd.h>
 

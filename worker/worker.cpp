@@ -1,4 +1,4 @@
-#include "actors/worker.hpp"
+#include "worker/worker.hpp"
 
 #include <poll.h>
 #include <sys/prctl.h>
@@ -18,18 +18,18 @@
 #include "actors/coarse_clock.hpp"
 #include "actors/data_path.hpp"
 #include "actors/dram_tier.hpp"
-#include "actors/kill_at.hpp"
 #include "actors/node.hpp"
 #include "actors/nvme_tier.hpp"
 #include "actors/prefetch.hpp"
 #include "actors/pulse.hpp"
-#include "actors/server.hpp"
 #include "actors/tier_options.hpp"
 #include "config/logging.hpp"
 #include "config/node_config.hpp"
 #include "core/memory_file.hpp"
 #include "tiers/nvme/pending_removals.hpp"
 #include "transport/http/server.hpp"
+#include "worker/kill_at.hpp"
+#include "worker/server.hpp"
 
 namespace cenote {
 
