@@ -43,7 +43,7 @@ std::span<T> thread_scratch(std::size_t n) {
   return std::span(mine).first(n);
 }
 
-std::span<const memory::block_ref> blocks_of(std::span<const pin> pins) {
+std::span<const memory::block_ref> blocks_of(std::span<const memory::pin> pins) {
   const auto blocks = thread_scratch<memory::block_ref>(pins.size());
   for (std::size_t i = 0; i < pins.size(); ++i) blocks[i] = pins[i].block;
   return blocks;
@@ -69,7 +69,8 @@ memory::submission& append(std::vector<memory::submission>& to, const memory::su
   return entry;
 }
 
-void append_runs(std::span<const pin> pins, const memory::submission& blank, std::vector<memory::submission>& to) {
+void append_runs(std::span<const memory::pin> pins, const memory::submission& blank,
+                 std::vector<memory::submission>& to) {
   memory::touch_runs runs{};
   std::size_t used = 0;
   for (std::size_t i = 0; i < pins.size();) {
@@ -216,7 +217,8 @@ std::byte* session::address(memory::block_ref block) const noexcept {
 }
 
 /// Says where pinned blocks are. False when the slab of one of them is not mapped yet.
-bool session::describe(std::span<const pin> pins, std::uint64_t bytes, std::span<held_block> out) const noexcept {
+bool session::describe(std::span<const memory::pin> pins, std::uint64_t bytes,
+                       std::span<held_block> out) const noexcept {
   const mapped_slab* slab = nullptr;  // neighbours mostly share theirs
   for (std::size_t i = 0; i < pins.size(); ++i) {
     const memory::block_ref block = pins[i].block;
@@ -331,7 +333,7 @@ result<void> session::exists(key_batch keys, std::uint32_t group, std::span<std:
 result<std::size_t> session::acquire(key_batch keys, std::uint32_t group, std::span<held_block> out) {
   const auto scope = enter(keys, group);
   if (!scope) return std::unexpected(scope.error());
-  const std::span<pin> pins = thread_scratch<pin>(keys.count);
+  const std::span<memory::pin> pins = thread_scratch<memory::pin>(keys.count);
   const auto held = lookup_.pin_prefix(keys, group, pins);
   counters_.keys_looked_up.fetch_add(keys.count, std::memory_order_relaxed);
   if (!held) return held;
@@ -522,7 +524,7 @@ result<std::size_t> session::get_into(key_batch keys, std::uint32_t group, maybe
   const auto scope = enter(keys, group);
   if (!scope) return std::unexpected(scope.error());
   if (auto ok = check_buffers(group, part, keys, targets); !ok) return std::unexpected(ok.error());
-  thread_local std::vector<pin> touched;
+  thread_local std::vector<memory::pin> touched;
   touched.clear();
   std::size_t done = 0;
   for (;;) {
@@ -542,8 +544,8 @@ result<std::size_t> session::get_into(key_batch keys, std::uint32_t group, maybe
 
 /// Pins, copies and unpins up to copy_batch keys from `first` on; returns how many were resident.
 result<std::size_t> session::copy_prefix(key_batch keys, std::uint32_t group, maybe_part part, const buffers& targets,
-                                         std::size_t first, std::vector<pin>& touched) {
-  std::array<pin, copy_batch> pins;
+                                         std::size_t first, std::vector<memory::pin>& touched) {
+  std::array<memory::pin, copy_batch> pins;
   const std::size_t n = std::min(copy_batch, keys.count - first);
   const key_batch some{keys.data + first * keys.width, n, keys.width};
   const auto held = lookup_.pin_prefix(some, group, std::span(pins).first(n));
@@ -567,7 +569,7 @@ result<std::size_t> session::copy_prefix(key_batch keys, std::uint32_t group, ma
 
 /// Tells the node what was used, from the head of the chain to its tail, as runs of neighbouring blocks; and what was
 /// asked for and missing, since that says as much about the request.
-void session::touch(std::span<const pin> pins, key_batch keys, std::uint32_t group) {
+void session::touch(std::span<const memory::pin> pins, key_batch keys, std::uint32_t group) {
   thread_local std::vector<memory::submission> entries;
   entries.clear();
   memory::submission blank;

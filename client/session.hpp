@@ -20,12 +20,12 @@
 #include "client/connection.hpp"
 #include "client/fork_guard.hpp"
 #include "client/grant_pool.hpp"
-#include "client/lookup.hpp"
-#include "client/pin_slots.hpp"
 #include "client/slab_map.hpp"
 #include "core/block_key.hpp"
 #include "core/error.hpp"
 #include "core/instance_spec.hpp"
+#include "memory/lookup.hpp"
+#include "memory/pin_slots.hpp"
 #include "memory/prefetch_terms.hpp"
 
 namespace cenote::client {
@@ -265,11 +265,12 @@ class session {
   void drop_retired_slabs();
   template <class SlotAt>
   result<void> release_slots(std::size_t count, SlotAt&& slot_at);
-  void touch(std::span<const pin> pins, key_batch keys, std::uint32_t group);
+  void touch(std::span<const memory::pin> pins, key_batch keys, std::uint32_t group);
   [[nodiscard]] std::byte* address(memory::block_ref block) const noexcept;
-  [[nodiscard]] bool describe(std::span<const pin> pins, std::uint64_t bytes, std::span<held_block> out) const noexcept;
+  [[nodiscard]] bool describe(std::span<const memory::pin> pins, std::uint64_t bytes,
+                              std::span<held_block> out) const noexcept;
   result<std::size_t> copy_prefix(key_batch keys, std::uint32_t group, maybe_part part, const buffers& targets,
-                                  std::size_t first, std::vector<pin>& touched);
+                                  std::size_t first, std::vector<memory::pin>& touched);
   result<void> leave_node();
   result<void> tell(memory::operation what, const prefetch_ticket& ticket);
 
@@ -301,8 +302,8 @@ class session {
   memory::session_memory memory_;
   memory::index_memory index_;
   memory::version_table versions_;
-  pin_slots pin_slots_;
-  lookup lookup_;
+  memory::pin_slots pin_slots_;
+  memory::lookup lookup_;
   grant_pool grants_;
   reservations reservations_;
   connection socket_;

@@ -5,11 +5,11 @@
 #include <array>
 #include <utility>
 
-#include "client/lookup.hpp"
-#include "client/pin_slots.hpp"
 #include "commands/bench/lines.hpp"
 #include "commands/bench/support.hpp"
 #include "memory/index.hpp"
+#include "memory/lookup.hpp"
+#include "memory/pin_slots.hpp"
 #include "memory/session_memory.hpp"
 #include "memory/version_table.hpp"
 
@@ -166,9 +166,9 @@ result<void> run_in_memory(std::uint64_t blocks, const options& how, report& out
   if (!instance) return std::unexpected(instance.error());
   const auto chains = pick_chains(instance->memory(), keys, chains_timed, chain_keys);
   if (!chains) return std::unexpected(chains.error());
-  client::pin_slots slots(chain_keys);
-  const client::lookup lookup(instance->reader(), instance->table(), instance->session(), slots);
-  std::vector<client::pin> pins(chain_keys);
+  memory::pin_slots slots(chain_keys);
+  const memory::lookup lookup(instance->reader(), instance->table(), instance->session(), slots);
+  std::vector<memory::pin> pins(chain_keys);
 
   const auto title = fmt::format("{} keys of {}, no node", chain_keys, count_text(blocks));
   const bound promise = blocks >= node_blocks ? at_most_three : bound{};  // fewer lie in the processor's caches

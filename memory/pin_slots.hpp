@@ -6,7 +6,7 @@
 #include <span>
 #include <vector>
 
-namespace cenote::client {
+namespace cenote::memory {
 
 /// Hands out slot numbers, low ones first, so that the owner's scan stays short. Thread-safe.
 class pin_slots {
@@ -32,4 +32,4 @@ class pin_slots {
   std::uint32_t high_water_ = 0;
 };
 
-}  // namespace cenote::client
+}  // namespace cenote::memory

@@ -6,8 +6,8 @@
 #include <random>
 #include <thread>
 
-#include "client/lookup.hpp"
 #include "memory/fence.hpp"
+#include "memory/lookup.hpp"
 #include "tests/support/local_owner.hpp"
 
 using namespace cenote;
@@ -26,8 +26,8 @@ struct fixture {
   }
 
   testing::local_owner owner;
-  client::pin_slots slots;
-  client::lookup lookup;
+  memory::pin_slots slots;
+  memory::lookup lookup;
 };
 
 }  // namespace
@@ -95,7 +95,7 @@ BOOST_AUTO_TEST_CASE(a_collision_of_index_keys_is_a_miss) {
   const std::uint64_t value = test.owner.reader().find(reduce_key(key_of(1), 0));
   BOOST_REQUIRE(test.owner.index().insert(reduce_key(other, 0), value).has_value());
   BOOST_TEST(test.lookup.count_prefix(batch_of(other), 0) == 0U);
-  std::vector<client::pin> pins(1);
+  std::vector<memory::pin> pins(1);
   BOOST_TEST(test.lookup.pin_prefix(batch_of(other), 0, pins).value() == 0U);
   BOOST_TEST(test.slots.in_use() == 0U);
 }
@@ -129,7 +129,7 @@ BOOST_AUTO_TEST_CASE(a_pinned_block_survives_being_condemned) {
   fixture test;
   test.publish(0, 8);
   const auto keys = keys_of(0, 8);
-  std::vector<client::pin> pins(8);
+  std::vector<memory::pin> pins(8);
   BOOST_REQUIRE(test.lookup.pin_prefix(batch_of(keys), 0, pins).value() == 8U);
   BOOST_TEST(test.slots.in_use() == 8U);
   const std::vector<std::uint32_t> some{0, 3, 7};
@@ -146,7 +146,7 @@ BOOST_AUTO_TEST_CASE(only_the_prefix_stays_pinned) {
   test.publish(0, 5);
   test.owner.publish(6, key_of(6));  // behind a gap
   const auto keys = keys_of(0, 8);
-  std::vector<client::pin> pins(8);
+  std::vector<memory::pin> pins(8);
   BOOST_TEST(test.lookup.pin_prefix(batch_of(keys), 0, pins).value() == 5U);
   BOOST_TEST(test.slots.in_use() == 5U);
   const std::uint32_t behind = 6;
@@ -157,7 +157,7 @@ BOOST_AUTO_TEST_CASE(more_resident_blocks_than_pins_are_refused_and_nothing_is_h
   fixture test(64, 16);
   test.publish(0, 20);
   const auto keys = keys_of(0, 20);
-  std::vector<client::pin> pins(20);
+  std::vector<memory::pin> pins(20);
   const auto outcome = test.lookup.pin_prefix(batch_of(keys), 0, pins);
   BOOST_REQUIRE(!outcome.has_value());
   BOOST_TEST((outcome.error().code() == error_code::pin_limit));
@@ -169,7 +169,7 @@ BOOST_AUTO_TEST_CASE(more_keys_than_pins_are_fine_when_the_resident_prefix_fits)
   fixture test(64, 16);
   test.publish(0, 16);
   const auto keys = keys_of(0, 64);
-  std::vector<client::pin> pins(64);
+  std::vector<memory::pin> pins(64);
   BOOST_TEST(test.lookup.pin_prefix(batch_of(keys), 0, pins).value() == 16U);
 }
 
@@ -183,7 +183,7 @@ BOOST_AUTO_TEST_CASE(stale_entries_need_no_pins) {
     test.owner.set_version(ordinal, test.owner.versions().version(ordinal) | 1);
   }
   const auto keys = keys_of(0, 8);
-  std::vector<client::pin> pins(8);
+  std::vector<memory::pin> pins(8);
   BOOST_TEST(test.lookup.pin_prefix(batch_of(keys), 0, pins).value() == 4U);
 }
 
@@ -191,7 +191,7 @@ BOOST_AUTO_TEST_CASE(low_slots_are_used_first_and_the_high_water_mark_covers_the
   fixture test;
   test.publish(0, 8);
   const auto keys = keys_of(0, 8);
-  std::vector<client::pin> pins(8);
+  std::vector<memory::pin> pins(8);
   for (int round = 0; round < 10; ++round) {
     BOOST_REQUIRE(test.lookup.pin_prefix(batch_of(keys), 0, pins).value() == 8U);
     test.lookup.unpin(pins);
@@ -233,7 +233,7 @@ BOOST_AUTO_TEST_CASE(pinned_bytes_are_always_those_of_the_key) {
   for (unsigned r = 0; r < 2; ++r) {
     readers.emplace_back([&, r] {
       std::mt19937_64 random(r);
-      std::vector<client::pin> pins(6);
+      std::vector<memory::pin> pins(6);
       while (!stop.load(std::memory_order_relaxed)) {
         const std::uint64_t first = random() % universe;
         const auto keys = keys_of(first, 6);

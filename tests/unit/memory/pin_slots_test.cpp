@@ -2,9 +2,9 @@
 
 #include <array>
 
-#include "client/pin_slots.hpp"
+#include "memory/pin_slots.hpp"
 
-using cenote::client::pin_slots;
+using cenote::memory::pin_slots;
 
 BOOST_AUTO_TEST_SUITE(pin_slot_numbers)
 

@@ -1,9 +1,9 @@
-#include "client/pin_slots.hpp"
+#include "memory/pin_slots.hpp"
 
 #include <algorithm>
 #include <bit>
 
-namespace cenote::client {
+namespace cenote::memory {
 
 namespace {
 
@@ -57,4 +57,4 @@ std::uint32_t pin_slots::high_water() const noexcept {
   return high_water_;
 }
 
-}  // namespace cenote::client
+}  // namespace cenote::memory

@@ -4,21 +4,21 @@
 #include <cstdint>
 #include <span>
 
-#include "client/pin_slots.hpp"
 #include "core/block_key.hpp"
 #include "core/error.hpp"
 #include "memory/block_ref.hpp"
 #include "memory/index.hpp"
 #include "memory/lower_hints.hpp"
+#include "memory/pin_slots.hpp"
 #include "memory/session_memory.hpp"
 #include "memory/version_table.hpp"
 
-namespace cenote::client {
+namespace cenote::memory {
 
 /// A key's place as the index says: a hint until version and full key agree.
 struct candidate {
   static constexpr std::uint32_t nowhere = ~std::uint32_t{0};
-  std::uint64_t value = 0;          ///< memory::index_value
+  std::uint64_t value = 0;          ///< index_value
   std::uint32_t ordinal = nowhere;  ///< of its version entry
 
   [[nodiscard]] bool found() const noexcept { return ordinal != nowhere; }
@@ -26,15 +26,15 @@ struct candidate {
 
 /// A pinned block: it keeps its place and its bytes until the slot is given back.
 struct pin {
-  memory::block_ref block;
+  block_ref block;
   std::uint32_t slot = 0;
 };
 
 /// Reads index and version table, writes pin slots. Thread-safe; owns nothing: what it is given stays where it is.
 class lookup {
  public:
-  lookup(memory::index_reader index, const memory::version_table& versions, memory::session_memory session,
-         pin_slots& slots, memory::hint_reader hints = {}) noexcept
+  lookup(index_reader index, const version_table& versions, session_memory session, pin_slots& slots,
+         hint_reader hints = {}) noexcept
       : index_(index), hints_(hints), versions_(&versions), session_(session), slots_(&slots) {}
 
   /// Length of the longest prefix of present keys.
@@ -58,19 +58,18 @@ class lookup {
 
  private:
   [[gnu::always_inline]] [[nodiscard]] candidate resolve(std::uint64_t value) const noexcept {
-    using memory::index_value;
     if (!index_value::holds_block(value)) return {};
-    const memory::block_ref ref = index_value::ref(value);
-    const memory::slab_entry* slab = versions_->slab(ref.slab());
+    const block_ref ref = index_value::ref(value);
+    const slab_entry* slab = versions_->slab(ref.slab());
     if (slab == nullptr) return {};
-    if (slab->state.load(std::memory_order_acquire) != static_cast<std::uint32_t>(memory::slab_state::live)) return {};
-    if (ref.block() >= slab->count || slab->first_version > memory::max_version_entries - slab->count) return {};
+    if (slab->state.load(std::memory_order_acquire) != static_cast<std::uint32_t>(slab_state::live)) return {};
+    if (ref.block() >= slab->count || slab->first_version > max_version_entries - slab->count) return {};
     const std::uint32_t ordinal = slab->first_version + ref.block();
     return versions_->reach(ordinal, 1) ? candidate{value, ordinal} : candidate{};
   }
   [[gnu::always_inline]] [[nodiscard]] bool holds(const candidate& place,
                                                   std::span<const std::byte> key) const noexcept {
-    return memory::index_value::matches(place.value, versions_->version(place.ordinal)) &&
+    return index_value::matches(place.value, versions_->version(place.ordinal)) &&
            versions_->key_equals(place.ordinal, key);
   }
   [[nodiscard]] bool is_present(candidate place, const block_key& reduced,
@@ -82,11 +81,11 @@ class lookup {
   template <class Visit>
   void for_each_candidate(key_batch keys, std::uint32_t group, Visit&& visit) const noexcept;
 
-  memory::index_reader index_;
-  memory::hint_reader hints_;
-  const memory::version_table* versions_;
-  memory::session_memory session_;
+  index_reader index_;
+  hint_reader hints_;
+  const version_table* versions_;
+  session_memory session_;
   pin_slots* slots_;
 };
 
-}  // namespace cenote::client
+}  // namespace cenote::memory

@@ -1,4 +1,4 @@
-#include "client/lookup.hpp"
+#include "memory/lookup.hpp"
 
 #include <algorithm>
 #include <array>
@@ -7,11 +7,9 @@
 
 #include "memory/fence.hpp"
 
-namespace cenote::client {
+namespace cenote::memory {
 
 namespace {
-
-using memory::index_value;
 
 // Prefetches that miss the TLB hold up what follows them, so they come in runs, with other work between the runs.
 constexpr std::size_t run_keys = 8;
@@ -56,7 +54,7 @@ template <class Visit>
 void lookup::for_each_candidate(key_batch keys, std::uint32_t group, Visit&& visit) const noexcept {
   struct looked_for {
     block_key key;
-    const memory::index_entry* place;
+    const index_entry* place;
     candidate found;
   };
   const auto table = index_.newest();
@@ -80,7 +78,7 @@ void lookup::for_each_candidate(key_batch keys, std::uint32_t group, Visit&& vis
       for (std::size_t i = 0; i < run.size(); ++i) {
         run[i].key = block_keys[i];
         run[i].place = table.home(block_keys[i]);
-        memory::index_reader::prefetch(run[i].place);
+        index_reader::prefetch(run[i].place);
       }
     }
     if (step >= index_ahead && step - index_ahead <= runs) {
@@ -98,7 +96,7 @@ void lookup::for_each_candidate(key_batch keys, std::uint32_t group, Visit&& vis
           take(each, value);
         } else {
           each.place = table.advance(each.place, 2);
-          memory::index_reader::prefetch(each.place);
+          index_reader::prefetch(each.place);
           late[lates++] = static_cast<std::uint32_t>(&each - ring.data());
         }
       }
@@ -117,7 +115,7 @@ bool lookup::is_present(candidate place, const block_key& reduced, std::span<con
   for (int attempt = 0; place.found() && attempt < move_attempts; ++attempt) {
     const std::uint64_t version = versions_->version(place.ordinal);
     if (index_value::matches(place.value, version) && versions_->key_equals(place.ordinal, key)) {
-      memory::load_fence();
+      load_fence();
       if (versions_->version(place.ordinal) == version) return true;
     }
     const candidate again = resolve(index_.find(reduced));
@@ -189,7 +187,7 @@ bool lookup::pin_moved(candidate& place, std::span<const std::byte> key, std::ui
     if (!again.found() || again.value == place.value) return false;
     place = again;
     session_.pin(slot).store(index_value::ref(place.value).bits, std::memory_order_relaxed);
-    memory::full_fence();
+    full_fence();
     if (holds(place, key)) return true;
   }
   return false;
@@ -204,7 +202,7 @@ result<std::size_t> lookup::pin_prefix(key_batch keys, std::uint32_t group, std:
   for (std::size_t i = 0; i < slots; ++i) {
     session_.pin(work.slots[i]).store(index_value::ref(work.candidates[i].value).bits, std::memory_order_relaxed);
   }
-  memory::full_fence();  // pairs with the owner's, between its odd versions and its scan of the pins
+  full_fence();  // pairs with the owner's, between its odd versions and its scan of the pins
 
   std::size_t held = 0;
   for (; held < slots; ++held) {
@@ -242,4 +240,4 @@ void lookup::unpin(std::span<const pin> pins) const noexcept {
   }
 }
 
-}  // namespace cenote::client
+}  // namespace cenote::memory
