@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "commands/bench/support.hpp"
+#include "memory/instance_memory.hpp"
 #include "tiers/dram/slab.hpp"
 #include "tiers/dram/store.hpp"
 
@@ -32,20 +33,15 @@ class store_alone {
   static result<std::unique_ptr<store_alone>> open() {
     auto records = memory::record_table::create();
     if (!records) return std::unexpected(records.error());
-    auto index_file = memory::shared_file::create("bench-index", memory::index_segment_bytes);
-    if (!index_file) return std::unexpected(index_file.error());
-    auto index = memory::index_writer::create(std::move(*index_file));
-    if (!index) return std::unexpected(index.error());
-    auto version_file = memory::shared_file::create("bench-versions", memory::version_table::segment_bytes);
-    if (!version_file) return std::unexpected(version_file.error());
-    auto versions = memory::version_table::create(std::move(*version_file));
-    if (!versions) return std::unexpected(versions.error());
+    auto shared = memory::instance_memory::create("bench");
+    if (!shared) return std::unexpected(shared.error());
     auto session = memory::segment::create("bench-session", memory::session_memory::segment_bytes(pins));
     if (!session) return std::unexpected(session.error());
     dram::store_options options;
     options.capacity = capacity;
     std::unique_ptr<store_alone> made(new store_alone(options, std::move(*records), std::move(*session)));
-    auto added = made->store_.add_instance(1, spec_of("alone", block_bytes), std::move(*index), std::move(*versions));
+    auto added = made->store_.add_instance(1, spec_of("alone", block_bytes), std::move(shared->index),
+                                           std::move(shared->versions));
     if (added) added = made->store_.add_session(1, 1, made->memory_);
     if (!added) return std::unexpected(added.error());
     return made;

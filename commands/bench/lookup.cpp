@@ -8,6 +8,7 @@
 #include "commands/bench/lines.hpp"
 #include "commands/bench/support.hpp"
 #include "memory/index.hpp"
+#include "memory/instance_memory.hpp"
 #include "memory/lookup.hpp"
 #include "memory/pin_slots.hpp"
 #include "memory/session_memory.hpp"
@@ -104,30 +105,23 @@ result<void> run_with_node(const options& how, report& out) {
 class bare_instance {
  public:
   static result<bare_instance> make(const key_list& keys) {
-    auto index_file = memory::shared_file::create("cenote-bench-index", memory::index_segment_bytes);
-    if (!index_file) return std::unexpected(index_file.error());
-    auto index = memory::index_writer::create(std::move(*index_file));
-    if (!index) return std::unexpected(index.error());
-    auto version_file = memory::shared_file::create("cenote-bench-versions", memory::version_table::segment_bytes);
-    if (!version_file) return std::unexpected(version_file.error());
-    auto versions = memory::version_table::create(std::move(*version_file));
-    if (!versions) return std::unexpected(versions.error());
+    auto shared = memory::instance_memory::create("bench");
+    if (!shared) return std::unexpected(shared.error());
     auto session = memory::segment::create("cenote-bench-session", memory::session_memory::segment_bytes(chain_keys));
     if (!session) return std::unexpected(session.error());
-    bare_instance made(std::move(*index), std::move(*versions), std::move(*session));
+    bare_instance made(std::move(*shared), std::move(*session));
     if (auto filled = made.fill(keys); !filled) return std::unexpected(filled.error());
     return made;
   }
 
-  [[nodiscard]] lookup_memory memory() const noexcept { return {index_.memory(), versions_}; }
-  [[nodiscard]] memory::index_reader reader() const noexcept { return index_.reader(); }
-  [[nodiscard]] const memory::version_table& table() const noexcept { return versions_; }
+  [[nodiscard]] lookup_memory memory() const noexcept { return {shared_.index.memory(), shared_.versions}; }
+  [[nodiscard]] memory::index_reader reader() const noexcept { return shared_.index.reader(); }
+  [[nodiscard]] const memory::version_table& table() const noexcept { return shared_.versions; }
   [[nodiscard]] memory::session_memory session() const noexcept { return session_; }
 
  private:
-  bare_instance(memory::index_writer index, memory::version_table versions, memory::segment session)
-      : index_(std::move(index)),
-        versions_(std::move(versions)),
+  bare_instance(memory::instance_memory shared, memory::segment session)
+      : shared_(std::move(shared)),
         session_segment_(std::move(session)),
         session_(memory::session_memory::create(session_segment_, 1, chain_keys)) {}
 
@@ -148,14 +142,13 @@ class bare_instance {
       table().set_key(ordinal, full_key(key));
       table().set_version(ordinal, first_version);
       const auto value = memory::index_value::make({slab, ordinal % slab_blocks}, first_version);
-      if (auto added = index_.insert(reduce_key(key, 0), value); !added) return added;
+      if (auto added = shared_.index.insert(reduce_key(key, 0), value); !added) return added;
     }
-    index_.migrate(index_.slots());  // a node at rest ends a growth, too
+    shared_.index.migrate(shared_.index.slots());  // a node at rest ends a growth, too
     return {};
   }
 
-  memory::index_writer index_;
-  memory::version_table versions_;
+  memory::instance_memory shared_;
   memory::segment session_segment_;
   memory::session_memory session_;
 };
