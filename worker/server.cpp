@@ -2,25 +2,20 @@
 
 #include <fcntl.h>
 #include <sys/epoll.h>
-#include <sys/random.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <array>
-#include <csignal>
 #include <cstring>
 #include <future>
-#include <nlohmann/json.hpp>
 #include <thread>
 #include <utility>
 
-#include "actors/ask.hpp"
 #include "config/logging.hpp"
 #include "core/fair_share.hpp"
-#include "core/text.hpp"
+#include "worker/access.hpp"
 #include "worker/metrics_text.hpp"
 #include "worker/status_json.hpp"
 
@@ -28,10 +23,6 @@ namespace cenote {
 
 namespace {
 
-using nlohmann::json;
-
-constexpr auto actor_deadline = std::chrono::seconds(5);
-constexpr auto drop_deadline = std::chrono::seconds(1);
 constexpr auto report_deadline = std::chrono::seconds(7);  // of threads that wait for one
 constexpr auto unread_limit = std::chrono::seconds(10);    // a client that does not read its answer is cut off
 constexpr auto silence_limit = std::chrono::seconds(60);   // a connection without a session is closed after that
@@ -41,33 +32,11 @@ constexpr int accepts_a_turn = 16;
 constexpr std::size_t refused_connections = 32;   // of a user, that wait to be told why
 constexpr std::size_t operator_connections = 16;  // beyond the limit, for those who may administrate
 constexpr std::size_t attach_descriptors = 5;
-constexpr std::uint32_t default_pins = 8192;
 constexpr auto turn_away_pause = std::chrono::milliseconds(10);  // between attempts that cannot even refuse
-
-/// Compares without telling by its time how much was right.
-bool same_token(std::string_view a, std::string_view b) noexcept {
-  unsigned difference = a.size() == b.size() ? 0 : 1;
-  for (std::size_t i = 0; i < std::min(a.size(), b.size()); ++i) {
-    difference |= static_cast<unsigned char>(a[i]) ^ static_cast<unsigned char>(b[i]);
-  }
-  return difference == 0;
-}
 
 /// A descriptor to give up when there are no others.
 unique_fd open_spare() {
   return unique_fd(::open("/dev/null", O_RDONLY | O_CLOEXEC));
-}
-
-std::uint64_t random_number() {
-  std::uint64_t number = 0;
-  while (number == 0) (void)!::getrandom(&number, sizeof number, 0);
-  return number;
-}
-
-error may_not_attach(uid_t uid) {
-  return {error_code::permission_denied, "uid " + std::to_string(uid) +
-                                             " may not attach; add it to auth.allow_uids, or a group of it to "
-                                             "auth.allow_gids"};
 }
 
 /// How many files the daemon may have open.
@@ -80,29 +49,6 @@ std::size_t open_files() {
 /// several such users cannot block the others.
 std::size_t descriptors_a_user(std::uint32_t configured) {
   return std::clamp<std::size_t>(std::min<std::size_t>(configured, open_files() / 8), local::max_frame_fds, 1U << 16);
-}
-
-/// True when the peer is in group `wanted`, by its primary or a supplementary group.
-bool is_in_group(int socket, const local::peer_credentials& peer, gid_t wanted) {
-  if (peer.gid == wanted) return true;
-  std::array<gid_t, 256> groups{};
-  socklen_t bytes = sizeof groups;
-  if (::getsockopt(socket, SOL_SOCKET, SO_PEERGROUPS, groups.data(), &bytes) != 0) return false;
-  const auto end = groups.begin() + static_cast<std::ptrdiff_t>(bytes / sizeof(gid_t));
-  return std::find(groups.begin(), end, wanted) != end;
-}
-
-result<std::pair<memory::index_writer, memory::version_table>> make_instance_memory(const std::string& id) {
-  auto index_file = memory::shared_file::create("cenote-index-" + id.substr(0, 200), memory::index_segment_bytes);
-  if (!index_file) return std::unexpected(index_file.error());
-  auto index = memory::index_writer::create(std::move(*index_file));
-  if (!index) return std::unexpected(index.error());
-  auto version_file =
-      memory::shared_file::create("cenote-versions-" + id.substr(0, 200), memory::version_table::segment_bytes);
-  if (!version_file) return std::unexpected(version_file.error());
-  auto versions = memory::version_table::create(std::move(*version_file));
-  if (!versions) return std::unexpected(versions.error());
-  return std::pair(std::move(*index), std::move(*versions));
 }
 
 }  // namespace
@@ -118,8 +64,22 @@ result<std::unique_ptr<server>> server::start(server_context context, config_ptr
   auto sockets = local::event_loop::start("cenote-sockets", failed);
   if (!sockets) return std::unexpected(sockets.error());
   made->sockets_ = std::shared_ptr<local::event_loop>(std::move(*sockets));
-  made->reports_ = std::make_unique<shared_reports>(made->context_.system, made->context_.node, made->sockets_);
+  made->make_parts();
   return made;
+}
+
+void server::make_parts() {
+  reports_ = std::make_unique<shared_reports>(context_.system, context_.node, sockets_);
+  sessions_ = std::make_unique<attachments>(
+      context_, config_, *sockets_,
+      attachments::connection_hooks{.ended = [this](int socket) { forget_session(socket); },
+                                    .replaced =
+                                        [this](int socket) {
+                                          forget_session(socket);
+                                          close(socket);
+                                        }});
+  commands_ = std::make_unique<operator_commands>(context_, config_, sockets_, *reports_, *sessions_,
+                                                  [this] { return own_report(); });
 }
 
 server::~server() {
@@ -134,11 +94,6 @@ void server::watch_over(pulse& all) {
 
 void server::stop() {
   if (sockets_) sockets_->stop();
-}
-
-template <class Answer, class Actor, class... Arguments>
-result<Answer> server::ask(const Actor& whom, Arguments... arguments) {
-  return cenote::ask<Answer>(context_.system, actor_deadline, whom, std::move(arguments)...);
 }
 
 result<server::whole_report> server::report() {
@@ -157,7 +112,7 @@ result<server::whole_report> server::report() {
 result<std::string> server::status() {
   const auto found = report();
   if (!found) return std::unexpected(found.error());
-  return status_json(*found->node, *config(), context_, found->server);
+  return status_json(*found->node, *config_.get(), context_, found->server);
 }
 
 result<std::string> server::metrics() {
@@ -182,28 +137,11 @@ void server::on_loop(const std::function<void()>& work) const {
 // ---------------------------------------------------------------------------------------------- life
 
 void server::adopt(const std::shared_ptr<session_resources>& session) {
-  on_loop([&] {
-    const std::uint64_t number = session->number;
-    last_session_ = std::max(last_session_, static_cast<std::uint32_t>(number));
-    if (const auto opened = open(session, -1); !opened) {
-      log_error(logger("server"), "a session was not taken over",
-                {{"session", number}, {"reason", opened.error().describe()}});
-    }
-  });
+  on_loop([&] { sessions_->adopt(session); });
 }
 
 void server::end_suspect(std::uint64_t number) {
-  on_loop([&] {
-    const auto found = sessions_.find(number);
-    if (found == sessions_.end()) return;
-    const session_resources& session = *found->second.resources;
-    log_error(logger("server"), "workers died of what this session asked for: its process is ended",
-              {{"session", number}, {"pid", session.pid}, {"client", session.client_name}});
-    if (const auto killed = kill_session(number); !killed) {
-      log_error(logger("server"), "the process of a session was not ended",
-                {{"session", number}, {"reason", killed.error().describe()}});
-    }
-  });
+  on_loop([&] { sessions_->end_suspect(number); });
 }
 
 result<void> server::serve(unique_fd listener) {
@@ -223,18 +161,14 @@ result<void> server::serve(unique_fd listener) {
 }
 
 void server::reload(config_ptr config) {
-  std::atomic_store(&config_, std::move(config));
+  config_.replace(std::move(config));
 }
 
 void server::drain(bool keeper_is_dead) {
   sockets_->post([this, keeper_is_dead] {
-    draining_ = true;
     sockets_->unwatch(accepting_);
     if (keeper_is_dead) ::shutdown(listener_.get(), SHUT_RDWR);
-    for (const auto& [number, each] : sessions_) {
-      each.resources->set_phase(memory::session_phase::draining);
-      each.resources->ring();
-    }
+    sessions_->drain();
   });
 }
 
@@ -281,9 +215,10 @@ std::size_t server::all_connections() const {
 
 std::optional<error> server::reason_to_refuse(const connection& from) const {
   const std::string who = "uid " + std::to_string(from.peer.uid);
-  const bool is_operator = may_administrate(from);
-  if (!is_operator && !may_attach(from)) return may_not_attach(from.peer.uid);
-  const std::size_t most = config()->limits.connections_per_uid + (is_operator ? operator_connections : 0);
+  const config_ptr now = config_.get();
+  const bool is_operator = may_administrate(from, *now);
+  if (!is_operator && !may_attach(from, *now)) return may_not_attach(from.peer.uid);
+  const std::size_t most = now->limits.connections_per_uid + (is_operator ? operator_connections : 0);
   const std::size_t own = connections_of(from.peer.uid);
   if (own >= most) {
     return error(error_code::limit_exceeded,
@@ -320,7 +255,7 @@ void server::on_event(int socket, std::uint32_t events) {
   connection& from = found->second;
   if ((events & EPOLLERR) != 0 && from.attach_unread) {
     // Its peer left with something unread, and that can only be the attach reply.
-    end_session(from.session, "its client left before it was attached");
+    sessions_->end(from.session, "its client left before it was attached");
   }
   if ((events & EPOLLOUT) != 0) {
     if (!from.out.flush()) return close(socket);
@@ -367,6 +302,10 @@ void server::set_interest(connection& of) {
   sockets_->set_interest(of.watch, read, write);
 }
 
+void server::forget_session(int socket) {
+  if (const auto found = connections_.find(socket); found != connections_.end()) found->second.session = 0;
+}
+
 void server::close(int socket) {
   const auto found = connections_.find(socket);
   if (found == connections_.end()) return;
@@ -379,11 +318,7 @@ void server::close(int socket) {
     ::shutdown(socket, SHUT_RDWR);
     partings_.push_back({std::move(gone.socket), std::move(gone.out), gone.peer.uid});
   }
-  const auto session = sessions_.find(gone.session);
-  if (session == sessions_.end() || session->second.socket != socket) return;
-  // Not its death: that is seen through the pidfd. What it is not using goes back.
-  session->second.socket = -1;
-  caf::anon_send(context_.dram, lost_atom_v, gone.session);
+  sessions_->connection_closed(gone.session, socket);
 }
 
 // ---------------------------------------------------------------------------------------------- descriptors in flight
@@ -397,7 +332,7 @@ bool server::may_send_descriptors(connection& to, local::frame_type request) {
   for (parting& each : partings_) {
     if (each.uid == to.peer.uid) unread += each.out.descriptors();
   }
-  const std::size_t most = descriptors_a_user(config()->limits.descriptors_in_flight);
+  const std::size_t most = descriptors_a_user(config_.get()->limits.descriptors_in_flight);
   // Slab queries leave room for attaches, of which limits.sessions_per_uid allows only so many.
   if (request == local::frame_type::attach) return unread == 0 || unread + attach_descriptors <= 2 * most;
   return unread == 0 || unread + local::max_frame_fds <= most;
@@ -447,8 +382,7 @@ void server::tick() {
     if (unread) ++counters_.unread;
   }
   for (const int socket : done) close(socket);
-  for (const std::uint64_t number : std::exchange(undropped_, {})) drop_entry(number);
-  for (const std::uint64_t number : std::exchange(unreleased_, {})) release(number);
+  sessions_->retry();
 }
 
 // ---------------------------------------------------------------------------------------------- requests
@@ -497,12 +431,12 @@ void server::answer(connection& from, const local::frame_header& request, const 
 
 result<void> server::dispatch(connection& from, local::frame& frame) {
   switch (frame.header.type) {
-    case local::frame_type::attach: return attach(from, frame);
-    case local::frame_type::reattach: return reattach(from, frame);
-    case local::frame_type::slabs: return send_slabs(from, frame);
+    case local::frame_type::attach: return sessions_->attach(from, frame);
+    case local::frame_type::reattach: return sessions_->reattach(from, frame);
+    case local::frame_type::slabs: return sessions_->send_slabs(from, frame);
     case local::frame_type::detach: {
       if (from.session == 0) return fail(error_code::malformed, "detach before attach");
-      end_session(std::exchange(from.session, 0), "detached");
+      sessions_->end(std::exchange(from.session, 0), "detached");
       return from.out.send(local::reply_to(frame.header, local::frame_type::done), {});
     }
     case local::frame_type::admin: return admin(from, frame);
@@ -512,304 +446,7 @@ result<void> server::dispatch(connection& from, local::frame& frame) {
   }
 }
 
-// ---------------------------------------------------------------------------------------------- attaching
-
-bool server::may_attach(const connection& from) const {
-  const auto& auth = config()->auth;
-  if (from.peer.uid == ::geteuid()) return true;
-  if (auth.allow_uids.empty() && auth.allow_gids.empty()) return from.peer.uid == 0;
-  if (std::find(auth.allow_uids.begin(), auth.allow_uids.end(), from.peer.uid) != auth.allow_uids.end()) return true;
-  return std::any_of(auth.allow_gids.begin(), auth.allow_gids.end(),
-                     [&](gid_t gid) { return is_in_group(from.socket.get(), from.peer, gid); });
-}
-
-bool server::may_administrate(const connection& from) const {
-  if (from.peer.uid == ::geteuid() || from.peer.uid == 0) return true;
-  const auto admin = config()->auth.admin_gid;
-  return admin && is_in_group(from.socket.get(), from.peer, *admin);
-}
-
-result<void> server::check_group(const connection& from, const local::attach_request& request,
-                                 const config::node_config& now) const {
-  const auto group = now.groups.find(request.spec.paying_group());
-  if (group == now.groups.end()) return {};
-  const auto& uids = group->second.uids;
-  if (!uids.empty() && std::ranges::find(uids, from.peer.uid) == uids.end()) {
-    return fail(error_code::permission_denied, "uid " + std::to_string(from.peer.uid) +
-                                                   " may not name instance group `" + group->first + "`; groups.\"" +
-                                                   group->first + "\".uids has those who may");
-  }
-  if (!group->second.token.empty() && !same_token(group->second.token, request.token)) {
-    return fail(error_code::permission_denied,
-                "instance group `" + group->first + "` needs a token, and this is not it");
-  }
-  return {};
-}
-
-result<void> server::check_limits(const connection& from, const config::node_config& now) const {
-  if (sessions_.size() >= now.node.max_sessions) {
-    return fail(error_code::limit_exceeded,
-                std::to_string(sessions_.size()) + " sessions are attached, node.max_sessions allows no more");
-  }
-  const auto own = static_cast<std::uint64_t>(
-      std::ranges::count_if(sessions_, [&](const auto& each) { return each.second.resources->uid == from.peer.uid; }));
-  if (own >= now.limits.sessions_per_uid) {
-    return fail(error_code::limit_exceeded, "uid " + std::to_string(from.peer.uid) + " has " + std::to_string(own) +
-                                                " sessions, limits.sessions_per_uid allows no more");
-  }
-  if (!may_administrate(from) && own >= fair_share(now.node.max_sessions, sessions_.size() - own)) {
-    return fail(error_code::limit_exceeded, "uid " + std::to_string(from.peer.uid) + " has " + std::to_string(own) +
-                                                " of the node's " + std::to_string(now.node.max_sessions) +
-                                                " sessions, and must leave as many to others; raise "
-                                                "node.max_sessions");
-  }
-  return {};
-}
-
-result<void> server::check_client(const connection& from, const local::attach_request& request) const {
-  const config_ptr now = config();
-  if (auto allowed = check_group(from, request, *now); !allowed) return allowed;
-  if (auto allowed = check_limits(from, *now); !allowed) return allowed;
-  const std::uint32_t most = std::min<std::uint32_t>(now->session.max_pins, memory::session_memory::max_pin_slots);
-  if (request.max_pins > most) {
-    return fail(error_code::limit_exceeded, "max_pins is " + std::to_string(request.max_pins) +
-                                                ", session.max_pins allows " + std::to_string(most));
-  }
-  return {};
-}
-
-result<dram::instance_number> server::find_or_make_instance(const instance_spec& spec, uid_t owner) {
-  auto found = ask<outcome>(context_.dram, find_atom_v, spec_ptr(std::make_shared<const instance_spec>(spec)),
-                            static_cast<std::uint32_t>(owner));
-  if (!found) return std::unexpected(found.error());
-  const auto number = found->get();
-  if (!number) return std::unexpected(number.error());
-  if (*number != 0) return static_cast<dram::instance_number>(*number);
-
-  if (context_.next_instance == ~dram::instance_number{0}) {  // the next number would be another one's
-    return fail(error_code::limit_exceeded, "the node has no numbers left for instances; restart it");
-  }
-  auto memory = make_instance_memory(spec.id);
-  if (!memory) return std::unexpected(memory.error());
-  const dram::instance_number fresh = context_.next_instance++;
-  byte_writer meta;
-  encode(meta, spec);
-  meta.put(static_cast<std::uint32_t>(owner));
-  const std::array fds{memory->first.file().fd().get(), memory->second.file().fd().get()};
-  if (auto kept = context_.keeper.put(local::entry_kind::instance, fresh, meta.bytes(), fds); !kept) {
-    (void)context_.keeper.drop(local::entry_kind::instance, fresh);  // it may have it, and only not have said so
-    return std::unexpected(kept.error());
-  }
-  auto made = std::make_shared<new_instance>(new_instance{
-      fresh, spec, std::move(memory->first), std::move(memory->second), static_cast<std::uint32_t>(owner)});
-  auto added = ask<outcome>(context_.dram, add_atom_v, made);
-  if (!added) return std::unexpected(added.error());
-  if (const auto status = added->get(); !status) {
-    (void)context_.keeper.drop(local::entry_kind::instance, fresh);
-    return std::unexpected(status.error());
-  }
-  log_info(logger("server"), "instance made", {{"instance", spec.id}, {"group", spec.paying_group()}});
-  return fresh;
-}
-
-result<void> server::attach(connection& from, const local::frame& frame) {
-  if (draining_) return fail(error_code::not_running, "the node is shutting down");
-  if (from.session != 0) return fail(error_code::malformed, "this connection has a session already");
-  if (!may_attach(from)) return std::unexpected(may_not_attach(from.peer.uid));
-  auto request = local::decode_attach(frame.payload, frame.header.minor);
-  if (!request) return std::unexpected(request.error());
-  end_unheard_of(from, *request);
-  if (auto allowed = check_client(from, *request); !allowed) return allowed;
-  auto instance = find_or_make_instance(request->spec, from.peer.uid);
-  if (!instance) return std::unexpected(instance.error());
-  auto shared = ask<descriptors_ptr>(context_.dram, describe_atom_v, *instance);
-  if (!shared) return std::unexpected(shared.error());
-  if (!(*shared)->index) return fail(error_code::system, "this process is out of file descriptors");
-
-  auto made = make_resources(from, *request);
-  if (!made) return std::unexpected(made.error());
-  const std::shared_ptr<session_resources>& session = made->session;
-  session->instance = *instance;
-  auto opened = keep_session(context_.keeper, *session);
-  if (opened) opened = open(session, from.socket.get());
-  if (!opened) {
-    release(session->number);  // whatever was done of it, or is still on its way
-    return opened;
-  }
-  from.session = session->number;
-  log_info(logger("server"), "attached",
-           {{"session", session->number}, {"pid", session->pid}, {"instance", request->spec.id}});
-
-  const local::attach_reply reply{session->number, session->secret, context_.epoch, session->pin_slots};
-  const std::array fds{session->segment.fd().get(), session->submit_doorbell.get(), made->ear.get(),
-                       (*shared)->index.get(), (*shared)->versions.get()};
-  auto sent = from.out.send(local::reply_to(frame.header, local::frame_type::attach_reply), local::encode(reply), fds);
-  if (!sent) end_session(session->number, "its client left before it was attached");
-  from.attach_unread = sent.has_value();
-  return sent;
-}
-
-/// What an earlier attempt of the same call made: its worker died before the client had the answer.
-void server::end_unheard_of(const connection& from, const local::attach_request& request) {
-  if (request.call == 0) return;
-  const auto made = std::ranges::find_if(sessions_, [&](const auto& each) {
-    return each.second.resources->attach_call == request.call && each.second.resources->pid == from.peer.pid;
-  });
-  if (made != sessions_.end()) end_session(made->first, "its client never heard of it");
-}
-
-/// The memory and identity of a new session, but for its instance.
-result<server::fresh_session> server::make_resources(const connection& from, const local::attach_request& request) {
-  auto pidfd = local::pidfd_of(from.socket.get());
-  if (!pidfd) return std::unexpected(pidfd.error());
-  auto session = std::make_shared<session_resources>();
-  session->number = number_session();
-  session->secret = random_number();
-  session->client_name = request.client_name;
-  session->attach_call = request.call;
-  session->pid = from.peer.pid;
-  session->uid = from.peer.uid;
-  session->gid = from.peer.gid;
-  session->attached = std::chrono::system_clock::now();
-  session->pin_slots =
-      request.max_pins != 0 ? request.max_pins : std::min<std::uint32_t>(default_pins, config()->session.max_pins);
-  session->pidfd = std::move(*pidfd);
-  auto ear = make_session(*session);
-  if (!ear) return std::unexpected(ear.error());
-  return fresh_session{std::move(session), std::move(*ear)};
-}
-
-/// Epoch (high half) | running number (low half). Block records know sessions by the low half alone, so that of no two
-/// living ones is equal: it goes on behind those of earlier workers, around its end, and past those in use.
-std::uint64_t server::number_session() {
-  const auto is_taken = [&](const auto& each) { return static_cast<std::uint32_t>(each.first) == last_session_; };
-  do ++last_session_;
-  while (last_session_ == 0 || std::ranges::any_of(sessions_, is_taken));
-  return (context_.epoch << 32) | last_session_;
-}
-
-result<void> server::open(const std::shared_ptr<session_resources>& session, int socket) {
-  if (sessions_.contains(session->number)) {
-    return fail(error_code::internal, "there is a session " + std::to_string(session->number) + " already");
-  }
-  memory::shared_store(session->view.header().worker_epoch, context_.epoch, std::memory_order_release,
-                       "session.worker_epoch"_point);
-  memory::shared_store(session->view.header().wants_checksums, config()->nvme.paths.empty() ? 0 : 1,
-                       std::memory_order_relaxed, "session.wants_checksums"_point);
-  const std::uint64_t number = session->number;
-  const bool recovered = socket < 0;
-  if (!recovered) {
-    auto added = ask<outcome>(context_.dram, open_atom_v, session_ptr(session));
-    if (!added) return std::unexpected(added.error());
-    if (const auto status = added->get(); !status) return std::unexpected(status.error());
-  }
-  auto actor = ask<session_actor>(context_.node, open_atom_v, session_ptr(session));
-  if (!actor) return std::unexpected(actor.error());
-  auto doorbell = context_.path.watch(session, *actor);
-  if (!doorbell) return std::unexpected(doorbell.error());
-  auto death =
-      sockets_->watch(session->pidfd.get(), [this, number](std::uint32_t) { end_session(number, "process died"); });
-  if (!death) {
-    context_.path.unwatch(*doorbell);
-    return std::unexpected(death.error());
-  }
-  sessions_.emplace(number, attached{session, *actor, *doorbell, *death, socket, false});
-  caf::anon_send(*actor, bell_atom_v);  // arms the ring, or finds what a dead worker left in it
-  if (recovered) session->ring();
-  return {};
-}
-
-result<void> server::reattach(connection& from, const local::frame& frame) {
-  const auto request = local::decode_reattach(frame.payload, frame.header.minor);
-  if (!request) return std::unexpected(request.error());
-  const auto found = sessions_.find(request->session);
-  if (found == sessions_.end() || found->second.resources->secret != request->secret ||
-      found->second.resources->pid != from.peer.pid) {
-    return fail(error_code::closed, "the node does not know this session; attach again");
-  }
-  if (found->second.killed) return fail(error_code::session_killed, "the operator ended this session");
-  if (from.session != 0 && from.session != request->session) {
-    return fail(error_code::malformed, "this connection has another session");
-  }
-  const int before = found->second.socket;
-  found->second.socket = from.socket.get();
-  from.session = request->session;
-  if (before >= 0 && before != from.socket.get()) {
-    connections_.at(before).session = 0;
-    close(before);
-  }
-  // A list that was made before this worker began may lack what its predecessor handed out in between.
-  const bool whole = frame.header.minor < 3 || request->listed_in == context_.epoch;
-  auto back = ask<outcome>(context_.dram, back_atom_v, request->session,
-                           whole ? std::make_shared<const std::vector<local::held_block>>(request->held) : nullptr);
-  if (!back) return std::unexpected(back.error());
-  if (const auto status = back->get(); !status) return std::unexpected(status.error());
-  byte_writer reply;
-  reply.put(context_.epoch);
-  return from.out.send(local::reply_to(frame.header, local::frame_type::reattach_reply), std::move(reply).take());
-}
-
-result<void> server::send_slabs(connection& from, const local::frame& frame) {
-  const auto session = sessions_.find(from.session);
-  if (session == sessions_.end()) return fail(error_code::malformed, "slabs before attach");
-  auto indices = local::decode_slab_query(frame.payload);
-  if (!indices) return std::unexpected(indices.error());
-  auto handles = ask<slab_handles_ptr>(context_.dram, handles_atom_v, session->second.resources->instance, *indices);
-  if (!handles) return std::unexpected(handles.error());
-  return from.out.send(local::reply_to(frame.header, local::frame_type::slabs_reply),
-                       local::encode_slabs((*handles)->slabs), local::numbers_of((*handles)->fds));
-}
-
-void server::end_session(std::uint64_t number, std::string_view why) {
-  const auto found = sessions_.find(number);
-  if (found == sessions_.end()) return;
-  const attached gone = std::move(found->second);
-  sessions_.erase(found);
-  context_.path.unwatch(gone.doorbell);
-  sockets_->unwatch(gone.death);
-  release(number);
-  if (const auto open = connections_.find(gone.socket); open != connections_.end()) open->second.session = 0;
-  log_info(logger("server"), "session ended", {{"session", number}, {"pid", gone.resources->pid}, {"why", why}});
-}
-
-/// Of the node's actors and the keeper. What timed out before may still be carried out: this comes behind it.
-void server::release(std::uint64_t number) {
-  if (const auto freed = ask<outcome>(context_.node, release_atom_v, number); !freed) {
-    log_error(logger("server"), "a session was not released",
-              {{"session", number}, {"reason", freed.error().describe()}});
-    // A question that nobody heard in time is not asked any more; releasing twice does no harm.
-    if (freed.error().code() == error_code::deadline_exceeded) unreleased_.push_back(number);
-  }
-  drop_entry(number);
-}
-
-void server::drop_entry(std::uint64_t number) {
-  const auto dropped = context_.keeper.drop(local::entry_kind::session, number, drop_deadline);
-  if (dropped) return;
-  log_warn(logger("server"), "the keeper did not drop a session", {{"reason", dropped.error().describe()}});
-  if (dropped.error().code() == error_code::deadline_exceeded) undropped_.push_back(number);  // tried again
-}
-
 // ---------------------------------------------------------------------------------------------- the operator
-
-result<void> server::kill_session(std::uint64_t number) {
-  const auto found = sessions_.find(number);
-  if (found == sessions_.end()) {
-    return fail(error_code::invalid_argument, "no session " + std::to_string(number) + "; `cenote status` lists them");
-  }
-  found->second.killed = true;
-  found->second.resources->set_phase(memory::session_phase::killed);
-  found->second.resources->ring();
-  caf::anon_send(context_.dram, lost_atom_v, number);
-  // Only the end of the process proves that it neither reads nor writes any more.
-  const pid_t pid = found->second.resources->pid;
-  if (::syscall(SYS_pidfd_send_signal, found->second.resources->pidfd.get(), SIGKILL, nullptr, 0) != 0) {
-    return fail(error_code::permission_denied, "session " + std::to_string(number) +
-                                                   " is refused from now on, but its blocks stay until its process " +
-                                                   std::to_string(pid) + " ends: the daemon may not kill it");
-  }
-  return {};
-}
 
 server::asker server::defer(connection& from, const local::frame_header& request) {
   from.answering = true;
@@ -827,17 +464,6 @@ void server::reply(const asker& to, const result<std::string>& text) {
               : result<void>(std::unexpected(text.error())));
 }
 
-void server::send_status(const asker& to) {
-  reports_->want([this, to](const result<report_ptr>& report) {
-    if (!report) return reply(to, std::unexpected(report.error()));
-    if (rendered_turn_ != reports_->turn()) {
-      rendered_text_ = status_json(**report, *config(), context_, own_report());
-      rendered_turn_ = reports_->turn();
-    }
-    reply(to, rendered_text_);
-  });
-}
-
 server_report server::own_report() {
   server_report now = counters_;
   now.connections = connections_.size();
@@ -847,79 +473,21 @@ server_report server::own_report() {
   return now;
 }
 
-/// Asks the tier for something that may take until its disks have answered: nobody else waits for it.
-template <class... Arguments>
-void server::count_blocks(const asker& to, const char* what, Arguments... arguments) {
-  const std::weak_ptr<local::event_loop> loop = sockets_;
-  ask_then<outcome>(
-      context_.system, [] { return true; },
-      [this, to, what, loop](const result<outcome>& counted) {
-        const auto count = counted ? counted->get() : std::unexpected(counted.error());
-        result<std::string> text =
-            count ? result<std::string>(json({{what, *count}}).dump()) : std::unexpected(count.error());
-        if (const auto still = loop.lock()) {
-          still->post([this, to, text = std::move(text)] { reply(to, text); });
-        }
-      },
-      context_.dram, std::move(arguments)...);
-}
-
-result<void> server::clear(connection& from, const local::frame_header& asked, const admin_request& request) {
-  if (request.all == request.instance.has_value() || (request.instance && request.instance->empty())) {
-    return fail(error_code::invalid_argument, "clear needs either an `instance`, or `all`");
-  }
-  count_blocks(defer(from, asked), "cleared", wipe_atom_v, request.instance.value_or(std::string()));
-  return {};
-}
-
-result<void> server::corrupt(connection& from, const local::frame_header& asked) {
-  if (!config()->debug.enabled) {
-    return fail(error_code::permission_denied, "this node alters no blocks: it runs without debug.enabled=true");
-  }
-  count_blocks(defer(from, asked), "altered", corrupt_atom_v);
-  return {};
-}
-
 result<void> server::admin(connection& from, const local::frame& frame) {
   if ((frame.header.flags & local::flag_more) != 0) {
     return fail(error_code::malformed, "an admin request has one frame");
   }
   const auto request = parse_admin_request({reinterpret_cast<const char*>(frame.payload.data()), frame.payload.size()});
   if (!request) return std::unexpected(request.error());
-  const std::string& command = request->command;
-  if (command == "status" || command == "stats") {
-    if (!may_attach(from) && !may_administrate(from))
-      return fail(error_code::permission_denied, "you may not see the status");
-    send_status(defer(from, frame.header));
-    return {};
-  }
-  if (!may_administrate(from)) {
-    return fail(error_code::permission_denied,
-                "`" + printable(command) + "` is for the daemon's user, root, or members of auth.admin_gid");
-  }
-  if (command == "clear") return clear(from, frame.header, *request);
-  if (command == "corrupt") return corrupt(from, frame.header);
-  auto done = administrate(*request);
+  const config_ptr now = config_.get();
+  const bool is_operator = may_administrate(from, *now);
+  const auto done = commands_->run(
+      *request, {.may_see = is_operator || may_attach(from, *now), .may_administrate = is_operator, .defer = [&] {
+                   return [this, to = defer(from, frame.header)](const result<std::string>& text) { reply(to, text); };
+                 }});
   if (!done) return std::unexpected(done.error());
-  return from.out.send_text(local::reply_to(frame.header, local::frame_type::admin_reply), *done);
-}
-
-result<std::string> server::administrate(const admin_request& request) {
-  if (request.command == "session_kill") {
-    if (!request.id) return fail(error_code::invalid_argument, "session_kill needs a number as `id`");
-    if (auto killed = kill_session(*request.id); !killed) return std::unexpected(killed.error());
-    return json({{"killed", *request.id}}).dump();
-  }
-  if (request.command == "upgrade") {
-    if (auto asked = context_.keeper.ask_upgrade(); !asked) return std::unexpected(asked.error());
-    return json({{"upgrading", true}}).dump();
-  }
-  if (request.command == "log_level") {
-    if (!request.level) return fail(error_code::invalid_argument, "log_level needs a `level`, such as info");
-    if (auto set = set_levels(*request.level); !set) return std::unexpected(set.error());
-    return json({{"level", *request.level}}).dump();
-  }
-  return fail(error_code::invalid_argument, "unknown command `" + printable(request.command) + "`");
+  if (!*done) return {};  // it waits for its answer
+  return from.out.send_text(local::reply_to(frame.header, local::frame_type::admin_reply), **done);
 }
 
 }  // namespace cenote

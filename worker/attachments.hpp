@@ -1,0 +1,95 @@
+// The sessions of a node's clients: how they begin, come back, ask for slabs, and end.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string_view>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "actors/messages.hpp"
+#include "core/unique_fd.hpp"
+#include "transport/local/attach.hpp"
+#include "transport/local/event_loop.hpp"
+#include "worker/connection.hpp"
+#include "worker/server_context.hpp"
+
+namespace cenote {
+
+/// All on the socket loop's thread, which waits here for an actor or the keeper, for a bounded time.
+///
+/// A client is known by its process: its session ends with its own word (detach) or with the death seen through its
+/// pidfd; a closed socket only takes back what the client is not using.
+class attachments {
+ public:
+  /// What becomes of connections, by their sockets.
+  struct connection_hooks {
+    std::function<void(int socket)> ended;     ///< its session is no more
+    std::function<void(int socket)> replaced;  ///< another connection has its session now: it is closed
+  };
+
+  /// What is given by reference outlives this.
+  attachments(server_context& context, const current_config& config, local::event_loop& sockets, connection_hooks hooks)
+      : context_(context), config_(config), sockets_(sockets), hooks_(std::move(hooks)) {}
+
+  result<void> attach(connection& from, const local::frame& frame);
+  result<void> reattach(connection& from, const local::frame& frame);
+  result<void> send_slabs(connection& from, const local::frame& frame);
+  void end(std::uint64_t number, std::string_view why);
+  /// The operator's end of a session: refused from now on; its blocks stay until its process is dead.
+  result<void> kill(std::uint64_t number);
+
+  /// A session that survived a restart.
+  void adopt(const std::shared_ptr<session_resources>& session);
+  /// Ends the process of an adopted session that several workers died of (store::suspects).
+  void end_suspect(std::uint64_t number);
+
+  /// A connection was closed. That is not its client's death: what the client is not using goes back.
+  void connection_closed(std::uint64_t number, int socket);
+  /// Nobody attaches any more; all clients are told that the node goes away.
+  void drain();
+  /// Tells keeper and actors again which sessions ended, where they may not have heard it.
+  void retry();
+
+ private:
+  struct attached {
+    std::shared_ptr<session_resources> resources;
+    session_actor actor;
+    local::event_loop::watch_id doorbell = 0;
+    local::event_loop::watch_id death = 0;
+    int socket = -1;  ///< of its connection; -1: it has none
+    bool killed = false;
+  };
+  struct fresh_session {
+    std::shared_ptr<session_resources> session;
+    unique_fd ear;  ///< the client's end of the completion doorbell
+  };
+
+  template <class Answer, class Actor, class... Arguments>
+  result<Answer> ask(const Actor& whom, Arguments... arguments);
+
+  void end_unheard_of(const connection& from, const local::attach_request& request);
+  result<void> check_client(const connection& from, const local::attach_request& request) const;
+  result<void> check_limits(const connection& from, const config::node_config& now) const;
+  result<dram::instance_number> find_or_make_instance(const instance_spec& spec, uid_t owner);
+  result<dram::instance_number> make_instance(const instance_spec& spec, uid_t owner);
+  result<fresh_session> make_resources(const connection& from, const local::attach_request& request);
+  [[nodiscard]] std::uint64_t number_session();
+  result<void> open(const std::shared_ptr<session_resources>& session, int socket);
+  void release(std::uint64_t number);
+  void drop_entry(std::uint64_t number);
+
+  server_context& context_;
+  const current_config& config_;
+  local::event_loop& sockets_;
+  connection_hooks hooks_;
+  std::unordered_map<std::uint64_t, attached> sessions_;
+  std::uint32_t last_session_ = 0;         ///< low half of the number of the session that attached last
+  std::vector<std::uint64_t> undropped_;   ///< sessions that the keeper may still have
+  std::vector<std::uint64_t> unreleased_;  ///< … that the node may still have
+  bool draining_ = false;
+};
+
+}  // namespace cenote

@@ -1,0 +1,31 @@
+// One connection to the node's socket.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+
+#include "core/error.hpp"
+#include "core/unique_fd.hpp"
+#include "transport/local/event_loop.hpp"
+#include "transport/local/outbox.hpp"
+#include "transport/local/socket.hpp"
+
+namespace cenote {
+
+struct connection {
+  unique_fd socket;
+  local::peer_credentials peer;
+  local::outbox out;
+  local::event_loop::watch_id watch = 0;
+  std::uint64_t session = 0;
+  std::optional<error> refused{};      ///< whatever it asks, this is the answer
+  std::optional<local::frame> held{};  ///< a request that waits until descriptors were read
+  bool answering = false;              ///< an answer is being made elsewhere
+  bool attach_unread = false;          ///< as far as is known: nothing came since the attach reply
+  bool reads = true;                   ///< what the loop was told to wait for
+  bool writes = false;
+  local::event_loop::clock::time_point heard =
+      local::event_loop::clock::now();  ///< its last frame, or since when it waits
+};
+
+}  // namespace cenote

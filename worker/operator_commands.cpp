@@ -1,0 +1,116 @@
+#include "worker/operator_commands.hpp"
+
+#include <algorithm>
+#include <array>
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "actors/ask.hpp"
+#include "config/logging.hpp"
+#include "core/text.hpp"
+#include "worker/status_json.hpp"
+
+namespace cenote {
+
+using nlohmann::json;
+
+operator_commands::operator_commands(server_context& context, const current_config& config,
+                                     const std::shared_ptr<local::event_loop>& sockets, shared_reports& reports,
+                                     attachments& sessions, std::function<server_report()> server)
+    : context_(context),
+      config_(config),
+      sockets_(sockets),
+      reports_(reports),
+      sessions_(sessions),
+      server_(std::move(server)) {}
+
+const operator_commands::command* operator_commands::find(std::string_view name) {
+  static constexpr std::array table{
+      command{"status", true, &operator_commands::status},
+      command{"stats", true, &operator_commands::status},
+      command{"clear", false, &operator_commands::clear},
+      command{"corrupt", false, &operator_commands::corrupt},
+      command{"session_kill", false, &operator_commands::kill_session},
+      command{"upgrade", false, &operator_commands::upgrade},
+      command{"log_level", false, &operator_commands::set_log_level},
+  };
+  const auto* found = std::ranges::find(table, name, &command::name);
+  return found == table.end() ? nullptr : found;
+}
+
+result<operator_commands::answer> operator_commands::run(const admin_request& request, const caller& from) {
+  const command* asked = find(request.command);
+  if (asked != nullptr && asked->for_clients) {
+    if (!from.may_see) return fail(error_code::permission_denied, "you may not see the status");
+  } else if (!from.may_administrate) {
+    return fail(error_code::permission_denied,
+                "`" + printable(request.command) + "` is for the daemon's user, root, or members of auth.admin_gid");
+  }
+  if (asked == nullptr) {
+    return fail(error_code::invalid_argument, "unknown command `" + printable(request.command) + "`");
+  }
+  return (this->*asked->run)(request, from);
+}
+
+result<operator_commands::answer> operator_commands::status(const admin_request& /*request*/, const caller& from) {
+  reports_.want([this, reply = from.defer()](const result<report_ptr>& report) {
+    if (!report) return reply(std::unexpected(report.error()));
+    if (rendered_turn_ != reports_.turn()) {
+      rendered_text_ = status_json(**report, *config_.get(), context_, server_());
+      rendered_turn_ = reports_.turn();
+    }
+    reply(rendered_text_);
+  });
+  return std::nullopt;
+}
+
+/// Asks the tier for something that may take until its disks have answered: nobody else waits for it.
+template <class... Arguments>
+void operator_commands::count_blocks(reply to, const char* what, Arguments... arguments) {
+  ask_then<outcome>(
+      context_.system, [] { return true; },
+      [to = std::move(to), what, loop = sockets_](const result<outcome>& counted) {
+        const auto count = counted ? counted->get() : std::unexpected(counted.error());
+        result<std::string> text =
+            count ? result<std::string>(json({{what, *count}}).dump()) : std::unexpected(count.error());
+        if (const auto still = loop.lock()) still->post([to, text = std::move(text)] { to(text); });
+      },
+      context_.dram, std::move(arguments)...);
+}
+
+result<operator_commands::answer> operator_commands::clear(const admin_request& request, const caller& from) {
+  if (request.all == request.instance.has_value() || (request.instance && request.instance->empty())) {
+    return fail(error_code::invalid_argument, "clear needs either an `instance`, or `all`");
+  }
+  count_blocks(from.defer(), "cleared", wipe_atom_v, request.instance.value_or(std::string()));
+  return std::nullopt;
+}
+
+result<operator_commands::answer> operator_commands::corrupt(const admin_request& /*request*/, const caller& from) {
+  if (!config_.get()->debug.enabled) {
+    return fail(error_code::permission_denied, "this node alters no blocks: it runs without debug.enabled=true");
+  }
+  count_blocks(from.defer(), "altered", corrupt_atom_v);
+  return std::nullopt;
+}
+
+result<operator_commands::answer> operator_commands::kill_session(const admin_request& request,
+                                                                  const caller& /*from*/) {
+  if (!request.id) return fail(error_code::invalid_argument, "session_kill needs a number as `id`");
+  if (auto killed = sessions_.kill(*request.id); !killed) return std::unexpected(killed.error());
+  return json({{"killed", *request.id}}).dump();
+}
+
+result<operator_commands::answer> operator_commands::upgrade(const admin_request& /*request*/, const caller& /*from*/) {
+  if (auto asked = context_.keeper.ask_upgrade(); !asked) return std::unexpected(asked.error());
+  return json({{"upgrading", true}}).dump();
+}
+
+result<operator_commands::answer> operator_commands::set_log_level(const admin_request& request,
+                                                                   const caller& /*from*/) {
+  if (!request.level) return fail(error_code::invalid_argument, "log_level needs a `level`, such as info");
+  if (auto set = set_levels(*request.level); !set) return std::unexpected(set.error());
+  return json({{"level", *request.level}}).dump();
+}
+
+}  // namespace cenote

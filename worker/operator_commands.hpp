@@ -1,0 +1,66 @@
+// What an operator may ask of a running node over its socket.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "core/error.hpp"
+#include "worker/admin_request.hpp"
+#include "worker/attachments.hpp"
+#include "worker/server_context.hpp"
+#include "worker/shared_reports.hpp"
+
+namespace cenote {
+
+/// A table from a command's name to the function that runs it. All on the socket loop's thread.
+class operator_commands {
+ public:
+  using reply = std::function<void(const result<std::string>&)>;
+  struct caller {
+    bool may_see = false;  ///< what a client may ask, too
+    bool may_administrate = false;
+    /// Has the connection wait; the reply is called once, later, on the loop's thread.
+    std::function<reply()> defer;
+  };
+  /// The text of an answer; empty when it is given later.
+  using answer = std::optional<std::string>;
+
+  /// What is given by reference outlives this; `server` says what `status` shows of the socket.
+  operator_commands(server_context& context, const current_config& config,
+                    const std::shared_ptr<local::event_loop>& sockets, shared_reports& reports, attachments& sessions,
+                    std::function<server_report()> server);
+
+  result<answer> run(const admin_request& request, const caller& from);
+
+ private:
+  struct command {
+    std::string_view name;
+    bool for_clients;
+    result<answer> (operator_commands::*run)(const admin_request&, const caller&);
+  };
+  [[nodiscard]] static const command* find(std::string_view name);
+
+  result<answer> status(const admin_request& request, const caller& from);
+  result<answer> clear(const admin_request& request, const caller& from);
+  result<answer> corrupt(const admin_request& request, const caller& from);
+  result<answer> kill_session(const admin_request& request, const caller& from);
+  result<answer> upgrade(const admin_request& request, const caller& from);
+  result<answer> set_log_level(const admin_request& request, const caller& from);
+  template <class... Arguments>
+  void count_blocks(reply to, const char* what, Arguments... arguments);
+
+  server_context& context_;
+  const current_config& config_;
+  std::weak_ptr<local::event_loop> sockets_;  // an answer may come when server and loop are gone
+  shared_reports& reports_;
+  attachments& sessions_;
+  std::function<server_report()> server_;
+  std::uint64_t rendered_turn_ = 0;  ///< of the report that rendered_text_ was made from
+  std::string rendered_text_;
+};
+
+}  // namespace cenote

@@ -1,0 +1,59 @@
+// What the socket's parts need of the worker around them, and what they report.
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <functional>
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "actors/data_path.hpp"
+#include "actors/messages.hpp"
+#include "transport/local/keeper_link.hpp"
+
+namespace cenote {
+
+/// What `status` shows of the socket.
+struct server_report {
+  std::uint64_t connections = 0;
+  std::uint64_t closing = 0;                ///< closed, but kept until their descriptors are read
+  std::uint64_t descriptors_in_flight = 0;  ///< sent, and not read
+  std::uint64_t turned_away = 0;            ///< connections of who may not attach, or has too many
+  std::uint64_t held_back = 0;              ///< requests that waited until descriptors were read
+  std::uint64_t unread = 0;                 ///< connections that were closed because they did not read
+  std::uint64_t failures = 0;               ///< requests that an exception ended
+};
+
+/// What the server needs of the worker around it.
+struct server_context {
+  caf::actor_system& system;
+  local::keeper_link& keeper;
+  data_path& path;
+  dram_tier_actor dram;
+  node_actor node;
+  std::uint64_t epoch = 0;
+  std::chrono::system_clock::time_point node_started;
+  std::uint32_t restarts = 0;
+  dram::instance_number next_instance = 1;
+  std::string socket_path;
+  std::string metrics_address;  ///< HOST:PORT; empty: nobody listens there
+  /// Of this worker's threads; each ended the work that threw it, and no more.
+  std::shared_ptr<std::atomic<std::uint64_t>> exceptions = std::make_shared<std::atomic<std::uint64_t>>(0);
+  /// How far memory is touched; from any thread.
+  std::function<dram::populate_status()> populated = [] { return dram::populate_status(); };
+};
+
+/// The configuration that holds now. Thread-safe.
+class current_config {
+ public:
+  explicit current_config(config_ptr first) : config_(std::move(first)) {}
+
+  [[nodiscard]] config_ptr get() const { return std::atomic_load(&config_); }
+  void replace(config_ptr next) { std::atomic_store(&config_, std::move(next)); }
+
+ private:
+  config_ptr config_;
+};
+
+}  // namespace cenote
