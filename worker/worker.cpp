@@ -15,7 +15,6 @@
 #include <mutex>
 #include <thread>
 
-#include "actors/coarse_clock.hpp"
 #include "actors/data_path.hpp"
 #include "actors/dram_tier.hpp"
 #include "actors/node.hpp"
@@ -25,10 +24,9 @@
 #include "actors/tier_options.hpp"
 #include "config/logging.hpp"
 #include "config/node_config.hpp"
-#include "core/memory_file.hpp"
-#include "tiers/nvme/pending_removals.hpp"
 #include "transport/http/server.hpp"
 #include "worker/kill_at.hpp"
+#include "worker/recovery.hpp"
 #include "worker/server.hpp"
 
 namespace cenote {
@@ -67,187 +65,6 @@ nvme::device_options device_options_of(const config::node_config& config) {
 
 std::uint64_t slab_id(const dram::slab_description& slab) {
   return (std::uint64_t{slab.instance} << 32) | slab.index;
-}
-
-/// What the keeper held, made into state again.
-struct recovered_state {
-  std::shared_ptr<dram::store> store;
-  std::vector<std::shared_ptr<session_resources>> sessions;
-  dram::instance_number next_instance = 1;
-  std::uint64_t blocks = 0;
-};
-
-class recovery {
- public:
-  recovery(const config::node_config& config, local::keeper_link& keeper) : config_(config), keeper_(keeper) {}
-
-  result<recovered_state> run(std::vector<local::registry_entry> entries) {
-    if (auto made = make_store(entries); !made) return std::unexpected(made.error());
-    for (local::registry_entry& entry : entries) {
-      const local::entry_kind kind = entry.kind;
-      const std::uint64_t id = entry.id;
-      if (auto taken = take(std::move(entry)); !taken) {
-        log_warn(logger("recovery"), "not taken over",
-                 {{"kind", static_cast<int>(kind)}, {"id", id}, {"reason", taken.error().describe()}});
-        // Its pins may hold blocks that others would be given: without them there is no safe start.
-        const bool unknown_pins = kind == local::entry_kind::session && taken.error().code() == error_code::system;
-        if (unknown_pins) return std::unexpected(taken.error().in("session " + std::to_string(id)));
-        (void)keeper_.drop(kind, id);
-      }
-    }
-    state_.next_instance = std::max(state_.next_instance, state_.store->next_instance());
-    state_.blocks = state_.store->rebuild(coarse_now());
-    return std::move(state_);
-  }
-
- private:
-  result<void> make_store(std::vector<local::registry_entry>& entries) {
-    const auto records = std::find_if(entries.begin(), entries.end(),
-                                      [](const auto& entry) { return entry.kind == local::entry_kind::records; });
-    if (records != entries.end() && records->fds.size() == 1) {
-      auto table = memory::record_table::open(std::move(records->fds[0]));
-      if (table) {
-        state_.store = std::make_shared<dram::store>(store_options_of(config_), std::move(*table));
-        entries.erase(records);
-        return {};
-      }
-      log_warn(logger("recovery"), "starting cold: the blocks of the last worker have another layout",
-               {{"reason", table.error().describe()}});
-    }
-    retire(entries);
-    auto table = memory::record_table::create();
-    if (!table) return std::unexpected(table.error());
-    const std::array fds{table->memory().fd().get()};
-    if (auto kept = keeper_.put(local::entry_kind::records, 0, {}, fds); !kept) return kept;
-    state_.store = std::make_shared<dram::store>(store_options_of(config_), std::move(*table));
-    return {};
-  }
-
-  /// Cold start: tells every old client first, then lets go of the old memory. It is never emptied: nobody knows any
-  /// more which blocks are pinned, and a reader would take zeros for a hit. It is gone when the last client unmaps it.
-  void retire(std::vector<local::registry_entry>& entries) {
-    for (const local::registry_entry& entry : entries) {
-      if (entry.kind == local::entry_kind::session && !entry.fds.empty()) retire_session(entry);
-    }
-    for (const local::registry_entry& entry : entries) (void)keeper_.drop(entry.kind, entry.id);
-    entries.clear();
-  }
-
-  static void mark_retired(memory::segment_header& of) {
-    memory::shared_store(of.retired, 1, std::memory_order_release, "worker.session_retired"_point);
-  }
-
-  static void retire_session(const local::registry_entry& entry) {
-    const off_t bytes = ::lseek(entry.fds[0].get(), 0, SEEK_END);
-    if (bytes < static_cast<off_t>(memory::page_bytes)) return;
-    auto copy = entry.fds[0].duplicate();
-    if (!copy) return;
-    auto segment =
-        memory::segment::map(std::move(*copy), static_cast<std::uint64_t>(bytes), memory::access::read_write);
-    if (segment) mark_retired(*reinterpret_cast<memory::segment_header*>(segment->data()));
-  }
-
-  result<void> take(local::registry_entry entry) {
-    switch (entry.kind) {
-      case local::entry_kind::instance: return take_instance(std::move(entry));
-      case local::entry_kind::slab: return take_slab(std::move(entry));
-      case local::entry_kind::session: return take_session(std::move(entry));
-      default: return fail(error_code::layout_mismatch, "unknown kind");
-    }
-  }
-
-  result<void> take_instance(local::registry_entry entry) {
-    byte_reader meta(entry.meta);
-    auto spec = decode_instance_spec(meta);
-    if (!spec) return std::unexpected(spec.error());
-    if (entry.fds.size() != 2) return fail(error_code::layout_mismatch, "an instance without its segments");
-    const auto number = static_cast<dram::instance_number>(entry.id);
-    state_.next_instance = std::max(state_.next_instance, number + 1);
-    auto index = memory::shared_file::adopt(std::move(entry.fds[0]), memory::index_segment_bytes);
-    if (!index) return std::unexpected(index.error());
-    auto file = memory::shared_file::adopt(std::move(entry.fds[1]), memory::version_table::segment_bytes);
-    if (!file) return std::unexpected(file.error());
-    auto versions = memory::version_table::open(std::move(*file), memory::access::read_write);
-    if (!versions) return std::unexpected(versions.error());
-    if (versions->is_retired()) {
-      return fail(error_code::closed, "an instance that was being given up");
-    }
-    // Earlier versions did not keep who made an instance.
-    const std::uint32_t owner = meta.remaining() >= sizeof(std::uint32_t) ? meta.get<std::uint32_t>() : ::geteuid();
-    return state_.store->recover_instance(number, *spec, std::move(*index), std::move(*versions), owner);
-  }
-
-  result<void> take_slab(local::registry_entry entry) {
-    auto slab = dram::decode_slab(entry.meta);
-    if (!slab) return std::unexpected(slab.error());
-    if (entry.fds.size() != 1) return fail(error_code::layout_mismatch, "a slab without its memory");
-    auto memory = dram::open_slab_memory(std::move(entry.fds[0]), slab->segment_bytes);
-    if (!memory) return std::unexpected(memory.error());
-    return state_.store->recover_slab(slab->slab, std::move(*memory));
-  }
-
-  result<void> take_session(local::registry_entry entry) {
-    auto session = recover_session(std::move(entry));
-    if (!session) return std::unexpected(session.error());
-    pollfd death{(*session)->pidfd.get(), POLLIN, 0};
-    if (::poll(&death, 1, 0) > 0) return fail(error_code::closed, "its process died meanwhile");
-    auto taken =
-        state_.store->recover_session((*session)->number, (*session)->instance, (*session)->view, (*session)->uid);
-    if (taken) {
-      state_.sessions.push_back(std::move(*session));
-    } else {  // it would read on in memory that nobody keeps for it
-      mark_retired((*session)->view.header().segment);
-    }
-    return taken;
-  }
-
-  const config::node_config& config_;
-  local::keeper_link& keeper_;
-  recovered_state state_;
-};
-
-/// Memory for what a path has not written down of its removals: the one that the last worker had, or a new one.
-result<memory::segment> removal_memory(const std::string& directory, local::keeper_link& keeper,
-                                       std::vector<local::registry_entry>& entries) {
-  const std::uint64_t id = nvme::path_identity(directory);
-  const auto held = std::ranges::find_if(
-      entries, [&](const auto& each) { return each.kind == local::entry_kind::removals && each.id == id; });
-  if (held != entries.end() && held->fds.size() == 1) {
-    auto memory =
-        memory::segment::map(std::move(held->fds[0]), nvme::pending_removals::kept_bytes, memory::access::read_write);
-    if (memory) return memory;
-  }
-  auto made = memory::segment::create("removals", nvme::pending_removals::kept_bytes);
-  if (!made) return made;
-  const std::array fds{made->fd().get()};
-  const auto name = std::as_bytes(std::span(directory));
-  if (auto kept = keeper.put(local::entry_kind::removals, id, name, fds); !kept) return std::unexpected(kept.error());
-  return made;
-}
-
-std::vector<memory::segment> take_removals(const config::node_config& config, local::keeper_link& keeper,
-                                           std::vector<local::registry_entry>& entries) {
-  std::vector<memory::segment> all;
-  for (const std::string& directory : config.nvme.paths) {
-    auto memory = removal_memory(directory, keeper, entries);
-    if (!memory) {
-      log_warn(logger("nvme"), "removals that cannot be written down will not outlive this worker",
-               {{"path", directory}, {"reason", memory.error().describe()}});
-    }
-    all.push_back(memory ? std::move(*memory) : memory::segment());
-  }
-  return all;
-}
-
-/// Memory for slabs that an earlier worker touched; nobody has seen it.
-std::vector<dram::reserve::piece> take_reserve(std::vector<local::registry_entry>& entries) {
-  std::vector<dram::reserve::piece> held;
-  for (local::registry_entry& each : entries) {
-    if (each.kind != local::entry_kind::reserve || each.fds.size() != 1) continue;
-    if (auto memory = dram::adopt_spare_memory(std::move(each.fds[0]))) held.push_back({each.id, std::move(*memory)});
-  }
-  std::erase_if(entries, [](const auto& each) { return each.kind == local::entry_kind::reserve; });
-  return held;
 }
 
 void log_populated(const dram::populate_report& what) {
@@ -321,34 +138,6 @@ class path_gate {
   result<void> status_;
 };
 
-/// Has the keeper hand this configuration to every later worker.
-result<void> keep_running(local::keeper_link& keeper, const config::node_config& config) {
-  const auto file = make_memory_file("cenote-configuration", config::running_text(config));
-  if (!file) return std::unexpected(file.error());
-  const std::array fds{file->get()};
-  return keeper.put(local::entry_kind::configuration, 0, {}, fds);
-}
-
-/// What the node runs with, out of the keeper's hands: the sources may have changed since. They count only when the
-/// keeper holds nothing, or what a version with other keys wrote.
-result<config::node_config> take_configuration(local::handover& handed, const config::config_sources& sources,
-                                               local::keeper_link& keeper) {
-  const auto held = std::find_if(handed.entries.begin(), handed.entries.end(),
-                                 [](const auto& entry) { return entry.kind == local::entry_kind::configuration; });
-  if (held != handed.entries.end() && held->fds.size() == 1) {
-    const auto text = read_memory_file(held->fds.front().get());
-    handed.entries.erase(held);
-    auto running = text ? config::load_running(*text) : result<config::node_config>(std::unexpected(text.error()));
-    if (running) return running;
-    log_warn(logger("worker"), "what the node runs with cannot be read; taking the sources of the configuration",
-             {{"reason", running.error().describe()}});
-  }
-  auto loaded = config::load(sources);
-  if (!loaded) return loaded;
-  if (auto kept = keep_running(keeper, *loaded); !kept) return std::unexpected(kept.error());
-  return loaded;
-}
-
 /// Everything that runs, in the order in which it must be destroyed (last member first).
 class worker {
  public:
@@ -372,8 +161,7 @@ class worker {
     if (!config_->nvme.paths.empty()) make_nvme(handed.entries);
     std::erase_if(handed.entries, [](const auto& each) { return each.kind == local::entry_kind::removals; });
     auto reserve = take_reserve(handed.entries);
-    recovery recover(*config_, keeper_);
-    auto state = recover.run(std::move(handed.entries));
+    auto state = recover_state(*config_, keeper_, std::move(handed.entries));
     if (!state) return std::unexpected(state.error().in("recovery"));
     make_provisioner();
     std::vector<session_ptr> known(state->sessions.begin(), state->sessions.end());

@@ -1,0 +1,49 @@
+// What a worker takes over from the last one, out of the keeper's hands.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "actors/session_resources.hpp"
+#include "config/node_config.hpp"
+#include "config/sources.hpp"
+#include "core/error.hpp"
+#include "memory/segment.hpp"
+#include "tiers/dram/reserve.hpp"
+#include "tiers/dram/store.hpp"
+#include "transport/local/keeper_link.hpp"
+#include "transport/local/registry.hpp"
+
+namespace cenote {
+
+/// What the keeper held, made into state again.
+struct recovered_state {
+  std::shared_ptr<dram::store> store;
+  std::vector<std::shared_ptr<session_resources>> sessions;
+  dram::instance_number next_instance = 1;
+  std::uint64_t blocks = 0;
+};
+
+/// Takes what is left of `entries`; a worker that finds nothing, or another layout, starts cold.
+[[nodiscard]] result<recovered_state> recover_state(const config::node_config& config, local::keeper_link& keeper,
+                                                    std::vector<local::registry_entry> entries);
+
+/// One for each of nvme.paths, in their order: memory for what the path has not written down of its removals. An empty
+/// one: there is none, and its removals do not outlive this worker.
+[[nodiscard]] std::vector<memory::segment> take_removals(const config::node_config& config, local::keeper_link& keeper,
+                                                         std::vector<local::registry_entry>& entries);
+
+/// Memory for slabs that an earlier worker touched; nobody has seen it.
+[[nodiscard]] std::vector<dram::reserve::piece> take_reserve(std::vector<local::registry_entry>& entries);
+
+/// Has the keeper hand this configuration to every later worker.
+result<void> keep_running(local::keeper_link& keeper, const config::node_config& config);
+
+/// What the node runs with, out of the keeper's hands: the sources may have changed since. They count only when the
+/// keeper holds nothing, or what a version with other keys wrote.
+[[nodiscard]] result<config::node_config> take_configuration(local::handover& handed,
+                                                             const config::config_sources& sources,
+                                                             local::keeper_link& keeper);
+
+}  // namespace cenote
