@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "worker/server.hpp"
+#include "worker/server_context.hpp"
 
 namespace cenote {
 
