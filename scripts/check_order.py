@@ -30,8 +30,10 @@ LAYERS: dict[str, tuple[tuple[str, ...], ...]] = {
         ("node",),
     ),
     "worker": (
-        ("admin_request", "connection", "kill_at", "recovery", "server_context", "shared_reports"),
-        ("access", "metrics_text", "status_json"),
+        ("admin_request", "connection", "kill_at", "node_figures", "recovery", "server_context", "shared_reports"),
+        ("access", "node_facts"),
+        ("metrics_text", "status_json"),
+        ("metrics_document",),
         ("attachments",),
         ("operator_commands",),
         ("server",),
@@ -39,7 +41,7 @@ LAYERS: dict[str, tuple[tuple[str, ...], ...]] = {
     ),
     "commands": (
         ("common", "interruption", "table"),
-        ("private_node",),
+        ("node_status", "private_node"),
         ("node", "operator", "replay"),
         ("bench",),  # it makes its traces as a replay does
         ("main",),

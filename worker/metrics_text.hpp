@@ -2,13 +2,25 @@
 #pragma once
 
 #include <string>
+#include <string_view>
+#include <vector>
 
-#include "worker/server_context.hpp"
+#include "worker/node_facts.hpp"
 
 namespace cenote {
 
 /// Prometheus' text format, version 0.0.4. Counters start at 0 with each worker; sizes in bytes, times in seconds.
-[[nodiscard]] std::string metrics_text(const node_report& report, const server_context& context,
-                                       const server_report& server);
+[[nodiscard]] std::string metrics_text(const node_facts& of);
+
+/// A family of it.
+struct metric_description {
+  std::string name;
+  std::string_view kind;  ///< "counter", "gauge", "histogram"
+  std::vector<std::string> labels;
+  std::string help;
+};
+
+/// The families of metrics_text(), in its order.
+[[nodiscard]] std::vector<metric_description> describe_metrics(const node_facts& of);
 
 }  // namespace cenote

@@ -16,13 +16,13 @@ using nlohmann::json;
 
 operator_commands::operator_commands(server_context& context, const current_config& config,
                                      const std::shared_ptr<local::event_loop>& sockets, shared_reports& reports,
-                                     attachments& sessions, std::function<server_report()> server)
+                                     attachments& sessions, std::function<node_facts(report_ptr)> facts)
     : context_(context),
       config_(config),
       sockets_(sockets),
       reports_(reports),
       sessions_(sessions),
-      server_(std::move(server)) {}
+      facts_(std::move(facts)) {}
 
 const operator_commands::command* operator_commands::find(std::string_view name) {
   static constexpr std::array table{
@@ -56,7 +56,7 @@ result<operator_commands::answer> operator_commands::status(const admin_request&
   reports_.want([this, reply = from.defer()](const result<report_ptr>& report) {
     if (!report) return reply(std::unexpected(report.error()));
     if (rendered_turn_ != reports_.turn()) {
-      rendered_text_ = status_json(**report, *config_.get(), context_, server_());
+      rendered_text_ = status_json(facts_(*report));
       rendered_turn_ = reports_.turn();
     }
     reply(rendered_text_);

@@ -11,6 +11,7 @@
 #include "core/error.hpp"
 #include "worker/admin_request.hpp"
 #include "worker/attachments.hpp"
+#include "worker/node_facts.hpp"
 #include "worker/server_context.hpp"
 #include "worker/shared_reports.hpp"
 
@@ -29,10 +30,10 @@ class operator_commands {
   /// The text of an answer; empty when it is given later.
   using answer = std::optional<std::string>;
 
-  /// What is given by reference outlives this; `server` says what `status` shows of the socket.
+  /// What is given by reference outlives this; `facts` says what `status` shows of a report.
   operator_commands(server_context& context, const current_config& config,
                     const std::shared_ptr<local::event_loop>& sockets, shared_reports& reports, attachments& sessions,
-                    std::function<server_report()> server);
+                    std::function<node_facts(report_ptr)> facts);
 
   result<answer> run(const admin_request& request, const caller& from);
 
@@ -58,7 +59,7 @@ class operator_commands {
   std::weak_ptr<local::event_loop> sockets_;  // an answer may come when server and loop are gone
   shared_reports& reports_;
   attachments& sessions_;
-  std::function<server_report()> server_;
+  std::function<node_facts(report_ptr)> facts_;
   std::uint64_t rendered_turn_ = 0;  ///< of the report that rendered_text_ was made from
   std::string rendered_text_;
 };

@@ -79,7 +79,7 @@ void server::make_parts() {
                                           close(socket);
                                         }});
   commands_ = std::make_unique<operator_commands>(context_, config_, sockets_, *reports_, *sessions_,
-                                                  [this] { return own_report(); });
+                                                  [this](report_ptr report) { return facts_of(std::move(report)); });
 }
 
 server::~server() {
@@ -96,13 +96,12 @@ void server::stop() {
   if (sockets_) sockets_->stop();
 }
 
-result<server::whole_report> server::report() {
-  auto asked = std::make_shared<std::promise<result<whole_report>>>();
+result<node_facts> server::facts() {
+  auto asked = std::make_shared<std::promise<result<node_facts>>>();
   auto answer = asked->get_future();
   sockets_->post([this, asked] {
     reports_->want([this, asked](const result<report_ptr>& report) {
-      asked->set_value(report ? result<whole_report>(whole_report{*report, own_report()})
-                              : std::unexpected(report.error()));
+      asked->set_value(report ? result<node_facts>(facts_of(*report)) : std::unexpected(report.error()));
     });
   });
   if (answer.wait_for(report_deadline) == std::future_status::ready) return answer.get();
@@ -110,15 +109,15 @@ result<server::whole_report> server::report() {
 }
 
 result<std::string> server::status() {
-  const auto found = report();
+  const auto found = facts();
   if (!found) return std::unexpected(found.error());
-  return status_json(*found->node, *config_.get(), context_, found->server);
+  return status_json(*found);
 }
 
 result<std::string> server::metrics() {
-  const auto found = report();
+  const auto found = facts();
   if (!found) return std::unexpected(found.error());
-  return metrics_text(*found->node, context_, found->server);
+  return metrics_text(*found);
 }
 
 void server::on_loop(const std::function<void()>& work) const {
@@ -471,6 +470,22 @@ server_report server::own_report() {
   for (auto& [socket, each] : connections_) now.descriptors_in_flight += each.out.descriptors();
   for (parting& each : partings_) now.descriptors_in_flight += each.out.descriptors();
   return now;
+}
+
+node_facts server::facts_of(report_ptr report) {
+  const std::chrono::duration<double> up = std::chrono::system_clock::now() - context_.node_started;
+  return {.figures = {.uptime_s = up.count(),
+                      .restarts = context_.restarts,
+                      .exceptions = context_.exceptions->load(),
+                      .queued_messages = report->queued,
+                      .sessions = report->dram.sessions.size()},
+          .epoch = context_.epoch,
+          .socket_path = context_.socket_path,
+          .metrics_address = context_.metrics_address,
+          .dram = config_.get()->dram,
+          .server = own_report(),
+          .populated = context_.populated(),
+          .report = std::move(report)};
 }
 
 result<void> server::admin(connection& from, const local::frame& frame) {

@@ -18,6 +18,7 @@
 #include "transport/local/socket.hpp"
 #include "worker/attachments.hpp"
 #include "worker/connection.hpp"
+#include "worker/node_facts.hpp"
 #include "worker/operator_commands.hpp"
 #include "worker/server_context.hpp"
 #include "worker/shared_reports.hpp"
@@ -77,11 +78,8 @@ class server {
   };
   server(server_context context, config_ptr config);
 
-  struct whole_report {
-    report_ptr node;
-    server_report server;
-  };
-  [[nodiscard]] result<whole_report> report();
+  [[nodiscard]] result<node_facts> facts();
+  [[nodiscard]] node_facts facts_of(report_ptr report);
   void make_parts();
 
   // All on the socket loop's thread.

@@ -1,4 +1,4 @@
-// What the socket's parts need of the worker around them, and what they report.
+// What the socket's parts need of the worker around them.
 #pragma once
 
 #include <atomic>
@@ -13,17 +13,6 @@
 #include "transport/local/keeper_link.hpp"
 
 namespace cenote {
-
-/// What `status` shows of the socket.
-struct server_report {
-  std::uint64_t connections = 0;
-  std::uint64_t closing = 0;                ///< closed, but kept until their descriptors are read
-  std::uint64_t descriptors_in_flight = 0;  ///< sent, and not read
-  std::uint64_t turned_away = 0;            ///< connections of who may not attach, or has too many
-  std::uint64_t held_back = 0;              ///< requests that waited until descriptors were read
-  std::uint64_t unread = 0;                 ///< connections that were closed because they did not read
-  std::uint64_t failures = 0;               ///< requests that an exception ended
-};
 
 /// What the server needs of the worker around it.
 struct server_context {

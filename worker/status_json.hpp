@@ -3,12 +3,11 @@
 
 #include <string>
 
-#include "worker/server_context.hpp"
+#include "worker/node_facts.hpp"
 
 namespace cenote {
 
 /// One JSON object: node, server, dram, instances, groups, sessions, counters. Sizes in bytes, times in seconds.
-[[nodiscard]] std::string status_json(const node_report& report, const config::node_config& config,
-                                      const server_context& context, const server_report& server);
+[[nodiscard]] std::string status_json(const node_facts& of);
 
 }  // namespace cenote

@@ -14,12 +14,14 @@
 #include <utility>
 #include <vector>
 
+#include "core/choices.hpp"
 #include "core/error.hpp"
 #include "core/instance_spec.hpp"
 #include "memory/block_record.hpp"
 #include "memory/index.hpp"
 #include "memory/session_memory.hpp"
 #include "memory/version_table.hpp"
+#include "tiers/dram/counters.hpp"
 #include "tiers/dram/open_chains.hpp"
 #include "tiers/dram/slab.hpp"
 #include "tiers/eviction/automatic.hpp"
@@ -44,8 +46,8 @@ using coarse_time = std::uint32_t;
   return is_due(then, now) ? now - then : 0;
 }
 
-/// When a block is written to the tier below.
-enum class ingest : std::uint8_t { all, hot, evicted };
+using cenote::ingest;
+using cenote::priority;
 
 /// What the store does with a tier below it.
 struct lower_options {
@@ -57,8 +59,6 @@ struct lower_options {
   std::uint64_t read_window = 0;   ///< … up
   double write_ahead = 0;  ///< share of the capacity whose oldest blocks are kept with a copy below, ready to go
 };
-
-enum class priority : std::uint8_t { low, normal, high };
 
 /// What an instance group is given.
 struct group_options {
@@ -183,25 +183,6 @@ struct instance_binding {
   instance_number number = 0;
   instance_spec spec;
   memory::shared_file index;
-};
-
-/// Totals since the worker started, and the present state.
-struct store_counters {
-  std::uint64_t commits = 0, duplicates = 0, evicted = 0, removed = 0, moved = 0, slabs_moved = 0, pinned_victims = 0;
-  std::uint64_t refused_commits = 0, revoked_reservations = 0, revoked_grants = 0, no_space = 0, collisions = 0;
-  std::uint64_t reclaimed_blocks = 0, touches = 0, checksum_errors = 0, quarantine_freed = 0;
-  std::uint64_t demoted = 0;            ///< blocks that the tier below has now
-  std::uint64_t demotions_dropped = 0;  ///< evicted without a copy below: its write window was full, or it refused
-  std::uint64_t promoted = 0, promotions_failed = 0;
-  std::uint64_t waits = 0;      ///< batches that waited for memory: a new slab, or a block on its way
-  std::uint64_t put_waits = 0;  ///< times that a put found no blank block and had to evict for itself
-  std::uint64_t expired = 0;    ///< forgotten since nobody used them for their group's time to live
-  std::uint64_t instances_given_up = 0;
-  std::uint64_t not_held = 0;         ///< blocks of a prefetch that were left to eviction, for `hold_bytes` was used up
-  std::uint64_t touches_dropped = 0;  ///< blocks of touch records that named more than there is
-  std::uint64_t reserve_refused = 0;  ///< reservations beyond a session's, a user's or a group's share
-  std::uint64_t victims_examined = 0;  ///< blocks that eviction looked at
-  std::uint64_t pin_scans = 0;         ///< looks through the pins of all sessions of an instance
 };
 
 struct instance_status {

@@ -14,11 +14,13 @@
 #include <vector>
 
 #include "core/block_key.hpp"
+#include "core/enum_names.hpp"
 #include "core/error.hpp"
 #include "core/instance_spec.hpp"
 #include "memory/lower_hints.hpp"
 #include "tiers/eviction/policy.hpp"
 #include "tiers/nvme/catalog.hpp"
+#include "tiers/nvme/counters.hpp"
 #include "tiers/nvme/entry_table.hpp"
 #include "tiers/nvme/io.hpp"
 #include "tiers/nvme/slot_allocator.hpp"
@@ -68,6 +70,7 @@ enum class path_state : std::uint8_t {
   retired,  ///< gave errors; probed from time to time
   failed,   ///< could not be opened, or a thread of it met what nobody had foreseen
 };
+CENOTE_ENUM_NAMES(path_state, opening, serving, retired, failed);
 
 struct path_status {
   path_state state = path_state::opening;
@@ -78,14 +81,6 @@ struct path_status {
   std::uint64_t bad_bytes = 0;  ///< slots set aside because the file system had no space for them
   bool takes_writes = true;     ///< the last write was no error; else other paths get them
   std::string why;              ///< of the last error
-};
-
-struct store_counters {
-  std::uint64_t written = 0, written_bytes = 0, read = 0, read_bytes = 0;
-  std::uint64_t dropped = 0;     ///< not written: no slot, or a path failed
-  std::uint64_t unadmitted = 0;  ///< not written: seen for the first time
-  std::uint64_t evicted = 0, removed = 0, checksum_errors = 0, io_errors = 0, misses = 0, loaded = 0,
-                refused_at_load = 0, expired = 0;
 };
 
 struct store_status {

@@ -47,23 +47,6 @@ std::size_t common_prefix(const std::vector<full_key>& a, const std::vector<full
 
 }  // namespace
 
-std::string_view name_of(reason why) noexcept {
-  switch (why) {
-    case reason::complete: return "complete";
-    case reason::absent: return "absent";
-    case reason::below_threshold: return "below_threshold";
-    case reason::cannot_win: return "cannot_win";
-    case reason::cut: return "cut";
-    case reason::timeout: return "timeout";
-    case reason::stopped: return "stopped";
-    case reason::cancelled: return "cancelled";
-    case reason::session_gone: return "session_gone";
-    case reason::no_space: return "no_space";
-    case reason::budget: return "budget";
-  }
-  return "?";
-}
-
 planner::job* planner::find(std::uint64_t number) noexcept {
   const auto found = jobs_.find(number);
   return found == jobs_.end() ? nullptr : &found->second;

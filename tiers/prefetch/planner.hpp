@@ -16,6 +16,7 @@
 #include "tiers/prefetch/continuations.hpp"
 #include "tiers/prefetch/gate.hpp"
 #include "tiers/prefetch/orders.hpp"
+#include "tiers/prefetch/status.hpp"
 #include "tiers/prefetch/throughput.hpp"
 
 namespace cenote::prefetch {
@@ -33,47 +34,6 @@ struct options {
   std::uint64_t read_ahead = 0;            ///< blocks loaded on speculation behind a chain that is all there; 0: none
   nanoseconds limit = std::chrono::seconds(60);  ///< of every prefetch: a device that takes longer is broken
   nanoseconds claim = std::chrono::seconds(10);  ///< how long what came is held for a client that says nothing
-};
-
-/// Why a prefetch ended; each counts as exactly one.
-enum class reason : std::uint8_t {
-  complete,         ///< the whole chain is in DRAM
-  absent,           ///< what is below is in DRAM; then comes a key that no tier has, or whose copy was lost
-  below_threshold,  ///< too few tokens below DRAM: nothing was loaded
-  cannot_win,       ///< recomputing is faster: nothing was loaded
-  cut,              ///< recomputing the rest became faster
-  timeout,          ///< the policy's time was over
-  stopped,          ///< best_effort, and the engine was ready
-  cancelled,        ///< by its client
-  session_gone,     ///< its client died or left
-  no_space,         ///< nothing could be evicted for it
-  budget,           ///< it alone would have needed more than a budget
-};
-inline constexpr std::size_t reasons = 11;
-[[nodiscard]] std::string_view name_of(reason why) noexcept;
-
-struct status {
-  std::uint64_t started = 0, finished = 0;  ///< prefetches
-  std::uint64_t wanted = 0;                 ///< blocks, of all chains
-  std::uint64_t loaded = 0;                 ///< blocks that came up for a prefetch
-  std::uint64_t lost = 0;                   ///< blocks that were asked for and did not come
-  std::uint64_t unclaimed = 0;              ///< prefetches whose blocks were held until the time was over
-  std::uint64_t refused = 0;                ///< a session had too many under way
-  std::uint64_t read_ahead = 0;             ///< blocks loaded on speculation
-  std::array<std::uint64_t, reasons> by_reason{};
-  std::uint64_t bytes_in_flight = 0;
-  std::uint64_t waiting = 0;  ///< prefetches that are not answered yet
-  std::uint64_t held = 0;     ///< answered ones whose blocks are held for their clients
-  double bytes_per_s = 0;     ///< as measured last; 0: never
-  double latency_s = 0;
-  double measured_age_s = 0;   ///< how long ago the last load came
-  std::uint64_t compared = 0;  ///< prefetches that were compared with recomputing
-  std::uint64_t probes = 0;    ///< windows that were loaded to measure
-  // Of compared ones that were answered, in seconds:
-  double waited_s = 0;     ///< until the answer
-  double recompute_s = 0;  ///< what computing all would have taken
-  double saved_s = 0;      ///< of that, what need not be computed
-  double lost_s = 0;       ///< by those that waited longer than they saved
 };
 
 /// An answer for a session's completion ring.

@@ -1,0 +1,143 @@
+#include <boost/test/unit_test.hpp>
+#include <cstdlib>
+#include <fstream>
+#include <iterator>
+#include <nlohmann/json.hpp>
+#include <set>
+#include <string>
+
+#include "worker/metrics_document.hpp"
+#include "worker/metrics_text.hpp"
+#include "worker/status_json.hpp"
+
+using namespace cenote;
+using nlohmann::json;
+
+namespace {
+
+/// A node with one instance, group, session and path, whose figures are all different.
+node_facts busy_node() {
+  node_facts facts;
+  facts.report = std::make_shared<node_report>();
+  auto nvme = std::make_shared<nvme_report>();
+  nvme->paths.emplace_back();
+  nvme->store.paths.emplace_back();
+  std::uint64_t next = 1;
+  const auto fill = [&next]<class Report>(Report& report) {
+    for (const figure<Report>& row : figure_table<Report>::rows) {
+      std::visit([&](auto member) { report.*member = static_cast<std::decay_t<decltype(report.*member)>>(next++); },
+                 row.value);
+    }
+  };
+  fill(facts.figures);
+  fill(facts.server);
+  fill(facts.populated);
+  fill(facts.report->dram);
+  fill(facts.report->dram.counters);
+  fill(facts.report->dram.instances.emplace_back());
+  fill(facts.report->dram.accounts.emplace_back());
+  fill(facts.report->dram.sessions.emplace_back());
+  auto& session = facts.report->sessions.emplace_back();
+  auto resources = std::make_shared<session_resources>();
+  resources->pin_slots = 16;
+  BOOST_REQUIRE(make_session(*resources).has_value());
+  session.session = std::move(resources);
+  fill(session);
+  fill(nvme->store);
+  fill(nvme->store.counters);
+  fill(*nvme);
+  fill(nvme->store.paths.front());
+  fill(nvme->paths.front());
+  fill(facts.report->prefetch);
+  facts.report->nvme = std::move(nvme);
+  return facts;
+}
+
+/// The member at "instances[].blocks" of the first instance.
+json at_path(json object, std::string path) {
+  while (!path.empty()) {
+    const auto dot = path.find('.');
+    std::string name = path.substr(0, dot);
+    path = dot == std::string::npos ? "" : path.substr(dot + 1);
+    const bool is_list = name.ends_with("[]");
+    if (is_list) name.resize(name.size() - 2);
+    object = json(is_list ? object.at(name).at(0) : object.at(name));
+  }
+  return object;
+}
+
+}  // namespace
+
+BOOST_AUTO_TEST_SUITE(figures)
+
+BOOST_AUTO_TEST_CASE(no_two_rows_share_a_place_in_status_or_a_sample_of_metrics) {
+  std::set<std::string> paths;
+  std::set<std::string> samples;
+  for_each_figure_table([&](const auto& rows) {
+    for (const auto& row : rows) {
+      BOOST_TEST((!row.path.empty() || !row.metric.empty()));
+      BOOST_TEST(!row.help.empty(), row.path);
+      BOOST_TEST(row.help.find('|') == std::string_view::npos, row.path << ": a bar would break the page's table");
+      if (!row.path.empty()) BOOST_TEST(paths.insert(std::string(row.path)).second, row.path);
+      if (!row.metric.empty())
+        BOOST_TEST(samples.insert(std::string(row.metric) + "/" + std::string(row.label.value)).second, row.metric);
+    }
+  });
+}
+
+BOOST_AUTO_TEST_CASE(a_metric_s_name_says_its_kind_and_its_unit) {
+  for_each_figure_table([](const auto& rows) {
+    for (const auto& row : rows) {
+      if (row.metric.empty()) continue;
+      std::string_view name = row.metric;
+      BOOST_TEST(name.ends_with("_total") == (row.kind == figure_kind::counter), name);
+      if (name.ends_with("_total")) name.remove_suffix(6);
+      BOOST_TEST(name.ends_with("_bytes") == (row.unit == "bytes"), name);
+      BOOST_TEST(name.ends_with("_seconds") == (row.unit == "seconds"), name);
+    }
+  });
+}
+
+BOOST_AUTO_TEST_CASE(status_and_metrics_have_every_figure_with_its_value) {
+  const node_facts facts = busy_node();
+  const json status = json::parse(status_json(facts));
+  const std::string metrics = metrics_text(facts);
+  double next = 1;
+  const auto expect = [&]<class Report>(const Report& /*of*/) {
+    for (const figure<Report>& row : figure_table<Report>::rows) {
+      if (!row.path.empty())
+        BOOST_TEST(at_path(status, std::string(row.path)).template get<double>() == next, row.path);
+      const auto at = row.metric.empty() ? std::string::npos : metrics.find("\n" + std::string(row.metric));
+      BOOST_TEST((at == std::string::npos) == row.metric.empty(), row.metric);
+      ++next;
+    }
+  };
+  expect(facts.figures);
+  expect(facts.server);
+  expect(facts.populated);
+  expect(facts.report->dram);
+  expect(facts.report->dram.counters);
+  expect(facts.report->dram.instances.front());
+  expect(facts.report->dram.accounts.front());
+  expect(facts.report->dram.sessions.front());
+  expect(facts.report->sessions.front());
+  expect(facts.report->nvme->store);
+  expect(facts.report->nvme->store.counters);
+  expect(*facts.report->nvme);
+  expect(facts.report->nvme->store.paths.front());
+  expect(facts.report->nvme->paths.front());
+  expect(facts.report->prefetch);
+}
+
+BOOST_AUTO_TEST_CASE(the_documentation_is_written_from_the_tables) {
+  std::ifstream file(CENOTE_SOURCE_DIR "/docs/metrics.md");
+  const std::string page{std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
+  if (std::getenv("CENOTE_TEST_WRITE_DOCS") != nullptr) {
+    std::ofstream(CENOTE_SOURCE_DIR "/docs/metrics.md") << document_metrics();
+    return;
+  }
+  BOOST_TEST((page == document_metrics()),
+             "docs/metrics.md is out of date; run this test with CENOTE_TEST_WRITE_DOCS=1");
+}
+
+BOOST_AUTO_TEST_SUITE_END()
