@@ -20,30 +20,8 @@ dram::lower_options lower_options_of(const config::nvme_section& nvme) {
   options.write_window = nvme.write_window;
   options.read_window = nvme.read_window;
   options.write_ahead = nvme.write_ahead;
-  switch (nvme.ingest) {
-    case config::ingest::all: options.ingest = dram::ingest::all; break;
-    case config::ingest::hot: options.ingest = dram::ingest::hot; break;
-    case config::ingest::evicted: options.ingest = dram::ingest::evicted; break;
-  }
+  options.ingest = nvme.ingest;
   return options;
-}
-
-dram::priority priority_of(config::priority named) {
-  switch (named) {
-    case config::priority::low: return dram::priority::low;
-    case config::priority::normal: return dram::priority::normal;
-    case config::priority::high: return dram::priority::high;
-  }
-  return dram::priority::normal;
-}
-
-memory::prefetch_policy prefetch_policy_of(config::prefetch_policy named) {
-  switch (named) {
-    case config::prefetch_policy::best_effort: return memory::prefetch_policy::best_effort;
-    case config::prefetch_policy::wait_complete: return memory::prefetch_policy::wait_complete;
-    case config::prefetch_policy::timeout: break;
-  }
-  return memory::prefetch_policy::timeout;
 }
 
 }  // namespace
@@ -53,7 +31,7 @@ std::map<std::string, dram::group_options> group_options_of(const config::node_c
   for (const auto& [name, given] : config.groups) {
     groups.emplace(name, dram::group_options{
                              .quota = given.quota,
-                             .priority = priority_of(given.priority),
+                             .priority = given.priority,
                              .ttl = static_cast<dram::coarse_time>(given.ttl / std::chrono::milliseconds(100)),
                              .keep_quota = given.keep_quota,
                              .keep = given.keep,
@@ -73,7 +51,7 @@ dram::limit_options limit_options_of(const config::node_config& config) {
 
 prefetch::options prefetch_options_of(const config::node_config& config) {
   prefetch::options options;
-  options.policy = prefetch_policy_of(config.prefetch.policy);
+  options.policy = config.prefetch.policy;
   options.base = config.prefetch.base;
   options.per_ki_token = config.prefetch.per_ki_token;
   options.threshold_tokens = config.prefetch.threshold_tokens;

@@ -14,7 +14,9 @@
 #include "config/sources.hpp"
 #include "config/value.hpp"
 #include "core/block_key.hpp"
+#include "core/choices.hpp"
 #include "core/endpoint.hpp"
+#include "core/enum_names.hpp"
 #include "core/error.hpp"
 
 namespace cenote::config {
@@ -29,7 +31,10 @@ struct node_section {
 };
 
 enum class huge_pages { automatic, off };
+CENOTE_ENUM_NAMES(huge_pages, automatic, off);
+
 enum class integrity { leave, commit };  ///< when a block's checksum is taken
+CENOTE_ENUM_NAMES(integrity, leave, commit);
 
 struct dram_section {
   std::uint64_t capacity = 0;  ///< bytes
@@ -44,15 +49,14 @@ struct dram_section {
   bool grants_in_capacity = true;
 };
 
-enum class ingest { all, hot, evicted };        ///< what goes down to the NVMe tier
 enum class admission { always, second_sight };  ///< of what goes down: at once, or when it comes again
-enum class io_engine { automatic, io_uring, threads };
+CENOTE_ENUM_NAMES(admission, always, second_sight);
 
 struct nvme_section {
   std::vector<std::string> paths;  ///< empty: no such tier
   bool require_mount = false;      ///< none of them may lie on the root file system
   std::uint64_t capacity = 0;      ///< bytes on all paths, metadata included
-  config::ingest ingest = config::ingest::evicted;
+  cenote::ingest ingest = cenote::ingest::evicted;
   std::uint32_t hot_accesses = 0;
   bool keep_copy = true;
   std::string policy;
@@ -62,11 +66,9 @@ struct nvme_section {
   std::uint64_t write_window = 0;  ///< bytes under way
   double write_ahead = 0;          ///< share of DRAM
   std::uint64_t read_window = 0;
-  config::io_engine engine = config::io_engine::automatic;
+  engine_kind engine = engine_kind::automatic;
   std::uint32_t queue_depth = 0;
 };
-
-enum class prefetch_policy { best_effort, wait_complete, timeout };  ///< when a prefetch is answered
 
 struct prefetch_section {
   prefetch_policy policy = prefetch_policy::timeout;
@@ -110,19 +112,18 @@ struct auth_section {
   std::optional<gid_t> admin_gid;
 };
 
-enum class priority { low, normal, high };
-
 struct group_config {
   std::uint64_t quota = 0;  ///< bytes; 0: none
   std::string token;        ///< empty: none
   std::vector<uid_t> uids;  ///< who may name it; empty: anybody who may attach
-  config::priority priority = config::priority::normal;
+  cenote::priority priority = cenote::priority::normal;
   std::chrono::nanoseconds ttl{};  ///< 0: none
   std::vector<full_key> keep;
   std::uint64_t keep_quota = 0;  ///< bytes; 0: a tenth of the capacity
 };
 
 enum class log_format { automatic, text, json, journal };
+CENOTE_ENUM_NAMES(log_format, automatic, text, json, journal);
 
 struct metrics_section {
   std::optional<endpoint> listen;  ///< nothing: no HTTP server

@@ -1,13 +1,20 @@
 // The one table of all configuration keys: names, types, defaults, ranges, and what each is for.
 #pragma once
 
+#include <chrono>
+#include <cstdint>
 #include <optional>
 #include <span>
 #include <string>
 #include <string_view>
+#include <variant>
 #include <vector>
 
+#include "core/error.hpp"
+
 namespace cenote::config {
+
+struct node_config;
 
 enum class value_type {
   string,
@@ -21,6 +28,16 @@ enum class value_type {
   integer_list,  ///< [1, 2]
 };
 
+/// Bytes in a type of their own: an integer of a key is signed, a size is not.
+struct byte_size {
+  std::uint64_t bytes = 0;
+  friend bool operator==(byte_size, byte_size) = default;
+};
+
+/// A value that its schema has accepted, one alternative per value_type; a choice is its word.
+using typed_value = std::variant<std::string, std::int64_t, bool, byte_size, std::chrono::nanoseconds, double,
+                                 std::vector<std::string>, std::vector<std::int64_t>>;
+
 /// One key. Texts of defaults and bounds are written as in a configuration file, without the quotes of
 /// strings.
 struct key_schema {
@@ -30,10 +47,12 @@ struct key_schema {
   std::string_view fallback = {};  ///< the default
   std::string_view minimum = {};   ///< inclusive; empty: none. Of lists: of each element
   std::string_view maximum = {};
-  std::string_view choices = {};  ///< "auto|off"
+  std::string_view choices = {};  ///< "auto|off"; of members that are enums all their names, unless it says which
   bool reloadable = false;        ///< takes effect on SIGHUP without a restart
   bool secret = false;            ///< never shown
   std::string_view about = {};    ///< one line
+  /// Puts a checked value into the key's member; `name` stands for "<name>". Set by bound(), config/binding.hpp.
+  result<> (*take)(node_config& into, std::string_view name, const typed_value& value) = nullptr;
 };
 
 /// Every key, sections together. Thread-safe, as all of this header.

@@ -5,17 +5,12 @@
 #include <cstdint>
 #include <optional>
 
+#include "core/choices.hpp"
 #include "memory/session_memory.hpp"
 
 namespace cenote::memory {
 
-/// When a prefetch is answered, if not all of it came before.
-enum class prefetch_policy : std::uint8_t {
-  node_default = 0,   ///< as the node's configuration says
-  best_effort = 1,    ///< when the engine says that it is ready to compute
-  wait_complete = 2,  ///< never, but for the node's limit of a minute
-  timeout = 3,        ///< base + per_ki_token x tokens / 1024 after it was asked for
-};
+using cenote::prefetch_policy;
 
 /// All empty are the node's defaults, which is what clients before 1.2 ask for. Packed, layout of the last entry of a
 /// request: argument = policy (8) | hold (1) | more (1); want = base (32) | per_ki_token (32), each in milliseconds and

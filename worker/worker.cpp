@@ -55,11 +55,7 @@ nvme::device_options device_options_of(const config::node_config& config) {
   options.holder = config::socket_path(config);
   options.queue_depth = config.nvme.queue_depth;
   options.require_mount = config.nvme.require_mount;
-  switch (config.nvme.engine) {
-    case config::io_engine::automatic: options.engine = nvme::engine_kind::automatic; break;
-    case config::io_engine::io_uring: options.engine = nvme::engine_kind::io_uring; break;
-    case config::io_engine::threads: options.engine = nvme::engine_kind::threads; break;
-  }
+  options.engine = config.nvme.engine;
   return options;
 }
 
