@@ -72,17 +72,23 @@ const json& member(const json& object, std::string_view name) {
   return found == object.end() ? nothing : *found;
 }
 
-double number_of(const json& object, std::string_view name) {
-  const auto& value = member(object, name);
+double to_number(const json& value) {
   return value.is_number() ? value.get<double>() : 0.0;
 }
 
-std::uint64_t count_of(const json& object, std::string_view name) {
-  const auto& value = member(object, name);
+std::uint64_t to_count(const json& value) {
   if (value.is_number_unsigned()) return value.get<std::uint64_t>();
-  const double number = number_of(object, name);
+  const double number = to_number(value);
   // Beyond 2^53 a double is no count any more, and its conversion may be undefined.
   return number >= 0 && number < 9e15 ? static_cast<std::uint64_t>(std::llround(number)) : 0;
+}
+
+double number_of(const json& object, std::string_view name) {
+  return to_number(member(object, name));
+}
+
+std::uint64_t count_of(const json& object, std::string_view name) {
+  return to_count(member(object, name));
 }
 
 std::string text_of(const json& object, std::string_view name) {

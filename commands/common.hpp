@@ -52,6 +52,9 @@ void end_with(exit_code code);
 
 /// Members of objects that may lack them or hold something else.
 [[nodiscard]] const nlohmann::json& member(const nlohmann::json& object, std::string_view name);
+/// 0 where there is no number, or none that counts.
+[[nodiscard]] double to_number(const nlohmann::json& value);
+[[nodiscard]] std::uint64_t to_count(const nlohmann::json& value);
 [[nodiscard]] std::uint64_t count_of(const nlohmann::json& object, std::string_view name);
 [[nodiscard]] double number_of(const nlohmann::json& object, std::string_view name);
 /// For a terminal: strings as core/text's printable() shows them, other values as JSON, a missing one as "-".

@@ -3,6 +3,9 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
+#include <array>
+#include <utility>
 #include <vector>
 
 #include "worker/metrics_text.hpp"
@@ -60,11 +63,26 @@ std::string in_backticks(std::string_view text) {
   return text.empty() ? std::string() : fmt::format("`{}`", text);
 }
 
-/// "dram.blocks.*" of rows that share a family.
-std::string path_of(const std::vector<plain_row>& rows) {
-  if (rows.empty()) return {};
+/// Where status has what families show that no table has a row of.
+constexpr std::array<std::pair<std::string_view, std::string_view>, 8> other_places{{
+    {"cenote_build_info", "node.version"},
+    {"cenote_dram_batch_seconds", "dram.batches"},
+    {"cenote_instance_idle_seconds", "instances[].idle_s"},
+    {"cenote_instance_policy", "instances[].policy.at_work"},
+    {"cenote_instance_policy_switches_total", "instances[].policy.switches"},
+    {"cenote_nvme_transfer_seconds", "nvme.reads"},
+    {"cenote_nvme_path_serving", "nvme.paths[].state"},
+    {"cenote_prefetch_ended_total", "prefetch.ended"},
+}};
+
+/// "dram.blocks" of rows that share a family.
+std::string_view path_of(std::string_view family, const std::vector<plain_row>& rows) {
+  if (rows.empty()) {
+    const auto other = std::ranges::find(other_places, family, &std::pair<std::string_view, std::string_view>::first);
+    return other == other_places.end() ? "" : other->second;
+  }
   const std::string_view first = rows.front().path;
-  return rows.size() == 1 ? std::string(first) : fmt::format("{}.*", first.substr(0, first.rfind('.')));
+  return rows.size() == 1 ? first : first.substr(0, first.rfind('.'));
 }
 
 std::string line_of(const metric_description& family, const std::vector<plain_row>& rows) {
@@ -72,7 +90,7 @@ std::string line_of(const metric_description& family, const std::vector<plain_ro
   for (const std::string& each : family.labels) labels.push_back(in_backticks(each));
   const std::string_view unit = rows.empty() ? unit_of_name(family.name) : rows.front().unit;
   return fmt::format("| `{}` | {} | {} | {} | {} | {} |\n", family.name, family.kind, unit, fmt::join(labels, ", "),
-                     in_backticks(path_of(rows)), family.help);
+                     in_backticks(path_of(family.name, rows)), family.help);
 }
 
 }  // namespace

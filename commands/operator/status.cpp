@@ -17,6 +17,7 @@
 #include <memory>
 
 #include "commands/common.hpp"
+#include "commands/node_status.hpp"
 #include "commands/table.hpp"
 #include "core/text.hpp"
 #include "core/units.hpp"
@@ -27,14 +28,10 @@ namespace {
 
 using nlohmann::json;
 
-std::string size_of(const json& object, std::string_view name) {
-  return approximate_bytes(count_of(object, name));
-}
-
 // "3d 4h", "12m 5s", "0.4 s"
-std::string age_of(const json& object, std::string_view name) {
-  const double seconds = number_of(object, name);
-  if (!member(object, name).is_number()) return "-";
+std::string age_of(const json& said) {
+  if (!said.is_number()) return "-";
+  const double seconds = to_number(said);
   if (seconds < 60 || seconds > 1e9) return fmt::format("{:.1f} s", seconds);
   const auto s = static_cast<long long>(seconds);
   if (s < 3600) return fmt::format("{}m {}s", s / 60, s % 60);
@@ -42,81 +39,80 @@ std::string age_of(const json& object, std::string_view name) {
   return fmt::format("{}d {}h", s / 86400, s % 86400 / 3600);
 }
 
-std::string count_text(const json& object, std::string_view name) {
-  return std::to_string(count_of(object, name));
-}
-
 std::string share(std::uint64_t part, std::uint64_t whole) {
   return whole == 0 ? std::string("-")
                     : fmt::format("{:.1f} %", 100.0 * static_cast<double>(part) / static_cast<double>(whole));
 }
 
-std::string node_text(const json& node) {
+std::string node_text(const json& status) {
+  const json& node = member(status, "node");
   const std::string metrics = text_of(node, "metrics");
   const std::string pages = metrics.empty() || metrics == "-" ? "" : "          http://" + metrics + "/metrics\n";
   return fmt::format("node      {} {}, up {}, pid {}, worker {} (epoch {}, {} restarts)\n          {}\n{}",
-                     text_of(node, "version"), text_of(node, "state"), age_of(node, "uptime_s"), text_of(node, "pid"),
-                     text_of(node, "worker_pid"), text_of(node, "epoch"), count_of(node, "restarts"),
+                     text_of(node, "version"), text_of(node, "state"),
+                     age_of(figure_in<&node_figures::uptime_s>(status)), text_of(node, "pid"),
+                     text_of(node, "worker_pid"), text_of(node, "epoch"), figures_in<node_figures>(status).restarts,
                      text_of(node, "socket"), pages);
 }
 
-std::string dram_text(const json& dram) {
-  const auto& blocks = member(dram, "blocks");
+std::string dram_text(const json& status) {
+  const auto dram = figures_in<dram::store_status>(status);
+  const auto counters = figures_in<dram::store_counters>(status);
   return fmt::format(
       "dram      {} of {} used ({}), {} slabs, policy {}, {} blocks evicted\n"
       "blocks    {} present, {} free, {} granted, {} pending, {} zombie, {} quarantined\n",
-      size_of(dram, "used"), size_of(dram, "capacity"), share(count_of(dram, "used"), count_of(dram, "capacity")),
-      count_of(dram, "slabs"), text_of(dram, "policy"), count_of(dram, "evicted"), count_of(blocks, "present"),
-      count_of(blocks, "free"), count_of(blocks, "granted"), count_of(blocks, "pending"), count_of(blocks, "zombie"),
-      count_of(blocks, "quarantined"));
+      approximate_bytes(dram.used), approximate_bytes(dram.capacity), share(dram.used, dram.capacity), dram.slabs,
+      text_of(member(status, "dram"), "policy"), counters.evicted, dram.present, dram.free, dram.granted, dram.pending,
+      dram.zombie, dram.quarantined);
 }
 
 /// How far memory is touched; a node that does not do so ahead says nothing.
-std::string populate_text(const json& dram) {
-  const auto& populate = member(dram, "populate");
-  if (!populate.is_object() || text_of(populate, "state") == "off") return {};
-  const auto bytes = count_of(populate, "bytes");
-  const auto total = count_of(populate, "total");
-  const std::string state = text_of(populate, "state") == "done" ? "" : ", " + text_of(populate, "state");
-  return fmt::format("memory    {} of {} populated ({}{})\n", approximate_bytes(bytes), approximate_bytes(total),
-                     share(bytes, total), state);
+std::string populate_text(const json& status) {
+  const json& said = at_path(status, "dram.populate");
+  if (!said.is_object() || text_of(said, "state") == "off") return {};
+  const auto populate = figures_in<dram::populate_status>(status);
+  const std::string state = text_of(said, "state") == "done" ? "" : ", " + text_of(said, "state");
+  return fmt::format("memory    {} of {} populated ({}{})\n", approximate_bytes(populate.bytes),
+                     approximate_bytes(populate.total), share(populate.bytes, populate.total), state);
 }
 
-std::string nvme_text(const json& nvme) {
-  if (!nvme.is_object()) return {};
-  const auto& counters = member(nvme, "counters");
-  std::string text = fmt::format(
-      "nvme      {} of {} used ({}), {} blocks, {} written, {} read, {} evicted, {} not written\n",
-      size_of(nvme, "used"), size_of(nvme, "capacity"), share(count_of(nvme, "used"), count_of(nvme, "capacity")),
-      count_of(nvme, "blocks"), count_of(counters, "written"), count_of(counters, "read"),
-      count_of(counters, "evicted"), count_of(counters, "dropped"));
-  for (const auto& path : member(nvme, "paths")) {
-    const std::string why = text_of(path, "last_error");
-    text += fmt::format("          {} {}, {}{}, {} of {}, {} errors{}{}\n", text_of(path, "directory"),
-                        text_of(path, "state"), text_of(path, "engine"),
-                        member(path, "direct") == true ? "" : " without direct I/O", size_of(path, "used"),
-                        size_of(path, "capacity"), count_of(path, "errors"), why.empty() ? "" : ": ", why);
-  }
+std::string path_text(const json& said) {
+  const auto path = figures_in<nvme::path_status>(said);
+  const std::string why = text_of(said, "last_error");
+  return fmt::format("          {} {}, {}{}, {} of {}, {} errors{}{}\n", text_of(said, "directory"),
+                     text_of(said, "state"), text_of(said, "engine"),
+                     member(said, "direct") == true ? "" : " without direct I/O", approximate_bytes(path.used),
+                     approximate_bytes(path.capacity), path.errors, why.empty() ? "" : ": ", why);
+}
+
+std::string nvme_text(const json& status) {
+  const json& said = member(status, "nvme");
+  if (!said.is_object()) return {};
+  const auto nvme = figures_in<nvme::store_status>(status);
+  const auto counters = figures_in<nvme::store_counters>(status);
+  std::string text =
+      fmt::format("nvme      {} of {} used ({}), {} blocks, {} written, {} read, {} evicted, {} not written\n",
+                  approximate_bytes(nvme.used), approximate_bytes(nvme.capacity), share(nvme.used, nvme.capacity),
+                  nvme.blocks, counters.written, counters.read, counters.evicted, counters.dropped);
+  for (const json& path : member(said, "paths")) text += path_text(path);
   return text;
 }
 
 /// What loading from below brings, against computing.
 std::string loads_text(const json& status) {
-  const auto& from = member(status, "prefetch");
-  if (!member(status, "nvme").is_object() || !from.is_object()) return {};
-  const double rate = number_of(from, "bytes_per_s");
+  if (!member(status, "nvme").is_object() || !member(status, "prefetch").is_object()) return {};
+  const auto from = figures_in<prefetch::status>(status);
   const std::string speed =
-      rate > 0 ? fmt::format("{:.1f} MiB/s, the first after {:.1f} ms, measured {} ago", rate / (1 << 20),
-                             number_of(from, "latency_s") * 1e3, age_of(from, "measured_age_s"))
-               : "not measured yet";
-  const auto& ended = member(from, "ended");
+      from.bytes_per_s > 0
+          ? fmt::format("{:.1f} MiB/s, the first after {:.1f} ms, measured {} ago", from.bytes_per_s / (1 << 20),
+                        from.latency_s * 1e3, age_of(figure_in<&prefetch::status::measured_age_s>(status)))
+          : "not measured yet";
   return fmt::format(
       "loads     {}\n"
       "          {} prefetches, {} could not win, {} cut; {} probes\n"
       "          of {:.1f} s to compute {:.1f} s saved, {:.1f} s waited; {:.1f} s of that in vain\n",
-      speed, count_of(from, "started"), count_of(ended, "cannot_win"), count_of(ended, "cut"), count_of(from, "probes"),
-      number_of(from, "recompute_s"), number_of(from, "saved_s"), number_of(from, "waited_s"),
-      number_of(from, "lost_s"));
+      speed, from.started, ended_by(status, prefetch::reason::cannot_win), ended_by(status, prefetch::reason::cut),
+      from.probes, from.recompute_s, from.saved_s, from.waited_s, from.lost_s);
 }
 
 std::string section(std::string_view title, const table& rows) {
@@ -126,9 +122,11 @@ std::string section(std::string_view title, const table& rows) {
 std::string instances_text(const json& list) {
   table rows({"ID", "GROUP", ">BLOCKS", ">BYTES", ">SESSIONS", ">INDEX SLOTS", ">IDLE", ">GIVEN UP IN"});
   for (const auto& each : list) {
-    rows.add({text_of(each, "id"), text_of(each, "group"), count_text(each, "blocks"), size_of(each, "bytes"),
-              count_text(each, "sessions"), count_text(each, "index_slots"), age_of(each, "idle_s"),
-              age_of(each, "given_up_in_s")});
+    const auto instance = figures_in<dram::instance_status>(each);
+    rows.add({text_of(each, "id"), text_of(each, "group"), std::to_string(instance.present),
+              approximate_bytes(instance.bytes), std::to_string(instance.sessions),
+              std::to_string(instance.index_slots), age_of(member(each, "idle_s")),
+              age_of(member(each, "given_up_in_s"))});
   }
   return section("INSTANCES", rows);
 }
@@ -136,9 +134,9 @@ std::string instances_text(const json& list) {
 std::string groups_text(const json& list) {
   table rows({"NAME", ">USED", ">QUOTA", ">SHARE"});
   for (const auto& each : list) {
-    const auto quota = count_of(each, "quota");
-    rows.add({text_of(each, "name"), size_of(each, "used"), quota == 0 ? "none" : approximate_bytes(quota),
-              share(count_of(each, "used"), quota)});
+    const auto group = figures_in<dram::account_status>(each);
+    rows.add({text_of(each, "name"), approximate_bytes(group.used),
+              group.quota == 0 ? "none" : approximate_bytes(group.quota), share(group.used, group.quota)});
   }
   return section("INSTANCE GROUPS", rows);
 }
@@ -146,9 +144,10 @@ std::string groups_text(const json& list) {
 std::string sessions_text(const json& list) {
   table rows({"ID", "PID", "UID", "INSTANCE", "CLIENT", ">PINS", ">OLDEST PIN", ">GRANTS", "STATE", ">AGE"});
   for (const auto& each : list) {
+    const auto session = figures_in<dram::session_status>(each);
     rows.add({text_of(each, "id"), text_of(each, "pid"), text_of(each, "uid"), text_of(each, "instance"),
-              text_of(each, "client"), count_text(each, "pins"), age_of(each, "oldest_pin_s"),
-              count_text(each, "grants"), text_of(each, "state"), age_of(each, "age_s")});
+              text_of(each, "client"), std::to_string(session.pins), age_of(member(each, "oldest_pin_s")),
+              std::to_string(session.grants), text_of(each, "state"), age_of(member(each, "age_s"))});
   }
   return section("SESSIONS", rows);
 }
@@ -172,10 +171,9 @@ exit_code run_status(const std::string& socket, bool as_json) {
 }  // namespace
 
 std::string status_text(const json& status) {
-  return node_text(member(status, "node")) + dram_text(member(status, "dram")) + populate_text(member(status, "dram")) +
-         nvme_text(member(status, "nvme")) + loads_text(status) + instances_text(member(status, "instances")) +
-         groups_text(member(status, "groups")) + sessions_text(member(status, "sessions")) +
-         counters_text(member(status, "counters"));
+  return node_text(status) + dram_text(status) + populate_text(status) + nvme_text(status) + loads_text(status) +
+         instances_text(member(status, "instances")) + groups_text(member(status, "groups")) +
+         sessions_text(member(status, "sessions")) + counters_text(member(status, "counters"));
 }
 
 void add_status(CLI::App& app) {

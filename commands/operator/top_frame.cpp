@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "commands/common.hpp"
+#include "commands/node_status.hpp"
 #include "commands/table.hpp"
 #include "core/text.hpp"
 #include "core/units.hpp"
@@ -57,62 +58,62 @@ double share(std::uint64_t part, std::uint64_t whole) {
   return whole == 0 ? 0.0 : static_cast<double>(part) / static_cast<double>(whole);
 }
 
-std::string head_line(const json& node) {
-  const auto uptime = static_cast<long long>(number_of(node, "uptime_s"));
+std::string head_line(const json& status) {
+  const json& node = member(status, "node");
+  const auto figures = figures_in<node_figures>(status);
+  const auto uptime = static_cast<long long>(figures.uptime_s);
   return fmt::format("cenote {}  {}  up {}:{:02}:{:02}  worker {}  {} restarts  {}", text_of(node, "version"),
                      text_of(node, "state"), uptime / 3600, uptime / 60 % 60, uptime % 60, text_of(node, "worker_pid"),
-                     count_of(node, "restarts"), text_of(node, "socket"));
+                     figures.restarts, text_of(node, "socket"));
 }
 
-std::string tier_line(std::string_view name, const json& tier, std::uint64_t blocks) {
-  const std::uint64_t used = count_of(tier, "used");
-  const std::uint64_t capacity = count_of(tier, "capacity");
-  std::string line = fmt::format("  {:<5}{} {:5.1f} %  {} of {}, {} blocks", name, bar(share(used, capacity)),
-                                 100 * share(used, capacity), size(used), size(capacity), blocks);
-  const double high = number_of(tier, "high_water");
-  if (high > 0 && high < 1)
-    line += fmt::format(", water {:.0f}-{:.0f} %", number_of(tier, "low_water") * 100, high * 100);
-  return line;
+std::string tier_line(std::string_view name, std::uint64_t used, std::uint64_t capacity, std::uint64_t blocks) {
+  return fmt::format("  {:<5}{} {:5.1f} %  {} of {}, {} blocks", name, bar(share(used, capacity)),
+                     100 * share(used, capacity), size(used), size(capacity), blocks);
 }
 
 std::vector<std::string> tiers(const json& status) {
-  const auto& dram = member(status, "dram");
-  const auto& nvme = member(status, "nvme");
-  std::vector<std::string> lines{
-      "TIERS", tier_line("dram", dram, count_of(member(dram, "blocks"), "present")) + ", " + text_of(dram, "policy")};
-  if (nvme.is_object()) lines.push_back(tier_line("nvme", nvme, count_of(nvme, "blocks")));
+  const auto dram = figures_in<dram::store_status>(status);
+  const json& said = member(status, "dram");
+  std::string line = tier_line("dram", dram.used, dram.capacity, dram.present);
+  const double high = number_of(said, "high_water");
+  if (high > 0 && high < 1) {
+    line += fmt::format(", water {:.0f}-{:.0f} %", number_of(said, "low_water") * 100, high * 100);
+  }
+  std::vector<std::string> lines{"TIERS", line + ", " + text_of(said, "policy")};
+  if (!member(status, "nvme").is_object()) return lines;
+  const auto nvme = figures_in<nvme::store_status>(status);
+  lines.push_back(tier_line("nvme", nvme.used, nvme.capacity, nvme.blocks));
   return lines;
 }
 
 /// Counters as name and rate, those that stand still included: a line that comes and goes is hard to read.
 std::vector<std::string> movement(const looks& at) {
+  using dram_counters = dram::store_counters;
+  using nvme_counters = nvme::store_counters;
   struct counter {
     const char* name;
-    std::string_view part;  ///< "" for the DRAM tier's counters
-    std::string_view key;
-    bool bytes;
+    std::string_view path;
+    bool bytes = false;
   };
-  static constexpr counter counters[] = {{"blocks stored", "", "commits", false},
-                                         {"reads that clients told", "", "touches", false},
-                                         {"blocks brought up", "", "promoted", false},
-                                         {"blocks evicted from DRAM", "", "evicted", false},
-                                         {"of them without a copy", "", "demotions_dropped", false},
-                                         {"requests without room", "", "no_space", false},
-                                         {"written to NVMe", "nvme", "written_bytes", true},
-                                         {"read from NVMe", "nvme", "read_bytes", true},
-                                         {"blocks evicted from NVMe", "nvme", "evicted", false}};
-  const auto of = [](const json& status, std::string_view part) -> const json& {
-    return part.empty() ? member(status, "counters") : member(member(status, part), "counters");
-  };
-  const bool lower = member(at.now, "nvme").is_object();
+  static constexpr counter counters[] = {
+      {"blocks stored", status_path_of<&dram_counters::commits>()},
+      {"reads that clients told", status_path_of<&dram_counters::touches>()},
+      {"blocks brought up", status_path_of<&dram_counters::promoted>()},
+      {"blocks evicted from DRAM", status_path_of<&dram_counters::evicted>()},
+      {"of them without a copy", status_path_of<&dram_counters::demotions_dropped>()},
+      {"requests without room", status_path_of<&dram_counters::no_space>()},
+      {"written to NVMe", status_path_of<&nvme_counters::written_bytes>(), true},
+      {"read from NVMe", status_path_of<&nvme_counters::read_bytes>(), true},
+      {"blocks evicted from NVMe", status_path_of<&nvme_counters::evicted>()}};
   std::vector<std::string> lines{"MOVEMENT"};
   for (const counter& each : counters) {
-    const json& now = of(at.now, each.part);
-    if ((!each.part.empty() && !lower) || member(now, each.key).is_null()) continue;
-    const std::uint64_t total = count_of(now, each.key);
+    const json& said = at_path(at.now, each.path);
+    if (said.is_null()) continue;
+    const std::uint64_t total = to_count(said);
     std::string rate;
     if (at.comparable()) {
-      const double speed = at.rate(count_of(of(at.before, each.part), each.key), total);
+      const double speed = at.rate(to_count(at_path(at.before, each.path)), total);
       rate = each.bytes ? size_rate(speed) : fmt::format("{:.0f}/s", speed);
     }
     lines.push_back(fmt::format("  {:<26}{:>14}  {:>14} since the worker started", each.name, rate,
@@ -122,19 +123,17 @@ std::vector<std::string> movement(const looks& at) {
 }
 
 std::vector<std::string> queues(const json& status) {
-  const auto& dram = member(status, "dram");
-  const auto& blocks = member(dram, "blocks");
+  const auto dram = figures_in<dram::store_status>(status);
   std::vector<std::string> lines{"QUEUES"};
   lines.push_back(fmt::format("  on their way up {} ({} blocks), down {}; {} pending, {} granted, {} zombie",
-                              size(count_of(dram, "loading_bytes")), count_of(blocks, "loading"),
-                              size(count_of(dram, "writing_bytes")), count_of(blocks, "pending"),
-                              count_of(blocks, "granted"), count_of(blocks, "zombie")));
+                              size(dram.loading_bytes), dram.loading, size(dram.writing_bytes), dram.pending,
+                              dram.granted, dram.zombie));
   const auto& nvme = member(status, "nvme");
   if (nvme.is_object()) {
-    lines.push_back(fmt::format("  at the disks {}", size(count_of(nvme, "bytes_in_flight"))));
+    lines.push_back(fmt::format("  at the disks {}", size(figures_in<nvme::store_status>(status).bytes_in_flight)));
     for (const auto& path : member(nvme, "paths")) {
       lines.push_back(fmt::format("  {} {}, {} errors", text_of(path, "directory"), text_of(path, "state"),
-                                  count_of(path, "errors")));
+                                  figures_in<nvme::path_status>(path).errors));
     }
   }
   return lines;
@@ -142,22 +141,19 @@ std::vector<std::string> queues(const json& status) {
 
 /// What loading from below brings, against computing.
 std::vector<std::string> loads(const looks& at) {
-  const auto& now = member(at.now, "prefetch");
-  if (!now.is_object()) return {};
-  const auto& ended = member(now, "ended");
+  if (!member(at.now, "prefetch").is_object()) return {};
+  const auto now = figures_in<prefetch::status>(at.now);
   std::string speed = "not measured yet";
-  if (number_of(now, "bytes_per_s") > 0) {
-    speed =
-        fmt::format("{}, the first after {:.1f} ms, measured {:.0f} s ago", size_rate(number_of(now, "bytes_per_s")),
-                    number_of(now, "latency_s") * 1e3, number_of(now, "measured_age_s"));
+  if (now.bytes_per_s > 0) {
+    speed = fmt::format("{}, the first after {:.1f} ms, measured {:.0f} s ago", size_rate(now.bytes_per_s),
+                        now.latency_s * 1e3, now.measured_age_s);
   }
-  return {"LOADS  " + speed,
-          fmt::format("  {} prefetches, {} wait; {} could not win, {} cut; {} probes", count_of(now, "started"),
-                      count_of(now, "waiting"), count_of(ended, "cannot_win"), count_of(ended, "cut"),
-                      count_of(now, "probes")),
-          fmt::format("  of {:.1f} s to compute {:.1f} s saved, {:.1f} s waited; {:.1f} s of that in vain",
-                      number_of(now, "recompute_s"), number_of(now, "saved_s"), number_of(now, "waited_s"),
-                      number_of(now, "lost_s"))};
+  return {
+      "LOADS  " + speed,
+      fmt::format("  {} prefetches, {} wait; {} could not win, {} cut; {} probes", now.started, now.waiting,
+                  ended_by(at.now, prefetch::reason::cannot_win), ended_by(at.now, prefetch::reason::cut), now.probes),
+      fmt::format("  of {:.1f} s to compute {:.1f} s saved, {:.1f} s waited; {:.1f} s of that in vain", now.recompute_s,
+                  now.saved_s, now.waited_s, now.lost_s)};
 }
 
 /// The same session at the look before; null if it was not there.
@@ -177,9 +173,9 @@ std::vector<std::string> sessions(const looks& at) {
     if (at.comparable() && before.is_object()) {
       rate = fmt::format("{:.0f}", at.rate(count_of(before, "entries"), count_of(each, "entries")));
     }
-    rows.add({text_of(each, "pid"), text_of(each, "client"), text_of(each, "instance"),
-              std::to_string(count_of(each, "pins")), std::to_string(count_of(each, "grants")), rate,
-              text_of(each, "state")});
+    const auto session = figures_in<dram::session_status>(each);
+    rows.add({text_of(each, "pid"), text_of(each, "client"), text_of(each, "instance"), std::to_string(session.pins),
+              std::to_string(session.grants), rate, text_of(each, "state")});
   }
   std::vector<std::string> lines{fmt::format("SESSIONS  {}", member(at.now, "sessions").size())};
   if (rows.empty()) return lines;
@@ -196,7 +192,7 @@ std::vector<std::string> sessions(const looks& at) {
 
 std::string top_frame(const json& now, const json& before, double seconds, const frame_style& style) {
   const looks at{now, before, seconds};
-  std::vector<std::string> lines{head_line(member(now, "node"))};
+  std::vector<std::string> lines{head_line(now)};
   const auto add = [&](const std::vector<std::string>& section) {
     lines.emplace_back();
     lines.insert(lines.end(), section.begin(), section.end());

@@ -11,6 +11,7 @@
 
 #include "commands/common.hpp"
 #include "commands/interruption.hpp"
+#include "commands/node_status.hpp"
 #include "commands/private_node.hpp"
 #include "commands/replay/progress.hpp"
 #include "commands/replay/sizes.hpp"
@@ -275,8 +276,8 @@ class replay_run {
     point.upper_tokens = sums->upper_tokens.get();
     point.bytes_read = sums->bytes_read.get();
     point.bytes_stored = sums->bytes_stored.get();
-    point.dram_used = count_of(member(watch_->status(), "dram"), "used");
-    point.nvme_used = count_of(member(watch_->status(), "nvme"), "used");
+    point.dram_used = figures_in<dram::store_status>(watch_->status()).used;
+    point.nvme_used = figures_in<nvme::store_status>(watch_->status()).used;
     point.disk = watch_->disk();
     point.at_work = policy_at_work();
     point.moved = watch_->moved();
@@ -322,8 +323,8 @@ class replay_run {
     out_.disk = watch_->disk();
     out_.restarts = watch_->restarts();
     out_.node_cpu_seconds = node_lost_ ? std::nullopt : watch_->cpu_seconds();
-    out_.dram_capacity = count_of(member(watch_->status(), "dram"), "capacity");
-    out_.nvme_capacity = count_of(member(watch_->status(), "nvme"), "capacity");
+    out_.dram_capacity = figures_in<dram::store_status>(watch_->status()).capacity;
+    out_.nvme_capacity = figures_in<nvme::store_status>(watch_->status()).capacity;
     out_.policy = text_of(member(watch_->status(), "dram"), "policy");
     out_.own_node = node_ != nullptr;
     gather_served();

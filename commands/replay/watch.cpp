@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "commands/common.hpp"
+#include "commands/node_status.hpp"
 
 namespace cenote::replay {
 
@@ -19,26 +20,25 @@ constexpr auto first_limit = 10s;
 constexpr auto look_limit = 500ms;
 
 node_movement counters_of(const nlohmann::json& status) {
-  const auto& dram = member(status, "counters");
-  const auto& nvme = member(member(status, "nvme"), "counters");
+  const auto dram = figures_in<dram::store_counters>(status);
+  const auto nvme = figures_in<nvme::store_counters>(status);
+  const auto prefetch = figures_in<prefetch::status>(status);
   node_movement now;
-  now.written_down = count_of(nvme, "written_bytes");
-  now.read_up = count_of(nvme, "read_bytes");
-  now.evicted = count_of(dram, "evicted");
-  now.dropped = count_of(dram, "demotions_dropped");
-  now.lower_evicted = count_of(nvme, "evicted");
-  now.checksum_errors = count_of(dram, "checksum_errors") + count_of(nvme, "checksum_errors");
-  const auto& prefetch = member(status, "prefetch");
-  const auto& ended = member(prefetch, "ended");
-  now.cannot_win = count_of(ended, "cannot_win");
-  now.cut = count_of(ended, "cut");
-  now.compared = count_of(prefetch, "compared");
-  now.probes = count_of(prefetch, "probes");
-  now.waited_s = number_of(prefetch, "waited_s");
-  now.recompute_s = number_of(prefetch, "recompute_s");
-  now.saved_s = number_of(prefetch, "saved_s");
-  now.lost_s = number_of(prefetch, "lost_s");
-  if (!member(dram, "put_waits").is_null()) now.put_waits = count_of(dram, "put_waits");
+  now.written_down = nvme.written_bytes;
+  now.read_up = nvme.read_bytes;
+  now.evicted = dram.evicted;
+  now.dropped = dram.demotions_dropped;
+  now.lower_evicted = nvme.evicted;
+  now.checksum_errors = dram.checksum_errors + nvme.checksum_errors;
+  now.cannot_win = ended_by(status, prefetch::reason::cannot_win);
+  now.cut = ended_by(status, prefetch::reason::cut);
+  now.compared = prefetch.compared;
+  now.probes = prefetch.probes;
+  now.waited_s = prefetch.waited_s;
+  now.recompute_s = prefetch.recompute_s;
+  now.saved_s = prefetch.saved_s;
+  now.lost_s = prefetch.lost_s;
+  if (!figure_in<&dram::store_counters::put_waits>(status).is_null()) now.put_waits = dram.put_waits;
   return now;
 }
 
@@ -75,9 +75,8 @@ result<node_watch> node_watch::begin(std::string socket) {
   auto status = ask(watch.socket_, {{"command", "status"}}, first_limit);
   if (!status) return std::unexpected(status.error());
   watch.status_ = std::move(*status);
-  const auto& node = member(watch.status_, "node");
-  watch.first_restarts_ = count_of(node, "restarts");
-  watch.epoch_ = count_of(node, "epoch");
+  watch.first_restarts_ = figures_in<node_figures>(watch.status_).restarts;
+  watch.epoch_ = count_of(member(watch.status_, "node"), "epoch");
   watch.before_ = counters_of(watch.status_);
   watch.cpu_before_ = node_cpu(watch.status_);
   return watch;
@@ -120,14 +119,12 @@ void node_watch::count() {
 }
 
 disk_estimate node_watch::disk() const {
-  const auto& prefetch = member(status_, "prefetch");
-  return {.bytes_per_s = number_of(prefetch, "bytes_per_s"),
-          .latency_s = number_of(prefetch, "latency_s"),
-          .age_s = number_of(prefetch, "measured_age_s")};
+  const auto prefetch = figures_in<prefetch::status>(status_);
+  return {.bytes_per_s = prefetch.bytes_per_s, .latency_s = prefetch.latency_s, .age_s = prefetch.measured_age_s};
 }
 
 std::uint64_t node_watch::restarts() const noexcept {
-  return count_of(member(status_, "node"), "restarts") - first_restarts_;
+  return figures_in<node_figures>(status_).restarts - first_restarts_;
 }
 
 std::optional<double> node_watch::cpu_seconds() const {
