@@ -8,6 +8,7 @@
 
 #include "config/binding.hpp"
 #include "config/nearest.hpp"
+#include "tiers/eviction/registry.hpp"
 
 namespace cenote::config {
 namespace {
@@ -67,7 +68,7 @@ constexpr std::array keys{
         {.name = "dram.policy",
          .type = choice,
          .fallback = "auto",
-         .choices = "auto|lru|fifo|lfu|clock|sieve|s3fifo|arc|2q|mq|tblru",
+         .words = eviction::choices_of_requests,
          .reloadable = true,
          .about = "Which blocks are evicted first; see policies.md. A change keeps what is cached."}),
     bound<&node_config::dram, &dram_section::grants_in_capacity>(
@@ -162,7 +163,7 @@ constexpr std::array keys{
     bound<&node_config::nvme, &nvme_section::policy>({.name = "nvme.policy",
                                                       .type = choice,
                                                       .fallback = "lru",
-                                                      .choices = "lru|fifo|lfu|clock|sieve|s3fifo|arc|2q|mq",
+                                                      .words = eviction::choices_of_blocks,
                                                       .reloadable = true,
                                                       .about = "Which blocks of the NVMe tier are evicted first."}),
     bound<&node_config::nvme, &nvme_section::high_water>(
@@ -618,7 +619,7 @@ std::optional<std::string> nearest_key(std::string_view key) {
 
 std::vector<std::string> choices_of(const key_schema& schema) {
   std::vector<std::string> words;
-  auto rest = schema.choices;
+  auto rest = schema.words != nullptr ? schema.words() : schema.choices;
   while (!rest.empty()) {
     const auto bar = rest.find('|');
     words.emplace_back(rest.substr(0, bar));

@@ -48,9 +48,10 @@ struct key_schema {
   std::string_view minimum = {};   ///< inclusive; empty: none. Of lists: of each element
   std::string_view maximum = {};
   std::string_view choices = {};  ///< "auto|off"; of members that are enums all their names, unless it says which
-  bool reloadable = false;        ///< takes effect on SIGHUP without a restart
-  bool secret = false;            ///< never shown
-  std::string_view about = {};    ///< one line
+  std::string_view (*words)() = nullptr;  ///< the choices, where another folder names them
+  bool reloadable = false;                ///< takes effect on SIGHUP without a restart
+  bool secret = false;                    ///< never shown
+  std::string_view about = {};            ///< one line
   /// Puts a checked value into the key's member; `name` stands for "<name>". Set by bound(), config/binding.hpp.
   result<> (*take)(node_config& into, std::string_view name, const typed_value& value) = nullptr;
 };

@@ -5,7 +5,9 @@
 #include <array>
 #include <cstddef>
 #include <optional>
+#include <string>
 #include <string_view>
+#include <vector>
 
 namespace cenote {
 
@@ -52,6 +54,14 @@ template <class Enum>
     if (name_of(each) == name) return each;
   }
   return std::nullopt;
+}
+
+/// All names, for those who check against a list.
+template <class Enum>
+[[nodiscard]] std::vector<std::string> enumerator_names() {
+  std::vector<std::string> all;
+  for (const Enum each : enumerators_of(Enum{})) all.emplace_back(name_of(each));
+  return all;
 }
 
 /// How many there are.

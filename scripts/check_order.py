@@ -17,7 +17,7 @@ ROOT = Path(__file__).resolve().parent.parent
 OWN_NAME = Path(__file__).name
 SOURCES = (".hpp", ".cpp", ".h")
 INCLUDE = re.compile(r'^\s*#\s*include\s+"([^"]+)"', re.MULTILINE)
-SUBDIRECTORY = re.compile(r"^\s*add_subdirectory\((\w+)\)", re.MULTILINE)
+SUBDIRECTORY = re.compile(r"^\s*add_subdirectory\(([\w/]+)\)", re.MULTILINE)
 
 # Inside a folder: layers of its files (without ending) and sub-folders, lowest first. What stands in a layer includes
 # itself and what stands in the layers before, and nothing beside it.

@@ -16,7 +16,7 @@ namespace {
 struct two_tiers {
   eviction::simulated_pool& upper;
   eviction::simulated_pool& lower;
-  tier_ingest ingest;
+  cenote::ingest ingest;
   bool keep_copy;
   tier_sums& sums;
   std::vector<std::uint32_t> brought_up{};  ///< by block: the request it came up for, from 1
@@ -36,7 +36,7 @@ struct two_tiers {
   /// As a node does: what the upper policy does not want may still be worth a place below.
   void insert(std::uint32_t block) { push_down(upper.insert(block, now, true)); }
   void push_down(std::uint32_t gone) {
-    if (gone == eviction::simulated_pool::none || ingest != tier_ingest::evicted) return;
+    if (gone == eviction::simulated_pool::none || ingest != cenote::ingest::evicted) return;
     write(gone);
   }
   void promote(std::uint32_t block) {
@@ -69,13 +69,13 @@ struct two_tiers {
       upper.touch(block, now);
       ++sums.both.stream_hits;
       if (brought_up[block] != request) ++sums.upper_hits;
-      if (ingest == tier_ingest::hot) write(block);
+      if (ingest == cenote::ingest::hot) write(block);
     } else if (lower.holds(block)) {
       ++sums.both.stream_hits;
       promote(block);
     } else {
       insert(block);
-      if (ingest == tier_ingest::all) write(block);
+      if (ingest == cenote::ingest::all) write(block);
     }
   }
   /// A block that was pushed down by the rest of its own request stays there, as in a node. Where each block is in one
@@ -118,7 +118,7 @@ tier_sums run(const trace& of, two_tiers in, replay_order order) {
 }  // namespace
 
 result<tier_sums> simulate(const trace& of, const tier_pair& how, replay_order order) {
-  if (!how.keep_copy && how.ingest != tier_ingest::evicted) {
+  if (!how.keep_copy && how.ingest != cenote::ingest::evicted) {
     return fail(
         error_code::invalid_argument,
         "without a lower copy a block comes down only when it is evicted: keep-copy false needs ingest evicted");

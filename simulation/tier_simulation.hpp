@@ -4,25 +4,19 @@
 #include <cstdint>
 #include <string>
 
+#include "core/choices.hpp"
 #include "core/error.hpp"
 #include "simulation/simulation.hpp"
 
 namespace cenote::simulation {
-
-/// What goes down.
-enum class tier_ingest : std::uint8_t {
-  all,      ///< every block as it comes: write-through
-  hot,      ///< every block that is used while it is above, at its second access: write-through-selective
-  evicted,  ///< what the upper tier evicts and the lower one does not have: write-back
-};
 
 struct tier_pair {
   std::string upper_policy = "lru";
   std::string lower_policy = "lru";
   std::uint32_t upper_capacity = 0;
   std::uint32_t lower_capacity = 0;
-  tier_ingest ingest = tier_ingest::evicted;
-  bool keep_copy = true;  ///< a block that goes up stays below, too. False: only with tier_ingest::evicted
+  cenote::ingest ingest = cenote::ingest::evicted;  ///< hot: at its second access; evicted: what is not below yet
+  bool keep_copy = true;  ///< a block that goes up stays below, too. False: only with ingest::evicted
 };
 
 struct tier_sums {

@@ -58,9 +58,7 @@ double prefill_rate_in(const std::vector<std::string>& sets) {
 simulation::tier_pair lower_tier_in(const std::vector<std::string>& sets) {
   simulation::tier_pair pair;
   if (const auto policy = set_to(sets, "nvme.policy"); !policy.empty()) pair.lower_policy = policy;
-  const auto ingest = set_to(sets, "nvme.ingest");
-  if (ingest == "all") pair.ingest = simulation::tier_ingest::all;
-  if (ingest == "hot") pair.ingest = simulation::tier_ingest::hot;
+  pair.ingest = enum_named<ingest>(set_to(sets, "nvme.ingest")).value_or(pair.ingest);
   pair.keep_copy = set_to(sets, "nvme.keep_copy") != "false";
   return pair;
 }

@@ -1,6 +1,7 @@
 #include "commands/replay/replay.hpp"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <array>
@@ -19,10 +20,12 @@
 #include "commands/replay/simulated_report.hpp"
 #include "commands/replay/trace.hpp"
 #include "commands/table.hpp"
+#include "core/choices.hpp"
 #include "core/units.hpp"
 #include "simulation/stack_distances.hpp"
 #include "simulation/tier_simulation.hpp"
 #include "simulation/workload.hpp"
+#include "tiers/eviction/policy.hpp"
 
 namespace cenote {
 
@@ -31,13 +34,10 @@ namespace {
 using nlohmann::ordered_json;
 using simulation::replay_order;
 using simulation::replay_sums;
-using simulation::tier_ingest;
 using simulation::tier_pair;
 using simulation::tier_sums;
 
 const std::map<std::string, replay_order> orders{{"fwd", replay_order::forward}, {"rev", replay_order::reverse}};
-const std::map<std::string, tier_ingest> ingests{
-    {"all", tier_ingest::all}, {"hot", tier_ingest::hot}, {"evicted", tier_ingest::evicted}};
 
 const std::map<std::string, time_unit> time_units{{"auto", time_unit::automatic},
                                                   {"s", time_unit::seconds},
@@ -251,7 +251,7 @@ result<void> run_tiers(const read_trace& read, const replay_options& options) {
                         .lower_policy = options.lower_policy,
                         .upper_capacity = (*tiers)[0].capacity,
                         .lower_capacity = (*tiers)[1].capacity,
-                        .ingest = ingests.at(options.ingest),
+                        .ingest = enum_named<ingest>(options.ingest).value(),
                         .keep_copy = options.keep_copy};
     all[i] = simulation::simulate(read.requests, how, orders.at(options.order));
   });
@@ -406,10 +406,9 @@ void add_replay(CLI::App& app) {
       "--capacity-sweep", options->capacities,
       "Capacities: a list, or FIRST:LAST:STEP as in 1k:256k:2x; blocks, k is 1,000, or bytes as in 2GiB");
   command
-      ->add_option(
-          "--policies", options->policies,
-          "Among fifo, lru, lfu, clock, sieve, s3fifo, arc, 2q, mq, tblru, auto, belady; mq+partial and tblru+partial "
-          "keep tails, too")
+      ->add_option("--policies", options->policies,
+                   fmt::format("Among {} and belady; those with +partial keep tails, too",
+                               fmt::join(eviction::policy_names(), ", ")))
       ->capture_default_str();
   command->add_option("--order", options->order, "How a request uses its blocks: fwd is head to tail, rev tail to head")
       ->check(CLI::IsMember({"fwd", "rev"}))
@@ -423,7 +422,7 @@ void add_replay(CLI::App& app) {
                       "Two tiers, the upper one first, as in dram=1000,nvme=10000 or dram=2GiB,nvme=6GiB");
   command->add_option("--lower-policy", options->lower_policy, "Policy of the lower tier")->capture_default_str();
   command->add_option("--ingest", options->ingest, "What goes down: all, hot (at its second access) or evicted")
-      ->check(CLI::IsMember({"all", "hot", "evicted"}))
+      ->check(CLI::IsMember(enumerator_names<ingest>()))
       ->capture_default_str();
   command->add_option("--keep-copy", options->keep_copy, "Whether a block that goes up stays below, too")
       ->capture_default_str();

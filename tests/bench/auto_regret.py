@@ -17,7 +17,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-CANDIDATES = ("lru", "s3fifo", "arc", "2q", "mq", "tblru")
+sys.path[:0] = [str(ROOT / "tests" / "processes")]
+import policies  # noqa: E402
+
+CANDIDATES = tuple(policies.candidates())
 CAPACITIES = (250, 500, 1_000, 2_000, 4_000, 8_000, 16_000, 32_000)
 REAL = ("conversation", "synthetic", "conversation@max", "synthetic@max")
 HELD = (

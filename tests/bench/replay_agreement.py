@@ -26,7 +26,9 @@ from typing import Any
 import support
 from support import ROOT, Report
 
-POLICIES = "fifo,lru,lfu,clock,sieve,s3fifo,arc,2q,mq,tblru,auto"
+import policies  # isort: skip  # support put its folder on the path
+
+POLICIES = ",".join(policies.of_requests())
 BLOCK_KIB = 4
 DRAM_BLOCKS = 2_000
 BOUND = 0.5  # points

@@ -9,6 +9,7 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
+import policies
 import pytest
 from node import run_cenote
 
@@ -54,7 +55,7 @@ def refusal(*arguments: str | Path) -> str:
 
 
 def test_json_has_a_line_for_each_policy_and_capacity(trace: Path) -> None:
-    names = "fifo,lru,lfu,clock,sieve,s3fifo,arc,2q,mq,tblru,belady"
+    names = ",".join([*policies.of_requests(), "belady"])
     lines = replay(trace, "--capacity-sweep", "10:1k:10x", "--policies", names)
     assert [(line["policy"], line["capacity"]) for line in lines] == [
         (name, capacity) for name in names.split(",") for capacity in (10, 100, 1000)

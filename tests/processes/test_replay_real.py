@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import policies
 import pytest
 import wire
 from node import BINARY, PATIENCE, Node, is_alive, node_environment, processes_naming, run_cenote, until
@@ -298,9 +299,6 @@ def test_refusals_say_what_would_be_right(write_trace: WriteTrace, home: Path, t
     assert "missing/report.html" in refusal(trace, "--report", tmp_path / "missing" / "report.html", code=1)
 
 
-POLICIES = ("fifo", "lru", "lfu", "clock", "sieve", "s3fifo", "arc", "2q", "mq", "tblru", "auto")
-
-
 @pytest.fixture(scope="module")
 def conversations(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The first requests of the conversation trace, with the partial tails that most of them have."""
@@ -318,7 +316,7 @@ def conversations(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-@pytest.mark.parametrize("policy", POLICIES)
+@pytest.mark.parametrize("policy", policies.of_requests())
 def test_node_and_simulation_agree_for_each_policy(policy: str, conversations: Path, home: Path) -> None:
     said = run_json(
         conversations,

@@ -1068,8 +1068,7 @@ store_status store::status(coarse_time now) const {
       one.idle = now - std::min(now, since);
       if (const auto limit = idle_limit(*each)) one.given_up = *limit - std::min(*limit, *one.idle);
     }
-    const auto* automatic = dynamic_cast<const eviction::automatic*>(each->pools.front()->policy.get());
-    if (automatic != nullptr) one.chosen = automatic->status();
+    one.chosen = each->pools.front()->policy->choosing();
     for (const auto& group : each->pools) {
       one.free += group->free.size();
       one.present += group->policy->size() + group->parked->size() + group->leaving + group->kept;

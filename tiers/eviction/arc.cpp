@@ -36,9 +36,8 @@ void arc::inherit(std::uint32_t block, std::uint64_t id, std::uint32_t /*then*/,
   keep_bounds();
 }
 
-void arc::learn(const policy& from) {
-  const auto& other = dynamic_cast<const arc&>(from);
-  if (other.capacity_ > 0) target_ = other.target_ / other.capacity_ * capacity_;
+void arc::import_history(const arc& from) {
+  if (from.capacity_ > 0) target_ = from.target_ / from.capacity_ * capacity_;
 }
 
 void arc::touch(std::uint32_t block, std::uint32_t /*now*/) {

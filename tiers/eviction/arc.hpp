@@ -17,7 +17,9 @@ class arc final : public policy {
   [[nodiscard]] bool wants(std::uint64_t id, std::uint32_t now) override;
   void admit(std::uint32_t block, std::uint64_t id, std::uint32_t now) override;
   void inherit(std::uint32_t block, std::uint64_t id, std::uint32_t then, std::uint32_t uses) override;
-  void learn(const policy& from) override;
+  /// Takes over what another one found out from a sample of the same requests. Not ghosts: those of a sample would let
+  /// some blocks of a chain in and not the others. To be told while empty.
+  void import_history(const arc& from);
   void touch(std::uint32_t block, std::uint32_t now) override;
   void refresh(std::uint32_t block, std::uint32_t now) override;
   void spare(std::uint32_t block, std::uint32_t now) override;

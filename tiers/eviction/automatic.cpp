@@ -4,6 +4,8 @@
 #include <array>
 #include <bit>
 
+#include "tiers/eviction/registry.hpp"
+
 namespace cenote::eviction {
 
 namespace {
@@ -21,8 +23,8 @@ constexpr unsigned spread_bits = 32;
 automatic::automatic(block_links& links, const auto_options& options)
     : links_(&links),
       options_(options),
-      contest_(miniatures::candidates.size(), miniatures::candidate(options.start), options.half_life) {
-  live_ = miniatures::make(contest_.champion(), links);
+      contest_(candidates().size(), miniatures::candidate(options.start), options.half_life) {
+  live_ = candidates()[contest_.champion()]->make(links);
 }
 
 void automatic::resize(std::uint32_t capacity) {
@@ -106,15 +108,16 @@ std::size_t automatic::ghosts() const noexcept {
   return live_->ghosts() + miniatures_.ghosts();
 }
 
-auto_status automatic::status() const noexcept {
-  auto_status now{.policy = miniatures::candidates[contest_.champion()],
+auto_status automatic::status() const {
+  auto_status now{.policy = candidates()[contest_.champion()]->name,
                   .switches = switches_,
                   .thinning = thinning_,
                   .requests = requests_,
                   .sampled = sampled_,
-                  .leaving = waits_};
-  for (std::size_t i = 0; i < now.scores.size(); ++i) {
-    now.scores[i] = {miniatures::candidates[i], contest_.saved(i), contest_.lead(i) / bar_of(i)};
+                  .leaving = waits_,
+                  .scores = {}};
+  for (std::size_t i = 0; i < candidates().size(); ++i) {
+    now.scores.push_back({candidates()[i]->name, contest_.saved(i), contest_.lead(i) / bar_of(i)});
   }
   return now;
 }
@@ -161,14 +164,14 @@ std::uint32_t automatic::take_sample(const request& of) {
 }
 
 void automatic::decide() {
-  std::array<double, miniatures::candidates.size()> bars{};
-  for (std::size_t each = 0; each < bars.size(); ++each) bars[each] = bar_of(each);
-  if (const auto winner = contest_.winner(bars)) switch_to(*winner);
+  std::array<double, contest::most> bars{};
+  for (std::size_t each = 0; each < candidates().size(); ++each) bars[each] = bar_of(each);
+  if (const auto winner = contest_.winner(std::span(bars).first(candidates().size()))) switch_to(*winner);
 }
 
 /// The lead that a candidate needs.
 double automatic::bar_of(std::size_t candidate) const noexcept {
-  return miniatures::is_list(candidate) ? options_.lead_of_lists : options_.lead;
+  return candidates()[candidate]->candidate == candidacy::order ? options_.lead_of_lists : options_.lead;
 }
 
 void automatic::switch_to(std::size_t candidate) {
@@ -184,7 +187,7 @@ void automatic::switch_to(std::size_t candidate) {
   }
   std::ranges::sort(waiting_, {}, &waiting::turn);
   waits_ = static_cast<std::uint32_t>(waiting_.size());
-  live_ = miniatures::make(candidate, *links_);
+  live_ = candidates()[candidate]->make(*links_);
   live_->resize(capacity_);
   miniatures_.teach(candidate, *live_);  // or it would have to learn first what won it the contest
 }

@@ -1,7 +1,6 @@
 // The policy `auto`: the one of several that does best on the tier's own requests (docs/policies.md).
 #pragma once
 
-#include <array>
 #include <memory>
 #include <optional>
 #include <vector>
@@ -21,22 +20,6 @@ struct auto_options {
   std::uint32_t half_life = 1'000;   ///< sampled requests until one counts half
   double lead = 3;                   ///< for a policy that has its own state to build up
   double lead_of_lists = 1.2;        ///< for LRU, MQ and TBLRU, which go on from any order at once
-};
-
-/// What `auto` does, for metrics.
-struct auto_status {
-  struct score {
-    std::string_view policy;
-    double blocks = 0;  ///< that it would have saved of the sampled ones, since the pool first had to evict
-    double lead = 0;    ///< over the policy at work, as a share of what it takes to take over
-  };
-  std::string_view policy;     ///< at work
-  std::uint64_t switches = 0;  ///< so far
-  std::uint32_t thinning = 1;  ///< one block in so many is sampled
-  std::uint64_t requests = 0;  ///< so far
-  std::uint64_t sampled = 0;   ///< of these, the ones with sampled blocks
-  std::uint32_t leaving = 0;   ///< blocks that the policy at work does not order yet
-  std::array<score, miniatures::candidates.size()> scores{};
 };
 
 /// Runs a miniature of each candidate on a sample of the blocks (C. Waldspurger, N. Park, A. Garthwaite, I. Ahmad,
@@ -69,8 +52,9 @@ class automatic final : public policy {
   [[nodiscard]] std::optional<std::uint32_t> victim() override;
   [[nodiscard]] std::uint32_t size() const noexcept override;
   [[nodiscard]] std::size_t ghosts() const noexcept override;
+  [[nodiscard]] std::optional<auto_status> choosing() const override { return status(); }
 
-  [[nodiscard]] auto_status status() const noexcept;
+  [[nodiscard]] auto_status status() const;
 
  private:
   enum class place : std::uint8_t { nowhere, waiting, live };

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "tiers/eviction/mq.hpp"
+#include "tiers/eviction/registry.hpp"
 #include "tiers/eviction/simulated_pool.hpp"
 
 namespace cenote::eviction {
@@ -38,22 +38,14 @@ class miniatures::one {
 };
 
 std::size_t miniatures::candidate(std::string_view name) noexcept {
-  return static_cast<std::size_t>(std::ranges::find(candidates, name) - candidates.begin());
+  const auto all = candidates();
+  return static_cast<std::size_t>(std::ranges::find(all, name, &policy_info::name) - all.begin());
 }
 
-bool miniatures::is_list(std::size_t candidate) noexcept {
-  const std::string_view name = candidates[candidate];
-  return name == "lru" || name == "mq" || name == "tblru";
-}
-
-std::unique_ptr<policy> miniatures::make(std::size_t candidate, block_links& links) {
-  return std::move(*make_policy(candidates[candidate], links));
-}
-
-miniatures::miniatures() {
+miniatures::miniatures() : pools_(candidates().size()), saved_(candidates().size()) {
   for (std::size_t each = 0; each < pools_.size(); ++each) {
     pools_[each].links = std::make_unique<block_links>();
-    pools_[each].by = make(each, *pools_[each].links);
+    pools_[each].by = candidates()[each]->make(*pools_[each].links);
   }
 }
 
@@ -61,7 +53,7 @@ void miniatures::resize(std::uint32_t capacity, std::uint32_t thinning) {
   capacity_ = capacity;
   for (const pool& each : pools_) {
     each.by->resize(capacity);
-    if (auto* const counting = dynamic_cast<mq*>(each.by.get())) counting->thin(thinning);
+    each.by->thin(thinning);
   }
 }
 
@@ -78,7 +70,7 @@ std::span<const std::uint32_t> miniatures::serve(std::span<const std::uint64_t> 
 }
 
 void miniatures::teach(std::size_t candidate, policy& pupil) const {
-  pupil.learn(*pools_[candidate].by);
+  candidates()[candidate]->import_history(pupil, *pools_[candidate].by);
 }
 
 std::size_t miniatures::ghosts() const noexcept {

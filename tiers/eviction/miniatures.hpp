@@ -1,7 +1,6 @@
 // Small pools that show what policies would do with a sample of a tier's requests.
 #pragma once
 
-#include <array>
 #include <cstdint>
 #include <memory>
 #include <span>
@@ -17,14 +16,8 @@ namespace cenote::eviction {
 /// Costs about 25 bytes a block for each candidate, and 40 for each block that any of them holds. Not thread-safe.
 class miniatures {
  public:
-  static constexpr std::array<std::string_view, 6> candidates{"lru", "s3fifo", "arc", "2q", "mq", "tblru"};
-
-  /// The index of a candidate; candidates.size() if there is none of that name.
+  /// The index of a candidate (registry.hpp); their number if there is none of that name.
   [[nodiscard]] static std::size_t candidate(std::string_view name) noexcept;
-  /// Whether it is nothing but lists by last use, so that any order of blocks is as good as its own.
-  [[nodiscard]] static bool is_list(std::size_t candidate) noexcept;
-  /// That candidate.
-  [[nodiscard]] static std::unique_ptr<policy> make(std::size_t candidate, block_links& links);
 
   miniatures();
 
@@ -62,13 +55,13 @@ class miniatures {
   void release();
 
   std::uint32_t capacity_ = 0;
-  std::array<pool, candidates.size()> pools_;
+  std::vector<pool> pools_;            ///< by candidate
   ghost_list<std::uint32_t> numbers_;  ///< by identity
   std::vector<holding> holdings_;      ///< by number
   std::vector<std::uint32_t> free_;    ///< numbers
   std::vector<std::uint32_t> dropped_;
   std::vector<std::uint32_t> request_;  ///< the numbers of the present one
-  std::array<std::uint32_t, candidates.size()> saved_{};
+  std::vector<std::uint32_t> saved_;
 };
 
 }  // namespace cenote::eviction

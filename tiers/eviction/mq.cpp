@@ -24,7 +24,7 @@ mq::mq(block_links& links, partial_blocks partial) noexcept
   ghosts_.bound(0);
 }
 
-void mq::thin(std::uint32_t thinning) noexcept {
+void mq::thin(std::uint32_t thinning) {
   lifetime_ = std::max<std::uint64_t>(standard_lifetime / thinning, 1);
 }
 

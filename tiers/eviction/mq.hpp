@@ -17,9 +17,6 @@ class mq final : public policy {
  public:
   explicit mq(block_links& links, partial_blocks partial = partial_blocks::refused) noexcept;
 
-  /// Only one use in `thinning` is seen, so a lifetime is that much shorter.
-  void thin(std::uint32_t thinning) noexcept;
-
   void resize(std::uint32_t capacity) override;
   std::uint32_t begin(const request& of, std::uint32_t now) override;
   [[nodiscard]] bool wants(std::uint64_t id, std::uint32_t now) override;
@@ -32,6 +29,8 @@ class mq final : public policy {
   [[nodiscard]] std::optional<std::uint32_t> victim() override;
   [[nodiscard]] std::uint32_t size() const noexcept override { return size_; }
   [[nodiscard]] std::size_t ghosts() const noexcept override { return ghosts_.size(); }
+  /// A lifetime is that much shorter.
+  void thin(std::uint32_t thinning) override;
 
  private:
   static constexpr std::size_t queue_count = 8;

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "core/error.hpp"
+#include "tiers/eviction/auto_status.hpp"
 #include "tiers/eviction/block_list.hpp"
 
 namespace cenote::eviction {
@@ -74,9 +75,6 @@ class policy {
   virtual void inherit(std::uint32_t block, std::uint64_t id, std::uint32_t then, std::uint32_t /*uses*/) {
     admit(block, id, then);
   }
-  /// Takes over what `from`, of the same class, found out from a sample of the same requests: shares, delays, sessions.
-  /// Not ghosts: those of a sample would let some blocks of a chain in and not the others. To be told while empty.
-  virtual void learn(const policy& /*from*/) {}
   /// `block`, admitted before, was used.
   virtual void touch(std::uint32_t block, std::uint32_t now) = 0;
   /// `block` takes the position that a use would give it now, but this is no use of its own.
@@ -93,9 +91,13 @@ class policy {
   [[nodiscard]] virtual std::uint32_t size() const noexcept = 0;
   /// Identities remembered of blocks that are gone; bounded by a small multiple of the capacity.
   [[nodiscard]] virtual std::size_t ghosts() const noexcept { return 0; }
+  /// It is told of one use in `thinning` alone: a time that it counts in uses is that much shorter.
+  virtual void thin(std::uint32_t /*thinning*/) {}
+  /// What it does, where it chooses among policies itself.
+  [[nodiscard]] virtual std::optional<auto_status> choosing() const { return std::nullopt; }
 };
 
-/// The names that make_policy() knows.
+/// The names of all policies (tiers/eviction/registry.hpp).
 [[nodiscard]] std::span<const std::string_view> policy_names() noexcept;
 
 /// The policy called `name`; unknown names are refused with the known ones. `links` must outlive it.

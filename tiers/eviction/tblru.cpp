@@ -80,10 +80,9 @@ void tblru::inherit(std::uint32_t block, std::uint64_t /*id*/, std::uint32_t the
   ++size_;
 }
 
-void tblru::learn(const policy& from) {
-  const auto& other = dynamic_cast<const tblru&>(from);
-  tips_ = other.tips_;
-  delay_ = other.delay_;
+void tblru::import_history(const tblru& from) {
+  tips_ = from.tips_;
+  delay_ = from.delay_;
 }
 
 void tblru::touch(std::uint32_t block, std::uint32_t now) {

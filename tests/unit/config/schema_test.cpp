@@ -54,7 +54,7 @@ BOOST_AUTO_TEST_CASE(every_key_is_unique_and_has_a_line_of_text) {
     BOOST_TEST(names.insert(key.name).second, key.name);
     BOOST_TEST(!key.about.empty(), key.name);
     BOOST_TEST(!contains(key.about, "|"), key.name << ": a bar would break the documentation's table");
-    BOOST_TEST((key.type == value_type::choice) == !key.choices.empty(), key.name);
+    BOOST_TEST((key.type == value_type::choice) == !choices_of(key).empty(), key.name);
   }
 }
 
@@ -80,6 +80,32 @@ BOOST_AUTO_TEST_CASE(every_key_can_be_set_and_shows_up) {
     BOOST_TEST((config.settings.at(name).value != default_of(key)), name);
     BOOST_TEST((changed_unreloadable(default_config(), config).empty() == key.reloadable), name);
   }
+}
+
+BOOST_AUTO_TEST_CASE(no_two_keys_are_bound_to_one_member) {
+  std::set<decltype(key_schema::take)> members;
+  for (const auto& key : all_keys()) BOOST_TEST(members.insert(key.take).second, key.name);
+}
+
+BOOST_AUTO_TEST_CASE(each_word_of_a_choice_is_its_enumerator) {
+  const auto check = [](const std::string& key, auto any, const auto& member_of) {
+    for (const auto each : enumerators_of(any)) {
+      const auto config = good(load_sets({key + "=" + std::string(name_of(each))}));
+      BOOST_TEST((member_of(config) == each), key << "=" << name_of(each));
+    }
+  };
+  check("nvme.ingest", ingest{}, [](const node_config& of) { return of.nvme.ingest; });
+  check("nvme.admission", admission{}, [](const node_config& of) { return of.nvme.admission; });
+  check("nvme.engine", engine_kind{}, [](const node_config& of) { return of.nvme.engine; });
+  check("dram.huge_pages", huge_pages{}, [](const node_config& of) { return of.dram.huge_pages; });
+  check("dram.integrity", integrity{}, [](const node_config& of) { return of.dram.integrity; });
+  check("log.format", log_format{}, [](const node_config& of) { return of.log.format; });
+  check("groups.a.priority", priority{}, [](const node_config& of) { return of.groups.at("a").priority; });
+  for (const char* const word : {"best_effort", "wait_complete", "timeout"}) {
+    const auto config = good(load_sets({std::string("prefetch.policy=") + word}));
+    BOOST_TEST(name_of(config.prefetch.policy) == word);
+  }
+  refused(load_sets({"prefetch.policy=node_default"}), "one of best_effort, wait_complete, timeout");
 }
 
 BOOST_AUTO_TEST_CASE(keys_with_a_chosen_name_are_found_under_any_name) {

@@ -140,14 +140,13 @@ BOOST_AUTO_TEST_CASE(the_rounded_rows_of_tblru_are_met) {
 
 BOOST_AUTO_TEST_CASE(the_rows_of_two_tiers_are_met) {
   struct tier_row {
-    tier_ingest ingest;
+    cenote::ingest ingest;
     bool keep_copy;
     double percent;
     double written;
   };
-  constexpr std::array rows{
-      tier_row{tier_ingest::all, true, 21.6, 227'506}, tier_row{tier_ingest::evicted, true, 22.2, 225'040},
-      tier_row{tier_ingest::evicted, false, 22.6, 274'653}, tier_row{tier_ingest::hot, true, 5.5, 651}};
+  constexpr std::array rows{tier_row{ingest::all, true, 21.6, 227'506}, tier_row{ingest::evicted, true, 22.2, 225'040},
+                            tier_row{ingest::evicted, false, 22.6, 274'653}, tier_row{ingest::hot, true, 5.5, 651}};
   for (const tier_row& row : rows) {
     const auto sums = simulate(
         load("conversation"),

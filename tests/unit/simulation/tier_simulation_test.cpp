@@ -37,7 +37,7 @@ BOOST_AUTO_TEST_CASE(an_exclusive_lru_over_lru_is_one_lru_of_both_capacities) {
                                              .lower_policy = "lru",
                                              .upper_capacity = upper,
                                              .lower_capacity = lower,
-                                             .ingest = tier_ingest::evicted,
+                                             .ingest = ingest::evicted,
                                              .keep_copy = false},
                                    order);
         const auto one = simulate(of, "lru", upper + lower, order);
@@ -57,11 +57,11 @@ BOOST_AUTO_TEST_CASE(each_ingest_writes_what_it_says) {
   const std::vector<std::uint64_t> c{3};
   for (const auto& ids : {a, b, b, c}) of.add(0, 512, ids);  // with one block above, a, b and c follow each other
   tier_pair how{.upper_capacity = 1, .lower_capacity = 10};
-  how.ingest = tier_ingest::all;
+  how.ingest = ingest::all;
   BOOST_TEST(simulate(of, how, replay_order::forward)->written == 3U);
-  how.ingest = tier_ingest::hot;
+  how.ingest = ingest::hot;
   BOOST_TEST(simulate(of, how, replay_order::forward)->written == 1U);
-  how.ingest = tier_ingest::evicted;
+  how.ingest = ingest::evicted;
   BOOST_TEST(simulate(of, how, replay_order::forward)->written == 2U);
 }
 
@@ -76,7 +76,7 @@ BOOST_AUTO_TEST_CASE(a_kept_copy_is_not_written_again) {
   BOOST_TEST(kept->promoted == 8U);
   how.keep_copy = false;
   BOOST_TEST(simulate(of, how, replay_order::forward)->written == 9U);
-  how.ingest = tier_ingest::all;
+  how.ingest = ingest::all;
   BOOST_TEST(!simulate(of, how, replay_order::forward).has_value());
 }
 

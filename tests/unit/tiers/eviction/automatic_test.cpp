@@ -11,6 +11,7 @@
 #include "simulation/simulation.hpp"
 #include "simulation/workload.hpp"
 #include "tests/support/packed_trace.hpp"
+#include "tiers/eviction/registry.hpp"
 #include "tiers/eviction/simulated_pool.hpp"
 
 namespace cenote::eviction {
@@ -70,7 +71,7 @@ void check_regret(const std::string& name, const trace& of, std::vector<std::uin
   for (const std::uint32_t capacity : selected(std::move(capacities))) {
     const outcome got = run_auto(of, capacity);
     double best = 0;
-    for (const std::string_view each : miniatures::candidates) best = std::max(best, percent(of, each, capacity));
+    for (const policy_info* each : candidates()) best = std::max(best, percent(of, each->name, capacity));
     BOOST_TEST_CONTEXT(name << ", " << capacity << " blocks: " << got.percent << ", at last " << got.status.policy) {
       BOOST_TEST(got.percent >= best - regret);
       BOOST_TEST(got.percent >= percent(of, "lru", capacity) - below_lru);
@@ -264,7 +265,7 @@ BOOST_AUTO_TEST_CASE(whatever_happens_during_switches_every_block_is_ordered_onc
     const auto below = [&](std::uint32_t n) { return static_cast<std::uint32_t>(random() % n); };
     block_links links;
     links.cover(numbers);
-    automatic by(links, {.start = miniatures::candidates.at(below(6)),
+    automatic by(links, {.start = candidates()[below(6)]->name,
                          .miniature = 1 + below(64),
                          .thinning = 1,
                          .half_life = 1 + below(40),
@@ -330,11 +331,11 @@ BOOST_AUTO_TEST_CASE(what_it_remembers_is_bounded) {
   for (std::uint32_t i = 0; i < 5'000; ++i) {
     for (std::uint64_t& id : ids) id = random();
     std::ignore = all.serve(ids, {.ids = ids, .resident = {}}, i);
-    BOOST_REQUIRE(all.distinct() <= miniatures::candidates.size() * 1'000);
+    BOOST_REQUIRE(all.distinct() <= candidates().size() * 1'000);
   }
   all.resize(100, 10);
   std::ignore = all.serve(ids, {.ids = ids, .resident = {}}, 5'000);
-  BOOST_TEST(all.distinct() <= miniatures::candidates.size() * 100);
+  BOOST_TEST(all.distinct() <= candidates().size() * 100);
 }
 
 BOOST_AUTO_TEST_CASE(the_sample_is_the_thinner_the_larger_the_pool_is) {
