@@ -54,7 +54,7 @@ def test_a_policy_changes_while_the_node_runs_and_keeps_what_is_cached(
 
 
 def test_an_unknown_policy_is_refused_with_the_known_ones(start_node: StartNode) -> None:
-    with pytest.raises(AssertionError, match="one of auto, lru, fifo"):
+    with pytest.raises(AssertionError, match="one of fifo, lru, lfu"):
         start_node("dram.policy=belady")
 
 
