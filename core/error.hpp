@@ -1,4 +1,4 @@
-// The one error type of Cenote: a closed code, a sentence for a person, and an optional cause.
+// The one error type of Cenote: a closed code, and a sentence for a person.
 // The codes are the same in C++, C (client/cenote.h) and Python (cenote.errors).
 #pragma once
 

@@ -1,4 +1,4 @@
-// The numbers of a session's free pin slots.
+// The numbers of a session's free pin slots. Pins are hazard pointers (Michael 2004).
 #pragma once
 
 #include <cstdint>

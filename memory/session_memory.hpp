@@ -1,4 +1,4 @@
-// The memory that one session shares with the node: rings, grants, pin slots.
+// The memory that one session shares with the node: rings, grants, pin slots (hazard pointers, Michael 2004).
 #pragma once
 
 #include <atomic>

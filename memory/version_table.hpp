@@ -22,7 +22,7 @@ namespace cenote::memory {
 //
 // A slab owns `count` consecutive entries from its `first_version` on.
 
-/// One block. Even version: published; odd: not readable; 0: never used. Versions only grow, across restarts too.
+/// One block: a seqlock. Even: published; odd: not readable; 0: never used. Versions only grow, across restarts too.
 struct version_entry {
   std::atomic<std::uint64_t> version;
   std::atomic<std::uint64_t> key_size;  ///< bytes

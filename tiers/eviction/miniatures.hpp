@@ -1,4 +1,4 @@
-// Small pools that show what policies would do with a sample of a tier's requests.
+// Small pools that show what policies would do with a sample of a tier's requests (SHARDS, Waldspurger et al. 2015).
 #pragma once
 
 #include <cstdint>
