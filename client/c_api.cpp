@@ -37,7 +37,10 @@ static_assert(offsetof(cenote_held, slot) == offsetof(client::held_block, slot))
 static_assert(sizeof(cenote_buffer) == sizeof(client::buffers::item));
 static_assert(sizeof(cenote_strided) == sizeof(client::strided_piece));
 static_assert(offsetof(cenote_strided, run_stride) == offsetof(client::strided_piece, run_stride));
-static_assert(CENOTE_PREFETCH_TIMEOUT == static_cast<int>(cenote::memory::prefetch_policy::timeout));
+static_assert(CENOTE_PREFETCH_DEFAULT == static_cast<int>(cenote::prefetch_policy::node_default));
+static_assert(CENOTE_PREFETCH_BEST_EFFORT == static_cast<int>(cenote::prefetch_policy::best_effort));
+static_assert(CENOTE_PREFETCH_WAIT_COMPLETE == static_cast<int>(cenote::prefetch_policy::wait_complete));
+static_assert(CENOTE_PREFETCH_TIMEOUT == static_cast<int>(cenote::prefetch_policy::timeout));
 
 std::string& last_message() {
   thread_local std::string message;

@@ -13,6 +13,11 @@ namespace cenote::nvme {
 
 namespace {
 
+/// Policies count tenths of a second, and let them go around.
+constexpr std::uint32_t policy_time(coarse_time seconds) noexcept {
+  return seconds * 10;
+}
+
 constexpr std::uint64_t min_extent = std::uint64_t{4} << 20;
 constexpr std::uint64_t max_extent = std::uint64_t{256} << 20;
 constexpr std::size_t most_instances = std::size_t{std::numeric_limits<std::uint16_t>::max()} + 1;
@@ -160,7 +165,7 @@ result<void> store::set_policy(const std::string& name) {
     const auto old = std::exchange(each.policy, std::move(*eviction::make_policy(name, links_)));
     while (const auto next = old->victim()) {
       old->forget(*next);
-      each.policy->admit(*next, entries_[*next].key_lo, entries_[*next].touch);
+      each.policy->admit(*next, entries_[*next].key_lo, policy_time(entries_[*next].touch));
     }
   }
   return {};
@@ -218,7 +223,7 @@ bool store::adopt(std::uint32_t path, const adopted_block& block) {
                                             .instance = instance,
                                             .path = static_cast<std::uint8_t>(path)});
   links_.cover(entry + 1);
-  class_of(bytes).policy->admit(entry, block.key.lo, block.touch);
+  class_of(bytes).policy->admit(entry, block.key.lo, policy_time(block.touch));
   ++home.blocks;
   ++instances_[instance].blocks;
   ++counters_.loaded;
@@ -287,7 +292,8 @@ void store::restore_path(std::uint32_t path) {
   }
   std::ranges::sort(back, {}, [&](std::uint32_t entry) { return entries_[entry].touch; });
   for (const std::uint32_t entry : back) {
-    class_of(bytes_of(entries_[entry])).policy->admit(entry, entries_[entry].key_lo, entries_[entry].touch);
+    class_of(bytes_of(entries_[entry]))
+        .policy->admit(entry, entries_[entry].key_lo, policy_time(entries_[entry].touch));
     show(entry, true);
   }
 }
@@ -360,7 +366,7 @@ bool store::evict_one(size_class& from) {
       erase(*victim, true, true);
       return true;
     }
-    from.policy->spare(*victim, entries_[*victim].touch);
+    from.policy->spare(*victim, policy_time(entries_[*victim].touch));
   }
   return false;
 }
@@ -444,7 +450,7 @@ void store::erase(std::uint32_t entry, bool tell, bool evicted) {
   if (home.state == path_state::serving) {
     eviction::policy& order = *class_of(bytes_of(gone)).policy;
     if (evicted) {
-      order.evict(entry, gone.key_lo, gone.touch);
+      order.evict(entry, gone.key_lo, policy_time(gone.touch));
     } else {
       order.forget(entry);
     }
@@ -493,7 +499,7 @@ void store::write_one(const transfer& block, coarse_time now) {
     const bool usable = bytes_of(entries_[*held]) == block.memory.size();  // damaged metadata may say another length
     if (usable && paths_[entries_[*held].path].state == path_state::serving) {
       entries_[*held].touch = now;
-      class_of(block.memory.size()).policy->touch(*held, now);
+      class_of(block.memory.size()).policy->touch(*held, policy_time(now));
       return answer(block, transfer_result::done);
     }
     erase(*held, false);  // a copy that cannot be reached is worth less than a new one
@@ -548,7 +554,8 @@ void store::finish_write(operation& done, const io_completion& how, coarse_time 
                                             .instance = done.instance,
                                             .path = static_cast<std::uint8_t>(done.path)});
   links_.cover(entry + 1);
-  if (home.state == path_state::serving) class_of(stored.bytes).policy->admit(entry, entries_[entry].key_lo, now);
+  if (home.state == path_state::serving)
+    class_of(stored.bytes).policy->admit(entry, entries_[entry].key_lo, policy_time(now));
   ++instances_[done.instance].blocks;
   ++counters_.written;
   counters_.written_bytes += stored.bytes;
@@ -582,7 +589,7 @@ void store::read_one(const transfer& block, coarse_time now) {
   block_entry& found = entries_[*entry];
   ++found.readers;
   found.touch = now;
-  class_of(bytes_of(found)).policy->touch(*entry, now);
+  class_of(bytes_of(found)).policy->touch(*entry, policy_time(now));
   const std::uint64_t tag = next_tag_++;
   const std::uint64_t offset = offset_of(found);
   operations_.emplace(tag, operation{.what = block,
