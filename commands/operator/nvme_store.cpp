@@ -10,6 +10,7 @@
 #include <span>
 #include <utility>
 
+#include "core/stored_identity.hpp"
 #include "memory/segment.hpp"
 #include "tiers/nvme/devices.hpp"
 #include "tiers/nvme/store.hpp"
@@ -58,7 +59,7 @@ class sweep {
       const std::size_t number = in_piece_[each.tag];
       const stored_block& block = blocks_[number];
       answers_[number] = {
-          each.error, nvme::bind_checksum(each.checksum, block.instance, block.group, block.full) == block.checksum};
+          each.error, bind_checksum(each.checksum, block.instance, block.group, block.full) == block.checksum};
       ++done_;
       if (next_ < blocks_.size()) again.push_back(next(each.tag));
     }

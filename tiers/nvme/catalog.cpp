@@ -315,11 +315,6 @@ result<void> check_format(const rocksdb::Slice& value, std::uint64_t store_id, c
 
 }  // namespace
 
-std::uint64_t identity_of(const instance_spec& spec) {
-  const auto bytes = encoded(spec);
-  return checksum_of(bytes);
-}
-
 std::uint64_t name_identity(const std::string& id) noexcept {
   return checksum_of(id.data(), id.size());
 }

@@ -11,6 +11,7 @@
 
 #include "core/block_key.hpp"
 #include "core/instance_spec.hpp"
+#include "core/stored_identity.hpp"
 
 namespace cenote::nvme {
 
@@ -53,8 +54,7 @@ struct load_counts {
   std::uint64_t damaged = 0;  ///< records that were left out
 };
 
-/// The identity of an instance: XXH3-64 of its encoded spec.
-[[nodiscard]] std::uint64_t identity_of(const instance_spec& spec);
+using cenote::identity_of;
 /// An instance's name as a number.
 [[nodiscard]] std::uint64_t name_identity(const std::string& id) noexcept;
 

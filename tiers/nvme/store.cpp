@@ -7,7 +7,7 @@
 #include <cstring>
 #include <limits>
 
-#include "core/checksum.hpp"
+#include "core/stored_identity.hpp"
 
 namespace cenote::nvme {
 
@@ -39,16 +39,6 @@ std::uint64_t bytes_of(const block_entry& entry) noexcept {
 }
 
 }  // namespace
-
-std::uint64_t bind_checksum(std::uint64_t of_bytes, std::uint64_t instance, std::uint32_t group,
-                            const full_key& full) noexcept {
-  struct {
-    std::uint64_t of_bytes, instance, group, size;
-    std::array<std::byte, max_key_bytes> key;
-  } bound{of_bytes, instance, group, full.size, full.bytes};
-  static_assert(sizeof bound == 32 + max_key_bytes);
-  return checksum_of(&bound, sizeof bound);
-}
 
 std::optional<adopted_block> adopted_from(const stored_block& block) noexcept {
   if (block.bytes == 0 || block.bytes % sector_bytes != 0 || block.offset % sector_bytes != 0 ||

@@ -245,9 +245,4 @@ class store {
   std::unique_ptr<std::byte, aligned_free> probed_;  ///< a sector that probes read into
 };
 
-/// What is kept with a block: the hash of its bytes, mixed with its full key and its instance, so that bytes of another
-/// block never pass for it.
-[[nodiscard]] std::uint64_t bind_checksum(std::uint64_t of_bytes, std::uint64_t instance, std::uint32_t group,
-                                          const full_key& full) noexcept;
-
 }  // namespace cenote::nvme

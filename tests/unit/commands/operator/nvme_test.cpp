@@ -6,6 +6,7 @@
 #include <map>
 
 #include "core/checksum.hpp"
+#include "core/stored_identity.hpp"
 #include "tests/unit/tiers/nvme/temporary_directory.hpp"
 #include "tiers/nvme/store.hpp"
 
@@ -68,7 +69,7 @@ struct store_fixture {
     block.touch = touch;
     block.offset = nvme::path_file::data_offset + slot++ * block_size;
     block.bytes = block_size;
-    block.checksum = nvme::bind_checksum(checksum_of(bytes.data(), bytes.size()), instance, 0, block.full);
+    block.checksum = bind_checksum(checksum_of(bytes.data(), bytes.size()), instance, 0, block.full);
     apply({nvme::catalog_change::kind::put, block});
     return block;
   }
@@ -130,7 +131,7 @@ BOOST_FIXTURE_TEST_SUITE(nvme_store, store_fixture)
 
 BOOST_AUTO_TEST_CASE(sums_up_blocks_by_instance) {
   const auto spec = spec_called("known");
-  const auto identity = nvme::identity_of(spec);
+  const auto identity = identity_of(spec);
   remember(spec);
   remember(spec_called("empty"));
   put(identity, 'a', 2000);
@@ -182,8 +183,8 @@ BOOST_AUTO_TEST_CASE(verifies_with_every_engine) {
 BOOST_AUTO_TEST_CASE(names_what_is_wrong) {
   const auto spec = spec_called("known");
   remember(spec);
-  put(nvme::identity_of(spec), 'a', 1);
-  const auto flipped = put(nvme::identity_of(spec), 'b', 1);
+  put(identity_of(spec), 'a', 1);
+  const auto flipped = put(identity_of(spec), 'b', 1);
   scribble(flipped.offset + block_size - 1, "x");
   auto foreign = put(77, 'c', 1);  // the bytes are right, but for another instance
   apply({nvme::catalog_change::kind::erase, foreign});
