@@ -21,11 +21,11 @@ prefetch_planner::behavior_type prefetch_planner::make_behavior() {
   return {
       [this](wish_atom, const prefetch_words_ptr& said) { hear(*said); },
       [this](obeyed_atom, const prefetch_replies_ptr& replies) {
-        for (const prefetch::reply& each : *replies) planner_.take(each, now_());
+        for (const prefetch::reply& each : *replies) planner_.on_result(each, now_());
         settle();
       },
       [this](moved_atom, const transfer_outcomes_ptr& outcomes) {
-        planner_.settle(*outcomes, now_());
+        planner_.on_loads_finished(*outcomes, now_());
         settle();
       },
       [this](room_atom) {
@@ -33,7 +33,7 @@ prefetch_planner::behavior_type prefetch_planner::make_behavior() {
         settle();
       },
       [this](lost_atom, std::uint64_t session) {
-        planner_.forget(session);
+        planner_.on_session_closed(session);
         asking_.erase(session);
         settle();
       },
@@ -57,14 +57,14 @@ void prefetch_planner::hear(prefetch_words& said) {
     if (each.what == prefetch::word::kind::wish) {
       asking_.insert_or_assign(each.session, caf::actor_cast<session_actor>(said.from));
     }
-    planner_.hear(std::move(each), now_());
+    planner_.on_request(std::move(each), now_());
   }
   settle();
 }
 
 void prefetch_planner::settle() {
   const prefetch::time_point now = now_();
-  planner_.advance(now);
+  planner_.plan(now);
   if (auto orders = planner_.take_orders(); !orders.empty() && dram_) {
     send(dram_, order_atom_v, std::make_shared<const std::vector<prefetch::order>>(std::move(orders)));
   }

@@ -54,63 +54,65 @@ planner::job* planner::find(std::uint64_t number) noexcept {
 
 // ---------------------------------------------------------------------------------------------- what sessions say
 
-void planner::hear(word said, time_point now) {
-  if (said.what != word::kind::wish) return say(said);
-  const auto gathered = gathering_.find(said.session);
+void planner::on_request(word request, time_point now) {
+  if (request.what != word::kind::wish) return on_cancel(request);
+  const auto gathered = gathering_.find(request.session);
   if (gathered != gathering_.end()) {
     word& whole = gathered->second;
-    const bool goes_on = said.terms.chain != 0 && whole.terms.chain == said.terms.chain && whole.group == said.group &&
-                         whole.instance == said.instance;
+    const bool goes_on = request.terms.chain != 0 && whole.terms.chain == request.terms.chain &&
+                         whole.group == request.group && whole.instance == request.instance;
     if (goes_on && whole.too_long) {
-      said.too_long = true;
+      request.too_long = true;
     } else if (goes_on) {
-      const std::size_t more = std::min(said.keys.size(), max_chain - std::min(max_chain, whole.keys.size()));
-      whole.keys.insert(whole.keys.end(), said.keys.begin(), said.keys.begin() + static_cast<std::ptrdiff_t>(more));
-      whole.places.insert(whole.places.end(), said.places.begin(),
-                          said.places.begin() + static_cast<std::ptrdiff_t>(more));
-      whole.request = said.request;
-      whole.terms = said.terms;
-      said = std::move(whole);
+      const std::size_t more = std::min(request.keys.size(), max_chain - std::min(max_chain, whole.keys.size()));
+      whole.keys.insert(whole.keys.end(), request.keys.begin(),
+                        request.keys.begin() + static_cast<std::ptrdiff_t>(more));
+      whole.places.insert(whole.places.end(), request.places.begin(),
+                          request.places.begin() + static_cast<std::ptrdiff_t>(more));
+      whole.request = request.request;
+      whole.terms = request.terms;
+      request = std::move(whole);
     }
     gathering_.erase(gathered);
   }
-  if (said.terms.more) {
-    said.too_long |= !has_room_for(said);
-    if (said.too_long) {
-      said.keys = {};
-      said.places = {};
+  if (request.terms.more) {
+    request.too_long |= !has_room_for(request);
+    if (request.too_long) {
+      request.keys = {};
+      request.places = {};
     }
-    gathering_.insert_or_assign(said.session, std::move(said));
+    gathering_.insert_or_assign(request.session, std::move(request));
   } else {
-    begin(std::move(said), now);
+    begin(std::move(request), now);
   }
 }
 
 /// Of a prefetch that is over, or of none, a word changes nothing.
-void planner::say(const word& said) {
-  if (said.chain == 0) return;
-  const bool cancels = said.what == word::kind::end;
+void planner::on_cancel(const word& request) {
+  if (request.chain == 0) return;
+  const bool cancels = request.what == word::kind::end;
   for (auto& [number, each] : jobs_) {
-    if (each.session != said.session || each.chain != said.chain) continue;
+    if (each.session != request.session || each.chain != request.chain) continue;
     if (cancels) {
-      each.told_off = reason::cancelled;
+      each.stop_reason = reason::cancelled;
       each.hold = false;
-    } else if (each.stoppable && !each.told_off) {
-      each.told_off = reason::stopped;
+    } else if (each.stoppable && !each.stop_reason) {
+      each.stop_reason = reason::stopped;
     }
   }
   if (!cancels) return;
-  const auto gathered = gathering_.find(said.session);
-  if (gathered != gathering_.end() && gathered->second.terms.chain == said.chain) gathering_.erase(gathered);
-  const auto held = std::ranges::find_if(
-      held_, [&](const auto& each) { return each.second.session == said.session && each.second.chain == said.chain; });
+  const auto gathered = gathering_.find(request.session);
+  if (gathered != gathering_.end() && gathered->second.terms.chain == request.chain) gathering_.erase(gathered);
+  const auto held = std::ranges::find_if(held_, [&](const auto& each) {
+    return each.second.session == request.session && each.second.chain == request.chain;
+  });
   if (held != held_.end()) let_go(held->first);
 }
 
-void planner::refuse(const word& said, error_code code) {
+void planner::refuse(const word& request, error_code code) {
   ++counts_.refused;
-  answer made{.session = said.session, .completion = {}};
-  made.completion.request = said.request;
+  answer made{.session = request.session, .completion = {}};
+  made.completion.request = request.request;
   made.completion.kind = memory::completion_kind::done;
   made.completion.code = static_cast<std::uint16_t>(code);
   answers_.push_back(made);
@@ -122,74 +124,75 @@ std::size_t planner::open_of(std::uint64_t session) const noexcept {
 }
 
 /// Keys take memory until their prefetch is answered, whoever waits for it.
-bool planner::has_room_for(const word& said) const noexcept {
-  std::size_t all = said.keys.size();
-  std::size_t own = said.keys.size();
+bool planner::has_room_for(const word& request) const noexcept {
+  std::size_t all = request.keys.size();
+  std::size_t own = request.keys.size();
   for (const auto& [number, each] : jobs_) {
     all += each.keys->size();
-    own += each.session == said.session ? each.keys->size() : 0;
+    own += each.session == request.session ? each.keys->size() : 0;
   }
-  for (const auto& [session, each] : gathering_) all += session == said.session ? 0 : each.keys.size();
+  for (const auto& [session, each] : gathering_) all += session == request.session ? 0 : each.keys.size();
   return own <= max_keys_of_session && all <= max_keys;
 }
 
-void planner::begin(word said, time_point now) {
-  if (open_of(said.session) >= max_of_session || said.too_long || !has_room_for(said))
-    return refuse(said, error_code::limit_exceeded);
+void planner::begin(word request, time_point now) {
+  if (open_of(request.session) >= max_of_session || request.too_long || !has_room_for(request))
+    return refuse(request, error_code::limit_exceeded);
   const auto same = [&](const auto& each) {
-    return each.second.session == said.session && each.second.chain == said.terms.chain;
+    return each.second.session == request.session && each.second.chain == request.terms.chain;
   };
   const bool known = std::ranges::any_of(jobs_, same) || std::ranges::any_of(held_, same);
-  if (said.terms.chain != 0 && known) return refuse(said, error_code::invalid_argument);
+  if (request.terms.chain != 0 && known) return refuse(request, error_code::invalid_argument);
   ++counts_.started;
-  counts_.wanted += said.keys.size();
+  counts_.wanted += request.keys.size();
   end_speculation();
-  job made = make_job(said, now);
+  job made = make_job(request, now);
   if (options_.read_ahead > 0) {
     continuations_.learn(made.session, made.instance, made.group, made.keys, options_.read_ahead);
   }
   if (made.recompute > 0) {
-    find_twin(made);
-    join_flights(made);
+    find_shared(made);
+    join_loads(made);
     open_account(made, now);
   }
   jobs_.emplace(made.number, std::move(made));
 }
 
-planner::job planner::make_job(word& said, time_point now) {
+planner::job planner::make_job(word& request, time_point now) {
   job made;
   made.number = next_job_++;
-  made.session = said.session;
-  made.request = said.request;
-  made.chain = said.terms.chain;
-  made.instance = said.instance;
-  made.group = said.group;
-  made.stride = said.stride;
-  made.hold = said.terms.hold && said.terms.chain != 0;
-  made.places = std::move(said.places);
-  made.keys = std::make_shared<const std::vector<full_key>>(std::move(said.keys));
+  made.session = request.session;
+  made.request = request.request;
+  made.chain = request.terms.chain;
+  made.instance = request.instance;
+  made.group = request.group;
+  made.stride = request.stride;
+  made.hold = request.terms.hold && request.terms.chain != 0;
+  made.places = std::move(request.places);
+  made.keys = std::make_shared<const std::vector<full_key>>(std::move(request.keys));
 
   made.end = made.places.size();
-  pass_present(made);
+  skip_resident(made);
   const auto absent = std::ranges::find(made.places, place::absent);
   if (absent != made.places.end()) {
-    end_at(made, static_cast<std::size_t>(absent - made.places.begin()), reason::absent);
+    truncate_at(made, static_cast<std::size_t>(absent - made.places.begin()), reason::absent);
   }
-  const std::uint64_t tokens = (made.end - made.prefix) * said.tokens_per_block;
-  const std::uint64_t threshold = said.terms.threshold_tokens.value_or(options_.threshold_tokens);
-  if (tokens > 0 && tokens < threshold) end_at(made, made.prefix, reason::below_threshold);
+  const std::uint64_t tokens = (made.end - made.prefix) * request.tokens_per_block;
+  const std::uint64_t threshold = request.terms.threshold_tokens.value_or(options_.threshold_tokens);
+  if (tokens > 0 && tokens < threshold) truncate_at(made, made.prefix, reason::below_threshold);
   made.left = static_cast<std::uint64_t>(
       std::count(made.places.begin(), made.places.begin() + static_cast<std::ptrdiff_t>(made.end), place::below));
 
-  const double rate = rate_for(said);
-  if (rate > 0) made.recompute = static_cast<double>(said.tokens_per_block) / rate;
+  const double rate = rate_for(request);
+  if (rate > 0) made.recompute = static_cast<double>(request.tokens_per_block) / rate;
   const prefetch_policy policy =
-      said.terms.policy == prefetch_policy::node_default ? options_.policy : said.terms.policy;
+      request.terms.policy == prefetch_policy::node_default ? options_.policy : request.terms.policy;
   made.stoppable = policy == prefetch_policy::best_effort;
   made.deadline = now + options_.limit;
   if (policy == prefetch_policy::timeout) {
-    const nanoseconds base = said.terms.base ? nanoseconds(*said.terms.base) : options_.base;
-    const nanoseconds per_ki = said.terms.per_ki_token ? nanoseconds(*said.terms.per_ki_token) : options_.per_ki_token;
+    const nanoseconds base = request.terms.base ? nanoseconds(*request.terms.base) : options_.base;
+    const nanoseconds per_ki =
+        request.terms.per_ki_token ? nanoseconds(*request.terms.per_ki_token) : options_.per_ki_token;
     const double seconds = seconds_of(base) + seconds_of(per_ki) * static_cast<double>(tokens) / 1024;
     if (seconds < seconds_of(options_.limit)) made.deadline = now + time_of(seconds);
   }
@@ -197,12 +200,12 @@ planner::job planner::make_job(word& said, time_point now) {
 }
 
 /// Ranks of one engine ask for the same chain at the same time: what the older job loads costs the younger nothing.
-void planner::find_twin(job& of) const {
+void planner::find_shared(job& of) const {
   for (const auto& [number, each] : jobs_) {
     if (each.instance != of.instance || each.group != of.group) continue;
     const std::size_t common = common_prefix(*each.keys, *of.keys);
     if (common <= of.in_common) continue;
-    of.twin = each.number;
+    of.shared_with = each.number;
     of.in_common = common;
   }
 }
@@ -229,11 +232,11 @@ void planner::read_ahead(const job& behind, time_point now) {
 
 void planner::end_speculation() {
   for (auto& [number, each] : jobs_) {
-    if (each.session == 0 && !each.probe) each.told_off = reason::cancelled;
+    if (each.session == 0 && !each.probe) each.stop_reason = reason::cancelled;
   }
 }
 
-void planner::forget(std::uint64_t session) {
+void planner::on_session_closed(std::uint64_t session) {
   gathering_.erase(session);
   continuations_.forget(session);
   for (const auto& [number, each] : jobs_) {
@@ -252,20 +255,20 @@ void planner::forget(std::uint64_t session) {
 
 // ---------------------------------------------------------------------------------------------- what the tier says
 
-void planner::take(const reply& said, time_point now) {
-  switch (said.what) {
-    case order::kind::load: take_loads(said, now); break;
-    case order::kind::finish: take_length(said, now); break;
+void planner::on_result(const reply& response, time_point now) {
+  switch (response.what) {
+    case order::kind::load: take_loads(response, now); break;
+    case order::kind::finish: take_length(response, now); break;
     case order::kind::release: break;
   }
 }
 
-void planner::take_loads(const reply& said, time_point now) {
+void planner::take_loads(const reply& response, time_point now) {
   open_order_.reset();
-  job* const of = find(said.job);  // null: its session is gone
-  std::size_t key = said.first;
-  for (const load_answer& each : said.loads) {
-    if (each.state == load_state::loading) fly(each.token, said.job, key, now);
+  job* const of = find(response.job);  // null: its session is gone
+  std::size_t key = response.first;
+  for (const load_answer& each : response.loads) {
+    if (each.state == load_state::loading) fly(each.token, response.job, key, now);
     if (each.state == load_state::wait) {
       blocked_ = true;
       blocked_until_ = now + retry_after;
@@ -276,20 +279,20 @@ void planner::take_loads(const reply& said, time_point now) {
         case load_state::loading: of->places[key] = place::loading; break;
         case load_state::wait: break;
         case load_state::absent:
-        case load_state::busy: end_at(*of, key, reason::absent); break;
-        case load_state::no_space: end_at(*of, key, reason::no_space); break;
+        case load_state::busy: truncate_at(*of, key, reason::absent); break;
+        case load_state::no_space: truncate_at(*of, key, reason::no_space); break;
       }
     }
     if (each.state == load_state::present || each.state == load_state::loading) ++key;
   }
   if (of == nullptr) return;
   of->next = key;
-  end_at(*of, of->end, of->why);
+  truncate_at(*of, of->end, of->why);
 }
 
 /// A block is under way. One that an older wish began costs this one nothing.
 void planner::fly(std::uint64_t token, std::uint64_t number, std::size_t key, time_point now) {
-  const auto [at, is_new] = flights_.try_emplace(token);
+  const auto [at, is_new] = loads_in_flight_.try_emplace(token);
   job* const of = find(number);
   if (is_new) {
     at->second.bytes = open_stride_;
@@ -312,13 +315,13 @@ void planner::fly(std::uint64_t token, std::uint64_t number, std::size_t key, ti
   join(at->second, number, key);
 }
 
-void planner::settle(std::span<const transfer_outcome> ended, time_point now) {
+void planner::on_loads_finished(std::span<const transfer_outcome> ended, time_point now) {
   std::uint64_t bytes = 0;
   std::uint64_t good = 0;
   std::uint64_t loads = 0;
   for (const transfer_outcome& each : ended) {
-    const auto found = flights_.find(each.token);
-    if (found == flights_.end()) continue;
+    const auto found = loads_in_flight_.find(each.token);
+    if (found == loads_in_flight_.end()) continue;
     const bool came = each.what == transfer_result::done;
     ++loads;
     bytes += found->second.bytes;
@@ -333,9 +336,9 @@ void planner::settle(std::span<const transfer_outcome> ended, time_point now) {
       job* const of = find(number);
       if (of == nullptr) continue;
       of->places[key] = came ? place::present : place::absent;
-      if (!came) end_at(*of, key, reason::absent);
+      if (!came) truncate_at(*of, key, reason::absent);
     }
-    flights_.erase(found);
+    loads_in_flight_.erase(found);
   }
   if (bytes == 0) return;
   speed_.ended(bytes, good, now, loads);
@@ -343,10 +346,10 @@ void planner::settle(std::span<const transfer_outcome> ended, time_point now) {
 }
 
 /// What is under way for a job is under way for all that have the same key at its place.
-void planner::join(flight& under_way, std::uint64_t number, std::size_t key) {
+void planner::join(load_in_flight& under_way, std::uint64_t number, std::size_t key) {
   const job* const first = find(number);
   for (auto& [other, each] : jobs_) {
-    if (each.twin != number || key >= each.in_common || each.places[key] != place::below) continue;
+    if (each.shared_with != number || key >= each.in_common || each.places[key] != place::below) continue;
     each.left -= key >= each.next && key < each.end ? 1 : 0;
     each.places[key] = place::loading;
     each.begun = true;
@@ -357,10 +360,11 @@ void planner::join(flight& under_way, std::uint64_t number, std::size_t key) {
   }
 }
 
-void planner::join_flights(job& of) {
-  for (auto& [token, each] : flights_) {
-    const auto same = std::ranges::find_if(
-        each.wanted_by, [&](const auto& wanted) { return wanted.first == of.twin && wanted.second < of.in_common; });
+void planner::join_loads(job& of) {
+  for (auto& [token, each] : loads_in_flight_) {
+    const auto same = std::ranges::find_if(each.wanted_by, [&](const auto& wanted) {
+      return wanted.first == of.shared_with && wanted.second < of.in_common;
+    });
     if (same == each.wanted_by.end()) continue;
     const std::size_t key = same->second;
     if (of.places[key] != place::loading) continue;
@@ -369,8 +373,8 @@ void planner::join_flights(job& of) {
   }
 }
 
-void planner::take_length(const reply& said, time_point now) {
-  const auto found = jobs_.find(said.job);
+void planner::take_length(const reply& response, time_point now) {
+  const auto found = jobs_.find(response.job);
   if (found == jobs_.end()) return;
   const job& done = found->second;
   if (done.session == 0) {
@@ -379,19 +383,19 @@ void planner::take_length(const reply& said, time_point now) {
     return;
   }
   read_ahead(done, now);
-  if (done.recompute > 0) close_account(done, said.length, now);
+  if (done.recompute > 0) close_account(done, response.length, now);
   ++counts_.finished;
   ++counts_.by_reason[static_cast<std::size_t>(done.why)];
   answer made{.session = done.session, .completion = {}};
   made.completion.request = done.request;
   made.completion.kind = memory::completion_kind::done;
-  made.completion.value = said.length;
+  made.completion.value = response.length;
   answers_.push_back(made);
-  if (done.hold && said.length > 0) {
+  if (done.hold && response.length > 0) {
     held_.emplace(done.number, held_job{done.session, done.chain, done.instance, done.charged, now + options_.claim});
   } else {
     order back{.what = order::kind::release, .job = done.number, .session = done.session, .keys = {}};
-    orders_.push_back(std::move(back));  // it may have been told off while the tier counted
+    orders_.push_back(std::move(back));  // it may have been stopped while the tier counted
     discharge(done.instance, done.charged);
   }
   jobs_.erase(found);
@@ -415,12 +419,12 @@ void planner::discharge(std::uint32_t instance, std::uint64_t bytes) noexcept {
 
 // ---------------------------------------------------------------------------------------------- decisions
 
-void planner::pass_present(job& of) noexcept {
+void planner::skip_resident(job& of) noexcept {
   while (of.prefix < of.places.size() && of.places[of.prefix] == place::present) ++of.prefix;
 }
 
 /// The chain is wanted up to `key`; `why` not further. Never longer than before.
-void planner::end_at(job& of, std::size_t key, reason why) noexcept {
+void planner::truncate_at(job& of, std::size_t key, reason why) noexcept {
   if (of.finishing) return;
   if (key < of.end) {
     of.end = key;
@@ -439,7 +443,7 @@ void planner::note_arrivals() {
   }
   if (!compared) return;
   std::uint64_t bytes = 0;
-  for (const auto& [token, each] : flights_) {
+  for (const auto& [token, each] : loads_in_flight_) {
     bytes += each.bytes;
     for (const auto& [wanting, key] : each.wanted_by) {
       if (job* const of = find(wanting); of != nullptr && of->recompute > 0) of->arrivals.emplace(key, bytes);
@@ -448,16 +452,16 @@ void planner::note_arrivals() {
 }
 
 /// What the client says; else the operator; else what was said of this instance before; else what is assumed.
-double planner::rate_for(const word& said) {
-  engine& asks = engine_of(said.instance);
-  if (said.terms.prefill_rate) {
-    const std::uint64_t rate = *said.terms.prefill_rate;  // 0: this one is not to be compared
+double planner::rate_for(const word& request) {
+  engine& asks = engine_of(request.instance);
+  if (request.terms.prefill_rate) {
+    const std::uint64_t rate = *request.terms.prefill_rate;  // 0: this one is not to be compared
     if (rate > 0) asks.rate = rate;
     return static_cast<double>(rate);
   }
   if (options_.prefill_tokens_per_s > 0) return static_cast<double>(options_.prefill_tokens_per_s);
   if (asks.rate > 0) return static_cast<double>(asks.rate);
-  if (options_.assumed_tokens_per_s > 0 && !std::exchange(asks.is_assumed, true)) assumed_.push_back(said.instance);
+  if (options_.assumed_tokens_per_s > 0 && !std::exchange(asks.is_assumed, true)) assumed_.push_back(request.instance);
   return static_cast<double>(options_.assumed_tokens_per_s);
 }
 
@@ -543,7 +547,7 @@ void planner::weigh_unknown(job& of, time_point now) {
 
 void planner::refuse_or_cut(job& of, std::size_t end, time_point now) {
   if (end == of.prefix && !of.begun) probe_behind(of, now);
-  end_at(of, end, of.begun ? reason::cut : reason::cannot_win);
+  truncate_at(of, end, of.begun ? reason::cut : reason::cannot_win);
 }
 
 /// The prefetch is answered now, and nobody waits; what is loaded behind it tells how fast the device has become.
@@ -573,13 +577,13 @@ void planner::probe_behind(const job& of, time_point now) {
 /// The end of the prefix for which the time saved, less the time until it is here, is longest; of.prefix if none saves.
 /// No block is waited for if that loses more, on the way, than may be lost.
 std::size_t planner::best_end(const job& of, std::uint64_t ahead, const forecast& speed, time_point now) const {
-  const auto twin = jobs_.find(of.twin);
-  const std::size_t shared = twin == jobs_.end() ? 0 : std::min(of.in_common, twin->second.end);
-  const std::uint64_t twins = twin == jobs_.end() ? 0 : std::min(ahead, twin->second.left * of.stride);
+  const auto older = jobs_.find(of.shared_with);
+  const std::size_t shared = older == jobs_.end() ? 0 : std::min(of.in_common, older->second.end);
+  const std::uint64_t in_older = older == jobs_.end() ? 0 : std::min(ahead, older->second.left * of.stride);
   const double waited = seconds_of(now - of.since);
   std::uint64_t before = 0;  // bytes that come before and with what was looked at so far
   std::uint64_t own = 0;     // … that this job asks for
-  std::uint64_t with = 0;    // … that its twin asks for
+  std::uint64_t with = 0;    // … that the older job asks for
   double best = 0;
   std::size_t best_at = of.prefix;
   for (std::size_t i = of.prefix; i < of.end; ++i) {
@@ -588,7 +592,7 @@ std::size_t planner::best_end(const job& of, std::uint64_t ahead, const forecast
       before = std::max(before, known == of.arrivals.end() ? speed_.under_way() : known->second);
     } else if (of.places[i] == place::below) {
       (i < shared ? with : own) += of.stride;
-      before = std::max(before, speed_.under_way() + (i < shared ? ahead - twins + with : ahead + own));
+      before = std::max(before, speed_.under_way() + (i < shared ? ahead - in_older + with : ahead + own));
     }
     const double until = before > 0 ? speed.until(before) : 0;
     if (waited + until - static_cast<double>(i - of.from) * of.recompute > of.allowance) break;
@@ -602,8 +606,8 @@ std::size_t planner::best_end(const job& of, std::uint64_t ahead, const forecast
 
 bool planner::is_over(job& of, time_point now) noexcept {
   if (of.prefix >= of.end) return true;
-  if (of.told_off) {
-    of.why = *of.told_off;
+  if (of.stop_reason) {
+    of.why = *of.stop_reason;
   } else if (of.deadline <= now) {
     of.why = reason::timeout;
   } else {
@@ -625,13 +629,13 @@ void planner::order_finish(job& of) {
                      .keys = of.keys});
 }
 
-void planner::advance(time_point now) {
+void planner::plan(time_point now) {
   expire(now);
   note_arrivals();
   std::uint64_t ahead = 0;
   for (auto& [number, each] : jobs_) {
     if (each.finishing) continue;
-    pass_present(each);
+    skip_resident(each);
     if (each.recompute > 0) weigh(each, ahead, now);
     if (is_over(each, now)) {
       order_finish(each);
@@ -668,7 +672,7 @@ planner::ordered planner::order_loads(job& of, time_point now) {
     bytes += of.stride;
   }
   if (at == of.next) {
-    if (stopped == ordered::over_budget && alone_in_budget(of)) end_at(of, at, reason::budget);
+    if (stopped == ordered::over_budget && alone_in_budget(of)) truncate_at(of, at, reason::budget);
     return stopped;
   }
   open_order_ = order{.what = order::kind::load,

@@ -54,22 +54,23 @@ class planner {
 
   explicit planner(options chosen) : options_(chosen) {}
 
-  void hear(word said, time_point now);
-  /// What the tier says to an order.
-  void take(const reply& said, time_point now);
+  /// A session asks for a chain, stops a prefetch, or is done with one; in the order of its ring.
+  void on_request(word request, time_point now);
+  /// What the tier answers to an order.
+  void on_result(const reply& response, time_point now);
   /// Loads that ended; of others than ours nothing is known.
-  void settle(std::span<const transfer_outcome> ended, time_point now);
+  void on_loads_finished(std::span<const transfer_outcome> ended, time_point now);
   /// There may be room again for what the tier answered `wait`.
   void retry() noexcept { blocked_ = false; }
-  /// The session is dead, or done. The tier let go of its blocks already.
-  void forget(std::uint64_t session);
+  /// The session is closed or its client dead. The tier let go of its blocks already.
+  void on_session_closed(std::uint64_t session);
   /// Decides; call after any of the above and at wake_at().
-  void advance(time_point now);
+  void plan(time_point now);
   void reload(const options& chosen) noexcept { options_ = chosen; }
 
   [[nodiscard]] std::vector<order> take_orders() { return std::exchange(orders_, {}); }
   [[nodiscard]] std::vector<answer> take_answers() { return std::exchange(answers_, {}); }
-  /// When advance() has to be called at the latest; nothing: only when something happens.
+  /// When plan() has to be called at the latest; nothing: only when something happens.
   [[nodiscard]] std::optional<time_point> wake_at(time_point now) const noexcept;
   [[nodiscard]] prefetch::status status(time_point now = {}) const;
   /// Instances of which a prefill rate had to be assumed, for the first time.
@@ -91,13 +92,13 @@ class planner {
     std::vector<place> places;
     double recompute = 0;  ///< seconds a block; 0: not known, nothing is compared
     time_point deadline{};
-    std::size_t prefix = 0;          ///< blocks from the front that are present
-    std::size_t next = 0;            ///< first key that no order named
-    std::size_t end = 0;             ///< first key that is not wanted (any more)
-    reason why = reason::complete;   ///< why not
-    std::optional<reason> told_off;  ///< stopped or cancelled
-    std::uint64_t left = 0;          ///< keys in [next, end) that are below
-    std::uint64_t twin = 0;          ///< an older job with the same first `in_common` keys; 0: none
+    std::size_t prefix = 0;             ///< blocks from the front that are present
+    std::size_t next = 0;               ///< first key that no order named
+    std::size_t end = 0;                ///< first key that is not wanted (any more)
+    reason why = reason::complete;      ///< why not
+    std::optional<reason> stop_reason;  ///< stopped or cancelled
+    std::uint64_t left = 0;             ///< keys in [next, end) that are below
+    std::uint64_t shared_with = 0;      ///< an older job with the same first `in_common` keys; 0: none
     std::size_t in_common = 0;
     bool begun = false;         ///< something was loaded for it
     bool probe = false;         ///< speculation that measures
@@ -112,7 +113,7 @@ class planner {
     /// When keys come that are under way: bytes that come before and with them. Made anew by note_arrivals().
     std::unordered_map<std::size_t, std::uint64_t> arrivals;
   };
-  struct flight {
+  struct load_in_flight {
     std::uint64_t bytes = 0;
     std::vector<std::pair<std::uint64_t, std::size_t>> wanted_by;  ///< job, key
   };
@@ -133,18 +134,18 @@ class planner {
   enum class ordered : std::uint8_t { yes, no_room, over_budget };
 
   [[nodiscard]] job* find(std::uint64_t number) noexcept;
-  void begin(word said, time_point now);
-  [[nodiscard]] job make_job(word& said, time_point now);
-  void find_twin(job& of) const;
+  void begin(word request, time_point now);
+  [[nodiscard]] job make_job(word& request, time_point now);
+  void find_shared(job& of) const;
   void read_ahead(const job& behind, time_point now);
   void end_speculation();
-  void say(const word& said);
-  void refuse(const word& said, error_code code);
+  void on_cancel(const word& request);
+  void refuse(const word& request, error_code code);
 
-  static void pass_present(job& of) noexcept;
-  static void end_at(job& of, std::size_t key, reason why) noexcept;
+  static void skip_resident(job& of) noexcept;
+  static void truncate_at(job& of, std::size_t key, reason why) noexcept;
   void note_arrivals();
-  [[nodiscard]] double rate_for(const word& said);
+  [[nodiscard]] double rate_for(const word& request);
   [[nodiscard]] engine& engine_of(std::uint32_t instance);
   void give_back(const job& of, double gained);
   void open_account(job& of, time_point now);
@@ -155,8 +156,8 @@ class planner {
   void begin_probe(time_point now);
   [[nodiscard]] bool measures(const job& of) const noexcept;
   [[nodiscard]] bool probes_itself(job& of, const forecast& speed, time_point now);
-  void join(flight& under_way, std::uint64_t number, std::size_t key);
-  void join_flights(job& of);
+  void join(load_in_flight& under_way, std::uint64_t number, std::size_t key);
+  void join_loads(job& of);
   void probe_behind(const job& of, time_point now);
   [[nodiscard]] static time_point patience_of(const job& of) noexcept;
   [[nodiscard]] std::size_t best_end(const job& of, std::uint64_t ahead, const forecast& speed, time_point now) const;
@@ -167,22 +168,22 @@ class planner {
   [[nodiscard]] std::uint64_t probe_window(std::uint64_t stride) const noexcept;
   [[nodiscard]] std::uint64_t budget_for(const job& of) const;
   [[nodiscard]] bool alone_in_budget(const job& of) const;
-  void take_loads(const reply& said, time_point now);
-  void take_length(const reply& said, time_point now);
+  void take_loads(const reply& response, time_point now);
+  void take_length(const reply& response, time_point now);
   void fly(std::uint64_t token, std::uint64_t number, std::size_t key, time_point now);
   void let_go(std::uint64_t number);
   void expire(time_point now);
   void discharge(std::uint32_t instance, std::uint64_t bytes) noexcept;
   [[nodiscard]] std::size_t open_of(std::uint64_t session) const noexcept;
-  [[nodiscard]] bool has_room_for(const word& said) const noexcept;
+  [[nodiscard]] bool has_room_for(const word& request) const noexcept;
 
   options options_;
   std::uint64_t next_job_ = 1;
-  std::map<std::uint64_t, job> jobs_;               ///< by number, so the oldest first; not answered yet
-  std::map<std::uint64_t, held_job> held_;          ///< by job
-  std::map<std::uint64_t, word> gathering_;         ///< session -> chain of which requests are missing
-  std::map<std::uint64_t, flight> flights_;         ///< by token: in the order in which the device got them
-  std::map<std::uint32_t, std::uint64_t> charged_;  ///< instance -> bytes
+  std::map<std::uint64_t, job> jobs_;                        ///< by number, so the oldest first; not answered yet
+  std::map<std::uint64_t, held_job> held_;                   ///< by job
+  std::map<std::uint64_t, word> gathering_;                  ///< session -> chain of which requests are missing
+  std::map<std::uint64_t, load_in_flight> loads_in_flight_;  ///< by token: in the order in which the device got them
+  std::map<std::uint32_t, std::uint64_t> charged_;           ///< instance -> bytes
   std::uint64_t charged_in_all_ = 0;
   std::optional<order> open_order_;  ///< a load that is not answered yet
   std::uint64_t open_stride_ = 0;

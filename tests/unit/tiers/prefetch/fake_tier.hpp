@@ -57,7 +57,7 @@ class world {
       said.places.push_back(place_of(n));
     }
     begun[what.chain] = now;
-    plan.hear(std::move(said), now);
+    plan.on_request(std::move(said), now);
     settle();
   }
   void say(word::kind what, std::uint32_t chain, std::uint64_t session = 1) {
@@ -65,13 +65,13 @@ class world {
     said.what = what;
     said.session = session;
     said.chain = chain;
-    plan.hear(std::move(said), now);
+    plan.on_request(std::move(said), now);
     settle();
   }
   /// Carries out what the planner wants, until it wants nothing more at this moment.
   void settle() {
     for (;;) {
-      plan.advance(now);
+      plan.plan(now);
       for (const answer& each : plan.take_answers()) {
         lengths[each.completion.request] = each.completion.value;
         codes[each.completion.request] = each.completion.code;
@@ -100,7 +100,7 @@ class world {
       outcomes.push_back({queue.front().token, lost ? transfer_result::failed : transfer_result::done});
       queue.pop_front();
     }
-    if (!outcomes.empty()) plan.settle(outcomes, now);
+    if (!outcomes.empty()) plan.on_loads_finished(outcomes, now);
     settle();
     return true;
   }
@@ -167,7 +167,7 @@ class world {
       said.loads.push_back(answer);
       if (answer.state != load_state::present && answer.state != load_state::loading) break;
     }
-    plan.take(said, now);
+    plan.on_result(said, now);
   }
   load_answer load_of(std::uint64_t n) {
     if (present.contains(n)) return {load_state::present};

@@ -251,7 +251,7 @@ BOOST_AUTO_TEST_CASE(a_dead_session_leaves_nothing_behind) {
   terms.hold = true;
   wish({.session = 7, .chain = 1, .keys = chain_of(200, 2), .terms = terms});  // answered, held
   wish({.session = 7, .chain = 2, .keys = chain_of(0, 100), .terms = terms});
-  plan.forget(7);
+  plan.on_session_closed(7);
   settle();
   while (step()) continue;
   const status left = plan.status();
