@@ -15,7 +15,7 @@
 
 #include "client/session.hpp"
 #include "commands/common.hpp"
-#include "commands/replay/lane.hpp"
+#include "commands/replay/engine_worker.hpp"
 
 namespace cenote::replay {
 
@@ -25,7 +25,7 @@ using namespace std::chrono_literals;
 using std::chrono::steady_clock;
 
 constexpr auto call_deadline = 20s;
-constexpr auto look_pause = 50ms;  // how soon a lane that waits sees that it shall stop
+constexpr auto look_pause = 50ms;  // how soon a worker that waits sees that it shall stop
 constexpr std::uint32_t least_pins = 256;
 constexpr std::uint32_t most_pins = 65536;
 
@@ -50,21 +50,21 @@ result<client::session_ptr> attach(const run_settings& how, std::uint32_t number
   options.socket = how.socket.data();
   options.client_name = "replay engine " + std::to_string(number + 1);
   options.max_pins =
-      static_cast<std::uint32_t>(std::clamp<std::uint64_t>(how.longest_chain * how.lanes, least_pins, most_pins));
+      static_cast<std::uint32_t>(std::clamp<std::uint64_t>(how.longest_chain * how.workers, least_pins, most_pins));
   options.deadline = call_deadline;
   return client::session::attach(std::move(options));
 }
 
-/// The requests of one engine, taken by its lanes in the order of the trace.
+/// The requests of one engine, taken by its workers in the order of the trace.
 class work_list {
  public:
-  work_list(const board& plan, std::uint32_t engine) : plan_(plan) {
+  work_list(const shared_plan& plan, std::uint32_t engine) : plan_(plan) {
     for (const planned_request& each : plan.requests()) {
       if (each.engine == engine) list_.push_back(&each);
     }
   }
 
-  /// The next request, when it is due; null when there is none, or the board says stop.
+  /// The next request, when it is due; null when there is none, or the plan says stop.
   const planned_request* take(tally& into) {
     const std::size_t place = next_.fetch_add(1, std::memory_order_relaxed);
     if (place >= list_.size() || failed_.load(std::memory_order_relaxed)) return nullptr;
@@ -99,7 +99,7 @@ class work_list {
     return false;
   }
 
-  const board& plan_;
+  const shared_plan& plan_;
   std::vector<const planned_request*> list_;
   std::atomic<std::size_t> next_{0};
   std::atomic<bool> failed_{false};
@@ -107,23 +107,23 @@ class work_list {
   std::optional<error> why_;
 };
 
-void serve_all(const board& plan, std::uint32_t engine, std::uint32_t number, client::session& session,
+void serve_all(const shared_plan& plan, std::uint32_t engine, std::uint32_t number, client::session& session,
                work_list& work) {
-  lane mine(plan, engine, number, session, number == 0 ? corruption_for_tests(engine) : 0);
-  while (const planned_request* const next = work.take(plan.lane(engine, number))) {
+  engine_worker mine(plan, engine, number, session, number == 0 ? corruption_for_tests(engine) : 0);
+  while (const planned_request* const next = work.take(plan.worker(engine, number))) {
     if (const auto served = mine.serve(*next); !served) return work.fail_with(served.error());
   }
 }
 
 }  // namespace
 
-result<void> run_engine(const board& plan, std::uint32_t number) {
+result<void> run_engine(const shared_plan& plan, std::uint32_t number) {
   const run_settings& how = plan.settings();
   if (number >= how.engines) return fail(error_code::invalid_argument, "there is no engine of that number");
   engine_state& state = plan.engine(number);
   const auto session = attach(how, number);
   if (!session) {
-    board::say(state, session.error().describe());
+    shared_plan::say(state, session.error().describe());
     state.phase.store(engine_phase::failed);
     return std::unexpected(session.error());
   }
@@ -132,7 +132,7 @@ result<void> run_engine(const board& plan, std::uint32_t number) {
   while (plan.started() == 0 && !plan.stopped()) std::this_thread::sleep_for(1ms);
   {
     std::vector<std::jthread> others;
-    for (std::uint32_t i = 1; i < how.lanes; ++i) {
+    for (std::uint32_t i = 1; i < how.workers; ++i) {
       others.emplace_back([&, i] { serve_all(plan, number, i, **session, work); });
     }
     serve_all(plan, number, 0, **session, work);
@@ -151,7 +151,7 @@ namespace cenote {
 namespace {
 
 exit_code run_engine_process(int fd, std::uint32_t number) {
-  auto plan = replay::board::open(unique_fd(fd));
+  auto plan = replay::shared_plan::open(unique_fd(fd));
   if (!plan) return failed_with(plan.error());
   // The replay says on its own what went wrong here.
   return replay::run_engine(*plan, number) ? exit_code::orderly : exit_code::failed;
@@ -163,13 +163,13 @@ void add_replay_engine(CLI::App& app) {
   auto* command = app.add_subcommand("replay-engine", "An engine process of `cenote replay`; started by it only");
   command->group("");  // not in the help
   struct options {
-    int board = -1;
+    int plan = -1;
     std::uint32_t number = 0;
   };
   auto chosen = std::make_shared<options>();
-  command->add_option("--board", chosen->board)->required();
+  command->add_option("--plan", chosen->plan)->required();
   command->add_option("--number", chosen->number)->required();
-  command->callback([chosen] { end_with(run_engine_process(chosen->board, chosen->number)); });
+  command->callback([chosen] { end_with(run_engine_process(chosen->plan, chosen->number)); });
 }
 
 }  // namespace cenote

@@ -4,14 +4,14 @@
 #include <CLI/CLI.hpp>
 #include <cstdint>
 
-#include "commands/replay/board.hpp"
+#include "commands/replay/shared_plan.hpp"
 #include "core/error.hpp"
 
 namespace cenote::replay {
 
-/// Serves the requests of engine `number` until all are done, or the board says stop. Fails when the node is of no use
+/// Serves the requests of engine `number` until all are done, or the plan says stop. Fails when the node is of no use
 /// any more; a request that fails alone is counted.
-[[nodiscard]] result<void> run_engine(const board& plan, std::uint32_t number);
+[[nodiscard]] result<void> run_engine(const shared_plan& plan, std::uint32_t number);
 
 }  // namespace cenote::replay
 

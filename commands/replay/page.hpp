@@ -6,7 +6,7 @@
 #include <string_view>
 #include <vector>
 
-#include "commands/replay/outcome.hpp"
+#include "commands/replay/result.hpp"
 #include "commands/replay/svg_chart.hpp"
 #include "core/error.hpp"
 

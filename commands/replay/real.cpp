@@ -8,10 +8,10 @@
 
 #include "commands/common.hpp"
 #include "commands/interruption.hpp"
-#include "commands/replay/beside.hpp"
 #include "commands/replay/options.hpp"
 #include "commands/replay/page.hpp"
 #include "commands/replay/report.hpp"
+#include "commands/replay/simulated_curves.hpp"
 #include "commands/replay/summary.hpp"
 #include "core/instance_spec.hpp"
 #include "core/units.hpp"
@@ -26,8 +26,8 @@ constexpr std::uint64_t least_block = 4096;
 const std::map<std::string, verify_mode> verify_modes{
     {"none", verify_mode::none}, {"sample", verify_mode::sample}, {"all", verify_mode::all}};
 const std::map<std::string, access_mode> access_modes{{"copy", access_mode::copy}, {"in-place", access_mode::in_place}};
-const std::map<std::string, deal_mode> deal_modes{{"conversation", deal_mode::conversation},
-                                                  {"round-robin", deal_mode::round_robin}};
+const std::map<std::string, partition_mode> partition_modes{{"conversation", partition_mode::conversation},
+                                                            {"round-robin", partition_mode::round_robin}};
 
 result<std::uint64_t> parse_size(const std::string& text, std::string_view option) {
   const auto bytes = parse_bytes(text);
@@ -100,19 +100,19 @@ result<void> parse_node(const real_options& options, run_options& out) {
 }
 
 /// The policies that the report compares: the node's own, where it can be simulated, and a few others.
-std::vector<std::string> curves_beside(const outcome& of) {
+std::vector<std::string> curve_policies(const replay_result& of) {
   std::vector<std::string> names{"lru", "s3fifo", "tblru"};
   if (simulation::check_simulated(of.policy, simulation::replay_order::forward)) names.insert(names.begin(), of.policy);
   return names;
 }
 
 /// What a run leaves to do: figures beside it, and telling. False: a file could not be written.
-exit_code tell(outcome& of, const real_options& options, bool as_json) {
+exit_code tell(replay_result& of, const real_options& options, bool as_json) {
   of.memcpy_rate = measure_memcpy(of.settings.block_bytes);
   if (of.own_node) of.twin = simulate_twin(of, lower_tier_in(options.sets));
   result<void> reported;
   if (!options.report.empty()) {
-    if (!of.ran.requests().empty()) reported = simulate_beside(of.ran, curves_beside(of), of);
+    if (!of.ran.requests().empty()) reported = simulate_curves(of.ran, curve_policies(of), of);
     if (reported) reported = write_page(options.report, report_html(of));
   }
   if (as_json) {
@@ -151,11 +151,11 @@ void real_options::add_to(CLI::App& command) {
   command.add_option("--access", access, "copy: blocks go through the engine's own memory; in-place: they do not")
       ->check(one_of(access_modes))
       ->capture_default_str();
-  command.add_option("--deal", deal, "conversation: a request follows the one it continues; round-robin")
-      ->check(one_of(deal_modes))
+  command.add_option("--deal", partition, "conversation: a request follows the one it continues; round-robin")
+      ->check(one_of(partition_modes))
       ->capture_default_str();
-  command.add_option("--concurrency", lanes, "Requests that an engine serves at a time; 1 with --speed max, else 4")
-      ->check(CLI::Range(1U, most_lanes));
+  command.add_option("--concurrency", workers, "Requests that an engine serves at a time; 1 with --speed max, else 4")
+      ->check(CLI::Range(1U, most_workers));
   command.add_option("--prefetch-wait", prefetch_wait, "How long a request waits for blocks from NVMe")
       ->capture_default_str();
   command
@@ -175,11 +175,11 @@ result<std::uint64_t> parse_block(const std::string& text) {
 result<run_options> parse(const real_options& options) {
   run_options out;
   out.engines = options.engines;
-  out.lanes = options.lanes;
+  out.workers = options.workers;
   out.socket = options.socket;
   out.verify = verify_modes.at(options.verify);
   out.access = access_modes.at(options.access);
-  out.deal = deal_modes.at(options.deal);
+  out.partition = partition_modes.at(options.partition);
   const auto speed = parse_speed(options.speed.empty() ? "max" : options.speed);
   if (!speed) return std::unexpected(speed.error());
   out.speed = *speed;

@@ -25,10 +25,10 @@ struct real_options {
   std::string policy{};
   std::string verify = "all";
   std::string access = "copy";
-  std::string deal = "conversation";
+  std::string partition = "conversation";
   std::string prefetch_wait = "1s";
   double prefill_rate = 0;
-  std::uint32_t lanes = 0;
+  std::uint32_t workers = 0;
   std::string report{};
   std::vector<std::string> sets{};
 

@@ -44,7 +44,7 @@ std::vector<std::pair<sample, sample>> windows(const std::vector<sample>& all) {
   return out;
 }
 
-chart_axis time_axis(const outcome& of) {
+chart_axis time_axis(const replay_result& of) {
   return {.label = "seconds since the start", .high = std::max(of.seconds, 0.1), .show = [](double at) {
             return fmt::format("{:.1f} s", at);
           }};
@@ -52,7 +52,7 @@ chart_axis time_axis(const outcome& of) {
 
 // ---------------------------------------------------------------------------------------------- plots
 
-std::string hits_over_time(const outcome& of) {
+std::string hits_over_time(const replay_result& of) {
   chart_series dram{.name = "DRAM"};
   chart_series both{.name = "DRAM and NVMe"};
   chart_series whole{.name = "both, since the start", .dashed = true};
@@ -74,7 +74,7 @@ std::string hits_over_time(const outcome& of) {
   return figure_of(plot);
 }
 
-std::string bytes_over_time(const outcome& of) {
+std::string bytes_over_time(const replay_result& of) {
   struct line {
     const char* name;
     std::uint64_t (*bytes)(const sample&);
@@ -101,7 +101,7 @@ std::string bytes_over_time(const outcome& of) {
   return figure_of(plot);
 }
 
-std::string use_over_time(const outcome& of) {
+std::string use_over_time(const replay_result& of) {
   chart_series dram{.name = "DRAM"};
   chart_series nvme{.name = "NVMe"};
   for (const auto& [from, to] : windows(of.timeline)) {
@@ -135,13 +135,13 @@ std::string percentiles(std::string title, const std::vector<std::pair<std::stri
   return figure_of(plot);
 }
 
-std::string latencies(const outcome& of) {
+std::string latencies(const replay_result& of) {
   const tally& sums = *of.sums;
   return percentiles("Latency of a request's steps",
                      {{"match", &sums.match}, {"load", &sums.load}, {"put", &sums.put}, {"prefetch", &sums.prefetch}});
 }
 
-std::string request_times(const outcome& of) {
+std::string request_times(const replay_result& of) {
   const tally& sums = *of.sums;
   if (of.settings.prefill_rate <= 0 || sums.with_lower.count() == 0) return {};
   return percentiles(fmt::format("Time of a request, computing {:.0f} tokens a second", of.settings.prefill_rate),
@@ -150,13 +150,14 @@ std::string request_times(const outcome& of) {
 }
 
 /// A line of a total over time.
-chart_series total_over_time(const outcome& of, std::string name, double (*total)(const node_movement&)) {
+chart_series total_over_time(const replay_result& of, std::string name, double (*total)(const node_movement&)) {
   chart_series series{.name = std::move(name)};
   for (const auto& [from, to] : windows(of.timeline)) series.points.push_back({to.seconds, total(to.moved)});
   return series;
 }
 
-std::string totals_over_time(const outcome& of, std::string title, chart_axis y, std::vector<chart_series> series) {
+std::string totals_over_time(const replay_result& of, std::string title, chart_axis y,
+                             std::vector<chart_series> series) {
   for (const auto& each : series) {
     for (const auto& point : each.points) y.high = std::max(y.high, point.y * 1.05);
   }
@@ -164,7 +165,7 @@ std::string totals_over_time(const outcome& of, std::string title, chart_axis y,
 }
 
 /// What the node let loads from NVMe do, and the disk's speed that it went by.
-std::string gate_over_time(const outcome& of) {
+std::string gate_over_time(const replay_result& of) {
   if (of.nvme_capacity == 0) return {};
   chart_series speed{.name = "bandwidth, as measured last"};
   for (const auto& [from, to] : windows(of.timeline)) {
@@ -188,7 +189,7 @@ std::string gate_over_time(const outcome& of) {
 }
 
 /// Which policy `auto` had at work.
-std::string policy_over_time(const outcome& of) {
+std::string policy_over_time(const replay_result& of) {
   std::vector<std::string> names;
   chart_series series{.name = "at work"};
   for (const auto& [from, to] : windows(of.timeline)) {
@@ -209,7 +210,7 @@ std::string policy_over_time(const outcome& of) {
   return figure_of(plot);
 }
 
-std::string hits_by_capacity(const outcome& of) {
+std::string hits_by_capacity(const replay_result& of) {
   if (of.capacities.empty()) return {};
   const auto block = static_cast<double>(of.settings.block_bytes);
   const double dram = std::max(1.0, static_cast<double>(of.dram_capacity) / block);
@@ -238,7 +239,7 @@ std::string hits_by_capacity(const outcome& of) {
 
 // ---------------------------------------------------------------------------------------------- the rest
 
-std::string cards(const outcome& of) {
+std::string cards(const replay_result& of) {
   const tally& sums = *of.sums;
   const auto card = [](const std::string& value, std::string_view name) {
     return fmt::format("<div><b>{}</b><span>{}</span></div>", escape_html(value), name);
@@ -258,7 +259,7 @@ std::string cards(const outcome& of) {
   return out + "</div>\n";
 }
 
-std::string tier_table(const outcome& of) {
+std::string tier_table(const replay_result& of) {
   const tally& sums = *of.sums;
   const auto hits = [&](std::uint64_t tokens) {
     return fmt::format("{} ({:.2f} %)", tokens, 100 * ratio(tokens, sums.tokens.get()));
@@ -275,7 +276,7 @@ std::string tier_table(const outcome& of) {
   return "<h2>Tiers</h2>\n" + html_table(rows);
 }
 
-std::string engine_table(const outcome& of) {
+std::string engine_table(const replay_result& of) {
   std::vector<std::vector<std::string>> rows{{"engine", "requests", "tokens", "hit tokens", "read", "put", "end"}};
   for (const auto& each : of.engines) {
     rows.push_back({std::to_string(each.number + 1), fmt::format("{} of {}", each.served, each.planned),
@@ -286,7 +287,7 @@ std::string engine_table(const outcome& of) {
   return "<h2>Engines</h2>\n" + html_table(rows);
 }
 
-std::string verdict(const outcome& of) {
+std::string verdict(const replay_result& of) {
   std::string out;
   if (of.interrupted) out += "<p class=\"bad\">Interrupted: what follows is a part of the trace.</p>\n";
   for (const auto& each : of.failures) out += fmt::format("<p class=\"bad\">{}</p>\n", escape_html(each));
@@ -295,7 +296,7 @@ std::string verdict(const outcome& of) {
 
 }  // namespace
 
-std::string report_html(const outcome& of) {
+std::string report_html(const replay_result& of) {
   std::string out = fmt::format("<h1>Cenote replay</h1>\n<p><code>{}</code></p>\n", escape_html(of.trace));
   out +=
       fmt::format("<p>{} engine processes, speed {}, blocks of {}; DRAM {} ({}), {}.</p>\n", of.settings.engines,

@@ -1,13 +1,13 @@
-// A replay's outcome as a page.
+// A replay's result as a page.
 #pragma once
 
 #include <string>
 
-#include "commands/replay/outcome.hpp"
+#include "commands/replay/result.hpp"
 
 namespace cenote::replay {
 
 /// One HTML file that needs nothing else: figures, and plots as SVG; light or dark as the reader's system is.
-[[nodiscard]] std::string report_html(const outcome& of);
+[[nodiscard]] std::string report_html(const replay_result& of);
 
 }  // namespace cenote::replay

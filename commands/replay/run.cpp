@@ -33,7 +33,7 @@ constexpr double sample_every = 0.5;   // seconds
 constexpr double node_gone_limit = 5;  // seconds that a socket may refuse before the replay gives up
 constexpr double stop_patience = 10;   // seconds that engines have for their last request
 constexpr double orphan_patience = 1;  // … when the node is dead: they only wait for it
-constexpr std::uint32_t paced_lanes = 4;
+constexpr std::uint32_t paced_workers = 4;
 constexpr std::uint64_t ns_per_ms = 1'000'000;
 
 double seconds_between(steady_clock::time_point from, steady_clock::time_point to) {
@@ -54,12 +54,12 @@ struct engine_process {
   std::optional<process_end> end{};
 };
 
-/// One replay, from its node to its outcome. Not thread-safe.
+/// One replay, from its node to its result. Not thread-safe.
 class replay_run {
  public:
   replay_run(const simulation::trace& of, const run_options& options) : of_(of), options_(options) {}
 
-  result<outcome> carry_out() {
+  result<replay_result> carry_out() {
     if (auto ok = open_node(); !ok) return std::unexpected(ok.error());
     if (auto ok = start_engines(); !ok) return std::unexpected(ok.error());
     follow();
@@ -122,7 +122,7 @@ class replay_run {
     how.block_bytes = options_.block_bytes;
     how.speed = options_.speed;
     how.engines = options_.engines;
-    how.lanes = options_.lanes != 0 ? options_.lanes : options_.speed > 0 ? paced_lanes : 1;
+    how.workers = options_.workers != 0 ? options_.workers : options_.speed > 0 ? paced_workers : 1;
     how.verify = options_.verify;
     how.access = options_.access;
     how.lower_tier = member(watch_->status(), "nvme").is_object() ? 1 : 0;
@@ -139,22 +139,21 @@ class replay_run {
   result<void> start_engines() {
     const auto how = settings();
     if (!how) return std::unexpected(how.error());
-    const auto dealt = deal(of_, how->engines, options_.deal);
-    auto plan = board::create(*how, of_, dealt);
+    const auto engine_of = partition(of_, how->engines, options_.partition);
+    auto plan = shared_plan::create(*how, of_, engine_of);
     if (!plan) return std::unexpected(plan.error());
     plan_.emplace(std::move(*plan));
     for (std::uint32_t i = 0; i < how->engines; ++i) {
       child_process::setup child;
       child.program = "/proc/self/exe";
-      child.command = {"cenote",   "replay-engine",  "--board", std::to_string(plan_->fd()),
-                       "--number", std::to_string(i)};
+      child.command = {"cenote", "replay-engine", "--plan", std::to_string(plan_->fd()), "--number", std::to_string(i)};
       child.inherit = plan_->fd();
       child.die_with_parent = true;
       child.own_group = true;
       auto process = child_process::start(child);
       if (!process) return std::unexpected(process.error());
       engines_.push_back({std::move(*process)});
-      out_.engines.push_back({.number = i, .planned = static_cast<std::uint64_t>(std::ranges::count(dealt, i))});
+      out_.engines.push_back({.number = i, .planned = static_cast<std::uint64_t>(std::ranges::count(engine_of, i))});
     }
     return wait_until_ready();
   }
@@ -169,7 +168,7 @@ class replay_run {
         all = false;
         const auto end = engines_[i].process.ended();
         if (!end) continue;
-        const std::string said = board::said(plan_->engine(i));
+        const std::string said = shared_plan::said(plan_->engine(i));
         return fail(error_code::not_running,
                     fmt::format("engine {} did not attach: {}", i + 1, said.empty() ? end->describe() : said));
       }
@@ -345,15 +344,15 @@ class replay_run {
 
   void judge_engines() {
     for (std::uint32_t i = 0; i < engines_.size(); ++i) {
-      engine_outcome& engine = out_.engines[i];
-      for (std::uint32_t l = 0; l < out_.settings.lanes; ++l) engine.served += plan_->lane(i, l).requests.get();
+      engine_result& engine = out_.engines[i];
+      for (std::uint32_t l = 0; l < out_.settings.workers; ++l) engine.served += plan_->worker(i, l).requests.get();
       const auto sums = std::make_unique<tally>();
       plan_->sum(i, *sums);
       engine.tokens = sums->tokens.get();
       engine.hit_tokens = sums->hit_tokens.get();
       engine.bytes_read = sums->bytes_read.get();
       engine.bytes_stored = sums->bytes_stored.get();
-      engine.message = board::said(plan_->engine(i));
+      engine.message = shared_plan::said(plan_->engine(i));
       const process_end end = engines_[i].end.value_or(process_end{});
       engine.orderly = !end.by_signal && end.value == 0;
       if (engine.orderly || node_lost_) continue;
@@ -395,18 +394,18 @@ class replay_run {
   std::unique_ptr<private_node> node_;
   std::string socket_;
   std::optional<node_watch> watch_;
-  std::optional<board> plan_;
+  std::optional<shared_plan> plan_;
   std::vector<engine_process> engines_;  // after the node: ended before it
   steady_clock::time_point started_;
   std::optional<double> stop_at_;     ///< seconds after the start
   std::optional<double> gone_since_;  ///< …
   bool node_lost_ = false;
-  outcome out_;
+  replay_result out_;
 };
 
 }  // namespace
 
-result<outcome> run(const simulation::trace& of, const run_options& options) {
+result<replay_result> run(const simulation::trace& of, const run_options& options) {
   replay_run one(of, options);
   return one.carry_out();
 }

@@ -7,9 +7,9 @@
 #include <string>
 #include <vector>
 
-#include "commands/replay/board.hpp"
-#include "commands/replay/deal.hpp"
-#include "commands/replay/outcome.hpp"
+#include "commands/replay/partition.hpp"
+#include "commands/replay/result.hpp"
+#include "commands/replay/shared_plan.hpp"
 #include "core/error.hpp"
 #include "simulation/trace.hpp"
 
@@ -19,12 +19,12 @@ struct run_options {
   std::string trace;   ///< what the report calls it
   std::string socket;  ///< empty: a node of our own
   std::uint32_t engines = 2;
-  std::uint32_t lanes = 0;  ///< 0: one when back to back, else four
-  double speed = 0;         ///< 0: back to back
+  std::uint32_t workers = 0;  ///< 0: one when back to back, else four
+  double speed = 0;           ///< 0: back to back
   std::uint64_t block_bytes = std::uint64_t{256} << 10;
   verify_mode verify = verify_mode::all;
   access_mode access = access_mode::copy;
-  deal_mode deal = deal_mode::conversation;
+  partition_mode partition = partition_mode::conversation;
   std::chrono::nanoseconds prefetch_wait = std::chrono::seconds(1);
   double prefill_rate = 0;  ///< tokens a second; 0: not known
   // Of a node of our own:
@@ -37,7 +37,7 @@ struct run_options {
 };
 
 /// Replays `of`. The process must have no other thread. Errors: what keeps the replay from starting; what goes wrong
-/// later stands in the outcome.
-[[nodiscard]] result<outcome> run(const simulation::trace& of, const run_options& options);
+/// later stands in the result.
+[[nodiscard]] result<replay_result> run(const simulation::trace& of, const run_options& options);
 
 }  // namespace cenote::replay

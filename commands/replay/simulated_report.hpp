@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "commands/replay/outcome.hpp"
+#include "commands/replay/result.hpp"
 #include "simulation/tier_simulation.hpp"
 
 namespace cenote::replay {

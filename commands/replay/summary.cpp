@@ -51,7 +51,7 @@ class lines {
   std::string text_;
 };
 
-void add_work(const outcome& of, lines& out) {
+void add_work(const replay_result& of, lines& out) {
   const tally& sums = *of.sums;
   out.head("WORK");
   out.add("requests", fmt::format("{} of {} in {:.1f} s ({:.1f}/s)", sums.requests.get(), of.planned, of.seconds,
@@ -78,7 +78,7 @@ void add_work(const outcome& of, lines& out) {
                                   name_of(of.settings.verify), sums.wrong.get()));
 }
 
-void add_latencies(const outcome& of, lines& out) {
+void add_latencies(const replay_result& of, lines& out) {
   const tally& sums = *of.sums;
   table rows({"LATENCY OF A REQUEST'S", ">COUNT", ">p50", ">p90", ">p99", ">MAX"});
   const auto add = [&](const char* name, const histogram& counts) {
@@ -96,7 +96,7 @@ void add_latencies(const outcome& of, lines& out) {
   out.raw("\n" + rows.text(0));
 }
 
-void add_bytes(const outcome& of, lines& out) {
+void add_bytes(const replay_result& of, lines& out) {
   const tally& sums = *of.sums;
   const auto bytes = [&](std::uint64_t moved) {
     return fmt::format("{} ({})", approximate_bytes(moved), rate(static_cast<double>(moved), of.seconds));
@@ -111,7 +111,7 @@ void add_bytes(const outcome& of, lines& out) {
 }
 
 /// What the node compared with computing, and by which measure of its disk.
-void add_gate(const outcome& of, lines& out) {
+void add_gate(const replay_result& of, lines& out) {
   const node_movement& moved = of.moved;
   out.add("  of these", fmt::format("{} could not win, {} cut; {} probes", moved.cannot_win, moved.cut, moved.probes));
   if (moved.compared > 0) {
@@ -124,7 +124,7 @@ void add_gate(const outcome& of, lines& out) {
   }
 }
 
-void add_node(const outcome& of, lines& out) {
+void add_node(const replay_result& of, lines& out) {
   const tally& sums = *of.sums;
   out.head("NODE");
   out.add("tiers", fmt::format("DRAM {}, policy {}; {}", approximate_bytes(of.dram_capacity), of.policy,
@@ -166,7 +166,7 @@ ordered_json gate_json(const node_movement& moved, const disk_estimate& disk) {
           {"saved_s", moved.saved_s},        {"lost_s", moved.lost_s}};
 }
 
-ordered_json timeline_json(const outcome& of) {
+ordered_json timeline_json(const replay_result& of) {
   ordered_json all = ordered_json::array();
   for (const sample& each : of.timeline) {
     all.push_back({{"seconds", each.seconds},
@@ -186,13 +186,13 @@ ordered_json timeline_json(const outcome& of) {
   return all;
 }
 
-ordered_json curves_json(const outcome& of) {
+ordered_json curves_json(const replay_result& of) {
   ordered_json all{{"capacities", of.capacities}, {"hit_ratio", ordered_json::object()}};
   for (const auto& each : of.curves) all["hit_ratio"][each.policy] = each.hit_ratio;
   return all;
 }
 
-ordered_json processor_json(const outcome& of) {
+ordered_json processor_json(const replay_result& of) {
   ordered_json cpu{{"node_s", nullptr},
                    {"library_s", seconds(of.sums->library_cpu)},
                    {"generate_s", seconds(of.sums->generate_cpu)},
@@ -228,7 +228,7 @@ std::string speed_text(double speed) {
   return speed > 0 ? fmt::format("{:g}x", speed) : "max";
 }
 
-efficiency efficiency_of(const outcome& of) {
+efficiency efficiency_of(const replay_result& of) {
   efficiency ratio;
   if (!of.node_cpu_seconds || of.memcpy_rate <= 0) return ratio;
   const auto moved = static_cast<double>(of.bytes_moved());
@@ -239,7 +239,7 @@ efficiency efficiency_of(const outcome& of) {
   return ratio;
 }
 
-std::string summary_text(const outcome& of) {
+std::string summary_text(const replay_result& of) {
   lines out;
   out.raw(fmt::format("{}: {} engines, speed {}, blocks of {}, {}\n", of.trace, of.settings.engines,
                       speed_text(of.settings.speed), format_bytes(of.settings.block_bytes),
@@ -251,7 +251,7 @@ std::string summary_text(const outcome& of) {
   return out.take();
 }
 
-ordered_json summary_json(const outcome& of) {
+ordered_json summary_json(const replay_result& of) {
   const tally& sums = *of.sums;
   ordered_json all{{"trace", of.trace},
                    {"engines", of.settings.engines},

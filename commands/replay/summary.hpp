@@ -1,10 +1,10 @@
-// A replay's outcome as text and as JSON.
+// A replay's result as text and as JSON.
 #pragma once
 
 #include <nlohmann/json.hpp>
 #include <string>
 
-#include "commands/replay/outcome.hpp"
+#include "commands/replay/result.hpp"
 
 namespace cenote::replay {
 
@@ -14,13 +14,13 @@ struct efficiency {
   double library = 0;  ///< of the node's and the client library's together, generation and verification left out;
                        ///< 0 too when blocks are used in place
 };
-[[nodiscard]] efficiency efficiency_of(const outcome& of);
+[[nodiscard]] efficiency efficiency_of(const replay_result& of);
 
 /// The table at the end of a replay.
-[[nodiscard]] std::string summary_text(const outcome& of);
+[[nodiscard]] std::string summary_text(const replay_result& of);
 
 /// One object; sizes in bytes, times in seconds, latencies in microseconds.
-[[nodiscard]] nlohmann::ordered_json summary_json(const outcome& of);
+[[nodiscard]] nlohmann::ordered_json summary_json(const replay_result& of);
 
 [[nodiscard]] std::string_view name_of(verify_mode how) noexcept;
 [[nodiscard]] std::string_view name_of(access_mode how) noexcept;

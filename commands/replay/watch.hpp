@@ -6,7 +6,7 @@
 #include <optional>
 #include <string>
 
-#include "commands/replay/outcome.hpp"
+#include "commands/replay/result.hpp"
 #include "core/error.hpp"
 
 namespace cenote::replay {

@@ -5,13 +5,13 @@
 #include <set>
 #include <vector>
 
-#include "commands/replay/board.hpp"
 #include "commands/replay/content.hpp"
-#include "commands/replay/deal.hpp"
 #include "commands/replay/options.hpp"
+#include "commands/replay/partition.hpp"
 #include "commands/replay/progress.hpp"
 #include "commands/replay/real.hpp"
 #include "commands/replay/report.hpp"
+#include "commands/replay/shared_plan.hpp"
 #include "commands/replay/sizes.hpp"
 #include "commands/replay/summary.hpp"
 
@@ -35,11 +35,11 @@ bool has(const std::string& text, std::string_view part) {
   return text.find(part) != std::string::npos;
 }
 
-run_settings settings_of(std::uint32_t engines, std::uint32_t lanes) {
+run_settings settings_of(std::uint32_t engines, std::uint32_t workers) {
   run_settings how;
   how.block_bytes = 4096;
   how.engines = engines;
-  how.lanes = lanes;
+  how.workers = workers;
   return how;
 }
 
@@ -100,12 +100,12 @@ BOOST_AUTO_TEST_CASE(a_conversation_stays_on_its_engine) {
       of.add(turn * 1000, 512 * blocks.size(), blocks);
     }
   }
-  const auto dealt = deal(of, 2, deal_mode::conversation);
+  const auto engine_of = partition(of, 2, partition_mode::conversation);
   std::vector<int> load(2, 0);
-  for (std::size_t i = 0; i < dealt.size(); ++i) {
-    BOOST_REQUIRE_LT(dealt[i], 2U);
-    BOOST_TEST(dealt[i] == dealt[i % 4]);
-    ++load[dealt[i]];
+  for (std::size_t i = 0; i < engine_of.size(); ++i) {
+    BOOST_REQUIRE_LT(engine_of[i], 2U);
+    BOOST_TEST(engine_of[i] == engine_of[i % 4]);
+    ++load[engine_of[i]];
   }
   BOOST_TEST(load[0] == load[1]);
 }
@@ -113,7 +113,7 @@ BOOST_AUTO_TEST_CASE(a_conversation_stays_on_its_engine) {
 BOOST_AUTO_TEST_CASE(round_robin_goes_round) {
   simulation::trace of;
   for (std::uint64_t i = 0; i < 7; ++i) of.add(0, 512, ids{1});
-  BOOST_TEST(deal(of, 3, deal_mode::round_robin) == (std::vector<std::uint32_t>{0, 1, 2, 0, 1, 2, 0}));
+  BOOST_TEST(partition(of, 3, partition_mode::round_robin) == (std::vector<std::uint32_t>{0, 1, 2, 0, 1, 2, 0}));
 }
 
 BOOST_AUTO_TEST_SUITE_END()
@@ -124,12 +124,12 @@ BOOST_AUTO_TEST_CASE(another_mapping_sees_requests_settings_and_tallies) {
   simulation::trace of;
   of.add(5'000, 1'024, ids{7, 8});
   of.add(9'000, 600, ids{7, 9});
-  const auto made = board::create(settings_of(2, 3), of, std::vector<std::uint32_t>{1, 0});
+  const auto made = shared_plan::create(settings_of(2, 3), of, std::vector<std::uint32_t>{1, 0});
   BOOST_REQUIRE(made);
   unique_fd copy(::dup(made->fd()));
-  const auto seen = board::open(std::move(copy));
+  const auto seen = shared_plan::open(std::move(copy));
   BOOST_REQUIRE_MESSAGE(seen, (seen ? "" : seen.error().message()));
-  BOOST_TEST(seen->settings().lanes == 3U);
+  BOOST_TEST(seen->settings().workers == 3U);
   BOOST_REQUIRE_EQUAL(seen->requests().size(), 2U);
   const planned_request& second = seen->requests()[1];
   BOOST_TEST(second.due_ms == 4'000U);
@@ -137,9 +137,9 @@ BOOST_AUTO_TEST_CASE(another_mapping_sees_requests_settings_and_tallies) {
   BOOST_TEST(second.engine == 0U);
   BOOST_TEST(seen->ids(second)[1] == 9U);
 
-  seen->lane(1, 2).requests.add(3);
-  seen->lane(0, 0).requests.add(4);
-  seen->lane(1, 2).match.add(1'000);
+  seen->worker(1, 2).requests.add(3);
+  seen->worker(0, 0).requests.add(4);
+  seen->worker(1, 2).match.add(1'000);
   const auto sums = std::make_unique<tally>();
   made->sum(*sums);
   BOOST_TEST(sums->requests.get() == 7U);
@@ -151,16 +151,16 @@ BOOST_AUTO_TEST_CASE(another_mapping_sees_requests_settings_and_tallies) {
 
 BOOST_AUTO_TEST_CASE(the_first_message_of_an_engine_stays_and_is_cut) {
   engine_state state;
-  BOOST_TEST(board::said(state).empty());
-  board::say(state, std::string(1'000, 'x'));
-  board::say(state, "later");
-  BOOST_TEST(board::said(state) == std::string(state.message.size(), 'x'));
+  BOOST_TEST(shared_plan::said(state).empty());
+  shared_plan::say(state, std::string(1'000, 'x'));
+  shared_plan::say(state, "later");
+  BOOST_TEST(shared_plan::said(state) == std::string(state.message.size(), 'x'));
 }
 
 BOOST_AUTO_TEST_CASE(what_is_no_board_is_refused) {
-  auto other = memory::segment::create("no-board", 1 << 16);
+  auto other = memory::segment::create("no-plan", 1 << 16);
   BOOST_REQUIRE(other);
-  const auto refused = board::open(unique_fd(::dup(other->fd().get())));
+  const auto refused = shared_plan::open(unique_fd(::dup(other->fd().get())));
   BOOST_REQUIRE(!refused);
   BOOST_CHECK(refused.error().code() == error_code::layout_mismatch);
 }
@@ -224,7 +224,7 @@ BOOST_AUTO_TEST_CASE(progress_has_rate_and_time_left) {
 }
 
 BOOST_AUTO_TEST_CASE(a_report_escapes_what_it_did_not_write) {
-  outcome of;
+  replay_result of;
   of.trace = "<script>alert('x')</script>.jsonl";
   of.failures = {"engine 1 said \"<b>\" & left"};
   const auto page = report_html(of);
@@ -236,7 +236,7 @@ BOOST_AUTO_TEST_CASE(a_report_escapes_what_it_did_not_write) {
 }
 
 BOOST_AUTO_TEST_CASE(a_report_of_nothing_and_of_one_sample_is_whole) {
-  outcome of;
+  replay_result of;
   for (int i = 0; i < 2; ++i) {
     const auto page = report_html(of);
     BOOST_CHECK(page.ends_with("</html>\n"));
@@ -251,7 +251,7 @@ BOOST_AUTO_TEST_CASE(a_report_of_nothing_and_of_one_sample_is_whole) {
 }
 
 BOOST_AUTO_TEST_CASE(json_says_what_is_not_known_as_null) {
-  const outcome of;
+  const replay_result of;
   const auto json = summary_json(of);
   BOOST_CHECK(json.at("cpu").at("node_s").is_null());
   BOOST_CHECK(json.at("node").at("put_waits").is_null());

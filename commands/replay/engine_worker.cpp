@@ -1,4 +1,4 @@
-#include "commands/replay/lane.hpp"
+#include "commands/replay/engine_worker.hpp"
 
 #include <fmt/format.h>
 
@@ -53,12 +53,12 @@ bool leaves_session_usable(error_code code) noexcept {
   }
 }
 
-lane::lane(const board& plan, std::uint32_t engine, std::uint32_t number, client::session& session,
-           std::uint64_t corrupt_every)
+engine_worker::engine_worker(const shared_plan& plan, std::uint32_t engine, std::uint32_t number,
+                             client::session& session, std::uint64_t corrupt_every)
     : plan_(plan),
       how_(plan.settings()),
       engine_(plan.engine(engine)),
-      done_(plan.lane(engine, number)),
+      done_(plan.worker(engine, number)),
       session_(session),
       corrupt_every_(corrupt_every),
       chunk_(std::clamp<std::size_t>(chunk_bytes / how_.block_bytes, 1, most_in_chunk)),
@@ -66,15 +66,15 @@ lane::lane(const board& plan, std::uint32_t engine, std::uint32_t number, client
       held_(how_.longest_chain),
       reserved_(chunk_) {}
 
-key_batch lane::keys(std::size_t first, std::size_t count) const noexcept {
+key_batch engine_worker::keys(std::size_t first, std::size_t count) const noexcept {
   return {names_[first].data(), count, key_width};
 }
 
-std::span<std::byte> lane::buffer(std::size_t i) noexcept {
+std::span<std::byte> engine_worker::buffer(std::size_t i) noexcept {
   return std::span(staging_).subspan(i * how_.block_bytes, how_.block_bytes);
 }
 
-result<void> lane::serve(const planned_request& request) {
+result<void> engine_worker::serve(const planned_request& request) {
   const auto begun = clock::now();
   ids_ = plan_.ids(request);
   names_.clear();
@@ -89,7 +89,7 @@ result<void> lane::serve(const planned_request& request) {
     if (hits.ticket) session_.drop(*hits.ticket);  // also of a request that failed
   }
   if (!went) {
-    board::say(engine_, went.error().describe());
+    shared_plan::say(engine_, went.error().describe());
     if (!leaves_session_usable(went.error().code())) return went;
     done_.failed.add(1);
   }
@@ -97,7 +97,7 @@ result<void> lane::serve(const planned_request& request) {
   return {};
 }
 
-void lane::count_hits(const planned_request& request, const found& hits, clock::time_point begun) {
+void engine_worker::count_hits(const planned_request& request, const found& hits, clock::time_point begun) {
   const std::size_t upper = std::min(hits.upper, hits.loaded);
   done_.upper_hits.add(upper);
   done_.lower_hits.add(hits.loaded - upper);
@@ -120,8 +120,8 @@ void lane::count_hits(const planned_request& request, const found& hits, clock::
 
 /// What the request takes until its first token, computing included; and what it would have taken without the lower
 /// tier: no wait, and what was there in DRAM read alone.
-void lane::count_time(const planned_request& request, const found& hits, std::uint64_t hit_tokens,
-                      std::uint64_t upper_tokens) {
+void engine_worker::count_time(const planned_request& request, const found& hits, std::uint64_t hit_tokens,
+                               std::uint64_t upper_tokens) {
   if (how_.prefill_rate <= 0) return;
   const auto computing = [&](std::uint64_t tokens) {
     return static_cast<std::uint64_t>(static_cast<double>(request.tokens - tokens) / how_.prefill_rate * 1e9);
@@ -141,7 +141,7 @@ void lane::count_time(const planned_request& request, const found& hits, std::ui
 
 // ---------------------------------------------------------------------------------------------- reading
 
-result<void> lane::match(found& hits) {
+result<void> engine_worker::match(found& hits) {
   const auto before = clock::now();
   const auto matched = session_.match_prefix(keys(0, ids_.size()), 0);
   if (!matched) return std::unexpected(matched.error());
@@ -153,7 +153,7 @@ result<void> lane::match(found& hits) {
 }
 
 /// What only the lower tier has, as far as it comes in time.
-result<void> lane::bring_up(found& hits) {
+result<void> engine_worker::bring_up(found& hits) {
   if (how_.lower_tier == 0 || hits.reached <= hits.upper) return {};
   const cpu_scope cpu(done_.library_cpu);
   const auto before = clock::now();
@@ -170,7 +170,7 @@ result<void> lane::bring_up(found& hits) {
 }
 
 /// Pins the whole resident prefix, so that the node sees one use of it, and reads it.
-result<void> lane::load(found& hits) {
+result<void> engine_worker::load(found& hits) {
   if (hits.reached == 0) return {};
   const std::uint64_t cpu = thread_cpu();
   const auto before = clock::now();
@@ -201,7 +201,7 @@ result<void> lane::load(found& hits) {
   return released;
 }
 
-void lane::verify_blocks(std::span<const client::held_block> held, std::size_t first) {
+void engine_worker::verify_blocks(std::span<const client::held_block> held, std::size_t first) {
   if (how_.verify == verify_mode::none) return;
   const cpu_scope cpu(done_.verify_cpu);
   for (std::size_t i = 0; i < held.size(); ++i) {
@@ -210,24 +210,24 @@ void lane::verify_blocks(std::span<const client::held_block> held, std::size_t f
   }
 }
 
-void lane::verify(std::span<const std::byte> block, std::size_t place) {
+void engine_worker::verify(std::span<const std::byte> block, std::size_t place) {
   done_.verified_bytes.add(how_.verify == verify_mode::all ? block.size() : 512);
   const auto wrong = content(ids_[place]).first_wrong(block, how_.verify);
   if (!wrong) return;
   done_.wrong.add(1);
-  board::say(engine_, fmt::format("wrong bytes: block {} of the trace, from byte {} on", ids_[place], *wrong));
+  shared_plan::say(engine_, fmt::format("wrong bytes: block {} of the trace, from byte {} on", ids_[place], *wrong));
 }
 
 // ---------------------------------------------------------------------------------------------- writing
 
-void lane::make(std::span<std::byte> block, std::size_t place) {
+void engine_worker::make(std::span<std::byte> block, std::size_t place) {
   if (how_.verify == verify_mode::none) return;
   content(ids_[place]).fill(block);
   if (corrupt_every_ != 0 && ++made_ % corrupt_every_ == 0) block[block.size() / 2] ^= std::byte{1};
 }
 
 /// Puts the blocks from `first` on. A chunk that finds no room is tried in halves; a single one is given up.
-result<void> lane::store(std::size_t first) {
+result<void> engine_worker::store(std::size_t first) {
   const std::uint64_t cpu = thread_cpu();
   const std::uint64_t generated = done_.generate_cpu.get();
   put_time_ = {};
@@ -252,7 +252,7 @@ result<void> lane::store(std::size_t first) {
   return went;
 }
 
-result<void> lane::put_copied(std::size_t first, std::size_t count) {
+result<void> engine_worker::put_copied(std::size_t first, std::size_t count) {
   if (how_.verify != verify_mode::none) {
     const cpu_scope cpu(done_.generate_cpu);
     for (std::size_t i = 0; i < count; ++i) make(buffer(i), first + i);
@@ -268,7 +268,7 @@ result<void> lane::put_copied(std::size_t first, std::size_t count) {
   return {};
 }
 
-result<void> lane::put_in_place(std::size_t first, std::size_t count) {
+result<void> engine_worker::put_in_place(std::size_t first, std::size_t count) {
   const auto before = clock::now();
   const auto blocks = std::span(reserved_).first(count);
   if (auto reserved = session_.reserve(keys(first, count), 0, std::nullopt, blocks); !reserved) return reserved;

@@ -1,4 +1,4 @@
-#include "commands/replay/deal.hpp"
+#include "commands/replay/partition.hpp"
 
 #include <algorithm>
 
@@ -16,8 +16,8 @@ struct owner {
 
 }  // namespace
 
-std::vector<std::uint32_t> deal(const simulation::trace& of, std::uint32_t engines, deal_mode how) {
-  std::vector<std::uint32_t> dealt;
+std::vector<std::uint32_t> partition(const simulation::trace& of, std::uint32_t engines, partition_mode how) {
+  std::vector<std::uint32_t> engine_of;
   std::vector<owner> owners(of.distinct());
   std::vector<std::uint64_t> load(engines, 0);
   for (const auto& request : of.requests()) {
@@ -25,17 +25,17 @@ std::vector<std::uint32_t> deal(const simulation::trace& of, std::uint32_t engin
     std::size_t shared = 0;
     while (shared < blocks.size() && owners[blocks[shared]].engine != nobody) ++shared;
     const owner last = shared == 0 ? owner{} : owners[blocks[shared - 1]];
-    std::uint32_t engine = static_cast<std::uint32_t>(dealt.size() % engines);
-    if (how == deal_mode::conversation) {
+    std::uint32_t engine = static_cast<std::uint32_t>(engine_of.size() % engines);
+    if (how == partition_mode::conversation) {
       engine = shared > 0 && shared * 2 >= last.length
                    ? last.engine
                    : static_cast<std::uint32_t>(std::ranges::min_element(load) - load.begin());
     }
     for (const std::uint32_t block : blocks) owners[block] = {engine, blocks.size()};
     load[engine] += blocks.size();
-    dealt.push_back(engine);
+    engine_of.push_back(engine);
   }
-  return dealt;
+  return engine_of;
 }
 
 }  // namespace cenote::replay

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "commands/replay/board.hpp"
+#include "commands/replay/shared_plan.hpp"
 
 namespace cenote::replay {
 
@@ -56,9 +56,9 @@ struct sample {
   node_movement moved{};
 };
 
-struct engine_outcome {
+struct engine_result {
   std::uint32_t number = 0;   ///< from 0
-  std::uint64_t planned = 0;  ///< requests dealt to it
+  std::uint64_t planned = 0;  ///< requests that it serves
   std::uint64_t served = 0;
   std::uint64_t tokens = 0;
   std::uint64_t hit_tokens = 0;
@@ -92,7 +92,7 @@ struct provenance {
   std::string seed;  ///< of made-up requests; empty: a recorded trace
 };
 
-struct outcome {
+struct replay_result {
   provenance from;
   std::string trace;           ///< file or description
   std::uint64_t lines = 0;     ///< of the file
@@ -102,7 +102,7 @@ struct outcome {
   std::uint64_t distinct_blocks = 0;
   double seconds = 0;
   std::unique_ptr<tally> sums = std::make_unique<tally>();
-  std::vector<engine_outcome> engines;
+  std::vector<engine_result> engines;
   std::vector<sample> timeline;
   simulation::trace ran;                 ///< what was served, as it began
   std::optional<simulated_twin> twin{};  ///< of a node of our own

@@ -1,4 +1,4 @@
-#include "commands/replay/beside.hpp"
+#include "commands/replay/simulated_curves.hpp"
 
 #include <algorithm>
 #include <array>
@@ -45,7 +45,7 @@ double measure_memcpy(std::uint64_t block_bytes) {
   return rates[rounds / 2];
 }
 
-std::optional<simulated_twin> simulate_twin(const outcome& of, simulation::tier_pair how) {
+std::optional<simulated_twin> simulate_twin(const replay_result& of, simulation::tier_pair how) {
   constexpr auto order = simulation::replay_order::reverse;
   const std::uint64_t stride = (of.settings.block_bytes + block_alignment - 1) / block_alignment * block_alignment;
   if (stride == 0 || of.ran.requests().empty() || of.policy == "belady") return std::nullopt;
@@ -68,7 +68,8 @@ std::optional<simulated_twin> simulate_twin(const outcome& of, simulation::tier_
   return twin;
 }
 
-result<void> simulate_beside(const simulation::trace& of, const std::vector<std::string>& policies, outcome& into) {
+result<void> simulate_curves(const simulation::trace& of, const std::vector<std::string>& policies,
+                             replay_result& into) {
   into.capacities.clear();
   into.curves.clear();
   for (unsigned i = doublings; i-- > 0;) {

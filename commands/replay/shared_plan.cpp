@@ -1,4 +1,4 @@
-#include "commands/replay/board.hpp"
+#include "commands/replay/shared_plan.hpp"
 
 #include <sys/stat.h>
 
@@ -35,8 +35,8 @@ void tally::merge(const tally& other) noexcept {
   }
 }
 
-result<board> board::create(const run_settings& how, const simulation::trace& of,
-                            std::span<const std::uint32_t> engine_of) {
+result<shared_plan> shared_plan::create(const run_settings& how, const simulation::trace& of,
+                                        std::span<const std::uint32_t> engine_of) {
   const auto requests = of.requests();
   header plan{};
   plan.magic = magic;
@@ -47,11 +47,11 @@ result<board> board::create(const run_settings& how, const simulation::trace& of
   plan.ids_at = aligned(plan.requests_at + requests.size() * sizeof(planned_request));
   plan.results_at = aligned(plan.ids_at + plan.id_count * sizeof(std::uint64_t));
   plan.engines_at = aligned(plan.results_at + requests.size() * sizeof(request_result));
-  plan.lanes_at = aligned(plan.engines_at + how.engines * sizeof(engine_state));
-  plan.bytes = plan.lanes_at + std::uint64_t{how.engines} * how.lanes * aligned(sizeof(tally));
+  plan.workers_at = aligned(plan.engines_at + how.engines * sizeof(engine_state));
+  plan.bytes = plan.workers_at + std::uint64_t{how.engines} * how.workers * aligned(sizeof(tally));
   auto memory = memory::segment::create("cenote-replay", plan.bytes);
   if (!memory) return std::unexpected(memory.error());
-  board made(std::move(*memory));
+  shared_plan made(std::move(*memory));
   auto* const head = new (made.memory_.data()) header{};
   head->magic = plan.magic;
   head->bytes = plan.bytes;
@@ -62,7 +62,7 @@ result<board> board::create(const run_settings& how, const simulation::trace& of
   head->id_count = plan.id_count;
   head->results_at = plan.results_at;
   head->engines_at = plan.engines_at;
-  head->lanes_at = plan.lanes_at;
+  head->workers_at = plan.workers_at;
   auto* const planned = made.at<planned_request>(plan.requests_at);
   const std::uint64_t first_time = requests.empty() ? 0 : requests.front().time;
   for (std::size_t i = 0; i < requests.size(); ++i) {
@@ -77,62 +77,62 @@ result<board> board::create(const run_settings& how, const simulation::trace& of
   }
   for (std::uint32_t e = 0; e < how.engines; ++e) {
     new (&made.engine(e)) engine_state;
-    for (std::uint32_t l = 0; l < how.lanes; ++l) new (&made.lane(e, l)) tally;
+    for (std::uint32_t l = 0; l < how.workers; ++l) new (&made.worker(e, l)) tally;
   }
   return made;
 }
 
-result<board> board::open(unique_fd fd) {
+result<shared_plan> shared_plan::open(unique_fd fd) {
   struct stat status {};
   if (::fstat(fd.get(), &status) != 0) return fail_errno("fstat", "the replay's shared memory");
   const auto bytes = static_cast<std::uint64_t>(status.st_size);
   if (bytes < sizeof(header)) return fail(error_code::layout_mismatch, "this is not a replay's shared memory");
   auto memory = memory::segment::map(std::move(fd), bytes, memory::access::read_write);
   if (!memory) return std::unexpected(memory.error());
-  board opened(std::move(*memory));
+  shared_plan opened(std::move(*memory));
   if (opened.head().magic != magic || opened.head().bytes != bytes) {
     return fail(error_code::layout_mismatch, "this is not a replay's shared memory, or that of another version");
   }
   return opened;
 }
 
-std::span<const planned_request> board::requests() const noexcept {
+std::span<const planned_request> shared_plan::requests() const noexcept {
   return {at<planned_request>(head().requests_at), head().request_count};
 }
 
-std::span<const std::uint64_t> board::ids(const planned_request& of) const noexcept {
+std::span<const std::uint64_t> shared_plan::ids(const planned_request& of) const noexcept {
   return {at<std::uint64_t>(head().ids_at) + of.first, of.count};
 }
 
-request_result& board::result_of(const planned_request& which) const noexcept {
+request_result& shared_plan::result_of(const planned_request& which) const noexcept {
   return at<request_result>(head().results_at)[&which - at<planned_request>(head().requests_at)];
 }
 
-engine_state& board::engine(std::uint32_t number) const noexcept {
+engine_state& shared_plan::engine(std::uint32_t number) const noexcept {
   return at<engine_state>(head().engines_at)[number];
 }
 
-tally& board::lane(std::uint32_t engine, std::uint32_t number) const noexcept {
-  const std::uint64_t place = std::uint64_t{engine} * settings().lanes + number;
-  return *at<tally>(head().lanes_at + place * aligned(sizeof(tally)));
+tally& shared_plan::worker(std::uint32_t engine, std::uint32_t number) const noexcept {
+  const std::uint64_t place = std::uint64_t{engine} * settings().workers + number;
+  return *at<tally>(head().workers_at + place * aligned(sizeof(tally)));
 }
 
-void board::sum(std::uint32_t engine, tally& into) const noexcept {
-  for (std::uint32_t l = 0; l < settings().lanes; ++l) into.merge(lane(engine, l));
+void shared_plan::sum(std::uint32_t engine, tally& into) const noexcept {
+  for (std::uint32_t l = 0; l < settings().workers; ++l) into.merge(worker(engine, l));
 }
 
-void board::sum(tally& into) const noexcept {
+void shared_plan::sum(tally& into) const noexcept {
   for (std::uint32_t e = 0; e < settings().engines; ++e) sum(e, into);
 }
 
-void board::say(engine_state& of, std::string_view message) noexcept {
+void shared_plan::say(engine_state& of, std::string_view message) noexcept {
   if (of.message_bytes.load(std::memory_order_relaxed) != 0) return;
   const std::size_t bytes = std::min(message.size(), of.message.size());
   std::memcpy(of.message.data(), message.data(), bytes);
   of.message_bytes.store(static_cast<std::uint32_t>(bytes), std::memory_order_release);
 }
 
-std::string board::said(const engine_state& by) {
+std::string shared_plan::said(const engine_state& by) {
   const std::size_t bytes = by.message_bytes.load(std::memory_order_acquire);
   return {by.message.data(), std::min<std::size_t>(bytes, by.message.size())};
 }

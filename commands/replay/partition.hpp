@@ -8,13 +8,14 @@
 
 namespace cenote::replay {
 
-enum class deal_mode : std::uint32_t {
+enum class partition_mode : std::uint32_t {
   conversation,  ///< a request that goes on where an earlier one ended follows it; others go to whoever has least
   round_robin,
 };
 
 /// The engine of each request of `of`. A request goes on where an earlier one ended when it shares at least half of
 /// that one's blocks: a shared system prompt alone does not bind conversations together.
-[[nodiscard]] std::vector<std::uint32_t> deal(const simulation::trace& of, std::uint32_t engines, deal_mode how);
+[[nodiscard]] std::vector<std::uint32_t> partition(const simulation::trace& of, std::uint32_t engines,
+                                                   partition_mode how);
 
 }  // namespace cenote::replay

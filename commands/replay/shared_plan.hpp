@@ -18,7 +18,7 @@
 namespace cenote::replay {
 
 inline constexpr std::uint32_t most_engines = 64;
-inline constexpr std::uint32_t most_lanes = 16;  ///< threads of an engine
+inline constexpr std::uint32_t most_workers = 16;  ///< threads of an engine
 
 enum class access_mode : std::uint32_t {
   copy,      ///< blocks are copied into the engine's own memory, and put from there
@@ -30,7 +30,7 @@ struct run_settings {
   std::uint64_t block_bytes = 0;
   double speed = 0;  ///< how much faster than recorded; 0: back to back
   std::uint32_t engines = 1;
-  std::uint32_t lanes = 1;  ///< requests that one engine serves at a time
+  std::uint32_t workers = 1;  ///< requests that one engine serves at a time
   verify_mode verify = verify_mode::all;
   access_mode access = access_mode::copy;
   std::uint32_t lower_tier = 0;        ///< not 0: the node has one, so what is only there is asked for
@@ -60,7 +60,7 @@ class tally_word {
   std::atomic<std::uint64_t> value_{0};
 };
 
-/// What became of one request. Written by the lane that served it, and whole once begun() is not 0.
+/// What became of one request. Written by the worker that served it, and whole once begun() is not 0.
 struct request_result {
   tally_word begun_ns;  ///< since the start of the replay; 0: not served (whole)
   tally_word upper;     ///< leading blocks that were in DRAM when it came
@@ -103,13 +103,13 @@ struct alignas(64) engine_state {
 };
 
 /// Owns the mapping. Thread-safe as its parts are: settings and requests do not change once engines run.
-class board {
+class shared_plan {
  public:
   /// `engine_of`: an engine for each request.
-  [[nodiscard]] static result<board> create(const run_settings& how, const simulation::trace& of,
-                                            std::span<const std::uint32_t> engine_of);
+  [[nodiscard]] static result<shared_plan> create(const run_settings& how, const simulation::trace& of,
+                                                  std::span<const std::uint32_t> engine_of);
   /// In an engine: `fd` was inherited.
-  [[nodiscard]] static result<board> open(unique_fd fd);
+  [[nodiscard]] static result<shared_plan> open(unique_fd fd);
 
   [[nodiscard]] int fd() const noexcept { return memory_.fd().get(); }
   [[nodiscard]] const run_settings& settings() const noexcept { return head().settings; }
@@ -117,8 +117,8 @@ class board {
   [[nodiscard]] std::span<const std::uint64_t> ids(const planned_request& of) const noexcept;
   [[nodiscard]] request_result& result_of(const planned_request& which) const noexcept;
   [[nodiscard]] engine_state& engine(std::uint32_t number) const noexcept;
-  [[nodiscard]] tally& lane(std::uint32_t engine, std::uint32_t number) const noexcept;
-  /// All lanes of one engine; of all engines.
+  [[nodiscard]] tally& worker(std::uint32_t engine, std::uint32_t number) const noexcept;
+  /// All workers of one engine; of all engines.
   void sum(std::uint32_t engine, tally& into) const noexcept;
   void sum(tally& into) const noexcept;
 
@@ -138,12 +138,12 @@ class board {
     std::uint64_t magic;
     std::uint64_t bytes;
     run_settings settings;
-    std::uint64_t request_count, requests_at, ids_at, id_count, results_at, engines_at, lanes_at;
+    std::uint64_t request_count, requests_at, ids_at, id_count, results_at, engines_at, workers_at;
     std::atomic<std::int64_t> start_ns;
     std::atomic<std::uint32_t> stop;
   };
 
-  explicit board(memory::segment memory) noexcept : memory_(std::move(memory)) {}
+  explicit shared_plan(memory::segment memory) noexcept : memory_(std::move(memory)) {}
   [[nodiscard]] header& head() const noexcept { return *at<header>(0); }
   template <class T>
   [[nodiscard]] T* at(std::uint64_t offset) const noexcept {

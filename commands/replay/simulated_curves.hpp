@@ -1,4 +1,4 @@
-// What stands beside a replay's figures: the machine's memcpy, and what policies would have hit.
+// What a replay is compared with: memcpy on this machine, and hit curves of policies as simulated.
 #pragma once
 
 #include <cstdint>
@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "commands/replay/outcome.hpp"
+#include "commands/replay/result.hpp"
 #include "core/error.hpp"
 #include "simulation/tier_simulation.hpp"
 #include "simulation/trace.hpp"
@@ -19,12 +19,12 @@ namespace cenote::replay {
 
 /// The node of `of` as a simulation over what was served; nothing when its policy cannot be simulated. Blocks of others
 /// are not known, so for a node of the replay's own. `how` is what its lower tier does; capacities and the upper policy
-/// are the outcome's.
-[[nodiscard]] std::optional<simulated_twin> simulate_twin(const outcome& of, simulation::tier_pair how);
+/// are the result's.
+[[nodiscard]] std::optional<simulated_twin> simulate_twin(const replay_result& of, simulation::tier_pair how);
 
 /// Simulates `of` over capacities that double up to all its blocks, and fills `capacities` and `curves`: for each of
 /// `policies`, and for belady, the bound of what can be known only afterwards. Runs on all cores.
-[[nodiscard]] result<void> simulate_beside(const simulation::trace& of, const std::vector<std::string>& policies,
-                                           outcome& into);
+[[nodiscard]] result<void> simulate_curves(const simulation::trace& of, const std::vector<std::string>& policies,
+                                           replay_result& into);
 
 }  // namespace cenote::replay

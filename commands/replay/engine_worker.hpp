@@ -9,17 +9,17 @@
 #include <vector>
 
 #include "client/session.hpp"
-#include "commands/replay/board.hpp"
+#include "commands/replay/shared_plan.hpp"
 #include "core/error.hpp"
 
 namespace cenote::replay {
 
-/// Not thread-safe; sessions are shared between lanes.
-class lane {
+/// Not thread-safe; sessions are shared between workers.
+class engine_worker {
  public:
   /// `corrupt_every`: every so many blocks that it makes one byte is wrong, so that tests see it found; 0: never.
-  lane(const board& plan, std::uint32_t engine, std::uint32_t number, client::session& session,
-       std::uint64_t corrupt_every);
+  engine_worker(const shared_plan& plan, std::uint32_t engine, std::uint32_t number, client::session& session,
+                std::uint64_t corrupt_every);
 
   /// Match, prefetch, load and verify what is there, make and put what is not. A failure that leaves the session usable
   /// is counted; others are returned.
@@ -52,7 +52,7 @@ class lane {
                   std::uint64_t upper_tokens);
   void count_hits(const planned_request& request, const found& hits, clock::time_point begun);
 
-  const board& plan_;
+  const shared_plan& plan_;
   const run_settings& how_;
   engine_state& engine_;
   tally& done_;
