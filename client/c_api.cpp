@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <limits>
 #include <new>
 #include <string>
 
@@ -245,7 +246,7 @@ result<client::prefetch_options> prefetch_options_of(const cenote_prefetch_optio
 extern "C" {
 
 const char* cenote_error_name(int code) {
-  if (code < 0 || code > CENOTE_INTERNAL) return "unknown";
+  if (code < 0 || code > std::numeric_limits<std::uint16_t>::max()) return "unknown";
   return cenote::to_string(static_cast<error_code>(code)).data();  // a literal: it ends with a zero
 }
 

@@ -1,37 +1,25 @@
 #include "core/error.hpp"
 
+#include <algorithm>
 #include <cerrno>
 #include <system_error>
 
+#include "core/enum_names.hpp"
+
 namespace cenote {
 
+namespace {
+
+CENOTE_ENUM_NAMES(error_code, ok, invalid_argument, invalid_config, not_running, node_restarting, deadline_exceeded,
+                  protocol_mismatch, layout_mismatch, spec_mismatch, permission_denied, no_space, pin_limit,
+                  limit_exceeded, revoked, not_reserved, forked, closed, session_killed, malformed, unsupported, system,
+                  internal, removal_pending);
+constexpr auto known_codes = enumerators_of(error_code{});
+
+}  // namespace
+
 std::string_view to_string(error_code code) noexcept {
-  switch (code) {
-    case error_code::ok: return "ok";
-    case error_code::invalid_argument: return "invalid_argument";
-    case error_code::invalid_config: return "invalid_config";
-    case error_code::not_running: return "not_running";
-    case error_code::node_restarting: return "node_restarting";
-    case error_code::deadline_exceeded: return "deadline_exceeded";
-    case error_code::protocol_mismatch: return "protocol_mismatch";
-    case error_code::layout_mismatch: return "layout_mismatch";
-    case error_code::spec_mismatch: return "spec_mismatch";
-    case error_code::permission_denied: return "permission_denied";
-    case error_code::no_space: return "no_space";
-    case error_code::pin_limit: return "pin_limit";
-    case error_code::limit_exceeded: return "limit_exceeded";
-    case error_code::revoked: return "revoked";
-    case error_code::not_reserved: return "not_reserved";
-    case error_code::forked: return "forked";
-    case error_code::closed: return "closed";
-    case error_code::session_killed: return "session_killed";
-    case error_code::malformed: return "malformed";
-    case error_code::unsupported: return "unsupported";
-    case error_code::system: return "system";
-    case error_code::internal: return "internal";
-    case error_code::removal_pending: return "removal_pending";
-  }
-  return "unknown";
+  return std::ranges::find(known_codes, code) == known_codes.end() ? "unknown" : name_of(code);
 }
 
 error error::in(std::string_view context) const {

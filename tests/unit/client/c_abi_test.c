@@ -43,7 +43,9 @@ int cenote_c_abi_test(void) {
 
   EXPECT(cenote_abi_version() >> 16 == CENOTE_ABI_MAJOR);
   EXPECT(strcmp(cenote_error_name(CENOTE_NO_SPACE), "no_space") == 0);
+  EXPECT(strcmp(cenote_error_name(CENOTE_REMOVAL_PENDING), "removal_pending") == 0);
   EXPECT(strcmp(cenote_error_name(-1), "unknown") == 0);
+  EXPECT(strcmp(cenote_error_name(CENOTE_REMOVAL_PENDING + 1), "unknown") == 0);
   EXPECT(cenote_attach(&spec, NULL, &session) == CENOTE_INVALID_ARGUMENT); /* struct_size is missing */
   EXPECT(strstr(cenote_last_error(), "struct_size") != NULL);
   spec.struct_size = sizeof spec;
