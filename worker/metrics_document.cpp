@@ -1,7 +1,6 @@
 #include "worker/metrics_document.hpp"
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <array>
@@ -86,10 +85,10 @@ std::string_view path_of(std::string_view family, const std::vector<plain_row>& 
 }
 
 std::string line_of(const metric_description& family, const std::vector<plain_row>& rows) {
-  std::vector<std::string> labels;
-  for (const std::string& each : family.labels) labels.push_back(in_backticks(each));
+  std::string labels;
+  for (const std::string& each : family.labels) labels.append(labels.empty() ? "" : ", ").append(in_backticks(each));
   const std::string_view unit = rows.empty() ? unit_of_name(family.name) : rows.front().unit;
-  return fmt::format("| `{}` | {} | {} | {} | {} | {} |\n", family.name, family.kind, unit, fmt::join(labels, ", "),
+  return fmt::format("| `{}` | {} | {} | {} | {} | {} |\n", family.name, family.kind, unit, labels,
                      in_backticks(path_of(family.name, rows)), family.help);
 }
 

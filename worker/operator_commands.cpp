@@ -16,7 +16,7 @@ using nlohmann::json;
 
 operator_commands::operator_commands(server_context& context, const current_config& config,
                                      const std::shared_ptr<local::event_loop>& sockets, shared_reports& reports,
-                                     attachments& sessions, std::function<node_facts(report_ptr)> facts)
+                                     attachments& sessions, std::function<node_facts(const report_ptr&)> facts)
     : context_(context),
       config_(config),
       sockets_(sockets),

@@ -33,7 +33,7 @@ class operator_commands {
   /// What is given by reference outlives this; `facts` says what `status` shows of a report.
   operator_commands(server_context& context, const current_config& config,
                     const std::shared_ptr<local::event_loop>& sockets, shared_reports& reports, attachments& sessions,
-                    std::function<node_facts(report_ptr)> facts);
+                    std::function<node_facts(const report_ptr&)> facts);
 
   result<answer> run(const admin_request& request, const caller& from);
 
@@ -59,7 +59,7 @@ class operator_commands {
   std::weak_ptr<local::event_loop> sockets_;  // an answer may come when server and loop are gone
   shared_reports& reports_;
   attachments& sessions_;
-  std::function<node_facts(report_ptr)> facts_;
+  std::function<node_facts(const report_ptr&)> facts_;
   std::uint64_t rendered_turn_ = 0;  ///< of the report that rendered_text_ was made from
   std::string rendered_text_;
 };

@@ -79,7 +79,7 @@ void server::make_parts() {
                                           close(socket);
                                         }});
   commands_ = std::make_unique<operator_commands>(context_, config_, sockets_, *reports_, *sessions_,
-                                                  [this](report_ptr report) { return facts_of(std::move(report)); });
+                                                  [this](const report_ptr& report) { return facts_of(report); });
 }
 
 server::~server() {
@@ -472,7 +472,7 @@ server_report server::own_report() {
   return now;
 }
 
-node_facts server::facts_of(report_ptr report) {
+node_facts server::facts_of(const report_ptr& report) {
   const std::chrono::duration<double> up = std::chrono::system_clock::now() - context_.node_started;
   return {.figures = {.uptime_s = up.count(),
                       .restarts = context_.restarts,
@@ -485,7 +485,7 @@ node_facts server::facts_of(report_ptr report) {
           .dram = config_.get()->dram,
           .server = own_report(),
           .populated = context_.populated(),
-          .report = std::move(report)};
+          .report = report};
 }
 
 result<void> server::admin(connection& from, const local::frame& frame) {

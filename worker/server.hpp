@@ -79,7 +79,7 @@ class server {
   server(server_context context, config_ptr config);
 
   [[nodiscard]] result<node_facts> facts();
-  [[nodiscard]] node_facts facts_of(report_ptr report);
+  [[nodiscard]] node_facts facts_of(const report_ptr& report);
   void make_parts();
 
   // All on the socket loop's thread.
