@@ -15,8 +15,8 @@ inline constexpr std::uint32_t frame_magic = 0x50544e43;  // "CNTP"
 /// The protocol of this build. Same major and a minor not above ours attach; anything else is refused.
 inline constexpr std::uint16_t protocol_major = 1;
 /// 1.1 added `client_name` to attach, 1.2 the terms of a prefetch and the operations that stop and end one, 1.3 the
-/// parts of held blocks and the worker's epoch to reattach, and the parts to `reserved` completions, 1.4 the number of the
-/// call to attach.
+/// parts of held blocks and the worker's epoch to reattach, and the parts to `reserved` completions, 1.4 the number of
+/// the call to attach.
 inline constexpr std::uint16_t protocol_minor = 4;
 
 /// No packet is larger; longer texts are cut in several frames (flag_more on all but the last).
