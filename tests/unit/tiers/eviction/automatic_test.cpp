@@ -10,7 +10,7 @@
 
 #include "simulation/simulation.hpp"
 #include "simulation/workload.hpp"
-#include "tests/support/packed_trace.hpp"
+#include "tests/unit/tiers/eviction/automatic_runs.hpp"
 #include "tiers/eviction/registry.hpp"
 #include "tiers/eviction/simulated_pool.hpp"
 
@@ -23,65 +23,6 @@ using simulation::simulate;
 using simulation::trace;
 
 namespace {
-
-/// Sanitizers see the same code at a tenth of the speed: less is enough there.
-bool is_slow() {
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-  return std::getenv("CENOTE_TEST_FULL") == nullptr;
-#else
-  return false;
-#endif
-}
-
-std::vector<std::uint32_t> selected(std::vector<std::uint32_t> capacities) {
-  if (is_slow()) capacities = {4'000};
-  return capacities;
-}
-
-/// What engines hand over: full blocks only.
-trace full(const trace& of) {
-  return of.full_blocks(of.requests().size());
-}
-
-trace load(const std::string& name) {
-  return full(testing::load_packed_trace(std::string(CENOTE_TEST_DATA) + "/traces/" + name + ".txt"));
-}
-
-struct outcome {
-  double percent = 0;
-  auto_status status;
-};
-
-outcome run_auto(const trace& of, std::uint32_t capacity, const auto_options& options = {}) {
-  block_links links;
-  links.cover(of.distinct());
-  automatic by(links, options);
-  const auto sums = simulate(of, by, capacity, replay_order::reverse);
-  return {sums.hit_ratio() * 100, by.status()};
-}
-
-double percent(const trace& of, std::string_view policy, std::uint32_t capacity) {
-  return simulate(of, policy, capacity, replay_order::reverse)->hit_ratio() * 100;
-}
-
-/// In points of prefix-token hits: at most `regret` below the best candidate, at most `below_lru` below LRU; and few
-/// switches.
-void check_regret(const std::string& name, const trace& of, std::vector<std::uint32_t> capacities, double regret,
-                  double below_lru = 1.0) {
-  for (const std::uint32_t capacity : selected(std::move(capacities))) {
-    const outcome got = run_auto(of, capacity);
-    double best = 0;
-    for (const policy_info* each : candidates()) best = std::max(best, percent(of, each->name, capacity));
-    BOOST_TEST_CONTEXT(name << ", " << capacity << " blocks: " << got.percent << ", at last " << got.status.policy) {
-      BOOST_TEST(got.percent >= best - regret);
-      BOOST_TEST(got.percent >= percent(of, "lru", capacity) - below_lru);
-      BOOST_TEST(got.status.switches <= 8U);
-    }
-  }
-}
-
-const std::vector<std::uint32_t> all_capacities{1'000, 2'000, 4'000, 8'000, 16'000, 250, 500, 32'000};
-const std::vector<std::uint32_t> some_capacities{250, 1'000, 4'000, 16'000};
 
 /// `policy` orders the blocks of a pool; block numbers are those of a trace.
 struct held_blocks {
@@ -151,27 +92,6 @@ trace alternating(std::uint32_t phases, const std::string& requests) {
 }  // namespace
 
 BOOST_AUTO_TEST_SUITE(automatic_policy)
-
-BOOST_AUTO_TEST_CASE(on_the_conversation_trace_it_is_near_the_best_candidate) {
-  check_regret("conversation", load("conversation"), all_capacities, 0.8);
-}
-
-BOOST_AUTO_TEST_CASE(on_the_synthetic_trace_it_is_near_the_best_candidate) {
-  check_regret("synthetic", load("synthetic"), all_capacities, 1.5);
-}
-
-BOOST_AUTO_TEST_CASE(where_time_stands_still_it_is_near_the_best_candidate) {
-  check_regret("conversation", load("conversation").at_speed(0), some_capacities, 0.6);
-  check_regret("chat", full(*generate("chat")).at_speed(0), some_capacities, 0.6);
-}
-
-BOOST_AUTO_TEST_CASE(on_generated_workloads_it_is_near_the_best_candidate) {
-  for (const char* const kind :
-       {"chat", "agents", "scans", "scans:seed=60,scan_rate=20,scan_tokens=6000,batch=60,pause=120", "rag",
-        "rag:seed=3,zipf=1.1,corpus=5000", "phases", "phases:seed=9,phase=250", "loop:seed=3,documents=300"}) {
-    check_regret(kind, full(*generate(kind)), some_capacities, 1.0);
-  }
-}
 
 BOOST_AUTO_TEST_CASE(a_workload_that_alternates_does_not_make_it_oscillate) {
   const trace of = full(alternating(8, "1000"));
