@@ -58,8 +58,8 @@ class sweep {
     for (const nvme::io_completion& each : batch) {
       const std::size_t number = in_piece_[each.tag];
       const stored_block& block = blocks_[number];
-      answers_[number] = {
-          each.error, bind_checksum(each.checksum, block.instance, block.group, block.full) == block.checksum};
+      answers_[number] = {each.error,
+                          bind_checksum(each.checksum, block.instance, block.group, block.full) == block.checksum};
       ++done_;
       if (next_ < blocks_.size()) again.push_back(next(each.tag));
     }
