@@ -3,7 +3,7 @@
 
 #include <ctime>
 
-#include "tiers/dram/store.hpp"
+#include "tiers/dram/types.hpp"
 
 namespace cenote {
 

@@ -121,7 +121,7 @@ dram_tier::behavior_type dram_tier::make_behavior() {
 
 caf::result<batch_ptr> dram_tier::serve(const batch_ptr& work) {
   const auto begun = std::chrono::steady_clock::now();
-  const dram::progress state = store_->run(*work, coarse_now(), dram::store::turn_budget);
+  const dram::progress state = store_->run(*work, coarse_now(), dram::turn_budget);
   batch_times_.add(static_cast<std::uint64_t>((std::chrono::steady_clock::now() - begun).count()));
   tell_planner(current_sender());
   if (state == dram::progress::finished) {
@@ -166,7 +166,7 @@ void dram_tier::take_turn() {
 
 void dram_tier::carry_on(waiting_batch each) {
   const dram::coarse_time now = coarse_now();
-  dram::progress state = store_->run(*each.work, now, dram::store::turn_budget);
+  dram::progress state = store_->run(*each.work, now, dram::turn_budget);
   if (state == dram::progress::waits_for_memory && each.deadline != 0 && dram::is_due(each.deadline, now)) {
     store_->give_up(*each.work, now);  // the entry that waits; the rest has its turn
     state = dram::progress::more;
@@ -336,7 +336,7 @@ void dram_tier::wipe_on() {
   wipe_under_way& first = wipes_.front();
   if (!first.left.empty()) {
     dram::clear_work& next = first.left.back();
-    if (!store_->clear_some(next, coarse_now(), dram::store::turn_budget)) return;
+    if (!store_->clear_some(next, coarse_now(), dram::turn_budget)) return;
     first.cleared += next.cleared;
     first.left.pop_back();
   }

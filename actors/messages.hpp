@@ -15,7 +15,7 @@
 #include "core/histogram.hpp"
 #include "core/instance_spec.hpp"
 #include "tiers/dram/provisioner.hpp"
-#include "tiers/dram/store.hpp"
+#include "tiers/dram/types.hpp"
 #include "tiers/nvme/devices.hpp"
 #include "tiers/nvme/store.hpp"
 #include "tiers/prefetch/orders.hpp"

@@ -6,7 +6,7 @@
 
 #include "config/node_config.hpp"
 #include "tiers/dram/reserve.hpp"
-#include "tiers/dram/store.hpp"
+#include "tiers/dram/types.hpp"
 #include "tiers/nvme/store.hpp"
 #include "tiers/prefetch/planner.hpp"
 

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "core/text.hpp"
+#include "tiers/eviction/automatic.hpp"
 
 namespace cenote {
 

@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
+#include "tiers/eviction/automatic.hpp"
+
 namespace cenote {
 
 namespace {

@@ -12,6 +12,8 @@ using namespace testing;
 using memory::block_record;
 using memory::block_state;
 using memory::operation;
+using prefetch::load_answer;
+using prefetch::load_state;
 
 namespace {
 

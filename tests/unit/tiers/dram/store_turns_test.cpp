@@ -113,7 +113,7 @@ BOOST_AUTO_TEST_CASE(who_has_all_idle_grants_looked_through_again_and_again_give
   work.entries = std::move(entries);
   int turns = 1;
   for (auto state = progress::more; state != progress::finished;) {
-    state = at.tier->run(work, at.now, store::turn_budget);
+    state = at.tier->run(work, at.now, turn_budget);
     if (state == progress::more) ++turns;
     if (state == progress::waits_for_memory) BOOST_REQUIRE(at.pump());
   }
@@ -129,7 +129,7 @@ BOOST_AUTO_TEST_CASE(an_ordinary_batch_needs_one_turn) {
   for (submission& each : entries) each.request = 3;
   entries.back().flags = submission::flag_last;
   batch work = test.batch_of(test.a, std::move(entries));
-  BOOST_TEST((test.at.tier->run(work, test.at.now, store::turn_budget) == progress::finished));
+  BOOST_TEST((test.at.tier->run(work, test.at.now, turn_budget) == progress::finished));
   BOOST_TEST(work.completions.at(0).value == 512U);
 }
 

@@ -1,7 +1,17 @@
-// A new worker finds the blocks of the old one: everything is derived again from the block records.
+#include "tiers/dram/recovery.hpp"
+
+#include <algorithm>
 #include <array>
 
-#include "tiers/dram/store_state.hpp"
+#include "memory/store_point.hpp"
+#include "tiers/dram/accounts.hpp"
+#include "tiers/dram/block_states.hpp"
+#include "tiers/dram/eviction_order.hpp"
+#include "tiers/dram/handed_out.hpp"
+#include "tiers/dram/instance_table.hpp"
+#include "tiers/dram/session_table.hpp"
+#include "tiers/dram/slab_space.hpp"
+#include "tiers/dram/transfer_table.hpp"
 
 namespace cenote::dram {
 
@@ -31,17 +41,17 @@ void sort_by_time(std::vector<std::pair<coarse_time, std::uint32_t>>& order) {
 
 }  // namespace
 
-result<void> store::recover_instance(instance_number number, const instance_spec& spec, memory::shared_file index,
-                                     memory::version_table versions, std::uint32_t owner) {
+result<void> recovery::recover_instance(instance_number number, const instance_spec& spec, memory::shared_file index,
+                                        memory::version_table versions, std::uint32_t owner) {
   auto opened = memory::index_writer::open(std::move(index));
   if (!opened) return std::unexpected(opened.error());
-  make_instance(number, spec, std::move(*opened), std::move(versions), owner);
+  table_.make_instance(number, spec, std::move(*opened), std::move(versions), owner);
   return {};
 }
 
-result<void> store::recover_slab(const slab_description& what, memory::segment memory) {
-  const auto home = instances_.find(what.instance);
-  if (home == instances_.end() || what.group >= home->second->pools.size()) {
+result<void> recovery::recover_slab(const slab_description& what, memory::segment memory) {
+  const auto home = state_.instances.find(what.instance);
+  if (home == state_.instances.end() || what.group >= home->second->pools.size()) {
     return fail(error_code::layout_mismatch, "a slab of an unknown instance");
   }
   instance& in = *home->second;
@@ -51,37 +61,38 @@ result<void> store::recover_slab(const slab_description& what, memory::segment m
   }
   in.next_slab = std::max(in.next_slab, what.index + 1);
   if (auto room = in.versions.make_room(what.index, what.first_version, what.count); !room) return room;
-  if (!make_index_room(in, what.count)) {
+  if (!space_.make_index_room(in, what.count)) {
     return fail(error_code::limit_exceeded, "no address space for the index of a slab's blocks");
   }
   const auto state = in.versions.slab(what.index)->state.load(std::memory_order_acquire);
   if (state == static_cast<std::uint32_t>(memory::slab_state::retired)) {
     return fail(error_code::closed, "a slab that was being given up");
   }
-  if (what.stride != in.pools[what.group]->stride || !record_ranges_.claim(what.first_record, what.count) ||
+  if (what.stride != in.pools[what.group]->stride || !state_.record_ranges.claim(what.first_record, what.count) ||
       !in.version_ranges.claim(what.first_version, what.count)) {
     return fail(error_code::layout_mismatch, "a slab whose numbers are taken");
   }
-  assigned_ += what.segment_bytes();
+  state_.assigned += what.segment_bytes();
   // rebuild() reads them all, and a fault a page is slower.
-  records_.memory().populate(memory::page_bytes + std::uint64_t{what.first_record} * sizeof(memory::block_record),
-                             std::uint64_t{what.count} * sizeof(memory::block_record), memory::access::read_write);
+  state_.records.memory().populate(memory::page_bytes + std::uint64_t{what.first_record} * sizeof(memory::block_record),
+                                   std::uint64_t{what.count} * sizeof(memory::block_record),
+                                   memory::access::read_write);
   in.versions.populate(what.first_version, what.count);
-  adopt_slab(in, what, std::move(memory));
+  space_.adopt_slab(in, what, std::move(memory));
   return {};
 }
 
-result<void> store::recover_session(session_number number, instance_number instance_id, memory::session_memory memory,
-                                    std::uint32_t uid) {
-  if (auto added = add_session(number, instance_id, memory, uid); !added) return added;
-  session& known = *sessions_.at(number);
+result<void> recovery::recover_session(session_number number, instance_number instance_id,
+                                       memory::session_memory memory, std::uint32_t uid) {
+  if (auto added = attached_.add_session(number, instance_id, memory, uid); !added) return added;
+  session& known = *state_.sessions.at(number);
   known.recovered = true;
-  known.suspect = guard_.is_suspect(number);
+  known.suspect = state_.guard.is_suspect(number);
   return {};
 }
 
 /// The record does not say which parts: each of the sessions may be writing all of them.
-std::vector<store::writer> store::writers_in_mask(const instance& in, std::uint64_t mask, std::uint64_t parts) {
+std::vector<writer> recovery::writers_in_mask(const instance& in, std::uint64_t mask, std::uint64_t parts) {
   std::vector<writer> writers;
   for (const session* each : in.sessions) {
     if ((each->mask() & mask) != 0) writers.push_back({each->number, parts, true});
@@ -89,10 +100,10 @@ std::vector<store::writer> store::writers_in_mask(const instance& in, std::uint6
   return writers;
 }
 
-void store::recover_block(instance& in, slab& home, block_ref ref,
-                          std::vector<std::pair<coarse_time, std::uint32_t>>& order, std::vector<bool>& indexed,
-                          std::uint64_t& served) {
-  memory::block_record& record = record_of(home, ref);
+void recovery::recover_block(instance& in, slab& home, block_ref ref,
+                             std::vector<std::pair<coarse_time, std::uint32_t>>& order, std::vector<bool>& indexed,
+                             std::uint64_t& served) {
+  memory::block_record& record = state_.record_of(home, ref);
   const std::uint32_t number = home.what.first_record + ref.block();
   const std::uint32_t ordinal = ordinal_of(home, ref);
   std::uint64_t version = in.versions.version(ordinal);
@@ -113,7 +124,8 @@ void store::recover_block(instance& in, slab& home, block_ref ref,
       if (!indexed[number]) {
         const full_key full = record.get_key();
         const block_key key = reduce_key(full.view(), home.what.group);
-        if (find_present(in, key, full, nullptr).value_or(ref) != ref) {  // the copy of a block that was being moved
+        if (state_.find_present(in, key, full, nullptr).value_or(ref) !=
+            ref) {  // the copy of a block that was being moved
           in.versions.set_version(ordinal, version | 1, "recover_block.copy_hidden"_point);
           record.set_state(block_state::zombie, "recover_block.zombie"_point);
           in.zombies.push_back(ref);
@@ -122,10 +134,10 @@ void store::recover_block(instance& in, slab& home, block_ref ref,
         (void)in.index.insert(key, index_value::make(ref, version));
       }
       ++home.present;
-      blank_ -= home.what.stride;
+      state_.blank -= home.what.stride;
       home.touch_sum += record.touch.load(std::memory_order_relaxed);
       if ((record.flags & memory::block_record::flag_kept) != 0) {
-        note_kept(pool_of(home), number);
+        accounts_.note_kept(pool_of(home), number);
       } else {
         order.emplace_back(record.touch.load(std::memory_order_relaxed), number);
       }
@@ -137,12 +149,15 @@ void store::recover_block(instance& in, slab& home, block_ref ref,
     case block_state::quarantined: {
       auto writers =
           writers_in_mask(in, record.checksum_or_writers.load(std::memory_order_relaxed), pool_of(home).all_parts);
-      if (!writers.empty()) charge_reservation(*sessions_.at(writers.front().by), in, ref, home.what.stride);
-      quarantine(in, home, ref, std::move(writers));
+      if (!writers.empty())
+        accounts_.charge_reservation(*state_.sessions.at(writers.front().by), in, ref, home.what.stride);
+      handed_out_.quarantine(in, home, ref, std::move(writers));
       return;  // charged by the caller of a block that is not free
     }
     case block_state::zombie: in.zombies.push_back(ref); break;
-    case block_state::loading: recovered_loading_.emplace_back(&in, ref); break;  // a dead worker's read may still land
+    case block_state::loading:
+      transfers_.recovered().emplace_back(&in, ref);
+      break;  // a dead worker's read may still land
     case block_state::free:
       if ((version & 1) == 0 && version != 0)
         in.versions.set_version(ordinal, version | 1, "recover_block.free_hidden"_point);
@@ -151,8 +166,8 @@ void store::recover_block(instance& in, slab& home, block_ref ref,
   }
 }
 
-void store::recover_grants(instance& in, slab& home, block_ref ref) {
-  memory::block_record& record = record_of(home, ref);
+void recovery::recover_grants(instance& in, slab& home, block_ref ref) {
+  memory::block_record& record = state_.record_of(home, ref);
   const std::uint32_t owner = record.owner.load(std::memory_order_relaxed);
   const std::uint32_t version = record.grant_version.load(std::memory_order_relaxed);
   for (session* each : in.sessions) {
@@ -164,12 +179,12 @@ void store::recover_grants(instance& in, slab& home, block_ref ref) {
         continue;
       }
       each->granted.emplace(ref.bits, granted_block{version, slot, home.what.stride});
-      hold_blank(*each, home.what.stride);
+      accounts::hold_blank(*each, home.what.stride);
       std::erase(each->empty_slots, slot);
       return;
     }
   }
-  free_block(in, home, ref);  // its session is dead, or was never told
+  blocks_.free_block(in, home, ref);  // its session is dead, or was never told
 }
 
 /// What the index's entries are checked against: 8 bytes a block, read in one pass over the records, because a random
@@ -177,11 +192,11 @@ void store::recover_grants(instance& in, slab& home, block_ref ref) {
 ///
 ///   63                            24 23                     0
 ///   | high bits of the key's low word | version / 2, low bits |
-std::vector<std::uint64_t> store::summarise(const instance& in, std::size_t records) const {
+std::vector<std::uint64_t> recovery::summarise(const instance& in, std::size_t records) const {
   std::vector<std::uint64_t> summaries(records);
   for (const auto& [index, home] : in.slabs) {
     for (std::uint32_t b = 0; b < home->what.count; ++b) {
-      const memory::block_record& record = records_[home->what.first_record + b];
+      const memory::block_record& record = state_.records[home->what.first_record + b];
       if (record.state() != block_state::present) continue;
       const block_key key = reduce_key(record.get_key().view(), home->what.group);
       summaries[home->what.first_record + b] = summary_of(key, record.version());
@@ -190,7 +205,7 @@ std::vector<std::uint64_t> store::summarise(const instance& in, std::size_t reco
   return summaries;
 }
 
-void store::reconcile_index(instance& in, std::vector<bool>& indexed) {
+void recovery::reconcile_index(instance& in, std::vector<bool>& indexed) {
   const std::vector<std::uint64_t> summaries = summarise(in, indexed.size());
   const auto number_of = [&](std::uint64_t value) -> std::size_t {
     const slab* home = slab_of(in, index_value::ref(value));
@@ -210,15 +225,15 @@ void store::reconcile_index(instance& in, std::vector<bool>& indexed) {
       });
 }
 
-std::uint64_t store::rebuild(coarse_time now) {
-  took_over_ = true;
-  for (const session_number number : guard_.counted()) {
-    if (!sessions_.contains(number)) guard_.forget(number);
+std::uint64_t recovery::rebuild(coarse_time now) {
+  state_.took_over = true;
+  for (const session_number number : state_.guard.counted()) {
+    if (!state_.sessions.contains(number)) state_.guard.forget(number);
   }
   std::uint64_t served = 0;
-  std::vector<bool> indexed(by_record_.empty() ? 0
-                                               : by_record_.rbegin()->first + by_record_.rbegin()->second->what.count);
-  for (const auto& [number, each] : instances_) {
+  std::vector<bool> indexed(
+      state_.by_record.empty() ? 0 : state_.by_record.rbegin()->first + state_.by_record.rbegin()->second->what.count);
+  for (const auto& [number, each] : state_.instances) {
     instance& in = *each;
     reconcile_index(in, indexed);
     for (const auto& group : in.pools) {
@@ -228,27 +243,27 @@ std::uint64_t store::rebuild(coarse_time now) {
       for (slab* home : group->slabs) {
         // Everything counts as used until it turns out to be free.
         in.payer->pay(&account::used, home->what.block_bytes());
-        used_ += home->what.block_bytes();
-        blank_ += home->what.block_bytes();
+        state_.used += home->what.block_bytes();
+        state_.blank += home->what.block_bytes();
         for (std::uint32_t b = home->what.count; b > 0; --b) {
           const block_ref ref(home->what.index, b - 1);
-          const bool was_free = record_of(*home, ref).state() == block_state::free;
+          const bool was_free = state_.record_of(*home, ref).state() == block_state::free;
           recover_block(in, *home, ref, order, indexed, served);
-          if (was_free) free_block(in, *home, ref);
+          if (was_free) blocks_.free_block(in, *home, ref);
         }
       }
       sort_by_time(order);
-      for (const auto& [touched, record] : order) enter_order(*group, record, now);
+      for (const auto& [touched, record] : order) order_.enter_order(*group, record, now);
     }
-    rescan_zombies(in);
-    if (in.sessions.empty() && in.versions.idle_since() == 0) begin_idle(in, now);
+    blocks_.rescan_zombies(in);
+    if (in.sessions.empty() && in.versions.idle_since() == 0) table_.begin_idle(in, now);
     for (const session* by : in.sessions) {
       // Slots that no record confirms: grants that were consumed, or never took effect.
       for (const std::uint32_t slot : by->empty_slots)
         memory::shared_store(by->memory.grant(slot).word, 0, std::memory_order_release, "rebuild.slot_emptied"_point);
     }
   }
-  loading_is_lost_ = !options_.lower.present;  // the paths were taken away
+  if (!state_.options.lower.present) transfers_.abandon_recovered();  // the paths were taken away
   return served;
 }
 

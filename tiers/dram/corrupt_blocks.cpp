@@ -2,7 +2,9 @@
 #include <cstring>
 
 #include "core/checksum.hpp"
-#include "tiers/dram/store_state.hpp"
+#include "tiers/dram/clears.hpp"
+#include "tiers/dram/lower_edges.hpp"
+#include "tiers/dram/transfer_table.hpp"
 
 namespace cenote::dram {
 
@@ -25,22 +27,22 @@ void alter(std::byte* block, std::uint64_t bytes) noexcept {
 
 }  // namespace
 
-std::uint64_t store::corrupt_all(std::vector<removal>& below) {
+std::uint64_t clears::corrupt_all(std::vector<removal>& below) {
   std::uint64_t altered = 0;
-  for (const auto& [number, in] : instances_) {
-    while (!in->loading.empty()) abandon_load(*in, block_key(in->loading.begin()->first));
-    if (options_.lower.present) below.push_back({number, true, {}});
+  for (const auto& [number, in] : state_.instances) {
+    while (!in->loading.empty()) transfers_.abandon_load(*in, block_key(in->loading.begin()->first));
+    if (state_.options.lower.present) below.push_back({number, true, {}});
     for (const auto& [index, home] : in->slabs) {
       const std::uint64_t bytes = pool_of(*home).block_bytes;
       for (std::uint32_t b = 0; b < home->what.count; ++b) {
         const block_ref ref(index, b);
-        block_record& record = record_of(*home, ref);
+        block_record& record = state_.record_of(*home, ref);
         if (record.state() != memory::block_state::present) continue;
         alter(home->block(ref), bytes);
         if ((record.flags & block_record::flag_checksum) != 0) {
           record.checksum_or_writers.store(checksum_of(home->block(ref), bytes), std::memory_order_relaxed);
         }
-        forget_copy(*home, ref);
+        edges_.forget_copy(*home, ref);
         ++altered;
       }
     }

@@ -1,52 +1,31 @@
-// The parts of the DRAM store, for its own source files.
+// What a store is made of: slabs, pools, instances, sessions. Plain structures.
 #pragma once
 
 #include <algorithm>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <unordered_map>
+#include <utility>
+#include <vector>
 
-#include "tiers/dram/open_chains.hpp"
-#include "tiers/dram/store.hpp"
+#include "memory/block_record.hpp"
+#include "memory/index.hpp"
+#include "memory/version_table.hpp"
+#include "tiers/dram/account.hpp"
+#include "tiers/dram/chain.hpp"
+#include "tiers/dram/slab.hpp"
+#include "tiers/dram/types.hpp"
+#include "tiers/eviction/policy.hpp"
+#include "tiers/prefetch/orders.hpp"
 
 namespace cenote::dram {
 
-/// Who pays: an instance group; or one user of those that share an account, and the account with him.
-struct store::account {
-  std::string name;
-  account* parent = nullptr;                                ///< pays the same, and has bounds of its own
-  std::map<std::uint32_t, std::unique_ptr<account>> users;  ///< by uid: those whose parent it is
-  group_options given;
-  std::uint64_t used = 0;
-  std::uint64_t kept = 0;      ///< … of that, of blocks that stay
-  std::uint64_t reserved = 0;  ///< … of that, of blocks that are being written part by part, or set aside
+struct instance;
+struct pool;
+struct session;
 
-  void pay(std::uint64_t account::*what, std::uint64_t bytes) noexcept {
-    for (account* each = this; each != nullptr; each = each->parent) each->*what += bytes;
-  }
-  void repay(std::uint64_t account::*what, std::uint64_t bytes) noexcept {
-    for (account* each = this; each != nullptr; each = each->parent) each->*what -= bytes;
-  }
-  /// True for itself, and for all of its parents.
-  [[nodiscard]] bool pays_into(const account& whom) const noexcept {
-    return this == &whom || (parent != nullptr && parent->pays_into(whom));
-  }
-  [[nodiscard]] bool has_room(std::uint64_t bytes) const noexcept {
-    return (given.quota == 0 || used + bytes <= given.quota) && (parent == nullptr || parent->has_room(bytes));
-  }
-  [[nodiscard]] bool may_keep(std::uint64_t bytes) const noexcept {
-    return kept + bytes <= given.keep_quota && (parent == nullptr || parent->may_keep(bytes));
-  }
-  [[nodiscard]] bool may_reserve(std::uint64_t bytes, std::uint64_t most) const noexcept {
-    return reserved + bytes <= most && (parent == nullptr || parent->may_reserve(bytes, most));
-  }
-};
-
-/// All sessions of one uid.
-struct store::user {
-  std::uint32_t uid = 0;
-  std::uint64_t blank = 0;  ///< bytes that they hold blank
-  std::uint32_t sessions = 0;
-};
-
-struct store::slab {
+struct slab {
   slab_description what;
   memory::segment memory;
   instance* owner = nullptr;
@@ -62,7 +41,7 @@ struct store::slab {
 };
 
 /// The blocks of one group of one instance.
-struct store::pool {
+struct pool {
   instance* owner = nullptr;
   std::uint32_t group = 0;
   std::uint64_t stride = 0;
@@ -84,14 +63,14 @@ struct store::pool {
 };
 
 /// Who may be writing a block: an entry a hand-out. A part of a hand-out ends with one word of its session, or with it.
-struct store::writer {
+struct writer {
   session_number by = 0;
   std::uint64_t parts = 0;
   bool guessed = false;  ///< handed out by an earlier worker: at most these parts, its session knows which
 };
 
 /// A key that is bound to a block which is not whole yet.
-struct store::reservation {
+struct reservation {
   block_key key;
   full_key full;
   std::uint32_t group = 0;
@@ -102,45 +81,7 @@ struct store::reservation {
   std::vector<writer> given_back{};  ///< not handed to the same session again under this grant version
 };
 
-/// A chain as a session uses it, gathered from several ring entries.
-struct store::used_chain {
-  pool* group = nullptr;  ///< null: between two chains
-  std::uint32_t request = 0;
-  bool sound = true;                 ///< all entries named one group
-  std::vector<chain_block> blocks;   ///< head to tail
-  std::vector<std::uint64_t> asked;  ///< what the session asked for behind them
-  std::uint64_t looked = 0;          ///< blocks that were named, here or not
-  bool begun = false;                ///< the policy knows of it, and `left` blocks from the head are still to be used
-  std::size_t left = 0;
-  std::uint32_t standing = 0;
-
-  void clear() noexcept {
-    group = nullptr;
-    sound = true;
-    begun = false;
-    looked = left = standing = 0;
-    blocks.clear();
-    asked.clear();
-    if (blocks.capacity() > most_spare) blocks = {};  // a session keeps little for its next chain
-  }
-  static constexpr std::size_t most_spare = 4096;
-};
-
-/// Blocks that a request stored and that are in no policy yet, head to tail.
-struct store::stored_chain {
-  pool* group = nullptr;
-  std::uint64_t first = 0, last = 0;  ///< identities, also of blocks that were there already
-  std::uint64_t parent = 0;           ///< of the block before them, if the session said so
-  std::vector<chain_block> blocks;
-
-  void clear() noexcept {
-    group = nullptr;
-    first = last = parent = 0;
-    blocks.clear();
-  }
-};
-
-struct store::instance {
+struct instance {
   instance_number number = 0;
   std::uint32_t owner = 0;  ///< the uid of who made it
   instance_spec spec;
@@ -184,7 +125,13 @@ struct store::instance {
       : index(std::move(writer)), versions(std::move(table)) {}
 };
 
-struct store::session {
+struct granted_block {
+  std::uint32_t grant_version = 0;
+  std::uint32_t slot = 0;
+  std::uint64_t stride = 0;
+};
+
+struct session {
   session_number number = 0;
   instance* of = nullptr;
   memory::session_memory memory;
@@ -206,17 +153,5 @@ struct store::session {
   /// What block records call it.
   [[nodiscard]] std::uint32_t short_number() const noexcept { return static_cast<std::uint32_t>(number); }
 };
-
-inline store::pool& store::pool_of(const slab& in) const noexcept {
-  return *in.owner->pools[in.what.group];
-}
-
-inline memory::block_record& store::record_of(const slab& in, memory::block_ref ref) const noexcept {
-  return records_[in.what.first_record + ref.block()];
-}
-
-inline std::uint32_t store::ordinal_of(const slab& in, memory::block_ref ref) noexcept {
-  return in.what.first_version + ref.block();
-}
 
 }  // namespace cenote::dram
