@@ -10,14 +10,15 @@ namespace cenote {
 
 namespace {
 
-constexpr dram::coarse_time memory_deadline = 30;  // three seconds: longer than any slab takes
-constexpr dram::coarse_time retry_memory_after = 10;
+constexpr blocks::coarse_time memory_deadline = 30;  // three seconds: longer than any slab takes
+constexpr blocks::coarse_time retry_memory_after = 10;
 constexpr auto below_deadline = std::chrono::seconds(10);
 
 }  // namespace
 
-dram_tier::dram_tier(caf::actor_config& config, std::shared_ptr<dram::store> store, std::vector<session_ptr> recovered,
-                     request_slabs request, nvme_tier_actor below, std::shared_ptr<health> alive)
+dram_tier::dram_tier(caf::actor_config& config, std::shared_ptr<blocks::store> store,
+                     std::vector<session_ptr> recovered, request_slabs request, nvme_tier_actor below,
+                     std::shared_ptr<health> alive)
     : dram_tier_actor::base(config),
       store_(std::move(store)),
       request_(std::move(request)),
@@ -73,7 +74,7 @@ dram_tier::behavior_type dram_tier::make_behavior() {
       [this](release_atom, std::uint64_t number) { return release_session(number); },
       [this](back_atom, std::uint64_t number, const held_ptr& held) {
         if (!held) return outcome::of(store_->reattach_session(number, std::nullopt));
-        std::vector<dram::held_parts> blocks;
+        std::vector<blocks::held_parts> blocks;
         for (const local::held_block& each : *held) blocks.push_back({each.block, each.grant_version, each.parts});
         return outcome::of(store_->reattach_session(number, blocks));
       },
@@ -121,20 +122,20 @@ dram_tier::behavior_type dram_tier::make_behavior() {
 
 caf::result<batch_ptr> dram_tier::serve(const batch_ptr& work) {
   const auto begun = std::chrono::steady_clock::now();
-  const dram::progress state = store_->run(*work, coarse_now(), dram::turn_budget);
+  const blocks::progress state = store_->run(*work, coarse_now(), blocks::turn_budget);
   batch_times_.add(static_cast<std::uint64_t>((std::chrono::steady_clock::now() - begun).count()));
   tell_planner(current_sender());
-  if (state == dram::progress::finished) {
+  if (state == blocks::progress::finished) {
     settle();
     if (work->removals.empty()) return work;
   }
   auto promise = make_response_promise<batch_ptr>();
-  if (state == dram::progress::finished) {
+  if (state == blocks::progress::finished) {
     conclude(work, promise_guard<batch_ptr>(promise));
     return promise;
   }
   waiting_batch rest{work, promise_guard<batch_ptr>(promise), 0, current_sender()};
-  if (state == dram::progress::more) {
+  if (state == blocks::progress::more) {
     turns_.push_back(std::move(rest));
     ask_for_turn();
   } else {
@@ -165,16 +166,16 @@ void dram_tier::take_turn() {
 }
 
 void dram_tier::carry_on(waiting_batch each) {
-  const dram::coarse_time now = coarse_now();
-  dram::progress state = store_->run(*each.work, now, dram::turn_budget);
-  if (state == dram::progress::waits_for_memory && each.deadline != 0 && dram::is_due(each.deadline, now)) {
+  const blocks::coarse_time now = coarse_now();
+  blocks::progress state = store_->run(*each.work, now, blocks::turn_budget);
+  if (state == blocks::progress::waits_for_memory && each.deadline != 0 && blocks::is_due(each.deadline, now)) {
     store_->give_up(*each.work, now);  // the entry that waits; the rest has its turn
-    state = dram::progress::more;
+    state = blocks::progress::more;
   }
   tell_planner(each.from);
-  if (state == dram::progress::finished) {
+  if (state == blocks::progress::finished) {
     conclude(each.work, std::move(each.promise));
-  } else if (state == dram::progress::more) {
+  } else if (state == blocks::progress::more) {
     turns_.push_back(std::move(each));
   } else {
     if (each.deadline == 0) each.deadline = now + memory_deadline;
@@ -189,24 +190,24 @@ void dram_tier::conclude(batch_ptr work, promise_guard<batch_ptr> promise) {
     return promise.deliver(std::move(work));
   }
   send_below();
-  auto removals = std::make_shared<const std::vector<dram::removal>>(std::exchange(work->removals, {}));
+  auto removals = std::make_shared<const std::vector<blocks::removal>>(std::exchange(work->removals, {}));
   auto kept = std::make_shared<promise_guard<batch_ptr>>(std::move(promise));
   request(below_, below_deadline, forget_atom_v, std::move(removals))
       .then(
           [kept, work](const outcome& forgot) {
-            if (forgot.code != error_code::ok) dram::fail_removals(*work, forgot.code);
+            if (forgot.code != error_code::ok) blocks::fail_removals(*work, forgot.code);
             kept->deliver(work);
           },
           [kept, work](const caf::error& why) {
             log_error(logger("dram"), "the NVMe tier did not forget", {{"reason", caf::to_string(why)}});
-            dram::fail_removals(*work, error_code::removal_pending);
+            blocks::fail_removals(*work, error_code::removal_pending);
             kept->deliver(work);
           });
   work->removing.reset();  // what is asked for from now on comes behind the removal
 }
 
 void dram_tier::bind_instances() {
-  for (dram::instance_binding& each : store_->take_bindings()) {
+  for (blocks::instance_binding& each : store_->take_bindings()) {
     if (!below_) continue;
     auto binding = std::make_shared<nvme_binding>();
     binding->number = each.number;
@@ -285,12 +286,12 @@ outcome dram_tier::release_session(std::uint64_t number) {
   return {};
 }
 
-void dram_tier::take_slab(dram::slab_outcome& made) {
+void dram_tier::take_slab(blocks::slab_outcome& made) {
   const auto log = logger("dram");
-  if (made.what == dram::slab_request::kind::drop) {
+  if (made.what == blocks::slab_request::kind::drop) {
     if (!made.status) log_warn(log, "the keeper did not drop a slab", {{"reason", made.status.error().describe()}});
     store_->slab_dropped(made.slab);
-  } else if (made.what == dram::slab_request::kind::forget) {
+  } else if (made.what == blocks::slab_request::kind::forget) {
     if (!made.status)
       log_warn(log, "the keeper did not drop an instance", {{"reason", made.status.error().describe()}});
   } else if (made.status) {
@@ -316,7 +317,7 @@ slab_handles_ptr dram_tier::handles(std::uint32_t instance, const index_list& in
 }
 
 caf::result<outcome> dram_tier::wipe(const std::string& id) {
-  std::vector<dram::removal> removals;
+  std::vector<blocks::removal> removals;
   auto begun = store_->begin_clear(id, removals);
   if (!begun && below_) return forget_named(id);
   if (!begun) {
@@ -324,7 +325,7 @@ caf::result<outcome> dram_tier::wipe(const std::string& id) {
   }
   if (id.empty())
     removals = {{.instance = 0, .all = true, .keys = {}}};  // also of instances that are not here any more, or not yet
-  for (dram::removal& each : removals) each.id = id;        // below, the name may have had other specs
+  for (blocks::removal& each : removals) each.id = id;      // below, the name may have had other specs
   auto promise = make_response_promise<outcome>();
   wipes_.push_back({std::move(*begun), std::move(removals), 0, promise_guard<outcome>(promise)});
   ask_for_turn();
@@ -335,8 +336,8 @@ void dram_tier::wipe_on() {
   if (wipes_.empty()) return;
   wipe_under_way& first = wipes_.front();
   if (!first.left.empty()) {
-    dram::clear_work& next = first.left.back();
-    if (!store_->clear_some(next, coarse_now(), dram::turn_budget)) return;
+    blocks::clear_work& next = first.left.back();
+    if (!store_->clear_some(next, coarse_now(), blocks::turn_budget)) return;
     first.cleared += next.cleared;
     first.left.pop_back();
   }
@@ -349,7 +350,7 @@ void dram_tier::wipe_on() {
 
 caf::result<outcome> dram_tier::corrupt() {
   outcome answer;
-  std::vector<dram::removal> removals;
+  std::vector<blocks::removal> removals;
   answer.value = store_->corrupt_all(removals);
   log_warn(logger("dram"), "every block was altered, as an operator asked", {{"blocks", answer.value}});
   auto promise = make_response_promise<outcome>();
@@ -359,10 +360,10 @@ caf::result<outcome> dram_tier::corrupt() {
 
 /// An instance that is not here may have left copies below.
 caf::result<outcome> dram_tier::forget_named(const std::string& id) {
-  std::vector<dram::removal> removals{{.instance = 0, .all = true, .keys = {}, .id = id}};
+  std::vector<blocks::removal> removals{{.instance = 0, .all = true, .keys = {}, .id = id}};
   auto promise = make_response_promise<outcome>();
   request(below_, below_deadline, forget_atom_v,
-          std::make_shared<const std::vector<dram::removal>>(std::move(removals)))
+          std::make_shared<const std::vector<blocks::removal>>(std::move(removals)))
       .then([promise](const outcome& forgot) mutable { promise.deliver(forgot); },
             [promise](const caf::error& why) mutable {
               promise.deliver(
@@ -372,13 +373,13 @@ caf::result<outcome> dram_tier::forget_named(const std::string& id) {
 }
 
 /// `answer`, when the tier below has carried the removals out.
-void dram_tier::forget_below(std::vector<dram::removal> removals, const outcome& answer,
+void dram_tier::forget_below(std::vector<blocks::removal> removals, const outcome& answer,
                              promise_guard<outcome> promise) {
   if (removals.empty() || !below_) return promise.deliver(answer);
   send_below();
   auto kept = std::make_shared<promise_guard<outcome>>(std::move(promise));
   request(below_, below_deadline, forget_atom_v,
-          std::make_shared<const std::vector<dram::removal>>(std::move(removals)))
+          std::make_shared<const std::vector<blocks::removal>>(std::move(removals)))
       .then([kept, answer](const outcome& forgot) { kept->deliver(forgot.code == error_code::ok ? answer : forgot); },
             [kept](const caf::error& why) {
               kept->deliver({error_code::removal_pending,
@@ -394,7 +395,7 @@ void dram_tier::reload(const config::node_config& config) {
     log_error(logger("dram"), "the policy stays as it is", {{"reason", set.error().describe()}});
   }
   store_->set_reserve_timeout(
-      static_cast<dram::coarse_time>(config.session.reserve_timeout / std::chrono::milliseconds(100)));
+      static_cast<blocks::coarse_time>(config.session.reserve_timeout / std::chrono::milliseconds(100)));
   store_->set_life(life_options_of(config));
   settle();
 }
@@ -404,7 +405,8 @@ void dram_tier::forget_expired() {
   auto expired = store_->take_expired();
   if (expired.empty() || !below_) return;
   send_below();
-  request(below_, below_deadline, forget_atom_v, std::make_shared<const std::vector<dram::removal>>(std::move(expired)))
+  request(below_, below_deadline, forget_atom_v,
+          std::make_shared<const std::vector<blocks::removal>>(std::move(expired)))
       .then([](const outcome&) {}, [](const caf::error&) {});
 }
 
@@ -417,7 +419,7 @@ outcome dram_tier::make_room(std::uint32_t owner) {
 
 /// Only now is nothing of them on its way.
 void dram_tier::tell_given_up() {
-  for (const dram::instance_number number : store_->take_given_up()) {
+  for (const blocks::instance_number number : store_->take_given_up()) {
     log_info(logger("dram"), "an instance that nobody used was given up", {{"number", number}});
     if (below_) send(below_, unbind_atom_v, number);
   }

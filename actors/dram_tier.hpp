@@ -10,12 +10,13 @@
 #include "actors/health.hpp"
 #include "actors/messages.hpp"
 #include "actors/promise_guard.hpp"
+#include "tiers/blocks/store.hpp"
 
 namespace cenote {
 
-/// Owns a dram::store and serves batches of every session's submissions. A batch that needs memory which is still being
-/// made waits here, with a deadline; one that takes more than a millisecond or two goes on in turns, between which the
-/// others are served; everything else is answered in the message's own turn.
+/// Owns a blocks::store and serves batches of every session's submissions. A batch that needs memory which is still
+/// being made waits here, with a deadline; one that takes more than a millisecond or two goes on in turns, between
+/// which the others are served; everything else is answered in the message's own turn.
 ///
 ///   run       batch -> the same batch, carried out            (sessions)
 ///   find, add, describe, open, release, back, lost            (server, node: instances and sessions)
@@ -30,10 +31,10 @@ class dram_tier final : public dram_tier_actor::base {
   static constexpr std::chrono::milliseconds beat_interval{200};
 
   /// How the tier asks for memory: never blocks.
-  using request_slabs = std::function<void(std::vector<dram::slab_request>)>;
+  using request_slabs = std::function<void(std::vector<blocks::slab_request>)>;
 
   /// `recovered`: sessions that the store knows already, after a restart.
-  dram_tier(caf::actor_config& config, std::shared_ptr<dram::store> store, std::vector<session_ptr> recovered,
+  dram_tier(caf::actor_config& config, std::shared_ptr<blocks::store> store, std::vector<session_ptr> recovered,
             request_slabs request, nvme_tier_actor below = {}, std::shared_ptr<health> alive = {});
 
   [[nodiscard]] const char* name() const override { return "dram_tier"; }
@@ -46,12 +47,12 @@ class dram_tier final : public dram_tier_actor::base {
   struct waiting_batch {
     batch_ptr work;
     promise_guard<batch_ptr> promise;
-    dram::coarse_time deadline = 0;  ///< of its wait for memory; 0: it has not waited
+    blocks::coarse_time deadline = 0;  ///< of its wait for memory; 0: it has not waited
     caf::strong_actor_ptr from;
   };
   struct wipe_under_way {
-    std::vector<dram::clear_work> left;
-    std::vector<dram::removal> removals;
+    std::vector<blocks::clear_work> left;
+    std::vector<blocks::removal> removals;
     std::uint64_t cleared = 0;
     promise_guard<outcome> promise;
   };
@@ -59,12 +60,12 @@ class dram_tier final : public dram_tier_actor::base {
   caf::result<batch_ptr> serve(const batch_ptr& work);
   outcome open_session(const session_ptr& session);
   outcome release_session(std::uint64_t number);
-  void take_slab(dram::slab_outcome& made);
+  void take_slab(blocks::slab_outcome& made);
   slab_handles_ptr handles(std::uint32_t instance, const index_list& indices) const;
   caf::result<outcome> wipe(const std::string& id);
   caf::result<outcome> corrupt();
   caf::result<outcome> forget_named(const std::string& id);
-  void forget_below(std::vector<dram::removal> removals, const outcome& answer, promise_guard<outcome> promise);
+  void forget_below(std::vector<blocks::removal> removals, const outcome& answer, promise_guard<outcome> promise);
   void wipe_on();
   void reload(const config::node_config& config);
   void beat();
@@ -86,7 +87,7 @@ class dram_tier final : public dram_tier_actor::base {
   void tell_planner(const caf::strong_actor_ptr& from);
   void obey(const std::vector<prefetch::order>& orders);
 
-  std::shared_ptr<dram::store> store_;
+  std::shared_ptr<blocks::store> store_;
   request_slabs request_;
   std::unordered_map<std::uint64_t, session_ptr> sessions_;  ///< keeps their memory mapped while the store scans it
   std::deque<waiting_batch> waiting_;                        ///< for memory

@@ -14,8 +14,10 @@
 #include "core/error.hpp"
 #include "core/histogram.hpp"
 #include "core/instance_spec.hpp"
-#include "tiers/dram/provisioner.hpp"
-#include "tiers/dram/types.hpp"
+#include "memory/index.hpp"
+#include "memory/version_table.hpp"
+#include "tiers/blocks/provisioner.hpp"
+#include "tiers/blocks/types.hpp"
 #include "tiers/nvme/devices.hpp"
 #include "tiers/nvme/store.hpp"
 #include "tiers/prefetch/orders.hpp"
@@ -42,7 +44,7 @@ struct outcome {
 
 /// An instance that the server made, on its way into the tier.
 struct new_instance {
-  dram::instance_number number = 0;
+  blocks::instance_number number = 0;
   instance_spec spec;
   memory::index_writer index;
   memory::version_table versions;
@@ -111,13 +113,13 @@ struct nvme_report {
 
 /// The DRAM tier's store, and how long its actor was busy with batches.
 struct dram_report {
-  dram::store_status store;
+  blocks::store_status store;
   histogram batch_times;     ///< nanoseconds
   std::uint64_t queued = 0;  ///< messages that wait for the tier
 };
 
 struct node_report {
-  dram::store_status dram;
+  blocks::store_status dram;
   histogram batch_times;  ///< of the DRAM tier, nanoseconds
   prefetch::status prefetch;
   std::shared_ptr<const nvme_report> nvme;  ///< null: no such tier
@@ -131,10 +133,10 @@ struct prefetch_words {
   std::vector<prefetch::word> words;
 };
 
-using batch_ptr = std::shared_ptr<dram::batch>;
+using batch_ptr = std::shared_ptr<blocks::batch>;
 using new_instance_ptr = std::shared_ptr<new_instance>;
 using spec_ptr = std::shared_ptr<const instance_spec>;
-using slab_outcome_ptr = std::shared_ptr<dram::slab_outcome>;
+using slab_outcome_ptr = std::shared_ptr<blocks::slab_outcome>;
 using slab_handles_ptr = std::shared_ptr<slab_handles>;
 using descriptors_ptr = std::shared_ptr<instance_descriptors>;
 using config_ptr = std::shared_ptr<const config::node_config>;
@@ -145,7 +147,7 @@ using nvme_binding_ptr = std::shared_ptr<nvme_binding>;
 using transfers_ptr = std::shared_ptr<const std::vector<transfer>>;
 using transfer_outcomes_ptr = std::shared_ptr<const std::vector<transfer_outcome>>;
 using lost_blocks_ptr = std::shared_ptr<const std::vector<lost_block>>;
-using removals_ptr = std::shared_ptr<const std::vector<dram::removal>>;
+using removals_ptr = std::shared_ptr<const std::vector<blocks::removal>>;
 using opened_path_ptr = std::shared_ptr<nvme::opened_path>;
 using save_report_ptr = std::shared_ptr<const save_report>;
 using io_done_ptr = std::shared_ptr<const io_done>;

@@ -207,9 +207,9 @@ void nvme_tier::tell_drained() {
   if (above_) send(above_, drained_atom_v, drained_.size() == paths_.size());
 }
 
-std::uint64_t nvme_tier::apply(const std::vector<dram::removal>& removals) {
+std::uint64_t nvme_tier::apply(const std::vector<blocks::removal>& removals) {
   std::uint64_t removed = 0;
-  for (const dram::removal& each : removals) {
+  for (const blocks::removal& each : removals) {
     if (!each.all) {
       removed += store_->remove(each.instance, each.keys);
     } else if (each.instance != 0) {
@@ -240,9 +240,9 @@ void nvme_tier::add_named(const std::string& id, nvme::removal_set& to) const {
 }
 
 /// As the paths know them: by the instances' identities.
-nvme::removal_set nvme_tier::named(const std::vector<dram::removal>& removals) const {
+nvme::removal_set nvme_tier::named(const std::vector<blocks::removal>& removals) const {
   nvme::removal_set what;
-  for (const dram::removal& each : removals) {
+  for (const blocks::removal& each : removals) {
     const auto spec = specs_.find(each.instance);
     if (each.instance == 0 && each.id.empty()) {
       what.add_everything();
@@ -269,7 +269,7 @@ caf::result<outcome> nvme_tier::forget(const removals_ptr& removals) {
   const bool unread = std::ranges::any_of(paths, [](const auto& path) {
     return path.state == nvme::path_state::opening || path.state == nvme::path_state::failed;
   });
-  for (const dram::removal& each : *removals) {
+  for (const blocks::removal& each : *removals) {
     if (unread || each.instance != 0 || each.id.empty() || knows(each.id)) continue;
     return outcome{error_code::invalid_argument, "no instance `" + each.id + "`; `cenote status` lists them", 0};
   }

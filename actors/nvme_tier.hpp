@@ -56,11 +56,11 @@ class nvme_tier : public nvme_tier_actor::base {
   void opened_one(std::uint32_t path);
   void adopt(const nvme::opened_path& opened);
   caf::result<outcome> forget(const removals_ptr& removals);
-  std::uint64_t apply(const std::vector<dram::removal>& removals);
+  std::uint64_t apply(const std::vector<blocks::removal>& removals);
   std::uint64_t clear_named(const std::string& id);
   void add_named(const std::string& id, nvme::removal_set& to) const;
   [[nodiscard]] bool knows(const std::string& id) const;
-  nvme::removal_set named(const std::vector<dram::removal>& removals) const;
+  nvme::removal_set named(const std::vector<blocks::removal>& removals) const;
   void take_saved(const save_report& report);
   void answer(saving& ended);
   void answer_overdue();

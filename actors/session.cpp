@@ -105,7 +105,7 @@ void session::read_ring() {
 }
 
 batch_ptr session::take_batch(std::uint64_t waiting, std::uint64_t room) const {
-  auto work = std::make_shared<dram::batch>();
+  auto work = std::make_shared<blocks::batch>();
   work->session = resources_->number;
   const std::uint64_t most = std::min(waiting, room / 2);  // an entry has an answer and, if it is the last, a `done`
   work->entries.reserve(most);
@@ -118,7 +118,7 @@ batch_ptr session::take_batch(std::uint64_t waiting, std::uint64_t room) const {
   return whole == 0 ? nullptr : work;
 }
 
-void session::answer(const dram::batch& finished) {
+void session::answer(const blocks::batch& finished) {
   for (const memory::completion& each : finished.completions) rings_.push(each);
   const bool sleeps = rings_.publish();
   rings_.advance(finished.entries.size());

@@ -27,7 +27,7 @@ class session final : public session_actor::base {
   void read_ring();
   /// The longest run of whole requests among the waiting entries that the completion ring can answer.
   [[nodiscard]] batch_ptr take_batch(std::uint64_t waiting, std::uint64_t room) const;
-  void answer(const dram::batch& finished);
+  void answer(const blocks::batch& finished);
   /// Answers that came by themselves (prefetches), as far as the ring has room.
   void answer_late();
   void malformed(std::string_view what);

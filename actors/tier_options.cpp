@@ -12,8 +12,8 @@ namespace cenote {
 
 namespace {
 
-dram::lower_options lower_options_of(const config::nvme_section& nvme) {
-  dram::lower_options options;
+blocks::lower_options lower_options_of(const config::nvme_section& nvme) {
+  blocks::lower_options options;
   options.present = !nvme.paths.empty();
   options.hot_accesses = nvme.hot_accesses;
   options.keep_copy = nvme.keep_copy;
@@ -26,13 +26,13 @@ dram::lower_options lower_options_of(const config::nvme_section& nvme) {
 
 }  // namespace
 
-std::map<std::string, dram::group_options> group_options_of(const config::node_config& config) {
-  std::map<std::string, dram::group_options> groups;
+std::map<std::string, blocks::group_options> group_options_of(const config::node_config& config) {
+  std::map<std::string, blocks::group_options> groups;
   for (const auto& [name, given] : config.groups) {
-    groups.emplace(name, dram::group_options{
+    groups.emplace(name, blocks::group_options{
                              .quota = given.quota,
                              .priority = given.priority,
-                             .ttl = static_cast<dram::coarse_time>(given.ttl / std::chrono::milliseconds(100)),
+                             .ttl = static_cast<blocks::coarse_time>(given.ttl / std::chrono::milliseconds(100)),
                              .keep_quota = given.keep_quota,
                              .keep = given.keep,
                          });
@@ -40,7 +40,7 @@ std::map<std::string, dram::group_options> group_options_of(const config::node_c
   return groups;
 }
 
-dram::limit_options limit_options_of(const config::node_config& config) {
+blocks::limit_options limit_options_of(const config::node_config& config) {
   return {.reserve_share = config.limits.reserve_share,
           .keep_share = config.limits.keep_share,
           .group_quota = config.limits.group_quota,
@@ -64,11 +64,11 @@ prefetch::options prefetch_options_of(const config::node_config& config) {
   return options;
 }
 
-dram::life_options life_options_of(const config::node_config& config) {
-  constexpr dram::coarse_time ten_seconds = 100;  // an engine that is started anew finds it
-  constexpr rlim_t descriptors = 6;               // of an instance with a session
-  dram::life_options options;
-  options.idle = static_cast<dram::coarse_time>(config.instances.idle / std::chrono::milliseconds(100));
+blocks::life_options life_options_of(const config::node_config& config) {
+  constexpr blocks::coarse_time ten_seconds = 100;  // an engine that is started anew finds it
+  constexpr rlim_t descriptors = 6;                 // of an instance with a session
+  blocks::life_options options;
+  options.idle = static_cast<blocks::coarse_time>(config.instances.idle / std::chrono::milliseconds(100));
   options.empty = ten_seconds;
   options.instances = config.limits.instances;
   options.per_owner = config.limits.instances_per_uid;
@@ -79,28 +79,28 @@ dram::life_options life_options_of(const config::node_config& config) {
   return options;
 }
 
-dram::reserve_options reserve_options_of(const config::node_config& config) {
+blocks::reserve_options reserve_options_of(const config::node_config& config) {
   constexpr std::uint64_t most_pieces = 1024;  // a descriptor each
   constexpr rlim_t share = 4;                  // of the descriptors, at most
   rlimit open_files{};
   ::getrlimit(RLIMIT_NOFILE, &open_files);
-  dram::reserve_options options;
+  blocks::reserve_options options;
   options.capacity = config.dram.capacity;
-  options.piece = dram::usual_slab_bytes(config.dram.capacity, config.dram.slab_size);
+  options.piece = blocks::usual_slab_bytes(config.dram.capacity, config.dram.slab_size);
   options.most_pieces = std::min<std::uint64_t>(most_pieces, open_files.rlim_cur / share);
   options.room = [] { return memory_to_spare(); };
   return options;
 }
 
-dram::store_options store_options_of(const config::node_config& config) {
-  dram::store_options options;
+blocks::store_options store_options_of(const config::node_config& config) {
+  blocks::store_options options;
   options.capacity = config.dram.capacity;
   options.high_water = config.dram.high_water;
   options.low_water = config.dram.low_water;
   options.slab_bytes = config.dram.slab_size;
   options.max_grants = config.session.max_grants;
   options.reserve_timeout =
-      static_cast<dram::coarse_time>(config.session.reserve_timeout / std::chrono::milliseconds(100));
+      static_cast<blocks::coarse_time>(config.session.reserve_timeout / std::chrono::milliseconds(100));
   options.checksum_at_commit = config.dram.integrity == config::integrity::commit;
   options.policy = config.dram.policy;
   options.grants_in_capacity = config.dram.grants_in_capacity;

@@ -5,21 +5,21 @@
 #include <string>
 
 #include "config/node_config.hpp"
-#include "tiers/dram/reserve.hpp"
-#include "tiers/dram/types.hpp"
+#include "tiers/blocks/reserve.hpp"
+#include "tiers/blocks/types.hpp"
 #include "tiers/nvme/store.hpp"
 #include "tiers/prefetch/planner.hpp"
 
 namespace cenote {
 
 /// When instances are given up; also bounded by the descriptors that this process may open.
-[[nodiscard]] dram::life_options life_options_of(const config::node_config& config);
+[[nodiscard]] blocks::life_options life_options_of(const config::node_config& config);
 /// What is not the worker's own of it.
-[[nodiscard]] dram::reserve_options reserve_options_of(const config::node_config& config);
-[[nodiscard]] dram::store_options store_options_of(const config::node_config& config);
+[[nodiscard]] blocks::reserve_options reserve_options_of(const config::node_config& config);
+[[nodiscard]] blocks::store_options store_options_of(const config::node_config& config);
 /// By the group's name.
-[[nodiscard]] std::map<std::string, dram::group_options> group_options_of(const config::node_config& config);
-[[nodiscard]] dram::limit_options limit_options_of(const config::node_config& config);
+[[nodiscard]] std::map<std::string, blocks::group_options> group_options_of(const config::node_config& config);
+[[nodiscard]] blocks::limit_options limit_options_of(const config::node_config& config);
 
 [[nodiscard]] prefetch::options prefetch_options_of(const config::node_config& config);
 

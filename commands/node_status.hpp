@@ -7,7 +7,7 @@
 
 #include "commands/common.hpp"
 #include "core/figure.hpp"
-#include "tiers/dram/figures.hpp"
+#include "tiers/blocks/figures.hpp"
 #include "tiers/nvme/figures.hpp"
 #include "tiers/prefetch/status.hpp"
 #include "worker/node_figures.hpp"

@@ -19,7 +19,7 @@ ROOT = Path(__file__).resolve().parent.parent
 # Where the worker's code lies that stores to shared memory.
 COVERED = (
     "memory",
-    "tiers/dram",
+    "tiers/blocks",
     "tiers/nvme/pending_removals.cpp",
     "actors",
     "worker",
@@ -73,15 +73,15 @@ ALLOWED = (
     Allowed("memory/version_table.hpp", "std::memcpy(words.data(), key.data()", "to this thread's stack"),
     Allowed("memory/version_table.cpp", "std::memcpy(&word", "to this thread's stack"),
     Allowed("memory/version_table.cpp", "std::memcpy(key.bytes.data()", "reads a key"),
-    Allowed("tiers/dram/request_chains.cpp", "std::memcpy(&asked", "to this thread's stack"),
-    Allowed("tiers/dram/request_chains.cpp", "std::memcpy(&runs", "to this thread's stack"),
-    Allowed("tiers/dram/slab_space.cpp", "state.store(free_number", "each stands alone; it takes two million slabs"),
+    Allowed("tiers/blocks/request_chains.cpp", "std::memcpy(&asked", "to this thread's stack"),
+    Allowed("tiers/blocks/request_chains.cpp", "std::memcpy(&runs", "to this thread's stack"),
+    Allowed("tiers/blocks/slab_space.cpp", "state.store(free_number", "each stands alone; it takes two million slabs"),
     Allowed("actors/session_resources.hpp", "bell_sent.", "the worker's own"),
-    Allowed("tiers/dram/provisioner.cpp", "unfilled_bytes_.store(", "the worker's own"),
+    Allowed("tiers/blocks/provisioner.cpp", "unfilled_bytes_.store(", "the worker's own"),
     Allowed("actors/pulse.cpp", "answered->", "the worker's own"),
     Allowed("worker/server.cpp", "std::memcpy(&request", "to this thread's stack"),
     Allowed("worker/kill_at.cpp", "", "what a hook looks for"),
-    Allowed("tiers/dram/corrupt_blocks.cpp", "", "alters blocks on purpose, in tests of engines"),
+    Allowed("tiers/blocks/corrupt_blocks.cpp", "", "alters blocks on purpose, in tests of engines"),
 )
 
 
@@ -97,7 +97,7 @@ class Point:
 
 
 def kind_of(name: str) -> str:
-    """Who kills there: `store`, the matrix over a store in a process of its own (tests/unit/tiers/dram), or `process`,
+    """Who kills there: `store`, the matrix over a store in a process of its own (tests/unit/tiers/blocks), or `process`,
     the matrix over a whole node (tests/processes)."""
     return "process" if name.split(".")[0] in PROCESS else "store"
 

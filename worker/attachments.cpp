@@ -70,22 +70,22 @@ result<void> attachments::check_client(const connection& from, const local::atta
   return {};
 }
 
-result<dram::instance_number> attachments::find_or_make_instance(const instance_spec& spec, uid_t owner) {
+result<blocks::instance_number> attachments::find_or_make_instance(const instance_spec& spec, uid_t owner) {
   auto found = ask<outcome>(context_.dram, find_atom_v, spec_ptr(std::make_shared<const instance_spec>(spec)),
                             static_cast<std::uint32_t>(owner));
   if (!found) return std::unexpected(found.error());
   const auto number = found->get();
   if (!number) return std::unexpected(number.error());
-  return *number != 0 ? static_cast<dram::instance_number>(*number) : make_instance(spec, owner);
+  return *number != 0 ? static_cast<blocks::instance_number>(*number) : make_instance(spec, owner);
 }
 
-result<dram::instance_number> attachments::make_instance(const instance_spec& spec, uid_t owner) {
-  if (context_.next_instance == ~dram::instance_number{0}) {  // the next number would be another one's
+result<blocks::instance_number> attachments::make_instance(const instance_spec& spec, uid_t owner) {
+  if (context_.next_instance == ~blocks::instance_number{0}) {  // the next number would be another one's
     return fail(error_code::limit_exceeded, "the node has no numbers left for instances; restart it");
   }
   auto memory = memory::instance_memory::create(spec.id);
   if (!memory) return std::unexpected(memory.error());
-  const dram::instance_number fresh = context_.next_instance++;
+  const blocks::instance_number fresh = context_.next_instance++;
   byte_writer meta;
   encode(meta, spec);
   meta.put(static_cast<std::uint32_t>(owner));

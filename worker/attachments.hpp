@@ -73,8 +73,8 @@ class attachments {
   void end_unheard_of(const connection& from, const local::attach_request& request);
   result<void> check_client(const connection& from, const local::attach_request& request) const;
   result<void> check_limits(const connection& from, const config::node_config& now) const;
-  result<dram::instance_number> find_or_make_instance(const instance_spec& spec, uid_t owner);
-  result<dram::instance_number> make_instance(const instance_spec& spec, uid_t owner);
+  result<blocks::instance_number> find_or_make_instance(const instance_spec& spec, uid_t owner);
+  result<blocks::instance_number> make_instance(const instance_spec& spec, uid_t owner);
   result<fresh_session> make_resources(const connection& from, const local::attach_request& request);
   [[nodiscard]] std::uint64_t number_session();
   result<void> open(const std::shared_ptr<session_resources>& session, int socket);

@@ -44,7 +44,7 @@ std::vector<plain_row> all_rows() {
 node_facts full_node() {
   node_facts facts;
   facts.report = std::make_shared<node_report>();
-  facts.report->dram.instances.emplace_back().chosen = std::make_shared<const eviction::auto_status>();
+  facts.report->dram.instances.emplace_back().chosen = eviction::auto_status{};
   facts.report->dram.accounts.emplace_back();
   auto nvme = std::make_shared<nvme_report>();
   nvme->paths.emplace_back();

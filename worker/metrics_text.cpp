@@ -8,7 +8,6 @@
 #include <utility>
 
 #include "core/text.hpp"
-#include "tiers/eviction/automatic.hpp"
 
 namespace cenote {
 
@@ -88,8 +87,8 @@ void add_figures(collection& into, const Report& from, const labels& of = {}) {
   }
 }
 
-void add_instances(collection& into, const dram::store_status& dram) {
-  for (const dram::instance_status& each : dram.instances) {
+void add_instances(collection& into, const blocks::store_status& dram) {
+  for (const blocks::instance_status& each : dram.instances) {
     const labels of{{"instance", each.id}};
     add_figures(into, each, of);
     into.gauge("cenote_instance_idle_seconds", "For how long an instance has had no session.",
@@ -100,7 +99,7 @@ void add_instances(collection& into, const dram::store_status& dram) {
     into.counter("cenote_instance_policy_switches_total", "Times that `auto` moved to another policy.",
                  static_cast<double>(each.chosen->switches), of);
   }
-  for (const dram::account_status& each : dram.accounts) add_figures(into, each, {{"group", each.name}});
+  for (const blocks::account_status& each : dram.accounts) add_figures(into, each, {{"group", each.name}});
 }
 
 void add_prefetch(collection& into, const prefetch::status& from) {

@@ -5,7 +5,7 @@
 
 #include "actors/messages.hpp"
 #include "core/figure.hpp"
-#include "tiers/dram/figures.hpp"
+#include "tiers/blocks/figures.hpp"
 #include "tiers/nvme/figures.hpp"
 #include "tiers/prefetch/status.hpp"
 #include "worker/node_figures.hpp"
@@ -19,7 +19,7 @@ struct node_facts {
   std::string metrics_address;  ///< HOST:PORT; empty: nobody listens there
   config::dram_section dram;    ///< as the node runs with it
   server_report server;
-  dram::populate_status populated;
+  blocks::populate_status populated;
   report_ptr report;  ///< never null
 };
 
@@ -62,12 +62,12 @@ struct figure_table<session_report> {
 void for_each_figure_table(auto&& see) {
   see(figure_table<node_figures>::rows);
   see(figure_table<server_report>::rows);
-  see(figure_table<dram::store_status>::rows);
-  see(figure_table<dram::store_counters>::rows);
-  see(figure_table<dram::populate_status>::rows);
-  see(figure_table<dram::instance_status>::rows);
-  see(figure_table<dram::account_status>::rows);
-  see(figure_table<dram::session_status>::rows);
+  see(figure_table<blocks::store_status>::rows);
+  see(figure_table<blocks::store_counters>::rows);
+  see(figure_table<blocks::populate_status>::rows);
+  see(figure_table<blocks::instance_status>::rows);
+  see(figure_table<blocks::account_status>::rows);
+  see(figure_table<blocks::session_status>::rows);
   see(figure_table<session_report>::rows);
   see(figure_table<nvme::store_status>::rows);
   see(figure_table<nvme::store_counters>::rows);

@@ -51,7 +51,7 @@ class recovery {
     if (records != entries.end() && records->fds.size() == 1) {
       auto table = memory::record_table::open(std::move(records->fds[0]));
       if (table) {
-        state_.store = std::make_shared<dram::store>(store_options_of(config_), std::move(*table));
+        state_.store = std::make_shared<blocks::store>(store_options_of(config_), std::move(*table));
         entries.erase(records);
         return {};
       }
@@ -63,7 +63,7 @@ class recovery {
     if (!table) return std::unexpected(table.error());
     const std::array fds{table->memory().fd().get()};
     if (auto kept = keeper_.put(local::entry_kind::records, 0, {}, fds); !kept) return kept;
-    state_.store = std::make_shared<dram::store>(store_options_of(config_), std::move(*table));
+    state_.store = std::make_shared<blocks::store>(store_options_of(config_), std::move(*table));
     return {};
   }
 
@@ -105,7 +105,7 @@ class recovery {
     auto spec = decode_instance_spec(meta);
     if (!spec) return std::unexpected(spec.error());
     if (entry.fds.size() != 2) return fail(error_code::layout_mismatch, "an instance without its segments");
-    const auto number = static_cast<dram::instance_number>(entry.id);
+    const auto number = static_cast<blocks::instance_number>(entry.id);
     state_.next_instance = std::max(state_.next_instance, number + 1);
     auto index = memory::shared_file::adopt(std::move(entry.fds[0]), memory::index_segment_bytes);
     if (!index) return std::unexpected(index.error());
@@ -122,10 +122,10 @@ class recovery {
   }
 
   result<void> take_slab(local::registry_entry entry) {
-    auto slab = dram::decode_slab(entry.meta);
+    auto slab = blocks::decode_slab(entry.meta);
     if (!slab) return std::unexpected(slab.error());
     if (entry.fds.size() != 1) return fail(error_code::layout_mismatch, "a slab without its memory");
-    auto memory = dram::open_slab_memory(std::move(entry.fds[0]), slab->segment_bytes);
+    auto memory = blocks::open_slab_memory(std::move(entry.fds[0]), slab->segment_bytes);
     if (!memory) return std::unexpected(memory.error());
     return state_.store->recover_slab(slab->slab, std::move(*memory));
   }
@@ -190,11 +190,11 @@ std::vector<memory::segment> take_removals(const config::node_config& config, lo
   return all;
 }
 
-std::vector<dram::reserve::piece> take_reserve(std::vector<local::registry_entry>& entries) {
-  std::vector<dram::reserve::piece> held;
+std::vector<blocks::reserve::piece> take_reserve(std::vector<local::registry_entry>& entries) {
+  std::vector<blocks::reserve::piece> held;
   for (local::registry_entry& each : entries) {
     if (each.kind != local::entry_kind::reserve || each.fds.size() != 1) continue;
-    if (auto memory = dram::adopt_spare_memory(std::move(each.fds[0]))) held.push_back({each.id, std::move(*memory)});
+    if (auto memory = blocks::adopt_spare_memory(std::move(each.fds[0]))) held.push_back({each.id, std::move(*memory)});
   }
   std::erase_if(entries, [](const auto& each) { return each.kind == local::entry_kind::reserve; });
   return held;

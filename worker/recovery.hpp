@@ -10,8 +10,8 @@
 #include "config/sources.hpp"
 #include "core/error.hpp"
 #include "memory/segment.hpp"
-#include "tiers/dram/reserve.hpp"
-#include "tiers/dram/store.hpp"
+#include "tiers/blocks/reserve.hpp"
+#include "tiers/blocks/store.hpp"
 #include "transport/local/keeper_link.hpp"
 #include "transport/local/registry.hpp"
 
@@ -19,9 +19,9 @@ namespace cenote {
 
 /// What the keeper held, made into state again.
 struct recovered_state {
-  std::shared_ptr<dram::store> store;
+  std::shared_ptr<blocks::store> store;
   std::vector<std::shared_ptr<session_resources>> sessions;
-  dram::instance_number next_instance = 1;
+  blocks::instance_number next_instance = 1;
   std::uint64_t blocks = 0;
 };
 
@@ -35,7 +35,7 @@ struct recovered_state {
                                                          std::vector<local::registry_entry>& entries);
 
 /// Memory for slabs that an earlier worker touched; nobody has seen it.
-[[nodiscard]] std::vector<dram::reserve::piece> take_reserve(std::vector<local::registry_entry>& entries);
+[[nodiscard]] std::vector<blocks::reserve::piece> take_reserve(std::vector<local::registry_entry>& entries);
 
 /// Has the keeper hand this configuration to every later worker.
 result<void> keep_running(local::keeper_link& keeper, const config::node_config& config);

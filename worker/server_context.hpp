@@ -24,13 +24,13 @@ struct server_context {
   std::uint64_t epoch = 0;
   std::chrono::system_clock::time_point node_started;
   std::uint32_t restarts = 0;
-  dram::instance_number next_instance = 1;
+  blocks::instance_number next_instance = 1;
   std::string socket_path;
   std::string metrics_address;  ///< HOST:PORT; empty: nobody listens there
   /// Of this worker's threads; each ended the work that threw it, and no more.
   std::shared_ptr<std::atomic<std::uint64_t>> exceptions = std::make_shared<std::atomic<std::uint64_t>>(0);
   /// How far memory is touched; from any thread.
-  std::function<dram::populate_status()> populated = [] { return dram::populate_status(); };
+  std::function<blocks::populate_status()> populated = [] { return blocks::populate_status(); };
 };
 
 /// The configuration that holds now. Thread-safe.

@@ -5,8 +5,6 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
-#include "tiers/eviction/automatic.hpp"
-
 namespace cenote {
 
 namespace {
@@ -73,11 +71,11 @@ void put_prefetch(json& all, const prefetch::status& from) {
 }
 
 void put_dram(json& all, const node_facts& of) {
-  const dram::store_status& dram = of.report->dram;
+  const blocks::store_status& dram = of.report->dram;
   put_figures(all, dram);
   put_figures(all, dram.counters);
   put_figures(all, of.populated);
-  all["dram"]["populate"]["state"] = dram::name_of(of.populated.at);
+  all["dram"]["populate"]["state"] = blocks::name_of(of.populated.at);
   all["dram"].update({{"free", dram.capacity - std::min(dram.capacity, dram.used)},
                       {"policy", of.dram.policy},
                       {"high_water", of.dram.high_water},
@@ -86,7 +84,7 @@ void put_dram(json& all, const node_facts& of) {
                       {"batches", times_of(of.report->batch_times)}});
 }
 
-json instance_of(const dram::instance_status& instance) {
+json instance_of(const blocks::instance_status& instance) {
   json one = {{"id", instance.id}, {"group", instance.group}, {"account", instance.account}};
   put_figures(one, instance);
   if (instance.idle) one["idle_s"] = *instance.idle / 10.0;
@@ -102,19 +100,19 @@ json instance_of(const dram::instance_status& instance) {
   return one;
 }
 
-json account_of(const dram::account_status& account) {
+json account_of(const blocks::account_status& account) {
   json one = {{"name", account.name}, {"priority", name_of(account.priority)}};
   put_figures(one, account);
   return one;
 }
 
-json user_of(const dram::account_status& user) {
+json user_of(const blocks::account_status& user) {
   json one = {{"uid", user.uid.value_or(0)}, {"account", user.name}};
   put_figures(one, user);
   return one;
 }
 
-json session_of(const dram::session_status& session, const std::vector<session_report>& reports) {
+json session_of(const blocks::session_status& session, const std::vector<session_report>& reports) {
   json one = {{"id", session.number},
               {"instance", session.instance},
               {"state", session.connected ? "attached" : "disconnected"}};
@@ -144,7 +142,7 @@ json list_of(const List& from, const Make& make) {
 }  // namespace
 
 std::string status_json(const node_facts& of) {
-  const dram::store_status& dram = of.report->dram;
+  const blocks::store_status& dram = of.report->dram;
   json all;
   all["node"] = {{"pid", ::getppid()},           {"worker_pid", ::getpid()}, {"epoch", of.epoch},
                  {"version", CENOTE_VERSION},    {"state", "serving"},       {"socket", of.socket_path},

@@ -59,12 +59,12 @@ nvme::device_options device_options_of(const config::node_config& config) {
   return options;
 }
 
-std::uint64_t slab_id(const dram::slab_description& slab) {
+std::uint64_t slab_id(const blocks::slab_description& slab) {
   return (std::uint64_t{slab.instance} << 32) | slab.index;
 }
 
-void log_populated(const dram::populate_report& what) {
-  using phase = dram::populate_status::phase;
+void log_populated(const blocks::populate_report& what) {
+  using phase = blocks::populate_status::phase;
   const auto log = logger("dram");
   const std::uint64_t bytes = what.status.bytes;
   const std::uint64_t total = what.status.total;
@@ -162,12 +162,13 @@ class worker {
     make_provisioner();
     std::vector<session_ptr> known(state->sessions.begin(), state->sessions.end());
     const std::uint64_t blocks = state->blocks;
-    const std::vector<dram::session_number> suspects = state->store->suspects();
+    const std::vector<blocks::session_number> suspects = state->store->suspects();
     for (const std::span<std::byte> memory : state->store->slab_memory()) provisioner_->adopt(memory);
     store_ = state->store;
     dram_ = system_.spawn<dram_tier>(
         std::move(state->store), std::move(known),
-        [this](std::vector<dram::slab_request> requests) { provisioner_->submit(std::move(requests)); }, nvme_, alive_);
+        [this](std::vector<blocks::slab_request> requests) { provisioner_->submit(std::move(requests)); }, nvme_,
+        alive_);
     data_path_->repeat(dram_tier::beat_interval, dram_, beat_atom_v);
     if (nvme_) data_path_->repeat(nvme_tier::beat_interval, nvme_, beat_atom_v);
     if (devices_) {
@@ -198,7 +199,7 @@ class worker {
     if (!made) return std::unexpected(made.error());
     server_ = std::move(*made);
     for (const auto& session : state->sessions) server_->adopt(session);
-    for (const dram::session_number number : suspects) server_->end_suspect(number);
+    for (const blocks::session_number number : suspects) server_->end_suspect(number);
     if (auto serving = server_->serve(std::move(handed.listener)); !serving) return serving;
     watch_over_all();
     if (auto ready = keeper_.ready(); !ready) return ready;
@@ -279,7 +280,7 @@ class worker {
   }
 
   void make_provisioner() {
-    dram::provisioner_options options;
+    blocks::provisioner_options options;
     options.populate = config_->dram.populate;
     options.huge_pages = config_->dram.huge_pages == config::huge_pages::automatic;
     options.numa_node = config_->dram.numa_node.value_or(-1);
@@ -293,22 +294,22 @@ class worker {
     };
     options.ahead.drop = [this](std::uint64_t id) { (void)keeper_.drop(local::entry_kind::reserve, id); };
     options.ahead.report = log_populated;
-    dram::transfer_hooks hooks;
+    blocks::transfer_hooks hooks;
     if (devices_) {
       hooks.pin = [to = devices_](std::span<std::byte> memory) { to->pin(memory); };
       hooks.unpin = [to = devices_](std::span<std::byte> memory) { to->unpin(memory); };
     }
-    provisioner_ = std::make_unique<dram::provisioner>(
+    provisioner_ = std::make_unique<blocks::provisioner>(
         options,
-        [this](const dram::slab_description& slab, const memory::segment& memory) -> result<void> {
+        [this](const blocks::slab_description& slab, const memory::segment& memory) -> result<void> {
           byte_writer meta;
-          dram::encode(meta, slab, memory.size());
+          blocks::encode(meta, slab, memory.size());
           const std::array fds{memory.fd().get()};
           return keeper_.put(local::entry_kind::slab, slab_id(slab), meta.bytes(), fds);
         },
-        [this](const dram::slab_description& slab) { return keeper_.drop(local::entry_kind::slab, slab_id(slab)); },
-        [this](dram::slab_outcome outcome) {
-          caf::anon_send(dram_, slab_atom_v, std::make_shared<dram::slab_outcome>(std::move(outcome)));
+        [this](const blocks::slab_description& slab) { return keeper_.drop(local::entry_kind::slab, slab_id(slab)); },
+        [this](blocks::slab_outcome outcome) {
+          caf::anon_send(dram_, slab_atom_v, std::make_shared<blocks::slab_outcome>(std::move(outcome)));
         },
         std::move(hooks),
         [this](std::uint32_t instance) { return keeper_.drop(local::entry_kind::instance, instance); });
@@ -435,7 +436,7 @@ class worker {
   caf::actor_system system_;
   /// For its memory: threads of the devices and the provisioner outlive the tier's actor.
   std::shared_ptr<const void> store_;
-  std::unique_ptr<dram::provisioner> provisioner_;
+  std::unique_ptr<blocks::provisioner> provisioner_;
   bool bad_setup_ = false;
   std::shared_ptr<std::atomic<std::uint64_t>> exceptions_ = std::make_shared<std::atomic<std::uint64_t>>(0);
   std::unique_ptr<path_gate> gate_;

@@ -11,8 +11,8 @@
 
 #include "commands/bench/support.hpp"
 #include "memory/instance_memory.hpp"
-#include "tiers/dram/slab.hpp"
-#include "tiers/dram/store.hpp"
+#include "tiers/blocks/slab.hpp"
+#include "tiers/blocks/store.hpp"
 
 namespace cenote::bench {
 
@@ -37,7 +37,7 @@ class store_alone {
     if (!shared) return std::unexpected(shared.error());
     auto session = memory::segment::create("bench-session", memory::session_memory::segment_bytes(pins));
     if (!session) return std::unexpected(session.error());
-    dram::store_options options;
+    blocks::store_options options;
     options.capacity = capacity;
     std::unique_ptr<store_alone> made(new store_alone(options, std::move(*records), std::move(*session)));
     auto added = made->store_.add_instance(1, spec_of("alone", block_bytes), std::move(shared->index),
@@ -50,7 +50,7 @@ class store_alone {
   /// Commits `count` blocks that nobody wrote, in batches as a session sends them.
   result<void> commit(std::size_t count) {
     for (std::size_t done = 0; done < count; done += blocks_a_call) {
-      dram::batch work{.session = 1, .entries = {}, .completions = {}};
+      blocks::batch work{.session = 1, .entries = {}, .completions = {}};
       work.entries.reserve(blocks_a_call);
       const key_list keys(7, next_key_, blocks_a_call);
       next_key_ += blocks_a_call;
@@ -73,12 +73,12 @@ class store_alone {
  private:
   static constexpr std::uint32_t pins = 64;
 
-  store_alone(const dram::store_options& options, memory::record_table records, memory::segment session)
+  store_alone(const blocks::store_options& options, memory::record_table records, memory::segment session)
       : store_(options, std::move(records)),
         session_(std::move(session)),
         memory_(memory::session_memory::create(session_, 1, pins)) {}
 
-  void take(std::size_t slot, const key_list& keys, dram::batch& work) {
+  void take(std::size_t slot, const key_list& keys, blocks::batch& work) {
     auto& grant = memory_.grant(slot);
     const std::uint64_t word = grant.word.load(std::memory_order_relaxed);
     if (memory::grant_slot::state_of(word) != memory::grant_slot::granted) return;
@@ -91,10 +91,10 @@ class store_alone {
     std::ranges::copy(key, entry.key);
   }
 
-  result<void> run(dram::batch& work) {
-    while (store_.run(work, ++now_ / 1024) == dram::progress::waits_for_memory) {
+  result<void> run(blocks::batch& work) {
+    while (store_.run(work, ++now_ / 1024) == blocks::progress::waits_for_memory) {
       for (auto& request : store_.take_requests()) {
-        auto memory = dram::make_slab_memory(request.slab, false, -1);
+        auto memory = blocks::make_slab_memory(request.slab, false, -1);
         if (!memory) return std::unexpected(memory.error());
         store_.add_slab(request.slab, std::move(*memory));
       }
@@ -104,7 +104,7 @@ class store_alone {
     return {};
   }
 
-  dram::store store_;
+  blocks::store store_;
   memory::segment session_;
   memory::session_memory memory_;
   std::uint64_t next_key_ = 0;

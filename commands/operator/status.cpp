@@ -56,8 +56,8 @@ std::string node_text(const json& status) {
 }
 
 std::string dram_text(const json& status) {
-  const auto dram = figures_in<dram::store_status>(status);
-  const auto counters = figures_in<dram::store_counters>(status);
+  const auto dram = figures_in<blocks::store_status>(status);
+  const auto counters = figures_in<blocks::store_counters>(status);
   return fmt::format(
       "dram      {} of {} used ({}), {} slabs, policy {}, {} blocks evicted\n"
       "blocks    {} present, {} free, {} granted, {} pending, {} zombie, {} quarantined\n",
@@ -70,7 +70,7 @@ std::string dram_text(const json& status) {
 std::string populate_text(const json& status) {
   const json& said = at_path(status, "dram.populate");
   if (!said.is_object() || text_of(said, "state") == "off") return {};
-  const auto populate = figures_in<dram::populate_status>(status);
+  const auto populate = figures_in<blocks::populate_status>(status);
   const std::string state = text_of(said, "state") == "done" ? "" : ", " + text_of(said, "state");
   return fmt::format("memory    {} of {} populated ({}{})\n", approximate_bytes(populate.bytes),
                      approximate_bytes(populate.total), share(populate.bytes, populate.total), state);
@@ -122,7 +122,7 @@ std::string section(std::string_view title, const table& rows) {
 std::string instances_text(const json& list) {
   table rows({"ID", "GROUP", ">BLOCKS", ">BYTES", ">SESSIONS", ">INDEX SLOTS", ">IDLE", ">GIVEN UP IN"});
   for (const auto& each : list) {
-    const auto instance = figures_in<dram::instance_status>(each);
+    const auto instance = figures_in<blocks::instance_status>(each);
     rows.add({text_of(each, "id"), text_of(each, "group"), std::to_string(instance.present),
               approximate_bytes(instance.bytes), std::to_string(instance.sessions),
               std::to_string(instance.index_slots), age_of(member(each, "idle_s")),
@@ -134,7 +134,7 @@ std::string instances_text(const json& list) {
 std::string groups_text(const json& list) {
   table rows({"NAME", ">USED", ">QUOTA", ">SHARE"});
   for (const auto& each : list) {
-    const auto group = figures_in<dram::account_status>(each);
+    const auto group = figures_in<blocks::account_status>(each);
     rows.add({text_of(each, "name"), approximate_bytes(group.used),
               group.quota == 0 ? "none" : approximate_bytes(group.quota), share(group.used, group.quota)});
   }
@@ -144,7 +144,7 @@ std::string groups_text(const json& list) {
 std::string sessions_text(const json& list) {
   table rows({"ID", "PID", "UID", "INSTANCE", "CLIENT", ">PINS", ">OLDEST PIN", ">GRANTS", "STATE", ">AGE"});
   for (const auto& each : list) {
-    const auto session = figures_in<dram::session_status>(each);
+    const auto session = figures_in<blocks::session_status>(each);
     rows.add({text_of(each, "id"), text_of(each, "pid"), text_of(each, "uid"), text_of(each, "instance"),
               text_of(each, "client"), std::to_string(session.pins), age_of(member(each, "oldest_pin_s")),
               std::to_string(session.grants), text_of(each, "state"), age_of(member(each, "age_s"))});

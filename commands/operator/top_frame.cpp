@@ -73,7 +73,7 @@ std::string tier_line(std::string_view name, std::uint64_t used, std::uint64_t c
 }
 
 std::vector<std::string> tiers(const json& status) {
-  const auto dram = figures_in<dram::store_status>(status);
+  const auto dram = figures_in<blocks::store_status>(status);
   const json& said = member(status, "dram");
   std::string line = tier_line("dram", dram.used, dram.capacity, dram.present);
   const double high = number_of(said, "high_water");
@@ -89,7 +89,7 @@ std::vector<std::string> tiers(const json& status) {
 
 /// Counters as name and rate, those that stand still included: a line that comes and goes is hard to read.
 std::vector<std::string> movement(const looks& at) {
-  using dram_counters = dram::store_counters;
+  using dram_counters = blocks::store_counters;
   using nvme_counters = nvme::store_counters;
   struct counter {
     const char* name;
@@ -123,7 +123,7 @@ std::vector<std::string> movement(const looks& at) {
 }
 
 std::vector<std::string> queues(const json& status) {
-  const auto dram = figures_in<dram::store_status>(status);
+  const auto dram = figures_in<blocks::store_status>(status);
   std::vector<std::string> lines{"QUEUES"};
   lines.push_back(fmt::format("  on their way up {} ({} blocks), down {}; {} pending, {} granted, {} zombie",
                               size(dram.loading_bytes), dram.loading, size(dram.writing_bytes), dram.pending,
@@ -173,7 +173,7 @@ std::vector<std::string> sessions(const looks& at) {
     if (at.comparable() && before.is_object()) {
       rate = fmt::format("{:.0f}", at.rate(count_of(before, "entries"), count_of(each, "entries")));
     }
-    const auto session = figures_in<dram::session_status>(each);
+    const auto session = figures_in<blocks::session_status>(each);
     rows.add({text_of(each, "pid"), text_of(each, "client"), text_of(each, "instance"), std::to_string(session.pins),
               std::to_string(session.grants), rate, text_of(each, "state")});
   }

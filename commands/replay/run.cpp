@@ -275,7 +275,7 @@ class replay_run {
     point.upper_tokens = sums->upper_tokens.get();
     point.bytes_read = sums->bytes_read.get();
     point.bytes_stored = sums->bytes_stored.get();
-    point.dram_used = figures_in<dram::store_status>(watch_->status()).used;
+    point.dram_used = figures_in<blocks::store_status>(watch_->status()).used;
     point.nvme_used = figures_in<nvme::store_status>(watch_->status()).used;
     point.disk = watch_->disk();
     point.at_work = policy_at_work();
@@ -322,7 +322,7 @@ class replay_run {
     out_.disk = watch_->disk();
     out_.restarts = watch_->restarts();
     out_.node_cpu_seconds = node_lost_ ? std::nullopt : watch_->cpu_seconds();
-    out_.dram_capacity = figures_in<dram::store_status>(watch_->status()).capacity;
+    out_.dram_capacity = figures_in<blocks::store_status>(watch_->status()).capacity;
     out_.nvme_capacity = figures_in<nvme::store_status>(watch_->status()).capacity;
     out_.policy = text_of(member(watch_->status(), "dram"), "policy");
     out_.own_node = node_ != nullptr;

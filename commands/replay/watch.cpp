@@ -20,7 +20,7 @@ constexpr auto first_limit = 10s;
 constexpr auto look_limit = 500ms;
 
 node_movement counters_of(const nlohmann::json& status) {
-  const auto dram = figures_in<dram::store_counters>(status);
+  const auto dram = figures_in<blocks::store_counters>(status);
   const auto nvme = figures_in<nvme::store_counters>(status);
   const auto prefetch = figures_in<prefetch::status>(status);
   node_movement now;
@@ -38,7 +38,7 @@ node_movement counters_of(const nlohmann::json& status) {
   now.recompute_s = prefetch.recompute_s;
   now.saved_s = prefetch.saved_s;
   now.lost_s = prefetch.lost_s;
-  if (!figure_in<&dram::store_counters::put_waits>(status).is_null()) now.put_waits = dram.put_waits;
+  if (!figure_in<&blocks::store_counters::put_waits>(status).is_null()) now.put_waits = dram.put_waits;
   return now;
 }
 

@@ -51,17 +51,17 @@ enum class below : std::uint8_t { nothing, a_tier, a_tier_that_gets_all };
 class actor_fixture {
  public:
   explicit actor_fixture(below has = below::nothing) : system_(config_) {
-    dram::store_options options;
+    blocks::store_options options;
     options.capacity = std::uint64_t{8} << 20;
     if (has != below::nothing) {
       options.lower.present = true;
-      if (has == below::a_tier_that_gets_all) options.lower.ingest = dram::ingest::all;
+      if (has == below::a_tier_that_gets_all) options.lower.ingest = blocks::ingest::all;
       options.lower.read_window = options.lower.write_window = options.capacity;
       below_ = spawn_below();
     }
     auto records = memory::record_table::create();
     BOOST_REQUIRE(records);
-    auto store = std::make_unique<dram::store>(options, std::move(*records));
+    auto store = std::make_unique<blocks::store>(options, std::move(*records));
     auto index = memory::shared_file::create("test-index", memory::index_segment_bytes);
     auto versions = memory::shared_file::create("test-versions", memory::version_table::segment_bytes);
     BOOST_REQUIRE(index && versions);
@@ -75,7 +75,7 @@ class actor_fixture {
     BOOST_REQUIRE(store->add_instance(1, small_spec(), std::move(*writer), std::move(*table)));
     dram_ = system_.spawn<dram_tier>(
         std::move(store), std::vector<session_ptr>{},
-        [this](std::vector<dram::slab_request> requests) {
+        [this](std::vector<blocks::slab_request> requests) {
           for (auto& request : requests) requests_.push_back(std::move(request));
         },
         below_);
@@ -107,17 +107,17 @@ class actor_fixture {
   /// What the planner of prefetches takes for now.
   prefetch::time_point& now() { return now_; }
   const memory::index_reader& index() const { return index_; }
-  std::vector<dram::slab_request>& requests() { return requests_; }
+  std::vector<blocks::slab_request>& requests() { return requests_; }
   told_below& told() { return *told_; }
 
   /// Carries out what the tier asked of its provisioner.
   void provide_memory() {
     for (auto& request : std::exchange(requests_, {})) {
-      auto outcome = std::make_shared<dram::slab_outcome>();
+      auto outcome = std::make_shared<blocks::slab_outcome>();
       outcome->what = request.what;
       outcome->slab = request.slab;
-      if (request.what == dram::slab_request::kind::create) {
-        auto memory = dram::make_slab_memory(request.slab, false, -1);
+      if (request.what == blocks::slab_request::kind::create) {
+        auto memory = blocks::make_slab_memory(request.slab, false, -1);
         BOOST_REQUIRE(memory);
         outcome->memory = std::move(*memory);
       }
@@ -179,7 +179,7 @@ class actor_fixture {
   caf::actor_system system_;
   memory::index_memory index_memory_;
   memory::index_reader index_{index_memory_.tables};
-  std::vector<dram::slab_request> requests_;
+  std::vector<blocks::slab_request> requests_;
   std::shared_ptr<told_below> told_ = std::make_shared<told_below>();
   nvme_tier_actor below_;
   dram_tier_actor dram_;

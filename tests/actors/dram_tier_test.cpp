@@ -9,7 +9,7 @@ using namespace cenote::testing;
 namespace {
 
 batch_ptr batch_of(std::uint64_t session, std::vector<memory::submission> entries) {
-  auto work = std::make_shared<dram::batch>();
+  auto work = std::make_shared<blocks::batch>();
   work->session = session;
   work->entries = std::move(entries);
   return work;
@@ -42,7 +42,7 @@ BOOST_FIXTURE_TEST_CASE(a_slab_that_cannot_be_made_ends_the_wait_with_no_space, 
   auto handle = self->request(dram(), std::chrono::seconds(10), run_atom_v, work);
   run();
   while (!requests().empty()) {
-    auto failed = std::make_shared<dram::slab_outcome>();
+    auto failed = std::make_shared<blocks::slab_outcome>();
     failed->slab = requests().front().slab;
     failed->status = fail(error_code::system, "out of memory");
     requests().erase(requests().begin());
@@ -70,7 +70,7 @@ BOOST_FIXTURE_TEST_CASE(the_end_of_a_session_answers_its_waiting_batch_with_an_e
 namespace {
 
 /// Touch records that name one block each, so many that they take several turns, and a barrier.
-batch_ptr long_batch_of(std::uint64_t session, const dram::slab_description& slab) {
+batch_ptr long_batch_of(std::uint64_t session, const blocks::slab_description& slab) {
   std::vector<memory::submission> entries;
   for (std::uint32_t n = 0; n < 40'000; ++n) {
     memory::submission entry = entry_of(memory::operation::touch, n);
@@ -88,7 +88,7 @@ batch_ptr long_batch_of(std::uint64_t session, const dram::slab_description& sla
 BOOST_FIXTURE_TEST_CASE(a_batch_that_takes_long_does_not_hold_up_another_sessions, actor_fixture) {
   const auto first = make_client(1);
   const auto second = make_client(2);
-  const dram::slab_description slab = requests().at(0).slab;
+  const blocks::slab_description slab = requests().at(0).slab;
   provide_memory();
   const batch_ptr slow = long_batch_of(1, slab);
   const batch_ptr quick = batch_of(2, {entry_of(memory::operation::barrier, 1)});
@@ -108,7 +108,7 @@ BOOST_FIXTURE_TEST_CASE(a_batch_that_takes_long_does_not_hold_up_another_session
 
 BOOST_FIXTURE_TEST_CASE(the_end_of_a_session_ends_its_batch_between_two_turns, actor_fixture) {
   const auto client = make_client(1);
-  const dram::slab_description slab = requests().at(0).slab;
+  const blocks::slab_description slab = requests().at(0).slab;
   provide_memory();
   caf::scoped_actor self(system());
   auto handle = self->request(dram(), std::chrono::seconds(10), run_atom_v, long_batch_of(1, slab));

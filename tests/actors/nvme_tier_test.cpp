@@ -146,15 +146,15 @@ class worker {
   }
   /// Asks for a removal of keys, or of the whole instance (nothing), and returns the answer.
   std::optional<outcome> remove(const std::vector<std::uint64_t>& numbers, bool all = false) {
-    dram::removal what{.instance = 1, .all = all, .keys = {}};
+    blocks::removal what{.instance = 1, .all = all, .keys = {}};
     for (const std::uint64_t n : numbers) what.keys.push_back(reduce_key(key_of(n).view(), 0));
     return ask({what});
   }
-  std::optional<outcome> ask(std::vector<dram::removal> what) {
+  std::optional<outcome> ask(std::vector<blocks::removal> what) {
     std::optional<outcome> answer;
     caf::scoped_actor self(system_);
     auto handle = self->request(tier_, caf::infinite, forget_atom_v,
-                                std::make_shared<const std::vector<dram::removal>>(std::move(what)));
+                                std::make_shared<const std::vector<blocks::removal>>(std::move(what)));
     run();
     for (int turn = 1; turn <= 400 && self->mailbox().empty(); ++turn) {
       pass_on();

@@ -2,7 +2,7 @@
 while two ranks write their parts, sessions come and go, instances take each other's memory, and NVMe is under way.
 
 The points come from the sources (scripts/store_points.py); `debug.kill_at` names them to the node. What lies in the
-store itself is killed at in tests/unit/tiers/dram/restart_matrix_test.cpp.
+store itself is killed at in tests/unit/tiers/blocks/restart_matrix_test.cpp.
 """
 
 from __future__ import annotations

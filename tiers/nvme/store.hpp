@@ -114,7 +114,7 @@ class store {
   void note_name(std::uint64_t identity) { nameless_.insert(identity); }
   /// Blocks of a bound instance that nobody used for so long are forgotten. 0: never.
   void set_ttl(instance_number number, coarse_time ttl) noexcept;
-  /// As dram::store::set_policy().
+  /// As blocks::store::set_policy().
   result<void> set_policy(const std::string& name);
 
   // ---- paths

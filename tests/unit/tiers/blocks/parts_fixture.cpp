@@ -1,0 +1,58 @@
+#include "tests/unit/tiers/blocks/parts_fixture.hpp"
+
+namespace cenote::blocks::testing {
+
+using memory::block_ref;
+
+bare_parts::bare_parts(store_options with) : of(std::move(with), memory::record_table::create().value()) {}
+
+instance& bare_parts::add(const std::string& id, const std::string& group) {
+  using memory::shared_file;
+  auto index = memory::index_writer::create(shared_file::create("test-index", memory::index_segment_bytes).value());
+  auto versions =
+      memory::version_table::create(shared_file::create("test-versions", memory::version_table::segment_bytes).value());
+  const instance_number number = next_instance_++;
+  of.table.add_instance(number, spec_of(id, 4096, 1, group), std::move(index).value(), std::move(versions).value(), now)
+      .value();
+  pump();
+  return *of.all.instances.at(number);
+}
+
+session& bare_parts::attach(instance& to) {
+  constexpr std::uint32_t pins = 16;
+  auto made = memory::segment::create("test-session", memory::session_memory::segment_bytes(pins)).value();
+  sessions_.push_back(std::make_unique<memory::segment>(std::move(made)));
+  const session_number number = next_session_++;
+  const auto view = memory::session_memory::create(*sessions_.back(), number, pins);
+  of.attached.add_session(number, to.number, view).value();
+  return *of.all.sessions.at(number);
+}
+
+std::size_t bare_parts::pump() {
+  std::size_t made = 0;
+  for (slab_request& each : of.space.take_requests()) {
+    if (each.what != slab_request::kind::create) continue;
+    of.space.add_slab(each.slab, make_slab_memory(each.slab, false, -1).value());
+    ++made;
+  }
+  return made;
+}
+
+block_ref bare_parts::blank(instance& in) {
+  block_ref ref;
+  while (of.allocate.allocate(pool_in(in), ref, 1, now) == allocation::wait) pump();
+  return ref;
+}
+
+block_ref bare_parts::present(instance& in, std::uint64_t key) {
+  const block_ref ref = blank(in);
+  of.blocks.publish(in, *slab_of(in, ref), ref, key_of(key), now);
+  of.order.enter_order(pool_in(in), record_of(in, ref), now);
+  return ref;
+}
+
+std::uint32_t bare_parts::record_of(const instance& in, block_ref ref) const {
+  return slab_of(in, ref)->what.first_record + ref.block();
+}
+
+}  // namespace cenote::blocks::testing

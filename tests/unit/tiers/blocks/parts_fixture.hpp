@@ -1,0 +1,37 @@
+// The parts of a store without the store: what its tests need of an instance, slabs and sessions.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "memory/segment.hpp"
+#include "tests/unit/tiers/blocks/node_fixture.hpp"
+#include "tiers/blocks/parts.hpp"
+
+namespace cenote::blocks::testing {
+
+/// Blocks of 4 KiB in slabs of 256, of which the tier has room for a few.
+struct bare_parts {
+  explicit bare_parts(store_options with = options_of(5 << 20, 1 << 20));
+
+  instance& add(const std::string& id = "one", const std::string& group = "");
+  session& attach(instance& to);
+  /// Makes the slabs that were asked for. Returns how many.
+  std::size_t pump();
+  /// A blank block of the instance's only pool.
+  memory::block_ref blank(instance& in);
+  /// A block that is here and in its pool's order.
+  memory::block_ref present(instance& in, std::uint64_t key);
+  [[nodiscard]] static pool& pool_in(instance& in) { return *in.pools.front(); }
+  [[nodiscard]] std::uint32_t record_of(const instance& in, memory::block_ref ref) const;
+
+  parts of;
+  coarse_time now = 10;
+
+ private:
+  std::vector<std::unique_ptr<memory::segment>> sessions_;
+  instance_number next_instance_ = 1;
+  session_number next_session_ = 1;
+};
+
+}  // namespace cenote::blocks::testing

@@ -1,0 +1,67 @@
+// What sessions used and stored, and the place it gets.
+#include "tiers/blocks/request_chains.hpp"
+
+#include <boost/test/unit_test.hpp>
+
+#include "tests/unit/tiers/blocks/parts_fixture.hpp"
+
+namespace cenote::blocks {
+
+using namespace testing;
+using memory::block_ref;
+
+namespace {
+
+struct fixture : bare_parts {
+  instance& in = add();
+  session& by = attach(in);
+  pool& group = pool_in(in);
+
+  /// Published, and in no order yet.
+  std::uint32_t store(std::uint64_t key) {
+    const block_ref ref = blank(in);
+    of.blocks.publish(in, *slab_of(in, ref), ref, key_of(key), now);
+    const std::uint32_t record = record_of(in, ref);
+    of.chains.note_stored(group, record, of.all.identity_of(group, record), 0, by, now);
+    return record;
+  }
+};
+
+}  // namespace
+
+BOOST_FIXTURE_TEST_SUITE(request_chains_suite, fixture)
+
+BOOST_AUTO_TEST_CASE(what_a_request_stores_takes_its_place_together_and_children_go_first) {
+  const std::uint32_t head = store(1);
+  const std::uint32_t tail = store(2);
+  BOOST_TEST(of.chains.is_storing());
+  BOOST_TEST(group.policy->size() == 0U);
+  of.chains.place_stored(by, now);
+  BOOST_TEST(!of.chains.is_storing());
+  BOOST_TEST(group.policy->size() == 2U);
+  BOOST_TEST(*oldest_of(group) == tail);
+  of.order.leave_order(group, tail, departure::evicted, now);
+  BOOST_TEST(*oldest_of(group) == head);
+}
+
+BOOST_AUTO_TEST_CASE(what_is_stored_behind_a_chain_makes_the_chain_young_again) {
+  const std::uint32_t head = store(1);
+  of.chains.place_stored(by, now);
+  const std::uint32_t between = record_of(in, present(in, 7));
+  const block_ref ref = blank(in);
+  of.blocks.publish(in, *slab_of(in, ref), ref, key_of(2), now);
+  const std::uint32_t record = record_of(in, ref);
+  of.chains.note_stored(group, record, of.all.identity_of(group, record), of.all.identity_of(group, head), by, now);
+  of.chains.place_stored(by, now);
+  BOOST_TEST(*oldest_of(group) == between);
+}
+
+BOOST_AUTO_TEST_CASE(an_instance_that_goes_takes_along_what_it_was_storing) {
+  (void)store(1);
+  of.chains.forget(in);
+  BOOST_TEST(!of.chains.is_storing());
+}
+
+BOOST_AUTO_TEST_SUITE_END()
+
+}  // namespace cenote::blocks

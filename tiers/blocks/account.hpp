@@ -1,0 +1,51 @@
+// Who pays for blocks.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <string>
+
+#include "tiers/blocks/types.hpp"
+
+namespace cenote::blocks {
+
+/// Who pays: an instance group; or one user of those that share an account, and the account with him.
+struct account {
+  std::string name;
+  account* parent = nullptr;                                ///< pays the same, and has bounds of its own
+  std::map<std::uint32_t, std::unique_ptr<account>> users;  ///< by uid: those whose parent it is
+  group_options given;
+  std::uint64_t used = 0;
+  std::uint64_t kept = 0;      ///< … of that, of blocks that stay
+  std::uint64_t reserved = 0;  ///< … of that, of blocks that are being written part by part, or set aside
+
+  void pay(std::uint64_t account::*what, std::uint64_t bytes) noexcept {
+    for (account* each = this; each != nullptr; each = each->parent) each->*what += bytes;
+  }
+  void repay(std::uint64_t account::*what, std::uint64_t bytes) noexcept {
+    for (account* each = this; each != nullptr; each = each->parent) each->*what -= bytes;
+  }
+  /// True for itself, and for all of its parents.
+  [[nodiscard]] bool pays_into(const account& whom) const noexcept {
+    return this == &whom || (parent != nullptr && parent->pays_into(whom));
+  }
+  [[nodiscard]] bool has_room(std::uint64_t bytes) const noexcept {
+    return (given.quota == 0 || used + bytes <= given.quota) && (parent == nullptr || parent->has_room(bytes));
+  }
+  [[nodiscard]] bool may_keep(std::uint64_t bytes) const noexcept {
+    return kept + bytes <= given.keep_quota && (parent == nullptr || parent->may_keep(bytes));
+  }
+  [[nodiscard]] bool may_reserve(std::uint64_t bytes, std::uint64_t most) const noexcept {
+    return reserved + bytes <= most && (parent == nullptr || parent->may_reserve(bytes, most));
+  }
+};
+
+/// All sessions of one uid.
+struct user {
+  std::uint32_t uid = 0;
+  std::uint64_t blank = 0;  ///< bytes that they hold blank
+  std::uint32_t sessions = 0;
+};
+
+}  // namespace cenote::blocks

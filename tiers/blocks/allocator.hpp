@@ -1,0 +1,38 @@
+// Where free blocks come from: free lists, new slabs, eviction, slabs of other pools.
+#pragma once
+
+#include <cstdint>
+
+#include "tiers/blocks/state.hpp"
+
+namespace cenote::blocks {
+
+class evictor;
+class handed_out;
+class slab_moves;
+class slab_space;
+class transfer_table;
+
+/// Finds a free block for a pool, within the quotas of who pays for it.
+class allocator {
+ public:
+  allocator(state& of, transfer_table& transfers, handed_out& handed_out, evictor& evictor, slab_space& space,
+            slab_moves& moves) noexcept
+      : state_(of), transfers_(transfers), handed_out_(handed_out), evictor_(evictor), space_(space), moves_(moves) {}
+
+  allocation allocate(pool& from, memory::block_ref& ref, std::uint32_t more, coarse_time now);
+  allocation allocate_for_put(pool& from, memory::block_ref& ref, std::uint32_t more, coarse_time now);
+
+ private:
+  allocation keep_within(account& payer, pool& from, coarse_time now);
+  allocation find_room(pool& from, std::uint32_t more, coarse_time now);
+
+  state& state_;
+  transfer_table& transfers_;
+  handed_out& handed_out_;
+  evictor& evictor_;
+  slab_space& space_;
+  slab_moves& moves_;
+};
+
+}  // namespace cenote::blocks

@@ -1,0 +1,42 @@
+// A block's way from blank to present, and back to free.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+
+#include "tiers/blocks/state.hpp"
+
+namespace cenote::blocks {
+
+class accounts;
+class eviction_order;
+class pin_looks;
+class prefetch_holds;
+class transfer_table;
+
+/// Publishes blocks, forgets them and frees their memory: each change of a record's state that makes a block a hit or
+/// ends it.
+class block_states {
+ public:
+  block_states(state& of, accounts& payers, prefetch_holds& held, transfer_table& transfers, pin_looks& looks,
+               eviction_order& order) noexcept
+      : state_(of), accounts_(payers), holds_(held), transfers_(transfers), pins_(looks), order_(order) {}
+
+  void publish(instance& in, slab& home, memory::block_ref ref, const full_key& key, coarse_time now,
+               std::optional<std::uint64_t> checksum = {});
+  void free_block(instance& in, slab& home, memory::block_ref ref);
+  std::uint64_t forget_blocks(instance& in, std::span<const memory::block_ref> refs, coarse_time now);
+  void rescan_zombies(instance& in);
+  void restore(instance& in, slab& home, memory::block_ref ref);
+
+ private:
+  state& state_;
+  accounts& accounts_;
+  prefetch_holds& holds_;
+  transfer_table& transfers_;
+  pin_looks& pins_;
+  eviction_order& order_;
+};
+
+}  // namespace cenote::blocks

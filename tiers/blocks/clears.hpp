@@ -1,0 +1,50 @@
+// Instances that are cleared, in steps.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "tiers/blocks/state.hpp"
+
+namespace cenote::blocks {
+
+class block_states;
+class handed_out;
+class lower_edges;
+class transfer_table;
+
+/// Forgets all blocks of instances, a step at a time.
+class clears {
+ public:
+  clears(state& of, transfer_table& transfers, block_states& blocks, handed_out& handed_out,
+         lower_edges& edges) noexcept
+      : state_(of), transfers_(transfers), blocks_(blocks), handed_out_(handed_out), edges_(edges) {}
+
+  /// Forgets every block of the instance called `id`. Nothing when there is none. `below`: what is left to do there.
+  std::optional<std::uint64_t> clear_instance(const std::string& id, coarse_time now,
+                                              std::vector<removal>* below = nullptr);
+  std::uint64_t clear_all(coarse_time now, std::vector<removal>* below = nullptr);
+  /// The same in steps: of the instance called `id`, or of all when it is empty. Nothing when there is none of that
+  /// name.
+  [[nodiscard]] std::optional<std::vector<clear_work>> begin_clear(const std::string& id, std::vector<removal>& below);
+  [[nodiscard]] clear_work begin_clear_of(instance& in, std::vector<removal>* below);
+  /// True: done.
+  bool clear_some(clear_work& work, coarse_time now, std::uint64_t budget);
+  /// For tests of engines: alters every 16-bit word of every block that is here, and has all that is in the tier below
+  /// forgotten, so that no right byte is left. Returns the number of blocks.
+  std::uint64_t corrupt_all(std::vector<removal>& below);
+
+ private:
+  bool clear_slab(instance& in, clear_work& work, coarse_time now);
+  std::uint64_t clear_blocks(instance& in, coarse_time now, std::vector<removal>* below);
+
+  state& state_;
+  transfer_table& transfers_;
+  block_states& blocks_;
+  handed_out& handed_out_;
+  lower_edges& edges_;
+};
+
+}  // namespace cenote::blocks

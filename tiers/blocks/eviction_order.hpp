@@ -1,0 +1,45 @@
+// Which block goes next: the order of each pool.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "tiers/blocks/state.hpp"
+
+namespace cenote::blocks {
+
+class accounts;
+class pin_looks;
+class transfer_table;
+
+/// Every present block is in one place: its pool's policy, among those that have a copy below and go first, among those
+/// that are kept, or on its way down.
+class eviction_order {
+ public:
+  eviction_order(state& of, accounts& payers, transfer_table& transfers, pin_looks& looks) noexcept
+      : state_(of), accounts_(payers), transfers_(transfers), pins_(looks) {}
+
+  void tell_capacity(pool& group, std::size_t coming);
+  void enter_order(pool& group, std::uint32_t record, coarse_time now);
+  void leave_order(pool& group, std::uint32_t record, departure why, coarse_time now);
+  void park(pool& group, std::uint32_t record, coarse_time now);
+  void touch_order(pool& group, std::uint32_t record, coarse_time now);
+  /// Moves every pool's blocks to a new policy, in the order in which the old one would evict them. Blocks the caller
+  /// for some tenths of a microsecond a block. Unknown names are refused.
+  result<void> set_policy(const std::string& name, coarse_time now);
+  /// The policies of a new pool.
+  void equip(pool& group);
+  /// There are records up to `end` now.
+  void cover(std::uint32_t end) { links_.cover(end); }
+  [[nodiscard]] std::uint64_t parked_bytes() const noexcept { return parked_bytes_; }
+
+ private:
+  state& state_;
+  accounts& accounts_;
+  transfer_table& transfers_;
+  pin_looks& pins_;
+  eviction::block_links links_;
+  std::uint64_t parked_bytes_ = 0;
+};
+
+}  // namespace cenote::blocks

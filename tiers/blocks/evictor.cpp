@@ -1,0 +1,184 @@
+#include "tiers/blocks/evictor.hpp"
+
+#include <algorithm>
+#include <utility>
+
+#include "tiers/blocks/block_states.hpp"
+#include "tiers/blocks/eviction_order.hpp"
+#include "tiers/blocks/handed_out.hpp"
+#include "tiers/blocks/pin_looks.hpp"
+#include "tiers/eviction/policy.hpp"
+
+namespace cenote::blocks {
+
+using memory::block_ref;
+
+namespace {
+
+constexpr std::uint32_t most_looks = 4096;         // in vain, at blocks that are held: a fraction of a millisecond
+constexpr std::uint64_t evicted_at_once = 16'384;  // of one account: some milliseconds
+constexpr unsigned most_vain_pools = 8;            // of one call
+constexpr coarse_time aside_for = 2;               // until the clock has moved on for sure
+
+}  // namespace
+
+/// Where grants do not count, only storing makes the cached blocks more. `but` bytes of them come later.
+void evictor::stay_within_capacity(std::uint64_t but, coarse_time now) {
+  if (state_.options.grants_in_capacity) return;
+  const std::uint64_t most = state_.options.capacity + but;
+  while (state_.counted_bytes() > most) {
+    if (evict_oldest(nullptr, state_.counted_bytes() - most, now) == 0) return;
+  }
+}
+
+/// A pool of which all that was looked at is held by somebody is set aside for a moment, so that neither its pins nor
+/// the looks at them cost others anything. As a last resort everything is looked at, but not again before something of
+/// the pool may have been let go. Returns how many went.
+std::uint32_t evictor::evict(pool& from, std::uint32_t count, coarse_time now, effort how) {
+  instance& in = *from.owner;
+  const bool thorough = how == effort::last_resort;
+  if (!thorough && from.aside_until != 0 && !is_due(from.aside_until, now)) return 0;
+  const bool looked_again = thorough && pins_.look_again(in, now);
+  if (thorough && from.vain_at != 0 && from.vain_at == now) {
+    if (looked_again) blocks_.rescan_zombies(in);
+    return 0;
+  }
+  const std::uint32_t pin_look = in.pin_look;
+  const std::uint32_t all = from.policy->size() + from.parked->size();
+  const bool in_vain = in.pins_seen == now && from.pinned >= all;
+  const std::uint32_t most = in_vain ? 0 : thorough ? all : std::min(all, most_looks);
+  std::uint32_t freed = 0;
+  std::uint32_t looks = 0;
+  while (freed < count && looks < most) {
+    const std::uint32_t wanted = std::min({count - freed, eviction_batch, most - looks});
+    const std::uint32_t before = looks;
+    const std::vector<block_ref> refs = next_victims(from, wanted, looks, now);
+    if (looks == before) break;
+    if (refs.empty()) continue;
+    const std::uint32_t gone = release_blocks(from, refs, now);
+    freed += gone;
+    if (gone < refs.size() && in.pins_seen != now) pins_.mark_pins(in, now);
+  }
+  from.aside_until = freed == 0 && all > 0 ? now + aside_for : 0;
+  if (thorough && freed == 0 && in.pin_look == pin_look) {  // else the pins were not known from the first look on
+    from.vain_at = now;
+    pins_.note_forced(looks / 64);  // nor does a pin that comes and goes have everything looked at without end
+  }
+  if (freed == count || (!thorough && in.zombies_seen == now)) return freed;
+  in.zombies_seen = now;
+  blocks_.rescan_zombies(in);
+  return freed;
+}
+
+/// Takes victims out of their order, at most `count`, and passes over those that are held. Each look counts.
+std::vector<block_ref> evictor::next_victims(pool& from, std::uint32_t count, std::uint32_t& looks, coarse_time now) {
+  std::vector<block_ref> refs;
+  for (std::uint32_t i = 0; i < count; ++i) {
+    const auto victim = oldest_of(from);
+    if (!victim) break;
+    ++looks;
+    ++state_.spent;
+    ++state_.counters.victims_examined;
+    const slab& home = *state_.slab_of_record(*victim);
+    const block_ref ref(home.what.index, *victim - home.what.first_record);
+    if (pins_.is_stuck(home, ref, now)) {
+      ++state_.counters.pinned_victims;
+      if ((state_.record_of(home, ref).flags & memory::block_record::flag_parked) !=
+          0) {  // behind it others are free to go
+        order_.leave_order(from, *victim, departure::removed, now);
+        order_.enter_order(from, *victim, now);
+      } else {
+        from.policy->spare(*victim, now);
+      }
+      continue;
+    }
+    order_.leave_order(from, *victim, departure::evicted, now);
+    refs.push_back(ref);
+  }
+  return refs;
+}
+
+/// Frees those of `refs` (present, in no policy) that nobody holds; the others stay hits. Returns how many went.
+std::uint32_t evictor::release_blocks(pool& from, std::span<const block_ref> refs, coarse_time now) {
+  instance& in = *from.owner;
+  std::uint32_t freed = 0;
+  const std::vector<bool> pinned = pins_.condemn(in, refs);
+  for (std::size_t i = 0; i < refs.size(); ++i) {
+    slab& home = *slab_of(in, refs[i]);
+    memory::block_record& record = state_.record_of(home, refs[i]);
+    if (pinned[i]) {  // stays a hit; and is not asked again soon
+      ++state_.counters.pinned_victims;
+      blocks_.restore(in, home, refs[i]);
+      order_.enter_order(from, home.what.first_record + refs[i].block(), now);
+      continue;
+    }
+    --home.present;
+    home.touch_sum -= record.touch.load(std::memory_order_relaxed);
+    in.index.erase(reduce_key(record.get_key().view(), home.what.group));
+    const bool lost = state_.options.lower.present && (record.flags & memory::block_record::flag_below) == 0;
+    state_.counters.demotions_dropped += lost ? 1 : 0;
+    blocks_.free_block(in, home, refs[i]);
+    ++freed;
+  }
+  state_.counters.evicted += freed;
+  return freed;
+}
+
+pool* evictor::pool_with_oldest(const account* within, coarse_time now,
+                                std::optional<std::uint32_t> (*victim_of)(const pool&)) const noexcept {
+  pool* oldest = nullptr;
+  std::pair<priority, coarse_time> lowest;
+  for (const auto& [number, each] : state_.instances) {
+    if (within != nullptr && !each->payer->pays_into(*within)) continue;
+    for (const auto& group : each->pools) {
+      if (group->aside_until != 0 && !is_due(group->aside_until, now)) continue;
+      const auto victim = victim_of(*group);
+      if (!victim) continue;
+      const std::pair rank(each->payer->given.priority, state_.records[*victim].touch.load(std::memory_order_relaxed));
+      if (oldest == nullptr || rank < lowest) {
+        oldest = group.get();
+        lowest = rank;
+      }
+    }
+  }
+  return oldest;
+}
+
+/// Evicts up to a batch from the pool whose blocks are oldest, of those that have one to give. Returns how many went.
+std::uint32_t evictor::evict_oldest(const account* within, std::uint64_t bytes, coarse_time now) {
+  for (unsigned i = 0; i < most_vain_pools; ++i) {
+    pool* oldest = pool_with_oldest(within, now);
+    if (oldest == nullptr) break;
+    const std::uint32_t freed = evict(*oldest, blocks_for(bytes, *oldest), now);
+    if (freed > 0) return freed;  // else it is set aside: on to the next one
+  }
+  return 0;
+}
+
+/// Nothing that is not set aside is left: looks at everything once more.
+bool evictor::evict_last_of_account(account& payer, coarse_time now) {
+  const auto gave = [&](const std::unique_ptr<pool>& group) { return evict(*group, 1, now, effort::last_resort) > 0; };
+  return std::any_of(state_.instances.begin(), state_.instances.end(), [&](const auto& each) {
+    return each.second->payer->pays_into(payer) &&
+           std::any_of(each.second->pools.begin(), each.second->pools.end(), gave);
+  });
+}
+
+bool evictor::evict_from_account(account& payer, pool& prefer, std::uint64_t bytes, coarse_time now) {
+  const std::uint64_t target = payer.used > bytes ? payer.used - bytes : 0;
+  const std::uint64_t most = state_.counters.evicted + evicted_at_once;
+  while (payer.used > target && state_.counters.evicted < most) {
+    if (evict_oldest(&payer, payer.used - target, now) > 0 || evict(prefer, 1, now, effort::last_resort) > 0) continue;
+    if (!evict_last_of_account(payer, now)) break;
+  }
+  if (payer.used > target)
+    handed_out_.revoke_idle_grants([&](const slab& in) { return in.owner->payer->pays_into(payer); });
+  if (payer.used > target) {
+    for (const auto& [number, each] : state_.instances) {
+      if (each->payer->pays_into(payer)) blocks_.rescan_zombies(*each);
+    }
+  }
+  return payer.used <= target;
+}
+
+}  // namespace cenote::blocks

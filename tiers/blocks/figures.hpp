@@ -1,0 +1,103 @@
+// Tables of what the DRAM tier's reports show beside its counters (tiers/blocks/counters.hpp).
+#pragma once
+
+#include "core/figure.hpp"
+#include "tiers/blocks/reserve.hpp"
+#include "tiers/blocks/types.hpp"
+
+namespace cenote {
+
+template <>
+struct figure_table<blocks::store_status> {
+  using all = blocks::store_status;
+  static constexpr auto gauge = figure_kind::gauge;
+  static constexpr std::string_view blocks = "Blocks, by what they are in.";
+  static constexpr auto rows = std::to_array<figure<all>>({
+      {"dram.capacity", "cenote_dram_capacity_bytes", gauge, "bytes", "Memory that slabs may take.", &all::capacity},
+      {"dram.assigned", "cenote_dram_assigned_bytes", gauge, "bytes", "Memory of slabs.", &all::assigned},
+      {"dram.cached", "cenote_dram_cached_bytes", gauge, "bytes", "Memory of blocks that are hits.", &all::cached},
+      {"dram.used", "cenote_dram_used_bytes", gauge, "bytes", "Memory of blocks in use.", &all::used},
+      {"dram.slabs", "", gauge, "slabs", "Slabs of all instances.", &all::slabs},
+      {"dram.writing_bytes", "cenote_dram_writing_bytes", gauge, "bytes", "On their way to the tier below.",
+       &all::writing_bytes},
+      {"dram.loading_bytes", "cenote_dram_loading_bytes", gauge, "bytes", "On their way from the tier below.",
+       &all::loading_bytes},
+      {"dram.blocks.present", "cenote_dram_blocks", gauge, "blocks", blocks, &all::present, {"state", "present"}},
+      {"dram.blocks.granted", "cenote_dram_blocks", gauge, "blocks", blocks, &all::granted, {"state", "granted"}},
+      {"dram.blocks.pending", "cenote_dram_blocks", gauge, "blocks", blocks, &all::pending, {"state", "pending"}},
+      {"dram.blocks.zombie", "cenote_dram_blocks", gauge, "blocks", blocks, &all::zombie, {"state", "zombie"}},
+      {"dram.blocks.quarantined",
+       "cenote_dram_blocks",
+       gauge,
+       "blocks",
+       blocks,
+       &all::quarantined,
+       {"state", "quarantined"}},
+      {"dram.blocks.loading", "cenote_dram_blocks", gauge, "blocks", blocks, &all::loading, {"state", "loading"}},
+      {"dram.blocks.free", "cenote_dram_blocks", gauge, "blocks", blocks, &all::free, {"state", "free"}},
+      {"prefetch.held_bytes", "cenote_prefetch_held_bytes", gauge, "bytes",
+       "Kept from eviction until clients take it over.", &all::held_bytes},
+  });
+};
+
+template <>
+struct figure_table<blocks::populate_status> {
+  using all = blocks::populate_status;
+  static constexpr auto gauge = figure_kind::gauge;
+  static constexpr auto rows = std::to_array<figure<all>>({
+      {"dram.populate.bytes", "cenote_dram_populated_bytes", gauge, "bytes",
+       "Memory of slabs, and ready for slabs, that is touched.", &all::bytes},
+      {"dram.populate.total", "cenote_dram_populate_total_bytes", gauge, "bytes",
+       "What there is of it when all is touched.", &all::total},
+      {"dram.populate.ready", "cenote_dram_ready_bytes", gauge, "bytes", "Touched, and no slab yet.", &all::ready},
+  });
+};
+
+template <>
+struct figure_table<blocks::instance_status> {
+  using all = blocks::instance_status;
+  static constexpr auto gauge = figure_kind::gauge;
+  static constexpr auto rows = std::to_array<figure<all>>({
+      {"instances[].blocks", "cenote_instance_blocks", gauge, "blocks", "Blocks of an instance in DRAM.",
+       &all::present},
+      {"instances[].bytes", "cenote_instance_bytes", gauge, "bytes", "Memory of an instance's slabs.", &all::bytes},
+      {"instances[].sessions", "cenote_instance_sessions", gauge, "sessions", "Sessions of an instance.",
+       &all::sessions},
+      {"instances[].free", "", gauge, "blocks", "Blocks of its slabs that are free.", &all::free},
+      {"instances[].slabs", "", gauge, "slabs", "Its slabs.", &all::slabs},
+      {"instances[].pending", "", gauge, "blocks", "Blocks that are being written part by part.", &all::pending},
+      {"instances[].zombie", "", gauge, "blocks", "Blocks that are gone but for those who still read them.",
+       &all::zombie},
+      {"instances[].quarantined", "", gauge, "blocks", "Blocks that somebody may still write.", &all::quarantined},
+      {"instances[].index_slots", "", gauge, "entries", "Entries that its index has room for.", &all::index_slots},
+      {"instances[].index_entries", "", gauge, "entries", "Entries of its index.", &all::index_entries},
+  });
+};
+
+template <>
+struct figure_table<blocks::account_status> {
+  using all = blocks::account_status;
+  static constexpr auto gauge = figure_kind::gauge;
+  static constexpr auto rows = std::to_array<figure<all>>({
+      {"groups[].quota", "cenote_group_quota_bytes", gauge, "bytes", "Most memory of an instance group, 0: no limit.",
+       &all::quota},
+      {"groups[].used", "cenote_group_used_bytes", gauge, "bytes", "Memory of an instance group.", &all::used},
+      {"groups[].kept", "cenote_group_kept_bytes", gauge, "bytes", "Memory of an instance group's kept blocks.",
+       &all::kept},
+      {"groups[].reserved", "cenote_group_reserved_bytes", gauge, "bytes",
+       "Memory of blocks that are being written part by part, or set aside.", &all::reserved},
+  });
+};
+
+template <>
+struct figure_table<blocks::session_status> {
+  using all = blocks::session_status;
+  static constexpr auto gauge = figure_kind::gauge;
+  static constexpr auto rows = std::to_array<figure<all>>({
+      {"sessions[].pins", "", gauge, "blocks", "Blocks that it has pinned.", &all::pins},
+      {"sessions[].grants", "", gauge, "blocks", "Blank blocks in its hands.", &all::grants},
+      {"sessions[].writing", "", gauge, "blocks", "Blocks that it writes part by part.", &all::writing},
+  });
+};
+
+}  // namespace cenote

@@ -1,0 +1,40 @@
+// Blocks that stay until they are removed, as sessions or the configuration say.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+
+#include "tiers/blocks/state.hpp"
+
+namespace cenote::blocks {
+
+class accounts;
+class eviction_order;
+class pin_looks;
+
+/// Keeps blocks within the quotas of their accounts, and lets go of those that are too many.
+class kept_blocks {
+ public:
+  kept_blocks(state& of, accounts& payers, pin_looks& looks, eviction_order& order) noexcept
+      : state_(of), accounts_(payers), pins_(looks), order_(order) {}
+
+  void set_groups(std::map<std::string, group_options> groups, coarse_time now);
+  void set_limits(const limit_options& limits, coarse_time now);
+  bool set_kept(slab& home, memory::block_ref ref, bool kept, coarse_time now);
+  void trim_kept(coarse_time now);
+  void keep_no_more(pool& group, coarse_time now);
+
+ private:
+  void review_accounts(coarse_time now);
+  void keep_everywhere(instance& in, const full_key& key, bool kept, coarse_time now);
+  void trim_kept_of(slab& home, coarse_time now);
+
+  state& state_;
+  accounts& accounts_;
+  pin_looks& pins_;
+  eviction_order& order_;
+  std::uint32_t trim_at_ = 0;  ///< where the next look for kept blocks beyond a limit begins
+};
+
+}  // namespace cenote::blocks

@@ -1,0 +1,271 @@
+#include "tiers/blocks/lower_edges.hpp"
+
+#include <algorithm>
+
+#include "memory/lower_hints.hpp"
+#include "memory/store_point.hpp"
+#include "tiers/blocks/allocator.hpp"
+#include "tiers/blocks/block_states.hpp"
+#include "tiers/blocks/eviction_order.hpp"
+#include "tiers/blocks/evictor.hpp"
+#include "tiers/blocks/pin_looks.hpp"
+#include "tiers/blocks/slab_moves.hpp"
+#include "tiers/blocks/slab_space.hpp"
+#include "tiers/blocks/transfer_table.hpp"
+#include "tiers/eviction/policy.hpp"
+
+namespace cenote::blocks {
+
+using memory::block_record;
+using memory::block_ref;
+using memory::block_state;
+using prefetch::load_state;
+
+void lower_edges::write_down(slab& home, block_ref ref, bool leaves) {
+  const pool& from = pool_of(home);
+  const block_record& record = state_.record_of(home, ref);
+  const std::uint32_t number = home.what.first_record + ref.block();
+  const std::uint64_t token = transfers_.begin_moving(number, {.owner = home.owner,
+                                                               .ref = ref,
+                                                               .touched = record.touch.load(std::memory_order_relaxed),
+                                                               .stride = from.stride,
+                                                               .leaves = leaves});
+  if (leaves) ++pool_of(home).leaving;
+  const full_key full = record.get_key();
+  transfers_.queue_write({.instance = home.owner->number,
+                          .group = home.what.group,
+                          .token = token,
+                          .full = full,
+                          .key = reduce_key(full.view(), home.what.group),
+                          .memory = {home.block(ref), from.stride},
+                          .checksum = from.stride == from.block_bytes ? record.checksum() : std::nullopt});
+}
+
+/// While the block stays. What the window has no room for is written when it leaves.
+void lower_edges::write_through(slab& home, block_ref ref) {
+  const bool below = (state_.record_of(home, ref).flags & block_record::flag_below) != 0;
+  if (state_.options.lower.present && !below && !transfers_.is_moving(home, ref) &&
+      transfers_.may_write(pool_of(home))) {
+    write_down(home, ref, false);
+  }
+}
+
+/// Keeps two stocks ahead of need: blank blocks (the water marks), and behind them blocks that have a copy below and so
+/// can go at once (write_ahead). Only what both could not cover is dropped. True: more to do.
+bool lower_edges::demote_ahead(coarse_time now) {
+  const std::uint64_t usable = state_.usable_bytes();
+  const std::uint64_t low = share_of(usable, state_.options.low_water);
+  bool more = false;
+  if (state_.counted_bytes() > share_of(usable, state_.options.high_water) && order_.parked_bytes() > 0) {
+    for (const auto& [number, each] : state_.instances) {
+      for (const auto& group : each->pools) {
+        if (group->parked->size() == 0 || state_.counted_bytes() <= low) continue;
+        const std::uint32_t count = std::min(blocks_for(state_.counted_bytes() - low, *group), group->parked->size());
+        const bool freed = evictor_.evict(*group, count, now) > 0;  // else the pool is set aside
+        more |= freed && state_.counted_bytes() > low && order_.parked_bytes() > 0;
+      }
+    }
+  }
+  const std::uint64_t excess = unwritten_excess();
+  pool* oldest = excess > 0 ? evictor_.pool_with_oldest(nullptr, now, oldest_unwritten_of) : nullptr;
+  if (oldest == nullptr) return more;
+  return write_oldest(*oldest, blocks_for(excess, *oldest), now) > 0 || more;
+}
+
+/// Bytes that demote_ahead() would have written or parked, but has not.
+std::uint64_t lower_edges::unwritten_excess() const noexcept {
+  if (state_.options.high_water >= 1.0) return 0;
+  const std::uint64_t staying = state_.counted_bytes() - transfers_.leaving_bytes() - order_.parked_bytes();
+  const double share = std::max(0.0, state_.options.low_water - state_.options.lower.write_ahead);
+  return staying - std::min(staying, share_of(state_.usable_bytes(), share));
+}
+
+/// Begins to write the oldest blocks down, or parks them if they have a copy. Returns how many; fewer than asked when
+/// the window is full.
+std::uint32_t lower_edges::write_oldest(pool& from, std::uint32_t count, coarse_time now) {
+  std::uint32_t begun = 0;
+  for (std::uint32_t looked = 0; looked < count; ++looked) {
+    const auto victim = from.policy->victim();
+    if (!victim) break;
+    slab& home = *state_.slab_of_record(*victim);
+    const block_ref ref(home.what.index, *victim - home.what.first_record);
+    if ((state_.record_of(home, ref).flags & block_record::flag_below) != 0) {
+      from.policy->evict(*victim, state_.identity_of(from, *victim), now);
+      order_.park(from, *victim, now);
+      ++begun;
+    } else if (transfers_.is_moving(home, ref)) {  // written through at this moment: its turn comes again
+      from.policy->spare(*victim, now);
+    } else if (transfers_.may_write(from)) {
+      from.policy->evict(*victim, state_.identity_of(from, *victim), now);
+      write_down(home, ref, true);
+      ++begun;
+    } else {
+      break;
+    }
+  }
+  return begun;
+}
+
+void lower_edges::transferred(std::span<const transfer_outcome> outcomes, coarse_time now) {
+  std::map<pool*, std::vector<block_ref>> leaving;
+  for (const transfer_outcome& outcome : outcomes) {
+    const auto moved = transfers_.take_moving(outcome.token);
+    if (!moved) continue;
+    const auto& [record, what] = *moved;
+    if (what.up) {
+      finish_load(what, record, outcome.what, now);
+    } else {
+      finish_write(what, record, outcome.what, now, leaving);
+    }
+  }
+  for (const auto& [from, refs] : leaving) evictor_.release_blocks(*from, refs, now);
+}
+
+void lower_edges::finish_write(const moving_block& moved, std::uint32_t number, transfer_result how, coarse_time now,
+                               std::map<pool*, std::vector<block_ref>>& leaving) {
+  slab& home = *slab_of(*moved.owner, moved.ref);
+  pool& from = pool_of(home);
+  if (moved.leaves) --from.leaving;
+  block_record& record = state_.record_of(home, moved.ref);
+  if (record.state() != block_state::present) {  // removed meanwhile; a zombie since
+    blocks_.rescan_zombies(*moved.owner);
+    return;
+  }
+  if (how == transfer_result::done) {
+    memory::shared_set_bits(record.flags, block_record::flag_below, "finish_write.below"_point);
+    ++state_.counters.demoted;
+  }
+  if (!moved.leaves) return pins_.note_loose(from, number);
+  if (record.touch.load(std::memory_order_relaxed) != moved.touched) {  // somebody read it meanwhile
+    order_.enter_order(from, number, now);
+  } else if (state_.counted_bytes() <= share_of(state_.usable_bytes(), state_.options.high_water)) {
+    order_.park(from, number,
+                now);  // also what the tier below refused: it goes without a copy when its memory is needed
+  } else {
+    leaving[&from].push_back(moved.ref);
+  }
+}
+
+bool lower_edges::is_present(instance_number number, std::uint32_t group, const full_key& full) const noexcept {
+  const auto home = state_.instances.find(number);
+  return home != state_.instances.end() &&
+         state_.find_present(*home->second, reduce_key(full.view(), group), full, nullptr);
+}
+
+prefetch::load_answer lower_edges::load(instance_number number, std::uint32_t group, const full_key& full,
+                                        coarse_time now) {
+  const auto owner = state_.instances.find(number);
+  if (owner == state_.instances.end() || group >= owner->second->pools.size()) return {load_state::busy};
+  instance& in = *owner->second;
+  const block_key key = reduce_key(full.view(), group);
+  bool collision = false;
+  if (state_.find_present(in, key, full, &collision)) return {load_state::present};
+  if (const auto under_way = in.loading.find(key); under_way != in.loading.end()) {
+    if (state_.records[under_way->second].get_key() != full) return {load_state::busy};
+    return {load_state::loading, transfers_.serial_of(under_way->second)};
+  }
+  if (collision || in.reserved_keys.contains(key)) return {load_state::busy};
+  if (in.is_clearing()) return {load_state::absent};  // below it goes next
+  if (!state_.options.lower.present || !memory::hint_reader(in.index.hints()).contains(key)) {
+    return {load_state::absent};
+  }
+  pool& into = *in.pools[group];
+  if (transfers_.loading_bytes() != 0 && transfers_.loading_bytes() + into.stride > state_.options.lower.read_window)
+    return {load_state::wait};
+  // A load can wait, so it costs no block that could be written first.
+  const bool room_comes = into.leaving > 0 || (into.policy->size() > 0 && unwritten_excess() > 0);
+  if (into.free.empty() && into.parked->size() == 0 && room_comes && !space_.slab_fits(into)) return {load_state::wait};
+  block_ref ref;
+  const allocation outcome = allocator_.allocate(into, ref, 1, now);
+  if (outcome != allocation::ok) {
+    return {outcome == allocation::wait ? load_state::wait : load_state::no_space};
+  }
+  slab& home = *slab_of(in, ref);
+  block_record& record = state_.record_of(home, ref);
+  const std::uint32_t record_number = home.what.first_record + ref.block();
+  record.set_key(full);
+  record.set_state(block_state::loading,
+                   "load.loading"_point);  // before the read is asked for: a restart must not reuse the memory
+  const std::uint64_t token =
+      transfers_.begin_moving(record_number, {.owner = &in, .ref = ref, .stride = into.stride, .up = true});
+  in.loading.emplace(key, record_number);
+  transfers_.queue_load({.instance = number,
+                         .group = group,
+                         .token = token,
+                         .full = full,
+                         .key = key,
+                         .memory = {home.block(ref), into.stride}});
+  return {load_state::loading, token};
+}
+
+void lower_edges::finish_load(const moving_block& moved, std::uint32_t number, transfer_result how, coarse_time now) {
+  instance& in = *moved.owner;
+  slab& home = *slab_of(in, moved.ref);
+  const full_key full = state_.record_of(home, moved.ref).get_key();
+  if (!moved.unwanted) in.loading.erase(reduce_key(full.view(), home.what.group));
+  if (moved.unwanted || how != transfer_result::done) {
+    ++state_.counters.promotions_failed;
+    blocks_.free_block(in, home, moved.ref);
+    return;
+  }
+  blocks_.publish(in, home, moved.ref, full, now);
+  if (state_.options.lower.keep_copy)
+    memory::shared_set_bits(state_.record_of(home, moved.ref).flags, block_record::flag_below,
+                            "finish_load.below"_point);
+  order_.enter_order(pool_of(home), number, now);
+  ++state_.counters.promoted;
+}
+
+void lower_edges::note_removal(instance& in, const block_key& key, std::vector<removal>& below) {
+  transfers_.abandon_load(in, key);
+  if (!state_.options.lower.present) return;
+  if (below.empty() || below.back().all) below.push_back({in.number, false, {}});
+  below.back().keys.push_back(key);
+}
+
+void lower_edges::forget_copies(std::span<const lost_block> lost) {
+  for (const lost_block& each : lost) {
+    const auto owner = state_.instances.find(each.instance);
+    if (owner == state_.instances.end()) continue;
+    const std::uint64_t value = owner->second->index.find(each.key);
+    if (!memory::index_value::holds_block(value)) continue;
+    const block_ref ref = memory::index_value::ref(value);
+    if (slab* home = slab_of(*owner->second, ref)) forget_copy(*home, ref);
+  }
+}
+
+void lower_edges::forget_copy(slab& home, block_ref ref) {
+  block_record& record = state_.record_of(home, ref);
+  memory::shared_clear_bits(record.flags, block_record::flag_below, "forget_copy.not_below"_point);
+  if ((record.flags & block_record::flag_parked) == 0) return;
+  // Its turn to be written comes again.
+  const std::uint32_t number = home.what.first_record + ref.block();
+  const coarse_time touched = record.touch.load(std::memory_order_relaxed);
+  order_.leave_order(pool_of(home), number, departure::removed, touched);
+  order_.enter_order(pool_of(home), number, touched);
+}
+
+/// One slab, the first that can go.
+void lower_edges::drain_lost(coarse_time now) {
+  if (!transfers_.loading_is_lost()) return;
+  for (const auto& [owner, ref] : transfers_.recovered()) {
+    if (moves_.drain(*slab_of(*owner, ref), now)) return;  // which has shortened the list
+  }
+}
+
+bool lower_edges::evict_ahead(coarse_time now) {
+  if (state_.options.high_water >= 1.0) return false;
+  if (state_.options.lower.present) return demote_ahead(now);
+  const std::uint64_t usable = state_.usable_bytes();
+  if (state_.counted_bytes() <= share_of(usable, state_.options.high_water)) return false;
+  const std::uint64_t low = share_of(usable, state_.options.low_water);
+  if (state_.counted_bytes() <= low) return false;
+  return evictor_.evict_oldest(nullptr, state_.counted_bytes() - low, now) > 0 && state_.counted_bytes() > low;
+}
+
+void lower_edges::release_loading() {
+  for (const auto& [owner, ref] : transfers_.recovered()) blocks_.free_block(*owner, *slab_of(*owner, ref), ref);
+  transfers_.recovered().clear();
+}
+
+}  // namespace cenote::blocks

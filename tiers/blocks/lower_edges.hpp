@@ -1,0 +1,76 @@
+// Blocks on their way to and from the tier below.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "tiers/blocks/state.hpp"
+#include "tiers/blocks/transfer_table.hpp"
+#include "tiers/prefetch/orders.hpp"
+#include "tiers/transfer.hpp"
+
+namespace cenote::blocks {
+
+class allocator;
+class block_states;
+class eviction_order;
+class evictor;
+class pin_looks;
+class slab_moves;
+class slab_space;
+
+/// Decides what is written down and when, and carries out what the tier below answered.
+class lower_edges {
+ public:
+  lower_edges(state& of, transfer_table& transfers, pin_looks& looks, eviction_order& order, block_states& blocks,
+              evictor& evictor, slab_space& space, slab_moves& moves, allocator& allocator) noexcept
+      : state_(of),
+        transfers_(transfers),
+        pins_(looks),
+        order_(order),
+        blocks_(blocks),
+        evictor_(evictor),
+        space_(space),
+        moves_(moves),
+        allocator_(allocator) {}
+
+  void write_through(slab& home, memory::block_ref ref);
+  std::uint32_t write_oldest(pool& from, std::uint32_t count, coarse_time now);
+  /// Transfers that ended, down or up.
+  void transferred(std::span<const transfer_outcome> outcomes, coarse_time now);
+  [[nodiscard]] bool is_present(instance_number number, std::uint32_t group, const full_key& full) const noexcept;
+  /// Makes room for a block and puts it on the list of take_loads(), unless it is here or on its way.
+  prefetch::load_answer load(instance_number number, std::uint32_t group, const full_key& full, coarse_time now);
+  void note_removal(instance& in, const block_key& key, std::vector<removal>& below);
+  /// Blocks that left the tier below by themselves: they are not free to go any more.
+  void forget_copies(std::span<const lost_block> lost);
+  void forget_copy(slab& home, memory::block_ref ref);
+  void drain_lost(coarse_time now);
+  /// One step of eviction ahead of need. True: more to do.
+  bool evict_ahead(coarse_time now);
+  /// After a restart: no read of the worker before can land in a slab any more.
+  void release_loading();
+
+ private:
+  void write_down(slab& home, memory::block_ref ref, bool leaves);
+  bool demote_ahead(coarse_time now);
+  [[nodiscard]] std::uint64_t unwritten_excess() const noexcept;
+  void finish_write(const moving_block& moved, std::uint32_t number, transfer_result how, coarse_time now,
+                    std::map<pool*, std::vector<memory::block_ref>>& leaving);
+  void finish_load(const moving_block& moved, std::uint32_t number, transfer_result how, coarse_time now);
+
+  state& state_;
+  transfer_table& transfers_;
+  pin_looks& pins_;
+  eviction_order& order_;
+  block_states& blocks_;
+  evictor& evictor_;
+  slab_space& space_;
+  slab_moves& moves_;
+  allocator& allocator_;
+};
+
+}  // namespace cenote::blocks

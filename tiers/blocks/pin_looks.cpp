@@ -1,0 +1,125 @@
+#include "tiers/blocks/pin_looks.hpp"
+
+#include <utility>
+
+#include "memory/fence.hpp"
+#include "memory/store_point.hpp"
+#include "tiers/blocks/prefetch_holds.hpp"
+#include "tiers/blocks/transfer_table.hpp"
+
+namespace cenote::blocks {
+
+using memory::block_ref;
+using memory::block_state;
+
+namespace {
+
+constexpr unsigned most_forced_looks = 16;        // at pins, a tenth of a second …
+constexpr std::uint64_t most_forced_cost = 1024;  // … or so much of them: 64 slots each
+
+}  // namespace
+
+std::vector<bool> pin_looks::condemn(instance& in, std::span<const block_ref> refs) {
+  for (const block_ref ref : refs) {
+    const std::uint32_t ordinal = ordinal_of(*slab_of(in, ref), ref);
+    in.versions.set_version(ordinal, in.versions.version(ordinal) | 1, "condemn.version"_point);
+  }
+  ++state_.counters.pin_scans;
+  state_.spent += refs.size() + scan_cost(in);
+  memory::full_fence();  // pairs with the reader's: it sees the odd version, or we see its pin
+  memory::pin_scan scan(refs);
+  for (const session* each : in.sessions) scan.add(each->memory);
+  std::vector<bool> pinned(refs.size());
+  for (std::size_t i = 0; i < refs.size(); ++i) {
+    const slab& home = *slab_of(in, refs[i]);
+    pinned[i] = scan.pinned(i) || transfers_.is_moving(home, refs[i]) ||
+                holds_.is_held(home.what.first_record + refs[i].block());
+  }
+  return pinned;
+}
+
+bool pin_looks::any_pinned(const instance& in, std::span<const block_ref> refs) {
+  ++state_.counters.pin_scans;
+  state_.spent += refs.size() + scan_cost(in);
+  memory::pin_scan scan(refs);
+  for (const session* each : in.sessions) scan.add(each->memory);
+  for (std::size_t i = 0; i < refs.size(); ++i) {
+    const slab& home = *slab_of(in, refs[i]);
+    if (scan.pinned(i) || transfers_.is_moving(home, refs[i]) ||
+        holds_.is_held(home.what.first_record + refs[i].block()))
+      return true;
+  }
+  return false;
+}
+
+/// Looks once through all pins of the instance and notes which blocks they hold: a hint that is good for a moment.
+void pin_looks::mark_pins(instance& in, coarse_time now) {
+  ++in.pin_look;
+  in.pins_seen = now;
+  ++state_.counters.pin_scans;
+  state_.spent += scan_cost(in);
+  std::vector<std::uint32_t> gone;  // by group: blocks that the look before found pinned, as far as this one does not
+  gone.reserve(in.pools.size());
+  for (const auto& group : in.pools) gone.push_back(std::exchange(group->pinned, 0));
+  for (const session* each : in.sessions) {
+    const std::uint64_t limit = std::min<std::uint64_t>(
+        each->memory.pin_slots(), each->memory.header().pin_high_water.load(std::memory_order_acquire));
+    for (std::uint64_t i = 0; i < limit; ++i) {
+      const std::uint64_t bits = each->memory.pin(i).load(std::memory_order_relaxed);
+      if (bits == 0) continue;
+      const block_ref ref = block_ref::from_bits(bits);
+      slab* home = slab_of(in, ref);
+      if (home == nullptr) continue;
+      if (home->pin_marks.empty()) home->pin_marks.resize(home->what.count);
+      const std::uint32_t last = std::exchange(home->pin_marks[ref.block()], in.pin_look);
+      if (last == in.pin_look) continue;
+      const std::uint32_t number = home->what.first_record + ref.block();
+      const bool evictable = state_.records[number].state() == block_state::present && transfers_.in_policy(number);
+      if (!evictable) continue;
+      ++pool_of(*home).pinned;
+      if (last == in.pin_look - 1 && gone[home->what.group] > 0) --gone[home->what.group];
+    }
+  }
+  for (std::size_t group = 0; group < gone.size(); ++group) {
+    if (gone[group] > 0) in.pools[group]->vain_at = 0;
+  }
+}
+
+/// The block has come, or one of those who held it is gone: if nobody else does, another look at its pool is worth it.
+void pin_looks::note_loose(pool& group, std::uint32_t record) {
+  if (group.vain_at == 0) return;
+  const slab& home = *state_.slab_of_record(record);
+  if (!is_stuck(home, block_ref(home.what.index, record - home.what.first_record), group.vain_at)) group.vain_at = 0;
+}
+
+/// Before a request is refused: what was held at the last look may be free by now. So many times a tenth of a second
+/// that no request waits for nothing, and a flood of requests that cannot be served costs little. True: it looked.
+bool pin_looks::look_again(instance& in, coarse_time now) {
+  if (in.pin_look == 0 && in.zombies.empty()) return false;  // never met a pin
+  if (forced_at_ != now) forced_looks_ = 0, forced_cost_ = 0;
+  forced_at_ = now;
+  const bool affordable = forced_looks_ < most_forced_looks || forced_cost_ < most_forced_cost;
+  if (in.pins_seen == now && !affordable) return false;
+  ++forced_looks_;
+  forced_cost_ += scan_cost(in);
+  mark_pins(in, now);
+  return true;
+}
+
+/// True: somebody holds the block, or did so at the last look, which was a moment ago.
+bool pin_looks::is_stuck(const slab& home, block_ref ref, coarse_time now) const noexcept {
+  if (transfers_.is_moving(home, ref) || holds_.is_held(home.what.first_record + ref.block())) return true;
+  const instance& in = *home.owner;
+  return in.pins_seen == now && !home.pin_marks.empty() && home.pin_marks[ref.block()] == in.pin_look;
+}
+
+/// Steps that a look through the pins of all sessions of the instance counts as.
+std::uint64_t pin_looks::scan_cost(const instance& in) const noexcept {
+  std::uint64_t slots = 0;
+  for (const session* each : in.sessions) {
+    slots += std::min<std::uint64_t>(each->memory.pin_slots(), each->memory.header().pin_high_water.load());
+  }
+  return in.sessions.size() + slots / 64;
+}
+
+}  // namespace cenote::blocks

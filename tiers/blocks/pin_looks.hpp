@@ -1,0 +1,42 @@
+// Pins of readers: which blocks cannot go now.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "tiers/blocks/state.hpp"
+
+namespace cenote::blocks {
+
+class prefetch_holds;
+class transfer_table;
+
+/// Condemns blocks, and looks for the pins of readers: the only places where the store meets them.
+class pin_looks {
+ public:
+  pin_looks(state& of, prefetch_holds& held, transfer_table& transfers) noexcept
+      : state_(of), holds_(held), transfers_(transfers) {}
+
+  std::vector<bool> condemn(instance& in, std::span<const memory::block_ref> refs);
+  /// A hint: only condemn() knows.
+  [[nodiscard]] bool any_pinned(const instance& in, std::span<const memory::block_ref> refs);
+  void mark_pins(instance& in, coarse_time now);
+  void note_loose(pool& group, std::uint32_t record);
+  bool look_again(instance& in, coarse_time now);
+  [[nodiscard]] bool is_stuck(const slab& home, memory::block_ref ref, coarse_time now) const noexcept;
+  /// A look through everything, as a last resort, cost so much.
+  void note_forced(std::uint64_t cost) noexcept { forced_cost_ += cost; }
+
+ private:
+  [[nodiscard]] std::uint64_t scan_cost(const instance& in) const noexcept;
+
+  state& state_;
+  prefetch_holds& holds_;
+  transfer_table& transfers_;
+  coarse_time forced_at_ = 0;
+  unsigned forced_looks_ = 0;
+  std::uint64_t forced_cost_ = 0;
+};
+
+}  // namespace cenote::blocks

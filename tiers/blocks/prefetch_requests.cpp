@@ -1,0 +1,123 @@
+#include "tiers/blocks/prefetch_requests.hpp"
+
+#include <algorithm>
+#include <utility>
+
+#include "memory/lower_hints.hpp"
+#include "tiers/blocks/lower_edges.hpp"
+#include "tiers/blocks/pin_looks.hpp"
+#include "tiers/blocks/prefetch_holds.hpp"
+#include "tiers/blocks/transfer_table.hpp"
+
+namespace cenote::blocks {
+
+using memory::submission;
+using prefetch::load_state;
+using prefetch::place;
+
+/// The last entry's answer comes later, from the planner, unless the request makes no sense or its chain goes on.
+progress prefetch_requests::run_prefetch(batch& work, session& by, const submission& entry) {
+  const bool group_known = entry.group < by.of->pools.size();
+  const bool key_sane = entry.key_size >= min_key_bytes && entry.key_size <= max_key_bytes;
+  prefetch::word& gathering = by.gathering;
+  if (gathering.request != entry.request) gathering = {};
+  if (gathering.keys.empty()) {
+    gathering.session = by.number;
+    gathering.request = entry.request;
+    gathering.instance = by.of->number;
+    gathering.group = entry.group;
+    gathering.tokens_per_block = by.of->spec.tokens_per_block;
+  }
+  if (!group_known || !key_sane || entry.group != gathering.group) {
+    refuse(work, entry, error_code::malformed);
+  } else {
+    gathering.stride = by.of->pools[entry.group]->stride;
+    const full_key& full = gathering.keys.emplace_back(std::span(entry.key, entry.key_size));
+    gathering.places.push_back(place_of(*by.of, entry.group, full));
+  }
+  ++work.next;
+  if ((entry.flags & submission::flag_last) == 0) return progress::finished;
+  prefetch::word whole = std::exchange(gathering, {});
+  whole.terms = memory::prefetch_terms::of(entry);
+  const bool sound = work.refusal == error_code::ok;
+  if (!sound || whole.terms.more) finish_request(work, entry);
+  work.late_answers += sound && !whole.terms.more ? 1 : 0;
+  if (sound) prefetches_.push_back(std::move(whole));
+  return progress::finished;
+}
+
+void prefetch_requests::run_prefetch_word(session& by, const submission& entry) {
+  prefetch::word said;
+  said.what = entry.op == memory::operation::stop_prefetch ? prefetch::word::kind::stop : prefetch::word::kind::end;
+  said.session = by.number;
+  said.request = entry.request;
+  said.chain = entry.grant_version;
+  prefetches_.push_back(std::move(said));
+}
+
+place prefetch_requests::place_of(const instance& in, std::uint32_t group, const full_key& full) const noexcept {
+  const block_key key = reduce_key(full.view(), group);
+  if (state_.find_present(in, key, full, nullptr)) return place::present;
+  if (in.loading.contains(key)) return place::loading;
+  if (in.reserved_keys.contains(key) || !state_.options.lower.present) return place::absent;
+  return memory::hint_reader(in.index.hints()).contains(key) ? place::below : place::absent;
+}
+
+prefetch::reply prefetch_requests::obey(const prefetch::order& order, coarse_time now) {
+  prefetch::reply answer{.what = order.what, .job = order.job, .first = order.first, .loads = {}, .length = 0};
+  switch (order.what) {
+    case prefetch::order::kind::load: obey_load(order, answer, now); break;
+    case prefetch::order::kind::finish: obey_finish(order, answer); break;
+    case prefetch::order::kind::release: end_holds(order.job); break;
+  }
+  return answer;
+}
+
+void prefetch_requests::obey_load(const prefetch::order& order, prefetch::reply& into, coarse_time now) {
+  const auto owner = state_.instances.find(order.instance);
+  for (std::size_t i = order.first; i < order.first + order.count; ++i) {
+    const full_key& full = (*order.keys)[i];
+    const prefetch::load_answer answer = edges_.load(order.instance, order.group, full, now);
+    into.loads.push_back(answer);
+    if (answer.state == load_state::loading) {
+      keep_held(order, transfers_.record_moving(answer.token), owner->second->pools[order.group]->stride);
+    } else if (answer.state == load_state::present) {
+      const auto ref = state_.find_present(*owner->second, reduce_key(full.view(), order.group), full, nullptr);
+      const slab& home = *slab_of(*owner->second, *ref);
+      keep_held(order, home.what.first_record + ref->block(), home.what.stride);
+    } else {
+      return;
+    }
+  }
+}
+
+/// What the job holds beyond the prefix is let go.
+void prefetch_requests::obey_finish(const prefetch::order& order, prefetch::reply& into) {
+  const auto owner = state_.instances.find(order.instance);
+  if (owner == state_.instances.end()) return;
+  std::vector<std::pair<std::uint32_t, std::uint64_t>> prefix;  // record, stride
+  for (const full_key& full : *order.keys) {
+    const auto ref = state_.find_present(*owner->second, reduce_key(full.view(), order.group), full, nullptr);
+    if (!ref) break;
+    const slab& home = *slab_of(*owner->second, *ref);
+    prefix.emplace_back(home.what.first_record + ref->block(), home.what.stride);
+  }
+  into.length = prefix.size();
+  end_holds(order.job);
+  for (const auto& [record, stride] : prefix) keep_held(order, record, stride);
+}
+
+/// From now on the block is not evicted until the job ends. Bounded by hold_bytes: beyond that, blocks are left alone.
+void prefetch_requests::keep_held(const prefetch::order& by, std::uint32_t record, std::uint64_t stride) {
+  if (!by.hold || !state_.sessions.contains(by.session)) return;
+  const std::uint64_t most = state_.options.hold_bytes != 0 ? state_.options.hold_bytes : state_.options.capacity / 2;
+  if (!holds_.hold(by.job, by.session, record, stride, most)) ++state_.counters.not_held;
+}
+
+void prefetch_requests::end_holds(std::uint64_t job) {
+  for (const std::uint32_t record : holds_.let_go(job)) {
+    pins_.note_loose(pool_of(*state_.slab_of_record(record)), record);
+  }
+}
+
+}  // namespace cenote::blocks

@@ -1,0 +1,270 @@
+#include "tiers/blocks/recovery.hpp"
+
+#include <algorithm>
+#include <array>
+
+#include "memory/store_point.hpp"
+#include "tiers/blocks/accounts.hpp"
+#include "tiers/blocks/block_states.hpp"
+#include "tiers/blocks/eviction_order.hpp"
+#include "tiers/blocks/handed_out.hpp"
+#include "tiers/blocks/instance_table.hpp"
+#include "tiers/blocks/session_table.hpp"
+#include "tiers/blocks/slab_space.hpp"
+#include "tiers/blocks/transfer_table.hpp"
+
+namespace cenote::blocks {
+
+using memory::block_ref;
+using memory::block_state;
+using memory::grant_slot;
+using memory::index_value;
+
+namespace {
+
+std::uint64_t summary_of(const block_key& key, std::uint64_t version) noexcept {
+  return (key.lo & ~index_value::version_mask) | ((version >> 1) & index_value::version_mask);
+}
+
+/// Stable sort by time: least significant digit first, 11 bits a pass. Four million blocks take some 40 ms.
+void sort_by_time(std::vector<std::pair<coarse_time, std::uint32_t>>& order) {
+  constexpr unsigned digit_bits = 11;
+  std::vector<std::pair<coarse_time, std::uint32_t>> other(order.size());
+  for (unsigned shift = 0; shift < 32; shift += digit_bits) {
+    std::array<std::size_t, (std::size_t{1} << digit_bits) + 1> starts{};
+    for (const auto& entry : order) ++starts[((entry.first >> shift) & ((1U << digit_bits) - 1)) + 1];
+    for (std::size_t i = 1; i < starts.size(); ++i) starts[i] += starts[i - 1];
+    for (const auto& entry : order) other[starts[(entry.first >> shift) & ((1U << digit_bits) - 1)]++] = entry;
+    order.swap(other);
+  }
+}
+
+}  // namespace
+
+result<void> recovery::recover_instance(instance_number number, const instance_spec& spec, memory::shared_file index,
+                                        memory::version_table versions, std::uint32_t owner) {
+  auto opened = memory::index_writer::open(std::move(index));
+  if (!opened) return std::unexpected(opened.error());
+  table_.make_instance(number, spec, std::move(*opened), std::move(versions), owner);
+  return {};
+}
+
+result<void> recovery::recover_slab(const slab_description& what, memory::segment memory) {
+  const auto home = state_.instances.find(what.instance);
+  if (home == state_.instances.end() || what.group >= home->second->pools.size()) {
+    return fail(error_code::layout_mismatch, "a slab of an unknown instance");
+  }
+  instance& in = *home->second;
+  if (what.index >= block_ref::max_slabs || what.first_version > memory::max_version_entries || what.count == 0 ||
+      what.count > memory::max_version_entries - what.first_version) {
+    return fail(error_code::layout_mismatch, "a slab whose numbers are out of range");
+  }
+  in.next_slab = std::max(in.next_slab, what.index + 1);
+  if (auto room = in.versions.make_room(what.index, what.first_version, what.count); !room) return room;
+  if (!space_.make_index_room(in, what.count)) {
+    return fail(error_code::limit_exceeded, "no address space for the index of a slab's blocks");
+  }
+  const auto state = in.versions.slab(what.index)->state.load(std::memory_order_acquire);
+  if (state == static_cast<std::uint32_t>(memory::slab_state::retired)) {
+    return fail(error_code::closed, "a slab that was being given up");
+  }
+  if (what.stride != in.pools[what.group]->stride || !state_.record_ranges.claim(what.first_record, what.count) ||
+      !in.version_ranges.claim(what.first_version, what.count)) {
+    return fail(error_code::layout_mismatch, "a slab whose numbers are taken");
+  }
+  state_.assigned += what.segment_bytes();
+  // rebuild() reads them all, and a fault a page is slower.
+  state_.records.memory().populate(memory::page_bytes + std::uint64_t{what.first_record} * sizeof(memory::block_record),
+                                   std::uint64_t{what.count} * sizeof(memory::block_record),
+                                   memory::access::read_write);
+  in.versions.populate(what.first_version, what.count);
+  space_.adopt_slab(in, what, std::move(memory));
+  return {};
+}
+
+result<void> recovery::recover_session(session_number number, instance_number instance_id,
+                                       memory::session_memory memory, std::uint32_t uid) {
+  if (auto added = attached_.add_session(number, instance_id, memory, uid); !added) return added;
+  session& known = *state_.sessions.at(number);
+  known.recovered = true;
+  known.suspect = state_.guard.is_suspect(number);
+  return {};
+}
+
+/// The record does not say which parts: each of the sessions may be writing all of them.
+std::vector<writer> recovery::writers_in_mask(const instance& in, std::uint64_t mask, std::uint64_t parts) {
+  std::vector<writer> writers;
+  for (const session* each : in.sessions) {
+    if ((each->mask() & mask) != 0) writers.push_back({each->number, parts, true});
+  }
+  return writers;
+}
+
+void recovery::recover_block(instance& in, slab& home, block_ref ref,
+                             std::vector<std::pair<coarse_time, std::uint32_t>>& order, std::vector<bool>& indexed,
+                             std::uint64_t& served) {
+  memory::block_record& record = state_.record_of(home, ref);
+  const std::uint32_t number = home.what.first_record + ref.block();
+  const std::uint32_t ordinal = ordinal_of(home, ref);
+  std::uint64_t version = in.versions.version(ordinal);
+  switch (record.state()) {
+    case block_state::present: {
+      constexpr std::uint8_t lasting = memory::block_record::flag_checksum | memory::block_record::flag_kept;
+      if ((record.flags & ~lasting) != 0)
+        memory::shared_assign(record.flags, static_cast<std::uint8_t>(record.flags & lasting),
+                              "recover_block.lasting_flags"_point);  // what the tier below has is asked anew
+      if ((version & 1) != 0 || version != record.version()) {
+        // Killed while publishing or condemning: the record says it is whole.
+        version = (std::max(version, record.version()) | 1) + 1;
+        record.set(block_state::present, version, "recover_block.present"_point);
+        in.versions.set_key(ordinal, record.get_key());
+        in.versions.set_version(ordinal, version, "recover_block.version"_point);
+        indexed[number] = false;
+      }
+      if (!indexed[number]) {
+        const full_key full = record.get_key();
+        const block_key key = reduce_key(full.view(), home.what.group);
+        if (state_.find_present(in, key, full, nullptr).value_or(ref) !=
+            ref) {  // the copy of a block that was being moved
+          in.versions.set_version(ordinal, version | 1, "recover_block.copy_hidden"_point);
+          record.set_state(block_state::zombie, "recover_block.zombie"_point);
+          in.zombies.push_back(ref);
+          break;
+        }
+        (void)in.index.insert(key, index_value::make(ref, version));
+      }
+      ++home.present;
+      state_.blank -= home.what.stride;
+      home.touch_sum += record.touch.load(std::memory_order_relaxed);
+      if ((record.flags & memory::block_record::flag_kept) != 0) {
+        accounts_.note_kept(pool_of(home), number);
+      } else {
+        order.emplace_back(record.touch.load(std::memory_order_relaxed), number);
+      }
+      ++served;
+      break;
+    }
+    case block_state::granted: recover_grants(in, home, ref); break;
+    case block_state::pending:
+    case block_state::quarantined: {
+      auto writers =
+          writers_in_mask(in, record.checksum_or_writers.load(std::memory_order_relaxed), pool_of(home).all_parts);
+      if (!writers.empty())
+        accounts_.charge_reservation(*state_.sessions.at(writers.front().by), in, ref, home.what.stride);
+      handed_out_.quarantine(in, home, ref, std::move(writers));
+      return;  // charged by the caller of a block that is not free
+    }
+    case block_state::zombie: in.zombies.push_back(ref); break;
+    case block_state::loading:
+      transfers_.recovered().emplace_back(&in, ref);
+      break;  // a dead worker's read may still land
+    case block_state::free:
+      if ((version & 1) == 0 && version != 0)
+        in.versions.set_version(ordinal, version | 1, "recover_block.free_hidden"_point);
+      record.set_state(block_state::free, "recover_block.free"_point);
+      break;
+  }
+}
+
+void recovery::recover_grants(instance& in, slab& home, block_ref ref) {
+  memory::block_record& record = state_.record_of(home, ref);
+  const std::uint32_t owner = record.owner.load(std::memory_order_relaxed);
+  const std::uint32_t version = record.grant_version.load(std::memory_order_relaxed);
+  for (session* each : in.sessions) {
+    if (each->short_number() != owner) continue;
+    for (std::uint32_t slot = 0; slot < memory::session_memory::grants; ++slot) {
+      const std::uint64_t word = each->memory.grant(slot).word.load(std::memory_order_acquire);
+      if (grant_slot::state_of(word) == grant_slot::empty || grant_slot::version_of(word) != version ||
+          each->memory.grant(slot).block.load(std::memory_order_relaxed) != ref.bits) {
+        continue;
+      }
+      each->granted.emplace(ref.bits, granted_block{version, slot, home.what.stride});
+      accounts::hold_blank(*each, home.what.stride);
+      std::erase(each->empty_slots, slot);
+      return;
+    }
+  }
+  blocks_.free_block(in, home, ref);  // its session is dead, or was never told
+}
+
+/// What the index's entries are checked against: 8 bytes a block, read in one pass over the records, because a random
+/// look at each 112-byte record would take most of the time of a restart. 0: not present.
+///
+///   63                            24 23                     0
+///   | high bits of the key's low word | version / 2, low bits |
+std::vector<std::uint64_t> recovery::summarise(const instance& in, std::size_t records) const {
+  std::vector<std::uint64_t> summaries(records);
+  for (const auto& [index, home] : in.slabs) {
+    for (std::uint32_t b = 0; b < home->what.count; ++b) {
+      const memory::block_record& record = state_.records[home->what.first_record + b];
+      if (record.state() != block_state::present) continue;
+      const block_key key = reduce_key(record.get_key().view(), home->what.group);
+      summaries[home->what.first_record + b] = summary_of(key, record.version());
+    }
+  }
+  return summaries;
+}
+
+void recovery::reconcile_index(instance& in, std::vector<bool>& indexed) {
+  const std::vector<std::uint64_t> summaries = summarise(in, indexed.size());
+  const auto number_of = [&](std::uint64_t value) -> std::size_t {
+    const slab* home = slab_of(in, index_value::ref(value));
+    return home == nullptr ? indexed.size() : home->what.first_record + index_value::ref(value).block();
+  };
+  in.index.reconcile(
+      [&](const block_key& key, std::uint64_t value) {
+        const std::size_t number = number_of(value);
+        if (number >= indexed.size() || indexed[number]) return false;
+        if (summaries[number] == 0 || summaries[number] != summary_of(key, value << 1)) return false;
+        indexed[number] = true;
+        return true;
+      },
+      [&](std::uint64_t value) {
+        if (const std::size_t number = number_of(value); number < summaries.size())
+          __builtin_prefetch(&summaries[number]);
+      });
+}
+
+std::uint64_t recovery::rebuild(coarse_time now) {
+  state_.took_over = true;
+  for (const session_number number : state_.guard.counted()) {
+    if (!state_.sessions.contains(number)) state_.guard.forget(number);
+  }
+  std::uint64_t served = 0;
+  std::vector<bool> indexed(
+      state_.by_record.empty() ? 0 : state_.by_record.rbegin()->first + state_.by_record.rbegin()->second->what.count);
+  for (const auto& [number, each] : state_.instances) {
+    instance& in = *each;
+    reconcile_index(in, indexed);
+    for (const auto& group : in.pools) {
+      std::vector<std::pair<coarse_time, std::uint32_t>> order;
+      std::sort(group->slabs.begin(), group->slabs.end(),
+                [](const slab* a, const slab* b) { return a->what.index > b->what.index; });
+      for (slab* home : group->slabs) {
+        // Everything counts as used until it turns out to be free.
+        in.payer->pay(&account::used, home->what.block_bytes());
+        state_.used += home->what.block_bytes();
+        state_.blank += home->what.block_bytes();
+        for (std::uint32_t b = home->what.count; b > 0; --b) {
+          const block_ref ref(home->what.index, b - 1);
+          const bool was_free = state_.record_of(*home, ref).state() == block_state::free;
+          recover_block(in, *home, ref, order, indexed, served);
+          if (was_free) blocks_.free_block(in, *home, ref);
+        }
+      }
+      sort_by_time(order);
+      for (const auto& [touched, record] : order) order_.enter_order(*group, record, now);
+    }
+    blocks_.rescan_zombies(in);
+    if (in.sessions.empty() && in.versions.idle_since() == 0) table_.begin_idle(in, now);
+    for (const session* by : in.sessions) {
+      // Slots that no record confirms: grants that were consumed, or never took effect.
+      for (const std::uint32_t slot : by->empty_slots)
+        memory::shared_store(by->memory.grant(slot).word, 0, std::memory_order_release, "rebuild.slot_emptied"_point);
+    }
+  }
+  if (!state_.options.lower.present) transfers_.abandon_recovered();  // the paths were taken away
+  return served;
+}
+
+}  // namespace cenote::blocks

@@ -1,0 +1,65 @@
+// A new worker finds the blocks of the old one: everything is derived again from the block records.
+#pragma once
+
+#include <cstdint>
+#include <utility>
+#include <vector>
+
+#include "tiers/blocks/state.hpp"
+
+namespace cenote::blocks {
+
+class accounts;
+class block_states;
+class eviction_order;
+class handed_out;
+class instance_table;
+class session_table;
+class slab_space;
+class transfer_table;
+
+/// Takes over instances, slabs and sessions, and rebuilds the rest.
+class recovery {
+ public:
+  recovery(state& of, accounts& payers, transfer_table& transfers, eviction_order& order, block_states& blocks,
+           handed_out& handed_out, slab_space& space, instance_table& table, session_table& attached) noexcept
+      : state_(of),
+        accounts_(payers),
+        transfers_(transfers),
+        order_(order),
+        blocks_(blocks),
+        handed_out_(handed_out),
+        space_(space),
+        table_(table),
+        attached_(attached) {}
+
+  result<void> recover_instance(instance_number number, const instance_spec& spec, memory::shared_file index,
+                                memory::version_table versions, std::uint32_t owner = 0);
+  /// Slabs of instances that are unknown, or retired ones, are refused; the caller drops them.
+  result<void> recover_slab(const slab_description& what, memory::segment memory);
+  result<void> recover_session(session_number number, instance_number instance, memory::session_memory memory,
+                               std::uint32_t uid = 0);
+  /// After all recover_ calls: derives everything from the records. Returns the number of blocks that are served again.
+  std::uint64_t rebuild(coarse_time now);
+
+ private:
+  static std::vector<writer> writers_in_mask(const instance& in, std::uint64_t mask, std::uint64_t parts);
+  void recover_block(instance& in, slab& home, memory::block_ref ref,
+                     std::vector<std::pair<coarse_time, std::uint32_t>>& order, std::vector<bool>& indexed,
+                     std::uint64_t& served);
+  void recover_grants(instance& in, slab& home, memory::block_ref ref);
+  [[nodiscard]] std::vector<std::uint64_t> summarise(const instance& in, std::size_t records) const;
+  void reconcile_index(instance& in, std::vector<bool>& indexed);
+
+  state& state_;
+  accounts& accounts_;
+  transfer_table& transfers_;
+  eviction_order& order_;
+  block_states& blocks_;
+  handed_out& handed_out_;
+  slab_space& space_;
+  instance_table& table_;
+  session_table& attached_;
+};
+
+}  // namespace cenote::blocks

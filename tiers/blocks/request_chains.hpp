@@ -1,0 +1,52 @@
+// What sessions used and stored, as requests that the eviction policies understand.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "tiers/blocks/state.hpp"
+
+namespace cenote::blocks {
+
+class accounts;
+class eviction_order;
+class evictor;
+class lower_edges;
+class transfer_table;
+
+/// Gathers chains of blocks from ring entries, and gives them their places in their pools' order.
+class request_chains {
+ public:
+  request_chains(state& of, accounts& payers, transfer_table& transfers, eviction_order& order, evictor& evictor,
+                 lower_edges& edges) noexcept
+      : state_(of), accounts_(payers), transfers_(transfers), order_(order), evictor_(evictor), edges_(edges) {}
+
+  progress run_touch(batch& work, session& by, const memory::submission& entry, coarse_time now);
+  void note_stored(pool& group, std::uint32_t record, std::uint64_t identity, std::uint64_t parent, session& by,
+                   coarse_time now);
+  void place_stored(session& by, coarse_time now);
+  /// Some blocks of the request under way are in no policy yet.
+  [[nodiscard]] bool is_storing() const noexcept { return storing_.group != nullptr; }
+  /// The instance goes.
+  void forget(const instance& gone) noexcept;
+
+ private:
+  void gather_touched(batch& work, session& by, const memory::submission& entry);
+  progress use_chain(session& by, coarse_time now);
+  void use_block(pool& group, std::uint32_t record, coarse_time now);
+  std::uint32_t begin_request(pool& group, const std::vector<chain_block>& blocks, std::span<const std::uint64_t> asked,
+                              coarse_time now);
+  void place_block(pool& group, std::uint32_t record, std::size_t left, coarse_time now);
+  void refresh_chain(pool& group, const std::vector<chain_block>& blocks, coarse_time now);
+
+  state& state_;
+  accounts& accounts_;
+  transfer_table& transfers_;
+  eviction_order& order_;
+  evictor& evictor_;
+  lower_edges& edges_;
+  stored_chain storing_;
+};
+
+}  // namespace cenote::blocks

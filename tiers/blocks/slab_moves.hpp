@@ -1,0 +1,54 @@
+// Slabs that go from a pool to another one: emptied, their best blocks copied, given up.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "tiers/blocks/state.hpp"
+
+namespace cenote::blocks {
+
+class block_states;
+class eviction_order;
+class evictor;
+class handed_out;
+class pin_looks;
+class slab_space;
+class transfer_table;
+
+/// Empties slabs in which nobody holds a block.
+class slab_moves {
+ public:
+  slab_moves(state& of, transfer_table& transfers, pin_looks& looks, eviction_order& order, block_states& blocks,
+             handed_out& handed_out, evictor& evictor, slab_space& space) noexcept
+      : state_(of),
+        transfers_(transfers),
+        pins_(looks),
+        order_(order),
+        blocks_(blocks),
+        handed_out_(handed_out),
+        evictor_(evictor),
+        space_(space) {}
+
+  bool take_idle_slab(pool& into, coarse_time now);
+  bool steal_slab(pool& into, coarse_time now, effort how = effort::usual);
+  bool drain(slab& victim, coarse_time now);
+  /// Memory could be made again.
+  void note_memory() noexcept { stole_without_memory_ = false; }
+
+ private:
+  bool find_drainable(slab& victim, std::vector<memory::block_ref>& present, coarse_time now);
+  void move_hot_blocks(slab& from, std::vector<memory::block_ref>& refs, coarse_time now);
+
+  state& state_;
+  transfer_table& transfers_;
+  pin_looks& pins_;
+  eviction_order& order_;
+  block_states& blocks_;
+  handed_out& handed_out_;
+  evictor& evictor_;
+  slab_space& space_;
+  bool stole_without_memory_ = false;  ///< a slab was given up although none could be made; cleared when one is
+};
+
+}  // namespace cenote::blocks

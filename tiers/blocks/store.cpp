@@ -1,0 +1,276 @@
+#include "tiers/blocks/store.hpp"
+
+#include <algorithm>
+#include <utility>
+
+#include "tiers/blocks/parts.hpp"
+#include "tiers/blocks/status.hpp"
+
+namespace cenote::blocks {
+
+namespace {
+
+constexpr std::uint64_t index_steps_per_tick = 16'384;  // about a millisecond
+
+}  // namespace
+
+store::store(store_options options, memory::record_table records)
+    : parts_(std::make_unique<parts>(std::move(options), std::move(records))) {
+  parts_->all.guard.count_death();
+}
+
+store::~store() = default;
+
+// ---------------------------------------------------------------------------------------------- instances
+
+result<std::optional<instance_number>> store::find_instance(const instance_spec& spec) const {
+  return parts_->table.find_instance(spec);
+}
+
+result<void> store::check_fits(const instance_spec& spec) const {
+  return parts_->table.check_fits(spec);
+}
+
+result<void> store::add_instance(instance_number number, const instance_spec& spec, memory::index_writer index,
+                                 memory::version_table versions, coarse_time now, std::uint32_t owner) {
+  return parts_->table.add_instance(number, spec, std::move(index), std::move(versions), now, owner);
+}
+
+result<void> store::make_room(std::uint32_t owner, coarse_time now) {
+  return parts_->idle.make_room(owner, now);
+}
+
+void store::claim_instance(instance_number number, coarse_time now) noexcept {
+  parts_->table.claim_instance(number, now);
+}
+
+std::optional<std::pair<unique_fd, unique_fd>> store::descriptors(instance_number number) const {
+  return parts_->table.descriptors(number);
+}
+
+std::optional<std::pair<unique_fd, std::uint64_t>> store::slab_descriptor(instance_number number,
+                                                                          std::uint32_t index) const {
+  return parts_->table.slab_descriptor(number, index);
+}
+
+std::optional<std::uint64_t> store::clear_instance(const std::string& id, coarse_time now,
+                                                   std::vector<removal>* below) {
+  return parts_->clear.clear_instance(id, now, below);
+}
+
+std::uint64_t store::clear_all(coarse_time now, std::vector<removal>* below) {
+  return parts_->clear.clear_all(now, below);
+}
+
+std::optional<std::vector<clear_work>> store::begin_clear(const std::string& id, std::vector<removal>& below) {
+  return parts_->clear.begin_clear(id, below);
+}
+
+bool store::clear_some(clear_work& work, coarse_time now, std::uint64_t budget) {
+  return parts_->clear.clear_some(work, now, budget);
+}
+
+std::uint64_t store::corrupt_all(std::vector<removal>& below) {
+  return parts_->clear.corrupt_all(below);
+}
+
+std::vector<instance_binding> store::take_bindings() {
+  return parts_->table.take_bindings();
+}
+
+std::vector<instance_number> store::take_given_up() {
+  return parts_->table.take_given_up();
+}
+
+instance_number store::next_instance() const noexcept {
+  return parts_->all.records.next_instance();
+}
+
+// ---------------------------------------------------------------------------------------------- slabs
+
+std::vector<slab_request> store::take_requests() {
+  return parts_->space.take_requests();
+}
+
+void store::add_slab(const slab_description& what, memory::segment memory) {
+  if (parts_->space.add_slab(what, std::move(memory))) parts_->moves.note_memory();
+}
+
+void store::slab_failed(const slab_description& what, coarse_time retry_after) {
+  parts_->space.slab_failed(what, retry_after);
+}
+
+std::vector<std::span<std::byte>> store::slab_memory() const {
+  return parts_->space.slab_memory();
+}
+
+void store::slab_dropped(const slab_description& what) {
+  parts_->space.slab_dropped(what);
+}
+
+// ---------------------------------------------------------------------------------------------- sessions
+
+result<void> store::add_session(session_number number, instance_number instance, memory::session_memory memory,
+                                std::uint32_t uid) {
+  return parts_->attached.add_session(number, instance, memory, uid);
+}
+
+void store::release_session(session_number number, coarse_time now) {
+  parts_->attached.release_session(number, now);
+}
+
+void store::disconnect_session(session_number number, coarse_time now) {
+  parts_->attached.disconnect_session(number, now);
+}
+
+result<void> store::reattach_session(session_number number, std::optional<std::span<const held_parts>> held) {
+  return parts_->attached.reattach_session(number, held);
+}
+
+std::vector<session_number> store::suspects() const {
+  return parts_->attached.suspects();
+}
+
+// ---------------------------------------------------------------------------------------------- work
+
+progress store::run(batch& work, coarse_time now, std::uint64_t budget) {
+  return parts_->submit.run(work, now, budget);
+}
+
+void store::give_up(batch& work, coarse_time now) {
+  parts_->submit.give_up(work, now);
+}
+
+void store::tick(coarse_time now) {
+  for (const auto& [number, each] : parts_->all.instances) {
+    std::vector<std::uint64_t> late;
+    for (const auto& [bits, held] : each->reservations) {
+      if (is_due(held.deadline, now)) late.push_back(bits);
+    }
+    for (const std::uint64_t bits : late) parts_->in_hands.revoke_reservation(*each, bits);
+    parts_->blocks.rescan_zombies(*each);
+    each->index.migrate(index_steps_per_tick);
+  }
+  for (const auto& [number, each] : parts_->all.sessions) session_table::note_oldest_pin(*each, now);
+  parts_->expire.expire(now);
+  parts_->edges.drain_lost(now);
+  parts_->idle.give_up_idle(now);
+  parts_->kept.trim_kept(now);
+  for (account* payer : parts_->payers.all_accounts()) {  // a quota that was lowered
+    if (payer->given.quota == 0 || payer->used <= payer->given.quota) continue;
+    if (pool* oldest = parts_->evict.pool_with_oldest(payer, now)) {
+      parts_->evict.evict_from_account(*payer, *oldest, payer->used - payer->given.quota, now);
+    }
+  }
+}
+
+bool store::evict_ahead(coarse_time now) {
+  return parts_->edges.evict_ahead(now);
+}
+
+// ---------------------------------------------------------------------------------------------- the tier below
+
+std::vector<transfer> store::take_demotions() {
+  return parts_->transfers.take_writes();
+}
+
+std::vector<removal> store::take_expired() {
+  return parts_->expire.take_expired();
+}
+
+void store::transferred(std::span<const transfer_outcome> outcomes, coarse_time now) {
+  parts_->edges.transferred(outcomes, now);
+}
+
+prefetch::load_answer store::load(instance_number number, std::uint32_t group, const full_key& full, coarse_time now) {
+  return parts_->edges.load(number, group, full, now);
+}
+
+std::vector<transfer> store::take_loads() {
+  return parts_->transfers.take_loads();
+}
+
+void store::forget_copies(std::span<const lost_block> lost) {
+  parts_->edges.forget_copies(lost);
+}
+
+void store::release_loading() {
+  parts_->edges.release_loading();
+}
+
+void store::abandon_loading() noexcept {
+  parts_->transfers.abandon_recovered();
+}
+
+bool store::is_present(instance_number number, std::uint32_t group, const full_key& full) const noexcept {
+  return parts_->edges.is_present(number, group, full);
+}
+
+// ---------------------------------------------------------------------------------------------- prefetches
+
+std::vector<prefetch::word> store::take_prefetches() {
+  return parts_->prefetching.take_prefetches();
+}
+
+prefetch::reply store::obey(const prefetch::order& order, coarse_time now) {
+  return parts_->prefetching.obey(order, now);
+}
+
+// ---------------------------------------------------------------------------------------------- configuration
+
+void store::set_water_marks(double high, double low) noexcept {
+  parts_->all.options.high_water = high;
+  parts_->all.options.low_water = low;
+}
+
+result<void> store::set_policy(const std::string& name, coarse_time now) {
+  return parts_->order.set_policy(name, now);
+}
+
+void store::set_groups(std::map<std::string, group_options> groups, coarse_time now) {
+  parts_->kept.set_groups(std::move(groups), now);
+}
+
+void store::set_life(life_options life) noexcept {
+  parts_->all.options.life = std::move(life);
+}
+
+void store::set_limits(const limit_options& limits, coarse_time now) {
+  parts_->kept.set_limits(limits, now);
+}
+
+void store::set_reserve_timeout(coarse_time timeout) noexcept {
+  parts_->all.options.reserve_timeout = timeout;
+}
+
+// ---------------------------------------------------------------------------------------------- restart
+
+result<void> store::recover_instance(instance_number number, const instance_spec& spec, memory::shared_file index,
+                                     memory::version_table versions, std::uint32_t owner) {
+  return parts_->recover.recover_instance(number, spec, std::move(index), std::move(versions), owner);
+}
+
+result<void> store::recover_slab(const slab_description& what, memory::segment memory) {
+  return parts_->recover.recover_slab(what, std::move(memory));
+}
+
+result<void> store::recover_session(session_number number, instance_number instance, memory::session_memory memory,
+                                    std::uint32_t uid) {
+  return parts_->recover.recover_session(number, instance, memory, uid);
+}
+
+std::uint64_t store::rebuild(coarse_time now) {
+  return parts_->recover.rebuild(now);
+}
+
+store_status store::status(coarse_time now) const {
+  return status_of(*parts_, now);
+}
+
+bool store::has_leftovers() const noexcept {
+  return std::ranges::any_of(parts_->all.instances, [](const auto& each) {
+    return !each.second->reservations.empty() || !each.second->zombies.empty();
+  });
+}
+
+}  // namespace cenote::blocks

@@ -1,0 +1,163 @@
+// A store of blocks that are readable in place: instances, slabs, blocks, sessions, and every change to them.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "core/error.hpp"
+#include "memory/block_record.hpp"
+#include "memory/index.hpp"
+#include "memory/version_table.hpp"
+#include "tiers/blocks/slab_request.hpp"
+#include "tiers/blocks/types.hpp"
+#include "tiers/prefetch/orders.hpp"
+#include "tiers/transfer.hpp"
+
+namespace cenote::blocks {
+
+struct parts;
+
+/// Owned by one thread (the DRAM tier's actor). Does no I/O and never blocks; memory comes and goes through
+/// take_requests() / add_slab() / slab_dropped(). Every change follows MEMORY.md's order of stores, so that a worker
+/// killed between any two of them leaves a state that rebuild() understands.
+class store {
+ public:
+  store(store_options options, memory::record_table records);
+  ~store();
+  store(const store&) = delete;
+  store& operator=(const store&) = delete;
+
+  // ---- instances
+  /// The number of the instance with this spec; nothing when it is new; `spec_mismatch` names the differing field.
+  [[nodiscard]] result<std::optional<instance_number>> find_instance(const instance_spec& spec) const;
+  /// A block of every group must fit into a slab of this tier.
+  [[nodiscard]] result<void> check_fits(const instance_spec& spec) const;
+  /// For somebody who is about to attach.
+  result<void> add_instance(instance_number number, const instance_spec& spec, memory::index_writer index,
+                            memory::version_table versions, coarse_time now = 0, std::uint32_t owner = 0);
+  /// `limit_exceeded` when `owner` (a uid) may not make another one; idle instances make way as far as they can at
+  /// once.
+  result<void> make_room(std::uint32_t owner, coarse_time now);
+  /// Somebody is about to attach to it: it is not given up for the next few seconds.
+  void claim_instance(instance_number number, coarse_time now) noexcept;
+  /// What a client maps: read-only descriptors of index and versions. Nothing for unknown instances.
+  [[nodiscard]] std::optional<std::pair<unique_fd, unique_fd>> descriptors(instance_number number) const;
+  /// A second descriptor of a slab, and its segment's size in bytes. Nothing when the slab is gone.
+  [[nodiscard]] std::optional<std::pair<unique_fd, std::uint64_t>> slab_descriptor(instance_number number,
+                                                                                   std::uint32_t index) const;
+  /// Forgets every block of the instance called `id`. Nothing when there is none. `below`: what is left to do there.
+  std::optional<std::uint64_t> clear_instance(const std::string& id, coarse_time now,
+                                              std::vector<removal>* below = nullptr);
+  std::uint64_t clear_all(coarse_time now, std::vector<removal>* below = nullptr);
+  /// The same in steps: of the instance called `id`, or of all when it is empty. Nothing when there is none of that
+  /// name.
+  [[nodiscard]] std::optional<std::vector<clear_work>> begin_clear(const std::string& id, std::vector<removal>& below);
+  /// True: done.
+  bool clear_some(clear_work& work, coarse_time now, std::uint64_t budget);
+  /// For tests of engines: alters every 16-bit word of every block that is here, and has all that is in the tier below
+  /// forgotten, so that no right byte is left. Returns the number of blocks.
+  std::uint64_t corrupt_all(std::vector<removal>& below);
+
+  /// Instances that came since the last call, for the tier below.
+  [[nodiscard]] std::vector<instance_binding> take_bindings();
+  /// Instances that were given up since the last call, for the tier below: what it holds of them it keeps.
+  [[nodiscard]] std::vector<instance_number> take_given_up();
+  /// Greater than every number that an instance ever had, also one that was given up.
+  [[nodiscard]] instance_number next_instance() const noexcept;
+
+  // ---- slabs
+  [[nodiscard]] std::vector<slab_request> take_requests();
+  void add_slab(const slab_description& what, memory::segment memory);
+  /// The slab could not be made: its place is free again, and no other is asked for until `retry_after`.
+  void slab_failed(const slab_description& what, coarse_time retry_after);
+  /// The memory of all slabs, each of which stays where it is until it is handed out with the request to drop it.
+  [[nodiscard]] std::vector<std::span<std::byte>> slab_memory() const;
+  /// The keeper has forgotten the slab: its numbers may be used again.
+  void slab_dropped(const slab_description& what);
+
+  // ---- sessions
+  /// `uid`: the client's user, whose sessions share what one user may hold.
+  result<void> add_session(session_number number, instance_number instance, memory::session_memory memory,
+                           std::uint32_t uid = 0);
+  /// The client is dead, or said that it is done: everything of it is free.
+  void release_session(session_number number, coarse_time now);
+  /// The client's socket closed, it may be alive: takes back what it is not writing, frees its keys.
+  void disconnect_session(session_number number, coarse_time now);
+  /// The client is back. `held`: what it may still be writing of what earlier workers handed out; nothing: it did not
+  /// know yet all that they did.
+  result<void> reattach_session(session_number number, std::optional<std::span<const held_parts>> held);
+  /// Recovered sessions whose batches several workers died of: nothing of theirs is carried out any more, and their
+  /// memory stays theirs until release_session().
+  [[nodiscard]] std::vector<session_number> suspects() const;
+
+  // ---- work
+  /// Carries the batch on. finished: all entries took effect or were refused, `completions` has the answers. A step is
+  /// a block that is looked at; a batch that takes more than `budget` of them goes on with the next call.
+  progress run(batch& work, coarse_time now, std::uint64_t budget = no_budget);
+  /// Gives up waiting for memory: the entry that waits is refused with no_space, the rest goes on.
+  void give_up(batch& work, coarse_time now);
+  /// Expires reservations, rescans zombies, notes how old pins are. Call a few times a second.
+  void tick(coarse_time now);
+  /// One step of eviction ahead of need. True: more to do.
+  bool evict_ahead(coarse_time now);
+
+  // ---- the tier below
+  /// Blocks to write down. They stay readable meanwhile, and keep their memory until transferred() names them.
+  [[nodiscard]] std::vector<transfer> take_demotions();
+  /// What expired since the last call, for the tier below.
+  [[nodiscard]] std::vector<removal> take_expired();
+  /// Transfers that ended, down or up.
+  void transferred(std::span<const transfer_outcome> outcomes, coarse_time now);
+  /// Makes room for a block and puts it on the list of take_loads(), unless it is here or on its way.
+  prefetch::load_answer load(instance_number number, std::uint32_t group, const full_key& full, coarse_time now);
+  [[nodiscard]] std::vector<transfer> take_loads();
+  /// Blocks that left the tier below by themselves: they are not free to go any more.
+  void forget_copies(std::span<const lost_block> lost);
+  /// After a restart: no read of the worker before can land in a slab any more.
+  void release_loading();
+  /// … or nobody will ever know: such memory is not used again. Each tick() empties a slab that has some and gives it
+  /// up as a whole, when nobody holds another block of it.
+  void abandon_loading() noexcept;
+  [[nodiscard]] bool is_present(instance_number number, std::uint32_t group, const full_key& full) const noexcept;
+
+  // ---- prefetches
+  /// What the batches that ran said to the planner, in their order. Wishes are answered by it, later.
+  [[nodiscard]] std::vector<prefetch::word> take_prefetches();
+  /// Carries an order out; the answer of a `release` has nothing to say.
+  prefetch::reply obey(const prefetch::order& order, coarse_time now);
+
+  // ---- configuration
+  void set_water_marks(double high, double low) noexcept;
+  /// Moves every pool's blocks to a new policy, in the order in which the old one would evict them. Blocks the caller
+  /// for some tenths of a microsecond a block. Unknown names are refused.
+  result<void> set_policy(const std::string& name, coarse_time now);
+  void set_groups(std::map<std::string, group_options> groups, coarse_time now);
+  void set_life(life_options life) noexcept;
+  void set_limits(const limit_options& limits, coarse_time now);
+  void set_reserve_timeout(coarse_time timeout) noexcept;
+
+  // ---- restart
+  result<void> recover_instance(instance_number number, const instance_spec& spec, memory::shared_file index,
+                                memory::version_table versions, std::uint32_t owner = 0);
+  /// Slabs of instances that are unknown, or retired ones, are refused; the caller drops them.
+  result<void> recover_slab(const slab_description& what, memory::segment memory);
+  result<void> recover_session(session_number number, instance_number instance, memory::session_memory memory,
+                               std::uint32_t uid = 0);
+  /// After all recover_ calls: derives everything from the records. Returns the number of blocks that are served again.
+  std::uint64_t rebuild(coarse_time now);
+
+  [[nodiscard]] store_status status(coarse_time now) const;
+  /// Blocks that wait for a pin or a writer: while there are some, tick() has work.
+  [[nodiscard]] bool has_leftovers() const noexcept;
+
+ private:
+  std::unique_ptr<parts> parts_;
+};
+
+}  // namespace cenote::blocks

@@ -1,0 +1,403 @@
+#include "tiers/blocks/submissions.hpp"
+
+#include <algorithm>
+
+#include "memory/store_point.hpp"
+#include "tiers/blocks/accounts.hpp"
+#include "tiers/blocks/allocator.hpp"
+#include "tiers/blocks/block_states.hpp"
+#include "tiers/blocks/clears.hpp"
+#include "tiers/blocks/handed_out.hpp"
+#include "tiers/blocks/kept_blocks.hpp"
+#include "tiers/blocks/lower_edges.hpp"
+#include "tiers/blocks/prefetch_requests.hpp"
+#include "tiers/blocks/request_chains.hpp"
+#include "tiers/blocks/transfer_table.hpp"
+
+namespace cenote::blocks {
+
+using memory::block_ref;
+using memory::block_state;
+using memory::completion;
+using memory::completion_kind;
+using memory::grant_slot;
+using memory::operation;
+using memory::submission;
+
+bool submissions::grant_one(session& to, pool& from, allocation& outcome, std::uint32_t more, coarse_time now) {
+  block_ref ref;
+  outcome = allocator_.allocate_for_put(from, ref, more, now);
+  if (outcome != allocation::ok) return false;
+  handed_out_.grant(to, from, ref);
+  return true;
+}
+
+progress submissions::run(batch& work, coarse_time now, std::uint64_t budget) {
+  const auto found = state_.sessions.find(work.session);
+  if (found == state_.sessions.end()) {
+    work.next = work.entries.size();
+    return progress::finished;
+  }
+  session& by = *found->second;
+  if (by.suspect) {
+    work.next = work.entries.size();  // the same batch would end this worker, too
+    return progress::finished;
+  }
+  state_.guard.begin(by.number);
+  progress state = progress::finished;
+  state_.spent = 0;
+  state_.budget = budget;
+  while (state == progress::finished && work.next < work.entries.size()) {
+    if (state_.spent >= state_.budget && !chains_.is_storing()) {  // what one request stores takes its place together
+      state = progress::more;
+      break;
+    }
+    const submission entry = work.entries[work.next];
+    state = run_entry(work, by, entry, now);
+    ++state_.spent;
+  }
+  chains_.place_stored(by, now);
+  if (state == progress::finished) {
+    drop_unfinished(by);  // a batch ends with the end of a request
+    state_.guard.forget(by.number);
+  }
+  state_.guard.end();
+  state_.budget = no_budget;
+  state_.counters.waits += state == progress::waits_for_memory ? 1 : 0;
+  return state;
+}
+
+/// A request is whole in its batch: of one that its client did not end nothing is kept.
+void submissions::drop_unfinished(session& by) {
+  by.touching.clear();
+  if (!by.gathering.keys.empty()) by.gathering = {};
+}
+
+bool submissions::makes_sense(const session& by, const submission& entry) noexcept {
+  const bool group_known = entry.group < by.of->pools.size();
+  switch (entry.op) {
+    case operation::grant: return group_known;
+    case operation::commit:
+    case operation::reserve:
+    case operation::keep: return group_known && entry.key_size >= min_key_bytes && entry.key_size <= max_key_bytes;
+    default: return true;  // checked where it is carried out
+  }
+}
+
+progress submissions::run_entry(batch& work, session& by, const submission& entry, coarse_time now) {
+  progress state = progress::finished;
+  const bool sane = makes_sense(by, entry);
+  const bool stores = entry.op == operation::commit || entry.op == operation::finish;
+  if (!stores) chains_.place_stored(by, now);  // nothing is evicted or removed that is in no policy yet
+  switch (sane ? entry.op : operation{}) {
+    case operation::grant: state = run_grant(work, by, entry, now); break;
+    case operation::commit: run_commit(work, by, entry, now); break;
+    case operation::reserve: state = run_reserve(work, by, entry, now); break;
+    case operation::keep: run_keep(work, by, entry, now); break;
+    case operation::finish: run_finish(work, by, entry, now); break;
+    case operation::release: run_release(work, by, entry); break;
+    case operation::remove: run_removals(work, by, now); return progress::finished;
+    case operation::clear: state = run_clear(work, by, now); break;
+    case operation::touch:
+    case operation::asked: return chains_.run_touch(work, by, entry, now);  // no answer
+    case operation::barrier: break;
+    case operation::prefetch: return prefetching_.run_prefetch(work, by, entry);
+    case operation::stop_prefetch:
+    case operation::end_prefetch: prefetching_.run_prefetch_word(by, entry); break;
+    default: refuse(work, entry, error_code::malformed); break;
+  }
+  if (state != progress::finished) return state;
+  ++work.next;
+  if ((entry.flags & submission::flag_last) != 0) {
+    const std::uint64_t want = entry.op == operation::commit && sane ? entry.want : 0;
+    chains_.place_stored(by, now);
+    finish_request(work, entry);
+    allocation outcome = allocation::ok;
+    pool* from = want > 0 ? by.of->pools[entry.group].get() : nullptr;
+    const bool may_evict = entry.argument != submission::spare_grants;
+    const std::uint32_t share = from == nullptr ? 0
+                                : may_evict     ? handed_out_.grant_share(by, *from)
+                                                : handed_out_.spare_share(by, *from);
+    for (std::uint64_t i = 0; i < std::min<std::uint64_t>(want, share) && outcome == allocation::ok; ++i) {
+      if (!may_evict && !handed_out::has_blank(*from)) break;
+      grant_one(by, *from, outcome, static_cast<std::uint32_t>(std::min<std::uint64_t>(want, share) - i), now);
+    }
+  }
+  return progress::finished;
+}
+
+progress submissions::run_clear(batch& work, session& by, coarse_time now) {
+  if (!work.clearing) work.clearing = clears_.begin_clear_of(*by.of, &work.removals);
+  if (!clears_.clear_some(*work.clearing, now, state_.budget - std::min(state_.budget, state_.spent)))
+    return progress::more;
+  work.effects += work.clearing->cleared;
+  if (!work.removals.empty()) work.removing = by.of->clears;
+  work.clearing.reset();
+  return progress::finished;
+}
+
+progress submissions::run_grant(batch& work, session& by, const submission& entry, coarse_time now) {
+  pool& from = *by.of->pools[entry.group];
+  if (by.of->pools.size() > 1 &&
+      handed_out_.grant_share(by, from) < entry.argument) {  // blank blocks of other groups may be idle
+    handed_out_.revoke_idle_grants([&](const slab& in) { return in.owner == by.of && &pool_of(in) != &from; });
+  }
+  const auto want =
+      static_cast<std::uint32_t>(std::min<std::uint64_t>(entry.argument, handed_out_.grant_share(by, from)));
+  allocation outcome = allocation::ok;
+  std::uint32_t given = 0;
+  while (given < want && grant_one(by, from, outcome, want - given, now)) ++given;
+  if (given == 0 && outcome == allocation::wait) return progress::waits_for_memory;
+  if (given == 0) {
+    ++state_.counters.no_space;
+    refuse(work, entry, error_code::no_space);
+  }
+  work.effects += given;
+  return progress::finished;
+}
+
+/// After a restart a submission may arrive again: the record remembers what became of its grant. The effects that the
+/// first one had; nothing when it is no repetition.
+std::optional<std::uint64_t> submissions::replayed(const session& by, const slab* home, block_ref ref,
+                                                   const submission& entry) const noexcept {
+  if (!by.recovered || home == nullptr) return std::nullopt;
+  const memory::block_record& record = state_.record_of(*home, ref);
+  if (record.grant_version.load() != entry.grant_version) return std::nullopt;
+  if (entry.op == operation::finish) return record.state() == block_state::present ? std::optional(1) : std::nullopt;
+  if (record.owner.load() != by.short_number()) return std::nullopt;
+  if (record.state() == block_state::free) return 0;  // its key was there already
+  const bool published =
+      record.state() == block_state::present && record.get_key() == full_key({entry.key, entry.key_size});
+  return published ? std::optional(1) : std::nullopt;
+}
+
+void submissions::run_commit(batch& work, session& by, const submission& entry, coarse_time now) {
+  instance& in = *by.of;
+  const block_ref ref = block_ref::from_bits(entry.block);
+  slab* home = slab_of(in, ref);
+  const auto grant = by.granted.find(ref.bits);
+  if (home == nullptr || grant == by.granted.end() || grant->second.grant_version != entry.grant_version ||
+      home->what.group != entry.group) {
+    // After a restart the same commit may arrive again: the record remembers who published the block.
+    if (const auto effects = replayed(by, home, ref, entry)) {
+      work.effects += *effects;
+      return;
+    }
+    ++state_.counters.refused_commits;
+    refuse(work, entry, error_code::not_reserved);
+    return;
+  }
+  const full_key full({entry.key, entry.key_size});
+  const block_key key = reduce_key(full.view(), entry.group);
+  bool collision = false;
+  if (state_.find_present(in, key, full, &collision) || collision) {
+    ++(collision ? state_.counters.collisions : state_.counters.duplicates);
+    blocks_.free_block(in, *home, ref);
+    handed_out_.forget_grant(by, ref.bits);
+    return;
+  }
+  // The first commit of a key wins: whoever is filling it part by part loses.
+  if (const auto reserved = in.reserved_keys.find(key); reserved != in.reserved_keys.end()) {
+    handed_out_.revoke_reservation(in, reserved->second);
+  }
+  transfers_.abandon_load(in, key);  // so does whoever is bringing it up
+  // A client answers for its own blocks: with a wrong sum they are dropped when they come up again.
+  const bool summed = state_.options.lower.present && (entry.flags & submission::flag_checksum) != 0;
+  blocks_.publish(in, *home, ref, full, now, summed ? std::optional(entry.detail) : std::nullopt);
+  handed_out_.forget_grant(
+      by, ref.bits);  // only now: a worker killed in between finds the block published or still granted
+  chains_.note_stored(pool_of(*home), home->what.first_record + ref.block(), key.lo, entry.parent, by, now);
+  ++state_.counters.commits;
+  ++work.effects;
+}
+
+progress submissions::run_reserve(batch& work, session& by, const submission& entry, coarse_time now) {
+  instance& in = *by.of;
+  completion answer;
+  answer.request = entry.request;
+  answer.index = entry.index;
+  const full_key full({entry.key, entry.key_size});
+  const block_key key = reduce_key(full.view(), entry.group);
+  const std::uint64_t parts = entry.argument;
+  const auto reserved = in.reserved_keys.find(key);
+  bool collision = false;
+  if (parts == 0 || (parts & ~in.pools[entry.group]->all_parts) != 0) {
+    answer.kind = completion_kind::refused;
+    answer.code = static_cast<std::uint16_t>(error_code::invalid_argument);
+  } else if (state_.find_present(in, key, full, &collision)) {
+    answer.kind = completion_kind::present;
+  } else if (collision) {
+    ++state_.counters.collisions;
+    answer.kind = completion_kind::pending;
+  } else if (in.loading.contains(key)) {
+    answer.kind = completion_kind::pending;  // it is on its way up
+  } else if (reserved != in.reserved_keys.end() &&
+             !handed_out::gave_back(in.reservations.at(reserved->second), by, full, parts)) {
+    answer.kind = completion_kind::pending;
+    const reservation& held = in.reservations.at(reserved->second);
+    if (held.full == full && (held.reserved & parts) == 0) {
+      handed_out_.join_reservation(by, reserved->second, parts, answer);
+      ++work.effects;
+    }
+  } else if (!accounts_.may_reserve(by, *in.pools[entry.group])) {
+    ++state_.counters.reserve_refused;
+    refuse(work, entry, error_code::no_space);
+    answer.kind = completion_kind::refused;
+    answer.code = static_cast<std::uint16_t>(error_code::no_space);
+  } else {
+    const allocation outcome = open_reservation(work, by, entry, now, answer);
+    if (outcome == allocation::wait) return progress::waits_for_memory;
+    if (outcome == allocation::ok) ++work.effects;
+  }
+  work.completions.push_back(answer);
+  return progress::finished;
+}
+
+/// Binds a blank block to the key.
+allocation submissions::open_reservation(batch& work, session& by, const submission& entry, coarse_time now,
+                                         completion& answer) {
+  instance& in = *by.of;
+  block_ref ref;
+  const auto more = static_cast<std::uint32_t>(std::min<std::size_t>(work.entries.size() - work.next, 64));
+  const allocation outcome = allocator_.allocate_for_put(*in.pools[entry.group], ref, more, now);
+  if (outcome == allocation::wait) return outcome;
+  if (outcome == allocation::no_space) {
+    ++state_.counters.no_space;
+    refuse(work, entry, error_code::no_space);
+    answer.kind = completion_kind::refused;
+    answer.code = static_cast<std::uint16_t>(error_code::no_space);
+    return outcome;
+  }
+  handed_out_.reserve(by, entry, ref, now, answer);
+  return outcome;
+}
+
+void submissions::run_finish(batch& work, session& by, const submission& entry, coarse_time now) {
+  instance& in = *by.of;
+  const block_ref ref = block_ref::from_bits(entry.block);
+  slab* home = slab_of(in, ref);
+  const auto found = in.reservations.find(ref.bits);
+  if (home == nullptr || found == in.reservations.end() ||
+      state_.record_of(*home, ref).grant_version.load() != entry.grant_version) {
+    return refuse_finish(work, by, entry, home);
+  }
+  reservation& held = found->second;
+  std::uint64_t mine = 0;
+  for (const writer& each : held.writers) mine |= each.by == by.number ? each.parts : 0;
+  if (entry.argument == 0 || (entry.argument & ~mine) != 0) {
+    ++state_.counters.refused_commits;
+    refuse(work, entry, error_code::not_reserved);
+    return;
+  }
+  held.written |= entry.argument;
+  handed_out::stop_writing(held.writers, by.number, entry.argument);
+  memory::shared_store(state_.record_of(*home, ref).parts, held.written, std::memory_order_relaxed,
+                       "run_finish.parts"_point);
+  if (held.written != pool_of(*home).all_parts) {
+    held.deadline = now + state_.options.reserve_timeout;
+    return;
+  }
+  ++work.effects;  // blocks that became whole
+  const full_key full = held.full;
+  const std::uint64_t identity = held.key.lo;
+  in.reserved_keys.erase(held.key);
+  in.reservations.erase(found);
+  accounts_.discharge_reservation(in, ref, home->what.stride);
+  blocks_.publish(in, *home, ref, full, now);
+  chains_.note_stored(pool_of(*home), home->what.first_record + ref.block(), identity, 0, by, now);
+  ++state_.counters.commits;
+}
+
+/// The block is not reserved any more. If it was taken back, the parts that are named are written no more; the session
+/// may still be writing others.
+void submissions::refuse_finish(batch& work, session& by, const submission& entry, slab* home) {
+  const block_ref ref = block_ref::from_bits(entry.block);
+  if (const auto effects = replayed(by, home, ref, entry)) {
+    work.effects += *effects;
+    return;
+  }
+  ++state_.counters.refused_commits;
+  const bool same = home != nullptr && state_.record_of(*home, ref).grant_version.load() == entry.grant_version;
+  const bool mine = same && handed_out_.acknowledge(*by.of, by.number, ref.bits, entry.argument) != 0;
+  refuse(work, entry, mine ? error_code::revoked : error_code::not_reserved);
+}
+
+void submissions::run_release(batch& work, session& by, const submission& entry) {
+  const block_ref ref = block_ref::from_bits(entry.block);
+  slab* home = slab_of(*by.of, ref);
+  if (home == nullptr || state_.record_of(*home, ref).grant_version.load() != entry.grant_version) {
+    refuse(work, entry, error_code::not_reserved);
+    return;
+  }
+  if (by.granted.contains(ref.bits)) {
+    handed_out_.forget_grant(by, ref.bits);
+    blocks_.free_block(*by.of, *home, ref);
+  } else if (entry.argument == 0 && handed_out::is_ambiguous(*by.of, by.number, ref.bits)) {
+    refuse(work, entry, error_code::invalid_argument);
+    return;
+  } else {
+    handed_out_.drop_writer(*by.of, by.number, ref.bits, entry.argument == 0 ? ~std::uint64_t{0} : entry.argument);
+  }
+  ++work.effects;
+}
+
+void submissions::run_removals(batch& work, session& by, coarse_time now) {
+  std::vector<block_ref> refs;
+  const std::uint32_t request = work.entries[work.next].request;
+  submission last;
+  for (; work.next < work.entries.size(); ++work.next) {
+    const submission& entry = work.entries[work.next];
+    if (entry.op != operation::remove || entry.request != request) break;
+    last = entry;
+    if (entry.group >= by.of->pools.size() || entry.key_size < min_key_bytes || entry.key_size > max_key_bytes) {
+      refuse(work, entry, error_code::malformed);
+    } else {
+      const full_key full({entry.key, entry.key_size});
+      const block_key key = reduce_key(full.view(), entry.group);
+      const auto ref = state_.find_present(*by.of, key, full, nullptr);
+      edges_.note_removal(*by.of, key, work.removals);
+      if (ref) refs.push_back(*ref);
+    }
+    if ((entry.flags & submission::flag_last) != 0) {
+      ++work.next;
+      break;
+    }
+  }
+  state_.spent += refs.size();
+  std::ranges::sort(refs, {}, &block_ref::bits);  // a key may be named twice
+  refs.erase(std::unique(refs.begin(), refs.end()), refs.end());
+  if (!work.removals.empty()) work.removing = by.of->clears;
+  if (!refs.empty()) work.effects += blocks_.forget_blocks(*by.of, refs, now);
+  if ((last.flags & submission::flag_last) != 0) finish_request(work, last);
+}
+
+void submissions::give_up(batch& work, coarse_time now) {
+  if (work.next >= work.entries.size()) return;
+  const submission entry = work.entries[work.next];
+  ++state_.counters.no_space;
+  refuse(work, entry, error_code::no_space);
+  if (entry.op == operation::reserve) {
+    completion answer;
+    answer.request = entry.request;
+    answer.kind = completion_kind::refused;
+    answer.code = static_cast<std::uint16_t>(error_code::no_space);
+    answer.index = entry.index;
+    work.completions.push_back(answer);
+  }
+  ++work.next;
+  if ((entry.flags & submission::flag_last) != 0) finish_request(work, entry);
+  (void)now;
+}
+
+void submissions::run_keep(batch& work, session& by, const submission& entry, coarse_time now) {
+  const full_key full({entry.key, entry.key_size});
+  const auto ref = state_.find_present(*by.of, reduce_key(full.view(), entry.group), full, nullptr);
+  if (!ref) return;
+  if (kept_.set_kept(*slab_of(*by.of, *ref), *ref, entry.argument != 0, now)) {
+    ++work.effects;
+  } else {
+    refuse(work, entry, error_code::limit_exceeded);
+  }
+}
+
+}  // namespace cenote::blocks

@@ -1,0 +1,78 @@
+// Batches of a session's ring entries, carried out one after the other.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+
+#include "tiers/blocks/state.hpp"
+
+namespace cenote::blocks {
+
+class accounts;
+class allocator;
+class block_states;
+class clears;
+class handed_out;
+class kept_blocks;
+class lower_edges;
+class prefetch_requests;
+class request_chains;
+class transfer_table;
+
+/// Carries a batch on from its cursor, within a budget of work.
+class submissions {
+ public:
+  submissions(state& of, accounts& payers, transfer_table& transfers, block_states& blocks, handed_out& handed_out,
+              allocator& allocator, kept_blocks& kept, lower_edges& edges, request_chains& chains, clears& clears,
+              prefetch_requests& prefetching) noexcept
+      : state_(of),
+        accounts_(payers),
+        transfers_(transfers),
+        blocks_(blocks),
+        handed_out_(handed_out),
+        allocator_(allocator),
+        kept_(kept),
+        edges_(edges),
+        chains_(chains),
+        clears_(clears),
+        prefetching_(prefetching) {}
+
+  /// Carries the batch on. finished: all entries took effect or were refused, `completions` has the answers. A step is
+  /// a block that is looked at; a batch that takes more than `budget` of them goes on with the next call.
+  progress run(batch& work, coarse_time now, std::uint64_t budget = no_budget);
+  /// Gives up waiting for memory: the entry that waits is refused with no_space, the rest goes on.
+  void give_up(batch& work, coarse_time now);
+
+ private:
+  bool grant_one(session& to, pool& from, allocation& outcome, std::uint32_t more, coarse_time now);
+  static void drop_unfinished(session& by);
+  [[nodiscard]] static bool makes_sense(const session& by, const memory::submission& entry) noexcept;
+  progress run_entry(batch& work, session& by, const memory::submission& entry, coarse_time now);
+  progress run_clear(batch& work, session& by, coarse_time now);
+  progress run_grant(batch& work, session& by, const memory::submission& entry, coarse_time now);
+  [[nodiscard]] std::optional<std::uint64_t> replayed(const session& by, const slab* home, memory::block_ref ref,
+                                                      const memory::submission& entry) const noexcept;
+  void run_commit(batch& work, session& by, const memory::submission& entry, coarse_time now);
+  progress run_reserve(batch& work, session& by, const memory::submission& entry, coarse_time now);
+  allocation open_reservation(batch& work, session& by, const memory::submission& entry, coarse_time now,
+                              memory::completion& answer);
+  void run_finish(batch& work, session& by, const memory::submission& entry, coarse_time now);
+  void refuse_finish(batch& work, session& by, const memory::submission& entry, slab* home);
+  void run_release(batch& work, session& by, const memory::submission& entry);
+  void run_removals(batch& work, session& by, coarse_time now);
+  void run_keep(batch& work, session& by, const memory::submission& entry, coarse_time now);
+
+  state& state_;
+  accounts& accounts_;
+  transfer_table& transfers_;
+  block_states& blocks_;
+  handed_out& handed_out_;
+  allocator& allocator_;
+  kept_blocks& kept_;
+  lower_edges& edges_;
+  request_chains& chains_;
+  clears& clears_;
+  prefetch_requests& prefetching_;
+};
+
+}  // namespace cenote::blocks

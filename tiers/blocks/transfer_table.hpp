@@ -1,0 +1,88 @@
+// Blocks whose memory the tier below reads or fills.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "tiers/blocks/state.hpp"
+#include "tiers/transfer.hpp"
+
+namespace cenote::blocks {
+
+/// A block on its way, one way or the other.
+struct moving_block {
+  instance* owner = nullptr;
+  memory::block_ref ref;
+  std::uint64_t serial = 0;  ///< the transfer's token
+  coarse_time touched = 0;
+  std::uint64_t stride = 0;
+  bool up = false;
+  bool leaves = false;    ///< down: it goes when it is written; it is in no policy meanwhile
+  bool unwanted = false;  ///< up: somebody stored or removed the key meanwhile
+};
+
+/// Which blocks are on their way to and from the tier below, how many bytes of them, and what is to be sent to it. Also
+/// the blocks that a dead worker was bringing up.
+class transfer_table {
+ public:
+  explicit transfer_table(state& of) noexcept : state_(of), next_serial_(of.options.first_transfer) {}
+
+  [[nodiscard]] bool is_moving(const slab& home, memory::block_ref ref) const noexcept {
+    return !moving_.empty() && moving_.contains(home.what.first_record + ref.block());
+  }
+  /// False for a block that stays by itself, or leaves when it is written.
+  [[nodiscard]] bool in_policy(std::uint32_t record) const noexcept;
+  /// One block may always be on its way, however small the window is.
+  [[nodiscard]] bool may_write(const pool& from) const noexcept;
+  [[nodiscard]] bool may_load(const pool& into) const noexcept;
+
+  /// Returns the token. Tokens are 64-bit numbers in the order of the transfers: at a billion a second they last for
+  /// centuries.
+  std::uint64_t begin_moving(std::uint32_t record, moving_block what);
+  /// It ended: the record and what was on its way; nothing when no such transfer is.
+  [[nodiscard]] std::optional<std::pair<std::uint32_t, moving_block>> take_moving(std::uint64_t token);
+  /// A block that was to leave stays.
+  void stay(std::uint32_t record) noexcept;
+  /// Somebody stored or removed the key: what comes up is not wanted.
+  void abandon_load(instance& in, const block_key& key);
+  /// Of a block that is on its way.
+  [[nodiscard]] std::uint64_t serial_of(std::uint32_t record) const { return moving_.at(record).serial; }
+  [[nodiscard]] std::uint32_t record_moving(std::uint64_t token) const { return moving_record_.at(token); }
+
+  void queue_write(transfer what) { writes_.push_back(std::move(what)); }
+  void queue_load(transfer what) { loads_.push_back(std::move(what)); }
+  [[nodiscard]] std::vector<transfer> take_writes() noexcept { return std::exchange(writes_, {}); }
+  [[nodiscard]] std::vector<transfer> take_loads() noexcept { return std::exchange(loads_, {}); }
+
+  [[nodiscard]] std::uint64_t writing_bytes() const noexcept { return writing_bytes_; }
+  /// … of those, of what goes when it is written.
+  [[nodiscard]] std::uint64_t leaving_bytes() const noexcept { return leaving_bytes_; }
+  [[nodiscard]] std::uint64_t loading_bytes() const noexcept { return loading_bytes_; }
+
+  /// A dead worker's reads may still land in these.
+  [[nodiscard]] std::vector<std::pair<instance*, memory::block_ref>>& recovered() noexcept { return recovered_; }
+  [[nodiscard]] const std::vector<std::pair<instance*, memory::block_ref>>& recovered() const noexcept {
+    return recovered_;
+  }
+  /// … and it will not be known when they have ended: such memory is not used again.
+  [[nodiscard]] bool loading_is_lost() const noexcept { return loading_is_lost_; }
+  void abandon_recovered() noexcept { loading_is_lost_ = true; }
+
+ private:
+  state& state_;
+  std::unordered_map<std::uint32_t, moving_block> moving_;          ///< by record
+  std::unordered_map<std::uint64_t, std::uint32_t> moving_record_;  ///< by serial
+  std::uint64_t next_serial_;
+  std::uint64_t writing_bytes_ = 0;
+  std::uint64_t leaving_bytes_ = 0;
+  std::uint64_t loading_bytes_ = 0;
+  std::vector<transfer> writes_;
+  std::vector<transfer> loads_;
+  std::vector<std::pair<instance*, memory::block_ref>> recovered_;
+  bool loading_is_lost_ = false;
+};
+
+}  // namespace cenote::blocks

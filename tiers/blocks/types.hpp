@@ -1,0 +1,199 @@
+// What a store of blocks is given, asked and answers: plain values, for those who talk to one.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "core/block_key.hpp"
+#include "core/choices.hpp"
+#include "core/error.hpp"
+#include "core/instance_spec.hpp"
+#include "memory/session_memory.hpp"
+#include "memory/shared_file.hpp"
+#include "tiers/blocks/counters.hpp"
+#include "tiers/eviction/auto_status.hpp"
+
+namespace cenote::blocks {
+
+using instance_number = std::uint32_t;
+using session_number = std::uint64_t;
+/// Tenths of a second since boot: survives a restart of the worker, not of the machine. As DRAM does.
+/// Goes around after 13.6 years: never compare two of them but by the functions below.
+using coarse_time = std::uint32_t;
+
+/// True when `deadline`, at most six years away, is not after `now`.
+[[nodiscard]] constexpr bool is_due(coarse_time deadline, coarse_time now) noexcept {
+  return static_cast<std::int32_t>(now - deadline) >= 0;
+}
+/// Tenths of a second since `then`; 0 when it is after `now`.
+[[nodiscard]] constexpr coarse_time age_of(coarse_time then, coarse_time now) noexcept {
+  return is_due(then, now) ? now - then : 0;
+}
+
+using cenote::ingest;
+using cenote::priority;
+
+/// What the store does with a tier below it.
+struct lower_options {
+  bool present = false;
+  blocks::ingest ingest = blocks::ingest::evicted;
+  std::uint32_t hot_accesses = 2;
+  bool keep_copy = true;           ///< the tier below keeps what it gave
+  std::uint64_t write_window = 0;  ///< bytes on their way down at once
+  std::uint64_t read_window = 0;   ///< … up
+  double write_ahead = 0;  ///< share of the capacity whose oldest blocks are kept with a copy below, ready to go
+};
+
+/// What an instance group is given.
+struct group_options {
+  std::uint64_t quota = 0;  ///< bytes of DRAM; 0: no limit
+  blocks::priority priority =
+      blocks::priority::normal;  ///< no block goes while a group of a lower class has one that can
+  coarse_time ttl = 0;           ///< blocks that nobody used for so long are forgotten; 0: never
+  std::uint64_t keep_quota = 0;  ///< bytes that kept blocks may take; 0: a tenth of the capacity
+  std::vector<full_key> keep{};  ///< blocks that stay when they come
+};
+
+/// When an instance without a session is given up; see idle_instances.hpp.
+struct life_options {
+  coarse_time idle = 0;         ///< after so long; 0: never
+  coarse_time empty = 0;        ///< without a block it goes after so long; 0: as any other
+  coarse_time claim = 100;      ///< an instance that somebody is about to attach to is left alone for so long
+  std::uint32_t instances = 0;  ///< there are never more; idle ones go early from seven eighths on; 0: no limit
+  std::uint32_t per_owner = 0;  ///< the same of the instances that one user made; who leaves as many to others
+  std::vector<std::uint32_t> trusted{};  ///< … but for these users, who leave what they like
+  std::uint32_t comfortable = 0;         ///< as `instances`, but there may be more: what descriptors suffice for
+};
+
+/// What one tenant may take from the others; shares are of the capacity.
+struct limit_options {
+  /// Bytes of blank blocks (granted, reserved, or set aside since their writers are unknown) in the hands of one
+  /// session or of one user, of a group twice as much. 64 blocks are always allowed.
+  double reserve_share = 0.25;
+  double keep_share = 0.5;        ///< bytes of kept blocks, of all groups together
+  std::uint64_t group_quota = 0;  ///< bytes: quota of accounts that `groups` gives none; 0: none
+  bool open_groups = false;       ///< groups that `groups` does not name have accounts of their own
+  std::uint64_t user_quota = 0;   ///< bytes that the instances of one user of the account `default` hold; 0: no limit
+  double user_keep_share = 0.5;   ///< of what that account may keep: kept blocks of one user's instances
+};
+
+struct store_options {
+  std::uint64_t capacity = 0;    ///< bytes of all slabs together, trailers included
+  double high_water = 0.97;      ///< of the capacity: eviction ahead of need starts above
+  double low_water = 0.94;       ///< … and ends below
+  std::uint64_t slab_bytes = 0;  ///< 0: by capacity
+  std::uint32_t max_grants = 1024;
+  bool grants_in_capacity = true;  ///< false: only cached blocks count, and memory may exceed the capacity by an eighth
+  coarse_time reserve_timeout = 300;
+  bool checksum_at_commit = false;
+  std::string policy = "lru";
+  std::map<std::string, group_options> groups;  ///< by name; the others share the account called `default`
+  limit_options limits;
+  lower_options lower;
+  std::uint64_t hold_bytes = 0;      ///< the most that prefetches may keep from eviction; 0: half of the capacity
+  std::uint64_t first_transfer = 1;  ///< number of the first transfer to or from the tier below; for tests of late ones
+  life_options life;
+};
+
+/// Keys that were removed, for the tier below.
+struct removal {
+  instance_number instance = 0;
+  bool all = false;             ///< the whole instance; of number 0: see `id`
+  std::vector<block_key> keys;  ///< unless all
+  std::string id{};             ///< number 0: of an instance that is not here; empty: all that the tier below holds
+};
+
+/// Parts of a block that a client says it may be writing; all bits: it does not know which.
+struct held_parts {
+  std::uint64_t block = 0;  ///< block_ref
+  std::uint32_t grant_version = 0;
+  std::uint64_t parts = 0;
+};
+
+/// An instance that is being cleared, in steps. While one lives, no block of the instance moves or comes up from below,
+/// so that nothing escapes to where it has been already.
+struct clear_work {
+  instance_number instance = 0;
+  std::vector<std::uint64_t> reserved;  ///< blocks that were being written when it began; from the back
+  std::vector<std::uint32_t> slabs;     ///< that there were when it began; from the back
+  std::uint32_t next_block = 0;         ///< of the last slab
+  std::uint64_t cleared = 0;
+  std::shared_ptr<const void> under_way;  ///< counted by the instance
+};
+
+/// One session's submissions on their way through the store.
+struct batch {
+  session_number session = 0;
+  std::vector<memory::submission> entries;
+  std::vector<memory::completion> completions;
+  std::vector<removal> removals{};  ///< what the tier below must forget before the batch is answered
+  std::size_t next = 0;             ///< first entry that has no effect yet
+  std::uint64_t effects = 0;        ///< of the request under way
+  error_code refusal = error_code::ok;
+  std::uint32_t refusal_index = 0;
+  std::optional<clear_work> clearing{};    ///< of the entry under way
+  std::shared_ptr<const void> removing{};  ///< no block comes up before the tier below has heard of `removals`
+  std::uint64_t touched = 0;               ///< blocks that its touch records named so far
+  std::uint64_t late_answers = 0;          ///< how many requests are answered later, by the planner of prefetches
+};
+
+/// The answers to requests of the batch that remove something, and were carried out, become `why`.
+void fail_removals(batch& finished, error_code why) noexcept;
+
+inline constexpr std::uint64_t turn_budget = 8192;  ///< steps of a batch's turn: one to two milliseconds
+inline constexpr std::uint64_t no_budget = ~std::uint64_t{0};
+
+enum class progress : std::uint8_t {
+  finished,
+  waits_for_memory,
+  more,  ///< the budget is used up
+};
+
+/// What the tier below needs of an instance: its hints lie behind the index.
+struct instance_binding {
+  instance_number number = 0;
+  instance_spec spec;
+  memory::shared_file index;
+};
+
+struct instance_status {
+  std::string id, group;
+  std::string account;  ///< who pays: the group, or `default`
+  std::uint64_t present = 0, free = 0, slabs = 0, bytes = 0, sessions = 0, index_slots = 0, index_entries = 0;
+  std::uint64_t zombie = 0, quarantined = 0, pending = 0, loading = 0;
+  std::optional<coarse_time> idle;              ///< for how long it has had no session; nothing while it has one
+  std::optional<coarse_time> given_up;          ///< in how long that ends it; nothing: never, or it has a session
+  std::optional<eviction::auto_status> chosen;  ///< of the first group, where the policy is `auto`
+};
+struct session_status {
+  session_number number = 0;
+  std::string instance;
+  std::uint64_t pins = 0, grants = 0, writing = 0;
+  coarse_time oldest_pin = 0;  ///< age, tenths of a second; at least that old
+  bool connected = true;
+};
+struct account_status {
+  std::string name;
+  std::uint64_t quota = 0, used = 0, kept = 0;
+  std::uint64_t reserved = 0;  ///< bytes of blocks that are being written part by part, or set aside
+  blocks::priority priority = blocks::priority::normal;
+  std::optional<std::uint32_t> uid{};  ///< of the user, where it is one of several who share an account
+};
+struct store_status {
+  std::uint64_t capacity = 0, assigned = 0, used = 0, slabs = 0;
+  std::uint64_t cached = 0;  ///< bytes of blocks that are hits
+  std::uint64_t present = 0, granted = 0, pending = 0, quarantined = 0, zombie = 0, free = 0, loading = 0;
+  std::uint64_t writing_bytes = 0, loading_bytes = 0;  ///< on their way to and from the tier below
+  std::uint64_t held_bytes = 0;                        ///< kept from eviction for whoever prefetched them
+  store_counters counters;
+  std::vector<instance_status> instances;
+  std::vector<session_status> sessions;
+  std::vector<account_status> accounts;
+  std::vector<account_status> users;  ///< who share an account, within it
+};
+
+}  // namespace cenote::blocks
