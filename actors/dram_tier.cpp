@@ -17,7 +17,7 @@ constexpr auto below_deadline = std::chrono::seconds(10);
 }  // namespace
 
 dram_tier::dram_tier(caf::actor_config& config, std::shared_ptr<blocks::store> store,
-                     std::vector<session_ptr> recovered, request_slabs request, nvme_tier_actor below,
+                     std::vector<session_ptr> recovered, request_slabs request, std::vector<lower_tier> below,
                      std::shared_ptr<health> alive)
     : dram_tier_actor::base(config),
       store_(std::move(store)),
@@ -35,11 +35,11 @@ void dram_tier::on_exit() {
   sessions_.clear();
   unheard_.clear();
   planner_ = nullptr;
-  below_ = nullptr;
+  below_.clear();
 }
 
 dram_tier::behavior_type dram_tier::make_behavior() {
-  if (below_) send(below_, hello_atom_v);
+  for (blocks::edge_number edge = 0; edge < below_.size(); ++edge) send(below_[edge].actor, above_atom_v, edge);
   bind_instances();
   settle();
   return {
@@ -102,13 +102,13 @@ dram_tier::behavior_type dram_tier::make_behavior() {
         if (planner_) send(planner_, moved_atom_v, outcomes);
         retry_waiting();
       },
-      [this](gone_atom, const lost_blocks_ptr& lost) { store_->forget_copies(*lost); },
-      [this](drained_atom, bool sure) {
+      [this](gone_atom, blocks::edge_number edge, const lost_blocks_ptr& lost) { store_->forget_copies(*lost, edge); },
+      [this](drained_atom, blocks::edge_number edge, bool sure) {
         if (sure) {
-          store_->release_loading();
+          store_->release_loading(edge);
         } else {
           log_warn(logger("dram"), "a path does not open: memory that reads of the last worker may fill is given up");
-          store_->abandon_loading();
+          store_->abandon_loading(edge);
         }
         retry_waiting();
       },
@@ -185,35 +185,29 @@ void dram_tier::carry_on(waiting_batch each) {
 
 /// The batch is carried out: answered at once, or when what it removed is gone below, too.
 void dram_tier::conclude(batch_ptr work, promise_guard<batch_ptr> promise) {
-  if (work->removals.empty() || !below_) {
+  if (work->removals.empty() || below_.empty()) {
     work->removing.reset();
     return promise.deliver(std::move(work));
   }
-  send_below();
-  auto removals = std::make_shared<const std::vector<blocks::removal>>(std::exchange(work->removals, {}));
   auto kept = std::make_shared<promise_guard<batch_ptr>>(std::move(promise));
-  request(below_, below_deadline, forget_atom_v, std::move(removals))
-      .then(
-          [kept, work](const outcome& forgot) {
-            if (forgot.code != error_code::ok) blocks::fail_removals(*work, forgot.code);
-            kept->deliver(work);
-          },
-          [kept, work](const caf::error& why) {
-            log_error(logger("dram"), "the NVMe tier did not forget", {{"reason", caf::to_string(why)}});
-            blocks::fail_removals(*work, error_code::removal_pending);
-            kept->deliver(work);
-          });
+  ask_to_forget(std::exchange(work->removals, {}), [kept, work](const outcome& forgot) {
+    if (forgot.code != error_code::ok) blocks::fail_removals(*work, forgot.code);
+    kept->deliver(work);
+  });
   work->removing.reset();  // what is asked for from now on comes behind the removal
 }
 
+/// The index goes to the one that keeps hints in it.
 void dram_tier::bind_instances() {
+  const auto hinted = store_->hinted_edge();
   for (blocks::instance_binding& each : store_->take_bindings()) {
-    if (!below_) continue;
-    auto binding = std::make_shared<nvme_binding>();
-    binding->number = each.number;
-    binding->spec = std::move(each.spec);
-    binding->index = std::move(each.index);
-    send(below_, bind_atom_v, std::move(binding));
+    for (blocks::edge_number edge = 0; edge < below_.size(); ++edge) {
+      auto binding = std::make_shared<blocks::instance_binding>();
+      binding->number = each.number;
+      binding->spec = each.spec;
+      if (edge == hinted) binding->index = std::move(each.index);
+      send(below_[edge].actor, bind_atom_v, std::move(binding));
+    }
   }
 }
 
@@ -252,12 +246,13 @@ void dram_tier::settle() {
 
 /// What was decided before a removal goes below before it, or a block would arrive there after it was removed.
 void dram_tier::send_below() {
-  if (!below_) return;
-  if (auto blocks = store_->take_demotions(); !blocks.empty()) {
-    send(below_, write_atom_v, std::make_shared<const std::vector<transfer>>(std::move(blocks)));
-  }
-  if (auto blocks = store_->take_loads(); !blocks.empty()) {
-    send(below_, fetch_atom_v, std::make_shared<const std::vector<transfer>>(std::move(blocks)));
+  for (blocks::edge_number edge = 0; edge < below_.size(); ++edge) {
+    if (auto blocks = store_->take_demotions(edge); !blocks.empty()) {
+      send(below_[edge].actor, write_atom_v, std::make_shared<const std::vector<transfer>>(std::move(blocks)));
+    }
+    if (auto blocks = store_->take_loads(edge); !blocks.empty()) {
+      send(below_[edge].actor, fetch_atom_v, std::make_shared<const std::vector<transfer>>(std::move(blocks)));
+    }
   }
 }
 
@@ -319,7 +314,7 @@ slab_handles_ptr dram_tier::handles(std::uint32_t instance, const index_list& in
 caf::result<outcome> dram_tier::wipe(const std::string& id) {
   std::vector<blocks::removal> removals;
   auto begun = store_->begin_clear(id, removals);
-  if (!begun && below_) return forget_named(id);
+  if (!begun && !below_.empty()) return forget_named(id);
   if (!begun) {
     return outcome{error_code::invalid_argument, "no instance `" + id + "`; `cenote status` lists them", 0};
   }
@@ -360,31 +355,49 @@ caf::result<outcome> dram_tier::corrupt() {
 
 /// An instance that is not here may have left copies below.
 caf::result<outcome> dram_tier::forget_named(const std::string& id) {
-  std::vector<blocks::removal> removals{{.instance = 0, .all = true, .keys = {}, .id = id}};
   auto promise = make_response_promise<outcome>();
-  request(below_, below_deadline, forget_atom_v,
-          std::make_shared<const std::vector<blocks::removal>>(std::move(removals)))
-      .then([promise](const outcome& forgot) mutable { promise.deliver(forgot); },
-            [promise](const caf::error& why) mutable {
-              promise.deliver(
-                  outcome{error_code::removal_pending, "the NVMe tier did not answer: " + caf::to_string(why), 0});
-            });
+  auto kept = std::make_shared<promise_guard<outcome>>(promise);
+  ask_to_forget({{.instance = 0, .all = true, .keys = {}, .id = id}},
+                [kept](const outcome& forgot) { kept->deliver(forgot); });
   return promise;
 }
 
-/// `answer`, when the tier below has carried the removals out.
 void dram_tier::forget_below(std::vector<blocks::removal> removals, const outcome& answer,
                              promise_guard<outcome> promise) {
-  if (removals.empty() || !below_) return promise.deliver(answer);
-  send_below();
+  if (removals.empty() || below_.empty()) return promise.deliver(answer);
   auto kept = std::make_shared<promise_guard<outcome>>(std::move(promise));
-  request(below_, below_deadline, forget_atom_v,
-          std::make_shared<const std::vector<blocks::removal>>(std::move(removals)))
-      .then([kept, answer](const outcome& forgot) { kept->deliver(forgot.code == error_code::ok ? answer : forgot); },
-            [kept](const caf::error& why) {
-              kept->deliver({error_code::removal_pending,
-                             "gone from DRAM, but the NVMe tier did not answer: " + caf::to_string(why), 0});
-            });
+  ask_to_forget(std::move(removals), [kept, answer](const outcome& forgot) {
+    kept->deliver(forgot.code == error_code::ok ? answer : forgot);
+  });
+}
+
+void dram_tier::ask_to_forget(std::vector<blocks::removal> removals, std::function<void(const outcome&)> done) {
+  struct gathering {
+    std::size_t open = 0;
+    outcome all{};
+    std::function<void(const outcome&)> then;
+    void take(const outcome& one) {
+      if (all.code == error_code::ok) {
+        const std::uint64_t forgotten = all.value + one.value;
+        all = one;
+        all.value = forgotten;
+      }
+      if (--open == 0) then(all);
+    }
+  };
+  send_below();
+  const auto what = std::make_shared<const std::vector<blocks::removal>>(std::move(removals));
+  const auto all = std::make_shared<gathering>(gathering{below_.size(), {}, std::move(done)});
+  for (const lower_tier& each : below_) {
+    request(each.actor, below_deadline, forget_atom_v, what)
+        .then([all](const outcome& forgot) { all->take(forgot); },
+              [all, name = each.name](const caf::error& why) {
+                log_error(logger("dram"), "a tier below did not forget",
+                          {{"tier", name}, {"reason", caf::to_string(why)}});
+                all->take({error_code::removal_pending,
+                           "gone from DRAM, but " + name + " did not answer: " + caf::to_string(why), 0});
+              });
+  }
 }
 
 void dram_tier::reload(const config::node_config& config) {
@@ -403,11 +416,8 @@ void dram_tier::reload(const config::node_config& config) {
 /// What expired here expires below by itself, too; this only frees its space sooner.
 void dram_tier::forget_expired() {
   auto expired = store_->take_expired();
-  if (expired.empty() || !below_) return;
-  send_below();
-  request(below_, below_deadline, forget_atom_v,
-          std::make_shared<const std::vector<blocks::removal>>(std::move(expired)))
-      .then([](const outcome&) {}, [](const caf::error&) {});
+  if (expired.empty() || below_.empty()) return;
+  ask_to_forget(std::move(expired), [](const outcome&) {});
 }
 
 outcome dram_tier::make_room(std::uint32_t owner) {
@@ -421,7 +431,7 @@ outcome dram_tier::make_room(std::uint32_t owner) {
 void dram_tier::tell_given_up() {
   for (const blocks::instance_number number : store_->take_given_up()) {
     log_info(logger("dram"), "an instance that nobody used was given up", {{"number", number}});
-    if (below_) send(below_, unbind_atom_v, number);
+    for (const lower_tier& each : below_) send(each.actor, unbind_atom_v, number);
   }
 }
 

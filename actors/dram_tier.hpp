@@ -24,7 +24,7 @@ namespace cenote {
 ///   slab      a slab was made, failed or given up             (provisioner)
 ///   report, wipe, corrupt, reload, evict, turn                (node, itself)
 ///   beat                                                      (the data path, every beat_interval)
-///   moved, gone, drained                                      (the NVMe tier below)
+///   moved, gone, drained                                      (the tiers below)
 ///   hello, order                                              (the planner of prefetches)
 class dram_tier final : public dram_tier_actor::base {
  public:
@@ -35,7 +35,7 @@ class dram_tier final : public dram_tier_actor::base {
 
   /// `recovered`: sessions that the store knows already, after a restart.
   dram_tier(caf::actor_config& config, std::shared_ptr<blocks::store> store, std::vector<session_ptr> recovered,
-            request_slabs request, nvme_tier_actor below = {}, std::shared_ptr<health> alive = {});
+            request_slabs request, std::vector<lower_tier> below = {}, std::shared_ptr<health> alive = {});
 
   [[nodiscard]] const char* name() const override { return "dram_tier"; }
   void on_exit() override;
@@ -65,7 +65,10 @@ class dram_tier final : public dram_tier_actor::base {
   caf::result<outcome> wipe(const std::string& id);
   caf::result<outcome> corrupt();
   caf::result<outcome> forget_named(const std::string& id);
+  /// `answer`, when the tiers below have carried the removals out.
   void forget_below(std::vector<blocks::removal> removals, const outcome& answer, promise_guard<outcome> promise);
+  /// Has all tiers below forget. `done` hears what failed, of one of them, or how many blocks went.
+  void ask_to_forget(std::vector<blocks::removal> removals, std::function<void(const outcome&)> done);
   void wipe_on();
   void reload(const config::node_config& config);
   void beat();
@@ -95,8 +98,8 @@ class dram_tier final : public dram_tier_actor::base {
   std::deque<wipe_under_way> wipes_;
   bool turning_ = false;
   bool evicting_ = false;
-  histogram batch_times_;  ///< nanoseconds
-  nvme_tier_actor below_;
+  histogram batch_times_;                    ///< nanoseconds
+  std::vector<lower_tier> below_;            ///< by edge
   std::shared_ptr<health> alive_;            ///< null: nobody asks
   prefetch_actor planner_;                   ///< null until it said hello
   std::vector<prefetch_words_ptr> unheard_;  ///< until then

@@ -4,9 +4,11 @@
 
 #include <caf/all.hpp>
 
+#include <chrono>
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "actors/session_resources.hpp"
@@ -18,8 +20,6 @@
 #include "memory/version_table.hpp"
 #include "tiers/blocks/provisioner.hpp"
 #include "tiers/blocks/types.hpp"
-#include "tiers/nvme/devices.hpp"
-#include "tiers/nvme/store.hpp"
 #include "tiers/prefetch/orders.hpp"
 #include "tiers/prefetch/planner.hpp"
 #include "tiers/transfer.hpp"
@@ -70,45 +70,20 @@ struct session_report {
   std::uint64_t entries = 0;
 };
 
-/// An instance that attached, for the NVMe tier: its hints lie behind the index.
-struct nvme_binding {
-  std::uint32_t number = 0;
-  instance_spec spec;
-  memory::shared_file index;
-};
+/// What any tier below a block tier says of itself: rows are name and number, so that a new tier needs nothing here.
+/// One that has more to say adds to it.
+struct tier_report {
+  using rows = std::vector<std::pair<std::string, std::uint64_t>>;
+  tier_report() = default;
+  explicit tier_report(std::string called) : name(std::move(called)) {}
+  tier_report(const tier_report&) = default;
+  tier_report& operator=(const tier_report&) = default;
+  virtual ~tier_report() = default;
 
-struct io_done {
-  std::uint32_t path = 0;
-  std::vector<nvme::io_completion> completions;
-};
-
-/// What became of a path's share of a save.
-struct save_report {
-  std::uint32_t path = 0;
-  std::uint64_t tag = 0;
-  nvme::save_status how;
-};
-
-struct nvme_path_report {
-  std::string directory;
-  std::string engine;
-  bool direct = false;
-  std::uint64_t metadata_bytes = 0;    ///< the share of the capacity that is kept for it
-  std::uint64_t registered_bytes = 0;  ///< memory that transfers of this path need not pin first
-  std::uint64_t pending_removals = 0;  ///< that are not written down in its metadata
-};
-/// Nanoseconds from the hand-over to a path's engine until its completion was heard of.
-struct io_times {
-  histogram reads, writes;
-};
-
-struct nvme_report {
-  nvme::store_status store;
-  io_times times;
-  std::vector<nvme_path_report> paths;
-  std::uint64_t failed_saves = 0;
-  std::uint64_t failed_removals = 0;  ///< requests that were answered as not done
-  std::uint64_t queued = 0;           ///< messages that wait for the tier
+  std::string name;  ///< as status calls it
+  rows gauges{}, counters{};
+  histogram reads, writes;   ///< nanoseconds
+  std::uint64_t queued = 0;  ///< messages that wait for the tier
 };
 
 /// The DRAM tier's store, and how long its actor was busy with batches.
@@ -122,7 +97,7 @@ struct node_report {
   blocks::store_status dram;
   histogram batch_times;  ///< of the DRAM tier, nanoseconds
   prefetch::status prefetch;
-  std::shared_ptr<const nvme_report> nvme;  ///< null: no such tier
+  std::vector<std::shared_ptr<const tier_report>> lower;  ///< of the tiers below, in their order
   std::vector<session_report> sessions;
   std::uint64_t queued = 0;  ///< messages that wait for node and tiers
 };
@@ -143,15 +118,12 @@ using config_ptr = std::shared_ptr<const config::node_config>;
 using report_ptr = std::shared_ptr<node_report>;
 using dram_report_ptr = std::shared_ptr<const dram_report>;
 using held_ptr = std::shared_ptr<const std::vector<local::held_block>>;  ///< null: the client does not know yet
-using nvme_binding_ptr = std::shared_ptr<nvme_binding>;
+using instance_binding_ptr = std::shared_ptr<blocks::instance_binding>;
+using tier_report_ptr = std::shared_ptr<const tier_report>;
 using transfers_ptr = std::shared_ptr<const std::vector<transfer>>;
 using transfer_outcomes_ptr = std::shared_ptr<const std::vector<transfer_outcome>>;
 using lost_blocks_ptr = std::shared_ptr<const std::vector<lost_block>>;
 using removals_ptr = std::shared_ptr<const std::vector<blocks::removal>>;
-using opened_path_ptr = std::shared_ptr<nvme::opened_path>;
-using save_report_ptr = std::shared_ptr<const save_report>;
-using io_done_ptr = std::shared_ptr<const io_done>;
-using nvme_report_ptr = std::shared_ptr<const nvme_report>;
 using completions_ptr = std::shared_ptr<const std::vector<memory::completion>>;
 using prefetch_words_ptr = std::shared_ptr<prefetch_words>;
 using prefetch_orders_ptr = std::shared_ptr<const std::vector<prefetch::order>>;
@@ -177,15 +149,12 @@ CAF_ADD_TYPE_ID(cenote, (cenote::report_ptr))
 CAF_ADD_TYPE_ID(cenote, (cenote::dram_report_ptr))
 CAF_ADD_TYPE_ID(cenote, (cenote::held_ptr))
 CAF_ADD_TYPE_ID(cenote, (cenote::index_list))
-CAF_ADD_TYPE_ID(cenote, (cenote::nvme_binding_ptr))
+CAF_ADD_TYPE_ID(cenote, (cenote::instance_binding_ptr))
 CAF_ADD_TYPE_ID(cenote, (cenote::transfers_ptr))
 CAF_ADD_TYPE_ID(cenote, (cenote::transfer_outcomes_ptr))
 CAF_ADD_TYPE_ID(cenote, (cenote::lost_blocks_ptr))
 CAF_ADD_TYPE_ID(cenote, (cenote::removals_ptr))
-CAF_ADD_TYPE_ID(cenote, (cenote::opened_path_ptr))
-CAF_ADD_TYPE_ID(cenote, (cenote::io_done_ptr))
-CAF_ADD_TYPE_ID(cenote, (cenote::save_report_ptr))
-CAF_ADD_TYPE_ID(cenote, (cenote::nvme_report_ptr))
+CAF_ADD_TYPE_ID(cenote, (cenote::tier_report_ptr))
 CAF_ADD_TYPE_ID(cenote, (cenote::completions_ptr))
 CAF_ADD_TYPE_ID(cenote, (cenote::prefetch_words_ptr))
 CAF_ADD_TYPE_ID(cenote, (cenote::prefetch_orders_ptr))
@@ -213,18 +182,15 @@ CAF_ADD_ATOM(cenote, cenote, bell_atom, "bell")
 CAF_ADD_ATOM(cenote, cenote, drain_atom, "drain")
 CAF_ADD_ATOM(cenote, cenote, ready_atom, "ready_s")
 CAF_ADD_ATOM(cenote, cenote, hello_atom, "hello")
+CAF_ADD_ATOM(cenote, cenote, above_atom, "above")
 CAF_ADD_ATOM(cenote, cenote, bind_atom, "bind")
 CAF_ADD_ATOM(cenote, cenote, unbind_atom, "unbind")
 CAF_ADD_ATOM(cenote, cenote, write_atom, "write_b")
 CAF_ADD_ATOM(cenote, cenote, fetch_atom, "fetch_b")
 CAF_ADD_ATOM(cenote, cenote, forget_atom, "forget")
-CAF_ADD_ATOM(cenote, cenote, path_atom, "path")
-CAF_ADD_ATOM(cenote, cenote, io_atom, "io_done")
-CAF_ADD_ATOM(cenote, cenote, saved_atom, "saved")
 CAF_ADD_ATOM(cenote, cenote, moved_atom, "moved")
 CAF_ADD_ATOM(cenote, cenote, gone_atom, "gone")
 CAF_ADD_ATOM(cenote, cenote, drained_atom, "drained")
-CAF_ADD_ATOM(cenote, cenote, broke_atom, "broke")
 CAF_ADD_ATOM(cenote, cenote, answer_atom, "answer")
 CAF_ADD_ATOM(cenote, cenote, wish_atom, "wish")
 CAF_ADD_ATOM(cenote, cenote, order_atom, "order")
@@ -247,15 +213,12 @@ CAF_ALLOW_UNSAFE_MESSAGE_TYPE(cenote::config_ptr)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(cenote::report_ptr)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(cenote::dram_report_ptr)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(cenote::held_ptr)
-CAF_ALLOW_UNSAFE_MESSAGE_TYPE(cenote::nvme_binding_ptr)
+CAF_ALLOW_UNSAFE_MESSAGE_TYPE(cenote::instance_binding_ptr)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(cenote::transfers_ptr)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(cenote::transfer_outcomes_ptr)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(cenote::lost_blocks_ptr)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(cenote::removals_ptr)
-CAF_ALLOW_UNSAFE_MESSAGE_TYPE(cenote::opened_path_ptr)
-CAF_ALLOW_UNSAFE_MESSAGE_TYPE(cenote::io_done_ptr)
-CAF_ALLOW_UNSAFE_MESSAGE_TYPE(cenote::save_report_ptr)
-CAF_ALLOW_UNSAFE_MESSAGE_TYPE(cenote::nvme_report_ptr)
+CAF_ALLOW_UNSAFE_MESSAGE_TYPE(cenote::tier_report_ptr)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(cenote::completions_ptr)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(cenote::prefetch_words_ptr)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(cenote::prefetch_orders_ptr)
@@ -264,8 +227,40 @@ CAF_ALLOW_UNSAFE_MESSAGE_TYPE(cenote::prefetch_report_ptr)
 
 namespace cenote {
 
+/// Said by a lower tier to the block tier above it, which may have several below: `edge_number` says which one speaks.
+///
+///   moved     transfers that ended: every token exactly once
+///   gone      blocks that left the lower tier by themselves
+///   drained   no transfer of an earlier worker can land in memory any more; false: nobody will ever know
+using upper_tier_actor = caf::typed_actor<caf::reacts_to<moved_atom, transfer_outcomes_ptr>,
+                                          caf::reacts_to<gone_atom, blocks::edge_number, lost_blocks_ptr>,
+                                          caf::reacts_to<drained_atom, blocks::edge_number, bool>>;
+
+/// A tier below a block tier. It blocks nobody: what it cannot do in time it drops.
+///
+///   above     comes first, from the block tier itself: which of the tiers below it this one is
+///   bind      an instance that attached; with an index where the tier keeps its hints, if it is the one that has some
+///   unbind    it was given up: its blocks stay, and are bound again with the next attach
+///   write     blocks to take: their memory is the tier's until `moved` names the token
+///   fetch     memory to fill with what was written under the key, if those bytes are right; the same
+///   forget    answered when nothing brings the blocks back, or with an error that says what may
+using lower_tier_actor =
+    caf::typed_actor<caf::reacts_to<above_atom, blocks::edge_number>, caf::reacts_to<bind_atom, instance_binding_ptr>,
+                     caf::reacts_to<unbind_atom, std::uint32_t>, caf::reacts_to<write_atom, transfers_ptr>,
+                     caf::reacts_to<fetch_atom, transfers_ptr>,
+                     caf::replies_to<forget_atom, removals_ptr>::with<outcome>,
+                     caf::replies_to<report_atom>::with<tier_report_ptr>, caf::reacts_to<beat_atom>,
+                     caf::reacts_to<reload_atom, config_ptr>>;
+
+/// A tier as those know it who watch it and speak of it.
+struct lower_tier {
+  std::string name;  ///< "the … tier"
+  lower_tier_actor actor;
+  std::chrono::milliseconds beat{1000};  ///< how often it wants one
+};
+
 /// The DRAM tier: see actors/dram_tier.hpp.
-using dram_tier_actor = caf::typed_actor<
+using dram_tier_actor = upper_tier_actor::extend<
     caf::replies_to<run_atom, batch_ptr>::with<batch_ptr>,
     caf::replies_to<find_atom, spec_ptr, std::uint32_t>::with<outcome>,
     caf::replies_to<add_atom, new_instance_ptr>::with<outcome>,
@@ -276,8 +271,7 @@ using dram_tier_actor = caf::typed_actor<
     caf::replies_to<report_atom>::with<dram_report_ptr>, caf::replies_to<wipe_atom, std::string>::with<outcome>,
     caf::replies_to<corrupt_atom>::with<outcome>, caf::reacts_to<lost_atom, std::uint64_t>,
     caf::reacts_to<slab_atom, slab_outcome_ptr>, caf::reacts_to<reload_atom, config_ptr>, caf::reacts_to<evict_atom>,
-    caf::reacts_to<turn_atom>, caf::reacts_to<beat_atom>, caf::reacts_to<moved_atom, transfer_outcomes_ptr>,
-    caf::reacts_to<gone_atom, lost_blocks_ptr>, caf::reacts_to<drained_atom, bool>, caf::reacts_to<hello_atom>,
+    caf::reacts_to<turn_atom>, caf::reacts_to<beat_atom>, caf::reacts_to<hello_atom>,
     caf::reacts_to<order_atom, prefetch_orders_ptr>>;
 
 /// Prefetches: see actors/prefetch.hpp.
@@ -286,15 +280,6 @@ using prefetch_actor =
                      caf::reacts_to<moved_atom, transfer_outcomes_ptr>, caf::reacts_to<room_atom>,
                      caf::reacts_to<lost_atom, std::uint64_t>, caf::reacts_to<wake_atom, std::uint64_t>,
                      caf::reacts_to<reload_atom, config_ptr>, caf::replies_to<report_atom>::with<prefetch_report_ptr>>;
-
-/// The NVMe tier: see actors/nvme_tier.hpp.
-using nvme_tier_actor = caf::typed_actor<
-    caf::reacts_to<hello_atom>, caf::reacts_to<bind_atom, nvme_binding_ptr>, caf::reacts_to<unbind_atom, std::uint32_t>,
-    caf::reacts_to<write_atom, transfers_ptr>, caf::reacts_to<fetch_atom, transfers_ptr>,
-    caf::replies_to<forget_atom, removals_ptr>::with<outcome>, caf::reacts_to<path_atom, opened_path_ptr>,
-    caf::reacts_to<io_atom, io_done_ptr>, caf::reacts_to<saved_atom, save_report_ptr>,
-    caf::reacts_to<broke_atom, std::uint32_t, std::string>, caf::replies_to<report_atom>::with<nvme_report_ptr>,
-    caf::reacts_to<beat_atom>, caf::reacts_to<reload_atom, config_ptr>>;
 
 /// One attached process: see actors/session.hpp.
 using session_actor =

@@ -25,11 +25,11 @@ struct gathering {
 }  // namespace
 
 node::node(caf::actor_config& config, dram_tier_actor dram, prefetch_actor prefetch, on_fatal fatal,
-           nvme_tier_actor nvme)
+           std::vector<lower_tier> lower)
     : node_actor::base(config),
       dram_(std::move(dram)),
       prefetch_(std::move(prefetch)),
-      nvme_(std::move(nvme)),
+      lower_(std::move(lower)),
       fatal_(std::move(fatal)) {}
 
 void node::on_exit() {
@@ -39,15 +39,15 @@ void node::on_exit() {
   prefetch_ = nullptr;
   anon_send_exit(dram_, caf::exit_reason::user_shutdown);
   dram_ = nullptr;
-  if (nvme_) anon_send_exit(nvme_, caf::exit_reason::user_shutdown);
-  nvme_ = nullptr;
+  for (const lower_tier& each : lower_) anon_send_exit(each.actor, caf::exit_reason::user_shutdown);
+  lower_.clear();
 }
 
 node::behavior_type node::make_behavior() {
   set_down_handler([this](const caf::down_msg& down) { went_down(down); });
   monitor(dram_);
   monitor(prefetch_);
-  if (nvme_) monitor(nvme_);
+  for (const lower_tier& each : lower_) monitor(each.actor);
   return {
       [this](open_atom, const session_ptr& resources) { return open(resources); },
       [this](release_atom, std::uint64_t number) { return release(number); },
@@ -55,7 +55,7 @@ node::behavior_type node::make_behavior() {
       [this](drain_atom) { return drain(); },
       [this](reload_atom, const config_ptr& config) {
         send(dram_, reload_atom_v, config);
-        if (nvme_) send(nvme_, reload_atom_v, config);
+        for (const lower_tier& each : lower_) send(each.actor, reload_atom_v, config);
         send(prefetch_, reload_atom_v, config);
       },
   };
@@ -90,13 +90,14 @@ caf::result<report_ptr> node::report() {
   auto all = std::make_shared<gathering>();
   all->promise = make_response_promise<report_ptr>();
   all->report->queued = mailbox().queue().total_task_size();
-  all->open = 2 + (nvme_ ? 1 : 0) + sessions_.size();
-  if (nvme_) {
-    request(nvme_, tier_deadline, report_atom_v)
+  all->open = 2 + lower_.size() + sessions_.size();
+  all->report->lower.resize(lower_.size());
+  for (std::size_t edge = 0; edge < lower_.size(); ++edge) {
+    request(lower_[edge].actor, tier_deadline, report_atom_v)
         .then(
-            [all](const nvme_report_ptr& nvme) {
-              all->report->nvme = nvme;
-              all->report->queued += nvme->queued;
+            [all, edge](const tier_report_ptr& tier) {
+              all->report->lower[edge] = tier;
+              all->report->queued += tier->queued;
               all->one_less();
             },
             [all](const caf::error&) { all->one_less(); });
@@ -150,7 +151,9 @@ void node::went_down(const caf::down_msg& down) {
   std::string who = "an actor";
   if (down.source == dram_.address()) who = "the DRAM tier";
   if (down.source == prefetch_.address()) who = "the planner of prefetches";
-  if (nvme_ && down.source == nvme_.address()) who = "the NVMe tier";
+  for (const lower_tier& each : lower_) {
+    if (down.source == each.actor.address()) who = each.name;
+  }
   const auto session = std::find_if(sessions_.begin(), sessions_.end(),
                                     [&](const auto& each) { return each.second.address() == down.source; });
   if (session != sessions_.end()) who = "session " + std::to_string(session->first);

@@ -4,6 +4,7 @@
 #include <functional>
 #include <string>
 #include <unordered_map>
+#include <vector>
 
 #include "actors/messages.hpp"
 
@@ -22,7 +23,7 @@ class node final : public node_actor::base {
   using on_fatal = std::function<void(std::string reason)>;
 
   node(caf::actor_config& config, dram_tier_actor dram, prefetch_actor prefetch, on_fatal fatal,
-       nvme_tier_actor nvme = {});
+       std::vector<lower_tier> lower = {});
 
   [[nodiscard]] const char* name() const override { return "node"; }
   void on_exit() override;
@@ -39,7 +40,7 @@ class node final : public node_actor::base {
 
   dram_tier_actor dram_;
   prefetch_actor prefetch_;
-  nvme_tier_actor nvme_;  ///< null: no such tier
+  std::vector<lower_tier> lower_;
   on_fatal fatal_;
   std::unordered_map<std::uint64_t, session_actor> sessions_;
   bool stopping_ = false;

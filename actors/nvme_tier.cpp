@@ -45,12 +45,13 @@ void nvme_tier::on_exit() {
 
 nvme_tier::behavior_type nvme_tier::make_behavior() {
   return {
-      [this](hello_atom) {
-        above_ = caf::actor_cast<dram_tier_actor>(current_sender());
+      [this](above_atom, blocks::edge_number edge) {
+        above_ = caf::actor_cast<upper_tier_actor>(current_sender());
+        edge_ = edge;
         if (opening_.empty()) tell_drained();  // the paths were faster
         settle();
       },
-      [this](bind_atom, const nvme_binding_ptr& instance) { bind(*instance); },
+      [this](bind_atom, const instance_binding_ptr& instance) { bind(*instance); },
       [this](unbind_atom, std::uint32_t instance) { unbind(instance); },
       [this](write_atom, const transfers_ptr& blocks) {
         store_->write(*blocks, unix_now());
@@ -85,7 +86,7 @@ void nvme_tier::reload(const config::node_config& config) {
   }
 }
 
-void nvme_tier::bind(nvme_binding& instance) {
+void nvme_tier::bind(blocks::instance_binding& instance) {
   std::uint64_t smallest = ~std::uint64_t{0};
   for (const group_spec& group : instance.spec.groups) smallest = std::min(smallest, group.stride());
   auto hints = memory::hint_writer::open(std::move(instance.index), devices_->data_bytes() / smallest);
@@ -204,7 +205,7 @@ void nvme_tier::say_state(std::uint32_t path) const {
 /// No read of an earlier worker is under way: every path's lock is ours. Of a path that we could not lock nobody will
 /// ever know.
 void nvme_tier::tell_drained() {
-  if (above_) send(above_, drained_atom_v, drained_.size() == paths_.size());
+  if (above_) send(above_, drained_atom_v, edge_, drained_.size() == paths_.size());
 }
 
 std::uint64_t nvme_tier::apply(const std::vector<blocks::removal>& removals) {
@@ -356,7 +357,7 @@ void nvme_tier::note_ends(std::span<const nvme::io_completion> completions) {
   for (const nvme::io_completion& each : completions) {
     const auto found = under_way_.find(each.tag);
     if (found == under_way_.end()) continue;
-    histogram& of = found->second.kind == nvme::io_kind::read ? times_.reads : times_.writes;
+    histogram& of = found->second.kind == nvme::io_kind::read ? reads_ : writes_;
     of.add(static_cast<std::uint64_t>((now - found->second.at).count()));
     under_way_.erase(found);
   }
@@ -373,14 +374,15 @@ void nvme_tier::settle() {
     send(above_, moved_atom_v, std::make_shared<const std::vector<transfer_outcome>>(std::move(outcomes)));
   }
   if (auto lost = store_->take_lost(); !lost.empty()) {
-    send(above_, gone_atom_v, std::make_shared<const std::vector<lost_block>>(std::move(lost)));
+    send(above_, gone_atom_v, edge_, std::make_shared<const std::vector<lost_block>>(std::move(lost)));
   }
 }
 
-nvme_report_ptr nvme_tier::report() {
+tier_report_ptr nvme_tier::report() {
   auto made = std::make_shared<nvme_report>();
   made->store = store_->status();
-  made->times = times_;
+  made->reads = reads_;
+  made->writes = writes_;
   made->paths = paths_;
   for (std::uint32_t i = 0; i < made->paths.size(); ++i) {
     if (!made->paths[i].engine.empty()) made->paths[i].registered_bytes = devices_->pinned_bytes(i);

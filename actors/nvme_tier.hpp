@@ -8,15 +8,15 @@
 #include <unordered_map>
 #include <vector>
 
-#include "actors/messages.hpp"
+#include "actors/nvme_messages.hpp"
 #include "actors/promise_guard.hpp"
 #include "tiers/nvme/devices.hpp"
 #include "tiers/nvme/store.hpp"
 
 namespace cenote {
 
-/// Owns the tier's state (nvme::store) and speaks to the DRAM tier above it, which introduces itself first. The devices
-/// outlive it; what they have to say arrives as messages. It needs a `beat` every beat_interval.
+/// Owns the tier's state (nvme::store) and speaks to the block tier above it, which introduces itself first. The
+/// devices outlive it; what they have to say arrives as messages. It needs a `beat` every beat_interval.
 class nvme_tier : public nvme_tier_actor::base {
  public:
   static constexpr std::chrono::milliseconds beat_interval{1000};
@@ -48,7 +48,7 @@ class nvme_tier : public nvme_tier_actor::base {
     nvme::io_kind kind = nvme::io_kind::read;
   };
 
-  void bind(nvme_binding& instance);
+  void bind(blocks::instance_binding& instance);
   void unbind(std::uint32_t instance);
   void set_ttl(std::uint32_t instance, const instance_spec& spec);
   void take_path(const nvme::opened_path& opened);
@@ -64,7 +64,7 @@ class nvme_tier : public nvme_tier_actor::base {
   void take_saved(const save_report& report);
   void answer(saving& ended);
   void answer_overdue();
-  nvme_report_ptr report();
+  tier_report_ptr report();
   void beat();
   /// Hands on what the store decided.
   void settle();
@@ -75,8 +75,9 @@ class nvme_tier : public nvme_tier_actor::base {
 
   std::shared_ptr<nvme::store> store_;  ///< shared with the devices, which may read into it when we are gone
   std::shared_ptr<nvme::devices> devices_;
-  dram_tier_actor above_;
-  io_times times_;
+  upper_tier_actor above_;
+  blocks::edge_number edge_ = 0;  ///< of those below that tier, the number of this one
+  histogram reads_, writes_;
   std::unordered_map<std::uint64_t, start> under_way_;      ///< by tag
   std::map<std::string, nvme::coarse_time> ttls_;           ///< of unused blocks, by instance group
   std::unordered_map<std::uint32_t, instance_spec> specs_;  ///< by the DRAM tier's number

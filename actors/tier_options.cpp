@@ -12,9 +12,8 @@ namespace cenote {
 
 namespace {
 
-blocks::lower_options lower_options_of(const config::nvme_section& nvme) {
-  blocks::lower_options options;
-  options.present = !nvme.paths.empty();
+blocks::edge_options edge_options_of(const config::nvme_section& nvme) {
+  blocks::edge_options options;
   options.hot_accesses = nvme.hot_accesses;
   options.keep_copy = nvme.keep_copy;
   options.write_window = nvme.write_window;
@@ -106,7 +105,7 @@ blocks::store_options store_options_of(const config::node_config& config) {
   options.grants_in_capacity = config.dram.grants_in_capacity;
   options.groups = group_options_of(config);
   options.limits = limit_options_of(config);
-  options.lower = lower_options_of(config.nvme);
+  if (!config.nvme.paths.empty()) options.edges.push_back(edge_options_of(config.nvme));
   options.hold_bytes = prefetch_options_of(config).total_bytes;
   options.life = life_options_of(config);
   return options;

@@ -31,13 +31,13 @@ enum class block_state : std::uint8_t {
 /// One block; 112 bytes. A single store of `word` publishes it: everything else is derived and rebuilt at start.
 ///
 ///   0      8                  16      24          32     36     40             44        45     46    48      112
-///   | word | checksum/writers | parts | nvme slot | owner| touch| grant version| key size| flags| hits| key … |
+///   | word | checksum/writers | parts | source    | owner| touch| grant version| key size| flags| hits| key … |
 struct block_record {
   std::atomic<std::uint64_t> word;  ///< version (60 bits) | block_state (4 bits)
   std::atomic<std::uint64_t>
       checksum_or_writers;                   ///< present: XXH3-64 when flag_checksum; else a mask of session slots
   std::atomic<std::uint64_t> parts;          ///< mask of the parts that were written
-  std::atomic<std::uint64_t> nvme_slot;      ///< 0: none
+  std::atomic<std::uint64_t> source;         ///< loading: the number of the lower tier that fills the memory
   std::atomic<std::uint32_t> owner;          ///< of a grant: low half of the session's number, which no other has
   std::atomic<std::uint32_t> touch;          ///< last use, in tenths of a second since the tier was made
   std::atomic<std::uint32_t> grant_version;  ///< counts hand-outs; a commit must name the present one
@@ -47,9 +47,15 @@ struct block_record {
   std::uint8_t key[max_key_bytes];
 
   static constexpr std::uint8_t flag_checksum = 1;
-  static constexpr std::uint8_t flag_below = 2;   ///< the tier below has a copy; a hint, forgotten at a restart
+  /// The first of the tiers below has a copy; a hint, forgotten at a restart. Those of the others: see flag_of().
+  static constexpr std::uint8_t flag_below = 2;
   static constexpr std::uint8_t flag_kept = 8;    ///< stays until it is removed or kept no more; outlives a worker
   static constexpr std::uint8_t flag_parked = 4;  ///< among the oldest, with a copy below: goes first; as above
+  static constexpr std::uint8_t flags_below = flag_below | 16 | 32 | 64;  ///< some tier below has a copy
+  /// Tier `edge` below has a copy: at most four are below.
+  [[nodiscard]] static constexpr std::uint8_t flag_of(std::uint32_t edge) noexcept {
+    return edge == 0 ? flag_below : static_cast<std::uint8_t>(8U << edge);
+  }
 
   [[nodiscard]] block_state state() const noexcept {
     return static_cast<block_state>(word.load(std::memory_order_acquire) & 15U);

@@ -26,8 +26,9 @@ LAYERS: dict[str, tuple[tuple[str, ...], ...]] = {
     "actors": (
         ("ask", "coarse_clock", "health", "promise_guard", "pulse", "session_resources", "tier_options"),
         ("messages",),
+        ("nvme_messages",),
         ("data_path", "dram_tier", "nvme_tier", "prefetch", "session"),
-        ("node",),
+        ("node", "tier_stack"),
     ),
     "worker": (
         ("admin_request", "connection", "kill_at", "node_figures", "recovery", "server_context", "shared_reports"),

@@ -49,7 +49,7 @@ node_facts full_node() {
   auto nvme = std::make_shared<nvme_report>();
   nvme->paths.emplace_back();
   nvme->store.paths.emplace_back();
-  facts.report->nvme = std::move(nvme);
+  facts.report->lower.push_back(std::move(nvme));
   return facts;
 }
 

@@ -114,8 +114,8 @@ void add_prefetch(collection& into, const prefetch::status& from) {
 void add_nvme(collection& into, const nvme_report& nvme) {
   add_figures(into, nvme.store);
   into.seconds("cenote_nvme_transfer_seconds", "From the hand-over to a path until a transfer's end was heard of.",
-               nvme.times.reads, {{"what", "read"}});
-  into.seconds("cenote_nvme_transfer_seconds", "", nvme.times.writes, {{"what", "write"}});
+               nvme.reads, {{"what", "read"}});
+  into.seconds("cenote_nvme_transfer_seconds", "", nvme.writes, {{"what", "write"}});
   add_figures(into, nvme.store.counters);
   add_figures(into, nvme);
   for (std::size_t i = 0; i < nvme.paths.size() && i < nvme.store.paths.size(); ++i) {
@@ -140,7 +140,7 @@ collection collect(const node_facts& of) {
   all.seconds("cenote_dram_batch_seconds", "How long the tier's actor was busy with a session's batch.",
               report.batch_times);
   add_instances(all, report.dram);
-  if (report.nvme) add_nvme(all, *report.nvme);
+  if (const auto nvme = nvme_report_of(report)) add_nvme(all, *nvme);
   add_prefetch(all, report.prefetch);
   return all;
 }

@@ -4,6 +4,7 @@
 #include <string>
 
 #include "actors/messages.hpp"
+#include "actors/nvme_messages.hpp"
 #include "core/figure.hpp"
 #include "tiers/blocks/figures.hpp"
 #include "tiers/nvme/figures.hpp"

@@ -49,8 +49,8 @@ void put_nvme(json& all, const nvme_report& nvme) {
   put_figures(all, nvme.store);
   put_figures(all, nvme.store.counters);
   put_figures(all, nvme);
-  all["nvme"]["reads"] = times_of(nvme.times.reads);
-  all["nvme"]["writes"] = times_of(nvme.times.writes);
+  all["nvme"]["reads"] = times_of(nvme.reads);
+  all["nvme"]["writes"] = times_of(nvme.writes);
   json& paths = all["nvme"]["paths"] = json::array();
   for (std::size_t i = 0; i < nvme.paths.size() && i < nvme.store.paths.size(); ++i) {
     const nvme::path_status& state = nvme.store.paths[i];
@@ -61,6 +61,16 @@ void put_nvme(json& all, const nvme_report& nvme) {
     put_figures(one, nvme.paths[i]);
     paths.push_back(std::move(one));
   }
+}
+
+/// What every tier says, or more.
+void put_lower(json& all, const tier_report& tier) {
+  if (const auto* nvme = dynamic_cast<const nvme_report*>(&tier)) return put_nvme(all, *nvme);
+  json& one = all[tier.name];
+  for (const auto& [name, value] : tier.gauges) one[name] = value;
+  for (const auto& [name, value] : tier.counters) one["counters"][name] = value;
+  one["reads"] = times_of(tier.reads);
+  one["writes"] = times_of(tier.writes);
 }
 
 void put_prefetch(json& all, const prefetch::status& from) {
@@ -150,7 +160,9 @@ std::string status_json(const node_facts& of) {
   put_figures(all, of.figures);
   put_figures(all, of.server);
   put_dram(all, of);
-  if (of.report->nvme) put_nvme(all, *of.report->nvme);
+  for (const tier_report_ptr& each : of.report->lower) {
+    if (each) put_lower(all, *each);
+  }
   put_prefetch(all, of.report->prefetch);
   all["instances"] = list_of(dram.instances, instance_of);
   all["groups"] = list_of(dram.accounts, account_of);

@@ -16,12 +16,11 @@
 #include <thread>
 
 #include "actors/data_path.hpp"
-#include "actors/dram_tier.hpp"
 #include "actors/node.hpp"
 #include "actors/nvme_tier.hpp"
-#include "actors/prefetch.hpp"
 #include "actors/pulse.hpp"
 #include "actors/tier_options.hpp"
+#include "actors/tier_stack.hpp"
 #include "config/logging.hpp"
 #include "config/node_config.hpp"
 #include "transport/http/server.hpp"
@@ -41,6 +40,7 @@ class worker_system_config : public caf::actor_system_config {
  public:
   explicit worker_system_config(unsigned threads) {
     add_message_types<caf::id_block::cenote>();
+    add_message_types<caf::id_block::cenote_nvme>();
     set("scheduler.policy", caf::atom("sharing"));  // stealing workers sleep in 50 us steps that no message interrupts
     set("scheduler.max-threads", std::max(2U, threads));
     set("scheduler.max-throughput", 300U);
@@ -154,7 +154,8 @@ class worker {
     });
     if (!path) return std::unexpected(path.error());
     data_path_ = std::move(*path);
-    if (!config_->nvme.paths.empty()) make_nvme(handed.entries);
+    std::vector<lower_tier> lower;  // in the order of the edges that store_options_of() declares
+    if (!config_->nvme.paths.empty()) lower.push_back(make_nvme(handed.entries));
     std::erase_if(handed.entries, [](const auto& each) { return each.kind == local::entry_kind::removals; });
     auto reserve = take_reserve(handed.entries);
     auto state = recover_state(*config_, keeper_, std::move(handed.entries));
@@ -165,12 +166,13 @@ class worker {
     const std::vector<blocks::session_number> suspects = state->store->suspects();
     for (const std::span<std::byte> memory : state->store->slab_memory()) provisioner_->adopt(memory);
     store_ = state->store;
-    dram_ = system_.spawn<dram_tier>(
-        std::move(state->store), std::move(known),
-        [this](std::vector<blocks::slab_request> requests) { provisioner_->submit(std::move(requests)); }, nvme_,
-        alive_);
-    data_path_->repeat(dram_tier::beat_interval, dram_, beat_atom_v);
-    if (nvme_) data_path_->repeat(nvme_tier::beat_interval, nvme_, beat_atom_v);
+    tiers_ = make_tiers(system_, *data_path_,
+                        {.store = std::move(state->store),
+                         .sessions = std::move(known),
+                         .request = [this](auto requests) { provisioner_->submit(std::move(requests)); },
+                         .lower = std::move(lower),
+                         .plan = prefetch_options_of(*config_),
+                         .alive = alive_});
     if (devices_) {
       devices_->open();
       // Later workers serve what they can; but a node that was set up wrongly shall not start.
@@ -179,13 +181,12 @@ class worker {
         return std::unexpected(opened.error().in("nvme"));
       }
     }
-    prefetch_ = system_.spawn<prefetch_planner>(prefetch_options_of(*config_), dram_);
     node_ = system_.spawn<node>(
-        dram_, prefetch_, [this](const std::string& reason) { fatal(reason); }, nvme_);
+        tiers_.top, tiers_.planner, [this](const std::string& reason) { fatal(reason); }, tiers_.lower);
     server_context context{system_,
                            keeper_,
                            *data_path_,
-                           dram_,
+                           tiers_.top,
                            node_,
                            handed.epoch,
                            handed.node_started,
@@ -249,9 +250,9 @@ class worker {
   using clock = std::chrono::steady_clock;
 
   void watch_over_all() {
-    pulse_.add_actor("the DRAM tier", system_, dram_);
-    if (nvme_) pulse_.add_actor("the NVMe tier", system_, nvme_);
-    pulse_.add_actor("the planner of prefetches", system_, prefetch_);
+    pulse_.add_actor("the DRAM tier", system_, tiers_.top);
+    for (const lower_tier& each : tiers_.lower) pulse_.add_actor(each.name, system_, each.actor);
+    pulse_.add_actor("the planner of prefetches", system_, tiers_.planner);
     pulse_.add_actor("the node's actor", system_, node_);
     server_->watch_over(pulse_);
   }
@@ -309,13 +310,13 @@ class worker {
         },
         [this](const blocks::slab_description& slab) { return keeper_.drop(local::entry_kind::slab, slab_id(slab)); },
         [this](blocks::slab_outcome outcome) {
-          caf::anon_send(dram_, slab_atom_v, std::make_shared<blocks::slab_outcome>(std::move(outcome)));
+          caf::anon_send(tiers_.top, slab_atom_v, std::make_shared<blocks::slab_outcome>(std::move(outcome)));
         },
         std::move(hooks),
         [this](std::uint32_t instance) { return keeper_.drop(local::entry_kind::instance, instance); });
   }
 
-  void make_nvme(std::vector<local::registry_entry>& entries) {
+  lower_tier make_nvme(std::vector<local::registry_entry>& entries) {
     nvme::device_events events;
     gate_ = std::make_unique<path_gate>(config_->nvme.paths.size());
     events.opened = [this](nvme::opened_path opened) {
@@ -336,6 +337,7 @@ class worker {
     options.kept = take_removals(*config_, keeper_, entries);
     devices_ = std::make_shared<nvme::devices>(std::move(options), std::move(events));
     nvme_ = system_.spawn<nvme_tier>(nvme_options_of(*config_), nvme_ttls_of(*config_), devices_);
+    return {"the NVMe tier", nvme_, nvme_tier::beat_interval};
   }
 
   /// Where those who watch the node find it; empty when they do not. A port that is taken is no reason not to serve.
@@ -410,8 +412,7 @@ class worker {
     server_.reset();
     caf::anon_send_exit(node_, caf::exit_reason::user_shutdown);
     node_ = nullptr;
-    prefetch_ = nullptr;
-    dram_ = nullptr;
+    tiers_ = {};
     system_.await_all_actors_done();
     if (devices_) devices_->stop();
     data_path_->stop();
@@ -442,8 +443,7 @@ class worker {
   std::unique_ptr<path_gate> gate_;
   nvme_tier_actor nvme_;
   std::shared_ptr<nvme::devices> devices_;
-  dram_tier_actor dram_;
-  prefetch_actor prefetch_;
+  tier_stack tiers_;
   node_actor node_;
   std::shared_ptr<health> alive_ = std::make_shared<health>();
   std::unique_ptr<server> server_;

@@ -10,6 +10,7 @@
 
 #include "actors/dram_tier.hpp"
 #include "actors/node.hpp"
+#include "actors/nvme_messages.hpp"
 #include "actors/prefetch.hpp"
 #include "actors/session.hpp"
 
@@ -19,6 +20,7 @@ class deterministic_config : public caf::actor_system_config {
  public:
   deterministic_config() {
     add_message_types<caf::id_block::cenote>();
+    add_message_types<caf::id_block::cenote_nvme>();
     set("scheduler.policy", caf::atom("testing"));
     set("logger.verbosity", caf::atom("quiet"));
   }
@@ -40,7 +42,7 @@ struct told_below {
   bool silent = false;  ///< answers no removal
   std::vector<caf::typed_response_promise<outcome>> unanswered;
   std::vector<transfer> reads;
-  std::vector<nvme_binding_ptr> bindings;
+  std::vector<instance_binding_ptr> bindings;
   std::vector<std::uint32_t> unbound;
 };
 
@@ -54,9 +56,9 @@ class actor_fixture {
     blocks::store_options options;
     options.capacity = std::uint64_t{8} << 20;
     if (has != below::nothing) {
-      options.lower.present = true;
-      if (has == below::a_tier_that_gets_all) options.lower.ingest = blocks::ingest::all;
-      options.lower.read_window = options.lower.write_window = options.capacity;
+      options.edges.resize(1);
+      if (has == below::a_tier_that_gets_all) options.edges[0].ingest = blocks::ingest::all;
+      options.edges[0].read_window = options.edges[0].write_window = options.capacity;
       below_ = spawn_below();
     }
     auto records = memory::record_table::create();
@@ -78,7 +80,7 @@ class actor_fixture {
         [this](std::vector<blocks::slab_request> requests) {
           for (auto& request : requests) requests_.push_back(std::move(request));
         },
-        below_);
+        below_ ? std::vector<lower_tier>{{"the tier below", below_}} : std::vector<lower_tier>{});
     prefetch::options plan;
     plan.threshold_tokens = 0;
     plan.policy = memory::prefetch_policy::wait_complete;
@@ -149,11 +151,11 @@ class actor_fixture {
   }
 
  private:
-  nvme_tier_actor spawn_below() {
+  lower_tier_actor spawn_below() {
     const auto drop = [](const auto&...) {};
-    return system_.spawn([told = told_, drop](nvme_tier_actor::pointer self) -> nvme_tier_actor::behavior_type {
-      return {[drop](hello_atom) { drop(); },
-              [told](bind_atom, const nvme_binding_ptr& binding) { told->bindings.push_back(binding); },
+    return system_.spawn([told = told_, drop](lower_tier_actor::pointer self) -> lower_tier_actor::behavior_type {
+      return {[drop](above_atom, blocks::edge_number) { drop(); },
+              [told](bind_atom, const instance_binding_ptr& binding) { told->bindings.push_back(binding); },
               [told](unbind_atom, std::uint32_t instance) { told->unbound.push_back(instance); },
               [told](write_atom, const transfers_ptr&) { told->order.emplace_back("write"); },
               [told](fetch_atom, const transfers_ptr& blocks) {
@@ -165,11 +167,7 @@ class actor_fixture {
                 if (!told->silent) return told->forget_answer;
                 return told->unanswered.emplace_back(self->make_response_promise<outcome>());
               },
-              [drop](path_atom, const opened_path_ptr&) { drop(); },
-              [drop](io_atom, const io_done_ptr&) { drop(); },
-              [drop](saved_atom, const save_report_ptr&) { drop(); },
-              [drop](broke_atom, std::uint32_t, const std::string&) { drop(); },
-              [](report_atom) -> nvme_report_ptr { return std::make_shared<const nvme_report>(); },
+              [](report_atom) -> tier_report_ptr { return std::make_shared<const tier_report>("below"); },
               [drop](beat_atom) { drop(); },
               [drop](reload_atom, const config_ptr&) { drop(); }};
     });
@@ -181,7 +179,7 @@ class actor_fixture {
   memory::index_reader index_{index_memory_.tables};
   std::vector<blocks::slab_request> requests_;
   std::shared_ptr<told_below> told_ = std::make_shared<told_below>();
-  nvme_tier_actor below_;
+  lower_tier_actor below_;
   dram_tier_actor dram_;
   prefetch_actor prefetch_;
   prefetch::time_point now_{std::chrono::hours(1)};

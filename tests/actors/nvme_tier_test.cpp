@@ -169,12 +169,13 @@ class worker {
   std::optional<outcome> clear(const std::string& name) {
     return ask({{.instance = 0, .all = true, .keys = {}, .id = name}});
   }
-  [[nodiscard]] nvme_report_ptr report() {
-    nvme_report_ptr found;
+  [[nodiscard]] std::shared_ptr<const nvme_report> report() {
+    std::shared_ptr<const nvme_report> found;
     caf::scoped_actor self(system_);
     auto handle = self->request(tier_, 10s, report_atom_v);
     run();
-    handle.receive([&](const nvme_report_ptr& value) { found = value; }, [](const caf::error&) {});
+    handle.receive([&](const tier_report_ptr& value) { found = std::dynamic_pointer_cast<const nvme_report>(value); },
+                   [](const caf::error&) {});
     BOOST_REQUIRE(found);
     return found;
   }
@@ -197,9 +198,9 @@ class worker {
   std::optional<bool> drained() {
     std::optional<bool> said;
     caf::scoped_actor above(system_);
-    above->send(tier_, hello_atom_v);
+    above->send(tier_, above_atom_v, blocks::edge_number{0});
     run();
-    if (!above->mailbox().empty()) above->receive([&](drained_atom, bool sure) { said = sure; });
+    if (!above->mailbox().empty()) above->receive([&](drained_atom, blocks::edge_number, bool sure) { said = sure; });
     return said;
   }
   void breaks(std::uint32_t path, const std::string& what) {
@@ -258,7 +259,7 @@ class worker {
   void bind() {
     auto index = memory::shared_file::create("index", memory::index_segment_bytes);
     BOOST_REQUIRE(index);
-    auto binding = std::make_shared<nvme_binding>();
+    auto binding = std::make_shared<blocks::instance_binding>();
     binding->number = 1;
     binding->spec = small_spec();
     binding->index = std::move(*index);

@@ -41,7 +41,7 @@ clear_work clears::begin_clear_of(instance& in, std::vector<removal>* below) {
   for (const auto& [index, home] : in.slabs) begun.slabs.push_back(index);
   state_.spent += begun.reserved.size() / 16 + begun.slabs.size();
   while (!in.loading.empty()) transfers_.abandon_load(in, block_key(in.loading.begin()->first));
-  if (!state_.options.lower.present || below == nullptr) return begun;
+  if (!state_.options.has_lower() || below == nullptr) return begun;
   const auto same = [&](const removal& each) { return each.all && each.instance == in.number; };
   if (std::ranges::none_of(*below, same)) below->push_back({in.number, true, {}});
   return begun;

@@ -31,7 +31,7 @@ std::uint64_t clears::corrupt_all(std::vector<removal>& below) {
   std::uint64_t altered = 0;
   for (const auto& [number, in] : state_.instances) {
     while (!in->loading.empty()) transfers_.abandon_load(*in, block_key(in->loading.begin()->first));
-    if (state_.options.lower.present) below.push_back({number, true, {}});
+    if (state_.options.has_lower()) below.push_back({number, true, {}});
     for (const auto& [index, home] : in->slabs) {
       const std::uint64_t bytes = pool_of(*home).block_bytes;
       for (std::uint32_t b = 0; b < home->what.count; ++b) {
@@ -42,7 +42,7 @@ std::uint64_t clears::corrupt_all(std::vector<removal>& below) {
         if ((record.flags & block_record::flag_checksum) != 0) {
           record.checksum_or_writers.store(checksum_of(home->block(ref), bytes), std::memory_order_relaxed);
         }
-        edges_.forget_copy(*home, ref);
+        edges_.forget_copy(*home, ref, block_record::flags_below);
         ++altered;
       }
     }

@@ -23,8 +23,8 @@ constexpr std::uint32_t least_told_change = 64;  // a share; queues need not fol
 /// which `coming` are not in it yet. What is parked goes first, so it is room.
 void eviction_order::tell_capacity(pool& group, std::size_t coming) {
   const std::uint64_t limit = share_of(
-      state_.usable_bytes(), state_.options.lower.present ? state_.options.high_water : state_.options.low_water);
-  const std::uint64_t counted = state_.counted_bytes() - (state_.options.lower.present ? 0 : parked_bytes_);
+      state_.usable_bytes(), state_.options.has_lower() ? state_.options.high_water : state_.options.low_water);
+  const std::uint64_t counted = state_.counted_bytes() - (state_.options.has_lower() ? 0 : parked_bytes_);
   const std::uint64_t own = group.policy->size() + coming;
   const std::uint64_t over = counted > limit ? (counted - limit) / group.stride : 0;
   const std::uint64_t room = counted > limit ? own - std::min(own, over) : own + (limit - counted) / group.stride;

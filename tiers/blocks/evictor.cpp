@@ -115,7 +115,7 @@ std::uint32_t evictor::release_blocks(pool& from, std::span<const block_ref> ref
     --home.present;
     home.touch_sum -= record.touch.load(std::memory_order_relaxed);
     in.index.erase(reduce_key(record.get_key().view(), home.what.group));
-    const bool lost = state_.options.lower.present && (record.flags & memory::block_record::flag_below) == 0;
+    const bool lost = state_.options.has_lower() && (record.flags & memory::block_record::flags_below) == 0;
     state_.counters.demotions_dropped += lost ? 1 : 0;
     blocks_.free_block(in, home, refs[i]);
     ++freed;

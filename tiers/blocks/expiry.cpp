@@ -47,7 +47,7 @@ void expiry::expire_slab(slab& home, coarse_time ttl, coarse_time now) {
     if (late.size() == expired_at_once) break;
   }
   if (late.empty()) return;
-  if (state_.options.lower.present) {
+  if (state_.options.has_lower()) {
     for (const block_ref ref : late) {
       edges_.note_removal(*home.owner, reduce_key(state_.record_of(home, ref).get_key().view(), home.what.group),
                           expired_);

@@ -124,7 +124,7 @@ void idle_instances::empty_some(instance& in, std::uint32_t& budget, coarse_time
   for (const auto& group : in.pools) {
     if (group->kept > 0) kept_.keep_no_more(*group, now);
     std::uint32_t ready = group->policy->size() + group->parked->size();
-    if (state_.options.lower.present) {
+    if (state_.options.has_lower()) {
       budget -= std::min(budget, edges_.write_oldest(*group, std::min(budget, group->policy->size()), now));
       ready = group->parked->size();
     }

@@ -61,7 +61,7 @@ instance& instance_table::make_instance(instance_number number, const instance_s
     made->pools.push_back(std::move(group));
   }
   instance& kept = *made;
-  if (state_.options.lower.present) unbound_.push_back(number);
+  if (state_.options.has_lower()) unbound_.push_back(number);
   state_.records.note_instance(number);
   state_.by_id.insert_or_assign(spec.id, &kept);  // of two that a death left, the newer has the sessions
   state_.instances.emplace(number, std::move(made));

@@ -21,7 +21,7 @@ using memory::block_ref;
 using memory::block_state;
 using prefetch::load_state;
 
-void lower_edges::write_down(slab& home, block_ref ref, bool leaves) {
+void lower_edges::write_down(edge_number edge, slab& home, block_ref ref, bool leaves) {
   const pool& from = pool_of(home);
   const block_record& record = state_.record_of(home, ref);
   const std::uint32_t number = home.what.first_record + ref.block();
@@ -29,25 +29,41 @@ void lower_edges::write_down(slab& home, block_ref ref, bool leaves) {
                                                                .ref = ref,
                                                                .touched = record.touch.load(std::memory_order_relaxed),
                                                                .stride = from.stride,
+                                                               .edge = edge,
                                                                .leaves = leaves});
   if (leaves) ++pool_of(home).leaving;
   const full_key full = record.get_key();
-  transfers_.queue_write({.instance = home.owner->number,
-                          .group = home.what.group,
-                          .token = token,
-                          .full = full,
-                          .key = reduce_key(full.view(), home.what.group),
-                          .memory = {home.block(ref), from.stride},
-                          .checksum = from.stride == from.block_bytes ? record.checksum() : std::nullopt});
+  transfers_.queue_write(edge, {.instance = home.owner->number,
+                                .group = home.what.group,
+                                .token = token,
+                                .full = full,
+                                .key = reduce_key(full.view(), home.what.group),
+                                .memory = {home.block(ref), from.stride},
+                                .checksum = from.stride == from.block_bytes ? record.checksum() : std::nullopt});
 }
 
-/// While the block stays. What the window has no room for is written when it leaves.
-void lower_edges::write_through(slab& home, block_ref ref) {
-  const bool below = (state_.record_of(home, ref).flags & block_record::flag_below) != 0;
-  if (state_.options.lower.present && !below && !transfers_.is_moving(home, ref) &&
-      transfers_.may_write(pool_of(home))) {
-    write_down(home, ref, false);
+/// While the block stays: to the first tier, from `first` on, that wants all blocks and has not got it. What the window
+/// has no room for is written when the block leaves.
+void lower_edges::write_through(slab& home, block_ref ref, edge_number first) {
+  for (edge_number edge = first; edge < state_.options.edges.size(); ++edge) {
+    if (state_.options.edges[edge].ingest == ingest::all && write_copy(edge, home, ref)) return;
   }
+}
+
+/// The block was read so often.
+void lower_edges::write_hot(slab& home, block_ref ref, std::uint16_t hits) {
+  for (edge_number edge = 0; edge < state_.options.edges.size(); ++edge) {
+    const edge_options& below = state_.options.edges[edge];
+    if (below.ingest == ingest::hot && hits == below.hot_accesses && write_copy(edge, home, ref)) return;
+  }
+}
+
+/// One movement of a block at a time. False: it has a copy there, is on its way, or the window is full.
+bool lower_edges::write_copy(edge_number edge, slab& home, block_ref ref) {
+  const bool below = (state_.record_of(home, ref).flags & block_record::flag_of(edge)) != 0;
+  if (below || transfers_.is_moving(home, ref) || !transfers_.may_write(edge, pool_of(home))) return false;
+  write_down(edge, home, ref, false);
+  return true;
 }
 
 /// Keeps two stocks ahead of need: blank blocks (the water marks), and behind them blocks that have a copy below and so
@@ -74,30 +90,32 @@ bool lower_edges::demote_ahead(coarse_time now) {
 
 /// Bytes that demote_ahead() would have written or parked, but has not.
 std::uint64_t lower_edges::unwritten_excess() const noexcept {
-  if (state_.options.high_water >= 1.0) return 0;
+  if (state_.options.high_water >= 1.0 || !state_.options.has_lower()) return 0;
   const std::uint64_t staying = state_.counted_bytes() - transfers_.leaving_bytes() - order_.parked_bytes();
-  const double share = std::max(0.0, state_.options.low_water - state_.options.lower.write_ahead);
+  const double share =
+      std::max(0.0, state_.options.low_water - state_.options.edges[state_.options.demotion_edge()].write_ahead);
   return staying - std::min(staying, share_of(state_.usable_bytes(), share));
 }
 
 /// Begins to write the oldest blocks down, or parks them if they have a copy. Returns how many; fewer than asked when
 /// the window is full.
 std::uint32_t lower_edges::write_oldest(pool& from, std::uint32_t count, coarse_time now) {
+  const edge_number edge = state_.options.demotion_edge();
   std::uint32_t begun = 0;
   for (std::uint32_t looked = 0; looked < count; ++looked) {
     const auto victim = from.policy->victim();
     if (!victim) break;
     slab& home = *state_.slab_of_record(*victim);
     const block_ref ref(home.what.index, *victim - home.what.first_record);
-    if ((state_.record_of(home, ref).flags & block_record::flag_below) != 0) {
+    if ((state_.record_of(home, ref).flags & block_record::flags_below) != 0) {
       from.policy->evict(*victim, state_.identity_of(from, *victim), now);
       order_.park(from, *victim, now);
       ++begun;
     } else if (transfers_.is_moving(home, ref)) {  // written through at this moment: its turn comes again
       from.policy->spare(*victim, now);
-    } else if (transfers_.may_write(from)) {
+    } else if (transfers_.may_write(edge, from)) {
       from.policy->evict(*victim, state_.identity_of(from, *victim), now);
-      write_down(home, ref, true);
+      write_down(edge, home, ref, true);
       ++begun;
     } else {
       break;
@@ -132,10 +150,13 @@ void lower_edges::finish_write(const moving_block& moved, std::uint32_t number, 
     return;
   }
   if (how == transfer_result::done) {
-    memory::shared_set_bits(record.flags, block_record::flag_below, "finish_write.below"_point);
+    memory::shared_set_bits(record.flags, block_record::flag_of(moved.edge), "finish_write.below"_point);
     ++state_.counters.demoted;
   }
-  if (!moved.leaves) return pins_.note_loose(from, number);
+  if (!moved.leaves) {
+    pins_.note_loose(from, number);
+    return write_through(home, moved.ref, moved.edge + 1);
+  }
   if (record.touch.load(std::memory_order_relaxed) != moved.touched) {  // somebody read it meanwhile
     order_.enter_order(from, number, now);
   } else if (state_.counted_bytes() <= share_of(state_.usable_bytes(), state_.options.high_water)) {
@@ -152,6 +173,19 @@ bool lower_edges::is_present(instance_number number, std::uint32_t group, const 
          state_.find_present(*home->second, reduce_key(full.view(), group), full, nullptr);
 }
 
+/// Of the tiers below, the one that probably has the block: the one that says so behind the index, or else the first
+/// that says nothing.
+std::optional<edge_number> lower_edges::source_of(const instance& in, const block_key& key) const noexcept {
+  const std::vector<edge_options>& edges = state_.options.edges;
+  for (const bool hinted : {true, false}) {
+    for (edge_number edge = 0; edge < edges.size(); ++edge) {
+      if (edges[edge].hinted != hinted) continue;
+      if (!hinted || memory::hint_reader(in.index.hints()).contains(key)) return edge;
+    }
+  }
+  return std::nullopt;
+}
+
 prefetch::load_answer lower_edges::load(instance_number number, std::uint32_t group, const full_key& full,
                                         coarse_time now) {
   const auto owner = state_.instances.find(number);
@@ -166,12 +200,10 @@ prefetch::load_answer lower_edges::load(instance_number number, std::uint32_t gr
   }
   if (collision || in.reserved_keys.contains(key)) return {load_state::busy};
   if (in.is_clearing()) return {load_state::absent};  // below it goes next
-  if (!state_.options.lower.present || !memory::hint_reader(in.index.hints()).contains(key)) {
-    return {load_state::absent};
-  }
+  const auto edge = source_of(in, key);
+  if (!edge) return {load_state::absent};
   pool& into = *in.pools[group];
-  if (transfers_.loading_bytes() != 0 && transfers_.loading_bytes() + into.stride > state_.options.lower.read_window)
-    return {load_state::wait};
+  if (!transfers_.may_load(*edge, into)) return {load_state::wait};
   // A load can wait, so it costs no block that could be written first.
   const bool room_comes = into.leaving > 0 || (into.policy->size() > 0 && unwritten_excess() > 0);
   if (into.free.empty() && into.parked->size() == 0 && room_comes && !space_.slab_fits(into)) return {load_state::wait};
@@ -184,17 +216,18 @@ prefetch::load_answer lower_edges::load(instance_number number, std::uint32_t gr
   block_record& record = state_.record_of(home, ref);
   const std::uint32_t record_number = home.what.first_record + ref.block();
   record.set_key(full);
+  memory::shared_store(record.source, *edge, std::memory_order_relaxed, "load.source"_point);
   record.set_state(block_state::loading,
                    "load.loading"_point);  // before the read is asked for: a restart must not reuse the memory
-  const std::uint64_t token =
-      transfers_.begin_moving(record_number, {.owner = &in, .ref = ref, .stride = into.stride, .up = true});
+  const std::uint64_t token = transfers_.begin_moving(
+      record_number, {.owner = &in, .ref = ref, .stride = into.stride, .edge = *edge, .up = true});
   in.loading.emplace(key, record_number);
-  transfers_.queue_load({.instance = number,
-                         .group = group,
-                         .token = token,
-                         .full = full,
-                         .key = key,
-                         .memory = {home.block(ref), into.stride}});
+  transfers_.queue_load(*edge, {.instance = number,
+                                .group = group,
+                                .token = token,
+                                .full = full,
+                                .key = key,
+                                .memory = {home.block(ref), into.stride}});
   return {load_state::loading, token};
 }
 
@@ -209,8 +242,8 @@ void lower_edges::finish_load(const moving_block& moved, std::uint32_t number, t
     return;
   }
   blocks_.publish(in, home, moved.ref, full, now);
-  if (state_.options.lower.keep_copy)
-    memory::shared_set_bits(state_.record_of(home, moved.ref).flags, block_record::flag_below,
+  if (state_.options.edges[moved.edge].keep_copy)
+    memory::shared_set_bits(state_.record_of(home, moved.ref).flags, block_record::flag_of(moved.edge),
                             "finish_load.below"_point);
   order_.enter_order(pool_of(home), number, now);
   ++state_.counters.promoted;
@@ -218,26 +251,27 @@ void lower_edges::finish_load(const moving_block& moved, std::uint32_t number, t
 
 void lower_edges::note_removal(instance& in, const block_key& key, std::vector<removal>& below) {
   transfers_.abandon_load(in, key);
-  if (!state_.options.lower.present) return;
+  if (!state_.options.has_lower()) return;
   if (below.empty() || below.back().all) below.push_back({in.number, false, {}});
   below.back().keys.push_back(key);
 }
 
-void lower_edges::forget_copies(std::span<const lost_block> lost) {
+void lower_edges::forget_copies(edge_number edge, std::span<const lost_block> lost) {
   for (const lost_block& each : lost) {
     const auto owner = state_.instances.find(each.instance);
     if (owner == state_.instances.end()) continue;
     const std::uint64_t value = owner->second->index.find(each.key);
     if (!memory::index_value::holds_block(value)) continue;
     const block_ref ref = memory::index_value::ref(value);
-    if (slab* home = slab_of(*owner->second, ref)) forget_copy(*home, ref);
+    if (slab* home = slab_of(*owner->second, ref)) forget_copy(*home, ref, block_record::flag_of(edge));
   }
 }
 
-void lower_edges::forget_copy(slab& home, block_ref ref) {
+/// `copies`: flags of those that are gone.
+void lower_edges::forget_copy(slab& home, block_ref ref, std::uint8_t copies) {
   block_record& record = state_.record_of(home, ref);
-  memory::shared_clear_bits(record.flags, block_record::flag_below, "forget_copy.not_below"_point);
-  if ((record.flags & block_record::flag_parked) == 0) return;
+  memory::shared_clear_bits(record.flags, copies, "forget_copy.not_below"_point);
+  if ((record.flags & block_record::flag_parked) == 0 || (record.flags & block_record::flags_below) != 0) return;
   // Its turn to be written comes again.
   const std::uint32_t number = home.what.first_record + ref.block();
   const coarse_time touched = record.touch.load(std::memory_order_relaxed);
@@ -247,15 +281,16 @@ void lower_edges::forget_copy(slab& home, block_ref ref) {
 
 /// One slab, the first that can go.
 void lower_edges::drain_lost(coarse_time now) {
-  if (!transfers_.loading_is_lost()) return;
+  if (!transfers_.any_lost()) return;
   for (const auto& [owner, ref] : transfers_.recovered()) {
-    if (moves_.drain(*slab_of(*owner, ref), now)) return;  // which has shortened the list
+    slab& home = *slab_of(*owner, ref);
+    if (transfers_.is_lost(home, ref) && moves_.drain(home, now)) return;  // which has shortened the list
   }
 }
 
 bool lower_edges::evict_ahead(coarse_time now) {
   if (state_.options.high_water >= 1.0) return false;
-  if (state_.options.lower.present) return demote_ahead(now);
+  if (state_.options.has_lower()) return demote_ahead(now);
   const std::uint64_t usable = state_.usable_bytes();
   if (state_.counted_bytes() <= share_of(usable, state_.options.high_water)) return false;
   const std::uint64_t low = share_of(usable, state_.options.low_water);
@@ -263,9 +298,14 @@ bool lower_edges::evict_ahead(coarse_time now) {
   return evictor_.evict_oldest(nullptr, state_.counted_bytes() - low, now) > 0 && state_.counted_bytes() > low;
 }
 
-void lower_edges::release_loading() {
-  for (const auto& [owner, ref] : transfers_.recovered()) blocks_.free_block(*owner, *slab_of(*owner, ref), ref);
-  transfers_.recovered().clear();
+void lower_edges::release_loading(edge_number edge) {
+  std::erase_if(transfers_.recovered(), [&](const auto& each) {
+    const auto& [owner, ref] = each;
+    slab& home = *slab_of(*owner, ref);
+    if (state_.record_of(home, ref).source.load(std::memory_order_relaxed) != edge) return false;
+    blocks_.free_block(*owner, home, ref);
+    return true;
+  });
 }
 
 }  // namespace cenote::blocks

@@ -1,8 +1,9 @@
-// Blocks on their way to and from the tier below.
+// Blocks on their way to and from the tiers below.
 #pragma once
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <span>
 #include <utility>
 #include <vector>
@@ -22,7 +23,7 @@ class pin_looks;
 class slab_moves;
 class slab_space;
 
-/// Decides what is written down and when, and carries out what the tier below answered.
+/// Decides what is written down and when, and carries out what the tiers below answered.
 class lower_edges {
  public:
   lower_edges(state& of, transfer_table& transfers, pin_looks& looks, eviction_order& order, block_states& blocks,
@@ -37,7 +38,9 @@ class lower_edges {
         moves_(moves),
         allocator_(allocator) {}
 
-  void write_through(slab& home, memory::block_ref ref);
+  void write_through(slab& home, memory::block_ref ref, edge_number first = 0);
+  void write_hot(slab& home, memory::block_ref ref, std::uint16_t hits);
+  [[nodiscard]] std::optional<edge_number> source_of(const instance& in, const block_key& key) const noexcept;
   std::uint32_t write_oldest(pool& from, std::uint32_t count, coarse_time now);
   /// Transfers that ended, down or up.
   void transferred(std::span<const transfer_outcome> outcomes, coarse_time now);
@@ -46,16 +49,17 @@ class lower_edges {
   prefetch::load_answer load(instance_number number, std::uint32_t group, const full_key& full, coarse_time now);
   void note_removal(instance& in, const block_key& key, std::vector<removal>& below);
   /// Blocks that left the tier below by themselves: they are not free to go any more.
-  void forget_copies(std::span<const lost_block> lost);
-  void forget_copy(slab& home, memory::block_ref ref);
+  void forget_copies(edge_number edge, std::span<const lost_block> lost);
+  void forget_copy(slab& home, memory::block_ref ref, std::uint8_t copies);
   void drain_lost(coarse_time now);
   /// One step of eviction ahead of need. True: more to do.
   bool evict_ahead(coarse_time now);
-  /// After a restart: no read of the worker before can land in a slab any more.
-  void release_loading();
+  /// After a restart: no read of the worker before from this tier can land in a slab any more.
+  void release_loading(edge_number edge);
 
  private:
-  void write_down(slab& home, memory::block_ref ref, bool leaves);
+  bool write_copy(edge_number edge, slab& home, memory::block_ref ref);
+  void write_down(edge_number edge, slab& home, memory::block_ref ref, bool leaves);
   bool demote_ahead(coarse_time now);
   [[nodiscard]] std::uint64_t unwritten_excess() const noexcept;
   void finish_write(const moving_block& moved, std::uint32_t number, transfer_result how, coarse_time now,

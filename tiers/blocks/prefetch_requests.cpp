@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <utility>
 
-#include "memory/lower_hints.hpp"
 #include "tiers/blocks/lower_edges.hpp"
 #include "tiers/blocks/pin_looks.hpp"
 #include "tiers/blocks/prefetch_holds.hpp"
@@ -59,8 +58,8 @@ place prefetch_requests::place_of(const instance& in, std::uint32_t group, const
   const block_key key = reduce_key(full.view(), group);
   if (state_.find_present(in, key, full, nullptr)) return place::present;
   if (in.loading.contains(key)) return place::loading;
-  if (in.reserved_keys.contains(key) || !state_.options.lower.present) return place::absent;
-  return memory::hint_reader(in.index.hints()).contains(key) ? place::below : place::absent;
+  if (in.reserved_keys.contains(key)) return place::absent;
+  return edges_.source_of(in, key) ? place::below : place::absent;
 }
 
 prefetch::reply prefetch_requests::obey(const prefetch::order& order, coarse_time now) {

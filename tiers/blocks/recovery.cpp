@@ -263,7 +263,9 @@ std::uint64_t recovery::rebuild(coarse_time now) {
         memory::shared_store(by->memory.grant(slot).word, 0, std::memory_order_release, "rebuild.slot_emptied"_point);
     }
   }
-  if (!state_.options.lower.present) transfers_.abandon_recovered();  // the paths were taken away
+  for (auto edge = static_cast<edge_number>(state_.options.edges.size()); edge < max_edges; ++edge) {
+    transfers_.abandon_recovered(edge);  // the tier was taken away
+  }
   return served;
 }
 

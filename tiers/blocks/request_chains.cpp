@@ -121,8 +121,8 @@ void request_chains::use_block(pool& group, std::uint32_t record, coarse_time no
   const auto hits = static_cast<std::uint16_t>(
       memory::shared_add(used.hits, 1, std::memory_order_relaxed, "use_block.hits"_point) + 1);
   order_.touch_order(group, record, now);
-  if (state_.options.lower.ingest == ingest::hot && hits == state_.options.lower.hot_accesses) {
-    edges_.write_through(home, block_ref(home.what.index, record - home.what.first_record));
+  if (state_.options.has_lower()) {
+    edges_.write_hot(home, block_ref(home.what.index, record - home.what.first_record), hits);
   }
   ++state_.counters.touches;
 }
@@ -193,7 +193,7 @@ void request_chains::place_stored(session& by, coarse_time now) {
 /// policy meets the same calls as in a simulation.
 void request_chains::place_block(pool& group, std::uint32_t record, std::size_t left, coarse_time now) {
   // With a tier below, what this one does not want is still worth writing down.
-  if (state_.options.lower.present || accounts_.keeps(group, record) ||
+  if (state_.options.has_lower() || accounts_.keeps(group, record) ||
       group.policy->wants(state_.identity_of(group, record), now)) {
     evictor_.stay_within_capacity((left - 1) * group.stride, now);
     order_.enter_order(group, record, now);
@@ -201,7 +201,7 @@ void request_chains::place_block(pool& group, std::uint32_t record, std::size_t 
     order_.park(group, record, now);
   }
   slab& home = *state_.slab_of_record(record);
-  if (state_.options.lower.ingest == ingest::all) {
+  if (state_.options.has_lower()) {
     edges_.write_through(home, block_ref(home.what.index, record - home.what.first_record));
   }
 }

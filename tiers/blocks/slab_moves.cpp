@@ -87,7 +87,7 @@ bool slab_moves::find_drainable(slab& victim, std::vector<block_ref>& present, c
       case block_state::present:
         return (state_.record_of(victim, ref).flags & memory::block_record::flag_kept) != 0 ||
                pins_.is_stuck(victim, ref, now);
-      case block_state::loading: return !transfers_.loading_is_lost() || transfers_.is_moving(victim, ref);
+      case block_state::loading: return !transfers_.is_lost(victim, ref) || transfers_.is_moving(victim, ref);
       default: return true;
     }
   };
@@ -153,7 +153,7 @@ bool slab_moves::drain(slab& victim, coarse_time now) {
     let_loose(ref);
     ++state_.counters.evicted;
     const bool lost =
-        state_.options.lower.present && (state_.record_of(victim, ref).flags & memory::block_record::flag_below) == 0;
+        state_.options.has_lower() && (state_.record_of(victim, ref).flags & memory::block_record::flags_below) == 0;
     state_.counters.demotions_dropped += lost ? 1 : 0;
   }
   space_.drop_slab(victim);
@@ -192,7 +192,7 @@ void slab_moves::move_hot_blocks(slab& from, std::vector<block_ref>& refs, coars
     const bool sound = !checksum || checksum_of(home.block(target), group.block_bytes) == *checksum;
     const full_key full = record.get_key();
     const coarse_time touched = record.touch.load(std::memory_order_relaxed);
-    const auto below = static_cast<std::uint8_t>(record.flags & memory::block_record::flag_below);
+    const auto below = static_cast<std::uint8_t>(record.flags & memory::block_record::flags_below);
     in.index.erase(reduce_key(full.view(), from.what.group));
     record.set_state(block_state::free,
                      "move_hot_blocks.free"_point);  // before the copy is published: never two blocks of one key

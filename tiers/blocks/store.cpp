@@ -170,8 +170,15 @@ bool store::evict_ahead(coarse_time now) {
 
 // ---------------------------------------------------------------------------------------------- the tier below
 
-std::vector<transfer> store::take_demotions() {
-  return parts_->transfers.take_writes();
+std::optional<edge_number> store::hinted_edge() const noexcept {
+  const std::vector<edge_options>& edges = parts_->all.options.edges;
+  const auto found = std::ranges::find(edges, true, &edge_options::hinted);
+  if (found == edges.end()) return std::nullopt;
+  return static_cast<edge_number>(found - edges.begin());
+}
+
+std::vector<transfer> store::take_demotions(edge_number to) {
+  return parts_->transfers.take_writes(to);
 }
 
 std::vector<removal> store::take_expired() {
@@ -186,20 +193,20 @@ prefetch::load_answer store::load(instance_number number, std::uint32_t group, c
   return parts_->edges.load(number, group, full, now);
 }
 
-std::vector<transfer> store::take_loads() {
-  return parts_->transfers.take_loads();
+std::vector<transfer> store::take_loads(edge_number from) {
+  return parts_->transfers.take_loads(from);
 }
 
-void store::forget_copies(std::span<const lost_block> lost) {
-  parts_->edges.forget_copies(lost);
+void store::forget_copies(std::span<const lost_block> lost, edge_number of) {
+  parts_->edges.forget_copies(of, lost);
 }
 
-void store::release_loading() {
-  parts_->edges.release_loading();
+void store::release_loading(edge_number from) {
+  parts_->edges.release_loading(from);
 }
 
-void store::abandon_loading() noexcept {
-  parts_->transfers.abandon_recovered();
+void store::abandon_loading(edge_number from) noexcept {
+  parts_->transfers.abandon_recovered(from);
 }
 
 bool store::is_present(instance_number number, std::uint32_t group, const full_key& full) const noexcept {

@@ -107,23 +107,25 @@ class store {
   /// One step of eviction ahead of need. True: more to do.
   bool evict_ahead(coarse_time now);
 
-  // ---- the tier below
+  // ---- the tiers below
+  /// The one that says behind the index what it holds; nothing: none does.
+  [[nodiscard]] std::optional<edge_number> hinted_edge() const noexcept;
   /// Blocks to write down. They stay readable meanwhile, and keep their memory until transferred() names them.
-  [[nodiscard]] std::vector<transfer> take_demotions();
+  [[nodiscard]] std::vector<transfer> take_demotions(edge_number to = 0);
   /// What expired since the last call, for the tier below.
   [[nodiscard]] std::vector<removal> take_expired();
   /// Transfers that ended, down or up.
   void transferred(std::span<const transfer_outcome> outcomes, coarse_time now);
   /// Makes room for a block and puts it on the list of take_loads(), unless it is here or on its way.
   prefetch::load_answer load(instance_number number, std::uint32_t group, const full_key& full, coarse_time now);
-  [[nodiscard]] std::vector<transfer> take_loads();
+  [[nodiscard]] std::vector<transfer> take_loads(edge_number from = 0);
   /// Blocks that left the tier below by themselves: they are not free to go any more.
-  void forget_copies(std::span<const lost_block> lost);
+  void forget_copies(std::span<const lost_block> lost, edge_number of = 0);
   /// After a restart: no read of the worker before can land in a slab any more.
-  void release_loading();
+  void release_loading(edge_number from = 0);
   /// … or nobody will ever know: such memory is not used again. Each tick() empties a slab that has some and gives it
   /// up as a whole, when nobody holds another block of it.
-  void abandon_loading() noexcept;
+  void abandon_loading(edge_number from = 0) noexcept;
   [[nodiscard]] bool is_present(instance_number number, std::uint32_t group, const full_key& full) const noexcept;
 
   // ---- prefetches

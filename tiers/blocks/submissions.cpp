@@ -202,7 +202,7 @@ void submissions::run_commit(batch& work, session& by, const submission& entry, 
   }
   transfers_.abandon_load(in, key);  // so does whoever is bringing it up
   // A client answers for its own blocks: with a wrong sum they are dropped when they come up again.
-  const bool summed = state_.options.lower.present && (entry.flags & submission::flag_checksum) != 0;
+  const bool summed = state_.options.has_lower() && (entry.flags & submission::flag_checksum) != 0;
   blocks_.publish(in, *home, ref, full, now, summed ? std::optional(entry.detail) : std::nullopt);
   handed_out_.forget_grant(
       by, ref.bits);  // only now: a worker killed in between finds the block published or still granted

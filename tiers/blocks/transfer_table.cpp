@@ -1,5 +1,9 @@
 #include "tiers/blocks/transfer_table.hpp"
 
+#include <algorithm>
+#include <functional>
+#include <numeric>
+
 namespace cenote::blocks {
 
 using memory::block_record;
@@ -11,17 +15,19 @@ bool transfer_table::in_policy(std::uint32_t record) const noexcept {
   return found == moving_.end() || !found->second.leaves;
 }
 
-bool transfer_table::may_write(const pool& from) const noexcept {
-  return writing_bytes_ == 0 || writing_bytes_ + from.stride <= state_.options.lower.write_window;
+bool transfer_table::may_write(edge_number edge, const pool& from) const noexcept {
+  const std::uint64_t window = state_.options.edges[edge].write_window;
+  return writing_[edge] == 0 || writing_[edge] + from.stride <= window;
 }
 
-bool transfer_table::may_load(const pool& into) const noexcept {
-  return loading_bytes_ == 0 || loading_bytes_ + into.stride <= state_.options.lower.read_window;
+bool transfer_table::may_load(edge_number edge, const pool& into) const noexcept {
+  const std::uint64_t window = state_.options.edges[edge].read_window;
+  return loading_[edge] == 0 || loading_[edge] + into.stride <= window;
 }
 
 std::uint64_t transfer_table::begin_moving(std::uint32_t record, moving_block what) {
   what.serial = next_serial_++;
-  (what.up ? loading_bytes_ : writing_bytes_) += what.stride;
+  (what.up ? loading_ : writing_)[what.edge] += what.stride;
   if (what.leaves) leaving_bytes_ += what.stride;
   moving_record_.emplace(what.serial, record);
   moving_.emplace(record, what);
@@ -33,7 +39,7 @@ std::optional<std::pair<std::uint32_t, moving_block>> transfer_table::take_movin
   if (found == moving_record_.end()) return std::nullopt;
   const std::pair moved(found->second, moving_.at(found->second));
   const moving_block& what = moved.second;
-  (what.up ? loading_bytes_ : writing_bytes_) -= what.stride;
+  (what.up ? loading_ : writing_)[what.edge] -= what.stride;
   if (what.leaves) leaving_bytes_ -= what.stride;
   moving_.erase(found->second);
   moving_record_.erase(found);
@@ -51,6 +57,23 @@ void transfer_table::abandon_load(instance& in, const block_key& key) {
   if (found == in.loading.end()) return;
   moving_.at(found->second).unwanted = true;
   in.loading.erase(found);
+}
+
+std::uint64_t transfer_table::writing_bytes() const noexcept {
+  return std::accumulate(writing_.begin(), writing_.end(), std::uint64_t{0});
+}
+
+std::uint64_t transfer_table::loading_bytes() const noexcept {
+  return std::accumulate(loading_.begin(), loading_.end(), std::uint64_t{0});
+}
+
+bool transfer_table::is_lost(const slab& home, memory::block_ref ref) const noexcept {
+  const std::uint64_t edge = state_.record_of(home, ref).source.load(std::memory_order_relaxed);
+  return edge >= max_edges || lost_[edge];
+}
+
+bool transfer_table::any_lost() const noexcept {
+  return !recovered_.empty() && std::ranges::any_of(lost_, std::identity{});
 }
 
 }  // namespace cenote::blocks

@@ -1,6 +1,7 @@
-// Blocks whose memory the tier below reads or fills.
+// Blocks whose memory a tier below reads or fills.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <optional>
 #include <unordered_map>
@@ -19,13 +20,14 @@ struct moving_block {
   std::uint64_t serial = 0;  ///< the transfer's token
   coarse_time touched = 0;
   std::uint64_t stride = 0;
+  edge_number edge = 0;
   bool up = false;
   bool leaves = false;    ///< down: it goes when it is written; it is in no policy meanwhile
   bool unwanted = false;  ///< up: somebody stored or removed the key meanwhile
 };
 
-/// Which blocks are on their way to and from the tier below, how many bytes of them, and what is to be sent to it. Also
-/// the blocks that a dead worker was bringing up.
+/// Which blocks are on their way to and from the tiers below, how many bytes of them, and what is to be sent to each.
+/// Also the blocks that a dead worker was bringing up.
 class transfer_table {
  public:
   explicit transfer_table(state& of) noexcept : state_(of), next_serial_(of.options.first_transfer) {}
@@ -36,8 +38,8 @@ class transfer_table {
   /// False for a block that stays by itself, or leaves when it is written.
   [[nodiscard]] bool in_policy(std::uint32_t record) const noexcept;
   /// One block may always be on its way, however small the window is.
-  [[nodiscard]] bool may_write(const pool& from) const noexcept;
-  [[nodiscard]] bool may_load(const pool& into) const noexcept;
+  [[nodiscard]] bool may_write(edge_number edge, const pool& from) const noexcept;
+  [[nodiscard]] bool may_load(edge_number edge, const pool& into) const noexcept;
 
   /// Returns the token. Tokens are 64-bit numbers in the order of the transfers: at a billion a second they last for
   /// centuries.
@@ -52,37 +54,41 @@ class transfer_table {
   [[nodiscard]] std::uint64_t serial_of(std::uint32_t record) const { return moving_.at(record).serial; }
   [[nodiscard]] std::uint32_t record_moving(std::uint64_t token) const { return moving_record_.at(token); }
 
-  void queue_write(transfer what) { writes_.push_back(std::move(what)); }
-  void queue_load(transfer what) { loads_.push_back(std::move(what)); }
-  [[nodiscard]] std::vector<transfer> take_writes() noexcept { return std::exchange(writes_, {}); }
-  [[nodiscard]] std::vector<transfer> take_loads() noexcept { return std::exchange(loads_, {}); }
+  void queue_write(edge_number edge, transfer what) { writes_[edge].push_back(std::move(what)); }
+  void queue_load(edge_number edge, transfer what) { loads_[edge].push_back(std::move(what)); }
+  [[nodiscard]] std::vector<transfer> take_writes(edge_number edge) noexcept {
+    return std::exchange(writes_[edge], {});
+  }
+  [[nodiscard]] std::vector<transfer> take_loads(edge_number edge) noexcept { return std::exchange(loads_[edge], {}); }
 
-  [[nodiscard]] std::uint64_t writing_bytes() const noexcept { return writing_bytes_; }
+  /// To and from all tiers below.
+  [[nodiscard]] std::uint64_t writing_bytes() const noexcept;
+  [[nodiscard]] std::uint64_t loading_bytes() const noexcept;
   /// … of those, of what goes when it is written.
   [[nodiscard]] std::uint64_t leaving_bytes() const noexcept { return leaving_bytes_; }
-  [[nodiscard]] std::uint64_t loading_bytes() const noexcept { return loading_bytes_; }
 
   /// A dead worker's reads may still land in these.
   [[nodiscard]] std::vector<std::pair<instance*, memory::block_ref>>& recovered() noexcept { return recovered_; }
   [[nodiscard]] const std::vector<std::pair<instance*, memory::block_ref>>& recovered() const noexcept {
     return recovered_;
   }
-  /// … and it will not be known when they have ended: such memory is not used again.
-  [[nodiscard]] bool loading_is_lost() const noexcept { return loading_is_lost_; }
-  void abandon_recovered() noexcept { loading_is_lost_ = true; }
+  /// … and it will not be known when those from this tier have ended: such memory is not used again.
+  void abandon_recovered(edge_number edge) noexcept { lost_[edge] = true; }
+  [[nodiscard]] bool is_lost(const slab& home, memory::block_ref ref) const noexcept;
+  [[nodiscard]] bool any_lost() const noexcept;
 
  private:
   state& state_;
   std::unordered_map<std::uint32_t, moving_block> moving_;          ///< by record
   std::unordered_map<std::uint64_t, std::uint32_t> moving_record_;  ///< by serial
   std::uint64_t next_serial_;
-  std::uint64_t writing_bytes_ = 0;
+  std::array<std::uint64_t, max_edges> writing_{};  ///< bytes
+  std::array<std::uint64_t, max_edges> loading_{};
   std::uint64_t leaving_bytes_ = 0;
-  std::uint64_t loading_bytes_ = 0;
-  std::vector<transfer> writes_;
-  std::vector<transfer> loads_;
+  std::array<std::vector<transfer>, max_edges> writes_;
+  std::array<std::vector<transfer>, max_edges> loads_;
   std::vector<std::pair<instance*, memory::block_ref>> recovered_;
-  bool loading_is_lost_ = false;
+  std::array<bool, max_edges> lost_{};
 };
 
 }  // namespace cenote::blocks

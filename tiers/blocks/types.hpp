@@ -37,15 +37,20 @@ using coarse_time = std::uint32_t;
 using cenote::ingest;
 using cenote::priority;
 
-/// What the store does with a tier below it.
-struct lower_options {
-  bool present = false;
+/// The tiers below a block tier, in their order: 0 is the nearest.
+using edge_number = std::uint32_t;
+inline constexpr edge_number max_edges = 4;
+
+/// What a block tier does with one of the tiers below it.
+struct edge_options {
   blocks::ingest ingest = blocks::ingest::evicted;
   std::uint32_t hot_accesses = 2;
   bool keep_copy = true;           ///< the tier below keeps what it gave
   std::uint64_t write_window = 0;  ///< bytes on their way down at once
   std::uint64_t read_window = 0;   ///< … up
   double write_ahead = 0;  ///< share of the capacity whose oldest blocks are kept with a copy below, ready to go
+  bool hinted =
+      true;  ///< it says behind the index what it holds, as one tier may; else it is asked for what is nowhere
 };
 
 /// What an instance group is given.
@@ -93,10 +98,19 @@ struct store_options {
   std::string policy = "lru";
   std::map<std::string, group_options> groups;  ///< by name; the others share the account called `default`
   limit_options limits;
-  lower_options lower;
-  std::uint64_t hold_bytes = 0;      ///< the most that prefetches may keep from eviction; 0: half of the capacity
+  std::vector<edge_options> edges{};  ///< the tiers below, at most max_edges
+  std::uint64_t hold_bytes = 0;       ///< the most that prefetches may keep from eviction; 0: half of the capacity
   std::uint64_t first_transfer = 1;  ///< number of the first transfer to or from the tier below; for tests of late ones
   life_options life;
+
+  [[nodiscard]] bool has_lower() const noexcept { return !edges.empty(); }
+  /// Where blocks go that leave: the first tier that wants these, or else the first one.
+  [[nodiscard]] edge_number demotion_edge() const noexcept {
+    for (edge_number edge = 0; edge < edges.size(); ++edge) {
+      if (edges[edge].ingest == ingest::evicted) return edge;
+    }
+    return 0;
+  }
 };
 
 /// Keys that were removed, for the tier below.

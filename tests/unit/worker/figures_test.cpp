@@ -49,7 +49,7 @@ node_facts busy_node() {
   fill(nvme->store.paths.front());
   fill(nvme->paths.front());
   fill(facts.report->prefetch);
-  facts.report->nvme = std::move(nvme);
+  facts.report->lower.push_back(std::move(nvme));
   return facts;
 }
 
@@ -121,11 +121,12 @@ BOOST_AUTO_TEST_CASE(status_and_metrics_have_every_figure_with_its_value) {
   expect(facts.report->dram.accounts.front());
   expect(facts.report->dram.sessions.front());
   expect(facts.report->sessions.front());
-  expect(facts.report->nvme->store);
-  expect(facts.report->nvme->store.counters);
-  expect(*facts.report->nvme);
-  expect(facts.report->nvme->store.paths.front());
-  expect(facts.report->nvme->paths.front());
+  const auto nvme = nvme_report_of(*facts.report);
+  expect(nvme->store);
+  expect(nvme->store.counters);
+  expect(*nvme);
+  expect(nvme->store.paths.front());
+  expect(nvme->paths.front());
   expect(facts.report->prefetch);
 }
 

@@ -14,7 +14,7 @@ namespace {
 store_options with_ttl() {
   store_options options = options_of(5 << 20, 1 << 20);
   options.groups["short"] = {.ttl = 100};
-  options.lower.present = true;
+  options.edges.resize(1);
   return options;
 }
 

@@ -130,12 +130,11 @@ store_options matrix_options() {
   options.checksum_at_commit = true;
   options.high_water = 0.9;
   options.low_water = 0.8;
-  options.lower = {.present = true,
-                   .ingest = ingest::evicted,
-                   .keep_copy = true,
-                   .write_window = 8 * block,
-                   .read_window = 8 * block,
-                   .write_ahead = 0.2};
+  options.edges = {{.ingest = ingest::evicted,
+                    .keep_copy = true,
+                    .write_window = 8 * block,
+                    .read_window = 8 * block,
+                    .write_ahead = 0.2}};
   return options;
 }
 

@@ -289,8 +289,8 @@ BOOST_AUTO_TEST_CASE(a_pin_that_outlives_everything_keeps_nothing_of_another_ins
 BOOST_AUTO_TEST_CASE(with_a_tier_below_what_has_no_copy_is_written_down_first) {
   auto options = with();
   options.high_water = options.low_water = 1.0;
-  options.lower.present = true;
-  options.lower.write_window = 8 * 4096;
+  options.edges.resize(1);
+  options.edges[0].write_window = 8 * 4096;
   world test(options);
   test.left_behind("a", 20);
   test.at.now += idle;
@@ -315,7 +315,7 @@ BOOST_AUTO_TEST_CASE(with_a_tier_below_what_has_no_copy_is_written_down_first) {
 BOOST_AUTO_TEST_CASE(a_block_on_its_way_keeps_its_instance_until_the_transfer_ends) {
   auto options = with();
   options.high_water = options.low_water = 1.0;
-  options.lower = {.present = true, .ingest = ingest::all, .write_window = 64 * 4096};
+  options.edges = {{.ingest = ingest::all, .write_window = 64 * 4096}};
   world test(options);
   test.left_behind("a", 4);
   const auto under_way = test.at.tier->take_demotions();

@@ -20,15 +20,14 @@ namespace {
 constexpr std::uint64_t mib = 1 << 20;
 constexpr std::uint64_t block = 64 << 10;
 
-store_options with_lower(lower_options lower = {}, std::uint64_t first_transfer = 1) {
+store_options with_lower(edge_options lower = {}, std::uint64_t first_transfer = 1) {
   store_options options = options_of(4 * mib, mib);
   options.first_transfer = first_transfer;
   options.high_water = 1.0;
   options.low_water = 1.0;
-  lower.present = true;
   if (lower.write_window == 0) lower.write_window = 16 * mib;
   if (lower.read_window == 0) lower.read_window = 16 * mib;
-  options.lower = lower;
+  options.edges = {lower};
   return options;
 }
 
@@ -37,7 +36,7 @@ block_key short_key(std::uint64_t n) {
 }
 
 struct world {
-  explicit world(const lower_options& lower = {}, std::uint64_t first_transfer = 1)
+  explicit world(const edge_options& lower = {}, std::uint64_t first_transfer = 1)
       : at(with_lower(lower, first_transfer)) {
     bind();
   }
@@ -644,7 +643,7 @@ BOOST_AUTO_TEST_CASE(memory_that_a_read_may_reach_for_ever_goes_with_its_slab) {
 BOOST_AUTO_TEST_CASE(without_a_tier_below_nobody_waits_for_its_reads) {
   hints.add(short_key(1));
   load(1);
-  at.options.lower.present = false;
+  at.options.edges.clear();
   at.restart();
   at.tier->tick(++at.now);
   at.pump();

@@ -15,9 +15,9 @@ struct fixture : bare_parts {
   fixture() : bare_parts(with_lower()) {}
   static store_options with_lower() {
     store_options options = options_of(5 << 20, 1 << 20);
-    options.lower.present = true;
-    options.lower.write_window = 2 * 4096;
-    options.lower.read_window = 2 * 4096;
+    options.edges.resize(2);
+    options.edges[0].write_window = 2 * 4096;
+    options.edges[0].read_window = 2 * 4096;
     return options;
   }
   moving_block down(bool leaves) { return {.owner = &in, .ref = {}, .stride = 4096, .leaves = leaves}; }
@@ -60,12 +60,24 @@ BOOST_AUTO_TEST_CASE(a_block_that_is_to_leave_is_in_no_policy_until_it_stays) {
 
 BOOST_AUTO_TEST_CASE(windows_bound_what_is_on_its_way_but_let_one_block_through) {
   const pool& any = pool_in(in);
-  BOOST_TEST(table.may_write(any));
+  BOOST_TEST(table.may_write(0, any));
   (void)table.begin_moving(3, down(false));
-  BOOST_TEST(table.may_write(any));
+  BOOST_TEST(table.may_write(0, any));
   (void)table.begin_moving(4, down(false));
-  BOOST_TEST(!table.may_write(any));
-  BOOST_TEST(table.may_load(any));
+  BOOST_TEST(!table.may_write(0, any));
+  BOOST_TEST(table.may_load(0, any));
+}
+
+BOOST_AUTO_TEST_CASE(each_tier_below_has_windows_and_lists_of_its_own) {
+  moving_block far = down(false);
+  far.edge = 1;
+  const std::uint64_t token = table.begin_moving(3, far);
+  table.queue_write(1, {.token = token, .full = {}, .key = {}, .memory = {}});
+  BOOST_TEST(table.take_writes(0).empty());
+  BOOST_TEST(table.take_writes(1).size() == 1U);
+  BOOST_TEST(table.writing_bytes() == 4096U);
+  BOOST_TEST(table.may_write(0, pool_in(in)));
+  BOOST_TEST(!table.may_write(1, pool_in(in)));  // its window is 0: one block at a time
 }
 
 BOOST_AUTO_TEST_CASE(a_load_that_nobody_wants_any_more_goes_on_unwanted) {

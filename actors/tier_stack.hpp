@@ -1,0 +1,33 @@
+// The tiers of a node, from the one that sessions reach down to the last one below it.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include "actors/data_path.hpp"
+#include "actors/health.hpp"
+#include "actors/messages.hpp"
+#include "tiers/blocks/store.hpp"
+
+namespace cenote {
+
+struct tier_stack {
+  dram_tier_actor top;
+  std::vector<lower_tier> lower;  ///< by edge
+  prefetch_actor planner;
+};
+
+struct stack_parts {
+  std::shared_ptr<blocks::store> store;
+  std::vector<session_ptr> sessions;  ///< that the store knows already
+  std::function<void(std::vector<blocks::slab_request>)> request;
+  std::vector<lower_tier> lower;  ///< as many as the store's options have edges, and in their order
+  prefetch::options plan;
+  std::shared_ptr<health> alive;
+};
+
+/// Starts the tiers' actors, tells each its place, and has all of them beat.
+[[nodiscard]] tier_stack make_tiers(caf::actor_system& system, data_path& path, stack_parts parts);
+
+}  // namespace cenote
