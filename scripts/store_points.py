@@ -97,7 +97,7 @@ class Point:
 
 
 def kind_of(name: str) -> str:
-    """Who kills there: `store`, the matrix over a store in a process of its own (tests/unit/tiers/blocks), or `process`,
+    """Who kills there: `store`, the matrix over a store in its own process (tests/unit/tiers/blocks), or `process`,
     the matrix over a whole node (tests/processes)."""
     return "process" if name.split(".")[0] in PROCESS else "store"
 
