@@ -371,7 +371,7 @@ void dram_tier::forget_below(std::vector<blocks::removal> removals, const outcom
   });
 }
 
-void dram_tier::ask_to_forget(std::vector<blocks::removal> removals, std::function<void(const outcome&)> done) {
+void dram_tier::ask_to_forget(std::vector<blocks::removal> removals, std::function<void(const outcome&)> finish) {
   struct gathering {
     std::size_t open = 0;
     outcome all{};
@@ -387,7 +387,7 @@ void dram_tier::ask_to_forget(std::vector<blocks::removal> removals, std::functi
   };
   send_below();
   const auto what = std::make_shared<const std::vector<blocks::removal>>(std::move(removals));
-  const auto all = std::make_shared<gathering>(gathering{below_.size(), {}, std::move(done)});
+  const auto all = std::make_shared<gathering>(gathering{below_.size(), {}, std::move(finish)});
   for (const lower_tier& each : below_) {
     request(each.actor, below_deadline, forget_atom_v, what)
         .then([all](const outcome& forgot) { all->take(forgot); },

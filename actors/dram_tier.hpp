@@ -67,8 +67,8 @@ class dram_tier final : public dram_tier_actor::base {
   caf::result<outcome> forget_named(const std::string& id);
   /// `answer`, when the tiers below have carried the removals out.
   void forget_below(std::vector<blocks::removal> removals, const outcome& answer, promise_guard<outcome> promise);
-  /// Has all tiers below forget. `done` hears what failed, of one of them, or how many blocks went.
-  void ask_to_forget(std::vector<blocks::removal> removals, std::function<void(const outcome&)> done);
+  /// Has all tiers below forget. `finish` hears what failed, of one of them, or how many blocks went.
+  void ask_to_forget(std::vector<blocks::removal> removals, std::function<void(const outcome&)> finish);
   void wipe_on();
   void reload(const config::node_config& config);
   void beat();
