@@ -147,18 +147,18 @@ struct prefetching : world {
       outcomes.push_back({each.token, what});
     }
     at.tier->transferred(outcomes, at.now);
-    up.settle(outcomes, clock);
+    up.on_loads_finished(outcomes, clock);
   }
   /// Until neither side has anything to say to the other; the answers.
   std::vector<prefetch::answer> advance() {
-    for (prefetch::word& each : at.tier->take_prefetches()) up.hear(std::move(each), clock);
+    for (prefetch::word& each : at.tier->take_prefetches()) up.on_request(std::move(each), clock);
     for (;;) {
-      up.advance(clock);
+      up.plan(clock);
       const auto orders = up.take_orders();
       if (orders.empty()) return up.take_answers();
       for (const prefetch::order& each : orders) {
         const auto said = at.tier->obey(each, at.now);
-        if (each.what != prefetch::order::kind::release) up.take(said, clock);
+        if (each.what != prefetch::order::kind::release) up.on_result(said, clock);
       }
     }
   }
@@ -792,7 +792,7 @@ BOOST_AUTO_TEST_CASE(of_a_session_that_went_nothing_is_left) {
   BOOST_TEST(advance().empty());
   BOOST_TEST(held() == 3 * block);
   at.bury(b.number);
-  up.forget(b.number);
+  up.on_session_closed(b.number);
   BOOST_TEST(held() == 0U);
   end(at.tier->take_loads(), transfer_result::done);
   BOOST_TEST(advance().empty());
