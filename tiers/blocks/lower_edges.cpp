@@ -107,7 +107,7 @@ std::uint32_t lower_edges::write_oldest(pool& from, std::uint32_t count, coarse_
     if (!victim) break;
     slab& home = *state_.slab_of_record(*victim);
     const block_ref ref(home.what.index, *victim - home.what.first_record);
-    if ((state_.record_of(home, ref).flags & block_record::flags_below) != 0) {
+    if ((state_.record_of(home, ref).flags & block_record::flag_of(edge)) != 0) {
       from.policy->evict(*victim, state_.identity_of(from, *victim), now);
       order_.park(from, *victim, now);
       ++begun;
@@ -271,7 +271,8 @@ void lower_edges::forget_copies(edge_number edge, std::span<const lost_block> lo
 void lower_edges::forget_copy(slab& home, block_ref ref, std::uint8_t copies) {
   block_record& record = state_.record_of(home, ref);
   memory::shared_clear_bits(record.flags, copies, "forget_copy.not_below"_point);
-  if ((record.flags & block_record::flag_parked) == 0 || (record.flags & block_record::flags_below) != 0) return;
+  const std::uint8_t wanted = block_record::flag_of(state_.options.demotion_edge());
+  if ((record.flags & block_record::flag_parked) == 0 || (record.flags & wanted) != 0) return;
   // Its turn to be written comes again.
   const std::uint32_t number = home.what.first_record + ref.block();
   const coarse_time touched = record.touch.load(std::memory_order_relaxed);

@@ -55,8 +55,11 @@ struct replay {
     ++at.now;
     if (at.tier->is_present(in, 0, key_of(n))) return 0;
     const std::array before{nvme->filled(), far.filled()};
-    while (at.tier->load(in, 0, key_of(n), at.now).state == load_state::wait) settle();
-    settle();
+    // What NVMe evicted while it was asked for is missing there; the next question goes to the tier behind it.
+    for (int tries = 0; tries < 2 && !at.tier->is_present(in, 0, key_of(n)); ++tries) {
+      while (at.tier->load(in, 0, key_of(n), at.now).state == load_state::wait) settle();
+      settle();
+    }
     if (at.tier->is_present(in, 0, key_of(n))) return nvme->filled() > before[0] ? 1 : 2;
     BOOST_TEST(a.put(key_of(n)).value == 1U);
     settle();
@@ -100,7 +103,7 @@ BOOST_AUTO_TEST_CASE(hits_are_exclusive_sums_over_the_tiers_and_no_byte_is_wrong
   BOOST_TEST(test.at.broken_identity() == "");
 }
 
-BOOST_AUTO_TEST_CASE(a_block_leaves_without_a_write_when_any_tier_below_has_it_and_a_copy_less_counts_for_its_tier) {
+BOOST_AUTO_TEST_CASE(a_copy_that_is_gone_counts_for_its_tier_alone) {
   replay test;
   BOOST_TEST(test.request(1) == 3U);
   const block_key key = reduce_key(key_of(1).view(), 0);
