@@ -372,6 +372,7 @@ def open_files(pid: int) -> int:
 
 
 def test_sessions_that_come_and_go_leave_nothing_behind(node: Node, attach: Attach) -> None:
+    node.until_populated()  # which maps memory, too
     kept = attach(node, "i", block=BLOCK)
     attach(node, "i", block=BLOCK).close()
 
