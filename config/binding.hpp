@@ -1,6 +1,7 @@
 // Rows of the schema bound to members of the configuration: what a key's value becomes, and that their types agree.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <concepts>
 #include <optional>
@@ -81,7 +82,8 @@ template <class T>
     if (row.choices.empty()) row.choices = enum_names<T>;
     std::string_view rest = row.choices;
     while (!rest.empty()) {
-      const std::size_t end = std::min(rest.find('|'), rest.size());
+      // Not rest.find(): with a sanitizer, its look for a null pointer is no constant to g++ 12.
+      const auto end = static_cast<std::size_t>(std::ranges::find(rest, '|') - rest.begin());
       if (!enum_named<T>(rest.substr(0, end))) throw "a choice has no enumerator";
       rest.remove_prefix(std::min(end + 1, rest.size()));
     }
@@ -102,6 +104,7 @@ struct member_type<Member> {
 template <auto Section, auto Member>
 [[nodiscard]] consteval key_schema bound(key_schema row) {
   row = detail::fitted<typename detail::member_type<Member>::type>(row);
+  row.is_bound = true;
   row.take = [](node_config& into, std::string_view /*name*/, const typed_value& value) {
     return detail::assign(into.*Section.*Member, value);
   };
@@ -112,6 +115,7 @@ template <auto Section, auto Member>
 template <auto Member>
 [[nodiscard]] consteval key_schema bound_in_group(key_schema row) {
   row = detail::fitted<typename detail::member_type<Member>::type>(row);
+  row.is_bound = true;
   row.take = [](node_config& into, std::string_view name, const typed_value& value) {
     return detail::assign(into.groups[std::string(name)].*Member, value);
   };

@@ -538,7 +538,7 @@ constexpr std::array keys{
          .about = "How lines look. auto: journal if systemd's journal reads them, else text."}),
 };
 
-static_assert(std::ranges::all_of(keys, [](const key_schema& each) { return each.take != nullptr; }),
+static_assert(std::ranges::all_of(keys, [](const key_schema& each) { return each.is_bound; }),
               "a key is bound to no member");
 
 constexpr std::string_view placeholder = "<name>";

@@ -54,6 +54,7 @@ struct key_schema {
   std::string_view about = {};            ///< one line
   /// Puts a checked value into the key's member; `name` stands for "<name>". Set by bound(), config/binding.hpp.
   result<> (*take)(node_config& into, std::string_view name, const typed_value& value) = nullptr;
+  bool is_bound = false;  ///< there is `take`; with a sanitizer, comparing it with nullptr is no constant to g++ 12
 };
 
 /// Every key, sections together. Thread-safe, as all of this header.
