@@ -9,7 +9,6 @@
 
 namespace cenote::blocks {
 
-using memory::block_record;
 using memory::block_ref;
 using memory::block_state;
 

@@ -34,6 +34,7 @@ struct parts {
   parts(store_options with, memory::record_table records) : all(std::move(with), std::move(records)) {}
   parts(const parts&) = delete;
   parts& operator=(const parts&) = delete;
+  ~parts() = default;
 
   state all;
   accounts payers{all};
@@ -53,7 +54,7 @@ struct parts {
   instance_table table{all, payers, order, space};
   idle_instances idle{all, payers, evict, space, kept, edges, chains, table};
   clears clear{all, transfers, blocks, in_hands, edges};
-  session_table attached{all, payers, holds, pins, blocks, in_hands, space, table};
+  session_table attached{all, payers, holds, pins, blocks, in_hands, table};
   prefetch_requests prefetching{all, holds, transfers, pins, edges};
   expiry expire{all, blocks, edges};
   submissions submit{all, payers, transfers, blocks, in_hands, allocate, kept, edges, chains, clear, prefetching};

@@ -17,20 +17,18 @@ class handed_out;
 class instance_table;
 class pin_looks;
 class prefetch_holds;
-class slab_space;
 
 /// Adds sessions, and takes back what those held that went.
 class session_table {
  public:
   session_table(state& of, accounts& payers, prefetch_holds& held, pin_looks& looks, block_states& blocks,
-                handed_out& handed_out, slab_space& space, instance_table& table) noexcept
+                handed_out& handed_out, instance_table& table) noexcept
       : state_(of),
         accounts_(payers),
         holds_(held),
         pins_(looks),
         blocks_(blocks),
         handed_out_(handed_out),
-        space_(space),
         table_(table) {}
 
   /// `uid`: the client's user, whose sessions share what one user may hold.
@@ -55,7 +53,6 @@ class session_table {
   pin_looks& pins_;
   block_states& blocks_;
   handed_out& handed_out_;
-  slab_space& space_;
   instance_table& table_;
   std::unordered_set<std::uint32_t> short_numbers_;  ///< of sessions, as block records call them
 };

@@ -20,7 +20,6 @@ using memory::block_ref;
 using memory::block_state;
 using memory::completion;
 using memory::completion_kind;
-using memory::grant_slot;
 using memory::operation;
 using memory::submission;
 
