@@ -2,7 +2,6 @@
 
 #include <fcntl.h>
 #include <poll.h>
-#include <sys/random.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -11,6 +10,7 @@
 #include <thread>
 #include <utility>
 
+#include "core/random_number.hpp"
 #include "memory/index.hpp"
 #include "memory/session_memory.hpp"
 
@@ -127,7 +127,7 @@ std::string default_socket_path() {
 }
 
 result<attachment> attach_to(const std::string& path, local::attach_request request, time_point until) {
-  while (request.call == 0) (void)!::getrandom(&request.call, sizeof request.call, 0);
+  request.call = random_number();
   const auto payload = local::encode(request, local::protocol_minor);
   if (payload.size() > local::max_payload) {
     return fail(error_code::invalid_argument, "the instance spec is longer than a frame of 64 KiB");

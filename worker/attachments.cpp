@@ -1,6 +1,5 @@
 #include "worker/attachments.hpp"
 
-#include <sys/random.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -12,6 +11,7 @@
 #include "actors/ask.hpp"
 #include "config/logging.hpp"
 #include "core/fair_share.hpp"
+#include "core/random_number.hpp"
 #include "memory/instance_memory.hpp"
 #include "worker/access.hpp"
 
@@ -22,12 +22,6 @@ namespace {
 constexpr auto actor_deadline = std::chrono::seconds(5);
 constexpr auto drop_deadline = std::chrono::seconds(1);
 constexpr std::uint32_t default_pins = 8192;
-
-std::uint64_t random_number() {
-  std::uint64_t number = 0;
-  while (number == 0) (void)!::getrandom(&number, sizeof number, 0);
-  return number;
-}
 
 }  // namespace
 
