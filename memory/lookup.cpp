@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <string>
-#include <vector>
+#include <utility>
 
 #include "memory/fence.hpp"
 
@@ -23,21 +23,9 @@ static_assert(ring_keys % run_keys == 0 && ring_keys / run_keys > index_ahead + 
 // A block that moves (compaction) is found again under its new place; more than this many moves in one lookup are a
 // miss.
 constexpr int move_attempts = 4;
-
-/// Per-thread scratch of a batch: grows once, never on a warm path.
-struct scratch {
-  std::vector<candidate> candidates;
-  std::vector<std::uint32_t> slots;
-};
-
-scratch& thread_scratch(std::size_t keys) {
-  thread_local scratch mine;
-  if (mine.candidates.size() < keys) {
-    mine.candidates.resize(keys);
-    mine.slots.resize(keys);
-  }
-  return mine;
-}
+// Keys that are pinned by one fence: few enough that their version lines, looked at before and after it, stay in the
+// first-level cache.
+constexpr std::size_t pin_batch = 64;
 
 /// Keys of a run, which the caller may have made long ago. Addresses past the end do no harm.
 void prefetch_keys(key_batch keys, std::size_t first) noexcept {
@@ -125,6 +113,11 @@ bool lookup::is_present(candidate place, const block_key& reduced, std::span<con
   return false;
 }
 
+bool lookup::is_present_now(std::span<const std::byte> key, std::uint32_t group) const noexcept {
+  const block_key reduced = reduce_key(key, group);
+  return is_present(resolve(index_.find(reduced)), reduced, key);
+}
+
 std::size_t lookup::count_prefix(key_batch keys, std::uint32_t group) const noexcept {
   std::size_t prefix = 0;
   for_each_candidate(keys, group, [&](std::size_t i, const candidate& place, const block_key& reduced) {
@@ -159,17 +152,6 @@ void lookup::find_each(key_batch keys, std::uint32_t group, std::span<std::uint8
   });
 }
 
-std::size_t lookup::locate_prefix(key_batch keys, std::uint32_t group, std::span<candidate> out) const noexcept {
-  std::size_t prefix = 0;
-  for_each_candidate(keys, group, [&](std::size_t i, const candidate& place, const block_key&) {
-    if (!place.found()) return false;
-    out[i] = place;
-    prefix = i + 1;
-    return true;
-  });
-  return prefix;
-}
-
 void lookup::raise_high_water(std::uint32_t slots) const noexcept {
   auto& word = session_.header().pin_high_water;
   std::uint64_t now = word.load(std::memory_order_relaxed);
@@ -193,35 +175,50 @@ bool lookup::pin_moved(candidate& place, std::span<const std::byte> key, std::ui
   return false;
 }
 
-result<std::size_t> lookup::pin_prefix(key_batch keys, std::uint32_t group, std::span<pin> out) const {
-  scratch& work = thread_scratch(keys.count);
-  const std::size_t located = locate_prefix(keys, group, work.candidates);
-  if (located == 0) return 0;
-  const std::size_t slots = slots_->take(std::span(work.slots).first(located));
-  if (slots != 0) raise_high_water(work.slots[slots - 1] + 1);
-  for (std::size_t i = 0; i < slots; ++i) {
-    session_.pin(work.slots[i]).store(index_value::ref(work.candidates[i].value).bits, std::memory_order_relaxed);
+lookup::pinned lookup::pin_located(std::span<candidate> located, key_batch keys, std::size_t first, std::uint32_t group,
+                                   std::span<pin> out) const noexcept {
+  std::array<std::uint32_t, pin_batch> numbers;
+  const auto slots = std::span(numbers).first(slots_->take(std::span(numbers).first(located.size())));
+  if (slots.empty()) return {0, true};
+  raise_high_water(slots.back() + 1);
+  for (std::size_t i = 0; i < slots.size(); ++i) {
+    session_.pin(slots[i]).store(index_value::ref(located[i].value).bits, std::memory_order_relaxed);
   }
   full_fence();  // pairs with the owner's, between its odd versions and its scan of the pins
 
   std::size_t held = 0;
-  for (; held < slots; ++held) {
-    candidate& place = work.candidates[held];
-    if (!holds(place, keys[held]) && !pin_moved(place, keys[held], group, work.slots[held])) break;
-    out[held] = {index_value::ref(place.value), work.slots[held]};
+  for (; held < slots.size(); ++held) {
+    const auto key = keys[first + held];
+    if (!holds(located[held], key) && !pin_moved(located[held], key, group, slots[held])) break;
+    out[first + held] = {index_value::ref(located[held].value), slots[held]};
   }
-  if (held < slots) {
-    unpin_slots(std::span(work.slots).subspan(held, slots - held));
-    return held;
-  }
-  if (slots < located && is_present(work.candidates[held], reduce_key(keys[held], group), keys[held])) {
-    unpin_slots(std::span(work.slots).first(slots));
-    return fail(error_code::pin_limit, "more than " + std::to_string(held) +
-                                           " resident blocks are asked for, but only " + std::to_string(slots) +
-                                           " of this session's " + std::to_string(slots_->total()) +
-                                           " pins are free; release blocks, or attach with a larger max_pins");
-  }
-  return held;
+  unpin_slots(slots.subspan(held));
+  return {held, held == slots.size() && held < located.size()};
+}
+
+result<std::size_t> lookup::pin_prefix(key_batch keys, std::uint32_t group, std::span<pin> out) const {
+  std::array<candidate, pin_batch> located;
+  std::size_t waiting = 0;  // located, not pinned yet
+  std::size_t held = 0;
+  pinned last;
+  const auto pin_waiting = [&] {
+    last = pin_located(std::span(located).first(waiting), keys, held, group, out);
+    held += last.held;
+    return last.held == std::exchange(waiting, 0);
+  };
+  for_each_candidate(keys, group, [&](std::size_t, const candidate& place, const block_key&) {
+    if (!place.found()) return false;
+    located[waiting++] = place;
+    return waiting < pin_batch || pin_waiting();
+  });
+  if (waiting != 0) pin_waiting();
+  if (!last.out_of_slots || !is_present_now(keys[held], group)) return held;
+
+  unpin(out.first(held));
+  return fail(error_code::pin_limit, "more than " + std::to_string(held) + " resident blocks are asked for, but only " +
+                                         std::to_string(held) + " of this session's " +
+                                         std::to_string(slots_->total()) +
+                                         " pins are free; release blocks, or attach with a larger max_pins");
 }
 
 void lookup::unpin_slots(std::span<const std::uint32_t> slots) const noexcept {

@@ -74,9 +74,16 @@ class lookup {
   }
   [[nodiscard]] bool is_present(candidate place, const block_key& reduced,
                                 std::span<const std::byte> key) const noexcept;
+  [[nodiscard]] bool is_present_now(std::span<const std::byte> key, std::uint32_t group) const noexcept;
   [[nodiscard]] bool pin_moved(candidate& place, std::span<const std::byte> key, std::uint32_t group,
                                std::uint32_t slot) const noexcept;
-  [[nodiscard]] std::size_t locate_prefix(key_batch keys, std::uint32_t group, std::span<candidate> out) const noexcept;
+  struct pinned {
+    std::size_t held = 0;
+    bool out_of_slots = false;
+  };
+  /// Pins keys[first, …), which lie where `located` says, into out[first, …) until one is gone or slots run out.
+  [[nodiscard]] pinned pin_located(std::span<candidate> located, key_batch keys, std::size_t first, std::uint32_t group,
+                                   std::span<pin> out) const noexcept;
   void raise_high_water(std::uint32_t slots) const noexcept;
   template <class Visit>
   void for_each_candidate(key_batch keys, std::uint32_t group, Visit&& visit) const noexcept;

@@ -173,6 +173,26 @@ BOOST_AUTO_TEST_CASE(more_keys_than_pins_are_fine_when_the_resident_prefix_fits)
   BOOST_TEST(test.lookup.pin_prefix(batch_of(keys), 0, pins).value() == 16U);
 }
 
+BOOST_AUTO_TEST_CASE(each_length_of_a_pinned_prefix_and_each_number_of_free_pins_is_right) {
+  constexpr std::uint32_t most = 137;  // batches of pins, begun and full
+  for (const std::uint32_t slots : {1U, 63U, 64U, 65U, 128U, most, 2 * most}) {
+    fixture test(2 * most, slots);
+    test.publish(0, most);
+    std::vector<memory::pin> pins(2 * most);
+    for (std::uint32_t count = 0; count <= most; ++count) {
+      const auto keys = keys_of(most - count, most);  // `count` of them are there
+      const auto held = test.lookup.pin_prefix(batch_of(keys), 0, pins);
+      BOOST_REQUIRE(held.has_value() == (count <= slots));
+      BOOST_REQUIRE(test.slots.in_use() == (held ? count : 0U));
+      if (!held) continue;
+      BOOST_REQUIRE(*held == count);
+      for (std::uint32_t i = 0; i < count; ++i) BOOST_REQUIRE(pins[i].block.block() == most - count + i);
+      test.lookup.unpin(std::span(pins).first(count));
+      BOOST_REQUIRE(test.slots.in_use() == 0U);
+    }
+  }
+}
+
 BOOST_AUTO_TEST_CASE(stale_entries_need_no_pins) {
   fixture test(64, 4);
   test.publish(0, 4);
