@@ -7,14 +7,16 @@
 #include <new>
 #include <string>
 
-#include "client/parallel_copy.hpp"
 #include "client/session.hpp"
+#include "device/transform.hpp"
 
 using cenote::error;
 using cenote::error_code;
 using cenote::fail;
 using cenote::result;
+using cenote::strided_piece;
 namespace client = cenote::client;
+namespace transform = cenote::transform;
 
 struct cenote_session {
   client::session_ptr impl;
@@ -36,8 +38,8 @@ static_assert(offsetof(cenote_reserved, state) == offsetof(client::reserved_bloc
 static_assert(sizeof(cenote_held) == sizeof(client::held_block));
 static_assert(offsetof(cenote_held, slot) == offsetof(client::held_block, slot));
 static_assert(sizeof(cenote_buffer) == sizeof(client::buffers::item));
-static_assert(sizeof(cenote_strided) == sizeof(client::strided_piece));
-static_assert(offsetof(cenote_strided, run_stride) == offsetof(client::strided_piece, run_stride));
+static_assert(sizeof(cenote_strided) == sizeof(strided_piece));
+static_assert(offsetof(cenote_strided, run_stride) == offsetof(strided_piece, run_stride));
 static_assert(CENOTE_PREFETCH_DEFAULT == static_cast<int>(cenote::prefetch_policy::node_default));
 static_assert(CENOTE_PREFETCH_BEST_EFFORT == static_cast<int>(cenote::prefetch_policy::best_effort));
 static_assert(CENOTE_PREFETCH_WAIT_COMPLETE == static_cast<int>(cenote::prefetch_policy::wait_complete));
@@ -148,10 +150,10 @@ result<unsigned> copy_threads(const cenote_copy_options* options) {
 }
 
 /// `arrays`: whether those that go with the pieces were given.
-result<std::span<const client::strided_piece>> checked_pieces(const cenote_strided* pieces, size_t count, bool arrays) {
+result<std::span<const strided_piece>> checked_pieces(const cenote_strided* pieces, size_t count, bool arrays) {
   if (pieces == nullptr || count == 0) return fail(error_code::invalid_argument, "there are no pieces to copy");
   if (!arrays) return fail(error_code::invalid_argument, "indices or blocks is a null pointer");
-  const std::span given_pieces(reinterpret_cast<const client::strided_piece*>(pieces), count);
+  const std::span given_pieces(reinterpret_cast<const strided_piece*>(pieces), count);
   const auto wrong = std::ranges::find_if(
       given_pieces, [](const auto& piece) { return piece.base == nullptr || piece.run_bytes == 0 || piece.runs == 0; });
   if (wrong == given_pieces.end()) return given_pieces;
@@ -497,7 +499,7 @@ int cenote_gather(const cenote_strided* pieces, size_t piece_count, const uint64
                   size_t count, const cenote_copy_options* options) {
   const bool given_arrays = count == 0 || (indices != nullptr && blocks != nullptr);
   return move_blocks(pieces, piece_count, given_arrays, options, [&](auto checked, unsigned threads) {
-    client::gather(checked, {indices, count}, {reinterpret_cast<std::byte* const*>(blocks), count}, threads);
+    transform::gather(checked, {indices, count}, {reinterpret_cast<std::byte* const*>(blocks), count}, threads);
   });
 }
 
@@ -505,7 +507,7 @@ int cenote_scatter(const cenote_strided* pieces, size_t piece_count, const uint6
                    size_t count, const cenote_copy_options* options) {
   const bool given_arrays = count == 0 || (indices != nullptr && blocks != nullptr);
   return move_blocks(pieces, piece_count, given_arrays, options, [&](auto checked, unsigned threads) {
-    client::scatter(checked, {indices, count}, {reinterpret_cast<const std::byte* const*>(blocks), count}, threads);
+    transform::scatter(checked, {indices, count}, {reinterpret_cast<const std::byte* const*>(blocks), count}, threads);
   });
 }
 
@@ -516,8 +518,8 @@ int cenote_copy(void* const* targets, const void* const* sources, const uint64_t
     if (!threads) return failed(threads.error());
     if (count == 0) return static_cast<int>(CENOTE_OK);
     if (targets == nullptr || sources == nullptr || bytes == nullptr) return null_argument("targets, sources or bytes");
-    client::copy_each({reinterpret_cast<std::byte* const*>(targets), count},
-                      {reinterpret_cast<const std::byte* const*>(sources), count}, {bytes, count}, *threads);
+    transform::copy_each({reinterpret_cast<std::byte* const*>(targets), count},
+                         {reinterpret_cast<const std::byte* const*>(sources), count}, {bytes, count}, *threads);
     return static_cast<int>(CENOTE_OK);
   });
 }

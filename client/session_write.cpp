@@ -3,9 +3,9 @@
 #include <bit>
 #include <cstring>
 
-#include "client/bulk_copy.hpp"
 #include "client/session.hpp"
 #include "core/checksum.hpp"
+#include "device/bulk_copy.hpp"
 
 namespace cenote::client {
 

@@ -1,6 +1,6 @@
 # Target check-headers: each header compiles alone (the C ABI header also as C).
 file(GLOB_RECURSE cenote_headers CONFIGURE_DEPENDS RELATIVE ${PROJECT_SOURCE_DIR}
-  core/*.hpp config/*.hpp memory/*.hpp client/*.hpp tiers/*.hpp simulation/*.hpp transport/*.hpp keeper/*.hpp actors/*.hpp worker/*.hpp commands/*.hpp tests/*.hpp client/*.h)
+  core/*.hpp device/*.hpp config/*.hpp memory/*.hpp client/*.hpp tiers/*.hpp simulation/*.hpp transport/*.hpp keeper/*.hpp actors/*.hpp worker/*.hpp commands/*.hpp tests/*.hpp client/*.h)
 
 set(cenote_header_warnings -Wall -Wextra -Wpedantic -Wshadow -Wconversion -Werror -DXXH_INLINE_ALL=)
 if(CENOTE_SANITIZER STREQUAL "thread")

@@ -22,6 +22,11 @@ SUBDIRECTORY = re.compile(r"^\s*add_subdirectory\(([\w/]+)\)", re.MULTILINE)
 # Inside a folder: layers of its files (without ending) and sub-folders, lowest first. What stands in a layer includes
 # itself and what stands in the layers before, and nothing beside it.
 LAYERS: dict[str, tuple[tuple[str, ...], ...]] = {
+    "device": (
+        ("bulk_copy", "strided_piece"),
+        ("kernels", "paged_layout", "transform"),
+        ("launch",),
+    ),
     "transport": (("local", "http"),),
     "actors": (
         ("ask", "coarse_clock", "health", "promise_guard", "pulse", "session_resources", "tier_options"),

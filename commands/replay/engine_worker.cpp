@@ -6,7 +6,7 @@
 #include <ctime>
 #include <utility>
 
-#include "client/bulk_copy.hpp"
+#include "device/bulk_copy.hpp"
 
 namespace cenote::replay {
 
@@ -185,7 +185,7 @@ result<void> engine_worker::load(found& hits) {
     const auto begin = clock::now();
     if (how_.access == access_mode::copy) {
       for (std::size_t i = 0; i < some.size(); ++i) {
-        client::bulk_copy(buffer(i).data(), some[i].data, how_.block_bytes);
+        bulk_copy(buffer(i).data(), some[i].data, how_.block_bytes);
       }
     }
     reading += clock::now() - begin;

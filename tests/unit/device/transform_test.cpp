@@ -1,11 +1,11 @@
-#include "client/parallel_copy.hpp"
+#include "device/transform.hpp"
 
 #include <algorithm>
 #include <boost/test/unit_test.hpp>
 #include <random>
 #include <vector>
 
-namespace cenote::client {
+namespace cenote::transform {
 
 namespace {
 
@@ -66,7 +66,7 @@ const std::vector<std::pair<std::size_t, std::size_t>> shapes{{1, 48}, {3, 100},
 
 }  // namespace
 
-BOOST_AUTO_TEST_SUITE(parallel_copy)
+BOOST_AUTO_TEST_SUITE(transforms)
 
 BOOST_AUTO_TEST_CASE(gather_lays_the_pieces_of_a_block_back_to_back) {
   for (const auto& [runs, run_bytes] : shapes) {
@@ -133,6 +133,22 @@ BOOST_AUTO_TEST_CASE(copies_of_any_size_and_alignment_are_whole_and_touch_no_nei
   }
 }
 
+BOOST_AUTO_TEST_CASE(some_layers_move_to_their_place_in_the_block_and_leave_the_rest) {
+  engine from(4, 8, 3, 100, 16);
+  const std::vector<std::uint64_t> indices{6, 1};
+  const auto pieces = from.pieces();
+  const std::uint64_t layer_bytes = from.block_bytes() / 4;
+  bytes cache(indices.size() * from.block_bytes(), std::byte{0xEE});
+  gather(std::span(pieces).subspan(2, 4), indices, places(cache, from.block_bytes()), 1, layer_bytes);
+  for (std::size_t i = 0; i < indices.size(); ++i) {
+    bytes expected = from.block(indices[i]);
+    std::fill_n(expected.begin(), layer_bytes, std::byte{0xEE});
+    std::fill_n(expected.end() - static_cast<std::ptrdiff_t>(layer_bytes), layer_bytes, std::byte{0xEE});
+    const auto begin = cache.begin() + static_cast<std::ptrdiff_t>(i * from.block_bytes());
+    BOOST_TEST(std::ranges::equal(expected, std::span(begin, from.block_bytes())));
+  }
+}
+
 BOOST_AUTO_TEST_CASE(no_blocks_are_no_work) {
   engine from(1, 1, 1, 64, 0);
   gather(from.pieces(), {}, {}, 0);
@@ -141,4 +157,4 @@ BOOST_AUTO_TEST_CASE(no_blocks_are_no_work) {
 
 BOOST_AUTO_TEST_SUITE_END()
 
-}  // namespace cenote::client
+}  // namespace cenote::transform

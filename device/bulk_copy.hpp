@@ -3,7 +3,7 @@
 
 #include <cstddef>
 
-namespace cenote::client {
+namespace cenote {
 
 /// Copies `bytes` between memories that do not overlap. When it returns, the bytes are ordered before every later store
 /// of this thread, as after memcpy. Thread-safe.
@@ -12,4 +12,4 @@ void bulk_copy(std::byte* to, const std::byte* from, std::size_t bytes) noexcept
 /// The same past the caches whatever the size: for a small piece of a large copy. Below 1 KiB plain memcpy is faster.
 void streaming_copy(std::byte* to, const std::byte* from, std::size_t bytes) noexcept;
 
-}  // namespace cenote::client
+}  // namespace cenote

@@ -1,4 +1,4 @@
-#include "client/bulk_copy.hpp"
+#include "device/bulk_copy.hpp"
 
 #include <cstdint>
 #include <cstring>
@@ -7,7 +7,7 @@
 #include <immintrin.h>
 #endif
 
-namespace cenote::client {
+namespace cenote {
 
 namespace {
 
@@ -96,4 +96,4 @@ void bulk_copy(std::byte* to, const std::byte* from, std::size_t bytes) noexcept
   std::memcpy(to, from, bytes);
 }
 
-}  // namespace cenote::client
+}  // namespace cenote

@@ -1,4 +1,4 @@
-#include "client/parallel_copy.hpp"
+#include "device/transform.hpp"
 
 #include <algorithm>
 #include <atomic>
@@ -7,9 +7,9 @@
 #include <thread>
 #include <vector>
 
-#include "client/bulk_copy.hpp"
+#include "device/bulk_copy.hpp"
 
-namespace cenote::client {
+namespace cenote::transform {
 
 namespace {
 
@@ -60,7 +60,7 @@ class copier {
   bool streams_;
 };
 
-/// Where each piece begins in a block; the last entry is the block's size.
+/// Where each piece begins in what is moved of a block; the last entry is the size of that.
 std::vector<std::uint64_t> offsets_of(std::span<const strided_piece> pieces) {
   std::vector<std::uint64_t> offsets{0};
   offsets.reserve(pieces.size() + 1);
@@ -92,18 +92,18 @@ void each_run(std::span<const strided_piece> pieces, std::span<const std::uint64
 }  // namespace
 
 void gather(std::span<const strided_piece> pieces, std::span<const std::uint64_t> indices,
-            std::span<std::byte* const> blocks, unsigned threads) {
+            std::span<std::byte* const> blocks, unsigned threads, std::uint64_t block_offset) {
   each_run(pieces, indices, threads,
            [&](const std::byte* run, std::size_t block, std::uint64_t offset, std::uint64_t bytes, const copier& copy) {
-             copy(blocks[block] + offset, run, bytes);
+             copy(blocks[block] + block_offset + offset, run, bytes);
            });
 }
 
 void scatter(std::span<const strided_piece> pieces, std::span<const std::uint64_t> indices,
-             std::span<const std::byte* const> blocks, unsigned threads) {
+             std::span<const std::byte* const> blocks, unsigned threads, std::uint64_t block_offset) {
   each_run(pieces, indices, threads,
            [&](std::byte* run, std::size_t block, std::uint64_t offset, std::uint64_t bytes, const copier& copy) {
-             copy(run, blocks[block] + offset, bytes);
+             copy(run, blocks[block] + block_offset + offset, bytes);
            });
 }
 
@@ -129,4 +129,4 @@ void copy_each(std::span<std::byte* const> to, std::span<const std::byte* const>
   });
 }
 
-}  // namespace cenote::client
+}  // namespace cenote::transform
