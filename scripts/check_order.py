@@ -23,9 +23,12 @@ SUBDIRECTORY = re.compile(r"^\s*add_subdirectory\(([\w/]+)\)", re.MULTILINE)
 # itself and what stands in the layers before, and nothing beside it.
 LAYERS: dict[str, tuple[tuple[str, ...], ...]] = {
     "device": (
-        ("bulk_copy", "strided_piece"),
+        ("bulk_copy", "one_way_queue", "strided_piece"),
         ("kernels", "paged_layout", "transform"),
-        ("launch",),
+        ("device", "launch"),
+        ("sim_event",),
+        ("cuda", "sim"),
+        ("open",),
     ),
     "transport": (("local", "http"),),
     "actors": (
