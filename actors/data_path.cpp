@@ -26,7 +26,7 @@ result<event_loop::watch_id> data_path::watch(session_ptr session, const session
   return events_->watch(
       doorbell,
       [this, session = std::move(session), to = caf::actor_cast<caf::strong_actor_ptr>(target)](std::uint32_t) {
-        if (session->take_bell()) hand_over(to, caf::make_message(bell_atom_v));
+        if (session->take_bell()) hand_over(to, caf::make_message(doorbell_atom_v));
       },
       /*edge=*/true);
 }

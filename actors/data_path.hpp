@@ -32,9 +32,9 @@ class data_path final : public caf::execution_unit {
   data_path& operator=(const data_path&) = delete;
   ~data_path() override { stop(); }
 
-  /// From now on `target` gets `bell` when the client of `session` rings. Errors: system.
+  /// From now on `target` gets `doorbell` when the client of `session` rings. Errors: system.
   [[nodiscard]] result<local::event_loop::watch_id> watch(session_ptr session, const session_actor& target);
-  /// See event_loop::unwatch(). A bell that was heard may still be in the actor's mailbox.
+  /// See event_loop::unwatch(). A `doorbell` that was sent may still be in the actor's mailbox.
   void unwatch(local::event_loop::watch_id id) { events_->unwatch(id); }
   /// A message from a thread that is no actor's.
   template <class Actor, class... Parts>

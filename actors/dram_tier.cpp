@@ -30,10 +30,10 @@ dram_tier::dram_tier(caf::actor_config& config, std::shared_ptr<blocks::store> s
 void dram_tier::on_exit() {
   waiting_.clear();  // their promises answer with an error
   turns_.clear();
-  wipes_.clear();
+  clears_.clear();
   store_.reset();
   sessions_.clear();
-  unheard_.clear();
+  unsent_requests_.clear();
   planner_ = nullptr;
   below_.clear();
 }
@@ -41,7 +41,7 @@ void dram_tier::on_exit() {
 dram_tier::behavior_type dram_tier::make_behavior() {
   for (blocks::edge_number edge = 0; edge < below_.size(); ++edge) send(below_[edge].actor, above_atom_v, edge);
   bind_instances();
-  settle();
+  flush_outbox();
   return {
       [this](run_atom, const batch_ptr& work) { return serve(work); },
       [this](find_atom, const spec_ptr& spec, std::uint32_t owner) {
@@ -59,7 +59,7 @@ dram_tier::behavior_type dram_tier::make_behavior() {
         const auto added = store_->add_instance(made->number, made->spec, std::move(made->index),
                                                 std::move(made->versions), coarse_now(), made->owner);
         bind_instances();
-        settle();
+        flush_outbox();
         return outcome::of(added);
       },
       [this](describe_atom, std::uint32_t instance) {
@@ -72,7 +72,7 @@ dram_tier::behavior_type dram_tier::make_behavior() {
       },
       [this](open_atom, const session_ptr& session) { return open_session(session); },
       [this](release_atom, std::uint64_t number) { return release_session(number); },
-      [this](back_atom, std::uint64_t number, const held_ptr& held) {
+      [this](reattach_atom, std::uint64_t number, const held_ptr& held) {
         if (!held) return outcome::of(store_->reattach_session(number, std::nullopt));
         std::vector<blocks::held_parts> blocks;
         for (const local::held_block& each : *held) blocks.push_back({each.block, each.grant_version, each.parts});
@@ -83,26 +83,28 @@ dram_tier::behavior_type dram_tier::make_behavior() {
         return std::make_shared<const dram_report>(
             dram_report{store_->status(coarse_now()), batch_times_, mailbox().queue().total_task_size()});
       },
-      [this](wipe_atom, const std::string& id) { return wipe(id); },
+      [this](clear_atom, const std::string& id) { return clear(id); },
       [this](corrupt_atom) { return corrupt(); },
-      [this](lost_atom, std::uint64_t number) {
+      [this](disconnect_atom, std::uint64_t number) {
         store_->disconnect_session(number, coarse_now());
-        settle();
+        flush_outbox();
       },
       [this](slab_atom, const slab_outcome_ptr& made) { take_slab(*made); },
       [this](reload_atom, const config_ptr& config) { reload(*config); },
       [this](evict_atom) {
         evicting_ = false;
-        settle();
+        flush_outbox();
       },
       [this](turn_atom) { take_turn(); },
-      [this](beat_atom) { beat(); },
-      [this](moved_atom, const transfer_outcomes_ptr& outcomes) {
+      [this](tick_atom) { tick(); },
+      [this](transfers_done_atom, const transfer_outcomes_ptr& outcomes) {
         store_->transferred(*outcomes, coarse_now());
-        if (planner_) send(planner_, moved_atom_v, outcomes);
+        if (planner_) send(planner_, transfers_done_atom_v, outcomes);
         retry_waiting();
       },
-      [this](gone_atom, blocks::edge_number edge, const lost_blocks_ptr& lost) { store_->forget_copies(*lost, edge); },
+      [this](copies_lost_atom, blocks::edge_number edge, const lost_blocks_ptr& lost) {
+        store_->forget_copies(*lost, edge);
+      },
       [this](drained_atom, blocks::edge_number edge, bool sure) {
         if (sure) {
           store_->release_loading(edge);
@@ -112,11 +114,12 @@ dram_tier::behavior_type dram_tier::make_behavior() {
         }
         retry_waiting();
       },
-      [this](hello_atom) {
+      [this](register_planner_atom) {
         planner_ = caf::actor_cast<prefetch_actor>(current_sender());
-        for (prefetch_words_ptr& each : std::exchange(unheard_, {})) send(planner_, wish_atom_v, std::move(each));
+        for (prefetch_batch_ptr& each : std::exchange(unsent_requests_, {}))
+          send(planner_, prefetch_request_atom_v, std::move(each));
       },
-      [this](order_atom, const prefetch_orders_ptr& orders) { obey(*orders); },
+      [this](command_atom, const prefetch_commands_ptr& commands) { execute(*commands); },
   };
 }
 
@@ -126,7 +129,7 @@ caf::result<batch_ptr> dram_tier::serve(const batch_ptr& work) {
   batch_times_.add(static_cast<std::uint64_t>((std::chrono::steady_clock::now() - begun).count()));
   tell_planner(current_sender());
   if (state == blocks::progress::finished) {
-    settle();
+    flush_outbox();
     if (work->removals.empty()) return work;
   }
   auto promise = make_response_promise<batch_ptr>();
@@ -142,13 +145,13 @@ caf::result<batch_ptr> dram_tier::serve(const batch_ptr& work) {
     rest.deadline = coarse_now() + memory_deadline;
     waiting_.push_back(std::move(rest));
   }
-  settle();
+  flush_outbox();
   return promise;
 }
 
 /// A message to ourselves: what came meanwhile is served first.
 void dram_tier::ask_for_turn() {
-  if (turning_ || (turns_.empty() && wipes_.empty())) return;
+  if (turning_ || (turns_.empty() && clears_.empty())) return;
   turning_ = true;
   send(this, turn_atom_v);
 }
@@ -160,8 +163,8 @@ void dram_tier::take_turn() {
     turns_.pop_front();
     carry_on(std::move(next));
   }
-  wipe_on();
-  settle();
+  continue_clear();
+  flush_outbox();
   ask_for_turn();
 }
 
@@ -212,29 +215,29 @@ void dram_tier::bind_instances() {
 }
 
 void dram_tier::tell_planner(const caf::strong_actor_ptr& from) {
-  auto words = store_->take_prefetches();
-  if (words.empty()) return;
-  auto said = std::make_shared<prefetch_words>(prefetch_words{from, std::move(words)});
+  auto requests = store_->take_prefetches();
+  if (requests.empty()) return;
+  auto batch = std::make_shared<prefetch_batch>(prefetch_batch{from, std::move(requests)});
   if (planner_) {
-    send(planner_, wish_atom_v, std::move(said));
+    send(planner_, prefetch_request_atom_v, std::move(batch));
   } else {
-    unheard_.push_back(std::move(said));
+    unsent_requests_.push_back(std::move(batch));
   }
 }
 
-void dram_tier::obey(const std::vector<prefetch::order>& orders) {
-  auto replies = std::make_shared<std::vector<prefetch::reply>>();
-  for (const prefetch::order& each : orders) {
-    prefetch::reply said = store_->obey(each, coarse_now());
-    if (each.what == prefetch::order::kind::release) continue;
-    planner_waits_ |= !said.loads.empty() && said.loads.back().state == prefetch::load_state::wait;
-    replies->push_back(std::move(said));
+void dram_tier::execute(const std::vector<prefetch::command>& commands) {
+  auto results = std::make_shared<std::vector<prefetch::command_result>>();
+  for (const prefetch::command& each : commands) {
+    prefetch::command_result result = store_->execute(each, coarse_now());
+    if (each.what == prefetch::command::kind::release) continue;
+    planner_waits_ |= !result.loads.empty() && result.loads.back().state == prefetch::load_state::wait;
+    results->push_back(std::move(result));
   }
-  if (!replies->empty() && planner_) send(planner_, obeyed_atom_v, prefetch_replies_ptr(std::move(replies)));
-  settle();
+  if (!results->empty() && planner_) send(planner_, command_results_atom_v, prefetch_results_ptr(std::move(results)));
+  flush_outbox();
 }
 
-void dram_tier::settle() {
+void dram_tier::flush_outbox() {
   if (!evicting_ && store_->evict_ahead(coarse_now())) {
     evicting_ = true;
     send(this, evict_atom_v);
@@ -260,8 +263,8 @@ void dram_tier::retry_waiting() {
   std::move(waiting_.begin(), waiting_.end(), std::back_inserter(turns_));
   waiting_.clear();
   ask_for_turn();
-  if (std::exchange(planner_waits_, false) && planner_) send(planner_, room_atom_v);
-  settle();
+  if (std::exchange(planner_waits_, false) && planner_) send(planner_, space_available_atom_v);
+  flush_outbox();
 }
 
 outcome dram_tier::open_session(const session_ptr& session) {
@@ -271,7 +274,7 @@ outcome dram_tier::open_session(const session_ptr& session) {
 }
 
 outcome dram_tier::release_session(std::uint64_t number) {
-  if (planner_) send(planner_, lost_atom_v, number);
+  if (planner_) send(planner_, disconnect_atom_v, number);
   const auto its = [&](const waiting_batch& each) { return each.work->session == number; };
   std::erase_if(waiting_, its);
   std::erase_if(turns_, its);
@@ -311,7 +314,7 @@ slab_handles_ptr dram_tier::handles(std::uint32_t instance, const index_list& in
   return found;
 }
 
-caf::result<outcome> dram_tier::wipe(const std::string& id) {
+caf::result<outcome> dram_tier::clear(const std::string& id) {
   std::vector<blocks::removal> removals;
   auto begun = store_->begin_clear(id, removals);
   if (!begun && !below_.empty()) return forget_named(id);
@@ -322,14 +325,14 @@ caf::result<outcome> dram_tier::wipe(const std::string& id) {
     removals = {{.instance = 0, .all = true, .keys = {}}};  // also of instances that are not here any more, or not yet
   for (blocks::removal& each : removals) each.id = id;      // below, the name may have had other specs
   auto promise = make_response_promise<outcome>();
-  wipes_.push_back({std::move(*begun), std::move(removals), 0, promise_guard<outcome>(promise)});
+  clears_.push_back({std::move(*begun), std::move(removals), 0, promise_guard<outcome>(promise)});
   ask_for_turn();
   return promise;
 }
 
-void dram_tier::wipe_on() {
-  if (wipes_.empty()) return;
-  wipe_under_way& first = wipes_.front();
+void dram_tier::continue_clear() {
+  if (clears_.empty()) return;
+  clear_under_way& first = clears_.front();
   if (!first.left.empty()) {
     blocks::clear_work& next = first.left.back();
     if (!store_->clear_some(next, coarse_now(), blocks::turn_budget)) return;
@@ -337,8 +340,8 @@ void dram_tier::wipe_on() {
     first.left.pop_back();
   }
   if (!first.left.empty()) return;
-  wipe_under_way ended = std::move(first);
-  wipes_.pop_front();
+  clear_under_way ended = std::move(first);
+  clears_.pop_front();
   forget_below(std::move(ended.removals), outcome{error_code::ok, {}, ended.cleared}, std::move(ended.promise));
   retry_waiting();
 }
@@ -410,7 +413,7 @@ void dram_tier::reload(const config::node_config& config) {
   store_->set_reserve_timeout(
       static_cast<blocks::coarse_time>(config.session.reserve_timeout / std::chrono::milliseconds(100)));
   store_->set_life(life_options_of(config));
-  settle();
+  flush_outbox();
 }
 
 /// What expired here expires below by itself, too; this only frees its space sooner.
@@ -423,7 +426,7 @@ void dram_tier::forget_expired() {
 outcome dram_tier::make_room(std::uint32_t owner) {
   const auto room = store_->make_room(owner, coarse_now());
   tell_given_up();
-  settle();  // their memory goes back
+  flush_outbox();  // their memory goes back
   return outcome::of(room);
 }
 
@@ -435,13 +438,13 @@ void dram_tier::tell_given_up() {
   }
 }
 
-void dram_tier::beat() {
+void dram_tier::tick() {
   if (alive_) alive_->beat();
   store_->tick(coarse_now());
   forget_expired();
   tell_given_up();
   if (waiting_.empty()) {
-    settle();
+    flush_outbox();
   } else {
     retry_waiting();
   }

@@ -19,16 +19,16 @@ namespace cenote {
 /// which the others are served; everything else is answered in the message's own turn.
 ///
 ///   run       batch -> the same batch, carried out            (sessions)
-///   find, add, describe, open, release, back, lost            (server, node: instances and sessions)
+///   find, add, describe, open, release, reattach, disconnect  (server, node: instances and sessions)
 ///   handles   descriptors of slabs for a client               (server)
 ///   slab      a slab was made, failed or given up             (provisioner)
-///   report, wipe, corrupt, reload, evict, turn                (node, itself)
-///   beat                                                      (the data path, every beat_interval)
-///   moved, gone, drained                                      (the tiers below)
-///   hello, order                                              (the planner of prefetches)
+///   report, clear, corrupt, reload, evict, turn               (node, itself)
+///   tick                                                      (the data path, every tick_interval)
+///   transfers_done, copies_lost, drained                      (the tiers below)
+///   register_planner, command                                 (the planner of prefetches)
 class dram_tier final : public dram_tier_actor::base {
  public:
-  static constexpr std::chrono::milliseconds beat_interval{200};
+  static constexpr std::chrono::milliseconds tick_interval{200};
 
   /// How the tier asks for memory: never blocks.
   using request_slabs = std::function<void(std::vector<blocks::slab_request>)>;
@@ -50,7 +50,7 @@ class dram_tier final : public dram_tier_actor::base {
     blocks::coarse_time deadline = 0;  ///< of its wait for memory; 0: it has not waited
     caf::strong_actor_ptr from;
   };
-  struct wipe_under_way {
+  struct clear_under_way {
     std::vector<blocks::clear_work> left;
     std::vector<blocks::removal> removals;
     std::uint64_t cleared = 0;
@@ -62,48 +62,48 @@ class dram_tier final : public dram_tier_actor::base {
   outcome release_session(std::uint64_t number);
   void take_slab(blocks::slab_outcome& made);
   slab_handles_ptr handles(std::uint32_t instance, const index_list& indices) const;
-  caf::result<outcome> wipe(const std::string& id);
+  caf::result<outcome> clear(const std::string& id);
   caf::result<outcome> corrupt();
   caf::result<outcome> forget_named(const std::string& id);
   /// `answer`, when the tiers below have carried the removals out.
   void forget_below(std::vector<blocks::removal> removals, const outcome& answer, promise_guard<outcome> promise);
   /// Has all tiers below forget. `finish` hears what failed, of one of them, or how many blocks went.
   void ask_to_forget(std::vector<blocks::removal> removals, std::function<void(const outcome&)> finish);
-  void wipe_on();
+  void continue_clear();
   void reload(const config::node_config& config);
-  void beat();
+  void tick();
   void forget_expired();
   void tell_given_up();
   outcome make_room(std::uint32_t owner);
 
   /// After each change: load, evict ahead, ask for memory, send blocks on their way.
-  void settle();
+  void flush_outbox();
   void send_below();
   void retry_waiting();
-  /// The next session's batch, and the next part of a wipe.
+  /// The next session's batch, and the next part of a clear.
   void take_turn();
   void carry_on(waiting_batch each);
   void ask_for_turn();
   void conclude(batch_ptr work, promise_guard<batch_ptr> promise);
   void bind_instances();
-  /// Passes on what the batch of session actor `from`, which just ran, said of prefetches.
+  /// Passes on what the batch of session actor `from`, which just ran, asks of prefetches.
   void tell_planner(const caf::strong_actor_ptr& from);
-  void obey(const std::vector<prefetch::order>& orders);
+  void execute(const std::vector<prefetch::command>& commands);
 
   std::shared_ptr<blocks::store> store_;
   request_slabs request_;
   std::unordered_map<std::uint64_t, session_ptr> sessions_;  ///< keeps their memory mapped while the store scans it
   std::deque<waiting_batch> waiting_;                        ///< for memory
   std::deque<waiting_batch> turns_;                          ///< have more to do, one a session: served in turn
-  std::deque<wipe_under_way> wipes_;
+  std::deque<clear_under_way> clears_;
   bool turning_ = false;
   bool evicting_ = false;
-  histogram batch_times_;                    ///< nanoseconds
-  std::vector<lower_tier> below_;            ///< by edge
-  std::shared_ptr<health> alive_;            ///< null: nobody asks
-  prefetch_actor planner_;                   ///< null until it said hello
-  std::vector<prefetch_words_ptr> unheard_;  ///< until then
-  bool planner_waits_ = false;               ///< for room
+  histogram batch_times_;                            ///< nanoseconds
+  std::vector<lower_tier> below_;                    ///< by edge
+  std::shared_ptr<health> alive_;                    ///< null: nobody asks
+  prefetch_actor planner_;                           ///< null until it registered
+  std::vector<prefetch_batch_ptr> unsent_requests_;  ///< until then
+  bool planner_waits_ = false;                       ///< for space
 };
 
 }  // namespace cenote

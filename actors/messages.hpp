@@ -20,7 +20,7 @@
 #include "memory/version_table.hpp"
 #include "tiers/blocks/provisioner.hpp"
 #include "tiers/blocks/types.hpp"
-#include "tiers/prefetch/orders.hpp"
+#include "tiers/prefetch/commands.hpp"
 #include "tiers/prefetch/planner.hpp"
 #include "tiers/transfer.hpp"
 #include "transport/local/attach.hpp"
@@ -102,10 +102,10 @@ struct node_report {
   std::uint64_t queued = 0;  ///< messages that wait for node and tiers
 };
 
-/// What one session's batch said of prefetches, and who gets the answers. Its receiver takes the words.
-struct prefetch_words {
-  caf::strong_actor_ptr from;
-  std::vector<prefetch::word> words;
+/// The prefetch requests of one session's batch, and who gets the answers. Its receiver takes the requests.
+struct prefetch_batch {
+  caf::strong_actor_ptr session;
+  std::vector<prefetch::request> requests;
 };
 
 using batch_ptr = std::shared_ptr<blocks::batch>;
@@ -125,9 +125,9 @@ using transfer_outcomes_ptr = std::shared_ptr<const std::vector<transfer_outcome
 using lost_blocks_ptr = std::shared_ptr<const std::vector<lost_block>>;
 using removals_ptr = std::shared_ptr<const std::vector<blocks::removal>>;
 using completions_ptr = std::shared_ptr<const std::vector<memory::completion>>;
-using prefetch_words_ptr = std::shared_ptr<prefetch_words>;
-using prefetch_orders_ptr = std::shared_ptr<const std::vector<prefetch::order>>;
-using prefetch_replies_ptr = std::shared_ptr<const std::vector<prefetch::reply>>;
+using prefetch_batch_ptr = std::shared_ptr<prefetch_batch>;
+using prefetch_commands_ptr = std::shared_ptr<const std::vector<prefetch::command>>;
+using prefetch_results_ptr = std::shared_ptr<const std::vector<prefetch::command_result>>;
 using prefetch_report_ptr = std::shared_ptr<const prefetch::status>;
 using index_list = std::vector<std::uint32_t>;
 
@@ -156,9 +156,9 @@ CAF_ADD_TYPE_ID(cenote, (cenote::lost_blocks_ptr))
 CAF_ADD_TYPE_ID(cenote, (cenote::removals_ptr))
 CAF_ADD_TYPE_ID(cenote, (cenote::tier_report_ptr))
 CAF_ADD_TYPE_ID(cenote, (cenote::completions_ptr))
-CAF_ADD_TYPE_ID(cenote, (cenote::prefetch_words_ptr))
-CAF_ADD_TYPE_ID(cenote, (cenote::prefetch_orders_ptr))
-CAF_ADD_TYPE_ID(cenote, (cenote::prefetch_replies_ptr))
+CAF_ADD_TYPE_ID(cenote, (cenote::prefetch_batch_ptr))
+CAF_ADD_TYPE_ID(cenote, (cenote::prefetch_commands_ptr))
+CAF_ADD_TYPE_ID(cenote, (cenote::prefetch_results_ptr))
 CAF_ADD_TYPE_ID(cenote, (cenote::prefetch_report_ptr))
 
 CAF_ADD_ATOM(cenote, cenote, run_atom, "run")
@@ -166,36 +166,36 @@ CAF_ADD_ATOM(cenote, cenote, find_atom, "find")
 CAF_ADD_ATOM(cenote, cenote, add_atom, "add")
 CAF_ADD_ATOM(cenote, cenote, open_atom, "open_s")
 CAF_ADD_ATOM(cenote, cenote, release_atom, "release")
-CAF_ADD_ATOM(cenote, cenote, lost_atom, "lost")
-CAF_ADD_ATOM(cenote, cenote, back_atom, "back")
+CAF_ADD_ATOM(cenote, cenote, disconnect_atom, "disconnect")
+CAF_ADD_ATOM(cenote, cenote, reattach_atom, "reattach")
 CAF_ADD_ATOM(cenote, cenote, slab_atom, "slab")
 CAF_ADD_ATOM(cenote, cenote, handles_atom, "handles")
 CAF_ADD_ATOM(cenote, cenote, describe_atom, "describe")
 CAF_ADD_ATOM(cenote, cenote, report_atom, "report")
-CAF_ADD_ATOM(cenote, cenote, wipe_atom, "wipe")
+CAF_ADD_ATOM(cenote, cenote, clear_atom, "clear_s")
 CAF_ADD_ATOM(cenote, cenote, corrupt_atom, "corrupt")
 CAF_ADD_ATOM(cenote, cenote, reload_atom, "reload")
-CAF_ADD_ATOM(cenote, cenote, beat_atom, "beat")
+CAF_ADD_ATOM(cenote, cenote, tick_atom, "tier_tick")
 CAF_ADD_ATOM(cenote, cenote, evict_atom, "evict")
 CAF_ADD_ATOM(cenote, cenote, turn_atom, "turn")
-CAF_ADD_ATOM(cenote, cenote, bell_atom, "bell")
+CAF_ADD_ATOM(cenote, cenote, doorbell_atom, "doorbell")
 CAF_ADD_ATOM(cenote, cenote, drain_atom, "drain")
 CAF_ADD_ATOM(cenote, cenote, ready_atom, "ready_s")
-CAF_ADD_ATOM(cenote, cenote, hello_atom, "hello")
+CAF_ADD_ATOM(cenote, cenote, register_planner_atom, "register")
 CAF_ADD_ATOM(cenote, cenote, above_atom, "above")
 CAF_ADD_ATOM(cenote, cenote, bind_atom, "bind")
 CAF_ADD_ATOM(cenote, cenote, unbind_atom, "unbind")
 CAF_ADD_ATOM(cenote, cenote, write_atom, "write_b")
 CAF_ADD_ATOM(cenote, cenote, fetch_atom, "fetch_b")
 CAF_ADD_ATOM(cenote, cenote, forget_atom, "forget")
-CAF_ADD_ATOM(cenote, cenote, moved_atom, "moved")
-CAF_ADD_ATOM(cenote, cenote, gone_atom, "gone")
+CAF_ADD_ATOM(cenote, cenote, transfers_done_atom, "transfers")
+CAF_ADD_ATOM(cenote, cenote, copies_lost_atom, "copieslost")
 CAF_ADD_ATOM(cenote, cenote, drained_atom, "drained")
 CAF_ADD_ATOM(cenote, cenote, answer_atom, "answer")
-CAF_ADD_ATOM(cenote, cenote, wish_atom, "wish")
-CAF_ADD_ATOM(cenote, cenote, order_atom, "order")
-CAF_ADD_ATOM(cenote, cenote, obeyed_atom, "obeyed")
-CAF_ADD_ATOM(cenote, cenote, room_atom, "room")
+CAF_ADD_ATOM(cenote, cenote, prefetch_request_atom, "prefetch")
+CAF_ADD_ATOM(cenote, cenote, command_atom, "command")
+CAF_ADD_ATOM(cenote, cenote, command_results_atom, "results")
+CAF_ADD_ATOM(cenote, cenote, space_available_atom, "space")
 CAF_ADD_ATOM(cenote, cenote, wake_atom, "wake")
 
 CAF_END_TYPE_ID_BLOCK(cenote)
@@ -220,20 +220,20 @@ CAF_ALLOW_UNSAFE_MESSAGE_TYPE(cenote::lost_blocks_ptr)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(cenote::removals_ptr)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(cenote::tier_report_ptr)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(cenote::completions_ptr)
-CAF_ALLOW_UNSAFE_MESSAGE_TYPE(cenote::prefetch_words_ptr)
-CAF_ALLOW_UNSAFE_MESSAGE_TYPE(cenote::prefetch_orders_ptr)
-CAF_ALLOW_UNSAFE_MESSAGE_TYPE(cenote::prefetch_replies_ptr)
+CAF_ALLOW_UNSAFE_MESSAGE_TYPE(cenote::prefetch_batch_ptr)
+CAF_ALLOW_UNSAFE_MESSAGE_TYPE(cenote::prefetch_commands_ptr)
+CAF_ALLOW_UNSAFE_MESSAGE_TYPE(cenote::prefetch_results_ptr)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(cenote::prefetch_report_ptr)
 
 namespace cenote {
 
 /// Said by a lower tier to the block tier above it, which may have several below: `edge_number` says which one speaks.
 ///
-///   moved     transfers that ended: every token exactly once
-///   gone      blocks that left the lower tier by themselves
-///   drained   no transfer of an earlier worker can land in memory any more; false: nobody will ever know
-using upper_tier_actor = caf::typed_actor<caf::reacts_to<moved_atom, transfer_outcomes_ptr>,
-                                          caf::reacts_to<gone_atom, blocks::edge_number, lost_blocks_ptr>,
+///   transfers_done   transfers that ended: every token exactly once
+///   copies_lost      blocks that left the lower tier by themselves
+///   drained          no transfer of an earlier worker can land in memory any more; false: nobody will ever know
+using upper_tier_actor = caf::typed_actor<caf::reacts_to<transfers_done_atom, transfer_outcomes_ptr>,
+                                          caf::reacts_to<copies_lost_atom, blocks::edge_number, lost_blocks_ptr>,
                                           caf::reacts_to<drained_atom, blocks::edge_number, bool>>;
 
 /// A tier below a block tier. It blocks nobody: what it cannot do in time it drops.
@@ -241,7 +241,7 @@ using upper_tier_actor = caf::typed_actor<caf::reacts_to<moved_atom, transfer_ou
 ///   above     comes first, from the block tier itself: which of the tiers below it this one is
 ///   bind      an instance that attached; with an index where the tier keeps its hints, if it is the one that has some
 ///   unbind    it was given up: its blocks stay, and are bound again with the next attach
-///   write     blocks to take: their memory is the tier's until `moved` names the token
+///   write     blocks to take: their memory is the tier's until `transfers_done` names the token
 ///   fetch     memory to fill with what was written under the key, if those bytes are right; the same
 ///   forget    answered when nothing brings the blocks back, or with an error that says what may
 using lower_tier_actor =
@@ -249,14 +249,14 @@ using lower_tier_actor =
                      caf::reacts_to<unbind_atom, std::uint32_t>, caf::reacts_to<write_atom, transfers_ptr>,
                      caf::reacts_to<fetch_atom, transfers_ptr>,
                      caf::replies_to<forget_atom, removals_ptr>::with<outcome>,
-                     caf::replies_to<report_atom>::with<tier_report_ptr>, caf::reacts_to<beat_atom>,
+                     caf::replies_to<report_atom>::with<tier_report_ptr>, caf::reacts_to<tick_atom>,
                      caf::reacts_to<reload_atom, config_ptr>>;
 
 /// A tier as those know it who watch it and speak of it.
 struct lower_tier {
   std::string name;  ///< "the … tier"
   lower_tier_actor actor;
-  std::chrono::milliseconds beat{1000};  ///< how often it wants one
+  std::chrono::milliseconds tick_interval{1000};  ///< how often it wants a `tick`
 };
 
 /// The DRAM tier: see actors/dram_tier.hpp.
@@ -266,24 +266,25 @@ using dram_tier_actor = upper_tier_actor::extend<
     caf::replies_to<add_atom, new_instance_ptr>::with<outcome>,
     caf::replies_to<describe_atom, std::uint32_t>::with<descriptors_ptr>,
     caf::replies_to<open_atom, session_ptr>::with<outcome>, caf::replies_to<release_atom, std::uint64_t>::with<outcome>,
-    caf::replies_to<back_atom, std::uint64_t, held_ptr>::with<outcome>,
+    caf::replies_to<reattach_atom, std::uint64_t, held_ptr>::with<outcome>,
     caf::replies_to<handles_atom, std::uint32_t, index_list>::with<slab_handles_ptr>,
-    caf::replies_to<report_atom>::with<dram_report_ptr>, caf::replies_to<wipe_atom, std::string>::with<outcome>,
-    caf::replies_to<corrupt_atom>::with<outcome>, caf::reacts_to<lost_atom, std::uint64_t>,
+    caf::replies_to<report_atom>::with<dram_report_ptr>, caf::replies_to<clear_atom, std::string>::with<outcome>,
+    caf::replies_to<corrupt_atom>::with<outcome>, caf::reacts_to<disconnect_atom, std::uint64_t>,
     caf::reacts_to<slab_atom, slab_outcome_ptr>, caf::reacts_to<reload_atom, config_ptr>, caf::reacts_to<evict_atom>,
-    caf::reacts_to<turn_atom>, caf::reacts_to<beat_atom>, caf::reacts_to<hello_atom>,
-    caf::reacts_to<order_atom, prefetch_orders_ptr>>;
+    caf::reacts_to<turn_atom>, caf::reacts_to<tick_atom>, caf::reacts_to<register_planner_atom>,
+    caf::reacts_to<command_atom, prefetch_commands_ptr>>;
 
 /// Prefetches: see actors/prefetch.hpp.
 using prefetch_actor =
-    caf::typed_actor<caf::reacts_to<wish_atom, prefetch_words_ptr>, caf::reacts_to<obeyed_atom, prefetch_replies_ptr>,
-                     caf::reacts_to<moved_atom, transfer_outcomes_ptr>, caf::reacts_to<room_atom>,
-                     caf::reacts_to<lost_atom, std::uint64_t>, caf::reacts_to<wake_atom, std::uint64_t>,
+    caf::typed_actor<caf::reacts_to<prefetch_request_atom, prefetch_batch_ptr>,
+                     caf::reacts_to<command_results_atom, prefetch_results_ptr>,
+                     caf::reacts_to<transfers_done_atom, transfer_outcomes_ptr>, caf::reacts_to<space_available_atom>,
+                     caf::reacts_to<disconnect_atom, std::uint64_t>, caf::reacts_to<wake_atom, std::uint64_t>,
                      caf::reacts_to<reload_atom, config_ptr>, caf::replies_to<report_atom>::with<prefetch_report_ptr>>;
 
 /// One attached process: see actors/session.hpp.
 using session_actor =
-    caf::typed_actor<caf::reacts_to<bell_atom>, caf::reacts_to<answer_atom, completions_ptr>,
+    caf::typed_actor<caf::reacts_to<doorbell_atom>, caf::reacts_to<answer_atom, completions_ptr>,
                      caf::replies_to<report_atom>::with<session_report>, caf::replies_to<drain_atom>::with<outcome>>;
 
 /// The supervisor: see actors/node.hpp.

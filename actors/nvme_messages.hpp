@@ -59,7 +59,7 @@ CAF_ADD_TYPE_ID(cenote_nvme, (cenote::save_report_ptr))
 
 CAF_ADD_ATOM(cenote_nvme, cenote, path_atom, "path")
 CAF_ADD_ATOM(cenote_nvme, cenote, io_atom, "io_done")
-CAF_ADD_ATOM(cenote_nvme, cenote, saved_atom, "saved")
+CAF_ADD_ATOM(cenote_nvme, cenote, catalog_saved_atom, "saved")
 CAF_ADD_ATOM(cenote_nvme, cenote, broke_atom, "broke")
 
 CAF_END_TYPE_ID_BLOCK(cenote_nvme)
@@ -73,7 +73,7 @@ namespace cenote {
 /// The NVMe tier: see actors/nvme_tier.hpp.
 using nvme_tier_actor =
     lower_tier_actor::extend<caf::reacts_to<path_atom, opened_path_ptr>, caf::reacts_to<io_atom, io_done_ptr>,
-                             caf::reacts_to<saved_atom, save_report_ptr>,
+                             caf::reacts_to<catalog_saved_atom, save_report_ptr>,
                              caf::reacts_to<broke_atom, std::uint32_t, std::string>>;
 
 }  // namespace cenote

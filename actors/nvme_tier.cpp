@@ -49,17 +49,17 @@ nvme_tier::behavior_type nvme_tier::make_behavior() {
         above_ = caf::actor_cast<upper_tier_actor>(current_sender());
         edge_ = edge;
         if (opening_.empty()) tell_drained();  // the paths were faster
-        settle();
+        flush_outbox();
       },
       [this](bind_atom, const instance_binding_ptr& instance) { bind(*instance); },
       [this](unbind_atom, std::uint32_t instance) { unbind(instance); },
       [this](write_atom, const transfers_ptr& blocks) {
         store_->write(*blocks, unix_now());
-        settle();
+        flush_outbox();
       },
       [this](fetch_atom, const transfers_ptr& blocks) {
         store_->read(*blocks, unix_now());
-        settle();
+        flush_outbox();
       },
       [this](forget_atom, const removals_ptr& removals) { return forget(removals); },
       [this](path_atom, const opened_path_ptr& opened) { take_path(*opened); },
@@ -68,12 +68,12 @@ nvme_tier::behavior_type nvme_tier::make_behavior() {
         note_ends(io->completions);
         store_->complete(io->path, io->completions, unix_now());
         if (store_->state_of(io->path) != before) say_state(io->path);
-        settle();
+        flush_outbox();
       },
-      [this](saved_atom, const save_report_ptr& report) { take_saved(*report); },
+      [this](catalog_saved_atom, const save_report_ptr& report) { take_saved(*report); },
       [this](broke_atom, std::uint32_t path, const std::string& what) { take_broken(path, what); },
       [this](report_atom) { return report(); },
-      [this](beat_atom) { beat(); },
+      [this](tick_atom) { tick(); },
       [this](reload_atom, const config_ptr& config) { reload(*config); },
   };
 }
@@ -113,7 +113,7 @@ void nvme_tier::unbind(std::uint32_t instance) {
   if (found == specs_.end()) return;
   store_->unbind(instance);
   specs_.erase(found);
-  settle();
+  flush_outbox();
 }
 
 void nvme_tier::set_ttl(std::uint32_t instance, const instance_spec& spec) {
@@ -135,7 +135,7 @@ void nvme_tier::take_path(const nvme::opened_path& opened) {
     store_->path_failed(opened.path, opened.status.error().message());
   }
   opened_one(opened.path);
-  settle();
+  flush_outbox();
 }
 
 /// Or never will be. Comes twice for a path on which something broke meanwhile.
@@ -188,7 +188,7 @@ void nvme_tier::take_broken(std::uint32_t path, const std::string& what) {
             {{"path", paths_[path].directory}, {"reason", what}});
   store_->path_failed(path, what);
   opened_one(path);
-  settle();
+  flush_outbox();
 }
 
 /// Whoever runs the node shall not have to look at its status to hear of a disk that fails.
@@ -290,7 +290,7 @@ caf::result<outcome> nvme_tier::forget(const removals_ptr& removals) {
   } else {
     saving_.emplace(tag, std::move(made));
   }
-  settle();
+  flush_outbox();
   return promise;
 }
 
@@ -363,7 +363,7 @@ void nvme_tier::note_ends(std::span<const nvme::io_completion> completions) {
   }
 }
 
-void nvme_tier::settle() {
+void nvme_tier::flush_outbox() {
   if (!devices_) return;
   const auto requests = store_->take_requests();
   note_starts(requests);
@@ -371,10 +371,10 @@ void nvme_tier::settle() {
   if (auto changes = store_->take_changes(); !changes.empty()) devices_->save(std::move(changes), nvme::unasked);
   if (!above_) return;
   if (auto outcomes = store_->take_outcomes(); !outcomes.empty()) {
-    send(above_, moved_atom_v, std::make_shared<const std::vector<transfer_outcome>>(std::move(outcomes)));
+    send(above_, transfers_done_atom_v, std::make_shared<const std::vector<transfer_outcome>>(std::move(outcomes)));
   }
   if (auto lost = store_->take_lost(); !lost.empty()) {
-    send(above_, gone_atom_v, edge_, std::make_shared<const std::vector<lost_block>>(std::move(lost)));
+    send(above_, copies_lost_atom_v, edge_, std::make_shared<const std::vector<lost_block>>(std::move(lost)));
   }
 }
 
@@ -394,12 +394,12 @@ tier_report_ptr nvme_tier::report() {
   return made;
 }
 
-void nvme_tier::beat() {
+void nvme_tier::tick() {
   answer_overdue();
   probing_ = !probing_;
   if (probing_) store_->tick(unix_now());
   for (const std::uint64_t identity : store_->take_nameless()) names_.erase(identity);
-  settle();
+  flush_outbox();
 }
 
 }  // namespace cenote

@@ -16,10 +16,10 @@
 namespace cenote {
 
 /// Owns the tier's state (nvme::store) and speaks to the block tier above it, which introduces itself first. The
-/// devices outlive it; what they have to say arrives as messages. It needs a `beat` every beat_interval.
+/// devices outlive it; what they have to say arrives as messages. It needs a `tick` every tick_interval.
 class nvme_tier : public nvme_tier_actor::base {
  public:
-  static constexpr std::chrono::milliseconds beat_interval{1000};
+  static constexpr std::chrono::milliseconds tick_interval{1000};
 
   nvme_tier(caf::actor_config& config, nvme::store_options options, std::map<std::string, nvme::coarse_time> ttls,
             std::shared_ptr<nvme::devices> devices);
@@ -65,9 +65,9 @@ class nvme_tier : public nvme_tier_actor::base {
   void answer(saving& ended);
   void answer_overdue();
   tier_report_ptr report();
-  void beat();
+  void tick();
   /// Hands on what the store decided.
-  void settle();
+  void flush_outbox();
   void note_starts(std::span<const nvme::path_request> requests);
   void note_ends(std::span<const nvme::io_completion> completions);
   void say_state(std::uint32_t path) const;
@@ -90,7 +90,7 @@ class nvme_tier : public nvme_tier_actor::base {
   std::uint64_t next_tag_ = 1;
   std::uint64_t failed_saves_ = 0;
   std::uint64_t failed_removals_ = 0;
-  bool probing_ = false;  ///< every second beat
+  bool probing_ = false;  ///< every second tick
 };
 
 }  // namespace cenote

@@ -17,34 +17,34 @@ void prefetch_planner::on_exit() {
 }
 
 prefetch_planner::behavior_type prefetch_planner::make_behavior() {
-  send(dram_, hello_atom_v);
+  send(dram_, register_planner_atom_v);
   return {
-      [this](wish_atom, const prefetch_words_ptr& said) { hear(*said); },
-      [this](obeyed_atom, const prefetch_replies_ptr& replies) {
-        for (const prefetch::reply& each : *replies) planner_.on_result(each, now_());
-        settle();
+      [this](prefetch_request_atom, const prefetch_batch_ptr& batch) { submit(*batch); },
+      [this](command_results_atom, const prefetch_results_ptr& results) {
+        for (const prefetch::command_result& each : *results) planner_.on_result(each, now_());
+        flush_outbox();
       },
-      [this](moved_atom, const transfer_outcomes_ptr& outcomes) {
+      [this](transfers_done_atom, const transfer_outcomes_ptr& outcomes) {
         planner_.on_loads_finished(*outcomes, now_());
-        settle();
+        flush_outbox();
       },
-      [this](room_atom) {
+      [this](space_available_atom) {
         planner_.retry();
-        settle();
+        flush_outbox();
       },
-      [this](lost_atom, std::uint64_t session) {
+      [this](disconnect_atom, std::uint64_t session) {
         planner_.on_session_closed(session);
         asking_.erase(session);
-        settle();
+        flush_outbox();
       },
       [this](wake_atom, std::uint64_t number) {
         if (number != alarm_) return;  // a sooner one was set since
         wakes_at_.reset();
-        settle();
+        flush_outbox();
       },
       [this](reload_atom, const config_ptr& config) {
         planner_.reload(prefetch_options_of(*config));
-        settle();
+        flush_outbox();
       },
       [this](report_atom) -> prefetch_report_ptr {
         return std::make_shared<const prefetch::status>(planner_.status(now_()));
@@ -52,21 +52,21 @@ prefetch_planner::behavior_type prefetch_planner::make_behavior() {
   };
 }
 
-void prefetch_planner::hear(prefetch_words& said) {
-  for (prefetch::word& each : said.words) {
-    if (each.what == prefetch::word::kind::wish) {
-      asking_.insert_or_assign(each.session, caf::actor_cast<session_actor>(said.from));
+void prefetch_planner::submit(prefetch_batch& batch) {
+  for (prefetch::request& each : batch.requests) {
+    if (each.what == prefetch::request::kind::start) {
+      asking_.insert_or_assign(each.session, caf::actor_cast<session_actor>(batch.session));
     }
     planner_.on_request(std::move(each), now_());
   }
-  settle();
+  flush_outbox();
 }
 
-void prefetch_planner::settle() {
+void prefetch_planner::flush_outbox() {
   const prefetch::time_point now = now_();
   planner_.plan(now);
-  if (auto orders = planner_.take_orders(); !orders.empty() && dram_) {
-    send(dram_, order_atom_v, std::make_shared<const std::vector<prefetch::order>>(std::move(orders)));
+  if (auto commands = planner_.take_commands(); !commands.empty() && dram_) {
+    send(dram_, command_atom_v, std::make_shared<const std::vector<prefetch::command>>(std::move(commands)));
   }
   answer(planner_.take_answers());
   for (const std::uint32_t instance : planner_.take_assumed()) {

@@ -10,13 +10,15 @@
 
 namespace cenote {
 
-/// Owns a prefetch::planner. It asks the DRAM tier for batches of loads and hears of their ends from it; answers go to
-/// the sessions that asked. It introduces itself to the tier first.
+/// Owns a prefetch::planner. It sends the DRAM tier commands for batches of keys and hears of their results and of the
+/// loads' ends from it; answers go to the sessions that asked. It registers with the tier first.
 ///
-///   wish      wishes, stops and ends of one session, in the order of its ring  (DRAM tier)
-///   obeyed, moved, room, lost   what became of orders and loads; a session's end (DRAM tier)
-///   wake      a time came that the planner waits for                          (itself)
-///   reload, report                                                            (node)
+///   prefetch_request   starts, stops and ends of one session, in the order of its ring  (DRAM tier)
+///   command_results, transfers_done   what became of commands and loads                 (DRAM tier)
+///   space_available    there is space again for loads that found none                   (DRAM tier)
+///   disconnect         a session's end                                                  (DRAM tier)
+///   wake               a time came that the planner waits for                           (itself)
+///   reload, report                                                                      (node)
 class prefetch_planner final : public prefetch_actor::base {
  public:
   using clock = std::function<prefetch::time_point()>;
@@ -31,9 +33,9 @@ class prefetch_planner final : public prefetch_actor::base {
   behavior_type make_behavior() override;
 
  private:
-  void hear(prefetch_words& said);
-  /// After each change: decide, give orders, answer, and sleep no longer than the planner wants.
-  void settle();
+  void submit(prefetch_batch& batch);
+  /// After each change: decide, send commands and answers, and sleep no longer than the planner wants.
+  void flush_outbox();
   void answer(const std::vector<prefetch::answer>& answers);
   void sleep_until(prefetch::time_point when);
 

@@ -25,7 +25,7 @@ void session::on_exit() {
 
 session::behavior_type session::make_behavior() {
   return {
-      [this](bell_atom) {
+      [this](doorbell_atom) {
         resources_->bell_heard();
         looking_ = false;
         if (busy_) return look_at_time();
@@ -153,7 +153,7 @@ void session::look_again() {
   if (looking_) return;
   looking_ = true;
   pause_ = std::min<std::chrono::milliseconds>(pause_ * 2 + std::chrono::milliseconds(5), longest_pause);
-  delayed_send(this, pause_, bell_atom_v);
+  delayed_send(this, pause_, doorbell_atom_v);
 }
 
 }  // namespace cenote

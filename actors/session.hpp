@@ -8,9 +8,9 @@ namespace cenote {
 /// Reads the session's submission ring, passes whole requests to the DRAM tier as one batch, and answers on the
 /// completion ring. One batch is under way at a time; ring places are given back after their effect.
 ///
-///   bell     the client rang, or there may be more to read
-///   report   what status shows
-///   drain    answers once no batch is under way; from then on nothing is read any more
+///   doorbell   the client rang, or there may be more to read
+///   report     what status shows
+///   drain      answers once no batch is under way; from then on nothing is read any more
 ///
 /// A ring whose words make no sense is not read again; the session's memory is safe until its process ends.
 class session final : public session_actor::base {
@@ -43,7 +43,7 @@ class session final : public session_actor::base {
   bool busy_ = false;  ///< a batch is in the tier
   bool broken_ = false;
   bool draining_ = false;
-  bool looking_ = false;  ///< a delayed bell is under way
+  bool looking_ = false;  ///< a delayed doorbell is under way
   std::chrono::milliseconds pause_{0};
   std::chrono::steady_clock::time_point sent_{};  ///< the batch in the tier
   bool told_ = false;                             ///< that it takes long

@@ -37,7 +37,7 @@ struct session_resources {
   unique_fd complete_doorbell;  ///< our end of transport/local/doorbell.hpp
   unique_fd pidfd;
 
-  /// A bell is on its way to the session's actor: a client that rings without end does not fill its mailbox.
+  /// A `doorbell` is on its way to the session's actor: a client that rings without end does not fill its mailbox.
   mutable std::atomic<bool> bell_sent{false};
 
   void set_phase(memory::session_phase phase) const noexcept {

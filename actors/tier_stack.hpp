@@ -27,7 +27,7 @@ struct stack_parts {
   std::shared_ptr<health> alive;
 };
 
-/// Starts the tiers' actors, tells each its place, and has all of them beat.
+/// Starts the tiers' actors, tells each its place, and has all of them tick.
 [[nodiscard]] tier_stack make_tiers(caf::actor_system& system, data_path& path, stack_parts parts);
 
 }  // namespace cenote

@@ -202,7 +202,7 @@ result<void> attachments::open(const std::shared_ptr<session_resources>& session
     return std::unexpected(death.error());
   }
   sessions_.emplace(number, attached{session, *actor, *doorbell, *death, socket, false});
-  caf::anon_send(*actor, bell_atom_v);  // arms the ring, or finds what a dead worker left in it
+  caf::anon_send(*actor, doorbell_atom_v);  // arms the ring, or finds what a dead worker left in it
   if (recovered) session->ring();
   return {};
 }
@@ -236,7 +236,7 @@ result<void> attachments::reattach(connection& from, const local::frame& frame) 
   if (before >= 0 && before != from.socket.get()) hooks_.replaced(before);
   // A list that was made before this worker began may lack what its predecessor handed out in between.
   const bool whole = frame.header.minor < 3 || request->listed_in == context_.epoch;
-  auto back = ask<outcome>(context_.dram, back_atom_v, request->session,
+  auto back = ask<outcome>(context_.dram, reattach_atom_v, request->session,
                            whole ? std::make_shared<const std::vector<local::held_block>>(request->held) : nullptr);
   if (!back) return std::unexpected(back.error());
   if (const auto status = back->get(); !status) return std::unexpected(status.error());
@@ -297,7 +297,7 @@ void attachments::connection_closed(std::uint64_t number, int socket) {
   const auto session = sessions_.find(number);
   if (session == sessions_.end() || session->second.socket != socket) return;
   session->second.socket = -1;
-  caf::anon_send(context_.dram, lost_atom_v, number);
+  caf::anon_send(context_.dram, disconnect_atom_v, number);
 }
 
 void attachments::drain() {
@@ -316,7 +316,7 @@ result<void> attachments::kill(std::uint64_t number) {
   found->second.killed = true;
   found->second.resources->set_phase(memory::session_phase::killed);
   found->second.resources->ring();
-  caf::anon_send(context_.dram, lost_atom_v, number);
+  caf::anon_send(context_.dram, disconnect_atom_v, number);
   // Only the end of the process proves that it neither reads nor writes any more.
   const pid_t pid = found->second.resources->pid;
   if (::syscall(SYS_pidfd_send_signal, found->second.resources->pidfd.get(), SIGKILL, nullptr, 0) != 0) {

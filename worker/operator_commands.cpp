@@ -82,7 +82,7 @@ result<operator_commands::answer> operator_commands::clear(const admin_request& 
   if (request.all == request.instance.has_value() || (request.instance && request.instance->empty())) {
     return fail(error_code::invalid_argument, "clear needs either an `instance`, or `all`");
   }
-  count_blocks(from.defer(), "cleared", wipe_atom_v, request.instance.value_or(std::string()));
+  count_blocks(from.defer(), "cleared", clear_atom_v, request.instance.value_or(std::string()));
   return std::nullopt;
 }
 

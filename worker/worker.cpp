@@ -327,7 +327,8 @@ class worker {
       data_path_->deliver(nvme_, io_atom_v, std::make_shared<const io_done>(io_done{path, std::move(completions)}));
     };
     events.saved = [this](std::uint32_t path, std::uint64_t tag, const nvme::save_status& how) {
-      data_path_->deliver(nvme_, saved_atom_v, std::make_shared<const save_report>(save_report{path, tag, how}));
+      data_path_->deliver(nvme_, catalog_saved_atom_v,
+                          std::make_shared<const save_report>(save_report{path, tag, how}));
     };
     events.broke = [this](std::uint32_t path, const std::string& what) {
       ++*exceptions_;
@@ -337,7 +338,7 @@ class worker {
     options.kept = take_removals(*config_, keeper_, entries);
     devices_ = std::make_shared<nvme::devices>(std::move(options), std::move(events));
     nvme_ = system_.spawn<nvme_tier>(nvme_options_of(*config_), nvme_ttls_of(*config_), devices_);
-    return {"the NVMe tier", nvme_, nvme_tier::beat_interval};
+    return {"the NVMe tier", nvme_, nvme_tier::tick_interval};
   }
 
   /// Where those who watch the node find it; empty when they do not. A port that is taken is no reason not to serve.

@@ -127,7 +127,7 @@ class Prefetch:
             self._forget()
 
     def release(self) -> None:
-        """Ends the pins, and the wish: one that is not done is cancelled."""
+        """Ends the pins, and the prefetch: one that is not done is cancelled."""
         self._forget()
         if self._held is not None:
             self._held.release()

@@ -168,7 +168,7 @@ class actor_fixture {
                 return told->unanswered.emplace_back(self->make_response_promise<outcome>());
               },
               [](report_atom) -> tier_report_ptr { return std::make_shared<const tier_report>("below"); },
-              [drop](beat_atom) { drop(); },
+              [drop](tick_atom) { drop(); },
               [drop](reload_atom, const config_ptr&) { drop(); }};
     });
   }

@@ -26,7 +26,7 @@ BOOST_FIXTURE_TEST_CASE(an_actor_that_is_gone_is_an_error_at_once, actor_fixture
   run();
   bool failed = false;
   ask_then<outcome>(
-      system(), [] { return true; }, [&](const result<outcome>& answer) { failed = !answer; }, gone, wipe_atom_v,
+      system(), [] { return true; }, [&](const result<outcome>& answer) { failed = !answer; }, gone, clear_atom_v,
       std::string());
   run();
   BOOST_TEST(failed);
@@ -35,7 +35,7 @@ BOOST_FIXTURE_TEST_CASE(an_actor_that_is_gone_is_an_error_at_once, actor_fixture
 BOOST_FIXTURE_TEST_CASE(a_question_that_nobody_waits_for_any_more_is_not_asked, actor_fixture) {
   const std::size_t before = system().registry().running();
   // Nothing runs here until run(): the actor system is too busy, as it were.
-  const auto answer = cenote::ask<outcome>(system(), std::chrono::milliseconds(1), dram(), wipe_atom_v, std::string());
+  const auto answer = cenote::ask<outcome>(system(), std::chrono::milliseconds(1), dram(), clear_atom_v, std::string());
   BOOST_REQUIRE(!answer);
   BOOST_TEST((answer.error().code() == error_code::deadline_exceeded));
   run();

@@ -66,7 +66,7 @@ struct data_path_fixture {
     BOOST_REQUIRE(make_session(*made.resources));
     made.actor = system.spawn([resources = made.resources, bells = made.bells,
                                at_bell](session_actor::pointer) -> session_actor::behavior_type {
-      return {[=](bell_atom) {
+      return {[=](doorbell_atom) {
                 resources->bell_heard();
                 at_bell();
                 ++*bells;
@@ -197,8 +197,8 @@ BOOST_FIXTURE_TEST_CASE(every_one_of_many_sessions_is_heard, data_path_fixture) 
 BOOST_FIXTURE_TEST_CASE(what_is_to_be_repeated_comes_until_the_actor_is_gone, data_path_fixture) {
   std::counting_semaphore<> heard(0);
   path->repeat(std::chrono::milliseconds(1),
-               keep([&](caf::event_based_actor*) -> caf::behavior { return {[&](beat_atom) { heard.release(); }}; }),
-               beat_atom_v);
+               keep([&](caf::event_based_actor*) -> caf::behavior { return {[&](tick_atom) { heard.release(); }}; }),
+               tick_atom_v);
   for (int i = 0; i < 3; ++i) heard.acquire();
   actors.clear();
   system.await_all_actors_done();  // a repetition that held it would never let it end

@@ -125,11 +125,11 @@ BOOST_FIXTURE_TEST_CASE(a_wipe_is_answered_with_what_it_forgot, actor_fixture) {
   provide_memory();
   BOOST_REQUIRE(ask<batch_ptr>(dram(), run_atom_v, batch_of(1, {entry_of(memory::operation::grant, 1, 1)})));
   BOOST_REQUIRE(ask<batch_ptr>(dram(), run_atom_v, batch_of(1, {commit_of(*client, 2, 42)})));
-  const auto wiped = ask<outcome>(dram(), wipe_atom_v, std::string("demo"));
+  const auto wiped = ask<outcome>(dram(), clear_atom_v, std::string("demo"));
   BOOST_REQUIRE(wiped);
   BOOST_TEST(wiped->value == 1U);
   BOOST_TEST(index().find(reduce_key(key_of(42).view(), 0)) == 0U);
-  const auto unknown = ask<outcome>(dram(), wipe_atom_v, std::string("nobody"));
+  const auto unknown = ask<outcome>(dram(), clear_atom_v, std::string("nobody"));
   BOOST_REQUIRE(unknown);
   BOOST_TEST((unknown->code == error_code::invalid_argument));
 }
@@ -186,12 +186,12 @@ BOOST_FIXTURE_TEST_CASE(a_removal_that_the_tier_below_never_answers_is_not_done,
   const auto work = batch_of(1, {remove_of(8, 1)});
   caf::scoped_actor self(system());
   auto handle = self->request(dram(), std::chrono::seconds(60), run_atom_v, work);
-  auto wipe = self->request(dram(), std::chrono::seconds(60), wipe_atom_v, std::string());
+  auto wipe = self->request(dram(), std::chrono::seconds(60), clear_atom_v, std::string());
   run();
   BOOST_REQUIRE_EQUAL(told().unanswered.size(), 2U);
   for (int second = 0; second < 30; ++second) {
     scheduler().clock().advance_time(std::chrono::seconds(1));
-    caf::anon_send(dram(), beat_atom_v);
+    caf::anon_send(dram(), tick_atom_v);
     run();
   }
   handle.receive([](const batch_ptr&) {}, [](const caf::error&) { BOOST_TEST(false, "the batch was not answered"); });
@@ -203,7 +203,7 @@ BOOST_FIXTURE_TEST_CASE(a_removal_that_the_tier_below_never_answers_is_not_done,
 
 BOOST_FIXTURE_TEST_CASE(clear_all_reaches_instances_that_only_the_tier_below_knows, fixture_with_a_tier_below) {
   told().forget_answer = {error_code::removal_pending, "one path (why)", 0};
-  const auto cleared = ask<outcome>(dram(), wipe_atom_v, std::string());
+  const auto cleared = ask<outcome>(dram(), clear_atom_v, std::string());
   BOOST_REQUIRE(cleared.has_value());
   BOOST_TEST((cleared->code == error_code::removal_pending));
   BOOST_TEST(cleared->message == "one path (why)");

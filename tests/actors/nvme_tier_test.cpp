@@ -159,7 +159,7 @@ class worker {
     for (int turn = 1; turn <= 400 && self->mailbox().empty(); ++turn) {
       pass_on();
       scheduler().clock().advance_time(100ms);
-      if (turn % 10 == 0) caf::anon_send(tier_, beat_atom_v);
+      if (turn % 10 == 0) caf::anon_send(tier_, tick_atom_v);
       run();
     }
     if (self->mailbox().empty()) return answer;
@@ -215,7 +215,7 @@ class worker {
   void let_pass(std::chrono::seconds time) {
     for (auto passed = 0s; passed < time; passed += 1s) {
       scheduler().clock().advance_time(1s);
-      caf::anon_send(tier_, beat_atom_v);
+      caf::anon_send(tier_, tick_atom_v);
       run();
       pass_on();
     }
@@ -252,7 +252,7 @@ class worker {
     all.saved = [this](std::uint32_t path, std::uint64_t tag, const nvme::save_status& how) {
       auto kept = std::make_shared<const save_report>(save_report{path, tag, how});
       ++(how.written ? told_of_writes_ : told_of_failures_);
-      events_.push([this, kept] { caf::anon_send(tier_, saved_atom_v, kept); });
+      events_.push([this, kept] { caf::anon_send(tier_, catalog_saved_atom_v, kept); });
     };
     return all;
   }

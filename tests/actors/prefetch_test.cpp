@@ -38,10 +38,11 @@ struct prefetch_fixture : actor_fixture {
     return made;
   }
   void ring(std::uint64_t number) {
-    caf::anon_send(served.at(number), bell_atom_v);
+    caf::anon_send(served.at(number), doorbell_atom_v);
     run();
   }
-  void wish(client& by, std::uint32_t request, std::vector<std::uint64_t> keys, memory::prefetch_terms terms = {}) {
+  void request_prefetch(client& by, std::uint32_t request, std::vector<std::uint64_t> keys,
+                        memory::prefetch_terms terms = {}) {
     for (std::size_t i = 0; i < keys.size(); ++i) {
       memory::submission entry = entry_of(memory::operation::prefetch, request);
       const full_key full = key_of(keys[i]);
@@ -79,7 +80,7 @@ struct prefetch_fixture : actor_fixture {
     auto outcomes = std::make_shared<std::vector<transfer_outcome>>();
     for (std::size_t i = 0; i < count; ++i) outcomes->push_back({told().reads[i].token, transfer_result::done});
     told().reads.erase(told().reads.begin(), told().reads.begin() + static_cast<std::ptrdiff_t>(count));
-    caf::anon_send(dram(), moved_atom_v, transfer_outcomes_ptr(std::move(outcomes)));
+    caf::anon_send(dram(), transfers_done_atom_v, transfer_outcomes_ptr(std::move(outcomes)));
     run();
   }
   void time_passes(prefetch::nanoseconds time) {
@@ -115,7 +116,7 @@ BOOST_FIXTURE_TEST_SUITE(prefetch_actor_tests, prefetch_fixture)
 BOOST_AUTO_TEST_CASE(a_chain_comes_up_in_order_and_its_session_is_told_how_far) {
   client one = serve(1);
   store_below(1, 5);
-  wish(one, 7, {1, 2, 3, 4, 5, 6});
+  request_prefetch(one, 7, {1, 2, 3, 4, 5, 6});
   BOOST_REQUIRE_EQUAL(told().reads.size(), 5U);
   for (std::size_t i = 0; i < 5; ++i) BOOST_TEST((told().reads[i].full == key_of(i + 1)));
   BOOST_TEST(status().bytes_in_flight == 5 * stride);
@@ -134,15 +135,15 @@ BOOST_AUTO_TEST_CASE(two_sessions_that_want_one_prefix_cost_one_read_a_block) {
   client one = serve(1);
   client two = serve(2);
   store_below(1, 4);
-  wish(one, 1, {1, 2, 3, 4});
-  wish(two, 9, {1, 2, 3, 4});
+  request_prefetch(one, 1, {1, 2, 3, 4});
+  request_prefetch(two, 9, {1, 2, 3, 4});
   BOOST_TEST(told().reads.size() == 4U);
   reads_end(4);
   BOOST_TEST(answers(one).at(1) == 4U);
   BOOST_TEST(answers(two).at(9) == 4U);
 }
 
-BOOST_AUTO_TEST_CASE(a_stop_in_the_same_batch_as_its_wish_finds_it) {
+BOOST_AUTO_TEST_CASE(a_stop_in_the_same_batch_as_its_start_finds_it) {
   client one = serve(1);
   store_below(1, 4);
   memory::submission stop = entry_of(memory::operation::stop_prefetch, 2);
@@ -167,7 +168,7 @@ BOOST_AUTO_TEST_CASE(a_stop_in_the_same_batch_as_its_wish_finds_it) {
 BOOST_AUTO_TEST_CASE(of_a_session_that_dies_in_the_middle_nothing_is_left) {
   client one = serve(1);
   store_below(1, 6);
-  wish(one, 1, {1, 2, 3, 4, 5, 6});
+  request_prefetch(one, 1, {1, 2, 3, 4, 5, 6});
   reads_end(2);
   BOOST_TEST(held_bytes() == 6 * stride);
   caf::anon_send_exit(served.at(1), caf::exit_reason::user_shutdown);
@@ -186,7 +187,7 @@ BOOST_AUTO_TEST_CASE(a_timeout_ends_it_though_nothing_else_happens) {
   store_below(1, 64);
   std::vector<std::uint64_t> keys(64);
   for (std::uint64_t i = 0; i < 64; ++i) keys[i] = i + 1;
-  wish(one, 1, keys, with_policy(memory::prefetch_policy::timeout));  // 1 s, and 0.25 s for 1,024 tokens
+  request_prefetch(one, 1, keys, with_policy(memory::prefetch_policy::timeout));  // 1 s, and 0.25 s for 1,024 tokens
   reads_end(10);
   time_passes(std::chrono::milliseconds(1249));
   BOOST_TEST(answers(one).empty());
@@ -203,7 +204,7 @@ BOOST_AUTO_TEST_CASE(with_a_device_that_recomputing_beats_the_chain_is_cut) {
   store_below(1, 64);
   memory::prefetch_terms terms;
   terms.prefill_rate = 1600;  // a block in 10 ms
-  wish(one, 1, {1, 2, 3, 4, 5, 6, 7, 8}, terms);
+  request_prefetch(one, 1, {1, 2, 3, 4, 5, 6, 7, 8}, terms);
   BOOST_TEST(told().reads.size() == 8U, "a window tells how fast it is");
   for (int i = 0; i < 10 && answers(one).empty(); ++i) {
     time_passes(std::chrono::milliseconds(20));

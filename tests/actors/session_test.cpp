@@ -27,7 +27,7 @@ struct session_fixture : actor_fixture {
     return actor;
   }
   void ring(const session_actor& actor) {
-    caf::anon_send(actor, bell_atom_v);
+    caf::anon_send(actor, doorbell_atom_v);
     run();
   }
   static std::vector<memory::completion> fetch(memory::client_rings& rings) {
@@ -107,7 +107,7 @@ BOOST_FIXTURE_TEST_CASE(a_tier_that_answers_after_a_minute_is_slow_and_not_dead,
   memory::client_rings rings(client->view);
   rings.push(entry_of(memory::operation::barrier, 1));
   (void)rings.publish();
-  caf::anon_send(actor, bell_atom_v);
+  caf::anon_send(actor, doorbell_atom_v);
   scheduler().run_once();  // the session's turn, not yet the tier's
   scheduler().advance_time(std::chrono::minutes(1));
   run();

@@ -88,8 +88,8 @@ class local_node {
   [[nodiscard]] unique_fd complete_bell() const;
 
   [[nodiscard]] std::uint64_t touched() const { return touched_.load(); }
-  /// The entries about prefetches so far, the ends of requests only. A wish is answered with 0 unless silent.
-  [[nodiscard]] std::vector<memory::submission> prefetch_words() const {
+  /// The entries about prefetches so far, the ends of requests only. One that starts is answered with 0 unless silent.
+  [[nodiscard]] std::vector<memory::submission> prefetch_entries() const {
     const std::lock_guard lock(words_mutex_);
     return words_;
   }

@@ -10,7 +10,7 @@
 
 #include "tiers/blocks/state.hpp"
 #include "tiers/blocks/transfer_table.hpp"
-#include "tiers/prefetch/orders.hpp"
+#include "tiers/prefetch/commands.hpp"
 #include "tiers/transfer.hpp"
 
 namespace cenote::blocks {

@@ -18,11 +18,11 @@ using prefetch::place;
 progress prefetch_requests::run_prefetch(batch& work, session& by, const submission& entry) {
   const bool group_known = entry.group < by.of->pools.size();
   const bool key_sane = entry.key_size >= min_key_bytes && entry.key_size <= max_key_bytes;
-  prefetch::word& gathering = by.gathering;
-  if (gathering.request != entry.request) gathering = {};
+  prefetch::request& gathering = by.gathering;
+  if (gathering.number != entry.request) gathering = {};
   if (gathering.keys.empty()) {
     gathering.session = by.number;
-    gathering.request = entry.request;
+    gathering.number = entry.request;
     gathering.instance = by.of->number;
     gathering.group = entry.group;
     gathering.tokens_per_block = by.of->spec.tokens_per_block;
@@ -36,7 +36,7 @@ progress prefetch_requests::run_prefetch(batch& work, session& by, const submiss
   }
   ++work.next;
   if ((entry.flags & submission::flag_last) == 0) return progress::finished;
-  prefetch::word whole = std::exchange(gathering, {});
+  prefetch::request whole = std::exchange(gathering, {});
   whole.terms = memory::prefetch_terms::of(entry);
   const bool sound = work.refusal == error_code::ok;
   if (!sound || whole.terms.more) finish_request(work, entry);
@@ -45,13 +45,14 @@ progress prefetch_requests::run_prefetch(batch& work, session& by, const submiss
   return progress::finished;
 }
 
-void prefetch_requests::run_prefetch_word(session& by, const submission& entry) {
-  prefetch::word said;
-  said.what = entry.op == memory::operation::stop_prefetch ? prefetch::word::kind::stop : prefetch::word::kind::end;
-  said.session = by.number;
-  said.request = entry.request;
-  said.chain = entry.grant_version;
-  prefetches_.push_back(std::move(said));
+void prefetch_requests::run_prefetch_end(session& by, const submission& entry) {
+  prefetch::request request;
+  request.what =
+      entry.op == memory::operation::stop_prefetch ? prefetch::request::kind::stop : prefetch::request::kind::end;
+  request.session = by.number;
+  request.number = entry.request;
+  request.chain = entry.grant_version;
+  prefetches_.push_back(std::move(request));
 }
 
 place prefetch_requests::place_of(const instance& in, std::uint32_t group, const full_key& full) const noexcept {
@@ -59,31 +60,33 @@ place prefetch_requests::place_of(const instance& in, std::uint32_t group, const
   if (state_.find_present(in, key, full, nullptr)) return place::present;
   if (in.loading.contains(key)) return place::loading;
   if (in.reserved_keys.contains(key)) return place::absent;
-  return edges_.source_of(in, key) ? place::below : place::absent;
+  return edges_.source_of(in, key) ? place::lower_tier : place::absent;
 }
 
-prefetch::reply prefetch_requests::obey(const prefetch::order& order, coarse_time now) {
-  prefetch::reply answer{.what = order.what, .job = order.job, .first = order.first, .loads = {}, .length = 0};
-  switch (order.what) {
-    case prefetch::order::kind::load: obey_load(order, answer, now); break;
-    case prefetch::order::kind::finish: obey_finish(order, answer); break;
-    case prefetch::order::kind::release: end_holds(order.job); break;
+prefetch::command_result prefetch_requests::execute(const prefetch::command& command, coarse_time now) {
+  prefetch::command_result answer{
+      .what = command.what, .job = command.job, .first = command.first, .loads = {}, .length = 0};
+  switch (command.what) {
+    case prefetch::command::kind::load: execute_load(command, answer, now); break;
+    case prefetch::command::kind::finish: execute_finish(command, answer); break;
+    case prefetch::command::kind::release: end_holds(command.job); break;
   }
   return answer;
 }
 
-void prefetch_requests::obey_load(const prefetch::order& order, prefetch::reply& into, coarse_time now) {
-  const auto owner = state_.instances.find(order.instance);
-  for (std::size_t i = order.first; i < order.first + order.count; ++i) {
-    const full_key& full = (*order.keys)[i];
-    const prefetch::load_answer answer = edges_.load(order.instance, order.group, full, now);
+void prefetch_requests::execute_load(const prefetch::command& command, prefetch::command_result& into,
+                                     coarse_time now) {
+  const auto owner = state_.instances.find(command.instance);
+  for (std::size_t i = command.first; i < command.first + command.count; ++i) {
+    const full_key& full = (*command.keys)[i];
+    const prefetch::load_answer answer = edges_.load(command.instance, command.group, full, now);
     into.loads.push_back(answer);
     if (answer.state == load_state::loading) {
-      keep_held(order, transfers_.record_moving(answer.token), owner->second->pools[order.group]->stride);
+      keep_held(command, transfers_.record_moving(answer.token), owner->second->pools[command.group]->stride);
     } else if (answer.state == load_state::present) {
-      const auto ref = state_.find_present(*owner->second, reduce_key(full.view(), order.group), full, nullptr);
+      const auto ref = state_.find_present(*owner->second, reduce_key(full.view(), command.group), full, nullptr);
       const slab& home = *slab_of(*owner->second, *ref);
-      keep_held(order, home.what.first_record + ref->block(), home.what.stride);
+      keep_held(command, home.what.first_record + ref->block(), home.what.stride);
     } else {
       return;
     }
@@ -91,23 +94,23 @@ void prefetch_requests::obey_load(const prefetch::order& order, prefetch::reply&
 }
 
 /// What the job holds beyond the prefix is let go.
-void prefetch_requests::obey_finish(const prefetch::order& order, prefetch::reply& into) {
-  const auto owner = state_.instances.find(order.instance);
+void prefetch_requests::execute_finish(const prefetch::command& command, prefetch::command_result& into) {
+  const auto owner = state_.instances.find(command.instance);
   if (owner == state_.instances.end()) return;
   std::vector<std::pair<std::uint32_t, std::uint64_t>> prefix;  // record, stride
-  for (const full_key& full : *order.keys) {
-    const auto ref = state_.find_present(*owner->second, reduce_key(full.view(), order.group), full, nullptr);
+  for (const full_key& full : *command.keys) {
+    const auto ref = state_.find_present(*owner->second, reduce_key(full.view(), command.group), full, nullptr);
     if (!ref) break;
     const slab& home = *slab_of(*owner->second, *ref);
     prefix.emplace_back(home.what.first_record + ref->block(), home.what.stride);
   }
   into.length = prefix.size();
-  end_holds(order.job);
-  for (const auto& [record, stride] : prefix) keep_held(order, record, stride);
+  end_holds(command.job);
+  for (const auto& [record, stride] : prefix) keep_held(command, record, stride);
 }
 
 /// From now on the block is not evicted until the job ends. Bounded by hold_bytes: beyond that, blocks are left alone.
-void prefetch_requests::keep_held(const prefetch::order& by, std::uint32_t record, std::uint64_t stride) {
+void prefetch_requests::keep_held(const prefetch::command& by, std::uint32_t record, std::uint64_t stride) {
   if (!by.hold || !state_.sessions.contains(by.session)) return;
   const std::uint64_t most = state_.options.hold_bytes != 0 ? state_.options.hold_bytes : state_.options.capacity / 2;
   if (!holds_.hold(by.job, by.session, record, stride, most)) ++state_.counters.not_held;

@@ -215,12 +215,12 @@ bool store::is_present(instance_number number, std::uint32_t group, const full_k
 
 // ---------------------------------------------------------------------------------------------- prefetches
 
-std::vector<prefetch::word> store::take_prefetches() {
+std::vector<prefetch::request> store::take_prefetches() {
   return parts_->prefetching.take_prefetches();
 }
 
-prefetch::reply store::obey(const prefetch::order& order, coarse_time now) {
-  return parts_->prefetching.obey(order, now);
+prefetch::command_result store::execute(const prefetch::command& command, coarse_time now) {
+  return parts_->prefetching.execute(command, now);
 }
 
 // ---------------------------------------------------------------------------------------------- configuration

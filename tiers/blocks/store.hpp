@@ -16,7 +16,7 @@
 #include "memory/version_table.hpp"
 #include "tiers/blocks/slab_request.hpp"
 #include "tiers/blocks/types.hpp"
-#include "tiers/prefetch/orders.hpp"
+#include "tiers/prefetch/commands.hpp"
 #include "tiers/transfer.hpp"
 
 namespace cenote::blocks {
@@ -129,10 +129,10 @@ class store {
   [[nodiscard]] bool is_present(instance_number number, std::uint32_t group, const full_key& full) const noexcept;
 
   // ---- prefetches
-  /// What the batches that ran said to the planner, in their order. Wishes are answered by it, later.
-  [[nodiscard]] std::vector<prefetch::word> take_prefetches();
-  /// Carries an order out; the answer of a `release` has nothing to say.
-  prefetch::reply obey(const prefetch::order& order, coarse_time now);
+  /// What the batches that ran ask of the planner, in their order. It answers those that start a prefetch, later.
+  [[nodiscard]] std::vector<prefetch::request> take_prefetches();
+  /// Carries a command of the planner out; the result of a `release` says nothing.
+  prefetch::command_result execute(const prefetch::command& command, coarse_time now);
 
   // ---- configuration
   void set_water_marks(double high, double low) noexcept;

@@ -17,7 +17,7 @@
 #include "tiers/blocks/slab.hpp"
 #include "tiers/blocks/types.hpp"
 #include "tiers/eviction/policy.hpp"
-#include "tiers/prefetch/orders.hpp"
+#include "tiers/prefetch/commands.hpp"
 
 namespace cenote::blocks {
 
@@ -145,9 +145,9 @@ struct session {
   bool suspect = false;    ///< workers died of its batches: none is carried out any more
   open_chains chains;
   user* owner = nullptr;
-  std::uint64_t blank = 0;   ///< bytes of blocks that are granted to it, or that it reserved
-  used_chain touching;       ///< of the request under way
-  prefetch::word gathering;  ///< of the request under way
+  std::uint64_t blank = 0;      ///< bytes of blocks that are granted to it, or that it reserved
+  used_chain touching;          ///< of the request under way
+  prefetch::request gathering;  ///< of the request under way
 
   [[nodiscard]] std::uint64_t mask() const noexcept { return std::uint64_t{1} << (number % 64); }
   /// What block records call it.

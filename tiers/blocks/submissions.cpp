@@ -102,7 +102,7 @@ progress submissions::run_entry(batch& work, session& by, const submission& entr
     case operation::barrier: break;
     case operation::prefetch: return prefetching_.run_prefetch(work, by, entry);
     case operation::stop_prefetch:
-    case operation::end_prefetch: prefetching_.run_prefetch_word(by, entry); break;
+    case operation::end_prefetch: prefetching_.run_prefetch_end(by, entry); break;
     default: refuse(work, entry, error_code::malformed); break;
   }
   if (state != progress::finished) return state;

@@ -8,7 +8,7 @@
 #include <unordered_map>
 #include <vector>
 
-#include "tiers/prefetch/orders.hpp"
+#include "tiers/prefetch/commands.hpp"
 
 namespace cenote::prefetch {
 

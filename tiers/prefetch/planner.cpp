@@ -9,7 +9,7 @@ namespace {
 
 using memory::prefetch_policy;
 
-constexpr std::size_t order_keys = 256;  // of one order: the tier is busy for some tens of microseconds
+constexpr std::size_t command_keys = 256;  // of one command: the tier is busy for some tens of microseconds
 constexpr auto retry_after = std::chrono::milliseconds(100);
 constexpr double in_flight_seconds = 0.1;        // of a chain that may be cut: what is under way cannot be taken back
 constexpr std::uint64_t speculative_blocks = 8;  // under way at once: what is wanted does not wait long behind them
@@ -54,45 +54,45 @@ planner::job* planner::find(std::uint64_t number) noexcept {
 
 // ---------------------------------------------------------------------------------------------- what sessions say
 
-void planner::on_request(word request, time_point now) {
-  if (request.what != word::kind::wish) return on_cancel(request);
-  const auto gathered = gathering_.find(request.session);
+void planner::on_request(request incoming, time_point now) {
+  if (incoming.what != request::kind::start) return on_cancel(incoming);
+  const auto gathered = gathering_.find(incoming.session);
   if (gathered != gathering_.end()) {
-    word& whole = gathered->second;
-    const bool goes_on = request.terms.chain != 0 && whole.terms.chain == request.terms.chain &&
-                         whole.group == request.group && whole.instance == request.instance;
+    request& whole = gathered->second;
+    const bool goes_on = incoming.terms.chain != 0 && whole.terms.chain == incoming.terms.chain &&
+                         whole.group == incoming.group && whole.instance == incoming.instance;
     if (goes_on && whole.too_long) {
-      request.too_long = true;
+      incoming.too_long = true;
     } else if (goes_on) {
-      const std::size_t more = std::min(request.keys.size(), max_chain - std::min(max_chain, whole.keys.size()));
-      whole.keys.insert(whole.keys.end(), request.keys.begin(),
-                        request.keys.begin() + static_cast<std::ptrdiff_t>(more));
-      whole.places.insert(whole.places.end(), request.places.begin(),
-                          request.places.begin() + static_cast<std::ptrdiff_t>(more));
-      whole.request = request.request;
-      whole.terms = request.terms;
-      request = std::move(whole);
+      const std::size_t more = std::min(incoming.keys.size(), max_chain - std::min(max_chain, whole.keys.size()));
+      whole.keys.insert(whole.keys.end(), incoming.keys.begin(),
+                        incoming.keys.begin() + static_cast<std::ptrdiff_t>(more));
+      whole.places.insert(whole.places.end(), incoming.places.begin(),
+                          incoming.places.begin() + static_cast<std::ptrdiff_t>(more));
+      whole.number = incoming.number;
+      whole.terms = incoming.terms;
+      incoming = std::move(whole);
     }
     gathering_.erase(gathered);
   }
-  if (request.terms.more) {
-    request.too_long |= !has_room_for(request);
-    if (request.too_long) {
-      request.keys = {};
-      request.places = {};
+  if (incoming.terms.more) {
+    incoming.too_long |= !has_room_for(incoming);
+    if (incoming.too_long) {
+      incoming.keys = {};
+      incoming.places = {};
     }
-    gathering_.insert_or_assign(request.session, std::move(request));
+    gathering_.insert_or_assign(incoming.session, std::move(incoming));
   } else {
-    begin(std::move(request), now);
+    begin(std::move(incoming), now);
   }
 }
 
-/// Of a prefetch that is over, or of none, a word changes nothing.
-void planner::on_cancel(const word& request) {
-  if (request.chain == 0) return;
-  const bool cancels = request.what == word::kind::end;
+/// Of a prefetch that is over, or of none, it changes nothing.
+void planner::on_cancel(const request& incoming) {
+  if (incoming.chain == 0) return;
+  const bool cancels = incoming.what == request::kind::end;
   for (auto& [number, each] : jobs_) {
-    if (each.session != request.session || each.chain != request.chain) continue;
+    if (each.session != incoming.session || each.chain != incoming.chain) continue;
     if (cancels) {
       each.stop_reason = reason::cancelled;
       each.hold = false;
@@ -101,18 +101,18 @@ void planner::on_cancel(const word& request) {
     }
   }
   if (!cancels) return;
-  const auto gathered = gathering_.find(request.session);
-  if (gathered != gathering_.end() && gathered->second.terms.chain == request.chain) gathering_.erase(gathered);
+  const auto gathered = gathering_.find(incoming.session);
+  if (gathered != gathering_.end() && gathered->second.terms.chain == incoming.chain) gathering_.erase(gathered);
   const auto held = std::ranges::find_if(held_, [&](const auto& each) {
-    return each.second.session == request.session && each.second.chain == request.chain;
+    return each.second.session == incoming.session && each.second.chain == incoming.chain;
   });
   if (held != held_.end()) let_go(held->first);
 }
 
-void planner::refuse(const word& request, error_code code) {
+void planner::refuse(const request& incoming, error_code code) {
   ++counts_.refused;
-  answer made{.session = request.session, .completion = {}};
-  made.completion.request = request.request;
+  answer made{.session = incoming.session, .completion = {}};
+  made.completion.request = incoming.number;
   made.completion.kind = memory::completion_kind::done;
   made.completion.code = static_cast<std::uint16_t>(code);
   answers_.push_back(made);
@@ -124,29 +124,29 @@ std::size_t planner::open_of(std::uint64_t session) const noexcept {
 }
 
 /// Keys take memory until their prefetch is answered, whoever waits for it.
-bool planner::has_room_for(const word& request) const noexcept {
-  std::size_t all = request.keys.size();
-  std::size_t own = request.keys.size();
+bool planner::has_room_for(const request& incoming) const noexcept {
+  std::size_t all = incoming.keys.size();
+  std::size_t own = incoming.keys.size();
   for (const auto& [number, each] : jobs_) {
     all += each.keys->size();
-    own += each.session == request.session ? each.keys->size() : 0;
+    own += each.session == incoming.session ? each.keys->size() : 0;
   }
-  for (const auto& [session, each] : gathering_) all += session == request.session ? 0 : each.keys.size();
+  for (const auto& [session, each] : gathering_) all += session == incoming.session ? 0 : each.keys.size();
   return own <= max_keys_of_session && all <= max_keys;
 }
 
-void planner::begin(word request, time_point now) {
-  if (open_of(request.session) >= max_of_session || request.too_long || !has_room_for(request))
-    return refuse(request, error_code::limit_exceeded);
+void planner::begin(request incoming, time_point now) {
+  if (open_of(incoming.session) >= max_of_session || incoming.too_long || !has_room_for(incoming))
+    return refuse(incoming, error_code::limit_exceeded);
   const auto same = [&](const auto& each) {
-    return each.second.session == request.session && each.second.chain == request.terms.chain;
+    return each.second.session == incoming.session && each.second.chain == incoming.terms.chain;
   };
   const bool known = std::ranges::any_of(jobs_, same) || std::ranges::any_of(held_, same);
-  if (request.terms.chain != 0 && known) return refuse(request, error_code::invalid_argument);
+  if (incoming.terms.chain != 0 && known) return refuse(incoming, error_code::invalid_argument);
   ++counts_.started;
-  counts_.wanted += request.keys.size();
+  counts_.wanted += incoming.keys.size();
   end_speculation();
-  job made = make_job(request, now);
+  job made = make_job(incoming, now);
   if (options_.read_ahead > 0) {
     continuations_.learn(made.session, made.instance, made.group, made.keys, options_.read_ahead);
   }
@@ -158,18 +158,18 @@ void planner::begin(word request, time_point now) {
   jobs_.emplace(made.number, std::move(made));
 }
 
-planner::job planner::make_job(word& request, time_point now) {
+planner::job planner::make_job(request& incoming, time_point now) {
   job made;
   made.number = next_job_++;
-  made.session = request.session;
-  made.request = request.request;
-  made.chain = request.terms.chain;
-  made.instance = request.instance;
-  made.group = request.group;
-  made.stride = request.stride;
-  made.hold = request.terms.hold && request.terms.chain != 0;
-  made.places = std::move(request.places);
-  made.keys = std::make_shared<const std::vector<full_key>>(std::move(request.keys));
+  made.session = incoming.session;
+  made.request = incoming.number;
+  made.chain = incoming.terms.chain;
+  made.instance = incoming.instance;
+  made.group = incoming.group;
+  made.stride = incoming.stride;
+  made.hold = incoming.terms.hold && incoming.terms.chain != 0;
+  made.places = std::move(incoming.places);
+  made.keys = std::make_shared<const std::vector<full_key>>(std::move(incoming.keys));
 
   made.end = made.places.size();
   skip_resident(made);
@@ -177,22 +177,22 @@ planner::job planner::make_job(word& request, time_point now) {
   if (absent != made.places.end()) {
     truncate_at(made, static_cast<std::size_t>(absent - made.places.begin()), reason::absent);
   }
-  const std::uint64_t tokens = (made.end - made.prefix) * request.tokens_per_block;
-  const std::uint64_t threshold = request.terms.threshold_tokens.value_or(options_.threshold_tokens);
+  const std::uint64_t tokens = (made.end - made.prefix) * incoming.tokens_per_block;
+  const std::uint64_t threshold = incoming.terms.threshold_tokens.value_or(options_.threshold_tokens);
   if (tokens > 0 && tokens < threshold) truncate_at(made, made.prefix, reason::below_threshold);
   made.left = static_cast<std::uint64_t>(
-      std::count(made.places.begin(), made.places.begin() + static_cast<std::ptrdiff_t>(made.end), place::below));
+      std::count(made.places.begin(), made.places.begin() + static_cast<std::ptrdiff_t>(made.end), place::lower_tier));
 
-  const double rate = rate_for(request);
-  if (rate > 0) made.recompute = static_cast<double>(request.tokens_per_block) / rate;
+  const double rate = rate_for(incoming);
+  if (rate > 0) made.recompute = static_cast<double>(incoming.tokens_per_block) / rate;
   const prefetch_policy policy =
-      request.terms.policy == prefetch_policy::node_default ? options_.policy : request.terms.policy;
+      incoming.terms.policy == prefetch_policy::node_default ? options_.policy : incoming.terms.policy;
   made.stoppable = policy == prefetch_policy::best_effort;
   made.deadline = now + options_.limit;
   if (policy == prefetch_policy::timeout) {
-    const nanoseconds base = request.terms.base ? nanoseconds(*request.terms.base) : options_.base;
+    const nanoseconds base = incoming.terms.base ? nanoseconds(*incoming.terms.base) : options_.base;
     const nanoseconds per_ki =
-        request.terms.per_ki_token ? nanoseconds(*request.terms.per_ki_token) : options_.per_ki_token;
+        incoming.terms.per_ki_token ? nanoseconds(*incoming.terms.per_ki_token) : options_.per_ki_token;
     const double seconds = seconds_of(base) + seconds_of(per_ki) * static_cast<double>(tokens) / 1024;
     if (seconds < seconds_of(options_.limit)) made.deadline = now + time_of(seconds);
   }
@@ -211,7 +211,7 @@ void planner::find_shared(job& of) const {
 }
 
 /// The chain is all there and its engine computes on: what followed it the last time may be wanted next. Nothing of it
-/// is held or answered, and the next wish ends it.
+/// is held or answered, and the next request ends it.
 void planner::read_ahead(const job& behind, time_point now) {
   if (options_.read_ahead == 0 || behind.session == 0 || behind.why != reason::complete || behind.keys->empty()) return;
   const key_list next = continuations_.after(behind.instance, behind.group, behind.keys->back());
@@ -224,7 +224,7 @@ void planner::read_ahead(const job& behind, time_point now) {
   made.stride = behind.stride;
   made.keys = next;
   made.end = std::min<std::size_t>(next->size(), options_.read_ahead);
-  made.places.assign(next->size(), place::below);  // the tier says what is true when it is asked
+  made.places.assign(next->size(), place::lower_tier);  // the tier says what is true when it is asked
   made.left = made.end;
   made.deadline = now + options_.limit;
   jobs_.emplace(made.number, std::move(made));
@@ -255,20 +255,20 @@ void planner::on_session_closed(std::uint64_t session) {
 
 // ---------------------------------------------------------------------------------------------- what the tier says
 
-void planner::on_result(const reply& response, time_point now) {
-  switch (response.what) {
-    case order::kind::load: take_loads(response, now); break;
-    case order::kind::finish: take_length(response, now); break;
-    case order::kind::release: break;
+void planner::on_result(const command_result& result, time_point now) {
+  switch (result.what) {
+    case command::kind::load: take_loads(result, now); break;
+    case command::kind::finish: take_length(result, now); break;
+    case command::kind::release: break;
   }
 }
 
-void planner::take_loads(const reply& response, time_point now) {
-  open_order_.reset();
-  job* const of = find(response.job);  // null: its session is gone
-  std::size_t key = response.first;
-  for (const load_answer& each : response.loads) {
-    if (each.state == load_state::loading) fly(each.token, response.job, key, now);
+void planner::take_loads(const command_result& result, time_point now) {
+  open_command_.reset();
+  job* const of = find(result.job);  // null: its session is gone
+  std::size_t key = result.first;
+  for (const load_answer& each : result.loads) {
+    if (each.state == load_state::loading) fly(each.token, result.job, key, now);
     if (each.state == load_state::wait) {
       blocked_ = true;
       blocked_until_ = now + retry_after;
@@ -290,7 +290,7 @@ void planner::take_loads(const reply& response, time_point now) {
   truncate_at(*of, of->end, of->why);
 }
 
-/// A block is under way. One that an older wish began costs this one nothing.
+/// A block is under way. One that an older prefetch began costs this one nothing.
 void planner::fly(std::uint64_t token, std::uint64_t number, std::size_t key, time_point now) {
   const auto [at, is_new] = loads_in_flight_.try_emplace(token);
   job* const of = find(number);
@@ -349,7 +349,7 @@ void planner::on_loads_finished(std::span<const transfer_outcome> ended, time_po
 void planner::join(load_in_flight& under_way, std::uint64_t number, std::size_t key) {
   const job* const first = find(number);
   for (auto& [other, each] : jobs_) {
-    if (each.shared_with != number || key >= each.in_common || each.places[key] != place::below) continue;
+    if (each.shared_with != number || key >= each.in_common || each.places[key] != place::lower_tier) continue;
     each.left -= key >= each.next && key < each.end ? 1 : 0;
     each.places[key] = place::loading;
     each.begun = true;
@@ -373,8 +373,8 @@ void planner::join_loads(job& of) {
   }
 }
 
-void planner::take_length(const reply& response, time_point now) {
-  const auto found = jobs_.find(response.job);
+void planner::take_length(const command_result& result, time_point now) {
+  const auto found = jobs_.find(result.job);
   if (found == jobs_.end()) return;
   const job& done = found->second;
   if (done.session == 0) {
@@ -383,19 +383,19 @@ void planner::take_length(const reply& response, time_point now) {
     return;
   }
   read_ahead(done, now);
-  if (done.recompute > 0) close_account(done, response.length, now);
+  if (done.recompute > 0) close_account(done, result.length, now);
   ++counts_.finished;
   ++counts_.by_reason[static_cast<std::size_t>(done.why)];
   answer made{.session = done.session, .completion = {}};
   made.completion.request = done.request;
   made.completion.kind = memory::completion_kind::done;
-  made.completion.value = response.length;
+  made.completion.value = result.length;
   answers_.push_back(made);
-  if (done.hold && response.length > 0) {
+  if (done.hold && result.length > 0) {
     held_.emplace(done.number, held_job{done.session, done.chain, done.instance, done.charged, now + options_.claim});
   } else {
-    order back{.what = order::kind::release, .job = done.number, .session = done.session, .keys = {}};
-    orders_.push_back(std::move(back));  // it may have been stopped while the tier counted
+    command back{.what = command::kind::release, .job = done.number, .session = done.session, .keys = {}};
+    commands_.push_back(std::move(back));  // it may have been stopped while the tier counted
     discharge(done.instance, done.charged);
   }
   jobs_.erase(found);
@@ -404,7 +404,7 @@ void planner::take_length(const reply& response, time_point now) {
 void planner::let_go(std::uint64_t number) {
   const auto found = held_.find(number);
   if (found == held_.end()) return;
-  orders_.push_back({.what = order::kind::release, .job = number, .session = found->second.session, .keys = {}});
+  commands_.push_back({.what = command::kind::release, .job = number, .session = found->second.session, .keys = {}});
   discharge(found->second.instance, found->second.charged);
   held_.erase(found);
 }
@@ -432,7 +432,7 @@ void planner::truncate_at(job& of, std::size_t key, reason why) noexcept {
   }
   const auto from = of.places.begin() + static_cast<std::ptrdiff_t>(std::min(of.next, of.end));
   of.left = static_cast<std::uint64_t>(
-      std::count(from, of.places.begin() + static_cast<std::ptrdiff_t>(of.end), place::below));
+      std::count(from, of.places.begin() + static_cast<std::ptrdiff_t>(of.end), place::lower_tier));
 }
 
 void planner::note_arrivals() {
@@ -452,16 +452,16 @@ void planner::note_arrivals() {
 }
 
 /// What the client says; else the operator; else what was said of this instance before; else what is assumed.
-double planner::rate_for(const word& request) {
-  engine& asks = engine_of(request.instance);
-  if (request.terms.prefill_rate) {
-    const std::uint64_t rate = *request.terms.prefill_rate;  // 0: this one is not to be compared
+double planner::rate_for(const request& incoming) {
+  engine& asks = engine_of(incoming.instance);
+  if (incoming.terms.prefill_rate) {
+    const std::uint64_t rate = *incoming.terms.prefill_rate;  // 0: this one is not to be compared
     if (rate > 0) asks.rate = rate;
     return static_cast<double>(rate);
   }
   if (options_.prefill_tokens_per_s > 0) return static_cast<double>(options_.prefill_tokens_per_s);
   if (asks.rate > 0) return static_cast<double>(asks.rate);
-  if (options_.assumed_tokens_per_s > 0 && !std::exchange(asks.is_assumed, true)) assumed_.push_back(request.instance);
+  if (options_.assumed_tokens_per_s > 0 && !std::exchange(asks.is_assumed, true)) assumed_.push_back(incoming.instance);
   return static_cast<double>(options_.assumed_tokens_per_s);
 }
 
@@ -557,7 +557,7 @@ void planner::probe_behind(const job& of, time_point now) {
   std::vector<full_key> keys;
   const std::size_t most = probe_window(of.stride) / of.stride;
   for (std::size_t i = of.prefix; i < of.end && keys.size() < most; ++i) {
-    if (of.places[i] == place::below) keys.push_back((*of.keys)[i]);
+    if (of.places[i] == place::lower_tier) keys.push_back((*of.keys)[i]);
   }
   if (keys.empty()) return;
   begin_probe(now);
@@ -568,7 +568,7 @@ void planner::probe_behind(const job& of, time_point now) {
   made.group = of.group;
   made.stride = of.stride;
   made.end = made.left = keys.size();
-  made.places.assign(keys.size(), place::below);
+  made.places.assign(keys.size(), place::lower_tier);
   made.keys = std::make_shared<const std::vector<full_key>>(std::move(keys));
   made.deadline = now + probe_limit;
   jobs_.emplace(made.number, std::move(made));
@@ -590,7 +590,7 @@ std::size_t planner::best_end(const job& of, std::uint64_t ahead, const forecast
     if (of.places[i] == place::loading) {
       const auto known = of.arrivals.find(i);
       before = std::max(before, known == of.arrivals.end() ? speed_.under_way() : known->second);
-    } else if (of.places[i] == place::below) {
+    } else if (of.places[i] == place::lower_tier) {
       (i < shared ? with : own) += of.stride;
       before = std::max(before, speed_.under_way() + (i < shared ? ahead - in_older + with : ahead + own));
     }
@@ -618,15 +618,15 @@ bool planner::is_over(job& of, time_point now) noexcept {
   return true;
 }
 
-void planner::order_finish(job& of) {
+void planner::issue_finish(job& of) {
   of.finishing = true;
-  orders_.push_back({.what = order::kind::finish,
-                     .job = of.number,
-                     .session = of.session,
-                     .instance = of.instance,
-                     .group = of.group,
-                     .hold = of.hold,
-                     .keys = of.keys});
+  commands_.push_back({.what = command::kind::finish,
+                       .job = of.number,
+                       .session = of.session,
+                       .instance = of.instance,
+                       .group = of.group,
+                       .hold = of.hold,
+                       .keys = of.keys});
 }
 
 void planner::plan(time_point now) {
@@ -638,55 +638,55 @@ void planner::plan(time_point now) {
     skip_resident(each);
     if (each.recompute > 0) weigh(each, ahead, now);
     if (is_over(each, now)) {
-      order_finish(each);
+      issue_finish(each);
     } else {
       ahead += each.left * each.stride;
     }
   }
   if (blocked_ && blocked_until_ <= now) blocked_ = false;
-  if (open_order_ || blocked_) return;
+  if (open_command_ || blocked_) return;
   for (auto& [number, each] : jobs_) {
     if (each.finishing || each.next >= each.end) continue;
-    if (order_loads(each, now) != ordered::over_budget) return;  // the oldest first, always
+    if (issue_loads(each, now) != issued::over_budget) return;  // the oldest first, always
   }
 }
 
 /// Asks for the next keys of the chain, as far as window and budgets go.
-planner::ordered planner::order_loads(job& of, time_point now) {
+planner::issued planner::issue_loads(job& of, time_point now) {
   const std::uint64_t room = room_for(of, now);
   const std::uint64_t budget = budget_for(of);
   std::uint64_t bytes = 0;
   std::size_t at = of.next;
-  ordered stopped = ordered::yes;
-  for (; at < of.end && at - of.next < order_keys; ++at) {
-    if (of.places[at] != place::below) continue;
+  issued stopped = issued::yes;
+  for (; at < of.end && at - of.next < command_keys; ++at) {
+    if (of.places[at] != place::lower_tier) continue;
     const bool first_of_all = bytes == 0 && speed_.under_way() == 0;  // one may always come, however small the window
     if (bytes + of.stride > room && !first_of_all) {
-      stopped = ordered::no_room;
+      stopped = issued::no_room;
       break;
     }
     if (bytes + of.stride > budget) {
-      stopped = ordered::over_budget;
+      stopped = issued::over_budget;
       break;
     }
     bytes += of.stride;
   }
   if (at == of.next) {
-    if (stopped == ordered::over_budget && alone_in_budget(of)) truncate_at(of, at, reason::budget);
+    if (stopped == issued::over_budget && alone_in_budget(of)) truncate_at(of, at, reason::budget);
     return stopped;
   }
-  open_order_ = order{.what = order::kind::load,
-                      .job = of.number,
-                      .session = of.session,
-                      .instance = of.instance,
-                      .group = of.group,
-                      .hold = of.hold,
-                      .keys = of.keys,
-                      .first = of.next,
-                      .count = at - of.next};
+  open_command_ = command{.what = command::kind::load,
+                          .job = of.number,
+                          .session = of.session,
+                          .instance = of.instance,
+                          .group = of.group,
+                          .hold = of.hold,
+                          .keys = of.keys,
+                          .first = of.next,
+                          .count = at - of.next};
   open_stride_ = of.stride;
-  orders_.push_back(*open_order_);
-  return ordered::yes;
+  commands_.push_back(*open_command_);
+  return issued::yes;
 }
 
 /// Bytes that may be asked for now. A chain that is compared with recomputing does not fill the device far ahead, since

@@ -13,9 +13,9 @@
 
 #include "core/error.hpp"
 #include "memory/session_memory.hpp"
+#include "tiers/prefetch/commands.hpp"
 #include "tiers/prefetch/continuations.hpp"
 #include "tiers/prefetch/gate.hpp"
-#include "tiers/prefetch/orders.hpp"
 #include "tiers/prefetch/status.hpp"
 #include "tiers/prefetch/throughput.hpp"
 
@@ -43,8 +43,8 @@ struct answer {
 };
 
 /// Serves prefetches in the order in which they came: chains in prefix order, one load a block however many want it.
-/// Time is an argument. Everything it wants of the tier comes out of take_orders(), which is carried out in order; of
-/// loads at most one order is open. One thread.
+/// Time is an argument. Everything it wants of the tier comes out of take_commands(), which is carried out in order; of
+/// loads at most one command is open. One thread.
 class planner {
  public:
   static constexpr std::size_t max_chain = std::size_t{1} << 16;      ///< blocks; the rest of a longer chain is left
@@ -55,9 +55,9 @@ class planner {
   explicit planner(options chosen) : options_(chosen) {}
 
   /// A session asks for a chain, stops a prefetch, or is done with one; in the order of its ring.
-  void on_request(word request, time_point now);
-  /// What the tier answers to an order.
-  void on_result(const reply& response, time_point now);
+  void on_request(request incoming, time_point now);
+  /// What became of a command.
+  void on_result(const command_result& result, time_point now);
   /// Loads that ended; of others than ours nothing is known.
   void on_loads_finished(std::span<const transfer_outcome> ended, time_point now);
   /// There may be room again for what the tier answered `wait`.
@@ -68,7 +68,7 @@ class planner {
   void plan(time_point now);
   void reload(const options& chosen) noexcept { options_ = chosen; }
 
-  [[nodiscard]] std::vector<order> take_orders() { return std::exchange(orders_, {}); }
+  [[nodiscard]] std::vector<command> take_commands() { return std::exchange(commands_, {}); }
   [[nodiscard]] std::vector<answer> take_answers() { return std::exchange(answers_, {}); }
   /// When plan() has to be called at the latest; nothing: only when something happens.
   [[nodiscard]] std::optional<time_point> wake_at(time_point now) const noexcept;
@@ -81,7 +81,7 @@ class planner {
   struct job {
     std::uint64_t number = 0;
     std::uint64_t session = 0;  ///< 0: speculation, which nobody waits for
-    std::uint32_t request = 0;
+    std::uint32_t request = 0;  ///< its number in the session's ring
     std::uint32_t chain = 0;
     std::uint32_t instance = 0;
     std::uint32_t group = 0;
@@ -93,7 +93,7 @@ class planner {
     double recompute = 0;  ///< seconds a block; 0: not known, nothing is compared
     time_point deadline{};
     std::size_t prefix = 0;             ///< blocks from the front that are present
-    std::size_t next = 0;               ///< first key that no order named
+    std::size_t next = 0;               ///< first key that no command named
     std::size_t end = 0;                ///< first key that is not wanted (any more)
     reason why = reason::complete;      ///< why not
     std::optional<reason> stop_reason;  ///< stopped or cancelled
@@ -131,21 +131,21 @@ class planner {
     bool is_assumed = false;  ///< … and that was told
     loss_account losses;
   };
-  enum class ordered : std::uint8_t { yes, no_room, over_budget };
+  enum class issued : std::uint8_t { yes, no_room, over_budget };
 
   [[nodiscard]] job* find(std::uint64_t number) noexcept;
-  void begin(word request, time_point now);
-  [[nodiscard]] job make_job(word& request, time_point now);
+  void begin(request incoming, time_point now);
+  [[nodiscard]] job make_job(request& incoming, time_point now);
   void find_shared(job& of) const;
   void read_ahead(const job& behind, time_point now);
   void end_speculation();
-  void on_cancel(const word& request);
-  void refuse(const word& request, error_code code);
+  void on_cancel(const request& incoming);
+  void refuse(const request& incoming, error_code code);
 
   static void skip_resident(job& of) noexcept;
   static void truncate_at(job& of, std::size_t key, reason why) noexcept;
   void note_arrivals();
-  [[nodiscard]] double rate_for(const word& request);
+  [[nodiscard]] double rate_for(const request& incoming);
   [[nodiscard]] engine& engine_of(std::uint32_t instance);
   void give_back(const job& of, double gained);
   void open_account(job& of, time_point now);
@@ -162,30 +162,30 @@ class planner {
   [[nodiscard]] static time_point patience_of(const job& of) noexcept;
   [[nodiscard]] std::size_t best_end(const job& of, std::uint64_t ahead, const forecast& speed, time_point now) const;
   [[nodiscard]] static bool is_over(job& of, time_point now) noexcept;
-  void order_finish(job& of);
-  ordered order_loads(job& of, time_point now);
+  void issue_finish(job& of);
+  issued issue_loads(job& of, time_point now);
   [[nodiscard]] std::uint64_t room_for(const job& of, time_point now) const;
   [[nodiscard]] std::uint64_t probe_window(std::uint64_t stride) const noexcept;
   [[nodiscard]] std::uint64_t budget_for(const job& of) const;
   [[nodiscard]] bool alone_in_budget(const job& of) const;
-  void take_loads(const reply& response, time_point now);
-  void take_length(const reply& response, time_point now);
+  void take_loads(const command_result& result, time_point now);
+  void take_length(const command_result& result, time_point now);
   void fly(std::uint64_t token, std::uint64_t number, std::size_t key, time_point now);
   void let_go(std::uint64_t number);
   void expire(time_point now);
   void discharge(std::uint32_t instance, std::uint64_t bytes) noexcept;
   [[nodiscard]] std::size_t open_of(std::uint64_t session) const noexcept;
-  [[nodiscard]] bool has_room_for(const word& request) const noexcept;
+  [[nodiscard]] bool has_room_for(const request& incoming) const noexcept;
 
   options options_;
   std::uint64_t next_job_ = 1;
   std::map<std::uint64_t, job> jobs_;                        ///< by number, so the oldest first; not answered yet
   std::map<std::uint64_t, held_job> held_;                   ///< by job
-  std::map<std::uint64_t, word> gathering_;                  ///< session -> chain of which requests are missing
+  std::map<std::uint64_t, request> gathering_;               ///< session -> chain of which requests are missing
   std::map<std::uint64_t, load_in_flight> loads_in_flight_;  ///< by token: in the order in which the device got them
   std::map<std::uint32_t, std::uint64_t> charged_;           ///< instance -> bytes
   std::uint64_t charged_in_all_ = 0;
-  std::optional<order> open_order_;  ///< a load that is not answered yet
+  std::optional<command> open_command_;  ///< a load that is not answered yet
   std::uint64_t open_stride_ = 0;
   bool blocked_ = false;  ///< the tier has no room
   time_point blocked_until_{};
@@ -194,7 +194,7 @@ class planner {
   std::map<std::uint32_t, engine> engines_;  ///< by instance
   std::vector<std::uint32_t> assumed_;
   continuations continuations_;
-  std::vector<order> orders_;
+  std::vector<command> commands_;
   std::vector<answer> answers_;
   prefetch::status counts_;
 };

@@ -255,10 +255,10 @@ BOOST_AUTO_TEST_CASE(a_long_prefetch_is_several_requests_of_one_chain_and_the_la
   options.threshold_tokens = 0;
   auto ticket = must(test.session->prefetch(batch_of(keys), 0, options));
   BOOST_TEST(must(test.session->wait(ticket, std::chrono::steady_clock::now() + std::chrono::seconds(5))));
-  const auto words = test.node.prefetch_words();
-  BOOST_REQUIRE_EQUAL(words.size(), 3U);
+  const auto entries = test.node.prefetch_entries();
+  BOOST_REQUIRE_EQUAL(entries.size(), 3U);
   for (std::size_t i = 0; i < 3; ++i) {
-    const auto terms = memory::prefetch_terms::of(words[i]);
+    const auto terms = memory::prefetch_terms::of(entries[i]);
     BOOST_TEST(terms.chain == ticket.chain);
     BOOST_TEST(terms.more == (i < 2));
     BOOST_TEST(terms.hold);
@@ -287,14 +287,14 @@ BOOST_AUTO_TEST_CASE(stops_and_cancels_name_the_chain_and_come_once) {
   test.session->drop(first);
   test.node.be_silent(false);
   must(test.session->barrier());
-  const auto words = test.node.prefetch_words();
-  BOOST_REQUIRE_EQUAL(words.size(), 5U);
-  BOOST_TEST((words[2].op == memory::operation::stop_prefetch));
-  BOOST_TEST(words[2].grant_version == first.chain);
-  BOOST_TEST((words[3].op == memory::operation::end_prefetch));
-  BOOST_TEST(words[3].grant_version == second.chain);
-  BOOST_TEST((words[4].op == memory::operation::end_prefetch));
-  BOOST_TEST(words[4].grant_version == first.chain);
+  const auto entries = test.node.prefetch_entries();
+  BOOST_REQUIRE_EQUAL(entries.size(), 5U);
+  BOOST_TEST((entries[2].op == memory::operation::stop_prefetch));
+  BOOST_TEST(entries[2].grant_version == first.chain);
+  BOOST_TEST((entries[3].op == memory::operation::end_prefetch));
+  BOOST_TEST(entries[3].grant_version == second.chain);
+  BOOST_TEST((entries[4].op == memory::operation::end_prefetch));
+  BOOST_TEST(entries[4].grant_version == first.chain);
 }
 
 BOOST_AUTO_TEST_CASE(the_progress_of_a_prefetch_is_seen_without_the_node) {
@@ -438,7 +438,7 @@ BOOST_AUTO_TEST_CASE(an_answer_that_another_thread_took_off_the_ring_wakes_who_w
   test.node.be_silent(true);
   const auto wanted = keys_of(1, 1);
   auto ticket = must(test.session->prefetch(batch_of(wanted), 0));
-  while (test.node.prefetch_words().empty()) std::this_thread::yield();
+  while (test.node.prefetch_entries().empty()) std::this_thread::yield();
   std::this_thread::sleep_for(stall);
   test.node.be_silent(false);  // that one stays without an answer
   std::atomic<bool> enough{false};

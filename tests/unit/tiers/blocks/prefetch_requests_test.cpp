@@ -43,7 +43,7 @@ BOOST_AUTO_TEST_CASE(entries_of_a_request_become_one_with_the_place_of_each_key)
   run(2, 5, true);
   const auto whole = of.prefetching.take_prefetches();
   BOOST_REQUIRE(whole.size() == 1U);
-  BOOST_TEST(whole[0].request == 5U);
+  BOOST_TEST(whole[0].number == 5U);
   BOOST_TEST((whole[0].places == std::vector{prefetch::place::present, prefetch::place::absent}));
   BOOST_TEST(work.completions.empty());  // the planner answers it
   BOOST_TEST(work.late_answers == 1U);
@@ -69,17 +69,17 @@ BOOST_AUTO_TEST_CASE(the_present_prefix_is_held_until_the_job_is_released) {
   const memory::block_ref ref = present(in, 1);
   (void)present(in, 3);
   auto keys = std::make_shared<const std::vector<full_key>>(std::vector{key_of(1), key_of(2), key_of(3)});
-  prefetch::order order{.what = prefetch::order::kind::finish,
-                        .job = 9,
-                        .session = by.number,
-                        .instance = in.number,
-                        .hold = true,
-                        .keys = keys};
-  BOOST_TEST(of.prefetching.obey(order, now).length == 1U);
+  prefetch::command command{.what = prefetch::command::kind::finish,
+                            .job = 9,
+                            .session = by.number,
+                            .instance = in.number,
+                            .hold = true,
+                            .keys = keys};
+  BOOST_TEST(of.prefetching.execute(command, now).length == 1U);
   BOOST_TEST(of.holds.is_held(record_of(in, ref)));
   BOOST_TEST(of.holds.bytes() == 4096U);
-  order.what = prefetch::order::kind::release;
-  (void)of.prefetching.obey(order, now);
+  command.what = prefetch::command::kind::release;
+  (void)of.prefetching.execute(command, now);
   BOOST_TEST(of.holds.bytes() == 0U);
 }
 

@@ -125,7 +125,7 @@ struct prefetching : world {
     return options;
   }
   /// A chain of session `by`, named `chain`, as its ring brings it.
-  void wish(std::uint32_t chain, std::initializer_list<std::uint64_t> keys, client& by, bool hold = true) {
+  void request_prefetch(std::uint32_t chain, std::initializer_list<std::uint64_t> keys, client& by, bool hold = true) {
     std::vector<memory::submission> entries;
     for (const std::uint64_t n : keys) entries.push_back(by.entry_of(operation::prefetch, key_of(n)));
     memory::prefetch_terms terms;
@@ -134,7 +134,9 @@ struct prefetching : world {
     terms.pack(entries.back());
     BOOST_TEST(by.run(std::move(entries)).empty());
   }
-  void wish(std::uint32_t chain, std::initializer_list<std::uint64_t> keys) { wish(chain, keys, a); }
+  void request_prefetch(std::uint32_t chain, std::initializer_list<std::uint64_t> keys) {
+    request_prefetch(chain, keys, a);
+  }
   void say(operation what, std::uint32_t chain) {
     memory::submission entry = a.entry_of(what, key_of(0));
     entry.grant_version = chain;
@@ -151,14 +153,14 @@ struct prefetching : world {
   }
   /// Until neither side has anything to say to the other; the answers.
   std::vector<prefetch::answer> advance() {
-    for (prefetch::word& each : at.tier->take_prefetches()) up.on_request(std::move(each), clock);
+    for (prefetch::request& each : at.tier->take_prefetches()) up.on_request(std::move(each), clock);
     for (;;) {
       up.plan(clock);
-      const auto orders = up.take_orders();
-      if (orders.empty()) return up.take_answers();
-      for (const prefetch::order& each : orders) {
-        const auto said = at.tier->obey(each, at.now);
-        if (each.what != prefetch::order::kind::release) up.on_result(said, clock);
+      const auto commands = up.take_commands();
+      if (commands.empty()) return up.take_answers();
+      for (const prefetch::command& each : commands) {
+        const auto result = at.tier->execute(each, at.now);
+        if (each.what != prefetch::command::kind::release) up.on_result(result, clock);
       }
     }
   }
@@ -715,7 +717,7 @@ BOOST_FIXTURE_TEST_SUITE(prefetches, prefetching)
 BOOST_AUTO_TEST_CASE(a_chain_is_brought_up_until_the_first_key_that_no_tier_has) {
   put(1, 1);
   for (const std::uint64_t n : {2U, 3U, 5U}) hints.add(short_key(n));
-  wish(7, {1, 2, 3, 4, 5});
+  request_prefetch(7, {1, 2, 3, 4, 5});
   BOOST_TEST(advance().empty());
   const auto loads = at.tier->take_loads();
   BOOST_TEST(loads.size() == 2U);
@@ -729,8 +731,8 @@ BOOST_AUTO_TEST_CASE(a_chain_is_brought_up_until_the_first_key_that_no_tier_has)
 
 BOOST_AUTO_TEST_CASE(a_chain_that_is_here_or_nowhere_is_answered_at_once) {
   put(1, 2);
-  wish(1, {1, 2});
-  wish(2, {5, 1});
+  request_prefetch(1, {1, 2});
+  request_prefetch(2, {5, 1});
   const auto answers = advance();
   BOOST_REQUIRE(answers.size() == 2U);
   BOOST_TEST(answers[0].completion.value == 2U);
@@ -738,10 +740,10 @@ BOOST_AUTO_TEST_CASE(a_chain_that_is_here_or_nowhere_is_answered_at_once) {
   BOOST_TEST(at.tier->take_loads().empty());
 }
 
-BOOST_AUTO_TEST_CASE(two_wishes_for_one_key_read_it_once) {
+BOOST_AUTO_TEST_CASE(two_prefetches_of_one_key_read_it_once) {
   for (const std::uint64_t n : {1U, 2U}) hints.add(short_key(n));
-  wish(1, {1, 2});
-  wish(2, {1});
+  request_prefetch(1, {1, 2});
+  request_prefetch(2, {1});
   BOOST_TEST(advance().empty());
   const auto loads = at.tier->take_loads();
   BOOST_REQUIRE(loads.size() == 2U);
@@ -758,7 +760,7 @@ BOOST_AUTO_TEST_CASE(two_wishes_for_one_key_read_it_once) {
 BOOST_AUTO_TEST_CASE(a_late_one_is_answered_with_what_is_here_and_its_blocks_come_all_the_same) {
   put(1, 1);
   hints.add(short_key(2));
-  wish(1, {1, 2});
+  request_prefetch(1, {1, 2});
   BOOST_TEST(advance().empty());
   clock += std::chrono::seconds(59);
   BOOST_TEST(advance().empty());
@@ -772,7 +774,7 @@ BOOST_AUTO_TEST_CASE(a_late_one_is_answered_with_what_is_here_and_its_blocks_com
 
 BOOST_AUTO_TEST_CASE(a_load_that_fails_ends_the_prefix) {
   for (const std::uint64_t n : {1U, 2U, 3U}) hints.add(short_key(n));
-  wish(1, {1, 2, 3});
+  request_prefetch(1, {1, 2, 3});
   BOOST_TEST(advance().empty());
   const auto loads = at.tier->take_loads();
   BOOST_REQUIRE(loads.size() == 3U);
@@ -788,7 +790,7 @@ BOOST_AUTO_TEST_CASE(of_a_session_that_went_nothing_is_left) {
   put(1, 1);
   for (const std::uint64_t n : {2U, 3U}) hints.add(short_key(n));
   client b(at, in);
-  wish(1, {1, 2, 3}, b);
+  request_prefetch(1, {1, 2, 3}, b);
   BOOST_TEST(advance().empty());
   BOOST_TEST(held() == 3 * block);
   at.bury(b.number);
@@ -803,7 +805,7 @@ BOOST_AUTO_TEST_CASE(of_a_session_that_went_nothing_is_left) {
 BOOST_AUTO_TEST_CASE(what_came_is_not_evicted_until_its_client_says_so) {
   put(1, 2);
   hints.add(short_key(3));
-  wish(1, {1, 2, 3});
+  request_prefetch(1, {1, 2, 3});
   BOOST_TEST(advance().empty());
   end(at.tier->take_loads(), transfer_result::done);
   BOOST_REQUIRE(advance().size() == 1U);
@@ -819,7 +821,7 @@ BOOST_AUTO_TEST_CASE(what_came_is_not_evicted_until_its_client_says_so) {
 
 BOOST_AUTO_TEST_CASE(a_client_that_says_nothing_has_its_blocks_held_for_ten_seconds) {
   put(1, 2);
-  wish(1, {1, 2});
+  request_prefetch(1, {1, 2});
   BOOST_REQUIRE(advance().size() == 1U);
   BOOST_TEST(held() == 2 * block);
   BOOST_TEST((up.wake_at(clock) == clock + std::chrono::seconds(10)));
@@ -831,16 +833,16 @@ BOOST_AUTO_TEST_CASE(a_client_that_says_nothing_has_its_blocks_held_for_ten_seco
 
 BOOST_AUTO_TEST_CASE(an_older_client_that_cannot_say_so_has_nothing_held) {
   put(1, 2);
-  wish(0, {1, 2});
-  wish(5, {1, 2}, a, false);
+  request_prefetch(0, {1, 2});
+  request_prefetch(5, {1, 2}, a, false);
   BOOST_TEST(advance().size() == 2U);
   BOOST_TEST(held() == 0U);
 }
 
 BOOST_AUTO_TEST_CASE(of_a_block_that_two_hold_the_second_end_lets_go) {
   put(1, 1);
-  wish(1, {1});
-  wish(2, {1});
+  request_prefetch(1, {1});
+  request_prefetch(2, {1});
   BOOST_TEST(advance().size() == 2U);
   BOOST_TEST(held() == block);
   say(operation::end_prefetch, 1);
@@ -853,7 +855,7 @@ BOOST_AUTO_TEST_CASE(of_a_block_that_two_hold_the_second_end_lets_go) {
 
 BOOST_AUTO_TEST_CASE(a_held_block_that_is_removed_is_gone_and_its_memory_is_nobodys) {
   put(1, 1);
-  wish(1, {1});
+  request_prefetch(1, {1});
   BOOST_TEST(advance().size() == 1U);
   BOOST_TEST(a.remove(key_of(1)).value == 1U);
   BOOST_TEST(!present(1));
@@ -890,25 +892,25 @@ BOOST_AUTO_TEST_CASE(a_chain_of_several_requests_is_one_prefetch) {
   terms.pack(first.back());
   BOOST_TEST(a.ask(std::move(first)).value == 0U);  // answered at once
   BOOST_TEST(advance().empty());
-  wish(9, {3, 4});
+  request_prefetch(9, {3, 4});
   const auto answers = advance();
   BOOST_REQUIRE(answers.size() == 1U);
   BOOST_TEST(answers[0].completion.value == 3U);
   BOOST_TEST(up.status().started == 1U);
 }
 
-BOOST_AUTO_TEST_CASE(a_submitted_chain_becomes_one_wish) {
+BOOST_AUTO_TEST_CASE(a_submitted_chain_becomes_one_request) {
   put(2, 1);
   hints.add(short_key(3));
   BOOST_TEST(a.run({a.entry_of(operation::prefetch, key_of(2)), a.entry_of(operation::prefetch, key_of(3)),
                     a.entry_of(operation::prefetch, key_of(4))})
                  .empty());
-  const auto wishes = at.tier->take_prefetches();
-  BOOST_REQUIRE(wishes.size() == 1U);
-  BOOST_TEST(wishes[0].session == a.number);
-  BOOST_TEST((wishes[0].keys == std::vector{key_of(2), key_of(3), key_of(4)}));
-  BOOST_TEST(
-      (wishes[0].places == std::vector{prefetch::place::present, prefetch::place::below, prefetch::place::absent}));
+  const auto requests = at.tier->take_prefetches();
+  BOOST_REQUIRE(requests.size() == 1U);
+  BOOST_TEST(requests[0].session == a.number);
+  BOOST_TEST((requests[0].keys == std::vector{key_of(2), key_of(3), key_of(4)}));
+  BOOST_TEST((requests[0].places ==
+              std::vector{prefetch::place::present, prefetch::place::lower_tier, prefetch::place::absent}));
   const auto refused =
       a.ask({a.entry_of(operation::prefetch, key_of(1)), a.entry_of(operation::prefetch, key_of(2), 0, 3)});
   BOOST_TEST((static_cast<error_code>(refused.code) == error_code::malformed));
@@ -924,10 +926,10 @@ BOOST_AUTO_TEST_CASE(a_request_that_its_session_did_not_end_is_not_mixed_with_an
   at.run(std::move(work));
   at.bury(a.number);
   BOOST_TEST(b.run({b.entry_of(operation::prefetch, key_of(2))}).empty());  // its first request, too
-  const auto wishes = at.tier->take_prefetches();
-  BOOST_REQUIRE(wishes.size() == 1U);
-  BOOST_TEST(wishes[0].session == b.number);
-  BOOST_TEST((wishes[0].keys == std::vector{key_of(2)}));
+  const auto requests = at.tier->take_prefetches();
+  BOOST_REQUIRE(requests.size() == 1U);
+  BOOST_TEST(requests[0].session == b.number);
+  BOOST_TEST((requests[0].keys == std::vector{key_of(2)}));
 }
 
 BOOST_AUTO_TEST_SUITE_END()

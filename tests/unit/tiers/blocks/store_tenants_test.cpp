@@ -507,20 +507,20 @@ struct held_tier {
   }
   /// A job of its own for each block.
   void hold(std::uint64_t n) {
-    prefetch::order order;
-    order.what = prefetch::order::kind::finish;
-    order.job = n + 1;
-    order.session = holder.number;
-    order.instance = holder.in;
-    order.hold = true;
-    order.keys = std::make_shared<const std::vector<full_key>>(std::vector{key_of(n)});
-    BOOST_REQUIRE(at.tier->obey(order, at.now).length == 1U);
+    prefetch::command command;
+    command.what = prefetch::command::kind::finish;
+    command.job = n + 1;
+    command.session = holder.number;
+    command.instance = holder.in;
+    command.hold = true;
+    command.keys = std::make_shared<const std::vector<full_key>>(std::vector{key_of(n)});
+    BOOST_REQUIRE(at.tier->execute(command, at.now).length == 1U);
   }
   void let_go(std::uint64_t n) {
-    prefetch::order order;
-    order.what = prefetch::order::kind::release;
-    order.job = n + 1;
-    (void)at.tier->obey(order, at.now);
+    prefetch::command command;
+    command.what = prefetch::command::kind::release;
+    command.job = n + 1;
+    (void)at.tier->execute(command, at.now);
   }
   /// Asks for a block in vain; how many blocks were looked at.
   std::uint64_t looks_of(int requests) {

@@ -174,7 +174,7 @@ BOOST_AUTO_TEST_CASE(many_clears_in_one_batch_do_not_look_at_an_empty_instance_a
 
 BOOST_AUTO_TEST_CASE(of_a_prefetch_that_its_client_does_not_end_nothing_is_kept) {
   world test;
-  const auto wish = [&](std::uint64_t key, bool ends) {
+  const auto request_prefetch = [&](std::uint64_t key, bool ends) {
     submission entry = test.a.entry_of(operation::prefetch, key_of(key));
     entry.request = 7;
     entry.flags = ends ? submission::flag_last : 0;
@@ -182,12 +182,12 @@ BOOST_AUTO_TEST_CASE(of_a_prefetch_that_its_client_does_not_end_nothing_is_kept)
   };
   for (int n = 0; n < 3; ++n) {
     std::vector<submission> entries;
-    for (std::uint64_t k = 0; k < 100; ++k) entries.push_back(wish(5000 + k, false));
+    for (std::uint64_t k = 0; k < 100; ++k) entries.push_back(request_prefetch(5000 + k, false));
     entries.push_back(test.last(operation::barrier, 8));
     batch work = test.batch_of(test.a, std::move(entries));
     BOOST_REQUIRE((test.at.tier->run(work, test.at.now) == progress::finished));
   }
-  batch work = test.batch_of(test.a, {wish(6000, true)});
+  batch work = test.batch_of(test.a, {request_prefetch(6000, true)});
   BOOST_REQUIRE((test.at.tier->run(work, test.at.now) == progress::finished));
   const auto words = test.at.tier->take_prefetches();
   BOOST_REQUIRE(words.size() == 1U);

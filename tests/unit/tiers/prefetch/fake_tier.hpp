@@ -26,7 +26,7 @@ inline full_key key_of(std::uint64_t n) {
   return key;
 }
 
-struct wish_of {
+struct chain_request {
   std::uint64_t session = 1;
   std::uint32_t chain = 1;
   std::vector<std::uint64_t> keys;
@@ -43,29 +43,29 @@ class world {
 
   explicit world(const options& chosen) : plan(chosen) {}
 
-  void wish(wish_of what) {
-    word said;
-    said.session = what.session;
-    said.request = what.chain;
-    said.terms = what.terms;
-    said.terms.chain = what.chain;
-    said.instance = what.instance;
-    said.tokens_per_block = what.tokens_per_block;
-    said.stride = stride;
+  void submit(chain_request what) {
+    request made;
+    made.session = what.session;
+    made.number = what.chain;
+    made.terms = what.terms;
+    made.terms.chain = what.chain;
+    made.instance = what.instance;
+    made.tokens_per_block = what.tokens_per_block;
+    made.stride = stride;
     for (const std::uint64_t n : what.keys) {
-      said.keys.push_back(key_of(n));
-      said.places.push_back(place_of(n));
+      made.keys.push_back(key_of(n));
+      made.places.push_back(place_of(n));
     }
     begun[what.chain] = now;
-    plan.on_request(std::move(said), now);
+    plan.on_request(std::move(made), now);
     settle();
   }
-  void say(word::kind what, std::uint32_t chain, std::uint64_t session = 1) {
-    word said;
-    said.what = what;
-    said.session = session;
-    said.chain = chain;
-    plan.on_request(std::move(said), now);
+  void send(request::kind what, std::uint32_t chain, std::uint64_t session = 1) {
+    request made;
+    made.what = what;
+    made.session = session;
+    made.chain = chain;
+    plan.on_request(std::move(made), now);
     settle();
   }
   /// Carries out what the planner wants, until it wants nothing more at this moment.
@@ -77,9 +77,9 @@ class world {
         codes[each.completion.request] = each.completion.code;
         ended[each.completion.request] = now;
       }
-      const auto orders = plan.take_orders();
-      if (orders.empty()) return;
-      for (const order& each : orders) obey(each);
+      const auto commands = plan.take_commands();
+      if (commands.empty()) return;
+      for (const command& each : commands) execute(each);
     }
   }
   std::optional<time_point> next_event() const {
@@ -129,7 +129,7 @@ class world {
   std::map<std::uint32_t, std::uint16_t> codes;
   std::map<std::uint32_t, time_point> begun, ended;
   std::vector<std::uint64_t> read;                        ///< in the order in which the device was asked
-  std::map<std::uint64_t, std::set<std::uint64_t>> held;  ///< job -> keys, of finish orders
+  std::map<std::uint64_t, std::set<std::uint64_t>> held;  ///< job -> keys, of finish commands
 
  private:
   struct load {
@@ -146,28 +146,29 @@ class world {
   place place_of(std::uint64_t n) const {
     if (present.contains(n)) return place::present;
     if (loading(n) != nullptr) return place::loading;
-    return below.contains(n) ? place::below : place::absent;
+    return below.contains(n) ? place::lower_tier : place::absent;
   }
   const load* loading(std::uint64_t n) const {
     const auto found = std::ranges::find(queue, n, &load::key);
     return found == queue.end() ? nullptr : &*found;
   }
-  void obey(const order& each) {
-    reply said{.what = each.what, .job = each.job, .first = each.first, .loads = {}, .length = 0};
-    if (each.what == order::kind::release) {
+  void execute(const command& each) {
+    command_result result{.what = each.what, .job = each.job, .first = each.first, .loads = {}, .length = 0};
+    if (each.what == command::kind::release) {
       held.erase(each.job);
       return;
     }
-    if (each.what == order::kind::finish) {
-      while (said.length < each.keys->size() && present.contains(number_of((*each.keys)[said.length]))) ++said.length;
-      for (std::size_t i = 0; i < said.length && each.hold; ++i) held[each.job].insert(number_of((*each.keys)[i]));
+    if (each.what == command::kind::finish) {
+      while (result.length < each.keys->size() && present.contains(number_of((*each.keys)[result.length])))
+        ++result.length;
+      for (std::size_t i = 0; i < result.length && each.hold; ++i) held[each.job].insert(number_of((*each.keys)[i]));
     }
-    for (std::size_t i = each.first; each.what == order::kind::load && i < each.first + each.count; ++i) {
+    for (std::size_t i = each.first; each.what == command::kind::load && i < each.first + each.count; ++i) {
       const load_answer answer = load_of(number_of((*each.keys)[i]));
-      said.loads.push_back(answer);
+      result.loads.push_back(answer);
       if (answer.state != load_state::present && answer.state != load_state::loading) break;
     }
-    plan.on_result(said, now);
+    plan.on_result(result, now);
   }
   load_answer load_of(std::uint64_t n) {
     if (present.contains(n)) return {load_state::present};

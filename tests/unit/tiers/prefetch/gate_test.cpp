@@ -158,7 +158,7 @@ sums run_planner(const disk& over, const std::vector<demand>& all, double block,
     for (const std::uint64_t n : keys) each.below.insert(n);
     memory::prefetch_terms terms;
     terms.prefill_rate = static_cast<std::uint64_t>(std::lround(world::tokens_per_block / block));
-    each.wish({.chain = ++chain, .keys = keys, .terms = terms});
+    each.submit({.chain = ++chain, .keys = keys, .terms = terms});
     BOOST_REQUIRE(each.run_until_answered(chain));
     const auto got = static_cast<std::size_t>(each.lengths[chain]);
     add(made, seconds_of(each.ended[chain] - each.begun[chain]), got, want.blocks, block);
@@ -186,7 +186,7 @@ void ask(world& of, asker& who, std::uint32_t chain) {
   memory::prefetch_terms terms;
   terms.prefill_rate = static_cast<std::uint64_t>(std::lround(world::tokens_per_block / who.block));
   who.chain = chain;
-  of.wish({.session = who.number, .chain = chain, .keys = keys, .terms = terms, .instance = who.number});
+  of.submit({.session = who.number, .chain = chain, .keys = keys, .terms = terms, .instance = who.number});
 }
 
 void take_answer(world& of, asker& who) {

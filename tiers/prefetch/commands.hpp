@@ -1,4 +1,4 @@
-// What the planner of prefetches and the DRAM tier say to each other: batches of keys, never one block.
+// Requests of sessions, commands of the planner to the block tier, and their results: batches of keys, never one block.
 #pragma once
 
 #include <cstddef>
@@ -17,32 +17,36 @@ using key_list = std::shared_ptr<const std::vector<full_key>>;
 
 /// Where a key is, seen from the DRAM tier.
 enum class place : std::uint8_t {
-  present,  ///< in DRAM
-  loading,  ///< on its way up
-  below,    ///< by the hints, in a lower tier
-  absent,   ///< nowhere, or a session writes it
+  present,     ///< in DRAM
+  loading,     ///< on its way up
+  lower_tier,  ///< in a lower tier, by its hints
+  absent,      ///< nowhere, or a session writes it
 };
 
-/// What a session's ring said, in its order.
-struct word {
-  enum class kind : std::uint8_t { wish, stop, end };
-  kind what = kind::wish;
+/// What a session asks of the planner, in the order of its ring.
+struct request {
+  enum class kind : std::uint8_t {
+    start,  ///< bring a chain up
+    stop,   ///< best_effort: the engine is ready, what is there is enough
+    end,    ///< cancel it, or let go of what it holds
+  };
+  kind what = kind::start;
   std::uint64_t session = 0;
-  std::uint32_t request = 0;
-  std::uint32_t chain = 0;  ///< stop, end: which
-  // wish only:
+  std::uint32_t number = 0;  ///< of the request in the session's ring
+  std::uint32_t chain = 0;   ///< stop, end: which
+  // start only:
   memory::prefetch_terms terms;
   std::uint32_t instance = 0;  ///< the DRAM tier's number
   std::uint32_t group = 0;
   std::uint32_t tokens_per_block = 0;
   std::uint64_t stride = 0;  ///< bytes of a block
   std::vector<full_key> keys;
-  std::vector<place> places;  ///< of each key, when the tier read the wish
+  std::vector<place> places;  ///< of each key, when the tier read the request
   bool too_long = false;      ///< a part of the chain was left out, since too many keys wait: it is refused
 };
 
-/// What the planner wants of the tier. Carried out in order.
-struct order {
+/// What the planner has the tier do. Executed in order.
+struct command {
   enum class kind : std::uint8_t {
     load,     ///< bring keys [first, first + count) up, in order, up to the first that cannot be
     finish,   ///< say how long the present prefix is; with `hold`, keep it; else let go of all that the job holds
@@ -59,13 +63,13 @@ struct order {
   std::size_t count = 0;
 };
 
-/// What became of the wish to bring a block up.
+/// What became of a block that a load names.
 enum class load_state : std::uint8_t {
   present,   ///< it is here already
-  loading,   ///< on its way, for this wish or an older one
+  loading,   ///< on its way, for this prefetch or an older one
   absent,    ///< the tier below has no copy
   busy,      ///< a session writes it, or its key collides: nothing is loaded
-  wait,      ///< no room at the moment; the tier says when there is some
+  wait,      ///< no space at the moment; the tier says when there is some
   no_space,  ///< nothing can be evicted for it
 };
 struct load_answer {
@@ -73,9 +77,9 @@ struct load_answer {
   std::uint64_t token = 0;  ///< of a load under way; a later load has a larger one
 };
 
-/// The tier's answer to a load or finish.
-struct reply {
-  order::kind what = order::kind::load;
+/// What became of a load or finish.
+struct command_result {
+  command::kind what = command::kind::load;
   std::uint64_t job = 0;
   std::size_t first = 0;
   std::vector<load_answer> loads;  ///< load: of keys from `first` on; all but the last are present or loading
