@@ -1,5 +1,6 @@
 #include "actors/dram_tier.hpp"
 
+#include <algorithm>
 #include <utility>
 
 #include "actors/coarse_clock.hpp"
@@ -13,6 +14,44 @@ namespace {
 constexpr blocks::coarse_time memory_deadline = 30;  // three seconds: longer than any slab takes
 constexpr blocks::coarse_time retry_memory_after = 10;
 constexpr auto below_deadline = std::chrono::seconds(10);
+
+transfer_outcomes_ptr without(const transfer_outcomes_ptr& outcomes, const std::vector<std::uint64_t>& tokens) {
+  if (tokens.empty()) return outcomes;
+  auto rest = std::make_shared<std::vector<transfer_outcome>>(*outcomes);
+  std::erase_if(*rest,
+                [&](const transfer_outcome& each) { return std::ranges::find(tokens, each.token) != tokens.end(); });
+  return rest;
+}
+
+/// One answer out of those of several tiers below. What one of them could not do is said, and what any of them removed
+/// counts. A name that one does not know another one may: only what nobody knows is unknown.
+class removal_answers {
+ public:
+  removal_answers(std::size_t tiers, std::function<void(const outcome&)> finish)
+      : open_(tiers), unknown_(tiers), finish_(std::move(finish)) {}
+
+  void take(const outcome& one) {
+    if (one.code == error_code::invalid_argument) {
+      if (--unknown_ == 0) all_ = one;
+    } else if (all_.code == error_code::ok) {
+      all_.code = one.code;
+      all_.message = one.message;
+    }
+    all_.value += one.value;
+    if (--open_ == 0) finish_(all_);
+  }
+
+ private:
+  std::size_t open_;     ///< have not answered
+  std::size_t unknown_;  ///< … or know what was asked for
+  outcome all_;
+  std::function<void(const outcome&)> finish_;
+};
+
+/// Where the block tier knew what was removed, it does not matter that those below do not.
+bool has_failed(const outcome& forgot) noexcept {
+  return forgot.code != error_code::ok && forgot.code != error_code::invalid_argument;
+}
 
 }  // namespace
 
@@ -98,8 +137,8 @@ dram_tier::behavior_type dram_tier::make_behavior() {
       [this](turn_atom) { take_turn(); },
       [this](tick_atom) { tick(); },
       [this](transfers_done_atom, const transfer_outcomes_ptr& outcomes) {
-        store_->transferred(*outcomes, coarse_now());
-        if (planner_) send(planner_, transfers_done_atom_v, outcomes);
+        const auto going_on = store_->transferred(*outcomes, coarse_now());
+        if (planner_) send(planner_, transfers_done_atom_v, without(outcomes, going_on));
         retry_waiting();
       },
       [this](copies_lost_atom, blocks::edge_number edge, const lost_blocks_ptr& lost) {
@@ -194,7 +233,7 @@ void dram_tier::conclude(batch_ptr work, promise_guard<batch_ptr> promise) {
   }
   auto kept = std::make_shared<promise_guard<batch_ptr>>(std::move(promise));
   ask_to_forget(std::exchange(work->removals, {}), [kept, work](const outcome& forgot) {
-    if (forgot.code != error_code::ok) blocks::fail_removals(*work, forgot.code);
+    if (has_failed(forgot)) blocks::fail_removals(*work, forgot.code);
     kept->deliver(work);
   });
   work->removing.reset();  // what is asked for from now on comes behind the removal
@@ -369,28 +408,14 @@ void dram_tier::forget_below(std::vector<blocks::removal> removals, const outcom
                              promise_guard<outcome> promise) {
   if (removals.empty() || below_.empty()) return promise.deliver(answer);
   auto kept = std::make_shared<promise_guard<outcome>>(std::move(promise));
-  ask_to_forget(std::move(removals), [kept, answer](const outcome& forgot) {
-    kept->deliver(forgot.code == error_code::ok ? answer : forgot);
-  });
+  ask_to_forget(std::move(removals),
+                [kept, answer](const outcome& forgot) { kept->deliver(has_failed(forgot) ? forgot : answer); });
 }
 
 void dram_tier::ask_to_forget(std::vector<blocks::removal> removals, std::function<void(const outcome&)> finish) {
-  struct gathering {
-    std::size_t open = 0;
-    outcome all{};
-    std::function<void(const outcome&)> then;
-    void take(const outcome& one) {
-      if (all.code == error_code::ok) {
-        const std::uint64_t forgotten = all.value + one.value;
-        all = one;
-        all.value = forgotten;
-      }
-      if (--open == 0) then(all);
-    }
-  };
   send_below();
   const auto what = std::make_shared<const std::vector<blocks::removal>>(std::move(removals));
-  const auto all = std::make_shared<gathering>(gathering{below_.size(), {}, std::move(finish)});
+  const auto all = std::make_shared<removal_answers>(below_.size(), std::move(finish));
   for (const lower_tier& each : below_) {
     request(each.actor, below_deadline, forget_atom_v, what)
         .then([all](const outcome& forgot) { all->take(forgot); },

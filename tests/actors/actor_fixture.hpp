@@ -34,7 +34,7 @@ inline instance_spec small_spec(const std::string& id = "demo") {
   return spec;
 }
 
-/// What the tier below was told; the test answers in its place.
+/// What a tier below was told; the test answers in its place.
 struct told_below {
   std::vector<std::string> order;  ///< "write" and "forget", as they came
   std::vector<removals_ptr> removals;
@@ -46,8 +46,8 @@ struct told_below {
   std::vector<std::uint32_t> unbound;
 };
 
-/// Whether the DRAM tier has one below it.
-enum class below : std::uint8_t { nothing, a_tier, a_tier_that_gets_all };
+/// What the DRAM tier has below it. Of two the second one has no hints.
+enum class below : std::uint8_t { nothing, a_tier, a_tier_that_gets_all, two_tiers };
 
 /// One tier, one instance (number 1), sessions on demand. Single-threaded: run() carries out every message.
 class actor_fixture {
@@ -56,10 +56,14 @@ class actor_fixture {
     blocks::store_options options;
     options.capacity = std::uint64_t{8} << 20;
     if (has != below::nothing) {
-      options.edges.resize(1);
+      options.edges.resize(has == below::two_tiers ? 2 : 1);
       if (has == below::a_tier_that_gets_all) options.edges[0].ingest = blocks::ingest::all;
-      options.edges[0].read_window = options.edges[0].write_window = options.capacity;
-      below_ = spawn_below();
+      for (blocks::edge_options& each : options.edges) each.read_window = each.write_window = options.capacity;
+      if (has == below::two_tiers) options.edges[1].hinted = false;
+      for (std::size_t edge = 0; edge < options.edges.size(); ++edge) {
+        told_.push_back(std::make_shared<told_below>());
+        below_.push_back({edge == 0 ? "the tier below" : "the second tier below", spawn_below(told_[edge])});
+      }
     }
     auto records = memory::record_table::create();
     BOOST_REQUIRE(records);
@@ -80,7 +84,7 @@ class actor_fixture {
         [this](std::vector<blocks::slab_request> requests) {
           for (auto& request : requests) requests_.push_back(std::move(request));
         },
-        below_ ? std::vector<lower_tier>{{"the tier below", below_}} : std::vector<lower_tier>{});
+        below_);
     prefetch::options plan;
     plan.threshold_tokens = 0;
     plan.policy = memory::prefetch_policy::wait_complete;
@@ -92,8 +96,8 @@ class actor_fixture {
     prefetch_ = nullptr;
     caf::anon_send_exit(dram_, caf::exit_reason::user_shutdown);
     dram_ = nullptr;
-    if (below_) caf::anon_send_exit(below_, caf::exit_reason::user_shutdown);
-    below_ = nullptr;
+    for (const lower_tier& each : below_) caf::anon_send_exit(each.actor, caf::exit_reason::user_shutdown);
+    below_.clear();
     run();
   }
   actor_fixture(const actor_fixture&) = delete;
@@ -110,7 +114,7 @@ class actor_fixture {
   prefetch::time_point& now() { return now_; }
   const memory::index_reader& index() const { return index_; }
   std::vector<blocks::slab_request>& requests() { return requests_; }
-  told_below& told() { return *told_; }
+  told_below& told(blocks::edge_number edge = 0) { return *told_.at(edge); }
 
   /// Carries out what the tier asked of its provisioner.
   void provide_memory() {
@@ -151,9 +155,9 @@ class actor_fixture {
   }
 
  private:
-  lower_tier_actor spawn_below() {
+  lower_tier_actor spawn_below(const std::shared_ptr<told_below>& told) {
     const auto drop = [](const auto&...) {};
-    return system_.spawn([told = told_, drop](lower_tier_actor::pointer self) -> lower_tier_actor::behavior_type {
+    return system_.spawn([told, drop](lower_tier_actor::pointer self) -> lower_tier_actor::behavior_type {
       return {[drop](above_atom, blocks::edge_number) { drop(); },
               [told](bind_atom, const instance_binding_ptr& binding) { told->bindings.push_back(binding); },
               [told](unbind_atom, std::uint32_t instance) { told->unbound.push_back(instance); },
@@ -178,8 +182,8 @@ class actor_fixture {
   memory::index_memory index_memory_;
   memory::index_reader index_{index_memory_.tables};
   std::vector<blocks::slab_request> requests_;
-  std::shared_ptr<told_below> told_ = std::make_shared<told_below>();
-  lower_tier_actor below_;
+  std::vector<std::shared_ptr<told_below>> told_;  ///< by edge
+  std::vector<lower_tier> below_;
   dram_tier_actor dram_;
   prefetch_actor prefetch_;
   prefetch::time_point now_{std::chrono::hours(1)};

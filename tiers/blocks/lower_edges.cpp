@@ -97,8 +97,8 @@ std::uint64_t lower_edges::unwritten_excess() const noexcept {
   return staying - std::min(staying, share_of(state_.usable_bytes(), share));
 }
 
-/// Begins to write the oldest blocks down, or parks them if they have a copy. Returns how many; fewer than asked when
-/// the window is full.
+/// Begins to write the oldest blocks down, or parks them if some tier below has a copy. Returns how many; fewer than
+/// asked when the window is full.
 std::uint32_t lower_edges::write_oldest(pool& from, std::uint32_t count, coarse_time now) {
   const edge_number edge = state_.options.demotion_edge();
   std::uint32_t begun = 0;
@@ -107,7 +107,7 @@ std::uint32_t lower_edges::write_oldest(pool& from, std::uint32_t count, coarse_
     if (!victim) break;
     slab& home = *state_.slab_of_record(*victim);
     const block_ref ref(home.what.index, *victim - home.what.first_record);
-    if ((state_.record_of(home, ref).flags & block_record::flag_of(edge)) != 0) {
+    if ((state_.record_of(home, ref).flags & block_record::flags_below) != 0) {
       from.policy->evict(*victim, state_.identity_of(from, *victim), now);
       order_.park(from, *victim, now);
       ++begun;
@@ -124,19 +124,23 @@ std::uint32_t lower_edges::write_oldest(pool& from, std::uint32_t count, coarse_
   return begun;
 }
 
-void lower_edges::transferred(std::span<const transfer_outcome> outcomes, coarse_time now) {
+std::vector<std::uint64_t> lower_edges::transferred(std::span<const transfer_outcome> outcomes, coarse_time now) {
+  std::vector<std::uint64_t> going_on;
   std::map<pool*, std::vector<block_ref>> leaving;
   for (const transfer_outcome& outcome : outcomes) {
     const auto moved = transfers_.take_moving(outcome.token);
     if (!moved) continue;
     const auto& [record, what] = *moved;
-    if (what.up) {
+    if (what.up && outcome.what != transfer_result::done && load_from_next(what, record)) {
+      going_on.push_back(outcome.token);
+    } else if (what.up) {
       finish_load(what, record, outcome.what, now);
     } else {
       finish_write(what, record, outcome.what, now, leaving);
     }
   }
   for (const auto& [from, refs] : leaving) evictor_.release_blocks(*from, refs, now);
+  return going_on;
 }
 
 void lower_edges::finish_write(const moving_block& moved, std::uint32_t number, transfer_result how, coarse_time now,
@@ -173,13 +177,14 @@ bool lower_edges::is_present(instance_number number, std::uint32_t group, const 
          state_.find_present(*home->second, reduce_key(full.view(), group), full, nullptr);
 }
 
-/// Of the tiers below, the one that probably has the block: the one that says so behind the index, or else the first
-/// that says nothing.
-std::optional<edge_number> lower_edges::source_of(const instance& in, const block_key& key) const noexcept {
+/// Of the tiers below that were not asked, the one that probably has the block: the one that says so behind the index,
+/// or else the first that says nothing.
+std::optional<edge_number> lower_edges::source_of(const instance& in, const block_key& key,
+                                                  edge_set asked) const noexcept {
   const std::vector<edge_options>& edges = state_.options.edges;
   for (const bool hinted : {true, false}) {
     for (edge_number edge = 0; edge < edges.size(); ++edge) {
-      if (edges[edge].hinted != hinted) continue;
+      if (edges[edge].hinted != hinted || asked[edge]) continue;
       if (!hinted || memory::hint_reader(in.index.hints()).contains(key)) return edge;
     }
   }
@@ -213,22 +218,45 @@ prefetch::load_answer lower_edges::load(instance_number number, std::uint32_t gr
     return {outcome == allocation::wait ? load_state::wait : load_state::no_space};
   }
   slab& home = *slab_of(in, ref);
-  block_record& record = state_.record_of(home, ref);
-  const std::uint32_t record_number = home.what.first_record + ref.block();
-  record.set_key(full);
-  memory::shared_store(record.source, *edge, std::memory_order_relaxed, "load.source"_point);
+  state_.record_of(home, ref).set_key(full);
+  const std::uint32_t number_of_record = home.what.first_record + ref.block();
+  const std::uint64_t token =
+      begin_load(home, number_of_record, {.owner = &in, .ref = ref, .stride = into.stride, .edge = *edge, .up = true});
+  in.loading.emplace(key, number_of_record);
+  return {load_state::loading, token};
+}
+
+/// Asks a tier below for the block whose key the record has.
+std::uint64_t lower_edges::begin_load(slab& home, std::uint32_t number, const moving_block& what) {
+  block_record& record = state_.records[number];
+  memory::shared_store(record.source, what.edge, std::memory_order_relaxed, "load.source"_point);
   record.set_state(block_state::loading,
                    "load.loading"_point);  // before the read is asked for: a restart must not reuse the memory
-  const std::uint64_t token = transfers_.begin_moving(
-      record_number, {.owner = &in, .ref = ref, .stride = into.stride, .edge = *edge, .up = true});
-  in.loading.emplace(key, record_number);
-  transfers_.queue_load(*edge, {.instance = number,
-                                .group = group,
-                                .token = token,
-                                .full = full,
-                                .key = key,
-                                .memory = {home.block(ref), into.stride}});
-  return {load_state::loading, token};
+  const std::uint64_t token = transfers_.begin_moving(number, what);
+  const full_key full = record.get_key();
+  transfers_.queue_load(what.edge, {.instance = home.owner->number,
+                                    .group = home.what.group,
+                                    .token = token,
+                                    .full = full,
+                                    .key = reduce_key(full.view(), home.what.group),
+                                    .memory = {home.block(what.ref), what.stride}});
+  return token;
+}
+
+/// The tier that was asked has not got the block: the next one is, into the same memory and under the same token. It
+/// may be on its way beyond that tier's window, as it has its memory already. False: nobody is left.
+bool lower_edges::load_from_next(const moving_block& moved, std::uint32_t number) {
+  instance& in = *moved.owner;
+  if (moved.unwanted || in.is_clearing()) return false;
+  slab& home = *slab_of(in, moved.ref);
+  const block_key key = reduce_key(state_.records[number].get_key().view(), home.what.group);
+  moving_block next = moved;
+  next.asked.set(moved.edge);
+  const auto edge = source_of(in, key, next.asked);
+  if (!edge) return false;
+  next.edge = *edge;
+  begin_load(home, number, next);
+  return true;
 }
 
 void lower_edges::finish_load(const moving_block& moved, std::uint32_t number, transfer_result how, coarse_time now) {
@@ -271,8 +299,7 @@ void lower_edges::forget_copies(edge_number edge, std::span<const lost_block> lo
 void lower_edges::forget_copy(slab& home, block_ref ref, std::uint8_t copies) {
   block_record& record = state_.record_of(home, ref);
   memory::shared_clear_bits(record.flags, copies, "forget_copy.not_below"_point);
-  const std::uint8_t wanted = block_record::flag_of(state_.options.demotion_edge());
-  if ((record.flags & block_record::flag_parked) == 0 || (record.flags & wanted) != 0) return;
+  if ((record.flags & block_record::flag_parked) == 0 || (record.flags & block_record::flags_below) != 0) return;
   // Its turn to be written comes again.
   const std::uint32_t number = home.what.first_record + ref.block();
   const coarse_time touched = record.touch.load(std::memory_order_relaxed);

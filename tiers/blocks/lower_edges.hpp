@@ -40,10 +40,12 @@ class lower_edges {
 
   void write_through(slab& home, memory::block_ref ref, edge_number first = 0);
   void write_hot(slab& home, memory::block_ref ref, std::uint16_t hits);
-  [[nodiscard]] std::optional<edge_number> source_of(const instance& in, const block_key& key) const noexcept;
+  [[nodiscard]] std::optional<edge_number> source_of(const instance& in, const block_key& key,
+                                                     edge_set asked = {}) const noexcept;
   std::uint32_t write_oldest(pool& from, std::uint32_t count, coarse_time now);
-  /// Transfers that ended, down or up.
-  void transferred(std::span<const transfer_outcome> outcomes, coarse_time now);
+  /// Transfers that ended, down or up. Returns tokens of loads that go on: their tier had nothing, and the next one is
+  /// asked.
+  std::vector<std::uint64_t> transferred(std::span<const transfer_outcome> outcomes, coarse_time now);
   [[nodiscard]] bool is_present(instance_number number, std::uint32_t group, const full_key& full) const noexcept;
   /// Makes room for a block and puts it on the list of take_loads(), unless it is here or on its way.
   prefetch::load_answer load(instance_number number, std::uint32_t group, const full_key& full, coarse_time now);
@@ -64,6 +66,8 @@ class lower_edges {
   [[nodiscard]] std::uint64_t unwritten_excess() const noexcept;
   void finish_write(const moving_block& moved, std::uint32_t number, transfer_result how, coarse_time now,
                     std::map<pool*, std::vector<memory::block_ref>>& leaving);
+  std::uint64_t begin_load(slab& home, std::uint32_t number, const moving_block& what);
+  bool load_from_next(const moving_block& moved, std::uint32_t number);
   void finish_load(const moving_block& moved, std::uint32_t number, transfer_result how, coarse_time now);
 
   state& state_;

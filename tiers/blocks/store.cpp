@@ -185,8 +185,8 @@ std::vector<removal> store::take_expired() {
   return parts_->expire.take_expired();
 }
 
-void store::transferred(std::span<const transfer_outcome> outcomes, coarse_time now) {
-  parts_->edges.transferred(outcomes, now);
+std::vector<std::uint64_t> store::transferred(std::span<const transfer_outcome> outcomes, coarse_time now) {
+  return parts_->edges.transferred(outcomes, now);
 }
 
 prefetch::load_answer store::load(instance_number number, std::uint32_t group, const full_key& full, coarse_time now) {

@@ -114,8 +114,9 @@ class store {
   [[nodiscard]] std::vector<transfer> take_demotions(edge_number to = 0);
   /// What expired since the last call, for the tier below.
   [[nodiscard]] std::vector<removal> take_expired();
-  /// Transfers that ended, down or up.
-  void transferred(std::span<const transfer_outcome> outcomes, coarse_time now);
+  /// Transfers that ended, down or up. Returns tokens of loads that go on: their tier had nothing, and the next one is
+  /// asked under the same token.
+  std::vector<std::uint64_t> transferred(std::span<const transfer_outcome> outcomes, coarse_time now);
   /// Makes room for a block and puts it on the list of take_loads(), unless it is here or on its way.
   prefetch::load_answer load(instance_number number, std::uint32_t group, const full_key& full, coarse_time now);
   [[nodiscard]] std::vector<transfer> take_loads(edge_number from = 0);

@@ -26,7 +26,7 @@ bool transfer_table::may_load(edge_number edge, const pool& into) const noexcept
 }
 
 std::uint64_t transfer_table::begin_moving(std::uint32_t record, moving_block what) {
-  what.serial = next_serial_++;
+  if (what.serial == 0) what.serial = next_serial_++;
   (what.up ? loading_ : writing_)[what.edge] += what.stride;
   if (what.leaves) leaving_bytes_ += what.stride;
   moving_record_.emplace(what.serial, record);

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <array>
+#include <bitset>
 #include <cstdint>
 #include <optional>
 #include <unordered_map>
@@ -13,17 +14,21 @@
 
 namespace cenote::blocks {
 
+/// Some of the tiers below.
+using edge_set = std::bitset<max_edges>;
+
 /// A block on its way, one way or the other.
 struct moving_block {
   instance* owner = nullptr;
   memory::block_ref ref;
-  std::uint64_t serial = 0;  ///< the transfer's token
+  std::uint64_t serial = 0;  ///< the transfer's token; 0: it gets one
   coarse_time touched = 0;
   std::uint64_t stride = 0;
   edge_number edge = 0;
   bool up = false;
   bool leaves = false;    ///< down: it goes when it is written; it is in no policy meanwhile
   bool unwanted = false;  ///< up: somebody stored or removed the key meanwhile
+  edge_set asked{};       ///< up: tiers below that had not got it
 };
 
 /// Which blocks are on their way to and from the tiers below, how many bytes of them, and what is to be sent to each.
@@ -42,7 +47,7 @@ class transfer_table {
   [[nodiscard]] bool may_load(edge_number edge, const pool& into) const noexcept;
 
   /// Returns the token. Tokens are 64-bit numbers in the order of the transfers: at a billion a second they last for
-  /// centuries.
+  /// centuries. A transfer that goes on elsewhere has its token already.
   std::uint64_t begin_moving(std::uint32_t record, moving_block what);
   /// It ended: the record and what was on its way; nothing when no such transfer is.
   [[nodiscard]] std::optional<std::pair<std::uint32_t, moving_block>> take_moving(std::uint64_t token);

@@ -30,6 +30,8 @@ class lower_subject {
   virtual void forget(std::uint32_t instance, const std::vector<block_key>& keys) = 0;
   /// One piece of work; false: there is none.
   virtual bool step() = 0;
+  /// It takes and gives nothing from now on: what it has to do ends, one way or the other.
+  virtual void stop() = 0;
   /// Alters a byte of the copy of what `bytes` are.
   virtual void spoil(std::span<const std::byte> bytes) = 0;
   virtual std::vector<transfer_outcome> take_outcomes() = 0;
@@ -67,6 +69,7 @@ class memory_subject final : public lower_subject {
     outcomes_.push_back({next.what.token, next.up ? fill(next.what) : keep(next)});
     return true;
   }
+  void stop() override { stopped_ = true; }
   void spoil(std::span<const std::byte> bytes) override {
     for (auto& [of, kept] : copies_) {
       if (std::ranges::equal(kept.bytes, bytes)) kept.bytes[7] ^= std::byte{1};
@@ -94,7 +97,7 @@ class memory_subject final : public lower_subject {
   };
 
   transfer_result keep(const job& one) {
-    if (one.unwanted) return transfer_result::dropped;
+    if (one.unwanted || stopped_) return transfer_result::dropped;
     const auto& memory = one.what.memory;
     copies_[{one.what.instance, one.what.key}] = {{memory.begin(), memory.end()},
                                                   checksum_of(memory.data(), memory.size())};
@@ -106,7 +109,7 @@ class memory_subject final : public lower_subject {
   }
   transfer_result fill(const transfer& one) {
     const auto found = copies_.find({one.instance, one.key});
-    if (found == copies_.end()) return transfer_result::missing;
+    if (found == copies_.end() || stopped_) return transfer_result::missing;
     if (checksum_of(found->second.bytes.data(), found->second.bytes.size()) != found->second.checksum) {
       copies_.erase(found);
       return transfer_result::failed;
@@ -123,6 +126,7 @@ class memory_subject final : public lower_subject {
   std::vector<transfer_outcome> outcomes_;
   std::vector<lost_block> lost_;
   std::uint64_t filled_ = 0;
+  bool stopped_ = false;
 };
 
 /// The tier on NVMe with one path, whose file is in memory. Instance 1; `hints`: where it says what it holds.
@@ -151,11 +155,15 @@ class nvme_subject final : public lower_subject {
     pass_on();
   }
   bool step() override {
-    if (!io_.step()) return false;
+    if (!io_.step() && ended_.empty()) return false;
     const auto batch = std::exchange(ended_, {});
     store_.complete(0, batch, ++now_);
     pass_on();
     return true;
+  }
+  void stop() override {
+    store_.path_failed(0, "stopped");
+    io_.stop();
   }
   void spoil(std::span<const std::byte> bytes) override {
     const auto file = io_.contents();

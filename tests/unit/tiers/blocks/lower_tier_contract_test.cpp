@@ -135,6 +135,39 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(wrong_bytes_are_a_failure_and_the_copy_goes, Subje
   BOOST_TEST((test.read(1, into) == transfer_result::missing));
 }
 
+BOOST_AUTO_TEST_CASE_TEMPLATE(after_a_stop_each_token_is_still_answered_once, Subject, subjects) {
+  contract<Subject> test;
+  for (std::uint64_t n = 0; n < 8; ++n) BOOST_TEST((test.write(n) == transfer_result::done));
+  std::vector<std::unique_ptr<typename contract<Subject>::block>> memory;
+  std::vector<transfer> down;
+  std::vector<transfer> up;
+  const auto ask = [&](std::uint64_t first) {
+    down.clear();
+    up.clear();
+    for (std::uint64_t n = first; n < first + 8; ++n) down.push_back(test.of(n, *memory.emplace_back(test.filled(n))));
+    for (std::uint64_t n = 0; n < 8; ++n) up.push_back(test.of(n, *memory.emplace_back(test.filled(100))));
+    test.below.write(down);
+    test.below.read(up);
+  };
+  const auto answered_once = [&](const std::vector<transfer_outcome>& ended) {
+    std::vector<std::uint64_t> tokens;
+    for (const transfer_outcome& each : ended) tokens.push_back(each.token);
+    std::ranges::sort(tokens);
+    std::vector<std::uint64_t> wanted;
+    for (const transfer& each : down) wanted.push_back(each.token);
+    for (const transfer& each : up) wanted.push_back(each.token);
+    BOOST_TEST(tokens == wanted, boost::test_tools::per_element());
+  };
+  ask(100);
+  for (int i = 0; i < 3; ++i) (void)test.below.step();  // some have ended, some have begun
+  test.below.stop();
+  answered_once(test.below.settle());
+  ask(200);
+  const auto late = test.below.settle();
+  answered_once(late);
+  BOOST_TEST(std::ranges::none_of(late, [](const auto& each) { return each.what == transfer_result::done; }));
+}
+
 BOOST_AUTO_TEST_CASE_TEMPLATE(nothing_is_done_in_the_callers_turn, Subject, subjects) {
   contract<Subject> test;
   const auto memory = test.filled(1);
