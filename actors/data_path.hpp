@@ -1,4 +1,4 @@
-// The thread of the data path: it hears the sessions' doorbells and the ends of NVMe transfers, and runs whom they wake
+// The thread of the data path: it hears the sessions' doorbells and the ends of transfers, and runs whom they wake
 // right there.
 //
 // A message from a thread that belongs to no actor wakes a thread of the scheduler, and the answer of whom that one

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "actors/session_resources.hpp"
+#include "actors/tier_report.hpp"
 #include "config/node_config.hpp"
 #include "core/error.hpp"
 #include "core/histogram.hpp"
@@ -70,22 +71,6 @@ struct session_report {
   std::uint64_t entries = 0;
 };
 
-/// What any tier below a block tier says of itself: rows are name and number, so that a new tier needs nothing here.
-/// One that has more to say adds to it.
-struct tier_report {
-  using rows = std::vector<std::pair<std::string, std::uint64_t>>;
-  tier_report() = default;
-  explicit tier_report(std::string called) : name(std::move(called)) {}
-  tier_report(const tier_report&) = default;
-  tier_report& operator=(const tier_report&) = default;
-  virtual ~tier_report() = default;
-
-  std::string name;  ///< as status calls it
-  rows gauges{}, counters{};
-  histogram reads, writes;   ///< nanoseconds
-  std::uint64_t queued = 0;  ///< messages that wait for the tier
-};
-
 /// The DRAM tier's store, and how long its actor was busy with batches.
 struct dram_report {
   blocks::store_status store;
@@ -119,7 +104,6 @@ using report_ptr = std::shared_ptr<node_report>;
 using dram_report_ptr = std::shared_ptr<const dram_report>;
 using held_ptr = std::shared_ptr<const std::vector<local::held_block>>;  ///< null: the client does not know yet
 using instance_binding_ptr = std::shared_ptr<blocks::instance_binding>;
-using tier_report_ptr = std::shared_ptr<const tier_report>;
 using transfers_ptr = std::shared_ptr<const std::vector<transfer>>;
 using transfer_outcomes_ptr = std::shared_ptr<const std::vector<transfer_outcome>>;
 using lost_blocks_ptr = std::shared_ptr<const std::vector<lost_block>>;
@@ -243,7 +227,8 @@ using upper_tier_actor = caf::typed_actor<caf::reacts_to<transfers_done_atom, tr
 ///   unbind    it was given up: its blocks stay, and are bound again with the next attach
 ///   write     blocks to take: their memory is the tier's until `transfers_done` names the token
 ///   fetch     memory to fill with what was written under the key, if those bytes are right; the same
-///   forget    answered when nothing brings the blocks back, or with an error that says what may
+///   forget    answered when nothing brings the blocks back, or with an error that says what may; `invalid_argument`:
+///             no instance of the name that is all that was asked for is known here
 using lower_tier_actor =
     caf::typed_actor<caf::reacts_to<above_atom, blocks::edge_number>, caf::reacts_to<bind_atom, instance_binding_ptr>,
                      caf::reacts_to<unbind_atom, std::uint32_t>, caf::reacts_to<write_atom, transfers_ptr>,

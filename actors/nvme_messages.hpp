@@ -19,32 +19,6 @@ struct save_report {
   nvme::save_status how;
 };
 
-struct nvme_path_report {
-  std::string directory;
-  std::string engine;
-  bool direct = false;
-  std::uint64_t metadata_bytes = 0;    ///< the share of the capacity that is kept for it
-  std::uint64_t registered_bytes = 0;  ///< memory that transfers of this path need not pin first
-  std::uint64_t pending_removals = 0;  ///< that are not written down in its metadata
-};
-/// Reads and writes are timed from the hand-over to a path's engine until the completion was heard of.
-struct nvme_report final : tier_report {
-  nvme_report() : tier_report("nvme") {}
-
-  nvme::store_status store;
-  std::vector<nvme_path_report> paths;
-  std::uint64_t failed_saves = 0;
-  std::uint64_t failed_removals = 0;  ///< requests that were answered as not done
-};
-
-/// Of the reports of all tiers below; null: there is no such tier.
-[[nodiscard]] inline std::shared_ptr<const nvme_report> nvme_report_of(const node_report& all) {
-  for (const tier_report_ptr& each : all.lower) {
-    if (auto found = std::dynamic_pointer_cast<const nvme_report>(each)) return found;
-  }
-  return nullptr;
-}
-
 using opened_path_ptr = std::shared_ptr<nvme::opened_path>;
 using save_report_ptr = std::shared_ptr<const save_report>;
 using io_done_ptr = std::shared_ptr<const io_done>;

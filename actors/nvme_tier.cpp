@@ -4,7 +4,6 @@
 #include <ctime>
 #include <utility>
 
-#include "actors/tier_options.hpp"
 #include "config/logging.hpp"
 #include "core/checksum.hpp"
 #include "tiers/nvme/path_file.hpp"
@@ -20,6 +19,16 @@ nvme::coarse_time unix_now() {
 }
 
 }  // namespace
+
+std::map<std::string, nvme::coarse_time> nvme_ttls_of(const config::node_config& config) {
+  std::map<std::string, nvme::coarse_time> ttls;
+  for (const auto& [name, given] : config.groups) {
+    const auto seconds = static_cast<nvme::coarse_time>(std::chrono::ceil<std::chrono::seconds>(given.ttl).count());
+    ttls.emplace(name, seconds);
+    if (name == "default" && !config.limits.open_groups) ttls.emplace("", seconds);
+  }
+  return ttls;
+}
 
 nvme_tier::nvme_tier(caf::actor_config& config, nvme::store_options options,
                      std::map<std::string, nvme::coarse_time> ttls, std::shared_ptr<nvme::devices> devices)
@@ -391,6 +400,7 @@ tier_report_ptr nvme_tier::report() {
   made->failed_saves = failed_saves_;
   made->failed_removals = failed_removals_;
   made->queued = mailbox().queue().total_task_size();
+  made->describe();
   return made;
 }
 

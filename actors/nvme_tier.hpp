@@ -2,6 +2,7 @@
 #pragma once
 
 #include <chrono>
+#include <map>
 #include <memory>
 #include <set>
 #include <string>
@@ -9,11 +10,16 @@
 #include <vector>
 
 #include "actors/nvme_messages.hpp"
+#include "actors/nvme_report.hpp"
 #include "actors/promise_guard.hpp"
 #include "tiers/nvme/devices.hpp"
 #include "tiers/nvme/store.hpp"
 
 namespace cenote {
+
+/// Seconds that unused blocks live, by the group's name; 0: for ever. Under the empty name: of groups that the
+/// configuration does not name.
+[[nodiscard]] std::map<std::string, nvme::coarse_time> nvme_ttls_of(const config::node_config& config);
 
 /// Owns the tier's state (nvme::store) and speaks to the block tier above it, which introduces itself first. The
 /// devices outlive it; what they have to say arrives as messages. It needs a `tick` every tick_interval.

@@ -9,7 +9,11 @@ namespace cenote {
 
 prefetch_planner::prefetch_planner(caf::actor_config& config, const prefetch::options& options, dram_tier_actor dram,
                                    clock now)
-    : prefetch_actor::base(config), planner_(options), dram_(std::move(dram)), now_(std::move(now)) {}
+    : prefetch_actor::base(config),
+      window_(options.window),
+      planner_(options),
+      dram_(std::move(dram)),
+      now_(std::move(now)) {}
 
 void prefetch_planner::on_exit() {
   dram_ = nullptr;
@@ -43,7 +47,9 @@ prefetch_planner::behavior_type prefetch_planner::make_behavior() {
         flush_outbox();
       },
       [this](reload_atom, const config_ptr& config) {
-        planner_.reload(prefetch_options_of(*config));
+        prefetch::options next = prefetch_options_of(*config, {});
+        next.window = window_;  // the tiers' below stay as they are
+        planner_.reload(next);
         flush_outbox();
       },
       [this](report_atom) -> prefetch_report_ptr {

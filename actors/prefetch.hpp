@@ -39,6 +39,7 @@ class prefetch_planner final : public prefetch_actor::base {
   void answer(const std::vector<prefetch::answer>& answers);
   void sleep_until(prefetch::time_point when);
 
+  const std::uint64_t window_;  ///< bytes under way at once
   prefetch::planner planner_;
   dram_tier_actor dram_;
   clock now_;

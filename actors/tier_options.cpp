@@ -5,25 +5,11 @@
 
 #include <algorithm>
 #include <chrono>
+#include <utility>
 
 #include "core/machine.hpp"
 
 namespace cenote {
-
-namespace {
-
-blocks::edge_options edge_options_of(const config::nvme_section& nvme) {
-  blocks::edge_options options;
-  options.hot_accesses = nvme.hot_accesses;
-  options.keep_copy = nvme.keep_copy;
-  options.write_window = nvme.write_window;
-  options.read_window = nvme.read_window;
-  options.write_ahead = nvme.write_ahead;
-  options.ingest = nvme.ingest;
-  return options;
-}
-
-}  // namespace
 
 std::map<std::string, blocks::group_options> group_options_of(const config::node_config& config) {
   std::map<std::string, blocks::group_options> groups;
@@ -48,7 +34,8 @@ blocks::limit_options limit_options_of(const config::node_config& config) {
           .user_keep_share = config.limits.user_keep_share};
 }
 
-prefetch::options prefetch_options_of(const config::node_config& config) {
+prefetch::options prefetch_options_of(const config::node_config& config,
+                                      const std::vector<blocks::edge_options>& edges) {
   prefetch::options options;
   options.policy = config.prefetch.policy;
   options.base = config.prefetch.base;
@@ -56,7 +43,8 @@ prefetch::options prefetch_options_of(const config::node_config& config) {
   options.threshold_tokens = config.prefetch.threshold_tokens;
   options.instance_bytes = config.prefetch.instance_bytes;
   options.total_bytes = config.prefetch.total_bytes != 0 ? config.prefetch.total_bytes : config.dram.capacity / 2;
-  options.window = config.nvme.read_window;
+  if (!edges.empty()) options.window = 0;
+  for (const blocks::edge_options& each : edges) options.window += each.read_window;
   options.prefill_tokens_per_s = config.prefetch.prefill_tokens_per_s;
   options.assumed_tokens_per_s = config.prefetch.assumed_tokens_per_s;
   options.read_ahead = config.prefetch.read_ahead;
@@ -91,7 +79,7 @@ blocks::reserve_options reserve_options_of(const config::node_config& config) {
   return options;
 }
 
-blocks::store_options store_options_of(const config::node_config& config) {
+blocks::store_options store_options_of(const config::node_config& config, std::vector<blocks::edge_options> edges) {
   blocks::store_options options;
   options.capacity = config.dram.capacity;
   options.high_water = config.dram.high_water;
@@ -105,31 +93,10 @@ blocks::store_options store_options_of(const config::node_config& config) {
   options.grants_in_capacity = config.dram.grants_in_capacity;
   options.groups = group_options_of(config);
   options.limits = limit_options_of(config);
-  if (!config.nvme.paths.empty()) options.edges.push_back(edge_options_of(config.nvme));
-  options.hold_bytes = prefetch_options_of(config).total_bytes;
+  options.hold_bytes = prefetch_options_of(config, edges).total_bytes;
+  options.edges = std::move(edges);
   options.life = life_options_of(config);
   return options;
-}
-
-nvme::store_options nvme_options_of(const config::node_config& config) {
-  nvme::store_options options;
-  options.paths = static_cast<std::uint32_t>(config.nvme.paths.size());
-  options.keep_copy = config.nvme.keep_copy;
-  options.second_sight = config.nvme.admission == config::admission::second_sight;
-  options.policy = config.nvme.policy;
-  options.high_water = config.nvme.high_water;
-  options.low_water = config.nvme.low_water;
-  return options;
-}
-
-std::map<std::string, nvme::coarse_time> nvme_ttls_of(const config::node_config& config) {
-  std::map<std::string, nvme::coarse_time> ttls;
-  for (const auto& [name, given] : config.groups) {
-    const auto seconds = static_cast<nvme::coarse_time>(std::chrono::ceil<std::chrono::seconds>(given.ttl).count());
-    ttls.emplace(name, seconds);
-    if (name == "default" && !config.limits.open_groups) ttls.emplace("", seconds);
-  }
-  return ttls;
 }
 
 }  // namespace cenote

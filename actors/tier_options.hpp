@@ -3,11 +3,11 @@
 
 #include <map>
 #include <string>
+#include <vector>
 
 #include "config/node_config.hpp"
 #include "tiers/blocks/reserve.hpp"
 #include "tiers/blocks/types.hpp"
-#include "tiers/nvme/store.hpp"
 #include "tiers/prefetch/planner.hpp"
 
 namespace cenote {
@@ -16,16 +16,14 @@ namespace cenote {
 [[nodiscard]] blocks::life_options life_options_of(const config::node_config& config);
 /// What is not the worker's own of it.
 [[nodiscard]] blocks::reserve_options reserve_options_of(const config::node_config& config);
-[[nodiscard]] blocks::store_options store_options_of(const config::node_config& config);
+/// `edges`: the tiers below.
+[[nodiscard]] blocks::store_options store_options_of(const config::node_config& config,
+                                                     std::vector<blocks::edge_options> edges);
 /// By the group's name.
 [[nodiscard]] std::map<std::string, blocks::group_options> group_options_of(const config::node_config& config);
 [[nodiscard]] blocks::limit_options limit_options_of(const config::node_config& config);
 
-[[nodiscard]] prefetch::options prefetch_options_of(const config::node_config& config);
-
-[[nodiscard]] nvme::store_options nvme_options_of(const config::node_config& config);
-/// Seconds that unused blocks live, by the group's name; 0: for ever. Under the empty name: of
-/// groups that the configuration does not name.
-[[nodiscard]] std::map<std::string, nvme::coarse_time> nvme_ttls_of(const config::node_config& config);
+[[nodiscard]] prefetch::options prefetch_options_of(const config::node_config& config,
+                                                    const std::vector<blocks::edge_options>& edges);
 
 }  // namespace cenote

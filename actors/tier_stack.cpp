@@ -1,11 +1,40 @@
 #include "actors/tier_stack.hpp"
 
+#include <array>
 #include <utility>
 
 #include "actors/dram_tier.hpp"
+#include "actors/nvme_stack.hpp"
 #include "actors/prefetch.hpp"
 
 namespace cenote {
+
+std::span<const lower_tier_kind> lower_tier_kinds() {
+  static const std::array kinds{nvme_kind()};
+  return kinds;
+}
+
+std::vector<blocks::edge_options> edges_of(const config::node_config& config) {
+  std::vector<blocks::edge_options> all;
+  for (const lower_tier_kind& each : lower_tier_kinds()) {
+    if (each.is_wanted(config)) all.push_back(each.edge_of(config));
+  }
+  return all;
+}
+
+std::vector<std::unique_ptr<lower_tier_host>> make_lower_tiers(const lower_tier_needs& needs) {
+  std::vector<std::unique_ptr<lower_tier_host>> all;
+  for (const lower_tier_kind& each : lower_tier_kinds()) {
+    if (each.is_wanted(*needs.config)) all.push_back(each.make(needs));
+  }
+  return all;
+}
+
+std::vector<lower_tier> tiers_of(const std::vector<std::unique_ptr<lower_tier_host>>& hosts) {
+  std::vector<lower_tier> all;
+  for (const auto& each : hosts) all.push_back(each->tier());
+  return all;
+}
 
 tier_stack make_tiers(caf::actor_system& system, data_path& path, stack_parts parts) {
   tier_stack made;

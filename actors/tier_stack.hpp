@@ -3,14 +3,24 @@
 
 #include <functional>
 #include <memory>
+#include <span>
 #include <vector>
 
 #include "actors/data_path.hpp"
 #include "actors/health.hpp"
+#include "actors/lower_tier_host.hpp"
 #include "actors/messages.hpp"
 #include "tiers/blocks/store.hpp"
 
 namespace cenote {
+
+/// All that may be below, in the order of the edges: who adds a tier names it here.
+[[nodiscard]] std::span<const lower_tier_kind> lower_tier_kinds();
+/// What the block tier does with those that the configuration wants.
+[[nodiscard]] std::vector<blocks::edge_options> edges_of(const config::node_config& config);
+/// Makes those, in the same order.
+[[nodiscard]] std::vector<std::unique_ptr<lower_tier_host>> make_lower_tiers(const lower_tier_needs& needs);
+[[nodiscard]] std::vector<lower_tier> tiers_of(const std::vector<std::unique_ptr<lower_tier_host>>& hosts);
 
 struct tier_stack {
   dram_tier_actor top;

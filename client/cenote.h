@@ -280,7 +280,7 @@ CENOTE_API int cenote_abandon(cenote_session* session, const cenote_reserved* bl
 CENOTE_API int cenote_keep(cenote_session* session, cenote_keys keys, uint32_t group, int kept, uint64_t* changed);
 
 /* Forgets keys; *removed: how many were there. CENOTE_OK: nothing brings them back. CENOTE_REMOVAL_PENDING: they are
- * gone from memory and are not served now, but a path of the NVMe tier could not write that down; the node goes on
+ * gone from memory and are not served now, but a tier below DRAM could not write that down; the node goes on
  * trying. */
 CENOTE_API int cenote_remove(cenote_session* session, cenote_keys keys, uint32_t group, uint64_t* removed);
 /* Forgets the whole instance in all tiers; done when it returns CENOTE_OK. CENOTE_REMOVAL_PENDING: as above. */

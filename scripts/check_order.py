@@ -32,11 +32,13 @@ LAYERS: dict[str, tuple[tuple[str, ...], ...]] = {
     ),
     "transport": (("local", "http"),),
     "actors": (
-        ("ask", "coarse_clock", "health", "promise_guard", "pulse", "session_resources", "tier_options"),
-        ("messages",),
+        ("ask", "coarse_clock", "health", "promise_guard", "pulse", "session_resources", "tier_options", "tier_report"),
+        ("messages", "nvme_report"),
         ("nvme_messages",),
         ("data_path", "dram_tier", "nvme_tier", "prefetch", "session"),
-        ("node", "tier_stack"),
+        ("lower_tier_host", "node"),
+        ("nvme_stack",),
+        ("tier_stack",),
     ),
     "worker": (
         ("admin_request", "connection", "kill_at", "node_figures", "recovery", "server_context", "shared_reports"),

@@ -183,8 +183,8 @@ result<void> attachments::open(const std::shared_ptr<session_resources>& session
   }
   memory::shared_store(session->view.header().worker_epoch, context_.epoch, std::memory_order_release,
                        "session.worker_epoch"_point);
-  memory::shared_store(session->view.header().wants_checksums, config_.get()->nvme.paths.empty() ? 0 : 1,
-                       std::memory_order_relaxed, "session.wants_checksums"_point);
+  memory::shared_store(session->view.header().wants_checksums, context_.has_lower ? 1 : 0, std::memory_order_relaxed,
+                       "session.wants_checksums"_point);
   const std::uint64_t number = session->number;
   const bool recovered = socket < 0;
   if (!recovered) {

@@ -111,20 +111,28 @@ void add_prefetch(collection& into, const prefetch::status& from) {
   }
 }
 
-void add_nvme(collection& into, const nvme_report& nvme) {
-  add_figures(into, nvme.store);
-  into.seconds("cenote_nvme_transfer_seconds", "From the hand-over to a path until a transfer's end was heard of.",
-               nvme.reads, {{"what", "read"}});
-  into.seconds("cenote_nvme_transfer_seconds", "", nvme.writes, {{"what", "write"}});
-  add_figures(into, nvme.store.counters);
-  add_figures(into, nvme);
-  for (std::size_t i = 0; i < nvme.paths.size() && i < nvme.store.paths.size(); ++i) {
-    const nvme::path_status& path = nvme.store.paths[i];
-    const labels of{{"path", nvme.paths[i].directory}};
-    const bool serves = path.state == nvme::path_state::serving;
-    into.gauge("cenote_nvme_path_serving", "1 when a path reads and writes, else 0.", serves ? 1.0 : 0.0, of);
-    add_figures(into, path, of);
-    add_figures(into, nvme.paths[i], of);
+void add_values(collection& into, const std::vector<figure_value>& from, const labels& of = {}) {
+  for (const figure_value& each : from) {
+    if (each.metric.empty()) continue;
+    labels all = of;
+    if (!each.label.name.empty()) all.push_back({std::string(each.label.name), std::string(each.label.value)});
+    const double value = std::visit([](auto number) { return static_cast<double>(number); }, each.value);
+    into.add(each.kind, each.metric, each.help, value, std::move(all));
+  }
+}
+
+void add_lower(collection& into, const tier_report& tier) {
+  add_values(into, tier.gauges);
+  for (const report_times& each : tier.times) {
+    into.seconds(each.metric, each.help, each.of, {{std::string(each.label.name), std::string(each.label.value)}});
+  }
+  add_values(into, tier.counters);
+  for (const report_part& part : tier.parts) {
+    const labels of{{std::string(part.label), part.name}};
+    for (const report_text& each : part.texts) {
+      if (!each.metric.empty()) into.gauge(each.metric, each.help, each.gauge, of);
+    }
+    add_values(into, part.figures, of);
   }
 }
 
@@ -140,7 +148,9 @@ collection collect(const node_facts& of) {
   all.seconds("cenote_dram_batch_seconds", "How long the tier's actor was busy with a session's batch.",
               report.batch_times);
   add_instances(all, report.dram);
-  if (const auto nvme = nvme_report_of(report)) add_nvme(all, *nvme);
+  for (const tier_report_ptr& each : report.lower) {
+    if (each) add_lower(all, *each);
+  }
   add_prefetch(all, report.prefetch);
   return all;
 }

@@ -11,11 +11,11 @@
 
 #include "actors/coarse_clock.hpp"
 #include "actors/tier_options.hpp"
+#include "actors/tier_stack.hpp"
 #include "config/logging.hpp"
 #include "core/byte_io.hpp"
+#include "core/checksum.hpp"
 #include "core/memory_file.hpp"
-#include "tiers/nvme/devices.hpp"
-#include "tiers/nvme/pending_removals.hpp"
 
 namespace cenote {
 
@@ -51,7 +51,7 @@ class recovery {
     if (records != entries.end() && records->fds.size() == 1) {
       auto table = memory::record_table::open(std::move(records->fds[0]));
       if (table) {
-        state_.store = std::make_shared<blocks::store>(store_options_of(config_), std::move(*table));
+        state_.store = std::make_shared<blocks::store>(store_options_of(config_, edges_of(config_)), std::move(*table));
         entries.erase(records);
         return {};
       }
@@ -63,7 +63,7 @@ class recovery {
     if (!table) return std::unexpected(table.error());
     const std::array fds{table->memory().fd().get()};
     if (auto kept = keeper_.put(local::entry_kind::records, 0, {}, fds); !kept) return kept;
-    state_.store = std::make_shared<blocks::store>(store_options_of(config_), std::move(*table));
+    state_.store = std::make_shared<blocks::store>(store_options_of(config_, edges_of(config_)), std::move(*table));
     return {};
   }
 
@@ -150,25 +150,6 @@ class recovery {
   recovered_state state_;
 };
 
-/// Memory for what a path has not written down of its removals: the one that the last worker had, or a new one.
-result<memory::segment> removal_memory(const std::string& directory, local::keeper_link& keeper,
-                                       std::vector<local::registry_entry>& entries) {
-  const std::uint64_t id = nvme::path_identity(directory);
-  const auto held = std::ranges::find_if(
-      entries, [&](const auto& each) { return each.kind == local::entry_kind::removals && each.id == id; });
-  if (held != entries.end() && held->fds.size() == 1) {
-    auto memory =
-        memory::segment::map(std::move(held->fds[0]), nvme::pending_removals::kept_bytes, memory::access::read_write);
-    if (memory) return memory;
-  }
-  auto made = memory::segment::create("removals", nvme::pending_removals::kept_bytes);
-  if (!made) return made;
-  const std::array fds{made->fd().get()};
-  const auto name = std::as_bytes(std::span(directory));
-  if (auto kept = keeper.put(local::entry_kind::removals, id, name, fds); !kept) return std::unexpected(kept.error());
-  return made;
-}
-
 }  // namespace
 
 result<recovered_state> recover_state(const config::node_config& config, local::keeper_link& keeper,
@@ -176,18 +157,23 @@ result<recovered_state> recover_state(const config::node_config& config, local::
   return recovery(config, keeper).run(std::move(entries));
 }
 
-std::vector<memory::segment> take_removals(const config::node_config& config, local::keeper_link& keeper,
-                                           std::vector<local::registry_entry>& entries) {
-  std::vector<memory::segment> all;
-  for (const std::string& directory : config.nvme.paths) {
-    auto memory = removal_memory(directory, keeper, entries);
-    if (!memory) {
-      log_warn(logger("nvme"), "removals that cannot be written down will not outlive this worker",
-               {{"path", directory}, {"reason", memory.error().describe()}});
-    }
-    all.push_back(memory ? std::move(*memory) : memory::segment());
+result<memory::segment> keep_memory(const std::string& name, std::uint64_t bytes, local::keeper_link& keeper,
+                                    std::vector<local::registry_entry>& entries) {
+  const std::uint64_t id = checksum_of(name.data(), name.size());
+  const auto held = std::ranges::find_if(
+      entries, [&](const auto& each) { return each.kind == local::entry_kind::tier_memory && each.id == id; });
+  if (held != entries.end() && held->fds.size() == 1) {
+    auto memory = memory::segment::map(std::move(held->fds[0]), bytes, memory::access::read_write);
+    if (memory) return memory;
   }
-  return all;
+  auto made = memory::segment::create("tier-memory", bytes);
+  if (!made) return made;
+  const std::array fds{made->fd().get()};
+  const auto meta = std::as_bytes(std::span(name));
+  if (auto kept = keeper.put(local::entry_kind::tier_memory, id, meta, fds); !kept) {
+    return std::unexpected(kept.error());
+  }
+  return made;
 }
 
 std::vector<blocks::reserve::piece> take_reserve(std::vector<local::registry_entry>& entries) {

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "actors/session_resources.hpp"
@@ -29,10 +30,10 @@ struct recovered_state {
 [[nodiscard]] result<recovered_state> recover_state(const config::node_config& config, local::keeper_link& keeper,
                                                     std::vector<local::registry_entry> entries);
 
-/// One for each of nvme.paths, in their order: memory for what the path has not written down of its removals. An empty
-/// one: there is none, and its removals do not outlive this worker.
-[[nodiscard]] std::vector<memory::segment> take_removals(const config::node_config& config, local::keeper_link& keeper,
-                                                         std::vector<local::registry_entry>& entries);
+/// Memory that the keeper holds for a tier below, by the tier's own name for it: what the last worker had, or new.
+[[nodiscard]] result<memory::segment> keep_memory(const std::string& name, std::uint64_t bytes,
+                                                  local::keeper_link& keeper,
+                                                  std::vector<local::registry_entry>& entries);
 
 /// Memory for slabs that an earlier worker touched; nobody has seen it.
 [[nodiscard]] std::vector<blocks::reserve::piece> take_reserve(std::vector<local::registry_entry>& entries);

@@ -45,32 +45,28 @@ json times_of(const histogram& of) {
           {"max_us", us(of.maximum())}};
 }
 
-void put_nvme(json& all, const nvme_report& nvme) {
-  put_figures(all, nvme.store);
-  put_figures(all, nvme.store.counters);
-  put_figures(all, nvme);
-  all["nvme"]["reads"] = times_of(nvme.reads);
-  all["nvme"]["writes"] = times_of(nvme.writes);
-  json& paths = all["nvme"]["paths"] = json::array();
-  for (std::size_t i = 0; i < nvme.paths.size() && i < nvme.store.paths.size(); ++i) {
-    const nvme::path_status& state = nvme.store.paths[i];
-    json one = {{"directory", nvme.paths[i].directory}, {"engine", nvme.paths[i].engine},
-                {"direct", nvme.paths[i].direct},       {"state", name_of(state.state)},
-                {"takes_writes", state.takes_writes},   {"last_error", state.why}};
-    put_figures(one, state);
-    put_figures(one, nvme.paths[i]);
-    paths.push_back(std::move(one));
+/// `into`: as for put_figures().
+void put_values(json& into, const std::vector<figure_value>& from) {
+  for (const figure_value& each : from) {
+    if (each.path.empty()) continue;
+    std::visit([&](auto value) { at_path(into, path_in_element(each.path)) = value; }, each.value);
   }
 }
 
-/// What every tier says, or more.
+json part_of(const report_part& part) {
+  json one = json::object();
+  for (const report_text& each : part.texts) {
+    std::visit([&](const auto& value) { at_path(one, path_in_element(each.path)) = value; }, each.value);
+  }
+  put_values(one, part.figures);
+  return one;
+}
+
 void put_lower(json& all, const tier_report& tier) {
-  if (const auto* nvme = dynamic_cast<const nvme_report*>(&tier)) return put_nvme(all, *nvme);
-  json& one = all[tier.name];
-  for (const auto& [name, value] : tier.gauges) one[name] = value;
-  for (const auto& [name, value] : tier.counters) one["counters"][name] = value;
-  one["reads"] = times_of(tier.reads);
-  one["writes"] = times_of(tier.writes);
+  put_values(all, tier.gauges);
+  put_values(all, tier.counters);
+  for (const report_times& each : tier.times) at_path(all, each.path) = times_of(each.of);
+  for (const report_part& each : tier.parts) at_path(all, each.list).push_back(part_of(each));
 }
 
 void put_prefetch(json& all, const prefetch::status& from) {

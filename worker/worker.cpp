@@ -16,8 +16,8 @@
 #include <thread>
 
 #include "actors/data_path.hpp"
+#include "actors/lower_tier_host.hpp"
 #include "actors/node.hpp"
-#include "actors/nvme_tier.hpp"
 #include "actors/pulse.hpp"
 #include "actors/tier_options.hpp"
 #include "actors/tier_stack.hpp"
@@ -34,30 +34,18 @@ namespace {
 
 constexpr int exit_failed = 1;
 constexpr int exit_config = 2;
-constexpr auto patience_with_paths = std::chrono::seconds(15);
 
 class worker_system_config : public caf::actor_system_config {
  public:
   explicit worker_system_config(unsigned threads) {
     add_message_types<caf::id_block::cenote>();
-    add_message_types<caf::id_block::cenote_nvme>();
+    for (const lower_tier_kind& each : lower_tier_kinds()) each.add_messages(*this);
     set("scheduler.policy", caf::atom("sharing"));  // stealing workers sleep in 50 us steps that no message interrupts
     set("scheduler.max-threads", std::max(2U, threads));
     set("scheduler.max-throughput", 300U);
     set("logger.verbosity", caf::atom("quiet"));
   }
 };
-
-nvme::device_options device_options_of(const config::node_config& config) {
-  nvme::device_options options;
-  options.directories = config.nvme.paths;
-  options.capacity = config.nvme.capacity;
-  options.holder = config::socket_path(config);
-  options.queue_depth = config.nvme.queue_depth;
-  options.require_mount = config.nvme.require_mount;
-  options.engine = config.nvme.engine;
-  return options;
-}
 
 std::uint64_t slab_id(const blocks::slab_description& slab) {
   return (std::uint64_t{slab.instance} << 32) | slab.index;
@@ -107,32 +95,20 @@ class watchdog {
   std::thread thread_;
 };
 
-/// Collects what became of opening the paths of the NVMe tier.
-class path_gate {
- public:
-  explicit path_gate(std::size_t paths) : open_(paths) {}
-
-  void opened(const result<void>& status) {
-    {
-      const std::lock_guard lock(mutex_);
-      --open_;
-      if (!status && status_) status_ = status;
-    }
-    changed_.notify_all();
-  }
-  /// The first failure; `deadline_exceeded` when a path is still not open.
-  result<void> wait(std::chrono::nanoseconds limit) {
-    std::unique_lock lock(mutex_);
-    if (changed_.wait_for(lock, limit, [this] { return open_ == 0 || !status_; })) return status_;
-    return fail(error_code::deadline_exceeded, "a path of nvme.paths is still held by an earlier process of this node");
-  }
-
- private:
-  std::mutex mutex_;
-  std::condition_variable changed_;
-  std::size_t open_;
-  result<void> status_;
-};
+/// Tells all of them of memory; empty hooks where none wants to hear.
+blocks::transfer_hooks all_of(std::vector<blocks::transfer_hooks> each) {
+  std::erase_if(each, [](const blocks::transfer_hooks& one) { return !one.pin; });
+  if (each.empty()) return {};
+  const auto all = std::make_shared<const std::vector<blocks::transfer_hooks>>(std::move(each));
+  return {.pin =
+              [all](std::span<std::byte> memory) {
+                for (const auto& one : *all) one.pin(memory);
+              },
+          .unpin =
+              [all](std::span<std::byte> memory) {
+                for (const auto& one : *all) one.unpin(memory);
+              }};
+}
 
 /// Everything that runs, in the order in which it must be destroyed (last member first).
 class worker {
@@ -154,9 +130,7 @@ class worker {
     });
     if (!path) return std::unexpected(path.error());
     data_path_ = std::move(*path);
-    std::vector<lower_tier> lower;  // in the order of the edges that store_options_of() declares
-    if (!config_->nvme.paths.empty()) lower.push_back(make_nvme(handed.entries));
-    std::erase_if(handed.entries, [](const auto& each) { return each.kind == local::entry_kind::removals; });
+    make_lower(handed.entries);
     auto reserve = take_reserve(handed.entries);
     auto state = recover_state(*config_, keeper_, std::move(handed.entries));
     if (!state) return std::unexpected(state.error().in("recovery"));
@@ -170,15 +144,13 @@ class worker {
                         {.store = std::move(state->store),
                          .sessions = std::move(known),
                          .request = [this](auto requests) { provisioner_->submit(std::move(requests)); },
-                         .lower = std::move(lower),
-                         .plan = prefetch_options_of(*config_),
+                         .lower = tiers_of(lower_),
+                         .plan = prefetch_options_of(*config_, edges_of(*config_)),
                          .alive = alive_});
-    if (devices_) {
-      devices_->open();
-      // Later workers serve what they can; but a node that was set up wrongly shall not start.
-      if (auto opened = handed.epoch == 1 ? gate_->wait(patience_with_paths) : result<void>(); !opened) {
+    for (const auto& each : lower_) {
+      if (auto opened = each->open(handed.epoch == 1); !opened) {
         bad_setup_ = true;
-        return std::unexpected(opened.error().in("nvme"));
+        return opened;
       }
     }
     node_ = system_.spawn<node>(
@@ -195,7 +167,8 @@ class worker {
                            config::socket_path(*config_),
                            bind_http(),
                            exceptions_,
-                           [this] { return provisioner_->populated(); }};
+                           [this] { return provisioner_->populated(); },
+                           !lower_.empty()};
     auto made = server::start(std::move(context), config_);
     if (!made) return std::unexpected(made.error());
     server_ = std::move(*made);
@@ -295,11 +268,8 @@ class worker {
     };
     options.ahead.drop = [this](std::uint64_t id) { (void)keeper_.drop(local::entry_kind::reserve, id); };
     options.ahead.report = log_populated;
-    blocks::transfer_hooks hooks;
-    if (devices_) {
-      hooks.pin = [to = devices_](std::span<std::byte> memory) { to->pin(memory); };
-      hooks.unpin = [to = devices_](std::span<std::byte> memory) { to->unpin(memory); };
-    }
+    std::vector<blocks::transfer_hooks> hooks;
+    for (const auto& each : lower_) hooks.push_back(each->hooks());
     provisioner_ = std::make_unique<blocks::provisioner>(
         options,
         [this](const blocks::slab_description& slab, const memory::segment& memory) -> result<void> {
@@ -312,33 +282,20 @@ class worker {
         [this](blocks::slab_outcome outcome) {
           caf::anon_send(tiers_.top, slab_atom_v, std::make_shared<blocks::slab_outcome>(std::move(outcome)));
         },
-        std::move(hooks),
+        all_of(std::move(hooks)),
         [this](std::uint32_t instance) { return keeper_.drop(local::entry_kind::instance, instance); });
   }
 
-  lower_tier make_nvme(std::vector<local::registry_entry>& entries) {
-    nvme::device_events events;
-    gate_ = std::make_unique<path_gate>(config_->nvme.paths.size());
-    events.opened = [this](nvme::opened_path opened) {
-      gate_->opened(opened.full ? result<void>{} : opened.status);
-      caf::anon_send(nvme_, path_atom_v, std::make_shared<nvme::opened_path>(std::move(opened)));
-    };
-    events.completed = [this](std::uint32_t path, std::vector<nvme::io_completion> completions) {
-      data_path_->deliver(nvme_, io_atom_v, std::make_shared<const io_done>(io_done{path, std::move(completions)}));
-    };
-    events.saved = [this](std::uint32_t path, std::uint64_t tag, const nvme::save_status& how) {
-      data_path_->deliver(nvme_, catalog_saved_atom_v,
-                          std::make_shared<const save_report>(save_report{path, tag, how}));
-    };
-    events.broke = [this](std::uint32_t path, const std::string& what) {
-      ++*exceptions_;
-      caf::anon_send(nvme_, broke_atom_v, path, what);
-    };
-    auto options = device_options_of(*config_);
-    options.kept = take_removals(*config_, keeper_, entries);
-    devices_ = std::make_shared<nvme::devices>(std::move(options), std::move(events));
-    nvme_ = system_.spawn<nvme_tier>(nvme_options_of(*config_), nvme_ttls_of(*config_), devices_);
-    return {"the NVMe tier", nvme_, nvme_tier::tick_interval};
+  void make_lower(std::vector<local::registry_entry>& entries) {
+    lower_ = make_lower_tiers(
+        {.system = system_,
+         .path = *data_path_,
+         .config = config_,
+         .keep_memory = [&](const std::string& name,
+                            std::uint64_t bytes) { return keep_memory(name, bytes, keeper_, entries); },
+         .exceptions = exceptions_});
+    // What no tier asked for is another configuration's: the keeper has it until that comes back.
+    std::erase_if(entries, [](const auto& each) { return each.kind == local::entry_kind::tier_memory; });
   }
 
   /// Where those who watch the node find it; empty when they do not. A port that is taken is no reason not to serve.
@@ -415,9 +372,9 @@ class worker {
     node_ = nullptr;
     tiers_ = {};
     system_.await_all_actors_done();
-    if (devices_) devices_->stop();
+    for (const auto& each : lower_) each->stop();
     data_path_->stop();
-    nvme_ = nullptr;  // only now: the devices' threads send to it
+    lower_.clear();  // only now: threads of theirs sent to their actors
     provisioner_.reset();
     log_info(logger("worker"), "drained");
     return 0;
@@ -436,14 +393,12 @@ class worker {
   worker_system_config system_config_;
   std::unique_ptr<data_path> data_path_;  ///< it ran actors of the system, which ends first
   caf::actor_system system_;
-  /// For its memory: threads of the devices and the provisioner outlive the tier's actor.
+  /// For its memory: threads of the tiers below and the provisioner outlive the tier's actor.
   std::shared_ptr<const void> store_;
   std::unique_ptr<blocks::provisioner> provisioner_;
   bool bad_setup_ = false;
   std::shared_ptr<std::atomic<std::uint64_t>> exceptions_ = std::make_shared<std::atomic<std::uint64_t>>(0);
-  std::unique_ptr<path_gate> gate_;
-  nvme_tier_actor nvme_;
-  std::shared_ptr<nvme::devices> devices_;
+  std::vector<std::unique_ptr<lower_tier_host>> lower_;  ///< by edge
   tier_stack tiers_;
   node_actor node_;
   std::shared_ptr<health> alive_ = std::make_shared<health>();

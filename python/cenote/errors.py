@@ -133,7 +133,7 @@ class Internal(CenoteError):
 
 
 class RemovalPending(CenoteError):
-    """The blocks are removed and not served any more, but a path of the NVMe tier could not write that down.
+    """The blocks are removed and not served any more, but a tier below DRAM could not write that down.
 
     A restart of the node may bring them back, until it has; it goes on trying.
     """

@@ -575,7 +575,7 @@ class Session:
         Raises
         ------
         RemovalPending
-            They are not served any more, but a path of the NVMe tier could not write that down.
+            They are not served any more, but a tier below DRAM could not write that down.
         """
         removed = c_uint64()
         code = lib.library.cenote_remove(self._handle, pack_keys(keys), self._group(group).number, byref(removed))

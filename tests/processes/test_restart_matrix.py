@@ -186,7 +186,7 @@ def killed_in_turn(start_node: StartNode, folder: Path, names: list[str]) -> Non
 
 def test_a_worker_that_dies_behind_any_word_leaves_nothing_wrong(start_node: StartNode, tmp_path: Path) -> None:
     names = [name for name in points() if name not in ELSEWHERE]
-    first = ["keeper.removals_put", "keeper.records_put"]  # made once in a node's life, in this order
+    first = ["keeper.tier_memory_put", "keeper.records_put"]  # made once in a node's life, in this order
     passings = ("", ":2", ":5", ":17") if FULL else ("",)
     names = first + [f"{name}{nth}" for nth in passings for name in names if name not in first]
     killed_in_turn(start_node, tmp_path, names)

@@ -22,7 +22,7 @@ store_point point_of(const link_header& header) noexcept {
         case entry_kind::slab: return "keeper.slab_put"_point;
         case entry_kind::session: return "keeper.session_put"_point;
         case entry_kind::configuration: return "keeper.configuration_put"_point;
-        case entry_kind::removals: return "keeper.removals_put"_point;
+        case entry_kind::tier_memory: return "keeper.tier_memory_put"_point;
         case entry_kind::reserve: return "keeper.reserve_put"_point;
         default: return "keeper.node_put"_point;
       }

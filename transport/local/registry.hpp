@@ -33,7 +33,7 @@ enum class entry_kind : std::uint8_t {
   session = 4,        ///< one session: its memory, doorbells, pidfd
   node = 5,           ///< anything else that must outlive a worker
   configuration = 6,  ///< what the node runs with: one memory file, see config::running_text()
-  removals = 7,       ///< what a path of the NVMe tier has not written down
+  tier_memory = 7,    ///< memory of a lower tier that outlives the worker, by the tier's name for it
   reserve = 8,        ///< memory for a slab that is not one yet
 };
 

@@ -6,6 +6,8 @@
 #include <set>
 #include <string>
 
+#include "actors/nvme_report.hpp"
+#include "actors/tier_stack.hpp"
 #include "worker/metrics_document.hpp"
 #include "worker/metrics_text.hpp"
 #include "worker/status_json.hpp"
@@ -49,8 +51,24 @@ node_facts busy_node() {
   fill(nvme->store.paths.front());
   fill(nvme->paths.front());
   fill(facts.report->prefetch);
+  nvme->describe();
   facts.report->lower.push_back(std::move(nvme));
   return facts;
+}
+
+/// Calls `see(row)` with each row of a figure, also of the tiers below.
+void for_each_row(auto&& see) {
+  for_each_figure_table([&](const auto& rows) {
+    for (const auto& row : rows) see(row);
+  });
+  for (const lower_tier_kind& kind : lower_tier_kinds()) {
+    const tier_report_ptr tier = kind.example();
+    for (const figure_value& row : tier->gauges) see(row);
+    for (const figure_value& row : tier->counters) see(row);
+    for (const report_part& part : tier->parts) {
+      for (const figure_value& row : part.figures) see(row);
+    }
+  }
 }
 
 /// The member at "instances[].blocks" of the first instance.
@@ -73,28 +91,24 @@ BOOST_AUTO_TEST_SUITE(figures)
 BOOST_AUTO_TEST_CASE(no_two_rows_share_a_place_in_status_or_a_sample_of_metrics) {
   std::set<std::string> paths;
   std::set<std::string> samples;
-  for_each_figure_table([&](const auto& rows) {
-    for (const auto& row : rows) {
-      BOOST_TEST((!row.path.empty() || !row.metric.empty()));
-      BOOST_TEST(!row.help.empty(), row.path);
-      BOOST_TEST(row.help.find('|') == std::string_view::npos, row.path << ": a bar would break the page's table");
-      if (!row.path.empty()) BOOST_TEST(paths.insert(std::string(row.path)).second, row.path);
-      if (!row.metric.empty())
-        BOOST_TEST(samples.insert(std::string(row.metric) + "/" + std::string(row.label.value)).second, row.metric);
-    }
+  for_each_row([&](const auto& row) {
+    BOOST_TEST((!row.path.empty() || !row.metric.empty()));
+    BOOST_TEST(!row.help.empty(), row.path);
+    BOOST_TEST(row.help.find('|') == std::string_view::npos, row.path << ": a bar would break the page's table");
+    if (!row.path.empty()) BOOST_TEST(paths.insert(std::string(row.path)).second, row.path);
+    if (!row.metric.empty())
+      BOOST_TEST(samples.insert(std::string(row.metric) + "/" + std::string(row.label.value)).second, row.metric);
   });
 }
 
 BOOST_AUTO_TEST_CASE(a_metric_s_name_says_its_kind_and_its_unit) {
-  for_each_figure_table([](const auto& rows) {
-    for (const auto& row : rows) {
-      if (row.metric.empty()) continue;
-      std::string_view name = row.metric;
-      BOOST_TEST(name.ends_with("_total") == (row.kind == figure_kind::counter), name);
-      if (name.ends_with("_total")) name.remove_suffix(6);
-      BOOST_TEST(name.ends_with("_bytes") == (row.unit == "bytes"), name);
-      BOOST_TEST(name.ends_with("_seconds") == (row.unit == "seconds"), name);
-    }
+  for_each_row([](const auto& row) {
+    if (row.metric.empty()) return;
+    std::string_view name = row.metric;
+    BOOST_TEST(name.ends_with("_total") == (row.kind == figure_kind::counter), name);
+    if (name.ends_with("_total")) name.remove_suffix(6);
+    BOOST_TEST(name.ends_with("_bytes") == (row.unit == "bytes"), name);
+    BOOST_TEST(name.ends_with("_seconds") == (row.unit == "seconds"), name);
   });
 }
 
@@ -121,13 +135,56 @@ BOOST_AUTO_TEST_CASE(status_and_metrics_have_every_figure_with_its_value) {
   expect(facts.report->dram.accounts.front());
   expect(facts.report->dram.sessions.front());
   expect(facts.report->sessions.front());
-  const auto nvme = nvme_report_of(*facts.report);
+  const auto nvme = std::dynamic_pointer_cast<const nvme_report>(facts.report->lower.front());
   expect(nvme->store);
   expect(nvme->store.counters);
   expect(*nvme);
   expect(nvme->store.paths.front());
   expect(nvme->paths.front());
   expect(facts.report->prefetch);
+}
+
+BOOST_AUTO_TEST_CASE(a_tier_that_nobody_here_knows_is_shown_by_what_its_report_says) {
+  node_facts facts = busy_node();
+  auto tier = std::make_shared<tier_report>("tape");
+  tier->gauges = {{.path = "tape.blocks",
+                   .metric = "cenote_tape_blocks",
+                   .kind = figure_kind::gauge,
+                   .unit = "blocks",
+                   .help = "Blocks on tape.",
+                   .value = std::uint64_t{7}}};
+  tier->counters = {{.path = "tape.counters.wound",
+                     .metric = "cenote_tape_wound_total",
+                     .kind = figure_kind::counter,
+                     .unit = "times",
+                     .help = "Times that a tape was wound.",
+                     .value = std::uint64_t{9},
+                     .label = {"way", "back"}}};
+  tier->times = {{.path = "tape.reads",
+                  .metric = "cenote_tape_read_seconds",
+                  .help = "How long a read took.",
+                  .of = {},
+                  .label = {"what", "read"}}};
+  tier->parts = {{.list = "tape.reels", .label = "reel", .name = "A", .texts = {}, .figures = {}},
+                 {.list = "tape.reels", .label = "reel", .name = "B", .texts = {}, .figures = {}}};
+  tier->parts[1].texts = {{.path = "tape.reels[].state",
+                           .value = std::string("torn"),
+                           .metric = "cenote_tape_reel_turning",
+                           .help = "1 when it turns.",
+                           .gauge = 1.0}};
+  facts.report->lower.push_back(std::move(tier));
+  const json status = json::parse(status_json(facts));
+  BOOST_TEST(status["tape"]["blocks"] == 7);
+  BOOST_TEST(status["tape"]["counters"]["wound"] == 9);
+  BOOST_TEST(status["tape"]["reads"]["count"] == 0);
+  BOOST_TEST(status["tape"]["reels"].size() == 2U);
+  BOOST_TEST(status["tape"]["reels"][1]["state"] == "torn");
+  const std::string metrics = metrics_text(facts);
+  for (const std::string line :
+       {"cenote_tape_blocks 7", "cenote_tape_wound_total{way=\"back\"} 9",
+        "cenote_tape_read_seconds_count{what=\"read\"} 0", "cenote_tape_reel_turning{reel=\"B\"} 1"}) {
+    BOOST_TEST(metrics.find("\n" + line) != std::string::npos, line);
+  }
 }
 
 BOOST_AUTO_TEST_CASE(the_documentation_is_written_from_the_tables) {
