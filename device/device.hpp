@@ -78,7 +78,8 @@ class device {
   virtual ~device() = default;
 
   /// "cuda:GPU-<uuid>" or "cuda:<number>", "sim:<number>". Errors: unsupported (no driver, one too old, no such device;
-  /// "sim:<number>". Errors: invalid_argument.
+  /// "cuda:GPU-<uuid>" (as nvidia-smi says it), "cuda:<number>" or "sim:<number>". Errors: invalid_argument,
+  /// unsupported: no driver, one that is too old, or no such GPU.
   [[nodiscard]] static result<std::unique_ptr<device>> open(std::string_view which);
 
   /// New memory, zeroed. Errors: no_space, unsupported, system, closed (away).

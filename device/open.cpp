@@ -1,6 +1,7 @@
 #include <charconv>
 #include <string>
 
+#include "device/cuda/cuda_device.hpp"
 #include "device/device.hpp"
 #include "device/sim.hpp"
 
@@ -21,7 +22,9 @@ result<std::unique_ptr<device>> device::open(std::string_view which) {
   const std::string_view kind = which.substr(0, colon);
   const std::string_view name = colon == std::string_view::npos ? "" : which.substr(colon + 1);
   if (kind == "sim" && is_number(name)) return std::make_unique<sim_device>();
-  return fail(error_code::invalid_argument, "'" + std::string(which) + "' is no device; sim:NUMBER is one");
+  if (kind == "cuda" && (is_number(name) || name.starts_with("GPU-"))) return cuda::cuda_device::open(name);
+  return fail(error_code::invalid_argument,
+              "'" + std::string(which) + "' is no device; cuda:GPU-UUID, cuda:NUMBER and sim:NUMBER are");
 }
 
 }  // namespace cenote

@@ -262,10 +262,9 @@ result<paged_layout> paged_layout::checked(std::vector<strided_piece> pieces, st
       return fail(error_code::invalid_argument,
                   "piece " + std::to_string(i) + " has no base, no runs, or runs of 0 bytes");
     }
-    if (piece.run_bytes > max_block_bytes || piece.runs > max_block_bytes / piece.run_bytes ||
-        (total += piece.bytes()) > max_block_bytes) {
-      return fail(error_code::limit_exceeded, "a page has more than 1 GiB");
-    }
+    const bool too_long = piece.run_bytes > max_block_bytes || piece.runs > max_block_bytes / piece.run_bytes;
+    if (!too_long) total += piece.bytes();
+    if (too_long || total > max_block_bytes) return fail(error_code::limit_exceeded, "a page has more than 1 GiB");
   }
   return paged_layout(std::move(pieces), std::move(layer_begins), pages);
 }
@@ -280,11 +279,12 @@ std::span<const std::uint64_t> paged_layout::offsets(layer_range layers) const n
   return std::span(offsets_).subspan(first, layer_begins_[layers.first + layers.count] - first + 1);
 }
 
-result<void> paged_layout::check(const move_list& moves, layer_range range) const {
-  if (range.first > layers() || range.count > layers() - range.first) {
-    return fail(error_code::invalid_argument, "layers " + std::to_string(range.first) + " to " +
-                                                  std::to_string(range.first + range.count) + " of " +
-                                                  std::to_string(layers()));
+result<void> paged_layout::check(const move_list& moves, layer_range layers) const {
+  const std::size_t all = layer_begins_.size() - 1;
+  if (layers.first > all || layers.count > all - layers.first) {
+    return fail(error_code::invalid_argument, "layers " + std::to_string(layers.first) + " to " +
+                                                  std::to_string(layers.first + layers.count) + " of " +
+                                                  std::to_string(all));
   }
   if (moves.pages.size() != moves.blocks.size()) {
     return fail(error_code::invalid_argument,

@@ -13,6 +13,8 @@ namespace cenote {
 class sim_device final : public device {
  public:
   sim_device();
+  sim_device(const sim_device&) = delete;
+  sim_device& operator=(const sim_device&) = delete;
   ~sim_device() override;
 
   [[nodiscard]] result<device_memory> make(std::uint64_t bytes) override;

@@ -1,0 +1,344 @@
+/* A driver of CUDA without a GPU: carries out on host memory, at once, what device/cuda calls, counts it, and fails
+ * when told to. Calls outside of a context are refused, as the driver does. FAKE_CUDA_OLD: one that lacks cuMemCreate.
+ */
+#define _GNU_SOURCE
+#include "fake_cuda.h"
+
+#include <pthread.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+typedef unsigned long long number;
+
+enum { most_names = 64, most_registered = 64, granularity = 65536 };
+
+static struct {
+  char call[64];
+  int count;
+  int code;
+} names[most_names];
+static void* registered[most_registered];
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static fake_cuda_kernel kernel;
+static int broken, held, living;
+static __thread int depth; /* of contexts pushed on this thread */
+
+static int place_of(const char* call) {
+  for (int i = 0; i < most_names; ++i) {
+    if (names[i].call[0] == '\0') snprintf(names[i].call, sizeof(names[i].call), "%s", call);
+    if (strcmp(names[i].call, call) == 0) return i;
+  }
+  abort();
+}
+
+/* Counts a call; not 0: what it must answer. */
+static int enter(const char* call, int needs_context) {
+  pthread_mutex_lock(&lock);
+  const int place = place_of(call);
+  names[place].count++;
+  int code = names[place].code;
+  if (code == 0) code = broken;
+  if (code == 0 && needs_context && depth == 0) code = 201;
+  pthread_mutex_unlock(&lock);
+  return code;
+}
+
+static int change(int by, int code) {
+  pthread_mutex_lock(&lock);
+  living += by;
+  pthread_mutex_unlock(&lock);
+  return code;
+}
+
+static int make(void** out, size_t bytes) {
+  *out = aligned_alloc(64, (bytes + 63) / 64 * 64);
+  return change(1, 0);
+}
+
+static int destroy(void* made) {
+  free(made);
+  return change(-1, 0);
+}
+
+#define ENTER(call)                    \
+  do {                                 \
+    const int code_ = enter(#call, 1); \
+    if (code_ != 0) return code_;      \
+  } while (0)
+#define ENTER_WITHOUT_CONTEXT(call)    \
+  do {                                 \
+    const int code_ = enter(#call, 0); \
+    if (code_ != 0) return code_;      \
+  } while (0)
+
+void fake_cuda_reset(void) {
+  pthread_mutex_lock(&lock);
+  memset(names, 0, sizeof(names));
+  kernel = NULL;
+  broken = held = 0;
+  pthread_mutex_unlock(&lock);
+}
+void fake_cuda_run_kernels(fake_cuda_kernel run) {
+  kernel = run;
+}
+void fake_cuda_fail(const char* call, int code) {
+  pthread_mutex_lock(&lock);
+  names[place_of(call)].code = code;
+  pthread_mutex_unlock(&lock);
+}
+void fake_cuda_break(int code) {
+  pthread_mutex_lock(&lock);
+  broken = code;
+  pthread_mutex_unlock(&lock);
+}
+void fake_cuda_hold(int on) {
+  pthread_mutex_lock(&lock);
+  held = on;
+  pthread_mutex_unlock(&lock);
+}
+int fake_cuda_calls(const char* call) {
+  pthread_mutex_lock(&lock);
+  const int count = names[place_of(call)].count;
+  pthread_mutex_unlock(&lock);
+  return count;
+}
+int fake_cuda_living(void) {
+  return change(0, 0), living;
+}
+
+int cuInit(unsigned flags) {
+  ENTER_WITHOUT_CONTEXT(cuInit);
+  return flags == 0 ? 0 : 1;
+}
+int cuDriverGetVersion(int* version) {
+  *version = 11040;
+  return 0;
+}
+int cuGetErrorName(int code, const char** name) {
+  *name = code == 2 ? "CUDA_ERROR_OUT_OF_MEMORY" : code == 700 ? "CUDA_ERROR_ILLEGAL_ADDRESS" : "CUDA_ERROR_OTHER";
+  return 0;
+}
+int cuDeviceGetCount(int* count) {
+  ENTER_WITHOUT_CONTEXT(cuDeviceGetCount);
+  *count = 2;
+  return 0;
+}
+int cuDeviceGet(int* device, int ordinal) {
+  ENTER_WITHOUT_CONTEXT(cuDeviceGet);
+  *device = ordinal;
+  return 0;
+}
+int cuDeviceGetUuid(unsigned char* uuid, int device) {
+  ENTER_WITHOUT_CONTEXT(cuDeviceGetUuid);
+  for (int i = 0; i < 16; ++i) uuid[i] = (unsigned char)(device * 16 + i);
+  return 0;
+}
+int cuDeviceGetAttribute(int* value, int attribute, int device) {
+  ENTER_WITHOUT_CONTEXT(cuDeviceGetAttribute);
+  (void)attribute, (void)device;
+  *value = 1;
+  return 0;
+}
+int cuDevicePrimaryCtxRetain(void** context, int device) {
+  ENTER_WITHOUT_CONTEXT(cuDevicePrimaryCtxRetain);
+  (void)device;
+  static int primary;
+  *context = &primary;
+  return change(1, 0);
+}
+int cuDevicePrimaryCtxRelease_v2(int device) {
+  (void)device;
+  return change(-1, 0);
+}
+int cuCtxPushCurrent_v2(void* context) {
+  (void)context;
+  depth++;
+  return 0;
+}
+int cuCtxPopCurrent_v2(void** context) {
+  *context = NULL;
+  depth--;
+  return 0;
+}
+int cuCtxSynchronize(void) {
+  ENTER(cuCtxSynchronize);
+  return 0;
+}
+int cuStreamCreate(void** stream, unsigned flags) {
+  ENTER(cuStreamCreate);
+  (void)flags;
+  return make(stream, 64);
+}
+int cuStreamDestroy_v2(void* stream) {
+  (void)enter("cuStreamDestroy_v2", 1);
+  return destroy(stream);
+}
+int cuStreamWaitEvent(void* stream, void* event, unsigned flags) {
+  ENTER(cuStreamWaitEvent);
+  (void)stream, (void)event, (void)flags;
+  return 0;
+}
+int cuEventCreate(void** event, unsigned flags) {
+  ENTER(cuEventCreate);
+  (void)flags;
+  return make(event, 64);
+}
+int cuEventDestroy_v2(void* event) {
+  (void)enter("cuEventDestroy_v2", 1);
+  return destroy(event);
+}
+int cuEventRecord(void* event, void* stream) {
+  ENTER(cuEventRecord);
+  (void)event, (void)stream;
+  return 0;
+}
+int cuEventQuery(void* event) {
+  ENTER(cuEventQuery);
+  (void)event;
+  pthread_mutex_lock(&lock);
+  const int code = held ? 600 : 0;
+  pthread_mutex_unlock(&lock);
+  return code;
+}
+int cuMemcpyAsync(number to, number from, size_t bytes, void* stream) {
+  ENTER(cuMemcpyAsync);
+  (void)stream;
+  memcpy((void*)to, (const void*)from, bytes);
+  return 0;
+}
+int cuMemsetD8_v2(number to, unsigned char value, size_t bytes) {
+  ENTER(cuMemsetD8_v2);
+  memset((void*)to, value, bytes);
+  return 0;
+}
+int cuMemAlloc_v2(number* out, size_t bytes) {
+  ENTER(cuMemAlloc_v2);
+  return make((void**)out, bytes);
+}
+int cuMemFree_v2(number made) {
+  (void)enter("cuMemFree_v2", 1);
+  return destroy((void*)made);
+}
+int cuMemHostAlloc(void** out, size_t bytes, unsigned flags) {
+  ENTER(cuMemHostAlloc);
+  (void)flags;
+  return make(out, bytes);
+}
+int cuMemFreeHost(void* made) {
+  (void)enter("cuMemFreeHost", 1);
+  return destroy(made);
+}
+int cuMemHostRegister_v2(void* first, size_t bytes, unsigned flags) {
+  ENTER(cuMemHostRegister_v2);
+  (void)bytes, (void)flags;
+  int empty = -1;
+  for (int i = 0; i < most_registered; ++i) {
+    if (registered[i] == first) return 712;
+    if (registered[i] == NULL) empty = i;
+  }
+  if (empty < 0) return 2;
+  registered[empty] = first;
+  return change(1, 0);
+}
+int cuMemHostUnregister(void* first) {
+  (void)enter("cuMemHostUnregister", 1);
+  for (int i = 0; i < most_registered; ++i) {
+    if (registered[i] != first) continue;
+    registered[i] = NULL;
+    return change(-1, 0);
+  }
+  return 713;
+}
+int cuMemGetAllocationGranularity(size_t* out, const void* properties, int option) {
+  ENTER(cuMemGetAllocationGranularity);
+  (void)properties, (void)option;
+  *out = granularity;
+  return 0;
+}
+#ifndef FAKE_CUDA_OLD
+int cuMemCreate(number* handle, size_t bytes, const void* properties, number flags) {
+  ENTER(cuMemCreate);
+  (void)properties, (void)flags;
+  if (bytes % granularity != 0) return 1;
+  const int fd = memfd_create("fake-cuda", MFD_CLOEXEC);
+  if (fd < 0 || ftruncate(fd, (off_t)bytes) != 0) return 304;
+  *handle = (number)fd;
+  return change(1, 0);
+}
+#endif
+int cuMemRelease(number handle) {
+  (void)enter("cuMemRelease", 1);
+  close((int)handle);
+  return change(-1, 0);
+}
+int cuMemAddressReserve(number* out, size_t bytes, size_t alignment, number wanted, number flags) {
+  ENTER(cuMemAddressReserve);
+  (void)alignment, (void)wanted, (void)flags;
+  void* at = mmap(NULL, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (at == MAP_FAILED) return 2;
+  *out = (number)at;
+  return change(1, 0);
+}
+int cuMemAddressFree(number at, size_t bytes) {
+  (void)enter("cuMemAddressFree", 1);
+  munmap((void*)at, bytes);
+  return change(-1, 0);
+}
+int cuMemMap(number at, size_t bytes, size_t offset, number handle, number flags) {
+  ENTER(cuMemMap);
+  (void)flags;
+  void* mapped = mmap((void*)at, bytes, PROT_NONE, MAP_SHARED | MAP_FIXED, (int)handle, (off_t)offset);
+  return mapped == MAP_FAILED ? 1 : change(1, 0);
+}
+int cuMemUnmap(number at, size_t bytes) {
+  (void)enter("cuMemUnmap", 1);
+  (void)mmap((void*)at, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
+  return change(-1, 0);
+}
+int cuMemSetAccess(number at, size_t bytes, const void* access, size_t count) {
+  ENTER(cuMemSetAccess);
+  (void)access, (void)count;
+  return mprotect((void*)at, bytes, PROT_READ | PROT_WRITE) == 0 ? 0 : 1;
+}
+int cuMemExportToShareableHandle(void* out, number handle, int type, number flags) {
+  ENTER(cuMemExportToShareableHandle);
+  (void)flags;
+  if (type != 1) return 1;
+  *(int*)out = dup((int)handle);
+  return 0;
+}
+int cuMemImportFromShareableHandle(number* handle, void* descriptor, int type) {
+  ENTER(cuMemImportFromShareableHandle);
+  const int fd = dup((int)(intptr_t)descriptor);
+  if (type != 1 || fd < 0) return 1;
+  *handle = (number)fd;
+  return change(1, 0);
+}
+int cuModuleLoadData(void** module, const void* image) {
+  ENTER(cuModuleLoadData);
+  (void)image;
+  return make(module, 64);
+}
+int cuModuleUnload(void* module) {
+  (void)enter("cuModuleUnload", 1);
+  return destroy(module);
+}
+int cuModuleGetFunction(void** function, void* module, const char* name) {
+  ENTER(cuModuleGetFunction);
+  (void)module;
+  *function = (void*)(uintptr_t)name; /* the caller's are literals */
+  return 0;
+}
+int cuLaunchKernel(void* function, unsigned groups_x, unsigned groups_y, unsigned groups_z, unsigned threads_x,
+                   unsigned threads_y, unsigned threads_z, unsigned shared, void* stream, void** arguments,
+                   void** extra) {
+  ENTER(cuLaunchKernel);
+  (void)shared, (void)stream, (void)extra;
+  if (groups_x == 0 || groups_y * groups_z * threads_y * threads_z != 1 || threads_x > 1024) return 1;
+  if (kernel != NULL) kernel(function, groups_x, threads_x, arguments[0]);
+  return 0;
+}
