@@ -11,8 +11,8 @@ namespace cenote {
 
 namespace {
 
-constexpr blocks::coarse_time memory_deadline = 30;  // three seconds: longer than any slab takes
-constexpr blocks::coarse_time retry_memory_after = 10;
+constexpr tenths memory_deadline = std::chrono::seconds(3);  // longer than any slab takes
+constexpr tenths retry_memory_after = std::chrono::seconds(1);
 constexpr auto below_deadline = std::chrono::seconds(10);
 
 transfer_outcomes_ptr without(const transfer_outcomes_ptr& outcomes, const std::vector<std::uint64_t>& tokens) {
@@ -176,7 +176,7 @@ caf::result<batch_ptr> dram_tier::serve(const batch_ptr& work) {
     conclude(work, promise_guard<batch_ptr>(promise));
     return promise;
   }
-  waiting_batch rest{work, promise_guard<batch_ptr>(promise), 0, current_sender()};
+  waiting_batch rest{work, promise_guard<batch_ptr>(promise), {}, current_sender()};
   if (state == blocks::progress::more) {
     turns_.push_back(std::move(rest));
     ask_for_turn();
@@ -208,9 +208,9 @@ void dram_tier::take_turn() {
 }
 
 void dram_tier::carry_on(waiting_batch each) {
-  const blocks::coarse_time now = coarse_now();
+  const boot_time now = coarse_now();
   blocks::progress state = store_->run(*each.work, now, blocks::turn_budget);
-  if (state == blocks::progress::waits_for_memory && each.deadline != 0 && blocks::is_due(each.deadline, now)) {
+  if (state == blocks::progress::waits_for_memory && each.deadline != boot_time{} && is_due(each.deadline, now)) {
     store_->give_up(*each.work, now);  // the entry that waits; the rest has its turn
     state = blocks::progress::more;
   }
@@ -220,7 +220,7 @@ void dram_tier::carry_on(waiting_batch each) {
   } else if (state == blocks::progress::more) {
     turns_.push_back(std::move(each));
   } else {
-    if (each.deadline == 0) each.deadline = now + memory_deadline;
+    if (each.deadline == boot_time{}) each.deadline = now + memory_deadline;
     waiting_.push_back(std::move(each));
   }
 }
@@ -436,7 +436,7 @@ void dram_tier::reload(const config::node_config& config) {
     log_error(logger("dram"), "the policy stays as it is", {{"reason", set.error().describe()}});
   }
   store_->set_reserve_timeout(
-      static_cast<blocks::coarse_time>(config.session.reserve_timeout / std::chrono::milliseconds(100)));
+      tenths_of(config.session.reserve_timeout));
   store_->set_life(life_options_of(config));
   flush_outbox();
 }

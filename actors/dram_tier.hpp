@@ -47,7 +47,7 @@ class dram_tier final : public dram_tier_actor::base {
   struct waiting_batch {
     batch_ptr work;
     promise_guard<batch_ptr> promise;
-    blocks::coarse_time deadline = 0;  ///< of its wait for memory; 0: it has not waited
+    boot_time deadline{};  ///< of its wait for memory; 0: it has not waited
     caf::strong_actor_ptr from;
   };
   struct clear_under_way {

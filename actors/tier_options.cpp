@@ -17,7 +17,7 @@ std::map<std::string, blocks::group_options> group_options_of(const config::node
     groups.emplace(name, blocks::group_options{
                              .quota = given.quota,
                              .priority = given.priority,
-                             .ttl = static_cast<blocks::coarse_time>(given.ttl / std::chrono::milliseconds(100)),
+                             .ttl = tenths_of(given.ttl),
                              .keep_quota = given.keep_quota,
                              .keep = given.keep,
                          });
@@ -52,10 +52,10 @@ prefetch::options prefetch_options_of(const config::node_config& config,
 }
 
 blocks::life_options life_options_of(const config::node_config& config) {
-  constexpr blocks::coarse_time ten_seconds = 100;  // an engine that is started anew finds it
+  constexpr tenths ten_seconds = std::chrono::seconds(10);  // an engine that is started anew finds it
   constexpr rlim_t descriptors = 6;                 // of an instance with a session
   blocks::life_options options;
-  options.idle = static_cast<blocks::coarse_time>(config.instances.idle / std::chrono::milliseconds(100));
+  options.idle = tenths_of(config.instances.idle);
   options.empty = ten_seconds;
   options.instances = config.limits.instances;
   options.per_owner = config.limits.instances_per_uid;
@@ -87,7 +87,7 @@ blocks::store_options store_options_of(const config::node_config& config, std::v
   options.slab_bytes = config.dram.slab_size;
   options.max_grants = config.session.max_grants;
   options.reserve_timeout =
-      static_cast<blocks::coarse_time>(config.session.reserve_timeout / std::chrono::milliseconds(100));
+      tenths_of(config.session.reserve_timeout);
   options.checksum_at_commit = config.dram.integrity == config::integrity::commit;
   options.policy = config.dram.policy;
   options.grants_in_capacity = config.dram.grants_in_capacity;

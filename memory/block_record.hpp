@@ -7,6 +7,7 @@
 #include <optional>
 
 #include "core/block_key.hpp"
+#include "core/boot_time.hpp"
 #include "memory/crash_guard.hpp"
 #include "memory/segment.hpp"
 #include "memory/store_point.hpp"
@@ -39,7 +40,7 @@ struct block_record {
   std::atomic<std::uint64_t> parts;          ///< mask of the parts that were written
   std::atomic<std::uint64_t> source;         ///< loading: the number of the lower tier that fills the memory
   std::atomic<std::uint32_t> owner;          ///< of a grant: low half of the session's number, which no other has
-  std::atomic<std::uint32_t> touch;          ///< last use, in tenths of a second since the tier was made
+  std::atomic<std::uint32_t> touch;          ///< last use: a boot_time
   std::atomic<std::uint32_t> grant_version;  ///< counts hand-outs; a commit must name the present one
   std::uint8_t key_size;
   std::uint8_t flags;
@@ -57,6 +58,7 @@ struct block_record {
     return edge == 0 ? flag_below : static_cast<std::uint8_t>(8U << edge);
   }
 
+  [[nodiscard]] boot_time last_use() const noexcept { return boot_time_of(touch.load(std::memory_order_relaxed)); }
   [[nodiscard]] block_state state() const noexcept {
     return static_cast<block_state>(word.load(std::memory_order_acquire) & 15U);
   }

@@ -86,8 +86,8 @@ bool version_table::other_key_equals(std::uint32_t ordinal, std::span<const std:
   return difference == 0;
 }
 
-void version_table::set_idle_since(std::uint64_t when) const noexcept {
-  shared_assign(header().spare[0], when, "instance.idle"_point);
+void version_table::set_idle_since(boot_time when) const noexcept {
+  shared_assign(header().spare[0], std::uint64_t{count_of(when)}, "instance.idle"_point);
 }
 
 void version_table::retire() const noexcept {

@@ -9,6 +9,7 @@
 #include <span>
 
 #include "core/block_key.hpp"
+#include "core/boot_time.hpp"
 #include "memory/segment.hpp"
 #include "memory/store_point.hpp"
 #include "memory/window.hpp"
@@ -102,8 +103,10 @@ class version_table {
   /// Touches the entries of a slab, ahead of a pass over them.
   void populate(std::uint32_t first, std::uint32_t count) const noexcept;
   /// When the last session of the instance went, in the DRAM tier's time; 0: it has one. Outlives a worker.
-  [[nodiscard]] std::uint64_t idle_since() const noexcept { return header().spare[0]; }
-  void set_idle_since(std::uint64_t when) const noexcept;
+  [[nodiscard]] boot_time idle_since() const noexcept {
+    return boot_time_of(static_cast<std::uint32_t>(header().spare[0]));
+  }
+  void set_idle_since(boot_time when) const noexcept;
   /// The instance is given up: no worker takes it over any more.
   void retire() const noexcept;
   [[nodiscard]] bool is_retired() const noexcept { return header().retired.load(std::memory_order_acquire) != 0; }

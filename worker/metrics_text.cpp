@@ -92,7 +92,7 @@ void add_instances(collection& into, const blocks::store_status& dram) {
     const labels of{{"instance", each.id}};
     add_figures(into, each, of);
     into.gauge("cenote_instance_idle_seconds", "For how long an instance has had no session.",
-               each.idle.value_or(0) / 10.0, of);
+               seconds_of(each.idle.value_or(tenths{})), of);
     if (!each.chosen) continue;
     into.gauge("cenote_instance_policy", "1, with the policy that `auto` has at work.", 1.0,
                {{"instance", each.id}, {"policy", std::string(each.chosen->policy)}});

@@ -93,8 +93,8 @@ void put_dram(json& all, const node_facts& of) {
 json instance_of(const blocks::instance_status& instance) {
   json one = {{"id", instance.id}, {"group", instance.group}, {"account", instance.account}};
   put_figures(one, instance);
-  if (instance.idle) one["idle_s"] = *instance.idle / 10.0;
-  if (instance.given_up) one["given_up_in_s"] = *instance.given_up / 10.0;
+  if (instance.idle) one["idle_s"] = seconds_of(*instance.idle);
+  if (instance.given_up) one["given_up_in_s"] = seconds_of(*instance.given_up);
   if (!instance.chosen) return one;
   one["policy"] = {{"at_work", instance.chosen->policy},
                    {"switches", instance.chosen->switches},
@@ -123,7 +123,7 @@ json session_of(const blocks::session_status& session, const std::vector<session
               {"instance", session.instance},
               {"state", session.connected ? "attached" : "disconnected"}};
   put_figures(one, session);
-  if (session.pins > 0) one["oldest_pin_s"] = session.oldest_pin / 10.0;
+  if (session.pins > 0) one["oldest_pin_s"] = seconds_of(session.oldest_pin);
   const auto report = std::find_if(reports.begin(), reports.end(),
                                    [&](const session_report& each) { return each.session->number == session.number; });
   if (report == reports.end()) return one;

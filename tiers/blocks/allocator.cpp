@@ -13,7 +13,7 @@ namespace cenote::blocks {
 using memory::block_ref;
 
 /// Makes room within a quota for one block more.
-allocation allocator::keep_within(account& payer, pool& from, coarse_time now) {
+allocation allocator::keep_within(account& payer, pool& from, boot_time now) {
   const std::uint64_t quota = payer.given.quota;
   if (quota == 0 || payer.used + from.stride <= quota) return allocation::ok;
   if (from.stride > quota) return allocation::no_space;
@@ -23,7 +23,7 @@ allocation allocator::keep_within(account& payer, pool& from, coarse_time now) {
   return payer.used > quota && payer.used < before ? allocation::wait : allocation::no_space;
 }
 
-allocation allocator::allocate(pool& from, block_ref& ref, std::uint32_t more, coarse_time now) {
+allocation allocator::allocate(pool& from, block_ref& ref, std::uint32_t more, boot_time now) {
   for (account* payer = from.owner->payer; payer != nullptr; payer = payer->parent) {
     const allocation within = keep_within(*payer, from, now);
     if (within != allocation::ok) return within;
@@ -44,12 +44,12 @@ allocation allocator::allocate(pool& from, block_ref& ref, std::uint32_t more, c
 }
 
 /// Eviction runs ahead of puts; this counts when it did not.
-allocation allocator::allocate_for_put(pool& from, block_ref& ref, std::uint32_t more, coarse_time now) {
+allocation allocator::allocate_for_put(pool& from, block_ref& ref, std::uint32_t more, boot_time now) {
   if (from.free.empty() && from.slabs_asked == 0 && !space_.slab_fits(from)) ++state_.counters.put_waits;
   return allocate(from, ref, more, now);
 }
 
-allocation allocator::find_room(pool& from, std::uint32_t more, coarse_time now) {
+allocation allocator::find_room(pool& from, std::uint32_t more, boot_time now) {
   if (from.slabs_asked > 0) return allocation::wait;
   if (space_.slab_fits(from) && space_.ask_slab(from, now)) return allocation::wait;
   if (moves_.take_idle_slab(from, now)) return allocation::wait;

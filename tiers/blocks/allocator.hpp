@@ -20,12 +20,12 @@ class allocator {
             slab_moves& moves) noexcept
       : state_(of), transfers_(transfers), handed_out_(handed_out), evictor_(evictor), space_(space), moves_(moves) {}
 
-  allocation allocate(pool& from, memory::block_ref& ref, std::uint32_t more, coarse_time now);
-  allocation allocate_for_put(pool& from, memory::block_ref& ref, std::uint32_t more, coarse_time now);
+  allocation allocate(pool& from, memory::block_ref& ref, std::uint32_t more, boot_time now);
+  allocation allocate_for_put(pool& from, memory::block_ref& ref, std::uint32_t more, boot_time now);
 
  private:
-  allocation keep_within(account& payer, pool& from, coarse_time now);
-  allocation find_room(pool& from, std::uint32_t more, coarse_time now);
+  allocation keep_within(account& payer, pool& from, boot_time now);
+  allocation find_room(pool& from, std::uint32_t more, boot_time now);
 
   state& state_;
   transfer_table& transfers_;

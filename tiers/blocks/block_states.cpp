@@ -19,7 +19,7 @@ using memory::block_state;
 using memory::index_value;
 
 /// `checksum`: of the bytes, as far as somebody took it.
-void block_states::publish(instance& in, slab& home, block_ref ref, const full_key& key, coarse_time now,
+void block_states::publish(instance& in, slab& home, block_ref ref, const full_key& key, boot_time now,
                            std::optional<std::uint64_t> checksum) {
   memory::block_record& record = state_.record_of(home, ref);
   const std::uint32_t ordinal = ordinal_of(home, ref);
@@ -28,7 +28,7 @@ void block_states::publish(instance& in, slab& home, block_ref ref, const full_k
   const std::uint64_t version = (before | 1) + 1;  // the next even one; an unused block has 0
   record.set_key(key);
   memory::shared_store(record.parts, group.all_parts, std::memory_order_relaxed, "publish.parts"_point);
-  memory::shared_store(record.touch, now, std::memory_order_relaxed, "publish.touch"_point);
+  memory::shared_store(record.touch, count_of(now), std::memory_order_relaxed, "publish.touch"_point);
   memory::shared_store(record.hits, 0, std::memory_order_relaxed, "publish.hits"_point);
   memory::shared_assign(record.flags, 0, "publish.flags"_point);
   memory::shared_store(record.checksum_or_writers, 0, std::memory_order_relaxed, "publish.no_writers"_point);
@@ -47,7 +47,7 @@ void block_states::publish(instance& in, slab& home, block_ref ref, const full_k
   // Cannot fail: make_index_room() came before the slab.
   (void)in.index.insert(name, index_value::make(ref, version));
   ++home.present;
-  home.touch_sum += now;
+  home.touch_sum += count_of(now);
   state_.blank -= group.stride;
 }
 
@@ -65,7 +65,7 @@ void block_states::free_block(instance& in, slab& home, block_ref ref) {
   state_.used -= group.stride;
 }
 
-std::uint64_t block_states::forget_blocks(instance& in, std::span<const block_ref> refs, coarse_time now) {
+std::uint64_t block_states::forget_blocks(instance& in, std::span<const block_ref> refs, boot_time now) {
   state_.spent += refs.size();
   const std::vector<bool> pinned = pins_.condemn(in, refs);
   for (std::size_t i = 0; i < refs.size(); ++i) {
@@ -75,7 +75,7 @@ std::uint64_t block_states::forget_blocks(instance& in, std::span<const block_re
     const std::uint32_t number = home.what.first_record + refs[i].block();
     order_.leave_order(pool_of(home), number, departure::removed, now);
     --home.present;
-    home.touch_sum -= record.touch.load(std::memory_order_relaxed);
+    home.touch_sum -= count_of(record.last_use());
     if (pinned[i]) {
       record.set_state(block_state::zombie, "forget_blocks.zombie"_point);
       state_.blank += home.what.stride;

@@ -23,10 +23,10 @@ class block_states {
                eviction_order& order) noexcept
       : state_(of), accounts_(payers), holds_(held), transfers_(transfers), pins_(looks), order_(order) {}
 
-  void publish(instance& in, slab& home, memory::block_ref ref, const full_key& key, coarse_time now,
+  void publish(instance& in, slab& home, memory::block_ref ref, const full_key& key, boot_time now,
                std::optional<std::uint64_t> checksum = {});
   void free_block(instance& in, slab& home, memory::block_ref ref);
-  std::uint64_t forget_blocks(instance& in, std::span<const memory::block_ref> refs, coarse_time now);
+  std::uint64_t forget_blocks(instance& in, std::span<const memory::block_ref> refs, boot_time now);
   void rescan_zombies(instance& in);
   void restore(instance& in, slab& home, memory::block_ref ref);
 

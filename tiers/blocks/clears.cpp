@@ -12,14 +12,14 @@ namespace cenote::blocks {
 using memory::block_ref;
 using memory::block_state;
 
-std::optional<std::uint64_t> clears::clear_instance(const std::string& id, coarse_time now,
+std::optional<std::uint64_t> clears::clear_instance(const std::string& id, boot_time now,
                                                     std::vector<removal>* below) {
   const auto found = state_.by_id.find(id);
   if (found == state_.by_id.end()) return std::nullopt;
   return clear_blocks(*found->second, now, below);
 }
 
-std::uint64_t clears::clear_all(coarse_time now, std::vector<removal>* below) {
+std::uint64_t clears::clear_all(boot_time now, std::vector<removal>* below) {
   std::uint64_t cleared = 0;
   for (const auto& [number, each] : state_.instances) cleared += clear_blocks(*each, now, below);
   return cleared;
@@ -46,7 +46,7 @@ clear_work clears::begin_clear_of(instance& in, std::vector<removal>* below) {
   return begun;
 }
 
-bool clears::clear_some(clear_work& work, coarse_time now, std::uint64_t budget) {
+bool clears::clear_some(clear_work& work, boot_time now, std::uint64_t budget) {
   const auto found = state_.instances.find(work.instance);
   if (found == state_.instances.end()) return true;
   instance& in = *found->second;
@@ -67,7 +67,7 @@ bool clears::clear_some(clear_work& work, coarse_time now, std::uint64_t budget)
 }
 
 /// The next blocks of the last slab; true: that was all of it.
-bool clears::clear_slab(instance& in, clear_work& work, coarse_time now) {
+bool clears::clear_slab(instance& in, clear_work& work, boot_time now) {
   constexpr std::size_t step = 1024;
   ++state_.spent;
   const auto found = in.slabs.find(work.slabs.back());
@@ -84,7 +84,7 @@ bool clears::clear_slab(instance& in, clear_work& work, coarse_time now) {
   return work.next_block >= home.what.count;
 }
 
-std::uint64_t clears::clear_blocks(instance& in, coarse_time now, std::vector<removal>* below) {
+std::uint64_t clears::clear_blocks(instance& in, boot_time now, std::vector<removal>* below) {
   clear_work work = begin_clear_of(in, below);
   while (!clear_some(work, now, turn_budget)) continue;
   return work.cleared;

@@ -23,22 +23,22 @@ class clears {
       : state_(of), transfers_(transfers), blocks_(blocks), handed_out_(handed_out), edges_(edges) {}
 
   /// Forgets every block of the instance called `id`. Nothing when there is none. `below`: what is left to do there.
-  std::optional<std::uint64_t> clear_instance(const std::string& id, coarse_time now,
+  std::optional<std::uint64_t> clear_instance(const std::string& id, boot_time now,
                                               std::vector<removal>* below = nullptr);
-  std::uint64_t clear_all(coarse_time now, std::vector<removal>* below = nullptr);
+  std::uint64_t clear_all(boot_time now, std::vector<removal>* below = nullptr);
   /// The same in steps: of the instance called `id`, or of all when it is empty. Nothing when there is none of that
   /// name.
   [[nodiscard]] std::optional<std::vector<clear_work>> begin_clear(const std::string& id, std::vector<removal>& below);
   [[nodiscard]] clear_work begin_clear_of(instance& in, std::vector<removal>* below);
   /// True: done.
-  bool clear_some(clear_work& work, coarse_time now, std::uint64_t budget);
+  bool clear_some(clear_work& work, boot_time now, std::uint64_t budget);
   /// For tests of engines: alters every 16-bit word of every block that is here, and has all that is in the tier below
   /// forgotten, so that no right byte is left. Returns the number of blocks.
   std::uint64_t corrupt_all(std::vector<removal>& below);
 
  private:
-  bool clear_slab(instance& in, clear_work& work, coarse_time now);
-  std::uint64_t clear_blocks(instance& in, coarse_time now, std::vector<removal>* below);
+  bool clear_slab(instance& in, clear_work& work, boot_time now);
+  std::uint64_t clear_blocks(instance& in, boot_time now, std::vector<removal>* below);
 
   state& state_;
   transfer_table& transfers_;

@@ -35,13 +35,13 @@ void eviction_order::tell_capacity(pool& group, std::size_t coming) {
   group.policy->resize(capacity);
 }
 
-void eviction_order::enter_order(pool& group, std::uint32_t record, coarse_time now) {
+void eviction_order::enter_order(pool& group, std::uint32_t record, boot_time now) {
   if (accounts_.keeps(group, record)) return accounts_.note_kept(group, record);
-  group.policy->admit(record, state_.identity_of(group, record), now);
+  group.policy->admit(record, state_.identity_of(group, record), count_of(now));
   pins_.note_loose(group, record);
 }
 
-void eviction_order::leave_order(pool& group, std::uint32_t record, departure why, coarse_time now) {
+void eviction_order::leave_order(pool& group, std::uint32_t record, departure why, boot_time now) {
   std::uint8_t& flags = state_.records[record].flags;
   if ((flags & block_record::flag_parked) != 0) {
     memory::shared_clear_bits(flags, block_record::flag_parked, "leave_order.parked_no_more"_point);
@@ -53,29 +53,29 @@ void eviction_order::leave_order(pool& group, std::uint32_t record, departure wh
     transfers_.stay(record);
     --group.leaving;
   } else if (why == departure::evicted) {
-    group.policy->evict(record, state_.identity_of(group, record), now);
+    group.policy->evict(record, state_.identity_of(group, record), count_of(now));
   } else {
     group.policy->forget(record);
   }
 }
 
-void eviction_order::park(pool& group, std::uint32_t record, coarse_time now) {
+void eviction_order::park(pool& group, std::uint32_t record, boot_time now) {
   memory::shared_set_bits(state_.records[record].flags, block_record::flag_parked, "park.parked"_point);
-  group.parked->admit(record, state_.identity_of(group, record), now);
+  group.parked->admit(record, state_.identity_of(group, record), count_of(now));
   parked_bytes_ += group.stride;
   pins_.note_loose(group, record);
 }
 
-void eviction_order::touch_order(pool& group, std::uint32_t record, coarse_time now) {
+void eviction_order::touch_order(pool& group, std::uint32_t record, boot_time now) {
   if ((state_.records[record].flags & block_record::flag_parked) != 0) {
     leave_order(group, record, departure::removed, now);
     enter_order(group, record, now);
   } else if (transfers_.in_policy(record)) {
-    group.policy->touch(record, now);
+    group.policy->touch(record, count_of(now));
   }
 }
 
-result<void> eviction_order::set_policy(const std::string& name, coarse_time now) {
+result<void> eviction_order::set_policy(const std::string& name, boot_time now) {
   if (name == state_.options.policy) return {};
   if (auto known = eviction::make_policy(name, links_); !known) return std::unexpected(known.error());
   state_.options.policy = name;

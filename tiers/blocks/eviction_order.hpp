@@ -20,13 +20,13 @@ class eviction_order {
       : state_(of), accounts_(payers), transfers_(transfers), pins_(looks) {}
 
   void tell_capacity(pool& group, std::size_t coming);
-  void enter_order(pool& group, std::uint32_t record, coarse_time now);
-  void leave_order(pool& group, std::uint32_t record, departure why, coarse_time now);
-  void park(pool& group, std::uint32_t record, coarse_time now);
-  void touch_order(pool& group, std::uint32_t record, coarse_time now);
+  void enter_order(pool& group, std::uint32_t record, boot_time now);
+  void leave_order(pool& group, std::uint32_t record, departure why, boot_time now);
+  void park(pool& group, std::uint32_t record, boot_time now);
+  void touch_order(pool& group, std::uint32_t record, boot_time now);
   /// Moves every pool's blocks to a new policy, in the order in which the old one would evict them. Blocks the caller
   /// for some tenths of a microsecond a block. Unknown names are refused.
-  result<void> set_policy(const std::string& name, coarse_time now);
+  result<void> set_policy(const std::string& name, boot_time now);
   /// The policies of a new pool.
   void equip(pool& group);
   /// There are records up to `end` now.

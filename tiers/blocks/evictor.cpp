@@ -18,12 +18,12 @@ namespace {
 constexpr std::uint32_t most_looks = 4096;         // in vain, at blocks that are held: a fraction of a millisecond
 constexpr std::uint64_t evicted_at_once = 16'384;  // of one account: some milliseconds
 constexpr unsigned most_vain_pools = 8;            // of one call
-constexpr coarse_time aside_for = 2;               // until the clock has moved on for sure
+constexpr tenths aside_for = tenths(2);               // until the clock has moved on for sure
 
 }  // namespace
 
 /// Where grants do not count, only storing makes the cached blocks more. `but` bytes of them come later.
-void evictor::stay_within_capacity(std::uint64_t but, coarse_time now) {
+void evictor::stay_within_capacity(std::uint64_t but, boot_time now) {
   if (state_.options.grants_in_capacity) return;
   const std::uint64_t most = state_.options.capacity + but;
   while (state_.counted_bytes() > most) {
@@ -34,12 +34,12 @@ void evictor::stay_within_capacity(std::uint64_t but, coarse_time now) {
 /// A pool of which all that was looked at is held by somebody is set aside for a moment, so that neither its pins nor
 /// the looks at them cost others anything. As a last resort everything is looked at, but not again before something of
 /// the pool may have been let go. Returns how many went.
-std::uint32_t evictor::evict(pool& from, std::uint32_t count, coarse_time now, effort how) {
+std::uint32_t evictor::evict(pool& from, std::uint32_t count, boot_time now, effort how) {
   instance& in = *from.owner;
   const bool thorough = how == effort::last_resort;
-  if (!thorough && from.aside_until != 0 && !is_due(from.aside_until, now)) return 0;
+  if (!thorough && from.aside_until != boot_time{} && !is_due(from.aside_until, now)) return 0;
   const bool looked_again = thorough && pins_.look_again(in, now);
-  if (thorough && from.vain_at != 0 && from.vain_at == now) {
+  if (thorough && from.vain_at != boot_time{} && from.vain_at == now) {
     if (looked_again) blocks_.rescan_zombies(in);
     return 0;
   }
@@ -59,7 +59,7 @@ std::uint32_t evictor::evict(pool& from, std::uint32_t count, coarse_time now, e
     freed += gone;
     if (gone < refs.size() && in.pins_seen != now) pins_.mark_pins(in, now);
   }
-  from.aside_until = freed == 0 && all > 0 ? now + aside_for : 0;
+  from.aside_until = freed == 0 && all > 0 ? now + aside_for : boot_time{};
   if (thorough && freed == 0 && in.pin_look == pin_look) {  // else the pins were not known from the first look on
     from.vain_at = now;
     pins_.note_forced(looks / 64);  // nor does a pin that comes and goes have everything looked at without end
@@ -71,7 +71,7 @@ std::uint32_t evictor::evict(pool& from, std::uint32_t count, coarse_time now, e
 }
 
 /// Takes victims out of their order, at most `count`, and passes over those that are held. Each look counts.
-std::vector<block_ref> evictor::next_victims(pool& from, std::uint32_t count, std::uint32_t& looks, coarse_time now) {
+std::vector<block_ref> evictor::next_victims(pool& from, std::uint32_t count, std::uint32_t& looks, boot_time now) {
   std::vector<block_ref> refs;
   for (std::uint32_t i = 0; i < count; ++i) {
     const auto victim = oldest_of(from);
@@ -88,7 +88,7 @@ std::vector<block_ref> evictor::next_victims(pool& from, std::uint32_t count, st
         order_.leave_order(from, *victim, departure::removed, now);
         order_.enter_order(from, *victim, now);
       } else {
-        from.policy->spare(*victim, now);
+        from.policy->spare(*victim, count_of(now));
       }
       continue;
     }
@@ -99,7 +99,7 @@ std::vector<block_ref> evictor::next_victims(pool& from, std::uint32_t count, st
 }
 
 /// Frees those of `refs` (present, in no policy) that nobody holds; the others stay hits. Returns how many went.
-std::uint32_t evictor::release_blocks(pool& from, std::span<const block_ref> refs, coarse_time now) {
+std::uint32_t evictor::release_blocks(pool& from, std::span<const block_ref> refs, boot_time now) {
   instance& in = *from.owner;
   std::uint32_t freed = 0;
   const std::vector<bool> pinned = pins_.condemn(in, refs);
@@ -113,7 +113,7 @@ std::uint32_t evictor::release_blocks(pool& from, std::span<const block_ref> ref
       continue;
     }
     --home.present;
-    home.touch_sum -= record.touch.load(std::memory_order_relaxed);
+    home.touch_sum -= count_of(record.last_use());
     in.index.erase(reduce_key(record.get_key().view(), home.what.group));
     const bool lost = state_.options.has_lower() && (record.flags & memory::block_record::flags_below) == 0;
     state_.counters.demotions_dropped += lost ? 1 : 0;
@@ -124,17 +124,17 @@ std::uint32_t evictor::release_blocks(pool& from, std::span<const block_ref> ref
   return freed;
 }
 
-pool* evictor::pool_with_oldest(const account* within, coarse_time now,
+pool* evictor::pool_with_oldest(const account* within, boot_time now,
                                 std::optional<std::uint32_t> (*victim_of)(const pool&)) const noexcept {
   pool* oldest = nullptr;
-  std::pair<priority, coarse_time> lowest;
+  std::pair<priority, boot_time> lowest;
   for (const auto& [number, each] : state_.instances) {
     if (within != nullptr && !each->payer->pays_into(*within)) continue;
     for (const auto& group : each->pools) {
-      if (group->aside_until != 0 && !is_due(group->aside_until, now)) continue;
+      if (group->aside_until != boot_time{} && !is_due(group->aside_until, now)) continue;
       const auto victim = victim_of(*group);
       if (!victim) continue;
-      const std::pair rank(each->payer->given.priority, state_.records[*victim].touch.load(std::memory_order_relaxed));
+      const std::pair rank(each->payer->given.priority, state_.records[*victim].last_use());
       if (oldest == nullptr || rank < lowest) {
         oldest = group.get();
         lowest = rank;
@@ -145,7 +145,7 @@ pool* evictor::pool_with_oldest(const account* within, coarse_time now,
 }
 
 /// Evicts up to a batch from the pool whose blocks are oldest, of those that have one to give. Returns how many went.
-std::uint32_t evictor::evict_oldest(const account* within, std::uint64_t bytes, coarse_time now) {
+std::uint32_t evictor::evict_oldest(const account* within, std::uint64_t bytes, boot_time now) {
   for (unsigned i = 0; i < most_vain_pools; ++i) {
     pool* oldest = pool_with_oldest(within, now);
     if (oldest == nullptr) break;
@@ -156,7 +156,7 @@ std::uint32_t evictor::evict_oldest(const account* within, std::uint64_t bytes, 
 }
 
 /// Nothing that is not set aside is left: looks at everything once more.
-bool evictor::evict_last_of_account(account& payer, coarse_time now) {
+bool evictor::evict_last_of_account(account& payer, boot_time now) {
   const auto gave = [&](const std::unique_ptr<pool>& group) { return evict(*group, 1, now, effort::last_resort) > 0; };
   return std::any_of(state_.instances.begin(), state_.instances.end(), [&](const auto& each) {
     return each.second->payer->pays_into(payer) &&
@@ -164,7 +164,7 @@ bool evictor::evict_last_of_account(account& payer, coarse_time now) {
   });
 }
 
-bool evictor::evict_from_account(account& payer, pool& prefer, std::uint64_t bytes, coarse_time now) {
+bool evictor::evict_from_account(account& payer, pool& prefer, std::uint64_t bytes, boot_time now) {
   const std::uint64_t target = payer.used > bytes ? payer.used - bytes : 0;
   const std::uint64_t most = state_.counters.evicted + evicted_at_once;
   while (payer.used > target && state_.counters.evicted < most) {

@@ -18,14 +18,14 @@ constexpr std::size_t expired_at_once = 4096;
 
 /// Forgets blocks of groups with a time to live that nobody used for so long; a part of all records a call. What the
 /// tier below has of them goes the same way there.
-void expiry::expire(coarse_time now) {
+void expiry::expire(boot_time now) {
   std::uint32_t looked = 0;
   auto at = state_.by_record.lower_bound(expiry_at_);
   for (std::size_t slabs = 0; slabs < state_.by_record.size() && looked < expiry_step; ++slabs) {
     if (at == state_.by_record.end()) at = state_.by_record.begin();
     slab& home = *at->second;
-    const coarse_time ttl = home.owner->payer->given.ttl;
-    if (ttl != 0) {
+    const tenths ttl = home.owner->payer->given.ttl;
+    if (ttl != tenths{}) {
       const std::uint64_t before = state_.counters.expired;
       looked += home.what.count;
       expire_slab(home, ttl, now);
@@ -36,13 +36,13 @@ void expiry::expire(coarse_time now) {
   expiry_at_ = at == state_.by_record.end() ? 0 : at->first;
 }
 
-void expiry::expire_slab(slab& home, coarse_time ttl, coarse_time now) {
+void expiry::expire_slab(slab& home, tenths ttl, boot_time now) {
   std::vector<block_ref> late;
   for (std::uint32_t b = 0; b < home.what.count; ++b) {
     const block_ref ref(home.what.index, b);
     const block_record& record = state_.record_of(home, ref);
     if (record.state() != block_state::present || (record.flags & block_record::flag_kept) != 0) continue;
-    if (age_of(record.touch.load(std::memory_order_relaxed), now) < ttl) continue;
+    if (age_of(record.last_use(), now) < ttl) continue;
     late.push_back(ref);
     if (late.size() == expired_at_once) break;
   }

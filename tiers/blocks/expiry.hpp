@@ -17,12 +17,12 @@ class expiry {
  public:
   expiry(state& of, block_states& blocks, lower_edges& edges) noexcept : state_(of), blocks_(blocks), edges_(edges) {}
 
-  void expire(coarse_time now);
+  void expire(boot_time now);
   /// What expired since the last call, for the tier below.
   [[nodiscard]] std::vector<removal> take_expired() { return std::exchange(expired_, {}); }
 
  private:
-  void expire_slab(slab& home, coarse_time ttl, coarse_time now);
+  void expire_slab(slab& home, tenths ttl, boot_time now);
 
   state& state_;
   block_states& blocks_;

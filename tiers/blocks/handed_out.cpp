@@ -156,7 +156,7 @@ bool handed_out::gave_back(const reservation& held, const session& by, const ful
 }
 
 /// Binds the blank block to the entry's key.
-void handed_out::reserve(session& by, const submission& entry, block_ref ref, coarse_time now, completion& answer) {
+void handed_out::reserve(session& by, const submission& entry, block_ref ref, boot_time now, completion& answer) {
   instance& in = *by.of;
   const full_key full({entry.key, entry.key_size});
   const block_key key = reduce_key(full.view(), entry.group);

@@ -20,7 +20,7 @@ class handed_out {
 
   /// The blank block is the session's to fill.
   void grant(session& to, pool& from, memory::block_ref ref);
-  void reserve(session& by, const memory::submission& entry, memory::block_ref ref, coarse_time now,
+  void reserve(session& by, const memory::submission& entry, memory::block_ref ref, boot_time now,
                memory::completion& answer);
   void forget_grant(session& by, std::uint64_t ref_bits);
   bool revoke_grant(session& of, memory::block_ref ref);

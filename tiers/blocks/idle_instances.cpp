@@ -24,21 +24,21 @@ constexpr std::uint32_t emptied_at_once = 4096;  // blocks that go in one go: so
 
 }  // namespace
 
-bool idle_instances::is_idle(const instance& in, coarse_time now) const noexcept {
+bool idle_instances::is_idle(const instance& in, boot_time now) const noexcept {
   if (!in.sessions.empty() || now < in.claimed_until) return false;
-  const auto since = static_cast<coarse_time>(in.versions.idle_since());
+  const auto since = in.versions.idle_since();
   const auto limit = idle_limit(in);
   return limit && now - std::min(now, since) >= *limit;
 }
 
 /// How long it may be idle; nothing: for ever.
-std::optional<coarse_time> idle_instances::idle_limit(const instance& in) const noexcept {
+std::optional<tenths> idle_instances::idle_limit(const instance& in) const noexcept {
   const bool blank = in.is_blank();
-  if (in.makes_way || (blank && (is_crowded() || is_crowded(in.owner)))) return 0;
-  const coarse_time any = state_.options.life.idle;
-  const coarse_time empty = blank ? state_.options.life.empty : 0;
-  if (any == 0 && empty == 0) return std::nullopt;
-  return any == 0 || empty == 0 ? any + empty : std::min(any, empty);
+  if (in.makes_way || (blank && (is_crowded() || is_crowded(in.owner)))) return tenths{};
+  const tenths any = state_.options.life.idle;
+  const tenths empty = blank ? state_.options.life.empty : tenths{};
+  if (any == tenths{} && empty == tenths{}) return std::nullopt;
+  return any == tenths{} || empty == tenths{} ? any + empty : std::min(any, empty);
 }
 
 bool idle_instances::is_crowded() const noexcept {
@@ -61,7 +61,7 @@ std::optional<std::uint64_t> idle_instances::most_made_by(std::uint32_t owner) c
   return std::min<std::uint64_t>(life.per_owner, fair_share(life.instances, others));
 }
 
-result<void> idle_instances::make_room(std::uint32_t owner, coarse_time now) {
+result<void> idle_instances::make_room(std::uint32_t owner, boot_time now) {
   if (is_crowded() || is_crowded(owner)) give_up_idle(now);
   const life_options& life = state_.options.life;
   if (life.instances != 0 && state_.instances.size() >= life.instances) {
@@ -80,7 +80,7 @@ result<void> idle_instances::make_room(std::uint32_t owner, coarse_time now) {
 }
 
 /// A step. Whoever attaches meanwhile ends it, and finds what is left.
-void idle_instances::give_up_idle(coarse_time now) {
+void idle_instances::give_up_idle(boot_time now) {
   make_way(now);
   std::uint32_t budget = emptied_at_once;
   std::vector<instance_number> blank;
@@ -95,7 +95,7 @@ void idle_instances::give_up_idle(coarse_time now) {
 /// There are nearly as many instances as there may be, of the node or of one user: empty ones go at once, and when
 /// there is none, the one that was idle longest goes before its time. One at a time, so that no more are emptied than
 /// must be.
-void idle_instances::make_way(coarse_time now) {
+void idle_instances::make_way(boot_time now) {
   struct crowd {
     instance* next = nullptr;
     bool one_goes = false;
@@ -120,7 +120,7 @@ void idle_instances::make_way(coarse_time now) {
 }
 
 /// What has no copy below is written there first, as far as the window has room.
-void idle_instances::empty_some(instance& in, std::uint32_t& budget, coarse_time now) {
+void idle_instances::empty_some(instance& in, std::uint32_t& budget, boot_time now) {
   for (const auto& group : in.pools) {
     if (group->kept > 0) kept_.keep_no_more(*group, now);
     std::uint32_t ready = group->policy->size() + group->parked->size();

@@ -30,19 +30,19 @@ class idle_instances {
         chains_(chains),
         table_(table) {}
 
-  [[nodiscard]] std::optional<coarse_time> idle_limit(const instance& in) const noexcept;
+  [[nodiscard]] std::optional<tenths> idle_limit(const instance& in) const noexcept;
   /// `limit_exceeded` when `owner` (a uid) may not make another one; idle instances make way as far as they can at
   /// once.
-  result<void> make_room(std::uint32_t owner, coarse_time now);
-  void give_up_idle(coarse_time now);
+  result<void> make_room(std::uint32_t owner, boot_time now);
+  void give_up_idle(boot_time now);
 
  private:
-  [[nodiscard]] bool is_idle(const instance& in, coarse_time now) const noexcept;
+  [[nodiscard]] bool is_idle(const instance& in, boot_time now) const noexcept;
   [[nodiscard]] bool is_crowded() const noexcept;
   [[nodiscard]] bool is_crowded(std::uint32_t owner) const noexcept;
   [[nodiscard]] std::optional<std::uint64_t> most_made_by(std::uint32_t owner) const noexcept;
-  void make_way(coarse_time now);
-  void empty_some(instance& in, std::uint32_t& budget, coarse_time now);
+  void make_way(boot_time now);
+  void empty_some(instance& in, std::uint32_t& budget, boot_time now);
   void give_up(instance_number number);
 
   state& state_;

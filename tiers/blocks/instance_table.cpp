@@ -69,7 +69,7 @@ instance& instance_table::make_instance(instance_number number, const instance_s
 }
 
 result<void> instance_table::add_instance(instance_number number, const instance_spec& spec, memory::index_writer index,
-                                          memory::version_table versions, coarse_time now, std::uint32_t owner) {
+                                          memory::version_table versions, boot_time now, std::uint32_t owner) {
   if (state_.instances.contains(number) || state_.by_id.contains(spec.id)) {
     return fail(error_code::internal, "instance `" + spec.id + "` was added twice");
   }
@@ -78,7 +78,7 @@ result<void> instance_table::add_instance(instance_number number, const instance
   claim_instance(number, now);
   // The first put then finds a slab; later ones are asked for ahead of need.
   for (const auto& group : made.pools) {
-    if (space_.slab_fits(*group)) space_.ask_slab(*group, 0);
+    if (space_.slab_fits(*group)) space_.ask_slab(*group, {});
   }
   return {};
 }
@@ -103,14 +103,14 @@ std::optional<std::pair<unique_fd, std::uint64_t>> instance_table::slab_descript
   return std::pair(std::move(*copy), home->second->memory.size());
 }
 
-void instance_table::claim_instance(instance_number number, coarse_time now) noexcept {
+void instance_table::claim_instance(instance_number number, boot_time now) noexcept {
   const auto found = state_.instances.find(number);
   if (found != state_.instances.end()) found->second->claimed_until = now + state_.options.life.claim;
 }
 
 /// The time lies in the version table's header: it goes on when a worker is replaced.
-void instance_table::begin_idle(instance& in, coarse_time now) noexcept {
-  in.versions.set_idle_since(std::max<coarse_time>(now, 1));
+void instance_table::begin_idle(instance& in, boot_time now) noexcept {
+  in.versions.set_idle_since(std::max(now, boot_time_of(1)));
 }
 
 std::uint32_t instance_table::made_by(std::uint32_t owner) const noexcept {

@@ -31,15 +31,15 @@ class instance_table {
                           memory::version_table versions, std::uint32_t owner);
   /// For somebody who is about to attach.
   result<void> add_instance(instance_number number, const instance_spec& spec, memory::index_writer index,
-                            memory::version_table versions, coarse_time now = 0, std::uint32_t owner = 0);
+                            memory::version_table versions, boot_time now = boot_time_of(0), std::uint32_t owner = 0);
   /// What a client maps: read-only descriptors of index and versions. Nothing for unknown instances.
   [[nodiscard]] std::optional<std::pair<unique_fd, unique_fd>> descriptors(instance_number number) const;
   /// A second descriptor of a slab, and its segment's size in bytes. Nothing when the slab is gone.
   [[nodiscard]] std::optional<std::pair<unique_fd, std::uint64_t>> slab_descriptor(instance_number number,
                                                                                    std::uint32_t index) const;
   /// Somebody is about to attach to it: it is not given up for the next few seconds.
-  void claim_instance(instance_number number, coarse_time now) noexcept;
-  void begin_idle(instance& in, coarse_time now) noexcept;
+  void claim_instance(instance_number number, boot_time now) noexcept;
+  void begin_idle(instance& in, boot_time now) noexcept;
   [[nodiscard]] std::uint32_t made_by(std::uint32_t owner) const noexcept;
   /// Instances that came since the last call, for the tier below.
   [[nodiscard]] std::vector<instance_binding> take_bindings();

@@ -19,18 +19,18 @@ constexpr std::uint32_t most_looked_at = 16'384;  // records in one go: under a 
 
 }  // namespace
 
-void kept_blocks::set_groups(std::map<std::string, group_options> groups, coarse_time now) {
+void kept_blocks::set_groups(std::map<std::string, group_options> groups, boot_time now) {
   state_.options.groups = std::move(groups);
   review_accounts(now);
 }
 
-void kept_blocks::set_limits(const limit_options& limits, coarse_time now) {
+void kept_blocks::set_limits(const limit_options& limits, boot_time now) {
   state_.options.limits = limits;
   review_accounts(now);
 }
 
 /// Groups came or went, or are given something else. What exceeds a new limit goes with the next ticks.
-void kept_blocks::review_accounts(coarse_time now) {
+void kept_blocks::review_accounts(boot_time now) {
   std::map<const account*, std::vector<full_key>> before;
   for (account* payer : accounts_.all_accounts()) {
     before[payer] = std::move(payer->given.keep);
@@ -49,7 +49,7 @@ void kept_blocks::review_accounts(coarse_time now) {
   accounts_.drop_unused();
 }
 
-void kept_blocks::keep_everywhere(instance& in, const full_key& key, bool kept, coarse_time now) {
+void kept_blocks::keep_everywhere(instance& in, const full_key& key, bool kept, boot_time now) {
   for (const auto& group : in.pools) {
     const auto ref = state_.find_present(in, reduce_key(key.view(), group->group), key, nullptr);
     if (ref) (void)set_kept(*slab_of(in, *ref), *ref, kept, now);
@@ -57,7 +57,7 @@ void kept_blocks::keep_everywhere(instance& in, const full_key& key, bool kept, 
 }
 
 /// False: the group's quota of kept blocks is used up, or a user's share of it, or that of all groups together.
-bool kept_blocks::set_kept(slab& home, block_ref ref, bool kept, coarse_time now) {
+bool kept_blocks::set_kept(slab& home, block_ref ref, bool kept, boot_time now) {
   pool& group = pool_of(home);
   account& payer = *home.owner->payer;
   block_record& record = state_.record_of(home, ref);
@@ -76,7 +76,7 @@ bool kept_blocks::set_kept(slab& home, block_ref ref, bool kept, coarse_time now
 
 /// A limit was lowered, or a restart found more kept than may be: lets go of what is too much, a part of all records a
 /// call. What the configuration names stays to the last.
-void kept_blocks::trim_kept(coarse_time now) {
+void kept_blocks::trim_kept(boot_time now) {
   const bool too_much = accounts_.kept_bytes() > share_of(state_.options.capacity, state_.options.limits.keep_share);
   const auto over = [](const account* each) { return !each->may_keep(0); };
   if (!too_much && std::ranges::none_of(accounts_.all_accounts(), over)) return;
@@ -90,7 +90,7 @@ void kept_blocks::trim_kept(coarse_time now) {
   trim_at_ = at == state_.by_record.end() ? 0 : at->first;
 }
 
-void kept_blocks::trim_kept_of(slab& home, coarse_time now) {
+void kept_blocks::trim_kept_of(slab& home, boot_time now) {
   const account& payer = *home.owner->payer;
   const std::vector<full_key>& named = payer.given.keep;
   for (std::uint32_t b = 0; b < home.what.count; ++b) {
@@ -103,7 +103,7 @@ void kept_blocks::trim_kept_of(slab& home, coarse_time now) {
 }
 
 /// Kept blocks are kept as long as their instance. A slab a call.
-void kept_blocks::keep_no_more(pool& group, coarse_time now) {
+void kept_blocks::keep_no_more(pool& group, boot_time now) {
   if (group.slabs.empty()) return;
   const slab& home = *group.slabs[group.kept_until++ % group.slabs.size()];
   for (std::uint32_t b = 0; b < home.what.count && group.kept > 0; ++b) {
@@ -112,7 +112,7 @@ void kept_blocks::keep_no_more(pool& group, coarse_time now) {
     if (record.state() != block_state::present || (record.flags & block_record::flag_kept) == 0) continue;
     order_.leave_order(group, number, departure::removed, now);
     group.policy->admit(number, state_.identity_of(group, number),
-                        now);  // not enter_order(): the configuration may keep it
+                        count_of(now));  // not enter_order(): the configuration may keep it
     pins_.note_loose(group, number);
   }
 }

@@ -19,16 +19,16 @@ class kept_blocks {
   kept_blocks(state& of, accounts& payers, pin_looks& looks, eviction_order& order) noexcept
       : state_(of), accounts_(payers), pins_(looks), order_(order) {}
 
-  void set_groups(std::map<std::string, group_options> groups, coarse_time now);
-  void set_limits(const limit_options& limits, coarse_time now);
-  bool set_kept(slab& home, memory::block_ref ref, bool kept, coarse_time now);
-  void trim_kept(coarse_time now);
-  void keep_no_more(pool& group, coarse_time now);
+  void set_groups(std::map<std::string, group_options> groups, boot_time now);
+  void set_limits(const limit_options& limits, boot_time now);
+  bool set_kept(slab& home, memory::block_ref ref, bool kept, boot_time now);
+  void trim_kept(boot_time now);
+  void keep_no_more(pool& group, boot_time now);
 
  private:
-  void review_accounts(coarse_time now);
-  void keep_everywhere(instance& in, const full_key& key, bool kept, coarse_time now);
-  void trim_kept_of(slab& home, coarse_time now);
+  void review_accounts(boot_time now);
+  void keep_everywhere(instance& in, const full_key& key, bool kept, boot_time now);
+  void trim_kept_of(slab& home, boot_time now);
 
   state& state_;
   accounts& accounts_;

@@ -27,7 +27,7 @@ void lower_edges::write_down(edge_number edge, slab& home, block_ref ref, bool l
   const std::uint32_t number = home.what.first_record + ref.block();
   const std::uint64_t token = transfers_.begin_moving(number, {.owner = home.owner,
                                                                .ref = ref,
-                                                               .touched = record.touch.load(std::memory_order_relaxed),
+                                                               .touched = record.last_use(),
                                                                .stride = from.stride,
                                                                .edge = edge,
                                                                .leaves = leaves});
@@ -68,7 +68,7 @@ bool lower_edges::write_copy(edge_number edge, slab& home, block_ref ref) {
 
 /// Keeps two stocks ahead of need: blank blocks (the water marks), and behind them blocks that have a copy below and so
 /// can go at once (write_ahead). Only what both could not cover is dropped. True: more to do.
-bool lower_edges::demote_ahead(coarse_time now) {
+bool lower_edges::demote_ahead(boot_time now) {
   const std::uint64_t usable = state_.usable_bytes();
   const std::uint64_t low = share_of(usable, state_.options.low_water);
   bool more = false;
@@ -99,7 +99,7 @@ std::uint64_t lower_edges::unwritten_excess() const noexcept {
 
 /// Begins to write the oldest blocks down, or parks them if some tier below has a copy. Returns how many; fewer than
 /// asked when the window is full.
-std::uint32_t lower_edges::write_oldest(pool& from, std::uint32_t count, coarse_time now) {
+std::uint32_t lower_edges::write_oldest(pool& from, std::uint32_t count, boot_time now) {
   const edge_number edge = state_.options.demotion_edge();
   std::uint32_t begun = 0;
   for (std::uint32_t looked = 0; looked < count; ++looked) {
@@ -112,9 +112,9 @@ std::uint32_t lower_edges::write_oldest(pool& from, std::uint32_t count, coarse_
       order_.park(from, *victim, now);
       ++begun;
     } else if (transfers_.is_moving(home, ref)) {  // written through at this moment: its turn comes again
-      from.policy->spare(*victim, now);
+      from.policy->spare(*victim, count_of(now));
     } else if (transfers_.may_write(edge, from)) {
-      from.policy->evict(*victim, state_.identity_of(from, *victim), now);
+      from.policy->evict(*victim, state_.identity_of(from, *victim), count_of(now));
       write_down(edge, home, ref, true);
       ++begun;
     } else {
@@ -124,7 +124,7 @@ std::uint32_t lower_edges::write_oldest(pool& from, std::uint32_t count, coarse_
   return begun;
 }
 
-std::vector<std::uint64_t> lower_edges::transferred(std::span<const transfer_outcome> outcomes, coarse_time now) {
+std::vector<std::uint64_t> lower_edges::transferred(std::span<const transfer_outcome> outcomes, boot_time now) {
   std::vector<std::uint64_t> going_on;
   std::map<pool*, std::vector<block_ref>> leaving;
   for (const transfer_outcome& outcome : outcomes) {
@@ -143,7 +143,7 @@ std::vector<std::uint64_t> lower_edges::transferred(std::span<const transfer_out
   return going_on;
 }
 
-void lower_edges::finish_write(const moving_block& moved, std::uint32_t number, transfer_result how, coarse_time now,
+void lower_edges::finish_write(const moving_block& moved, std::uint32_t number, transfer_result how, boot_time now,
                                std::map<pool*, std::vector<block_ref>>& leaving) {
   slab& home = *slab_of(*moved.owner, moved.ref);
   pool& from = pool_of(home);
@@ -161,7 +161,7 @@ void lower_edges::finish_write(const moving_block& moved, std::uint32_t number, 
     pins_.note_loose(from, number);
     return write_through(home, moved.ref, moved.edge + 1);
   }
-  if (record.touch.load(std::memory_order_relaxed) != moved.touched) {  // somebody read it meanwhile
+  if (record.last_use() != moved.touched) {  // somebody read it meanwhile
     order_.enter_order(from, number, now);
   } else if (state_.counted_bytes() <= share_of(state_.usable_bytes(), state_.options.high_water)) {
     order_.park(from, number,
@@ -192,7 +192,7 @@ std::optional<edge_number> lower_edges::source_of(const instance& in, const bloc
 }
 
 prefetch::load_answer lower_edges::load(instance_number number, std::uint32_t group, const full_key& full,
-                                        coarse_time now) {
+                                        boot_time now) {
   const auto owner = state_.instances.find(number);
   if (owner == state_.instances.end() || group >= owner->second->pools.size()) return {load_state::busy};
   instance& in = *owner->second;
@@ -259,7 +259,7 @@ bool lower_edges::load_from_next(const moving_block& moved, std::uint32_t number
   return true;
 }
 
-void lower_edges::finish_load(const moving_block& moved, std::uint32_t number, transfer_result how, coarse_time now) {
+void lower_edges::finish_load(const moving_block& moved, std::uint32_t number, transfer_result how, boot_time now) {
   instance& in = *moved.owner;
   slab& home = *slab_of(in, moved.ref);
   const full_key full = state_.record_of(home, moved.ref).get_key();
@@ -302,13 +302,13 @@ void lower_edges::forget_copy(slab& home, block_ref ref, std::uint8_t copies) {
   if ((record.flags & block_record::flag_parked) == 0 || (record.flags & block_record::flags_below) != 0) return;
   // Its turn to be written comes again.
   const std::uint32_t number = home.what.first_record + ref.block();
-  const coarse_time touched = record.touch.load(std::memory_order_relaxed);
+  const boot_time touched = record.last_use();
   order_.leave_order(pool_of(home), number, departure::removed, touched);
   order_.enter_order(pool_of(home), number, touched);
 }
 
 /// One slab, the first that can go.
-void lower_edges::drain_lost(coarse_time now) {
+void lower_edges::drain_lost(boot_time now) {
   if (!transfers_.any_lost()) return;
   for (const auto& [owner, ref] : transfers_.recovered()) {
     slab& home = *slab_of(*owner, ref);
@@ -316,7 +316,7 @@ void lower_edges::drain_lost(coarse_time now) {
   }
 }
 
-bool lower_edges::evict_ahead(coarse_time now) {
+bool lower_edges::evict_ahead(boot_time now) {
   if (state_.options.high_water >= 1.0) return false;
   if (state_.options.has_lower()) return demote_ahead(now);
   const std::uint64_t usable = state_.usable_bytes();

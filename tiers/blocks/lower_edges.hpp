@@ -42,33 +42,33 @@ class lower_edges {
   void write_hot(slab& home, memory::block_ref ref, std::uint16_t hits);
   [[nodiscard]] std::optional<edge_number> source_of(const instance& in, const block_key& key,
                                                      edge_set asked = {}) const noexcept;
-  std::uint32_t write_oldest(pool& from, std::uint32_t count, coarse_time now);
+  std::uint32_t write_oldest(pool& from, std::uint32_t count, boot_time now);
   /// Transfers that ended, down or up. Returns tokens of loads that go on: their tier had nothing, and the next one is
   /// asked.
-  std::vector<std::uint64_t> transferred(std::span<const transfer_outcome> outcomes, coarse_time now);
+  std::vector<std::uint64_t> transferred(std::span<const transfer_outcome> outcomes, boot_time now);
   [[nodiscard]] bool is_present(instance_number number, std::uint32_t group, const full_key& full) const noexcept;
   /// Makes room for a block and puts it on the list of take_loads(), unless it is here or on its way.
-  prefetch::load_answer load(instance_number number, std::uint32_t group, const full_key& full, coarse_time now);
+  prefetch::load_answer load(instance_number number, std::uint32_t group, const full_key& full, boot_time now);
   void note_removal(instance& in, const block_key& key, std::vector<removal>& below);
   /// Blocks that left the tier below by themselves: they are not free to go any more.
   void forget_copies(edge_number edge, std::span<const lost_block> lost);
   void forget_copy(slab& home, memory::block_ref ref, std::uint8_t copies);
-  void drain_lost(coarse_time now);
+  void drain_lost(boot_time now);
   /// One step of eviction ahead of need. True: more to do.
-  bool evict_ahead(coarse_time now);
+  bool evict_ahead(boot_time now);
   /// After a restart: no read of the worker before from this tier can land in a slab any more.
   void release_loading(edge_number edge);
 
  private:
   bool write_copy(edge_number edge, slab& home, memory::block_ref ref);
   void write_down(edge_number edge, slab& home, memory::block_ref ref, bool leaves);
-  bool demote_ahead(coarse_time now);
+  bool demote_ahead(boot_time now);
   [[nodiscard]] std::uint64_t unwritten_excess() const noexcept;
-  void finish_write(const moving_block& moved, std::uint32_t number, transfer_result how, coarse_time now,
+  void finish_write(const moving_block& moved, std::uint32_t number, transfer_result how, boot_time now,
                     std::map<pool*, std::vector<memory::block_ref>>& leaving);
   std::uint64_t begin_load(slab& home, std::uint32_t number, const moving_block& what);
   bool load_from_next(const moving_block& moved, std::uint32_t number);
-  void finish_load(const moving_block& moved, std::uint32_t number, transfer_result how, coarse_time now);
+  void finish_load(const moving_block& moved, std::uint32_t number, transfer_result how, boot_time now);
 
   state& state_;
   transfer_table& transfers_;

@@ -53,7 +53,7 @@ bool pin_looks::any_pinned(const instance& in, std::span<const block_ref> refs) 
 }
 
 /// Looks once through all pins of the instance and notes which blocks they hold: a hint that is good for a moment.
-void pin_looks::mark_pins(instance& in, coarse_time now) {
+void pin_looks::mark_pins(instance& in, boot_time now) {
   ++in.pin_look;
   in.pins_seen = now;
   ++state_.counters.pin_scans;
@@ -81,20 +81,20 @@ void pin_looks::mark_pins(instance& in, coarse_time now) {
     }
   }
   for (std::size_t group = 0; group < gone.size(); ++group) {
-    if (gone[group] > 0) in.pools[group]->vain_at = 0;
+    if (gone[group] > 0) in.pools[group]->vain_at = {};
   }
 }
 
 /// The block has come, or one of those who held it is gone: if nobody else does, another look at its pool is worth it.
 void pin_looks::note_loose(pool& group, std::uint32_t record) {
-  if (group.vain_at == 0) return;
+  if (group.vain_at == boot_time{}) return;
   const slab& home = *state_.slab_of_record(record);
-  if (!is_stuck(home, block_ref(home.what.index, record - home.what.first_record), group.vain_at)) group.vain_at = 0;
+  if (!is_stuck(home, block_ref(home.what.index, record - home.what.first_record), group.vain_at)) group.vain_at = {};
 }
 
 /// Before a request is refused: what was held at the last look may be free by now. So many times a tenth of a second
 /// that no request waits for nothing, and a flood of requests that cannot be served costs little. True: it looked.
-bool pin_looks::look_again(instance& in, coarse_time now) {
+bool pin_looks::look_again(instance& in, boot_time now) {
   if (in.pin_look == 0 && in.zombies.empty()) return false;  // never met a pin
   if (forced_at_ != now) forced_looks_ = 0, forced_cost_ = 0;
   forced_at_ = now;
@@ -107,7 +107,7 @@ bool pin_looks::look_again(instance& in, coarse_time now) {
 }
 
 /// True: somebody holds the block, or did so at the last look, which was a moment ago.
-bool pin_looks::is_stuck(const slab& home, block_ref ref, coarse_time now) const noexcept {
+bool pin_looks::is_stuck(const slab& home, block_ref ref, boot_time now) const noexcept {
   if (transfers_.is_moving(home, ref) || holds_.is_held(home.what.first_record + ref.block())) return true;
   const instance& in = *home.owner;
   return in.pins_seen == now && !home.pin_marks.empty() && home.pin_marks[ref.block()] == in.pin_look;

@@ -21,10 +21,10 @@ class pin_looks {
   std::vector<bool> condemn(instance& in, std::span<const memory::block_ref> refs);
   /// A hint: only condemn() knows.
   [[nodiscard]] bool any_pinned(const instance& in, std::span<const memory::block_ref> refs);
-  void mark_pins(instance& in, coarse_time now);
+  void mark_pins(instance& in, boot_time now);
   void note_loose(pool& group, std::uint32_t record);
-  bool look_again(instance& in, coarse_time now);
-  [[nodiscard]] bool is_stuck(const slab& home, memory::block_ref ref, coarse_time now) const noexcept;
+  bool look_again(instance& in, boot_time now);
+  [[nodiscard]] bool is_stuck(const slab& home, memory::block_ref ref, boot_time now) const noexcept;
   /// A look through everything, as a last resort, cost so much.
   void note_forced(std::uint64_t cost) noexcept { forced_cost_ += cost; }
 
@@ -34,7 +34,7 @@ class pin_looks {
   state& state_;
   prefetch_holds& holds_;
   transfer_table& transfers_;
-  coarse_time forced_at_ = 0;
+  boot_time forced_at_{};
   unsigned forced_looks_ = 0;
   std::uint64_t forced_cost_ = 0;
 };

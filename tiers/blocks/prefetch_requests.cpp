@@ -63,7 +63,7 @@ place prefetch_requests::place_of(const instance& in, std::uint32_t group, const
   return edges_.source_of(in, key) ? place::lower_tier : place::absent;
 }
 
-prefetch::command_result prefetch_requests::execute(const prefetch::command& command, coarse_time now) {
+prefetch::command_result prefetch_requests::execute(const prefetch::command& command, boot_time now) {
   prefetch::command_result answer{
       .what = command.what, .job = command.job, .first = command.first, .loads = {}, .length = 0};
   switch (command.what) {
@@ -75,7 +75,7 @@ prefetch::command_result prefetch_requests::execute(const prefetch::command& com
 }
 
 void prefetch_requests::execute_load(const prefetch::command& command, prefetch::command_result& into,
-                                     coarse_time now) {
+                                     boot_time now) {
   const auto owner = state_.instances.find(command.instance);
   for (std::size_t i = command.first; i < command.first + command.count; ++i) {
     const full_key& full = (*command.keys)[i];

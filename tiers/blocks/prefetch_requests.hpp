@@ -25,12 +25,12 @@ class prefetch_requests {
   progress run_prefetch(batch& work, session& by, const memory::submission& entry);
   void run_prefetch_end(session& by, const memory::submission& entry);
   /// Carries a command of the planner out; the result of a `release` says nothing.
-  prefetch::command_result execute(const prefetch::command& command, coarse_time now);
+  prefetch::command_result execute(const prefetch::command& command, boot_time now);
   [[nodiscard]] std::vector<prefetch::request> take_prefetches() { return std::exchange(prefetches_, {}); }
 
  private:
   [[nodiscard]] prefetch::place place_of(const instance& in, std::uint32_t group, const full_key& full) const noexcept;
-  void execute_load(const prefetch::command& command, prefetch::command_result& into, coarse_time now);
+  void execute_load(const prefetch::command& command, prefetch::command_result& into, boot_time now);
   void execute_finish(const prefetch::command& command, prefetch::command_result& into);
   void keep_held(const prefetch::command& by, std::uint32_t record, std::uint64_t stride);
   void end_holds(std::uint64_t job);

@@ -27,14 +27,14 @@ std::uint64_t summary_of(const block_key& key, std::uint64_t version) noexcept {
 }
 
 /// Stable sort by time: least significant digit first, 11 bits a pass. Four million blocks take some 40 ms.
-void sort_by_time(std::vector<std::pair<coarse_time, std::uint32_t>>& order) {
+void sort_by_time(std::vector<std::pair<boot_time, std::uint32_t>>& order) {
   constexpr unsigned digit_bits = 11;
-  std::vector<std::pair<coarse_time, std::uint32_t>> other(order.size());
+  std::vector<std::pair<boot_time, std::uint32_t>> other(order.size());
   for (unsigned shift = 0; shift < 32; shift += digit_bits) {
     std::array<std::size_t, (std::size_t{1} << digit_bits) + 1> starts{};
-    for (const auto& entry : order) ++starts[((entry.first >> shift) & ((1U << digit_bits) - 1)) + 1];
+    for (const auto& entry : order) ++starts[((count_of(entry.first) >> shift) & ((1U << digit_bits) - 1)) + 1];
     for (std::size_t i = 1; i < starts.size(); ++i) starts[i] += starts[i - 1];
-    for (const auto& entry : order) other[starts[(entry.first >> shift) & ((1U << digit_bits) - 1)]++] = entry;
+    for (const auto& entry : order) other[starts[(count_of(entry.first) >> shift) & ((1U << digit_bits) - 1)]++] = entry;
     order.swap(other);
   }
 }
@@ -101,7 +101,7 @@ std::vector<writer> recovery::writers_in_mask(const instance& in, std::uint64_t 
 }
 
 void recovery::recover_block(instance& in, slab& home, block_ref ref,
-                             std::vector<std::pair<coarse_time, std::uint32_t>>& order, std::vector<bool>& indexed,
+                             std::vector<std::pair<boot_time, std::uint32_t>>& order, std::vector<bool>& indexed,
                              std::uint64_t& served) {
   memory::block_record& record = state_.record_of(home, ref);
   const std::uint32_t number = home.what.first_record + ref.block();
@@ -135,11 +135,11 @@ void recovery::recover_block(instance& in, slab& home, block_ref ref,
       }
       ++home.present;
       state_.blank -= home.what.stride;
-      home.touch_sum += record.touch.load(std::memory_order_relaxed);
+      home.touch_sum += count_of(record.last_use());
       if ((record.flags & memory::block_record::flag_kept) != 0) {
         accounts_.note_kept(pool_of(home), number);
       } else {
-        order.emplace_back(record.touch.load(std::memory_order_relaxed), number);
+        order.emplace_back(record.last_use(), number);
       }
       ++served;
       break;
@@ -225,7 +225,7 @@ void recovery::reconcile_index(instance& in, std::vector<bool>& indexed) {
       });
 }
 
-std::uint64_t recovery::rebuild(coarse_time now) {
+std::uint64_t recovery::rebuild(boot_time now) {
   state_.took_over = true;
   for (const session_number number : state_.guard.counted()) {
     if (!state_.sessions.contains(number)) state_.guard.forget(number);
@@ -237,7 +237,7 @@ std::uint64_t recovery::rebuild(coarse_time now) {
     instance& in = *each;
     reconcile_index(in, indexed);
     for (const auto& group : in.pools) {
-      std::vector<std::pair<coarse_time, std::uint32_t>> order;
+      std::vector<std::pair<boot_time, std::uint32_t>> order;
       std::sort(group->slabs.begin(), group->slabs.end(),
                 [](const slab* a, const slab* b) { return a->what.index > b->what.index; });
       for (slab* home : group->slabs) {
@@ -256,7 +256,7 @@ std::uint64_t recovery::rebuild(coarse_time now) {
       for (const auto& [touched, record] : order) order_.enter_order(*group, record, now);
     }
     blocks_.rescan_zombies(in);
-    if (in.sessions.empty() && in.versions.idle_since() == 0) table_.begin_idle(in, now);
+    if (in.sessions.empty() && in.versions.idle_since() == boot_time{}) table_.begin_idle(in, now);
     for (const session* by : in.sessions) {
       // Slots that no record confirms: grants that were consumed, or never took effect.
       for (const std::uint32_t slot : by->empty_slots)

@@ -40,12 +40,12 @@ class recovery {
   result<void> recover_session(session_number number, instance_number instance, memory::session_memory memory,
                                std::uint32_t uid = 0);
   /// After all recover_ calls: derives everything from the records. Returns the number of blocks that are served again.
-  std::uint64_t rebuild(coarse_time now);
+  std::uint64_t rebuild(boot_time now);
 
  private:
   static std::vector<writer> writers_in_mask(const instance& in, std::uint64_t mask, std::uint64_t parts);
   void recover_block(instance& in, slab& home, memory::block_ref ref,
-                     std::vector<std::pair<coarse_time, std::uint32_t>>& order, std::vector<bool>& indexed,
+                     std::vector<std::pair<boot_time, std::uint32_t>>& order, std::vector<bool>& indexed,
                      std::uint64_t& served);
   void recover_grants(instance& in, slab& home, memory::block_ref ref);
   [[nodiscard]] std::vector<std::uint64_t> summarise(const instance& in, std::size_t records) const;

@@ -28,7 +28,7 @@ constexpr std::uint64_t rounds_of_a_batch = 4;  // how often the touch records o
 
 /// A chain comes as several entries of one request and one group, the last of which has flag_last. A session that names
 /// two groups in one chain makes no sense: none of its blocks is touched.
-progress request_chains::run_touch(batch& work, session& by, const submission& entry, coarse_time now) {
+progress request_chains::run_touch(batch& work, session& by, const submission& entry, boot_time now) {
   used_chain& used = by.touching;
   if (!used.begun) {
     pool* group = entry.group < by.of->pools.size() ? by.of->pools[entry.group].get() : nullptr;
@@ -87,7 +87,7 @@ void request_chains::gather_touched(batch& work, session& by, const submission& 
 }
 
 /// Tail to head: a parent is never older than its child.
-progress request_chains::use_chain(session& by, coarse_time now) {
+progress request_chains::use_chain(session& by, boot_time now) {
   used_chain& used = by.touching;
   pool& group = *used.group;
   if (!used.begun) {
@@ -113,11 +113,11 @@ progress request_chains::use_chain(session& by, coarse_time now) {
   return progress::finished;
 }
 
-void request_chains::use_block(pool& group, std::uint32_t record, coarse_time now) {
+void request_chains::use_block(pool& group, std::uint32_t record, boot_time now) {
   block_record& used = state_.records[record];
   slab& home = *state_.slab_of_record(record);
-  home.touch_sum += now - used.touch.load(std::memory_order_relaxed);
-  memory::shared_store(used.touch, now, std::memory_order_relaxed, "use_block.touch"_point);
+  home.touch_sum += (now - used.last_use()).count();
+  memory::shared_store(used.touch, count_of(now), std::memory_order_relaxed, "use_block.touch"_point);
   const auto hits = static_cast<std::uint16_t>(
       memory::shared_add(used.hits, 1, std::memory_order_relaxed, "use_block.hits"_point) + 1);
   order_.touch_order(group, record, now);
@@ -129,7 +129,7 @@ void request_chains::use_block(pool& group, std::uint32_t record, coarse_time no
 
 /// What the policy shall know of a request before its blocks.
 std::uint32_t request_chains::begin_request(pool& group, const std::vector<chain_block>& blocks,
-                                            std::span<const std::uint64_t> asked, coarse_time now) {
+                                            std::span<const std::uint64_t> asked, boot_time now) {
   if (!group.policy->follows_requests()) return 0;
   std::vector<std::uint64_t> ids;
   std::vector<std::uint32_t> resident;
@@ -140,12 +140,12 @@ std::uint32_t request_chains::begin_request(pool& group, const std::vector<chain
     resident.push_back(each.record);
   }
   ids.insert(ids.end(), asked.begin(), asked.end());
-  return group.policy->begin({.ids = ids, .resident = resident}, now);
+  return group.policy->begin({.ids = ids, .resident = resident}, count_of(now));
 }
 
 /// A block of a request that stores is published, and joins its policy when the whole request is known.
 void request_chains::note_stored(pool& group, std::uint32_t record, std::uint64_t identity, std::uint64_t parent,
-                                 session& by, coarse_time now) {
+                                 session& by, boot_time now) {
   stored_chain& stored = storing_;
   if (stored.group != nullptr && stored.group != &group) place_stored(by, now);
   if (stored.group == nullptr) {
@@ -159,7 +159,7 @@ void request_chains::note_stored(pool& group, std::uint32_t record, std::uint64_
 
 /// Gives what a request has stored its place: behind the chain that it continues, if the session used one lately. Tail
 /// to head, then the chain before it again, so that children are never younger than their parents.
-void request_chains::place_stored(session& by, coarse_time now) {
+void request_chains::place_stored(session& by, boot_time now) {
   stored_chain& stored = storing_;
   if (stored.group == nullptr) return;
   pool& group = *stored.group;
@@ -191,10 +191,10 @@ void request_chains::place_stored(session& by, coarse_time now) {
 
 /// `left` blocks of the request, this one among them, have no place yet: room is made for each in its turn, so that a
 /// policy meets the same calls as in a simulation.
-void request_chains::place_block(pool& group, std::uint32_t record, std::size_t left, coarse_time now) {
+void request_chains::place_block(pool& group, std::uint32_t record, std::size_t left, boot_time now) {
   // With a tier below, what this one does not want is still worth writing down.
   if (state_.options.has_lower() || accounts_.keeps(group, record) ||
-      group.policy->wants(state_.identity_of(group, record), now)) {
+      group.policy->wants(state_.identity_of(group, record), count_of(now))) {
     evictor_.stay_within_capacity((left - 1) * group.stride, now);
     order_.enter_order(group, record, now);
   } else {
@@ -206,12 +206,12 @@ void request_chains::place_block(pool& group, std::uint32_t record, std::size_t 
   }
 }
 
-void request_chains::refresh_chain(pool& group, const std::vector<chain_block>& blocks, coarse_time now) {
+void request_chains::refresh_chain(pool& group, const std::vector<chain_block>& blocks, boot_time now) {
   state_.spent += blocks.size() / 4;
   for (std::size_t i = blocks.size(); i-- > 0;) {
     if (!state_.is_same(group, blocks[i])) continue;
     const bool parked = (state_.records[blocks[i].record].flags & block_record::flag_parked) != 0;
-    if (!parked && transfers_.in_policy(blocks[i].record)) group.policy->refresh(blocks[i].record, now);
+    if (!parked && transfers_.in_policy(blocks[i].record)) group.policy->refresh(blocks[i].record, count_of(now));
   }
 }
 

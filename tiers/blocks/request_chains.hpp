@@ -22,10 +22,10 @@ class request_chains {
                  lower_edges& edges) noexcept
       : state_(of), accounts_(payers), transfers_(transfers), order_(order), evictor_(evictor), edges_(edges) {}
 
-  progress run_touch(batch& work, session& by, const memory::submission& entry, coarse_time now);
+  progress run_touch(batch& work, session& by, const memory::submission& entry, boot_time now);
   void note_stored(pool& group, std::uint32_t record, std::uint64_t identity, std::uint64_t parent, session& by,
-                   coarse_time now);
-  void place_stored(session& by, coarse_time now);
+                   boot_time now);
+  void place_stored(session& by, boot_time now);
   /// Some blocks of the request under way are in no policy yet.
   [[nodiscard]] bool is_storing() const noexcept { return storing_.group != nullptr; }
   /// The instance goes.
@@ -33,12 +33,12 @@ class request_chains {
 
  private:
   void gather_touched(batch& work, session& by, const memory::submission& entry);
-  progress use_chain(session& by, coarse_time now);
-  void use_block(pool& group, std::uint32_t record, coarse_time now);
+  progress use_chain(session& by, boot_time now);
+  void use_block(pool& group, std::uint32_t record, boot_time now);
   std::uint32_t begin_request(pool& group, const std::vector<chain_block>& blocks, std::span<const std::uint64_t> asked,
-                              coarse_time now);
-  void place_block(pool& group, std::uint32_t record, std::size_t left, coarse_time now);
-  void refresh_chain(pool& group, const std::vector<chain_block>& blocks, coarse_time now);
+                              boot_time now);
+  void place_block(pool& group, std::uint32_t record, std::size_t left, boot_time now);
+  void refresh_chain(pool& group, const std::vector<chain_block>& blocks, boot_time now);
 
   state& state_;
   accounts& accounts_;

@@ -35,13 +35,13 @@ result<void> session_table::add_session(session_number number, instance_number i
   ++made->owner->sessions;
   for (std::uint32_t slot = memory::session_memory::grants; slot > 0; --slot) made->empty_slots.push_back(slot - 1);
   home->second->sessions.push_back(made.get());
-  home->second->claimed_until = 0;
-  home->second->versions.set_idle_since(0);
+  home->second->claimed_until = {};
+  home->second->versions.set_idle_since({});
   state_.sessions.emplace(number, std::move(made));
   return {};
 }
 
-void session_table::release_session(session_number number, coarse_time now) {
+void session_table::release_session(session_number number, boot_time now) {
   const auto found = state_.sessions.find(number);
   if (found == state_.sessions.end()) return;
   const std::unique_ptr<session> gone = std::move(found->second);
@@ -75,7 +75,7 @@ void session_table::release_session(session_number number, coarse_time now) {
   if (in.sessions.empty()) table_.begin_idle(in, now);
 }
 
-void session_table::disconnect_session(session_number number, coarse_time /*now*/) {
+void session_table::disconnect_session(session_number number, boot_time /*now*/) {
   const auto found = state_.sessions.find(number);
   if (found == state_.sessions.end()) return;
   session& each = *found->second;
@@ -130,7 +130,7 @@ std::vector<session_number> session_table::suspects() const {
 }
 
 /// Watches one pin a session until it is gone, then the next one it finds: a pin that stays is found sooner or later.
-void session_table::note_oldest_pin(session& of, coarse_time now) noexcept {
+void session_table::note_oldest_pin(session& of, boot_time now) noexcept {
   if (of.watched_pin != 0 && of.memory.pin(of.watched_slot).load(std::memory_order_relaxed) == of.watched_pin) return;
   of.watched_pin = 0;
   const std::uint64_t limit =

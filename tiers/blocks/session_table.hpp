@@ -35,16 +35,16 @@ class session_table {
   result<void> add_session(session_number number, instance_number instance, memory::session_memory memory,
                            std::uint32_t uid = 0);
   /// The client is dead, or said that it is done: everything of it is free.
-  void release_session(session_number number, coarse_time now);
+  void release_session(session_number number, boot_time now);
   /// The client's socket closed, it may be alive: takes back what it is not writing, frees its keys.
-  void disconnect_session(session_number number, coarse_time now);
+  void disconnect_session(session_number number, boot_time now);
   /// The client is back. `held`: what it may still be writing of what earlier workers handed out; nothing: it did not
   /// know yet all that they did.
   result<void> reattach_session(session_number number, std::optional<std::span<const held_parts>> held);
   /// Recovered sessions whose batches several workers died of: nothing of theirs is carried out any more, and their
   /// memory stays theirs until release_session().
   [[nodiscard]] std::vector<session_number> suspects() const;
-  static void note_oldest_pin(session& of, coarse_time now) noexcept;
+  static void note_oldest_pin(session& of, boot_time now) noexcept;
 
  private:
   state& state_;

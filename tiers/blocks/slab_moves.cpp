@@ -24,7 +24,7 @@ constexpr std::uint64_t move_budget = std::uint64_t{16} << 20;  // bytes copied 
 }  // namespace
 
 /// Another pool's slab without a block in use, as a clear leaves them: better than to evict what is in use.
-bool slab_moves::take_idle_slab(pool& into, coarse_time now) {
+bool slab_moves::take_idle_slab(pool& into, boot_time now) {
   if (space_.memory_is_short(now)) return false;
   const auto has_idle = [&](const pool& of) { return &of != &into && of.free.size() >= of.blocks_per_slab; };
   const bool any = std::ranges::any_of(state_.instances, [&](const auto& each) {
@@ -39,13 +39,13 @@ bool slab_moves::take_idle_slab(pool& into, coarse_time now) {
   };
   for (const auto& [first, each] : state_.by_record) {
     if (each->present == 0 && has_idle(pool_of(*each)) && is_blank(*each)) {
-      return drain(*each, now) && space_.slab_fits(into) && space_.ask_slab(into, 0);
+      return drain(*each, now) && space_.slab_fits(into) && space_.ask_slab(into, {});
     }
   }
   return false;
 }
 
-bool slab_moves::steal_slab(pool& into, coarse_time now, effort how) {
+bool slab_moves::steal_slab(pool& into, boot_time now, effort how) {
   // The memory of one slab should be enough for another. When it was not, asking on would only empty the tier.
   const bool no_memory = space_.memory_is_short(now);
   if (no_memory && stole_without_memory_) return false;
@@ -70,13 +70,13 @@ bool slab_moves::steal_slab(pool& into, coarse_time now, effort how) {
     for (const auto& [number, each] : state_.instances) pins_.look_again(*each, now);
   }
   for (const candidate& each : candidates) {
-    if (drain(*each.home, now) && space_.slab_fits(into)) return space_.ask_slab(into, 0);
+    if (drain(*each.home, now) && space_.slab_fits(into)) return space_.ask_slab(into, {});
   }
   return false;
 }
 
 /// The present blocks of a slab that can be emptied, as far as can be seen. False: the block called `stuck` cannot go.
-bool slab_moves::find_drainable(slab& victim, std::vector<block_ref>& present, coarse_time now) {
+bool slab_moves::find_drainable(slab& victim, std::vector<block_ref>& present, boot_time now) {
   instance& in = *victim.owner;
   std::vector<block_ref> granted;
   const auto holds = [&](block_ref ref) {
@@ -120,7 +120,7 @@ bool slab_moves::find_drainable(slab& victim, std::vector<block_ref>& present, c
 }
 
 /// Empties a slab and gives it up. False, and nothing lost, when a pin or a writer holds one of its blocks.
-bool slab_moves::drain(slab& victim, coarse_time now) {
+bool slab_moves::drain(slab& victim, boot_time now) {
   instance& in = *victim.owner;
   std::vector<block_ref> present;
   if (!find_drainable(victim, present, now)) return false;
@@ -171,12 +171,12 @@ bool slab_moves::drain(slab& victim, coarse_time now) {
 
 /// Copies the most recently used of `refs` (condemned, not pinned) to free blocks of the same pool and takes them out
 /// of the list.
-void slab_moves::move_hot_blocks(slab& from, std::vector<block_ref>& refs, coarse_time now) {
+void slab_moves::move_hot_blocks(slab& from, std::vector<block_ref>& refs, boot_time now) {
   pool& group = pool_of(from);
   instance& in = *from.owner;
   std::sort(refs.begin(), refs.end(), [&](block_ref a, block_ref b) {
-    return state_.record_of(from, a).touch.load(std::memory_order_relaxed) <
-           state_.record_of(from, b).touch.load(std::memory_order_relaxed);
+    return state_.record_of(from, a).last_use() <
+           state_.record_of(from, b).last_use();
   });
   if (in.is_clearing()) return;  // nothing may escape to where a clear has been
   const std::size_t count = std::min<std::size_t>({refs.size(), group.free.size(), move_budget / group.stride});
@@ -191,7 +191,7 @@ void slab_moves::move_hot_blocks(slab& from, std::vector<block_ref>& refs, coars
     const auto checksum = record.checksum();
     const bool sound = !checksum || checksum_of(home.block(target), group.block_bytes) == *checksum;
     const full_key full = record.get_key();
-    const coarse_time touched = record.touch.load(std::memory_order_relaxed);
+    const boot_time touched = record.last_use();
     const auto below = static_cast<std::uint8_t>(record.flags & memory::block_record::flags_below);
     in.index.erase(reduce_key(full.view(), from.what.group));
     record.set_state(block_state::free,

@@ -30,15 +30,15 @@ class slab_moves {
         evictor_(evictor),
         space_(space) {}
 
-  bool take_idle_slab(pool& into, coarse_time now);
-  bool steal_slab(pool& into, coarse_time now, effort how = effort::usual);
-  bool drain(slab& victim, coarse_time now);
+  bool take_idle_slab(pool& into, boot_time now);
+  bool steal_slab(pool& into, boot_time now, effort how = effort::usual);
+  bool drain(slab& victim, boot_time now);
   /// Memory could be made again.
   void note_memory() noexcept { stole_without_memory_ = false; }
 
  private:
-  bool find_drainable(slab& victim, std::vector<memory::block_ref>& present, coarse_time now);
-  void move_hot_blocks(slab& from, std::vector<memory::block_ref>& refs, coarse_time now);
+  bool find_drainable(slab& victim, std::vector<memory::block_ref>& present, boot_time now);
+  void move_hot_blocks(slab& from, std::vector<memory::block_ref>& refs, boot_time now);
 
   state& state_;
   transfer_table& transfers_;

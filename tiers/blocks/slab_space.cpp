@@ -27,9 +27,9 @@ bool slab_space::slab_fits(const pool& into) const noexcept {
   return state_.assigned + into.stride * into.blocks_per_slab + memory::page_bytes <= memory_limit();
 }
 
-bool slab_space::ask_slab(pool& into, coarse_time now) {
+bool slab_space::ask_slab(pool& into, boot_time now) {
   instance& in = *into.owner;
-  if (now != 0 && memory_is_short(now)) return false;
+  if (now != boot_time{} && memory_is_short(now)) return false;
   // Numbers that the old worker gave away and took back are not in the registry any more, but clients remember them.
   const auto used = [&](std::uint32_t index) {
     const memory::slab_entry* entry = in.versions.slab(index);
@@ -84,7 +84,7 @@ void slab_space::blank_records(std::uint32_t first, std::uint32_t count) {
 }
 
 /// A slab could not be made a moment ago.
-bool slab_space::memory_is_short(coarse_time now) noexcept {
+bool slab_space::memory_is_short(boot_time now) noexcept {
   if (no_memory_until_ && is_due(*no_memory_until_, now)) no_memory_until_.reset();
   return no_memory_until_.has_value();
 }
@@ -147,9 +147,9 @@ bool slab_space::add_slab(const slab_description& what, memory::segment memory) 
   return true;
 }
 
-void slab_space::slab_failed(const slab_description& what, coarse_time retry_after) {
+void slab_space::slab_failed(const slab_description& what, boot_time retry_at) {
   state_.assigned -= std::min(state_.assigned, what.segment_bytes());
-  no_memory_until_ = retry_after;
+  no_memory_until_ = retry_at;
   const auto home = state_.instances.find(what.instance);
   if (home != state_.instances.end()) {
     pool& into = *home->second->pools[what.group];

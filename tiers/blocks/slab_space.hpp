@@ -19,9 +19,9 @@ class slab_space {
   slab_space(state& of, eviction_order& order) noexcept : state_(of), order_(order) {}
 
   bool slab_fits(const pool& into) const noexcept;
-  bool ask_slab(pool& into, coarse_time now);
+  bool ask_slab(pool& into, boot_time now);
   [[nodiscard]] bool make_index_room(const instance& in, std::uint64_t more) const;
-  bool memory_is_short(coarse_time now) noexcept;
+  bool memory_is_short(boot_time now) noexcept;
   static void renumber_slabs(instance& in) noexcept;
   /// The memory of all slabs, each of which stays where it is until it is handed out with the request to drop it.
   [[nodiscard]] std::vector<std::span<std::byte>> slab_memory() const;
@@ -30,7 +30,7 @@ class slab_space {
   /// False: its instance is not there any more.
   bool add_slab(const slab_description& what, memory::segment memory);
   /// The slab could not be made: its place is free again, and no other is asked for until `retry_after`.
-  void slab_failed(const slab_description& what, coarse_time retry_after);
+  void slab_failed(const slab_description& what, boot_time retry_at);
   /// The keeper has forgotten the slab: its numbers may be used again.
   void slab_dropped(const slab_description& what);
   void drop_slab(slab& victim);
@@ -44,7 +44,7 @@ class slab_space {
   state& state_;
   eviction_order& order_;
   std::vector<slab_request> requests_;
-  std::optional<coarse_time> no_memory_until_;
+  std::optional<boot_time> no_memory_until_;
 };
 
 }  // namespace cenote::blocks

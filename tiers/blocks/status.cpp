@@ -7,7 +7,7 @@
 
 namespace cenote::blocks {
 
-store_status status_of(const parts& of, coarse_time now) {
+store_status status_of(const parts& of, boot_time now) {
   store_status all;
   all.capacity = of.all.options.capacity;
   all.assigned = of.all.assigned;
@@ -36,7 +36,7 @@ store_status status_of(const parts& of, coarse_time now) {
       for (const auto& who : held.writers) ++writing[who.by];
     }
     if (each->sessions.empty()) {
-      const auto since = static_cast<coarse_time>(each->versions.idle_since());
+      const auto since = each->versions.idle_since();
       one.idle = now - std::min(now, since);
       if (const auto limit = of.idle.idle_limit(*each)) one.given_up = *limit - std::min(*limit, *one.idle);
     }

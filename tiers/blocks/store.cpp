@@ -32,15 +32,15 @@ result<void> store::check_fits(const instance_spec& spec) const {
 }
 
 result<void> store::add_instance(instance_number number, const instance_spec& spec, memory::index_writer index,
-                                 memory::version_table versions, coarse_time now, std::uint32_t owner) {
+                                 memory::version_table versions, boot_time now, std::uint32_t owner) {
   return parts_->table.add_instance(number, spec, std::move(index), std::move(versions), now, owner);
 }
 
-result<void> store::make_room(std::uint32_t owner, coarse_time now) {
+result<void> store::make_room(std::uint32_t owner, boot_time now) {
   return parts_->idle.make_room(owner, now);
 }
 
-void store::claim_instance(instance_number number, coarse_time now) noexcept {
+void store::claim_instance(instance_number number, boot_time now) noexcept {
   parts_->table.claim_instance(number, now);
 }
 
@@ -53,12 +53,12 @@ std::optional<std::pair<unique_fd, std::uint64_t>> store::slab_descriptor(instan
   return parts_->table.slab_descriptor(number, index);
 }
 
-std::optional<std::uint64_t> store::clear_instance(const std::string& id, coarse_time now,
+std::optional<std::uint64_t> store::clear_instance(const std::string& id, boot_time now,
                                                    std::vector<removal>* below) {
   return parts_->clear.clear_instance(id, now, below);
 }
 
-std::uint64_t store::clear_all(coarse_time now, std::vector<removal>* below) {
+std::uint64_t store::clear_all(boot_time now, std::vector<removal>* below) {
   return parts_->clear.clear_all(now, below);
 }
 
@@ -66,7 +66,7 @@ std::optional<std::vector<clear_work>> store::begin_clear(const std::string& id,
   return parts_->clear.begin_clear(id, below);
 }
 
-bool store::clear_some(clear_work& work, coarse_time now, std::uint64_t budget) {
+bool store::clear_some(clear_work& work, boot_time now, std::uint64_t budget) {
   return parts_->clear.clear_some(work, now, budget);
 }
 
@@ -96,8 +96,8 @@ void store::add_slab(const slab_description& what, memory::segment memory) {
   if (parts_->space.add_slab(what, std::move(memory))) parts_->moves.note_memory();
 }
 
-void store::slab_failed(const slab_description& what, coarse_time retry_after) {
-  parts_->space.slab_failed(what, retry_after);
+void store::slab_failed(const slab_description& what, boot_time retry_at) {
+  parts_->space.slab_failed(what, retry_at);
 }
 
 std::vector<std::span<std::byte>> store::slab_memory() const {
@@ -115,11 +115,11 @@ result<void> store::add_session(session_number number, instance_number instance,
   return parts_->attached.add_session(number, instance, memory, uid);
 }
 
-void store::release_session(session_number number, coarse_time now) {
+void store::release_session(session_number number, boot_time now) {
   parts_->attached.release_session(number, now);
 }
 
-void store::disconnect_session(session_number number, coarse_time now) {
+void store::disconnect_session(session_number number, boot_time now) {
   parts_->attached.disconnect_session(number, now);
 }
 
@@ -133,15 +133,15 @@ std::vector<session_number> store::suspects() const {
 
 // ---------------------------------------------------------------------------------------------- work
 
-progress store::run(batch& work, coarse_time now, std::uint64_t budget) {
+progress store::run(batch& work, boot_time now, std::uint64_t budget) {
   return parts_->submit.run(work, now, budget);
 }
 
-void store::give_up(batch& work, coarse_time now) {
+void store::give_up(batch& work, boot_time now) {
   parts_->submit.give_up(work, now);
 }
 
-void store::tick(coarse_time now) {
+void store::tick(boot_time now) {
   for (const auto& [number, each] : parts_->all.instances) {
     std::vector<std::uint64_t> late;
     for (const auto& [bits, held] : each->reservations) {
@@ -164,7 +164,7 @@ void store::tick(coarse_time now) {
   }
 }
 
-bool store::evict_ahead(coarse_time now) {
+bool store::evict_ahead(boot_time now) {
   return parts_->edges.evict_ahead(now);
 }
 
@@ -185,11 +185,11 @@ std::vector<removal> store::take_expired() {
   return parts_->expire.take_expired();
 }
 
-std::vector<std::uint64_t> store::transferred(std::span<const transfer_outcome> outcomes, coarse_time now) {
+std::vector<std::uint64_t> store::transferred(std::span<const transfer_outcome> outcomes, boot_time now) {
   return parts_->edges.transferred(outcomes, now);
 }
 
-prefetch::load_answer store::load(instance_number number, std::uint32_t group, const full_key& full, coarse_time now) {
+prefetch::load_answer store::load(instance_number number, std::uint32_t group, const full_key& full, boot_time now) {
   return parts_->edges.load(number, group, full, now);
 }
 
@@ -219,7 +219,7 @@ std::vector<prefetch::request> store::take_prefetches() {
   return parts_->prefetching.take_prefetches();
 }
 
-prefetch::command_result store::execute(const prefetch::command& command, coarse_time now) {
+prefetch::command_result store::execute(const prefetch::command& command, boot_time now) {
   return parts_->prefetching.execute(command, now);
 }
 
@@ -230,11 +230,11 @@ void store::set_water_marks(double high, double low) noexcept {
   parts_->all.options.low_water = low;
 }
 
-result<void> store::set_policy(const std::string& name, coarse_time now) {
+result<void> store::set_policy(const std::string& name, boot_time now) {
   return parts_->order.set_policy(name, now);
 }
 
-void store::set_groups(std::map<std::string, group_options> groups, coarse_time now) {
+void store::set_groups(std::map<std::string, group_options> groups, boot_time now) {
   parts_->kept.set_groups(std::move(groups), now);
 }
 
@@ -242,11 +242,11 @@ void store::set_life(life_options life) noexcept {
   parts_->all.options.life = std::move(life);
 }
 
-void store::set_limits(const limit_options& limits, coarse_time now) {
+void store::set_limits(const limit_options& limits, boot_time now) {
   parts_->kept.set_limits(limits, now);
 }
 
-void store::set_reserve_timeout(coarse_time timeout) noexcept {
+void store::set_reserve_timeout(tenths timeout) noexcept {
   parts_->all.options.reserve_timeout = timeout;
 }
 
@@ -266,11 +266,11 @@ result<void> store::recover_session(session_number number, instance_number insta
   return parts_->recover.recover_session(number, instance, memory, uid);
 }
 
-std::uint64_t store::rebuild(coarse_time now) {
+std::uint64_t store::rebuild(boot_time now) {
   return parts_->recover.rebuild(now);
 }
 
-store_status store::status(coarse_time now) const {
+store_status store::status(boot_time now) const {
   return status_of(*parts_, now);
 }
 

@@ -40,26 +40,26 @@ class store {
   [[nodiscard]] result<void> check_fits(const instance_spec& spec) const;
   /// For somebody who is about to attach.
   result<void> add_instance(instance_number number, const instance_spec& spec, memory::index_writer index,
-                            memory::version_table versions, coarse_time now = 0, std::uint32_t owner = 0);
+                            memory::version_table versions, boot_time now = boot_time_of(0), std::uint32_t owner = 0);
   /// `limit_exceeded` when `owner` (a uid) may not make another one; idle instances make way as far as they can at
   /// once.
-  result<void> make_room(std::uint32_t owner, coarse_time now);
+  result<void> make_room(std::uint32_t owner, boot_time now);
   /// Somebody is about to attach to it: it is not given up for the next few seconds.
-  void claim_instance(instance_number number, coarse_time now) noexcept;
+  void claim_instance(instance_number number, boot_time now) noexcept;
   /// What a client maps: read-only descriptors of index and versions. Nothing for unknown instances.
   [[nodiscard]] std::optional<std::pair<unique_fd, unique_fd>> descriptors(instance_number number) const;
   /// A second descriptor of a slab, and its segment's size in bytes. Nothing when the slab is gone.
   [[nodiscard]] std::optional<std::pair<unique_fd, std::uint64_t>> slab_descriptor(instance_number number,
                                                                                    std::uint32_t index) const;
   /// Forgets every block of the instance called `id`. Nothing when there is none. `below`: what is left to do there.
-  std::optional<std::uint64_t> clear_instance(const std::string& id, coarse_time now,
+  std::optional<std::uint64_t> clear_instance(const std::string& id, boot_time now,
                                               std::vector<removal>* below = nullptr);
-  std::uint64_t clear_all(coarse_time now, std::vector<removal>* below = nullptr);
+  std::uint64_t clear_all(boot_time now, std::vector<removal>* below = nullptr);
   /// The same in steps: of the instance called `id`, or of all when it is empty. Nothing when there is none of that
   /// name.
   [[nodiscard]] std::optional<std::vector<clear_work>> begin_clear(const std::string& id, std::vector<removal>& below);
   /// True: done.
-  bool clear_some(clear_work& work, coarse_time now, std::uint64_t budget);
+  bool clear_some(clear_work& work, boot_time now, std::uint64_t budget);
   /// For tests of engines: alters every 16-bit word of every block that is here, and has all that is in the tier below
   /// forgotten, so that no right byte is left. Returns the number of blocks.
   std::uint64_t corrupt_all(std::vector<removal>& below);
@@ -75,7 +75,7 @@ class store {
   [[nodiscard]] std::vector<slab_request> take_requests();
   void add_slab(const slab_description& what, memory::segment memory);
   /// The slab could not be made: its place is free again, and no other is asked for until `retry_after`.
-  void slab_failed(const slab_description& what, coarse_time retry_after);
+  void slab_failed(const slab_description& what, boot_time retry_at);
   /// The memory of all slabs, each of which stays where it is until it is handed out with the request to drop it.
   [[nodiscard]] std::vector<std::span<std::byte>> slab_memory() const;
   /// The keeper has forgotten the slab: its numbers may be used again.
@@ -86,9 +86,9 @@ class store {
   result<void> add_session(session_number number, instance_number instance, memory::session_memory memory,
                            std::uint32_t uid = 0);
   /// The client is dead, or said that it is done: everything of it is free.
-  void release_session(session_number number, coarse_time now);
+  void release_session(session_number number, boot_time now);
   /// The client's socket closed, it may be alive: takes back what it is not writing, frees its keys.
-  void disconnect_session(session_number number, coarse_time now);
+  void disconnect_session(session_number number, boot_time now);
   /// The client is back. `held`: what it may still be writing of what earlier workers handed out; nothing: it did not
   /// know yet all that they did.
   result<void> reattach_session(session_number number, std::optional<std::span<const held_parts>> held);
@@ -99,13 +99,13 @@ class store {
   // ---- work
   /// Carries the batch on. finished: all entries took effect or were refused, `completions` has the answers. A step is
   /// a block that is looked at; a batch that takes more than `budget` of them goes on with the next call.
-  progress run(batch& work, coarse_time now, std::uint64_t budget = no_budget);
+  progress run(batch& work, boot_time now, std::uint64_t budget = no_budget);
   /// Gives up waiting for memory: the entry that waits is refused with no_space, the rest goes on.
-  void give_up(batch& work, coarse_time now);
+  void give_up(batch& work, boot_time now);
   /// Expires reservations, rescans zombies, notes how old pins are. Call a few times a second.
-  void tick(coarse_time now);
+  void tick(boot_time now);
   /// One step of eviction ahead of need. True: more to do.
-  bool evict_ahead(coarse_time now);
+  bool evict_ahead(boot_time now);
 
   // ---- the tiers below
   /// The one that says behind the index what it holds; nothing: none does.
@@ -116,9 +116,9 @@ class store {
   [[nodiscard]] std::vector<removal> take_expired();
   /// Transfers that ended, down or up. Returns tokens of loads that go on: their tier had nothing, and the next one is
   /// asked under the same token.
-  std::vector<std::uint64_t> transferred(std::span<const transfer_outcome> outcomes, coarse_time now);
+  std::vector<std::uint64_t> transferred(std::span<const transfer_outcome> outcomes, boot_time now);
   /// Makes room for a block and puts it on the list of take_loads(), unless it is here or on its way.
-  prefetch::load_answer load(instance_number number, std::uint32_t group, const full_key& full, coarse_time now);
+  prefetch::load_answer load(instance_number number, std::uint32_t group, const full_key& full, boot_time now);
   [[nodiscard]] std::vector<transfer> take_loads(edge_number from = 0);
   /// Blocks that left the tier below by themselves: they are not free to go any more.
   void forget_copies(std::span<const lost_block> lost, edge_number of = 0);
@@ -133,17 +133,17 @@ class store {
   /// What the batches that ran ask of the planner, in their order. It answers those that start a prefetch, later.
   [[nodiscard]] std::vector<prefetch::request> take_prefetches();
   /// Carries a command of the planner out; the result of a `release` says nothing.
-  prefetch::command_result execute(const prefetch::command& command, coarse_time now);
+  prefetch::command_result execute(const prefetch::command& command, boot_time now);
 
   // ---- configuration
   void set_water_marks(double high, double low) noexcept;
   /// Moves every pool's blocks to a new policy, in the order in which the old one would evict them. Blocks the caller
   /// for some tenths of a microsecond a block. Unknown names are refused.
-  result<void> set_policy(const std::string& name, coarse_time now);
-  void set_groups(std::map<std::string, group_options> groups, coarse_time now);
+  result<void> set_policy(const std::string& name, boot_time now);
+  void set_groups(std::map<std::string, group_options> groups, boot_time now);
   void set_life(life_options life) noexcept;
-  void set_limits(const limit_options& limits, coarse_time now);
-  void set_reserve_timeout(coarse_time timeout) noexcept;
+  void set_limits(const limit_options& limits, boot_time now);
+  void set_reserve_timeout(tenths timeout) noexcept;
 
   // ---- restart
   result<void> recover_instance(instance_number number, const instance_spec& spec, memory::shared_file index,
@@ -153,9 +153,9 @@ class store {
   result<void> recover_session(session_number number, instance_number instance, memory::session_memory memory,
                                std::uint32_t uid = 0);
   /// After all recover_ calls: derives everything from the records. Returns the number of blocks that are served again.
-  std::uint64_t rebuild(coarse_time now);
+  std::uint64_t rebuild(boot_time now);
 
-  [[nodiscard]] store_status status(coarse_time now) const;
+  [[nodiscard]] store_status status(boot_time now) const;
   /// Blocks that wait for a pin or a writer: while there are some, tick() has work.
   [[nodiscard]] bool has_leftovers() const noexcept;
 

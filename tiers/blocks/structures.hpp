@@ -57,8 +57,8 @@ struct pool {
   std::uint32_t kept = 0;       ///< present blocks that stay, and are in no policy
   std::uint32_t leaving = 0;    ///< present blocks that are on their way down and in no policy
   std::uint32_t pinned = 0;     ///< evictable blocks that the last look at all pins found pinned
-  coarse_time aside_until = 0;  ///< all that eviction looked at was held: until then it turns to other pools
-  coarse_time vain_at = 0;      ///< everything was looked at and was held; 0: none was, or something was let go since
+  boot_time aside_until{};  ///< all that eviction looked at was held: until then it turns to other pools
+  boot_time vain_at{};      ///< everything was looked at and was held; 0: none was, or something was let go since
   std::size_t kept_until = 0;   ///< slabs looked through for kept blocks, while nobody uses the instance
 };
 
@@ -77,7 +77,7 @@ struct reservation {
   std::uint64_t reserved = 0;  ///< parts that someone writes or has written
   std::uint64_t written = 0;
   std::vector<writer> writers{};  ///< of parts that are not written yet
-  coarse_time deadline = 0;
+  boot_time deadline{};
   std::vector<writer> given_back{};  ///< not handed to the same session again under this grant version
 };
 
@@ -104,11 +104,11 @@ struct instance {
   std::unordered_map<std::uint64_t, charge> charges;  ///< by block
   std::vector<memory::block_ref> zombies;
   std::uint32_t pin_look = 0;  ///< the number of the last look at all pins; see slab::pin_marks
-  coarse_time pins_seen = 0;   ///< … when it was
-  coarse_time zombies_seen = 0;
+  boot_time pins_seen{};   ///< … when it was
+  boot_time zombies_seen{};
   std::shared_ptr<const char> clears = std::make_shared<const char>('c');  ///< as many owners more as clears under way
   std::unordered_map<block_key, std::uint32_t, block_key_hash> loading;    ///< key -> record
-  coarse_time claimed_until = 0;                                           ///< somebody is about to attach
+  boot_time claimed_until{};                                           ///< somebody is about to attach
   bool makes_way = false;                                                  ///< for others, before its time
 
   /// No block is anything but free, and no slab is on its way.
@@ -140,7 +140,7 @@ struct session {
   bool connected = true;
   std::uint64_t watched_slot = 0;  ///< a pin slot that has held `watched_pin` since `watched_since`
   std::uint64_t watched_pin = 0;   ///< 0: no pin was held when we last looked
-  coarse_time watched_since = 0;
+  boot_time watched_since{};
   bool recovered = false;  ///< from another worker: its last submissions may arrive again
   bool suspect = false;    ///< workers died of its batches: none is carried out any more
   open_chains chains;

@@ -23,7 +23,7 @@ using memory::completion_kind;
 using memory::operation;
 using memory::submission;
 
-bool submissions::grant_one(session& to, pool& from, allocation& outcome, std::uint32_t more, coarse_time now) {
+bool submissions::grant_one(session& to, pool& from, allocation& outcome, std::uint32_t more, boot_time now) {
   block_ref ref;
   outcome = allocator_.allocate_for_put(from, ref, more, now);
   if (outcome != allocation::ok) return false;
@@ -31,7 +31,7 @@ bool submissions::grant_one(session& to, pool& from, allocation& outcome, std::u
   return true;
 }
 
-progress submissions::run(batch& work, coarse_time now, std::uint64_t budget) {
+progress submissions::run(batch& work, boot_time now, std::uint64_t budget) {
   const auto found = state_.sessions.find(work.session);
   if (found == state_.sessions.end()) {
     work.next = work.entries.size();
@@ -83,7 +83,7 @@ bool submissions::makes_sense(const session& by, const submission& entry) noexce
   }
 }
 
-progress submissions::run_entry(batch& work, session& by, const submission& entry, coarse_time now) {
+progress submissions::run_entry(batch& work, session& by, const submission& entry, boot_time now) {
   progress state = progress::finished;
   const bool sane = makes_sense(by, entry);
   const bool stores = entry.op == operation::commit || entry.op == operation::finish;
@@ -125,7 +125,7 @@ progress submissions::run_entry(batch& work, session& by, const submission& entr
   return progress::finished;
 }
 
-progress submissions::run_clear(batch& work, session& by, coarse_time now) {
+progress submissions::run_clear(batch& work, session& by, boot_time now) {
   if (!work.clearing) work.clearing = clears_.begin_clear_of(*by.of, &work.removals);
   if (!clears_.clear_some(*work.clearing, now, state_.budget - std::min(state_.budget, state_.spent)))
     return progress::more;
@@ -135,7 +135,7 @@ progress submissions::run_clear(batch& work, session& by, coarse_time now) {
   return progress::finished;
 }
 
-progress submissions::run_grant(batch& work, session& by, const submission& entry, coarse_time now) {
+progress submissions::run_grant(batch& work, session& by, const submission& entry, boot_time now) {
   pool& from = *by.of->pools[entry.group];
   if (by.of->pools.size() > 1 &&
       handed_out_.grant_share(by, from) < entry.argument) {  // blank blocks of other groups may be idle
@@ -170,7 +170,7 @@ std::optional<std::uint64_t> submissions::replayed(const session& by, const slab
   return published ? std::optional(1) : std::nullopt;
 }
 
-void submissions::run_commit(batch& work, session& by, const submission& entry, coarse_time now) {
+void submissions::run_commit(batch& work, session& by, const submission& entry, boot_time now) {
   instance& in = *by.of;
   const block_ref ref = block_ref::from_bits(entry.block);
   slab* home = slab_of(in, ref);
@@ -210,7 +210,7 @@ void submissions::run_commit(batch& work, session& by, const submission& entry, 
   ++work.effects;
 }
 
-progress submissions::run_reserve(batch& work, session& by, const submission& entry, coarse_time now) {
+progress submissions::run_reserve(batch& work, session& by, const submission& entry, boot_time now) {
   instance& in = *by.of;
   completion answer;
   answer.request = entry.request;
@@ -253,7 +253,7 @@ progress submissions::run_reserve(batch& work, session& by, const submission& en
 }
 
 /// Binds a blank block to the key.
-allocation submissions::open_reservation(batch& work, session& by, const submission& entry, coarse_time now,
+allocation submissions::open_reservation(batch& work, session& by, const submission& entry, boot_time now,
                                          completion& answer) {
   instance& in = *by.of;
   block_ref ref;
@@ -271,7 +271,7 @@ allocation submissions::open_reservation(batch& work, session& by, const submiss
   return outcome;
 }
 
-void submissions::run_finish(batch& work, session& by, const submission& entry, coarse_time now) {
+void submissions::run_finish(batch& work, session& by, const submission& entry, boot_time now) {
   instance& in = *by.of;
   const block_ref ref = block_ref::from_bits(entry.block);
   slab* home = slab_of(in, ref);
@@ -340,7 +340,7 @@ void submissions::run_release(batch& work, session& by, const submission& entry)
   ++work.effects;
 }
 
-void submissions::run_removals(batch& work, session& by, coarse_time now) {
+void submissions::run_removals(batch& work, session& by, boot_time now) {
   std::vector<block_ref> refs;
   const std::uint32_t request = work.entries[work.next].request;
   submission last;
@@ -370,7 +370,7 @@ void submissions::run_removals(batch& work, session& by, coarse_time now) {
   if ((last.flags & submission::flag_last) != 0) finish_request(work, last);
 }
 
-void submissions::give_up(batch& work, coarse_time now) {
+void submissions::give_up(batch& work, boot_time now) {
   if (work.next >= work.entries.size()) return;
   const submission entry = work.entries[work.next];
   ++state_.counters.no_space;
@@ -388,7 +388,7 @@ void submissions::give_up(batch& work, coarse_time now) {
   (void)now;
 }
 
-void submissions::run_keep(batch& work, session& by, const submission& entry, coarse_time now) {
+void submissions::run_keep(batch& work, session& by, const submission& entry, boot_time now) {
   const full_key full({entry.key, entry.key_size});
   const auto ref = state_.find_present(*by.of, reduce_key(full.view(), entry.group), full, nullptr);
   if (!ref) return;

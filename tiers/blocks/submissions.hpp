@@ -39,28 +39,28 @@ class submissions {
 
   /// Carries the batch on. finished: all entries took effect or were refused, `completions` has the answers. A step is
   /// a block that is looked at; a batch that takes more than `budget` of them goes on with the next call.
-  progress run(batch& work, coarse_time now, std::uint64_t budget = no_budget);
+  progress run(batch& work, boot_time now, std::uint64_t budget = no_budget);
   /// Gives up waiting for memory: the entry that waits is refused with no_space, the rest goes on.
-  void give_up(batch& work, coarse_time now);
+  void give_up(batch& work, boot_time now);
 
  private:
-  bool grant_one(session& to, pool& from, allocation& outcome, std::uint32_t more, coarse_time now);
+  bool grant_one(session& to, pool& from, allocation& outcome, std::uint32_t more, boot_time now);
   static void drop_unfinished(session& by);
   [[nodiscard]] static bool makes_sense(const session& by, const memory::submission& entry) noexcept;
-  progress run_entry(batch& work, session& by, const memory::submission& entry, coarse_time now);
-  progress run_clear(batch& work, session& by, coarse_time now);
-  progress run_grant(batch& work, session& by, const memory::submission& entry, coarse_time now);
+  progress run_entry(batch& work, session& by, const memory::submission& entry, boot_time now);
+  progress run_clear(batch& work, session& by, boot_time now);
+  progress run_grant(batch& work, session& by, const memory::submission& entry, boot_time now);
   [[nodiscard]] std::optional<std::uint64_t> replayed(const session& by, const slab* home, memory::block_ref ref,
                                                       const memory::submission& entry) const noexcept;
-  void run_commit(batch& work, session& by, const memory::submission& entry, coarse_time now);
-  progress run_reserve(batch& work, session& by, const memory::submission& entry, coarse_time now);
-  allocation open_reservation(batch& work, session& by, const memory::submission& entry, coarse_time now,
+  void run_commit(batch& work, session& by, const memory::submission& entry, boot_time now);
+  progress run_reserve(batch& work, session& by, const memory::submission& entry, boot_time now);
+  allocation open_reservation(batch& work, session& by, const memory::submission& entry, boot_time now,
                               memory::completion& answer);
-  void run_finish(batch& work, session& by, const memory::submission& entry, coarse_time now);
+  void run_finish(batch& work, session& by, const memory::submission& entry, boot_time now);
   void refuse_finish(batch& work, session& by, const memory::submission& entry, slab* home);
   void run_release(batch& work, session& by, const memory::submission& entry);
-  void run_removals(batch& work, session& by, coarse_time now);
-  void run_keep(batch& work, session& by, const memory::submission& entry, coarse_time now);
+  void run_removals(batch& work, session& by, boot_time now);
+  void run_keep(batch& work, session& by, const memory::submission& entry, boot_time now);
 
   state& state_;
   accounts& accounts_;

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "core/block_key.hpp"
+#include "core/boot_time.hpp"
 #include "core/choices.hpp"
 #include "core/error.hpp"
 #include "core/instance_spec.hpp"
@@ -21,19 +22,6 @@ namespace cenote::blocks {
 
 using instance_number = std::uint32_t;
 using session_number = std::uint64_t;
-/// Tenths of a second since boot: survives a restart of the worker, not of the machine. As DRAM does.
-/// Goes around after 13.6 years: never compare two of them but by the functions below.
-using coarse_time = std::uint32_t;
-
-/// True when `deadline`, at most six years away, is not after `now`.
-[[nodiscard]] constexpr bool is_due(coarse_time deadline, coarse_time now) noexcept {
-  return static_cast<std::int32_t>(now - deadline) >= 0;
-}
-/// Tenths of a second since `then`; 0 when it is after `now`.
-[[nodiscard]] constexpr coarse_time age_of(coarse_time then, coarse_time now) noexcept {
-  return is_due(then, now) ? now - then : 0;
-}
-
 using cenote::ingest;
 using cenote::priority;
 
@@ -58,16 +46,16 @@ struct group_options {
   std::uint64_t quota = 0;  ///< bytes of DRAM; 0: no limit
   blocks::priority priority =
       blocks::priority::normal;  ///< no block goes while a group of a lower class has one that can
-  coarse_time ttl = 0;           ///< blocks that nobody used for so long are forgotten; 0: never
+  tenths ttl = tenths(0);           ///< blocks that nobody used for so long are forgotten; 0: never
   std::uint64_t keep_quota = 0;  ///< bytes that kept blocks may take; 0: a tenth of the capacity
   std::vector<full_key> keep{};  ///< blocks that stay when they come
 };
 
 /// When an instance without a session is given up; see idle_instances.hpp.
 struct life_options {
-  coarse_time idle = 0;         ///< after so long; 0: never
-  coarse_time empty = 0;        ///< without a block it goes after so long; 0: as any other
-  coarse_time claim = 100;      ///< an instance that somebody is about to attach to is left alone for so long
+  tenths idle = tenths(0);         ///< after so long; 0: never
+  tenths empty = tenths(0);        ///< without a block it goes after so long; 0: as any other
+  tenths claim = std::chrono::seconds(10);      ///< an instance that somebody is about to attach to is left alone for so long
   std::uint32_t instances = 0;  ///< there are never more; idle ones go early from seven eighths on; 0: no limit
   std::uint32_t per_owner = 0;  ///< the same of the instances that one user made; who leaves as many to others
   std::vector<std::uint32_t> trusted{};  ///< … but for these users, who leave what they like
@@ -93,7 +81,7 @@ struct store_options {
   std::uint64_t slab_bytes = 0;  ///< 0: by capacity
   std::uint32_t max_grants = 1024;
   bool grants_in_capacity = true;  ///< false: only cached blocks count, and memory may exceed the capacity by an eighth
-  coarse_time reserve_timeout = 300;
+  tenths reserve_timeout = std::chrono::seconds(30);
   bool checksum_at_commit = false;
   std::string policy = "lru";
   std::map<std::string, group_options> groups;  ///< by name; the others share the account called `default`
@@ -179,15 +167,15 @@ struct instance_status {
   std::string account;  ///< who pays: the group, or `default`
   std::uint64_t present = 0, free = 0, slabs = 0, bytes = 0, sessions = 0, index_slots = 0, index_entries = 0;
   std::uint64_t zombie = 0, quarantined = 0, pending = 0, loading = 0;
-  std::optional<coarse_time> idle;              ///< for how long it has had no session; nothing while it has one
-  std::optional<coarse_time> given_up;          ///< in how long that ends it; nothing: never, or it has a session
+  std::optional<tenths> idle;              ///< for how long it has had no session; nothing while it has one
+  std::optional<tenths> given_up;          ///< in how long that ends it; nothing: never, or it has a session
   std::optional<eviction::auto_status> chosen;  ///< of the first group, where the policy is `auto`
 };
 struct session_status {
   session_number number = 0;
   std::string instance;
   std::uint64_t pins = 0, grants = 0, writing = 0;
-  coarse_time oldest_pin = 0;  ///< age, tenths of a second; at least that old
+  tenths oldest_pin = tenths(0);  ///< age; at least that old
   bool connected = true;
 };
 struct account_status {

@@ -13,7 +13,7 @@ namespace {
 
 store_options with_ttl() {
   store_options options = options_of(5 << 20, 1 << 20);
-  options.groups["short"] = {.ttl = 100};
+  options.groups["short"] = {.ttl = tenths(100)};
   options.edges.resize(1);
   return options;
 }
@@ -34,9 +34,9 @@ BOOST_FIXTURE_TEST_SUITE(expiry_suite, fixture)
 BOOST_AUTO_TEST_CASE(only_what_is_old_enough_and_has_a_time_to_live_goes_here_and_below) {
   (void)present(brief, 1);
   (void)present(lasting, 2);
-  now += 60;
+  now += tenths(60);
   (void)present(brief, 3);
-  now += 60;
+  now += tenths(60);
   of.expire.expire(now);
   BOOST_TEST(!is_here(brief, 1));
   BOOST_TEST(is_here(lasting, 2));

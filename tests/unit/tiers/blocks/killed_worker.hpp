@@ -57,7 +57,7 @@ class killed_worker {
     const pid_t child = begin([&] {
       while (true) {
         if (const std::string wrong = work(*log_); !wrong.empty()) give_up(wrong);
-        log_->now = at_.now;
+        log_->now = count_of(at_.now);
       }
     });
     while (!log_->started) ::usleep(50);
@@ -71,7 +71,7 @@ class killed_worker {
   bool run_once(Work work) {
     return end(begin([&] {
       if (const std::string wrong = work(*log_); !wrong.empty()) give_up(wrong);
-      log_->now = at_.now;
+      log_->now = count_of(at_.now);
       ::_exit(0);
     }));
   }
@@ -97,7 +97,7 @@ class killed_worker {
   pid_t begin(Body body) {
     log_->started = false;
     log_->memories = log_->events = log_->in_flight = 0;
-    log_->now = at_.now;
+    log_->now = count_of(at_.now);
     const pid_t child = ::fork();
     BOOST_REQUIRE(child >= 0);
     if (child != 0) return child;
@@ -143,7 +143,7 @@ class killed_worker {
     ++log_->events;
   }
   void inherit() {
-    at_.now = log_->now;
+    at_.now = boot_time_of(log_->now);
     for (std::uint32_t i = 0; i < log_->events; ++i) {
       const legacy::event& each = log_->log[i];
       const std::pair place(each.slab.instance, each.slab.index);

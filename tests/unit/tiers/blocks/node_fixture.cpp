@@ -155,7 +155,7 @@ bool node::pump() {
         continue;
       }
       if (memory_is_short) {
-        tier->slab_failed(request.slab, now + 10);
+        tier->slab_failed(request.slab, now + tenths(10));
         continue;
       }
       auto made = must(make_memory ? make_memory(request.slab) : make_slab_memory(request.slab, false, -1));

@@ -84,7 +84,7 @@ class node {
   store_options options;
   std::uint32_t uid = 1000;  ///< of clients that attach from now on
   std::unique_ptr<store> tier;
-  coarse_time now = 10;
+  boot_time now = boot_time_of(10);
   std::uint32_t owner = 0;                 ///< of instances that are added
   bool memory_is_short = false;            ///< slabs cannot be made
   std::optional<std::uint64_t> slab_room;  ///< address space that recover() has for each slab

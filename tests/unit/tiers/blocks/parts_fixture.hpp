@@ -26,7 +26,7 @@ struct bare_parts {
   [[nodiscard]] std::uint32_t record_of(const instance& in, memory::block_ref ref) const;
 
   parts of;
-  coarse_time now = 10;
+  boot_time now = boot_time_of(10);
 
  private:
   std::vector<std::unique_ptr<memory::segment>> sessions_;

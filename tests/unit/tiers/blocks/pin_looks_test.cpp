@@ -47,7 +47,7 @@ BOOST_AUTO_TEST_CASE(a_look_at_all_pins_is_good_for_a_moment) {
   of.pins.mark_pins(in, now);
   BOOST_TEST(of.pins.is_stuck(*slab_of(in, one), one, now));
   BOOST_TEST(!of.pins.is_stuck(*slab_of(in, two), two, now));
-  BOOST_TEST(!of.pins.is_stuck(*slab_of(in, one), one, now + 1));
+  BOOST_TEST(!of.pins.is_stuck(*slab_of(in, one), one, now + tenths(1)));
   BOOST_TEST(pool_in(in).pinned == 1U);
 }
 

@@ -97,9 +97,9 @@ std::string random_work::step() {
     case 2:
       if (const auto got = by.take()) by.ask({by.entry_of(operation::release, *got)});
       return {};
-    case 3: at_.now += static_cast<coarse_time>(random_() % 20); return {};
+    case 3: at_.now += tenths(random_() % 20); return {};
     case 4:
-      at_.now += 1;
+      at_.now += tenths(1);
       at_.tier->tick(at_.now);
       return {};
     case 5: at_.tier->evict_ahead(at_.now); return {};

@@ -125,8 +125,8 @@ T* shared() {
 
 store_options matrix_options() {
   auto options = options_of(8 * (slab_bytes + 4096), slab_bytes);
-  options.groups = {{"team", {.quota = 90 * block, .ttl = 300, .keep = {key_of(5, 13)}}}};
-  options.reserve_timeout = 50;
+  options.groups = {{"team", {.quota = 90 * block, .ttl = tenths(300), .keep = {key_of(5, 13)}}}};
+  options.reserve_timeout = tenths(50);
   options.checksum_at_commit = true;
   options.high_water = 0.9;
   options.low_water = 0.8;
@@ -236,7 +236,7 @@ class matrix_node {
 
   /// The tier below: takes what leaves, brings up what is asked for. Some transfers stay under way.
   void lower_work(int step) {
-    at.now += 2;
+    at.now += tenths(2);
     at.tier->evict_ahead(at.now);
     for (auto& each : at.tier->take_demotions()) writing_.push_back(each);
     std::vector<transfer_outcome> outcomes;
@@ -334,9 +334,9 @@ class matrix_node {
       each.hints.clear();
     }
     below_.clear();
-    at.now += 100;
+    at.now += tenths(100);
     at.tier->tick(at.now);  // reservations end
-    at.now += 400;
+    at.now += tenths(400);
     at.tier->tick(at.now);  // blocks of the group end
   }
 
@@ -531,7 +531,7 @@ class aftermath {
     for (const auto& [number, kept] : at().sessions) all.push_back(number);
     for (const session_number number : all) at().bury(number);
     at().tier->clear_all(at().now);
-    at().now += 1000;
+    at().now += tenths(1000);
     at().tier->tick(at().now);
     const auto status = at().status();
     if (auto wrong = at().broken_identity(); !wrong.empty()) return wrong + "; at the end";

@@ -31,10 +31,10 @@ BOOST_AUTO_TEST_CASE(a_slab_that_could_not_be_made_leaves_nothing_and_no_other_i
   BOOST_TEST(of.space.ask_slab(group, now));
   const auto requests = of.space.take_requests();
   BOOST_REQUIRE(requests.size() == 1U);
-  of.space.slab_failed(requests[0].slab, now + 10);
+  of.space.slab_failed(requests[0].slab, now + tenths(10));
   BOOST_TEST(of.all.assigned == before);
   BOOST_TEST(!of.space.ask_slab(group, now));
-  BOOST_TEST(of.space.ask_slab(group, now + 10));
+  BOOST_TEST(of.space.ask_slab(group, now + tenths(10)));
   BOOST_TEST(of.space.take_requests()[0].slab.first_record == requests[0].slab.first_record);  // its place is free
 }
 

@@ -437,10 +437,10 @@ BOOST_AUTO_TEST_CASE(a_closed_socket_revokes_and_keeps_aside_what_may_still_be_w
 BOOST_AUTO_TEST_CASE(a_late_writer_is_refused_and_its_memory_comes_back) {
   const auto got = a.reserve(key_of(1), 3);
   const blank block{block_ref::from_bits(got.block), got.grant_version};
-  at.now += at.options.reserve_timeout - 1;
+  at.now += at.options.reserve_timeout - tenths(1);
   at.tier->tick(at.now);
   BOOST_TEST(at.status().pending == 1U);
-  at.now += 1;
+  at.now += tenths(1);
   at.tier->tick(at.now);
   BOOST_TEST(at.status().pending == 0U);
   BOOST_TEST(at.status().quarantined == 1U);
@@ -454,9 +454,9 @@ BOOST_AUTO_TEST_CASE(a_late_writer_is_refused_and_its_memory_comes_back) {
 BOOST_AUTO_TEST_CASE(each_finished_part_moves_the_deadline) {
   const auto got = a.reserve(key_of(1), 3);
   const blank block{block_ref::from_bits(got.block), got.grant_version};
-  at.now += at.options.reserve_timeout - 1;
+  at.now += at.options.reserve_timeout - tenths(1);
   BOOST_TEST(ok(a.finish(block, 1)));
-  at.now += 2;
+  at.now += tenths(2);
   at.tier->tick(at.now);
   BOOST_TEST(ok(a.finish(block, 2)));
 }

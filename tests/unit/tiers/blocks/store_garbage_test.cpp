@@ -100,7 +100,7 @@ class liar {
 void lie_to(const std::string& policy, std::uint64_t seed) {
   auto options = options_of(12 * (slab + 4096), slab);
   options.policy = policy;
-  options.reserve_timeout = 20;
+  options.reserve_timeout = tenths(20);
   options.groups = {{"one", {.quota = 100 * block}}};
   node at(options);
   const std::array instances{at.add(two_groups("one")), at.add(two_groups("two"))};
@@ -112,7 +112,7 @@ void lie_to(const std::string& policy, std::uint64_t seed) {
   for (int step = 0; step < 1500; ++step) {
     client& by = *clients[lies.dice() % clients.size()];
     at.run(lies.batch_of(by.number, by.in));
-    at.now += static_cast<coarse_time>(lies.dice() % 2);
+    at.now += tenths(lies.dice() % 2);
     if (step % 7 == 0) at.tier->tick(at.now);
     if (step % 5 == 0) at.tier->evict_ahead(at.now);
     for (const auto& each : clients) static_cast<void>(each->put(key_of(lies.dice() % 200)));

@@ -135,7 +135,7 @@ BOOST_AUTO_TEST_CASE(blocks_of_a_lower_class_go_first_even_if_they_are_younger) 
   world test({{"precious", {.priority = priority::high}}});
   client precious(test.at, test.at.add(spec_of("p", 4096, 1, "precious")));
   for (std::uint64_t n = 0; n < 16; ++n) BOOST_TEST((code_of(precious.put(key_of(n))) == error_code::ok));
-  test.at.now += 1000;
+  test.at.now += tenths(1000);
   test.fill_with_others();
   for (std::uint64_t n = 0; n < 16; ++n) BOOST_TEST((precious.read(key_of(n)) == look::right));
 }
@@ -158,31 +158,31 @@ BOOST_AUTO_TEST_CASE(a_lower_class_gets_a_first_slab_even_from_a_higher_one) {
 }
 
 BOOST_AUTO_TEST_CASE(blocks_that_nobody_used_for_their_time_to_live_are_forgotten) {
-  world test({{"a", {.ttl = 100}}});
+  world test({{"a", {.ttl = tenths(100)}}});
   client other(test.at, test.at.add(spec_of("other")));
   for (const full_key& key : prompt) test.a.put(key);
   other.put(prompt[0]);
-  test.at.now += 60;
+  test.at.now += tenths(60);
   test.a.touch(std::array{prompt[1]});
-  test.at.now += 60;
+  test.at.now += tenths(60);
   test.at.tier->tick(test.at.now);
   BOOST_TEST((test.a.read(prompt[0]) == look::miss));
   BOOST_TEST((test.a.read(prompt[1]) == look::right));  // used since
   BOOST_TEST((test.a.read(prompt[2]) == look::miss));
   BOOST_TEST((other.read(prompt[0]) == look::right));  // no limit
   BOOST_TEST(test.at.status().counters.expired == 2U);
-  test.at.now += 101;
+  test.at.now += tenths(101);
   test.at.tier->tick(test.at.now);
   BOOST_TEST((test.a.read(prompt[1]) == look::miss));
 }
 
 BOOST_AUTO_TEST_CASE(kept_blocks_do_not_expire_and_pinned_ones_wait) {
-  world test({{"a", {.ttl = 100}}});
+  world test({{"a", {.ttl = tenths(100)}}});
   for (const full_key& key : prompt) test.a.put(key);
   test.a.keep(std::array{prompt[0]});
   const auto slot = test.a.pin(prompt[1]);
   BOOST_REQUIRE(slot.has_value());
-  test.at.now += 200;
+  test.at.now += tenths(200);
   test.at.tier->tick(test.at.now);
   BOOST_TEST((test.a.read(prompt[0]) == look::right));
   BOOST_TEST((test.a.read(prompt[1]) == look::miss));
@@ -195,10 +195,10 @@ BOOST_AUTO_TEST_CASE(kept_blocks_do_not_expire_and_pinned_ones_wait) {
 BOOST_AUTO_TEST_CASE(a_time_to_live_set_at_run_time_counts_for_what_is_here) {
   world test({});
   test.a.put(prompt[0]);
-  test.at.now += 200;
+  test.at.now += tenths(200);
   test.at.tier->tick(test.at.now);
   BOOST_TEST((test.a.read(prompt[0]) == look::right));
-  test.at.tier->set_groups({{"a", {.ttl = 100}}}, test.at.now);
+  test.at.tier->set_groups({{"a", {.ttl = tenths(100)}}}, test.at.now);
   test.at.tier->tick(test.at.now);
   BOOST_TEST((test.a.read(prompt[0]) == look::miss));
 }

@@ -92,7 +92,7 @@ BOOST_AUTO_TEST_CASE(no_wrong_byte_is_read_after_kills_under_pressure) {
   constexpr std::uint64_t slab_bytes = 16 * 8192;
   auto options = options_of(8 * (slab_bytes + 4096), slab_bytes);
   options.groups = {{"team", {.quota = 90 * 8192}}};
-  options.reserve_timeout = 50;
+  options.reserve_timeout = tenths(50);
   node at(options);
   random_work work(at, 5, 300);
   work.may_drop_sessions = false;

@@ -12,8 +12,8 @@ using namespace testing;
 namespace {
 
 constexpr std::uint64_t slab_bytes = 16 * 4096;
-constexpr coarse_time idle = 1000;
-constexpr coarse_time empty = 10;
+constexpr tenths idle = tenths(1000);
+constexpr tenths empty = tenths(10);
 
 store_options with(std::uint32_t most = 0, std::uint64_t slabs = 16) {
   auto options = options_of(slabs * (slab_bytes + 4096), slab_bytes);
@@ -26,7 +26,7 @@ struct world {
   ~world() { BOOST_TEST(at.broken_identity() == ""); }
 
   /// `after` tenths of a second later.
-  void tick(coarse_time after = 0) {
+  void tick(tenths after = tenths(0)) {
     at.now += after;
     at.tier->tick(at.now);
     at.pump();
@@ -57,9 +57,9 @@ BOOST_AUTO_TEST_CASE(an_instance_without_a_block_goes_soon_after_its_last_sessio
   test.tick(10 * idle);
   BOOST_TEST(test.has("a"));
   test.at.bury(engine.number);
-  test.tick(empty - 1);
+  test.tick(empty - tenths(1));
   BOOST_TEST(test.has("a"));
-  test.tick(1);
+  test.tick(tenths(1));
   BOOST_TEST(!test.has("a"));
   const store_status all = test.at.status();
   BOOST_TEST(all.counters.instances_given_up == 1U);
@@ -72,9 +72,9 @@ BOOST_AUTO_TEST_CASE(an_instance_without_a_block_goes_soon_after_its_last_sessio
 BOOST_AUTO_TEST_CASE(an_idle_instance_is_emptied_and_given_up_after_its_time) {
   world test;
   test.left_behind("a", 40);
-  test.tick(idle - 1);
+  test.tick(idle - tenths(1));
   BOOST_TEST(test.at.status().present == 40U);
-  test.tick(1);
+  test.tick(tenths(1));
   BOOST_TEST(!test.has("a"));
   BOOST_TEST(test.at.status().counters.evicted == 40U);
   BOOST_TEST(test.at.status().used == 0U);
@@ -93,12 +93,12 @@ BOOST_AUTO_TEST_CASE(its_number_is_not_used_again_even_after_a_restart) {
 BOOST_AUTO_TEST_CASE(whoever_comes_back_in_time_finds_its_blocks) {
   world test;
   const instance_number number = test.left_behind("a", 20);
-  test.tick(idle - 1);
+  test.tick(idle - tenths(1));
   client engine(test.at, number);
   test.tick(idle);
   for (std::uint64_t n = 0; n < 20; ++n) BOOST_TEST((engine.read(key_of(n)) == look::right));
   test.at.bury(engine.number);
-  test.tick(idle - 1);
+  test.tick(idle - tenths(1));
   BOOST_TEST(test.at.status().present == 20U);  // the time began anew
 }
 
@@ -108,7 +108,7 @@ BOOST_AUTO_TEST_CASE(an_instance_that_somebody_is_about_to_attach_to_stays) {
   test.at.now += empty;
   BOOST_REQUIRE(test.at.tier->find_instance(spec_of("a")).value().has_value());
   test.at.tier->claim_instance(number, test.at.now);
-  test.tick(test.at.options.life.claim - 1);
+  test.tick(test.at.options.life.claim - tenths(1));
   BOOST_TEST(test.has("a"));
   const client engine(test.at, number);
   test.tick(10 * idle);
@@ -161,13 +161,13 @@ BOOST_AUTO_TEST_CASE(of_sessions_that_died_with_the_worker_the_idle_time_begins_
   test.at.sessions.clear();  // the keeper knows of none
   test.at.restart();
   BOOST_TEST(*test.at.status().instances.at(0).idle == 0U);
-  test.tick(idle - 1);
+  test.tick(idle - tenths(1));
   BOOST_TEST(test.at.status().present == 1U);
 }
 
 BOOST_AUTO_TEST_CASE(without_a_limit_only_empty_instances_go) {
   auto options = with();
-  options.life.idle = 0;
+  options.life.idle = tenths(0);
   world test(options);
   test.left_behind("a", 1);
   test.left_behind("b", 0);
@@ -181,16 +181,16 @@ BOOST_AUTO_TEST_CASE(when_there_are_nearly_too_many_the_longest_idle_one_makes_w
   world test(with(8));
   for (int i = 0; i < 6; ++i) {
     test.left_behind("i" + std::to_string(i), 1);
-    test.tick(1);
+    test.tick(tenths(1));
   }
   const client busy(test.at, 1);  // the oldest is in use
-  test.tick(2);
+  test.tick(tenths(2));
   BOOST_TEST(test.at.status().instances.size() == 6U);
   test.left_behind("new", 1);
-  test.tick(2);
+  test.tick(tenths(2));
   BOOST_TEST(test.has("i0"));
   BOOST_TEST(!test.has("i1"));
-  test.tick(2);
+  test.tick(tenths(2));
   BOOST_TEST(test.at.status().instances.size() == 6U);  // and no more than must be
 }
 
@@ -270,7 +270,7 @@ BOOST_AUTO_TEST_CASE(of_a_user_who_has_nearly_too_many_an_idle_one_makes_way_and
   BOOST_TEST(!test.has("i0"));
   BOOST_TEST(test.has("i1"));
   BOOST_TEST(test.has("other"));
-  test.tick(10);
+  test.tick(tenths(10));
   BOOST_TEST(test.has("i1"));  // and no more than must be
 }
 

@@ -685,8 +685,8 @@ BOOST_AUTO_TEST_CASE(eviction_ahead_ends_when_all_that_has_a_copy_is_pinned) {
 BOOST_AUTO_TEST_CASE(what_expires_is_forgotten_below_too) {
   world test;
   test.put(0, 3);
-  test.at.tier->set_groups({{"one", {.ttl = 100}}}, test.at.now);
-  test.at.now += 200;
+  test.at.tier->set_groups({{"one", {.ttl = tenths(100)}}}, test.at.now);
+  test.at.now += tenths(200);
   test.at.tier->tick(test.at.now);
   const auto expired = test.at.tier->take_expired();
   BOOST_REQUIRE(expired.size() == 1U);

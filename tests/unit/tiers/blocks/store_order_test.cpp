@@ -45,7 +45,7 @@ struct world {
 std::vector<std::size_t> play(world& in, const simulation::trace& of, std::size_t count) {
   std::vector<std::size_t> hits;
   for (const auto& each : of.requests().first(count)) {
-    in.at.now = std::max(in.at.now, each.time);
+    in.at.now = std::max(in.at.now, boot_time_of(each.time));
     std::vector<full_key> chain;
     for (const std::uint64_t id : of.ids(each)) chain.push_back(key_of(id));
     hits.push_back(in.a.request(chain));
@@ -143,7 +143,7 @@ BOOST_AUTO_TEST_CASE(a_session_that_goes_on_outlives_younger_ones_under_tblru) {
     const auto chain = keys(0, 12);
     for (const std::size_t turn : {4U, 8U}) {
       test.a.request(std::span(chain).first(turn));
-      test.at.now += 600;
+      test.at.now += tenths(600);
     }
     for (std::uint64_t other = 0; other < 60; ++other) test.a.request(keys(1'000 + other, 1));
     return test.a.request(chain);

@@ -22,7 +22,7 @@ struct crowd {
   static store_options options(bool checksum) {
     auto options = options_of(8 * (slab_bytes + 4096), slab_bytes);
     options.groups = {{"team", {.quota = 90 * 8192}}};
-    options.reserve_timeout = 50;
+    options.reserve_timeout = tenths(50);
     options.checksum_at_commit = checksum;
     return options;
   }

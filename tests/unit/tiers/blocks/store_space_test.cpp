@@ -182,7 +182,7 @@ BOOST_AUTO_TEST_CASE(a_put_that_finds_no_memory_evicts_and_asks_again_later) {
   BOOST_TEST(at.status().slabs < 4U);
   BOOST_TEST(at.status().counters.evicted > 0U);
   at.memory_is_short = false;
-  at.now += 100;
+  at.now += tenths(100);
   put(200, 200 + small_blocks);
   BOOST_TEST(at.status().slabs == 4U);
 }
@@ -202,7 +202,7 @@ BOOST_AUTO_TEST_CASE(a_put_that_waits_can_be_given_up) {
   empty.memory_is_short = true;
   const auto number = empty.add(spec_of("one"));
   client c(empty, number);
-  empty.now += 20;
+  empty.now += tenths(20);
   batch work;
   work.session = c.number;
   auto entry = c.entry_of(operation::reserve, key_of(1), 1);
@@ -495,7 +495,7 @@ BOOST_FIXTURE_TEST_CASE(a_tier_that_cannot_have_memory_is_not_emptied_by_those_w
   for (std::uint64_t k = 0; k < 3; ++k) b.put(key_of(k));
   BOOST_TEST(at.status().slabs >= 1U);
   at.memory_is_short = false;
-  at.now += 100;
+  at.now += tenths(100);
   BOOST_TEST((code_of(b.put(key_of(1))) == error_code::ok));
 }
 

@@ -277,7 +277,7 @@ BOOST_AUTO_TEST_CASE(limits_of_users_change_at_a_reload_and_what_is_too_much_goe
 
 BOOST_AUTO_TEST_CASE(a_user_is_forgotten_with_his_last_instance) {
   auto options = small_tier();
-  options.life = {.idle = 10, .empty = 10, .claim = 1};
+  options.life = {.idle = tenths(10), .empty = tenths(10), .claim = tenths(1)};
   node at(options);
   at.owner = 1000;
   at.add(spec_of("stays"));
@@ -285,12 +285,12 @@ BOOST_AUTO_TEST_CASE(a_user_is_forgotten_with_his_last_instance) {
   at.add(spec_of("goes"));
   client holds(at, 1);
   BOOST_TEST(at.status().users.size() == 2U);
-  at.tier->tick(at.now += 20);
+  at.tier->tick(at.now += tenths(20));
   BOOST_TEST(at.status().instances.size() == 1U);
   BOOST_TEST(at.status().users.size() == 1U);
   BOOST_TEST(account_of(at, "default").name == "default");
   at.bury(holds.number);
-  at.tier->tick(at.now += 20);
+  at.tier->tick(at.now += tenths(20));
   BOOST_TEST(at.status().accounts.empty());
   BOOST_TEST(at.status().users.empty());
 }
@@ -356,7 +356,7 @@ BOOST_AUTO_TEST_CASE(blocks_that_are_set_aside_count_until_their_writers_are_gon
   client first(at, in);
   client second(at, in);
   const auto got = reserve_all(first, 1, 1000);
-  at.now += at.options.reserve_timeout + 1;
+  at.now += at.options.reserve_timeout + tenths(1);
   at.tier->tick(at.now);
   BOOST_TEST(at.status().quarantined == got.size());
   BOOST_TEST(reserve_all(second, 10'000, 1000).size() == 0U);
@@ -407,7 +407,7 @@ struct pinned_tier {
   explicit pinned_tier(store_options options = small_tier(64)) : at(std::move(options)) {
     put_all(pinner, keys_from(1, pinned));
     for (const full_key& key : keys_from(1, pinned)) BOOST_REQUIRE(pinner.pin(key).has_value());
-    at.now += 100;
+    at.now += tenths(100);
   }
   static constexpr std::uint64_t pinned = 1024;
   node at;
@@ -447,7 +447,7 @@ BOOST_FIXTURE_TEST_CASE(what_was_pinned_is_evicted_again_once_it_is_not, pinned_
   for (std::uint64_t n = 0; n < 4000; ++n) BOOST_REQUIRE((code_of(victim.put(key_of(9000 + n))) == error_code::ok));
   BOOST_TEST(at.present(pinner.in) == pinned);
   for (std::uint32_t slot = 0; slot < pinned; ++slot) pinner.unpin(slot);
-  at.now += 3;
+  at.now += tenths(3);
   for (std::uint64_t n = 0; n < 4000; ++n) BOOST_REQUIRE((code_of(victim.put(key_of(20'000 + n))) == error_code::ok));
   BOOST_TEST(at.present(pinner.in) < pinned / 2);
   BOOST_TEST(at.broken_identity() == "");
@@ -461,7 +461,7 @@ BOOST_AUTO_TEST_CASE(a_quota_passes_over_what_one_instance_of_the_group_has_pinn
   client other(at, at.add(spec_of("other", block, 1, "team")));
   put_all(pinner, keys_from(1, 1000));
   for (const full_key& key : keys_from(1, 1000)) BOOST_REQUIRE(pinner.pin(key).has_value());
-  at.now += 100;
+  at.now += tenths(100);
   put_all(other, keys_from(1, 300));
   const store_counters before = at.status().counters;
   put_all(other, keys_from(5000, 1000));

@@ -329,9 +329,9 @@ BOOST_AUTO_TEST_CASE(version_bits_of_index_values_go_around) {
 }
 
 BOOST_AUTO_TEST_CASE(deadlines_reach_over_the_end_of_the_clock) {
-  at.now = 0xffffffff - 50;
+  at.now = boot_time_of(0xffffffff - 50);
   const blank block = reserve(a, left);
-  for (std::uint32_t i = 1; i < at.options.reserve_timeout; i += 20) {
+  for (tenths i(1); i < at.options.reserve_timeout; i += tenths(20)) {
     at.tier->tick(at.now + i);
     BOOST_REQUIRE((state_of(block) == block_state::pending));
   }
@@ -341,13 +341,13 @@ BOOST_AUTO_TEST_CASE(deadlines_reach_over_the_end_of_the_clock) {
 }
 
 BOOST_AUTO_TEST_CASE(what_expires_does_so_over_the_end_of_the_clock) {
-  at.tier->set_groups({{"one", {.ttl = 100}}}, at.now);
-  at.now = 0xffffffff - 10;
+  at.tier->set_groups({{"one", {.ttl = tenths(100)}}}, at.now);
+  at.now = boot_time_of(0xffffffff - 10);
   a.put(key_of(1));
-  at.now += 50;
+  at.now += tenths(50);
   at.tier->tick(at.now);
   BOOST_TEST(at.present(in) == 1U);
-  at.now += 50;
+  at.now += tenths(50);
   at.tier->tick(at.now);
   BOOST_TEST(at.present(in) == 0U);
 }
