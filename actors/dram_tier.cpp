@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "actors/coarse_clock.hpp"
+#include "actors/boot_clock.hpp"
 #include "actors/tier_options.hpp"
 #include "config/logging.hpp"
 
@@ -88,7 +88,7 @@ dram_tier::behavior_type dram_tier::make_behavior() {
         if (!found) return outcome::of(std::unexpected(found.error()));
         if (const auto fits = store_->check_fits(*spec); !fits) return outcome::of(fits);
         if (*found) {
-          store_->claim_instance(**found, coarse_now());
+          store_->claim_instance(**found, boot_now());
         } else if (auto room = make_room(owner); room.code != error_code::ok) {
           return room;
         }
@@ -96,7 +96,7 @@ dram_tier::behavior_type dram_tier::make_behavior() {
       },
       [this](add_atom, const new_instance_ptr& made) {
         const auto added = store_->add_instance(made->number, made->spec, std::move(made->index),
-                                                std::move(made->versions), coarse_now(), made->owner);
+                                                std::move(made->versions), boot_now(), made->owner);
         bind_instances();
         flush_outbox();
         return outcome::of(added);
@@ -120,12 +120,12 @@ dram_tier::behavior_type dram_tier::make_behavior() {
       [this](handles_atom, std::uint32_t instance, const index_list& indices) { return handles(instance, indices); },
       [this](report_atom) -> dram_report_ptr {
         return std::make_shared<const dram_report>(
-            dram_report{store_->status(coarse_now()), batch_times_, mailbox().queue().total_task_size()});
+            dram_report{store_->status(boot_now()), batch_times_, mailbox().queue().total_task_size()});
       },
       [this](clear_atom, const std::string& id) { return clear(id); },
       [this](corrupt_atom) { return corrupt(); },
       [this](disconnect_atom, std::uint64_t number) {
-        store_->disconnect_session(number, coarse_now());
+        store_->disconnect_session(number, boot_now());
         flush_outbox();
       },
       [this](slab_atom, const slab_outcome_ptr& made) { take_slab(*made); },
@@ -137,7 +137,7 @@ dram_tier::behavior_type dram_tier::make_behavior() {
       [this](turn_atom) { take_turn(); },
       [this](tick_atom) { tick(); },
       [this](transfers_done_atom, const transfer_outcomes_ptr& outcomes) {
-        const auto going_on = store_->transferred(*outcomes, coarse_now());
+        const auto going_on = store_->transferred(*outcomes, boot_now());
         if (planner_) send(planner_, transfers_done_atom_v, without(outcomes, going_on));
         retry_waiting();
       },
@@ -164,7 +164,7 @@ dram_tier::behavior_type dram_tier::make_behavior() {
 
 caf::result<batch_ptr> dram_tier::serve(const batch_ptr& work) {
   const auto begun = std::chrono::steady_clock::now();
-  const blocks::progress state = store_->run(*work, coarse_now(), blocks::turn_budget);
+  const blocks::progress state = store_->run(*work, boot_now(), blocks::turn_budget);
   batch_times_.add(static_cast<std::uint64_t>((std::chrono::steady_clock::now() - begun).count()));
   tell_planner(current_sender());
   if (state == blocks::progress::finished) {
@@ -181,7 +181,7 @@ caf::result<batch_ptr> dram_tier::serve(const batch_ptr& work) {
     turns_.push_back(std::move(rest));
     ask_for_turn();
   } else {
-    rest.deadline = coarse_now() + memory_deadline;
+    rest.deadline = boot_now() + memory_deadline;
     waiting_.push_back(std::move(rest));
   }
   flush_outbox();
@@ -208,7 +208,7 @@ void dram_tier::take_turn() {
 }
 
 void dram_tier::carry_on(waiting_batch each) {
-  const boot_time now = coarse_now();
+  const boot_time now = boot_now();
   blocks::progress state = store_->run(*each.work, now, blocks::turn_budget);
   if (state == blocks::progress::waits_for_memory && each.deadline != boot_time{} && is_due(each.deadline, now)) {
     store_->give_up(*each.work, now);  // the entry that waits; the rest has its turn
@@ -267,7 +267,7 @@ void dram_tier::tell_planner(const caf::strong_actor_ptr& from) {
 void dram_tier::execute(const std::vector<prefetch::command>& commands) {
   auto results = std::make_shared<std::vector<prefetch::command_result>>();
   for (const prefetch::command& each : commands) {
-    prefetch::command_result result = store_->execute(each, coarse_now());
+    prefetch::command_result result = store_->execute(each, boot_now());
     if (each.what == prefetch::command::kind::release) continue;
     planner_waits_ |= !result.loads.empty() && result.loads.back().state == prefetch::load_state::wait;
     results->push_back(std::move(result));
@@ -277,7 +277,7 @@ void dram_tier::execute(const std::vector<prefetch::command>& commands) {
 }
 
 void dram_tier::flush_outbox() {
-  if (!evicting_ && store_->evict_ahead(coarse_now())) {
+  if (!evicting_ && store_->evict_ahead(boot_now())) {
     evicting_ = true;
     send(this, evict_atom_v);
   }
@@ -317,7 +317,7 @@ outcome dram_tier::release_session(std::uint64_t number) {
   const auto its = [&](const waiting_batch& each) { return each.work->session == number; };
   std::erase_if(waiting_, its);
   std::erase_if(turns_, its);
-  store_->release_session(number, coarse_now());
+  store_->release_session(number, boot_now());
   sessions_.erase(number);
   retry_waiting();
   return {};
@@ -337,7 +337,7 @@ void dram_tier::take_slab(blocks::slab_outcome& made) {
     store_->add_slab(made.slab, std::move(made.memory));
   } else {
     log_error(log, "no memory for a slab", {{"reason", made.status.error().describe()}});
-    store_->slab_failed(made.slab, coarse_now() + retry_memory_after);
+    store_->slab_failed(made.slab, boot_now() + retry_memory_after);
   }
   retry_waiting();
 }
@@ -374,7 +374,7 @@ void dram_tier::continue_clear() {
   clear_under_way& first = clears_.front();
   if (!first.left.empty()) {
     blocks::clear_work& next = first.left.back();
-    if (!store_->clear_some(next, coarse_now(), blocks::turn_budget)) return;
+    if (!store_->clear_some(next, boot_now(), blocks::turn_budget)) return;
     first.cleared += next.cleared;
     first.left.pop_back();
   }
@@ -430,13 +430,12 @@ void dram_tier::ask_to_forget(std::vector<blocks::removal> removals, std::functi
 
 void dram_tier::reload(const config::node_config& config) {
   store_->set_water_marks(config.dram.high_water, config.dram.low_water);
-  store_->set_limits(limit_options_of(config), coarse_now());
-  store_->set_groups(group_options_of(config), coarse_now());
-  if (auto set = store_->set_policy(config.dram.policy, coarse_now()); !set) {
+  store_->set_limits(limit_options_of(config), boot_now());
+  store_->set_groups(group_options_of(config), boot_now());
+  if (auto set = store_->set_policy(config.dram.policy, boot_now()); !set) {
     log_error(logger("dram"), "the policy stays as it is", {{"reason", set.error().describe()}});
   }
-  store_->set_reserve_timeout(
-      tenths_of(config.session.reserve_timeout));
+  store_->set_reserve_timeout(tenths_of(config.session.reserve_timeout));
   store_->set_life(life_options_of(config));
   flush_outbox();
 }
@@ -449,7 +448,7 @@ void dram_tier::forget_expired() {
 }
 
 outcome dram_tier::make_room(std::uint32_t owner) {
-  const auto room = store_->make_room(owner, coarse_now());
+  const auto room = store_->make_room(owner, boot_now());
   tell_given_up();
   flush_outbox();  // their memory goes back
   return outcome::of(room);
@@ -465,7 +464,7 @@ void dram_tier::tell_given_up() {
 
 void dram_tier::tick() {
   if (alive_) alive_->beat();
-  store_->tick(coarse_now());
+  store_->tick(boot_now());
   forget_expired();
   tell_given_up();
   if (waiting_.empty()) {

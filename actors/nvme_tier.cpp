@@ -14,16 +14,16 @@ namespace {
 
 constexpr auto removal_deadline = std::chrono::seconds(3);  // below those of whoever waits for the answer
 
-nvme::coarse_time unix_now() {
-  return static_cast<nvme::coarse_time>(std::time(nullptr));
+wall_time unix_now() {
+  return std::chrono::time_point_cast<wall_seconds>(std::chrono::system_clock::now());
 }
 
 }  // namespace
 
-std::map<std::string, nvme::coarse_time> nvme_ttls_of(const config::node_config& config) {
-  std::map<std::string, nvme::coarse_time> ttls;
+std::map<std::string, wall_seconds> nvme_ttls_of(const config::node_config& config) {
+  std::map<std::string, wall_seconds> ttls;
   for (const auto& [name, given] : config.groups) {
-    const auto seconds = static_cast<nvme::coarse_time>(std::chrono::ceil<std::chrono::seconds>(given.ttl).count());
+    const auto seconds = std::chrono::ceil<wall_seconds>(given.ttl);
     ttls.emplace(name, seconds);
     if (name == "default" && !config.limits.open_groups) ttls.emplace("", seconds);
   }
@@ -31,7 +31,7 @@ std::map<std::string, nvme::coarse_time> nvme_ttls_of(const config::node_config&
 }
 
 nvme_tier::nvme_tier(caf::actor_config& config, nvme::store_options options,
-                     std::map<std::string, nvme::coarse_time> ttls, std::shared_ptr<nvme::devices> devices)
+                     std::map<std::string, wall_seconds> ttls, std::shared_ptr<nvme::devices> devices)
     : nvme_tier_actor::base(config),
       store_(std::make_shared<nvme::store>(std::move(options))),
       devices_(std::move(devices)),
@@ -128,7 +128,7 @@ void nvme_tier::unbind(std::uint32_t instance) {
 void nvme_tier::set_ttl(std::uint32_t instance, const instance_spec& spec) {
   auto found = ttls_.find(spec.paying_group());
   if (found == ttls_.end()) found = ttls_.find("");
-  store_->set_ttl(instance, found == ttls_.end() ? 0 : found->second);
+  store_->set_ttl(instance, found == ttls_.end() ? wall_seconds{} : found->second);
 }
 
 void nvme_tier::take_path(const nvme::opened_path& opened) {

@@ -19,7 +19,7 @@ namespace cenote {
 
 /// Seconds that unused blocks live, by the group's name; 0: for ever. Under the empty name: of groups that the
 /// configuration does not name.
-[[nodiscard]] std::map<std::string, nvme::coarse_time> nvme_ttls_of(const config::node_config& config);
+[[nodiscard]] std::map<std::string, wall_seconds> nvme_ttls_of(const config::node_config& config);
 
 /// Owns the tier's state (nvme::store) and speaks to the block tier above it, which introduces itself first. The
 /// devices outlive it; what they have to say arrives as messages. It needs a `tick` every tick_interval.
@@ -27,7 +27,7 @@ class nvme_tier : public nvme_tier_actor::base {
  public:
   static constexpr std::chrono::milliseconds tick_interval{1000};
 
-  nvme_tier(caf::actor_config& config, nvme::store_options options, std::map<std::string, nvme::coarse_time> ttls,
+  nvme_tier(caf::actor_config& config, nvme::store_options options, std::map<std::string, wall_seconds> ttls,
             std::shared_ptr<nvme::devices> devices);
 
   [[nodiscard]] const char* name() const override { return "nvme_tier"; }
@@ -85,7 +85,7 @@ class nvme_tier : public nvme_tier_actor::base {
   blocks::edge_number edge_ = 0;  ///< of those below that tier, the number of this one
   histogram reads_, writes_;
   std::unordered_map<std::uint64_t, start> under_way_;      ///< by tag
-  std::map<std::string, nvme::coarse_time> ttls_;           ///< of unused blocks, by instance group
+  std::map<std::string, wall_seconds> ttls_;                ///< of unused blocks, by instance group
   std::unordered_map<std::uint32_t, instance_spec> specs_;  ///< by the DRAM tier's number
   std::unordered_map<std::uint64_t, std::string> names_;    ///< of instances that blocks were written of, by identity
   std::unordered_map<std::uint64_t, saving> saving_;        ///< by tag

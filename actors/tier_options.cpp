@@ -53,7 +53,7 @@ prefetch::options prefetch_options_of(const config::node_config& config,
 
 blocks::life_options life_options_of(const config::node_config& config) {
   constexpr tenths ten_seconds = std::chrono::seconds(10);  // an engine that is started anew finds it
-  constexpr rlim_t descriptors = 6;                 // of an instance with a session
+  constexpr rlim_t descriptors = 6;                         // of an instance with a session
   blocks::life_options options;
   options.idle = tenths_of(config.instances.idle);
   options.empty = ten_seconds;
@@ -86,8 +86,7 @@ blocks::store_options store_options_of(const config::node_config& config, std::v
   options.low_water = config.dram.low_water;
   options.slab_bytes = config.dram.slab_size;
   options.max_grants = config.session.max_grants;
-  options.reserve_timeout =
-      tenths_of(config.session.reserve_timeout);
+  options.reserve_timeout = tenths_of(config.session.reserve_timeout);
   options.checksum_at_commit = config.dram.integrity == config::integrity::commit;
   options.policy = config.dram.policy;
   options.grants_in_capacity = config.dram.grants_in_capacity;

@@ -7,7 +7,7 @@
 #include <optional>
 
 #include "core/block_key.hpp"
-#include "core/boot_time.hpp"
+#include "core/time_types.hpp"
 #include "memory/crash_guard.hpp"
 #include "memory/segment.hpp"
 #include "memory/store_point.hpp"

@@ -9,7 +9,7 @@
 #include <span>
 
 #include "core/block_key.hpp"
-#include "core/boot_time.hpp"
+#include "core/time_types.hpp"
 #include "memory/segment.hpp"
 #include "memory/store_point.hpp"
 #include "memory/window.hpp"

@@ -9,7 +9,7 @@
 #include <string>
 #include <utility>
 
-#include "actors/coarse_clock.hpp"
+#include "actors/boot_clock.hpp"
 #include "actors/tier_options.hpp"
 #include "actors/tier_stack.hpp"
 #include "config/logging.hpp"
@@ -40,7 +40,7 @@ class recovery {
       }
     }
     state_.next_instance = std::max(state_.next_instance, state_.store->next_instance());
-    state_.blocks = state_.store->rebuild(coarse_now());
+    state_.blocks = state_.store->rebuild(boot_now());
     return std::move(state_);
   }
 

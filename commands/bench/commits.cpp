@@ -92,14 +92,14 @@ class store_alone {
   }
 
   result<void> run(blocks::batch& work) {
-    while (store_.run(work, ++now_ / 1024) == blocks::progress::waits_for_memory) {
+    while (store_.run(work, boot_time_of(++now_ / 1024)) == blocks::progress::waits_for_memory) {
       for (auto& request : store_.take_requests()) {
         auto memory = blocks::make_slab_memory(request.slab, false, -1);
         if (!memory) return std::unexpected(memory.error());
         store_.add_slab(request.slab, std::move(*memory));
       }
     }
-    while (store_.evict_ahead(now_ / 1024)) {
+    while (store_.evict_ahead(boot_time_of(now_ / 1024))) {
     }
     return {};
   }

@@ -125,8 +125,8 @@ void add_wrong(verify_report& to, const names& known, const stored_block& block,
 }  // namespace
 
 void block_sum::add(const stored_block& block) noexcept {
-  oldest = blocks == 0 ? block.touch : std::min(oldest, block.touch);
-  newest = std::max(newest, block.touch);
+  oldest = blocks == 0 ? count_of(block.touch) : std::min(oldest, count_of(block.touch));
+  newest = std::max(newest, count_of(block.touch));
   ++blocks;
   bytes += block.bytes;
 }

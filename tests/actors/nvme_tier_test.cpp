@@ -122,7 +122,7 @@ class worker {
     devices_ = std::make_shared<nvme::devices>(std::move(options), events());
     nvme::store_options store;
     store.paths = static_cast<std::uint32_t>(on.directories.size());
-    tier_ = system_.spawn<nvme_tier>(std::move(store), std::map<std::string, nvme::coarse_time>{}, devices_);
+    tier_ = system_.spawn<nvme_tier>(std::move(store), std::map<std::string, wall_seconds>{}, devices_);
     if (binds) bind();
     opening_ = on.directories.size();
     devices_->open();

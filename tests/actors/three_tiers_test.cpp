@@ -9,7 +9,7 @@
 #include <thread>
 #include <vector>
 
-#include "actors/coarse_clock.hpp"
+#include "actors/boot_clock.hpp"
 #include "actors/nvme_report.hpp"
 #include "actors/tier_options.hpp"
 #include "actors/tier_stack.hpp"
@@ -179,7 +179,7 @@ class node_of_three {
     index_ = std::move(*memory::index_memory::open(std::move(*seen), memory::access::read_only));
     auto store = std::make_shared<blocks::store>(store_options_of(*config_, edges), std::move(*records));
     // Somebody attaches to it now: else the first tick would give it up.
-    BOOST_REQUIRE(store->add_instance(1, small_spec(), std::move(*writer), std::move(*table), coarse_now()));
+    BOOST_REQUIRE(store->add_instance(1, small_spec(), std::move(*writer), std::move(*table), boot_now()));
     tiers_ = make_tiers(system_, *path_,
                         {.store = std::move(store),
                          .sessions = {},

@@ -12,8 +12,7 @@ namespace cenote::blocks {
 using memory::block_ref;
 using memory::block_state;
 
-std::optional<std::uint64_t> clears::clear_instance(const std::string& id, boot_time now,
-                                                    std::vector<removal>* below) {
+std::optional<std::uint64_t> clears::clear_instance(const std::string& id, boot_time now, std::vector<removal>* below) {
   const auto found = state_.by_id.find(id);
   if (found == state_.by_id.end()) return std::nullopt;
   return clear_blocks(*found->second, now, below);

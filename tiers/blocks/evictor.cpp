@@ -18,7 +18,7 @@ namespace {
 constexpr std::uint32_t most_looks = 4096;         // in vain, at blocks that are held: a fraction of a millisecond
 constexpr std::uint64_t evicted_at_once = 16'384;  // of one account: some milliseconds
 constexpr unsigned most_vain_pools = 8;            // of one call
-constexpr tenths aside_for = tenths(2);               // until the clock has moved on for sure
+constexpr tenths aside_for = tenths(2);            // until the clock has moved on for sure
 
 }  // namespace
 

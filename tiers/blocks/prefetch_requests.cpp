@@ -74,8 +74,7 @@ prefetch::command_result prefetch_requests::execute(const prefetch::command& com
   return answer;
 }
 
-void prefetch_requests::execute_load(const prefetch::command& command, prefetch::command_result& into,
-                                     boot_time now) {
+void prefetch_requests::execute_load(const prefetch::command& command, prefetch::command_result& into, boot_time now) {
   const auto owner = state_.instances.find(command.instance);
   for (std::size_t i = command.first; i < command.first + command.count; ++i) {
     const full_key& full = (*command.keys)[i];

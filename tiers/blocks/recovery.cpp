@@ -34,7 +34,8 @@ void sort_by_time(std::vector<std::pair<boot_time, std::uint32_t>>& order) {
     std::array<std::size_t, (std::size_t{1} << digit_bits) + 1> starts{};
     for (const auto& entry : order) ++starts[((count_of(entry.first) >> shift) & ((1U << digit_bits) - 1)) + 1];
     for (std::size_t i = 1; i < starts.size(); ++i) starts[i] += starts[i - 1];
-    for (const auto& entry : order) other[starts[(count_of(entry.first) >> shift) & ((1U << digit_bits) - 1)]++] = entry;
+    for (const auto& entry : order)
+      other[starts[(count_of(entry.first) >> shift) & ((1U << digit_bits) - 1)]++] = entry;
     order.swap(other);
   }
 }

@@ -175,8 +175,7 @@ void slab_moves::move_hot_blocks(slab& from, std::vector<block_ref>& refs, boot_
   pool& group = pool_of(from);
   instance& in = *from.owner;
   std::sort(refs.begin(), refs.end(), [&](block_ref a, block_ref b) {
-    return state_.record_of(from, a).last_use() <
-           state_.record_of(from, b).last_use();
+    return state_.record_of(from, a).last_use() < state_.record_of(from, b).last_use();
   });
   if (in.is_clearing()) return;  // nothing may escape to where a clear has been
   const std::size_t count = std::min<std::size_t>({refs.size(), group.free.size(), move_budget / group.stride});

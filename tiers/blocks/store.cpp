@@ -53,8 +53,7 @@ std::optional<std::pair<unique_fd, std::uint64_t>> store::slab_descriptor(instan
   return parts_->table.slab_descriptor(number, index);
 }
 
-std::optional<std::uint64_t> store::clear_instance(const std::string& id, boot_time now,
-                                                   std::vector<removal>* below) {
+std::optional<std::uint64_t> store::clear_instance(const std::string& id, boot_time now, std::vector<removal>* below) {
   return parts_->clear.clear_instance(id, now, below);
 }
 

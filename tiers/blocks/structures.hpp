@@ -54,12 +54,12 @@ struct pool {
   std::unique_ptr<eviction::policy> parked;  ///< the oldest blocks that have a copy below: these go first
   std::uint32_t told = 0;                    ///< the capacity that the policy knows of
   std::uint32_t slabs_asked = 0;
-  std::uint32_t kept = 0;       ///< present blocks that stay, and are in no policy
-  std::uint32_t leaving = 0;    ///< present blocks that are on their way down and in no policy
-  std::uint32_t pinned = 0;     ///< evictable blocks that the last look at all pins found pinned
-  boot_time aside_until{};  ///< all that eviction looked at was held: until then it turns to other pools
-  boot_time vain_at{};      ///< everything was looked at and was held; 0: none was, or something was let go since
-  std::size_t kept_until = 0;   ///< slabs looked through for kept blocks, while nobody uses the instance
+  std::uint32_t kept = 0;      ///< present blocks that stay, and are in no policy
+  std::uint32_t leaving = 0;   ///< present blocks that are on their way down and in no policy
+  std::uint32_t pinned = 0;    ///< evictable blocks that the last look at all pins found pinned
+  boot_time aside_until{};     ///< all that eviction looked at was held: until then it turns to other pools
+  boot_time vain_at{};         ///< everything was looked at and was held; 0: none was, or something was let go since
+  std::size_t kept_until = 0;  ///< slabs looked through for kept blocks, while nobody uses the instance
 };
 
 /// Who may be writing a block: an entry a hand-out. A part of a hand-out ends with one word of its session, or with it.
@@ -104,11 +104,11 @@ struct instance {
   std::unordered_map<std::uint64_t, charge> charges;  ///< by block
   std::vector<memory::block_ref> zombies;
   std::uint32_t pin_look = 0;  ///< the number of the last look at all pins; see slab::pin_marks
-  boot_time pins_seen{};   ///< … when it was
+  boot_time pins_seen{};       ///< … when it was
   boot_time zombies_seen{};
   std::shared_ptr<const char> clears = std::make_shared<const char>('c');  ///< as many owners more as clears under way
   std::unordered_map<block_key, std::uint32_t, block_key_hash> loading;    ///< key -> record
-  boot_time claimed_until{};                                           ///< somebody is about to attach
+  boot_time claimed_until{};                                               ///< somebody is about to attach
   bool makes_way = false;                                                  ///< for others, before its time
 
   /// No block is anything but free, and no slab is on its way.

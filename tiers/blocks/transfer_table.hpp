@@ -22,7 +22,7 @@ struct moving_block {
   instance* owner = nullptr;
   memory::block_ref ref;
   std::uint64_t serial = 0;  ///< the transfer's token; 0: it gets one
-  boot_time touched = 0;
+  boot_time touched{};
   std::uint64_t stride = 0;
   edge_number edge = 0;
   bool up = false;

@@ -9,10 +9,10 @@
 #include <vector>
 
 #include "core/block_key.hpp"
-#include "core/boot_time.hpp"
 #include "core/choices.hpp"
 #include "core/error.hpp"
 #include "core/instance_spec.hpp"
+#include "core/time_types.hpp"
 #include "memory/session_memory.hpp"
 #include "memory/shared_file.hpp"
 #include "tiers/blocks/counters.hpp"
@@ -46,18 +46,19 @@ struct group_options {
   std::uint64_t quota = 0;  ///< bytes of DRAM; 0: no limit
   blocks::priority priority =
       blocks::priority::normal;  ///< no block goes while a group of a lower class has one that can
-  tenths ttl = tenths(0);           ///< blocks that nobody used for so long are forgotten; 0: never
+  tenths ttl = tenths(0);        ///< blocks that nobody used for so long are forgotten; 0: never
   std::uint64_t keep_quota = 0;  ///< bytes that kept blocks may take; 0: a tenth of the capacity
   std::vector<full_key> keep{};  ///< blocks that stay when they come
 };
 
 /// When an instance without a session is given up; see idle_instances.hpp.
 struct life_options {
-  tenths idle = tenths(0);         ///< after so long; 0: never
-  tenths empty = tenths(0);        ///< without a block it goes after so long; 0: as any other
-  tenths claim = std::chrono::seconds(10);      ///< an instance that somebody is about to attach to is left alone for so long
-  std::uint32_t instances = 0;  ///< there are never more; idle ones go early from seven eighths on; 0: no limit
-  std::uint32_t per_owner = 0;  ///< the same of the instances that one user made; who leaves as many to others
+  tenths idle = tenths(0);   ///< after so long; 0: never
+  tenths empty = tenths(0);  ///< without a block it goes after so long; 0: as any other
+  tenths claim =
+      std::chrono::seconds(10);  ///< an instance that somebody is about to attach to is left alone for so long
+  std::uint32_t instances = 0;   ///< there are never more; idle ones go early from seven eighths on; 0: no limit
+  std::uint32_t per_owner = 0;   ///< the same of the instances that one user made; who leaves as many to others
   std::vector<std::uint32_t> trusted{};  ///< … but for these users, who leave what they like
   std::uint32_t comfortable = 0;         ///< as `instances`, but there may be more: what descriptors suffice for
 };
@@ -167,8 +168,8 @@ struct instance_status {
   std::string account;  ///< who pays: the group, or `default`
   std::uint64_t present = 0, free = 0, slabs = 0, bytes = 0, sessions = 0, index_slots = 0, index_entries = 0;
   std::uint64_t zombie = 0, quarantined = 0, pending = 0, loading = 0;
-  std::optional<tenths> idle;              ///< for how long it has had no session; nothing while it has one
-  std::optional<tenths> given_up;          ///< in how long that ends it; nothing: never, or it has a session
+  std::optional<tenths> idle;                   ///< for how long it has had no session; nothing while it has one
+  std::optional<tenths> given_up;               ///< in how long that ends it; nothing: never, or it has a session
   std::optional<eviction::auto_status> chosen;  ///< of the first group, where the policy is `auto`
 };
 struct session_status {

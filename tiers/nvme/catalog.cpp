@@ -108,7 +108,7 @@ rocksdb::Slice encode_block(const rocksdb::Slice& key, const stored_block& block
   char* at = out.data();
   put_at(at, record_version);
   put_at(at + 1, block.group);
-  put_at(at + 5, block.touch);
+  put_at(at + 5, count_of(block.touch));
   put_at(at + 9, block.offset);
   put_at(at + 17, block.bytes);
   put_at(at + 25, block.checksum);
@@ -130,7 +130,7 @@ bool decode_block(const rocksdb::Slice& key, const rocksdb::Slice& value, stored
   block.instance = get_ordered(key.data() + 1);
   block.key = {get_ordered(key.data() + 9), get_ordered(key.data() + 17)};
   block.group = get_at<std::uint32_t>(at + 1);
-  block.touch = get_at<std::uint32_t>(at + 5);
+  block.touch = wall_time_of(get_at<std::uint32_t>(at + 5));
   block.offset = get_at<std::uint64_t>(at + 9);
   block.bytes = get_at<std::uint64_t>(at + 17);
   block.checksum = get_at<std::uint64_t>(at + 25);

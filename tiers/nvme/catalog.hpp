@@ -12,6 +12,7 @@
 #include "core/block_key.hpp"
 #include "core/instance_spec.hpp"
 #include "core/stored_identity.hpp"
+#include "core/time_types.hpp"
 
 namespace cenote::nvme {
 
@@ -21,7 +22,7 @@ struct stored_block {
   full_key full;               ///< the engine's own
   std::uint64_t instance = 0;  ///< identity_of its spec
   std::uint32_t group = 0;
-  std::uint32_t touch = 0;     ///< unix seconds of the last use that was written down
+  wall_time touch{};           ///< the last use that was written down
   std::uint64_t offset = 0;    ///< bytes from the start of the data file
   std::uint64_t bytes = 0;     ///< of the block itself, 1 byte to 1 GiB
   std::uint64_t checksum = 0;  ///< XXH3-64 of the bytes; how it is mixed with the full key is the caller's affair

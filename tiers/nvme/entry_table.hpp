@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "core/block_key.hpp"
+#include "core/time_types.hpp"
 
 namespace cenote::nvme {
 
@@ -17,7 +18,7 @@ struct block_entry {
   std::uint64_t checksum = 0;  ///< of its bytes, mixed with its full key
   std::uint32_t sector = 0;    ///< where it starts in the path's data file
   std::uint32_t sectors = 0;   ///< its length; 0: no block
-  std::uint32_t touch = 0;     ///< last use, coarse time of the machine's clock
+  wall_time touch{};           ///< last use
   std::uint16_t instance = 0;  ///< number in the tier's list of instances
   std::uint8_t path = 0;
   std::uint8_t readers = 0;  ///< reads under way, at most 255

@@ -14,8 +14,8 @@ namespace cenote::nvme {
 namespace {
 
 /// Policies count tenths of a second, and let them go around.
-constexpr std::uint32_t policy_time(coarse_time seconds) noexcept {
-  return seconds * 10;
+constexpr std::uint32_t policy_time(wall_time time) noexcept {
+  return count_of(time) * 10;
 }
 
 constexpr std::uint64_t min_extent = std::uint64_t{4} << 20;
@@ -143,7 +143,7 @@ void store::forget_names() {
   }
 }
 
-void store::set_ttl(instance_number number, coarse_time ttl) noexcept {
+void store::set_ttl(instance_number number, wall_seconds ttl) noexcept {
   if (const auto which = bound(number)) instances_[*which].ttl = ttl;
 }
 
@@ -289,7 +289,7 @@ void store::restore_path(std::uint32_t path) {
 }
 
 /// Reads the first block's sector: what cannot even do that stays out of service.
-void store::tick(coarse_time now) {
+void store::tick(wall_time now) {
   expire(now);
   forget_names();
   for (std::uint32_t path = 0; path < paths_.size(); ++path) {
@@ -307,16 +307,17 @@ void store::tick(coarse_time now) {
 }
 
 /// Looks at a part of all blocks a call.
-void store::expire(coarse_time now) {
-  const bool any = std::ranges::any_of(instances_, [](const instance_entry& each) { return each.ttl != 0; });
+void store::expire(wall_time now) {
+  const bool any =
+      std::ranges::any_of(instances_, [](const instance_entry& each) { return each.ttl != wall_seconds{}; });
   if (!any) return;
   if (expiry_at_ >= entries_.end()) expiry_at_ = 0;
   const std::uint32_t stop = std::min(entries_.end(), expiry_at_ + expiry_step);
   for (; expiry_at_ < stop; ++expiry_at_) {
     const block_entry& each = entries_[expiry_at_];
     if (each.sectors == 0) continue;
-    const coarse_time ttl = instances_[each.instance].ttl;
-    if (ttl == 0 || now - std::min(now, each.touch) < ttl) continue;
+    const wall_seconds ttl = instances_[each.instance].ttl;
+    if (ttl == wall_seconds{} || now - std::min(now, each.touch) < ttl) continue;
     ++counters_.expired;
     erase(expiry_at_, true);
   }
@@ -386,8 +387,8 @@ bool store::free_extent(std::uint64_t for_bytes) {
 }
 
 /// The class whose next victim was used longest ago, and when; null when none has a victim.
-std::pair<store::size_class*, coarse_time> store::oldest_class(std::uint64_t but_for_bytes) {
-  std::pair<size_class*, coarse_time> oldest{nullptr, 0};
+std::pair<store::size_class*, wall_time> store::oldest_class(std::uint64_t but_for_bytes) {
+  std::pair<size_class*, wall_time> oldest{nullptr, wall_time{}};
   for (auto& [length, each] : classes_) {
     const auto victim = each.policy->victim();
     if (length == but_for_bytes || !victim) continue;
@@ -474,12 +475,12 @@ bool store::admitted(const block_key& key) {
   return std::exchange(place, tag) == tag;
 }
 
-void store::write(std::span<const transfer> blocks, coarse_time now) {
+void store::write(std::span<const transfer> blocks, wall_time now) {
   for (const transfer& block : blocks) write_one(block, now);
   evict_ahead();
 }
 
-void store::write_one(const transfer& block, coarse_time now) {
+void store::write_one(const transfer& block, wall_time now) {
   const auto instance = bound(block.instance);
   if (!instance || block.memory.size() % sector_bytes != 0 || writing_.contains(block.key)) {
     ++counters_.dropped;
@@ -512,7 +513,7 @@ void store::write_one(const transfer& block, coarse_time now) {
   requests_.push_back({place->first, {io_kind::write, place->second, block.memory, tag, !block.checksum}});
 }
 
-void store::finish_write(operation& done, const io_completion& how, coarse_time now) {
+void store::finish_write(operation& done, const io_completion& how, wall_time now) {
   path_entry& home = paths_[done.path];
   const auto current = writing_.find(done.what.key);
   if (current != writing_.end() && current->second == how.tag) writing_.erase(current);
@@ -563,11 +564,11 @@ bool store::contains(instance_number number, const block_key& key) const noexcep
   return entry && paths_[entries_[*entry].path].state == path_state::serving;
 }
 
-void store::read(std::span<const transfer> blocks, coarse_time now) {
+void store::read(std::span<const transfer> blocks, wall_time now) {
   for (const transfer& block : blocks) read_one(block, now);
 }
 
-void store::read_one(const transfer& block, coarse_time now) {
+void store::read_one(const transfer& block, wall_time now) {
   const auto instance = bound(block.instance);
   const auto entry = instance ? entries_.find(*instance, block.key) : std::nullopt;
   if (!entry || bytes_of(entries_[*entry]) != block.memory.size() ||
@@ -592,7 +593,7 @@ void store::read_one(const transfer& block, coarse_time now) {
   requests_.push_back({found.path, {io_kind::read, offset, block.memory, tag, true}});
 }
 
-void store::finish_read(operation& done, const io_completion& how, coarse_time /*now*/) {
+void store::finish_read(operation& done, const io_completion& how, wall_time /*now*/) {
   if (how.error != 0 && how.error != ECANCELED) note_error(done.path, how.error);
   if (done.unwanted) {
     const bool last = std::ranges::none_of(operations_, [&](const auto& each) {
@@ -621,7 +622,7 @@ void store::finish_read(operation& done, const io_completion& how, coarse_time /
   answer(done.what, transfer_result::done);
 }
 
-void store::complete(std::uint32_t path, std::span<const io_completion> done, coarse_time now) {
+void store::complete(std::uint32_t path, std::span<const io_completion> done, wall_time now) {
   for (const io_completion& each : done) {
     if (each.tag == paths_[path].probe) {
       paths_[path].probe = 0;

@@ -17,6 +17,7 @@
 #include "core/enum_names.hpp"
 #include "core/error.hpp"
 #include "core/instance_spec.hpp"
+#include "core/time_types.hpp"
 #include "memory/lower_hints.hpp"
 #include "tiers/eviction/policy.hpp"
 #include "tiers/nvme/catalog.hpp"
@@ -29,8 +30,6 @@
 namespace cenote::nvme {
 
 using instance_number = std::uint32_t;  ///< the DRAM tier's
-/// Seconds of the machine's clock: outlives a reboot, as the tier does.
-using coarse_time = std::uint32_t;
 
 struct store_options {
   std::uint32_t paths = 0;
@@ -49,7 +48,7 @@ struct adopted_block {
   std::uint64_t offset = 0;
   std::uint64_t checksum = 0;
   std::uint32_t sectors = 0;
-  std::uint32_t touch = 0;
+  wall_time touch{};
 };
 /// Nothing when the block's fields do not go together.
 [[nodiscard]] std::optional<adopted_block> adopted_from(const stored_block& block) noexcept;
@@ -113,7 +112,7 @@ class store {
   /// too.
   void note_name(std::uint64_t identity) { nameless_.insert(identity); }
   /// Blocks of a bound instance that nobody used for so long are forgotten. 0: never.
-  void set_ttl(instance_number number, coarse_time ttl) noexcept;
+  void set_ttl(instance_number number, wall_seconds ttl) noexcept;
   /// As blocks::store::set_policy().
   result<void> set_policy(const std::string& name);
 
@@ -126,15 +125,15 @@ class store {
   void path_failed(std::uint32_t path, std::string why);
   /// Probes retired paths: one that answers is served again. Forgets blocks that expired, and names of instances of
   /// which nothing is left. Call every few seconds.
-  void tick(coarse_time now);
+  void tick(wall_time now);
   /// Has the paths forget the names of instances of which nothing is left: with each tick, and before the end.
   void forget_names();
   [[nodiscard]] path_state state_of(std::uint32_t path) const noexcept { return paths_[path].state; }
 
   // ---- work; answers and requests gather until take_…()
-  void write(std::span<const transfer> blocks, coarse_time now);
-  void read(std::span<const transfer> blocks, coarse_time now);
-  void complete(std::uint32_t path, std::span<const io_completion> done, coarse_time now);
+  void write(std::span<const transfer> blocks, wall_time now);
+  void read(std::span<const transfer> blocks, wall_time now);
+  void complete(std::uint32_t path, std::span<const io_completion> done, wall_time now);
   /// Forgets these keys, those on their way down too.
   std::uint64_t remove(instance_number number, std::span<const block_key> keys);
   std::uint64_t clear(instance_number number);
@@ -157,7 +156,7 @@ class store {
     std::uint64_t identity = 0;
     instance_number number = 0;  ///< 0: nobody attached to it since the node started
     memory::hint_writer hints;
-    coarse_time ttl = 0;  ///< 0: none
+    wall_seconds ttl{};  ///< 0: none
     std::uint64_t blocks = 0;
   };
   struct path_entry {
@@ -194,10 +193,10 @@ class store {
   [[nodiscard]] std::optional<std::uint16_t> bound(instance_number number) const noexcept;
   size_class& class_of(std::uint64_t bytes);
   bool admitted(const block_key& key);
-  void write_one(const transfer& block, coarse_time now);
-  void read_one(const transfer& block, coarse_time now);
-  void finish_write(operation& done, const io_completion& how, coarse_time now);
-  void finish_read(operation& done, const io_completion& how, coarse_time now);
+  void write_one(const transfer& block, wall_time now);
+  void read_one(const transfer& block, wall_time now);
+  void finish_write(operation& done, const io_completion& how, wall_time now);
+  void finish_read(operation& done, const io_completion& how, wall_time now);
   void leave_service(std::uint32_t path, path_state as);
   void note_error(std::uint32_t path, int error);
   void note_write_error(const operation& of, int error);
@@ -208,10 +207,10 @@ class store {
   std::optional<std::pair<std::uint32_t, std::uint64_t>> free_slot(std::uint64_t bytes);
   bool evict_one(size_class& from);
   void evict_ahead();
-  [[nodiscard]] std::pair<size_class*, coarse_time> oldest_class(std::uint64_t but_for_bytes);
+  [[nodiscard]] std::pair<size_class*, wall_time> oldest_class(std::uint64_t but_for_bytes);
   bool free_extent(std::uint64_t for_bytes);
   void erase(std::uint32_t entry, bool tell, bool evicted = false);
-  void expire(coarse_time now);
+  void expire(wall_time now);
   void note_erased(std::uint32_t path, std::uint64_t identity, const block_key& key);
   void show(std::uint32_t entry, bool visible);
   void answer(const transfer& to, transfer_result what);

@@ -66,7 +66,7 @@ struct store_fixture {
     block.full = full_key(std::as_bytes(std::span(bytes).first(16)));
     block.key = reduce_key(block.full.view(), 0);
     block.instance = instance;
-    block.touch = touch;
+    block.touch = wall_time_of(touch);
     block.offset = nvme::path_file::data_offset + slot++ * block_size;
     block.bytes = block_size;
     block.checksum = bind_checksum(checksum_of(bytes.data(), bytes.size()), instance, 0, block.full);

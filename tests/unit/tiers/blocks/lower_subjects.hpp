@@ -190,7 +190,7 @@ class nvme_subject final : public lower_subject {
   nvme::fake_io io_;
   std::vector<nvme::io_completion> ended_;
   std::vector<transfer_outcome> outcomes_;
-  nvme::coarse_time now_ = 100;
+  wall_time now_ = wall_time_of(100);
 };
 
 }  // namespace cenote::blocks::testing

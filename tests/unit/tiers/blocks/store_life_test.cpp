@@ -160,7 +160,7 @@ BOOST_AUTO_TEST_CASE(of_sessions_that_died_with_the_worker_the_idle_time_begins_
   test.at.now += 10 * idle;
   test.at.sessions.clear();  // the keeper knows of none
   test.at.restart();
-  BOOST_TEST(*test.at.status().instances.at(0).idle == 0U);
+  BOOST_TEST(test.at.status().instances.at(0).idle->count() == 0U);
   test.tick(idle - tenths(1));
   BOOST_TEST(test.at.status().present == 1U);
 }

@@ -66,7 +66,7 @@ inline stored_block block_of(std::uint64_t instance, std::uint64_t number, std::
   block.full = full_key(std::span(name).first(number % 2 == 0 ? 32 : 8));
   block.key = reduce_key(block.full.view(), block.group);
   block.instance = instance;
-  block.touch = 1'700'000'000 + version;
+  block.touch = wall_time_of(1'700'000'000 + version);
   block.offset = (number + 1) * 65'536 + version * std::uint64_t{1 << 30};
   block.bytes = 60'000;
   block.checksum = (number * 31 + version) * 0x9e3779b97f4a7c15ULL;

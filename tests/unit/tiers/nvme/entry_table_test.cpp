@@ -18,7 +18,7 @@ block_entry entry_of(const name& of, std::uint32_t sector) {
           .checksum = 0,
           .sector = sector,
           .sectors = 1,
-          .touch = 0,
+          .touch = {},
           .instance = of.first,
           .path = 0};
 }

@@ -95,7 +95,7 @@ class tier {
   std::vector<lost_block> lost;
   std::uint64_t refused = 0;  ///< by adopt()
   bool journal = false;
-  coarse_time now = 100;
+  wall_time now = wall_time_of(100);
   std::string wrong;
 
  private:

@@ -93,8 +93,8 @@ BOOST_AUTO_TEST_CASE(a_key_that_was_never_written_is_missing) {
 BOOST_AUTO_TEST_CASE(an_unknown_instance_has_no_blocks_and_gets_none) {
   tier at;
   transfer block{.instance = 7, .group = 0, .token = 1, .full = key_of(1), .key = short_key_of(1), .memory = {}};
-  at.store->write({&block, 1}, 1);
-  at.store->read({&block, 1}, 1);
+  at.store->write({&block, 1}, wall_time_of(1));
+  at.store->read({&block, 1}, wall_time_of(1));
   const auto outcomes = at.store->take_outcomes();
   BOOST_REQUIRE(outcomes.size() == 2U);
   BOOST_TEST(outcomes[0].what == dropped);
@@ -853,10 +853,10 @@ BOOST_AUTO_TEST_CASE(blocks_that_nobody_used_for_their_time_to_live_are_forgotte
   tier at;
   for (std::uint64_t n = 0; n < 4; ++n) BOOST_TEST((at.write(n) == transfer_result::done));
   BOOST_TEST((at.write(0, 2) == transfer_result::done));
-  at.store->set_ttl(1, 60);
-  at.now += 40;
+  at.store->set_ttl(1, wall_seconds(60));
+  at.now += wall_seconds(40);
   BOOST_TEST((at.read(2) == transfer_result::done));
-  at.now += 40;
+  at.now += wall_seconds(40);
   at.tick();
   for (const std::uint64_t n : {0, 1, 3}) {
     BOOST_TEST(!at.contains(n));

@@ -14,8 +14,15 @@ struct boot_clock;
 /// Goes around after 13.6 years: never compare two of them but by the functions below.
 using boot_time = std::chrono::time_point<boot_clock, tenths>;
 
-/// Seconds of the calendar since 1970: outlives the machine's restart, as files do.
-using wall_time = std::chrono::time_point<std::chrono::system_clock, std::chrono::duration<std::uint32_t>>;
+using wall_seconds = std::chrono::duration<std::uint32_t>;
+/// The calendar, since 1970: outlives the machine's restart, as files do.
+using wall_time = std::chrono::time_point<std::chrono::system_clock, wall_seconds>;
+[[nodiscard]] constexpr std::uint32_t count_of(wall_time time) noexcept {
+  return time.time_since_epoch().count();
+}
+[[nodiscard]] constexpr wall_time wall_time_of(std::uint32_t count) noexcept {
+  return wall_time(wall_seconds(count));
+}
 
 /// As it stands in shared memory, and as policies count.
 [[nodiscard]] constexpr std::uint32_t count_of(boot_time time) noexcept {
