@@ -30,8 +30,8 @@ std::map<std::string, wall_seconds> nvme_ttls_of(const config::node_config& conf
   return ttls;
 }
 
-nvme_tier::nvme_tier(caf::actor_config& config, nvme::store_options options,
-                     std::map<std::string, wall_seconds> ttls, std::shared_ptr<nvme::devices> devices)
+nvme_tier::nvme_tier(caf::actor_config& config, nvme::store_options options, std::map<std::string, wall_seconds> ttls,
+                     std::shared_ptr<nvme::devices> devices)
     : nvme_tier_actor::base(config),
       store_(std::make_shared<nvme::store>(std::move(options))),
       devices_(std::move(devices)),

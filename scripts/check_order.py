@@ -32,7 +32,7 @@ LAYERS: dict[str, tuple[tuple[str, ...], ...]] = {
     ),
     "transport": (("local", "http"),),
     "actors": (
-        ("ask", "coarse_clock", "health", "promise_guard", "pulse", "session_resources", "tier_options", "tier_report"),
+        ("ask", "boot_clock", "health", "promise_guard", "pulse", "session_resources", "tier_options", "tier_report"),
         ("messages", "nvme_report"),
         ("nvme_messages",),
         ("data_path", "dram_tier", "nvme_tier", "prefetch", "session"),

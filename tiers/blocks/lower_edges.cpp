@@ -108,7 +108,7 @@ std::uint32_t lower_edges::write_oldest(pool& from, std::uint32_t count, boot_ti
     slab& home = *state_.slab_of_record(*victim);
     const block_ref ref(home.what.index, *victim - home.what.first_record);
     if ((state_.record_of(home, ref).flags & block_record::flags_below) != 0) {
-      from.policy->evict(*victim, state_.identity_of(from, *victim), now);
+      from.policy->evict(*victim, state_.identity_of(from, *victim), count_of(now));
       order_.park(from, *victim, now);
       ++begun;
     } else if (transfers_.is_moving(home, ref)) {  // written through at this moment: its turn comes again
