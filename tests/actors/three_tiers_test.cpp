@@ -124,8 +124,6 @@ class node_of_three {
     }
     session_ = nullptr;
     tiers_ = {};
-    top_ = {};
-    made_ = {};
     system_.await_all_actors_done();
     for (const auto& each : hosts_) each->stop();
     path_->stop();
