@@ -32,6 +32,7 @@ std::vector<std::unique_ptr<lower_tier_host>> make_lower_tiers(const lower_tier_
 
 std::vector<lower_tier> tiers_of(const std::vector<std::unique_ptr<lower_tier_host>>& hosts) {
   std::vector<lower_tier> all;
+  all.reserve(hosts.size());
   for (const auto& each : hosts) all.push_back(each->tier());
   return all;
 }

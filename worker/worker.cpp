@@ -269,6 +269,7 @@ class worker {
     options.ahead.drop = [this](std::uint64_t id) { (void)keeper_.drop(local::entry_kind::reserve, id); };
     options.ahead.report = log_populated;
     std::vector<blocks::transfer_hooks> hooks;
+    hooks.reserve(lower_.size());
     for (const auto& each : lower_) hooks.push_back(each->hooks());
     provisioner_ = std::make_unique<blocks::provisioner>(
         options,
