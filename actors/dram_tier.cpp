@@ -207,21 +207,21 @@ void dram_tier::take_turn() {
   ask_for_turn();
 }
 
-void dram_tier::carry_on(waiting_batch each) {
+void dram_tier::carry_on(waiting_batch batch) {
   const boot_time now = boot_now();
-  blocks::progress state = store_->run(*each.work, now, blocks::turn_budget);
-  if (state == blocks::progress::waits_for_memory && each.deadline != boot_time{} && is_due(each.deadline, now)) {
-    store_->give_up(*each.work, now);  // the entry that waits; the rest has its turn
+  blocks::progress state = store_->run(*batch.work, now, blocks::turn_budget);
+  if (state == blocks::progress::waits_for_memory && batch.deadline != boot_time{} && is_due(batch.deadline, now)) {
+    store_->give_up(*batch.work, now);  // the entry that waits; the rest has its turn
     state = blocks::progress::more;
   }
-  tell_planner(each.from);
+  tell_planner(batch.from);
   if (state == blocks::progress::finished) {
-    conclude(each.work, std::move(each.promise));
+    conclude(batch.work, std::move(batch.promise));
   } else if (state == blocks::progress::more) {
-    turns_.push_back(std::move(each));
+    turns_.push_back(std::move(batch));
   } else {
-    if (each.deadline == boot_time{}) each.deadline = now + memory_deadline;
-    waiting_.push_back(std::move(each));
+    if (batch.deadline == boot_time{}) batch.deadline = now + memory_deadline;
+    waiting_.push_back(std::move(batch));
   }
 }
 
@@ -253,10 +253,10 @@ void dram_tier::bind_instances() {
   }
 }
 
-void dram_tier::tell_planner(const caf::strong_actor_ptr& from) {
+void dram_tier::tell_planner(const caf::strong_actor_ptr& session) {
   auto requests = store_->take_prefetches();
   if (requests.empty()) return;
-  auto batch = std::make_shared<prefetch_batch>(prefetch_batch{from, std::move(requests)});
+  auto batch = std::make_shared<prefetch_batch>(prefetch_batch{session, std::move(requests)});
   if (planner_) {
     send(planner_, prefetch_request_atom_v, std::move(batch));
   } else {

@@ -82,12 +82,12 @@ class dram_tier final : public dram_tier_actor::base {
   void retry_waiting();
   /// The next session's batch, and the next part of a clear.
   void take_turn();
-  void carry_on(waiting_batch each);
+  void carry_on(waiting_batch batch);
   void ask_for_turn();
   void conclude(batch_ptr work, promise_guard<batch_ptr> promise);
   void bind_instances();
-  /// Passes on what the batch of session actor `from`, which just ran, asks of prefetches.
-  void tell_planner(const caf::strong_actor_ptr& from);
+  /// Passes on what the batch of actor `session`, which just ran, asks of prefetches.
+  void tell_planner(const caf::strong_actor_ptr& session);
   void execute(const std::vector<prefetch::command>& commands);
 
   std::shared_ptr<blocks::store> store_;

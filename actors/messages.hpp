@@ -34,8 +34,8 @@ struct outcome {
   std::string message;
   std::uint64_t value = 0;
 
-  [[nodiscard]] static outcome of(const result<void>& from) {
-    return from ? outcome{} : outcome{from.error().code(), from.error().message(), 0};
+  [[nodiscard]] static outcome of(const result<void>& done) {
+    return done ? outcome{} : outcome{done.error().code(), done.error().message(), 0};
   }
   [[nodiscard]] result<std::uint64_t> get() const {
     if (code != error_code::ok) return fail(code, message);

@@ -1,4 +1,4 @@
-// Blank blocks in this session's hands: grants waiting in session memory, and reservations bound to keys.
+// Blank blocks that were handed to this session: grants in session memory, and reservations bound to keys.
 #pragma once
 
 #include <cstdint>

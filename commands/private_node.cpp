@@ -69,33 +69,33 @@ std::string log_in(const std::string& directory) {
 private_node::private_node(std::vector<std::string> directories, child_process process)
     : directories_(std::move(directories)), socket_(socket_in(directories_.front())), process_(std::move(process)) {}
 
-result<std::unique_ptr<private_node>> private_node::start(const setup& how) {
+result<std::unique_ptr<private_node>> private_node::start(const setup& setup) {
   made_directories made;
-  const auto home = made.make({}, how.purpose);
+  const auto home = made.make({}, setup.purpose);
   if (!home) return std::unexpected(home.error());
   child_process::setup child;
   child.program = "/proc/self/exe";
   child.command = {"cenote", "node"};
   std::vector<std::string> sets{"node.runtime_dir=" + *home, "node.socket=" + socket_in(*home),
-                                "dram.capacity=" + format_bytes(how.dram), "log.level=warn"};
-  if (how.nvme > 0) {
-    auto store = how.nvme_at.empty() ? result<std::string>(*home + "/nvme") : made.make(how.nvme_at, how.purpose);
+                                "dram.capacity=" + format_bytes(setup.dram), "log.level=warn"};
+  if (setup.nvme > 0) {
+    auto store = setup.nvme_at.empty() ? result<std::string>(*home + "/nvme") : made.make(setup.nvme_at, setup.purpose);
     if (!store) return std::unexpected(store.error());
     sets.push_back("nvme.paths=[" + *store + "]");
-    sets.push_back("nvme.capacity=" + format_bytes(how.nvme));
+    sets.push_back("nvme.capacity=" + format_bytes(setup.nvme));
   }
-  sets.insert(sets.end(), how.sets.begin(), how.sets.end());
+  sets.insert(sets.end(), setup.sets.begin(), setup.sets.end());
   for (auto& each : sets) {
     child.command.emplace_back("--set");
     child.command.push_back(std::move(each));
   }
   unique_fd log;
-  if (how.own_log) {
+  if (setup.own_log) {
     log.reset(::open(log_in(*home).c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600));
     if (!log) return fail_errno("open", log_in(*home));
   }
   child.errors = log.get();
-  child.own_group = how.own_log;
+  child.own_group = setup.own_log;
   child.die_with_parent = true;
   child.discard_output = true;
   auto process = child_process::start(child);

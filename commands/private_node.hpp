@@ -25,7 +25,7 @@ class private_node {
   };
 
   /// Starts `cenote node` and waits until it answers. The process must have no other thread yet.
-  [[nodiscard]] static result<std::unique_ptr<private_node>> start(const setup& how);
+  [[nodiscard]] static result<std::unique_ptr<private_node>> start(const setup& setup);
 
   private_node(const private_node&) = delete;
   private_node& operator=(const private_node&) = delete;

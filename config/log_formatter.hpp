@@ -26,24 +26,24 @@ struct log_field {
   using content = std::variant<std::int64_t, std::uint64_t, double, bool, std::string_view>;
 
   template <class T>
-  log_field(std::string_view name, const T& of) : key(name), value(to_content(of)) {}
+  log_field(std::string_view name, const T& object) : key(name), value(to_content(object)) {}
 
   std::string_view key;
   content value;
 
  private:
   template <class T>
-  static content to_content(const T& of) {
+  static content to_content(const T& object) {
     if constexpr (std::is_same_v<T, bool>) {
-      return of;
+      return object;
     } else if constexpr (std::is_floating_point_v<T>) {
-      return static_cast<double>(of);
+      return static_cast<double>(object);
     } else if constexpr (std::is_integral_v<T> && std::is_signed_v<T>) {
-      return static_cast<std::int64_t>(of);
+      return static_cast<std::int64_t>(object);
     } else if constexpr (std::is_integral_v<T>) {
-      return static_cast<std::uint64_t>(of);
+      return static_cast<std::uint64_t>(object);
     } else {
-      return std::string_view(of);
+      return std::string_view(object);
     }
   }
 };

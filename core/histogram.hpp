@@ -62,8 +62,8 @@ class histogram {
   static_assert(word::is_always_lock_free);
 
   /// One writer: a load and a store, not a locked addition.
-  static void raise(word& what, std::uint64_t by) noexcept {
-    what.store(what.load(std::memory_order_relaxed) + by, std::memory_order_relaxed);
+  static void raise(word& what, std::uint64_t amount) noexcept {
+    what.store(what.load(std::memory_order_relaxed) + amount, std::memory_order_relaxed);
   }
 
   std::array<word, buckets> counts_{};

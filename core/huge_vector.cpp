@@ -26,8 +26,8 @@ void* map(std::size_t bytes) {
   return begin + before;
 }
 
-void unmap(void* at, std::size_t bytes) noexcept {
-  ::munmap(at, whole(bytes));
+void unmap(void* address, std::size_t bytes) noexcept {
+  ::munmap(address, whole(bytes));
 }
 
 }  // namespace cenote::huge_pages

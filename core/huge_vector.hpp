@@ -15,7 +15,7 @@ constexpr std::size_t least = size / 2;  ///< bytes for which they are worth it
 
 /// Memory of its own, not malloc's, whose trimming cuts huge pages into small ones. Throws std::bad_alloc.
 [[nodiscard]] void* map(std::size_t bytes);
-void unmap(void* at, std::size_t bytes) noexcept;
+void unmap(void* address, std::size_t bytes) noexcept;
 
 }  // namespace huge_pages
 
@@ -34,12 +34,12 @@ struct huge_allocator {
     const std::size_t bytes = count * sizeof(T);
     return static_cast<T*>(bytes < huge_pages::least ? ::operator new(bytes) : huge_pages::map(bytes));
   }
-  void deallocate(T* at, std::size_t count) noexcept {
+  void deallocate(T* address, std::size_t count) noexcept {
     const std::size_t bytes = count * sizeof(T);
     if (bytes < huge_pages::least) {
-      ::operator delete(at);
+      ::operator delete(address);
     } else {
-      huge_pages::unmap(at, bytes);
+      huge_pages::unmap(address, bytes);
     }
   }
 

@@ -176,27 +176,27 @@ void encode(byte_writer& out, const instance_spec& spec) {
   }
 }
 
-result<instance_spec> decode_instance_spec(byte_reader& in) {
+result<instance_spec> decode_instance_spec(byte_reader& reader) {
   instance_spec spec;
   for (std::string* text :
        {&spec.id, &spec.model, &spec.dtype, &spec.layout, &spec.hash_scheme, &spec.fingerprint, &spec.instance_group}) {
-    *text = in.get_text();
+    *text = reader.get_text();
   }
-  spec.tokens_per_block = in.get<std::uint32_t>();
-  const auto groups = in.get<std::uint32_t>();
-  for (std::uint32_t g = 0; g < groups && g <= max_groups && in.ok(); ++g) {
+  spec.tokens_per_block = reader.get<std::uint32_t>();
+  const auto groups = reader.get<std::uint32_t>();
+  for (std::uint32_t g = 0; g < groups && g <= max_groups && reader.ok(); ++g) {
     group_spec group;
-    group.name = in.get_text();
-    const auto parts = in.get<std::uint32_t>();
-    for (std::uint32_t p = 0; p < parts && p <= max_parts && in.ok(); ++p) {
+    group.name = reader.get_text();
+    const auto parts = reader.get<std::uint32_t>();
+    for (std::uint32_t p = 0; p < parts && p <= max_parts && reader.ok(); ++p) {
       part_spec part;
-      part.name = in.get_text();
-      part.bytes = in.get<std::uint64_t>();
+      part.name = reader.get_text();
+      part.bytes = reader.get<std::uint64_t>();
       group.parts.push_back(std::move(part));
     }
     spec.groups.push_back(std::move(group));
   }
-  if (!in.ok()) return fail(error_code::malformed, "the instance spec ends early");
+  if (!reader.ok()) return fail(error_code::malformed, "the instance spec ends early");
   if (auto ok = check_shape(spec); !ok) return std::unexpected(ok.error());
   return spec;
 }

@@ -74,6 +74,6 @@ struct instance_spec {
 void encode(byte_writer& out, const instance_spec& spec);
 /// Reads and validates, but for the characters of names: what an earlier version kept is still read. Specs of clients
 /// pass validate() as well.
-[[nodiscard]] result<instance_spec> decode_instance_spec(byte_reader& in);
+[[nodiscard]] result<instance_spec> decode_instance_spec(byte_reader& reader);
 
 }  // namespace cenote

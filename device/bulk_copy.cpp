@@ -23,36 +23,38 @@ constexpr std::size_t prefetched_lines = 8;  // at the start of each page of the
 
 /// Copies whole groups of four pages, a line of each in turn: their TLB misses and first lines are waited for together,
 /// not one after the other, and the hardware's prefetchers see four streams. Stores go past the caches, which saves
-/// reading the target first. `to` is aligned to 32 bytes.
-__attribute__((target("avx2"))) void stream_pages(std::byte* to, const std::byte* from, std::size_t groups) noexcept {
+/// reading the target first. `target` is aligned to 32 bytes.
+__attribute__((target("avx2"))) void stream_pages(std::byte* target, const std::byte* source,
+                                                  std::size_t groups) noexcept {
   constexpr std::size_t half = line / 2;
-  for (std::size_t group = 0; group < groups; ++group, to += lanes * page, from += lanes * page) {
+  for (std::size_t group = 0; group < groups; ++group, target += lanes * page, source += lanes * page) {
     const bool more = group + 1 < groups;
     for (std::size_t at = 0; at < page; at += line) {
       const bool near_end = more && at >= page - prefetched_lines * line;
       for (std::size_t lane = 0; lane < lanes; ++lane) {
-        const std::byte* source = from + lane * page + at;
-        std::byte* target = to + lane * page + at;
-        if (near_end) _mm_prefetch(source + (lanes - 1) * page + prefetched_lines * line, _MM_HINT_T0);
-        const __m256i low = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(source));
-        const __m256i high = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(source + half));
-        _mm256_stream_si256(reinterpret_cast<__m256i*>(target), low);
-        _mm256_stream_si256(reinterpret_cast<__m256i*>(target + half), high);
+        const std::byte* from = source + lane * page + at;
+        std::byte* to = target + lane * page + at;
+        if (near_end) _mm_prefetch(from + (lanes - 1) * page + prefetched_lines * line, _MM_HINT_T0);
+        const __m256i low = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(from));
+        const __m256i high = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(from + half));
+        _mm256_stream_si256(reinterpret_cast<__m256i*>(to), low);
+        _mm256_stream_si256(reinterpret_cast<__m256i*>(to + half), high);
       }
     }
   }
 }
 
 /// Copies whole lines one after the other, past the caches.
-__attribute__((target("avx2"))) void stream_lines(std::byte* to, const std::byte* from, std::size_t lines) noexcept {
+__attribute__((target("avx2"))) void stream_lines(std::byte* target, const std::byte* source,
+                                                  std::size_t lines) noexcept {
   constexpr std::size_t half = line / 2;
   constexpr std::size_t ahead = 8 * line;
-  for (; lines != 0; --lines, to += line, from += line) {
-    _mm_prefetch(from + ahead, _MM_HINT_T0);
-    const __m256i low = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(from));
-    const __m256i high = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(from + half));
-    _mm256_stream_si256(reinterpret_cast<__m256i*>(to), low);
-    _mm256_stream_si256(reinterpret_cast<__m256i*>(to + half), high);
+  for (; lines != 0; --lines, target += line, source += line) {
+    _mm_prefetch(source + ahead, _MM_HINT_T0);
+    const __m256i low = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(source));
+    const __m256i high = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(source + half));
+    _mm256_stream_si256(reinterpret_cast<__m256i*>(target), low);
+    _mm256_stream_si256(reinterpret_cast<__m256i*>(target + half), high);
   }
 }
 
@@ -70,30 +72,30 @@ std::size_t unaligned_head(const std::byte* to) noexcept {
 
 }  // namespace
 
-void streaming_copy(std::byte* to, const std::byte* from, std::size_t bytes) noexcept {
+void streaming_copy(std::byte* target, const std::byte* source, std::size_t bytes) noexcept {
 #if defined(__x86_64__)
-  const std::size_t head = unaligned_head(to);
+  const std::size_t head = unaligned_head(target);
   if (bytes >= head + line && can_stream()) {
-    std::memcpy(to, from, head);
+    std::memcpy(target, source, head);
     const std::size_t groups = (bytes - head) / (lanes * page);
-    stream_pages(to + head, from + head, groups);
+    stream_pages(target + head, source + head, groups);
     std::size_t done = head + groups * lanes * page;
     const std::size_t lines = (bytes - done) / line;
-    stream_lines(to + done, from + done, lines);
+    stream_lines(target + done, source + done, lines);
     done += lines * line;
-    std::memcpy(to + done, from + done, bytes - done);
+    std::memcpy(target + done, source + done, bytes - done);
     _mm_sfence();  // streaming stores are not ordered by anything weaker
     return;
   }
 #endif
-  std::memcpy(to, from, bytes);
+  std::memcpy(target, source, bytes);
 }
 
-void bulk_copy(std::byte* to, const std::byte* from, std::size_t bytes) noexcept {
+void bulk_copy(std::byte* target, const std::byte* source, std::size_t bytes) noexcept {
 #if defined(__x86_64__)
-  if (bytes >= streaming_bytes) return streaming_copy(to, from, bytes);
+  if (bytes >= streaming_bytes) return streaming_copy(target, source, bytes);
 #endif
-  std::memcpy(to, from, bytes);
+  std::memcpy(target, source, bytes);
 }
 
 }  // namespace cenote

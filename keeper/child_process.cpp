@@ -21,21 +21,22 @@ sigset_t mask_of(const std::vector<int>& signals) {
 }
 
 // Runs in the child, between fork and exec: only calls that are safe there.
-[[noreturn]] void become(const child_process::setup& how, char* const* arguments, const sigset_t& mask, pid_t parent) {
-  if (how.die_with_parent) {
+[[noreturn]] void become(const child_process::setup& setup, char* const* arguments, const sigset_t& mask,
+                         pid_t parent) {
+  if (setup.die_with_parent) {
     ::prctl(PR_SET_PDEATHSIG, SIGTERM);
     // The parent may have died before prctl: then no signal ever comes.
     if (::getppid() != parent) ::_exit(126);
   }
-  if (how.discard_output) {
+  if (setup.discard_output) {
     const int nowhere = ::open("/dev/null", O_WRONLY);
     if (nowhere >= 0) ::dup2(nowhere, STDOUT_FILENO);
   }
-  if (how.errors >= 0) ::dup2(how.errors, STDERR_FILENO);
-  if (how.own_group) ::setpgid(0, 0);
-  if (how.inherit >= 0) ::fcntl(how.inherit, F_SETFD, 0);
+  if (setup.errors >= 0) ::dup2(setup.errors, STDERR_FILENO);
+  if (setup.own_group) ::setpgid(0, 0);
+  if (setup.inherit >= 0) ::fcntl(setup.inherit, F_SETFD, 0);
   ::sigprocmask(SIG_SETMASK, &mask, nullptr);
-  ::execv(how.program.empty() ? arguments[0] : how.program.c_str(), arguments);
+  ::execv(setup.program.empty() ? arguments[0] : setup.program.c_str(), arguments);
   ::_exit(127);
 }
 
@@ -47,16 +48,16 @@ std::string process_end::describe() const {
   return fmt::format("signal {} ({})", value, name == nullptr ? "unknown" : name);
 }
 
-result<child_process> child_process::start(const setup& how) {
+result<child_process> child_process::start(const setup& setup) {
   std::vector<char*> arguments;
-  arguments.reserve(how.command.size() + 1);
-  for (const auto& word : how.command) arguments.push_back(const_cast<char*>(word.c_str()));
+  arguments.reserve(setup.command.size() + 1);
+  for (const auto& word : setup.command) arguments.push_back(const_cast<char*>(word.c_str()));
   arguments.push_back(nullptr);
-  const auto mask = mask_of(how.blocked_signals);
+  const auto mask = mask_of(setup.blocked_signals);
   const pid_t parent = ::getpid();
   const pid_t pid = ::fork();
   if (pid < 0) return fail_errno("fork");
-  if (pid == 0) become(how, arguments.data(), mask, parent);
+  if (pid == 0) become(setup, arguments.data(), mask, parent);
   // The C library's wrappers cannot be linked from C++ before glibc 2.37.
   unique_fd pidfd(static_cast<int>(::syscall(SYS_pidfd_open, pid, 0)));
   if (!pidfd) {

@@ -38,7 +38,7 @@ class child_process {
 
   /// Forks and executes; the caller must have no other thread. A program that cannot be executed shows as exit
   /// status 127.
-  [[nodiscard]] static result<child_process> start(const setup& how);
+  [[nodiscard]] static result<child_process> start(const setup& setup);
 
   child_process(child_process&& other) noexcept;
   child_process(const child_process&) = delete;

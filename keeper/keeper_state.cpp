@@ -46,22 +46,22 @@ void write_entries(byte_writer& out, const local::registry& entries) {
 }
 
 // The entries take their descriptors from `fds` in order.
-result<local::registry> read_entries(byte_reader& in, std::vector<unique_fd>& fds) {
+result<local::registry> read_entries(byte_reader& reader, std::vector<unique_fd>& fds) {
   local::registry out;
   std::size_t taken = 0;
-  const auto count = in.get<std::uint32_t>();
-  for (std::uint32_t i = 0; i < count && in.ok(); ++i) {
+  const auto count = reader.get<std::uint32_t>();
+  for (std::uint32_t i = 0; i < count && reader.ok(); ++i) {
     local::registry_entry entry;
-    entry.kind = static_cast<local::entry_kind>(in.get<std::uint8_t>());
-    entry.id = in.get<std::uint64_t>();
-    const auto meta = in.get_bytes();
+    entry.kind = static_cast<local::entry_kind>(reader.get<std::uint8_t>());
+    entry.id = reader.get<std::uint64_t>();
+    const auto meta = reader.get_bytes();
     entry.meta.assign(meta.begin(), meta.end());
-    const auto wanted = in.get<std::uint32_t>();
+    const auto wanted = reader.get<std::uint32_t>();
     if (wanted > fds.size() - taken) return fail(error_code::malformed, "descriptors are missing");
     for (std::uint32_t n = 0; n < wanted; ++n) entry.fds.push_back(std::move(fds[taken++]));
     if (auto put = out.put(std::move(entry)); !put) return std::unexpected(std::move(put.error()));
   }
-  if (!in.ok() || taken != fds.size()) return fail(error_code::malformed, "the registry is cut short");
+  if (!reader.ok() || taken != fds.size()) return fail(error_code::malformed, "the registry is cut short");
   return out;
 }
 

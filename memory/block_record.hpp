@@ -50,8 +50,9 @@ struct block_record {
   static constexpr std::uint8_t flag_checksum = 1;
   /// The first of the tiers below has a copy; a hint, forgotten at a restart. Those of the others: see flag_of().
   static constexpr std::uint8_t flag_below = 2;
-  static constexpr std::uint8_t flag_kept = 8;    ///< stays until it is removed or kept no more; outlives a worker
-  static constexpr std::uint8_t flag_parked = 4;  ///< among the oldest, with a copy below: goes first; as above
+  static constexpr std::uint8_t flag_kept = 8;  ///< stays until it is removed or kept no more; outlives a worker
+  static constexpr std::uint8_t flag_written_back =
+      4;  ///< among the oldest, with a copy below: evicted first; as above
   static constexpr std::uint8_t flags_below = flag_below | 16 | 32 | 64;  ///< some tier below has a copy
   /// Tier `edge` below has a copy: at most four are below.
   [[nodiscard]] static constexpr std::uint8_t flag_of(std::uint32_t edge) noexcept {
@@ -64,10 +65,10 @@ struct block_record {
   }
   /// The version under which the block was last published.
   [[nodiscard]] std::uint64_t version() const noexcept { return word.load(std::memory_order_acquire) >> 4; }
-  void set(block_state state, std::uint64_t version, store_point at = no_point) noexcept {
-    shared_store(word, (version << 4) | static_cast<std::uint64_t>(state), std::memory_order_release, at);
+  void set(block_state state, std::uint64_t version, store_point point = no_point) noexcept {
+    shared_store(word, (version << 4) | static_cast<std::uint64_t>(state), std::memory_order_release, point);
   }
-  void set_state(block_state state, store_point at = no_point) noexcept { set(state, version(), at); }
+  void set_state(block_state state, store_point point = no_point) noexcept { set(state, version(), point); }
   void set_key(const full_key& full) noexcept {
     shared_assign(key_size, full.size, "record.key_size"_point);
     shared_bytes(key, full.bytes.data(), sizeof key, "record.key"_point);

@@ -32,10 +32,10 @@ std::uint64_t table_bytes(std::uint64_t slots) noexcept {
 }
 
 /// The headers of both parts; the rest follows when somebody looks for it.
-result<index_memory> map_index(shared_file file, access how) {
-  auto tables = window::open(file, {0, index_area_bytes}, how, page_bytes);
+result<index_memory> map_index(shared_file file, access mode) {
+  auto tables = window::open(file, {0, index_area_bytes}, mode, page_bytes);
   if (!tables) return std::unexpected(tables.error());
-  auto hints = window::open(file, {index_area_bytes, index_segment_bytes - index_area_bytes}, how, page_bytes);
+  auto hints = window::open(file, {index_area_bytes, index_segment_bytes - index_area_bytes}, mode, page_bytes);
   if (!hints) return std::unexpected(hints.error());
   return index_memory{std::move(file), std::move(*tables), std::move(*hints)};
 }
@@ -48,8 +48,8 @@ result<index_memory> index_memory::create(shared_file file) {
   return made;
 }
 
-result<index_memory> index_memory::open(shared_file file, access how) {
-  auto made = map_index(std::move(file), how);
+result<index_memory> index_memory::open(shared_file file, access mode) {
+  auto made = map_index(std::move(file), mode);
   if (!made) return made;
   if (auto ok = check_header(made->header().segment, segment_kind::index, index_segment_bytes); !ok) {
     return std::unexpected(ok.error());
@@ -301,21 +301,21 @@ bool index_writer::put_in(table& target, const block_key& key, std::uint64_t val
   return true;
 }
 
-index_entry* index_writer::locate(const table& in, const block_key& key) noexcept {
-  std::uint64_t slot = index_reader::home_slot(key, in.slots);
-  for (std::uint64_t probes = 0; probes < in.slots; ++probes) {
-    index_entry& entry = in.entries[slot];
+index_entry* index_writer::locate(const table& table, const block_key& key) noexcept {
+  std::uint64_t slot = index_reader::home_slot(key, table.slots);
+  for (std::uint64_t probes = 0; probes < table.slots; ++probes) {
+    index_entry& entry = table.entries[slot];
     const std::uint64_t value = entry.value.load(std::memory_order_relaxed);
     if (value == index_value::empty) return nullptr;
     if (value != index_value::deleted && same_key(entry, key)) return &entry;
-    if (++slot == in.slots) slot = 0;
+    if (++slot == table.slots) slot = 0;
   }
   return nullptr;
 }
 
-void index_writer::erase_in(table& from, index_entry& entry) noexcept {
+void index_writer::erase_in(table& table, index_entry& entry) noexcept {
   shared_store(entry.value, index_value::deleted, std::memory_order_release, "index.erased"_point);
-  --from.live;
+  --table.live;
 }
 
 }  // namespace cenote::memory

@@ -54,7 +54,7 @@ struct index_memory {
   /// Of a zeroed file. Errors: system.
   static result<index_memory> create(shared_file file);
   /// Of a file that somebody else made. Errors: system, layout_mismatch.
-  static result<index_memory> open(shared_file file, access how);
+  static result<index_memory> open(shared_file file, access mode);
 
   [[nodiscard]] index_header& header() const noexcept { return *reinterpret_cast<index_header*>(tables.base()); }
 
@@ -81,21 +81,21 @@ class index_reader {
       return entries + home_slot(key, slots);
     }
     /// The place `n` places on; n is below the number of slots.
-    [[nodiscard]] const index_entry* advance(const index_entry* from, std::uint64_t n) const noexcept {
+    [[nodiscard]] const index_entry* advance(const index_entry* first, std::uint64_t n) const noexcept {
       if (entries == nullptr) return nullptr;
-      const auto slot = static_cast<std::uint64_t>(from - entries) + n;
+      const auto slot = static_cast<std::uint64_t>(first - entries) + n;
       return entries + (slot < slots ? slot : slot - slots);
     }
-    /// What find(key) gives, if it lies in one of two places from `from` on; else index_value::empty.
-    [[nodiscard]] std::uint64_t glance(const index_entry* from, const block_key& key) const noexcept {
+    /// What find(key) gives, if it lies in one of two places from `slot` on; else index_value::empty.
+    [[nodiscard]] std::uint64_t glance(const index_entry* slot, const block_key& key) const noexcept {
       if (entries == nullptr) return index_value::empty;
       // Which of the two it is is chance, so there is no branch between them.
-      const index_entry* next = from + 1 == entries + slots ? entries : from + 1;
-      const std::uint64_t first = from->value.load(std::memory_order_acquire);
+      const index_entry* next = slot + 1 == entries + slots ? entries : slot + 1;
+      const std::uint64_t first = slot->value.load(std::memory_order_acquire);
       const std::uint64_t second = next->value.load(std::memory_order_acquire);
-      const std::uint64_t off_first = difference(*from, key);
+      const std::uint64_t off_first = difference(*slot, key);
       const std::uint64_t off_second = difference(*next, key);
-      const index_entry* place = off_first == 0 ? from : next;
+      const index_entry* place = off_first == 0 ? slot : next;
       const std::uint64_t value = off_first == 0 ? first : second;
       if ((off_first != 0 && off_second != 0) || !index_value::holds_block(value)) return index_value::empty;
       load_fence();
@@ -108,9 +108,9 @@ class index_reader {
   }
 
   /// Brings two probes near.
-  static void prefetch(const index_entry* from) noexcept {
-    __builtin_prefetch(from);
-    __builtin_prefetch(&from[1].value);  // often in another line
+  static void prefetch(const index_entry* first) noexcept {
+    __builtin_prefetch(first);
+    __builtin_prefetch(&first[1].value);  // often in another line
   }
 
   /// The value under `key`, or index_value::empty. A hit is a hint until the block's version and full key agree.
@@ -206,8 +206,8 @@ class index_writer {
   void publish_state() noexcept;
   void finish_migration();
   static bool put_in(table& target, const block_key& key, std::uint64_t value) noexcept;
-  static index_entry* locate(const table& in, const block_key& key) noexcept;
-  static void erase_in(table& from, index_entry& entry) noexcept;
+  static index_entry* locate(const table& table, const block_key& key) noexcept;
+  static void erase_in(table& table, index_entry& entry) noexcept;
   table adopt(std::uint8_t number) const noexcept;
 
   index_memory memory_;

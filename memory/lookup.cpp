@@ -55,7 +55,7 @@ void lookup::for_each_candidate(key_batch keys, std::uint32_t group, Visit&& vis
   };
   const auto take = [&](looked_for& each, std::uint64_t value) {
     each.found = resolve(value);
-    if (each.found.found()) __builtin_prefetch(&versions_->entry(each.found.ordinal));
+    if (each.found.found()) __builtin_prefetch(&versions_->entry(each.found.version_index));
   };
   for (std::size_t step = 0; step < runs + index_ahead + version_ahead; ++step) {
     if (step < runs) {
@@ -101,10 +101,10 @@ void lookup::for_each_candidate(key_batch keys, std::uint32_t group, Visit&& vis
 
 bool lookup::is_present(candidate place, const block_key& reduced, std::span<const std::byte> key) const noexcept {
   for (int attempt = 0; place.found() && attempt < move_attempts; ++attempt) {
-    const std::uint64_t version = versions_->version(place.ordinal);
-    if (index_value::matches(place.value, version) && versions_->key_equals(place.ordinal, key)) {
+    const std::uint64_t version = versions_->version(place.version_index);
+    if (index_value::matches(place.value, version) && versions_->key_equals(place.version_index, key)) {
       load_fence();
-      if (versions_->version(place.ordinal) == version) return true;
+      if (versions_->version(place.version_index) == version) return true;
     }
     const candidate again = resolve(index_.find(reduced));
     if (again.value == place.value) return false;
@@ -128,9 +128,9 @@ std::size_t lookup::count_prefix(key_batch keys, std::uint32_t group) const noex
   return prefix;
 }
 
-std::size_t lookup::count_reachable(key_batch keys, std::uint32_t group, std::size_t from) const noexcept {
-  if (hints_.none()) return from;
-  std::size_t end = from;
+std::size_t lookup::count_reachable(key_batch keys, std::uint32_t group, std::size_t first) const noexcept {
+  if (hints_.none()) return first;
+  std::size_t end = first;
   for (; end < keys.count; ++end) {
     const block_key reduced = reduce_key(keys[end], group);
     if (!hints_.contains(reduced) && !is_present(resolve(index_.find(reduced)), reduced, keys[end])) break;

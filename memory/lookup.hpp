@@ -18,10 +18,10 @@ namespace cenote::memory {
 /// A key's place as the index says: a hint until version and full key agree.
 struct candidate {
   static constexpr std::uint32_t nowhere = ~std::uint32_t{0};
-  std::uint64_t value = 0;          ///< index_value
-  std::uint32_t ordinal = nowhere;  ///< of its version entry
+  std::uint64_t value = 0;                ///< index_value
+  std::uint32_t version_index = nowhere;  ///< of its version entry
 
-  [[nodiscard]] bool found() const noexcept { return ordinal != nowhere; }
+  [[nodiscard]] bool found() const noexcept { return version_index != nowhere; }
 };
 
 /// A pinned block: it keeps its place and its bytes until the slot is given back.
@@ -40,8 +40,8 @@ class lookup {
   /// Length of the longest prefix of present keys.
   [[nodiscard]] std::size_t count_prefix(key_batch keys, std::uint32_t group) const noexcept;
 
-  /// Length of the longest prefix of keys from `from` on that are present or, by the hints, in a lower tier.
-  [[nodiscard]] std::size_t count_reachable(key_batch keys, std::uint32_t group, std::size_t from) const noexcept;
+  /// Length of the longest prefix of keys from `first` on that are present or, by the hints, in a lower tier.
+  [[nodiscard]] std::size_t count_reachable(key_batch keys, std::uint32_t group, std::size_t first) const noexcept;
   /// Sets reachable[i] to 1 for keys that a lower tier holds, by the hints.
   void add_lower(key_batch keys, std::uint32_t group, std::span<std::uint8_t> reachable) const noexcept;
 
@@ -64,13 +64,13 @@ class lookup {
     if (slab == nullptr) return {};
     if (slab->state.load(std::memory_order_acquire) != static_cast<std::uint32_t>(slab_state::live)) return {};
     if (ref.block() >= slab->count || slab->first_version > max_version_entries - slab->count) return {};
-    const std::uint32_t ordinal = slab->first_version + ref.block();
-    return versions_->reach(ordinal, 1) ? candidate{value, ordinal} : candidate{};
+    const std::uint32_t version_index = slab->first_version + ref.block();
+    return versions_->reach(version_index, 1) ? candidate{value, version_index} : candidate{};
   }
   [[gnu::always_inline]] [[nodiscard]] bool holds(const candidate& place,
                                                   std::span<const std::byte> key) const noexcept {
-    return index_value::matches(place.value, versions_->version(place.ordinal)) &&
-           versions_->key_equals(place.ordinal, key);
+    return index_value::matches(place.value, versions_->version(place.version_index)) &&
+           versions_->key_equals(place.version_index, key);
   }
   [[nodiscard]] bool is_present(candidate place, const block_key& reduced,
                                 std::span<const std::byte> key) const noexcept;

@@ -37,19 +37,19 @@ struct prefetch_terms {
   }
 
   /// A policy that this build does not know counts as the default.
-  [[nodiscard]] static prefetch_terms of(const submission& from) noexcept {
+  [[nodiscard]] static prefetch_terms of(const submission& entry) noexcept {
     prefetch_terms terms;
-    const std::uint64_t policy = from.argument & 0xff;
+    const std::uint64_t policy = entry.argument & 0xff;
     if (policy <= static_cast<std::uint64_t>(prefetch_policy::timeout)) {
       terms.policy = static_cast<prefetch_policy>(policy);
     }
-    terms.hold = (from.argument & hold_bit) != 0;
-    terms.chain = from.grant_version;
-    terms.more = terms.chain != 0 && (from.argument & more_bit) != 0;
-    terms.base = unpacked(from.want & 0xffff'ffff);
-    terms.per_ki_token = unpacked(from.want >> 32);
-    if (from.block != 0) terms.prefill_rate = from.block - 1;
-    if (from.detail != 0) terms.threshold_tokens = static_cast<std::uint32_t>(from.detail - 1);
+    terms.hold = (entry.argument & hold_bit) != 0;
+    terms.chain = entry.grant_version;
+    terms.more = terms.chain != 0 && (entry.argument & more_bit) != 0;
+    terms.base = unpacked(entry.want & 0xffff'ffff);
+    terms.per_ki_token = unpacked(entry.want >> 32);
+    if (entry.block != 0) terms.prefill_rate = entry.block - 1;
+    if (entry.detail != 0) terms.threshold_tokens = static_cast<std::uint32_t>(entry.detail - 1);
     return terms;
   }
 

@@ -16,8 +16,8 @@ constexpr int madv_populate_write = 23;
 constexpr int mempolicy_preferred = 1;
 
 /// `reserve`: huge pages are set aside now, or the first touch of one that the machine does not have is a SIGBUS.
-result<std::byte*> map_pages(int fd, std::uint64_t bytes, access how, bool reserve = false) {
-  const int protection = how == access::read_write ? PROT_READ | PROT_WRITE : PROT_READ;
+result<std::byte*> map_pages(int fd, std::uint64_t bytes, access mode, bool reserve = false) {
+  const int protection = mode == access::read_write ? PROT_READ | PROT_WRITE : PROT_READ;
   void* address = ::mmap(nullptr, bytes, protection, MAP_SHARED | (reserve ? 0 : MAP_NORESERVE), fd, 0);
   if (address == MAP_FAILED) return fail_errno("mmap", std::to_string(bytes) + " bytes of shared memory");
   ::madvise(address, bytes, MADV_DONTDUMP);
@@ -54,10 +54,10 @@ result<segment> segment::create(const std::string& name, std::uint64_t bytes, bo
   return segment(std::move(*file), *data);
 }
 
-result<segment> segment::map(unique_fd fd, std::uint64_t bytes, access how) {
+result<segment> segment::map(unique_fd fd, std::uint64_t bytes, access mode) {
   auto file = shared_file::adopt(std::move(fd), bytes);
   if (!file) return std::unexpected(file.error());
-  auto data = map_pages(file->fd().get(), bytes, how);
+  auto data = map_pages(file->fd().get(), bytes, mode);
   if (!data) return std::unexpected(data.error());
   return segment(std::move(*file), *data);
 }
@@ -89,14 +89,14 @@ void segment::keep_from_children() const noexcept {
   ::madvise(data_, size(), MADV_DONTFORK);
 }
 
-bool populate_pages(std::span<std::byte> pages, access how) noexcept {
-  const int advice = how == access::read_write ? madv_populate_write : madv_populate_read;
+bool populate_pages(std::span<std::byte> pages, access mode) noexcept {
+  const int advice = mode == access::read_write ? madv_populate_write : madv_populate_read;
   const std::uint64_t shift = reinterpret_cast<std::uintptr_t>(pages.data()) % page_bytes;
   return ::madvise(pages.data() - shift, pages.size() + shift, advice) == 0;
 }
 
-bool segment::populate(std::uint64_t offset, std::uint64_t bytes, access how) const noexcept {
-  return populate_pages({data_ + offset, bytes}, how);
+bool segment::populate(std::uint64_t offset, std::uint64_t bytes, access mode) const noexcept {
+  return populate_pages({data_ + offset, bytes}, mode);
 }
 
 bool segment::bind_to_node(int node) const noexcept {

@@ -51,7 +51,7 @@ class segment {
                                 sealing when = sealing::now);
 
   /// Maps a descriptor that came from elsewhere; see shared_file::adopt.
-  static result<segment> map(unique_fd fd, std::uint64_t bytes, access how);
+  static result<segment> map(unique_fd fd, std::uint64_t bytes, access mode);
 
   /// Maps a file that is not sealed yet, to be written.
   static result<segment> map_unsealed(unique_fd fd);
@@ -70,10 +70,10 @@ class segment {
   /// Clients: a forked child does not inherit the mapping. The pid check of every call rests on it.
   void keep_from_children() const noexcept;
   /// populate_pages() of [offset, offset+bytes).
-  bool populate(std::uint64_t offset, std::uint64_t bytes, access how) const noexcept;
+  bool populate(std::uint64_t offset, std::uint64_t bytes, access mode) const noexcept;
   /// See shared_file::punch.
-  void punch(std::uint64_t offset, std::uint64_t bytes, store_point at = no_point) const noexcept {
-    file_.punch(offset, bytes, at);
+  void punch(std::uint64_t offset, std::uint64_t bytes, store_point point = no_point) const noexcept {
+    file_.punch(offset, bytes, point);
   }
   /// Prefers the pages of NUMA node `node`. False when the kernel refuses.
   bool bind_to_node(int node) const noexcept;
@@ -89,7 +89,7 @@ class segment {
 };
 
 /// Touches whole pages without changing them. False when the kernel cannot (before 5.14) or has no memory left.
-bool populate_pages(std::span<std::byte> pages, access how) noexcept;
+bool populate_pages(std::span<std::byte> pages, access mode) noexcept;
 
 /// Writes a fresh header.
 void write_header(segment_header& header, segment_kind kind, std::uint64_t size) noexcept;

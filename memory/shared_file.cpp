@@ -64,10 +64,10 @@ result<unique_fd> shared_file::read_only_descriptor() const {
   return unique_fd(fd);
 }
 
-void shared_file::punch(std::uint64_t offset, std::uint64_t bytes, store_point at) const noexcept {
+void shared_file::punch(std::uint64_t offset, std::uint64_t bytes, store_point point) const noexcept {
   ::fallocate(fd_.get(), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, static_cast<off_t>(offset),
               static_cast<off_t>(bytes));
-  passed(at);
+  passed(point);
 }
 
 }  // namespace cenote::memory

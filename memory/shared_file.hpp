@@ -39,7 +39,7 @@ class shared_file {
   [[nodiscard]] std::uint64_t size() const noexcept { return size_; }
 
   /// Gives the memory of [offset, offset+bytes) back; it reads as zero afterwards.
-  void punch(std::uint64_t offset, std::uint64_t bytes, store_point at = no_point) const noexcept;
+  void punch(std::uint64_t offset, std::uint64_t bytes, store_point point = no_point) const noexcept;
 
  private:
   shared_file(unique_fd fd, std::uint64_t size) noexcept : fd_(std::move(fd)), size_(size) {}

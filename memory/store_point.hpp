@@ -49,75 +49,76 @@ inline void install_store_hook(store_hook hook) noexcept {
 }
 
 /// What the names below call after their store; by itself, for what is told to the keeper or the kernel.
-inline void passed(store_point at) noexcept {
+inline void passed(store_point point) noexcept {
   if (const store_hook hook = current_store_hook(); hook != nullptr) [[unlikely]]
-    hook(at);
+    hook(point);
 }
 
 template <class T>
 void shared_store(std::atomic<T>& word, std::type_identity_t<T> value, std::memory_order order,
-                  store_point at) noexcept {
+                  store_point point) noexcept {
   word.store(value, order);
-  passed(at);
+  passed(point);
 }
 
 /// What is not atomic: memory of the worker alone, or that nobody else has seen yet.
 template <class T>
-void shared_assign(T& field, std::type_identity_t<T> value, store_point at) noexcept {
+void shared_assign(T& field, std::type_identity_t<T> value, store_point point) noexcept {
   field = value;
-  passed(at);
+  passed(point);
 }
 
 template <std::unsigned_integral T>
-void shared_set_bits(T& field, std::type_identity_t<T> bits, store_point at) noexcept {
-  shared_assign(field, static_cast<T>(field | bits), at);
+void shared_set_bits(T& field, std::type_identity_t<T> bits, store_point point) noexcept {
+  shared_assign(field, static_cast<T>(field | bits), point);
 }
 
 template <std::unsigned_integral T>
-void shared_clear_bits(T& field, std::type_identity_t<T> bits, store_point at) noexcept {
-  shared_assign(field, static_cast<T>(field & ~bits), at);
+void shared_clear_bits(T& field, std::type_identity_t<T> bits, store_point point) noexcept {
+  shared_assign(field, static_cast<T>(field & ~bits), point);
 }
 
 /// Returns the value of before, as shared_or() does.
 template <std::integral T>
-T shared_add(std::atomic<T>& word, std::type_identity_t<T> by, std::memory_order order, store_point at) noexcept {
-  const T before = word.fetch_add(by, order);
-  passed(at);
+T shared_add(std::atomic<T>& word, std::type_identity_t<T> amount, std::memory_order order,
+             store_point point) noexcept {
+  const T before = word.fetch_add(amount, order);
+  passed(point);
   return before;
 }
 
 template <std::integral T>
-T shared_or(std::atomic<T>& word, std::type_identity_t<T> bits, std::memory_order order, store_point at) noexcept {
+T shared_or(std::atomic<T>& word, std::type_identity_t<T> bits, std::memory_order order, store_point point) noexcept {
   const T before = word.fetch_or(bits, order);
-  passed(at);
+  passed(point);
   return before;
 }
 
 /// Compare-and-swap, sequentially consistent. False: `expected` has what is there instead.
 template <class T>
-bool shared_swap(std::atomic<T>& word, T& expected, std::type_identity_t<T> wanted, store_point at) noexcept {
+bool shared_swap(std::atomic<T>& word, T& expected, std::type_identity_t<T> wanted, store_point point) noexcept {
   const bool swapped = word.compare_exchange_strong(expected, wanted, std::memory_order_seq_cst);
-  passed(at);
+  passed(point);
   return swapped;
 }
 
 /// memcpy that may end behind each word: the point is passed after every 8 bytes.
-inline void shared_bytes(void* to, const void* from, std::size_t bytes, store_point at) noexcept {
+inline void shared_bytes(void* target, const void* source, std::size_t bytes, store_point point) noexcept {
   if (current_store_hook() == nullptr) [[likely]] {
-    std::memcpy(to, from, bytes);
+    std::memcpy(target, source, bytes);
     return;
   }
   for (std::size_t done = 0; done < bytes; done += 8) {
-    std::memcpy(static_cast<std::byte*>(to) + done, static_cast<const std::byte*>(from) + done,
+    std::memcpy(static_cast<std::byte*>(target) + done, static_cast<const std::byte*>(source) + done,
                 bytes - done < 8 ? bytes - done : 8);
-    passed(at);
+    passed(point);
   }
 }
 
 /// As above, word by word and relaxed: others may read while it is written.
-inline void shared_words(std::atomic<std::uint64_t>* to, const std::uint64_t* from, std::size_t words,
-                         store_point at) noexcept {
-  for (std::size_t i = 0; i < words; ++i) shared_store(to[i], from[i], std::memory_order_relaxed, at);
+inline void shared_words(std::atomic<std::uint64_t>* target, const std::uint64_t* source, std::size_t words,
+                         store_point point) noexcept {
+  for (std::size_t i = 0; i < words; ++i) shared_store(target[i], source[i], std::memory_order_relaxed, point);
 }
 
 }  // namespace memory

@@ -23,7 +23,7 @@ std::uint64_t key_word(std::span<const std::byte> key, std::size_t i) noexcept {
 
 }  // namespace
 
-result<version_table> version_table::map(shared_file file, access how) {
+result<version_table> version_table::map(shared_file file, access mode) {
   version_table made;
   made.file_ = std::move(file);
   struct place {
@@ -33,7 +33,7 @@ result<version_table> version_table::map(shared_file file, access how) {
   for (const place& each :
        {place{&made.hot_, {0, cold_offset}}, place{&made.cold_, {cold_offset, directory_offset - cold_offset}},
         place{&made.directory_, {directory_offset, segment_bytes - directory_offset}}}) {
-    auto mapped = window::open(made.file_, each.part, how, page_bytes);
+    auto mapped = window::open(made.file_, each.part, mode, page_bytes);
     if (!mapped) return std::unexpected(mapped.error());
     *each.where = std::move(*mapped);
   }
@@ -46,8 +46,8 @@ result<version_table> version_table::create(shared_file file) {
   return made;
 }
 
-result<version_table> version_table::open(shared_file file, access how) {
-  auto made = map(std::move(file), how);
+result<version_table> version_table::open(shared_file file, access mode) {
+  auto made = map(std::move(file), mode);
   if (!made) return made;
   if (auto ok = check_header(made->header(), segment_kind::versions, segment_bytes); !ok) {
     return std::unexpected(ok.error());
@@ -67,18 +67,19 @@ void version_table::populate(std::uint32_t first, std::uint32_t count) const noe
                 std::uint64_t{count} * sizeof(version_entry));
 }
 
-const key_tail* version_table::reach_tail(std::uint32_t ordinal) const noexcept {
-  return reinterpret_cast<const key_tail*>(cold_.reach(std::uint64_t{ordinal} * sizeof(key_tail), sizeof(key_tail)));
+const key_tail* version_table::reach_tail(std::uint32_t version_index) const noexcept {
+  return reinterpret_cast<const key_tail*>(
+      cold_.reach(std::uint64_t{version_index} * sizeof(key_tail), sizeof(key_tail)));
 }
 
-bool version_table::other_key_equals(std::uint32_t ordinal, std::span<const std::byte> key) const noexcept {
-  const version_entry& hot = entry(ordinal);
+bool version_table::other_key_equals(std::uint32_t version_index, std::span<const std::byte> key) const noexcept {
+  const version_entry& hot = entry(version_index);
   const std::size_t words = (key.size() + word_bytes - 1) / word_bytes;
   std::uint64_t difference = 0;
   for (std::size_t i = 0; i < words && i < 6; ++i) {
     difference |= hot.key[i].load(std::memory_order_relaxed) ^ key_word(key, i);
   }
-  const key_tail* tail = words > 6 ? reach_tail(ordinal) : nullptr;
+  const key_tail* tail = words > 6 ? reach_tail(version_index) : nullptr;
   if (words > 6 && tail == nullptr) return false;
   for (std::size_t i = 6; i < words; ++i) {
     difference |= tail->key[i - 6].load(std::memory_order_relaxed) ^ key_word(key, i);
@@ -94,27 +95,27 @@ void version_table::retire() const noexcept {
   shared_store(header().retired, 1, std::memory_order_release, "instance.retired"_point);
 }
 
-full_key version_table::key(std::uint32_t ordinal) const noexcept {
+full_key version_table::key(std::uint32_t version_index) const noexcept {
   full_key key;
-  const version_entry& hot = entry(ordinal);
+  const version_entry& hot = entry(version_index);
   const std::uint64_t size = hot.key_size.load(std::memory_order_relaxed);
   if (size > max_key_bytes) return key;
   key.size = static_cast<std::uint8_t>(size);
   for (std::size_t i = 0; i * word_bytes < size; ++i) {
-    const std::uint64_t word =
-        i < 6 ? hot.key[i].load(std::memory_order_relaxed) : tail(ordinal).key[i - 6].load(std::memory_order_relaxed);
+    const std::uint64_t word = i < 6 ? hot.key[i].load(std::memory_order_relaxed)
+                                     : tail(version_index).key[i - 6].load(std::memory_order_relaxed);
     std::memcpy(key.bytes.data() + i * word_bytes, &word, word_bytes);
   }
   return key;
 }
 
-void version_table::set_key(std::uint32_t ordinal, const full_key& key) const noexcept {
-  version_entry& hot = entry(ordinal);
+void version_table::set_key(std::uint32_t version_index, const full_key& key) const noexcept {
+  version_entry& hot = entry(version_index);
   std::array<std::uint64_t, 8> words;
   for (std::size_t i = 0; i < words.size(); ++i) words[i] = key_word(key.view(), i);
   shared_words(hot.key, words.data(), 6, "versions.key"_point);
   // Else the tail's pages stay untouched.
-  if (key.size > head_bytes) shared_words(tail(ordinal).key, words.data() + 6, 2, "versions.key_tail"_point);
+  if (key.size > head_bytes) shared_words(tail(version_index).key, words.data() + 6, 2, "versions.key_tail"_point);
   shared_store(hot.key_size, key.size, std::memory_order_relaxed, "versions.key_size"_point);
 }
 

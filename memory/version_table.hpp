@@ -64,11 +64,11 @@ class version_table {
   /// A fresh table in a zeroed file of segment_bytes. Errors: system.
   static result<version_table> create(shared_file file);
   /// One that somebody else made. Errors: system, layout_mismatch.
-  static result<version_table> open(shared_file file, access how);
+  static result<version_table> open(shared_file file, access mode);
 
   /// Of one that can be reached.
-  [[nodiscard]] version_entry& entry(std::uint32_t ordinal) const noexcept {
-    return reinterpret_cast<version_entry*>(hot_.base() + hot_offset)[ordinal];
+  [[nodiscard]] version_entry& entry(std::uint32_t version_index) const noexcept {
+    return reinterpret_cast<version_entry*>(hot_.base() + hot_offset)[version_index];
   }
   /// The entries of a live slab can be looked at. False: there are none such, or no address space for them.
   [[nodiscard]] bool reach(std::uint32_t first, std::uint32_t count) const noexcept {
@@ -80,20 +80,20 @@ class version_table {
     return reinterpret_cast<slab_entry*>(
         directory_.reach(std::uint64_t{index} * sizeof(slab_entry), sizeof(slab_entry)));
   }
-  [[nodiscard]] std::uint64_t version(std::uint32_t ordinal) const noexcept {
-    return entry(ordinal).version.load(std::memory_order_acquire);
+  [[nodiscard]] std::uint64_t version(std::uint32_t version_index) const noexcept {
+    return entry(version_index).version.load(std::memory_order_acquire);
   }
 
   /// True when the full key beside the version is `key`. Only meaningful while the block is pinned, or when the version
   /// is read again afterwards.
-  [[nodiscard]] bool key_equals(std::uint32_t ordinal, std::span<const std::byte> key) const noexcept {
-    const version_entry& hot = entry(ordinal);
+  [[nodiscard]] bool key_equals(std::uint32_t version_index, std::span<const std::byte> key) const noexcept {
+    const version_entry& hot = entry(version_index);
     if (hot.key_size.load(std::memory_order_relaxed) != key.size()) return false;
     if (key.size() == 32) return difference<4>(hot, key) == 0;  // SHA-256
     if (key.size() == 16) return difference<2>(hot, key) == 0;  // a 128-bit hash
-    return other_key_equals(ordinal, key);
+    return other_key_equals(version_index, key);
   }
-  [[nodiscard]] full_key key(std::uint32_t ordinal) const noexcept;
+  [[nodiscard]] full_key key(std::uint32_t version_index) const noexcept;
 
   // Owner only.
   [[nodiscard]] const shared_file& file() const noexcept { return file_; }
@@ -110,18 +110,18 @@ class version_table {
   /// The instance is given up: no worker takes it over any more.
   void retire() const noexcept;
   [[nodiscard]] bool is_retired() const noexcept { return header().retired.load(std::memory_order_acquire) != 0; }
-  void set_key(std::uint32_t ordinal, const full_key& key) const noexcept;
-  void set_version(std::uint32_t ordinal, std::uint64_t version, store_point at = no_point) const noexcept {
-    shared_store(entry(ordinal).version, version, std::memory_order_release, at);
+  void set_key(std::uint32_t version_index, const full_key& key) const noexcept;
+  void set_version(std::uint32_t version_index, std::uint64_t version, store_point point = no_point) const noexcept {
+    shared_store(entry(version_index).version, version, std::memory_order_release, point);
   }
-  [[nodiscard]] key_tail& tail(std::uint32_t ordinal) const noexcept {
-    return reinterpret_cast<key_tail*>(cold_.base())[ordinal];
+  [[nodiscard]] key_tail& tail(std::uint32_t version_index) const noexcept {
+    return reinterpret_cast<key_tail*>(cold_.base())[version_index];
   }
 
  private:
   [[nodiscard]] segment_header& header() const noexcept { return *reinterpret_cast<segment_header*>(hot_.base()); }
-  static result<version_table> map(shared_file file, access how);
-  [[nodiscard]] const key_tail* reach_tail(std::uint32_t ordinal) const noexcept;
+  static result<version_table> map(shared_file file, access mode);
+  [[nodiscard]] const key_tail* reach_tail(std::uint32_t version_index) const noexcept;
 
   template <std::size_t Words>
   [[nodiscard]] static std::uint64_t difference(const version_entry& hot, std::span<const std::byte> key) noexcept {
@@ -132,7 +132,7 @@ class version_table {
     return out;
   }
 
-  [[nodiscard]] bool other_key_equals(std::uint32_t ordinal, std::span<const std::byte> key) const noexcept;
+  [[nodiscard]] bool other_key_equals(std::uint32_t version_index, std::span<const std::byte> key) const noexcept;
 
   shared_file file_;
   window hot_, cold_, directory_;

@@ -36,11 +36,11 @@ void window::unmap() noexcept {
   count_ = 0;
 }
 
-result<window> window::open(const shared_file& file, file_part part, access how, std::uint64_t bytes) {
+result<window> window::open(const shared_file& file, file_part part, access mode, std::uint64_t bytes) {
   window made;
   made.fd_ = file.fd().get();
   made.part_ = part;
-  made.how_ = how;
+  made.how_ = mode;
   if (auto mapped = made.map(bytes); !mapped) return std::unexpected(mapped.error());
   return made;
 }

@@ -35,7 +35,7 @@ class window {
   ~window();
 
   /// Maps the first `bytes` of `part`. Errors: system (out of address space or mappings).
-  static result<window> open(const shared_file& file, file_part part, access how, std::uint64_t bytes);
+  static result<window> open(const shared_file& file, file_part part, access mode, std::uint64_t bytes);
 
   /// Address of the part's byte `offset`, mapped for `bytes` from there on. Null when they do not lie in the part, or
   /// the machine has no address space left.

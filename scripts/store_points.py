@@ -164,7 +164,7 @@ def unnamed_calls(path: Path) -> list[str]:
             depth += {"(": 1, ")": -1}.get(text[end], 0)
             end += 1
         arguments = text[call.end() : end]
-        if "_point" not in arguments and not re.search(r"\bat\)$", arguments):
+        if "_point" not in arguments and not re.search(r"\bpoint\)$", arguments):
             place = f"{path.relative_to(ROOT)}:{text.count(chr(10), 0, call.start()) + 1}"
             wrong.append(f"{place}: {call.group()[1:-1]} without a point")
     return wrong

@@ -47,7 +47,7 @@ belady::belady(std::span<const std::uint32_t> next_use, std::uint32_t capacity)
       awaited_(static_cast<std::uint32_t>(next_use.size())),
       block_at_(next_use.size(), eviction::block_links::none) {}
 
-bool belady::wants(std::uint64_t /*id*/, std::uint32_t /*now*/) {
+bool belady::should_admit(std::uint64_t /*id*/, std::uint32_t /*now*/) {
   const std::uint32_t next = next_use_[position_];
   const bool farther = size_ >= capacity_ && unused_.empty() && next > awaited_.largest().value_or(never);
   if (next != never && !farther) return true;
@@ -55,7 +55,7 @@ bool belady::wants(std::uint64_t /*id*/, std::uint32_t /*now*/) {
   return false;
 }
 
-void belady::admit(std::uint32_t block, std::uint64_t /*id*/, std::uint32_t /*now*/) {
+void belady::insert(std::uint32_t block, std::uint64_t /*id*/, std::uint32_t /*now*/) {
   place(block, next_use_[position_++]);
   ++size_;
 }

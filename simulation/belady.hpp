@@ -30,8 +30,8 @@ class belady final : public eviction::policy {
   belady(std::span<const std::uint32_t> next_use, std::uint32_t capacity);
 
   void resize(std::uint32_t capacity) override { capacity_ = capacity; }
-  [[nodiscard]] bool wants(std::uint64_t id, std::uint32_t now) override;
-  void admit(std::uint32_t block, std::uint64_t id, std::uint32_t now) override;
+  [[nodiscard]] bool should_admit(std::uint64_t id, std::uint32_t now) override;
+  void insert(std::uint32_t block, std::uint64_t id, std::uint32_t now) override;
   void touch(std::uint32_t block, std::uint32_t now) override;
   void forget(std::uint32_t block) override;
   [[nodiscard]] std::optional<std::uint32_t> victim() override;

@@ -30,15 +30,16 @@ struct one_tier {
 
 }  // namespace
 
-replay_sums simulate(const trace& of, eviction::policy& by, std::uint32_t capacity, replay_order order) {
-  eviction::simulated_pool pool(by, capacity, of.identities());
-  replay_sums sums{.blocks = of.stream().size(), .tokens = of.tokens()};
-  for (const trace::entry& each : of.requests()) {
-    const auto blocks = of.blocks(each);
-    const std::size_t hits = pool.begin(blocks, of.ids(each), each.partial, each.time);
+replay_sums simulate(const trace& trace, eviction::policy& policy, std::uint32_t capacity, replay_order order) {
+  eviction::simulated_pool pool(policy, capacity, trace.identities());
+  replay_sums sums{.blocks = trace.stream().size(), .tokens = trace.tokens()};
+  for (const trace::entry& each : trace.requests()) {
+    const auto blocks = trace.blocks(each);
+    const std::size_t hits = pool.begin_request(blocks, trace.ids(each), each.partial, each.time);
     sums.prefix_hits += hits;
     sums.prefix_tokens += std::min(hits * trace::tokens_per_block, each.tokens);
-    use_request(one_tier{pool, each.time, sums.stream_hits}, blocks, hits, order == replay_order::reverse, by.order());
+    use_request(one_tier{pool, each.time, sums.stream_hits}, blocks, hits, order == replay_order::reverse,
+                policy.order());
   }
   sums.inserts = pool.inserts();
   sums.evictions = pool.evictions();
@@ -58,19 +59,19 @@ result<void> check_simulated(std::string_view policy_name, replay_order order) {
               "unknown eviction policy `" + std::string(policy_name) + "`; known: " + list + "belady");
 }
 
-result<replay_sums> simulate(const trace& of, std::string_view policy_name, std::uint32_t capacity,
+result<replay_sums> simulate(const trace& trace, std::string_view policy_name, std::uint32_t capacity,
                              replay_order order) {
   if (auto known = check_simulated(policy_name, order); !known) return std::unexpected(known.error());
   if (policy_name == "belady") {
-    const std::vector<std::uint32_t> next_uses = of.next_uses();
+    const std::vector<std::uint32_t> next_uses = trace.next_uses();
     belady bound(next_uses, capacity);
-    return simulate(of, bound, capacity, order);
+    return simulate(trace, bound, capacity, order);
   }
   eviction::block_links links;
-  links.cover(std::min(of.distinct(), capacity));
+  links.cover(std::min(trace.distinct(), capacity));
   auto by = eviction::make_policy(policy_name, links);
   if (!by) return std::unexpected(by.error());
-  return simulate(of, **by, capacity, order);
+  return simulate(trace, **by, capacity, order);
 }
 
 }  // namespace cenote::simulation

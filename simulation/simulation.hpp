@@ -32,14 +32,15 @@ struct replay_sums {
   }
 };
 
-/// Runs `of` through `by`, which is empty and numbers blocks as the trace does.
-[[nodiscard]] replay_sums simulate(const trace& of, eviction::policy& by, std::uint32_t capacity, replay_order order);
+/// Runs `trace` through `policy`, which is empty and numbers blocks as the trace does.
+[[nodiscard]] replay_sums simulate(const trace& trace, eviction::policy& policy, std::uint32_t capacity,
+                                   replay_order order);
 
 /// Refused: unknown policies, and belady in another order than forward.
 [[nodiscard]] result<void> check_simulated(std::string_view policy_name, replay_order order);
 
 /// The same for a policy by name, `belady` included. Refused is what check_simulated() refuses.
-[[nodiscard]] result<replay_sums> simulate(const trace& of, std::string_view policy_name, std::uint32_t capacity,
+[[nodiscard]] result<replay_sums> simulate(const trace& trace, std::string_view policy_name, std::uint32_t capacity,
                                            replay_order order);
 
 }  // namespace cenote::simulation

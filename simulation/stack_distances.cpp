@@ -69,16 +69,16 @@ std::uint64_t lru_curve::recency::between(std::size_t after, std::size_t until) 
 
 // ---------------------------------------------------------------------------------------------- the pass
 
-lru_curve::lru_curve(const trace& of)
-    : by_distance_(of.distinct() + std::size_t{1}),
-      blocks_(of.stream().size()),
-      tokens_(of.tokens()),
-      distinct_(of.distinct()),
-      used_(of.stream().size()),
-      last_(of.distinct(), never) {
-  for (const trace::entry& each : of.requests()) {
-    count_prefix(of, each);
-    count_stream(of.blocks(each));
+lru_curve::lru_curve(const trace& trace)
+    : by_distance_(trace.distinct() + std::size_t{1}),
+      blocks_(trace.stream().size()),
+      tokens_(trace.tokens()),
+      distinct_(trace.distinct()),
+      used_(trace.stream().size()),
+      last_(trace.distinct(), never) {
+  for (const trace::entry& each : trace.requests()) {
+    count_prefix(trace, each);
+    count_stream(trace.blocks(each));
   }
   last_ = {};
   used_ = recency(0);
@@ -88,18 +88,18 @@ lru_curve::lru_curve(const trace& of)
 }
 
 /// How many leading blocks are there when the request comes: where the deepest of them still is.
-void lru_curve::count_prefix(const trace& of, const trace::entry& each) {
+void lru_curve::count_prefix(const trace& trace, const trace::entry& entry) {
   std::uint64_t deepest = 0;
   std::uint64_t tokens = 0;
   std::uint64_t behind = 0;
   std::size_t before = never;
-  for (const std::uint32_t block : of.blocks(each)) {
+  for (const std::uint32_t block : trace.blocks(entry)) {
     const std::size_t position = last_[block];
     if (position == never) return;
     behind = before == never ? used_.behind(position) : used_.behind(position, before, behind);
     before = position;
     deepest = std::max(deepest, behind + 1);
-    const std::uint64_t with = std::min(tokens + trace::tokens_per_block, each.tokens);
+    const std::uint64_t with = std::min(tokens + trace::tokens_per_block, entry.tokens);
     by_distance_[deepest].prefix_hits += 1;
     by_distance_[deepest].prefix_tokens += with - tokens;
     tokens = with;

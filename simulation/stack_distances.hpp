@@ -16,7 +16,7 @@ namespace cenote::simulation {
 /// where the capacity is larger than the number of different blocks used since its last use.
 class lru_curve {
  public:
-  explicit lru_curve(const trace& of);
+  explicit lru_curve(const trace& trace);
 
   [[nodiscard]] replay_sums at(std::uint32_t capacity) const;
 
@@ -28,7 +28,7 @@ class lru_curve {
     std::uint64_t prefix_tokens = 0;
   };
 
-  void count_prefix(const trace& of, const trace::entry& each);
+  void count_prefix(const trace& trace, const trace::entry& entry);
   void count_stream(std::span<const std::uint32_t> blocks);
 
   /// The positions of the stream at which a block was used last, in a set that counts what lies behind a position.

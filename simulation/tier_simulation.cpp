@@ -89,59 +89,59 @@ struct two_tiers {
   }
 };
 
-tier_sums run(const trace& of, two_tiers in, replay_order order) {
-  tier_sums& sums = in.sums;
-  sums.both.blocks = of.stream().size();
-  sums.both.tokens = of.tokens();
-  for (const trace::entry& each : of.requests()) {
-    const auto blocks = of.blocks(each);
+tier_sums run(const trace& trace, two_tiers tiers, replay_order order) {
+  tier_sums& sums = tiers.sums;
+  sums.both.blocks = trace.stream().size();
+  sums.both.tokens = trace.tokens();
+  for (const trace::entry& each : trace.requests()) {
+    const auto blocks = trace.blocks(each);
     const auto lead = [&](auto&& holds) {
       return static_cast<std::size_t>(std::ranges::find_if_not(blocks, holds) - blocks.begin());
     };
-    const std::size_t hits = lead([&](std::uint32_t block) { return in.holds(block); });
-    const std::size_t above = lead([&](std::uint32_t block) { return in.upper.holds(block); });
+    const std::size_t hits = lead([&](std::uint32_t block) { return tiers.holds(block); });
+    const std::size_t above = lead([&](std::uint32_t block) { return tiers.upper.holds(block); });
     sums.both.prefix_hits += hits;
     sums.both.prefix_tokens += std::min(hits * trace::tokens_per_block, each.tokens);
     sums.upper_tokens += std::min(above * trace::tokens_per_block, each.tokens);
-    in.now = each.time;
-    ++in.request;
-    in.bring_up(blocks.first(hits));
-    in.upper.begin(blocks, of.ids(each), each.partial, each.time);
-    use_request(in, blocks, hits, order == replay_order::reverse, in.upper.by().order());
+    tiers.now = each.time;
+    ++tiers.request;
+    tiers.bring_up(blocks.first(hits));
+    tiers.upper.begin_request(blocks, trace.ids(each), each.partial, each.time);
+    use_request(tiers, blocks, hits, order == replay_order::reverse, tiers.upper.by().order());
   }
-  sums.both.inserts = in.upper.inserts();
-  sums.both.evictions = in.upper.evictions();
-  sums.lower_evictions = in.lower.evictions();
+  sums.both.inserts = tiers.upper.inserts();
+  sums.both.evictions = tiers.upper.evictions();
+  sums.lower_evictions = tiers.lower.evictions();
   return sums;
 }
 
 }  // namespace
 
-result<tier_sums> simulate(const trace& of, const tier_pair& how, replay_order order) {
-  if (!how.keep_copy && how.ingest != cenote::ingest::evicted) {
+result<tier_sums> simulate(const trace& trace, const tier_pair& tiers, replay_order order) {
+  if (!tiers.keep_copy && tiers.ingest != cenote::ingest::evicted) {
     return fail(
         error_code::invalid_argument,
         "without a lower copy a block comes down only when it is evicted: keep-copy false needs ingest evicted");
   }
   eviction::block_links upper_links;
   eviction::block_links lower_links;
-  upper_links.cover(std::min(of.distinct(), how.upper_capacity));
-  lower_links.cover(std::min(of.distinct(), how.lower_capacity));
-  auto upper = eviction::make_policy(how.upper_policy, upper_links);
+  upper_links.cover(std::min(trace.distinct(), tiers.upper_capacity));
+  lower_links.cover(std::min(trace.distinct(), tiers.lower_capacity));
+  auto upper = eviction::make_policy(tiers.upper_policy, upper_links);
   if (!upper) return std::unexpected(upper.error());
-  auto lower = eviction::make_policy(how.lower_policy, lower_links);
+  auto lower = eviction::make_policy(tiers.lower_policy, lower_links);
   if (!lower) return std::unexpected(lower.error());
-  eviction::simulated_pool above(**upper, how.upper_capacity, of.identities());
-  eviction::simulated_pool below(**lower, how.lower_capacity, of.identities());
+  eviction::simulated_pool above(**upper, tiers.upper_capacity, trace.identities());
+  eviction::simulated_pool below(**lower, tiers.lower_capacity, trace.identities());
   tier_sums sums;
-  return run(of,
+  return run(trace,
              {.upper = above,
               .lower = below,
-              .ingest = how.ingest,
-              .keep_copy = how.keep_copy,
+              .ingest = tiers.ingest,
+              .keep_copy = tiers.keep_copy,
               .sums = sums,
-              .brought_up = std::vector<std::uint32_t>(of.distinct()),
-              .leading = std::vector<std::uint32_t>(of.distinct())},
+              .brought_up = std::vector<std::uint32_t>(trace.distinct()),
+              .leading = std::vector<std::uint32_t>(trace.distinct())},
              order);
 }
 

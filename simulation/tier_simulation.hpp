@@ -30,6 +30,6 @@ struct tier_sums {
 
 /// A block that only the lower tier has goes up when it is used. Refused: unknown policies, belady, and what tier_pair
 /// rules out.
-[[nodiscard]] result<tier_sums> simulate(const trace& of, const tier_pair& how, replay_order order);
+[[nodiscard]] result<tier_sums> simulate(const trace& trace, const tier_pair& tiers, replay_order order);
 
 }  // namespace cenote::simulation

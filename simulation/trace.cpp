@@ -54,14 +54,14 @@ void trace::add(std::uint64_t time_ms, std::uint64_t tokens, std::span<const std
   ids_.insert(ids_.end(), ids.begin(), ids.end());
 }
 
-void trace::add_entry(const arrival& of, std::size_t first) {
-  const auto time = static_cast<std::uint32_t>(of.time_ms / ms_per_tenth);
+void trace::add_entry(const arrival& request, std::size_t first) {
+  const auto time = static_cast<std::uint32_t>(request.time_ms / ms_per_tenth);
   requests_.push_back({.first = first,
-                       .count = of.count,
-                       .tokens = of.tokens,
+                       .count = request.count,
+                       .tokens = request.tokens,
                        .time = requests_.empty() ? time : std::max(time, requests_.back().time),
-                       .partial = of.count * tokens_per_block > of.tokens});
-  tokens_ += of.tokens;
+                       .partial = request.count * tokens_per_block > request.tokens});
+  tokens_ += request.tokens;
 }
 
 std::uint32_t trace::number_of(std::uint64_t id) {

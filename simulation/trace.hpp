@@ -37,11 +37,11 @@ class trace {
   void add(std::uint64_t time_ms, std::uint64_t tokens, std::span<const std::uint64_t> ids);
 
   [[nodiscard]] std::span<const entry> requests() const noexcept { return requests_; }
-  [[nodiscard]] std::span<const std::uint32_t> blocks(const entry& of) const noexcept {
-    return std::span(blocks_).subspan(of.first, of.count);
+  [[nodiscard]] std::span<const std::uint32_t> blocks(const entry& request) const noexcept {
+    return std::span(blocks_).subspan(request.first, request.count);
   }
-  [[nodiscard]] std::span<const std::uint64_t> ids(const entry& of) const noexcept {
-    return std::span(ids_).subspan(of.first, of.count);
+  [[nodiscard]] std::span<const std::uint64_t> ids(const entry& request) const noexcept {
+    return std::span(ids_).subspan(request.first, request.count);
   }
   /// The numbers of all blocks of all requests, one after the other.
   [[nodiscard]] std::span<const std::uint32_t> stream() const noexcept { return blocks_; }
@@ -66,7 +66,7 @@ class trace {
   huge_vector<std::uint32_t> blocks_;
   huge_vector<std::uint64_t> ids_;
   huge_vector<std::uint64_t> identities_;
-  void add_entry(const arrival& of, std::size_t first);
+  void add_entry(const arrival& request, std::size_t first);
   std::uint32_t number_of(std::uint64_t id);
   void place_all(std::size_t places);
   /// By identity, plus one; 0 is a free place. Open addressing, at most half full.

@@ -179,7 +179,7 @@ class dice {
   explicit dice(double seed) : random_(static_cast<std::uint64_t>(seed)) {}
   /// In [0, 1).
   [[nodiscard]] double share() { return static_cast<double>(random_() >> 11) * 0x1p-53; }
-  [[nodiscard]] bool chance(double of) { return share() < of; }
+  [[nodiscard]] bool chance(double probability) { return share() < probability; }
   [[nodiscard]] std::size_t below(double n) { return static_cast<std::size_t>(share() * n); }
   /// Exponentially distributed.
   [[nodiscard]] double around(double mean) {
@@ -198,10 +198,10 @@ struct prompt {
   std::uint64_t tokens = 0;
   std::vector<std::uint64_t> ids;
 
-  void grow(std::uint64_t by, std::uint64_t& next_id) {
-    if (by == 0) return;
+  void grow(std::uint64_t amount, std::uint64_t& next_id) {
+    if (amount == 0) return;
     if (tokens % trace::tokens_per_block != 0) ids.pop_back();
-    tokens += by;
+    tokens += amount;
     while (ids.size() * trace::tokens_per_block < tokens) ids.push_back(next_id++);
   }
 };

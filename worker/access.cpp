@@ -33,19 +33,20 @@ bool same_token(std::string_view a, std::string_view b) noexcept {
 
 }  // namespace
 
-bool may_attach(const connection& from, const config::node_config& config) {
+bool may_attach(const connection& connection, const config::node_config& config) {
   const auto& auth = config.auth;
-  if (from.peer.uid == ::geteuid()) return true;
-  if (auth.allow_uids.empty() && auth.allow_gids.empty()) return from.peer.uid == 0;
-  if (std::find(auth.allow_uids.begin(), auth.allow_uids.end(), from.peer.uid) != auth.allow_uids.end()) return true;
+  if (connection.peer.uid == ::geteuid()) return true;
+  if (auth.allow_uids.empty() && auth.allow_gids.empty()) return connection.peer.uid == 0;
+  if (std::find(auth.allow_uids.begin(), auth.allow_uids.end(), connection.peer.uid) != auth.allow_uids.end())
+    return true;
   return std::any_of(auth.allow_gids.begin(), auth.allow_gids.end(),
-                     [&](gid_t gid) { return is_in_group(from.socket.get(), from.peer, gid); });
+                     [&](gid_t gid) { return is_in_group(connection.socket.get(), connection.peer, gid); });
 }
 
-bool may_administrate(const connection& from, const config::node_config& config) {
-  if (from.peer.uid == ::geteuid() || from.peer.uid == 0) return true;
+bool may_administrate(const connection& connection, const config::node_config& config) {
+  if (connection.peer.uid == ::geteuid() || connection.peer.uid == 0) return true;
   const auto admin = config.auth.admin_gid;
-  return admin && is_in_group(from.socket.get(), from.peer, *admin);
+  return admin && is_in_group(connection.socket.get(), connection.peer, *admin);
 }
 
 error may_not_attach(uid_t uid) {
@@ -54,13 +55,13 @@ error may_not_attach(uid_t uid) {
                                              "auth.allow_gids"};
 }
 
-result<void> check_group(const connection& from, const local::attach_request& request,
+result<void> check_group(const connection& connection, const local::attach_request& request,
                          const config::node_config& config) {
   const auto group = config.groups.find(request.spec.paying_group());
   if (group == config.groups.end()) return {};
   const auto& uids = group->second.uids;
-  if (!uids.empty() && std::ranges::find(uids, from.peer.uid) == uids.end()) {
-    return fail(error_code::permission_denied, "uid " + std::to_string(from.peer.uid) +
+  if (!uids.empty() && std::ranges::find(uids, connection.peer.uid) == uids.end()) {
+    return fail(error_code::permission_denied, "uid " + std::to_string(connection.peer.uid) +
                                                    " may not name instance group `" + group->first + "`; groups.\"" +
                                                    group->first + "\".uids has those who may");
   }

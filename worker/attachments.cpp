@@ -32,30 +32,32 @@ result<Answer> attachments::ask(const Actor& whom, Arguments... arguments) {
 
 // ---------------------------------------------------------------------------------------------- attach
 
-result<void> attachments::check_limits(const connection& from, const config::node_config& now) const {
+result<void> attachments::check_limits(const connection& connection, const config::node_config& now) const {
   if (sessions_.size() >= now.node.max_sessions) {
     return fail(error_code::limit_exceeded,
                 std::to_string(sessions_.size()) + " sessions are attached, node.max_sessions allows no more");
   }
-  const auto own = static_cast<std::uint64_t>(
-      std::ranges::count_if(sessions_, [&](const auto& each) { return each.second.resources->uid == from.peer.uid; }));
+  const auto own = static_cast<std::uint64_t>(std::ranges::count_if(
+      sessions_, [&](const auto& each) { return each.second.resources->uid == connection.peer.uid; }));
   if (own >= now.limits.sessions_per_uid) {
-    return fail(error_code::limit_exceeded, "uid " + std::to_string(from.peer.uid) + " has " + std::to_string(own) +
+    return fail(error_code::limit_exceeded, "uid " + std::to_string(connection.peer.uid) + " has " +
+                                                std::to_string(own) +
                                                 " sessions, limits.sessions_per_uid allows no more");
   }
-  if (!may_administrate(from, now) && own >= fair_share(now.node.max_sessions, sessions_.size() - own)) {
-    return fail(error_code::limit_exceeded, "uid " + std::to_string(from.peer.uid) + " has " + std::to_string(own) +
-                                                " of the node's " + std::to_string(now.node.max_sessions) +
+  if (!may_administrate(connection, now) && own >= fair_share(now.node.max_sessions, sessions_.size() - own)) {
+    return fail(error_code::limit_exceeded, "uid " + std::to_string(connection.peer.uid) + " has " +
+                                                std::to_string(own) + " of the node's " +
+                                                std::to_string(now.node.max_sessions) +
                                                 " sessions, and must leave as many to others; raise "
                                                 "node.max_sessions");
   }
   return {};
 }
 
-result<void> attachments::check_client(const connection& from, const local::attach_request& request) const {
+result<void> attachments::check_client(const connection& connection, const local::attach_request& request) const {
   const config_ptr now = config_.get();
-  if (auto allowed = check_group(from, request, *now); !allowed) return allowed;
-  if (auto allowed = check_limits(from, *now); !allowed) return allowed;
+  if (auto allowed = check_group(connection, request, *now); !allowed) return allowed;
+  if (auto allowed = check_limits(connection, *now); !allowed) return allowed;
   const std::uint32_t most = std::min<std::uint32_t>(now->session.max_pins, memory::session_memory::max_pin_slots);
   if (request.max_pins > most) {
     return fail(error_code::limit_exceeded, "max_pins is " + std::to_string(request.max_pins) +
@@ -100,65 +102,66 @@ result<blocks::instance_number> attachments::make_instance(const instance_spec& 
   return fresh;
 }
 
-result<void> attachments::attach(connection& from, const local::frame& frame) {
+result<void> attachments::attach(connection& connection, const local::frame& frame) {
   if (draining_) return fail(error_code::not_running, "the node is shutting down");
-  if (from.session != 0) return fail(error_code::malformed, "this connection has a session already");
-  if (!may_attach(from, *config_.get())) return std::unexpected(may_not_attach(from.peer.uid));
+  if (connection.session != 0) return fail(error_code::malformed, "this connection has a session already");
+  if (!may_attach(connection, *config_.get())) return std::unexpected(may_not_attach(connection.peer.uid));
   auto request = local::decode_attach(frame.payload, frame.header.minor);
   if (!request) return std::unexpected(request.error());
-  end_unheard_of(from, *request);
-  if (auto allowed = check_client(from, *request); !allowed) return allowed;
-  auto instance = find_or_make_instance(request->spec, from.peer.uid);
+  end_unheard_of(connection, *request);
+  if (auto allowed = check_client(connection, *request); !allowed) return allowed;
+  auto instance = find_or_make_instance(request->spec, connection.peer.uid);
   if (!instance) return std::unexpected(instance.error());
   auto shared = ask<descriptors_ptr>(context_.dram, describe_atom_v, *instance);
   if (!shared) return std::unexpected(shared.error());
   if (!(*shared)->index) return fail(error_code::system, "this process is out of file descriptors");
 
-  auto made = make_resources(from, *request);
+  auto made = make_resources(connection, *request);
   if (!made) return std::unexpected(made.error());
   const std::shared_ptr<session_resources>& session = made->session;
   session->instance = *instance;
   auto opened = keep_session(context_.keeper, *session);
-  if (opened) opened = open(session, from.socket.get());
+  if (opened) opened = open(session, connection.socket.get());
   if (!opened) {
     release(session->number);  // whatever was done of it, or is still on its way
     return opened;
   }
-  from.session = session->number;
+  connection.session = session->number;
   log_info(logger("server"), "attached",
            {{"session", session->number}, {"pid", session->pid}, {"instance", request->spec.id}});
 
   const local::attach_reply reply{session->number, session->secret, context_.epoch, session->pin_slots};
   const std::array fds{session->segment.fd().get(), session->submit_doorbell.get(), made->ear.get(),
                        (*shared)->index.get(), (*shared)->versions.get()};
-  auto sent = from.out.send(local::reply_to(frame.header, local::frame_type::attach_reply), local::encode(reply), fds);
+  auto sent =
+      connection.out.send(local::reply_to(frame.header, local::frame_type::attach_reply), local::encode(reply), fds);
   if (!sent) end(session->number, "its client left before it was attached");
-  from.attach_unread = sent.has_value();
+  connection.attach_unread = sent.has_value();
   return sent;
 }
 
 /// What an earlier attempt of the same call made: its worker died before the client had the answer.
-void attachments::end_unheard_of(const connection& from, const local::attach_request& request) {
+void attachments::end_unheard_of(const connection& connection, const local::attach_request& request) {
   if (request.call == 0) return;
   const auto made = std::ranges::find_if(sessions_, [&](const auto& each) {
-    return each.second.resources->attach_call == request.call && each.second.resources->pid == from.peer.pid;
+    return each.second.resources->attach_call == request.call && each.second.resources->pid == connection.peer.pid;
   });
   if (made != sessions_.end()) end(made->first, "its client never heard of it");
 }
 
 /// The memory and identity of a new session, but for its instance.
-result<attachments::fresh_session> attachments::make_resources(const connection& from,
+result<attachments::fresh_session> attachments::make_resources(const connection& connection,
                                                                const local::attach_request& request) {
-  auto pidfd = local::pidfd_of(from.socket.get());
+  auto pidfd = local::pidfd_of(connection.socket.get());
   if (!pidfd) return std::unexpected(pidfd.error());
   auto session = std::make_shared<session_resources>();
   session->number = number_session();
   session->secret = random_number();
   session->client_name = request.client_name;
   session->attach_call = request.call;
-  session->pid = from.peer.pid;
-  session->uid = from.peer.uid;
-  session->gid = from.peer.gid;
+  session->pid = connection.peer.pid;
+  session->uid = connection.peer.uid;
+  session->gid = connection.peer.gid;
   session->attached = std::chrono::system_clock::now();
   session->pin_slots =
       request.max_pins != 0 ? request.max_pins : std::min<std::uint32_t>(default_pins, config_.get()->session.max_pins);
@@ -218,22 +221,22 @@ void attachments::adopt(const std::shared_ptr<session_resources>& session) {
 
 // ---------------------------------------------------------------------------------------------- reattach, slabs
 
-result<void> attachments::reattach(connection& from, const local::frame& frame) {
+result<void> attachments::reattach(connection& connection, const local::frame& frame) {
   const auto request = local::decode_reattach(frame.payload, frame.header.minor);
   if (!request) return std::unexpected(request.error());
   const auto found = sessions_.find(request->session);
   if (found == sessions_.end() || found->second.resources->secret != request->secret ||
-      found->second.resources->pid != from.peer.pid) {
+      found->second.resources->pid != connection.peer.pid) {
     return fail(error_code::closed, "the node does not know this session; attach again");
   }
   if (found->second.killed) return fail(error_code::session_killed, "the operator ended this session");
-  if (from.session != 0 && from.session != request->session) {
+  if (connection.session != 0 && connection.session != request->session) {
     return fail(error_code::malformed, "this connection has another session");
   }
   const int before = found->second.socket;
-  found->second.socket = from.socket.get();
-  from.session = request->session;
-  if (before >= 0 && before != from.socket.get()) hooks_.replaced(before);
+  found->second.socket = connection.socket.get();
+  connection.session = request->session;
+  if (before >= 0 && before != connection.socket.get()) hooks_.replaced(before);
   // A list that was made before this worker began may lack what its predecessor handed out in between.
   const bool whole = frame.header.minor < 3 || request->listed_in == context_.epoch;
   auto back = ask<outcome>(context_.dram, reattach_atom_v, request->session,
@@ -242,18 +245,18 @@ result<void> attachments::reattach(connection& from, const local::frame& frame) 
   if (const auto status = back->get(); !status) return std::unexpected(status.error());
   byte_writer reply;
   reply.put(context_.epoch);
-  return from.out.send(local::reply_to(frame.header, local::frame_type::reattach_reply), std::move(reply).take());
+  return connection.out.send(local::reply_to(frame.header, local::frame_type::reattach_reply), std::move(reply).take());
 }
 
-result<void> attachments::send_slabs(connection& from, const local::frame& frame) {
-  const auto session = sessions_.find(from.session);
+result<void> attachments::send_slabs(connection& connection, const local::frame& frame) {
+  const auto session = sessions_.find(connection.session);
   if (session == sessions_.end()) return fail(error_code::malformed, "slabs before attach");
   auto indices = local::decode_slab_query(frame.payload);
   if (!indices) return std::unexpected(indices.error());
   auto handles = ask<slab_handles_ptr>(context_.dram, handles_atom_v, session->second.resources->instance, *indices);
   if (!handles) return std::unexpected(handles.error());
-  return from.out.send(local::reply_to(frame.header, local::frame_type::slabs_reply),
-                       local::encode_slabs((*handles)->slabs), local::numbers_of((*handles)->fds));
+  return connection.out.send(local::reply_to(frame.header, local::frame_type::slabs_reply),
+                             local::encode_slabs((*handles)->slabs), local::numbers_of((*handles)->fds));
 }
 
 // ---------------------------------------------------------------------------------------------- end

@@ -34,9 +34,9 @@ class attachments {
   attachments(server_context& context, const current_config& config, local::event_loop& sockets, connection_hooks hooks)
       : context_(context), config_(config), sockets_(sockets), hooks_(std::move(hooks)) {}
 
-  result<void> attach(connection& from, const local::frame& frame);
-  result<void> reattach(connection& from, const local::frame& frame);
-  result<void> send_slabs(connection& from, const local::frame& frame);
+  result<void> attach(connection& connection, const local::frame& frame);
+  result<void> reattach(connection& connection, const local::frame& frame);
+  result<void> send_slabs(connection& connection, const local::frame& frame);
   void end(std::uint64_t number, std::string_view why);
   /// The operator's end of a session: refused from now on; its blocks stay until its process is dead.
   result<void> kill(std::uint64_t number);
@@ -70,12 +70,12 @@ class attachments {
   template <class Answer, class Actor, class... Arguments>
   result<Answer> ask(const Actor& whom, Arguments... arguments);
 
-  void end_unheard_of(const connection& from, const local::attach_request& request);
-  result<void> check_client(const connection& from, const local::attach_request& request) const;
-  result<void> check_limits(const connection& from, const config::node_config& now) const;
+  void end_unheard_of(const connection& connection, const local::attach_request& request);
+  result<void> check_client(const connection& connection, const local::attach_request& request) const;
+  result<void> check_limits(const connection& connection, const config::node_config& now) const;
   result<blocks::instance_number> find_or_make_instance(const instance_spec& spec, uid_t owner);
   result<blocks::instance_number> make_instance(const instance_spec& spec, uid_t owner);
-  result<fresh_session> make_resources(const connection& from, const local::attach_request& request);
+  result<fresh_session> make_resources(const connection& connection, const local::attach_request& request);
   [[nodiscard]] std::uint64_t number_session();
   result<void> open(const std::shared_ptr<session_resources>& session, int socket);
   void release(std::uint64_t number);

@@ -20,8 +20,8 @@ std::string deadly_point;
 std::atomic<std::uint64_t> passings_left{0};
 bool stands_still = false;
 
-void on_point(store_point at) noexcept {
-  if (at.name() != deadly_point || passings_left.fetch_sub(1, std::memory_order_relaxed) != 1) return;
+void on_point(store_point point) noexcept {
+  if (point.name() != deadly_point || passings_left.fetch_sub(1, std::memory_order_relaxed) != 1) return;
   while (stands_still) ::pause();
   ::kill(::getpid(), SIGKILL);
 }

@@ -24,39 +24,39 @@ constexpr std::array<std::uint64_t, 13> time_limits{1'000,       10'000,        
                                                     300'000'000, 1'000'000'000, 10'000'000'000};
 
 /// A scrape with one byte that is not UTF-8 is dropped whole.
-labels utf8(labels of) {
-  for (ClientMetric::Label& each : of) each.value = as_utf8(each.value);
-  return of;
+labels utf8(labels tags) {
+  for (ClientMetric::Label& each : tags) each.value = as_utf8(each.value);
+  return tags;
 }
 
 /// Families in the order in which they are first named.
 class collection {
  public:
-  void gauge(std::string_view name, std::string_view help, double value, labels of = {}) {
-    add(figure_kind::gauge, name, help, value, std::move(of));
+  void gauge(std::string_view name, std::string_view help, double value, labels tags = {}) {
+    add(figure_kind::gauge, name, help, value, std::move(tags));
   }
-  void counter(std::string_view name, std::string_view help, double value, labels of = {}) {
-    add(figure_kind::counter, name, help, value, std::move(of));
+  void counter(std::string_view name, std::string_view help, double value, labels tags = {}) {
+    add(figure_kind::counter, name, help, value, std::move(tags));
   }
-  void add(figure_kind kind, std::string_view name, std::string_view help, double value, labels of) {
+  void add(figure_kind kind, std::string_view name, std::string_view help, double value, labels tags) {
     ClientMetric metric;
-    metric.label = utf8(std::move(of));
+    metric.label = utf8(std::move(tags));
     (kind == figure_kind::counter ? metric.counter.value : metric.gauge.value) = value;
     family(name, help, kind == figure_kind::counter ? MetricType::Counter : MetricType::Gauge)
         .metric.push_back(std::move(metric));
   }
   /// Seconds, of a histogram of nanoseconds.
-  void seconds(std::string_view name, std::string_view help, const histogram& of, labels with = {}) {
+  void seconds(std::string_view name, std::string_view help, const histogram& times, labels with = {}) {
     ClientMetric metric;
     metric.label = utf8(std::move(with));
     for (const std::uint64_t limit : time_limits) {
       metric.histogram.bucket.push_back(
-          {.cumulative_count = of.count_up_to(limit), .upper_bound = static_cast<double>(limit) / 1e9});
+          {.cumulative_count = times.count_up_to(limit), .upper_bound = static_cast<double>(limit) / 1e9});
     }
     metric.histogram.bucket.push_back(
-        {.cumulative_count = of.count(), .upper_bound = std::numeric_limits<double>::infinity()});
+        {.cumulative_count = times.count(), .upper_bound = std::numeric_limits<double>::infinity()});
     metric.histogram.sample_count = metric.histogram.bucket.back().cumulative_count;
-    metric.histogram.sample_sum = static_cast<double>(of.sum()) / 1e9;
+    metric.histogram.sample_sum = static_cast<double>(times.sum()) / 1e9;
     family(name, help, MetricType::Histogram).metric.push_back(std::move(metric));
   }
   [[nodiscard]] const std::vector<MetricFamily>& families() const noexcept { return families_; }
@@ -77,12 +77,12 @@ class collection {
 };
 
 template <class Report>
-void add_figures(collection& into, const Report& from, const labels& of = {}) {
+void add_figures(collection& into, const Report& report, const labels& tags = {}) {
   for (const figure<Report>& row : figure_table<Report>::rows) {
     if (row.metric.empty()) continue;
-    labels all = of;
+    labels all = tags;
     if (!row.label.name.empty()) all.push_back({std::string(row.label.name), std::string(row.label.value)});
-    const double value = std::visit([&](auto member) { return static_cast<double>(from.*member); }, row.value);
+    const double value = std::visit([&](auto member) { return static_cast<double>(report.*member); }, row.value);
     into.add(row.kind, row.metric, row.help, value, std::move(all));
   }
 }
@@ -102,19 +102,19 @@ void add_instances(collection& into, const blocks::store_status& dram) {
   for (const blocks::account_status& each : dram.accounts) add_figures(into, each, {{"group", each.name}});
 }
 
-void add_prefetch(collection& into, const prefetch::status& from) {
-  add_figures(into, from);
+void add_prefetch(collection& into, const prefetch::status& status) {
+  add_figures(into, status);
   for (std::size_t i = 0; i < prefetch::reasons; ++i) {
     const std::string why(prefetch::name_of(static_cast<prefetch::reason>(i)));
     into.counter("cenote_prefetch_ended_total", "Prefetches that ended, by why.",
-                 static_cast<double>(from.by_reason[i]), {{"reason", why}});
+                 static_cast<double>(status.by_reason[i]), {{"reason", why}});
   }
 }
 
-void add_values(collection& into, const std::vector<figure_value>& from, const labels& of = {}) {
-  for (const figure_value& each : from) {
+void add_values(collection& into, const std::vector<figure_value>& values, const labels& tags = {}) {
+  for (const figure_value& each : values) {
     if (each.metric.empty()) continue;
-    labels all = of;
+    labels all = tags;
     if (!each.label.name.empty()) all.push_back({std::string(each.label.name), std::string(each.label.value)});
     const double value = std::visit([](auto number) { return static_cast<double>(number); }, each.value);
     into.add(each.kind, each.metric, each.help, value, std::move(all));
@@ -136,15 +136,15 @@ void add_lower(collection& into, const tier_report& tier) {
   }
 }
 
-collection collect(const node_facts& of) {
-  const node_report& report = *of.report;
+collection collect(const node_facts& facts) {
+  const node_report& report = *facts.report;
   collection all;
   all.gauge("cenote_build_info", "1, with the version.", 1.0, {{"version", CENOTE_VERSION}});
-  add_figures(all, of.figures);
-  add_figures(all, of.server);
+  add_figures(all, facts.figures);
+  add_figures(all, facts.server);
   add_figures(all, report.dram);
   add_figures(all, report.dram.counters);
-  add_figures(all, of.populated);
+  add_figures(all, facts.populated);
   all.seconds("cenote_dram_batch_seconds", "How long the tier's actor was busy with a session's batch.",
               report.batch_times);
   add_instances(all, report.dram);
@@ -166,12 +166,12 @@ std::string_view name_of(MetricType kind) {
 
 }  // namespace
 
-std::string metrics_text(const node_facts& of) {
-  return prometheus::TextSerializer().Serialize(collect(of).families());
+std::string metrics_text(const node_facts& facts) {
+  return prometheus::TextSerializer().Serialize(collect(facts).families());
 }
 
-std::vector<metric_description> describe_metrics(const node_facts& of) {
-  const collection metrics = collect(of);
+std::vector<metric_description> describe_metrics(const node_facts& facts) {
+  const collection metrics = collect(facts);
   std::vector<metric_description> all;
   for (const MetricFamily& each : metrics.families()) {
     metric_description& one = all.emplace_back();

@@ -10,7 +10,7 @@
 namespace cenote {
 
 /// Prometheus' text format, version 0.0.4. Counters start at 0 with each worker; sizes in bytes, times in seconds.
-[[nodiscard]] std::string metrics_text(const node_facts& of);
+[[nodiscard]] std::string metrics_text(const node_facts& facts);
 
 /// A family of it.
 struct metric_description {
@@ -21,6 +21,6 @@ struct metric_description {
 };
 
 /// The families of metrics_text(), in its order.
-[[nodiscard]] std::vector<metric_description> describe_metrics(const node_facts& of);
+[[nodiscard]] std::vector<metric_description> describe_metrics(const node_facts& facts);
 
 }  // namespace cenote

@@ -38,22 +38,22 @@ const operator_commands::command* operator_commands::find(std::string_view name)
   return found == table.end() ? nullptr : found;
 }
 
-result<operator_commands::answer> operator_commands::run(const admin_request& request, const caller& from) {
+result<operator_commands::answer> operator_commands::run(const admin_request& request, const caller& client) {
   const command* asked = find(request.command);
   if (asked != nullptr && asked->for_clients) {
-    if (!from.may_see) return fail(error_code::permission_denied, "you may not see the status");
-  } else if (!from.may_administrate) {
+    if (!client.may_see) return fail(error_code::permission_denied, "you may not see the status");
+  } else if (!client.may_administrate) {
     return fail(error_code::permission_denied,
                 "`" + printable(request.command) + "` is for the daemon's user, root, or members of auth.admin_gid");
   }
   if (asked == nullptr) {
     return fail(error_code::invalid_argument, "unknown command `" + printable(request.command) + "`");
   }
-  return (this->*asked->run)(request, from);
+  return (this->*asked->run)(request, client);
 }
 
-result<operator_commands::answer> operator_commands::status(const admin_request& /*request*/, const caller& from) {
-  reports_.want([this, reply = from.defer()](const result<report_ptr>& report) {
+result<operator_commands::answer> operator_commands::status(const admin_request& /*request*/, const caller& client) {
+  reports_.want([this, reply = client.defer()](const result<report_ptr>& report) {
     if (!report) return reply(std::unexpected(report.error()));
     if (rendered_turn_ != reports_.turn()) {
       rendered_text_ = status_json(facts_(*report));
@@ -78,19 +78,19 @@ void operator_commands::count_blocks(reply to, const char* what, Arguments... ar
       context_.dram, std::move(arguments)...);
 }
 
-result<operator_commands::answer> operator_commands::clear(const admin_request& request, const caller& from) {
+result<operator_commands::answer> operator_commands::clear(const admin_request& request, const caller& client) {
   if (request.all == request.instance.has_value() || (request.instance && request.instance->empty())) {
     return fail(error_code::invalid_argument, "clear needs either an `instance`, or `all`");
   }
-  count_blocks(from.defer(), "cleared", clear_atom_v, request.instance.value_or(std::string()));
+  count_blocks(client.defer(), "cleared", clear_atom_v, request.instance.value_or(std::string()));
   return std::nullopt;
 }
 
-result<operator_commands::answer> operator_commands::corrupt(const admin_request& /*request*/, const caller& from) {
+result<operator_commands::answer> operator_commands::corrupt(const admin_request& /*request*/, const caller& client) {
   if (!config_.get()->debug.enabled) {
     return fail(error_code::permission_denied, "this node alters no blocks: it runs without debug.enabled=true");
   }
-  count_blocks(from.defer(), "altered", corrupt_atom_v);
+  count_blocks(client.defer(), "altered", corrupt_atom_v);
   return std::nullopt;
 }
 

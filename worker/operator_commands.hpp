@@ -35,7 +35,7 @@ class operator_commands {
                     const std::shared_ptr<local::event_loop>& sockets, shared_reports& reports, attachments& sessions,
                     std::function<node_facts(const report_ptr&)> facts);
 
-  result<answer> run(const admin_request& request, const caller& from);
+  result<answer> run(const admin_request& request, const caller& client);
 
  private:
   struct command {
@@ -45,12 +45,12 @@ class operator_commands {
   };
   [[nodiscard]] static const command* find(std::string_view name);
 
-  result<answer> status(const admin_request& request, const caller& from);
-  result<answer> clear(const admin_request& request, const caller& from);
-  result<answer> corrupt(const admin_request& request, const caller& from);
-  result<answer> kill_session(const admin_request& request, const caller& from);
-  result<answer> upgrade(const admin_request& request, const caller& from);
-  result<answer> set_log_level(const admin_request& request, const caller& from);
+  result<answer> status(const admin_request& request, const caller& client);
+  result<answer> clear(const admin_request& request, const caller& client);
+  result<answer> corrupt(const admin_request& request, const caller& client);
+  result<answer> kill_session(const admin_request& request, const caller& client);
+  result<answer> upgrade(const admin_request& request, const caller& client);
+  result<answer> set_log_level(const admin_request& request, const caller& client);
   template <class... Arguments>
   void count_blocks(reply to, const char* what, Arguments... arguments);
 

@@ -77,8 +77,8 @@ class recovery {
     entries.clear();
   }
 
-  static void mark_retired(memory::segment_header& of) {
-    memory::shared_store(of.retired, 1, std::memory_order_release, "worker.session_retired"_point);
+  static void mark_retired(memory::segment_header& header) {
+    memory::shared_store(header.retired, 1, std::memory_order_release, "worker.session_retired"_point);
   }
 
   static void retire_session(const local::registry_entry& entry) {

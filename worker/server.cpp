@@ -212,13 +212,13 @@ std::size_t server::all_connections() const {
          partings_.size();
 }
 
-std::optional<error> server::reason_to_refuse(const connection& from) const {
-  const std::string who = "uid " + std::to_string(from.peer.uid);
+std::optional<error> server::reason_to_refuse(const connection& connection) const {
+  const std::string who = "uid " + std::to_string(connection.peer.uid);
   const config_ptr now = config_.get();
-  const bool is_operator = may_administrate(from, *now);
-  if (!is_operator && !may_attach(from, *now)) return may_not_attach(from.peer.uid);
+  const bool is_operator = may_administrate(connection, *now);
+  if (!is_operator && !may_attach(connection, *now)) return may_not_attach(connection.peer.uid);
   const std::size_t most = now->limits.connections_per_uid + (is_operator ? operator_connections : 0);
-  const std::size_t own = connections_of(from.peer.uid);
+  const std::size_t own = connections_of(connection.peer.uid);
   if (own >= most) {
     return error(error_code::limit_exceeded,
                  who + " has " + std::to_string(most) + " connections, limits.connections_per_uid allows no more");
@@ -265,40 +265,41 @@ void server::on_event(int socket, std::uint32_t events) {
 }
 
 /// One frame: the others that are ready have their turn before the next one.
-void server::read_one(connection& from) {
-  const int socket = from.socket.get();
-  if (from.refused) return tell_refused(from);
+void server::read_one(connection& connection) {
+  const int socket = connection.socket.get();
+  if (connection.refused) return tell_refused(connection);
   auto received = local::try_receive_frame(socket);
   if (received && !*received) return;
-  if (received) return handle(from, std::move(**received));
+  if (received) return handle(connection, std::move(**received));
   if (received.error().code() != error_code::closed) {
-    (void)from.out.send({.type = local::frame_type::failure}, local::encode_failure(received.error()));
+    (void)connection.out.send({.type = local::frame_type::failure}, local::encode_failure(received.error()));
   }
   close(socket);
 }
 
 /// Nothing of what it sent is looked at but the number of the request; descriptors that came along are closed unseen.
-void server::tell_refused(connection& from) {
+void server::tell_refused(connection& connection) {
   local::frame_header request;
   std::array<std::byte, sizeof request> start{};
-  const ssize_t got = ::recv(from.socket.get(), start.data(), start.size(), MSG_DONTWAIT | MSG_TRUNC);
+  const ssize_t got = ::recv(connection.socket.get(), start.data(), start.size(), MSG_DONTWAIT | MSG_TRUNC);
   if (got < 0 && (errno == EAGAIN || errno == EINTR)) return;
   if (got >= static_cast<ssize_t>(start.size())) std::memcpy(&request, start.data(), sizeof request);
   if (got > 0) {
-    (void)from.out.send(local::reply_to(request, local::frame_type::failure), local::encode_failure(*from.refused));
+    (void)connection.out.send(local::reply_to(request, local::frame_type::failure),
+                              local::encode_failure(*connection.refused));
   }
-  close(from.socket.get());
+  close(connection.socket.get());
 }
 
 /// Who does not read its answers, or still waits for one, is not read.
-void server::set_interest(connection& of) {
-  const bool read = of.out.empty() && !of.held && !of.answering;
-  const bool write = !of.out.empty() && !of.out.lacks_descriptors();
-  if (of.out.lacks_descriptors()) look_again_soon();
-  if (read == of.reads && write == of.writes) return;
-  of.reads = read;
-  of.writes = write;
-  sockets_->set_interest(of.watch, read, write);
+void server::set_interest(connection& connection) {
+  const bool read = connection.out.empty() && !connection.held && !connection.answering;
+  const bool write = !connection.out.empty() && !connection.out.lacks_descriptors();
+  if (connection.out.lacks_descriptors()) look_again_soon();
+  if (read == connection.reads && write == connection.writes) return;
+  connection.reads = read;
+  connection.writes = write;
+  sockets_->set_interest(connection.watch, read, write);
 }
 
 void server::forget_session(int socket) {
@@ -395,50 +396,50 @@ void server::handler_failed(local::event_loop::watch_id id, const std::string& w
   if (whose != connections_.end()) close(whose->first);
 }
 
-void server::handle(connection& from, local::frame frame) {
-  const bool first_look = from.reads;
-  if (first_look) from.heard = clock::now();
-  from.attach_unread = false;
+void server::handle(connection& connection, local::frame frame) {
+  const bool first_look = connection.reads;
+  if (first_look) connection.heard = clock::now();
+  connection.attach_unread = false;
   const bool brings_descriptors =
       frame.header.type == local::frame_type::attach || frame.header.type == local::frame_type::slabs;
-  if (brings_descriptors && !may_send_descriptors(from, frame.header.type)) {
-    if (clock::now() - from.heard > unread_limit) {
-      return answer(
-          from, frame.header,
-          fail(error_code::limit_exceeded, "descriptors that the node sent to uid " + std::to_string(from.peer.uid) +
-                                               " were not received; limits.descriptors_in_flight bounds them"));
+  if (brings_descriptors && !may_send_descriptors(connection, frame.header.type)) {
+    if (clock::now() - connection.heard > unread_limit) {
+      return answer(connection, frame.header,
+                    fail(error_code::limit_exceeded,
+                         "descriptors that the node sent to uid " + std::to_string(connection.peer.uid) +
+                             " were not received; limits.descriptors_in_flight bounds them"));
     }
     if (first_look) ++counters_.held_back;
-    from.held = std::move(frame);
+    connection.held = std::move(frame);
     look_again_soon();
-    return set_interest(from);
+    return set_interest(connection);
   }
   const local::frame_header request = frame.header;
-  const auto done = dispatch(from, frame);
-  answer(from, request, done);
+  const auto done = dispatch(connection, frame);
+  answer(connection, request, done);
 }
 
-void server::answer(connection& from, const local::frame_header& request, const result<void>& done) {
+void server::answer(connection& connection, const local::frame_header& request, const result<void>& done) {
   if (!done) {
-    log_debug(logger("server"), "request refused", {{"pid", from.peer.pid}, {"reason", done.error().describe()}});
+    log_debug(logger("server"), "request refused", {{"pid", connection.peer.pid}, {"reason", done.error().describe()}});
     const auto sent =
-        from.out.send(local::reply_to(request, local::frame_type::failure), local::encode_failure(done.error()));
-    if (!sent) return close(from.socket.get());
+        connection.out.send(local::reply_to(request, local::frame_type::failure), local::encode_failure(done.error()));
+    if (!sent) return close(connection.socket.get());
   }
-  set_interest(from);
+  set_interest(connection);
 }
 
-result<void> server::dispatch(connection& from, local::frame& frame) {
+result<void> server::dispatch(connection& connection, local::frame& frame) {
   switch (frame.header.type) {
-    case local::frame_type::attach: return sessions_->attach(from, frame);
-    case local::frame_type::reattach: return sessions_->reattach(from, frame);
-    case local::frame_type::slabs: return sessions_->send_slabs(from, frame);
+    case local::frame_type::attach: return sessions_->attach(connection, frame);
+    case local::frame_type::reattach: return sessions_->reattach(connection, frame);
+    case local::frame_type::slabs: return sessions_->send_slabs(connection, frame);
     case local::frame_type::detach: {
-      if (from.session == 0) return fail(error_code::malformed, "detach before attach");
-      sessions_->end(std::exchange(from.session, 0), "detached");
-      return from.out.send(local::reply_to(frame.header, local::frame_type::done), {});
+      if (connection.session == 0) return fail(error_code::malformed, "detach before attach");
+      sessions_->end(std::exchange(connection.session, 0), "detached");
+      return connection.out.send(local::reply_to(frame.header, local::frame_type::done), {});
     }
-    case local::frame_type::admin: return admin(from, frame);
+    case local::frame_type::admin: return admin(connection, frame);
     default:
       return fail(error_code::malformed,
                   "unknown frame type " + std::to_string(static_cast<unsigned>(frame.header.type)));
@@ -447,9 +448,9 @@ result<void> server::dispatch(connection& from, local::frame& frame) {
 
 // ---------------------------------------------------------------------------------------------- the operator
 
-server::asker server::defer(connection& from, const local::frame_header& request) {
-  from.answering = true;
-  return {from.socket.get(), from.watch, request};
+server::asker server::defer(connection& connection, const local::frame_header& request) {
+  connection.answering = true;
+  return {connection.socket.get(), connection.watch, request};
 }
 
 void server::reply(const asker& to, const result<std::string>& text) {
@@ -488,21 +489,23 @@ node_facts server::facts_of(const report_ptr& report) {
           .report = report};
 }
 
-result<void> server::admin(connection& from, const local::frame& frame) {
+result<void> server::admin(connection& connection, const local::frame& frame) {
   if ((frame.header.flags & local::flag_more) != 0) {
     return fail(error_code::malformed, "an admin request has one frame");
   }
   const auto request = parse_admin_request({reinterpret_cast<const char*>(frame.payload.data()), frame.payload.size()});
   if (!request) return std::unexpected(request.error());
   const config_ptr now = config_.get();
-  const bool is_operator = may_administrate(from, *now);
+  const bool is_operator = may_administrate(connection, *now);
   const auto done = commands_->run(
-      *request, {.may_see = is_operator || may_attach(from, *now), .may_administrate = is_operator, .defer = [&] {
-                   return [this, to = defer(from, frame.header)](const result<std::string>& text) { reply(to, text); };
+      *request, {.may_see = is_operator || may_attach(connection, *now), .may_administrate = is_operator, .defer = [&] {
+                   return [this, to = defer(connection, frame.header)](const result<std::string>& text) {
+                     reply(to, text);
+                   };
                  }});
   if (!done) return std::unexpected(done.error());
   if (!*done) return {};  // it waits for its answer
-  return from.out.send_text(local::reply_to(frame.header, local::frame_type::admin_reply), **done);
+  return connection.out.send_text(local::reply_to(frame.header, local::frame_type::admin_reply), **done);
 }
 
 }  // namespace cenote

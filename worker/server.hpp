@@ -85,19 +85,19 @@ class server {
   // All on the socket loop's thread.
   void accept_some();
   void welcome(unique_fd accepted);
-  [[nodiscard]] std::optional<error> reason_to_refuse(const connection& from) const;
+  [[nodiscard]] std::optional<error> reason_to_refuse(const connection& connection) const;
   [[nodiscard]] std::size_t connections_of(uid_t uid) const;
   [[nodiscard]] std::size_t all_connections() const;
   void turn_away(const error& why);
   void on_event(int socket, std::uint32_t events);
-  void read_one(connection& from);
-  void tell_refused(connection& from);
-  void set_interest(connection& of);
+  void read_one(connection& connection);
+  void tell_refused(connection& connection);
+  void set_interest(connection& connection);
   void close(int socket);
   void forget_session(int socket);
-  void handle(connection& from, local::frame frame);
-  void answer(connection& from, const local::frame_header& request, const result<void>& done);
-  result<void> dispatch(connection& from, local::frame& frame);
+  void handle(connection& connection, local::frame frame);
+  void answer(connection& connection, const local::frame_header& request, const result<void>& done);
+  result<void> dispatch(connection& connection, local::frame& frame);
 
   // Descriptors in flight, and what waits for them.
   [[nodiscard]] bool may_send_descriptors(connection& to, local::frame_type request);
@@ -106,8 +106,8 @@ class server {
   void tick();
 
   // The operator.
-  result<void> admin(connection& from, const local::frame& frame);
-  asker defer(connection& from, const local::frame_header& request);
+  result<void> admin(connection& connection, const local::frame& frame);
+  asker defer(connection& connection, const local::frame_header& request);
   void reply(const asker& to, const result<std::string>& text);
   void handler_failed(local::event_loop::watch_id id, const std::string& what);
   [[nodiscard]] server_report own_report();

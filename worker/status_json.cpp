@@ -27,27 +27,27 @@ json& at_path(json& object, std::string_view path) {
 
 /// `into`: the whole status, or of a report that stands in a list its element.
 template <class Report>
-void put_figures(json& into, const Report& from) {
+void put_figures(json& into, const Report& report) {
   for (const figure<Report>& row : figure_table<Report>::rows) {
     if (row.path.empty()) continue;
-    std::visit([&](auto member) { at_path(into, path_in_element(row.path)) = from.*member; }, row.value);
+    std::visit([&](auto member) { at_path(into, path_in_element(row.path)) = report.*member; }, row.value);
   }
 }
 
 /// In microseconds: what a person reads.
-json times_of(const histogram& of) {
+json times_of(const histogram& times) {
   const auto us = [](std::uint64_t ns) { return static_cast<double>(ns) / 1e3; };
-  return {{"count", of.count()},
-          {"mean_us", of.mean() / 1e3},
-          {"p50_us", us(of.quantile(0.5))},
-          {"p90_us", us(of.quantile(0.9))},
-          {"p99_us", us(of.quantile(0.99))},
-          {"max_us", us(of.maximum())}};
+  return {{"count", times.count()},
+          {"mean_us", times.mean() / 1e3},
+          {"p50_us", us(times.quantile(0.5))},
+          {"p90_us", us(times.quantile(0.9))},
+          {"p99_us", us(times.quantile(0.99))},
+          {"max_us", us(times.maximum())}};
 }
 
 /// `into`: as for put_figures().
-void put_values(json& into, const std::vector<figure_value>& from) {
-  for (const figure_value& each : from) {
+void put_values(json& into, const std::vector<figure_value>& values) {
+  for (const figure_value& each : values) {
     if (each.path.empty()) continue;
     std::visit([&](auto value) { at_path(into, path_in_element(each.path)) = value; }, each.value);
   }
@@ -69,25 +69,25 @@ void put_lower(json& all, const tier_report& tier) {
   for (const report_part& each : tier.parts) at_path(all, each.list).push_back(part_of(each));
 }
 
-void put_prefetch(json& all, const prefetch::status& from) {
-  put_figures(all, from);
+void put_prefetch(json& all, const prefetch::status& status) {
+  put_figures(all, status);
   for (std::size_t i = 0; i < prefetch::reasons; ++i) {
-    all["prefetch"]["ended"][prefetch::name_of(static_cast<prefetch::reason>(i))] = from.by_reason[i];
+    all["prefetch"]["ended"][prefetch::name_of(static_cast<prefetch::reason>(i))] = status.by_reason[i];
   }
 }
 
-void put_dram(json& all, const node_facts& of) {
-  const blocks::store_status& dram = of.report->dram;
+void put_dram(json& all, const node_facts& facts) {
+  const blocks::store_status& dram = facts.report->dram;
   put_figures(all, dram);
   put_figures(all, dram.counters);
-  put_figures(all, of.populated);
-  all["dram"]["populate"]["state"] = blocks::name_of(of.populated.at);
+  put_figures(all, facts.populated);
+  all["dram"]["populate"]["state"] = blocks::name_of(facts.populated.at);
   all["dram"].update({{"free", dram.capacity - std::min(dram.capacity, dram.used)},
-                      {"policy", of.dram.policy},
-                      {"high_water", of.dram.high_water},
-                      {"low_water", of.dram.low_water},
+                      {"policy", facts.dram.policy},
+                      {"high_water", facts.dram.high_water},
+                      {"low_water", facts.dram.low_water},
                       {"evicted", dram.counters.evicted},
-                      {"batches", times_of(of.report->batch_times)}});
+                      {"batches", times_of(facts.report->batch_times)}});
 }
 
 json instance_of(const blocks::instance_status& instance) {
@@ -139,31 +139,35 @@ json session_of(const blocks::session_status& session, const std::vector<session
 }
 
 template <class List, class Make>
-json list_of(const List& from, const Make& make) {
+json list_of(const List& list, const Make& make) {
   json all = json::array();
-  for (const auto& each : from) all.push_back(make(each));
+  for (const auto& each : list) all.push_back(make(each));
   return all;
 }
 
 }  // namespace
 
-std::string status_json(const node_facts& of) {
-  const blocks::store_status& dram = of.report->dram;
+std::string status_json(const node_facts& facts) {
+  const blocks::store_status& dram = facts.report->dram;
   json all;
-  all["node"] = {{"pid", ::getppid()},           {"worker_pid", ::getpid()}, {"epoch", of.epoch},
-                 {"version", CENOTE_VERSION},    {"state", "serving"},       {"socket", of.socket_path},
-                 {"metrics", of.metrics_address}};
-  put_figures(all, of.figures);
-  put_figures(all, of.server);
-  put_dram(all, of);
-  for (const tier_report_ptr& each : of.report->lower) {
+  all["node"] = {{"pid", ::getppid()},
+                 {"worker_pid", ::getpid()},
+                 {"epoch", facts.epoch},
+                 {"version", CENOTE_VERSION},
+                 {"state", "serving"},
+                 {"socket", facts.socket_path},
+                 {"metrics", facts.metrics_address}};
+  put_figures(all, facts.figures);
+  put_figures(all, facts.server);
+  put_dram(all, facts);
+  for (const tier_report_ptr& each : facts.report->lower) {
     if (each) put_lower(all, *each);
   }
-  put_prefetch(all, of.report->prefetch);
+  put_prefetch(all, facts.report->prefetch);
   all["instances"] = list_of(dram.instances, instance_of);
   all["groups"] = list_of(dram.accounts, account_of);
   all["users"] = list_of(dram.users, user_of);
-  all["sessions"] = list_of(dram.sessions, [&](const auto& each) { return session_of(each, of.report->sessions); });
+  all["sessions"] = list_of(dram.sessions, [&](const auto& each) { return session_of(each, facts.report->sessions); });
   return all.dump(-1, ' ', false, json::error_handler_t::replace);  // names of instances may be older than the rules
 }
 

@@ -8,6 +8,6 @@
 namespace cenote {
 
 /// One JSON object: node, server, dram, instances, groups, sessions, counters. Sizes in bytes, times in seconds.
-[[nodiscard]] std::string status_json(const node_facts& of);
+[[nodiscard]] std::string status_json(const node_facts& facts);
 
 }  // namespace cenote

@@ -18,7 +18,7 @@ constexpr double microseconds = 1e6;
 constexpr bound tenth_of_a_microsecond{bound::kind::value_at_most, 0.1};
 
 result<void> measure(client::session& session, const lookup_memory& where, const key_list& keys, std::size_t length,
-                     const options& how, report& out) {
+                     const options& options, report& out) {
   const auto chains = pick_chains(where, keys, chains_timed, length);
   if (!chains) return std::unexpected(chains.error());
   std::vector<client::held_block> held(length);
@@ -31,7 +31,7 @@ result<void> measure(client::session& session, const lookup_memory& where, const
   };
   samples figure;
   samples limit;
-  const unsigned rounds = how.rounds != 0 ? how.rounds : default_rounds;
+  const unsigned rounds = options.rounds != 0 ? options.rounds : default_rounds;
   if (auto timed = time_against_lines(*chains, rounds, read, figure, limit); !timed) return timed;
   // The promise is for a prompt's worth of blocks; one block alone pays for the call.
   out.add(time_figure("acquire", fmt::format("{} blocks at once", length), figure, limit,
@@ -42,8 +42,8 @@ result<void> measure(client::session& session, const lookup_memory& where, const
 
 }  // namespace
 
-result<void> run_acquire(const options& how, report& out) {
-  auto where = stage::open(how, blocks * block_bytes / 8 * 9, {"dram.populate=false"});
+result<void> run_acquire(const options& options, report& out) {
+  auto where = stage::open(options, blocks * block_bytes / 8 * 9, {"dram.populate=false"});
   if (!where) return std::unexpected(where.error());
   auto session = where->attach("acquire", block_bytes);
   if (!session) return std::unexpected(session.error());
@@ -53,7 +53,7 @@ result<void> run_acquire(const options& how, report& out) {
   auto view = lookup_view::open(where->socket(), (*session)->spec());
   if (!view) return std::unexpected(view.error());
   for (const std::size_t length : {std::size_t{1000}, std::size_t{64}, std::size_t{1}}) {
-    if (auto ok = measure(**session, view->memory(), keys, length, how, out); !ok) return ok;
+    if (auto ok = measure(**session, view->memory(), keys, length, options, out); !ok) return ok;
   }
   const auto stats = (*session)->stats();
   if (!stats) return std::unexpected(stats.error());
@@ -62,7 +62,7 @@ result<void> run_acquire(const options& how, report& out) {
            .value = static_cast<double>(stats->bytes_copied_out),
            .unit = "bytes",
            .promise = {bound::kind::value_at_most, 0}});
-  return how.socket.empty() ? result<void>() : (*session)->clear();
+  return options.socket.empty() ? result<void>() : (*session)->clear();
 }
 
 }  // namespace cenote::bench

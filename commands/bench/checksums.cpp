@@ -22,16 +22,16 @@ struct bench_case {
 constexpr std::array cases{bench_case{4 * KiB, false}, bench_case{256 * KiB, false}, bench_case{256 * KiB, true},
                            bench_case{2 * MiB, true}};
 
-/// Goes through as many blocks as make up a sample, and calls `each` with the byte where one starts.
+/// Goes through as many blocks as make up a sample, and calls `visit` with the byte where one starts.
 class walk {
  public:
-  explicit walk(const bench_case& of) : of_(of) {}
+  explicit walk(const bench_case& row) : of_(row) {}
 
   template <class Each>
-  double seconds(Each each) {
+  double seconds(Each visit) {
     const stopwatch watch;
     for (std::uint64_t done = 0; done < round_bytes; done += of_.block_bytes) {
-      each(at_);
+      visit(at_);
       if (of_.from_memory) at_ = (at_ + of_.block_bytes) % all_bytes;
     }
     return watch.seconds();
@@ -42,26 +42,26 @@ class walk {
   std::uint64_t at_ = 0;
 };
 
-std::string name_of(const checksum_variant& variant, const bench_case& of) {
+std::string name_of(const checksum_variant& variant, const bench_case& row) {
   const bool used = variant.name == checksum_instructions();
-  return fmt::format("{}, {} KiB from {}{}", variant.name, of.block_bytes / KiB,
-                     of.from_memory ? "memory" : "the cache", used ? " (used)" : "");
+  return fmt::format("{}, {} KiB from {}{}", variant.name, row.block_bytes / KiB,
+                     row.from_memory ? "memory" : "the cache", used ? " (used)" : "");
 }
 
-void measure(const checksum_variant& variant, const bench_case& of, unsigned rounds, memory_pieces& memory,
+void measure(const checksum_variant& variant, const bench_case& row, unsigned rounds, memory_pieces& memory,
              report& out) {
   std::byte* const from = memory.piece(0);
   std::byte* const to = memory.piece(1);
-  walk figure_at(of);
-  walk limit_at(of);
+  walk figure_at(row);
+  walk limit_at(row);
   samples figure;
   samples limit;
   volatile std::uint64_t kept = 0;  // or nothing would be computed
   for (unsigned round = 0; round <= rounds; ++round) {
     const double taken =
-        figure_at.seconds([&](std::uint64_t at) { kept = kept ^ variant.take(from + at, of.block_bytes, 0); });
+        figure_at.seconds([&](std::uint64_t at) { kept = kept ^ variant.take(from + at, row.block_bytes, 0); });
     const double copied = limit_at.seconds([&](std::uint64_t at) {
-      std::memcpy(to + at, from + at, of.block_bytes);
+      std::memcpy(to + at, from + at, row.block_bytes);
       kept = std::to_integer<std::uint64_t>(to[at]);
     });
     if (round == 0) continue;  // only warms up
@@ -69,14 +69,14 @@ void measure(const checksum_variant& variant, const bench_case& of, unsigned rou
     limit.add(copied);
   }
   constexpr double gib = static_cast<double>(round_bytes) / static_cast<double>(GiB);
-  out.add(rate_figure("checksums", name_of(variant, of), figure, limit, gib, "GiB/s"));
+  out.add(rate_figure("checksums", name_of(variant, row), figure, limit, gib, "GiB/s"));
 }
 
 }  // namespace
 
-result<void> run_checksums(const options& how, report& out) {
+result<void> run_checksums(const options& options, report& out) {
   memory_pieces memory(2, all_bytes);
-  const unsigned rounds = how.rounds != 0 ? how.rounds : default_rounds;
+  const unsigned rounds = options.rounds != 0 ? options.rounds : default_rounds;
   for (const bench_case& of : cases) {
     for (const checksum_variant& variant : checksum_variants()) {
       if (auto go_on = check_interrupted(); !go_on) return go_on;

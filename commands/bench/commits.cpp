@@ -167,16 +167,16 @@ class committers {
 
 }  // namespace
 
-result<void> run_commits(const options& how, report& out) {
+result<void> run_commits(const options& options, report& out) {
   auto alone = store_alone::open();
   if (!alone) return std::unexpected(alone.error());
-  auto where = stage::open(how, capacity);
+  auto where = stage::open(options, capacity);
   if (!where) return std::unexpected(where.error());
   committers all;
   if (auto attached = all.attach(*where); !attached) return attached;
   samples figure;
   samples limit;
-  const unsigned rounds = how.rounds != 0 ? how.rounds : default_rounds;
+  const unsigned rounds = options.rounds != 0 ? options.rounds : default_rounds;
   for (unsigned round = 0; round < rounds + warm_rounds; ++round) {
     if (auto go_on = check_interrupted(); !go_on) return go_on;
     auto took = all.run_round();

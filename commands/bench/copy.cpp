@@ -32,8 +32,8 @@ std::size_t beside(std::uint64_t block_bytes) {
   return std::max<std::size_t>(batch_blocks, beside_bytes / block_bytes);
 }
 
-unsigned rounds_of(const options& how) {
-  return how.rounds != 0 ? how.rounds : default_rounds;
+unsigned rounds_of(const options& options) {
+  return options.rounds != 0 ? options.rounds : default_rounds;
 }
 
 /// Runs figure and limit alternately, the order changing from round to round; round 0 only warms up. Each takes the
@@ -245,10 +245,10 @@ class put_bench {
 
 }  // namespace
 
-result<void> run_get(const options& how, report& out) {
+result<void> run_get(const options& options, report& out) {
   constexpr bound at_least_95{bound::kind::ratio_at_least, 0.95};
   for (const std::uint64_t bytes : {2 * MiB, 512 * KiB, 128 * KiB}) {
-    auto where = stage::open(how, set_bytes + set_bytes / 4);
+    auto where = stage::open(options, set_bytes + set_bytes / 4);
     if (!where) return std::unexpected(where.error());
     auto session = where->attach("get", bytes);
     if (!session) return std::unexpected(session.error());
@@ -257,20 +257,20 @@ result<void> run_get(const options& how, report& out) {
     const auto promise = bytes == 2 * MiB ? at_least_95 : bound{};
     const auto title = size_text(bytes);
     const auto batch = fmt::format("{} x {}", title, batch_blocks);
-    if (auto ok = bench.measure(title + ", one", 1, singles, rounds_of(how), promise, out); !ok) return ok;
-    if (auto ok = bench.measure(batch, batch_blocks, 1, rounds_of(how), promise, out); !ok) return ok;
+    if (auto ok = bench.measure(title + ", one", 1, singles, rounds_of(options), promise, out); !ok) return ok;
+    if (auto ok = bench.measure(batch, batch_blocks, 1, rounds_of(options), promise, out); !ok) return ok;
     if (auto ended = bench.finish(); !ended) return ended;
   }
-  return run_readers(how, out);
+  return run_readers(options, out);
 }
 
-result<void> run_put(const options& how, report& out) {
+result<void> run_put(const options& options, report& out) {
   struct put_case {
     std::uint64_t bytes;
     double promised;  // of a batch, and of a large block alone
   };
   for (const auto [bytes, promised] : {put_case{2 * MiB, 0.9}, put_case{128 * KiB, 0.85}}) {
-    auto where = stage::open(how, 2 * set_bytes + set_bytes / 4);
+    auto where = stage::open(options, 2 * set_bytes + set_bytes / 4);
     if (!where) return std::unexpected(where.error());
     auto session = where->attach("put", bytes);
     if (!session) return std::unexpected(session.error());
@@ -279,7 +279,7 @@ result<void> run_put(const options& how, report& out) {
     const auto title = size_text(bytes);
     const bound promise{bound::kind::ratio_at_least, promised};
     const auto batch = fmt::format("{} x {}", title, batch_blocks);
-    const unsigned rounds = rounds_of(how);
+    const unsigned rounds = rounds_of(options);
     if (auto ok = bench.measure(title + ", one", 1, singles, false, rounds, bytes < MiB ? bound{} : promise, out); !ok)
       return ok;
     if (auto ok = bench.measure(batch, batch_blocks, 1, false, rounds, promise, out); !ok) return ok;

@@ -36,11 +36,11 @@ std::string count_text(std::uint64_t n) {
 }
 
 template <class Use>
-result<void> measure(std::string name, std::span<const chain> chains, const options& how, report& out, bound promise,
-                     Use&& use) {
+result<void> measure(std::string name, std::span<const chain> chains, const options& options, report& out,
+                     bound promise, Use&& use) {
   samples figure;
   samples limit;
-  const unsigned rounds = how.rounds != 0 ? how.rounds : default_rounds;
+  const unsigned rounds = options.rounds != 0 ? options.rounds : default_rounds;
   if (auto timed = time_against_lines(chains, rounds, std::forward<Use>(use), figure, limit); !timed) return timed;
   out.add(time_figure("lookup", std::move(name), figure, limit, microseconds, "us", promise));
   return {};
@@ -66,10 +66,10 @@ class pinning_reader {
   std::vector<client::held_block> held_;
 };
 
-result<void> run_with_node(const options& how, report& out) {
+result<void> run_with_node(const options& options, report& out) {
   // Nothing is written into the blocks, so the slabs take no memory.
   const std::uint64_t capacity = node_blocks * block_bytes / 8 * 9;
-  auto where = stage::open(how, capacity, {"dram.populate=false"});
+  auto where = stage::open(options, capacity, {"dram.populate=false"});
   if (!where) return std::unexpected(where.error());
   auto session = where->attach("lookup", block_bytes);
   if (!session) return std::unexpected(session.error());
@@ -82,21 +82,21 @@ result<void> run_with_node(const options& how, report& out) {
   if (!chains) return std::unexpected(chains.error());
 
   const auto title = fmt::format("{} keys of {}", chain_keys, count_text(node_blocks));
-  if (auto ok = measure(title + ", pinned", *chains, how, out, at_most_three, pinning_reader(**session)); !ok)
+  if (auto ok = measure(title + ", pinned", *chains, options, out, at_most_three, pinning_reader(**session)); !ok)
     return ok;
-  auto ok = measure(title + ", match", *chains, how, out, {}, [&](const chain& which) -> result<void> {
+  auto ok = measure(title + ", match", *chains, options, out, {}, [&](const chain& which) -> result<void> {
     const auto found = (*session)->match_prefix(which.keys, 0);
     if (!found) return std::unexpected(found.error());
     return check_all(found->resident, which.keys.count);
   });
   if (!ok) return ok;
   std::vector<std::uint8_t> present(chain_keys);
-  ok = measure(title + ", exists", *chains, how, out, {}, [&](const chain& which) -> result<void> {
+  ok = measure(title + ", exists", *chains, options, out, {}, [&](const chain& which) -> result<void> {
     if (auto asked = (*session)->exists(which.keys, 0, present); !asked) return asked;
     return check_all(static_cast<std::size_t>(std::ranges::count(present, std::uint8_t{1})), which.keys.count);
   });
   if (!ok) return ok;
-  return how.socket.empty() ? result<void>() : (*session)->clear();
+  return options.socket.empty() ? result<void>() : (*session)->clear();
 }
 
 // ---------------------------------------------------------------------------------------------- in memory alone
@@ -128,20 +128,20 @@ class bare_instance {
   result<void> fill(const key_list& keys) {
     constexpr std::uint32_t slab_blocks = memory::block_ref::max_blocks_per_slab;
     for (std::size_t i = 0; i < keys.size(); ++i) {
-      const auto ordinal = static_cast<std::uint32_t>(i);
-      const std::uint32_t slab = ordinal / slab_blocks + 1;
-      if (ordinal % slab_blocks == 0) {
-        if (auto room = table().make_room(slab, ordinal, slab_blocks); !room) return room;
+      const auto version_index = static_cast<std::uint32_t>(i);
+      const std::uint32_t slab = version_index / slab_blocks + 1;
+      if (version_index % slab_blocks == 0) {
+        if (auto room = table().make_room(slab, version_index, slab_blocks); !room) return room;
         auto& entry = *table().slab(slab);
-        entry.first_version = ordinal;
+        entry.first_version = version_index;
         entry.count = slab_blocks;
         entry.stride = block_bytes;
         entry.state.store(static_cast<std::uint32_t>(memory::slab_state::live), std::memory_order_release);
       }
       const auto key = keys.some(i, 1)[0];
-      table().set_key(ordinal, full_key(key));
-      table().set_version(ordinal, first_version);
-      const auto value = memory::index_value::make({slab, ordinal % slab_blocks}, first_version);
+      table().set_key(version_index, full_key(key));
+      table().set_version(version_index, first_version);
+      const auto value = memory::index_value::make({slab, version_index % slab_blocks}, first_version);
       if (auto added = shared_.index.insert(reduce_key(key, 0), value); !added) return added;
     }
     shared_.index.migrate(shared_.index.slots());  // a node at rest ends a growth, too
@@ -153,7 +153,7 @@ class bare_instance {
   memory::session_memory session_;
 };
 
-result<void> run_in_memory(std::uint64_t blocks, const options& how, report& out) {
+result<void> run_in_memory(std::uint64_t blocks, const options& options, report& out) {
   const key_list keys(2, 0, blocks);
   const auto instance = bare_instance::make(keys);
   if (!instance) return std::unexpected(instance.error());
@@ -165,27 +165,27 @@ result<void> run_in_memory(std::uint64_t blocks, const options& how, report& out
 
   const auto title = fmt::format("{} keys of {}, no node", chain_keys, count_text(blocks));
   const bound promise = blocks >= node_blocks ? at_most_three : bound{};  // fewer lie in the processor's caches
-  auto ok = measure(title + ", pinned", *chains, how, out, promise, [&](const chain& which) -> result<void> {
+  auto ok = measure(title + ", pinned", *chains, options, out, promise, [&](const chain& which) -> result<void> {
     const auto held = lookup.pin_prefix(which.keys, 0, pins);
     if (!held) return std::unexpected(held.error());
     lookup.unpin(std::span(pins).first(*held));
     return check_all(*held, which.keys.count);
   });
   if (!ok) return ok;
-  return measure(title + ", match", *chains, how, out, {},
+  return measure(title + ", match", *chains, options, out, {},
                  [&](const chain& which) { return check_all(lookup.count_prefix(which.keys, 0), which.keys.count); });
 }
 
 }  // namespace
 
-result<void> run_lookup(const options& how, report& out) {
-  if (how.blocks.empty()) return run_with_node(how, out);
-  for (const std::uint64_t blocks : how.blocks) {
+result<void> run_lookup(const options& options, report& out) {
+  if (options.blocks.empty()) return run_with_node(options, out);
+  for (const std::uint64_t blocks : options.blocks) {
     if (blocks < smallest_index || blocks > largest_index) {
       return fail(error_code::invalid_argument,
                   fmt::format("{} blocks; an index to measure has {} to {}", blocks, smallest_index, largest_index));
     }
-    if (auto ok = run_in_memory(blocks, how, out); !ok) return ok;
+    if (auto ok = run_in_memory(blocks, options, out); !ok) return ok;
   }
   return {};
 }

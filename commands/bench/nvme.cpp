@@ -342,15 +342,15 @@ result<void> run_case(const transfer_case& what, unsigned rounds, our_side& ours
 
 }  // namespace
 
-result<void> run_nvme(const options& how, report& out) {
+result<void> run_nvme(const options& options, report& out) {
   auto program = find_fio();
   if (!program) return std::unexpected(program.error());
-  const auto bytes = parse_bytes(how.size);
+  const auto bytes = parse_bytes(options.size);
   if (!bytes) return std::unexpected(bytes.error());
   if (*bytes < path_file::data_offset + most_depth * most_block) {
     return fail(error_code::invalid_argument, "--size: at least 1GiB makes sense");
   }
-  auto directory = scratch_directory::make(how.path);
+  auto directory = scratch_directory::make(options.path);
   if (!directory) return std::unexpected(directory.error());
   auto file = path_file::open({.directory = *directory / "path", .bytes = *bytes, .holder = "bench", .patience = {}});
   if (!file) return std::unexpected(file.error());
@@ -366,7 +366,7 @@ result<void> run_nvme(const options& how, report& out) {
     for (const std::uint64_t block : {64 * KiB, 512 * KiB, 2 * MiB, 8 * MiB}) {
       for (const unsigned depth : {1U, 16U, 64U}) {
         const transfer_case what{kind, block, depth};
-        const unsigned rounds = how.rounds != 0 ? how.rounds : what.promised() ? promised_rounds : other_rounds;
+        const unsigned rounds = options.rounds != 0 ? options.rounds : what.promised() ? promised_rounds : other_rounds;
         if (auto ok = run_case(what, rounds, ours, fio, out); !ok) return ok;
       }
     }

@@ -9,13 +9,17 @@
 #include <fstream>
 #include <optional>
 #include <random>
+#include <string_view>
 #include <utility>
+#include <vector>
 
 #include "commands/bench/support.hpp"
 #include "commands/replay/trace.hpp"
 #include "core/unique_fd.hpp"
 #include "simulation/simulation.hpp"
 #include "simulation/stack_distances.hpp"
+#include "tiers/eviction/automatic.hpp"
+#include "tiers/eviction/registry.hpp"
 
 namespace cenote::bench {
 
@@ -24,36 +28,39 @@ namespace {
 using simulation::replay_order;
 using simulation::trace;
 
-constexpr std::uint32_t tiny_capacity = 1'000;
-constexpr std::uint32_t small_capacity = 2'000;
 constexpr std::uint32_t standard_capacity = 8'000;
-constexpr std::uint32_t medium_capacity = 16'000;
-constexpr std::uint32_t large_capacity = 64'000;
+constexpr std::array<std::uint32_t, 4> other_capacities{1'000, 2'000, 16'000, 64'000};
 constexpr std::size_t accesses_made = 300'000;
 constexpr std::size_t sessions_made = 400;
 constexpr unsigned default_rounds = 20;
 constexpr double nanoseconds = 1e9;
+
+/// What an access may cost, in nanoseconds; nothing is promised of a policy that is not listed.
+bound promise_of(std::string_view policy) {
+  if (policy == "lru") return {bound::kind::value_at_most, 100};    // 10 M accesses/s
+  if (policy == "tblru") return {bound::kind::value_at_most, 200};  // 5 M accesses/s
+  return {};
+}
 
 struct timed_policy {
   std::string_view name;
   bound promise;
   std::uint32_t capacity = standard_capacity;
 };
-constexpr std::array timed_policies{
-    timed_policy{"lru", {bound::kind::value_at_most, 100}},    // 10 M accesses/s
-    timed_policy{"tblru", {bound::kind::value_at_most, 200}},  // 5 M accesses/s
-    timed_policy{"s3fifo", {}},
-    timed_policy{"arc", {}},
-    timed_policy{"mq", {}},
-    timed_policy{"auto", {}, tiny_capacity},
-    timed_policy{"lru", {}, small_capacity},
-    timed_policy{"auto", {}, small_capacity},
-    timed_policy{"mq", {}, small_capacity},
-    timed_policy{"auto", {}},
-    timed_policy{"auto", {}, medium_capacity},
-    timed_policy{"tblru", {}, medium_capacity},  // which `auto` runs: the rest is its own
-    timed_policy{"auto", {}, large_capacity},
-    timed_policy{"tblru", {}, large_capacity}};
+
+/// All of the registry, and `auto` at other capacities beside the policy that it starts with: the rest is its own cost,
+/// which is larger in small pools.
+std::vector<timed_policy> timed_policies() {
+  std::vector<timed_policy> all;
+  for (const eviction::policy_info& each : eviction::policies()) {
+    if (each.use != eviction::policy_use::replays) all.push_back({each.name, promise_of(each.name)});
+  }
+  for (const std::uint32_t capacity : other_capacities) {
+    for (const std::string_view name : {std::string_view("auto"), eviction::auto_options{}.start})
+      all.push_back({name, {}, capacity});
+  }
+  return all;
+}
 
 /// Sessions that take turns, grow by some blocks each time and end at random; all begin with the same block.
 trace make_trace() {
@@ -71,41 +78,41 @@ trace make_trace() {
 }
 
 /// The least that any policy does: one write per access to the place of its block.
-double time_bare_loop(const trace& of, std::vector<std::uint64_t>& last) {
+double time_bare_loop(const trace& trace, std::vector<std::uint64_t>& last) {
   const stopwatch watch;
   std::uint64_t position = 0;
-  for (const std::uint32_t block : of.stream()) last[block] = ++position;
+  for (const std::uint32_t block : trace.stream()) last[block] = ++position;
   return watch.seconds();
 }
 
-result<void> measure(const trace& of, const timed_policy& which, unsigned rounds, report& out) {
-  std::vector<std::uint64_t> last(of.distinct());
+result<void> measure(const trace& trace, const timed_policy& which, unsigned rounds, report& out) {
+  std::vector<std::uint64_t> last(trace.distinct());
   samples figure;
   samples limit;
   for (unsigned round = 0; round < rounds; ++round) {
     const stopwatch watch;
-    const auto sums = simulation::simulate(of, which.name, which.capacity, replay_order::forward);
+    const auto sums = simulation::simulate(trace, which.name, which.capacity, replay_order::forward);
     if (!sums) return std::unexpected(sums.error());
     figure.add(watch.seconds());
-    limit.add(time_bare_loop(of, last));
+    limit.add(time_bare_loop(trace, last));
   }
   out.add(time_figure("policies", fmt::format("{}, {} blocks", which.name, which.capacity), figure, limit,
-                      nanoseconds / static_cast<double>(of.stream().size()), "ns/access", which.promise));
+                      nanoseconds / static_cast<double>(trace.stream().size()), "ns/access", which.promise));
   return {};
 }
 
 /// A file of the trace that goes away with it.
 class trace_file {
  public:
-  static result<trace_file> write(const trace& of) {
+  static result<trace_file> write(const trace& trace) {
     trace_file made;
     const unique_fd fd(::mkstemp(made.path_.data()));
     if (fd.get() < 0) return fail_errno("make", made.path_);
     made.owned_ = true;
     std::ofstream file(made.path_);
-    for (const trace::entry& each : of.requests()) {
+    for (const trace::entry& each : trace.requests()) {
       file << fmt::format("{{\"timestamp\": {}, \"input_length\": {}, \"output_length\": 1, \"hash_ids\": [{}]}}\n",
-                          each.time * 100, each.tokens, fmt::join(of.ids(each), ", "));
+                          each.time * 100, each.tokens, fmt::join(trace.ids(each), ", "));
     }
     file.close();
     if (!file) return fail_errno("write", made.path_);
@@ -130,16 +137,16 @@ class trace_file {
 };
 
 /// The reading of the file, LRU of all capacities in one pass, and both.
-result<void> measure_one_pass(const trace& of, const std::string& path, unsigned rounds, report& out) {
-  const double scale = nanoseconds / static_cast<double>(of.stream().size());
-  std::vector<std::uint64_t> last(of.distinct());
+result<void> measure_one_pass(const trace& trace, const std::string& path, unsigned rounds, report& out) {
+  const double scale = nanoseconds / static_cast<double>(trace.stream().size());
+  std::vector<std::uint64_t> last(trace.distinct());
   samples pass;
   samples read_only;
   samples whole;
   samples limit;
   for (unsigned round = 0; round < rounds; ++round) {
     const stopwatch watch;
-    const simulation::lru_curve curve(of);
+    const simulation::lru_curve curve(trace);
     pass.add(watch.seconds());
     const stopwatch reading;
     const auto read = read_trace_file(path);
@@ -147,7 +154,7 @@ result<void> measure_one_pass(const trace& of, const std::string& path, unsigned
     read_only.add(reading.seconds());
     const simulation::lru_curve again(read->requests);
     whole.add(reading.seconds());
-    limit.add(time_bare_loop(of, last));
+    limit.add(time_bare_loop(trace, last));
   }
   constexpr bound in_the_loop{bound::kind::value_at_most, 50};    // 20 M accesses/s
   constexpr bound with_reading{bound::kind::value_at_most, 100};  // 10 M accesses/s
@@ -160,20 +167,20 @@ result<void> measure_one_pass(const trace& of, const std::string& path, unsigned
 
 }  // namespace
 
-result<void> run_policies(const options& how, report& out) {
+result<void> run_policies(const options& options, report& out) {
   std::optional<trace_file> made;
-  if (how.trace.empty()) {
+  if (options.trace.empty()) {
     auto written = trace_file::write(make_trace());
     if (!written) return std::unexpected(written.error());
     made.emplace(std::move(*written));
   }
-  const std::string path = made ? made->path() : how.trace;
+  const std::string path = made ? made->path() : options.trace;
   auto read = read_trace_file(path);
   if (!read) return std::unexpected(read.error());
   const trace of = std::move(read->requests);
-  const unsigned rounds = how.rounds != 0 ? how.rounds : default_rounds;
+  const unsigned rounds = options.rounds != 0 ? options.rounds : default_rounds;
   if (auto done = measure_one_pass(of, path, rounds, out); !done) return done;
-  for (const timed_policy& which : timed_policies) {
+  for (const timed_policy& which : timed_policies()) {
     if (auto done = measure(of, which, rounds, out); !done) return done;
   }
   return {};

@@ -190,8 +190,8 @@ class copy_reader {
 
 }  // namespace
 
-result<void> run_readers(const options& how, report& out) {
-  auto where = stage::open(how, tier_bytes);
+result<void> run_readers(const options& options, report& out) {
+  auto where = stage::open(options, tier_bytes);
   if (!where) return std::unexpected(where.error());
   auto small_reader = where->attach("readers", small_block);
   if (!small_reader) return std::unexpected(small_reader.error());
@@ -215,13 +215,13 @@ result<void> run_readers(const options& how, report& out) {
                   [&] { return put_set(**large_reader, large_keys, large_block); }, [&] { return copy_step(); }},
   };
   samples writer_time;
-  const unsigned rounds = how.rounds != 0 ? how.rounds : default_rounds;
+  const unsigned rounds = options.rounds != 0 ? options.rounds : default_rounds;
   for (const auto& each : cases) {
     if (auto ok = measure(each, busy, rounds, out, writer_time); !ok) return ok;
   }
   busy.stop();
   out.add(rate_figure("get", "the writer meanwhile", writer_time, {}, 1e-3, "K blocks/s"));
-  if (how.socket.empty()) return {};
+  if (options.socket.empty()) return {};
   if (auto cleared = (*small_reader)->clear(); !cleared) return cleared;
   return (*large_reader)->clear();
 }

@@ -62,10 +62,10 @@ double thread_cpu_seconds() noexcept {
   return cpu_seconds(CLOCK_THREAD_CPUTIME_ID);
 }
 
-result<stage> stage::open(const options& how, std::uint64_t capacity, const std::vector<std::string>& sets) {
+result<stage> stage::open(const options& options, std::uint64_t capacity, const std::vector<std::string>& sets) {
   stage out;
-  out.socket_ = how.socket;
-  if (!how.socket.empty()) return out;
+  out.socket_ = options.socket;
+  if (!options.socket.empty()) return out;
   auto node = private_node::start({.purpose = "bench", .dram = capacity, .sets = sets});
   if (!node) return std::unexpected(node.error());
   out.node_ = std::move(*node);

@@ -33,17 +33,17 @@ struct options {
 };
 
 // The benches; each adds its figures to the report.
-[[nodiscard]] result<void> run_lookup(const options& how, report& out);
-[[nodiscard]] result<void> run_get(const options& how, report& out);
-[[nodiscard]] result<void> run_put(const options& how, report& out);
-[[nodiscard]] result<void> run_acquire(const options& how, report& out);
-[[nodiscard]] result<void> run_wake(const options& how, report& out);
-[[nodiscard]] result<void> run_commits(const options& how, report& out);
-[[nodiscard]] result<void> run_nvme(const options& how, report& out);
-[[nodiscard]] result<void> run_checksums(const options& how, report& out);
-[[nodiscard]] result<void> run_policies(const options& how, report& out);
+[[nodiscard]] result<void> run_lookup(const options& options, report& out);
+[[nodiscard]] result<void> run_get(const options& options, report& out);
+[[nodiscard]] result<void> run_put(const options& options, report& out);
+[[nodiscard]] result<void> run_acquire(const options& options, report& out);
+[[nodiscard]] result<void> run_wake(const options& options, report& out);
+[[nodiscard]] result<void> run_commits(const options& options, report& out);
+[[nodiscard]] result<void> run_nvme(const options& options, report& out);
+[[nodiscard]] result<void> run_checksums(const options& options, report& out);
+[[nodiscard]] result<void> run_policies(const options& options, report& out);
 /// Part of `get`: readers beside a writer that commits and evicts.
-[[nodiscard]] result<void> run_readers(const options& how, report& out);
+[[nodiscard]] result<void> run_readers(const options& options, report& out);
 
 /// Keys [first, first+count) of the series `tag`; two series never share a key.
 class key_list {
@@ -100,7 +100,7 @@ class stopwatch {
 class stage {
  public:
   /// `capacity`: what a node of our own gets.
-  [[nodiscard]] static result<stage> open(const options& how, std::uint64_t capacity,
+  [[nodiscard]] static result<stage> open(const options& options, std::uint64_t capacity,
                                           const std::vector<std::string>& sets = {});
 
   [[nodiscard]] const std::string& socket() const noexcept { return socket_; }

@@ -113,10 +113,10 @@ class put_calls {
   samples copy_, put_, async_;
 };
 
-result<void> measure(const options& how, const place& where, report& out) {
+result<void> measure(const options& options, const place& where, report& out) {
   auto other = ping_pong::start();
   if (!other) return std::unexpected(other.error());
-  auto node = stage::open(how, capacity);
+  auto node = stage::open(options, capacity);
   if (!node) return std::unexpected(node.error());
   samples ping;
   for (const std::uint64_t bytes : {128 * KiB, 4 * KiB}) {
@@ -126,7 +126,7 @@ result<void> measure(const options& how, const place& where, report& out) {
     if (auto ready = writing.prepare(); !ready) return ready;
     wait_until_settled();
     samples barrier;
-    const unsigned rounds = how.rounds != 0 ? how.rounds : default_rounds;
+    const unsigned rounds = options.rounds != 0 ? options.rounds : default_rounds;
     for (unsigned round = 0; round <= rounds; ++round) {  // the first one only warms up
       if (auto go_on = check_interrupted(); !go_on) return go_on;
       if (auto ok = time_calls(ping, round != 0, calls, [&] { return other->call(); }); !ok) return ok;
@@ -146,12 +146,12 @@ result<void> measure(const options& how, const place& where, report& out) {
 
 }  // namespace
 
-result<void> run_wake(const options& how, report& out) {
+result<void> run_wake(const options& options, report& out) {
   {
     const one_processor pinned;
-    if (auto ok = measure(how, {"one core", true}, out); !ok) return ok;
+    if (auto ok = measure(options, {"one core", true}, out); !ok) return ok;
   }
-  return measure(how, {"any core"}, out);
+  return measure(options, {"any core"}, out);
 }
 
 }  // namespace cenote::bench

@@ -178,8 +178,8 @@ finding check_pid_namespace(const fs::path& root) {
           "shareProcessNamespace or hostPID)"};
 }
 
-std::string_view word_of(level how) {
-  switch (how) {
+std::string_view word_of(level severity) {
+  switch (severity) {
     case level::ok: return "ok";
     case level::warn: return "warn";
     case level::fail: return "FAIL";

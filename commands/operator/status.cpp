@@ -29,9 +29,9 @@ namespace {
 using nlohmann::json;
 
 // "3d 4h", "12m 5s", "0.4 s"
-std::string age_of(const json& said) {
-  if (!said.is_number()) return "-";
-  const double seconds = to_number(said);
+std::string age_of(const json& age) {
+  if (!age.is_number()) return "-";
+  const double seconds = to_number(age);
   if (seconds < 60 || seconds > 1e9) return fmt::format("{:.1f} s", seconds);
   const auto s = static_cast<long long>(seconds);
   if (s < 3600) return fmt::format("{}m {}s", s / 60, s % 60);
@@ -76,12 +76,12 @@ std::string populate_text(const json& status) {
                      approximate_bytes(populate.total), share(populate.bytes, populate.total), state);
 }
 
-std::string path_text(const json& said) {
-  const auto path = figures_in<nvme::path_status>(said);
-  const std::string why = text_of(said, "last_error");
-  return fmt::format("          {} {}, {}{}, {} of {}, {} errors{}{}\n", text_of(said, "directory"),
-                     text_of(said, "state"), text_of(said, "engine"),
-                     member(said, "direct") == true ? "" : " without direct I/O", approximate_bytes(path.used),
+std::string path_text(const json& status) {
+  const auto path = figures_in<nvme::path_status>(status);
+  const std::string why = text_of(status, "last_error");
+  return fmt::format("          {} {}, {}{}, {} of {}, {} errors{}{}\n", text_of(status, "directory"),
+                     text_of(status, "state"), text_of(status, "engine"),
+                     member(status, "direct") == true ? "" : " without direct I/O", approximate_bytes(path.used),
                      approximate_bytes(path.capacity), path.errors, why.empty() ? "" : ": ", why);
 }
 

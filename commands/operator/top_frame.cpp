@@ -88,7 +88,7 @@ std::vector<std::string> tiers(const json& status) {
 }
 
 /// Counters as name and rate, those that stand still included: a line that comes and goes is hard to read.
-std::vector<std::string> movement(const looks& at) {
+std::vector<std::string> movement(const looks& looks) {
   using dram_counters = blocks::store_counters;
   using nvme_counters = nvme::store_counters;
   struct counter {
@@ -108,12 +108,12 @@ std::vector<std::string> movement(const looks& at) {
       {"blocks evicted from NVMe", status_path_of<&nvme_counters::evicted>()}};
   std::vector<std::string> lines{"MOVEMENT"};
   for (const counter& each : counters) {
-    const json& said = at_path(at.now, each.path);
+    const json& said = at_path(looks.now, each.path);
     if (said.is_null()) continue;
     const std::uint64_t total = to_count(said);
     std::string rate;
-    if (at.comparable()) {
-      const double speed = at.rate(to_count(at_path(at.before, each.path)), total);
+    if (looks.comparable()) {
+      const double speed = looks.rate(to_count(at_path(looks.before, each.path)), total);
       rate = each.bytes ? size_rate(speed) : fmt::format("{:.0f}/s", speed);
     }
     lines.push_back(fmt::format("  {:<26}{:>14}  {:>14} since the worker started", each.name, rate,
@@ -140,44 +140,44 @@ std::vector<std::string> queues(const json& status) {
 }
 
 /// What loading from below brings, against computing.
-std::vector<std::string> loads(const looks& at) {
-  if (!member(at.now, "prefetch").is_object()) return {};
-  const auto now = figures_in<prefetch::status>(at.now);
+std::vector<std::string> loads(const looks& looks) {
+  if (!member(looks.now, "prefetch").is_object()) return {};
+  const auto now = figures_in<prefetch::status>(looks.now);
   std::string speed = "not measured yet";
   if (now.bytes_per_s > 0) {
     speed = fmt::format("{}, the first after {:.1f} ms, measured {:.0f} s ago", size_rate(now.bytes_per_s),
                         now.latency_s * 1e3, now.measured_age_s);
   }
-  return {
-      "LOADS  " + speed,
-      fmt::format("  {} prefetches, {} wait; {} could not win, {} cut; {} probes", now.started, now.waiting,
-                  ended_by(at.now, prefetch::reason::cannot_win), ended_by(at.now, prefetch::reason::cut), now.probes),
-      fmt::format("  of {:.1f} s to compute {:.1f} s saved, {:.1f} s waited; {:.1f} s of that in vain", now.recompute_s,
-                  now.saved_s, now.waited_s, now.lost_s)};
+  return {"LOADS  " + speed,
+          fmt::format("  {} prefetches, {} wait; {} could not win, {} cut; {} probes", now.started, now.waiting,
+                      ended_by(looks.now, prefetch::reason::cannot_win), ended_by(looks.now, prefetch::reason::cut),
+                      now.probes),
+          fmt::format("  of {:.1f} s to compute {:.1f} s saved, {:.1f} s waited; {:.1f} s of that in vain",
+                      now.recompute_s, now.saved_s, now.waited_s, now.lost_s)};
 }
 
 /// The same session at the look before; null if it was not there.
-const json& session_before(const looks& at, const json& session) {
+const json& session_before(const looks& looks, const json& session) {
   static const json nothing;
-  for (const auto& each : member(at.before, "sessions")) {
+  for (const auto& each : member(looks.before, "sessions")) {
     if (count_of(each, "id") == count_of(session, "id")) return each;
   }
   return nothing;
 }
 
-std::vector<std::string> sessions(const looks& at) {
+std::vector<std::string> sessions(const looks& looks) {
   table rows({"PID", "CLIENT", "INSTANCE", ">PINS", ">GRANTS", ">ENTRIES/s", "STATE"});
-  for (const auto& each : member(at.now, "sessions")) {
-    const json& before = session_before(at, each);
+  for (const auto& each : member(looks.now, "sessions")) {
+    const json& before = session_before(looks, each);
     std::string rate;
-    if (at.comparable() && before.is_object()) {
-      rate = fmt::format("{:.0f}", at.rate(count_of(before, "entries"), count_of(each, "entries")));
+    if (looks.comparable() && before.is_object()) {
+      rate = fmt::format("{:.0f}", looks.rate(count_of(before, "entries"), count_of(each, "entries")));
     }
     const auto session = figures_in<blocks::session_status>(each);
     rows.add({text_of(each, "pid"), text_of(each, "client"), text_of(each, "instance"), std::to_string(session.pins),
               std::to_string(session.grants), rate, text_of(each, "state")});
   }
-  std::vector<std::string> lines{fmt::format("SESSIONS  {}", member(at.now, "sessions").size())};
+  std::vector<std::string> lines{fmt::format("SESSIONS  {}", member(looks.now, "sessions").size())};
   if (rows.empty()) return lines;
   const std::string text = rows.text();
   for (std::size_t from = 0; from < text.size();) {

@@ -69,8 +69,8 @@ std::vector<figure> figures() {
     return percent(ratio(number_of(of, "prefix_tokens_dram"), number_of(of, "tokens")));
   });
   all.emplace_back("the same, simulated", [](const json& of) {
-    const auto& twin = member(of, "simulated");
-    return twin.is_object() ? percent(number_of(twin, "hit_ratio")) : "-";
+    const auto& simulated = member(of, "simulated");
+    return simulated.is_object() ? percent(number_of(simulated, "hit_ratio")) : "-";
   });
   all.emplace_back("seconds", [](const json& of) { return fmt::format("{:.1f}", number_of(of, "seconds")); });
   constexpr std::array<std::pair<const char*, const char*>, 6> steps{

@@ -20,9 +20,9 @@ constexpr std::uint64_t mixed(std::uint64_t x) noexcept {
   return x ^ (x >> 31);
 }
 
-std::uint64_t word_at(const std::byte* at) noexcept {
+std::uint64_t word_at(const std::byte* bytes) noexcept {
   std::uint64_t value = 0;
-  std::memcpy(&value, at, word);
+  std::memcpy(&value, bytes, word);
   return value;
 }
 
@@ -44,10 +44,10 @@ void content::fill(std::span<std::byte> block) const noexcept {
   }
 }
 
-std::optional<std::size_t> content::wrong_in(std::span<const std::byte> block, std::size_t from,
-                                             std::size_t to) const noexcept {
-  for (std::size_t begin = from; begin < to; begin += run) {
-    const std::size_t end = std::min(begin + run, to);
+std::optional<std::size_t> content::wrong_in(std::span<const std::byte> block, std::size_t first,
+                                             std::size_t last) const noexcept {
+  for (std::size_t begin = first; begin < last; begin += run) {
+    const std::size_t end = std::min(begin + run, last);
     const std::uint64_t start = first_ + step_ * (begin / word);
     std::uint64_t difference = 0;
     std::uint64_t value = start;
@@ -61,11 +61,11 @@ std::optional<std::size_t> content::wrong_in(std::span<const std::byte> block, s
   return std::nullopt;
 }
 
-std::optional<std::size_t> content::first_wrong(std::span<const std::byte> block, verify_mode how) const noexcept {
+std::optional<std::size_t> content::first_wrong(std::span<const std::byte> block, verify_mode mode) const noexcept {
   const std::size_t size = block.size() / word * word;
-  if (how == verify_mode::none || size == 0) return std::nullopt;
+  if (mode == verify_mode::none || size == 0) return std::nullopt;
   const std::size_t lines = (size + line - 1) / line;
-  if (how == verify_mode::all || lines <= sampled_places + 2) return wrong_in(block, 0, size);
+  if (mode == verify_mode::all || lines <= sampled_places + 2) return wrong_in(block, 0, size);
   std::array<std::size_t, sampled_places + 2> places{0, lines - 1};
   for (unsigned i = 0; i < sampled_places; ++i) places[i + 2] = mixed(first_ + i) % lines;
   std::ranges::sort(places);

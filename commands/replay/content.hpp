@@ -30,13 +30,13 @@ class content {
 
   /// Fills a block; its size is a multiple of 8.
   void fill(std::span<std::byte> block) const noexcept;
-  /// The place of the first wrong 8 bytes among those that `how` looks at, if there are any.
+  /// The place of the first wrong 8 bytes among those that `mode` looks at, if there are any.
   [[nodiscard]] std::optional<std::size_t> first_wrong(std::span<const std::byte> block,
-                                                       verify_mode how) const noexcept;
+                                                       verify_mode mode) const noexcept;
 
  private:
-  [[nodiscard]] std::optional<std::size_t> wrong_in(std::span<const std::byte> block, std::size_t from,
-                                                    std::size_t to) const noexcept;
+  [[nodiscard]] std::optional<std::size_t> wrong_in(std::span<const std::byte> block, std::size_t first,
+                                                    std::size_t last) const noexcept;
 
   std::uint64_t first_;
   std::uint64_t step_;

@@ -38,19 +38,19 @@ std::uint64_t corruption_for_tests(std::uint32_t engine) {
   return every;
 }
 
-result<client::session_ptr> attach(const run_settings& how, std::uint32_t number) {
+result<client::session_ptr> attach(const run_settings& settings, std::uint32_t number) {
   client::session_options options;
-  options.spec.id = how.instance.data();
+  options.spec.id = settings.instance.data();
   options.spec.model = "replay";
   options.spec.dtype = "bytes";
   options.spec.layout = "flat";
   options.spec.tokens_per_block = simulation::trace::tokens_per_block;
-  options.spec.groups = {{"full", {{"kv", how.block_bytes}}}};
+  options.spec.groups = {{"full", {{"kv", settings.block_bytes}}}};
   options.spec.hash_scheme = "trace-id";
-  options.socket = how.socket.data();
+  options.socket = settings.socket.data();
   options.client_name = "replay engine " + std::to_string(number + 1);
-  options.max_pins =
-      static_cast<std::uint32_t>(std::clamp<std::uint64_t>(how.longest_chain * how.workers, least_pins, most_pins));
+  options.max_pins = static_cast<std::uint32_t>(
+      std::clamp<std::uint64_t>(settings.longest_chain * settings.workers, least_pins, most_pins));
   options.deadline = call_deadline;
   return client::session::attach(std::move(options));
 }

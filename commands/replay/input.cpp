@@ -65,8 +65,8 @@ class plain_source final : public byte_source {
 /// What two forms of packing have in common: packed bytes at hand, and their end.
 class packed_source : public byte_source {
  public:
-  packed_source(const std::string& path, std::string_view form, std::unique_ptr<byte_source> from)
-      : path_(path), form_(form), from_(std::move(from)), packed_(piece) {}
+  packed_source(const std::string& path, std::string_view form, std::unique_ptr<byte_source> source)
+      : path_(path), form_(form), from_(std::move(source)), packed_(piece) {}
 
  protected:
   /// Has bytes in left() unless the file ends.
@@ -96,8 +96,8 @@ class packed_source : public byte_source {
 
 class gzip_source final : public packed_source {
  public:
-  gzip_source(const std::string& path, std::unique_ptr<byte_source> from)
-      : packed_source(path, "gzip", std::move(from)), started_(::inflateInit2(&stream_, gzip_window) == Z_OK) {}
+  gzip_source(const std::string& path, std::unique_ptr<byte_source> source)
+      : packed_source(path, "gzip", std::move(source)), started_(::inflateInit2(&stream_, gzip_window) == Z_OK) {}
   gzip_source(const gzip_source&) = delete;
   gzip_source& operator=(const gzip_source&) = delete;
   gzip_source(gzip_source&&) = delete;
@@ -134,8 +134,8 @@ class gzip_source final : public packed_source {
 
 class zstd_source final : public packed_source {
  public:
-  zstd_source(const std::string& path, std::unique_ptr<byte_source> from)
-      : packed_source(path, "zstd", std::move(from)) {}
+  zstd_source(const std::string& path, std::unique_ptr<byte_source> source)
+      : packed_source(path, "zstd", std::move(source)) {}
 
   result<std::size_t> read(std::span<char> into) override {
     if (!stream_) return fail(error_code::system, "zstd does not start");

@@ -18,7 +18,7 @@ constexpr std::size_t first_size = std::size_t{1} << 18;  // stays in the cache
 
 }  // namespace
 
-line_reader::line_reader(byte_source& from) : from_(from), bytes_(first_size + padding) {}
+line_reader::line_reader(byte_source& source) : from_(source), bytes_(first_size + padding) {}
 
 result<std::optional<std::string_view>> line_reader::next() {
   std::size_t seen = 0;
@@ -61,10 +61,10 @@ struct digits {
   std::uint64_t value = 0;
 };
 
-digits digits_of(const char* at) noexcept {
+digits digits_of(const char* text) noexcept {
   static_assert(std::endian::native == std::endian::little);
   std::uint64_t word = 0;
-  std::memcpy(&word, at, sizeof word);
+  std::memcpy(&word, text, sizeof word);
   word ^= 0x3030303030303030;
   const std::uint64_t others = ((word + 0x7676767676767676) | word) & 0x8080808080808080;
   const auto count = static_cast<std::size_t>(std::countr_zero(others)) / word_size;
@@ -136,22 +136,22 @@ class cursor {
   const char* end_;
 };
 
-bool take_list(cursor& at, huge_vector<std::uint64_t>& ids) {
-  if (!at.take('[')) return false;
-  if (at.take(']')) return true;
+bool take_list(cursor& cursor, huge_vector<std::uint64_t>& ids) {
+  if (!cursor.take('[')) return false;
+  if (cursor.take(']')) return true;
   do {
     std::uint64_t id = 0;
-    if (!at.take(id)) return false;
+    if (!cursor.take(id)) return false;
     ids.push_back(id);
-  } while (at.take(','));
-  return at.take(']');
+  } while (cursor.take(','));
+  return cursor.take(']');
 }
 
 /// A member that nobody asks for.
-bool skip_value(cursor& at) {
+bool skip_value(cursor& cursor) {
   std::uint64_t number = 0;
   std::string_view text;
-  return at.is_at('"') ? at.take(text) : at.take(number);
+  return cursor.is_at('"') ? cursor.take(text) : cursor.take(number);
 }
 
 }  // namespace

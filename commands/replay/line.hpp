@@ -19,7 +19,7 @@ class line_reader {
   /// Behind each line lie that many bytes that may be read.
   static constexpr std::size_t padding = 64;
 
-  explicit line_reader(byte_source& from);
+  explicit line_reader(byte_source& source);
 
   /// The next line without its end, good until the next call; no value: there are no more.
   [[nodiscard]] result<std::optional<std::string_view>> next();

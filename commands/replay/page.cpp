@@ -196,14 +196,14 @@ provenance provenance_of(std::string_view generated) {
   return from;
 }
 
-std::string html_of(const provenance& from) {
-  std::string out = fmt::format("<p>cenote {}; {}{}</p>\n", escape_html(from.version), escape_html(from.host),
-                                from.seed.empty() ? "" : "; seed " + escape_html(from.seed));
-  return out + fmt::format("<p><code>{}</code></p>\n", escape_html(from.command));
+std::string html_of(const provenance& origin) {
+  std::string out = fmt::format("<p>cenote {}; {}{}</p>\n", escape_html(origin.version), escape_html(origin.host),
+                                origin.seed.empty() ? "" : "; seed " + escape_html(origin.seed));
+  return out + fmt::format("<p><code>{}</code></p>\n", escape_html(origin.command));
 }
 
-nlohmann::ordered_json json_of(const provenance& from) {
-  return {{"version", from.version}, {"command", from.command}, {"host", from.host}, {"seed", from.seed}};
+nlohmann::ordered_json json_of(const provenance& origin) {
+  return {{"version", origin.version}, {"command", origin.command}, {"host", origin.host}, {"seed", origin.seed}};
 }
 
 }  // namespace cenote::replay

@@ -38,7 +38,7 @@ struct page {
 
 /// This machine and program, and the command line of this process.
 [[nodiscard]] provenance provenance_of(std::string_view generated);
-[[nodiscard]] std::string html_of(const provenance& from);
-[[nodiscard]] nlohmann::ordered_json json_of(const provenance& from);
+[[nodiscard]] std::string html_of(const provenance& origin);
+[[nodiscard]] nlohmann::ordered_json json_of(const provenance& origin);
 
 }  // namespace cenote::replay

@@ -16,17 +16,17 @@ struct owner {
 
 }  // namespace
 
-std::vector<std::uint32_t> partition(const simulation::trace& of, std::uint32_t engines, partition_mode how) {
+std::vector<std::uint32_t> partition(const simulation::trace& trace, std::uint32_t engines, partition_mode mode) {
   std::vector<std::uint32_t> engine_of;
-  std::vector<owner> owners(of.distinct());
+  std::vector<owner> owners(trace.distinct());
   std::vector<std::uint64_t> load(engines, 0);
-  for (const auto& request : of.requests()) {
-    const auto blocks = of.blocks(request);
+  for (const auto& request : trace.requests()) {
+    const auto blocks = trace.blocks(request);
     std::size_t shared = 0;
     while (shared < blocks.size() && owners[blocks[shared]].engine != nobody) ++shared;
     const owner last = shared == 0 ? owner{} : owners[blocks[shared - 1]];
     std::uint32_t engine = static_cast<std::uint32_t>(engine_of.size() % engines);
-    if (how == partition_mode::conversation) {
+    if (mode == partition_mode::conversation) {
       engine = shared > 0 && shared * 2 >= last.length
                    ? last.engine
                    : static_cast<std::uint32_t>(std::ranges::min_element(load) - load.begin());

@@ -13,9 +13,9 @@ enum class partition_mode : std::uint32_t {
   round_robin,
 };
 
-/// The engine of each request of `of`. A request goes on where an earlier one ended when it shares at least half of
+/// The engine of each request of `trace`. A request goes on where an earlier one ended when it shares at least half of
 /// that one's blocks: a shared system prompt alone does not bind conversations together.
-[[nodiscard]] std::vector<std::uint32_t> partition(const simulation::trace& of, std::uint32_t engines,
-                                                   partition_mode how);
+[[nodiscard]] std::vector<std::uint32_t> partition(const simulation::trace& trace, std::uint32_t engines,
+                                                   partition_mode mode);
 
 }  // namespace cenote::replay

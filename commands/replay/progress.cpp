@@ -36,9 +36,9 @@ double ratio(double part, double whole) {
 
 }  // namespace
 
-std::string progress_text(const progress_state& from, const progress_state& now, std::size_t width) {
-  const double passed = now.seconds - from.seconds;
-  const double requests = ratio(static_cast<double>(now.done - from.done), passed);
+std::string progress_text(const progress_state& before, const progress_state& now, std::size_t width) {
+  const double passed = now.seconds - before.seconds;
+  const double requests = ratio(static_cast<double>(now.done - before.done), passed);
   const double share = ratio(static_cast<double>(now.done), static_cast<double>(now.planned));
   const auto left = static_cast<double>(now.planned - std::min(now.done, now.planned));
   std::string time = "-";
@@ -49,7 +49,7 @@ std::string progress_text(const progress_state& from, const progress_state& now,
   }
   std::string text =
       fmt::format("{:3.0f} %  {}/{} requests  {:.0f}/s  {:.2f} GiB/s  hit {:.1f} %  {} left", share * 100, now.done,
-                  now.planned, requests, ratio(static_cast<double>(now.bytes - from.bytes), passed) / GiB,
+                  now.planned, requests, ratio(static_cast<double>(now.bytes - before.bytes), passed) / GiB,
                   100 * ratio(static_cast<double>(now.hit_tokens), static_cast<double>(now.tokens)), time);
   if (width == 0) return text;
   const auto full = static_cast<std::size_t>(share * bar_width);

@@ -38,7 +38,7 @@ class progress {
   std::deque<progress_state> recent_;  ///< of the last seconds: the rate
 };
 
-/// The line; `from` is an earlier state, whence the rate. `width`: columns of the terminal, 0: no bar.
-[[nodiscard]] std::string progress_text(const progress_state& from, const progress_state& now, std::size_t width);
+/// The line; `before` is an earlier state, whence the rate. `width`: columns of the terminal, 0: no bar.
+[[nodiscard]] std::string progress_text(const progress_state& before, const progress_state& now, std::size_t width);
 
 }  // namespace cenote::replay

@@ -100,32 +100,33 @@ result<void> parse_node(const real_options& options, run_options& out) {
 }
 
 /// The policies that the report compares: the node's own, where it can be simulated, and a few others.
-std::vector<std::string> curve_policies(const replay_result& of) {
+std::vector<std::string> curve_policies(const replay_result& replay) {
   std::vector<std::string> names{"lru", "s3fifo", "tblru"};
-  if (simulation::check_simulated(of.policy, simulation::replay_order::forward)) names.insert(names.begin(), of.policy);
+  if (simulation::check_simulated(replay.policy, simulation::replay_order::forward))
+    names.insert(names.begin(), replay.policy);
   return names;
 }
 
 /// What a run leaves to do: figures beside it, and telling. False: a file could not be written.
-exit_code tell(replay_result& of, const real_options& options, bool as_json) {
-  of.memcpy_rate = measure_memcpy(of.settings.block_bytes);
-  if (of.own_node) of.twin = simulate_twin(of, lower_tier_in(options.sets));
+exit_code tell(replay_result& replay, const real_options& options, bool as_json) {
+  replay.memcpy_rate = measure_memcpy(replay.settings.block_bytes);
+  if (replay.own_node) replay.simulated = simulate_node(replay, lower_tier_in(options.sets));
   result<void> reported;
   if (!options.report.empty()) {
-    if (!of.ran.requests().empty()) reported = simulate_curves(of.ran, curve_policies(of), of);
-    if (reported) reported = write_page(options.report, report_html(of));
+    if (!replay.ran.requests().empty()) reported = simulate_curves(replay.ran, curve_policies(replay), replay);
+    if (reported) reported = write_page(options.report, report_html(replay));
   }
   if (as_json) {
-    fmt::print("{}\n", summary_json(of).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace));
+    fmt::print("{}\n", summary_json(replay).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace));
   } else {
-    fmt::print("{}", summary_text(of));
+    fmt::print("{}", summary_text(replay));
     if (reported && !options.report.empty()) fmt::print("\nreport: {}\n", options.report);
   }
   std::fflush(stdout);
   if (!reported) return failed_with(reported.error());
-  for (const auto& each : of.failures) complain({error_code::internal, each});
-  if (of.interrupted) return exit_code::ended_at_once;
-  return of.failures.empty() ? exit_code::orderly : exit_code::failed;
+  for (const auto& each : replay.failures) complain({error_code::internal, each});
+  if (replay.interrupted) return exit_code::ended_at_once;
+  return replay.failures.empty() ? exit_code::orderly : exit_code::failed;
 }
 
 }  // namespace
@@ -194,18 +195,19 @@ result<run_options> parse(const real_options& options) {
   return out;
 }
 
-exit_code run_real(const simulation::trace& of, const request_source& from, const real_options& options, bool as_json) {
+exit_code run_real(const simulation::trace& trace, const request_source& source, const real_options& options,
+                   bool as_json) {
   auto parsed = parse(options);
   if (!parsed) return failed_with(parsed.error());
   if (auto ok = check_writable(options.report); !ok) return failed_with(ok.error());
-  parsed->trace = from.name;
+  parsed->trace = source.name;
   watch_for_interruption();
-  auto ran = run(of, *parsed);
+  auto ran = run(trace, *parsed);
   if (!ran && interrupted()) return exit_code::ended_at_once;
   if (!ran) return failed_with(ran.error());
-  ran->from = provenance_of(from.generated);
-  ran->lines = from.lines;
-  ran->left_out = from.left_out;
+  ran->from = provenance_of(source.generated);
+  ran->lines = source.lines;
+  ran->left_out = source.left_out;
   return tell(*ran, options, as_json);
 }
 

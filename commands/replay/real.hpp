@@ -50,7 +50,7 @@ struct request_source {
 };
 
 /// Replays, prints table or JSON, and writes the report.
-[[nodiscard]] exit_code run_real(const simulation::trace& of, const request_source& from, const real_options& options,
-                                 bool as_json);
+[[nodiscard]] exit_code run_real(const simulation::trace& trace, const request_source& source,
+                                 const real_options& options, bool as_json);
 
 }  // namespace cenote::replay

@@ -144,9 +144,9 @@ std::string matrix_text(const std::vector<sweep_line>& lines, const std::vector<
   return rows.text();
 }
 
-ordered_json sweep_json(const sweep_line& of, std::uint64_t left_out, const replay_options& options) {
-  ordered_json line{{"policy", of.policy}, {"order", options.order}, {"capacity", of.capacity}};
-  line.update(sums_json(of.sums));
+ordered_json sweep_json(const sweep_line& swept, std::uint64_t left_out, const replay_options& options) {
+  ordered_json line{{"policy", swept.policy}, {"order", options.order}, {"capacity", swept.capacity}};
+  line.update(sums_json(swept.sums));
   line["left_out"] = left_out;
   return line;
 }
@@ -165,7 +165,7 @@ void print_sweep(const std::vector<sweep_line>& lines, const std::vector<std::ui
 }
 
 /// Several capacities of LRU take one pass.
-std::vector<sweep_line> sweep_all(const simulation::trace& of, const std::vector<std::string>& policies,
+std::vector<sweep_line> sweep_all(const simulation::trace& trace, const std::vector<std::string>& policies,
                                   const std::vector<std::uint32_t>& capacities, replay_order order) {
   std::vector<sweep_line> lines;
   for (const std::string& policy : policies) {
@@ -177,12 +177,12 @@ std::vector<sweep_line> sweep_all(const simulation::trace& of, const std::vector
   const bool pass = std::ranges::any_of(policies, at_once);
   run_all(lines.size() + (pass ? 1 : 0), [&](std::size_t i) {
     if (i == lines.size()) {
-      const simulation::lru_curve curve(of);
+      const simulation::lru_curve curve(trace);
       for (sweep_line& each : lines) {
         if (at_once(each.policy)) each.sums = curve.at(each.capacity);
       }
     } else if (!at_once(lines[i].policy)) {
-      lines[i].sums = *simulation::simulate(of, lines[i].policy, lines[i].capacity, order);
+      lines[i].sums = *simulation::simulate(trace, lines[i].policy, lines[i].capacity, order);
     }
   });
   return lines;

@@ -44,20 +44,20 @@ std::vector<std::pair<sample, sample>> windows(const std::vector<sample>& all) {
   return out;
 }
 
-chart_axis time_axis(const replay_result& of) {
-  return {.label = "seconds since the start", .high = std::max(of.seconds, 0.1), .show = [](double at) {
+chart_axis time_axis(const replay_result& replay) {
+  return {.label = "seconds since the start", .high = std::max(replay.seconds, 0.1), .show = [](double at) {
             return fmt::format("{:.1f} s", at);
           }};
 }
 
 // ---------------------------------------------------------------------------------------------- plots
 
-std::string hits_over_time(const replay_result& of) {
+std::string hits_over_time(const replay_result& replay) {
   chart_series dram{.name = "DRAM"};
   chart_series both{.name = "DRAM and NVMe"};
   chart_series whole{.name = "both, since the start", .dashed = true};
   double high = 0.05;
-  for (const auto& [from, to] : windows(of.timeline)) {
+  for (const auto& [from, to] : windows(replay.timeline)) {
     const std::uint64_t tokens = to.tokens - from.tokens;
     if (tokens == 0) continue;
     dram.points.push_back({to.seconds, ratio(to.upper_tokens - from.upper_tokens, tokens)});
@@ -66,15 +66,15 @@ std::string hits_over_time(const replay_result& of) {
     high = std::max({high, both.points.back().y, whole.points.back().y});
   }
   chart plot{.title = "Hit ratio over time, by tier",
-             .x = time_axis(of),
+             .x = time_axis(replay),
              .y = percent_axis("tokens that were hits", std::min(1.0, high * 1.1)),
              .series = {std::move(dram)}};
-  if (of.nvme_capacity > 0) plot.series.push_back(std::move(both));
+  if (replay.nvme_capacity > 0) plot.series.push_back(std::move(both));
   plot.series.push_back(std::move(whole));
   return figure_of(plot);
 }
 
-std::string bytes_over_time(const replay_result& of) {
+std::string bytes_over_time(const replay_result& replay) {
   struct line {
     const char* name;
     std::uint64_t (*bytes)(const sample&);
@@ -86,12 +86,13 @@ std::string bytes_over_time(const replay_result& of) {
       {"DRAM to NVMe", [](const sample& s) { return s.moved.written_down; }, true},
       {"NVMe to DRAM", [](const sample& s) { return s.moved.read_up; }, true},
   }};
-  chart plot{.title = "Bytes moved between engines and tiers", .x = time_axis(of), .y = {.label = "MiB/s", .high = 1}};
+  chart plot{
+      .title = "Bytes moved between engines and tiers", .x = time_axis(replay), .y = {.label = "MiB/s", .high = 1}};
   plot.y.show = [](double rate) { return fmt::format("{:.1f} MiB/s", rate); };
   for (const auto& kind : kinds) {
-    if (kind.lower && of.nvme_capacity == 0) continue;
+    if (kind.lower && replay.nvme_capacity == 0) continue;
     chart_series series{.name = kind.name};
-    for (const auto& [from, to] : windows(of.timeline)) {
+    for (const auto& [from, to] : windows(replay.timeline)) {
       const auto bytes = static_cast<double>(kind.bytes(to) - kind.bytes(from));
       series.points.push_back({to.seconds, bytes / MiB / (to.seconds - from.seconds)});
       plot.y.high = std::max(plot.y.high, series.points.back().y * 1.05);
@@ -101,16 +102,16 @@ std::string bytes_over_time(const replay_result& of) {
   return figure_of(plot);
 }
 
-std::string use_over_time(const replay_result& of) {
+std::string use_over_time(const replay_result& replay) {
   chart_series dram{.name = "DRAM"};
   chart_series nvme{.name = "NVMe"};
-  for (const auto& [from, to] : windows(of.timeline)) {
-    dram.points.push_back({to.seconds, ratio(to.dram_used, of.dram_capacity)});
-    nvme.points.push_back({to.seconds, ratio(to.nvme_used, of.nvme_capacity)});
+  for (const auto& [from, to] : windows(replay.timeline)) {
+    dram.points.push_back({to.seconds, ratio(to.dram_used, replay.dram_capacity)});
+    nvme.points.push_back({to.seconds, ratio(to.nvme_used, replay.nvme_capacity)});
   }
   chart plot{
-      .title = "Use of the tiers", .x = time_axis(of), .y = percent_axis("of the capacity", 1.0), .series = {dram}};
-  if (of.nvme_capacity > 0) plot.series.push_back(std::move(nvme));
+      .title = "Use of the tiers", .x = time_axis(replay), .y = percent_axis("of the capacity", 1.0), .series = {dram}};
+  if (replay.nvme_capacity > 0) plot.series.push_back(std::move(nvme));
   return figure_of(plot);
 }
 
@@ -135,64 +136,65 @@ std::string percentiles(std::string title, const std::vector<std::pair<std::stri
   return figure_of(plot);
 }
 
-std::string latencies(const replay_result& of) {
-  const tally& sums = *of.sums;
+std::string latencies(const replay_result& replay) {
+  const tally& sums = *replay.sums;
   return percentiles("Latency of a request's steps",
                      {{"match", &sums.match}, {"load", &sums.load}, {"put", &sums.put}, {"prefetch", &sums.prefetch}});
 }
 
-std::string request_times(const replay_result& of) {
-  const tally& sums = *of.sums;
-  if (of.settings.prefill_rate <= 0 || sums.with_lower.count() == 0) return {};
-  return percentiles(fmt::format("Time of a request, computing {:.0f} tokens a second", of.settings.prefill_rate),
-                     {{of.nvme_capacity > 0 ? "with the NVMe tier" : "as it was", &sums.with_lower},
+std::string request_times(const replay_result& replay) {
+  const tally& sums = *replay.sums;
+  if (replay.settings.prefill_rate <= 0 || sums.with_lower.count() == 0) return {};
+  return percentiles(fmt::format("Time of a request, computing {:.0f} tokens a second", replay.settings.prefill_rate),
+                     {{replay.nvme_capacity > 0 ? "with the NVMe tier" : "as it was", &sums.with_lower},
                       {"with the hits in DRAM alone", &sums.without_lower}});
 }
 
 /// A line of a total over time.
-chart_series total_over_time(const replay_result& of, std::string name, double (*total)(const node_movement&)) {
+chart_series total_over_time(const replay_result& replay, std::string name, double (*total)(const node_movement&)) {
   chart_series series{.name = std::move(name)};
-  for (const auto& [from, to] : windows(of.timeline)) series.points.push_back({to.seconds, total(to.moved)});
+  for (const auto& [from, to] : windows(replay.timeline)) series.points.push_back({to.seconds, total(to.moved)});
   return series;
 }
 
-std::string totals_over_time(const replay_result& of, std::string title, chart_axis y,
+std::string totals_over_time(const replay_result& replay, std::string title, chart_axis y,
                              std::vector<chart_series> series) {
   for (const auto& each : series) {
     for (const auto& point : each.points) y.high = std::max(y.high, point.y * 1.05);
   }
-  return figure_of({.title = std::move(title), .x = time_axis(of), .y = std::move(y), .series = std::move(series)});
+  return figure_of({.title = std::move(title), .x = time_axis(replay), .y = std::move(y), .series = std::move(series)});
 }
 
 /// What the node let loads from NVMe do, and the disk's speed that it went by.
-std::string gate_over_time(const replay_result& of) {
-  if (of.nvme_capacity == 0) return {};
+std::string gate_over_time(const replay_result& replay) {
+  if (replay.nvme_capacity == 0) return {};
   chart_series speed{.name = "bandwidth, as measured last"};
-  for (const auto& [from, to] : windows(of.timeline)) {
+  for (const auto& [from, to] : windows(replay.timeline)) {
     if (to.disk.bytes_per_s > 0) speed.points.push_back({to.seconds, to.disk.bytes_per_s / MiB});
   }
   const chart_axis rate{.label = "MiB/s", .high = 1, .show = [](double at) { return fmt::format("{:.1f} MiB/s", at); }};
   const chart_axis time{
       .label = "seconds in all", .high = 0.1, .show = [](double at) { return fmt::format("{:.2f} s", at); }};
   std::string out;
-  if (!speed.points.empty()) out += totals_over_time(of, "The disk as the node sees it", rate, {std::move(speed)});
+  if (!speed.points.empty()) out += totals_over_time(replay, "The disk as the node sees it", rate, {std::move(speed)});
   out += totals_over_time(
-      of, "Prefetches that the gate stopped, and its probes", {.label = "in all", .high = 1},
-      {total_over_time(of, "refused: computing is faster", [](auto& at) { return static_cast<double>(at.cannot_win); }),
-       total_over_time(of, "cut: the rest stopped to pay", [](auto& at) { return static_cast<double>(at.cut); }),
-       total_over_time(of, "probes", [](auto& at) { return static_cast<double>(at.probes); })});
-  if (of.moved.compared == 0) return out;
-  return out + totals_over_time(of, "Loading from NVMe against computing", time,
-                                {total_over_time(of, "computing saved", [](auto& at) { return at.saved_s; }),
-                                 total_over_time(of, "waited", [](auto& at) { return at.waited_s; }),
-                                 total_over_time(of, "of it in vain", [](auto& at) { return at.lost_s; })});
+      replay, "Prefetches that the gate stopped, and its probes", {.label = "in all", .high = 1},
+      {total_over_time(replay, "refused: computing is faster",
+                       [](auto& at) { return static_cast<double>(at.cannot_win); }),
+       total_over_time(replay, "cut: the rest stopped to pay", [](auto& at) { return static_cast<double>(at.cut); }),
+       total_over_time(replay, "probes", [](auto& at) { return static_cast<double>(at.probes); })});
+  if (replay.moved.compared == 0) return out;
+  return out + totals_over_time(replay, "Loading from NVMe against computing", time,
+                                {total_over_time(replay, "computing saved", [](auto& at) { return at.saved_s; }),
+                                 total_over_time(replay, "waited", [](auto& at) { return at.waited_s; }),
+                                 total_over_time(replay, "of it in vain", [](auto& at) { return at.lost_s; })});
 }
 
 /// Which policy `auto` had at work.
-std::string policy_over_time(const replay_result& of) {
+std::string policy_over_time(const replay_result& replay) {
   std::vector<std::string> names;
   chart_series series{.name = "at work"};
-  for (const auto& [from, to] : windows(of.timeline)) {
+  for (const auto& [from, to] : windows(replay.timeline)) {
     if (to.at_work.empty()) continue;
     const auto known = std::ranges::find(names, to.at_work);
     const auto now = static_cast<double>(known - names.begin());
@@ -202,7 +204,7 @@ std::string policy_over_time(const replay_result& of) {
   }
   if (names.empty()) return {};
   chart plot{.title = "The policy at work",
-             .x = time_axis(of),
+             .x = time_axis(replay),
              .y = {.label = "policy", .low = -0.5, .high = static_cast<double>(names.size()) - 0.5},
              .series = {std::move(series)}};
   for (std::size_t i = 0; i < names.size(); ++i) plot.y.ticks.push_back({static_cast<double>(i), names[i]});
@@ -210,75 +212,75 @@ std::string policy_over_time(const replay_result& of) {
   return figure_of(plot);
 }
 
-std::string hits_by_capacity(const replay_result& of) {
-  if (of.capacities.empty()) return {};
-  const auto block = static_cast<double>(of.settings.block_bytes);
-  const double dram = std::max(1.0, static_cast<double>(of.dram_capacity) / block);
-  const double both = std::max(1.0, static_cast<double>(of.dram_capacity + of.nvme_capacity) / block);
+std::string hits_by_capacity(const replay_result& replay) {
+  if (replay.capacities.empty()) return {};
+  const auto block = static_cast<double>(replay.settings.block_bytes);
+  const double dram = std::max(1.0, static_cast<double>(replay.dram_capacity) / block);
+  const double both = std::max(1.0, static_cast<double>(replay.dram_capacity + replay.nvme_capacity) / block);
   chart plot{.title = "Hit ratio by capacity, simulated, with the offline bound",
-             .x = capacity_axis({of.capacities.begin(), of.capacities.end()}, of.settings.block_bytes),
+             .x = capacity_axis({replay.capacities.begin(), replay.capacities.end()}, replay.settings.block_bytes),
              .y = {}};
   plot.x.low = std::min(plot.x.low, dram);
   plot.x.high = std::max(plot.x.high, both);
-  double high = of.hit_ratio();
-  for (const auto& curve : of.curves) {
+  double high = replay.hit_ratio();
+  for (const auto& curve : replay.curves) {
     chart_series series{.name = curve.policy};
     if (curve.policy == "belady") series = {.name = "offline bound (Belady)", .dashed = true};
     for (std::size_t i = 0; i < curve.hit_ratio.size(); ++i) {
-      series.points.push_back({static_cast<double>(of.capacities[i]), curve.hit_ratio[i]});
+      series.points.push_back({static_cast<double>(replay.capacities[i]), curve.hit_ratio[i]});
       high = std::max(high, curve.hit_ratio[i]);
     }
     plot.series.push_back(std::move(series));
   }
-  plot.series.push_back({.name = "this replay", .points = {{both, of.hit_ratio()}}, .alone = true});
+  plot.series.push_back({.name = "this replay", .points = {{both, replay.hit_ratio()}}, .alone = true});
   plot.y = percent_axis("of the tokens", std::clamp(high * 1.1, 0.01, 1.0));
   plot.marks.push_back({dram, "DRAM"});
-  if (of.nvme_capacity > 0) plot.marks.push_back({both, "DRAM and NVMe"});
+  if (replay.nvme_capacity > 0) plot.marks.push_back({both, "DRAM and NVMe"});
   return figure_of(plot);
 }
 
 // ---------------------------------------------------------------------------------------------- the rest
 
-std::string cards(const replay_result& of) {
-  const tally& sums = *of.sums;
+std::string cards(const replay_result& replay) {
+  const tally& sums = *replay.sums;
   const auto card = [](const std::string& value, std::string_view name) {
     return fmt::format("<div><b>{}</b><span>{}</span></div>", escape_html(value), name);
   };
-  const double seconds = std::max(of.seconds, 1e-9);
+  const double seconds = std::max(replay.seconds, 1e-9);
   const auto moved = static_cast<double>(sums.bytes_read.get() + sums.bytes_stored.get());
   std::string out = "<div class=\"cards\">";
-  out += card(fmt::format("{:.2f} %", of.hit_ratio() * 100), "of the tokens were hits");
+  out += card(fmt::format("{:.2f} %", replay.hit_ratio() * 100), "of the tokens were hits");
   out += card(fmt::format("{:.0f}/s", static_cast<double>(sums.requests.get()) / seconds), "requests");
   out += card(approximate_bytes(static_cast<std::uint64_t>(moved / seconds)) + "/s", "read and put");
   out += card(approximate_duration(std::chrono::nanoseconds(static_cast<std::int64_t>(sums.match.quantile(0.9)))),
               "p90 of a match");
-  if (of.node_cpu_seconds) {
-    out += card(fmt::format("{:.2f}", efficiency_of(of).node), "of memcpy's bytes a CPU-second of the node");
+  if (replay.node_cpu_seconds) {
+    out += card(fmt::format("{:.2f}", efficiency_of(replay).node), "of memcpy's bytes a CPU-second of the node");
   }
   out += card(std::to_string(sums.wrong.get()), "wrong blocks");
   return out + "</div>\n";
 }
 
-std::string tier_table(const replay_result& of) {
-  const tally& sums = *of.sums;
+std::string tier_table(const replay_result& replay) {
+  const tally& sums = *replay.sums;
   const auto hits = [&](std::uint64_t tokens) {
     return fmt::format("{} ({:.2f} %)", tokens, 100 * ratio(tokens, sums.tokens.get()));
   };
   std::vector<std::vector<std::string>> rows{{"tier", "capacity", "hit tokens", "read", "written", "blocks evicted"}};
-  rows.push_back({"DRAM", approximate_bytes(of.dram_capacity), hits(sums.upper_tokens.get()),
+  rows.push_back({"DRAM", approximate_bytes(replay.dram_capacity), hits(sums.upper_tokens.get()),
                   approximate_bytes(sums.bytes_read.get()), approximate_bytes(sums.bytes_stored.get()),
-                  std::to_string(of.moved.evicted)});
-  if (of.nvme_capacity > 0) {
-    rows.push_back({"NVMe", approximate_bytes(of.nvme_capacity), hits(sums.hit_tokens.get() - sums.upper_tokens.get()),
-                    approximate_bytes(of.moved.read_up), approximate_bytes(of.moved.written_down),
-                    std::to_string(of.moved.lower_evicted)});
+                  std::to_string(replay.moved.evicted)});
+  if (replay.nvme_capacity > 0) {
+    rows.push_back({"NVMe", approximate_bytes(replay.nvme_capacity),
+                    hits(sums.hit_tokens.get() - sums.upper_tokens.get()), approximate_bytes(replay.moved.read_up),
+                    approximate_bytes(replay.moved.written_down), std::to_string(replay.moved.lower_evicted)});
   }
   return "<h2>Tiers</h2>\n" + html_table(rows);
 }
 
-std::string engine_table(const replay_result& of) {
+std::string engine_table(const replay_result& replay) {
   std::vector<std::vector<std::string>> rows{{"engine", "requests", "tokens", "hit tokens", "read", "put", "end"}};
-  for (const auto& each : of.engines) {
+  for (const auto& each : replay.engines) {
     rows.push_back({std::to_string(each.number + 1), fmt::format("{} of {}", each.served, each.planned),
                     std::to_string(each.tokens), fmt::format("{:.2f} %", 100 * ratio(each.hit_tokens, each.tokens)),
                     approximate_bytes(each.bytes_read), approximate_bytes(each.bytes_stored),
@@ -287,28 +289,28 @@ std::string engine_table(const replay_result& of) {
   return "<h2>Engines</h2>\n" + html_table(rows);
 }
 
-std::string verdict(const replay_result& of) {
+std::string verdict(const replay_result& replay) {
   std::string out;
-  if (of.interrupted) out += "<p class=\"bad\">Interrupted: what follows is a part of the trace.</p>\n";
-  for (const auto& each : of.failures) out += fmt::format("<p class=\"bad\">{}</p>\n", escape_html(each));
+  if (replay.interrupted) out += "<p class=\"bad\">Interrupted: what follows is a part of the trace.</p>\n";
+  for (const auto& each : replay.failures) out += fmt::format("<p class=\"bad\">{}</p>\n", escape_html(each));
   return out;
 }
 
 }  // namespace
 
-std::string report_html(const replay_result& of) {
-  std::string out = fmt::format("<h1>Cenote replay</h1>\n<p><code>{}</code></p>\n", escape_html(of.trace));
-  out +=
-      fmt::format("<p>{} engine processes, speed {}, blocks of {}; DRAM {} ({}), {}.</p>\n", of.settings.engines,
-                  speed_text(of.settings.speed), format_bytes(of.settings.block_bytes),
-                  approximate_bytes(of.dram_capacity), escape_html(of.policy),
-                  of.nvme_capacity > 0 ? "NVMe " + approximate_bytes(of.nvme_capacity) : std::string("no NVMe tier"));
-  out += html_of(of.from) + verdict(of) + cards(of);
-  out += hits_over_time(of) + hits_by_capacity(of) + request_times(of) + bytes_over_time(of) + use_over_time(of) +
-         policy_over_time(of) + gate_over_time(of) + latencies(of);
-  out += tier_table(of) + engine_table(of);
-  out += "<h2>Figures</h2>\n<pre>" + escape_html(summary_text(of)) + "</pre>\n";
-  return html_of(page{.title = "Cenote replay: " + of.trace, .body = std::move(out), .data = summary_json(of)});
+std::string report_html(const replay_result& replay) {
+  std::string out = fmt::format("<h1>Cenote replay</h1>\n<p><code>{}</code></p>\n", escape_html(replay.trace));
+  out += fmt::format(
+      "<p>{} engine processes, speed {}, blocks of {}; DRAM {} ({}), {}.</p>\n", replay.settings.engines,
+      speed_text(replay.settings.speed), format_bytes(replay.settings.block_bytes),
+      approximate_bytes(replay.dram_capacity), escape_html(replay.policy),
+      replay.nvme_capacity > 0 ? "NVMe " + approximate_bytes(replay.nvme_capacity) : std::string("no NVMe tier"));
+  out += html_of(replay.from) + verdict(replay) + cards(replay);
+  out += hits_over_time(replay) + hits_by_capacity(replay) + request_times(replay) + bytes_over_time(replay) +
+         use_over_time(replay) + policy_over_time(replay) + gate_over_time(replay) + latencies(replay);
+  out += tier_table(replay) + engine_table(replay);
+  out += "<h2>Figures</h2>\n<pre>" + escape_html(summary_text(replay)) + "</pre>\n";
+  return html_of(page{.title = "Cenote replay: " + replay.trace, .body = std::move(out), .data = summary_json(replay)});
 }
 
 }  // namespace cenote::replay

@@ -77,7 +77,7 @@ struct simulated_curve {
 
 /// The node of this replay as a simulation: same policy, same capacities, and the requests that were served, in the
 /// order and at the times in which they began.
-struct simulated_twin {
+struct simulated_node {
   std::uint32_t dram_blocks = 0;
   std::uint32_t nvme_blocks = 0;  ///< 0: no such tier
   std::uint64_t prefix_hits = 0;
@@ -104,8 +104,8 @@ struct replay_result {
   std::unique_ptr<tally> sums = std::make_unique<tally>();
   std::vector<engine_result> engines;
   std::vector<sample> timeline;
-  simulation::trace ran;                 ///< what was served, as it began
-  std::optional<simulated_twin> twin{};  ///< of a node of our own
+  simulation::trace ran;                      ///< what was served, as it began
+  std::optional<simulated_node> simulated{};  ///< of a node of our own
   node_movement moved;
   disk_estimate disk{};        ///< at the end
   std::uint64_t restarts = 0;  ///< of the worker, during the replay

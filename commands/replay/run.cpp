@@ -36,8 +36,8 @@ constexpr double orphan_patience = 1;  // … when the node is dead: they only w
 constexpr std::uint32_t paced_workers = 4;
 constexpr std::uint64_t ns_per_ms = 1'000'000;
 
-double seconds_between(steady_clock::time_point from, steady_clock::time_point to) {
-  return std::chrono::duration<double>(to - from).count();
+double seconds_between(steady_clock::time_point begin, steady_clock::time_point end) {
+  return std::chrono::duration<double>(end - begin).count();
 }
 
 template <std::size_t N>
@@ -57,7 +57,7 @@ struct engine_process {
 /// One replay, from its node to its result. Not thread-safe.
 class replay_run {
  public:
-  replay_run(const simulation::trace& of, const run_options& options) : of_(of), options_(options) {}
+  replay_run(const simulation::trace& trace, const run_options& options) : of_(trace), options_(options) {}
 
   result<replay_result> carry_out() {
     if (auto ok = open_node(); !ok) return std::unexpected(ok.error());
@@ -255,9 +255,9 @@ class replay_run {
     if (now - *gone_since_ > node_gone_limit) lose_node("no node answers any more at " + socket_);
   }
 
-  void lose_node(std::string how) {
+  void lose_node(std::string reason) {
     node_lost_ = true;
-    out_.failures.push_back(std::move(how));
+    out_.failures.push_back(std::move(reason));
     stop(orphan_patience);
   }
 
@@ -405,8 +405,8 @@ class replay_run {
 
 }  // namespace
 
-result<replay_result> run(const simulation::trace& of, const run_options& options) {
-  replay_run one(of, options);
+result<replay_result> run(const simulation::trace& trace, const run_options& options) {
+  replay_run one(trace, options);
   return one.carry_out();
 }
 

@@ -36,8 +36,8 @@ struct run_options {
   bool quiet = false;                 ///< no progress on stderr
 };
 
-/// Replays `of`. The process must have no other thread. Errors: what keeps the replay from starting; what goes wrong
+/// Replays `trace`. The process must have no other thread. Errors: what keeps the replay from starting; what goes wrong
 /// later stands in the result.
-[[nodiscard]] result<replay_result> run(const simulation::trace& of, const run_options& options);
+[[nodiscard]] result<replay_result> run(const simulation::trace& trace, const run_options& options);
 
 }  // namespace cenote::replay

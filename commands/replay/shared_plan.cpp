@@ -35,20 +35,20 @@ void tally::merge(const tally& other) noexcept {
   }
 }
 
-result<shared_plan> shared_plan::create(const run_settings& how, const simulation::trace& of,
+result<shared_plan> shared_plan::create(const run_settings& settings, const simulation::trace& trace,
                                         std::span<const std::uint32_t> engine_of) {
-  const auto requests = of.requests();
+  const auto requests = trace.requests();
   header plan{};
   plan.magic = magic;
-  plan.settings = how;
+  plan.settings = settings;
   plan.request_count = requests.size();
-  plan.id_count = of.stream().size();
+  plan.id_count = trace.stream().size();
   plan.requests_at = aligned(sizeof(header));
   plan.ids_at = aligned(plan.requests_at + requests.size() * sizeof(planned_request));
   plan.results_at = aligned(plan.ids_at + plan.id_count * sizeof(std::uint64_t));
   plan.engines_at = aligned(plan.results_at + requests.size() * sizeof(request_result));
-  plan.workers_at = aligned(plan.engines_at + how.engines * sizeof(engine_state));
-  plan.bytes = plan.workers_at + std::uint64_t{how.engines} * how.workers * aligned(sizeof(tally));
+  plan.workers_at = aligned(plan.engines_at + settings.engines * sizeof(engine_state));
+  plan.bytes = plan.workers_at + std::uint64_t{settings.engines} * settings.workers * aligned(sizeof(tally));
   auto memory = memory::segment::create("cenote-replay", plan.bytes);
   if (!memory) return std::unexpected(memory.error());
   shared_plan made(std::move(*memory));
@@ -73,11 +73,11 @@ result<shared_plan> shared_plan::create(const run_settings& how, const simulatio
                                       .tokens = each.tokens,
                                       .due_ms = (each.time - first_time) * ms_per_tenth};
     new (made.at<request_result>(plan.results_at) + i) request_result;
-    std::ranges::copy(of.ids(each), made.at<std::uint64_t>(plan.ids_at) + each.first);
+    std::ranges::copy(trace.ids(each), made.at<std::uint64_t>(plan.ids_at) + each.first);
   }
-  for (std::uint32_t e = 0; e < how.engines; ++e) {
+  for (std::uint32_t e = 0; e < settings.engines; ++e) {
     new (&made.engine(e)) engine_state;
-    for (std::uint32_t l = 0; l < how.workers; ++l) new (&made.worker(e, l)) tally;
+    for (std::uint32_t l = 0; l < settings.workers; ++l) new (&made.worker(e, l)) tally;
   }
   return made;
 }
@@ -100,8 +100,8 @@ std::span<const planned_request> shared_plan::requests() const noexcept {
   return {at<planned_request>(head().requests_at), head().request_count};
 }
 
-std::span<const std::uint64_t> shared_plan::ids(const planned_request& of) const noexcept {
-  return {at<std::uint64_t>(head().ids_at) + of.first, of.count};
+std::span<const std::uint64_t> shared_plan::ids(const planned_request& request) const noexcept {
+  return {at<std::uint64_t>(head().ids_at) + request.first, request.count};
 }
 
 request_result& shared_plan::result_of(const planned_request& which) const noexcept {
@@ -125,16 +125,16 @@ void shared_plan::sum(tally& into) const noexcept {
   for (std::uint32_t e = 0; e < settings().engines; ++e) sum(e, into);
 }
 
-void shared_plan::say(engine_state& of, std::string_view message) noexcept {
-  if (of.message_bytes.load(std::memory_order_relaxed) != 0) return;
-  const std::size_t bytes = std::min(message.size(), of.message.size());
-  std::memcpy(of.message.data(), message.data(), bytes);
-  of.message_bytes.store(static_cast<std::uint32_t>(bytes), std::memory_order_release);
+void shared_plan::say(engine_state& engine, std::string_view message) noexcept {
+  if (engine.message_bytes.load(std::memory_order_relaxed) != 0) return;
+  const std::size_t bytes = std::min(message.size(), engine.message.size());
+  std::memcpy(engine.message.data(), message.data(), bytes);
+  engine.message_bytes.store(static_cast<std::uint32_t>(bytes), std::memory_order_release);
 }
 
-std::string shared_plan::said(const engine_state& by) {
-  const std::size_t bytes = by.message_bytes.load(std::memory_order_acquire);
-  return {by.message.data(), std::min<std::size_t>(bytes, by.message.size())};
+std::string shared_plan::said(const engine_state& engine) {
+  const std::size_t bytes = engine.message_bytes.load(std::memory_order_acquire);
+  return {engine.message.data(), std::min<std::size_t>(bytes, engine.message.size())};
 }
 
 }  // namespace cenote::replay

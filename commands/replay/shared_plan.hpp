@@ -53,7 +53,7 @@ struct planned_request {
 /// A number with one writer.
 class tally_word {
  public:
-  void add(std::uint64_t by) noexcept { value_.store(get() + by, std::memory_order_relaxed); }
+  void add(std::uint64_t amount) noexcept { value_.store(get() + amount, std::memory_order_relaxed); }
   [[nodiscard]] std::uint64_t get() const noexcept { return value_.load(std::memory_order_relaxed); }
 
  private:
@@ -106,7 +106,7 @@ struct alignas(64) engine_state {
 class shared_plan {
  public:
   /// `engine_of`: an engine for each request.
-  [[nodiscard]] static result<shared_plan> create(const run_settings& how, const simulation::trace& of,
+  [[nodiscard]] static result<shared_plan> create(const run_settings& settings, const simulation::trace& trace,
                                                   std::span<const std::uint32_t> engine_of);
   /// In an engine: `fd` was inherited.
   [[nodiscard]] static result<shared_plan> open(unique_fd fd);
@@ -114,7 +114,7 @@ class shared_plan {
   [[nodiscard]] int fd() const noexcept { return memory_.fd().get(); }
   [[nodiscard]] const run_settings& settings() const noexcept { return head().settings; }
   [[nodiscard]] std::span<const planned_request> requests() const noexcept;
-  [[nodiscard]] std::span<const std::uint64_t> ids(const planned_request& of) const noexcept;
+  [[nodiscard]] std::span<const std::uint64_t> ids(const planned_request& request) const noexcept;
   [[nodiscard]] request_result& result_of(const planned_request& which) const noexcept;
   [[nodiscard]] engine_state& engine(std::uint32_t number) const noexcept;
   [[nodiscard]] tally& worker(std::uint32_t engine, std::uint32_t number) const noexcept;
@@ -130,8 +130,8 @@ class shared_plan {
   [[nodiscard]] bool stopped() const noexcept { return head().stop.load(std::memory_order_relaxed) != 0; }
 
   /// Keeps the first message of an engine; one thread of it at a time.
-  static void say(engine_state& of, std::string_view message) noexcept;
-  [[nodiscard]] static std::string said(const engine_state& by);
+  static void say(engine_state& engine, std::string_view message) noexcept;
+  [[nodiscard]] static std::string said(const engine_state& engine);
 
  private:
   struct header {

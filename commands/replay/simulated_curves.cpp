@@ -45,35 +45,35 @@ double measure_memcpy(std::uint64_t block_bytes) {
   return rates[rounds / 2];
 }
 
-std::optional<simulated_twin> simulate_twin(const replay_result& of, simulation::tier_pair how) {
+std::optional<simulated_node> simulate_node(const replay_result& replay, simulation::tier_pair tiers) {
   constexpr auto order = simulation::replay_order::reverse;
-  const std::uint64_t stride = (of.settings.block_bytes + block_alignment - 1) / block_alignment * block_alignment;
-  if (stride == 0 || of.ran.requests().empty() || of.policy == "belady") return std::nullopt;
-  simulated_twin twin{.dram_blocks = static_cast<std::uint32_t>(of.dram_capacity / stride),
-                      .nvme_blocks = static_cast<std::uint32_t>(of.nvme_capacity / stride)};
+  const std::uint64_t stride = (replay.settings.block_bytes + block_alignment - 1) / block_alignment * block_alignment;
+  if (stride == 0 || replay.ran.requests().empty() || replay.policy == "belady") return std::nullopt;
+  simulated_node simulated{.dram_blocks = static_cast<std::uint32_t>(replay.dram_capacity / stride),
+                           .nvme_blocks = static_cast<std::uint32_t>(replay.nvme_capacity / stride)};
   result<simulation::replay_sums> sums;
-  if (twin.nvme_blocks > 0) {
-    how.upper_policy = of.policy;
-    how.upper_capacity = twin.dram_blocks;
-    how.lower_capacity = twin.nvme_blocks;
-    const auto both = simulation::simulate(of.ran, how, order);
+  if (simulated.nvme_blocks > 0) {
+    tiers.upper_policy = replay.policy;
+    tiers.upper_capacity = simulated.dram_blocks;
+    tiers.lower_capacity = simulated.nvme_blocks;
+    const auto both = simulation::simulate(replay.ran, tiers, order);
     if (!both) return std::nullopt;
     sums = both->both;
   } else {
-    sums = simulation::simulate(of.ran, of.policy, twin.dram_blocks, order);
+    sums = simulation::simulate(replay.ran, replay.policy, simulated.dram_blocks, order);
     if (!sums) return std::nullopt;
   }
-  twin.prefix_hits = sums->prefix_hits;
-  twin.hit_ratio = sums->hit_ratio();
-  return twin;
+  simulated.prefix_hits = sums->prefix_hits;
+  simulated.hit_ratio = sums->hit_ratio();
+  return simulated;
 }
 
-result<void> simulate_curves(const simulation::trace& of, const std::vector<std::string>& policies,
+result<void> simulate_curves(const simulation::trace& trace, const std::vector<std::string>& policies,
                              replay_result& into) {
   into.capacities.clear();
   into.curves.clear();
   for (unsigned i = doublings; i-- > 0;) {
-    const std::uint32_t capacity = std::max(1U, of.distinct() >> i);
+    const std::uint32_t capacity = std::max(1U, trace.distinct() >> i);
     if (into.capacities.empty() || capacity > into.capacities.back()) into.capacities.push_back(capacity);
   }
   for (const std::string& each : policies) {
@@ -92,7 +92,7 @@ result<void> simulate_curves(const simulation::trace& of, const std::vector<std:
       const std::size_t place = i % into.capacities.size();
       const auto order = curve.policy == "belady" ? simulation::replay_order::forward
                                                   : simulation::replay_order::reverse;  // as the tiers
-      const auto sums = simulation::simulate(of, curve.policy, into.capacities[place], order);
+      const auto sums = simulation::simulate(trace, curve.policy, into.capacities[place], order);
       curve.hit_ratio[place] = sums ? sums->hit_ratio() : 0;
     }
   };

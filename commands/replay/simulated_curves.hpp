@@ -17,14 +17,14 @@ namespace cenote::replay {
 /// the median of a few rounds. Takes about half a second.
 [[nodiscard]] double measure_memcpy(std::uint64_t block_bytes);
 
-/// The node of `of` as a simulation over what was served; nothing when its policy cannot be simulated. Blocks of others
-/// are not known, so for a node of the replay's own. `how` is what its lower tier does; capacities and the upper policy
-/// are the result's.
-[[nodiscard]] std::optional<simulated_twin> simulate_twin(const replay_result& of, simulation::tier_pair how);
+/// The node of `replay` as a simulation over what was served; nothing when its policy cannot be simulated. Blocks of
+/// others are not known, so for a node of the replay's own. `tiers` is what its lower tier does; capacities and the
+/// upper policy are the result's.
+[[nodiscard]] std::optional<simulated_node> simulate_node(const replay_result& replay, simulation::tier_pair tiers);
 
-/// Simulates `of` over capacities that double up to all its blocks, and fills `capacities` and `curves`: for each of
+/// Simulates `trace` over capacities that double up to all its blocks, and fills `capacities` and `curves`: for each of
 /// `policies`, and for belady, the bound of what can be known only afterwards. Runs on all cores.
-[[nodiscard]] result<void> simulate_curves(const simulation::trace& of, const std::vector<std::string>& policies,
+[[nodiscard]] result<void> simulate_curves(const simulation::trace& trace, const std::vector<std::string>& policies,
                                            replay_result& into);
 
 }  // namespace cenote::replay

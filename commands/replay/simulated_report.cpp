@@ -16,11 +16,11 @@ std::string percent(double ratio) {
   return fmt::format("{:.2f} %", ratio * 100);
 }
 
-std::string hits_by_capacity(const simulated_page& of) {
+std::string hits_by_capacity(const simulated_page& page) {
   std::vector<double> capacities;
   double high = 0.01;
   chart plot{.title = "Hit ratio by capacity", .x = {}, .y = {}};
-  for (const auto& each : of.sweep) {
+  for (const auto& each : page.sweep) {
     if (plot.series.empty() || plot.series.back().name != each.policy) {
       plot.series.push_back({.name = each.policy, .dashed = each.policy == "belady"});
     }
@@ -28,16 +28,16 @@ std::string hits_by_capacity(const simulated_page& of) {
     if (plot.series.size() == 1) capacities.push_back(static_cast<double>(each.capacity));
     high = std::max(high, each.sums.hit_ratio());
   }
-  plot.x = capacity_axis(capacities, of.block_bytes);
+  plot.x = capacity_axis(capacities, page.block_bytes);
   plot.y = percent_axis("tokens that were hits", std::min(1.0, high * 1.1));
   return figure_of(plot);
 }
 
-std::string figures_by_capacity(const simulated_page& of) {
+std::string figures_by_capacity(const simulated_page& page) {
   std::vector<std::vector<std::string>> rows{
       {"policy", "blocks", "capacity", "hit ratio", "hit tokens", "blocks inserted", "evicted"}};
-  for (const auto& each : of.sweep) {
-    rows.push_back({each.policy, std::to_string(each.capacity), approximate_bytes(each.capacity * of.block_bytes),
+  for (const auto& each : page.sweep) {
+    rows.push_back({each.policy, std::to_string(each.capacity), approximate_bytes(each.capacity * page.block_bytes),
                     percent(each.sums.hit_ratio()), std::to_string(each.sums.prefix_tokens),
                     std::to_string(each.sums.inserts), std::to_string(each.sums.evictions)});
   }
@@ -45,14 +45,14 @@ std::string figures_by_capacity(const simulated_page& of) {
 }
 
 /// Policies on the horizontal axis.
-std::string hits_by_policy(const simulated_page& of) {
+std::string hits_by_policy(const simulated_page& page) {
   chart plot{.title = "Hit ratio by upper policy",
-             .x = {.label = "upper policy", .low = -0.5, .high = static_cast<double>(of.tiers.size()) - 0.5},
+             .x = {.label = "upper policy", .low = -0.5, .high = static_cast<double>(page.tiers.size()) - 0.5},
              .y = {},
              .series = {{.name = "both tiers", .alone = true}, {.name = "the upper one", .alone = true}}};
   std::vector<std::string> names;
   double high = 0.01;
-  for (const auto& each : of.tiers) {
+  for (const auto& each : page.tiers) {
     const auto at = static_cast<double>(names.size());
     plot.x.ticks.push_back({at, each.policy});
     plot.series[0].points.push_back({at, each.sums.both.hit_ratio()});
@@ -65,10 +65,10 @@ std::string hits_by_policy(const simulated_page& of) {
   return figure_of(plot);
 }
 
-std::string tier_table(const simulated_page& of) {
+std::string tier_table(const simulated_page& page) {
   std::vector<std::vector<std::string>> rows{
       {"policy", "hit tokens", "in the upper tier", "in the lower", "blocks promoted", "blocks written below"}};
-  for (const auto& each : of.tiers) {
+  for (const auto& each : page.tiers) {
     const double both = each.sums.both.hit_ratio();
     const double above = upper_ratio(each.sums);
     rows.push_back({each.policy, percent(both), percent(above), percent(both - above),
@@ -84,16 +84,20 @@ double upper_ratio(const simulation::tier_sums& sums) noexcept {
   return tokens > 0 ? static_cast<double>(sums.upper_tokens) / tokens : 0;
 }
 
-std::string report_html(const simulated_page& of) {
-  std::string body = fmt::format("<h1>Cenote replay, simulated</h1>\n<p><code>{}</code></p>\n", escape_html(of.trace));
-  body += html_of(of.from);
-  if (of.left_out > 0) body += fmt::format("<p>{} of {} lines were left out.</p>\n", of.left_out, of.lines);
-  if (of.tiers.empty()) {
-    body += hits_by_capacity(of) + figures_by_capacity(of);
+std::string report_html(const simulated_page& simulated) {
+  std::string body =
+      fmt::format("<h1>Cenote replay, simulated</h1>\n<p><code>{}</code></p>\n", escape_html(simulated.trace));
+  body += html_of(simulated.from);
+  if (simulated.left_out > 0)
+    body += fmt::format("<p>{} of {} lines were left out.</p>\n", simulated.left_out, simulated.lines);
+  if (simulated.tiers.empty()) {
+    body += hits_by_capacity(simulated) + figures_by_capacity(simulated);
   } else {
-    body += fmt::format("<p>{}</p>\n", escape_html(of.tiers_text)) + hits_by_policy(of) + tier_table(of);
+    body += fmt::format("<p>{}</p>\n", escape_html(simulated.tiers_text)) + hits_by_policy(simulated) +
+            tier_table(simulated);
   }
-  return html_of(page{.title = "Cenote replay, simulated: " + of.trace, .body = std::move(body), .data = of.data});
+  return html_of(
+      page{.title = "Cenote replay, simulated: " + simulated.trace, .body = std::move(body), .data = simulated.data});
 }
 
 }  // namespace cenote::replay

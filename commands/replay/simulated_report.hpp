@@ -39,6 +39,6 @@ struct simulated_page {
 /// Of the tokens, those that were hits in the upper tier.
 [[nodiscard]] double upper_ratio(const simulation::tier_sums& sums) noexcept;
 
-[[nodiscard]] std::string report_html(const simulated_page& of);
+[[nodiscard]] std::string report_html(const simulated_page& simulated);
 
 }  // namespace cenote::replay

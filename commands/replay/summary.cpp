@@ -51,35 +51,37 @@ class lines {
   std::string text_;
 };
 
-void add_work(const replay_result& of, lines& out) {
-  const tally& sums = *of.sums;
+void add_work(const replay_result& replay, lines& out) {
+  const tally& sums = *replay.sums;
   out.head("WORK");
-  out.add("requests", fmt::format("{} of {} in {:.1f} s ({:.1f}/s)", sums.requests.get(), of.planned, of.seconds,
-                                  of.seconds > 0 ? static_cast<double>(sums.requests.get()) / of.seconds : 0.0));
-  if (of.left_out > 0) out.add("left out", fmt::format("{} of the trace's {} lines", of.left_out, of.lines));
-  out.add("blocks", fmt::format("{}, {} distinct in the trace", sums.blocks.get(), of.distinct_blocks));
+  out.add("requests",
+          fmt::format("{} of {} in {:.1f} s ({:.1f}/s)", sums.requests.get(), replay.planned, replay.seconds,
+                      replay.seconds > 0 ? static_cast<double>(sums.requests.get()) / replay.seconds : 0.0));
+  if (replay.left_out > 0)
+    out.add("left out", fmt::format("{} of the trace's {} lines", replay.left_out, replay.lines));
+  out.add("blocks", fmt::format("{}, {} distinct in the trace", sums.blocks.get(), replay.distinct_blocks));
   out.add("tokens", fmt::format("{}", sums.tokens.get()));
-  out.add("hit ratio", fmt::format("{} of the tokens ({} from DRAM, {} from NVMe)", percent(of.hit_ratio()),
+  out.add("hit ratio", fmt::format("{} of the tokens ({} from DRAM, {} from NVMe)", percent(replay.hit_ratio()),
                                    sums.upper_tokens.get(), sums.hit_tokens.get() - sums.upper_tokens.get()));
-  if (of.twin) {
-    out.add("the same, simulated", fmt::format("{} of the tokens", percent(of.twin->hit_ratio)));
+  if (replay.simulated) {
+    out.add("the same, simulated", fmt::format("{} of the tokens", percent(replay.simulated->hit_ratio)));
   }
-  if (of.settings.prefill_rate > 0 && sums.time_without.get() > 0) {
+  if (replay.settings.prefill_rate > 0 && sums.time_without.get() > 0) {
     const double with = seconds(sums.time_with);
     const double without = seconds(sums.time_without);
-    const double none = static_cast<double>(sums.tokens.get()) / of.settings.prefill_rate;
+    const double none = static_cast<double>(sums.tokens.get()) / replay.settings.prefill_rate;
     out.add("time of all requests",
             fmt::format("{:.1f} s at {:.0f} tokens/s computed; {:.1f} s had only DRAM hit, {:.1f} s without a cache",
-                        with, of.settings.prefill_rate, without, none));
+                        with, replay.settings.prefill_rate, without, none));
   }
   out.add("stored", fmt::format("{} blocks; {} were there already, {} found no room", sums.stored.get(),
                                 sums.present.get(), sums.refused.get()));
   out.add("verified", fmt::format("{} ({}), {} wrong blocks", approximate_bytes(sums.verified_bytes.get()),
-                                  name_of(of.settings.verify), sums.wrong.get()));
+                                  name_of(replay.settings.verify), sums.wrong.get()));
 }
 
-void add_latencies(const replay_result& of, lines& out) {
-  const tally& sums = *of.sums;
+void add_latencies(const replay_result& replay, lines& out) {
+  const tally& sums = *replay.sums;
   table rows({"LATENCY OF A REQUEST'S", ">COUNT", ">p50", ">p90", ">p99", ">MAX"});
   const auto add = [&](const char* name, const histogram& counts) {
     if (counts.count() == 0) return;
@@ -96,61 +98,64 @@ void add_latencies(const replay_result& of, lines& out) {
   out.raw("\n" + rows.text(0));
 }
 
-void add_bytes(const replay_result& of, lines& out) {
-  const tally& sums = *of.sums;
+void add_bytes(const replay_result& replay, lines& out) {
+  const tally& sums = *replay.sums;
   const auto bytes = [&](std::uint64_t moved) {
-    return fmt::format("{} ({})", approximate_bytes(moved), rate(static_cast<double>(moved), of.seconds));
+    return fmt::format("{} ({})", approximate_bytes(moved), rate(static_cast<double>(moved), replay.seconds));
   };
   out.head("BYTES");
   out.add("DRAM to engines", bytes(sums.bytes_read.get()));
   out.add("engines to DRAM", bytes(sums.bytes_stored.get()));
-  if (of.nvme_capacity > 0) {
-    out.add("DRAM to NVMe", bytes(of.moved.written_down));
-    out.add("NVMe to DRAM", bytes(of.moved.read_up));
+  if (replay.nvme_capacity > 0) {
+    out.add("DRAM to NVMe", bytes(replay.moved.written_down));
+    out.add("NVMe to DRAM", bytes(replay.moved.read_up));
   }
 }
 
 /// What the node compared with computing, and by which measure of its disk.
-void add_gate(const replay_result& of, lines& out) {
-  const node_movement& moved = of.moved;
+void add_gate(const replay_result& replay, lines& out) {
+  const node_movement& moved = replay.moved;
   out.add("  of these", fmt::format("{} could not win, {} cut; {} probes", moved.cannot_win, moved.cut, moved.probes));
   if (moved.compared > 0) {
     out.add("  compared", fmt::format("{}: of {:.1f} s to compute {:.1f} s saved, {:.1f} s waited, {:.1f} s in vain",
                                       moved.compared, moved.recompute_s, moved.saved_s, moved.waited_s, moved.lost_s));
   }
-  if (of.disk.bytes_per_s > 0) {
-    out.add("  disk, as measured", fmt::format("{}, the first after {:.1f} ms, {:.0f} s ago",
-                                               rate(of.disk.bytes_per_s, 1), of.disk.latency_s * 1e3, of.disk.age_s));
+  if (replay.disk.bytes_per_s > 0) {
+    out.add("  disk, as measured",
+            fmt::format("{}, the first after {:.1f} ms, {:.0f} s ago", rate(replay.disk.bytes_per_s, 1),
+                        replay.disk.latency_s * 1e3, replay.disk.age_s));
   }
 }
 
-void add_node(const replay_result& of, lines& out) {
-  const tally& sums = *of.sums;
+void add_node(const replay_result& replay, lines& out) {
+  const tally& sums = *replay.sums;
   out.head("NODE");
-  out.add("tiers", fmt::format("DRAM {}, policy {}; {}", approximate_bytes(of.dram_capacity), of.policy,
-                               of.nvme_capacity > 0 ? "NVMe " + approximate_bytes(of.nvme_capacity) : "no NVMe"));
-  out.add("evicted", fmt::format("{} blocks from DRAM, {} of them without a copy below; {} from NVMe", of.moved.evicted,
-                                 of.moved.dropped, of.moved.lower_evicted));
+  out.add("tiers",
+          fmt::format("DRAM {}, policy {}; {}", approximate_bytes(replay.dram_capacity), replay.policy,
+                      replay.nvme_capacity > 0 ? "NVMe " + approximate_bytes(replay.nvme_capacity) : "no NVMe"));
+  out.add("evicted", fmt::format("{} blocks from DRAM, {} of them without a copy below; {} from NVMe",
+                                 replay.moved.evicted, replay.moved.dropped, replay.moved.lower_evicted));
   if (sums.prefetches.get() > 0) {
     out.add("prefetches", fmt::format("{}, {} given up after {}", sums.prefetches.get(), sums.prefetches_cut.get(),
-                                      duration(of.settings.prefetch_wait_ns)));
-    add_gate(of, out);
+                                      duration(replay.settings.prefetch_wait_ns)));
+    add_gate(replay, out);
   }
-  out.add("puts that waited", of.moved.put_waits ? std::to_string(*of.moved.put_waits) : "not counted by this node");
-  if (of.restarts > 0) out.add("restarts", fmt::format("{} of the worker during the replay", of.restarts));
+  out.add("puts that waited",
+          replay.moved.put_waits ? std::to_string(*replay.moved.put_waits) : "not counted by this node");
+  if (replay.restarts > 0) out.add("restarts", fmt::format("{} of the worker during the replay", replay.restarts));
   out.head("PROCESSOR TIME");
-  const efficiency ratio = efficiency_of(of);
-  if (of.node_cpu_seconds) {
-    out.add("node", fmt::format("{:.2f} s: {} a CPU-second, {:.2f} of memcpy's", *of.node_cpu_seconds,
-                                rate(static_cast<double>(of.bytes_moved()), *of.node_cpu_seconds), ratio.node));
-    const double both = *of.node_cpu_seconds + seconds(sums.library_cpu);
+  const efficiency ratio = efficiency_of(replay);
+  if (replay.node_cpu_seconds) {
+    out.add("node", fmt::format("{:.2f} s: {} a CPU-second, {:.2f} of memcpy's", *replay.node_cpu_seconds,
+                                rate(static_cast<double>(replay.bytes_moved()), *replay.node_cpu_seconds), ratio.node));
+    const double both = *replay.node_cpu_seconds + seconds(sums.library_cpu);
     if (ratio.library > 0)
       out.add("node and library", fmt::format("{:.2f} s: {} a CPU-second, {:.2f} of memcpy's", both,
-                                              rate(static_cast<double>(of.bytes_moved()), both), ratio.library));
+                                              rate(static_cast<double>(replay.bytes_moved()), both), ratio.library));
   }
   out.add("apart from these", fmt::format("{:.2f} s made blocks, {:.2f} s verified them", seconds(sums.generate_cpu),
                                           seconds(sums.verify_cpu)));
-  out.add("memcpy, in this run", rate(of.memcpy_rate, 1));
+  out.add("memcpy, in this run", rate(replay.memcpy_rate, 1));
 }
 
 ordered_json latency_json(const histogram& counts) {
@@ -166,9 +171,9 @@ ordered_json gate_json(const node_movement& moved, const disk_estimate& disk) {
           {"saved_s", moved.saved_s},        {"lost_s", moved.lost_s}};
 }
 
-ordered_json timeline_json(const replay_result& of) {
+ordered_json timeline_json(const replay_result& replay) {
   ordered_json all = ordered_json::array();
-  for (const sample& each : of.timeline) {
+  for (const sample& each : replay.timeline) {
     all.push_back({{"seconds", each.seconds},
                    {"requests", each.requests},
                    {"tokens", each.tokens},
@@ -186,23 +191,23 @@ ordered_json timeline_json(const replay_result& of) {
   return all;
 }
 
-ordered_json curves_json(const replay_result& of) {
-  ordered_json all{{"capacities", of.capacities}, {"hit_ratio", ordered_json::object()}};
-  for (const auto& each : of.curves) all["hit_ratio"][each.policy] = each.hit_ratio;
+ordered_json curves_json(const replay_result& replay) {
+  ordered_json all{{"capacities", replay.capacities}, {"hit_ratio", ordered_json::object()}};
+  for (const auto& each : replay.curves) all["hit_ratio"][each.policy] = each.hit_ratio;
   return all;
 }
 
-ordered_json processor_json(const replay_result& of) {
+ordered_json processor_json(const replay_result& replay) {
   ordered_json cpu{{"node_s", nullptr},
-                   {"library_s", seconds(of.sums->library_cpu)},
-                   {"generate_s", seconds(of.sums->generate_cpu)},
-                   {"verify_s", seconds(of.sums->verify_cpu)},
-                   {"memcpy_bytes_per_cpu_s", of.memcpy_rate},
+                   {"library_s", seconds(replay.sums->library_cpu)},
+                   {"generate_s", seconds(replay.sums->generate_cpu)},
+                   {"verify_s", seconds(replay.sums->verify_cpu)},
+                   {"memcpy_bytes_per_cpu_s", replay.memcpy_rate},
                    {"node_of_memcpy", nullptr},
                    {"node_and_library_of_memcpy", nullptr}};
-  if (of.node_cpu_seconds) {
-    const efficiency ratio = efficiency_of(of);
-    cpu["node_s"] = *of.node_cpu_seconds;
+  if (replay.node_cpu_seconds) {
+    const efficiency ratio = efficiency_of(replay);
+    cpu["node_s"] = *replay.node_cpu_seconds;
     cpu["node_of_memcpy"] = ratio.node;
     if (ratio.library > 0) cpu["node_and_library_of_memcpy"] = ratio.library;
   }
@@ -211,8 +216,8 @@ ordered_json processor_json(const replay_result& of) {
 
 }  // namespace
 
-std::string_view name_of(verify_mode how) noexcept {
-  switch (how) {
+std::string_view name_of(verify_mode mode) noexcept {
+  switch (mode) {
     case verify_mode::none: return "none";
     case verify_mode::sample: return "sample";
     case verify_mode::all: return "all";
@@ -220,49 +225,49 @@ std::string_view name_of(verify_mode how) noexcept {
   return "?";
 }
 
-std::string_view name_of(access_mode how) noexcept {
-  return how == access_mode::copy ? "copy" : "in-place";
+std::string_view name_of(access_mode mode) noexcept {
+  return mode == access_mode::copy ? "copy" : "in-place";
 }
 
 std::string speed_text(double speed) {
   return speed > 0 ? fmt::format("{:g}x", speed) : "max";
 }
 
-efficiency efficiency_of(const replay_result& of) {
+efficiency efficiency_of(const replay_result& replay) {
   efficiency ratio;
-  if (!of.node_cpu_seconds || of.memcpy_rate <= 0) return ratio;
-  const auto moved = static_cast<double>(of.bytes_moved());
-  const double both = *of.node_cpu_seconds + seconds(of.sums->library_cpu);
-  if (*of.node_cpu_seconds > 0) ratio.node = moved / *of.node_cpu_seconds / of.memcpy_rate;
+  if (!replay.node_cpu_seconds || replay.memcpy_rate <= 0) return ratio;
+  const auto moved = static_cast<double>(replay.bytes_moved());
+  const double both = *replay.node_cpu_seconds + seconds(replay.sums->library_cpu);
+  if (*replay.node_cpu_seconds > 0) ratio.node = moved / *replay.node_cpu_seconds / replay.memcpy_rate;
   // In place nothing is copied, so there is nothing to compare.
-  if (both > 0 && of.settings.access == access_mode::copy) ratio.library = moved / both / of.memcpy_rate;
+  if (both > 0 && replay.settings.access == access_mode::copy) ratio.library = moved / both / replay.memcpy_rate;
   return ratio;
 }
 
-std::string summary_text(const replay_result& of) {
+std::string summary_text(const replay_result& replay) {
   lines out;
-  out.raw(fmt::format("{}: {} engines, speed {}, blocks of {}, {}\n", of.trace, of.settings.engines,
-                      speed_text(of.settings.speed), format_bytes(of.settings.block_bytes),
-                      name_of(of.settings.access)));
-  add_work(of, out);
-  add_latencies(of, out);
-  add_bytes(of, out);
-  add_node(of, out);
+  out.raw(fmt::format("{}: {} engines, speed {}, blocks of {}, {}\n", replay.trace, replay.settings.engines,
+                      speed_text(replay.settings.speed), format_bytes(replay.settings.block_bytes),
+                      name_of(replay.settings.access)));
+  add_work(replay, out);
+  add_latencies(replay, out);
+  add_bytes(replay, out);
+  add_node(replay, out);
   return out.take();
 }
 
-ordered_json summary_json(const replay_result& of) {
-  const tally& sums = *of.sums;
-  ordered_json all{{"trace", of.trace},
-                   {"engines", of.settings.engines},
-                   {"speed", speed_text(of.settings.speed)},
-                   {"block_bytes", of.settings.block_bytes},
-                   {"access", name_of(of.settings.access)},
-                   {"verify", name_of(of.settings.verify)},
-                   {"seconds", of.seconds},
-                   {"lines", of.lines},
-                   {"left_out", of.left_out},
-                   {"planned", of.planned},
+ordered_json summary_json(const replay_result& replay) {
+  const tally& sums = *replay.sums;
+  ordered_json all{{"trace", replay.trace},
+                   {"engines", replay.settings.engines},
+                   {"speed", speed_text(replay.settings.speed)},
+                   {"block_bytes", replay.settings.block_bytes},
+                   {"access", name_of(replay.settings.access)},
+                   {"verify", name_of(replay.settings.verify)},
+                   {"seconds", replay.seconds},
+                   {"lines", replay.lines},
+                   {"left_out", replay.left_out},
+                   {"planned", replay.planned},
                    {"requests", sums.requests.get()},
                    {"failed_requests", sums.failed.get()},
                    {"blocks", sums.blocks.get()},
@@ -272,19 +277,19 @@ ordered_json summary_json(const replay_result& of) {
                    {"prefix_hits_nvme", sums.lower_hits.get()},
                    {"prefix_tokens", sums.hit_tokens.get()},
                    {"prefix_tokens_dram", sums.upper_tokens.get()},
-                   {"hit_ratio", of.hit_ratio()},
+                   {"hit_ratio", replay.hit_ratio()},
                    {"stored", sums.stored.get()},
                    {"present", sums.present.get()},
                    {"refused", sums.refused.get()},
                    {"wrong_blocks", sums.wrong.get()},
                    {"verified_bytes", sums.verified_bytes.get()}};
   all["simulated"] = nullptr;
-  if (of.twin) {
-    all["simulated"] = {{"policy", of.policy},
-                        {"dram_blocks", of.twin->dram_blocks},
-                        {"nvme_blocks", of.twin->nvme_blocks},
-                        {"prefix_hits", of.twin->prefix_hits},
-                        {"hit_ratio", of.twin->hit_ratio}};
+  if (replay.simulated) {
+    all["simulated"] = {{"policy", replay.policy},
+                        {"dram_blocks", replay.simulated->dram_blocks},
+                        {"nvme_blocks", replay.simulated->nvme_blocks},
+                        {"prefix_hits", replay.simulated->prefix_hits},
+                        {"hit_ratio", replay.simulated->hit_ratio}};
   }
   all["latency_us"] = {{"match", latency_json(sums.match)},
                        {"prefetch", latency_json(sums.prefetch)},
@@ -294,27 +299,27 @@ ordered_json summary_json(const replay_result& of) {
                        {"with_computing", latency_json(sums.with_lower)},
                        {"with_computing_dram_only", latency_json(sums.without_lower)}};
   all["prefill_tokens_per_s"] =
-      of.settings.prefill_rate > 0 ? ordered_json(of.settings.prefill_rate) : ordered_json(nullptr);
+      replay.settings.prefill_rate > 0 ? ordered_json(replay.settings.prefill_rate) : ordered_json(nullptr);
   all["request_seconds"] = {{"with_nvme", seconds(sums.time_with)}, {"dram_only", seconds(sums.time_without)}};
   all["bytes"] = {{"dram_to_engines", sums.bytes_read.get()},
                   {"engines_to_dram", sums.bytes_stored.get()},
-                  {"dram_to_nvme", of.moved.written_down},
-                  {"nvme_to_dram", of.moved.read_up}};
-  all["node"] = {{"dram_capacity", of.dram_capacity},
-                 {"nvme_capacity", of.nvme_capacity},
-                 {"policy", of.policy},
-                 {"evicted", of.moved.evicted},
-                 {"demotions_dropped", of.moved.dropped},
-                 {"nvme_evicted", of.moved.lower_evicted},
-                 {"checksum_errors", of.moved.checksum_errors},
-                 {"restarts", of.restarts},
-                 {"gate", gate_json(of.moved, of.disk)},
-                 {"put_waits", of.moved.put_waits ? ordered_json(*of.moved.put_waits) : ordered_json(nullptr)}};
+                  {"dram_to_nvme", replay.moved.written_down},
+                  {"nvme_to_dram", replay.moved.read_up}};
+  all["node"] = {{"dram_capacity", replay.dram_capacity},
+                 {"nvme_capacity", replay.nvme_capacity},
+                 {"policy", replay.policy},
+                 {"evicted", replay.moved.evicted},
+                 {"demotions_dropped", replay.moved.dropped},
+                 {"nvme_evicted", replay.moved.lower_evicted},
+                 {"checksum_errors", replay.moved.checksum_errors},
+                 {"restarts", replay.restarts},
+                 {"gate", gate_json(replay.moved, replay.disk)},
+                 {"put_waits", replay.moved.put_waits ? ordered_json(*replay.moved.put_waits) : ordered_json(nullptr)}};
   all["prefetches"] = sums.prefetches.get();
   all["prefetches_cut"] = sums.prefetches_cut.get();
-  all["cpu"] = processor_json(of);
+  all["cpu"] = processor_json(replay);
   all["engine_ends"] = ordered_json::array();
-  for (const auto& each : of.engines) {
+  for (const auto& each : replay.engines) {
     all["engine_ends"].push_back({{"engine", each.number + 1},
                                   {"planned", each.planned},
                                   {"served", each.served},
@@ -326,11 +331,11 @@ ordered_json summary_json(const replay_result& of) {
                                   {"end", each.end},
                                   {"message", each.message}});
   }
-  all["from"] = json_of(of.from);
-  all["timeline"] = timeline_json(of);
-  all["curves"] = curves_json(of);
-  all["interrupted"] = of.interrupted;
-  all["failures"] = of.failures;
+  all["from"] = json_of(replay.from);
+  all["timeline"] = timeline_json(replay);
+  all["curves"] = curves_json(replay);
+  all["interrupted"] = replay.interrupted;
+  all["failures"] = replay.failures;
   return all;
 }
 

@@ -73,7 +73,7 @@ struct complaint {
 
 class reader {
  public:
-  reader(const std::string& path, const trace_reading& how) : path_(path), how_(how) {}
+  reader(const std::string& path, const trace_reading& reading) : path_(path), how_(reading) {}
 
   result<read_trace> read() {
     const auto from = open_packed_file(path_);
@@ -93,9 +93,9 @@ class reader {
  private:
   // ---- lines
 
-  result<void> read_lines(byte_source& from) {
+  result<void> read_lines(byte_source& source) {
     reserve_ids();
-    line_reader lines(from);
+    line_reader lines(source);
     for (std::uint64_t number = 1;; ++number) {
       const auto next = lines.next();
       if (!next) return std::unexpected(next.error());
@@ -264,10 +264,10 @@ class reader {
              fmt::format("`timestamp` is taken as {} since 1970; --time-unit says otherwise", unit.name));
   }
 
-  static std::uint64_t in_us(const raw_request& of, const unit_of_time& unit) {
+  static std::uint64_t in_us(const raw_request& request, const unit_of_time& unit) {
     constexpr auto largest = static_cast<double>(std::uint64_t{1} << 62);
-    if (of.is_whole && unit.us < 1) return of.whole / 1000;  // more digits than a double has
-    return static_cast<std::uint64_t>(std::min(of.time * unit.us, largest));
+    if (request.is_whole && unit.us < 1) return request.whole / 1000;  // more digits than a double has
+    return static_cast<std::uint64_t>(std::min(request.time * unit.us, largest));
   }
 
   /// A few requests whose distance to all others is many times the span of those would leave nothing of it.
@@ -299,9 +299,9 @@ class reader {
   }
 
   void drop(std::uint64_t low, std::uint64_t high, std::string_view kind, std::string_view text) {
-    std::erase_if(requests_, [&](const raw_request& each) {
-      if (each.us >= low && each.us <= high) return false;
-      complain(kind, each.line, std::string(text));
+    std::erase_if(requests_, [&](const raw_request& request) {
+      if (request.us >= low && request.us <= high) return false;
+      complain(kind, request.line, std::string(text));
       ++out_.left_out;
       return true;
     });
@@ -339,9 +339,9 @@ class reader {
 
   // ---- the end
 
-  [[nodiscard]] std::string text_of(const complaint& of) const {
-    const std::string more = of.more == 0 ? "" : fmt::format(" ({} more like it)", of.more);
-    return fmt::format("{}:{}: {}{}", path_, of.line, of.text, more);
+  [[nodiscard]] std::string text_of(const complaint& complaint) const {
+    const std::string more = complaint.more == 0 ? "" : fmt::format(" ({} more like it)", complaint.more);
+    return fmt::format("{}:{}: {}{}", path_, complaint.line, complaint.text, more);
   }
 
   [[nodiscard]] result<void> judge_left_out() const {
@@ -398,8 +398,8 @@ class reader {
 
 }  // namespace
 
-result<read_trace> read_trace_file(const std::string& path, const trace_reading& how) {
-  reader one(path, how);
+result<read_trace> read_trace_file(const std::string& path, const trace_reading& reading) {
+  reader one(path, reading);
   return one.read();
 }
 

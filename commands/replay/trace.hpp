@@ -35,6 +35,6 @@ struct read_trace {
 /// Times since 1970 become times since the first request.
 ///
 /// Fails when the file cannot be read, is one JSON array, has no good line, or too many bad ones.
-[[nodiscard]] result<read_trace> read_trace_file(const std::string& path, const trace_reading& how = {});
+[[nodiscard]] result<read_trace> read_trace_file(const std::string& path, const trace_reading& reading = {});
 
 }  // namespace cenote

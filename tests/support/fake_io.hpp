@@ -27,8 +27,8 @@ class fake_io final : public io_engine {
   };
 
   /// `bytes`: of the file, zero at first, with the part before the blocks.
-  fake_io(std::uint64_t bytes, pace how, callback done)
-      : pace_(how), done_(std::move(done)), contents_(static_cast<std::size_t>(bytes)) {}
+  fake_io(std::uint64_t bytes, pace completing, callback done)
+      : pace_(completing), done_(std::move(done)), contents_(static_cast<std::size_t>(bytes)) {}
 
   /// The next request (of this kind) ends with `error`; nothing is transferred.
   void fail_next(int error, std::optional<io_kind> kind = {});

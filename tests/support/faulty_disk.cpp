@@ -134,10 +134,10 @@ int metadata_error(int descriptor) noexcept {
   return now.metadata_error;
 }
 
-ssize_t transfer(long call, int descriptor, void* memory, std::size_t size, off_t at) noexcept {
-  orders now = at < first_block ? orders{} : orders_for(descriptor);
+ssize_t transfer(long call, int descriptor, void* memory, std::size_t size, off_t offset) noexcept {
+  orders now = offset < first_block ? orders{} : orders_for(descriptor);
   if (call == SYS_pwrite64) {
-    const bool in_log = at >= static_cast<off_t>(sector) && at < first_block;
+    const bool in_log = offset >= static_cast<off_t>(sector) && offset < first_block;
     const int error = in_log ? orders_for(descriptor).log_error : metadata_error(descriptor);
     if (error != 0) {
       errno = error;
@@ -155,7 +155,7 @@ ssize_t transfer(long call, int descriptor, void* memory, std::size_t size, off_
   }
   std::size_t wanted = now.part == 0 ? size : std::min(size, now.part);
   if (now.lie) wanted = std::max(sector, size / 2 / sector * sector);
-  const long moved = ::syscall(call, descriptor, memory, wanted, at);
+  const long moved = ::syscall(call, descriptor, memory, wanted, offset);
   wait_ms(now.linger_ms);
   return now.lie && moved > 0 ? static_cast<ssize_t>(size) : moved;
 }
@@ -164,12 +164,12 @@ ssize_t transfer(long call, int descriptor, void* memory, std::size_t size, off_
 
 extern "C" {
 
-ssize_t pread(int descriptor, void* memory, size_t size, off_t at) {
-  return transfer(SYS_pread64, descriptor, memory, size, at);
+ssize_t pread(int descriptor, void* memory, size_t size, off_t offset) {
+  return transfer(SYS_pread64, descriptor, memory, size, offset);
 }
 
-ssize_t pwrite(int descriptor, const void* memory, size_t size, off_t at) {
-  return transfer(SYS_pwrite64, descriptor, const_cast<void*>(memory), size, at);
+ssize_t pwrite(int descriptor, const void* memory, size_t size, off_t offset) {
+  return transfer(SYS_pwrite64, descriptor, const_cast<void*>(memory), size, offset);
 }
 
 ssize_t write(int descriptor, const void* memory, size_t size) {

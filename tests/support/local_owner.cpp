@@ -82,7 +82,7 @@ local_owner::local_owner(std::uint32_t blocks, std::uint64_t stride, std::uint32
   memory::write_header(trailer, segment_kind::slab, slab_.size());
   if (!versions_.make_room(slab_index, 5, blocks)) throw std::runtime_error("no room in the version table");
   memory::slab_entry& entry = *versions_.slab(slab_index);
-  entry.first_version = 5;  // not 0: places and ordinals must not be mixed up
+  entry.first_version = 5;  // not 0: places and version_indices must not be mixed up
   entry.count = blocks;
   entry.stride = stride;
   entry.state.store(static_cast<std::uint32_t>(memory::slab_state::live), std::memory_order_release);
@@ -90,12 +90,12 @@ local_owner::local_owner(std::uint32_t blocks, std::uint64_t stride, std::uint32
 }
 
 void local_owner::publish(std::uint32_t block, std::span<const std::byte> key, std::uint32_t group) {
-  const std::uint32_t ordinal = versions_.slab(slab_index)->first_version + block;
-  const std::uint64_t version = (versions_.version(ordinal) | 1) + 1;
+  const std::uint32_t version_index = versions_.slab(slab_index)->first_version + block;
+  const std::uint64_t version = (versions_.version(version_index) | 1) + 1;
   keys_[block] = full_key(key);
   groups_[block] = group;
-  versions_.set_key(ordinal, keys_[block]);
-  versions_.set_version(ordinal, version);
+  versions_.set_key(version_index, keys_[block]);
+  versions_.set_version(version_index, version);
   static_cast<void>(index_.insert(reduce_key(key, group), memory::index_value::make(ref(block), version)));
 }
 

@@ -63,9 +63,9 @@ std::vector<account*> accounts::all_accounts() const {
   return all;
 }
 
-void accounts::move_account(instance& in, account& to) {
-  account& from = *std::exchange(in.payer, &to);
-  for (const auto& group : in.pools) {
+void accounts::move_account(instance& instance, account& to) {
+  account& from = *std::exchange(instance.payer, &to);
+  for (const auto& group : instance.pools) {
     std::uint64_t blocks = 0;
     for (const slab* home : group->slabs) blocks += home->what.count;
     const std::uint64_t used = (blocks - group->free.size()) * group->stride;
@@ -75,8 +75,8 @@ void accounts::move_account(instance& in, account& to) {
     from.repay(&account::kept, kept);
     to.pay(&account::kept, kept);
   }
-  for (const auto& [bits, each] : in.charges) {
-    const std::uint64_t stride = in.slabs.at(block_ref::from_bits(bits).slab())->what.stride;
+  for (const auto& [bits, each] : instance.charges) {
+    const std::uint64_t stride = instance.slabs.at(block_ref::from_bits(bits).slab())->what.stride;
     from.repay(&account::reserved, stride);
     to.pay(&account::reserved, stride);
   }
@@ -100,35 +100,35 @@ std::uint64_t accounts::blank_limit(std::uint64_t stride) const noexcept {
 }
 
 /// What one session reserves is out of use for everyone else: within its own share, its user's, and its group's.
-bool accounts::may_reserve(const session& by, const pool& from) const noexcept {
-  const std::uint64_t most = blank_limit(from.stride);
-  return by.blank + from.stride <= most && by.owner->blank + from.stride <= most &&
-         from.owner->payer->may_reserve(from.stride, 2 * most);
+bool accounts::may_reserve(const session& session, const pool& pool) const noexcept {
+  const std::uint64_t most = blank_limit(pool.stride);
+  return session.blank + pool.stride <= most && session.owner->blank + pool.stride <= most &&
+         pool.owner->payer->may_reserve(pool.stride, 2 * most);
 }
 
-void accounts::hold_blank(session& by, std::uint64_t stride) noexcept {
-  by.blank += stride;
-  by.owner->blank += stride;
+void accounts::hold_blank(session& session, std::uint64_t stride) noexcept {
+  session.blank += stride;
+  session.owner->blank += stride;
 }
 
-void accounts::let_blank(session& by, std::uint64_t stride) noexcept {
-  by.blank -= stride;
-  by.owner->blank -= stride;
+void accounts::let_blank(session& session, std::uint64_t stride) noexcept {
+  session.blank -= stride;
+  session.owner->blank -= stride;
 }
 
-void accounts::charge_reservation(session& by, instance& in, block_ref ref, std::uint64_t stride) {
-  in.charges.insert_or_assign(ref.bits, instance::charge{by.number, by.owner});
-  in.payer->pay(&account::reserved, stride);
-  hold_blank(by, stride);
+void accounts::charge_reservation(session& session, instance& instance, block_ref ref, std::uint64_t stride) {
+  instance.charges.insert_or_assign(ref.bits, instance::charge{session.number, session.owner});
+  instance.payer->pay(&account::reserved, stride);
+  hold_blank(session, stride);
 }
 
 /// The session that reserved the block may be gone, and others may still write it: its user and its group pay on.
-void accounts::discharge_reservation(instance& in, block_ref ref, std::uint64_t stride) {
-  const auto found = in.charges.find(ref.bits);
-  if (found == in.charges.end()) return;
+void accounts::discharge_reservation(instance& instance, block_ref ref, std::uint64_t stride) {
+  const auto found = instance.charges.find(ref.bits);
+  if (found == instance.charges.end()) return;
   const instance::charge paid = found->second;
-  in.charges.erase(found);
-  in.payer->repay(&account::reserved, stride);
+  instance.charges.erase(found);
+  instance.payer->repay(&account::reserved, stride);
   paid.owner->blank -= stride;
   if (const auto by = state_.sessions.find(paid.by); by != state_.sessions.end()) by->second->blank -= stride;
   forget_user(*paid.owner);

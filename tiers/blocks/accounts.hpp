@@ -14,20 +14,20 @@ namespace cenote::blocks {
 /// Accounts of instance groups and of users within them: what each may use, keep and hold blank, and what it does.
 class accounts {
  public:
-  explicit accounts(state& of) noexcept : state_(of) {}
+  explicit accounts(state& state) noexcept : state_(state) {}
 
   account& open_account(const instance_spec& spec, std::uint32_t owner);
   void configure(account& payer) const;
   [[nodiscard]] std::vector<account*> all_accounts() const;
-  static void move_account(instance& in, account& to);
+  static void move_account(instance& instance, account& to);
   user& user_of(std::uint32_t uid);
   void forget_user(user& gone);
   [[nodiscard]] std::uint64_t blank_limit(std::uint64_t stride) const noexcept;
-  [[nodiscard]] bool may_reserve(const session& by, const pool& from) const noexcept;
-  static void hold_blank(session& by, std::uint64_t stride) noexcept;
-  static void let_blank(session& by, std::uint64_t stride) noexcept;
-  void charge_reservation(session& by, instance& in, memory::block_ref ref, std::uint64_t stride);
-  void discharge_reservation(instance& in, memory::block_ref ref, std::uint64_t stride);
+  [[nodiscard]] bool may_reserve(const session& session, const pool& pool) const noexcept;
+  static void hold_blank(session& session, std::uint64_t stride) noexcept;
+  static void let_blank(session& session, std::uint64_t stride) noexcept;
+  void charge_reservation(session& session, instance& instance, memory::block_ref ref, std::uint64_t stride);
+  void discharge_reservation(instance& instance, memory::block_ref ref, std::uint64_t stride);
   [[nodiscard]] bool may_keep(const account& payer, std::uint64_t stride) const noexcept;
   void note_kept(pool& group, std::uint32_t record);
   [[nodiscard]] bool keeps(const pool& group, std::uint32_t record) const;

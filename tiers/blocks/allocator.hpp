@@ -16,16 +16,21 @@ class transfer_table;
 /// Finds a free block for a pool, within the quotas of who pays for it.
 class allocator {
  public:
-  allocator(state& of, transfer_table& transfers, handed_out& handed_out, evictor& evictor, slab_space& space,
+  allocator(state& state, transfer_table& transfers, handed_out& handed_out, evictor& evictor, slab_space& space,
             slab_moves& moves) noexcept
-      : state_(of), transfers_(transfers), handed_out_(handed_out), evictor_(evictor), space_(space), moves_(moves) {}
+      : state_(state),
+        transfers_(transfers),
+        handed_out_(handed_out),
+        evictor_(evictor),
+        space_(space),
+        moves_(moves) {}
 
-  allocation allocate(pool& from, memory::block_ref& ref, std::uint32_t more, boot_time now);
-  allocation allocate_for_put(pool& from, memory::block_ref& ref, std::uint32_t more, boot_time now);
+  allocation allocate(pool& pool, memory::block_ref& ref, std::uint32_t more, boot_time now);
+  allocation allocate_for_put(pool& pool, memory::block_ref& ref, std::uint32_t more, boot_time now);
 
  private:
-  allocation keep_within(account& payer, pool& from, boot_time now);
-  allocation find_room(pool& from, std::uint32_t more, boot_time now);
+  allocation keep_within(account& payer, pool& pool, boot_time now);
+  allocation find_room(pool& into, std::uint32_t more, boot_time now);
 
   state& state_;
   transfer_table& transfers_;

@@ -19,12 +19,12 @@ using memory::block_state;
 using memory::index_value;
 
 /// `checksum`: of the bytes, as far as somebody took it.
-void block_states::publish(instance& in, slab& home, block_ref ref, const full_key& key, boot_time now,
+void block_states::publish(instance& instance, slab& home, block_ref ref, const full_key& key, boot_time now,
                            std::optional<std::uint64_t> checksum) {
   memory::block_record& record = state_.record_of(home, ref);
-  const std::uint32_t ordinal = ordinal_of(home, ref);
+  const std::uint32_t version_index = version_index_of(home, ref);
   const pool& group = pool_of(home);
-  const std::uint64_t before = in.versions.version(ordinal);
+  const std::uint64_t before = instance.versions.version(version_index);
   const std::uint64_t version = (before | 1) + 1;  // the next even one; an unused block has 0
   record.set_key(key);
   memory::shared_store(record.parts, group.all_parts, std::memory_order_relaxed, "publish.parts"_point);
@@ -41,37 +41,37 @@ void block_states::publish(instance& in, slab& home, block_ref ref, const full_k
     memory::shared_assign(record.flags, memory::block_record::flag_checksum, "publish.has_checksum"_point);
   }
   record.set(block_state::present, version, "publish.present"_point);  // the truth: from here on a restart serves it
-  in.versions.set_key(ordinal, key);
-  in.versions.set_version(ordinal, version, "publish.version"_point);
+  instance.versions.set_key(version_index, key);
+  instance.versions.set_version(version_index, version, "publish.version"_point);
   const block_key name = reduce_key(key.view(), home.what.group);
   // Cannot fail: make_index_room() came before the slab.
-  (void)in.index.insert(name, index_value::make(ref, version));
+  (void)instance.index.insert(name, index_value::make(ref, version));
   ++home.present;
   home.touch_sum += count_of(now);
   state_.blank -= group.stride;
 }
 
-void block_states::free_block(instance& in, slab& home, block_ref ref) {
+void block_states::free_block(instance& instance, slab& home, block_ref ref) {
   pool& group = pool_of(home);
   const block_state before = state_.record_of(home, ref).state();
   if (before != block_state::present) state_.blank -= group.stride;
   if (before == block_state::pending || before == block_state::quarantined) {
-    accounts_.discharge_reservation(in, ref, group.stride);
+    accounts_.discharge_reservation(instance, ref, group.stride);
   }
   state_.record_of(home, ref).set_state(block_state::free, "free_block.state"_point);
   holds_.forget_holds(home.what.first_record + ref.block());
   group.free.push_back(ref);
-  in.payer->repay(&account::used, group.stride);
+  instance.payer->repay(&account::used, group.stride);
   state_.used -= group.stride;
 }
 
-std::uint64_t block_states::forget_blocks(instance& in, std::span<const block_ref> refs, boot_time now) {
+std::uint64_t block_states::forget_blocks(instance& instance, std::span<const block_ref> refs, boot_time now) {
   state_.spent += refs.size();
-  const std::vector<bool> pinned = pins_.condemn(in, refs);
+  const std::vector<bool> pinned = pins_.condemn(instance, refs);
   for (std::size_t i = 0; i < refs.size(); ++i) {
-    slab& home = *slab_of(in, refs[i]);
+    slab& home = *slab_of(instance, refs[i]);
     memory::block_record& record = state_.record_of(home, refs[i]);
-    in.index.erase(reduce_key(record.get_key().view(), home.what.group));
+    instance.index.erase(reduce_key(record.get_key().view(), home.what.group));
     const std::uint32_t number = home.what.first_record + refs[i].block();
     order_.leave_order(pool_of(home), number, departure::removed, now);
     --home.present;
@@ -79,38 +79,38 @@ std::uint64_t block_states::forget_blocks(instance& in, std::span<const block_re
     if (pinned[i]) {
       record.set_state(block_state::zombie, "forget_blocks.zombie"_point);
       state_.blank += home.what.stride;
-      in.zombies.push_back(refs[i]);
+      instance.zombies.push_back(refs[i]);
     } else {
-      free_block(in, home, refs[i]);
+      free_block(instance, home, refs[i]);
     }
   }
   state_.counters.removed += refs.size();
   return refs.size();
 }
 
-void block_states::rescan_zombies(instance& in) {
-  if (in.zombies.empty()) return;
+void block_states::rescan_zombies(instance& instance) {
+  if (instance.zombies.empty()) return;
   memory::full_fence();
-  memory::pin_scan scan(in.zombies);
-  for (const session* each : in.sessions) scan.add(each->memory);
+  memory::pin_scan scan(instance.zombies);
+  for (const session* each : instance.sessions) scan.add(each->memory);
   std::vector<block_ref> still;
-  for (std::size_t i = 0; i < in.zombies.size(); ++i) {
-    if (scan.pinned(i) || transfers_.is_moving(*slab_of(in, in.zombies[i]), in.zombies[i])) {
-      still.push_back(in.zombies[i]);
+  for (std::size_t i = 0; i < instance.zombies.size(); ++i) {
+    if (scan.pinned(i) || transfers_.is_moving(*slab_of(instance, instance.zombies[i]), instance.zombies[i])) {
+      still.push_back(instance.zombies[i]);
     } else {
-      free_block(in, *slab_of(in, in.zombies[i]), in.zombies[i]);
+      free_block(instance, *slab_of(instance, instance.zombies[i]), instance.zombies[i]);
     }
   }
-  in.zombies = std::move(still);
+  instance.zombies = std::move(still);
 }
 
-void block_states::restore(instance& in, slab& home, block_ref ref) {
+void block_states::restore(instance& instance, slab& home, block_ref ref) {
   // The next even version, not the old one: versions never decrease.
-  const std::uint64_t version = in.versions.version(ordinal_of(home, ref)) + 1;
+  const std::uint64_t version = instance.versions.version(version_index_of(home, ref)) + 1;
   memory::block_record& record = state_.record_of(home, ref);
   record.set(block_state::present, version, "restore.present"_point);
-  in.versions.set_version(ordinal_of(home, ref), version, "restore.version"_point);
-  (void)in.index.insert(reduce_key(record.get_key().view(), home.what.group), index_value::make(ref, version));
+  instance.versions.set_version(version_index_of(home, ref), version, "restore.version"_point);
+  (void)instance.index.insert(reduce_key(record.get_key().view(), home.what.group), index_value::make(ref, version));
 }
 
 }  // namespace cenote::blocks

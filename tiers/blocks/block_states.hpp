@@ -19,16 +19,16 @@ class transfer_table;
 /// ends it.
 class block_states {
  public:
-  block_states(state& of, accounts& payers, prefetch_holds& held, transfer_table& transfers, pin_looks& looks,
+  block_states(state& state, accounts& payers, prefetch_holds& held, transfer_table& transfers, pin_looks& looks,
                eviction_order& order) noexcept
-      : state_(of), accounts_(payers), holds_(held), transfers_(transfers), pins_(looks), order_(order) {}
+      : state_(state), accounts_(payers), holds_(held), transfers_(transfers), pins_(looks), order_(order) {}
 
-  void publish(instance& in, slab& home, memory::block_ref ref, const full_key& key, boot_time now,
+  void publish(instance& instance, slab& home, memory::block_ref ref, const full_key& key, boot_time now,
                std::optional<std::uint64_t> checksum = {});
-  void free_block(instance& in, slab& home, memory::block_ref ref);
-  std::uint64_t forget_blocks(instance& in, std::span<const memory::block_ref> refs, boot_time now);
-  void rescan_zombies(instance& in);
-  void restore(instance& in, slab& home, memory::block_ref ref);
+  void free_block(instance& instance, slab& home, memory::block_ref ref);
+  std::uint64_t forget_blocks(instance& instance, std::span<const memory::block_ref> refs, boot_time now);
+  void rescan_zombies(instance& instance);
+  void restore(instance& instance, slab& home, memory::block_ref ref);
 
  private:
   state& state_;

@@ -21,13 +21,13 @@ struct used_chain {
   std::uint64_t looked = 0;          ///< blocks that were named, here or not
   bool begun = false;                ///< the policy knows of it, and `left` blocks from the head are still to be used
   std::size_t left = 0;
-  std::uint32_t standing = 0;
+  std::uint32_t request_context = 0;
 
   void clear() noexcept {
     group = nullptr;
     sound = true;
     begun = false;
-    looked = left = standing = 0;
+    looked = left = request_context = 0;
     blocks.clear();
     asked.clear();
     if (blocks.capacity() > most_spare) blocks = {};  // a session keeps little for its next chain

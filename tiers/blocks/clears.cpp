@@ -33,15 +33,15 @@ std::optional<std::vector<clear_work>> clears::begin_clear(const std::string& id
   return begun;
 }
 
-clear_work clears::begin_clear_of(instance& in, std::vector<removal>* below) {
-  clear_work begun{.instance = in.number, .reserved = {}, .slabs = {}, .under_way = in.clears};
-  for (const auto& [bits, held] : in.reservations) begun.reserved.push_back(bits);
-  for (const auto& [index, home] : in.slabs) begun.slabs.push_back(index);
+clear_work clears::begin_clear_of(instance& instance, std::vector<removal>* below) {
+  clear_work begun{.instance = instance.number, .reserved = {}, .slabs = {}, .under_way = instance.clears};
+  for (const auto& [bits, held] : instance.reservations) begun.reserved.push_back(bits);
+  for (const auto& [index, home] : instance.slabs) begun.slabs.push_back(index);
   state_.spent += begun.reserved.size() / 16 + begun.slabs.size();
-  while (!in.loading.empty()) transfers_.abandon_load(in, block_key(in.loading.begin()->first));
+  while (!instance.loading.empty()) transfers_.abandon_load(instance, block_key(instance.loading.begin()->first));
   if (!state_.options.has_lower() || below == nullptr) return begun;
-  const auto same = [&](const removal& each) { return each.all && each.instance == in.number; };
-  if (std::ranges::none_of(*below, same)) below->push_back({in.number, true, {}});
+  const auto same = [&](const removal& each) { return each.all && each.instance == instance.number; };
+  if (std::ranges::none_of(*below, same)) below->push_back({instance.number, true, {}});
   return begun;
 }
 
@@ -66,11 +66,11 @@ bool clears::clear_some(clear_work& work, boot_time now, std::uint64_t budget) {
 }
 
 /// The next blocks of the last slab; true: that was all of it.
-bool clears::clear_slab(instance& in, clear_work& work, boot_time now) {
+bool clears::clear_slab(instance& instance, clear_work& work, boot_time now) {
   constexpr std::size_t step = 1024;
   ++state_.spent;
-  const auto found = in.slabs.find(work.slabs.back());
-  if (found == in.slabs.end() || found->second->present == 0) return true;
+  const auto found = instance.slabs.find(work.slabs.back());
+  if (found == instance.slabs.end() || found->second->present == 0) return true;
   slab& home = *found->second;
   std::vector<block_ref> refs;
   const std::uint32_t first = work.next_block;
@@ -79,12 +79,12 @@ bool clears::clear_slab(instance& in, clear_work& work, boot_time now) {
     if (state_.record_of(home, ref).state() == block_state::present) refs.push_back(ref);
   }
   state_.spent += (work.next_block - first) / 4;
-  if (!refs.empty()) work.cleared += blocks_.forget_blocks(in, refs, now);
+  if (!refs.empty()) work.cleared += blocks_.forget_blocks(instance, refs, now);
   return work.next_block >= home.what.count;
 }
 
-std::uint64_t clears::clear_blocks(instance& in, boot_time now, std::vector<removal>* below) {
-  clear_work work = begin_clear_of(in, below);
+std::uint64_t clears::clear_blocks(instance& instance, boot_time now, std::vector<removal>* below) {
+  clear_work work = begin_clear_of(instance, below);
   while (!clear_some(work, now, turn_budget)) continue;
   return work.cleared;
 }

@@ -18,9 +18,9 @@ class transfer_table;
 /// Forgets all blocks of instances, a step at a time.
 class clears {
  public:
-  clears(state& of, transfer_table& transfers, block_states& blocks, handed_out& handed_out,
+  clears(state& state, transfer_table& transfers, block_states& blocks, handed_out& handed_out,
          lower_edges& edges) noexcept
-      : state_(of), transfers_(transfers), blocks_(blocks), handed_out_(handed_out), edges_(edges) {}
+      : state_(state), transfers_(transfers), blocks_(blocks), handed_out_(handed_out), edges_(edges) {}
 
   /// Forgets every block of the instance called `id`. Nothing when there is none. `below`: what is left to do there.
   std::optional<std::uint64_t> clear_instance(const std::string& id, boot_time now,
@@ -29,7 +29,7 @@ class clears {
   /// The same in steps: of the instance called `id`, or of all when it is empty. Nothing when there is none of that
   /// name.
   [[nodiscard]] std::optional<std::vector<clear_work>> begin_clear(const std::string& id, std::vector<removal>& below);
-  [[nodiscard]] clear_work begin_clear_of(instance& in, std::vector<removal>* below);
+  [[nodiscard]] clear_work begin_clear_of(instance& instance, std::vector<removal>* below);
   /// True: done.
   bool clear_some(clear_work& work, boot_time now, std::uint64_t budget);
   /// For tests of engines: alters every 16-bit word of every block that is here, and has all that is in the tier below
@@ -37,8 +37,8 @@ class clears {
   std::uint64_t corrupt_all(std::vector<removal>& below);
 
  private:
-  bool clear_slab(instance& in, clear_work& work, boot_time now);
-  std::uint64_t clear_blocks(instance& in, boot_time now, std::vector<removal>* below);
+  bool clear_slab(instance& instance, clear_work& work, boot_time now);
+  std::uint64_t clear_blocks(instance& instance, boot_time now, std::vector<removal>* below);
 
   state& state_;
   transfer_table& transfers_;

@@ -20,11 +20,11 @@ constexpr std::uint32_t least_told_change = 64;  // a share; queues need not fol
 }  // namespace
 
 /// What a policy's shares and refusals go by: the blocks that the pool could order if others kept what they have, of
-/// which `coming` are not in it yet. What is parked goes first, so it is room.
+/// which `coming` are not in it yet. What is written back goes first, so it is room.
 void eviction_order::tell_capacity(pool& group, std::size_t coming) {
   const std::uint64_t limit = share_of(
       state_.usable_bytes(), state_.options.has_lower() ? state_.options.high_water : state_.options.low_water);
-  const std::uint64_t counted = state_.counted_bytes() - (state_.options.has_lower() ? 0 : parked_bytes_);
+  const std::uint64_t counted = state_.counted_bytes() - (state_.options.has_lower() ? 0 : written_back_bytes_);
   const std::uint64_t own = group.policy->size() + coming;
   const std::uint64_t over = counted > limit ? (counted - limit) / group.stride : 0;
   const std::uint64_t room = counted > limit ? own - std::min(own, over) : own + (limit - counted) / group.stride;
@@ -37,37 +37,37 @@ void eviction_order::tell_capacity(pool& group, std::size_t coming) {
 
 void eviction_order::enter_order(pool& group, std::uint32_t record, boot_time now) {
   if (accounts_.keeps(group, record)) return accounts_.note_kept(group, record);
-  group.policy->admit(record, state_.identity_of(group, record), count_of(now));
+  group.policy->insert(record, state_.key_hash(group, record), count_of(now));
   pins_.note_loose(group, record);
 }
 
 void eviction_order::leave_order(pool& group, std::uint32_t record, departure why, boot_time now) {
   std::uint8_t& flags = state_.records[record].flags;
-  if ((flags & block_record::flag_parked) != 0) {
-    memory::shared_clear_bits(flags, block_record::flag_parked, "leave_order.parked_no_more"_point);
-    group.parked->forget(record);
-    parked_bytes_ -= group.stride;
+  if ((flags & block_record::flag_written_back) != 0) {
+    memory::shared_clear_bits(flags, block_record::flag_written_back, "leave_order.not_written_back"_point);
+    group.written_back->forget(record);
+    written_back_bytes_ -= group.stride;
   } else if ((flags & block_record::flag_kept) != 0) {
     accounts_.note_kept_no_more(group, record);
   } else if (!transfers_.in_policy(record)) {  // it was to leave when it is written
     transfers_.stay(record);
     --group.leaving;
   } else if (why == departure::evicted) {
-    group.policy->evict(record, state_.identity_of(group, record), count_of(now));
+    group.policy->evict(record, state_.key_hash(group, record), count_of(now));
   } else {
     group.policy->forget(record);
   }
 }
 
-void eviction_order::park(pool& group, std::uint32_t record, boot_time now) {
-  memory::shared_set_bits(state_.records[record].flags, block_record::flag_parked, "park.parked"_point);
-  group.parked->admit(record, state_.identity_of(group, record), count_of(now));
-  parked_bytes_ += group.stride;
+void eviction_order::mark_written_back(pool& group, std::uint32_t record, boot_time now) {
+  memory::shared_set_bits(state_.records[record].flags, block_record::flag_written_back, "write_back.flagged"_point);
+  group.written_back->insert(record, state_.key_hash(group, record), count_of(now));
+  written_back_bytes_ += group.stride;
   pins_.note_loose(group, record);
 }
 
 void eviction_order::touch_order(pool& group, std::uint32_t record, boot_time now) {
-  if ((state_.records[record].flags & block_record::flag_parked) != 0) {
+  if ((state_.records[record].flags & block_record::flag_written_back) != 0) {
     leave_order(group, record, departure::removed, now);
     enter_order(group, record, now);
   } else if (transfers_.in_policy(record)) {
@@ -94,7 +94,7 @@ result<void> eviction_order::set_policy(const std::string& name, boot_time now) 
 
 void eviction_order::equip(pool& group) {
   group.policy = std::move(*eviction::make_policy(state_.options.policy, links_));
-  group.parked = std::move(*eviction::make_policy("lru", links_));
+  group.written_back = std::move(*eviction::make_policy("lru", links_));
 }
 
 }  // namespace cenote::blocks

@@ -16,13 +16,13 @@ class transfer_table;
 /// that are kept, or on its way down.
 class eviction_order {
  public:
-  eviction_order(state& of, accounts& payers, transfer_table& transfers, pin_looks& looks) noexcept
-      : state_(of), accounts_(payers), transfers_(transfers), pins_(looks) {}
+  eviction_order(state& state, accounts& payers, transfer_table& transfers, pin_looks& looks) noexcept
+      : state_(state), accounts_(payers), transfers_(transfers), pins_(looks) {}
 
   void tell_capacity(pool& group, std::size_t coming);
   void enter_order(pool& group, std::uint32_t record, boot_time now);
   void leave_order(pool& group, std::uint32_t record, departure why, boot_time now);
-  void park(pool& group, std::uint32_t record, boot_time now);
+  void mark_written_back(pool& group, std::uint32_t record, boot_time now);
   void touch_order(pool& group, std::uint32_t record, boot_time now);
   /// Moves every pool's blocks to a new policy, in the order in which the old one would evict them. Blocks the caller
   /// for some tenths of a microsecond a block. Unknown names are refused.
@@ -31,7 +31,7 @@ class eviction_order {
   void equip(pool& group);
   /// There are records up to `end` now.
   void cover(std::uint32_t end) { links_.cover(end); }
-  [[nodiscard]] std::uint64_t parked_bytes() const noexcept { return parked_bytes_; }
+  [[nodiscard]] std::uint64_t written_back_bytes() const noexcept { return written_back_bytes_; }
 
  private:
   state& state_;
@@ -39,7 +39,7 @@ class eviction_order {
   transfer_table& transfers_;
   pin_looks& pins_;
   eviction::block_links links_;
-  std::uint64_t parked_bytes_ = 0;
+  std::uint64_t written_back_bytes_ = 0;
 };
 
 }  // namespace cenote::blocks

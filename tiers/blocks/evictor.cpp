@@ -34,34 +34,34 @@ void evictor::stay_within_capacity(std::uint64_t but, boot_time now) {
 /// A pool of which all that was looked at is held by somebody is set aside for a moment, so that neither its pins nor
 /// the looks at them cost others anything. As a last resort everything is looked at, but not again before something of
 /// the pool may have been let go. Returns how many went.
-std::uint32_t evictor::evict(pool& from, std::uint32_t count, boot_time now, effort how) {
-  instance& in = *from.owner;
-  const bool thorough = how == effort::last_resort;
-  if (!thorough && from.aside_until != boot_time{} && !is_due(from.aside_until, now)) return 0;
+std::uint32_t evictor::evict(pool& pool, std::uint32_t count, boot_time now, effort effort) {
+  instance& in = *pool.owner;
+  const bool thorough = effort == effort::last_resort;
+  if (!thorough && pool.aside_until != boot_time{} && !is_due(pool.aside_until, now)) return 0;
   const bool looked_again = thorough && pins_.look_again(in, now);
-  if (thorough && from.vain_at != boot_time{} && from.vain_at == now) {
+  if (thorough && pool.vain_at != boot_time{} && pool.vain_at == now) {
     if (looked_again) blocks_.rescan_zombies(in);
     return 0;
   }
   const std::uint32_t pin_look = in.pin_look;
-  const std::uint32_t all = from.policy->size() + from.parked->size();
-  const bool in_vain = in.pins_seen == now && from.pinned >= all;
+  const std::uint32_t all = pool.policy->size() + pool.written_back->size();
+  const bool in_vain = in.pins_seen == now && pool.pinned >= all;
   const std::uint32_t most = in_vain ? 0 : thorough ? all : std::min(all, most_looks);
   std::uint32_t freed = 0;
   std::uint32_t looks = 0;
   while (freed < count && looks < most) {
     const std::uint32_t wanted = std::min({count - freed, eviction_batch, most - looks});
     const std::uint32_t before = looks;
-    const std::vector<block_ref> refs = next_victims(from, wanted, looks, now);
+    const std::vector<block_ref> refs = next_victims(pool, wanted, looks, now);
     if (looks == before) break;
     if (refs.empty()) continue;
-    const std::uint32_t gone = release_blocks(from, refs, now);
+    const std::uint32_t gone = release_blocks(pool, refs, now);
     freed += gone;
     if (gone < refs.size() && in.pins_seen != now) pins_.mark_pins(in, now);
   }
-  from.aside_until = freed == 0 && all > 0 ? now + aside_for : boot_time{};
+  pool.aside_until = freed == 0 && all > 0 ? now + aside_for : boot_time{};
   if (thorough && freed == 0 && in.pin_look == pin_look) {  // else the pins were not known from the first look on
-    from.vain_at = now;
+    pool.vain_at = now;
     pins_.note_forced(looks / 64);  // nor does a pin that comes and goes have everything looked at without end
   }
   if (freed == count || (!thorough && in.zombies_seen == now)) return freed;
@@ -71,10 +71,10 @@ std::uint32_t evictor::evict(pool& from, std::uint32_t count, boot_time now, eff
 }
 
 /// Takes victims out of their order, at most `count`, and passes over those that are held. Each look counts.
-std::vector<block_ref> evictor::next_victims(pool& from, std::uint32_t count, std::uint32_t& looks, boot_time now) {
+std::vector<block_ref> evictor::next_victims(pool& pool, std::uint32_t count, std::uint32_t& looks, boot_time now) {
   std::vector<block_ref> refs;
   for (std::uint32_t i = 0; i < count; ++i) {
-    const auto victim = oldest_of(from);
+    const auto victim = oldest_of(pool);
     if (!victim) break;
     ++looks;
     ++state_.spent;
@@ -83,24 +83,24 @@ std::vector<block_ref> evictor::next_victims(pool& from, std::uint32_t count, st
     const block_ref ref(home.what.index, *victim - home.what.first_record);
     if (pins_.is_stuck(home, ref, now)) {
       ++state_.counters.pinned_victims;
-      if ((state_.record_of(home, ref).flags & memory::block_record::flag_parked) !=
+      if ((state_.record_of(home, ref).flags & memory::block_record::flag_written_back) !=
           0) {  // behind it others are free to go
-        order_.leave_order(from, *victim, departure::removed, now);
-        order_.enter_order(from, *victim, now);
+        order_.leave_order(pool, *victim, departure::removed, now);
+        order_.enter_order(pool, *victim, now);
       } else {
-        from.policy->spare(*victim, count_of(now));
+        pool.policy->skip_victim(*victim, count_of(now));
       }
       continue;
     }
-    order_.leave_order(from, *victim, departure::evicted, now);
+    order_.leave_order(pool, *victim, departure::evicted, now);
     refs.push_back(ref);
   }
   return refs;
 }
 
 /// Frees those of `refs` (present, in no policy) that nobody holds; the others stay hits. Returns how many went.
-std::uint32_t evictor::release_blocks(pool& from, std::span<const block_ref> refs, boot_time now) {
-  instance& in = *from.owner;
+std::uint32_t evictor::release_blocks(pool& pool, std::span<const block_ref> refs, boot_time now) {
+  instance& in = *pool.owner;
   std::uint32_t freed = 0;
   const std::vector<bool> pinned = pins_.condemn(in, refs);
   for (std::size_t i = 0; i < refs.size(); ++i) {
@@ -109,7 +109,7 @@ std::uint32_t evictor::release_blocks(pool& from, std::span<const block_ref> ref
     if (pinned[i]) {  // stays a hit; and is not asked again soon
       ++state_.counters.pinned_victims;
       blocks_.restore(in, home, refs[i]);
-      order_.enter_order(from, home.what.first_record + refs[i].block(), now);
+      order_.enter_order(pool, home.what.first_record + refs[i].block(), now);
       continue;
     }
     --home.present;

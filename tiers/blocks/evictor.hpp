@@ -18,12 +18,12 @@ class pin_looks;
 /// Takes blocks out of their pools' order and frees those that nobody holds.
 class evictor {
  public:
-  evictor(state& of, pin_looks& looks, eviction_order& order, block_states& blocks, handed_out& handed_out) noexcept
-      : state_(of), pins_(looks), order_(order), blocks_(blocks), handed_out_(handed_out) {}
+  evictor(state& state, pin_looks& looks, eviction_order& order, block_states& blocks, handed_out& handed_out) noexcept
+      : state_(state), pins_(looks), order_(order), blocks_(blocks), handed_out_(handed_out) {}
 
   void stay_within_capacity(std::uint64_t but, boot_time now);
-  std::uint32_t evict(pool& from, std::uint32_t count, boot_time now, effort how = effort::usual);
-  std::uint32_t release_blocks(pool& from, std::span<const memory::block_ref> refs, boot_time now);
+  std::uint32_t evict(pool& pool, std::uint32_t count, boot_time now, effort effort = effort::usual);
+  std::uint32_t release_blocks(pool& pool, std::span<const memory::block_ref> refs, boot_time now);
   /// Of the lowest class of priority that has one.
   /// Pools that are set aside are passed over.
   pool* pool_with_oldest(const account* within, boot_time now,
@@ -33,7 +33,7 @@ class evictor {
   using victim_choice = std::optional<std::uint32_t> (*)(const pool&);
 
  private:
-  std::vector<memory::block_ref> next_victims(pool& from, std::uint32_t count, std::uint32_t& looks, boot_time now);
+  std::vector<memory::block_ref> next_victims(pool& pool, std::uint32_t count, std::uint32_t& looks, boot_time now);
   bool evict_last_of_account(account& payer, boot_time now);
 
   state& state_;

@@ -15,7 +15,8 @@ class lower_edges;
 /// Forgets them, a part of all records a call.
 class expiry {
  public:
-  expiry(state& of, block_states& blocks, lower_edges& edges) noexcept : state_(of), blocks_(blocks), edges_(edges) {}
+  expiry(state& state, block_states& blocks, lower_edges& edges) noexcept
+      : state_(state), blocks_(blocks), edges_(edges) {}
 
   void expire(boot_time now);
   /// What expired since the last call, for the tier below.

@@ -24,17 +24,17 @@ constexpr std::uint32_t emptied_at_once = 4096;  // blocks that go in one go: so
 
 }  // namespace
 
-bool idle_instances::is_idle(const instance& in, boot_time now) const noexcept {
-  if (!in.sessions.empty() || now < in.claimed_until) return false;
-  const auto since = in.versions.idle_since();
-  const auto limit = idle_limit(in);
+bool idle_instances::is_idle(const instance& instance, boot_time now) const noexcept {
+  if (!instance.sessions.empty() || now < instance.claimed_until) return false;
+  const auto since = instance.versions.idle_since();
+  const auto limit = idle_limit(instance);
   return limit && now - std::min(now, since) >= *limit;
 }
 
 /// How long it may be idle; nothing: for ever.
-std::optional<tenths> idle_instances::idle_limit(const instance& in) const noexcept {
-  const bool blank = in.is_blank();
-  if (in.makes_way || (blank && (is_crowded() || is_crowded(in.owner)))) return tenths{};
+std::optional<tenths> idle_instances::idle_limit(const instance& instance) const noexcept {
+  const bool blank = instance.is_blank();
+  if (instance.makes_way || (blank && (is_crowded() || is_crowded(instance.owner)))) return tenths{};
   const tenths any = state_.options.life.idle;
   const tenths empty = blank ? state_.options.life.empty : tenths{};
   if (any == tenths{} && empty == tenths{}) return std::nullopt;
@@ -120,13 +120,13 @@ void idle_instances::make_way(boot_time now) {
 }
 
 /// What has no copy below is written there first, as far as the window has room.
-void idle_instances::empty_some(instance& in, std::uint32_t& budget, boot_time now) {
-  for (const auto& group : in.pools) {
+void idle_instances::empty_some(instance& instance, std::uint32_t& budget, boot_time now) {
+  for (const auto& group : instance.pools) {
     if (group->kept > 0) kept_.keep_no_more(*group, now);
-    std::uint32_t ready = group->policy->size() + group->parked->size();
+    std::uint32_t ready = group->policy->size() + group->written_back->size();
     if (state_.options.has_lower()) {
       budget -= std::min(budget, edges_.write_oldest(*group, std::min(budget, group->policy->size()), now));
-      ready = group->parked->size();
+      ready = group->written_back->size();
     }
     if (ready > 0) budget -= std::min(budget, evictor_.evict(*group, std::min(std::max(budget, 1U), ready), now));
   }

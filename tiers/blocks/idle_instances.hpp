@@ -19,9 +19,9 @@ class slab_space;
 /// Says which instances have to go, and empties them a step at a time.
 class idle_instances {
  public:
-  idle_instances(state& of, accounts& payers, evictor& evictor, slab_space& space, kept_blocks& kept,
+  idle_instances(state& state, accounts& payers, evictor& evictor, slab_space& space, kept_blocks& kept,
                  lower_edges& edges, request_chains& chains, instance_table& table) noexcept
-      : state_(of),
+      : state_(state),
         accounts_(payers),
         evictor_(evictor),
         space_(space),
@@ -30,19 +30,19 @@ class idle_instances {
         chains_(chains),
         table_(table) {}
 
-  [[nodiscard]] std::optional<tenths> idle_limit(const instance& in) const noexcept;
+  [[nodiscard]] std::optional<tenths> idle_limit(const instance& instance) const noexcept;
   /// `limit_exceeded` when `owner` (a uid) may not make another one; idle instances make way as far as they can at
   /// once.
   result<void> make_room(std::uint32_t owner, boot_time now);
   void give_up_idle(boot_time now);
 
  private:
-  [[nodiscard]] bool is_idle(const instance& in, boot_time now) const noexcept;
+  [[nodiscard]] bool is_idle(const instance& instance, boot_time now) const noexcept;
   [[nodiscard]] bool is_crowded() const noexcept;
   [[nodiscard]] bool is_crowded(std::uint32_t owner) const noexcept;
   [[nodiscard]] std::optional<std::uint64_t> most_made_by(std::uint32_t owner) const noexcept;
   void make_way(boot_time now);
-  void empty_some(instance& in, std::uint32_t& budget, boot_time now);
+  void empty_some(instance& instance, std::uint32_t& budget, boot_time now);
   void give_up(instance_number number);
 
   state& state_;

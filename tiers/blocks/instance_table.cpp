@@ -109,8 +109,8 @@ void instance_table::claim_instance(instance_number number, boot_time now) noexc
 }
 
 /// The time lies in the version table's header: it goes on when a worker is replaced.
-void instance_table::begin_idle(instance& in, boot_time now) noexcept {
-  in.versions.set_idle_since(std::max(now, boot_time_of(1)));
+void instance_table::begin_idle(instance& instance, boot_time now) noexcept {
+  instance.versions.set_idle_since(std::max(now, boot_time_of(1)));
 }
 
 std::uint32_t instance_table::made_by(std::uint32_t owner) const noexcept {

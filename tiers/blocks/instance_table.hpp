@@ -20,8 +20,8 @@ class slab_space;
 /// Finds, makes and describes instances.
 class instance_table {
  public:
-  instance_table(state& of, accounts& payers, eviction_order& order, slab_space& space) noexcept
-      : state_(of), accounts_(payers), order_(order), space_(space) {}
+  instance_table(state& state, accounts& payers, eviction_order& order, slab_space& space) noexcept
+      : state_(state), accounts_(payers), order_(order), space_(space) {}
 
   /// The number of the instance with this spec; nothing when it is new; `spec_mismatch` names the differing field.
   [[nodiscard]] result<std::optional<instance_number>> find_instance(const instance_spec& spec) const;
@@ -39,7 +39,7 @@ class instance_table {
                                                                                    std::uint32_t index) const;
   /// Somebody is about to attach to it: it is not given up for the next few seconds.
   void claim_instance(instance_number number, boot_time now) noexcept;
-  void begin_idle(instance& in, boot_time now) noexcept;
+  void begin_idle(instance& instance, boot_time now) noexcept;
   [[nodiscard]] std::uint32_t made_by(std::uint32_t owner) const noexcept;
   /// Instances that came since the last call, for the tier below.
   [[nodiscard]] std::vector<instance_binding> take_bindings();

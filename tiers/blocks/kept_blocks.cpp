@@ -49,10 +49,10 @@ void kept_blocks::review_accounts(boot_time now) {
   accounts_.drop_unused();
 }
 
-void kept_blocks::keep_everywhere(instance& in, const full_key& key, bool kept, boot_time now) {
-  for (const auto& group : in.pools) {
-    const auto ref = state_.find_present(in, reduce_key(key.view(), group->group), key, nullptr);
-    if (ref) (void)set_kept(*slab_of(in, *ref), *ref, kept, now);
+void kept_blocks::keep_everywhere(instance& instance, const full_key& key, bool kept, boot_time now) {
+  for (const auto& group : instance.pools) {
+    const auto ref = state_.find_present(instance, reduce_key(key.view(), group->group), key, nullptr);
+    if (ref) (void)set_kept(*slab_of(instance, *ref), *ref, kept, now);
   }
 }
 
@@ -111,8 +111,8 @@ void kept_blocks::keep_no_more(pool& group, boot_time now) {
     const block_record& record = state_.records[number];
     if (record.state() != block_state::present || (record.flags & block_record::flag_kept) == 0) continue;
     order_.leave_order(group, number, departure::removed, now);
-    group.policy->admit(number, state_.identity_of(group, number),
-                        count_of(now));  // not enter_order(): the configuration may keep it
+    group.policy->insert(number, state_.key_hash(group, number),
+                         count_of(now));  // not enter_order(): the configuration may keep it
     pins_.note_loose(group, number);
   }
 }

@@ -16,8 +16,8 @@ class pin_looks;
 /// Keeps blocks within the quotas of their accounts, and lets go of those that are too many.
 class kept_blocks {
  public:
-  kept_blocks(state& of, accounts& payers, pin_looks& looks, eviction_order& order) noexcept
-      : state_(of), accounts_(payers), pins_(looks), order_(order) {}
+  kept_blocks(state& state, accounts& payers, pin_looks& looks, eviction_order& order) noexcept
+      : state_(state), accounts_(payers), pins_(looks), order_(order) {}
 
   void set_groups(std::map<std::string, group_options> groups, boot_time now);
   void set_limits(const limit_options& limits, boot_time now);
@@ -27,7 +27,7 @@ class kept_blocks {
 
  private:
   void review_accounts(boot_time now);
-  void keep_everywhere(instance& in, const full_key& key, bool kept, boot_time now);
+  void keep_everywhere(instance& instance, const full_key& key, bool kept, boot_time now);
   void trim_kept_of(slab& home, boot_time now);
 
   state& state_;

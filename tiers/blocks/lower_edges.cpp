@@ -72,13 +72,14 @@ bool lower_edges::demote_ahead(boot_time now) {
   const std::uint64_t usable = state_.usable_bytes();
   const std::uint64_t low = share_of(usable, state_.options.low_water);
   bool more = false;
-  if (state_.counted_bytes() > share_of(usable, state_.options.high_water) && order_.parked_bytes() > 0) {
+  if (state_.counted_bytes() > share_of(usable, state_.options.high_water) && order_.written_back_bytes() > 0) {
     for (const auto& [number, each] : state_.instances) {
       for (const auto& group : each->pools) {
-        if (group->parked->size() == 0 || state_.counted_bytes() <= low) continue;
-        const std::uint32_t count = std::min(blocks_for(state_.counted_bytes() - low, *group), group->parked->size());
+        if (group->written_back->size() == 0 || state_.counted_bytes() <= low) continue;
+        const std::uint32_t count =
+            std::min(blocks_for(state_.counted_bytes() - low, *group), group->written_back->size());
         const bool freed = evictor_.evict(*group, count, now) > 0;  // else the pool is set aside
-        more |= freed && state_.counted_bytes() > low && order_.parked_bytes() > 0;
+        more |= freed && state_.counted_bytes() > low && order_.written_back_bytes() > 0;
       }
     }
   }
@@ -88,33 +89,33 @@ bool lower_edges::demote_ahead(boot_time now) {
   return write_oldest(*oldest, blocks_for(excess, *oldest), now) > 0 || more;
 }
 
-/// Bytes that demote_ahead() would have written or parked, but has not.
+/// Bytes that demote_ahead() would have written back, but has not.
 std::uint64_t lower_edges::unwritten_excess() const noexcept {
   if (state_.options.high_water >= 1.0 || !state_.options.has_lower()) return 0;
-  const std::uint64_t staying = state_.counted_bytes() - transfers_.leaving_bytes() - order_.parked_bytes();
+  const std::uint64_t staying = state_.counted_bytes() - transfers_.leaving_bytes() - order_.written_back_bytes();
   const double share =
       std::max(0.0, state_.options.low_water - state_.options.edges[state_.options.demotion_edge()].write_ahead);
   return staying - std::min(staying, share_of(state_.usable_bytes(), share));
 }
 
-/// Begins to write the oldest blocks down, or parks them if some tier below has a copy. Returns how many; fewer than
-/// asked when the window is full.
-std::uint32_t lower_edges::write_oldest(pool& from, std::uint32_t count, boot_time now) {
+/// Begins to write the oldest blocks down, or marks them as written back if some tier below has a copy. Returns how
+/// many; fewer than asked when the window is full.
+std::uint32_t lower_edges::write_oldest(pool& pool, std::uint32_t count, boot_time now) {
   const edge_number edge = state_.options.demotion_edge();
   std::uint32_t begun = 0;
   for (std::uint32_t looked = 0; looked < count; ++looked) {
-    const auto victim = from.policy->victim();
+    const auto victim = pool.policy->victim();
     if (!victim) break;
     slab& home = *state_.slab_of_record(*victim);
     const block_ref ref(home.what.index, *victim - home.what.first_record);
     if ((state_.record_of(home, ref).flags & block_record::flags_below) != 0) {
-      from.policy->evict(*victim, state_.identity_of(from, *victim), count_of(now));
-      order_.park(from, *victim, now);
+      pool.policy->evict(*victim, state_.key_hash(pool, *victim), count_of(now));
+      order_.mark_written_back(pool, *victim, now);
       ++begun;
     } else if (transfers_.is_moving(home, ref)) {  // written through at this moment: its turn comes again
-      from.policy->spare(*victim, count_of(now));
-    } else if (transfers_.may_write(edge, from)) {
-      from.policy->evict(*victim, state_.identity_of(from, *victim), count_of(now));
+      pool.policy->skip_victim(*victim, count_of(now));
+    } else if (transfers_.may_write(edge, pool)) {
+      pool.policy->evict(*victim, state_.key_hash(pool, *victim), count_of(now));
       write_down(edge, home, ref, true);
       ++begun;
     } else {
@@ -143,7 +144,7 @@ std::vector<std::uint64_t> lower_edges::transferred(std::span<const transfer_out
   return going_on;
 }
 
-void lower_edges::finish_write(const moving_block& moved, std::uint32_t number, transfer_result how, boot_time now,
+void lower_edges::finish_write(const moving_block& moved, std::uint32_t number, transfer_result outcome, boot_time now,
                                std::map<pool*, std::vector<block_ref>>& leaving) {
   slab& home = *slab_of(*moved.owner, moved.ref);
   pool& from = pool_of(home);
@@ -153,7 +154,7 @@ void lower_edges::finish_write(const moving_block& moved, std::uint32_t number, 
     blocks_.rescan_zombies(*moved.owner);
     return;
   }
-  if (how == transfer_result::done) {
+  if (outcome == transfer_result::done) {
     memory::shared_set_bits(record.flags, block_record::flag_of(moved.edge), "finish_write.below"_point);
     ++state_.counters.demoted;
   }
@@ -164,8 +165,9 @@ void lower_edges::finish_write(const moving_block& moved, std::uint32_t number, 
   if (record.last_use() != moved.touched) {  // somebody read it meanwhile
     order_.enter_order(from, number, now);
   } else if (state_.counted_bytes() <= share_of(state_.usable_bytes(), state_.options.high_water)) {
-    order_.park(from, number,
-                now);  // also what the tier below refused: it goes without a copy when its memory is needed
+    order_.mark_written_back(
+        from, number,
+        now);  // also what the tier below refused: it goes without a copy when its memory is needed
   } else {
     leaving[&from].push_back(moved.ref);
   }
@@ -179,13 +181,13 @@ bool lower_edges::is_present(instance_number number, std::uint32_t group, const 
 
 /// Of the tiers below that were not asked, the one that probably has the block: the one that says so behind the index,
 /// or else the first that says nothing.
-std::optional<edge_number> lower_edges::source_of(const instance& in, const block_key& key,
+std::optional<edge_number> lower_edges::source_of(const instance& instance, const block_key& key,
                                                   edge_set asked) const noexcept {
   const std::vector<edge_options>& edges = state_.options.edges;
   for (const bool hinted : {true, false}) {
     for (edge_number edge = 0; edge < edges.size(); ++edge) {
       if (edges[edge].hinted != hinted || asked[edge]) continue;
-      if (!hinted || memory::hint_reader(in.index.hints()).contains(key)) return edge;
+      if (!hinted || memory::hint_reader(instance.index.hints()).contains(key)) return edge;
     }
   }
   return std::nullopt;
@@ -211,7 +213,8 @@ prefetch::load_answer lower_edges::load(instance_number number, std::uint32_t gr
   if (!transfers_.may_load(*edge, into)) return {load_state::wait};
   // A load can wait, so it costs no block that could be written first.
   const bool room_comes = into.leaving > 0 || (into.policy->size() > 0 && unwritten_excess() > 0);
-  if (into.free.empty() && into.parked->size() == 0 && room_comes && !space_.slab_fits(into)) return {load_state::wait};
+  if (into.free.empty() && into.written_back->size() == 0 && room_comes && !space_.slab_fits(into))
+    return {load_state::wait};
   block_ref ref;
   const allocation outcome = allocator_.allocate(into, ref, 1, now);
   if (outcome != allocation::ok) {
@@ -259,12 +262,12 @@ bool lower_edges::load_from_next(const moving_block& moved, std::uint32_t number
   return true;
 }
 
-void lower_edges::finish_load(const moving_block& moved, std::uint32_t number, transfer_result how, boot_time now) {
+void lower_edges::finish_load(const moving_block& moved, std::uint32_t number, transfer_result outcome, boot_time now) {
   instance& in = *moved.owner;
   slab& home = *slab_of(in, moved.ref);
   const full_key full = state_.record_of(home, moved.ref).get_key();
   if (!moved.unwanted) in.loading.erase(reduce_key(full.view(), home.what.group));
-  if (moved.unwanted || how != transfer_result::done) {
+  if (moved.unwanted || outcome != transfer_result::done) {
     ++state_.counters.promotions_failed;
     blocks_.free_block(in, home, moved.ref);
     return;
@@ -277,10 +280,10 @@ void lower_edges::finish_load(const moving_block& moved, std::uint32_t number, t
   ++state_.counters.promoted;
 }
 
-void lower_edges::note_removal(instance& in, const block_key& key, std::vector<removal>& below) {
-  transfers_.abandon_load(in, key);
+void lower_edges::note_removal(instance& instance, const block_key& key, std::vector<removal>& below) {
+  transfers_.abandon_load(instance, key);
   if (!state_.options.has_lower()) return;
-  if (below.empty() || below.back().all) below.push_back({in.number, false, {}});
+  if (below.empty() || below.back().all) below.push_back({instance.number, false, {}});
   below.back().keys.push_back(key);
 }
 
@@ -299,7 +302,7 @@ void lower_edges::forget_copies(edge_number edge, std::span<const lost_block> lo
 void lower_edges::forget_copy(slab& home, block_ref ref, std::uint8_t copies) {
   block_record& record = state_.record_of(home, ref);
   memory::shared_clear_bits(record.flags, copies, "forget_copy.not_below"_point);
-  if ((record.flags & block_record::flag_parked) == 0 || (record.flags & block_record::flags_below) != 0) return;
+  if ((record.flags & block_record::flag_written_back) == 0 || (record.flags & block_record::flags_below) != 0) return;
   // Its turn to be written comes again.
   const std::uint32_t number = home.what.first_record + ref.block();
   const boot_time touched = record.last_use();

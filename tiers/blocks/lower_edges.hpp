@@ -26,9 +26,9 @@ class slab_space;
 /// Decides what is written down and when, and carries out what the tiers below answered.
 class lower_edges {
  public:
-  lower_edges(state& of, transfer_table& transfers, pin_looks& looks, eviction_order& order, block_states& blocks,
+  lower_edges(state& state, transfer_table& transfers, pin_looks& looks, eviction_order& order, block_states& blocks,
               evictor& evictor, slab_space& space, slab_moves& moves, allocator& allocator) noexcept
-      : state_(of),
+      : state_(state),
         transfers_(transfers),
         pins_(looks),
         order_(order),
@@ -40,16 +40,16 @@ class lower_edges {
 
   void write_through(slab& home, memory::block_ref ref, edge_number first = 0);
   void write_hot(slab& home, memory::block_ref ref, std::uint16_t hits);
-  [[nodiscard]] std::optional<edge_number> source_of(const instance& in, const block_key& key,
+  [[nodiscard]] std::optional<edge_number> source_of(const instance& instance, const block_key& key,
                                                      edge_set asked = {}) const noexcept;
-  std::uint32_t write_oldest(pool& from, std::uint32_t count, boot_time now);
+  std::uint32_t write_oldest(pool& pool, std::uint32_t count, boot_time now);
   /// Transfers that ended, down or up. Returns tokens of loads that go on: their tier had nothing, and the next one is
   /// asked.
   std::vector<std::uint64_t> transferred(std::span<const transfer_outcome> outcomes, boot_time now);
   [[nodiscard]] bool is_present(instance_number number, std::uint32_t group, const full_key& full) const noexcept;
   /// Makes room for a block and puts it on the list of take_loads(), unless it is here or on its way.
   prefetch::load_answer load(instance_number number, std::uint32_t group, const full_key& full, boot_time now);
-  void note_removal(instance& in, const block_key& key, std::vector<removal>& below);
+  void note_removal(instance& instance, const block_key& key, std::vector<removal>& below);
   /// Blocks that left the tier below by themselves: they are not free to go any more.
   void forget_copies(edge_number edge, std::span<const lost_block> lost);
   void forget_copy(slab& home, memory::block_ref ref, std::uint8_t copies);
@@ -64,11 +64,11 @@ class lower_edges {
   void write_down(edge_number edge, slab& home, memory::block_ref ref, bool leaves);
   bool demote_ahead(boot_time now);
   [[nodiscard]] std::uint64_t unwritten_excess() const noexcept;
-  void finish_write(const moving_block& moved, std::uint32_t number, transfer_result how, boot_time now,
+  void finish_write(const moving_block& moved, std::uint32_t number, transfer_result outcome, boot_time now,
                     std::map<pool*, std::vector<memory::block_ref>>& leaving);
   std::uint64_t begin_load(slab& home, std::uint32_t number, const moving_block& what);
   bool load_from_next(const moving_block& moved, std::uint32_t number);
-  void finish_load(const moving_block& moved, std::uint32_t number, transfer_result how, boot_time now);
+  void finish_load(const moving_block& moved, std::uint32_t number, transfer_result outcome, boot_time now);
 
   state& state_;
   transfer_table& transfers_;

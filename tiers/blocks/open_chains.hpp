@@ -21,10 +21,10 @@ struct chain_block {
 class open_chains {
  public:
   struct chain {
-    std::vector<std::uint64_t> asked;  ///< identities of the blocks that were asked for and missing, head to tail
-    std::uint64_t last = 0;            ///< … of the last block that was stored; 0: none yet
-    std::uint32_t standing = 0;        ///< what the policy said when the request began
-    std::vector<chain_block> blocks;   ///< head to tail, as far as they are here
+    std::vector<std::uint64_t> asked;   ///< identities of the blocks that were asked for and missing, head to tail
+    std::uint64_t last = 0;             ///< … of the last block that was stored; 0: none yet
+    std::uint32_t request_context = 0;  ///< what the policy said when the request began
+    std::vector<chain_block> blocks;    ///< head to tail, as far as they are here
   };
   static constexpr std::size_t most_chains = 64;
   static constexpr std::size_t most_blocks = 16'384;  ///< here and missing, of all chains but the latest one
@@ -47,15 +47,15 @@ class open_chains {
   /// The one that was added last.
   [[nodiscard]] chain& latest() noexcept { return chains_.back(); }
   /// `to` has grown by blocks of its own, up to the one called `last`.
-  void grow(chain& to, const std::vector<chain_block>& by, std::uint64_t last) {
+  void grow(chain& to, const std::vector<chain_block>& blocks, std::uint64_t last) {
     const auto end = std::ranges::find(to.asked, last);
     if (end != to.asked.end()) {
       blocks_ -= static_cast<std::size_t>(end + 1 - to.asked.begin());
       to.asked.erase(to.asked.begin(), end + 1);
     }
     to.last = last;
-    to.blocks.insert(to.blocks.end(), by.begin(), by.end());
-    blocks_ += by.size();
+    to.blocks.insert(to.blocks.end(), blocks.begin(), blocks.end());
+    blocks_ += blocks.size();
     trim();
   }
 

@@ -19,32 +19,32 @@ constexpr std::uint64_t most_forced_cost = 1024;  // … or so much of them: 64 
 
 }  // namespace
 
-std::vector<bool> pin_looks::condemn(instance& in, std::span<const block_ref> refs) {
+std::vector<bool> pin_looks::condemn(instance& instance, std::span<const block_ref> refs) {
   for (const block_ref ref : refs) {
-    const std::uint32_t ordinal = ordinal_of(*slab_of(in, ref), ref);
-    in.versions.set_version(ordinal, in.versions.version(ordinal) | 1, "condemn.version"_point);
+    const std::uint32_t version_index = version_index_of(*slab_of(instance, ref), ref);
+    instance.versions.set_version(version_index, instance.versions.version(version_index) | 1, "condemn.version"_point);
   }
   ++state_.counters.pin_scans;
-  state_.spent += refs.size() + scan_cost(in);
+  state_.spent += refs.size() + scan_cost(instance);
   memory::full_fence();  // pairs with the reader's: it sees the odd version, or we see its pin
   memory::pin_scan scan(refs);
-  for (const session* each : in.sessions) scan.add(each->memory);
+  for (const session* each : instance.sessions) scan.add(each->memory);
   std::vector<bool> pinned(refs.size());
   for (std::size_t i = 0; i < refs.size(); ++i) {
-    const slab& home = *slab_of(in, refs[i]);
+    const slab& home = *slab_of(instance, refs[i]);
     pinned[i] = scan.pinned(i) || transfers_.is_moving(home, refs[i]) ||
                 holds_.is_held(home.what.first_record + refs[i].block());
   }
   return pinned;
 }
 
-bool pin_looks::any_pinned(const instance& in, std::span<const block_ref> refs) {
+bool pin_looks::any_pinned(const instance& instance, std::span<const block_ref> refs) {
   ++state_.counters.pin_scans;
-  state_.spent += refs.size() + scan_cost(in);
+  state_.spent += refs.size() + scan_cost(instance);
   memory::pin_scan scan(refs);
-  for (const session* each : in.sessions) scan.add(each->memory);
+  for (const session* each : instance.sessions) scan.add(each->memory);
   for (std::size_t i = 0; i < refs.size(); ++i) {
-    const slab& home = *slab_of(in, refs[i]);
+    const slab& home = *slab_of(instance, refs[i]);
     if (scan.pinned(i) || transfers_.is_moving(home, refs[i]) ||
         holds_.is_held(home.what.first_record + refs[i].block()))
       return true;
@@ -53,35 +53,35 @@ bool pin_looks::any_pinned(const instance& in, std::span<const block_ref> refs) 
 }
 
 /// Looks once through all pins of the instance and notes which blocks they hold: a hint that is good for a moment.
-void pin_looks::mark_pins(instance& in, boot_time now) {
-  ++in.pin_look;
-  in.pins_seen = now;
+void pin_looks::mark_pins(instance& instance, boot_time now) {
+  ++instance.pin_look;
+  instance.pins_seen = now;
   ++state_.counters.pin_scans;
-  state_.spent += scan_cost(in);
+  state_.spent += scan_cost(instance);
   std::vector<std::uint32_t> gone;  // by group: blocks that the look before found pinned, as far as this one does not
-  gone.reserve(in.pools.size());
-  for (const auto& group : in.pools) gone.push_back(std::exchange(group->pinned, 0));
-  for (const session* each : in.sessions) {
+  gone.reserve(instance.pools.size());
+  for (const auto& group : instance.pools) gone.push_back(std::exchange(group->pinned, 0));
+  for (const session* each : instance.sessions) {
     const std::uint64_t limit = std::min<std::uint64_t>(
         each->memory.pin_slots(), each->memory.header().pin_high_water.load(std::memory_order_acquire));
     for (std::uint64_t i = 0; i < limit; ++i) {
       const std::uint64_t bits = each->memory.pin(i).load(std::memory_order_relaxed);
       if (bits == 0) continue;
       const block_ref ref = block_ref::from_bits(bits);
-      slab* home = slab_of(in, ref);
+      slab* home = slab_of(instance, ref);
       if (home == nullptr) continue;
       if (home->pin_marks.empty()) home->pin_marks.resize(home->what.count);
-      const std::uint32_t last = std::exchange(home->pin_marks[ref.block()], in.pin_look);
-      if (last == in.pin_look) continue;
+      const std::uint32_t last = std::exchange(home->pin_marks[ref.block()], instance.pin_look);
+      if (last == instance.pin_look) continue;
       const std::uint32_t number = home->what.first_record + ref.block();
       const bool evictable = state_.records[number].state() == block_state::present && transfers_.in_policy(number);
       if (!evictable) continue;
       ++pool_of(*home).pinned;
-      if (last == in.pin_look - 1 && gone[home->what.group] > 0) --gone[home->what.group];
+      if (last == instance.pin_look - 1 && gone[home->what.group] > 0) --gone[home->what.group];
     }
   }
   for (std::size_t group = 0; group < gone.size(); ++group) {
-    if (gone[group] > 0) in.pools[group]->vain_at = {};
+    if (gone[group] > 0) instance.pools[group]->vain_at = {};
   }
 }
 
@@ -94,15 +94,15 @@ void pin_looks::note_loose(pool& group, std::uint32_t record) {
 
 /// Before a request is refused: what was held at the last look may be free by now. So many times a tenth of a second
 /// that no request waits for nothing, and a flood of requests that cannot be served costs little. True: it looked.
-bool pin_looks::look_again(instance& in, boot_time now) {
-  if (in.pin_look == 0 && in.zombies.empty()) return false;  // never met a pin
+bool pin_looks::look_again(instance& instance, boot_time now) {
+  if (instance.pin_look == 0 && instance.zombies.empty()) return false;  // never met a pin
   if (forced_at_ != now) forced_looks_ = 0, forced_cost_ = 0;
   forced_at_ = now;
   const bool affordable = forced_looks_ < most_forced_looks || forced_cost_ < most_forced_cost;
-  if (in.pins_seen == now && !affordable) return false;
+  if (instance.pins_seen == now && !affordable) return false;
   ++forced_looks_;
-  forced_cost_ += scan_cost(in);
-  mark_pins(in, now);
+  forced_cost_ += scan_cost(instance);
+  mark_pins(instance, now);
   return true;
 }
 
@@ -114,12 +114,12 @@ bool pin_looks::is_stuck(const slab& home, block_ref ref, boot_time now) const n
 }
 
 /// Steps that a look through the pins of all sessions of the instance counts as.
-std::uint64_t pin_looks::scan_cost(const instance& in) const noexcept {
+std::uint64_t pin_looks::scan_cost(const instance& instance) const noexcept {
   std::uint64_t slots = 0;
-  for (const session* each : in.sessions) {
+  for (const session* each : instance.sessions) {
     slots += std::min<std::uint64_t>(each->memory.pin_slots(), each->memory.header().pin_high_water.load());
   }
-  return in.sessions.size() + slots / 64;
+  return instance.sessions.size() + slots / 64;
 }
 
 }  // namespace cenote::blocks

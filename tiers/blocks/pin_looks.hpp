@@ -15,21 +15,21 @@ class transfer_table;
 /// Condemns blocks, and looks for the pins of readers: the only places where the store meets them.
 class pin_looks {
  public:
-  pin_looks(state& of, prefetch_holds& held, transfer_table& transfers) noexcept
-      : state_(of), holds_(held), transfers_(transfers) {}
+  pin_looks(state& state, prefetch_holds& held, transfer_table& transfers) noexcept
+      : state_(state), holds_(held), transfers_(transfers) {}
 
-  std::vector<bool> condemn(instance& in, std::span<const memory::block_ref> refs);
+  std::vector<bool> condemn(instance& instance, std::span<const memory::block_ref> refs);
   /// A hint: only condemn() knows.
-  [[nodiscard]] bool any_pinned(const instance& in, std::span<const memory::block_ref> refs);
-  void mark_pins(instance& in, boot_time now);
+  [[nodiscard]] bool any_pinned(const instance& instance, std::span<const memory::block_ref> refs);
+  void mark_pins(instance& instance, boot_time now);
   void note_loose(pool& group, std::uint32_t record);
-  bool look_again(instance& in, boot_time now);
+  bool look_again(instance& instance, boot_time now);
   [[nodiscard]] bool is_stuck(const slab& home, memory::block_ref ref, boot_time now) const noexcept;
   /// A look through everything, as a last resort, cost so much.
   void note_forced(std::uint64_t cost) noexcept { forced_cost_ += cost; }
 
  private:
-  [[nodiscard]] std::uint64_t scan_cost(const instance& in) const noexcept;
+  [[nodiscard]] std::uint64_t scan_cost(const instance& instance) const noexcept;
 
   state& state_;
   prefetch_holds& holds_;

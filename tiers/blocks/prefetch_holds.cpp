@@ -4,7 +4,7 @@
 
 namespace cenote::blocks {
 
-bool prefetch_holds::hold(std::uint64_t job, session_number by, std::uint32_t record, std::uint64_t stride,
+bool prefetch_holds::hold(std::uint64_t job, session_number session, std::uint32_t record, std::uint64_t stride,
                           std::uint64_t most) {
   const auto found = held_for_.find(record);
   if (found == held_for_.end()) {
@@ -17,7 +17,7 @@ bool prefetch_holds::hold(std::uint64_t job, session_number by, std::uint32_t re
   held.stride = stride;
   held.jobs.push_back(job);
   job_holds& mine = job_holds_[job];
-  mine.by = by;
+  mine.by = session;
   mine.records.push_back(record);
   return true;
 }
@@ -37,10 +37,10 @@ std::vector<std::uint32_t> prefetch_holds::let_go(std::uint64_t job) {
   return loose;
 }
 
-std::vector<std::uint32_t> prefetch_holds::let_go_all(session_number of) {
+std::vector<std::uint32_t> prefetch_holds::let_go_all(session_number session) {
   std::vector<std::uint64_t> jobs;
   for (const auto& [job, held] : job_holds_) {
-    if (held.by == of) jobs.push_back(job);
+    if (held.by == session) jobs.push_back(job);
   }
   std::vector<std::uint32_t> loose;
   for (const std::uint64_t job : jobs) {

@@ -15,11 +15,11 @@ class prefetch_holds {
  public:
   /// From now on the block, of `stride` bytes, is not evicted until the job ends. False, and nothing is held: all jobs
   /// together would hold more than `most` bytes.
-  bool hold(std::uint64_t job, session_number by, std::uint32_t record, std::uint64_t stride, std::uint64_t most);
+  bool hold(std::uint64_t job, session_number session, std::uint32_t record, std::uint64_t stride, std::uint64_t most);
   /// The job holds nothing any more. Returns the blocks that nobody holds now.
   std::vector<std::uint32_t> let_go(std::uint64_t job);
   /// … nor do all jobs of the session.
-  std::vector<std::uint32_t> let_go_all(session_number of);
+  std::vector<std::uint32_t> let_go_all(session_number session);
   /// The block is free: whatever fills it next is another one.
   void forget_holds(std::uint32_t record) noexcept;
   [[nodiscard]] bool is_held(const std::uint32_t record) const noexcept {

@@ -15,24 +15,24 @@ using prefetch::load_state;
 using prefetch::place;
 
 /// The last entry's answer comes later, from the planner, unless the request makes no sense or its chain goes on.
-progress prefetch_requests::run_prefetch(batch& work, session& by, const submission& entry) {
-  const bool group_known = entry.group < by.of->pools.size();
+progress prefetch_requests::run_prefetch(batch& work, session& session, const submission& entry) {
+  const bool group_known = entry.group < session.of->pools.size();
   const bool key_sane = entry.key_size >= min_key_bytes && entry.key_size <= max_key_bytes;
-  prefetch::request& gathering = by.gathering;
+  prefetch::request& gathering = session.gathering;
   if (gathering.number != entry.request) gathering = {};
   if (gathering.keys.empty()) {
-    gathering.session = by.number;
+    gathering.session = session.number;
     gathering.number = entry.request;
-    gathering.instance = by.of->number;
+    gathering.instance = session.of->number;
     gathering.group = entry.group;
-    gathering.tokens_per_block = by.of->spec.tokens_per_block;
+    gathering.tokens_per_block = session.of->spec.tokens_per_block;
   }
   if (!group_known || !key_sane || entry.group != gathering.group) {
     refuse(work, entry, error_code::malformed);
   } else {
-    gathering.stride = by.of->pools[entry.group]->stride;
+    gathering.stride = session.of->pools[entry.group]->stride;
     const full_key& full = gathering.keys.emplace_back(std::span(entry.key, entry.key_size));
-    gathering.places.push_back(place_of(*by.of, entry.group, full));
+    gathering.places.push_back(place_of(*session.of, entry.group, full));
   }
   ++work.next;
   if ((entry.flags & submission::flag_last) == 0) return progress::finished;
@@ -45,22 +45,22 @@ progress prefetch_requests::run_prefetch(batch& work, session& by, const submiss
   return progress::finished;
 }
 
-void prefetch_requests::run_prefetch_end(session& by, const submission& entry) {
+void prefetch_requests::run_prefetch_end(session& session, const submission& entry) {
   prefetch::request request;
   request.what =
       entry.op == memory::operation::stop_prefetch ? prefetch::request::kind::stop : prefetch::request::kind::end;
-  request.session = by.number;
+  request.session = session.number;
   request.number = entry.request;
   request.chain = entry.grant_version;
   prefetches_.push_back(std::move(request));
 }
 
-place prefetch_requests::place_of(const instance& in, std::uint32_t group, const full_key& full) const noexcept {
+place prefetch_requests::place_of(const instance& instance, std::uint32_t group, const full_key& full) const noexcept {
   const block_key key = reduce_key(full.view(), group);
-  if (state_.find_present(in, key, full, nullptr)) return place::present;
-  if (in.loading.contains(key)) return place::loading;
-  if (in.reserved_keys.contains(key)) return place::absent;
-  return edges_.source_of(in, key) ? place::lower_tier : place::absent;
+  if (state_.find_present(instance, key, full, nullptr)) return place::present;
+  if (instance.loading.contains(key)) return place::loading;
+  if (instance.reserved_keys.contains(key)) return place::absent;
+  return edges_.source_of(instance, key) ? place::lower_tier : place::absent;
 }
 
 prefetch::command_result prefetch_requests::execute(const prefetch::command& command, boot_time now) {
@@ -109,10 +109,10 @@ void prefetch_requests::execute_finish(const prefetch::command& command, prefetc
 }
 
 /// From now on the block is not evicted until the job ends. Bounded by hold_bytes: beyond that, blocks are left alone.
-void prefetch_requests::keep_held(const prefetch::command& by, std::uint32_t record, std::uint64_t stride) {
-  if (!by.hold || !state_.sessions.contains(by.session)) return;
+void prefetch_requests::keep_held(const prefetch::command& command, std::uint32_t record, std::uint64_t stride) {
+  if (!command.hold || !state_.sessions.contains(command.session)) return;
   const std::uint64_t most = state_.options.hold_bytes != 0 ? state_.options.hold_bytes : state_.options.capacity / 2;
-  if (!holds_.hold(by.job, by.session, record, stride, most)) ++state_.counters.not_held;
+  if (!holds_.hold(command.job, command.session, record, stride, most)) ++state_.counters.not_held;
 }
 
 void prefetch_requests::end_holds(std::uint64_t job) {

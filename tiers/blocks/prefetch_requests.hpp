@@ -18,21 +18,22 @@ class transfer_table;
 /// Gathers requests from ring entries for the planner, and executes its commands.
 class prefetch_requests {
  public:
-  prefetch_requests(state& of, prefetch_holds& held, transfer_table& transfers, pin_looks& looks,
+  prefetch_requests(state& state, prefetch_holds& held, transfer_table& transfers, pin_looks& looks,
                     lower_edges& edges) noexcept
-      : state_(of), holds_(held), transfers_(transfers), pins_(looks), edges_(edges) {}
+      : state_(state), holds_(held), transfers_(transfers), pins_(looks), edges_(edges) {}
 
-  progress run_prefetch(batch& work, session& by, const memory::submission& entry);
-  void run_prefetch_end(session& by, const memory::submission& entry);
+  progress run_prefetch(batch& work, session& session, const memory::submission& entry);
+  void run_prefetch_end(session& session, const memory::submission& entry);
   /// Carries a command of the planner out; the result of a `release` says nothing.
   prefetch::command_result execute(const prefetch::command& command, boot_time now);
   [[nodiscard]] std::vector<prefetch::request> take_prefetches() { return std::exchange(prefetches_, {}); }
 
  private:
-  [[nodiscard]] prefetch::place place_of(const instance& in, std::uint32_t group, const full_key& full) const noexcept;
+  [[nodiscard]] prefetch::place place_of(const instance& instance, std::uint32_t group,
+                                         const full_key& full) const noexcept;
   void execute_load(const prefetch::command& command, prefetch::command_result& into, boot_time now);
   void execute_finish(const prefetch::command& command, prefetch::command_result& into);
-  void keep_held(const prefetch::command& by, std::uint32_t record, std::uint64_t stride);
+  void keep_held(const prefetch::command& command, std::uint32_t record, std::uint64_t stride);
   void end_holds(std::uint64_t job);
 
   state& state_;

@@ -197,12 +197,12 @@ result<memory::segment> provisioner::make_memory(const slab_description& slab, s
   return make_slab_memory(slab, options_.huge_pages, options_.numa_node);
 }
 
-void provisioner::fill_later(const memory::segment& memory, std::uint64_t from) {
+void provisioner::fill_later(const memory::segment& memory, std::uint64_t first) {
   auto copy = memory.fd().duplicate();
   auto mapped = copy ? memory::segment::map(std::move(*copy), memory.size(), memory::access::read_write)
                      : result<memory::segment>(std::unexpected(copy.error()));
   if (!mapped) return;
-  unfilled_.push_back({std::move(*mapped), {memory.data(), memory.size()}, from});
+  unfilled_.push_back({std::move(*mapped), {memory.data(), memory.size()}, first});
   count_unfilled();
 }
 

@@ -86,7 +86,7 @@ class provisioner {
   void create(const slab_description& slab);
   [[nodiscard]] result<memory::segment> make_memory(const slab_description& slab, std::uint64_t& touched);
   void forget_instance(slab_request& request);
-  void fill_later(const memory::segment& memory, std::uint64_t from);
+  void fill_later(const memory::segment& memory, std::uint64_t first);
   void pin_later(std::span<std::byte> memory);
   void forget(std::span<std::byte> memory);
   void populate_some();

@@ -93,21 +93,21 @@ result<void> recovery::recover_session(session_number number, instance_number in
 }
 
 /// The record does not say which parts: each of the sessions may be writing all of them.
-std::vector<writer> recovery::writers_in_mask(const instance& in, std::uint64_t mask, std::uint64_t parts) {
+std::vector<writer> recovery::writers_in_mask(const instance& instance, std::uint64_t mask, std::uint64_t parts) {
   std::vector<writer> writers;
-  for (const session* each : in.sessions) {
+  for (const session* each : instance.sessions) {
     if ((each->mask() & mask) != 0) writers.push_back({each->number, parts, true});
   }
   return writers;
 }
 
-void recovery::recover_block(instance& in, slab& home, block_ref ref,
+void recovery::recover_block(instance& instance, slab& home, block_ref ref,
                              std::vector<std::pair<boot_time, std::uint32_t>>& order, std::vector<bool>& indexed,
                              std::uint64_t& served) {
   memory::block_record& record = state_.record_of(home, ref);
   const std::uint32_t number = home.what.first_record + ref.block();
-  const std::uint32_t ordinal = ordinal_of(home, ref);
-  std::uint64_t version = in.versions.version(ordinal);
+  const std::uint32_t version_index = version_index_of(home, ref);
+  std::uint64_t version = instance.versions.version(version_index);
   switch (record.state()) {
     case block_state::present: {
       constexpr std::uint8_t lasting = memory::block_record::flag_checksum | memory::block_record::flag_kept;
@@ -118,21 +118,21 @@ void recovery::recover_block(instance& in, slab& home, block_ref ref,
         // Killed while publishing or condemning: the record says it is whole.
         version = (std::max(version, record.version()) | 1) + 1;
         record.set(block_state::present, version, "recover_block.present"_point);
-        in.versions.set_key(ordinal, record.get_key());
-        in.versions.set_version(ordinal, version, "recover_block.version"_point);
+        instance.versions.set_key(version_index, record.get_key());
+        instance.versions.set_version(version_index, version, "recover_block.version"_point);
         indexed[number] = false;
       }
       if (!indexed[number]) {
         const full_key full = record.get_key();
         const block_key key = reduce_key(full.view(), home.what.group);
-        if (state_.find_present(in, key, full, nullptr).value_or(ref) !=
+        if (state_.find_present(instance, key, full, nullptr).value_or(ref) !=
             ref) {  // the copy of a block that was being moved
-          in.versions.set_version(ordinal, version | 1, "recover_block.copy_hidden"_point);
+          instance.versions.set_version(version_index, version | 1, "recover_block.copy_hidden"_point);
           record.set_state(block_state::zombie, "recover_block.zombie"_point);
-          in.zombies.push_back(ref);
+          instance.zombies.push_back(ref);
           break;
         }
-        (void)in.index.insert(key, index_value::make(ref, version));
+        (void)instance.index.insert(key, index_value::make(ref, version));
       }
       ++home.present;
       state_.blank -= home.what.stride;
@@ -145,33 +145,33 @@ void recovery::recover_block(instance& in, slab& home, block_ref ref,
       ++served;
       break;
     }
-    case block_state::granted: recover_grants(in, home, ref); break;
+    case block_state::granted: recover_grants(instance, home, ref); break;
     case block_state::pending:
     case block_state::quarantined: {
-      auto writers =
-          writers_in_mask(in, record.checksum_or_writers.load(std::memory_order_relaxed), pool_of(home).all_parts);
+      auto writers = writers_in_mask(instance, record.checksum_or_writers.load(std::memory_order_relaxed),
+                                     pool_of(home).all_parts);
       if (!writers.empty())
-        accounts_.charge_reservation(*state_.sessions.at(writers.front().by), in, ref, home.what.stride);
-      handed_out_.quarantine(in, home, ref, std::move(writers));
+        accounts_.charge_reservation(*state_.sessions.at(writers.front().by), instance, ref, home.what.stride);
+      handed_out_.quarantine(instance, home, ref, std::move(writers));
       return;  // charged by the caller of a block that is not free
     }
-    case block_state::zombie: in.zombies.push_back(ref); break;
+    case block_state::zombie: instance.zombies.push_back(ref); break;
     case block_state::loading:
-      transfers_.recovered().emplace_back(&in, ref);
+      transfers_.recovered().emplace_back(&instance, ref);
       break;  // a dead worker's read may still land
     case block_state::free:
       if ((version & 1) == 0 && version != 0)
-        in.versions.set_version(ordinal, version | 1, "recover_block.free_hidden"_point);
+        instance.versions.set_version(version_index, version | 1, "recover_block.free_hidden"_point);
       record.set_state(block_state::free, "recover_block.free"_point);
       break;
   }
 }
 
-void recovery::recover_grants(instance& in, slab& home, block_ref ref) {
+void recovery::recover_grants(instance& instance, slab& home, block_ref ref) {
   memory::block_record& record = state_.record_of(home, ref);
   const std::uint32_t owner = record.owner.load(std::memory_order_relaxed);
   const std::uint32_t version = record.grant_version.load(std::memory_order_relaxed);
-  for (session* each : in.sessions) {
+  for (session* each : instance.sessions) {
     if (each->short_number() != owner) continue;
     for (std::uint32_t slot = 0; slot < memory::session_memory::grants; ++slot) {
       const std::uint64_t word = each->memory.grant(slot).word.load(std::memory_order_acquire);
@@ -185,7 +185,7 @@ void recovery::recover_grants(instance& in, slab& home, block_ref ref) {
       return;
     }
   }
-  blocks_.free_block(in, home, ref);  // its session is dead, or was never told
+  blocks_.free_block(instance, home, ref);  // its session is dead, or was never told
 }
 
 /// What the index's entries are checked against: 8 bytes a block, read in one pass over the records, because a random
@@ -193,9 +193,9 @@ void recovery::recover_grants(instance& in, slab& home, block_ref ref) {
 ///
 ///   63                            24 23                     0
 ///   | high bits of the key's low word | version / 2, low bits |
-std::vector<std::uint64_t> recovery::summarise(const instance& in, std::size_t records) const {
+std::vector<std::uint64_t> recovery::summarise(const instance& instance, std::size_t records) const {
   std::vector<std::uint64_t> summaries(records);
-  for (const auto& [index, home] : in.slabs) {
+  for (const auto& [index, home] : instance.slabs) {
     for (std::uint32_t b = 0; b < home->what.count; ++b) {
       const memory::block_record& record = state_.records[home->what.first_record + b];
       if (record.state() != block_state::present) continue;
@@ -206,13 +206,13 @@ std::vector<std::uint64_t> recovery::summarise(const instance& in, std::size_t r
   return summaries;
 }
 
-void recovery::reconcile_index(instance& in, std::vector<bool>& indexed) {
-  const std::vector<std::uint64_t> summaries = summarise(in, indexed.size());
+void recovery::reconcile_index(instance& instance, std::vector<bool>& indexed) {
+  const std::vector<std::uint64_t> summaries = summarise(instance, indexed.size());
   const auto number_of = [&](std::uint64_t value) -> std::size_t {
-    const slab* home = slab_of(in, index_value::ref(value));
+    const slab* home = slab_of(instance, index_value::ref(value));
     return home == nullptr ? indexed.size() : home->what.first_record + index_value::ref(value).block();
   };
-  in.index.reconcile(
+  instance.index.reconcile(
       [&](const block_key& key, std::uint64_t value) {
         const std::size_t number = number_of(value);
         if (number >= indexed.size() || indexed[number]) return false;

@@ -21,9 +21,9 @@ class transfer_table;
 /// Takes over instances, slabs and sessions, and rebuilds the rest.
 class recovery {
  public:
-  recovery(state& of, accounts& payers, transfer_table& transfers, eviction_order& order, block_states& blocks,
+  recovery(state& state, accounts& payers, transfer_table& transfers, eviction_order& order, block_states& blocks,
            handed_out& handed_out, slab_space& space, instance_table& table, session_table& attached) noexcept
-      : state_(of),
+      : state_(state),
         accounts_(payers),
         transfers_(transfers),
         order_(order),
@@ -43,13 +43,13 @@ class recovery {
   std::uint64_t rebuild(boot_time now);
 
  private:
-  static std::vector<writer> writers_in_mask(const instance& in, std::uint64_t mask, std::uint64_t parts);
-  void recover_block(instance& in, slab& home, memory::block_ref ref,
+  static std::vector<writer> writers_in_mask(const instance& instance, std::uint64_t mask, std::uint64_t parts);
+  void recover_block(instance& instance, slab& home, memory::block_ref ref,
                      std::vector<std::pair<boot_time, std::uint32_t>>& order, std::vector<bool>& indexed,
                      std::uint64_t& served);
-  void recover_grants(instance& in, slab& home, memory::block_ref ref);
-  [[nodiscard]] std::vector<std::uint64_t> summarise(const instance& in, std::size_t records) const;
-  void reconcile_index(instance& in, std::vector<bool>& indexed);
+  void recover_grants(instance& instance, slab& home, memory::block_ref ref);
+  [[nodiscard]] std::vector<std::uint64_t> summarise(const instance& instance, std::size_t records) const;
+  void reconcile_index(instance& instance, std::vector<bool>& indexed);
 
   state& state_;
   accounts& accounts_;

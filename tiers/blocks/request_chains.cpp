@@ -28,20 +28,20 @@ constexpr std::uint64_t rounds_of_a_batch = 4;  // how often the touch records o
 
 /// A chain comes as several entries of one request and one group, the last of which has flag_last. A session that names
 /// two groups in one chain makes no sense: none of its blocks is touched.
-progress request_chains::run_touch(batch& work, session& by, const submission& entry, boot_time now) {
-  used_chain& used = by.touching;
+progress request_chains::run_touch(batch& work, session& session, const submission& entry, boot_time now) {
+  used_chain& used = session.touching;
   if (!used.begun) {
-    pool* group = entry.group < by.of->pools.size() ? by.of->pools[entry.group].get() : nullptr;
+    pool* group = entry.group < session.of->pools.size() ? session.of->pools[entry.group].get() : nullptr;
     if (entry.index == 0 || used.group == nullptr || used.request != entry.request) {
       used.clear();
       used.group = group;
       used.request = entry.request;
     }
     used.sound = used.sound && group != nullptr && used.group == group;
-    if (used.sound) gather_touched(work, by, entry);
+    if (used.sound) gather_touched(work, session, entry);
   }
   if ((entry.flags & submission::flag_last) != 0) {
-    if (used.sound && use_chain(by, now) == progress::more) return progress::more;
+    if (used.sound && use_chain(session, now) == progress::more) return progress::more;
     used.clear();
   }
   ++work.next;
@@ -50,8 +50,8 @@ progress request_chains::run_touch(batch& work, session& by, const submission& e
 
 /// A record costs what it names, so it cannot name more blocks than the pool has, nor a batch the same ones over and
 /// over.
-void request_chains::gather_touched(batch& work, session& by, const submission& entry) {
-  used_chain& used = by.touching;
+void request_chains::gather_touched(batch& work, session& session, const submission& entry) {
+  used_chain& used = session.touching;
   const std::size_t words = std::min<std::size_t>(entry.key_size, max_key_bytes) / sizeof(std::uint64_t);
   if (entry.op == operation::asked) {
     memory::asked_ids asked;
@@ -64,7 +64,7 @@ void request_chains::gather_touched(batch& work, session& by, const submission& 
   std::memcpy(&runs, entry.key, sizeof runs);
   for (std::size_t r = 0; r < words; ++r) {
     const block_ref first = memory::touch_runs::first(runs.run[r]);
-    const slab* home = slab_of(*by.of, first);
+    const slab* home = slab_of(*session.of, first);
     if (home == nullptr || home->what.group != used.group->group) continue;
     const pool& group = *used.group;
     const std::uint64_t all = std::uint64_t{group.blocks_per_slab} * group.slabs.size();
@@ -87,28 +87,28 @@ void request_chains::gather_touched(batch& work, session& by, const submission& 
 }
 
 /// Tail to head: a parent is never older than its child.
-progress request_chains::use_chain(session& by, boot_time now) {
-  used_chain& used = by.touching;
+progress request_chains::use_chain(session& session, boot_time now) {
+  used_chain& used = session.touching;
   pool& group = *used.group;
   if (!used.begun) {
     state_.spent += used.blocks.size() / 4;
     // Other entries of the batch may have come between those of the chain.
     std::erase_if(used.blocks, [&](const chain_block& each) { return !state_.is_same(group, each); });
-    used.standing = begin_request(group, used.blocks, used.asked, now);
+    used.request_context = begin_request(group, used.blocks, used.asked, now);
     used.left = used.blocks.size();
     used.begun = true;
   } else {
-    group.policy->resume(used.standing, std::nullopt);
+    group.policy->resume_request(used.request_context, std::nullopt);
   }
   for (; used.left > 0; --used.left, ++state_.spent) {
     if (state_.spent >= state_.budget) return progress::more;
     const chain_block& next = used.blocks[used.left - 1];
     if (state_.is_same(group, next)) use_block(group, next.record, now);
   }
-  by.chains.add(
+  session.chains.add(
       {.asked = used.asked,
-       .last = used.asked.empty() && !used.blocks.empty() ? state_.identity_of(group, used.blocks.back().record) : 0,
-       .standing = used.standing,
+       .last = used.asked.empty() && !used.blocks.empty() ? state_.key_hash(group, used.blocks.back().record) : 0,
+       .request_context = used.request_context,
        .blocks = used.blocks});
   return progress::finished;
 }
@@ -136,18 +136,18 @@ std::uint32_t request_chains::begin_request(pool& group, const std::vector<chain
   ids.reserve(blocks.size() + asked.size());
   resident.reserve(blocks.size());
   for (const chain_block& each : blocks) {
-    ids.push_back(state_.identity_of(group, each.record));
+    ids.push_back(state_.key_hash(group, each.record));
     resident.push_back(each.record);
   }
   ids.insert(ids.end(), asked.begin(), asked.end());
-  return group.policy->begin({.ids = ids, .resident = resident}, count_of(now));
+  return group.policy->begin_request({.ids = ids, .resident = resident}, count_of(now));
 }
 
 /// A block of a request that stores is published, and joins its policy when the whole request is known.
 void request_chains::note_stored(pool& group, std::uint32_t record, std::uint64_t identity, std::uint64_t parent,
-                                 session& by, boot_time now) {
+                                 session& session, boot_time now) {
   stored_chain& stored = storing_;
-  if (stored.group != nullptr && stored.group != &group) place_stored(by, now);
+  if (stored.group != nullptr && stored.group != &group) place_stored(session, now);
   if (stored.group == nullptr) {
     stored.group = &group;
     stored.first = identity;
@@ -159,24 +159,25 @@ void request_chains::note_stored(pool& group, std::uint32_t record, std::uint64_
 
 /// Gives what a request has stored its place: behind the chain that it continues, if the session used one lately. Tail
 /// to head, then the chain before it again, so that children are never younger than their parents.
-void request_chains::place_stored(session& by, boot_time now) {
+void request_chains::place_stored(session& session, boot_time now) {
   stored_chain& stored = storing_;
   if (stored.group == nullptr) return;
   pool& group = *stored.group;
   order_.tell_capacity(group, stored.blocks.size());
-  state_.spent += by.chains.size() / 64;
-  open_chains::chain* before = by.chains.find(stored.first, stored.parent);
+  state_.spent += session.chains.size() / 64;
+  open_chains::chain* before = session.chains.find(stored.first, stored.parent);
   if (before != nullptr && before->blocks.size() >= longest_chain) before = nullptr;  // what lies behind is a new one
   if (before != nullptr) {
     const bool known = !before->blocks.empty() && state_.is_same(group, before->blocks.back());
-    group.policy->resume(before->standing, known ? std::optional(before->blocks.back().record) : std::nullopt);
+    group.policy->resume_request(before->request_context,
+                                 known ? std::optional(before->blocks.back().record) : std::nullopt);
   } else {
     std::vector<std::uint64_t> ids;
     if (group.policy->follows_requests()) {
-      for (const chain_block& each : stored.blocks) ids.push_back(state_.identity_of(group, each.record));
+      for (const chain_block& each : stored.blocks) ids.push_back(state_.key_hash(group, each.record));
     }
-    by.chains.add({.asked = {}, .standing = begin_request(group, {}, ids, now), .blocks = {}});
-    before = &by.chains.latest();
+    session.chains.add({.asked = {}, .request_context = begin_request(group, {}, ids, now), .blocks = {}});
+    before = &session.chains.latest();
   }
   const bool head_first = group.policy->order() == eviction::touch_order::chain;
   for (std::size_t left = stored.blocks.size(); left > 0; --left) {
@@ -184,7 +185,7 @@ void request_chains::place_stored(session& by, boot_time now) {
   }
   if (head_first) refresh_chain(group, stored.blocks, now);
   refresh_chain(group, before->blocks, now);
-  by.chains.grow(*before, stored.blocks, stored.last);
+  session.chains.grow(*before, stored.blocks, stored.last);
   stored.clear();
   evictor_.stay_within_capacity(0, now);
 }
@@ -194,11 +195,11 @@ void request_chains::place_stored(session& by, boot_time now) {
 void request_chains::place_block(pool& group, std::uint32_t record, std::size_t left, boot_time now) {
   // With a tier below, what this one does not want is still worth writing down.
   if (state_.options.has_lower() || accounts_.keeps(group, record) ||
-      group.policy->wants(state_.identity_of(group, record), count_of(now))) {
+      group.policy->should_admit(state_.key_hash(group, record), count_of(now))) {
     evictor_.stay_within_capacity((left - 1) * group.stride, now);
     order_.enter_order(group, record, now);
   } else {
-    order_.park(group, record, now);
+    order_.mark_written_back(group, record, now);
   }
   slab& home = *state_.slab_of_record(record);
   if (state_.options.has_lower()) {
@@ -210,8 +211,8 @@ void request_chains::refresh_chain(pool& group, const std::vector<chain_block>& 
   state_.spent += blocks.size() / 4;
   for (std::size_t i = blocks.size(); i-- > 0;) {
     if (!state_.is_same(group, blocks[i])) continue;
-    const bool parked = (state_.records[blocks[i].record].flags & block_record::flag_parked) != 0;
-    if (!parked && transfers_.in_policy(blocks[i].record)) group.policy->refresh(blocks[i].record, count_of(now));
+    const bool written_back = (state_.records[blocks[i].record].flags & block_record::flag_written_back) != 0;
+    if (!written_back && transfers_.in_policy(blocks[i].record)) group.policy->refresh(blocks[i].record, count_of(now));
   }
 }
 

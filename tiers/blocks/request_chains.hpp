@@ -18,22 +18,22 @@ class transfer_table;
 /// Gathers chains of blocks from ring entries, and gives them their places in their pools' order.
 class request_chains {
  public:
-  request_chains(state& of, accounts& payers, transfer_table& transfers, eviction_order& order, evictor& evictor,
+  request_chains(state& state, accounts& payers, transfer_table& transfers, eviction_order& order, evictor& evictor,
                  lower_edges& edges) noexcept
-      : state_(of), accounts_(payers), transfers_(transfers), order_(order), evictor_(evictor), edges_(edges) {}
+      : state_(state), accounts_(payers), transfers_(transfers), order_(order), evictor_(evictor), edges_(edges) {}
 
-  progress run_touch(batch& work, session& by, const memory::submission& entry, boot_time now);
-  void note_stored(pool& group, std::uint32_t record, std::uint64_t identity, std::uint64_t parent, session& by,
+  progress run_touch(batch& work, session& session, const memory::submission& entry, boot_time now);
+  void note_stored(pool& group, std::uint32_t record, std::uint64_t identity, std::uint64_t parent, session& session,
                    boot_time now);
-  void place_stored(session& by, boot_time now);
+  void place_stored(session& session, boot_time now);
   /// Some blocks of the request under way are in no policy yet.
   [[nodiscard]] bool is_storing() const noexcept { return storing_.group != nullptr; }
   /// The instance goes.
   void forget(const instance& gone) noexcept;
 
  private:
-  void gather_touched(batch& work, session& by, const memory::submission& entry);
-  progress use_chain(session& by, boot_time now);
+  void gather_touched(batch& work, session& session, const memory::submission& entry);
+  progress use_chain(session& session, boot_time now);
   void use_block(pool& group, std::uint32_t record, boot_time now);
   std::uint32_t begin_request(pool& group, const std::vector<chain_block>& blocks, std::span<const std::uint64_t> asked,
                               boot_time now);

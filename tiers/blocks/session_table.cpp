@@ -130,16 +130,18 @@ std::vector<session_number> session_table::suspects() const {
 }
 
 /// Watches one pin a session until it is gone, then the next one it finds: a pin that stays is found sooner or later.
-void session_table::note_oldest_pin(session& of, boot_time now) noexcept {
-  if (of.watched_pin != 0 && of.memory.pin(of.watched_slot).load(std::memory_order_relaxed) == of.watched_pin) return;
-  of.watched_pin = 0;
-  const std::uint64_t limit =
-      std::min<std::uint64_t>(of.memory.pin_slots(), of.memory.header().pin_high_water.load(std::memory_order_acquire));
-  for (std::uint64_t slot = 0; slot < limit && of.watched_pin == 0; ++slot) {
-    of.watched_pin = of.memory.pin(slot).load(std::memory_order_relaxed);
-    of.watched_slot = slot;
+void session_table::note_oldest_pin(session& session, boot_time now) noexcept {
+  if (session.watched_pin != 0 &&
+      session.memory.pin(session.watched_slot).load(std::memory_order_relaxed) == session.watched_pin)
+    return;
+  session.watched_pin = 0;
+  const std::uint64_t limit = std::min<std::uint64_t>(
+      session.memory.pin_slots(), session.memory.header().pin_high_water.load(std::memory_order_acquire));
+  for (std::uint64_t slot = 0; slot < limit && session.watched_pin == 0; ++slot) {
+    session.watched_pin = session.memory.pin(slot).load(std::memory_order_relaxed);
+    session.watched_slot = slot;
   }
-  of.watched_since = now;
+  session.watched_since = now;
 }
 
 }  // namespace cenote::blocks

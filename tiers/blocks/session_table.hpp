@@ -21,9 +21,9 @@ class prefetch_holds;
 /// Adds sessions, and takes back what those held that went.
 class session_table {
  public:
-  session_table(state& of, accounts& payers, prefetch_holds& held, pin_looks& looks, block_states& blocks,
+  session_table(state& state, accounts& payers, prefetch_holds& held, pin_looks& looks, block_states& blocks,
                 handed_out& handed_out, instance_table& table) noexcept
-      : state_(of),
+      : state_(state),
         accounts_(payers),
         holds_(held),
         pins_(looks),
@@ -44,7 +44,7 @@ class session_table {
   /// Recovered sessions whose batches several workers died of: nothing of theirs is carried out any more, and their
   /// memory stays theirs until release_session().
   [[nodiscard]] std::vector<session_number> suspects() const;
-  static void note_oldest_pin(session& of, boot_time now) noexcept;
+  static void note_oldest_pin(session& session, boot_time now) noexcept;
 
  private:
   state& state_;

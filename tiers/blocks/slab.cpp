@@ -90,11 +90,11 @@ result<spare_memory> adopt_spare_memory(unique_fd fd) {
   return spare_memory{std::move(*mapped), system.f_type == HUGETLBFS_MAGIC};
 }
 
-result<memory::segment> make_slab_memory(const slab_description& slab, spare_memory of) {
-  const std::uint64_t bytes = slab.segment_bytes(of.huge);
-  if (auto settled = of.memory.settle(bytes); !settled) return std::unexpected(settled.error());
-  memory::write_header(trailer(of.memory), memory::segment_kind::slab, bytes);
-  return std::move(of.memory);
+result<memory::segment> make_slab_memory(const slab_description& slab, spare_memory memory) {
+  const std::uint64_t bytes = slab.segment_bytes(memory.huge);
+  if (auto settled = memory.memory.settle(bytes); !settled) return std::unexpected(settled.error());
+  memory::write_header(trailer(memory.memory), memory::segment_kind::slab, bytes);
+  return std::move(memory.memory);
 }
 
 result<memory::segment> make_slab_memory(const slab_description& slab, bool huge, int node) {

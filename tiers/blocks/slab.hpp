@@ -56,7 +56,7 @@ struct spare_memory {
 /// Of a file that another worker made.
 [[nodiscard]] result<spare_memory> adopt_spare_memory(unique_fd fd);
 /// Gives the memory the slab's size, and seals it.
-[[nodiscard]] result<memory::segment> make_slab_memory(const slab_description& slab, spare_memory of);
+[[nodiscard]] result<memory::segment> make_slab_memory(const slab_description& slab, spare_memory memory);
 
 /// Makes, seals and maps the memory of a slab. `huge`: tries 2 MiB pages first. `node` >= 0: prefers that NUMA node.
 [[nodiscard]] result<memory::segment> make_slab_memory(const slab_description& slab, bool huge, int node);

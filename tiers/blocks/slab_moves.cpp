@@ -45,7 +45,7 @@ bool slab_moves::take_idle_slab(pool& into, boot_time now) {
   return false;
 }
 
-bool slab_moves::steal_slab(pool& into, boot_time now, effort how) {
+bool slab_moves::steal_slab(pool& into, boot_time now, effort effort) {
   // The memory of one slab should be enough for another. When it was not, asking on would only empty the tier.
   const bool no_memory = space_.memory_is_short(now);
   if (no_memory && stole_without_memory_) return false;
@@ -66,7 +66,7 @@ bool slab_moves::steal_slab(pool& into, boot_time now, effort how) {
     }
   }
   std::ranges::sort(candidates, {}, [](const candidate& of) { return std::pair(of.rank, of.mean_touch); });
-  if (how == effort::last_resort) {
+  if (effort == effort::last_resort) {
     for (const auto& [number, each] : state_.instances) pins_.look_again(*each, now);
   }
   for (const candidate& each : candidates) {
@@ -171,11 +171,11 @@ bool slab_moves::drain(slab& victim, boot_time now) {
 
 /// Copies the most recently used of `refs` (condemned, not pinned) to free blocks of the same pool and takes them out
 /// of the list.
-void slab_moves::move_hot_blocks(slab& from, std::vector<block_ref>& refs, boot_time now) {
-  pool& group = pool_of(from);
-  instance& in = *from.owner;
+void slab_moves::move_hot_blocks(slab& origin, std::vector<block_ref>& refs, boot_time now) {
+  pool& group = pool_of(origin);
+  instance& in = *origin.owner;
   std::sort(refs.begin(), refs.end(), [&](block_ref a, block_ref b) {
-    return state_.record_of(from, a).last_use() < state_.record_of(from, b).last_use();
+    return state_.record_of(origin, a).last_use() < state_.record_of(origin, b).last_use();
   });
   if (in.is_clearing()) return;  // nothing may escape to where a clear has been
   const std::size_t count = std::min<std::size_t>({refs.size(), group.free.size(), move_budget / group.stride});
@@ -185,17 +185,17 @@ void slab_moves::move_hot_blocks(slab& from, std::vector<block_ref>& refs, boot_
     const block_ref target = group.free.back();
     group.free.pop_back();
     slab& home = *slab_of(in, target);
-    memory::block_record& record = state_.record_of(from, source);
-    memory::shared_bytes(home.block(target), from.block(source), group.block_bytes, "move_hot_blocks.bytes"_point);
+    memory::block_record& record = state_.record_of(origin, source);
+    memory::shared_bytes(home.block(target), origin.block(source), group.block_bytes, "move_hot_blocks.bytes"_point);
     const auto checksum = record.checksum();
     const bool sound = !checksum || checksum_of(home.block(target), group.block_bytes) == *checksum;
     const full_key full = record.get_key();
     const boot_time touched = record.last_use();
     const auto below = static_cast<std::uint8_t>(record.flags & memory::block_record::flags_below);
-    in.index.erase(reduce_key(full.view(), from.what.group));
+    in.index.erase(reduce_key(full.view(), origin.what.group));
     record.set_state(block_state::free,
                      "move_hot_blocks.free"_point);  // before the copy is published: never two blocks of one key
-    order_.leave_order(group, from.what.first_record + source.block(), departure::removed, now);
+    order_.leave_order(group, origin.what.first_record + source.block(), departure::removed, now);
     if (!sound) {
       ++state_.counters.checksum_errors;
       group.free.push_back(target);

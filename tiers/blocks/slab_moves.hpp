@@ -19,9 +19,9 @@ class transfer_table;
 /// Empties slabs in which nobody holds a block.
 class slab_moves {
  public:
-  slab_moves(state& of, transfer_table& transfers, pin_looks& looks, eviction_order& order, block_states& blocks,
+  slab_moves(state& state, transfer_table& transfers, pin_looks& looks, eviction_order& order, block_states& blocks,
              handed_out& handed_out, evictor& evictor, slab_space& space) noexcept
-      : state_(of),
+      : state_(state),
         transfers_(transfers),
         pins_(looks),
         order_(order),
@@ -31,14 +31,14 @@ class slab_moves {
         space_(space) {}
 
   bool take_idle_slab(pool& into, boot_time now);
-  bool steal_slab(pool& into, boot_time now, effort how = effort::usual);
+  bool steal_slab(pool& into, boot_time now, effort effort = effort::usual);
   bool drain(slab& victim, boot_time now);
   /// Memory could be made again.
   void note_memory() noexcept { stole_without_memory_ = false; }
 
  private:
   bool find_drainable(slab& victim, std::vector<memory::block_ref>& present, boot_time now);
-  void move_hot_blocks(slab& from, std::vector<memory::block_ref>& refs, boot_time now);
+  void move_hot_blocks(slab& origin, std::vector<memory::block_ref>& refs, boot_time now);
 
   state& state_;
   transfer_table& transfers_;

@@ -66,12 +66,12 @@ bool slab_space::ask_slab(pool& into, boot_time now) {
 }
 
 /// Address space for the index of all blocks that the instance has, and `more`: a block that is stored is always found.
-bool slab_space::make_index_room(const instance& in, std::uint64_t more) const {
+bool slab_space::make_index_room(const instance& instance, std::uint64_t more) const {
   std::uint64_t blocks = more;
-  for (const auto& group : in.pools) {
+  for (const auto& group : instance.pools) {
     blocks += (group->slabs.size() + group->slabs_asked) * group->blocks_per_slab;
   }
-  return in.index.make_room_for(blocks).has_value();
+  return instance.index.make_room_for(blocks).has_value();
 }
 
 /// A slab that could not be taken over left its records as they were: they must be nobody's before the keeper hears of
@@ -91,17 +91,17 @@ bool slab_space::memory_is_short(boot_time now) noexcept {
 
 /// Clients know slabs by their numbers, and map each of them once: a number is used again only when no client of the
 /// instance is there who could know it.
-void slab_space::renumber_slabs(instance& in) noexcept {
-  if (!in.sessions.empty() || in.next_slab < block_ref::max_slabs / 2) return;
+void slab_space::renumber_slabs(instance& instance) noexcept {
+  if (!instance.sessions.empty() || instance.next_slab < block_ref::max_slabs / 2) return;
   constexpr auto free_number = static_cast<std::uint32_t>(memory::slab_state::none);
-  for (std::uint32_t index = 1; index < std::min(in.next_slab, block_ref::max_slabs); ++index) {
-    memory::slab_entry* entry = in.versions.slab(index);
+  for (std::uint32_t index = 1; index < std::min(instance.next_slab, block_ref::max_slabs); ++index) {
+    memory::slab_entry* entry = instance.versions.slab(index);
     if (entry == nullptr) break;
     auto& state = entry->state;
     if (state.load(std::memory_order_relaxed) != static_cast<std::uint32_t>(memory::slab_state::retired)) continue;
     state.store(free_number, std::memory_order_release);
   }
-  in.next_slab = 1;
+  instance.next_slab = 1;
 }
 
 std::vector<std::span<std::byte>> slab_space::slab_memory() const {
@@ -116,17 +116,17 @@ std::vector<slab_request> slab_space::take_requests() {
   return std::exchange(requests_, {});
 }
 
-slab& slab_space::adopt_slab(instance& in, const slab_description& what, memory::segment memory) {
+slab& slab_space::adopt_slab(instance& instance, const slab_description& what, memory::segment memory) {
   auto made = std::make_unique<slab>();
   made->what = what;
   made->memory = std::move(memory);
-  made->owner = &in;
+  made->owner = &instance;
   slab& kept = *made;
-  in.slabs.emplace(what.index, std::move(made));
-  in.pools[what.group]->slabs.push_back(&kept);
+  instance.slabs.emplace(what.index, std::move(made));
+  instance.pools[what.group]->slabs.push_back(&kept);
   state_.by_record.emplace(what.first_record, &kept);
   order_.cover(what.first_record + what.count);
-  memory::slab_entry& entry = *in.versions.slab(what.index);
+  memory::slab_entry& entry = *instance.versions.slab(what.index);
   memory::shared_assign(entry.first_version, what.first_version, "adopt_slab.first_version"_point);
   memory::shared_assign(entry.count, what.count, "adopt_slab.count"_point);
   memory::shared_assign(entry.stride, what.stride, "adopt_slab.stride"_point);

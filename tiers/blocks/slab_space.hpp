@@ -16,17 +16,17 @@ class eviction_order;
 /// Asks for slabs, takes them over and gives them up. What is in them is not its business.
 class slab_space {
  public:
-  slab_space(state& of, eviction_order& order) noexcept : state_(of), order_(order) {}
+  slab_space(state& state, eviction_order& order) noexcept : state_(state), order_(order) {}
 
   bool slab_fits(const pool& into) const noexcept;
   bool ask_slab(pool& into, boot_time now);
-  [[nodiscard]] bool make_index_room(const instance& in, std::uint64_t more) const;
+  [[nodiscard]] bool make_index_room(const instance& instance, std::uint64_t more) const;
   bool memory_is_short(boot_time now) noexcept;
-  static void renumber_slabs(instance& in) noexcept;
+  static void renumber_slabs(instance& instance) noexcept;
   /// The memory of all slabs, each of which stays where it is until it is handed out with the request to drop it.
   [[nodiscard]] std::vector<std::span<std::byte>> slab_memory() const;
   [[nodiscard]] std::vector<slab_request> take_requests();
-  slab& adopt_slab(instance& in, const slab_description& what, memory::segment memory);
+  slab& adopt_slab(instance& instance, const slab_description& what, memory::segment memory);
   /// False: its instance is not there any more.
   bool add_slab(const slab_description& what, memory::segment memory);
   /// The slab could not be made: its place is free again, and no other is asked for until `retry_after`.

@@ -12,9 +12,9 @@ using memory::completion_kind;
 using memory::index_value;
 using memory::submission;
 
-slab* slab_of(const instance& of, block_ref ref) noexcept {
-  const auto found = of.slabs.find(ref.slab());
-  if (found == of.slabs.end() || ref.block() >= found->second->what.count) return nullptr;
+slab* slab_of(const instance& instance, block_ref ref) noexcept {
+  const auto found = instance.slabs.find(ref.slab());
+  if (found == instance.slabs.end() || ref.block() >= found->second->what.count) return nullptr;
   return found->second.get();
 }
 
@@ -25,12 +25,12 @@ slab* state::slab_of_record(std::uint32_t record) const noexcept {
   return record - found->what.first_record < found->what.count ? found : nullptr;
 }
 
-std::optional<block_ref> state::find_present(const instance& in, const block_key& key, const full_key& full,
+std::optional<block_ref> state::find_present(const instance& instance, const block_key& key, const full_key& full,
                                              bool* collision) const noexcept {
-  const std::uint64_t value = in.index.find(key);
+  const std::uint64_t value = instance.index.find(key);
   if (!index_value::holds_block(value)) return std::nullopt;
   const block_ref ref = index_value::ref(value);
-  const slab* home = slab_of(in, ref);
+  const slab* home = slab_of(instance, ref);
   if (home == nullptr) return std::nullopt;
   const memory::block_record& record = record_of(*home, ref);
   if (record.state() != block_state::present) return std::nullopt;
@@ -48,7 +48,7 @@ bool state::is_same(const pool& group, const chain_block& block) const noexcept 
   return home != nullptr && &pool_of(*home) == &group;
 }
 
-std::uint64_t state::identity_of(const pool& group, std::uint32_t record) const noexcept {
+std::uint64_t state::key_hash(const pool& group, std::uint32_t record) const noexcept {
   return reduce_key(records[record].get_key().view(), group.group).lo;
 }
 
@@ -66,7 +66,7 @@ std::uint64_t state::usable_bytes() const noexcept {
 }
 
 std::optional<std::uint32_t> oldest_of(const pool& group) noexcept {
-  if (const auto parked = group.parked->victim()) return parked;
+  if (const auto written_back = group.written_back->victim()) return written_back;
   return group.policy->victim();
 }
 
@@ -78,8 +78,8 @@ std::uint64_t share_of(std::uint64_t bytes, double share) noexcept {
   return static_cast<std::uint64_t>(static_cast<double>(bytes) * share);
 }
 
-std::uint32_t blocks_for(std::uint64_t bytes, const pool& of) noexcept {
-  return static_cast<std::uint32_t>(std::min<std::uint64_t>((bytes + of.stride - 1) / of.stride, eviction_batch));
+std::uint32_t blocks_for(std::uint64_t bytes, const pool& pool) noexcept {
+  return static_cast<std::uint32_t>(std::min<std::uint64_t>((bytes + pool.stride - 1) / pool.stride, eviction_batch));
 }
 
 void refuse(batch& work, const submission& entry, error_code code) noexcept {

@@ -41,16 +41,16 @@ struct state {
   store_counters counters{};
 
   [[nodiscard]] slab* slab_of_record(std::uint32_t record) const noexcept;
-  [[nodiscard]] memory::block_record& record_of(const slab& in, memory::block_ref ref) const noexcept {
-    return records[in.what.first_record + ref.block()];
+  [[nodiscard]] memory::block_record& record_of(const slab& slab, memory::block_ref ref) const noexcept {
+    return records[slab.what.first_record + ref.block()];
   }
   /// Nothing when the key is not here; `collision`: another key has its place.
-  [[nodiscard]] std::optional<memory::block_ref> find_present(const instance& in, const block_key& key,
+  [[nodiscard]] std::optional<memory::block_ref> find_present(const instance& instance, const block_key& key,
                                                               const full_key& full, bool* collision) const noexcept;
   /// False also when the slab went to another pool since.
   [[nodiscard]] bool is_same(const pool& group, const chain_block& block) const noexcept;
   /// What the policy knows the block by: as good a hash as any, and at hand in every tier.
-  [[nodiscard]] std::uint64_t identity_of(const pool& group, std::uint32_t record) const noexcept;
+  [[nodiscard]] std::uint64_t key_hash(const pool& group, std::uint32_t record) const noexcept;
   [[nodiscard]] std::uint64_t usable_bytes() const noexcept;
   /// What the water marks and the capacity are compared with.
   [[nodiscard]] std::uint64_t counted_bytes() const noexcept {
@@ -59,12 +59,12 @@ struct state {
 };
 
 /// Of what a client named; null when it makes no sense.
-[[nodiscard]] slab* slab_of(const instance& of, memory::block_ref ref) noexcept;
-[[nodiscard]] inline pool& pool_of(const slab& in) noexcept {
-  return *in.owner->pools[in.what.group];
+[[nodiscard]] slab* slab_of(const instance& instance, memory::block_ref ref) noexcept;
+[[nodiscard]] inline pool& pool_of(const slab& slab) noexcept {
+  return *slab.owner->pools[slab.what.group];
 }
-[[nodiscard]] inline std::uint32_t ordinal_of(const slab& in, memory::block_ref ref) noexcept {
-  return in.what.first_version + ref.block();
+[[nodiscard]] inline std::uint32_t version_index_of(const slab& slab, memory::block_ref ref) noexcept {
+  return slab.what.first_version + ref.block();
 }
 /// The record of the block that goes next.
 [[nodiscard]] std::optional<std::uint32_t> oldest_of(const pool& group) noexcept;
@@ -74,7 +74,7 @@ struct state {
 
 inline constexpr std::uint32_t eviction_batch = 256;  ///< one fence and one scan of the pins for that many
 /// At most a batch.
-[[nodiscard]] std::uint32_t blocks_for(std::uint64_t bytes, const pool& of) noexcept;
+[[nodiscard]] std::uint32_t blocks_for(std::uint64_t bytes, const pool& pool) noexcept;
 
 /// The batch's request is refused, if it was not before.
 void refuse(batch& work, const memory::submission& entry, error_code code) noexcept;

@@ -7,19 +7,19 @@
 
 namespace cenote::blocks {
 
-store_status status_of(const parts& of, boot_time now) {
+store_status status_of(const parts& parts, boot_time now) {
   store_status all;
-  all.capacity = of.all.options.capacity;
-  all.assigned = of.all.assigned;
-  all.used = of.all.used;
-  all.cached = of.all.used - of.all.blank;
-  all.counters = of.all.counters;
-  all.loading = of.transfers.recovered().size();
-  all.writing_bytes = of.transfers.writing_bytes();
-  all.loading_bytes = of.transfers.loading_bytes();
-  all.held_bytes = of.holds.bytes();
+  all.capacity = parts.all.options.capacity;
+  all.assigned = parts.all.assigned;
+  all.used = parts.all.used;
+  all.cached = parts.all.used - parts.all.blank;
+  all.counters = parts.all.counters;
+  all.loading = parts.transfers.recovered().size();
+  all.writing_bytes = parts.transfers.writing_bytes();
+  all.loading_bytes = parts.transfers.loading_bytes();
+  all.held_bytes = parts.holds.bytes();
   std::unordered_map<session_number, std::uint64_t> writing;  // blocks
-  for (const auto& [number, each] : of.all.instances) {
+  for (const auto& [number, each] : parts.all.instances) {
     instance_status one;
     one.id = each->spec.id;
     one.group = each->spec.paying_group();
@@ -38,12 +38,12 @@ store_status status_of(const parts& of, boot_time now) {
     if (each->sessions.empty()) {
       const auto since = each->versions.idle_since();
       one.idle = now - std::min(now, since);
-      if (const auto limit = of.idle.idle_limit(*each)) one.given_up = *limit - std::min(*limit, *one.idle);
+      if (const auto limit = parts.idle.idle_limit(*each)) one.given_up = *limit - std::min(*limit, *one.idle);
     }
     one.chosen = each->pools.front()->policy->choosing();
     for (const auto& group : each->pools) {
       one.free += group->free.size();
-      one.present += group->policy->size() + group->parked->size() + group->leaving + group->kept;
+      one.present += group->policy->size() + group->written_back->size() + group->leaving + group->kept;
       for (const slab* home : group->slabs) one.bytes += home->what.block_bytes();
     }
     all.present += one.present;
@@ -55,7 +55,7 @@ store_status status_of(const parts& of, boot_time now) {
     all.slabs += one.slabs;
     all.instances.push_back(std::move(one));
   }
-  for (const auto& [number, each] : of.all.sessions) {
+  for (const auto& [number, each] : parts.all.sessions) {
     session_status one;
     one.number = number;
     one.instance = each->of->spec.id;
@@ -73,7 +73,7 @@ store_status status_of(const parts& of, boot_time now) {
   const auto status_of_account = [](const account& payer) {
     return account_status{payer.name, payer.given.quota, payer.used, payer.kept, payer.reserved, payer.given.priority};
   };
-  for (const auto& [name, whole] : of.payers.all()) {
+  for (const auto& [name, whole] : parts.payers.all()) {
     all.accounts.push_back(status_of_account(*whole));
     for (const auto& [uid, each] : whole->users) {
       all.users.push_back(status_of_account(*each));

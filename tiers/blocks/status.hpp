@@ -7,6 +7,6 @@ namespace cenote::blocks {
 
 struct parts;
 
-[[nodiscard]] store_status status_of(const parts& of, boot_time now);
+[[nodiscard]] store_status status_of(const parts& parts, boot_time now);
 
 }  // namespace cenote::blocks

@@ -192,20 +192,20 @@ prefetch::load_answer store::load(instance_number number, std::uint32_t group, c
   return parts_->edges.load(number, group, full, now);
 }
 
-std::vector<transfer> store::take_loads(edge_number from) {
-  return parts_->transfers.take_loads(from);
+std::vector<transfer> store::take_loads(edge_number edge) {
+  return parts_->transfers.take_loads(edge);
 }
 
-void store::forget_copies(std::span<const lost_block> lost, edge_number of) {
-  parts_->edges.forget_copies(of, lost);
+void store::forget_copies(std::span<const lost_block> lost, edge_number edge) {
+  parts_->edges.forget_copies(edge, lost);
 }
 
-void store::release_loading(edge_number from) {
-  parts_->edges.release_loading(from);
+void store::release_loading(edge_number edge) {
+  parts_->edges.release_loading(edge);
 }
 
-void store::abandon_loading(edge_number from) noexcept {
-  parts_->transfers.abandon_recovered(from);
+void store::abandon_loading(edge_number edge) noexcept {
+  parts_->transfers.abandon_recovered(edge);
 }
 
 bool store::is_present(instance_number number, std::uint32_t group, const full_key& full) const noexcept {

@@ -119,14 +119,14 @@ class store {
   std::vector<std::uint64_t> transferred(std::span<const transfer_outcome> outcomes, boot_time now);
   /// Makes room for a block and puts it on the list of take_loads(), unless it is here or on its way.
   prefetch::load_answer load(instance_number number, std::uint32_t group, const full_key& full, boot_time now);
-  [[nodiscard]] std::vector<transfer> take_loads(edge_number from = 0);
+  [[nodiscard]] std::vector<transfer> take_loads(edge_number edge = 0);
   /// Blocks that left the tier below by themselves: they are not free to go any more.
-  void forget_copies(std::span<const lost_block> lost, edge_number of = 0);
+  void forget_copies(std::span<const lost_block> lost, edge_number edge = 0);
   /// After a restart: no read of the worker before can land in a slab any more.
-  void release_loading(edge_number from = 0);
+  void release_loading(edge_number edge = 0);
   /// … or nobody will ever know: such memory is not used again. Each tick() empties a slab that has some and gives it
   /// up as a whole, when nobody holds another block of it.
-  void abandon_loading(edge_number from = 0) noexcept;
+  void abandon_loading(edge_number edge = 0) noexcept;
   [[nodiscard]] bool is_present(instance_number number, std::uint32_t group, const full_key& full) const noexcept;
 
   // ---- prefetches

@@ -30,7 +30,8 @@ struct slab {
   memory::segment memory;
   instance* owner = nullptr;
   std::uint32_t present = 0;
-  std::uint64_t touch_sum = 0;           ///< of its present blocks: their mean age is what a thief looks at
+  std::uint64_t touch_sum =
+      0;  ///< of its present blocks: by their mean age a pool that needs memory chooses a slab to take
   std::uint32_t stuck = 0;               ///< the block that held it last: as long as it does, nothing else is looked at
   std::uint32_t stuck_grant = 0;         ///< … if it was blank in a session's hands: which grant
   std::vector<std::uint32_t> pin_marks;  ///< a block: the look at all pins that last saw it pinned; empty: none did
@@ -51,8 +52,8 @@ struct pool {
   std::vector<slab*> slabs;
   std::vector<memory::block_ref> free;  ///< a stack; ascending numbers come out in a row
   std::unique_ptr<eviction::policy> policy;
-  std::unique_ptr<eviction::policy> parked;  ///< the oldest blocks that have a copy below: these go first
-  std::uint32_t told = 0;                    ///< the capacity that the policy knows of
+  std::unique_ptr<eviction::policy> written_back;  ///< the oldest blocks that have a copy below: these go first
+  std::uint32_t told = 0;                          ///< the capacity that the policy knows of
   std::uint32_t slabs_asked = 0;
   std::uint32_t kept = 0;      ///< present blocks that stay, and are in no policy
   std::uint32_t leaving = 0;   ///< present blocks that are on their way down and in no policy

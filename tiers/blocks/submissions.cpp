@@ -23,11 +23,11 @@ using memory::completion_kind;
 using memory::operation;
 using memory::submission;
 
-bool submissions::grant_one(session& to, pool& from, allocation& outcome, std::uint32_t more, boot_time now) {
+bool submissions::grant_one(session& to, pool& pool, allocation& outcome, std::uint32_t more, boot_time now) {
   block_ref ref;
-  outcome = allocator_.allocate_for_put(from, ref, more, now);
+  outcome = allocator_.allocate_for_put(pool, ref, more, now);
   if (outcome != allocation::ok) return false;
-  handed_out_.grant(to, from, ref);
+  handed_out_.grant(to, pool, ref);
   return true;
 }
 
@@ -67,13 +67,13 @@ progress submissions::run(batch& work, boot_time now, std::uint64_t budget) {
 }
 
 /// A request is whole in its batch: of one that its client did not end nothing is kept.
-void submissions::drop_unfinished(session& by) {
-  by.touching.clear();
-  if (!by.gathering.keys.empty()) by.gathering = {};
+void submissions::drop_unfinished(session& session) {
+  session.touching.clear();
+  if (!session.gathering.keys.empty()) session.gathering = {};
 }
 
-bool submissions::makes_sense(const session& by, const submission& entry) noexcept {
-  const bool group_known = entry.group < by.of->pools.size();
+bool submissions::makes_sense(const session& session, const submission& entry) noexcept {
+  const bool group_known = entry.group < session.of->pools.size();
   switch (entry.op) {
     case operation::grant: return group_known;
     case operation::commit:
@@ -83,69 +83,69 @@ bool submissions::makes_sense(const session& by, const submission& entry) noexce
   }
 }
 
-progress submissions::run_entry(batch& work, session& by, const submission& entry, boot_time now) {
+progress submissions::run_entry(batch& work, session& session, const submission& entry, boot_time now) {
   progress state = progress::finished;
-  const bool sane = makes_sense(by, entry);
+  const bool sane = makes_sense(session, entry);
   const bool stores = entry.op == operation::commit || entry.op == operation::finish;
-  if (!stores) chains_.place_stored(by, now);  // nothing is evicted or removed that is in no policy yet
+  if (!stores) chains_.place_stored(session, now);  // nothing is evicted or removed that is in no policy yet
   switch (sane ? entry.op : operation{}) {
-    case operation::grant: state = run_grant(work, by, entry, now); break;
-    case operation::commit: run_commit(work, by, entry, now); break;
-    case operation::reserve: state = run_reserve(work, by, entry, now); break;
-    case operation::keep: run_keep(work, by, entry, now); break;
-    case operation::finish: run_finish(work, by, entry, now); break;
-    case operation::release: run_release(work, by, entry); break;
-    case operation::remove: run_removals(work, by, now); return progress::finished;
-    case operation::clear: state = run_clear(work, by, now); break;
+    case operation::grant: state = run_grant(work, session, entry, now); break;
+    case operation::commit: run_commit(work, session, entry, now); break;
+    case operation::reserve: state = run_reserve(work, session, entry, now); break;
+    case operation::keep: run_keep(work, session, entry, now); break;
+    case operation::finish: run_finish(work, session, entry, now); break;
+    case operation::release: run_release(work, session, entry); break;
+    case operation::remove: run_removals(work, session, now); return progress::finished;
+    case operation::clear: state = run_clear(work, session, now); break;
     case operation::touch:
-    case operation::asked: return chains_.run_touch(work, by, entry, now);  // no answer
+    case operation::asked: return chains_.run_touch(work, session, entry, now);  // no answer
     case operation::barrier: break;
-    case operation::prefetch: return prefetching_.run_prefetch(work, by, entry);
+    case operation::prefetch: return prefetching_.run_prefetch(work, session, entry);
     case operation::stop_prefetch:
-    case operation::end_prefetch: prefetching_.run_prefetch_end(by, entry); break;
+    case operation::end_prefetch: prefetching_.run_prefetch_end(session, entry); break;
     default: refuse(work, entry, error_code::malformed); break;
   }
   if (state != progress::finished) return state;
   ++work.next;
   if ((entry.flags & submission::flag_last) != 0) {
     const std::uint64_t want = entry.op == operation::commit && sane ? entry.want : 0;
-    chains_.place_stored(by, now);
+    chains_.place_stored(session, now);
     finish_request(work, entry);
     allocation outcome = allocation::ok;
-    pool* from = want > 0 ? by.of->pools[entry.group].get() : nullptr;
+    pool* from = want > 0 ? session.of->pools[entry.group].get() : nullptr;
     const bool may_evict = entry.argument != submission::spare_grants;
     const std::uint32_t share = from == nullptr ? 0
-                                : may_evict     ? handed_out_.grant_share(by, *from)
-                                                : handed_out_.spare_share(by, *from);
+                                : may_evict     ? handed_out_.grant_share(session, *from)
+                                                : handed_out_.spare_share(session, *from);
     for (std::uint64_t i = 0; i < std::min<std::uint64_t>(want, share) && outcome == allocation::ok; ++i) {
       if (!may_evict && !handed_out::has_blank(*from)) break;
-      grant_one(by, *from, outcome, static_cast<std::uint32_t>(std::min<std::uint64_t>(want, share) - i), now);
+      grant_one(session, *from, outcome, static_cast<std::uint32_t>(std::min<std::uint64_t>(want, share) - i), now);
     }
   }
   return progress::finished;
 }
 
-progress submissions::run_clear(batch& work, session& by, boot_time now) {
-  if (!work.clearing) work.clearing = clears_.begin_clear_of(*by.of, &work.removals);
+progress submissions::run_clear(batch& work, session& session, boot_time now) {
+  if (!work.clearing) work.clearing = clears_.begin_clear_of(*session.of, &work.removals);
   if (!clears_.clear_some(*work.clearing, now, state_.budget - std::min(state_.budget, state_.spent)))
     return progress::more;
   work.effects += work.clearing->cleared;
-  if (!work.removals.empty()) work.removing = by.of->clears;
+  if (!work.removals.empty()) work.removing = session.of->clears;
   work.clearing.reset();
   return progress::finished;
 }
 
-progress submissions::run_grant(batch& work, session& by, const submission& entry, boot_time now) {
-  pool& from = *by.of->pools[entry.group];
-  if (by.of->pools.size() > 1 &&
-      handed_out_.grant_share(by, from) < entry.argument) {  // blank blocks of other groups may be idle
-    handed_out_.revoke_idle_grants([&](const slab& in) { return in.owner == by.of && &pool_of(in) != &from; });
+progress submissions::run_grant(batch& work, session& session, const submission& entry, boot_time now) {
+  pool& from = *session.of->pools[entry.group];
+  if (session.of->pools.size() > 1 &&
+      handed_out_.grant_share(session, from) < entry.argument) {  // blank blocks of other groups may be idle
+    handed_out_.revoke_idle_grants([&](const slab& in) { return in.owner == session.of && &pool_of(in) != &from; });
   }
   const auto want =
-      static_cast<std::uint32_t>(std::min<std::uint64_t>(entry.argument, handed_out_.grant_share(by, from)));
+      static_cast<std::uint32_t>(std::min<std::uint64_t>(entry.argument, handed_out_.grant_share(session, from)));
   allocation outcome = allocation::ok;
   std::uint32_t given = 0;
-  while (given < want && grant_one(by, from, outcome, want - given, now)) ++given;
+  while (given < want && grant_one(session, from, outcome, want - given, now)) ++given;
   if (given == 0 && outcome == allocation::wait) return progress::waits_for_memory;
   if (given == 0) {
     ++state_.counters.no_space;
@@ -157,28 +157,28 @@ progress submissions::run_grant(batch& work, session& by, const submission& entr
 
 /// After a restart a submission may arrive again: the record remembers what became of its grant. The effects that the
 /// first one had; nothing when it is no repetition.
-std::optional<std::uint64_t> submissions::replayed(const session& by, const slab* home, block_ref ref,
+std::optional<std::uint64_t> submissions::replayed(const session& session, const slab* home, block_ref ref,
                                                    const submission& entry) const noexcept {
-  if (!by.recovered || home == nullptr) return std::nullopt;
+  if (!session.recovered || home == nullptr) return std::nullopt;
   const memory::block_record& record = state_.record_of(*home, ref);
   if (record.grant_version.load() != entry.grant_version) return std::nullopt;
   if (entry.op == operation::finish) return record.state() == block_state::present ? std::optional(1) : std::nullopt;
-  if (record.owner.load() != by.short_number()) return std::nullopt;
+  if (record.owner.load() != session.short_number()) return std::nullopt;
   if (record.state() == block_state::free) return 0;  // its key was there already
   const bool published =
       record.state() == block_state::present && record.get_key() == full_key({entry.key, entry.key_size});
   return published ? std::optional(1) : std::nullopt;
 }
 
-void submissions::run_commit(batch& work, session& by, const submission& entry, boot_time now) {
-  instance& in = *by.of;
+void submissions::run_commit(batch& work, session& session, const submission& entry, boot_time now) {
+  instance& in = *session.of;
   const block_ref ref = block_ref::from_bits(entry.block);
   slab* home = slab_of(in, ref);
-  const auto grant = by.granted.find(ref.bits);
-  if (home == nullptr || grant == by.granted.end() || grant->second.grant_version != entry.grant_version ||
+  const auto grant = session.granted.find(ref.bits);
+  if (home == nullptr || grant == session.granted.end() || grant->second.grant_version != entry.grant_version ||
       home->what.group != entry.group) {
     // After a restart the same commit may arrive again: the record remembers who published the block.
-    if (const auto effects = replayed(by, home, ref, entry)) {
+    if (const auto effects = replayed(session, home, ref, entry)) {
       work.effects += *effects;
       return;
     }
@@ -192,7 +192,7 @@ void submissions::run_commit(batch& work, session& by, const submission& entry, 
   if (state_.find_present(in, key, full, &collision) || collision) {
     ++(collision ? state_.counters.collisions : state_.counters.duplicates);
     blocks_.free_block(in, *home, ref);
-    handed_out_.forget_grant(by, ref.bits);
+    handed_out_.forget_grant(session, ref.bits);
     return;
   }
   // The first commit of a key wins: whoever is filling it part by part loses.
@@ -204,14 +204,14 @@ void submissions::run_commit(batch& work, session& by, const submission& entry, 
   const bool summed = state_.options.has_lower() && (entry.flags & submission::flag_checksum) != 0;
   blocks_.publish(in, *home, ref, full, now, summed ? std::optional(entry.detail) : std::nullopt);
   handed_out_.forget_grant(
-      by, ref.bits);  // only now: a worker killed in between finds the block published or still granted
-  chains_.note_stored(pool_of(*home), home->what.first_record + ref.block(), key.lo, entry.parent, by, now);
+      session, ref.bits);  // only now: a worker killed in between finds the block published or still granted
+  chains_.note_stored(pool_of(*home), home->what.first_record + ref.block(), key.lo, entry.parent, session, now);
   ++state_.counters.commits;
   ++work.effects;
 }
 
-progress submissions::run_reserve(batch& work, session& by, const submission& entry, boot_time now) {
-  instance& in = *by.of;
+progress submissions::run_reserve(batch& work, session& session, const submission& entry, boot_time now) {
+  instance& in = *session.of;
   completion answer;
   answer.request = entry.request;
   answer.index = entry.index;
@@ -231,20 +231,20 @@ progress submissions::run_reserve(batch& work, session& by, const submission& en
   } else if (in.loading.contains(key)) {
     answer.kind = completion_kind::pending;  // it is on its way up
   } else if (reserved != in.reserved_keys.end() &&
-             !handed_out::gave_back(in.reservations.at(reserved->second), by, full, parts)) {
+             !handed_out::gave_back(in.reservations.at(reserved->second), session, full, parts)) {
     answer.kind = completion_kind::pending;
     const reservation& held = in.reservations.at(reserved->second);
     if (held.full == full && (held.reserved & parts) == 0) {
-      handed_out_.join_reservation(by, reserved->second, parts, answer);
+      handed_out_.join_reservation(session, reserved->second, parts, answer);
       ++work.effects;
     }
-  } else if (!accounts_.may_reserve(by, *in.pools[entry.group])) {
+  } else if (!accounts_.may_reserve(session, *in.pools[entry.group])) {
     ++state_.counters.reserve_refused;
     refuse(work, entry, error_code::no_space);
     answer.kind = completion_kind::refused;
     answer.code = static_cast<std::uint16_t>(error_code::no_space);
   } else {
-    const allocation outcome = open_reservation(work, by, entry, now, answer);
+    const allocation outcome = open_reservation(work, session, entry, now, answer);
     if (outcome == allocation::wait) return progress::waits_for_memory;
     if (outcome == allocation::ok) ++work.effects;
   }
@@ -253,9 +253,9 @@ progress submissions::run_reserve(batch& work, session& by, const submission& en
 }
 
 /// Binds a blank block to the key.
-allocation submissions::open_reservation(batch& work, session& by, const submission& entry, boot_time now,
+allocation submissions::open_reservation(batch& work, session& session, const submission& entry, boot_time now,
                                          completion& answer) {
-  instance& in = *by.of;
+  instance& in = *session.of;
   block_ref ref;
   const auto more = static_cast<std::uint32_t>(std::min<std::size_t>(work.entries.size() - work.next, 64));
   const allocation outcome = allocator_.allocate_for_put(*in.pools[entry.group], ref, more, now);
@@ -267,29 +267,29 @@ allocation submissions::open_reservation(batch& work, session& by, const submiss
     answer.code = static_cast<std::uint16_t>(error_code::no_space);
     return outcome;
   }
-  handed_out_.reserve(by, entry, ref, now, answer);
+  handed_out_.reserve(session, entry, ref, now, answer);
   return outcome;
 }
 
-void submissions::run_finish(batch& work, session& by, const submission& entry, boot_time now) {
-  instance& in = *by.of;
+void submissions::run_finish(batch& work, session& session, const submission& entry, boot_time now) {
+  instance& in = *session.of;
   const block_ref ref = block_ref::from_bits(entry.block);
   slab* home = slab_of(in, ref);
   const auto found = in.reservations.find(ref.bits);
   if (home == nullptr || found == in.reservations.end() ||
       state_.record_of(*home, ref).grant_version.load() != entry.grant_version) {
-    return refuse_finish(work, by, entry, home);
+    return refuse_finish(work, session, entry, home);
   }
   reservation& held = found->second;
   std::uint64_t mine = 0;
-  for (const writer& each : held.writers) mine |= each.by == by.number ? each.parts : 0;
+  for (const writer& each : held.writers) mine |= each.by == session.number ? each.parts : 0;
   if (entry.argument == 0 || (entry.argument & ~mine) != 0) {
     ++state_.counters.refused_commits;
     refuse(work, entry, error_code::not_reserved);
     return;
   }
   held.written |= entry.argument;
-  handed_out::stop_writing(held.writers, by.number, entry.argument);
+  handed_out::stop_writing(held.writers, session.number, entry.argument);
   memory::shared_store(state_.record_of(*home, ref).parts, held.written, std::memory_order_relaxed,
                        "run_finish.parts"_point);
   if (held.written != pool_of(*home).all_parts) {
@@ -303,44 +303,45 @@ void submissions::run_finish(batch& work, session& by, const submission& entry, 
   in.reservations.erase(found);
   accounts_.discharge_reservation(in, ref, home->what.stride);
   blocks_.publish(in, *home, ref, full, now);
-  chains_.note_stored(pool_of(*home), home->what.first_record + ref.block(), identity, 0, by, now);
+  chains_.note_stored(pool_of(*home), home->what.first_record + ref.block(), identity, 0, session, now);
   ++state_.counters.commits;
 }
 
 /// The block is not reserved any more. If it was taken back, the parts that are named are written no more; the session
 /// may still be writing others.
-void submissions::refuse_finish(batch& work, session& by, const submission& entry, slab* home) {
+void submissions::refuse_finish(batch& work, session& session, const submission& entry, slab* home) {
   const block_ref ref = block_ref::from_bits(entry.block);
-  if (const auto effects = replayed(by, home, ref, entry)) {
+  if (const auto effects = replayed(session, home, ref, entry)) {
     work.effects += *effects;
     return;
   }
   ++state_.counters.refused_commits;
   const bool same = home != nullptr && state_.record_of(*home, ref).grant_version.load() == entry.grant_version;
-  const bool mine = same && handed_out_.acknowledge(*by.of, by.number, ref.bits, entry.argument) != 0;
+  const bool mine = same && handed_out_.acknowledge(*session.of, session.number, ref.bits, entry.argument) != 0;
   refuse(work, entry, mine ? error_code::revoked : error_code::not_reserved);
 }
 
-void submissions::run_release(batch& work, session& by, const submission& entry) {
+void submissions::run_release(batch& work, session& session, const submission& entry) {
   const block_ref ref = block_ref::from_bits(entry.block);
-  slab* home = slab_of(*by.of, ref);
+  slab* home = slab_of(*session.of, ref);
   if (home == nullptr || state_.record_of(*home, ref).grant_version.load() != entry.grant_version) {
     refuse(work, entry, error_code::not_reserved);
     return;
   }
-  if (by.granted.contains(ref.bits)) {
-    handed_out_.forget_grant(by, ref.bits);
-    blocks_.free_block(*by.of, *home, ref);
-  } else if (entry.argument == 0 && handed_out::is_ambiguous(*by.of, by.number, ref.bits)) {
+  if (session.granted.contains(ref.bits)) {
+    handed_out_.forget_grant(session, ref.bits);
+    blocks_.free_block(*session.of, *home, ref);
+  } else if (entry.argument == 0 && handed_out::is_ambiguous(*session.of, session.number, ref.bits)) {
     refuse(work, entry, error_code::invalid_argument);
     return;
   } else {
-    handed_out_.drop_writer(*by.of, by.number, ref.bits, entry.argument == 0 ? ~std::uint64_t{0} : entry.argument);
+    handed_out_.drop_writer(*session.of, session.number, ref.bits,
+                            entry.argument == 0 ? ~std::uint64_t{0} : entry.argument);
   }
   ++work.effects;
 }
 
-void submissions::run_removals(batch& work, session& by, boot_time now) {
+void submissions::run_removals(batch& work, session& session, boot_time now) {
   std::vector<block_ref> refs;
   const std::uint32_t request = work.entries[work.next].request;
   submission last;
@@ -348,13 +349,13 @@ void submissions::run_removals(batch& work, session& by, boot_time now) {
     const submission& entry = work.entries[work.next];
     if (entry.op != operation::remove || entry.request != request) break;
     last = entry;
-    if (entry.group >= by.of->pools.size() || entry.key_size < min_key_bytes || entry.key_size > max_key_bytes) {
+    if (entry.group >= session.of->pools.size() || entry.key_size < min_key_bytes || entry.key_size > max_key_bytes) {
       refuse(work, entry, error_code::malformed);
     } else {
       const full_key full({entry.key, entry.key_size});
       const block_key key = reduce_key(full.view(), entry.group);
-      const auto ref = state_.find_present(*by.of, key, full, nullptr);
-      edges_.note_removal(*by.of, key, work.removals);
+      const auto ref = state_.find_present(*session.of, key, full, nullptr);
+      edges_.note_removal(*session.of, key, work.removals);
       if (ref) refs.push_back(*ref);
     }
     if ((entry.flags & submission::flag_last) != 0) {
@@ -365,8 +366,8 @@ void submissions::run_removals(batch& work, session& by, boot_time now) {
   state_.spent += refs.size();
   std::ranges::sort(refs, {}, &block_ref::bits);  // a key may be named twice
   refs.erase(std::unique(refs.begin(), refs.end()), refs.end());
-  if (!work.removals.empty()) work.removing = by.of->clears;
-  if (!refs.empty()) work.effects += blocks_.forget_blocks(*by.of, refs, now);
+  if (!work.removals.empty()) work.removing = session.of->clears;
+  if (!refs.empty()) work.effects += blocks_.forget_blocks(*session.of, refs, now);
   if ((last.flags & submission::flag_last) != 0) finish_request(work, last);
 }
 
@@ -388,11 +389,11 @@ void submissions::give_up(batch& work, boot_time now) {
   (void)now;
 }
 
-void submissions::run_keep(batch& work, session& by, const submission& entry, boot_time now) {
+void submissions::run_keep(batch& work, session& session, const submission& entry, boot_time now) {
   const full_key full({entry.key, entry.key_size});
-  const auto ref = state_.find_present(*by.of, reduce_key(full.view(), entry.group), full, nullptr);
+  const auto ref = state_.find_present(*session.of, reduce_key(full.view(), entry.group), full, nullptr);
   if (!ref) return;
-  if (kept_.set_kept(*slab_of(*by.of, *ref), *ref, entry.argument != 0, now)) {
+  if (kept_.set_kept(*slab_of(*session.of, *ref), *ref, entry.argument != 0, now)) {
     ++work.effects;
   } else {
     refuse(work, entry, error_code::limit_exceeded);

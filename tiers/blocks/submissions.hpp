@@ -22,10 +22,10 @@ class transfer_table;
 /// Carries a batch on from its cursor, within a budget of work.
 class submissions {
  public:
-  submissions(state& of, accounts& payers, transfer_table& transfers, block_states& blocks, handed_out& handed_out,
+  submissions(state& state, accounts& payers, transfer_table& transfers, block_states& blocks, handed_out& handed_out,
               allocator& allocator, kept_blocks& kept, lower_edges& edges, request_chains& chains, clears& clears,
               prefetch_requests& prefetching) noexcept
-      : state_(of),
+      : state_(state),
         accounts_(payers),
         transfers_(transfers),
         blocks_(blocks),
@@ -44,23 +44,23 @@ class submissions {
   void give_up(batch& work, boot_time now);
 
  private:
-  bool grant_one(session& to, pool& from, allocation& outcome, std::uint32_t more, boot_time now);
-  static void drop_unfinished(session& by);
-  [[nodiscard]] static bool makes_sense(const session& by, const memory::submission& entry) noexcept;
-  progress run_entry(batch& work, session& by, const memory::submission& entry, boot_time now);
-  progress run_clear(batch& work, session& by, boot_time now);
-  progress run_grant(batch& work, session& by, const memory::submission& entry, boot_time now);
-  [[nodiscard]] std::optional<std::uint64_t> replayed(const session& by, const slab* home, memory::block_ref ref,
+  bool grant_one(session& to, pool& pool, allocation& outcome, std::uint32_t more, boot_time now);
+  static void drop_unfinished(session& session);
+  [[nodiscard]] static bool makes_sense(const session& session, const memory::submission& entry) noexcept;
+  progress run_entry(batch& work, session& session, const memory::submission& entry, boot_time now);
+  progress run_clear(batch& work, session& session, boot_time now);
+  progress run_grant(batch& work, session& session, const memory::submission& entry, boot_time now);
+  [[nodiscard]] std::optional<std::uint64_t> replayed(const session& session, const slab* home, memory::block_ref ref,
                                                       const memory::submission& entry) const noexcept;
-  void run_commit(batch& work, session& by, const memory::submission& entry, boot_time now);
-  progress run_reserve(batch& work, session& by, const memory::submission& entry, boot_time now);
-  allocation open_reservation(batch& work, session& by, const memory::submission& entry, boot_time now,
+  void run_commit(batch& work, session& session, const memory::submission& entry, boot_time now);
+  progress run_reserve(batch& work, session& session, const memory::submission& entry, boot_time now);
+  allocation open_reservation(batch& work, session& session, const memory::submission& entry, boot_time now,
                               memory::completion& answer);
-  void run_finish(batch& work, session& by, const memory::submission& entry, boot_time now);
-  void refuse_finish(batch& work, session& by, const memory::submission& entry, slab* home);
-  void run_release(batch& work, session& by, const memory::submission& entry);
-  void run_removals(batch& work, session& by, boot_time now);
-  void run_keep(batch& work, session& by, const memory::submission& entry, boot_time now);
+  void run_finish(batch& work, session& session, const memory::submission& entry, boot_time now);
+  void refuse_finish(batch& work, session& session, const memory::submission& entry, slab* home);
+  void run_release(batch& work, session& session, const memory::submission& entry);
+  void run_removals(batch& work, session& session, boot_time now);
+  void run_keep(batch& work, session& session, const memory::submission& entry, boot_time now);
 
   state& state_;
   accounts& accounts_;

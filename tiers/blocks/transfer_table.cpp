@@ -15,9 +15,9 @@ bool transfer_table::in_policy(std::uint32_t record) const noexcept {
   return found == moving_.end() || !found->second.leaves;
 }
 
-bool transfer_table::may_write(edge_number edge, const pool& from) const noexcept {
+bool transfer_table::may_write(edge_number edge, const pool& pool) const noexcept {
   const std::uint64_t window = state_.options.edges[edge].write_window;
-  return writing_[edge] == 0 || writing_[edge] + from.stride <= window;
+  return writing_[edge] == 0 || writing_[edge] + pool.stride <= window;
 }
 
 bool transfer_table::may_load(edge_number edge, const pool& into) const noexcept {
@@ -52,11 +52,11 @@ void transfer_table::stay(std::uint32_t record) noexcept {
   leaving_bytes_ -= found->second.stride;
 }
 
-void transfer_table::abandon_load(instance& in, const block_key& key) {
-  const auto found = in.loading.find(key);
-  if (found == in.loading.end()) return;
+void transfer_table::abandon_load(instance& instance, const block_key& key) {
+  const auto found = instance.loading.find(key);
+  if (found == instance.loading.end()) return;
   moving_.at(found->second).unwanted = true;
-  in.loading.erase(found);
+  instance.loading.erase(found);
 }
 
 std::uint64_t transfer_table::writing_bytes() const noexcept {

@@ -35,7 +35,7 @@ struct moving_block {
 /// Also the blocks that a dead worker was bringing up.
 class transfer_table {
  public:
-  explicit transfer_table(state& of) noexcept : state_(of), next_serial_(of.options.first_transfer) {}
+  explicit transfer_table(state& state) noexcept : state_(state), next_serial_(state.options.first_transfer) {}
 
   [[nodiscard]] bool is_moving(const slab& home, memory::block_ref ref) const noexcept {
     return !moving_.empty() && moving_.contains(home.what.first_record + ref.block());
@@ -43,7 +43,7 @@ class transfer_table {
   /// False for a block that stays by itself, or leaves when it is written.
   [[nodiscard]] bool in_policy(std::uint32_t record) const noexcept;
   /// One block may always be on its way, however small the window is.
-  [[nodiscard]] bool may_write(edge_number edge, const pool& from) const noexcept;
+  [[nodiscard]] bool may_write(edge_number edge, const pool& pool) const noexcept;
   [[nodiscard]] bool may_load(edge_number edge, const pool& into) const noexcept;
 
   /// Returns the token. Tokens are 64-bit numbers in the order of the transfers: at a billion a second they last for
@@ -54,7 +54,7 @@ class transfer_table {
   /// A block that was to leave stays.
   void stay(std::uint32_t record) noexcept;
   /// Somebody stored or removed the key: what comes up is not wanted.
-  void abandon_load(instance& in, const block_key& key);
+  void abandon_load(instance& instance, const block_key& key);
   /// Of a block that is on its way.
   [[nodiscard]] std::uint64_t serial_of(std::uint32_t record) const { return moving_.at(record).serial; }
   [[nodiscard]] std::uint32_t record_moving(std::uint64_t token) const { return moving_record_.at(token); }

@@ -10,13 +10,13 @@ void arc::resize(std::uint32_t capacity) {
   keep_bounds();
 }
 
-bool arc::wants(std::uint64_t id, std::uint32_t /*now*/) {
+bool arc::should_admit(std::uint64_t id, std::uint32_t /*now*/) {
   returning_ = take_ghost(id);
   expected_ = id;
   return true;
 }
 
-void arc::admit(std::uint32_t block, std::uint64_t id, std::uint32_t /*now*/) {
+void arc::insert(std::uint32_t block, std::uint64_t id, std::uint32_t /*now*/) {
   const ghost_kind returns = expected_ == id ? returning_ : take_ghost(id);
   expected_.reset();
   returning_ = ghost_kind::none;
@@ -28,7 +28,7 @@ void arc::admit(std::uint32_t block, std::uint64_t id, std::uint32_t /*now*/) {
 }
 
 /// What is known of the block counts here, but its coming back was no miss: the target stays.
-void arc::inherit(std::uint32_t block, std::uint64_t id, std::uint32_t /*then*/, std::uint32_t uses) {
+void arc::insert_with_history(std::uint32_t block, std::uint64_t id, std::uint32_t /*then*/, std::uint32_t uses) {
   const bool often = often_ghosts_.take(id).has_value() || uses > 1;
   once_ghosts_.take(id);
   is_often_.make(block) = often ? 1 : 0;
@@ -36,8 +36,8 @@ void arc::inherit(std::uint32_t block, std::uint64_t id, std::uint32_t /*then*/,
   keep_bounds();
 }
 
-void arc::import_history(const arc& from) {
-  if (from.capacity_ > 0) target_ = from.target_ / from.capacity_ * capacity_;
+void arc::import_history(const arc& predecessor) {
+  if (predecessor.capacity_ > 0) target_ = predecessor.target_ / predecessor.capacity_ * capacity_;
 }
 
 void arc::touch(std::uint32_t block, std::uint32_t /*now*/) {
@@ -54,7 +54,7 @@ void arc::refresh(std::uint32_t block, std::uint32_t /*now*/) {
   (is_often_[block] != 0 ? often_ : once_).move_to_front(block);
 }
 
-void arc::spare(std::uint32_t block, std::uint32_t /*now*/) {
+void arc::skip_victim(std::uint32_t block, std::uint32_t /*now*/) {
   const bool often = is_often_[block] != 0;
   block_list& from = often ? often_ : once_;
   const bool alone = from.size() == 1;  // then it would be the victim again

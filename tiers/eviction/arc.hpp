@@ -14,15 +14,15 @@ class arc final : public policy {
   explicit arc(block_links& links) noexcept : once_(links), often_(links) {}
 
   void resize(std::uint32_t capacity) override;
-  [[nodiscard]] bool wants(std::uint64_t id, std::uint32_t now) override;
-  void admit(std::uint32_t block, std::uint64_t id, std::uint32_t now) override;
-  void inherit(std::uint32_t block, std::uint64_t id, std::uint32_t then, std::uint32_t uses) override;
+  [[nodiscard]] bool should_admit(std::uint64_t id, std::uint32_t now) override;
+  void insert(std::uint32_t block, std::uint64_t id, std::uint32_t now) override;
+  void insert_with_history(std::uint32_t block, std::uint64_t id, std::uint32_t then, std::uint32_t uses) override;
   /// Takes over what another one found out from a sample of the same requests. Not ghosts: those of a sample would let
   /// some blocks of a chain in and not the others. To be told while empty.
-  void import_history(const arc& from);
+  void import_history(const arc& predecessor);
   void touch(std::uint32_t block, std::uint32_t now) override;
   void refresh(std::uint32_t block, std::uint32_t now) override;
-  void spare(std::uint32_t block, std::uint32_t now) override;
+  void skip_victim(std::uint32_t block, std::uint32_t now) override;
   void evict(std::uint32_t block, std::uint64_t id, std::uint32_t now) override;
   void forget(std::uint32_t block) override;
   [[nodiscard]] std::optional<std::uint32_t> victim() override;

@@ -5,24 +5,24 @@
 #include <optional>
 #include <vector>
 
-#include "tiers/eviction/contest.hpp"
-#include "tiers/eviction/miniatures.hpp"
 #include "tiers/eviction/policy.hpp"
+#include "tiers/eviction/policy_selector.hpp"
 #include "tiers/eviction/request_clock.hpp"
+#include "tiers/eviction/shadow_caches.hpp"
 
 namespace cenote::eviction {
 
-/// When `auto` moves on. A lead is in units of what chance does (contest.hpp).
+/// When `auto` moves on. A lead is in units of what chance does (policy_selector.hpp).
 struct auto_options {
-  std::string_view start = "tblru";  ///< at work until another one is better
-  std::uint32_t miniature = 256;     ///< blocks that a miniature holds, at most
-  std::uint32_t thinning = 4;        ///< at least: one block in so many is sampled
-  std::uint32_t half_life = 1'000;   ///< sampled requests until one counts half
-  double lead = 3;                   ///< for a policy that has its own state to build up
-  double lead_of_lists = 1.2;        ///< for LRU, MQ and TBLRU, which go on from any order at once
+  std::string_view start = "tblru";   ///< at work until another one is better
+  std::uint32_t shadow_blocks = 256;  ///< blocks that a shadow cache holds, at most
+  std::uint32_t thinning = 4;         ///< at least: one block in so many is sampled
+  std::uint32_t half_life = 1'000;    ///< sampled requests until one counts half
+  double lead = 3;                    ///< for a policy that has its own state to build up
+  double lead_of_lists = 1.2;         ///< for LRU, MQ and TBLRU, which go on from any order at once
 };
 
-/// Runs a miniature of each candidate on a sample of the blocks (C. Waldspurger, N. Park, A. Garthwaite, I. Ahmad,
+/// Runs a shadow cache of each candidate on a sample of the blocks (C. Waldspurger, N. Park, A. Garthwaite, I. Ahmad,
 /// "Efficient MRC construction with SHARDS", FAST 2015, and "Cache modeling and optimization using miniature
 /// simulations", ATC 2017), and hands the pool to one that saves more prefill, if its lead is more than chance. What is
 /// sampled of a chain is a chain, and a request is seen through fewer blocks, if any.
@@ -30,24 +30,24 @@ struct auto_options {
 /// Residents are kept: they move into the new policy in the order of their last use, the youngest first and each older
 /// than what is there, some with each request, with the number of their uses; what a request finds moves with it, and
 /// the oldest that still wait are the first victims. So the new policy begins with an order by last use, in which no
-/// tail outlives its head. 24 bytes a block, 16 more while they move, and about 0.3 MB for the miniatures, not counting
-/// what TBLRU's remember of sessions. Nothing is decided until the pool first has to evict. Where time stands still,
-/// requests are counted instead. Without begin() it stays what it started as.
+/// tail outlives its head. 24 bytes a block, 16 more while they move, and about 0.3 MB for the shadow caches, not
+/// counting what TBLRU's remember of sessions. Nothing is decided until the pool first has to evict. Where time stands
+/// still, requests are counted instead. Without begin_request() it stays what it started as.
 class automatic final : public policy {
  public:
   explicit automatic(block_links& links, const auto_options& options = {});
 
   void resize(std::uint32_t capacity) override;
-  std::uint32_t begin(const request& of, std::uint32_t at) override;
-  void resume(std::uint32_t standing, std::optional<std::uint32_t> parent) override;
+  std::uint32_t begin_request(const request& request, std::uint32_t time) override;
+  void resume_request(std::uint32_t request_context, std::optional<std::uint32_t> parent) override;
   [[nodiscard]] bool follows_requests() const noexcept override { return true; }
   [[nodiscard]] touch_order order() const noexcept override;
-  [[nodiscard]] bool wants(std::uint64_t id, std::uint32_t now) override;
-  void admit(std::uint32_t block, std::uint64_t id, std::uint32_t at) override;
-  void touch(std::uint32_t block, std::uint32_t at) override;
-  void refresh(std::uint32_t block, std::uint32_t at) override;
-  void spare(std::uint32_t block, std::uint32_t at) override;
-  void evict(std::uint32_t block, std::uint64_t id, std::uint32_t at) override;
+  [[nodiscard]] bool should_admit(std::uint64_t id, std::uint32_t now) override;
+  void insert(std::uint32_t block, std::uint64_t id, std::uint32_t time) override;
+  void touch(std::uint32_t block, std::uint32_t time) override;
+  void refresh(std::uint32_t block, std::uint32_t time) override;
+  void skip_victim(std::uint32_t block, std::uint32_t time) override;
+  void evict(std::uint32_t block, std::uint64_t id, std::uint32_t time) override;
   void forget(std::uint32_t block) override;
   [[nodiscard]] std::optional<std::uint32_t> victim() override;
   [[nodiscard]] std::uint32_t size() const noexcept override;
@@ -71,23 +71,23 @@ class automatic final : public policy {
     std::uint32_t block = 0;
   };
 
-  void fit_miniatures();
-  void watch(const request& of, std::uint32_t now);
+  void fit_shadow_caches();
+  void watch(const request& request, std::uint32_t now);
   [[nodiscard]] bool is_sampled(std::uint64_t id) const noexcept;
-  std::uint32_t take_sample(const request& of);
+  std::uint32_t take_sample(const request& request);
   void decide();
-  [[nodiscard]] double bar_of(std::size_t candidate) const noexcept;
+  [[nodiscard]] double switch_threshold(std::size_t candidate) const noexcept;
   void switch_to(std::size_t candidate);
-  [[nodiscard]] bool is_stale(const waiting& each) const noexcept;
+  [[nodiscard]] bool is_stale(const waiting& entry) const noexcept;
   void bring(std::uint32_t block);
-  state& renew(std::uint32_t block, std::uint32_t at);
-  void bring_resident(const request& of);
+  state& renew(std::uint32_t block, std::uint32_t time);
+  void bring_resident(const request& request);
   void bring_some();
 
   block_links* links_;
   auto_options options_;
   request_clock clock_;
-  std::unique_ptr<policy> live_;
+  std::unique_ptr<policy> active_;
   per_block<state> blocks_;
   std::vector<waiting> waiting_;  ///< the oldest first
   std::size_t oldest_ = 0;        ///< what lies before in it is stale
@@ -96,8 +96,8 @@ class automatic final : public policy {
   std::uint32_t capacity_ = 0;
   bool full_ = false;  ///< a victim was asked for
   // The race.
-  miniatures miniatures_;
-  contest contest_;
+  shadow_caches shadow_caches_;
+  policy_selector selector_;
   std::vector<std::uint64_t> sample_;  ///< of the present request
   std::uint32_t thinning_ = 1;
   std::uint64_t requests_ = 0;

@@ -2,7 +2,7 @@
 
 namespace cenote::eviction {
 
-void clock::admit(std::uint32_t block, std::uint64_t /*id*/, std::uint32_t /*now*/) {
+void clock::insert(std::uint32_t block, std::uint64_t /*id*/, std::uint32_t /*now*/) {
   used_.make(block) = 0;
   list_.push_front(block);
 }

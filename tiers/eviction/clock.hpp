@@ -11,7 +11,7 @@ class clock final : public policy {
  public:
   explicit clock(block_links& links) noexcept : list_(links) {}
 
-  void admit(std::uint32_t block, std::uint64_t id, std::uint32_t now) override;
+  void insert(std::uint32_t block, std::uint64_t id, std::uint32_t now) override;
   void touch(std::uint32_t block, std::uint32_t now) override;
   void forget(std::uint32_t block) override;
   [[nodiscard]] std::optional<std::uint32_t> victim() override;

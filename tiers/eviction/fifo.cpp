@@ -2,11 +2,11 @@
 
 namespace cenote::eviction {
 
-void fifo::admit(std::uint32_t block, std::uint64_t /*id*/, std::uint32_t /*now*/) {
+void fifo::insert(std::uint32_t block, std::uint64_t /*id*/, std::uint32_t /*now*/) {
   list_.push_front(block);
 }
 
-void fifo::spare(std::uint32_t block, std::uint32_t /*now*/) {
+void fifo::skip_victim(std::uint32_t block, std::uint32_t /*now*/) {
   list_.move_to_front(block);
 }
 

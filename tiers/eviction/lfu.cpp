@@ -2,7 +2,7 @@
 
 namespace cenote::eviction {
 
-void lfu::admit(std::uint32_t block, std::uint64_t /*id*/, std::uint32_t /*now*/) {
+void lfu::insert(std::uint32_t block, std::uint64_t /*id*/, std::uint32_t /*now*/) {
   const std::uint32_t home = bucket_after(none, 1);
   home_.make(block) = home;
   buckets_[home].blocks.push_front(block);
@@ -21,7 +21,7 @@ void lfu::refresh(std::uint32_t block, std::uint32_t /*now*/) {
   buckets_[home_[block]].blocks.move_to_front(block);
 }
 
-void lfu::spare(std::uint32_t block, std::uint32_t now) {
+void lfu::skip_victim(std::uint32_t block, std::uint32_t now) {
   if (buckets_[home_[block]].blocks.size() > 1) {
     refresh(block, now);
   } else {

@@ -11,10 +11,10 @@ class lfu final : public policy {
  public:
   explicit lfu(block_links& links) noexcept : links_(&links) {}
 
-  void admit(std::uint32_t block, std::uint64_t id, std::uint32_t now) override;
+  void insert(std::uint32_t block, std::uint64_t id, std::uint32_t now) override;
   void touch(std::uint32_t block, std::uint32_t now) override;
   void refresh(std::uint32_t block, std::uint32_t now) override;
-  void spare(std::uint32_t block, std::uint32_t now) override;
+  void skip_victim(std::uint32_t block, std::uint32_t now) override;
   void forget(std::uint32_t block) override;
   [[nodiscard]] std::optional<std::uint32_t> victim() override;
   [[nodiscard]] std::uint32_t size() const noexcept override { return size_; }

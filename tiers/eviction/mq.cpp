@@ -33,13 +33,14 @@ void mq::resize(std::uint32_t capacity) {
   ghosts_.bound(ghosts_per_block * capacity);
 }
 
-std::uint32_t mq::begin(const request& of, std::uint32_t /*now*/) {
+std::uint32_t mq::begin_request(const request& request, std::uint32_t /*now*/) {
   partial_.reset();
-  if (admits_partial_ == partial_blocks::refused && of.partial && !of.ids.empty()) partial_ = of.ids.back();
+  if (admits_partial_ == partial_blocks::refused && request.partial && !request.ids.empty())
+    partial_ = request.ids.back();
   return 0;
 }
 
-bool mq::wants(std::uint64_t id, std::uint32_t /*now*/) {
+bool mq::should_admit(std::uint64_t id, std::uint32_t /*now*/) {
   if (partial_ == id) return false;
   returning_.reset();
   if (const auto uses = ghosts_.take(id)) {
@@ -49,7 +50,7 @@ bool mq::wants(std::uint64_t id, std::uint32_t /*now*/) {
   return true;
 }
 
-void mq::admit(std::uint32_t block, std::uint64_t id, std::uint32_t /*now*/) {
+void mq::insert(std::uint32_t block, std::uint64_t id, std::uint32_t /*now*/) {
   const std::uint32_t uses = returning_ == id ? returning_uses_ : ghosts_.take(id).value_or(0);
   returning_.reset();
   if (size_ >= capacity_) resize(size_ + 1);
@@ -59,7 +60,7 @@ void mq::admit(std::uint32_t block, std::uint64_t id, std::uint32_t /*now*/) {
   touch(block, 0);
 }
 
-void mq::inherit(std::uint32_t block, std::uint64_t id, std::uint32_t /*then*/, std::uint32_t uses) {
+void mq::insert_with_history(std::uint32_t block, std::uint64_t id, std::uint32_t /*then*/, std::uint32_t uses) {
   if (size_ >= capacity_) resize(size_ + 1);
   const std::uint32_t known = ghosts_.take(id).value_or(0);
   const std::uint32_t all = std::max({known, uses, 1U});
@@ -78,7 +79,7 @@ void mq::touch(std::uint32_t block, std::uint32_t /*now*/) {
   tick();
 }
 
-void mq::spare(std::uint32_t block, std::uint32_t /*now*/) {
+void mq::skip_victim(std::uint32_t block, std::uint32_t /*now*/) {
   std::size_t queue = states_[block].queue;
   queues_[queue].remove(block);
   if (size_ > 1) {  // alone in its queue it would be the victim again: it goes to the next queue that has blocks

@@ -18,12 +18,12 @@ class mq final : public policy {
   explicit mq(block_links& links, partial_blocks partial = partial_blocks::refused) noexcept;
 
   void resize(std::uint32_t capacity) override;
-  std::uint32_t begin(const request& of, std::uint32_t now) override;
-  [[nodiscard]] bool wants(std::uint64_t id, std::uint32_t now) override;
-  void admit(std::uint32_t block, std::uint64_t id, std::uint32_t now) override;
-  void inherit(std::uint32_t block, std::uint64_t id, std::uint32_t then, std::uint32_t uses) override;
+  std::uint32_t begin_request(const request& request, std::uint32_t now) override;
+  [[nodiscard]] bool should_admit(std::uint64_t id, std::uint32_t now) override;
+  void insert(std::uint32_t block, std::uint64_t id, std::uint32_t now) override;
+  void insert_with_history(std::uint32_t block, std::uint64_t id, std::uint32_t then, std::uint32_t uses) override;
   void touch(std::uint32_t block, std::uint32_t now) override;
-  void spare(std::uint32_t block, std::uint32_t now) override;
+  void skip_victim(std::uint32_t block, std::uint32_t now) override;
   void evict(std::uint32_t block, std::uint64_t id, std::uint32_t now) override;
   void forget(std::uint32_t block) override;
   [[nodiscard]] std::optional<std::uint32_t> victim() override;

@@ -1,4 +1,4 @@
-// Who goes next: the interface of every eviction policy.
+// The interface of every eviction (replacement) policy.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +14,7 @@
 
 namespace cenote::eviction {
 
-/// What a request asks for, told to a policy before any of its blocks. Identities are 64-bit hashes of block keys.
+/// What a request asks for, told to a policy before any of its blocks. Ids are 64-bit hashes of block keys.
 struct request {
   std::span<const std::uint64_t> ids;  ///< all blocks, head to tail
   /// The leading blocks that are here, head to tail. Some may be in the care of the caller, and not admitted.
@@ -27,7 +27,7 @@ struct request {
 };
 
 /// The order in which a policy wants a request's blocks, where a caller is free to choose. To be asked for after
-/// begin().
+/// begin_request().
 enum class touch_order : std::uint8_t {
   any,         ///< the caller's choice
   tail_first,  ///< hits tail to head, missing blocks tail to head, then the hits that are still here, refreshed
@@ -53,39 +53,38 @@ class policy {
   /// How many blocks the pool can hold: shares of queues and bounds of ghosts follow it. Until this is called, it is
   /// the largest number of blocks that the pool has held.
   virtual void resize(std::uint32_t /*capacity*/) {}
-  /// A request begins; until the next one, blocks that are touched or admitted are its blocks. Optional: a caller that
-  /// does not know of requests leaves it out.
-  /// What it returns is the request's standing, for resume().
-  virtual std::uint32_t begin(const request& /*of*/, std::uint32_t /*now*/) { return 0; }
-  /// The request that begin() gave this standing goes on: blocks are its blocks again, and what is admitted next
+  /// A request begins; until the next one, blocks that are touched or inserted are its blocks. Optional: a caller that
+  /// does not know of requests leaves it out. Returns the request's context, for resume_request().
+  virtual std::uint32_t begin_request(const request& /*of*/, std::uint32_t /*now*/) { return 0; }
+  /// The request that begin_request() gave this context goes on: blocks are its blocks again, and what is inserted next
   /// follows `parent` (nothing: unknown, or not here any more).
-  virtual void resume(std::uint32_t /*standing*/, std::optional<std::uint32_t> /*parent*/) {}
-  /// Whether begin() and resume() mean anything to it; a caller may leave them out if not.
+  virtual void resume_request(std::uint32_t /*request_context*/, std::optional<std::uint32_t> /*parent*/) {}
+  /// Whether begin_request() and resume_request() mean anything to it; a caller may leave them out if not.
   [[nodiscard]] virtual bool follows_requests() const noexcept { return false; }
   [[nodiscard]] virtual touch_order order() const noexcept { return touch_order::any; }
 
-  /// A missing block is to be admitted next, and no room was made for it yet: what its ghost says counts for victim().
-  /// False: do not admit it. Optional, as admit() looks the ghost up if this was not called.
-  [[nodiscard]] virtual bool wants(std::uint64_t /*id*/, std::uint32_t /*now*/) { return true; }
+  /// Admission: a missing block is to be inserted next, and no room was made for it yet, so what its ghost says counts
+  /// for victim(). False: do not insert it. Optional, as insert() looks the ghost up if this was not called.
+  [[nodiscard]] virtual bool should_admit(std::uint64_t /*id*/, std::uint32_t /*now*/) { return true; }
   /// `block` became evictable.
-  virtual void admit(std::uint32_t block, std::uint64_t id, std::uint32_t now) = 0;
-  /// `block` comes from another policy of the same pool, where it was used so often, its admission included, at last at
-  /// `then`. It is older than all blocks that are here. No use, and no part of a request. For policies that `auto` puts
-  /// to work; another one takes it as new.
-  virtual void inherit(std::uint32_t block, std::uint64_t id, std::uint32_t then, std::uint32_t /*uses*/) {
-    admit(block, id, then);
+  virtual void insert(std::uint32_t block, std::uint64_t id, std::uint32_t now) = 0;
+  /// `block` comes from another policy of the same pool, where it was used `uses` times, its insertion included, at
+  /// last at `then`. It is older than all blocks that are here. No use, and no part of a request. For policies that
+  /// `auto` puts to work; another one takes it as new.
+  virtual void insert_with_history(std::uint32_t block, std::uint64_t id, std::uint32_t then, std::uint32_t /*uses*/) {
+    insert(block, id, then);
   }
-  /// `block`, admitted before, was used.
+  /// `block`, inserted before, was used.
   virtual void touch(std::uint32_t block, std::uint32_t now) = 0;
   /// `block` takes the position that a use would give it now, but this is no use of its own.
   virtual void refresh(std::uint32_t /*block*/, std::uint32_t /*now*/) {}
-  /// `block` is the victim but cannot go now: the next victim shall be another one, if there is one.
-  virtual void spare(std::uint32_t block, std::uint32_t now) { touch(block, now); }
+  /// `block` is the victim but cannot be evicted now: the next victim shall be another one, if there is one.
+  virtual void skip_victim(std::uint32_t block, std::uint32_t now) { touch(block, now); }
   /// `block` was evicted to make room; it may leave a ghost.
   virtual void evict(std::uint32_t block, std::uint64_t /*id*/, std::uint32_t /*now*/) { forget(block); }
   /// `block` is gone for another reason than room; no ghost.
   virtual void forget(std::uint32_t block) = 0;
-  /// The block to evict next; it stays admitted until evict() or forget(). Nothing when empty. Asked again with nothing
+  /// The block to evict next; it stays until evict() or forget(). Nothing when empty. Asked again with nothing
   /// in between, the answer is the same.
   [[nodiscard]] virtual std::optional<std::uint32_t> victim() = 0;
   [[nodiscard]] virtual std::uint32_t size() const noexcept = 0;

@@ -20,13 +20,13 @@ namespace cenote::eviction {
 namespace {
 
 template <class P>
-concept has_history = requires(P& into, const P& from) { into.import_history(from); };
+concept has_history = requires(P& successor, const P& predecessor) { successor.import_history(predecessor); };
 
 template <class P, auto... Options>
 constexpr policy_info row_of(policy_info row) {
   row.make = [](block_links& links) -> std::unique_ptr<policy> { return std::make_unique<P>(links, Options...); };
-  row.import_history = [](policy& into, const policy& from) {
-    if constexpr (has_history<P>) static_cast<P&>(into).import_history(static_cast<const P&>(from));
+  row.import_history = [](policy& successor, const policy& predecessor) {
+    if constexpr (has_history<P>) static_cast<P&>(successor).import_history(static_cast<const P&>(predecessor));
   };
   return row;
 }
@@ -103,7 +103,7 @@ constexpr auto candidate_rows = [] {
   }
   return all;
 }();
-static_assert(candidate_rows.size() <= contest::most);
+static_assert(candidate_rows.size() <= policy_selector::most);
 
 /// "a|b" of the rows that `may`.
 std::string joined(bool (*may)(const policy_info& each)) {

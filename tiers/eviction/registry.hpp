@@ -35,8 +35,8 @@ struct policy_info {
   policy_use use = policy_use::tiers;
   candidacy candidate = candidacy::none;
   std::unique_ptr<policy> (*make)(block_links& links) = nullptr;
-  /// Has `into` take over what `from` found out; both are of this row.
-  void (*import_history)(policy& into, const policy& from) = nullptr;
+  /// Has `successor` take over what `predecessor` has learned; both are of this row.
+  void (*import_history)(policy& successor, const policy& predecessor) = nullptr;
 };
 
 /// All of them.

@@ -17,13 +17,13 @@ void s3fifo::resize(std::uint32_t capacity) {
   ghosts_.bound(static_cast<std::size_t>(capacity * ghost_share));
 }
 
-bool s3fifo::wants(std::uint64_t id, std::uint32_t /*now*/) {
+bool s3fifo::should_admit(std::uint64_t id, std::uint32_t /*now*/) {
   returning_.reset();
   if (ghosts_.take(id)) returning_ = id;
   return true;
 }
 
-void s3fifo::admit(std::uint32_t block, std::uint64_t id, std::uint32_t /*now*/) {
+void s3fifo::insert(std::uint32_t block, std::uint64_t id, std::uint32_t /*now*/) {
   const bool returns = returning_ == id || ghosts_.take(id);
   returning_.reset();
   if (size() >= capacity_) resize(size() + 1);
@@ -32,7 +32,7 @@ void s3fifo::admit(std::uint32_t block, std::uint64_t id, std::uint32_t /*now*/)
   (to_main ? main_ : small_).push_front(block);
 }
 
-void s3fifo::inherit(std::uint32_t block, std::uint64_t id, std::uint32_t /*then*/, std::uint32_t uses) {
+void s3fifo::insert_with_history(std::uint32_t block, std::uint64_t id, std::uint32_t /*then*/, std::uint32_t uses) {
   ghosts_.take(id);
   if (size() >= capacity_) resize(size() + 1);
   const bool to_main = small_.size() >= small_capacity_;
@@ -48,7 +48,7 @@ void s3fifo::touch(std::uint32_t block, std::uint32_t /*now*/) {
   if (chosen_ == block) chosen_ = block_list::none;
 }
 
-void s3fifo::spare(std::uint32_t block, std::uint32_t /*now*/) {
+void s3fifo::skip_victim(std::uint32_t block, std::uint32_t /*now*/) {
   state& of = states_[block];
   of.uses = most_uses;  // or it would be the first without uses again
   block_list& from = of.in_main ? main_ : small_;

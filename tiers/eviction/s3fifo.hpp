@@ -16,11 +16,11 @@ class s3fifo final : public policy {
   explicit s3fifo(block_links& links) noexcept : small_(links), main_(links) { ghosts_.bound(0); }
 
   void resize(std::uint32_t capacity) override;
-  [[nodiscard]] bool wants(std::uint64_t id, std::uint32_t now) override;
-  void admit(std::uint32_t block, std::uint64_t id, std::uint32_t now) override;
-  void inherit(std::uint32_t block, std::uint64_t id, std::uint32_t then, std::uint32_t uses) override;
+  [[nodiscard]] bool should_admit(std::uint64_t id, std::uint32_t now) override;
+  void insert(std::uint32_t block, std::uint64_t id, std::uint32_t now) override;
+  void insert_with_history(std::uint32_t block, std::uint64_t id, std::uint32_t then, std::uint32_t uses) override;
   void touch(std::uint32_t block, std::uint32_t now) override;
-  void spare(std::uint32_t block, std::uint32_t now) override;
+  void skip_victim(std::uint32_t block, std::uint32_t now) override;
   void evict(std::uint32_t block, std::uint64_t id, std::uint32_t now) override;
   void forget(std::uint32_t block) override;
   [[nodiscard]] std::optional<std::uint32_t> victim() override;

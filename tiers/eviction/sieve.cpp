@@ -2,7 +2,7 @@
 
 namespace cenote::eviction {
 
-void sieve::admit(std::uint32_t block, std::uint64_t /*id*/, std::uint32_t /*now*/) {
+void sieve::insert(std::uint32_t block, std::uint64_t /*id*/, std::uint32_t /*now*/) {
   used_.make(block) = 0;
   list_.push_front(block);
 }

@@ -11,27 +11,27 @@
 namespace cenote::eviction {
 
 /// The policy knows a block by the number of its place in the pool, as in a tier: small, and used again. Not
-/// thread-safe. `identities` has the identity of each block number; it and `by` must outlive the pool.
+/// thread-safe. `identities` has the identity of each block number; it and `policy` must outlive the pool.
 class simulated_pool {
  public:
   static constexpr std::uint32_t none = block_list::none;
 
-  simulated_pool(policy& by, std::uint32_t capacity, std::span<const std::uint64_t> identities)
-      : policy_(&by), identities_(identities), capacity_(capacity), places_(identities.size(), none) {
-    by.resize(capacity);
+  simulated_pool(policy& policy, std::uint32_t capacity, std::span<const std::uint64_t> identities)
+      : policy_(&policy), identities_(identities), capacity_(capacity), places_(identities.size(), none) {
+    policy.resize(capacity);
   }
 
   [[nodiscard]] policy& by() noexcept { return *policy_; }
   [[nodiscard]] bool holds(std::uint32_t block) const noexcept { return places_[block] != none; }
   /// How many blocks lead a request and are here; the policy is told that it begins.
-  std::size_t begin(std::span<const std::uint32_t> blocks, std::span<const std::uint64_t> ids, bool partial,
-                    std::uint32_t now) {
+  std::size_t begin_request(std::span<const std::uint32_t> blocks, std::span<const std::uint64_t> ids, bool partial,
+                            std::uint32_t now) {
     resident_.clear();
     for (const std::uint32_t block : blocks) {
       if (places_[block] == none) break;
       resident_.push_back(places_[block]);
     }
-    policy_->begin({.ids = ids, .resident = resident_, .partial = partial}, now);
+    policy_->begin_request({.ids = ids, .resident = resident_, .partial = partial}, now);
     return resident_.size();
   }
   [[nodiscard]] std::uint64_t inserts() const noexcept { return inserts_; }
@@ -51,11 +51,11 @@ class simulated_pool {
   template <class Held>
   std::uint32_t insert(std::uint32_t block, std::uint32_t now, bool anyway, Held&& is_held) {
     if (capacity_ == 0) return none;
-    if (!policy_->wants(identities_[block], now) && !anyway) return none;
+    if (!policy_->should_admit(identities_[block], now) && !anyway) return none;
     if (size_ == capacity_) pass_over(now, is_held);
     const std::uint32_t gone = size_ == capacity_ ? evict(now) : none;
     places_[block] = take_place(block);
-    policy_->admit(places_[block], identities_[block], now);
+    policy_->insert(places_[block], identities_[block], now);
     ++size_;
     ++inserts_;
     return gone;
@@ -67,7 +67,7 @@ class simulated_pool {
     for (std::uint32_t looks = 0; looks < size_; ++looks) {
       const std::uint32_t place = *policy_->victim();
       if (!is_held(blocks_[place])) return;
-      policy_->spare(place, now);
+      policy_->skip_victim(place, now);
     }
   }
 
@@ -106,24 +106,24 @@ class simulated_pool {
   std::vector<std::uint32_t> resident_;
 };
 
-/// Uses the blocks of a request in `order`, or as the policy wants it. `in` has holds(block), use(block) and
+/// Uses the blocks of a request in `order`, or as the policy wants it. `tiers` has holds(block), use(block) and
 /// refresh(block); the first `hits` blocks are there.
 template <class Tiers>
-void use_request(Tiers&& in, std::span<const std::uint32_t> blocks, std::size_t hits, bool reverse,
+void use_request(Tiers&& tiers, std::span<const std::uint32_t> blocks, std::size_t hits, bool reverse,
                  touch_order wanted) {
   const bool chain = wanted == touch_order::chain;
   if (wanted == touch_order::any && !reverse) {
-    for (const std::uint32_t block : blocks) in.use(block);
+    for (const std::uint32_t block : blocks) tiers.use(block);
     return;
   }
-  for (std::size_t i = hits; i-- > 0;) in.use(blocks[i]);
+  for (std::size_t i = hits; i-- > 0;) tiers.use(blocks[i]);
   if (chain) {
-    for (const std::uint32_t block : blocks.subspan(hits)) in.use(block);
+    for (const std::uint32_t block : blocks.subspan(hits)) tiers.use(block);
   } else {
-    for (std::size_t i = blocks.size(); i-- > hits;) in.use(blocks[i]);
+    for (std::size_t i = blocks.size(); i-- > hits;) tiers.use(blocks[i]);
   }
   for (std::size_t i = chain ? blocks.size() : hits; i-- > 0;) {
-    if (in.holds(blocks[i])) in.refresh(blocks[i]);
+    if (tiers.holds(blocks[i])) tiers.refresh(blocks[i]);
   }
 }
 

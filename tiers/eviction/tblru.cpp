@@ -20,8 +20,8 @@ std::array<block_list, sizeof...(I)> make_lists(block_links& links, std::index_s
 }
 
 /// The full blocks of a request, all of them.
-std::span<const std::uint64_t> session_of(const request& of) noexcept {
-  return of.whole.empty() ? of.ids.first(of.full()) : of.whole;
+std::span<const std::uint64_t> session_of(const request& request) noexcept {
+  return request.whole.empty() ? request.ids.first(request.full()) : request.whole;
 }
 
 }  // namespace
@@ -33,29 +33,29 @@ tblru::tblru(block_links& links, partial_blocks partial) noexcept
   tips_.bound(most_tips);
 }
 
-std::uint32_t tblru::begin(const request& of, std::uint32_t told) {
-  if (!of.ids.empty()) clock_.tick(told);  // or touches of a client without blocks would make time run
-  const std::uint32_t now = clock_.at(told);
+std::uint32_t tblru::begin_request(const request& request, std::uint32_t time) {
+  if (!request.ids.empty()) clock_.tick(time);  // or touches of a client without blocks would make time run
+  const std::uint32_t now = clock_.at(time);
   while (!tips_.empty() && now - tips_.oldest()->note.time > tip_lifetime) tips_.drop_oldest();
-  const std::uint32_t turn = find_turn(of, now);
-  resume(turn, of.resident.empty() ? std::nullopt : std::optional(of.resident.back()));
-  if (of.partial && !of.ids.empty()) partial_ = of.ids.back();
-  leave_tip(of, turn, now);
-  const std::size_t followed = std::min(of.resident.size(), of.full() - (of.full() > 0 ? 1 : 0));
-  for (std::size_t at = 0; at < followed; ++at) note_child(of.resident[at], of.ids[at + 1]);
+  const std::uint32_t turn = find_turn(request, now);
+  resume_request(turn, request.resident.empty() ? std::nullopt : std::optional(request.resident.back()));
+  if (request.partial && !request.ids.empty()) partial_ = request.ids.back();
+  leave_tip(request, turn, now);
+  const std::size_t followed = std::min(request.resident.size(), request.full() - (request.full() > 0 ? 1 : 0));
+  for (std::size_t at = 0; at < followed; ++at) note_child(request.resident[at], request.ids[at + 1]);
   return turn;
 }
 
-void tblru::resume(std::uint32_t standing, std::optional<std::uint32_t> parent) {
+void tblru::resume_request(std::uint32_t request_context, std::optional<std::uint32_t> parent) {
   chain_ = true;
   stopped_ = false;
   partial_.reset();
   parent_ = parent.value_or(none);
-  first_turn_ = standing <= 1;
-  rank_ = static_cast<std::uint8_t>(std::clamp<std::uint32_t>(standing, 1, class_count) - 1);
+  first_turn_ = request_context <= 1;
+  rank_ = static_cast<std::uint8_t>(std::clamp<std::uint32_t>(request_context, 1, class_count) - 1);
 }
 
-bool tblru::wants(std::uint64_t id, std::uint32_t now) {
+bool tblru::should_admit(std::uint64_t id, std::uint32_t now) {
   if (stopped_ || (partial_ == id && admits_partial_ == partial_blocks::refused)) return false;
   if (!first_turn_ || size_ < capacity_ || size_ == 0) return true;
   const std::uint64_t age = clock_.at(now) - states_[*victim()].touched;
@@ -63,7 +63,7 @@ bool tblru::wants(std::uint64_t id, std::uint32_t now) {
   return !stopped_;
 }
 
-void tblru::admit(std::uint32_t block, std::uint64_t id, std::uint32_t now) {
+void tblru::insert(std::uint32_t block, std::uint64_t id, std::uint32_t now) {
   if (parent_ != none && partial_ != id) note_child(parent_, id);
   states_.make(block) = {};
   if (chain_) parent_ = block;
@@ -71,7 +71,7 @@ void tblru::admit(std::uint32_t block, std::uint64_t id, std::uint32_t now) {
   place(block, rank_, now);
 }
 
-void tblru::inherit(std::uint32_t block, std::uint64_t /*id*/, std::uint32_t then, std::uint32_t uses) {
+void tblru::insert_with_history(std::uint32_t block, std::uint64_t /*id*/, std::uint32_t then, std::uint32_t uses) {
   const auto rank = static_cast<std::uint8_t>(std::clamp<std::uint32_t>(uses, 1, class_count) - 1);
   states_.make(block) = {.touched = clock_.at(then), .rank = rank, .earned = rank};
   lists_[rank].push_back(block);
@@ -80,9 +80,9 @@ void tblru::inherit(std::uint32_t block, std::uint64_t /*id*/, std::uint32_t the
   ++size_;
 }
 
-void tblru::import_history(const tblru& from) {
-  tips_ = from.tips_;
-  delay_ = from.delay_;
+void tblru::import_history(const tblru& predecessor) {
+  tips_ = predecessor.tips_;
+  delay_ = predecessor.delay_;
 }
 
 void tblru::touch(std::uint32_t block, std::uint32_t now) {
@@ -95,7 +95,7 @@ void tblru::refresh(std::uint32_t block, std::uint32_t now) {
   touch(block, now);
 }
 
-void tblru::spare(std::uint32_t block, std::uint32_t now) {
+void tblru::skip_victim(std::uint32_t block, std::uint32_t now) {
   const std::uint8_t earned = states_[block].earned;
   lists_[states_[block].rank].remove(block);
   place(block, class_count - 1, now);  // or another class might still be worth more
@@ -133,9 +133,9 @@ std::uint32_t tblru::bonus() const noexcept {
 }
 
 /// More than one request went on from this block: it is a common beginning, not the tip of a session.
-bool tblru::branches(const request& of, std::size_t at) const noexcept {
-  if (!of.whole.empty() || at >= of.resident.size()) return false;  // of a sample it is not known
-  const state* const here = states_.find(of.resident[at]);
+bool tblru::branches(const request& request, std::size_t position) const noexcept {
+  if (!request.whole.empty() || position >= request.resident.size()) return false;  // of a sample it is not known
+  const state* const here = states_.find(request.resident[position]);
   return here != nullptr && here->branches;
 }
 
@@ -148,18 +148,18 @@ void tblru::note_child(std::uint32_t parent, std::uint64_t child) {
 
 /// The tip at this place of the request, if there is one and it is no common beginning: neither a block here nor a tip
 /// that different blocks came after, unless the request ends there, too, and so repeats another one.
-const tblru::tip* tblru::find_tip(const request& of, std::span<const std::uint64_t> ids, std::size_t at) {
-  tip* const found = branches(of, at) ? nullptr : tips_.find(ids[at]);
-  if (found == nullptr || at + 1 == ids.size()) return found;
-  found->branches |= found->next != 0 && found->next != ids[at + 1];
-  found->next = ids[at + 1];
+const tblru::tip* tblru::find_tip(const request& request, std::span<const std::uint64_t> ids, std::size_t position) {
+  tip* const found = branches(request, position) ? nullptr : tips_.find(ids[position]);
+  if (found == nullptr || position + 1 == ids.size()) return found;
+  found->branches |= found->next != 0 && found->next != ids[position + 1];
+  found->next = ids[position + 1];
   return found->branches ? nullptr : found;
 }
 
-std::uint32_t tblru::find_turn(const request& of, std::uint32_t now) {
-  const auto ids = session_of(of);
+std::uint32_t tblru::find_turn(const request& request, std::uint32_t now) {
+  const auto ids = session_of(request);
   for (std::size_t at = ids.size(); at-- > 0;) {
-    const tip* const found = find_tip(of, ids, at);
+    const tip* const found = find_tip(request, ids, at);
     if (found == nullptr) continue;
     const std::uint32_t delay = now - found->time;
     if (delay >= smallest_delay) {
@@ -171,9 +171,9 @@ std::uint32_t tblru::find_turn(const request& of, std::uint32_t now) {
   return 1;
 }
 
-void tblru::leave_tip(const request& of, std::uint32_t turn, std::uint32_t now) {
-  const auto ids = session_of(of);
-  if (ids.empty() || branches(of, ids.size() - 1)) return;
+void tblru::leave_tip(const request& request, std::uint32_t turn, std::uint32_t now) {
+  const auto ids = session_of(request);
+  if (ids.empty() || branches(request, ids.size() - 1)) return;
   tip left = tips_.take(ids.back()).value_or(tip{});
   left.time = now;
   left.turn = turn;

@@ -19,26 +19,26 @@ namespace cenote::eviction {
 /// the running median of how long sessions take until they go on. A hit raises the class of a block and never lowers
 /// it, so a parent does not go before its child. Not admitted are partial tail blocks, unless they shall be, and what a
 /// first turn still has to insert once the victim is younger than 0.75 B. Where time stands still, requests are counted
-/// instead. Without begin() it is an LRU.
+/// instead. Without begin_request() it is an LRU.
 class tblru final : public policy {
  public:
   explicit tblru(block_links& links, partial_blocks partial = partial_blocks::refused) noexcept;
 
   void resize(std::uint32_t capacity) override { capacity_ = capacity; }
-  /// The standing is the request's turn.
-  std::uint32_t begin(const request& of, std::uint32_t told) override;
-  void resume(std::uint32_t standing, std::optional<std::uint32_t> parent) override;
+  /// The request's context is its turn.
+  std::uint32_t begin_request(const request& request, std::uint32_t time) override;
+  void resume_request(std::uint32_t request_context, std::optional<std::uint32_t> parent) override;
   [[nodiscard]] bool follows_requests() const noexcept override { return true; }
   [[nodiscard]] touch_order order() const noexcept override { return touch_order::chain; }
-  [[nodiscard]] bool wants(std::uint64_t id, std::uint32_t now) override;
-  void admit(std::uint32_t block, std::uint64_t id, std::uint32_t now) override;
-  void inherit(std::uint32_t block, std::uint64_t id, std::uint32_t then, std::uint32_t uses) override;
+  [[nodiscard]] bool should_admit(std::uint64_t id, std::uint32_t now) override;
+  void insert(std::uint32_t block, std::uint64_t id, std::uint32_t now) override;
+  void insert_with_history(std::uint32_t block, std::uint64_t id, std::uint32_t then, std::uint32_t uses) override;
   /// Takes over what another one found out from a sample of the same requests. Not ghosts: those of a sample would let
-  /// some blocks of a chain in and not the others. To be told while empty.
-  void import_history(const tblru& from);
+  /// some blocks of a chain in and not the others. To be called while empty.
+  void import_history(const tblru& predecessor);
   void touch(std::uint32_t block, std::uint32_t now) override;
   void refresh(std::uint32_t block, std::uint32_t now) override;
-  void spare(std::uint32_t block, std::uint32_t now) override;
+  void skip_victim(std::uint32_t block, std::uint32_t now) override;
   void forget(std::uint32_t block) override;
   [[nodiscard]] std::optional<std::uint32_t> victim() override;
   [[nodiscard]] std::uint32_t size() const noexcept override { return size_; }
@@ -64,11 +64,11 @@ class tblru final : public policy {
   };
 
   [[nodiscard]] std::uint32_t bonus() const noexcept;
-  [[nodiscard]] bool branches(const request& of, std::size_t at) const noexcept;
-  [[nodiscard]] const tip* find_tip(const request& of, std::span<const std::uint64_t> ids, std::size_t at);
+  [[nodiscard]] bool branches(const request& request, std::size_t position) const noexcept;
+  [[nodiscard]] const tip* find_tip(const request& request, std::span<const std::uint64_t> ids, std::size_t position);
   void note_child(std::uint32_t parent, std::uint64_t child);
-  [[nodiscard]] std::uint32_t find_turn(const request& of, std::uint32_t now);
-  void leave_tip(const request& of, std::uint32_t turn, std::uint32_t now);
+  [[nodiscard]] std::uint32_t find_turn(const request& request, std::uint32_t now);
+  void leave_tip(const request& request, std::uint32_t turn, std::uint32_t now);
   void place(std::uint32_t block, std::uint8_t rank, std::uint32_t now);
 
   partial_blocks admits_partial_;

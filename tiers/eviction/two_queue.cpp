@@ -13,13 +13,13 @@ void two_queue::resize(std::uint32_t capacity) {
   ghosts_.bound(static_cast<std::size_t>(capacity * ghost_share));
 }
 
-bool two_queue::wants(std::uint64_t id, std::uint32_t /*now*/) {
+bool two_queue::should_admit(std::uint64_t id, std::uint32_t /*now*/) {
   returning_.reset();
   if (ghosts_.take(id)) returning_ = id;
   return true;
 }
 
-void two_queue::admit(std::uint32_t block, std::uint64_t id, std::uint32_t /*now*/) {
+void two_queue::insert(std::uint32_t block, std::uint64_t id, std::uint32_t /*now*/) {
   const bool returns = returning_ == id || ghosts_.take(id);
   returning_.reset();
   if (size() >= capacity_) resize(size() + 1);
@@ -27,7 +27,7 @@ void two_queue::admit(std::uint32_t block, std::uint64_t id, std::uint32_t /*now
   (returns ? main_ : in_).push_front(block);
 }
 
-void two_queue::inherit(std::uint32_t block, std::uint64_t id, std::uint32_t /*then*/, std::uint32_t uses) {
+void two_queue::insert_with_history(std::uint32_t block, std::uint64_t id, std::uint32_t /*then*/, std::uint32_t uses) {
   const bool often = ghosts_.take(id).has_value() || uses > 1;
   if (size() >= capacity_) resize(size() + 1);
   in_main_.make(block) = often ? 1 : 0;
@@ -42,7 +42,7 @@ void two_queue::refresh(std::uint32_t block, std::uint32_t now) {
   touch(block, now);
 }
 
-void two_queue::spare(std::uint32_t block, std::uint32_t /*now*/) {
+void two_queue::skip_victim(std::uint32_t block, std::uint32_t /*now*/) {
   const bool in_main = in_main_[block] != 0;
   block_list& from = in_main ? main_ : in_;
   const bool alone = from.size() == 1;  // then it would be the victim again

@@ -44,23 +44,23 @@ constexpr std::size_t check_bytes = 8;
 constexpr std::size_t max_value_bytes = full_key_at + max_key_bytes + check_bytes;
 
 template <class T>
-void put_at(char* at, T value) {
-  std::memcpy(at, &value, sizeof value);
+void put_at(char* bytes, T value) {
+  std::memcpy(bytes, &value, sizeof value);
 }
 
 template <class T>
-T get_at(const char* at) {
+T get_at(const char* bytes) {
   T value{};
-  std::memcpy(&value, at, sizeof value);
+  std::memcpy(&value, bytes, sizeof value);
   return value;
 }
 
 // Big-endian, so that RocksDB's order is the order of numbers.
-void put_ordered(char* at, std::uint64_t value) {
-  put_at(at, __builtin_bswap64(value));
+void put_ordered(char* bytes, std::uint64_t value) {
+  put_at(bytes, __builtin_bswap64(value));
 }
-std::uint64_t get_ordered(const char* at) {
-  return __builtin_bswap64(get_at<std::uint64_t>(at));
+std::uint64_t get_ordered(const char* bytes) {
+  return __builtin_bswap64(get_at<std::uint64_t>(bytes));
 }
 
 using instance_key = std::array<char, 9>;
@@ -365,15 +365,15 @@ struct catalog::state {
     return {};
   }
 
-  /// Calls `each` for every record whose key starts with `kind`.
+  /// Calls `visit` for every record whose key starts with `kind`.
   template <class Each>
-  result<void> scan(char kind, Each each) const {
+  result<void> scan(char kind, Each visit) const {
     if (!db) return fail(error_code::system, where() + " could not be opened again");
     const auto options = scan_options();
     const std::string first(1, kind);
     const auto status = guarded([&] {
       const std::unique_ptr<rocksdb::Iterator> at(db->NewIterator(options));
-      for (at->Seek(first); at->Valid() && at->key().starts_with(first); at->Next()) each(at->key(), at->value());
+      for (at->Seek(first); at->Valid() && at->key().starts_with(first); at->Next()) visit(at->key(), at->value());
       return at->status();
     });
     if (!status.ok()) return fail_rocksdb(status, where());
@@ -420,7 +420,7 @@ result<catalog> catalog::open(const catalog_options& options) {
   return catalog(std::move(made));
 }
 
-result<load_counts> catalog::load(const std::function<void(const stored_block&)>& each) const {
+result<load_counts> catalog::load(const std::function<void(const stored_block&)>& visit) const {
   load_counts counts;
   stored_block block;
   const auto scanned = state_->scan('b', [&](const rocksdb::Slice& key, const rocksdb::Slice& value) {
@@ -429,7 +429,7 @@ result<load_counts> catalog::load(const std::function<void(const stored_block&)>
       return;
     }
     ++counts.blocks;
-    each(block);
+    visit(block);
   });
   if (!scanned) return std::unexpected(scanned.error());
   return counts;

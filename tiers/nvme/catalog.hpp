@@ -77,10 +77,10 @@ class catalog {
   /// What was applied is kept; nothing is lost by not getting here.
   ~catalog();
 
-  /// Calls `each` for every block whose record is sound, ordered by instance and key; it must not throw. `malformed`
+  /// Calls `visit` for every block whose record is sound, ordered by instance and key; it must not throw. `malformed`
   /// when RocksDB cannot read on: what came until then is sound, but the rest is lost and the metadata should be set
   /// aside.
-  [[nodiscard]] result<load_counts> load(const std::function<void(const stored_block&)>& each) const;
+  [[nodiscard]] result<load_counts> load(const std::function<void(const stored_block&)>& visit) const;
 
   /// Remembers the spec under its identity.
   [[nodiscard]] result<void> put_instance(const instance_spec& spec);

@@ -146,13 +146,13 @@ void devices::let_in(path& opened, bool works) {
   }
 }
 
-void devices::pin_waiting(path& of) {
-  while (!of.unwanted) {
+void devices::pin_waiting(path& target) {
+  while (!target.unwanted) {
     const std::lock_guard lock(pins_mutex_);
-    of.pins = of.engine.get();
-    if (of.unpinned.empty()) return;
-    of.pins->register_memory(of.unpinned.back());
-    of.unpinned.pop_back();
+    target.pins = target.engine.get();
+    if (target.unpinned.empty()) return;
+    target.pins->register_memory(target.unpinned.back());
+    target.unpinned.pop_back();
   }
 }
 
@@ -249,9 +249,9 @@ result<void> devices::open_catalog(path& into, opened_path& found) {
   into.known.emplace(std::move(*known));
   into.writer = std::make_unique<catalog_writer>(
       *into.known, into.pending, log,
-      [this, &into](std::span<const std::uint64_t> tags, const save_status& how) {
+      [this, &into](std::span<const std::uint64_t> tags, const save_status& status) {
         for (const std::uint64_t tag : tags) {
-          if (tag != unasked || !how.written) events_.saved(into.number, tag, how);
+          if (tag != unasked || !status.written) events_.saved(into.number, tag, status);
         }
         into.unsaved -= tags.size();  // after what failed is pending: save_removals() looks at both in this order
       },
@@ -302,11 +302,11 @@ void devices::submit_changes(path& to, std::vector<catalog_change> changes, std:
 }
 
 /// The path did not open; its metadata may hold what is to be erased.
-void devices::refuse_changes(path& by, const std::vector<catalog_change>& changes, std::uint64_t tag) {
+void devices::refuse_changes(path& target, const std::vector<catalog_change>& changes, std::uint64_t tag) {
   removal_set missed;
   for (const catalog_change& each : changes) missed.add(each);
-  by.pending.add(missed);
-  events_.saved(by.number, tag, {fail(error_code::system, "the path could not be opened"), missed.empty()});
+  target.pending.add(missed);
+  events_.saved(target.number, tag, {fail(error_code::system, "the path could not be opened"), missed.empty()});
 }
 
 std::vector<std::uint32_t> devices::save(std::vector<path_change> changes, std::uint64_t tag) {

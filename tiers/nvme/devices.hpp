@@ -123,8 +123,8 @@ class devices {
   result<void> open_path(path& into, opened_path& found);
   result<void> open_catalog(path& into, opened_path& found);
   void submit_changes(path& to, std::vector<catalog_change> changes, std::uint64_t tag);
-  void refuse_changes(path& by, const std::vector<catalog_change>& changes, std::uint64_t tag);
-  void pin_waiting(path& of);
+  void refuse_changes(path& target, const std::vector<catalog_change>& changes, std::uint64_t tag);
+  void pin_waiting(path& target);
 
   device_options options_;
   device_events events_;

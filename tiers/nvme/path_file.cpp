@@ -209,9 +209,9 @@ result<void> path_file::open_data(int flags) {
   return {};
 }
 
-result<void> path_file::lock(const path_options& options, int how) const {
+result<void> path_file::lock(const path_options& options, int mode) const {
   const auto until = steady_clock::now() + options.patience;
-  while (::flock(file_.get(), how | LOCK_NB) != 0) {
+  while (::flock(file_.get(), mode | LOCK_NB) != 0) {
     if (errno == EINTR) continue;
     if (errno != EWOULDBLOCK) return fail_errno("flock", data_path());
     // Read again each time: the note may be that of an earlier holder while the present one writes its own.

@@ -59,7 +59,7 @@ class path_file {
   path_file() = default;
 
   [[nodiscard]] result<void> open_data(int flags);
-  [[nodiscard]] result<void> lock(const path_options& options, int how) const;
+  [[nodiscard]] result<void> lock(const path_options& options, int mode) const;
   [[nodiscard]] result<void> write_holder(const std::string& holder) const;
   [[nodiscard]] result<void> read_superblock();
   [[nodiscard]] result<void> write_superblock();

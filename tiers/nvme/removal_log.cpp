@@ -49,14 +49,14 @@ std::uint64_t check_of(const place_header& head, std::span<const std::byte> set)
 
 /// The whole of `memory`; calls that moved less are continued.
 template <class Call>
-result<void> whole(Call call, const char* name, std::span<std::byte> memory, std::uint64_t at) {
+result<void> whole(Call call, const char* name, std::span<std::byte> memory, std::uint64_t offset) {
   while (!memory.empty()) {
-    const auto moved = call(memory, static_cast<off_t>(at));
+    const auto moved = call(memory, static_cast<off_t>(offset));
     if (moved < 0 && errno == EINTR) continue;
     if (moved < 0) return fail_errno(name, "the log of removals");
     if (moved == 0) return fail_errno(EIO, name, "the log of removals");
     memory = memory.subspan(static_cast<std::size_t>(moved));
-    at += static_cast<std::uint64_t>(moved);
+    offset += static_cast<std::uint64_t>(moved);
   }
   return {};
 }

@@ -35,8 +35,9 @@ class removal_log {
   static constexpr std::uint64_t place_bytes = std::uint64_t{508} << 10;
   static constexpr std::uint64_t bytes = 2 * place_bytes;
 
-  /// `file` outlives the log; `at` is a multiple of a sector. A set that another `owner` wrote there is none of ours.
-  removal_log(int file, std::uint64_t at, std::uint64_t owner) noexcept : file_(file), at_(at), owner_(owner) {}
+  /// `file` outlives the log; `offset` is a multiple of a sector. A set that another `owner` wrote there is none of
+  /// ours.
+  removal_log(int file, std::uint64_t offset, std::uint64_t owner) noexcept : file_(file), at_(offset), owner_(owner) {}
 
   /// The last set that was stored as a whole; an empty one when there is none. `system`: it cannot be read.
   [[nodiscard]] result<removal_set> load();
@@ -57,7 +58,8 @@ class sequence_mark {
   static constexpr std::uint64_t bytes = 4096;
 
   /// As removal_log.
-  sequence_mark(int file, std::uint64_t at, std::uint64_t owner) noexcept : file_(file), at_(at), owner_(owner) {}
+  sequence_mark(int file, std::uint64_t offset, std::uint64_t owner) noexcept
+      : file_(file), at_(offset), owner_(owner) {}
 
   /// 0 when there is none. `system`: it cannot be read.
   [[nodiscard]] result<std::uint64_t> load() const;

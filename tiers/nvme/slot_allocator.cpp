@@ -167,8 +167,8 @@ std::optional<std::uint32_t> slot_allocator::extent_at(std::uint64_t offset) con
   return static_cast<std::uint32_t>((offset - first_byte_) / extent_bytes_);
 }
 
-std::uint64_t slot_allocator::used_slots(const extent& of) const noexcept {
-  return is_large(of.slot_bytes) ? 1 : of.free.size() - of.free.count();
+std::uint64_t slot_allocator::used_slots(const extent& range) const noexcept {
+  return is_large(range.slot_bytes) ? 1 : range.free.size() - range.free.count();
 }
 
 std::optional<std::uint32_t> slot_allocator::free_run(std::uint64_t count) const noexcept {
@@ -216,18 +216,18 @@ void slot_allocator::take_slot(std::uint32_t index, std::uint64_t slot) {
   if (at.free.count() == 0) unlink(of, index);
 }
 
-void slot_allocator::link(size_class& in, std::uint32_t index, bool at_front) {
+void slot_allocator::link(size_class& bin, std::uint32_t index, bool at_front) {
   extent& at = extents_[index];
-  at.previous = at_front ? none : in.tail;
-  at.next = at_front ? in.head : none;
-  (at.previous == none ? in.head : extents_[at.previous].next) = index;
-  (at.next == none ? in.tail : extents_[at.next].previous) = index;
+  at.previous = at_front ? none : bin.tail;
+  at.next = at_front ? bin.head : none;
+  (at.previous == none ? bin.head : extents_[at.previous].next) = index;
+  (at.next == none ? bin.tail : extents_[at.next].previous) = index;
 }
 
-void slot_allocator::unlink(size_class& in, std::uint32_t index) {
+void slot_allocator::unlink(size_class& bin, std::uint32_t index) {
   extent& at = extents_[index];
-  (at.previous == none ? in.head : extents_[at.previous].next) = at.next;
-  (at.next == none ? in.tail : extents_[at.next].previous) = at.previous;
+  (at.previous == none ? bin.head : extents_[at.previous].next) = at.next;
+  (at.next == none ? bin.tail : extents_[at.next].previous) = at.previous;
   at.previous = at.next = none;
 }
 

@@ -84,14 +84,14 @@ class slot_allocator {
   [[nodiscard]] std::uint64_t extents_for(std::uint64_t slot_bytes) const noexcept;
   [[nodiscard]] std::uint64_t first_byte_of(std::uint64_t index) const noexcept;
   [[nodiscard]] std::optional<std::uint32_t> extent_at(std::uint64_t offset) const noexcept;
-  [[nodiscard]] std::uint64_t used_slots(const extent& of) const noexcept;
+  [[nodiscard]] std::uint64_t used_slots(const extent& range) const noexcept;
   [[nodiscard]] std::optional<std::uint32_t> free_run(std::uint64_t count) const noexcept;
   void take_run(std::uint32_t first, std::uint64_t slot_bytes);
   void open_extent(std::uint32_t index, std::uint64_t slot_bytes);
   void close_extent(std::uint32_t index);
   void take_slot(std::uint32_t index, std::uint64_t slot);
-  void link(size_class& in, std::uint32_t index, bool at_front);
-  void unlink(size_class& in, std::uint32_t index);
+  void link(size_class& bin, std::uint32_t index, bool at_front);
+  void unlink(size_class& bin, std::uint32_t index);
 
   std::uint64_t first_byte_;
   std::uint64_t extent_bytes_;

@@ -155,7 +155,7 @@ result<void> store::set_policy(const std::string& name) {
     const auto old = std::exchange(each.policy, std::move(*eviction::make_policy(name, links_)));
     while (const auto next = old->victim()) {
       old->forget(*next);
-      each.policy->admit(*next, entries_[*next].key_lo, policy_time(entries_[*next].touch));
+      each.policy->insert(*next, entries_[*next].key_lo, policy_time(entries_[*next].touch));
     }
   }
   return {};
@@ -213,7 +213,7 @@ bool store::adopt(std::uint32_t path, const adopted_block& block) {
                                             .instance = instance,
                                             .path = static_cast<std::uint8_t>(path)});
   links_.cover(entry + 1);
-  class_of(bytes).policy->admit(entry, block.key.lo, policy_time(block.touch));
+  class_of(bytes).policy->insert(entry, block.key.lo, policy_time(block.touch));
   ++home.blocks;
   ++instances_[instance].blocks;
   ++counters_.loaded;
@@ -249,14 +249,14 @@ void store::note_error(std::uint32_t path, int error) {
 }
 
 /// What the path holds can be read all the same, so it stays in service: reads tell whether it has to go.
-void store::note_write_error(const operation& of, int error) {
-  path_entry& home = paths_[of.path];
+void store::note_write_error(const operation& transfer, int error) {
+  path_entry& home = paths_[transfer.path];
   ++home.said.errors;
   home.said.why = std::strerror(error);
   if (error == ENOSPC) {  // the file system had promised this space: it is not ours now, so the tier gets smaller
-    home.bad.emplace_back(of.offset, of.what.memory.size());
+    home.bad.emplace_back(transfer.offset, transfer.what.memory.size());
     home.try_again = fewest_tried_again;
-    home.said.bad_bytes += of.what.memory.size();
+    home.said.bad_bytes += transfer.what.memory.size();
     return;
   }
   ++counters_.io_errors;
@@ -283,7 +283,7 @@ void store::restore_path(std::uint32_t path) {
   std::ranges::sort(back, {}, [&](std::uint32_t entry) { return entries_[entry].touch; });
   for (const std::uint32_t entry : back) {
     class_of(bytes_of(entries_[entry]))
-        .policy->admit(entry, entries_[entry].key_lo, policy_time(entries_[entry].touch));
+        .policy->insert(entry, entries_[entry].key_lo, policy_time(entries_[entry].touch));
     show(entry, true);
   }
 }
@@ -348,16 +348,16 @@ std::optional<std::pair<std::uint32_t, std::uint64_t>> store::free_slot(std::uin
 }
 
 /// Lets the oldest block of a class go. False: there is none that nobody reads.
-bool store::evict_one(size_class& from) {
+bool store::evict_one(size_class& bin) {
   for (int attempt = 0; attempt < eviction_attempts; ++attempt) {
-    const auto victim = from.policy->victim();
+    const auto victim = bin.policy->victim();
     if (!victim) return false;
     if (entries_[*victim].readers == 0 && !is_useless(entries_[*victim].path)) {
       ++counters_.evicted;
       erase(*victim, true, true);
       return true;
     }
-    from.policy->spare(*victim, policy_time(entries_[*victim].touch));
+    bin.policy->skip_victim(*victim, policy_time(entries_[*victim].touch));
   }
   return false;
 }
@@ -513,29 +513,29 @@ void store::write_one(const transfer& block, wall_time now) {
   requests_.push_back({place->first, {io_kind::write, place->second, block.memory, tag, !block.checksum}});
 }
 
-void store::finish_write(operation& done, const io_completion& how, wall_time now) {
+void store::finish_write(operation& done, const io_completion& completion, wall_time now) {
   path_entry& home = paths_[done.path];
   const auto current = writing_.find(done.what.key);
-  if (current != writing_.end() && current->second == how.tag) writing_.erase(current);
-  if (how.error != 0 || done.unwanted) {
+  if (current != writing_.end() && current->second == completion.tag) writing_.erase(current);
+  if (completion.error != 0 || done.unwanted) {
     --home.blocks;
-    if (how.error != ENOSPC) home.slots->release(done.offset);
-    if (how.error != 0 && how.error != ECANCELED) note_write_error(done, how.error);
+    if (completion.error != ENOSPC) home.slots->release(done.offset);
+    if (completion.error != 0 && completion.error != ECANCELED) note_write_error(done, completion.error);
     ++counters_.dropped;
     return answer(done.what, transfer_result::dropped);
   }
   home.errors_in_a_row = 0;
   home.said.takes_writes = true;
   const std::uint64_t identity = instances_[done.instance].identity;
-  stored_block stored{
-      .key = done.what.key,
-      .full = done.what.full,
-      .instance = identity,
-      .group = done.what.group,
-      .touch = now,
-      .offset = done.offset,
-      .bytes = done.what.memory.size(),
-      .checksum = bind_checksum(done.what.checksum.value_or(how.checksum), identity, done.what.group, done.what.full)};
+  stored_block stored{.key = done.what.key,
+                      .full = done.what.full,
+                      .instance = identity,
+                      .group = done.what.group,
+                      .touch = now,
+                      .offset = done.offset,
+                      .bytes = done.what.memory.size(),
+                      .checksum = bind_checksum(done.what.checksum.value_or(completion.checksum), identity,
+                                                done.what.group, done.what.full)};
   const std::uint32_t entry = entries_.add({.key_hi = stored.key.hi,
                                             .key_lo = stored.key.lo,
                                             .checksum = stored.checksum,
@@ -546,7 +546,7 @@ void store::finish_write(operation& done, const io_completion& how, wall_time no
                                             .path = static_cast<std::uint8_t>(done.path)});
   links_.cover(entry + 1);
   if (home.state == path_state::serving)
-    class_of(stored.bytes).policy->admit(entry, entries_[entry].key_lo, policy_time(now));
+    class_of(stored.bytes).policy->insert(entry, entries_[entry].key_lo, policy_time(now));
   ++instances_[done.instance].blocks;
   ++counters_.written;
   counters_.written_bytes += stored.bytes;
@@ -593,8 +593,8 @@ void store::read_one(const transfer& block, wall_time now) {
   requests_.push_back({found.path, {io_kind::read, offset, block.memory, tag, true}});
 }
 
-void store::finish_read(operation& done, const io_completion& how, wall_time /*now*/) {
-  if (how.error != 0 && how.error != ECANCELED) note_error(done.path, how.error);
+void store::finish_read(operation& done, const io_completion& completion, wall_time /*now*/) {
+  if (completion.error != 0 && completion.error != ECANCELED) note_error(done.path, completion.error);
   if (done.unwanted) {
     const bool last = std::ranges::none_of(operations_, [&](const auto& each) {
       return each.second.is_read && each.second.path == done.path && each.second.offset == done.offset;
@@ -604,11 +604,11 @@ void store::finish_read(operation& done, const io_completion& how, wall_time /*n
   }
   block_entry& from = entries_[done.entry];
   --from.readers;
-  if (how.error == ECANCELED) return answer(done.what, transfer_result::failed);
+  if (completion.error == ECANCELED) return answer(done.what, transfer_result::failed);
   const std::uint64_t identity = instances_[done.instance].identity;
-  const bool right =
-      how.error == 0 && bind_checksum(how.checksum, identity, done.what.group, done.what.full) == from.checksum;
-  if (how.error == 0) {
+  const bool right = completion.error == 0 &&
+                     bind_checksum(completion.checksum, identity, done.what.group, done.what.full) == from.checksum;
+  if (completion.error == 0) {
     paths_[done.path].errors_in_a_row = 0;
     if (!right) ++counters_.checksum_errors;
   }

@@ -47,7 +47,7 @@ std::size_t common_prefix(const std::vector<full_key>& a, const std::vector<full
 
 }  // namespace
 
-planner::job* planner::find(std::uint64_t number) noexcept {
+planner::prefetch_job* planner::find(std::uint64_t number) noexcept {
   const auto found = jobs_.find(number);
   return found == jobs_.end() ? nullptr : &found->second;
 }
@@ -76,14 +76,14 @@ void planner::on_request(request incoming, time_point now) {
     gathering_.erase(gathered);
   }
   if (incoming.terms.more) {
-    incoming.too_long |= !has_room_for(incoming);
+    incoming.too_long |= !fits_key_limits(incoming);
     if (incoming.too_long) {
       incoming.keys = {};
       incoming.places = {};
     }
     gathering_.insert_or_assign(incoming.session, std::move(incoming));
   } else {
-    begin(std::move(incoming), now);
+    begin_job(std::move(incoming), now);
   }
 }
 
@@ -106,7 +106,7 @@ void planner::on_cancel(const request& incoming) {
   const auto held = std::ranges::find_if(held_, [&](const auto& each) {
     return each.second.session == incoming.session && each.second.chain == incoming.chain;
   });
-  if (held != held_.end()) let_go(held->first);
+  if (held != held_.end()) release_hold(held->first);
 }
 
 void planner::refuse(const request& incoming, error_code code) {
@@ -118,13 +118,13 @@ void planner::refuse(const request& incoming, error_code code) {
   answers_.push_back(made);
 }
 
-std::size_t planner::open_of(std::uint64_t session) const noexcept {
+std::size_t planner::open_prefetches_of(std::uint64_t session) const noexcept {
   const auto its = [&](const auto& each) { return each.second.session == session; };
   return static_cast<std::size_t>(std::ranges::count_if(jobs_, its) + std::ranges::count_if(held_, its));
 }
 
-/// Keys take memory until their prefetch is answered, whoever waits for it.
-bool planner::has_room_for(const request& incoming) const noexcept {
+/// Keys take memory until their prefetch is answered: the limits of its session, and of all.
+bool planner::fits_key_limits(const request& incoming) const noexcept {
   std::size_t all = incoming.keys.size();
   std::size_t own = incoming.keys.size();
   for (const auto& [number, each] : jobs_) {
@@ -135,8 +135,8 @@ bool planner::has_room_for(const request& incoming) const noexcept {
   return own <= max_keys_of_session && all <= max_keys;
 }
 
-void planner::begin(request incoming, time_point now) {
-  if (open_of(incoming.session) >= max_of_session || incoming.too_long || !has_room_for(incoming))
+void planner::begin_job(request incoming, time_point now) {
+  if (open_prefetches_of(incoming.session) >= max_of_session || incoming.too_long || !fits_key_limits(incoming))
     return refuse(incoming, error_code::limit_exceeded);
   const auto same = [&](const auto& each) {
     return each.second.session == incoming.session && each.second.chain == incoming.terms.chain;
@@ -146,20 +146,20 @@ void planner::begin(request incoming, time_point now) {
   ++counts_.started;
   counts_.wanted += incoming.keys.size();
   end_speculation();
-  job made = make_job(incoming, now);
+  prefetch_job made = make_job(incoming, now);
   if (options_.read_ahead > 0) {
     continuations_.learn(made.session, made.instance, made.group, made.keys, options_.read_ahead);
   }
   if (made.recompute > 0) {
     find_shared(made);
-    join_loads(made);
+    share_loads_in_flight(made);
     open_account(made, now);
   }
   jobs_.emplace(made.number, std::move(made));
 }
 
-planner::job planner::make_job(request& incoming, time_point now) {
-  job made;
+planner::prefetch_job planner::make_job(request& incoming, time_point now) {
+  prefetch_job made;
   made.number = next_job_++;
   made.session = incoming.session;
   made.request = incoming.number;
@@ -180,7 +180,7 @@ planner::job planner::make_job(request& incoming, time_point now) {
   const std::uint64_t tokens = (made.end - made.prefix) * incoming.tokens_per_block;
   const std::uint64_t threshold = incoming.terms.threshold_tokens.value_or(options_.threshold_tokens);
   if (tokens > 0 && tokens < threshold) truncate_at(made, made.prefix, reason::below_threshold);
-  made.left = static_cast<std::uint64_t>(
+  made.loads_left = static_cast<std::uint64_t>(
       std::count(made.places.begin(), made.places.begin() + static_cast<std::ptrdiff_t>(made.end), place::lower_tier));
 
   const double rate = rate_for(incoming);
@@ -200,24 +200,25 @@ planner::job planner::make_job(request& incoming, time_point now) {
 }
 
 /// Ranks of one engine ask for the same chain at the same time: what the older job loads costs the younger nothing.
-void planner::find_shared(job& of) const {
+void planner::find_shared(prefetch_job& job) const {
   for (const auto& [number, each] : jobs_) {
-    if (each.instance != of.instance || each.group != of.group) continue;
-    const std::size_t common = common_prefix(*each.keys, *of.keys);
-    if (common <= of.in_common) continue;
-    of.shared_with = each.number;
-    of.in_common = common;
+    if (each.instance != job.instance || each.group != job.group) continue;
+    const std::size_t common = common_prefix(*each.keys, *job.keys);
+    if (common <= job.in_common) continue;
+    job.shared_with = each.number;
+    job.in_common = common;
   }
 }
 
 /// The chain is all there and its engine computes on: what followed it the last time may be wanted next. Nothing of it
 /// is held or answered, and the next request ends it.
-void planner::read_ahead(const job& behind, time_point now) {
-  if (options_.read_ahead == 0 || behind.session == 0 || behind.why != reason::complete || behind.keys->empty()) return;
+void planner::read_ahead(const prefetch_job& behind, time_point now) {
+  if (options_.read_ahead == 0 || behind.session == 0 || behind.end_reason != reason::complete || behind.keys->empty())
+    return;
   const key_list next = continuations_.after(behind.instance, behind.group, behind.keys->back());
   const bool idle = std::ranges::all_of(jobs_, [&](const auto& each) { return each.first == behind.number; });
   if (!next || !idle) return;
-  job made;
+  prefetch_job made;
   made.number = next_job_++;
   made.instance = behind.instance;
   made.group = behind.group;
@@ -225,14 +226,14 @@ void planner::read_ahead(const job& behind, time_point now) {
   made.keys = next;
   made.end = std::min<std::size_t>(next->size(), options_.read_ahead);
   made.places.assign(next->size(), place::lower_tier);  // the tier says what is true when it is asked
-  made.left = made.end;
+  made.loads_left = made.end;
   made.deadline = now + options_.limit;
   jobs_.emplace(made.number, std::move(made));
 }
 
 void planner::end_speculation() {
   for (auto& [number, each] : jobs_) {
-    if (each.session == 0 && !each.probe) each.stop_reason = reason::cancelled;
+    if (each.session == 0 && !each.measures_only) each.stop_reason = reason::cancelled;
   }
 }
 
@@ -243,12 +244,12 @@ void planner::on_session_closed(std::uint64_t session) {
     if (each.session != session) continue;
     ++counts_.finished;
     ++counts_.by_reason[static_cast<std::size_t>(reason::session_gone)];
-    give_back(each, 0);
-    discharge(each.instance, each.charged);
+    return_allowance(each, 0);
+    refund(each.instance, each.charged);
   }
   std::erase_if(jobs_, [&](const auto& each) { return each.second.session == session; });
   for (const auto& [number, each] : held_) {
-    if (each.session == session) discharge(each.instance, each.charged);
+    if (each.session == session) refund(each.instance, each.charged);
   }
   std::erase_if(held_, [&](const auto& each) { return each.second.session == session; });
 }
@@ -257,62 +258,62 @@ void planner::on_session_closed(std::uint64_t session) {
 
 void planner::on_result(const command_result& result, time_point now) {
   switch (result.what) {
-    case command::kind::load: take_loads(result, now); break;
-    case command::kind::finish: take_length(result, now); break;
+    case command::kind::load: on_load_result(result, now); break;
+    case command::kind::finish: on_finish_result(result, now); break;
     case command::kind::release: break;
   }
 }
 
-void planner::take_loads(const command_result& result, time_point now) {
+void planner::on_load_result(const command_result& result, time_point now) {
   open_command_.reset();
-  job* const of = find(result.job);  // null: its session is gone
+  prefetch_job* const job = find(result.job);  // null: its session is gone
   std::size_t key = result.first;
   for (const load_answer& each : result.loads) {
-    if (each.state == load_state::loading) fly(each.token, result.job, key, now);
+    if (each.state == load_state::loading) track_load(each.token, result.job, key, now);
     if (each.state == load_state::wait) {
       blocked_ = true;
       blocked_until_ = now + retry_after;
     }
-    if (of != nullptr) {
+    if (job != nullptr) {
       switch (each.state) {
-        case load_state::present: of->places[key] = place::present; break;
-        case load_state::loading: of->places[key] = place::loading; break;
+        case load_state::present: job->places[key] = place::present; break;
+        case load_state::loading: job->places[key] = place::loading; break;
         case load_state::wait: break;
         case load_state::absent:
-        case load_state::busy: truncate_at(*of, key, reason::absent); break;
-        case load_state::no_space: truncate_at(*of, key, reason::no_space); break;
+        case load_state::busy: truncate_at(*job, key, reason::absent); break;
+        case load_state::no_space: truncate_at(*job, key, reason::no_space); break;
       }
     }
     if (each.state == load_state::present || each.state == load_state::loading) ++key;
   }
-  if (of == nullptr) return;
-  of->next = key;
-  truncate_at(*of, of->end, of->why);
+  if (job == nullptr) return;
+  job->next = key;
+  truncate_at(*job, job->end, job->end_reason);
 }
 
-/// A block is under way. One that an older prefetch began costs this one nothing.
-void planner::fly(std::uint64_t token, std::uint64_t number, std::size_t key, time_point now) {
+/// A load of the key is in flight. It is charged to the prefetch that began it; those that share it pay nothing.
+void planner::track_load(std::uint64_t token, std::uint64_t number, std::size_t key, time_point now) {
   const auto [at, is_new] = loads_in_flight_.try_emplace(token);
-  job* const of = find(number);
+  prefetch_job* const job = find(number);
   if (is_new) {
     at->second.bytes = open_stride_;
     speed_.started(open_stride_, now);
-    if (of != nullptr) {
-      of->charged += open_stride_;
-      charged_[of->instance] += open_stride_;
+    if (job != nullptr) {
+      job->charged += open_stride_;
+      charged_[job->instance] += open_stride_;
       charged_in_all_ += open_stride_;
     }
   }
-  if (of == nullptr) return;
-  if (!of->begun && !of->probing && of->recompute > 0 && !speed_.is_proven(now)) {
-    of->probing = true;
-    of->probes_at = now;
+  if (job == nullptr) return;
+  if (!job->has_loads && !job->waits_for_window && job->recompute > 0 && !speed_.is_proven(now)) {
+    job->waits_for_window = true;
+    job->measuring_since = now;
     ++counts_.probes;
     probes_.begun(now);
   }
-  of->begun = true;
+  job->has_loads = true;
   at->second.wanted_by.emplace_back(number, key);
-  join(at->second, number, key);
+  share_load(at->second, number, key);
 }
 
 void planner::on_loads_finished(std::span<const transfer_outcome> ended, time_point now) {
@@ -328,15 +329,15 @@ void planner::on_loads_finished(std::span<const transfer_outcome> ended, time_po
     good += came ? found->second.bytes : 0;
     ++(came ? counts_.loaded : counts_.lost);
     const bool speculative = std::ranges::all_of(found->second.wanted_by, [&](const auto& wanted) {
-      const job* const of = find(wanted.first);
-      return of != nullptr && of->session == 0 && !of->probe;
+      const prefetch_job* const job = find(wanted.first);
+      return job != nullptr && job->session == 0 && !job->measures_only;
     });
     counts_.read_ahead += came && speculative && !found->second.wanted_by.empty() ? 1 : 0;
     for (const auto& [number, key] : found->second.wanted_by) {
-      job* const of = find(number);
-      if (of == nullptr) continue;
-      of->places[key] = came ? place::present : place::absent;
-      if (!came) truncate_at(*of, key, reason::absent);
+      prefetch_job* const job = find(number);
+      if (job == nullptr) continue;
+      job->places[key] = came ? place::present : place::absent;
+      if (!came) truncate_at(*job, key, reason::absent);
     }
     loads_in_flight_.erase(found);
   }
@@ -345,47 +346,47 @@ void planner::on_loads_finished(std::span<const transfer_outcome> ended, time_po
   probes_.observe(speed_, now);
 }
 
-/// What is under way for a job is under way for all that have the same key at its place.
-void planner::join(load_in_flight& under_way, std::uint64_t number, std::size_t key) {
-  const job* const first = find(number);
+/// A load in flight for a job is one for every younger job whose chain begins with the same keys up to this one.
+void planner::share_load(load_in_flight& under_way, std::uint64_t number, std::size_t key) {
+  const prefetch_job* const first = find(number);
   for (auto& [other, each] : jobs_) {
     if (each.shared_with != number || key >= each.in_common || each.places[key] != place::lower_tier) continue;
-    each.left -= key >= each.next && key < each.end ? 1 : 0;
+    each.loads_left -= key >= each.next && key < each.end ? 1 : 0;
     each.places[key] = place::loading;
-    each.begun = true;
-    each.probing = first->probing;
-    each.probes_at = first->probes_at;
+    each.has_loads = true;
+    each.waits_for_window = first->waits_for_window;
+    each.measuring_since = first->measuring_since;
     under_way.wanted_by.emplace_back(other, key);
-    join(under_way, other, key);
+    share_load(under_way, other, key);
   }
 }
 
-void planner::join_loads(job& of) {
+void planner::share_loads_in_flight(prefetch_job& job) {
   for (auto& [token, each] : loads_in_flight_) {
     const auto same = std::ranges::find_if(each.wanted_by, [&](const auto& wanted) {
-      return wanted.first == of.shared_with && wanted.second < of.in_common;
+      return wanted.first == job.shared_with && wanted.second < job.in_common;
     });
     if (same == each.wanted_by.end()) continue;
     const std::size_t key = same->second;
-    if (of.places[key] != place::loading) continue;
-    of.begun = true;
-    each.wanted_by.emplace_back(of.number, key);
+    if (job.places[key] != place::loading) continue;
+    job.has_loads = true;
+    each.wanted_by.emplace_back(job.number, key);
   }
 }
 
-void planner::take_length(const command_result& result, time_point now) {
+void planner::on_finish_result(const command_result& result, time_point now) {
   const auto found = jobs_.find(result.job);
   if (found == jobs_.end()) return;
-  const job& done = found->second;
+  const prefetch_job& done = found->second;
   if (done.session == 0) {
-    discharge(done.instance, done.charged);
+    refund(done.instance, done.charged);
     jobs_.erase(found);
     return;
   }
   read_ahead(done, now);
   if (done.recompute > 0) close_account(done, result.length, now);
   ++counts_.finished;
-  ++counts_.by_reason[static_cast<std::size_t>(done.why)];
+  ++counts_.by_reason[static_cast<std::size_t>(done.end_reason)];
   answer made{.session = done.session, .completion = {}};
   made.completion.request = done.request;
   made.completion.kind = memory::completion_kind::done;
@@ -396,20 +397,20 @@ void planner::take_length(const command_result& result, time_point now) {
   } else {
     command back{.what = command::kind::release, .job = done.number, .session = done.session, .keys = {}};
     commands_.push_back(std::move(back));  // it may have been stopped while the tier counted
-    discharge(done.instance, done.charged);
+    refund(done.instance, done.charged);
   }
   jobs_.erase(found);
 }
 
-void planner::let_go(std::uint64_t number) {
+void planner::release_hold(std::uint64_t number) {
   const auto found = held_.find(number);
   if (found == held_.end()) return;
   commands_.push_back({.what = command::kind::release, .job = number, .session = found->second.session, .keys = {}});
-  discharge(found->second.instance, found->second.charged);
+  refund(found->second.instance, found->second.charged);
   held_.erase(found);
 }
 
-void planner::discharge(std::uint32_t instance, std::uint64_t bytes) noexcept {
+void planner::refund(std::uint32_t instance, std::uint64_t bytes) noexcept {
   if (bytes == 0) return;
   charged_in_all_ -= bytes;
   const auto found = charged_.find(instance);
@@ -419,20 +420,20 @@ void planner::discharge(std::uint32_t instance, std::uint64_t bytes) noexcept {
 
 // ---------------------------------------------------------------------------------------------- decisions
 
-void planner::skip_resident(job& of) noexcept {
-  while (of.prefix < of.places.size() && of.places[of.prefix] == place::present) ++of.prefix;
+void planner::skip_resident(prefetch_job& job) noexcept {
+  while (job.prefix < job.places.size() && job.places[job.prefix] == place::present) ++job.prefix;
 }
 
 /// The chain is wanted up to `key`; `why` not further. Never longer than before.
-void planner::truncate_at(job& of, std::size_t key, reason why) noexcept {
-  if (of.finishing) return;
-  if (key < of.end) {
-    of.end = key;
-    of.why = why;
+void planner::truncate_at(prefetch_job& job, std::size_t key, reason why) noexcept {
+  if (job.finishing) return;
+  if (key < job.end) {
+    job.end = key;
+    job.end_reason = why;
   }
-  const auto from = of.places.begin() + static_cast<std::ptrdiff_t>(std::min(of.next, of.end));
-  of.left = static_cast<std::uint64_t>(
-      std::count(from, of.places.begin() + static_cast<std::ptrdiff_t>(of.end), place::lower_tier));
+  const auto from = job.places.begin() + static_cast<std::ptrdiff_t>(std::min(job.next, job.end));
+  job.loads_left = static_cast<std::uint64_t>(
+      std::count(from, job.places.begin() + static_cast<std::ptrdiff_t>(job.end), place::lower_tier));
 }
 
 void planner::note_arrivals() {
@@ -446,7 +447,8 @@ void planner::note_arrivals() {
   for (const auto& [token, each] : loads_in_flight_) {
     bytes += each.bytes;
     for (const auto& [wanting, key] : each.wanted_by) {
-      if (job* const of = find(wanting); of != nullptr && of->recompute > 0) of->arrivals.emplace(key, bytes);
+      if (prefetch_job* const job = find(wanting); job != nullptr && job->recompute > 0)
+        job->arrivals.emplace(key, bytes);
     }
   }
 }
@@ -474,52 +476,53 @@ planner::engine& planner::engine_of(std::uint32_t instance) {
   return at->second;
 }
 
-void planner::give_back(const job& of, double gained) {
-  const auto found = engines_.find(of.instance);
-  if (found != engines_.end()) found->second.losses.close(of.allowance, gained);
+void planner::return_allowance(const prefetch_job& job, double gained) {
+  const auto found = engines_.find(job.instance);
+  if (found != engines_.end()) found->second.losses.close(job.allowance, gained);
 }
 
-void planner::open_account(job& of, time_point now) {
-  of.since = now;
-  of.from = of.prefix;
-  if (of.prefix >= of.end) return;
-  of.could_save = static_cast<double>(of.end - of.from) * of.recompute;
-  of.allowance = engine_of(of.instance).losses.open(of.could_save);
+void planner::open_account(prefetch_job& job, time_point now) {
+  job.since = now;
+  job.first_prefix = job.prefix;
+  if (job.prefix >= job.end) return;
+  job.could_save = static_cast<double>(job.end - job.first_prefix) * job.recompute;
+  job.allowance = engine_of(job.instance).losses.open(job.could_save);
   ++counts_.compared;
 }
 
-void planner::close_account(const job& of, std::size_t length, time_point now) {
-  if (of.could_save <= 0) return;
-  const double waited = seconds_of(now - of.since);
-  const double saved = static_cast<double>(std::max(length, of.from) - of.from) * of.recompute;
-  give_back(of, saved - waited);
+void planner::close_account(const prefetch_job& job, std::size_t length, time_point now) {
+  if (job.could_save <= 0) return;
+  const double waited = seconds_of(now - job.since);
+  const double saved = static_cast<double>(std::max(length, job.first_prefix) - job.first_prefix) * job.recompute;
+  return_allowance(job, saved - waited);
   counts_.waited_s += waited;
-  counts_.recompute_s += of.could_save;
+  counts_.recompute_s += job.could_save;
   counts_.saved_s += saved;
   counts_.lost_s += std::max(0.0, waited - saved);
 }
 
-/// Until then no more than the allowance is lost: each block that comes moves it.
-time_point planner::patience_of(const job& of) noexcept {
-  return of.since + time_of(static_cast<double>(of.prefix - of.from) * of.recompute + of.allowance);
+/// Waiting until then loses no more than the allowance; each block that comes moves it.
+time_point planner::latest_wait_of(const prefetch_job& job) noexcept {
+  return job.since + time_of(static_cast<double>(job.prefix - job.first_prefix) * job.recompute + job.allowance);
 }
 
-/// Never slower than recomputing: wants no more of the chain than pays. `ahead`: bytes that older jobs will ask for.
-void planner::weigh(job& of, std::uint64_t ahead, time_point now) {
-  if (of.prefix >= of.end) return;
-  if (now >= patience_of(of)) return refuse_or_cut(of, of.prefix, now);
+/// A prefetch shall never be slower than recomputing: cuts the chain where loading stops to pay. `ahead`: bytes that
+/// older jobs will ask for.
+void planner::compare_with_recompute(prefetch_job& job, std::uint64_t ahead, time_point now) {
+  if (job.prefix >= job.end) return;
+  if (now >= latest_wait_of(job)) return refuse_or_cut(job, job.prefix, now);
   const auto speed = speed_.estimate(now);
-  if (!speed) return weigh_unknown(of, now);
-  const std::size_t end = best_end(of, ahead, *speed, now);
-  if (end >= of.end || measures(of)) return;
-  if (end == of.prefix && probes_itself(of, *speed, now)) return;
-  refuse_or_cut(of, end, now);
+  if (!speed) return allow_measuring(job, now);
+  const std::size_t end = best_end(job, ahead, *speed, now);
+  if (end >= job.end || is_measuring(job)) return;
+  if (end == job.prefix && becomes_probe(job, *speed, now)) return;
+  refuse_or_cut(job, end, now);
 }
 
-/// What it loads is the window that tells how fast the device is, and that has not come.
-bool planner::measures(const job& of) const noexcept {
-  if (!of.probing || speed_.is_measured_since(of.probes_at)) return false;
-  return !of.begun || speed_.under_way() > 0;
+/// Its loads are the window that measures the device, and that window is not complete.
+bool planner::is_measuring(const prefetch_job& job) const noexcept {
+  if (!job.waits_for_window || speed_.is_measured_since(job.measuring_since)) return false;
+  return !job.has_loads || speed_.under_way() > 0;
 }
 
 void planner::begin_probe(time_point now) {
@@ -528,46 +531,46 @@ void planner::begin_probe(time_point now) {
   ++counts_.probes;
 }
 
-/// A measure is due, and waiting for its window loses little even if the device is no faster than it was.
-bool planner::probes_itself(job& of, const forecast& speed, time_point now) {
-  if (of.begun || of.probing || !probes_.is_due(speed_, now)) return false;
-  const double lost = speed.until(probe_blocks_least * of.stride) - probe_blocks_least * of.recompute;
-  if (lost > std::min(of.allowance, own_probe * of.could_save)) return false;
+/// A measurement is due, and waiting for its window loses little even if the device is no faster than it was.
+bool planner::becomes_probe(prefetch_job& job, const forecast& speed, time_point now) {
+  if (job.has_loads || job.waits_for_window || !probes_.is_due(speed_, now)) return false;
+  const double lost = speed.until(probe_blocks_least * job.stride) - probe_blocks_least * job.recompute;
+  if (lost > std::min(job.allowance, own_probe * job.could_save)) return false;
   begin_probe(now);
-  of.probing = true;
-  of.probes_at = now;
+  job.waits_for_window = true;
+  job.measuring_since = now;
   return true;
 }
 
-/// Of a device that nobody knows a window is loaded, and waited for as long as may be lost.
-void planner::weigh_unknown(job& of, time_point now) {
-  const bool may_wait = of.allowance >= worth_a_try * of.could_save && time_of(of.allowance) >= shortest_look;
-  if (!of.begun && !may_wait) refuse_or_cut(of, of.prefix, now);
+/// The device's speed is not known: a window is loaded to measure it, if the job may lose enough to wait for it.
+void planner::allow_measuring(prefetch_job& job, time_point now) {
+  const bool may_wait = job.allowance >= worth_a_try * job.could_save && time_of(job.allowance) >= shortest_look;
+  if (!job.has_loads && !may_wait) refuse_or_cut(job, job.prefix, now);
 }
 
-void planner::refuse_or_cut(job& of, std::size_t end, time_point now) {
-  if (end == of.prefix && !of.begun) probe_behind(of, now);
-  truncate_at(of, end, of.begun ? reason::cut : reason::cannot_win);
+void planner::refuse_or_cut(prefetch_job& job, std::size_t end, time_point now) {
+  if (end == job.prefix && !job.has_loads) probe_behind(job, now);
+  truncate_at(job, end, job.has_loads ? reason::cut : reason::cannot_win);
 }
 
-/// The prefetch is answered now, and nobody waits; what is loaded behind it tells how fast the device has become.
-void planner::probe_behind(const job& of, time_point now) {
-  const bool one_is_open = std::ranges::any_of(jobs_, [](const auto& each) { return each.second.probe; });
+/// The prefetch is answered without loads; a window is loaded for nobody, to measure whether the device became faster.
+void planner::probe_behind(const prefetch_job& job, time_point now) {
+  const bool one_is_open = std::ranges::any_of(jobs_, [](const auto& each) { return each.second.measures_only; });
   if (one_is_open || !probes_.is_due(speed_, now)) return;
   std::vector<full_key> keys;
-  const std::size_t most = probe_window(of.stride) / of.stride;
-  for (std::size_t i = of.prefix; i < of.end && keys.size() < most; ++i) {
-    if (of.places[i] == place::lower_tier) keys.push_back((*of.keys)[i]);
+  const std::size_t most = probe_window(job.stride) / job.stride;
+  for (std::size_t i = job.prefix; i < job.end && keys.size() < most; ++i) {
+    if (job.places[i] == place::lower_tier) keys.push_back((*job.keys)[i]);
   }
   if (keys.empty()) return;
   begin_probe(now);
-  job made;
+  prefetch_job made;
   made.number = next_job_++;
-  made.probe = true;
-  made.instance = of.instance;
-  made.group = of.group;
-  made.stride = of.stride;
-  made.end = made.left = keys.size();
+  made.measures_only = true;
+  made.instance = job.instance;
+  made.group = job.group;
+  made.stride = job.stride;
+  made.end = made.loads_left = keys.size();
   made.places.assign(keys.size(), place::lower_tier);
   made.keys = std::make_shared<const std::vector<full_key>>(std::move(keys));
   made.deadline = now + probe_limit;
@@ -576,27 +579,28 @@ void planner::probe_behind(const job& of, time_point now) {
 
 /// The end of the prefix for which the time saved, less the time until it is here, is longest; of.prefix if none saves.
 /// No block is waited for if that loses more, on the way, than may be lost.
-std::size_t planner::best_end(const job& of, std::uint64_t ahead, const forecast& speed, time_point now) const {
-  const auto older = jobs_.find(of.shared_with);
-  const std::size_t shared = older == jobs_.end() ? 0 : std::min(of.in_common, older->second.end);
-  const std::uint64_t in_older = older == jobs_.end() ? 0 : std::min(ahead, older->second.left * of.stride);
-  const double waited = seconds_of(now - of.since);
+std::size_t planner::best_end(const prefetch_job& job, std::uint64_t ahead, const forecast& speed,
+                              time_point now) const {
+  const auto older = jobs_.find(job.shared_with);
+  const std::size_t shared = older == jobs_.end() ? 0 : std::min(job.in_common, older->second.end);
+  const std::uint64_t in_older = older == jobs_.end() ? 0 : std::min(ahead, older->second.loads_left * job.stride);
+  const double waited = seconds_of(now - job.since);
   std::uint64_t before = 0;  // bytes that come before and with what was looked at so far
   std::uint64_t own = 0;     // … that this job asks for
   std::uint64_t with = 0;    // … that the older job asks for
   double best = 0;
-  std::size_t best_at = of.prefix;
-  for (std::size_t i = of.prefix; i < of.end; ++i) {
-    if (of.places[i] == place::loading) {
-      const auto known = of.arrivals.find(i);
-      before = std::max(before, known == of.arrivals.end() ? speed_.under_way() : known->second);
-    } else if (of.places[i] == place::lower_tier) {
-      (i < shared ? with : own) += of.stride;
+  std::size_t best_at = job.prefix;
+  for (std::size_t i = job.prefix; i < job.end; ++i) {
+    if (job.places[i] == place::loading) {
+      const auto known = job.arrivals.find(i);
+      before = std::max(before, known == job.arrivals.end() ? speed_.under_way() : known->second);
+    } else if (job.places[i] == place::lower_tier) {
+      (i < shared ? with : own) += job.stride;
       before = std::max(before, speed_.under_way() + (i < shared ? ahead - in_older + with : ahead + own));
     }
     const double until = before > 0 ? speed.until(before) : 0;
-    if (waited + until - static_cast<double>(i - of.from) * of.recompute > of.allowance) break;
-    const double profit = static_cast<double>(i + 1 - of.prefix) * of.recompute - until;
+    if (waited + until - static_cast<double>(i - job.first_prefix) * job.recompute > job.allowance) break;
+    const double profit = static_cast<double>(i + 1 - job.prefix) * job.recompute - until;
     if (profit <= best) continue;
     best = profit;
     best_at = i + 1;
@@ -604,29 +608,29 @@ std::size_t planner::best_end(const job& of, std::uint64_t ahead, const forecast
   return best_at;
 }
 
-bool planner::is_over(job& of, time_point now) noexcept {
-  if (of.prefix >= of.end) return true;
-  if (of.stop_reason) {
-    of.why = *of.stop_reason;
-  } else if (of.deadline <= now) {
-    of.why = reason::timeout;
+bool planner::is_over(prefetch_job& job, time_point now) noexcept {
+  if (job.prefix >= job.end) return true;
+  if (job.stop_reason) {
+    job.end_reason = *job.stop_reason;
+  } else if (job.deadline <= now) {
+    job.end_reason = reason::timeout;
   } else {
     return false;
   }
-  of.end = of.prefix;
-  of.left = 0;
+  job.end = job.prefix;
+  job.loads_left = 0;
   return true;
 }
 
-void planner::issue_finish(job& of) {
-  of.finishing = true;
+void planner::issue_finish(prefetch_job& job) {
+  job.finishing = true;
   commands_.push_back({.what = command::kind::finish,
-                       .job = of.number,
-                       .session = of.session,
-                       .instance = of.instance,
-                       .group = of.group,
-                       .hold = of.hold,
-                       .keys = of.keys});
+                       .job = job.number,
+                       .session = job.session,
+                       .instance = job.instance,
+                       .group = job.group,
+                       .hold = job.hold,
+                       .keys = job.keys});
 }
 
 void planner::plan(time_point now) {
@@ -636,11 +640,11 @@ void planner::plan(time_point now) {
   for (auto& [number, each] : jobs_) {
     if (each.finishing) continue;
     skip_resident(each);
-    if (each.recompute > 0) weigh(each, ahead, now);
+    if (each.recompute > 0) compare_with_recompute(each, ahead, now);
     if (is_over(each, now)) {
       issue_finish(each);
     } else {
-      ahead += each.left * each.stride;
+      ahead += each.loads_left * each.stride;
     }
   }
   if (blocked_ && blocked_until_ <= now) blocked_ = false;
@@ -652,53 +656,53 @@ void planner::plan(time_point now) {
 }
 
 /// Asks for the next keys of the chain, as far as window and budgets go.
-planner::issued planner::issue_loads(job& of, time_point now) {
-  const std::uint64_t room = room_for(of, now);
-  const std::uint64_t budget = budget_for(of);
+planner::issued planner::issue_loads(prefetch_job& job, time_point now) {
+  const std::uint64_t room = room_for(job, now);
+  const std::uint64_t budget = budget_for(job);
   std::uint64_t bytes = 0;
-  std::size_t at = of.next;
+  std::size_t at = job.next;
   issued stopped = issued::yes;
-  for (; at < of.end && at - of.next < command_keys; ++at) {
-    if (of.places[at] != place::lower_tier) continue;
+  for (; at < job.end && at - job.next < command_keys; ++at) {
+    if (job.places[at] != place::lower_tier) continue;
     const bool first_of_all = bytes == 0 && speed_.under_way() == 0;  // one may always come, however small the window
-    if (bytes + of.stride > room && !first_of_all) {
+    if (bytes + job.stride > room && !first_of_all) {
       stopped = issued::no_room;
       break;
     }
-    if (bytes + of.stride > budget) {
+    if (bytes + job.stride > budget) {
       stopped = issued::over_budget;
       break;
     }
-    bytes += of.stride;
+    bytes += job.stride;
   }
-  if (at == of.next) {
-    if (stopped == issued::over_budget && alone_in_budget(of)) truncate_at(of, at, reason::budget);
+  if (at == job.next) {
+    if (stopped == issued::over_budget && alone_in_budget(job)) truncate_at(job, at, reason::budget);
     return stopped;
   }
   open_command_ = command{.what = command::kind::load,
-                          .job = of.number,
-                          .session = of.session,
-                          .instance = of.instance,
-                          .group = of.group,
-                          .hold = of.hold,
-                          .keys = of.keys,
-                          .first = of.next,
-                          .count = at - of.next};
-  open_stride_ = of.stride;
+                          .job = job.number,
+                          .session = job.session,
+                          .instance = job.instance,
+                          .group = job.group,
+                          .hold = job.hold,
+                          .keys = job.keys,
+                          .first = job.next,
+                          .count = at - job.next};
+  open_stride_ = job.stride;
   commands_.push_back(*open_command_);
   return issued::yes;
 }
 
 /// Bytes that may be asked for now. A chain that is compared with recomputing does not fill the device far ahead, since
 /// it may be cut; of a device that is not known well, a window that tells.
-std::uint64_t planner::room_for(const job& of, time_point now) const {
+std::uint64_t planner::room_for(const prefetch_job& job, time_point now) const {
   std::uint64_t most = options_.window;
-  if (of.session == 0 && !of.probe) most = std::min(most, speculative_blocks * of.stride);
-  if (of.probe || (of.recompute > 0 && (measures(of) || !speed_.is_proven(now)))) {
-    most = std::min(most, probe_window(of.stride));
-  } else if (of.recompute > 0) {
+  if (job.session == 0 && !job.measures_only) most = std::min(most, speculative_blocks * job.stride);
+  if (job.measures_only || (job.recompute > 0 && (is_measuring(job) || !speed_.is_proven(now)))) {
+    most = std::min(most, probe_window(job.stride));
+  } else if (job.recompute > 0) {
     const auto ahead = static_cast<std::uint64_t>(speed_.last() * (in_flight_seconds + 2 * speed_.latency()));
-    most = std::min(most, std::max(least_in_flight * of.stride, ahead));
+    most = std::min(most, std::max(least_in_flight * job.stride, ahead));
   }
   return most - std::min(most, speed_.under_way());
 }
@@ -710,21 +714,21 @@ std::uint64_t planner::probe_window(std::uint64_t stride) const noexcept {
   return std::clamp(by_time, probe_blocks_least * stride, probe_blocks * stride);
 }
 
-std::uint64_t planner::budget_for(const job& of) const {
+std::uint64_t planner::budget_for(const prefetch_job& job) const {
   const auto left = [](std::uint64_t limit, std::uint64_t used) {
     return limit == 0 ? ~std::uint64_t{0} : limit - std::min(limit, used);
   };
-  const auto mine = charged_.find(of.instance);
+  const auto mine = charged_.find(job.instance);
   return std::min(left(options_.total_bytes, charged_in_all_),
                   left(options_.instance_bytes, mine == charged_.end() ? 0 : mine->second));
 }
 
 /// No other job will give back what this one lacks.
-bool planner::alone_in_budget(const job& of) const {
+bool planner::alone_in_budget(const prefetch_job& job) const {
   const auto lacks = [&](std::uint64_t limit, std::uint64_t used_by_it) {
-    return limit != 0 && used_by_it + of.stride > limit;
+    return limit != 0 && used_by_it + job.stride > limit;
   };
-  return lacks(options_.total_bytes, of.charged) || lacks(options_.instance_bytes, of.charged);
+  return lacks(options_.total_bytes, job.charged) || lacks(options_.instance_bytes, job.charged);
 }
 
 void planner::expire(time_point now) {
@@ -733,7 +737,7 @@ void planner::expire(time_point now) {
     if (each.until <= now) late.push_back(number);
   }
   counts_.unclaimed += late.size();
-  for (const std::uint64_t number : late) let_go(number);
+  for (const std::uint64_t number : late) release_hold(number);
 }
 
 std::optional<time_point> planner::wake_at(time_point now) const noexcept {
@@ -744,7 +748,7 @@ std::optional<time_point> planner::wake_at(time_point now) const noexcept {
     sooner(each.deadline);
     if (each.prefix >= each.end) sooner(now);
     if (each.recompute <= 0) continue;
-    if (each.could_save > 0) sooner(std::max(now, patience_of(each)));
+    if (each.could_save > 0) sooner(std::max(now, latest_wait_of(each)));
     if (speed_.under_way() > 0) sooner(now + std::clamp(time_of(each.recompute / 4), shortest_look, longest_look));
   }
   for (const auto& [number, each] : held_) sooner(each.until);

@@ -78,7 +78,7 @@ class planner {
   [[nodiscard]] std::uint64_t assumed_rate() const noexcept { return options_.assumed_tokens_per_s; }
 
  private:
-  struct job {
+  struct prefetch_job {
     std::uint64_t number = 0;
     std::uint64_t session = 0;  ///< 0: speculation, which nobody waits for
     std::uint32_t request = 0;  ///< its number in the session's ring
@@ -92,24 +92,24 @@ class planner {
     std::vector<place> places;
     double recompute = 0;  ///< seconds a block; 0: not known, nothing is compared
     time_point deadline{};
-    std::size_t prefix = 0;             ///< blocks from the front that are present
-    std::size_t next = 0;               ///< first key that no command named
-    std::size_t end = 0;                ///< first key that is not wanted (any more)
-    reason why = reason::complete;      ///< why not
-    std::optional<reason> stop_reason;  ///< stopped or cancelled
-    std::uint64_t left = 0;             ///< keys in [next, end) that are below
-    std::uint64_t shared_with = 0;      ///< an older job with the same first `in_common` keys; 0: none
+    std::size_t prefix = 0;                ///< blocks from the front that are present
+    std::size_t next = 0;                  ///< first key that no command named
+    std::size_t end = 0;                   ///< first key that is not wanted (any more)
+    reason end_reason = reason::complete;  ///< why not
+    std::optional<reason> stop_reason;     ///< stopped or cancelled
+    std::uint64_t loads_left = 0;          ///< keys in [next, end) that are below
+    std::uint64_t shared_with = 0;         ///< an older job with the same first `in_common` keys; 0: none
     std::size_t in_common = 0;
-    bool begun = false;         ///< something was loaded for it
-    bool probe = false;         ///< speculation that measures
-    bool probing = false;       ///< begun to measure: it waits for its window
-    time_point probes_at{};     ///< since when
-    time_point since{};         ///< when it was asked for
-    std::size_t from = 0;       ///< `prefix` at that time
-    double could_save = 0;      ///< seconds, if all came
-    double allowance = 0;       ///< seconds that it may lose
-    std::uint64_t charged = 0;  ///< bytes, of both budgets
-    bool finishing = false;     ///< the tier counts
+    bool has_loads = false;         ///< something was loaded for it
+    bool measures_only = false;     ///< a probe: loads that nobody asked for, to measure the device
+    bool waits_for_window = false;  ///< its own loads are the window that measures the device
+    time_point measuring_since{};
+    time_point since{};            ///< when it was asked for
+    std::size_t first_prefix = 0;  ///< `prefix` at that time
+    double could_save = 0;         ///< seconds, if all came
+    double allowance = 0;          ///< seconds that it may lose
+    std::uint64_t charged = 0;     ///< bytes, of both budgets
+    bool finishing = false;        ///< the tier counts
     /// When keys come that are under way: bytes that come before and with them. Made anew by note_arrivals().
     std::unordered_map<std::size_t, std::uint64_t> arrivals;
   };
@@ -133,53 +133,54 @@ class planner {
   };
   enum class issued : std::uint8_t { yes, no_room, over_budget };
 
-  [[nodiscard]] job* find(std::uint64_t number) noexcept;
-  void begin(request incoming, time_point now);
-  [[nodiscard]] job make_job(request& incoming, time_point now);
-  void find_shared(job& of) const;
-  void read_ahead(const job& behind, time_point now);
+  [[nodiscard]] prefetch_job* find(std::uint64_t number) noexcept;
+  void begin_job(request incoming, time_point now);
+  [[nodiscard]] prefetch_job make_job(request& incoming, time_point now);
+  void find_shared(prefetch_job& job) const;
+  void read_ahead(const prefetch_job& behind, time_point now);
   void end_speculation();
   void on_cancel(const request& incoming);
   void refuse(const request& incoming, error_code code);
 
-  static void skip_resident(job& of) noexcept;
-  static void truncate_at(job& of, std::size_t key, reason why) noexcept;
+  static void skip_resident(prefetch_job& job) noexcept;
+  static void truncate_at(prefetch_job& job, std::size_t key, reason why) noexcept;
   void note_arrivals();
   [[nodiscard]] double rate_for(const request& incoming);
   [[nodiscard]] engine& engine_of(std::uint32_t instance);
-  void give_back(const job& of, double gained);
-  void open_account(job& of, time_point now);
-  void close_account(const job& of, std::size_t length, time_point now);
-  void weigh(job& of, std::uint64_t ahead, time_point now);
-  void weigh_unknown(job& of, time_point now);
-  void refuse_or_cut(job& of, std::size_t end, time_point now);
+  void return_allowance(const prefetch_job& job, double gained);
+  void open_account(prefetch_job& job, time_point now);
+  void close_account(const prefetch_job& job, std::size_t length, time_point now);
+  void compare_with_recompute(prefetch_job& job, std::uint64_t ahead, time_point now);
+  void allow_measuring(prefetch_job& job, time_point now);
+  void refuse_or_cut(prefetch_job& job, std::size_t end, time_point now);
   void begin_probe(time_point now);
-  [[nodiscard]] bool measures(const job& of) const noexcept;
-  [[nodiscard]] bool probes_itself(job& of, const forecast& speed, time_point now);
-  void join(load_in_flight& under_way, std::uint64_t number, std::size_t key);
-  void join_loads(job& of);
-  void probe_behind(const job& of, time_point now);
-  [[nodiscard]] static time_point patience_of(const job& of) noexcept;
-  [[nodiscard]] std::size_t best_end(const job& of, std::uint64_t ahead, const forecast& speed, time_point now) const;
-  [[nodiscard]] static bool is_over(job& of, time_point now) noexcept;
-  void issue_finish(job& of);
-  issued issue_loads(job& of, time_point now);
-  [[nodiscard]] std::uint64_t room_for(const job& of, time_point now) const;
+  [[nodiscard]] bool is_measuring(const prefetch_job& job) const noexcept;
+  [[nodiscard]] bool becomes_probe(prefetch_job& job, const forecast& speed, time_point now);
+  void share_load(load_in_flight& under_way, std::uint64_t number, std::size_t key);
+  void share_loads_in_flight(prefetch_job& job);
+  void probe_behind(const prefetch_job& job, time_point now);
+  [[nodiscard]] static time_point latest_wait_of(const prefetch_job& job) noexcept;
+  [[nodiscard]] std::size_t best_end(const prefetch_job& job, std::uint64_t ahead, const forecast& speed,
+                                     time_point now) const;
+  [[nodiscard]] static bool is_over(prefetch_job& job, time_point now) noexcept;
+  void issue_finish(prefetch_job& job);
+  issued issue_loads(prefetch_job& job, time_point now);
+  [[nodiscard]] std::uint64_t room_for(const prefetch_job& job, time_point now) const;
   [[nodiscard]] std::uint64_t probe_window(std::uint64_t stride) const noexcept;
-  [[nodiscard]] std::uint64_t budget_for(const job& of) const;
-  [[nodiscard]] bool alone_in_budget(const job& of) const;
-  void take_loads(const command_result& result, time_point now);
-  void take_length(const command_result& result, time_point now);
-  void fly(std::uint64_t token, std::uint64_t number, std::size_t key, time_point now);
-  void let_go(std::uint64_t number);
+  [[nodiscard]] std::uint64_t budget_for(const prefetch_job& job) const;
+  [[nodiscard]] bool alone_in_budget(const prefetch_job& job) const;
+  void on_load_result(const command_result& result, time_point now);
+  void on_finish_result(const command_result& result, time_point now);
+  void track_load(std::uint64_t token, std::uint64_t number, std::size_t key, time_point now);
+  void release_hold(std::uint64_t number);
   void expire(time_point now);
-  void discharge(std::uint32_t instance, std::uint64_t bytes) noexcept;
-  [[nodiscard]] std::size_t open_of(std::uint64_t session) const noexcept;
-  [[nodiscard]] bool has_room_for(const request& incoming) const noexcept;
+  void refund(std::uint32_t instance, std::uint64_t bytes) noexcept;
+  [[nodiscard]] std::size_t open_prefetches_of(std::uint64_t session) const noexcept;
+  [[nodiscard]] bool fits_key_limits(const request& incoming) const noexcept;
 
   options options_;
   std::uint64_t next_job_ = 1;
-  std::map<std::uint64_t, job> jobs_;                        ///< by number, so the oldest first; not answered yet
+  std::map<std::uint64_t, prefetch_job> jobs_;               ///< by number, so the oldest first; not answered yet
   std::map<std::uint64_t, held_job> held_;                   ///< by job
   std::map<std::uint64_t, request> gathering_;               ///< session -> chain of which requests are missing
   std::map<std::uint64_t, load_in_flight> loads_in_flight_;  ///< by token: in the order in which the device got them

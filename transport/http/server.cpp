@@ -200,44 +200,44 @@ class server::loop {
     return true;
   }
 
-  void carry_on(connection& of) {
-    switch (of.at) {
-      case phase::reading: read(of); break;
-      case phase::waiting: of.over = true; break;  // it hung up
-      case phase::writing: write(of); break;
+  void carry_on(connection& peer) {
+    switch (peer.at) {
+      case phase::reading: read(peer); break;
+      case phase::waiting: peer.over = true; break;  // it hung up
+      case phase::writing: write(peer); break;
     }
   }
 
-  void read(connection& from) {
+  void read(connection& peer) {
     std::array<char, 2048> bytes;
     bool ended = false;
-    while (from.received.size() < max_request_bytes) {
-      const ssize_t got = ::recv(from.socket.get(), bytes.data(), bytes.size(), 0);
+    while (peer.received.size() < max_request_bytes) {
+      const ssize_t got = ::recv(peer.socket.get(), bytes.data(), bytes.size(), 0);
       if (got < 0 && errno == EINTR) continue;
       if (got < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) break;
       if (got < 0) {
-        from.over = true;
+        peer.over = true;
         return;
       }
       if (got == 0) {  // nothing more comes, but it may wait for the answer
         ended = true;
         break;
       }
-      from.received.append(bytes.data(), static_cast<std::size_t>(got));
+      peer.received.append(bytes.data(), static_cast<std::size_t>(got));
     }
-    auto asked = parse_request(from.received);
+    auto asked = parse_request(peer.received);
     if (!asked) {
-      from.over = ended;
+      peer.over = ended;
       return;
     }
-    from.wants = std::move(*asked);
-    if (from.wants.refusal != 0) return begin(from, refusal_of(from.wants.refusal));
-    const auto found = pages_.find(from.wants.path);
-    if (found == pages_.end()) return begin(from, refusal_of(not_found));
-    if (found->second.from_memory) return begin(from, make_answer(found->second));
+    peer.wants = std::move(*asked);
+    if (peer.wants.refusal != 0) return begin(peer, refusal_of(peer.wants.refusal));
+    const auto found = pages_.find(peer.wants.path);
+    if (found == pages_.end()) return begin(peer, refusal_of(not_found));
+    if (found->second.from_memory) return begin(peer, make_answer(found->second));
     known_page& page = known_[found->first];
-    if (!page.asked && clock::now() - page.made < limits_.fresh) return begin(from, page.last);
-    from.at = phase::waiting;
+    if (!page.asked && clock::now() - page.made < limits_.fresh) return begin(peer, page.last);
+    peer.at = phase::waiting;
     if (!std::exchange(page.asked, true)) maker_->ask(found->first);
   }
 

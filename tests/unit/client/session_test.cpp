@@ -28,12 +28,12 @@ T must(result<T> outcome) {
   if constexpr (!std::is_void_v<T>) return std::move(*outcome);
 }
 
-memory::segment mapped_again(const memory::segment& from, memory::access how) {
-  return must(memory::segment::map(must(from.fd().duplicate()), from.size(), how));
+memory::segment mapped_again(const memory::segment& segment, memory::access mode) {
+  return must(memory::segment::map(must(segment.fd().duplicate()), segment.size(), mode));
 }
 
-memory::shared_file opened_again(const memory::shared_file& from) {
-  return must(memory::shared_file::adopt(must(from.fd().duplicate()), from.size()));
+memory::shared_file opened_again(const memory::shared_file& file) {
+  return must(memory::shared_file::adopt(must(file.fd().duplicate()), file.size()));
 }
 
 struct fixture {

@@ -52,9 +52,9 @@ index_writer opened(const index_writer& other) {
   return std::move(*writer);
 }
 
-std::uint64_t allocated(const index_writer& of) {
+std::uint64_t allocated(const index_writer& index) {
   struct stat status {};
-  ::fstat(of.file().fd().get(), &status);
+  ::fstat(index.file().fd().get(), &status);
   return static_cast<std::uint64_t>(status.st_blocks) * 512;
 }
 

@@ -102,13 +102,13 @@ BOOST_AUTO_TEST_CASE(a_collision_of_index_keys_is_a_miss) {
 
 BOOST_AUTO_TEST_CASE(the_low_bits_of_a_version_may_wrap) {
   fixture test;
-  const std::uint32_t ordinal = test.owner.versions().slab(1)->first_version;
+  const std::uint32_t version_index = test.owner.versions().slab(1)->first_version;
   const std::uint64_t wrap = std::uint64_t{1} << (memory::index_value::version_bits + 1);
   const auto keys = keys_of(0, 1);
   for (const std::uint64_t before : {wrap - 4, wrap - 2, wrap, 3 * wrap - 2}) {
-    test.owner.set_version(ordinal, before);
+    test.owner.set_version(version_index, before);
     test.owner.publish(0, keys);
-    BOOST_TEST(test.owner.versions().version(ordinal) == before + 2);
+    BOOST_TEST(test.owner.versions().version(version_index) == before + 2);
     BOOST_TEST(test.lookup.count_prefix(batch_of(keys), 0) == 1U);
   }
 }
@@ -199,8 +199,8 @@ BOOST_AUTO_TEST_CASE(stale_entries_need_no_pins) {
   // The index knows eight keys, but the last four are condemned.
   for (std::uint32_t i = 4; i < 8; ++i) {
     test.owner.publish(i, key_of(i));
-    const std::uint32_t ordinal = test.owner.versions().slab(1)->first_version + i;
-    test.owner.set_version(ordinal, test.owner.versions().version(ordinal) | 1);
+    const std::uint32_t version_index = test.owner.versions().slab(1)->first_version + i;
+    test.owner.set_version(version_index, test.owner.versions().version(version_index) | 1);
   }
   const auto keys = keys_of(0, 8);
   std::vector<memory::pin> pins(8);

@@ -47,27 +47,27 @@ struct state {
   auto operator<=>(const state&) const = default;
 };
 
-void store(state& s, thread by, variable to, std::uint8_t value) {
-  s.buffers[by][s.held[by]++] = {to, value};
+void store(state& s, thread thread, variable to, std::uint8_t value) {
+  s.buffers[thread][s.held[thread]++] = {to, value};
 }
 
-std::uint8_t load(const state& s, thread by, variable from) {
-  for (std::size_t i = s.held[by]; i-- > 0;) {
-    if (s.buffers[by][i].to == from) return s.buffers[by][i].value;
+std::uint8_t load(const state& s, thread thread, variable from) {
+  for (std::size_t i = s.held[thread]; i-- > 0;) {
+    if (s.buffers[thread][i].to == from) return s.buffers[thread][i].value;
   }
   return s.memory[from];
 }
 
-bool full(const state& s, thread by) {
-  return s.held[by] == s.buffers[by].size();
+bool full(const state& s, thread thread) {
+  return s.held[thread] == s.buffers[thread].size();
 }
 
 /// The oldest store of `by` becomes visible.
-std::optional<state> drained(state s, thread by) {
-  if (s.held[by] == 0) return std::nullopt;
-  s.memory[s.buffers[by][0].to] = s.buffers[by][0].value;
-  std::shift_left(s.buffers[by].begin(), s.buffers[by].end(), 1);
-  s.buffers[by][--s.held[by]] = {};
+std::optional<state> drained(state s, thread thread) {
+  if (s.held[thread] == 0) return std::nullopt;
+  s.memory[s.buffers[thread][0].to] = s.buffers[thread][0].value;
+  std::shift_left(s.buffers[thread].begin(), s.buffers[thread].end(), 1);
+  s.buffers[thread][--s.held[thread]] = {};
   return s;
 }
 

@@ -24,15 +24,15 @@ trace load(const std::string& name) {
 
 /// In points of prefix-token hits: at most `regret` below the best candidate, at most `below_lru` below LRU; and few
 /// switches.
-void check_regret(const std::string& name, const trace& of, std::vector<std::uint32_t> capacities, double regret,
+void check_regret(const std::string& name, const trace& trace, std::vector<std::uint32_t> capacities, double regret,
                   double below_lru = 1.0) {
   for (const std::uint32_t capacity : selected(std::move(capacities))) {
-    const outcome got = run_auto(of, capacity);
+    const outcome got = run_auto(trace, capacity);
     double best = 0;
-    for (const policy_info* each : candidates()) best = std::max(best, percent(of, each->name, capacity));
+    for (const policy_info* each : candidates()) best = std::max(best, percent(trace, each->name, capacity));
     BOOST_TEST_CONTEXT(name << ", " << capacity << " blocks: " << got.percent << ", at last " << got.status.policy) {
       BOOST_TEST(got.percent >= best - regret);
-      BOOST_TEST(got.percent >= percent(of, "lru", capacity) - below_lru);
+      BOOST_TEST(got.percent >= percent(trace, "lru", capacity) - below_lru);
       BOOST_TEST(got.status.switches <= 8U);
     }
   }

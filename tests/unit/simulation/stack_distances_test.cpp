@@ -11,8 +11,8 @@ namespace cenote::simulation {
 
 namespace {
 
-void check(const trace& of, std::uint32_t capacity, const lru_curve& curve) {
-  const replay_sums expected = *simulate(of, "lru", capacity, replay_order::forward);
+void check(const trace& trace, std::uint32_t capacity, const lru_curve& curve) {
+  const replay_sums expected = *simulate(trace, "lru", capacity, replay_order::forward);
   const replay_sums got = curve.at(capacity);
   BOOST_TEST_CONTEXT("at " << capacity) {
     BOOST_TEST(got.stream_hits == expected.stream_hits);

@@ -17,8 +17,8 @@ bool same(const trace& one, const trace& other) {
 }
 
 /// The share of blocks that were there before, the bound of every policy.
-double seen_before(const trace& of) {
-  return 1 - static_cast<double>(of.distinct()) / static_cast<double>(of.stream().size());
+double seen_before(const trace& trace) {
+  return 1 - static_cast<double>(trace.distinct()) / static_cast<double>(trace.stream().size());
 }
 
 std::string refusal(std::string_view description) {

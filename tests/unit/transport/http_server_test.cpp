@@ -23,11 +23,11 @@ using namespace std::chrono_literals;
 
 namespace {
 
-unique_fd connect_to(const http::server& at) {
+unique_fd connect_to(const http::server& server) {
   unique_fd socket(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
   sockaddr_in where{};
   where.sin_family = AF_INET;
-  where.sin_port = htons(at.where().port);
+  where.sin_port = htons(server.where().port);
   ::inet_pton(AF_INET, "127.0.0.1", &where.sin_addr);
   BOOST_REQUIRE(::connect(socket.get(), reinterpret_cast<sockaddr*>(&where), sizeof where) == 0);
   return socket;
@@ -38,17 +38,17 @@ void say(const unique_fd& to, std::string_view text) {
 }
 
 /// All until the end of the connection.
-std::string hear(const unique_fd& from) {
+std::string hear(const unique_fd& socket) {
   std::string text;
   std::array<char, 4096> bytes;
-  for (ssize_t got = 0; (got = ::recv(from.get(), bytes.data(), bytes.size(), 0)) > 0;) {
+  for (ssize_t got = 0; (got = ::recv(socket.get(), bytes.data(), bytes.size(), 0)) > 0;) {
     text.append(bytes.data(), static_cast<std::size_t>(got));
   }
   return text;
 }
 
-std::string ask(const http::server& at, const std::string& page, const std::string& method = "GET") {
-  const auto socket = connect_to(at);
+std::string ask(const http::server& server, const std::string& page, const std::string& method = "GET") {
+  const auto socket = connect_to(server);
   say(socket, method + " " + page + " HTTP/1.1\r\nHost: here\r\n\r\n");
   return hear(socket);
 }

@@ -80,9 +80,9 @@ struct store_fixture {
     });
   }
 
-  void scribble(std::uint64_t at, const std::string& bytes) const {
+  void scribble(std::uint64_t offset, const std::string& bytes) const {
     std::fstream file(path + "/data", std::ios::in | std::ios::out | std::ios::binary);
-    file.seekp(static_cast<std::streamoff>(at));
+    file.seekp(static_cast<std::streamoff>(offset));
     file.write(bytes.data(), static_cast<std::streamsize>(bytes.size()));
     BOOST_REQUIRE(file.good());
   }

@@ -97,9 +97,9 @@ std::string line_of(const std::string& time, std::uint64_t id = 1) {
   return fmt::format("{{\"timestamp\": {}, \"input_length\": 512, \"hash_ids\": [{}]}}\n", time, id);
 }
 
-read_trace read_text(const std::string& text, const trace_reading& how = {}) {
+read_trace read_text(const std::string& text, const trace_reading& reading = {}) {
   const temporary_file file(text);
-  auto read = read_trace_file(file.path, how);
+  auto read = read_trace_file(file.path, reading);
   BOOST_REQUIRE_MESSAGE(read.has_value(), (read ? "" : read.error().message()));
   return std::move(*read);
 }

@@ -33,12 +33,12 @@ BOOST_AUTO_TEST_CASE(what_has_a_copy_below_goes_before_everything_else_and_comes
   const std::uint32_t first = put(1);
   const std::uint32_t second = put(2);
   of.order.leave_order(group, second, departure::removed, now);
-  of.order.park(group, second, now);
-  BOOST_TEST(of.order.parked_bytes() == 4096U);
+  of.order.mark_written_back(group, second, now);
+  BOOST_TEST(of.order.written_back_bytes() == 4096U);
   BOOST_TEST(*oldest_of(group) == second);
   BOOST_TEST(*oldest_unwritten_of(group) == first);
   of.order.touch_order(group, second, now);
-  BOOST_TEST(of.order.parked_bytes() == 0U);
+  BOOST_TEST(of.order.written_back_bytes() == 0U);
   BOOST_TEST(*oldest_of(group) == first);
 }
 

@@ -20,8 +20,8 @@ store_options with_ttl() {
 
 struct fixture : bare_parts {
   fixture() : bare_parts(with_ttl()) {}
-  [[nodiscard]] bool is_here(const instance& in, std::uint64_t key) const {
-    return of.all.find_present(in, reduce_key(key_of(key).view(), 0), key_of(key), nullptr).has_value();
+  [[nodiscard]] bool is_here(const instance& instance, std::uint64_t key) const {
+    return of.all.find_present(instance, reduce_key(key_of(key).view(), 0), key_of(key), nullptr).has_value();
   }
   instance& brief = add("brief", "short");
   instance& lasting = add("lasting", "");

@@ -40,7 +40,7 @@ struct legacy {
 class killed_worker {
  public:
   /// `spare`: how many slabs a worker may ask for before it is killed.
-  killed_worker(node& at, const slab_description& like, std::uint32_t spare) : at_(at) {
+  killed_worker(node& node, const slab_description& like, std::uint32_t spare) : at_(node) {
     log_ = static_cast<legacy*>(
         ::mmap(nullptr, sizeof(legacy), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0));
     BOOST_REQUIRE(log_ != MAP_FAILED);

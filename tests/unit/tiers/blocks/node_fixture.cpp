@@ -47,12 +47,12 @@ segment copy_of(const segment& original) {
 constexpr std::uint64_t sample = 512;  // a word of every 512 bytes, and the last one
 
 template <class Each>
-bool each_sample(std::uint64_t bytes, const full_key& key, Each each) {
+bool each_sample(std::uint64_t bytes, const full_key& key, Each visit) {
   const block_key name = reduce_key(key.view(), 0);
   for (std::uint64_t at = 0; at + 8 <= bytes; at += sample) {
-    if (!each(at, mixed(name.hi + at))) return false;
+    if (!visit(at, mixed(name.hi + at))) return false;
   }
-  return bytes < 8 || each(bytes - 8, mixed(name.hi + (bytes - 8) / sample * sample));
+  return bytes < 8 || visit(bytes - 8, mixed(name.hi + (bytes - 8) / sample * sample));
 }
 
 }  // namespace
@@ -73,9 +73,9 @@ void fill(std::byte* to, std::uint64_t bytes, const full_key& key) {
   });
 }
 
-bool holds(const std::byte* from, std::uint64_t bytes, const full_key& key) {
+bool holds(const std::byte* source, std::uint64_t bytes, const full_key& key) {
   return each_sample(bytes, key, [&](std::uint64_t at, std::uint64_t word) {
-    return std::memcmp(from + at, &word, sizeof word) == 0;
+    return std::memcmp(source + at, &word, sizeof word) == 0;
   });
 }
 
@@ -202,19 +202,19 @@ std::uint64_t node::recover() {
   return served;
 }
 
-std::byte* node::bytes(instance_number of, block_ref ref) const {
-  const auto found = slabs.find({of, ref.slab()});
+std::byte* node::bytes(instance_number instance, block_ref ref) const {
+  const auto found = slabs.find({instance, ref.slab()});
   return found == slabs.end() ? nullptr : found->second.memory.data() + found->second.what.stride * ref.block();
 }
 
-memory::index_reader node::index(instance_number of) const {
-  return memory::index_reader(instances.at(of).index.tables);
+memory::index_reader node::index(instance_number instance) const {
+  return memory::index_reader(instances.at(instance).index.tables);
 }
 
-const memory::version_table& node::versions(instance_number of) const {
-  const memory::version_table& all = instances.at(of).versions;
+const memory::version_table& node::versions(instance_number instance) const {
+  const memory::version_table& all = instances.at(instance).versions;
   for (const auto& [place, kept] : slabs) {
-    if (place.first == of) must(all.make_room(kept.what.index, kept.what.first_version, kept.what.count));
+    if (place.first == instance) must(all.make_room(kept.what.index, kept.what.first_version, kept.what.count));
   }
   return all;
 }
@@ -224,19 +224,19 @@ memory::session_memory node::session(session_number number) const {
   return memory::session_memory(kept.memory.data(), kept.pins);
 }
 
-const slab_description* node::slab(instance_number of, std::uint32_t index) const {
-  const auto found = slabs.find({of, index});
+const slab_description* node::slab(instance_number instance, std::uint32_t index) const {
+  const auto found = slabs.find({instance, index});
   return found == slabs.end() ? nullptr : &found->second.what;
 }
 
-block_record& node::record(instance_number of, block_ref ref) const {
-  return records_[slab(of, ref.slab())->first_record + ref.block()];
+block_record& node::record(instance_number instance, block_ref ref) const {
+  return records_[slab(instance, ref.slab())->first_record + ref.block()];
 }
 
-std::uint64_t node::present(instance_number of) const {
+std::uint64_t node::present(instance_number instance) const {
   const auto all = status();
   for (const instance_status& each : all.instances) {
-    if (each.id == instances.at(of).spec.id) return each.present;
+    if (each.id == instances.at(instance).spec.id) return each.present;
   }
   return 0;
 }
@@ -293,10 +293,11 @@ std::string node::broken_identity() const {
   for (const session_status& each : all.sessions) grants[each.instance] += each.grants;
   for (const instance_status& each : all.instances) {
     const auto& states = counted[each.id];
-    const auto wrong = [&](const char* what, std::uint64_t said, block_state state) -> std::string {
+    const auto wrong = [&](const char* what, std::uint64_t reported, block_state state) -> std::string {
       const std::uint64_t real = states[static_cast<std::size_t>(state)];
-      if (said == real) return {};
-      return each.id + ": status says " + std::to_string(said) + " " + what + ", the records " + std::to_string(real);
+      if (reported == real) return {};
+      return each.id + ": status says " + std::to_string(reported) + " " + what + ", the records " +
+             std::to_string(real);
     };
     for (const std::string& text :
          {wrong("free", each.free, block_state::free), wrong("granted", grants[each.id], block_state::granted),
@@ -332,11 +333,11 @@ std::string node::broken_identity() const {
 
 // ---------------------------------------------------------------------------------------------- client
 
-client::client(node& at_node, instance_number of, std::uint32_t pins)
+client::client(node& at_node, instance_number instance, std::uint32_t pins)
     : at(at_node),
-      in(of),
-      number(at_node.attach(of, pins)),
-      block_bytes(at_node.instances.at(of).spec.groups[0].block_bytes()) {}
+      in(instance),
+      number(at_node.attach(instance, pins)),
+      block_bytes(at_node.instances.at(instance).spec.groups[0].block_bytes()) {}
 
 std::vector<completion> client::run(std::vector<submission> entries) {
   if (entries.empty()) return {};
@@ -513,8 +514,9 @@ std::optional<std::uint32_t> client::pin(const full_key& key, std::uint16_t grou
   const auto& home = *table.slab(ref.slab());
   if (home.state.load(std::memory_order_acquire) == static_cast<std::uint32_t>(memory::slab_state::live) &&
       ref.block() < home.count) {
-    const std::uint32_t ordinal = home.first_version + ref.block();
-    if (index_value::matches(value, table.version(ordinal)) && table.key_equals(ordinal, key.view())) return slot;
+    const std::uint32_t version_index = home.first_version + ref.block();
+    if (index_value::matches(value, table.version(version_index)) && table.key_equals(version_index, key.view()))
+      return slot;
   }
   unpin(slot);
   return std::nullopt;

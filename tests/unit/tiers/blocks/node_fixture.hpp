@@ -22,7 +22,7 @@ namespace cenote::blocks::testing {
 full_key key_of(std::uint64_t n, std::size_t width = 16);
 /// Contents that derive from the key: a block of another key never looks the same.
 void fill(std::byte* to, std::uint64_t bytes, const full_key& key);
-bool holds(const std::byte* from, std::uint64_t bytes, const full_key& key);
+bool holds(const std::byte* source, std::uint64_t bytes, const full_key& key);
 
 /// One group of `parts` equal parts.
 instance_spec spec_of(const std::string& id, std::uint64_t block_bytes = 4096, std::size_t parts = 1,
@@ -50,16 +50,16 @@ class node {
   /// A second store object over the same segments takes over from a process that was killed.
   std::uint64_t recover();
 
-  [[nodiscard]] std::byte* bytes(instance_number in, memory::block_ref ref) const;
-  [[nodiscard]] memory::index_reader index(instance_number in) const;
+  [[nodiscard]] std::byte* bytes(instance_number instance, memory::block_ref ref) const;
+  [[nodiscard]] memory::index_reader index(instance_number instance) const;
   /// Mapped as far as its slabs go.
-  [[nodiscard]] const memory::version_table& versions(instance_number in) const;
+  [[nodiscard]] const memory::version_table& versions(instance_number instance) const;
   [[nodiscard]] memory::session_memory session(session_number number) const;
-  [[nodiscard]] const slab_description* slab(instance_number in, std::uint32_t index) const;
-  [[nodiscard]] memory::block_record& record(instance_number in, memory::block_ref ref) const;
+  [[nodiscard]] const slab_description* slab(instance_number instance, std::uint32_t index) const;
+  [[nodiscard]] memory::block_record& record(instance_number instance, memory::block_ref ref) const;
   [[nodiscard]] memory::crash_guard guard() const { return records_.guard(); }
   [[nodiscard]] store_status status() const { return tier->status(now); }
-  [[nodiscard]] std::uint64_t present(instance_number in) const;
+  [[nodiscard]] std::uint64_t present(instance_number instance) const;
 
   /// Compares status() with the records, the index and the version tables; the first thing that is wrong, in words.
   [[nodiscard]] std::string broken_identity() const;

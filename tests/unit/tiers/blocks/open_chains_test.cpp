@@ -10,11 +10,11 @@ BOOST_AUTO_TEST_SUITE(open_chains_suite)
 
 BOOST_AUTO_TEST_CASE(a_block_joins_the_latest_chain_that_asked_for_it) {
   open_chains chains;
-  chains.add({.asked = {3, 4, 5}, .standing = 1, .blocks = {}});
-  chains.add({.asked = {4, 6}, .standing = 2, .blocks = {}});
+  chains.add({.asked = {3, 4, 5}, .request_context = 1, .blocks = {}});
+  chains.add({.asked = {4, 6}, .request_context = 2, .blocks = {}});
   BOOST_REQUIRE(chains.find(4, 0) != nullptr);
-  BOOST_TEST(chains.find(4, 0)->standing == 2U);
-  BOOST_TEST(chains.find(3, 0)->standing == 1U);
+  BOOST_TEST(chains.find(4, 0)->request_context == 2U);
+  BOOST_TEST(chains.find(3, 0)->request_context == 1U);
   BOOST_TEST(chains.find(9, 0) == nullptr);
 }
 

@@ -38,21 +38,21 @@ std::size_t bare_parts::pump() {
   return made;
 }
 
-block_ref bare_parts::blank(instance& in) {
+block_ref bare_parts::blank(instance& instance) {
   block_ref ref;
-  while (of.allocate.allocate(pool_in(in), ref, 1, now) == allocation::wait) pump();
+  while (of.allocate.allocate(pool_in(instance), ref, 1, now) == allocation::wait) pump();
   return ref;
 }
 
-block_ref bare_parts::present(instance& in, std::uint64_t key) {
-  const block_ref ref = blank(in);
-  of.blocks.publish(in, *slab_of(in, ref), ref, key_of(key), now);
-  of.order.enter_order(pool_in(in), record_of(in, ref), now);
+block_ref bare_parts::present(instance& instance, std::uint64_t key) {
+  const block_ref ref = blank(instance);
+  of.blocks.publish(instance, *slab_of(instance, ref), ref, key_of(key), now);
+  of.order.enter_order(pool_in(instance), record_of(instance, ref), now);
   return ref;
 }
 
-std::uint32_t bare_parts::record_of(const instance& in, block_ref ref) const {
-  return slab_of(in, ref)->what.first_record + ref.block();
+std::uint32_t bare_parts::record_of(const instance& instance, block_ref ref) const {
+  return slab_of(instance, ref)->what.first_record + ref.block();
 }
 
 }  // namespace cenote::blocks::testing

@@ -19,11 +19,11 @@ struct bare_parts {
   /// Makes the slabs that were asked for. Returns how many.
   std::size_t pump();
   /// A blank block of the instance's only pool.
-  memory::block_ref blank(instance& in);
+  memory::block_ref blank(instance& instance);
   /// A block that is here and in its pool's order.
-  memory::block_ref present(instance& in, std::uint64_t key);
-  [[nodiscard]] static pool& pool_in(instance& in) { return *in.pools.front(); }
-  [[nodiscard]] std::uint32_t record_of(const instance& in, memory::block_ref ref) const;
+  memory::block_ref present(instance& instance, std::uint64_t key);
+  [[nodiscard]] static pool& pool_in(instance& instance) { return *instance.pools.front(); }
+  [[nodiscard]] std::uint32_t record_of(const instance& instance, memory::block_ref ref) const;
 
   parts of;
   boot_time now = boot_time_of(10);

@@ -37,7 +37,7 @@ BOOST_AUTO_TEST_CASE(what_is_condemned_is_held_by_a_pin_a_transfer_or_a_prefetch
   const std::vector<bool> held = of.pins.condemn(in, all);
   BOOST_TEST((held == std::vector<bool>{true, true, true, false}));
   for (const block_ref ref : all) {
-    BOOST_TEST((in.versions.version(ordinal_of(*slab_of(in, ref), ref)) & 1) == 1U);  // readers see that it goes
+    BOOST_TEST((in.versions.version(version_index_of(*slab_of(in, ref), ref)) & 1) == 1U);  // readers see that it goes
     of.blocks.restore(in, *slab_of(in, ref), ref);
   }
 }

@@ -77,9 +77,9 @@ struct provisioner_world {
     made.submit(std::move(requests));
     return next();
   }
-  slab_outcome drop(slab_outcome of) {
+  slab_outcome drop(slab_outcome slab) {
     std::vector<slab_request> requests;
-    requests.push_back({slab_request::kind::drop, of.slab, std::move(of.memory)});
+    requests.push_back({slab_request::kind::drop, slab.slab, std::move(slab.memory)});
     made.submit(std::move(requests));
     return next();
   }

@@ -44,14 +44,14 @@ std::string random_work::reserve(std::size_t who) {
   return got.kind == completion_kind::refused ? refused(got, "reserve") : std::string();
 }
 
-void random_work::fill_part(const client& by, const held& what) {
+void random_work::fill_part(const client& client, const held& what) {
   // Parts of whole pages: each session writes its own, all together they are the block's contents.
-  std::vector<std::byte> whole(by.block_bytes);
+  std::vector<std::byte> whole(client.block_bytes);
   fill(whole.data(), whole.size(), what.key);
-  const group_spec& group = at_.instances.at(by.in).spec.groups[0];
+  const group_spec& group = at_.instances.at(client.in).spec.groups[0];
   for (std::size_t part = 0; part < group.parts.size(); ++part) {
     if ((what.parts >> part & 1) == 0) continue;
-    std::memcpy(at_.bytes(by.in, what.block.ref) + group.part_offset(part), whole.data() + group.part_offset(part),
+    std::memcpy(at_.bytes(client.in, what.block.ref) + group.part_offset(part), whole.data() + group.part_offset(part),
                 group.parts[part].bytes);
   }
 }

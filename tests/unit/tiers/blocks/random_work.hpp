@@ -14,9 +14,9 @@ namespace cenote::blocks::testing {
 /// Clients that do whatever a client may do, from a seed. A block that is found must hold the contents of its key.
 class random_work {
  public:
-  random_work(node& at, std::uint64_t seed, std::uint64_t keys) : at_(at), random_(seed), keys_(keys) {}
+  random_work(node& node, std::uint64_t seed, std::uint64_t keys) : at_(node), random_(seed), keys_(keys) {}
 
-  void add_client(instance_number in) { clients_.push_back(std::make_unique<client>(at_, in, 32)); }
+  void add_client(instance_number instance) { clients_.push_back(std::make_unique<client>(at_, instance, 32)); }
   /// One operation of one client. What is wrong, in words; empty when nothing is.
   std::string step();
   /// After a restart: clients forget what they were doing and say so, as a library does.
@@ -46,7 +46,7 @@ class random_work {
     full_key key;
   };
   full_key any_key();
-  void fill_part(const client& by, const held& what);
+  void fill_part(const client& client, const held& what);
   std::string put(std::size_t who);
   std::string reserve(std::size_t who);
   std::string finish_one();

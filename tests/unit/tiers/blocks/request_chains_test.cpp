@@ -22,7 +22,7 @@ struct fixture : bare_parts {
     const block_ref ref = blank(in);
     of.blocks.publish(in, *slab_of(in, ref), ref, key_of(key), now);
     const std::uint32_t record = record_of(in, ref);
-    of.chains.note_stored(group, record, of.all.identity_of(group, record), 0, by, now);
+    of.chains.note_stored(group, record, of.all.key_hash(group, record), 0, by, now);
     return record;
   }
 };
@@ -51,7 +51,7 @@ BOOST_AUTO_TEST_CASE(what_is_stored_behind_a_chain_makes_the_chain_young_again) 
   const block_ref ref = blank(in);
   of.blocks.publish(in, *slab_of(in, ref), ref, key_of(2), now);
   const std::uint32_t record = record_of(in, ref);
-  of.chains.note_stored(group, record, of.all.identity_of(group, record), of.all.identity_of(group, head), by, now);
+  of.chains.note_stored(group, record, of.all.key_hash(group, record), of.all.key_hash(group, head), by, now);
   of.chains.place_stored(by, now);
   BOOST_TEST(*oldest_of(group) == between);
 }

@@ -227,9 +227,9 @@ class matrix_node {
     for (const block_key& key : strangers) hints_of(c)->add(key);
     for (const block_key& key : strangers) hints_of(c)->erase(key);
   }
-  memory::hint_writer* hints_of(instance_number in) {
+  memory::hint_writer* hints_of(instance_number instance) {
     for (auto& each : hints_) {
-      if (each.in == in) return &each.hints;
+      if (each.in == instance) return &each.hints;
     }
     return nullptr;
   }
@@ -382,9 +382,11 @@ class aftermath {
       }
     }
     const auto& versions = at().versions(node_.a);
-    const auto ordinal_of = [&](block_ref ref) { return at().slab(node_.a, ref.slab())->first_version + ref.block(); };
+    const auto version_index_of = [&](block_ref ref) {
+      return at().slab(node_.a, ref.slab())->first_version + ref.block();
+    };
     if (!blank.empty()) {
-      versions.set_version(ordinal_of(blank.back()), (versions.version(ordinal_of(blank.back())) | 1) + 1);
+      versions.set_version(version_index_of(blank.back()), (versions.version(version_index_of(blank.back())) | 1) + 1);
       blank.pop_back();
     }
     if (present.empty() || blank.empty()) return;
@@ -395,7 +397,7 @@ class aftermath {
     record.set_key(at().record(node_.a, from).get_key());
     record.parts.store(3);
     record.flags = 0;
-    record.set(block_state::present, (versions.version(ordinal_of(to)) | 1) + 1);
+    record.set(block_state::present, (versions.version(version_index_of(to)) | 1) + 1);
   }
 
   /// A worker that dies while it takes over, and then one that does not.

@@ -27,16 +27,16 @@ instance_spec two_groups(const std::string& id) {
 /// Makes entries whose fields are right, wrong, or of something else, about a third of the time each.
 class liar {
  public:
-  liar(node& at, std::uint64_t seed) : at_(at), random_(seed) {}
+  liar(node& node, std::uint64_t seed) : at_(node), random_(seed) {}
 
-  batch batch_of(session_number session, instance_number in) {
+  batch batch_of(session_number session, instance_number instance) {
     batch work;
     work.session = session;
     const std::size_t count = 1 + random_() % 12;
     std::uint32_t request = static_cast<std::uint32_t>(random_() % 3);
     for (std::size_t i = 0; i < count; ++i) {
       if (random_() % 4 == 0) ++request;
-      work.entries.push_back(entry(session, in, request, static_cast<std::uint32_t>(i)));
+      work.entries.push_back(entry(session, instance, request, static_cast<std::uint32_t>(i)));
     }
     work.entries.back().flags |= submission::flag_last;
     return work;
@@ -44,7 +44,7 @@ class liar {
   std::uint64_t dice() { return random_(); }
 
  private:
-  submission entry(session_number session, instance_number in, std::uint32_t request, std::uint32_t place) {
+  submission entry(session_number session, instance_number instance, std::uint32_t request, std::uint32_t place) {
     submission out;
     const bool touches = random_() % 3 == 0;
     out.op =
@@ -54,7 +54,7 @@ class liar {
     out.group = static_cast<std::uint16_t>(random_() % 8 == 0 ? random_() : random_() % 2);
     out.request = request;
     out.index = random_() % 4 == 0 ? static_cast<std::uint32_t>(random_() % 3) : place;
-    const auto [ref, version] = block_of(session, in);
+    const auto [ref, version] = block_of(session, instance);
     out.block = ref;
     out.grant_version = random_() % 6 == 0 ? static_cast<std::uint32_t>(random_()) : version;
     out.argument = random_() % 3 == 0 ? random_() : random_() % 4;
@@ -63,22 +63,22 @@ class liar {
     const full_key key = key_of(random_() % keys);
     std::memcpy(out.key, key.bytes.data(), sizeof out.key);
     out.key_size = static_cast<std::uint8_t>(random_() % 8 == 0 ? random_() : key.size);
-    if (out.op == operation::touch) fill_runs(out, in);
+    if (out.op == operation::touch) fill_runs(out, instance);
     return out;
   }
 
-  void fill_runs(submission& out, instance_number in) {
+  void fill_runs(submission& out, instance_number instance) {
     memory::touch_runs runs{};
     for (std::uint64_t& run : runs.run) {
       const std::uint64_t length = random_() % 8 == 0 ? random_() & 0xffffff : random_() % 4;
-      run = memory::touch_runs::make(block_ref::from_bits(block_of(0, in).first), length);
+      run = memory::touch_runs::make(block_ref::from_bits(block_of(0, instance).first), length);
     }
     std::memcpy(out.key, &runs, sizeof runs);
     out.key_size = static_cast<std::uint8_t>(random_() % 8 == 0 ? random_() : 8 * (1 + random_() % 8));
   }
 
   /// A block of a slab of the instance and its grant version; sometimes one that the session holds, or of nowhere.
-  std::pair<std::uint64_t, std::uint32_t> block_of(session_number session, instance_number in) {
+  std::pair<std::uint64_t, std::uint32_t> block_of(session_number session, instance_number instance) {
     if (session != 0 && random_() % 3 == 0) {
       const auto& slot = at_.session(session).grant(random_() % 16);
       const std::uint64_t word = slot.word.load();
@@ -86,10 +86,10 @@ class liar {
     }
     if (random_() % 16 == 0) return {random_(), 1};
     const std::uint32_t index = 1 + static_cast<std::uint32_t>(random_() % 24);
-    const slab_description* home = at_.slab(in, index);
+    const slab_description* home = at_.slab(instance, index);
     if (home == nullptr) return {block_ref(index, 0).bits, 1};
     const block_ref ref(index, static_cast<std::uint32_t>(random_() % home->count));
-    return {ref.bits, at_.record(in, ref).grant_version.load()};
+    return {ref.bits, at_.record(instance, ref).grant_version.load()};
   }
 
   static constexpr std::uint64_t keys = 200;

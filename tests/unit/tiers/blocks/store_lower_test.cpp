@@ -51,14 +51,14 @@ struct world {
     for (std::uint64_t n = first; n < first + count; ++n) BOOST_TEST(a.put(key_of(n)).value == 1U);
   }
   /// With what the client says is the checksum of its bytes.
-  static void put_summed(client& by, std::uint64_t n, std::uint64_t checksum) {
-    const auto got = by.obtain();
+  static void put_summed(client& client, std::uint64_t n, std::uint64_t checksum) {
+    const auto got = client.obtain();
     BOOST_REQUIRE(got.has_value());
-    fill(by.at.bytes(by.in, got->ref), block, key_of(n));
-    memory::submission entry = by.commit_of(*got, key_of(n));
+    fill(client.at.bytes(client.in, got->ref), block, key_of(n));
+    memory::submission entry = client.commit_of(*got, key_of(n));
     entry.flags |= memory::submission::flag_checksum;
     entry.detail = checksum;
-    BOOST_TEST(by.ask({entry}).value == 1U);
+    BOOST_TEST(client.ask({entry}).value == 1U);
   }
   /// Everything shall go.
   std::vector<transfer> demote_all() {
@@ -125,14 +125,15 @@ struct prefetching : world {
     return options;
   }
   /// A chain of session `by`, named `chain`, as its ring brings it.
-  void request_prefetch(std::uint32_t chain, std::initializer_list<std::uint64_t> keys, client& by, bool hold = true) {
+  void request_prefetch(std::uint32_t chain, std::initializer_list<std::uint64_t> keys, client& client,
+                        bool hold = true) {
     std::vector<memory::submission> entries;
-    for (const std::uint64_t n : keys) entries.push_back(by.entry_of(operation::prefetch, key_of(n)));
+    for (const std::uint64_t n : keys) entries.push_back(client.entry_of(operation::prefetch, key_of(n)));
     memory::prefetch_terms terms;
     terms.chain = chain;
     terms.hold = hold;
     terms.pack(entries.back());
-    BOOST_TEST(by.run(std::move(entries)).empty());
+    BOOST_TEST(client.run(std::move(entries)).empty());
   }
   void request_prefetch(std::uint32_t chain, std::initializer_list<std::uint64_t> keys) {
     request_prefetch(chain, keys, a);

@@ -42,13 +42,13 @@ struct world {
 };
 
 /// The first `count` requests of a trace, with its times.
-std::vector<std::size_t> play(world& in, const simulation::trace& of, std::size_t count) {
+std::vector<std::size_t> play(world& world, const simulation::trace& trace, std::size_t count) {
   std::vector<std::size_t> hits;
-  for (const auto& each : of.requests().first(count)) {
-    in.at.now = std::max(in.at.now, boot_time_of(each.time));
+  for (const auto& each : trace.requests().first(count)) {
+    world.at.now = std::max(world.at.now, boot_time_of(each.time));
     std::vector<full_key> chain;
-    for (const std::uint64_t id : of.ids(each)) chain.push_back(key_of(id));
-    hits.push_back(in.a.request(chain));
+    for (const std::uint64_t id : trace.ids(each)) chain.push_back(key_of(id));
+    hits.push_back(world.a.request(chain));
   }
   return hits;
 }

@@ -22,15 +22,15 @@ store_options small_tier(std::uint64_t slabs = 16) {
   return options_of(slabs * (slab_bytes + 4096), slab_bytes);
 }
 
-account_status account_of(const node& at, const std::string& name) {
-  for (const account_status& each : at.status().accounts) {
+account_status account_of(const node& node, const std::string& name) {
+  for (const account_status& each : node.status().accounts) {
     if (each.name == name) return each;
   }
   return {};
 }
 
-account_status user_of(const node& at, std::uint32_t uid) {
-  for (const account_status& each : at.status().users) {
+account_status user_of(const node& node, std::uint32_t uid) {
+  for (const account_status& each : node.status().users) {
     if (each.uid == uid) return each;
   }
   return {};
@@ -42,15 +42,15 @@ std::vector<full_key> keys_from(std::uint64_t first, std::uint64_t count) {
   return keys;
 }
 
-void put_all(client& by, const std::vector<full_key>& keys) {
-  for (const full_key& key : keys) BOOST_REQUIRE((code_of(by.put(key)) == error_code::ok));
+void put_all(client& client, const std::vector<full_key>& keys) {
+  for (const full_key& key : keys) BOOST_REQUIRE((code_of(client.put(key)) == error_code::ok));
 }
 
 /// Reserves one key after the other until one is refused; how many went well.
-std::vector<blank> reserve_all(client& by, std::uint64_t first, std::uint64_t most, std::uint64_t parts = 1) {
+std::vector<blank> reserve_all(client& client, std::uint64_t first, std::uint64_t most, std::uint64_t parts = 1) {
   std::vector<blank> got;
   for (std::uint64_t n = 0; n < most; ++n) {
-    const auto answer = by.reserve(key_of(first + n), parts);
+    const auto answer = client.reserve(key_of(first + n), parts);
     if (answer.kind != completion_kind::reserved) {
       BOOST_TEST((answer.kind == completion_kind::refused && code_of(answer) == error_code::no_space));
       break;

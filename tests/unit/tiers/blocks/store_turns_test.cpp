@@ -32,9 +32,9 @@ struct world {
     }
     return entry;
   }
-  batch batch_of(const client& by, std::vector<submission> entries) const {
+  batch batch_of(const client& client, std::vector<submission> entries) const {
     batch work;
-    work.session = by.number;
+    work.session = client.number;
     work.entries = std::move(entries);
     return work;
   }

@@ -26,14 +26,14 @@ struct fixture {
   client b{at, in};
   ~fixture() { BOOST_TEST(at.broken_identity() == ""); }
 
-  blank reserve(client& by, std::uint64_t parts, std::uint64_t key = 1) {
-    const auto got = by.reserve(key_of(key), parts);
+  blank reserve(client& client, std::uint64_t parts, std::uint64_t key = 1) {
+    const auto got = client.reserve(key_of(key), parts);
     BOOST_REQUIRE((got.kind == completion_kind::reserved));
     BOOST_TEST(got.value == parts);
     return {block_ref::from_bits(got.block), got.grant_version};
   }
-  std::uint16_t release(client& by, const blank& what, std::uint64_t parts) {
-    return by.ask({by.entry_of(operation::release, what, parts)}).code;
+  std::uint16_t release(client& client, const blank& what, std::uint64_t parts) {
+    return client.ask({client.entry_of(operation::release, what, parts)}).code;
   }
   void time_out() {
     at.now += at.options.reserve_timeout;
@@ -314,8 +314,8 @@ BOOST_AUTO_TEST_CASE(grant_versions_go_around) {
 
 BOOST_AUTO_TEST_CASE(version_bits_of_index_values_go_around) {
   const auto got = a.obtain();
-  const std::uint32_t ordinal = at.slab(in, got->ref.slab())->first_version + got->ref.block();
-  at.versions(in).set_version(ordinal, (std::uint64_t{1} << (memory::index_value::version_bits + 1)) - 3);
+  const std::uint32_t version_index = at.slab(in, got->ref.slab())->first_version + got->ref.block();
+  at.versions(in).set_version(version_index, (std::uint64_t{1} << (memory::index_value::version_bits + 1)) - 3);
   a.ask({a.entry_of(operation::release, *got)});
   for (std::uint64_t k = 1; k <= 4; ++k) {
     BOOST_TEST(a.put(key_of(k)).value == 1U);
@@ -325,7 +325,7 @@ BOOST_AUTO_TEST_CASE(version_bits_of_index_values_go_around) {
     BOOST_TEST((b.read(key_of(k)) == look::right));
     b.remove(key_of(k));
   }
-  BOOST_TEST(at.versions(in).version(ordinal) > std::uint64_t{1} << (memory::index_value::version_bits + 1));
+  BOOST_TEST(at.versions(in).version(version_index) > std::uint64_t{1} << (memory::index_value::version_bits + 1));
 }
 
 BOOST_AUTO_TEST_CASE(deadlines_reach_over_the_end_of_the_clock) {

@@ -13,13 +13,13 @@ struct arc_pool {
   arc_pool() {
     links.cover(1000);
     policy.resize(4);
-    for (std::uint32_t i = 0; i < 4; ++i) policy.admit(i, i, 0);
+    for (std::uint32_t i = 0; i < 4; ++i) policy.insert(i, i, 0);
   }
   std::uint32_t replace(std::uint32_t block) {
-    BOOST_TEST(policy.wants(block, 0));
+    BOOST_TEST(policy.should_admit(block, 0));
     const std::uint32_t victim = *policy.victim();
     policy.evict(victim, victim, 0);
-    policy.admit(block, block, 0);
+    policy.insert(block, block, 0);
     return victim;
   }
 };

@@ -26,8 +26,8 @@ inline std::vector<std::uint32_t> selected(std::vector<std::uint32_t> capacities
 }
 
 /// What engines hand over: full blocks only.
-inline simulation::trace full(const simulation::trace& of) {
-  return of.full_blocks(of.requests().size());
+inline simulation::trace full(const simulation::trace& trace) {
+  return trace.full_blocks(trace.requests().size());
 }
 
 struct outcome {
@@ -35,16 +35,16 @@ struct outcome {
   auto_status status;
 };
 
-inline outcome run_auto(const simulation::trace& of, std::uint32_t capacity, const auto_options& options = {}) {
+inline outcome run_auto(const simulation::trace& trace, std::uint32_t capacity, const auto_options& options = {}) {
   block_links links;
-  links.cover(of.distinct());
+  links.cover(trace.distinct());
   automatic by(links, options);
-  const auto sums = simulation::simulate(of, by, capacity, simulation::replay_order::reverse);
+  const auto sums = simulation::simulate(trace, by, capacity, simulation::replay_order::reverse);
   return {sums.hit_ratio() * 100, by.status()};
 }
 
-inline double percent(const simulation::trace& of, std::string_view policy, std::uint32_t capacity) {
-  return simulation::simulate(of, policy, capacity, simulation::replay_order::reverse)->hit_ratio() * 100;
+inline double percent(const simulation::trace& trace, std::string_view policy, std::uint32_t capacity) {
+  return simulation::simulate(trace, policy, capacity, simulation::replay_order::reverse)->hit_ratio() * 100;
 }
 
 }  // namespace cenote::eviction

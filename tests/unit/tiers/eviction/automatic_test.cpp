@@ -44,9 +44,9 @@ struct held_blocks {
       by.touch(block, now);
       return;
     }
-    if (!by.wants(of.identities()[block], now)) return;
+    if (!by.should_admit(of.identities()[block], now)) return;
     if (size == capacity) drop();
-    by.admit(block, of.identities()[block], now);
+    by.insert(block, of.identities()[block], now);
     here[block] = 1;
     ++size;
   }
@@ -57,12 +57,12 @@ struct held_blocks {
     here[victim] = 0;
     --size;
   }
-  void ask(const trace::entry& each) {
-    now = each.time;
-    const auto blocks = of.blocks(each);
+  void ask(const trace::entry& entry) {
+    now = entry.time;
+    const auto blocks = of.blocks(entry);
     std::size_t hits = 0;
     while (hits < blocks.size() && holds(blocks[hits])) ++hits;
-    by.begin({.ids = of.ids(each), .resident = blocks.first(hits), .partial = each.partial}, now);
+    by.begin_request({.ids = of.ids(entry), .resident = blocks.first(hits), .partial = entry.partial}, now);
     use_request(*this, blocks, hits, false, by.order());
   }
 };
@@ -104,7 +104,7 @@ BOOST_AUTO_TEST_CASE(a_workload_that_alternates_does_not_make_it_oscillate) {
 
 /// A loop just above the pool: LRU finds nothing. What is taken over at a switch are heads with their tails, so that a
 /// policy that holds on to what it has serves whole documents with it.
-BOOST_AUTO_TEST_CASE(after_a_switch_in_a_loop_as_many_prefixes_are_found_as_the_miniature_promised) {
+BOOST_AUTO_TEST_CASE(after_a_switch_in_a_loop_as_many_prefixes_are_found_as_the_shadow_cache_promised) {
   const trace of = full(*generate("loop:seed=6,documents=500,document_tokens=4000"));
   const outcome got = run_auto(of, 2'000, {.start = "lru"});
   BOOST_TEST(got.status.switches > 0U);
@@ -165,8 +165,8 @@ BOOST_AUTO_TEST_CASE(what_comes_from_another_policy_is_older_than_all_that_is_he
     links.cover(10);
     const auto policy = std::move(*make_policy(name, links));
     policy->resize(10);
-    policy->admit(0, 100, 50);
-    for (const std::uint32_t block : {1U, 2U, 3U, 4U}) policy->inherit(block, 100 + block, 50 - block, 1);
+    policy->insert(0, 100, 50);
+    for (const std::uint32_t block : {1U, 2U, 3U, 4U}) policy->insert_with_history(block, 100 + block, 50 - block, 1);
     if (name == std::string("s3fifo")) policy->forget(0);  // what is in its small queue goes before all others
     for (const std::uint32_t block : {4U, 3U, 2U}) {
       BOOST_TEST(*policy->victim() == block, name);
@@ -186,7 +186,7 @@ BOOST_AUTO_TEST_CASE(whatever_happens_during_switches_every_block_is_ordered_onc
     block_links links;
     links.cover(numbers);
     automatic by(links, {.start = candidates()[below(6)]->name,
-                         .miniature = 1 + below(64),
+                         .shadow_blocks = 1 + below(64),
                          .thinning = 1,
                          .half_life = 1 + below(40),
                          .lead = 1e-9,
@@ -209,17 +209,17 @@ BOOST_AUTO_TEST_CASE(whatever_happens_during_switches_every_block_is_ordered_onc
       std::vector<std::uint32_t> resident;
       for (std::uint32_t i = 0; i <= below(12); ++i) ids.push_back(i < 2 ? i + 1 : document * 100 + i + 1);
       for (std::size_t i = 0; i < ids.size() && places.contains(ids[i]); ++i) resident.push_back(places.at(ids[i]));
-      std::ignore = by.begin({.ids = ids, .resident = resident}, now);
+      std::ignore = by.begin_request({.ids = ids, .resident = resident}, now);
       for (std::size_t i = resident.size(); i-- > 0;) by.touch(resident[i], now);
       for (const std::uint64_t id : ids) {
-        if (places.contains(id) || (below(5) == 0 && !by.wants(id, now))) continue;
+        if (places.contains(id) || (below(5) == 0 && !by.should_admit(id, now))) continue;
         while (held.size() >= 100) {
-          if (below(6) == 0) by.spare(victim(), now);
+          if (below(6) == 0) by.skip_victim(victim(), now);
           gone(victim(), below(8) == 0, now);
         }
         std::uint32_t block = below(numbers);
         while (held.contains(block)) block = below(numbers);
-        by.admit(block, id, now);
+        by.insert(block, id, now);
         held.emplace(block, id);
         places.emplace(id, block);
       }
@@ -228,9 +228,9 @@ BOOST_AUTO_TEST_CASE(whatever_happens_during_switches_every_block_is_ordered_onc
       switch (held.empty() ? 9 : below(9)) {
         case 0: by.touch(any, now); break;
         case 1: by.refresh(any, now); break;
-        case 2: by.spare(any, now); break;
+        case 2: by.skip_victim(any, now); break;
         case 3: gone(any, true, now); break;
-        case 4: by.resume(1 + below(3), any); break;
+        case 4: by.resume_request(1 + below(3), any); break;
         case 5: by.resize(below(3) == 0 ? below(4) : 50 + below(numbers)); break;
         default: break;
       }
@@ -244,7 +244,7 @@ BOOST_AUTO_TEST_CASE(whatever_happens_during_switches_every_block_is_ordered_onc
 }
 
 BOOST_AUTO_TEST_CASE(what_it_remembers_is_bounded) {
-  miniatures all;
+  shadow_caches all;
   all.resize(1'000, 1);
   std::mt19937_64 random(3);
   std::vector<std::uint64_t> ids(20);
@@ -274,8 +274,8 @@ BOOST_AUTO_TEST_CASE(a_pool_of_unknown_capacity_is_sampled_by_what_it_holds) {
   automatic by(links);
   std::uint32_t next = 0;
   for (const trace::entry& each : of.requests()) {
-    by.begin({.ids = of.ids(each), .resident = {}, .partial = each.partial}, each.time);
-    for (const std::uint64_t id : of.ids(each).subspan(0, 1)) by.admit(next++, id, each.time);
+    by.begin_request({.ids = of.ids(each), .resident = {}, .partial = each.partial}, each.time);
+    for (const std::uint64_t id : of.ids(each).subspan(0, 1)) by.insert(next++, id, each.time);
   }
   BOOST_TEST(by.status().thinning == 16U);
 }
@@ -290,7 +290,7 @@ BOOST_AUTO_TEST_CASE(without_requests_it_is_what_it_started_as) {
   block_links links;
   links.cover(10);
   const auto policy = std::move(*make_policy("auto", links));
-  for (std::uint32_t i = 0; i < 5; ++i) policy->admit(i, i, i);
+  for (std::uint32_t i = 0; i < 5; ++i) policy->insert(i, i, i);
   policy->touch(0, 10);
   BOOST_TEST(*policy->victim() == 1U);
   policy->forget(1);
@@ -299,17 +299,18 @@ BOOST_AUTO_TEST_CASE(without_requests_it_is_what_it_started_as) {
 
 BOOST_AUTO_TEST_SUITE_END()
 
-BOOST_AUTO_TEST_SUITE(contest_of_candidates)
+BOOST_AUTO_TEST_SUITE(selection_among_candidates)
 
 namespace {
 
-/// `candidate` leads the champion of `of` by `blocks` at each of `requests`, or falls behind; the pool gets what the
-/// champion's miniature does, and `extra`.
-void let_lead(contest& of, std::size_t candidate, int blocks, int requests, int extra = 0) {
+/// `candidate` leads the active one of `selector` by `blocks` at each of `requests`, or falls behind; the pool gets
+/// what the active one's shadow cache does, and `extra`.
+void let_lead(policy_selector& selector, std::size_t candidate, int blocks, int requests, int extra = 0) {
   constexpr int usual = 1'000;
   std::array<std::uint32_t, 3> saved{usual, usual, usual};
   saved.at(candidate) = static_cast<std::uint32_t>(usual + blocks);
-  for (int i = 0; i < requests; ++i) of.add(saved, saved.at(of.champion()) + static_cast<std::uint32_t>(extra));
+  for (int i = 0; i < requests; ++i)
+    selector.add(saved, saved.at(selector.active()) + static_cast<std::uint32_t>(extra));
 }
 
 constexpr std::uint32_t long_ago = 1'000'000;
@@ -321,24 +322,24 @@ constexpr std::array<double, 3> equal_bars(double height) {
 }  // namespace
 
 BOOST_AUTO_TEST_CASE(a_lead_is_measured_by_what_chance_does) {
-  contest of(3, 0, long_ago);
+  policy_selector of(3, 0, long_ago);
   let_lead(of, 1, 2, 100);
   BOOST_TEST(of.lead(1) == 10, boost::test_tools::tolerance(1e-3));  // 200 of sqrt(100 * 4)
   BOOST_TEST(!of.winner(equal_bars(10.1)).has_value());
   BOOST_TEST((of.winner(equal_bars(9.9)) == 1U));
   of.take_over(1);
-  BOOST_TEST(of.champion() == 1U);
+  BOOST_TEST(of.active() == 1U);
   BOOST_TEST(!of.winner(equal_bars(1e-6)).has_value());
 }
 
 BOOST_AUTO_TEST_CASE(few_requests_prove_nothing) {
-  contest of(3, 0, long_ago);
+  policy_selector of(3, 0, long_ago);
   let_lead(of, 2, 500, 10);
   BOOST_TEST(!of.winner(equal_bars(1e-6)).has_value());
 }
 
 BOOST_AUTO_TEST_CASE(who_leads_and_falls_behind_by_turns_does_not_take_over) {
-  contest of(3, 0, long_ago);
+  policy_selector of(3, 0, long_ago);
   for (int i = 0; i < 100; ++i) {
     let_lead(of, 1, 100, 1);
     let_lead(of, 1, -100, 1);
@@ -349,16 +350,17 @@ BOOST_AUTO_TEST_CASE(who_leads_and_falls_behind_by_turns_does_not_take_over) {
 }
 
 BOOST_AUTO_TEST_CASE(who_was_behind_for_long_is_soon_not_held_back_by_it) {
-  contest of(3, 0, 100);
+  policy_selector of(3, 0, 100);
   let_lead(of, 1, -10, 10'000);
   BOOST_TEST(of.lead(1) < -10);
   let_lead(of, 1, 10, 300);
   BOOST_TEST((of.winner(equal_bars(3)) == 1U));
 }
 
-BOOST_AUTO_TEST_CASE(a_champion_that_gets_more_than_it_promised_is_left_later_and_one_that_gets_less_a_little_sooner) {
+BOOST_AUTO_TEST_CASE(
+    an_active_policy_that_gets_more_than_it_promised_is_left_later_and_one_that_gets_less_a_little_sooner) {
   const auto lead_when_it_gets = [](int extra) {
-    contest of(3, 0, long_ago);
+    policy_selector of(3, 0, long_ago);
     let_lead(of, 1, 10, 100, extra);
     return of.lead(1);
   };
@@ -367,8 +369,8 @@ BOOST_AUTO_TEST_CASE(a_champion_that_gets_more_than_it_promised_is_left_later_an
   BOOST_TEST(lead_when_it_gets(-20) == 10.5, boost::test_tools::tolerance(1e-2));
 }
 
-BOOST_AUTO_TEST_CASE(leads_go_on_from_the_new_champion) {
-  contest of(3, 0, long_ago);
+BOOST_AUTO_TEST_CASE(leads_go_on_from_the_new_active_policy) {
+  policy_selector of(3, 0, long_ago);
   let_lead(of, 1, 10, 100);
   let_lead(of, 2, 4, 100);
   of.take_over(2);

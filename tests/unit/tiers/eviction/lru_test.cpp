@@ -19,7 +19,7 @@ BOOST_AUTO_TEST_CASE(it_does_what_a_list_does) {
   for (int step = 0; step < 100'000; ++step) {
     const auto block = static_cast<std::uint32_t>(random() % blocks);
     if (!in[block]) {
-      policy.admit(block, block, 0);
+      policy.insert(block, block, 0);
       model.push_front(block);
       in[block] = true;
     } else if (random() % 3 == 0) {
@@ -42,7 +42,7 @@ BOOST_AUTO_TEST_CASE(two_policies_share_the_links) {
   links.cover(10);
   lru even(links);
   lru odd(links);
-  for (std::uint32_t i = 0; i < 10; ++i) (i % 2 == 0 ? even : odd).admit(i, i, 0);
+  for (std::uint32_t i = 0; i < 10; ++i) (i % 2 == 0 ? even : odd).insert(i, i, 0);
   even.touch(0, 0);
   odd.forget(1);
   BOOST_TEST(*even.victim() == 2U);
@@ -56,10 +56,10 @@ BOOST_AUTO_TEST_CASE(links_grow_while_blocks_are_listed) {
   block_links links;
   links.cover(2);
   lru policy(links);
-  policy.admit(0, 0, 0);
-  policy.admit(1, 1, 0);
+  policy.insert(0, 0, 0);
+  policy.insert(1, 1, 0);
   links.cover(100'000);
-  policy.admit(99'999, 99'999, 0);
+  policy.insert(99'999, 99'999, 0);
   BOOST_TEST(*policy.victim() == 0U);
   policy.forget(0);
   policy.forget(1);

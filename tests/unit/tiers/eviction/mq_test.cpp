@@ -12,13 +12,13 @@ BOOST_AUTO_TEST_CASE(frequent_blocks_stay_until_their_lifetime_is_over) {
   links.cover(10);
   mq policy(links);
   policy.resize(10);
-  policy.admit(0, 0, 0);
+  policy.insert(0, 0, 0);
   policy.touch(0, 0);  // twice: the second queue
-  policy.admit(1, 1, 0);
+  policy.insert(1, 1, 0);
   BOOST_TEST(*policy.victim() == 1U);
   for (int i = 0; i < 10'000; ++i) policy.touch(1, 0);  // the clock goes on; 1 is far up by now
   BOOST_TEST(*policy.victim() == 0U);
-  policy.admit(2, 2, 0);
+  policy.insert(2, 2, 0);
   BOOST_TEST(*policy.victim() == 0U);  // it went down, and is older than 2
 }
 
@@ -27,14 +27,14 @@ BOOST_AUTO_TEST_CASE(ghosts_keep_the_number_of_uses) {
   links.cover(10);
   mq policy(links);
   policy.resize(2);
-  policy.admit(0, 100, 0);
-  policy.admit(1, 101, 0);
+  policy.insert(0, 100, 0);
+  policy.insert(1, 101, 0);
   policy.touch(0, 0);
   policy.touch(0, 0);
   policy.evict(0, 100, 0);
   BOOST_TEST(policy.ghosts() == 1U);
-  BOOST_TEST(policy.wants(100, 0));
-  policy.admit(5, 100, 0);  // the fourth use: the third queue
+  BOOST_TEST(policy.should_admit(100, 0));
+  policy.insert(5, 100, 0);  // the fourth use: the third queue
   BOOST_TEST(policy.ghosts() == 0U);
   policy.touch(1, 0);
   BOOST_TEST(*policy.victim() == 1U);
@@ -44,11 +44,11 @@ BOOST_AUTO_TEST_CASE(partial_blocks_are_not_admitted) {
   block_links links;
   mq policy(links);
   const std::array<std::uint64_t, 2> ids{7, 8};
-  policy.begin({.ids = ids, .resident = {}, .partial = true}, 0);
-  BOOST_TEST(policy.wants(7, 0));
-  BOOST_TEST(!policy.wants(8, 0));
-  policy.begin({.ids = ids, .resident = {}, .partial = false}, 0);
-  BOOST_TEST(policy.wants(8, 0));
+  policy.begin_request({.ids = ids, .resident = {}, .partial = true}, 0);
+  BOOST_TEST(policy.should_admit(7, 0));
+  BOOST_TEST(!policy.should_admit(8, 0));
+  policy.begin_request({.ids = ids, .resident = {}, .partial = false}, 0);
+  BOOST_TEST(policy.should_admit(8, 0));
 }
 
 BOOST_AUTO_TEST_SUITE_END()

@@ -36,30 +36,30 @@ struct model_rules {
   std::function<std::uint32_t(model&)> victim;
 };
 
-void count(model& in, std::uint32_t block) {
-  in.find(block)->uses = 1;
+void count(model& model, std::uint32_t block) {
+  model.find(block)->uses = 1;
 }
 
 void nothing(model& /*in*/, std::uint32_t /*block*/) {}
 
-std::uint32_t first(model& in) {
-  return in.order.front().block;
+std::uint32_t first(model& model) {
+  return model.order.front().block;
 }
 
-std::uint32_t clock_victim(model& in) {
-  while (in.order.front().uses != 0) {
-    in.order.front().uses = 0;
-    in.to_end(in.order.front().block);
+std::uint32_t clock_victim(model& model) {
+  while (model.order.front().uses != 0) {
+    model.order.front().uses = 0;
+    model.to_end(model.order.front().block);
   }
-  return first(in);
+  return first(model);
 }
 
-std::uint32_t sieve_victim(model& in) {
-  while (in.order[in.hand].uses != 0) {
-    in.order[in.hand].uses = 0;
-    in.hand = (in.hand + 1) % in.order.size();
+std::uint32_t sieve_victim(model& model) {
+  while (model.order[model.hand].uses != 0) {
+    model.order[model.hand].uses = 0;
+    model.hand = (model.hand + 1) % model.order.size();
   }
-  return in.order[in.hand].block;
+  return model.order[model.hand].block;
 }
 
 const model_rules fifo_rules{nothing, nothing, first};
@@ -73,11 +73,11 @@ const model_rules lfu_rules{[](model& in, std::uint32_t block) {
                             &model::to_end,
                             [](model& in) { return std::ranges::min_element(in.order, {}, &modelled::uses)->block; }};
 
-void forget(model& in, std::uint32_t block) {
-  const auto at = in.find(block);
-  if (static_cast<std::size_t>(at - in.order.begin()) < in.hand) --in.hand;
-  in.order.erase(at);
-  if (in.hand >= in.order.size()) in.hand = 0;
+void forget(model& model, std::uint32_t block) {
+  const auto at = model.find(block);
+  if (static_cast<std::size_t>(at - model.order.begin()) < model.hand) --model.hand;
+  model.order.erase(at);
+  if (model.hand >= model.order.size()) model.hand = 0;
 }
 
 void compare(std::string_view name, const model_rules& rules) {
@@ -98,7 +98,7 @@ void compare(std::string_view name, const model_rules& rules) {
         tested->evict(victim, victim, 0);
         forget(in, victim);
       }
-      tested->admit(block, block, 0);
+      tested->insert(block, block, 0);
       in.order.push_back({block, 0});
     } else if (const auto choice = random() % 8; choice == 0) {
       tested->forget(block);
@@ -155,12 +155,12 @@ BOOST_AUTO_TEST_CASE(every_policy_keeps_its_promises) {
       const std::uint32_t now = step / 4;
       if (random() % 5 == 0) {
         const std::uint64_t tip = random() % (2 * next_identity + 1);
-        tested->begin({.ids = {&tip, 1}, .resident = {}, .partial = random() % 2 == 0}, now);
+        tested->begin_request({.ids = {&tip, 1}, .resident = {}, .partial = random() % 2 == 0}, now);
       }
       if (const auto victim = tested->victim()) {
         BOOST_REQUIRE_MESSAGE(here[*victim], name << " chose a missing block");
         if (random() % 8 == 0 && held > 1) {
-          tested->spare(*victim, now);
+          tested->skip_victim(*victim, now);
           BOOST_REQUIRE_MESSAGE(tested->victim() != victim, name << " insists on a block that cannot go");
         }
       }
@@ -172,7 +172,7 @@ BOOST_AUTO_TEST_CASE(every_policy_keeps_its_promises) {
             --held;
             break;
           case 1: tested->refresh(block, now); break;
-          case 2: tested->spare(block, now); break;
+          case 2: tested->skip_victim(block, now); break;
           default: tested->touch(block, now); break;
         }
       } else {
@@ -183,14 +183,14 @@ BOOST_AUTO_TEST_CASE(every_policy_keeps_its_promises) {
           unique = unique && (other == block || !here[other] || identity[other] != identity[block]);
         }
         if (!unique) continue;
-        if (random() % 4 != 0 && !tested->wants(identity[block], now)) continue;
+        if (random() % 4 != 0 && !tested->should_admit(identity[block], now)) continue;
         while (held >= capacity) {  // also none too many at once
           const std::uint32_t victim = *tested->victim();
           tested->evict(victim, identity[victim], now);
           here[victim] = false;
           --held;
         }
-        tested->admit(block, identity[block], now);
+        tested->insert(block, identity[block], now);
         here[block] = true;
         ++held;
       }
@@ -220,7 +220,7 @@ BOOST_AUTO_TEST_CASE(ghosts_stay_few_when_eviction_runs_ahead) {
     for (int round = 0; round < 50; ++round) {
       for (; !free.empty(); free.pop_back()) {
         identity[free.back()] = next_identity;
-        tested->admit(free.back(), next_identity++, 0);
+        tested->insert(free.back(), next_identity++, 0);
       }
       while (tested->size() > many / 2) {
         const std::uint32_t victim = *tested->victim();
@@ -238,9 +238,9 @@ BOOST_AUTO_TEST_CASE(a_block_that_cannot_go_makes_way_for_another) {
     links.cover(10);
     const auto tested = std::move(*make_policy(name, links));
     tested->resize(10);
-    for (std::uint32_t i = 0; i < 10; ++i) tested->admit(i, i, i);
+    for (std::uint32_t i = 0; i < 10; ++i) tested->insert(i, i, i);
     const std::uint32_t pinned = *tested->victim();
-    tested->spare(pinned, 10);
+    tested->skip_victim(pinned, 10);
     BOOST_TEST(*tested->victim() != pinned, name << " insists");
   }
 }

@@ -19,14 +19,14 @@ struct full_pool {
   full_pool() {
     links.cover(1000);
     policy.resize(capacity);
-    for (std::uint32_t i = 0; i < capacity; ++i) policy.admit(i, i, 0);
+    for (std::uint32_t i = 0; i < capacity; ++i) policy.insert(i, i, 0);
   }
   /// Admits `block` in the place of the victim, which it returns.
   std::uint32_t replace(std::uint32_t block) {
-    BOOST_TEST(policy.wants(block, 0));
+    BOOST_TEST(policy.should_admit(block, 0));
     const std::uint32_t victim = *policy.victim();
     policy.evict(victim, victim, 0);
-    policy.admit(block, block, 0);
+    policy.insert(block, block, 0);
     return victim;
   }
 };

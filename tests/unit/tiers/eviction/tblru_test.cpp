@@ -37,7 +37,7 @@ struct session_pool {
   void ask(std::vector<std::uint32_t> prefix, std::uint32_t first, std::uint32_t last, bool partial = false) {
     for (std::uint32_t block = first; block < last; ++block) prefix.push_back(block);
     const std::vector<std::uint64_t> ids(prefix.begin(), prefix.end());
-    const std::size_t hits = pool->begin(prefix, ids, partial, now);
+    const std::size_t hits = pool->begin_request(prefix, ids, partial, now);
     use_request(*this, prefix, hits, false, policy.order());
   }
 };
@@ -109,7 +109,7 @@ BOOST_AUTO_TEST_CASE(a_document_before_different_questions_is_no_session_even_wh
   std::uint32_t now = 0;
   const auto turn_of = [&](std::vector<std::uint64_t> ids) {
     now += 10 * second;
-    return policy.begin({.ids = ids, .resident = {}}, now);
+    return policy.begin_request({.ids = ids, .resident = {}}, now);
   };
   BOOST_TEST(turn_of({1, 2, 3}) == 1U);
   BOOST_TEST(turn_of({1, 2, 3, 10}) == 2U);
@@ -127,14 +127,14 @@ BOOST_AUTO_TEST_CASE(of_a_sample_sessions_are_followed_by_all_blocks) {
   const auto sampled = [](std::span<const std::uint64_t> whole) {
     return request{.ids = whole.first(1), .resident = {}, .partial = false, .whole = whole};
   };
-  BOOST_TEST(policy.begin(sampled(first), 0) == 1U);
-  BOOST_TEST(policy.begin(sampled(second_turn), 10 * second) == 2U);
+  BOOST_TEST(policy.begin_request(sampled(first), 0) == 1U);
+  BOOST_TEST(policy.begin_request(sampled(second_turn), 10 * second) == 2U);
 }
 
 BOOST_AUTO_TEST_CASE(where_time_stands_still_requests_are_counted) {
   session_pool pool(5);
   const std::array<std::uint64_t, 1> other{999};
-  const auto repeat = [&] { pool.policy.begin({.ids = other, .resident = {}}, 0); };
+  const auto repeat = [&] { pool.policy.begin_request({.ids = other, .resident = {}}, 0); };
   pool.ask({}, 0, 5);
   for (int i = 0; i < 900; ++i) repeat();
   pool.ask({}, 10, 15);
@@ -148,8 +148,8 @@ BOOST_AUTO_TEST_CASE(a_block_that_was_spared_has_its_own_class_again_once_it_is_
   block_links links;
   links.cover(10);
   tblru policy(links);
-  for (const std::uint32_t block : {0U, 1U, 2U}) policy.admit(block, block, block);
-  policy.spare(0, 5);
+  for (const std::uint32_t block : {0U, 1U, 2U}) policy.insert(block, block, block);
+  policy.skip_victim(0, 5);
   BOOST_TEST(*policy.victim() == 1U);
   policy.touch(0, 10);
   policy.touch(1, 20);
@@ -160,7 +160,7 @@ BOOST_AUTO_TEST_CASE(a_block_that_was_spared_has_its_own_class_again_once_it_is_
 BOOST_AUTO_TEST_CASE(requests_without_blocks_do_not_make_time_run) {
   session_pool pool(5);
   pool.ask({}, 0, 5);
-  for (int i = 0; i < 20'000; ++i) pool.policy.begin({.ids = {}, .resident = {}}, 0);
+  for (int i = 0; i < 20'000; ++i) pool.policy.begin_request({.ids = {}, .resident = {}}, 0);
   BOOST_TEST(pool.policy.ghosts() == 1U);  // the tip is not 1,536 s old
 }
 
@@ -168,7 +168,7 @@ BOOST_AUTO_TEST_CASE(without_requests_it_is_an_lru) {
   block_links links;
   links.cover(10);
   tblru policy(links);
-  for (std::uint32_t i = 0; i < 5; ++i) policy.admit(i, i, i);
+  for (std::uint32_t i = 0; i < 5; ++i) policy.insert(i, i, i);
   policy.touch(0, 10);
   BOOST_TEST(*policy.victim() == 1U);
   policy.forget(1);

@@ -35,12 +35,12 @@ class scratch_directory {
 
 inline constexpr std::uint64_t store_id = 4711;
 
-inline catalog_options options_of(const scratch_directory& at, bool read_only = false) {
-  return {at.path().string(), store_id, std::uint64_t{4} << 20, read_only};
+inline catalog_options options_of(const scratch_directory& directory, bool read_only = false) {
+  return {directory.path().string(), store_id, std::uint64_t{4} << 20, read_only};
 }
 
-inline catalog open_catalog(const scratch_directory& at, bool read_only = false) {
-  auto opened = catalog::open(options_of(at, read_only));
+inline catalog open_catalog(const scratch_directory& directory, bool read_only = false) {
+  auto opened = catalog::open(options_of(directory, read_only));
   BOOST_REQUIRE_MESSAGE(opened.has_value(), (opened ? std::string() : opened.error().describe()));
   return std::move(*opened);
 }
@@ -83,9 +83,9 @@ inline catalog_change erase(const stored_block& block) {
 using contents = std::map<std::pair<std::uint64_t, block_key>, stored_block>;
 
 /// All that is sound; nothing may be damaged.
-inline contents contents_of(const catalog& of) {
+inline contents contents_of(const catalog& catalog) {
   contents found;
-  const auto counts = of.load([&](const stored_block& block) { found[{block.instance, block.key}] = block; });
+  const auto counts = catalog.load([&](const stored_block& block) { found[{block.instance, block.key}] = block; });
   BOOST_REQUIRE(counts.has_value());
   BOOST_REQUIRE(counts->damaged == 0U);
   BOOST_REQUIRE(counts->blocks == found.size());

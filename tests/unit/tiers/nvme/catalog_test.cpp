@@ -39,21 +39,21 @@ void restore(const fs::path& directory, const std::map<std::string, std::string>
   for (const auto& [name, text] : files) std::ofstream(directory / name, std::ios::binary) << text;
 }
 
-std::unique_ptr<rocksdb::DB> open_directly(const scratch_directory& at) {
+std::unique_ptr<rocksdb::DB> open_directly(const scratch_directory& directory) {
   rocksdb::DB* opened = nullptr;
-  BOOST_REQUIRE(rocksdb::DB::Open(rocksdb::Options(), at.metadata().string(), &opened).ok());
+  BOOST_REQUIRE(rocksdb::DB::Open(rocksdb::Options(), directory.metadata().string(), &opened).ok());
   return std::unique_ptr<rocksdb::DB>(opened);
 }
 
-void set_format(const scratch_directory& at, const std::string& value) {
-  BOOST_REQUIRE(open_directly(at)->Put(rocksdb::WriteOptions(), "format", value).ok());
+void set_format(const scratch_directory& directory, const std::string& value) {
+  BOOST_REQUIRE(open_directly(directory)->Put(rocksdb::WriteOptions(), "format", value).ok());
 }
 
 /// Some in tables, some in the log; block 0 to 399 of instance 1 and 2, in two versions.
-contents filled(const scratch_directory& at) {
+contents filled(const scratch_directory& directory) {
   contents written;
   for (std::uint32_t version = 0; version < 2; ++version) {
-    auto held = open_catalog(at);  // every opening turns the log into a table
+    auto held = open_catalog(directory);  // every opening turns the log into a table
     BOOST_REQUIRE(held.put_instance(spec_of("one")).has_value());
     for (std::uint64_t i = 0; i < 400; i += version + 1) {
       const catalog_change changes[] = {put(block_of(1, i, version)), put(block_of(2, i, version))};
@@ -71,8 +71,8 @@ bool was_written(const stored_block& block) {
 }
 
 /// Opens what was damaged: whatever comes out was written, or nothing comes out. The number of blocks.
-std::uint64_t read_damaged(const scratch_directory& at) {
-  const auto opened = catalog::open(options_of(at));
+std::uint64_t read_damaged(const scratch_directory& directory) {
+  const auto opened = catalog::open(options_of(directory));
   if (!opened) {
     BOOST_TEST_INFO(opened.error().describe());
     BOOST_REQUIRE((opened.error().code() == error_code::malformed || opened.error().code() == error_code::system ||

@@ -92,8 +92,8 @@ BOOST_AUTO_TEST_CASE(a_write_that_fails_says_so_for_all_its_tags) {
 
 /// A file with a log of removals, as a path's data file has it.
 struct log_file {
-  explicit log_file(const scratch_directory& at)
-      : fd(::open((at.path() / "log").c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600)) {
+  explicit log_file(const scratch_directory& directory)
+      : fd(::open((directory.path() / "log").c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600)) {
     BOOST_REQUIRE(::ftruncate(fd.get(), removal_log::bytes) == 0);
   }
   [[nodiscard]] removal_log log() const { return {fd.get(), 0, store_id}; }

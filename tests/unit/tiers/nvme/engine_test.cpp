@@ -43,8 +43,8 @@ class page_memory {
   explicit page_memory(std::uint64_t bytes) : sectors_((bytes + sector_bytes - 1) / sector_bytes) {}
 
   [[nodiscard]] std::span<std::byte> all() noexcept { return {sectors_.data()->bytes, sectors_.size() * sector_bytes}; }
-  [[nodiscard]] std::span<std::byte> some(std::uint64_t at, std::uint64_t bytes) noexcept {
-    return all().subspan(at, bytes);
+  [[nodiscard]] std::span<std::byte> some(std::uint64_t offset, std::uint64_t bytes) noexcept {
+    return all().subspan(offset, bytes);
   }
   void fill(std::uint64_t seed) {
     std::mt19937_64 random(seed);

@@ -26,9 +26,9 @@ struct path_fixture {
   [[nodiscard]] std::string data() const { return path + "/data"; }
 
   /// Overwrites part of the closed data file.
-  void scribble(std::streamoff at, const std::string& bytes) const {
+  void scribble(std::streamoff offset, const std::string& bytes) const {
     std::fstream file(data(), std::ios::in | std::ios::out | std::ios::binary);
-    file.seekp(at);
+    file.seekp(offset);
     file.write(bytes.data(), static_cast<std::streamsize>(bytes.size()));
     BOOST_REQUIRE(file.good());
   }

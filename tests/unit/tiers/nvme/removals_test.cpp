@@ -21,8 +21,8 @@ removal_set keys(std::uint64_t instance, std::uint64_t first, std::uint64_t coun
 }
 
 struct file_of_a_log {
-  explicit file_of_a_log(const scratch_directory& at)
-      : name((at.path() / "log").string()), fd(::open(name.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600)) {
+  explicit file_of_a_log(const scratch_directory& directory)
+      : name((directory.path() / "log").string()), fd(::open(name.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600)) {
     BOOST_REQUIRE(::ftruncate(fd.get(), 4096 + removal_log::bytes) == 0);
   }
   [[nodiscard]] removal_log log(std::uint64_t owner = store_id) const { return {fd.get(), 4096, owner}; }

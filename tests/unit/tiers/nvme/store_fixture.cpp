@@ -24,8 +24,8 @@ tier_options defaults() {
   return made;
 }
 
-std::uint64_t word_of(instance_number instance, std::uint64_t n, std::uint64_t at) {
-  return mixed((n << 32) + (std::uint64_t{instance} << 24) + at + 1);
+std::uint64_t word_of(instance_number instance, std::uint64_t n, std::uint64_t offset) {
+  return mixed((n << 32) + (std::uint64_t{instance} << 24) + offset + 1);
 }
 
 }  // namespace
@@ -372,17 +372,17 @@ void tier::check() {
   if (!wrong.empty()) BOOST_FAIL(wrong);
 }
 
-void random_step(tier& at, std::mt19937_64& random, std::uint64_t keys, bool faults) {
+void random_step(tier& tier, std::mt19937_64& random, std::uint64_t keys, bool faults) {
   const std::uint64_t n = random() % keys;
-  const auto instance =
-      std::next(at.options.block_bytes.begin(), static_cast<std::ptrdiff_t>(random() % at.options.block_bytes.size()))
-          ->first;
-  const auto path = static_cast<std::uint32_t>(random() % at.paths.size());
-  fake_io& io = *at.paths[path].io;
+  const auto instance = std::next(tier.options.block_bytes.begin(),
+                                  static_cast<std::ptrdiff_t>(random() % tier.options.block_bytes.size()))
+                            ->first;
+  const auto path = static_cast<std::uint32_t>(random() % tier.paths.size());
+  fake_io& io = *tier.paths[path].io;
   switch (random() % 100) {
-    case 0: at.clear(instance); break;
-    case 1: at.release(); break;
-    case 2: at.tick(); break;
+    case 0: tier.clear(instance); break;
+    case 1: tier.release(); break;
+    case 2: tier.tick(); break;
     case 3:
       if (faults) io.fail_next(random() % 4 == 0 ? ENOSPC : EIO, io_kind::write);
       break;
@@ -393,16 +393,16 @@ void random_step(tier& at, std::mt19937_64& random, std::uint64_t keys, bool fau
       if (faults) io.cut_next();
       break;
     case 6: io.hold_next(); break;
-    case 7: at.settle(); break;
+    case 7: tier.settle(); break;
     default:
       switch (random() % 10) {
-        case 0: at.remove(n, instance); break;
+        case 0: tier.remove(n, instance); break;
         case 1:
         case 2:
-        case 3: at.ask_write(n, instance); break;
+        case 3: tier.ask_write(n, instance); break;
         case 4:
-        case 5: at.ask_read(n, instance); break;
-        default: at.step(path);
+        case 5: tier.ask_read(n, instance); break;
+        default: tier.step(path);
       }
   }
 }

@@ -134,6 +134,6 @@ class tier {
 };
 
 /// Random work of one step: mostly writes and reads, with faults now and then.
-void random_step(tier& at, std::mt19937_64& random, std::uint64_t keys, bool faults);
+void random_step(tier& tier, std::mt19937_64& random, std::uint64_t keys, bool faults);
 
 }  // namespace cenote::nvme::testing

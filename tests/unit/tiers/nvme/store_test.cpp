@@ -44,18 +44,18 @@ tier_options with_large_blocks() {
 }
 
 /// Changes the bytes of a block on its path.
-void damage(tier& at, std::uint64_t n) {
-  const auto [path, block] = at.find(n);
-  at.paths[path].io->contents()[block->offset + block->bytes - 1] ^= std::byte{1};
+void damage(tier& tier, std::uint64_t n) {
+  const auto [path, block] = tier.find(n);
+  tier.paths[path].io->contents()[block->offset + block->bytes - 1] ^= std::byte{1};
 }
 
 /// `count` errors in a row for reads of a path's blocks, which are lost by that.
-void fail_reads(tier& at, std::uint32_t path, std::size_t count) {
-  const auto blocks = at.blocks_on(path, 100);
+void fail_reads(tier& tier, std::uint32_t path, std::size_t count) {
+  const auto blocks = tier.blocks_on(path, 100);
   BOOST_REQUIRE(blocks.size() > count);
   for (std::size_t i = 0; i < count; ++i) {
-    at.paths[path].io->fail_next(EIO, io_kind::read);
-    BOOST_TEST(at.read(blocks[i]) == failed);
+    tier.paths[path].io->fail_next(EIO, io_kind::read);
+    BOOST_TEST(tier.read(blocks[i]) == failed);
   }
 }
 
@@ -745,22 +745,22 @@ BOOST_AUTO_TEST_CASE(what_an_instance_leaves_when_it_is_given_up_is_found_at_the
 }
 
 /// The identities whose names go with this tick, from every path.
-std::vector<std::uint64_t> names_that_go(tier& at) {
-  at.journal = true;
-  for (auto& path : at.paths) path.log.clear();
-  at.tick();
+std::vector<std::uint64_t> names_that_go(tier& tier) {
+  tier.journal = true;
+  for (auto& path : tier.paths) path.log.clear();
+  tier.tick();
   std::map<std::uint64_t, std::size_t> paths;
-  for (const auto& path : at.paths) {
+  for (const auto& path : tier.paths) {
     for (const catalog_change& each : path.log) {
       if (each.what == catalog_change::kind::erase_name) ++paths[each.block.instance];
     }
   }
   std::vector<std::uint64_t> gone;
   for (const auto& [identity, count] : paths) {
-    BOOST_TEST(count == at.paths.size());
+    BOOST_TEST(count == tier.paths.size());
     gone.push_back(identity);
   }
-  BOOST_TEST((at.store->take_nameless() == gone));
+  BOOST_TEST((tier.store->take_nameless() == gone));
   return gone;
 }
 

@@ -152,19 +152,20 @@ class world {
     const auto found = std::ranges::find(queue, n, &load::key);
     return found == queue.end() ? nullptr : &*found;
   }
-  void execute(const command& each) {
-    command_result result{.what = each.what, .job = each.job, .first = each.first, .loads = {}, .length = 0};
-    if (each.what == command::kind::release) {
-      held.erase(each.job);
+  void execute(const command& command) {
+    command_result result{.what = command.what, .job = command.job, .first = command.first, .loads = {}, .length = 0};
+    if (command.what == command::kind::release) {
+      held.erase(command.job);
       return;
     }
-    if (each.what == command::kind::finish) {
-      while (result.length < each.keys->size() && present.contains(number_of((*each.keys)[result.length])))
+    if (command.what == command::kind::finish) {
+      while (result.length < command.keys->size() && present.contains(number_of((*command.keys)[result.length])))
         ++result.length;
-      for (std::size_t i = 0; i < result.length && each.hold; ++i) held[each.job].insert(number_of((*each.keys)[i]));
+      for (std::size_t i = 0; i < result.length && command.hold; ++i)
+        held[command.job].insert(number_of((*command.keys)[i]));
     }
-    for (std::size_t i = each.first; each.what == command::kind::load && i < each.first + each.count; ++i) {
-      const load_answer answer = load_of(number_of((*each.keys)[i]));
+    for (std::size_t i = command.first; command.what == command::kind::load && i < command.first + command.count; ++i) {
+      const load_answer answer = load_of(number_of((*command.keys)[i]));
       result.loads.push_back(answer);
       if (answer.state != load_state::present && answer.state != load_state::loading) break;
     }

@@ -38,18 +38,18 @@ struct disk {
   }
   [[nodiscard]] double rate(time_point at) const { return full * steps[step_at(seconds_of(at - start))].speed; }
   /// When a block of which the transfer begins at `from` is there.
-  [[nodiscard]] time_point end_of(time_point from) const {
-    double at = seconds_of(from - start);
+  [[nodiscard]] time_point end_of(time_point begin) const {
+    double at = seconds_of(begin - start);
     double left = 1;
     for (std::size_t i = step_at(at); left > 0; ++i) {
       const double rate = full * steps[i].speed;
       const bool last = i + 1 == steps.size();
       const double here = rate * (last ? 1e9 : steps[i].until - at);
-      if (here >= left) return std::max(from, start + time_of(at + left / rate));
+      if (here >= left) return std::max(begin, start + time_of(at + left / rate));
       left -= here;
       at = steps[i].until;
     }
-    return from;
+    return begin;
   }
 };
 
@@ -179,23 +179,23 @@ struct asker {
   sums made;
 };
 
-void ask(world& of, asker& who, std::uint32_t chain) {
+void ask(world& world, asker& who, std::uint32_t chain) {
   const demand& want = who.wants[who.next++];
   const auto keys = chain_of(std::uint64_t{chain} << 16, want.blocks);
-  for (const std::uint64_t n : keys) of.below.insert(n);
+  for (const std::uint64_t n : keys) world.below.insert(n);
   memory::prefetch_terms terms;
   terms.prefill_rate = static_cast<std::uint64_t>(std::lround(world::tokens_per_block / who.block));
   who.chain = chain;
-  of.submit({.session = who.number, .chain = chain, .keys = keys, .terms = terms, .instance = who.number});
+  world.submit({.session = who.number, .chain = chain, .keys = keys, .terms = terms, .instance = who.number});
 }
 
-void take_answer(world& of, asker& who) {
-  if (who.chain == 0 || !of.lengths.contains(who.chain)) return;
+void take_answer(world& world, asker& who) {
+  if (who.chain == 0 || !world.lengths.contains(who.chain)) return;
   const demand& want = who.wants[who.next - 1];
-  const auto got = static_cast<std::size_t>(of.lengths[who.chain]);
-  add(who.made, seconds_of(of.ended[who.chain] - of.begun[who.chain]), got, want.blocks, who.block);
+  const auto got = static_cast<std::size_t>(world.lengths[who.chain]);
+  add(who.made, seconds_of(world.ended[who.chain] - world.begun[who.chain]), got, want.blocks, who.block);
   const double pause = who.next < who.wants.size() ? who.wants[who.next].pause : 0;
-  who.ready = of.ended[who.chain] + time_of(static_cast<double>(want.blocks - got) * who.block + pause);
+  who.ready = world.ended[who.chain] + time_of(static_cast<double>(want.blocks - got) * who.block + pause);
   who.chain = 0;
 }
 

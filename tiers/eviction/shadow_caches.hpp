@@ -1,4 +1,5 @@
-// Small pools that show what policies would do with a sample of a tier's requests (SHARDS, Waldspurger et al. 2015).
+// Small pools without memory that show what each candidate policy would do with a spatial sample of a tier's requests
+// (SHARDS, Waldspurger et al. 2015).
 #pragma once
 
 #include <cstdint>
@@ -14,22 +15,22 @@ namespace cenote::eviction {
 
 /// One pool for each candidate policy, without memory behind it, all of the same capacity and asked the same requests.
 /// Costs about 25 bytes a block for each candidate, and 40 for each block that any of them holds. Not thread-safe.
-class miniatures {
+class shadow_caches {
  public:
   /// The index of a candidate (registry.hpp); their number if there is none of that name.
   [[nodiscard]] static std::size_t candidate(std::string_view name) noexcept;
 
-  miniatures();
+  shadow_caches();
 
   /// Of `capacity` blocks, and asked for one block in `thinning`.
   void resize(std::uint32_t capacity, std::uint32_t thinning);
   [[nodiscard]] std::uint32_t capacity() const noexcept { return capacity_; }
   /// Asks all for `sample`, some of the ids of a request. How many blocks each would have saved. Valid until the next
   /// call.
-  [[nodiscard]] std::span<const std::uint32_t> serve(std::span<const std::uint64_t> sample, const request& of,
+  [[nodiscard]] std::span<const std::uint32_t> serve(std::span<const std::uint64_t> sample, const request& asked,
                                                      std::uint32_t now);
-  /// Lets `pupil`, a policy of that kind, know what the candidate found out.
-  void teach(std::size_t candidate, policy& pupil) const;
+  /// Has `successor`, a policy of the candidate's kind, import what the candidate has learned.
+  void export_history(std::size_t candidate, policy& successor) const;
   /// Blocks that any of them holds.
   [[nodiscard]] std::size_t distinct() const noexcept { return numbers_.size(); }
   /// Identities that they remember of blocks that are gone.
@@ -38,7 +39,7 @@ class miniatures {
  private:
   struct pool {
     std::unique_ptr<block_links> links;
-    std::unique_ptr<policy> by;
+    std::unique_ptr<eviction::policy> policy;
     std::uint32_t size = 0;
   };
   /// A number that stands for a block in all pools.
@@ -47,7 +48,7 @@ class miniatures {
     std::uint8_t holders = 0;  ///< a bit for each pool
     bool used = false;
   };
-  class one;
+  class serving_pool;
 
   [[nodiscard]] std::uint32_t number_of(std::uint64_t id);
   [[nodiscard]] std::uint32_t serve_one(std::size_t which, const request& sample, std::uint32_t now);
