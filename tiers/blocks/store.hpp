@@ -24,8 +24,8 @@ namespace cenote::blocks {
 struct parts;
 
 /// Owned by one thread (the DRAM tier's actor). Does no I/O and never blocks; memory comes and goes through
-/// take_requests() / add_slab() / slab_dropped(). Every change follows MEMORY.md's order of stores, so that a worker
-/// killed between any two of them leaves a state that rebuild() understands.
+/// take_requests() / add_slab() / slab_dropped(). Every change makes its stores in such an order that a
+/// worker killed between any two of them leaves a state that rebuild() understands.
 class store {
  public:
   store(store_options options, memory::record_table records);
