@@ -84,7 +84,7 @@ class Attachment:
             try:
                 session.close()
             except CenoteError as why:
-                logger.info("closing the session: %s", why)
+                logger.info("closing the session: %s", str(why))
 
     def _try(self) -> None:
         try:

@@ -200,7 +200,7 @@ class Memory:
                 os.unlink(name)
                 raise
         except OSError as why:
-            logger.info("the digest of a weight file is not remembered: %s", why)
+            logger.info("the digest of a weight file is not remembered: %s", str(why))
 
     def _make_room(self) -> None:
         with os.scandir(self._folder) as found:

@@ -87,7 +87,7 @@ class CenoteHiCache(HiCacheStorage):  # type: ignore[misc]  # SGLang's classes a
                     "loaded: what this engine stores is its own alone; start it again to share, or set `fingerprint`"
                 )
         except Unshareable as why:
-            logger.error("nothing is cached: %s", why)
+            logger.error("nothing is cached: %s", str(why))
         except Exception:
             logger.exception("nothing is cached")
         self._open_all()
@@ -138,7 +138,7 @@ class CenoteHiCache(HiCacheStorage):  # type: ignore[misc]  # SGLang's classes a
         try:
             pages = Pages(host_pool)
         except Unsupported as why:
-            logger.error("pool %s will not be cached: %s", name, why)
+            logger.error("pool %s will not be cached: %s", name, str(why))
             return _Registered(host_pool)
         return _Registered(host_pool, pages)
 
@@ -464,7 +464,8 @@ class _Complaints:
             untold = self._untold.pop(kind, 0)
         more = f" (and {untold} times before)" if untold else ""
         ours = isinstance(why, OSError | ValueError | RuntimeError) or type(why).__module__.startswith("cenote")
-        logger.warning("%s failed, taken as a miss: %s%s", kind, why, more, exc_info=None if ours else why)
+        # As text: a record that a handler keeps would keep the exception, the frames that it passed, and their session.
+        logger.warning("%s failed, taken as a miss: %s%s", kind, str(why), more, exc_info=None if ours else why)
 
 
 class _Figures:

@@ -179,7 +179,7 @@ class CenoteConnector(KVConnectorBase_V1, SupportsHMA):
         try:
             self._scheduler.begin(metadata)
         except Unservable as why:
-            logger.error("%s is not cached: %s", self._vllm_config.model_config.model, why)
+            logger.error("%s is not cached: %s", self._vllm_config.model_config.model, str(why))
 
     @_or(_nothing)
     def bind_gpu_block_pool(self, gpu_block_pool: Any) -> None:

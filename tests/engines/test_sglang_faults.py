@@ -14,7 +14,9 @@ import pytest
 
 pytest.importorskip("sglang", reason="SGLang is not installed in this environment")
 
+import cenote
 import torch
+from cenote.sglang import _Complaints
 from sglang_support import (
     PATIENCE,
     Engine,
@@ -371,3 +373,11 @@ def test_the_end_of_the_interpreter_is_silent(monkeypatch: pytest.MonkeyPatch) -
         monkeypatch.setattr(cenote.sglang, name, None, raising=False)
     backend = cenote.sglang.CenoteHiCache.__new__(cenote.sglang.CenoteHiCache)
     backend.__del__()
+
+
+def test_what_is_complained_of_keeps_no_exception_and_so_no_session(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.WARNING, logger="cenote.sglang"):
+        _Complaints().log("batch_get_v1", cenote.DeadlineExceeded("the node did not answer"))
+    (record,) = caplog.records
+    assert "the node did not answer" in record.getMessage()
+    assert not any(isinstance(each, BaseException) for each in record.args or ())

@@ -217,6 +217,6 @@ def watch_updates() -> None:
     try:
         from sglang.srt.model_executor.model_runner_components.weight_updater import WeightUpdater
     except ImportError as why:
-        logger.warning("updates of weights in place will not be noticed: %s", why)
+        logger.warning("updates of weights in place will not be noticed: %s", str(why))
     else:
         UPDATES.watch(WeightUpdater, _UPDATING)

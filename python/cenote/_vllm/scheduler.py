@@ -157,7 +157,7 @@ class Scheduler:
                 if not self._closed:
                     self._connect(self._generation or ("" if weights.is_certain else uuid.uuid4().hex))
         except Unservable as why:
-            logger.error("%s is not cached: %s", self._config.model_config.model, why)
+            logger.error("%s is not cached: %s", self._config.model_config.model, str(why))
         except Exception:
             logger.exception("%s is not cached", self._config.model_config.model)
 
@@ -182,7 +182,7 @@ class Scheduler:
             try:
                 session.clear()
             except CenoteError as why:
-                logger.warning("reset: %s; the old blocks are left behind unused", why)
+                logger.warning("reset: %s; the old blocks are left behind unused", str(why))
         self._leave()
         return True
 
@@ -548,9 +548,9 @@ class Scheduler:
     def failed(self, why: Exception) -> None:
         """Something went wrong; the engine goes on without it."""
         if isinstance(why, PinLimit):
-            logger.warning("no pins are left, so these blocks are not offered: %s", why)
+            logger.warning("no pins are left, so these blocks are not offered: %s", str(why))
         elif isinstance(why, CenoteError):
-            logger.warning("asking the node: %s", why)
+            logger.warning("asking the node: %s", str(why))
             if self._connection is not None:
                 self._connection.failed(why)
         else:

@@ -214,7 +214,7 @@ class Worker:
                         if len(held) < end - start:
                             break
             except CenoteError as why:
-                logger.warning("loading blocks of %s: %s", load.request, why)
+                logger.warning("loading blocks of %s: %s", load.request, str(why))
                 connection.failed(why, session)
             counts.append(done)
         return counts
@@ -326,7 +326,7 @@ class Worker:
         except NoSpace:
             reserved.failed = True
         except CenoteError as why:
-            logger.warning("reserving blocks: %s", why)
+            logger.warning("reserving blocks: %s", str(why))
             connection.failed(why, session)
             reserved.failed = True
 
@@ -362,7 +362,7 @@ class Worker:
             reserved.failed = True
             reserved.session.abandon(reserved.slots)
         except CenoteError as why:
-            logger.warning("committing blocks: %s", why)
+            logger.warning("committing blocks: %s", str(why))
             connection = self._connections.get(reserved.spec.id)
             if connection is not None:
                 connection.failed(why, reserved.session)
