@@ -113,8 +113,7 @@ bool lookup::is_present(candidate place, const block_key& reduced, std::span<con
   return false;
 }
 
-bool lookup::is_present_now(std::span<const std::byte> key, std::uint32_t group) const noexcept {
-  const block_key reduced = reduce_key(key, group);
+bool lookup::is_present(const block_key& reduced, std::span<const std::byte> key) const noexcept {
   return is_present(resolve(index_.find(reduced)), reduced, key);
 }
 
@@ -133,7 +132,7 @@ std::size_t lookup::count_reachable(key_batch keys, std::uint32_t group, std::si
   std::size_t end = first;
   for (; end < keys.count; ++end) {
     const block_key reduced = reduce_key(keys[end], group);
-    if (!hints_.contains(reduced) && !is_present(resolve(index_.find(reduced)), reduced, keys[end])) break;
+    if (!hints_.contains(reduced) && !is_present(reduced, keys[end])) break;
   }
   return end;
 }
@@ -212,7 +211,7 @@ result<std::size_t> lookup::pin_prefix(key_batch keys, std::uint32_t group, std:
     return waiting < pin_batch || pin_waiting();
   });
   if (waiting != 0) pin_waiting();
-  if (!last.out_of_slots || !is_present_now(keys[held], group)) return held;
+  if (!last.out_of_slots || !is_present(reduce_key(keys[held], group), keys[held])) return held;
 
   unpin(out.first(held));
   return fail(error_code::pin_limit, "more than " + std::to_string(held) + " resident blocks are asked for, but only " +

@@ -74,7 +74,7 @@ class lookup {
   }
   [[nodiscard]] bool is_present(candidate place, const block_key& reduced,
                                 std::span<const std::byte> key) const noexcept;
-  [[nodiscard]] bool is_present_now(std::span<const std::byte> key, std::uint32_t group) const noexcept;
+  [[nodiscard]] bool is_present(const block_key& reduced, std::span<const std::byte> key) const noexcept;
   [[nodiscard]] bool pin_moved(candidate& place, std::span<const std::byte> key, std::uint32_t group,
                                std::uint32_t slot) const noexcept;
   struct pinned {

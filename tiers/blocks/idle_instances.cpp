@@ -28,7 +28,7 @@ bool idle_instances::is_idle(const instance& instance, boot_time now) const noex
   if (!instance.sessions.empty() || now < instance.claimed_until) return false;
   const auto since = instance.versions.idle_since();
   const auto limit = idle_limit(instance);
-  return limit && now - std::min(now, since) >= *limit;
+  return limit && age_of(since, now) >= *limit;
 }
 
 /// How long it may be idle; nothing: for ever.

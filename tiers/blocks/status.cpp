@@ -37,7 +37,7 @@ store_status status_of(const parts& parts, boot_time now) {
     }
     if (each->sessions.empty()) {
       const auto since = each->versions.idle_since();
-      one.idle = now - std::min(now, since);
+      one.idle = age_of(since, now);
       if (const auto limit = parts.idle.idle_limit(*each)) one.given_up = *limit - std::min(*limit, *one.idle);
     }
     one.chosen = each->pools.front()->policy->choosing();
