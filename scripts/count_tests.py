@@ -13,9 +13,11 @@ from pathlib import Path
 def cases(report: Path) -> tuple[int, int, int]:
     passed = failed = skipped = 0
     for case in ET.parse(report).getroot().iter("testcase"):
-        if case.find("failure") is not None or case.find("error") is not None:
+        why = next((found for kind in ("failure", "error") if (found := case.find(kind)) is not None), None)
+        if why is not None:
             failed += 1
-            print(f"  failed: {case.get('classname')} {case.get('name')}", file=sys.stderr)
+            said = " ".join((why.get("message") or why.text or "").split())[:400]
+            print(f"  failed: {case.get('classname')} {case.get('name')}: {said}", file=sys.stderr)
         elif case.find("skipped") is not None:
             skipped += 1
         else:
