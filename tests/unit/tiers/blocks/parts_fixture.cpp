@@ -1,5 +1,7 @@
 #include "tests/unit/tiers/blocks/parts_fixture.hpp"
 
+#include <algorithm>
+
 namespace cenote::blocks::testing {
 
 using memory::block_ref;
@@ -49,6 +51,25 @@ block_ref bare_parts::present(instance& instance, std::uint64_t key) {
   of.blocks.publish(instance, *slab_of(instance, ref), ref, key_of(key), now);
   of.order.enter_order(pool_in(instance), record_of(instance, ref), now);
   return ref;
+}
+
+std::optional<block_ref> bare_parts::find(const instance& instance, std::uint64_t key) const {
+  const full_key full = key_of(key);
+  return of.all.find_present(instance, reduce_key(full.view(), 0), full, nullptr);
+}
+
+memory::block_state bare_parts::state_of(const instance& instance, block_ref ref) const {
+  return of.all.record_of(*slab_of(instance, ref), ref).state();
+}
+
+void bare_parts::pin(session& reader, block_ref ref, std::uint32_t slot) {
+  auto& used = reader.memory.header().pin_high_water;
+  used.store(std::max<std::uint64_t>(used.load(), slot + 1));
+  reader.memory.pin(slot).store(ref.bits);
+}
+
+void bare_parts::unpin(session& reader, std::uint32_t slot) {
+  reader.memory.pin(slot).store(0);
 }
 
 std::uint32_t bare_parts::record_of(const instance& instance, block_ref ref) const {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "memory/segment.hpp"
@@ -22,6 +23,12 @@ struct bare_parts {
   memory::block_ref blank(instance& instance);
   /// A block that is here and in its pool's order.
   memory::block_ref present(instance& instance, std::uint64_t key);
+  /// Where the block with this key is; nothing when it is not here.
+  [[nodiscard]] std::optional<memory::block_ref> find(const instance& instance, std::uint64_t key) const;
+  [[nodiscard]] memory::block_state state_of(const instance& instance, memory::block_ref ref) const;
+  /// As a client pins and unpins: in one slot of its session.
+  static void pin(session& reader, memory::block_ref ref, std::uint32_t slot = 0);
+  static void unpin(session& reader, std::uint32_t slot = 0);
   [[nodiscard]] static pool& pool_in(instance& instance) { return *instance.pools.front(); }
   [[nodiscard]] std::uint32_t record_of(const instance& instance, memory::block_ref ref) const;
 
