@@ -55,7 +55,11 @@ block_ref bare_parts::present(instance& instance, std::uint64_t key) {
 
 std::optional<block_ref> bare_parts::find(const instance& instance, std::uint64_t key) const {
   const full_key full = key_of(key);
-  return of.all.find_present(instance, reduce_key(full.view(), 0), full, nullptr);
+  const block_key name = reduce_key(full.view(), 0);
+  const auto ref = of.all.find_present(instance, name, full, nullptr);
+  if (!ref) return std::nullopt;
+  const std::uint64_t version = instance.versions.version(version_index_of(*slab_of(instance, *ref), *ref));
+  return memory::index_value::matches(instance.index.find(name), version) ? ref : std::nullopt;
 }
 
 memory::block_state bare_parts::state_of(const instance& instance, block_ref ref) const {

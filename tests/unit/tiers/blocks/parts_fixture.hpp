@@ -23,7 +23,7 @@ struct bare_parts {
   memory::block_ref blank(instance& instance);
   /// A block that is here and in its pool's order.
   memory::block_ref present(instance& instance, std::uint64_t key);
-  /// Where the block with this key is; nothing when it is not here.
+  /// The block that a reader finds under this key; nothing when it finds none.
   [[nodiscard]] std::optional<memory::block_ref> find(const instance& instance, std::uint64_t key) const;
   [[nodiscard]] memory::block_state state_of(const instance& instance, memory::block_ref ref) const;
   /// As a client pins and unpins: in one slot of its session.
