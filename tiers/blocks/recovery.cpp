@@ -40,6 +40,14 @@ void sort_by_time(std::vector<std::pair<boot_time, std::uint32_t>>& order) {
   }
 }
 
+/// Both or, when part of one is taken, neither.
+bool claim_ranges(memory::range_allocator& records, memory::range_allocator& versions, const slab_description& what) {
+  if (!records.claim(what.first_record, what.count)) return false;
+  if (versions.claim(what.first_version, what.count)) return true;
+  records.release(what.first_record, what.count);
+  return false;
+}
+
 }  // namespace
 
 result<void> recovery::recover_instance(instance_number number, const instance_spec& spec, memory::shared_file index,
@@ -56,8 +64,8 @@ result<void> recovery::recover_slab(const slab_description& what, memory::segmen
     return fail(error_code::layout_mismatch, "a slab of an unknown instance");
   }
   instance& in = *home->second;
-  if (what.index >= block_ref::max_slabs || what.first_version > memory::max_version_entries || what.count == 0 ||
-      what.count > memory::max_version_entries - what.first_version) {
+  if (what.index == 0 || what.index >= block_ref::max_slabs || what.first_version > memory::max_version_entries ||
+      what.count == 0 || what.count > memory::max_version_entries - what.first_version) {
     return fail(error_code::layout_mismatch, "a slab whose numbers are out of range");
   }
   in.next_slab = std::max(in.next_slab, what.index + 1);
@@ -69,8 +77,8 @@ result<void> recovery::recover_slab(const slab_description& what, memory::segmen
   if (state == static_cast<std::uint32_t>(memory::slab_state::retired)) {
     return fail(error_code::closed, "a slab that was being given up");
   }
-  if (what.stride != in.pools[what.group]->stride || !state_.record_ranges.claim(what.first_record, what.count) ||
-      !in.version_ranges.claim(what.first_version, what.count)) {
+  if (what.stride != in.pools[what.group]->stride || in.slabs.contains(what.index) ||
+      !claim_ranges(state_.record_ranges, in.version_ranges, what)) {
     return fail(error_code::layout_mismatch, "a slab whose numbers are taken");
   }
   state_.assigned += what.segment_bytes();

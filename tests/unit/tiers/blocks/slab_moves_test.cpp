@@ -1,6 +1,7 @@
 // Slabs that are emptied and given up, so that their memory serves another pool.
 #include "tiers/blocks/slab_moves.hpp"
 
+#include <algorithm>
 #include <boost/test/unit_test.hpp>
 
 #include "core/checksum.hpp"
