@@ -4,23 +4,21 @@
 #include <algorithm>
 #include <cstring>
 #include <limits>
-#include <new>
 #include <string>
 
-#include "client/session.hpp"
-#include "device/transform.hpp"
+#include "client/c_api_support.hpp"
 
 using cenote::error;
 using cenote::error_code;
 using cenote::fail;
 using cenote::result;
-using cenote::strided_piece;
+using cenote::c_api::failed;
+using cenote::c_api::finish;
+using cenote::c_api::guarded;
+using cenote::c_api::last_message;
+using cenote::c_api::null_argument;
+using cenote::c_api::versioned;
 namespace client = cenote::client;
-namespace transform = cenote::transform;
-
-struct cenote_session {
-  client::session_ptr impl;
-};
 
 struct cenote_prefetch {
   cenote_session* session;
@@ -38,65 +36,10 @@ static_assert(offsetof(cenote_reserved, state) == offsetof(client::reserved_bloc
 static_assert(sizeof(cenote_held) == sizeof(client::held_block));
 static_assert(offsetof(cenote_held, slot) == offsetof(client::held_block, slot));
 static_assert(sizeof(cenote_buffer) == sizeof(client::buffers::item));
-static_assert(sizeof(cenote_strided) == sizeof(strided_piece));
-static_assert(offsetof(cenote_strided, run_stride) == offsetof(strided_piece, run_stride));
 static_assert(CENOTE_PREFETCH_DEFAULT == static_cast<int>(cenote::prefetch_policy::node_default));
 static_assert(CENOTE_PREFETCH_BEST_EFFORT == static_cast<int>(cenote::prefetch_policy::best_effort));
 static_assert(CENOTE_PREFETCH_WAIT_COMPLETE == static_cast<int>(cenote::prefetch_policy::wait_complete));
 static_assert(CENOTE_PREFETCH_TIMEOUT == static_cast<int>(cenote::prefetch_policy::timeout));
-
-std::string& last_message() {
-  thread_local std::string message;
-  return message;
-}
-
-int failed(const error& why) noexcept {
-  try {
-    last_message() = why.message();
-  } catch (const std::bad_alloc&) {
-    last_message().clear();
-  }
-  return static_cast<int>(why.code());
-}
-
-int null_argument(const char* what) {
-  return failed({error_code::invalid_argument, std::string(what) + " is a null pointer"});
-}
-
-/// No exception crosses the ABI.
-template <class Body>
-int guarded(Body&& body) noexcept {
-  try {
-    return body();
-  } catch (const std::bad_alloc&) {
-    return failed({error_code::system, "out of memory"});
-  } catch (const std::exception& thrown) {
-    return failed({error_code::internal, thrown.what()});
-  }
-}
-
-template <class T>
-int finish(const result<T>& outcome) {
-  return outcome ? CENOTE_OK : failed(outcome.error());
-}
-
-template <class T, class Out>
-int finish(const result<T>& outcome, Out* out) {
-  if (!outcome) return failed(outcome.error());
-  if (out != nullptr) *out = static_cast<Out>(*outcome);
-  return CENOTE_OK;
-}
-
-int finish(const client::put_report& report, std::uint64_t* stored) {
-  if (stored != nullptr) *stored = report.stored;
-  return finish(report.status);
-}
-
-int finish(const result<client::match_result>& outcome, cenote_match* out) {
-  if (!outcome) return failed(outcome.error());
-  *out = {outcome->resident, outcome->reachable};
-  return CENOTE_OK;
-}
 
 cenote::key_batch batch_of(const cenote_keys& keys) noexcept {
   return {static_cast<const std::byte*>(keys.data), keys.count, keys.width};
@@ -119,60 +62,6 @@ std::optional<std::uint32_t> part_of(std::int32_t part) noexcept {
 
 std::string text_of(const char* text) {
   return text == nullptr ? std::string() : std::string(text);
-}
-
-/// The first `struct_size` bytes that the caller has, zeros behind.
-template <class T>
-result<T> versioned(const T& given, const char* what) {
-  if (given.struct_size < 2 * sizeof(std::uint32_t) || given.struct_size > 4096) {
-    return fail(error_code::invalid_argument, std::string(what) + ": struct_size is " +
-                                                  std::to_string(given.struct_size) + "; set it to sizeof(" + what +
-                                                  ")");
-  }
-  T copy{};
-  std::memcpy(&copy, &given, std::min<std::size_t>(given.struct_size, sizeof(T)));
-  return copy;
-}
-
-/// How many threads a copy may use; 0: as it thinks best.
-result<unsigned> copy_threads(const cenote_copy_options* options) {
-  if (options == nullptr) return 0U;
-  const auto given_options = versioned(*options, "cenote_copy_options");
-  if (!given_options) return std::unexpected(given_options.error());
-  if (given_options->stream != nullptr) {
-    return fail(error_code::unsupported, "a stream was given, but this build copies host memory only; pass null");
-  }
-  if (given_options->threads > 1024) {
-    return fail(error_code::invalid_argument,
-                "threads is " + std::to_string(given_options->threads) + "; at most 1024, or 0 for the default");
-  }
-  return given_options->threads;
-}
-
-/// `arrays`: whether those that go with the pieces were given.
-result<std::span<const strided_piece>> checked_pieces(const cenote_strided* pieces, size_t count, bool arrays) {
-  if (pieces == nullptr || count == 0) return fail(error_code::invalid_argument, "there are no pieces to copy");
-  if (!arrays) return fail(error_code::invalid_argument, "indices or blocks is a null pointer");
-  const std::span given_pieces(reinterpret_cast<const strided_piece*>(pieces), count);
-  const auto wrong = std::ranges::find_if(
-      given_pieces, [](const auto& piece) { return piece.base == nullptr || piece.run_bytes == 0 || piece.runs == 0; });
-  if (wrong == given_pieces.end()) return given_pieces;
-  return fail(error_code::invalid_argument,
-              "piece " + std::to_string(wrong - given_pieces.begin()) + " has no base, no runs, or runs of 0 bytes");
-}
-
-/// move(pieces, threads), if there are such.
-template <class Move>
-int move_blocks(const cenote_strided* pieces, size_t count, bool arrays, const cenote_copy_options* options,
-                const Move& move) {
-  return guarded([&] {
-    const auto threads = copy_threads(options);
-    if (!threads) return failed(threads.error());
-    const auto checked = checked_pieces(pieces, count, arrays);
-    if (!checked) return failed(checked.error());
-    move(*checked, *threads);
-    return static_cast<int>(CENOTE_OK);
-  });
 }
 
 result<cenote::instance_spec> spec_of(const cenote_spec& raw) {
@@ -495,35 +384,6 @@ int cenote_barrier(cenote_session* session) {
   return guarded([&] { return session == nullptr ? null_argument("session") : finish(session->impl->barrier()); });
 }
 
-int cenote_gather(const cenote_strided* pieces, size_t piece_count, const uint64_t* indices, void* const* blocks,
-                  size_t count, const cenote_copy_options* options) {
-  const bool given_arrays = count == 0 || (indices != nullptr && blocks != nullptr);
-  return move_blocks(pieces, piece_count, given_arrays, options, [&](auto checked, unsigned threads) {
-    transform::gather(checked, {indices, count}, {reinterpret_cast<std::byte* const*>(blocks), count}, threads);
-  });
-}
-
-int cenote_scatter(const cenote_strided* pieces, size_t piece_count, const uint64_t* indices, const void* const* blocks,
-                   size_t count, const cenote_copy_options* options) {
-  const bool given_arrays = count == 0 || (indices != nullptr && blocks != nullptr);
-  return move_blocks(pieces, piece_count, given_arrays, options, [&](auto checked, unsigned threads) {
-    transform::scatter(checked, {indices, count}, {reinterpret_cast<const std::byte* const*>(blocks), count}, threads);
-  });
-}
-
-int cenote_copy(void* const* targets, const void* const* sources, const uint64_t* bytes, size_t count,
-                const cenote_copy_options* options) {
-  return guarded([&] {
-    const auto threads = copy_threads(options);
-    if (!threads) return failed(threads.error());
-    if (count == 0) return static_cast<int>(CENOTE_OK);
-    if (targets == nullptr || sources == nullptr || bytes == nullptr) return null_argument("targets, sources or bytes");
-    transform::copy_each({reinterpret_cast<std::byte* const*>(targets), count},
-                         {reinterpret_cast<const std::byte* const*>(sources), count}, {bytes, count}, *threads);
-    return static_cast<int>(CENOTE_OK);
-  });
-}
-
 int cenote_stats_of(cenote_session* session, cenote_stats* out) {
   return guarded([&] {
     if (session == nullptr || out == nullptr) return null_argument("session or out");
@@ -548,6 +408,9 @@ int cenote_stats_of(cenote_session* session, cenote_stats* out) {
     filled.slabs_mapped = now.slabs_mapped;
     filled.touches_dropped = now.touches_dropped;
     filled.reattaches = now.reattaches;
+    filled.slabs_registered = now.slabs_registered;
+    filled.slabs_refused = now.slabs_refused;
+    filled.waiting_for_device = now.waiting_for_device;
     std::memcpy(out, &filled, filled.struct_size);
     return static_cast<int>(CENOTE_OK);
   });

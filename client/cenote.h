@@ -28,9 +28,10 @@ extern "C" {
 #define CENOTE_API
 #endif
 
-/* 1.1: prefetch options, length, stop, cancel; keep. 1.2: gather, scatter, copy. 1.3: a prefetch's threshold_tokens. */
+/* 1.1: prefetch options, length, stop, cancel; keep. 1.2: gather, scatter, copy. 1.3: a prefetch's threshold_tokens.
+ * 1.4: devices, streams, events; stream and block_offset of copies. */
 #define CENOTE_ABI_MAJOR 1
-#define CENOTE_ABI_MINOR 3
+#define CENOTE_ABI_MINOR 4
 
 /* Why a call failed. Closed; numbers never change. */
 typedef enum cenote_error {
@@ -288,6 +289,54 @@ CENOTE_API int cenote_clear(cenote_session* session);
 /* Returns when everything that this session handed in before is done. */
 CENOTE_API int cenote_barrier(cenote_session* session);
 
+/* ---- devices: since 1.4 --------------------------------------------------------------------------------------- */
+
+/* A GPU, or threads that behave like one. Handles may be freed in any order: what still needs a device keeps it. They
+ * belong to the process that opened them: in a child every call says CENOTE_FORKED, so open after the fork. */
+typedef struct cenote_device cenote_device;
+/* Work in order: what is given to a stream begins when all that it was given before has ended. */
+typedef struct cenote_stream cenote_stream;
+/* A point in a stream. */
+typedef struct cenote_event cenote_event;
+
+/* `name`: "cuda:GPU-<uuid>" as nvidia-smi says it, "cuda:<number>", or "sim:<number>" for threads of this process.
+ * CENOTE_UNSUPPORTED: no driver, one that is too old, or no such GPU. */
+CENOTE_API int cenote_device_open(const char* name, cenote_device** out);
+CENOTE_API void cenote_device_free(cenote_device* device);
+
+/* A new stream. */
+CENOTE_API int cenote_stream_open(cenote_device* device, cenote_stream** out);
+/* An engine's own stream (a CUstream or cudaStream_t; null is the default stream), which must outlive the handle. */
+CENOTE_API int cenote_stream_wrap(cenote_device* device, void* native, cenote_stream** out);
+/* What cenote_stream_wrap would take; null without a stream. */
+CENOTE_API void* cenote_stream_native(const cenote_stream* stream);
+/* Its work still ends. */
+CENOTE_API void cenote_stream_free(cenote_stream* stream);
+
+/* The point after all that the stream was given. */
+CENOTE_API int cenote_event_record(cenote_stream* stream, cenote_event** out);
+/* Looks. *done: 1 when all before the event has ended, and its bytes may be looked at. CENOTE_SYSTEM: the device
+ * failed, and nobody knows what was written. */
+CENOTE_API int cenote_event_done(const cenote_event* event, uint32_t* done);
+/* Waits. CENOTE_DEADLINE_EXCEEDED; CENOTE_SYSTEM, CENOTE_CLOSED: the device failed. */
+CENOTE_API int cenote_event_wait(const cenote_event* event, uint64_t timeout_ns);
+/* What the stream is given from now on begins after the event, which is of the same device. Nobody waits. */
+CENOTE_API int cenote_stream_wait(cenote_stream* stream, const cenote_event* event);
+CENOTE_API void cenote_event_free(cenote_event* event);
+
+/* Must be called before a device works on this session's blocks: their memory is registered with it in the background,
+ * and the node sets aside what this process was writing when it is killed, since a GPU may go on for a while. At most
+ * one device a session. */
+CENOTE_API int cenote_use_device(cenote_session* session, cenote_device* device);
+/* Ends pins when all that the stream was given before has ended; returns at once. On a failure they are still held. */
+CENOTE_API int cenote_release_after(cenote_session* session, const uint32_t* slots, size_t count,
+                                    cenote_stream* stream);
+/* Commits at that time; returns at once. cenote_flush waits for it, counts the blocks that became visible and fails
+ * with the first failure. If the device fails, the blocks are not committed, and not used for anything else while the
+ * session lives. On a failure of this call they are still reserved. */
+CENOTE_API int cenote_commit_after(cenote_session* session, const cenote_reserved* blocks, size_t count,
+                                   cenote_stream* stream);
+
 /* ---- an engine's memory: since 1.2; no session needed -------------------------------------------------------- */
 
 /* What every block of an engine has in one tensor: block i begins at base + i * block_stride, and is `runs` runs of
@@ -303,12 +352,17 @@ typedef struct cenote_strided {
 /* All zero (but for struct_size) are the defaults. */
 typedef struct cenote_copy_options {
   uint32_t struct_size;
-  uint32_t threads; /* at most; 0: as many as cores, four at most */
-  void* stream;     /* of a GPU; null. CENOTE_UNSUPPORTED otherwise: this build copies host memory only */
+  uint32_t threads;      /* at most; 0: as many as cores, four at most. Of no use with a stream */
+  cenote_stream* stream; /* null: the processor copies, now. Else a device does, in the stream's order, and the call
+                            returns at once: arrays may be reused, but the bytes must stay until an event after the
+                            copy is done. Since 1.4; a `void*` that had to be null before */
+  uint64_t block_offset; /* bytes from where each block begins to where the first piece lies in it: for some layers of
+                            a block. Since 1.4; not for cenote_copy */
 } cenote_copy_options;
 
-/* blocks[i] <- the pieces of the engine's block indices[i], back to back in their order (offsets in a block: the sums
- * of runs * run_bytes before). `blocks` point into reserved blocks, at their part. `options` may be null. */
+/* blocks[i] <- the pieces of the engine's block indices[i], back to back in their order (offsets in a block:
+ * block_offset and the sums of runs * run_bytes before). `blocks` point into reserved blocks, at their part. With a
+ * stream the tensors lie in the device's memory or in registered host memory. `options` may be null. */
 CENOTE_API int cenote_gather(const cenote_strided* pieces, size_t piece_count, const uint64_t* indices,
                              void* const* blocks, size_t count, const cenote_copy_options* options);
 /* The other way: the engine's blocks <- pinned blocks. */
@@ -337,7 +391,10 @@ typedef struct cenote_stats {
   uint64_t reservations;
   uint64_t slabs_mapped;
   uint64_t touches_dropped;
-  uint64_t reattaches; /* times a new worker was met */
+  uint64_t reattaches;         /* times a new worker was met */
+  uint64_t slabs_registered;   /* with the session's device; since 1.4 */
+  uint64_t slabs_refused;      /* by it: copies of their blocks go through a stage */
+  uint64_t waiting_for_device; /* calls of cenote_release_after and cenote_commit_after */
 } cenote_stats;
 
 CENOTE_API int cenote_stats_of(cenote_session* session, cenote_stats* out);

@@ -116,7 +116,7 @@ std::string count_of(std::uint64_t n, std::string_view what) {
 void session_closer::operator()(session* which) const noexcept {
   if (which == nullptr || which->in_child()) return;  // the mappings and threads are the parent's
   static_cast<void>(which->close());
-  delete which;
+  if (!which->device_works()) delete which;  // else it would write where something else is mapped
 }
 
 result<session_ptr> session::attach(session_options options) {
@@ -251,7 +251,7 @@ result<void> session::map_slabs(std::span<const memory::block_ref> blocks, time_
 }
 
 result<void> session::fetch_slabs(const std::vector<std::uint32_t>& missing, time_point until) {
-  drop_retired_slabs();
+  drop_retired_slabs(retired_mappings);
   for (;;) {
     auto fetched = socket_.fetch_slabs(missing, versions_, slabs_, until);
     if (fetched || fetched.error().code() != error_code::node_restarting) return fetched;
@@ -281,9 +281,10 @@ void session::map_pages(std::span<const memory::block_ref> blocks) const noexcep
 }
 
 /// The memory of a retired slab is gone already; its mapping only costs address space, so there is no hurry. A retired
-/// slab has no verified pin, no grant and no reservation; the pins are looked at all the same.
-void session::drop_retired_slabs() {
-  if (slabs_.size() < retired_mappings) return;
+/// slab has no verified pin, no grant and no reservation; the pins are looked at all the same. Up to so many mapped
+/// slabs nothing is done.
+void session::drop_retired_slabs(std::size_t tolerated) {
+  if (slabs_.size() < tolerated) return;
   std::vector<std::uint32_t> pinned;
   for (std::uint32_t i = 0; i < pin_slots_.high_water(); ++i) {
     const std::uint64_t bits = memory_.pin(i).load(std::memory_order_relaxed);
@@ -510,13 +511,18 @@ result<void> session::release_slots(std::size_t count, SlotAt&& slot_at) {
   const call_scope scope(active_);
   if (closing_.load(std::memory_order_seq_cst)) return {};  // close() ended all pins
   const std::span<std::uint32_t> slots = thread_scratch<std::uint32_t>(count);
-  for (std::size_t i = 0; i < count; ++i) {
-    const std::uint32_t slot = slots[i] = slot_at(i);
+  for (std::size_t i = 0; i < count; ++i) slots[i] = slot_at(i);
+  if (auto ok = check_held(slots); !ok) return ok;
+  lookup_.unpin_slots(slots);
+  return {};
+}
+
+result<void> session::check_held(std::span<const std::uint32_t> slots) const {
+  for (const std::uint32_t slot : slots) {
     if (slot >= pin_slots_.total() || memory_.pin(slot).load(std::memory_order_relaxed) == 0) {
       return fail(error_code::invalid_argument, "pin " + std::to_string(slot) + " is not held; was it released twice?");
     }
   }
-  lookup_.unpin_slots(slots);
   return {};
 }
 
@@ -600,12 +606,17 @@ result<session_stats> session::stats() const {
   out.touches_dropped = memory_.header().touches_dropped.load(std::memory_order_relaxed);
   out.reattaches = channel_.reattaches();
   out.session = ids_.session;
+  const auto registered = slabs_.registered();
+  out.slabs_registered = registered.done;
+  out.slabs_refused = registered.refused;
+  out.waiting_for_device = events_.pending();
   return out;
 }
 
 result<void> session::close() {
   if (in_child()) return channel_.check();
   if (closing_.exchange(true, std::memory_order_seq_cst)) return {};
+  if (auto idle = events_.drain(steady_clock::now() + close_patience); !idle) return idle;
   const bool alive = channel_.check().has_value();
   if (alive) static_cast<void>(flush_all(steady_clock::now() + close_patience));
   channel_.stop();  // wakes calls that still wait; new ones are refused since closing_

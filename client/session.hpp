@@ -18,6 +18,7 @@
 
 #include "client/channel.hpp"
 #include "client/connection.hpp"
+#include "client/device_events.hpp"
 #include "client/fork_guard.hpp"
 #include "client/grant_pool.hpp"
 #include "client/slab_map.hpp"
@@ -114,6 +115,9 @@ struct session_stats {
   std::uint64_t touches_dropped = 0;
   std::uint64_t reattaches = 0;
   std::uint64_t session = 0;
+  std::uint64_t slabs_registered = 0;    ///< with the session's device
+  std::uint64_t slabs_refused = 0;       ///< by it; copies of their blocks go through a stage
+  std::uint64_t waiting_for_device = 0;  ///< calls of release_after and commit_after
 };
 
 /// When a prefetch ends before all is there. What is not given is as the node's configuration says.
@@ -219,15 +223,31 @@ class session {
   /// Returns when all that this session handed in before is done.
   result<void> barrier();
 
+  // ---- devices
+
+  /// Must be called before a device works on this session's blocks: slabs are registered with it, in the background,
+  /// and the node learns that it may write for a while after this process was killed. Errors: invalid_argument: the
+  /// session uses another device.
+  result<void> use_device(std::shared_ptr<device> which);
+  /// Ends pins when all that the stream was given before has ended. Errors: invalid_argument, closed (the device is
+  /// away), system; then they are still held.
+  result<void> release_after(std::span<const std::uint32_t> slots, const device_stream& where);
+  /// Commits at that time, in the background; flush() says how it went. If the device fails, the blocks are never
+  /// committed nor used for anything else before the session has ended. Errors as above; then they stay reserved.
+  result<void> commit_after(std::span<const reserved_block> blocks, const device_stream& where);
+
   // ---- the rest
 
   /// Errors: forked.
   [[nodiscard]] result<session_stats> stats() const;
-  /// Refuses further calls, ends the pins, waits for put_async, tells the node. The mappings stay until the destructor.
+  /// Refuses further calls, waits for put_async and for devices, ends the pins, tells the node. The mappings stay until
+  /// the destructor. Errors: deadline_exceeded: a device still works; the node keeps the blocks until the process ends.
   result<void> close();
 
   [[nodiscard]] const instance_spec& spec() const noexcept { return options_.spec; }
   [[nodiscard]] bool in_child() const noexcept { return process_.in_child(); }
+  /// A device still works on blocks: the mappings must stay.
+  [[nodiscard]] bool device_works() const { return events_.pending() != 0; }
 
  private:
   using maybe_part = std::optional<std::uint32_t>;
@@ -260,9 +280,10 @@ class session {
   // session.cpp
   result<void> map_slabs(std::span<const memory::block_ref> blocks, time_point until);
   result<void> fetch_slabs(const std::vector<std::uint32_t>& missing, time_point until);
+  result<void> check_held(std::span<const std::uint32_t> slots) const;
   void look_ahead(memory::block_ref used);
   void map_pages(std::span<const memory::block_ref> blocks) const noexcept;
-  void drop_retired_slabs();
+  void drop_retired_slabs(std::size_t tolerated);
   template <class SlotAt>
   result<void> release_slots(std::size_t count, SlotAt&& slot_at);
   void touch(std::span<const memory::pin> pins, key_batch keys, std::uint32_t group);
@@ -273,6 +294,10 @@ class session {
                                   std::size_t first, std::vector<memory::pin>& touched);
   result<void> leave_node();
   result<void> tell(memory::operation what, const prefetch_ticket& ticket);
+
+  // session_device.cpp
+  result<void> check_device(const device_stream& where);
+  void commit_written(std::span<const reserved_block> blocks, const result<void>& outcome);
 
   // session_write.cpp
   struct put_job;
@@ -293,6 +318,7 @@ class session {
   result<std::vector<memory::completion>> ask_admitted(key_batch keys, std::uint32_t group, std::uint64_t parts,
                                                        std::span<const std::uint32_t> places);
   void give_back(std::span<const memory::completion> reserved, std::uint64_t parts);
+  result<std::uint64_t> finish_parts(std::span<const reserved_block> blocks);
   result<std::uint64_t> send_in_batches(std::span<memory::submission> entries);
 
   session_options options_;
@@ -319,6 +345,7 @@ class session {
   std::deque<request_ptr> async_;  ///< put_async batches without an answer yet
   std::uint64_t async_stored_ = 0;
   std::optional<error> async_failure_;  ///< the first one
+  std::shared_ptr<device> device_;      ///< set once, with async_mutex_
 
   struct counters {
     std::atomic<std::uint64_t> keys_looked_up{0};
@@ -329,6 +356,8 @@ class session {
     std::atomic<std::uint64_t> blocks_stored{0};
     std::atomic<std::uint64_t> bytes_copied_in{0};
   } counters_;
+
+  device_events events_;  ///< last: its thread uses the rest
 };
 
 }  // namespace cenote::client

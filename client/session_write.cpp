@@ -355,6 +355,7 @@ result<std::uint64_t> session::flush_all(time_point until) {
 result<std::uint64_t> session::flush() {
   const auto scope = enter();
   if (!scope) return std::unexpected(scope.error());
+  if (auto idle = events_.drain(deadline()); !idle) return std::unexpected(idle.error());
   return flush_all(deadline());
 }
 
@@ -483,6 +484,10 @@ result<void> session::reserve(key_batch keys, std::uint32_t group, maybe_part pa
 result<std::uint64_t> session::commit(std::span<const reserved_block> blocks) {
   const auto scope = enter();
   if (!scope) return std::unexpected(scope.error());
+  return finish_parts(blocks);
+}
+
+result<std::uint64_t> session::finish_parts(std::span<const reserved_block> blocks) {
   auto entries = entries_of(blocks, operation::finish);
   const auto completed = send_in_batches(entries);
   if (completed) counters_.blocks_stored.fetch_add(*completed, std::memory_order_relaxed);

@@ -1,6 +1,7 @@
 #include "client/slab_map.hpp"
 
 #include <algorithm>
+#include <chrono>
 #include <exception>
 #include <system_error>
 #include <utility>
@@ -10,6 +11,18 @@ namespace cenote::client {
 namespace {
 
 constexpr std::uint64_t populate_step = std::uint64_t{256} << 10;  // tens of microseconds: then whoever waits runs
+
+constexpr std::chrono::seconds retired_slabs_stay{1};  // their pages, while a device has them registered
+
+std::unique_ptr<mapped_slab> described(const slab_shape& shape, memory::segment memory) {
+  auto slab = std::make_unique<mapped_slab>();
+  slab->memory = std::move(memory);
+  slab->index = shape.index;
+  slab->count = shape.count;
+  slab->stride = shape.stride;
+  slab->group = shape.group;
+  return slab;
+}
 
 }  // namespace
 
@@ -22,7 +35,8 @@ slab_map::~slab_map() {
     queue_.clear();
   }
   changed_.notify_all();
-  if (populator_.joinable()) populator_.join();
+  if (thread_.joinable()) thread_.join();
+  for (const auto& slab : slabs_) unregister(*slab);
   for (auto& part : chunks_) delete part.load(std::memory_order_relaxed);
 }
 
@@ -36,22 +50,17 @@ result<void> slab_map::add(const slab_shape& shape, unique_fd fd, std::uint64_t 
   memory->keep_from_children();
   const auto& trailer = *reinterpret_cast<const memory::segment_header*>(memory->data() + bytes - memory::page_bytes);
   if (auto ok = memory::check_header(trailer, memory::segment_kind::slab, bytes); !ok) return ok;
-  adopt(shape, std::move(*memory));
-  if (const mapped_slab* slab = find(shape.index)) populate_later(*slab);
+  place(described(shape, std::move(*memory)), 0);
   return {};
 }
 
 void slab_map::adopt(const slab_shape& shape, memory::segment memory) {
-  auto slab = std::make_unique<mapped_slab>();
-  slab->memory = std::move(memory);
-  slab->index = shape.index;
-  slab->count = shape.count;
-  slab->stride = shape.stride;
-  slab->group = shape.group;
-  place(std::move(slab));
+  const std::uint64_t bytes = memory.size();
+  place(described(shape, std::move(memory)), bytes);
 }
 
-void slab_map::place(std::unique_ptr<mapped_slab> slab) {
+/// Shows the slab, and prepares it later from `offset` on.
+void slab_map::place(std::unique_ptr<mapped_slab> slab, std::uint64_t offset) {
   const std::lock_guard lock(mutex_);
   auto& holder = chunks_[slab->index / chunk_slabs];
   if (holder.load(std::memory_order_relaxed) == nullptr) {
@@ -60,7 +69,10 @@ void slab_map::place(std::unique_ptr<mapped_slab> slab) {
   auto& entry = (*holder.load(std::memory_order_relaxed))[slab->index % chunk_slabs];
   if (entry.load(std::memory_order_relaxed) != nullptr) return;  // another thread was faster
   entry.store(slab.get(), std::memory_order_release);
-  slabs_.push_back(std::move(slab));
+  const mapped_slab* const placed = slabs_.emplace_back(std::move(slab)).get();
+  if (offset == placed->memory.size() && !device_) return;
+  queue_.push_back({placed, offset});
+  run_in_background();
 }
 
 void slab_map::drop_if(const std::function<bool(std::uint32_t)>& gone) {
@@ -71,13 +83,37 @@ void slab_map::drop_if(const std::function<bool(std::uint32_t)>& gone) {
       ++i;
       continue;
     }
-    std::erase_if(queue_, [&](const populating& each) { return each.slab == slab; });
-    changed_.wait(lock, [&] { return populating_ != slab; });
+    std::erase_if(queue_, [&](const preparation& each) { return each.slab == slab; });
+    changed_.wait(lock, [&] { return preparing_ != slab; });
     (*chunks_[slab->index / chunk_slabs].load(std::memory_order_relaxed))[slab->index % chunk_slabs].store(
         nullptr, std::memory_order_release);
+    unregister(*slab);
     std::erase_if(slabs_, [&](const auto& each) { return each.get() == slab; });
     i = 0;  // the wait let others change the list
   }
+}
+
+void slab_map::register_with(std::shared_ptr<device> user, std::function<void()> drop_retired) {
+  const std::lock_guard lock(mutex_);
+  if (device_) return;
+  device_ = std::move(user);
+  drop_retired_ = std::move(drop_retired);
+  for (const auto& slab : slabs_) {
+    const bool waits = std::ranges::find(queue_, slab.get(), &preparation::slab) != queue_.end();
+    if (!waits) queue_.push_back({slab.get(), slab->memory.size()});
+  }
+  run_in_background();
+}
+
+slab_map::registration_counts slab_map::registered() const {
+  const std::lock_guard lock(mutex_);
+  return {registered_.size(), refused_};
+}
+
+/// Called with the lock, or by the destructor.
+void slab_map::unregister(const mapped_slab& slab) {
+  if (std::erase(registered_, &slab) == 0) return;
+  device_->unregister_host({slab.memory.data(), slab.memory.size()});
 }
 
 std::size_t slab_map::size() const {
@@ -87,15 +123,8 @@ std::size_t slab_map::size() const {
 
 void slab_map::abandon() noexcept {
   // The thread and the mappings stayed in the parent; the memory of the lists is leaked on purpose.
-  static_cast<void>(std::make_unique<std::thread>(std::move(populator_)).release());
+  static_cast<void>(std::make_unique<std::thread>(std::move(thread_)).release());
   for (auto& slab : slabs_) static_cast<void>(slab.release());  // NOLINT(clang-analyzer-cplusplus.NewDeleteLeaks)
-}
-
-void slab_map::populate_later(const mapped_slab& slab) {
-  const std::lock_guard lock(mutex_);
-  if (std::ranges::find(queue_, &slab, &populating::slab) != queue_.end()) return;
-  queue_.push_back({&slab, 0});
-  run_in_background();
 }
 
 void slab_map::do_later(std::function<void()> errand) {
@@ -107,49 +136,57 @@ void slab_map::do_later(std::function<void()> errand) {
 /// Called with the lock.
 void slab_map::run_in_background() {
   try {
-    if (!populator_.joinable() && !stop_) populator_ = std::thread([this] { populate_loop(); });
+    if (!thread_.joinable() && !stop_) thread_ = std::thread([this] { prepare_loop(); });
   } catch (const std::system_error&) {
     // No thread to be had: pages come with their first use, and who needs a slab asks for it.
   }
   changed_.notify_all();
 }
 
-void slab_map::populate_loop() {
+void slab_map::prepare_loop() {
   std::unique_lock lock(mutex_);
   for (;;) {
-    changed_.wait(lock, [&] { return !queue_.empty() || errand_ || stop_; });
+    const auto wanted = [&] { return !queue_.empty() || errand_ || stop_; };
+    if (!device_) changed_.wait(lock, wanted);
+    const bool idle = !changed_.wait_for(lock, retired_slabs_stay, wanted);
     if (stop_) return;
-    if (errand_) {
-      const auto errand = std::exchange(errand_, nullptr);
+    if (errand_ || idle) {
+      const auto errand = errand_ ? std::exchange(errand_, nullptr) : drop_retired_;
       lock.unlock();
       try {
-        errand();
+        if (errand) errand();
       } catch (const std::exception&) {
         // It was ahead of need: who needs it does it.
       }
       lock.lock();
     } else {
-      populate_some(lock);
+      prepare_some(lock);
     }
   }
 }
 
-/// Read faults: where pages are there already they map 16 at a time, for writes too, in a third of the time.
-void slab_map::populate_some(std::unique_lock<std::mutex>& lock) {
+/// Maps some pages of the first slab in the queue, or registers it when all are mapped. Read faults: where pages are
+/// there already they map 16 at a time, for writes too, in a third of the time.
+void slab_map::prepare_some(std::unique_lock<std::mutex>& lock) {
   const auto [slab, offset] = queue_.front();
-  populating_ = slab;
-  lock.unlock();
   const std::uint64_t bytes = std::min(populate_step, slab->memory.size() - offset);
-  const bool went = slab->memory.populate(offset, bytes, memory::access::read_only);
+  const auto user = bytes == 0 ? device_ : nullptr;
+  preparing_ = slab;
+  lock.unlock();
+  const bool went = bytes == 0 || slab->memory.populate(offset, bytes, memory::access::read_only);
+  const bool registers = user && user->register_host({slab->memory.data(), slab->memory.size()});
   std::this_thread::yield();
   lock.lock();
-  populating_ = nullptr;
+  preparing_ = nullptr;
   changed_.notify_all();
+  if (registers) registered_.push_back(slab);
+  if (user && !registers) ++refused_;
   if (queue_.empty() || queue_.front().slab != slab) return;  // it is to be dropped
-  queue_.front().offset += bytes;
-  const bool done = queue_.front().offset >= slab->memory.size();
-  if (went && done) slab->all_mapped.store(true, std::memory_order_relaxed);
-  if (!went || done) queue_.pop_front();
+  if (bytes == 0) return queue_.pop_front();
+  queue_.front().offset = went ? offset + bytes : slab->memory.size();
+  if (queue_.front().offset < slab->memory.size()) return;
+  if (went) slab->all_mapped.store(true, std::memory_order_relaxed);
+  if (!device_) queue_.pop_front();
 }
 
 }  // namespace cenote::client

@@ -14,6 +14,7 @@
 
 #include "core/error.hpp"
 #include "core/unique_fd.hpp"
+#include "device/device.hpp"
 #include "memory/block_ref.hpp"
 #include "memory/segment.hpp"
 
@@ -74,6 +75,17 @@ class slab_map {
   /// Unmaps every slab for which `gone(index)` holds.
   void drop_if(const std::function<bool(std::uint32_t)>& gone);
 
+  /// Registers all slabs with the device, later ones too, in the background; before a slab is unmapped this is undone.
+  /// What cannot be registered is copied through the device's stage. Pages of a registered slab stay in memory, so from
+  /// now on the background thread calls `drop_retired` each second. The first device stays.
+  void register_with(std::shared_ptr<device> user, std::function<void()> drop_retired);
+
+  struct registration_counts {
+    std::size_t done = 0;
+    std::size_t refused = 0;
+  };
+  [[nodiscard]] registration_counts registered() const;
+
   [[nodiscard]] std::size_t size() const;
 
   /// Has the background thread do something short, before it maps more pages. Of several that wait the last is done.
@@ -86,27 +98,32 @@ class slab_map {
   static constexpr std::size_t chunk_slabs = 1024;
   using chunk = std::array<std::atomic<const mapped_slab*>, chunk_slabs>;
 
-  void place(std::unique_ptr<mapped_slab> slab);
-  struct populating {
+  /// A slab whose pages from `offset` on are to be mapped; at its end it is registered.
+  struct preparation {
     const mapped_slab* slab = nullptr;
     std::uint64_t offset = 0;
   };
 
-  void populate_later(const mapped_slab& slab);
+  void place(std::unique_ptr<mapped_slab> slab, std::uint64_t offset);
   void run_in_background();
-  void populate_loop();
-  void populate_some(std::unique_lock<std::mutex>& lock);
+  void prepare_loop();
+  void prepare_some(std::unique_lock<std::mutex>& lock);
+  void unregister(const mapped_slab& slab);
 
   std::vector<std::atomic<chunk*>> chunks_;
   mutable std::mutex mutex_;
   std::vector<std::unique_ptr<mapped_slab>> slabs_;
 
   std::condition_variable changed_;
-  std::deque<populating> queue_;
-  const mapped_slab* populating_ = nullptr;  ///< by the thread, at this moment
+  std::deque<preparation> queue_;
+  const mapped_slab* preparing_ = nullptr;  ///< by the thread, at this moment
+  std::shared_ptr<device> device_;
+  std::function<void()> drop_retired_;
+  std::vector<const mapped_slab*> registered_;
+  std::size_t refused_ = 0;
   std::function<void()> errand_;
   bool stop_ = false;
-  std::thread populator_;
+  std::thread thread_;
 };
 
 }  // namespace cenote::client

@@ -27,7 +27,12 @@ int cenote_c_abi_test(void) {
   uint64_t sizes[] = {sizeof from};
   uint64_t index = 1;
   cenote_strided piece = {NULL, 0, 0, 0, 0};
-  cenote_copy_options copying = {0, 0, NULL};
+  cenote_copy_options copying = {0, 0, NULL, 0};
+  cenote_device* device = NULL;
+  cenote_stream* stream = NULL;
+  cenote_stream* same = NULL;
+  cenote_event* event = NULL;
+  uint32_t done = 0;
   memset(&spec, 0, sizeof spec);
   memset(&options, 0, sizeof options);
   part.name = "kv";
@@ -67,9 +72,9 @@ int cenote_c_abi_test(void) {
   EXPECT(cenote_copy(NULL, NULL, NULL, 0, NULL) == CENOTE_OK);
   EXPECT(cenote_copy(targets, sources, sizes, 1, &copying) == CENOTE_INVALID_ARGUMENT); /* struct_size is missing */
   copying.struct_size = sizeof copying;
-  copying.stream = from;
-  EXPECT(cenote_copy(targets, sources, sizes, 1, &copying) == CENOTE_UNSUPPORTED);
-  copying.stream = NULL;
+  copying.block_offset = 1;
+  EXPECT(cenote_copy(targets, sources, sizes, 1, &copying) == CENOTE_INVALID_ARGUMENT);
+  copying.block_offset = 0;
   EXPECT(cenote_gather(&piece, 1, &index, targets, 1, &copying) == CENOTE_INVALID_ARGUMENT); /* runs of 0 bytes */
   piece.base = from;
   piece.run_bytes = 2;
@@ -77,8 +82,38 @@ int cenote_c_abi_test(void) {
   piece.block_stride = 2;
   EXPECT(cenote_gather(&piece, 1, &index, targets, 1, &copying) == CENOTE_OK);
   EXPECT(strcmp(to, "nnnned") == 0);
+  copying.block_offset = 4;
+  EXPECT(cenote_gather(&piece, 1, &index, targets, 1, &copying) == CENOTE_OK);
+  EXPECT(strcmp(to, "nnnnnn") == 0);
+  copying.block_offset = 0;
   EXPECT(cenote_scatter(&piece, 0, &index, sources, 1, &copying) == CENOTE_INVALID_ARGUMENT);
   EXPECT(cenote_scatter(&piece, 1, NULL, sources, 1, &copying) == CENOTE_INVALID_ARGUMENT);
+
+  EXPECT(cenote_device_open("gpu", &device) == CENOTE_INVALID_ARGUMENT);
+  EXPECT(cenote_stream_open(NULL, &stream) == CENOTE_INVALID_ARGUMENT);
+  EXPECT(cenote_device_open("sim:0", &device) == CENOTE_OK);
+  EXPECT(cenote_stream_open(device, &stream) == CENOTE_OK);
+  EXPECT(cenote_stream_wrap(device, from, &same) == CENOTE_INVALID_ARGUMENT);
+  EXPECT(cenote_stream_wrap(device, cenote_stream_native(stream), &same) == CENOTE_OK);
+  copying.stream = stream;
+  EXPECT(cenote_copy(targets, sources, sizes, 1, &copying) == CENOTE_OK);
+  copying.stream = same;
+  copying.block_offset = 1;
+  EXPECT(cenote_gather(&piece, 1, &index, targets, 1, &copying) == CENOTE_OK);
+  EXPECT(cenote_event_record(same, &event) == CENOTE_OK);
+  EXPECT(cenote_stream_wait(stream, event) == CENOTE_OK);
+  EXPECT(cenote_event_wait(event, 10000000000u) == CENOTE_OK);
+  EXPECT(cenote_event_done(event, &done) == CENOTE_OK && done == 1);
+  EXPECT(strcmp(to, "pnnned") == 0);
+  EXPECT(cenote_use_device(NULL, device) == CENOTE_INVALID_ARGUMENT);
+  EXPECT(cenote_release_after(NULL, NULL, 0, stream) == CENOTE_INVALID_ARGUMENT);
+  EXPECT(cenote_commit_after(NULL, NULL, 0, stream) == CENOTE_INVALID_ARGUMENT);
+  cenote_device_free(device); /* what still needs it keeps it */
+  EXPECT(cenote_event_done(event, &done) == CENOTE_OK && done == 1);
+  cenote_event_free(event);
+  cenote_stream_free(same);
+  cenote_stream_free(stream);
+  cenote_stream_free(NULL);
   EXPECT(cenote_close(NULL) == CENOTE_INVALID_ARGUMENT);
   cenote_free(NULL);
   return 0;

@@ -9,86 +9,20 @@
 #include <cstring>
 #include <thread>
 
-#include "client/session.hpp"
-#include "tests/support/local_owner.hpp"
+#include "tests/unit/client/session_fixture.hpp"
 
 using namespace cenote;
 using client::buffers;
 using testing::batch_of;
+using testing::code_of;
+using testing::content;
 using testing::key_of;
 using testing::keys_of;
+using testing::must;
+using testing::part_bytes;
+using testing::run_of;
 
-namespace {
-
-constexpr std::uint64_t part_bytes = 4096;
-
-template <class T>
-T must(result<T> outcome) {
-  if (!outcome) throw std::runtime_error(outcome.error().describe());
-  if constexpr (!std::is_void_v<T>) return std::move(*outcome);
-}
-
-memory::segment mapped_again(const memory::segment& segment, memory::access mode) {
-  return must(memory::segment::map(must(segment.fd().duplicate()), segment.size(), mode));
-}
-
-memory::shared_file opened_again(const memory::shared_file& file) {
-  return must(memory::shared_file::adopt(must(file.fd().duplicate()), file.size()));
-}
-
-struct fixture {
-  explicit fixture(std::uint32_t blocks = 128, std::uint32_t pins = 64, std::uint64_t parts = 1,
-                   std::chrono::milliseconds deadline = std::chrono::seconds(5))
-      : owner(blocks, parts * part_bytes, pins), node(owner, (std::uint64_t{1} << parts) - 1) {
-    client::session_options options;
-    options.deadline = deadline;
-    options.socket = "/nonexistent/cenote.sock";
-    options.spec.id = "test";
-    options.spec.tokens_per_block = 16;
-    group_spec group{.name = "default", .parts = {}};
-    for (std::uint64_t i = 0; i < parts; ++i) group.parts.push_back({"rank" + std::to_string(i), part_bytes});
-    options.spec.groups.push_back(std::move(group));
-    client::attachment parts_of_session;
-    parts_of_session.socket = node.take_client_socket();
-    parts_of_session.ids = {.session = 1, .secret = 2, .worker_epoch = 1, .pin_slots = pins};
-    parts_of_session.submit_bell = node.submit_bell();
-    parts_of_session.complete_bell = node.complete_bell();
-    parts_of_session.session = mapped_again(owner.session_segment(), memory::access::read_write);
-    parts_of_session.index =
-        must(memory::index_memory::open(opened_again(owner.index_file()), memory::access::read_only));
-    parts_of_session.versions =
-        must(memory::version_table::open(opened_again(owner.versions().file()), memory::access::read_only));
-    parts_of_session.session.keep_from_children();
-    session.reset(std::make_unique<client::session>(std::move(parts_of_session), std::move(options)).release());
-  }
-
-  testing::local_owner owner;
-  testing::local_node node;
-  client::session_ptr session;
-};
-
-/// Bytes that derive from the key's number.
-std::vector<std::byte> content(std::uint64_t first, std::size_t count, std::uint64_t bytes = part_bytes) {
-  std::vector<std::byte> out(count * bytes);
-  for (std::size_t i = 0; i < count; ++i) {
-    std::memset(out.data() + i * bytes, static_cast<int>((first + i) * 31 % 251), bytes);
-  }
-  return out;
-}
-
-buffers run_of(std::vector<std::byte>& bytes, std::size_t count) {
-  return {bytes.data(), bytes.size() / count, bytes.size() / count, count};
-}
-
-error_code code_of(const result<void>& outcome) {
-  return outcome ? error_code::ok : outcome.error().code();
-}
-template <class T>
-error_code code_of(const result<T>& outcome) {
-  return outcome ? error_code::ok : outcome.error().code();
-}
-
-}  // namespace
+using fixture = testing::session_fixture;
 
 BOOST_AUTO_TEST_SUITE(sessions)
 
