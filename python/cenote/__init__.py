@@ -2,6 +2,7 @@
 
 from . import errors
 from .blocks import PENDING, PRESENT, Block, BlockState, Held, HeldBlock
+from .device import Device, Event, Stream
 from .errors import (
     CenoteError,
     Closed,
@@ -20,6 +21,7 @@ from .errors import (
     Revoked,
     SessionKilled,
     SpecMismatch,
+    Unsupported,
 )
 from .prefetch import Prefetch
 from .session import InstanceSpec, Match, Session, Stats, attach
@@ -34,6 +36,8 @@ __all__ = [
     "CenoteError",
     "Closed",
     "DeadlineExceeded",
+    "Device",
+    "Event",
     "Forked",
     "Held",
     "HeldBlock",
@@ -55,6 +59,8 @@ __all__ = [
     "SessionKilled",
     "SpecMismatch",
     "Stats",
+    "Stream",
+    "Unsupported",
     "attach",
     "errors",
 ]

@@ -10,7 +10,7 @@ from pathlib import Path
 from . import errors
 
 ABI_MAJOR = 1
-ABI_MINOR = 3  # the oldest that has all we call
+ABI_MINOR = 4  # the oldest that has all we call
 WHOLE_BLOCK = -1
 WRITABLE, PRESENT, PENDING = 1, 2, 3
 
@@ -77,7 +77,7 @@ class Strided(ctypes.Structure):
 
 
 class CopyOptions(ctypes.Structure):
-    _fields_ = (("struct_size", c_uint32), ("threads", c_uint32), ("stream", c_void_p))
+    _fields_ = (("struct_size", c_uint32), ("threads", c_uint32), ("stream", c_void_p), ("block_offset", c_uint64))
 
 
 HELD_WORDS = 3  # struct cenote_held as 64-bit words: data, bytes, slot
@@ -125,6 +125,9 @@ STATS_FIELDS = (
     "slabs_mapped",
     "touches_dropped",
     "reattaches",
+    "slabs_registered",
+    "slabs_refused",
+    "waiting_for_device",
 )
 
 
@@ -157,11 +160,23 @@ _SIGNATURES: dict[str, tuple[object, ...]] = {
     "cenote_remove": (c_void_p, Keys, c_uint32, POINTER(c_uint64)),
     "cenote_clear": (c_void_p,),
     "cenote_barrier": (c_void_p,),
+    "cenote_device_open": (c_char_p, POINTER(c_void_p)),
+    "cenote_stream_open": (c_void_p, POINTER(c_void_p)),
+    "cenote_stream_wrap": (c_void_p, c_void_p, POINTER(c_void_p)),
+    "cenote_event_record": (c_void_p, POINTER(c_void_p)),
+    "cenote_event_done": (c_void_p, POINTER(c_uint32)),
+    "cenote_event_wait": (c_void_p, c_uint64),
+    "cenote_stream_wait": (c_void_p, c_void_p),
+    "cenote_use_device": (c_void_p, c_void_p),
+    "cenote_release_after": (c_void_p, POINTER(c_uint32), c_size_t, c_void_p),
+    "cenote_commit_after": (c_void_p, POINTER(Reserved), c_size_t, c_void_p),
     "cenote_gather": (POINTER(Strided), c_size_t, c_void_p, c_void_p, c_size_t, POINTER(CopyOptions)),
     "cenote_scatter": (POINTER(Strided), c_size_t, c_void_p, c_void_p, c_size_t, POINTER(CopyOptions)),
     "cenote_copy": (c_void_p, c_void_p, c_void_p, c_size_t, POINTER(CopyOptions)),
     "cenote_stats_of": (c_void_p, POINTER(Stats)),
 }
+
+_FREEING = ("cenote_free", "cenote_prefetch_free", "cenote_device_free", "cenote_stream_free", "cenote_event_free")
 
 
 def _places() -> list[Path]:
@@ -194,10 +209,12 @@ def _load() -> ctypes.CDLL:
         function = getattr(library, name)
         function.argtypes = arguments
         function.restype = c_int
-    library.cenote_free.argtypes = (c_void_p,)
-    library.cenote_free.restype = None
-    library.cenote_prefetch_free.argtypes = (c_void_p,)
-    library.cenote_prefetch_free.restype = None
+    for name in _FREEING:
+        function = getattr(library, name)
+        function.argtypes = (c_void_p,)
+        function.restype = None
+    library.cenote_stream_native.argtypes = (c_void_p,)
+    library.cenote_stream_native.restype = c_void_p
     library.cenote_last_error.restype = c_char_p
     return library
 

@@ -12,6 +12,7 @@ from types import TracebackType
 from typing import overload
 
 from . import _library as lib
+from .device import Stream
 from .errors import InvalidArgument
 
 
@@ -221,6 +222,22 @@ class Held(Sequence[HeldBlock]):
                 "a view of a held block is still in use, through a slice or an array made from it; "
                 f"the {len(busy)} blocks that were viewed stay pinned until it is gone"
             )
+
+    def release_after(self, stream: Stream) -> None:
+        """Ends the views now, and the pins when all that the stream was given before has ended; returns at once.
+
+        Raises
+        ------
+        BufferError
+            As of release(); the blocks stay pinned until that is called, which must not be before the stream's work
+            has ended.
+        """
+        if self._end_views():
+            raise BufferError("a view of a held block is still in use, through a slice or an array made from it")
+        slots = [self._raw[index * lib.HELD_WORDS + 2] & 0xFFFFFFFF for index in range(self._count)]
+        raw = (c_uint32 * len(slots))(*slots)
+        lib.check(lib.library.cenote_release_after(self._core.handle, raw, len(slots), stream._raw))
+        self._count = 0
 
     def _end_views(self) -> set[int]:
         """Releases the views. If an array or a slice made from one lives on: the numbers of all blocks that were

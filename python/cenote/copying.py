@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import itertools
 from array import array
 from collections.abc import Sequence
 from ctypes import byref
@@ -10,6 +11,7 @@ from typing import NamedTuple
 
 from . import _library as lib
 from .blocks import Block, Held
+from .device import Stream
 from .errors import InvalidArgument
 
 
@@ -45,20 +47,38 @@ class Strides:
     pieces : sequence of Piece
         In the cache's block (or part) they lie back to back in this order.
 
+    layers : sequence of int, optional
+        How many of the pieces each layer has, in their order. None: one layer.
+
     Attributes
     ----------
     block_bytes : int
         Sum of `run_bytes * runs`: what the cache's block (or part) must have.
+    layers : int
     """
 
-    def __init__(self, pieces: Sequence[Piece]) -> None:
+    def __init__(self, pieces: Sequence[Piece], layers: Sequence[int] | None = None) -> None:
         if not pieces:
             raise InvalidArgument("there are no pieces")
+        counts = [len(pieces)] if layers is None else layers
+        if sum(counts) != len(pieces) or min(counts) < 1:
+            raise InvalidArgument(f"layers of {list(counts)} pieces, but {len(pieces)} pieces")
         self._raw = (lib.Strided * len(pieces))(*(lib.Strided(*piece) for piece in pieces))
-        self.block_bytes = sum(piece.run_bytes * piece.runs for piece in pieces)
+        self._first = [0, *itertools.accumulate(counts)]  # piece of each layer
+        sizes = [0, *itertools.accumulate(piece.run_bytes * piece.runs for piece in pieces)]
+        self._offsets = [sizes[first] for first in self._first]
+        self.block_bytes = sizes[-1]
+        self.layers = len(counts)
 
     def gather(
-        self, indices: Sequence[int], blocks: Sequence[Block], part: str | None = None, threads: int = 0
+        self,
+        indices: Sequence[int],
+        blocks: Sequence[Block],
+        part: str | None = None,
+        threads: int = 0,
+        *,
+        stream: Stream | None = None,
+        layer: int | None = None,
     ) -> None:
         """Copies blocks of the engine into reserved blocks.
 
@@ -72,14 +92,27 @@ class Strides:
             None: the whole block, or the one part that was reserved.
         threads : int
             At most; 0: as many as cores, four at most.
+        stream : Stream, optional
+            Of the device on which the tensors are: it copies, and this returns at once. Then commit_after().
+        layer : int, optional
+            Only this one. None: all of the block.
         """
         for block in blocks:
             if block.part_bytes(part) != self.block_bytes:
                 raise InvalidArgument(f"the pieces have {self.block_bytes} bytes, the block {block.part_bytes(part)}")
-        self._copy(lib.library.cenote_gather, indices, array("Q", [block.address(part) for block in blocks]), threads)
+        addresses = array("Q", [block.address(part) for block in blocks])
+        self._copy(lib.library.cenote_gather, indices, addresses, threads, stream, layer)
 
     def scatter(
-        self, indices: Sequence[int], held: Held, part: str | None = None, first: int = 0, threads: int = 0
+        self,
+        indices: Sequence[int],
+        held: Held,
+        part: str | None = None,
+        first: int = 0,
+        threads: int = 0,
+        *,
+        stream: Stream | None = None,
+        layer: int | None = None,
     ) -> None:
         """Copies pinned blocks into blocks of the engine.
 
@@ -94,24 +127,45 @@ class Strides:
         first : int
         threads : int
             At most; 0: as many as cores, four at most.
+        stream : Stream, optional
+            Of the device on which the tensors are: it copies, and this returns at once. Then Held.release_after().
+        layer : int, optional
+            Only this one. None: all of the block.
         """
         if held.part_bytes(part) != self.block_bytes:
             raise InvalidArgument(f"the pieces have {self.block_bytes} bytes, the blocks {held.part_bytes(part)}")
         addresses = held.addresses(part)[first : first + len(indices)]
-        self._copy(lib.library.cenote_scatter, indices, addresses, threads)
+        self._copy(lib.library.cenote_scatter, indices, addresses, threads, stream, layer)
 
     def _copy(
-        self, function: ctypes._NamedFuncPointer, indices: Sequence[int], blocks: array[int], threads: int
+        self,
+        function: ctypes._NamedFuncPointer,
+        indices: Sequence[int],
+        blocks: array[int],
+        threads: int,
+        stream: Stream | None,
+        layer: int | None,
     ) -> None:
         numbers = _words(indices)
         if len(numbers) != len(blocks):
             raise InvalidArgument(f"{len(numbers)} blocks of the engine, but {len(blocks)} of the cache")
-        lib.check(
-            function(self._raw, len(self._raw), _address(numbers), _address(blocks), len(numbers), _options(threads))
-        )
+        if layer is not None and not 0 <= layer < self.layers:
+            raise InvalidArgument(f"layer {layer} of {self.layers}")
+        first, end = (0, len(self._raw)) if layer is None else self._first[layer : layer + 2]
+        offset = 0 if layer is None else self._offsets[layer]
+        pieces = ctypes.cast(ctypes.byref(self._raw, first * ctypes.sizeof(lib.Strided)), ctypes.POINTER(lib.Strided))
+        options = _options(threads, stream, offset)
+        lib.check(function(pieces, end - first, _address(numbers), _address(blocks), len(numbers), options))
 
 
-def copy(targets: Sequence[int], sources: Sequence[int], sizes: Sequence[int], threads: int = 0) -> None:
+def copy(
+    targets: Sequence[int],
+    sources: Sequence[int],
+    sizes: Sequence[int],
+    threads: int = 0,
+    *,
+    stream: Stream | None = None,
+) -> None:
     """Copies ranges of memory that do not overlap, in several threads.
 
     Parameters
@@ -122,11 +176,14 @@ def copy(targets: Sequence[int], sources: Sequence[int], sizes: Sequence[int], t
         Bytes.
     threads : int
         At most; 0: as many as cores, four at most.
+    stream : Stream, optional
+        Its device copies, and this returns at once; targets and sources must stay until an event after it.
     """
     to, start, size = _words(targets), _words(sources), _words(sizes)
     if not len(to) == len(start) == len(size):
         raise InvalidArgument(f"{len(to)} targets, {len(start)} sources, {len(size)} sizes")
-    lib.check(lib.library.cenote_copy(_address(to), _address(start), _address(size), len(to), _options(threads)))
+    options = _options(threads, stream)
+    lib.check(lib.library.cenote_copy(_address(to), _address(start), _address(size), len(to), options))
 
 
 def _words(numbers: Sequence[int]) -> array[int]:
@@ -137,5 +194,6 @@ def _address(words: array[int]) -> int | None:
     return words.buffer_info()[0] or None
 
 
-def _options(threads: int) -> object:
-    return byref(lib.CopyOptions(ctypes.sizeof(lib.CopyOptions), threads, None))
+def _options(threads: int, stream: Stream | None, block_offset: int = 0) -> object:
+    raw = None if stream is None else stream._raw
+    return byref(lib.CopyOptions(ctypes.sizeof(lib.CopyOptions), threads, raw, block_offset))

@@ -14,6 +14,7 @@ from typing import Literal, NamedTuple, TypedDict, cast, overload
 from . import _library as lib
 from ._buffers import BufferLike, KeyBatch, Pinned, pack_keys
 from .blocks import Block, BlockState, Core, Held, Layout
+from .device import Device, Stream
 from .errors import Closed, InvalidArgument
 from .prefetch import Policy, Prefetch, raw_options
 
@@ -57,6 +58,9 @@ class Stats(TypedDict):
     slabs_mapped: int
     touches_dropped: int
     reattaches: int  # times a new worker was met
+    slabs_registered: int  # with the session's device
+    slabs_refused: int  # by it: copies of their blocks go through a stage
+    waiting_for_device: int  # calls of Held.release_after() and commit_after()
 
 
 @dataclasses.dataclass(frozen=True)
@@ -519,6 +523,17 @@ class Session:
         completed = c_uint64()
         lib.check(lib.library.cenote_commit(self._handle, raw, len(raw), byref(completed)))
         return completed.value
+
+    def use_device(self, device: Device) -> None:
+        """Must be called before `device` works on this session's blocks: their memory is registered with it in the
+        background, and the node sets aside what this process was writing when it is killed. One device a session."""
+        lib.check(lib.library.cenote_use_device(self._handle, device._raw))
+
+    def commit_after(self, slots: Sequence[Slot], stream: Stream) -> None:
+        """Commits when all that the stream was given before has ended; returns at once. flush() waits for it and raises
+        the first failure. If the device fails, the blocks are never shown."""
+        raw = self._raw_blocks(slots)
+        lib.check(lib.library.cenote_commit_after(self._handle, raw, len(raw), stream._raw))
 
     def abandon(self, slots: Sequence[Slot]) -> None:
         """Gives reserved blocks back without committing them."""

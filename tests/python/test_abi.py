@@ -35,7 +35,7 @@ STRUCTURES: dict[str, type[ctypes.Structure]] = {
 AS_WORDS = {"cenote_held"}  # read as words of an array: lib.HELD_WORDS
 
 # Functions that are declared apart (their result is no code), and those that this package has no use for.
-OTHER_RESULTS = {"cenote_abi_version", "cenote_free", "cenote_last_error", "cenote_prefetch_free"}
+OTHER_RESULTS = {"cenote_abi_version", "cenote_last_error", "cenote_stream_native", *lib._FREEING}
 UNUSED = {"cenote_error_name", "cenote_group_index", "cenote_part_index", "cenote_prefetch_start"}
 
 SCALARS: dict[str, type] = {

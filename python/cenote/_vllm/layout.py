@@ -3,46 +3,16 @@
 from __future__ import annotations
 
 import hashlib
-import itertools
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ..copying import Piece, Strides
+from ..errors import InvalidArgument
+from ..tensors import pieces_of, place_of, strides_of
 
 
 class Unservable(Exception):
     """Why this model cannot be served correctly; the engine then runs without Cenote."""
-
-
-def strides_of(tensor: Any, num_blocks: int) -> tuple[int, list[tuple[int, int]]]:
-    """The bytes between two blocks, and what a block has: (count, bytes apart) of each dimension, outermost first in
-    memory, down to single bytes. Unservable: the first dimension does not count blocks."""
-    size, apart = list(tensor.shape), list(tensor.stride())
-    each = tensor.element_size()
-    if not size or size[0] < num_blocks or size[0] % num_blocks:
-        raise Unservable(f"a KV tensor of shape {tuple(size)} does not begin with the {num_blocks} blocks")
-    split = size[0] // num_blocks  # the attention kernel's blocks may be smaller than the cache manager's
-    dimensions = [(split, apart[0] * each)]
-    dimensions += [(count, stride * each) for count, stride in zip(size[1:], apart[1:], strict=True)]
-    dimensions.sort(key=lambda dimension: -dimension[1])  # in memory's order: runs are as long as they can be
-    merged: list[tuple[int, int]] = []
-    for count, stride in [*dimensions, (each, 1)]:
-        if count == 1:
-            continue
-        inside = merged.pop()[0] if merged and merged[-1][1] == count * stride else 1
-        merged.append((inside * count, stride))
-    return split * apart[0] * each, merged
-
-
-def pieces_of(tensor: Any, num_blocks: int) -> list[Piece]:
-    """One tensor's share of a block."""
-    between, dimensions = strides_of(tensor, num_blocks)
-    run_bytes = 1
-    if dimensions and dimensions[-1][1] == 1:
-        run_bytes = dimensions.pop()[0]
-    runs, run_stride = dimensions.pop() if dimensions else (1, 0)
-    starts = itertools.product(*(range(0, count * stride, stride) for count, stride in dimensions))
-    return [Piece(tensor.data_ptr() + sum(start), between, run_bytes, runs, run_stride) for start in starts]
 
 
 def check_page(name: str, tensor: Any, num_blocks: int, spec: Any) -> None:
