@@ -622,6 +622,8 @@ result<void> session::close() {
   channel_.stop();  // wakes calls that still wait; new ones are refused since closing_
   while (active_.load(std::memory_order_acquire) != 0) std::this_thread::sleep_for(std::chrono::microseconds(100));
   for (std::uint32_t i = 0; i < pin_slots_.high_water(); ++i) memory_.pin(i).store(0, std::memory_order_release);
+  // Who holds no reservation has nothing that a device could write.
+  if (reservations_.size() == 0) memory_.header().device_writes.store(0, std::memory_order_release);
   if (alive) static_cast<void>(leave_node());
   return {};
 }

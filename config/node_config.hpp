@@ -88,6 +88,10 @@ struct session_section {
   std::chrono::nanoseconds reserve_timeout{};
 };
 
+struct gpu_section {
+  std::chrono::nanoseconds quarantine{};  ///< of blocks that a dead engine's GPU may still write
+};
+
 struct instances_section {
   std::chrono::nanoseconds idle{};  ///< without a session; 0: given up only when it is empty
 };
@@ -153,6 +157,7 @@ struct node_config {
   nvme_section nvme;
   prefetch_section prefetch;
   session_section session;
+  gpu_section gpu;
   instances_section instances;
   limits_section limits;
   auth_section auth;

@@ -322,6 +322,15 @@ constexpr std::array keys{
          .maximum = "1h",
          .reloadable = true,
          .about = "A reservation that is not committed by then is revoked."}),
+    bound<&node_config::gpu, &gpu_section::quarantine>(
+        {.name = "gpu.quarantine",
+         .type = duration,
+         .fallback = "30s",
+         .minimum = "1s",
+         .maximum = "1h",
+         .reloadable = true,
+         .about = "Blocks that an engine was writing when it died are not reused for so long, if it used a device: its "
+                  "GPU may still write."}),
     bound<&node_config::instances, &instances_section::idle>(
         {.name = "instances.idle",
          .type = duration,

@@ -264,6 +264,8 @@ result<void> attachments::send_slabs(connection& connection, const local::frame&
 void attachments::end(std::uint64_t number, std::string_view why) {
   const auto found = sessions_.find(number);
   if (found == sessions_.end()) return;
+  const bool is_written = found->second.resources->view.header().device_writes.load(std::memory_order_acquire) != 0;
+  if (is_written && !found->second.set_aside_until) return set_aside(number, found->second, why);
   const attached gone = std::move(found->second);
   sessions_.erase(found);
   context_.path.unwatch(gone.doorbell);
@@ -271,6 +273,28 @@ void attachments::end(std::uint64_t number, std::string_view why) {
   release(number);
   if (gone.socket >= 0) hooks_.ended(gone.socket);
   log_info(logger("server"), "session ended", {{"session", number}, {"pid", gone.resources->pid}, {"why", why}});
+}
+
+/// The end of a process ends what it wrote, but not what it told a GPU to write: the driver's last close may come
+/// later, or a child may have inherited the GPU's files.
+void attachments::set_aside(std::uint64_t number, attached& session, std::string_view why) {
+  const auto patience = config_.get()->gpu.quarantine;
+  session.set_aside_until = std::chrono::steady_clock::now() + patience;
+  sockets_.unwatch(std::exchange(session.death, 0));
+  caf::anon_send(context_.dram, disconnect_atom_v, number);  // free are its keys and what it was not writing
+  log_info(logger("server"), "session set aside: a device may still write for it",
+           {{"session", number},
+            {"pid", session.resources->pid},
+            {"why", why},
+            {"seconds", std::chrono::duration<double>(patience).count()}});
+}
+
+void attachments::end_set_aside() {
+  std::vector<std::uint64_t> over;
+  for (const auto& [number, each] : sessions_) {
+    if (each.set_aside_until && std::chrono::steady_clock::now() >= *each.set_aside_until) over.push_back(number);
+  }
+  for (const std::uint64_t number : over) end(number, "its device has had its time");
 }
 
 /// Of the node's actors and the keeper. What timed out before may still be carried out: this comes behind it.
@@ -292,6 +316,7 @@ void attachments::drop_entry(std::uint64_t number) {
 }
 
 void attachments::retry() {
+  end_set_aside();
   for (const std::uint64_t number : std::exchange(undropped_, {})) drop_entry(number);
   for (const std::uint64_t number : std::exchange(unreleased_, {})) release(number);
 }

@@ -1,9 +1,11 @@
 // The sessions of a node's clients: how they begin, come back, ask for slabs, and end.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string_view>
 #include <unordered_map>
 #include <utility>
@@ -37,6 +39,7 @@ class attachments {
   result<void> attach(connection& connection, const local::frame& frame);
   result<void> reattach(connection& connection, const local::frame& frame);
   result<void> send_slabs(connection& connection, const local::frame& frame);
+  /// Frees what the session holds; what a device may still be writing for it only after `gpu.quarantine`.
   void end(std::uint64_t number, std::string_view why);
   /// The operator's end of a session: refused from now on; its blocks stay until its process is dead.
   result<void> kill(std::uint64_t number);
@@ -50,7 +53,8 @@ class attachments {
   void connection_closed(std::uint64_t number, int socket);
   /// Nobody attaches any more; all clients are told that the node goes away.
   void drain();
-  /// Tells keeper and actors again which sessions ended, where they may not have heard it.
+  /// Ends sessions that were set aside for long enough, and tells keeper and actors again which sessions ended, where
+  /// they may not have heard it.
   void retry();
 
  private:
@@ -61,6 +65,8 @@ class attachments {
     local::event_loop::watch_id death = 0;
     int socket = -1;  ///< of its connection; -1: it has none
     bool killed = false;
+    std::optional<std::chrono::steady_clock::time_point>
+        set_aside_until{};  ///< its process is dead, its device perhaps not
   };
   struct fresh_session {
     std::shared_ptr<session_resources> session;
@@ -78,6 +84,8 @@ class attachments {
   result<fresh_session> make_resources(const connection& connection, const local::attach_request& request);
   [[nodiscard]] std::uint64_t number_session();
   result<void> open(const std::shared_ptr<session_resources>& session, int socket);
+  void set_aside(std::uint64_t number, attached& session, std::string_view why);
+  void end_set_aside();
   void release(std::uint64_t number);
   void drop_entry(std::uint64_t number);
 

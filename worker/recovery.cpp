@@ -134,7 +134,9 @@ class recovery {
     auto session = recover_session(std::move(entry));
     if (!session) return std::unexpected(session.error());
     pollfd death{(*session)->pidfd.get(), POLLIN, 0};
-    if (::poll(&death, 1, 0) > 0) return fail(error_code::closed, "its process died meanwhile");
+    // What a device may still write for it is set aside by whoever serves it.
+    const bool is_written = (*session)->view.header().device_writes.load(std::memory_order_acquire) != 0;
+    if (!is_written && ::poll(&death, 1, 0) > 0) return fail(error_code::closed, "its process died meanwhile");
     auto taken =
         state_.store->recover_session((*session)->number, (*session)->instance, (*session)->view, (*session)->uid);
     if (taken) {

@@ -138,10 +138,13 @@ class CenoteConnector(KVConnectorBase_V1, SupportsHMA):
             self._worker.load(metadata)
 
     def wait_for_layer_load(self, layer_name: str) -> None:
-        return  # no request runs before all of its blocks are loaded
+        if self._worker is not None:  # without a device no request runs before all of its blocks are loaded
+            self._worker.layer_needed(layer_name)
 
+    @_or(_nothing)
     def save_kv_layer(self, layer_name: str, kv_layer: Any, attn_metadata: Any, **kwargs: Any) -> None:
-        return  # all layers of a block are copied together, in wait_for_save
+        if self._worker is not None:  # without a device all layers are copied together, in wait_for_save
+            self._worker.layer_computed(layer_name)
 
     @_or(_nothing)
     def wait_for_save(self) -> None:
@@ -235,6 +238,10 @@ class CenoteConnector(KVConnectorBase_V1, SupportsHMA):
     @_or(lambda: False)
     def reset_cache(self) -> bool | None:
         return self._scheduler.reset() if self._scheduler is not None else True
+
+    @classmethod
+    def requires_piecewise_for_cudagraph(cls, extra_config: dict[str, Any]) -> bool:
+        return True  # what waits for a layer, and saves it, is no part of a graph
 
     # ---- metrics
 

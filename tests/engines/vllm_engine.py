@@ -32,8 +32,11 @@ ENVIRONMENT = {
 
 
 def connector(socket: Path | str, **more: Any) -> dict[str, Any]:
-    """--kv-transfer-config. `policy` is taken out of `more`; the rest are extra-config keys."""
+    """--kv-transfer-config. `policy` is taken out of `more`; the rest are extra-config keys. $CENOTE_TEST_DEVICE: the
+    device that copies."""
     policy = more.pop("policy", "recompute")
+    if "CENOTE_TEST_DEVICE" in os.environ:
+        more.setdefault("device", os.environ["CENOTE_TEST_DEVICE"])
     return {
         "kv_connector": "CenoteConnector",
         "kv_connector_module_path": "cenote.vllm",

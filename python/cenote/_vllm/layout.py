@@ -24,26 +24,37 @@ def check_page(name: str, tensor: Any, num_blocks: int, spec: Any) -> None:
 
 
 class GroupLayout:
-    """The tensors of one KV group, in the order of its layers."""
+    """The tensors of one KV group, in the order of its layers.
+
+    `layers`: by name, the number of a layer's pieces in `strides`; of layers that share their KV, the same.
+    """
 
     def __init__(self, names: Sequence[str], caches: Mapping[str, Any], num_blocks: int, spec: Any) -> None:
         pieces: list[Piece] = []
+        counts: list[int] = []  # pieces of each layer
         described = []
-        seen = set()
+        seen: dict[int, int] = {}  # address -> layer
+        self.layers: dict[str, int] = {}
+        self.devices: set[str] = set()
         for name in names:
             tensor = caches.get(name)
             if tensor is None or not hasattr(tensor, "data_ptr"):
                 raise Unservable(f"{name} has no KV tensor of its own, but {type(tensor).__name__}")
-            if tensor.device.type != "cpu":
-                raise Unservable(f"the KV cache is on {tensor.device}; only CPU is served so far")
-            if tensor.data_ptr() in seen:
+            self.layers[name] = seen.setdefault(tensor.data_ptr(), len(counts))
+            if self.layers[name] < len(counts):
                 continue  # a layer that shares the KV of another
-            seen.add(tensor.data_ptr())
             check_page(name, tensor, num_blocks, getattr(spec, "kv_cache_specs", {}).get(name, spec))
-            pieces += pieces_of(tensor, num_blocks)
-            _, dimensions = strides_of(tensor, num_blocks)
+            try:
+                place = place_of(tensor)
+                added = pieces_of(tensor, num_blocks)
+            except InvalidArgument as why:
+                raise Unservable(f"{name}: {why}") from None
+            self.devices.add(place.device)
+            pieces += added
+            counts.append(len(added))
+            _, dimensions = strides_of(place, num_blocks)
             described.append((name, str(tensor.dtype), tuple(tensor.shape[1:]), _order(tensor), len(dimensions)))
-        self.strides = Strides(pieces)
+        self.strides = Strides(pieces, counts)
         self.shape = hashlib.sha256(repr(described).encode()).hexdigest()
 
     @property

@@ -15,10 +15,12 @@ from ..session import InstanceSpec
 
 @dataclasses.dataclass(frozen=True)
 class RankLayout(KVConnectorHandshakeMetadata):
-    """What one rank's KV tensors look like; sent once, when they are there. `problem` is why they cannot be served."""
+    """What one rank's KV tensors look like; sent once, when they are there. `by_layer`: it loads while the step is
+    computed, each layer before it is needed. `problem` is why they cannot be served."""
 
     group_bytes: tuple[int, ...] = ()  # of one block, by KV group
     shape: str = ""  # everything about the tensors, the attention and the processor that decides what the bytes mean
+    by_layer: bool = False
     problem: str = ""
 
 
@@ -56,10 +58,11 @@ class CenoteMetadata(KVConnectorMetadata):
 
 @dataclasses.dataclass
 class Acknowledged(KVConnectorWorkerMetadata):
-    """What ranks have ended: stores, number -> (ranks, ranks that failed), and the requests whose loads failed.
-    `updated`: a rank's weights were changed in place."""
+    """What ranks have ended: stores, number -> (ranks, ranks that failed), the requests whose loads failed, and request
+    -> ranks that have pinned what they load by layer. `updated`: a rank's weights were changed in place."""
 
     stores: dict[int, tuple[int, int]] = dataclasses.field(default_factory=dict)
+    pinned: dict[str, int] = dataclasses.field(default_factory=dict)
     failed_loads: set[str] = dataclasses.field(default_factory=set)
     updated: bool = False
 
@@ -68,6 +71,8 @@ class Acknowledged(KVConnectorWorkerMetadata):
         for number, (ranks, failed) in other.stores.items():
             before = self.stores.get(number, (0, 0))
             self.stores[number] = (before[0] + ranks, before[1] + failed)
+        for request, ranks in other.pinned.items():
+            self.pinned[request] = self.pinned.get(request, 0) + ranks
         self.failed_loads |= other.failed_loads
         self.updated |= other.updated
         return self

@@ -103,6 +103,7 @@ class Scheduler:
         self._requests: dict[str, Tracked] = {}
         self._offers: dict[str, Offer] = {}
         self._loading: dict[str, Offer] = {}
+        self._pinned: dict[str, int] = {}  # loads by layer -> ranks that have pinned their blocks
         self._keys_loading: dict[bytes, str] = {}  # key -> the request that loads it
         self._new_loads: list[Load] = []
         self._late_stores: list[Store] = []  # of requests that are over
@@ -258,7 +259,8 @@ class Scheduler:
             offer.release()
             return (None if wait else 0), False
         self._offers[request.request_id] = offer
-        return offer.count * self._block_size, True
+        assert self._layout is not None
+        return offer.count * self._block_size, not self._layout.by_layer
 
     def _session(self) -> Session | None:
         return self._connection.session() if self._connection is not None else None
@@ -492,7 +494,12 @@ class Scheduler:
 
     def acknowledged(self, loaded: Iterable[str], answer: Acknowledged | None) -> None:
         """What the workers say at the end of a step."""
-        for name in loaded:
+        for name, ranks in answer.pinned.items() if answer is not None else ():
+            self._pinned[name] = self._pinned.get(name, 0) + ranks
+        all_pinned = [name for name, ranks in self._pinned.items() if ranks >= self._ranks]
+        for name in all_pinned:
+            del self._pinned[name]
+        for name in (*loaded, *all_pinned):
             offer = self._loading.pop(name, None)
             if offer is not None:
                 for key in offer.keys[: offer.count]:

@@ -11,12 +11,15 @@ from ..errors import InvalidArgument
 
 @dataclasses.dataclass(frozen=True)
 class Settings:
-    """`prefill_tokens_per_s` None: measured. `debug_fail_loads_from_block` None: loads do not fail on purpose."""
+    """`device` None: the GPU on which the KV tensors are, if they are on one; "sim:0": threads that behave like one,
+    for tensors of the CPU. `prefill_tokens_per_s` None: measured. `debug_fail_loads_from_block` None: loads do not fail
+    on purpose."""
 
     socket: str | None = None
     token: str | None = None
     instance_group: str | None = None
     fingerprint: str | None = None
+    device: str | None = None
     prefill_tokens_per_s: float | None = None
     debug_fail_loads_from_block: int | None = None
 

@@ -2,6 +2,9 @@
 
 Loads run in a thread of their own. Stores are reserved and committed in another one, and copied by the engine's own
 between the two, since it may reuse its blocks afterwards: the step waits for one round trip and one copy.
+
+With a device its streams copy. If there is one KV group, loads belong to the step that needs them: each layer waits for
+its own copy only, and what a step computes is saved layer by layer as it goes.
 """
 
 from __future__ import annotations
@@ -15,8 +18,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from .._updates import Updates
-from ..blocks import Block
-from ..errors import CenoteError, NoSpace
+from ..blocks import Block, Held
+from ..device import Event
+from ..errors import CenoteError, DeadlineExceeded, NoSpace
 from ..session import InstanceSpec, Session
 from . import model
 from .connection import Connection
@@ -24,6 +28,7 @@ from .layout import GroupLayout, Unservable
 from .messages import Acknowledged, CenoteMetadata, Load, RankLayout, Store
 from .settings import Settings
 from .stats import CenoteStats
+from .streams import Streams, streams_for
 
 logger = logging.getLogger("cenote")
 
@@ -46,6 +51,17 @@ class Reserved:
     blocks: list[int] = dataclasses.field(default_factory=list)  # the engine's, one a slot
     failed: bool = False  # not all of it will be stored
     copied: bool = False
+    broken: bool = False  # not all of it was copied
+
+
+@dataclasses.dataclass
+class LayerLoads:
+    """The loads of a step by layer. `counts`: blocks of each that are on their way."""
+
+    loads: list[Load]
+    counts: list[int]
+    events: list[Event]  # of each layer; none: nothing is on its way
+    waited: float = 0.0  # seconds, by the engine
 
 
 # Of vLLM's worker: its weights are others afterwards.
@@ -66,6 +82,11 @@ class Worker:
         self._part = "tp0"
         self._writes = True
         self._layout = RankLayout(problem="its KV tensors were not registered")
+        self._streams: Streams | None = None
+        self._by_layer: LayerLoads | None = None  # of this step
+        self._saving: Reservation | None = None  # of this step, if layers are saved as they are computed
+        self._computed: list[int] = []  # layers of this step that are not saved yet
+        self._is_device_lost = False
         self._connections: dict[str, Connection] = {}
         self._attaching = threading.Lock()
         self._reading = threading.Lock()  # held while blocks are read: their session must not be closed
@@ -112,11 +133,17 @@ class Worker:
             GroupLayout(group.layer_names, caches, config.num_blocks, group.kv_cache_spec)
             for group in config.kv_cache_groups
         ]
+        self._streams = streams_for(set().union(*(group.devices for group in self._groups)), self._settings.device)
         copies = int(config.kv_tp_replicas)
         self._part = f"tp{self._rank // copies}"
         self._writes = self._rank % copies == 0  # the other ranks hold the same
         shape = [group.shape for group in self._groups]
-        return RankLayout(tuple(group.block_bytes for group in self._groups), f"{'.'.join(shape)} {self._attention()}")
+        return RankLayout(
+            tuple(group.block_bytes for group in self._groups),
+            f"{'.'.join(shape)} {self._attention()}",
+            # vLLM cannot be told of blocks of several groups that failed to load in the step that needs them.
+            by_layer=self._streams is not None and len(self._groups) == 1,
+        )
 
     def _attention(self) -> str:
         """What computes attention: it decides how bytes lie within a block."""
@@ -143,6 +170,13 @@ class Worker:
             thread.join(max(0.0, end - time.monotonic()))
         for connection in self._connections.values():
             connection.close()
+
+    def _session(self, connection: Connection) -> Session | None:
+        """None while there is no node."""
+        session = connection.session()
+        if session is not None and self._streams is not None:
+            session.use_device(self._streams.device)
+        return session
 
     def _connection(self, spec: InstanceSpec) -> Connection:
         with self._attaching:
@@ -174,6 +208,9 @@ class Worker:
     def load(self, metadata: CenoteMetadata) -> None:
         """Starts the loads of a step."""
         is_outdated = metadata.generation < self._least_generation
+        if self._layout.by_layer:
+            self._begin_loads(None if is_outdated else metadata.spec, metadata.loads)
+            return
         for load in metadata.loads:
             if self._threads:
                 self._loads.put((None if is_outdated else metadata.spec, load))
@@ -193,23 +230,24 @@ class Worker:
 
     def _load(self, spec: InstanceSpec, load: Load) -> list[int]:
         """How many of the first blocks of each group are loaded."""
+        if self._is_device_lost:
+            return []
         connection = self._connection(spec)
         with self._reading:
             return self._load_with(connection, load, spec)
 
     def _load_with(self, connection: Connection, load: Load, spec: InstanceSpec) -> list[int]:
-        session = connection.session()
+        session = self._session(connection)
         if session is None:
             return []
-        limit = self._settings.debug_fail_loads_from_block
         counts = []
         for number, keys, blocks in load.groups:
             self._check(spec, number)
             done = 0
             try:
-                for start, end in _batches(len(keys) if limit is None else min(limit, len(keys))):
+                for start, end in _batches(self._allowed(keys)):
                     with session.acquire(keys[start:end], group=self._names[number]) as held:
-                        self._groups[number].strides.scatter(blocks[start : start + len(held)], held, self._part)
+                        self._scatter(number, blocks[start : start + len(held)], held)
                         done += len(held)
                         if len(held) < end - start:
                             break
@@ -219,7 +257,112 @@ class Worker:
             counts.append(done)
         return counts
 
-    def _end_load(self, load: Load, counts: Sequence[int], seconds: float = 0.0) -> None:
+    def _allowed(self, keys: Sequence[bytes]) -> int:
+        """How many of them may be loaded."""
+        limit = self._settings.debug_fail_loads_from_block
+        return len(keys) if limit is None else min(limit, len(keys))
+
+    def _scatter(self, group: int, blocks: Sequence[int], held: Held) -> None:
+        streams, strides = self._streams, self._groups[group].strides
+        if streams is None:
+            strides.scatter(blocks, held, self._part)
+            return
+        strides.scatter(blocks, held, self._part, stream=streams.loading)
+        streams.wait(streams.loading.record())
+
+    # ---- loading by layer: all in the engine's thread
+
+    def _begin_loads(self, spec: InstanceSpec | None, loads: list[Load]) -> None:
+        """Pins what the step loads and begins to copy it, layer by layer."""
+        self._by_layer = step = LayerLoads(loads, [0] * len(loads), []) if loads else None
+        if step is None:
+            return
+        if spec is not None and self._threads and not self._is_device_lost:
+            try:
+                connection = self._connection(spec)
+                with self._reading:
+                    self._copy_layers(connection, spec, step)
+            except Exception as why:
+                logger.exception("loading blocks")
+                step.counts = [0] * len(loads)
+                self._settle(step, why)
+        with self._lock:
+            for load in loads:
+                self._acknowledged.pinned[load.request] = 1
+
+    def _copy_layers(self, connection: Connection, spec: InstanceSpec, step: LayerLoads) -> None:
+        streams, strides = self._streams, self._groups[0].strides
+        assert streams is not None
+        session = self._session(connection)
+        if session is None:
+            return
+        pinned = [self._pin_load(connection, session, spec, load) for load in step.loads]
+        step.counts = [len(held) if held is not None else 0 for held in pinned]
+        jobs = [(load.groups[0][2][: len(held)], held) for load, held in zip(step.loads, pinned, strict=True) if held]
+        streams.after_engine(streams.loading)  # it may still read what these blocks held before
+        for layer in range(strides.layers):
+            for blocks, held in jobs:
+                strides.scatter(blocks, held, self._part, stream=streams.loading, layer=layer)
+            step.events.append(streams.loading.record())
+        for _, held in jobs:
+            held.release_after(streams.loading)
+
+    def _pin_load(self, connection: Connection, session: Session, spec: InstanceSpec, load: Load) -> Held | None:
+        for number, keys, _ in load.groups:
+            self._check(spec, number)
+            try:
+                return session.acquire(keys[: self._allowed(keys)], group=self._names[number])
+            except CenoteError as why:
+                logger.warning("loading blocks of %s: %s", load.request, str(why))
+                connection.failed(why, session)
+        return None
+
+    def _settle(self, step: LayerLoads, why: Exception) -> None:
+        """After a failure: no copy may come later into blocks that the engine computes itself."""
+        streams, step.events = self._streams, []
+        assert streams is not None
+        try:
+            streams.wait(streams.loading.record())
+        except DeadlineExceeded:
+            raise
+        except CenoteError:  # the device is gone, and with it what it was to do
+            self._device_failed(why if isinstance(why, CenoteError) else CenoteError(str(why)))
+
+    def layer_needed(self, name: str) -> None:
+        """The engine is about to read this layer.
+
+        Raises
+        ------
+        DeadlineExceeded
+            The device hangs. It may still write into blocks of the engine, which therefore cannot go on.
+        """
+        step = self._by_layer
+        if step is None or not step.events or self._streams is None:
+            return
+        began = time.perf_counter()
+        event = step.events[self._groups[0].layers.get(name, len(step.events) - 1)]
+        try:
+            self._streams.engine_waits(event)
+        except DeadlineExceeded:
+            raise
+        except CenoteError as why:
+            self._device_failed(why)
+            step.counts, step.events = [0] * len(step.loads), []
+        step.waited += time.perf_counter() - began
+
+    def _end_loads_by_layer(self) -> None:
+        """After the step: which of its blocks do not hold what was to be loaded. All copies have ended by then."""
+        step, self._by_layer = self._by_layer, None
+        if step is None:
+            return
+        if step.events and self._streams is not None:
+            self.layer_needed("")  # if the step did not read all layers
+        for load, count in zip(step.loads, step.counts, strict=True):
+            self._end_load(load, [count] if load.groups else [], step.waited, in_step=True)
+            step.waited = 0.0
+
+    def _end_load(self, load: Load, counts: Sequence[int], seconds: float = 0.0, *, in_step: bool = False) -> None:
+        """`in_step`: the engine does not wait to hear of it."""
         counts = [*counts, *[0] * (len(load.groups) - len(counts))]
         bad = [blocks[count:] for (_, _, blocks), count in zip(load.groups, counts, strict=True)]
         lacking = sum(map(len, bad))
@@ -233,7 +376,8 @@ class Worker:
                     self._bad_blocks.update(bad[0])
                 else:
                     self._failed_requests.add(load.request)
-            self._loaded.add(load.request)
+            if not in_step:
+                self._loaded.add(load.request)
 
     # ---- storing
 
@@ -248,6 +392,8 @@ class Worker:
             for store in metadata.stores:  # they stay, for what they close
                 store.keys, store.blocks = [], []
         self._step = (metadata, time.monotonic())
+        self._computed = []
+        self._saving = self._reserve_for(metadata) if self._saves_by_layer else None
         spec = metadata.spec
         if spec is not None and spec.id not in self._connections and self._threads:
             self._stores.put(spec)  # attached while the step is computed
@@ -259,32 +405,95 @@ class Worker:
         if metadata.spec is None or not metadata.stores:
             return
         patience = max(_PATIENCE, (time.monotonic() - began) * _PATIENCE_SHARE)
-        # Not reserved ahead, while the step is computed: that may take longer than the node keeps a reservation.
-        reservation = Reservation([Reserved(store, metadata.spec) for store in metadata.stores])
-        if self._threads and self._writes:
-            self._stores.put(reservation)
-        else:
-            reservation.ready()
+        # Without a device not while the step is computed: that may take longer than the node keeps a reservation.
+        reservation, self._saving = self._saving or self._reserve_for(metadata), None
+        if reservation is None:
+            return
         began = time.perf_counter()
+        written = None
         try:
-            self._copy(reservation, patience)
+            written = self._copy(reservation, patience)
         finally:
             with self._lock:
                 self._stored.update(each.store.closes for each in reservation.all if each.store.closes)
-        self._stores.put(Commit(reservation, time.perf_counter() - began))
+        self._stores.put(Commit(reservation, time.perf_counter() - began, written))
 
-    def _copy(self, reservation: Reservation, patience: float) -> None:
+    @property
+    def _saves_by_layer(self) -> bool:
+        # With two half batches a layer is not written when it is called for the first time.
+        return self._layout.by_layer and not self._config.parallel_config.use_ubatching
+
+    def _reserve_for(self, metadata: CenoteMetadata) -> Reservation | None:
+        if metadata.spec is None or not metadata.stores:
+            return None
+        reservation = Reservation([Reserved(store, metadata.spec) for store in metadata.stores])
+        if self._threads and self._writes and not self._is_device_lost:
+            self._stores.put(reservation)
+        else:
+            reservation.ready()
+        return reservation
+
+    def _copy(self, reservation: Reservation, patience: float) -> Event | None:
+        """Copies the step's blocks, or what is left of them; the event behind it, if a device does so."""
         if not reservation.take(patience):
             logger.warning("the node gave no room in time; %d stores are dropped", len(reservation.all))
-            return
+            return None
+        streams = self._streams
+        if streams is None:
+            self._gather(reservation)
+            return None
+        try:
+            streams.after_engine(streams.saving)
+            if self._layout.by_layer:
+                for layer in sorted(set(range(self._groups[0].strides.layers)) - reservation.saved):
+                    self._gather(reservation, layer)
+            else:
+                self._gather(reservation)
+            written = streams.saving.record()
+            streams.engine_waits(written)  # it may write these blocks again after this
+        except CenoteError as why:
+            self._device_failed(why)
+            return None
+        return written
+
+    def _gather(self, reservation: Reservation, layer: int | None = None) -> None:
+        """Copies the step's blocks, or one layer of them; begins to, if a device does so."""
+        stream = self._streams.saving if self._streams is not None else None
+        if layer is not None:
+            reservation.saved.add(layer)
         for reserved in reservation.all:
-            if reserved.slots:
+            if reserved.slots and not reserved.broken:
                 try:
-                    group = self._groups[reserved.store.group]
-                    group.strides.gather(reserved.blocks, reserved.slots, self._part)
+                    strides = self._groups[reserved.store.group].strides
+                    strides.gather(reserved.blocks, reserved.slots, self._part, stream=stream, layer=layer)
                     reserved.copied = True
                 except Exception:
                     logger.exception("copying blocks to the node")
+                    reserved.broken = True
+
+    def layer_computed(self, name: str) -> None:
+        """The engine has written this layer of all tokens of the step, or will have when its stream comes there."""
+        reservation, streams = self._saving, self._streams
+        layer = self._groups[0].layers.get(name) if reservation is not None else None
+        if reservation is None or streams is None or layer is None:
+            return
+        self._computed.append(layer)
+        if not reservation.is_ready:  # a later layer takes this one along
+            return
+        computed, self._computed = self._computed, []
+        try:
+            streams.after_engine(streams.saving)
+            for each in computed:
+                if each not in reservation.saved:
+                    self._gather(reservation, each)
+        except CenoteError as why:
+            self._device_failed(why)
+
+    def _device_failed(self, why: CenoteError) -> None:
+        """Nothing is loaded or stored any more: nobody knows what the device has written, or still will."""
+        if not self._is_device_lost:
+            logger.error("the device failed, and this engine goes on without its cache: %s", str(why))
+        self._is_device_lost = True
 
     def _store_all(self) -> None:
         while (job := self._stores.get()) is not None:
@@ -310,7 +519,7 @@ class Worker:
 
     def _reserve_one(self, reserved: Reserved) -> None:
         connection = self._connection(reserved.spec)
-        session = reserved.session = connection.session()
+        session = reserved.session = self._session(connection)
         if session is None:
             reserved.failed = True
             return
@@ -334,7 +543,7 @@ class Worker:
         seconds = job.seconds
         for reserved in job.reservation.all:
             began = time.perf_counter()
-            stored = self._commit_one(reserved)
+            stored = self._commit_one(reserved, job.written)
             seconds += time.perf_counter() - began
             wanted = len(reserved.store.keys) if self._writes else 0
             present = 0 if reserved.failed else wanted - stored
@@ -351,12 +560,17 @@ class Worker:
                 self._acknowledged.stores[number] = (before[0] + 1, before[1] + int(reserved.failed))
             seconds = 0.0
 
-    def _commit_one(self, reserved: Reserved) -> int:
+    def _commit_one(self, reserved: Reserved, written: Event | None) -> int:
         """How many blocks are stored."""
         if not reserved.slots or reserved.session is None:
             return 0
         try:
-            if reserved.copied:
+            if self._streams is not None and reserved.copied:
+                if written is None:  # the device failed: it may still write, and these blocks are not given back
+                    reserved.failed = True
+                    return 0
+                self._streams.wait(written)
+            if reserved.copied and not reserved.broken:
                 reserved.session.commit(reserved.slots)
                 return len(reserved.slots)
             reserved.failed = True
@@ -382,6 +596,7 @@ class Worker:
 
     def bad_blocks(self) -> set[int]:
         """The engine's blocks that were to be loaded and are not."""
+        self._end_loads_by_layer()
         with self._lock:
             bad, self._bad_blocks = self._bad_blocks, set()
         return bad
@@ -389,7 +604,7 @@ class Worker:
     def acknowledged(self) -> Acknowledged | None:
         with self._lock:
             now = self._acknowledged
-            if not (now.stores or now.failed_loads or now.updated):
+            if not (now.stores or now.pinned or now.failed_loads or now.updated):
                 return None
             taken, self._acknowledged = self._acknowledged, Acknowledged()
         return taken
@@ -407,12 +622,17 @@ class Reservation:
 
     def __init__(self, stores: list[Reserved]) -> None:
         self.all = stores
+        self.saved: set[int] = set()  # layers that are copied, or on their way
         self.taken = False  # in time: may be filled
         self.is_late = False  # nobody will fill it
         self._ready = threading.Event()
 
     def ready(self) -> None:
         self._ready.set()
+
+    @property
+    def is_ready(self) -> bool:
+        return self._ready.is_set()
 
     def take(self, patience: float) -> bool:
         """Waits at most `patience` seconds."""
@@ -423,10 +643,11 @@ class Reservation:
 
 @dataclasses.dataclass
 class Commit:
-    """`seconds` that the copy took."""
+    """`seconds` that the copy took. `written`: the event behind what a device does of it."""
 
     reservation: Reservation
     seconds: float
+    written: Event | None = None
 
 
 def _batches(count: int) -> Iterator[tuple[int, int]]:

@@ -1,0 +1,74 @@
+"""A worker's device: the streams in which it loads and saves, beside the one in which the engine computes."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Collection
+from typing import Any
+
+from ..device import Device, Event, Stream
+from ..errors import CenoteError
+from .layout import Unservable
+
+logger = logging.getLogger("cenote")
+
+_PATIENCE = 30.0  # seconds that a computing thread waits for bytes; then they count as lost
+
+
+class Streams:
+    """The engine's thread and the worker's threads call it."""
+
+    def __init__(self, device: Device, *, on_gpu: bool) -> None:
+        self.device = device
+        self.loading: Stream = device.stream()
+        self.saving: Stream = device.stream()
+        self._on_gpu = on_gpu  # else the engine computes in its thread, in no stream
+
+    def engine_waits(self, event: Event) -> None:
+        """What the engine computes from now on comes after the event. CenoteError: the device failed or hangs."""
+        if self._on_gpu:
+            self._engines_stream().wait(event)
+        else:
+            event.wait(_PATIENCE)
+
+    def after_engine(self, stream: Stream) -> None:
+        """What `stream` is given from now on comes after all that the engine has begun."""
+        if self._on_gpu:
+            stream.wait(self._engines_stream().record())
+
+    def wait(self, event: Event) -> None:
+        """For a thread of the worker's own. CenoteError as above."""
+        event.wait(_PATIENCE)
+
+    def _engines_stream(self) -> Stream:
+        import torch
+
+        return self.device.wrap(torch.cuda.current_stream().cuda_stream)
+
+
+def streams_for(places: Collection[str], wanted: str | None) -> Streams | None:
+    """The streams for KV tensors that lie at `places`; None: the processor copies.
+
+    Unservable: no device reaches them.
+    """
+    if len(places) != 1:
+        raise Unservable(f"its KV tensors are on {', '.join(sorted(places))}")
+    (place,) = places
+    if not place.startswith("cuda"):
+        if wanted is None:
+            return None
+        if not wanted.startswith("sim:"):
+            raise Unservable(f"`device` is {wanted}, but the KV tensors are on {place}")
+        return Streams(Device(wanted), on_gpu=False)
+    name = wanted or _name_of(place)
+    try:
+        return Streams(Device(name), on_gpu=True)
+    except CenoteError as why:
+        raise Unservable(f"the KV tensors are on {place}, and the device {name} cannot be opened: {why}") from None
+
+
+def _name_of(place: str) -> str:
+    import torch
+
+    properties: Any = torch.cuda.get_device_properties(place)
+    return f"cuda:GPU-{properties.uuid}"

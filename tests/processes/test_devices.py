@@ -1,0 +1,241 @@
+"""Sessions whose blocks a device reads and writes, on a real node; the device is the simulated one."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import blocks
+import cenote
+import numpy as np
+import pytest
+from cenote.copying import Piece, Strides
+from cenote.tensors import pieces_of
+from conftest import StartNode
+from node import BINARY, HERE, ROOT, Node, until
+
+Attach = Callable[..., Any]
+LATE_WRITER = BINARY.parent / "tests" / "bin" / "liblate_writer.so"
+LAYERS, PAGES, ROW = 6, 64, 2048  # a tensor a layer, of (page, keys and values, row)
+BLOCK = LAYERS * 2 * ROW
+PATIENCE = 20.0
+
+
+def tensors(seed: int) -> list[Any]:
+    random = np.random.default_rng(seed)
+    return [random.integers(0, 256, (PAGES, 2, ROW), dtype=np.uint8) for _ in range(LAYERS)]
+
+
+def strides_of(layers: list[Any]) -> Strides:
+    pieces: list[Piece] = []
+    for each in layers:
+        pieces += pieces_of(each, PAGES)
+    return Strides(pieces, [len(pieces) // LAYERS] * LAYERS)
+
+
+@pytest.mark.sanitizer
+def test_layers_are_saved_and_loaded_in_streams_while_others_are_not_there_yet(node: Node, attach: Attach) -> None:
+    source, target = tensors(1), tensors(2)
+    device = cenote.Device("sim:0")
+    session = attach(node, "i", block=BLOCK)
+    session.use_device(device)
+    keys = blocks.keys_of("a", 0, 8)
+    places = [30, 2, 17, 0, 8, 63, 1, 5]
+    saving, loading = device.stream(), device.stream()
+    slots = session.reserve(keys)
+    for layer in range(LAYERS):
+        strides_of(source).gather(places, slots, stream=saving, layer=layer)
+    session.commit_after(slots, saving)
+    assert session.flush() == 8
+    before = [each.copy() for each in target]
+    held = session.acquire(keys)
+    events = []
+    for layer in range(LAYERS):
+        strides_of(target).scatter(places, held, stream=loading, layer=layer)
+        events.append(loading.record())
+    held.release_after(loading)
+    assert len(held) == 0
+    for layer, event in enumerate(events):
+        event.wait(PATIENCE)
+        assert event.is_done
+        expected = before[layer]
+        expected[places] = source[layer][places]
+        assert np.array_equal(target[layer], expected)
+    until("the pins have ended", lambda: session.stats()["pins_in_use"] == 0)
+    session.flush()
+    assert session.stats()["slabs_registered"] >= 1
+    assert session.stats()["slabs_refused"] == 0
+
+
+def test_streams_wait_for_one_another_and_wrong_uses_are_named(node: Node, attach: Attach) -> None:
+    device, other = cenote.Device("sim:0"), cenote.Device("sim:1")
+    first, second = device.stream(), device.stream()
+    second.wait(first.record())
+    second.record().wait(PATIENCE)
+    assert device.wrap(first.native).native == first.native
+    with pytest.raises(cenote.InvalidArgument, match="no stream of this simulated device"):
+        other.wrap(first.native)
+    with pytest.raises(cenote.InvalidArgument, match="of another device"):
+        other.stream().wait(first.record())
+    with pytest.raises(cenote.InvalidArgument, match="'gpu' is no device; cuda:GPU-UUID"):
+        cenote.Device("gpu")
+    session = attach(node, "i", block=BLOCK)
+    keys = blocks.keys_of("a", 0, 2)
+    slots = session.reserve(keys)
+    with pytest.raises(cenote.InvalidArgument, match="say use_device first"):
+        session.commit_after(slots, first)
+    session.use_device(device)
+    session.use_device(device)
+    with pytest.raises(cenote.InvalidArgument, match="uses another device already"):
+        session.use_device(other)
+    with pytest.raises(cenote.InvalidArgument, match="layer 6 of 6"):
+        strides_of(tensors(1)).gather([0, 1], slots, stream=first, layer=LAYERS)
+    session.abandon(slots)
+    session.put(keys, blocks.contents_of(keys, BLOCK))
+    held = session.acquire(keys)
+    view = held[0].view()
+    seen = np.frombuffer(view, np.uint8)
+    with pytest.raises(BufferError):
+        held.release_after(first)
+    del seen
+    held.release()
+
+
+def test_a_forked_child_is_told_to_open_its_own_device(node: Node, attach: Attach) -> None:
+    device = cenote.Device("sim:0")
+    stream = device.stream()
+    reader, writer = os.pipe()
+    child = os.fork()
+    if child == 0:
+        try:
+            stream.record()
+        except cenote.CenoteError as why:
+            os.write(writer, str(why).encode())
+        del stream, device  # nothing of the parent's is ended
+        os._exit(0)
+    os.close(writer)
+    with os.fdopen(reader) as pipe:
+        assert "open it again in the child" in pipe.read()
+    assert os.waitpid(child, 0)[1] == 0
+    stream.record().wait(PATIENCE)
+
+
+def killed_engine(node: Node, folder: Path, count: int, size: int, *, uses_device: bool) -> tuple[int, Path]:
+    """Kills an engine whose device was about to write into `count` blocks; the process that does so, and the FIFO that
+    tells it to."""
+    fifo = folder / "told"
+    os.mkfifo(fifo)
+    engine = subprocess.Popen(
+        [
+            sys.executable,
+            HERE / "clients" / "gpu_engine.py",
+            LATE_WRITER,
+            fifo,
+            str(count),
+            str(size),
+            str(int(uses_device)),
+        ],
+        env={**os.environ, "CENOTE_SOCKET": str(node.socket), "PYTHONPATH": f"{HERE}:{ROOT / 'python'}"},
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert engine.stdout is not None
+    writer = int(engine.stdout.readline())
+    assert writer > 0
+    engine.kill()
+    engine.wait()
+    engine.stdout.close()
+    return writer, fifo
+
+
+def write_late(writer: int, fifo: Path) -> None:
+    """Returns when the writer has ended."""
+    fifo.write_bytes(b"x")
+    until("the late writer has ended", lambda: not Path(f"/proc/{writer}").exists() or state_of(writer) == "Z")
+
+
+def state_of(process: int) -> str:
+    try:
+        return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0]
+    except OSError:
+        return "Z"
+
+
+def wrong_blocks(session: Any, keys: list[bytes], size: int) -> int:
+    targets = [np.empty(size, np.uint8) for _ in keys]
+    found = session.get_into(keys, targets)
+    return sum(not np.array_equal(targets[i], blocks.content_of(keys[i], size)) for i in range(found))
+
+
+def test_what_a_dead_engines_device_may_still_write_is_not_reused_before_its_time(
+    start_node: StartNode, attach: Attach, tmp_path: Path
+) -> None:
+    size, count = 128 << 10, 32
+    node = start_node("gpu.quarantine=3s", capacity="16MiB")
+    writer, fifo = killed_engine(node, tmp_path, count, size, uses_device=True)
+    until("its blocks are set aside", lambda: node.blocks()["quarantined"] == count)
+    session = attach(node, "i", block=size)
+    keys = blocks.keys_of("other", 0, 200)
+    for first in range(0, len(keys), 8):  # all memory that there is, several times over
+        session.put(keys[first : first + 8], blocks.contents_of(keys[first : first + 8], size))
+    assert node.blocks()["quarantined"] == count
+    write_late(writer, fifo)
+    resident = [key for key in keys if session.exists([key])[0]]
+    assert len(resident) > 8
+    assert sum(wrong_blocks(session, [key], size) for key in resident) == 0
+    until("its blocks are free again", lambda: node.blocks()["quarantined"] == 0)
+    assert len(node.status()["sessions"]) == 1
+
+
+def test_a_late_write_is_seen_where_nobody_said_that_a_device_writes(
+    start_node: StartNode, attach: Attach, tmp_path: Path
+) -> None:
+    """That the test before can fail."""
+    size, count = 128 << 10, 32
+    node = start_node(capacity="8MiB")
+    writer, fifo = killed_engine(node, tmp_path, count, size, uses_device=False)
+    until("its session has ended", lambda: not node.status()["sessions"])
+    session = attach(node, "i", block=size)
+    keys = blocks.keys_of("other", 0, 200)
+    for first in range(0, len(keys), 8):
+        session.put(keys[first : first + 8], blocks.contents_of(keys[first : first + 8], size))
+    write_late(writer, fifo)
+    assert sum(wrong_blocks(session, [key], size) for key in keys) > 0
+
+
+def test_a_new_worker_waits_as_well_for_the_device_of_an_engine_that_died_meanwhile(
+    start_node: StartNode, attach: Attach, tmp_path: Path
+) -> None:
+    size, count = 128 << 10, 16
+    node = start_node("gpu.quarantine=3s", capacity="8MiB")
+    writer, fifo = killed_engine(node, tmp_path, count, size, uses_device=True)
+    until("its blocks are set aside", lambda: node.blocks()["quarantined"] == count)
+    node.restart_worker()
+    assert node.blocks()["quarantined"] == count
+    session = attach(node, "i", block=size)
+    keys = blocks.keys_of("other", 0, 100)
+    for first in range(0, len(keys), 8):
+        session.put(keys[first : first + 8], blocks.contents_of(keys[first : first + 8], size))
+    write_late(writer, fifo)
+    assert sum(wrong_blocks(session, [key], size) for key in keys) == 0
+    until("its blocks are free again", lambda: node.blocks()["quarantined"] == 0)
+
+
+def test_a_session_that_ends_in_order_leaves_nothing_set_aside(node: Node, attach: Attach) -> None:
+    device = cenote.Device("sim:0")
+    session = attach(node, "i", block=BLOCK)
+    session.use_device(device)
+    keys = blocks.keys_of("a", 0, 8)
+    stream = device.stream()
+    slots = session.reserve(keys)
+    source = tensors(1)
+    strides_of(source).gather(list(range(8)), slots, stream=stream)
+    session.commit_after(slots, stream)
+    session.close()
+    until("it has ended", lambda: not node.status()["sessions"])
+    assert node.blocks()["quarantined"] == 0
+    assert node.blocks()["present"] == 8
