@@ -21,6 +21,7 @@ try:
 except ImportError as why:
     raise ImportError(f"cenote.sglang is a backend of SGLang 0.5.23, which cannot be imported here: {why}") from why
 
+from ._sglang.copier import Copier
 from ._sglang.engine import UPDATES, Engine, Unshareable, engine_of, watch_updates
 from ._sglang.identity import is_replicated, spec_of
 from ._sglang.keys import Keys
@@ -61,6 +62,7 @@ class CenoteHiCache(HiCacheStorage):  # type: ignore[misc]  # SGLang's classes a
         """ValueError: a setting cannot be used."""
         self._config = storage_config
         self._settings = Settings.read(storage_config.extra_config)
+        self._copier = Copier(self._settings.device, self._settings.threads)
         self._registered: dict[str, _Registered] = {}
         self._pools: list[Pool] = []
         self._complaints = _Complaints()
@@ -154,7 +156,8 @@ class CenoteHiCache(HiCacheStorage):  # type: ignore[misc]  # SGLang's classes a
             assert self._engine is not None
             assert known.pages is not None
             spec = spec_of(self._config, name, known.pages, self._settings, self._engine)
-            pool = Pool(spec, known.pages.page_bytes, self._settings, self._pools[0] if self._pools else None)
+            leader = self._pools[0] if self._pools else None
+            pool = Pool(spec, known.pages.page_bytes, self._settings, self._copier, leader)
             self._pools.append(pool)
             writes = self._config.is_storage_writer or not is_replicated(self._config, known.host_pool)
             return known._replace(pool=pool, writes=writes)

@@ -198,6 +198,8 @@ def config(
 
 def extra_config(node: Node | None, **extra: Any) -> dict[str, Any]:
     base = {"backend_name": "cenote", "module_path": "cenote.sglang", "class_name": "CenoteHiCache", "interface_v1": 1}
+    if "CENOTE_TEST_DEVICE" in os.environ:
+        base["device"] = os.environ["CENOTE_TEST_DEVICE"]
     return {**base, "socket": str(node.socket) if node else "/nowhere/cenote.sock", **extra}
 
 

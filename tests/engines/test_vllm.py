@@ -97,6 +97,33 @@ def test_a_fresh_process_takes_prompts_and_continuations_from_the_node_and_says_
     assert warm.metrics()["external_prefix_cache_hits"] > 0
 
 
+def test_a_device_loads_and_saves_layer_by_layer_and_what_it_cannot_load_is_computed(
+    node: Node, reference: Engine, llama: Path, start_engine: StartEngine
+) -> None:
+    prompts = list(PROMPTS.values())
+    expected = reference.tokens(prompts, 16)
+    cold = start_engine(llama, kv_transfer_config=connector(node.socket, device="sim:0"))
+    assert cold.tokens(prompts, 16) == expected
+    assert "sim:0 copies KV, layer by layer, while the step is computed" in cold.log_text()
+    cold.stop()
+
+    warm = start_engine(llama, kv_transfer_config=connector(node.socket))  # what a device stored, the processor reads
+    for number, (name, each) in enumerate(PROMPTS.items()):
+        (answer,) = warm.generate([each], 16)
+        assert (answer["tokens"], answer["cached"]) == (expected[number], full_blocks(len(each))), name
+    warm.stop()
+
+    some = connector(node.socket, device="sim:0", debug_fail_loads_from_block=2)
+    failing = start_engine(llama, kv_transfer_config=some)
+    assert failing.tokens(prompts, 16) == expected
+    assert failing.metrics()["cenote_blocks_failed"] > 0
+    # with every byte altered other tokens come: the two blocks that were loaded are used
+    assert failing.call("forget")
+    corrupt(node)
+    (answer,) = failing.generate([SHARED], 16)
+    assert answer["tokens"] != expected[0]
+
+
 def test_an_engine_of_another_place_and_purpose_finds_the_same_blocks(
     node: Node, llama: Path, start_engine: StartEngine, tmp_path: Path
 ) -> None:

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import time
-from array import array
 from collections.abc import Iterator
 
 import numpy as np
 
-from .. import copying
 from .._attachment import Attachment
 from ..blocks import PRESENT, Block, Held
 from ..errors import (
@@ -24,8 +22,9 @@ from ..errors import (
 )
 from ..prefetch import Prefetch
 from ..session import InstanceSpec, Session
+from .copier import Copier, DeviceLost
 from .keys import Keys
-from .pages import Places, Words
+from .pages import Places
 from .promises import Promise, Promises
 from .settings import Settings
 
@@ -37,12 +36,15 @@ _NAP = 0.005  # seconds, between two looks at what is on its way
 class Pool:
     """Every call ends in time and answers with what is certain. A CenoteError goes to the caller. Thread-safe."""
 
-    def __init__(self, spec: InstanceSpec, page_bytes: int, settings: Settings, leader: Pool | None = None) -> None:
+    def __init__(
+        self, spec: InstanceSpec, page_bytes: int, settings: Settings, copier: Copier, leader: Pool | None = None
+    ) -> None:
         """`leader`: a pool that has to be attached before this one tries: only one says that there is no node."""
         self.spec = spec
         self._leader = leader
         self.page_bytes = page_bytes
         self._settings = settings
+        self._copier = copier
         self.promises = Promises(settings.hold, settings.hold_pages)
         self._attachment = Attachment(
             spec,
@@ -65,7 +67,10 @@ class Pool:
     def _session(self) -> Session | None:
         if self._leader is not None and self._leader._session() is None:
             return None
-        return self._attachment.session()
+        session = self._attachment.session()
+        if session is not None:
+            self._copier.attach(session)
+        return session
 
     def attach(self) -> bool:
         """Whether there is a node."""
@@ -186,11 +191,7 @@ class Pool:
         count = len(held)
         blocks = np.frombuffer(held.addresses(), np.uint64, count)
         pages = targets.pick(slice(first, first + count))
-        self._copy(pages.addresses, blocks[:, None] + targets.offsets(), targets.sizes)
-
-    def _copy(self, targets: Words, sources: Words, sizes: Words) -> None:
-        each = np.broadcast_to(sizes, targets.shape)
-        copying.copy(_words(targets), _words(sources), _words(each), self._settings.threads)
+        self._copier.copy("load", pages.addresses, blocks[:, None] + targets.offsets(), targets.sizes)
 
     # ---- storing
 
@@ -263,7 +264,9 @@ class Pool:
             try:
                 starts = np.array([block.address() for block in blocks], np.uint64)
                 pages = sources.pick([i for i, _ in mine])
-                self._copy(starts[:, None] + sources.offsets(), pages.addresses, sources.sizes)
+                self._copier.copy("store", starts[:, None] + sources.offsets(), pages.addresses, sources.sizes)
+            except DeviceLost:  # it may still write: these blocks are not given back
+                raise
             except BaseException:
                 with contextlib.suppress(CenoteError):
                     session.abandon(slots)
@@ -296,9 +299,3 @@ class Pool:
     def close(self) -> None:
         self.promises.close()
         self._attachment.close()
-
-
-def _words(table: Words) -> array[int]:
-    words = array("Q")
-    words.frombytes(np.ascontiguousarray(table).tobytes())
-    return words

@@ -18,6 +18,7 @@ class Settings:
     deadline: float = 5.0  # seconds, of every call
     hold: float = 5.0  # seconds that pages stay pinned after batch_exists
     hold_pages: int = 4096  # pages of one pool that are pinned so at one time
+    device: str | None = None  # whose streams copy, as cenote.Device names it; None: the processor
     threads: int = 0  # of a copy; 0: as many as cores, four at most
     prefill_tokens_per_s: float | None = None
 

@@ -113,6 +113,9 @@ class Worker:
         except Unservable as why:
             self._layout = RankLayout(problem=str(why))
             return
+        if self._streams is not None:
+            how = "layer by layer, while the step is computed" if self._layout.by_layer else "before and after steps"
+            logger.info("%s copies KV, %s", self._streams.device.name, how)
         self._watch_weights()
         for name, work in (("cenote-load", self._load_all), ("cenote-store", self._store_all)):
             thread = threading.Thread(target=work, name=name, daemon=True)
