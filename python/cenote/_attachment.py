@@ -31,12 +31,16 @@ class Attachment:
         client_name: str | None = None,
         retry: float = 1.0,
         clock: Callable[[], float] = time.monotonic,
+        prepare: Callable[[Session], None] = lambda session: None,
     ) -> None:
-        """`deadline`, `retry`: seconds, of every call and between two attempts to attach. Attempts that go wrong for
-        another reason than an absent node (a refused token, a node that does not answer) come less and less often."""
+        """`prepare` is called with each new session before anybody has it. `deadline`, `retry`: seconds, of every call
+        and between two attempts to attach. Attempts that go wrong for another reason than an absent node (a refused
+        token, a node that does not answer) come less and less often."""
 
         def attach_now() -> Session:
-            return attach(spec, socket, token, max_pins, deadline=deadline, client_name=client_name)
+            session = attach(spec, socket, token, max_pins, deadline=deadline, client_name=client_name)
+            prepare(session)
+            return session
 
         self._attach = attach_now
         self._retry = retry

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import logging
+import os
 from array import array
 
 import numpy as np
 
 from .. import copying
-from ..device import Device, Event
+from ..device import Device, Event, Stream
 from ..errors import CenoteError, DeadlineExceeded
 from ..session import Session
 from .pages import Words
@@ -27,12 +28,23 @@ class Copier:
     When its device fails, the processor goes on. Thread-safe."""
 
     def __init__(self, device: str | None, threads: int) -> None:
+        self._name = device
         self._threads = threads
-        self._device = None if device is None else Device(device)
-        self._streams = {} if self._device is None else {way: self._device.stream() for way in ("load", "store")}
+        self._process = 0
+        self._streams: dict[str, Stream] = {}
+        self._open()
+
+    def _open(self) -> None:
+        self._process = os.getpid()
+        if self._name is not None:
+            self._device = Device(self._name)
+            self._streams = {way: self._device.stream() for way in ("load", "store")}
 
     def attach(self, session: Session) -> None:
-        if self._device is not None:
+        """Before the session is used: in a forked child it is another one, and so is the device."""
+        if self._process != os.getpid():
+            self._open()
+        if self._name is not None:
             session.use_device(self._device)
 
     def copy(self, way: str, targets: Words, sources: Words, sizes: Words) -> None:

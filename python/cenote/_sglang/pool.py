@@ -53,6 +53,7 @@ class Pool:
             deadline=settings.deadline,
             max_pins=2 * settings.hold_pages + 1024,
             client_name="sglang",
+            prepare=copier.attach,
         )
 
     @contextlib.contextmanager
@@ -67,10 +68,7 @@ class Pool:
     def _session(self) -> Session | None:
         if self._leader is not None and self._leader._session() is None:
             return None
-        session = self._attachment.session()
-        if session is not None:
-            self._copier.attach(session)
-        return session
+        return self._attachment.session()
 
     def attach(self) -> bool:
         """Whether there is a node."""

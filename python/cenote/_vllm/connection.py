@@ -8,6 +8,7 @@ from __future__ import annotations
 import threading
 
 from .._attachment import Attachment
+from ..device import Device
 from ..errors import CenoteError
 from ..session import InstanceSpec, Session
 from .settings import Settings
@@ -18,8 +19,17 @@ _LOOK = 0.5  # seconds between two looks after the node
 class Connection:
     """Attaches at once when it is made, later in its thread. Threads may share it."""
 
-    def __init__(self, spec: InstanceSpec, settings: Settings, *, max_pins: int, deadline: float, name: str) -> None:
-        """`deadline`: seconds, of calls that need the node."""
+    def __init__(
+        self,
+        spec: InstanceSpec,
+        settings: Settings,
+        *,
+        max_pins: int,
+        deadline: float,
+        name: str,
+        device: Device | None = None,
+    ) -> None:
+        """`deadline`: seconds, of calls that need the node. `device`: works on the session's blocks."""
         self._attachment = Attachment(
             spec,
             socket=settings.socket,
@@ -28,6 +38,7 @@ class Connection:
             max_pins=max_pins,
             client_name=name,
             retry=_LOOK,
+            prepare=(lambda session: session.use_device(device)) if device is not None else (lambda session: None),
         )
         self._session = self._attachment.session()
         self._ended = False

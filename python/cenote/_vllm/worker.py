@@ -174,13 +174,6 @@ class Worker:
         for connection in self._connections.values():
             connection.close()
 
-    def _session(self, connection: Connection) -> Session | None:
-        """None while there is no node."""
-        session = connection.session()
-        if session is not None and self._streams is not None:
-            session.use_device(self._streams.device)
-        return session
-
     def _connection(self, spec: InstanceSpec) -> Connection:
         with self._attaching:
             found = self._connections.get(spec.id)
@@ -195,6 +188,7 @@ class Worker:
                     max_pins=_MAX_PINS,
                     deadline=_DEADLINE,
                     name=f"vllm-worker-{self._rank}",
+                    device=self._streams.device if self._streams is not None else None,
                 )
                 self._connections[spec.id] = found
             return found
@@ -240,7 +234,7 @@ class Worker:
             return self._load_with(connection, load, spec)
 
     def _load_with(self, connection: Connection, load: Load, spec: InstanceSpec) -> list[int]:
-        session = self._session(connection)
+        session = connection.session()
         if session is None:
             return []
         counts = []
@@ -296,7 +290,7 @@ class Worker:
     def _copy_layers(self, connection: Connection, spec: InstanceSpec, step: LayerLoads) -> None:
         streams, strides = self._streams, self._groups[0].strides
         assert streams is not None
-        session = self._session(connection)
+        session = connection.session()
         if session is None:
             return
         pinned = [self._pin_load(connection, session, spec, load) for load in step.loads]
@@ -522,7 +516,7 @@ class Worker:
 
     def _reserve_one(self, reserved: Reserved) -> None:
         connection = self._connection(reserved.spec)
-        session = reserved.session = self._session(connection)
+        session = reserved.session = connection.session()
         if session is None:
             reserved.failed = True
             return
