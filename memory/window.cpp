@@ -18,7 +18,7 @@ window& window::operator=(window&& other) noexcept {
   unmap();
   fd_ = other.fd_;
   part_ = other.part_;
-  how_ = other.how_;
+  mode_ = other.mode_;
   mappings_ = other.mappings_;
   count_ = std::exchange(other.count_, 0);
   base_.store(other.base_.exchange(nullptr));
@@ -40,7 +40,7 @@ result<window> window::open(const shared_file& file, file_part part, access mode
   window made;
   made.fd_ = file.fd().get();
   made.part_ = part;
-  made.how_ = mode;
+  made.mode_ = mode;
   if (auto mapped = made.map(bytes); !mapped) return std::unexpected(mapped.error());
   return made;
 }
@@ -55,13 +55,13 @@ std::byte* window::grow(std::uint64_t offset, std::uint64_t bytes) const noexcep
 
 result<void> window::map(std::uint64_t bytes) const {
   const std::uint64_t size = std::min((bytes + page_bytes - 1) / page_bytes * page_bytes, part_.bytes);
-  const int protection = how_ == access::read_write ? PROT_READ | PROT_WRITE : PROT_READ;
+  const int protection = mode_ == access::read_write ? PROT_READ | PROT_WRITE : PROT_READ;
   if (count_ == mappings_.size()) return fail(error_code::limit_exceeded, "a mapping has grown too often");
   void* address = ::mmap(nullptr, size, protection, MAP_SHARED | MAP_NORESERVE, fd_, static_cast<off_t>(part_.offset));
   if (address == MAP_FAILED) return fail_errno("mmap", std::to_string(size) + " bytes of shared memory");
   ::madvise(address, size, MADV_DONTDUMP);
   // The pid check of every call rests on it.
-  if (how_ == access::read_only) ::madvise(address, size, MADV_DONTFORK);
+  if (mode_ == access::read_only) ::madvise(address, size, MADV_DONTFORK);
   mappings_[count_++] = {static_cast<std::byte*>(address), size};
   base_.store(static_cast<std::byte*>(address), std::memory_order_release);
   mapped_.store(size, std::memory_order_release);
@@ -70,7 +70,7 @@ result<void> window::map(std::uint64_t bytes) const {
 
 void window::populate(std::uint64_t offset, std::uint64_t bytes) const noexcept {
   std::byte* from = reach(offset, bytes);
-  if (from != nullptr) populate_pages({from, bytes}, how_);
+  if (from != nullptr) populate_pages({from, bytes}, mode_);
 }
 
 }  // namespace cenote::memory

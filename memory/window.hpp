@@ -19,9 +19,10 @@ struct file_part {
   std::uint64_t bytes = 0;
 };
 
-/// Maps the first bytes of a file's part, as many as somebody asked for: a sparse file of many GiB costs the address
-/// space of what lies in it. Mappings that became too small stay until the end, so what reach() gave is good for as
-/// long as the window is; each is at least twice the one before, so all together take less than twice the last.
+/// Maps a part of a file from its first byte up to the largest offset that was asked for, so that a sparse file of many
+/// GiB takes no more address space than is used of it. Addresses from reach() stay valid as long as the window lives:
+/// when it grows, the smaller mappings stay. Each is at least twice the one before, so all together take less than
+/// twice the last.
 ///
 /// Thread-safe but for moves. The file must outlive the window's last growth. Not dumped into core files; a read-only
 /// window is a client's, and a forked child does not inherit it.
@@ -40,15 +41,15 @@ class window {
   /// Address of the part's byte `offset`, mapped for `bytes` from there on. Null when they do not lie in the part, or
   /// the machine has no address space left.
   [[nodiscard]] std::byte* reach(std::uint64_t offset, std::uint64_t bytes) const noexcept {
-    // In this order: what is mapped was mapped behind its base.
+    // mapped_ before base_: map() stores them the other way around, so the base is at least as new as the size.
     if (offset + bytes <= mapped_.load(std::memory_order_acquire)) return base() + offset;
     return grow(offset, bytes);
   }
-  /// Of the part's first byte; all that reach() ever gave lies behind it.
+  /// Address of the part's first byte in the newest mapping.
   [[nodiscard]] std::byte* base() const noexcept { return base_.load(std::memory_order_acquire); }
   [[nodiscard]] std::uint64_t mapped() const noexcept { return mapped_.load(std::memory_order_acquire); }
 
-  /// Touches the pages of [offset, offset+bytes), which are mapped, without changing them.
+  /// Faults in the pages of [offset, offset+bytes), which are mapped, without changing them.
   void populate(std::uint64_t offset, std::uint64_t bytes) const noexcept;
 
  private:
@@ -58,7 +59,7 @@ class window {
 
   int fd_ = -1;
   file_part part_;
-  access how_ = access::read_only;
+  access mode_ = access::read_only;
   mutable std::atomic<std::byte*> base_{nullptr};
   mutable std::atomic<std::uint64_t> mapped_{0};
   mutable std::mutex mutex_;

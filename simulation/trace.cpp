@@ -17,10 +17,10 @@ class search {
  public:
   search(std::uint64_t id, std::size_t places) noexcept : id_(id), mask_(places - 1) {
     const std::uint64_t above = id >> std::countr_zero(places);
-    at_ = (id ^ mixed(above)) & mask_;
+    place_ = (id ^ mixed(above)) & mask_;
   }
-  [[nodiscard]] std::size_t place() const noexcept { return at_; }
-  void next() noexcept { at_ = (at_ + (mixed(id_) | 1)) & mask_; }
+  [[nodiscard]] std::size_t place() const noexcept { return place_; }
+  void next() noexcept { place_ = (place_ + (mixed(id_) | 1)) & mask_; }
 
  private:
   static std::uint64_t mixed(std::uint64_t word) noexcept {
@@ -30,7 +30,7 @@ class search {
 
   std::uint64_t id_;
   std::size_t mask_;
-  std::size_t at_ = 0;
+  std::size_t place_ = 0;
 };
 
 }  // namespace

@@ -25,21 +25,21 @@ constexpr std::array cases{bench_case{4 * KiB, false}, bench_case{256 * KiB, fal
 /// Goes through as many blocks as make up a sample, and calls `visit` with the byte where one starts.
 class walk {
  public:
-  explicit walk(const bench_case& row) : of_(row) {}
+  explicit walk(const bench_case& row) : case_(row) {}
 
   template <class Each>
   double seconds(Each visit) {
     const stopwatch watch;
-    for (std::uint64_t done = 0; done < round_bytes; done += of_.block_bytes) {
-      visit(at_);
-      if (of_.from_memory) at_ = (at_ + of_.block_bytes) % all_bytes;
+    for (std::uint64_t done = 0; done < round_bytes; done += case_.block_bytes) {
+      visit(offset_);
+      if (case_.from_memory) offset_ = (offset_ + case_.block_bytes) % all_bytes;
     }
     return watch.seconds();
   }
 
  private:
-  const bench_case& of_;
-  std::uint64_t at_ = 0;
+  const bench_case& case_;
+  std::uint64_t offset_ = 0;
 };
 
 std::string name_of(const checksum_variant& variant, const bench_case& row) {

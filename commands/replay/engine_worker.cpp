@@ -56,14 +56,14 @@ bool leaves_session_usable(error_code code) noexcept {
 engine_worker::engine_worker(const shared_plan& plan, std::uint32_t engine, std::uint32_t number,
                              client::session& session, std::uint64_t corrupt_every)
     : plan_(plan),
-      how_(plan.settings()),
+      settings_(plan.settings()),
       engine_(plan.engine(engine)),
       done_(plan.worker(engine, number)),
       session_(session),
       corrupt_every_(corrupt_every),
-      chunk_(std::clamp<std::size_t>(chunk_bytes / how_.block_bytes, 1, most_in_chunk)),
-      staging_(how_.access == access_mode::copy ? chunk_ * how_.block_bytes : 0, std::byte{1}),
-      held_(how_.longest_chain),
+      chunk_(std::clamp<std::size_t>(chunk_bytes / settings_.block_bytes, 1, most_in_chunk)),
+      staging_(settings_.access == access_mode::copy ? chunk_ * settings_.block_bytes : 0, std::byte{1}),
+      held_(settings_.longest_chain),
       reserved_(chunk_) {}
 
 key_batch engine_worker::keys(std::size_t first, std::size_t count) const noexcept {
@@ -71,7 +71,7 @@ key_batch engine_worker::keys(std::size_t first, std::size_t count) const noexce
 }
 
 std::span<std::byte> engine_worker::buffer(std::size_t i) noexcept {
-  return std::span(staging_).subspan(i * how_.block_bytes, how_.block_bytes);
+  return std::span(staging_).subspan(i * settings_.block_bytes, settings_.block_bytes);
 }
 
 result<void> engine_worker::serve(const planned_request& request) {
@@ -107,7 +107,7 @@ void engine_worker::count_hits(const planned_request& request, const found& hits
   done_.hit_tokens.add(tokens_in(hits.loaded));
   done_.upper_tokens.add(tokens_in(upper));
   count_time(request, hits, tokens_in(hits.loaded), tokens_in(upper));
-  done_.bytes_read.add(hits.loaded * how_.block_bytes);
+  done_.bytes_read.add(hits.loaded * settings_.block_bytes);
   done_.blocks.add(request.count);
   done_.tokens.add(request.tokens);
   done_.requests.add(1);
@@ -122,9 +122,9 @@ void engine_worker::count_hits(const planned_request& request, const found& hits
 /// tier: no wait, and what was there in DRAM read alone.
 void engine_worker::count_time(const planned_request& request, const found& hits, std::uint64_t hit_tokens,
                                std::uint64_t upper_tokens) {
-  if (how_.prefill_rate <= 0) return;
+  if (settings_.prefill_rate <= 0) return;
   const auto computing = [&](std::uint64_t tokens) {
-    return static_cast<std::uint64_t>(static_cast<double>(request.tokens - tokens) / how_.prefill_rate * 1e9);
+    return static_cast<std::uint64_t>(static_cast<double>(request.tokens - tokens) / settings_.prefill_rate * 1e9);
   };
   const double upper_share =
       hits.loaded == 0 ? 0.0
@@ -154,14 +154,14 @@ result<void> engine_worker::match(found& hits) {
 
 /// What only the lower tier has, as far as it comes in time.
 result<void> engine_worker::bring_up(found& hits) {
-  if (how_.lower_tier == 0 || hits.reached <= hits.upper) return {};
+  if (settings_.lower_tier == 0 || hits.reached <= hits.upper) return {};
   const cpu_scope cpu(done_.library_cpu);
   const auto before = clock::now();
   auto ticket = session_.prefetch(keys(0, hits.reached), 0);
   if (!ticket) return std::unexpected(ticket.error());
   done_.prefetches.add(1);
   hits.ticket = std::move(*ticket);
-  const auto came = session_.wait(*hits.ticket, before + std::chrono::nanoseconds(how_.prefetch_wait_ns));
+  const auto came = session_.wait(*hits.ticket, before + std::chrono::nanoseconds(settings_.prefetch_wait_ns));
   hits.waited = clock::now() - before;
   done_.prefetch.add(nanoseconds(hits.waited));
   if (!came) return std::unexpected(came.error());
@@ -183,9 +183,9 @@ result<void> engine_worker::load(found& hits) {
   for (std::size_t first = 0; first < blocks.size(); first += chunk_) {
     const auto some = blocks.subspan(first, std::min(chunk_, blocks.size() - first));
     const auto begin = clock::now();
-    if (how_.access == access_mode::copy) {
+    if (settings_.access == access_mode::copy) {
       for (std::size_t i = 0; i < some.size(); ++i) {
-        bulk_copy(buffer(i).data(), some[i].data, how_.block_bytes);
+        bulk_copy(buffer(i).data(), some[i].data, settings_.block_bytes);
       }
     }
     reading += clock::now() - begin;
@@ -202,17 +202,17 @@ result<void> engine_worker::load(found& hits) {
 }
 
 void engine_worker::verify_blocks(std::span<const client::held_block> held, std::size_t first) {
-  if (how_.verify == verify_mode::none) return;
+  if (settings_.verify == verify_mode::none) return;
   const cpu_scope cpu(done_.verify_cpu);
   for (std::size_t i = 0; i < held.size(); ++i) {
-    const bool copied = how_.access == access_mode::copy;
-    verify(copied ? buffer(i) : std::span(held[i].data, how_.block_bytes), first + i);
+    const bool copied = settings_.access == access_mode::copy;
+    verify(copied ? buffer(i) : std::span(held[i].data, settings_.block_bytes), first + i);
   }
 }
 
 void engine_worker::verify(std::span<const std::byte> block, std::size_t place) {
-  done_.verified_bytes.add(how_.verify == verify_mode::all ? block.size() : 512);
-  const auto wrong = content(ids_[place]).first_wrong(block, how_.verify);
+  done_.verified_bytes.add(settings_.verify == verify_mode::all ? block.size() : 512);
+  const auto wrong = content(ids_[place]).first_wrong(block, settings_.verify);
   if (!wrong) return;
   done_.wrong.add(1);
   shared_plan::say(engine_, fmt::format("wrong bytes: block {} of the trace, from byte {} on", ids_[place], *wrong));
@@ -221,7 +221,7 @@ void engine_worker::verify(std::span<const std::byte> block, std::size_t place) 
 // ---------------------------------------------------------------------------------------------- writing
 
 void engine_worker::make(std::span<std::byte> block, std::size_t place) {
-  if (how_.verify == verify_mode::none) return;
+  if (settings_.verify == verify_mode::none) return;
   content(ids_[place]).fill(block);
   if (corrupt_every_ != 0 && ++made_ % corrupt_every_ == 0) block[block.size() / 2] ^= std::byte{1};
 }
@@ -235,7 +235,7 @@ result<void> engine_worker::store(std::size_t first) {
   std::size_t most = chunk_;
   for (std::size_t at = first; at < ids_.size();) {
     const std::size_t count = std::min(most, ids_.size() - at);
-    went = how_.access == access_mode::copy ? put_copied(at, count) : put_in_place(at, count);
+    went = settings_.access == access_mode::copy ? put_copied(at, count) : put_in_place(at, count);
     if (went) {
       at += count;
     } else if (went.error().code() == error_code::no_space && count > 1) {
@@ -253,17 +253,17 @@ result<void> engine_worker::store(std::size_t first) {
 }
 
 result<void> engine_worker::put_copied(std::size_t first, std::size_t count) {
-  if (how_.verify != verify_mode::none) {
+  if (settings_.verify != verify_mode::none) {
     const cpu_scope cpu(done_.generate_cpu);
     for (std::size_t i = 0; i < count; ++i) make(buffer(i), first + i);
   }
   const auto before = clock::now();
-  const client::buffers sources(staging_.data(), how_.block_bytes, how_.block_bytes, count);
+  const client::buffers sources(staging_.data(), settings_.block_bytes, settings_.block_bytes, count);
   auto put = session_.put(keys(first, count), 0, std::nullopt, sources);
   put_time_ += clock::now() - before;
   if (!put.status) return put.status;
   done_.stored.add(put.stored);
-  done_.bytes_stored.add(put.stored * how_.block_bytes);
+  done_.bytes_stored.add(put.stored * settings_.block_bytes);
   done_.present.add(count - put.stored);
   return {};
 }
@@ -278,7 +278,7 @@ result<void> engine_worker::put_in_place(std::size_t first, std::size_t count) {
     const cpu_scope cpu(done_.generate_cpu);
     for (std::size_t i = 0; i < count; ++i) {
       if (blocks[i].state != client::reserve_state::writable) continue;
-      make({blocks[i].data, how_.block_bytes}, first + i);
+      make({blocks[i].data, settings_.block_bytes}, first + i);
       ++ours;
     }
   }
@@ -287,7 +287,7 @@ result<void> engine_worker::put_in_place(std::size_t first, std::size_t count) {
   put_time_ += clock::now() - committing;
   if (!committed) return std::unexpected(committed.error());
   done_.stored.add(*committed);
-  done_.bytes_stored.add(*committed * how_.block_bytes);
+  done_.bytes_stored.add(*committed * settings_.block_bytes);
   done_.present.add(count - ours);
   return {};
 }

@@ -53,7 +53,7 @@ class engine_worker {
   void count_hits(const planned_request& request, const found& hits, clock::time_point begun);
 
   const shared_plan& plan_;
-  const run_settings& how_;
+  const run_settings& settings_;
   engine_state& engine_;
   tally& done_;
   client::session& session_;

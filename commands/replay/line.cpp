@@ -78,13 +78,13 @@ digits digits_of(const char* text) noexcept {
 
 class cursor {
  public:
-  explicit cursor(std::string_view line) noexcept : at_(line.data()), end_(line.data() + line.size()) {}
+  explicit cursor(std::string_view line) noexcept : next_(line.data()), end_(line.data() + line.size()) {}
 
   /// Takes `expected`, and what may stand around it.
   bool take(char expected) noexcept {
     skip_space();
-    if (at_ == end_ || *at_ != expected) return false;
-    ++at_;
+    if (next_ == end_ || *next_ != expected) return false;
+    ++next_;
     skip_space();
     return true;
   }
@@ -93,46 +93,46 @@ class cursor {
   bool take(std::uint64_t& number) noexcept {
     constexpr std::array<std::uint64_t, word_size + 1> powers{1,       10,        100,        1'000,      10'000,
                                                               100'000, 1'000'000, 10'000'000, 100'000'000};
-    const digits first = digits_of(at_);
-    if (first.count == 0 || (*at_ == '0' && first.count > 1)) return false;
+    const digits first = digits_of(next_);
+    if (first.count == 0 || (*next_ == '0' && first.count > 1)) return false;
     number = first.value;
     std::size_t count = first.count;
     if (count == word_size) {
-      if (at_ + word_size > end_) return false;
-      const digits second = digits_of(at_ + word_size);
+      if (next_ + word_size > end_) return false;
+      const digits second = digits_of(next_ + word_size);
       number = number * powers[second.count] + second.value;
       count += second.count;
     }
     if (count == surely_fit) return take_long(number);
-    at_ += count;
-    return at_ <= end_;
+    next_ += count;
+    return next_ <= end_;
   }
 
   /// A string in which every byte stands for itself.
   bool take(std::string_view& text) noexcept {
-    if (at_ == end_ || *at_ != '"') return false;
-    const char* const begin = ++at_;
-    at_ = std::find_if(at_, end_, [](char c) { return c == '"' || c == '\\' || c < ' ' || c > '~'; });
-    if (at_ == end_ || *at_ != '"') return false;
-    text = {begin, at_++};
+    if (next_ == end_ || *next_ != '"') return false;
+    const char* const begin = ++next_;
+    next_ = std::find_if(next_, end_, [](char c) { return c == '"' || c == '\\' || c < ' ' || c > '~'; });
+    if (next_ == end_ || *next_ != '"') return false;
+    text = {begin, next_++};
     return true;
   }
 
-  [[nodiscard]] bool at_end() const noexcept { return at_ == end_; }
-  [[nodiscard]] bool is_at(char c) const noexcept { return at_ != end_ && *at_ == c; }
+  [[nodiscard]] bool at_end() const noexcept { return next_ == end_; }
+  [[nodiscard]] bool is_at(char c) const noexcept { return next_ != end_ && *next_ == c; }
 
  private:
   void skip_space() noexcept {
-    while (at_ != end_ && (*at_ == ' ' || *at_ == '\t' || *at_ == '\r')) ++at_;
+    while (next_ != end_ && (*next_ == ' ' || *next_ == '\t' || *next_ == '\r')) ++next_;
   }
 
   bool take_long(std::uint64_t& number) noexcept {
-    const auto [behind, error] = std::from_chars(at_, end_, number);
-    at_ = behind;
+    const auto [behind, error] = std::from_chars(next_, end_, number);
+    next_ = behind;
     return error == std::errc();
   }
 
-  const char* at_;
+  const char* next_;
   const char* end_;
 };
 

@@ -57,7 +57,7 @@ struct engine_process {
 /// One replay, from its node to its result. Not thread-safe.
 class replay_run {
  public:
-  replay_run(const simulation::trace& trace, const run_options& options) : of_(trace), options_(options) {}
+  replay_run(const simulation::trace& trace, const run_options& options) : trace_(trace), options_(options) {}
 
   result<replay_result> carry_out() {
     if (auto ok = open_node(); !ok) return std::unexpected(ok.error());
@@ -76,7 +76,7 @@ class replay_run {
       socket_ = options_.socket;
     } else {
       const auto sizes =
-          choose_sizes(of_.distinct() * stride, stride, options_.dram, options_.nvme, room_of(options_.nvme_at));
+          choose_sizes(trace_.distinct() * stride, stride, options_.dram, options_.nvme, room_of(options_.nvme_at));
       auto sets = options_.sets;
       if (!options_.policy.empty()) sets.push_back("dram.policy=" + options_.policy);
       if (options_.prefill_rate > 0) {
@@ -118,32 +118,33 @@ class replay_run {
   }
 
   result<run_settings> settings() const {
-    run_settings how;
-    how.block_bytes = options_.block_bytes;
-    how.speed = options_.speed;
-    how.engines = options_.engines;
-    how.workers = options_.workers != 0 ? options_.workers : options_.speed > 0 ? paced_workers : 1;
-    how.verify = options_.verify;
-    how.access = options_.access;
-    how.lower_tier = member(watch_->status(), "nvme").is_object() ? 1 : 0;
-    how.prefetch_wait_ns = static_cast<std::uint64_t>(options_.prefetch_wait.count());
-    how.prefill_rate = options_.prefill_rate;
-    for (const auto& each : of_.requests()) how.longest_chain = std::max<std::uint64_t>(how.longest_chain, each.count);
-    if (auto ok = set_text(how.socket, socket_, "--socket"); !ok) return std::unexpected(ok.error());
+    run_settings chosen;
+    chosen.block_bytes = options_.block_bytes;
+    chosen.speed = options_.speed;
+    chosen.engines = options_.engines;
+    chosen.workers = options_.workers != 0 ? options_.workers : options_.speed > 0 ? paced_workers : 1;
+    chosen.verify = options_.verify;
+    chosen.access = options_.access;
+    chosen.lower_tier = member(watch_->status(), "nvme").is_object() ? 1 : 0;
+    chosen.prefetch_wait_ns = static_cast<std::uint64_t>(options_.prefetch_wait.count());
+    chosen.prefill_rate = options_.prefill_rate;
+    for (const auto& each : trace_.requests())
+      chosen.longest_chain = std::max<std::uint64_t>(chosen.longest_chain, each.count);
+    if (auto ok = set_text(chosen.socket, socket_, "--socket"); !ok) return std::unexpected(ok.error());
     // The process in the name: two replays at one node do not meet.
     const auto name = fmt::format("replay-{}-{}", ::getpid(), steady_clock::now().time_since_epoch().count());
-    if (auto ok = set_text(how.instance, name, "the instance's name"); !ok) return std::unexpected(ok.error());
-    return how;
+    if (auto ok = set_text(chosen.instance, name, "the instance's name"); !ok) return std::unexpected(ok.error());
+    return chosen;
   }
 
   result<void> start_engines() {
-    const auto how = settings();
-    if (!how) return std::unexpected(how.error());
-    const auto engine_of = partition(of_, how->engines, options_.partition);
-    auto plan = shared_plan::create(*how, of_, engine_of);
+    const auto chosen = settings();
+    if (!chosen) return std::unexpected(chosen.error());
+    const auto engine_of = partition(trace_, chosen->engines, options_.partition);
+    auto plan = shared_plan::create(*chosen, trace_, engine_of);
     if (!plan) return std::unexpected(plan.error());
     plan_.emplace(std::move(*plan));
-    for (std::uint32_t i = 0; i < how->engines; ++i) {
+    for (std::uint32_t i = 0; i < chosen->engines; ++i) {
       child_process::setup child;
       child.program = "/proc/self/exe";
       child.command = {"cenote", "replay-engine", "--plan", std::to_string(plan_->fd()), "--number", std::to_string(i)};
@@ -317,7 +318,7 @@ class replay_run {
     out_.trace = options_.trace;
     out_.settings = plan_->settings();
     out_.planned = plan_->requests().size();
-    out_.distinct_blocks = of_.distinct();
+    out_.distinct_blocks = trace_.distinct();
     out_.moved = watch_->moved();
     out_.disk = watch_->disk();
     out_.restarts = watch_->restarts();
@@ -389,7 +390,7 @@ class replay_run {
     }
   }
 
-  const simulation::trace& of_;
+  const simulation::trace& trace_;
   const run_options& options_;
   std::unique_ptr<private_node> node_;
   std::string socket_;

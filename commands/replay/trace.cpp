@@ -73,7 +73,7 @@ struct complaint {
 
 class reader {
  public:
-  reader(const std::string& path, const trace_reading& reading) : path_(path), how_(reading) {}
+  reader(const std::string& path, const trace_reading& reading) : path_(path), reading_(reading) {}
 
   result<read_trace> read() {
     const auto from = open_packed_file(path_);
@@ -155,7 +155,7 @@ class reader {
     }
     if (!judge_tokens(request) || !judge_ids(request)) return false;
     const std::size_t full = request.tokens / simulation::trace::tokens_per_block;
-    if (how_.full_blocks && request.count > full) ids_.resize(request.first + full);
+    if (reading_.full_blocks && request.count > full) ids_.resize(request.first + full);
     request.count = ids_.size() - request.first;
     return true;
   }
@@ -256,10 +256,10 @@ class reader {
     };
     const auto guessed = std::ranges::find_if(units, since_1970);
     unit_of_time unit = guessed != units.end() ? *guessed : units[1];
-    if (how_.unit != time_unit::automatic) unit = *std::ranges::find(units, how_.unit, &unit_of_time::unit);
+    if (reading_.unit != time_unit::automatic) unit = *std::ranges::find(units, reading_.unit, &unit_of_time::unit);
     is_absolute_ = since_1970(unit);
     for (raw_request& each : requests_) each.us = in_us(each, unit);
-    if (how_.unit != time_unit::automatic || guessed == units.end() || requests_.empty()) return;
+    if (reading_.unit != time_unit::automatic || guessed == units.end() || requests_.empty()) return;
     complain("since 1970", requests_.front().line,
              fmt::format("`timestamp` is taken as {} since 1970; --time-unit says otherwise", unit.name));
   }
@@ -321,7 +321,7 @@ class reader {
   }
 
   void judge_rate() {
-    if (requests_.size() < few || how_.unit != time_unit::automatic || is_absolute_) return;
+    if (requests_.size() < few || reading_.unit != time_unit::automatic || is_absolute_) return;
     const double span = static_cast<double>(requests_.back().us - requests_.front().us) / us_per_s;
     const auto count = static_cast<double>(requests_.size());
     const std::uint64_t line = requests_.front().line;
@@ -349,7 +349,7 @@ class reader {
       const std::string first = out_.warnings.empty() ? "it is empty" : "first of all, " + out_.warnings.front();
       return fail(error_code::malformed, fmt::format("{} holds no request; {}", path_, first));
     }
-    if (how_.allow_left_out || out_.left_out * 10 <= out_.lines) return {};
+    if (reading_.allow_left_out || out_.left_out * 10 <= out_.lines) return {};
     return fail(error_code::malformed,
                 fmt::format("{}: {} of {} lines make no sense, first of all {}; --allow-left-out goes on without them",
                             path_, out_.left_out, out_.lines, out_.warnings.front()));
@@ -357,7 +357,7 @@ class reader {
 
   void add_all() {
     constexpr std::uint64_t us_per_ms = 1000;
-    if (how_.most != 0 && how_.most < requests_.size()) requests_.resize(how_.most);
+    if (reading_.most != 0 && reading_.most < requests_.size()) requests_.resize(reading_.most);
     std::vector<simulation::trace::arrival> arrivals;
     arrivals.reserve(requests_.size());
     for (const raw_request& each : requests_) arrivals.push_back({each.us / us_per_ms, each.tokens, each.count});
@@ -386,7 +386,7 @@ class reader {
   }
 
   const std::string& path_;
-  const trace_reading& how_;
+  const trace_reading& reading_;
   simdjson::dom::parser parser_;
   std::vector<raw_request> requests_;
   huge_vector<std::uint64_t> ids_;

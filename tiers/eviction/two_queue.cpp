@@ -9,7 +9,7 @@ constexpr double ghost_share = 0.5;
 
 void two_queue::resize(std::uint32_t capacity) {
   capacity_ = capacity;
-  in_capacity_ = static_cast<std::uint32_t>(capacity * in_share);
+  arrivals_capacity_ = static_cast<std::uint32_t>(capacity * in_share);
   ghosts_.bound(static_cast<std::size_t>(capacity * ghost_share));
 }
 
@@ -24,14 +24,14 @@ void two_queue::insert(std::uint32_t block, std::uint64_t id, std::uint32_t /*no
   returning_.reset();
   if (size() >= capacity_) resize(size() + 1);
   in_main_.make(block) = returns ? 1 : 0;
-  (returns ? main_ : in_).push_front(block);
+  (returns ? main_ : arrivals_).push_front(block);
 }
 
 void two_queue::insert_with_history(std::uint32_t block, std::uint64_t id, std::uint32_t /*then*/, std::uint32_t uses) {
   const bool often = ghosts_.take(id).has_value() || uses > 1;
   if (size() >= capacity_) resize(size() + 1);
   in_main_.make(block) = often ? 1 : 0;
-  (often ? main_ : in_).push_back(block);
+  (often ? main_ : arrivals_).push_back(block);
 }
 
 void two_queue::touch(std::uint32_t block, std::uint32_t /*now*/) {
@@ -44,11 +44,11 @@ void two_queue::refresh(std::uint32_t block, std::uint32_t now) {
 
 void two_queue::skip_victim(std::uint32_t block, std::uint32_t /*now*/) {
   const bool in_main = in_main_[block] != 0;
-  block_list& from = in_main ? main_ : in_;
+  block_list& from = in_main ? main_ : arrivals_;
   const bool alone = from.size() == 1;  // then it would be the victim again
   from.remove(block);
   in_main_[block] = in_main != alone ? 1 : 0;
-  (in_main != alone ? main_ : in_).push_front(block);
+  (in_main != alone ? main_ : arrivals_).push_front(block);
 }
 
 void two_queue::evict(std::uint32_t block, std::uint64_t id, std::uint32_t /*now*/) {
@@ -57,12 +57,12 @@ void two_queue::evict(std::uint32_t block, std::uint64_t id, std::uint32_t /*now
 }
 
 void two_queue::forget(std::uint32_t block) {
-  (in_main_[block] != 0 ? main_ : in_).remove(block);
+  (in_main_[block] != 0 ? main_ : arrivals_).remove(block);
 }
 
 std::optional<std::uint32_t> two_queue::victim() {
   if (size() == 0) return std::nullopt;
-  if (in_.size() > in_capacity_ || main_.empty()) return in_.back();
+  if (arrivals_.size() > arrivals_capacity_ || main_.empty()) return arrivals_.back();
   return main_.back();
 }
 

@@ -88,7 +88,7 @@ result<removal_set> removal_log::load() {
   removal_set newest;
   const auto memory = aligned(place_bytes);
   const std::span place(memory.get(), place_bytes);
-  for (const std::uint64_t at : {at_, at_ + place_bytes}) {
+  for (const std::uint64_t at : {offset_, offset_ + place_bytes}) {
     const auto read = [this](std::span<std::byte> into, off_t from) {
       return ::pread(file_, into.data(), into.size(), from);
     };
@@ -110,7 +110,7 @@ result<void> removal_log::store(const removal_set& set) {
   const auto write = [this](std::span<std::byte> from, off_t to) {
     return ::pwrite(file_, from.data(), from.size(), to);
   };
-  const std::uint64_t at = at_ + (next.sequence % 2 == 0 ? 0 : place_bytes);
+  const std::uint64_t at = offset_ + (next.sequence % 2 == 0 ? 0 : place_bytes);
   if (auto put = whole(write, "pwrite", {memory.get(), rounded}, at); !put) return put;
   if (::fdatasync(file_) != 0) return fail_errno("fdatasync", "the log of removals");
   ++sequence_;
@@ -137,7 +137,7 @@ result<std::uint64_t> sequence_mark::load() const {
   const auto read = [this](std::span<std::byte> into, off_t from) {
     return ::pread(file_, into.data(), into.size(), from);
   };
-  if (auto got = whole(read, "pread", {memory.get(), bytes}, at_); !got) return std::unexpected(got.error());
+  if (auto got = whole(read, "pread", {memory.get(), bytes}, offset_); !got) return std::unexpected(got.error());
   mark_record mark;
   std::memcpy(&mark, memory.get(), sizeof mark);
   const bool ours = mark.magic == mark_magic && mark.owner == owner_ && mark.check == check_of(mark);
@@ -152,7 +152,7 @@ result<void> sequence_mark::store(std::uint64_t sequence) const {
   const auto write = [this](std::span<std::byte> from, off_t to) {
     return ::pwrite(file_, from.data(), from.size(), to);
   };
-  return whole(write, "pwrite", {memory.get(), bytes}, at_);
+  return whole(write, "pwrite", {memory.get(), bytes}, offset_);
 }
 
 }  // namespace cenote::nvme

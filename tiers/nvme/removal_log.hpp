@@ -37,7 +37,8 @@ class removal_log {
 
   /// `file` outlives the log; `offset` is a multiple of a sector. A set that another `owner` wrote there is none of
   /// ours.
-  removal_log(int file, std::uint64_t offset, std::uint64_t owner) noexcept : file_(file), at_(offset), owner_(owner) {}
+  removal_log(int file, std::uint64_t offset, std::uint64_t owner) noexcept
+      : file_(file), offset_(offset), owner_(owner) {}
 
   /// The last set that was stored as a whole; an empty one when there is none. `system`: it cannot be read.
   [[nodiscard]] result<removal_set> load();
@@ -46,29 +47,29 @@ class removal_log {
 
  private:
   int file_;
-  std::uint64_t at_;
+  std::uint64_t offset_;
   std::uint64_t owner_;
   std::uint64_t sequence_ = 0;  ///< of the newest place
 };
 
-/// How far a path's metadata had come when somebody last looked, in the sector behind the log: metadata that is found
-/// behind it has lost records, removals among them. Not thread-safe.
+/// The catalog's sequence number when it was last stored here, in the sector behind the log: a catalog with a smaller
+/// one has lost records, removals perhaps among them. Not thread-safe.
 class sequence_mark {
  public:
   static constexpr std::uint64_t bytes = 4096;
 
   /// As removal_log.
   sequence_mark(int file, std::uint64_t offset, std::uint64_t owner) noexcept
-      : file_(file), at_(offset), owner_(owner) {}
+      : file_(file), offset_(offset), owner_(owner) {}
 
   /// 0 when there is none. `system`: it cannot be read.
   [[nodiscard]] result<std::uint64_t> load() const;
-  /// Not synced: a mark that is behind says nothing wrong.
+  /// Not synced, as an older mark is harmless.
   [[nodiscard]] result<void> store(std::uint64_t sequence) const;
 
  private:
   int file_;
-  std::uint64_t at_;
+  std::uint64_t offset_;
   std::uint64_t owner_;
 };
 
