@@ -30,7 +30,7 @@ using namespace std::chrono_literals;
 using local::link_message;
 
 constexpr std::string_view deleted_suffix = " (deleted)";
-constexpr std::size_t longest_outbox = 64;  ///< a worker that does not read its answers is not read either
+constexpr std::size_t longest_outbox = 64;  ///< answers that wait; with as many no more requests of the worker are read
 constexpr auto probe_limit = 5s;
 constexpr auto hand_over_limit = 5s;
 constexpr auto closed_link_limit = 1s;
@@ -59,10 +59,11 @@ std::string own_program() {
   return path;
 }
 
-std::vector<std::string> completed(std::vector<std::string> command, const std::string& program,
-                                   std::vector<std::string> more, const std::vector<std::string>& arguments) {
+// `command` with `program` in place of an empty first word, and with `options` and `arguments` behind it.
+std::vector<std::string> complete_command(std::vector<std::string> command, const std::string& program,
+                                          std::vector<std::string> options, const std::vector<std::string>& arguments) {
   if (command.front().empty()) command.front() = program;
-  command.insert(command.end(), std::make_move_iterator(more.begin()), std::make_move_iterator(more.end()));
+  command.insert(command.end(), std::make_move_iterator(options.begin()), std::make_move_iterator(options.end()));
   command.insert(command.end(), arguments.begin(), arguments.end());
   return command;
 }
@@ -92,30 +93,31 @@ result<void> make_runtime_dir(const std::string& path) {
   return {};
 }
 
-std::string who_holds(int lock) {
+// Who has written himself into the lock file, for a message.
+std::string holder_of(int lock) {
   std::array<char, 32> text{};
   const auto got = ::pread(lock, text.data(), text.size() - 1, 0);
   const std::string pid(text.data(), got > 0 ? static_cast<std::size_t>(got) : 0);
   return pid.empty() ? std::string("unknown pid") : "pid " + pid.substr(0, pid.find('\n'));
 }
 
-// Whoever may open the file may hold it locked, and so keep the node from starting.
+// Mode 0600: any user who may open the file could lock it, and so keep the node from starting.
 unique_fd open_lock(const std::string& path) {
   return unique_fd(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600));
 }
 
-// As earlier versions made it.
+// Earlier versions made the lock file with a mode that let others open it.
 bool was_open_to_others(int lock) {
   struct stat info {};
   return ::fstat(lock, &info) == 0 && (info.st_mode & 0077) != 0;
 }
 
-bool answers(const std::string& socket) {
+bool node_answers(const std::string& socket) {
   return local::connect_to(socket, std::chrono::steady_clock::now() + 1s).has_value();
 }
 
-// The line for the person who started the node; a closed terminal must not end anything.
-void complain(std::string_view what) {
+// One line on standard error for whoever started the node; that it cannot be written is ignored.
+void print_failure(std::string_view what) {
   const auto line = fmt::format("cenote: {}\n", what);
   [[maybe_unused]] const auto written = ::write(STDERR_FILENO, line.data(), line.size());
 }
@@ -135,7 +137,7 @@ keeper::keeper(keeper_options options) : options_(std::move(options)), program_(
 
 exit_code keeper::run() {
   if (auto started = begin(); !started) {
-    complain(started.error().message());
+    print_failure(started.error().message());
     return code_of(started.error());
   }
   start_worker();
@@ -156,7 +158,7 @@ result<void> keeper::begin() {
   if (!state_.listener) {
     if (auto done = listen(); !done) return done;
   }
-  if (auto done = keep_running(); !done) return done;
+  if (auto done = store_configuration(); !done) return done;
   policy_ = restart_policy(state_.ever_ready);
   log_info(log(), "listening", {{"socket", options_.socket}, {"pid", ::getpid()}});
   return {};
@@ -165,7 +167,7 @@ result<void> keeper::begin() {
 void keeper::resume(int fd) {
   auto loaded = load_keeper_state(fd);
   if (!loaded) {
-    // Nobody knows what is open: keep the standard streams and our signals, and start as on the first day.
+    // Which descriptors are open is not known: closes all but the standard streams and the signalfd, and starts cold.
     const auto keep = static_cast<unsigned>(signals_.get());
     if (keep > 3) ::close_range(3, keep - 1, 0);
     ::close_range(keep + 1, ~0U, 0);
@@ -181,7 +183,7 @@ void keeper::resume(int fd) {
 }
 
 result<void> keeper::take_signals() {
-  // A log that nobody reads any more is no reason to die; the worker inherits this.
+  // A log pipe whose reader is gone must not kill the keeper, nor the worker, which inherits this.
   ::signal(SIGPIPE, SIG_IGN);
   const auto mask = keeper_mask();
   if (::sigprocmask(SIG_SETMASK, &mask, nullptr) != 0) return fail_errno("sigprocmask");
@@ -196,7 +198,7 @@ result<void> keeper::take_lock() {
   auto fd = open_lock(path);
   if (!fd) return fail_errno("open", path);
   bool held = ::flock(fd.get(), LOCK_EX | LOCK_NB) != 0;
-  if (held && errno == EWOULDBLOCK && was_open_to_others(fd.get()) && !answers(options_.socket)) {
+  if (held && errno == EWOULDBLOCK && was_open_to_others(fd.get()) && !node_answers(options_.socket)) {
     log_warn(log(), "somebody holds the lock file, but no node answers; making a new one", {{"path", path}});
     ::unlink(path.c_str());
     fd = open_lock(path);
@@ -206,7 +208,7 @@ result<void> keeper::take_lock() {
     if (errno != EWOULDBLOCK) return fail_errno("flock", path);
     return fail(error_code::limit_exceeded, fmt::format("a node already runs in {} ({}); stop it, or give this one "
                                                         "another node.runtime_dir",
-                                                        options_.runtime_dir, who_holds(fd.get())));
+                                                        options_.runtime_dir, holder_of(fd.get())));
   }
   const auto pid = fmt::format("{}\n", ::getpid());
   if (::fchmod(fd.get(), 0600) != 0) return fail_errno("chmod", path);
@@ -220,7 +222,7 @@ result<void> keeper::take_lock() {
 result<void> keeper::listen() {
   const auto until = clock::now() + drain_wait;
   auto fd = local::listen_at(options_.socket);
-  // We hold the lock, so whoever answers may be the worker of a killed keeper: it drains and goes away.
+  // We hold the lock, so a process that still listens can be the worker of a killed keeper: it drains and exits.
   while (!fd && fd.error().code() == error_code::limit_exceeded && clock::now() < until) {
     std::this_thread::sleep_for(50ms);
     fd = local::listen_at(options_.socket);
@@ -234,10 +236,11 @@ result<void> keeper::listen() {
   return {};
 }
 
-// The worker gets the configuration from here: a file that is edited or broken meanwhile changes nothing at a crash.
-result<void> keeper::keep_running() {
+// Keeps the text of the configuration in the registry, from where each worker reads it: so a worker that is restarted
+// after a crash does not read a file that was edited meanwhile.
+result<void> keeper::store_configuration() {
   if (state_.entries.entries().contains({local::entry_kind::configuration, 0})) {
-    take_running();
+    apply_configuration();
     return {};
   }
   if (options_.running.empty()) return {};
@@ -248,7 +251,7 @@ result<void> keeper::keep_running() {
   return state_.entries.put(std::move(entry));
 }
 
-void keeper::take_running() {
+void keeper::apply_configuration() {
   const auto found = state_.entries.entries().find({local::entry_kind::configuration, 0});
   if (found == state_.entries.entries().end() || found->second.fds.size() != 1 || !options_.on_running) return;
   const auto text = read_memory_file(found->second.fds.front().get());
@@ -257,14 +260,14 @@ void keeper::take_running() {
     return;
   }
   options_.on_running(options_, *text);
-  watch_worker();
+  schedule_heartbeat_check();
 }
 
 // ---- the loop ----------------------------------------------------------------------------------------------------
 
 std::optional<keeper::time_point> keeper::next_timer() const {
   std::optional<time_point> next;
-  for (const auto& timer : {restart_at_, kill_at_, retry_send_at_, look_at_}) {
+  for (const auto& timer : {restart_at_, kill_at_, retry_send_at_, check_heartbeat_at_}) {
     if (timer && (!next || *timer < *next)) next = timer;
   }
   return next;
@@ -299,10 +302,10 @@ void keeper::wait_and_handle() {
 void keeper::handle_timers(time_point now) {
   if (retry_send_at_ && now >= *retry_send_at_) retry_send_at_.reset();
   if (restart_at_ && now >= *restart_at_) start_worker();
-  if (look_at_ && now >= *look_at_) look_for_life(now);
+  if (check_heartbeat_at_ && now >= *check_heartbeat_at_) check_heartbeat(now);
   if (kill_at_ && now >= *kill_at_) {
     kill_at_.reset();
-    killed_ = true;
+    killed_late_ = true;
     kill_worker("it did not end in time");
   }
 }
@@ -345,7 +348,7 @@ void keeper::stop(int signal) {
 void keeper::reload() {
   log_info(log(), "reloading");
   notify_reloading("reloading");
-  reload_asked_ = !worker_ || !worker_ready_;  // the next one reads the sources when it is there
+  reload_asked_ = !worker_ || !worker_ready_;  // the next worker gets the SIGHUP when it is started
   if (worker_) worker_->signal(SIGHUP);
   notify_service_manager("READY=1\nSTATUS=serving");
 }
@@ -362,8 +365,8 @@ void keeper::finish(exit_code code) {
 
 // ---- the worker --------------------------------------------------------------------------------------------------
 
-// The worker shares the listening socket, so a bad one can shut it down for all who come after it.
-void keeper::mend_listener() {
+// Opens the listening socket again if it was shut down: a faulty worker, which shares it, can do so for all after it.
+void keeper::reopen_listener() {
   pollfd item{state_.listener.get(), 0, 0};
   if (::poll(&item, 1, 0) <= 0) return;
   log_error(log(), "the listening socket was shut down; opening it again");
@@ -373,11 +376,11 @@ void keeper::mend_listener() {
 void keeper::start_worker() {
   restart_at_.reset();
   worker_ready_ = false;
-  killed_ = false;
+  killed_late_ = false;
   last_words_.clear();
   policy_.started();
   ++state_.epoch;
-  mend_listener();
+  reopen_listener();
   auto ends = local::make_link();
   if (!ends) {
     log_error(log(), "cannot start a worker", {{"reason", ends.error().message()}});
@@ -386,8 +389,8 @@ void keeper::start_worker() {
   }
   auto& [mine, theirs] = *ends;
   auto started = child_process::start({
-      .command = completed(options_.worker_command, program_, {"--keeper-fd", std::to_string(theirs.get())},
-                           options_.arguments),
+      .command = complete_command(options_.worker_command, program_, {"--keeper-fd", std::to_string(theirs.get())},
+                                  options_.arguments),
       .program = options_.worker_command.front().empty() ? "/proc/self/exe" : options_.worker_command.front(),
       .inherit = theirs.get(),
       .die_with_parent = true,
@@ -408,27 +411,27 @@ void keeper::start_worker() {
   retry_send_at_.reset();
   log_info(log(), "worker started",
            {{"pid", worker_->pid()}, {"epoch", state_.epoch}, {"entries", state_.entries.size()}});
-  if (reload_asked_) worker_->signal(SIGHUP);  // asked until one is ready: this one may die before it reads it
+  if (reload_asked_) worker_->signal(SIGHUP);  // for each worker until one is ready, as one may die before it reloads
   silence_ = 0ms;
-  silent_.clear();
-  look_at_.reset();
-  watch_worker();
+  silent_part_.clear();
+  check_heartbeat_at_.reset();
+  schedule_heartbeat_check();
 }
 
 void keeper::handle_worker_end() {
   const auto end = worker_->ended();
   if (!end) return;
-  // What it said last is still in the queue.
+  // Its last packets may still be in the queue.
   if (link_) receive_from_worker();
   link_.reset();
   const auto pid = worker_->pid();
   worker_.reset();
   kill_at_.reset();
-  look_at_.reset();
+  check_heartbeat_at_.reset();
   switch (phase_) {
     case phase::stopping:
       log_info(log(), "worker ended", {{"pid", pid}, {"how", end->describe()}});
-      finish(killed_ || end->by_signal || end->value != 0 ? exit_code::failed : exit_code::orderly);
+      finish(killed_late_ || end->by_signal || end->value != 0 ? exit_code::failed : exit_code::orderly);
       return;
     case phase::upgrading:
       log_info(log(), "worker handed over", {{"pid", pid}, {"how", end->describe()}});
@@ -448,9 +451,10 @@ void keeper::worker_failed(const process_end& end, time_point now) {
   const bool hopeless = !policy_.ever_ready() && !end.by_signal && end.value == to_int(exit_code::usage);
   if (hopeless || verdict.give_up) {
     const auto why = last_words_.empty() ? end.describe() : last_words_;
-    complain(hopeless ? fmt::format("the worker cannot work with this configuration ({}); see its message above", why)
-                      : fmt::format("the worker died {} times before it was ready; the last time: {}",
-                                    policy_.failures(), why));
+    print_failure(
+        hopeless
+            ? fmt::format("the worker cannot work with this configuration ({}); see its message above", why)
+            : fmt::format("the worker died {} times before it was ready; the last time: {}", policy_.failures(), why));
     finish(hopeless ? exit_code::usage : exit_code::worker_unfit);
     return;
   }
@@ -469,35 +473,36 @@ void keeper::kill_worker(std::string_view why) {
   if (worker_) worker_->signal(SIGKILL);
 }
 
-// A worker that hangs ends nobody's calls but serves none: it is as dead as one that crashed. Time counts in steps in
-// which this process ran too, so that a machine that stood still is not blamed on the worker.
-void keeper::watch_worker() {
+// Heartbeat check: a worker that hangs serves no call, so it is killed and replaced like one that crashed. Silence is
+// counted in intervals in which this process ran, so that a machine that was suspended is not blamed on the worker.
+void keeper::schedule_heartbeat_check() {
   if (options_.hang_timeout == 0ms || !worker_) {
-    look_at_.reset();
-  } else if (!look_at_) {
-    look_at_ = clock::now() + local::beat_of(options_.hang_timeout);
+    check_heartbeat_at_.reset();
+  } else if (!check_heartbeat_at_) {
+    check_heartbeat_at_ = clock::now() + local::beat_of(options_.hang_timeout);
   }
 }
 
-void keeper::look_for_life(time_point now) {
-  look_at_.reset();
-  watch_worker();
-  if (!look_at_ || phase_ != phase::serving) return;
+void keeper::check_heartbeat(time_point now) {
+  check_heartbeat_at_.reset();
+  schedule_heartbeat_check();
+  if (!check_heartbeat_at_ || phase_ != phase::serving) return;
   silence_ += local::beat_of(options_.hang_timeout);
   const auto limit = worker_ready_ ? options_.hang_timeout : std::max(options_.start_limit, options_.hang_timeout);
   if (silence_ < limit) return;
-  look_at_ = now + limit;  // a process in the kernel's hands may take its time to die
-  last_words_ = fmt::format("silent for {} ms: {}", silence_.count(), silent_.empty() ? "its main thread" : silent_);
+  check_heartbeat_at_ = now + limit;  // not earlier: a process that is in a system call may not die at once
+  last_words_ =
+      fmt::format("silent for {} ms: {}", silence_.count(), silent_part_.empty() ? "its main thread" : silent_part_);
   kill_worker(last_words_);
 }
 
-void keeper::heard_of_life(const local::link_packet& packet) {
+void keeper::on_heartbeat(const local::link_packet& packet) {
   byte_reader in(packet.payload);
   const auto silence = std::chrono::milliseconds(in.get<std::uint64_t>());
   const auto who = in.get_text();
   if (!in.ok()) return;
   silence_ = worker_ready_ ? silence : 0ms;
-  silent_ = who;
+  silent_part_ = who;
 }
 
 // ---- the link ----------------------------------------------------------------------------------------------------
@@ -511,10 +516,10 @@ void keeper::receive_from_worker() {
       continue;
     }
     if (got.error().code() != error_code::closed) {
-      // Whatever sends such bytes cannot be trusted any more; the next one finds everything as it was.
+      // A worker that sends malformed packets is replaced; the registry is as it was.
       kill_worker(got.error().describe());
     } else if (!kill_at_) {
-      // The process is dying, as its pidfd will tell in a moment; one that only closed its link is useless.
+      // Most likely the process is dying, and its pidfd will tell. If it closed its link alone, it is killed.
       kill_at_ = clock::now() + closed_link_limit;
     }
     link_.reset();
@@ -528,10 +533,10 @@ void keeper::handle_packet(local::link_packet&& packet) {
       const bool configuration = header.kind == local::entry_kind::configuration;
       const auto kept = state_.entries.put({header.kind, header.id, std::move(packet.payload), std::move(packet.fds)});
       answer(header, kept);
-      if (configuration && kept) take_running();
+      if (configuration && kept) apply_configuration();
       return;
     }
-    case link_message::alive: heard_of_life(packet); return;
+    case link_message::alive: on_heartbeat(packet); return;
     case link_message::drop:
       state_.entries.drop(header.kind, header.id);
       answer(header, {});
@@ -543,7 +548,7 @@ void keeper::handle_packet(local::link_packet&& packet) {
     case link_message::ask_upgrade: {
       const auto checked = may_upgrade();
       answer(header, checked);
-      // The answer leaves before the signal: the one who asked wants to hear that it was granted.
+      // The answer is sent before the signal, so that whoever asked hears that the upgrade begins.
       flush_link();
       if (checked) begin_upgrade();
       return;
@@ -641,13 +646,13 @@ void keeper::flush_link() {
 
 // ---- upgrade -----------------------------------------------------------------------------------------------------
 
-// Asked before anything is stopped: the new binary must run, and must accept this node's configuration.
+// Checked before anything is stopped: the new binary must run, and must accept this node's configuration.
 result<void> keeper::may_upgrade() const {
   if (phase_ != phase::serving) return fail(error_code::invalid_argument, "upgrade: the node is stopping already");
   const auto& program = options_.node_command.front().empty() ? program_ : options_.node_command.front();
   if (::access(program.c_str(), X_OK) != 0) return fail_errno("upgrade", program);
   auto probe = child_process::start(
-      {.command = completed(options_.probe_command, program, {}, options_.arguments), .discard_output = true});
+      {.command = complete_command(options_.probe_command, program, {}, options_.arguments), .discard_output = true});
   if (!probe) return std::unexpected(std::move(probe.error()));
   if (!local::detail::wait_for(probe->pidfd(), POLLIN, clock::now() + probe_limit)) {
     return fail(error_code::deadline_exceeded,
@@ -679,8 +684,8 @@ void keeper::replace_self() {
   auto saved = save_keeper_state(state_);
   std::string why;
   if (saved) {
-    const auto command =
-        completed(options_.node_command, program_, {"--resume", std::to_string(saved->get())}, options_.arguments);
+    const auto command = complete_command(options_.node_command, program_, {"--resume", std::to_string(saved->get())},
+                                          options_.arguments);
     std::vector<char*> words;
     words.reserve(command.size() + 1);
     for (const auto& word : command) words.push_back(const_cast<char*>(word.c_str()));

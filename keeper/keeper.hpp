@@ -39,9 +39,10 @@ struct keeper_options {
   std::chrono::milliseconds hang_timeout{0};
   /// The same for one that is not ready yet; not in force when hang_timeout is 0.
   std::chrono::milliseconds start_limit{std::chrono::minutes(10)};
-  /// What a node runs with from its start on (config::running_text); empty: workers ask their own sources.
+  /// Text of the configuration that the node runs with (config::running_text); empty: each worker reads the sources.
   std::string running;
-  /// Called with what an upgraded node goes on with, and with what a worker accepted on SIGHUP.
+  /// Called with the text of the configuration in force: that of the keeper before an upgrade, and each that a worker
+  /// accepted on SIGHUP.
   std::function<void(keeper_options&, const std::string& running)> on_running;
 };
 
@@ -74,8 +75,8 @@ class keeper {
   result<void> take_signals();
   result<void> take_lock();
   result<void> listen();
-  result<void> keep_running();
-  void take_running();
+  result<void> store_configuration();
+  void apply_configuration();
 
   // The loop.
   void wait_and_handle();
@@ -87,14 +88,14 @@ class keeper {
   void finish(exit_code code);
 
   // The worker.
-  void mend_listener();
+  void reopen_listener();
   void start_worker();
   void handle_worker_end();
   void worker_failed(const process_end& end, time_point now);
   void kill_worker(std::string_view why);
-  void watch_worker();
-  void look_for_life(time_point now);
-  void heard_of_life(const local::link_packet& packet);
+  void schedule_heartbeat_check();
+  void check_heartbeat(time_point now);
+  void on_heartbeat(const local::link_packet& packet);
 
   // The link.
   void receive_from_worker();
@@ -124,11 +125,11 @@ class keeper {
   std::string last_words_;  ///< what the worker said before it died
   std::optional<time_point> restart_at_;
   std::optional<time_point> kill_at_;
-  bool killed_ = false;                   ///< the stop limit was met
-  bool reload_asked_ = false;             ///< while no worker was ready to hear of it
-  std::chrono::milliseconds silence_{0};  ///< of the worker or a part of it, while this process was awake
-  std::string silent_;                    ///< which part
-  std::optional<time_point> look_at_;     ///< when the silence is looked at next
+  bool killed_late_ = false;                      ///< the worker did not end before kill_at_ and was killed
+  bool reload_asked_ = false;                     ///< SIGHUP came while no worker was ready
+  std::chrono::milliseconds silence_{0};          ///< of the worker or a part of it, while this process was awake
+  std::string silent_part_;                       ///< which part
+  std::optional<time_point> check_heartbeat_at_;  ///< when the silence is looked at next
 
   unique_fd link_;
   enum class handover_step { begin, entries, end, done };

@@ -1,4 +1,4 @@
-// The truth about every block of the node, in a segment that no client ever gets.
+// The record of every block of the node, in a segment that no client ever gets: what a restart derives all else from.
 #pragma once
 
 #include <atomic>
@@ -29,7 +29,8 @@ enum class block_state : std::uint8_t {
   loading = 6,      ///< a lower tier's read is under way (set before the read is submitted)
 };
 
-/// One block; 112 bytes. A single store of `word` publishes it: everything else is derived and rebuilt at start.
+/// One block; 112 bytes. A single store of `word` publishes it: index and version table are derived from the records
+/// and rebuilt when a worker starts.
 ///
 ///   0      8                  16      24          32     36     40             44        45     46    48      112
 ///   | word | checksum/writers | parts | source    | owner| touch| grant version| key size| flags| hits| key … |
@@ -51,8 +52,8 @@ struct block_record {
   /// The first of the tiers below has a copy; a hint, forgotten at a restart. Those of the others: see flag_of().
   static constexpr std::uint8_t flag_below = 2;
   static constexpr std::uint8_t flag_kept = 8;  ///< stays until it is removed or kept no more; outlives a worker
-  static constexpr std::uint8_t flag_written_back =
-      4;  ///< among the oldest, with a copy below: evicted first; as above
+  /// Among the oldest blocks, with a copy below, so that it is evicted first; forgotten at a restart.
+  static constexpr std::uint8_t flag_written_back = 4;
   static constexpr std::uint8_t flags_below = flag_below | 16 | 32 | 64;  ///< some tier below has a copy
   /// Tier `edge` below has a copy: at most four are below.
   [[nodiscard]] static constexpr std::uint8_t flag_of(std::uint32_t edge) noexcept {
@@ -73,7 +74,7 @@ struct block_record {
     shared_assign(key_size, full.size, "record.key_size"_point);
     shared_bytes(key, full.bytes.data(), sizeof key, "record.key"_point);
   }
-  /// Of the bytes of a present block, if somebody took it.
+  /// XXH3-64 of the bytes of a present block, if one was taken.
   [[nodiscard]] std::optional<std::uint64_t> checksum() const noexcept {
     if ((flags & flag_checksum) == 0) return std::nullopt;
     return checksum_or_writers.load(std::memory_order_relaxed);
@@ -102,10 +103,10 @@ class record_table {
     return reinterpret_cast<block_record*>(memory_.data() + page_bytes)[record];
   }
   [[nodiscard]] const segment& memory() const noexcept { return memory_; }
-  /// Greater than every instance number that was noted; outlives a worker.
+  /// Greater than every number given to note_instance(); outlives a worker.
   [[nodiscard]] std::uint32_t next_instance() const noexcept;
   void note_instance(std::uint32_t number) const noexcept;
-  /// What the first page says of sessions that workers died of.
+  /// The part of the first page that counts workers' deaths by session.
   [[nodiscard]] crash_guard guard() const noexcept { return crash_guard(memory_.data()); }
 
  private:

@@ -1,4 +1,4 @@
-// Whose batch the worker is carrying out: what its death tells the next worker.
+// Which session's batch a worker was carrying out when it died: finds batches that kill every worker (poison messages).
 #pragma once
 
 #include <atomic>
@@ -10,8 +10,8 @@
 
 namespace cenote::memory {
 
-/// First page of the records' segment, which no client ever maps. A worker that dies leaves the session there whose
-/// batch it was carrying out; the next worker counts it. Zero in segments of older workers.
+/// First page of the records' segment, which no client ever maps. It names the session whose batch is being carried
+/// out: after a worker's death the next one counts the death against that session. Zero in segments of older workers.
 struct crash_page {
   static constexpr std::size_t counted = 32;
   struct count {
@@ -32,7 +32,8 @@ class crash_guard {
 
   explicit crash_guard(std::byte* page) noexcept : page_(reinterpret_cast<crash_page*>(page)) {}
 
-  /// Once, when a worker takes the records over: counts what the last one died of. The session, or 0.
+  /// Once, when a worker takes the records over: counts the last worker's death against the session whose batch was
+  /// under way, and returns that session; 0: none was.
   std::uint64_t count_death() noexcept;
   void begin(std::uint64_t session) noexcept {
     shared_store(page_->under_way, session, std::memory_order_release, "guard.begin"_point);

@@ -17,7 +17,7 @@ inline void full_fence() noexcept {
 #endif
 }
 
-/// Orders earlier loads before later ones: the second look of a reader that checks without a pin.
+/// Orders earlier loads before later ones: for a reader without a pin, which reads the version again after the data.
 inline void load_fence() noexcept {
 #ifdef CENOTE_TSAN
   full_fence();
@@ -26,7 +26,7 @@ inline void load_fence() noexcept {
 #endif
 }
 
-/// Orders earlier stores before later ones: a key before the value that shows it.
+/// Orders earlier stores before later ones: a key before the value that makes it visible.
 inline void store_fence() noexcept {
 #ifdef CENOTE_TSAN
   full_fence();

@@ -70,8 +70,8 @@ class index_reader {
   index_reader() noexcept = default;
   explicit index_reader(const window& tables) noexcept : tables_(&tables) {}
 
-  /// A table, as it was at one moment. Good for any number of glances: what they see is checked by the block's version
-  /// and full key, and a find() follows when they see nothing.
+  /// A table as it was at one moment, which may be old by now: what glance() finds has to be checked by the block's
+  /// version and full key, and what it does not find has to be looked for with find().
   struct table_view {
     const index_entry* entries = nullptr;
     std::uint64_t slots = 0;
@@ -89,7 +89,7 @@ class index_reader {
     /// What find(key) gives, if it lies in one of two places from `slot` on; else index_value::empty.
     [[nodiscard]] std::uint64_t glance(const index_entry* slot, const block_key& key) const noexcept {
       if (entries == nullptr) return index_value::empty;
-      // Which of the two it is is chance, so there is no branch between them.
+      // Either is as likely, so a branch between them would be mispredicted half the time.
       const index_entry* next = slot + 1 == entries + slots ? entries : slot + 1;
       const std::uint64_t first = slot->value.load(std::memory_order_acquire);
       const std::uint64_t second = next->value.load(std::memory_order_acquire);
@@ -107,7 +107,7 @@ class index_reader {
     return table(header().state.load(std::memory_order_acquire) & 0xff);
   }
 
-  /// Brings two probes near.
+  /// Prefetches the first two slots of a probe sequence.
   static void prefetch(const index_entry* first) noexcept {
     __builtin_prefetch(first);
     __builtin_prefetch(&first[1].value);  // often in another line
@@ -150,7 +150,7 @@ class index_reader {
   const window* tables_ = nullptr;
 };
 
-/// Writing half; one thread of one process. Holds no truth: everything in it can be rebuilt from the block records.
+/// Writing half; one thread of one process. Everything in the index can be rebuilt from the block records.
 class index_writer {
  public:
   /// A fresh index in a zeroed segment.
@@ -173,14 +173,15 @@ class index_writer {
   [[nodiscard]] std::uint64_t size() const noexcept { return current_.live + old_.live; }
   [[nodiscard]] std::uint64_t slots() const noexcept { return current_.slots + old_.slots; }
   [[nodiscard]] bool migrating() const noexcept { return old_.entries != nullptr; }
-  /// Goes on with a growth that is under way by up to `steps` slots: while nobody writes, nothing else does.
+  /// Moves up to `steps` slots of a growth that is under way. To be called while nobody writes, as otherwise only
+  /// writes move slots.
   void migrate(std::uint64_t steps);
   /// Good until the writer moves.
   [[nodiscard]] index_reader reader() const noexcept { return index_reader(memory_.tables); }
   [[nodiscard]] const window& hints() const noexcept { return memory_.hints; }
   [[nodiscard]] const shared_file& file() const noexcept { return memory_.file; }
   [[nodiscard]] const index_memory& memory() const noexcept { return memory_; }
-  /// Ends the index; its memory is the caller's.
+  /// Gives the file to the caller; the writer must not be used afterwards.
   [[nodiscard]] shared_file release() && noexcept { return std::move(memory_.file); }
 
   /// Address space for whatever tables `n` entries need, so that inserting as many cannot fail. Errors: limit_exceeded.

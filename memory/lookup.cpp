@@ -11,23 +11,24 @@ namespace cenote::memory {
 
 namespace {
 
-// Prefetches that miss the TLB hold up what follows them, so they come in runs, with other work between the runs.
+// Keys that are prefetched together: a prefetch that misses the TLB stalls the instructions behind it, so prefetches
+// are issued in runs, with other work between the runs.
 constexpr std::size_t run_keys = 8;
-// In runs: how long lines are on their way. Enough misses in flight to hide memory, few enough for the first-level
-// cache.
+// Prefetch distances, in runs: enough cache misses in flight to hide memory's latency, few enough lines for the
+// first-level cache.
 constexpr std::size_t keys_ahead = 8;
 constexpr std::size_t index_ahead = 3;
-constexpr std::size_t version_ahead = 3;  // more than one, or what is further from home would be looked at too late
+constexpr std::size_t version_ahead = 3;  // at least 2: a key outside its home slots is resolved one run later
 constexpr std::size_t ring_keys = 64;
 static_assert(ring_keys % run_keys == 0 && ring_keys / run_keys > index_ahead + version_ahead);
-// A block that moves (compaction) is found again under its new place; more than this many moves in one lookup are a
-// miss.
+// A block that is moved (compaction) while it is looked up is looked for again, at most so often; then it is a miss.
 constexpr int move_attempts = 4;
-// Keys that are pinned by one fence: few enough that their version lines, looked at before and after it, stay in the
-// first-level cache.
+// Keys that are pinned with one fence: few enough that their version lines, which are read before and after it, stay in
+// the first-level cache.
 constexpr std::size_t pin_batch = 64;
 
-/// Keys of a run, which the caller may have made long ago. Addresses past the end do no harm.
+/// Prefetches the bytes of a run's keys, which may have left the cache since the caller made them. Addresses past the
+/// end do no harm.
 void prefetch_keys(key_batch keys, std::size_t first) noexcept {
   const auto* bytes = reinterpret_cast<const char*>(keys.data);
   for (std::size_t at = 0; at < run_keys * keys.width; at += 64) __builtin_prefetch(bytes + first * keys.width + at);
@@ -35,25 +36,25 @@ void prefetch_keys(key_batch keys, std::size_t first) noexcept {
 
 }  // namespace
 
-/// Runs `visit(i, candidate, block_key)` over the keys in order until it returns false. Keys go through in runs: while
-/// one is looked at, the version lines of those behind it and the index lines of those behind these are on their way,
-/// so that memory works as evenly as the processor does.
+/// Calls `visit(i, candidate, block_key)` for the keys in order until it returns false. A software pipeline over runs
+/// of keys: while one run is visited, the version lines of the next runs and the index lines of those after them are
+/// being prefetched.
 template <class Visit>
 void lookup::for_each_candidate(key_batch keys, std::uint32_t group, Visit&& visit) const noexcept {
-  struct looked_for {
+  struct search {
     block_key key;
     const index_entry* place;
     candidate found;
   };
   const auto table = index_.newest();
-  std::array<looked_for, ring_keys> ring;
-  std::array<std::uint32_t, run_keys> late;  // further from home: their lines come while the next run is looked at
-  std::size_t lates = 0;
+  std::array<search, ring_keys> ring;
+  std::array<std::uint32_t, run_keys> displaced;  // not in their two home slots: looked at again with the next run
+  std::size_t displaced_count = 0;
   const std::size_t runs = (keys.count + run_keys - 1) / run_keys;
   const auto run_at = [&](std::size_t run) {
     return std::span(ring).subspan(run * run_keys % ring_keys, std::min(run_keys, keys.count - run * run_keys));
   };
-  const auto take = [&](looked_for& each, std::uint64_t value) {
+  const auto take = [&](search& each, std::uint64_t value) {
     each.found = resolve(value);
     if (each.found.found()) __builtin_prefetch(&versions_->entry(each.found.version_index));
   };
@@ -70,22 +71,22 @@ void lookup::for_each_candidate(key_batch keys, std::uint32_t group, Visit&& vis
       }
     }
     if (step >= index_ahead && step - index_ahead <= runs) {
-      for (const std::uint32_t i : std::span(late).first(lates)) {
+      for (const std::uint32_t i : std::span(displaced).first(displaced_count)) {
         const std::uint64_t value = table.glance(ring[i].place, ring[i].key);
         take(ring[i], value != index_value::empty ? value : index_.find(ring[i].key));
       }
-      lates = 0;
+      displaced_count = 0;
     }
     if (step >= index_ahead && step - index_ahead < runs) {
       const auto run = run_at(step - index_ahead);
-      for (looked_for& each : run) {
+      for (search& each : run) {
         const std::uint64_t value = table.glance(each.place, each.key);
         if (value != index_value::empty) {
           take(each, value);
         } else {
           each.place = table.advance(each.place, 2);
           index_reader::prefetch(each.place);
-          late[lates++] = static_cast<std::uint32_t>(&each - ring.data());
+          displaced[displaced_count++] = static_cast<std::uint32_t>(&each - ring.data());
         }
       }
     }
@@ -158,8 +159,7 @@ void lookup::raise_high_water(std::uint32_t slots) const noexcept {
   }
 }
 
-/// After the pinned block turned out not to be the key's: follows one that moved. Pins the new place, fences, looks
-/// again.
+/// Follows a block that was moved between its lookup and its pin: pins the new place, fences, and checks the key again.
 bool lookup::pin_moved(candidate& place, std::span<const std::byte> key, std::uint32_t group,
                        std::uint32_t slot) const noexcept {
   const block_key reduced = reduce_key(key, group);
@@ -174,8 +174,8 @@ bool lookup::pin_moved(candidate& place, std::span<const std::byte> key, std::ui
   return false;
 }
 
-lookup::pinned lookup::pin_located(std::span<candidate> located, key_batch keys, std::size_t first, std::uint32_t group,
-                                   std::span<pin> out) const noexcept {
+lookup::pin_outcome lookup::pin_located(std::span<candidate> located, key_batch keys, std::size_t first,
+                                        std::uint32_t group, std::span<pin> out) const noexcept {
   std::array<std::uint32_t, pin_batch> numbers;
   const auto slots = std::span(numbers).first(slots_->take(std::span(numbers).first(located.size())));
   if (slots.empty()) return {0, true};
@@ -183,7 +183,7 @@ lookup::pinned lookup::pin_located(std::span<candidate> located, key_batch keys,
   for (std::size_t i = 0; i < slots.size(); ++i) {
     session_.pin(slots[i]).store(index_value::ref(located[i].value).bits, std::memory_order_relaxed);
   }
-  full_fence();  // pairs with the owner's, between its odd versions and its scan of the pins
+  full_fence();  // pairs with the owner's between making versions odd and scanning the pins
 
   std::size_t held = 0;
   for (; held < slots.size(); ++held) {
@@ -197,9 +197,9 @@ lookup::pinned lookup::pin_located(std::span<candidate> located, key_batch keys,
 
 result<std::size_t> lookup::pin_prefix(key_batch keys, std::uint32_t group, std::span<pin> out) const {
   std::array<candidate, pin_batch> located;
-  std::size_t waiting = 0;  // located, not pinned yet
+  std::size_t waiting = 0;  // located and not pinned yet
   std::size_t held = 0;
-  pinned last;
+  pin_outcome last;
   const auto pin_waiting = [&] {
     last = pin_located(std::span(located).first(waiting), keys, held, group, out);
     held += last.held;

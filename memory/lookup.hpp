@@ -30,7 +30,8 @@ struct pin {
   std::uint32_t slot = 0;
 };
 
-/// Reads index and version table, writes pin slots. Thread-safe; owns nothing: what it is given stays where it is.
+/// Reads index and version table, writes pin slots. Thread-safe; owns nothing: the constructor's arguments outlive it
+/// and stay where they are.
 class lookup {
  public:
   lookup(index_reader index, const version_table& versions, session_memory session, pin_slots& slots,
@@ -49,10 +50,10 @@ class lookup {
   void find_each(key_batch keys, std::uint32_t group, std::span<std::uint8_t> present) const noexcept;
 
   /// Pins the longest prefix of present keys into out[0..n), which has keys.count places, and returns n. Fails with
-  /// pin_limit, holding nothing, when that prefix is longer than the free slots are many.
+  /// pin_limit, and nothing is pinned, when fewer slots are free than that prefix has keys.
   [[nodiscard]] result<std::size_t> pin_prefix(key_batch keys, std::uint32_t group, std::span<pin> out) const;
 
-  /// Gives pins back.
+  /// Ends pins: clears their slots and gives them back.
   void unpin(std::span<const pin> pins) const noexcept;
   void unpin_slots(std::span<const std::uint32_t> slots) const noexcept;
 
@@ -77,13 +78,13 @@ class lookup {
   [[nodiscard]] bool is_present(const block_key& reduced, std::span<const std::byte> key) const noexcept;
   [[nodiscard]] bool pin_moved(candidate& place, std::span<const std::byte> key, std::uint32_t group,
                                std::uint32_t slot) const noexcept;
-  struct pinned {
+  struct pin_outcome {
     std::size_t held = 0;
     bool out_of_slots = false;
   };
-  /// Pins keys[first, …), which lie where `located` says, into out[first, …) until one is gone or slots run out.
-  [[nodiscard]] pinned pin_located(std::span<candidate> located, key_batch keys, std::size_t first, std::uint32_t group,
-                                   std::span<pin> out) const noexcept;
+  /// Pins keys[first, …) at the places `located` into out[first, …), up to the first key that is gone or has no slot.
+  [[nodiscard]] pin_outcome pin_located(std::span<candidate> located, key_batch keys, std::size_t first,
+                                        std::uint32_t group, std::span<pin> out) const noexcept;
   void raise_high_water(std::uint32_t slots) const noexcept;
   template <class Visit>
   void for_each_candidate(key_batch keys, std::uint32_t group, Visit&& visit) const noexcept;

@@ -15,9 +15,10 @@ namespace cenote::memory {
 //   index_area_bytes       +4096
 //   | buckets | unused     | bucket 0 | bucket 1 | …
 //
-// A bucket is a cache line: 15 tags (the high bits of a key's low word, never 0), and in its first word how many keys
-// at home here lie in a later bucket. A reader looks on while that is not 0. With 32-bit tags one absent key in some
-// hundred million is taken for a present one, and one that moves may be missed: both cost a load that finds nothing.
+// A bucket is a cache line: 15 tags (the high bits of a key's low word, never 0), and in its first word the number of
+// keys whose home bucket this is but that overflowed into a later one. A reader goes on to the next bucket while that
+// is not 0. With 32-bit tags about one absent key in a hundred million is taken for a present one, which costs a load
+// that finds nothing; a key that is being moved may be missed, which costs a load that is not made.
 
 struct hint_bucket {
   std::atomic<std::uint32_t> elsewhere;
@@ -59,16 +60,16 @@ class hint_reader {
   const window* hints_ = nullptr;
 };
 
-/// Writing half: one thread of one process. Holds no truth.
+/// Writing half: one thread of one process. What it writes are hints alone, made anew by each worker.
 class hint_writer {
  public:
   hint_writer() noexcept = default;
   /// Takes the index segment over and empties the hints. `keys`: what there must be room for. Errors: system.
   static result<hint_writer> open(shared_file file, std::uint64_t keys);
 
-  /// Without room (a bucket and all its neighbours are full) the key stays unknown.
+  /// Adds a key; without room (its home bucket and those behind it are full, max_probes in all) readers do not see it.
   void add(const block_key& key) noexcept;
-  /// `key` was added before.
+  /// Removes a key that was added before.
   void erase(const block_key& key) noexcept;
   void clear() noexcept;
 

@@ -27,7 +27,8 @@ consteval store_point operator""_point(const char* name, std::size_t) noexcept {
   return store_point(name);
 }
 
-/// Of who is no worker, as tests and benches. scripts/store_points.py refuses its use in the worker's sources.
+/// The point of stores that no worker makes (tests, benches). scripts/store_points.py refuses it in the worker's
+/// sources.
 inline constexpr store_point no_point{""};
 
 namespace memory {
@@ -61,7 +62,7 @@ void shared_store(std::atomic<T>& word, std::type_identity_t<T> value, std::memo
   passed(point);
 }
 
-/// What is not atomic: memory of the worker alone, or that nobody else has seen yet.
+/// A plain store: to memory that no other process maps, or has seen yet.
 template <class T>
 void shared_assign(T& field, std::type_identity_t<T> value, store_point point) noexcept {
   field = value;

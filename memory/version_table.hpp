@@ -1,4 +1,4 @@
-// Versions and full keys of an instance's blocks: the one thing that readers and the owner agree on.
+// Versions and full keys of an instance's blocks: by them a reader checks what the index gave it (a seqlock a block).
 #pragma once
 
 #include <array>
@@ -38,7 +38,7 @@ struct key_tail {
 
 enum class slab_state : std::uint32_t { none = 0, live = 1, retired = 2 };
 
-/// Where a slab's blocks are. Immutable once live; retired when the slab's memory went elsewhere.
+/// Where a slab's blocks are. Immutable once live; retired when the slab was given up.
 struct slab_entry {
   std::uint32_t first_version = 0;
   std::uint32_t count = 0;   ///< blocks
@@ -50,8 +50,9 @@ static_assert(sizeof(slab_entry) == 24);
 
 inline constexpr std::uint32_t max_version_entries = 1U << 28;  ///< an instance's live blocks
 
-/// The segment, mapped as far as it is used; the same for the owner and for clients. Move-only. Thread-safe but for
-/// moves: a reader reaches what it looks at, and then everything of it is good as long as the table is.
+/// The segment, mapped as far as it is used (memory/window.hpp); the same class for the owner and for clients.
+/// Move-only. Thread-safe but for moves. Entries must be mapped by reach() before they are read; they stay mapped as
+/// long as the table lives.
 class version_table {
  public:
   static constexpr std::uint64_t hot_offset = page_bytes;
@@ -61,21 +62,21 @@ class version_table {
       (directory_offset + (std::uint64_t{1} << 22) * sizeof(slab_entry) + page_bytes - 1) / page_bytes * page_bytes;
 
   version_table() noexcept = default;
-  /// A fresh table in a zeroed file of segment_bytes. Errors: system.
+  /// Makes an empty table in a zeroed file of segment_bytes. Errors: system.
   static result<version_table> create(shared_file file);
-  /// One that somebody else made. Errors: system, layout_mismatch.
+  /// Opens a table that another process made. Errors: system, layout_mismatch.
   static result<version_table> open(shared_file file, access mode);
 
-  /// Of one that can be reached.
+  /// The entry at `version_index`, which reach() has mapped.
   [[nodiscard]] version_entry& entry(std::uint32_t version_index) const noexcept {
     return reinterpret_cast<version_entry*>(hot_.base() + hot_offset)[version_index];
   }
-  /// The entries of a live slab can be looked at. False: there are none such, or no address space for them.
+  /// Maps entries [first, first + count) if they are not mapped yet. False: out of range, or no address space left.
   [[nodiscard]] bool reach(std::uint32_t first, std::uint32_t count) const noexcept {
     return hot_.reach(hot_offset + std::uint64_t{first} * sizeof(version_entry),
                       std::uint64_t{count} * sizeof(version_entry)) != nullptr;
   }
-  /// Null: there is none of that index, or no address space for it.
+  /// The directory's entry of a slab, mapped. Null: out of range, or no address space left.
   [[nodiscard]] slab_entry* slab(std::uint32_t index) const noexcept {
     return reinterpret_cast<slab_entry*>(
         directory_.reach(std::uint64_t{index} * sizeof(slab_entry), sizeof(slab_entry)));
@@ -84,8 +85,8 @@ class version_table {
     return entry(version_index).version.load(std::memory_order_acquire);
   }
 
-  /// True when the full key beside the version is `key`. Only meaningful while the block is pinned, or when the version
-  /// is read again afterwards.
+  /// True when the entry's full key is `key`. Only valid while the block is pinned, or if the version is read again
+  /// afterwards and has not changed.
   [[nodiscard]] bool key_equals(std::uint32_t version_index, std::span<const std::byte> key) const noexcept {
     const version_entry& hot = entry(version_index);
     if (hot.key_size.load(std::memory_order_relaxed) != key.size()) return false;
@@ -97,17 +98,17 @@ class version_table {
 
   // Owner only.
   [[nodiscard]] const shared_file& file() const noexcept { return file_; }
-  /// Makes sure that a slab can be entered: place `index` of the directory, and `count` versions with their keys.
-  /// Errors: limit_exceeded.
+  /// Maps what the owner writes for a slab: place `index` of the directory, and `count` entries and key tails from
+  /// `first` on. Errors: limit_exceeded.
   [[nodiscard]] result<void> make_room(std::uint32_t index, std::uint32_t first, std::uint32_t count) const;
-  /// Touches the entries of a slab, ahead of a pass over them.
+  /// Faults in the pages of a slab's entries, ahead of a pass over them.
   void populate(std::uint32_t first, std::uint32_t count) const noexcept;
-  /// When the last session of the instance went, in the DRAM tier's time; 0: it has one. Outlives a worker.
+  /// When the instance's last session ended; 0: it has a session. Outlives a worker.
   [[nodiscard]] boot_time idle_since() const noexcept {
     return boot_time_of(static_cast<std::uint32_t>(header().spare[0]));
   }
   void set_idle_since(boot_time when) const noexcept;
-  /// The instance is given up: no worker takes it over any more.
+  /// Marks the instance as given up: no worker takes it over any more.
   void retire() const noexcept;
   [[nodiscard]] bool is_retired() const noexcept { return header().retired.load(std::memory_order_acquire) != 0; }
   void set_key(std::uint32_t version_index, const full_key& key) const noexcept;

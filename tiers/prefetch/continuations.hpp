@@ -12,17 +12,18 @@
 
 namespace cenote::prefetch {
 
-/// Learns from sessions whose next prefetch goes on where their last one ended (another turn of a conversation), and
-/// knows it for whoever ends there later: the same conversation after a restart of its engine, or one that shares its
-/// beginning. Bounded: the oldest knowledge goes. One thread.
+/// Remembers which keys followed the last key of a chain: learned when a session's prefetch continues its previous one
+/// (the next turn of a conversation), and used for later chains that end with the same key (the same conversation after
+/// a restart of its engine, or one with a common beginning). Bounded: the oldest entries go first. Not thread-safe.
 class continuations {
  public:
-  static constexpr std::size_t most = 4096;  ///< tips
+  static constexpr std::size_t most = 4096;  ///< last keys of which something is remembered
 
-  /// A session asks for `keys`; at most `ahead` of them are remembered behind an older tip.
+  /// A session asks for `keys`. If they continue its previous chain, up to `ahead` of the new ones are remembered for
+  /// it.
   void learn(std::uint64_t session, std::uint32_t instance, std::uint32_t group, const key_list& keys,
              std::size_t ahead);
-  /// What followed a chain with this last key; null: nothing is known.
+  /// The keys that followed a chain whose last key is `tip`; null: none are known.
   [[nodiscard]] key_list after(std::uint32_t instance, std::uint32_t group, const full_key& tip) const;
   void forget(std::uint64_t session) { last_.erase(session); }
   [[nodiscard]] std::size_t size() const noexcept { return known_.size(); }

@@ -6,16 +6,16 @@ namespace cenote::prefetch {
 
 namespace {
 
-constexpr std::uint64_t first_ones = 4;  // nothing is known yet: they may lose as much as one may
+constexpr std::uint64_t first_ones = 4;  // prefetches with the largest allowance, since nothing has been paid in yet
 constexpr double share_of_recompute = 0.03;
 constexpr double share_of_gain = 0.1;
-constexpr double fades = 1.0 / 256;  // a prefetch: what was spared long ago is not lost today
-constexpr double another_speed = 1.5;
-constexpr int rest = 3;  // times as long as the device was busy with a probe, `longest_rest` at most
-constexpr nanoseconds shortest = std::chrono::milliseconds(100);  // between probes
+constexpr double fades = 1.0 / 256;    // share of the budget that each prefetch lets expire: it does not pile up
+constexpr double another_speed = 1.5;  // factor from which on a speed counts as another one
+constexpr int rest = 3;                // pause after a probe, in times of its length
+constexpr nanoseconds shortest = std::chrono::milliseconds(100);  // intervals between probes
 constexpr nanoseconds longest = std::chrono::seconds(4);
 constexpr nanoseconds longest_rest = std::chrono::seconds(1);
-constexpr int part = 20;  // of the time since the speed was another one
+constexpr int part = 20;  // an interval is this part of the time since the speed changed
 
 }  // namespace
 
@@ -42,7 +42,8 @@ bool probe_schedule::is_due(const throughput& speed, time_point now) const noexc
   if (speed.under_way() > 0 || now - begun_ < std::clamp<nanoseconds>((begun_ - changed_) / part, shortest, longest)) {
     return false;
   }
-  const nanoseconds after = speed.last_end() - speed.last_period() - begun_;  // other loads ask for no rest
+  const nanoseconds after =
+      speed.last_end() - speed.last_period() - begun_;  // only a probe's own loads ask for a pause
   const nanoseconds busy = after >= nanoseconds(0) && after < shortest ? speed.last_period() : nanoseconds(0);
   return speed.last() == 0 || now - speed.last_end() >= std::clamp<nanoseconds>(rest * busy, shortest, longest_rest);
 }

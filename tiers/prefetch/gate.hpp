@@ -1,4 +1,5 @@
-// What waiting for loads may cost when it does not pay, and when a device that is too slow is tried again.
+// Bounds what is lost by waiting for loads that are slower than recomputing, and says when a slow device is measured
+// again.
 #pragma once
 
 #include <cstdint>
@@ -7,16 +8,17 @@
 
 namespace cenote::prefetch {
 
-/// How much waiting may be lost, of one prefetch and of all. Each prefetch brings a share of the time that it takes to
-/// recompute it, and a share of what loading it gained; each takes out at most a fifth of its own. So in all no more is
-/// lost than 3 % of recomputing and a tenth of what was gained, but for the first four. Seconds. One thread.
+/// A budget of time that prefetches may lose by waiting longer than recomputing takes, in seconds. Each prefetch pays
+/// in a share of its recomputation time, and a share of what loading it saved; its allowance is at most a fifth of its
+/// own recomputation time. So all together lose no more than 3 % of recomputing and a tenth of what was saved, not
+/// counting the first four. Not thread-safe.
 class loss_account {
  public:
   static constexpr double most_of_one = 0.2;
 
-  /// A prefetch that takes `recompute` to compute begins: what it may lose.
+  /// A prefetch begins whose blocks take `recompute` to compute. Returns its allowance.
   [[nodiscard]] double open(double recompute) noexcept;
-  /// It has ended; `gained` is what it saved less what it waited, below 0 for a loss.
+  /// The prefetch with this allowance has ended; `gained` is what it saved less what it waited, below 0 for a loss.
   void close(double allowance, double gained) noexcept;
 
  private:
@@ -24,18 +26,19 @@ class loss_account {
   std::uint64_t opened_ = 0;
 };
 
-/// When a device that does not pay is measured again: soon, and at a distance that grows with the time for which its
-/// speed has been the same, so that a change is seen after a tenth of that. A probe is followed by a rest of three
-/// times its length, a second at most. One thread.
+/// When a device that is too slow to load from is measured again: at intervals of a twentieth of the time for which its
+/// speed has been the same, between 0.1 and 4 s, so that a change is noticed soon after the last one, and late where it
+/// is rare. A probe that kept the device busy is followed by a pause of three times as long, at most a second. Not
+/// thread-safe.
 class probe_schedule {
  public:
-  /// After each measurement.
+  /// To be called after each measurement.
   void observe(const throughput& speed, time_point now) noexcept;
   [[nodiscard]] bool is_due(const throughput& speed, time_point now) const noexcept;
   void begun(time_point now) noexcept;
 
  private:
-  double rate_ = 0;  ///< when it was last seen to be another one
+  double rate_ = 0;  ///< the speed at changed_
   time_point changed_{};
   time_point begun_{};
 };

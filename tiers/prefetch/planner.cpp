@@ -9,20 +9,22 @@ namespace {
 
 using memory::prefetch_policy;
 
-constexpr std::size_t command_keys = 256;  // of one command: the tier is busy for some tens of microseconds
+constexpr std::size_t command_keys =
+    256;  // most keys of a load command: some tens of microseconds of the tier's thread
 constexpr auto retry_after = std::chrono::milliseconds(100);
-constexpr double in_flight_seconds = 0.1;        // of a chain that may be cut: what is under way cannot be taken back
-constexpr std::uint64_t speculative_blocks = 8;  // under way at once: what is wanted does not wait long behind them
+constexpr double in_flight_seconds = 0.1;        // loads in flight of a chain that may be cut: they cannot be cancelled
+constexpr std::uint64_t speculative_blocks = 8;  // in flight at a time: a real request waits for no more than these
 constexpr std::uint64_t least_in_flight = 4;     // blocks
-constexpr std::uint64_t probe_blocks = 16;       // the most of a window that measures,
-constexpr std::uint64_t probe_blocks_least = 8;  // the least, where
-constexpr double probe_seconds = 0.05;           // … the speed of some time ago says that this takes longer
-constexpr nanoseconds probe_limit = std::chrono::seconds(1);  // to be asked for
-constexpr double worth_a_try = 0.1;                           // of the recomputation: less to lose is not worth a wait
+// The window of loads that measures a device: as many blocks as took probe_seconds at the last speed, within these.
+constexpr std::uint64_t probe_blocks = 16;
+constexpr std::uint64_t probe_blocks_least = 8;
+constexpr double probe_seconds = 0.05;
+constexpr nanoseconds probe_limit = std::chrono::seconds(1);  // a probe that could not be submitted by then is dropped
+constexpr double worth_a_try = 0.1;  // share of could_save: with less allowance a measurement is not waited for
 constexpr double own_probe =
-    0.15;  // of the recomputation: what a prefetch may lose to measure a device that did not pay
-constexpr std::size_t most_engines = 4096;  // instances of which something is known
-constexpr double forever = 1e9;             // seconds: more does not fit a duration
+    0.15;  // share of could_save: what a job may lose to measure again a device that was too slow
+constexpr std::size_t most_engines = 4096;
+constexpr double forever = 1e9;  // seconds: more does not fit a duration
 constexpr nanoseconds shortest_look = std::chrono::milliseconds(1);
 constexpr nanoseconds longest_look = std::chrono::milliseconds(20);
 
@@ -30,7 +32,7 @@ nanoseconds time_of(double seconds) {
   return std::chrono::duration_cast<nanoseconds>(std::chrono::duration<double>(std::min(seconds, forever)));
 }
 
-/// Chained keys: two that are equal have equal keys before them.
+/// By binary search: keys are chained hashes, so where two are equal all before them are.
 std::size_t common_prefix(const std::vector<full_key>& a, const std::vector<full_key>& b) {
   std::size_t low = 0;
   std::size_t high = std::min(a.size(), b.size());
@@ -52,7 +54,7 @@ planner::prefetch_job* planner::find(std::uint64_t number) noexcept {
   return found == jobs_.end() ? nullptr : &found->second;
 }
 
-// ---------------------------------------------------------------------------------------------- what sessions say
+// ---------------------------------------------------------------------------------------------- requests of sessions
 
 void planner::on_request(request incoming, time_point now) {
   if (incoming.what != request::kind::start) return on_cancel(incoming);
@@ -87,7 +89,7 @@ void planner::on_request(request incoming, time_point now) {
   }
 }
 
-/// Of a prefetch that is over, or of none, it changes nothing.
+/// `stop` and `end`: ignored when the session has no such prefetch (any more).
 void planner::on_cancel(const request& incoming) {
   if (incoming.chain == 0) return;
   const bool cancels = incoming.what == request::kind::end;
@@ -119,11 +121,11 @@ void planner::refuse(const request& incoming, error_code code) {
 }
 
 std::size_t planner::open_prefetches_of(std::uint64_t session) const noexcept {
-  const auto its = [&](const auto& each) { return each.second.session == session; };
-  return static_cast<std::size_t>(std::ranges::count_if(jobs_, its) + std::ranges::count_if(held_, its));
+  const auto is_own = [&](const auto& each) { return each.second.session == session; };
+  return static_cast<std::size_t>(std::ranges::count_if(jobs_, is_own) + std::ranges::count_if(held_, is_own));
 }
 
-/// Keys take memory until their prefetch is answered: the limits of its session, and of all.
+/// Bounds the memory of keys, which live until their prefetch is answered: a session's, and all.
 bool planner::fits_key_limits(const request& incoming) const noexcept {
   std::size_t all = incoming.keys.size();
   std::size_t own = incoming.keys.size();
@@ -132,11 +134,11 @@ bool planner::fits_key_limits(const request& incoming) const noexcept {
     own += each.session == incoming.session ? each.keys->size() : 0;
   }
   for (const auto& [session, each] : gathering_) all += session == incoming.session ? 0 : each.keys.size();
-  return own <= max_keys_of_session && all <= max_keys;
+  return own <= max_session_keys && all <= max_keys;
 }
 
 void planner::begin_job(request incoming, time_point now) {
-  if (open_prefetches_of(incoming.session) >= max_of_session || incoming.too_long || !fits_key_limits(incoming))
+  if (open_prefetches_of(incoming.session) >= max_session_prefetches || incoming.too_long || !fits_key_limits(incoming))
     return refuse(incoming, error_code::limit_exceeded);
   const auto same = [&](const auto& each) {
     return each.second.session == incoming.session && each.second.chain == incoming.terms.chain;
@@ -199,7 +201,8 @@ planner::prefetch_job planner::make_job(request& incoming, time_point now) {
   return made;
 }
 
-/// Ranks of one engine ask for the same chain at the same time: what the older job loads costs the younger nothing.
+/// Finds the older job whose chain has the longest prefix in common (ranks of an engine ask for the same chain at the
+/// same time): loads within that prefix are shared with it.
 void planner::find_shared(prefetch_job& job) const {
   for (const auto& [number, each] : jobs_) {
     if (each.instance != job.instance || each.group != job.group) continue;
@@ -210,8 +213,8 @@ void planner::find_shared(prefetch_job& job) const {
   }
 }
 
-/// The chain is all there and its engine computes on: what followed it the last time may be wanted next. Nothing of it
-/// is held or answered, and the next request ends it.
+/// Speculative prefetch: the chain is complete, so what followed it the last time is loaded while nothing else is to
+/// be. Nothing of it is held or answered, and the next request cancels it.
 void planner::read_ahead(const prefetch_job& behind, time_point now) {
   if (options_.read_ahead == 0 || behind.session == 0 || behind.end_reason != reason::complete || behind.keys->empty())
     return;
@@ -254,7 +257,7 @@ void planner::on_session_closed(std::uint64_t session) {
   std::erase_if(held_, [&](const auto& each) { return each.second.session == session; });
 }
 
-// ---------------------------------------------------------------------------------------------- what the tier says
+// ---------------------------------------------------------------------------------------------- results of the tier
 
 void planner::on_result(const command_result& result, time_point now) {
   switch (result.what) {
@@ -291,12 +294,12 @@ void planner::on_load_result(const command_result& result, time_point now) {
   truncate_at(*job, job->end, job->end_reason);
 }
 
-/// A load of the key is in flight. It is charged to the prefetch that began it; those that share it pay nothing.
+/// Notes that a load of the key is in flight. Its bytes are charged to the job that began it alone.
 void planner::track_load(std::uint64_t token, std::uint64_t number, std::size_t key, time_point now) {
-  const auto [at, is_new] = loads_in_flight_.try_emplace(token);
+  const auto [load, is_new] = loads_in_flight_.try_emplace(token);
   prefetch_job* const job = find(number);
   if (is_new) {
-    at->second.bytes = open_stride_;
+    load->second.bytes = open_stride_;
     speed_.started(open_stride_, now);
     if (job != nullptr) {
       job->charged += open_stride_;
@@ -312,8 +315,8 @@ void planner::track_load(std::uint64_t token, std::uint64_t number, std::size_t 
     probes_.begun(now);
   }
   job->has_loads = true;
-  at->second.wanted_by.emplace_back(number, key);
-  share_load(at->second, number, key);
+  load->second.wanted_by.emplace_back(number, key);
+  share_load(load->second, number, key);
 }
 
 void planner::on_loads_finished(std::span<const transfer_outcome> ended, time_point now) {
@@ -346,7 +349,7 @@ void planner::on_loads_finished(std::span<const transfer_outcome> ended, time_po
   probes_.observe(speed_, now);
 }
 
-/// A load in flight for a job is one for every younger job whose chain begins with the same keys up to this one.
+/// Adds every younger job whose common prefix with this job holds the key to those that wait for the load.
 void planner::share_load(load_in_flight& under_way, std::uint64_t number, std::size_t key) {
   const prefetch_job* const first = find(number);
   for (auto& [other, each] : jobs_) {
@@ -424,7 +427,7 @@ void planner::skip_resident(prefetch_job& job) noexcept {
   while (job.prefix < job.places.size() && job.places[job.prefix] == place::present) ++job.prefix;
 }
 
-/// The chain is wanted up to `key`; `why` not further. Never longer than before.
+/// Shortens what is wanted of the chain to the keys before `key`, for the reason `why`; never lengthens it.
 void planner::truncate_at(prefetch_job& job, std::size_t key, reason why) noexcept {
   if (job.finishing) return;
   if (key < job.end) {
@@ -453,7 +456,8 @@ void planner::note_arrivals() {
   }
 }
 
-/// What the client says; else the operator; else what was said of this instance before; else what is assumed.
+/// The prefill rate: what the request says; else the configuration; else what a request of the instance said before;
+/// else assumed_tokens_per_s.
 double planner::rate_for(const request& incoming) {
   engine& asks = engine_of(incoming.instance);
   if (incoming.terms.prefill_rate) {
@@ -467,13 +471,13 @@ double planner::rate_for(const request& incoming) {
   return static_cast<double>(options_.assumed_tokens_per_s);
 }
 
-/// Of too many the one with the lowest number is forgotten: it begins anew.
+/// Of more than most_engines the one with the lowest instance number is forgotten.
 planner::engine& planner::engine_of(std::uint32_t instance) {
-  const auto [at, is_new] = engines_.try_emplace(instance);
+  const auto [found, is_new] = engines_.try_emplace(instance);
   if (is_new && engines_.size() > most_engines) {
-    engines_.erase(at == engines_.begin() ? std::next(at) : engines_.begin());
+    engines_.erase(found == engines_.begin() ? std::next(found) : engines_.begin());
   }
-  return at->second;
+  return found->second;
 }
 
 void planner::return_allowance(const prefetch_job& job, double gained) {
@@ -501,13 +505,13 @@ void planner::close_account(const prefetch_job& job, std::size_t length, time_po
   counts_.lost_s += std::max(0.0, waited - saved);
 }
 
-/// Waiting until then loses no more than the allowance; each block that comes moves it.
+/// The time until which waiting is slower than recomputing by no more than the allowance. Each block that arrives moves
+/// it.
 time_point planner::latest_wait_of(const prefetch_job& job) noexcept {
   return job.since + time_of(static_cast<double>(job.prefix - job.first_prefix) * job.recompute + job.allowance);
 }
 
-/// A prefetch shall never be slower than recomputing: cuts the chain where loading stops to pay. `ahead`: bytes that
-/// older jobs will ask for.
+/// Cuts the chain where recomputing the rest is faster than loading it. `ahead`: bytes that older jobs will load first.
 void planner::compare_with_recompute(prefetch_job& job, std::uint64_t ahead, time_point now) {
   if (job.prefix >= job.end) return;
   if (now >= latest_wait_of(job)) return refuse_or_cut(job, job.prefix, now);
@@ -519,7 +523,7 @@ void planner::compare_with_recompute(prefetch_job& job, std::uint64_t ahead, tim
   refuse_or_cut(job, end, now);
 }
 
-/// Its loads are the window that measures the device, and that window is not complete.
+/// True while its first loads measure the device, and not all of them have arrived.
 bool planner::is_measuring(const prefetch_job& job) const noexcept {
   if (!job.waits_for_window || speed_.is_measured_since(job.measuring_since)) return false;
   return !job.has_loads || speed_.under_way() > 0;
@@ -531,7 +535,7 @@ void planner::begin_probe(time_point now) {
   ++counts_.probes;
 }
 
-/// A measurement is due, and waiting for its window loses little even if the device is no faster than it was.
+/// Lets the job measure the device if that is due, and if waiting for the window costs little at the last known speed.
 bool planner::becomes_probe(prefetch_job& job, const forecast& speed, time_point now) {
   if (job.has_loads || job.waits_for_window || !probes_.is_due(speed_, now)) return false;
   const double lost = speed.until(probe_blocks_least * job.stride) - probe_blocks_least * job.recompute;
@@ -542,7 +546,7 @@ bool planner::becomes_probe(prefetch_job& job, const forecast& speed, time_point
   return true;
 }
 
-/// The device's speed is not known: a window is loaded to measure it, if the job may lose enough to wait for it.
+/// With an unknown speed of the device: the job waits for a measurement if its allowance suffices, else it is refused.
 void planner::allow_measuring(prefetch_job& job, time_point now) {
   const bool may_wait = job.allowance >= worth_a_try * job.could_save && time_of(job.allowance) >= shortest_look;
   if (!job.has_loads && !may_wait) refuse_or_cut(job, job.prefix, now);
@@ -553,7 +557,7 @@ void planner::refuse_or_cut(prefetch_job& job, std::size_t end, time_point now) 
   truncate_at(job, end, job.has_loads ? reason::cut : reason::cannot_win);
 }
 
-/// The prefetch is answered without loads; a window is loaded for nobody, to measure whether the device became faster.
+/// The job is answered without loads. A probe loads a window of its blocks for no client, to measure the device again.
 void planner::probe_behind(const prefetch_job& job, time_point now) {
   const bool one_is_open = std::ranges::any_of(jobs_, [](const auto& each) { return each.second.measures_only; });
   if (one_is_open || !probes_.is_due(speed_, now)) return;
@@ -577,17 +581,17 @@ void planner::probe_behind(const prefetch_job& job, time_point now) {
   jobs_.emplace(made.number, std::move(made));
 }
 
-/// The end of the prefix for which the time saved, less the time until it is here, is longest; of.prefix if none saves.
-/// No block is waited for if that loses more, on the way, than may be lost.
+/// The end of the prefix that saves most time: recomputation saved, less the time until it has arrived; job.prefix if
+/// none saves any. Ends before the first block whose arrival exceeds the allowance.
 std::size_t planner::best_end(const prefetch_job& job, std::uint64_t ahead, const forecast& speed,
                               time_point now) const {
   const auto older = jobs_.find(job.shared_with);
   const std::size_t shared = older == jobs_.end() ? 0 : std::min(job.in_common, older->second.end);
   const std::uint64_t in_older = older == jobs_.end() ? 0 : std::min(ahead, older->second.loads_left * job.stride);
   const double waited = seconds_of(now - job.since);
-  std::uint64_t before = 0;  // bytes that come before and with what was looked at so far
-  std::uint64_t own = 0;     // … that this job asks for
-  std::uint64_t with = 0;    // … that the older job asks for
+  std::uint64_t before = 0;    // bytes that arrive up to and with block i
+  std::uint64_t own = 0;       // … of them, those that this job loads
+  std::uint64_t by_older = 0;  // … those that the older job loads
   double best = 0;
   std::size_t best_at = job.prefix;
   for (std::size_t i = job.prefix; i < job.end; ++i) {
@@ -595,8 +599,8 @@ std::size_t planner::best_end(const prefetch_job& job, std::uint64_t ahead, cons
       const auto known = job.arrivals.find(i);
       before = std::max(before, known == job.arrivals.end() ? speed_.under_way() : known->second);
     } else if (job.places[i] == place::lower_tier) {
-      (i < shared ? with : own) += job.stride;
-      before = std::max(before, speed_.under_way() + (i < shared ? ahead - in_older + with : ahead + own));
+      (i < shared ? by_older : own) += job.stride;
+      before = std::max(before, speed_.under_way() + (i < shared ? ahead - in_older + by_older : ahead + own));
     }
     const double until = before > 0 ? speed.until(before) : 0;
     if (waited + until - static_cast<double>(i - job.first_prefix) * job.recompute > job.allowance) break;
@@ -655,15 +659,15 @@ void planner::plan(time_point now) {
   }
 }
 
-/// Asks for the next keys of the chain, as far as window and budgets go.
+/// Issues a load command for the next keys of the chain, as far as window and budgets allow.
 planner::issued planner::issue_loads(prefetch_job& job, time_point now) {
   const std::uint64_t room = room_for(job, now);
   const std::uint64_t budget = budget_for(job);
   std::uint64_t bytes = 0;
-  std::size_t at = job.next;
+  std::size_t key = job.next;
   issued stopped = issued::yes;
-  for (; at < job.end && at - job.next < command_keys; ++at) {
-    if (job.places[at] != place::lower_tier) continue;
+  for (; key < job.end && key - job.next < command_keys; ++key) {
+    if (job.places[key] != place::lower_tier) continue;
     const bool first_of_all = bytes == 0 && speed_.under_way() == 0;  // one may always come, however small the window
     if (bytes + job.stride > room && !first_of_all) {
       stopped = issued::no_room;
@@ -675,8 +679,8 @@ planner::issued planner::issue_loads(prefetch_job& job, time_point now) {
     }
     bytes += job.stride;
   }
-  if (at == job.next) {
-    if (stopped == issued::over_budget && alone_in_budget(job)) truncate_at(job, at, reason::budget);
+  if (key == job.next) {
+    if (stopped == issued::over_budget && alone_in_budget(job)) truncate_at(job, key, reason::budget);
     return stopped;
   }
   open_command_ = command{.what = command::kind::load,
@@ -687,14 +691,14 @@ planner::issued planner::issue_loads(prefetch_job& job, time_point now) {
                           .hold = job.hold,
                           .keys = job.keys,
                           .first = job.next,
-                          .count = at - job.next};
+                          .count = key - job.next};
   open_stride_ = job.stride;
   commands_.push_back(*open_command_);
   return issued::yes;
 }
 
-/// Bytes that may be asked for now. A chain that is compared with recomputing does not fill the device far ahead, since
-/// it may be cut; of a device that is not known well, a window that tells.
+/// Bytes that may be put in flight now. A chain that is compared with recomputing keeps the queue short, since it may
+/// be cut; while the device's speed is not known well, no more than a window that measures it.
 std::uint64_t planner::room_for(const prefetch_job& job, time_point now) const {
   std::uint64_t most = options_.window;
   if (job.session == 0 && !job.measures_only) most = std::min(most, speculative_blocks * job.stride);
@@ -707,7 +711,7 @@ std::uint64_t planner::room_for(const prefetch_job& job, time_point now) const {
   return most - std::min(most, speed_.under_way());
 }
 
-/// Bytes of a window that measures.
+/// Bytes of a window of loads that measures the device.
 std::uint64_t planner::probe_window(std::uint64_t stride) const noexcept {
   if (speed_.last() == 0) return probe_blocks * stride;
   const auto by_time = static_cast<std::uint64_t>(speed_.last() * probe_seconds);
@@ -718,12 +722,12 @@ std::uint64_t planner::budget_for(const prefetch_job& job) const {
   const auto left = [](std::uint64_t limit, std::uint64_t used) {
     return limit == 0 ? ~std::uint64_t{0} : limit - std::min(limit, used);
   };
-  const auto mine = charged_.find(job.instance);
+  const auto charged = charged_.find(job.instance);
   return std::min(left(options_.total_bytes, charged_in_all_),
-                  left(options_.instance_bytes, mine == charged_.end() ? 0 : mine->second));
+                  left(options_.instance_bytes, charged == charged_.end() ? 0 : charged->second));
 }
 
-/// No other job will give back what this one lacks.
+/// True when the job alone exceeds a budget: waiting for other jobs to give back their shares would not help.
 bool planner::alone_in_budget(const prefetch_job& job) const {
   const auto lacks = [&](std::uint64_t limit, std::uint64_t used_by_it) {
     return limit != 0 && used_by_it + job.stride > limit;
@@ -742,7 +746,7 @@ void planner::expire(time_point now) {
 
 std::optional<time_point> planner::wake_at(time_point now) const noexcept {
   std::optional<time_point> next;
-  const auto sooner = [&](time_point at) { next = next ? std::min(*next, at) : at; };
+  const auto sooner = [&](time_point when) { next = next ? std::min(*next, when) : when; };
   for (const auto& [number, each] : jobs_) {
     if (each.finishing) continue;
     sooner(each.deadline);

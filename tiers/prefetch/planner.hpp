@@ -1,4 +1,5 @@
-// What is brought up, in which order and for how long: every decision about prefetches, without an actor or a device.
+// The prefetch scheduler: which blocks are loaded from lower tiers, in which order, and until when. A plain object
+// without actor, device or clock.
 #pragma once
 
 #include <array>
@@ -25,15 +26,16 @@ struct options {
   memory::prefetch_policy policy = memory::prefetch_policy::timeout;
   nanoseconds base = std::chrono::seconds(1);
   nanoseconds per_ki_token = std::chrono::milliseconds(250);
-  std::uint64_t threshold_tokens = 256;    ///< fewer tokens below DRAM are not worth a load
-  std::uint64_t instance_bytes = 0;        ///< loaded or being loaded and not yet taken over, an instance; 0: no limit
-  std::uint64_t total_bytes = 0;           ///< … of all together; 0: no limit
-  std::uint64_t window = 256ULL << 20;     ///< bytes under way at once
-  std::uint64_t prefill_tokens_per_s = 0;  ///< of engines that do not say; 0: unknown
-  std::uint64_t assumed_tokens_per_s = 0;  ///< where that is unknown, too, and nobody said; 0: nothing is compared
-  std::uint64_t read_ahead = 0;            ///< blocks loaded on speculation behind a chain that is all there; 0: none
-  nanoseconds limit = std::chrono::seconds(60);  ///< of every prefetch: a device that takes longer is broken
-  nanoseconds claim = std::chrono::seconds(10);  ///< how long what came is held for a client that says nothing
+  std::uint64_t threshold_tokens = 256;    ///< fewer tokens in lower tiers are not worth a load
+  std::uint64_t instance_bytes = 0;        ///< budget of one instance: loading, or loaded and held; 0: no limit
+  std::uint64_t total_bytes = 0;           ///< … of all instances together; 0: no limit
+  std::uint64_t window = 256ULL << 20;     ///< bytes of loads in flight at a time
+  std::uint64_t prefill_tokens_per_s = 0;  ///< of engines whose clients do not say it; 0: unknown
+  std::uint64_t assumed_tokens_per_s = 0;  ///< where nobody says it; 0: loading is not compared with recomputing
+  std::uint64_t read_ahead = 0;            ///< blocks to load speculatively behind a chain that is complete; 0: none
+  nanoseconds limit = std::chrono::seconds(60);  ///< the longest that any prefetch takes
+  nanoseconds claim =
+      std::chrono::seconds(10);  ///< how long loaded blocks are held for a client that does not drop them
 };
 
 /// An answer for a session's completion ring.
@@ -42,15 +44,15 @@ struct answer {
   memory::completion completion;
 };
 
-/// Serves prefetches in the order in which they came: chains in prefix order, one load a block however many want it.
-/// Time is an argument. Everything it wants of the tier comes out of take_commands(), which is carried out in order; of
-/// loads at most one command is open. One thread.
+/// Serves prefetches in the order in which they came, each chain in prefix order; a block that several prefetches want
+/// is loaded once. The caller passes the time, and has the block tier carry out take_commands() in their order. At most
+/// one load command is unanswered at a time. Not thread-safe.
 class planner {
  public:
-  static constexpr std::size_t max_chain = std::size_t{1} << 16;      ///< blocks; the rest of a longer chain is left
-  static constexpr std::size_t max_of_session = std::size_t{1} << 8;  ///< prefetches that are not over
-  static constexpr std::size_t max_keys_of_session = 4 * max_chain;   ///< of prefetches that are not answered
-  static constexpr std::size_t max_keys = 32 * max_chain;             ///< … of all sessions, and of chains that go on
+  static constexpr std::size_t max_chain = std::size_t{1} << 16;  ///< blocks; the rest of a longer chain is left
+  static constexpr std::size_t max_session_prefetches = std::size_t{1} << 8;  ///< that are not over
+  static constexpr std::size_t max_session_keys = 4 * max_chain;  ///< of one session's prefetches that are not answered
+  static constexpr std::size_t max_keys = 32 * max_chain;         ///< … of all sessions, unfinished requests included
 
   explicit planner(options chosen) : options_(chosen) {}
 
@@ -58,13 +60,13 @@ class planner {
   void on_request(request incoming, time_point now);
   /// What became of a command.
   void on_result(const command_result& result, time_point now);
-  /// Loads that ended; of others than ours nothing is known.
+  /// Loads that ended. Tokens that the planner does not know are ignored.
   void on_loads_finished(std::span<const transfer_outcome> ended, time_point now);
-  /// There may be room again for what the tier answered `wait`.
+  /// The tier may have room again: loads that it answered with `wait` are tried again by the next plan().
   void retry() noexcept { blocked_ = false; }
-  /// The session is closed or its client dead. The tier let go of its blocks already.
+  /// The session is closed or its client dead. The tier has released the blocks that were held for it.
   void on_session_closed(std::uint64_t session);
-  /// Decides; call after any of the above and at wake_at().
+  /// Makes all decisions that are due. To be called after any of the above, and at wake_at().
   void plan(time_point now);
   void reload(const options& chosen) noexcept { options_ = chosen; }
 
@@ -73,7 +75,7 @@ class planner {
   /// When plan() has to be called at the latest; nothing: only when something happens.
   [[nodiscard]] std::optional<time_point> wake_at(time_point now) const noexcept;
   [[nodiscard]] prefetch::status status(time_point now = {}) const;
-  /// Instances of which a prefill rate had to be assumed, for the first time.
+  /// Instances for which assumed_tokens_per_s was used for the first time, since the last call.
   [[nodiscard]] std::vector<std::uint32_t> take_assumed() { return std::exchange(assumed_, {}); }
   [[nodiscard]] std::uint64_t assumed_rate() const noexcept { return options_.assumed_tokens_per_s; }
 
@@ -90,27 +92,27 @@ class planner {
     bool stoppable = false;  ///< best_effort
     key_list keys;
     std::vector<place> places;
-    double recompute = 0;  ///< seconds a block; 0: not known, nothing is compared
+    double recompute = 0;  ///< seconds to recompute a block; 0: unknown, loading is not compared with it
     time_point deadline{};
     std::size_t prefix = 0;                ///< blocks from the front that are present
-    std::size_t next = 0;                  ///< first key that no command named
+    std::size_t next = 0;                  ///< first key that no load command named yet
     std::size_t end = 0;                   ///< first key that is not wanted (any more)
-    reason end_reason = reason::complete;  ///< why not
+    reason end_reason = reason::complete;  ///< why the chain ends there
     std::optional<reason> stop_reason;     ///< stopped or cancelled
-    std::uint64_t loads_left = 0;          ///< keys in [next, end) that are below
+    std::uint64_t loads_left = 0;          ///< keys in [next, end) that are in a lower tier
     std::uint64_t shared_with = 0;         ///< an older job with the same first `in_common` keys; 0: none
     std::size_t in_common = 0;
     bool has_loads = false;         ///< something was loaded for it
-    bool measures_only = false;     ///< a probe: loads that nobody asked for, to measure the device
-    bool waits_for_window = false;  ///< its own loads are the window that measures the device
+    bool measures_only = false;     ///< a probe: loads for no client, which measure the device
+    bool waits_for_window = false;  ///< its first loads measure the device; it is not cut before they have
     time_point measuring_since{};
     time_point since{};            ///< when it was asked for
     std::size_t first_prefix = 0;  ///< `prefix` at that time
-    double could_save = 0;         ///< seconds, if all came
-    double allowance = 0;          ///< seconds that it may lose
-    std::uint64_t charged = 0;     ///< bytes, of both budgets
-    bool finishing = false;        ///< the tier counts
-    /// When keys come that are under way: bytes that come before and with them. Made anew by note_arrivals().
+    double could_save = 0;         ///< seconds of recomputing, if the whole chain came
+    double allowance = 0;          ///< seconds by which it may be slower than recomputing
+    std::uint64_t charged = 0;     ///< bytes that it takes of both budgets
+    bool finishing = false;        ///< its `finish` command is not answered yet
+    /// For keys in flight: bytes that arrive before them, their own included. Computed by note_arrivals().
     std::unordered_map<std::size_t, std::uint64_t> arrivals;
   };
   struct load_in_flight {
@@ -125,10 +127,10 @@ class planner {
     std::uint64_t charged = 0;
     time_point until{};
   };
-  /// What is known of an instance. Each has an account of its own: what one says of itself spoils no other's.
+  /// What is known of an instance's engine. Each has a loss account of its own, so that a wrong rate harms no other.
   struct engine {
-    std::uint64_t rate = 0;   ///< tokens/s as a client said last; 0: nobody did
-    bool is_assumed = false;  ///< … and that was told
+    std::uint64_t rate = 0;   ///< prefill tokens/s that a client said last; 0: none did
+    bool is_assumed = false;  ///< … and take_assumed() has named it
     loss_account losses;
   };
   enum class issued : std::uint8_t { yes, no_room, over_budget };
@@ -182,13 +184,13 @@ class planner {
   std::uint64_t next_job_ = 1;
   std::map<std::uint64_t, prefetch_job> jobs_;               ///< by number, so the oldest first; not answered yet
   std::map<std::uint64_t, held_job> held_;                   ///< by job
-  std::map<std::uint64_t, request> gathering_;               ///< session -> chain of which requests are missing
-  std::map<std::uint64_t, load_in_flight> loads_in_flight_;  ///< by token: in the order in which the device got them
+  std::map<std::uint64_t, request> gathering_;               ///< session -> chain whose last request has not come yet
+  std::map<std::uint64_t, load_in_flight> loads_in_flight_;  ///< by token, that is by the time of submission
   std::map<std::uint32_t, std::uint64_t> charged_;           ///< instance -> bytes
   std::uint64_t charged_in_all_ = 0;
-  std::optional<command> open_command_;  ///< a load that is not answered yet
+  std::optional<command> open_command_;  ///< the load command that is not answered yet
   std::uint64_t open_stride_ = 0;
-  bool blocked_ = false;  ///< the tier has no room
+  bool blocked_ = false;  ///< the tier answered `wait`: no loads until retry() or blocked_until_
   time_point blocked_until_{};
   throughput speed_;
   probe_schedule probes_;

@@ -1,4 +1,4 @@
-// How fast loads come up: measured, not configured.
+// Measures how fast lower tiers load blocks: latency and bandwidth.
 #pragma once
 
 #include <array>
@@ -16,7 +16,7 @@ using nanoseconds = std::chrono::nanoseconds;
   return std::chrono::duration<double>(time).count();
 }
 
-/// When loads come: the first byte after `delay`, and then so many a second.
+/// When loads arrive: the first byte after `delay`, and then `bytes_per_s`.
 struct forecast {
   double delay = 0;  ///< seconds
   double bytes_per_s = 0;
@@ -26,32 +26,34 @@ struct forecast {
   }
 };
 
-/// Latency and bandwidth of loads, apart. In a period in which something is under way the time until the first end is
-/// latency, and what follows is bandwidth; it is the median of the last few slices of about 20 ms, so that one pause
-/// tells nothing and three slices tell all. An idle device says nothing. One thread; time is an argument and never runs
-/// back.
+/// Measures latency and bandwidth of loads separately. In a period in which loads are in flight without a gap, the time
+/// until the first of them ends is the latency; what ends after it gives the bandwidth, which is the median of the last
+/// five slices of about 20 ms: one outlier has no effect, three new slices settle it. Nothing is measured while the
+/// device is idle. Not thread-safe; the caller passes the time, which never goes back.
 class throughput {
  public:
-  static constexpr nanoseconds proof = std::chrono::seconds(10);   ///< a window holds for so long
-  static constexpr nanoseconds memory = std::chrono::seconds(60);  ///< what is older is forgotten
+  static constexpr nanoseconds proof =
+      std::chrono::seconds(10);  ///< for so long after a window the speed counts as known
+  static constexpr nanoseconds memory = std::chrono::seconds(60);  ///< measurements that are older are forgotten
 
-  /// A load of `bytes` is under way from now on.
+  /// A load of `bytes` was submitted.
   void started(std::uint64_t bytes, time_point now) noexcept;
-  /// `loads` of `bytes` together have ended, `good` bytes of them with a block.
+  /// So many `loads`, of `bytes` together, have ended; those of `good` bytes brought a block.
   void ended(std::uint64_t bytes, std::uint64_t good, time_point now, std::uint64_t loads = 1) noexcept;
 
-  /// A window that tells of today begins: once it does, what was measured before counts no more. For an idle device.
+  /// Begins a new measurement, on an idle device: once it is complete, older ones are discarded.
   void renew(time_point now) noexcept;
 
   [[nodiscard]] std::uint64_t under_way() const noexcept { return under_way_; }
-  /// A window was measured not long ago: eight loads without a pause, or loads for 50 ms. One cold load proves nothing.
+  /// True when a window was measured within `proof`: eight loads in one period, or loads for 50 ms. A single load on an
+  /// idle device is none.
   [[nodiscard]] bool is_proven(time_point now) const noexcept;
-  /// A window was measured after that.
+  /// True when a window was measured after `then`.
   [[nodiscard]] bool is_measured_since(time_point then) const noexcept { return windowed_ > then; }
-  /// What to expect of loads that begin now. While the device is overdue: that it is silent for as long again, and then
-  /// no faster than the silence allows. Nothing: nothing was measured, or it is forgotten.
+  /// What to expect of loads that begin now. While nothing has arrived for longer than expected: that it takes as long
+  /// again, with no more bandwidth than that allows. Nothing: not measured, or forgotten.
   [[nodiscard]] std::optional<forecast> estimate(time_point now) const noexcept;
-  /// How long ago something came; nothing: never.
+  /// How long ago the last load ended with a block; nothing: never.
   [[nodiscard]] std::optional<nanoseconds> age(time_point now) const noexcept;
   /// The last measurements, however old; 0: none.
   [[nodiscard]] double last() const noexcept { return rate_; }
@@ -91,8 +93,8 @@ class throughput {
   bool measured_once_ = false;
   period period_;
   slice open_;
-  slice weak_;                     ///< the last one that was mostly first ends
-  std::array<slice, 5> strong_{};  ///< the last ones, in turn
+  slice weak_;                     ///< the last one in which most bytes came with first ends, so that it says little
+  std::array<slice, 5> strong_{};  ///< the last ones, a ring
   std::size_t next_ = 0;
   double rate_ = 0;
   double latency_ = 0;

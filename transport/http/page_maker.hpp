@@ -13,14 +13,14 @@
 
 namespace cenote::http {
 
-/// What goes over the wire.
+/// An HTTP answer.
 struct answer {
   int status = 200;
   std::string type;
   std::string body;
 };
 
-/// Makes the page, whatever comes of it.
+/// Makes the page; a failure or exception becomes an answer, too.
 [[nodiscard]] answer make_answer(const page_source& source) noexcept;
 
 /// Makes one page at a time. Thread-safe.

@@ -31,7 +31,8 @@ struct server_limits {
 };
 
 /// Answers GET and HEAD requests, one a connection. Two threads, however many clients there are: one for all
-/// connections, and one that makes the pages that are not made from memory. Nobody's silence is in another's way.
+/// connections, and one that makes the pages that are not made from memory. A client that sends or reads slowly
+/// delays no other.
 class server {
  public:
   /// Takes the port, and answers nobody yet. Errors: system (the port is taken, no such address).

@@ -1,7 +1,7 @@
 // How the node wakes a client: a socket pair, of which each side holds one end.
 //
-// Not an eventfd: a description that both sides hold has flags that both may change, so that a client could make the
-// node's own write block.
+// Not an eventfd: both sides would share one open file description, and a client that clears its O_NONBLOCK would make
+// the node's write block.
 #pragma once
 
 #include "core/error.hpp"
@@ -20,10 +20,11 @@ struct doorbell {
 /// True when the descriptor is a bell as make_doorbell() makes them.
 [[nodiscard]] bool is_doorbell(int bell) noexcept;
 
-/// Wakes whoever polls the other end. Never blocks: one that does not listen was told often enough.
+/// Wakes whoever polls the other end. Never blocks: when the socket is full, the peer has wake-ups that it did not
+/// read.
 void ring_doorbell(int bell) noexcept;
 
-/// Forgets the rings so far. Never blocks.
+/// Reads all that was rung so far, so that poll() waits for the next. Never blocks.
 void hear_doorbell(int ear) noexcept;
 
 }  // namespace cenote::local

@@ -27,11 +27,11 @@ class event_loop {
   using handler = std::function<void(std::uint32_t events)>;
   using watch_id = std::uint64_t;
   using clock = std::chrono::steady_clock;
-  /// Hears of an exception that a handler (of watch `id`) or a task (`id` 0) let out. Runs on the loop's thread.
+  /// Called on the loop's thread with an exception that a handler (of watch `id`) or a task (`id` 0) has thrown.
   using failure_handler = std::function<void(watch_id id, const std::string& what)>;
 
-  /// Runs on the loop's thread whenever all that was ready was told. True: it has more to do, so that the loop looks at
-  /// its descriptors and comes back at once.
+  /// Called on the loop's thread after the handlers of all ready descriptors. True: it has more to do, so that the loop
+  /// polls its descriptors without waiting and calls it again.
   using round_handler = std::function<bool()>;
 
   /// `name`: of the thread, at most 15 characters.
@@ -45,9 +45,10 @@ class event_loop {
   /// Calls `on_event` whenever `fd` is readable or hung up (level-triggered), or with `edge`: once for each new event.
   /// The descriptor stays the caller's and must outlive the watch.
   result<watch_id> watch(int fd, handler on_event, bool edge = false);
-  /// After it returns the handler neither runs nor will; on the loop's own thread: no further call.
+  /// Ends a watch. When it returns, the handler is not running and is not called again; on the loop's own thread it may
+  /// be the handler that is running.
   void unwatch(watch_id id);
-  /// What a watch that is not edge-triggered waits for; a new one reads. With neither, only a hang-up or error is told.
+  /// Which events a level-triggered watch waits for: reading at first. With neither, hang-up and errors alone.
   void set_interest(watch_id id, bool read, bool write);
   /// Runs `task` on the loop's thread, soon.
   void post(std::function<void()> task);
@@ -82,7 +83,7 @@ class event_loop {
   std::multimap<clock::time_point, std::function<void()>> timed_;
   failure_handler on_failure_;
   round_handler after_round_;
-  bool more_ = false;     ///< after_round_ said so
+  bool more_ = false;     ///< after_round_ has more to do
   watch_id next_ = 1;     ///< 0 is the wake-up descriptor
   watch_id running_ = 0;  ///< whose handler runs now
   bool stopping_ = false;

@@ -24,7 +24,7 @@
 
 namespace cenote::local {
 
-/// How often a worker says that it lives, when silence for `hang_timeout` (above 0) is too long.
+/// The interval of a worker's heartbeats, when it is killed after `hang_timeout` (above 0) without one.
 [[nodiscard]] constexpr std::chrono::milliseconds beat_of(std::chrono::milliseconds hang_timeout) noexcept {
   return std::clamp(hang_timeout / 6, std::chrono::milliseconds(20), std::chrono::milliseconds(5000));
 }

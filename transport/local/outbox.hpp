@@ -30,13 +30,13 @@ class outbox {
   /// A text of any length up to max_text, as local::send_text does.
   result<void> send_text(frame_header header, std::string_view text);
 
-  /// Nothing more is sent: what waits here goes, what the peer has not read stays counted.
+  /// Drops the frames that wait. Descriptors that were sent and not read stay counted.
   void abandon() noexcept {
     frames_.clear();
     lacks_descriptors_ = false;
   }
 
-  /// Sends what goes now. Errors as send().
+  /// Sends the frames that wait, as far as the socket takes them. Errors as send().
   result<void> flush();
 
   [[nodiscard]] bool empty() const noexcept { return frames_.empty(); }
@@ -58,7 +58,7 @@ class outbox {
     std::vector<unique_fd> fds;
   };
 
-  /// False: not now.
+  /// False: the socket has no room now.
   result<bool> try_send(const frame_header& header, std::span<const std::byte> payload, std::span<const int> fds);
 
   int socket_;

@@ -332,7 +332,8 @@ BOOST_AUTO_TEST_CASE(the_budget_of_all_bounds_all) {
 BOOST_AUTO_TEST_CASE(a_session_has_a_bounded_number_of_prefetches) {
   stalled = true;
   fill_below(0, 1);
-  for (std::uint32_t chain = 1; chain <= planner::max_of_session; ++chain) submit({.chain = chain, .keys = {0}});
+  for (std::uint32_t chain = 1; chain <= planner::max_session_prefetches; ++chain)
+    submit({.chain = chain, .keys = {0}});
   BOOST_TEST(codes.empty());
   submit({.chain = 1000, .keys = {0}});
   BOOST_TEST((static_cast<error_code>(codes.at(1000)) == error_code::limit_exceeded));
@@ -344,7 +345,7 @@ BOOST_AUTO_TEST_CASE(a_session_has_a_bounded_number_of_prefetches) {
 BOOST_AUTO_TEST_CASE(the_keys_that_wait_for_a_session_are_bounded) {
   stalled = true;
   fill_below(0, 1);
-  const std::size_t most = planner::max_keys_of_session / planner::max_chain;
+  const std::size_t most = planner::max_session_keys / planner::max_chain;
   std::uint32_t chain = 1;
   for (; chain <= most; ++chain) submit({.chain = chain, .keys = chain_of(0, planner::max_chain)});
   BOOST_TEST(codes.empty());
