@@ -8,8 +8,8 @@ namespace {
 
 using local::event_loop;
 
-constexpr std::size_t messages_a_turn = 16;                     // then the next actor has its turn
-constexpr auto between_looks = std::chrono::microseconds(200);  // at the other doorbells, while there is work
+constexpr std::size_t messages_a_turn = 16;                     // of one actor, before the next one runs
+constexpr auto between_looks = std::chrono::microseconds(200);  // for so long actors run before descriptors are polled
 
 }  // namespace
 
@@ -33,7 +33,7 @@ result<event_loop::watch_id> data_path::watch(session_ptr session, const session
 
 void data_path::stop() {
   if (!events_) return;
-  events_.reset();  // with the watches, which hold actors
+  events_.reset();  // joins the thread; the watches hold references to actors
   for (; !jobs_.empty(); jobs_.pop_front()) system().scheduler().enqueue(jobs_.front());
 }
 

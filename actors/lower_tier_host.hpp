@@ -1,4 +1,4 @@
-// How a tier below the DRAM tier is made, and what stands around its actor. Which ones there are:
+// The interface by which a worker makes, opens and stops a tier below the DRAM tier. The kinds of tiers are listed in
 // actors/tier_stack.cpp.
 #pragma once
 
@@ -16,17 +16,17 @@
 
 namespace cenote {
 
-/// What a worker has for the tiers below.
+/// What a worker gives a tier below when it is made.
 struct lower_tier_needs {
   caf::actor_system& system;
-  data_path& path;    ///< outlives the tier, and delivers what its threads say
-  config_ptr config;  ///< as the worker starts with it
-  /// Memory that outlives the worker, by name: what the last one had, or new.
+  data_path& path;    ///< outlives the tier; its threads send messages to actors through it
+  config_ptr config;  ///< in force when the worker starts
+  /// Memory that outlives the worker, by name: that of the worker before, or new and zeroed.
   std::function<result<memory::segment>(const std::string& name, std::uint64_t bytes)> keep_memory;
-  std::shared_ptr<std::atomic<std::uint64_t>> exceptions;  ///< that ended a piece of work, to be counted
+  std::shared_ptr<std::atomic<std::uint64_t>> exceptions;  ///< counter of exceptions that ended a piece of work
 };
 
-/// A tier below, with what outlives its actor: files, threads, connections.
+/// A tier below: its actor, and what outlives the actor: files, threads, connections.
 class lower_tier_host {
  public:
   lower_tier_host() = default;
@@ -35,22 +35,23 @@ class lower_tier_host {
   virtual ~lower_tier_host() = default;
 
   [[nodiscard]] virtual lower_tier tier() const = 0;
-  /// Told of the slabs' memory from now on; outlive this.
+  /// Functions to be called for every slab's memory. They may still be called when this object is gone.
   [[nodiscard]] virtual blocks::transfer_hooks hooks() = 0;
-  /// Begins, after the tier above has introduced itself. `checked`: waits, and says what was set up wrongly.
+  /// Opens files or connections, after the tier above was told of this one. `checked`: waits until they are open, and
+  /// fails if something is set up wrongly.
   virtual result<void> open(bool checked) = 0;
-  /// The actors are gone: ends what they left under way.
+  /// Ends what is under way. The actors have ended.
   virtual void stop() = 0;
 };
 
 /// A kind of tier below.
 struct lower_tier_kind {
-  std::string_view name;  ///< as configuration, status and log call it
+  std::string_view name;  ///< in configuration, status and log
   bool (*is_wanted)(const config::node_config&);
-  blocks::edge_options (*edge_of)(const config::node_config&);  ///< what the tier above does with it
+  blocks::edge_options (*edge_of)(const config::node_config&);  ///< how the tier above uses it
   std::unique_ptr<lower_tier_host> (*make)(const lower_tier_needs&);
-  void (*add_messages)(caf::actor_system_config&);  ///< the types of its own messages
-  tier_report_ptr (*example)();                     ///< with all that it may ever say
+  void (*add_messages)(caf::actor_system_config&);  ///< registers the types of its messages with CAF
+  tier_report_ptr (*example)();                     ///< a report with every optional part, for the reference of metrics
 };
 
 }  // namespace cenote

@@ -66,7 +66,7 @@ class buffers {
 
 struct match_result {
   std::uint64_t resident = 0;   ///< blocks: length of the prefix in DRAM, or end of the last full window
-  std::uint64_t reachable = 0;  ///< at least `resident`; a hint that counts lower local tiers too
+  std::uint64_t reachable = 0;  ///< at least `resident`: also blocks in lower tiers of the node, by hints
 };
 
 /// A block pinned for reading.
@@ -134,12 +134,12 @@ struct prefetch_ticket {
   std::vector<std::byte> keys;  ///< back to back
   std::size_t width = 0;
   std::uint32_t group = 0;
-  std::uint64_t epoch = 0;              ///< of the worker that was asked
-  std::uint32_t chain = 0;              ///< what the node knows it by
-  std::vector<request_ptr> requests{};  ///< one for each max_batch keys, the last is answered when all is over
+  std::uint64_t epoch = 0;              ///< of the worker that the prefetch was sent to
+  std::uint32_t chain = 0;              ///< its number, by which later calls name it
+  std::vector<request_ptr> requests{};  ///< one for each max_batch keys; the last is answered when the prefetch ends
   std::uint64_t length = 0;             ///< when done: blocks of the prefix that were resident then
   bool done = false;
-  bool told = false;  ///< the node knows that nobody wants it any more
+  bool told = false;  ///< the node was told that the prefetch and its hold are not wanted any more
 
   [[nodiscard]] key_batch batch() const noexcept { return {keys.data(), width == 0 ? 0 : keys.size() / width, width}; }
 };
@@ -180,31 +180,34 @@ class session {
   /// Copies the resident prefix (of `part`, or whole blocks) and returns its length. Pins only while it copies.
   result<std::size_t> get_into(key_batch keys, std::uint32_t group, std::optional<std::uint32_t> part, buffers targets);
 
-  /// Asks for the blocks of the chain that are in lower tiers. Returns at once. What came is kept from eviction from
-  /// its end until drop(), ten seconds at most; who wants it longer pins it before. Errors: invalid_argument.
+  /// Begins to load the blocks of the chain that are in lower tiers, and returns at once. From its end until drop(),
+  /// ten seconds at most, what was loaded is not evicted: pin it meanwhile. Errors: invalid_argument.
   result<prefetch_ticket> prefetch(key_batch keys, std::uint32_t group, const prefetch_options& options = {});
-  /// True when the ticket is done; false: not before `until`, and it goes on. A worker that was replaced meanwhile has
-  /// forgotten the ticket: it is done with what is there.
+  /// Waits until the prefetch ends, but not after `until`: true when it has ended, false when it goes on. If the worker
+  /// was replaced meanwhile, it ends with the blocks that are resident.
   result<bool> wait(prefetch_ticket& ticket, time_point until);
-  /// Blocks of its prefix that are resident now. No system call.
+  /// Length of the chain's prefix that is resident now. No system call.
   [[nodiscard]] result<std::size_t> progress(const prefetch_ticket& ticket);
-  /// The engine is ready to compute: a best_effort prefetch ends with what is there, the others go on.
+  /// Says that the engine is ready to compute: a best_effort prefetch ends with the blocks that are resident; others go
+  /// on.
   result<void> stop(const prefetch_ticket& ticket);
-  /// Ends it here and now with what is there, which is not kept; only what is under way still comes.
+  /// Ends the prefetch at once with the blocks that are resident, without a hold. Loads in flight still arrive.
   result<void> cancel(prefetch_ticket& ticket);
-  /// Nobody waits for it, nor wants it kept, any more.
+  /// Ends the prefetch, or its hold. For a ticket that nobody waits for any more.
   void drop(prefetch_ticket& ticket);
 
   // ---- writing
 
   /// Stores what is not there yet; visible to every session when it returns.
   put_report put(key_batch keys, std::uint32_t group, std::optional<std::uint32_t> part, buffers sources);
-  /// Copies and hands in; flush() says how it went. The buffers may be used again at once.
+  /// Copies the blocks and submits them without waiting for the answer: flush() has it. The buffers may be used again
+  /// at once.
   put_report put_async(key_batch keys, std::uint32_t group, std::optional<std::uint32_t> part, buffers sources);
   /// Waits for all put_async of this session; the number newly stored since the last flush, or the first failure.
   result<std::uint64_t> flush();
 
-  /// Binds blank blocks to keys. `out` has keys.count places. All or nothing: a refused key gives all back.
+  /// Binds blank blocks to keys, to be filled by the caller. `out` has keys.count places. All or nothing: when a key is
+  /// refused, all are given back.
   result<void> reserve(key_batch keys, std::uint32_t group, std::optional<std::uint32_t> part,
                        std::span<reserved_block> out);
   /// The parts of these blocks are written. Entries that are not writable are skipped. Returns how many blocks became
@@ -215,12 +218,12 @@ class session {
 
   /// Forgets keys; how many were there.
   result<std::uint64_t> remove(key_batch keys, std::uint32_t group);
-  /// Blocks that are present stay in DRAM from now on (`kept`), or no more; how many of them do as asked now. They
-  /// count against the instance group's quota of kept blocks: limit_exceeded when it is used up, after the first ones.
+  /// Exempts present blocks from eviction (`kept`), or ends that. Returns how many blocks now are as asked. They count
+  /// against the instance group's quota of kept blocks: limit_exceeded when it is used up; the first keys took effect.
   result<std::uint64_t> keep(key_batch keys, std::uint32_t group, bool kept);
   /// Forgets the whole instance; done when it returns.
   result<void> clear();
-  /// Returns when all that this session handed in before is done.
+  /// Waits until all that this session submitted before has been carried out.
   result<void> barrier();
 
   // ---- devices
@@ -334,7 +337,7 @@ class session {
   reservations reservations_;
   connection socket_;
   std::atomic<std::uint32_t> looked_at_{0};  ///< the last slab that was mapped ahead of need
-  slab_map slabs_;                           ///< its thread may use the socket
+  slab_map slabs_;                           ///< its thread may use socket_, so it is destroyed before it
   channel channel_;
 
   std::atomic<bool> closing_{false};

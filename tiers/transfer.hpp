@@ -1,4 +1,4 @@
-// A block on its way between the DRAM tier and the tier below it: what both say to each other.
+// Transfers of blocks between the DRAM tier and a tier below: requests and results.
 #pragma once
 
 #include <cstddef>
@@ -10,8 +10,8 @@
 
 namespace cenote {
 
-/// Memory of a slab that the tier below shall write down, or fill. It belongs to that tier until it answered with the
-/// token.
+/// A block's memory that the tier below shall write, or fill. It belongs to that tier until the outcome with this token
+/// is returned.
 struct transfer {
   std::uint32_t instance = 0;  ///< the DRAM tier's number
   std::uint32_t group = 0;
@@ -19,7 +19,7 @@ struct transfer {
   full_key full;
   block_key key;
   std::span<std::byte> memory;                 ///< the whole stride of a block
-  std::optional<std::uint64_t> checksum = {};  ///< down: XXH3-64 of `memory`, if somebody took it already
+  std::optional<std::uint64_t> checksum = {};  ///< down: XXH3-64 of `memory`, if it was taken already
 };
 
 enum class transfer_result : std::uint8_t {
@@ -34,7 +34,7 @@ struct transfer_outcome {
   transfer_result what = transfer_result::done;
 };
 
-/// A block that left the tier below by itself; the DRAM tier may still have it.
+/// A block that the tier below has evicted or lost; the DRAM tier may still have it.
 struct lost_block {
   std::uint32_t instance = 0;
   block_key key;

@@ -10,10 +10,10 @@
 
 namespace cenote::blocks {
 
-/// Who pays: an instance group; or one user of those that share an account, and the account with him.
+/// What an instance group is charged for its blocks; or one user of those that share the account of a group.
 struct account {
   std::string name;
-  account* parent = nullptr;                                ///< pays the same, and has bounds of its own
+  account* parent = nullptr;                                ///< is charged the same, and has bounds of its own
   std::map<std::uint32_t, std::unique_ptr<account>> users;  ///< by uid: those whose parent it is
   group_options given;
   std::uint64_t used = 0;

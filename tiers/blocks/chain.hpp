@@ -1,4 +1,4 @@
-// Chains of blocks on their way from ring entries to the eviction policies.
+// Chains of blocks that are gathered from ring entries for the eviction policies.
 #pragma once
 
 #include <cstddef>
@@ -19,7 +19,7 @@ struct used_chain {
   std::vector<chain_block> blocks;   ///< head to tail
   std::vector<std::uint64_t> asked;  ///< what the session asked for behind them
   std::uint64_t looked = 0;          ///< blocks that were named, here or not
-  bool begun = false;                ///< the policy knows of it, and `left` blocks from the head are still to be used
+  bool begun = false;  ///< begin_request() was called; `left` blocks from the head are still to be touched
   std::size_t left = 0;
   std::uint32_t request_context = 0;
 

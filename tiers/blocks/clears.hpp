@@ -22,15 +22,16 @@ class clears {
          lower_edges& edges) noexcept
       : state_(state), transfers_(transfers), blocks_(blocks), handed_out_(handed_out), edges_(edges) {}
 
-  /// Forgets every block of the instance called `id`. Nothing when there is none. `below`: what is left to do there.
+  /// Forgets every block of the instance called `id`, and returns how many; nothing when there is no such instance.
+  /// Adds to `below` what the tiers below have to forget.
   std::optional<std::uint64_t> clear_instance(const std::string& id, boot_time now,
                                               std::vector<removal>* below = nullptr);
   std::uint64_t clear_all(boot_time now, std::vector<removal>* below = nullptr);
-  /// The same in steps: of the instance called `id`, or of all when it is empty. Nothing when there is none of that
-  /// name.
+  /// Begins the same in steps, which clear_some() carries out: of the instance called `id`, or of all when it is empty.
+  /// Nothing when there is no such instance.
   [[nodiscard]] std::optional<std::vector<clear_work>> begin_clear(const std::string& id, std::vector<removal>& below);
   [[nodiscard]] clear_work begin_clear_of(instance& instance, std::vector<removal>* below);
-  /// True: done.
+  /// Carries out up to `budget` steps. True: done.
   bool clear_some(clear_work& work, boot_time now, std::uint64_t budget);
   /// For tests of engines: alters every 16-bit word of every block that is here, and has all that is in the tier below
   /// forgotten, so that no right byte is left. Returns the number of blocks.

@@ -1,4 +1,4 @@
-// Which block goes next: the order of each pool.
+// The eviction order of each pool: which block is the next victim.
 #pragma once
 
 #include <cstdint>

@@ -15,25 +15,27 @@ using memory::block_ref;
 
 namespace {
 
-constexpr std::uint32_t most_looks = 4096;         // in vain, at blocks that are held: a fraction of a millisecond
-constexpr std::uint64_t evicted_at_once = 16'384;  // of one account: some milliseconds
-constexpr unsigned most_vain_pools = 8;            // of one call
-constexpr tenths aside_for = tenths(2);            // until the clock has moved on for sure
+constexpr std::uint32_t most_looks = 4096;         // victims that one call examines: a fraction of a millisecond
+constexpr std::uint64_t evicted_at_once = 16'384;  // blocks of one account in one call: some milliseconds
+constexpr unsigned most_vain_pools = 8;            // that one call tries without freeing a block
+constexpr tenths aside_for = tenths(2);            // at least one full tenth, whatever the phase of the clock
 
 }  // namespace
 
-/// Where grants do not count, only storing makes the cached blocks more. `but` bytes of them come later.
-void evictor::stay_within_capacity(std::uint64_t but, boot_time now) {
+/// Where granted blocks do not count against the capacity: evicts what the cached blocks exceed it by, but for
+/// `tolerated_bytes`, for which the caller makes room later.
+void evictor::stay_within_capacity(std::uint64_t tolerated_bytes, boot_time now) {
   if (state_.options.grants_in_capacity) return;
-  const std::uint64_t most = state_.options.capacity + but;
+  const std::uint64_t most = state_.options.capacity + tolerated_bytes;
   while (state_.counted_bytes() > most) {
     if (evict_oldest(nullptr, state_.counted_bytes() - most, now) == 0) return;
   }
 }
 
-/// A pool of which all that was looked at is held by somebody is set aside for a moment, so that neither its pins nor
-/// the looks at them cost others anything. As a last resort everything is looked at, but not again before something of
-/// the pool may have been let go. Returns how many went.
+/// Frees up to `count` blocks of the pool, and returns how many. A pool of which every examined victim was held
+/// (pinned, prefetched, in transfer) is set aside for a moment, so that examining it again costs others nothing. As a
+/// last resort all blocks are examined, but not twice within a tenth of a second unless one may have been released
+/// meanwhile.
 std::uint32_t evictor::evict(pool& pool, std::uint32_t count, boot_time now, effort effort) {
   instance& in = *pool.owner;
   const bool thorough = effort == effort::last_resort;
@@ -60,9 +62,9 @@ std::uint32_t evictor::evict(pool& pool, std::uint32_t count, boot_time now, eff
     if (gone < refs.size() && in.pins_seen != now) pins_.mark_pins(in, now);
   }
   pool.aside_until = freed == 0 && all > 0 ? now + aside_for : boot_time{};
-  if (thorough && freed == 0 && in.pin_look == pin_look) {  // else the pins were not known from the first look on
+  if (thorough && freed == 0 && in.pin_look == pin_look) {  // else some were examined before the pins were known
     pool.vain_at = now;
-    pins_.note_forced(looks / 64);  // nor does a pin that comes and goes have everything looked at without end
+    pins_.note_forced(looks / 64);  // bounds the cost even if a pin that comes and goes resets vain_at each time
   }
   if (freed == count || (!thorough && in.zombies_seen == now)) return freed;
   in.zombies_seen = now;
@@ -70,7 +72,8 @@ std::uint32_t evictor::evict(pool& pool, std::uint32_t count, boot_time now, eff
   return freed;
 }
 
-/// Takes victims out of their order, at most `count`, and passes over those that are held. Each look counts.
+/// Takes up to `count` victims out of their order, and passes over those that are held. Adds what it examined to
+/// `looks`.
 std::vector<block_ref> evictor::next_victims(pool& pool, std::uint32_t count, std::uint32_t& looks, boot_time now) {
   std::vector<block_ref> refs;
   for (std::uint32_t i = 0; i < count; ++i) {
@@ -84,7 +87,7 @@ std::vector<block_ref> evictor::next_victims(pool& pool, std::uint32_t count, st
     if (pins_.is_stuck(home, ref, now)) {
       ++state_.counters.pinned_victims;
       if ((state_.record_of(home, ref).flags & memory::block_record::flag_written_back) !=
-          0) {  // behind it others are free to go
+          0) {  // back to the policy, so that the next one can be examined
         order_.leave_order(pool, *victim, departure::removed, now);
         order_.enter_order(pool, *victim, now);
       } else {
@@ -98,7 +101,7 @@ std::vector<block_ref> evictor::next_victims(pool& pool, std::uint32_t count, st
   return refs;
 }
 
-/// Frees those of `refs` (present, in no policy) that nobody holds; the others stay hits. Returns how many went.
+/// Frees those of `refs` (present, in no policy) that nobody holds, and returns how many; the others stay hits.
 std::uint32_t evictor::release_blocks(pool& pool, std::span<const block_ref> refs, boot_time now) {
   instance& in = *pool.owner;
   std::uint32_t freed = 0;
@@ -106,7 +109,7 @@ std::uint32_t evictor::release_blocks(pool& pool, std::span<const block_ref> ref
   for (std::size_t i = 0; i < refs.size(); ++i) {
     slab& home = *slab_of(in, refs[i]);
     memory::block_record& record = state_.record_of(home, refs[i]);
-    if (pinned[i]) {  // stays a hit; and is not asked again soon
+    if (pinned[i]) {  // stays a hit, as a young block
       ++state_.counters.pinned_victims;
       blocks_.restore(in, home, refs[i]);
       order_.enter_order(pool, home.what.first_record + refs[i].block(), now);
@@ -124,8 +127,7 @@ std::uint32_t evictor::release_blocks(pool& pool, std::span<const block_ref> ref
   return freed;
 }
 
-pool* evictor::pool_with_oldest(const account* within, boot_time now,
-                                std::optional<std::uint32_t> (*victim_of)(const pool&)) const noexcept {
+pool* evictor::pool_with_oldest(const account* within, boot_time now, victim_choice victim_of) const noexcept {
   pool* oldest = nullptr;
   std::pair<priority, boot_time> lowest;
   for (const auto& [number, each] : state_.instances) {
@@ -144,18 +146,19 @@ pool* evictor::pool_with_oldest(const account* within, boot_time now,
   return oldest;
 }
 
-/// Evicts up to a batch from the pool whose blocks are oldest, of those that have one to give. Returns how many went.
+/// Evicts up to `bytes`, at most a batch, from the pool with the oldest block, or from the next one if all of that is
+/// held. Returns how many blocks went.
 std::uint32_t evictor::evict_oldest(const account* within, std::uint64_t bytes, boot_time now) {
   for (unsigned i = 0; i < most_vain_pools; ++i) {
     pool* oldest = pool_with_oldest(within, now);
     if (oldest == nullptr) break;
     const std::uint32_t freed = evict(*oldest, blocks_for(bytes, *oldest), now);
-    if (freed > 0) return freed;  // else it is set aside: on to the next one
+    if (freed > 0) return freed;  // else evict() has set it aside, and the next one is found
   }
   return 0;
 }
 
-/// Nothing that is not set aside is left: looks at everything once more.
+/// All pools of the account are set aside: examines all their blocks once more. True: one was freed.
 bool evictor::evict_last_of_account(account& payer, boot_time now) {
   const auto gave = [&](const std::unique_ptr<pool>& group) { return evict(*group, 1, now, effort::last_resort) > 0; };
   return std::any_of(state_.instances.begin(), state_.instances.end(), [&](const auto& each) {

@@ -12,7 +12,8 @@ namespace cenote::blocks {
 class accounts;
 class block_states;
 
-/// What is handed out is a part of a block under a grant version, to one session, once; it ends with one word about it.
+/// A hand-out is a part of a block under a grant version, given to one session once. It ends when the session says so
+/// (commit, finish, release), or is dead.
 class handed_out {
  public:
   handed_out(state& state, accounts& payers, block_states& blocks) noexcept

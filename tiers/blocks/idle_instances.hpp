@@ -1,4 +1,4 @@
-// The end of instances: those that nobody uses are emptied and given up.
+// Gives up instances that no session uses: empties them in steps, then removes them.
 #pragma once
 
 #include <cstdint>
@@ -16,7 +16,7 @@ class lower_edges;
 class request_chains;
 class slab_space;
 
-/// Says which instances have to go, and empties them a step at a time.
+/// Decides which instances are given up, and empties them a step at a time.
 class idle_instances {
  public:
   idle_instances(state& state, accounts& payers, evictor& evictor, slab_space& space, kept_blocks& kept,

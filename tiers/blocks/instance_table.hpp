@@ -25,11 +25,12 @@ class instance_table {
 
   /// The number of the instance with this spec; nothing when it is new; `spec_mismatch` names the differing field.
   [[nodiscard]] result<std::optional<instance_number>> find_instance(const instance_spec& spec) const;
-  /// A block of every group must fit into a slab of this tier.
+  /// Refuses a spec with blocks that do not fit into a slab of this tier, or of which none could stay below the high
+  /// water mark.
   [[nodiscard]] result<void> check_fits(const instance_spec& spec) const;
   instance& make_instance(instance_number number, const instance_spec& spec, memory::index_writer index,
                           memory::version_table versions, std::uint32_t owner);
-  /// For somebody who is about to attach.
+  /// Adds an empty instance, claimed for the client that is about to attach to it.
   result<void> add_instance(instance_number number, const instance_spec& spec, memory::index_writer index,
                             memory::version_table versions, boot_time now = boot_time_of(0), std::uint32_t owner = 0);
   /// What a client maps: read-only descriptors of index and versions. Nothing for unknown instances.
@@ -37,13 +38,13 @@ class instance_table {
   /// A second descriptor of a slab, and its segment's size in bytes. Nothing when the slab is gone.
   [[nodiscard]] std::optional<std::pair<unique_fd, std::uint64_t>> slab_descriptor(instance_number number,
                                                                                    std::uint32_t index) const;
-  /// Somebody is about to attach to it: it is not given up for the next few seconds.
+  /// A client is about to attach to it: it is not given up for the next few seconds.
   void claim_instance(instance_number number, boot_time now) noexcept;
   void begin_idle(instance& instance, boot_time now) noexcept;
   [[nodiscard]] std::uint32_t made_by(std::uint32_t owner) const noexcept;
-  /// Instances that came since the last call, for the tier below.
+  /// Instances that were added since the last call, for the tier below.
   [[nodiscard]] std::vector<instance_binding> take_bindings();
-  /// It is blank and has no session.
+  /// Removes an instance that is blank and has no session.
   void erase(instance_number number);
   [[nodiscard]] std::vector<instance_number> take_given_up() { return std::exchange(given_up_, {}); }
 

@@ -1,4 +1,4 @@
-// Blocks that stay until they are removed, as sessions or the configuration say.
+// Blocks that are exempt from eviction, as sessions or the configuration say.
 #pragma once
 
 #include <cstdint>

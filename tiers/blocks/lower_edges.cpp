@@ -21,6 +21,7 @@ using memory::block_ref;
 using memory::block_state;
 using prefetch::load_state;
 
+/// Queues a write of the block to a tier below. `leaves`: it is evicted when it is written.
 void lower_edges::write_down(edge_number edge, slab& home, block_ref ref, bool leaves) {
   const pool& from = pool_of(home);
   const block_record& record = state_.record_of(home, ref);
@@ -42,15 +43,15 @@ void lower_edges::write_down(edge_number edge, slab& home, block_ref ref, bool l
                                 .checksum = from.stride == from.block_bytes ? record.checksum() : std::nullopt});
 }
 
-/// While the block stays: to the first tier, from `first` on, that wants all blocks and has not got it. What the window
-/// has no room for is written when the block leaves.
+/// Writes a copy, while the block stays, to the first tier from `first` on that takes all blocks and lacks this one. If
+/// the write window is full it is written when it is evicted.
 void lower_edges::write_through(slab& home, block_ref ref, edge_number first) {
   for (edge_number edge = first; edge < state_.options.edges.size(); ++edge) {
     if (state_.options.edges[edge].ingest == ingest::all && write_copy(edge, home, ref)) return;
   }
 }
 
-/// The block was read so often.
+/// Writes a copy to the first tier that takes blocks after exactly `hits` reads.
 void lower_edges::write_hot(slab& home, block_ref ref, std::uint16_t hits) {
   for (edge_number edge = 0; edge < state_.options.edges.size(); ++edge) {
     const edge_options& below = state_.options.edges[edge];
@@ -58,7 +59,8 @@ void lower_edges::write_hot(slab& home, block_ref ref, std::uint16_t hits) {
   }
 }
 
-/// One movement of a block at a time. False: it has a copy there, is on its way, or the window is full.
+/// Writes a copy, while the block stays. False: it has one there, another transfer of it is under way, or the window is
+/// full.
 bool lower_edges::write_copy(edge_number edge, slab& home, block_ref ref) {
   const bool below = (state_.record_of(home, ref).flags & block_record::flag_of(edge)) != 0;
   if (below || transfers_.is_moving(home, ref) || !transfers_.may_write(edge, pool_of(home))) return false;
@@ -66,8 +68,9 @@ bool lower_edges::write_copy(edge_number edge, slab& home, block_ref ref) {
   return true;
 }
 
-/// Keeps two stocks ahead of need: blank blocks (the water marks), and behind them blocks that have a copy below and so
-/// can go at once (write_ahead). Only what both could not cover is dropped. True: more to do.
+/// Background write-back, one step: evicts clean blocks (with a copy below) from the high down to the low water mark,
+/// and begins to write the oldest dirty ones until a share `write_ahead` of the capacity is clean. A dirty block is
+/// evicted, and so lost, only where puts outrun this. True: more to do.
 bool lower_edges::demote_ahead(boot_time now) {
   const std::uint64_t usable = state_.usable_bytes();
   const std::uint64_t low = share_of(usable, state_.options.low_water);
@@ -89,7 +92,7 @@ bool lower_edges::demote_ahead(boot_time now) {
   return write_oldest(*oldest, blocks_for(excess, *oldest), now) > 0 || more;
 }
 
-/// Bytes that demote_ahead() would have written back, but has not.
+/// Bytes of dirty blocks beyond what demote_ahead() leaves dirty.
 std::uint64_t lower_edges::unwritten_excess() const noexcept {
   if (state_.options.high_water >= 1.0 || !state_.options.has_lower()) return 0;
   const std::uint64_t staying = state_.counted_bytes() - transfers_.leaving_bytes() - order_.written_back_bytes();
@@ -112,7 +115,7 @@ std::uint32_t lower_edges::write_oldest(pool& pool, std::uint32_t count, boot_ti
       pool.policy->evict(*victim, state_.key_hash(pool, *victim), count_of(now));
       order_.mark_written_back(pool, *victim, now);
       ++begun;
-    } else if (transfers_.is_moving(home, ref)) {  // written through at this moment: its turn comes again
+    } else if (transfers_.is_moving(home, ref)) {  // a copy is being written already: looked at again later
       pool.policy->skip_victim(*victim, count_of(now));
     } else if (transfers_.may_write(edge, pool)) {
       pool.policy->evict(*victim, state_.key_hash(pool, *victim), count_of(now));
@@ -150,7 +153,7 @@ void lower_edges::finish_write(const moving_block& moved, std::uint32_t number, 
   pool& from = pool_of(home);
   if (moved.leaves) --from.leaving;
   block_record& record = state_.record_of(home, moved.ref);
-  if (record.state() != block_state::present) {  // removed meanwhile; a zombie since
+  if (record.state() != block_state::present) {  // removed meanwhile: a zombie, which this transfer kept
     blocks_.rescan_zombies(*moved.owner);
     return;
   }
@@ -167,7 +170,7 @@ void lower_edges::finish_write(const moving_block& moved, std::uint32_t number, 
   } else if (state_.counted_bytes() <= share_of(state_.usable_bytes(), state_.options.high_water)) {
     order_.mark_written_back(
         from, number,
-        now);  // also what the tier below refused: it goes without a copy when its memory is needed
+        now);  // also if the tier below refused it: then it is evicted without a copy when memory is needed
   } else {
     leaving[&from].push_back(moved.ref);
   }
@@ -179,8 +182,8 @@ bool lower_edges::is_present(instance_number number, std::uint32_t group, const 
          state_.find_present(*home->second, reduce_key(full.view(), group), full, nullptr);
 }
 
-/// Of the tiers below that were not asked, the one that probably has the block: the one that says so behind the index,
-/// or else the first that says nothing.
+/// The tier below to load the block from, of those not in `asked`: the one whose hints have the key, or else the first
+/// without hints.
 std::optional<edge_number> lower_edges::source_of(const instance& instance, const block_key& key,
                                                   edge_set asked) const noexcept {
   const std::vector<edge_options>& edges = state_.options.edges;
@@ -206,12 +209,12 @@ prefetch::load_answer lower_edges::load(instance_number number, std::uint32_t gr
     return {load_state::loading, transfers_.serial_of(under_way->second)};
   }
   if (collision || in.reserved_keys.contains(key)) return {load_state::busy};
-  if (in.is_clearing()) return {load_state::absent};  // below it goes next
+  if (in.is_clearing()) return {load_state::absent};  // the tiers below are cleared as well
   const auto edge = source_of(in, key);
   if (!edge) return {load_state::absent};
   pool& into = *in.pools[group];
   if (!transfers_.may_load(*edge, into)) return {load_state::wait};
-  // A load can wait, so it costs no block that could be written first.
+  // A load can wait, so no dirty block is evicted for it that can be written down first.
   const bool room_comes = into.leaving > 0 || (into.policy->size() > 0 && unwritten_excess() > 0);
   if (into.free.empty() && into.written_back->size() == 0 && room_comes && !space_.slab_fits(into))
     return {load_state::wait};
@@ -229,12 +232,12 @@ prefetch::load_answer lower_edges::load(instance_number number, std::uint32_t gr
   return {load_state::loading, token};
 }
 
-/// Asks a tier below for the block whose key the record has.
+/// Queues a load of the block, whose key stands in its record, from the tier `what.edge`. Returns the token.
 std::uint64_t lower_edges::begin_load(slab& home, std::uint32_t number, const moving_block& what) {
   block_record& record = state_.records[number];
   memory::shared_store(record.source, what.edge, std::memory_order_relaxed, "load.source"_point);
   record.set_state(block_state::loading,
-                   "load.loading"_point);  // before the read is asked for: a restart must not reuse the memory
+                   "load.loading"_point);  // before the read is queued: a restart must not reuse the memory
   const std::uint64_t token = transfers_.begin_moving(number, what);
   const full_key full = record.get_key();
   transfers_.queue_load(what.edge, {.instance = home.owner->number,
@@ -246,8 +249,8 @@ std::uint64_t lower_edges::begin_load(slab& home, std::uint32_t number, const mo
   return token;
 }
 
-/// The tier that was asked has not got the block: the next one is, into the same memory and under the same token. It
-/// may be on its way beyond that tier's window, as it has its memory already. False: nobody is left.
+/// After a tier without the block: asks the next one, for the same memory and under the same token, even if that
+/// exceeds its read window. False: no tier is left to ask.
 bool lower_edges::load_from_next(const moving_block& moved, std::uint32_t number) {
   instance& in = *moved.owner;
   if (moved.unwanted || in.is_clearing()) return false;
@@ -298,19 +301,19 @@ void lower_edges::forget_copies(edge_number edge, std::span<const lost_block> lo
   }
 }
 
-/// `copies`: flags of those that are gone.
+/// Clears the flags `copies` of tiers that have no copy any more.
 void lower_edges::forget_copy(slab& home, block_ref ref, std::uint8_t copies) {
   block_record& record = state_.record_of(home, ref);
   memory::shared_clear_bits(record.flags, copies, "forget_copy.not_below"_point);
   if ((record.flags & block_record::flag_written_back) == 0 || (record.flags & block_record::flags_below) != 0) return;
-  // Its turn to be written comes again.
+  // The last copy is gone: back into the policy, to be written again.
   const std::uint32_t number = home.what.first_record + ref.block();
   const boot_time touched = record.last_use();
   order_.leave_order(pool_of(home), number, departure::removed, touched);
   order_.enter_order(pool_of(home), number, touched);
 }
 
-/// One slab, the first that can go.
+/// Gives up one slab that holds memory which reads of a dead worker may still fill.
 void lower_edges::drain_lost(boot_time now) {
   if (!transfers_.any_lost()) return;
   for (const auto& [owner, ref] : transfers_.recovered()) {

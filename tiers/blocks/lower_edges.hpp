@@ -1,4 +1,4 @@
-// Blocks on their way to and from the tiers below.
+// Write-back to the tiers below, and loads from them.
 #pragma once
 
 #include <cstdint>
@@ -23,7 +23,7 @@ class pin_looks;
 class slab_moves;
 class slab_space;
 
-/// Decides what is written down and when, and carries out what the tiers below answered.
+/// Decides which blocks are written to which tier below and when, begins loads, and applies the results of both.
 class lower_edges {
  public:
   lower_edges(state& state, transfer_table& transfers, pin_looks& looks, eviction_order& order, block_states& blocks,
@@ -50,13 +50,14 @@ class lower_edges {
   /// Makes room for a block and puts it on the list of take_loads(), unless it is here or on its way.
   prefetch::load_answer load(instance_number number, std::uint32_t group, const full_key& full, boot_time now);
   void note_removal(instance& instance, const block_key& key, std::vector<removal>& below);
-  /// Blocks that left the tier below by themselves: they are not free to go any more.
+  /// The tier below has lost or evicted its copies of these blocks. Those without another copy are dirty again: they
+  /// are written before they are evicted.
   void forget_copies(edge_number edge, std::span<const lost_block> lost);
   void forget_copy(slab& home, memory::block_ref ref, std::uint8_t copies);
   void drain_lost(boot_time now);
   /// One step of eviction ahead of need. True: more to do.
   bool evict_ahead(boot_time now);
-  /// After a restart: no read of the worker before from this tier can land in a slab any more.
+  /// After a restart: all reads from this tier that the worker before had submitted have ended. Frees their memory.
   void release_loading(edge_number edge);
 
  private:

@@ -14,8 +14,10 @@ using memory::block_state;
 
 namespace {
 
-constexpr unsigned most_forced_looks = 16;        // at pins, a tenth of a second …
-constexpr std::uint64_t most_forced_cost = 1024;  // … or so much of them: 64 slots each
+// Both have to be used up, within a tenth of a second, before look_again() refuses: looks, and their cost in 64 pin
+// slots.
+constexpr unsigned most_forced_looks = 16;
+constexpr std::uint64_t most_forced_cost = 1024;
 
 }  // namespace
 
@@ -52,7 +54,7 @@ bool pin_looks::any_pinned(const instance& instance, std::span<const block_ref> 
   return false;
 }
 
-/// Looks once through all pins of the instance and notes which blocks they hold: a hint that is good for a moment.
+/// Scans all pins of the instance and notes which blocks they hold: a hint, valid until the clock ticks.
 void pin_looks::mark_pins(instance& instance, boot_time now) {
   ++instance.pin_look;
   instance.pins_seen = now;
@@ -85,15 +87,15 @@ void pin_looks::mark_pins(instance& instance, boot_time now) {
   }
 }
 
-/// The block has come, or one of those who held it is gone: if nobody else does, another look at its pool is worth it.
+/// A block came, or a holder of it is gone. If nobody else holds it, its pool is worth examining again.
 void pin_looks::note_loose(pool& group, std::uint32_t record) {
   if (group.vain_at == boot_time{}) return;
   const slab& home = *state_.slab_of_record(record);
   if (!is_stuck(home, block_ref(home.what.index, record - home.what.first_record), group.vain_at)) group.vain_at = {};
 }
 
-/// Before a request is refused: what was held at the last look may be free by now. So many times a tenth of a second
-/// that no request waits for nothing, and a flood of requests that cannot be served costs little. True: it looked.
+/// Scans the pins again before a request is refused, since those of the last scan may be gone. At most so often in a
+/// tenth of a second that a flood of requests that cannot be served costs little. True: it scanned.
 bool pin_looks::look_again(instance& instance, boot_time now) {
   if (instance.pin_look == 0 && instance.zombies.empty()) return false;  // never met a pin
   if (forced_at_ != now) forced_looks_ = 0, forced_cost_ = 0;
@@ -106,7 +108,7 @@ bool pin_looks::look_again(instance& instance, boot_time now) {
   return true;
 }
 
-/// True: somebody holds the block, or did so at the last look, which was a moment ago.
+/// True: a transfer or prefetch holds the block, or a pin did at the scan of this tenth of a second.
 bool pin_looks::is_stuck(const slab& home, block_ref ref, boot_time now) const noexcept {
   if (transfers_.is_moving(home, ref) || holds_.is_held(home.what.first_record + ref.block())) return true;
   const instance& in = *home.owner;

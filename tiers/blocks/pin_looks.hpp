@@ -12,20 +12,20 @@ namespace cenote::blocks {
 class prefetch_holds;
 class transfer_table;
 
-/// Condemns blocks, and looks for the pins of readers: the only places where the store meets them.
+/// Makes blocks unreadable before they are reused (condemn) and scans readers' pins, as hazard pointers are scanned.
 class pin_looks {
  public:
   pin_looks(state& state, prefetch_holds& held, transfer_table& transfers) noexcept
       : state_(state), holds_(held), transfers_(transfers) {}
 
   std::vector<bool> condemn(instance& instance, std::span<const memory::block_ref> refs);
-  /// A hint: only condemn() knows.
+  /// A hint, without changing versions: only what condemn() says is sure.
   [[nodiscard]] bool any_pinned(const instance& instance, std::span<const memory::block_ref> refs);
   void mark_pins(instance& instance, boot_time now);
   void note_loose(pool& group, std::uint32_t record);
   bool look_again(instance& instance, boot_time now);
   [[nodiscard]] bool is_stuck(const slab& home, memory::block_ref ref, boot_time now) const noexcept;
-  /// A look through everything, as a last resort, cost so much.
+  /// Adds the cost of examining a whole pool as a last resort to what look_again() bounds.
   void note_forced(std::uint64_t cost) noexcept { forced_cost_ += cost; }
 
  private:

@@ -9,14 +9,14 @@
 
 namespace cenote::blocks {
 
-/// Which jobs hold which blocks. A block may be held by several jobs; it is loose when the last one let go. Blocks are
-/// named by their records. The node's own: a restart forgets them.
+/// Which prefetch jobs hold which blocks, by their records. A block may be held by several jobs, and is evictable again
+/// when the last one ends. Not kept across a restart.
 class prefetch_holds {
  public:
   /// From now on the block, of `stride` bytes, is not evicted until the job ends. False, and nothing is held: all jobs
   /// together would hold more than `most` bytes.
   bool hold(std::uint64_t job, session_number session, std::uint32_t record, std::uint64_t stride, std::uint64_t most);
-  /// The job holds nothing any more. Returns the blocks that nobody holds now.
+  /// Ends all holds of the job. Returns the blocks that no job holds now.
   std::vector<std::uint32_t> let_go(std::uint64_t job);
   /// … nor do all jobs of the session.
   std::vector<std::uint32_t> let_go_all(session_number session);

@@ -1,4 +1,4 @@
-// A new worker finds the blocks of the old one: everything is derived again from the block records.
+// Recovery: a new worker takes over the blocks of the one before, and derives everything from the block records.
 #pragma once
 
 #include <cstdint>

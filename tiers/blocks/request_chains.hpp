@@ -1,4 +1,4 @@
-// What sessions used and stored, as requests that the eviction policies understand.
+// Turns the blocks that sessions used and stored into requests of the eviction policies.
 #pragma once
 
 #include <cstdint>
@@ -28,7 +28,7 @@ class request_chains {
   void place_stored(session& session, boot_time now);
   /// Some blocks of the request under way are in no policy yet.
   [[nodiscard]] bool is_storing() const noexcept { return storing_.group != nullptr; }
-  /// The instance goes.
+  /// Drops what is gathered for an instance that goes.
   void forget(const instance& gone) noexcept;
 
  private:

@@ -13,7 +13,7 @@ namespace cenote::blocks {
 
 class eviction_order;
 
-/// Asks for slabs, takes them over and gives them up. What is in them is not its business.
+/// Requests slabs, takes them over and gives them up. Knows nothing of the blocks in them.
 class slab_space {
  public:
   slab_space(state& state, eviction_order& order) noexcept : state_(state), order_(order) {}
@@ -29,7 +29,7 @@ class slab_space {
   slab& adopt_slab(instance& instance, const slab_description& what, memory::segment memory);
   /// False: its instance is not there any more.
   bool add_slab(const slab_description& what, memory::segment memory);
-  /// The slab could not be made: its place is free again, and no other is asked for until `retry_after`.
+  /// The slab could not be made: its place is free again, and no other is asked for until `retry_at`.
   void slab_failed(const slab_description& what, boot_time retry_at);
   /// The keeper has forgotten the slab: its numbers may be used again.
   void slab_dropped(const slab_description& what);

@@ -176,8 +176,8 @@ std::optional<edge_number> store::hinted_edge() const noexcept {
   return static_cast<edge_number>(found - edges.begin());
 }
 
-std::vector<transfer> store::take_demotions(edge_number to) {
-  return parts_->transfers.take_writes(to);
+std::vector<transfer> store::take_demotions(edge_number edge) {
+  return parts_->transfers.take_writes(edge);
 }
 
 std::vector<removal> store::take_expired() {

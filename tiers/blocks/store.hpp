@@ -1,4 +1,5 @@
-// A store of blocks that are readable in place: instances, slabs, blocks, sessions, and every change to them.
+// A store of blocks in memory that clients map, and read without a copy: instances, slabs, blocks, sessions, and every
+// change to them.
 #pragma once
 
 #include <cstdint>
@@ -36,35 +37,37 @@ class store {
   // ---- instances
   /// The number of the instance with this spec; nothing when it is new; `spec_mismatch` names the differing field.
   [[nodiscard]] result<std::optional<instance_number>> find_instance(const instance_spec& spec) const;
-  /// A block of every group must fit into a slab of this tier.
+  /// Refuses a spec with blocks that do not fit into a slab of this tier, or of which none could stay below the high
+  /// water mark.
   [[nodiscard]] result<void> check_fits(const instance_spec& spec) const;
-  /// For somebody who is about to attach.
+  /// Adds an empty instance, claimed for the client that is about to attach to it.
   result<void> add_instance(instance_number number, const instance_spec& spec, memory::index_writer index,
                             memory::version_table versions, boot_time now = boot_time_of(0), std::uint32_t owner = 0);
   /// `limit_exceeded` when `owner` (a uid) may not make another one; idle instances make way as far as they can at
   /// once.
   result<void> make_room(std::uint32_t owner, boot_time now);
-  /// Somebody is about to attach to it: it is not given up for the next few seconds.
+  /// A client is about to attach to it: it is not given up for the next few seconds.
   void claim_instance(instance_number number, boot_time now) noexcept;
   /// What a client maps: read-only descriptors of index and versions. Nothing for unknown instances.
   [[nodiscard]] std::optional<std::pair<unique_fd, unique_fd>> descriptors(instance_number number) const;
   /// A second descriptor of a slab, and its segment's size in bytes. Nothing when the slab is gone.
   [[nodiscard]] std::optional<std::pair<unique_fd, std::uint64_t>> slab_descriptor(instance_number number,
                                                                                    std::uint32_t index) const;
-  /// Forgets every block of the instance called `id`. Nothing when there is none. `below`: what is left to do there.
+  /// Forgets every block of the instance called `id`, and returns how many; nothing when there is no such instance.
+  /// Adds to `below` what the tiers below have to forget.
   std::optional<std::uint64_t> clear_instance(const std::string& id, boot_time now,
                                               std::vector<removal>* below = nullptr);
   std::uint64_t clear_all(boot_time now, std::vector<removal>* below = nullptr);
-  /// The same in steps: of the instance called `id`, or of all when it is empty. Nothing when there is none of that
-  /// name.
+  /// Begins the same in steps, which clear_some() carries out: of the instance called `id`, or of all when it is empty.
+  /// Nothing when there is no such instance.
   [[nodiscard]] std::optional<std::vector<clear_work>> begin_clear(const std::string& id, std::vector<removal>& below);
-  /// True: done.
+  /// Carries out up to `budget` steps. True: done.
   bool clear_some(clear_work& work, boot_time now, std::uint64_t budget);
   /// For tests of engines: alters every 16-bit word of every block that is here, and has all that is in the tier below
   /// forgotten, so that no right byte is left. Returns the number of blocks.
   std::uint64_t corrupt_all(std::vector<removal>& below);
 
-  /// Instances that came since the last call, for the tier below.
+  /// Instances that were added since the last call, for the tier below.
   [[nodiscard]] std::vector<instance_binding> take_bindings();
   /// Instances that were given up since the last call, for the tier below: what it holds of them it keeps.
   [[nodiscard]] std::vector<instance_number> take_given_up();
@@ -108,10 +111,10 @@ class store {
   bool evict_ahead(boot_time now);
 
   // ---- the tiers below
-  /// The one that says behind the index what it holds; nothing: none does.
+  /// The tier that writes hints of what it holds behind the index (memory/lower_hints.hpp); nothing: none does.
   [[nodiscard]] std::optional<edge_number> hinted_edge() const noexcept;
   /// Blocks to write down. They stay readable meanwhile, and keep their memory until transferred() names them.
-  [[nodiscard]] std::vector<transfer> take_demotions(edge_number to = 0);
+  [[nodiscard]] std::vector<transfer> take_demotions(edge_number edge = 0);
   /// What expired since the last call, for the tier below.
   [[nodiscard]] std::vector<removal> take_expired();
   /// Transfers that ended, down or up. Returns tokens of loads that go on: their tier had nothing, and the next one is
@@ -120,19 +123,20 @@ class store {
   /// Makes room for a block and puts it on the list of take_loads(), unless it is here or on its way.
   prefetch::load_answer load(instance_number number, std::uint32_t group, const full_key& full, boot_time now);
   [[nodiscard]] std::vector<transfer> take_loads(edge_number edge = 0);
-  /// Blocks that left the tier below by themselves: they are not free to go any more.
+  /// The tier below has lost or evicted its copies of these blocks. Those without another copy are dirty again: they
+  /// are written before they are evicted.
   void forget_copies(std::span<const lost_block> lost, edge_number edge = 0);
-  /// After a restart: no read of the worker before can land in a slab any more.
+  /// After a restart: all reads from this tier that the worker before had submitted have ended. Frees their memory.
   void release_loading(edge_number edge = 0);
-  /// … or nobody will ever know: such memory is not used again. Each tick() empties a slab that has some and gives it
-  /// up as a whole, when nobody holds another block of it.
+  /// … or it can never be known whether they have: their memory is not used again. Each tick() gives up one slab that
+  /// has such memory, as soon as no pin or writer holds another block of it.
   void abandon_loading(edge_number edge = 0) noexcept;
   [[nodiscard]] bool is_present(instance_number number, std::uint32_t group, const full_key& full) const noexcept;
 
   // ---- prefetches
   /// What the batches that ran ask of the planner, in their order. It answers those that start a prefetch, later.
   [[nodiscard]] std::vector<prefetch::request> take_prefetches();
-  /// Carries a command of the planner out; the result of a `release` says nothing.
+  /// Carries out a command of the planner. The result of a `release` is empty.
   prefetch::command_result execute(const prefetch::command& command, boot_time now);
 
   // ---- configuration
@@ -156,7 +160,7 @@ class store {
   std::uint64_t rebuild(boot_time now);
 
   [[nodiscard]] store_status status(boot_time now) const;
-  /// Blocks that wait for a pin or a writer: while there are some, tick() has work.
+  /// True while blocks wait for a pin or a writer to end, which tick() looks for.
   [[nodiscard]] bool has_leftovers() const noexcept;
 
  private:

@@ -40,16 +40,16 @@ class transfer_table {
   [[nodiscard]] bool is_moving(const slab& home, memory::block_ref ref) const noexcept {
     return !moving_.empty() && moving_.contains(home.what.first_record + ref.block());
   }
-  /// False for a block that stays by itself, or leaves when it is written.
+  /// True when the block is in its pool's policy: false for a kept one, and for one that leaves when it is written.
   [[nodiscard]] bool in_policy(std::uint32_t record) const noexcept;
-  /// One block may always be on its way, however small the window is.
+  /// Whether the window has room. One block may always be in transfer, however small the window is.
   [[nodiscard]] bool may_write(edge_number edge, const pool& pool) const noexcept;
   [[nodiscard]] bool may_load(edge_number edge, const pool& into) const noexcept;
 
   /// Returns the token. Tokens are 64-bit numbers in the order of the transfers: at a billion a second they last for
   /// centuries. A transfer that goes on elsewhere has its token already.
   std::uint64_t begin_moving(std::uint32_t record, moving_block what);
-  /// It ended: the record and what was on its way; nothing when no such transfer is.
+  /// Ends a transfer. Its record and what was moved; nothing when there is no such transfer.
   [[nodiscard]] std::optional<std::pair<std::uint32_t, moving_block>> take_moving(std::uint64_t token);
   /// A block that was to leave stays.
   void stay(std::uint32_t record) noexcept;
@@ -72,12 +72,12 @@ class transfer_table {
   /// … of those, of what goes when it is written.
   [[nodiscard]] std::uint64_t leaving_bytes() const noexcept { return leaving_bytes_; }
 
-  /// A dead worker's reads may still land in these.
+  /// Blocks that a dead worker was loading: its reads may still write to their memory.
   [[nodiscard]] std::vector<std::pair<instance*, memory::block_ref>>& recovered() noexcept { return recovered_; }
   [[nodiscard]] const std::vector<std::pair<instance*, memory::block_ref>>& recovered() const noexcept {
     return recovered_;
   }
-  /// … and it will not be known when those from this tier have ended: such memory is not used again.
+  /// It cannot be known when reads from this tier end: memory that they may write to is not used again.
   void abandon_recovered(edge_number edge) noexcept { lost_[edge] = true; }
   [[nodiscard]] bool is_lost(const slab& home, memory::block_ref ref) const noexcept;
   [[nodiscard]] bool any_lost() const noexcept;

@@ -95,7 +95,7 @@ class automatic final : public policy {
   std::uint64_t turns_ = 0;       ///< uses so far
   std::uint32_t capacity_ = 0;
   bool full_ = false;  ///< a victim was asked for
-  // The race.
+  // The shadow caches and the choice between them.
   shadow_caches shadow_caches_;
   policy_selector selector_;
   std::vector<std::uint64_t> sample_;  ///< of the present request

@@ -5,7 +5,7 @@
 
 namespace cenote::eviction {
 
-/// One list, in the order of admission; a use changes nothing. The yardstick for what the others gain.
+/// One list, in the order of admission; a use changes nothing. The baseline for the others.
 class fifo final : public policy {
  public:
   explicit fifo(block_links& links) noexcept : list_(links) {}

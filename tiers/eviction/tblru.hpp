@@ -33,8 +33,8 @@ class tblru final : public policy {
   [[nodiscard]] bool should_admit(std::uint64_t id, std::uint32_t now) override;
   void insert(std::uint32_t block, std::uint64_t id, std::uint32_t now) override;
   void insert_with_history(std::uint32_t block, std::uint64_t id, std::uint32_t then, std::uint32_t uses) override;
-  /// Takes over what another one found out from a sample of the same requests. Not ghosts: those of a sample would let
-  /// some blocks of a chain in and not the others. To be called while empty.
+  /// Imports what another instance has learned from a sample of the same requests. Without its ghosts: they would admit
+  /// some blocks of a chain and not the others. To be called while empty.
   void import_history(const tblru& predecessor);
   void touch(std::uint32_t block, std::uint32_t now) override;
   void refresh(std::uint32_t block, std::uint32_t now) override;

@@ -19,27 +19,27 @@
 
 namespace cenote::nvme {
 
-/// Whether changes are written down, and whether those among them that erase hold in any case: they do when they are
-/// in the log of removals, from where they are taken at the next start.
+/// Whether changes were written to the catalog, and whether the removals among them are durable in any case: they are
+/// when the log of removals has them, which is applied at the next start.
 struct save_status {
   result<void> written;
   bool removals_hold = true;
 };
 
-/// Carries out submissions in order; those that wait go together, in one write. What could not be erased is kept in
-/// `pending` and in the log, and tried again: before each later write, and every two seconds. The catalog and `pending`
-/// outlive the writer.
+/// Writes submissions in order; those that wait are written together. Removals that fail are kept in `pending` and in
+/// the log, and tried again before each later write and every two seconds. The catalog and `pending` outlive the
+/// writer.
 class catalog_writer {
  public:
   /// Called on the writer's thread once for every write, with the tags of its submissions in their order: all of them
   /// were written, or none, and `status` says why. It may call submit(), but not stop().
   using callback = std::function<void(std::span<const std::uint64_t> tags, const save_status& status)>;
 
-  /// `log`: where removals go that the catalog does not take; its file outlives the writer. Without one they are kept
-  /// in `pending` only. What load() found in it is pending already.
-  /// `mark`: is told how far the catalog has come, every two seconds while it does and at the end.
-  /// `on_exception`: of one on the writer's thread, the callback's among them. It goes on, and does again what was not
-  /// done: `done` may then hear of a tag once more.
+  /// `log`: takes removals that the catalog does not take; its file outlives the writer. Without one they are kept in
+  /// `pending` alone. What the log held at the start is in `pending` already.
+  /// `mark`: the catalog's sequence number is stored there, every two seconds while it grows and at the end.
+  /// `on_exception`: called with exceptions on the writer's thread, those of `done` among them. The step is then
+  /// repeated, so `done` may be called for a tag twice.
   catalog_writer(catalog& into, pending_removals& pending, std::optional<removal_log> log, callback done,
                  std::optional<sequence_mark> mark = {}, exception_callback on_exception = {});
   catalog_writer(const catalog_writer&) = delete;
@@ -47,12 +47,12 @@ class catalog_writer {
   /// stop().
   ~catalog_writer();
 
-  /// `tag` comes back with the callback. Thread-safe; waits for no write. After stop() it does nothing, and no callback
-  /// comes.
+  /// Queues changes; `tag` is passed to the callback. Thread-safe; waits for no write. After stop() it does nothing.
   void submit(std::vector<catalog_change> changes, std::uint64_t tag);
-  /// Writes the spec down after what was submitted before; nobody hears of it. Thread-safe; waits for no write.
+  /// Writes the spec after what was submitted before, without a callback. Thread-safe; waits for no write.
   void remember(const instance_spec& spec);
-  /// Writes what waits, and returns when no callback comes any more. One thread at a time; again is nothing.
+  /// Writes what waits, and ends the thread: no callback comes after it. One thread at a time; a second call does
+  /// nothing.
   void stop();
 
  private:

@@ -60,14 +60,14 @@ struct opened_path {
   std::chrono::milliseconds took{};
 };
 
-/// The tag of changes whose end nobody waits for.
+/// The tag of changes for which `saved` is called only if they fail.
 inline constexpr std::uint64_t unasked = 0;
 
 /// Called on threads of the devices; must not block.
 struct device_events {
   std::function<void(opened_path)> opened;
   std::function<void(std::uint32_t path, std::vector<io_completion>)> completed;
-  /// Perhaps more than once. Of the tag `unasked` only what was not written.
+  /// Perhaps more than once for a tag. For the tag `unasked` only failures.
   std::function<void(std::uint32_t path, std::uint64_t tag, const save_status&)> saved;
   /// An exception on a thread of the path, which goes on; what it did may be half done.
   std::function<void(std::uint32_t path, const std::string& what)> broke;
@@ -93,20 +93,20 @@ class devices {
   /// `everywhere`: all of them.
   std::vector<std::uint32_t> save_removals(std::vector<path_change> changes, const removal_set& removed,
                                            bool everywhere, std::uint64_t tag);
-  /// The path has not answered: it, or the next worker, forgets `removed` as soon as it can.
+  /// For a path that has not answered: adds `removed` to what it, or the next worker, still has to remove there.
   void owe(std::uint32_t number, const removal_set& removed);
-  /// Removals that a path has not written down in its metadata.
+  /// Removals that are not written to the path's catalog yet.
   [[nodiscard]] std::uint64_t pending_removals_of(std::uint32_t number) const noexcept;
-  /// Writes the spec down beside the blocks, for those who look at a store.
+  /// Writes the spec to the catalogs, for `cenote nvme`.
   void remember(const instance_spec& spec);
   /// Makes transfers to and from `memory` cheaper where the machine allows it; a path that is not open yet makes up for
   /// it when it is. Pieces of some MiB: no transfer starts meanwhile.
   void pin(std::span<std::byte> memory);
-  /// To be called before `memory` goes, of which pieces may have been pinned.
+  /// Undoes pin() of whatever lies in `memory`; to be called before it is unmapped.
   void unpin(std::span<std::byte> memory);
   /// What is pinned for a path now. Only for paths that opened.
   [[nodiscard]] std::uint64_t pinned_bytes(std::uint32_t number) const noexcept;
-  /// Something that requests point into: it lives at least until the engines have stopped.
+  /// Keeps memory that requests point into alive until the engines have stopped.
   void keep(std::shared_ptr<const void> memory) { kept_ = std::move(memory); }
   /// Cancels what has not reached a device, waits for the rest, writes what waits to be saved. No event comes after.
   void stop() noexcept;

@@ -13,7 +13,7 @@ namespace cenote::nvme {
 struct path_options {
   std::string directory;
   std::uint64_t bytes = 0;               ///< of the data file, rounded down to whole sectors
-  std::string holder;                    ///< who we are: the same word in every process of one node
+  std::string holder;                    ///< name of this node: the same in each of its processes
   std::chrono::milliseconds patience{};  ///< for the last requests of an earlier process of this node
   bool require_mount = false;            ///< the directory must not lie on the file system of `/`
 };

@@ -9,17 +9,17 @@
 
 namespace cenote::nvme {
 
-/// Hears of exceptions that nobody took, on the thread they came up on.
+/// Called with an uncaught exception, on the thread that threw it.
 using exception_callback = std::function<void(const std::string& what)>;
 
 inline constexpr auto pause_after_exception = std::chrono::milliseconds(100);
 
-/// Calls `step` until it returns false. One that throws is called again after a pause, so it must go on with what it
-/// left, and `heard` is told each time.
+/// Calls `step` until it returns false. One that throws is called again after a pause, so it must be able to resume;
+/// each exception is passed to `on_exception`.
 template <class Step>
-void run_steps(Step step, const exception_callback& heard) noexcept {
+void run_steps(Step step, const exception_callback& on_exception) noexcept {
   const auto tell = [&](const std::string& what) {
-    if (heard) heard(what);
+    if (on_exception) on_exception(what);
   };
   while (true) {
     try {
@@ -31,7 +31,7 @@ void run_steps(Step step, const exception_callback& heard) noexcept {
       } catch (...) {
         tell("not a std::exception");
       }
-    } catch (...) {  // there is not even memory to tell of it: the next one will be heard
+    } catch (...) {  // not even memory to report it; the next one is reported
     }
     std::this_thread::sleep_for(pause_after_exception);
   }

@@ -223,51 +223,51 @@ bool store::adopt(std::uint32_t path, const adopted_block& block) {
 
 void store::path_failed(std::uint32_t path, std::string why) {
   leave_service(path, path_state::failed);
-  paths_[path].said.why = std::move(why);
+  paths_[path].status.why = std::move(why);
 }
 
-void store::leave_service(std::uint32_t path, path_state as) {
-  path_entry& of = paths_[path];
-  const bool served = of.state == path_state::serving;
+void store::leave_service(std::uint32_t path, path_state state) {
+  path_entry& home = paths_[path];
+  const bool served = home.state == path_state::serving;
   for (std::uint32_t entry = 0; served && entry < entries_.end(); ++entry) {
     const block_entry& gone = entries_[entry];
     if (gone.sectors == 0 || gone.path != path) continue;
     show(entry, false);
-    class_of(bytes_of(gone)).policy->forget(entry);  // its slot is of no use now: others shall go instead
+    class_of(bytes_of(gone)).policy->forget(entry);  // evicting it would free no usable slot
     if (instances_[gone.instance].number != 0) lost_.push_back({instances_[gone.instance].number, gone.key()});
   }
-  of.state = as;
+  home.state = state;
 }
 
 void store::note_error(std::uint32_t path, int error) {
-  path_entry& of = paths_[path];
+  path_entry& home = paths_[path];
   ++counters_.io_errors;
-  ++of.said.errors;
-  of.said.why = std::strerror(error);
-  if (++of.errors_in_a_row < options_.errors_to_retire || of.state != path_state::serving) return;
+  ++home.status.errors;
+  home.status.why = std::strerror(error);
+  if (++home.errors_in_a_row < options_.errors_to_retire || home.state != path_state::serving) return;
   leave_service(path, path_state::retired);
 }
 
-/// What the path holds can be read all the same, so it stays in service: reads tell whether it has to go.
+/// A path whose writes fail stays in service, since its blocks may still be readable: only failed reads retire it.
 void store::note_write_error(const operation& transfer, int error) {
   path_entry& home = paths_[transfer.path];
-  ++home.said.errors;
-  home.said.why = std::strerror(error);
-  if (error == ENOSPC) {  // the file system had promised this space: it is not ours now, so the tier gets smaller
+  ++home.status.errors;
+  home.status.why = std::strerror(error);
+  if (error == ENOSPC) {  // the file system lacks space that it had reserved: the tier gets smaller by this slot
     home.bad.emplace_back(transfer.offset, transfer.what.memory.size());
     home.try_again = fewest_tried_again;
-    home.said.bad_bytes += transfer.what.memory.size();
+    home.status.bad_bytes += transfer.what.memory.size();
     return;
   }
   ++counters_.io_errors;
-  home.said.takes_writes = false;
+  home.status.takes_writes = false;
 }
 
-/// Whether there is space again is seen by the next write into them.
+/// Makes slots without space allocatable again: the next write into one shows whether there is space now.
 void store::give_back_bad_slots(path_entry& to, std::size_t count) {
   for (; count > 0 && !to.bad.empty(); --count) {
     to.slots->release(to.bad.back().first);
-    to.said.bad_bytes -= to.bad.back().second;
+    to.status.bad_bytes -= to.bad.back().second;
     to.bad.pop_back();
   }
 }
@@ -288,13 +288,13 @@ void store::restore_path(std::uint32_t path) {
   }
 }
 
-/// Reads the first block's sector: what cannot even do that stays out of service.
+/// A probe reads one sector: a retired path that fails it stays out of service.
 void store::tick(wall_time now) {
   expire(now);
   forget_names();
   for (std::uint32_t path = 0; path < paths_.size(); ++path) {
     path_entry& each = paths_[path];
-    each.trial = !each.said.takes_writes;
+    each.trial = !each.status.takes_writes;
     if (each.slots && !each.bad.empty()) {
       give_back_bad_slots(each, each.try_again);
       each.try_again *= 2;
@@ -325,11 +325,11 @@ void store::expire(wall_time now) {
 
 // ---------------------------------------------------------------------------------------------- space
 
-/// True of a path that refuses writes while another one takes them: room on it helps nobody.
+/// True of a path that refuses writes while another one takes them: freeing slots on it makes no room.
 bool store::is_useless(std::uint32_t path) const noexcept {
-  if (paths_[path].said.takes_writes) return false;
+  if (paths_[path].status.takes_writes) return false;
   return std::ranges::any_of(
-      paths_, [](const path_entry& each) { return each.state == path_state::serving && each.said.takes_writes; });
+      paths_, [](const path_entry& each) { return each.state == path_state::serving && each.status.takes_writes; });
 }
 
 std::optional<std::pair<std::uint32_t, std::uint64_t>> store::free_slot(std::uint64_t bytes) {
@@ -340,14 +340,14 @@ std::optional<std::pair<std::uint32_t, std::uint64_t>> store::free_slot(std::uin
     if (from.state != path_state::serving || from.blocks >= from.max_blocks) continue;
     if (is_useless(path) && !from.trial) continue;
     if (const auto offset = from.slots->allocate(bytes)) {
-      if (!from.said.takes_writes) from.trial = false;
+      if (!from.status.takes_writes) from.trial = false;
       return std::pair(path, *offset);
     }
   }
   return std::nullopt;
 }
 
-/// Lets the oldest block of a class go. False: there is none that nobody reads.
+/// Evicts the oldest block of a class that is not being read. False: there is none.
 bool store::evict_one(size_class& bin) {
   for (int attempt = 0; attempt < eviction_attempts; ++attempt) {
     const auto victim = bin.policy->victim();
@@ -364,10 +364,10 @@ bool store::evict_one(size_class& bin) {
 
 /// Empties the extent with the fewest blocks among those of other lengths. False: each has a block that is being read
 /// or written, or there is none.
-bool store::free_extent(std::uint64_t for_bytes) {
+bool store::free_extent(std::uint64_t bytes) {
   for (std::uint32_t path = 0; path < paths_.size(); ++path) {
     if (paths_[path].state != path_state::serving || is_useless(path)) continue;
-    const auto extent = paths_[path].slots->emptiest_extent(for_bytes);
+    const auto extent = paths_[path].slots->emptiest_extent(bytes);
     if (!extent) continue;
     std::vector<std::uint64_t> offsets = paths_[path].slots->slots_of_extent(*extent);
     std::ranges::sort(offsets);
@@ -387,11 +387,11 @@ bool store::free_extent(std::uint64_t for_bytes) {
 }
 
 /// The class whose next victim was used longest ago, and when; null when none has a victim.
-std::pair<store::size_class*, wall_time> store::oldest_class(std::uint64_t but_for_bytes) {
+std::pair<store::size_class*, wall_time> store::oldest_class(std::uint64_t excluded_bytes) {
   std::pair<size_class*, wall_time> oldest{nullptr, wall_time{}};
   for (auto& [length, each] : classes_) {
     const auto victim = each.policy->victim();
-    if (length == but_for_bytes || !victim) continue;
+    if (length == excluded_bytes || !victim) continue;
     if (oldest.first == nullptr || entries_[*victim].touch < oldest.second) oldest = {&each, entries_[*victim].touch};
   }
   return oldest;
@@ -464,8 +464,8 @@ void store::erase(std::uint32_t entry, bool tell, bool evicted) {
 
 // ---------------------------------------------------------------------------------------------- writing
 
-void store::answer(const transfer& to, transfer_result what) {
-  outcomes_.push_back({to.token, what});
+void store::answer(const transfer& block, transfer_result outcome) {
+  outcomes_.push_back({block.token, outcome});
 }
 
 bool store::admitted(const block_key& key) {
@@ -525,7 +525,7 @@ void store::finish_write(operation& done, const io_completion& completion, wall_
     return answer(done.what, transfer_result::dropped);
   }
   home.errors_in_a_row = 0;
-  home.said.takes_writes = true;
+  home.status.takes_writes = true;
   const std::uint64_t identity = instances_[done.instance].identity;
   stored_block stored{.key = done.what.key,
                       .full = done.what.full,
@@ -752,7 +752,7 @@ store_status store::status() const {
   all.bytes_in_flight = bytes_in_flight_;
   all.blocks = entries_.size();
   for (const path_entry& each : paths_) {
-    path_status one = each.said;
+    path_status one = each.status;
     one.state = each.state;
     one.blocks = each.blocks;
     if (each.slots) {

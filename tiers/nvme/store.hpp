@@ -1,4 +1,4 @@
-// The NVMe tier's state: which block is where on which path, what is on its way, and what goes next.
+// The NVMe tier's state: which block is where on which path, the transfers in flight, and the eviction order.
 #pragma once
 
 #include <cstddef>
@@ -34,14 +34,14 @@ using instance_number = std::uint32_t;  ///< the DRAM tier's
 struct store_options {
   std::uint32_t paths = 0;
   bool keep_copy = true;      ///< of blocks that were brought up
-  bool second_sight = false;  ///< a block is written only when it comes for the second time
+  bool second_sight = false;  ///< admission filter: a block is written only when it comes for the second time
   std::string policy = "lru";
   double high_water = 1.0;             ///< of the capacity: eviction ahead of need starts above; 1: never
   double low_water = 1.0;              ///< … and ends below
   std::uint32_t errors_to_retire = 4;  ///< I/O errors in a row that take a path out of service
 };
 
-/// What the tier needs of a stored_block: 48 bytes, because there may be millions at a start.
+/// What the tier needs of a stored_block (catalog.hpp): 48 bytes, because a start may read millions of them.
 struct adopted_block {
   block_key key;
   std::uint64_t instance = 0;  ///< identity
@@ -50,24 +50,25 @@ struct adopted_block {
   std::uint32_t sectors = 0;
   wall_time touch{};
 };
-/// Nothing when the block's fields do not go together.
+/// Nothing when the block's fields contradict each other.
 [[nodiscard]] std::optional<adopted_block> adopted_from(const stored_block& block) noexcept;
 
-/// What a path shall do.
+/// I/O for a path's engine.
 struct path_request {
   std::uint32_t path = 0;
   io_request io;
 };
+/// A change for a path's catalog.
 struct path_change {
   std::uint32_t path = 0;
   catalog_change change;
 };
 
 enum class path_state : std::uint8_t {
-  opening,  ///< waits for a dead worker's last request, or loads
+  opening,  ///< waits for the last request of a worker that died, or reads its catalog
   serving,
-  retired,  ///< gave errors; probed from time to time
-  failed,   ///< could not be opened, or a thread of it met what nobody had foreseen
+  retired,  ///< out of service after I/O errors; probed from time to time
+  failed,   ///< could not be opened, or one of its threads threw an exception
 };
 CENOTE_ENUM_NAMES(path_state, opening, serving, retired, failed);
 
@@ -78,8 +79,8 @@ struct path_status {
   std::uint64_t blocks = 0;
   std::uint64_t errors = 0;
   std::uint64_t bad_bytes = 0;  ///< slots set aside because the file system had no space for them
-  bool takes_writes = true;     ///< the last write was no error; else other paths get them
-  std::string why;              ///< of the last error
+  bool takes_writes = true;     ///< false after a failed write: other paths get the writes
+  std::string why;              ///< text of the last error
 };
 
 struct store_status {
@@ -92,9 +93,9 @@ struct aligned_free {
   void operator()(std::byte* memory) const noexcept { std::free(memory); }  // NOLINT(cppcoreguidelines-no-malloc)
 };
 
-/// Owned by one thread (the NVMe tier's actor). Does no I/O and never blocks: it plans requests, which the caller hands
-/// to the paths' engines, and hears of their completions. A copy is served only if its bytes, hashed, agree with what
-/// was written under this very key, whatever the metadata says.
+/// Owned by one thread (the NVMe tier's actor). Does no I/O and never blocks: it makes requests, which the caller hands
+/// to the paths' engines, and is given their completions. A copy is served only if the checksum of its bytes, its key
+/// and its instance is the one that was written with it, whatever the metadata says.
 class store {
  public:
   explicit store(store_options options);
@@ -103,41 +104,44 @@ class store {
   store& operator=(const store&) = delete;
 
   // ---- instances
-  /// Blocks of the instance with this identity (catalog.hpp) are served under `number` from now on.
-  /// False: there are as many instances as the tier can tell apart (65,535), each with blocks or bound.
+  /// Serves the blocks of the instance with this identity (catalog.hpp) under `number` from now on. False: 65,535 other
+  /// instances are bound or have blocks here, which is the most.
   bool bind(instance_number number, std::uint64_t identity, memory::hint_writer hints);
-  /// The instance was given up: what is here stays, for whoever binds it again.
+  /// The instance was given up. Its blocks stay, and are served again when it is bound again.
   void unbind(instance_number number);
-  /// The paths know an instance of this identity. When nothing of it is here and nobody attached to it, its name goes,
-  /// too.
+  /// The paths' catalogs have the name of this instance. forget_names() removes it if no block of it is here and it is
+  /// not bound.
   void note_name(std::uint64_t identity) { nameless_.insert(identity); }
-  /// Blocks of a bound instance that nobody used for so long are forgotten. 0: never.
+  /// Time to live of a bound instance's blocks since their last use. 0: for ever.
   void set_ttl(instance_number number, wall_seconds ttl) noexcept;
-  /// As blocks::store::set_policy().
+  /// Moves the blocks to another eviction policy, see blocks::store::set_policy().
   result<void> set_policy(const std::string& name);
 
   // ---- paths
-  /// Space of a path for blocks: [first, end) of its data file, and how many blocks its metadata has room for.
+  /// A path opened: blocks may lie at bytes [first, end) of its data file, at most as many as its metadata has room
+  /// for.
   void open_path(std::uint32_t path, std::uint64_t first, std::uint64_t end, std::uint64_t max_blocks);
-  /// One block of the path's catalog, after open_path(). False: it makes no sense here and is forgotten.
+  /// Takes over a block of the path's catalog, after open_path(). False: its place is taken or out of range; the
+  /// catalog forgets it.
   bool adopt(std::uint32_t path, const adopted_block& block);
-  /// It could not be opened, or is not to be trusted any more: what it holds is not served by this process.
+  /// The path could not be opened, or cannot be relied upon any more: this process serves none of its blocks.
   void path_failed(std::uint32_t path, std::string why);
-  /// Probes retired paths: one that answers is served again. Forgets blocks that expired, and names of instances of
-  /// which nothing is left. Call every few seconds.
+  /// Probes retired paths, and puts those that answer back into service. Forgets expired blocks, and unused names. Call
+  /// every few seconds.
   void tick(wall_time now);
-  /// Has the paths forget the names of instances of which nothing is left: with each tick, and before the end.
+  /// Has the catalogs forget the names of instances that are not bound and have no block. tick() does it, too; to be
+  /// called before the process ends.
   void forget_names();
   [[nodiscard]] path_state state_of(std::uint32_t path) const noexcept { return paths_[path].state; }
 
-  // ---- work; answers and requests gather until take_…()
+  // ---- work; its results gather until take_…()
   void write(std::span<const transfer> blocks, wall_time now);
   void read(std::span<const transfer> blocks, wall_time now);
   void complete(std::uint32_t path, std::span<const io_completion> done, wall_time now);
-  /// Forgets these keys, those on their way down too.
+  /// Forgets these keys, also those whose writes are in flight. Returns how many were here.
   std::uint64_t remove(instance_number number, std::span<const block_key> keys);
   std::uint64_t clear(instance_number number);
-  /// Also of an instance that nobody is attached to.
+  /// The same, also for an instance that is not bound.
   std::uint64_t clear_identity(std::uint64_t identity);
   std::uint64_t clear_all();
   [[nodiscard]] bool contains(instance_number number, const block_key& key) const noexcept;
@@ -146,7 +150,7 @@ class store {
   [[nodiscard]] std::vector<path_change> take_changes();
   [[nodiscard]] std::vector<transfer_outcome> take_outcomes();
   [[nodiscard]] std::vector<lost_block> take_lost();
-  /// Identities whose names the paths forget now.
+  /// Identities whose names the catalogs have to forget.
   [[nodiscard]] std::vector<std::uint64_t> take_nameless();
 
   [[nodiscard]] store_status status() const;
@@ -154,7 +158,7 @@ class store {
  private:
   struct instance_entry {
     std::uint64_t identity = 0;
-    instance_number number = 0;  ///< 0: nobody attached to it since the node started
+    instance_number number = 0;  ///< 0: not bound
     memory::hint_writer hints;
     wall_seconds ttl{};  ///< 0: none
     std::uint64_t blocks = 0;
@@ -167,12 +171,12 @@ class store {
     std::uint64_t blocks = 0;
     std::uint32_t errors_in_a_row = 0;
     std::uint64_t probe = 0;                                   ///< tag of the probe under way
-    bool trial = false;                                        ///< one write may show whether it takes writes again
+    bool trial = false;                                        ///< the next write tests whether it takes writes again
     std::vector<std::pair<std::uint64_t, std::uint64_t>> bad;  ///< offset and bytes of slots without space
-    std::size_t try_again = 0;                                 ///< so many of them at the next tick
-    path_status said;
+    std::size_t try_again = 0;                                 ///< how many of `bad` the next tick gives back
+    path_status status;
   };
-  /// Blocks of one length: what can take each other's slots.
+  /// Blocks of one length, which can take each other's slots.
   struct size_class {
     std::unique_ptr<eviction::policy> policy;
   };
@@ -197,7 +201,7 @@ class store {
   void read_one(const transfer& block, wall_time now);
   void finish_write(operation& done, const io_completion& completion, wall_time now);
   void finish_read(operation& done, const io_completion& completion, wall_time now);
-  void leave_service(std::uint32_t path, path_state as);
+  void leave_service(std::uint32_t path, path_state state);
   void note_error(std::uint32_t path, int error);
   void note_write_error(const operation& transfer, int error);
   void give_back_bad_slots(path_entry& to, std::size_t count);
@@ -207,13 +211,13 @@ class store {
   std::optional<std::pair<std::uint32_t, std::uint64_t>> free_slot(std::uint64_t bytes);
   bool evict_one(size_class& bin);
   void evict_ahead();
-  [[nodiscard]] std::pair<size_class*, wall_time> oldest_class(std::uint64_t but_for_bytes);
-  bool free_extent(std::uint64_t for_bytes);
+  [[nodiscard]] std::pair<size_class*, wall_time> oldest_class(std::uint64_t excluded_bytes);
+  bool free_extent(std::uint64_t bytes);
   void erase(std::uint32_t entry, bool tell, bool evicted = false);
   void expire(wall_time now);
   void note_erased(std::uint32_t path, std::uint64_t identity, const block_key& key);
   void show(std::uint32_t entry, bool visible);
-  void answer(const transfer& to, transfer_result what);
+  void answer(const transfer& block, transfer_result outcome);
   std::uint64_t forget_instance(std::uint16_t instance);
   void note_everywhere(catalog_change::kind what, std::uint64_t identity);
 
@@ -222,23 +226,23 @@ class store {
   eviction::block_links links_;
   std::map<std::uint64_t, size_class> classes_;  ///< by length in bytes
   std::vector<path_entry> paths_;
-  std::vector<instance_entry> instances_;  ///< the first is nobody's
+  std::vector<instance_entry> instances_;  ///< by the numbers of entries; the first is unused
   std::unordered_map<std::uint64_t, std::uint16_t> by_identity_;
   std::vector<std::uint16_t> unused_instances_;
-  std::set<std::uint64_t> nameless_;  ///< identities of which nothing may be left
-  bool none_unused_ = false;          ///< when they were last looked for; nothing went since
+  std::set<std::uint64_t> nameless_;  ///< identities that may be unused, whose names are to be forgotten then
+  bool none_unused_ = false;          ///< no instance was unused at the last search, and none became so since
   std::unordered_map<instance_number, std::uint16_t> by_number_;
   std::unordered_map<std::uint64_t, operation> operations_;               ///< by the request's tag
   std::unordered_map<block_key, std::uint64_t, block_key_hash> writing_;  ///< key -> tag
-  std::vector<std::uint32_t> seen_;                                       ///< second sight: tags by place
+  std::vector<std::uint32_t> seen_;                                       ///< second sight: tags of keys that came once
   std::uint64_t next_tag_ = 1;
-  std::uint32_t expiry_at_ = 0;  ///< where the next look for blocks that expired begins
+  std::uint32_t expiry_at_ = 0;  ///< entry at which the next search for expired blocks begins
   std::uint32_t next_path_ = 0;
   std::vector<path_request> requests_;
   std::vector<path_change> changes_;
   std::vector<transfer_outcome> outcomes_;
   std::vector<lost_block> lost_;
-  std::vector<std::uint64_t> forgotten_;  ///< identities, with their names
+  std::vector<std::uint64_t> forgotten_;  ///< identities for take_nameless()
   store_counters counters_;
   std::uint64_t bytes_in_flight_ = 0;
   std::unique_ptr<std::byte, aligned_free> probed_;  ///< a sector that probes read into
