@@ -82,6 +82,14 @@ BOOST_AUTO_TEST_CASE(all_that_a_dead_session_held_is_free) {
   of.attached.release_session(b.number, now);  // twice is once
 }
 
+BOOST_AUTO_TEST_CASE(a_pool_whose_blocks_a_session_held_is_worth_another_look_when_it_dies) {
+  const block_ref ref = present(in, 1);
+  BOOST_TEST(of.holds.hold(1, a.number, record_of(in, ref), 4096, 1 << 20));
+  pool_in(in).vain_at = now;
+  of.attached.release_session(a.number, now);
+  BOOST_TEST((pool_in(in).vain_at == boot_time{}));
+}
+
 BOOST_AUTO_TEST_CASE(a_block_that_another_session_writes_too_is_not_free_when_one_dies) {
   const block_ref ref = blank(in);
   of.in_hands.quarantine(in, *slab_of(in, ref), ref, {{a.number, 1}, {b.number, 2}});
