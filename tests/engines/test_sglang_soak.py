@@ -21,7 +21,7 @@ from sglang_support import FULL, Engine, Node, host_pool, kill_node, names, page
 
 pytest_plugins = ["sglang_support"]
 
-SECONDS = 600 if FULL else 60
+SECONDS = 600 if FULL else 40
 MiB = 1 << 20
 
 
@@ -154,7 +154,7 @@ def test_an_engine_survives_a_node_that_does_not(
     assert counts["hits"] > 20
     assert copier.counts["got"] > 500
     assert copier.counts["missed"] > 0  # a node that never lost a page proves little
-    assert sum(trouble.done.values()) >= 10
+    assert sum(trouble.done.values()) >= SECONDS / 6
     sessions = [each._pools[0]._attachment for each in (engine.backend, second)]
     until("both are attached again", lambda: all(each.session() is not None for each in sessions))
     until(
