@@ -1,7 +1,8 @@
 """The vLLM adapter: the scheduler's lookup, copies between vLLM's KV tensors and blocks, time to the first token.
 
 Runs in vLLM's environment: "$(scripts/engine-venv vllm --path | tail -1)" tests/bench/vllm_adapter.py
-The copies' limit is memcpy by as many threads, of as many bytes, in the same run. `--only lookup,copies,first_token`.
+The copies' limit is memcpy by as many threads, of as many bytes, in the same run. `--only
+lookup,copies,device,first_token`.
 """
 
 from __future__ import annotations
@@ -134,6 +135,52 @@ def copies(report: Report, rounds: int) -> None:
             )
 
 
+def device(report: Report, rounds: int) -> None:
+    """What the engine's thread pays for copies that a simulated device makes, layer by layer: to begin them all, and to
+    wait for the last one. No figure of a GPU."""
+    tokens = 16
+    block = tokens * TOKEN_BYTES
+    count, run = 64, block // LAYERS
+    with (
+        support.node(4 * count * block) as node,
+        cenote.attach(support.spec("device", block), socket=str(node.socket)) as session,
+    ):
+        simulated = cenote.Device("sim:0")
+        session.use_device(simulated)
+        stream = simulated.stream()
+        memory = mmap.mmap(-1, count * block, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+        memory.write(b"\1" * count * block)
+        base = ctypes.addressof(ctypes.c_char.from_buffer(memory))
+        pieces = [copying.Piece(base + layer * count * run, run, run) for layer in range(LAYERS)]
+        strides = copying.Strides(pieces, [1] * LAYERS)
+        indices = array("Q", range(count))
+        names = support.keys("device", 0, count)
+        slots = session.reserve(names)
+        strides.gather(indices, [slot for slot in slots if isinstance(slot, cenote.Block)])
+        session.commit(slots)
+        begun, waited, at_once = [], [], []
+        for _ in range(rounds):
+            with session.acquire(names) as held:
+                at_once.append(seconds(lambda: strides.scatter(indices, held)))  # noqa: B023
+            held = session.acquire(names)
+            began = time.perf_counter()
+            for layer in range(LAYERS):
+                strides.scatter(indices, held, stream=stream, layer=layer)
+                event = stream.record()
+            held.release_after(stream)
+            begun.append(time.perf_counter() - began)
+            event.wait(60)
+            waited.append(time.perf_counter() - began)
+        each = statistics.median(begun) / count * 1e6
+        report.add(f"simulated device: beginning {LAYERS} layers of a block, of {count}", each, "us")
+        report.add(
+            f"simulated device: all layers of {count} blocks are there, beside the processor's copies",
+            statistics.median(waited) * 1e3,
+            "ms",
+            statistics.median(at_once) * 1e3,
+        )
+
+
 def first_token(report: Report, rounds: int) -> None:
     """One token after a prompt of 2,000: computed, from the node, and from vLLM's own prefix cache."""
     with tempfile.TemporaryDirectory(prefix="cenote-bench-") as place, support.node(256 * MiB) as node:
@@ -172,11 +219,11 @@ def first_token(report: Report, rounds: int) -> None:
 def main() -> None:
     parser = support.arguments(__doc__)
     parser.add_argument("--rounds", type=int, default=15)
-    parser.add_argument("--only", default="lookup,copies,first_token")
+    parser.add_argument("--only", default="lookup,copies,device,first_token")
     options = parser.parse_args()
     report = Report("vllm_adapter", options.json)
     for name in options.only.split(","):
-        {"lookup": lookup, "copies": copies, "first_token": first_token}[name](
+        {"lookup": lookup, "copies": copies, "device": device, "first_token": first_token}[name](
             report, options.rounds * (20 if name == "lookup" else 1)
         )
 

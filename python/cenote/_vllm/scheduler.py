@@ -259,8 +259,8 @@ class Scheduler:
             offer.release()
             return (None if wait else 0), False
         self._offers[request.request_id] = offer
-        assert self._layout is not None
-        return offer.count * self._block_size, not self._layout.by_layer
+        by_layer = self._layout is not None and self._layout.by_layer
+        return offer.count * self._block_size, not by_layer
 
     def _session(self) -> Session | None:
         return self._connection.session() if self._connection is not None else None
