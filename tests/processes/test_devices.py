@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Callable
@@ -123,38 +125,38 @@ def test_a_forked_child_is_told_to_open_its_own_device(node: Node, attach: Attac
     stream.record().wait(PATIENCE)
 
 
-def killed_engine(node: Node, folder: Path, count: int, size: int, *, uses_device: bool) -> tuple[int, Path]:
-    """Kills an engine whose device was about to write into `count` blocks; the process that does so, and the FIFO that
-    tells it to."""
-    fifo = folder / "told"
-    os.mkfifo(fifo)
-    engine = subprocess.Popen(
-        [
-            sys.executable,
-            HERE / "clients" / "gpu_engine.py",
-            LATE_WRITER,
-            fifo,
-            str(count),
-            str(size),
-            str(int(uses_device)),
-        ],
-        env={**os.environ, "CENOTE_SOCKET": str(node.socket), "PYTHONPATH": f"{HERE}:{ROOT / 'python'}"},
-        stdout=subprocess.PIPE,
-        text=True,
-    )
-    assert engine.stdout is not None
-    writer = int(engine.stdout.readline())
-    assert writer > 0
-    engine.kill()
-    engine.wait()
-    engine.stdout.close()
-    return writer, fifo
+class LateWriter:
+    """What an engine's device still does after the engine was killed: a process that shares its memory."""
 
+    def __init__(self, node: Node, folder: Path, count: int, size: int, *, uses_device: bool) -> None:
+        """Kills an engine that was about to write into `count` blocks of `size` bytes."""
+        self._told = folder / "told"
+        os.mkfifo(self._told)
+        what = [LATE_WRITER, self._told, str(count), str(size), str(int(uses_device))]
+        engine = subprocess.Popen(
+            [sys.executable, HERE / "clients" / "gpu_engine.py", *what],
+            env={**os.environ, "CENOTE_SOCKET": str(node.socket), "PYTHONPATH": f"{HERE}:{ROOT / 'python'}"},
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        assert engine.stdout is not None
+        self._process = int(engine.stdout.readline())
+        assert self._process > 0
+        engine.kill()
+        engine.wait()
+        engine.stdout.close()
 
-def write_late(writer: int, fifo: Path) -> None:
-    """Returns when the writer has ended."""
-    fifo.write_bytes(b"x")
-    until("the late writer has ended", lambda: not Path(f"/proc/{writer}").exists() or state_of(writer) == "Z")
+    def write(self) -> None:
+        """Returns when it has written."""
+        self._told.write_bytes(b"x")
+        until("the late writer has ended", lambda: state_of(self._process) == "Z")
+
+    def __enter__(self) -> LateWriter:
+        return self
+
+    def __exit__(self, *why: object) -> None:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(self._process, signal.SIGKILL)
 
 
 def state_of(process: int) -> str:
@@ -174,20 +176,19 @@ def test_what_a_dead_engines_device_may_still_write_is_not_reused_before_its_tim
     start_node: StartNode, attach: Attach, tmp_path: Path
 ) -> None:
     size, count = 128 << 10, 32
-    node = start_node("gpu.quarantine=3s", capacity="16MiB")
-    writer, fifo = killed_engine(node, tmp_path, count, size, uses_device=True)
-    until("its blocks are set aside", lambda: node.blocks()["quarantined"] == count)
-    session = attach(node, "i", block=size)
-    keys = blocks.keys_of("other", 0, 200)
-    for first in range(0, len(keys), 8):  # all memory that there is, several times over
-        session.put(keys[first : first + 8], blocks.contents_of(keys[first : first + 8], size))
-    assert node.blocks()["quarantined"] == count
-    write_late(writer, fifo)
-    resident = [key for key in keys if session.exists([key])[0]]
-    assert len(resident) > 8
-    assert sum(wrong_blocks(session, [key], size) for key in resident) == 0
-    until("its blocks are free again", lambda: node.blocks()["quarantined"] == 0)
-    assert len(node.status()["sessions"]) == 1
+    node = start_node("gpu.quarantine=1h", capacity="16MiB")
+    with LateWriter(node, tmp_path, count, size, uses_device=True) as writer:
+        until("its blocks are set aside", lambda: node.blocks()["quarantined"] == count)
+        session = attach(node, "i", block=size)
+        keys = blocks.keys_of("other", 0, 200)
+        for first in range(0, len(keys), 8):  # all memory that there is, several times over
+            session.put(keys[first : first + 8], blocks.contents_of(keys[first : first + 8], size))
+        assert node.blocks()["quarantined"] == count
+        writer.write()
+        resident = [key for key in keys if session.exists([key])[0]]
+        assert len(resident) > 8
+        assert sum(wrong_blocks(session, [key], size) for key in resident) == 0
+        assert node.blocks()["quarantined"] == count
 
 
 def test_a_late_write_is_seen_where_nobody_said_that_a_device_writes(
@@ -196,32 +197,39 @@ def test_a_late_write_is_seen_where_nobody_said_that_a_device_writes(
     """That the test before can fail."""
     size, count = 128 << 10, 32
     node = start_node(capacity="8MiB")
-    writer, fifo = killed_engine(node, tmp_path, count, size, uses_device=False)
-    until("its session has ended", lambda: not node.status()["sessions"])
-    session = attach(node, "i", block=size)
-    keys = blocks.keys_of("other", 0, 200)
-    for first in range(0, len(keys), 8):
-        session.put(keys[first : first + 8], blocks.contents_of(keys[first : first + 8], size))
-    write_late(writer, fifo)
-    assert sum(wrong_blocks(session, [key], size) for key in keys) > 0
+    with LateWriter(node, tmp_path, count, size, uses_device=False) as writer:
+        until("its session has ended", lambda: not node.status()["sessions"])
+        session = attach(node, "i", block=size)
+        keys = blocks.keys_of("other", 0, 200)
+        for first in range(0, len(keys), 8):
+            session.put(keys[first : first + 8], blocks.contents_of(keys[first : first + 8], size))
+        writer.write()
+        assert sum(wrong_blocks(session, [key], size) for key in keys) > 0
 
 
 def test_a_new_worker_waits_as_well_for_the_device_of_an_engine_that_died_meanwhile(
     start_node: StartNode, attach: Attach, tmp_path: Path
 ) -> None:
     size, count = 128 << 10, 16
-    node = start_node("gpu.quarantine=3s", capacity="8MiB")
-    writer, fifo = killed_engine(node, tmp_path, count, size, uses_device=True)
-    until("its blocks are set aside", lambda: node.blocks()["quarantined"] == count)
-    node.restart_worker()
-    assert node.blocks()["quarantined"] == count
-    session = attach(node, "i", block=size)
-    keys = blocks.keys_of("other", 0, 100)
-    for first in range(0, len(keys), 8):
-        session.put(keys[first : first + 8], blocks.contents_of(keys[first : first + 8], size))
-    write_late(writer, fifo)
-    assert sum(wrong_blocks(session, [key], size) for key in keys) == 0
-    until("its blocks are free again", lambda: node.blocks()["quarantined"] == 0)
+    node = start_node("gpu.quarantine=1h", capacity="8MiB")
+    with LateWriter(node, tmp_path, count, size, uses_device=True) as writer:
+        until("its blocks are set aside", lambda: node.blocks()["quarantined"] == count)
+        node.restart_worker()
+        assert node.blocks()["quarantined"] == count
+        session = attach(node, "i", block=size)
+        keys = blocks.keys_of("other", 0, 100)
+        for first in range(0, len(keys), 8):
+            session.put(keys[first : first + 8], blocks.contents_of(keys[first : first + 8], size))
+        writer.write()
+        assert sum(wrong_blocks(session, [key], size) for key in keys) == 0
+
+
+def test_what_was_set_aside_is_free_when_its_time_is_over(start_node: StartNode, tmp_path: Path) -> None:
+    node = start_node("gpu.quarantine=1s")
+    with LateWriter(node, tmp_path, 4, 4096, uses_device=True):
+        until("its session has ended", lambda: not node.status()["sessions"])
+        assert node.blocks()["quarantined"] == 0
+        assert node.logged("session set aside: a device may still write for it")
 
 
 def test_a_session_that_ends_in_order_leaves_nothing_set_aside(node: Node, attach: Attach) -> None:
