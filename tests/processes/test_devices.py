@@ -18,7 +18,7 @@ import pytest
 from cenote.copying import Piece, Strides
 from cenote.tensors import pieces_of
 from conftest import StartNode
-from node import BINARY, HERE, ROOT, Node, until
+from node import BINARY, FULL, HERE, ROOT, Node, until
 
 Attach = Callable[..., Any]
 LATE_WRITER = BINARY.parent / "tests" / "bin" / "liblate_writer.so"
@@ -230,6 +230,35 @@ def test_what_was_set_aside_is_free_when_its_time_is_over(start_node: StartNode,
         until("its session has ended", lambda: not node.status()["sessions"])
         assert node.blocks()["quarantined"] == 0
         assert node.logged("session set aside: a device may still write for it")
+
+
+def test_engines_that_are_killed_while_their_device_works_leave_right_bytes_and_nothing_else(
+    start_node: StartNode, attach: Attach
+) -> None:
+    size, count, rounds = 64 << 10, 24, 60 if FULL else 8
+    node = start_node("gpu.quarantine=1s", capacity="8MiB")
+    session = attach(node, "i", block=size)
+    keys = blocks.keys_of("loop", 0, 64 + count)
+    for seed in range(rounds):
+        engine = subprocess.Popen(
+            [sys.executable, HERE / "clients" / "device_loop.py", str(seed), str(count), str(size)],
+            env={**os.environ, "CENOTE_SOCKET": str(node.socket), "PYTHONPATH": f"{HERE}:{ROOT / 'python'}"},
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        assert engine.stdout is not None
+        for _ in range(1 + 3 * seed % 11):
+            assert engine.stdout.readline()
+        engine.kill()
+        engine.wait()
+        engine.stdout.close()
+        assert sum(wrong_blocks(session, [key], size) for key in keys) == 0
+    until("all of them have ended", lambda: len(node.status()["sessions"]) == 1)
+    found = node.blocks()
+    assert (found["quarantined"], found["pending"], found["zombie"]) == (0, 0, 0)
+    assert (
+        session.put(blocks.keys_of("whole", 0, 100), blocks.contents_of(blocks.keys_of("whole", 0, 100), size)) == 100
+    )
 
 
 def test_a_session_that_ends_in_order_leaves_nothing_set_aside(node: Node, attach: Attach) -> None:
