@@ -22,8 +22,9 @@ namespace cenote {
 
 /// All on the socket loop's thread, which waits here for an actor or the keeper, for a bounded time.
 ///
-/// A client is known by its process: its session ends with its own word (detach) or with the death seen through its
-/// pidfd; a closed socket only takes back what the client is not using.
+/// A client is its process, not its connection: a session ends when the client detaches, or when the pidfd says that
+/// its process is dead. When its socket is closed, only blocks that it is not using are taken back, and it may
+/// reattach.
 class attachments {
  public:
   /// What becomes of connections, by their sockets.
@@ -41,10 +42,10 @@ class attachments {
   result<void> send_slabs(connection& connection, const local::frame& frame);
   /// Frees what the session holds; what a device may still be writing for it only after `gpu.quarantine`.
   void end(std::uint64_t number, std::string_view why);
-  /// The operator's end of a session: refused from now on; its blocks stay until its process is dead.
+  /// Ends a session for the operator: its calls are refused from now on, its blocks are freed when its process is dead.
   result<void> kill(std::uint64_t number);
 
-  /// A session that survived a restart.
+  /// Takes over a session that survived a restart of the worker.
   void adopt(const std::shared_ptr<session_resources>& session);
   /// Ends the process of an adopted session that several workers died of (store::suspects).
   void end_suspect(std::uint64_t number);
@@ -95,8 +96,8 @@ class attachments {
   connection_hooks hooks_;
   std::unordered_map<std::uint64_t, attached> sessions_;
   std::uint32_t last_session_ = 0;         ///< low half of the number of the session that attached last
-  std::vector<std::uint64_t> undropped_;   ///< sessions that the keeper may still have
-  std::vector<std::uint64_t> unreleased_;  ///< … that the node may still have
+  std::vector<std::uint64_t> undropped_;   ///< ended sessions that the keeper may still have
+  std::vector<std::uint64_t> unreleased_;  ///< … that the node's actor may still have
   bool draining_ = false;
 };
 
