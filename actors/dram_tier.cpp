@@ -53,14 +53,21 @@ bool has_failed(const outcome& forgot) noexcept {
   return forgot.code != error_code::ok && forgot.code != error_code::invalid_argument;
 }
 
+opened_instance_ptr refused(outcome why) {
+  auto answer = std::make_shared<opened_instance>();
+  answer->status = std::move(why);
+  return answer;
+}
+
 }  // namespace
 
 dram_tier::dram_tier(caf::actor_config& config, std::shared_ptr<blocks::store> store,
                      std::vector<session_ptr> recovered, request_slabs request, std::vector<lower_tier> below,
-                     std::shared_ptr<health> alive)
+                     std::shared_ptr<health> alive, instance_maker_actor maker)
     : dram_tier_actor::base(config),
       store_(std::move(store)),
       request_(std::move(request)),
+      maker_(std::move(maker)),
       below_(std::move(below)),
       alive_(std::move(alive)) {
   for (session_ptr& session : recovered) sessions_.emplace(session->number, std::move(session));
@@ -70,6 +77,8 @@ void dram_tier::on_exit() {
   waiting_.clear();  // their promises answer with an error
   turns_.clear();
   clears_.clear();
+  wanted_.clear();
+  maker_ = nullptr;
   store_.reset();
   sessions_.clear();
   unsent_requests_.clear();
@@ -83,32 +92,7 @@ dram_tier::behavior_type dram_tier::make_behavior() {
   flush_outbox();
   return {
       [this](run_atom, const batch_ptr& work) { return serve(work); },
-      [this](find_atom, const spec_ptr& spec, std::uint32_t owner) {
-        const auto found = store_->find_instance(*spec);
-        if (!found) return outcome::of(std::unexpected(found.error()));
-        if (const auto fits = store_->check_fits(*spec); !fits) return outcome::of(fits);
-        if (*found) {
-          store_->claim_instance(**found, boot_now());
-        } else if (auto room = make_room(owner); room.code != error_code::ok) {
-          return room;
-        }
-        return outcome{error_code::ok, {}, found->value_or(0)};  // instances count from 1
-      },
-      [this](add_atom, const new_instance_ptr& made) {
-        const auto added = store_->add_instance(made->number, made->spec, std::move(made->index),
-                                                std::move(made->versions), boot_now(), made->owner);
-        bind_instances();
-        flush_outbox();
-        return outcome::of(added);
-      },
-      [this](describe_atom, std::uint32_t instance) {
-        auto found = std::make_shared<instance_descriptors>();
-        if (auto fds = store_->descriptors(instance)) {
-          found->index = std::move(fds->first);
-          found->versions = std::move(fds->second);
-        }
-        return found;
-      },
+      [this](open_instance_atom, const instance_request_ptr& request) { return open_instance(request); },
       [this](open_atom, const session_ptr& session) { return open_session(session); },
       [this](release_atom, std::uint64_t number) { return release_session(number); },
       [this](reattach_atom, std::uint64_t number, const held_ptr& held) {
@@ -304,6 +288,77 @@ void dram_tier::retry_waiting() {
   ask_for_turn();
   if (std::exchange(planner_waits_, false) && planner_) send(planner_, space_available_atom_v);
   flush_outbox();
+}
+
+caf::result<opened_instance_ptr> dram_tier::open_instance(const instance_request_ptr& request) {
+  if (auto answer = find_instance(*request)) return answer;
+  auto promise = make_response_promise<opened_instance_ptr>();
+  wanted_.push_back({request, promise_guard<opened_instance_ptr>(promise)});
+  if (wanted_.size() == 1) make_next_instance();
+  return promise;
+}
+
+opened_instance_ptr dram_tier::find_instance(const instance_request& request) {
+  const auto found = store_->find_instance(request.spec);
+  if (!found) return refused(outcome::of(std::unexpected(found.error())));
+  if (const auto fits = store_->check_fits(request.spec); !fits) return refused(outcome::of(fits));
+  if (!*found) return nullptr;
+  store_->claim_instance(**found, boot_now());
+  return describe(**found);
+}
+
+/// One at a time: who waits for the same one then finds it, and limits hold.
+void dram_tier::make_next_instance() {
+  while (!wanted_.empty()) {
+    const instance_request_ptr next = wanted_.front().request;
+    auto answer = next->is_given_up ? refused({error_code::closed, "given up", 0}) : find_instance(*next);
+    if (!answer) {
+      if (outcome room = make_room(next->owner); room.code != error_code::ok) answer = refused(std::move(room));
+    }
+    if (!answer) break;
+    wanted_.front().promise.deliver(std::move(answer));
+    wanted_.pop_front();
+  }
+  if (wanted_.empty()) return;
+  request(maker_, caf::infinite, make_instance_atom_v, wanted_.front().request)
+      .then([this](const new_instance_ptr& made) { take_instance(*made); },
+            [this](const caf::error& why) {
+              new_instance none;
+              none.status = {error_code::internal, caf::to_string(why), 0};
+              take_instance(none);
+            });
+}
+
+void dram_tier::take_instance(new_instance& made) {
+  wanted_instance first = std::move(wanted_.front());
+  wanted_.pop_front();
+  first.promise.deliver(made.memory ? add_instance(*first.request, made) : refused(made.status));
+  make_next_instance();
+}
+
+/// It stays also if nobody waits for it any more: then it goes as every empty one does.
+opened_instance_ptr dram_tier::add_instance(const instance_request& request, new_instance& made) {
+  const instance_spec& spec = request.spec;
+  const auto added = store_->add_instance(made.number, spec, std::move(made.memory->index),
+                                          std::move(made.memory->versions), boot_now(), request.owner);
+  if (!added) {
+    send(maker_, discard_instance_atom_v, made.number);
+    return refused(outcome::of(added));
+  }
+  bind_instances();
+  flush_outbox();
+  log_info(logger("dram"), "instance made", {{"instance", spec.id}, {"group", spec.paying_group()}});
+  return describe(made.number);
+}
+
+opened_instance_ptr dram_tier::describe(blocks::instance_number number) const {
+  auto fds = store_->descriptors(number);
+  if (!fds) return refused({error_code::system, "this process is out of file descriptors", 0});
+  auto found = std::make_shared<opened_instance>();
+  found->number = number;
+  found->index = std::move(fds->first);
+  found->versions = std::move(fds->second);
+  return found;
 }
 
 outcome dram_tier::open_session(const session_ptr& session) {

@@ -19,7 +19,8 @@ namespace cenote {
 /// which the others are served; everything else is answered in the message's own turn.
 ///
 ///   run       batch -> the same batch, carried out            (sessions)
-///   find, add, describe, open, release, reattach, disconnect  (server, node: instances and sessions)
+///   open_instance   found, or made by the maker of instances, of which it makes one at a time  (server)
+///   open, release, reattach, disconnect                       (server, node: sessions)
 ///   handles   descriptors of slabs for a client               (server)
 ///   slab      a slab was made, failed or given up             (provisioner)
 ///   report, clear, corrupt, reload, evict, turn               (node, itself)
@@ -35,7 +36,8 @@ class dram_tier final : public dram_tier_actor::base {
 
   /// `recovered`: sessions that the store knows already, after a restart.
   dram_tier(caf::actor_config& config, std::shared_ptr<blocks::store> store, std::vector<session_ptr> recovered,
-            request_slabs request, std::vector<lower_tier> below = {}, std::shared_ptr<health> alive = {});
+            request_slabs request, std::vector<lower_tier> below = {}, std::shared_ptr<health> alive = {},
+            instance_maker_actor maker = {});
 
   [[nodiscard]] const char* name() const override { return "dram_tier"; }
   void on_exit() override;
@@ -56,6 +58,19 @@ class dram_tier final : public dram_tier_actor::base {
     std::uint64_t cleared = 0;
     promise_guard<outcome> promise;
   };
+
+  struct wanted_instance {
+    instance_request_ptr request;
+    promise_guard<opened_instance_ptr> promise;
+  };
+
+  caf::result<opened_instance_ptr> open_instance(const instance_request_ptr& request);
+  /// An answer: it is here, or cannot be. Null: it has to be made.
+  [[nodiscard]] opened_instance_ptr find_instance(const instance_request& request);
+  void make_next_instance();
+  void take_instance(new_instance& made);
+  [[nodiscard]] opened_instance_ptr add_instance(const instance_request& request, new_instance& made);
+  [[nodiscard]] opened_instance_ptr describe(blocks::instance_number number) const;
 
   caf::result<batch_ptr> serve(const batch_ptr& work);
   outcome open_session(const session_ptr& session);
@@ -96,6 +111,8 @@ class dram_tier final : public dram_tier_actor::base {
   std::deque<waiting_batch> waiting_;                        ///< for memory
   std::deque<waiting_batch> turns_;                          ///< have more to do, one a session: served in turn
   std::deque<clear_under_way> clears_;
+  std::deque<wanted_instance> wanted_;  ///< the first one is being made
+  instance_maker_actor maker_;
   bool turning_ = false;
   bool evicting_ = false;
   histogram batch_times_;                            ///< nanoseconds

@@ -4,9 +4,11 @@
 
 #include <caf/all.hpp>
 
+#include <atomic>
 #include <chrono>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -17,8 +19,7 @@
 #include "core/error.hpp"
 #include "core/histogram.hpp"
 #include "core/instance_spec.hpp"
-#include "memory/index.hpp"
-#include "memory/version_table.hpp"
+#include "memory/instance_memory.hpp"
 #include "tiers/blocks/provisioner.hpp"
 #include "tiers/blocks/types.hpp"
 #include "tiers/prefetch/commands.hpp"
@@ -43,17 +44,24 @@ struct outcome {
   }
 };
 
-/// An instance that the server made, on its way into the tier.
-struct new_instance {
-  blocks::instance_number number = 0;
+/// The instance that a client wants to attach to: it is made if there is none.
+struct instance_request {
   instance_spec spec;
-  memory::index_writer index;
-  memory::version_table versions;
-  std::uint32_t owner = 0;  ///< the uid of who made it
+  std::uint32_t owner = 0;                       ///< the uid of who asks
+  mutable std::atomic<bool> is_given_up{false};  ///< by who asked: it need not be made any more
+};
+
+/// An instance that was just made, on its way into the tier.
+struct new_instance {
+  outcome status;
+  blocks::instance_number number = 0;
+  std::optional<memory::instance_memory> memory;  ///< when it went well
 };
 
 /// What a client gets of its instance: read-only descriptors.
-struct instance_descriptors {
+struct opened_instance {
+  outcome status;
+  blocks::instance_number number = 0;
   unique_fd index;
   unique_fd versions;
 };
@@ -95,10 +103,10 @@ struct prefetch_batch {
 
 using batch_ptr = std::shared_ptr<blocks::batch>;
 using new_instance_ptr = std::shared_ptr<new_instance>;
-using spec_ptr = std::shared_ptr<const instance_spec>;
+using instance_request_ptr = std::shared_ptr<const instance_request>;
 using slab_outcome_ptr = std::shared_ptr<blocks::slab_outcome>;
 using slab_handles_ptr = std::shared_ptr<slab_handles>;
-using descriptors_ptr = std::shared_ptr<instance_descriptors>;
+using opened_instance_ptr = std::shared_ptr<opened_instance>;
 using config_ptr = std::shared_ptr<const config::node_config>;
 using report_ptr = std::shared_ptr<node_report>;
 using dram_report_ptr = std::shared_ptr<const dram_report>;
@@ -124,10 +132,10 @@ CAF_ADD_TYPE_ID(cenote, (cenote::session_report))
 CAF_ADD_TYPE_ID(cenote, (cenote::session_ptr))
 CAF_ADD_TYPE_ID(cenote, (cenote::batch_ptr))
 CAF_ADD_TYPE_ID(cenote, (cenote::new_instance_ptr))
-CAF_ADD_TYPE_ID(cenote, (cenote::spec_ptr))
+CAF_ADD_TYPE_ID(cenote, (cenote::instance_request_ptr))
 CAF_ADD_TYPE_ID(cenote, (cenote::slab_outcome_ptr))
 CAF_ADD_TYPE_ID(cenote, (cenote::slab_handles_ptr))
-CAF_ADD_TYPE_ID(cenote, (cenote::descriptors_ptr))
+CAF_ADD_TYPE_ID(cenote, (cenote::opened_instance_ptr))
 CAF_ADD_TYPE_ID(cenote, (cenote::config_ptr))
 CAF_ADD_TYPE_ID(cenote, (cenote::report_ptr))
 CAF_ADD_TYPE_ID(cenote, (cenote::dram_report_ptr))
@@ -146,15 +154,15 @@ CAF_ADD_TYPE_ID(cenote, (cenote::prefetch_results_ptr))
 CAF_ADD_TYPE_ID(cenote, (cenote::prefetch_report_ptr))
 
 CAF_ADD_ATOM(cenote, cenote, run_atom, "run")
-CAF_ADD_ATOM(cenote, cenote, find_atom, "find")
-CAF_ADD_ATOM(cenote, cenote, add_atom, "add")
+CAF_ADD_ATOM(cenote, cenote, open_instance_atom, "instance")
+CAF_ADD_ATOM(cenote, cenote, make_instance_atom, "make")
+CAF_ADD_ATOM(cenote, cenote, discard_instance_atom, "discard")
 CAF_ADD_ATOM(cenote, cenote, open_atom, "open_s")
 CAF_ADD_ATOM(cenote, cenote, release_atom, "release")
 CAF_ADD_ATOM(cenote, cenote, disconnect_atom, "disconnect")
 CAF_ADD_ATOM(cenote, cenote, reattach_atom, "reattach")
 CAF_ADD_ATOM(cenote, cenote, slab_atom, "slab")
 CAF_ADD_ATOM(cenote, cenote, handles_atom, "handles")
-CAF_ADD_ATOM(cenote, cenote, describe_atom, "describe")
 CAF_ADD_ATOM(cenote, cenote, report_atom, "report")
 CAF_ADD_ATOM(cenote, cenote, clear_atom, "clear_s")
 CAF_ADD_ATOM(cenote, cenote, corrupt_atom, "corrupt")
@@ -189,10 +197,10 @@ CAF_ALLOW_UNSAFE_MESSAGE_TYPE(cenote::session_report)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(cenote::session_ptr)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(cenote::batch_ptr)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(cenote::new_instance_ptr)
-CAF_ALLOW_UNSAFE_MESSAGE_TYPE(cenote::spec_ptr)
+CAF_ALLOW_UNSAFE_MESSAGE_TYPE(cenote::instance_request_ptr)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(cenote::slab_outcome_ptr)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(cenote::slab_handles_ptr)
-CAF_ALLOW_UNSAFE_MESSAGE_TYPE(cenote::descriptors_ptr)
+CAF_ALLOW_UNSAFE_MESSAGE_TYPE(cenote::opened_instance_ptr)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(cenote::config_ptr)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(cenote::report_ptr)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(cenote::dram_report_ptr)
@@ -247,9 +255,7 @@ struct lower_tier {
 /// The DRAM tier: see actors/dram_tier.hpp.
 using dram_tier_actor = upper_tier_actor::extend<
     caf::replies_to<run_atom, batch_ptr>::with<batch_ptr>,
-    caf::replies_to<find_atom, spec_ptr, std::uint32_t>::with<outcome>,
-    caf::replies_to<add_atom, new_instance_ptr>::with<outcome>,
-    caf::replies_to<describe_atom, std::uint32_t>::with<descriptors_ptr>,
+    caf::replies_to<open_instance_atom, instance_request_ptr>::with<opened_instance_ptr>,
     caf::replies_to<open_atom, session_ptr>::with<outcome>, caf::replies_to<release_atom, std::uint64_t>::with<outcome>,
     caf::replies_to<reattach_atom, std::uint64_t, held_ptr>::with<outcome>,
     caf::replies_to<handles_atom, std::uint32_t, index_list>::with<slab_handles_ptr>,
@@ -258,6 +264,11 @@ using dram_tier_actor = upper_tier_actor::extend<
     caf::reacts_to<slab_atom, slab_outcome_ptr>, caf::reacts_to<reload_atom, config_ptr>, caf::reacts_to<evict_atom>,
     caf::reacts_to<turn_atom>, caf::reacts_to<tick_atom>, caf::reacts_to<register_planner_atom>,
     caf::reacts_to<command_atom, prefetch_commands_ptr>>;
+
+/// Makes instances for the DRAM tier: see actors/instance_maker.hpp.
+using instance_maker_actor =
+    caf::typed_actor<caf::replies_to<make_instance_atom, instance_request_ptr>::with<new_instance_ptr>,
+                     caf::reacts_to<discard_instance_atom, blocks::instance_number>>;
 
 /// Prefetches: see actors/prefetch.hpp.
 using prefetch_actor =

@@ -35,6 +35,7 @@ struct stack_parts {
   std::vector<lower_tier> lower;  ///< as many as the store's options have edges, and in their order
   prefetch::options plan;
   std::shared_ptr<health> alive;
+  instance_maker_actor maker{};  ///< none: no instance is made
 };
 
 /// Starts the tiers' actors, tells each its place, and has all of them tick.

@@ -35,7 +35,7 @@ LAYERS: dict[str, tuple[tuple[str, ...], ...]] = {
         ("ask", "boot_clock", "health", "promise_guard", "pulse", "session_resources", "tier_options", "tier_report"),
         ("messages", "nvme_report"),
         ("nvme_messages",),
-        ("data_path", "dram_tier", "nvme_tier", "prefetch", "session"),
+        ("data_path", "dram_tier", "instance_maker", "nvme_tier", "prefetch", "session"),
         ("lower_tier_host", "node"),
         ("nvme_stack",),
         ("tier_stack",),

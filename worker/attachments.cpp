@@ -12,7 +12,6 @@
 #include "config/logging.hpp"
 #include "core/fair_share.hpp"
 #include "core/random_number.hpp"
-#include "memory/instance_memory.hpp"
 #include "worker/access.hpp"
 
 namespace cenote {
@@ -32,19 +31,26 @@ result<Answer> attachments::ask(const Actor& whom, Arguments... arguments) {
 
 // ---------------------------------------------------------------------------------------------- attach
 
+/// Those that are being made, too.
+std::uint64_t attachments::sessions_of(uid_t uid) const {
+  return static_cast<std::uint64_t>(
+      std::ranges::count_if(sessions_, [&](const auto& each) { return each.second.resources->uid == uid; }) +
+      std::ranges::count_if(openings_, [&](const auto& each) { return each.second.peer.uid == uid; }));
+}
+
 result<void> attachments::check_limits(const connection& connection, const config::node_config& now) const {
-  if (sessions_.size() >= now.node.max_sessions) {
+  const std::size_t all = sessions_.size() + openings_.size();
+  if (all >= now.node.max_sessions) {
     return fail(error_code::limit_exceeded,
-                std::to_string(sessions_.size()) + " sessions are attached, node.max_sessions allows no more");
+                std::to_string(all) + " sessions are attached, node.max_sessions allows no more");
   }
-  const auto own = static_cast<std::uint64_t>(std::ranges::count_if(
-      sessions_, [&](const auto& each) { return each.second.resources->uid == connection.peer.uid; }));
+  const std::uint64_t own = sessions_of(connection.peer.uid);
   if (own >= now.limits.sessions_per_uid) {
     return fail(error_code::limit_exceeded, "uid " + std::to_string(connection.peer.uid) + " has " +
                                                 std::to_string(own) +
                                                 " sessions, limits.sessions_per_uid allows no more");
   }
-  if (!may_administrate(connection, now) && own >= fair_share(now.node.max_sessions, sessions_.size() - own)) {
+  if (!may_administrate(connection, now) && own >= fair_share(now.node.max_sessions, all - own)) {
     return fail(error_code::limit_exceeded, "uid " + std::to_string(connection.peer.uid) + " has " +
                                                 std::to_string(own) + " of the node's " +
                                                 std::to_string(now.node.max_sessions) +
@@ -66,40 +72,47 @@ result<void> attachments::check_client(const connection& connection, const local
   return {};
 }
 
-result<blocks::instance_number> attachments::find_or_make_instance(const instance_spec& spec, uid_t owner) {
-  auto found = ask<outcome>(context_.dram, find_atom_v, spec_ptr(std::make_shared<const instance_spec>(spec)),
-                            static_cast<std::uint32_t>(owner));
-  if (!found) return std::unexpected(found.error());
-  const auto number = found->get();
-  if (!number) return std::unexpected(number.error());
-  return *number != 0 ? static_cast<blocks::instance_number>(*number) : make_instance(spec, owner);
+template <class Answer, class Actor, class... Arguments>
+void attachments::ask_for(std::uint64_t ticket, void (attachments::*next)(opening_map::iterator, const Answer&),
+                          const Actor& whom, Arguments... arguments) {
+  opening& waiting = openings_.at(ticket);
+  waiting.deadline = local::event_loop::clock::now() + actor_deadline;
+  ask_then<Answer>(
+      context_.system, [wanted = waiting.wanted] { return !wanted->is_given_up; },
+      // An answer may come when server and loop are gone.
+      [this, ticket, next, loop = std::weak_ptr(sockets_)](const result<Answer>& came) {
+        if (const auto still = loop.lock()) still->post([this, ticket, next, came] { hear(ticket, next, came); });
+      },
+      whom, std::move(arguments)...);
 }
 
-result<blocks::instance_number> attachments::make_instance(const instance_spec& spec, uid_t owner) {
-  if (context_.next_instance == ~blocks::instance_number{0}) {  // the next number would be another one's
-    return fail(error_code::limit_exceeded, "the node has no numbers left for instances; restart it");
+template <class Answer>
+void attachments::hear(std::uint64_t ticket, void (attachments::*next)(opening_map::iterator, const Answer&),
+                       const result<Answer>& answer) {
+  const auto found = openings_.find(ticket);
+  if (found == openings_.end()) return;
+  if (found->second.has_ended) return discard(found);
+  if (!answer) return refuse(found, answer.error());
+  (this->*next)(found, *answer);
+}
+
+/// Whoever does not answer in time may do so later: an instance then goes as every empty one does.
+void attachments::end_late() {
+  const auto now = local::event_loop::clock::now();
+  std::vector<std::uint64_t> late;
+  for (const auto& [ticket, each] : openings_) {
+    if (each.deadline <= now) late.push_back(ticket);
   }
-  auto memory = memory::instance_memory::create(spec.id);
-  if (!memory) return std::unexpected(memory.error());
-  const blocks::instance_number fresh = context_.next_instance++;
-  byte_writer meta;
-  encode(meta, spec);
-  meta.put(static_cast<std::uint32_t>(owner));
-  const std::array fds{memory->index.file().fd().get(), memory->versions.file().fd().get()};
-  if (auto kept = context_.keeper.put(local::entry_kind::instance, fresh, meta.bytes(), fds); !kept) {
-    (void)context_.keeper.drop(local::entry_kind::instance, fresh);  // it may have it, and only not have said so
-    return std::unexpected(kept.error());
+  for (const std::uint64_t ticket : late) {
+    const auto found = openings_.find(ticket);
+    if (found == openings_.end()) continue;
+    const opening& waiting = found->second;
+    const bool has_session = waiting.session != nullptr;
+    const std::string what = has_session ? "" : "instance `" + waiting.request.spec.id + "` is not ready after 5 s; ";
+    if (!waiting.has_ended)
+      refuse(found, error(error_code::deadline_exceeded, what + "the node is too busy to answer"));
+    if (has_session) discard(found);
   }
-  auto made = std::make_shared<new_instance>(new_instance{
-      fresh, spec, std::move(memory->index), std::move(memory->versions), static_cast<std::uint32_t>(owner)});
-  auto added = ask<outcome>(context_.dram, add_atom_v, made);
-  if (!added) return std::unexpected(added.error());
-  if (const auto status = added->get(); !status) {
-    (void)context_.keeper.drop(local::entry_kind::instance, fresh);
-    return std::unexpected(status.error());
-  }
-  log_info(logger("server"), "instance made", {{"instance", spec.id}, {"group", spec.paying_group()}});
-  return fresh;
 }
 
 result<void> attachments::attach(connection& connection, const local::frame& frame) {
@@ -110,34 +123,85 @@ result<void> attachments::attach(connection& connection, const local::frame& fra
   if (!request) return std::unexpected(request.error());
   end_unheard_of(connection, *request);
   if (auto allowed = check_client(connection, *request); !allowed) return allowed;
-  auto instance = find_or_make_instance(request->spec, connection.peer.uid);
-  if (!instance) return std::unexpected(instance.error());
-  auto shared = ask<descriptors_ptr>(context_.dram, describe_atom_v, *instance);
-  if (!shared) return std::unexpected(shared.error());
-  if (!(*shared)->index) return fail(error_code::system, "this process is out of file descriptors");
+  auto pidfd = local::pidfd_of(connection.socket.get());
+  if (!pidfd) return std::unexpected(pidfd.error());
 
-  auto made = make_resources(connection, *request);
-  if (!made) return std::unexpected(made.error());
-  const std::shared_ptr<session_resources>& session = made->session;
-  session->instance = *instance;
-  auto opened = keep_session(context_.keeper, *session);
-  if (opened) opened = open(session, connection.socket.get());
-  if (!opened) {
-    release(session->number);  // whatever was done of it, or is still on its way
-    return opened;
+  const std::uint64_t ticket = ++last_ticket_;
+  opening& begun = openings_[ticket];
+  begun.to = defer(connection, frame.header);
+  begun.peer = connection.peer;
+  begun.request = std::move(*request);
+  begun.pidfd = std::move(*pidfd);
+  begun.wanted = std::make_shared<instance_request>();
+  begun.wanted->spec = begun.request.spec;
+  begun.wanted->owner = static_cast<std::uint32_t>(connection.peer.uid);
+  ask_for(ticket, &attachments::instance_opened, context_.dram, open_instance_atom_v,
+          instance_request_ptr(begun.wanted));
+  return {};
+}
+
+void attachments::instance_opened(opening_map::iterator its, const opened_instance_ptr& instance) {
+  opening& waiting = its->second;
+  if (const auto opened = instance->status.get(); !opened) return refuse(its, opened.error());
+  waiting.instance = instance;
+  if (const auto made = make_resources(waiting); !made) return refuse(its, made.error());
+  if (const auto kept = keep_session(context_.keeper, *waiting.session); !kept) {
+    refuse(its, kept.error());
+    return discard(its);
   }
-  connection.session = session->number;
-  log_info(logger("server"), "attached",
-           {{"session", session->number}, {"pid", session->pid}, {"instance", request->spec.id}});
+  prepare(*waiting.session);
+  ask_for(its->first, &attachments::session_added, context_.dram, open_atom_v, session_ptr(waiting.session));
+}
 
-  const local::attach_reply reply{session->number, session->secret, context_.epoch, session->pin_slots};
-  const std::array fds{session->segment.fd().get(), session->submit_doorbell.get(), made->ear.get(),
-                       (*shared)->index.get(), (*shared)->versions.get()};
-  auto sent =
-      connection.out.send(local::reply_to(frame.header, local::frame_type::attach_reply), local::encode(reply), fds);
-  if (!sent) end(session->number, "its client left before it was attached");
+void attachments::session_added(opening_map::iterator its, const outcome& added) {
+  if (const auto status = added.get(); !status) {
+    refuse(its, status.error());
+    return discard(its);
+  }
+  ask_for(its->first, &attachments::session_opened, context_.node, open_atom_v, session_ptr(its->second.session));
+}
+
+void attachments::session_opened(opening_map::iterator its, const session_actor& actor) {
+  opening& waiting = its->second;
+  if (const auto begun = begin(waiting.session, actor, waiting.to.socket); !begun) {
+    refuse(its, begun.error());
+    return discard(its);
+  }
+  opening ready = std::move(waiting);
+  openings_.erase(its);
+  log_info(logger("server"), "attached",
+           {{"session", ready.session->number}, {"pid", ready.session->pid}, {"instance", ready.request.spec.id}});
+  hooks_.answer(ready.to, [&](connection& connection) { return send_session(connection, ready); });
+}
+
+result<void> attachments::send_session(connection& connection, opening& ready) {
+  const session_resources& session = *ready.session;
+  connection.session = session.number;
+  const local::attach_reply reply{session.number, session.secret, context_.epoch, session.pin_slots};
+  const std::array fds{session.segment.fd().get(), session.submit_doorbell.get(), ready.ear.get(),
+                       ready.instance->index.get(), ready.instance->versions.get()};
+  auto sent = connection.out.send(local::reply_to(ready.to.request, local::frame_type::attach_reply),
+                                  local::encode(reply), fds);
+  if (!sent) end(session.number, "its client left before it was attached");
   connection.attach_unread = sent.has_value();
   return sent;
+}
+
+/// Answers now. What the open question does for a session comes first: that is taken back when it is answered.
+void attachments::refuse(opening_map::iterator its, const error& why) {
+  opening& refused = its->second;
+  refused.has_ended = true;
+  refused.wanted->is_given_up = true;
+  const asker to = refused.to;
+  if (!refused.session) openings_.erase(its);
+  hooks_.answer(to, [&](connection&) -> result<void> { return std::unexpected(why); });
+}
+
+/// Whatever was done of its session, or is still on its way.
+void attachments::discard(opening_map::iterator its) {
+  const auto session = its->second.session;
+  openings_.erase(its);
+  release(session->number);
 }
 
 /// What an earlier attempt of the same call made: its worker died before the client had the answer.
@@ -147,73 +211,89 @@ void attachments::end_unheard_of(const connection& connection, const local::atta
     return each.second.resources->attach_call == request.call && each.second.resources->pid == connection.peer.pid;
   });
   if (made != sessions_.end()) end(made->first, "its client never heard of it");
+  const auto under_way = std::ranges::find_if(openings_, [&](const auto& each) {
+    return !each.second.has_ended && each.second.request.call == request.call &&
+           each.second.peer.pid == connection.peer.pid;
+  });
+  if (under_way != openings_.end()) refuse(under_way, error(error_code::closed, "its client asked again"));
 }
 
-/// The memory and identity of a new session, but for its instance.
-result<attachments::fresh_session> attachments::make_resources(const connection& connection,
-                                                               const local::attach_request& request) {
-  auto pidfd = local::pidfd_of(connection.socket.get());
-  if (!pidfd) return std::unexpected(pidfd.error());
+/// The memory and identity of a new session.
+result<void> attachments::make_resources(opening& from) {
   auto session = std::make_shared<session_resources>();
   session->number = number_session();
   session->secret = random_number();
-  session->client_name = request.client_name;
-  session->attach_call = request.call;
-  session->pid = connection.peer.pid;
-  session->uid = connection.peer.uid;
-  session->gid = connection.peer.gid;
+  session->instance = from.instance->number;
+  session->client_name = from.request.client_name;
+  session->attach_call = from.request.call;
+  session->pid = from.peer.pid;
+  session->uid = from.peer.uid;
+  session->gid = from.peer.gid;
   session->attached = std::chrono::system_clock::now();
-  session->pin_slots =
-      request.max_pins != 0 ? request.max_pins : std::min<std::uint32_t>(default_pins, config_.get()->session.max_pins);
-  session->pidfd = std::move(*pidfd);
+  session->pin_slots = from.request.max_pins != 0
+                           ? from.request.max_pins
+                           : std::min<std::uint32_t>(default_pins, config_.get()->session.max_pins);
+  session->pidfd = std::move(from.pidfd);
   auto ear = make_session(*session);
   if (!ear) return std::unexpected(ear.error());
-  return fresh_session{std::move(session), std::move(*ear)};
+  from.ear = std::move(*ear);
+  from.session = std::move(session);
+  return {};
 }
 
 /// Epoch (high half) | running number (low half). Block records know sessions by the low half alone, so that of no two
 /// living ones is equal: it goes on behind those of earlier workers, around its end, and past those in use.
 std::uint64_t attachments::number_session() {
   const auto is_taken = [&](const auto& each) { return static_cast<std::uint32_t>(each.first) == last_session_; };
+  const auto is_promised = [&](const auto& each) {
+    return each.second.session && static_cast<std::uint32_t>(each.second.session->number) == last_session_;
+  };
   do ++last_session_;
-  while (last_session_ == 0 || std::ranges::any_of(sessions_, is_taken));
+  while (last_session_ == 0 || std::ranges::any_of(sessions_, is_taken) || std::ranges::any_of(openings_, is_promised));
   return (context_.epoch << 32) | last_session_;
 }
 
-result<void> attachments::open(const std::shared_ptr<session_resources>& session, int socket) {
-  if (sessions_.contains(session->number)) {
-    return fail(error_code::internal, "there is a session " + std::to_string(session->number) + " already");
-  }
-  memory::shared_store(session->view.header().worker_epoch, context_.epoch, std::memory_order_release,
+/// What its client reads before anything else. Nobody else stores there yet.
+void attachments::prepare(const session_resources& session) const {
+  memory::shared_store(session.view.header().worker_epoch, context_.epoch, std::memory_order_release,
                        "session.worker_epoch"_point);
-  memory::shared_store(session->view.header().wants_checksums, context_.has_lower ? 1 : 0, std::memory_order_relaxed,
+  memory::shared_store(session.view.header().wants_checksums, context_.has_lower ? 1 : 0, std::memory_order_relaxed,
                        "session.wants_checksums"_point);
+}
+
+/// Tier and node know it: from now on its doorbell and its client's death are heard.
+result<void> attachments::begin(const std::shared_ptr<session_resources>& session, const session_actor& actor,
+                                int socket) {
   const std::uint64_t number = session->number;
-  const bool recovered = socket < 0;
-  if (!recovered) {
-    auto added = ask<outcome>(context_.dram, open_atom_v, session_ptr(session));
-    if (!added) return std::unexpected(added.error());
-    if (const auto status = added->get(); !status) return std::unexpected(status.error());
-  }
-  auto actor = ask<session_actor>(context_.node, open_atom_v, session_ptr(session));
-  if (!actor) return std::unexpected(actor.error());
-  auto doorbell = context_.path.watch(session, *actor);
+  auto doorbell = context_.path.watch(session, actor);
   if (!doorbell) return std::unexpected(doorbell.error());
-  auto death = sockets_.watch(session->pidfd.get(), [this, number](std::uint32_t) { end(number, "process died"); });
+  auto death = sockets_->watch(session->pidfd.get(), [this, number](std::uint32_t) { end(number, "process died"); });
   if (!death) {
     context_.path.unwatch(*doorbell);
     return std::unexpected(death.error());
   }
-  sessions_.emplace(number, attached{session, *actor, *doorbell, *death, socket, false});
-  caf::anon_send(*actor, doorbell_atom_v);  // arms the ring, or finds what a dead worker left in it
-  if (recovered) session->ring();
+  sessions_.emplace(number, attached{session, actor, *doorbell, *death, socket, false});
+  caf::anon_send(actor, doorbell_atom_v);  // arms the ring, or finds what a dead worker left in it
+  return {};
+}
+
+/// The tier knows it already.
+result<void> attachments::take_over(const std::shared_ptr<session_resources>& session) {
+  if (sessions_.contains(session->number)) {
+    return fail(error_code::internal, "there is a session " + std::to_string(session->number) + " already");
+  }
+  prepare(*session);
+  auto actor = ask<session_actor>(context_.node, open_atom_v, session_ptr(session));
+  if (!actor) return std::unexpected(actor.error());
+  if (auto begun = begin(session, *actor, -1); !begun) return begun;
+  session->ring();
   return {};
 }
 
 void attachments::adopt(const std::shared_ptr<session_resources>& session) {
   const std::uint64_t number = session->number;
   last_session_ = std::max(last_session_, static_cast<std::uint32_t>(number));
-  if (const auto opened = open(session, -1); !opened) {
+  if (const auto opened = take_over(session); !opened) {
     log_error(logger("server"), "a session was not taken over",
               {{"session", number}, {"reason", opened.error().describe()}});
   }
@@ -269,7 +349,7 @@ void attachments::end(std::uint64_t number, std::string_view why) {
   const attached gone = std::move(found->second);
   sessions_.erase(found);
   context_.path.unwatch(gone.doorbell);
-  sockets_.unwatch(gone.death);
+  sockets_->unwatch(gone.death);
   release(number);
   if (gone.socket >= 0) hooks_.ended(gone.socket);
   log_info(logger("server"), "session ended", {{"session", number}, {"pid", gone.resources->pid}, {"why", why}});
@@ -280,7 +360,7 @@ void attachments::end(std::uint64_t number, std::string_view why) {
 void attachments::set_aside(std::uint64_t number, attached& session, std::string_view why) {
   const auto patience = config_.get()->gpu.quarantine;
   session.set_aside_until = std::chrono::steady_clock::now() + patience;
-  sockets_.unwatch(std::exchange(session.death, 0));
+  sockets_->unwatch(std::exchange(session.death, 0));
   caf::anon_send(context_.dram, disconnect_atom_v, number);  // free are its keys and what it was not writing
   log_info(logger("server"), "session set aside: a device may still write for it",
            {{"session", number},
@@ -315,13 +395,21 @@ void attachments::drop_entry(std::uint64_t number) {
   if (dropped.error().code() == error_code::deadline_exceeded) undropped_.push_back(number);  // tried again
 }
 
-void attachments::retry() {
+void attachments::tick() {
+  end_late();
   end_set_aside();
   for (const std::uint64_t number : std::exchange(undropped_, {})) drop_entry(number);
   for (const std::uint64_t number : std::exchange(unreleased_, {})) release(number);
 }
 
 void attachments::connection_closed(std::uint64_t number, int socket) {
+  const auto under_way = std::ranges::find_if(
+      openings_, [&](const auto& each) { return !each.second.has_ended && each.second.to.socket == socket; });
+  if (under_way != openings_.end()) {
+    log_info(logger("server"), "an attach was given up",
+             {{"pid", under_way->second.peer.pid}, {"why", "its client left"}});
+    return refuse(under_way, error(error_code::closed, "its client left"));
+  }
   const auto session = sessions_.find(number);
   if (session == sessions_.end() || session->second.socket != socket) return;
   session->second.socket = -1;
@@ -330,6 +418,14 @@ void attachments::connection_closed(std::uint64_t number, int socket) {
 
 void attachments::drain() {
   draining_ = true;
+  std::vector<std::uint64_t> waiting;
+  for (const auto& [ticket, each] : openings_) {
+    if (!each.has_ended) waiting.push_back(ticket);
+  }
+  for (const std::uint64_t ticket : waiting) {
+    const auto found = openings_.find(ticket);
+    if (found != openings_.end()) refuse(found, error(error_code::not_running, "the node is shutting down"));
+  }
   for (const auto& [number, each] : sessions_) {
     each.resources->set_phase(memory::session_phase::draining);
     each.resources->ring();

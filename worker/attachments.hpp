@@ -20,7 +20,9 @@
 
 namespace cenote {
 
-/// All on the socket loop's thread, which waits here for an actor or the keeper, for a bounded time.
+/// All on the socket loop's thread. An attach asks the actors one question after the other, and its connection waits
+/// without the thread: others are served while an instance is made. Everything else, and the words to the keeper, the
+/// thread waits for, for a bounded time.
 ///
 /// A client is its process, not its connection: a session ends when the client detaches, or when the pidfd says that
 /// its process is dead. When its socket is closed, only blocks that it is not using are taken back, and it may
@@ -31,12 +33,16 @@ class attachments {
   struct connection_hooks {
     std::function<void(int socket)> ended;     ///< its session is no more
     std::function<void(int socket)> replaced;  ///< another connection has its session now: it is closed
+    /// Has the answer sent that it waits for; not if it left meanwhile.
+    std::function<void(const asker& to, const std::function<result<void>(connection&)>& send)> answer;
   };
 
   /// What is given by reference outlives this.
-  attachments(server_context& context, const current_config& config, local::event_loop& sockets, connection_hooks hooks)
-      : context_(context), config_(config), sockets_(sockets), hooks_(std::move(hooks)) {}
+  attachments(server_context& context, const current_config& config, std::shared_ptr<local::event_loop> sockets,
+              connection_hooks hooks)
+      : context_(context), config_(config), sockets_(std::move(sockets)), hooks_(std::move(hooks)) {}
 
+  /// Success: it is answered later.
   result<void> attach(connection& connection, const local::frame& frame);
   result<void> reattach(connection& connection, const local::frame& frame);
   result<void> send_slabs(connection& connection, const local::frame& frame);
@@ -50,13 +56,14 @@ class attachments {
   /// Ends the process of an adopted session that several workers died of (store::suspects).
   void end_suspect(std::uint64_t number);
 
-  /// A connection was closed. That is not its client's death: what the client is not using goes back.
+  /// A connection was closed: its attach ends. With a session that is not its client's death: what the client is not
+  /// using goes back.
   void connection_closed(std::uint64_t number, int socket);
-  /// Nobody attaches any more; all clients are told that the node goes away.
+  /// Nobody attaches any more, also not who waits for it; all clients are told that the node goes away.
   void drain();
-  /// Ends sessions that were set aside for long enough, and tells keeper and actors again which sessions ended, where
-  /// they may not have heard it.
-  void retry();
+  /// Once a second: refuses who waits for too long, ends sessions that were set aside for long enough, and tells keeper
+  /// and actors again which sessions ended, where they may not have heard it.
+  void tick();
 
  private:
   struct attached {
@@ -69,22 +76,49 @@ class attachments {
     std::optional<std::chrono::steady_clock::time_point>
         set_aside_until{};  ///< its process is dead, its device perhaps not
   };
-  struct fresh_session {
-    std::shared_ptr<session_resources> session;
-    unique_fd ear;  ///< the client's end of the completion doorbell
+  /// An attach under way: first its instance is opened, then the tier and the node are told of the session. At each
+  /// time one question is open.
+  struct opening {
+    asker to;
+    local::peer_credentials peer;
+    local::attach_request request;
+    unique_fd pidfd;
+    std::shared_ptr<instance_request> wanted;
+    opened_instance_ptr instance;
+    std::shared_ptr<session_resources> session;     ///< null: not made yet
+    unique_fd ear;                                  ///< the client's end of the completion doorbell
+    local::event_loop::clock::time_point deadline;  ///< of the open question
+    bool has_ended = false;  ///< it is answered; what is under way for its session is taken back when it is done
   };
+  using opening_map = std::unordered_map<std::uint64_t, opening>;
 
   template <class Answer, class Actor, class... Arguments>
   result<Answer> ask(const Actor& whom, Arguments... arguments);
 
+  /// The next question of an attach; `next` hears the answer.
+  template <class Answer, class Actor, class... Arguments>
+  void ask_for(std::uint64_t ticket, void (attachments::*next)(opening_map::iterator, const Answer&), const Actor& whom,
+               Arguments... arguments);
+  template <class Answer>
+  void hear(std::uint64_t ticket, void (attachments::*next)(opening_map::iterator, const Answer&),
+            const result<Answer>& answer);
+  void end_late();
+  void instance_opened(opening_map::iterator its, const opened_instance_ptr& instance);
+  void session_added(opening_map::iterator its, const outcome& added);
+  void session_opened(opening_map::iterator its, const session_actor& actor);
+  result<void> send_session(connection& connection, opening& ready);
+  void refuse(opening_map::iterator its, const error& why);
+  void discard(opening_map::iterator its);
+
   void end_unheard_of(const connection& connection, const local::attach_request& request);
   result<void> check_client(const connection& connection, const local::attach_request& request) const;
   result<void> check_limits(const connection& connection, const config::node_config& now) const;
-  result<blocks::instance_number> find_or_make_instance(const instance_spec& spec, uid_t owner);
-  result<blocks::instance_number> make_instance(const instance_spec& spec, uid_t owner);
-  result<fresh_session> make_resources(const connection& connection, const local::attach_request& request);
+  [[nodiscard]] std::uint64_t sessions_of(uid_t uid) const;
+  result<void> make_resources(opening& from);
   [[nodiscard]] std::uint64_t number_session();
-  result<void> open(const std::shared_ptr<session_resources>& session, int socket);
+  void prepare(const session_resources& session) const;
+  result<void> begin(const std::shared_ptr<session_resources>& session, const session_actor& actor, int socket);
+  result<void> take_over(const std::shared_ptr<session_resources>& session);
   void set_aside(std::uint64_t number, attached& session, std::string_view why);
   void end_set_aside();
   void release(std::uint64_t number);
@@ -92,9 +126,11 @@ class attachments {
 
   server_context& context_;
   const current_config& config_;
-  local::event_loop& sockets_;
+  std::shared_ptr<local::event_loop> sockets_;
   connection_hooks hooks_;
   std::unordered_map<std::uint64_t, attached> sessions_;
+  opening_map openings_;
+  std::uint64_t last_ticket_ = 0;
   std::uint32_t last_session_ = 0;         ///< low half of the number of the session that attached last
   std::vector<std::uint64_t> undropped_;   ///< ended sessions that the keeper may still have
   std::vector<std::uint64_t> unreleased_;  ///< … that the node's actor may still have

@@ -71,13 +71,15 @@ result<std::unique_ptr<server>> server::start(server_context context, config_ptr
 void server::make_parts() {
   reports_ = std::make_unique<shared_reports>(context_.system, context_.node, sockets_);
   sessions_ = std::make_unique<attachments>(
-      context_, config_, *sockets_,
-      attachments::connection_hooks{.ended = [this](int socket) { forget_session(socket); },
-                                    .replaced =
-                                        [this](int socket) {
-                                          forget_session(socket);
-                                          close(socket);
-                                        }});
+      context_, config_, sockets_,
+      attachments::connection_hooks{
+          .ended = [this](int socket) { forget_session(socket); },
+          .replaced =
+              [this](int socket) {
+                forget_session(socket);
+                close(socket);
+              },
+          .answer = [this](const asker& to, const auto& send) { answer_deferred(to, send); }});
   commands_ = std::make_unique<operator_commands>(context_, config_, sockets_, *reports_, *sessions_,
                                                   [this](const report_ptr& report) { return facts_of(report); });
 }
@@ -327,7 +329,7 @@ bool server::may_send_descriptors(connection& to, local::frame_type request) {
   if (to.out.descriptors() > 0) return false;
   std::size_t unread = 0;
   for (auto& [socket, each] : connections_) {
-    if (each.peer.uid == to.peer.uid) unread += each.out.descriptors();
+    if (each.peer.uid == to.peer.uid) unread += each.out.descriptors() + each.promised;
   }
   for (parting& each : partings_) {
     if (each.uid == to.peer.uid) unread += each.out.descriptors();
@@ -382,7 +384,7 @@ void server::tick() {
     if (unread) ++counters_.unread;
   }
   for (const int socket : done) close(socket);
-  sessions_->retry();
+  sessions_->tick();
 }
 
 // ---------------------------------------------------------------------------------------------- requests
@@ -416,6 +418,7 @@ void server::handle(connection& connection, local::frame frame) {
   }
   const local::frame_header request = frame.header;
   const auto done = dispatch(connection, frame);
+  if (connection.answering && request.type == local::frame_type::attach) connection.promised = attach_descriptors;
   answer(connection, request, done);
 }
 
@@ -427,6 +430,20 @@ void server::answer(connection& connection, const local::frame_header& request, 
     if (!sent) return close(connection.socket.get());
   }
   set_interest(connection);
+}
+
+connection* server::find(const asker& who) {
+  const auto found = connections_.find(who.socket);
+  return found != connections_.end() && found->second.watch == who.watch ? &found->second : nullptr;
+}
+
+void server::answer_deferred(const asker& to, const std::function<result<void>(connection&)>& send) {
+  connection* const who = find(to);
+  if (who == nullptr) return;
+  who->answering = false;
+  who->promised = 0;
+  who->heard = clock::now();
+  answer(*who, to.request, send(*who));
 }
 
 result<void> server::dispatch(connection& connection, local::frame& frame) {
@@ -448,20 +465,11 @@ result<void> server::dispatch(connection& connection, local::frame& frame) {
 
 // ---------------------------------------------------------------------------------------------- the operator
 
-server::asker server::defer(connection& connection, const local::frame_header& request) {
-  connection.answering = true;
-  return {connection.socket.get(), connection.watch, request};
-}
-
 void server::reply(const asker& to, const result<std::string>& text) {
-  const auto found = connections_.find(to.socket);
-  if (found == connections_.end() || found->second.watch != to.watch) return;  // it left meanwhile
-  connection& who = found->second;
-  who.answering = false;
-  who.heard = clock::now();
-  answer(who, to.request,
-         text ? who.out.send_text(local::reply_to(to.request, local::frame_type::admin_reply), *text)
-              : result<void>(std::unexpected(text.error())));
+  answer_deferred(to, [&](connection& who) {
+    return text ? who.out.send_text(local::reply_to(to.request, local::frame_type::admin_reply), *text)
+                : result<void>(std::unexpected(text.error()));
+  });
 }
 
 server_report server::own_report() {

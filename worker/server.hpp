@@ -70,12 +70,6 @@ class server {
     local::outbox out;
     uid_t uid = 0;
   };
-  /// Who waits for an answer that is made elsewhere.
-  struct asker {
-    int socket = -1;
-    local::event_loop::watch_id watch = 0;
-    local::frame_header request;
-  };
   server(server_context context, config_ptr config);
 
   [[nodiscard]] result<node_facts> facts();
@@ -97,6 +91,10 @@ class server {
   void forget_session(int socket);
   void handle(connection& connection, local::frame frame);
   void answer(connection& connection, const local::frame_header& request, const result<void>& done);
+  /// Null: it left meanwhile.
+  [[nodiscard]] connection* find(const asker& who);
+  /// `send` brings what was asked for, or says why not.
+  void answer_deferred(const asker& to, const std::function<result<void>(connection&)>& send);
   result<void> dispatch(connection& connection, local::frame& frame);
 
   // Descriptors in flight, and what waits for them.
@@ -107,7 +105,6 @@ class server {
 
   // The operator.
   result<void> admin(connection& connection, const local::frame& frame);
-  asker defer(connection& connection, const local::frame_header& request);
   void reply(const asker& to, const result<std::string>& text);
   void handler_failed(local::event_loop::watch_id id, const std::string& what);
   [[nodiscard]] server_report own_report();

@@ -24,7 +24,6 @@ struct server_context {
   std::uint64_t epoch = 0;
   std::chrono::system_clock::time_point node_started;
   std::uint32_t restarts = 0;
-  blocks::instance_number next_instance = 1;
   std::string socket_path;
   std::string metrics_address;  ///< HOST:PORT; empty: nobody listens there
   /// Of this worker's threads; each ended the work that threw it, and no more.

@@ -16,6 +16,7 @@
 #include <thread>
 
 #include "actors/data_path.hpp"
+#include "actors/instance_maker.hpp"
 #include "actors/lower_tier_host.hpp"
 #include "actors/node.hpp"
 #include "actors/pulse.hpp"
@@ -140,13 +141,15 @@ class worker {
     const std::vector<blocks::session_number> suspects = state->store->suspects();
     for (const std::span<std::byte> memory : state->store->slab_memory()) provisioner_->adopt(memory);
     store_ = state->store;
+    make_instance_maker(state->next_instance);
     tiers_ = make_tiers(system_, *data_path_,
                         {.store = std::move(state->store),
                          .sessions = std::move(known),
                          .request = [this](auto requests) { provisioner_->submit(std::move(requests)); },
                          .lower = tiers_of(lower_),
                          .plan = prefetch_options_of(*config_, edges_of(*config_)),
-                         .alive = alive_});
+                         .alive = alive_,
+                         .maker = maker_});
     for (const auto& each : lower_) {
       if (auto opened = each->open(handed.epoch == 1); !opened) {
         bad_setup_ = true;
@@ -163,7 +166,6 @@ class worker {
                            handed.epoch,
                            handed.node_started,
                            handed.restarts,
-                           state->next_instance,
                            config::socket_path(*config_),
                            bind_http(),
                            exceptions_,
@@ -226,6 +228,7 @@ class worker {
     pulse_.add_actor("the DRAM tier", system_, tiers_.top);
     for (const lower_tier& each : tiers_.lower) pulse_.add_actor(each.name, system_, each.actor);
     pulse_.add_actor("the planner of prefetches", system_, tiers_.planner);
+    pulse_.add_actor("the maker of instances", system_, maker_);
     pulse_.add_actor("the node's actor", system_, node_);
     server_->watch_over(pulse_);
   }
@@ -285,6 +288,16 @@ class worker {
         },
         all_of(std::move(hooks)),
         [this](std::uint32_t instance) { return keeper_.drop(local::entry_kind::instance, instance); });
+  }
+
+  void make_instance_maker(blocks::instance_number next) {
+    const auto put = [this](blocks::instance_number number, std::span<const std::byte> meta, std::span<const int> fds) {
+      return keeper_.put(local::entry_kind::instance, number, meta, fds);
+    };
+    const auto drop = [this](blocks::instance_number number) {
+      return keeper_.drop(local::entry_kind::instance, number);
+    };
+    maker_ = system_.spawn<instance_maker, caf::detached>(next, instance_maker::registry{put, drop});
   }
 
   void make_lower(std::vector<local::registry_entry>& entries) {
@@ -372,6 +385,8 @@ class worker {
     caf::anon_send_exit(node_, caf::exit_reason::user_shutdown);
     node_ = nullptr;
     tiers_ = {};
+    caf::anon_send_exit(maker_, caf::exit_reason::user_shutdown);
+    maker_ = nullptr;
     system_.await_all_actors_done();
     for (const auto& each : lower_) each->stop();
     data_path_->stop();
@@ -400,6 +415,7 @@ class worker {
   bool bad_setup_ = false;
   std::shared_ptr<std::atomic<std::uint64_t>> exceptions_ = std::make_shared<std::atomic<std::uint64_t>>(0);
   std::vector<std::unique_ptr<lower_tier_host>> lower_;  ///< by edge
+  instance_maker_actor maker_;
   tier_stack tiers_;
   node_actor node_;
   std::shared_ptr<health> alive_ = std::make_shared<health>();

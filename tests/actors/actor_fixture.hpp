@@ -46,6 +46,19 @@ struct told_below {
   std::vector<std::uint32_t> unbound;
 };
 
+/// Instances that the tier wants made; the test makes them.
+struct wanted_instances {
+  struct one {
+    instance_request_ptr request;
+    caf::typed_response_promise<new_instance_ptr> promise;
+  };
+  std::vector<one> wanted;
+  std::vector<blocks::instance_number> discarded;
+};
+
+/// A maker of instances that waits until the test says what it made.
+using held_maker_actor = instance_maker_actor::extend<caf::reacts_to<answer_atom, new_instance_ptr>>;
+
 /// What the DRAM tier has below it. Of two the second one has no hints.
 enum class below : std::uint8_t { nothing, a_tier, a_tier_that_gets_all, two_tiers };
 
@@ -79,12 +92,13 @@ class actor_fixture {
     BOOST_REQUIRE(view);
     index_memory_ = std::move(*view);
     BOOST_REQUIRE(store->add_instance(1, small_spec(), std::move(*writer), std::move(*table)));
+    maker_ = spawn_maker(wanted_);
     dram_ = system_.spawn<dram_tier>(
         std::move(store), std::vector<session_ptr>{},
         [this](std::vector<blocks::slab_request> requests) {
           for (auto& request : requests) requests_.push_back(std::move(request));
         },
-        below_);
+        below_, std::shared_ptr<health>{}, maker_);
     prefetch::options plan;
     plan.threshold_tokens = 0;
     plan.policy = memory::prefetch_policy::wait_complete;
@@ -96,6 +110,9 @@ class actor_fixture {
     prefetch_ = nullptr;
     caf::anon_send_exit(dram_, caf::exit_reason::user_shutdown);
     dram_ = nullptr;
+    caf::anon_send_exit(maker_, caf::exit_reason::user_shutdown);
+    maker_ = nullptr;
+    wanted_->wanted.clear();
     for (const lower_tier& each : below_) caf::anon_send_exit(each.actor, caf::exit_reason::user_shutdown);
     below_.clear();
     run();
@@ -115,6 +132,23 @@ class actor_fixture {
   const memory::index_reader& index() const { return index_; }
   std::vector<blocks::slab_request>& requests() { return requests_; }
   told_below& told(blocks::edge_number edge = 0) { return *told_.at(edge); }
+
+  wanted_instances& wanted() { return *wanted_; }
+
+  /// Makes the instance that the tier waits for, or says why not.
+  void make_wanted(blocks::instance_number number, outcome status = {}) {
+    BOOST_REQUIRE(wanted_->wanted.size() == 1U);  // it asks for one at a time
+    auto made = std::make_shared<new_instance>();
+    made->status = std::move(status);
+    made->number = number;
+    if (made->status.code == error_code::ok) {
+      auto memory = memory::instance_memory::create(wanted_->wanted.front().request->spec.id);
+      BOOST_REQUIRE(memory);
+      made->memory = std::move(*memory);
+    }
+    caf::anon_send(maker_, answer_atom_v, made);
+    run();
+  }
 
   /// Carries out what the tier asked of its provisioner.
   void provide_memory() {
@@ -177,13 +211,31 @@ class actor_fixture {
     });
   }
 
+  held_maker_actor spawn_maker(const std::shared_ptr<wanted_instances>& wanted) {
+    return system_.spawn([wanted](held_maker_actor::pointer self) -> held_maker_actor::behavior_type {
+      return {[wanted, self](make_instance_atom, const instance_request_ptr& request) -> caf::result<new_instance_ptr> {
+                const auto promise = self->make_response_promise<new_instance_ptr>();
+                wanted->wanted.push_back({request, promise});
+                return promise;
+              },
+              [wanted](discard_instance_atom, blocks::instance_number number) { wanted->discarded.push_back(number); },
+              [wanted](answer_atom, const new_instance_ptr& made) {
+                wanted_instances::one first = std::move(wanted->wanted.front());
+                wanted->wanted.erase(wanted->wanted.begin());
+                first.promise.deliver(made);
+              }};
+    });
+  }
+
   deterministic_config config_;
   caf::actor_system system_;
   memory::index_memory index_memory_;
   memory::index_reader index_{index_memory_.tables};
   std::vector<blocks::slab_request> requests_;
+  std::shared_ptr<wanted_instances> wanted_ = std::make_shared<wanted_instances>();
   std::vector<std::shared_ptr<told_below>> told_;  ///< by edge
   std::vector<lower_tier> below_;
+  held_maker_actor maker_;
   dram_tier_actor dram_;
   prefetch_actor prefetch_;
   prefetch::time_point now_{std::chrono::hours(1)};

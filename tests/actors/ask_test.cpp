@@ -10,10 +10,13 @@ BOOST_AUTO_TEST_SUITE(ask_tests)
 BOOST_FIXTURE_TEST_CASE(a_question_leaves_nothing_behind_when_it_is_answered, actor_fixture) {
   const std::size_t before = system().registry().running();
   int answers = 0;
+  const auto request = std::make_shared<instance_request>();
+  request->spec = small_spec();
   for (int n = 0; n < 100; ++n) {
-    ask_then<outcome>(
-        system(), [] { return true; }, [&](const result<outcome>& answer) { answers += answer.has_value() ? 1 : 0; },
-        dram(), find_atom_v, spec_ptr(std::make_shared<const instance_spec>(small_spec())), std::uint32_t{0});
+    ask_then<opened_instance_ptr>(
+        system(), [] { return true; },
+        [&](const result<opened_instance_ptr>& answer) { answers += answer.has_value() ? 1 : 0; }, dram(),
+        open_instance_atom_v, instance_request_ptr(request));
     run();
   }
   BOOST_TEST(answers == 100);

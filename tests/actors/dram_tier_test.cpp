@@ -1,6 +1,7 @@
 #include <map>
 #include <string>
 
+#include "actors/ask.hpp"
 #include "tests/actors/actor_fixture.hpp"
 
 using namespace cenote;
@@ -134,13 +135,103 @@ BOOST_FIXTURE_TEST_CASE(a_wipe_is_answered_with_what_it_forgot, actor_fixture) {
   BOOST_TEST((unknown->code == error_code::invalid_argument));
 }
 
-BOOST_FIXTURE_TEST_CASE(an_instance_with_another_spec_is_refused_and_the_field_is_named, actor_fixture) {
+instance_request_ptr request_of(const instance_spec& spec) {
+  auto made = std::make_shared<instance_request>();
+  made->spec = spec;
+  return made;
+}
+
+/// Asks the tier for instances and keeps the answers.
+struct instance_fixture : actor_fixture {
+  using promised = std::shared_ptr<opened_instance_ptr>;
+
+  promised open(const instance_request_ptr& request) {
+    auto got = std::make_shared<opened_instance_ptr>();
+    ask_then<opened_instance_ptr>(
+        system(), [] { return true; },
+        [got](const result<opened_instance_ptr>& came) {
+          if (came) *got = *came;
+        },
+        dram(), open_instance_atom_v, request);
+    run();
+    return got;
+  }
+};
+
+BOOST_FIXTURE_TEST_CASE(an_instance_with_another_spec_is_refused_and_the_field_is_named, instance_fixture) {
   instance_spec other = small_spec();
   other.dtype = "fp8";
-  const auto answer = ask<outcome>(dram(), find_atom_v, std::make_shared<const instance_spec>(other), std::uint32_t{0});
+  const auto answer = *open(request_of(other));
   BOOST_REQUIRE(answer);
-  BOOST_TEST((answer->code == error_code::spec_mismatch));
-  BOOST_TEST(answer->message.find("dtype") != std::string::npos);
+  BOOST_TEST((answer->status.code == error_code::spec_mismatch));
+  BOOST_TEST(answer->status.message.find("dtype") != std::string::npos);
+}
+
+BOOST_FIXTURE_TEST_CASE(an_instance_that_exists_is_opened_while_another_one_is_made, instance_fixture) {
+  const auto fresh = open(request_of(small_spec("fresh")));
+  BOOST_TEST(!*fresh);
+  const auto there = open(request_of(small_spec()));
+  BOOST_REQUIRE(*there);
+  BOOST_TEST(((*there)->number == 1U));
+  BOOST_TEST(((*there)->index && (*there)->versions));
+  make_wanted(2);
+  BOOST_REQUIRE(*fresh);
+  BOOST_TEST(((*fresh)->number == 2U));
+  BOOST_TEST(((*fresh)->index && (*fresh)->versions));
+}
+
+BOOST_FIXTURE_TEST_CASE(two_who_want_the_same_new_instance_share_one, instance_fixture) {
+  const auto first = open(request_of(small_spec("fresh")));
+  const auto second = open(request_of(small_spec("fresh")));
+  instance_spec other = small_spec("fresh");
+  other.dtype = "fp8";
+  const auto third = open(request_of(other));
+  make_wanted(2);
+  BOOST_TEST(wanted().wanted.empty());
+  BOOST_REQUIRE((*first && *second && *third));
+  BOOST_TEST(((*first)->number == 2U));
+  BOOST_TEST(((*second)->number == 2U));
+  BOOST_TEST(((*third)->status.code == error_code::spec_mismatch));
+}
+
+BOOST_FIXTURE_TEST_CASE(an_instance_that_cannot_be_made_is_refused_and_the_next_one_is_made, instance_fixture) {
+  const auto first = open(request_of(small_spec("one")));
+  const auto second = open(request_of(small_spec("two")));
+  make_wanted(2, {error_code::system, "no descriptors", 0});
+  BOOST_REQUIRE(*first);
+  BOOST_TEST(((*first)->status.code == error_code::system));
+  BOOST_TEST(!*second);
+  make_wanted(3);
+  BOOST_REQUIRE(*second);
+  BOOST_TEST(((*second)->number == 3U));
+}
+
+BOOST_FIXTURE_TEST_CASE(an_instance_that_nobody_waits_for_any_more_is_not_made, instance_fixture) {
+  const auto first = open(request_of(small_spec("one")));
+  const auto left = request_of(small_spec("two"));
+  const auto second = open(left);
+  left->is_given_up = true;
+  make_wanted(2);
+  BOOST_TEST(*first);
+  BOOST_TEST(wanted().wanted.empty());
+}
+
+BOOST_FIXTURE_TEST_CASE(an_instance_that_comes_too_late_is_there_for_the_next, instance_fixture) {
+  const auto late = request_of(small_spec("one"));
+  (void)open(late);
+  late->is_given_up = true;
+  make_wanted(2);
+  const auto next = open(request_of(small_spec("one")));
+  BOOST_REQUIRE(*next);
+  BOOST_TEST(((*next)->number == 2U));
+}
+
+BOOST_FIXTURE_TEST_CASE(a_number_that_is_taken_is_given_back, instance_fixture) {
+  const auto fresh = open(request_of(small_spec("fresh")));
+  make_wanted(1);
+  BOOST_REQUIRE(*fresh);
+  BOOST_TEST(((*fresh)->status.code == error_code::internal));
+  BOOST_TEST((wanted().discarded == std::vector<blocks::instance_number>{1}));
 }
 
 memory::submission remove_of(std::uint32_t request, std::uint64_t key) {

@@ -84,6 +84,66 @@ def test_five_hundred_instances_take_address_space_for_what_they_hold(start_node
     assert of_session < 4 * MiB
 
 
+GROUPS = {"g": {"kv": 4096}}
+
+
+def held_making(start_node: StartNode, *sets: str) -> Node:
+    """A node with the instance `there` whose maker of instances stands still at the next one, until it is replaced."""
+    held = ("debug.enabled=true", "debug.kill_at=['instance.created:2:hang']", "node.hang_timeout=0s")
+    node = start_node(*held, *sets)
+    come_and_go(node, ["there"])
+    return node
+
+
+def ask_for(node: Node, name: str, call: int = 0) -> wire.Link:
+    """A link of which the node makes the instance; its answer is not waited for."""
+    link = wire.Link(node.socket, 60)
+    link.send(wire.ATTACH, wire.encode_attach(wire.encode_spec(name, GROUPS), call=call))
+    return link
+
+
+def test_others_are_served_while_an_instance_is_made(start_node: StartNode) -> None:
+    node = held_making(start_node)
+    with ask_for(node, "new") as waiting, ask_for(node, "newer") as behind:
+        with wire.RawSession.attach(node.socket, "there", GROUPS).link as link:
+            link.ask(wire.DETACH)
+        assert names(node) == {"there"}
+        for each in (waiting, behind):
+            answer = each.receive()
+            assert answer.type == wire.FAILURE
+            assert "is not ready after 5 s" in answer.failure().message
+        assert node.status()["sessions"] == []
+        come_and_go(node, ["there"])
+    node.restart_worker()
+    come_and_go(node, ["new", "newer"])
+
+
+def test_a_client_that_leaves_while_its_instance_is_made_leaves_no_session(start_node: StartNode) -> None:
+    node = held_making(start_node)
+    ask_for(node, "new").close()
+    until("it is given up", lambda: node.logged("an attach was given up"))
+    again = ask_for(node, "new", call=7)
+    with ask_for(node, "new", call=7) as last:  # the same call: the attempt before it is answered at once
+        answer = again.receive()
+        assert answer.type == wire.FAILURE and "asked again" in answer.failure().message
+        again.close()
+        node.restart_worker()
+        with pytest.raises(ConnectionError):
+            last.receive()
+    assert node.status()["sessions"] == []
+
+
+def test_who_waits_for_an_instance_when_the_node_ends_is_told(start_node: StartNode) -> None:
+    node = held_making(start_node, "node.drain_timeout=1s")
+    node.allowed_errors = ["the drain took too long"]  # of the thread that stands still
+    with ask_for(node, "new") as waiting:
+        assert names(node) == {"there"}
+        node.send_signal(signal.SIGTERM)
+        answer = waiting.receive()
+        assert answer.type == wire.FAILURE and "shutting down" in answer.failure().message
+    node.wait()
+
+
 def test_an_idle_instance_goes_and_its_blocks_on_nvme_are_found_again(start: StartNode, attach: Attach) -> None:
     node = start("instances.idle=2s")
     session = attach(node, "i", block=BLOCK)

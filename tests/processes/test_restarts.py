@@ -313,6 +313,7 @@ def test_a_worker_that_hangs_is_replaced_and_named(start_node: StartNode, attach
         ("publish.version:15", "the DRAM tier"),
         ("hints.added:15", "the NVMe tier"),
         ("keeper.session_put:2", "the thread of sockets"),
+        ("instance.created:1", "the maker of instances"),
     ],
 )
 def test_a_worker_of_which_one_part_hangs_is_replaced_and_the_part_named(
