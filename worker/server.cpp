@@ -166,7 +166,7 @@ void server::reload(config_ptr config) {
 }
 
 void server::drain(bool keeper_is_dead) {
-  sockets_->post([this, keeper_is_dead] {
+  on_loop([&] {  // waited for: stop() drops what did not run yet
     sockets_->unwatch(accepting_);
     if (keeper_is_dead) ::shutdown(listener_.get(), SHUT_RDWR);
     sessions_->drain();
