@@ -173,6 +173,7 @@ class sim_device::core {
   }
 
   void when(const event_ref& event, std::function<void(result<void>)> call) {
+    if (in_child()) return call(refuse());
     static_cast<sim_event&>(*event).add(
         [this, call = std::move(call)](outcome how) { callbacks_.push([call, how] { call(result_of(how)); }); });
   }
@@ -200,8 +201,12 @@ class sim_device::core {
     return sum;
   }
 
-  [[nodiscard]] bool away() const noexcept { return away_.load(std::memory_order_relaxed); }
-  [[nodiscard]] static std::unexpected<error> refuse() {
+  [[nodiscard]] bool in_child() const noexcept { return ::getpid() != process_; }
+  [[nodiscard]] bool away() const noexcept { return away_.load(std::memory_order_relaxed) || in_child(); }
+  [[nodiscard]] std::unexpected<error> refuse() const {
+    if (in_child()) {
+      return fail(error_code::forked, "the device was opened by the parent process; open it again in the child");
+    }
     return fail(error_code::closed, "the simulated device is away after an error");
   }
 
@@ -219,6 +224,7 @@ class sim_device::core {
     lost_.push_back(event);
   }
 
+  const pid_t process_ = ::getpid();
   std::atomic<bool> away_{false};
   std::mutex lock_;  // never taken by a lane but for an event that is lost
   bool closing_ = false;
@@ -229,10 +235,12 @@ class sim_device::core {
 };
 
 sim_device::sim_device() : core_(std::make_unique<core>()) {}
-sim_device::~sim_device() = default;
+sim_device::~sim_device() {
+  if (core_->in_child()) static_cast<void>(core_.release());  // its threads stayed with the parent
+}
 
 result<device_memory> sim_device::make(std::uint64_t bytes) {
-  if (core_->away()) return core::refuse();
+  if (core_->away()) return core_->refuse();
   if (bytes == 0) return fail(error_code::invalid_argument, "0 bytes of device memory");
   if (core_->out_of_memory.load(std::memory_order_relaxed)) {
     return fail(error_code::no_space, "the simulated device is out of memory");
@@ -245,7 +253,7 @@ result<device_memory> sim_device::make(std::uint64_t bytes) {
 }
 
 result<device_memory> sim_device::map(unique_fd descriptor, std::uint64_t bytes) {
-  if (core_->away()) return core::refuse();
+  if (core_->away()) return core_->refuse();
   struct stat info {};
   if (::fstat(descriptor.get(), &info) != 0) return fail_errno("fstat", "memory of the simulated device");
   if (bytes == 0 || static_cast<std::uint64_t>(info.st_size) < bytes) {
@@ -258,7 +266,7 @@ result<device_memory> sim_device::map(unique_fd descriptor, std::uint64_t bytes)
 }
 
 result<void> sim_device::register_host(std::span<std::byte> memory) {
-  if (core_->away()) return core::refuse();
+  if (core_->away()) return core_->refuse();
   if (core_->refuse_registration.load(std::memory_order_relaxed)) {
     return fail(error_code::unsupported, "the simulated device was told to register nothing");
   }
@@ -266,11 +274,12 @@ result<void> sim_device::register_host(std::span<std::byte> memory) {
 }
 
 void sim_device::unregister_host(std::span<std::byte> memory) noexcept {
+  if (core_->in_child()) return;
   core_->remove_registered(memory);
 }
 
 result<stream_ref> sim_device::make_stream() {
-  if (core_->away()) return core::refuse();
+  if (core_->away()) return core_->refuse();
   return core_->make_stream();
 }
 

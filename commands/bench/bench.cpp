@@ -33,6 +33,8 @@ constexpr std::array benches{
                   bench::run_checksums},
     bench_command{"policies", "A block access in the simulation of eviction policies, against one array write",
                   bench::run_policies},
+    bench_command{"gpu", "Copies, kernels and overlap of a GPU against its link and memory; simulated without one",
+                  bench::run_gpu},
 };
 
 struct bench_options {
@@ -56,7 +58,7 @@ void add_bench(CLI::App& app) {
   command->footer(
       "Each bench starts a small node of its own and stops it again. Its figures are medians; the limit is\n"
       "measured in turn with them. Leave the machine alone meanwhile. `lookup` takes 5 GiB of memory, the\n"
-      "others 1 GiB. `nvme`, `checksums` and `policies` need no node; `nvme` needs fio, and a file system with\n"
+      "others 1 GiB. `nvme`, `checksums`, `policies` and `gpu` need no node; `nvme` needs fio, and a file system with\n"
       "direct I/O.");
   command->require_subcommand(0, 1);
   for (const auto& each : benches) {
@@ -68,6 +70,11 @@ void add_bench(CLI::App& app) {
       one->add_option("--size", options->how.size, "Size of its file")->capture_default_str();
     } else if (each.name == "policies") {
       one->add_option("--trace", options->how.trace, "Requests as Mooncake publishes them; a made trace if not given");
+    } else if (each.name == "gpu") {
+      one->add_option(
+          "--device", options->how.device,
+          "cuda:NUMBER, cuda:GPU-UUID or sim:0 (threads: no figures of a GPU); the first GPU if there is one");
+      one->add_flag("--quick", options->how.quick, "Little of everything: to see that it runs, not for figures");
     } else if (each.name != "checksums") {
       one->add_option("--socket", options->how.socket,
                       "Use the node at this socket; blocks of its other users may be evicted");

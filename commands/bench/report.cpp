@@ -39,6 +39,7 @@ std::string promise_text(const figure& measured) {
 }
 
 std::string kept_text(const figure& measured) {
+  if (!measured.measured) return "not measured";
   const auto kept = measured.kept();
   if (!kept) return "";
   return *kept ? "yes" : "NO";
@@ -63,6 +64,7 @@ std::optional<double> figure::ratio() const {
 }
 
 std::optional<bool> figure::kept() const {
+  if (!measured) return std::nullopt;
   switch (promise.what) {
     case bound::kind::value_at_most: return value <= promise.number;
     case bound::kind::value_at_least: return value >= promise.number;
@@ -109,6 +111,7 @@ std::string json_line(const figure& measured) {
                               {"unit", measured.unit},   {"limit", nullptr},      {"ratio", nullptr}};
   if (measured.limit) line["limit"] = *measured.limit;
   if (const auto ratio = measured.ratio()) line["ratio"] = *ratio;
+  if (!measured.measured) line["note"] = "not measured on a GPU";
   return line.dump();
 }
 
@@ -132,8 +135,16 @@ void report::add(figure measured) {
   figures_.push_back(std::move(measured));
 }
 
+void report::say(std::string_view text) const {
+  if (as_json_) return;
+  fmt::print("{}", text);
+  std::fflush(stdout);
+}
+
 void report::finish() const {
-  if (!as_json_ && !figures_.empty()) fmt::print("{}", table_text(figures_));
+  if (as_json_ || figures_.empty()) return;
+  fmt::print("{}", table_text(figures_));
+  if (!below_.empty()) fmt::print("\n{}", below_);
 }
 
 }  // namespace cenote::bench

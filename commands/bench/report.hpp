@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace cenote::bench {
@@ -37,9 +38,10 @@ struct figure {
   double low = 0;                    ///< tenth and ninetieth percentile of the value
   double high = 0;
   bound promise = {};
+  bool measured = true;  ///< false: not on what the promise is about; it is neither kept nor broken
 
   [[nodiscard]] std::optional<double> ratio() const;
-  /// Nothing when nothing was promised.
+  /// Nothing when nothing was promised, or not measured.
   [[nodiscard]] std::optional<bool> kept() const;
 };
 
@@ -61,6 +63,10 @@ class report {
   explicit report(bool as_json) noexcept : as_json_(as_json) {}
 
   void add(figure measured);
+  /// Text before the figures, at once; nothing for JSON.
+  void say(std::string_view text) const;
+  /// Text below the table; nothing for JSON.
+  void say_below(std::string_view text) { below_ += text; }
   /// The table; nothing for JSON.
   void finish() const;
   [[nodiscard]] const std::vector<figure>& figures() const noexcept { return figures_; }
@@ -68,9 +74,11 @@ class report {
  private:
   bool as_json_;
   std::vector<figure> figures_;
+  std::string below_;
 };
 
-/// {"bench","case","value","unit","limit","ratio"}; limit and ratio are null where there is no limit.
+/// {"bench","case","value","unit","limit","ratio"}; limit and ratio are null where there is no limit. A figure
+/// that is not measured on what its promise is about has "note", too.
 [[nodiscard]] std::string json_line(const figure& measured);
 [[nodiscard]] std::string table_text(const std::vector<figure>& figures);
 

@@ -30,6 +30,8 @@ struct options {
   std::string path = {};                   ///< nvme: where its file is made; empty: the current directory
   std::string size = "2GiB";               ///< nvme: of its file
   std::string trace = {};                  ///< policies: a file to replay; empty: a made one
+  std::string device = {};                 ///< gpu: as device::open takes it; empty: the first GPU, or a simulated one
+  bool quick = false;                      ///< gpu: little of everything, to see that it runs
 };
 
 // The benches; each adds its figures to the report.
@@ -42,6 +44,7 @@ struct options {
 [[nodiscard]] result<void> run_nvme(const options& options, report& out);
 [[nodiscard]] result<void> run_checksums(const options& options, report& out);
 [[nodiscard]] result<void> run_policies(const options& options, report& out);
+[[nodiscard]] result<void> run_gpu(const options& options, report& out);
 /// Part of `get`: readers beside a writer that commits and evicts.
 [[nodiscard]] result<void> run_readers(const options& options, report& out);
 

@@ -1,5 +1,7 @@
 #include "device/cuda/context.hpp"
 
+#include <unistd.h>
+
 #include <charconv>
 #include <cstdio>
 #include <string>
@@ -48,6 +50,7 @@ struct mapped_allocation {
   mapped_allocation(const mapped_allocation&) = delete;
   mapped_allocation& operator=(const mapped_allocation&) = delete;
   ~mapped_allocation() {
+    if (in->in_child()) return;
     const context::scope inside(*in);
     if (is_mapped) in->api().cuMemUnmap(at, bytes);
     if (at != nullptr) in->api().cuMemAddressFree(at, bytes);
@@ -98,10 +101,14 @@ result<void> obtain(mapped_allocation& made, const cu_allocation_properties& pro
 }  // namespace
 
 context::context(std::shared_ptr<const driver> api, cu_device device, cu_context handle) noexcept
-    : api_(std::move(api)), device_(device), handle_(handle) {}
+    : api_(std::move(api)), device_(device), handle_(handle), process_(::getpid()) {}
 
 context::~context() {
-  api_->cuDevicePrimaryCtxRelease_v2(device_);
+  if (!in_child()) api_->cuDevicePrimaryCtxRelease_v2(device_);
+}
+
+bool context::in_child() const noexcept {
+  return ::getpid() != process_;
 }
 
 result<std::shared_ptr<context>> context::retain(std::shared_ptr<const driver> api, std::string_view name) {
@@ -124,7 +131,7 @@ cuda_stream::cuda_stream(context_ref in, cu_stream handle, bool owned) noexcept
     : in_(std::move(in)), handle_(handle), owned_(owned) {}
 
 cuda_stream::~cuda_stream() {
-  if (!owned_) return;
+  if (!owned_ || in_->in_child()) return;
   const context::scope inside(*in_);
   in_->api().cuStreamDestroy_v2(handle_);  // the driver lets its work end
 }
@@ -146,6 +153,7 @@ stream_ref cuda_stream::outside(const context_ref& in, void* native) {
 cuda_event::cuda_event(context_ref in, cu_event handle) noexcept : in_(std::move(in)), handle_(handle) {}
 
 cuda_event::~cuda_event() {
+  if (in_->in_child()) return;
   const context::scope inside(*in_);
   in_->api().cuEventDestroy_v2(handle_);
 }
@@ -163,6 +171,7 @@ result<std::shared_ptr<cuda_event>> cuda_event::create(const context_ref& in) {
 event_state cuda_event::look() {
   const event_state before = known_.load(std::memory_order_acquire);
   if (before != event_state::pending) return before;
+  if (in_->in_child()) return event_state::failed;
   const context::scope inside(*in_);
   const cu_result code = in_->api().cuEventQuery(handle_);
   if (code == not_ready) return event_state::pending;

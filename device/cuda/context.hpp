@@ -1,6 +1,8 @@
 // The context of one GPU in this process, and what lives in it. All of it holds on to the context.
 #pragma once
 
+#include <sys/types.h>
+
 #include <atomic>
 #include <memory>
 #include <span>
@@ -41,6 +43,9 @@ class context {
 
   [[nodiscard]] const driver& api() const noexcept { return *api_; }
   [[nodiscard]] cu_device number() const noexcept { return device_; }
+  /// In a child of the process that made it: a context does not survive a fork, so that nothing may be called, and what
+  /// was made in it stays the parent's.
+  [[nodiscard]] bool in_child() const noexcept;
 
   /// Success, or the error "call: NAME (number)"; a sticky code takes the context away. Only for codes of calls that
   /// were made within a scope.
@@ -53,6 +58,7 @@ class context {
   std::shared_ptr<const driver> api_;
   cu_device device_;
   cu_context handle_;
+  pid_t process_;
   std::atomic<bool> away_{false};
 };
 using context_ref = std::shared_ptr<context>;

@@ -5,6 +5,20 @@
 
 namespace cenote::cuda {
 
+namespace {
+
+bool moved_by_copies(size_classes classes, std::span<const strided_piece> pieces, std::uint64_t pages) noexcept {
+  std::uint64_t shortest = ~std::uint64_t{0};
+  std::uint64_t runs = 0;
+  for (const strided_piece& piece : pieces) {
+    shortest = std::min(shortest, piece.run_bytes);
+    runs += piece.runs * pages;
+  }
+  return copies_pay(classes, shortest, runs);
+}
+
+}  // namespace
+
 result<std::unique_ptr<cuda_device>> cuda_device::open(std::string_view name, const options& how) {
   auto api = driver::load(how.library);
   if (!api) return std::unexpected(api.error());
@@ -13,7 +27,7 @@ result<std::unique_ptr<cuda_device>> cuda_device::open(std::string_view name, co
   return std::unique_ptr<cuda_device>(new cuda_device(std::move(*in), how));
 }
 
-cuda_device::cuda_device(context_ref in, const options& how) : in_(std::move(in)) {
+cuda_device::cuda_device(context_ref in, const options& how) : in_(std::move(in)), classes_(how.classes) {
   int same_addresses = 0;
   const cu_result code = in_->api().cuDeviceGetAttribute(&same_addresses, uses_host_pointers, in_->number());
   if (code != success || same_addresses == 0) {
@@ -29,12 +43,20 @@ cuda_device::cuda_device(context_ref in, const options& how) : in_(std::move(in)
 }
 
 cuda_device::~cuda_device() {
+  if (in_->in_child()) {  // the thread and what the driver made stayed with the parent: nothing of it can be ended here
+    static_cast<void>(watcher_.release());
+    static_cast<void>(launcher_.release());
+    return;
+  }
   const context::scope inside(*in_);
   if (!in_->away()) (void)in_->check(in_->api().cuCtxSynchronize(), "cuCtxSynchronize");
   for (const auto& [first, bytes] : registered_) in_->api().cuMemHostUnregister(first);
 }
 
 result<void> cuda_device::refuse_if_away() const {
+  if (in_->in_child()) {
+    return fail(error_code::forked, "the GPU was opened by the parent process; open it again in the child");
+  }
   if (!in_->away()) return {};
   return fail(error_code::closed, "the GPU is away after an error; only a new process mends that");
 }
@@ -70,6 +92,7 @@ result<void> cuda_device::register_host(std::span<std::byte> memory) {
 }
 
 void cuda_device::unregister_host(std::span<std::byte> memory) noexcept {
+  if (in_->in_child()) return;
   {
     const std::lock_guard guard(lock_);
     const auto found = registered_.find(memory.data());
@@ -115,10 +138,12 @@ result<void> cuda_device::move(const stream_ref& on, const paged_layout& layout,
   if (auto good = layout.check(moves, layers); !good) return good;
   if (auto good = refuse_if_away(); !good) return good;
   if (moves.pages.empty() || layers.count == 0) return {};
-  if (launcher_ && kernels_reach(moves.blocks, layout.offsets(layers).back())) {
+  const bool by_kernel = launcher_ && !moved_by_copies(classes_, layout.pieces(layers), moves.pages.size());
+  if (by_kernel && kernels_reach(moves.blocks, layout.offsets(layers).back())) {
     auto moved = launcher_->move(handle_of(on), layout, moves, layers, to_blocks);
-    const bool too_much = !moved && moved.error().code() == error_code::limit_exceeded;
-    if (!too_much) return moved;
+    if (moved) return moved;
+    const error_code why = moved.error().code();
+    if (why != error_code::limit_exceeded && why != error_code::no_space) return moved;  // else it was not launched
   }
   return move_by_copies(handle_of(on), layout, moves, layers, to_blocks);
 }
@@ -178,11 +203,18 @@ event_state cuda_device::look(const event_ref& event) {
 }
 
 void cuda_device::when(const event_ref& event, std::function<void(result<void>)> call) {
-  watcher_.add(std::static_pointer_cast<cuda_event>(event), std::move(call));
+  if (in_->in_child()) return call(refuse_if_away());
+  watcher_->add(std::static_pointer_cast<cuda_event>(event), std::move(call));
+}
+
+std::string cuda_device::description() const {
+  char name[256] = "";
+  if (in_->api().cuDeviceGetName(name, sizeof(name) - 1, in_->number()) != success) name[0] = '\0';
+  return std::string(name) + ", driver for CUDA " + in_->api().version();
 }
 
 standing cuda_device::state() const noexcept {
-  return in_->away() ? standing::away : standing::ready;
+  return in_->away() || in_->in_child() ? standing::away : standing::ready;
 }
 
 }  // namespace cenote::cuda

@@ -13,12 +13,14 @@
 #include "device/cuda/launcher.hpp"
 #include "device/cuda/watcher.hpp"
 #include "device/device.hpp"
+#include "device/size_classes.hpp"
 
 namespace cenote::cuda {
 
 struct options {
   std::string library = "libcuda.so.1";
   std::span<const std::byte> kernels = kernel_image();
+  size_classes classes = default_size_classes;  ///< must outlive the device
 };
 
 /// Copies between unregistered host memory and the GPU may wait until the driver has staged them; nothing else waits.
@@ -47,8 +49,12 @@ class cuda_device final : public device {
   void when(const event_ref& event, std::function<void(result<void>)> call) override;
   [[nodiscard]] standing state() const noexcept override;
 
-  /// Why pages are moved by copies instead of kernels; empty: they are not.
+  /// The GPU's name and the driver's version.
+  [[nodiscard]] std::string description() const;
+  /// Why pages are always moved by copies; empty: by kernels too.
   [[nodiscard]] const std::string& without_kernels() const noexcept { return without_kernels_; }
+  /// For measurements: what is moved by copies from now on. Not while another thread moves pages.
+  void set_size_classes(size_classes classes) noexcept { classes_ = classes; }
 
  private:
   cuda_device(context_ref in, const options& how);
@@ -58,16 +64,18 @@ class cuda_device final : public device {
                                             layer_range layers, bool to_blocks);
   [[nodiscard]] bool kernels_reach(std::span<std::byte* const> blocks, std::uint64_t bytes);
   void remember(const device_memory& memory);
+  /// Errors: closed (away), forked.
   [[nodiscard]] result<void> refuse_if_away() const;
 
   context_ref in_;
   std::unique_ptr<launcher> launcher_;
   std::string without_kernels_;
+  size_classes classes_;
   std::mutex lock_;
   std::map<std::byte*, std::uint64_t> registered_;  // host memory: first byte, bytes
   std::map<std::byte*, std::pair<std::weak_ptr<std::byte>, std::uint64_t>>
       own_;  // device memory that was made or mapped
-  watcher watcher_;
+  std::unique_ptr<watcher> watcher_ = std::make_unique<watcher>();
 };
 
 }  // namespace cenote::cuda

@@ -44,13 +44,6 @@ bool find(void* library, const char* name, Function& out, std::string& missing) 
   return symbol != nullptr;
 }
 
-/// "12.4", or nothing when it does not say.
-std::string version_of(const driver& loaded) {
-  int version = 0;
-  if (loaded.cuDriverGetVersion == nullptr || loaded.cuDriverGetVersion(&version) != success) return {};
-  return std::to_string(version / 1000) + "." + std::to_string(version % 1000 / 10);
-}
-
 }  // namespace
 
 result<std::shared_ptr<const driver>> driver::load(const std::string& library) {
@@ -65,7 +58,7 @@ result<std::shared_ptr<const driver>> driver::load(const std::string& library) {
   CENOTE_CUDA_FUNCTIONS(CENOTE_CUDA_FIND)
 #undef CENOTE_CUDA_FIND
   if (!missing.empty()) {
-    const std::string version = version_of(*made);
+    const std::string version = made->version();
     return fail(error_code::unsupported, "the CUDA driver" + (version.empty() ? "" : " for CUDA " + version) + " (" +
                                              library + ") has no " + missing + ": it is too old");
   }
@@ -73,6 +66,12 @@ result<std::shared_ptr<const driver>> driver::load(const std::string& library) {
     return fail(error_code::unsupported, "cuInit: " + made->name_of(code));
   }
   return made;
+}
+
+std::string driver::version() const {
+  int number = 0;
+  if (cuDriverGetVersion == nullptr || cuDriverGetVersion(&number) != success) return {};
+  return std::to_string(number / 1000) + "." + std::to_string(number % 1000 / 10);
 }
 
 std::string driver::name_of(cu_result code) const {

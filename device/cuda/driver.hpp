@@ -48,6 +48,7 @@ struct cu_access {
   X(cuDeviceGetCount, int*)                                                                                       \
   X(cuDeviceGet, cu_device*, int)                                                                                 \
   X(cuDeviceGetUuid, cu_uuid*, cu_device)                                                                         \
+  X(cuDeviceGetName, char*, int, cu_device)                                                                       \
   X(cuDeviceGetAttribute, int*, int, cu_device)                                                                   \
   X(cuDevicePrimaryCtxRetain, cu_context*, cu_device)                                                             \
   X(cuDevicePrimaryCtxRelease_v2, cu_device)                                                                      \
@@ -102,6 +103,8 @@ struct driver {
   /// refuses.
   [[nodiscard]] static result<std::shared_ptr<const driver>> load(const std::string& library);
 
+  /// The CUDA that it is for, "12.4"; empty when it does not say.
+  [[nodiscard]] std::string version() const;
   /// The driver's name of a code, with its number.
   [[nodiscard]] std::string name_of(cu_result code) const;
 };

@@ -15,6 +15,7 @@ void fake_cuda_fail(const char* call, int code);  /* that call says so from now 
 void fake_cuda_break(int code);                   /* every call says so, as after a sticky error */
 void fake_cuda_hold(int on);                      /* events are not ready as long as it is on */
 int fake_cuda_calls(const char* call);
+int fake_cuda_all_calls(void);
 int fake_cuda_living(void); /* streams, events, allocations, mappings, modules, contexts, registrations */
 
 #ifdef __cplusplus

@@ -1,3 +1,6 @@
+#include <sys/wait.h>
+#include <unistd.h>
+
 #include <algorithm>
 #include <atomic>
 #include <boost/test/unit_test.hpp>
@@ -6,6 +9,7 @@
 
 #include "device/cuda/cuda_device.hpp"
 #include "tests/support/fake_cuda.h"
+#include "tests/support/fake_cuda_kernels.hpp"
 #include "tests/unit/device/engine_tensors.hpp"
 
 namespace cenote {
@@ -18,19 +22,10 @@ using bytes = std::vector<std::byte>;
 constexpr auto limit = 60s;
 constexpr std::byte image[8]{};  // the fake does not look at it
 
-/// What the GPU does with a launch.
-void run_kernel(const char* name, unsigned groups, unsigned threads, void* argument) {
-  const auto& move = *static_cast<const kernels::paged_move*>(argument);
-  const std::string_view which = name;
-  if (which == "cenote_move_16") kernels::cenote_move_16(move, groups, threads);
-  if (which == "cenote_move_4") kernels::cenote_move_4(move, groups, threads);
-  if (which == "cenote_move_1") kernels::cenote_move_1(move, groups, threads);
-}
-
 struct fixture {
   fixture() {
     fake_cuda_reset();
-    fake_cuda_run_kernels(run_kernel);
+    fake_cuda_run_kernels(testing::run_kernel);
   }
   ~fixture() {
     device.reset();
@@ -203,6 +198,123 @@ BOOST_AUTO_TEST_CASE(pages_in_memory_that_kernels_do_not_reach_move_by_copies) {
   BOOST_TEST(given.hold(given.layout->all_layers()));
   BOOST_TEST(fake_cuda_calls("cuLaunchKernel") == 0);
   BOOST_TEST(fake_cuda_calls("cuMemcpyAsync") == 3 * 3 * 2);  // pages, layers, keys and values
+}
+
+BOOST_AUTO_TEST_CASE(long_runs_move_by_copies_and_short_ones_by_a_kernel) {
+  auto& gpu = open();
+  const auto stream = gpu.make_stream().value();
+  constexpr std::uint64_t longest = 1 << 20;
+  bytes engine(2 * longest, std::byte{3});
+  bytes cache(longest);
+  BOOST_TEST(gpu.register_host(cache).has_value());
+  const std::vector<std::uint64_t> pages{1};
+  const std::vector<std::byte*> blocks{cache.data()};
+  for (const std::uint64_t run : {longest, longest / 2}) {
+    const auto layout = paged_layout::of_pieces({{engine.data(), run, run, 1, run}}, 1, 2).value();
+    cache.assign(cache.size(), {});
+    BOOST_TEST(gpu.gather(stream, layout, {pages, blocks}, {0, 1}).has_value());
+    BOOST_TEST(static_cast<std::uint64_t>(std::ranges::count(cache, std::byte{3})) == run);
+    BOOST_TEST(fake_cuda_calls("cuLaunchKernel") == (run == longest ? 0 : 1));
+  }
+  constexpr size_class few[]{{0, 1}, {1 << 20, 0}};
+  gpu.set_size_classes(few);  // the other way round
+  for (const std::uint64_t run : {longest, longest / 2}) {
+    const auto layout = paged_layout::of_pieces({{engine.data(), run, run, 1, run}}, 1, 2).value();
+    BOOST_TEST(gpu.scatter(stream, layout, {pages, blocks}, {0, 1}).has_value());
+    BOOST_TEST(fake_cuda_calls("cuLaunchKernel") == 2);
+  }
+}
+
+BOOST_AUTO_TEST_CASE(size_classes_choose_by_the_longest_run_that_they_name) {
+  static_assert(!copies_pay(default_size_classes, (1 << 20) - 1, 1));
+  static_assert(copies_pay(default_size_classes, 1 << 20, 1 << 20));
+  static_assert(!copies_pay({}, 1 << 30, 1));
+  constexpr size_class classes[]{{100, 2}, {1000, 50}};
+  BOOST_TEST(!copies_pay(classes, 99, 1));
+  BOOST_TEST(copies_pay(classes, 100, 2));
+  BOOST_TEST(!copies_pay(classes, 999, 3));
+  BOOST_TEST(copies_pay(classes, 1000, 50));
+  BOOST_TEST(!copies_pay(classes, 5000, 51));
+}
+
+BOOST_AUTO_TEST_CASE(without_memory_for_a_kernels_tables_pages_move_by_copies) {
+  auto& gpu = open();
+  const auto stream = gpu.make_stream().value();
+  pages_and_blocks given;
+  BOOST_TEST(gpu.register_host(given.cache).has_value());
+  for (const auto* call : {"cuMemHostAlloc", "cuMemAlloc_v2"}) {
+    fake_cuda_fail(call, 2);
+    given.cache.assign(given.cache.size(), {});
+    BOOST_TEST(gpu.gather(stream, *given.layout, {given.pages, given.blocks}, {0, 2}).has_value());
+    BOOST_TEST(given.hold({0, 2}));
+    fake_cuda_fail(call, 0);
+  }
+  BOOST_TEST(fake_cuda_calls("cuLaunchKernel") == 0);
+  BOOST_TEST((gpu.state() == standing::ready));
+}
+
+BOOST_AUTO_TEST_CASE(a_stream_that_is_dropped_early_costs_no_work) {
+  auto& gpu = open();
+  auto brief = gpu.make_stream().value();
+  const bytes from(1000, std::byte{7});
+  bytes to(1000);
+  fake_cuda_hold(1);
+  const copy_run run{to.data(), from.data(), from.size()};
+  BOOST_TEST(gpu.copy(brief, {&run, 1}).has_value());
+  const auto event = gpu.record(brief).value();
+  brief.reset();
+  BOOST_TEST(fake_cuda_calls("cuStreamDestroy_v2") == 1);  // the driver lets its work end first
+  BOOST_TEST((gpu.look(event) == event_state::pending));
+  fake_cuda_hold(0);
+  BOOST_TEST(await(gpu, event, limit).has_value());
+  BOOST_TEST((to == from));
+}
+
+BOOST_AUTO_TEST_CASE(an_event_that_never_comes_leaves_its_waiters_waiting_and_the_others_served) {
+  auto& gpu = open();
+  std::atomic<int> calls{0};
+  fake_cuda_hold(1);
+  const auto lost = gpu.record(gpu.make_stream().value()).value();
+  gpu.when(lost, [&](const result<void>&) { ++calls; });
+  BOOST_TEST((await(gpu, lost, 20ms).error().code() == error_code::deadline_exceeded));
+  BOOST_TEST(calls == 0);
+  BOOST_TEST((gpu.state() == standing::ready));
+  device.reset();
+  BOOST_TEST(calls == 1);
+}
+
+BOOST_AUTO_TEST_CASE(in_a_child_everything_is_refused_and_dropping_it_calls_no_driver) {
+  auto& gpu = open();
+  auto stream = gpu.make_stream().value();
+  auto event = gpu.record(stream).value();
+  auto memory = gpu.make(1000).value();
+  bytes host(100);
+  BOOST_TEST(gpu.register_host(host).has_value());
+  const pid_t child = ::fork();
+  if (child == 0) {
+    ::alarm(30);  // it hangs
+    const int before = fake_cuda_all_calls();
+    const auto refused = [](const auto& said) { return !said && said.error().code() == error_code::forked; };
+    const copy_run run{host.data(), memory.mapping.get(), 1};
+    bool good = refused(gpu.copy(stream, {&run, 1})) && refused(gpu.record(stream)) && refused(gpu.make(1)) &&
+                refused(gpu.make_stream()) && refused(gpu.register_host(host)) && refused(gpu.wait(stream, event)) &&
+                refused(await(gpu, event, 1s));
+    good = good && gpu.look(event) == event_state::failed && gpu.state() == standing::away;
+    gpu.unregister_host(host);
+    event.reset();
+    stream.reset();
+    memory.mapping.reset();
+    device.reset();
+    ::_exit(good && fake_cuda_all_calls() == before ? 0 : 1);
+  }
+  int status = -1;
+  ::waitpid(child, &status, 0);
+  BOOST_TEST(status == 0);
+  BOOST_TEST(await(gpu, gpu.record(stream).value(), limit).has_value());  // the parent's own is as it was
+}
+
+BOOST_AUTO_TEST_CASE(a_device_says_what_it_is) {
+  BOOST_TEST(open().description() == "no GPU, number 0, driver for CUDA 11.4");
 }
 
 BOOST_AUTO_TEST_CASE(device_memory_is_reached_as_long_as_it_is_mapped) {

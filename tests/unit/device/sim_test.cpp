@@ -214,6 +214,27 @@ BOOST_AUTO_TEST_CASE(a_stream_or_event_that_is_dropped_early_costs_no_work) {
   BOOST_TEST((to == from));
 }
 
+BOOST_AUTO_TEST_CASE(in_a_child_everything_is_refused_and_dropping_it_does_not_hang) {
+  auto own = std::make_unique<sim_device>();
+  auto left = own->make_stream().value();
+  const auto event = own->record(left).value();
+  std::fflush(nullptr);
+  const pid_t child = ::fork();
+  if (child == 0) {
+    ::alarm(30);  // it hangs
+    const auto refused = [](const auto& said) { return !said && said.error().code() == error_code::forked; };
+    const bool good = refused(own->record(left)) && refused(own->make(size)) && refused(own->wait(left, event)) &&
+                      refused(await(*own, event, 1s)) && own->state() == standing::away;
+    left.reset();
+    own.reset();
+    ::_exit(good ? 0 : 1);
+  }
+  int status = -1;
+  ::waitpid(child, &status, 0);
+  BOOST_TEST(status == 0);
+  BOOST_TEST(await(*own, own->record(left).value(), limit).has_value());
+}
+
 BOOST_AUTO_TEST_CASE(devices_are_opened_by_name) {
   BOOST_TEST(device::open("sim:0").has_value());
   for (const auto* wrong : {"", "sim", "sim:", "sim:x", "tpu:0", "cuda:", "cuda:x"}) {
