@@ -1,7 +1,7 @@
 #include "client/device_events.hpp"
 
 #include <condition_variable>
-#include <deque>
+#include <list>
 #include <mutex>
 #include <string>
 #include <system_error>
@@ -9,12 +9,22 @@
 
 namespace cenote::client {
 
+struct device_events::entry {
+  task work;
+  runs_on where = runs_on::own_thread;
+  result<void> outcome = {};
+};
+
+/// An entry moves from list to list without memory being asked for: a device's thread could do nothing about a refusal.
 struct device_events::state {
   std::mutex mutex;
   std::condition_variable changed;
-  std::deque<std::pair<task, result<void>>> ready;
-  std::size_t pending = 0;  ///< handed in and not done
+  std::list<entry> under_way;  ///< their events have not ended
+  std::list<entry> ready;      ///< for the thread
+  std::size_t running = 0;
   bool stop = false;
+
+  [[nodiscard]] std::size_t left() const noexcept { return under_way.size() + ready.size() + running; }
 };
 
 device_events::device_events() : shared_(std::make_shared<state>()) {}
@@ -27,9 +37,23 @@ device_events::~device_events() {
   }
   shared_->changed.notify_all();
   if (thread_.joinable()) thread_.join();
+  std::unique_lock lock(shared_->mutex);  // what a device's thread does at this moment
+  shared_->changed.wait(lock, [&] { return shared_->running == 0; });
 }
 
-result<void> device_events::after(const device_stream& where, task work) {
+void device_events::do_work(const entry& each) noexcept {
+  try {
+    each.work(each.outcome);
+  } catch (const std::exception&) {
+    // Out of memory: pins stay held, and blocks reserved, until the session ends.
+  }
+}
+
+result<void> device_events::after(const device_stream& where, runs_on thread, task work) {
+  std::list<entry> made(1);
+  made.front().work = std::move(work);
+  made.front().where = thread;
+  const auto mine = made.begin();
   auto event = where.owner->record(where.stream);
   if (!event) return std::unexpected(event.error());
   {
@@ -39,13 +63,22 @@ result<void> device_events::after(const device_stream& where, task work) {
     } catch (const std::system_error& why) {
       return fail(error_code::system, std::string("no thread that waits for the device: ") + why.what());
     }
-    ++shared_->pending;
+    shared_->under_way.splice(shared_->under_way.end(), made);
   }
-  where.owner->when(*event, [shared = shared_, work = std::move(work)](result<void> outcome) {
-    {
-      const std::lock_guard lock(shared->mutex);
-      if (shared->stop) return;
-      shared->ready.emplace_back(work, std::move(outcome));
+  where.owner->when(*event, [shared = shared_, mine](result<void> outcome) {
+    std::list<entry> own;
+    std::unique_lock lock(shared->mutex);
+    mine->outcome = std::move(outcome);
+    own.splice(own.end(), shared->under_way, mine);
+    if (shared->stop) return;
+    if (mine->where == runs_on::device_thread) {
+      ++shared->running;
+      lock.unlock();
+      do_work(own.front());
+      lock.lock();
+      --shared->running;
+    } else {
+      shared->ready.splice(shared->ready.end(), own);
     }
     shared->changed.notify_all();
   });
@@ -57,26 +90,40 @@ void device_events::run(const std::shared_ptr<state>& shared) {
   for (;;) {
     shared->changed.wait(lock, [&] { return shared->stop || !shared->ready.empty(); });
     if (shared->stop) return;
-    const auto [work, outcome] = std::move(shared->ready.front());
-    shared->ready.pop_front();
+    std::list<entry> own;
+    own.splice(own.end(), shared->ready, shared->ready.begin());
+    ++shared->running;
     lock.unlock();
-    work(outcome);
+    do_work(own.front());
     lock.lock();
-    --shared->pending;
+    --shared->running;
     shared->changed.notify_all();
   }
 }
 
-result<void> device_events::drain(time_point until) {
+result<void> device_events::wait_for_device(time_point until) {
   std::unique_lock lock(shared_->mutex);
-  if (shared_->changed.wait_until(lock, until, [&] { return shared_->pending == 0; })) return {};
+  if (shared_->changed.wait_until(lock, until, [&] { return shared_->under_way.empty(); })) return {};
+  return fail(error_code::deadline_exceeded, "a device still works: " + std::to_string(shared_->under_way.size()) +
+                                                 " releases or commits wait for it");
+}
+
+result<void> device_events::drain(time_point until) {
+  if (auto done = wait_for_device(until); !done) return done;
+  std::unique_lock lock(shared_->mutex);
+  if (shared_->changed.wait_until(lock, until, [&] { return shared_->left() == 0; })) return {};
   return fail(error_code::deadline_exceeded,
-              "a device still works: " + std::to_string(shared_->pending) + " releases or commits wait for it");
+              std::to_string(shared_->left()) + " commits of what a device has written are not answered");
+}
+
+std::size_t device_events::under_way() const {
+  const std::lock_guard lock(shared_->mutex);
+  return shared_->under_way.size();
 }
 
 std::size_t device_events::pending() const {
   const std::lock_guard lock(shared_->mutex);
-  return shared_->pending;
+  return shared_->left();
 }
 
 }  // namespace cenote::client

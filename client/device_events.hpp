@@ -29,16 +29,28 @@ class device_events {
   /// No task is running or comes afterwards; those of pending events are dropped.
   ~device_events();
 
-  /// Does `work`, on the thread of this object, when all that the stream was given before has ended: with success, or
-  /// with why nobody knows what the device has done. Errors: closed (the device is away), system; then never.
-  result<void> after(const device_stream& where, task work);
-  /// Waits until nothing is pending. Errors: deadline_exceeded.
+  enum class runs_on : bool {
+    device_thread,  ///< at once: for what is short
+    own_thread,     ///< one after the other: for what waits for the node
+  };
+
+  /// Does `work` when all that the stream was given before has ended: with success, or with why nobody knows what the
+  /// device has done. Errors: closed (the device is away), system; then never.
+  result<void> after(const device_stream& where, runs_on thread, task work);
+  /// Waits until the device has ended all that was waited for. Errors: deadline_exceeded.
+  result<void> wait_for_device(time_point until);
+  /// Waits until no task is left. Errors: deadline_exceeded.
   result<void> drain(time_point until);
+  /// Events that have not ended.
+  [[nodiscard]] std::size_t under_way() const;
+  /// Tasks that are not done, those of such events among them.
   [[nodiscard]] std::size_t pending() const;
 
  private:
+  struct entry;
   struct state;
   static void run(const std::shared_ptr<state>& shared);
+  static void do_work(const entry& each) noexcept;
 
   std::shared_ptr<state> shared_;  // callbacks of a device may come after this object is gone
   std::thread thread_;

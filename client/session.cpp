@@ -616,7 +616,8 @@ result<session_stats> session::stats() const {
 result<void> session::close() {
   if (in_child()) return channel_.check();
   if (closing_.exchange(true, std::memory_order_seq_cst)) return {};
-  if (auto idle = events_.drain(steady_clock::now() + close_patience); !idle) return idle;
+  if (auto idle = events_.wait_for_device(steady_clock::now() + close_patience); !idle) return idle;
+  (void)events_.drain(steady_clock::now() + close_patience);  // commits that no node answers are given up
   const bool alive = channel_.check().has_value();
   if (alive) static_cast<void>(flush_all(steady_clock::now() + close_patience));
   channel_.stop();  // wakes calls that still wait; new ones are refused since closing_

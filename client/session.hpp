@@ -250,7 +250,7 @@ class session {
   [[nodiscard]] const instance_spec& spec() const noexcept { return options_.spec; }
   [[nodiscard]] bool in_child() const noexcept { return process_.in_child(); }
   /// A device still works on blocks: the mappings must stay.
-  [[nodiscard]] bool device_works() const { return events_.pending() != 0; }
+  [[nodiscard]] bool device_works() const { return events_.under_way() != 0; }
 
  private:
   using maybe_part = std::optional<std::uint32_t>;
@@ -344,11 +344,13 @@ class session {
   std::atomic<std::uint32_t> active_{0};
   std::atomic<std::uint32_t> next_chain_{1};  ///< of prefetches
 
+  std::mutex device_mutex_;
+  std::shared_ptr<device> device_;  ///< set once
+
   std::mutex async_mutex_;
   std::deque<request_ptr> async_;  ///< put_async batches without an answer yet
   std::uint64_t async_stored_ = 0;
   std::optional<error> async_failure_;  ///< the first one
-  std::shared_ptr<device> device_;      ///< set once, with async_mutex_
 
   struct counters {
     std::atomic<std::uint64_t> keys_looked_up{0};

@@ -9,7 +9,7 @@ result<void> session::use_device(std::shared_ptr<device> which) {
   const auto scope = enter();
   if (!scope) return std::unexpected(scope.error());
   {
-    const std::lock_guard lock(async_mutex_);
+    const std::lock_guard lock(device_mutex_);
     if (device_ == which) return {};
     if (device_) return fail(error_code::invalid_argument, "the session uses another device already");
     device_ = which;
@@ -21,7 +21,7 @@ result<void> session::use_device(std::shared_ptr<device> which) {
 }
 
 result<void> session::check_device(const device_stream& where) {
-  const std::lock_guard lock(async_mutex_);
+  const std::lock_guard lock(device_mutex_);
   if (device_ && device_ == where.owner) return {};
   return fail(error_code::invalid_argument, device_ ? "the stream is of a device that this session does not use"
                                                     : "this session uses no device; say use_device first");
@@ -33,18 +33,20 @@ result<void> session::release_after(std::span<const std::uint32_t> slots, const 
   if (auto ok = check_device(where); !ok) return ok;
   if (auto ok = check_held(slots); !ok) return ok;
   // Whatever became of the reads: nothing reads any more.
-  return events_.after(where, [this, kept = std::vector(slots.begin(), slots.end())](const result<void>&) {
-    if (check_held(kept)) lookup_.unpin_slots(kept);
-  });
+  return events_.after(where, device_events::runs_on::device_thread,
+                       [this, kept = std::vector(slots.begin(), slots.end())](const result<void>&) {
+                         if (check_held(kept)) lookup_.unpin_slots(kept);
+                       });
 }
 
 result<void> session::commit_after(std::span<const reserved_block> blocks, const device_stream& where) {
   const auto scope = enter();
   if (!scope) return std::unexpected(scope.error());
   if (auto ok = check_device(where); !ok) return ok;
-  return events_.after(where, [this, kept = std::vector(blocks.begin(), blocks.end())](const result<void>& outcome) {
-    commit_written(kept, outcome);
-  });
+  return events_.after(where, device_events::runs_on::own_thread,
+                       [this, kept = std::vector(blocks.begin(), blocks.end())](const result<void>& outcome) {
+                         commit_written(kept, outcome);
+                       });
 }
 
 /// On the events' thread. After a failure nobody knows what is written, or will be: the blocks stay reserved, and at

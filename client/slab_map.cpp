@@ -84,12 +84,15 @@ void slab_map::drop_if(const std::function<bool(std::uint32_t)>& gone) {
       continue;
     }
     std::erase_if(queue_, [&](const preparation& each) { return each.slab == slab; });
-    changed_.wait(lock, [&] { return preparing_ != slab; });
+    if (preparing_ == slab) {  // another thread may drop it, too, while this one waits
+      changed_.wait(lock);
+      i = 0;
+      continue;
+    }
     (*chunks_[slab->index / chunk_slabs].load(std::memory_order_relaxed))[slab->index % chunk_slabs].store(
         nullptr, std::memory_order_release);
     unregister(*slab);
     std::erase_if(slabs_, [&](const auto& each) { return each.get() == slab; });
-    i = 0;  // the wait let others change the list
   }
 }
 
@@ -144,14 +147,18 @@ void slab_map::run_in_background() {
 }
 
 void slab_map::prepare_loop() {
+  using clock = std::chrono::steady_clock;
+  auto next_look = clock::now();
   std::unique_lock lock(mutex_);
   for (;;) {
     const auto wanted = [&] { return !queue_.empty() || errand_ || stop_; };
-    if (!device_) changed_.wait(lock, wanted);
-    const bool idle = !changed_.wait_for(lock, retired_slabs_stay, wanted);
+    if (!device_) changed_.wait(lock, [&] { return wanted() || device_; });
+    if (device_) changed_.wait_until(lock, next_look, wanted);
     if (stop_) return;
-    if (errand_ || idle) {
-      const auto errand = errand_ ? std::exchange(errand_, nullptr) : drop_retired_;
+    const bool looks = device_ && clock::now() >= next_look;
+    if (looks) next_look = clock::now() + retired_slabs_stay;
+    if (errand_ || looks) {
+      const auto errand = looks ? drop_retired_ : std::exchange(errand_, nullptr);
       lock.unlock();
       try {
         if (errand) errand();
@@ -159,7 +166,7 @@ void slab_map::prepare_loop() {
         // It was ahead of need: who needs it does it.
       }
       lock.lock();
-    } else {
+    } else if (!queue_.empty()) {
       prepare_some(lock);
     }
   }

@@ -77,7 +77,8 @@ class device {
   /// Ends what is under way or fails it. No callback is running or comes afterwards.
   virtual ~device() = default;
 
-  /// "cuda:GPU-<uuid>" (as nvidia-smi says it), "cuda:<number>" or "sim:<number>". Errors: invalid_argument,
+  /// "cuda:GPU-<uuid>" (as nvidia-smi says it), "cuda:<number>" or "sim:<number>"; "sim:<number>,fail=<n>": its n-th
+  /// copy, gather or scatter fails half-way, and the device with it. Errors: invalid_argument,
   /// unsupported: no driver, one that is too old, or no such GPU.
   [[nodiscard]] static result<std::unique_ptr<device>> open(std::string_view which);
 

@@ -138,7 +138,7 @@ class sim_device::core {
     to.push([this, &to, work = std::move(work)] {
       std::this_thread::sleep_for(std::chrono::microseconds(delay.load(std::memory_order_relaxed)));
       if (to.cut || away()) return;
-      const bool fails = fail_next.exchange(false, std::memory_order_relaxed);
+      const bool fails = until_failure.fetch_sub(1, std::memory_order_relaxed) == 1;
       work(!fails);
       if (fails) away_.store(true, std::memory_order_relaxed);
     });
@@ -213,7 +213,7 @@ class sim_device::core {
   // Relaxed throughout: a switch must not order the device's work before anything of the host's.
   std::atomic<bool> out_of_memory{false};
   std::atomic<bool> refuse_registration{false};
-  std::atomic<bool> fail_next{false};
+  std::atomic<std::int64_t> until_failure{0};  // pieces of work; at most 0: none fails
   std::atomic<bool> lose_next{false};
   std::atomic<std::int64_t> delay{0};  // microseconds
 
@@ -343,8 +343,8 @@ void sim_device::set_registration_refused(bool on) noexcept {
 void sim_device::set_delay(std::chrono::microseconds each) noexcept {
   core_->delay.store(each.count(), std::memory_order_relaxed);
 }
-void sim_device::fail_next_work() noexcept {
-  core_->fail_next.store(true, std::memory_order_relaxed);
+void sim_device::fail_work(std::uint32_t number) noexcept {
+  core_->until_failure.store(number, std::memory_order_relaxed);
 }
 void sim_device::lose_next_event() noexcept {
   core_->lose_next.store(true, std::memory_order_relaxed);

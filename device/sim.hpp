@@ -38,8 +38,9 @@ class sim_device final : public device {
   void set_out_of_memory(bool on) noexcept;                 ///< make: no_space
   void set_registration_refused(bool on) noexcept;          ///< register_host: unsupported
   void set_delay(std::chrono::microseconds each) noexcept;  ///< before each copy, gather and scatter
-  void fail_next_work() noexcept;                           ///< it writes half of its bytes, then the device is away
-  void lose_next_event() noexcept;                          ///< it stays pending until the device goes
+  void fail_work(std::uint32_t number = 1) noexcept;  ///< the number-th from now on writes half of its bytes, then
+                                                      ///< the device is away
+  void lose_next_event() noexcept;                    ///< it stays pending until the device goes
 
   /// Host memory that is registered now, bytes.
   [[nodiscard]] std::uint64_t registered_bytes() const;

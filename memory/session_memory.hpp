@@ -149,7 +149,9 @@ struct session_header {
   alignas(64) std::atomic<std::uint64_t> complete_tail;   ///< worker
   alignas(64) std::atomic<std::uint64_t> complete_head;   ///< client
   alignas(64) std::atomic<std::uint64_t> pin_high_water;  ///< client: no pin slot from here on was ever used
-  std::atomic<std::uint32_t> device_writes;               ///< client: 1 before a device may write what it reserved
+  /// Client: 1, before a device may write what it reserved. Worker: set_aside, when the session is over but for that.
+  std::atomic<std::uint32_t> device_writes;
+  static constexpr std::uint32_t set_aside = 2;
 };
 static_assert(sizeof(session_header) <= page_bytes);
 

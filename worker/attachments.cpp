@@ -296,7 +296,10 @@ void attachments::adopt(const std::shared_ptr<session_resources>& session) {
   if (const auto opened = take_over(session); !opened) {
     log_error(logger("server"), "a session was not taken over",
               {{"session", number}, {"reason", opened.error().describe()}});
+    return;
   }
+  const auto writes = session->view.header().device_writes.load(std::memory_order_acquire);
+  if (writes == memory::session_header::set_aside) end(number, "it was set aside before");
 }
 
 // ---------------------------------------------------------------------------------------------- reattach, slabs
@@ -360,6 +363,9 @@ void attachments::end(std::uint64_t number, std::string_view why) {
 void attachments::set_aside(std::uint64_t number, attached& session, std::string_view why) {
   const auto patience = config_.get()->gpu.quarantine;
   session.set_aside_until = std::chrono::steady_clock::now() + patience;
+  // The next worker cannot tell by the process, if it only ended its session.
+  memory::shared_store(session.resources->view.header().device_writes, memory::session_header::set_aside,
+                       std::memory_order_release, "attachments.set_aside"_point);
   sockets_->unwatch(std::exchange(session.death, 0));
   caf::anon_send(context_.dram, disconnect_atom_v, number);  // free are its keys and what it was not writing
   log_info(logger("server"), "session set aside: a device may still write for it",

@@ -35,6 +35,8 @@ constexpr std::array benches{
                   bench::run_policies},
     bench_command{"gpu", "Copies, kernels and overlap of a GPU against its link and memory; simulated without one",
                   bench::run_gpu},
+    bench_command{"gpu_kill", "How long after an engine was killed its GPU still writes, against gpu.quarantine",
+                  bench::run_gpu_kill},
 };
 
 struct bench_options {
@@ -58,7 +60,7 @@ void add_bench(CLI::App& app) {
   command->footer(
       "Each bench starts a small node of its own and stops it again. Its figures are medians; the limit is\n"
       "measured in turn with them. Leave the machine alone meanwhile. `lookup` takes 5 GiB of memory, the\n"
-      "others 1 GiB. `nvme`, `checksums`, `policies` and `gpu` need no node; `nvme` needs fio, and a file system with\n"
+      "others 1 GiB. `nvme`, `checksums`, `policies`, `gpu` and `gpu_kill` need no node; `nvme` needs fio, and a file system with\n"
       "direct I/O.");
   command->require_subcommand(0, 1);
   for (const auto& each : benches) {
@@ -70,7 +72,7 @@ void add_bench(CLI::App& app) {
       one->add_option("--size", options->how.size, "Size of its file")->capture_default_str();
     } else if (each.name == "policies") {
       one->add_option("--trace", options->how.trace, "Requests as Mooncake publishes them; a made trace if not given");
-    } else if (each.name == "gpu") {
+    } else if (each.name.starts_with("gpu")) {
       one->add_option(
           "--device", options->how.device,
           "cuda:NUMBER, cuda:GPU-UUID or sim:0 (threads: no figures of a GPU); the first GPU if there is one");

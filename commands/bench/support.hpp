@@ -45,6 +45,7 @@ struct options {
 [[nodiscard]] result<void> run_checksums(const options& options, report& out);
 [[nodiscard]] result<void> run_policies(const options& options, report& out);
 [[nodiscard]] result<void> run_gpu(const options& options, report& out);
+[[nodiscard]] result<void> run_gpu_kill(const options& options, report& out);
 /// Part of `get`: readers beside a writer that commits and evicts.
 [[nodiscard]] result<void> run_readers(const options& options, report& out);
 

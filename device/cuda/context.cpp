@@ -128,12 +128,12 @@ result<void> context::check(cu_result code, std::string_view call) {
 }
 
 cuda_stream::cuda_stream(context_ref in, cu_stream handle, bool owned) noexcept
-    : in_(std::move(in)), handle_(handle), owned_(owned) {}
+    : context_(std::move(in)), handle_(handle), owned_(owned) {}
 
 cuda_stream::~cuda_stream() {
-  if (!owned_ || in_->in_child()) return;
-  const context::scope inside(*in_);
-  in_->api().cuStreamDestroy_v2(handle_);  // the driver lets its work end
+  if (!owned_ || context_->in_child()) return;
+  const context::scope inside(*context_);
+  context_->api().cuStreamDestroy_v2(handle_);  // the driver lets its work end
 }
 
 result<stream_ref> cuda_stream::create(const context_ref& in) {
@@ -150,12 +150,12 @@ stream_ref cuda_stream::outside(const context_ref& in, void* native) {
   return std::make_shared<cuda_stream>(in, static_cast<cu_stream>(native), false);
 }
 
-cuda_event::cuda_event(context_ref in, cu_event handle) noexcept : in_(std::move(in)), handle_(handle) {}
+cuda_event::cuda_event(context_ref in, cu_event handle) noexcept : context_(std::move(in)), handle_(handle) {}
 
 cuda_event::~cuda_event() {
-  if (in_->in_child()) return;
-  const context::scope inside(*in_);
-  in_->api().cuEventDestroy_v2(handle_);
+  if (context_->in_child()) return;
+  const context::scope inside(*context_);
+  context_->api().cuEventDestroy_v2(handle_);
 }
 
 result<std::shared_ptr<cuda_event>> cuda_event::create(const context_ref& in) {
@@ -171,11 +171,11 @@ result<std::shared_ptr<cuda_event>> cuda_event::create(const context_ref& in) {
 event_state cuda_event::look() {
   const event_state before = known_.load(std::memory_order_acquire);
   if (before != event_state::pending) return before;
-  if (in_->in_child()) return event_state::failed;
-  const context::scope inside(*in_);
-  const cu_result code = in_->api().cuEventQuery(handle_);
+  if (context_->in_child()) return event_state::failed;
+  const context::scope inside(*context_);
+  const cu_result code = context_->api().cuEventQuery(handle_);
   if (code == not_ready) return event_state::pending;
-  const auto now = in_->check(code, "cuEventQuery") && !in_->away() ? event_state::done : event_state::failed;
+  const auto now = context_->check(code, "cuEventQuery") && !context_->away() ? event_state::done : event_state::failed;
   known_.store(now, std::memory_order_release);
   return now;
 }

@@ -75,7 +75,7 @@ class cuda_stream final : public stream {
   [[nodiscard]] void* native() const noexcept override { return handle_; }
 
  private:
-  context_ref in_;
+  context_ref context_;
   cu_stream handle_;
   bool owned_;
 };
@@ -95,7 +95,7 @@ class cuda_event final : public event {
   [[nodiscard]] event_state look();
 
  private:
-  context_ref in_;
+  context_ref context_;
   cu_event handle_;
   std::atomic<event_state> known_{event_state::pending};
 };

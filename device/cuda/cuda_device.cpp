@@ -27,14 +27,14 @@ result<std::unique_ptr<cuda_device>> cuda_device::open(std::string_view name, co
   return std::unique_ptr<cuda_device>(new cuda_device(std::move(*in), how));
 }
 
-cuda_device::cuda_device(context_ref in, const options& how) : in_(std::move(in)), classes_(how.classes) {
+cuda_device::cuda_device(context_ref in, const options& how) : context_(std::move(in)), classes_(how.classes) {
   int same_addresses = 0;
-  const cu_result code = in_->api().cuDeviceGetAttribute(&same_addresses, uses_host_pointers, in_->number());
+  const cu_result code = context_->api().cuDeviceGetAttribute(&same_addresses, uses_host_pointers, context_->number());
   if (code != success || same_addresses == 0) {
     without_kernels_ = "this GPU sees registered host memory under other addresses";
     return;
   }
-  auto loaded = launcher::load(in_, how.kernels);
+  auto loaded = launcher::load(context_, how.kernels);
   if (loaded) {
     launcher_ = std::move(*loaded);
   } else {
@@ -43,21 +43,22 @@ cuda_device::cuda_device(context_ref in, const options& how) : in_(std::move(in)
 }
 
 cuda_device::~cuda_device() {
-  if (in_->in_child()) {  // the thread and what the driver made stayed with the parent: nothing of it can be ended here
+  if (context_->in_child()) {  // the thread and what the driver made stayed with the parent: nothing of it can be ended
+                               // here
     static_cast<void>(watcher_.release());
     static_cast<void>(launcher_.release());
     return;
   }
-  const context::scope inside(*in_);
-  if (!in_->away()) (void)in_->check(in_->api().cuCtxSynchronize(), "cuCtxSynchronize");
-  for (const auto& [first, bytes] : registered_) in_->api().cuMemHostUnregister(first);
+  const context::scope inside(*context_);
+  if (!context_->away()) (void)context_->check(context_->api().cuCtxSynchronize(), "cuCtxSynchronize");
+  for (const auto& [first, bytes] : registered_) context_->api().cuMemHostUnregister(first);
 }
 
 result<void> cuda_device::refuse_if_away() const {
-  if (in_->in_child()) {
+  if (context_->in_child()) {
     return fail(error_code::forked, "the GPU was opened by the parent process; open it again in the child");
   }
-  if (!in_->away()) return {};
+  if (!context_->away()) return {};
   return fail(error_code::closed, "the GPU is away after an error; only a new process mends that");
 }
 
@@ -73,17 +74,17 @@ result<device_memory> cuda_device::make(std::uint64_t bytes) {
 
 result<device_memory> cuda_device::map(unique_fd descriptor, std::uint64_t bytes) {
   if (auto good = refuse_if_away(); !good) return std::unexpected(good.error());
-  auto made = share_memory(in_, bytes, std::move(descriptor));
+  auto made = share_memory(context_, bytes, std::move(descriptor));
   if (made) remember(*made);
   return made;
 }
 
 result<void> cuda_device::register_host(std::span<std::byte> memory) {
   if (auto good = refuse_if_away(); !good) return good;
-  const context::scope inside(*in_);
+  const context::scope inside(*context_);
   constexpr unsigned portable_and_mapped = 1 | 2;
-  const cu_result code = in_->api().cuMemHostRegister_v2(memory.data(), memory.size(), portable_and_mapped);
-  if (auto good = in_->check(code, "cuMemHostRegister"); !good) {
+  const cu_result code = context_->api().cuMemHostRegister_v2(memory.data(), memory.size(), portable_and_mapped);
+  if (auto good = context_->check(code, "cuMemHostRegister"); !good) {
     return code == 2 ? fail(error_code::limit_exceeded, good.error().message()) : good;
   }
   const std::lock_guard guard(lock_);
@@ -92,33 +93,33 @@ result<void> cuda_device::register_host(std::span<std::byte> memory) {
 }
 
 void cuda_device::unregister_host(std::span<std::byte> memory) noexcept {
-  if (in_->in_child()) return;
+  if (context_->in_child()) return;
   {
     const std::lock_guard guard(lock_);
     const auto found = registered_.find(memory.data());
     if (found == registered_.end() || found->second != memory.size()) return;
     registered_.erase(found);
   }
-  const context::scope inside(*in_);
-  in_->api().cuMemHostUnregister(memory.data());
+  const context::scope inside(*context_);
+  context_->api().cuMemHostUnregister(memory.data());
 }
 
 result<stream_ref> cuda_device::make_stream() {
   if (auto good = refuse_if_away(); !good) return std::unexpected(good.error());
-  return cuda_stream::create(in_);
+  return cuda_stream::create(context_);
 }
 
 result<stream_ref> cuda_device::outside(void* native) {
   if (auto good = refuse_if_away(); !good) return std::unexpected(good.error());
-  return cuda_stream::outside(in_, native);
+  return cuda_stream::outside(context_, native);
 }
 
 result<void> cuda_device::copy(const stream_ref& on, std::span<const copy_run> runs) {
   if (auto good = refuse_if_away(); !good) return good;
-  const context::scope inside(*in_);
+  const context::scope inside(*context_);
   for (const copy_run& run : runs) {
-    const cu_result code = in_->api().cuMemcpyAsync(run.to, run.from, run.bytes, handle_of(on));
-    if (auto good = in_->check(code, "cuMemcpyAsync"); !good) return good;
+    const cu_result code = context_->api().cuMemcpyAsync(run.to, run.from, run.bytes, handle_of(on));
+    if (auto good = context_->check(code, "cuMemcpyAsync"); !good) return good;
   }
   return {};
 }
@@ -150,7 +151,7 @@ result<void> cuda_device::move(const stream_ref& on, const paged_layout& layout,
 
 result<void> cuda_device::move_by_copies(cu_stream on, const paged_layout& layout, const move_list& moves,
                                          layer_range layers, bool to_blocks) {
-  const context::scope inside(*in_);
+  const context::scope inside(*context_);
   const auto pieces = layout.pieces(layers);
   const auto offsets = layout.offsets(layers);
   for (std::size_t i = 0; i < moves.pages.size(); ++i) {
@@ -158,9 +159,9 @@ result<void> cuda_device::move_by_copies(cu_stream on, const paged_layout& layou
       cu_pointer in_page = pieces[p].base + moves.pages[i] * pieces[p].block_stride;
       cu_pointer in_block = moves.blocks[i] + offsets[p];
       for (std::uint64_t run = 0; run < pieces[p].runs; ++run) {
-        const cu_result code = in_->api().cuMemcpyAsync(to_blocks ? in_block : in_page, to_blocks ? in_page : in_block,
-                                                        pieces[p].run_bytes, on);
-        if (auto good = in_->check(code, "cuMemcpyAsync"); !good) return good;
+        const cu_result code = context_->api().cuMemcpyAsync(to_blocks ? in_block : in_page,
+                                                             to_blocks ? in_page : in_block, pieces[p].run_bytes, on);
+        if (auto good = context_->check(code, "cuMemcpyAsync"); !good) return good;
         in_page += pieces[p].run_stride;
         in_block += pieces[p].run_bytes;
       }
@@ -183,19 +184,20 @@ bool cuda_device::kernels_reach(std::span<std::byte* const> blocks, std::uint64_
 
 result<event_ref> cuda_device::record(const stream_ref& on) {
   if (auto good = refuse_if_away(); !good) return std::unexpected(good.error());
-  auto made = cuda_event::create(in_);
+  auto made = cuda_event::create(context_);
   if (!made) return std::unexpected(made.error());
-  const context::scope inside(*in_);
-  const cu_result code = in_->api().cuEventRecord((*made)->handle(), handle_of(on));
-  if (auto good = in_->check(code, "cuEventRecord"); !good) return std::unexpected(good.error());
+  const context::scope inside(*context_);
+  const cu_result code = context_->api().cuEventRecord((*made)->handle(), handle_of(on));
+  if (auto good = context_->check(code, "cuEventRecord"); !good) return std::unexpected(good.error());
   return *made;
 }
 
 result<void> cuda_device::wait(const stream_ref& on, const event_ref& event) {
   if (auto good = refuse_if_away(); !good) return good;
-  const context::scope inside(*in_);
-  return in_->check(in_->api().cuStreamWaitEvent(handle_of(on), static_cast<const cuda_event&>(*event).handle(), 0),
-                    "cuStreamWaitEvent");
+  const context::scope inside(*context_);
+  return context_->check(
+      context_->api().cuStreamWaitEvent(handle_of(on), static_cast<const cuda_event&>(*event).handle(), 0),
+      "cuStreamWaitEvent");
 }
 
 event_state cuda_device::look(const event_ref& event) {
@@ -203,18 +205,18 @@ event_state cuda_device::look(const event_ref& event) {
 }
 
 void cuda_device::when(const event_ref& event, std::function<void(result<void>)> call) {
-  if (in_->in_child()) return call(refuse_if_away());
+  if (context_->in_child()) return call(refuse_if_away());
   watcher_->add(std::static_pointer_cast<cuda_event>(event), std::move(call));
 }
 
 std::string cuda_device::description() const {
   char name[256] = "";
-  if (in_->api().cuDeviceGetName(name, sizeof(name) - 1, in_->number()) != success) name[0] = '\0';
-  return std::string(name) + ", driver for CUDA " + in_->api().version();
+  if (context_->api().cuDeviceGetName(name, sizeof(name) - 1, context_->number()) != success) name[0] = '\0';
+  return std::string(name) + ", driver for CUDA " + context_->api().version();
 }
 
 standing cuda_device::state() const noexcept {
-  return in_->away() || in_->in_child() ? standing::away : standing::ready;
+  return context_->away() || context_->in_child() ? standing::away : standing::ready;
 }
 
 }  // namespace cenote::cuda

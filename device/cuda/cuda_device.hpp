@@ -67,7 +67,7 @@ class cuda_device final : public device {
   /// Errors: closed (away), forked.
   [[nodiscard]] result<void> refuse_if_away() const;
 
-  context_ref in_;
+  context_ref context_;
   std::unique_ptr<launcher> launcher_;
   std::string without_kernels_;
   size_classes classes_;

@@ -30,38 +30,38 @@ class launcher::tables {
     return made;
   }
   tables(context_ref in, std::uint64_t size, std::shared_ptr<cuda_event> after) noexcept
-      : in_(std::move(in)), bytes_(size), after_(std::move(after)) {}
+      : context_(std::move(in)), bytes_(size), after_(std::move(after)) {}
   tables(const tables&) = delete;
   tables& operator=(const tables&) = delete;
   ~tables() {
-    const context::scope inside(*in_);
-    if (device_ != nullptr) in_->api().cuMemFree_v2(device_);
-    if (host_ != nullptr) in_->api().cuMemFreeHost(host_);
+    const context::scope inside(*context_);
+    if (device_ != nullptr) context_->api().cuMemFree_v2(device_);
+    if (host_ != nullptr) context_->api().cuMemFreeHost(host_);
   }
 
   [[nodiscard]] std::byte* host() const noexcept { return host_; }
   [[nodiscard]] std::byte* device() const noexcept { return device_; }
   [[nodiscard]] std::uint64_t bytes() const noexcept { return bytes_; }
   [[nodiscard]] result<void> end_after(cu_stream on) {
-    return in_->check(in_->api().cuEventRecord(after_->handle(), on), "cuEventRecord");
+    return context_->check(context_->api().cuEventRecord(after_->handle(), on), "cuEventRecord");
   }
   /// The kernel that read it has ended.
-  [[nodiscard]] bool is_free() const { return in_->api().cuEventQuery(after_->handle()) == success; }
+  [[nodiscard]] bool is_free() const { return context_->api().cuEventQuery(after_->handle()) == success; }
 
  private:
-  context_ref in_;
+  context_ref context_;
   std::uint64_t bytes_;
   std::shared_ptr<cuda_event> after_;
   std::byte* host_ = nullptr;
   cu_pointer device_ = nullptr;
 };
 
-launcher::launcher(context_ref in, cu_module module) noexcept : in_(std::move(in)), module_(module) {}
+launcher::launcher(context_ref in, cu_module module) noexcept : context_(std::move(in)), module_(module) {}
 
 launcher::~launcher() {
-  const context::scope inside(*in_);
+  const context::scope inside(*context_);
   used_.clear();
-  in_->api().cuModuleUnload(module_);
+  context_->api().cuModuleUnload(module_);
 }
 
 result<std::unique_ptr<launcher>> launcher::load(const context_ref& in, std::span<const std::byte> image) {
@@ -80,7 +80,7 @@ result<void> launcher::find_kernels() {
   const std::array<std::pair<const char*, cu_function*>, 3> wanted{
       {{"cenote_move_16", &move_16_}, {"cenote_move_4", &move_4_}, {"cenote_move_1", &move_1_}}};
   for (const auto& [name, place] : wanted) {
-    if (in_->api().cuModuleGetFunction(place, module_, name) != success) {
+    if (context_->api().cuModuleGetFunction(place, module_, name) != success) {
       return fail(error_code::unsupported, std::string("the kernels' image has no ") + name);
     }
   }
@@ -98,17 +98,17 @@ result<std::unique_ptr<launcher::tables>> launcher::take_tables(std::uint64_t by
       return taken;
     }
   }
-  return tables::create(in_, std::bit_ceil(std::max(bytes, smallest_table)));
+  return tables::create(context_, std::bit_ceil(std::max(bytes, smallest_table)));
 }
 
 result<void> launcher::start(cu_stream on, kernels::launch& what, const tables& with, std::uint64_t table_bytes) {
-  const driver& api = in_->api();
+  const driver& api = context_->api();
   const cu_result copied = api.cuMemcpyAsync(with.device(), with.host(), table_bytes, on);
-  if (auto good = in_->check(copied, "cuMemcpyAsync"); !good) return good;
+  if (auto good = context_->check(copied, "cuMemcpyAsync"); !good) return good;
   cu_function kernel = what.word == 16 ? move_16_ : what.word == 4 ? move_4_ : move_1_;
   void* arguments[] = {&what.move};
   const auto groups = static_cast<unsigned>(what.move.groups());
-  return in_->check(
+  return context_->check(
       api.cuLaunchKernel(kernel, groups, 1, 1, kernels::threads_of_a_group, 1, 1, 0, on, arguments, nullptr),
       "cuLaunchKernel");
 }
@@ -119,7 +119,7 @@ result<void> launcher::move(cu_stream on, const paged_layout& layout, const move
   if (what.move.groups() > kernels::most_groups) {
     return fail(error_code::limit_exceeded, "more pages and layers than one launch takes");
   }
-  const context::scope inside(*in_);
+  const context::scope inside(*context_);
   const std::uint64_t bytes = kernels::table_bytes(layout, moves, layers);
   auto with = take_tables(bytes);
   if (!with) return std::unexpected(with.error());

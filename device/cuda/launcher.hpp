@@ -34,7 +34,7 @@ class launcher {
   [[nodiscard]] result<std::unique_ptr<tables>> take_tables(std::uint64_t bytes);
   [[nodiscard]] result<void> start(cu_stream on, kernels::launch& what, const tables& with, std::uint64_t table_bytes);
 
-  context_ref in_;
+  context_ref context_;
   cu_module module_;
   cu_function move_16_ = nullptr;
   cu_function move_4_ = nullptr;

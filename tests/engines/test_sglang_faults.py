@@ -329,6 +329,27 @@ def test_random_delays_and_failures_give_right_bytes_or_a_miss(
     assert 8 * engine.page in loaded
 
 
+@pytest.mark.parametrize("number", [1, 2, 3, 4, 6])
+def test_a_device_that_fails_loses_pages_and_serves_no_wrong_one(
+    start_sglang_node: StartNode, backend_of: Attach, number: int
+) -> None:
+    node = start_sglang_node("dram.capacity=16MiB")
+    pool = host_pool(False, "page_first")
+    backend = backend_of(node, pool, device=f"sim:0,fail={number}")
+    keys = names(4)
+    written = {i: page_of(pool, i) for i in range(4)}
+    there = [set_v1(backend, [keys[i]], [i])[0] for i in range(4)]  # each is a copy of its own
+    got = [get_v1(backend, [keys[i]], [4 + i])[0] for i in range(4)]
+    assert sum(there) >= 3
+    assert sum(there) - sum(got) <= 1
+    for i in range(4):
+        if got[i]:
+            assert there[i]
+            assert torch.equal(page_of(pool, 4 + i), written[i])
+    # the processor goes on
+    assert all(get_v1(backend, [keys[i]], [4 + i])[0] for i in range(4) if there[i])
+
+
 def test_a_forked_child_has_a_session_of_its_own(start_sglang_node: StartNode, backend_of: Attach) -> None:
     node = start_sglang_node("dram.capacity=16MiB")
     pool = host_pool(False, "page_first")

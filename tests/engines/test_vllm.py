@@ -115,13 +115,34 @@ def test_a_device_loads_and_saves_layer_by_layer_and_what_it_cannot_load_is_comp
 
     some = connector(node.socket, device="sim:0", debug_fail_loads_from_block=2)
     failing = start_engine(llama, kv_transfer_config=some)
-    assert failing.tokens(prompts, 16) == expected
+    tail = SHARED[:200] + prompt(120, 9)  # behind what is stored: computed from blocks that were not loaded, at first
+    assert failing.tokens([*prompts, tail], 16) == [*expected, *reference.tokens([tail], 16)]
     assert failing.metrics()["cenote_blocks_failed"] > 0
+    reader = start_engine(llama, kv_transfer_config=connector(node.socket))
+    assert reader.tokens([tail], 16) == reference.tokens([tail], 16)
+    reader.stop()
     # with every byte altered other tokens come: the two blocks that were loaded are used
     assert failing.call("forget")
     corrupt(node)
     (answer,) = failing.generate([SHARED], 16)
     assert answer["tokens"] != expected[0]
+
+
+def test_a_device_that_fails_costs_the_cache_and_no_token(
+    node: Node, reference: Engine, llama: Path, start_engine: StartEngine
+) -> None:
+    prompts = list(PROMPTS.values())
+    expected = reference.tokens(prompts, 16)
+    writer = start_engine(llama, kv_transfer_config=connector(node.socket, device="sim:0,fail=9"))  # while it saves
+    for each, right in zip(prompts, expected, strict=True):
+        assert writer.tokens([each], 16) == [right]
+    assert "the device failed, and this engine goes on without its cache" in writer.log_text()
+    writer.stop()
+    assert start_engine(llama, kv_transfer_config=connector(node.socket)).tokens(prompts, 16) == expected
+    loader = start_engine(llama, kv_transfer_config=connector(node.socket, device="sim:0,fail=7"))  # while it loads
+    for each, right in zip(prompts, expected, strict=True):
+        assert loader.tokens([each], 16) == [right]
+    assert "the device failed, and this engine goes on without its cache" in loader.log_text()
 
 
 def test_an_engine_of_another_place_and_purpose_finds_the_same_blocks(

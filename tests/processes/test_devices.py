@@ -261,6 +261,21 @@ def test_engines_that_are_killed_while_their_device_works_leave_right_bytes_and_
     )
 
 
+def test_a_worker_that_comes_later_knows_what_was_set_aside_though_its_process_lives(
+    start_node: StartNode, attach: Attach
+) -> None:
+    node = start_node("gpu.quarantine=1h")
+    session = attach(node, "i", block=BLOCK)
+    session.use_device(cenote.Device("sim:0"))
+    slots = session.reserve(blocks.keys_of("a", 0, 8))
+    session.close()  # nobody said that the device has ended what it might do with these
+    assert len(slots) == 8
+    until("its blocks are set aside", lambda: node.blocks()["quarantined"] == 8)
+    node.restart_worker()
+    until("a new worker knows", lambda: len(node.logged("session set aside: a device may still write for it")) == 2)
+    assert node.blocks()["quarantined"] == 8
+
+
 def test_a_session_that_ends_in_order_leaves_nothing_set_aside(node: Node, attach: Attach) -> None:
     device = cenote.Device("sim:0")
     session = attach(node, "i", block=BLOCK)

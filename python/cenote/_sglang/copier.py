@@ -64,12 +64,19 @@ class Copier:
 
 
 def _wait(event: Event) -> None:
-    """As long as the device works: it writes into memory that SGLang uses for something else afterwards."""
+    """As long as the device works: it writes into memory that is used for something else afterwards."""
+    interruption: BaseException | None = None
     while True:
         try:
-            return event.wait(_PATIENCE)
+            event.wait(_PATIENCE)
         except DeadlineExceeded:
             logger.warning("the device hangs, or is slow; what it may still write cannot be given up")
+        except (KeyboardInterrupt, SystemExit) as why:
+            interruption = why
+        else:
+            break
+    if interruption is not None:
+        raise interruption
 
 
 def _words(table: Words) -> array[int]:

@@ -365,12 +365,18 @@ class Scheduler:
         try:
             load = self._load_of(name, offer, blocks.get_block_ids(), external)
         except Exception:
-            self._new_loads.append(Load(name, []))  # the request waits for a load: let it fail
+            self._new_loads.append(self._failed_load(name, offer, blocks.get_block_ids(), external))
             raise
         self._new_loads.append(load)
         for key in offer.keys[: offer.count]:
             self._keys_loading[key] = name
         self._requests[name].from_below = min(offer.from_below, offer.count)
+
+    def _failed_load(self, name: str, offer: Offer, tables: Sequence[list[int]], external: int) -> Load:
+        """The request waits for a load, or computes with its blocks in this step: let it fail."""
+        if self._layout is None or not self._layout.by_layer:
+            return Load(name, [])
+        return Load(name, [(0, [], list(tables[0][offer.first : offer.first + external // self._block_size]))])
 
     def _load_of(self, name: str, offer: Offer, tables: Sequence[list[int]], external: int) -> Load:
         count, odd = divmod(external, self._block_size)
@@ -435,11 +441,17 @@ class Scheduler:
             else:
                 ready += tokens  # computed when the workers copy
             full = self._full_blocks(request, ready)
-            if full > tracked.stored and _is_cacheable(request):
+            if full > tracked.stored and _is_cacheable(request) and not self._may_lack_blocks(request, full):
                 tables = state.get_block_ids(name)
                 if tables is not None:
                     found += self._stores_from(session, tracked, tables, full)
         return found
+
+    def _may_lack_blocks(self, request: Any, full: int) -> bool:
+        """Whether some of its blocks are being loaded in steps whose outcome is not known yet. What is computed from
+        them may be wrong and be computed again: nobody may have it before."""
+        loading = self._keys_loading
+        return bool(loading) and any(key in loading for key in request.block_hashes[:full])
 
     def _full_blocks(self, request: Any, computed: int) -> int:
         """Blocks whose tokens are all computed and known."""
@@ -484,7 +496,7 @@ class Scheduler:
         if name in self._loading:  # its blocks hold nothing yet
             return False
         full = self._full_blocks(request, request.num_computed_tokens - request.num_output_placeholders)
-        if full <= tracked.stored:
+        if full <= tracked.stored or self._may_lack_blocks(request, full):
             return False
         late = self._stores_from(session, tracked, tables, full)
         if late:

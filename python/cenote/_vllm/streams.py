@@ -7,7 +7,7 @@ from collections.abc import Collection
 from typing import Any
 
 from ..device import Device, Event, Stream
-from ..errors import CenoteError
+from ..errors import CenoteError, DeadlineExceeded
 from .layout import Unservable
 
 logger = logging.getLogger("cenote")
@@ -36,9 +36,22 @@ class Streams:
         if self._on_gpu:
             stream.wait(self._engines_stream().record())
 
-    def wait(self, event: Event) -> None:
-        """For a thread of the worker's own. CenoteError as above."""
-        event.wait(_PATIENCE)
+    def settle(self, stream: Stream) -> bool:
+        """Waits until nothing that the stream was given is under way any more, however long that takes: for threads of
+        the worker's own. False: the device failed."""
+        try:
+            event = stream.record()
+        except CenoteError:
+            return False
+        while True:
+            try:
+                event.wait(_PATIENCE)
+            except DeadlineExceeded:
+                logger.warning("%s hangs, or is slow; what it may still write cannot be given up", self.device.name)
+            except CenoteError:
+                return False
+            else:
+                return True
 
     def _engines_stream(self) -> Stream:
         import torch

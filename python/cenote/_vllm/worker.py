@@ -34,6 +34,7 @@ logger = logging.getLogger("cenote")
 
 _BATCH = 256  # blocks of one reservation or pin
 _MAX_PINS = 8192
+_MAX_PINS_BY_LAYER = 1 << 16  # as many as the scheduler's side offers: all loads of a step are pinned at once
 _DEADLINE = 5.0  # seconds, of calls that need the node
 _PATIENCE = 0.1  # seconds that a computed step waits for reservations at most
 _PATIENCE_SHARE = 0.05  # of the step's own time, if that is more
@@ -62,6 +63,10 @@ class LayerLoads:
     counts: list[int]
     events: list[Event]  # of each layer; none: nothing is on its way
     waited: float = 0.0  # seconds, by the engine
+
+
+class DeviceLost(CenoteError):
+    """The device failed: nobody knows what it has written."""
 
 
 # Of vLLM's worker: its weights are others afterwards.
@@ -185,7 +190,7 @@ class Worker:
                 found = Connection(
                     spec,
                     self._settings,
-                    max_pins=_MAX_PINS,
+                    max_pins=_MAX_PINS_BY_LAYER if self._layout.by_layer else _MAX_PINS,
                     deadline=_DEADLINE,
                     name=f"vllm-worker-{self._rank}",
                     device=self._streams.device if self._streams is not None else None,
@@ -248,6 +253,8 @@ class Worker:
                         done += len(held)
                         if len(held) < end - start:
                             break
+            except DeviceLost:
+                done = 0
             except CenoteError as why:
                 logger.warning("loading blocks of %s: %s", load.request, str(why))
                 connection.failed(why, session)
@@ -264,8 +271,12 @@ class Worker:
         if streams is None:
             strides.scatter(blocks, held, self._part)
             return
-        strides.scatter(blocks, held, self._part, stream=streams.loading)
-        streams.wait(streams.loading.record())
+        try:
+            strides.scatter(blocks, held, self._part, stream=streams.loading)
+        finally:  # before the pins end, and the engine has its blocks again
+            if not streams.settle(streams.loading):
+                self._device_failed("a load failed")
+                raise DeviceLost("the device failed")
 
     # ---- loading by layer: all in the engine's thread
 
@@ -318,12 +329,8 @@ class Worker:
         """After a failure: no copy may come later into blocks that the engine computes itself."""
         streams, step.events = self._streams, []
         assert streams is not None
-        try:
-            streams.wait(streams.loading.record())
-        except DeadlineExceeded:
-            raise
-        except CenoteError:  # the device is gone, and with it what it was to do
-            self._device_failed(why if isinstance(why, CenoteError) else CenoteError(str(why)))
+        if not streams.settle(streams.loading):  # the device is gone, and with it what it was to do
+            self._device_failed(why)
 
     def layer_needed(self, name: str) -> None:
         """The engine is about to read this layer.
@@ -460,10 +467,10 @@ class Worker:
             reservation.saved.add(layer)
         for reserved in reservation.all:
             if reserved.slots and not reserved.broken:
+                reserved.copied = True  # or a part of it: a device may be writing
                 try:
                     strides = self._groups[reserved.store.group].strides
                     strides.gather(reserved.blocks, reserved.slots, self._part, stream=stream, layer=layer)
-                    reserved.copied = True
                 except Exception:
                     logger.exception("copying blocks to the node")
                     reserved.broken = True
@@ -486,7 +493,7 @@ class Worker:
         except CenoteError as why:
             self._device_failed(why)
 
-    def _device_failed(self, why: CenoteError) -> None:
+    def _device_failed(self, why: object) -> None:
         """Nothing is loaded or stored any more: nobody knows what the device has written, or still will."""
         if not self._is_device_lost:
             logger.error("the device failed, and this engine goes on without its cache: %s", str(why))
@@ -562,11 +569,11 @@ class Worker:
         if not reserved.slots or reserved.session is None:
             return 0
         try:
-            if self._streams is not None and reserved.copied:
-                if written is None:  # the device failed: it may still write, and these blocks are not given back
-                    reserved.failed = True
-                    return 0
-                self._streams.wait(written)
+            streams = self._streams if reserved.copied else None
+            # If the device failed, it may still write: these blocks are not given back.
+            if streams is not None and (written is None or not streams.settle(streams.saving)):
+                reserved.failed = True
+                return 0
             if reserved.copied and not reserved.broken:
                 reserved.session.commit(reserved.slots)
                 return len(reserved.slots)

@@ -128,7 +128,7 @@ BOOST_AUTO_TEST_CASE(what_a_failed_device_has_written_is_never_shown_and_flush_s
   const auto keys = keys_of(0, 8);
   const auto blocks = test.reserved(keys);
   const auto bytes = content(0, 8);
-  test.sim->fail_next_work();
+  test.sim->fail_work();
   test.write(blocks, bytes);
   must(test.session->commit_after(blocks, test.where));
   BOOST_TEST((code_of(test.session->flush()) == error_code::system));
@@ -200,6 +200,36 @@ BOOST_AUTO_TEST_CASE(a_slab_that_cannot_be_registered_is_counted_and_used_all_th
   BOOST_TEST(must(test.session->flush()) == 4U);
   BOOST_TEST(test.comes([&] { return must(test.session->stats()).slabs_refused == 1U; }));
   BOOST_TEST(must(test.session->stats()).slabs_registered == 0U);
+}
+
+BOOST_AUTO_TEST_CASE(pins_end_behind_their_event_while_commits_wait_for_a_silent_node) {
+  fixture test;
+  must(test.session->use_device(test.sim));
+  const auto present = keys_of(0, 4);
+  auto bytes = content(0, 4);
+  must(test.session->put(batch_of(present), 0, std::nullopt, run_of(bytes, 4)).status);
+  std::vector<client::held_block> held(4);
+  BOOST_TEST(must(test.session->acquire(batch_of(present), 0, held)) == 4U);
+  const auto blocks = test.reserved(keys_of(100, 4));
+  test.node.be_silent(true);
+  must(test.session->commit_after(blocks, test.where));
+  BOOST_TEST(test.comes([&] { return must(test.session->stats()).waiting_for_device == 1U; }));
+  std::vector<std::uint32_t> slots;
+  for (const auto& each : held) slots.push_back(each.slot);
+  must(test.session->release_after(slots, test.where));
+  BOOST_TEST(test.comes([&] { return must(test.session->stats()).pins_in_use == 0U; }));
+  test.node.be_silent(false);
+}
+
+BOOST_AUTO_TEST_CASE(a_close_does_not_wait_for_a_node_that_is_silent_when_the_device_is_done) {
+  fixture test;
+  must(test.session->use_device(test.sim));
+  const auto blocks = test.reserved(keys_of(0, 4));
+  test.node.be_silent(true);
+  must(test.session->commit_after(blocks, test.where));
+  BOOST_TEST(test.comes([&] { return !test.session->device_works(); }));
+  must(test.session->close());
+  BOOST_TEST(!test.session->device_works());
 }
 
 BOOST_AUTO_TEST_CASE(a_close_waits_for_the_device_but_not_for_ever_and_gives_nothing_back_then) {

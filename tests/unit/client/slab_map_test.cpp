@@ -5,10 +5,15 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <atomic>
+#include <chrono>
 #include <latch>
+#include <memory>
 #include <stdexcept>
+#include <thread>
 
 #include "client/slab_map.hpp"
+#include "device/sim.hpp"
 #include "memory/segment.hpp"
 
 using namespace cenote;
@@ -44,9 +49,81 @@ int without_threads(Work&& work) {
   return WIFEXITED(status) ? WEXITSTATUS(status) : 101;
 }
 
+/// A simulated device that registers memory when it is allowed to.
+class held_up_device final : public device {
+ public:
+  result<void> register_host(std::span<std::byte> memory) override {
+    begun.count_down();
+    go_on.wait();
+    return sim_.register_host(memory);
+  }
+  void unregister_host(std::span<std::byte> memory) noexcept override { sim_.unregister_host(memory); }
+  result<device_memory> make(std::uint64_t bytes) override { return sim_.make(bytes); }
+  result<device_memory> map(unique_fd fd, std::uint64_t bytes) override { return sim_.map(std::move(fd), bytes); }
+  result<stream_ref> make_stream() override { return sim_.make_stream(); }
+  result<stream_ref> outside(void* native) override { return sim_.outside(native); }
+  result<void> copy(const stream_ref& on, std::span<const copy_run> runs) override { return sim_.copy(on, runs); }
+  result<void> gather(const stream_ref& on, const paged_layout& layout, const move_list& moves,
+                      layer_range layers) override {
+    return sim_.gather(on, layout, moves, layers);
+  }
+  result<void> scatter(const stream_ref& on, const paged_layout& layout, const move_list& moves,
+                       layer_range layers) override {
+    return sim_.scatter(on, layout, moves, layers);
+  }
+  result<event_ref> record(const stream_ref& on) override { return sim_.record(on); }
+  result<void> wait(const stream_ref& on, const event_ref& event) override { return sim_.wait(on, event); }
+  event_state look(const event_ref& event) override { return sim_.look(event); }
+  void when(const event_ref& event, std::function<void(result<void>)> call) override {
+    sim_.when(event, std::move(call));
+  }
+  standing state() const noexcept override { return sim_.state(); }
+  std::uint64_t registered_bytes() const { return sim_.registered_bytes(); }
+
+  std::latch begun{1};
+  std::latch go_on{1};
+
+ private:
+  sim_device sim_;
+};
+
 }  // namespace
 
 BOOST_AUTO_TEST_SUITE(slab_map)
+
+BOOST_AUTO_TEST_CASE(two_threads_may_drop_a_slab_that_is_being_registered) {
+  const auto user = std::make_shared<held_up_device>();
+  client::slab_map slabs;
+  slabs.register_with(user, [] {});
+  BOOST_REQUIRE(slabs.add({.index = 1, .count = blocks, .stride = stride, .group = 0}, slab_memory(), slab_bytes));
+  user->begun.wait();
+  std::latch ready(3);
+  const auto drop = [&] {
+    ready.arrive_and_wait();
+    slabs.drop_if([](std::uint32_t) { return true; });
+  };
+  std::thread first(drop);
+  std::thread second(drop);
+  ready.arrive_and_wait();
+  std::this_thread::sleep_for(std::chrono::milliseconds(20));  // both wait, or one has not come yet: both must do
+  user->go_on.count_down();
+  first.join();
+  second.join();
+  BOOST_TEST(slabs.size() == 0U);
+  BOOST_TEST(user->registered_bytes() == 0U);
+}
+
+BOOST_AUTO_TEST_CASE(retired_slabs_are_looked_for_each_second_also_while_there_is_other_work) {
+  client::slab_map slabs;
+  std::atomic<int> looks{0};
+  slabs.register_with(std::make_shared<sim_device>(), [&] { ++looks; });
+  const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+  while (looks.load() < 3 && std::chrono::steady_clock::now() < until) {
+    slabs.do_later([] {});
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  }
+  BOOST_TEST(looks.load() >= 3);
+}
 
 BOOST_AUTO_TEST_CASE(a_slab_is_mapped_and_errands_are_left_where_no_thread_can_be_had) {
   unique_fd memory = slab_memory();

@@ -155,7 +155,7 @@ BOOST_AUTO_TEST_CASE(after_an_error_no_event_is_done_and_nothing_is_accepted) {
   bytes to = filled(0);
   bytes untouched = filled(0);
   const auto other = sim.make_stream().value();
-  sim.fail_next_work();
+  sim.fail_work();
   sim.set_delay(20ms);
   copy(stream, to, from);
   copy(stream, untouched, from);

@@ -94,6 +94,18 @@ BOOST_AUTO_TEST_CASE(a_device_that_is_asked_for_and_not_there_is_no_reason_to_si
   BOOST_TEST(out.figures().empty());
 }
 
+BOOST_AUTO_TEST_CASE(engines_are_killed_and_their_last_byte_is_looked_for) {
+  report out(false);
+  const auto done = run_gpu_kill({.socket = {}, .rounds = 1, .device = "sim:0", .quick = true}, out);
+  BOOST_REQUIRE_MESSAGE(done, (done ? "" : done.error().describe()));
+  BOOST_REQUIRE(out.figures().size() == 1U);
+  BOOST_TEST(out.figures().front().value == 0);  // its threads die with it
+  BOOST_TEST(!out.figures().front().kept().has_value());
+  report none(false);
+  BOOST_TEST(!run_gpu_kill({.socket = {}, .rounds = 1, .device = "cuda:GPU-none", .quick = true}, none));
+  BOOST_TEST(none.figures().empty());
+}
+
 BOOST_AUTO_TEST_CASE(a_figure_that_is_not_measured_on_a_gpu_says_so) {
   figure each{.bench = "gpu (sim)",
               .name = "n",
