@@ -313,6 +313,7 @@ result<void> attachments::reattach(connection& connection, const local::frame& f
     return fail(error_code::closed, "the node does not know this session; attach again");
   }
   if (found->second.killed) return fail(error_code::session_killed, "the operator ended this session");
+  if (found->second.set_aside_until) return fail(error_code::closed, "this session has ended; attach again");
   if (connection.session != 0 && connection.session != request->session) {
     return fail(error_code::malformed, "this connection has another session");
   }
@@ -347,8 +348,10 @@ result<void> attachments::send_slabs(connection& connection, const local::frame&
 void attachments::end(std::uint64_t number, std::string_view why) {
   const auto found = sessions_.find(number);
   if (found == sessions_.end()) return;
+  const auto& until = found->second.set_aside_until;
+  if (until && std::chrono::steady_clock::now() < *until) return;  // asked a second time
   const bool is_written = found->second.resources->view.header().device_writes.load(std::memory_order_acquire) != 0;
-  if (is_written && !found->second.set_aside_until) return set_aside(number, found->second, why);
+  if (is_written && !until) return set_aside(number, found->second, why);
   const attached gone = std::move(found->second);
   sessions_.erase(found);
   context_.path.unwatch(gone.doorbell);
@@ -365,7 +368,7 @@ void attachments::set_aside(std::uint64_t number, attached& session, std::string
   session.set_aside_until = std::chrono::steady_clock::now() + patience;
   // The next worker cannot tell by the process, if it only ended its session.
   memory::shared_store(session.resources->view.header().device_writes, memory::session_header::set_aside,
-                       std::memory_order_release, "attachments.set_aside"_point);
+                       std::memory_order_release, "session.set_aside"_point);
   sockets_->unwatch(std::exchange(session.death, 0));
   caf::anon_send(context_.dram, disconnect_atom_v, number);  // free are its keys and what it was not writing
   log_info(logger("server"), "session set aside: a device may still write for it",
