@@ -37,8 +37,9 @@ static_assert(offsetof(cenote_strided, run_stride) == offsetof(strided_piece, ru
 template <class Body, class... Handle>
 int with(Body&& body, const Handle*... handles) {
   return guarded([&] {
-    if ((... || (handles == nullptr))) return null_argument("a handle or out");
-    if ((... || handles->process.in_child())) {
+    const auto is_null = [](const auto* handle) { return handle == nullptr; };
+    if ((is_null(handles) || ...)) return null_argument("a handle or out");
+    if ((handles->process.in_child() || ...)) {
       return failed({error_code::forked, "the device was opened by the parent process; open it again in the child"});
     }
     return body();
