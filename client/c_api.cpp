@@ -8,7 +8,6 @@
 
 #include "client/c_api_support.hpp"
 
-using cenote::error;
 using cenote::error_code;
 using cenote::fail;
 using cenote::result;

@@ -9,7 +9,6 @@
 #include "device/paged_layout.hpp"
 #include "device/transform.hpp"
 
-using cenote::error;
 using cenote::error_code;
 using cenote::fail;
 using cenote::result;
