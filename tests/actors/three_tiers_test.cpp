@@ -259,6 +259,7 @@ class node_of_three {
     memory::prefetch_terms terms;
     terms.chain = ++chain_;
     terms.hold = true;
+    terms.policy = memory::prefetch_policy::wait_complete;  // a load that comes late would be a read, and no hit
     terms.pack(entries.back());
     return submit(std::move(entries)).value;
   }

@@ -3,6 +3,7 @@
  */
 #define _GNU_SOURCE
 #include "fake_cuda.h"
+#include <stdatomic.h>
 
 #include <pthread.h>
 #include <stdint.h>
@@ -24,8 +25,8 @@ static struct {
 static void* registered[most_registered];
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static fake_cuda_kernel kernel;
-static int broken, held, living, calls;
-static __thread int depth; /* of contexts pushed on this thread */
+static atomic_int broken, held, living, calls; /* a device has threads of its own */
+static __thread int depth;                     /* of contexts pushed on this thread */
 
 static int place_of(const char* call) {
   for (int i = 0; i < most_names; ++i) {

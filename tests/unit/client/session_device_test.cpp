@@ -129,6 +129,7 @@ BOOST_AUTO_TEST_CASE(what_a_failed_device_has_written_is_never_shown_and_flush_s
   const auto blocks = test.reserved(keys);
   const auto bytes = content(0, 8);
   test.sim->fail_work();
+  test.sim->set_delay(100ms);  // it fails behind the next call, which a device that is away would refuse
   test.write(blocks, bytes);
   must(test.session->commit_after(blocks, test.where));
   BOOST_TEST((code_of(test.session->flush()) == error_code::system));

@@ -77,9 +77,10 @@ BOOST_AUTO_TEST_CASE(all_that_a_dead_session_held_is_free) {
   BOOST_TEST(of.all.blank == 0U);
   BOOST_TEST(b.owner->blank == 0U);  // the user is the same
   BOOST_TEST((in.versions.idle_since() == boot_time{}));
-  of.attached.release_session(b.number, now);
+  const session_number second = b.number;  // `b` goes with its session
+  of.attached.release_session(second, now);
   BOOST_TEST((in.versions.idle_since() == now));
-  of.attached.release_session(b.number, now);  // twice is once
+  of.attached.release_session(second, now);  // twice is once
 }
 
 BOOST_AUTO_TEST_CASE(a_pool_whose_blocks_a_session_held_is_worth_another_look_when_it_dies) {
