@@ -60,7 +60,8 @@ void add_bench(CLI::App& app) {
   command->footer(
       "Each bench starts a small node of its own and stops it again. Its figures are medians; the limit is\n"
       "measured in turn with them. Leave the machine alone meanwhile. `lookup` takes 5 GiB of memory, the\n"
-      "others 1 GiB. `nvme`, `checksums`, `policies`, `gpu` and `gpu_kill` need no node; `nvme` needs fio, and a file system with\n"
+      "others 1 GiB. `nvme`, `checksums`, `policies`, `gpu` and `gpu_kill` need no node; `nvme` needs fio, and a file "
+      "system with\n"
       "direct I/O.");
   command->require_subcommand(0, 1);
   for (const auto& each : benches) {
