@@ -370,6 +370,8 @@ void attachments::set_aside(std::uint64_t number, attached& session, std::string
   memory::shared_store(session.resources->view.header().device_writes, memory::session_header::set_aside,
                        std::memory_order_release, "session.set_aside"_point);
   sockets_->unwatch(std::exchange(session.death, 0));
+  // Later this number of a socket may be another client's.
+  if (session.socket >= 0) hooks_.ended(std::exchange(session.socket, -1));
   caf::anon_send(context_.dram, disconnect_atom_v, number);  // free are its keys and what it was not writing
   log_info(logger("server"), "session set aside: a device may still write for it",
            {{"session", number},
