@@ -3,12 +3,20 @@
 from __future__ import annotations
 
 import ctypes
+import logging
 from ctypes import byref, c_uint32, c_void_p
 
 from . import _library as lib
-from .errors import InvalidArgument
+from .errors import CenoteError, DeadlineExceeded, InvalidArgument
+
+logger = logging.getLogger("cenote")
 
 _LONGEST = float(1 << 60) / 1e9
+_SLOW = 30.0  # seconds, between two warnings
+
+
+class DeviceLost(CenoteError):
+    """The device failed. What it was to write is unknown, and may still change."""
 
 
 class Device:
@@ -103,6 +111,22 @@ class Event:
         if not 0 <= timeout <= _LONGEST:
             raise InvalidArgument(f"timeout is {timeout!r} s; it must be 0 to {_LONGEST:g}")
         lib.check(lib.library.cenote_event_wait(self._raw, int(timeout * 1e9)))
+
+    def settle(self) -> None:
+        """Waits as long as the device works: before memory is used for something else that it may still write, or read.
+        An interruption comes when it is done. CenoteError: the device failed."""
+        interruption: BaseException | None = None
+        while True:
+            try:
+                self.wait(_SLOW)
+            except DeadlineExceeded:
+                logger.warning("a device hangs, or is slow; what it may still write cannot be given up")
+            except (KeyboardInterrupt, SystemExit) as why:
+                interruption = why
+            else:
+                break
+        if interruption is not None:
+            raise interruption
 
     def __del__(self) -> None:
         _free("cenote_event_free", self)

@@ -9,18 +9,12 @@ from array import array
 import numpy as np
 
 from .. import copying
-from ..device import Device, Event, Stream
-from ..errors import CenoteError, DeadlineExceeded
+from ..device import Device, DeviceLost, Stream
+from ..errors import CenoteError
 from ..session import Session
 from .pages import Words
 
 logger = logging.getLogger("cenote")
-
-_PATIENCE = 30.0  # seconds, between two warnings
-
-
-class DeviceLost(CenoteError):
-    """The device failed. What it was to write is unknown, and may still change."""
 
 
 class Copier:
@@ -54,29 +48,13 @@ class Copier:
         try:
             copying.copy(_words(targets), _words(sources), _words(each), self._threads, stream=stream)
             if stream is not None:
-                _wait(stream.record())
+                stream.record().settle()
         except CenoteError as why:
             if stream is None:
                 raise
             self._streams.clear()
             logger.error("the device failed, and the processor copies from now on: %s", str(why))
             raise DeviceLost(f"the device failed: {why}") from why
-
-
-def _wait(event: Event) -> None:
-    """As long as the device works: it writes into memory that is used for something else afterwards."""
-    interruption: BaseException | None = None
-    while True:
-        try:
-            event.wait(_PATIENCE)
-        except DeadlineExceeded:
-            logger.warning("the device hangs, or is slow; what it may still write cannot be given up")
-        except (KeyboardInterrupt, SystemExit) as why:
-            interruption = why
-        else:
-            break
-    if interruption is not None:
-        raise interruption
 
 
 def _words(table: Words) -> array[int]:

@@ -10,6 +10,7 @@ import numpy as np
 
 from .._attachment import Attachment
 from ..blocks import PRESENT, Block, Held
+from ..device import DeviceLost
 from ..errors import (
     CenoteError,
     DeadlineExceeded,
@@ -22,7 +23,7 @@ from ..errors import (
 )
 from ..prefetch import Prefetch
 from ..session import InstanceSpec, Session
-from .copier import Copier, DeviceLost
+from .copier import Copier
 from .keys import Keys
 from .pages import Places
 from .promises import Promise, Promises

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Collection
 from typing import Any
 
 from ..device import Device, Event, Stream
-from ..errors import CenoteError, DeadlineExceeded
+from ..errors import CenoteError
 from .layout import Unservable
-
-logger = logging.getLogger("cenote")
 
 _PATIENCE = 30.0  # seconds that a computing thread waits for bytes; then they count as lost
 
@@ -40,18 +37,10 @@ class Streams:
         """Waits until nothing that the stream was given is under way any more, however long that takes: for threads of
         the worker's own. False: the device failed."""
         try:
-            event = stream.record()
+            stream.record().settle()
         except CenoteError:
             return False
-        while True:
-            try:
-                event.wait(_PATIENCE)
-            except DeadlineExceeded:
-                logger.warning("%s hangs, or is slow; what it may still write cannot be given up", self.device.name)
-            except CenoteError:
-                return False
-            else:
-                return True
+        return True
 
     def _engines_stream(self) -> Stream:
         import torch

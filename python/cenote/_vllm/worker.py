@@ -19,7 +19,7 @@ from typing import Any
 
 from .._updates import Updates
 from ..blocks import Block, Held
-from ..device import Event
+from ..device import DeviceLost, Event
 from ..errors import CenoteError, DeadlineExceeded, NoSpace
 from ..session import InstanceSpec, Session
 from . import model
@@ -63,10 +63,6 @@ class LayerLoads:
     counts: list[int]
     events: list[Event]  # of each layer; none: nothing is on its way
     waited: float = 0.0  # seconds, by the engine
-
-
-class DeviceLost(CenoteError):
-    """The device failed: nobody knows what it has written."""
 
 
 # Of vLLM's worker: its weights are others afterwards.
