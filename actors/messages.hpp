@@ -115,6 +115,8 @@ using instance_binding_ptr = std::shared_ptr<blocks::instance_binding>;
 using transfers_ptr = std::shared_ptr<const std::vector<transfer>>;
 using transfer_outcomes_ptr = std::shared_ptr<const std::vector<transfer_outcome>>;
 using lost_blocks_ptr = std::shared_ptr<const std::vector<lost_block>>;
+using key_query_ptr = std::shared_ptr<const key_query>;
+using key_answer_ptr = std::shared_ptr<const key_answer>;
 using removals_ptr = std::shared_ptr<const std::vector<blocks::removal>>;
 using completions_ptr = std::shared_ptr<const std::vector<memory::completion>>;
 using prefetch_batch_ptr = std::shared_ptr<prefetch_batch>;
@@ -145,6 +147,8 @@ CAF_ADD_TYPE_ID(cenote, (cenote::instance_binding_ptr))
 CAF_ADD_TYPE_ID(cenote, (cenote::transfers_ptr))
 CAF_ADD_TYPE_ID(cenote, (cenote::transfer_outcomes_ptr))
 CAF_ADD_TYPE_ID(cenote, (cenote::lost_blocks_ptr))
+CAF_ADD_TYPE_ID(cenote, (cenote::key_query_ptr))
+CAF_ADD_TYPE_ID(cenote, (cenote::key_answer_ptr))
 CAF_ADD_TYPE_ID(cenote, (cenote::removals_ptr))
 CAF_ADD_TYPE_ID(cenote, (cenote::tier_report_ptr))
 CAF_ADD_TYPE_ID(cenote, (cenote::completions_ptr))
@@ -179,6 +183,7 @@ CAF_ADD_ATOM(cenote, cenote, bind_atom, "bind")
 CAF_ADD_ATOM(cenote, cenote, unbind_atom, "unbind")
 CAF_ADD_ATOM(cenote, cenote, write_atom, "write_b")
 CAF_ADD_ATOM(cenote, cenote, fetch_atom, "fetch_b")
+CAF_ADD_ATOM(cenote, cenote, locate_atom, "locate")
 CAF_ADD_ATOM(cenote, cenote, forget_atom, "forget")
 CAF_ADD_ATOM(cenote, cenote, transfers_done_atom, "transfers")
 CAF_ADD_ATOM(cenote, cenote, copies_lost_atom, "copieslost")
@@ -209,6 +214,8 @@ CAF_ALLOW_UNSAFE_MESSAGE_TYPE(cenote::instance_binding_ptr)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(cenote::transfers_ptr)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(cenote::transfer_outcomes_ptr)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(cenote::lost_blocks_ptr)
+CAF_ALLOW_UNSAFE_MESSAGE_TYPE(cenote::key_query_ptr)
+CAF_ALLOW_UNSAFE_MESSAGE_TYPE(cenote::key_answer_ptr)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(cenote::removals_ptr)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(cenote::tier_report_ptr)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(cenote::completions_ptr)
@@ -235,15 +242,17 @@ using upper_tier_actor = caf::typed_actor<caf::reacts_to<transfers_done_atom, tr
 ///   unbind    it was given up: its blocks stay, and are bound again with the next attach
 ///   write     blocks to take: their memory is the tier's until `transfers_done` names the token
 ///   fetch     memory to fill with what was written under the key, if those bytes are right; the same
+///   locate    which of these keys it has; answered within the question's patience, and what is not known by then is
+///   not
+///             there. Nothing is promised: the block may go before it is fetched
 ///   forget    answered when nothing brings the blocks back, or with an error that says what may; `invalid_argument`:
 ///             no instance of the name that is all that was asked for is known here
-using lower_tier_actor =
-    caf::typed_actor<caf::reacts_to<above_atom, blocks::edge_number>, caf::reacts_to<bind_atom, instance_binding_ptr>,
-                     caf::reacts_to<unbind_atom, std::uint32_t>, caf::reacts_to<write_atom, transfers_ptr>,
-                     caf::reacts_to<fetch_atom, transfers_ptr>,
-                     caf::replies_to<forget_atom, removals_ptr>::with<outcome>,
-                     caf::replies_to<report_atom>::with<tier_report_ptr>, caf::reacts_to<tick_atom>,
-                     caf::reacts_to<reload_atom, config_ptr>>;
+using lower_tier_actor = caf::typed_actor<
+    caf::reacts_to<above_atom, blocks::edge_number>, caf::reacts_to<bind_atom, instance_binding_ptr>,
+    caf::reacts_to<unbind_atom, std::uint32_t>, caf::reacts_to<write_atom, transfers_ptr>,
+    caf::reacts_to<fetch_atom, transfers_ptr>, caf::replies_to<locate_atom, key_query_ptr>::with<key_answer_ptr>,
+    caf::replies_to<forget_atom, removals_ptr>::with<outcome>, caf::replies_to<report_atom>::with<tier_report_ptr>,
+    caf::reacts_to<tick_atom>, caf::reacts_to<reload_atom, config_ptr>>;
 
 /// A tier as those know it who watch it and speak of it.
 struct lower_tier {

@@ -70,6 +70,7 @@ nvme_tier::behavior_type nvme_tier::make_behavior() {
         store_->read(*blocks, unix_now());
         flush_outbox();
       },
+      [this](locate_atom, const key_query_ptr& asked) { return locate(*asked); },
       [this](forget_atom, const removals_ptr& removals) { return forget(removals); },
       [this](path_atom, const opened_path_ptr& opened) { take_path(*opened); },
       [this](io_atom, const io_done_ptr& io) {
@@ -129,6 +130,15 @@ void nvme_tier::set_ttl(std::uint32_t instance, const instance_spec& spec) {
   auto found = ttls_.find(spec.paying_group());
   if (found == ttls_.end()) found = ttls_.find("");
   store_->set_ttl(instance, found == ttls_.end() ? wall_seconds{} : found->second);
+}
+
+key_answer_ptr nvme_tier::locate(const key_query& asked) const {
+  auto answer = std::make_shared<key_answer>();
+  answer->held.reserve(asked.keys.size());
+  for (const full_key& full : asked.keys) {
+    answer->held.push_back(store_->contains(asked.instance, reduce_key(full.view(), asked.group)));
+  }
+  return answer;
 }
 
 void nvme_tier::take_path(const nvme::opened_path& opened) {

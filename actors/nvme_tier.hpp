@@ -57,6 +57,7 @@ class nvme_tier : public nvme_tier_actor::base {
   void bind(blocks::instance_binding& instance);
   void unbind(std::uint32_t instance);
   void set_ttl(std::uint32_t instance, const instance_spec& spec);
+  [[nodiscard]] key_answer_ptr locate(const key_query& asked) const;
   void take_path(const nvme::opened_path& opened);
   void take_broken(std::uint32_t path, const std::string& what);
   void opened_one(std::uint32_t path);

@@ -1,10 +1,12 @@
-// Transfers of blocks between the DRAM tier and a tier below: requests and results.
+// Transfers of blocks between the DRAM tier and a tier below, and questions to one: requests and results.
 #pragma once
 
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <span>
+#include <vector>
 
 #include "core/block_key.hpp"
 
@@ -38,6 +40,21 @@ struct transfer_outcome {
 struct lost_block {
   std::uint32_t instance = 0;
   block_key key;
+};
+
+/// Which of these blocks does a tier have? At most `most` are asked for at once.
+struct key_query {
+  static constexpr std::size_t most = 4096;
+
+  std::uint32_t instance = 0;  ///< the DRAM tier's number
+  std::uint32_t group = 0;
+  std::vector<full_key> keys;
+  std::chrono::milliseconds patience{};  ///< what is not known by then counts as not there
+};
+
+struct key_answer {
+  std::vector<bool> held;         ///< one a key, in their order
+  std::uint32_t unreachable = 0;  ///< places that did not answer in time
 };
 
 }  // namespace cenote

@@ -6,6 +6,7 @@
 
 #include <boost/test/unit_test.hpp>
 #include <memory>
+#include <set>
 #include <vector>
 
 #include "actors/dram_tier.hpp"
@@ -42,6 +43,18 @@ struct told_below {
   bool silent = false;  ///< answers no removal
   std::vector<caf::typed_response_promise<outcome>> unanswered;
   std::vector<transfer> reads;
+  std::vector<key_query_ptr> questions;
+  std::set<block_key> has;    ///< what it says of them; none of it when it answers late
+  bool answers_late = false;  ///< waits until the test answers
+  std::vector<caf::typed_response_promise<key_answer_ptr>> late;
+
+  [[nodiscard]] key_answer_ptr answer_to(const key_query& asked) const {
+    auto answer = std::make_shared<key_answer>();
+    for (const full_key& full : asked.keys) {
+      answer->held.push_back(has.contains(reduce_key(full.view(), asked.group)));
+    }
+    return answer;
+  }
   std::vector<instance_binding_ptr> bindings;
   std::vector<std::uint32_t> unbound;
 };
@@ -198,6 +211,11 @@ class actor_fixture {
               [told](write_atom, const transfers_ptr&) { told->order.emplace_back("write"); },
               [told](fetch_atom, const transfers_ptr& blocks) {
                 told->reads.insert(told->reads.end(), blocks->begin(), blocks->end());
+              },
+              [told, self](locate_atom, const key_query_ptr& asked) -> caf::result<key_answer_ptr> {
+                told->questions.push_back(asked);
+                if (!told->answers_late) return told->answer_to(*asked);
+                return told->late.emplace_back(self->make_response_promise<key_answer_ptr>());
               },
               [told, self](forget_atom, const removals_ptr& removals) -> caf::result<outcome> {
                 told->order.emplace_back("forget");

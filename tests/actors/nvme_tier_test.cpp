@@ -150,6 +150,17 @@ class worker {
     for (const std::uint64_t n : numbers) what.keys.push_back(reduce_key(key_of(n).view(), 0));
     return ask({what});
   }
+  /// Which of these it says that it has.
+  std::vector<bool> locate(const std::vector<std::uint64_t>& numbers, std::uint32_t instance = 1) {
+    auto asked = std::make_shared<key_query>(key_query{.instance = instance, .group = 0, .keys = {}, .patience = 50ms});
+    for (const std::uint64_t n : numbers) asked->keys.push_back(key_of(n));
+    std::vector<bool> held;
+    caf::scoped_actor self(system_);
+    auto handle = self->request(tier_, 10s, locate_atom_v, key_query_ptr(asked));
+    run();
+    handle.receive([&](const key_answer_ptr& answer) { held = answer->held; }, [](const caf::error&) {});
+    return held;
+  }
   std::optional<outcome> ask(std::vector<blocks::removal> what) {
     std::optional<outcome> answer;
     caf::scoped_actor self(system_);
@@ -306,6 +317,16 @@ bool is(const std::optional<outcome>& answer, error_code code) {
 }  // namespace
 
 BOOST_AUTO_TEST_SUITE(nvme_tier_actor_tests)
+
+BOOST_AUTO_TEST_CASE(it_says_which_of_the_keys_it_has) {
+  machine node;
+  worker one(node);
+  one.store(1, 2);
+  BOOST_TEST((one.locate({1, 3, 2}) == std::vector{true, false, true}));
+  BOOST_TEST((one.locate({1, 2}, 2) == std::vector{false, false}), "another instance's");
+  BOOST_REQUIRE(one.remove({1}));
+  BOOST_TEST((one.locate({1, 2}) == std::vector{false, true}));
+}
 
 BOOST_AUTO_TEST_CASE(what_was_removed_is_gone_for_the_next_worker) {
   machine on({"one", "two"});

@@ -23,6 +23,7 @@ memory_tier::behavior_type memory_tier::make_behavior() {
       [this](fetch_atom, const transfers_ptr& blocks) {
         answer(*blocks, [this](const transfer& one) { return fill(one); });
       },
+      [this](locate_atom, const key_query_ptr& asked) { return locate(*asked); },
       [this](forget_atom, const removals_ptr& removals) { return forget(*removals); },
       [](report_atom) -> tier_report_ptr { return std::make_shared<const tier_report>("memory"); },
       [](tick_atom) {},
@@ -37,19 +38,28 @@ void memory_tier::answer(const std::vector<transfer>& asked, Carry carry) {
   send(above_, transfers_done_atom_v, transfer_outcomes_ptr(std::move(outcomes)));
 }
 
-memory_tier::copy_name memory_tier::name_of(const transfer& one) const {
-  const auto id = ids_.find(one.instance);
-  return {id == ids_.end() ? std::string() : id->second, one.key.hi, one.key.lo};
+memory_tier::copy_name memory_tier::name_of(std::uint32_t instance, const block_key& key) const {
+  const auto id = ids_.find(instance);
+  return {id == ids_.end() ? std::string() : id->second, key.hi, key.lo};
+}
+
+key_answer_ptr memory_tier::locate(const key_query& asked) const {
+  auto answer = std::make_shared<key_answer>();
+  for (const full_key& full : asked.keys) {
+    answer->held.push_back(copies_.contains(name_of(asked.instance, reduce_key(full.view(), asked.group))));
+  }
+  return answer;
 }
 
 transfer_result memory_tier::keep(const transfer& one) {
-  copies_[name_of(one)] = {{one.memory.begin(), one.memory.end()}, checksum_of(one.memory.data(), one.memory.size())};
+  copies_[name_of(one.instance, one.key)] = {{one.memory.begin(), one.memory.end()},
+                                             checksum_of(one.memory.data(), one.memory.size())};
   ++counts_->written;
   return transfer_result::done;
 }
 
 transfer_result memory_tier::fill(const transfer& one) {
-  const auto found = copies_.find(name_of(one));
+  const auto found = copies_.find(name_of(one.instance, one.key));
   if (found == copies_.end()) {
     ++counts_->missing;
     return transfer_result::missing;

@@ -42,7 +42,8 @@ class memory_tier final : public lower_tier_actor::base {
     std::uint64_t checksum = 0;
   };
 
-  [[nodiscard]] copy_name name_of(const transfer& one) const;
+  [[nodiscard]] copy_name name_of(std::uint32_t instance, const block_key& key) const;
+  [[nodiscard]] key_answer_ptr locate(const key_query& asked) const;
   transfer_result keep(const transfer& one);
   transfer_result fill(const transfer& one);
   outcome forget(const std::vector<blocks::removal>& removals);
