@@ -15,7 +15,7 @@
 #include "tiers/nvme/catalog.hpp"
 #include "tiers/nvme/pending_removals.hpp"
 #include "tiers/nvme/removal_log.hpp"
-#include "tiers/nvme/steps.hpp"
+#include "tiers/steps.hpp"
 
 namespace cenote::nvme {
 

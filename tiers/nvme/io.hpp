@@ -8,7 +8,7 @@
 #include <span>
 #include <string_view>
 
-#include "tiers/nvme/steps.hpp"
+#include "tiers/steps.hpp"
 
 namespace cenote::nvme {
 

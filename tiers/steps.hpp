@@ -1,4 +1,4 @@
-// The root of the threads of a path: what one of them does not expect must not end the process.
+// The root of the threads that do I/O: what one of them does not expect must not end the process.
 #pragma once
 
 #include <chrono>
@@ -7,7 +7,7 @@
 #include <string>
 #include <thread>
 
-namespace cenote::nvme {
+namespace cenote {
 
 /// Called with an uncaught exception, on the thread that threw it.
 using exception_callback = std::function<void(const std::string& what)>;
@@ -37,4 +37,4 @@ void run_steps(Step step, const exception_callback& on_exception) noexcept {
   }
 }
 
-}  // namespace cenote::nvme
+}  // namespace cenote

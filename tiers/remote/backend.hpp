@@ -1,0 +1,84 @@
+// A place outside this machine that keeps blocks: the interface of the remote tier's backends.
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "core/block_key.hpp"
+#include "core/error.hpp"
+#include "tiers/steps.hpp"
+
+namespace cenote::remote {
+
+/// What a block is called outside this machine.
+struct block_name {
+  std::uint64_t identity = 0;  ///< of its instance: identity_of(spec)
+  std::uint32_t group = 0;
+  full_key full;
+};
+
+/// A block to put, or memory to fill with one. The memory is the backend's until it has answered with the token.
+struct item {
+  std::uint64_t token = 0;
+  block_name name;
+  std::span<std::byte> memory;          ///< the whole stride of a block
+  std::optional<std::uint64_t> hash{};  ///< put: XXH3-64 of `memory`, if it was taken already
+};
+
+enum class item_result : std::uint8_t {
+  done,         ///< kept there, or kept there before; filled, and right
+  missing,      ///< get: not there
+  full,         ///< put: no room, or the value is larger than the place allows
+  wrong,        ///< get: header, size or bytes are not those of the block; that copy was dropped
+  unreachable,  ///< no connection, an error of it, no answer in time
+};
+
+struct item_outcome {
+  std::uint64_t token = 0;
+  item_result what = item_result::done;
+  std::uint64_t micros = 0;  ///< from the call to the answer
+};
+
+/// Which of the keys asked for are there.
+struct presence {
+  std::vector<bool> held;   ///< one a key, in their order; false also where nobody knows
+  bool is_complete = true;  ///< false: a part of the question was not answered in time
+};
+
+/// One place. Its calls come from one thread at a time, never block and never fail: each item, question and removal is
+/// answered once, within `timeout` of the call, on a thread of the backend; after stop() nothing is called any more,
+/// and what was open is answered `unreachable` before it returns.
+class backend {
+ public:
+  struct events {
+    std::function<void(std::vector<item_outcome>)> put, got;
+    /// The place answers, or does not any more, and why. Also once after the start.
+    std::function<void(result<void>)> standing;
+    exception_callback on_exception{};  ///< of an exception that ended a piece of work on a thread of the backend
+  };
+
+  backend() = default;
+  backend(const backend&) = delete;
+  backend& operator=(const backend&) = delete;
+  virtual ~backend() = default;
+
+  virtual void put(std::vector<item> batch) = 0;
+  virtual void get(std::vector<item> batch) = 0;
+  /// Which of these blocks of one instance are there; `answer` comes within `patience`.
+  virtual void locate(std::vector<block_name> keys, std::chrono::milliseconds patience,
+                      std::function<void(presence)> answer) = 0;
+  /// Removes blocks. `answer`: how many there were, or why that is not known.
+  virtual void drop(std::vector<block_name> keys, std::function<void(result<std::uint64_t>)> answer) = 0;
+  /// From now on no block of the instance is found that anybody put before.
+  virtual void clear(std::uint64_t identity, std::function<void(result<void>)> answer) = 0;
+  virtual void stop() noexcept = 0;
+  [[nodiscard]] virtual std::string_view name() const noexcept = 0;  ///< as configured, without passwords
+};
+
+}  // namespace cenote::remote
