@@ -21,6 +21,12 @@ target_compile_options(cenote_flags INTERFACE
 # xxhash is used as a header only, wherever it is included.
 target_compile_definitions(cenote_flags INTERFACE XXH_INLINE_ALL= CENOTE_VERSION="${PROJECT_VERSION}")
 
+set(CMAKE_UNITY_BUILD ${CENOTE_UNITY})
+set(CMAKE_UNITY_BUILD_BATCH_SIZE 12)
+if(CENOTE_UNITY) # a class of one source may have members of its unnamed namespace; here the compiler takes it for a header's
+  target_compile_options(cenote_flags INTERFACE $<$<COMPILE_LANG_AND_ID:CXX,GNU>:-Wno-subobject-linkage>)
+endif()
+
 if(CENOTE_SANITIZER STREQUAL "address")
   add_compile_options(-fsanitize=address,undefined -fno-sanitize=null -fno-sanitize-recover=all -fno-omit-frame-pointer)
   add_link_options(-fsanitize=address,undefined)

@@ -1,7 +1,6 @@
 // What the subcommands share: options, one-line errors, exit codes, and tolerant reading of the node's JSON.
 #pragma once
 
-#include <CLI/CLI.hpp>
 #include <chrono>
 #include <cstdint>
 #include <nlohmann/json.hpp>
@@ -13,6 +12,10 @@
 #include "config/sources.hpp"
 #include "core/error.hpp"
 #include "keeper/exit_code.hpp"
+
+namespace CLI {
+class App;
+}
 
 namespace cenote {
 

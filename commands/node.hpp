@@ -1,7 +1,9 @@
 // `cenote node`, `cenote node upgrade`, and the hidden `cenote worker`.
 #pragma once
 
-#include <CLI/CLI.hpp>
+namespace CLI {
+class App;
+}
 
 namespace cenote {
 

@@ -1,5 +1,7 @@
 #include "commands/table.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <utility>
 
@@ -35,6 +37,10 @@ std::string table::text(std::size_t indent) const {
     out += line + "\n";
   }
   return out;
+}
+
+std::string percent(double share) {
+  return fmt::format("{:.2f} %", share * 100);
 }
 
 }  // namespace cenote

@@ -23,4 +23,7 @@ class table {
   std::vector<std::vector<std::string>> rows_;
 };
 
+/// A share for people: "12.34 %".
+[[nodiscard]] std::string percent(double share);
+
 }  // namespace cenote

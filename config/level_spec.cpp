@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "config/nearest.hpp"
+#include "core/text.hpp"
 
 namespace cenote::config {
 namespace {
@@ -42,12 +43,6 @@ result<log_level> parse_level(std::string_view name) {
   return fail(error_code::invalid_config,
               fmt::format("unknown log level `{}`; {}levels are {}", name,
                           meant ? fmt::format("did you mean `{}`? ", *meant) : "", fmt::join(names, ", ")));
-}
-
-std::string_view trimmed(std::string_view text) {
-  const auto first = text.find_first_not_of(' ');
-  if (first == std::string_view::npos) return {};
-  return text.substr(first, text.find_last_not_of(' ') - first + 1);
 }
 
 std::unexpected<error> twice(std::string_view what) {

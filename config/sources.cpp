@@ -12,6 +12,7 @@
 #include <system_error>
 
 #include "config/toml_reader.hpp"
+#include "core/text.hpp"
 
 namespace cenote::config {
 namespace {
@@ -53,12 +54,6 @@ std::string without_quotes(std::string_view key) {
     if (c != '"') bare += c;
   }
   return bare;
-}
-
-std::string_view trimmed(std::string_view text) {
-  const auto first = text.find_first_not_of(' ');
-  if (first == std::string_view::npos) return {};
-  return text.substr(first, text.find_last_not_of(' ') - first + 1);
 }
 
 raw_entry typed_entry(std::string key, std::string_view text, std::string source) {

@@ -14,6 +14,8 @@
 #define TOML_ENABLE_FORMATTERS 0
 #include <toml++/toml.h>
 
+#include "core/text.hpp"
+
 namespace cenote::config {
 namespace {
 
@@ -48,12 +50,6 @@ void flatten(const toml::table& table, const std::string& prefix, const std::str
     auto value = inner != nullptr ? raw_value{raw_value::empty_table{}} : to_raw(node);
     out.push_back({line, {path, std::move(value), fmt::format("{}:{}", name, line)}});
   }
-}
-
-std::string_view trimmed(std::string_view text) {
-  const auto first = text.find_first_not_of(" \t");
-  if (first == std::string_view::npos) return {};
-  return text.substr(first, text.find_last_not_of(" \t") - first + 1);
 }
 
 raw_value read_bare_list(std::string_view inside) {

@@ -87,6 +87,12 @@ std::string printable(std::string_view text) {
   return out;
 }
 
+std::string_view trimmed(std::string_view text) noexcept {
+  const auto first = text.find_first_not_of(" \t");
+  if (first == std::string_view::npos) return {};
+  return text.substr(first, text.find_last_not_of(" \t") - first + 1);
+}
+
 std::string_view cut_text(std::string_view text, std::size_t most) noexcept {
   if (text.size() <= most) return text;
   std::size_t end = most;

@@ -19,6 +19,9 @@ namespace cenote {
 /// are not UTF-8 come as \n, \t, \x1b, \u009b. Thread-safe.
 [[nodiscard]] std::string printable(std::string_view text);
 
+/// `text` without spaces and tabs at its ends.
+[[nodiscard]] std::string_view trimmed(std::string_view text) noexcept;
+
 /// The first `most` bytes of `text`, less what would cut a UTF-8 sequence in two.
 [[nodiscard]] std::string_view cut_text(std::string_view text, std::size_t most) noexcept;
 

@@ -11,6 +11,10 @@
 
 namespace cenote {
 
+inline constexpr std::uint64_t KiB = std::uint64_t{1} << 10;
+inline constexpr std::uint64_t MiB = std::uint64_t{1} << 20;
+inline constexpr std::uint64_t GiB = std::uint64_t{1} << 30;
+
 /// Bytes in `text`: a number with an optional fraction and a unit, B KiB MiB GiB TiB PiB (powers of 1024) or
 /// kB KB MB GB TB PB (powers of 1000); a whole number without a unit is bytes. A fraction of a unit is
 /// rounded down to whole bytes. Fails with invalid_argument and a message that says what would be right.

@@ -11,7 +11,7 @@ namespace cenote {
 
 namespace {
 
-constexpr auto report_deadline = std::chrono::seconds(6);  // the actors' own are shorter
+constexpr auto round_deadline = std::chrono::seconds(6);  // the actors' own are shorter
 constexpr auto longest_pause = std::chrono::milliseconds(250);
 
 }  // namespace
@@ -41,7 +41,7 @@ void shared_reports::begin() {
         if (const auto still = where.lock()) still->post([this, turn, report] { end(turn, report); });
       },
       node_, report_atom_v);
-  loop->post_at(begun_ + report_deadline,
+  loop->post_at(begun_ + round_deadline,
                 [this, turn] { end(turn, fail(error_code::deadline_exceeded, "the node is too busy to answer")); });
 }
 

@@ -1,5 +1,6 @@
 #include "commands/bench/bench.hpp"
 
+#include <CLI/CLI.hpp>
 #include <array>
 #include <memory>
 #include <string_view>

@@ -1,7 +1,9 @@
 // `cenote bench`: figures beside their limits, from one run.
 #pragma once
 
-#include <CLI/CLI.hpp>
+namespace CLI {
+class App;
+}
 
 namespace cenote {
 

@@ -15,12 +15,10 @@
 #include "core/block_key.hpp"
 #include "core/error.hpp"
 #include "core/instance_spec.hpp"
+#include "core/units.hpp"
 
 namespace cenote::bench {
 
-inline constexpr std::uint64_t KiB = std::uint64_t{1} << 10;
-inline constexpr std::uint64_t MiB = std::uint64_t{1} << 20;
-inline constexpr std::uint64_t GiB = std::uint64_t{1} << 30;
 inline constexpr std::size_t key_width = 32;  ///< as vLLM's SHA-256 keys
 
 struct options {

@@ -1,6 +1,7 @@
 #include "commands/operator/clear.hpp"
 
 #include <fmt/format.h>
+#include <CLI/CLI.hpp>
 
 #include <memory>
 #include <string>

@@ -1,6 +1,7 @@
 #include "commands/operator/config.hpp"
 
 #include <fmt/format.h>
+#include <CLI/CLI.hpp>
 
 #include <memory>
 

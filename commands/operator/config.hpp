@@ -1,7 +1,9 @@
 // `cenote config show|check|document`.
 #pragma once
 
-#include <CLI/CLI.hpp>
+namespace CLI {
+class App;
+}
 
 namespace cenote {
 

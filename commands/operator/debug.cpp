@@ -1,6 +1,7 @@
 #include "commands/operator/debug.hpp"
 
 #include <fmt/format.h>
+#include <CLI/CLI.hpp>
 
 #include <memory>
 

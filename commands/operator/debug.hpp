@@ -1,7 +1,9 @@
 // `cenote debug`.
 #pragma once
 
-#include <CLI/CLI.hpp>
+namespace CLI {
+class App;
+}
 
 namespace cenote {
 

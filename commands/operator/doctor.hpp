@@ -1,11 +1,14 @@
 // `cenote doctor`.
 #pragma once
 
-#include <CLI/CLI.hpp>
 #include <cstdint>
 #include <filesystem>
 #include <string>
 #include <vector>
+
+namespace CLI {
+class App;
+}
 
 namespace cenote {
 

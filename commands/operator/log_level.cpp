@@ -1,6 +1,7 @@
 #include "commands/operator/log_level.hpp"
 
 #include <fmt/format.h>
+#include <CLI/CLI.hpp>
 
 #include <memory>
 #include <string>

@@ -1,7 +1,9 @@
 // `cenote log-level`.
 #pragma once
 
-#include <CLI/CLI.hpp>
+namespace CLI {
+class App;
+}
 
 namespace cenote {
 

@@ -1,11 +1,14 @@
 // `cenote nvme`: a look at a store of the NVMe tier that no node has open.
 #pragma once
 
-#include <CLI/CLI.hpp>
 #include <nlohmann/json.hpp>
 #include <string>
 
 #include "commands/operator/nvme_store.hpp"
+
+namespace CLI {
+class App;
+}
 
 namespace cenote {
 

@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "core/stored_identity.hpp"
+#include "core/units.hpp"
 #include "memory/segment.hpp"
 #include "tiers/nvme/devices.hpp"
 #include "tiers/nvme/store.hpp"
@@ -22,7 +23,6 @@ namespace {
 using nvme::stored_block;
 using std::chrono::steady_clock;
 
-constexpr std::uint64_t MiB = std::uint64_t{1} << 20;
 constexpr std::uint64_t wanted_memory = 128 * MiB;  // for blocks that are on their way
 constexpr std::uint64_t least_pieces = 2;           // one is read while the other is hashed
 constexpr std::uint64_t most_pieces = 4096;
@@ -103,17 +103,17 @@ result<memory::segment> memory_for(std::uint64_t piece, std::size_t blocks) {
   return memory;
 }
 
-using names = std::map<std::uint64_t, instance_spec>;
+using names_by_identity = std::map<std::uint64_t, instance_spec>;
 
-result<names> names_in(const nvme::catalog& known) {
+result<names_by_identity> names_in(const nvme::catalog& known) {
   auto listed = known.instances();
   if (!listed) return std::unexpected(listed.error());
-  names found;
+  names_by_identity found;
   for (auto& [identity, spec] : *listed) found.emplace(identity, std::move(spec));
   return found;
 }
 
-void add_wrong(verify_report& to, const names& known, const stored_block& block, std::string why) {
+void add_wrong(verify_report& to, const names_by_identity& known, const stored_block& block, std::string why) {
   ++to.wrong;
   const auto spec = known.find(block.instance);
   to.named.push_back({block, spec == known.end() ? "unknown" : spec->second.id, std::move(why)});

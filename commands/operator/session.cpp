@@ -1,6 +1,7 @@
 #include "commands/operator/session.hpp"
 
 #include <fmt/format.h>
+#include <CLI/CLI.hpp>
 
 #include <charconv>
 #include <cstdint>

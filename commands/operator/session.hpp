@@ -1,7 +1,9 @@
 // `cenote session kill`.
 #pragma once
 
-#include <CLI/CLI.hpp>
+namespace CLI {
+class App;
+}
 
 namespace cenote {
 

@@ -12,6 +12,7 @@
 #include "commands/operator/status.hpp"
 
 #include <fmt/format.h>
+#include <CLI/CLI.hpp>
 
 #include <chrono>
 #include <memory>
@@ -39,7 +40,7 @@ std::string age_of(const json& age) {
   return fmt::format("{}d {}h", s / 86400, s % 86400 / 3600);
 }
 
-std::string share(std::uint64_t part, std::uint64_t whole) {
+std::string share_text(std::uint64_t part, std::uint64_t whole) {
   return whole == 0 ? std::string("-")
                     : fmt::format("{:.1f} %", 100.0 * static_cast<double>(part) / static_cast<double>(whole));
 }
@@ -61,7 +62,7 @@ std::string dram_text(const json& status) {
   return fmt::format(
       "dram      {} of {} used ({}), {} slabs, policy {}, {} blocks evicted\n"
       "blocks    {} present, {} free, {} granted, {} pending, {} zombie, {} quarantined\n",
-      approximate_bytes(dram.used), approximate_bytes(dram.capacity), share(dram.used, dram.capacity), dram.slabs,
+      approximate_bytes(dram.used), approximate_bytes(dram.capacity), share_text(dram.used, dram.capacity), dram.slabs,
       text_of(member(status, "dram"), "policy"), counters.evicted, dram.present, dram.free, dram.granted, dram.pending,
       dram.zombie, dram.quarantined);
 }
@@ -73,7 +74,7 @@ std::string populate_text(const json& status) {
   const auto populate = figures_in<blocks::populate_status>(status);
   const std::string state = text_of(said, "state") == "done" ? "" : ", " + text_of(said, "state");
   return fmt::format("memory    {} of {} populated ({}{})\n", approximate_bytes(populate.bytes),
-                     approximate_bytes(populate.total), share(populate.bytes, populate.total), state);
+                     approximate_bytes(populate.total), share_text(populate.bytes, populate.total), state);
 }
 
 std::string path_text(const json& status) {
@@ -92,7 +93,7 @@ std::string nvme_text(const json& status) {
   const auto counters = figures_in<nvme::store_counters>(status);
   std::string text =
       fmt::format("nvme      {} of {} used ({}), {} blocks, {} written, {} read, {} evicted, {} not written\n",
-                  approximate_bytes(nvme.used), approximate_bytes(nvme.capacity), share(nvme.used, nvme.capacity),
+                  approximate_bytes(nvme.used), approximate_bytes(nvme.capacity), share_text(nvme.used, nvme.capacity),
                   nvme.blocks, counters.written, counters.read, counters.evicted, counters.dropped);
   for (const json& path : member(said, "paths")) text += path_text(path);
   return text;
@@ -136,7 +137,7 @@ std::string groups_text(const json& list) {
   for (const auto& each : list) {
     const auto group = figures_in<blocks::account_status>(each);
     rows.add({text_of(each, "name"), approximate_bytes(group.used),
-              group.quota == 0 ? "none" : approximate_bytes(group.quota), share(group.used, group.quota)});
+              group.quota == 0 ? "none" : approximate_bytes(group.quota), share_text(group.used, group.quota)});
   }
   return section("INSTANCE GROUPS", rows);
 }

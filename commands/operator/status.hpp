@@ -1,9 +1,12 @@
 // `cenote status`.
 #pragma once
 
-#include <CLI/CLI.hpp>
 #include <nlohmann/json.hpp>
 #include <string>
+
+namespace CLI {
+class App;
+}
 
 namespace cenote {
 

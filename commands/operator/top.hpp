@@ -1,7 +1,9 @@
 // `cenote top`: a node's state, drawn anew every second.
 #pragma once
 
-#include <CLI/CLI.hpp>
+namespace CLI {
+class App;
+}
 
 namespace cenote {
 

@@ -1,6 +1,7 @@
 #include "commands/replay/compare.hpp"
 
 #include <fmt/format.h>
+#include <CLI/CLI.hpp>
 
 #include <algorithm>
 #include <array>
@@ -13,6 +14,7 @@
 #include "commands/common.hpp"
 #include "commands/replay/input.hpp"
 #include "commands/replay/page.hpp"
+#include "commands/replay/result.hpp"
 #include "commands/table.hpp"
 #include "core/units.hpp"
 
@@ -22,16 +24,7 @@ namespace {
 
 using nlohmann::json;
 
-constexpr std::array<const char*, 4> percentiles{"p50", "p90", "p99", "max"};
-constexpr double MiB = 1U << 20;
-
-double ratio(double part, double whole) {
-  return whole > 0 ? part / whole : 0;
-}
-
-std::string percent(double value) {
-  return fmt::format("{:.2f} %", value * 100);
-}
+constexpr std::array<const char*, 4> percentile_names{"p50", "p90", "p99", "max"};
 
 std::string microseconds(const json& latency, const char* name) {
   const double us = number_of(latency, name);
@@ -130,15 +123,16 @@ std::string hits_over_time(const std::vector<compared_run>& runs) {
 }
 
 std::string latencies(const std::vector<compared_run>& runs, const char* step, std::string title) {
-  chart plot{.title = std::move(title), .x = {.label = "percentile", .high = percentiles.size() - 1.0}, .y = {}};
-  for (std::size_t i = 0; i < percentiles.size(); ++i) plot.x.ticks.push_back({static_cast<double>(i), percentiles[i]});
-  plot.x.show = [](double at) { return std::string(percentiles.at(static_cast<std::size_t>(at))); };
+  chart plot{.title = std::move(title), .x = {.label = "percentile", .high = percentile_names.size() - 1.0}, .y = {}};
+  for (std::size_t i = 0; i < percentile_names.size(); ++i)
+    plot.x.ticks.push_back({static_cast<double>(i), percentile_names[i]});
+  plot.x.show = [](double at) { return std::string(percentile_names.at(static_cast<std::size_t>(at))); };
   for (const auto& run : runs) {
     const auto& latency = member(member(run.outcome, "latency_us"), step);
     if (count_of(latency, "count") == 0) continue;
     chart_series series{.name = run.name};
-    for (std::size_t i = 0; i < percentiles.size(); ++i) {
-      series.points.push_back({static_cast<double>(i), std::max(0.1, number_of(latency, percentiles[i]))});
+    for (std::size_t i = 0; i < percentile_names.size(); ++i) {
+      series.points.push_back({static_cast<double>(i), std::max(0.1, number_of(latency, percentile_names[i]))});
     }
     plot.series.push_back(std::move(series));
   }

@@ -1,12 +1,15 @@
 // `cenote replay compare`: replays beside each other, by the objects that --json printed.
 #pragma once
 
-#include <CLI/CLI.hpp>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
 #include "core/error.hpp"
+
+namespace CLI {
+class App;
+}
 
 namespace cenote::replay {
 

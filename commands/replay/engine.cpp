@@ -1,5 +1,6 @@
 #include "commands/replay/engine.hpp"
 
+#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <atomic>
 #include <charconv>

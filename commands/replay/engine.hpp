@@ -1,11 +1,14 @@
 // An engine of a replay: a process of its own that does with the node what a model server would.
 #pragma once
 
-#include <CLI/CLI.hpp>
 #include <cstdint>
 
 #include "commands/replay/shared_plan.hpp"
 #include "core/error.hpp"
+
+namespace CLI {
+class App;
+}
 
 namespace cenote::replay {
 

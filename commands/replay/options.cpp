@@ -27,8 +27,8 @@ result<double> parse_factor(std::string_view text) {
   return factor;
 }
 
-result<std::vector<std::uint32_t>> sweep(std::string_view first, std::string_view last, std::string_view step,
-                                         std::uint64_t block_bytes) {
+result<std::vector<std::uint32_t>> capacities_from(std::string_view first, std::string_view last, std::string_view step,
+                                                   std::uint64_t block_bytes) {
   const auto from = parse_block_count(first, block_bytes);
   if (!from) return std::unexpected(from.error());
   const auto to = parse_block_count(last, block_bytes);
@@ -91,7 +91,8 @@ result<std::uint32_t> parse_block_count(std::string_view text, std::uint64_t blo
 }
 
 result<std::vector<std::uint32_t>> parse_capacities(std::string_view text, std::uint64_t block_bytes) {
-  if (const auto range = split(text, ':'); range.size() == 3) return sweep(range[0], range[1], range[2], block_bytes);
+  if (const auto range = split(text, ':'); range.size() == 3)
+    return capacities_from(range[0], range[1], range[2], block_bytes);
   std::vector<std::uint32_t> all;
   for (const std::string_view part : split(text, ',')) {
     const auto count = parse_block_count(part, block_bytes);

@@ -49,8 +49,6 @@ div.wide{overflow-x:auto}
 pre{background:var(--card);border:1px solid var(--rule);border-radius:6px;padding:12px;overflow-x:auto;font-size:13px}
 )";
 
-constexpr double GiB = 1U << 30;
-
 /// JSON that may stand in a page: nothing in it ends the element.
 std::string embedded(const nlohmann::ordered_json& data) {
   std::string out;

@@ -8,6 +8,9 @@
 #include <cmath>
 #include <cstdio>
 
+#include "commands/replay/result.hpp"
+#include "core/units.hpp"
+
 namespace cenote::replay {
 
 namespace {
@@ -16,7 +19,6 @@ constexpr double line_every = 5;   // seconds, where there is no terminal
 constexpr double rate_window = 5;  // seconds that the rate is taken over
 constexpr std::size_t widest = 160;
 constexpr std::size_t bar_width = 24;
-constexpr double GiB = 1U << 30;
 
 std::size_t terminal_width() {
   winsize size{};
@@ -28,10 +30,6 @@ std::string time_text(double seconds) {
   const long long whole = std::llround(seconds);
   if (whole < 3600) return fmt::format("{}:{:02}", whole / 60, whole % 60);
   return fmt::format("{}:{:02}:{:02}", whole / 3600, whole / 60 % 60, whole % 60);
-}
-
-double ratio(double part, double whole) {
-  return whole > 0 ? part / whole : 0;
 }
 
 }  // namespace

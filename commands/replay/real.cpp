@@ -1,6 +1,7 @@
 #include "commands/replay/real.hpp"
 
 #include <fmt/format.h>
+#include <CLI/CLI.hpp>
 
 #include <charconv>
 #include <cstdio>

@@ -1,7 +1,6 @@
 // `cenote replay` without --simulate: its options, and what it prints.
 #pragma once
 
-#include <CLI/CLI.hpp>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -10,6 +9,10 @@
 #include "core/error.hpp"
 #include "keeper/exit_code.hpp"
 #include "simulation/trace.hpp"
+
+namespace CLI {
+class App;
+}
 
 namespace cenote::replay {
 

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
+#include <CLI/CLI.hpp>
 
 #include <algorithm>
 #include <array>
@@ -105,7 +106,7 @@ ordered_json sums_json(const replay_sums& sums) {
           {"evictions", sums.evictions}};
 }
 
-std::string percent(double ratio) {
+std::string bare_percent(double ratio) {
   return fmt::format("{:.2f}", ratio * 100);
 }
 
@@ -159,7 +160,7 @@ void print_lines(const ordered_json& lines) {
 
 void print_sweep(const std::vector<sweep_line>& lines, const std::vector<std::uint32_t>& capacities) {
   fmt::print("PREFIX-TOKEN HITS, % of {} tokens, by capacity in blocks\n{}", lines.front().sums.tokens,
-             matrix_text(lines, capacities, [](const replay_sums& sums) { return percent(sums.hit_ratio()); }));
+             matrix_text(lines, capacities, [](const replay_sums& sums) { return bare_percent(sums.hit_ratio()); }));
   fmt::print("\nBLOCK HITS of {}\n{}", lines.front().sums.blocks,
              matrix_text(lines, capacities, [](const replay_sums& sums) { return std::to_string(sums.stream_hits); }));
 }
@@ -231,7 +232,7 @@ std::string tiers_text(const std::vector<std::string>& policies, const std::vect
   table rows({"POLICY", ">HIT %", ">ABOVE %", ">BLOCK HITS", ">ABOVE", ">PROMOTED", ">WRITTEN"});
   for (std::size_t i = 0; i < policies.size(); ++i) {
     const tier_sums& each = sums[i];
-    rows.add({policies[i], percent(each.both.hit_ratio()), percent(replay::upper_ratio(each)),
+    rows.add({policies[i], bare_percent(each.both.hit_ratio()), bare_percent(replay::upper_ratio(each)),
               std::to_string(each.both.stream_hits), std::to_string(each.upper_hits), std::to_string(each.promoted),
               std::to_string(each.written)});
   }

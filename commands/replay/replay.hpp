@@ -1,7 +1,9 @@
 // `cenote replay`: a recorded or made trace, run against a node or through the eviction policies.
 #pragma once
 
-#include <CLI/CLI.hpp>
+namespace CLI {
+class App;
+}
 
 namespace cenote {
 

@@ -19,7 +19,6 @@ namespace {
 
 constexpr std::size_t most_points = 120;  // of a line over time
 constexpr double closest = 0.05;          // seconds between points
-constexpr double MiB = 1U << 20;
 
 double ratio(std::uint64_t part, std::uint64_t whole) {
   return whole == 0 ? 0.0 : static_cast<double>(part) / static_cast<double>(whole);
@@ -116,7 +115,7 @@ std::string use_over_time(const replay_result& replay) {
 }
 
 /// A line over percentiles for each histogram that has anything.
-std::string percentiles(std::string title, const std::vector<std::pair<std::string, const histogram*>>& all) {
+std::string percentile_chart(std::string title, const std::vector<std::pair<std::string, const histogram*>>& all) {
   constexpr std::array<std::pair<const char*, double>, 6> shares{
       {{"p50", 0.5}, {"p75", 0.75}, {"p90", 0.9}, {"p99", 0.99}, {"p99.9", 0.999}, {"max", 1.0}}};
   chart plot{
@@ -138,16 +137,18 @@ std::string percentiles(std::string title, const std::vector<std::pair<std::stri
 
 std::string latencies(const replay_result& replay) {
   const tally& sums = *replay.sums;
-  return percentiles("Latency of a request's steps",
-                     {{"match", &sums.match}, {"load", &sums.load}, {"put", &sums.put}, {"prefetch", &sums.prefetch}});
+  return percentile_chart(
+      "Latency of a request's steps",
+      {{"match", &sums.match}, {"load", &sums.load}, {"put", &sums.put}, {"prefetch", &sums.prefetch}});
 }
 
 std::string request_times(const replay_result& replay) {
   const tally& sums = *replay.sums;
   if (replay.settings.prefill_rate <= 0 || sums.with_lower.count() == 0) return {};
-  return percentiles(fmt::format("Time of a request, computing {:.0f} tokens a second", replay.settings.prefill_rate),
-                     {{replay.nvme_capacity > 0 ? "with the NVMe tier" : "as it was", &sums.with_lower},
-                      {"with the hits in DRAM alone", &sums.without_lower}});
+  return percentile_chart(
+      fmt::format("Time of a request, computing {:.0f} tokens a second", replay.settings.prefill_rate),
+      {{replay.nvme_capacity > 0 ? "with the NVMe tier" : "as it was", &sums.with_lower},
+       {"with the hits in DRAM alone", &sums.without_lower}});
 }
 
 /// A line of a total over time.

@@ -11,6 +11,11 @@
 
 namespace cenote::replay {
 
+/// A part of nothing is 0.
+[[nodiscard]] constexpr double ratio(double part, double whole) noexcept {
+  return whole > 0 ? part / whole : 0;
+}
+
 /// Of the node, since the replay began; bytes and blocks. Counted on over restarts of the worker.
 struct node_movement {
   std::uint64_t written_down = 0;  ///< bytes, DRAM to NVMe

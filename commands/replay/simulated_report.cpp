@@ -6,15 +6,12 @@
 #include <utility>
 
 #include "commands/replay/page.hpp"
+#include "commands/table.hpp"
 #include "core/units.hpp"
 
 namespace cenote::replay {
 
 namespace {
-
-std::string percent(double ratio) {
-  return fmt::format("{:.2f} %", ratio * 100);
-}
 
 std::string hits_by_capacity(const simulated_page& page) {
   std::vector<double> capacities;

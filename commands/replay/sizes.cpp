@@ -4,12 +4,12 @@
 #include <system_error>
 
 #include "core/machine.hpp"
+#include "core/units.hpp"
 
 namespace cenote::replay {
 
 namespace {
 
-constexpr std::uint64_t MiB = std::uint64_t{1} << 20;
 constexpr std::uint64_t least_dram = 64 * MiB;
 constexpr std::uint64_t least_nvme = 64 * MiB;
 constexpr std::uint64_t least_disk = 256 * MiB;

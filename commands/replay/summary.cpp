@@ -25,10 +25,6 @@ double seconds(const tally_word& nanoseconds) {
   return static_cast<double>(nanoseconds.get()) / ns_per_s;
 }
 
-std::string percent(double ratio) {
-  return fmt::format("{:.2f} %", ratio * 100);
-}
-
 std::string rate(double bytes, double time) {
   return time > 0 ? approximate_bytes(static_cast<std::uint64_t>(bytes / time)) + "/s" : "-";
 }

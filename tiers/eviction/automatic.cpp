@@ -11,7 +11,7 @@ namespace cenote::eviction {
 namespace {
 
 constexpr std::uint32_t brought_at_once = 1'024;  // less than a millisecond
-constexpr std::uint8_t most_uses = 255;           // all that its place has room for
+constexpr std::uint8_t most_counted_uses = 255;   // all that its place has room for
 
 /// The upper half of a product with this depends on all bits of the other number.
 constexpr std::uint64_t spread = 0x9e3779b97f4a7c15ULL;  // 2^64 / golden ratio
@@ -65,7 +65,7 @@ void automatic::insert(std::uint32_t block, std::uint64_t id, std::uint32_t time
 
 void automatic::touch(std::uint32_t block, std::uint32_t time) {
   state& entry = renew(block, time);
-  if (entry.uses < most_uses) ++entry.uses;
+  if (entry.uses < most_counted_uses) ++entry.uses;
   active_->touch(block, entry.touched);
 }
 

@@ -4,13 +4,13 @@ namespace cenote::eviction {
 
 namespace {
 constexpr double in_share = 0.25;
-constexpr double ghost_share = 0.5;
+constexpr double out_share = 0.5;
 }  // namespace
 
 void two_queue::resize(std::uint32_t capacity) {
   capacity_ = capacity;
   arrivals_capacity_ = static_cast<std::uint32_t>(capacity * in_share);
-  ghosts_.bound(static_cast<std::size_t>(capacity * ghost_share));
+  ghosts_.bound(static_cast<std::size_t>(capacity * out_share));
 }
 
 bool two_queue::should_admit(std::uint64_t id, std::uint32_t /*now*/) {

@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "core/checksum.hpp"
+#include "core/units.hpp"
 #include "tiers/nvme/catalog.hpp"
 #include "tiers/nvme/catalog_writer.hpp"
 #include "tiers/nvme/path_file.hpp"
@@ -20,7 +21,6 @@ namespace cenote::nvme {
 
 namespace {
 
-constexpr std::uint64_t MiB = std::uint64_t{1} << 20;
 constexpr std::uint64_t metadata_share = 32;  // one part in so many
 constexpr std::uint64_t min_metadata = 8 * MiB;
 constexpr std::uint64_t metadata_of_a_block = 384;  // measured: 310 in a small catalog under churn, 210 in a large one

@@ -32,7 +32,6 @@ using clock = std::chrono::steady_clock;
 
 constexpr int backlog = 64;
 constexpr auto accept_pause = std::chrono::milliseconds(100);  // when this process is out of descriptors
-constexpr int not_found = 404;
 
 struct addresses {
   addrinfo* first = nullptr;
@@ -233,7 +232,7 @@ class server::loop {
     peer.wants = std::move(*asked);
     if (peer.wants.refusal != 0) return begin(peer, refusal_of(peer.wants.refusal));
     const auto found = pages_.find(peer.wants.path);
-    if (found == pages_.end()) return begin(peer, refusal_of(not_found));
+    if (found == pages_.end()) return begin(peer, refusal_of(404));
     if (found->second.from_memory) return begin(peer, make_answer(found->second));
     known_page& page = known_[found->first];
     if (!page.asked && clock::now() - page.made < limits_.fresh) return begin(peer, page.last);

@@ -8,6 +8,8 @@
 #include "device/sim.hpp"
 #include "tests/unit/client/session_fixture.hpp"
 
+namespace session_device_test {
+
 using namespace cenote;
 using namespace std::chrono_literals;
 using testing::batch_of;
@@ -250,3 +252,5 @@ BOOST_AUTO_TEST_CASE(a_close_waits_for_the_device_but_not_for_ever_and_gives_not
 }
 
 BOOST_AUTO_TEST_SUITE_END()
+
+}  // namespace session_device_test

@@ -7,6 +7,12 @@ using namespace cenote;
 
 BOOST_AUTO_TEST_SUITE(text_suite)
 
+BOOST_AUTO_TEST_CASE(trimmed_text_has_no_blanks_at_its_ends) {
+  BOOST_TEST(trimmed(" \t a b\t ") == "a b");
+  BOOST_TEST(trimmed(" \t ").empty());
+  BOOST_TEST(trimmed("").empty());
+}
+
 BOOST_AUTO_TEST_CASE(printable_text_steers_no_terminal) {
   BOOST_TEST(printable("plain é 漢 🙂") == "plain é 漢 🙂");
   BOOST_TEST(printable("i\x1b]0;owned\x07") == "i\\x1b]0;owned\\x07");

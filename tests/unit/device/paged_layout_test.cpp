@@ -4,7 +4,7 @@
 
 #include "tests/unit/device/engine_tensors.hpp"
 
-namespace cenote {
+namespace cenote::paged_layout_test {
 
 namespace {
 
@@ -130,4 +130,4 @@ BOOST_AUTO_TEST_CASE(moves_that_would_leave_the_tensors_are_refused) {
 
 BOOST_AUTO_TEST_SUITE_END()
 
-}  // namespace cenote
+}  // namespace cenote::paged_layout_test

@@ -12,7 +12,7 @@
 
 #include "tests/unit/device/engine_tensors.hpp"
 
-namespace cenote {
+namespace cenote::sim_test {
 
 namespace {
 
@@ -334,4 +334,4 @@ BOOST_AUTO_TEST_CASE(reading_before_the_event_is_done_is_a_data_race) {
 BOOST_AUTO_TEST_SUITE_END()
 #endif
 
-}  // namespace cenote
+}  // namespace cenote::sim_test

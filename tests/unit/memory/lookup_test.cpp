@@ -10,6 +10,8 @@
 #include "memory/lookup.hpp"
 #include "tests/support/local_owner.hpp"
 
+namespace lookup_test {
+
 using namespace cenote;
 using testing::batch_of;
 using testing::key_of;
@@ -309,3 +311,5 @@ BOOST_AUTO_TEST_CASE(pinned_bytes_are_always_those_of_the_key) {
 }
 
 BOOST_AUTO_TEST_SUITE_END()
+
+}  // namespace lookup_test

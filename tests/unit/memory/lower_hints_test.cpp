@@ -5,7 +5,7 @@
 #include <random>
 #include <set>
 
-namespace cenote::memory {
+namespace cenote::memory::lower_hints_test {
 
 namespace {
 
@@ -183,4 +183,4 @@ BOOST_AUTO_TEST_CASE(there_are_never_more_buckets_than_the_segment_holds) {
 
 BOOST_AUTO_TEST_SUITE_END()
 
-}  // namespace cenote::memory
+}  // namespace cenote::memory::lower_hints_test

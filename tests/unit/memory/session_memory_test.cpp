@@ -11,7 +11,7 @@
 #include "memory/fence.hpp"
 #include "memory/version_table.hpp"
 
-namespace cenote::memory {
+namespace cenote::memory::session_memory_test {
 
 // The layout is an agreement with clients of other builds.
 static_assert(sizeof(submission) == 128 && offsetof(submission, block) == 16 && offsetof(submission, key) == 48);
@@ -382,4 +382,4 @@ BOOST_AUTO_TEST_CASE(a_block_is_never_read_and_reused_at_once) {
 
 BOOST_AUTO_TEST_SUITE_END()
 
-}  // namespace cenote::memory
+}  // namespace cenote::memory::session_memory_test

@@ -8,7 +8,7 @@
 #include "memory/block_record.hpp"
 #include "memory/block_ref.hpp"
 
-namespace cenote::memory {
+namespace cenote::memory::version_table_test {
 
 namespace {
 
@@ -178,4 +178,4 @@ BOOST_AUTO_TEST_CASE(ranges_never_overlap_and_holes_are_used_again) {
 
 BOOST_AUTO_TEST_SUITE_END()
 
-}  // namespace cenote::memory
+}  // namespace cenote::memory::version_table_test

@@ -10,12 +10,13 @@
 #include <thread>
 #include <vector>
 
+#include "core/units.hpp"
 #include "memory/index.hpp"
 #include "memory/segment.hpp"
 #include "memory/version_table.hpp"
 #include "tests/support/scarce_address_space.hpp"
 
-namespace cenote::memory {
+namespace cenote::memory::window_test {
 
 using testing::address_space;
 using testing::can_be_scarce;
@@ -23,8 +24,6 @@ using testing::of_sanitizers;
 using testing::scarce_address_space;
 
 namespace {
-
-constexpr std::uint64_t GiB = std::uint64_t{1} << 30;
 
 struct fixture {
   shared_file file = std::move(*shared_file::create("window", 64 * GiB));
@@ -227,4 +226,4 @@ BOOST_AUTO_TEST_CASE(an_index_whose_old_table_cannot_be_mapped_does_not_show_it_
 
 BOOST_AUTO_TEST_SUITE_END()
 
-}  // namespace cenote::memory
+}  // namespace cenote::memory::window_test

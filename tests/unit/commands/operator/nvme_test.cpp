@@ -7,6 +7,7 @@
 
 #include "core/checksum.hpp"
 #include "core/stored_identity.hpp"
+#include "core/units.hpp"
 #include "tests/unit/tiers/nvme/temporary_directory.hpp"
 #include "tiers/nvme/store.hpp"
 
@@ -15,7 +16,6 @@ namespace {
 using namespace cenote;
 namespace fs = std::filesystem;
 
-constexpr std::uint64_t MiB = std::uint64_t{1} << 20;
 constexpr std::uint64_t block_size = 64 * 1024;
 
 bool has(const std::string& text, const std::string& part) {

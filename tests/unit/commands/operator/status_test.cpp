@@ -6,6 +6,8 @@
 #include "commands/common.hpp"
 #include "commands/table.hpp"
 
+namespace status_test {
+
 namespace {
 
 using namespace cenote;
@@ -68,3 +70,5 @@ BOOST_AUTO_TEST_CASE(aligns_columns) {
 }
 
 BOOST_AUTO_TEST_SUITE_END()
+
+}  // namespace status_test

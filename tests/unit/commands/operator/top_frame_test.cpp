@@ -4,6 +4,8 @@
 #include <boost/test/unit_test.hpp>
 #include <string>
 
+namespace top_frame_test {
+
 using cenote::top_frame;
 using nlohmann::json;
 
@@ -89,3 +91,5 @@ BOOST_AUTO_TEST_CASE(a_status_of_nothing_is_a_frame) {
 }
 
 BOOST_AUTO_TEST_SUITE_END()
+
+}  // namespace top_frame_test

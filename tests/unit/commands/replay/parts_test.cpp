@@ -14,14 +14,14 @@
 #include "commands/replay/shared_plan.hpp"
 #include "commands/replay/sizes.hpp"
 #include "commands/replay/summary.hpp"
+#include "core/units.hpp"
+
+namespace parts_test {
 
 using namespace cenote;
 using namespace cenote::replay;
 
 namespace {
-
-constexpr std::uint64_t MiB = 1U << 20;
-constexpr std::uint64_t GiB = MiB << 10;
 
 using ids = std::vector<std::uint64_t>;
 
@@ -259,3 +259,5 @@ BOOST_AUTO_TEST_CASE(json_says_what_is_not_known_as_null) {
 }
 
 BOOST_AUTO_TEST_SUITE_END()
+
+}  // namespace parts_test

@@ -5,7 +5,7 @@
 
 #include "tests/unit/tiers/blocks/parts_fixture.hpp"
 
-namespace cenote::blocks {
+namespace cenote::blocks::allocator_test {
 
 using namespace testing;
 using memory::block_ref;
@@ -134,4 +134,4 @@ BOOST_AUTO_TEST_CASE(a_put_that_has_to_wait_for_room_is_counted) {
 
 BOOST_AUTO_TEST_SUITE_END()
 
-}  // namespace cenote::blocks
+}  // namespace cenote::blocks::allocator_test

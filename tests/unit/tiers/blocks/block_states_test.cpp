@@ -6,7 +6,7 @@
 #include "core/checksum.hpp"
 #include "tests/unit/tiers/blocks/parts_fixture.hpp"
 
-namespace cenote::blocks {
+namespace cenote::blocks::block_states_test {
 
 using namespace testing;
 using memory::block_ref;
@@ -114,4 +114,4 @@ BOOST_AUTO_TEST_CASE(a_block_that_is_free_is_held_for_no_prefetch_any_more) {
 
 BOOST_AUTO_TEST_SUITE_END()
 
-}  // namespace cenote::blocks
+}  // namespace cenote::blocks::block_states_test

@@ -7,7 +7,7 @@
 #include "core/checksum.hpp"
 #include "tests/unit/tiers/blocks/parts_fixture.hpp"
 
-namespace cenote::blocks {
+namespace cenote::blocks::clears_test {
 
 using namespace testing;
 using memory::block_ref;
@@ -135,4 +135,4 @@ BOOST_AUTO_TEST_CASE(corruption_on_purpose_alters_each_word_under_a_checksum_tha
 
 BOOST_AUTO_TEST_SUITE_END()
 
-}  // namespace cenote::blocks
+}  // namespace cenote::blocks::clears_test

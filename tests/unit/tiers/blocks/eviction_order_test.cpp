@@ -5,7 +5,7 @@
 
 #include "tests/unit/tiers/blocks/parts_fixture.hpp"
 
-namespace cenote::blocks {
+namespace cenote::blocks::eviction_order_test {
 
 using namespace testing;
 
@@ -62,4 +62,4 @@ BOOST_AUTO_TEST_CASE(another_policy_takes_over_in_the_same_order) {
 
 BOOST_AUTO_TEST_SUITE_END()
 
-}  // namespace cenote::blocks
+}  // namespace cenote::blocks::eviction_order_test

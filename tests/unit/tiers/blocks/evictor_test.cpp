@@ -5,7 +5,7 @@
 
 #include "tests/unit/tiers/blocks/parts_fixture.hpp"
 
-namespace cenote::blocks {
+namespace cenote::blocks::evictor_test {
 
 using namespace testing;
 using memory::block_ref;
@@ -122,4 +122,4 @@ BOOST_AUTO_TEST_CASE(only_where_grants_are_beside_the_capacity_storing_evicts_wh
 
 BOOST_AUTO_TEST_SUITE_END()
 
-}  // namespace cenote::blocks
+}  // namespace cenote::blocks::evictor_test

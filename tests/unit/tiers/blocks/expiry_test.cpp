@@ -5,7 +5,7 @@
 
 #include "tests/unit/tiers/blocks/parts_fixture.hpp"
 
-namespace cenote::blocks {
+namespace cenote::blocks::expiry_test {
 
 using namespace testing;
 
@@ -50,4 +50,4 @@ BOOST_AUTO_TEST_CASE(only_what_is_old_enough_and_has_a_time_to_live_goes_here_an
 
 BOOST_AUTO_TEST_SUITE_END()
 
-}  // namespace cenote::blocks
+}  // namespace cenote::blocks::expiry_test

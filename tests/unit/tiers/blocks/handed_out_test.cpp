@@ -5,7 +5,7 @@
 
 #include "tests/unit/tiers/blocks/parts_fixture.hpp"
 
-namespace cenote::blocks {
+namespace cenote::blocks::handed_out_test {
 
 using namespace testing;
 using memory::block_ref;
@@ -68,4 +68,4 @@ BOOST_AUTO_TEST_CASE(all_parts_of_a_session_that_got_a_block_twice_may_mean_eith
 
 BOOST_AUTO_TEST_SUITE_END()
 
-}  // namespace cenote::blocks
+}  // namespace cenote::blocks::handed_out_test

@@ -5,7 +5,7 @@
 
 #include "tests/unit/tiers/blocks/parts_fixture.hpp"
 
-namespace cenote::blocks {
+namespace cenote::blocks::idle_instances_test {
 
 using namespace testing;
 
@@ -118,4 +118,4 @@ BOOST_AUTO_TEST_CASE(who_made_too_many_that_are_in_use_is_refused) {
 
 BOOST_AUTO_TEST_SUITE_END()
 
-}  // namespace cenote::blocks
+}  // namespace cenote::blocks::idle_instances_test

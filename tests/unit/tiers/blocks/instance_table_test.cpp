@@ -7,7 +7,7 @@
 
 #include "tests/unit/tiers/blocks/parts_fixture.hpp"
 
-namespace cenote::blocks {
+namespace cenote::blocks::instance_table_test {
 
 using namespace testing;
 
@@ -119,4 +119,4 @@ BOOST_AUTO_TEST_CASE(an_instance_is_idle_from_its_making_until_somebody_attaches
 
 BOOST_AUTO_TEST_SUITE_END()
 
-}  // namespace cenote::blocks
+}  // namespace cenote::blocks::instance_table_test

@@ -5,7 +5,7 @@
 
 #include "tests/unit/tiers/blocks/parts_fixture.hpp"
 
-namespace cenote::blocks {
+namespace cenote::blocks::kept_blocks_test {
 
 using namespace testing;
 using memory::block_ref;
@@ -110,4 +110,4 @@ BOOST_AUTO_TEST_CASE(an_instance_that_goes_keeps_nothing_not_even_what_the_confi
 
 BOOST_AUTO_TEST_SUITE_END()
 
-}  // namespace cenote::blocks
+}  // namespace cenote::blocks::kept_blocks_test

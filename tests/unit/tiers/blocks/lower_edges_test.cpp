@@ -8,7 +8,7 @@
 #include "memory/lower_hints.hpp"
 #include "tests/unit/tiers/blocks/node_fixture.hpp"
 
-namespace cenote::blocks {
+namespace cenote::blocks::lower_edges_test {
 
 using namespace testing;
 using memory::block_record;
@@ -191,4 +191,4 @@ BOOST_AUTO_TEST_CASE(a_restart_knows_which_tier_was_asked_last) {
 
 BOOST_AUTO_TEST_SUITE_END()
 
-}  // namespace cenote::blocks
+}  // namespace cenote::blocks::lower_edges_test

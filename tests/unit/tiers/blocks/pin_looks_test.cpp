@@ -5,7 +5,7 @@
 
 #include "tests/unit/tiers/blocks/parts_fixture.hpp"
 
-namespace cenote::blocks {
+namespace cenote::blocks::pin_looks_test {
 
 using namespace testing;
 using memory::block_ref;
@@ -64,4 +64,4 @@ BOOST_AUTO_TEST_CASE(a_pool_that_was_looked_at_in_vain_is_worth_another_look_whe
 
 BOOST_AUTO_TEST_SUITE_END()
 
-}  // namespace cenote::blocks
+}  // namespace cenote::blocks::pin_looks_test

@@ -6,7 +6,7 @@
 
 #include "tests/unit/tiers/blocks/parts_fixture.hpp"
 
-namespace cenote::blocks {
+namespace cenote::blocks::prefetch_requests_test {
 
 using namespace testing;
 using memory::operation;
@@ -85,4 +85,4 @@ BOOST_AUTO_TEST_CASE(the_present_prefix_is_held_until_the_job_is_released) {
 
 BOOST_AUTO_TEST_SUITE_END()
 
-}  // namespace cenote::blocks
+}  // namespace cenote::blocks::prefetch_requests_test

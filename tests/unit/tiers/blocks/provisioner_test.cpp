@@ -8,11 +8,11 @@
 #include <mutex>
 #include <vector>
 
-namespace cenote::blocks {
+#include "core/units.hpp"
+
+namespace cenote::blocks::provisioner_test {
 
 namespace {
-
-constexpr std::uint64_t MiB = std::uint64_t{1} << 20;
 
 slab_description slab_of(std::uint32_t index, std::uint64_t bytes) {
   return {
@@ -168,4 +168,4 @@ BOOST_AUTO_TEST_CASE(an_exception_ends_one_request_with_an_answer_and_not_the_th
 
 BOOST_AUTO_TEST_SUITE_END()
 
-}  // namespace cenote::blocks
+}  // namespace cenote::blocks::provisioner_test

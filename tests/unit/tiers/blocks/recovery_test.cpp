@@ -6,7 +6,7 @@
 
 #include "tests/unit/tiers/blocks/parts_fixture.hpp"
 
-namespace cenote::blocks {
+namespace cenote::blocks::recovery_test {
 
 using namespace testing;
 using memory::block_ref;
@@ -204,4 +204,4 @@ BOOST_AUTO_TEST_CASE(a_slab_that_was_being_given_up_is_closed) {
 
 BOOST_AUTO_TEST_SUITE_END()
 
-}  // namespace cenote::blocks
+}  // namespace cenote::blocks::recovery_test

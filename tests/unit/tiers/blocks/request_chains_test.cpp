@@ -5,7 +5,7 @@
 
 #include "tests/unit/tiers/blocks/parts_fixture.hpp"
 
-namespace cenote::blocks {
+namespace cenote::blocks::request_chains_test {
 
 using namespace testing;
 using memory::block_ref;
@@ -64,4 +64,4 @@ BOOST_AUTO_TEST_CASE(an_instance_that_goes_takes_along_what_it_was_storing) {
 
 BOOST_AUTO_TEST_SUITE_END()
 
-}  // namespace cenote::blocks
+}  // namespace cenote::blocks::request_chains_test

@@ -7,13 +7,14 @@
 #include <boost/test/unit_test.hpp>
 #include <map>
 
+#include "core/units.hpp"
+
 namespace cenote::blocks {
 
 namespace {
 
 using phase = populate_status::phase;
 
-constexpr std::uint64_t MiB = std::uint64_t{1} << 20;
 constexpr std::uint64_t piece = 4 * MiB + memory::page_bytes;
 
 // A reserve for 16 MiB, what is kept of it, and what it said.

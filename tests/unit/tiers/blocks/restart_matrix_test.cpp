@@ -21,7 +21,7 @@
 #include "tests/unit/tiers/blocks/killed_worker.hpp"
 #include "tests/unit/tiers/blocks/random_work.hpp"
 
-namespace cenote::blocks {
+namespace cenote::blocks::restart_matrix_test {
 
 using namespace testing;
 using memory::block_ref;
@@ -644,4 +644,4 @@ BOOST_AUTO_TEST_CASE(a_worker_that_dies_behind_any_store_leaves_nothing_wrong) {
 
 BOOST_AUTO_TEST_SUITE_END()
 
-}  // namespace cenote::blocks
+}  // namespace cenote::blocks::restart_matrix_test

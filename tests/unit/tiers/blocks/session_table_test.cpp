@@ -6,7 +6,7 @@
 
 #include "tests/unit/tiers/blocks/parts_fixture.hpp"
 
-namespace cenote::blocks {
+namespace cenote::blocks::session_table_test {
 
 using namespace testing;
 using memory::block_ref;
@@ -157,4 +157,4 @@ BOOST_AUTO_TEST_CASE(the_age_of_a_pin_counts_until_its_slot_holds_another_one) {
 
 BOOST_AUTO_TEST_SUITE_END()
 
-}  // namespace cenote::blocks
+}  // namespace cenote::blocks::session_table_test

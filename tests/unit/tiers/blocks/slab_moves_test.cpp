@@ -7,7 +7,7 @@
 #include "core/checksum.hpp"
 #include "tests/unit/tiers/blocks/parts_fixture.hpp"
 
-namespace cenote::blocks {
+namespace cenote::blocks::slab_moves_test {
 
 using namespace testing;
 using memory::block_ref;
@@ -196,4 +196,4 @@ BOOST_AUTO_TEST_CASE(while_no_memory_can_be_made_one_slab_is_given_up_and_no_mor
 
 BOOST_AUTO_TEST_SUITE_END()
 
-}  // namespace cenote::blocks
+}  // namespace cenote::blocks::slab_moves_test

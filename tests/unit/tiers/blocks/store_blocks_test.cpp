@@ -3,7 +3,7 @@
 
 #include "tests/unit/tiers/blocks/node_fixture.hpp"
 
-namespace cenote::blocks {
+namespace cenote::blocks::store_blocks_test {
 
 using namespace testing;
 using memory::block_ref;
@@ -494,4 +494,4 @@ BOOST_AUTO_TEST_CASE(a_batch_of_an_unknown_session_does_nothing) {
 
 BOOST_AUTO_TEST_SUITE_END()
 
-}  // namespace cenote::blocks
+}  // namespace cenote::blocks::store_blocks_test

@@ -4,7 +4,7 @@
 
 #include "tests/unit/tiers/blocks/node_fixture.hpp"
 
-namespace cenote::blocks {
+namespace cenote::blocks::store_garbage_test {
 
 using namespace testing;
 using memory::block_ref;
@@ -136,4 +136,4 @@ BOOST_AUTO_TEST_CASE(batches_that_make_no_sense_leave_the_store_whole_under_ever
 
 BOOST_AUTO_TEST_SUITE_END()
 
-}  // namespace cenote::blocks
+}  // namespace cenote::blocks::store_garbage_test

@@ -3,7 +3,7 @@
 
 #include "tests/unit/tiers/blocks/node_fixture.hpp"
 
-namespace cenote::blocks {
+namespace cenote::blocks::store_groups_test {
 
 using namespace testing;
 using memory::operation;
@@ -205,4 +205,4 @@ BOOST_AUTO_TEST_CASE(a_time_to_live_set_at_run_time_counts_for_what_is_here) {
 
 BOOST_AUTO_TEST_SUITE_END()
 
-}  // namespace cenote::blocks
+}  // namespace cenote::blocks::store_groups_test

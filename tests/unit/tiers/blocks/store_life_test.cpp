@@ -5,7 +5,7 @@
 
 #include "tests/unit/tiers/blocks/node_fixture.hpp"
 
-namespace cenote::blocks {
+namespace cenote::blocks::store_life_test {
 
 using namespace testing;
 
@@ -332,4 +332,4 @@ BOOST_AUTO_TEST_CASE(a_block_on_its_way_keeps_its_instance_until_the_transfer_en
 
 BOOST_AUTO_TEST_SUITE_END()
 
-}  // namespace cenote::blocks
+}  // namespace cenote::blocks::store_life_test

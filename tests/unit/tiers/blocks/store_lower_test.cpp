@@ -6,7 +6,7 @@
 #include "tests/unit/tiers/blocks/node_fixture.hpp"
 #include "tiers/prefetch/planner.hpp"
 
-namespace cenote::blocks {
+namespace cenote::blocks::store_lower_test {
 
 using namespace testing;
 using memory::block_record;
@@ -935,4 +935,4 @@ BOOST_AUTO_TEST_CASE(a_request_that_its_session_did_not_end_is_not_mixed_with_an
 
 BOOST_AUTO_TEST_SUITE_END()
 
-}  // namespace cenote::blocks
+}  // namespace cenote::blocks::store_lower_test

@@ -8,7 +8,7 @@
 #include "tests/support/packed_trace.hpp"
 #include "tests/unit/tiers/blocks/node_fixture.hpp"
 
-namespace cenote::blocks {
+namespace cenote::blocks::store_order_test {
 
 using namespace testing;
 
@@ -263,4 +263,4 @@ BOOST_AUTO_TEST_CASE(a_block_that_goes_between_the_entries_of_its_touch_is_not_t
 
 BOOST_AUTO_TEST_SUITE_END()
 
-}  // namespace cenote::blocks
+}  // namespace cenote::blocks::store_order_test

@@ -3,7 +3,7 @@
 
 #include "tests/unit/tiers/blocks/random_work.hpp"
 
-namespace cenote::blocks {
+namespace cenote::blocks::store_property_test {
 
 using namespace testing;
 
@@ -84,4 +84,4 @@ BOOST_AUTO_TEST_CASE(random_operations_with_restarts_in_between_lose_nothing) {
 
 BOOST_AUTO_TEST_SUITE_END()
 
-}  // namespace cenote::blocks
+}  // namespace cenote::blocks::store_property_test

@@ -4,7 +4,7 @@
 #include "tests/support/scarce_address_space.hpp"
 #include "tests/unit/tiers/blocks/node_fixture.hpp"
 
-namespace cenote::blocks {
+namespace cenote::blocks::store_recovery_test {
 
 using namespace testing;
 using cenote::testing::can_be_scarce;
@@ -249,4 +249,4 @@ BOOST_FIXTURE_TEST_CASE(records_of_a_slab_that_could_not_be_taken_over_are_nobod
 
 BOOST_AUTO_TEST_SUITE_END()
 
-}  // namespace cenote::blocks
+}  // namespace cenote::blocks::store_recovery_test

@@ -3,7 +3,7 @@
 
 #include "tests/unit/tiers/blocks/node_fixture.hpp"
 
-namespace cenote::blocks {
+namespace cenote::blocks::store_space_test {
 
 using namespace testing;
 using memory::block_ref;
@@ -538,4 +538,4 @@ BOOST_AUTO_TEST_CASE(a_segment_that_is_no_slab_is_refused) {
 
 BOOST_AUTO_TEST_SUITE_END()
 
-}  // namespace cenote::blocks
+}  // namespace cenote::blocks::store_space_test

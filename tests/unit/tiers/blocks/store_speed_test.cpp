@@ -9,7 +9,7 @@
 
 #include "tests/unit/tiers/blocks/node_fixture.hpp"
 
-namespace cenote::blocks {
+namespace cenote::blocks::store_speed_test {
 
 using namespace testing;
 
@@ -93,4 +93,4 @@ BOOST_AUTO_TEST_CASE(four_million_blocks_are_served_again) {
 
 BOOST_AUTO_TEST_SUITE_END()
 
-}  // namespace cenote::blocks
+}  // namespace cenote::blocks::store_speed_test

@@ -3,7 +3,7 @@
 
 #include "tests/unit/tiers/blocks/node_fixture.hpp"
 
-namespace cenote::blocks {
+namespace cenote::blocks::store_tenants_test {
 
 using namespace testing;
 using memory::completion_kind;
@@ -574,4 +574,4 @@ BOOST_FIXTURE_TEST_CASE(a_pin_that_comes_and_goes_has_a_held_pool_looked_at_only
 
 BOOST_AUTO_TEST_SUITE_END()
 
-}  // namespace cenote::blocks
+}  // namespace cenote::blocks::store_tenants_test

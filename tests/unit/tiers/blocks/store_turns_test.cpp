@@ -3,7 +3,7 @@
 
 #include "tests/unit/tiers/blocks/node_fixture.hpp"
 
-namespace cenote::blocks {
+namespace cenote::blocks::store_turns_test {
 
 using namespace testing;
 using memory::operation;
@@ -212,4 +212,4 @@ BOOST_AUTO_TEST_CASE(a_prefetch_goes_on_when_its_batch_has_its_next_turn) {
 
 BOOST_AUTO_TEST_SUITE_END()
 
-}  // namespace cenote::blocks
+}  // namespace cenote::blocks::store_turns_test

@@ -3,7 +3,7 @@
 
 #include "tests/unit/tiers/blocks/node_fixture.hpp"
 
-namespace cenote::blocks {
+namespace cenote::blocks::store_writers_test {
 
 using namespace testing;
 using memory::block_ref;
@@ -382,4 +382,4 @@ BOOST_AUTO_TEST_CASE(numbers_of_slabs_come_again_when_no_session_is_left_that_ma
 
 BOOST_AUTO_TEST_SUITE_END()
 
-}  // namespace cenote::blocks
+}  // namespace cenote::blocks::store_writers_test

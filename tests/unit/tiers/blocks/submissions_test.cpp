@@ -5,7 +5,7 @@
 
 #include "tests/unit/tiers/blocks/parts_fixture.hpp"
 
-namespace cenote::blocks {
+namespace cenote::blocks::submissions_test {
 
 using namespace testing;
 using memory::operation;
@@ -74,4 +74,4 @@ BOOST_AUTO_TEST_CASE(an_operation_that_nobody_knows_is_malformed) {
 
 BOOST_AUTO_TEST_SUITE_END()
 
-}  // namespace cenote::blocks
+}  // namespace cenote::blocks::submissions_test

@@ -6,7 +6,7 @@
 #include "tests/unit/tiers/blocks/lower_subjects.hpp"
 #include "tests/unit/tiers/blocks/node_fixture.hpp"
 
-namespace cenote::blocks {
+namespace cenote::blocks::three_tiers_test {
 
 using namespace testing;
 using prefetch::load_state;
@@ -137,4 +137,4 @@ BOOST_AUTO_TEST_CASE(memory_that_one_tier_was_filling_is_freed_when_that_tier_sa
 
 BOOST_AUTO_TEST_SUITE_END()
 
-}  // namespace cenote::blocks
+}  // namespace cenote::blocks::three_tiers_test

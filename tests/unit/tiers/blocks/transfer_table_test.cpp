@@ -5,7 +5,7 @@
 
 #include "tests/unit/tiers/blocks/parts_fixture.hpp"
 
-namespace cenote::blocks {
+namespace cenote::blocks::transfer_table_test {
 
 using namespace testing;
 
@@ -92,4 +92,4 @@ BOOST_AUTO_TEST_CASE(a_load_that_nobody_wants_any_more_goes_on_unwanted) {
 
 BOOST_AUTO_TEST_SUITE_END()
 
-}  // namespace cenote::blocks
+}  // namespace cenote::blocks::transfer_table_test

@@ -4,7 +4,7 @@
 #include "tiers/eviction/s3fifo.hpp"
 #include "tiers/eviction/two_queue.hpp"
 
-namespace cenote::eviction {
+namespace cenote::eviction::queues_test {
 
 namespace {
 
@@ -90,4 +90,4 @@ BOOST_AUTO_TEST_CASE(two_queue_evicts_from_its_lru_when_the_queue_is_short) {
 
 BOOST_AUTO_TEST_SUITE_END()
 
-}  // namespace cenote::eviction
+}  // namespace cenote::eviction::queues_test

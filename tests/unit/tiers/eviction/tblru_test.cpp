@@ -5,7 +5,7 @@
 
 #include "tiers/eviction/simulated_pool.hpp"
 
-namespace cenote::eviction {
+namespace cenote::eviction::tblru_test {
 
 namespace {
 
@@ -177,4 +177,4 @@ BOOST_AUTO_TEST_CASE(without_requests_it_is_an_lru) {
 
 BOOST_AUTO_TEST_SUITE_END()
 
-}  // namespace cenote::eviction
+}  // namespace cenote::eviction::tblru_test

@@ -19,6 +19,7 @@
 #include <vector>
 
 #include "core/checksum.hpp"
+#include "core/units.hpp"
 #include "tests/unit/tiers/nvme/temporary_directory.hpp"
 #include "tiers/nvme/make_engine.hpp"
 #include "tiers/nvme/uring_engine.hpp"
@@ -29,8 +30,6 @@ namespace {
 
 using namespace std::chrono_literals;
 
-constexpr std::uint64_t KiB = std::uint64_t{1} << 10;
-constexpr std::uint64_t MiB = std::uint64_t{1} << 20;
 constexpr std::uint64_t data_at = path_file::data_offset;
 constexpr std::uint64_t path_bytes = 64 * MiB;
 constexpr auto patience = 60s;  // for completions

@@ -7,7 +7,7 @@
 
 #include "tiers/nvme/path_file.hpp"
 
-namespace cenote::nvme {
+namespace cenote::nvme::fake_io_test {
 
 namespace {
 
@@ -115,4 +115,4 @@ BOOST_AUTO_TEST_CASE(a_callback_may_submit_more) {
 
 BOOST_AUTO_TEST_SUITE_END()
 
-}  // namespace cenote::nvme
+}  // namespace cenote::nvme::fake_io_test

@@ -9,6 +9,7 @@
 #include <cerrno>
 #include <fstream>
 
+#include "core/units.hpp"
 #include "tests/unit/tiers/nvme/temporary_directory.hpp"
 
 namespace cenote::nvme {
@@ -16,8 +17,6 @@ namespace cenote::nvme {
 namespace {
 
 using namespace std::chrono_literals;
-
-constexpr std::uint64_t MiB = std::uint64_t{1} << 20;
 
 struct path_fixture {
   [[nodiscard]] path_options options(std::uint64_t bytes = 4 * MiB) const {

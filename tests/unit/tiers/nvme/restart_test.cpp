@@ -10,17 +10,17 @@
 #include <cstring>
 #include <vector>
 
+#include "core/units.hpp"
 #include "memory/segment.hpp"
 #include "tests/unit/tiers/nvme/temporary_directory.hpp"
 #include "tiers/nvme/make_engine.hpp"
 
-namespace cenote::nvme {
+namespace cenote::nvme::restart_test {
 
 namespace {
 
 using namespace std::chrono_literals;
 
-constexpr std::uint64_t MiB = std::uint64_t{1} << 20;
 constexpr std::uint64_t block = 2 * MiB;
 constexpr std::size_t reads = 64;
 constexpr std::uint64_t memory_bytes = reads * block;
@@ -132,4 +132,4 @@ BOOST_AUTO_TEST_CASE(memory_that_waits_for_the_lock_of_the_path_is_hit_by_no_rea
 
 BOOST_AUTO_TEST_SUITE_END()
 
-}  // namespace cenote::nvme
+}  // namespace cenote::nvme::restart_test

@@ -12,15 +12,13 @@
 #include <utility>
 #include <vector>
 
+#include "core/units.hpp"
 #include "memory/lower_hints.hpp"
 #include "tests/support/fake_io.hpp"
 #include "tiers/nvme/path_file.hpp"
 #include "tiers/nvme/store.hpp"
 
 namespace cenote::nvme::testing {
-
-inline constexpr std::uint64_t KiB = std::uint64_t{1} << 10;
-inline constexpr std::uint64_t MiB = std::uint64_t{1} << 20;
 
 /// The `n`-th key, of some width.
 full_key key_of(std::uint64_t n);

@@ -17,7 +17,7 @@ std::ostream& operator<<(std::ostream& out, transfer_result what) {
 
 }  // namespace cenote
 
-namespace cenote::nvme {
+namespace cenote::nvme::store_test {
 
 using namespace testing;
 using enum transfer_result;
@@ -882,4 +882,4 @@ BOOST_AUTO_TEST_CASE(another_policy_takes_over_what_the_tier_holds) {
 
 BOOST_AUTO_TEST_SUITE_END()
 
-}  // namespace cenote::nvme
+}  // namespace cenote::nvme::store_test
