@@ -7,16 +7,24 @@
 
 namespace cenote {
 
+namespace {
+
+constexpr auto question_limit = std::chrono::seconds(10);  // what comes after is dropped: nobody waits so long
+
+}  // namespace
+
 prefetch_planner::prefetch_planner(caf::actor_config& config, const prefetch::options& options, dram_tier_actor dram,
-                                   clock now)
+                                   std::vector<lower_tier> below, clock now)
     : prefetch_actor::base(config),
-      window_(options.window),
+      windows_(options.windows),
       planner_(options),
       dram_(std::move(dram)),
+      below_(std::move(below)),
       now_(std::move(now)) {}
 
 void prefetch_planner::on_exit() {
   dram_ = nullptr;
+  below_.clear();
   asking_.clear();
 }
 
@@ -48,7 +56,7 @@ prefetch_planner::behavior_type prefetch_planner::make_behavior() {
       },
       [this](reload_atom, const config_ptr& config) {
         prefetch::options next = prefetch_options_of(*config, {});
-        next.window = window_;  // the tiers' below stay as they are
+        next.windows = windows_;  // the tiers' below stay as they are
         planner_.reload(next);
         flush_outbox();
       },
@@ -74,6 +82,7 @@ void prefetch_planner::flush_outbox() {
   if (auto commands = planner_.take_commands(); !commands.empty() && dram_) {
     send(dram_, command_atom_v, std::make_shared<const std::vector<prefetch::command>>(std::move(commands)));
   }
+  for (prefetch::question& each : planner_.take_questions()) ask(std::move(each));
   answer(planner_.take_answers());
   for (const std::uint32_t instance : planner_.take_assumed()) {
     log_warn(
@@ -83,6 +92,20 @@ void prefetch_planner::flush_outbox() {
         {{"instance", instance}, {"tokens_per_s", planner_.assumed_rate()}});
   }
   if (const auto when = planner_.wake_at(now)) sleep_until(*when);
+}
+
+/// The planner waits for no answer longer than the question's patience, so a tier that never gives one is not missed.
+void prefetch_planner::ask(prefetch::question question) {
+  const std::uint64_t number = question.number;
+  const edge_number edge = question.edge;
+  const auto told = [this, number, edge](const std::vector<bool>& held) {
+    planner_.on_told(number, edge, held);
+    flush_outbox();
+  };
+  if (edge >= below_.size()) return told({});
+  request(below_[edge].actor, question_limit, locate_atom_v,
+          std::make_shared<const key_query>(std::move(question.keys)))
+      .then([told](const key_answer_ptr& answer) { told(answer->held); }, [told](const caf::error&) { told({}); });
 }
 
 void prefetch_planner::answer(const std::vector<prefetch::answer>& answers) {

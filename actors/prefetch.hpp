@@ -5,13 +5,15 @@
 #include <functional>
 #include <optional>
 #include <unordered_map>
+#include <vector>
 
 #include "actors/messages.hpp"
 
 namespace cenote {
 
 /// Owns a prefetch::planner. It sends the DRAM tier commands for batches of keys and hears of their results and of the
-/// loads' ends from it; answers go to the sessions that asked. It registers with the tier first.
+/// loads' ends from it; answers go to the sessions that asked. It registers with the tier first. Tiers below without
+/// hints it asks itself which blocks they have.
 ///
 ///   prefetch_request   starts, stops and ends of one session, in the order of its ring  (DRAM tier)
 ///   command_results, transfers_done   what became of commands and loads                 (DRAM tier)
@@ -23,8 +25,9 @@ class prefetch_planner final : public prefetch_actor::base {
  public:
   using clock = std::function<prefetch::time_point()>;
 
+  /// `below`: by edge.
   prefetch_planner(caf::actor_config& config, const prefetch::options& options, dram_tier_actor dram,
-                   clock now = prefetch::clock::now);
+                   std::vector<lower_tier> below = {}, clock now = prefetch::clock::now);
 
   [[nodiscard]] const char* name() const override { return "prefetch"; }
   void on_exit() override;
@@ -36,12 +39,14 @@ class prefetch_planner final : public prefetch_actor::base {
   void submit(prefetch_batch& batch);
   /// After each change: decide, send commands and answers, and sleep no longer than the planner wants.
   void flush_outbox();
+  void ask(prefetch::question question);
   void answer(const std::vector<prefetch::answer>& answers);
   void sleep_until(prefetch::time_point when);
 
-  const std::uint64_t window_;  ///< bytes under way at once
+  const std::vector<std::uint64_t> windows_;  ///< bytes under way at once, by edge
   prefetch::planner planner_;
   dram_tier_actor dram_;
+  std::vector<lower_tier> below_;
   clock now_;
   std::unordered_map<std::uint64_t, session_actor> asking_;  ///< by session
   std::uint64_t alarm_ = 0;                                  ///< number of the wake-up that counts

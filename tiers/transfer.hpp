@@ -12,6 +12,10 @@
 
 namespace cenote {
 
+/// A tier below a block tier, by its place in the order of those below.
+using edge_number = std::uint32_t;
+inline constexpr edge_number max_edges = 4;
+
 /// A block's memory that the tier below shall write, or fill. It belongs to that tier until the outcome with this token
 /// is returned.
 struct transfer {

@@ -3,6 +3,7 @@
 #include <prometheus/metric_family.h>
 #include <prometheus/text_serializer.h>
 
+#include <algorithm>
 #include <array>
 #include <limits>
 #include <utility>
@@ -102,8 +103,13 @@ void add_instances(collection& into, const blocks::store_status& dram) {
   for (const blocks::account_status& each : dram.accounts) add_figures(into, each, {{"group", each.name}});
 }
 
-void add_prefetch(collection& into, const prefetch::status& status) {
+void add_prefetch(collection& into, const node_report& report) {
+  const prefetch::status& status = report.prefetch;
   add_figures(into, status);
+  for (std::size_t edge = 0; edge < std::min(report.lower.size(), status.sources.size()); ++edge) {
+    if (!report.lower[edge]) continue;
+    add_figures(into, status.sources[edge], {{"tier", std::string(report.lower[edge]->name)}});
+  }
   for (std::size_t i = 0; i < prefetch::reasons; ++i) {
     const std::string why(prefetch::name_of(static_cast<prefetch::reason>(i)));
     into.counter("cenote_prefetch_ended_total", "Prefetches that ended, by why.",
@@ -151,7 +157,7 @@ collection collect(const node_facts& facts) {
   for (const tier_report_ptr& each : report.lower) {
     if (each) add_lower(all, *each);
   }
-  add_prefetch(all, report.prefetch);
+  add_prefetch(all, report);
   return all;
 }
 

@@ -44,6 +44,7 @@ void for_each_figure_table(auto&& see) {
   see(figure_table<blocks::session_status>::rows);
   see(figure_table<session_report>::rows);
   see(figure_table<prefetch::status>::rows);
+  see(figure_table<prefetch::source_status>::rows);
 }
 
 }  // namespace cenote

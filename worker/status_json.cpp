@@ -69,8 +69,17 @@ void put_lower(json& all, const tier_report& tier) {
   for (const report_part& each : tier.parts) at_path(all, each.list).push_back(part_of(each));
 }
 
-void put_prefetch(json& all, const prefetch::status& status) {
+/// A source for each of the tiers below, in their order.
+void put_prefetch(json& all, const node_report& report) {
+  const prefetch::status& status = report.prefetch;
   put_figures(all, status);
+  json& sources = all["prefetch"]["sources"] = json::array();
+  for (std::size_t edge = 0; edge < std::min(report.lower.size(), status.sources.size()); ++edge) {
+    if (!report.lower[edge]) continue;
+    json one = {{"tier", report.lower[edge]->name}};
+    put_figures(one, status.sources[edge]);
+    sources.push_back(std::move(one));
+  }
   for (std::size_t i = 0; i < prefetch::reasons; ++i) {
     all["prefetch"]["ended"][prefetch::name_of(static_cast<prefetch::reason>(i))] = status.by_reason[i];
   }
@@ -163,7 +172,7 @@ std::string status_json(const node_facts& facts) {
   for (const tier_report_ptr& each : facts.report->lower) {
     if (each) put_lower(all, *each);
   }
-  put_prefetch(all, facts.report->prefetch);
+  put_prefetch(all, *facts.report);
   all["instances"] = list_of(dram.instances, instance_of);
   all["groups"] = list_of(dram.accounts, account_of);
   all["users"] = list_of(dram.users, user_of);

@@ -44,9 +44,9 @@ struct told_below {
   std::vector<caf::typed_response_promise<outcome>> unanswered;
   std::vector<transfer> reads;
   std::vector<key_query_ptr> questions;
-  std::set<block_key> has;    ///< what it says of them; none of it when it answers late
-  bool answers_late = false;  ///< waits until the test answers
-  std::vector<caf::typed_response_promise<key_answer_ptr>> late;
+  std::set<block_key> has;    ///< what it says of them
+  bool answers_late = false;  ///< only when the test has it tick
+  std::vector<std::pair<key_query_ptr, caf::typed_response_promise<key_answer_ptr>>> late;
 
   [[nodiscard]] key_answer_ptr answer_to(const key_query& asked) const {
     auto answer = std::make_shared<key_answer>();
@@ -115,7 +115,7 @@ class actor_fixture {
     prefetch::options plan;
     plan.threshold_tokens = 0;
     plan.policy = memory::prefetch_policy::wait_complete;
-    prefetch_ = system_.spawn<prefetch_planner>(plan, dram_, [this] { return now_; });
+    prefetch_ = system_.spawn<prefetch_planner>(plan, dram_, below_, [this] { return now_; });
     run();
   }
   ~actor_fixture() {
@@ -146,6 +146,11 @@ class actor_fixture {
   std::vector<blocks::slab_request>& requests() { return requests_; }
   told_below& told(blocks::edge_number edge = 0) { return *told_.at(edge); }
 
+  /// The tier below answers what it was asked a while ago.
+  void answer_late(blocks::edge_number edge) {
+    caf::anon_send(below_.at(edge).actor, tick_atom_v);
+    run();
+  }
   wanted_instances& wanted() { return *wanted_; }
 
   /// Makes the instance that the tier waits for, or says why not.
@@ -215,7 +220,7 @@ class actor_fixture {
               [told, self](locate_atom, const key_query_ptr& asked) -> caf::result<key_answer_ptr> {
                 told->questions.push_back(asked);
                 if (!told->answers_late) return told->answer_to(*asked);
-                return told->late.emplace_back(self->make_response_promise<key_answer_ptr>());
+                return told->late.emplace_back(asked, self->make_response_promise<key_answer_ptr>()).second;
               },
               [told, self](forget_atom, const removals_ptr& removals) -> caf::result<outcome> {
                 told->order.emplace_back("forget");
@@ -224,7 +229,9 @@ class actor_fixture {
                 return told->unanswered.emplace_back(self->make_response_promise<outcome>());
               },
               [](report_atom) -> tier_report_ptr { return std::make_shared<const tier_report>("below"); },
-              [drop](tick_atom) { drop(); },
+              [told](tick_atom) {
+                for (auto& [asked, promise] : std::exchange(told->late, {})) promise.deliver(told->answer_to(*asked));
+              },
               [drop](reload_atom, const config_ptr&) { drop(); }};
     });
   }

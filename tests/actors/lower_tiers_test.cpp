@@ -270,4 +270,35 @@ BOOST_FIXTURE_TEST_CASE(a_prefetch_ends_where_no_tier_has_a_block, with_a_chain)
   BOOST_TEST((length() == 0U));
 }
 
+BOOST_FIXTURE_TEST_CASE(a_tier_without_hints_is_asked_how_a_chain_goes_on_and_loaded_from, with_a_chain) {
+  hints.add(reduce_key(key_of(1).view(), 0));
+  for (const std::uint64_t n : {2U, 3U}) told(1).has.insert(reduce_key(key_of(n).view(), 0));
+  told(1).answers_late = true;
+  prefetch(4);
+  BOOST_REQUIRE_EQUAL(told(1).questions.size(), 1U);
+  BOOST_TEST((told(1).questions[0]->keys == std::vector{key_of(2), key_of(3), key_of(4)}));
+  BOOST_TEST(told(1).questions[0]->instance == 1U);
+  BOOST_TEST(told(0).questions.empty());
+  BOOST_TEST(told(0).reads.size() == 1U, "meanwhile");
+  answer(0, transfer_result::done);
+  BOOST_TEST(!length().has_value(), "it is not over");
+  answer_late(1);
+  BOOST_REQUIRE_EQUAL(told(1).reads.size(), 2U);
+  answer(1, transfer_result::done);
+  BOOST_TEST((length() == 3U));
+}
+
+BOOST_FIXTURE_TEST_CASE(a_prefetch_ends_without_a_tier_that_does_not_answer_in_time, with_a_chain) {
+  told(1).answers_late = true;
+  prefetch(4);
+  BOOST_TEST(!length().has_value());
+  now() += std::chrono::milliseconds(50);
+  scheduler().clock().advance_time(std::chrono::milliseconds(50));
+  run();
+  BOOST_TEST((length() == 0U));
+  for (const std::uint64_t n : {1U, 2U, 3U, 4U}) told(1).has.insert(reduce_key(key_of(n).view(), 0));
+  answer_late(1);
+  BOOST_TEST(told(1).reads.empty());
+}
+
 BOOST_AUTO_TEST_SUITE_END()

@@ -196,8 +196,16 @@ std::optional<edge_number> lower_edges::source_of(const instance& instance, cons
   return std::nullopt;
 }
 
+edge_set lower_edges::unhinted() const noexcept {
+  edge_set found;
+  for (edge_number edge = 0; edge < state_.options.edges.size(); ++edge) {
+    found[edge] = !state_.options.edges[edge].hinted;
+  }
+  return found;
+}
+
 prefetch::load_answer lower_edges::load(instance_number number, std::uint32_t group, const full_key& full,
-                                        boot_time now) {
+                                        boot_time now, std::optional<edge_number> from) {
   const auto owner = state_.instances.find(number);
   if (owner == state_.instances.end() || group >= owner->second->pools.size()) return {load_state::busy};
   instance& in = *owner->second;
@@ -206,11 +214,12 @@ prefetch::load_answer lower_edges::load(instance_number number, std::uint32_t gr
   if (state_.find_present(in, key, full, &collision)) return {load_state::present};
   if (const auto under_way = in.loading.find(key); under_way != in.loading.end()) {
     if (state_.records[under_way->second].get_key() != full) return {load_state::busy};
-    return {load_state::loading, transfers_.serial_of(under_way->second)};
+    return {load_state::loading, transfers_.serial_of(under_way->second), transfers_.edge_of(under_way->second)};
   }
   if (collision || in.reserved_keys.contains(key)) return {load_state::busy};
   if (in.is_clearing()) return {load_state::absent};  // the tiers below are cleared as well
-  const auto edge = source_of(in, key);
+  const bool has_said = from && *from < max_edges && unhinted()[*from];
+  const auto edge = has_said ? from : source_of(in, key);
   if (!edge) return {load_state::absent};
   pool& into = *in.pools[group];
   if (!transfers_.may_load(*edge, into)) return {load_state::wait};
@@ -229,7 +238,7 @@ prefetch::load_answer lower_edges::load(instance_number number, std::uint32_t gr
   const std::uint64_t token =
       begin_load(home, number_of_record, {.owner = &in, .ref = ref, .stride = into.stride, .edge = *edge, .up = true});
   in.loading.emplace(key, number_of_record);
-  return {load_state::loading, token};
+  return {load_state::loading, token, *edge};
 }
 
 /// Queues a load of the block, whose key stands in its record, from the tier `what.edge`. Returns the token.

@@ -47,8 +47,12 @@ class lower_edges {
   /// asked.
   std::vector<std::uint64_t> transferred(std::span<const transfer_outcome> outcomes, boot_time now);
   [[nodiscard]] bool is_present(instance_number number, std::uint32_t group, const full_key& full) const noexcept;
-  /// Makes room for a block and puts it on the list of take_loads(), unless it is here or on its way.
-  prefetch::load_answer load(instance_number number, std::uint32_t group, const full_key& full, boot_time now);
+  /// The tiers below that say nothing of what they hold unless they are asked.
+  [[nodiscard]] edge_set unhinted() const noexcept;
+  /// Makes room for a block and puts it on the list of take_loads(), unless it is here or on its way. `from`: the tier
+  /// below that said to have it, if one did.
+  prefetch::load_answer load(instance_number number, std::uint32_t group, const full_key& full, boot_time now,
+                             std::optional<edge_number> from = {});
   void note_removal(instance& instance, const block_key& key, std::vector<removal>& below);
   /// The tier below has lost or evicted its copies of these blocks. Those without another copy are dirty again: they
   /// are written before they are evicted.

@@ -13,6 +13,7 @@ namespace cenote::blocks {
 using memory::submission;
 using prefetch::load_state;
 using prefetch::place;
+using prefetch::spot;
 
 /// The last entry's answer comes later, from the planner, unless the request makes no sense or its chain goes on.
 progress prefetch_requests::run_prefetch(batch& work, session& session, const submission& entry) {
@@ -38,6 +39,7 @@ progress prefetch_requests::run_prefetch(batch& work, session& session, const su
   if ((entry.flags & submission::flag_last) == 0) return progress::finished;
   prefetch::request whole = std::exchange(gathering, {});
   whole.terms = memory::prefetch_terms::of(entry);
+  whole.asks = edges_.unhinted();
   const bool sound = work.refusal == error_code::ok;
   if (!sound || whole.terms.more) finish_request(work, entry);
   work.late_answers += sound && !whole.terms.more ? 1 : 0;
@@ -55,17 +57,21 @@ void prefetch_requests::run_prefetch_end(session& session, const submission& ent
   prefetches_.push_back(std::move(request));
 }
 
-place prefetch_requests::place_of(const instance& instance, std::uint32_t group, const full_key& full) const noexcept {
+spot prefetch_requests::place_of(const instance& instance, std::uint32_t group, const full_key& full) const noexcept {
   const block_key key = reduce_key(full.view(), group);
-  if (state_.find_present(instance, key, full, nullptr)) return place::present;
-  if (instance.loading.contains(key)) return place::loading;
-  if (instance.reserved_keys.contains(key)) return place::absent;
-  return edges_.source_of(instance, key) ? place::lower_tier : place::absent;
+  if (state_.find_present(instance, key, full, nullptr)) return {place::present};
+  if (const auto under_way = instance.loading.find(key); under_way != instance.loading.end()) {
+    return {place::loading, static_cast<std::uint8_t>(transfers_.edge_of(under_way->second))};
+  }
+  if (instance.reserved_keys.contains(key) || instance.is_clearing()) return {place::absent};
+  const auto edge = edges_.source_of(instance, key);
+  if (!edge) return {place::absent};
+  return {edges_.unhinted()[*edge] ? place::unasked : place::near, static_cast<std::uint8_t>(*edge)};
 }
 
 prefetch::command_result prefetch_requests::execute(const prefetch::command& command, boot_time now) {
   prefetch::command_result answer{
-      .what = command.what, .job = command.job, .first = command.first, .loads = {}, .length = 0};
+      .what = command.what, .job = command.job, .edge = command.edge, .loads = {}, .length = 0};
   switch (command.what) {
     case prefetch::command::kind::load: execute_load(command, answer, now); break;
     case prefetch::command::kind::finish: execute_finish(command, answer); break;
@@ -76,9 +82,9 @@ prefetch::command_result prefetch_requests::execute(const prefetch::command& com
 
 void prefetch_requests::execute_load(const prefetch::command& command, prefetch::command_result& into, boot_time now) {
   const auto owner = state_.instances.find(command.instance);
-  for (std::size_t i = command.first; i < command.first + command.count; ++i) {
-    const full_key& full = (*command.keys)[i];
-    const prefetch::load_answer answer = edges_.load(command.instance, command.group, full, now);
+  for (const std::uint32_t each : command.which) {
+    const full_key& full = (*command.keys)[each];
+    const prefetch::load_answer answer = edges_.load(command.instance, command.group, full, now, command.edge);
     into.loads.push_back(answer);
     if (answer.state == load_state::loading) {
       keep_held(command, transfers_.record_moving(answer.token), owner->second->pools[command.group]->stride);

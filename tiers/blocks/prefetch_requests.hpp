@@ -29,8 +29,8 @@ class prefetch_requests {
   [[nodiscard]] std::vector<prefetch::request> take_prefetches() { return std::exchange(prefetches_, {}); }
 
  private:
-  [[nodiscard]] prefetch::place place_of(const instance& instance, std::uint32_t group,
-                                         const full_key& full) const noexcept;
+  [[nodiscard]] prefetch::spot place_of(const instance& instance, std::uint32_t group,
+                                        const full_key& full) const noexcept;
   void execute_load(const prefetch::command& command, prefetch::command_result& into, boot_time now);
   void execute_finish(const prefetch::command& command, prefetch::command_result& into);
   void keep_held(const prefetch::command& command, std::uint32_t record, std::uint64_t stride);

@@ -57,6 +57,7 @@ class transfer_table {
   void abandon_load(instance& instance, const block_key& key);
   /// Of a block that is on its way.
   [[nodiscard]] std::uint64_t serial_of(std::uint32_t record) const { return moving_.at(record).serial; }
+  [[nodiscard]] edge_number edge_of(std::uint32_t record) const { return moving_.at(record).edge; }
   [[nodiscard]] std::uint32_t record_moving(std::uint64_t token) const { return moving_record_.at(token); }
 
   void queue_write(edge_number edge, transfer what) { writes_[edge].push_back(std::move(what)); }

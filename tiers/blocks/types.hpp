@@ -17,6 +17,7 @@
 #include "memory/shared_file.hpp"
 #include "tiers/blocks/counters.hpp"
 #include "tiers/eviction/auto_status.hpp"
+#include "tiers/transfer.hpp"
 
 namespace cenote::blocks {
 
@@ -26,8 +27,8 @@ using cenote::ingest;
 using cenote::priority;
 
 /// The tiers below a block tier, in their order: 0 is the nearest.
-using edge_number = std::uint32_t;
-inline constexpr edge_number max_edges = 4;
+using cenote::edge_number;
+using cenote::max_edges;
 
 /// What a block tier does with one of the tiers below it.
 struct edge_options {

@@ -1,6 +1,7 @@
 // Requests of sessions, commands of the planner to the block tier, and their results: batches of keys, never one block.
 #pragma once
 
+#include <bitset>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -17,10 +18,21 @@ using key_list = std::shared_ptr<const std::vector<full_key>>;
 
 /// Where a key is, seen from the DRAM tier.
 enum class place : std::uint8_t {
-  present,     ///< in DRAM
-  loading,     ///< on its way up
-  lower_tier,  ///< in a lower tier, by its hints
-  absent,      ///< nowhere, or a session writes it
+  present,  ///< in DRAM
+  loading,  ///< on its way up
+  near,     ///< in a tier below, by its hints
+  far,      ///< in a tier below, by its answer
+  unasked,  ///< in no tier that has hints; one that has none may have it
+  absent,   ///< nowhere, or a session writes it
+};
+
+/// A key's place, and for `loading`, `near` and `far` the tier below that has it.
+struct spot {
+  place what = place::absent;
+  std::uint8_t edge = 0;
+
+  [[nodiscard]] bool is_below() const noexcept { return what == place::near || what == place::far; }
+  bool operator==(const spot&) const = default;
 };
 
 /// What a session asks of the planner, in the order of its ring.
@@ -41,14 +53,15 @@ struct request {
   std::uint32_t tokens_per_block = 0;
   std::uint64_t stride = 0;  ///< bytes of a block
   std::vector<full_key> keys;
-  std::vector<place> places;  ///< of each key, when the tier read the request
-  bool too_long = false;      ///< a part of the chain was left out, since too many keys wait: it is refused
+  std::vector<spot> places;     ///< of each key, when the tier read the request
+  std::bitset<max_edges> asks;  ///< the tiers below that may have what is `unasked`
+  bool too_long = false;        ///< a part of the chain was left out, since too many keys wait: it is refused
 };
 
 /// What the planner has the tier do. Executed in order.
 struct command {
   enum class kind : std::uint8_t {
-    load,     ///< bring keys [first, first + count) up, in order, up to the first that cannot be
+    load,     ///< bring the keys `which` up from `edge`, in their order, up to the first that cannot be
     finish,   ///< say how long the present prefix is; with `hold`, keep it; else let go of all that the job holds
     release,  ///< let go of all that the job holds; no answer
   };
@@ -59,8 +72,15 @@ struct command {
   std::uint32_t group = 0;
   bool hold = false;
   key_list keys;
-  std::size_t first = 0;
-  std::size_t count = 0;
+  edge_number edge = 0;                ///< load: the tier below to load from, unless its hints lack the key
+  std::vector<std::uint32_t> which{};  ///< load: of `keys`, ascending
+};
+
+/// Keys that the tier below at `edge` shall say of whether it has them. on_told() takes the answer.
+struct question {
+  std::uint64_t number = 0;
+  edge_number edge = 0;
+  key_query keys;
 };
 
 /// What became of a block that a load names.
@@ -75,14 +95,15 @@ enum class load_state : std::uint8_t {
 struct load_answer {
   load_state state = load_state::present;
   std::uint64_t token = 0;  ///< of a load under way; a later load has a larger one
+  edge_number edge = 0;     ///< … and the tier below that it comes from
 };
 
 /// What became of a load or finish.
 struct command_result {
   command::kind what = command::kind::load;
   std::uint64_t job = 0;
-  std::size_t first = 0;
-  std::vector<load_answer> loads;  ///< load: of keys from `first` on; all but the last are present or loading
+  edge_number edge = 0;            ///< load: of the command
+  std::vector<load_answer> loads;  ///< load: of the first keys of `which`; all but the last are present or loading
   std::size_t length = 0;          ///< finish: blocks
 };
 

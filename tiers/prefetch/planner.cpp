@@ -173,17 +173,9 @@ planner::prefetch_job planner::make_job(request& incoming, time_point now) {
   made.places = std::move(incoming.places);
   made.keys = std::make_shared<const std::vector<full_key>>(std::move(incoming.keys));
 
-  made.end = made.places.size();
-  skip_resident(made);
-  const auto absent = std::ranges::find(made.places, place::absent);
-  if (absent != made.places.end()) {
-    truncate_at(made, static_cast<std::size_t>(absent - made.places.begin()), reason::absent);
-  }
-  const std::uint64_t tokens = (made.end - made.prefix) * incoming.tokens_per_block;
   const std::uint64_t threshold = incoming.terms.threshold_tokens.value_or(options_.threshold_tokens);
-  if (tokens > 0 && tokens < threshold) truncate_at(made, made.prefix, reason::below_threshold);
-  made.loads_left = static_cast<std::uint64_t>(
-      std::count(made.places.begin(), made.places.begin() + static_cast<std::ptrdiff_t>(made.end), place::lower_tier));
+  find_end(made, incoming.asks, incoming.tokens_per_block, threshold);
+  const std::uint64_t tokens = ((made.asks ? made.asks->reach() : made.end) - made.prefix) * incoming.tokens_per_block;
 
   const double rate = rate_for(incoming);
   if (rate > 0) made.recompute = static_cast<double>(incoming.tokens_per_block) / rate;
@@ -199,6 +191,47 @@ planner::prefetch_job planner::make_job(request& incoming, time_point now) {
     if (seconds < seconds_of(options_.limit)) made.deadline = now + time_of(seconds);
   }
   return made;
+}
+
+/// Where the chain ends, as far as that is known, and whether tiers without hints are asked how it goes on.
+void planner::find_end(prefetch_job& job, std::bitset<max_edges> asks, std::uint64_t tokens_per_block,
+                       std::uint64_t threshold) {
+  job.end = job.places.size();
+  skip_resident(job);
+  const auto absent = std::ranges::find(job.places, place::absent, &spot::what);
+  if (absent != job.places.end()) {
+    truncate_at(job, static_cast<std::size_t>(absent - job.places.begin()), reason::absent);
+  }
+  inquiry about(job.places, job.end, asks);
+  if (about.first() < job.end) {
+    truncate_at(job, about.first(), reason::absent);
+    const std::uint64_t behind = (about.reach() - about.first()) * tokens_per_block;
+    if (asks.any() && behind >= threshold) job.asks = std::move(about);
+  }
+  job.least_blocks = tokens_per_block == 0 ? 0 : (threshold + tokens_per_block - 1) / tokens_per_block;
+  const std::size_t reach = job.asks ? job.asks->reach() : job.end;
+  if (reach > job.prefix && reach - job.prefix < job.least_blocks) {
+    truncate_at(job, job.prefix, reason::below_threshold);
+  }
+  name_present_with_others(job, 0);
+}
+
+/// Keys that are present are named in load commands, too, so that they are held: in those of the next one that is not,
+/// or, behind the last of these, of that.
+void planner::name_present_with_others(prefetch_job& job, std::size_t first) noexcept {
+  std::uint8_t edge = 0;
+  for (std::size_t i = job.end; i-- > first;) {
+    if (job.places[i].what == place::present) continue;
+    edge = job.places[i].edge;
+    break;
+  }
+  for (std::size_t i = job.end; i-- > first;) {
+    if (job.places[i].what == place::present) {
+      job.places[i].edge = edge;
+    } else {
+      edge = job.places[i].edge;
+    }
+  }
 }
 
 /// Finds the older job whose chain has the longest prefix in common (ranks of an engine ask for the same chain at the
@@ -228,8 +261,8 @@ void planner::read_ahead(const prefetch_job& behind, time_point now) {
   made.stride = behind.stride;
   made.keys = next;
   made.end = std::min<std::size_t>(next->size(), options_.read_ahead);
-  made.places.assign(next->size(), place::lower_tier);  // the tier says what is true when it is asked
-  made.loads_left = made.end;
+  made.places.assign(next->size(), {place::near, 0});  // the tier says what is true when it is asked
+  made.loads_left[0] = made.end;
   made.deadline = now + options_.limit;
   jobs_.emplace(made.number, std::move(made));
 }
@@ -268,68 +301,88 @@ void planner::on_result(const command_result& result, time_point now) {
 }
 
 void planner::on_load_result(const command_result& result, time_point now) {
-  open_command_.reset();
+  if (result.edge >= max_edges || !sources_[result.edge].open) return;
+  source& from = sources_[result.edge];
+  const command named = *std::exchange(from.open, std::nullopt);
   prefetch_job* const job = find(result.job);  // null: its session is gone
-  std::size_t key = result.first;
-  for (const load_answer& each : result.loads) {
-    if (each.state == load_state::loading) track_load(each.token, result.job, key, now);
+  const std::size_t count = std::min(result.loads.size(), named.which.size());
+  std::size_t next = count < named.which.size() ? named.which[count] : named.which.back() + std::size_t{1};
+  for (std::size_t i = 0; i < count; ++i) {
+    const load_answer& each = result.loads[i];
+    const std::size_t key = named.which[i];
+    if (each.state == load_state::loading) track_load(each, named, from.open_stride, key, now);
+    if (each.state != load_state::present && each.state != load_state::loading) next = key;
     if (each.state == load_state::wait) {
-      blocked_ = true;
-      blocked_until_ = now + retry_after;
+      from.blocked = true;
+      from.blocked_until = now + retry_after;
     }
-    if (job != nullptr) {
-      switch (each.state) {
-        case load_state::present: job->places[key] = place::present; break;
-        case load_state::loading: job->places[key] = place::loading; break;
-        case load_state::wait: break;
-        case load_state::absent:
-        case load_state::busy: truncate_at(*job, key, reason::absent); break;
-        case load_state::no_space: truncate_at(*job, key, reason::no_space); break;
-      }
+    if (job == nullptr) continue;
+    switch (each.state) {
+      case load_state::present: job->places[key].what = place::present; break;
+      case load_state::loading: job->places[key] = {place::loading, static_cast<std::uint8_t>(each.edge)}; break;
+      case load_state::wait: break;
+      case load_state::absent:
+      case load_state::busy: truncate_at(*job, key, reason::absent); break;
+      case load_state::no_space: truncate_at(*job, key, reason::no_space); break;
     }
-    if (each.state == load_state::present || each.state == load_state::loading) ++key;
   }
   if (job == nullptr) return;
-  job->next = key;
+  job->next[result.edge] = next;
   truncate_at(*job, job->end, job->end_reason);
 }
 
 /// Notes that a load of the key is in flight. Its bytes are charged to the job that began it alone.
-void planner::track_load(std::uint64_t token, std::uint64_t number, std::size_t key, time_point now) {
-  const auto [load, is_new] = loads_in_flight_.try_emplace(token);
-  prefetch_job* const job = find(number);
+void planner::track_load(const load_answer& load, const command& by, std::uint64_t stride, std::size_t key,
+                         time_point now) {
+  const auto [found, is_new] = loads_in_flight_.try_emplace(load.token);
+  load_in_flight& under_way = found->second;
+  prefetch_job* const job = find(by.job);
   if (is_new) {
-    load->second.bytes = open_stride_;
-    speed_.started(open_stride_, now);
+    under_way.bytes = stride;
+    under_way.edge = std::min(load.edge, max_edges - 1);
+    sources_[under_way.edge].speed.started(stride, now);
     if (job != nullptr) {
-      job->charged += open_stride_;
-      charged_[job->instance] += open_stride_;
-      charged_in_all_ += open_stride_;
+      job->charged += stride;
+      charged_[job->instance] += stride;
+      charged_in_all_ += stride;
     }
   }
   if (job == nullptr) return;
-  if (!job->has_loads && !job->waits_for_window && job->recompute > 0 && !speed_.is_proven(now)) {
-    job->waits_for_window = true;
-    job->measuring_since = now;
+  const edge_number edge = under_way.edge;
+  source& from = sources_[edge];
+  if (!job->has_loads[edge] && !job->waits_for_window[edge] && job->recompute > 0 && !from.speed.is_proven(now)) {
+    job->waits_for_window.set(edge);
+    job->measuring_since[edge] = now;
     ++counts_.probes;
-    probes_.begun(now);
+    from.probes.begun(now);
   }
-  job->has_loads = true;
-  load->second.wanted_by.emplace_back(number, key);
-  share_load(load->second, number, key);
+  job->has_loads.set(edge);
+  under_way.wanted_by.emplace_back(by.job, key);
+  share_load(under_way, by.job, key);
+}
+
+void planner::on_told(std::uint64_t number, edge_number edge, const std::vector<bool>& held) {
+  prefetch_job* const job = find(number);
+  if (job == nullptr || job->finishing || !job->asks) return;
+  job->asks->take(edge, held, job->places);
+  if (!job->asks->is_answered()) return;
+  ++counts_.answered;
+  close_question(*job);
 }
 
 void planner::on_loads_finished(std::span<const transfer_outcome> ended, time_point now) {
-  std::uint64_t bytes = 0;
-  std::uint64_t good = 0;
-  std::uint64_t loads = 0;
+  struct sum {
+    std::uint64_t bytes = 0, good = 0, loads = 0;
+  };
+  by_edge<sum> sums{};
   for (const transfer_outcome& each : ended) {
     const auto found = loads_in_flight_.find(each.token);
     if (found == loads_in_flight_.end()) continue;
     const bool came = each.what == transfer_result::done;
-    ++loads;
-    bytes += found->second.bytes;
-    good += came ? found->second.bytes : 0;
+    sum& of = sums[found->second.edge];
+    ++of.loads;
+    of.bytes += found->second.bytes;
+    of.good += came ? found->second.bytes : 0;
     ++(came ? counts_.loaded : counts_.lost);
     const bool speculative = std::ranges::all_of(found->second.wanted_by, [&](const auto& wanted) {
       const prefetch_job* const job = find(wanted.first);
@@ -339,26 +392,32 @@ void planner::on_loads_finished(std::span<const transfer_outcome> ended, time_po
     for (const auto& [number, key] : found->second.wanted_by) {
       prefetch_job* const job = find(number);
       if (job == nullptr) continue;
-      job->places[key] = came ? place::present : place::absent;
+      job->places[key].what = came ? place::present : place::absent;
       if (!came) truncate_at(*job, key, reason::absent);
     }
     loads_in_flight_.erase(found);
   }
-  if (bytes == 0) return;
-  speed_.ended(bytes, good, now, loads);
-  probes_.observe(speed_, now);
+  for (edge_number edge = 0; edge < max_edges; ++edge) {
+    if (sums[edge].bytes == 0) continue;
+    source& from = sources_[edge];
+    from.speed.ended(sums[edge].bytes, sums[edge].good, now, sums[edge].loads);
+    from.probes.observe(from.speed, now);
+  }
 }
 
 /// Adds every younger job whose common prefix with this job holds the key to those that wait for the load.
 void planner::share_load(load_in_flight& under_way, std::uint64_t number, std::size_t key) {
   const prefetch_job* const first = find(number);
   for (auto& [other, each] : jobs_) {
-    if (each.shared_with != number || key >= each.in_common || each.places[key] != place::lower_tier) continue;
-    each.loads_left -= key >= each.next && key < each.end ? 1 : 0;
-    each.places[key] = place::loading;
-    each.has_loads = true;
-    each.waits_for_window = first->waits_for_window;
-    each.measuring_since = first->measuring_since;
+    if (each.shared_with != number || key >= each.in_common) continue;
+    spot& at = each.places[key];
+    if (!at.is_below() && at.what != place::unasked) continue;
+    if (at.is_below() && key >= each.next[at.edge] && key < each.end) --each.loads_left[at.edge];
+    const edge_number edge = under_way.edge;
+    at = {place::loading, static_cast<std::uint8_t>(edge)};
+    each.has_loads.set(edge);
+    each.waits_for_window[edge] = first->waits_for_window[edge];
+    each.measuring_since[edge] = first->measuring_since[edge];
     under_way.wanted_by.emplace_back(other, key);
     share_load(under_way, other, key);
   }
@@ -371,8 +430,9 @@ void planner::share_loads_in_flight(prefetch_job& job) {
     });
     if (same == each.wanted_by.end()) continue;
     const std::size_t key = same->second;
-    if (job.places[key] != place::loading) continue;
-    job.has_loads = true;
+    if (job.places[key].what != place::loading) continue;
+    job.places[key].edge = static_cast<std::uint8_t>(each.edge);
+    job.has_loads.set(each.edge);
     each.wanted_by.emplace_back(job.number, key);
   }
 }
@@ -390,6 +450,9 @@ void planner::on_finish_result(const command_result& result, time_point now) {
   if (done.recompute > 0) close_account(done, result.length, now);
   ++counts_.finished;
   ++counts_.by_reason[static_cast<std::size_t>(done.end_reason)];
+  source_status& slow = sources_[done.cut_by].counts;
+  slow.cannot_win += done.end_reason == reason::cannot_win ? 1 : 0;
+  slow.cut += done.end_reason == reason::cut ? 1 : 0;
   answer made{.session = done.session, .completion = {}};
   made.completion.request = done.request;
   made.completion.kind = memory::completion_kind::done;
@@ -424,19 +487,52 @@ void planner::refund(std::uint32_t instance, std::uint64_t bytes) noexcept {
 // ---------------------------------------------------------------------------------------------- decisions
 
 void planner::skip_resident(prefetch_job& job) noexcept {
-  while (job.prefix < job.places.size() && job.places[job.prefix] == place::present) ++job.prefix;
+  while (job.prefix < job.places.size() && job.places[job.prefix].what == place::present) ++job.prefix;
 }
 
-/// Shortens what is wanted of the chain to the keys before `key`, for the reason `why`; never lengthens it.
+/// Shortens what is wanted of the chain to the keys before `key`, for the reason `why`; never lengthens it. What was
+/// asked for behind is not wanted, either.
 void planner::truncate_at(prefetch_job& job, std::size_t key, reason why) noexcept {
   if (job.finishing) return;
   if (key < job.end) {
     job.end = key;
     job.end_reason = why;
+    job.asks.reset();
   }
-  const auto from = job.places.begin() + static_cast<std::ptrdiff_t>(std::min(job.next, job.end));
-  job.loads_left = static_cast<std::uint64_t>(
-      std::count(from, job.places.begin() + static_cast<std::ptrdiff_t>(job.end), place::lower_tier));
+  job.loads_left = {};
+  for (std::size_t i = std::min(*std::ranges::min_element(job.next), job.end); i < job.end; ++i) {
+    const spot at = job.places[i];
+    if (at.is_below() && i >= job.next[at.edge]) ++job.loads_left[at.edge];
+  }
+}
+
+void planner::send_question(prefetch_job& job, time_point now) {
+  auto sent = job.asks->send(job.number, job.instance, job.group, *job.keys, now, options_.lookup_timeout);
+  std::ranges::move(sent, std::back_inserter(questions_));
+  ++counts_.questions;
+}
+
+/// The chain goes on as far as was answered.
+void planner::close_question(prefetch_job& job) {
+  const inquiry asked = *std::exchange(job.asks, std::nullopt);
+  job.end = asked.close(job.places);
+  job.end_reason = job.end == job.places.size() ? reason::complete : reason::absent;
+  job.holds_back = false;
+  const auto first = job.places.begin() + static_cast<std::ptrdiff_t>(asked.first());
+  counts_.found += static_cast<std::uint64_t>(std::count_if(
+      first, job.places.begin() + static_cast<std::ptrdiff_t>(job.end), [](spot at) { return at.what == place::far; }));
+  name_present_with_others(job, asked.first());
+  truncate_at(job, job.end, job.end_reason);
+  const std::size_t left = job.end - std::min(job.prefix, job.end);
+  if (left > 0 && left < job.least_blocks && job.has_loads.none()) {
+    truncate_at(job, job.prefix, reason::below_threshold);
+  }
+}
+
+void planner::close_overdue_questions(time_point now) {
+  for (auto& [number, each] : jobs_) {
+    if (each.asks && each.asks->is_sent() && each.asks->until() <= now) close_question(each);
+  }
 }
 
 void planner::note_arrivals() {
@@ -446,9 +542,9 @@ void planner::note_arrivals() {
     compared |= each.recompute > 0;
   }
   if (!compared) return;
-  std::uint64_t bytes = 0;
+  by_edge<std::uint64_t> sums{};
   for (const auto& [token, each] : loads_in_flight_) {
-    bytes += each.bytes;
+    const std::uint64_t bytes = sums[each.edge] += each.bytes;
     for (const auto& [wanting, key] : each.wanted_by) {
       if (prefetch_job* const job = find(wanting); job != nullptr && job->recompute > 0)
         job->arrivals.emplace(key, bytes);
@@ -488,8 +584,9 @@ void planner::return_allowance(const prefetch_job& job, double gained) {
 void planner::open_account(prefetch_job& job, time_point now) {
   job.since = now;
   job.first_prefix = job.prefix;
-  if (job.prefix >= job.end) return;
-  job.could_save = static_cast<double>(job.end - job.first_prefix) * job.recompute;
+  const std::size_t reach = job.asks ? job.asks->reach() : job.end;
+  if (job.prefix >= reach) return;
+  job.could_save = static_cast<double>(reach - job.first_prefix) * job.recompute;
   job.allowance = engine_of(job.instance).losses.open(job.could_save);
   ++counts_.compared;
 }
@@ -512,97 +609,144 @@ time_point planner::latest_wait_of(const prefetch_job& job) noexcept {
 }
 
 /// Cuts the chain where recomputing the rest is faster than loading it. `ahead`: bytes that older jobs will load first.
-void planner::compare_with_recompute(prefetch_job& job, std::uint64_t ahead, time_point now) {
-  if (job.prefix >= job.end) return;
-  if (now >= latest_wait_of(job)) return refuse_or_cut(job, job.prefix, now);
-  const auto speed = speed_.estimate(now);
-  if (!speed) return allow_measuring(job, now);
-  const std::size_t end = best_end(job, ahead, *speed, now);
-  if (end >= job.end || is_measuring(job)) return;
-  if (end == job.prefix && becomes_probe(job, *speed, now)) return;
+/// While a question is open nothing is cut, for what it finds may pay for all: only the time that may be lost ends it.
+void planner::compare_with_recompute(prefetch_job& job, const by_edge<std::uint64_t>& ahead, time_point now) {
+  if (job.prefix >= job.end && !job.asks) return;
+  if (now >= latest_wait_of(job)) {
+    job.asks.reset();
+    return refuse_or_cut(job, job.prefix, now);
+  }
+  forecasts speeds;
+  for (edge_number edge = 0; edge < max_edges; ++edge) speeds[edge] = sources_[edge].speed.estimate(now);
+  const auto is_unknown = [&](spot at) { return at.what != place::present && !speeds[at.edge]; };
+  const auto first = job.places.begin() + static_cast<std::ptrdiff_t>(std::min(job.prefix, job.end));
+  const auto last = job.places.begin() + static_cast<std::ptrdiff_t>(job.end);
+  const auto unknown = std::find_if(first, last, is_unknown);
+  const bool is_waited_for = unknown == last || job.has_loads[unknown->edge] || may_measure(job);
+  const auto limit = static_cast<std::size_t>((is_waited_for ? last : unknown) - job.places.begin());
+  const std::size_t end = best_end(job, limit, ahead, speeds, now);
+  if (job.asks) {
+    job.holds_back = end < job.end;
+    return;
+  }
+  if (end >= job.end) return;
+  const edge_number edge = edge_behind(job, end);
+  if (is_measuring(job, edge)) return;
+  if (end == job.prefix && speeds[edge] && becomes_probe(job, edge, *speeds[edge], now)) return;
   refuse_or_cut(job, end, now);
 }
 
-/// True while its first loads measure the device, and not all of them have arrived.
-bool planner::is_measuring(const prefetch_job& job) const noexcept {
-  if (!job.waits_for_window || speed_.is_measured_since(job.measuring_since)) return false;
-  return !job.has_loads || speed_.under_way() > 0;
+/// The source of the first key from `key` on that is not here.
+edge_number planner::edge_behind(const prefetch_job& job, std::size_t key) noexcept {
+  while (key < job.end && job.places[key].what == place::present) ++key;
+  return key < job.end ? job.places[key].edge : 0;
 }
 
-void planner::begin_probe(time_point now) {
-  speed_.renew(now);
-  probes_.begun(now);
+/// True while its first loads measure the source, and not all of them have arrived.
+bool planner::is_measuring(const prefetch_job& job, edge_number edge) const noexcept {
+  const throughput& speed = sources_[edge].speed;
+  if (!job.waits_for_window[edge] || speed.is_measured_since(job.measuring_since[edge])) return false;
+  return !job.has_loads[edge] || speed.under_way() > 0;
+}
+
+void planner::begin_probe(source& from, time_point now) {
+  from.speed.renew(now);
+  from.probes.begun(now);
   ++counts_.probes;
 }
 
-/// Lets the job measure the device if that is due, and if waiting for the window costs little at the last known speed.
-bool planner::becomes_probe(prefetch_job& job, const forecast& speed, time_point now) {
-  if (job.has_loads || job.waits_for_window || !probes_.is_due(speed_, now)) return false;
+/// Lets the job measure the source if that is due, and if waiting for the window costs little at the last known speed.
+bool planner::becomes_probe(prefetch_job& job, edge_number edge, const forecast& speed, time_point now) {
+  source& from = sources_[edge];
+  if (job.has_loads[edge] || job.waits_for_window[edge] || !from.probes.is_due(from.speed, now)) return false;
   const double lost = speed.until(probe_blocks_least * job.stride) - probe_blocks_least * job.recompute;
   if (lost > std::min(job.allowance, own_probe * job.could_save)) return false;
-  begin_probe(now);
-  job.waits_for_window = true;
-  job.measuring_since = now;
+  begin_probe(from, now);
+  job.waits_for_window.set(edge);
+  job.measuring_since[edge] = now;
   return true;
 }
 
-/// With an unknown speed of the device: the job waits for a measurement if its allowance suffices, else it is refused.
-void planner::allow_measuring(prefetch_job& job, time_point now) {
-  const bool may_wait = job.allowance >= worth_a_try * job.could_save && time_of(job.allowance) >= shortest_look;
-  if (!job.has_loads && !may_wait) refuse_or_cut(job, job.prefix, now);
+/// Whether the job may wait for a measurement of a source whose speed is unknown; else nothing is loaded from there.
+bool planner::may_measure(const prefetch_job& job) noexcept {
+  return job.allowance >= worth_a_try * job.could_save && time_of(job.allowance) >= shortest_look;
 }
 
 void planner::refuse_or_cut(prefetch_job& job, std::size_t end, time_point now) {
-  if (end == job.prefix && !job.has_loads) probe_behind(job, now);
-  truncate_at(job, end, job.has_loads ? reason::cut : reason::cannot_win);
+  if (end >= job.end) return;
+  const edge_number edge = edge_behind(job, end);
+  const auto wanted = std::span(job.places).subspan(job.prefix, end - job.prefix);
+  const bool loads_from_it =
+      std::ranges::any_of(wanted, [&](spot at) { return at.what != place::present && at.edge == edge; });
+  if (!job.has_loads[edge] && !loads_from_it) probe_behind(job, edge, end, now);
+  job.cut_by = edge;
+  truncate_at(job, end, job.has_loads.any() ? reason::cut : reason::cannot_win);
 }
 
-/// The job is answered without loads. A probe loads a window of its blocks for no client, to measure the device again.
-void planner::probe_behind(const prefetch_job& job, time_point now) {
-  const bool one_is_open = std::ranges::any_of(jobs_, [](const auto& each) { return each.second.measures_only; });
-  if (one_is_open || !probes_.is_due(speed_, now)) return;
+/// The job is answered without loads from this source. A probe loads a window of its blocks for no client, to measure
+/// the source again.
+void planner::probe_behind(const prefetch_job& job, edge_number edge, std::size_t first, time_point now) {
+  const bool one_is_open =
+      std::ranges::any_of(jobs_, [&](const auto& each) { return each.second.measures_only == edge; });
+  source& from = sources_[edge];
+  if (one_is_open || !from.probes.is_due(from.speed, now)) return;
   std::vector<full_key> keys;
-  const std::size_t most = probe_window(job.stride) / job.stride;
-  for (std::size_t i = job.prefix; i < job.end && keys.size() < most; ++i) {
-    if (job.places[i] == place::lower_tier) keys.push_back((*job.keys)[i]);
+  const std::size_t most = probe_window(job.stride, from) / job.stride;
+  place where = place::near;
+  for (std::size_t i = first; i < job.end && keys.size() < most; ++i) {
+    if (!job.places[i].is_below() || job.places[i].edge != edge) continue;
+    where = job.places[i].what;
+    keys.push_back((*job.keys)[i]);
   }
   if (keys.empty()) return;
-  begin_probe(now);
+  begin_probe(from, now);
   prefetch_job made;
   made.number = next_job_++;
-  made.measures_only = true;
+  made.measures_only = edge;
   made.instance = job.instance;
   made.group = job.group;
   made.stride = job.stride;
-  made.end = made.loads_left = keys.size();
-  made.places.assign(keys.size(), place::lower_tier);
+  made.end = made.loads_left[edge] = keys.size();
+  made.places.assign(keys.size(), {where, static_cast<std::uint8_t>(edge)});
   made.keys = std::make_shared<const std::vector<full_key>>(std::move(keys));
   made.deadline = now + probe_limit;
   jobs_.emplace(made.number, std::move(made));
 }
 
-/// The end of the prefix that saves most time: recomputation saved, less the time until it has arrived; job.prefix if
-/// none saves any. Ends before the first block whose arrival exceeds the allowance.
-std::size_t planner::best_end(const prefetch_job& job, std::uint64_t ahead, const forecast& speed,
-                              time_point now) const {
+/// The end of the prefix, at most `limit`, that saves most time: recomputation saved, less the time until it has
+/// arrived; job.prefix if none saves any. Ends before the first block whose arrival exceeds the allowance. Sources load
+/// side by side, so a prefix is there when the slowest has brought its part; one that was never measured costs nothing.
+std::size_t planner::best_end(const prefetch_job& job, std::size_t limit, const by_edge<std::uint64_t>& ahead,
+                              const forecasts& speeds, time_point now) const {
+  struct queue {
+    std::uint64_t in_older = 0;  // bytes that the older job will load, of those ahead
+    std::uint64_t before = 0;    // bytes that arrive up to and with block i
+    std::uint64_t own = 0;       // … of them, those that this job loads
+    std::uint64_t by_older = 0;  // … those that the older job loads
+  };
   const auto older = jobs_.find(job.shared_with);
   const std::size_t shared = older == jobs_.end() ? 0 : std::min(job.in_common, older->second.end);
-  const std::uint64_t in_older = older == jobs_.end() ? 0 : std::min(ahead, older->second.loads_left * job.stride);
+  by_edge<queue> queues{};
+  for (edge_number edge = 0; edge < max_edges && older != jobs_.end(); ++edge) {
+    queues[edge].in_older = std::min(ahead[edge], older->second.loads_left[edge] * job.stride);
+  }
   const double waited = seconds_of(now - job.since);
-  std::uint64_t before = 0;    // bytes that arrive up to and with block i
-  std::uint64_t own = 0;       // … of them, those that this job loads
-  std::uint64_t by_older = 0;  // … those that the older job loads
+  double until = 0;
   double best = 0;
   std::size_t best_at = job.prefix;
-  for (std::size_t i = job.prefix; i < job.end; ++i) {
-    if (job.places[i] == place::loading) {
+  for (std::size_t i = job.prefix; i < limit; ++i) {
+    const spot at = job.places[i];
+    queue& from = queues[at.edge];
+    const std::uint64_t under_way = sources_[at.edge].speed.under_way();
+    if (at.what == place::loading) {
       const auto known = job.arrivals.find(i);
-      before = std::max(before, known == job.arrivals.end() ? speed_.under_way() : known->second);
-    } else if (job.places[i] == place::lower_tier) {
-      (i < shared ? by_older : own) += job.stride;
-      before = std::max(before, speed_.under_way() + (i < shared ? ahead - in_older + by_older : ahead + own));
+      from.before = std::max(from.before, known == job.arrivals.end() ? under_way : known->second);
+    } else if (at.is_below()) {
+      (i < shared ? from.by_older : from.own) += job.stride;
+      from.before = std::max(from.before, under_way + (i < shared ? ahead[at.edge] - from.in_older + from.by_older
+                                                                  : ahead[at.edge] + from.own));
     }
-    const double until = before > 0 ? speed.until(before) : 0;
+    if (from.before > 0 && speeds[at.edge]) until = std::max(until, speeds[at.edge]->until(from.before));
     if (waited + until - static_cast<double>(i - job.first_prefix) * job.recompute > job.allowance) break;
     const double profit = static_cast<double>(i + 1 - job.prefix) * job.recompute - until;
     if (profit <= best) continue;
@@ -613,7 +757,7 @@ std::size_t planner::best_end(const prefetch_job& job, std::uint64_t ahead, cons
 }
 
 bool planner::is_over(prefetch_job& job, time_point now) noexcept {
-  if (job.prefix >= job.end) return true;
+  if (job.prefix >= job.end && !job.asks) return true;
   if (job.stop_reason) {
     job.end_reason = *job.stop_reason;
   } else if (job.deadline <= now) {
@@ -621,8 +765,9 @@ bool planner::is_over(prefetch_job& job, time_point now) noexcept {
   } else {
     return false;
   }
-  job.end = job.prefix;
-  job.loads_left = 0;
+  job.end = std::min(job.end, job.prefix);
+  job.loads_left = {};
+  job.asks.reset();
   return true;
 }
 
@@ -639,83 +784,105 @@ void planner::issue_finish(prefetch_job& job) {
 
 void planner::plan(time_point now) {
   expire(now);
+  close_overdue_questions(now);
   note_arrivals();
-  std::uint64_t ahead = 0;
+  by_edge<std::uint64_t> ahead{};
   for (auto& [number, each] : jobs_) {
     if (each.finishing) continue;
     skip_resident(each);
     if (each.recompute > 0) compare_with_recompute(each, ahead, now);
     if (is_over(each, now)) {
       issue_finish(each);
-    } else {
-      ahead += each.loads_left * each.stride;
+      continue;
     }
+    if (each.asks && !each.asks->is_sent()) send_question(each, now);
+    for (edge_number edge = 0; edge < max_edges; ++edge) ahead[edge] += each.loads_left[edge] * each.stride;
   }
-  if (blocked_ && blocked_until_ <= now) blocked_ = false;
-  if (open_command_ || blocked_) return;
+  for (edge_number edge = 0; edge < max_edges; ++edge) issue_loads_from(edge, now);
+}
+
+void planner::issue_loads_from(edge_number edge, time_point now) {
+  source& from = sources_[edge];
+  if (from.blocked && from.blocked_until <= now) from.blocked = false;
+  if (from.open || from.blocked) return;
   for (auto& [number, each] : jobs_) {
-    if (each.finishing || each.next >= each.end) continue;
-    if (issue_loads(each, now) != issued::over_budget) return;  // the oldest first, always
+    if (each.finishing || each.holds_back || each.next[edge] >= each.end) continue;
+    const issued outcome = issue_loads(each, edge, now);
+    if (outcome == issued::yes || outcome == issued::no_room) return;  // the oldest first, always
   }
 }
 
-/// Issues a load command for the next keys of the chain, as far as window and budgets allow.
-planner::issued planner::issue_loads(prefetch_job& job, time_point now) {
-  const std::uint64_t room = room_for(job, now);
+/// Issues a load command for the next keys of the chain that come from there, as far as window and budgets allow.
+planner::issued planner::issue_loads(prefetch_job& job, edge_number edge, time_point now) {
+  const auto is_elsewhere = [&](std::size_t key) { return job.places[key].edge != edge; };
+  while (job.next[edge] < job.end && is_elsewhere(job.next[edge])) ++job.next[edge];
+  if (job.next[edge] >= job.end) return issued::nothing;
+  source& from = sources_[edge];
+  const std::uint64_t room = room_for(job, edge, now);
   const std::uint64_t budget = budget_for(job);
+  std::vector<std::uint32_t> which;
   std::uint64_t bytes = 0;
-  std::size_t key = job.next;
+  std::size_t key = job.next[edge];
   issued stopped = issued::yes;
-  for (; key < job.end && key - job.next < command_keys; ++key) {
-    if (job.places[key] != place::lower_tier) continue;
-    const bool first_of_all = bytes == 0 && speed_.under_way() == 0;  // one may always come, however small the window
-    if (bytes + job.stride > room && !first_of_all) {
-      stopped = issued::no_room;
-      break;
+  for (; key < job.end && which.size() < command_keys; ++key) {
+    if (is_elsewhere(key)) continue;
+    if (job.places[key].is_below()) {
+      const bool first_of_all =
+          bytes == 0 && from.speed.under_way() == 0;  // one may always come, however small the window
+      if (bytes + job.stride > room && !first_of_all) {
+        stopped = issued::no_room;
+        break;
+      }
+      if (bytes + job.stride > budget) {
+        stopped = issued::over_budget;
+        break;
+      }
+      bytes += job.stride;
     }
-    if (bytes + job.stride > budget) {
-      stopped = issued::over_budget;
-      break;
-    }
-    bytes += job.stride;
+    which.push_back(static_cast<std::uint32_t>(key));
   }
-  if (key == job.next) {
+  if (which.empty()) {
     if (stopped == issued::over_budget && alone_in_budget(job)) truncate_at(job, key, reason::budget);
     return stopped;
   }
-  open_command_ = command{.what = command::kind::load,
-                          .job = job.number,
-                          .session = job.session,
-                          .instance = job.instance,
-                          .group = job.group,
-                          .hold = job.hold,
-                          .keys = job.keys,
-                          .first = job.next,
-                          .count = key - job.next};
-  open_stride_ = job.stride;
-  commands_.push_back(*open_command_);
+  from.open = command{.what = command::kind::load,
+                      .job = job.number,
+                      .session = job.session,
+                      .instance = job.instance,
+                      .group = job.group,
+                      .hold = job.hold,
+                      .keys = job.keys,
+                      .edge = edge,
+                      .which = std::move(which)};
+  from.open_stride = job.stride;
+  commands_.push_back(*from.open);
   return issued::yes;
 }
 
 /// Bytes that may be put in flight now. A chain that is compared with recomputing keeps the queue short, since it may
 /// be cut; while the device's speed is not known well, no more than a window that measures it.
-std::uint64_t planner::room_for(const prefetch_job& job, time_point now) const {
-  std::uint64_t most = options_.window;
+std::uint64_t planner::room_for(const prefetch_job& job, edge_number edge, time_point now) const {
+  const source& from = sources_[edge];
+  std::uint64_t most = edge < options_.windows.size() ? options_.windows[edge] : options_.window;
   if (job.session == 0 && !job.measures_only) most = std::min(most, speculative_blocks * job.stride);
-  if (job.measures_only || (job.recompute > 0 && (is_measuring(job) || !speed_.is_proven(now)))) {
-    most = std::min(most, probe_window(job.stride));
+  if (job.measures_only || (job.recompute > 0 && (is_measuring(job, edge) || !from.speed.is_proven(now)))) {
+    most = std::min(most, probe_window(job.stride, from));
   } else if (job.recompute > 0) {
-    const auto ahead = static_cast<std::uint64_t>(speed_.last() * (in_flight_seconds + 2 * speed_.latency()));
+    const auto ahead = static_cast<std::uint64_t>(from.speed.last() * (in_flight_seconds + 2 * from.speed.latency()));
     most = std::min(most, std::max(least_in_flight * job.stride, ahead));
   }
-  return most - std::min(most, speed_.under_way());
+  return most - std::min(most, from.speed.under_way());
 }
 
-/// Bytes of a window of loads that measures the device.
-std::uint64_t planner::probe_window(std::uint64_t stride) const noexcept {
-  if (speed_.last() == 0) return probe_blocks * stride;
-  const auto by_time = static_cast<std::uint64_t>(speed_.last() * probe_seconds);
+/// Bytes of a window of loads that measures the source.
+std::uint64_t planner::probe_window(std::uint64_t stride, const source& from) const noexcept {
+  if (from.speed.last() == 0) return probe_blocks * stride;
+  const auto by_time = static_cast<std::uint64_t>(from.speed.last() * probe_seconds);
   return std::clamp(by_time, probe_blocks_least * stride, probe_blocks * stride);
+}
+
+bool planner::any_under_way() const noexcept {
+  return std::ranges::any_of(sources_, [](const source& each) { return each.speed.under_way() > 0; });
 }
 
 std::uint64_t planner::budget_for(const prefetch_job& job) const {
@@ -746,29 +913,44 @@ void planner::expire(time_point now) {
 
 std::optional<time_point> planner::wake_at(time_point now) const noexcept {
   std::optional<time_point> next;
+  const bool loads = any_under_way();
   const auto sooner = [&](time_point when) { next = next ? std::min(*next, when) : when; };
   for (const auto& [number, each] : jobs_) {
     if (each.finishing) continue;
     sooner(each.deadline);
-    if (each.prefix >= each.end) sooner(now);
+    if (each.prefix >= each.end && !each.asks) sooner(now);
+    if (each.asks) sooner(each.asks->is_sent() ? each.asks->until() : now);
     if (each.recompute <= 0) continue;
     if (each.could_save > 0) sooner(std::max(now, latest_wait_of(each)));
-    if (speed_.under_way() > 0) sooner(now + std::clamp(time_of(each.recompute / 4), shortest_look, longest_look));
+    if (loads) sooner(now + std::clamp(time_of(each.recompute / 4), shortest_look, longest_look));
   }
   for (const auto& [number, each] : held_) sooner(each.until);
-  if (blocked_) sooner(blocked_until_);
+  for (const source& each : sources_) {
+    if (each.blocked) sooner(each.blocked_until);
+  }
   return next;
 }
 
 prefetch::status planner::status(time_point now) const {
   prefetch::status all = counts_;
-  all.bytes_in_flight = speed_.under_way();
+  for (edge_number edge = 0; edge < max_edges; ++edge) {
+    source_status& one = all.sources[edge] = sources_[edge].counts;
+    const throughput& speed = sources_[edge].speed;
+    one.bytes_in_flight = speed.under_way();
+    one.bytes_per_s = speed.last();
+    one.latency_s = speed.latency();
+    one.measured_age_s = seconds_of(speed.age(now).value_or(nanoseconds(0)));
+    all.bytes_in_flight += one.bytes_in_flight;
+  }
   all.waiting = static_cast<std::uint64_t>(
       std::ranges::count_if(jobs_, [](const auto& each) { return each.second.session != 0; }));
   all.held = held_.size();
-  all.bytes_per_s = speed_.last();
-  all.latency_s = speed_.latency();
-  all.measured_age_s = seconds_of(speed_.age(now).value_or(nanoseconds(0)));
+  const auto measured =
+      std::ranges::find_if(all.sources, [](const source_status& each) { return each.bytes_per_s > 0; });
+  const source_status& nearest = measured == all.sources.end() ? all.sources.front() : *measured;
+  all.bytes_per_s = nearest.bytes_per_s;
+  all.latency_s = nearest.latency_s;
+  all.measured_age_s = nearest.measured_age_s;
   return all;
 }
 

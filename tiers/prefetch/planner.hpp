@@ -3,6 +3,7 @@
 #pragma once
 
 #include <array>
+#include <bitset>
 #include <cstdint>
 #include <map>
 #include <optional>
@@ -17,6 +18,7 @@
 #include "tiers/prefetch/commands.hpp"
 #include "tiers/prefetch/continuations.hpp"
 #include "tiers/prefetch/gate.hpp"
+#include "tiers/prefetch/inquiry.hpp"
 #include "tiers/prefetch/status.hpp"
 #include "tiers/prefetch/throughput.hpp"
 
@@ -29,13 +31,16 @@ struct options {
   std::uint64_t threshold_tokens = 256;    ///< fewer tokens in lower tiers are not worth a load
   std::uint64_t instance_bytes = 0;        ///< budget of one instance: loading, or loaded and held; 0: no limit
   std::uint64_t total_bytes = 0;           ///< … of all instances together; 0: no limit
-  std::uint64_t window = 256ULL << 20;     ///< bytes of loads in flight at a time
+  std::uint64_t window = 256ULL << 20;     ///< bytes of loads in flight at a time from a tier below, where …
+  std::vector<std::uint64_t> windows{};    ///< … does not say another number for it
   std::uint64_t prefill_tokens_per_s = 0;  ///< of engines whose clients do not say it; 0: unknown
   std::uint64_t assumed_tokens_per_s = 0;  ///< where nobody says it; 0: loading is not compared with recomputing
   std::uint64_t read_ahead = 0;            ///< blocks to load speculatively behind a chain that is complete; 0: none
   nanoseconds limit = std::chrono::seconds(60);  ///< the longest that any prefetch takes
   nanoseconds claim =
       std::chrono::seconds(10);  ///< how long loaded blocks are held for a client that does not drop them
+  /// How long a tier below without hints may take to say what it has.
+  nanoseconds lookup_timeout = std::chrono::milliseconds(50);
 };
 
 /// An answer for a session's completion ring.
@@ -45,8 +50,9 @@ struct answer {
 };
 
 /// Serves prefetches in the order in which they came, each chain in prefix order; a block that several prefetches want
-/// is loaded once. The caller passes the time, and has the block tier carry out take_commands() in their order. At most
-/// one load command is unanswered at a time. Not thread-safe.
+/// is loaded once. The caller passes the time, and has the block tier carry out take_commands() in their order. Each
+/// tier below is a source of its own, measured apart and loaded from beside the others; of each at most one load
+/// command is unanswered at a time. Not thread-safe.
 class planner {
  public:
   static constexpr std::size_t max_chain = std::size_t{1} << 16;  ///< blocks; the rest of a longer chain is left
@@ -62,8 +68,12 @@ class planner {
   void on_result(const command_result& result, time_point now);
   /// Loads that ended. Tokens that the planner does not know are ignored.
   void on_loads_finished(std::span<const transfer_outcome> ended, time_point now);
+  /// What a tier below has of the keys of a question, in their order. Ignored when the question is closed.
+  void on_told(std::uint64_t number, edge_number edge, const std::vector<bool>& held);
   /// The tier may have room again: loads that it answered with `wait` are tried again by the next plan().
-  void retry() noexcept { blocked_ = false; }
+  void retry() noexcept {
+    for (source& each : sources_) each.blocked = false;
+  }
   /// The session is closed or its client dead. The tier has released the blocks that were held for it.
   void on_session_closed(std::uint64_t session);
   /// Makes all decisions that are due. To be called after any of the above, and at wake_at().
@@ -71,6 +81,8 @@ class planner {
   void reload(const options& chosen) noexcept { options_ = chosen; }
 
   [[nodiscard]] std::vector<command> take_commands() { return std::exchange(commands_, {}); }
+  /// For the tiers below that the questions name.
+  [[nodiscard]] std::vector<question> take_questions() { return std::exchange(questions_, {}); }
   [[nodiscard]] std::vector<answer> take_answers() { return std::exchange(answers_, {}); }
   /// When plan() has to be called at the latest; nothing: only when something happens.
   [[nodiscard]] std::optional<time_point> wake_at(time_point now) const noexcept;
@@ -80,6 +92,9 @@ class planner {
   [[nodiscard]] std::uint64_t assumed_rate() const noexcept { return options_.assumed_tokens_per_s; }
 
  private:
+  template <class T>
+  using by_edge = std::array<T, max_edges>;
+
   struct prefetch_job {
     std::uint64_t number = 0;
     std::uint64_t session = 0;  ///< 0: speculation, which nobody waits for
@@ -91,21 +106,26 @@ class planner {
     bool hold = false;
     bool stoppable = false;  ///< best_effort
     key_list keys;
-    std::vector<place> places;
-    double recompute = 0;  ///< seconds to recompute a block; 0: unknown, loading is not compared with it
+    /// Of keys that are present: with the edge of those that they are named together with.
+    std::vector<spot> places;
+    std::optional<inquiry> asks;     ///< open: the chain may go on behind `end`
+    std::uint64_t least_blocks = 0;  ///< fewer are not worth a load
+    double recompute = 0;            ///< seconds to recompute a block; 0: unknown, loading is not compared with it
     time_point deadline{};
     std::size_t prefix = 0;                ///< blocks from the front that are present
-    std::size_t next = 0;                  ///< first key that no load command named yet
+    by_edge<std::size_t> next{};           ///< first key that no load command from there named yet
     std::size_t end = 0;                   ///< first key that is not wanted (any more)
     reason end_reason = reason::complete;  ///< why the chain ends there
     std::optional<reason> stop_reason;     ///< stopped or cancelled
-    std::uint64_t loads_left = 0;          ///< keys in [next, end) that are in a lower tier
+    by_edge<std::uint64_t> loads_left{};   ///< keys in [next, end) that are there
     std::uint64_t shared_with = 0;         ///< an older job with the same first `in_common` keys; 0: none
     std::size_t in_common = 0;
-    bool has_loads = false;         ///< something was loaded for it
-    bool measures_only = false;     ///< a probe: loads for no client, which measure the device
-    bool waits_for_window = false;  ///< its first loads measure the device; it is not cut before they have
-    time_point measuring_since{};
+    std::bitset<max_edges> has_loads;          ///< something was loaded for it from there
+    std::optional<edge_number> measures_only;  ///< a probe: loads for no client, which measure the source
+    std::bitset<max_edges> waits_for_window;   ///< its first loads measure the source; it is not cut before they have
+    by_edge<time_point> measuring_since{};
+    bool holds_back = false;       ///< what is known of the chain does not pay, but what is asked for may
+    edge_number cut_by = 0;        ///< the source that was too slow, where one was
     time_point since{};            ///< when it was asked for
     std::size_t first_prefix = 0;  ///< `prefix` at that time
     double could_save = 0;         ///< seconds of recomputing, if the whole chain came
@@ -116,6 +136,7 @@ class planner {
     std::unordered_map<std::size_t, std::uint64_t> arrivals;
   };
   struct load_in_flight {
+    edge_number edge = 0;
     std::uint64_t bytes = 0;
     std::vector<std::pair<std::uint64_t, std::size_t>> wanted_by;  ///< job, key
   };
@@ -133,7 +154,18 @@ class planner {
     bool is_assumed = false;  ///< … and take_assumed() has named it
     loss_account losses;
   };
-  enum class issued : std::uint8_t { yes, no_room, over_budget };
+  /// A tier below as one that loads come from.
+  struct source {
+    throughput speed;
+    probe_schedule probes;
+    std::optional<command> open;  ///< the load command that is not answered yet
+    std::uint64_t open_stride = 0;
+    bool blocked = false;  ///< the tier answered `wait`: no loads until retry() or blocked_until
+    time_point blocked_until{};
+    source_status counts;
+  };
+  using forecasts = by_edge<std::optional<forecast>>;
+  enum class issued : std::uint8_t { yes, nothing, no_room, over_budget };
 
   [[nodiscard]] prefetch_job* find(std::uint64_t number) noexcept;
   void begin_job(request incoming, time_point now);
@@ -146,34 +178,43 @@ class planner {
 
   static void skip_resident(prefetch_job& job) noexcept;
   static void truncate_at(prefetch_job& job, std::size_t key, reason why) noexcept;
+  static void name_present_with_others(prefetch_job& job, std::size_t first) noexcept;
+  static void find_end(prefetch_job& job, std::bitset<max_edges> asks, std::uint64_t tokens_per_block,
+                       std::uint64_t threshold);
+  void send_question(prefetch_job& job, time_point now);
+  void close_question(prefetch_job& job);
+  void close_overdue_questions(time_point now);
   void note_arrivals();
   [[nodiscard]] double rate_for(const request& incoming);
   [[nodiscard]] engine& engine_of(std::uint32_t instance);
   void return_allowance(const prefetch_job& job, double gained);
   void open_account(prefetch_job& job, time_point now);
   void close_account(const prefetch_job& job, std::size_t length, time_point now);
-  void compare_with_recompute(prefetch_job& job, std::uint64_t ahead, time_point now);
-  void allow_measuring(prefetch_job& job, time_point now);
+  void compare_with_recompute(prefetch_job& job, const by_edge<std::uint64_t>& ahead, time_point now);
+  [[nodiscard]] static bool may_measure(const prefetch_job& job) noexcept;
   void refuse_or_cut(prefetch_job& job, std::size_t end, time_point now);
-  void begin_probe(time_point now);
-  [[nodiscard]] bool is_measuring(const prefetch_job& job) const noexcept;
-  [[nodiscard]] bool becomes_probe(prefetch_job& job, const forecast& speed, time_point now);
+  void begin_probe(source& from, time_point now);
+  [[nodiscard]] static edge_number edge_behind(const prefetch_job& job, std::size_t key) noexcept;
+  [[nodiscard]] bool is_measuring(const prefetch_job& job, edge_number edge) const noexcept;
+  [[nodiscard]] bool becomes_probe(prefetch_job& job, edge_number edge, const forecast& speed, time_point now);
   void share_load(load_in_flight& under_way, std::uint64_t number, std::size_t key);
   void share_loads_in_flight(prefetch_job& job);
-  void probe_behind(const prefetch_job& job, time_point now);
+  void probe_behind(const prefetch_job& job, edge_number edge, std::size_t first, time_point now);
   [[nodiscard]] static time_point latest_wait_of(const prefetch_job& job) noexcept;
-  [[nodiscard]] std::size_t best_end(const prefetch_job& job, std::uint64_t ahead, const forecast& speed,
-                                     time_point now) const;
+  [[nodiscard]] std::size_t best_end(const prefetch_job& job, std::size_t limit, const by_edge<std::uint64_t>& ahead,
+                                     const forecasts& speeds, time_point now) const;
   [[nodiscard]] static bool is_over(prefetch_job& job, time_point now) noexcept;
   void issue_finish(prefetch_job& job);
-  issued issue_loads(prefetch_job& job, time_point now);
-  [[nodiscard]] std::uint64_t room_for(const prefetch_job& job, time_point now) const;
-  [[nodiscard]] std::uint64_t probe_window(std::uint64_t stride) const noexcept;
+  void issue_loads_from(edge_number edge, time_point now);
+  issued issue_loads(prefetch_job& job, edge_number edge, time_point now);
+  [[nodiscard]] std::uint64_t room_for(const prefetch_job& job, edge_number edge, time_point now) const;
+  [[nodiscard]] std::uint64_t probe_window(std::uint64_t stride, const source& from) const noexcept;
   [[nodiscard]] std::uint64_t budget_for(const prefetch_job& job) const;
   [[nodiscard]] bool alone_in_budget(const prefetch_job& job) const;
+  [[nodiscard]] bool any_under_way() const noexcept;
   void on_load_result(const command_result& result, time_point now);
   void on_finish_result(const command_result& result, time_point now);
-  void track_load(std::uint64_t token, std::uint64_t number, std::size_t key, time_point now);
+  void track_load(const load_answer& load, const command& by, std::uint64_t stride, std::size_t key, time_point now);
   void release_hold(std::uint64_t number);
   void expire(time_point now);
   void refund(std::uint32_t instance, std::uint64_t bytes) noexcept;
@@ -188,16 +229,12 @@ class planner {
   std::map<std::uint64_t, load_in_flight> loads_in_flight_;  ///< by token, that is by the time of submission
   std::map<std::uint32_t, std::uint64_t> charged_;           ///< instance -> bytes
   std::uint64_t charged_in_all_ = 0;
-  std::optional<command> open_command_;  ///< the load command that is not answered yet
-  std::uint64_t open_stride_ = 0;
-  bool blocked_ = false;  ///< the tier answered `wait`: no loads until retry() or blocked_until_
-  time_point blocked_until_{};
-  throughput speed_;
-  probe_schedule probes_;
+  by_edge<source> sources_;
   std::map<std::uint32_t, engine> engines_;  ///< by instance
   std::vector<std::uint32_t> assumed_;
   continuations continuations_;
   std::vector<command> commands_;
+  std::vector<question> questions_;
   std::vector<answer> answers_;
   prefetch::status counts_;
 };

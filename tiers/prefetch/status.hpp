@@ -5,6 +5,7 @@
 
 #include "core/enum_names.hpp"
 #include "core/figure.hpp"
+#include "tiers/transfer.hpp"
 
 namespace cenote::prefetch {
 
@@ -26,6 +27,15 @@ CENOTE_ENUM_NAMES(reason, complete, absent, below_threshold, cannot_win, cut, ti
                   no_space, budget);
 inline constexpr std::size_t reasons = enum_size<reason>;
 
+/// Of one tier below, as one that loads come from.
+struct source_status {
+  std::uint64_t bytes_in_flight = 0;
+  double bytes_per_s = 0;  ///< 0: never measured
+  double latency_s = 0;
+  double measured_age_s = 0;
+  std::uint64_t cannot_win = 0, cut = 0;  ///< prefetches that ended because it was too slow
+};
+
 struct status {
   std::uint64_t started = 0, finished = 0;
   std::uint64_t wanted = 0, loaded = 0, lost = 0, read_ahead = 0;
@@ -37,6 +47,8 @@ struct status {
   double measured_age_s = 0;
   std::uint64_t compared = 0, probes = 0;
   double waited_s = 0, recompute_s = 0, saved_s = 0, lost_s = 0;  ///< of compared ones that were answered
+  std::uint64_t questions = 0, answered = 0, found = 0;
+  std::array<source_status, max_edges> sources{};  ///< by edge; those above are of all, or of the nearest
 };
 
 }  // namespace cenote::prefetch
@@ -68,6 +80,12 @@ struct figure_table<prefetch::status> {
        "Prefetches that were compared with recomputing.", &all::compared},
       {"prefetch.probes", "cenote_prefetch_probes_total", counter, "windows",
        "Windows that were loaded to measure the device.", &all::probes},
+      {"prefetch.questions", "cenote_prefetch_questions_total", counter, "questions",
+       "Chains of which tiers without hints were asked what they have.", &all::questions},
+      {"prefetch.answered", "cenote_prefetch_questions_answered_total", counter, "questions",
+       "Of those, the ones that all of them answered in time.", &all::answered},
+      {"prefetch.found", "cenote_prefetch_blocks_found_total", counter, "blocks",
+       "Blocks that they said to have, in prefixes.", &all::found},
       {"prefetch.bytes_in_flight", "cenote_prefetch_in_flight_bytes", gauge, "bytes", "Bytes of loads under way.",
        &all::bytes_in_flight},
       {"prefetch.waiting", "cenote_prefetch_waiting", gauge, "prefetches", "Prefetches that are not answered yet.",
@@ -90,9 +108,36 @@ struct figure_table<prefetch::status> {
        "Waited longer than was saved, by those that did.", &all::lost_s},
   });
 };
-/// All but the array have a row.
+
+template <>
+struct figure_table<prefetch::source_status> {
+  using all = prefetch::source_status;
+  static constexpr auto counter = figure_kind::counter;
+  static constexpr auto gauge = figure_kind::gauge;
+  static constexpr auto rows = std::to_array<figure<all>>({
+      {"prefetch.sources[].bytes_in_flight", "cenote_prefetch_source_in_flight_bytes", gauge, "bytes",
+       "Bytes of loads under way from this tier below.", &all::bytes_in_flight},
+      {"prefetch.sources[].bytes_per_s", "cenote_prefetch_source_bytes_per_second", gauge, "bytes/s",
+       "How fast loads came up from there, as measured last.", &all::bytes_per_s},
+      {"prefetch.sources[].latency_s", "cenote_prefetch_source_latency_seconds", gauge, "seconds",
+       "Time until the first load of several came from there, as measured last.", &all::latency_s},
+      {"prefetch.sources[].measured_age_s", "cenote_prefetch_source_measured_age_seconds", gauge, "seconds",
+       "Time since a load came from there.", &all::measured_age_s},
+      {"prefetch.sources[].cannot_win", "cenote_prefetch_source_cannot_win_total", counter, "prefetches",
+       "Prefetches for which it was too slow: nothing was loaded.", &all::cannot_win},
+      {"prefetch.sources[].cut", "cenote_prefetch_source_cut_total", counter, "prefetches",
+       "Prefetches that were cut because it became too slow.", &all::cut},
+  });
+};
+static_assert(rows_are_distinct<prefetch::source_status>() &&
+                  figure_table<prefetch::source_status>::rows.size() * sizeof(std::uint64_t) ==
+                      sizeof(prefetch::source_status),
+              "a figure has no row");
+
+/// All but the arrays have a row.
 static_assert(rows_are_distinct<prefetch::status>() &&
-                  (figure_table<prefetch::status>::rows.size() + prefetch::reasons) * sizeof(std::uint64_t) ==
+                  (figure_table<prefetch::status>::rows.size() + prefetch::reasons) * sizeof(std::uint64_t) +
+                          sizeof(prefetch::status::sources) ==
                       sizeof(prefetch::status),
               "a figure has no row");
 

@@ -44,7 +44,7 @@ BOOST_AUTO_TEST_CASE(entries_of_a_request_become_one_with_the_place_of_each_key)
   const auto whole = of.prefetching.take_prefetches();
   BOOST_REQUIRE(whole.size() == 1U);
   BOOST_TEST(whole[0].number == 5U);
-  BOOST_TEST((whole[0].places == std::vector{prefetch::place::present, prefetch::place::absent}));
+  BOOST_TEST((whole[0].places == std::vector<prefetch::spot>{{prefetch::place::present}, {prefetch::place::absent}}));
   BOOST_TEST(work.completions.empty());  // the planner answers it
   BOOST_TEST(work.late_answers == 1U);
 }

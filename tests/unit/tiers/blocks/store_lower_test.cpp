@@ -910,8 +910,9 @@ BOOST_AUTO_TEST_CASE(a_submitted_chain_becomes_one_request) {
   BOOST_REQUIRE(requests.size() == 1U);
   BOOST_TEST(requests[0].session == a.number);
   BOOST_TEST((requests[0].keys == std::vector{key_of(2), key_of(3), key_of(4)}));
-  BOOST_TEST((requests[0].places ==
-              std::vector{prefetch::place::present, prefetch::place::lower_tier, prefetch::place::absent}));
+  BOOST_TEST(
+      (requests[0].places ==
+       std::vector<prefetch::spot>{{prefetch::place::present}, {prefetch::place::near}, {prefetch::place::absent}}));
   const auto refused =
       a.ask({a.entry_of(operation::prefetch, key_of(1)), a.entry_of(operation::prefetch, key_of(2), 0, 3)});
   BOOST_TEST((static_cast<error_code>(refused.code) == error_code::malformed));

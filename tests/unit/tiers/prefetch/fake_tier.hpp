@@ -35,7 +35,8 @@ struct chain_request {
   std::uint32_t tokens_per_block = 16;
 };
 
-/// Loads come one after the other, each after `block_time`, or as `device` says. Names of blocks are numbers.
+/// Two tiers below. Of the first loads come one after the other, each after `block_time`, or as `device` says; it has
+/// hints. The second one has none, so it is asked; `server` says how it is. Names of blocks are numbers.
 class world {
  public:
   static constexpr std::uint64_t stride = 64 << 10;
@@ -52,6 +53,7 @@ class world {
     made.instance = what.instance;
     made.tokens_per_block = what.tokens_per_block;
     made.stride = stride;
+    if (server.stands) made.asks.set(1);
     for (const std::uint64_t n : what.keys) {
       made.keys.push_back(key_of(n));
       made.places.push_back(place_of(n));
@@ -77,6 +79,10 @@ class world {
         codes[each.completion.request] = each.completion.code;
         ended[each.completion.request] = now;
       }
+      for (question& each : plan.take_questions()) {
+        ++asked;
+        if (server.answers_after) answers_.emplace(now + *server.answers_after, std::move(each));
+      }
       const auto commands = plan.take_commands();
       if (commands.empty()) return;
       for (const command& each : commands) execute(each);
@@ -84,7 +90,10 @@ class world {
   }
   std::optional<time_point> next_event() const {
     std::optional<time_point> next = plan.wake_at(now);
-    if (!queue.empty() && !stalled) next = next ? std::min(*next, queue.front().done) : queue.front().done;
+    const auto sooner = [&](time_point when) { next = next ? std::min(*next, when) : when; };
+    if (!queue.empty() && !stalled) sooner(queue.front().done);
+    if (!far_queue.empty() && !server.stalled) sooner(far_queue.front().done);
+    if (!answers_.empty()) sooner(answers_.begin()->first);
     return next;
   }
   /// The next event: a load that ends, or a time that the planner waits for. False: there is none.
@@ -100,7 +109,22 @@ class world {
       outcomes.push_back({queue.front().token, lost ? transfer_result::failed : transfer_result::done});
       queue.pop_front();
     }
+    while (!far_queue.empty() && !server.stalled && far_queue.front().done <= now) {
+      const bool came = server.has.contains(far_queue.front().key);
+      if (came) present.insert(far_queue.front().key);
+      outcomes.push_back({far_queue.front().token, came ? transfer_result::done : transfer_result::missing});
+      far_queue.pop_front();
+    }
     if (!outcomes.empty()) plan.on_loads_finished(outcomes, now);
+    while (!answers_.empty() && answers_.begin()->first <= now) {
+      const question what = std::move(answers_.begin()->second);
+      answers_.erase(answers_.begin());
+      std::vector<bool> said;
+      for (const full_key& each : what.keys.keys) {
+        said.push_back(server.has.contains(number_of(each)) || server.lies_about.contains(number_of(each)));
+      }
+      plan.on_told(what.number, what.edge, said);
+    }
     settle();
     return true;
   }
@@ -124,6 +148,17 @@ class world {
   bool stalled = false;                          ///< nothing comes any more
   std::uint64_t room = ~std::uint64_t{0};        ///< loads that the tier takes at once
   std::set<std::uint64_t> present, below, damaged;
+  struct {
+    bool stands = false;
+    std::set<std::uint64_t> has, lies_about;
+    nanoseconds block_time = milliseconds(1);
+    nanoseconds latency{};
+    std::optional<nanoseconds> answers_after = microseconds(200);  ///< to questions; nothing: never
+    bool stalled = false;
+    std::uint64_t room = ~std::uint64_t{0};
+  } server;
+  std::uint64_t asked = 0;                         ///< questions
+  std::vector<std::uint64_t> fetched;              ///< from the second tier, in their order
   std::set<std::uint64_t> no_room_for;             ///< the tier answers no_space
   std::map<std::uint32_t, std::uint64_t> lengths;  ///< chain -> answer
   std::map<std::uint32_t, std::uint16_t> codes;
@@ -143,17 +178,19 @@ class world {
     std::memcpy(&n, key.bytes.data(), sizeof n);
     return n;
   }
-  place place_of(std::uint64_t n) const {
-    if (present.contains(n)) return place::present;
-    if (loading(n) != nullptr) return place::loading;
-    return below.contains(n) ? place::lower_tier : place::absent;
+  spot place_of(std::uint64_t n) const {
+    if (present.contains(n)) return {place::present};
+    if (loading(queue, n) != nullptr) return {place::loading, 0};
+    if (loading(far_queue, n) != nullptr) return {place::loading, 1};
+    if (below.contains(n)) return {place::near, 0};
+    return {server.stands ? place::unasked : place::absent};
   }
-  const load* loading(std::uint64_t n) const {
+  static const load* loading(const std::deque<load>& queue, std::uint64_t n) {
     const auto found = std::ranges::find(queue, n, &load::key);
     return found == queue.end() ? nullptr : &*found;
   }
   void execute(const command& command) {
-    command_result result{.what = command.what, .job = command.job, .first = command.first, .loads = {}, .length = 0};
+    command_result result{.what = command.what, .job = command.job, .edge = command.edge, .loads = {}, .length = 0};
     if (command.what == command::kind::release) {
       held.erase(command.job);
       return;
@@ -164,29 +201,40 @@ class world {
       for (std::size_t i = 0; i < result.length && command.hold; ++i)
         held[command.job].insert(number_of((*command.keys)[i]));
     }
-    for (std::size_t i = command.first; command.what == command::kind::load && i < command.first + command.count; ++i) {
-      const load_answer answer = load_of(number_of((*command.keys)[i]));
+    for (const std::uint32_t i : command.which) {
+      const load_answer answer = load_of(number_of((*command.keys)[i]), command.edge);
       result.loads.push_back(answer);
       if (answer.state != load_state::present && answer.state != load_state::loading) break;
     }
     plan.on_result(result, now);
   }
-  load_answer load_of(std::uint64_t n) {
+  load_answer load_of(std::uint64_t n, edge_number edge) {
     if (present.contains(n)) return {load_state::present};
-    if (const load* under_way = loading(n)) return {load_state::loading, under_way->token};
+    if (const load* under_way = loading(queue, n)) return {load_state::loading, under_way->token, 0};
+    if (const load* under_way = loading(far_queue, n)) return {load_state::loading, under_way->token, 1};
     if (no_room_for.contains(n)) return {load_state::no_space};
+    if (edge == 1) return fetch(n);
     if (!below.contains(n)) return {load_state::absent};
     if (queue.size() >= room) return {load_state::wait};
     const time_point begin = std::max(now, transferred_);
     transferred_ = device ? device(begin) : begin + block_time;
     queue.push_back({n, next_token_++, transferred_ + latency});
     read.push_back(n);
-    return {load_state::loading, queue.back().token};
+    return {load_state::loading, queue.back().token, 0};
+  }
+  load_answer fetch(std::uint64_t n) {
+    if (far_queue.size() >= server.room) return {load_state::wait};
+    fetched_ = std::max(now, fetched_) + server.block_time;
+    far_queue.push_back({n, next_token_++, fetched_ + server.latency});
+    fetched.push_back(n);
+    return {load_state::loading, far_queue.back().token, 1};
   }
 
-  std::deque<load> queue;
+  std::deque<load> queue, far_queue;
+  std::multimap<time_point, question> answers_;  ///< to come
   std::uint64_t next_token_ = 1;
   time_point transferred_{};
+  time_point fetched_{};
 };
 
 /// first, first + 1, …
