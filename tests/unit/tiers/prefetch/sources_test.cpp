@@ -6,7 +6,7 @@
 #include "tests/unit/tiers/prefetch/fake_tier.hpp"
 #include "tiers/prefetch/planner.hpp"
 
-namespace cenote::prefetch {
+namespace cenote::prefetch::sources_test {
 
 using namespace testing;
 using memory::prefetch_policy;
@@ -341,4 +341,4 @@ BOOST_AUTO_TEST_CASE(with_two_sources_of_which_one_is_a_hundred_times_slower_it_
 
 BOOST_AUTO_TEST_SUITE_END()
 
-}  // namespace cenote::prefetch
+}  // namespace cenote::prefetch::sources_test
