@@ -16,7 +16,8 @@
 
 namespace cenote::remote {
 
-/// What a block is called outside this machine.
+/// What a block is called outside this machine: places know it by identity and key(); the full key stands in the value,
+/// and a value with another one is `missing`, not `wrong`.
 struct block_name {
   std::uint64_t identity = 0;  ///< of its instance: identity_of(spec)
   std::uint32_t group = 0;
@@ -73,8 +74,10 @@ class backend {
   /// Which of these blocks of one instance are there; `answer` comes within `patience`.
   virtual void locate(std::vector<block_name> keys, std::chrono::milliseconds patience,
                       std::function<void(presence)> answer) = 0;
-  /// Removes blocks. `answer`: how many there were, or why that is not known.
-  virtual void drop(std::vector<block_name> keys, std::function<void(result<std::uint64_t>)> answer) = 0;
+  /// Removes blocks of an instance, which who removes knows by their block keys alone. `answer`: how many there were, or
+  /// why that is not known.
+  virtual void drop(std::uint64_t identity, std::vector<block_key> keys,
+                    std::function<void(result<std::uint64_t>)> answer) = 0;
   /// From now on no block of the instance is found that anybody put before.
   virtual void clear(std::uint64_t identity, std::function<void(result<void>)> answer) = 0;
   virtual void stop() noexcept = 0;
