@@ -21,13 +21,15 @@ namespace cenote::remote {
 struct block_name {
   std::uint64_t identity = 0;  ///< of its instance: identity_of(spec)
   std::uint32_t group = 0;
-  full_key full;
+  full_key full{};
+
+  [[nodiscard]] block_key key() const noexcept { return reduce_key(full.view(), group); }
 };
 
 /// A block to put, or memory to fill with one. The memory is the backend's until it has answered with the token.
 struct item {
   std::uint64_t token = 0;
-  block_name name;
+  block_name name{};
   std::span<std::byte> memory;          ///< the whole stride of a block
   std::optional<std::uint64_t> hash{};  ///< put: XXH3-64 of `memory`, if it was taken already
 };
@@ -74,8 +76,8 @@ class backend {
   /// Which of these blocks of one instance are there; `answer` comes within `patience`.
   virtual void locate(std::vector<block_name> keys, std::chrono::milliseconds patience,
                       std::function<void(presence)> answer) = 0;
-  /// Removes blocks of an instance, which who removes knows by their block keys alone. `answer`: how many there were, or
-  /// why that is not known.
+  /// Removes blocks of an instance, which who removes knows by their block keys alone. `answer`: how many there were,
+  /// or why that is not known.
   virtual void drop(std::uint64_t identity, std::vector<block_key> keys,
                     std::function<void(result<std::uint64_t>)> answer) = 0;
   /// From now on no block of the instance is found that anybody put before.

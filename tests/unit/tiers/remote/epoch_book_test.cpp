@@ -1,0 +1,99 @@
+// The epochs that a node keeps: increasing, on disk, bounded, and safe when the file is damaged.
+#include "tiers/remote/epoch_book.hpp"
+
+#include <boost/test/unit_test.hpp>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <random>
+
+#include "tests/support/redis_server.hpp"
+
+namespace cenote::remote {
+
+namespace {
+
+const epoch_book::place here{1, 2};
+
+std::string bytes_of(const std::string& file) {
+  std::ifstream in(file, std::ios::binary);
+  return {std::istreambuf_iterator<char>(in), {}};
+}
+
+void write_bytes(const std::string& file, std::string_view bytes) {
+  std::ofstream(file, std::ios::binary | std::ios::trunc) << bytes;
+}
+
+}  // namespace
+
+BOOST_AUTO_TEST_SUITE(epochs)
+
+BOOST_AUTO_TEST_CASE(an_epoch_is_written_as_16_digits_and_nothing_else_is_read_as_one) {
+  BOOST_TEST(epoch_text(0x1a) == "000000000000001a");
+  BOOST_TEST(epoch_in("000000000000001a") == 0x1aU);
+  for (const char* text : {"", "1a", "000000000000001g", "-00000000000001a", "0x0000000000001a", "8000000000000000",
+                           "000000000000001a0"}) {
+    BOOST_TEST(epoch_in(text) == 0U, text);
+  }
+}
+
+BOOST_AUTO_TEST_CASE(the_next_epoch_is_above_the_clock_what_is_known_and_what_was_seen) {
+  const test::scratch_folder folder;
+  auto book = epoch_book::open(folder / "book", 1);
+  BOOST_REQUIRE(book.has_value());
+  BOOST_TEST(book->next(here, 0, 1000) >= 1000U);
+  BOOST_REQUIRE(book->keep(here, 5000).has_value());
+  BOOST_TEST(book->next(here, 0, 1000) == 5001U);
+  BOOST_TEST(book->next(here, 7000, 1000) == 7001U);
+  BOOST_TEST(book->next(here, epoch_limit - 1, 1000) < epoch_limit);
+  BOOST_TEST(book->next(here, 0, 0) == 5001U);
+}
+
+BOOST_AUTO_TEST_CASE(epochs_and_clears_to_be_carried_out_outlive_the_process) {
+  const test::scratch_folder folder;
+  {
+    auto book = epoch_book::open(folder / "book", 1);
+    BOOST_REQUIRE(book.has_value());
+    BOOST_REQUIRE(book->keep(here, 5).has_value());
+    BOOST_REQUIRE(book->keep_pending({3, 4}).has_value());
+  }
+  auto book = epoch_book::open(folder / "book", 1);
+  BOOST_REQUIRE(book.has_value());
+  BOOST_TEST(book->known(here) == 5U);
+  BOOST_TEST(!book->is_pending(here));
+  BOOST_TEST(book->is_pending({3, 4}));
+  BOOST_REQUIRE(book->keep({3, 4}, 9).has_value());
+  BOOST_TEST(!epoch_book::open(folder / "book", 1)->is_pending({3, 4}));
+}
+
+BOOST_AUTO_TEST_CASE(a_damaged_book_makes_every_older_epoch_count_as_old) {
+  const test::scratch_folder folder;
+  const auto file = folder / "book";
+  BOOST_REQUIRE(epoch_book::open(file, 1)->keep(here, 5).has_value());
+  const auto right = bytes_of(file);
+  std::mt19937_64 random(1);
+  for (int round = 0; round < 300; ++round) {
+    auto wrong = right;
+    if (round % 3 == 0) {
+      wrong.resize(random() % right.size());
+    } else if (round % 3 == 1) {
+      wrong[random() % wrong.size()] ^= static_cast<char>(1U << (random() % 8));
+    } else {
+      wrong += static_cast<char>(random());
+    }
+    write_bytes(file, wrong);
+    auto book = epoch_book::open(file, 100);
+    BOOST_REQUIRE(book.has_value());
+    BOOST_REQUIRE(book->was_damaged());
+    BOOST_REQUIRE(book->known(here) == 100U);
+  }
+  BOOST_TEST(epoch_book::open(file, 200)->known(here) == 100U);  // written down: the next process knows, too
+}
+
+BOOST_AUTO_TEST_CASE(a_folder_that_cannot_be_written_is_said) {
+  BOOST_TEST(!epoch_book::open("/proc/none/book", 1).has_value());
+}
+
+BOOST_AUTO_TEST_SUITE_END()
+
+}  // namespace cenote::remote

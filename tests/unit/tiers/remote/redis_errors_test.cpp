@@ -1,0 +1,29 @@
+// What error replies mean, and that what is shown of them can be shown.
+#include "tiers/remote/redis_errors.hpp"
+
+#include <boost/test/unit_test.hpp>
+#include <string>
+
+namespace cenote::remote {
+
+BOOST_AUTO_TEST_SUITE(redis_errors)
+
+BOOST_AUTO_TEST_CASE(a_full_server_is_full_and_one_that_refuses_us_is_away) {
+  BOOST_TEST((meaning_of("OOM command not allowed when used memory > 'maxmemory'.") == redis_failure::full));
+  BOOST_TEST((meaning_of("MISCONF Redis is configured to save RDB snapshots") == redis_failure::full));
+  BOOST_TEST((meaning_of("ERR Protocol error: invalid bulk length") == redis_failure::too_big));
+  BOOST_TEST((meaning_of("READONLY You can't write against a read only replica.") == redis_failure::away));
+  BOOST_TEST((meaning_of("something new") == redis_failure::away));
+  BOOST_TEST((meaning_of("") == redis_failure::away));
+}
+
+BOOST_AUTO_TEST_CASE(the_text_says_what_would_be_right_and_steers_no_terminal) {
+  BOOST_TEST(explained("NOAUTH Authentication required.").find("file") != std::string::npos);
+  BOOST_TEST(explained("READONLY x").find("primary") != std::string::npos);
+  BOOST_TEST(explained("ERR \x1b[2J").find('\x1b') == std::string::npos);
+  BOOST_TEST(explained(std::string(100000, 'x')).size() < 1000U);
+}
+
+BOOST_AUTO_TEST_SUITE_END()
+
+}  // namespace cenote::remote

@@ -1,0 +1,178 @@
+// The file of epochs: read whole, written whole.
+#include "tiers/remote/epoch_book.hpp"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <charconv>
+#include <span>
+#include <vector>
+
+#include "core/byte_io.hpp"
+#include "core/checksum.hpp"
+#include "core/unique_fd.hpp"
+
+namespace cenote::remote {
+
+namespace {
+
+constexpr std::uint64_t book_magic = 0x6b6f6f6268636f65;  // "eochbook"
+constexpr std::uint32_t book_version = 1;
+constexpr std::size_t entry_bytes = 25;
+constexpr std::size_t book_header_bytes = 8 + 4 + 8 + 4;
+constexpr std::size_t most_book_bytes = book_header_bytes + epoch_book::most_entries * entry_bytes + 8;
+
+/// Nothing when there is no such file.
+result<std::optional<std::string>> read_book(const std::filesystem::path& file) {
+  const unique_fd opened(::open(file.c_str(), O_RDONLY | O_CLOEXEC));
+  if (!opened && errno == ENOENT) return std::nullopt;
+  if (!opened) return fail_errno("open", file.native());
+  std::string bytes(most_book_bytes + 1, '\0');
+  std::size_t size = 0;
+  while (size < bytes.size()) {
+    const ssize_t n = ::read(opened.get(), bytes.data() + size, bytes.size() - size);
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0) return fail_errno("read", file.native());
+    if (n == 0) break;
+    size += static_cast<std::size_t>(n);
+  }
+  bytes.resize(size);
+  return bytes;
+}
+
+result<void> write_synced(const std::filesystem::path& file, std::span<const std::byte> bytes) {
+  const unique_fd opened(::open(file.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600));
+  if (!opened) return fail_errno("open", file.native());
+  while (!bytes.empty()) {
+    const ssize_t n = ::write(opened.get(), bytes.data(), bytes.size());
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0) return fail_errno("write", file.native());
+    bytes = bytes.subspan(static_cast<std::size_t>(n));
+  }
+  if (::fsync(opened.get()) != 0) return fail_errno("fsync", file.native());
+  return {};
+}
+
+result<void> replace_synced(const std::filesystem::path& from, const std::filesystem::path& to) {
+  if (::rename(from.c_str(), to.c_str()) != 0) return fail_errno("rename", to.native());
+  const auto folder = to.has_parent_path() ? to.parent_path() : std::filesystem::path(".");
+  const unique_fd opened(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (!opened || ::fsync(opened.get()) != 0) return fail_errno("fsync", folder.native());
+  return {};
+}
+
+}  // namespace
+
+std::string epoch_text(epoch number) {
+  constexpr std::string_view digits = "0123456789abcdef";
+  std::string text(16, '0');
+  for (std::size_t i = 16; i-- > 0; number >>= 4U) text[i] = digits[number & 0xfU];
+  return text;
+}
+
+epoch epoch_in(std::string_view text) noexcept {
+  epoch number = 0;
+  if (text.size() != 16) return 0;
+  const auto [end, code] = std::from_chars(text.data(), text.data() + text.size(), number, 16);
+  if (code != std::errc() || end != text.data() + text.size() || number >= epoch_limit) return 0;
+  return number;
+}
+
+result<epoch_book> epoch_book::open(std::filesystem::path file, epoch now) {
+  auto bytes = read_book(file);
+  if (!bytes) return std::unexpected(bytes.error().in("the epochs of a remote tier"));
+  epoch_book book(std::move(file));
+  if (*bytes && !book.decode(**bytes)) {
+    book.entries_.clear();
+    book.floor_ = now;
+    book.was_damaged_ = true;
+  }
+  if (auto written = book.write(); !written) {
+    return std::unexpected(written.error().in("the epochs of a remote tier"));
+  }
+  return book;
+}
+
+bool epoch_book::decode(std::string_view bytes) {
+  constexpr std::size_t sum_bytes = sizeof(std::uint64_t);
+  if (bytes.size() < book_header_bytes + sum_bytes || bytes.size() > most_book_bytes) return false;
+  const auto body = std::as_bytes(std::span(bytes)).first(bytes.size() - sum_bytes);
+  byte_reader sum(std::as_bytes(std::span(bytes)).last(sum_bytes));
+  if (sum.get<std::uint64_t>() != checksum_of(body)) return false;
+
+  byte_reader reader(body);
+  if (reader.get<std::uint64_t>() != book_magic || reader.get<std::uint32_t>() != book_version) return false;
+  floor_ = reader.get<std::uint64_t>();
+  const auto count = reader.get<std::uint32_t>();
+  if (count > most_entries || reader.remaining() != count * entry_bytes || floor_ >= epoch_limit) return false;
+  for (std::uint32_t i = 0; i < count; ++i) {
+    const auto server = reader.get<std::uint64_t>();
+    const auto identity = reader.get<std::uint64_t>();
+    const auto number = reader.get<std::uint64_t>();
+    const auto pending = reader.get<std::uint8_t>();
+    if (number >= epoch_limit || pending > 1) return false;
+    entries_[{server, identity}] = {.number = number, .is_pending = pending == 1};
+  }
+  return reader.ok() && entries_.size() == count;
+}
+
+epoch epoch_book::known(const place& where) const noexcept {
+  const auto found = entries_.find(where);
+  return found == entries_.end() ? floor_ : found->second.number;
+}
+
+bool epoch_book::is_pending(const place& where) const noexcept {
+  const auto found = entries_.find(where);
+  return found != entries_.end() && found->second.is_pending;
+}
+
+epoch epoch_book::next(const place& where, epoch seen, epoch now) const noexcept {
+  const epoch above = std::max({known(where), seen, now - std::min<epoch>(now, 1)}) + 1;
+  return above < epoch_limit ? above : now;  // a number that cannot be counted up: any other one is as good
+}
+
+result<void> epoch_book::keep(const place& where, epoch number) {
+  if (!entries_.contains(where)) make_room();
+  entries_[where] = {.number = number, .is_pending = false};
+  return write();
+}
+
+result<void> epoch_book::keep_pending(const place& where) {
+  const epoch number = known(where);
+  if (!entries_.contains(where)) make_room();
+  entries_[where] = {.number = number, .is_pending = true};
+  return write();
+}
+
+void epoch_book::make_room() {
+  if (entries_.size() < most_entries) return;
+  const auto lowest = std::ranges::min_element(
+      entries_, {}, [](const auto& each) { return std::pair(each.second.is_pending, each.second.number); });
+  floor_ = std::max(floor_, lowest->second.number + (lowest->second.is_pending ? 1 : 0));
+  entries_.erase(lowest);
+}
+
+result<void> epoch_book::write() {
+  byte_writer writer;
+  writer.put(book_magic);
+  writer.put(book_version);
+  writer.put(floor_);
+  writer.put(static_cast<std::uint32_t>(entries_.size()));
+  for (const auto& [where, what] : entries_) {
+    writer.put(where.server);
+    writer.put(where.identity);
+    writer.put(what.number);
+    writer.put(static_cast<std::uint8_t>(what.is_pending ? 1 : 0));
+  }
+  writer.put(checksum_of(writer.bytes()));
+  auto beside = file_;
+  beside += ".new";
+  if (auto written = write_synced(beside, writer.bytes()); !written) return written;
+  return replace_synced(beside, file_);
+}
+
+}  // namespace cenote::remote

@@ -1,0 +1,77 @@
+// What this node knows of the epochs of instances on servers: kept in a file, so that nobody brings back what was
+// cleared.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "core/error.hpp"
+
+namespace cenote::remote {
+
+/// Stands in each key of a block, behind the instance's identity. A new one is a clear: nobody asks for the old keys
+/// any more. Unique, increasing: nanoseconds of the calendar, or one more than any that was seen. 0: none.
+using epoch = std::uint64_t;
+
+/// Numbers from here on are none that a node makes.
+inline constexpr epoch epoch_limit = epoch{1} << 63;
+
+/// As it stands in keys and on servers: 16 hex digits.
+[[nodiscard]] std::string epoch_text(epoch number);
+/// 0 when `text` is no epoch.
+[[nodiscard]] epoch epoch_in(std::string_view text) noexcept;
+
+/// The epochs of one backend. In the file: magic, version, floor, count, entries, XXH3-64 of all that. Not thread-safe.
+class epoch_book {
+ public:
+  struct place {
+    std::uint64_t server = 0;
+    std::uint64_t identity = 0;
+    auto operator<=>(const place&) const = default;
+  };
+  /// More entries than that: the one of the lowest epoch goes, and what is below it counts as older than we know.
+  static constexpr std::size_t most_entries = 16384;
+
+  /// Reads the file; without one the book is empty. One that is damaged counts as a book in which every instance was
+  /// cleared at `now`: what was put before is not found again. Errors: `system` when the file cannot be read.
+  [[nodiscard]] static result<epoch_book> open(std::filesystem::path file, epoch now);
+
+  /// The highest epoch that we know of; what a server has must not be older.
+  [[nodiscard]] epoch known(const place& where) const noexcept;
+  /// A clear that the server has not heard of yet.
+  [[nodiscard]] bool is_pending(const place& where) const noexcept;
+  /// An epoch above all that we know of and above `seen`.
+  [[nodiscard]] epoch next(const place& where, epoch seen, epoch now) const noexcept;
+
+  /// Notes an epoch, and writes the file (synced, replaced at once). In memory it is noted also when that fails.
+  [[nodiscard]] result<void> keep(const place& where, epoch number);
+  /// Notes clears to be carried out.
+  [[nodiscard]] result<void> keep_pending(const place& where);
+
+  [[nodiscard]] std::size_t size() const noexcept { return entries_.size(); }
+  [[nodiscard]] bool was_damaged() const noexcept { return was_damaged_; }
+
+ private:
+  struct entry {
+    epoch number = 0;
+    bool is_pending = false;
+  };
+
+  explicit epoch_book(std::filesystem::path file) : file_(std::move(file)) {}
+  [[nodiscard]] bool decode(std::string_view bytes);
+  [[nodiscard]] result<void> write();
+  void make_room();
+
+  std::filesystem::path file_;
+  std::map<place, entry> entries_;
+  epoch floor_ = 0;  ///< of what has no entry
+  bool was_damaged_ = false;
+};
+
+}  // namespace cenote::remote

@@ -1,0 +1,314 @@
+// The thread of the Redis backend: takes calls, polls the connections, tells answers.
+#include "tiers/remote/redis_backend.hpp"
+
+#include <poll.h>
+#include <pthread.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <csignal>
+#include <system_error>
+#include <utility>
+
+#include "tiers/remote/rendezvous.hpp"
+
+namespace cenote::remote {
+
+namespace {
+
+steady_time steady_now() {
+  return std::chrono::steady_clock::now();
+}
+
+epoch calendar_epoch() {
+  const auto since = std::chrono::system_clock::now().time_since_epoch();
+  return static_cast<epoch>(std::chrono::duration_cast<std::chrono::nanoseconds>(since).count());
+}
+
+redis_settings settings_of(const redis_options& options) {
+  return {.prefix = options.url.prefix,
+          .user = options.url.user,
+          .database = options.url.database,
+          .credentials = options.credentials,
+          .timeout = options.timeout,
+          .first_back_off = options.first_back_off,
+          .last_back_off = options.last_back_off,
+          .ping_every = options.ping_every};
+}
+
+}  // namespace
+
+redis_backend::server::server(redis_address address, const redis_settings& settings, epoch_book& book,
+                              redis_answers& answers, std::function<void()> wake, resolver::lookup lookup)
+    : site(std::move(address), settings, book, std::move(wake), std::move(lookup)),
+      lanes{redis_lane(site, settings, answers), redis_lane(site, settings, answers),
+            redis_lane(site, settings, answers)} {}
+
+result<std::unique_ptr<redis_backend>> redis_backend::open(redis_options options, events told) {
+  if (options.url.servers.empty()) return fail(error_code::invalid_argument, "a Redis backend has no server");
+  if (options.timeout <= std::chrono::milliseconds(0)) {
+    return fail(error_code::invalid_argument, "the timeout of a Redis backend must be above 0 ms");
+  }
+  if (!options.credentials.empty()) {
+    if (auto read = read_credentials(options.credentials, options.url.user); !read) {
+      return std::unexpected(read.error());
+    }
+  }
+  std::error_code failed;
+  std::filesystem::create_directories(options.state, failed);
+  if (failed) return fail_errno(failed.value(), "mkdir", options.state.native());
+  const auto file = options.state / ("redis-" + epoch_text(seed_of(options.url.name())) + ".epochs");
+  auto book = epoch_book::open(file, calendar_epoch());
+  if (!book) return std::unexpected(book.error());
+  unique_fd wake(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+  if (!wake) return fail_errno("eventfd");
+  std::unique_ptr<redis_backend> made(
+      new redis_backend(std::move(options), std::move(told), std::move(*book), std::move(wake)));
+  try {
+    made->thread_ = std::thread([self = made.get()] { self->run(); });
+  } catch (const std::system_error& thrown) {
+    return fail(error_code::system, std::string("start a thread for a Redis backend: ") + thrown.what());
+  }
+  return made;
+}
+
+redis_backend::redis_backend(redis_options options, events told, epoch_book book, unique_fd wake_descriptor)
+    : options_(std::move(options)),
+      settings_(settings_of(options_)),
+      name_(options_.url.name()),
+      told_(std::move(told)),
+      wake_(std::move(wake_descriptor)),
+      book_(std::move(book)) {
+  for (const redis_address& each : options_.url.servers) {
+    servers_.emplace_back(
+        each, settings_, book_, answers_, [this] { wake(); }, options_.lookup);
+    seeds_.push_back(servers_.back().site.seed());
+  }
+}
+
+redis_backend::~redis_backend() {
+  stop();
+}
+
+void redis_backend::put(std::vector<item> batch) {
+  enter([this, batch = std::move(batch), begun = steady_now()](steady_time now) mutable {
+    begin_items(request_kind::put, batch, begun, now);
+  });
+}
+
+void redis_backend::get(std::vector<item> batch) {
+  enter([this, batch = std::move(batch), begun = steady_now()](steady_time now) mutable {
+    begin_items(request_kind::get, batch, begun, now);
+  });
+}
+
+void redis_backend::locate(std::vector<block_name> keys, std::chrono::milliseconds patience,
+                           std::function<void(presence)> answer) {
+  auto asked = std::make_shared<redis_question>();
+  asked->told = std::move(answer);
+  const auto begun = steady_now();
+  const redis_request like{.kind = request_kind::exists,
+                           .name = {.identity = keys.empty() ? 0 : keys.front().identity},
+                           .asked = std::move(asked),
+                           .begun = begun,
+                           .deadline = begun + std::min(patience, settings_.timeout)};
+  std::vector<block_key> short_keys;
+  short_keys.reserve(keys.size());
+  for (const block_name& each : keys) short_keys.push_back(each.key());
+  enter([this, like, keys = std::move(short_keys)](steady_time now) { begin_question(like, keys, now); });
+}
+
+void redis_backend::drop(std::uint64_t identity, std::vector<block_key> keys,
+                         std::function<void(result<std::uint64_t>)> answer) {
+  auto asked = std::make_shared<redis_question>();
+  asked->dropped = std::move(answer);
+  const auto begun = steady_now();
+  const redis_request like{.kind = request_kind::drop,
+                           .name = {.identity = identity},
+                           .asked = std::move(asked),
+                           .begun = begun,
+                           .deadline = begun + settings_.timeout};
+  enter([this, like, keys = std::move(keys)](steady_time now) { begin_question(like, keys, now); });
+}
+
+void redis_backend::clear(std::uint64_t identity, std::function<void(result<void>)> answer) {
+  auto asked = std::make_shared<redis_question>();
+  asked->cleared = std::move(answer);
+  enter([this, identity, asked, begun = steady_now()](steady_time now) { begin_clear(identity, asked, begun, now); });
+}
+
+void redis_backend::stop() noexcept {
+  {
+    const std::lock_guard lock(mutex_);
+    is_stopping_ = true;
+  }
+  wake();
+  if (thread_.joinable()) thread_.join();
+}
+
+redis_counts redis_backend::counts() const {
+  const std::lock_guard lock(counts_mutex_);
+  return counts_;
+}
+
+void redis_backend::enter(call what) {
+  {
+    const std::lock_guard lock(mutex_);
+    if (is_stopping_) return;
+    inbox_.push_back(std::move(what));
+  }
+  wake();
+}
+
+void redis_backend::wake() noexcept {
+  const std::uint64_t one = 1;
+  (void)!::write(wake_.get(), &one, sizeof(one));
+}
+
+void redis_backend::run() {
+  ::pthread_setname_np(::pthread_self(), "cenote-redis");
+  sigset_t all;
+  ::sigfillset(&all);
+  ::pthread_sigmask(SIG_BLOCK, &all, nullptr);
+  run_steps([this] { return turn(); }, told_.on_exception);
+}
+
+bool redis_backend::turn() {
+  std::vector<call> calls;
+  bool is_stopping = false;
+  {
+    const std::lock_guard lock(mutex_);
+    calls.swap(inbox_);
+    is_stopping = is_stopping_;
+  }
+  auto now = steady_now();
+  for (call& each : calls) each(now);
+  for (server& each : servers_) {
+    for (redis_lane& lane : each.lanes) lane.turn(now);
+  }
+  if (is_stopping) end_all(now);
+  answers_.deliver(told_);
+  if (is_stopping) return false;
+  say_standing();
+  {
+    const std::lock_guard lock(counts_mutex_);
+    counts_ = answers_.counts;
+  }
+  wait(steady_now());
+  return true;
+}
+
+void redis_backend::end_all(steady_time now) {
+  for (server& each : servers_) {
+    for (redis_lane& lane : each.lanes) lane.stop(now);
+  }
+}
+
+void redis_backend::wait(steady_time now) {
+  std::array<pollfd, max_redis_servers * lanes_a_server + 1> polled{};
+  std::size_t count = 0;
+  auto next = now + std::chrono::seconds(1);
+  for (server& each : servers_) {
+    for (redis_lane& lane : each.lanes) {
+      polled[count++] = lane.watched();
+      next = std::min(next, lane.next_turn());
+    }
+  }
+  polled[count] = {.fd = wake_.get(), .events = POLLIN, .revents = 0};
+  const auto patience = std::chrono::ceil<std::chrono::milliseconds>(std::max(next - now, steady_time::duration(0)));
+  if (::poll(polled.data(), count + 1, static_cast<int>(patience.count())) <= 0) return;
+  if (polled[count].revents != 0) {
+    std::uint64_t rings = 0;
+    (void)!::read(wake_.get(), &rings, sizeof(rings));
+  }
+  now = steady_now();
+  count = 0;
+  for (server& each : servers_) {
+    for (redis_lane& lane : each.lanes) lane.serve(polled[count++].revents, now);
+  }
+}
+
+/// Says that the place answers while one server has all its connections, and that it does not when each server has
+/// failed.
+void redis_backend::say_standing() {
+  bool is_any_up = false;
+  bool is_any_open = false;  // it neither serves nor has failed
+  std::optional<error> why;
+  for (const server& each : servers_) {
+    const bool is_up = std::ranges::all_of(each.lanes, [](const redis_lane& lane) { return lane.is_ready(); });
+    const auto failed = std::ranges::find_if(each.lanes, [](const redis_lane& lane) { return !!lane.failure(); });
+    is_any_up = is_any_up || is_up;
+    is_any_open = is_any_open || (!is_up && failed == each.lanes.end());
+    if (!why && failed != each.lanes.end()) why = failed->failure();
+  }
+  if (!is_any_up && (is_any_open || !why)) return;
+  if (stands_ == is_any_up) return;
+  stands_ = is_any_up;
+  if (told_.standing) told_.standing(is_any_up ? result<void>() : result<void>(std::unexpected(*why)));
+}
+
+redis_backend::server& redis_backend::home(const redis_request& request) {
+  return servers_[home_of(request.name.identity, request.key, seeds_)];
+}
+
+void redis_backend::begin_items(request_kind kind, std::vector<item>& batch, steady_time begun, steady_time now) {
+  for (item& each : batch) {
+    redis_request request{.kind = kind,
+                          .name = each.name,
+                          .key = each.name.key(),
+                          .token = each.token,
+                          .size = each.memory.size(),
+                          .memory = each.memory,
+                          .hash = each.hash,
+                          .begun = begun,
+                          .deadline = begun + settings_.timeout};
+    const bool is_too_much = answers_.open_bytes + request.size > options_.open_bytes && answers_.open_bytes > 0;
+    answers_.open_bytes += request.size;
+    if (is_too_much) {
+      answers_.end(request, item_result::unreachable, now);
+    } else {
+      home(request).lanes[kind == request_kind::put ? puts : gets].take(std::move(request), now);
+    }
+  }
+}
+
+void redis_backend::begin_question(const redis_request& like, const std::vector<block_key>& keys, steady_time now) {
+  redis_question& asked = *like.asked;
+  asked.found.held.assign(keys.size(), false);
+  asked.open = keys.size();
+  const bool is_too_much = answers_.open_keys + keys.size() > options_.open_keys && answers_.open_keys > 0;
+  answers_.open_keys += keys.size();
+  if (keys.empty()) return answers_.finish(asked);
+  for (std::size_t i = 0; i < keys.size(); ++i) {
+    redis_request request = like;
+    request.key = keys[i];
+    request.index = i;
+    if (is_too_much) {
+      answers_.end(request, item_result::unreachable, now);
+    } else {
+      home(request).lanes[questions].take(std::move(request), now);
+    }
+  }
+}
+
+void redis_backend::begin_clear(std::uint64_t identity, std::shared_ptr<redis_question> asked, steady_time begun,
+                                steady_time now) {
+  asked->open = servers_.size();
+  for (server& each : servers_) {
+    const auto noted = book_.keep_pending(each.site.place_of(identity));
+    if (!noted) {
+      ++answers_.counts.epochs_unwritten;
+      asked->unwritten = noted.error();
+    }
+    redis_request request{.kind = request_kind::clear,
+                          .name = {.identity = identity},
+                          .asked = asked,
+                          .begun = begun,
+                          .deadline = begun + settings_.timeout};
+    each.lanes[questions].take(std::move(request), now);
+  }
+}
+
+}  // namespace cenote::remote

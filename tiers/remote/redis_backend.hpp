@@ -1,0 +1,120 @@
+// The backend on Redis or Valkey servers: one thread, three connections a server, values by rendezvous hashing.
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <filesystem>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <thread>
+#include <vector>
+
+#include "core/error.hpp"
+#include "core/unique_fd.hpp"
+#include "tiers/remote/backend.hpp"
+#include "tiers/remote/epoch_book.hpp"
+#include "tiers/remote/redis_answers.hpp"
+#include "tiers/remote/redis_lane.hpp"
+#include "tiers/remote/redis_site.hpp"
+#include "tiers/remote/redis_url.hpp"
+
+namespace cenote::remote {
+
+struct redis_options {
+  redis_url url;
+  std::filesystem::path credentials;  ///< file with `password` or `user:password`; empty: none. Read at each connection
+  std::filesystem::path state;        ///< folder of this node's own, for the epochs; made if it is not there
+  std::chrono::milliseconds timeout{2000};
+  std::size_t open_bytes = std::size_t{512} << 20U;  ///< of blocks in puts and gets; more is answered `unreachable`
+  std::size_t open_keys = std::size_t{1} << 18U;     ///< of questions; more is answered as not known
+  std::chrono::milliseconds first_back_off{1000};
+  std::chrono::milliseconds last_back_off{30000};
+  std::chrono::milliseconds ping_every{2000};
+  resolver::lookup lookup = resolver::by_system;
+};
+
+/// Servers that evict by themselves. A block lies on the server that rendezvous hashing gives it; a server that is away
+/// makes its blocks unreachable, and the backend stands while one server answers. Questions, gets and puts have a
+/// connection each to every server, so that a question does not wait behind values.
+///
+/// Copies of a value's bytes in user space: none for a put (from the block into the socket) and none for a get (from
+/// the socket into the block), but for what comes in one piece with the reply before it, at most 64 KiB. Each is hashed
+/// once: a put when its hash did not come with it, a get always.
+///
+/// The epochs' file is written (synced) on the backend's thread: at a clear, and when a server has another epoch.
+class redis_backend final : public backend {
+ public:
+  /// Starts the thread. Errors: `invalid_argument`, `permission_denied` and `system` for the file with the password and
+  /// for the folder. A server that does not answer is none: that is told as the standing.
+  [[nodiscard]] static result<std::unique_ptr<redis_backend>> open(redis_options options, events told);
+  ~redis_backend() override;
+
+  void put(std::vector<item> batch) override;
+  void get(std::vector<item> batch) override;
+  void locate(std::vector<block_name> keys, std::chrono::milliseconds patience,
+              std::function<void(presence)> answer) override;
+  void drop(std::uint64_t identity, std::vector<block_key> keys,
+            std::function<void(result<std::uint64_t>)> answer) override;
+  /// A clear that a server did not hear of in time is answered `removal_pending`; it is carried out before anything of
+  /// the instance is asked there again, also by the node's next process.
+  void clear(std::uint64_t identity, std::function<void(result<void>)> answer) override;
+  void stop() noexcept override;
+  [[nodiscard]] std::string_view name() const noexcept override { return name_; }
+
+  /// Thread-safe.
+  [[nodiscard]] redis_counts counts() const;
+
+ private:
+  enum lane_number : std::size_t { questions, gets, puts, lanes_a_server };
+  struct server {
+    server(redis_address address, const redis_settings& settings, epoch_book& book, redis_answers& answers,
+           std::function<void()> wake, resolver::lookup lookup);
+    redis_site site;
+    std::array<redis_lane, lanes_a_server> lanes;
+  };
+  using call = std::function<void(steady_time)>;
+
+  redis_backend(redis_options options, events told, epoch_book book, unique_fd wake);
+  void enter(call what);
+  void wake() noexcept;
+  void run();
+  [[nodiscard]] bool turn();
+  void wait(steady_time now);
+  void say_standing();
+  void end_all(steady_time now);
+
+  void begin_items(request_kind kind, std::vector<item>& batch, steady_time begun, steady_time now);
+  void begin_question(const redis_request& like, const std::vector<block_key>& keys, steady_time now);
+  void begin_clear(std::uint64_t identity, std::shared_ptr<redis_question> asked, steady_time begun, steady_time now);
+  [[nodiscard]] server& home(const redis_request& request);
+
+  const redis_options options_;
+  const redis_settings settings_;
+  const std::string name_;
+  const events told_;
+  unique_fd wake_;
+
+  std::mutex mutex_;
+  std::vector<call> inbox_;   // guarded by mutex_
+  bool is_stopping_ = false;  // guarded by mutex_
+  mutable std::mutex counts_mutex_;
+  redis_counts counts_;  // guarded by counts_mutex_
+
+  // The thread's own.
+  epoch_book book_;
+  redis_answers answers_;
+  std::deque<server> servers_;
+  std::vector<std::uint64_t> seeds_;
+  std::optional<bool> stands_;
+  std::thread thread_;
+};
+
+}  // namespace cenote::remote

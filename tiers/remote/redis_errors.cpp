@@ -1,0 +1,67 @@
+// The table of what Redis and Valkey answer instead of a result.
+#include "tiers/remote/redis_errors.hpp"
+
+#include <array>
+
+#include "core/text.hpp"
+
+namespace cenote::remote {
+
+namespace {
+
+struct known_reply {
+  std::string_view begin;
+  redis_failure what;
+  std::string_view advice;
+};
+
+constexpr std::string_view password_advice =
+    "write the password, or user:password, into a file that only its owner can read, and name that file";
+
+constexpr std::array known_replies{
+    known_reply{"OOM ", redis_failure::full, "raise maxmemory, or let it evict: maxmemory-policy allkeys-lru"},
+    known_reply{"MISCONF", redis_failure::full, "it cannot save to its disk; see its log, or turn its snapshots off"},
+    known_reply{"NOREPLICAS", redis_failure::full, "it has fewer replicas than min-replicas-to-write asks for"},
+    known_reply{"ERR Protocol error: invalid bulk length", redis_failure::too_big,
+                "raise its proto-max-bulk-len above the size of a block, or use smaller blocks"},
+    known_reply{"READONLY", redis_failure::away, "it is a read-only replica: name its primary"},
+    known_reply{"LOADING", redis_failure::away, "it reads its data set; it is tried again"},
+    known_reply{"MASTERDOWN", redis_failure::away, "it is a replica without its primary: name the primary"},
+    known_reply{"BUSY ", redis_failure::away, "a script runs there; it is tried again"},
+    known_reply{"NOAUTH", redis_failure::away, password_advice},
+    known_reply{"WRONGPASS", redis_failure::away, password_advice},
+    known_reply{"ERR invalid password", redis_failure::away, password_advice},
+    known_reply{"ERR AUTH", redis_failure::away, "it has no password for this user: name no file with one"},
+    known_reply{"ERR Client sent AUTH", redis_failure::away, "it has no password: name no file with one"},
+    known_reply{"NOPERM", redis_failure::away,
+                "its ACL must allow get, set, exists, del, eval, ping and select on keys that begin with the prefix"},
+    known_reply{"ERR DB index", redis_failure::away, "name a database that it has (its setting `databases`)"},
+    known_reply{"ERR SELECT is not allowed", redis_failure::away, "it is a Redis Cluster, which is not spoken here"},
+    known_reply{"ERR max number of clients", redis_failure::away, "raise its maxclients"},
+    known_reply{"MOVED", redis_failure::away, "it is a Redis Cluster: name servers that stand alone"},
+    known_reply{"ASK ", redis_failure::away, "it is a Redis Cluster: name servers that stand alone"},
+    known_reply{"CLUSTERDOWN", redis_failure::away, "it is a Redis Cluster: name servers that stand alone"},
+};
+
+const known_reply* find_reply(std::string_view reply) noexcept {
+  for (const known_reply& each : known_replies) {
+    if (reply.starts_with(each.begin)) return &each;
+  }
+  return nullptr;
+}
+
+}  // namespace
+
+redis_failure meaning_of(std::string_view reply) noexcept {
+  const known_reply* known = find_reply(reply);
+  return known != nullptr ? known->what : redis_failure::away;
+}
+
+std::string explained(std::string_view reply) {
+  constexpr std::size_t most_shown = 200;
+  std::string text = printable(cut_text(reply, most_shown));
+  if (const known_reply* known = find_reply(reply)) text += " (" + std::string(known->advice) + ")";
+  return text;
+}
+
+}  // namespace cenote::remote

@@ -1,0 +1,468 @@
+// Back-off, greeting, epochs, and the mapping of replies to answers.
+#include "tiers/remote/redis_lane.hpp"
+
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <iterator>
+#include <utility>
+
+#include "core/checksum.hpp"
+#include "tiers/remote/redis_errors.hpp"
+
+namespace cenote::remote {
+
+namespace {
+
+using namespace std::chrono_literals;
+
+constexpr std::size_t most_unsent_bytes = std::size_t{4} << 20U;  // what is not sent yet can still be taken back
+constexpr std::size_t most_expected_bytes = std::size_t{32}
+                                            << 20U;  // of gets, in the server's and the kernel's buffers
+constexpr std::size_t most_run_commands = 1024;
+constexpr std::size_t most_run_bytes = std::size_t{16} << 20U;
+constexpr std::size_t most_instances = 4096;
+constexpr unsigned most_rounds = 16;
+constexpr auto expiry_grain = 2ms;  // deadlines that are closer than that are looked at together
+constexpr auto stuck_for = 1s;
+
+// Sets an epoch if nobody else did since it was seen; gives the one that holds then.
+constexpr std::string_view renew_script =
+    "local v = redis.call('GET', KEYS[1]) if (v or '') == ARGV[1] then redis.call('SET', KEYS[1], ARGV[2]) "
+    "return ARGV[2] end return v or ''";
+constexpr std::string_view put_tail = "\r\n$2\r\nNX\r\n";
+
+epoch epoch_of_now() {
+  const auto since = std::chrono::system_clock::now().time_since_epoch();
+  return static_cast<epoch>(std::chrono::duration_cast<std::chrono::nanoseconds>(since).count());
+}
+
+}  // namespace
+
+redis_lane::redis_lane(redis_site& site, const redis_settings& settings, redis_answers& answers)
+    : site_(&site), settings_(&settings), answers_(&answers) {}
+
+void redis_lane::take(redis_request request, steady_time now) {
+  const bool is_value = request.kind == request_kind::put || request.kind == request_kind::get;
+  if (is_value && request.size + value_header_bytes >= too_big_) {
+    const bool is_put = request.kind == request_kind::put;
+    return answers_->end(request, is_put ? item_result::full : item_result::missing, now);
+  }
+  if (state_ != state::ready && failures_ > 0) {
+    return answers_->end(request, item_result::unreachable, now, failure_ ? &*failure_ : nullptr);
+  }
+  soonest_ = std::min(soonest_, request.deadline);
+  queue_.push_back(std::move(request));
+}
+
+void redis_lane::turn(steady_time now) {
+  if (state_ == state::waiting && now >= retry_at_) begin_attempt(now);
+  if (state_ == state::resolving) connect(now);
+  if (state_ != state::waiting && state_ != state::ready && now >= attempt_until_) {
+    const std::string_view stage = state_ == state::resolving    ? "its name is not looked up yet"
+                                   : state_ == state::connecting ? "no connection"
+                                                                 : "it connects and says nothing";
+    lose(error(error_code::deadline_exceeded,
+               std::string(stage) + " after " + std::to_string(settings_->timeout.count()) + " ms"),
+         now);
+  }
+  if (state_ == state::ready) watch_silence(now);
+  if (now >= soonest_) expire(now);
+  pump(now);
+}
+
+void redis_lane::begin_attempt(steady_time now) {
+  attempt_until_ = now + settings_->timeout;
+  ++attempts_;
+  state_ = state::resolving;
+}
+
+void redis_lane::connect(steady_time now) {
+  const auto* addresses = site_->addresses(now);
+  if (addresses == nullptr) return;
+  if (!*addresses) return lose(addresses->error(), now);
+  if (auto begun = connection_.begin(**addresses, attempts_ - 1); !begun) return lose(begun.error(), now);
+  state_ = state::connecting;
+}
+
+void redis_lane::greet(steady_time now) {
+  state_ = state::greeting;
+  greetings_open_ = 0;
+  if (!settings_->credentials.empty()) {
+    const auto found = read_credentials(settings_->credentials, settings_->user);
+    if (!found) return lose(found.error(), now);
+    greet_with(found->user.empty() ? wire_command({"AUTH", found->password})
+                                   : wire_command({"AUTH", found->user, found->password}),
+               now);
+  }
+  if (settings_->database != 0) greet_with(wire_command({"SELECT", std::to_string(settings_->database)}), now);
+  greet_with(wire_command({"PING"}), now);
+  // A server that may not be written to is of no use, and should be known before it is counted on.
+  greet_with(wire_command({"SET", settings_->prefix + ":alive", "1", "PX", "60000"}), now);
+  connection_.flush(now);
+}
+
+void redis_lane::greet_with(std::string command, steady_time now) {
+  ++greetings_open_;
+  redis_request request{.kind = request_kind::greet, .begun = now, .deadline = steady_time::max()};
+  request.head = std::move(command);
+  connection_.send(std::move(request));
+}
+
+void redis_lane::lose(error why, steady_time now) {
+  if (state_ == state::ready && now - ready_since_ > 5 * settings_->first_back_off) failures_ = 0;
+  failure_ = why.in(site_->name());
+  ++answers_->counts.lost;
+  state_ = state::waiting;
+  const auto back_off = settings_->first_back_off * (1U << std::min(failures_, 10U));
+  retry_at_ = now + std::min(back_off, settings_->last_back_off);
+  ++failures_;
+  doom_.reset();
+  auto open = connection_.close();
+  std::ranges::move(queue_, std::back_inserter(open));
+  queue_.clear();
+  for (auto& [identity, of] : instances_) std::ranges::move(of.held, std::back_inserter(open));
+  instances_.clear();
+  ++run_;
+  run_commands_ = run_bytes_ = 0;
+  soonest_ = steady_time::max();
+  for (redis_request& each : open) answers_->end(each, item_result::unreachable, now, &*failure_);
+}
+
+void redis_lane::stop(steady_time now) {
+  lose(error(error_code::closed, "this node does not ask it any more"), now);
+  retry_at_ = steady_time::max();
+}
+
+void redis_lane::watch_silence(steady_time now) {
+  const redis_request* oldest = connection_.oldest();
+  if (oldest != nullptr) {
+    last_busy_ = now;
+    const bool is_overdue =
+        oldest->sent != steady_time{} && std::max(oldest->sent, connection_.last_reply()) + settings_->timeout <= now;
+    if (is_overdue) {
+      lose(error(error_code::deadline_exceeded, "no reply in " + std::to_string(settings_->timeout.count()) + " ms"),
+           now);
+    }
+  } else if (now - last_busy_ >= settings_->ping_every) {
+    last_busy_ = now;
+    send_own(request_kind::ping, wire_command({"PING"}));
+  }
+}
+
+void redis_lane::expire(steady_time now) {
+  const error late(error_code::deadline_exceeded, site_->name() + ": no answer in time");
+  const auto end = [&](redis_request& request) { answers_->end(request, item_result::unreachable, now, &late); };
+  auto next = connection_.expire(now, end);
+  const auto expire_list = [&](std::deque<redis_request>& list) {
+    std::erase_if(list, [&](redis_request& each) {
+      if (each.deadline > now) {
+        next = std::min(next, each.deadline);
+        return false;
+      }
+      end(each);
+      return true;
+    });
+  };
+  expire_list(queue_);
+  for (auto& [identity, of] : instances_) expire_list(of.held);
+  soonest_ = next == steady_time::max() ? next : std::max(next, now + expiry_grain);
+}
+
+void redis_lane::pump(steady_time now) {
+  if (state_ != state::ready) return;
+  while (state_ == state::ready && !queue_.empty() && connection_.unsent_bytes() < most_unsent_bytes &&
+         connection_.expected_bytes() < most_expected_bytes) {
+    redis_request request = std::move(queue_.front());
+    queue_.pop_front();
+    dispatch(std::move(request), now);
+    if (connection_.unsent_bytes() >= most_unsent_bytes / 4) connection_.flush(now);
+  }
+  connection_.flush(now);
+  if (queue_.empty() && run_commands_ > 0) {
+    ++run_;
+    run_commands_ = run_bytes_ = 0;
+  }
+}
+
+void redis_lane::dispatch(redis_request request, steady_time now) {
+  const std::uint64_t identity = request.name.identity;
+  if (!instances_.contains(identity)) forget_idle_instances();
+  instance& of = instances_[identity];
+  const auto where = site_->place_of(identity);
+  if (request.kind == request_kind::clear) of.must_renew = true;
+  const bool is_over = site_->book().known(where) != of.number || site_->book().is_pending(where) || of.must_renew;
+  if (of.what == standing::known && is_over) of.what = standing::unknown;
+  if (of.what == standing::known) return send_command(std::move(request), of);
+  if (of.what == standing::stuck && now >= of.retry_at) of.what = standing::unknown;
+  of.held.push_back(std::move(request));
+  if (of.what == standing::stuck) {
+    give_up(of, "", now);
+  } else if (of.what == standing::unknown) {
+    of.what = standing::looking;
+    of.rounds = 0;
+    send_look(identity);
+  }
+}
+
+void redis_lane::send_command(redis_request request, instance& of) {
+  if (of.run != run_) {
+    of.run = run_;
+    send_look(request.name.identity);
+  }
+  request.number = of.number;
+  const std::string key = key_of(request);
+  switch (request.kind) {
+    case request_kind::put: {
+      const auto hash = request.hash ? *request.hash : checksum_of(request.memory);
+      const value_header header = header_of(request.name, request.size, hash);
+      request.head = "*4\r\n$3\r\nSET\r\n$" + std::to_string(key.size()) + "\r\n" + key + "\r\n$" +
+                     std::to_string(request.size + value_header_bytes) + "\r\n";
+      request.head.append(reinterpret_cast<const char*>(header.data()), header.size());
+      request.has_body = true;
+      request.tail = put_tail;
+      break;
+    }
+    case request_kind::get: request.head = wire_command({"GET", key}); break;
+    case request_kind::exists: request.head = wire_command({"EXISTS", key}); break;
+    default: request.head = wire_command({"DEL", key}); break;
+  }
+  ++run_commands_;
+  run_bytes_ += request.size;
+  connection_.send(std::move(request));
+  if (run_commands_ < most_run_commands && run_bytes_ < most_run_bytes) return;
+  ++run_;
+  run_commands_ = run_bytes_ = 0;
+}
+
+void redis_lane::send_look(std::uint64_t identity) {
+  redis_request look{.kind = request_kind::look, .name = {.identity = identity}, .deadline = steady_time::max()};
+  look.head = wire_command({"GET", epoch_key(identity)});
+  connection_.send(std::move(look));
+}
+
+void redis_lane::send_own(request_kind kind, std::string command) {
+  redis_request own{.kind = kind, .deadline = steady_time::max()};
+  own.head = std::move(command);
+  connection_.send(std::move(own));
+}
+
+std::string redis_lane::key_of(const redis_request& request) const {
+  return settings_->prefix + ":" + epoch_text(request.name.identity) + ":" + epoch_text(request.number) + ":" +
+         epoch_text(request.key.hi) + epoch_text(request.key.lo);
+}
+
+std::string redis_lane::epoch_key(std::uint64_t identity) const {
+  return settings_->prefix + ":" + epoch_text(identity) + ":epoch";
+}
+
+void redis_lane::serve(short events, steady_time now) {
+  if (state_ == state::waiting || state_ == state::resolving) return;
+  const auto served = connection_.serve(
+      events, now, [&](redis_request& request, const redis_reply& reply) { on_reply(request, reply, now); });
+  if (!served) {
+    if (served.error().code() == error_code::limit_exceeded) {
+      // The size that it refused is that of the command it had begun to read.
+      if (const redis_request* refused = connection_.oldest(); refused != nullptr) {
+        too_big_ = std::min(too_big_, refused->size + value_header_bytes);
+      }
+    }
+    return lose(doom_ ? *doom_ : served.error(), now);
+  }
+  if (doom_) return lose(*doom_, now);
+  if (state_ == state::connecting && connection_.is_connected()) greet(now);
+}
+
+void redis_lane::on_reply(redis_request& request, const redis_reply& reply, steady_time now) {
+  if (request.is_answered) ++answers_->counts.late;
+  switch (request.kind) {
+    case request_kind::greet: return on_greeting(reply, now);
+    case request_kind::look: return on_look(request, reply, now);
+    case request_kind::renew: return on_renewed(request, reply, now);
+    case request_kind::put: return on_put(request, reply, now);
+    case request_kind::get: return on_got(request, reply, now);
+    case request_kind::exists:
+    case request_kind::drop: return on_count(request, reply, now);
+    case request_kind::ping:
+    case request_kind::discard:
+    case request_kind::clear:
+      if (reply.what == redis_reply::type::failure) on_failure(request, reply, now);
+  }
+}
+
+void redis_lane::on_greeting(const redis_reply& reply, steady_time now) {
+  const bool is_last = --greetings_open_ == 0;
+  if (reply.what == redis_reply::type::failure && !(is_last && meaning_of(reply.text) == redis_failure::full)) {
+    if (!doom_) doom_ = error(error_code::system, explained(reply.text));
+    return;
+  }
+  if (!is_last || doom_) return;
+  state_ = state::ready;
+  ready_since_ = last_busy_ = now;
+  failure_.reset();
+  ++answers_->counts.connections;
+}
+
+void redis_lane::on_look(const redis_request& request, const redis_reply& reply, steady_time now) {
+  instance& of = instances_[request.name.identity];
+  if (reply.what == redis_reply::type::failure) return give_up(of, reply.text, now);
+  of.seen = epoch_in(reply.text);
+  if (of.what == standing::known) {
+    if (of.seen == of.number) return;
+    of.what = standing::looking;
+  }
+  if (of.what == standing::looking) settle(request.name.identity, of, reply.text, now);
+}
+
+/// Takes the server's epoch, or makes a new one in its place.
+void redis_lane::settle(std::uint64_t identity, instance& of, std::string_view raw, steady_time now) {
+  epoch_book& book = site_->book();
+  const auto where = site_->place_of(identity);
+  const epoch known = book.known(where);
+  const bool must_renew = of.must_renew || book.is_pending(where) || of.seen == 0 || of.seen < known;
+  if (!must_renew) {
+    if (of.seen != known) {
+      ++answers_->counts.epochs_adopted;
+      note(book.keep(where, of.seen));
+    }
+    return serve_from(of, of.seen, now);
+  }
+  if (++of.rounds > most_rounds) return give_up(of, "others renew it all the time", now);
+  redis_request renew{.kind = request_kind::renew, .name = {.identity = identity}, .deadline = steady_time::max()};
+  renew.number = book.next(where, of.seen, epoch_of_now());
+  renew.head = wire_command({"EVAL", renew_script, "1", epoch_key(identity), raw, epoch_text(renew.number)});
+  connection_.send(std::move(renew));
+  of.what = standing::renewing;
+}
+
+void redis_lane::on_renewed(const redis_request& request, const redis_reply& reply, steady_time now) {
+  instance& of = instances_[request.name.identity];
+  if (reply.what == redis_reply::type::failure) return give_up(of, reply.text, now);
+  of.seen = epoch_in(reply.text);
+  if (of.seen != request.number) return settle(request.name.identity, of, reply.text, now);
+  of.must_renew = std::ranges::any_of(of.held, [&](const redis_request& each) {
+    return each.kind == request_kind::clear && each.begun > request.sent;
+  });
+  ++answers_->counts.epochs_made;
+  if (of.must_renew) return settle(request.name.identity, of, reply.text, now);
+  note(site_->book().keep(site_->place_of(request.name.identity), of.seen));
+  serve_from(of, of.seen, now);
+}
+
+void redis_lane::serve_from(instance& of, epoch number, steady_time now) {
+  of.what = standing::known;
+  of.number = number;
+  of.rounds = 0;
+  of.run = 0;  // so that what was held is preceded by a look as everything is
+  auto held = std::exchange(of.held, {});
+  for (auto each = held.rbegin(); each != held.rend(); ++each) {
+    if (each->kind == request_kind::clear) {
+      answers_->end(*each, item_result::done, now);
+    } else {
+      queue_.push_front(std::move(*each));
+    }
+  }
+}
+
+/// The server cannot say or keep an epoch: nothing of the instance is there, and nothing can be put.
+void redis_lane::give_up(instance& of, std::string_view reply, steady_time now) {
+  const bool is_full = reply.empty() || meaning_of(reply) == redis_failure::full;
+  const error why(error_code::no_space, site_->name() + ": " + (reply.empty() ? "full" : explained(reply)));
+  if (!is_full && !doom_) doom_ = error(error_code::system, explained(reply));
+  if (!is_full) return;  // all is answered when the connection is lost
+  if (!reply.empty()) of.retry_at = now + stuck_for;
+  of.what = standing::stuck;
+  for (redis_request& each : std::exchange(of.held, {})) {
+    const bool is_lost = each.kind == request_kind::get || each.kind == request_kind::exists;
+    answers_->end(each, is_lost ? item_result::missing : item_result::full, now, &why);
+  }
+}
+
+void redis_lane::on_put(redis_request& request, const redis_reply& reply, steady_time now) {
+  if (reply.what == redis_reply::type::failure) return on_failure(request, reply, now);
+  const bool was_kept = reply.what == redis_reply::type::text;
+  if (request.has_run_over && was_kept) discard(request);
+  answers_->end(request, item_result::done, now);
+}
+
+void redis_lane::on_got(redis_request& request, const redis_reply& reply, steady_time now) {
+  using type = redis_reply::type;
+  if (request.is_answered) return;
+  const bool is_of_another_type = reply.what == type::failure && reply.text.starts_with("WRONGTYPE");
+  if (reply.what == type::failure && !is_of_another_type) return on_failure(request, reply, now);
+  if (!is_current(request)) {
+    ++answers_->counts.stale;
+    return answers_->end(request, item_result::missing, now);
+  }
+  if (reply.what == type::nil) return answers_->end(request, item_result::missing, now);
+  const auto found = reply.what == type::value ? judge(reply.header, request.memory, request.name) : value_state::wrong;
+  if (found == value_state::right) return answers_->end(request, item_result::done, now);
+  if (found == value_state::of_another) return answers_->end(request, item_result::missing, now);
+  ++answers_->counts.wrong;
+  discard(request);
+  answers_->end(request, item_result::wrong, now);
+}
+
+void redis_lane::on_count(redis_request& request, const redis_reply& reply, steady_time now) {
+  if (request.is_answered) return;
+  if (reply.what == redis_reply::type::failure) return on_failure(request, reply, now);
+  const bool is_there = reply.what == redis_reply::type::integer && reply.number > 0;
+  const bool counts = is_there && (request.kind == request_kind::drop || is_current(request));
+  if (is_there && !counts) ++answers_->counts.stale;
+  answers_->end(request, counts ? item_result::done : item_result::missing, now);
+}
+
+void redis_lane::on_failure(redis_request& request, const redis_reply& reply, steady_time now) {
+  const redis_failure what = meaning_of(reply.text);
+  const error why(error_code::system, site_->name() + ": " + explained(reply.text));
+  const bool is_put = request.kind == request_kind::put;
+  if (what == redis_failure::too_big && is_put) too_big_ = std::min(too_big_, request.size + value_header_bytes);
+  if (what != redis_failure::full && !doom_) doom_ = error(error_code::system, explained(reply.text));
+  const bool is_refused = is_put && what != redis_failure::away;
+  answers_->end(request, is_refused ? item_result::full : item_result::unreachable, now, &why);
+}
+
+/// Removes a value that nobody can use. Its key is the request's, under the epoch that it was made with.
+void redis_lane::discard(const redis_request& request) {
+  ++answers_->counts.discarded;
+  send_own(request_kind::discard, wire_command({"DEL", key_of(request)}));
+}
+
+void redis_lane::note(const result<void>& written) {
+  if (!written) ++answers_->counts.epochs_unwritten;
+}
+
+/// Whether its key was made with the epoch that holds, also as another connection of this node knows it.
+bool redis_lane::is_current(const redis_request& request) const noexcept {
+  const auto found = instances_.find(request.name.identity);
+  const auto where = site_->place_of(request.name.identity);
+  return found != instances_.end() && found->second.seen == request.number &&
+         site_->book().known(where) == request.number && !site_->book().is_pending(where);
+}
+
+void redis_lane::forget_idle_instances() {
+  if (instances_.size() < most_instances) return;
+  std::erase_if(instances_, [](const auto& each) {
+    const auto what = each.second.what;
+    return each.second.held.empty() && (what == standing::known || what == standing::stuck);
+  });
+}
+
+pollfd redis_lane::watched() const noexcept {
+  const bool is_open = state_ != state::waiting && state_ != state::resolving;
+  return {.fd = is_open ? connection_.descriptor() : -1,
+          .events = is_open ? connection_.wanted_events() : short{0},
+          .revents = 0};
+}
+
+steady_time redis_lane::next_turn() const noexcept {
+  auto next = soonest_;
+  if (state_ == state::waiting) return std::min(next, retry_at_);
+  if (state_ != state::ready) return std::min(next, attempt_until_);
+  const redis_request* oldest = connection_.oldest();
+  if (oldest == nullptr) return std::min(next, last_busy_ + settings_->ping_every);
+  if (oldest->sent == steady_time{}) return next;
+  return std::min(next, std::max(oldest->sent, connection_.last_reply()) + settings_->timeout);
+}
+
+}  // namespace cenote::remote

@@ -1,0 +1,123 @@
+// One connection to a Redis server, kept up: what it is asked, under which epoch, and what the replies mean.
+#pragma once
+
+#include <poll.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <optional>
+#include <string>
+#include <unordered_map>
+
+#include "core/error.hpp"
+#include "tiers/remote/redis_answers.hpp"
+#include "tiers/remote/redis_connection.hpp"
+#include "tiers/remote/redis_site.hpp"
+
+namespace cenote::remote {
+
+/// Values above that are refused: Redis's own limit.
+inline constexpr std::size_t most_redis_value_bytes = std::size_t{512} << 20U;
+
+/// Not thread-safe; time is an argument.
+///
+/// Keys are `prefix:identity:epoch:block key`, all but the prefix in hex; the epoch of an instance is kept at
+/// `prefix:identity:epoch`. Before anything of an instance is asked on a connection its epoch is read there, and made
+/// new if the server has none or an older one than this node knows of. Each run of commands begins with reading it
+/// again: if it is another one, what was got or asked in that run counts as missing; what was put lies under an epoch
+/// that is over, and is answered as done: it was put before the clear.
+class redis_lane {
+ public:
+  redis_lane(redis_site& site, const redis_settings& settings, redis_answers& answers);
+
+  /// Sends it as soon as it may, or answers at once when there is no connection.
+  void take(redis_request request, steady_time now);
+  /// Connects, ends what is late, sends what waits.
+  void turn(steady_time now);
+  /// What poll() saw.
+  void serve(short events, steady_time now);
+  /// Answers all that is open, and closes.
+  void stop(steady_time now);
+
+  [[nodiscard]] pollfd watched() const noexcept;
+  /// When turn() has something to do without an event.
+  [[nodiscard]] steady_time next_turn() const noexcept;
+  [[nodiscard]] bool is_ready() const noexcept { return state_ == state::ready; }
+  /// Why the last connection or attempt ended; nothing before the first did, and while it is ready.
+  [[nodiscard]] const std::optional<error>& failure() const noexcept { return failure_; }
+
+ private:
+  enum class state : std::uint8_t { waiting, resolving, connecting, greeting, ready };
+  enum class standing : std::uint8_t { unknown, looking, renewing, known, stuck };
+  /// What this connection knows of the epoch of an instance.
+  struct instance {
+    standing what = standing::unknown;
+    epoch number = 0;                  ///< known: what keys are made with
+    epoch seen = 0;                    ///< what the server said last
+    std::uint64_t run = 0;             ///< that began with reading it
+    bool must_renew = false;           ///< a clear waits for an epoch made after it was asked for
+    unsigned rounds = 0;               ///< renewals that another node was faster with
+    steady_time retry_at{};            ///< stuck
+    std::deque<redis_request> held{};  ///< wait for it
+  };
+
+  // The connection.
+  void begin_attempt(steady_time now);
+  void connect(steady_time now);
+  void greet(steady_time now);
+  void greet_with(std::string command, steady_time now);
+  void lose(error why, steady_time now);
+  void watch_silence(steady_time now);
+  void expire(steady_time now);
+
+  // What goes out.
+  void pump(steady_time now);
+  void dispatch(redis_request request, steady_time now);
+  void send_command(redis_request request, instance& of);
+  void send_look(std::uint64_t identity);
+  void send_own(request_kind kind, std::string command);
+  [[nodiscard]] std::string key_of(const redis_request& request) const;
+  [[nodiscard]] std::string epoch_key(std::uint64_t identity) const;
+
+  // What comes in.
+  void on_reply(redis_request& request, const redis_reply& reply, steady_time now);
+  void on_greeting(const redis_reply& reply, steady_time now);
+  void on_look(const redis_request& request, const redis_reply& reply, steady_time now);
+  void on_renewed(const redis_request& request, const redis_reply& reply, steady_time now);
+  void on_put(redis_request& request, const redis_reply& reply, steady_time now);
+  void on_got(redis_request& request, const redis_reply& reply, steady_time now);
+  void on_count(redis_request& request, const redis_reply& reply, steady_time now);
+  void on_failure(redis_request& request, const redis_reply& reply, steady_time now);
+  void settle(std::uint64_t identity, instance& of, std::string_view raw, steady_time now);
+  void serve_from(instance& of, epoch number, steady_time now);
+  void give_up(instance& of, std::string_view reply, steady_time now);
+  void discard(const redis_request& request);
+  void note(const result<void>& written);
+  [[nodiscard]] bool is_current(const redis_request& request) const noexcept;
+  void forget_idle_instances();
+
+  redis_site* site_;
+  const redis_settings* settings_;
+  redis_answers* answers_;
+  redis_connection connection_;
+  state state_ = state::waiting;
+  steady_time retry_at_{};
+  steady_time attempt_until_{};
+  steady_time ready_since_{};
+  steady_time last_busy_{};
+  steady_time soonest_ = steady_time::max();  ///< deadline of any request
+  unsigned failures_ = 0;                     ///< in a row
+  std::size_t attempts_ = 0;
+  unsigned greetings_open_ = 0;
+  std::optional<error> failure_;
+  std::optional<error> doom_;  ///< why the connection must be given up when the replies at hand are through
+  std::deque<redis_request> queue_;
+  std::unordered_map<std::uint64_t, instance> instances_;
+  std::uint64_t run_ = 1;
+  std::size_t run_commands_ = 0;
+  std::size_t run_bytes_ = 0;
+  std::size_t too_big_ = most_redis_value_bytes + 1;  ///< the least size that the server refused
+};
+
+}  // namespace cenote::remote

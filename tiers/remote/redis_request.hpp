@@ -1,0 +1,83 @@
+// A command on its way to a Redis server, and what becomes of its reply.
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <initializer_list>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "tiers/remote/backend.hpp"
+#include "tiers/remote/epoch_book.hpp"
+
+namespace cenote::remote {
+
+using steady_time = std::chrono::steady_clock::time_point;
+
+struct redis_question;
+
+enum class request_kind : std::uint8_t {
+  greet,    ///< AUTH, SELECT, PING and the trial of a write when a connection begins
+  ping,     ///< does it still answer
+  look,     ///< GET of the epoch of an instance
+  renew,    ///< EVAL that sets an epoch if it is still the one that was seen
+  put,      ///< SET … NX
+  get,      ///< GET of a block
+  exists,   ///< EXISTS of a block
+  drop,     ///< DEL of a block, for somebody
+  clear,    ///< never sent itself: waits for a renewal
+  discard,  ///< DEL of a value that is wrong, for nobody
+};
+
+/// The memory is not touched any more once the request was abandoned.
+struct redis_request {
+  request_kind kind = request_kind::ping;
+  block_name name{};        ///< identity alone but for put and get
+  block_key key{};          ///< of blocks
+  std::uint64_t token = 0;  ///< put, get
+  std::size_t size = 0;     ///< bytes of the block; kept when it is abandoned
+  std::span<std::byte> memory{};
+  std::optional<std::uint64_t> hash{};
+  std::shared_ptr<redis_question> asked{};  ///< exists, drop
+  std::size_t index = 0;                    ///< in the question
+  steady_time begun{};                      ///< of the call
+  steady_time deadline{};                   ///< for the answer to whoever asked
+  bool is_answered = false;                 ///< the reply is for nobody
+  bool has_run_over = false;                ///< put: zeros were sent for memory that was given back meanwhile
+  epoch number = 0;                         ///< that its key was made with; renew: the one proposed
+
+  // How it goes over the wire: head, `size` bytes of memory if it has a body, tail.
+  std::string head{};
+  bool has_body = false;
+  std::string_view tail{};
+  steady_time sent{};
+
+  [[nodiscard]] std::size_t wire_bytes() const noexcept { return head.size() + (has_body ? size : 0) + tail.size(); }
+  /// Nobody waits for it any more, and its memory is somebody else's.
+  void abandon() noexcept {
+    is_answered = true;
+    memory = {};
+  }
+};
+
+/// A command of whole arguments, as the protocol has it.
+[[nodiscard]] std::string wire_command(std::initializer_list<std::string_view> arguments);
+
+/// Asked for many keys or of several servers. Shared by its requests, on the backend's thread alone.
+struct redis_question {
+  std::function<void(presence)> told{};
+  std::function<void(result<std::uint64_t>)> dropped{};
+  std::function<void(result<void>)> cleared{};
+  std::size_t open = 0;  ///< keys, or servers, without an answer
+  presence found{};
+  std::uint64_t removed = 0;
+  std::optional<error> failure{};
+  std::optional<error> unwritten{};  ///< clear: why it would not outlive this process
+};
+
+}  // namespace cenote::remote

@@ -1,0 +1,55 @@
+// One Redis server as a backend knows it: address, password, epochs.
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <optional>
+#include <string>
+
+#include "core/error.hpp"
+#include "tiers/remote/epoch_book.hpp"
+#include "tiers/remote/redis_request.hpp"
+#include "tiers/remote/redis_url.hpp"
+#include "tiers/remote/resolver.hpp"
+
+namespace cenote::remote {
+
+/// What all connections of a backend go by.
+struct redis_settings {
+  std::string prefix;
+  std::string user;
+  std::uint32_t database = 0;
+  std::filesystem::path credentials;  ///< empty: none
+  std::chrono::milliseconds timeout{2000};
+  std::chrono::milliseconds first_back_off{1000};
+  std::chrono::milliseconds last_back_off{30000};
+  std::chrono::milliseconds ping_every{2000};
+};
+
+/// Shared by the connections to a server. Not thread-safe.
+class redis_site {
+ public:
+  redis_site(redis_address address, const redis_settings& settings, epoch_book& book, std::function<void()> wake,
+             resolver::lookup lookup);
+
+  /// Its addresses; nothing while the name is looked up. An answer is good for a second.
+  [[nodiscard]] const result<resolver::addresses>* addresses(steady_time now);
+  [[nodiscard]] epoch_book::place place_of(std::uint64_t identity) const noexcept { return {id_, identity}; }
+  [[nodiscard]] epoch_book& book() noexcept { return *book_; }
+  [[nodiscard]] const std::string& name() const noexcept { return name_; }
+  [[nodiscard]] std::uint64_t seed() const noexcept;
+
+ private:
+  redis_address address_;
+  std::string name_;
+  std::uint64_t id_;  ///< of server, database and prefix, in the book
+  epoch_book* book_;
+  resolver names_;
+  std::optional<result<resolver::addresses>> found_;
+  steady_time found_at_{};
+};
+
+}  // namespace cenote::remote

@@ -1,0 +1,184 @@
+// Parses redis:// and unix:// addresses, and reads the file that has a password.
+#include "tiers/remote/redis_url.hpp"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <charconv>
+#include <optional>
+
+#include "core/unique_fd.hpp"
+
+namespace cenote::remote {
+
+namespace {
+
+constexpr std::uint16_t default_redis_port = 6379;
+constexpr std::uint32_t most_databases = 65536;
+constexpr std::size_t most_prefix_bytes = 64;
+constexpr std::size_t most_credentials_bytes = 4096;
+
+std::unexpected<error> wrong_url(std::string_view what) {
+  return fail(error_code::invalid_argument,
+              std::string(what) +
+                  "; an address is redis://[user@]host[:port][,host2[:port2]...][/db][?prefix=...] or "
+                  "unix:///path[?db=...&prefix=...]");
+}
+
+std::optional<std::uint32_t> database_in(std::string_view text) {
+  std::uint32_t number = 0;
+  const auto [end, code] = std::from_chars(text.data(), text.data() + text.size(), number);
+  if (code != std::errc() || end != text.data() + text.size() || number >= most_databases) return std::nullopt;
+  return number;
+}
+
+bool is_prefix(std::string_view text) {
+  return !text.empty() && text.size() <= most_prefix_bytes && std::ranges::all_of(text, [](char c) {
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '.' || c == '_' ||
+           c == '-' || c == ':';
+  });
+}
+
+/// Cuts what stands behind the first `mark` off `text`, and gives it.
+std::optional<std::string_view> cut_behind(std::string_view& text, char mark) {
+  const auto at = text.find(mark);
+  if (at == std::string_view::npos) return std::nullopt;
+  const auto behind = text.substr(at + 1);
+  text = text.substr(0, at);
+  return behind;
+}
+
+result<void> take_option(redis_url& url, std::string_view option) {
+  const auto value = cut_behind(option, '=');
+  if (option == "prefix" && value) {
+    if (!is_prefix(*value)) return wrong_url("a prefix has 1 to 64 letters, digits and . _ - :");
+    url.prefix = *value;
+  } else if (option == "db" && value) {
+    const auto number = database_in(*value);
+    if (!number) return wrong_url("a database is a number below 65536");
+    url.database = *number;
+  } else if (option == "user" && value) {
+    url.user = *value;
+  } else {
+    return wrong_url("there are the options prefix, db and user");
+  }
+  return {};
+}
+
+result<void> take_options(redis_url& url, std::string_view options) {
+  while (!options.empty()) {
+    const auto rest = cut_behind(options, '&');
+    if (auto taken = take_option(url, options); !taken) return taken;
+    options = rest.value_or(std::string_view());
+  }
+  return {};
+}
+
+result<void> take_hosts(redis_url& url, std::string_view hosts) {
+  while (true) {
+    const auto rest = cut_behind(hosts, ',');
+    const bool has_port =
+        hosts.find(':', hosts.rfind(']') == std::string_view::npos ? 0 : hosts.rfind(']')) != std::string_view::npos;
+    auto where =
+        parse_endpoint(has_port ? std::string(hosts) : std::string(hosts) + ":" + std::to_string(default_redis_port));
+    if (!where) return std::unexpected(where.error().in("the address of a Redis server"));
+    if (where->host.empty() || where->port == 0) return wrong_url("a server has a host, and a port that is not 0");
+    redis_address server{.path = {}, .where = std::move(*where)};
+    if (std::ranges::find(url.servers, server) != url.servers.end()) return wrong_url("a server is named twice");
+    url.servers.push_back(std::move(server));
+    if (url.servers.size() > max_redis_servers) return wrong_url("there are at most 16 servers in an address");
+    if (!rest) return {};
+    hosts = *rest;
+  }
+}
+
+result<redis_url> parse_network(std::string_view rest) {
+  redis_url url;
+  const auto options = cut_behind(rest, '?');
+  const auto database = cut_behind(rest, '/');
+  if (const auto at = rest.rfind('@'); at != std::string_view::npos) {
+    url.user = rest.substr(0, at);
+    rest = rest.substr(at + 1);
+    if (url.user.find(':') != std::string::npos) {
+      return wrong_url("a password does not belong into an address, which is shown: write it into a file");
+    }
+  }
+  if (auto taken = take_hosts(url, rest); !taken) return std::unexpected(taken.error());
+  if (database && !database->empty()) {
+    const auto number = database_in(*database);
+    if (!number) return wrong_url("a database is a number below 65536");
+    url.database = *number;
+  }
+  if (auto taken = take_options(url, options.value_or("")); !taken) return std::unexpected(taken.error());
+  return url;
+}
+
+result<redis_url> parse_local(std::string_view rest) {
+  redis_url url;
+  const auto options = cut_behind(rest, '?');
+  if (rest.size() < 2 || rest.front() != '/') return wrong_url("the path of a socket begins with /");
+  if (rest.size() >= sizeof(sockaddr_un::sun_path)) return wrong_url("the path of a socket has at most 107 bytes");
+  if (rest.find('\0') != std::string_view::npos) return wrong_url("the path of a socket has no zero bytes");
+  url.servers.push_back({.path = std::string(rest), .where = {}});
+  if (auto taken = take_options(url, options.value_or("")); !taken) return std::unexpected(taken.error());
+  return url;
+}
+
+}  // namespace
+
+std::string redis_url::name() const {
+  const bool is_local = !servers.empty() && !servers.front().path.empty();
+  std::string text = is_local ? "unix://" : "redis://";
+  for (std::size_t i = 0; i < servers.size(); ++i) text += (i == 0 ? "" : ",") + servers[i].text();
+  if (database != 0) text += (is_local ? "?db=" : "/") + std::to_string(database);
+  if (prefix != redis_url().prefix) text += (is_local && database != 0 ? "&prefix=" : "?prefix=") + prefix;
+  return text;
+}
+
+result<redis_url> parse_redis_url(std::string_view text) {
+  constexpr std::string_view redis = "redis://";
+  constexpr std::string_view valkey = "valkey://";
+  constexpr std::string_view local = "unix://";
+  if (text.starts_with(redis)) return parse_network(text.substr(redis.size()));
+  if (text.starts_with(valkey)) return parse_network(text.substr(valkey.size()));
+  if (text.starts_with(local)) return parse_local(text.substr(local.size()));
+  if (text.starts_with("rediss://") || text.starts_with("valkeys://")) {
+    return wrong_url("TLS is not spoken here: let stunnel do it, and name its address");
+  }
+  return wrong_url("not the address of a Redis server");
+}
+
+result<redis_credentials> read_credentials(const std::filesystem::path& file, const std::string& user) {
+  const auto what = "the file with a server's password, " + file.native();
+  const unique_fd opened(::open(file.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
+  if (!opened) return fail_errno("open", what);
+  struct stat facts {};
+  if (::fstat(opened.get(), &facts) != 0) return fail_errno("fstat", what);
+  if (!S_ISREG(facts.st_mode)) return fail(error_code::invalid_argument, what + ": not a file");
+  if ((facts.st_mode & (S_IRWXO | S_IWGRP)) != 0) {
+    return fail(error_code::permission_denied, what + ": others can read or write it; chmod 600 it");
+  }
+  std::array<char, most_credentials_bytes + 1> bytes{};
+  const ssize_t size = ::read(opened.get(), bytes.data(), bytes.size());
+  if (size < 0) return fail_errno("read", what);
+  std::string_view line(bytes.data(), static_cast<std::size_t>(size));
+  if (line.ends_with('\n')) line.remove_suffix(1);
+  if (line.ends_with('\r')) line.remove_suffix(1);
+  if (line.empty() || line.size() > most_credentials_bytes || line.find('\n') != std::string_view::npos) {
+    return fail(error_code::invalid_argument, what + ": must be one line, `password` or `user:password`");
+  }
+  redis_credentials found{.user = user, .password = {}};
+  if (const auto colon = line.find(':'); user.empty() && colon != std::string_view::npos) {
+    found.user = line.substr(0, colon);
+    line.remove_prefix(colon + 1);
+  }
+  found.password = line;
+  return found;
+}
+
+}  // namespace cenote::remote
