@@ -42,19 +42,34 @@ class Copier:
             session.use_device(self._device)
 
     def copy(self, way: str, targets: Words, sources: Words, sizes: Words) -> None:
-        """Returns when the bytes are there. `way`: "load" or "store". DeviceLost: nobody knows which are."""
+        """Returns when the bytes are there. `way`: "load" or "store". However it ends, no device works on the memory
+        any more, unless it failed. DeviceLost: it did, and nobody knows which bytes are there."""
         each = np.broadcast_to(sizes, targets.shape)
         stream = self._streams.get(way)
+        if stream is not None:
+            refusal = self._copy_by(stream, targets, sources, each)
+            if refusal is None:
+                return
+            logger.error("the device took no copy, and the processor copies from now on: %s", str(refusal))
+        copying.copy(_words(targets), _words(sources), _words(each), self._threads)
+
+    def _copy_by(self, stream: Stream, targets: Words, sources: Words, sizes: Words) -> CenoteError | None:
+        """Why the device did not do it, though it still works; some of the runs may be copied then."""
+        refusal: CenoteError | None = None
         try:
-            copying.copy(_words(targets), _words(sources), _words(each), self._threads, stream=stream)
-            if stream is not None:
+            try:
+                copying.copy(_words(targets), _words(sources), _words(sizes), self._threads, stream=stream)
+            except CenoteError as why:
+                self._streams.clear()
+                refusal = why
+            finally:  # whatever comes: runs that began before a refusal still read and write
                 stream.record().settle()
         except CenoteError as why:
-            if stream is None:
-                raise
             self._streams.clear()
-            logger.error("the device failed, and the processor copies from now on: %s", str(why))
-            raise DeviceLost(f"the device failed: {why}") from why
+            first = refusal or why
+            logger.error("the device failed, and the processor copies from now on: %s", str(first))
+            raise DeviceLost(f"the device failed: {first}") from why
+        return refusal
 
 
 def _words(table: Words) -> array[int]:
