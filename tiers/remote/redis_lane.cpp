@@ -32,6 +32,21 @@ constexpr std::string_view renew_script =
     "return ARGV[2] end return v or ''";
 constexpr std::string_view put_tail = "\r\n$2\r\nNX\r\n";
 
+/// Whether a command can be answered like that.
+bool fits(request_kind kind, redis_reply::type what) noexcept {
+  using type = redis_reply::type;
+  if (what == type::failure) return true;
+  switch (kind) {
+    case request_kind::look:
+    case request_kind::put: return what == type::nil || what == type::text;
+    case request_kind::get: return what == type::nil || what == type::value || what == type::odd_value;
+    case request_kind::exists:
+    case request_kind::drop:
+    case request_kind::discard: return what == type::integer;
+    default: return what == type::text;
+  }
+}
+
 epoch epoch_of_now() {
   const auto since = std::chrono::system_clock::now().time_since_epoch();
   return static_cast<epoch>(std::chrono::duration_cast<std::chrono::nanoseconds>(since).count());
@@ -275,6 +290,10 @@ void redis_lane::serve(short events, steady_time now) {
 
 void redis_lane::on_reply(redis_request& request, const redis_reply& reply, steady_time now) {
   if (request.is_answered) ++answers_->counts.late;
+  if (!fits(request.kind, reply.what)) {
+    if (!doom_) doom_ = error(error_code::malformed, "it answers a command as if it were another one");
+    return answers_->end(request, item_result::unreachable, now, &*doom_);
+  }
   switch (request.kind) {
     case request_kind::greet: return on_greeting(reply, now);
     case request_kind::look: return on_look(request, reply, now);

@@ -1,9 +1,31 @@
 // The Redis backend with a server that the test plays: it delays, cuts, says nonsense, or nothing.
+#include <algorithm>
 #include <boost/test/unit_test.hpp>
+#include <future>
+#include <random>
 
 #include "tests/unit/tiers/remote/backend_fixture.hpp"
+#include "tests/unit/tiers/remote/fake_redis.hpp"
 
 namespace cenote::remote {
+
+namespace {
+
+bool is_get_of_block(const redis_words& words) {
+  return words[0] == "GET" && !words[1].ends_with(":epoch");
+}
+
+const auto impatient = [](redis_options& options) { options.timeout = 200ms; };
+
+/// Answers the gets of blocks with `bytes`, everything else as it should be.
+fake_redis::script gets_are(std::string bytes, bool closes = false) {
+  return [=](const redis_words& words) -> std::optional<fake_reply> {
+    if (!is_get_of_block(words)) return std::nullopt;
+    return fake_reply{.bytes = bytes, .closes = closes};
+  };
+}
+
+}  // namespace
 
 BOOST_AUTO_TEST_SUITE(redis_backends)
 
@@ -13,6 +35,151 @@ BOOST_AUTO_TEST_CASE(a_server_that_is_not_there_is_said_and_every_call_is_answer
   BOOST_TEST(node.put(1) == item_result::unreachable);
   BOOST_TEST(node.get(1) == item_result::unreachable);
   BOOST_TEST(!node.locate({1}).is_complete);
+  BOOST_TEST(!node.clear().has_value());
+}
+
+BOOST_AUTO_TEST_CASE(a_server_that_plays_by_the_rules_is_served) {
+  fake_redis server([](const redis_words&) { return std::nullopt; });
+  backend_under_test node(server.url());
+  BOOST_TEST(node.put(1) == item_result::done);
+  BOOST_TEST(node.get(1) == item_result::done);
+  BOOST_TEST(node.get(2) == item_result::missing);
+}
+
+BOOST_AUTO_TEST_CASE(a_server_that_takes_connections_and_says_nothing_is_away) {
+  fake_redis server([](const redis_words&) { return fake_reply{}; });
+  backend_under_test node(server.url(), impatient);
+  BOOST_TEST(node.put(1) == item_result::unreachable);
+  BOOST_TEST(node.wait_until(false).find("says nothing") != std::string::npos);
+  BOOST_TEST(node.get(1) == item_result::unreachable);
+}
+
+BOOST_AUTO_TEST_CASE(a_thousand_gets_without_an_answer_end_in_time_and_the_connection_is_made_anew) {
+  fake_redis server(gets_are(""));
+  backend_under_test node(server.url(), impatient);
+  node.wait_until(true);
+  std::vector<std::byte> memory(64);
+  std::vector<std::uint64_t> tokens;
+  for (std::uint64_t i = 0; i < 1000; ++i) tokens.push_back(node.begin_get(i, memory));
+  for (const auto each : tokens) BOOST_REQUIRE(node.get_outcome(each) == item_result::unreachable);
+  BOOST_TEST(node.gets_to_be(item_result::done, [&] { return node.put(1); }));
+  BOOST_TEST(node.gets_to_be(item_result::unreachable,
+                             [&] { return server.connections() > 3 ? item_result::unreachable : item_result::done; }));
+}
+
+BOOST_AUTO_TEST_CASE(a_value_that_is_cut_by_the_end_of_the_connection_is_unreachable) {
+  fake_redis server(gets_are("$4224\r\n" + std::string(3000, 'x'), true));
+  backend_under_test node(server.url());
+  node.wait_until(true);
+  BOOST_TEST(node.get(1) == item_result::unreachable);
+  node.wait_until(true);
+}
+
+BOOST_AUTO_TEST_CASE(a_value_that_stops_in_the_middle_is_given_up_and_its_memory_left_alone) {
+  std::promise<void> given_back;
+  auto may_go_on = given_back.get_future().share();
+  std::atomic<bool> half = false;
+  fake_redis server([&](const redis_words& words) -> std::optional<fake_reply> {
+    if (!is_get_of_block(words)) return std::nullopt;
+    if (!half.exchange(true)) return fake_reply{.bytes = "$4224\r\n" + std::string(3000, 'x')};
+    may_go_on.wait();
+    return fake_reply{.bytes = std::string(1226, 'x')};
+  });
+  backend_under_test node(server.url(), impatient);
+  node.wait_until(true);
+  std::vector<std::byte> memory(4096);
+  const auto first = node.begin_get(1, memory);
+  const auto second = node.begin_get(2, memory);
+  BOOST_TEST(node.get_outcome(first) == item_result::unreachable);
+  BOOST_TEST(node.get_outcome(second) == item_result::unreachable);
+  const std::vector<std::byte> mine(4096, std::byte{9});
+  memory = mine;
+  given_back.set_value();
+  BOOST_TEST(node.gets_to_be(item_result::done, [&] { return node.put(3); }));
+  BOOST_TEST((memory == mine));
+}
+
+BOOST_AUTO_TEST_CASE(a_question_that_is_answered_too_late_costs_no_connection) {
+  std::promise<void> asked_long_ago;
+  auto may_answer = asked_long_ago.get_future().share();
+  fake_redis server([&](const redis_words& words) -> std::optional<fake_reply> {
+    if (words[0] == "EXISTS") may_answer.wait();
+    return std::nullopt;
+  });
+  backend_under_test node(server.url());
+  node.wait_until(true);
+  BOOST_TEST(!node.locate({1, 2, 3}, 30ms).is_complete);
+  asked_long_ago.set_value();
+  BOOST_TEST(node.locate({1}).is_complete);
+  BOOST_TEST(node->counts().late == 3U);
+  BOOST_TEST(node->counts().lost == 0U);
+}
+
+BOOST_AUTO_TEST_CASE(what_is_not_the_protocol_ends_the_connection_and_nothing_else) {
+  for (const std::string& nonsense :
+       {std::string("hello\r\n"), std::string("+OK\r\n+OK\r\n+OK\r\n"), std::string("*2147483647\r\n"),
+        std::string("*-1\r\n"), std::string("$99999999999999999999\r\n"), std::string("$1073741825\r\n"),
+        std::string("$-2\r\n"), std::string("$4224\r\n") + std::string(4300, 'x'), std::string(100000, '+'),
+        std::string(40, '$'), std::string("\0\0\0\0\r\n", 6), std::string("%1\r\n+a\r\n+b\r\n")}) {
+    fake_redis server(gets_are(nonsense));
+    backend_under_test node(server.url());
+    node.wait_until(true);
+    BOOST_TEST(node.get(1) == item_result::unreachable, nonsense.substr(0, 20));
+    node.wait_until(true);
+    BOOST_TEST(node.gets_to_be(item_result::done, [&] { return node.put(1); }));
+  }
+}
+
+BOOST_AUTO_TEST_CASE(an_epoch_that_is_nonsense_each_time_ends_the_connection) {
+  fake_redis server([](const redis_words& words) -> std::optional<fake_reply> {
+    if (words[0] == "EVAL" || words[0] == "GET") return fake_reply{.bytes = bulk("not an epoch")};
+    return std::nullopt;
+  });
+  backend_under_test node(server.url());
+  BOOST_TEST(node.put(1) == item_result::unreachable);
+  BOOST_TEST(node.get(1) == item_result::unreachable);
+}
+
+BOOST_AUTO_TEST_CASE(a_name_that_is_never_looked_up_delays_neither_answers_nor_the_end) {
+  std::promise<void> never;
+  const auto hangs = never.get_future().share();
+  {
+    backend_under_test node("redis://cache.example:6379", [&](redis_options& options) {
+      impatient(options);
+      options.lookup = [hangs](const endpoint&) -> result<resolver::addresses> {
+        hangs.wait();
+        return fail(error_code::system, "no name service");
+      };
+    });
+    BOOST_TEST(node.put(1) == item_result::unreachable);
+    BOOST_TEST(node.wait_until(false).find("looked up") != std::string::npos);
+    BOOST_TEST(node.get(1) == item_result::unreachable);
+  }
+  never.set_value();
+}
+
+BOOST_AUTO_TEST_CASE(a_name_that_is_found_is_connected_to) {
+  fake_redis server([](const redis_words&) { return std::nullopt; });
+  const auto url = server.url();
+  const auto port = static_cast<std::uint16_t>(std::stoi(url.substr(url.rfind(':') + 1)));
+  backend_under_test node("redis://cache.example:6379", [&](redis_options& options) {
+    options.lookup = [port](const endpoint&) { return resolver::by_system({.host = "127.0.0.1", .port = port}); };
+  });
+  BOOST_TEST(node.put(1) == item_result::done);
+}
+
+BOOST_AUTO_TEST_CASE(more_than_may_be_open_is_refused_at_once) {
+  fake_redis server(gets_are(""));
+  backend_under_test node(server.url(), [](redis_options& options) {
+    options.open_bytes = 4096;
+    options.open_keys = 2;
+  });
+  node.wait_until(true);
+  std::vector<std::byte> memory(4096);
+  const auto first = node.begin_get(1, memory);
+  const auto second = node.begin_get(2, memory);
+  BOOST_TEST(node.get_outcome(second) == item_result::unreachable);
+  BOOST_TEST(node.get_outcome(first) == item_result::unreachable);  // when its time is over
 }
 
 BOOST_AUTO_TEST_SUITE_END()

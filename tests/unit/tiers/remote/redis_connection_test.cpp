@@ -1,0 +1,192 @@
+// One connection byte by byte: replies in any pieces, commands whose memory was given back, random nonsense.
+#include "tiers/remote/redis_connection.hpp"
+
+#include <poll.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+
+#include <boost/test/unit_test.hpp>
+#include <cstring>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "core/checksum.hpp"
+#include "tests/support/redis_server.hpp"
+
+namespace cenote::remote {
+
+namespace {
+
+/// A connection and the other end of its socket.
+class wire {
+ public:
+  wire() {
+    sockaddr_un address{};
+    address.sun_family = AF_UNIX;
+    (folder_ / "socket").copy(static_cast<char*>(address.sun_path), sizeof(address.sun_path) - 1);
+    const unique_fd listening(::socket(AF_UNIX, SOCK_STREAM, 0));
+    BOOST_REQUIRE(::bind(listening.get(), reinterpret_cast<const sockaddr*>(&address), sizeof(address)) == 0);
+    BOOST_REQUIRE(::listen(listening.get(), 1) == 0);
+    socket_address to;
+    std::memcpy(&to.bytes, &address, sizeof(address));
+    to.size = sizeof(address);
+    BOOST_REQUIRE(connection.begin(std::span(&to, 1), 0).has_value());
+    other_end_.reset(::accept(listening.get(), nullptr, nullptr));
+    BOOST_REQUIRE(connection.serve(POLLOUT, now, {}).has_value());
+    BOOST_REQUIRE(connection.is_connected());
+  }
+
+  void say(std::string_view bytes) {
+    BOOST_REQUIRE(::send(other_end_.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL) ==
+                  static_cast<ssize_t>(bytes.size()));
+  }
+  std::string heard() {
+    std::string bytes(std::size_t{1} << 20U, '\0');
+    const ssize_t n = ::recv(other_end_.get(), bytes.data(), bytes.size(), MSG_DONTWAIT);
+    bytes.resize(n > 0 ? static_cast<std::size_t>(n) : 0);
+    return bytes;
+  }
+  result<void> receive() {
+    return connection.serve(POLLIN, now, [this](redis_request& request, const redis_reply& reply) {
+      kinds.push_back(reply.what);
+      texts.emplace_back(reply.text);
+      tokens.push_back(request.token);
+      abandoned.push_back(request.is_answered);
+    });
+  }
+  redis_request get_into(std::span<std::byte> memory, std::uint64_t token) {
+    redis_request request{.kind = request_kind::get, .token = token, .size = memory.size(), .memory = memory};
+    request.deadline = now + std::chrono::hours(1);
+    request.head = wire_command({"GET", "key"});
+    return request;
+  }
+
+  steady_time now{std::chrono::hours(1)};
+  redis_connection connection;
+  std::vector<redis_reply::type> kinds;
+  std::vector<std::string> texts;
+  std::vector<std::uint64_t> tokens;
+  std::vector<bool> abandoned;
+
+ private:
+  test::scratch_folder folder_;
+  unique_fd other_end_;
+};
+
+redis_request simple(std::uint64_t token) {
+  redis_request request{.kind = request_kind::exists, .token = token, .deadline = steady_time::max()};
+  request.head = wire_command({"EXISTS", "key"});
+  return request;
+}
+
+}  // namespace
+
+BOOST_AUTO_TEST_SUITE(redis_connections)
+
+BOOST_AUTO_TEST_CASE(replies_mean_the_same_in_whatever_pieces_they_come) {
+  const std::string value = std::string(value_header_bytes, 'h') + std::string(500, 'v');
+  const std::string all = ":1\r\n$" + std::to_string(value.size()) + "\r\n" + value +
+                          "\r\n-OOM no\r\n$-1\r\n$7\r\nshorter\r\n$4\r\na\r\nb\r\n$-1\r\n+OK\r\n";
+  using type = redis_reply::type;
+  const std::vector<type> expected{type::integer,   type::value, type::failure, type::nil,
+                                   type::odd_value, type::text,  type::nil,     type::text};
+  for (std::size_t cut = 1; cut < all.size(); ++cut) {
+    wire line;
+    std::vector<std::byte> memory(500);
+    line.connection.send(simple(0));
+    for (std::uint64_t i = 1; i < 5; ++i) line.connection.send(line.get_into(memory, i));
+    for (std::uint64_t i = 5; i < 8; ++i) line.connection.send(simple(i));
+    line.connection.flush(line.now);
+    line.say(all.substr(0, cut));
+    BOOST_REQUIRE(line.receive().has_value());
+    line.say(all.substr(cut));
+    BOOST_REQUIRE(line.receive().has_value());
+    BOOST_REQUIRE(line.kinds == expected);
+    BOOST_REQUIRE(line.texts[5] == "a\r\nb");
+    BOOST_REQUIRE((memory == std::vector<std::byte>(500, std::byte{'v'})));
+    BOOST_REQUIRE(line.connection.is_idle());
+    BOOST_REQUIRE(line.connection.expected_bytes() == 0);
+  }
+}
+
+BOOST_AUTO_TEST_CASE(a_value_that_comes_after_its_deadline_is_counted_off_and_written_nowhere) {
+  for (const std::size_t came_before : {0U, 3U, 100U, 300U, 628U}) {
+    wire line;
+    std::vector<std::byte> memory(500);
+    line.connection.send(line.get_into(memory, 1));
+    line.connection.send(simple(2));
+    line.connection.flush(line.now);
+    const std::string reply = "$628\r\n" + std::string(628, 'v') + "\r\n:1\r\n";
+    line.say(std::string_view(reply).substr(0, came_before));
+    BOOST_REQUIRE(line.receive().has_value());
+    std::size_t ended = 0;
+    (void)line.connection.expire(line.now + std::chrono::hours(2), [&](redis_request&) { ++ended; });
+    BOOST_TEST(ended == 1U);
+    const std::vector<std::byte> mine(500, std::byte{1});
+    memory = mine;
+    line.say(std::string_view(reply).substr(came_before));
+    BOOST_REQUIRE(line.receive().has_value());
+    BOOST_TEST((memory == mine));
+    BOOST_TEST((line.abandoned == std::vector<bool>{true, false}));
+    BOOST_TEST((line.tokens == std::vector<std::uint64_t>{1, 2}));
+  }
+}
+
+BOOST_AUTO_TEST_CASE(memory_that_was_given_back_while_it_was_sent_is_not_read_any_more) {
+  wire line;
+  std::vector<std::byte> memory(std::size_t{8} << 20U, std::byte{'b'});
+  redis_request put{.kind = request_kind::put, .token = 1, .size = memory.size(), .memory = memory};
+  put.deadline = line.now + std::chrono::hours(1);
+  put.head = "head";
+  put.has_body = true;
+  put.tail = "tail";
+  redis_request second = put;
+  second.token = 2;
+  line.connection.send(std::move(put));
+  line.connection.send(std::move(second));
+  line.connection.send(simple(3));
+  line.connection.flush(line.now);  // the socket takes only some of it
+  BOOST_REQUIRE(line.connection.unsent_bytes() > memory.size());
+  std::vector<std::uint64_t> ended;
+  (void)line.connection.expire(line.now + std::chrono::hours(2),
+                               [&](redis_request& request) { ended.push_back(request.token); });
+  BOOST_TEST((ended == std::vector<std::uint64_t>{1, 2}));
+  memory = {};
+  std::string heard;
+  while (line.connection.unsent_bytes() > 0) {
+    heard += line.heard();
+    line.connection.flush(line.now);
+  }
+  for (std::string more = line.heard(); !more.empty(); more = line.heard()) heard += more;
+  const auto zeros = heard.find('\0');
+  BOOST_REQUIRE(zeros != std::string::npos);
+  const std::size_t size = std::size_t{8} << 20U;
+  const std::string behind = "tail" + wire_command({"EXISTS", "key"});  // the second put was never begun
+  BOOST_REQUIRE(heard.size() == 4 + size + behind.size());
+  BOOST_TEST((heard.substr(4, zeros - 4) == std::string(zeros - 4, 'b')));
+  BOOST_TEST((heard.substr(zeros, 4 + size - zeros) == std::string(4 + size - zeros, '\0')));
+  BOOST_TEST(heard.substr(4 + size) == behind);
+}
+
+BOOST_AUTO_TEST_CASE(random_replies_end_the_connection_or_are_replies) {
+  constexpr std::string_view letters = "+-:$*0123456789\r\n\r\n\r\nab";
+  std::mt19937_64 random(3);
+  for (int round = 0; round < 3000; ++round) {
+    wire line;
+    std::vector<std::byte> memory(16);
+    for (std::uint64_t i = 0; i < 20; ++i) {
+      line.connection.send(random() % 2 == 0 ? line.get_into(memory, i) : simple(i));
+    }
+    line.connection.flush(line.now);
+    std::string nonsense;
+    for (auto i = random() % 200; i > 0; --i) nonsense += letters[random() % letters.size()];
+    line.say(nonsense);
+    (void)line.receive();
+    BOOST_REQUIRE(line.kinds.size() + line.connection.close().size() == 20);
+  }
+}
+
+BOOST_AUTO_TEST_SUITE_END()
+
+}  // namespace cenote::remote
