@@ -328,7 +328,8 @@ CENOTE_API void cenote_event_free(cenote_event* event);
  * and the node sets aside what this process was writing when it is killed, since a GPU may go on for a while. At most
  * one device a session. */
 CENOTE_API int cenote_use_device(cenote_session* session, cenote_device* device);
-/* Ends pins when all that the stream was given before has ended; returns at once. On a failure they are still held. */
+/* Ends pins when all that the stream was given before has ended; returns at once. On a failure they are still held.
+ * From then on nobody else may end them: CENOTE_INVALID_ARGUMENT, here and from cenote_release. */
 CENOTE_API int cenote_release_after(cenote_session* session, const uint32_t* slots, size_t count,
                                     cenote_stream* stream);
 /* Commits at that time; returns at once. cenote_flush waits for it, counts the blocks that became visible and fails

@@ -146,6 +146,7 @@ session::session(attachment parts, session_options options)
       index_(std::move(parts.index)),
       versions_(std::move(parts.versions)),
       pin_slots_(ids_.pin_slots),
+      ending_(ids_.pin_slots),
       lookup_(memory::index_reader(index_.tables), versions_, memory_, pin_slots_, memory::hint_reader(index_.hints)),
       grants_(memory_),
       socket_(options_.socket, std::move(parts.socket), ids_),
@@ -519,11 +520,18 @@ result<void> session::release_slots(std::size_t count, SlotAt&& slot_at) {
 
 result<void> session::check_held(std::span<const std::uint32_t> slots) const {
   for (const std::uint32_t slot : slots) {
+    // In this order: a mark goes when its pin has ended.
+    if (slot < pin_slots_.total() && ending_.has(slot)) return ends_already(slot);
     if (slot >= pin_slots_.total() || memory_.pin(slot).load(std::memory_order_relaxed) == 0) {
       return fail(error_code::invalid_argument, "pin " + std::to_string(slot) + " is not held; was it released twice?");
     }
   }
   return {};
+}
+
+result<void> session::ends_already(std::uint32_t slot) {
+  return fail(error_code::invalid_argument,
+              "pin " + std::to_string(slot) + " ends already when its stream comes there; was it released twice?");
 }
 
 result<std::size_t> session::get_into(key_batch keys, std::uint32_t group, maybe_part part, buffers targets) {

@@ -19,6 +19,7 @@
 #include "client/channel.hpp"
 #include "client/connection.hpp"
 #include "client/device_events.hpp"
+#include "client/ending_pins.hpp"
 #include "client/fork_guard.hpp"
 #include "client/grant_pool.hpp"
 #include "client/slab_map.hpp"
@@ -232,8 +233,9 @@ class session {
   /// and the node learns that it may write for a while after this process was killed. Errors: invalid_argument: the
   /// session uses another device.
   result<void> use_device(std::shared_ptr<device> which);
-  /// Ends pins when all that the stream was given before has ended. Errors: invalid_argument, closed (the device is
-  /// away), system; then they are still held.
+  /// Ends pins when all that the stream was given before has ended; until then nobody else ends them. Errors:
+  /// invalid_argument (also: one of them ends by an earlier call), closed (the device is away), system; then nothing
+  /// changed.
   result<void> release_after(std::span<const std::uint32_t> slots, const device_stream& where);
   /// Commits at that time, in the background; flush() says how it went. If the device fails, the blocks are never
   /// committed nor used for anything else before the session has ended. Errors as above; then they stay reserved.
@@ -284,6 +286,7 @@ class session {
   result<void> map_slabs(std::span<const memory::block_ref> blocks, time_point until);
   result<void> fetch_slabs(const std::vector<std::uint32_t>& missing, time_point until);
   result<void> check_held(std::span<const std::uint32_t> slots) const;
+  static result<void> ends_already(std::uint32_t slot);
   void look_ahead(memory::block_ref used);
   void map_pages(std::span<const memory::block_ref> blocks) const noexcept;
   void drop_retired_slabs(std::size_t tolerated);
@@ -300,6 +303,7 @@ class session {
 
   // session_device.cpp
   result<void> check_device(const device_stream& where);
+  void end_pins(std::span<const std::uint32_t> slots) noexcept;
   void commit_written(std::span<const reserved_block> blocks, const result<void>& outcome);
 
   // session_write.cpp
@@ -332,6 +336,7 @@ class session {
   memory::index_memory index_;
   memory::version_table versions_;
   memory::pin_slots pin_slots_;
+  ending_pins ending_;
   memory::lookup lookup_;
   grant_pool grants_;
   reservations reservations_;

@@ -32,11 +32,21 @@ result<void> session::release_after(std::span<const std::uint32_t> slots, const 
   if (!scope) return std::unexpected(scope.error());
   if (auto ok = check_device(where); !ok) return ok;
   if (auto ok = check_held(slots); !ok) return ok;
-  // Whatever became of the reads: nothing reads any more.
-  return events_.after(where, device_events::runs_on::device_thread,
-                       [this, kept = std::vector(slots.begin(), slots.end())](const result<void>&) {
-                         if (check_held(kept)) lookup_.unpin_slots(kept);
-                       });
+  if (const std::size_t free = ending_.mark(slots); free != slots.size()) return ends_already(slots[free]);
+  const auto begun = events_.after(where, device_events::runs_on::device_thread,
+                                   [this, kept = std::vector(slots.begin(), slots.end())](const result<void>&) {
+                                     end_pins(kept);  // whatever became of the reads: nothing reads any more
+                                   });
+  if (!begun) ending_.unmark(slots);
+  return begun;
+}
+
+/// The marks go while the slots are still nobody else's, and the pins before them: whoever releases one of them
+/// meanwhile finds it ending, or not held.
+void session::end_pins(std::span<const std::uint32_t> slots) noexcept {
+  for (const std::uint32_t slot : slots) memory_.pin(slot).store(0, std::memory_order_release);
+  ending_.unmark(slots);
+  lookup_.unpin_slots(slots);
 }
 
 result<void> session::commit_after(std::span<const reserved_block> blocks, const device_stream& where) {

@@ -2,6 +2,7 @@
 #include <boost/test/unit_test.hpp>
 
 #include <chrono>
+#include <future>
 #include <memory>
 #include <thread>
 
@@ -122,6 +123,62 @@ BOOST_AUTO_TEST_CASE(pins_end_when_the_device_has_read_and_not_before) {
   must(test.session->release_after({}, {test.sim, other}));  // a later one of another stream comes first
   BOOST_TEST(test.comes([&] { return must(test.session->stats()).waiting_for_device == 1U; }));
   BOOST_TEST(must(test.session->stats()).pins_in_use == 4U);
+}
+
+BOOST_AUTO_TEST_CASE(a_pin_that_ends_with_an_event_is_ended_by_nobody_else_so_that_a_later_one_of_its_slot_stays) {
+  fixture test;
+  must(test.session->use_device(test.sim));
+  const auto keys = keys_of(0, 4);
+  auto bytes = content(0, 4);
+  must(test.session->put(batch_of(keys), 0, std::nullopt, run_of(bytes, 4)).status);
+  const auto acquire = [&] {
+    std::vector<client::held_block> held(4);
+    BOOST_TEST(must(test.session->acquire(batch_of(keys), 0, held)) == 4U);
+    std::vector<std::uint32_t> slots;
+    for (const auto& each : held) slots.push_back(each.slot);
+    return slots;
+  };
+  const auto slots = acquire();
+  const auto both = {slots[0], slots[1], slots[0]};
+  BOOST_TEST((code_of(test.session->release_after(both, test.where)) == error_code::invalid_argument));
+
+  const client::device_stream other{test.sim, must(test.sim->make_stream())};
+  std::promise<void> opened;  // until then the device tells nobody that an event is done
+  test.sim->when(must(test.sim->record(other.stream)),
+                 [open = opened.get_future().share()](const result<void>&) { open.wait(); });
+  must(test.session->release_after(slots, test.where));
+  BOOST_TEST((code_of(test.session->release_after(std::span(slots).last(1), other)) == error_code::invalid_argument));
+  BOOST_TEST((code_of(test.session->release(slots)) == error_code::invalid_argument));
+  BOOST_TEST(must(test.session->stats()).pins_in_use == 4U);
+  opened.set_value();
+  BOOST_TEST(test.comes([&] { return must(test.session->stats()).waiting_for_device == 0U; }));
+  BOOST_TEST(must(test.session->stats()).pins_in_use == 0U);
+
+  const auto later = acquire();
+  BOOST_TEST(later == slots, boost::test_tools::per_element());
+  must(test.session->release_after(later, other));  // the marks went with the pins
+  BOOST_TEST(test.comes([&] { return must(test.session->stats()).pins_in_use == 0U; }));
+}
+
+BOOST_AUTO_TEST_CASE(pins_whose_end_a_device_refuses_to_tell_are_still_held) {
+  fixture test;
+  must(test.session->use_device(test.sim));
+  const auto keys = keys_of(0, 4);
+  auto bytes = content(0, 4);
+  must(test.session->put(batch_of(keys), 0, std::nullopt, run_of(bytes, 4)).status);
+  std::vector<client::held_block> held(4);
+  BOOST_TEST(must(test.session->acquire(batch_of(keys), 0, held)) == 4U);
+  std::vector<std::uint32_t> slots;
+  for (const auto& each : held) slots.push_back(each.slot);
+  test.sim->fail_work();
+  std::byte from{}, to{};
+  const copy_run fatal{&to, &from, 1};
+  must(test.sim->copy(test.where.stream, {&fatal, 1}));
+  BOOST_TEST(test.comes([&] { return test.sim->state() == standing::away; }));
+  BOOST_TEST((code_of(test.session->release_after(slots, test.where)) == error_code::closed));
+  BOOST_TEST(must(test.session->stats()).pins_in_use == 4U);
+  must(test.session->release(slots));
+  BOOST_TEST(must(test.session->stats()).pins_in_use == 0U);
 }
 
 BOOST_AUTO_TEST_CASE(what_a_failed_device_has_written_is_never_shown_and_flush_says_so) {
