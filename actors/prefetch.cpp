@@ -68,7 +68,7 @@ prefetch_planner::behavior_type prefetch_planner::make_behavior() {
 
 void prefetch_planner::submit(prefetch_batch& batch) {
   for (prefetch::request& each : batch.requests) {
-    if (each.what == prefetch::request::kind::start) {
+    if (each.what == prefetch::request::kind::start || each.what == prefetch::request::kind::locate) {
       asking_.insert_or_assign(each.session, caf::actor_cast<session_actor>(batch.session));
     }
     planner_.on_request(std::move(each), now_());

@@ -206,6 +206,15 @@ int cenote_match_prefix(cenote_session* session, cenote_keys keys, uint32_t grou
   });
 }
 
+int cenote_locate(cenote_session* session, cenote_keys keys, uint32_t group, uint64_t timeout_ns, cenote_match* out) {
+  return guarded([&] {
+    if (session == nullptr || out == nullptr) return null_argument("session or out");
+    constexpr std::uint64_t longest = std::uint64_t{1} << 60;  // no overflow of the clock
+    const std::chrono::nanoseconds patience(std::min(timeout_ns, longest));
+    return finish(session->impl->locate(batch_of(keys), group, patience), out);
+  });
+}
+
 int cenote_match_window(cenote_session* session, cenote_keys keys, uint32_t group, size_t window, cenote_match* out) {
   return guarded([&] {
     if (session == nullptr || out == nullptr) return null_argument("session or out");

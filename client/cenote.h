@@ -29,9 +29,9 @@ extern "C" {
 #endif
 
 /* 1.1: prefetch options, length, stop, cancel; keep. 1.2: gather, scatter, copy. 1.3: a prefetch's threshold_tokens.
- * 1.4: devices, streams, events; stream and block_offset of copies. */
+ * 1.4: devices, streams, events; stream and block_offset of copies. 1.5: locate. */
 #define CENOTE_ABI_MAJOR 1
-#define CENOTE_ABI_MINOR 4
+#define CENOTE_ABI_MINOR 5
 
 /* Why a call failed. Closed; numbers never change. */
 typedef enum cenote_error {
@@ -157,6 +157,12 @@ typedef struct cenote_match {
 
 /* The longest prefix of present blocks. */
 CENOTE_API int cenote_match_prefix(cenote_session* session, cenote_keys keys, uint32_t group, cenote_match* out);
+/* The same, with those tiers asked that do not say what they hold unless they are: `reachable` counts what they say to
+ * have. Waits at most `timeout_ns` for the node, which asks them; what is not known by then does not count, and is no
+ * error. Sends nothing where all keys are reachable without. Nothing is loaded: a prefetch asks by itself. Since 1.5.
+ */
+CENOTE_API int cenote_locate(cenote_session* session, cenote_keys keys, uint32_t group, uint64_t timeout_ns,
+                             cenote_match* out);
 /* One past the last key of the last run of `window` present blocks; 0 when there is no such run. */
 CENOTE_API int cenote_match_window(cenote_session* session, cenote_keys keys, uint32_t group, size_t window,
                                    cenote_match* out);

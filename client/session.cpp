@@ -27,6 +27,9 @@ constexpr std::size_t max_touch_entries = 512;          // a quarter of the ring
 constexpr std::size_t retired_mappings = 256;           // more than that many are looked through and unmapped
 constexpr milliseconds close_patience{2000};
 constexpr milliseconds tell_patience{100};
+constexpr std::chrono::hours longest_locate{1};
+constexpr std::size_t locate_pieces = 8;      // batches under way at a time
+constexpr int part_for_the_way = 8;           // of the time: the node's answer comes before nobody waits for it
 constexpr milliseconds look_for_restart{50};  // a new worker does not know an old one's prefetches
 
 /// Coarse monotonic time: no system call, some milliseconds of grain.
@@ -311,6 +314,64 @@ result<match_result> session::match_prefix(key_batch keys, std::uint32_t group) 
   counters_.keys_looked_up.fetch_add(keys.count, std::memory_order_relaxed);
   counters_.keys_found.fetch_add(prefix, std::memory_order_relaxed);
   return match_result{prefix, lookup_.count_reachable(keys, group, prefix)};
+}
+
+/// The keys that are not reachable by what is known here go to the node, in pieces; several are under way at a time.
+result<match_result> session::locate(key_batch keys, std::uint32_t group, std::chrono::nanoseconds patience) {
+  auto found = match_prefix(keys, group);
+  if (!found || patience <= std::chrono::nanoseconds(0)) return found;
+  const auto scope = enter(keys, group);
+  if (!scope) return std::unexpected(scope.error());
+  const time_point until = steady_clock::now() + std::min<std::chrono::nanoseconds>(patience, longest_locate);
+  while (found->reachable < keys.count) {
+    const std::size_t asked = std::min<std::size_t>(keys.count - found->reachable, locate_pieces * channel::max_batch);
+    const std::size_t located = ask_reach({keys[found->reachable].data(), asked, keys.width}, group, until);
+    found->reachable += located;
+    if (located < asked) break;
+  }
+  return found;
+}
+
+/// How many of the first keys some tier has, as far as is known at `until`. No error: what is not known is not there.
+std::size_t session::ask_reach(key_batch keys, std::uint32_t group, time_point until) {
+  struct piece {
+    request_ptr request;
+    std::size_t keys = 0;
+  };
+  const auto forget_from = [&](std::span<const piece> pieces) {
+    for (const piece& each : pieces) channel_.forget(*each.request);
+  };
+  std::vector<piece> pieces;
+  std::vector<memory::submission> batch;
+  for (std::size_t first = 0; first < keys.count; first += channel::max_batch) {
+    const std::size_t count = std::min(channel::max_batch, keys.count - first);
+    batch.assign(count, {});
+    for (std::size_t i = 0; i < count; ++i) {
+      batch[i].op = memory::operation::locate;
+      batch[i].group = static_cast<std::uint16_t>(group);
+      batch[i].key_size = static_cast<std::uint8_t>(keys.width);
+      std::memcpy(batch[i].key, keys[first + i].data(), keys.width);
+    }
+    const auto left = std::max<std::chrono::nanoseconds>(until - steady_clock::now(), {});
+    batch.back().argument = static_cast<std::uint64_t>((left - left / part_for_the_way).count());
+    auto sent = channel_.submit(batch, until);
+    if (!sent) break;
+    pieces.push_back({std::move(*sent), count});
+  }
+  std::size_t length = 0;
+  for (std::size_t i = 0; i < pieces.size(); ++i) {
+    const auto outcome = channel_.watch(*pieces[i].request, until);
+    if (!outcome || !*outcome) {
+      forget_from(std::span(pieces).subspan(i));
+      return length;
+    }
+    const std::size_t here = (*outcome)->code == 0 ? std::min<std::size_t>((*outcome)->value, pieces[i].keys) : 0;
+    length += here;
+    if (here == pieces[i].keys) continue;
+    forget_from(std::span(pieces).subspan(i + 1));
+    break;
+  }
+  return length;
 }
 
 result<match_result> session::match_window(key_batch keys, std::uint32_t group, std::size_t window) {

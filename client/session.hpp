@@ -169,6 +169,9 @@ class session {
   /// Longest present prefix.
   result<match_result> match_prefix(key_batch keys, std::uint32_t group);
   /// End (one past the last key) of the last run of `window` present keys; 0 when there is none.
+  /// match_prefix(), with those tiers below asked that have no hints. What is not known after `patience`, or because
+  /// the node restarts, does not count. Nothing is loaded.
+  result<match_result> locate(key_batch keys, std::uint32_t group, std::chrono::nanoseconds patience);
   result<match_result> match_window(key_batch keys, std::uint32_t group, std::size_t window);
   /// present[i] = 1 when key i is complete in DRAM. `present` has keys.count places.
   result<void> exists(key_batch keys, std::uint32_t group, std::span<std::uint8_t> present);
@@ -299,6 +302,7 @@ class session {
   result<std::size_t> copy_prefix(key_batch keys, std::uint32_t group, maybe_part part, const buffers& targets,
                                   std::size_t first, std::vector<memory::pin>& touched);
   result<void> leave_node();
+  std::size_t ask_reach(key_batch keys, std::uint32_t group, time_point until);
   result<void> tell(memory::operation what, const prefetch_ticket& ticket);
 
   // session_device.cpp

@@ -36,6 +36,8 @@ enum class operation : std::uint8_t {
   end_prefetch = 12,   ///< chain `grant_version` is not wanted any more, nor held -> done
   asked = 13,          ///< goes on with a touch: what was asked for and is missing, see asked_ids -> nothing
   keep = 14,           ///< `key` stays in DRAM from now on; `argument` 0: no more -> last
+  locate = 15,  ///< how much of a chain is in any tier, those asked that have no hints; a request is a chain, its last
+                ///< entry has the nanoseconds to wait for them as `argument` -> done, later, with the length
 };
 
 /// One submission, 128 bytes. A batch is a run of entries with one request number; the last has flag_last.

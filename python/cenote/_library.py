@@ -10,7 +10,7 @@ from pathlib import Path
 from . import errors
 
 ABI_MAJOR = 1
-ABI_MINOR = 4  # the oldest that has all we call
+ABI_MINOR = 5  # the oldest that has all we call
 WHOLE_BLOCK = -1
 WRITABLE, PRESENT, PENDING = 1, 2, 3
 
@@ -139,6 +139,7 @@ _SIGNATURES: dict[str, tuple[object, ...]] = {
     "cenote_attach": (POINTER(Spec), POINTER(Options), POINTER(c_void_p)),
     "cenote_close": (c_void_p,),
     "cenote_match_prefix": (c_void_p, Keys, c_uint32, POINTER(Match)),
+    "cenote_locate": (c_void_p, Keys, c_uint32, c_uint64, POINTER(Match)),
     "cenote_match_window": (c_void_p, Keys, c_uint32, c_size_t, POINTER(Match)),
     "cenote_exists": (c_void_p, Keys, c_uint32, POINTER(c_uint8)),
     "cenote_acquire": (c_void_p, Keys, c_uint32, c_void_p, POINTER(c_size_t)),

@@ -24,6 +24,7 @@ Slot = Block | BlockState
 _MAX_BLOCK_BYTES = 1 << 30
 _MAX_TOKENS = 1 << 20  # of a block
 _MAX_PINS = 1 << 20
+_LONGEST_LOCATE = 3600.0  # seconds
 
 
 class Match(NamedTuple):
@@ -266,6 +267,31 @@ class Session:
         else:
             raise InvalidArgument(f'kind is {kind!r}; it is "prefix", "window" or "each"')
         lib.check(code)
+        return Match(raw.resident, raw.reachable)
+
+    def locate(self, keys: KeyBatch, group: str | None = None, timeout: float = 0.05) -> Match:
+        """As `match`, with those tiers asked that do not say what they hold unless they are: Redis, for instance.
+
+        Nothing is loaded; a prefetch asks by itself. Thread-safe, and the GIL is free meanwhile.
+
+        Parameters
+        ----------
+        keys : sequence of n byte strings, or uint8 array of shape (n, width)
+        group : str, optional
+            May be left out where the instance has one group.
+        timeout : float
+            Seconds to wait for the node and those tiers. What is not known by then does not count, and is no error.
+
+        Returns
+        -------
+        Match
+            Without such a tier the same as that of `match`.
+        """
+        if not 0 <= timeout <= _LONGEST_LOCATE:
+            raise InvalidArgument(f"timeout is {timeout!r} s; it must be 0 to {_LONGEST_LOCATE:g}")
+        raw = lib.Match()
+        number = self._group(group).number
+        lib.check(lib.library.cenote_locate(self._handle, pack_keys(keys), number, int(timeout * 1e9), byref(raw)))
         return Match(raw.resident, raw.reachable)
 
     def exists(self, keys: KeyBatch, *, group: str | None = None) -> list[bool]:

@@ -208,9 +208,10 @@ struct with_a_chain : two_tiers {
   with_a_chain& operator=(const with_a_chain&) = delete;
 
   /// Asks for keys 1 to `count`.
-  void prefetch(std::uint64_t count) {
+  void prefetch(std::uint64_t count) { ask_for(memory::operation::prefetch, count); }
+  void ask_for(memory::operation what, std::uint64_t count, std::uint64_t argument = 0) {
     for (std::uint64_t n = 1; n <= count; ++n) {
-      memory::submission entry = entry_of(memory::operation::prefetch, 7);
+      memory::submission entry = entry_of(what, 7, argument);
       const full_key full = key_of(n);
       entry.key_size = full.size;
       std::memcpy(entry.key, full.bytes.data(), sizeof entry.key);
@@ -219,7 +220,7 @@ struct with_a_chain : two_tiers {
         entry.flags = memory::submission::flag_last;
         memory::prefetch_terms terms;
         terms.chain = 7;
-        terms.pack(entry);
+        if (what == memory::operation::prefetch) terms.pack(entry);
       }
       rings.push(entry);
     }
@@ -286,6 +287,19 @@ BOOST_FIXTURE_TEST_CASE(a_tier_without_hints_is_asked_how_a_chain_goes_on_and_lo
   BOOST_REQUIRE_EQUAL(told(1).reads.size(), 2U);
   answer(1, transfer_result::done);
   BOOST_TEST((length() == 3U));
+}
+
+BOOST_FIXTURE_TEST_CASE(a_client_that_locates_a_chain_hears_how_far_all_tiers_reach, with_a_chain) {
+  hints.add(reduce_key(key_of(1).view(), 0));
+  for (const std::uint64_t n : {2U, 3U}) told(1).has.insert(reduce_key(key_of(n).view(), 0));
+  ask_for(memory::operation::locate, 4, 1'000'000'000);
+  BOOST_TEST((length() == 3U));
+  BOOST_TEST(told(1).questions.size() == 1U);
+  BOOST_TEST(told(0).reads.empty());
+  BOOST_TEST(told(1).reads.empty());
+  ask_for(memory::operation::locate, 4, 0);
+  BOOST_TEST((length() == 1U));
+  BOOST_TEST(told(1).questions.size() == 1U);
 }
 
 BOOST_FIXTURE_TEST_CASE(a_prefetch_ends_without_a_tier_that_does_not_answer_in_time, with_a_chain) {

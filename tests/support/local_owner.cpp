@@ -218,6 +218,9 @@ void local_node::run(const submission& entry) {
     case operation::remove: forget(entry); break;
     case operation::touch: touched_.fetch_add(1); return;
     case operation::asked: return;
+    case operation::locate:
+      if ((entry.flags & submission::flag_last) != 0) locate(entry);
+      return;
     case operation::prefetch:
     case operation::stop_prefetch:
     case operation::end_prefetch:
@@ -237,6 +240,18 @@ void local_node::run(const submission& entry) {
   answer.value = std::exchange(effects_, 0);
   answer.code = std::exchange(refusal_, std::uint16_t{0});
   answer.index = std::exchange(refusal_index_, 0U);
+  if (!silent_.load()) rings_.push(answer);
+}
+
+/// The last entry of a request; its index says how many there are.
+void local_node::locate(const submission& entry) {
+  const std::uint64_t keys = entry.index + std::uint64_t{1};
+  located_.fetch_add(keys);
+  completion answer;
+  answer.request = entry.request;
+  answer.kind = completion_kind::done;
+  answer.value = std::min(keys, reach_.load());
+  reach_.fetch_sub(answer.value);
   if (!silent_.load()) rings_.push(answer);
 }
 

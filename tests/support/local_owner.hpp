@@ -101,6 +101,10 @@ class local_node {
   void repeat_answers(bool repeat) { repeat_.store(repeat); }
   /// Refuses this many commits with `revoked` before it accepts one.
   void refuse_commits(int count) { refuse_.store(count); }
+  /// So many of the keys that it is asked to locate are somewhere, the first ones.
+  void reach(std::uint64_t keys) { reach_.store(keys); }
+  /// Keys of the requests to locate so far.
+  [[nodiscard]] std::uint64_t located() const { return located_.load(); }
   /// Commits and finishes are left without an answer.
   void be_silent(bool silent) { silent_.store(silent); }
 
@@ -114,6 +118,7 @@ class local_node {
   void finish(const memory::submission& entry);
   void give_back(const memory::submission& entry);
   void forget(const memory::submission& entry);
+  void locate(const memory::submission& entry);
   void refuse(const memory::submission& entry, error_code code);
   void empty_slot(std::uint64_t block);
   bool take_blank(std::uint32_t& block);
@@ -147,6 +152,8 @@ class local_node {
   std::atomic<bool> repeat_{false};
   std::atomic<int> refuse_{0};
   std::atomic<bool> silent_{false};
+  std::atomic<std::uint64_t> reach_{0};
+  std::atomic<std::uint64_t> located_{0};
   std::atomic<bool> stop_{false};
   std::thread thread_;
 };

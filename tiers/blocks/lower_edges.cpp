@@ -218,8 +218,9 @@ prefetch::load_answer lower_edges::load(instance_number number, std::uint32_t gr
   }
   if (collision || in.reserved_keys.contains(key)) return {load_state::busy};
   if (in.is_clearing()) return {load_state::absent};  // the tiers below are cleared as well
-  const bool has_said = from && *from < max_edges && unhinted()[*from];
-  const auto edge = has_said ? from : source_of(in, key);
+  auto edge = source_of(in, key);
+  const bool is_hinted = edge && !unhinted()[*edge];
+  if (!is_hinted && from && *from < max_edges && unhinted()[*from]) edge = from;
   if (!edge) return {load_state::absent};
   pool& into = *in.pools[group];
   if (!transfers_.may_load(*edge, into)) return {load_state::wait};

@@ -15,7 +15,14 @@ using prefetch::load_state;
 using prefetch::place;
 using prefetch::spot;
 
-/// The last entry's answer comes later, from the planner, unless the request makes no sense or its chain goes on.
+namespace {
+
+constexpr std::uint64_t most_patience = 3'600'000'000'000;  // ns: the planner has its own bound, this one that it fits
+
+}  // namespace
+
+/// A prefetch or a lookup. The last entry's answer comes later, from the planner, unless the request makes no sense or
+/// its chain goes on.
 progress prefetch_requests::run_prefetch(batch& work, session& session, const submission& entry) {
   const bool group_known = entry.group < session.of->pools.size();
   const bool key_sane = entry.key_size >= min_key_bytes && entry.key_size <= max_key_bytes;
@@ -38,7 +45,12 @@ progress prefetch_requests::run_prefetch(batch& work, session& session, const su
   ++work.next;
   if ((entry.flags & submission::flag_last) == 0) return progress::finished;
   prefetch::request whole = std::exchange(gathering, {});
-  whole.terms = memory::prefetch_terms::of(entry);
+  if (entry.op == memory::operation::locate) {
+    whole.what = prefetch::request::kind::locate;
+    whole.patience = std::chrono::nanoseconds(std::min<std::uint64_t>(entry.argument, most_patience));
+  } else {
+    whole.terms = memory::prefetch_terms::of(entry);
+  }
   whole.asks = edges_.unhinted();
   const bool sound = work.refusal == error_code::ok;
   if (!sound || whole.terms.more) finish_request(work, entry);

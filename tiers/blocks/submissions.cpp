@@ -100,7 +100,8 @@ progress submissions::run_entry(batch& work, session& session, const submission&
     case operation::touch:
     case operation::asked: return chains_.run_touch(work, session, entry, now);  // no answer
     case operation::barrier: break;
-    case operation::prefetch: return prefetching_.run_prefetch(work, session, entry);
+    case operation::prefetch:
+    case operation::locate: return prefetching_.run_prefetch(work, session, entry);
     case operation::stop_prefetch:
     case operation::end_prefetch: prefetching_.run_prefetch_end(session, entry); break;
     default: refuse(work, entry, error_code::malformed); break;

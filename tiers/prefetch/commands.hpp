@@ -10,6 +10,8 @@
 
 #include "core/block_key.hpp"
 #include "memory/prefetch_terms.hpp"
+#include "memory/session_memory.hpp"
+#include "tiers/prefetch/throughput.hpp"
 #include "tiers/transfer.hpp"
 
 namespace cenote::prefetch {
@@ -38,16 +40,18 @@ struct spot {
 /// What a session asks of the planner, in the order of its ring.
 struct request {
   enum class kind : std::uint8_t {
-    start,  ///< bring a chain up
-    stop,   ///< best_effort: the engine is ready, what is there is enough
-    end,    ///< cancel it, or let go of what it holds
+    start,   ///< bring a chain up
+    locate,  ///< say how far it reaches, tiers that must be asked included; nothing is loaded
+    stop,    ///< best_effort: the engine is ready, what is there is enough
+    end,     ///< cancel it, or let go of what it holds
   };
   kind what = kind::start;
   std::uint64_t session = 0;
-  std::uint32_t number = 0;  ///< of the request in the session's ring
-  std::uint32_t chain = 0;   ///< stop, end: which
-  // start only:
-  memory::prefetch_terms terms;
+  std::uint32_t number = 0;      ///< of the request in the session's ring
+  std::uint32_t chain = 0;       ///< stop, end: which
+  nanoseconds patience{};        ///< locate: how long tiers may take that are asked
+  memory::prefetch_terms terms;  ///< start
+  // start, locate:
   std::uint32_t instance = 0;  ///< the DRAM tier's number
   std::uint32_t group = 0;
   std::uint32_t tokens_per_block = 0;
@@ -56,6 +60,12 @@ struct request {
   std::vector<spot> places;     ///< of each key, when the tier read the request
   std::bitset<max_edges> asks;  ///< the tiers below that may have what is `unasked`
   bool too_long = false;        ///< a part of the chain was left out, since too many keys wait: it is refused
+};
+
+/// An answer for a session's completion ring.
+struct answer {
+  std::uint64_t session = 0;
+  memory::completion completion;
 };
 
 /// What the planner has the tier do. Executed in order.

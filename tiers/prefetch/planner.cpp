@@ -57,6 +57,9 @@ planner::prefetch_job* planner::find(std::uint64_t number) noexcept {
 // ---------------------------------------------------------------------------------------------- requests of sessions
 
 void planner::on_request(request incoming, time_point now) {
+  if (incoming.what == request::kind::locate) {
+    return lookups_.begin(next_job_++, std::move(incoming), options_.limit, now);
+  }
   if (incoming.what != request::kind::start) return on_cancel(incoming);
   const auto gathered = gathering_.find(incoming.session);
   if (gathered != gathering_.end()) {
@@ -197,6 +200,7 @@ planner::prefetch_job planner::make_job(request& incoming, time_point now) {
 void planner::find_end(prefetch_job& job, std::bitset<max_edges> asks, std::uint64_t tokens_per_block,
                        std::uint64_t threshold) {
   job.end = job.places.size();
+  job.named.resize(job.places.size());
   skip_resident(job);
   const auto absent = std::ranges::find(job.places, place::absent, &spot::what);
   if (absent != job.places.end()) {
@@ -212,25 +216,6 @@ void planner::find_end(prefetch_job& job, std::bitset<max_edges> asks, std::uint
   const std::size_t reach = job.asks ? job.asks->reach() : job.end;
   if (reach > job.prefix && reach - job.prefix < job.least_blocks) {
     truncate_at(job, job.prefix, reason::below_threshold);
-  }
-  name_present_with_others(job, 0);
-}
-
-/// Keys that are present are named in load commands, too, so that they are held: in those of the next one that is not,
-/// or, behind the last of these, of that.
-void planner::name_present_with_others(prefetch_job& job, std::size_t first) noexcept {
-  std::uint8_t edge = 0;
-  for (std::size_t i = job.end; i-- > first;) {
-    if (job.places[i].what == place::present) continue;
-    edge = job.places[i].edge;
-    break;
-  }
-  for (std::size_t i = job.end; i-- > first;) {
-    if (job.places[i].what == place::present) {
-      job.places[i].edge = edge;
-    } else {
-      edge = job.places[i].edge;
-    }
   }
 }
 
@@ -261,6 +246,7 @@ void planner::read_ahead(const prefetch_job& behind, time_point now) {
   made.stride = behind.stride;
   made.keys = next;
   made.end = std::min<std::size_t>(next->size(), options_.read_ahead);
+  made.named.resize(next->size());
   made.places.assign(next->size(), {place::near, 0});  // the tier says what is true when it is asked
   made.loads_left[0] = made.end;
   made.deadline = now + options_.limit;
@@ -276,6 +262,7 @@ void planner::end_speculation() {
 void planner::on_session_closed(std::uint64_t session) {
   gathering_.erase(session);
   continuations_.forget(session);
+  lookups_.on_session_closed(session);
   for (const auto& [number, each] : jobs_) {
     if (each.session != session) continue;
     ++counts_.finished;
@@ -306,12 +293,11 @@ void planner::on_load_result(const command_result& result, time_point now) {
   const command named = *std::exchange(from.open, std::nullopt);
   prefetch_job* const job = find(result.job);  // null: its session is gone
   const std::size_t count = std::min(result.loads.size(), named.which.size());
-  std::size_t next = count < named.which.size() ? named.which[count] : named.which.back() + std::size_t{1};
-  for (std::size_t i = 0; i < count; ++i) {
-    const load_answer& each = result.loads[i];
-    const std::size_t key = named.which[i];
+  std::size_t done = 0;
+  for (; done < count; ++done) {
+    const load_answer& each = result.loads[done];
+    const std::size_t key = named.which[done];
     if (each.state == load_state::loading) track_load(each, named, from.open_stride, key, now);
-    if (each.state != load_state::present && each.state != load_state::loading) next = key;
     if (each.state == load_state::wait) {
       from.blocked = true;
       from.blocked_until = now + retry_after;
@@ -322,13 +308,24 @@ void planner::on_load_result(const command_result& result, time_point now) {
       case load_state::loading: job->places[key] = {place::loading, static_cast<std::uint8_t>(each.edge)}; break;
       case load_state::wait: break;
       case load_state::absent:
-      case load_state::busy: truncate_at(*job, key, reason::absent); break;
-      case load_state::no_space: truncate_at(*job, key, reason::no_space); break;
+      case load_state::busy: lose(*job, key, reason::absent); break;
+      case load_state::no_space: lose(*job, key, reason::no_space); break;
     }
+    if (each.state != load_state::present && each.state != load_state::loading) break;
+    job->named[key] = true;
   }
   if (job == nullptr) return;
-  job->next[result.edge] = next;
+  for (const std::uint32_t key : std::span(named.which).subspan(done)) {  // they are named once more
+    job->next[result.edge] = std::min<std::size_t>(job->next[result.edge], key);
+    job->kept = std::min<std::size_t>(job->kept, key);
+  }
   truncate_at(*job, job->end, job->end_reason);
+}
+
+/// The chain ends before the key, which cannot be had.
+void planner::lose(prefetch_job& job, std::size_t key, reason why) noexcept {
+  job.places[key].what = place::absent;
+  truncate_at(job, key, why);
 }
 
 /// Notes that a load of the key is in flight. Its bytes are charged to the job that began it alone.
@@ -362,6 +359,7 @@ void planner::track_load(const load_answer& load, const command& by, std::uint64
 }
 
 void planner::on_told(std::uint64_t number, edge_number edge, const std::vector<bool>& held) {
+  lookups_.on_told(number, edge, held);
   prefetch_job* const job = find(number);
   if (job == nullptr || job->finishing || !job->asks) return;
   job->asks->take(edge, held, job->places);
@@ -392,8 +390,12 @@ void planner::on_loads_finished(std::span<const transfer_outcome> ended, time_po
     for (const auto& [number, key] : found->second.wanted_by) {
       prefetch_job* const job = find(number);
       if (job == nullptr) continue;
-      job->places[key].what = came ? place::present : place::absent;
-      if (!came) truncate_at(*job, key, reason::absent);
+      if (!came) {
+        lose(*job, key, reason::absent);
+        continue;
+      }
+      job->places[key].what = place::present;
+      if (!job->named[key]) job->kept = std::min(job->kept, key);
     }
     loads_in_flight_.erase(found);
   }
@@ -521,7 +523,7 @@ void planner::close_question(prefetch_job& job) {
   const auto first = job.places.begin() + static_cast<std::ptrdiff_t>(asked.first());
   counts_.found += static_cast<std::uint64_t>(std::count_if(
       first, job.places.begin() + static_cast<std::ptrdiff_t>(job.end), [](spot at) { return at.what == place::far; }));
-  name_present_with_others(job, asked.first());
+  job.kept = std::min(job.kept, asked.first());
   truncate_at(job, job.end, job.end_reason);
   const std::size_t left = job.end - std::min(job.prefix, job.end);
   if (left > 0 && left < job.least_blocks && job.has_loads.none()) {
@@ -707,6 +709,7 @@ void planner::probe_behind(const prefetch_job& job, edge_number edge, std::size_
   made.group = job.group;
   made.stride = job.stride;
   made.end = made.loads_left[edge] = keys.size();
+  made.named.resize(keys.size());
   made.places.assign(keys.size(), {where, static_cast<std::uint8_t>(edge)});
   made.keys = std::make_shared<const std::vector<full_key>>(std::move(keys));
   made.deadline = now + probe_limit;
@@ -784,6 +787,7 @@ void planner::issue_finish(prefetch_job& job) {
 
 void planner::plan(time_point now) {
   expire(now);
+  lookups_.expire(now);
   close_overdue_questions(now);
   note_arrivals();
   by_edge<std::uint64_t> ahead{};
@@ -801,32 +805,54 @@ void planner::plan(time_point now) {
   for (edge_number edge = 0; edge < max_edges; ++edge) issue_loads_from(edge, now);
 }
 
+std::vector<question> planner::take_questions() {
+  std::vector<question> all = std::exchange(questions_, {});
+  std::ranges::move(lookups_.take_questions(), std::back_inserter(all));
+  return all;
+}
+
+std::vector<answer> planner::take_answers() {
+  std::vector<answer> all = std::exchange(answers_, {});
+  std::ranges::move(lookups_.take_answers(), std::back_inserter(all));
+  return all;
+}
+
 void planner::issue_loads_from(edge_number edge, time_point now) {
   source& from = sources_[edge];
   if (from.blocked && from.blocked_until <= now) from.blocked = false;
   if (from.open || from.blocked) return;
   for (auto& [number, each] : jobs_) {
-    if (each.finishing || each.holds_back || each.next[edge] >= each.end) continue;
+    if (each.finishing) continue;
     const issued outcome = issue_loads(each, edge, now);
     if (outcome == issued::yes || outcome == issued::no_room) return;  // the oldest first, always
   }
 }
 
+/// Keys of the chain that are here are named in a load command before any that are not, so that they are held before
+/// loads make room for themselves.
+void planner::name_present(prefetch_job& job, std::vector<std::uint32_t>& which) {
+  const std::size_t reach = job.asks ? job.asks->reach() : job.end;
+  for (; job.kept < reach && which.size() < command_keys; ++job.kept) {
+    if (job.places[job.kept].what != place::present || job.named[job.kept]) continue;
+    which.push_back(static_cast<std::uint32_t>(job.kept));
+  }
+}
+
 /// Issues a load command for the next keys of the chain that come from there, as far as window and budgets allow.
 planner::issued planner::issue_loads(prefetch_job& job, edge_number edge, time_point now) {
-  const auto is_elsewhere = [&](std::size_t key) { return job.places[key].edge != edge; };
-  while (job.next[edge] < job.end && is_elsewhere(job.next[edge])) ++job.next[edge];
-  if (job.next[edge] >= job.end) return issued::nothing;
   source& from = sources_[edge];
+  std::vector<std::uint32_t> which;
+  name_present(job, which);
   const std::uint64_t room = room_for(job, edge, now);
   const std::uint64_t budget = budget_for(job);
-  std::vector<std::uint32_t> which;
+  const std::size_t most = which.size() + command_keys;
   std::uint64_t bytes = 0;
-  std::size_t key = job.next[edge];
-  issued stopped = issued::yes;
-  for (; key < job.end && which.size() < command_keys; ++key) {
-    if (is_elsewhere(key)) continue;
-    if (job.places[key].is_below()) {
+  issued stopped = issued::nothing;
+  std::size_t& key = job.next[edge];
+  for (; key < job.end && !job.holds_back && which.size() < most; ++key) {
+    const spot at = job.places[key];
+    if (at.what == place::present || at.edge != edge || job.named[key]) continue;
+    if (at.is_below()) {
       const bool first_of_all =
           bytes == 0 && from.speed.under_way() == 0;  // one may always come, however small the window
       if (bytes + job.stride > room && !first_of_all) {
@@ -925,6 +951,7 @@ std::optional<time_point> planner::wake_at(time_point now) const noexcept {
     if (loads) sooner(now + std::clamp(time_of(each.recompute / 4), shortest_look, longest_look));
   }
   for (const auto& [number, each] : held_) sooner(each.until);
+  if (const auto when = lookups_.wake_at()) sooner(*when);
   for (const source& each : sources_) {
     if (each.blocked) sooner(each.blocked_until);
   }

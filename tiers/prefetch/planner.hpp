@@ -19,6 +19,7 @@
 #include "tiers/prefetch/continuations.hpp"
 #include "tiers/prefetch/gate.hpp"
 #include "tiers/prefetch/inquiry.hpp"
+#include "tiers/prefetch/lookups.hpp"
 #include "tiers/prefetch/status.hpp"
 #include "tiers/prefetch/throughput.hpp"
 
@@ -41,12 +42,6 @@ struct options {
       std::chrono::seconds(10);  ///< how long loaded blocks are held for a client that does not drop them
   /// How long a tier below without hints may take to say what it has.
   nanoseconds lookup_timeout = std::chrono::milliseconds(50);
-};
-
-/// An answer for a session's completion ring.
-struct answer {
-  std::uint64_t session = 0;
-  memory::completion completion;
 };
 
 /// Serves prefetches in the order in which they came, each chain in prefix order; a block that several prefetches want
@@ -82,8 +77,8 @@ class planner {
 
   [[nodiscard]] std::vector<command> take_commands() { return std::exchange(commands_, {}); }
   /// For the tiers below that the questions name.
-  [[nodiscard]] std::vector<question> take_questions() { return std::exchange(questions_, {}); }
-  [[nodiscard]] std::vector<answer> take_answers() { return std::exchange(answers_, {}); }
+  [[nodiscard]] std::vector<question> take_questions();
+  [[nodiscard]] std::vector<answer> take_answers();
   /// When plan() has to be called at the latest; nothing: only when something happens.
   [[nodiscard]] std::optional<time_point> wake_at(time_point now) const noexcept;
   [[nodiscard]] prefetch::status status(time_point now = {}) const;
@@ -106,15 +101,16 @@ class planner {
     bool hold = false;
     bool stoppable = false;  ///< best_effort
     key_list keys;
-    /// Of keys that are present: with the edge of those that they are named together with.
     std::vector<spot> places;
     std::optional<inquiry> asks;     ///< open: the chain may go on behind `end`
     std::uint64_t least_blocks = 0;  ///< fewer are not worth a load
     double recompute = 0;            ///< seconds to recompute a block; 0: unknown, loading is not compared with it
     time_point deadline{};
-    std::size_t prefix = 0;                ///< blocks from the front that are present
-    by_edge<std::size_t> next{};           ///< first key that no load command from there named yet
-    std::size_t end = 0;                   ///< first key that is not wanted (any more)
+    std::size_t prefix = 0;       ///< blocks from the front that are present
+    by_edge<std::size_t> next{};  ///< first key that no load command from there named yet
+    std::size_t kept = 0;         ///< no key before it is present that no load command named yet
+    std::vector<bool> named;      ///< in a load command that was carried out: these are held when they are here
+    std::size_t end = 0;          ///< first key that is not wanted (any more)
     reason end_reason = reason::complete;  ///< why the chain ends there
     std::optional<reason> stop_reason;     ///< stopped or cancelled
     by_edge<std::uint64_t> loads_left{};   ///< keys in [next, end) that are there
@@ -177,8 +173,8 @@ class planner {
   void refuse(const request& incoming, error_code code);
 
   static void skip_resident(prefetch_job& job) noexcept;
+  static void lose(prefetch_job& job, std::size_t key, reason why) noexcept;
   static void truncate_at(prefetch_job& job, std::size_t key, reason why) noexcept;
-  static void name_present_with_others(prefetch_job& job, std::size_t first) noexcept;
   static void find_end(prefetch_job& job, std::bitset<max_edges> asks, std::uint64_t tokens_per_block,
                        std::uint64_t threshold);
   void send_question(prefetch_job& job, time_point now);
@@ -207,6 +203,7 @@ class planner {
   void issue_finish(prefetch_job& job);
   void issue_loads_from(edge_number edge, time_point now);
   issued issue_loads(prefetch_job& job, edge_number edge, time_point now);
+  static void name_present(prefetch_job& job, std::vector<std::uint32_t>& which);
   [[nodiscard]] std::uint64_t room_for(const prefetch_job& job, edge_number edge, time_point now) const;
   [[nodiscard]] std::uint64_t probe_window(std::uint64_t stride, const source& from) const noexcept;
   [[nodiscard]] std::uint64_t budget_for(const prefetch_job& job) const;
@@ -233,6 +230,7 @@ class planner {
   std::map<std::uint32_t, engine> engines_;  ///< by instance
   std::vector<std::uint32_t> assumed_;
   continuations continuations_;
+  lookups lookups_;
   std::vector<command> commands_;
   std::vector<question> questions_;
   std::vector<answer> answers_;

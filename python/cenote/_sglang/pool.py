@@ -85,12 +85,12 @@ class Pool:
     # ---- looking up
 
     def reach(self, keys: Keys) -> int:
-        """How many of the first pages the node has, in whatever tier."""
+        """How many of the first pages the node has, in whatever tier; those are asked that have to be."""
         with self._attached() as session:
-            return session.match(keys.array()).reachable if session is not None and keys else 0
+            return session.locate(keys.array()).reachable if session is not None and keys else 0
 
     def present(self, keys: Keys) -> list[bool]:
-        """For each page, whether the node has it, in whatever tier."""
+        """For each page, whether the node has it, in whatever tier that says so without being asked."""
         with self._attached() as session:
             if session is None or not keys:
                 return [False] * len(keys)
@@ -109,9 +109,9 @@ class Pool:
             held = self._pin(session, first)
             count = len(held) if held is not None else 0
             if count < len(first) or not first:
-                count = session.match(keys.array()).reachable
+                count = session.locate(keys.array()).reachable
             elif len(first) < len(keys):
-                count += session.match(keys.cut(count).array()).reachable
+                count += session.locate(keys.cut(count).array()).reachable
             self._promise(session, first.cut(0, count), held)
             return count
 
@@ -168,7 +168,7 @@ class Pool:
         first = keys.cut(0, 1)
         promise = self.promises.take(first.packed)
         if promise is None:
-            if session.match(first.array()).reachable == 0:
+            if session.locate(first.array()).reachable == 0:
                 return False
             promise = Promise(keys, None, self._bring(session, keys))
         try:

@@ -204,6 +204,48 @@ BOOST_AUTO_TEST_CASE(a_long_prefetch_is_several_requests_of_one_chain_and_the_la
   }
 }
 
+BOOST_AUTO_TEST_CASE(what_is_located_counts_behind_what_is_here) {
+  fixture test;
+  const auto keys = keys_of(0, 6000);
+  auto bytes = content(0, 10);
+  BOOST_TEST(test.session->put(batch_of(keys_of(0, 10)), 0, std::nullopt, run_of(bytes, 10)).stored == 10U);
+  test.node.reach(5500);
+  auto found = must(test.session->locate(batch_of(keys), 0, std::chrono::seconds(10)));
+  BOOST_TEST(found.resident == 10U);
+  BOOST_TEST(found.reachable == 5510U);
+  must(test.session->barrier());
+  BOOST_TEST(test.node.located() == 5990U);
+  test.node.reach(0);
+  found = must(test.session->locate(batch_of(keys), 0, std::chrono::seconds(10)));
+  BOOST_TEST(found.reachable == 10U);
+  must(test.session->barrier());
+  BOOST_TEST(test.node.located() == 5990U + 4096U, "no more than a window of keys");
+}
+
+BOOST_AUTO_TEST_CASE(nothing_is_asked_for_that_is_here_or_for_which_there_is_no_time) {
+  fixture test;
+  const auto keys = keys_of(0, 10);
+  auto bytes = content(0, 10);
+  test.node.reach(1000);
+  BOOST_TEST(must(test.session->locate(batch_of(keys), 0, {})).reachable == 0U);
+  BOOST_TEST(test.session->put(batch_of(keys), 0, std::nullopt, run_of(bytes, 10)).stored == 10U);
+  BOOST_TEST(must(test.session->locate(batch_of(keys), 0, std::chrono::seconds(10))).reachable == 10U);
+  BOOST_TEST(test.node.located() == 0U);
+  BOOST_TEST(
+      (code_of(test.session->locate(batch_of(keys), 9, std::chrono::seconds(1))) == error_code::invalid_argument));
+}
+
+BOOST_AUTO_TEST_CASE(a_node_that_does_not_answer_in_time_adds_nothing_and_is_no_error) {
+  fixture test;
+  test.node.be_silent(true);
+  test.node.reach(1000);
+  const auto keys = keys_of(0, 600);
+  const auto found = must(test.session->locate(batch_of(keys), 0, std::chrono::milliseconds(5)));
+  BOOST_TEST(found.reachable == 0U);
+  test.node.be_silent(false);
+  must(test.session->barrier());
+}
+
 BOOST_AUTO_TEST_CASE(stops_and_cancels_name_the_chain_and_come_once) {
   fixture test;
   test.node.be_silent(true);

@@ -62,6 +62,22 @@ class world {
     plan.on_request(std::move(made), now);
     settle();
   }
+  /// Asks how far the chain reaches; the answer is as of a prefetch.
+  void locate(chain_request what, nanoseconds patience) {
+    request made;
+    made.what = request::kind::locate;
+    made.session = what.session;
+    made.number = what.chain;
+    made.patience = patience;
+    if (server.stands) made.asks.set(1);
+    for (const std::uint64_t n : what.keys) {
+      made.keys.push_back(key_of(n));
+      made.places.push_back(place_of(n));
+    }
+    begun[what.chain] = now;
+    plan.on_request(std::move(made), now);
+    settle();
+  }
   void send(request::kind what, std::uint32_t chain, std::uint64_t session = 1) {
     request made;
     made.what = what;

@@ -176,6 +176,60 @@ BOOST_AUTO_TEST_CASE(of_several_tiers_that_have_a_key_the_nearest_gives_it) {
   BOOST_TEST(about.close(places) == 4U);
 }
 
+// ---------------------------------------------------------------------------------------------- lookups
+
+BOOST_AUTO_TEST_CASE(a_lookup_says_how_far_a_chain_reaches_and_loads_nothing) {
+  fill(present, 0, 3);
+  fill(below, 3, 3);
+  fill(server.has, 6, 4);
+  locate({.chain = 1, .keys = chain_of(0, 20)}, seconds(1));
+  BOOST_TEST(!lengths.contains(1));
+  BOOST_TEST(run_until_answered(1));
+  BOOST_TEST(lengths[1] == 10U);
+  BOOST_TEST(read.empty());
+  BOOST_TEST(fetched.empty());
+  BOOST_TEST(plan.status().started == 0U);
+}
+
+BOOST_AUTO_TEST_CASE(a_lookup_asks_nobody_where_no_tier_has_to_be_asked_or_there_is_no_time) {
+  fill(below, 0, 3);
+  fill(server.has, 3, 4);
+  locate({.chain = 1, .keys = chain_of(0, 3)}, seconds(1));
+  BOOST_TEST(lengths.at(1) == 3U);
+  locate({.chain = 2, .keys = chain_of(0, 20)}, nanoseconds(0));
+  BOOST_TEST(lengths.at(2) == 3U);
+  server.stands = false;
+  locate({.chain = 3, .keys = chain_of(0, 20)}, seconds(1));
+  BOOST_TEST(lengths.at(3) == 3U);
+  BOOST_TEST(asked == 0U);
+}
+
+BOOST_AUTO_TEST_CASE(a_lookup_is_answered_within_its_patience_with_what_is_known_by_then) {
+  fill(below, 0, 3);
+  server.answers_after = std::nullopt;
+  locate({.chain = 1, .keys = chain_of(0, 20)}, milliseconds(7));
+  BOOST_TEST(run_until_answered(1));
+  BOOST_TEST(lengths[1] == 3U);
+  BOOST_TEST((took(1) == milliseconds(7)));
+  locate({.chain = 2, .keys = chain_of(0, 20)}, std::chrono::hours(10));
+  BOOST_TEST(run_until_answered(2));
+  BOOST_TEST((took(2) <= std::chrono::minutes(1)));
+}
+
+BOOST_AUTO_TEST_CASE(a_session_has_so_many_lookups_under_way_and_none_when_it_is_gone) {
+  server.answers_after = milliseconds(5);
+  for (std::uint32_t n = 1; n <= lookups::max_session_lookups + 1; ++n) {
+    locate({.chain = n, .keys = chain_of(0, 20)}, seconds(1));
+  }
+  BOOST_TEST(lengths.size() == 1U);
+  BOOST_TEST(codes.at(lookups::max_session_lookups + 1) == static_cast<std::uint16_t>(error_code::limit_exceeded));
+  locate({.session = 2, .chain = 1000, .keys = chain_of(0, 20)}, seconds(1));
+  plan.on_session_closed(1);
+  let_pass(seconds(2));
+  BOOST_TEST(lengths.size() == 2U);
+  BOOST_TEST(lengths.contains(1000));
+}
+
 // ---------------------------------------------------------------------------------------------- side by side
 
 BOOST_AUTO_TEST_CASE(a_slow_server_does_not_stop_the_disk) {
