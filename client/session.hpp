@@ -322,6 +322,7 @@ class session {
   void give_back(std::span<const grant> grants);
   void ask_for_grants(const put_job& job, std::size_t used, memory::submission& last) const noexcept;
   result<void> remember_async(request_ptr batch);
+  void note_async(const result<std::uint64_t>& stored);
   void collect_async(const result<memory::completion>& outcome);
   result<std::uint64_t> flush_all(time_point until);
   result<std::vector<memory::completion>> ask_reservations(key_batch keys, std::uint32_t group, std::uint64_t parts,

@@ -62,14 +62,10 @@ result<void> session::commit_after(std::span<const reserved_block> blocks, const
 /// On the events' thread. After a failure nobody knows what is written, or will be: the blocks stay reserved, and at
 /// the end of the session the node sets them aside.
 void session::commit_written(std::span<const reserved_block> blocks, const result<void>& outcome) {
-  result<std::uint64_t> stored =
+  const result<std::uint64_t> stored =
       outcome ? finish_parts(blocks) : result<std::uint64_t>(std::unexpected(outcome.error()));
   const std::lock_guard lock(async_mutex_);
-  if (stored) {
-    async_stored_ += *stored;
-  } else if (!async_failure_) {
-    async_failure_ = stored.error();
-  }
+  note_async(stored);
 }
 
 }  // namespace cenote::client

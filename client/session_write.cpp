@@ -332,15 +332,21 @@ result<void> session::remember_async(request_ptr batch) {
   return {};
 }
 
-/// Called with async_mutex_ held.
-void session::collect_async(const result<memory::completion>& outcome) {
-  if (outcome) {
-    async_stored_ += outcome->value;
-    counters_.blocks_stored.fetch_add(outcome->value, std::memory_order_relaxed);
-    if (outcome->code != 0 && !async_failure_) async_failure_ = refusal(outcome->code);
+// With async_mutex_ held: what flush() will say.
+
+void session::note_async(const result<std::uint64_t>& stored) {
+  if (stored) {
+    async_stored_ += *stored;
   } else if (!async_failure_) {
-    async_failure_ = outcome.error();
+    async_failure_ = stored.error();
   }
+}
+
+void session::collect_async(const result<memory::completion>& outcome) {
+  if (!outcome) return note_async(std::unexpected(outcome.error()));
+  counters_.blocks_stored.fetch_add(outcome->value, std::memory_order_relaxed);
+  note_async(outcome->value);  // of a batch that was refused in the middle, too
+  if (outcome->code != 0) note_async(std::unexpected(refusal(outcome->code)));
 }
 
 result<std::uint64_t> session::flush_all(time_point until) {

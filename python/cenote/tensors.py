@@ -147,10 +147,13 @@ def strides_of(place: Place, blocks: int) -> tuple[int, list[tuple[int, int]]]:
 def pieces_of(tensor: Any, blocks: int) -> list[Piece]:
     """A tensor's share of a block, for cenote.copying.Strides. Errors as of place_of() and strides_of()."""
     place = place_of(tensor)
-    between, dimensions = strides_of(place, blocks)
-    run_bytes = 1
-    if dimensions and dimensions[-1][1] == 1:
-        run_bytes = dimensions.pop()[0]
-    runs, run_stride = dimensions.pop() if dimensions else (1, 0)
-    starts = itertools.product(*(range(0, count * stride, stride) for count, stride in dimensions))
+    return pieces_at(place, *strides_of(place, blocks))
+
+
+def pieces_at(place: Place, between: int, dimensions: Sequence[tuple[int, int]]) -> list[Piece]:
+    """pieces_of() the tensor that lies there, by what strides_of() says of it."""
+    left = list(dimensions)
+    run_bytes = left.pop()[0] if left and left[-1][1] == 1 else 1
+    runs, run_stride = left.pop() if left else (1, 0)
+    starts = itertools.product(*(range(0, count * stride, stride) for count, stride in left))
     return [Piece(place.address + sum(start), between, run_bytes, runs, run_stride) for start in starts]

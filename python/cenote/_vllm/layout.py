@@ -8,7 +8,7 @@ from typing import Any
 
 from ..copying import Piece, Strides
 from ..errors import InvalidArgument
-from ..tensors import pieces_of, place_of, strides_of
+from ..tensors import pieces_at, place_of, strides_of
 
 
 class Unservable(Exception):
@@ -46,13 +46,13 @@ class GroupLayout:
             check_page(name, tensor, num_blocks, getattr(spec, "kv_cache_specs", {}).get(name, spec))
             try:
                 place = place_of(tensor)
-                added = pieces_of(tensor, num_blocks)
+                between, dimensions = strides_of(place, num_blocks)
             except InvalidArgument as why:
                 raise Unservable(f"{name}: {why}") from None
             self.devices.add(place.device)
+            added = pieces_at(place, between, dimensions)
             pieces += added
             counts.append(len(added))
-            _, dimensions = strides_of(place, num_blocks)
             described.append((name, str(tensor.dtype), tuple(tensor.shape[1:]), _order(tensor), len(dimensions)))
         self.strides = Strides(pieces, counts)
         self.shape = hashlib.sha256(repr(described).encode()).hexdigest()
