@@ -130,6 +130,14 @@ bool epoch_book::is_pending(const place& where) const noexcept {
   return found != entries_.end() && found->second.is_pending;
 }
 
+std::vector<std::uint64_t> epoch_book::pending_on(std::uint64_t server) const {
+  std::vector<std::uint64_t> identities;
+  for (const auto& [where, what] : entries_) {
+    if (where.server == server && what.is_pending) identities.push_back(where.identity);
+  }
+  return identities;
+}
+
 epoch epoch_book::next(const place& where, epoch seen, epoch now) const noexcept {
   const epoch above = std::max({known(where), seen, now - std::min<epoch>(now, 1)}) + 1;
   return above < epoch_limit ? above : now;  // a number that cannot be counted up: any other one is as good

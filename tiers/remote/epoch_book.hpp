@@ -10,6 +10,7 @@
 #include <string>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 #include "core/error.hpp"
 
@@ -27,7 +28,7 @@ inline constexpr epoch epoch_limit = epoch{1} << 63;
 /// 0 when `text` is no epoch.
 [[nodiscard]] epoch epoch_in(std::string_view text) noexcept;
 
-/// The epochs of one backend. In the file: magic, version, floor, count, entries, XXH3-64 of all that. Not thread-safe.
+/// The epochs of a server. In the file: magic, version, floor, count, entries, XXH3-64 of all that. Not thread-safe.
 class epoch_book {
  public:
   struct place {
@@ -44,6 +45,8 @@ class epoch_book {
 
   /// The highest epoch that we know of; what a server has must not be older.
   [[nodiscard]] epoch known(const place& where) const noexcept;
+  /// Instances whose clear the server has not heard of yet.
+  [[nodiscard]] std::vector<std::uint64_t> pending_on(std::uint64_t server) const;
   /// A clear that the server has not heard of yet.
   [[nodiscard]] bool is_pending(const place& where) const noexcept;
   /// An epoch above all that we know of and above `seen`.

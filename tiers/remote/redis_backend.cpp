@@ -27,6 +27,12 @@ epoch calendar_epoch() {
   return static_cast<epoch>(std::chrono::duration_cast<std::chrono::nanoseconds>(since).count());
 }
 
+/// By server, database and prefix alone: what is known of a server stays known when others are named beside it.
+std::string book_name(const redis_address& server, const redis_url& url) {
+  const auto place = server.text() + "/" + std::to_string(url.database) + "/" + url.prefix;
+  return "redis-" + epoch_text(seed_of(place)) + ".epochs";
+}
+
 redis_settings settings_of(const redis_options& options) {
   return {.prefix = options.url.prefix,
           .user = options.url.user,
@@ -59,13 +65,16 @@ result<std::unique_ptr<redis_backend>> redis_backend::open(redis_options options
   std::error_code failed;
   std::filesystem::create_directories(options.state, failed);
   if (failed) return fail_errno(failed.value(), "mkdir", options.state.native());
-  const auto file = options.state / ("redis-" + epoch_text(seed_of(options.url.name())) + ".epochs");
-  auto book = epoch_book::open(file, calendar_epoch());
-  if (!book) return std::unexpected(book.error());
+  std::deque<epoch_book> books;
+  for (const redis_address& each : options.url.servers) {
+    auto book = epoch_book::open(options.state / book_name(each, options.url), calendar_epoch());
+    if (!book) return std::unexpected(book.error());
+    books.push_back(std::move(*book));
+  }
   unique_fd wake(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
   if (!wake) return fail_errno("eventfd");
   std::unique_ptr<redis_backend> made(
-      new redis_backend(std::move(options), std::move(told), std::move(*book), std::move(wake)));
+      new redis_backend(std::move(options), std::move(told), std::move(books), std::move(wake)));
   try {
     made->thread_ = std::thread([self = made.get()] { self->run(); });
   } catch (const std::system_error& thrown) {
@@ -74,16 +83,17 @@ result<std::unique_ptr<redis_backend>> redis_backend::open(redis_options options
   return made;
 }
 
-redis_backend::redis_backend(redis_options options, events told, epoch_book book, unique_fd wake_descriptor)
+redis_backend::redis_backend(redis_options options, events told, std::deque<epoch_book> books,
+                             unique_fd wake_descriptor)
     : options_(std::move(options)),
       settings_(settings_of(options_)),
       name_(options_.url.name()),
       told_(std::move(told)),
       wake_(std::move(wake_descriptor)),
-      book_(std::move(book)) {
+      books_(std::move(books)) {
   for (const redis_address& each : options_.url.servers) {
     servers_.emplace_back(
-        each, settings_, book_, answers_, [this] { wake(); }, options_.lookup);
+        each, settings_, books_[servers_.size()], answers_, [this] { wake(); }, options_.lookup);
     seeds_.push_back(servers_.back().site.seed());
   }
 }
@@ -297,7 +307,7 @@ void redis_backend::begin_clear(std::uint64_t identity, std::shared_ptr<redis_qu
                                 steady_time now) {
   asked->open = servers_.size();
   for (server& each : servers_) {
-    const auto noted = book_.keep_pending(each.site.place_of(identity));
+    const auto noted = each.site.book().keep_pending(each.site.place_of(identity));
     if (!noted) {
       ++answers_.counts.epochs_unwritten;
       asked->unwritten = noted.error();

@@ -31,7 +31,7 @@ namespace cenote::remote {
 struct redis_options {
   redis_url url;
   std::filesystem::path credentials;  ///< file with `password` or `user:password`; empty: none. Read at each connection
-  std::filesystem::path state;        ///< folder of this node's own, for the epochs; made if it is not there
+  std::filesystem::path state;        ///< folder of this node's own, for the epochs; made if not there
   std::chrono::milliseconds timeout{2000};
   std::size_t open_bytes = std::size_t{512} << 20U;  ///< of blocks in puts and gets; more is answered `unreachable`
   std::size_t open_keys = std::size_t{1} << 18U;     ///< of questions; more is answered as not known
@@ -82,7 +82,7 @@ class redis_backend final : public backend {
   };
   using call = std::function<void(steady_time)>;
 
-  redis_backend(redis_options options, events told, epoch_book book, unique_fd wake);
+  redis_backend(redis_options options, events told, std::deque<epoch_book> books, unique_fd wake);
   void enter(call what);
   void wake() noexcept;
   void run();
@@ -109,7 +109,7 @@ class redis_backend final : public backend {
   redis_counts counts_;  // guarded by counts_mutex_
 
   // The thread's own.
-  epoch_book book_;
+  std::deque<epoch_book> books_;  ///< one a server
   redis_answers answers_;
   std::deque<server> servers_;
   std::vector<std::uint64_t> seeds_;

@@ -59,6 +59,8 @@ redis_failure meaning_of(std::string_view reply) noexcept {
 
 std::string explained(std::string_view reply) {
   constexpr std::size_t most_shown = 200;
+  // Behind that stand the words of the command, which may be a password.
+  if (const auto words = reply.find(", with args"); words != std::string_view::npos) reply = reply.substr(0, words);
   std::string text = printable(cut_text(reply, most_shown));
   if (const known_reply* known = find_reply(reply)) text += " (" + std::string(known->advice) + ")";
   return text;

@@ -320,6 +320,10 @@ void redis_lane::on_greeting(const redis_reply& reply, steady_time now) {
   ready_since_ = last_busy_ = now;
   failure_.reset();
   ++answers_->counts.connections;
+  for (const std::uint64_t identity : site_->book().pending_on(site_->place_of(0).server)) {
+    instances_[identity].what = standing::looking;
+    send_look(identity);
+  }
 }
 
 void redis_lane::on_look(const redis_request& request, const redis_reply& reply, steady_time now) {

@@ -21,6 +21,8 @@ BOOST_AUTO_TEST_CASE(the_text_says_what_would_be_right_and_steers_no_terminal) {
   BOOST_TEST(explained("NOAUTH Authentication required.").find("file") != std::string::npos);
   BOOST_TEST(explained("READONLY x").find("primary") != std::string::npos);
   BOOST_TEST(explained("ERR \x1b[2J").find('\x1b') == std::string::npos);
+  BOOST_TEST(explained("ERR unknown command 'AUTH', with args beginning with: 'hunter2'").find("hunter2") ==
+             std::string::npos);
   BOOST_TEST(explained(std::string(100000, 'x')).size() < 1000U);
 }
 

@@ -305,7 +305,12 @@ BOOST_AUTO_TEST_CASE(a_clear_while_the_server_is_away_is_carried_out_by_the_next
     BOOST_TEST((cleared.error().code() == error_code::removal_pending));
   }
   server.thaw();
+  const auto before = server.say({"GET", epoch_key_of()});
   backend_under_test node(server.url(), {}, state.path());
+  // Without being asked: other nodes are not to find it either.
+  BOOST_TEST(node.gets_to_be(item_result::done, [&] {
+    return server.say({"GET", epoch_key_of()}) > before ? item_result::done : item_result::missing;
+  }));
   BOOST_TEST(node.get(1) == item_result::missing);
   BOOST_TEST(node.put(1) == item_result::done);
   backend_under_test other(server.url());
