@@ -1,9 +1,12 @@
 // Starts, stops, kills and asks a real Redis server.
 #include "tests/support/redis_server.hpp"
 
+#include <arpa/inet.h>
 #include <hiredis/hiredis.h>
+#include <netinet/in.h>
 #include <signal.h>
 #include <sys/prctl.h>
+#include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -15,6 +18,8 @@
 #include <system_error>
 #include <thread>
 #include <utility>
+
+#include "core/unique_fd.hpp"
 
 namespace cenote::test {
 
@@ -71,6 +76,17 @@ scratch_folder::scratch_folder() : path_((std::filesystem::temp_directory_path()
 scratch_folder::~scratch_folder() {
   std::error_code ignored;
   std::filesystem::remove_all(path_, ignored);
+}
+
+std::string free_port() {
+  const unique_fd bound(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  socklen_t size = sizeof(address);
+  BOOST_REQUIRE(::bind(bound.get(), reinterpret_cast<const sockaddr*>(&address), size) == 0);
+  BOOST_REQUIRE(::getsockname(bound.get(), reinterpret_cast<sockaddr*>(&address), &size) == 0);
+  return std::to_string(ntohs(address.sin_port));
 }
 
 redis_server::redis_server(std::vector<std::string> settings) : settings_(std::move(settings)) {

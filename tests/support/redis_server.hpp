@@ -26,6 +26,9 @@ class scratch_folder {
   std::string path_;
 };
 
+/// A port of the loopback that nobody has at this moment.
+[[nodiscard]] std::string free_port();
+
 /// Fails the test when there is no server to run: the package redis-tools has one. Not thread-safe.
 class redis_server {
  public:

@@ -22,8 +22,6 @@
 
 namespace cenote::remote {
 
-using namespace std::chrono_literals;
-
 inline constexpr std::uint64_t some_identity = 0xabcdef;
 
 inline block_name name_of(std::uint64_t number, std::uint64_t identity = some_identity) {
@@ -54,9 +52,9 @@ class backend_under_test {
     BOOST_REQUIRE_MESSAGE(parsed.has_value(), url);
     options.url = *parsed;
     options.state = state_;
-    options.timeout = 3s;
-    options.first_back_off = 20ms;
-    options.last_back_off = 100ms;
+    options.timeout = std::chrono::seconds(3);
+    options.first_back_off = std::chrono::milliseconds(20);
+    options.last_back_off = std::chrono::milliseconds(100);
     if (change) change(options);
     auto made = redis_backend::open(std::move(options), {.put = [this](auto some) { note(puts_, some); },
                                                          .got = [this](auto some) { note(gets_, some); },
@@ -96,7 +94,8 @@ class backend_under_test {
     if (what == item_result::done) BOOST_REQUIRE(bytes == block_of(number, size));
     return what;
   }
-  presence locate(const std::vector<std::uint64_t>& numbers, std::chrono::milliseconds patience = 2s,
+  presence locate(const std::vector<std::uint64_t>& numbers,
+                  std::chrono::milliseconds patience = std::chrono::seconds(2),
                   std::uint64_t identity = some_identity) {
     std::vector<block_name> names;
     for (const auto each : numbers) names.push_back(name_of(each, identity));
@@ -120,12 +119,13 @@ class backend_under_test {
   /// Waits until the backend last said that the place answers, or does not; gives the text of the latter.
   std::string wait_until(bool stands) {
     std::unique_lock lock(mutex_);
-    BOOST_REQUIRE(changed_.wait_for(lock, 30s, [&] { return standing_ && standing_->has_value() == stands; }));
+    BOOST_REQUIRE(changed_.wait_for(lock, std::chrono::seconds(30),
+                                    [&] { return standing_ && standing_->has_value() == stands; }));
     return stands ? "" : standing_->error().message();
   }
   /// Puts or gets `number` until the answer is `wanted`.
   bool gets_to_be(item_result wanted, const std::function<item_result()>& call) {
-    const auto until = std::chrono::steady_clock::now() + 30s;
+    const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(30);
     while (std::chrono::steady_clock::now() < until) {
       if (call() == wanted) return true;
     }
@@ -153,7 +153,7 @@ class backend_under_test {
   }
   item_result outcome(outcomes& of, std::uint64_t token) {
     std::unique_lock lock(mutex_);
-    BOOST_REQUIRE(changed_.wait_for(lock, 30s, [&] { return of.contains(token); }));
+    BOOST_REQUIRE(changed_.wait_for(lock, std::chrono::seconds(30), [&] { return of.contains(token); }));
     return of[token];
   }
 

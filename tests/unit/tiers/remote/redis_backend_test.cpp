@@ -11,6 +11,8 @@ namespace cenote::remote {
 
 namespace {
 
+using namespace std::chrono_literals;
+
 bool is_get_of_block(const redis_words& words) {
   return words[0] == "GET" && !words[1].ends_with(":epoch");
 }

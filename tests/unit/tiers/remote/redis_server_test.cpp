@@ -11,6 +11,8 @@ namespace cenote::remote {
 
 namespace {
 
+using namespace std::chrono_literals;
+
 constexpr std::size_t MiB = std::size_t{1} << 20U;
 
 std::string key_on(const test::redis_server& server) {
@@ -376,14 +378,14 @@ BOOST_AUTO_TEST_CASE(two_nodes_that_renew_at_once_agree) {
 
 BOOST_AUTO_TEST_CASE(blocks_lie_on_several_servers_and_one_that_is_away_takes_only_its_share) {
   // Two Unix sockets cannot be named in one address: ports of the loopback.
-  const auto with_port = [](int port) {
-    return std::make_unique<test::redis_server>(
-        std::vector<std::string>{"--port", std::to_string(port), "--bind", "127.0.0.1"});
+  const auto with_port = [](const std::string& port) {
+    return std::make_unique<test::redis_server>(std::vector<std::string>{"--port", port, "--bind", "127.0.0.1"});
   };
-  const int port = 20000 + static_cast<int>(::getpid() % 20000);
-  auto first = with_port(port);
-  auto second = with_port(port + 1);
-  backend_under_test node("redis://127.0.0.1:" + std::to_string(port) + ",127.0.0.1:" + std::to_string(port + 1));
+  const auto first_port = test::free_port();
+  auto first = with_port(first_port);
+  const auto second_port = test::free_port();
+  auto second = with_port(second_port);
+  backend_under_test node("redis://127.0.0.1:" + first_port + ",127.0.0.1:" + second_port);
   for (std::uint64_t i = 0; i < 100; ++i) BOOST_REQUIRE(node.put(i, 64) == item_result::done);
   for (std::uint64_t i = 0; i < 100; ++i) BOOST_REQUIRE(node.get(i, 64) == item_result::done);
   second->kill();
