@@ -215,6 +215,14 @@ int cenote_locate(cenote_session* session, cenote_keys keys, uint32_t group, uin
   });
 }
 
+int cenote_asks_tiers(cenote_session* session, uint32_t* out) {
+  return guarded([&] {
+    if (session == nullptr || out == nullptr) return null_argument("session or out");
+    *out = session->impl->asks_tiers() ? 1 : 0;
+    return static_cast<int>(CENOTE_OK);
+  });
+}
+
 int cenote_match_window(cenote_session* session, cenote_keys keys, uint32_t group, size_t window, cenote_match* out) {
   return guarded([&] {
     if (session == nullptr || out == nullptr) return null_argument("session or out");

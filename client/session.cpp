@@ -316,10 +316,14 @@ result<match_result> session::match_prefix(key_batch keys, std::uint32_t group) 
   return match_result{prefix, lookup_.count_reachable(keys, group, prefix)};
 }
 
+bool session::asks_tiers() const noexcept {
+  return memory_.header().asks_tiers.load(std::memory_order_relaxed) != 0;
+}
+
 /// The keys that are not reachable by what is known here go to the node, in pieces; several are under way at a time.
 result<match_result> session::locate(key_batch keys, std::uint32_t group, std::chrono::nanoseconds patience) {
   auto found = match_prefix(keys, group);
-  if (!found || patience <= std::chrono::nanoseconds(0)) return found;
+  if (!found || patience <= std::chrono::nanoseconds(0) || !asks_tiers()) return found;
   const auto scope = enter(keys, group);
   if (!scope) return std::unexpected(scope.error());
   const time_point until = steady_clock::now() + std::min<std::chrono::nanoseconds>(patience, longest_locate);

@@ -169,6 +169,8 @@ class session {
   /// Longest present prefix.
   result<match_result> match_prefix(key_batch keys, std::uint32_t group);
   /// End (one past the last key) of the last run of `window` present keys; 0 when there is none.
+  /// Whether a tier below says what it holds only when it is asked: match_prefix() knows nothing of it.
+  [[nodiscard]] bool asks_tiers() const noexcept;
   /// match_prefix(), with those tiers below asked that have no hints. What is not known after `patience`, or because
   /// the node restarts, does not count. Nothing is loaded.
   result<match_result> locate(key_batch keys, std::uint32_t group, std::chrono::nanoseconds patience);

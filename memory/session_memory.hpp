@@ -143,6 +143,7 @@ struct session_header {
   alignas(64) std::atomic<std::uint64_t> worker_epoch;  ///< written by each worker when it adopts the session
   std::atomic<std::uint32_t> phase;                     ///< session_phase
   std::atomic<std::uint32_t> wants_checksums;           ///< worker: blocks will be written down, sum them while copying
+  std::atomic<std::uint32_t> asks_tiers;                ///< worker: a tier below says what it holds only when asked
   alignas(64) std::atomic<std::uint64_t> submit_tail;   ///< client
   std::atomic<std::uint32_t> client_sleeps;             ///< client: ring the completion doorbell; who rings clears it
   std::atomic<std::uint64_t> touches_dropped;           ///< client: touch records it had no room for

@@ -259,6 +259,8 @@ void attachments::prepare(const session_resources& session) const {
                        "session.worker_epoch"_point);
   memory::shared_store(session.view.header().wants_checksums, context_.has_lower ? 1 : 0, std::memory_order_relaxed,
                        "session.wants_checksums"_point);
+  memory::shared_store(session.view.header().asks_tiers, context_.asks_tiers ? 1 : 0, std::memory_order_relaxed,
+                       "session.asks_tiers"_point);
 }
 
 /// Tier and node know it: from now on its doorbell and its client's death are heard.

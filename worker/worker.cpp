@@ -170,7 +170,8 @@ class worker {
                            bind_http(),
                            exceptions_,
                            [this] { return provisioner_->populated(); },
-                           !lower_.empty()};
+                           !lower_.empty(),
+                           std::ranges::any_of(edges_of(*config_), [](const auto& each) { return !each.hinted; })};
     auto made = server::start(std::move(context), config_);
     if (!made) return std::unexpected(made.error());
     server_ = std::move(*made);

@@ -139,6 +139,7 @@ _SIGNATURES: dict[str, tuple[object, ...]] = {
     "cenote_attach": (POINTER(Spec), POINTER(Options), POINTER(c_void_p)),
     "cenote_close": (c_void_p,),
     "cenote_match_prefix": (c_void_p, Keys, c_uint32, POINTER(Match)),
+    "cenote_asks_tiers": (c_void_p, POINTER(c_uint32)),
     "cenote_locate": (c_void_p, Keys, c_uint32, c_uint64, POINTER(Match)),
     "cenote_match_window": (c_void_p, Keys, c_uint32, c_size_t, POINTER(Match)),
     "cenote_exists": (c_void_p, Keys, c_uint32, POINTER(c_uint8)),

@@ -7,7 +7,7 @@ import dataclasses
 import os
 from array import array
 from collections.abc import Mapping, Sequence
-from ctypes import byref, c_size_t, c_uint8, c_uint64, c_void_p
+from ctypes import byref, c_size_t, c_uint8, c_uint32, c_uint64, c_void_p
 from types import TracebackType
 from typing import Literal, NamedTuple, TypedDict, cast, overload
 
@@ -268,6 +268,13 @@ class Session:
             raise InvalidArgument(f'kind is {kind!r}; it is "prefix", "window" or "each"')
         lib.check(code)
         return Match(raw.resident, raw.reachable)
+
+    @property
+    def asks_tiers(self) -> bool:
+        """Whether a tier says what it holds only when it is asked: `match` knows nothing of it, and `locate` asks."""
+        asks = c_uint32()
+        lib.check(lib.library.cenote_asks_tiers(self._handle, byref(asks)))
+        return asks.value == 1
 
     def locate(self, keys: KeyBatch, group: str | None = None, timeout: float = 0.05) -> Match:
         """As `match`, with those tiers asked that do not say what they hold unless they are: Redis, for instance.

@@ -87,6 +87,7 @@ local_owner::local_owner(std::uint32_t blocks, std::uint64_t stride, std::uint32
   entry.stride = stride;
   entry.state.store(static_cast<std::uint32_t>(memory::slab_state::live), std::memory_order_release);
   session_.header().worker_epoch.store(1, std::memory_order_release);
+  session_.header().asks_tiers.store(1, std::memory_order_relaxed);
 }
 
 void local_owner::publish(std::uint32_t block, std::span<const std::byte> key, std::uint32_t group) {

@@ -613,6 +613,7 @@ time_point planner::latest_wait_of(const prefetch_job& job) noexcept {
 /// Cuts the chain where recomputing the rest is faster than loading it. `ahead`: bytes that older jobs will load first.
 /// While a question is open nothing is cut, for what it finds may pay for all: only the time that may be lost ends it.
 void planner::compare_with_recompute(prefetch_job& job, const by_edge<std::uint64_t>& ahead, time_point now) {
+  job.holds_back = false;
   if (job.prefix >= job.end && !job.asks) return;
   if (now >= latest_wait_of(job)) {
     job.asks.reset();

@@ -321,7 +321,10 @@ class Scheduler:
         if time.monotonic() < self._quiet_until:
             return False
         whole = [group.name for group in self._groups if not group.window]
-        longest = min(session.match(offer.keys, group=name).reachable for name in whole)
+        if session.asks_tiers and len(whole) == len(self._groups):
+            longest = len(offer.keys)  # the node asks, and the prefetch ends where no tier has more
+        else:
+            longest = min(session.match(offer.keys, group=name).reachable for name in whole)
         count = self._with_windows(session, offer, longest, anywhere=True)
         if count <= offer.count:
             return False

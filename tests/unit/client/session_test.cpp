@@ -230,6 +230,8 @@ BOOST_AUTO_TEST_CASE(nothing_is_asked_for_that_is_here_or_for_which_there_is_no_
   BOOST_TEST(must(test.session->locate(batch_of(keys), 0, {})).reachable == 0U);
   BOOST_TEST(test.session->put(batch_of(keys), 0, std::nullopt, run_of(bytes, 10)).stored == 10U);
   BOOST_TEST(must(test.session->locate(batch_of(keys), 0, std::chrono::seconds(10))).reachable == 10U);
+  test.owner.session().header().asks_tiers.store(0);
+  BOOST_TEST(must(test.session->locate(batch_of(keys_of(100, 10)), 0, std::chrono::seconds(10))).reachable == 0U);
   BOOST_TEST(test.node.located() == 0U);
   BOOST_TEST(
       (code_of(test.session->locate(batch_of(keys), 9, std::chrono::seconds(1))) == error_code::invalid_argument));

@@ -313,6 +313,20 @@ BOOST_AUTO_TEST_CASE(what_does_not_pay_alone_is_loaded_with_what_is_found_behind
   BOOST_TEST(lengths[3] == 101U);
 }
 
+BOOST_AUTO_TEST_CASE(what_does_not_pay_is_left_as_soon_as_the_answer_adds_nothing) {
+  latency = milliseconds(30);
+  fill(below, 0, 1000);
+  submit({.chain = 1, .keys = chain_of(0, 100)});
+  BOOST_TEST(run_until_answered(1));
+  fill(present, 600, 1);
+  server.answers_after = milliseconds(40);
+  std::vector<std::uint64_t> mixed = chain_of(500, 2);  // 32 ms, for 20 ms of computing
+  mixed.insert(mixed.end(), {600, 2000, 2001});
+  submit({.chain = 2, .keys = mixed, .terms = with_rate(1'600)});
+  BOOST_TEST(run_until_answered(2));
+  BOOST_TEST((took(2) <= milliseconds(41)), "the answer came after 40 ms");
+}
+
 BOOST_AUTO_TEST_CASE(a_server_that_falls_silent_costs_no_more_than_the_allowance) {
   fill(server.has, 0, 1000);
   submit({.chain = 1, .keys = chain_of(0, 50)});
