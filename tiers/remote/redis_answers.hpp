@@ -55,11 +55,11 @@ class redis_answers {
       told_.push_back(
           [told = std::move(asked.told), found = std::move(asked.found)]() mutable { told(std::move(found)); });
     } else if (asked.dropped) {
-      told_.push_back([told = std::move(asked.dropped), failure = std::move(asked.failure), n = asked.removed] {
+      told_.emplace_back([told = std::move(asked.dropped), failure = std::move(asked.failure), n = asked.removed] {
         told(failure ? result<std::uint64_t>(std::unexpected(*failure)) : result<std::uint64_t>(n));
       });
     } else if (asked.cleared) {
-      told_.push_back([told = std::move(asked.cleared), outcome = outcome_of_clear(asked)] { told(outcome); });
+      told_.emplace_back([told = std::move(asked.cleared), outcome = outcome_of_clear(asked)] { told(outcome); });
     }
   }
 

@@ -5,6 +5,7 @@
 #include <array>
 #include <chrono>
 #include <iterator>
+#include <ranges>
 #include <utility>
 
 #include "core/checksum.hpp"
@@ -124,7 +125,7 @@ void redis_lane::greet_with(std::string command, steady_time now) {
   connection_.send(std::move(request));
 }
 
-void redis_lane::lose(error why, steady_time now) {
+void redis_lane::lose(const error& why, steady_time now) {
   if (state_ == state::ready && now - ready_since_ > 5 * settings_->first_back_off) failures_ = 0;
   failure_ = why.in(site_->name());
   ++answers_->counts.lost;
@@ -378,11 +379,11 @@ void redis_lane::serve_from(instance& of, epoch number, steady_time now) {
   of.rounds = 0;
   of.run = 0;  // so that what was held is preceded by a look as everything is
   auto held = std::exchange(of.held, {});
-  for (auto each = held.rbegin(); each != held.rend(); ++each) {
-    if (each->kind == request_kind::clear) {
-      answers_->end(*each, item_result::done, now);
+  for (redis_request& each : std::views::reverse(held)) {
+    if (each.kind == request_kind::clear) {
+      answers_->end(each, item_result::done, now);
     } else {
-      queue_.push_front(std::move(*each));
+      queue_.push_front(std::move(each));
     }
   }
 }

@@ -67,7 +67,7 @@ class redis_lane {
   void connect(steady_time now);
   void greet(steady_time now);
   void greet_with(std::string command, steady_time now);
-  void lose(error why, steady_time now);
+  void lose(const error& why, steady_time now);
   void watch_silence(steady_time now);
   void expire(steady_time now);
 
