@@ -330,7 +330,8 @@ constexpr std::array keys{
          .maximum = "1h",
          .reloadable = true,
          .about = "Blocks that an engine was writing when it died are not reused for so long, if it used a device: its "
-                  "GPU may still write."}),
+                  "GPU may still write. Where NVML can be loaded, not before it no longer lists the process either, "
+                  "for at most ten times as long."}),
     bound<&node_config::instances, &instances_section::idle>(
         {.name = "instances.idle",
          .type = duration,

@@ -23,7 +23,7 @@ SUBDIRECTORY = re.compile(r"^\s*add_subdirectory\(([\w/]+)\)", re.MULTILINE)
 # itself and what stands in the layers before, and nothing beside it.
 LAYERS: dict[str, tuple[tuple[str, ...], ...]] = {
     "device": (
-        ("bulk_copy", "one_way_queue", "size_classes", "strided_piece"),
+        ("bulk_copy", "nvml", "one_way_queue", "size_classes", "strided_piece"),
         ("kernels", "paged_layout", "transform"),
         ("device", "launch"),
         ("sim_event",),
@@ -41,8 +41,17 @@ LAYERS: dict[str, tuple[tuple[str, ...], ...]] = {
         ("tier_stack",),
     ),
     "worker": (
-        ("admin_request", "connection", "kill_at", "node_figures", "recovery", "server_context", "shared_reports"),
-        ("access", "node_facts"),
+        (
+            "admin_request",
+            "connection",
+            "gpu_watch",
+            "kill_at",
+            "node_figures",
+            "recovery",
+            "server_context",
+            "shared_reports",
+        ),
+        ("access", "node_facts", "quarantine"),
         ("metrics_text", "status_json"),
         ("metrics_document",),
         ("attachments",),

@@ -1,5 +1,6 @@
 #include "worker/attachments.hpp"
 
+#include <poll.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -21,6 +22,11 @@ namespace {
 constexpr auto actor_deadline = std::chrono::seconds(5);
 constexpr auto drop_deadline = std::chrono::seconds(1);
 constexpr std::uint32_t default_pins = 8192;
+
+bool has_ended(int pidfd) {
+  pollfd process{pidfd, POLLIN, 0};
+  return ::poll(&process, 1, 0) == 1;
+}
 
 }  // namespace
 
@@ -315,7 +321,7 @@ result<void> attachments::reattach(connection& connection, const local::frame& f
     return fail(error_code::closed, "the node does not know this session; attach again");
   }
   if (found->second.killed) return fail(error_code::session_killed, "the operator ended this session");
-  if (found->second.set_aside_until) return fail(error_code::closed, "this session has ended; attach again");
+  if (found->second.set_aside) return fail(error_code::closed, "this session has ended; attach again");
   if (connection.session != 0 && connection.session != request->session) {
     return fail(error_code::malformed, "this connection has another session");
   }
@@ -350,10 +356,14 @@ result<void> attachments::send_slabs(connection& connection, const local::frame&
 void attachments::end(std::uint64_t number, std::string_view why) {
   const auto found = sessions_.find(number);
   if (found == sessions_.end()) return;
-  const auto& until = found->second.set_aside_until;
-  if (until && std::chrono::steady_clock::now() < *until) return;  // asked a second time
+  if (found->second.set_aside) return;  // asked a second time: tick() ends it
   const bool is_written = found->second.resources->view.header().device_writes.load(std::memory_order_acquire) != 0;
-  if (is_written && !until) return set_aside(number, found->second, why);
+  if (is_written) return set_aside(number, found->second, why);
+  finish(number, why);
+}
+
+void attachments::finish(std::uint64_t number, std::string_view why) {
+  const auto found = sessions_.find(number);
   const attached gone = std::move(found->second);
   sessions_.erase(found);
   context_.path.unwatch(gone.doorbell);
@@ -367,7 +377,8 @@ void attachments::end(std::uint64_t number, std::string_view why) {
 /// later, or a child may have inherited the GPU's files.
 void attachments::set_aside(std::uint64_t number, attached& session, std::string_view why) {
   const auto patience = config_.get()->gpu.quarantine;
-  session.set_aside_until = std::chrono::steady_clock::now() + patience;
+  session.set_aside.emplace(std::chrono::steady_clock::now(), patience);
+  gpus_.prepare();
   // The next worker cannot tell by the process, if it only ended its session.
   memory::shared_store(session.resources->view.header().device_writes, memory::session_header::set_aside,
                        std::memory_order_release, "session.set_aside"_point);
@@ -383,11 +394,38 @@ void attachments::set_aside(std::uint64_t number, attached& session, std::string
 }
 
 void attachments::end_set_aside() {
-  std::vector<std::uint64_t> over;
-  for (const auto& [number, each] : sessions_) {
-    if (each.set_aside_until && std::chrono::steady_clock::now() >= *each.set_aside_until) over.push_back(number);
+  std::vector<std::pair<std::uint64_t, std::string_view>> over;
+  for (auto& [number, each] : sessions_) {
+    if (!each.set_aside) continue;
+    if (const auto why = reason_to_end(number, each); !why.empty()) over.emplace_back(number, why);
   }
-  for (const std::uint64_t number : over) end(number, "its device has had its time");
+  for (const auto& [number, why] : over) finish(number, why);
+}
+
+/// Of a session that was set aside; empty: it stays. A process that ended its session and lives has its context, which
+/// says nothing: of it only the time counts.
+std::string_view attachments::reason_to_end(std::uint64_t number, attached& session) {
+  const auto now = std::chrono::steady_clock::now();
+  if (!session.set_aside->has_had_its_time(now)) return {};
+  const session_resources& its = *session.resources;
+  const auto answer = has_ended(its.pidfd.get()) ? gpus_.ask(its.pid) : gpu_answer::nobody_knows;
+  if (answer == gpu_answer::listed && !std::exchange(session.is_listed, true)) {
+    log_info(logger("server"), "a session stays set aside: the driver still lists its process",
+             {{"session", number}, {"pid", its.pid}});
+  }
+  switch (session.set_aside->judge(now, answer)) {
+    case quarantine::verdict::goes_on: return {};
+    case quarantine::verdict::over: return "its device has had its time";
+    case quarantine::verdict::given_up: break;
+  }
+  gpus_.forget(its.pid);
+  log_warn(logger("server"),
+           "what a device may still write is used again: nobody says that the driver has let go of it",
+           {{"session", number},
+            {"pid", its.pid},
+            {"driver", answer == gpu_answer::listed ? "lists the process" : "does not answer"},
+            {"times_quarantine", quarantine::most}});
+  return "its device had ten times its time";
 }
 
 /// Of the node's actors and the keeper. What timed out before may still be carried out: this comes behind it.

@@ -16,6 +16,8 @@
 #include "transport/local/attach.hpp"
 #include "transport/local/event_loop.hpp"
 #include "worker/connection.hpp"
+#include "worker/gpu_watch.hpp"
+#include "worker/quarantine.hpp"
 #include "worker/server_context.hpp"
 
 namespace cenote {
@@ -46,7 +48,7 @@ class attachments {
   result<void> attach(connection& connection, const local::frame& frame);
   result<void> reattach(connection& connection, const local::frame& frame);
   result<void> send_slabs(connection& connection, const local::frame& frame);
-  /// Frees what the session holds; what a device may still be writing for it only after `gpu.quarantine`.
+  /// Frees what the session holds; what a device may still be writing for it only after its quarantine.
   void end(std::uint64_t number, std::string_view why);
   /// Ends a session for the operator: its calls are refused from now on, its blocks are freed when its process is dead.
   result<void> kill(std::uint64_t number);
@@ -61,7 +63,7 @@ class attachments {
   void connection_closed(std::uint64_t number, int socket);
   /// Nobody attaches any more, also not who waits for it; all clients are told that the node goes away.
   void drain();
-  /// Once a second: refuses who waits for too long, ends sessions that were set aside for long enough, and tells keeper
+  /// Once a second: refuses who waits for too long, ends sessions whose quarantine is over, and tells keeper
   /// and actors again which sessions ended, where they may not have heard it.
   void tick();
 
@@ -73,8 +75,8 @@ class attachments {
     local::event_loop::watch_id death = 0;
     int socket = -1;  ///< of its connection; -1: it has none
     bool killed = false;
-    std::optional<std::chrono::steady_clock::time_point>
-        set_aside_until{};  ///< its process is dead, its device perhaps not
+    std::optional<quarantine> set_aside{};  ///< it is over, but its device may still write
+    bool is_listed = false;                 ///< the driver said so, after its time
   };
   /// An attach under way: first its instance is opened, then the tier and the node are told of the session. At each
   /// time one question is open.
@@ -120,7 +122,9 @@ class attachments {
   result<void> begin(const std::shared_ptr<session_resources>& session, const session_actor& actor, int socket);
   result<void> take_over(const std::shared_ptr<session_resources>& session);
   void set_aside(std::uint64_t number, attached& session, std::string_view why);
+  void finish(std::uint64_t number, std::string_view why);
   void end_set_aside();
+  [[nodiscard]] std::string_view reason_to_end(std::uint64_t number, attached& session);
   void release(std::uint64_t number);
   void drop_entry(std::uint64_t number);
 
@@ -128,6 +132,7 @@ class attachments {
   const current_config& config_;
   std::shared_ptr<local::event_loop> sockets_;
   connection_hooks hooks_;
+  gpu_watch gpus_;
   std::unordered_map<std::uint64_t, attached> sessions_;
   opening_map openings_;
   std::uint64_t last_ticket_ = 0;

@@ -22,6 +22,7 @@ from node import BINARY, FULL, HERE, ROOT, Node, until
 
 Attach = Callable[..., Any]
 LATE_WRITER = BINARY.parent / "tests" / "bin" / "liblate_writer.so"
+FAKE_NVML = BINARY.parent / "tests" / "bin" / "fake_nvml"
 LAYERS, PAGES, ROW = 6, 64, 2048  # a tensor a layer, of (page, keys and values, row)
 BLOCK = LAYERS * 2 * ROW
 PATIENCE = 20.0
@@ -128,8 +129,17 @@ def test_a_forked_child_is_told_to_open_its_own_device(node: Node, attach: Attac
 class LateWriter:
     """What an engine's device still does after the engine was killed: a process that shares its memory."""
 
-    def __init__(self, node: Node, folder: Path, count: int, size: int, *, uses_device: bool) -> None:
-        """Kills an engine that was about to write into `count` blocks of `size` bytes."""
+    def __init__(
+        self,
+        node: Node,
+        folder: Path,
+        count: int,
+        size: int,
+        *,
+        uses_device: bool,
+        before_death: Callable[[int], None] = lambda process: None,
+    ) -> None:
+        """Kills an engine that was about to write into `count` blocks of `size` bytes; `before_death` gets its pid."""
         self._told = folder / "told"
         os.mkfifo(self._told)
         what = [LATE_WRITER, self._told, str(count), str(size), str(int(uses_device))]
@@ -142,6 +152,7 @@ class LateWriter:
         assert engine.stdout is not None
         self._process = int(engine.stdout.readline())
         assert self._process > 0
+        before_death(engine.pid)
         engine.kill()
         engine.wait()
         engine.stdout.close()
@@ -230,6 +241,65 @@ def test_what_was_set_aside_is_free_when_its_time_is_over(start_node: StartNode,
         until("its session has ended", lambda: not node.status()["sessions"])
         assert node.blocks()["quarantined"] == 0
         assert node.logged("session set aside: a device may still write for it")
+
+
+class Gpus:
+    """The list of processes that a node's driver has."""
+
+    def __init__(self, folder: Path) -> None:
+        self._list = folder / "processes of gpus"
+        self.set("")
+        self.environment = {"LD_LIBRARY_PATH": str(FAKE_NVML), "FAKE_NVML": str(self._list)}
+
+    def set(self, process: int | str) -> None:
+        new = self._list.with_suffix(".new")
+        new.write_text(f"1 {process}\n")
+        new.rename(self._list)
+
+
+def test_what_was_set_aside_stays_until_the_driver_does_not_list_its_process_any_more(
+    start_node: StartNode, tmp_path: Path
+) -> None:
+    gpus = Gpus(tmp_path)
+    node = start_node("gpu.quarantine=1s", environment=gpus.environment)
+    with LateWriter(node, tmp_path, 4, 4096, uses_device=True, before_death=gpus.set):
+        until(
+            "the driver was asked",
+            lambda: bool(node.logged("a session stays set aside: the driver still lists its process")),
+        )
+        assert node.blocks()["quarantined"] == 4
+        gpus.set("")
+        until("its session has ended", lambda: not node.status()["sessions"])
+        assert node.blocks()["quarantined"] == 0
+        assert not node.logged("what a device may still write is used again")
+
+
+def test_a_process_that_the_driver_lists_for_ever_is_waited_for_ten_times_as_long(
+    start_node: StartNode, tmp_path: Path
+) -> None:
+    gpus = Gpus(tmp_path)
+    node = start_node("gpu.quarantine=1s", environment=gpus.environment)
+    with LateWriter(node, tmp_path, 4, 4096, uses_device=True, before_death=gpus.set):
+        until("its session has ended", lambda: not node.status()["sessions"], limit=40)
+        assert node.blocks()["quarantined"] == 0
+        assert len(node.logged("what a device may still write is used again")) == 1
+
+
+def test_of_a_session_that_ended_only_the_time_counts_while_its_process_lives(
+    start_node: StartNode, attach: Attach, tmp_path: Path
+) -> None:
+    """The driver lists it for other reasons."""
+    gpus = Gpus(tmp_path)
+    gpus.set(os.getpid())
+    node = start_node("gpu.quarantine=1s", environment=gpus.environment)
+    session = attach(node, "i", block=BLOCK)
+    session.use_device(cenote.Device("sim:0"))
+    slots = session.reserve(blocks.keys_of("a", 0, 8))
+    session.close()
+    assert len(slots) == 8
+    until("its session has ended", lambda: not node.status()["sessions"])
+    assert node.logged("session set aside: a device may still write for it")
+    assert not node.logged("the driver still lists its process")
 
 
 def test_engines_that_are_killed_while_their_device_works_leave_right_bytes_and_nothing_else(
