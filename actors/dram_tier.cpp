@@ -137,6 +137,10 @@ dram_tier::behavior_type dram_tier::make_behavior() {
         }
         retry_waiting();
       },
+      [this](standing_atom, blocks::edge_number edge, bool stands) {
+        store_->set_standing(edge, stands);
+        retry_waiting();
+      },
       [this](register_planner_atom) {
         planner_ = caf::actor_cast<prefetch_actor>(current_sender());
         for (prefetch_batch_ptr& each : std::exchange(unsent_requests_, {}))

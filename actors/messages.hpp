@@ -188,6 +188,7 @@ CAF_ADD_ATOM(cenote, cenote, forget_atom, "forget")
 CAF_ADD_ATOM(cenote, cenote, transfers_done_atom, "transfers")
 CAF_ADD_ATOM(cenote, cenote, copies_lost_atom, "copieslost")
 CAF_ADD_ATOM(cenote, cenote, drained_atom, "drained")
+CAF_ADD_ATOM(cenote, cenote, standing_atom, "standing")
 CAF_ADD_ATOM(cenote, cenote, answer_atom, "answer")
 CAF_ADD_ATOM(cenote, cenote, prefetch_request_atom, "prefetch")
 CAF_ADD_ATOM(cenote, cenote, command_atom, "command")
@@ -231,9 +232,11 @@ namespace cenote {
 ///   transfers_done   transfers that ended: every token exactly once
 ///   copies_lost      blocks that left the lower tier by themselves
 ///   drained          no transfer of an earlier worker can land in memory any more; false: nobody will ever know
+///   standing         whether it takes and gives anything from now on; until it says so, a tier does
 using upper_tier_actor = caf::typed_actor<caf::reacts_to<transfers_done_atom, transfer_outcomes_ptr>,
                                           caf::reacts_to<copies_lost_atom, blocks::edge_number, lost_blocks_ptr>,
-                                          caf::reacts_to<drained_atom, blocks::edge_number, bool>>;
+                                          caf::reacts_to<drained_atom, blocks::edge_number, bool>,
+                                          caf::reacts_to<standing_atom, blocks::edge_number, bool>>;
 
 /// A tier below a block tier. It blocks nobody: what it cannot do in time it drops.
 ///

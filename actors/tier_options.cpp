@@ -44,6 +44,7 @@ prefetch::options prefetch_options_of(const config::node_config& config,
   options.instance_bytes = config.prefetch.instance_bytes;
   options.total_bytes = config.prefetch.total_bytes != 0 ? config.prefetch.total_bytes : config.dram.capacity / 2;
   for (const blocks::edge_options& each : edges) options.windows.push_back(each.read_window);
+  options.lookup_timeout = config.remote.lookup_timeout;
   options.prefill_tokens_per_s = config.prefetch.prefill_tokens_per_s;
   options.assumed_tokens_per_s = config.prefetch.assumed_tokens_per_s;
   options.read_ahead = config.prefetch.read_ahead;

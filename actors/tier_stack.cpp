@@ -6,11 +6,12 @@
 #include "actors/dram_tier.hpp"
 #include "actors/nvme_stack.hpp"
 #include "actors/prefetch.hpp"
+#include "actors/remote_stack.hpp"
 
 namespace cenote {
 
 std::span<const lower_tier_kind> lower_tier_kinds() {
-  static const std::array kinds{nvme_kind()};
+  static const std::array kinds{nvme_kind(), remote_kind()};
   return kinds;
 }
 

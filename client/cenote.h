@@ -159,12 +159,13 @@ typedef struct cenote_match {
 CENOTE_API int cenote_match_prefix(cenote_session* session, cenote_keys keys, uint32_t group, cenote_match* out);
 /* The same, with those tiers asked that do not say what they hold unless they are: `reachable` counts what they say to
  * have. Waits at most `timeout_ns` for the node, which asks them; what is not known by then does not count, and is no
- * error. Sends nothing where all keys are reachable without, or no tier has to be asked. Nothing is loaded: a prefetch asks by itself. Since 1.5.
+ * error. Sends nothing where all keys are reachable without, or no tier has to be asked. Nothing is loaded: a prefetch
+ * asks by itself. Since 1.5.
  */
 CENOTE_API int cenote_locate(cenote_session* session, cenote_keys keys, uint32_t group, uint64_t timeout_ns,
                              cenote_match* out);
-/* 1 when a tier below says what it holds only when it is asked, so that `reachable` of a match knows nothing of it; else
- * 0, and cenote_locate is cenote_match_prefix. Since 1.5. */
+/* 1 when a tier below says what it holds only when it is asked, so that `reachable` of a match knows nothing of it;
+ * else 0, and cenote_locate is cenote_match_prefix. Since 1.5. */
 CENOTE_API int cenote_asks_tiers(cenote_session* session, uint32_t* out);
 /* One past the last key of the last run of `window` present blocks; 0 when there is no such run. */
 CENOTE_API int cenote_match_window(cenote_session* session, cenote_keys keys, uint32_t group, size_t window,

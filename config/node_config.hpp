@@ -70,6 +70,19 @@ struct nvme_section {
   std::uint32_t queue_depth = 0;
 };
 
+struct remote_section {
+  std::vector<std::string> backends;  ///< in the order in which they are asked; empty: no such tier
+  std::string auth_file;              ///< `user:password` or `password`; empty: none
+  std::string state_dir;              ///< empty: by the user
+  cenote::ingest ingest = cenote::ingest::all;
+  std::uint32_t hot_accesses = 0;
+  bool keep_copy = true;
+  std::uint64_t write_window = 0;  ///< bytes under way
+  std::uint64_t read_window = 0;
+  std::chrono::nanoseconds timeout{};         ///< of a transfer or removal, all backends together
+  std::chrono::nanoseconds lookup_timeout{};  ///< of the question what is there
+};
+
 struct prefetch_section {
   prefetch_policy policy = prefetch_policy::timeout;
   std::chrono::nanoseconds base{};
@@ -124,6 +137,7 @@ struct group_config {
   std::chrono::nanoseconds ttl{};  ///< 0: none
   std::vector<full_key> keep;
   std::uint64_t keep_quota = 0;  ///< bytes; 0: a tenth of the capacity
+  bool remote = true;            ///< its blocks may leave the machine
 };
 
 enum class log_format { automatic, text, json, journal };
@@ -155,6 +169,7 @@ struct node_config {
   node_section node;
   dram_section dram;
   nvme_section nvme;
+  remote_section remote;
   prefetch_section prefetch;
   session_section session;
   gpu_section gpu;

@@ -218,6 +218,71 @@ constexpr std::array keys{
                                                            .minimum = "1",
                                                            .maximum = "1024",
                                                            .about = "The most operations under way on one path."}),
+    bound<&node_config::remote, &remote_section::backends>(
+        {.name = "remote.backends",
+         .type = string_list,
+         .fallback = "[]",
+         .about = "Places outside this machine that keep blocks, in the order in which they are asked: "
+                  "`redis://[user@]host:port[,host:port…][/db][?prefix=…]`, `unix:///path[?db=…&prefix=…]` (Redis or "
+                  "Valkey). Empty: no such tier."}),
+    bound<&node_config::remote, &remote_section::auth_file>(
+        {.name = "remote.auth_file",
+         .type = string,
+         .about = "File with `user:password` or `password` for the backends, which others may not read. Empty: none."}),
+    bound<&node_config::remote, &remote_section::state_dir>(
+        {.name = "remote.state_dir",
+         .type = string,
+         .about =
+             "Directory in which this node remembers which instances were cleared. Empty: `$STATE_DIRECTORY`; else "
+             "`/var/lib/cenote` for root, `$XDG_STATE_HOME/cenote` or `~/.local/state/cenote` for others."}),
+    bound<&node_config::remote, &remote_section::ingest>(
+        {.name = "remote.ingest",
+         .type = choice,
+         .fallback = "all",
+         .about =
+             "What is put there: every block as it is stored, blocks that were read `remote.hot_accesses` times, or "
+             "blocks that leave DRAM while there is no NVMe tier."}),
+    bound<&node_config::remote, &remote_section::hot_accesses>(
+        {.name = "remote.hot_accesses",
+         .type = integer,
+         .unit = "reads",
+         .fallback = "2",
+         .minimum = "1",
+         .maximum = "65535",
+         .about = "With `remote.ingest = hot`: the read at which a block is put there."}),
+    bound<&node_config::remote, &remote_section::keep_copy>(
+        {.name = "remote.keep_copy",
+         .type = boolean,
+         .fallback = "true",
+         .about = "Count on the copy there when a block is brought up to DRAM: it may leave again without being put."}),
+    bound<&node_config::remote, &remote_section::write_window>(
+        {.name = "remote.write_window",
+         .type = bytes,
+         .fallback = "64MiB",
+         .minimum = "64KiB",
+         .maximum = "64GiB",
+         .about = "Bytes that may be on their way there at once. What does not fit is dropped and counted."}),
+    bound<&node_config::remote, &remote_section::read_window>(
+        {.name = "remote.read_window",
+         .type = bytes,
+         .fallback = "256MiB",
+         .minimum = "64KiB",
+         .maximum = "64GiB",
+         .about = "Bytes that may be on their way from there at once."}),
+    bound<&node_config::remote, &remote_section::timeout>(
+        {.name = "remote.timeout",
+         .type = duration,
+         .fallback = "2s",
+         .minimum = "50ms",
+         .maximum = "8s",
+         .about = "Within this each transfer and removal ends, whatever the backends do."}),
+    bound<&node_config::remote, &remote_section::lookup_timeout>(
+        {.name = "remote.lookup_timeout",
+         .type = duration,
+         .fallback = "50ms",
+         .minimum = "1ms",
+         .maximum = "8s",
+         .about = "How long a prefetch waits to hear what is there; what is not said by then counts as absent."}),
     bound<&node_config::prefetch, &prefetch_section::policy>(
         {.name = "prefetch.policy",
          .type = choice,
@@ -501,6 +566,12 @@ constexpr std::array keys{
          .reloadable = true,
          .about = "How much of DRAM the group's kept blocks may take, by configuration and by API. 0: a tenth of "
                   "`dram.capacity`."}),
+    bound_in_group<&group_config::remote>(
+        {.name = "groups.<name>.remote",
+         .type = boolean,
+         .fallback = "true",
+         .reloadable = true,
+         .about = "May blocks of the group leave the machine? false: the remote tier neither takes nor gives them."}),
     bound_in_group<&group_config::token>(
         {.name = "groups.<name>.token",
          .type = string,

@@ -33,11 +33,11 @@ LAYERS: dict[str, tuple[tuple[str, ...], ...]] = {
     "transport": (("local", "http"),),
     "actors": (
         ("ask", "boot_clock", "health", "promise_guard", "pulse", "session_resources", "tier_options", "tier_report"),
-        ("messages", "nvme_report"),
-        ("nvme_messages",),
-        ("data_path", "dram_tier", "instance_maker", "nvme_tier", "prefetch", "session"),
+        ("messages", "nvme_report", "remote_report"),
+        ("nvme_messages", "remote_messages"),
+        ("data_path", "dram_tier", "instance_maker", "nvme_tier", "prefetch", "remote_tier", "session"),
         ("lower_tier_host", "node"),
-        ("nvme_stack",),
+        ("nvme_stack", "remote_stack"),
         ("tier_stack",),
     ),
     "worker": (

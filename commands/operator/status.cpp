@@ -22,6 +22,7 @@
 #include "commands/table.hpp"
 #include "core/text.hpp"
 #include "core/units.hpp"
+#include "tiers/remote/counters.hpp"
 
 namespace cenote {
 
@@ -99,9 +100,28 @@ std::string nvme_text(const json& status) {
   return text;
 }
 
+std::string remote_text(const json& status) {
+  const json& said = member(status, "remote");
+  if (!said.is_object()) return {};
+  const auto now = figures_in<remote::store_gauges>(status);
+  const auto counters = figures_in<remote::store_counters>(status);
+  std::string text =
+      fmt::format("remote    {} of {} backends answer, {} blocks put, {} got, {} missed, {} wrong, {} not put\n",
+                  now.serving, member(said, "backends").size(), counters.put, counters.got, counters.misses,
+                  counters.wrong, counters.dropped + counters.full + counters.unreachable);
+  for (const json& each : member(said, "backends")) {
+    const std::string why = text_of(each, "last_error");
+    text += fmt::format("          {} {}, breaker {}{}{}\n", text_of(each, "name"),
+                        member(each, "serves") == true ? "answers" : "away", text_of(each, "breaker"),
+                        why.empty() ? "" : ": ", why);
+  }
+  return text;
+}
+
 /// What loading from below brings, against computing.
 std::string loads_text(const json& status) {
-  if (!member(status, "nvme").is_object() || !member(status, "prefetch").is_object()) return {};
+  const bool has_lower = member(status, "nvme").is_object() || member(status, "remote").is_object();
+  if (!has_lower || !member(status, "prefetch").is_object()) return {};
   const auto from = figures_in<prefetch::status>(status);
   const std::string speed =
       from.bytes_per_s > 0
@@ -172,8 +192,8 @@ exit_code run_status(const std::string& socket, bool as_json) {
 }  // namespace
 
 std::string status_text(const json& status) {
-  return node_text(status) + dram_text(status) + populate_text(status) + nvme_text(status) + loads_text(status) +
-         instances_text(member(status, "instances")) + groups_text(member(status, "groups")) +
+  return node_text(status) + dram_text(status) + populate_text(status) + nvme_text(status) + remote_text(status) +
+         loads_text(status) + instances_text(member(status, "instances")) + groups_text(member(status, "groups")) +
          sessions_text(member(status, "sessions")) + counters_text(member(status, "counters"));
 }
 

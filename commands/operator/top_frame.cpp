@@ -13,6 +13,7 @@
 #include "commands/table.hpp"
 #include "core/text.hpp"
 #include "core/units.hpp"
+#include "tiers/remote/counters.hpp"
 
 namespace cenote {
 
@@ -81,9 +82,15 @@ std::vector<std::string> tiers(const json& status) {
     line += fmt::format(", water {:.0f}-{:.0f} %", number_of(said, "low_water") * 100, high * 100);
   }
   std::vector<std::string> lines{"TIERS", line + ", " + text_of(said, "policy")};
-  if (!member(status, "nvme").is_object()) return lines;
-  const auto nvme = figures_in<nvme::store_status>(status);
-  lines.push_back(tier_line("nvme", nvme.used, nvme.capacity, nvme.blocks));
+  if (member(status, "nvme").is_object()) {
+    const auto nvme = figures_in<nvme::store_status>(status);
+    lines.push_back(tier_line("nvme", nvme.used, nvme.capacity, nvme.blocks));
+  }
+  if (const json& remote = member(status, "remote"); remote.is_object()) {
+    const auto now = figures_in<remote::store_gauges>(status);
+    lines.push_back(fmt::format("  remote {} of {} backends answer, {} on their way there, {} from there", now.serving,
+                                member(remote, "backends").size(), size(now.putting_bytes), size(now.getting_bytes)));
+  }
   return lines;
 }
 
@@ -91,6 +98,7 @@ std::vector<std::string> tiers(const json& status) {
 std::vector<std::string> movement(const looks& looks) {
   using dram_counters = blocks::store_counters;
   using nvme_counters = nvme::store_counters;
+  using remote_counters = remote::store_counters;
   struct counter {
     const char* name;
     std::string_view path;
@@ -105,7 +113,9 @@ std::vector<std::string> movement(const looks& looks) {
       {"requests without room", status_path_of<&dram_counters::no_space>()},
       {"written to NVMe", status_path_of<&nvme_counters::written_bytes>(), true},
       {"read from NVMe", status_path_of<&nvme_counters::read_bytes>(), true},
-      {"blocks evicted from NVMe", status_path_of<&nvme_counters::evicted>()}};
+      {"blocks evicted from NVMe", status_path_of<&nvme_counters::evicted>()},
+      {"put to the remote tier", status_path_of<&remote_counters::put_bytes>(), true},
+      {"got from the remote tier", status_path_of<&remote_counters::got_bytes>(), true}};
   std::vector<std::string> lines{"MOVEMENT"};
   for (const counter& each : counters) {
     const json& said = at_path(looks.now, each.path);
@@ -200,7 +210,8 @@ std::string top_frame(const json& now, const json& before, double seconds, const
   add(tiers(now));
   add(movement(at));
   add(queues(now));
-  if (const auto lines_of_loads = loads(at); !lines_of_loads.empty() && member(now, "nvme").is_object()) {
+  if (const auto lines_of_loads = loads(at);
+      !lines_of_loads.empty() && (member(now, "nvme").is_object() || member(now, "remote").is_object())) {
     add(lines_of_loads);
   }
   add(sessions(at));

@@ -18,6 +18,7 @@ sys.path[:0] = [str(HERE), str(HERE.parents[1] / "python")]
 import blocks  # noqa: E402
 import cenote  # noqa: E402
 from node import Agent, Node, finish_all  # noqa: E402
+from redis import Redis  # noqa: E402
 from selection import pytest_collection_modifyitems  # noqa: E402
 
 __all__ = ["pytest_collection_modifyitems"]  # a hook: pytest finds it by its name here
@@ -61,6 +62,14 @@ def start_node(folder: Path) -> Iterator[StartNode]:
 
     yield start
     finish_all(nodes)
+
+
+@pytest.fixture
+def redis() -> Iterator[Redis]:
+    """A Redis server for the remote tier of the test's nodes."""
+    server = Redis()
+    yield server
+    server.close()
 
 
 @pytest.fixture

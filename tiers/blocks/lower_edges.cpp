@@ -63,7 +63,8 @@ void lower_edges::write_hot(slab& home, block_ref ref, std::uint16_t hits) {
 /// full.
 bool lower_edges::write_copy(edge_number edge, slab& home, block_ref ref) {
   const bool below = (state_.record_of(home, ref).flags & block_record::flag_of(edge)) != 0;
-  if (below || transfers_.is_moving(home, ref) || !transfers_.may_write(edge, pool_of(home))) return false;
+  if (state_.away[edge] || below || transfers_.is_moving(home, ref) || !transfers_.may_write(edge, pool_of(home)))
+    return false;
   write_down(edge, home, ref, false);
   return true;
 }
@@ -92,19 +93,30 @@ bool lower_edges::demote_ahead(boot_time now) {
   return write_oldest(*oldest, blocks_for(excess, *oldest), now) > 0 || more;
 }
 
+/// Where blocks go that leave: the first tier that wants these, or else the first one; of those that stand.
+std::optional<edge_number> lower_edges::demotion_edge() const noexcept {
+  const std::vector<edge_options>& edges = state_.options.edges;
+  for (const bool wants_these : {true, false}) {
+    for (edge_number edge = 0; edge < edges.size(); ++edge) {
+      if (!state_.away[edge] && (edges[edge].ingest == ingest::evicted || !wants_these)) return edge;
+    }
+  }
+  return std::nullopt;
+}
+
 /// Bytes of dirty blocks beyond what demote_ahead() leaves dirty.
 std::uint64_t lower_edges::unwritten_excess() const noexcept {
-  if (state_.options.high_water >= 1.0 || !state_.options.has_lower()) return 0;
+  const auto edge = demotion_edge();
+  if (state_.options.high_water >= 1.0 || !edge) return 0;
   const std::uint64_t staying = state_.counted_bytes() - transfers_.leaving_bytes() - order_.written_back_bytes();
-  const double share =
-      std::max(0.0, state_.options.low_water - state_.options.edges[state_.options.demotion_edge()].write_ahead);
+  const double share = std::max(0.0, state_.options.low_water - state_.options.edges[*edge].write_ahead);
   return staying - std::min(staying, share_of(state_.usable_bytes(), share));
 }
 
 /// Begins to write the oldest blocks down, or marks them as written back if some tier below has a copy. Returns how
 /// many; fewer than asked when the window is full.
 std::uint32_t lower_edges::write_oldest(pool& pool, std::uint32_t count, boot_time now) {
-  const edge_number edge = state_.options.demotion_edge();
+  const auto edge = demotion_edge();
   std::uint32_t begun = 0;
   for (std::uint32_t looked = 0; looked < count; ++looked) {
     const auto victim = pool.policy->victim();
@@ -117,9 +129,9 @@ std::uint32_t lower_edges::write_oldest(pool& pool, std::uint32_t count, boot_ti
       ++begun;
     } else if (transfers_.is_moving(home, ref)) {  // a copy is being written already: looked at again later
       pool.policy->skip_victim(*victim, count_of(now));
-    } else if (transfers_.may_write(edge, pool)) {
+    } else if (edge && transfers_.may_write(*edge, pool)) {
       pool.policy->evict(*victim, state_.key_hash(pool, *victim), count_of(now));
-      write_down(edge, home, ref, true);
+      write_down(*edge, home, ref, true);
       ++begun;
     } else {
       break;
@@ -189,7 +201,7 @@ std::optional<edge_number> lower_edges::source_of(const instance& instance, cons
   const std::vector<edge_options>& edges = state_.options.edges;
   for (const bool hinted : {true, false}) {
     for (edge_number edge = 0; edge < edges.size(); ++edge) {
-      if (edges[edge].hinted != hinted || asked[edge]) continue;
+      if (edges[edge].hinted != hinted || asked[edge] || state_.away[edge]) continue;
       if (!hinted || memory::hint_reader(instance.index.hints()).contains(key)) return edge;
     }
   }
@@ -199,7 +211,7 @@ std::optional<edge_number> lower_edges::source_of(const instance& instance, cons
 edge_set lower_edges::unhinted() const noexcept {
   edge_set found;
   for (edge_number edge = 0; edge < state_.options.edges.size(); ++edge) {
-    found[edge] = !state_.options.edges[edge].hinted;
+    found[edge] = !state_.options.edges[edge].hinted && !state_.away[edge];
   }
   return found;
 }
@@ -334,7 +346,7 @@ void lower_edges::drain_lost(boot_time now) {
 
 bool lower_edges::evict_ahead(boot_time now) {
   if (state_.options.high_water >= 1.0) return false;
-  if (state_.options.has_lower()) return demote_ahead(now);
+  if (demotion_edge()) return demote_ahead(now);
   const std::uint64_t usable = state_.usable_bytes();
   if (state_.counted_bytes() <= share_of(usable, state_.options.high_water)) return false;
   const std::uint64_t low = share_of(usable, state_.options.low_water);

@@ -68,6 +68,7 @@ class lower_edges {
   bool write_copy(edge_number edge, slab& home, memory::block_ref ref);
   void write_down(edge_number edge, slab& home, memory::block_ref ref, bool leaves);
   bool demote_ahead(boot_time now);
+  [[nodiscard]] std::optional<edge_number> demotion_edge() const noexcept;
   [[nodiscard]] std::uint64_t unwritten_excess() const noexcept;
   void finish_write(const moving_block& moved, std::uint32_t number, transfer_result outcome, boot_time now,
                     std::map<pool*, std::vector<memory::block_ref>>& leaving);

@@ -39,6 +39,7 @@ struct state {
   std::uint64_t spent = 0;  ///< steps of the run under way
   std::uint64_t budget = no_budget;
   store_counters counters{};
+  edge_set away{};  ///< tiers below that neither take nor give anything now
 
   [[nodiscard]] slab* slab_of_record(std::uint32_t record) const noexcept;
   [[nodiscard]] memory::block_record& record_of(const slab& slab, memory::block_ref ref) const noexcept {

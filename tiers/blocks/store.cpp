@@ -200,6 +200,10 @@ void store::forget_copies(std::span<const lost_block> lost, edge_number edge) {
   parts_->edges.forget_copies(edge, lost);
 }
 
+void store::set_standing(edge_number edge, bool stands) noexcept {
+  parts_->all.away[edge] = !stands;
+}
+
 void store::release_loading(edge_number edge) {
   parts_->edges.release_loading(edge);
 }

@@ -126,6 +126,8 @@ class store {
   /// The tier below has lost or evicted its copies of these blocks. Those without another copy are dirty again: they
   /// are written before they are evicted.
   void forget_copies(std::span<const lost_block> lost, edge_number edge = 0);
+  /// A tier below takes and gives something from now on, or does not: then nothing new is sent there.
+  void set_standing(edge_number edge, bool stands) noexcept;
   /// After a restart: all reads from this tier that the worker before had submitted have ended. Frees their memory.
   void release_loading(edge_number edge = 0);
   /// … or it can never be known whether they have: their memory is not used again. Each tick() gives up one slab that

@@ -2,7 +2,6 @@
 #pragma once
 
 #include <array>
-#include <bitset>
 #include <cstdint>
 #include <optional>
 #include <unordered_map>
@@ -13,9 +12,6 @@
 #include "tiers/transfer.hpp"
 
 namespace cenote::blocks {
-
-/// Some of the tiers below.
-using edge_set = std::bitset<max_edges>;
 
 /// A block on its way, one way or the other.
 struct moving_block {

@@ -1,6 +1,7 @@
 // What a store of blocks is given, asked and answers: plain values, for those who talk to one.
 #pragma once
 
+#include <bitset>
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -29,6 +30,8 @@ using cenote::priority;
 /// The tiers below a block tier, in their order: 0 is the nearest.
 using cenote::edge_number;
 using cenote::max_edges;
+/// Some of the tiers below.
+using edge_set = std::bitset<max_edges>;
 
 /// What a block tier does with one of the tiers below it.
 struct edge_options {
@@ -94,13 +97,6 @@ struct store_options {
   life_options life;
 
   [[nodiscard]] bool has_lower() const noexcept { return !edges.empty(); }
-  /// Where blocks go that leave: the first tier that wants these, or else the first one.
-  [[nodiscard]] edge_number demotion_edge() const noexcept {
-    for (edge_number edge = 0; edge < edges.size(); ++edge) {
-      if (edges[edge].ingest == ingest::evicted) return edge;
-    }
-    return 0;
-  }
 };
 
 /// Keys that were removed, for the tier below.

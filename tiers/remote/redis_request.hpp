@@ -14,10 +14,9 @@
 
 #include "tiers/remote/backend.hpp"
 #include "tiers/remote/epoch_book.hpp"
+#include "tiers/remote/steady_time.hpp"
 
 namespace cenote::remote {
-
-using steady_time = std::chrono::steady_clock::time_point;
 
 struct redis_question;
 

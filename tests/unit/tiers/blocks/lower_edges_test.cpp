@@ -177,6 +177,32 @@ BOOST_AUTO_TEST_CASE(what_was_removed_meanwhile_is_asked_of_nobody_else) {
   BOOST_TEST(at.tier->take_loads(far).empty());
 }
 
+BOOST_AUTO_TEST_CASE(a_tier_that_is_away_is_neither_written_to_nor_asked) {
+  at.tier->set_standing(far, false);
+  BOOST_TEST(a.put(key_of(1)).value == 1U);
+  BOOST_TEST(at.tier->take_demotions(far).empty());
+  BOOST_TEST((at.tier->load(in, 0, key_of(2), at.now).state == load_state::absent));
+  at.tier->set_standing(far, true);
+  BOOST_TEST(a.put(key_of(3)).value == 1U);
+  BOOST_TEST(at.tier->take_demotions(far).size() == 1U);
+  BOOST_TEST((at.tier->load(in, 0, key_of(2), at.now).state == load_state::loading));
+  BOOST_TEST(at.tier->take_loads(far).size() == 1U);
+}
+
+BOOST_AUTO_TEST_CASE(what_leaves_goes_to_the_other_tier_while_the_first_is_away) {
+  at.tier->set_standing(far, false);
+  at.tier->set_standing(near, false);
+  BOOST_TEST(a.put(key_of(1)).value == 1U);
+  BOOST_TEST(clean().empty());  // nowhere to go: it is evicted when room is needed
+  at.tier->set_standing(far, true);
+  ++at.now;
+  at.tier->set_water_marks(0.99, 0.0);
+  while (at.tier->evict_ahead(at.now)) continue;
+  at.tier->set_water_marks(1.0, 1.0);
+  BOOST_TEST(at.tier->take_demotions(near).empty());
+  BOOST_TEST(at.tier->take_demotions(far).size() == 1U);
+}
+
 BOOST_AUTO_TEST_CASE(a_restart_knows_which_tier_was_asked_last) {
   const transfer first = ask_first(1);
   answer(std::span(&first, 1), transfer_result::missing);

@@ -17,6 +17,7 @@
 #include "tests/support/fake_io.hpp"
 #include "tiers/nvme/path_file.hpp"
 #include "tiers/nvme/store.hpp"
+#include "tiers/remote/store.hpp"
 #include "tiers/transfer.hpp"
 
 namespace cenote::blocks::testing {
@@ -191,6 +192,102 @@ class nvme_subject final : public lower_subject {
   std::vector<nvme::io_completion> ended_;
   std::vector<transfer_outcome> outcomes_;
   wall_time now_ = wall_time_of(100);
+};
+
+/// The remote tier with one backend, which is a map.
+class remote_subject final : public lower_subject {
+ public:
+  remote_subject() {
+    instance_spec spec;
+    spec.id = "model";
+    store_.bind(1, spec, true);
+    store_.set_standing(0, {});
+  }
+
+  void write(std::span<const transfer> blocks) override {
+    store_.put(blocks, now_);
+    pass_on();
+  }
+  void read(std::span<const transfer> blocks) override {
+    store_.get(blocks, now_);
+    pass_on();
+  }
+  void forget(std::uint32_t instance, const std::vector<block_key>& keys) override {
+    store_.forget(instance, keys);
+    for (const block_key& key : keys) work_.push_back({.drops = key});
+    pass_on();
+  }
+  bool step() override {
+    if (work_.empty()) return false;
+    const job next = work_.front();
+    work_.pop_front();
+    now_ += std::chrono::milliseconds(1);
+    if (next.drops) {
+      values_.erase(name_of(*next.drops));
+    } else {
+      const remote::item_outcome ended{.token = next.what.token, .what = carry_out(next), .micros = 1};
+      store_.answered(0, next.kind, std::span(&ended, 1), now_);
+    }
+    pass_on();
+    return true;
+  }
+  void stop() override {
+    stopped_ = true;
+    store_.set_standing(0, fail(error_code::closed, "stopped"));
+  }
+  void spoil(std::span<const std::byte> bytes) override {
+    for (auto& [of, kept] : values_) {
+      if (std::ranges::equal(kept.bytes, bytes)) kept.bytes[7] ^= std::byte{1};
+    }
+  }
+  std::vector<transfer_outcome> take_outcomes() override { return std::exchange(outcomes_, {}); }
+  std::vector<lost_block> take_lost() override { return {}; }
+  [[nodiscard]] std::uint64_t filled() const { return store_.counters.got; }
+
+ private:
+  using name = std::pair<std::uint64_t, std::uint64_t>;
+  struct value {
+    std::vector<std::byte> bytes;
+    std::uint64_t hash = 0;
+  };
+  struct job {
+    remote::call::kind kind = remote::call::kind::put;
+    remote::item what{};
+    std::optional<block_key> drops{};
+  };
+
+  static name name_of(const block_key& key) { return {key.hi, key.lo}; }
+  remote::item_result carry_out(const job& one) {
+    const name key = name_of(one.what.name.key());
+    if (stopped_) return remote::item_result::unreachable;
+    if (one.kind == remote::call::kind::put) {
+      values_.try_emplace(key, value{{one.what.memory.begin(), one.what.memory.end()},
+                                     checksum_of(one.what.memory.data(), one.what.memory.size())});
+      return remote::item_result::done;
+    }
+    const auto found = values_.find(key);
+    if (found == values_.end()) return remote::item_result::missing;
+    if (checksum_of(found->second.bytes.data(), found->second.bytes.size()) != found->second.hash) {
+      values_.erase(found);
+      return remote::item_result::wrong;
+    }
+    std::ranges::copy(found->second.bytes, one.what.memory.begin());
+    return remote::item_result::done;
+  }
+  void pass_on() {
+    for (const remote::call& each : store_.take_calls()) {
+      for (const remote::item& one : each.items) work_.push_back({.kind = each.what, .what = one});
+    }
+    for (const remote::late_removal& each : store_.take_late()) work_.push_back({.drops = each.key});
+    for (const transfer_outcome& each : store_.take_outcomes()) outcomes_.push_back(each);
+  }
+
+  remote::store store_{1};
+  std::map<name, value> values_;
+  std::deque<job> work_;
+  std::vector<transfer_outcome> outcomes_;
+  remote::steady_time now_{};
+  bool stopped_ = false;
 };
 
 }  // namespace cenote::blocks::testing

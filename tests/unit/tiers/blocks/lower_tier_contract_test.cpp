@@ -16,7 +16,7 @@ namespace {
 
 constexpr std::size_t size = 4096;
 
-using subjects = boost::mpl::list<nvme_subject, memory_subject>;
+using subjects = boost::mpl::list<nvme_subject, memory_subject, remote_subject>;
 
 template <class Subject>
 struct contract {

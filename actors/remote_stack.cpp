@@ -1,0 +1,175 @@
+#include "actors/remote_stack.hpp"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <filesystem>
+#include <future>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "actors/remote_report.hpp"
+#include "actors/remote_tier.hpp"
+#include "config/logging.hpp"
+#include "config/node_config.hpp"
+#include "tiers/remote/redis_backend.hpp"
+
+namespace cenote {
+
+namespace {
+
+blocks::edge_options edge_of(const config::node_config& config) {
+  blocks::edge_options options;
+  options.ingest = config.remote.ingest;
+  options.hot_accesses = config.remote.hot_accesses;
+  options.keep_copy = config.remote.keep_copy;
+  options.write_window = config.remote.write_window;
+  options.read_window = config.remote.read_window;
+  options.hinted = false;
+  return options;
+}
+
+std::filesystem::path state_directory(const config::node_config& config) {
+  if (!config.remote.state_dir.empty()) return config.remote.state_dir;
+  const auto from = [](const char* variable) {
+    const char* value = std::getenv(variable);
+    return std::filesystem::path(value != nullptr ? value : "");
+  };
+  if (auto given = from("STATE_DIRECTORY"); !given.empty()) return given;
+  if (::geteuid() == 0) return "/var/lib/cenote";
+  if (auto state = from("XDG_STATE_HOME"); !state.empty()) return state / "cenote";
+  return from("HOME") / ".local/state/cenote";
+}
+
+class remote_host final : public lower_tier_host {
+ public:
+  explicit remote_host(const lower_tier_needs& needs) : path_(needs.path), exceptions_(needs.exceptions) {
+    remote_tier::setup with;
+    opened_ = check(needs.config->remote.backends);
+    if (!opened_) {
+      spawn(needs.system, std::move(with));
+      return;
+    }
+    for (const std::string& each : needs.config->remote.backends) {
+      auto made = make_backend(each, *needs.config, static_cast<remote::backend_number>(with.backends.size()));
+      if (made) {
+        with.backends.push_back(std::move(*made));
+      } else if (opened_) {
+        opened_ = std::unexpected(made.error());
+      }
+    }
+    with.timeout = std::chrono::duration_cast<std::chrono::milliseconds>(needs.config->remote.timeout);
+    with.kept_here = groups_kept_here(*needs.config);
+    with.tell_presence = [this](const remote_tier_actor& to, remote_presence_ptr part) {
+      path_.deliver(to, remote_presence_atom_v, std::move(part));
+    };
+    with.tell_removal = [this](const remote_tier_actor& to, remote_removal_ptr part) {
+      path_.deliver(to, remote_removal_atom_v, std::move(part));
+    };
+    spawn(needs.system, std::move(with));
+  }
+
+  [[nodiscard]] lower_tier tier() const override { return {"the remote tier", actor_, remote_tier::tick_interval}; }
+  [[nodiscard]] blocks::transfer_hooks hooks() override { return {}; }
+  /// A server that does not answer is no reason not to start; a setting that can never work is.
+  result<void> open(bool checked) override {
+    if (opened_) return {};
+    if (checked) return std::unexpected(opened_.error().in("remote"));
+    log_error(logger("remote"), "a backend is not used", {{"reason", opened_.error().describe()}});
+    return {};
+  }
+  void stop() override {
+    for (const auto& each : backends_) each->stop();
+  }
+
+ private:
+  static result<void> check(const std::vector<std::string>& backends) {
+    if (backends.size() > remote::max_backends) {
+      return fail(error_code::invalid_config, "remote.backends names " + std::to_string(backends.size()) +
+                                                  " places; at most " + std::to_string(remote::max_backends) +
+                                                  " are allowed");
+    }
+    for (auto each = backends.begin(); each != backends.end(); ++each) {
+      if (std::find(backends.begin(), each, *each) == each) continue;
+      return fail(error_code::invalid_config, "remote.backends names a place twice; name each once");
+    }
+    return {};
+  }
+
+  void spawn(caf::actor_system& system, remote_tier::setup with) {
+    backends_ = with.backends;
+    actor_ = system.spawn<remote_tier>(std::move(with));
+    actor_known_.set_value(actor_);
+  }
+
+  result<std::shared_ptr<remote::backend>> make_backend(const std::string& text, const config::node_config& config,
+                                                        remote::backend_number number) {
+    auto url = remote::parse_redis_url(text);
+    if (!url) return std::unexpected(url.error());
+    remote::redis_options options;
+    options.url = std::move(*url);
+    options.credentials = config.remote.auth_file;
+    options.state = state_directory(config);
+    // A get goes to the next backend after a miss: together they keep to the time-out.
+    const auto all = std::chrono::duration_cast<std::chrono::milliseconds>(config.remote.timeout);
+    options.timeout = all / static_cast<int>(config.remote.backends.size());
+    options.open_bytes = config.remote.read_window + config.remote.write_window;
+    auto made = remote::redis_backend::open(std::move(options), events(number));
+    if (!made) return std::unexpected(made.error());
+    return std::shared_ptr<remote::backend>(std::move(*made));
+  }
+
+  /// A backend may speak before there is an actor.
+  remote::backend::events events(remote::backend_number number) {
+    const auto moved = [this, number](remote::call::kind what) {
+      return [this, number, what](std::vector<remote::item_outcome> outcomes) {
+        path_.deliver(known_.get(), remote_moved_atom_v,
+                      std::make_shared<const remote_outcomes>(number, what, std::move(outcomes)));
+      };
+    };
+    remote::backend::events all;
+    all.put = moved(remote::call::kind::put);
+    all.got = moved(remote::call::kind::get);
+    all.standing = [this, number](result<void> how) {
+      path_.deliver(known_.get(), remote_standing_atom_v,
+                    std::make_shared<const remote_standing>(number, std::move(how)));
+    };
+    all.on_exception = [count = exceptions_](const std::string& what) {
+      ++*count;
+      log_error(logger("remote"), "an exception ended a piece of a backend's work", {{"what", what}});
+    };
+    return all;
+  }
+
+  data_path& path_;
+  std::shared_ptr<std::atomic<std::uint64_t>> exceptions_;
+  result<void> opened_;
+  std::promise<remote_tier_actor> actor_known_;
+  std::shared_future<remote_tier_actor> known_ = actor_known_.get_future().share();
+  remote_tier_actor actor_;  ///< the backends' threads send to it until they have stopped
+  std::vector<std::shared_ptr<remote::backend>> backends_;
+};
+
+tier_report_ptr example() {
+  auto made = std::make_shared<remote_report>();
+  made->backends.emplace_back();
+  made->describe();
+  return made;
+}
+
+}  // namespace
+
+lower_tier_kind remote_kind() {
+  return {.name = "remote",
+          .is_wanted = [](const config::node_config& config) { return !config.remote.backends.empty(); },
+          .edge_of = edge_of,
+          .make = [](const lower_tier_needs& needs) -> std::unique_ptr<lower_tier_host> {
+            return std::make_unique<remote_host>(needs);
+          },
+          .add_messages = [](caf::actor_system_config& to) { to.add_message_types<caf::id_block::cenote_remote>(); },
+          .example = example};
+}
+
+}  // namespace cenote

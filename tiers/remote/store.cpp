@@ -1,0 +1,174 @@
+#include "tiers/remote/store.hpp"
+
+#include <algorithm>
+
+#include "core/stored_identity.hpp"
+
+namespace cenote::remote {
+
+void store::bind(std::uint32_t instance, const instance_spec& spec, bool leaves) {
+  instances_.insert_or_assign(instance, bound{cenote::identity_of(spec), leaves});
+}
+
+std::optional<std::uint64_t> store::identity_of(std::uint32_t instance) const {
+  const auto found = instances_.find(instance);
+  if (found == instances_.end()) return std::nullopt;
+  return found->second.identity;
+}
+
+bool store::may_leave(std::uint32_t instance) const {
+  const auto found = instances_.find(instance);
+  return found != instances_.end() && found->second.leaves;
+}
+
+void store::put(std::span<const transfer> blocks, steady_time now) {
+  for (const transfer& each : blocks) begin(each, false, now);
+}
+
+void store::get(std::span<const transfer> blocks, steady_time now) {
+  for (const transfer& each : blocks) begin(each, true, now);
+}
+
+void store::begin(const transfer& what, bool up, steady_time now) {
+  const transfer_result refusal = up ? transfer_result::missing : transfer_result::dropped;
+  const auto of = instances_.find(what.instance);
+  if (of == instances_.end() || !of->second.leaves) {
+    if (!up) ++counters.kept_back;
+    outcomes_.push_back({what.token, refusal});
+    return;
+  }
+  const auto to = next_place(0, now);
+  if (!to) {
+    if (!up) ++counters.dropped;
+    outcomes_.push_back({what.token, refusal});
+    return;
+  }
+  const auto begun =
+      moving_.try_emplace(what.token, moving{.what = what, .identity = of->second.identity, .at = *to, .up = up});
+  queue(*to, begun.first->second);
+}
+
+/// The first from `first` on that may be asked.
+std::optional<backend_number> store::next_place(backend_number first, steady_time now) {
+  for (backend_number number = first; number < places_.size(); ++number) {
+    if (places_[number].stands && places_[number].guard.admits(now)) return number;
+  }
+  return std::nullopt;
+}
+
+void store::queue(backend_number to, const moving& what) {
+  const call::kind kind = what.up ? call::kind::get : call::kind::put;
+  const auto has_room = [&](const call& each) { return each.to == to && each.what == kind; };
+  auto found = std::ranges::find_if(calls_, has_room);
+  if (found == calls_.end()) found = calls_.insert(calls_.end(), call{.what = kind, .to = to, .items = {}});
+  found->items.push_back({.token = what.what.token,
+                          .name = {.identity = what.identity, .group = what.what.group, .full = what.what.full},
+                          .memory = what.what.memory,
+                          .hash = what.what.checksum});
+}
+
+void store::answered(backend_number from, call::kind what, std::span<const item_outcome> outcomes, steady_time now) {
+  for (const item_outcome& each : outcomes) {
+    const auto found = moving_.find(each.token);
+    if (found == moving_.end() || found->second.at != from || found->second.up != (what == call::kind::get)) continue;
+    places_[from].guard.note(each.what != item_result::unreachable, now);
+    if (found->second.up) {
+      end_get(found, each.what, now);
+    } else {
+      end_put(found, each.what);
+    }
+  }
+}
+
+void store::end(std::unordered_map<std::uint64_t, moving>::iterator of, transfer_result how) {
+  outcomes_.push_back({of->first, how});
+  moving_.erase(of);
+}
+
+void store::end_put(std::unordered_map<std::uint64_t, moving>::iterator of, item_result how) {
+  const moving& what = of->second;
+  // Also after an answer that did not come: the value may have landed.
+  if (what.unwanted && how != item_result::full) late_.push_back({what.at, what.identity, what.what.key});
+  if (how == item_result::full) ++counters.full;
+  if (how == item_result::unreachable) ++counters.unreachable;
+  const bool kept = how == item_result::done && !what.unwanted;
+  if (kept) {
+    ++counters.put;
+    counters.put_bytes += what.what.memory.size();
+  }
+  end(of, kept ? transfer_result::done : transfer_result::dropped);
+}
+
+void store::end_get(std::unordered_map<std::uint64_t, moving>::iterator of, item_result how, steady_time now) {
+  moving& what = of->second;
+  if (how == item_result::unreachable) ++counters.unreachable;
+  if (how == item_result::wrong) {
+    ++counters.wrong;
+    what.found_wrong = true;
+  }
+  if (what.unwanted) return end(of, transfer_result::missing);
+  if (how == item_result::done) {
+    ++counters.got;
+    counters.got_bytes += what.what.memory.size();
+    return end(of, transfer_result::done);
+  }
+  if (const auto next = next_place(what.at + 1, now)) {
+    what.at = *next;
+    return queue(*next, what);
+  }
+  if (how == item_result::missing && !what.found_wrong) ++counters.misses;
+  end(of, what.found_wrong ? transfer_result::failed : transfer_result::missing);
+}
+
+void store::set_standing(backend_number of, const result<void>& how) {
+  if (of >= places_.size()) return;
+  if (how && !places_[of].stands) places_[of].guard.close();  // it has just answered
+  places_[of].stands = how.has_value();
+  places_[of].why = how ? std::string() : how.error().describe();
+}
+
+void store::forget(std::uint32_t instance, std::span<const block_key> keys) {
+  for (auto& [token, each] : moving_) {
+    if (each.what.instance != instance) continue;
+    each.unwanted |= keys.empty() || std::ranges::find(keys, each.what.key) != keys.end();
+  }
+}
+
+void store::forget_all() {
+  for (auto& [token, each] : moving_) each.unwanted = true;
+}
+
+std::vector<backend_number> store::askable(steady_time now) {
+  std::vector<backend_number> all;
+  for (backend_number number = 0; number < places_.size(); ++number) {
+    if (places_[number].stands && places_[number].guard.admits(now)) all.push_back(number);
+  }
+  return all;
+}
+
+void store::located(backend_number from, bool answered, steady_time now) {
+  breaker& guard = places_.at(from).guard;
+  if (guard.state(now) != breaker_state::closed) guard.note(answered, now);
+}
+
+bool store::is_standing(steady_time now) const {
+  return std::ranges::any_of(
+      places_, [&](const place& each) { return each.stands && each.guard.state(now) != breaker_state::open; });
+}
+
+store_gauges store::gauges() const {
+  store_gauges all;
+  for (const auto& [token, each] : moving_) {
+    ++(each.up ? all.getting : all.putting);
+    (each.up ? all.getting_bytes : all.putting_bytes) += each.what.memory.size();
+  }
+  all.serving = static_cast<std::uint64_t>(std::ranges::count(places_, true, &place::stands));
+  return all;
+}
+
+backend_status store::status_of(backend_number number, steady_time now) const {
+  const place& of = places_.at(number);
+  return {.stands = of.stands, .breaker = of.guard.state(now), .why = of.why};
+}
+
+}  // namespace cenote::remote
