@@ -1,2 +1,2 @@
-"""What cenote.vllm is made of. Importing these modules needs vLLM, but for connection, layout, left_out,
+"""What cenote.vllm is made of. Importing these modules needs vLLM, but for connection, layout, left_out, pinning,
 prefill_rate and settings."""

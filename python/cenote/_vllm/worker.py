@@ -26,6 +26,7 @@ from . import model
 from .connection import Connection
 from .layout import GroupLayout, Unservable
 from .messages import Acknowledged, CenoteMetadata, Load, RankLayout, Store
+from .pinning import Pinning
 from .settings import Settings
 from .stats import CenoteStats
 from .streams import Streams, streams_for
@@ -38,6 +39,7 @@ _MAX_PINS_BY_LAYER = 1 << 16  # as many as the scheduler's side offers: all load
 _DEADLINE = 5.0  # seconds, of calls that need the node
 _PATIENCE = 0.1  # seconds that a computed step waits for reservations at most
 _PATIENCE_SHARE = 0.05  # of the step's own time, if that is more
+_LOAD_PATIENCE = 1.0  # seconds that a step waits for the pins of what it loads: longer than a worker's restart
 _FLUSH = 5.0  # seconds that a shutdown waits for what is under way
 
 
@@ -85,6 +87,7 @@ class Worker:
         self._layout = RankLayout(problem="its KV tensors were not registered")
         self._streams: Streams | None = None
         self._by_layer: LayerLoads | None = None  # of this step
+        self._pinning: Pinning | None = None  # of the last step that loaded by layer
         self._saving: Reservation | None = None  # of this step, if layers are saved as they are computed
         self._computed: list[int] = []  # layers of this step that are not saved yet
         self._is_device_lost = False
@@ -98,7 +101,7 @@ class Worker:
         self._stored: set[str] = set()
         self._acknowledged = Acknowledged()
         self.stats = CenoteStats()
-        self._loads: queue.SimpleQueue[tuple[InstanceSpec | None, Load] | None] = queue.SimpleQueue()
+        self._loads: queue.SimpleQueue[tuple[InstanceSpec | None, Load] | Pinning | None] = queue.SimpleQueue()
         self._stores: queue.SimpleQueue[InstanceSpec | Reservation | Commit | None] = queue.SimpleQueue()
         self._step = (CenoteMetadata(), 0.0)
         self._updates = 0
@@ -217,6 +220,9 @@ class Worker:
 
     def _load_all(self) -> None:
         while (job := self._loads.get()) is not None:
+            if isinstance(job, Pinning):
+                self._pin(job)
+                continue
             spec, load = job
             began = time.perf_counter()
             try:
@@ -274,18 +280,17 @@ class Worker:
                 self._device_failed("a load failed")
                 raise DeviceLost("the device failed")
 
-    # ---- loading by layer: all in the engine's thread
+    # ---- loading by layer: in the engine's thread, which waits for a node only as long as the step may
 
     def _begin_loads(self, spec: InstanceSpec | None, loads: list[Load]) -> None:
         """Pins what the step loads and begins to copy it, layer by layer."""
         self._by_layer = step = LayerLoads(loads, [0] * len(loads), []) if loads else None
         if step is None:
             return
-        if spec is not None and self._threads and not self._is_device_lost:
+        pinning = self._pinned(spec, loads) if spec is not None and not self._is_device_lost else None
+        if pinning is not None:
             try:
-                connection = self._connection(spec)
-                with self._reading:
-                    self._copy_layers(connection, spec, step)
+                self._copy_pinned(pinning, step)
             except Exception as why:
                 logger.exception("loading blocks")
                 step.counts = [0] * len(loads)
@@ -294,15 +299,49 @@ class Worker:
             for load in loads:
                 self._acknowledged.pinned[load.request] = 1
 
-    def _copy_layers(self, connection: Connection, spec: InstanceSpec, step: LayerLoads) -> None:
+    def _pinned(self, spec: InstanceSpec, loads: list[Load]) -> Pinning | None:
+        """The pins of these loads; None: not in time, or an earlier step waits for its own still."""
+        if not self._threads or (self._pinning is not None and self._pinning.is_under_way):
+            return None
+        self._pinning = Pinning(spec, loads)
+        self._loads.put(self._pinning)
+        if self._pinning.take(_LOAD_PATIENCE):
+            return self._pinning
+        logger.warning("the node gave no pins in time; %d loads are computed instead", len(loads))
+        return None
+
+    def _pin(self, job: Pinning) -> None:
+        """In the loading thread: it may have to attach, and to fetch memory that is not mapped yet."""
+        connection: Connection | None = None
+        held: list[Held | None] = []
+        try:
+            connection = self._connection(job.spec)
+            session = connection.session()
+            if session is not None:
+                for load in job.loads:
+                    held.append(self._pin_load(connection, session, job.spec, load))
+        except Exception:
+            logger.exception("pinning blocks")
+        finally:
+            job.give(connection, [*held, *[None] * (len(job.loads) - len(held))])
+
+    def _copy_pinned(self, pinning: Pinning, step: LayerLoads) -> None:
+        held, pinning.held = pinning.held, []  # whatever comes, nobody keeps these pins
+        if not self._reading.acquire(timeout=_LOAD_PATIENCE):
+            return
+        try:
+            if self._connections.get(pinning.spec.id) is pinning.connection is not None:  # else it was closed meanwhile
+                self._copy_layers(held, step)
+        finally:
+            self._reading.release()
+
+    def _copy_layers(self, pinned: list[Held | None], step: LayerLoads) -> None:
         streams, strides = self._streams, self._groups[0].strides
         assert streams is not None
-        session = connection.session()
-        if session is None:
-            return
-        pinned = [self._pin_load(connection, session, spec, load) for load in step.loads]
         step.counts = [len(held) if held is not None else 0 for held in pinned]
         jobs = [(load.groups[0][2][: len(held)], held) for load, held in zip(step.loads, pinned, strict=True) if held]
+        if not jobs:
+            return
         streams.after_engine(streams.loading)  # it may still read what these blocks held before
         for layer in range(strides.layers):
             for blocks, held in jobs:
