@@ -4,6 +4,7 @@
 #include <condition_variable>
 #include <map>
 #include <mutex>
+#include <string>
 #include <system_error>
 #include <utility>
 #include <vector>
@@ -116,6 +117,7 @@ void gpu_watch::look(state& all, gpu_processes& at) {
 void gpu_watch::run(const std::shared_ptr<state>& shared) {
   state& all = *shared;
   std::unique_ptr<gpu_processes> driver;
+  std::string said;  // a state is told once
   std::unique_lock lock(all.mutex);
   const auto is_busy = [&] { return all.stop || all.is_wanted || !all.asked.empty(); };
   while (true) {
@@ -128,8 +130,9 @@ void gpu_watch::run(const std::shared_ptr<state>& shared) {
       auto opened = all.open();
       if (opened) {
         driver = std::move(*opened);
-      } else {
-        log_info(logger("gpu"), "nobody says which processes use GPUs", {{"reason", opened.error().describe()}});
+      } else if (std::string why = opened.error().describe(); why != said) {
+        said = std::move(why);
+        log_info(logger("gpu"), "nobody says which processes use GPUs", {{"reason", said}});
       }
     }
     if (driver && looks) look(all, *driver);
