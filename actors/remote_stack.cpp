@@ -20,7 +20,7 @@ namespace cenote {
 
 namespace {
 
-blocks::edge_options edge_of(const config::node_config& config) {
+blocks::edge_options remote_edge_of(const config::node_config& config) {
   blocks::edge_options options;
   options.ingest = config.remote.ingest;
   options.hot_accesses = config.remote.hot_accesses;
@@ -152,7 +152,7 @@ class remote_host final : public lower_tier_host {
   std::vector<std::shared_ptr<remote::backend>> backends_;
 };
 
-tier_report_ptr example() {
+tier_report_ptr remote_example() {
   auto made = std::make_shared<remote_report>();
   made->backends.emplace_back();
   made->describe();
@@ -164,12 +164,12 @@ tier_report_ptr example() {
 lower_tier_kind remote_kind() {
   return {.name = "remote",
           .is_wanted = [](const config::node_config& config) { return !config.remote.backends.empty(); },
-          .edge_of = edge_of,
+          .edge_of = remote_edge_of,
           .make = [](const lower_tier_needs& needs) -> std::unique_ptr<lower_tier_host> {
             return std::make_unique<remote_host>(needs);
           },
           .add_messages = [](caf::actor_system_config& to) { to.add_message_types<caf::id_block::cenote_remote>(); },
-          .example = example};
+          .example = remote_example};
 }
 
 }  // namespace cenote
