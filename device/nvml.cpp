@@ -45,6 +45,8 @@ struct functions {
 class nvml final : public gpu_processes {
  public:
   nvml(library_handle library, const functions& calls) : library_(std::move(library)), calls_(calls) {}
+  nvml(const nvml&) = delete;
+  nvml& operator=(const nvml&) = delete;
   ~nvml() override { calls_.shutdown(); }
 
   result<std::vector<pid_t>> list() override {

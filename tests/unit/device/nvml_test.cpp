@@ -1,10 +1,10 @@
 // The driver's list of processes, from a library that has it from a file.
 #include "device/nvml.hpp"
 
-#include <stdlib.h>
 #include <unistd.h>
 
 #include <boost/test/unit_test.hpp>
+#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <numeric>

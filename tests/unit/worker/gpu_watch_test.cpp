@@ -44,6 +44,8 @@ class fake_driver final : public gpu_processes {
   explicit fake_driver(std::shared_ptr<driver_state> all) : all_(std::move(all)) {
     all_->set([](auto& it) { ++it.open, ++it.opened; });
   }
+  fake_driver(const fake_driver&) = delete;
+  fake_driver& operator=(const fake_driver&) = delete;
   ~fake_driver() override {
     all_->set([](auto& it) { --it.open; });
   }
