@@ -38,6 +38,10 @@ constexpr std::array benches{
                   bench::run_gpu},
     bench_command{"gpu_kill", "How long after an engine was killed its GPU still writes, against gpu.quarantine",
                   bench::run_gpu_kill},
+    bench_command{"remote",
+                  "Blocks put to, got from and located on a Redis server, against a bare pipelined loop and "
+                  "redis-benchmark",
+                  bench::run_remote},
 };
 
 struct bench_options {
@@ -61,9 +65,10 @@ void add_bench(CLI::App& app) {
   command->footer(
       "Each bench starts a small node of its own and stops it again. Its figures are medians; the limit is\n"
       "measured in turn with them. Leave the machine alone meanwhile. `lookup` takes 5 GiB of memory, the\n"
-      "others 1 GiB. `nvme`, `checksums`, `policies`, `gpu` and `gpu_kill` need no node; `nvme` needs fio, and a file "
-      "system with\n"
-      "direct I/O.");
+      "others 1 GiB. `nvme`, `checksums`, `policies`, `gpu`, `gpu_kill` and `remote` need no node; `nvme` needs fio, "
+      "and a file\n"
+      "system with direct I/O; `remote` starts a Redis server of its own (package redis-tools) unless --url names "
+      "one.");
   command->require_subcommand(0, 1);
   for (const auto& each : benches) {
     auto* one = command->add_subcommand(std::string(each.name), std::string(each.about));
@@ -78,6 +83,11 @@ void add_bench(CLI::App& app) {
       one->add_option(
           "--device", options->how.device,
           "cuda:NUMBER, cuda:GPU-UUID or sim:0 (threads: no figures of a GPU); the first GPU if there is one");
+      one->add_flag("--quick", options->how.quick, "Little of everything: to see that it runs, not for figures");
+    } else if (each.name == "remote") {
+      one->add_option("--url", options->how.url,
+                      "Use this server, redis://HOST:PORT or unix:///PATH, without a password; what the bench puts "
+                      "there it removes");
       one->add_flag("--quick", options->how.quick, "Little of everything: to see that it runs, not for figures");
     } else if (each.name != "checksums") {
       one->add_option("--socket", options->how.socket,

@@ -5,16 +5,13 @@
 
 #include <algorithm>
 #include <condition_variable>
-#include <cstdlib>
 #include <ctime>
-#include <filesystem>
 #include <fstream>
 #include <functional>
 #include <iterator>
 #include <mutex>
 #include <nlohmann/json.hpp>
 #include <string_view>
-#include <system_error>
 #include <utility>
 
 #include "commands/bench/support.hpp"
@@ -62,30 +59,6 @@ double process_cpu_seconds() noexcept {
   ::clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &now);
   return static_cast<double>(now.tv_sec) + static_cast<double>(now.tv_nsec) * 1e-9;
 }
-
-/// A directory that goes away with all that is in it.
-class scratch_directory {
- public:
-  static result<scratch_directory> make(const std::string& parent) {
-    auto pattern = (std::filesystem::path(parent.empty() ? "." : parent) / "cenote-bench-XXXXXX").native();
-    if (::mkdtemp(pattern.data()) == nullptr) return fail_errno("mkdtemp", pattern);
-    return scratch_directory(std::move(pattern));
-  }
-  scratch_directory(scratch_directory&& other) noexcept : path_(std::exchange(other.path_, {})) {}
-  scratch_directory(const scratch_directory&) = delete;
-  scratch_directory& operator=(const scratch_directory&) = delete;
-  scratch_directory& operator=(scratch_directory&&) = delete;
-  ~scratch_directory() {
-    std::error_code ignored;
-    if (!path_.empty()) std::filesystem::remove_all(path_, ignored);
-  }
-
-  [[nodiscard]] std::string operator/(std::string_view name) const { return fmt::format("{}/{}", path_, name); }
-
- private:
-  explicit scratch_directory(std::string path) : path_(std::move(path)) {}
-  std::string path_;
-};
 
 // --------------------------------------------------------------------------------------------- ours
 
@@ -207,18 +180,6 @@ class our_side {
 };
 
 // ---------------------------------------------------------------------------------------------- fio
-
-result<std::string> find_fio() {
-  const char* path = std::getenv("PATH");
-  std::string_view rest = path == nullptr ? "/usr/bin" : path;
-  while (!rest.empty()) {
-    const auto end = std::min(rest.find(':'), rest.size());
-    auto candidate = fmt::format("{}/fio", rest.substr(0, end));
-    if (::access(candidate.c_str(), X_OK) == 0) return candidate;
-    rest.remove_prefix(std::min(end + 1, rest.size()));
-  }
-  return fail(error_code::unsupported, "this bench compares with fio, which is not installed (package fio)");
-}
 
 class fio_side {
  public:
@@ -343,8 +304,10 @@ result<void> run_case(const transfer_case& what, unsigned rounds, our_side& ours
 }  // namespace
 
 result<void> run_nvme(const options& options, report& out) {
-  auto program = find_fio();
-  if (!program) return std::unexpected(program.error());
+  auto program = find_program("fio");
+  if (!program) {
+    return fail(error_code::unsupported, "this bench compares with fio, which is not installed (package fio)");
+  }
   const auto bytes = parse_bytes(options.size);
   if (!bytes) return std::unexpected(bytes.error());
   if (*bytes < path_file::data_offset + most_depth * most_block) {

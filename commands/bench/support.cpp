@@ -5,9 +5,12 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <cstring>
 #include <ctime>
+#include <filesystem>
 #include <new>
+#include <system_error>
 #include <thread>
 #include <utility>
 
@@ -56,6 +59,33 @@ memory_pieces::memory_pieces(std::size_t count, std::uint64_t bytes) : count_(co
 
 void unmapper::operator()(std::byte* memory) const noexcept {
   ::munmap(memory, bytes);
+}
+
+result<scratch_directory> scratch_directory::make(const std::string& parent) {
+  auto pattern = (std::filesystem::path(parent.empty() ? "." : parent) / "cenote-bench-XXXXXX").native();
+  if (::mkdtemp(pattern.data()) == nullptr) return fail_errno("mkdtemp", pattern);
+  return scratch_directory(std::move(pattern));
+}
+
+scratch_directory::~scratch_directory() {
+  std::error_code ignored;
+  if (!path_.empty()) std::filesystem::remove_all(path_, ignored);
+}
+
+std::string scratch_directory::operator/(std::string_view name) const {
+  return fmt::format("{}/{}", path_, name);
+}
+
+std::optional<std::string> find_program(std::string_view name) {
+  const char* path = std::getenv("PATH");
+  std::string_view rest = path == nullptr ? "/usr/bin" : path;
+  while (!rest.empty()) {
+    const auto end = std::min(rest.find(':'), rest.size());
+    auto candidate = fmt::format("{}/{}", rest.substr(0, end), name);
+    if (::access(candidate.c_str(), X_OK) == 0) return candidate;
+    rest.remove_prefix(std::min(end + 1, rest.size()));
+  }
+  return std::nullopt;
 }
 
 double thread_cpu_seconds() noexcept {

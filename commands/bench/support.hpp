@@ -5,7 +5,10 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
+#include <string_view>
+#include <utility>
 #include <vector>
 
 #include "client/session.hpp"
@@ -29,7 +32,8 @@ struct options {
   std::string size = "2GiB";               ///< nvme: of its file
   std::string trace = {};                  ///< policies: a file to replay; empty: a made one
   std::string device = {};                 ///< gpu: as device::open takes it; empty: the first GPU, or a simulated one
-  bool quick = false;                      ///< gpu: little of everything, to see that it runs
+  bool quick = false;                      ///< gpu, remote: little of everything, to see that it runs
+  std::string url = {};                    ///< remote: of the server; empty: one of the bench's own
 };
 
 // The benches; each adds its figures to the report.
@@ -44,6 +48,7 @@ struct options {
 [[nodiscard]] result<void> run_policies(const options& options, report& out);
 [[nodiscard]] result<void> run_gpu(const options& options, report& out);
 [[nodiscard]] result<void> run_gpu_kill(const options& options, report& out);
+[[nodiscard]] result<void> run_remote(const options& options, report& out);
 /// Part of `get`: readers beside a writer that commits and evicts.
 [[nodiscard]] result<void> run_readers(const options& options, report& out);
 
@@ -84,6 +89,27 @@ class memory_pieces {
   std::uint64_t bytes_;
   std::unique_ptr<std::byte, unmapper> all_;
 };
+
+/// A directory that goes away with all that is in it. Not thread-safe.
+class scratch_directory {
+ public:
+  /// In `parent`; empty: the current directory. Errors: `system`.
+  [[nodiscard]] static result<scratch_directory> make(const std::string& parent);
+  scratch_directory(scratch_directory&& other) noexcept : path_(std::exchange(other.path_, {})) {}
+  scratch_directory(const scratch_directory&) = delete;
+  scratch_directory& operator=(const scratch_directory&) = delete;
+  scratch_directory& operator=(scratch_directory&&) = delete;
+  ~scratch_directory();
+
+  [[nodiscard]] std::string operator/(std::string_view name) const;
+
+ private:
+  explicit scratch_directory(std::string path) : path_(std::move(path)) {}
+  std::string path_;
+};
+
+/// Where a program is, by $PATH; nothing if it is not installed.
+[[nodiscard]] std::optional<std::string> find_program(std::string_view name);
 
 class stopwatch {
  public:
