@@ -14,6 +14,7 @@
 #include <mutex>
 #include <optional>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -60,7 +61,7 @@ class backend_under_test {
                                                          .got = [this](auto some) { note(gets_, some); },
                                                          .standing = [this](auto stands) { note(stands); },
                                                          .on_exception = [this](const auto&) { ++exceptions_; }});
-    BOOST_REQUIRE_MESSAGE(made.has_value(), made.error().message());
+    BOOST_REQUIRE_MESSAGE(made.has_value(), (made ? "" : made.error().message()));
     backend_ = std::move(*made);
   }
   ~backend_under_test() {
@@ -130,6 +131,15 @@ class backend_under_test {
       if (call() == wanted) return true;
     }
     return false;
+  }
+  /// Counts are told at the end of the backend's turn, which may be after an answer.
+  bool counts_until(const std::function<bool(const redis_counts&)>& wanted) {
+    const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(30);
+    while (!wanted(backend_->counts())) {
+      if (std::chrono::steady_clock::now() > until) return false;
+      std::this_thread::yield();
+    }
+    return true;
   }
   [[nodiscard]] std::size_t answers() {
     const std::lock_guard lock(mutex_);
