@@ -368,6 +368,7 @@ struct place {
   /// As long as the backend's keys of as many names.
   [[nodiscard]] std::vector<std::string> bare_keys(std::size_t count) const {
     std::vector<std::string> keys;
+    keys.reserve(count);
     for (std::size_t i = 0; i < count; ++i) {
       keys.push_back(fmt::format("{}:{:016x}:{:016x}:{:032x}", url.prefix, identity, 0, i));
     }

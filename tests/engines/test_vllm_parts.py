@@ -27,7 +27,7 @@ def test_pieces_name_every_byte_of_a_block_once_whatever_the_strides(vllm_python
         vllm_python,
         """
         import itertools, torch
-        from cenote._vllm.layout import pieces_of
+        from cenote.tensors import pieces_of
 
         def wrong_bytes(tensor, blocks):
             "How many blocks are not what their pieces show."

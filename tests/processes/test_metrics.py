@@ -8,6 +8,7 @@ import socket
 import urllib.error
 import urllib.request
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -102,7 +103,10 @@ def test_a_taken_port_is_a_warning(start_node: StartNode, attach: Attach) -> Non
 def test_nobody_listens_when_it_is_off(start_node: StartNode) -> None:
     node = start_node("metrics.listen=off")
     assert address(node) == ""
-    sockets = [str(entry.readlink()) for entry in Path(f"/proc/{node.worker_pid}/fd").iterdir()]
+    sockets = []
+    for entry in Path(f"/proc/{node.worker_pid}/fd").iterdir():
+        with suppress(FileNotFoundError):  # closed meanwhile
+            sockets.append(str(entry.readlink()))
     held = {each[8:-1] for each in sockets if each.startswith("socket:[")}
     table = [line.split() for line in Path("/proc/net/tcp").read_text().splitlines()[1:]]
     assert not [row for row in table if row[9] in held]

@@ -180,8 +180,9 @@ def test_capacity_moves_while_workers_are_killed(
         agents[name].answer(90)
         seen = agents[name].call("verify", label=f"t{turn}", first=count // 2, count=count // 2, limit=60)
         assert seen["wrong"] == 0
-        # A restart knows the order of last uses to a tenth of a second: a few younger blocks may have gone first.
-        assert seen["there"] >= count // 2 * 0.9
+        # A restart knows the order of last uses to a tenth of a second: a few younger blocks, or a slab of them (a
+        # sixth of this half), may have gone first.
+        assert seen["there"] >= count // 2 * 0.7
         status = node.status()["dram"]
         assert status["assigned"] <= status["capacity"]
         assert status["used"] <= status["capacity"]

@@ -55,7 +55,7 @@ class planner {
   static constexpr std::size_t max_session_keys = 4 * max_chain;  ///< of one session's prefetches that are not answered
   static constexpr std::size_t max_keys = 32 * max_chain;         ///< … of all sessions, unfinished requests included
 
-  explicit planner(options chosen) : options_(chosen) {}
+  explicit planner(options chosen) : options_(std::move(chosen)) {}
 
   /// A session asks for a chain, stops a prefetch, or is done with one; in the order of its ring.
   void on_request(request incoming, time_point now);

@@ -52,7 +52,7 @@ class redis_answers {
   void finish(redis_question& asked) {
     open_keys -= asked.found.held.size();
     if (asked.told) {
-      told_.push_back(
+      told_.emplace_back(
           [told = std::move(asked.told), found = std::move(asked.found)]() mutable { told(std::move(found)); });
     } else if (asked.dropped) {
       told_.emplace_back([told = std::move(asked.dropped), failure = std::move(asked.failure), n = asked.removed] {

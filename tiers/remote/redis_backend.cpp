@@ -279,7 +279,8 @@ void redis_backend::begin_items(request_kind kind, std::vector<item>& batch, ste
     if (is_too_much) {
       answers_.end(request, item_result::unreachable, now);
     } else {
-      home(request).lanes[kind == request_kind::put ? puts : gets].take(std::move(request), now);
+      redis_lane& lane = home(request).lanes[kind == request_kind::put ? puts : gets];
+      lane.take(std::move(request), now);
     }
   }
 }
@@ -298,12 +299,13 @@ void redis_backend::begin_question(const redis_request& like, const std::vector<
     if (is_too_much) {
       answers_.end(request, item_result::unreachable, now);
     } else {
-      home(request).lanes[questions].take(std::move(request), now);
+      redis_lane& lane = home(request).lanes[questions];
+      lane.take(std::move(request), now);
     }
   }
 }
 
-void redis_backend::begin_clear(std::uint64_t identity, std::shared_ptr<redis_question> asked, steady_time begun,
+void redis_backend::begin_clear(std::uint64_t identity, const std::shared_ptr<redis_question>& asked, steady_time begun,
                                 steady_time now) {
   asked->open = servers_.size();
   for (server& each : servers_) {

@@ -55,6 +55,8 @@ class redis_backend final : public backend {
   /// Starts the thread. Errors: `invalid_argument`, `permission_denied` and `system` for the file with the password and
   /// for the folder. A server that does not answer is none: that is told as the standing.
   [[nodiscard]] static result<std::unique_ptr<redis_backend>> open(redis_options options, events told);
+  redis_backend(const redis_backend&) = delete;
+  redis_backend& operator=(const redis_backend&) = delete;
   ~redis_backend() override;
 
   void put(std::vector<item> batch) override;
@@ -93,7 +95,8 @@ class redis_backend final : public backend {
 
   void begin_items(request_kind kind, std::vector<item>& batch, steady_time begun, steady_time now);
   void begin_question(const redis_request& like, const std::vector<block_key>& keys, steady_time now);
-  void begin_clear(std::uint64_t identity, std::shared_ptr<redis_question> asked, steady_time begun, steady_time now);
+  void begin_clear(std::uint64_t identity, const std::shared_ptr<redis_question>& asked, steady_time begun,
+                   steady_time now);
   [[nodiscard]] server& home(const redis_request& request);
 
   const redis_options options_;
