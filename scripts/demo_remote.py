@@ -1,0 +1,204 @@
+"""Two nodes and one Redis server: what is stored at A is found at B; the server is killed and comes back meanwhile."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any
+
+import cenote
+
+BLOCK = 1 << 20
+COUNT = 32  # blocks a conversation
+PATIENCE = 60.0  # seconds for anything that must come
+SPEC = cenote.InstanceSpec(
+    id="demo",
+    model="llama-3-8b",
+    dtype="bf16",
+    layout="page_first",
+    tokens_per_block=64,
+    groups={"full": {"parts": {"kv": BLOCK}}},
+    hash_scheme="sha256_cbor",
+    fingerprint=None,
+    instance_group=None,
+)
+
+
+class Server:
+    """Debian's Redis server (in redis-tools as `redis-check-rdb`), on a Unix socket, without persistence."""
+
+    def __init__(self, folder: Path) -> None:
+        program = shutil.which("redis-server") or shutil.which("redis-check-rdb")
+        if program is None:
+            raise SystemExit("no Redis server: scripts/setup installs it (package redis-tools)")
+        self._program, self._folder = program, folder
+        self.socket = folder / "redis.sock"
+        self.start()
+
+    def start(self) -> None:
+        arguments = ["--port", "0", "--unixsocket", str(self.socket), "--save", "", "--maxmemory", "256mb"]
+        self._process = subprocess.Popen(
+            ["redis-server", *arguments, "--maxmemory-policy", "allkeys-lru", "--dir", str(self._folder)],
+            executable=self._program,
+            stdout=subprocess.DEVNULL,
+        )
+
+    def kill(self) -> None:
+        self._process.send_signal(signal.SIGKILL)
+        self._process.wait()
+
+
+class Node:
+    """A node of this demonstration."""
+
+    def __init__(self, name: str, folder: Path, server: Server) -> None:
+        self.name = name
+        self.socket = folder / "cenote.sock"
+        self._log = folder / "node.log"
+        settings = [
+            f"node.runtime_dir={folder}",
+            f"node.socket={self.socket}",
+            "dram.capacity=256MiB",
+            f'remote.backends=["unix://{server.socket}"]',
+            f"remote.state_dir={folder / 'remote'}",
+            "metrics.listen=off",
+        ]
+        command = [os.environ["CENOTE_BINARY"], "node", *(word for each in settings for word in ("--set", each))]
+        with self._log.open("wb") as log:
+            self._process = subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT)
+
+    def status(self) -> dict[str, Any]:
+        """Empty while the node does not answer."""
+        command = [os.environ["CENOTE_BINARY"], "status", "--json", "--socket", str(self.socket)]
+        told = subprocess.run(command, capture_output=True, check=False)
+        if self._process.poll() is not None:
+            raise SystemExit(f"node {self.name} ended; its log:\n{self._log.read_text()}")
+        return dict(json.loads(told.stdout)) if told.returncode == 0 else {}
+
+    def remote(self) -> dict[str, Any]:
+        return dict(self.status().get("remote", {}))
+
+    def serves(self) -> bool:
+        return self.remote().get("serving") == 1
+
+    def has_put_all(self) -> bool:
+        return self.remote()["putting"] == 0
+
+    def stop(self) -> None:
+        self._process.terminate()
+        self._process.wait(PATIENCE)
+
+
+def until(what: str, condition: Callable[[], bool]) -> float:
+    """Seconds until it was so."""
+    begun = time.monotonic()
+    while not condition():
+        if time.monotonic() - begun > PATIENCE:
+            raise SystemExit(f"after {PATIENCE:g} s still not so: {what}")
+        time.sleep(0.02)
+    return time.monotonic() - begun
+
+
+def conversation(name: str) -> tuple[list[bytes], list[bytes]]:
+    """Chained keys, and bytes that only these blocks can have."""
+    keys: list[bytes] = []
+    for _ in range(COUNT):
+        keys.append(hashlib.sha256(keys[-1] if keys else name.encode()).digest())
+    return keys, [hashlib.sha256(key).digest() * (BLOCK // 32) for key in keys]
+
+
+def store(session: cenote.Session, name: str) -> list[bytes]:
+    keys, blocks = conversation(name)
+    assert session.put(keys, blocks) == COUNT
+    return keys
+
+
+def hit(session: cenote.Session, name: str) -> int:
+    """As an engine does: blocks that a prefetch brought up, each compared."""
+    keys, blocks = conversation(name)
+    ticket = session.prefetch(keys)
+    length = ticket.wait(PATIENCE)
+    with ticket.held() as held:
+        for block, expected in zip(held, blocks, strict=False):
+            assert bytes(block.view()) == expected, "wrong bytes"
+    ticket.release()
+    return length
+
+
+def show(here: Node, there: Node, server: Server) -> None:
+    socket_a, socket_b = str(here.socket), str(there.socket)
+    with cenote.attach(SPEC, socket=socket_a) as a, cenote.attach(SPEC, socket=socket_b) as b:
+        print("-- an engine at A stores a conversation, and an engine at B begins with it")
+        keys = store(a, "first")
+        until("A has put all blocks there", here.has_put_all)
+        resident, located = b.match(keys).resident, b.locate(keys, timeout=PATIENCE).reachable
+        print(f"at B: {resident} of {COUNT} blocks are resident, {located} lie elsewhere")
+        begun = time.perf_counter()
+        found = hit(b, "first")
+        seconds = time.perf_counter() - begun
+        print(f"prefetch at B: {found} blocks of {BLOCK >> 20} MiB in {seconds * 1000:.0f} ms, all bytes right")
+        assert resident == 0 and located == found == COUNT
+
+        print("-- the server is killed")
+        server.kill()
+        gone = until("B knows that it is away", lambda: not there.serves())
+        print(f"B says so after {gone * 1000:.0f} ms; what it has it still serves: {hit(b, 'first')} blocks")
+        store(a, "second")
+        begun = time.perf_counter()
+        found = hit(b, "second")
+        print(
+            f"what only A has is computed again at B: {found} blocks found, after {time.perf_counter() - begun:.3f} s"
+        )
+        assert found == 0 and hit(a, "second") == COUNT
+
+        print("-- the server comes back, empty")
+        server.start()
+        back = until("both nodes use it again", lambda: here.serves() and there.serves())
+        print(f"both nodes use it again after {back:.1f} s")
+        store(a, "third")
+        until("A has put all blocks there", here.has_put_all)
+        found = hit(b, "third")
+        print(f"what is stored at A from now on is found at B: {found} of {COUNT} blocks")
+        assert found == COUNT
+
+
+@contextmanager
+def running(folder: Path) -> Iterator[tuple[Node, Node, Server]]:
+    with ExitStack() as ends:
+        server = Server(folder)
+        ends.callback(server.kill)
+        nodes = []
+        for name in ("A", "B"):
+            place = folder / name
+            place.mkdir()
+            nodes.append(Node(name, place, server))
+            ends.callback(nodes[-1].stop)
+        for node in nodes:
+            until(f"node {node.name} uses the server", node.serves)
+        yield nodes[0], nodes[1], server
+
+
+def main() -> None:
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    with tempfile.TemporaryDirectory(prefix="cenote-remote.", dir=os.environ.get("XDG_RUNTIME_DIR")) as name:
+        print("-- a Redis server and two nodes, A and B")
+        with running(Path(name)) as (here, there, server):
+            show(here, there, server)
+            print("-- what B says")
+            sys.stdout.flush()
+            command = [os.environ["CENOTE_BINARY"], "top", "--once", "--socket", str(there.socket)]
+            subprocess.run(command, check=True)
+
+
+if __name__ == "__main__":
+    main()
