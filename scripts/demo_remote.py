@@ -91,8 +91,9 @@ class Node:
     def serves(self) -> bool:
         return self.remote().get("serving") == 1
 
-    def has_put_all(self) -> bool:
-        return self.remote()["putting"] == 0
+    def has_put(self) -> int:
+        """Blocks that the server took."""
+        return int(self.remote()["counters"]["put"])
 
     def stop(self) -> None:
         self._process.terminate()
@@ -123,6 +124,14 @@ def store(session: cenote.Session, name: str) -> list[bytes]:
     return keys
 
 
+def share(session: cenote.Session, node: Node, name: str) -> list[bytes]:
+    """Stores, and waits until the server has it all."""
+    before = node.has_put()
+    keys = store(session, name)
+    until("the server has all blocks", lambda: node.has_put() - before == COUNT)
+    return keys
+
+
 def hit(session: cenote.Session, name: str) -> int:
     """As an engine does: blocks that a prefetch brought up, each compared."""
     keys, blocks = conversation(name)
@@ -139,8 +148,7 @@ def show(here: Node, there: Node, server: Server) -> None:
     socket_a, socket_b = str(here.socket), str(there.socket)
     with cenote.attach(SPEC, socket=socket_a) as a, cenote.attach(SPEC, socket=socket_b) as b:
         print("-- an engine at A stores a conversation, and an engine at B begins with it")
-        keys = store(a, "first")
-        until("A has put all blocks there", here.has_put_all)
+        keys = share(a, here, "first")
         resident, located = b.match(keys).resident, b.locate(keys, timeout=PATIENCE).reachable
         print(f"at B: {resident} of {COUNT} blocks are resident, {located} lie elsewhere")
         begun = time.perf_counter()
@@ -165,8 +173,7 @@ def show(here: Node, there: Node, server: Server) -> None:
         server.start()
         back = until("both nodes use it again", lambda: here.serves() and there.serves())
         print(f"both nodes use it again after {back:.1f} s")
-        store(a, "third")
-        until("A has put all blocks there", here.has_put_all)
+        share(a, here, "third")
         found = hit(b, "third")
         print(f"what is stored at A from now on is found at B: {found} of {COUNT} blocks")
         assert found == COUNT
