@@ -46,16 +46,49 @@ std::filesystem::path state_directory(const config::node_config& config) {
 class remote_host final : public lower_tier_host {
  public:
   explicit remote_host(const lower_tier_needs& needs) : path_(needs.path), exceptions_(needs.exceptions) {
+    try {
+      open_backends(needs);
+    } catch (
+        ...) {  // the threads of backends that have begun wait for the actor, and whoever ends them for the threads
+      if (!actor_) actor_known_.set_exception(std::current_exception());
+      end_backends();
+      throw;
+    }
+  }
+  remote_host(const remote_host&) = delete;
+  remote_host& operator=(const remote_host&) = delete;
+  ~remote_host() override { end_backends(); }  // the actor may have them for longer, and they call this object
+
+  [[nodiscard]] lower_tier tier() const override { return {"the remote tier", actor_, remote_tier::tick_interval}; }
+  [[nodiscard]] blocks::transfer_hooks hooks() override { return {}; }
+  /// A server that does not answer is no reason not to start; a setting that can never work is.
+  result<void> open(bool checked) override {
+    if (opened_) return {};
+    if (checked) return std::unexpected(opened_.error().in("remote"));
+    log_error(logger("remote"), "a backend is not used", {{"reason", opened_.error().describe()}});
+    return {};
+  }
+  void stop() override { end_backends(); }
+
+ private:
+  void end_backends() noexcept {
+    for (const auto& each : backends_) each->stop();
+  }
+
+  void open_backends(const lower_tier_needs& needs) {
     remote_tier::setup with;
     opened_ = check(needs.config->remote.backends);
     if (!opened_) {
       spawn(needs.system, std::move(with));
       return;
     }
+    with.backends.reserve(needs.config->remote.backends.size());
+    backends_.reserve(needs.config->remote.backends.size());
     for (const std::string& each : needs.config->remote.backends) {
       auto made = make_backend(each, *needs.config, static_cast<remote::backend_number>(with.backends.size()));
       if (made) {
-        with.backends.push_back(std::move(*made));
+        with.backends.push_back(*made);
+        backends_.push_back(std::move(*made));
       } else if (opened_) {
         opened_ = std::unexpected(made.error());
       }
@@ -71,20 +104,6 @@ class remote_host final : public lower_tier_host {
     spawn(needs.system, std::move(with));
   }
 
-  [[nodiscard]] lower_tier tier() const override { return {"the remote tier", actor_, remote_tier::tick_interval}; }
-  [[nodiscard]] blocks::transfer_hooks hooks() override { return {}; }
-  /// A server that does not answer is no reason not to start; a setting that can never work is.
-  result<void> open(bool checked) override {
-    if (opened_) return {};
-    if (checked) return std::unexpected(opened_.error().in("remote"));
-    log_error(logger("remote"), "a backend is not used", {{"reason", opened_.error().describe()}});
-    return {};
-  }
-  void stop() override {
-    for (const auto& each : backends_) each->stop();
-  }
-
- private:
   static result<void> check(const std::vector<std::string>& backends) {
     if (backends.size() > remote::max_backends) {
       return fail(error_code::invalid_config, "remote.backends names " + std::to_string(backends.size()) +
@@ -99,7 +118,6 @@ class remote_host final : public lower_tier_host {
   }
 
   void spawn(caf::actor_system& system, remote_tier::setup with) {
-    backends_ = with.backends;
     actor_ = system.spawn<remote_tier>(std::move(with));
     actor_known_.set_value(actor_);
   }

@@ -5,6 +5,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <unordered_map>
 #include <utility>
 #include <vector>
 
@@ -29,6 +30,16 @@ struct redis_counts {
 /// Ends requests, each once. Not thread-safe.
 class redis_answers {
  public:
+  /// Before anything is done for them: what is lost on the way is answered by end_lost(). All of them or, when it
+  /// throws, none.
+  void begin(request_kind kind, const std::vector<item>& batch) {
+    try {
+      for (const item& each : batch) open_.emplace(each.token, kind);
+    } catch (...) {
+      for (const item& each : batch) open_.erase(each.token);
+      throw;
+    }
+  }
   /// Answers `request`: for a key that was asked for `done` means there and `missing` not there. With `why`, what
   /// failed.
   void end(redis_request& request, item_result what, steady_time now, const error* why = nullptr) {
@@ -40,6 +51,7 @@ class redis_answers {
       const auto micros = std::chrono::duration_cast<std::chrono::microseconds>(now - request.begun).count();
       auto& list = request.kind == request_kind::put ? put_ : got_;
       list.push_back({.token = request.token, .what = what, .micros = static_cast<std::uint64_t>(micros)});
+      open_.erase(request.token);
       open_bytes -= size;
       if (what == item_result::full) ++counts.full;
     } else if (asked) {
@@ -63,10 +75,23 @@ class redis_answers {
     }
   }
 
-  /// Tells what was collected. What a callback throws goes on; the rest is told the next time.
+  /// Puts and gets that began and that nobody has any more, since an exception ended what was done for them. To be
+  /// called when no connection has a request.
+  void end_lost() {
+    for (auto each = open_.begin(); each != open_.end(); each = open_.erase(each)) {
+      auto& list = each->second == request_kind::put ? put_ : got_;
+      list.push_back({.token = each->first, .what = item_result::unreachable});
+    }
+    open_bytes = open_keys = 0;
+  }
+
+  /// Tells what was collected. What a callback throws goes on; the rest is told the next time, outcomes whose callback
+  /// threw included.
   void deliver(const backend::events& events) {
-    if (auto some = std::exchange(put_, {}); !some.empty() && events.put) events.put(std::move(some));
-    if (auto some = std::exchange(got_, {}); !some.empty() && events.got) events.got(std::move(some));
+    if (!put_.empty() && events.put) events.put(put_);
+    put_.clear();
+    if (!got_.empty() && events.got) events.got(got_);
+    got_.clear();
     while (next_ < told_.size()) {
       const auto tell = std::move(told_[next_++]);
       tell();
@@ -99,6 +124,7 @@ class redis_answers {
     }
   }
 
+  std::unordered_map<std::uint64_t, request_kind> open_;  ///< puts and gets without an answer, by token
   std::vector<item_outcome> put_, got_;
   std::vector<std::function<void()>> told_;
   std::size_t next_ = 0;

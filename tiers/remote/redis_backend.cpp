@@ -186,19 +186,22 @@ void redis_backend::run() {
 }
 
 bool redis_backend::turn() {
-  std::vector<call> calls;
   bool is_stopping = false;
+  const auto now = steady_now();
+  if (is_at_work_) end_lost(now);
+  is_at_work_ = true;
+  make_calls(now);  // that an exception left
   {
     const std::lock_guard lock(mutex_);
-    calls.swap(inbox_);
+    calls_.swap(inbox_);
     is_stopping = is_stopping_;
   }
-  auto now = steady_now();
-  for (call& each : calls) each(now);
+  make_calls(now);
   for (server& each : servers_) {
     for (redis_lane& lane : each.lanes) lane.turn(now);
   }
   if (is_stopping) end_all(now);
+  is_at_work_ = false;
   answers_.deliver(told_);
   if (is_stopping) return false;
   say_standing();
@@ -206,8 +209,22 @@ bool redis_backend::turn() {
     const std::lock_guard lock(counts_mutex_);
     counts_ = answers_.counts;
   }
+  is_at_work_ = true;
   wait(steady_now());
+  is_at_work_ = false;
   return true;
+}
+
+void redis_backend::make_calls(steady_time now) {
+  for (; !calls_.empty(); calls_.pop_front()) calls_.front()(now);
+}
+
+/// What an exception left of its requests nobody knows: all connections are made anew, and all is answered.
+void redis_backend::end_lost(steady_time now) {
+  for (server& each : servers_) {
+    for (redis_lane& lane : each.lanes) lane.reset(now);
+  }
+  answers_.end_lost();
 }
 
 void redis_backend::end_all(steady_time now) {
@@ -255,8 +272,8 @@ void redis_backend::say_standing() {
   }
   if (!is_any_up && (is_any_open || !why)) return;
   if (stands_ == is_any_up) return;
-  stands_ = is_any_up;
   if (told_.standing) told_.standing(is_any_up ? result<void>() : result<void>(std::unexpected(*why)));
+  stands_ = is_any_up;  // once it was told
 }
 
 redis_backend::server& redis_backend::home(const redis_request& request) {
@@ -264,7 +281,8 @@ redis_backend::server& redis_backend::home(const redis_request& request) {
 }
 
 void redis_backend::begin_items(request_kind kind, std::vector<item>& batch, steady_time begun, steady_time now) {
-  for (item& each : batch) {
+  answers_.begin(kind, batch);
+  for (item& each : std::exchange(batch, {})) {
     redis_request request{.kind = kind,
                           .name = each.name,
                           .key = each.name.key(),

@@ -82,16 +82,18 @@ class redis_backend final : public backend {
     redis_site site;
     std::array<redis_lane, lanes_a_server> lanes;
   };
-  using call = std::function<void(steady_time)>;
+  using call = std::function<void(steady_time)>;  ///< one that throws is made once more
 
   redis_backend(redis_options options, events told, std::deque<epoch_book> books, unique_fd wake);
   void enter(call what);
   void wake() noexcept;
   void run();
   [[nodiscard]] bool turn();
+  void make_calls(steady_time now);
   void wait(steady_time now);
   void say_standing();
   void end_all(steady_time now);
+  void end_lost(steady_time now);
 
   void begin_items(request_kind kind, std::vector<item>& batch, steady_time begun, steady_time now);
   void begin_question(const redis_request& like, const std::vector<block_key>& keys, steady_time now);
@@ -106,12 +108,14 @@ class redis_backend final : public backend {
   unique_fd wake_;
 
   std::mutex mutex_;
-  std::vector<call> inbox_;   // guarded by mutex_
+  std::deque<call> inbox_;    // guarded by mutex_
   bool is_stopping_ = false;  // guarded by mutex_
   mutable std::mutex counts_mutex_;
   redis_counts counts_;  // guarded by counts_mutex_
 
   // The thread's own.
+  std::deque<call> calls_;        ///< taken from inbox_, and not made
+  bool is_at_work_ = false;       ///< when a turn begins: an exception ended the one before
   std::deque<epoch_book> books_;  ///< one a server
   redis_answers answers_;
   std::deque<server> servers_;

@@ -345,7 +345,7 @@ void redis_connection::tell(steady_time now, const listener& told, const redis_r
   told(request, reply);
 }
 
-std::deque<redis_request> redis_connection::close() noexcept {
+std::deque<redis_request> redis_connection::close() {
   socket_.reset();
   is_connected_ = false;
   unsent_bytes_ = expected_bytes_ = sent_of_first_ = 0;

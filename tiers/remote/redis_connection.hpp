@@ -59,7 +59,7 @@ class redis_connection {
   void flush(steady_time now);
 
   /// Closes the socket and gives back what was not answered yet.
-  [[nodiscard]] std::deque<redis_request> close() noexcept;
+  [[nodiscard]] std::deque<redis_request> close();
 
   [[nodiscard]] int descriptor() const noexcept { return socket_.get(); }
   [[nodiscard]] short wanted_events() const noexcept;

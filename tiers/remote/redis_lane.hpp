@@ -39,6 +39,8 @@ class redis_lane {
   void serve(short events, steady_time now);
   /// Answers all that is open, and closes.
   void stop(steady_time now);
+  /// The same, and connects again.
+  void reset(steady_time now) { lose(error(error_code::system, "an exception in this node ended it"), now); }
 
   [[nodiscard]] pollfd watched() const noexcept;
   /// When turn() has something to do without an event.
