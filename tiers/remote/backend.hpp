@@ -40,6 +40,7 @@ enum class item_result : std::uint8_t {
   full,         ///< put: no room, or the value is larger than the place allows
   wrong,        ///< get: header, size or bytes are not those of the block; that copy was dropped
   unreachable,  ///< no connection, an error of it, no answer in time
+  refused,      ///< more is open than the backend takes: the place was not asked
 };
 
 struct item_outcome {

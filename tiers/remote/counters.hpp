@@ -40,7 +40,7 @@ struct figure_table<remote::store_counters> {
       {"remote.counters.unreachable", "cenote_remote_unreachable_total", counter, "transfers",
        "Transfers without an answer in time, or whose connection broke.", &all::unreachable},
       {"remote.counters.dropped", "cenote_remote_dropped_total", counter, "blocks",
-       "Blocks not put because no backend was asked: away, or its breaker open.", &all::dropped},
+       "Blocks not put because no backend was asked: away, its breaker open, or too much on its way.", &all::dropped},
       {"remote.counters.kept_back", "cenote_remote_kept_back_total", counter, "blocks",
        "Blocks that may not leave the machine.", &all::kept_back},
       {"remote.counters.removed", "cenote_remote_removed_total", counter, "blocks",

@@ -145,15 +145,25 @@ epoch epoch_book::next(const place& where, epoch seen, epoch now) const noexcept
 
 result<void> epoch_book::keep(const place& where, epoch number) {
   if (!entries_.contains(where)) make_room();
-  entries_[where] = {.number = number, .is_pending = false};
+  entry& kept = entries_[where];
+  kept.number = number;
+  kept.is_pending = false;
   return write();
 }
 
 result<void> epoch_book::keep_pending(const place& where) {
   const epoch number = known(where);
   if (!entries_.contains(where)) make_room();
-  entries_[where] = {.number = number, .is_pending = true};
+  entry& kept = entries_[where];
+  kept.number = number;
+  kept.is_pending = true;
+  ++kept.clears;
   return write();
+}
+
+std::uint64_t epoch_book::clears(const place& where) const noexcept {
+  const auto found = entries_.find(where);
+  return found == entries_.end() ? 0 : found->second.clears;
 }
 
 void epoch_book::make_room() {

@@ -54,8 +54,10 @@ class epoch_book {
 
   /// Notes an epoch, and writes the file (synced, replaced at once). In memory it is noted also when that fails.
   [[nodiscard]] result<void> keep(const place& where, epoch number);
-  /// Notes clears to be carried out.
+  /// Notes a clear to be carried out.
   [[nodiscard]] result<void> keep_pending(const place& where);
+  /// How many were noted by this process: an epoch that was made before the last of them does not carry it out.
+  [[nodiscard]] std::uint64_t clears(const place& where) const noexcept;
 
   [[nodiscard]] std::size_t size() const noexcept { return entries_.size(); }
   [[nodiscard]] bool was_damaged() const noexcept { return was_damaged_; }
@@ -64,6 +66,7 @@ class epoch_book {
   struct entry {
     epoch number = 0;
     bool is_pending = false;
+    std::uint64_t clears = 0;  ///< not in the file
   };
 
   explicit epoch_book(std::filesystem::path file) : file_(std::move(file)) {}

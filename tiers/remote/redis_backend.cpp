@@ -295,7 +295,7 @@ void redis_backend::begin_items(request_kind kind, std::vector<item>& batch, ste
     const bool is_too_much = answers_.open_bytes + request.size > options_.open_bytes && answers_.open_bytes > 0;
     answers_.open_bytes += request.size;
     if (is_too_much) {
-      answers_.end(request, item_result::unreachable, now);
+      answers_.end(request, item_result::refused, now);
     } else {
       redis_lane& lane = home(request).lanes[kind == request_kind::put ? puts : gets];
       lane.take(std::move(request), now);

@@ -33,7 +33,7 @@ struct redis_options {
   std::filesystem::path credentials;  ///< file with `password` or `user:password`; empty: none. Read at each connection
   std::filesystem::path state;        ///< folder of this node's own, for the epochs; made if not there
   std::chrono::milliseconds timeout{2000};
-  std::size_t open_bytes = std::size_t{512} << 20U;  ///< of blocks in puts and gets; more is answered `unreachable`
+  std::size_t open_bytes = std::size_t{512} << 20U;  ///< of blocks in puts and gets; more is `refused`
   std::size_t open_keys = std::size_t{1} << 18U;     ///< of questions; more is answered as not known
   std::chrono::milliseconds first_back_off{1000};
   std::chrono::milliseconds last_back_off{30000};

@@ -272,11 +272,13 @@ result<bool> redis_connection::begin_value(steady_time now, const listener& told
   value_.size = static_cast<std::size_t>(size);
   value_.is_odd = value_.size != waiting_.front().size + value_header_bytes;
   value_.got = 0;
+  // Said before it has come: it may be so large that it never does.
+  if (value_.is_odd) tell(now, told, {.what = redis_reply::type::odd_value});
   return true;
 }
 
 result<void> redis_connection::take_value(std::span<const std::byte> bytes) {
-  const auto memory = waiting_.front().memory;
+  const auto memory = value_.is_odd ? std::span<std::byte>() : waiting_.front().memory;
   while (!bytes.empty()) {
     const std::size_t at = value_.got;
     std::size_t some = bytes.size();
@@ -301,8 +303,7 @@ result<void> redis_connection::take_value(std::span<const std::byte> bytes) {
 
 void redis_connection::end_value(steady_time now, const listener& told) {
   value_.is_open = false;
-  const auto what = value_.is_odd ? redis_reply::type::odd_value : redis_reply::type::value;
-  tell(now, told, {.what = what, .header = value_.header});
+  if (!value_.is_odd) tell(now, told, {.what = redis_reply::type::value, .header = value_.header});
 }
 
 /// Feeds the reader one line: a reply ends with one, so it never takes bytes of the next. False: no whole line is

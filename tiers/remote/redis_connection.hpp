@@ -83,7 +83,7 @@ class redis_connection {
   };
   struct incoming {
     bool is_open = false;
-    bool is_odd = false;   ///< of another size than the block's: only counted off
+    bool is_odd = false;   ///< of another size than the block's: told already, and only counted off
     std::size_t size = 0;  ///< of the value
     std::size_t got = 0;   ///< of it and the line's end behind it
     value_header header{};

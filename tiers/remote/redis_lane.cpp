@@ -354,6 +354,7 @@ void redis_lane::settle(std::uint64_t identity, instance& of, std::string_view r
   if (++of.rounds > most_rounds) return give_up(of, "others renew it all the time", now);
   redis_request renew{.kind = request_kind::renew, .name = {.identity = identity}, .deadline = steady_time::max()};
   renew.number = book.next(where, of.seen, epoch_of_now());
+  renew.clears = book.clears(where);
   renew.head = wire_command({"EVAL", renew_script, "1", epoch_key(identity), raw, epoch_text(renew.number)});
   connection_.send(std::move(renew));
   of.what = standing::renewing;
@@ -364,12 +365,12 @@ void redis_lane::on_renewed(const redis_request& request, const redis_reply& rep
   if (reply.what == redis_reply::type::failure) return give_up(of, reply.text, now);
   of.seen = epoch_in(reply.text);
   if (of.seen != request.number) return settle(request.name.identity, of, reply.text, now);
-  of.must_renew = std::ranges::any_of(of.held, [&](const redis_request& each) {
-    return each.kind == request_kind::clear && each.begun > request.sent;
-  });
+  of.must_renew = false;  // what was cleared since, also by way of another connection, is pending
   ++answers_->counts.epochs_made;
-  if (of.must_renew) return settle(request.name.identity, of, reply.text, now);
-  note(site_->book().keep(site_->place_of(request.name.identity), of.seen));
+  epoch_book& book = site_->book();
+  const auto where = site_->place_of(request.name.identity);
+  if (book.clears(where) != request.clears) return settle(request.name.identity, of, reply.text, now);
+  note(book.keep(where, of.seen));
   serve_from(of, of.seen, now);
 }
 
@@ -411,7 +412,7 @@ void redis_lane::on_put(redis_request& request, const redis_reply& reply, steady
 
 void redis_lane::on_got(redis_request& request, const redis_reply& reply, steady_time now) {
   using type = redis_reply::type;
-  if (request.is_answered) return;
+  if (request.is_answered && reply.what != type::odd_value) return;  // that one would be too late again and again
   const bool is_of_another_type = reply.what == type::failure && reply.text.starts_with("WRONGTYPE");
   if (reply.what == type::failure && !is_of_another_type) return on_failure(request, reply, now);
   if (!is_current(request)) {

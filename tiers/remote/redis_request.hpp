@@ -49,6 +49,7 @@ struct redis_request {
   bool is_answered = false;                 ///< the reply is for nobody
   bool has_run_over = false;                ///< put: zeros were sent for memory that was given back meanwhile
   epoch number = 0;                         ///< that its key was made with; renew: the one proposed
+  std::uint64_t clears = 0;                 ///< renew: asked for when the epoch was made
 
   // How it goes over the wire: head, `size` bytes of memory if it has a body, tail.
   std::string head{};

@@ -71,7 +71,7 @@ void store::answered(backend_number from, call::kind what, std::span<const item_
   for (const item_outcome& each : outcomes) {
     const auto found = moving_.find(each.token);
     if (found == moving_.end() || found->second.at != from || found->second.up != (what == call::kind::get)) continue;
-    places_[from].guard.note(each.what != item_result::unreachable, now);
+    if (each.what != item_result::refused) places_[from].guard.note(each.what != item_result::unreachable, now);
     if (found->second.up) {
       end_get(found, each.what, now);
     } else {
@@ -88,9 +88,11 @@ void store::end(std::unordered_map<std::uint64_t, moving>::iterator of, transfer
 void store::end_put(std::unordered_map<std::uint64_t, moving>::iterator of, item_result how) {
   const moving& what = of->second;
   // Also after an answer that did not come: the value may have landed.
-  if (what.unwanted && how != item_result::full) late_.push_back({what.at, what.identity, what.what.key});
+  if (what.unwanted && how != item_result::full && how != item_result::refused)
+    late_.push_back({what.at, what.identity, what.what.key});
   if (how == item_result::full) ++counters.full;
   if (how == item_result::unreachable) ++counters.unreachable;
+  if (how == item_result::refused) ++counters.dropped;
   const bool kept = how == item_result::done && !what.unwanted;
   if (kept) {
     ++counters.put;
@@ -128,9 +130,12 @@ void store::set_standing(backend_number of, const result<void>& how) {
 }
 
 void store::forget(std::uint32_t instance, std::span<const block_key> keys) {
+  if (moving_.empty()) return;
+  std::vector<block_key> sorted(keys.begin(), keys.end());
+  std::ranges::sort(sorted);
   for (auto& [token, each] : moving_) {
     if (each.what.instance != instance) continue;
-    each.unwanted |= keys.empty() || std::ranges::find(keys, each.what.key) != keys.end();
+    each.unwanted |= keys.empty() || std::ranges::binary_search(sorted, each.what.key);
   }
 }
 

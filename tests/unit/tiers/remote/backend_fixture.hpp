@@ -180,7 +180,7 @@ class backend_under_test {
 };
 
 inline std::ostream& operator<<(std::ostream& out, item_result what) {
-  constexpr std::array names{"done", "missing", "full", "wrong", "unreachable"};
+  constexpr std::array names{"done", "missing", "full", "wrong", "unreachable", "refused"};
   return out << names.at(static_cast<std::size_t>(what));
 }
 

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <boost/test/unit_test.hpp>
 #include <future>
+#include <mutex>
 #include <random>
 
 #include "tests/unit/tiers/remote/backend_fixture.hpp"
@@ -180,8 +181,57 @@ BOOST_AUTO_TEST_CASE(more_than_may_be_open_is_refused_at_once) {
   std::vector<std::byte> memory(4096);
   const auto first = node.begin_get(1, memory);
   const auto second = node.begin_get(2, memory);
-  BOOST_TEST(node.get_outcome(second) == item_result::unreachable);
+  BOOST_TEST(node.get_outcome(second) == item_result::refused);
   BOOST_TEST(node.get_outcome(first) == item_result::unreachable);  // when its time is over
+}
+
+BOOST_AUTO_TEST_CASE(a_value_that_is_far_too_large_is_removed_before_it_has_come) {
+  std::atomic<int> removed = 0;
+  fake_redis server([&](const redis_words& words) -> std::optional<fake_reply> {
+    if (words[0] == "DEL") ++removed;
+    if (!is_get_of_block(words) || removed > 0) return std::nullopt;
+    return fake_reply{.bytes = "$536870912\r\n" + std::string(1000, 'x')};  // and no more
+  });
+  backend_under_test node(server.url(), impatient);
+  node.wait_until(true);
+  BOOST_TEST(node.get(1) == item_result::wrong);
+  BOOST_TEST(node.gets_to_be(item_result::missing, [&] { return node.get(1); }));
+  BOOST_TEST(removed == 1);
+}
+
+BOOST_AUTO_TEST_CASE(a_clear_is_carried_out_also_when_another_connection_made_an_epoch_just_before_it) {
+  std::promise<void> cleared;
+  auto may_answer = cleared.get_future().share();
+  std::mutex mutex;
+  std::vector<redis_words> renewals;
+  fake_redis server([&](const redis_words& words) -> std::optional<fake_reply> {
+    const bool is_look = words[0] == "GET" && words[1].ends_with(":epoch");
+    std::unique_lock lock(mutex);
+    if (is_look && renewals.size() == 1) return fake_reply{.closes = true};  // the clear is not heard of
+    if (words[0] != "EVAL") return std::nullopt;
+    renewals.push_back(words);
+    const bool is_first = renewals.size() == 1;
+    lock.unlock();
+    if (is_first) may_answer.wait();
+    return std::nullopt;
+  });
+  backend_under_test node(server.url());
+  node.wait_until(true);
+  std::vector<std::byte> memory(64);
+  const auto first = node.begin_get(1, memory);
+  const auto made = [&] {
+    const std::lock_guard lock(mutex);
+    return renewals.size();
+  };
+  BOOST_REQUIRE(
+      node.gets_to_be(item_result::done, [&] { return made() == 1 ? item_result::done : item_result::missing; }));
+  BOOST_TEST(!node.clear().has_value());
+  cleared.set_value();
+  BOOST_TEST(node.get_outcome(first) == item_result::missing);
+  BOOST_TEST(
+      node.gets_to_be(item_result::done, [&] { return made() >= 2 ? item_result::done : item_result::missing; }));
+  const std::lock_guard lock(mutex);
+  BOOST_TEST(renewals.at(1).at(4) == renewals.at(0).at(5));  // behind the one that was on its way
 }
 
 BOOST_AUTO_TEST_SUITE_END()

@@ -106,6 +106,21 @@ BOOST_AUTO_TEST_CASE(a_wrong_copy_is_a_failure_when_no_other_backend_has_the_blo
   BOOST_TEST(of.counters.wrong == 1U);
 }
 
+BOOST_AUTO_TEST_CASE(what_a_backend_has_no_room_for_does_not_count_as_its_silence) {
+  for (std::uint64_t token = 1; token <= 20; ++token) {
+    put(token);
+    BOOST_REQUIRE(only_call(puts) == 0U);
+    answer(0, puts, token, item_result::refused);
+    BOOST_TEST((only_outcome() == transfer_result::dropped));
+  }
+  BOOST_TEST(of.counters.unreachable == 0U);
+  BOOST_TEST(of.counters.dropped == 20U);
+  get(30);
+  BOOST_TEST(only_call(gets) == 0U);
+  answer(0, gets, 30, item_result::refused);
+  BOOST_TEST(only_call(gets) == 1U);
+}
+
 BOOST_AUTO_TEST_CASE(after_a_silence_the_next_backend_is_asked) {
   get(1);
   (void)of.take_calls();
