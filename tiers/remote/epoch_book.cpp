@@ -2,6 +2,7 @@
 #include "tiers/remote/epoch_book.hpp"
 
 #include <fcntl.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -10,11 +11,11 @@
 #include <cerrno>
 #include <charconv>
 #include <span>
+#include <thread>
 #include <vector>
 
 #include "core/byte_io.hpp"
 #include "core/checksum.hpp"
-#include "core/unique_fd.hpp"
 
 namespace cenote::remote {
 
@@ -57,6 +58,27 @@ result<void> write_synced(const std::filesystem::path& file, std::span<const std
   return {};
 }
 
+/// The kernel ends it with the process, whatever that dies of.
+result<unique_fd> lock_of(const std::filesystem::path& file, std::chrono::milliseconds patience) {
+  auto beside = file;
+  beside += ".lock";
+  unique_fd opened(::open(beside.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600));
+  if (!opened) return fail_errno("open", beside.native());
+  const auto until = std::chrono::steady_clock::now() + patience;
+  while (::flock(opened.get(), LOCK_EX | LOCK_NB) != 0) {
+    if (errno == EINTR) continue;
+    if (errno != EWOULDBLOCK) return fail_errno("flock", beside.native());
+    if (std::chrono::steady_clock::now() >= until) {
+      return fail(error_code::invalid_config,
+                  file.native() +
+                      " is in use by another node, or by another backend that names the same server, database and "
+                      "prefix: each node needs a `remote.state_dir` of its own");
+    }
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  }
+  return opened;
+}
+
 result<void> replace_synced(const std::filesystem::path& from, const std::filesystem::path& to) {
   if (::rename(from.c_str(), to.c_str()) != 0) return fail_errno("rename", to.native());
   const auto folder = to.has_parent_path() ? to.parent_path() : std::filesystem::path(".");
@@ -82,10 +104,12 @@ epoch epoch_in(std::string_view text) noexcept {
   return number;
 }
 
-result<epoch_book> epoch_book::open(std::filesystem::path file, epoch now) {
+result<epoch_book> epoch_book::open(std::filesystem::path file, epoch now, std::chrono::milliseconds patience) {
+  auto lock = lock_of(file, patience);
+  if (!lock) return std::unexpected(lock.error().in("the epochs of a remote tier"));
   auto bytes = read_book(file);
   if (!bytes) return std::unexpected(bytes.error().in("the epochs of a remote tier"));
-  epoch_book book(std::move(file));
+  epoch_book book(std::move(file), std::move(*lock));
   if (*bytes && !book.decode(**bytes)) {
     book.entries_.clear();
     book.floor_ = now;

@@ -2,6 +2,7 @@
 // cleared.
 #pragma once
 
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
@@ -13,6 +14,7 @@
 #include <vector>
 
 #include "core/error.hpp"
+#include "core/unique_fd.hpp"
 
 namespace cenote::remote {
 
@@ -28,7 +30,8 @@ inline constexpr epoch epoch_limit = epoch{1} << 63;
 /// 0 when `text` is no epoch.
 [[nodiscard]] epoch epoch_in(std::string_view text) noexcept;
 
-/// The epochs of a server. In the file: magic, version, floor, count, entries, XXH3-64 of all that. Not thread-safe.
+/// The epochs of a server. In the file: magic, version, floor, count, entries, XXH3-64 of all that. A lock beside it
+/// keeps a second process from writing over what this one notes. Not thread-safe.
 class epoch_book {
  public:
   struct place {
@@ -40,8 +43,10 @@ class epoch_book {
   static constexpr std::size_t most_entries = 16384;
 
   /// Reads the file; without one the book is empty. One that is damaged counts as a book in which every instance was
-  /// cleared at `now`: what was put before is not found again. Errors: `system` when the file cannot be read.
-  [[nodiscard]] static result<epoch_book> open(std::filesystem::path file, epoch now);
+  /// cleared at `now`: what was put before is not found again. Errors: `system` when the file cannot be read,
+  /// `invalid_config` when somebody else has it for longer than `patience`.
+  [[nodiscard]] static result<epoch_book> open(std::filesystem::path file, epoch now,
+                                               std::chrono::milliseconds patience = std::chrono::seconds(5));
 
   /// The highest epoch that we know of; what a server has must not be older.
   [[nodiscard]] epoch known(const place& where) const noexcept;
@@ -69,12 +74,13 @@ class epoch_book {
     std::uint64_t clears = 0;  ///< not in the file
   };
 
-  explicit epoch_book(std::filesystem::path file) : file_(std::move(file)) {}
+  epoch_book(std::filesystem::path file, unique_fd lock) : file_(std::move(file)), lock_(std::move(lock)) {}
   [[nodiscard]] bool decode(std::string_view bytes);
   [[nodiscard]] result<void> write();
   void make_room();
 
   std::filesystem::path file_;
+  unique_fd lock_;
   std::map<place, entry> entries_;
   epoch floor_ = 0;  ///< of what has no entry
   bool was_damaged_ = false;

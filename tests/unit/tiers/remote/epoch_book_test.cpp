@@ -57,12 +57,14 @@ BOOST_AUTO_TEST_CASE(epochs_and_clears_to_be_carried_out_outlive_the_process) {
     BOOST_REQUIRE(book->keep(here, 5).has_value());
     BOOST_REQUIRE(book->keep_pending({3, 4}).has_value());
   }
-  auto book = epoch_book::open(folder / "book", 1);
-  BOOST_REQUIRE(book.has_value());
-  BOOST_TEST(book->known(here) == 5U);
-  BOOST_TEST(!book->is_pending(here));
-  BOOST_TEST(book->is_pending({3, 4}));
-  BOOST_REQUIRE(book->keep({3, 4}, 9).has_value());
+  {
+    auto book = epoch_book::open(folder / "book", 1);
+    BOOST_REQUIRE(book.has_value());
+    BOOST_TEST(book->known(here) == 5U);
+    BOOST_TEST(!book->is_pending(here));
+    BOOST_TEST(book->is_pending({3, 4}));
+    BOOST_REQUIRE(book->keep({3, 4}, 9).has_value());
+  }
   BOOST_TEST(!epoch_book::open(folder / "book", 1)->is_pending({3, 4}));
 }
 
@@ -88,6 +90,19 @@ BOOST_AUTO_TEST_CASE(a_damaged_book_makes_every_older_epoch_count_as_old) {
     BOOST_REQUIRE(book->known(here) == 100U);
   }
   BOOST_TEST(epoch_book::open(file, 200)->known(here) == 100U);  // written down: the next process knows, too
+}
+
+BOOST_AUTO_TEST_CASE(two_that_would_write_over_each_others_clears_are_kept_apart) {
+  const test::scratch_folder folder;
+  std::optional<result<epoch_book>> first = epoch_book::open(folder / "book", 1);
+  BOOST_REQUIRE(first->has_value());
+  const auto second = epoch_book::open(folder / "book", 1, std::chrono::milliseconds(0));
+  BOOST_REQUIRE(!second.has_value());
+  BOOST_TEST((second.error().code() == error_code::invalid_config));
+  BOOST_TEST(second.error().describe().find("remote.state_dir") != std::string::npos);
+  BOOST_TEST(epoch_book::open(folder / "other", 1, std::chrono::milliseconds(0)).has_value());
+  first.reset();
+  BOOST_TEST(epoch_book::open(folder / "book", 1, std::chrono::milliseconds(0)).has_value());
 }
 
 BOOST_AUTO_TEST_CASE(a_folder_that_cannot_be_written_is_said) {
