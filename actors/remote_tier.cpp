@@ -87,6 +87,7 @@ void remote_tier::bind(const blocks::instance_binding& instance) {
   store_.bind(instance.number, instance.spec, !kept_here_.contains(instance.spec.paying_group()));
   specs_.insert_or_assign(instance.number, instance.spec);
   names_.insert_or_assign(identity_of(instance.spec), instance.spec.id);
+  if (owed_.erase(instance.spec.id) > 0) ask_to_clear(0, identity_of(instance.spec));
   for (auto each = names_.begin(); names_.size() > most_names && each != names_.end();) {
     const bool bound =
         std::ranges::any_of(specs_, [&](const auto& of) { return identity_of(of.second) == each->first; });
@@ -163,12 +164,12 @@ bool remote_tier::knows(const std::string& id) const {
   return std::ranges::any_of(names_, [&](const auto& each) { return each.second == id; });
 }
 
-/// Identities of the instances that the removal of all of an instance, or of everything, means.
+/// Identities of the instances that the removal of all of an instance means.
 std::set<std::uint64_t> remote_tier::cleared_by(const blocks::removal& what) {
   std::set<std::uint64_t> all;
   if (const auto identity = store_.identity_of(what.instance)) all.insert(*identity);
   for (const auto& [identity, name] : names_) {
-    if ((what.instance == 0 && what.id.empty()) || (!what.id.empty() && name == what.id)) all.insert(identity);
+    if (!what.id.empty() && name == what.id) all.insert(identity);
   }
   return all;
 }
@@ -178,6 +179,7 @@ std::set<std::uint64_t> remote_tier::cleared_by(const blocks::removal& what) {
 caf::result<outcome> remote_tier::forget(const std::vector<blocks::removal>& removals) {
   for (const blocks::removal& each : removals) {
     if (each.instance != 0 || each.id.empty() || knows(each.id)) continue;
+    if (owed_.size() < most_names) owed_.insert(each.id);  // its specs say which blocks are meant: when they are known
     return outcome{error_code::invalid_argument, "no instance `" + each.id + "`; `cenote status` lists them", 0};
   }
   auto promise = make_response_promise<outcome>();
@@ -193,7 +195,9 @@ caf::result<outcome> remote_tier::forget(const std::vector<blocks::removal>& rem
     } else {
       store_.forget(each.instance, each.all ? std::vector<block_key>() : each.keys);
     }
-    if (each.all) {
+    if (each.all && each.instance == 0 && each.id.empty()) {
+      ask_to_clear_all(number);
+    } else if (each.all) {
       for (const std::uint64_t identity : cleared_by(each)) ask_to_clear(number, identity);
     } else if (const auto identity = store_.identity_of(each.instance); identity && !each.keys.empty()) {
       for (remote::backend_number from = 0; from < backends_.size(); ++from) {
@@ -210,13 +214,26 @@ caf::result<outcome> remote_tier::forget(const std::vector<blocks::removal>& rem
 
 void remote_tier::ask_to_clear(std::uint64_t removal, std::uint64_t identity) {
   for (remote::backend_number from = 0; from < backends_.size(); ++from) {
-    ++removals_.at(removal).open;
-    backends_[from]->clear(identity, [tell = tell_removal_, self = caf::actor_cast<remote_tier_actor>(this), removal,
-                                      from](const result<void>& how) {
-      const auto removed = how ? result<std::uint64_t>(0) : std::unexpected(how.error());
-      tell(self, std::make_shared<const remote_removal>(removal, from, true, removed));
-    });
+    backends_[from]->clear(identity, tell_cleared(removal, from));
   }
+}
+
+void remote_tier::ask_to_clear_all(std::uint64_t removal) {
+  std::vector<std::uint64_t> identities;
+  for (const auto& [identity, name] : names_) identities.push_back(identity);
+  for (remote::backend_number from = 0; from < backends_.size(); ++from) {
+    backends_[from]->clear_all(identities, tell_cleared(removal, from));
+  }
+}
+
+/// Counts one more answer that the removal waits for; 0: none waits.
+std::function<void(const result<void>&)> remote_tier::tell_cleared(std::uint64_t removal, remote::backend_number from) {
+  if (const auto open = removals_.find(removal); open != removals_.end()) ++open->second.open;
+  return
+      [tell = tell_removal_, self = caf::actor_cast<remote_tier_actor>(this), removal, from](const result<void>& how) {
+        const auto removed = how ? result<std::uint64_t>(0) : std::unexpected(how.error());
+        tell(self, std::make_shared<const remote_removal>(removal, from, true, removed));
+      };
 }
 
 void remote_tier::ask_to_drop(std::uint64_t removal, remote::backend_number from, std::uint64_t identity,

@@ -71,6 +71,9 @@ class remote_tier final : public remote_tier_actor::base {
   [[nodiscard]] std::set<std::uint64_t> cleared_by(const blocks::removal& what);
   [[nodiscard]] bool knows(const std::string& id) const;
   void ask_to_clear(std::uint64_t removal, std::uint64_t identity);
+  void ask_to_clear_all(std::uint64_t removal);
+  [[nodiscard]] std::function<void(const result<void>&)> tell_cleared(std::uint64_t removal,
+                                                                      remote::backend_number from);
   void ask_to_drop(std::uint64_t removal, remote::backend_number from, std::uint64_t identity,
                    std::vector<block_key> keys);
   void take_removal(const remote_removal& part);
@@ -96,6 +99,7 @@ class remote_tier final : public remote_tier_actor::base {
   histogram gets_, puts_;
   std::unordered_map<std::uint32_t, instance_spec> specs_;  ///< of instances that are bound
   std::map<std::uint64_t, std::string> names_;              ///< of those and earlier ones, by identity
+  std::set<std::string, std::less<>> owed_;                 ///< ids that were cleared before they were known here
   std::unordered_map<std::uint64_t, open_question> questions_;
   std::unordered_map<std::uint64_t, forgetting> removals_;
   std::uint64_t next_number_ = 1;

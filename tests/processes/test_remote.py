@@ -10,7 +10,7 @@ from typing import Any
 import blocks
 import pytest
 from conftest import StartNode
-from node import KiB, Node
+from node import KiB, Node, run_cenote
 from node import until as until_it_is
 from redis import Redis
 
@@ -163,6 +163,19 @@ def test_a_clear_at_one_node_holds_for_all(start: Callable[..., Node], attach: A
     again = put(writer, "cleared")
     until(lambda: counter(here, "put") == 2 * COUNT)
     assert found(reader, again) == COUNT
+
+
+def test_a_clear_of_a_name_that_nobody_attached_to_holds_when_somebody_does(
+    start: Callable[..., Node], attach: Attach
+) -> None:
+    here, there = start(), start()
+    keys = put(attach(here, "model", block=BLOCK), "cleared")
+    all_put(here, COUNT)
+    said = run_cenote("clear", "--instance", "model", "--socket", there.socket)
+    assert "no instance" in said.stdout + said.stderr
+    reader = attach(there, "model", block=BLOCK)
+    assert reader.locate(keys).reachable == 0
+    assert found(reader, keys) == 0
 
 
 def test_a_removed_key_is_removed_there_too(start: Callable[..., Node], attach: Attach) -> None:

@@ -83,6 +83,8 @@ class backend {
                     std::function<void(result<std::uint64_t>)> answer) = 0;
   /// From now on no block of the instance is found that anybody put before.
   virtual void clear(std::uint64_t identity, std::function<void(result<void>)> answer) = 0;
+  /// The same of these instances and of all that this node knows to have been there, earlier processes included.
+  virtual void clear_all(std::vector<std::uint64_t> identities, std::function<void(result<void>)> answer) = 0;
   virtual void stop() noexcept = 0;
   [[nodiscard]] virtual std::string_view name() const noexcept = 0;  ///< as configured, without passwords
 };

@@ -175,14 +175,26 @@ result<void> epoch_book::keep(const place& where, epoch number) {
   return write();
 }
 
-result<void> epoch_book::keep_pending(const place& where) {
-  const epoch number = known(where);
-  if (!entries_.contains(where)) make_room();
-  entry& kept = entries_[where];
-  kept.number = number;
-  kept.is_pending = true;
-  ++kept.clears;
+result<void> epoch_book::keep_pending(std::uint64_t server, const std::set<std::uint64_t>& identities) {
+  for (const std::uint64_t identity : identities) {
+    const place where{server, identity};
+    const epoch number = known(where);
+    if (!entries_.contains(where)) make_room();
+    entry& kept = entries_[where];
+    kept.number = number;
+    kept.is_pending = true;
+    ++kept.clears;
+  }
+  if (identities.empty()) return {};
   return write();
+}
+
+std::set<std::uint64_t> epoch_book::known_on(std::uint64_t server) const {
+  std::set<std::uint64_t> identities;
+  for (const auto& [where, what] : entries_) {
+    if (where.server == server) identities.insert(where.identity);
+  }
+  return identities;
 }
 
 std::uint64_t epoch_book::clears(const place& where) const noexcept {

@@ -8,6 +8,7 @@
 #include <filesystem>
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -59,8 +60,10 @@ class epoch_book {
 
   /// Notes an epoch, and writes the file (synced, replaced at once). In memory it is noted also when that fails.
   [[nodiscard]] result<void> keep(const place& where, epoch number);
-  /// Notes a clear to be carried out.
-  [[nodiscard]] result<void> keep_pending(const place& where);
+  /// Instances of which there is an epoch on the server.
+  [[nodiscard]] std::set<std::uint64_t> known_on(std::uint64_t server) const;
+  /// Notes clears to be carried out.
+  [[nodiscard]] result<void> keep_pending(std::uint64_t server, const std::set<std::uint64_t>& identities);
   /// How many were noted by this process: an epoch that was made before the last of them does not carry it out.
   [[nodiscard]] std::uint64_t clears(const place& where) const noexcept;
 

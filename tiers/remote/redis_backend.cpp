@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <array>
 #include <csignal>
+#include <set>
 #include <system_error>
 #include <utility>
 
@@ -144,9 +145,20 @@ void redis_backend::drop(std::uint64_t identity, std::vector<block_key> keys,
 }
 
 void redis_backend::clear(std::uint64_t identity, std::function<void(result<void>)> answer) {
+  enter_clear({identity}, false, std::move(answer));
+}
+
+void redis_backend::clear_all(std::vector<std::uint64_t> identities, std::function<void(result<void>)> answer) {
+  enter_clear(std::move(identities), true, std::move(answer));
+}
+
+void redis_backend::enter_clear(std::vector<std::uint64_t> identities, bool with_known,
+                                std::function<void(result<void>)> answer) {
   auto asked = std::make_shared<redis_question>();
   asked->cleared = std::move(answer);
-  enter([this, identity, asked, begun = steady_now()](steady_time now) { begin_clear(identity, asked, begun, now); });
+  enter([this, identities = std::move(identities), with_known, asked, begun = steady_now()](steady_time now) {
+    begin_clear(identities, with_known, asked, begun, now);
+  });
 }
 
 void redis_backend::stop() noexcept {
@@ -323,21 +335,31 @@ void redis_backend::begin_question(const redis_request& like, const std::vector<
   }
 }
 
-void redis_backend::begin_clear(std::uint64_t identity, const std::shared_ptr<redis_question>& asked, steady_time begun,
-                                steady_time now) {
-  asked->open = servers_.size();
+void redis_backend::begin_clear(const std::vector<std::uint64_t>& identities, bool with_known,
+                                const std::shared_ptr<redis_question>& asked, steady_time begun, steady_time now) {
+  std::vector<std::set<std::uint64_t>> of_servers;
+  asked->open = 0;
   for (server& each : servers_) {
-    const auto noted = each.site.book().keep_pending(each.site.place_of(identity));
+    auto& all = of_servers.emplace_back(identities.begin(), identities.end());
+    const std::uint64_t place = each.site.place_of(0).server;
+    if (with_known) all.merge(each.site.book().known_on(place));
+    asked->open += all.size();
+    const auto noted = each.site.book().keep_pending(place, all);
     if (!noted) {
       ++answers_.counts.epochs_unwritten;
       asked->unwritten = noted.error();
     }
-    redis_request request{.kind = request_kind::clear,
-                          .name = {.identity = identity},
-                          .asked = asked,
-                          .begun = begun,
-                          .deadline = begun + settings_.timeout};
-    each.lanes[questions].take(std::move(request), now);
+  }
+  if (asked->open == 0) return answers_.finish(*asked);
+  for (std::size_t i = 0; i < servers_.size(); ++i) {
+    for (const std::uint64_t identity : of_servers[i]) {
+      redis_request request{.kind = request_kind::clear,
+                            .name = {.identity = identity},
+                            .asked = asked,
+                            .begun = begun,
+                            .deadline = begun + settings_.timeout};
+      servers_[i].lanes[questions].take(std::move(request), now);
+    }
   }
 }
 

@@ -68,6 +68,7 @@ class redis_backend final : public backend {
   /// A clear that a server did not hear of in time is answered `removal_pending`; it is carried out before anything of
   /// the instance is asked there again, also by the node's next process.
   void clear(std::uint64_t identity, std::function<void(result<void>)> answer) override;
+  void clear_all(std::vector<std::uint64_t> identities, std::function<void(result<void>)> answer) override;
   void stop() noexcept override;
   [[nodiscard]] std::string_view name() const noexcept override { return name_; }
 
@@ -97,8 +98,9 @@ class redis_backend final : public backend {
 
   void begin_items(request_kind kind, std::vector<item>& batch, steady_time begun, steady_time now);
   void begin_question(const redis_request& like, const std::vector<block_key>& keys, steady_time now);
-  void begin_clear(std::uint64_t identity, const std::shared_ptr<redis_question>& asked, steady_time begun,
-                   steady_time now);
+  void enter_clear(std::vector<std::uint64_t> identities, bool with_known, std::function<void(result<void>)> answer);
+  void begin_clear(const std::vector<std::uint64_t>& identities, bool with_known,
+                   const std::shared_ptr<redis_question>& asked, steady_time begun, steady_time now);
   [[nodiscard]] server& home(const redis_request& request);
 
   const redis_options options_;

@@ -55,7 +55,7 @@ BOOST_AUTO_TEST_CASE(epochs_and_clears_to_be_carried_out_outlive_the_process) {
     auto book = epoch_book::open(folder / "book", 1);
     BOOST_REQUIRE(book.has_value());
     BOOST_REQUIRE(book->keep(here, 5).has_value());
-    BOOST_REQUIRE(book->keep_pending({3, 4}).has_value());
+    BOOST_REQUIRE(book->keep_pending(3, {4}).has_value());
   }
   {
     auto book = epoch_book::open(folder / "book", 1);

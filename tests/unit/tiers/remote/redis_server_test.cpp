@@ -295,6 +295,25 @@ BOOST_AUTO_TEST_CASE(what_was_cleared_is_gone_for_every_node_and_can_be_put_agai
   BOOST_TEST(one.get(1) == item_result::done);
 }
 
+BOOST_AUTO_TEST_CASE(a_clear_of_all_reaches_what_only_an_earlier_process_knew) {
+  const test::redis_server server;
+  const test::scratch_folder state;
+  backend_under_test other(server.url());
+  BOOST_REQUIRE(other.put(1, 4096, 7) == item_result::done);
+  {
+    backend_under_test node(server.url(), {}, state.path());
+    BOOST_REQUIRE(node.put(1, 4096, 5) == item_result::done);
+    BOOST_REQUIRE(node.put(1, 4096, 6) == item_result::done);
+  }
+  backend_under_test node(server.url(), {}, state.path());
+  node.wait_until(true);
+  std::promise<result<void>> told;
+  node->clear_all({8}, [&](auto cleared) { told.set_value(std::move(cleared)); });
+  BOOST_TEST(told.get_future().get().has_value());
+  for (const std::uint64_t identity : {5U, 6U}) BOOST_TEST(other.get(1, 4096, identity) == item_result::missing);
+  BOOST_TEST(other.get(1, 4096, 7) == item_result::done);
+}
+
 BOOST_AUTO_TEST_CASE(a_clear_while_the_server_is_away_is_carried_out_by_the_next_process_before_it_serves) {
   test::redis_server server;
   const test::scratch_folder state;
