@@ -31,6 +31,7 @@ constexpr auto stuck_for = 1s;
 constexpr std::string_view renew_script =
     "local v = redis.call('GET', KEYS[1]) if (v or '') == ARGV[1] then redis.call('SET', KEYS[1], ARGV[2]) "
     "return ARGV[2] end return v or ''";
+constexpr std::string_view no_epoch_there = "what stands in the place of its epoch is none";
 constexpr std::string_view put_tail = "\r\n$2\r\nNX\r\n";
 
 /// Whether a command can be answered like that.
@@ -46,6 +47,10 @@ bool fits(request_kind kind, redis_reply::type what) noexcept {
     case request_kind::discard: return what == type::integer;
     default: return what == type::text;
   }
+}
+
+bool is_of_another_type(const redis_reply& reply) noexcept {
+  return reply.what == redis_reply::type::failure && reply.text.starts_with("WRONGTYPE");
 }
 
 epoch epoch_of_now() {
@@ -328,14 +333,19 @@ void redis_lane::on_greeting(const redis_reply& reply, steady_time now) {
 }
 
 void redis_lane::on_look(const redis_request& request, const redis_reply& reply, steady_time now) {
-  instance& of = instances_[request.name.identity];
-  if (reply.what == redis_reply::type::failure) return give_up(of, reply.text, now);
+  const std::uint64_t identity = request.name.identity;
+  instance& of = instances_[identity];
+  if (reply.what == redis_reply::type::failure) {
+    // Somebody's list or hash in its place: one instance's harm must not become that of all.
+    if (is_of_another_type(reply)) send_own(request_kind::discard, wire_command({"DEL", epoch_key(identity)}));
+    return give_up(of, is_of_another_type(reply) ? no_epoch_there : reply.text, now);
+  }
   of.seen = epoch_in(reply.text);
   if (of.what == standing::known) {
     if (of.seen == of.number) return;
     of.what = standing::looking;
   }
-  if (of.what == standing::looking) settle(request.name.identity, of, reply.text, now);
+  if (of.what == standing::looking) settle(identity, of, reply.text, now);
 }
 
 /// Takes the server's epoch, or makes a new one in its place.
@@ -391,7 +401,7 @@ void redis_lane::serve_from(instance& of, epoch number, steady_time now) {
 
 /// The server cannot say or keep an epoch: nothing of the instance is there, and nothing can be put.
 void redis_lane::give_up(instance& of, std::string_view reply, steady_time now) {
-  const bool is_full = reply.empty() || meaning_of(reply) == redis_failure::full;
+  const bool is_full = reply.empty() || reply == no_epoch_there || meaning_of(reply) == redis_failure::full;
   const error why(error_code::no_space, site_->name() + ": " + (reply.empty() ? "full" : explained(reply)));
   if (!is_full && !doom_) doom_ = error(error_code::system, explained(reply));
   if (!is_full) return;  // all is answered when the connection is lost
@@ -413,8 +423,7 @@ void redis_lane::on_put(redis_request& request, const redis_reply& reply, steady
 void redis_lane::on_got(redis_request& request, const redis_reply& reply, steady_time now) {
   using type = redis_reply::type;
   if (request.is_answered && reply.what != type::odd_value) return;  // that one would be too late again and again
-  const bool is_of_another_type = reply.what == type::failure && reply.text.starts_with("WRONGTYPE");
-  if (reply.what == type::failure && !is_of_another_type) return on_failure(request, reply, now);
+  if (reply.what == type::failure && !is_of_another_type(reply)) return on_failure(request, reply, now);
   if (!is_current(request)) {
     ++answers_->counts.stale;
     return answers_->end(request, item_result::missing, now);

@@ -359,6 +359,18 @@ BOOST_AUTO_TEST_CASE(an_epoch_that_is_absent_older_or_nonsense_on_the_server_mea
   }
 }
 
+BOOST_AUTO_TEST_CASE(a_list_in_the_place_of_an_epoch_harms_no_other_instance_and_is_replaced) {
+  const test::redis_server server;
+  backend_under_test node(server.url());
+  BOOST_REQUIRE(node.put(1, 4096, 5) == item_result::done);
+  server.say({"RPUSH", epoch_key_of(), "a list"});
+  BOOST_TEST(node.get(1) == item_result::missing);
+  BOOST_TEST(node.get(1, 4096, 5) == item_result::done);
+  BOOST_TEST(node->counts().lost == 0U);
+  BOOST_TEST(node.gets_to_be(item_result::done, [&] { return node.put(1); }));
+  BOOST_TEST(node.get(1, 4096, 5) == item_result::done);
+}
+
 BOOST_AUTO_TEST_CASE(a_newer_epoch_on_the_server_is_adopted_and_kept) {
   const test::redis_server server;
   const test::scratch_folder state;
