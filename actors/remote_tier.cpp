@@ -220,6 +220,7 @@ void remote_tier::ask_to_clear(std::uint64_t removal, std::uint64_t identity) {
 
 void remote_tier::ask_to_clear_all(std::uint64_t removal) {
   std::vector<std::uint64_t> identities;
+  identities.reserve(names_.size());
   for (const auto& [identity, name] : names_) identities.push_back(identity);
   for (remote::backend_number from = 0; from < backends_.size(); ++from) {
     backends_[from]->clear_all(identities, tell_cleared(removal, from));
