@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import socket
 import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import blocks
@@ -178,3 +180,179 @@ def test_a_thousand_keys_without_an_answer_end_in_time(
     proxy.behaves()
     again = attach(there, "model", block=size)
     until(lambda: again.locate(keys, timeout=1).reachable == count, 60)
+
+
+# ---- a server that does not serve, or not all
+
+
+def test_a_full_server_takes_no_more_and_gives_what_it_has(
+    launch: Callable[..., Node], attach: Attach, redis: Redis
+) -> None:
+    here, there = launch(), launch()
+    writer, reader = attach(here, "model", block=BLOCK), attach(there, "model", block=BLOCK)
+    kept = put(writer, "kept", COUNT)
+    all_put(here, COUNT)
+    redis.ask("CONFIG", "SET", "maxmemory-policy", "noeviction")
+    redis.ask("CONFIG", "SET", "maxmemory", "1")
+    refused = put(writer, "refused", COUNT)  # no error for the client
+    until(lambda: counter(here, "full") == COUNT and is_idle(here))
+    assert is_well(here)
+    assert found(writer, refused) == COUNT
+    assert found(reader, kept) == COUNT
+    assert found(reader, refused) == 0
+    redis.ask("CONFIG", "SET", "maxmemory", "0")
+    more = put(writer, "more", COUNT)
+    all_put(here, 2 * COUNT)
+    assert found(reader, more) == COUNT
+    assert counter(here, "full") == COUNT
+    assert counter(here, "unreachable") == counter(there, "unreachable") == 0
+
+
+def test_a_server_that_is_full_from_the_start_is_counted_and_not_waited_for(
+    launch: Callable[..., Node], attach: Attach, redis: Redis
+) -> None:
+    redis.ask("CONFIG", "SET", "maxmemory", "1")
+    node = launch()
+    session = attach(node, "model", block=BLOCK)
+    keys = put(session, "refused", COUNT)
+    until(lambda: counter(node, "full") == COUNT and is_idle(node))
+    assert found(session, [*keys, *blocks.keys_of("nowhere", 0, 3)]) == COUNT
+    redis.ask("CONFIG", "SET", "maxmemory", "0")
+    until(lambda: put(session, f"{time.monotonic()}", 1) != [] and counter(node, "put") > 0)
+
+
+def works_alone(node: Node, attach: Attach) -> None:
+    """It serves from its own memory, whatever its backend does."""
+    session = attach(node, block=BLOCK)
+    keys = put(session, "alone", COUNT)
+    assert found(session, keys) == COUNT
+    assert session.locate([*keys, *blocks.keys_of("more", 0, 3)], timeout=5).reachable == COUNT
+    session.remove(keys)
+    assert session.match(keys).resident == 0
+    session.close()
+
+
+def says(node: Node, reason: str) -> None:
+    """Status and log give the reason why it does without its backend."""
+    until(lambda: not standing(node)["serves"] and reason in standing(node)["last_error"])
+    until(lambda: any(reason in each["reason"] for each in node.logged("a backend does not answer")))
+
+
+def test_a_wrong_password_is_said_and_the_right_one_is_taken_without_a_restart(
+    launch: Callable[..., Node], attach: Attach, redis: Redis, tmp_path: Path
+) -> None:
+    redis.ask("CONFIG", "SET", "requirepass", "the right one")
+    file = tmp_path / "password"
+    file.touch(0o600)
+    file.write_text("another one")
+    node = launch(f"remote.auth_file={file}", serves=False)
+    says(node, "WRONGPASS")
+    works_alone(node, attach)
+    file.write_text("the right one")
+    until(lambda: is_well(node), 60)
+    put(attach(node, "model", block=BLOCK), "now", COUNT)
+    all_put(node, COUNT)
+    assert "another one" not in node.log_text() + str(node.status())
+
+
+def test_the_reason_is_that_of_the_last_attempt(launch: Callable[..., Node], redis: Redis) -> None:
+    redis.kill()
+    node = launch(serves=False)
+    says(node, "connect")
+    redis.start()
+    redis.ask("CONFIG", "SET", "requirepass", "a secret")
+    redis.ask("CLIENT", "KILL", "TYPE", "normal")
+    says(node, "NOAUTH")
+
+
+def test_a_primary_that_becomes_a_replica_is_left_and_taken_again(
+    launch: Callable[..., Node], attach: Attach, redis: Redis
+) -> None:
+    here, there = launch(), launch()
+    writer, reader = attach(here, "model", block=BLOCK), attach(there, "model", block=BLOCK)
+    keys = put(writer, "before", COUNT)
+    all_put(here, COUNT)
+    with socket.create_server(("127.0.0.1", 0)) as nobody:  # a primary that does not answer
+        redis.ask("REPLICAOF", "127.0.0.1", str(nobody.getsockname()[1]))
+        put(writer, "refused", COUNT)
+        says(here, "READONLY")
+        works_alone(here, attach)
+        redis.ask("REPLICAOF", "NO", "ONE")
+    until(lambda: is_well(here), 60)
+    until(lambda: all_found(reader, keys), 60)
+
+
+def test_a_name_that_nobody_knows_is_said_and_the_node_serves(launch: Callable[..., Node], attach: Attach) -> None:
+    node = launch("remote.timeout=500ms", url="redis://name.invalid:6379", serves=False)
+    works_alone(node, attach)
+    says(node, "name.invalid")
+
+
+# ---- values that are not what was put
+
+# What is done to a value by its name, as a script of the server.
+SPOILT = {
+    "its version": "redis.call('SETRANGE', KEYS[1], 8, '\\2')",
+    "its magic": "redis.call('SETRANGE', KEYS[1], 0, 'other')",
+    "its identity": "redis.call('SETRANGE', KEYS[1], 16, 'other')",
+    "its key": "redis.call('SETRANGE', KEYS[1], 48, 'other')",
+    "its first byte": f"redis.call('SETRANGE', KEYS[1], 128, 'x{'y' * 7}')",
+    "its last bytes": f"redis.call('SETRANGE', KEYS[1], {BLOCK + 120}, 'otherone')",
+    "cut by a byte": "redis.call('SET', KEYS[1], string.sub(redis.call('GET', KEYS[1]), 1, -2))",
+    "cut in the middle": "redis.call('SET', KEYS[1], string.sub(redis.call('GET', KEYS[1]), 1, 30000))",
+    "cut in its header": "redis.call('SET', KEYS[1], string.sub(redis.call('GET', KEYS[1]), 1, 100))",
+    "empty": "redis.call('SET', KEYS[1], '')",
+    "longer": "redis.call('APPEND', KEYS[1], 'x')",
+    "of another type": "redis.call('DEL', KEYS[1]) redis.call('LPUSH', KEYS[1], 'x')",
+}
+
+
+def test_a_spoilt_value_is_refused_counted_deleted_and_put_again(
+    launch: Callable[..., Node], attach: Attach, redis: Redis
+) -> None:
+    here, there, third = launch(), launch(), launch()
+    writer, reader = attach(here, "model", block=BLOCK), attach(there, "model", block=BLOCK)
+    whole = put(writer, "whole", 3)
+    all_put(here, 3)
+    right = names_of_values(redis)
+    keys = put(writer, "spoilt", len(SPOILT))
+    all_put(here, 3 + len(SPOILT))
+    names = [each for each in names_of_values(redis) if each not in right]
+    assert len(names) == len(SPOILT)
+    for name, (what, script) in zip(names, SPOILT.items(), strict=True):
+        assert redis.ask("EVAL", f"{script} return 'done'", "1", name) == b"$4\r\ndone\r\n", what
+    assert reader.locate([*whole, *keys], timeout=5).reachable == 3 + len(SPOILT)  # nobody looks at the bytes
+    assert found(reader, [*whole, *keys]) == 3
+    assert [found(reader, [each]) for each in keys] == [0] * len(keys)
+    until(lambda: sorted(names_of_values(redis)) == sorted(right))
+    assert counter(there, "wrong") == len(SPOILT)
+    assert is_well(there)
+    put(reader, "spoilt", len(SPOILT))  # recomputed
+    all_put(there, len(SPOILT))
+    assert found(attach(third, "model", block=BLOCK), [*whole, *keys]) == 3 + len(SPOILT)
+
+
+def test_instances_of_one_name_and_another_shape_never_meet(
+    launch: Callable[..., Node], attach: Attach, redis: Redis
+) -> None:
+    here = launch()
+    shapes: list[dict[str, Any]] = [
+        {"block": BLOCK},
+        {"block": 2 * BLOCK},
+        {"block": BLOCK, "spec": {"layout": "layer_first"}},
+        {"block": BLOCK, "spec": {"dtype": "fp16"}},
+        {"block": BLOCK, "groups": {"full": {"parts": {"k": BLOCK // 2, "v": BLOCK // 2}}}},
+    ]
+    keys = put(attach(here, "model", **shapes[0]), "shared", COUNT)
+    all_put(here, COUNT)
+    nodes = [launch() for _ in shapes[1:]]
+    for node, shape in zip(nodes, shapes[1:], strict=True):
+        session = attach(node, "model", **shape)
+        assert session.locate(keys, timeout=5).reachable == 0
+        assert found(session, keys) == 0
+        session.put(keys, blocks.contents_of(keys, shape["block"], salt=1))
+        all_put(node, COUNT)
+        session.clear()
+        assert counter(node, "got") == counter(node, "wrong") == 0
+    assert len(names_of_values(redis)) == COUNT * len(shapes)
+    assert found(attach(launch(), "model", **shapes[0]), keys) == COUNT

@@ -62,7 +62,7 @@ class backend {
  public:
   struct events {
     std::function<void(std::vector<item_outcome>)> put, got;
-    /// The place answers, or does not any more, and why. Also once after the start.
+    /// The place answers, or does not any more, and why. Also once after the start, and when the reason is another one.
     std::function<void(result<void>)> standing;
     exception_callback on_exception{};  ///< of an exception that ended a piece of work on a thread of the backend
   };

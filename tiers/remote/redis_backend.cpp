@@ -270,7 +270,7 @@ void redis_backend::wait(steady_time now) {
 }
 
 /// Says that the place answers while one server has all its connections, and that it does not when each server has
-/// failed.
+/// failed; also when it goes on failing for another reason.
 void redis_backend::say_standing() {
   bool is_any_up = false;
   bool is_any_open = false;  // it neither serves nor has failed
@@ -283,9 +283,11 @@ void redis_backend::say_standing() {
     if (!why && failed != each.lanes.end()) why = failed->failure();
   }
   if (!is_any_up && (is_any_open || !why)) return;
-  if (stands_ == is_any_up) return;
+  std::string reason = is_any_up ? std::string() : why->describe();
+  if (stands_ == is_any_up && reason == said_reason_) return;
   if (told_.standing) told_.standing(is_any_up ? result<void>() : result<void>(std::unexpected(*why)));
   stands_ = is_any_up;  // once it was told
+  said_reason_ = std::move(reason);
 }
 
 redis_backend::server& redis_backend::home(const redis_request& request) {

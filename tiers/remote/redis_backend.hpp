@@ -123,6 +123,7 @@ class redis_backend final : public backend {
   std::deque<server> servers_;
   std::vector<std::uint64_t> seeds_;
   std::optional<bool> stands_;
+  std::string said_reason_;  ///< why it does not stand, as it was said
   std::thread thread_;
 };
 
