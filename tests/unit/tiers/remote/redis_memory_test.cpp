@@ -28,15 +28,16 @@ bool is_to_fail() noexcept {
 
 }  // namespace
 
-void* operator new(std::size_t size) {
+// Not inlined: g++ would see free() called on what `new` gave.
+[[gnu::noinline]] void* operator new(std::size_t size) {
   void* const memory = is_to_fail() ? nullptr : std::malloc(size == 0 ? 1 : size);
   if (memory == nullptr) throw std::bad_alloc();
   return memory;
 }
-void operator delete(void* memory) noexcept {
+[[gnu::noinline]] void operator delete(void* memory) noexcept {
   std::free(memory);
 }
-void operator delete(void* memory, std::size_t /*size*/) noexcept {
+[[gnu::noinline]] void operator delete(void* memory, std::size_t /*size*/) noexcept {
   std::free(memory);
 }
 
