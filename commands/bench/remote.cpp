@@ -377,6 +377,7 @@ struct place {
 
   result<void> forget(const std::vector<block_name>& names) {
     std::vector<block_key> keys;
+    keys.reserve(names.size());
     for (const auto& name : names) keys.push_back(name.key());
     return ours.drop(identity, std::move(keys));
   }
