@@ -59,6 +59,7 @@ class Proxy:
     def close(self) -> None:
         self._ends.set()
         self._listening.shutdown(socket.SHUT_RDWR)
+        self._threads.pop(0).join(10)  # which accepts, and starts others
         with self._lock:
             for each in self._open:
                 _shut(each)
@@ -68,8 +69,8 @@ class Proxy:
 
     def _start(self, work: Callable[..., None], *arguments: object) -> None:
         thread = threading.Thread(target=work, args=arguments, daemon=True)
-        self._threads.append(thread)
         thread.start()
+        self._threads.append(thread)
 
     def _accept(self) -> None:
         while not self._ends.is_set():

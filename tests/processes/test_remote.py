@@ -27,7 +27,8 @@ def start(start_node: StartNode, redis: Redis, tmp_path: Path) -> Callable[..., 
     def start(*sets: str, serves: bool = True, url: str = "", **more: Any) -> Node:
         state = f"remote.state_dir={tmp_path / f'state{next(count)}'}"
         backends = f'remote.backends=["{url or redis.url}"]'
-        node = start_node(backends, state, "prefetch.threshold_tokens=0", *sets, **more)
+        patience = ("remote.lookup_timeout=2s", "prefetch.threshold_tokens=0")
+        node = start_node(backends, state, *patience, *sets, **more)
         if serves:
             until(lambda: remote(node)["serving"] == 1)
         return node
@@ -55,7 +56,7 @@ def put(session: Any, label: str, count: int = COUNT) -> list[bytes]:
 
 def found(session: Any, keys: list[bytes]) -> int:
     """How many blocks a prefetch finds; their bytes are looked at."""
-    ticket = session.prefetch(keys)
+    ticket = session.prefetch(keys, "wait_complete", prefill_tokens_per_s=0)  # however slow this machine is
     length = int(ticket.wait(20))
     with ticket.held() as held:
         assert blocks.wrong_blocks(keys[:length], [each.view() for each in held], BLOCK) == []
@@ -73,7 +74,7 @@ def test_what_one_node_stores_another_finds(start: Callable[..., Node], attach: 
     all_put(here, COUNT)
     reader = attach(there, "model", block=BLOCK)
     assert reader.match(keys).resident == 0
-    assert reader.locate(keys).reachable == COUNT
+    assert reader.locate(keys, timeout=5).reachable == COUNT
     assert reader.match(keys).resident == 0  # to ask loads nothing
     assert found(reader, keys) == COUNT
     assert counter(there, "got") == COUNT
@@ -146,7 +147,7 @@ def test_wrong_bytes_are_refused_counted_and_deleted(start: Callable[..., Node],
     for name in names:
         redis.ask("SETRANGE", name, str(BLOCK // 2), b"other")
     reader = attach(there, "model", block=BLOCK)
-    assert reader.locate(keys).reachable == 2  # nobody looks at the bytes
+    assert reader.locate(keys, timeout=5).reachable == 2  # nobody looks at the bytes
     assert found(reader, keys) == 0
     until(lambda: counter(there, "wrong") >= 1)
     until(lambda: redis.size() < size)
@@ -158,7 +159,7 @@ def test_a_clear_at_one_node_holds_for_all(start: Callable[..., Node], attach: A
     keys = put(writer, "cleared")
     all_put(here, COUNT)
     writer.clear()
-    assert reader.locate(keys).reachable == 0
+    assert reader.locate(keys, timeout=5).reachable == 0
     assert found(reader, keys) == 0
     again = put(writer, "cleared")
     until(lambda: counter(here, "put") == 2 * COUNT)
@@ -174,7 +175,7 @@ def test_a_clear_of_a_name_that_nobody_attached_to_holds_when_somebody_does(
     said = run_cenote("clear", "--instance", "model", "--socket", there.socket)
     assert "no instance" in said.stdout + said.stderr
     reader = attach(there, "model", block=BLOCK)
-    assert reader.locate(keys).reachable == 0
+    assert reader.locate(keys, timeout=5).reachable == 0
     assert found(reader, keys) == 0
 
 
@@ -211,7 +212,7 @@ def test_with_both_tiers_below_each_block_comes_from_one_of_them(
         assert found(reader, keys) == COUNT
 
 
-def test_a_worker_that_dies_with_loads_under_way_leaves_no_wrong_byte(
+def test_a_worker_that_dies_while_a_server_that_stands_still_is_asked_leaves_no_wrong_byte(
     start: Callable[..., Node], attach: Attach, redis: Redis
 ) -> None:
     here, there = start(), start()
@@ -247,5 +248,5 @@ def test_a_server_that_is_not_there_is_no_reason_not_to_start(
     session = attach(node, "model", block=BLOCK)
     keys = put(session, "alone")
     assert found(session, keys) == COUNT
-    assert session.locate([*keys, *blocks.keys_of("more", 0, 3)]).reachable == COUNT
+    assert session.locate([*keys, *blocks.keys_of("more", 0, 3)], timeout=5).reachable == COUNT
     assert remote(node)["backends"][0]["serves"] is False
