@@ -29,6 +29,9 @@ struct connection {
   bool writes = false;
   local::event_loop::clock::time_point heard =
       local::event_loop::clock::now();  ///< its last frame, or since when it waits
+
+  /// No session, and nothing on its way to it.
+  [[nodiscard]] bool is_unused() const noexcept { return session == 0 && out.empty() && !answering && !held; }
 };
 
 /// Who waits for an answer that is made elsewhere. The number of a socket may be another one's by then, that of its

@@ -234,20 +234,33 @@ std::optional<error> server::reason_to_refuse(const connection& connection) cons
 }
 
 /// Out of descriptors, as a rule. Whoever waits is told so with the help of the spare one: left alone, the listening
-/// socket would stay readable and keep this thread busy.
+/// socket would stay readable and keep this thread busy. When another thread took the spare one, a connection that
+/// nobody uses gives its own.
 void server::turn_away(const error& why) {
   if (!std::exchange(turning_away_, true)) {
     log_warn(logger("server"), "clients are turned away; raise the limit of open files", {{"reason", why.describe()}});
   }
+  const error reason(error_code::limit_exceeded, "the node is out of file descriptors: " + why.message());
   spare_.reset();
   if (const auto waiting = local::accept_one(listener_.get()); waiting && *waiting) {
-    const error reason(error_code::limit_exceeded, "the node is out of file descriptors: " + why.message());
     (void)local::try_send_frame((*waiting)->get(), {.type = local::frame_type::failure}, local::encode_failure(reason),
                                 {});
-  } else {
+  } else if (waiting || !close_most_silent(reason)) {
     std::this_thread::sleep_for(turn_away_pause);
   }
   spare_ = open_spare();
+}
+
+/// False: all are used.
+bool server::close_most_silent(const error& why) {
+  const auto heard = [](const auto& each) {
+    return each.second.is_unused() ? each.second.heard : clock::time_point::max();
+  };
+  const auto found = std::ranges::min_element(connections_, {}, heard);
+  if (found == connections_.end() || !found->second.is_unused()) return false;
+  (void)found->second.out.send({.type = local::frame_type::failure}, local::encode_failure(why), {});
+  close(found->first);
+  return true;
 }
 
 void server::on_event(int socket, std::uint32_t events) {
@@ -378,8 +391,7 @@ void server::tick() {
   std::vector<int> done;
   for (auto& [socket, each] : connections_) {
     const bool unread = !each.out.empty() && now - each.out.stuck_since() > unread_limit;
-    const bool silent =
-        each.session == 0 && each.out.empty() && !each.answering && !each.held && now - each.heard > silence_limit;
+    const bool silent = each.is_unused() && now - each.heard > silence_limit;
     if (unread || silent) done.push_back(socket);
     if (unread) ++counters_.unread;
   }

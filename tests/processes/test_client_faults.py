@@ -516,7 +516,8 @@ def test_a_client_that_never_commits_is_bounded_by_its_share(
 
 
 def test_a_node_out_of_descriptors_says_so_and_recovers(start_node: StartNode, attach: Attach) -> None:
-    node = start_node(prefix=("prlimit", "--nofile=100:100"))
+    # Memory that is still being made takes the descriptor with which the node refuses, now and then.
+    node = start_node("dram.slab_size=1MiB", capacity="2GiB", prefix=("prlimit", "--nofile=100:100"))
     session = attach(node, "i", block=BLOCK)
     early = blocks.keys_of("early", 0, 20)
     session.put(early, blocks.contents_of(early, BLOCK))
