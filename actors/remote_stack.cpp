@@ -48,8 +48,8 @@ class remote_host final : public lower_tier_host {
   explicit remote_host(const lower_tier_needs& needs) : path_(needs.path), exceptions_(needs.exceptions) {
     try {
       open_backends(needs);
-    } catch (
-        ...) {  // the threads of backends that have begun wait for the actor, and whoever ends them for the threads
+    } catch (...) {
+      // The threads of backends that have begun wait for the actor, and whoever ends them for the threads.
       if (!actor_) actor_known_.set_exception(std::current_exception());
       end_backends();
       throw;
@@ -82,17 +82,16 @@ class remote_host final : public lower_tier_host {
       spawn(needs.system, std::move(with));
       return;
     }
-    with.backends.reserve(needs.config->remote.backends.size());
     backends_.reserve(needs.config->remote.backends.size());
     for (const std::string& each : needs.config->remote.backends) {
-      auto made = make_backend(each, *needs.config, static_cast<remote::backend_number>(with.backends.size()));
+      auto made = make_backend(each, *needs.config, static_cast<remote::backend_number>(backends_.size()));
       if (made) {
-        with.backends.push_back(*made);
         backends_.push_back(std::move(*made));
       } else if (opened_) {
         opened_ = std::unexpected(made.error());
       }
     }
+    with.backends = backends_;
     with.timeout = std::chrono::duration_cast<std::chrono::milliseconds>(needs.config->remote.timeout);
     with.kept_here = groups_kept_here(*needs.config);
     with.tell_presence = [this](const remote_tier_actor& to, remote_presence_ptr part) {

@@ -227,24 +227,25 @@ void remote_tier::ask_to_clear_all(std::uint64_t removal) {
   }
 }
 
-/// Counts one more answer that the removal waits for; 0: none waits.
-std::function<void(const result<void>&)> remote_tier::tell_cleared(std::uint64_t removal, remote::backend_number from) {
-  if (const auto open = removals_.find(removal); open != removals_.end()) ++open->second.open;
-  return
-      [tell = tell_removal_, self = caf::actor_cast<remote_tier_actor>(this), removal, from](const result<void>& how) {
-        const auto removed = how ? result<std::uint64_t>(0) : std::unexpected(how.error());
-        tell(self, std::make_shared<const remote_removal>(removal, from, true, removed));
-      };
-}
-
 void remote_tier::ask_to_drop(std::uint64_t removal, remote::backend_number from, std::uint64_t identity,
                               std::vector<block_key> keys) {
+  backends_[from]->drop(identity, std::move(keys), tell_removed(removal, from, false));
+}
+
+/// Counts one more answer that the removal waits for; 0: none waits.
+std::function<void(result<std::uint64_t>)> remote_tier::tell_removed(std::uint64_t removal, remote::backend_number from,
+                                                                     bool clears) {
   if (const auto open = removals_.find(removal); open != removals_.end()) ++open->second.open;
-  backends_[from]->drop(identity, std::move(keys),
-                        [tell = tell_removal_, self = caf::actor_cast<remote_tier_actor>(this), removal,
-                         from](result<std::uint64_t> removed) {
-                          tell(self, std::make_shared<const remote_removal>(removal, from, false, std::move(removed)));
-                        });
+  return [tell = tell_removal_, self = caf::actor_cast<remote_tier_actor>(this), removal, from,
+          clears](result<std::uint64_t> removed) {
+    tell(self, std::make_shared<const remote_removal>(removal, from, clears, std::move(removed)));
+  };
+}
+
+std::function<void(const result<void>&)> remote_tier::tell_cleared(std::uint64_t removal, remote::backend_number from) {
+  return [tell = tell_removed(removal, from, true)](const result<void>& how) {
+    tell(how ? result<std::uint64_t>(0) : std::unexpected(how.error()));
+  };
 }
 
 void remote_tier::take_removal(const remote_removal& part) {

@@ -72,6 +72,8 @@ class remote_tier final : public remote_tier_actor::base {
   [[nodiscard]] bool knows(const std::string& id) const;
   void ask_to_clear(std::uint64_t removal, std::uint64_t identity);
   void ask_to_clear_all(std::uint64_t removal);
+  [[nodiscard]] std::function<void(result<std::uint64_t>)> tell_removed(std::uint64_t removal,
+                                                                        remote::backend_number from, bool clears);
   [[nodiscard]] std::function<void(const result<void>&)> tell_cleared(std::uint64_t removal,
                                                                       remote::backend_number from);
   void ask_to_drop(std::uint64_t removal, remote::backend_number from, std::uint64_t identity,

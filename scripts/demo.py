@@ -9,30 +9,32 @@ BLOCK = 2 << 20
 COUNT = 8
 
 
-def content(key: bytes) -> bytes:
-    """Bytes that only this block can have."""
-    return hashlib.sha256(key).digest() * (BLOCK // 32)
-
-
-def main() -> None:
-    spec = cenote.InstanceSpec(
+def spec_of(block: int) -> cenote.InstanceSpec:
+    """An engine whose blocks have that many bytes."""
+    return cenote.InstanceSpec(
         id="demo",
         model="llama-3-8b",
         dtype="bf16",
         layout="page_first",
         tokens_per_block=64,
-        groups={"full": {"parts": {"kv": BLOCK}}},
+        groups={"full": {"parts": {"kv": block}}},
         hash_scheme="sha256_cbor",
         fingerprint=None,
         instance_group=None,
     )
-    # A block key is chained: it stands for its tokens and everything before them.
-    keys: list[bytes] = []
-    for number in range(COUNT):
-        keys.append(hashlib.sha256((keys[-1] if keys else b"") + number.to_bytes(4, "little")).digest())
-    blocks = [content(key) for key in keys]
 
-    with cenote.attach(spec) as session:
+
+def conversation(name: str, count: int, block: int) -> tuple[list[bytes], list[bytes]]:
+    """Chained keys, each for its tokens and everything before them, and bytes that only these blocks can have."""
+    keys: list[bytes] = []
+    for _ in range(count):
+        keys.append(hashlib.sha256(keys[-1] if keys else name.encode()).digest())
+    return keys, [hashlib.sha256(key).digest() * (block // 32) for key in keys]
+
+
+def main() -> None:
+    keys, blocks = conversation("demo", COUNT, BLOCK)
+    with cenote.attach(spec_of(BLOCK)) as session:
         print(f"before: {session.match(keys, group='full').resident} of {COUNT} blocks are resident")
         start = time.perf_counter()
         stored = session.put(keys, blocks, group="full")
@@ -44,7 +46,7 @@ def main() -> None:
         print(f"match: a prefix of {found.resident} blocks")
 
         with session.acquire(keys, group="full") as held:
-            same = [bytes(block.view("kv")) == content(key) for key, block in zip(keys, held, strict=True)]
+            same = [bytes(block.view("kv")) == written for written, block in zip(blocks, held, strict=True)]
         print(f"acquire: {len(same)} blocks read where they lie, {same.count(True)} hold the right bytes")
 
         targets = [bytearray(BLOCK) for _ in keys]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import shutil
@@ -17,21 +16,11 @@ from pathlib import Path
 from typing import Any
 
 import cenote
+from demo import conversation, spec_of
 
 BLOCK = 1 << 20
 COUNT = 32  # blocks a conversation
 PATIENCE = 60.0  # seconds for anything that must come
-SPEC = cenote.InstanceSpec(
-    id="demo",
-    model="llama-3-8b",
-    dtype="bf16",
-    layout="page_first",
-    tokens_per_block=64,
-    groups={"full": {"parts": {"kv": BLOCK}}},
-    hash_scheme="sha256_cbor",
-    fingerprint=None,
-    instance_group=None,
-)
 
 
 class Server:
@@ -110,16 +99,8 @@ def until(what: str, condition: Callable[[], bool]) -> float:
     return time.monotonic() - begun
 
 
-def conversation(name: str) -> tuple[list[bytes], list[bytes]]:
-    """Chained keys, and bytes that only these blocks can have."""
-    keys: list[bytes] = []
-    for _ in range(COUNT):
-        keys.append(hashlib.sha256(keys[-1] if keys else name.encode()).digest())
-    return keys, [hashlib.sha256(key).digest() * (BLOCK // 32) for key in keys]
-
-
 def store(session: cenote.Session, name: str) -> list[bytes]:
-    keys, blocks = conversation(name)
+    keys, blocks = conversation(name, COUNT, BLOCK)
     assert session.put(keys, blocks) == COUNT
     return keys
 
@@ -134,7 +115,7 @@ def share(session: cenote.Session, node: Node, name: str) -> list[bytes]:
 
 def hit(session: cenote.Session, name: str) -> int:
     """As an engine does: blocks that a prefetch brought up, each compared."""
-    keys, blocks = conversation(name)
+    keys, blocks = conversation(name, COUNT, BLOCK)
     ticket = session.prefetch(keys, "wait_complete", prefill_tokens_per_s=0)  # this engine cannot compute them at all
     length = ticket.wait(PATIENCE)
     with ticket.held() as held:
@@ -145,8 +126,8 @@ def hit(session: cenote.Session, name: str) -> int:
 
 
 def show(here: Node, there: Node, server: Server) -> None:
-    socket_a, socket_b = str(here.socket), str(there.socket)
-    with cenote.attach(SPEC, socket=socket_a) as a, cenote.attach(SPEC, socket=socket_b) as b:
+    spec, socket_a, socket_b = spec_of(BLOCK), str(here.socket), str(there.socket)
+    with cenote.attach(spec, socket=socket_a) as a, cenote.attach(spec, socket=socket_b) as b:
         print("-- an engine at A stores a conversation, and an engine at B begins with it")
         keys = share(a, here, "first")
         resident, located = b.match(keys).resident, b.locate(keys, timeout=PATIENCE).reachable

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import socket
 import subprocess
 import urllib.error
 import urllib.request
@@ -11,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from conftest import StartEngine
-from node import Node, until
+from node import Node, free_port, until
 from test_vllm import BLOCK, full_blocks, stored
 from tiny_models import prompt
 from vllm_engine import connector, environment
@@ -31,9 +30,7 @@ def ask(port: int, path: str, body: dict[str, Any] | None = None, method: str = 
 def test_a_server_stores_the_last_block_of_a_request_and_finds_it_again(
     node: Node, vllm_python: str, llama: Path, tmp_path: Path, start_engine: StartEngine
 ) -> None:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    port = free_port()
     settings = {"dtype": "float32", "block-size": 32, "kv-cache-memory-bytes": 64 << 20, "max-model-len": 2048}
     options = [f"--{name}={value}" for name, value in settings.items()]
     log = (tmp_path / "server.log").open("wb")

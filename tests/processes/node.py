@@ -8,6 +8,7 @@ import os
 import re
 import select
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -26,6 +27,11 @@ PATIENCE = 6.0 if SANITIZED else 1.0  # every limit below is multiplied by it
 KiB, MiB, GiB = 1 << 10, 1 << 20, 1 << 30
 
 T = TypeVar("T")
+
+
+def free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        return int(free.getsockname()[1])
 
 
 def until(what: str, condition: Callable[[], T], limit: float = 10.0, pause: float = 0.01) -> T:

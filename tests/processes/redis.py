@@ -58,6 +58,11 @@ class Redis:
     def size(self) -> int:
         return int(self.ask("DBSIZE")[1:-2])
 
+    def values(self) -> list[bytes]:
+        """The keys of all blocks in it."""
+        words = self.ask("KEYS", "cenote:*").split(b"\r\n")
+        return [each for each in words if each.startswith(b"cenote:") and each.count(b":") == 3]
+
     def kill(self) -> None:
         self._signal(signal.SIGKILL)
         assert self._process is not None

@@ -15,7 +15,7 @@ from typing import Any
 import blocks
 import pytest
 from conftest import StartNode
-from node import ROOT, KiB, Node, until
+from node import ROOT, KiB, Node, free_port, until
 from redis import Redis
 
 Attach = Callable[..., Any]
@@ -77,8 +77,7 @@ def test_metrics_say_what_the_status_says(start_node: StartNode, attach: Attach,
 
 @pytest.mark.sanitizer
 def test_the_next_worker_answers_at_the_same_address(start_node: StartNode) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as probe:
-        port = probe.getsockname()[1]
+    port = free_port()
     node = start_node(f"metrics.listen=127.0.0.1:{port}")
     assert metrics(node)["cenote_worker_restarts_total"] == 0
     assert metrics(node)["cenote_worker_exceptions_total"] == 0

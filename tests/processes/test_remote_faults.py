@@ -53,11 +53,6 @@ def is_idle(node: Node) -> bool:
     return (now["putting"], now["getting"], now["putting_bytes"], now["getting_bytes"]) == (0, 0, 0, 0)
 
 
-def names_of_values(redis: Redis) -> list[bytes]:
-    words = redis.ask("KEYS", "cenote:*").split(b"\r\n")
-    return [each for each in words if each.startswith(b"cenote:") and each.count(b":") == 3]
-
-
 def all_found(session: Any, keys: list[bytes]) -> bool:
     return found(session, keys) == len(keys)
 
@@ -121,7 +116,7 @@ def test_a_connection_that_is_cut_in_the_middle_of_a_value_costs_hits_alone(
     until(lambda: is_well(here) and is_well(there), 60)
     until(lambda: all_found(reader, before), 60)
     whole = BLOCK + 128
-    assert all(redis.ask("STRLEN", each) == b":%d\r\n" % whole for each in names_of_values(redis))
+    assert all(redis.ask("STRLEN", each) == b":%d\r\n" % whole for each in redis.values())
     assert counter(there, "wrong") == 0
 
 
@@ -314,17 +309,17 @@ def test_a_spoilt_value_is_refused_counted_deleted_and_put_again(
     writer, reader = attach(here, "model", block=BLOCK), attach(there, "model", block=BLOCK)
     whole = put(writer, "whole", 3)
     all_put(here, 3)
-    right = names_of_values(redis)
+    right = redis.values()
     keys = put(writer, "spoilt", len(SPOILT))
     all_put(here, 3 + len(SPOILT))
-    names = [each for each in names_of_values(redis) if each not in right]
+    names = [each for each in redis.values() if each not in right]
     assert len(names) == len(SPOILT)
     for name, (what, script) in zip(names, SPOILT.items(), strict=True):
         assert redis.ask("EVAL", f"{script} return 'done'", "1", name) == b"$4\r\ndone\r\n", what
     assert reader.locate([*whole, *keys], timeout=5).reachable == 3 + len(SPOILT)  # nobody looks at the bytes
     assert found(reader, [*whole, *keys]) == 3
     assert [found(reader, [each]) for each in keys] == [0] * len(keys)
-    until(lambda: sorted(names_of_values(redis)) == sorted(right))
+    until(lambda: sorted(redis.values()) == sorted(right))
     assert counter(there, "wrong") == len(SPOILT)
     assert is_well(there)
     put(reader, "spoilt", len(SPOILT))  # recomputed
@@ -354,5 +349,5 @@ def test_instances_of_one_name_and_another_shape_never_meet(
         all_put(node, COUNT)
         session.clear()
         assert counter(node, "got") == counter(node, "wrong") == 0
-    assert len(names_of_values(redis)) == COUNT * len(shapes)
+    assert len(redis.values()) == COUNT * len(shapes)
     assert found(attach(launch(), "model", **shapes[0]), keys) == COUNT

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
-import socket
 import subprocess
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
@@ -12,7 +10,7 @@ from typing import Any
 
 import pytest
 from conftest import StartNode
-from node import ROOT, KiB
+from node import ROOT, KiB, free_port
 from redis import Redis
 from test_remote import COUNT, all_put, found, put, remote, until
 
@@ -26,11 +24,6 @@ def recipe() -> tuple[str, str]:
     lines = text[text.index("; on the server's machine") :].split("```")[0].splitlines()[1:]
     column = lines[0].index("[redis]", 1)
     return "\n".join(line[:column].rstrip() for line in lines), "\n".join(line[column:].rstrip() for line in lines)
-
-
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        return int(free.getsockname()[1])
 
 
 def certificate(folder: Path, name: str) -> Path:
@@ -47,7 +40,6 @@ def certificate(folder: Path, name: str) -> Path:
 @pytest.fixture
 def tunnel(redis: Redis, tmp_path: Path) -> Iterator[Callable[[Path, Path], int]]:
     """Starts both sides with the server's certificate and the one that the node trusts; the node's port."""
-    program = shutil.which("stunnel4") or "/usr/bin/stunnel4"
     server_section, node_section = recipe()
     with ExitStack() as ends:
 
@@ -65,7 +57,9 @@ def tunnel(redis: Redis, tmp_path: Path) -> Iterator[Callable[[Path, Path], int]
                 file = tmp_path / f"{name}{inner}.conf"
                 file.write_text(f"foreground = yes\npid =\n{section}\n")
                 assert "/etc" not in section and "6379" not in section, "the recipe has changed"
-                process = subprocess.Popen([program, str(file)], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+                process = subprocess.Popen(
+                    ["stunnel4", str(file)], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+                )
                 ends.callback(process.wait)
                 ends.callback(process.kill)
             return inner

@@ -19,19 +19,16 @@
 #include <optional>
 #include <string_view>
 #include <system_error>
-#include <thread>
 #include <utility>
 
 #include "core/checksum.hpp"
+#include "core/file_lock.hpp"
 #include "tiers/nvme/io.hpp"
 
 namespace cenote::nvme {
 
 namespace {
 
-using std::chrono::steady_clock;
-
-constexpr auto lock_pause = std::chrono::milliseconds(5);
 constexpr std::array<char, 8> magic{'c', 'e', 'n', 'o', 't', 'e', 'b', 'd'};
 constexpr std::string_view holder_prefix = "cenote node ";
 constexpr std::string_view pid_word = " pid ";
@@ -210,22 +207,20 @@ result<void> path_file::open_data(int flags) {
 }
 
 result<void> path_file::lock(const path_options& options, int mode) const {
-  const auto until = steady_clock::now() + options.patience;
-  while (::flock(file_.get(), mode | LOCK_NB) != 0) {
-    if (errno == EINTR) continue;
-    if (errno != EWOULDBLOCK) return fail_errno("flock", data_path());
-    // Read again each time: the note may be that of an earlier holder while the present one writes its own.
+  // Read again each time: the note may be that of an earlier holder while the present one writes its own.
+  const auto check_holder = [&]() -> result<void> {
     const auto held = read_holder(directory_);
-    if (held && held->holder != options.holder) {
-      return fail(error_code::invalid_config,
-                  directory_ + " is in use by the node " + held->holder + " (pid " + held->pid + ")");
-    }
-    if (steady_clock::now() >= until) {
-      return fail(error_code::deadline_exceeded, directory_ + " is still in use by " +
-                                                     (held ? "pid " + held->pid + " of this node" : "another process") +
-                                                     " or by its last requests");
-    }
-    std::this_thread::sleep_for(lock_pause);
+    if (!held || held->holder == options.holder) return {};
+    return fail(error_code::invalid_config,
+                directory_ + " is in use by the node " + held->holder + " (pid " + held->pid + ")");
+  };
+  const auto locked = lock_file(file_.get(), mode, data_path(), options.patience, check_holder);
+  if (!locked) return std::unexpected(locked.error());
+  if (!*locked) {
+    const auto held = read_holder(directory_);
+    return fail(error_code::deadline_exceeded, directory_ + " is still in use by " +
+                                                   (held ? "pid " + held->pid + " of this node" : "another process") +
+                                                   " or by its last requests");
   }
   return {};
 }

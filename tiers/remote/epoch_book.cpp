@@ -11,11 +11,11 @@
 #include <cerrno>
 #include <charconv>
 #include <span>
-#include <thread>
 #include <vector>
 
 #include "core/byte_io.hpp"
 #include "core/checksum.hpp"
+#include "core/file_lock.hpp"
 
 namespace cenote::remote {
 
@@ -58,23 +58,18 @@ result<void> write_synced(const std::filesystem::path& file, std::span<const std
   return {};
 }
 
-/// The kernel ends it with the process, whatever that dies of.
 result<unique_fd> lock_of(const std::filesystem::path& file, std::chrono::milliseconds patience) {
   auto beside = file;
   beside += ".lock";
   unique_fd opened(::open(beside.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600));
   if (!opened) return fail_errno("open", beside.native());
-  const auto until = std::chrono::steady_clock::now() + patience;
-  while (::flock(opened.get(), LOCK_EX | LOCK_NB) != 0) {
-    if (errno == EINTR) continue;
-    if (errno != EWOULDBLOCK) return fail_errno("flock", beside.native());
-    if (std::chrono::steady_clock::now() >= until) {
-      return fail(error_code::invalid_config,
-                  file.native() +
-                      " is in use by another node, or by another backend that names the same server, database and "
-                      "prefix: each node needs a `remote.state_dir` of its own");
-    }
-    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  const auto locked = lock_file(opened.get(), LOCK_EX, beside.native(), patience);
+  if (!locked) return std::unexpected(locked.error());
+  if (!*locked) {
+    return fail(error_code::invalid_config,
+                file.native() +
+                    " is in use by another node, or by another backend that names the same server, database and "
+                    "prefix: each node needs a `remote.state_dir` of its own");
   }
   return opened;
 }
@@ -168,8 +163,7 @@ epoch epoch_book::next(const place& where, epoch seen, epoch now) const noexcept
 }
 
 result<void> epoch_book::keep(const place& where, epoch number) {
-  if (!entries_.contains(where)) make_room();
-  entry& kept = entries_[where];
+  entry& kept = entry_of(where);
   kept.number = number;
   kept.is_pending = false;
   return write();
@@ -179,8 +173,7 @@ result<void> epoch_book::keep_pending(std::uint64_t server, const std::set<std::
   for (const std::uint64_t identity : identities) {
     const place where{server, identity};
     const epoch number = known(where);
-    if (!entries_.contains(where)) make_room();
-    entry& kept = entries_[where];
+    entry& kept = entry_of(where);
     kept.number = number;
     kept.is_pending = true;
     ++kept.clears;
@@ -202,8 +195,12 @@ std::uint64_t epoch_book::clears(const place& where) const noexcept {
   return found == entries_.end() ? 0 : found->second.clears;
 }
 
-void epoch_book::make_room() {
-  if (entries_.size() < most_entries) return;
+epoch_book::entry& epoch_book::entry_of(const place& where) {
+  if (entries_.size() >= most_entries && !entries_.contains(where)) forget_lowest();
+  return entries_[where];
+}
+
+void epoch_book::forget_lowest() {
   const auto lowest = std::ranges::min_element(
       entries_, {}, [](const auto& each) { return std::pair(each.second.is_pending, each.second.number); });
   floor_ = std::max(floor_, lowest->second.number + (lowest->second.is_pending ? 1 : 0));

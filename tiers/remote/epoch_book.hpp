@@ -80,7 +80,8 @@ class epoch_book {
   epoch_book(std::filesystem::path file, unique_fd lock) : file_(std::move(file)), lock_(std::move(lock)) {}
   [[nodiscard]] bool decode(std::string_view bytes);
   [[nodiscard]] result<void> write();
-  void make_room();
+  [[nodiscard]] entry& entry_of(const place& where);
+  void forget_lowest();
 
   std::filesystem::path file_;
   unique_fd lock_;

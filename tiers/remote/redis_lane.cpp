@@ -31,7 +31,6 @@ constexpr auto stuck_for = 1s;
 constexpr std::string_view renew_script =
     "local v = redis.call('GET', KEYS[1]) if (v or '') == ARGV[1] then redis.call('SET', KEYS[1], ARGV[2]) "
     "return ARGV[2] end return v or ''";
-constexpr std::string_view no_epoch_there = "what stands in the place of its epoch is none";
 constexpr std::string_view put_tail = "\r\n$2\r\nNX\r\n";
 
 /// Whether a command can be answered like that.
@@ -211,14 +210,14 @@ void redis_lane::dispatch(redis_request request, steady_time now) {
   if (!instances_.contains(identity)) forget_idle_instances();
   instance& of = instances_[identity];
   const auto where = site_->place_of(identity);
-  if (request.kind == request_kind::clear) of.must_renew = true;
-  const bool is_over = site_->book().known(where) != of.number || site_->book().is_pending(where) || of.must_renew;
+  const bool is_over =
+      site_->book().known(where) != of.number || site_->book().is_pending(where) || request.kind == request_kind::clear;
   if (of.what == standing::known && is_over) of.what = standing::unknown;
   if (of.what == standing::known) return send_command(std::move(request), of);
   if (of.what == standing::stuck && now >= of.retry_at) of.what = standing::unknown;
   of.held.push_back(std::move(request));
   if (of.what == standing::stuck) {
-    give_up(of, "", now);
+    end_held(of, error(error_code::no_space, site_->name() + ": full"), now);
   } else if (of.what == standing::unknown) {
     of.what = standing::looking;
     of.rounds = 0;
@@ -336,9 +335,10 @@ void redis_lane::on_look(const redis_request& request, const redis_reply& reply,
   const std::uint64_t identity = request.name.identity;
   instance& of = instances_[identity];
   if (reply.what == redis_reply::type::failure) {
+    if (!is_of_another_type(reply)) return give_up(of, reply.text, now);
     // Somebody's list or hash in its place: one instance's harm must not become that of all.
-    if (is_of_another_type(reply)) send_own(request_kind::discard, wire_command({"DEL", epoch_key(identity)}));
-    return give_up(of, is_of_another_type(reply) ? no_epoch_there : reply.text, now);
+    send_own(request_kind::discard, wire_command({"DEL", epoch_key(identity)}));
+    return stick(of, "what stands in the place of its epoch is none", now);
   }
   of.seen = epoch_in(reply.text);
   if (of.what == standing::known) {
@@ -353,7 +353,7 @@ void redis_lane::settle(std::uint64_t identity, instance& of, std::string_view r
   epoch_book& book = site_->book();
   const auto where = site_->place_of(identity);
   const epoch known = book.known(where);
-  const bool must_renew = of.must_renew || book.is_pending(where) || of.seen == 0 || of.seen < known;
+  const bool must_renew = book.is_pending(where) || of.seen == 0 || of.seen < known;
   if (!must_renew) {
     if (of.seen != known) {
       ++answers_->counts.epochs_adopted;
@@ -375,7 +375,6 @@ void redis_lane::on_renewed(const redis_request& request, const redis_reply& rep
   if (reply.what == redis_reply::type::failure) return give_up(of, reply.text, now);
   of.seen = epoch_in(reply.text);
   if (of.seen != request.number) return settle(request.name.identity, of, reply.text, now);
-  of.must_renew = false;  // what was cleared since, also by way of another connection, is pending
   ++answers_->counts.epochs_made;
   epoch_book& book = site_->book();
   const auto where = site_->place_of(request.name.identity);
@@ -399,14 +398,20 @@ void redis_lane::serve_from(instance& of, epoch number, steady_time now) {
   }
 }
 
-/// The server cannot say or keep an epoch: nothing of the instance is there, and nothing can be put.
+/// The server refuses to say or keep an epoch.
 void redis_lane::give_up(instance& of, std::string_view reply, steady_time now) {
-  const bool is_full = reply.empty() || reply == no_epoch_there || meaning_of(reply) == redis_failure::full;
-  const error why(error_code::no_space, site_->name() + ": " + (reply.empty() ? "full" : explained(reply)));
-  if (!is_full && !doom_) doom_ = error(error_code::system, explained(reply));
-  if (!is_full) return;  // all is answered when the connection is lost
-  if (!reply.empty()) of.retry_at = now + stuck_for;
+  if (meaning_of(reply) == redis_failure::full) return stick(of, explained(reply), now);
+  if (!doom_) doom_ = error(error_code::system, explained(reply));  // all is answered when the connection is lost
+}
+
+/// No epoch: nothing of the instance is there, and for a while nothing can be put.
+void redis_lane::stick(instance& of, const std::string& why, steady_time now) {
   of.what = standing::stuck;
+  of.retry_at = now + stuck_for;
+  end_held(of, error(error_code::no_space, site_->name() + ": " + why), now);
+}
+
+void redis_lane::end_held(instance& of, const error& why, steady_time now) {
   for (redis_request& each : std::exchange(of.held, {})) {
     const bool is_lost = each.kind == request_kind::get || each.kind == request_kind::exists;
     answers_->end(each, is_lost ? item_result::missing : item_result::full, now, &why);

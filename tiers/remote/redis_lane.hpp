@@ -58,7 +58,6 @@ class redis_lane {
     epoch number = 0;                  ///< known: what keys are made with
     epoch seen = 0;                    ///< what the server said last
     std::uint64_t run = 0;             ///< that began with reading it
-    bool must_renew = false;           ///< a clear waits for an epoch made after it was asked for
     unsigned rounds = 0;               ///< renewals that another node was faster with
     steady_time retry_at{};            ///< stuck
     std::deque<redis_request> held{};  ///< wait for it
@@ -94,6 +93,8 @@ class redis_lane {
   void settle(std::uint64_t identity, instance& of, std::string_view raw, steady_time now);
   void serve_from(instance& of, epoch number, steady_time now);
   void give_up(instance& of, std::string_view reply, steady_time now);
+  void stick(instance& of, const std::string& why, steady_time now);
+  void end_held(instance& of, const error& why, steady_time now);
   void discard(const redis_request& request);
   void note(const result<void>& written);
   [[nodiscard]] bool is_current(const redis_request& request) const noexcept;
