@@ -145,8 +145,10 @@ constexpr std::array keys{
         {.name = "nvme.ingest",
          .type = choice,
          .fallback = "evicted",
-         .about = "What is written down: every block as it is stored, blocks that were read "
-                  "`nvme.hot_accesses` times, or blocks that leave DRAM."}),
+         .about =
+             "What is written down: nothing (what is there is read), every block as it is stored, blocks that were "
+             "read `nvme.hot_accesses` times, or blocks that leave DRAM. What leaves without a copy goes to the "
+             "first tier that is `evicted`, or else to the first one that is not `none`."}),
     bound<&node_config::nvme, &nvme_section::hot_accesses>(
         {.name = "nvme.hot_accesses",
          .type = integer,
@@ -240,8 +242,9 @@ constexpr std::array keys{
          .type = choice,
          .fallback = "all",
          .about =
-             "What is put there: every block as it is stored, blocks that were read `remote.hot_accesses` times, or "
-             "blocks that leave DRAM while there is no NVMe tier."}),
+             "What is put there: nothing (what others put is read), every block as it is stored, blocks that were read "
+             "`remote.hot_accesses` times, or blocks that leave DRAM while there is no NVMe tier. For what leaves "
+             "without a copy see `nvme.ingest`."}),
     bound<&node_config::remote, &remote_section::hot_accesses>(
         {.name = "remote.hot_accesses",
          .type = integer,

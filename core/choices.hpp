@@ -9,11 +9,12 @@ namespace cenote {
 
 /// When a block is written to the tier below.
 enum class ingest : std::uint8_t {
+  none,    ///< never: what is there already is read
   all,     ///< when it is stored
   hot,     ///< when it was read often
   evicted  ///< when it leaves
 };
-CENOTE_ENUM_NAMES(ingest, all, hot, evicted);
+CENOTE_ENUM_NAMES(ingest, none, all, hot, evicted);
 
 /// Of an instance group: no block goes while a group of a lower class has one that can.
 enum class priority : std::uint8_t { low, normal, high };

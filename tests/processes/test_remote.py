@@ -81,6 +81,18 @@ def test_what_one_node_stores_another_finds(start: Callable[..., Node], attach: 
     assert found(attach(there, "another model", block=BLOCK), keys) == 0
 
 
+def test_a_node_that_puts_nothing_reads_what_others_put(start: Callable[..., Node], attach: Attach) -> None:
+    here, there = start(), start("remote.ingest=none", capacity="16MiB")
+    keys = put(attach(here, "model", block=BLOCK), "shared", COUNT)
+    all_put(here, COUNT)
+    reader = attach(there, "model", block=BLOCK)
+    assert found(reader, keys) == COUNT
+    for n in range(16):  # more than there is room for
+        put(reader, f"own{n}", COUNT)
+    assert there.status()["dram"]["evicted"] > 0
+    assert (counter(there, "put"), remote(there)["putting"]) == (0, 0)
+
+
 def test_a_chain_goes_on_elsewhere_where_it_ends_here(start: Callable[..., Node], attach: Attach) -> None:
     here, there = start(), start()
     keys = put(attach(here, "model", block=BLOCK), "chain")

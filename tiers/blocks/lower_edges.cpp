@@ -93,15 +93,17 @@ bool lower_edges::demote_ahead(boot_time now) {
   return write_oldest(*oldest, blocks_for(excess, *oldest), now) > 0 || more;
 }
 
-/// Where blocks go that leave: the first tier that wants these, or else the first one; of those that stand.
+/// Where blocks go that leave: the first tier that wants these, or else the first one that takes any; of those that
+/// stand.
 std::optional<edge_number> lower_edges::demotion_edge() const noexcept {
   const std::vector<edge_options>& edges = state_.options.edges;
-  for (const bool wants_these : {true, false}) {
-    for (edge_number edge = 0; edge < edges.size(); ++edge) {
-      if (!state_.away[edge] && (edges[edge].ingest == ingest::evicted || !wants_these)) return edge;
-    }
+  std::optional<edge_number> first;
+  for (edge_number edge = 0; edge < edges.size(); ++edge) {
+    if (state_.away[edge] || edges[edge].ingest == ingest::none) continue;
+    if (edges[edge].ingest == ingest::evicted) return edge;
+    if (!first) first = edge;
   }
-  return std::nullopt;
+  return first;
 }
 
 /// Bytes of dirty blocks beyond what demote_ahead() leaves dirty.

@@ -450,6 +450,18 @@ BOOST_AUTO_TEST_CASE(with_ingest_hot_a_block_is_written_when_it_was_used_often_e
   BOOST_TEST(hot.at.present(hot.in) == 2U);
 }
 
+BOOST_AUTO_TEST_CASE(with_ingest_none_nothing_is_written_and_what_is_there_is_read) {
+  world reader({.ingest = ingest::none, .hot_accesses = 1});
+  reader.put(0, 1);
+  const std::array used{key_of(0)};
+  reader.a.touch(used);
+  BOOST_TEST(reader.demote_all().empty());
+  reader.put(1, 200);  // more than there is room for
+  BOOST_TEST(reader.demotions().empty());
+  reader.hints.add(short_key(1000));
+  BOOST_TEST((reader.load(1000).state == load_state::loading));
+}
+
 BOOST_AUTO_TEST_CASE(a_block_that_is_written_through_is_not_evicted_meanwhile) {
   world all({.ingest = ingest::all, .write_window = block});
   all.put(0, 1);
