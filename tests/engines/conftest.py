@@ -17,6 +17,7 @@ ROOT = HERE.parents[1]
 sys.path[:0] = [str(HERE), str(HERE.parent / "processes"), str(ROOT / "python")]
 
 from node import Node, finish_all  # noqa: E402
+from redis import Redis  # noqa: E402
 from selection import pytest_collection_modifyitems  # noqa: E402
 from vllm_engine import Engine  # noqa: E402
 
@@ -75,6 +76,14 @@ def start_node(tmp_path: Path) -> Iterator[StartNode]:
 
     yield start
     finish_all(nodes)
+
+
+@pytest.fixture
+def redis() -> Iterator[Redis]:
+    """A Redis server for the remote tier of the test's nodes."""
+    server = Redis()
+    yield server
+    server.close()
 
 
 @pytest.fixture

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from conftest import StartEngine, StartNode
 from node import Node, run_cenote, until
+from redis import Redis
 from tiny_models import prompt
 from vllm_engine import Engine, connector
 
@@ -289,7 +290,9 @@ def test_prefixes_on_nvme_are_brought_up_while_the_request_waits(
     cached = [each["cached"] for each in answers]  # less than all of it where memory was taken meanwhile
     assert min(cached) > 0
     assert max(cached) == full_blocks(600)
-    assert engine.metrics()["cenote_blocks_prefetched"] > 0
+    metrics = engine.metrics()
+    assert metrics["cenote_blocks_prefetched"] > metrics["cenote_blocks_from_remote"] == 0
+    assert metrics["prompt_tokens_cached_by_source[disk]"] > 0
 
 
 def test_a_hybrid_model_needs_only_the_window_of_its_window_groups(
@@ -336,6 +339,41 @@ def test_a_hybrid_prefix_on_nvme_comes_up_with_its_window(
     assert (answer["tokens"], answer["cached"]) == (computed["tokens"], full_blocks(400))
     # 12 blocks of full attention, and the last 3 or 4 of the window
     assert 12 + 3 <= node.status()["prefetch"]["blocks_loaded"] <= 12 + 4
+
+
+def test_a_hybrid_prefix_that_another_node_stored_is_found_with_its_window_and_told_as_remote(
+    start_node: StartNode, redis: Redis, sliding: Path, start_engine: StartEngine, tmp_path: Path
+) -> None:
+    def start(name: str) -> Node:
+        remote = (f'remote.backends=["{redis.url}"]', f"remote.state_dir={tmp_path / name}", "remote.lookup_timeout=2s")
+        node = start_node(*remote, "prefetch.policy=wait_complete", "debug.enabled=true")
+        until("the server serves", lambda: node.status()["remote"]["serving"] == 1)
+        return node
+
+    here, there = start("a"), start("b")
+    writer = start_engine(sliding, dtype="bfloat16", kv_transfer_config=connector(here.socket))
+    settings = connector(there.socket, prefill_tokens_per_s=1)  # slow: however long the answer takes, it is worth it
+    reader = start_engine(sliding, dtype="bfloat16", kv_transfer_config=settings)
+    asked = prompt(400, 46)
+    (computed,) = writer.generate([asked], 16)
+    assert computed["cached"] == 0
+    until("it is on the server", lambda: here.status()["remote"]["counters"]["put"] >= 2 * 12)
+
+    (answer,) = reader.generate([asked], 16)
+    assert (answer["tokens"], answer["cached"]) == (computed["tokens"], full_blocks(400))
+    metrics = reader.metrics()
+    assert metrics["cenote_blocks_from_remote"] == metrics["cenote_blocks_prefetched"] == 12
+    assert metrics["prompt_tokens_cached_by_source[external_unspecified]"] == full_blocks(400)
+    # 12 blocks of full attention, and the last 3 or 4 of the window
+    assert 12 + 3 <= there.status()["prefetch"]["blocks_loaded"] <= 12 + 4
+
+    # from DRAM now, and with every byte altered other tokens: the right ones came out of these bytes
+    assert reader.call("forget")
+    corrupt(there)
+    (altered,) = reader.generate([asked], 16)
+    assert altered["cached"] == full_blocks(400)
+    assert altered["tokens"] != computed["tokens"]
+    assert reader.metrics()["prompt_tokens_cached_by_source[host]"] == full_blocks(400)
 
 
 def test_two_ranks_write_a_block_together_and_each_reads_its_part(

@@ -127,7 +127,7 @@ def test_a_reset_while_the_weights_are_read_does_not_end_in_the_shared_instance(
             made._config, made._connecting, made._weights = None, threading.Lock(), None
             made._offers, made._requests, made._late_stores = {}, {}, []
             made._loading, made._events = {}, types.SimpleNamespace(clear=lambda: None)
-            made._pending, made._generations = {}, 0
+            made._pending, made._generations, made._asker = {}, 0, types.SimpleNamespace(close=lambda: None)
             made.connected = []
             made._connect = made.connected.append
             return made
@@ -154,3 +154,164 @@ def test_a_reset_while_the_weights_are_read_does_not_end_in_the_shared_instance(
         ]
     """
     assert run(vllm_python, code) == [[[], [False]], [[], [True]], [[], []], [[], [True]]]
+
+
+# A scheduler with a group of full attention and one of a window of 96 tokens (four blocks of 32 at most), before a node
+# that is made up here. `dram`, `nvme`, `far`: group -> the numbers of the blocks that lie there.
+SCHEDULER_BEFORE_A_NODE = """
+    import threading, time, types
+    from cenote._vllm import reach, scheduler as module
+    from cenote._vllm.model import Group
+    from cenote._vllm.prefill_rate import PrefillRate
+    from cenote._vllm.reach import Asker
+    from cenote._vllm.stats import CenoteStats
+    from cenote.errors import NotRunning
+    from cenote.session import Match
+
+    BLOCK = 32
+    reach._LONGEST = 60.0  # seconds: a slow machine is no answer that comes too late
+    KEYS = [b"block%03d" % i for i in range(40)]
+
+    class FakeNode:
+        def __init__(self, dram={}, nvme={}, far={}):
+            self.tiers = [{name: set(tier.get(name, ())) for name in ("full", "window")} for tier in (dram, nvme, far)]
+            self.answers, self.asked, self.wanted, self.asks_tiers = threading.Event(), [], [], True
+
+        def reach(self, group, keys, depth):
+            there = set().union(*(tier[group] for tier in self.tiers[:depth]))
+            return next((i for i, key in enumerate(keys) if KEYS.index(key) not in there), len(keys))
+
+        def match(self, keys, group):
+            return Match(self.reach(group, keys, 1), self.reach(group, keys, 2))
+
+        def locate(self, keys, group, timeout):
+            self.asked.append((group, KEYS.index(keys[0]), len(keys)))
+            answered = self.answers.wait(timeout)
+            return Match(self.reach(group, keys, 1), self.reach(group, keys, 3 if answered else 2))
+
+        def prefetch(self, keys, prefill_tokens_per_s, threshold_tokens, group):
+            self.wanted.append((group, KEYS.index(keys[0]), len(keys)))
+            self.tiers[0][group] |= {KEYS.index(each) for each in keys[:self.reach(group, keys, 3)]}
+            return types.SimpleNamespace(done=True, release=lambda: None)
+
+        def acquire(self, keys, group=None):
+            class Held(list):
+                def release(self): pass
+            return Held(keys[:self.reach(group, keys, 1)])
+
+    def scheduler_of(node, rate=1):
+        made = module.Scheduler.__new__(module.Scheduler)
+        made.stats, made._may_load, made._block_size, made._layout = CenoteStats(), True, BLOCK, None
+        made._groups, made._session = [Group("full", 0), Group("window", 96)], lambda: node
+        made._keys_loading, made._offers, made._loading, made._new_loads, made._quiet_until = {}, {}, {}, [], 0
+        made._rate, made._asker, made._null_block, made._connection = PrefillRate(rate), Asker(), -1, None
+        return made
+
+    def asked_by(made, blocks):
+        request = types.SimpleNamespace(
+            request_id="r", skip_reading_prefix_cache=False, lora_request=None, num_tokens=blocks * BLOCK + 1,
+            block_hashes=KEYS[:blocks])
+        made._requests = {"r": module.Tracked(request)}
+        return request
+
+    def until_answered(made, request):
+        "What match() says when it does not say None any more; how often it did."
+        waits, end = 0, time.monotonic() + 60
+        while (answer := made.match(request, 0)[0]) is None and time.monotonic() < end:
+            waits += 1
+            time.sleep(0.001)
+        return None if answer is None else answer // BLOCK, waits
+
+    def sources(made, request, blocks):
+        first = made._offers["r"].starts[1]
+        tables = list(range(blocks)), [-1] * first + list(range(first, blocks))
+        made.allocated(request, types.SimpleNamespace(get_block_ids=lambda: tables), blocks * BLOCK)
+        return {each.value: count // BLOCK for each, count in made.sources(request, blocks * BLOCK).items()}
+"""
+
+
+def run_before_a_node(vllm_python: str, code: str) -> Any:
+    return run(vllm_python, textwrap.dedent(SCHEDULER_BEFORE_A_NODE) + textwrap.dedent(code))
+
+
+def test_a_lookup_that_asks_other_tiers_waits_nowhere_and_brings_the_window_s_tail_alone(vllm_python: str) -> None:
+    code = """
+        everywhere = range(40)
+        dram, nvme = {"full": range(3), "window": range(3)}, {"full": range(8), "window": range(8)}
+        node = FakeNode(dram, nvme, far={"full": range(20), "window": everywhere})
+        made = scheduler_of(node)
+        request = asked_by(made, 30)
+        silent = [made.match(request, 0)[0] for _ in range(5)]  # though nobody has answered: this thread goes on
+        before = list(node.wanted)
+        node.answers.set()
+        count, waits = until_answered(made, request)
+        result = silent, before, count, node.asked, node.wanted, sources(made, request, count)
+        result += (made.stats.data["blocks_prefetched"], made.stats.data["blocks_from_remote"])
+    """
+    silent, before, count, asked, wanted, sources, prefetched, remote = run_before_a_node(vllm_python, code)
+    assert (silent, before) == ([None] * 5, [])
+    # behind 20 blocks the next token looks back at 95: into the last three
+    assert asked == [["full", 0, 30], ["window", 17, 3]]
+    assert wanted == [["full", 0, 20], ["window", 17, 3]]
+    assert (count, sources) == (20, {"host": 3, "disk": 5, "external_unspecified": 12})
+    assert (prefetched, remote) == (17, 12)
+
+
+def test_a_prefix_whose_window_no_tier_has_is_shorter(vllm_python: str) -> None:
+    code = """
+        node = FakeNode(far={"full": range(30), "window": [*range(10), *range(12, 18), 29]})
+        node.answers.set()
+        made = scheduler_of(node)
+        request = asked_by(made, 30)
+        result = until_answered(made, request)[0], node.wanted
+    """
+    assert run_before_a_node(vllm_python, code) == [18, [["full", 0, 18], ["window", 15, 3]]]
+
+
+def test_a_tier_that_does_not_answer_costs_its_time_and_nothing_that_is_here(vllm_python: str) -> None:
+    code = """
+        node = FakeNode({"full": range(3), "window": range(3)}, {"full": range(8), "window": range(8)})
+        made = scheduler_of(node, rate=960 / 20 / 0.05)  # a twentieth of computing all takes 50 ms
+        request = asked_by(made, 30)
+        count, waits = until_answered(made, request)
+        asked = len(node.asked)
+        del made._offers["r"]
+        again = until_answered(made, request)  # once a request
+        result = [(count, waits > 0), node.wanted, sources(made, request, 8), again, len(node.asked) - asked]
+
+        def locate(*_, **__):
+            raise NotRunning("gone")  # a failure is no answer either
+
+        node = FakeNode({"full": range(3), "window": range(3)})
+        node.locate = locate
+        made = scheduler_of(node)
+        result += [until_answered(made, asked_by(made, 30))[0], node.wanted]
+    """
+    found, wanted, sources, again, asked_again, after_failure, wanted_then = run_before_a_node(vllm_python, code)
+    assert (after_failure, wanted_then) == (3, [])
+    assert found == [8, True]
+    assert wanted == [["full", 0, 8], ["window", 5, 3]]
+    assert sources == {"host": 8}  # of the second lookup: the first one brought them up
+    assert (again, asked_again) == ([8, 0], 0)
+
+
+def test_nobody_is_asked_what_is_computed_sooner_or_is_here(vllm_python: str) -> None:
+    code = """
+        node = FakeNode(far={"full": range(30), "window": range(30)})
+        fast = scheduler_of(node, rate=10_000_000)
+        request = asked_by(fast, 30)
+        result = [until_answered(fast, request), node.asked]
+        here = FakeNode(nvme={"full": range(30), "window": range(30)})
+        made = scheduler_of(here)
+        request = asked_by(made, 30)
+        result += [until_answered(made, request), here.asked, sources(made, request, 30)]
+        dropped = FakeNode()
+        made = scheduler_of(dropped)
+        request = asked_by(made, 30)
+        open_one = made.match(request, 0)[0]
+        made._end_waits(made._requests["r"])
+        made._asker.close()
+        dropped.answers.set()  # its thread is waited for at the end
+        result += [open_one, made._requests["r"].question is None]
+    """
+    assert run_before_a_node(vllm_python, code) == [[0, 0], [], [30, 1], [], {"disk": 30}, None, True]

@@ -103,7 +103,7 @@ class Engine:
         return [each["tokens"] for each in self.generate(prompts, tokens, **more)]
 
     def metrics(self) -> dict[str, float]:
-        """vLLM's own and ours, added up over labels; without `vllm:`."""
+        """vLLM's own and ours, added up over labels, and `name[source]` where they have sources; without `vllm:`."""
         found = self.call("metrics")
         assert isinstance(found, dict)
         return found
@@ -240,6 +240,8 @@ def _serve(arguments: dict[str, Any]) -> None:
             if hasattr(each, "value"):
                 name = each.name.removeprefix("vllm:")
                 found[name] = found.get(name, 0) + each.value
+                if each.labels.get("source"):
+                    found[f"{name}[{each.labels['source']}]"] = each.value
         return found
 
     def forget() -> bool:

@@ -23,6 +23,7 @@ from .events import Events
 from .layout import Unservable
 from .messages import Acknowledged, CenoteMetadata, Load, RankLayout, Store
 from .prefill_rate import PrefillRate
+from .reach import Asker, Prefix, Question, Tiers
 from .settings import Settings
 from .stats import CenoteStats
 
@@ -37,13 +38,13 @@ _PATIENCE = 5.0  # seconds that the engine's start waits for its weights to be r
 class Offer:
     """Blocks found for a request in this step, pinned. `first`: the position of the first in the request."""
 
-    __slots__ = ("count", "first", "from_below", "held", "keys", "starts")
+    __slots__ = ("count", "first", "held", "keys", "starts", "tiers")
 
     def __init__(self, first: int, keys: Sequence[bytes]) -> None:
         self.first = first
         self.keys = keys
         self.count = 0  # blocks offered
-        self.from_below = 0  # of these, those that came up from a lower tier
+        self.tiers: Tiers | None = None  # where they were; None: all in DRAM
         self.held: list[Held] = []
         self.starts: list[int] = []  # by group: a window group is pinned from here on
 
@@ -62,10 +63,12 @@ class Tracked:
     stored: int = 0
     may_load: bool = True
     may_store: bool = True
-    from_below: int = 0
+    loaded: tuple[int, int, int] = (0, 0, 0)  # blocks from DRAM, from NVMe, from elsewhere
     joined: bool = False  # waits for another request's load
+    question: Question | None = None  # about tiers that have to be asked
+    asked: bool = False  # a second question would find nothing else
     prefetches: list[Prefetch] = dataclasses.field(default_factory=list)  # one for each group
-    resident: int = 0  # blocks, when they began
+    tiers: Tiers | None = None  # where its blocks were when they began
     prefetched: bool = False  # a second prefetch would bring nothing else
 
 
@@ -111,6 +114,7 @@ class Scheduler:
         self._next_store = 0
         self._quiet_until = 0.0
         self._rate = PrefillRate(settings.prefill_tokens_per_s)
+        self._asker = Asker()
         self._events = Events(config)
         self.stats = CenoteStats()
 
@@ -192,7 +196,7 @@ class Scheduler:
         is not found there."""
         self._drop_offers()
         for tracked in self._requests.values():
-            self._end_prefetch(tracked)
+            self._end_waits(tracked)
             tracked.may_store = False  # it may have been computed with the old weights
         for late in self._late_stores:  # kept, for what they close
             late.keys, late.blocks = [], []
@@ -209,7 +213,8 @@ class Scheduler:
     def close(self) -> None:
         self._drop_offers()
         for tracked in self._requests.values():
-            self._end_prefetch(tracked)
+            self._end_waits(tracked)
+        self._asker.close()
         for offer in self._loading.values():
             offer.release()
         with self._connecting:
@@ -267,29 +272,34 @@ class Scheduler:
 
     def _find(self, session: Session, tracked: Tracked, offer: Offer) -> bool:
         """Pins what is there; true: wait, more is on its way."""
+        if tracked.question is not None and tracked.question.is_open():
+            return True
         if tracked.prefetches:
             if not all([each.done for each in tracked.prefetches]):  # asked all: that pins what came
                 return True
             tracked.prefetched = True
         self._pin(session, offer)
         if tracked.prefetches:
-            offer.from_below = max(0, offer.count - tracked.resident)
+            offer.tiers = tracked.tiers
             self._end_prefetch(tracked)
         elif not tracked.prefetched and offer.count < len(offer.keys):
-            return self._start_prefetch(session, tracked, offer)
+            return self._bring(session, tracked, offer)
         return False
+
+    def _prefix(self, offer: Offer) -> Prefix:
+        return Prefix(self._groups, self._block_size, offer.first, offer.keys)
 
     def _pin(self, session: Session, offer: Offer) -> None:
         if len(self._groups) == 1:
             held = session.acquire(offer.keys)
             offer.held, offer.starts, offer.count = [held], [0], len(held)
             return
-        counts = [session.match(offer.keys, group=group.name).resident for group in self._groups if not group.window]
-        count = self._with_windows(session, offer, min(counts), anywhere=False)
+        prefix = self._prefix(offer)
+        count = prefix.longest(lambda group, keys: session.match(keys, group=group.name).resident)
         if count == 0:
             return
         for group in self._groups:
-            start = self._first_of(group, offer, count)
+            start = prefix.first_of(group, count)
             held = session.acquire(offer.keys[start:count], group=group.name)
             offer.held.append(held)
             offer.starts.append(start)
@@ -297,41 +307,46 @@ class Scheduler:
                 return
         offer.count = count
 
-    def _first_of(self, group: model.Group, offer: Offer, count: int) -> int:
-        """The first of the offer's keys whose block this group needs, if the first `count` are taken."""
-        return max(0, group.first_needed((offer.first + count) * self._block_size, self._block_size) - offer.first)
-
-    def _with_windows(self, session: Session, offer: Offer, longest: int, *, anywhere: bool) -> int:
-        """The longest prefix of at most `longest` blocks for which DRAM, or `anywhere` some tier, has what every window
-        group needs."""
-        count, longer = longest, longest + 1
-        while 0 < count < longer:
-            longer = count
-            for group in self._groups:
-                first = self._first_of(group, offer, longer)
-                if group.window:
-                    match = session.match(offer.keys[first:longer], group=group.name)
-                    there = match.reachable if anywhere else match.resident
-                    if first + there < longer:  # every prefix that ends behind the missing block needs it, too
-                        count = min(count, first + there)
-        return count
-
-    def _start_prefetch(self, session: Session, tracked: Tracked, offer: Offer) -> bool:
-        """Whether lower tiers have more of it, and the node began to bring it up."""
+    def _bring(self, session: Session, tracked: Tracked, offer: Offer) -> bool:
+        """Whether lower tiers may have more of it: they are asked, or the node began to bring it up."""
         if time.monotonic() < self._quiet_until:
             return False
-        whole = [group.name for group in self._groups if not group.window]
-        if session.asks_tiers and len(whole) == len(self._groups):
-            longest = len(offer.keys)  # the node asks, and the prefetch ends where no tier has more
-        else:
-            longest = min(session.match(offer.keys, group=name).reachable for name in whole)
-        count = self._with_windows(session, offer, longest, anywhere=True)
+        prefix = self._prefix(offer)
+        count = local = prefix.longest(lambda group, keys: session.match(keys, group=group.name).reachable)
+        if local < len(offer.keys) and session.asks_tiers:
+            if not any(group.window for group in self._groups):
+                count = len(offer.keys)  # the node asks, and the prefetch ends where no tier has more
+            elif not tracked.asked:
+                tracked.asked = True
+                missing = (len(offer.keys) - offer.count) * self._block_size
+                tracked.question = self._asker.ask(session, prefix, missing, self._rate.tokens_per_s)
+                if tracked.question is not None:
+                    return True
+            else:
+                count = max(local, min(self._answer(tracked) - offer.first, len(offer.keys)))
         if count <= offer.count:
             return False
-        tracked.resident = offer.count
+        tracked.tiers = Tiers(offer.first + offer.count, offer.first + local)
+        self._start_prefetch(session, tracked, prefix, count)
+        return True
+
+    def _answer(self, tracked: Tracked) -> int:
+        """The request's block up to which all tiers together have it; 0: that is not known."""
+        question, tracked.question = tracked.question, None
+        if question is None:
+            return 0
+        try:
+            return question.end()
+        except CenoteError as why:
+            self.failed(why)
+            return 0
+        finally:
+            question.drop()
+
+    def _start_prefetch(self, session: Session, tracked: Tracked, prefix: Prefix, count: int) -> None:
         try:
             for group in self._groups:
-                keys = offer.keys[self._first_of(group, offer, count) : count]
+                keys = prefix.keys[prefix.first_of(group, count) : count]
                 # A window is short, but nothing of the prefix can be used without it.
                 rate, threshold = (0, 0) if group.window else (self._rate.tokens_per_s, None)
                 made = session.prefetch(keys, prefill_tokens_per_s=rate, threshold_tokens=threshold, group=group.name)
@@ -341,7 +356,12 @@ class Scheduler:
             if isinstance(why, DeadlineExceeded | NodeRestarting):
                 self._quiet_until = time.monotonic() + _QUIET
             raise
-        return True
+
+    def _end_waits(self, tracked: Tracked) -> None:
+        question, tracked.question = tracked.question, None
+        if question is not None:
+            question.drop()
+        self._end_prefetch(tracked)
 
     def _end_prefetch(self, tracked: Tracked) -> None:
         prefetches, tracked.prefetches = tracked.prefetches, []
@@ -373,7 +393,6 @@ class Scheduler:
         self._new_loads.append(load)
         for key in offer.keys[: offer.count]:
             self._keys_loading[key] = name
-        self._requests[name].from_below = min(offer.from_below, offer.count)
 
     def _failed_load(self, name: str, offer: Offer, tables: Sequence[list[int]], external: int) -> Load:
         """The request waits for a load, or computes with its blocks in this step: let it fail."""
@@ -385,7 +404,10 @@ class Scheduler:
         count, odd = divmod(external, self._block_size)
         if odd or count > offer.count:
             raise ValueError(f"{name}: {external} tokens to load, {offer.count} blocks offered")
-        self.stats.add(blocks_offered=count, blocks_prefetched=min(count, offer.from_below))
+        tiers = offer.tiers or Tiers(offer.first + count, offer.first + count)
+        dram, nvme, elsewhere = tiers.split(offer.first, count)
+        self._requests[name].loaded = (dram, nvme, elsewhere)
+        self.stats.add(blocks_offered=count, blocks_prefetched=count - dram, blocks_from_remote=elsewhere)
         load = Load(name, [])
         for number, (group, start) in enumerate(zip(self._groups, offer.starts, strict=True)):
             table = tables[number][offer.first : offer.first + count]
@@ -400,8 +422,14 @@ class Scheduler:
     def sources(self, request: Any, tokens: int) -> dict[CacheHitSource, int]:
         """Where the tokens that a request loads came from."""
         tracked = self._requests.get(request.request_id)
-        disk = min(tokens, (tracked.from_below if tracked is not None else 0) * self._block_size)
-        counted = {CacheHitSource.HOST: tokens - disk, CacheHitSource.DISK: disk}
+        _, nvme, elsewhere = tracked.loaded if tracked is not None else (0, 0, 0)
+        remote = min(tokens, elsewhere * self._block_size)
+        disk = min(tokens - remote, nvme * self._block_size)
+        counted = {
+            CacheHitSource.HOST: tokens - disk - remote,
+            CacheHitSource.DISK: disk,
+            CacheHitSource.EXTERNAL_UNSPECIFIED: remote,  # what vLLM says of remote stores
+        }
         return {source: count for source, count in counted.items() if count}
 
     # ---- giving
@@ -492,7 +520,7 @@ class Scheduler:
             offer.release()
         if tracked is None:
             return False
-        self._end_prefetch(tracked)
+        self._end_waits(tracked)
         session = self._session()
         if session is None or not (self._may_store and tracked.may_store) or not _is_cacheable(request):
             return False

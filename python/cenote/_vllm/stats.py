@@ -13,6 +13,7 @@ COUNTERS = {
     "blocks_looked_up": "Blocks looked up, beyond what the engine had itself",
     "blocks_offered": "Blocks found and offered to the scheduler",
     "blocks_prefetched": "Blocks offered that came up from a lower tier first",
+    "blocks_from_remote": "Blocks offered that came from a tier outside this machine",
     "loads_joined": "Requests that waited for another one's load of the same prefix",
     "blocks_loaded": "Blocks copied into the engine, counted by each rank",
     "bytes_loaded": "Bytes copied into the engine",
