@@ -11,7 +11,7 @@ import threading
 import time
 import weakref
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
@@ -26,7 +26,7 @@ from ._sglang.engine import UPDATES, Engine, Unshareable, engine_of, watch_updat
 from ._sglang.identity import is_replicated, spec_of
 from ._sglang.keys import Keys
 from ._sglang.pages import Pages, Places, Unsupported
-from ._sglang.pool import Pool
+from ._sglang.pool import PATIENCE, Pool
 from ._sglang.settings import Settings
 from .errors import Closed, Forked, InvalidArgument, NotRunning, SessionKilled
 
@@ -314,7 +314,9 @@ class CenoteHiCache(HiCacheStorage):  # type: ignore[misc]  # SGLang's classes a
             count = known.pool.reach(keys) if known.pool is not None else 0
         hits: dict[Any, int] = {PoolName.KV: count} if count else {}
         may_end = np.ones(count + 1, bool)  # whether the prefix of so many pages can be restored
+        allowed = may_end.copy()  # the same, if all windows were there
         wanted: list[tuple[Pool, int]] = []  # pool, and how many of the last pages it is asked for; 0: all
+        windows: dict[Any, tuple[Pool, int]] = {}  # those of them that are asked for the last pages
         for transfer in transfers:
             if count == 0:
                 break
@@ -326,7 +328,15 @@ class CenoteHiCache(HiCacheStorage):  # type: ignore[misc]  # SGLang's classes a
                 may_end &= ends
                 if pool is not None:
                     wanted.append((pool, window))
+                if pool is None or not window:
+                    allowed &= ends
+                else:
+                    windows[transfer.name] = pool, window
         may_end[0] = False
+        farthest = _farthest(keys, windows.values(), np.flatnonzero(allowed), np.flatnonzero(may_end))
+        if farthest:
+            may_end[farthest] = True
+            hits |= {name: max(hits.get(name, 0), farthest) for name in windows}
         restorable = np.flatnonzero(may_end).tolist()
         final = restorable[-1] if restorable else 0
         if final:
@@ -422,6 +432,25 @@ def _look_after(look: weakref.WeakMethod[Callable[[], None]], ended: threading.E
             return
         now()
         del now
+
+
+def _farthest(keys: Keys, windows: Collection[tuple[Pool, int]], allowed: Any, known: Any) -> int:
+    """The longest of the `allowed` prefixes, in pages, of which each pool has its window, with those tiers asked that
+    have to be; 0: none that is longer than what is `known`, or nobody said so in time."""
+    until = time.monotonic() + PATIENCE
+    least = int(known[-1]) if known.size else 0
+    end = int(allowed[-1]) if allowed.size and any(pool.asks_tiers for pool, _ in windows) else 0
+    while end > least and time.monotonic() < until:
+        shorter = end
+        for pool, window in windows:
+            first = max(0, end - window)
+            there = pool.reach(keys.cut(first, end), until - time.monotonic())
+            if first + there < end:  # every prefix that ends behind the missing page needs it, too
+                shorter = min(shorter, first + there)
+        if shorter == end:
+            return end
+        end = int(allowed[allowed <= shorter][-1]) if (allowed <= shorter).any() else 0
+    return 0
 
 
 def _windows(present: Sequence[bool], window: int) -> Any:

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
+from node import until
+from redis import Redis
 from sglang_support import EVERY_LAYOUT, Engine, Node, SlidingEngine, sequence
 
 pytest_plugins = ["sglang_support"]
@@ -53,3 +56,36 @@ def test_a_prompt_ends_where_a_window_was_stored(sglang_node: Node, engine_of: E
     loaded = engine.prefetch(third)
     assert loaded == len(start)
     assert engine.load_back(third) == loaded
+
+
+def test_a_sliding_window_that_another_node_stored_comes_with_its_prompt(
+    start_sglang_node: Callable[..., Node], redis: Redis, engine_of: EngineOf, tmp_path: Path
+) -> None:
+    def start(name: str) -> Node:
+        elsewhere = (f'remote.backends=["{redis.url}"]', f"remote.state_dir={tmp_path / name}")
+        node = start_sglang_node(*elsewhere, "dram.capacity=64MiB", "remote.lookup_timeout=2s")
+        until("the server serves", lambda: node.status()["remote"]["serving"] == 1)
+        return node
+
+    here, there = start("a"), start("b")
+    writer = engine_of(here, kind=SlidingEngine)
+    start_of_all = sequence(6)
+    for end in (sequence(5), sequence(4)):  # part after six pages: windows are stored where the two were computed to
+        tokens = start_of_all + end
+        writer.compute(tokens)
+        writer.backed_up()
+        writer.forget()
+    stored = here.blocks()["present"]
+    until("all is on the server", lambda: here.status()["remote"]["counters"]["put"] >= stored)
+    writer.close()
+
+    reader = engine_of(there, kind=SlidingEngine)
+    third = start_of_all + sequence(3)
+    for asked, found in ((tokens, len(tokens)), (third, len(start_of_all))):
+
+        def finds(asked: list[int] = asked, found: int = found) -> bool:  # an answer that came too late is none
+            reader.forget()
+            return reader.prefetch(asked) == found
+
+        until("it is found", finds)
+        assert reader.load_back(asked) == found

@@ -32,6 +32,7 @@ from .settings import Settings
 _GET_BYTES = 1 << 30  # of one copy; between two of them the deadline counts
 _SET_BYTES = 256 << 20  # bound in one reservation: the node has to find room for all of them at once
 _NAP = 0.005  # seconds, between two looks at what is on its way
+PATIENCE = 0.05  # seconds that tiers may take to say what they have
 
 
 class Pool:
@@ -84,10 +85,19 @@ class Pool:
 
     # ---- looking up
 
-    def reach(self, keys: Keys) -> int:
-        """How many of the first pages the node has, in whatever tier; those are asked that have to be."""
+    def reach(self, keys: Keys, patience: float = PATIENCE) -> int:
+        """How many of the first pages the node has, in whatever tier; those are asked that have to be, for at most
+        `patience` seconds."""
         with self._attached() as session:
-            return session.locate(keys.array()).reachable if session is not None and keys else 0
+            if session is None or not keys:
+                return 0
+            return session.locate(keys.array(), timeout=max(0.0, patience)).reachable
+
+    @property
+    def asks_tiers(self) -> bool:
+        """Whether present() does not know what some tier has."""
+        with self._attached() as session:
+            return session is not None and session.asks_tiers
 
     def present(self, keys: Keys) -> list[bool]:
         """For each page, whether the node has it, in whatever tier that says so without being asked."""
