@@ -176,6 +176,7 @@ SCHEDULER_BEFORE_A_NODE = """
         def __init__(self, dram={}, nvme={}, far={}):
             self.tiers = [{name: set(tier.get(name, ())) for name in ("full", "window")} for tier in (dram, nvme, far)]
             self.answers, self.asked, self.wanted, self.asks_tiers = threading.Event(), [], [], True
+            self.stuck, self.refused, self.ended = set(), set(), []  # groups; of those that ended, in order
 
         def reach(self, group, keys, depth):
             there = set().union(*(tier[group] for tier in self.tiers[:depth]))
@@ -191,13 +192,16 @@ SCHEDULER_BEFORE_A_NODE = """
 
         def prefetch(self, keys, prefill_tokens_per_s, threshold_tokens, group):
             self.wanted.append((group, KEYS.index(keys[0]), len(keys)))
-            self.tiers[0][group] |= {KEYS.index(each) for each in keys[:self.reach(group, keys, 3)]}
-            return types.SimpleNamespace(done=True, release=lambda: None)
+            if group not in self.stuck | self.refused:
+                self.tiers[0][group] |= {KEYS.index(each) for each in keys[:self.reach(group, keys, 3)]}
+            length = self.reach(group, keys, 1)
+            return types.SimpleNamespace(
+                done=group not in self.stuck, length=length, release=lambda: self.ended.append(group))
 
         def acquire(self, keys, group=None):
             class Held(list):
                 def release(self): pass
-            return Held(keys[:self.reach(group, keys, 1)])
+            return Held(keys[:self.reach(group or "full", keys, 1)])
 
     def scheduler_of(node, rate=1):
         made = module.Scheduler.__new__(module.Scheduler)
@@ -223,8 +227,7 @@ SCHEDULER_BEFORE_A_NODE = """
         return None if answer is None else answer // BLOCK, waits
 
     def sources(made, request, blocks):
-        first = made._offers["r"].starts[1]
-        tables = list(range(blocks)), [-1] * first + list(range(first, blocks))
+        tables = [[-1] * first + list(range(first, blocks)) for first in made._offers["r"].starts]
         made.allocated(request, types.SimpleNamespace(get_block_ids=lambda: tables), blocks * BLOCK)
         return {each.value: count // BLOCK for each, count in made.sources(request, blocks * BLOCK).items()}
 """
@@ -313,5 +316,43 @@ def test_nobody_is_asked_what_is_computed_sooner_or_is_here(vllm_python: str) ->
         made._asker.close()
         dropped.answers.set()  # its thread is waited for at the end
         result += [open_one, made._requests["r"].question is None]
+        # without windows the node asks, and the prefetch ends where no tier has more
+        node = FakeNode({"full": range(3)}, {"full": range(8)}, {"full": range(20)})
+        made = scheduler_of(node)
+        made._groups = made._groups[:1]
+        request = asked_by(made, 30)
+        count = until_answered(made, request)[0]
+        result += [count, node.asked, node.wanted, sources(made, request, count)]
     """
-    assert run_before_a_node(vllm_python, code) == [[0, 0], [], [30, 1], [], {"disk": 30}, None, True]
+    first, second, third, without_windows = [[0, 0], []], [[30, 1], [], {"disk": 30}], [None, True], [20, []]
+    without_windows += [[["full", 0, 30]], {"host": 3, "disk": 5, "external_unspecified": 12}]
+    assert run_before_a_node(vllm_python, code) == first + second + third + without_windows
+
+
+def test_a_window_is_not_waited_for_without_its_prefix_nor_longer_than_it_is_worth(vllm_python: str) -> None:
+    code = """
+        def begun(rate, stuck, refused):
+            node = FakeNode({"full": range(3), "window": range(3)}, far={"full": range(30), "window": range(30)})
+            node.stuck, node.refused = stuck, refused
+            made = scheduler_of(node, rate)
+            request = asked_by(made, 30)
+            answer = types.SimpleNamespace(is_open=lambda: False, end=lambda: 30, drop=lambda: None)
+            made._requests["r"].asked, made._requests["r"].question = True, answer
+            return made, request, node
+
+        def outcome(rate, stuck, refused):
+            made, request, node = begun(rate, stuck, refused)
+            count, _ = until_answered(made, request)
+            return count, node.wanted, node.ended
+
+        # computing 30 blocks takes 1 ms: its window is waited for a tenth of that, and then given up
+        result = [outcome(960_000, {"window"}, set())]
+        # what computing would win against is not brought up: nor is the window waited for, however long it might be
+        result += [outcome(0.01, {"window"}, {"full"})]
+        # else it is
+        made, request, node = begun(0.01, {"window"}, set())
+        result += [[made.match(request, 0)[0] for _ in range(5)], node.ended]
+    """
+    brought = [["full", 0, 30], ["window", 27, 3]]
+    given_up = [3, brought, ["full", "window"]]
+    assert run_before_a_node(vllm_python, code) == [given_up, given_up, [None] * 5, []]

@@ -32,6 +32,7 @@ logger = logging.getLogger("cenote")
 _MAX_PINS = 1 << 16
 _DEADLINE = 0.5  # seconds; only prefetches and resets wait for the node
 _QUIET = 5.0  # seconds without prefetches after the node did not answer one
+_WINDOWS_SHARE = 0.1  # of the time to compute a prefix that is there: for which its windows are waited for alone
 _PATIENCE = 5.0  # seconds that the engine's start waits for its weights to be read
 
 
@@ -68,6 +69,8 @@ class Tracked:
     question: Question | None = None  # about tiers that have to be asked
     asked: bool = False  # a second question would find nothing else
     prefetches: list[Prefetch] = dataclasses.field(default_factory=list)  # one for each group
+    wanted: int = 0  # blocks of those groups that need all
+    windows_until: float | None = None  # when windows are waited for no longer
     tiers: Tiers | None = None  # where its blocks were when they began
     prefetched: bool = False  # a second prefetch would bring nothing else
 
@@ -275,7 +278,7 @@ class Scheduler:
         if tracked.question is not None and tracked.question.is_open():
             return True
         if tracked.prefetches:
-            if not all([each.done for each in tracked.prefetches]):  # asked all: that pins what came
+            if self._is_coming(tracked):
                 return True
             tracked.prefetched = True
         self._pin(session, offer)
@@ -285,6 +288,20 @@ class Scheduler:
         elif not tracked.prefetched and offer.count < len(offer.keys):
             return self._bring(session, tracked, offer)
         return False
+
+    def _is_coming(self, tracked: Tracked) -> bool:
+        """Whether it is worth waiting for what the prefetches still bring."""
+        done = [each.done for each in tracked.prefetches]  # asked all: that pins what came
+        whole = [i for i, group in enumerate(self._groups) if not group.window]
+        if all(done) or not all(done[i] for i in whole):
+            return not all(done)
+        # Windows are not compared with computing, for nothing can be used without them; nor is what ended too early.
+        length = min(tracked.prefetches[i].length for i in whole)
+        rate = self._rate.tokens_per_s
+        if tracked.windows_until is None and rate:
+            tracked.windows_until = time.monotonic() + _WINDOWS_SHARE * length * self._block_size / rate
+        late = tracked.windows_until is not None and time.monotonic() >= tracked.windows_until
+        return length >= tracked.wanted and not late
 
     def _prefix(self, offer: Offer) -> Prefix:
         return Prefix(self._groups, self._block_size, offer.first, offer.keys)
@@ -344,6 +361,7 @@ class Scheduler:
             question.drop()
 
     def _start_prefetch(self, session: Session, tracked: Tracked, prefix: Prefix, count: int) -> None:
+        tracked.wanted, tracked.windows_until = count, None
         try:
             for group in self._groups:
                 keys = prefix.keys[prefix.first_of(group, count) : count]
