@@ -84,6 +84,10 @@ result<std::unique_ptr<private_node>> private_node::start(const setup& setup) {
     sets.push_back("nvme.paths=[" + *store + "]");
     sets.push_back("nvme.capacity=" + format_bytes(setup.nvme));
   }
+  if (!setup.remote.empty()) {
+    sets.push_back("remote.backends=[\"" + setup.remote + "\"]");
+    sets.push_back("remote.state_dir=" + *home + "/remote");
+  }
   sets.insert(sets.end(), setup.sets.begin(), setup.sets.end());
   for (auto& each : sets) {
     child.command.emplace_back("--set");

@@ -20,6 +20,7 @@ class private_node {
     std::uint64_t dram = 0;              ///< bytes of the DRAM tier
     std::uint64_t nvme = 0;              ///< bytes of the NVMe tier; 0: none
     std::string nvme_at = {};            ///< the directory that its directory is made in; empty: the node's own
+    std::string remote = {};             ///< a place outside the machine (remote.backends); empty: none
     std::vector<std::string> sets = {};  ///< further key=value
     bool own_log = false;  ///< the log goes to a file of the directory: log_tail(); and ctrl-C is not for it
   };

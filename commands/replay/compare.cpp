@@ -61,6 +61,9 @@ std::vector<figure> figures() {
   all.emplace_back("of it in DRAM", [](const json& of) {
     return percent(ratio(number_of(of, "prefix_tokens_dram"), number_of(of, "tokens")));
   });
+  all.emplace_back("of it remote", [](const json& of) {
+    return percent(ratio(number_of(of, "prefix_tokens_remote"), number_of(of, "tokens")));
+  });
   all.emplace_back("the same, simulated", [](const json& of) {
     const auto& simulated = member(of, "simulated");
     return simulated.is_object() ? percent(number_of(simulated, "hit_ratio")) : "-";
@@ -89,7 +92,7 @@ std::vector<figure> figures() {
       return fmt::format("{:.3g}", number_of(member(member(of, "node"), "gate"), inner));
     });
   };
-  seconds("seconds of all requests", "request_seconds", "with_nvme");
+  seconds("seconds of all requests", "request_seconds", "with_lower_tiers");
   seconds("the same, only DRAM hit", "request_seconds", "dram_only");
   gate("prefetches refused", "cannot_win");
   gate("prefetches cut", "cut");
@@ -100,6 +103,8 @@ std::vector<figure> figures() {
   bytes("engines to DRAM", "bytes", "engines_to_dram");
   bytes("DRAM to NVMe", "bytes", "dram_to_nvme");
   bytes("NVMe to DRAM", "bytes", "nvme_to_dram");
+  bytes("DRAM to remote", "bytes", "dram_to_remote");
+  bytes("remote to DRAM", "bytes", "remote_to_dram");
   text("wrong blocks", "wrong_blocks");
   return all;
 }
@@ -224,7 +229,7 @@ std::string compared_html(const std::vector<compared_run>& runs) {
   body += hits_over_time(runs);
   body += latencies(runs, "with_computing", "Time of a request, with computing");
   body += latencies(runs, "load", "Time of a load");
-  body += latencies(runs, "prefetch", "Wait for blocks from NVMe");
+  body += latencies(runs, "prefetch", "Wait for blocks from below DRAM");
   body += bytes_over_time(runs);
   body += "<h2>Figures</h2>\n" + html_table(compared_rows(runs));
   return html_of(page{.title = "Cenote replays: " + names, .body = std::move(body), .data = std::move(data)});

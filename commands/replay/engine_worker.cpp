@@ -100,12 +100,15 @@ result<void> engine_worker::serve(const planned_request& request) {
 void engine_worker::count_hits(const planned_request& request, const found& hits, clock::time_point begun) {
   const std::size_t upper = std::min(hits.upper, hits.loaded);
   done_.upper_hits.add(upper);
-  done_.lower_hits.add(hits.loaded - upper);
+  const std::size_t here = std::clamp(hits.here, upper, hits.loaded);
+  done_.lower_hits.add(here - upper);
+  done_.remote_hits.add(hits.loaded - here);
   const auto tokens_in = [&](std::size_t blocks) {
     return std::min<std::uint64_t>(blocks * simulation::trace::tokens_per_block, request.tokens);
   };
   done_.hit_tokens.add(tokens_in(hits.loaded));
   done_.upper_tokens.add(tokens_in(upper));
+  done_.remote_tokens.add(tokens_in(hits.loaded) - tokens_in(here));
   count_time(request, hits, tokens_in(hits.loaded), tokens_in(upper));
   done_.bytes_read.add(hits.loaded * settings_.block_bytes);
   done_.blocks.add(request.count);
@@ -119,7 +122,7 @@ void engine_worker::count_hits(const planned_request& request, const found& hits
 }
 
 /// What the request takes until its first token, computing included; and what it would have taken without the lower
-/// tier: no wait, and what was there in DRAM read alone.
+/// tiers: no wait, and what was there in DRAM read alone.
 void engine_worker::count_time(const planned_request& request, const found& hits, std::uint64_t hit_tokens,
                                std::uint64_t upper_tokens) {
   if (settings_.prefill_rate <= 0) return;
@@ -148,13 +151,14 @@ result<void> engine_worker::match(found& hits) {
   hits.looked = clock::now() - before;
   done_.match.add(nanoseconds(hits.looked));
   hits.upper = matched->resident;
-  hits.reached = matched->reachable;
+  hits.here = matched->reachable;
+  hits.reached = settings_.remote_tier != 0 ? ids_.size() : hits.here;
   return {};
 }
 
-/// What only the lower tier has, as far as it comes in time.
+/// What only lower tiers have, as far as it comes in time.
 result<void> engine_worker::bring_up(found& hits) {
-  if (settings_.lower_tier == 0 || hits.reached <= hits.upper) return {};
+  if ((settings_.lower_tier == 0 && settings_.remote_tier == 0) || hits.reached <= hits.upper) return {};
   const cpu_scope cpu(done_.library_cpu);
   const auto before = clock::now();
   auto ticket = session_.prefetch(keys(0, hits.reached), 0);

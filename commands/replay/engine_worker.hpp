@@ -29,7 +29,8 @@ class engine_worker {
   using clock = std::chrono::steady_clock;
   struct found {
     std::size_t upper = 0;              ///< blocks in DRAM when the request came
-    std::size_t reached = 0;            ///< blocks that were asked for: at least `upper`
+    std::size_t here = 0;               ///< … in DRAM or on its disks: at least `upper`
+    std::size_t reached = 0;            ///< blocks that were asked for: at least `here`
     std::size_t loaded = 0;             ///< blocks read
     std::chrono::nanoseconds looked{};  ///< what each step took
     std::chrono::nanoseconds waited{};

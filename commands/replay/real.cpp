@@ -17,6 +17,7 @@
 #include "core/instance_spec.hpp"
 #include "core/units.hpp"
 #include "simulation/simulation.hpp"
+#include "tiers/remote/redis_url.hpp"
 
 namespace cenote::replay {
 
@@ -77,12 +78,12 @@ result<std::uint64_t> parse_block_bytes(const std::string& text) {
 /// The tiers of a node of our own; refused for somebody else's.
 result<void> parse_node(const real_options& options, run_options& out) {
   const bool any = !options.dram.empty() || !options.nvme.empty() || !options.nvme_at.empty() ||
-                   !options.policy.empty() || !options.sets.empty();
+                   !options.remote.empty() || !options.policy.empty() || !options.sets.empty();
   if (any && !options.socket.empty()) {
     return fail(
         error_code::invalid_argument,
-        "--dram, --nvme, --nvme-path, --policy and --set are for a node of the replay's own; leave them out, or "
-        "leave out --socket");
+        "--dram, --nvme, --nvme-path, --remote, --policy and --set are for a node of the replay's own; leave them out, "
+        "or leave out --socket");
   }
   if (!options.dram.empty()) {
     const auto bytes = parse_size(options.dram, "--dram");
@@ -95,6 +96,10 @@ result<void> parse_node(const real_options& options, run_options& out) {
     out.nvme = *bytes;
   }
   out.nvme_at = options.nvme_at;
+  if (!options.remote.empty()) {
+    if (auto url = remote::parse_redis_url(options.remote); !url) return std::unexpected(url.error().in("--remote"));
+    out.remote = options.remote;
+  }
   out.policy = options.policy;
   out.sets = options.sets;
   return {};
@@ -145,6 +150,9 @@ void real_options::add_to(CLI::App& command) {
   command.add_option("--dram", dram, "DRAM tier of the replay's own node; chosen from trace and machine");
   command.add_option("--nvme", nvme, "NVMe tier of the replay's own node, 0 for none; chosen from trace and disk");
   command.add_option("--nvme-path", nvme_at, "Where its directory is made; the directory for temporary files");
+  command.add_option("--remote", remote,
+                     "Remote tier of the replay's own node, as in redis://host:6379 or unix:///path; what is put there "
+                     "stays until the server evicts it");
   command.add_option("--policy", policy, "dram.policy of the replay's own node");
   command.add_option("--set", sets, "key=value for the replay's own node; may be repeated");
   command.add_option("--verify", verify, "What is compared of blocks read: none, sample (eight cache lines) or all")
@@ -158,7 +166,7 @@ void real_options::add_to(CLI::App& command) {
       ->capture_default_str();
   command.add_option("--concurrency", workers, "Requests that an engine serves at a time; 1 with --speed max, else 4")
       ->check(CLI::Range(1U, most_workers));
-  command.add_option("--prefetch-wait", prefetch_wait, "How long a request waits for blocks from NVMe")
+  command.add_option("--prefetch-wait", prefetch_wait, "How long a request waits for blocks from below DRAM")
       ->capture_default_str();
   command
       .add_option("--prefill-rate", prefill_rate,

@@ -25,6 +25,7 @@ struct real_options {
   std::string dram{};
   std::string nvme{};
   std::string nvme_at{};
+  std::string remote{};
   std::string policy{};
   std::string verify = "all";
   std::string access = "copy";

@@ -49,10 +49,9 @@ const std::map<std::string, time_unit> time_units{{"auto", time_unit::automatic}
 /// Options that mean something in one way of replaying only.
 constexpr std::array simulated_only{"--capacity-sweep", "--policies", "--order",     "--tiers",
                                     "--lower-policy",   "--ingest",   "--keep-copy", "--tails"};
-constexpr std::array real_only{"--prefill-rate", "--engines",     "--socket",       "--dram",   "--nvme",
-                               "--nvme-path",    "--policy",      "--set",          "--verify", "--access",
-                               "--deal",         "--concurrency", "--prefetch-wait"};
-constexpr std::array nvme_only{"--nvme-path", "--prefetch-wait"};
+constexpr std::array real_only{"--prefill-rate", "--engines",     "--socket",        "--dram",   "--nvme",
+                               "--nvme-path",    "--policy",      "--set",           "--verify", "--access",
+                               "--deal",         "--concurrency", "--prefetch-wait", "--remote"};
 constexpr std::array tiers_only{"--lower-policy", "--ingest", "--keep-copy"};
 
 struct replay_options {
@@ -329,8 +328,11 @@ std::string_view given(const CLI::App& command, const std::array<const char*, N>
 result<void> check_real(const CLI::App& command, const replay::real_options& options) {
   const auto refuse = [](std::string why) { return fail(error_code::invalid_argument, std::move(why)); };
   const auto nvme = options.nvme.empty() ? std::uint64_t{1} : parse_bytes(options.nvme).value_or(1);
-  if (const auto name = given(command, nvme_only); nvme == 0 && !name.empty()) {
-    return refuse(fmt::format("{} is for an NVMe tier: leave it out, or leave out --nvme 0", name));
+  if (nvme == 0 && !options.nvme_at.empty()) {
+    return refuse("--nvme-path is for an NVMe tier: leave it out, or leave out --nvme 0");
+  }
+  if (nvme == 0 && options.remote.empty() && command.count("--prefetch-wait") > 0) {
+    return refuse("--prefetch-wait is for tiers below DRAM: leave it out, leave out --nvme 0, or add --remote");
   }
   if (options.engines == 1 && command.count("--deal") > 0) {
     return refuse("--deal is for several engines: leave it out, or leave out --engines 1");

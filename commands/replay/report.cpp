@@ -54,21 +54,25 @@ chart_axis time_axis(const replay_result& replay) {
 std::string hits_over_time(const replay_result& replay) {
   chart_series dram{.name = "DRAM"};
   chart_series both{.name = "DRAM and NVMe"};
-  chart_series whole{.name = "both, since the start", .dashed = true};
+  chart_series all{.name = "and remote"};
+  chart_series whole{.name = "all, since the start", .dashed = true};
   double high = 0.05;
   for (const auto& [from, to] : windows(replay.timeline)) {
     const std::uint64_t tokens = to.tokens - from.tokens;
     if (tokens == 0) continue;
     dram.points.push_back({to.seconds, ratio(to.upper_tokens - from.upper_tokens, tokens)});
-    both.points.push_back({to.seconds, ratio(to.hit_tokens - from.hit_tokens, tokens)});
+    const std::uint64_t hits = to.hit_tokens - from.hit_tokens;
+    both.points.push_back({to.seconds, ratio(hits - (to.remote_tokens - from.remote_tokens), tokens)});
+    all.points.push_back({to.seconds, ratio(hits, tokens)});
     whole.points.push_back({to.seconds, ratio(to.hit_tokens, to.tokens)});
-    high = std::max({high, both.points.back().y, whole.points.back().y});
+    high = std::max({high, all.points.back().y, whole.points.back().y});
   }
   chart plot{.title = "Hit ratio over time, by tier",
              .x = time_axis(replay),
              .y = percent_axis("tokens that were hits", std::min(1.0, high * 1.1)),
              .series = {std::move(dram)}};
   if (replay.nvme_capacity > 0) plot.series.push_back(std::move(both));
+  if (replay.has_remote) plot.series.push_back(std::move(all));
   plot.series.push_back(std::move(whole));
   return figure_of(plot);
 }
@@ -77,19 +81,22 @@ std::string bytes_over_time(const replay_result& replay) {
   struct line {
     const char* name;
     std::uint64_t (*bytes)(const sample&);
-    bool lower;
+    bool shown;
   };
-  constexpr std::array<line, 4> kinds{{
-      {"DRAM to engines", [](const sample& s) { return s.bytes_read; }, false},
-      {"engines to DRAM", [](const sample& s) { return s.bytes_stored; }, false},
-      {"DRAM to NVMe", [](const sample& s) { return s.moved.written_down; }, true},
-      {"NVMe to DRAM", [](const sample& s) { return s.moved.read_up; }, true},
+  const bool nvme = replay.nvme_capacity > 0;
+  const std::array<line, 6> kinds{{
+      {"DRAM to engines", [](const sample& s) { return s.bytes_read; }, true},
+      {"engines to DRAM", [](const sample& s) { return s.bytes_stored; }, true},
+      {"DRAM to NVMe", [](const sample& s) { return s.moved.written_down; }, nvme},
+      {"NVMe to DRAM", [](const sample& s) { return s.moved.read_up; }, nvme},
+      {"DRAM to remote", [](const sample& s) { return s.moved.remote_put; }, replay.has_remote},
+      {"remote to DRAM", [](const sample& s) { return s.moved.remote_got; }, replay.has_remote},
   }};
   chart plot{
       .title = "Bytes moved between engines and tiers", .x = time_axis(replay), .y = {.label = "MiB/s", .high = 1}};
   plot.y.show = [](double rate) { return fmt::format("{:.1f} MiB/s", rate); };
   for (const auto& kind : kinds) {
-    if (kind.lower && replay.nvme_capacity == 0) continue;
+    if (!kind.shown) continue;
     chart_series series{.name = kind.name};
     for (const auto& [from, to] : windows(replay.timeline)) {
       const auto bytes = static_cast<double>(kind.bytes(to) - kind.bytes(from));
@@ -147,7 +154,7 @@ std::string request_times(const replay_result& replay) {
   if (replay.settings.prefill_rate <= 0 || sums.with_lower.count() == 0) return {};
   return percentile_chart(
       fmt::format("Time of a request, computing {:.0f} tokens a second", replay.settings.prefill_rate),
-      {{replay.nvme_capacity > 0 ? "with the NVMe tier" : "as it was", &sums.with_lower},
+      {{replay.nvme_capacity > 0 || replay.has_remote ? "with the tiers below DRAM" : "as it was", &sums.with_lower},
        {"with the hits in DRAM alone", &sums.without_lower}});
 }
 
@@ -166,9 +173,9 @@ std::string totals_over_time(const replay_result& replay, std::string title, cha
   return figure_of({.title = std::move(title), .x = time_axis(replay), .y = std::move(y), .series = std::move(series)});
 }
 
-/// What the node let loads from NVMe do, and the disk's speed that it went by.
+/// What the node let loads from below do, and the disk's speed that it went by.
 std::string gate_over_time(const replay_result& replay) {
-  if (replay.nvme_capacity == 0) return {};
+  if (replay.nvme_capacity == 0 && !replay.has_remote) return {};
   chart_series speed{.name = "bandwidth, as measured last"};
   for (const auto& [from, to] : windows(replay.timeline)) {
     if (to.disk.bytes_per_s > 0) speed.points.push_back({to.seconds, to.disk.bytes_per_s / MiB});
@@ -185,7 +192,7 @@ std::string gate_over_time(const replay_result& replay) {
        total_over_time(replay, "cut: the rest stopped to pay", [](auto& at) { return static_cast<double>(at.cut); }),
        total_over_time(replay, "probes", [](auto& at) { return static_cast<double>(at.probes); })});
   if (replay.moved.compared == 0) return out;
-  return out + totals_over_time(replay, "Loading from NVMe against computing", time,
+  return out + totals_over_time(replay, "Loading from below DRAM against computing", time,
                                 {total_over_time(replay, "computing saved", [](auto& at) { return at.saved_s; }),
                                  total_over_time(replay, "waited", [](auto& at) { return at.waited_s; }),
                                  total_over_time(replay, "of it in vain", [](auto& at) { return at.lost_s; })});
@@ -272,9 +279,13 @@ std::string tier_table(const replay_result& replay) {
                   approximate_bytes(sums.bytes_read.get()), approximate_bytes(sums.bytes_stored.get()),
                   std::to_string(replay.moved.evicted)});
   if (replay.nvme_capacity > 0) {
-    rows.push_back({"NVMe", approximate_bytes(replay.nvme_capacity),
-                    hits(sums.hit_tokens.get() - sums.upper_tokens.get()), approximate_bytes(replay.moved.read_up),
-                    approximate_bytes(replay.moved.written_down), std::to_string(replay.moved.lower_evicted)});
+    rows.push_back({"NVMe", approximate_bytes(replay.nvme_capacity), hits(replay.nvme_tokens()),
+                    approximate_bytes(replay.moved.read_up), approximate_bytes(replay.moved.written_down),
+                    std::to_string(replay.moved.lower_evicted)});
+  }
+  if (replay.has_remote) {
+    rows.push_back({"remote", "-", hits(sums.remote_tokens.get()), approximate_bytes(replay.moved.remote_got),
+                    approximate_bytes(replay.moved.remote_put), "-"});
   }
   return "<h2>Tiers</h2>\n" + html_table(rows);
 }
@@ -302,10 +313,11 @@ std::string verdict(const replay_result& replay) {
 std::string report_html(const replay_result& replay) {
   std::string out = fmt::format("<h1>Cenote replay</h1>\n<p><code>{}</code></p>\n", escape_html(replay.trace));
   out += fmt::format(
-      "<p>{} engine processes, speed {}, blocks of {}; DRAM {} ({}), {}.</p>\n", replay.settings.engines,
+      "<p>{} engine processes, speed {}, blocks of {}; DRAM {} ({}), {}{}.</p>\n", replay.settings.engines,
       speed_text(replay.settings.speed), format_bytes(replay.settings.block_bytes),
       approximate_bytes(replay.dram_capacity), escape_html(replay.policy),
-      replay.nvme_capacity > 0 ? "NVMe " + approximate_bytes(replay.nvme_capacity) : std::string("no NVMe tier"));
+      replay.nvme_capacity > 0 ? "NVMe " + approximate_bytes(replay.nvme_capacity) : std::string("no NVMe tier"),
+      replay.has_remote ? ", a remote tier" : "");
   out += html_of(replay.from) + verdict(replay) + cards(replay);
   out += hits_over_time(replay) + hits_by_capacity(replay) + request_times(replay) + bytes_over_time(replay) +
          use_over_time(replay) + policy_over_time(replay) + gate_over_time(replay) + latencies(replay);

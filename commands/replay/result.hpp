@@ -23,6 +23,10 @@ struct node_movement {
   std::uint64_t evicted = 0;       ///< blocks that left DRAM
   std::uint64_t dropped = 0;       ///< of those: without a copy below, though there is a tier
   std::uint64_t lower_evicted = 0;
+  std::uint64_t remote_put = 0;          ///< bytes, from DRAM to outside the machine
+  std::uint64_t remote_got = 0;          ///< bytes, from there to DRAM
+  std::uint64_t remote_unreachable = 0;  ///< transfers without an answer in time
+  std::uint64_t remote_not_put = 0;      ///< blocks: no room there, or nobody was asked
   std::uint64_t checksum_errors = 0;
   std::uint64_t cannot_win = 0;            ///< prefetches refused, as recomputing is faster
   std::uint64_t cut = 0;                   ///< … that ended where the rest stopped to pay
@@ -53,7 +57,8 @@ struct sample {
   std::uint64_t bytes_read = 0;
   std::uint64_t bytes_stored = 0;
   std::uint64_t hit_tokens = 0;
-  std::uint64_t upper_tokens = 0;  ///< of those: in DRAM
+  std::uint64_t upper_tokens = 0;   ///< of those: in DRAM
+  std::uint64_t remote_tokens = 0;  ///< … from outside the machine
   std::uint64_t dram_used = 0;
   std::uint64_t nvme_used = 0;
   disk_estimate disk{};
@@ -116,6 +121,7 @@ struct replay_result {
   std::uint64_t restarts = 0;  ///< of the worker, during the replay
   std::uint64_t dram_capacity = 0;
   std::uint64_t nvme_capacity = 0;
+  bool has_remote = false;
   std::string policy;
   std::optional<double> node_cpu_seconds;  ///< keeper and worker; nothing where /proc does not show them
   double memcpy_rate = 0;                  ///< bytes a second of one core, measured after the run
@@ -126,7 +132,12 @@ struct replay_result {
   std::vector<std::string> failures;  ///< what makes this run no success, a sentence each
 
   [[nodiscard]] std::uint64_t bytes_moved() const noexcept {
-    return sums->bytes_read.get() + sums->bytes_stored.get() + moved.written_down + moved.read_up;
+    return sums->bytes_read.get() + sums->bytes_stored.get() + moved.written_down + moved.read_up + moved.remote_put +
+           moved.remote_got;
+  }
+  /// Hit tokens that came from NVMe: neither from DRAM nor from outside the machine.
+  [[nodiscard]] std::uint64_t nvme_tokens() const noexcept {
+    return sums->hit_tokens.get() - sums->upper_tokens.get() - sums->remote_tokens.get();
   }
   [[nodiscard]] double hit_ratio() const noexcept {
     const auto tokens = static_cast<double>(sums->tokens.get());

@@ -86,12 +86,13 @@ class replay_run {
                                        .dram = sizes.dram,
                                        .nvme = sizes.nvme,
                                        .nvme_at = options_.nvme_at,
+                                       .remote = options_.remote,
                                        .sets = std::move(sets),
                                        .own_log = true});
       if (!node) return std::unexpected(node.error());
       node_ = std::move(*node);
       socket_ = node_->socket();
-      if (auto ok = wait_for_paths(); !ok) return ok;
+      if (auto ok = wait_for_tiers(); !ok) return ok;
     }
     auto watch = node_watch::begin(socket_);
     if (!watch) return std::unexpected(watch.error());
@@ -99,22 +100,31 @@ class replay_run {
     return {};
   }
 
-  /// A path that is still opening takes no blocks: a replay must not begin without its lower tier.
-  result<void> wait_for_paths() const {
+  /// What is still opening takes no blocks: a replay must not begin without its lower tiers.
+  result<void> wait_for_tiers() const {
     const auto until = steady_clock::now() + attach_limit;
     while (true) {
       const auto status = ask(socket_, {{"command", "status"}}, 5s);
       if (!status) return std::unexpected(status.error());
-      const auto& paths = member(member(*status, "nvme"), "paths");
-      const auto opening =
-          std::ranges::find_if(paths, [](const auto& each) { return text_of(each, "state") == "opening"; });
-      if (opening == paths.end()) return {};
+      const auto reason = what_is_missing(*status);
+      if (!reason) return {};
       if (auto go_on = check_interrupted(); !go_on) return go_on;
-      if (steady_clock::now() > until) {
-        return fail(error_code::deadline_exceeded, "the NVMe path does not open: " + text_of(*opening, "last_error"));
-      }
+      if (steady_clock::now() > until) return fail(error_code::deadline_exceeded, *reason);
       ::poll(nullptr, 0, 10);
     }
+  }
+
+  [[nodiscard]] static std::optional<std::string> what_is_missing(const nlohmann::json& status) {
+    for (const auto& path : member(member(status, "nvme"), "paths")) {
+      if (text_of(path, "state") == "opening") return "the NVMe path does not open: " + text_of(path, "last_error");
+    }
+    for (const auto& backend : member(member(status, "remote"), "backends")) {
+      const auto& serves = member(backend, "serves");
+      if (!serves.is_boolean() || !serves.template get<bool>()) {
+        return fmt::format("{} does not answer: {}", text_of(backend, "name"), text_of(backend, "last_error"));
+      }
+    }
+    return std::nullopt;
   }
 
   result<run_settings> settings() const {
@@ -126,6 +136,7 @@ class replay_run {
     chosen.verify = options_.verify;
     chosen.access = options_.access;
     chosen.lower_tier = member(watch_->status(), "nvme").is_object() ? 1 : 0;
+    chosen.remote_tier = member(watch_->status(), "remote").is_object() ? 1 : 0;
     chosen.prefetch_wait_ns = static_cast<std::uint64_t>(options_.prefetch_wait.count());
     chosen.prefill_rate = options_.prefill_rate;
     for (const auto& each : trace_.requests())
@@ -274,6 +285,7 @@ class replay_run {
     point.lower_hits = sums->lower_hits.get();
     point.hit_tokens = sums->hit_tokens.get();
     point.upper_tokens = sums->upper_tokens.get();
+    point.remote_tokens = sums->remote_tokens.get();
     point.bytes_read = sums->bytes_read.get();
     point.bytes_stored = sums->bytes_stored.get();
     point.dram_used = figures_in<blocks::store_status>(watch_->status()).used;
@@ -326,6 +338,7 @@ class replay_run {
     out_.dram_capacity = figures_in<blocks::store_status>(watch_->status()).capacity;
     out_.nvme_capacity = figures_in<nvme::store_status>(watch_->status()).capacity;
     out_.policy = text_of(member(watch_->status(), "dram"), "policy");
+    out_.has_remote = plan_->settings().remote_tier != 0;
     out_.own_node = node_ != nullptr;
     gather_served();
     judge_engines();
@@ -383,11 +396,10 @@ class replay_run {
   /// Our blocks are of no use to anybody else.
   void leave_node() {
     if (node_lost_) return;
-    if (node_) {
-      node_.reset();
-    } else {
+    if (!node_ || out_.has_remote) {
       static_cast<void>(ask(socket_, {{"command", "clear"}, {"instance", out_.settings.instance.data()}}));
     }
+    node_.reset();
   }
 
   const simulation::trace& trace_;

@@ -31,6 +31,7 @@ struct run_options {
   std::uint64_t dram = 0;             ///< bytes; 0: chosen from trace and machine
   std::optional<std::uint64_t> nvme;  ///< bytes, 0: no such tier; nothing: chosen from trace and disk
   std::string nvme_at;                ///< where its directory is made; empty: the directory for temporary files
+  std::string remote;                 ///< a place outside the machine; empty: no such tier
   std::string policy;                 ///< empty: the node's default
   std::vector<std::string> sets;      ///< further key=value
   bool quiet = false;                 ///< no progress on stderr

@@ -22,11 +22,11 @@ constexpr std::uint64_t aligned(std::uint64_t offset) noexcept {
 
 void tally::merge(const tally& other) noexcept {
   for (const auto word :
-       {&tally::requests,       &tally::failed,     &tally::blocks,       &tally::tokens,         &tally::upper_hits,
-        &tally::lower_hits,     &tally::hit_tokens, &tally::upper_tokens, &tally::time_with,      &tally::time_without,
-        &tally::bytes_read,     &tally::stored,     &tally::bytes_stored, &tally::present,        &tally::refused,
-        &tally::verified_bytes, &tally::wrong,      &tally::prefetches,   &tally::prefetches_cut, &tally::library_cpu,
-        &tally::generate_cpu,   &tally::verify_cpu}) {
+       {&tally::requests,       &tally::failed,       &tally::blocks,         &tally::tokens,     &tally::upper_hits,
+        &tally::lower_hits,     &tally::remote_hits,  &tally::remote_tokens,  &tally::hit_tokens, &tally::upper_tokens,
+        &tally::time_with,      &tally::time_without, &tally::bytes_read,     &tally::stored,     &tally::bytes_stored,
+        &tally::present,        &tally::refused,      &tally::verified_bytes, &tally::wrong,      &tally::prefetches,
+        &tally::prefetches_cut, &tally::library_cpu,  &tally::generate_cpu,   &tally::verify_cpu}) {
     (this->*word).add((other.*word).get());
   }
   for (const auto counts : {&tally::match, &tally::load, &tally::put, &tally::prefetch, &tally::late,

@@ -33,8 +33,8 @@ struct run_settings {
   std::uint32_t workers = 1;  ///< requests that one engine serves at a time
   verify_mode verify = verify_mode::all;
   access_mode access = access_mode::copy;
-  std::uint32_t lower_tier = 0;        ///< not 0: the node has one, so what is only there is asked for
-  std::uint32_t spare = 0;             ///< 0
+  std::uint32_t lower_tier = 0;        ///< not 0: the node has NVMe, so what is only there is asked for
+  std::uint32_t remote_tier = 0;       ///< not 0: what is not on this machine is asked for, too
   std::uint64_t prefetch_wait_ns = 0;  ///< how long a request waits for it
   std::uint64_t longest_chain = 0;     ///< blocks
   double prefill_rate = 0;             ///< tokens that an engine computes a second; 0: not known
@@ -73,9 +73,11 @@ struct tally {
   tally_word failed;          ///< of those: a call failed
   tally_word blocks, tokens;  ///< of the requests served
   tally_word upper_hits;      ///< leading blocks read that were in DRAM when the request came
-  tally_word lower_hits;      ///< … that a prefetch brought up
-  tally_word hit_tokens;      ///< the tokens in both
+  tally_word lower_hits;      ///< … that a prefetch brought up from this machine
+  tally_word remote_hits;     ///< … and beyond: the machine did not have the next one
+  tally_word hit_tokens;      ///< the tokens in all of them
   tally_word upper_tokens;    ///< … in those that were in DRAM
+  tally_word remote_tokens;   ///< … in those from the remote tier
   tally_word time_with;       ///< of whole requests, computing what was no hit included; 0 without a rate
   tally_word time_without;    ///< … as it would have been with the hits in DRAM alone
   tally_word bytes_read;      ///< of hits

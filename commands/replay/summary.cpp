@@ -57,8 +57,10 @@ void add_work(const replay_result& replay, lines& out) {
     out.add("left out", fmt::format("{} of the trace's {} lines", replay.left_out, replay.lines));
   out.add("blocks", fmt::format("{}, {} distinct in the trace", sums.blocks.get(), replay.distinct_blocks));
   out.add("tokens", fmt::format("{}", sums.tokens.get()));
-  out.add("hit ratio", fmt::format("{} of the tokens ({} from DRAM, {} from NVMe)", percent(replay.hit_ratio()),
-                                   sums.upper_tokens.get(), sums.hit_tokens.get() - sums.upper_tokens.get()));
+  out.add("hit ratio",
+          fmt::format("{} of the tokens ({} from DRAM, {} from NVMe{})", percent(replay.hit_ratio()),
+                      sums.upper_tokens.get(), replay.nvme_tokens(),
+                      replay.has_remote ? fmt::format(", {} from the remote tier", sums.remote_tokens.get()) : ""));
   if (replay.simulated) {
     out.add("the same, simulated", fmt::format("{} of the tokens", percent(replay.simulated->hit_ratio)));
   }
@@ -106,6 +108,10 @@ void add_bytes(const replay_result& replay, lines& out) {
     out.add("DRAM to NVMe", bytes(replay.moved.written_down));
     out.add("NVMe to DRAM", bytes(replay.moved.read_up));
   }
+  if (replay.has_remote) {
+    out.add("DRAM to remote", bytes(replay.moved.remote_put));
+    out.add("remote to DRAM", bytes(replay.moved.remote_got));
+  }
 }
 
 /// What the node compared with computing, and by which measure of its disk.
@@ -126,11 +132,15 @@ void add_gate(const replay_result& replay, lines& out) {
 void add_node(const replay_result& replay, lines& out) {
   const tally& sums = *replay.sums;
   out.head("NODE");
-  out.add("tiers",
-          fmt::format("DRAM {}, policy {}; {}", approximate_bytes(replay.dram_capacity), replay.policy,
-                      replay.nvme_capacity > 0 ? "NVMe " + approximate_bytes(replay.nvme_capacity) : "no NVMe"));
+  out.add("tiers", fmt::format("DRAM {}, policy {}; {}{}", approximate_bytes(replay.dram_capacity), replay.policy,
+                               replay.nvme_capacity > 0 ? "NVMe " + approximate_bytes(replay.nvme_capacity) : "no NVMe",
+                               replay.has_remote ? "; remote" : ""));
   out.add("evicted", fmt::format("{} blocks from DRAM, {} of them without a copy below; {} from NVMe",
                                  replay.moved.evicted, replay.moved.dropped, replay.moved.lower_evicted));
+  if (replay.has_remote) {
+    out.add("remote tier", fmt::format("{} blocks not put, {} transfers without an answer in time",
+                                       replay.moved.remote_not_put, replay.moved.remote_unreachable));
+  }
   if (sums.prefetches.get() > 0) {
     out.add("prefetches", fmt::format("{}, {} given up after {}", sums.prefetches.get(), sums.prefetches_cut.get(),
                                       duration(replay.settings.prefetch_wait_ns)));
@@ -175,10 +185,13 @@ ordered_json timeline_json(const replay_result& replay) {
                    {"tokens", each.tokens},
                    {"hit_tokens", each.hit_tokens},
                    {"hit_tokens_dram", each.upper_tokens},
+                   {"hit_tokens_remote", each.remote_tokens},
                    {"bytes_read", each.bytes_read},
                    {"bytes_stored", each.bytes_stored},
                    {"dram_to_nvme", each.moved.written_down},
                    {"nvme_to_dram", each.moved.read_up},
+                   {"dram_to_remote", each.moved.remote_put},
+                   {"remote_to_dram", each.moved.remote_got},
                    {"dram_used", each.dram_used},
                    {"nvme_used", each.nvme_used},
                    {"policy_at_work", each.at_work.empty() ? ordered_json(nullptr) : ordered_json(each.at_work)},
@@ -268,11 +281,14 @@ ordered_json summary_json(const replay_result& replay) {
                    {"failed_requests", sums.failed.get()},
                    {"blocks", sums.blocks.get()},
                    {"tokens", sums.tokens.get()},
-                   {"prefix_hits", sums.upper_hits.get() + sums.lower_hits.get()},
+                   {"prefix_hits", sums.upper_hits.get() + sums.lower_hits.get() + sums.remote_hits.get()},
                    {"prefix_hits_dram", sums.upper_hits.get()},
                    {"prefix_hits_nvme", sums.lower_hits.get()},
+                   {"prefix_hits_remote", sums.remote_hits.get()},
                    {"prefix_tokens", sums.hit_tokens.get()},
                    {"prefix_tokens_dram", sums.upper_tokens.get()},
+                   {"prefix_tokens_nvme", replay.nvme_tokens()},
+                   {"prefix_tokens_remote", sums.remote_tokens.get()},
                    {"hit_ratio", replay.hit_ratio()},
                    {"stored", sums.stored.get()},
                    {"present", sums.present.get()},
@@ -296,17 +312,19 @@ ordered_json summary_json(const replay_result& replay) {
                        {"with_computing_dram_only", latency_json(sums.without_lower)}};
   all["prefill_tokens_per_s"] =
       replay.settings.prefill_rate > 0 ? ordered_json(replay.settings.prefill_rate) : ordered_json(nullptr);
-  all["request_seconds"] = {{"with_nvme", seconds(sums.time_with)}, {"dram_only", seconds(sums.time_without)}};
-  all["bytes"] = {{"dram_to_engines", sums.bytes_read.get()},
-                  {"engines_to_dram", sums.bytes_stored.get()},
-                  {"dram_to_nvme", replay.moved.written_down},
-                  {"nvme_to_dram", replay.moved.read_up}};
+  all["request_seconds"] = {{"with_lower_tiers", seconds(sums.time_with)}, {"dram_only", seconds(sums.time_without)}};
+  all["bytes"] = {{"dram_to_engines", sums.bytes_read.get()},  {"engines_to_dram", sums.bytes_stored.get()},
+                  {"dram_to_nvme", replay.moved.written_down}, {"nvme_to_dram", replay.moved.read_up},
+                  {"dram_to_remote", replay.moved.remote_put}, {"remote_to_dram", replay.moved.remote_got}};
   all["node"] = {{"dram_capacity", replay.dram_capacity},
                  {"nvme_capacity", replay.nvme_capacity},
+                 {"remote", replay.has_remote},
                  {"policy", replay.policy},
                  {"evicted", replay.moved.evicted},
                  {"demotions_dropped", replay.moved.dropped},
                  {"nvme_evicted", replay.moved.lower_evicted},
+                 {"remote_not_put", replay.moved.remote_not_put},
+                 {"remote_unreachable", replay.moved.remote_unreachable},
                  {"checksum_errors", replay.moved.checksum_errors},
                  {"restarts", replay.restarts},
                  {"gate", gate_json(replay.moved, replay.disk)},

@@ -9,6 +9,7 @@
 
 #include "commands/common.hpp"
 #include "commands/node_status.hpp"
+#include "tiers/remote/counters.hpp"
 
 namespace cenote::replay {
 
@@ -23,13 +24,18 @@ node_movement counters_of(const nlohmann::json& status) {
   const auto dram = figures_in<blocks::store_counters>(status);
   const auto nvme = figures_in<nvme::store_counters>(status);
   const auto prefetch = figures_in<prefetch::status>(status);
+  const auto far = figures_in<remote::store_counters>(status);
   node_movement now;
   now.written_down = nvme.written_bytes;
   now.read_up = nvme.read_bytes;
   now.evicted = dram.evicted;
   now.dropped = dram.demotions_dropped;
   now.lower_evicted = nvme.evicted;
-  now.checksum_errors = dram.checksum_errors + nvme.checksum_errors;
+  now.remote_put = far.put_bytes;
+  now.remote_got = far.got_bytes;
+  now.remote_unreachable = far.unreachable;
+  now.remote_not_put = far.full + far.dropped;
+  now.checksum_errors = dram.checksum_errors + nvme.checksum_errors + far.wrong;
   now.cannot_win = ended_by(status, prefetch::reason::cannot_win);
   now.cut = ended_by(status, prefetch::reason::cut);
   now.compared = prefetch.compared;
@@ -101,6 +107,10 @@ void node_watch::count() {
   add(moved_.evicted, before_.evicted, now.evicted);
   add(moved_.dropped, before_.dropped, now.dropped);
   add(moved_.lower_evicted, before_.lower_evicted, now.lower_evicted);
+  add(moved_.remote_put, before_.remote_put, now.remote_put);
+  add(moved_.remote_got, before_.remote_got, now.remote_got);
+  add(moved_.remote_unreachable, before_.remote_unreachable, now.remote_unreachable);
+  add(moved_.remote_not_put, before_.remote_not_put, now.remote_not_put);
   add(moved_.cannot_win, before_.cannot_win, now.cannot_win);
   add(moved_.cut, before_.cut, now.cut);
   add(moved_.compared, before_.compared, now.compared);
