@@ -28,6 +28,7 @@ using namespace std::chrono_literals;
 using std::chrono::steady_clock;
 
 constexpr auto attach_limit = 30s;
+constexpr auto server_limit = 5s;  // until the remote tier answers
 constexpr int loop_pause_ms = 200;
 constexpr double sample_every = 0.5;   // seconds
 constexpr double node_gone_limit = 5;  // seconds that a socket may refuse before the replay gives up
@@ -47,6 +48,21 @@ result<void> set_text(std::array<char, N>& to, const std::string& text, std::str
   }
   std::memcpy(to.data(), text.data(), text.size());
   return {};
+}
+
+std::optional<std::string> opening_path(const nlohmann::json& status) {
+  for (const auto& path : member(member(status, "nvme"), "paths")) {
+    if (text_of(path, "state") == "opening") return "the NVMe path does not open: " + text_of(path, "last_error");
+  }
+  return std::nullopt;
+}
+
+std::optional<std::string> silent_server(const nlohmann::json& status) {
+  for (const auto& backend : member(member(status, "remote"), "backends")) {
+    if (member(backend, "serves") == true) continue;
+    return fmt::format("{} does not answer: {}", text_of(backend, "name"), text_of(backend, "last_error"));
+  }
+  return std::nullopt;
 }
 
 struct engine_process {
@@ -92,7 +108,8 @@ class replay_run {
       if (!node) return std::unexpected(node.error());
       node_ = std::move(*node);
       socket_ = node_->socket();
-      if (auto ok = wait_for_tiers(); !ok) return ok;
+      if (auto ok = wait_for(opening_path, attach_limit); !ok) return ok;
+      if (auto ok = wait_for(silent_server, server_limit); !ok) return ok;
     }
     auto watch = node_watch::begin(socket_);
     if (!watch) return std::unexpected(watch.error());
@@ -100,31 +117,20 @@ class replay_run {
     return {};
   }
 
-  /// What is still opening takes no blocks: a replay must not begin without its lower tiers.
-  result<void> wait_for_tiers() const {
-    const auto until = steady_clock::now() + attach_limit;
+  /// What is still opening takes no blocks: a replay must not begin without its lower tiers. `missing` says what a
+  /// status lacks.
+  result<void> wait_for(std::optional<std::string> (*missing)(const nlohmann::json&),
+                        steady_clock::duration limit) const {
+    const auto until = steady_clock::now() + limit;
     while (true) {
       const auto status = ask(socket_, {{"command", "status"}}, 5s);
       if (!status) return std::unexpected(status.error());
-      const auto reason = what_is_missing(*status);
-      if (!reason) return {};
+      const auto what = missing(*status);
+      if (!what) return {};
       if (auto go_on = check_interrupted(); !go_on) return go_on;
-      if (steady_clock::now() > until) return fail(error_code::deadline_exceeded, *reason);
+      if (steady_clock::now() > until) return fail(error_code::deadline_exceeded, *what);
       ::poll(nullptr, 0, 10);
     }
-  }
-
-  [[nodiscard]] static std::optional<std::string> what_is_missing(const nlohmann::json& status) {
-    for (const auto& path : member(member(status, "nvme"), "paths")) {
-      if (text_of(path, "state") == "opening") return "the NVMe path does not open: " + text_of(path, "last_error");
-    }
-    for (const auto& backend : member(member(status, "remote"), "backends")) {
-      const auto& serves = member(backend, "serves");
-      if (!serves.is_boolean() || !serves.template get<bool>()) {
-        return fmt::format("{} does not answer: {}", text_of(backend, "name"), text_of(backend, "last_error"));
-      }
-    }
-    return std::nullopt;
   }
 
   result<run_settings> settings() const {

@@ -15,6 +15,7 @@ import policies
 import pytest
 import wire
 from node import BINARY, PATIENCE, Node, is_alive, node_environment, processes_naming, run_cenote, until
+from redis import Redis
 
 BLOCK = "64KiB"
 DRAM_ONLY = ("--dram", "64MiB", "--nvme", "0")
@@ -294,6 +295,8 @@ def test_refusals_say_what_would_be_right(write_trace: WriteTrace, home: Path, t
     assert "leave out --nvme 0" in refusal(trace, "--nvme", "0B", "--prefetch-wait", "2s")
     assert "leave out --engines 1" in refusal(trace, "--engines", "1", "--deal", "round-robin")
     assert "leave out --socket" in refusal(trace, "--socket", "/nowhere", "--dram", "1GiB")
+    assert "leave out --socket" in refusal(trace, "--socket", "/nowhere", "--remote", "redis://there")
+    assert "redis://" in refusal(trace, *OWN_NODE, "--remote", "http://there")
     assert "no-policy" in refusal(trace, *OWN_NODE, "--policy", "no-policy", code=1)
     assert "/nowhere" in refusal(trace, "--socket", "/nowhere", code=1)
     assert "missing/report.html" in refusal(trace, "--report", tmp_path / "missing" / "report.html", code=1)
@@ -376,3 +379,68 @@ def test_lru_in_a_real_node_hits_what_the_simulation_does_block_for_block(home: 
     assert real["prefix_tokens"] == simulated["prefix_tokens"]
     assert real["stored"] == simulated["inserts"]
     assert simulated["evictions"] > 0
+
+
+# ---- over a remote tier
+
+
+def hits_by_tier(said: dict[str, Any]) -> dict[str, int]:
+    tiers = {name: said[f"prefix_hits_{name}"] for name in ("dram", "nvme", "remote")}
+    assert sum(tiers.values()) == said["prefix_hits"]
+    assert sum(said[f"prefix_tokens_{name}"] for name in tiers) == said["prefix_tokens"]
+    return tiers
+
+
+def test_each_hit_over_three_tiers_is_of_one_of_them(home: Path) -> None:
+    redis = Redis()
+    try:
+        below = ("--dram", "16MiB", "--nvme", "64MiB", "--block-bytes", BLOCK, "--policy", "lru", "--remote", redis.url)
+        run = ("--generate", "chat:requests=300", *below)
+        # A disk that takes what leaves, and a server that takes all: what the server has is not written to the disk.
+        all_there = run_json(None, *run, env=environment(home))
+        tiers = hits_by_tier(all_there)
+        assert tiers["dram"] > 0 and tiers["remote"] > 0 and tiers["nvme"] == 0
+        assert (all_there["wrong_blocks"], all_there["node"]["remote_not_put"]) == (0, 0)
+        assert all_there["bytes"]["dram_to_remote"] == all_there["stored"] * 64 * 1024
+        # Both take all, the disk first.
+        both = run_json(None, *run, "--set", "nvme.ingest=all", env=environment(home))
+        tiers = hits_by_tier(both)
+        assert tiers["dram"] > 0 and tiers["nvme"] > 0 and both["wrong_blocks"] == 0
+        assert both["bytes"]["nvme_to_dram"] > 0
+    finally:
+        redis.close()
+
+
+def test_a_replay_whose_server_is_killed_goes_on_without_it(home: Path, start_replay: Callable[..., Running]) -> None:
+    redis = Redis()
+    run = ("--generate", "chat:requests=300", "--speed", "100x", "--dram", "16MiB", "--nvme", "0")
+    replay = start_replay(*run, "--block-bytes", BLOCK, "--remote", redis.url, env=environment(home))
+    try:
+        until("the server has blocks", lambda: redis.size() > 100)
+        redis.kill()
+        said = replay.end(0)
+        assert said["requests"] == 300 and said["failed_requests"] == 0 and said["wrong_blocks"] == 0
+        assert 0 < said["bytes"]["dram_to_remote"] < said["stored"] * 64 * 1024
+        hits_by_tier(said)
+    finally:
+        redis.close()
+
+
+def test_a_replay_does_not_begin_without_its_server(home: Path, tmp_path: Path) -> None:
+    nowhere = f"unix://{tmp_path}/redis.sock"
+    ended = run_cenote(
+        "replay", "--generate", "chat:requests=5", *DRAM_ONLY, "--remote", nowhere, env=environment(home), limit=60
+    )
+    assert ended.returncode == 1
+    assert "redis.sock" in ended.stderr and "does not answer" in ended.stderr
+
+
+def test_nothing_of_a_replay_is_found_in_the_server_by_the_next_one(home: Path) -> None:
+    redis = Redis()
+    try:
+        run = ("--generate", "loop:requests=40", *OWN_NODE, "--remote", redis.url)
+        first, second = (run_json(None, *run, env=environment(home)) for _ in range(2))
+        assert first["prefix_hits"] == second["prefix_hits"]
+        assert second["stored"] == first["stored"] > 0
+    finally:
+        redis.close()
