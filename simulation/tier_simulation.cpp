@@ -1,7 +1,9 @@
 #include "simulation/tier_simulation.hpp"
 
 #include <algorithm>
+#include <deque>
 #include <iterator>
+#include <memory>
 #include <span>
 #include <utility>
 #include <vector>
@@ -12,137 +14,179 @@ namespace cenote::simulation {
 
 namespace {
 
-/// Both tiers while they serve a request.
-struct two_tiers {
+/// A policy with what it stands on.
+struct pool_of_tier {
+  eviction::block_links links;
+  std::unique_ptr<eviction::policy> policy;
+  std::optional<eviction::simulated_pool> pool;
+
+  result<void> open(const trace& trace, const std::string& name, std::uint32_t capacity) {
+    links.cover(std::min(trace.distinct(), capacity));
+    auto made = eviction::make_policy(name, links);
+    if (!made) return std::unexpected(made.error());
+    policy = std::move(*made);
+    pool.emplace(*policy, capacity, trace.identities());
+    return {};
+  }
+};
+
+/// All tiers while they serve a request.
+struct serving_tiers {
+  struct lower {
+    const lower_tier& how;
+    eviction::simulated_pool& pool;
+    lower_sums& sums;
+  };
   eviction::simulated_pool& upper;
-  eviction::simulated_pool& lower;
-  cenote::ingest ingest;
-  bool keep_copy;
+  std::vector<lower> below;
   tier_sums& sums;
-  std::vector<std::uint32_t> brought_up{};  ///< by block: the request it came up for, from 1
-  std::vector<std::uint32_t> leading{};     ///< by block: the request that it was last a hit of, from 1
+  std::vector<std::uint32_t> brought_up;  ///< by block: the request it came up for, from 1
+  std::vector<std::uint32_t> leading;     ///< by block: the request that it was last a hit of, from 1
   std::vector<std::uint32_t> wanted{};
   std::uint32_t request = 0;
   std::uint32_t now = 0;
 
-  [[nodiscard]] bool holds(std::uint32_t block) const noexcept { return upper.holds(block) || lower.holds(block); }
+  /// The first lower tier that has it; null: none.
+  [[nodiscard]] lower* holder(std::uint32_t block) noexcept {
+    const auto found = std::ranges::find_if(below, [&](const lower& each) { return each.pool.holds(block); });
+    return found == below.end() ? nullptr : &*found;
+  }
+  [[nodiscard]] bool holds(std::uint32_t block) noexcept { return upper.holds(block) || holder(block) != nullptr; }
 
-  void write(std::uint32_t block) {
-    if (lower.holds(block)) return;
-    const std::uint64_t before = lower.inserts();
-    lower.insert(block, now);
-    sums.written += lower.inserts() - before;
+  void write(lower& into, std::uint32_t block) const {
+    if (into.pool.holds(block)) return;
+    const std::uint64_t before = into.pool.inserts();
+    into.pool.insert(block, now);
+    into.sums.written += into.pool.inserts() - before;
+  }
+  void write_where(ingest how, std::uint32_t block) {
+    for (lower& each : below) {
+      if (each.how.ingest == how) write(each, block);
+    }
   }
   /// As a node does: what the upper policy does not want may still be worth a place below.
   void insert(std::uint32_t block) { push_down(upper.insert(block, now, true)); }
   void push_down(std::uint32_t gone) {
-    if (gone == eviction::simulated_pool::none || ingest != cenote::ingest::evicted) return;
-    write(gone);
+    if (gone == eviction::simulated_pool::none || holder(gone) != nullptr) return;
+    const auto takes = [](const lower& each) { return each.how.ingest == ingest::evicted; };
+    if (const auto found = std::ranges::find_if(below, takes); found != below.end()) write(*found, gone);
   }
-  void promote(std::uint32_t block) {
-    leave_below(block);
+  void promote(lower& from, std::uint32_t block) {
+    leave_below(from, block);
     insert(block);
   }
-  void leave_below(std::uint32_t block) {
-    if (keep_copy) {
-      lower.touch(block, now);
+  void leave_below(lower& from, std::uint32_t block) const {
+    if (from.how.keep_copy) {
+      from.pool.touch(block, now);
     } else {
-      lower.remove(block);
+      from.pool.remove(block);
     }
   }
   /// As a prefetch does, from head to tail, before the request uses its blocks; those that are up stay meanwhile.
   void bring_up(std::span<const std::uint32_t> blocks) {
     wanted.clear();
     std::ranges::copy_if(blocks, std::back_inserter(wanted), [&](std::uint32_t block) { return !upper.holds(block); });
-    sums.promoted += wanted.size();
+    for (const std::uint32_t block : wanted) ++holder(block)->sums.promoted;
     for (const std::uint32_t block : blocks) leading[block] = request;
     const auto is_held = [&](std::uint32_t block) { return leading[block] == request; };
     for (const std::uint32_t block : wanted) {
       brought_up[block] = request;
-      if (!lower.holds(block)) continue;  // what was pushed down took its place
-      leave_below(block);
+      lower* const from = holder(block);
+      if (from == nullptr) continue;  // what was pushed down took its place
+      leave_below(*from, block);
       push_down(upper.insert(block, now, true, is_held));
     }
   }
   void use(std::uint32_t block) {
     if (upper.holds(block)) {
       upper.touch(block, now);
-      ++sums.both.stream_hits;
+      ++sums.all.stream_hits;
       if (brought_up[block] != request) ++sums.upper_hits;
-      if (ingest == cenote::ingest::hot) write(block);
-    } else if (lower.holds(block)) {
-      ++sums.both.stream_hits;
-      promote(block);
+      write_where(ingest::hot, block);
+    } else if (lower* const from = holder(block); from != nullptr) {
+      ++sums.all.stream_hits;
+      promote(*from, block);
     } else {
       insert(block);
-      if (ingest == cenote::ingest::all) write(block);
+      write_where(ingest::all, block);
     }
   }
   /// A block that was pushed down by the rest of its own request stays there, as in a node. Where each block is in one
-  /// tier only it comes up again: it is one of the latest, and both tiers together keep one order.
+  /// tier only it comes up again: it is one of the latest, and the tiers together keep one order.
   void refresh(std::uint32_t block) {
     if (upper.holds(block)) {
       upper.refresh(block, now);
-    } else if (!keep_copy) {
-      promote(block);
+    } else if (lower* const from = holder(block); !from->how.keep_copy) {
+      promote(*from, block);
     }
   }
 };
 
-tier_sums run(const trace& trace, two_tiers tiers, replay_order order) {
+/// Leading blocks that each tier or one before it has, from the upper one on.
+std::vector<std::size_t> leads_of(serving_tiers& tiers, std::span<const std::uint32_t> blocks) {
+  std::vector<std::size_t> leads(tiers.below.size() + 1);
+  const auto has = [&](std::uint32_t block, std::size_t most) {
+    return tiers.upper.holds(block) ||
+           std::ranges::any_of(std::span(tiers.below).first(most), [&](auto& each) { return each.pool.holds(block); });
+  };
+  std::size_t lead = 0;
+  for (std::size_t most = 0; most < leads.size(); ++most) {
+    while (lead < blocks.size() && has(blocks[lead], most)) ++lead;
+    leads[most] = lead;
+  }
+  return leads;
+}
+
+void run(const trace& trace, serving_tiers tiers, replay_order order) {
   tier_sums& sums = tiers.sums;
-  sums.both.blocks = trace.stream().size();
-  sums.both.tokens = trace.tokens();
+  sums.all.blocks = trace.stream().size();
+  sums.all.tokens = trace.tokens();
   for (const trace::entry& each : trace.requests()) {
     const auto blocks = trace.blocks(each);
-    const auto lead = [&](auto&& holds) {
-      return static_cast<std::size_t>(std::ranges::find_if_not(blocks, holds) - blocks.begin());
-    };
-    const std::size_t hits = lead([&](std::uint32_t block) { return tiers.holds(block); });
-    const std::size_t above = lead([&](std::uint32_t block) { return tiers.upper.holds(block); });
-    sums.both.prefix_hits += hits;
-    sums.both.prefix_tokens += std::min(hits * trace::tokens_per_block, each.tokens);
-    sums.upper_tokens += std::min(above * trace::tokens_per_block, each.tokens);
+    const auto leads = leads_of(tiers, blocks);
+    const auto tokens = [&](std::size_t tier) { return std::min(leads[tier] * trace::tokens_per_block, each.tokens); };
+    sums.all.prefix_hits += leads.back();
+    sums.all.prefix_tokens += tokens(tiers.below.size());
+    sums.upper_tokens += tokens(0);
+    for (std::size_t i = 0; i < tiers.below.size(); ++i) tiers.below[i].sums.prefix_tokens += tokens(i + 1) - tokens(i);
     tiers.now = each.time;
     ++tiers.request;
-    tiers.bring_up(blocks.first(hits));
+    tiers.bring_up(blocks.first(leads.back()));
     tiers.upper.begin_request(blocks, trace.ids(each), each.partial, each.time);
-    use_request(tiers, blocks, hits, order == replay_order::reverse, tiers.upper.by().order());
+    use_request(tiers, blocks, leads.back(), order == replay_order::reverse, tiers.upper.by().order());
   }
-  sums.both.inserts = tiers.upper.inserts();
-  sums.both.evictions = tiers.upper.evictions();
-  sums.lower_evictions = tiers.lower.evictions();
-  return sums;
+  sums.all.inserts = tiers.upper.inserts();
+  sums.all.evictions = tiers.upper.evictions();
+  for (auto& each : tiers.below) each.sums.evictions = each.pool.evictions();
 }
 
 }  // namespace
 
-result<tier_sums> simulate(const trace& trace, const tier_pair& tiers, replay_order order) {
-  if (!tiers.keep_copy && tiers.ingest != cenote::ingest::evicted) {
+result<tier_sums> simulate(const trace& trace, const tier_stack& tiers, replay_order order) {
+  const auto is_lost = [](const lower_tier& each) { return !each.keep_copy && each.ingest != ingest::evicted; };
+  if (std::ranges::any_of(tiers.lower, is_lost)) {
     return fail(
         error_code::invalid_argument,
         "without a lower copy a block comes down only when it is evicted: keep-copy false needs ingest evicted");
   }
-  eviction::block_links upper_links;
-  eviction::block_links lower_links;
-  upper_links.cover(std::min(trace.distinct(), tiers.upper_capacity));
-  lower_links.cover(std::min(trace.distinct(), tiers.lower_capacity));
-  auto upper = eviction::make_policy(tiers.upper_policy, upper_links);
-  if (!upper) return std::unexpected(upper.error());
-  auto lower = eviction::make_policy(tiers.lower_policy, lower_links);
-  if (!lower) return std::unexpected(lower.error());
-  eviction::simulated_pool above(**upper, tiers.upper_capacity, trace.identities());
-  eviction::simulated_pool below(**lower, tiers.lower_capacity, trace.identities());
+  pool_of_tier upper;
+  if (auto ok = upper.open(trace, tiers.upper_policy, tiers.upper_capacity); !ok) return std::unexpected(ok.error());
+  std::deque<pool_of_tier> below;  // policies point at their links
   tier_sums sums;
-  return run(trace,
-             {.upper = above,
-              .lower = below,
-              .ingest = tiers.ingest,
-              .keep_copy = tiers.keep_copy,
-              .sums = sums,
-              .brought_up = std::vector<std::uint32_t>(trace.distinct()),
-              .leading = std::vector<std::uint32_t>(trace.distinct())},
-             order);
+  sums.lower.resize(tiers.lower.size());
+  serving_tiers serving{.upper = *upper.pool,
+                        .below = {},
+                        .sums = sums,
+                        .brought_up = std::vector<std::uint32_t>(trace.distinct()),
+                        .leading = std::vector<std::uint32_t>(trace.distinct())};
+  for (std::size_t i = 0; i < tiers.lower.size(); ++i) {
+    const lower_tier& how = tiers.lower[i];
+    pool_of_tier& made = below.emplace_back();
+    if (auto ok = made.open(trace, how.policy, how.capacity); !ok) return std::unexpected(ok.error());
+    serving.below.push_back({how, *made.pool, sums.lower[i]});
+  }
+  run(trace, std::move(serving), order);
+  return sums;
 }
 
 }  // namespace cenote::simulation

@@ -1,8 +1,9 @@
-// What two tiers, one over the other, would have hit together, and what is written into the lower one.
+// What several tiers, one over the others, would have hit together, and what is written into the lower ones.
 #pragma once
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "core/choices.hpp"
 #include "core/error.hpp"
@@ -10,26 +11,35 @@
 
 namespace cenote::simulation {
 
-struct tier_pair {
-  std::string upper_policy = "lru";
-  std::string lower_policy = "lru";
-  std::uint32_t upper_capacity = 0;
-  std::uint32_t lower_capacity = 0;
-  cenote::ingest ingest = cenote::ingest::evicted;  ///< hot: at its second access; evicted: what is not below yet
+struct lower_tier {
+  std::string policy = "lru";
+  std::uint32_t capacity = 0;
+  cenote::ingest ingest = cenote::ingest::evicted;  ///< hot: at its second access; evicted: what no tier below has yet
   bool keep_copy = true;  ///< a block that goes up stays below, too. False: only with ingest::evicted
 };
 
-struct tier_sums {
-  replay_sums both;                ///< a hit is a block that either tier has; inserts and evictions are the upper one's
-  std::uint64_t upper_hits = 0;    ///< of stream_hits: the block was above
-  std::uint64_t upper_tokens = 0;  ///< of both.prefix_tokens: those up to the first block that was not above
-  std::uint64_t promoted = 0;      ///< leading blocks that only the lower tier had when their request came
-  std::uint64_t written = 0;       ///< blocks written into the lower tier
-  std::uint64_t lower_evictions = 0;
+struct tier_stack {
+  std::string upper_policy = "lru";
+  std::uint32_t upper_capacity = 0;
+  std::vector<lower_tier> lower;  ///< in the order in which a node asks them
 };
 
-/// A block that only the lower tier has goes up when it is used. Refused: unknown policies, belady, and what tier_pair
-/// rules out.
-[[nodiscard]] result<tier_sums> simulate(const trace& trace, const tier_pair& tiers, replay_order order);
+struct lower_sums {
+  std::uint64_t prefix_tokens = 0;  ///< of tier_sums::all: those that this tier had and none before it
+  std::uint64_t promoted = 0;       ///< leading blocks that this tier gave when their request came
+  std::uint64_t written = 0;        ///< blocks written into it
+  std::uint64_t evictions = 0;
+};
+
+struct tier_sums {
+  replay_sums all;                 ///< a hit is a block that any tier has; inserts and evictions are the upper one's
+  std::uint64_t upper_hits = 0;    ///< of stream_hits: the block was above
+  std::uint64_t upper_tokens = 0;  ///< of all.prefix_tokens: those up to the first block that was not above
+  std::vector<lower_sums> lower;   ///< as tier_stack has them
+};
+
+/// A block that only a lower tier has goes up when it is used, from the first tier that has it. Refused: unknown
+/// policies, belady, and what lower_tier rules out.
+[[nodiscard]] result<tier_sums> simulate(const trace& trace, const tier_stack& tiers, replay_order order);
 
 }  // namespace cenote::simulation

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <charconv>
 
 #include "core/units.hpp"
@@ -12,6 +13,7 @@ namespace {
 
 constexpr std::uint64_t most_blocks = std::uint64_t{1} << 31;
 constexpr std::size_t most_capacities = 1000;
+constexpr std::size_t most_tiers = 4;
 
 std::unexpected<error> refuse(std::string message) {
   return fail(error_code::invalid_argument, std::move(message));
@@ -113,10 +115,34 @@ result<std::vector<named_tier>> parse_tiers(std::string_view text, std::uint64_t
     if (!capacity) return std::unexpected(capacity.error());
     tiers.push_back({std::string(part.substr(0, equals)), *capacity});
   }
-  if (tiers.size() != 2 || tiers[0].name == tiers[1].name) {
-    return refuse(fmt::format("`{}`: two tiers were expected, the upper one first, as in dram=1000,nvme=10000", text));
+  for (auto each = tiers.begin(); each != tiers.end(); ++each) {
+    const auto same = std::ranges::find(tiers.begin(), each, each->name, &named_tier::name);
+    if (same != each) return refuse(fmt::format("`{}`: {} stands there twice", text, each->name));
+  }
+  if (tiers.size() < 2 || tiers.size() > most_tiers) {
+    return refuse(fmt::format("`{}`: two to {} tiers were expected, the upper one first, as in dram=1000,nvme=10000",
+                              text, most_tiers));
   }
   return tiers;
+}
+
+result<std::vector<std::optional<std::string>>> parse_by_tier(std::string_view text, std::span<const named_tier> tiers,
+                                                              std::string_view option) {
+  std::vector<std::optional<std::string>> values(tiers.size());
+  if (!text.contains('=')) {
+    if (!text.empty()) std::ranges::fill(values, std::string(text));
+    return values;
+  }
+  for (const std::string_view part : split(text, ',')) {
+    const std::string_view name = part.substr(0, part.find('='));
+    const auto tier = std::ranges::find(tiers, name, &named_tier::name);
+    if (tier == tiers.end() || name.size() == part.size()) {
+      return refuse(fmt::format("{}: `{}` names no lower tier; right is TIER=VALUE, as in {}=…", option, part,
+                                tiers.back().name));
+    }
+    values[static_cast<std::size_t>(tier - tiers.begin())] = std::string(part.substr(name.size() + 1));
+  }
+  return values;
 }
 
 result<double> parse_speed(std::string_view text) {

@@ -2,6 +2,8 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -22,8 +24,13 @@ struct named_tier {
   std::uint32_t capacity = 0;
 };
 
-/// "dram=1000,nvme=10k": two tiers, the upper one first.
+/// "dram=1000,nvme=10k,remote=100k": two to four tiers, the upper one first.
 [[nodiscard]] result<std::vector<named_tier>> parse_tiers(std::string_view text, std::uint64_t block_bytes = 0);
+
+/// "all" or "nvme=evicted,remote=all": a value for each of `tiers`; nothing for those that it does not name.
+[[nodiscard]] result<std::vector<std::optional<std::string>>> parse_by_tier(std::string_view text,
+                                                                            std::span<const named_tier> tiers,
+                                                                            std::string_view option);
 
 /// "20x" (any factor above 0), or 0 for "max".
 [[nodiscard]] result<double> parse_speed(std::string_view text);

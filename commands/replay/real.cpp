@@ -56,13 +56,14 @@ double prefill_rate_in(const std::vector<std::string>& sets) {
   return rate;
 }
 
-/// How the node's own lower tier works; what is no setting the node has refused.
-simulation::tier_pair lower_tier_in(const std::vector<std::string>& sets) {
-  simulation::tier_pair pair;
-  if (const auto policy = set_to(sets, "nvme.policy"); !policy.empty()) pair.lower_policy = policy;
-  pair.ingest = enum_named<ingest>(set_to(sets, "nvme.ingest")).value_or(pair.ingest);
-  pair.keep_copy = set_to(sets, "nvme.keep_copy") != "false";
-  return pair;
+/// How a lower tier of the node's own works; what is no setting the node has refused.
+simulation::lower_tier lower_tier_in(const std::vector<std::string>& sets, const std::string& section,
+                                     ingest standard) {
+  simulation::lower_tier tier;
+  if (const auto policy = set_to(sets, section + ".policy"); !policy.empty()) tier.policy = policy;
+  tier.ingest = enum_named<ingest>(set_to(sets, section + ".ingest")).value_or(standard);
+  tier.keep_copy = set_to(sets, section + ".keep_copy") != "false";
+  return tier;
 }
 
 result<std::uint64_t> parse_block_bytes(const std::string& text) {
@@ -116,7 +117,10 @@ std::vector<std::string> curve_policies(const replay_result& replay) {
 /// What a run leaves to do: figures beside it, and telling. False: a file could not be written.
 exit_code tell(replay_result& replay, const real_options& options, bool as_json) {
   replay.memcpy_rate = measure_memcpy(replay.settings.block_bytes);
-  if (replay.own_node) replay.simulated = simulate_node(replay, lower_tier_in(options.sets));
+  if (replay.own_node) {
+    replay.simulated = simulate_node(replay, lower_tier_in(options.sets, "nvme", ingest::evicted),
+                                     lower_tier_in(options.sets, "remote", ingest::all));
+  }
   result<void> reported;
   if (!options.report.empty()) {
     if (!replay.ran.requests().empty()) reported = simulate_curves(replay.ran, curve_policies(replay), replay);

@@ -35,7 +35,7 @@ namespace {
 using nlohmann::ordered_json;
 using simulation::replay_order;
 using simulation::replay_sums;
-using simulation::tier_pair;
+using simulation::tier_stack;
 using simulation::tier_sums;
 
 const std::map<std::string, replay_order> orders{{"fwd", replay_order::forward}, {"rev", replay_order::reverse}};
@@ -67,8 +67,8 @@ struct replay_options {
   bool allow_left_out = false;
   std::string tiers;
   std::string lower_policy = "lru";
-  std::string ingest = "evicted";
-  bool keep_copy = true;
+  std::string ingest;
+  std::string keep_copy = "true";
   bool as_json = false;
   replay::real_options real;
 };
@@ -207,35 +207,76 @@ result<void> run_sweep(const read_trace& read, const replay_options& options) {
   return write_report(page, options);
 }
 
-// ---------------------------------------------------------------------------------------------- two tiers
+// ---------------------------------------------------------------------------------------------- several tiers
+
+/// What a node does by itself: a remote tier gets all, others what leaves.
+ingest standard_ingest(const std::string& tier) {
+  return tier == "remote" ? ingest::all : ingest::evicted;
+}
+
+/// The tiers as the options describe them; upper_policy is left open.
+result<tier_stack> stack_of(const std::vector<named_tier>& tiers, const replay_options& options) {
+  const std::span below = std::span(tiers).subspan(1);
+  const auto policies = parse_by_tier(options.lower_policy, below, "--lower-policy");
+  if (!policies) return std::unexpected(policies.error());
+  const auto ingests = parse_by_tier(options.ingest, below, "--ingest");
+  if (!ingests) return std::unexpected(ingests.error());
+  const auto copies = parse_by_tier(options.keep_copy, below, "--keep-copy");
+  if (!copies) return std::unexpected(copies.error());
+  tier_stack stack{.upper_capacity = tiers.front().capacity, .lower = {}};
+  for (std::size_t i = 0; i < below.size(); ++i) {
+    const auto how = (*ingests)[i] ? enum_named<ingest>(*(*ingests)[i]) : standard_ingest(below[i].name);
+    const std::string kept = (*copies)[i].value_or("true");
+    if (!how) {
+      return fail(error_code::invalid_argument, fmt::format("--ingest: `{}` is none of {}", *(*ingests)[i],
+                                                            fmt::join(enumerator_names<ingest>(), ", ")));
+    }
+    if (kept != "true" && kept != "false") {
+      return fail(error_code::invalid_argument, fmt::format("--keep-copy: `{}` is neither true nor false", kept));
+    }
+    stack.lower.push_back({.policy = (*policies)[i].value_or("lru"),
+                           .capacity = below[i].capacity,
+                           .ingest = *how,
+                           .keep_copy = kept == "true"});
+  }
+  return stack;
+}
 
 ordered_json tiers_json(const std::string& policy, const tier_sums& sums, const std::vector<named_tier>& tiers,
-                        const replay_options& options) {
-  ordered_json line{{"policy", policy},
-                    {"order", options.order},
-                    {"capacity", std::uint64_t{tiers[0].capacity} + tiers[1].capacity},
-                    {"tiers", {{tiers[0].name, tiers[0].capacity}, {tiers[1].name, tiers[1].capacity}}},
-                    {"lower_policy", options.lower_policy},
-                    {"ingest", options.ingest},
-                    {"keep_copy", options.keep_copy}};
-  line.update(sums_json(sums.both));
-  line.update({{"upper_hits", sums.upper_hits},
-               {"upper_tokens", sums.upper_tokens},
-               {"promoted", sums.promoted},
-               {"written", sums.written},
-               {"lower_evictions", sums.lower_evictions}});
+                        const tier_stack& stack, const replay_options& options) {
+  ordered_json capacities = ordered_json::object();
+  std::uint64_t all = 0;
+  for (const named_tier& each : tiers) {
+    capacities[each.name] = each.capacity;
+    all += each.capacity;
+  }
+  ordered_json line{{"policy", policy}, {"order", options.order}, {"capacity", all}, {"tiers", std::move(capacities)}};
+  line.update(sums_json(sums.all));
+  line.update({{"upper_hits", sums.upper_hits}, {"upper_tokens", sums.upper_tokens}});
+  for (std::size_t i = 0; i < sums.lower.size(); ++i) {
+    line["lower"][tiers[i + 1].name] = {
+        {"policy", stack.lower[i].policy},       {"ingest", name_of(stack.lower[i].ingest)},
+        {"keep_copy", stack.lower[i].keep_copy}, {"prefix_tokens", sums.lower[i].prefix_tokens},
+        {"promoted", sums.lower[i].promoted},    {"written", sums.lower[i].written},
+        {"evictions", sums.lower[i].evictions}};
+  }
   return line;
 }
 
-std::string tiers_text(const std::vector<std::string>& policies, const std::vector<tier_sums>& sums) {
-  table rows({"POLICY", ">HIT %", ">ABOVE %", ">BLOCK HITS", ">ABOVE", ">PROMOTED", ">WRITTEN"});
-  for (std::size_t i = 0; i < policies.size(); ++i) {
-    const tier_sums& each = sums[i];
-    rows.add({policies[i], bare_percent(each.both.hit_ratio()), bare_percent(replay::upper_ratio(each)),
-              std::to_string(each.both.stream_hits), std::to_string(each.upper_hits), std::to_string(each.promoted),
-              std::to_string(each.written)});
+std::string tiers_text(const std::vector<named_tier>& tiers, const tier_stack& stack) {
+  std::string text = fmt::format("{} over ", tiers.front().capacity);
+  for (std::size_t i = 0; i < stack.lower.size(); ++i) {
+    text += fmt::format("{}{} blocks of {} (ingest {}, {})", i == 0 ? "" : " and ", stack.lower[i].capacity,
+                        tiers[i + 1].name, name_of(stack.lower[i].ingest),
+                        stack.lower[i].keep_copy ? "keeping the copy below" : "exclusive");
   }
-  return rows.text();
+  return text;
+}
+
+std::vector<std::string> names_of(const std::vector<named_tier>& tiers) {
+  std::vector<std::string> names;
+  std::ranges::transform(tiers, std::back_inserter(names), &named_tier::name);
+  return names;
 }
 
 result<void> run_tiers(const read_trace& read, const replay_options& options) {
@@ -243,35 +284,29 @@ result<void> run_tiers(const read_trace& read, const replay_options& options) {
   if (!block) return std::unexpected(block.error());
   const auto tiers = parse_tiers(options.tiers, *block);
   if (!tiers) return std::unexpected(tiers.error());
+  const auto stack = stack_of(*tiers, options);
+  if (!stack) return std::unexpected(stack.error());
   const auto policies = parse_policies(options);
   if (!policies) return std::unexpected(policies.error());
   std::vector<result<tier_sums>> all(policies->size());
   run_all(all.size(), [&](std::size_t i) {
-    const tier_pair how{.upper_policy = (*policies)[i],
-                        .lower_policy = options.lower_policy,
-                        .upper_capacity = (*tiers)[0].capacity,
-                        .lower_capacity = (*tiers)[1].capacity,
-                        .ingest = enum_named<ingest>(options.ingest).value(),
-                        .keep_copy = options.keep_copy};
+    tier_stack how = *stack;
+    how.upper_policy = (*policies)[i];
     all[i] = simulation::simulate(read.requests, how, orders.at(options.order));
   });
-  std::vector<tier_sums> sums;
-  for (const auto& each : all) {
-    if (!each) return std::unexpected(each.error());
-    sums.push_back(*each);
-  }
   auto page = page_of(read, *block, options);
-  for (std::size_t i = 0; i < sums.size(); ++i) {
-    page.data.push_back(tiers_json((*policies)[i], sums[i], *tiers, options));
+  page.tier_names = names_of(*tiers);
+  page.tiers_text = tiers_text(*tiers, *stack);
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    if (!all[i]) return std::unexpected(all[i].error());
+    page.data.push_back(tiers_json((*policies)[i], *all[i], *tiers, *stack, options));
     page.data.back()["left_out"] = read.left_out;
-    page.tiers.push_back({(*policies)[i], sums[i]});
+    page.tiers.push_back({(*policies)[i], *all[i]});
   }
-  page.tiers_text = fmt::format("{} over {} blocks, ingest {}, {}", (*tiers)[0].capacity, (*tiers)[1].capacity,
-                                options.ingest, options.keep_copy ? "keeping the copy below" : "exclusive");
   if (options.as_json) {
     print_lines(page.data);
   } else {
-    fmt::print("PREFIX-TOKEN HITS of {}\n{}", page.tiers_text, tiers_text(*policies, sums));
+    fmt::print("PREFIX-TOKEN HITS of {}\n{}", page.tiers_text, replay::tiers_table(page));
   }
   return write_report(page, options);
 }
@@ -357,7 +392,7 @@ result<void> check(const CLI::App& command, const replay_options& options) {
                               name == "--policy" ? "--policies" : "--capacity-sweep or --tiers"));
   }
   if (const auto name = given(command, tiers_only); options.tiers.empty() && !name.empty()) {
-    return refuse(fmt::format("{} is for two tiers: add --tiers, as in --tiers dram=1000,nvme=10000", name));
+    return refuse(fmt::format("{} is for several tiers: add --tiers, as in --tiers dram=1000,nvme=10000", name));
   }
   if (options.path.empty() && (options.unit != "auto" || options.allow_left_out)) {
     return refuse("--time-unit and --allow-left-out are for a trace's file, and --generate reads none");
@@ -421,13 +456,17 @@ void add_replay(CLI::App& app) {
                    "Blocks that are not full of tokens: cut, as engines do, or keep, as published figures do")
       ->check(CLI::IsMember({"cut", "keep"}))
       ->capture_default_str();
-  command->add_option("--tiers", options->tiers,
-                      "Two tiers, the upper one first, as in dram=1000,nvme=10000 or dram=2GiB,nvme=6GiB");
-  command->add_option("--lower-policy", options->lower_policy, "Policy of the lower tier")->capture_default_str();
-  command->add_option("--ingest", options->ingest, "What goes down: all, hot (at its second access) or evicted")
-      ->check(CLI::IsMember(enumerator_names<ingest>()))
+  command->add_option(
+      "--tiers", options->tiers,
+      "Two to four tiers, the upper one first, as in dram=1000,nvme=10k,remote=100k or dram=2GiB,nvme=6GiB");
+  command
+      ->add_option("--lower-policy", options->lower_policy,
+                   "Policy of the lower tiers: one for all, or TIER=POLICY,…; as the next two")
       ->capture_default_str();
-  command->add_option("--keep-copy", options->keep_copy, "Whether a block that goes up stays below, too")
+  command->add_option("--ingest", options->ingest,
+                      "What goes down: none, all, hot (at its second access) or evicted; without it all for the tier "
+                      "`remote`, evicted for others");
+  command->add_option("--keep-copy", options->keep_copy, "Whether a block that goes up stays below, too: true or false")
       ->capture_default_str();
   command->add_flag("--json", options->as_json, "One object; simulated, a line for each policy and capacity");
   command->footer("tblru has an order of its own, whatever --order says.\n\nWhat --generate makes:" + workloads_text());

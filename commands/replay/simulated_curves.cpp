@@ -45,26 +45,22 @@ double measure_memcpy(std::uint64_t block_bytes) {
   return rates[rounds / 2];
 }
 
-std::optional<simulated_node> simulate_node(const replay_result& replay, simulation::tier_pair tiers) {
+std::optional<simulated_node> simulate_node(const replay_result& replay, simulation::lower_tier nvme,
+                                            simulation::lower_tier remote) {
   constexpr auto order = simulation::replay_order::reverse;
   const std::uint64_t stride = (replay.settings.block_bytes + block_alignment - 1) / block_alignment * block_alignment;
   if (stride == 0 || replay.ran.requests().empty() || replay.policy == "belady") return std::nullopt;
   simulated_node simulated{.dram_blocks = static_cast<std::uint32_t>(replay.dram_capacity / stride),
                            .nvme_blocks = static_cast<std::uint32_t>(replay.nvme_capacity / stride)};
-  result<simulation::replay_sums> sums;
-  if (simulated.nvme_blocks > 0) {
-    tiers.upper_policy = replay.policy;
-    tiers.upper_capacity = simulated.dram_blocks;
-    tiers.lower_capacity = simulated.nvme_blocks;
-    const auto both = simulation::simulate(replay.ran, tiers, order);
-    if (!both) return std::nullopt;
-    sums = both->both;
-  } else {
-    sums = simulation::simulate(replay.ran, replay.policy, simulated.dram_blocks, order);
-    if (!sums) return std::nullopt;
-  }
-  simulated.prefix_hits = sums->prefix_hits;
-  simulated.hit_ratio = sums->hit_ratio();
+  simulation::tier_stack tiers{.upper_policy = replay.policy, .upper_capacity = simulated.dram_blocks, .lower = {}};
+  nvme.capacity = simulated.nvme_blocks;
+  remote.capacity = replay.ran.distinct();
+  if (nvme.capacity > 0) tiers.lower.push_back(std::move(nvme));
+  if (replay.has_remote) tiers.lower.push_back(std::move(remote));
+  const auto sums = simulation::simulate(replay.ran, tiers, order);
+  if (!sums) return std::nullopt;
+  simulated.prefix_hits = sums->all.prefix_hits;
+  simulated.hit_ratio = sums->all.hit_ratio();
   return simulated;
 }
 

@@ -18,9 +18,10 @@ namespace cenote::replay {
 [[nodiscard]] double measure_memcpy(std::uint64_t block_bytes);
 
 /// The node of `replay` as a simulation over what was served; nothing when its policy cannot be simulated. Blocks of
-/// others are not known, so for a node of the replay's own. `tiers` is what its lower tier does; capacities and the
-/// upper policy are the result's.
-[[nodiscard]] std::optional<simulated_node> simulate_node(const replay_result& replay, simulation::tier_pair tiers);
+/// others are not known, so for a node of the replay's own. `nvme` and `remote` are what its lower tiers do, where it
+/// has them; capacities and the upper policy are the result's. The remote tier is taken for one with room for all.
+[[nodiscard]] std::optional<simulated_node> simulate_node(const replay_result& replay, simulation::lower_tier nvme,
+                                                          simulation::lower_tier remote);
 
 /// Simulates `trace` over capacities that double up to all its blocks, and fills `capacities` and `curves`: for each of
 /// `policies`, and for belady, the bound of what can be known only afterwards. Runs on all cores.

@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cctype>
+#include <span>
 #include <utility>
 
 #include "commands/replay/page.hpp"
@@ -41,20 +43,33 @@ std::string figures_by_capacity(const simulated_page& page) {
   return "<h2>Figures</h2>\n" + html_table(rows);
 }
 
-/// Policies on the horizontal axis.
+/// Of the tokens, those that were hits in each tier and in none before it; the upper one first.
+std::vector<double> ratios_of(const simulation::tier_sums& sums) {
+  const auto tokens = static_cast<double>(sums.all.tokens);
+  std::vector<double> ratios{ratio(static_cast<double>(sums.upper_tokens), tokens)};
+  for (const auto& each : sums.lower) ratios.push_back(ratio(static_cast<double>(each.prefix_tokens), tokens));
+  return ratios;
+}
+
+/// Policies on the horizontal axis; a mark for each tier with those above it.
 std::string hits_by_policy(const simulated_page& page) {
   chart plot{.title = "Hit ratio by upper policy",
              .x = {.label = "upper policy", .low = -0.5, .high = static_cast<double>(page.tiers.size()) - 0.5},
-             .y = {},
-             .series = {{.name = "both tiers", .alone = true}, {.name = "the upper one", .alone = true}}};
+             .y = {}};
+  std::string name;
+  for (const auto& each : page.tier_names) {
+    name += (name.empty() ? "" : " and ") + each;
+    plot.series.push_back({.name = name, .alone = true});
+  }
   std::vector<std::string> names;
   double high = 0.01;
   for (const auto& each : page.tiers) {
     const auto at = static_cast<double>(names.size());
     plot.x.ticks.push_back({at, each.policy});
-    plot.series[0].points.push_back({at, each.sums.both.hit_ratio()});
-    plot.series[1].points.push_back({at, upper_ratio(each.sums)});
-    high = std::max(high, each.sums.both.hit_ratio());
+    double sum = 0;
+    const auto ratios = ratios_of(each.sums);
+    for (std::size_t i = 0; i < ratios.size(); ++i) plot.series[i].points.push_back({at, sum += ratios[i]});
+    high = std::max(high, sum);
     names.push_back(each.policy);
   }
   plot.x.show = [names](double at) { return names.at(static_cast<std::size_t>(at)); };
@@ -62,23 +77,37 @@ std::string hits_by_policy(const simulated_page& page) {
   return figure_of(plot);
 }
 
-std::string tier_table(const simulated_page& page) {
-  std::vector<std::vector<std::string>> rows{
-      {"policy", "hit tokens", "in the upper tier", "in the lower", "blocks promoted", "blocks written below"}};
-  for (const auto& each : page.tiers) {
-    const double both = each.sums.both.hit_ratio();
-    const double above = upper_ratio(each.sums);
-    rows.push_back({each.policy, percent(both), percent(above), percent(both - above),
-                    std::to_string(each.sums.promoted), std::to_string(each.sums.written)});
+/// Heading and rows.
+std::vector<std::vector<std::string>> tier_rows(const simulated_page& page) {
+  std::vector<std::vector<std::string>> rows{{"policy", "hit %"}};
+  for (const auto& name : page.tier_names) rows.front().push_back(name + " %");
+  for (const auto& name : std::span(page.tier_names).subspan(1)) {
+    rows.front().push_back("up from " + name);
+    rows.front().push_back("written to " + name);
   }
-  return "<h2>Tiers</h2>\n" + html_table(rows);
+  for (const auto& each : page.tiers) {
+    auto& row = rows.emplace_back(std::vector{each.policy, fmt::format("{:.2f}", 100 * each.sums.all.hit_ratio())});
+    for (const double part : ratios_of(each.sums)) row.push_back(fmt::format("{:.2f}", 100 * part));
+    for (const auto& lower : each.sums.lower) {
+      row.push_back(std::to_string(lower.promoted));
+      row.push_back(std::to_string(lower.written));
+    }
+  }
+  return rows;
 }
 
 }  // namespace
 
-double upper_ratio(const simulation::tier_sums& sums) noexcept {
-  const auto tokens = static_cast<double>(sums.both.tokens);
-  return tokens > 0 ? static_cast<double>(sums.upper_tokens) / tokens : 0;
+std::string tiers_table(const simulated_page& simulated) {
+  const auto rows = tier_rows(simulated);
+  std::vector<std::string> heading{"POLICY"};
+  for (std::string name : std::span(rows.front()).subspan(1)) {
+    std::ranges::transform(name, name.begin(), [](unsigned char c) { return static_cast<char>(std::toupper(c)); });
+    heading.push_back(">" + name);
+  }
+  table text(std::move(heading));
+  for (const auto& row : std::span(rows).subspan(1)) text.add(row);
+  return text.text();
 }
 
 std::string report_html(const simulated_page& simulated) {
@@ -91,7 +120,7 @@ std::string report_html(const simulated_page& simulated) {
     body += hits_by_capacity(simulated) + figures_by_capacity(simulated);
   } else {
     body += fmt::format("<p>{}</p>\n", escape_html(simulated.tiers_text)) + hits_by_policy(simulated) +
-            tier_table(simulated);
+            "<h2>Tiers</h2>\n" + html_table(tier_rows(simulated));
   }
   return html_of(
       page{.title = "Cenote replay, simulated: " + simulated.trace, .body = std::move(body), .data = simulated.data});

@@ -18,8 +18,8 @@ struct simulated_cell {
   simulation::replay_sums sums;
 };
 
-/// One row of two tiers.
-struct simulated_pair {
+/// One row of several tiers.
+struct simulated_row {
   std::string policy;
   simulation::tier_sums sums;
 };
@@ -30,14 +30,15 @@ struct simulated_page {
   std::uint64_t block_bytes = 0;
   std::uint64_t lines = 0;
   std::uint64_t left_out = 0;
-  std::vector<simulated_cell> sweep{};  ///< policy by policy, each over the same capacities
-  std::vector<simulated_pair> tiers{};  ///< instead of a sweep
-  std::string tiers_text{};             ///< what the tiers are
-  nlohmann::ordered_json data;          ///< what --json prints
+  std::vector<simulated_cell> sweep{};    ///< policy by policy, each over the same capacities
+  std::vector<simulated_row> tiers{};     ///< instead of a sweep
+  std::vector<std::string> tier_names{};  ///< the upper one first
+  std::string tiers_text{};               ///< what the tiers are
+  nlohmann::ordered_json data;            ///< what --json prints
 };
 
-/// Of the tokens, those that were hits in the upper tier.
-[[nodiscard]] double upper_ratio(const simulation::tier_sums& sums) noexcept;
+/// A row a policy: hits by tier, and what moved between them.
+[[nodiscard]] std::string tiers_table(const simulated_page& simulated);
 
 [[nodiscard]] std::string report_html(const simulated_page& simulated);
 

@@ -90,9 +90,18 @@ def test_an_exclusive_lru_over_lru_is_one_lru(trace: Path) -> None:
     (both,) = replay(trace, "--tiers", "dram=10,nvme=30", "--policies", "lru", "--keep-copy", "false")
     (one,) = replay(trace, "--capacity-sweep", "40", "--policies", "lru")
     assert both["tiers"] == {"dram": 10, "nvme": 30}
-    assert (both["capacity"], both["ingest"], both["keep_copy"]) == (40, "evicted", False)
+    below = both["lower"]["nvme"]
+    assert (both["capacity"], below["ingest"], below["keep_copy"]) == (40, "evicted", False)
     for key in ("stream_hits", "prefix_hits", "prefix_tokens"):
         assert both[key] == one[key]
+
+
+def test_each_tier_of_three_has_its_own_hits(trace: Path) -> None:
+    (said,) = replay(trace, "--tiers", "dram=10,nvme=30,remote=1k", "--policies", "lru", "--ingest", "nvme=all")
+    below = said["lower"]
+    assert (below["nvme"]["ingest"], below["remote"]["ingest"]) == ("all", "all")
+    by_tier = [said["upper_tokens"], *(each["prefix_tokens"] for each in below.values())]
+    assert sum(by_tier) == said["prefix_tokens"] and all(by_tier)
 
 
 def test_bad_lines_are_named_and_the_rest_goes_on(trace: Path) -> None:

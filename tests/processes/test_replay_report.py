@@ -131,7 +131,7 @@ def test_each_plot_of_a_replay_is_drawn(outcomes: list[Path], home: Path) -> Non
         "The policy at work",
         "The disk as the node sees it",
         "Prefetches that the gate stopped, and its probes",
-        "Loading from NVMe against computing",
+        "Loading from below DRAM against computing",
         "Latency of a request's steps",
     )
 
@@ -183,7 +183,7 @@ def test_replays_are_compared(outcomes: list[Path], home: Path) -> None:
         "Hit ratio since the start",
         "Time of a request, with computing",
         "Time of a load",
-        "Wait for blocks from NVMe",
+        "Wait for blocks from below DRAM",
         "Read from NVMe since the start",
     )
 

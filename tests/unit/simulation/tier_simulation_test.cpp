@@ -23,6 +23,10 @@ trace random_trace(unsigned seed) {
   return of;
 }
 
+tier_stack over_one(std::uint32_t upper, lower_tier lower, std::string policy = "lru") {
+  return {.upper_policy = std::move(policy), .upper_capacity = upper, .lower = {std::move(lower)}};
+}
+
 }  // namespace
 
 BOOST_AUTO_TEST_SUITE(tier_simulation)
@@ -32,19 +36,12 @@ BOOST_AUTO_TEST_CASE(an_exclusive_lru_over_lru_is_one_lru_of_both_capacities) {
     const trace of = random_trace(seed);
     for (const auto order : {replay_order::forward, replay_order::reverse}) {
       for (const auto& [upper, lower] : {std::pair(1U, 300U), {20U, 100U}, {100U, 20U}, {400U, 400U}}) {
-        const auto both = simulate(of,
-                                   tier_pair{.upper_policy = "lru",
-                                             .lower_policy = "lru",
-                                             .upper_capacity = upper,
-                                             .lower_capacity = lower,
-                                             .ingest = ingest::evicted,
-                                             .keep_copy = false},
-                                   order);
+        const auto both = simulate(of, over_one(upper, {.capacity = lower, .keep_copy = false}), order);
         const auto one = simulate(of, "lru", upper + lower, order);
-        BOOST_TEST(both->both.stream_hits == one->stream_hits);
-        BOOST_TEST(both->both.prefix_hits == one->prefix_hits);
-        BOOST_TEST(both->both.prefix_tokens == one->prefix_tokens);
-        BOOST_TEST(both->lower_evictions == one->evictions);
+        BOOST_TEST(both->all.stream_hits == one->stream_hits);
+        BOOST_TEST(both->all.prefix_hits == one->prefix_hits);
+        BOOST_TEST(both->all.prefix_tokens == one->prefix_tokens);
+        BOOST_TEST(both->lower[0].evictions == one->evictions);
       }
     }
   }
@@ -56,13 +53,13 @@ BOOST_AUTO_TEST_CASE(each_ingest_writes_what_it_says) {
   const std::vector<std::uint64_t> b{2};
   const std::vector<std::uint64_t> c{3};
   for (const auto& ids : {a, b, b, c}) of.add(0, 512, ids);  // with one block above, a, b and c follow each other
-  tier_pair how{.upper_capacity = 1, .lower_capacity = 10};
-  how.ingest = ingest::all;
-  BOOST_TEST(simulate(of, how, replay_order::forward)->written == 3U);
-  how.ingest = ingest::hot;
-  BOOST_TEST(simulate(of, how, replay_order::forward)->written == 1U);
-  how.ingest = ingest::evicted;
-  BOOST_TEST(simulate(of, how, replay_order::forward)->written == 2U);
+  tier_stack how = over_one(1, {.capacity = 10});
+  how.lower[0].ingest = ingest::all;
+  BOOST_TEST(simulate(of, how, replay_order::forward)->lower[0].written == 3U);
+  how.lower[0].ingest = ingest::hot;
+  BOOST_TEST(simulate(of, how, replay_order::forward)->lower[0].written == 1U);
+  how.lower[0].ingest = ingest::evicted;
+  BOOST_TEST(simulate(of, how, replay_order::forward)->lower[0].written == 2U);
 }
 
 BOOST_AUTO_TEST_CASE(a_kept_copy_is_not_written_again) {
@@ -70,13 +67,13 @@ BOOST_AUTO_TEST_CASE(a_kept_copy_is_not_written_again) {
   const std::vector<std::uint64_t> a{1};
   const std::vector<std::uint64_t> b{2};
   for (int i = 0; i < 10; ++i) of.add(0, 512, i % 2 == 0 ? a : b);
-  tier_pair how{.upper_capacity = 1, .lower_capacity = 10};
+  tier_stack how = over_one(1, {.capacity = 10});
   const auto kept = simulate(of, how, replay_order::forward);
-  BOOST_TEST(kept->written == 2U);
-  BOOST_TEST(kept->promoted == 8U);
-  how.keep_copy = false;
-  BOOST_TEST(simulate(of, how, replay_order::forward)->written == 9U);
-  how.ingest = ingest::all;
+  BOOST_TEST(kept->lower[0].written == 2U);
+  BOOST_TEST(kept->lower[0].promoted == 8U);
+  how.lower[0].keep_copy = false;
+  BOOST_TEST(simulate(of, how, replay_order::forward)->lower[0].written == 9U);
+  how.lower[0].ingest = ingest::all;
   BOOST_TEST(!simulate(of, how, replay_order::forward).has_value());
 }
 
@@ -90,20 +87,19 @@ BOOST_AUTO_TEST_CASE(what_a_request_pushes_out_by_itself_is_not_promoted) {
     of.add(i * 1'000, 40 * 512, ids);
   }
   for (const std::string name : {"lru", "tblru", "auto"}) {
-    const tier_pair how{.upper_policy = name, .upper_capacity = 10, .lower_capacity = 10'000};
-    BOOST_TEST(simulate(of, how, replay_order::reverse)->promoted == 0U, name);
+    const tier_stack how = over_one(10, {.capacity = 10'000}, name);
+    BOOST_TEST(simulate(of, how, replay_order::reverse)->lower[0].promoted == 0U, name);
   }
 }
 
 BOOST_AUTO_TEST_CASE(a_block_that_came_up_is_used_by_its_request_as_in_a_node) {
   trace of;
   for (const std::uint64_t id : {1U, 2U, 3U, 1U, 4U, 5U, 1U}) of.add(0, 512, std::vector<std::uint64_t>{id});
-  const auto sums =
-      simulate(of, {.upper_policy = "lfu", .upper_capacity = 2, .lower_capacity = 10}, replay_order::reverse);
-  BOOST_TEST(sums->promoted == 1U);
+  const auto sums = simulate(of, over_one(2, {.capacity = 10}, "lfu"), replay_order::reverse);
+  BOOST_TEST(sums->lower[0].promoted == 1U);
   BOOST_TEST(sums->upper_hits == 1U);  // used twice, 1 outlasts 4 and 5
   BOOST_TEST(sums->upper_tokens == 512U);
-  BOOST_TEST(sums->both.prefix_tokens == 1'024U);
+  BOOST_TEST(sums->all.prefix_tokens == 1'024U);
 }
 
 BOOST_AUTO_TEST_CASE(blocks_that_came_up_do_not_push_each_other_out) {
@@ -113,9 +109,8 @@ BOOST_AUTO_TEST_CASE(blocks_that_came_up_do_not_push_each_other_out) {
   for (const std::uint64_t id : {1U, 1U, 2U, 2U, 3U, 3U, 4U, 4U}) of.add(0, 512, std::vector<std::uint64_t>{id});
   of.add(0, 3 * 512, chain);  // all of it comes up, among blocks that were used more often
   of.add(0, 3 * 512, chain);
-  const auto sums =
-      simulate(of, {.upper_policy = "lfu", .upper_capacity = 4, .lower_capacity = 20}, replay_order::reverse);
-  BOOST_TEST(sums->promoted == 3U);
+  const auto sums = simulate(of, over_one(4, {.capacity = 20}, "lfu"), replay_order::reverse);
+  BOOST_TEST(sums->lower[0].promoted == 3U);
   BOOST_TEST(sums->upper_hits == 4U + 3U);
   BOOST_TEST(sums->upper_tokens == 512U * (4 + 3));
 }
@@ -123,11 +118,41 @@ BOOST_AUTO_TEST_CASE(blocks_that_came_up_do_not_push_each_other_out) {
 BOOST_AUTO_TEST_CASE(no_more_is_promoted_than_leading_blocks_are_hits_below) {
   for (const std::string name : {"lru", "arc", "tblru", "auto"}) {
     const trace of = random_trace(4);
-    const tier_pair how{.upper_policy = name, .upper_capacity = 30, .lower_capacity = 400};
+    const tier_stack how = over_one(30, {.capacity = 400}, name);
     const auto sums = simulate(of, how, replay_order::reverse);
-    BOOST_TEST(sums->promoted > 0U, name);
-    BOOST_TEST(sums->promoted <= sums->both.prefix_hits, name);
+    BOOST_TEST(sums->lower[0].promoted > 0U, name);
+    BOOST_TEST(sums->lower[0].promoted <= sums->all.prefix_hits, name);
   }
+}
+
+BOOST_AUTO_TEST_CASE(each_hit_token_is_of_the_first_tier_that_has_it) {
+  const trace of = random_trace(5);
+  const tier_stack how{.upper_capacity = 30,
+                       .lower = {{.capacity = 200, .ingest = ingest::all}, {.capacity = 2'000, .ingest = ingest::all}}};
+  const auto sums = simulate(of, how, replay_order::reverse);
+  BOOST_TEST(sums->upper_tokens > 0U);
+  BOOST_TEST(sums->lower[0].prefix_tokens > 0U);
+  BOOST_TEST(sums->lower[1].prefix_tokens > 0U);
+  BOOST_TEST(sums->upper_tokens + sums->lower[0].prefix_tokens + sums->lower[1].prefix_tokens ==
+             sums->all.prefix_tokens);
+  const auto without = simulate(of, over_one(30, {.capacity = 200, .ingest = ingest::all}), replay_order::reverse);
+  BOOST_TEST(without->upper_tokens + without->lower[0].prefix_tokens == without->all.prefix_tokens);
+  BOOST_TEST(sums->all.prefix_tokens > without->all.prefix_tokens);
+}
+
+BOOST_AUTO_TEST_CASE(what_a_tier_with_all_has_is_not_written_to_one_that_takes_what_leaves) {
+  const trace of = random_trace(6);
+  const tier_stack how{.upper_capacity = 30, .lower = {{.capacity = 200}, {.capacity = 10'000, .ingest = ingest::all}}};
+  const auto sums = simulate(of, how, replay_order::reverse);
+  BOOST_TEST(sums->lower[0].written == 0U);
+  BOOST_TEST(sums->lower[1].written == sums->all.blocks - sums->all.stream_hits);
+}
+
+BOOST_AUTO_TEST_CASE(a_tier_with_none_gets_nothing) {
+  const tier_stack how{.upper_capacity = 30, .lower = {{.capacity = 200, .ingest = ingest::none}, {.capacity = 200}}};
+  const auto sums = simulate(random_trace(7), how, replay_order::reverse);
+  BOOST_TEST(sums->lower[0].written == 0U);
+  BOOST_TEST(sums->lower[1].written > 0U);
 }
 
 BOOST_AUTO_TEST_SUITE_END()

@@ -49,12 +49,26 @@ BOOST_AUTO_TEST_CASE(capacities_may_be_bytes) {
   BOOST_TEST(!parse_capacities("1GiB").has_value());
 }
 
-BOOST_AUTO_TEST_CASE(tiers_are_two) {
+BOOST_AUTO_TEST_CASE(what_is_said_of_tiers_is_said_of_all_or_by_name) {
+  const auto tiers = *parse_tiers("dram=1,nvme=2,remote=3");
+  const auto below = std::span(tiers).subspan(1);
+  BOOST_TEST((*parse_by_tier("all", below, "--ingest") == std::vector<std::optional<std::string>>{"all", "all"}));
+  BOOST_TEST((*parse_by_tier("remote=hot", below, "--ingest") ==
+              std::vector<std::optional<std::string>>{std::nullopt, "hot"}));
+  BOOST_TEST(
+      (*parse_by_tier("", below, "--ingest") == std::vector<std::optional<std::string>>{std::nullopt, std::nullopt}));
+  for (const std::string_view wrong : {"dram=all", "nowhere=all", "nvme=all,hot", "=all"}) {
+    BOOST_TEST(!parse_by_tier(wrong, below, "--ingest").has_value(), wrong);
+  }
+}
+
+BOOST_AUTO_TEST_CASE(tiers_are_two_to_four) {
   const auto tiers = parse_tiers("dram=1000,nvme=10k");
   BOOST_REQUIRE(tiers.has_value());
   BOOST_TEST((*tiers)[0].name == "dram");
   BOOST_TEST((*tiers)[1].capacity == 10'000U);
-  for (const std::string_view wrong : {"", "dram=1", "dram=1,nvme", "=1,nvme=2", "a=1,b=2,c=3", "a=1,a=2", "a=0,b=1"}) {
+  for (const std::string_view wrong :
+       {"", "dram=1", "dram=1,nvme", "=1,nvme=2", "a=1,b=2,c=3,d=4,e=5", "a=1,a=2", "a=0,b=1"}) {
     BOOST_TEST(!parse_tiers(wrong).has_value(), wrong);
   }
 }
