@@ -67,9 +67,11 @@ struct serving_tiers {
   /// As a node does: what the upper policy does not want may still be worth a place below.
   void insert(std::uint32_t block) { push_down(upper.insert(block, now, true)); }
   void push_down(std::uint32_t gone) {
-    if (gone == eviction::simulated_pool::none || holder(gone) != nullptr) return;
-    const auto takes = [](const lower& each) { return each.how.ingest == ingest::evicted; };
-    if (const auto found = std::ranges::find_if(below, takes); found != below.end()) write(*found, gone);
+    if (gone == eviction::simulated_pool::none) return;
+    for (lower& each : below) {
+      if (each.pool.holds(gone)) return;  // also before the one that takes what leaves: nearer is better
+      if (each.how.ingest == ingest::evicted) return write(each, gone);
+    }
   }
   void promote(lower& from, std::uint32_t block) {
     leave_below(from, block);

@@ -57,10 +57,16 @@ std::optional<simulated_node> simulate_node(const replay_result& replay, simulat
   remote.capacity = replay.ran.distinct();
   if (nvme.capacity > 0) tiers.lower.push_back(std::move(nvme));
   if (replay.has_remote) tiers.lower.push_back(std::move(remote));
-  const auto sums = simulation::simulate(replay.ran, tiers, order);
+  const auto sums = [&]() -> result<simulation::replay_sums> {
+    // Alone, DRAM may refuse a block; above others it takes each one first.
+    if (tiers.lower.empty()) return simulation::simulate(replay.ran, replay.policy, tiers.upper_capacity, order);
+    auto over_others = simulation::simulate(replay.ran, tiers, order);
+    if (!over_others) return std::unexpected(over_others.error());
+    return over_others->all;
+  }();
   if (!sums) return std::nullopt;
-  simulated.prefix_hits = sums->all.prefix_hits;
-  simulated.hit_ratio = sums->all.hit_ratio();
+  simulated.prefix_hits = sums->prefix_hits;
+  simulated.hit_ratio = sums->hit_ratio();
   return simulated;
 }
 

@@ -396,17 +396,13 @@ def test_each_hit_over_three_tiers_is_of_one_of_them(home: Path) -> None:
     try:
         below = ("--dram", "16MiB", "--nvme", "64MiB", "--block-bytes", BLOCK, "--policy", "lru", "--remote", redis.url)
         run = ("--generate", "chat:requests=300", *below)
-        # A disk that takes what leaves, and a server that takes all: what the server has is not written to the disk.
-        all_there = run_json(None, *run, env=environment(home))
-        tiers = hits_by_tier(all_there)
-        assert tiers["dram"] > 0 and tiers["remote"] > 0 and tiers["nvme"] == 0
-        assert (all_there["wrong_blocks"], all_there["node"]["remote_not_put"]) == (0, 0)
-        assert all_there["bytes"]["dram_to_remote"] == all_there["stored"] * 64 * 1024
-        # Both take all, the disk first.
-        both = run_json(None, *run, "--set", "nvme.ingest=all", env=environment(home))
-        tiers = hits_by_tier(both)
-        assert tiers["dram"] > 0 and tiers["nvme"] > 0 and both["wrong_blocks"] == 0
-        assert both["bytes"]["nvme_to_dram"] > 0
+        said = run_json(None, *run, env=environment(home))
+        tiers = hits_by_tier(said)
+        assert tiers["dram"] > 0 and tiers["nvme"] > 0 and tiers["remote"] > 0
+        assert said["wrong_blocks"] == 0 and said["bytes"]["nvme_to_dram"] > 0
+        assert (
+            said["bytes"]["dram_to_remote"] + said["node"]["remote_not_put"] * 64 * 1024 >= said["stored"] * 64 * 1024
+        )
     finally:
         redis.close()
 

@@ -21,6 +21,20 @@ using memory::block_ref;
 using memory::block_state;
 using prefetch::load_state;
 
+namespace {
+
+/// Whether a block with these copies may leave without being written to `edge`: a copy further away than that one is
+/// slower to get.
+bool is_copied(std::uint8_t flags, std::optional<edge_number> edge) noexcept {
+  if (!edge) return (flags & block_record::flags_below) != 0;
+  for (edge_number near = 0; near <= *edge; ++near) {
+    if ((flags & block_record::flag_of(near)) != 0) return true;
+  }
+  return false;
+}
+
+}  // namespace
+
 /// Queues a write of the block to a tier below. `leaves`: it is evicted when it is written.
 void lower_edges::write_down(edge_number edge, slab& home, block_ref ref, bool leaves) {
   const pool& from = pool_of(home);
@@ -115,8 +129,8 @@ std::uint64_t lower_edges::unwritten_excess() const noexcept {
   return staying - std::min(staying, share_of(state_.usable_bytes(), share));
 }
 
-/// Begins to write the oldest blocks down, or marks them as written back if some tier below has a copy. Returns how
-/// many; fewer than asked when the window is full.
+/// Begins to write the oldest blocks down, or marks them as written back if a tier below has a copy, and none that is
+/// nearer wants one. Returns how many; fewer than asked when the window is full.
 std::uint32_t lower_edges::write_oldest(pool& pool, std::uint32_t count, boot_time now) {
   const auto edge = demotion_edge();
   std::uint32_t begun = 0;
@@ -125,7 +139,7 @@ std::uint32_t lower_edges::write_oldest(pool& pool, std::uint32_t count, boot_ti
     if (!victim) break;
     slab& home = *state_.slab_of_record(*victim);
     const block_ref ref(home.what.index, *victim - home.what.first_record);
-    if ((state_.record_of(home, ref).flags & block_record::flags_below) != 0) {
+    if (is_copied(state_.record_of(home, ref).flags, edge)) {
       pool.policy->evict(*victim, state_.key_hash(pool, *victim), count_of(now));
       order_.mark_written_back(pool, *victim, now);
       ++begun;

@@ -140,12 +140,17 @@ BOOST_AUTO_TEST_CASE(each_hit_token_is_of_the_first_tier_that_has_it) {
   BOOST_TEST(sums->all.prefix_tokens > without->all.prefix_tokens);
 }
 
-BOOST_AUTO_TEST_CASE(what_a_tier_with_all_has_is_not_written_to_one_that_takes_what_leaves) {
+BOOST_AUTO_TEST_CASE(what_leaves_goes_to_the_tier_that_takes_it_unless_a_nearer_one_has_it) {
   const trace of = random_trace(6);
-  const tier_stack how{.upper_capacity = 30, .lower = {{.capacity = 200}, {.capacity = 10'000, .ingest = ingest::all}}};
-  const auto sums = simulate(of, how, replay_order::reverse);
-  BOOST_TEST(sums->lower[0].written == 0U);
-  BOOST_TEST(sums->lower[1].written == sums->all.blocks - sums->all.stream_hits);
+  const lower_tier disk{.capacity = 200};
+  const lower_tier server{.capacity = 10'000, .ingest = ingest::all};
+  const auto near = simulate(of, {.upper_capacity = 30, .lower = {disk, server}}, replay_order::reverse);
+  const auto alone = simulate(of, over_one(30, disk), replay_order::reverse);
+  BOOST_TEST(near->lower[0].written >= alone->lower[0].written);
+  BOOST_TEST(near->lower[0].prefix_tokens > 0U);
+  BOOST_TEST(near->lower[1].written == near->all.blocks - near->all.stream_hits);
+  const auto behind = simulate(of, {.upper_capacity = 30, .lower = {server, disk}}, replay_order::reverse);
+  BOOST_TEST(behind->lower[1].written == 0U);
 }
 
 BOOST_AUTO_TEST_CASE(a_tier_with_none_gets_nothing) {

@@ -95,12 +95,24 @@ BOOST_FIXTURE_TEST_SUITE(lower_edges_suite, world)
 
 // ---- down
 
-BOOST_AUTO_TEST_CASE(a_block_that_any_tier_has_leaves_without_io) {
+BOOST_AUTO_TEST_CASE(a_block_that_only_a_further_tier_has_is_written_to_the_nearer_one_and_then_leaves_without_io) {
   put(1);
+  const auto down = leave();
+  BOOST_REQUIRE(down.size() == 1U);
+  answer(down, transfer_result::done);
+  BOOST_TEST(present(1));
   BOOST_TEST(leave().empty());
   BOOST_TEST(!present(1));
   BOOST_TEST(counters().demotions_dropped == 0U);
-  BOOST_TEST(counters().demoted == 1U);
+  BOOST_TEST(counters().demoted == 2U);
+}
+
+BOOST_AUTO_TEST_CASE(a_block_that_a_further_tier_has_leaves_without_io_while_the_nearer_one_is_away) {
+  put(1);
+  at.tier->set_standing(near, false);
+  BOOST_TEST(leave().empty());
+  BOOST_TEST(!present(1));
+  BOOST_TEST(counters().demotions_dropped == 0U);
 }
 
 BOOST_AUTO_TEST_CASE(a_block_that_no_tier_has_is_written_to_the_one_that_takes_what_leaves) {
@@ -117,9 +129,10 @@ BOOST_AUTO_TEST_CASE(a_block_that_no_tier_has_is_written_to_the_one_that_takes_w
 
 BOOST_AUTO_TEST_CASE(a_clean_block_has_to_be_written_when_its_last_copy_is_lost) {
   put(1);
-  BOOST_TEST(clean().empty());
-  lose(near, 1);  // which never had it
-  BOOST_TEST(clean().empty());
+  answer(clean(), transfer_result::done);
+  BOOST_TEST(clean().empty(), "both tiers have it");
+  lose(near, 1);
+  BOOST_TEST(clean().empty(), "the second one has it still");
   lose(far, 1);
   const auto down = clean();
   BOOST_REQUIRE(down.size() == 1U);
