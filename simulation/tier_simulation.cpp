@@ -14,6 +14,8 @@ namespace cenote::simulation {
 
 namespace {
 
+constexpr std::uint32_t no_block = eviction::simulated_pool::none;
+
 /// A policy with what it stands on.
 struct pool_of_tier {
   eviction::block_links links;
@@ -53,11 +55,12 @@ struct serving_tiers {
   }
   [[nodiscard]] bool holds(std::uint32_t block) noexcept { return upper.holds(block) || holder(block) != nullptr; }
 
-  void write(lower& into, std::uint32_t block) const {
+  void write(lower& into, std::uint32_t block) {
     if (into.pool.holds(block)) return;
     const std::uint64_t before = into.pool.inserts();
-    into.pool.insert(block, now);
+    const std::uint32_t gone = into.pool.insert(block, now);
     into.sums.written += into.pool.inserts() - before;
+    if (gone != no_block && !upper.holds(gone)) push_down(gone, static_cast<std::size_t>(&into - below.data()) + 1);
   }
   void write_where(ingest how, std::uint32_t block) {
     for (lower& each : below) {
@@ -66,10 +69,11 @@ struct serving_tiers {
   }
   /// As a node does: what the upper policy does not want may still be worth a place below.
   void insert(std::uint32_t block) { push_down(upper.insert(block, now, true)); }
-  void push_down(std::uint32_t gone) {
-    if (gone == eviction::simulated_pool::none) return;
-    for (lower& each : below) {
-      if (each.pool.holds(gone)) return;  // also before the one that takes what leaves: nearer is better
+  /// What left the tier before `first` goes to the next one that takes such blocks, unless one on the way has it.
+  void push_down(std::uint32_t gone, std::size_t first = 0) {
+    if (gone == no_block) return;
+    for (lower& each : std::span(below).subspan(first)) {
+      if (each.pool.holds(gone)) return;
       if (each.how.ingest == ingest::evicted) return write(each, gone);
     }
   }

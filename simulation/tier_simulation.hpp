@@ -14,7 +14,9 @@ namespace cenote::simulation {
 struct lower_tier {
   std::string policy = "lru";
   std::uint32_t capacity = 0;
-  cenote::ingest ingest = cenote::ingest::evicted;  ///< hot: at its second access; evicted: what no tier below has yet
+  /// hot: at its second access. evicted: what the tier above it lets go, unless a nearer one has it; so behind another
+  /// such tier it gets what that one evicts, which a node does not do.
+  cenote::ingest ingest = cenote::ingest::evicted;
   bool keep_copy = true;  ///< a block that goes up stays below, too. False: only with ingest::evicted
 };
 

@@ -125,6 +125,17 @@ BOOST_AUTO_TEST_CASE(no_more_is_promoted_than_leading_blocks_are_hits_below) {
   }
 }
 
+BOOST_AUTO_TEST_CASE(three_exclusive_lrus_are_one_lru_of_all_capacities) {
+  const trace of = random_trace(4);
+  const lower_tier disk{.capacity = 100, .keep_copy = false};
+  const lower_tier server{.capacity = 300, .keep_copy = false};
+  const auto three = simulate(of, {.upper_capacity = 20, .lower = {disk, server}}, replay_order::reverse);
+  const auto one = simulate(of, "lru", 420, replay_order::reverse);
+  BOOST_TEST(three->all.prefix_tokens == one->prefix_tokens);
+  BOOST_TEST(three->all.stream_hits == one->stream_hits);
+  BOOST_TEST(three->lower[1].evictions == one->evictions);
+}
+
 BOOST_AUTO_TEST_CASE(each_hit_token_is_of_the_first_tier_that_has_it) {
   const trace of = random_trace(5);
   const tier_stack how{.upper_capacity = 30,
