@@ -20,7 +20,7 @@ namespace {
 constexpr std::size_t most_points = 120;  // of a line over time
 constexpr double closest = 0.05;          // seconds between points
 
-double ratio(std::uint64_t part, std::uint64_t whole) {
+double part_of(std::uint64_t part, std::uint64_t whole) {
   return whole == 0 ? 0.0 : static_cast<double>(part) / static_cast<double>(whole);
 }
 
@@ -60,11 +60,11 @@ std::string hits_over_time(const replay_result& replay) {
   for (const auto& [from, to] : windows(replay.timeline)) {
     const std::uint64_t tokens = to.tokens - from.tokens;
     if (tokens == 0) continue;
-    dram.points.push_back({to.seconds, ratio(to.upper_tokens - from.upper_tokens, tokens)});
+    dram.points.push_back({to.seconds, part_of(to.upper_tokens - from.upper_tokens, tokens)});
     const std::uint64_t hits = to.hit_tokens - from.hit_tokens;
-    both.points.push_back({to.seconds, ratio(hits - (to.remote_tokens - from.remote_tokens), tokens)});
-    all.points.push_back({to.seconds, ratio(hits, tokens)});
-    whole.points.push_back({to.seconds, ratio(to.hit_tokens, to.tokens)});
+    both.points.push_back({to.seconds, part_of(hits - (to.remote_tokens - from.remote_tokens), tokens)});
+    all.points.push_back({to.seconds, part_of(hits, tokens)});
+    whole.points.push_back({to.seconds, part_of(to.hit_tokens, to.tokens)});
     high = std::max({high, all.points.back().y, whole.points.back().y});
   }
   chart plot{.title = "Hit ratio over time, by tier",
@@ -112,8 +112,8 @@ std::string use_over_time(const replay_result& replay) {
   chart_series dram{.name = "DRAM"};
   chart_series nvme{.name = "NVMe"};
   for (const auto& [from, to] : windows(replay.timeline)) {
-    dram.points.push_back({to.seconds, ratio(to.dram_used, replay.dram_capacity)});
-    nvme.points.push_back({to.seconds, ratio(to.nvme_used, replay.nvme_capacity)});
+    dram.points.push_back({to.seconds, part_of(to.dram_used, replay.dram_capacity)});
+    nvme.points.push_back({to.seconds, part_of(to.nvme_used, replay.nvme_capacity)});
   }
   chart plot{
       .title = "Use of the tiers", .x = time_axis(replay), .y = percent_axis("of the capacity", 1.0), .series = {dram}};
@@ -272,7 +272,7 @@ std::string cards(const replay_result& replay) {
 std::string tier_table(const replay_result& replay) {
   const tally& sums = *replay.sums;
   const auto hits = [&](std::uint64_t tokens) {
-    return fmt::format("{} ({:.2f} %)", tokens, 100 * ratio(tokens, sums.tokens.get()));
+    return fmt::format("{} ({:.2f} %)", tokens, 100 * part_of(tokens, sums.tokens.get()));
   };
   std::vector<std::vector<std::string>> rows{{"tier", "capacity", "hit tokens", "read", "written", "blocks evicted"}};
   rows.push_back({"DRAM", approximate_bytes(replay.dram_capacity), hits(sums.upper_tokens.get()),
@@ -294,7 +294,7 @@ std::string engine_table(const replay_result& replay) {
   std::vector<std::vector<std::string>> rows{{"engine", "requests", "tokens", "hit tokens", "read", "put", "end"}};
   for (const auto& each : replay.engines) {
     rows.push_back({std::to_string(each.number + 1), fmt::format("{} of {}", each.served, each.planned),
-                    std::to_string(each.tokens), fmt::format("{:.2f} %", 100 * ratio(each.hit_tokens, each.tokens)),
+                    std::to_string(each.tokens), fmt::format("{:.2f} %", 100 * part_of(each.hit_tokens, each.tokens)),
                     approximate_bytes(each.bytes_read), approximate_bytes(each.bytes_stored),
                     each.end.empty() ? "orderly" : each.end});
   }
