@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+import subprocess
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -281,6 +282,45 @@ def test_a_name_that_nobody_knows_is_said_and_the_node_serves(launch: Callable[.
     node = launch("remote.timeout=500ms", url="redis://name.invalid:6379", serves=False)
     works_alone(node, attach)
     says(node, "name.invalid")
+
+
+@pytest.fixture
+def name_service() -> Iterator[socket.socket]:
+    """Takes questions for names and never answers one."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as silent:
+        try:
+            silent.bind(("127.0.0.153", 53))
+        except OSError as refused:
+            pytest.skip(f"no name service can be had here: {refused}")
+        silent.settimeout(20)
+        yield silent
+
+
+def asking(service: socket.socket, tmp_path: Path) -> tuple[str, ...]:
+    """Words before a command that let it, and nobody else, ask `service` for names: 150 s a question."""
+    file = tmp_path / "resolv.conf"
+    file.write_text(f"nameserver {service.getsockname()[0]}\noptions timeout:30 attempts:5\n")
+    words = ("unshare", "--mount", "sh", "-c", f'mount --bind "{file}" /etc/resolv.conf && exec "$@"', "sh")
+    tried = subprocess.run([*words, "true"], capture_output=True, text=True, check=False)
+    if tried.returncode != 0:
+        pytest.skip(f"no mounts of its own can be had here: {tried.stderr.strip()}")
+    return words
+
+
+def test_a_name_service_that_never_answers_keeps_nobody(
+    launch: Callable[..., Node], attach: Attach, name_service: socket.socket, tmp_path: Path
+) -> None:
+    prefix = asking(name_service, tmp_path)
+    node = launch("remote.timeout=500ms", url="redis://server.example:6379", serves=False, prefix=prefix)
+    assert b"\6server\7example" in name_service.recv(512)  # it asked, and waits since
+    works_alone(node, attach)
+    says(node, "its name is not looked up yet")
+    session = attach(node, block=BLOCK)
+    begun = time.monotonic()
+    assert session.locate(blocks.keys_of("unknown", 0, 3), timeout=1).reachable == 0
+    session.close()
+    node.stop()
+    assert time.monotonic() - begun < 60  # far below what the question takes
 
 
 # ---- values that are not what was put
