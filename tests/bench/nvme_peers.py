@@ -56,7 +56,13 @@ class Work:
 @contextmanager
 def node_over(store: Path, work: Work) -> Iterator[Node]:
     room = work.size * 5 // 4 + 64 * MiB
-    sets = [f"nvme.paths=[{store}]", f"nvme.capacity={room + GiB}", "nvme.ingest=all", f"nvme.write_window={work.size}"]
+    sets = [
+        f"nvme.paths=[{store}]",
+        f"nvme.capacity={room + GiB}",
+        "nvme.ingest=all",
+        f"nvme.write_window={work.size}",
+        "limits.reserve_share=1",
+    ]
     sets.append(f"prefetch.total_bytes={room}")  # a chain may be as long as DRAM
     with support.node(room, *sets) as node:
         until("it serves", lambda: node.status()["nvme"]["paths"][0]["state"] == "serving", limit=60)

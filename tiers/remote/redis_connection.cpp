@@ -38,8 +38,8 @@ std::unexpected<error> nonsense(std::string_view what) {
   return fail(error_code::malformed, "not the protocol of Redis: " + std::string(what));
 }
 
-std::size_t expected_of(const redis_request& request) noexcept {
-  return request.kind == request_kind::get ? request.size : 0;
+std::size_t value_of(const redis_request& request) noexcept {
+  return request.kind == request_kind::get || request.kind == request_kind::put ? request.size : 0;
 }
 
 iovec run_of(const void* data, std::size_t size) noexcept {
@@ -122,7 +122,7 @@ result<void> redis_connection::serve(short events, steady_time now, const listen
 
 void redis_connection::send(redis_request request) {
   unsent_bytes_ += request.wire_bytes();
-  expected_bytes_ += expected_of(request);
+  value_bytes_ += value_of(request);
   unsent_.push_back(std::move(request));
 }
 
@@ -341,7 +341,7 @@ result<bool> redis_connection::take_line(steady_time now, const listener& told) 
 void redis_connection::tell(steady_time now, const listener& told, const redis_reply& reply) {
   redis_request request = std::move(waiting_.front());
   waiting_.pop_front();
-  expected_bytes_ -= expected_of(request);
+  value_bytes_ -= value_of(request);
   last_reply_ = now;
   told(request, reply);
 }
@@ -349,7 +349,7 @@ void redis_connection::tell(steady_time now, const listener& told, const redis_r
 std::deque<redis_request> redis_connection::close() {
   socket_.reset();
   is_connected_ = false;
-  unsent_bytes_ = expected_bytes_ = sent_of_first_ = 0;
+  unsent_bytes_ = value_bytes_ = sent_of_first_ = 0;
   std::deque<redis_request> open = std::exchange(waiting_, {});
   for (redis_request& each : unsent_) open.push_back(std::move(each));
   unsent_.clear();
@@ -377,7 +377,7 @@ steady_time redis_connection::expire(steady_time now, const std::function<void(r
       told(each);
       if (!is_begun) {
         unsent_bytes_ -= each.wire_bytes();
-        expected_bytes_ -= expected_of(each);
+        value_bytes_ -= value_of(each);
         continue;
       }
       each.has_run_over = each.has_body;

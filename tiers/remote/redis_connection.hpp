@@ -66,8 +66,8 @@ class redis_connection {
   [[nodiscard]] bool is_connected() const noexcept { return is_connected_; }
   [[nodiscard]] bool is_idle() const noexcept { return unsent_.empty() && waiting_.empty(); }
   [[nodiscard]] std::size_t unsent_bytes() const noexcept { return unsent_bytes_; }
-  /// Of blocks that were asked for and have not come.
-  [[nodiscard]] std::size_t expected_bytes() const noexcept { return expected_bytes_; }
+  /// Of blocks that were asked for or sent, and not answered.
+  [[nodiscard]] std::size_t value_bytes() const noexcept { return value_bytes_; }
   [[nodiscard]] steady_time last_reply() const noexcept { return last_reply_; }
   /// When the command whose reply is the next was sent.
   [[nodiscard]] const redis_request* oldest() const noexcept {
@@ -110,7 +110,7 @@ class redis_connection {
   std::deque<redis_request> unsent_;
   std::size_t sent_of_first_ = 0;
   std::size_t unsent_bytes_ = 0;
-  std::size_t expected_bytes_ = 0;
+  std::size_t value_bytes_ = 0;
   std::deque<redis_request> waiting_;
   std::vector<std::byte> in_;
   std::size_t in_begin_ = 0;

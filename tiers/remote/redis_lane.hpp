@@ -74,6 +74,7 @@ class redis_lane {
 
   // What goes out.
   void pump(steady_time now);
+  [[nodiscard]] std::size_t window_of(request_kind kind) const noexcept;
   void dispatch(redis_request request, steady_time now);
   void send_command(redis_request request, instance& of);
   void send_look(std::uint64_t identity);
@@ -107,7 +108,9 @@ class redis_lane {
   state state_ = state::waiting;
   steady_time retry_at_{};
   steady_time attempt_until_{};
+  steady_time greeted_{};
   steady_time ready_since_{};
+  steady_time::duration round_trip_{};  ///< the shortest of this connection
   steady_time last_busy_{};
   steady_time soonest_ = steady_time::max();  ///< deadline of any request
   unsigned failures_ = 0;                     ///< in a row

@@ -25,7 +25,7 @@ enum class request_kind : std::uint8_t {
   ping,     ///< does it still answer
   look,     ///< GET of the epoch of an instance
   renew,    ///< EVAL that sets an epoch if it is still the one that was seen
-  put,      ///< SET … NX
+  put,      ///< SETNX
   get,      ///< GET of a block
   exists,   ///< EXISTS of a block
   drop,     ///< DEL of a block, for somebody

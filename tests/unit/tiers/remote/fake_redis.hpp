@@ -129,8 +129,8 @@ class fake_redis {
     if (what == "GET") return kept_.contains(words[1]) ? bulk(kept_[words[1]]) : "$-1\r\n";
     if (what == "EXISTS") return kept_.contains(words[1]) ? ":1\r\n" : ":0\r\n";
     if (what == "DEL") return kept_.erase(words[1]) > 0 ? ":1\r\n" : ":0\r\n";
-    if (what == "SET" && words.back() != "NX") return kept_[words[1]] = words[2], "+OK\r\n";
-    if (what == "SET") return kept_.emplace(words[1], words[2]).second ? "+OK\r\n" : "$-1\r\n";
+    if (what == "SET") return kept_[words[1]] = words[2], "+OK\r\n";
+    if (what == "SETNX") return kept_.emplace(words[1], words[2]).second ? ":1\r\n" : ":0\r\n";
     if (what == "EVAL") {
       std::string& now = kept_[words[3]];
       if (now == words[4]) now = words[5];

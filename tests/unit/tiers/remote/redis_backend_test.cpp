@@ -70,6 +70,23 @@ BOOST_AUTO_TEST_CASE(a_thousand_gets_without_an_answer_end_in_time_and_the_conne
                              [&] { return server.connections() > 3 ? item_result::unreachable : item_result::done; }));
 }
 
+BOOST_AUTO_TEST_CASE(no_more_is_asked_for_than_keeps_the_line_busy) {
+  std::atomic<int> asked = 0;
+  fake_redis server([&](const redis_words& words) -> std::optional<fake_reply> {
+    if (words.front() != "GET" || words[1].ends_with("epoch")) return std::nullopt;
+    ++asked;
+    return fake_reply{};
+  });
+  backend_under_test node(server.url(), impatient);
+  node.wait_until(true);
+  std::vector<std::byte> memory(1 << 20);
+  std::vector<std::uint64_t> tokens;
+  for (std::uint64_t i = 0; i < 60; ++i) tokens.push_back(node.begin_get(i, memory));
+  for (const auto each : tokens) BOOST_REQUIRE(node.get_outcome(each) != item_result::done);
+  BOOST_TEST(asked > 0);
+  BOOST_TEST(asked < 24, "60 were asked for");
+}
+
 BOOST_AUTO_TEST_CASE(a_value_that_is_cut_by_the_end_of_the_connection_is_unreachable) {
   fake_redis server(gets_are("$4224\r\n" + std::string(3000, 'x'), true));
   backend_under_test node(server.url());

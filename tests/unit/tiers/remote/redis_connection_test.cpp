@@ -106,7 +106,7 @@ BOOST_AUTO_TEST_CASE(replies_mean_the_same_in_whatever_pieces_they_come) {
     BOOST_REQUIRE(line.texts[5] == "a\r\nb");
     BOOST_REQUIRE((memory == std::vector<std::byte>(500, std::byte{'v'})));
     BOOST_REQUIRE(line.connection.is_idle());
-    BOOST_REQUIRE(line.connection.expected_bytes() == 0);
+    BOOST_REQUIRE(line.connection.value_bytes() == 0);
   }
 }
 
