@@ -197,7 +197,7 @@ void redis_lane::expire(steady_time now) {
 void redis_lane::pump(steady_time now) {
   if (state_ != state::ready) return;
   while (state_ == state::ready && !queue_.empty() && connection_.unsent_bytes() < most_unsent_bytes &&
-         connection_.value_bytes() < window_of(queue_.front().kind)) {
+         connection_.value_bytes() < window_of(queue_.front())) {
     redis_request request = std::move(queue_.front());
     queue_.pop_front();
     dispatch(std::move(request), now);
@@ -210,11 +210,11 @@ void redis_lane::pump(steady_time now) {
   }
 }
 
-/// What a line of 20 Gbit/s carries in a round trip; of gets some more, so that the server has the next one at hand.
-std::size_t redis_lane::window_of(request_kind kind) const noexcept {
+/// What a line of 20 Gbit/s carries in a round trip; of gets two at least, so that the server has the next one at hand.
+std::size_t redis_lane::window_of(const redis_request& next) const noexcept {
   const auto trip =
       static_cast<std::size_t>(std::chrono::duration_cast<std::chrono::microseconds>(round_trip_).count());
-  const std::size_t least = kind == request_kind::put ? 1 : least_get_window;
+  const std::size_t least = next.kind == request_kind::put ? 1 : std::max(least_get_window, next.size + 1);
   return std::min(least + trip * bytes_a_microsecond, most_window);
 }
 

@@ -74,7 +74,7 @@ class redis_lane {
 
   // What goes out.
   void pump(steady_time now);
-  [[nodiscard]] std::size_t window_of(request_kind kind) const noexcept;
+  [[nodiscard]] std::size_t window_of(const redis_request& next) const noexcept;
   void dispatch(redis_request request, steady_time now);
   void send_command(redis_request request, instance& of);
   void send_look(std::uint64_t identity);
