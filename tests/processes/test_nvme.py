@@ -72,7 +72,7 @@ def brought_up(session: Any, keys: list[bytes], block: int = BLOCK) -> int:
     found = 0
     at = 0
     while at < len(keys):
-        ticket = session.prefetch(keys[at : at + 32])
+        ticket = session.prefetch(keys[at : at + 32], "wait_complete")
         length = ticket.wait(30)
         assert ticket.done
         with ticket.held() as held:
