@@ -143,9 +143,13 @@ BOOST_AUTO_TEST_CASE(a_pin_that_ends_with_an_event_is_ended_by_nobody_else_so_th
   BOOST_TEST((code_of(test.session->release_after(both, test.where)) == error_code::invalid_argument));
 
   const client::device_stream other{test.sim, must(test.sim->make_stream())};
-  std::promise<void> opened;  // until then the device tells nobody that an event is done
+  std::promise<void> closed, opened;  // between them the device tells nobody that an event is done
   test.sim->when(must(test.sim->record(other.stream)),
-                 [open = opened.get_future().share()](const result<void>&) { open.wait(); });
+                 [&closed, open = opened.get_future().share()](const result<void>&) {
+                   closed.set_value();
+                   open.wait();
+                 });
+  closed.get_future().wait();
   must(test.session->release_after(slots, test.where));
   BOOST_TEST((code_of(test.session->release_after(std::span(slots).last(1), other)) == error_code::invalid_argument));
   BOOST_TEST((code_of(test.session->release(slots)) == error_code::invalid_argument));
