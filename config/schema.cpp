@@ -243,7 +243,7 @@ constexpr std::array keys{
          .fallback = "all",
          .about =
              "What is put there: nothing (what others put is read), every block as it is stored, blocks that were read "
-             "`remote.hot_accesses` times, or blocks that leave DRAM while there is no NVMe tier. For what leaves "
+             "`remote.hot_accesses` times, or blocks that leave DRAM and that no NVMe tier takes. For what leaves "
              "without a copy see `nvme.ingest`."}),
     bound<&node_config::remote, &remote_section::hot_accesses>(
         {.name = "remote.hot_accesses",

@@ -15,7 +15,8 @@ struct lower_tier {
   std::string policy = "lru";
   std::uint32_t capacity = 0;
   /// hot: at its second access. evicted: what the tier above it lets go, unless a nearer one has it; so behind another
-  /// such tier it gets what that one evicts, which a node does not do.
+  /// such tier it gets what that one evicts, which a node does not do. What a node writes down as it leaves where no
+  /// tier is `evicted` is not written here.
   cenote::ingest ingest = cenote::ingest::evicted;
   bool keep_copy = true;  ///< a block that goes up stays below, too. False: only with ingest::evicted
 };

@@ -245,22 +245,20 @@ void server::turn_away(const error& why) {
   if (const auto waiting = local::accept_one(listener_.get()); waiting && *waiting) {
     (void)local::try_send_frame((*waiting)->get(), {.type = local::frame_type::failure}, local::encode_failure(reason),
                                 {});
-  } else if (waiting || !close_most_silent(reason)) {
+  } else {
+    if (!waiting) close_most_silent(reason);
     std::this_thread::sleep_for(turn_away_pause);
   }
   spare_ = open_spare();
 }
 
-/// False: all are used.
-bool server::close_most_silent(const error& why) {
-  const auto heard = [](const auto& each) {
-    return each.second.is_unused() ? each.second.heard : clock::time_point::max();
-  };
+void server::close_most_silent(const error& why) {
+  const auto may_go = [](connection& each) { return each.is_unused() && each.out.descriptors() == 0; };
+  const auto heard = [&](auto& each) { return may_go(each.second) ? each.second.heard : clock::time_point::max(); };
   const auto found = std::ranges::min_element(connections_, {}, heard);
-  if (found == connections_.end() || !found->second.is_unused()) return false;
+  if (found == connections_.end() || !may_go(found->second)) return;
   (void)found->second.out.send({.type = local::frame_type::failure}, local::encode_failure(why), {});
   close(found->first);
-  return true;
 }
 
 void server::on_event(int socket, std::uint32_t events) {

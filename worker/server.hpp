@@ -83,7 +83,7 @@ class server {
   [[nodiscard]] std::size_t connections_of(uid_t uid) const;
   [[nodiscard]] std::size_t all_connections() const;
   void turn_away(const error& why);
-  [[nodiscard]] bool close_most_silent(const error& why);
+  void close_most_silent(const error& why);
   void on_event(int socket, std::uint32_t events);
   void read_one(connection& connection);
   void tell_refused(connection& connection);

@@ -55,7 +55,8 @@ std::optional<simulated_node> simulate_node(const replay_result& replay, simulat
   simulation::tier_stack tiers{.upper_policy = replay.policy, .upper_capacity = simulated.dram_blocks, .lower = {}};
   nvme.capacity = simulated.nvme_blocks;
   remote.capacity = replay.ran.distinct();
-  if (nvme.capacity > 0 && remote.ingest == ingest::evicted) remote.ingest = ingest::none;  // as in a node
+  const bool nvme_takes = nvme.capacity > 0 && nvme.ingest == ingest::evicted;
+  if (nvme_takes && remote.ingest == ingest::evicted) remote.ingest = ingest::none;  // a node has no cascade
   if (nvme.capacity > 0) tiers.lower.push_back(std::move(nvme));
   if (replay.has_remote) tiers.lower.push_back(std::move(remote));
   const auto sums = [&]() -> result<simulation::replay_sums> {

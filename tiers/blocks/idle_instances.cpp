@@ -119,12 +119,12 @@ void idle_instances::make_way(boot_time now) {
   }
 }
 
-/// What has no copy below is written there first, as far as the window has room.
+/// What has no copy below is written there first, as far as the window has room; where no tier takes it, it just goes.
 void idle_instances::empty_some(instance& instance, std::uint32_t& budget, boot_time now) {
   for (const auto& group : instance.pools) {
     if (group->kept > 0) kept_.keep_no_more(*group, now);
     std::uint32_t ready = group->policy->size() + group->written_back->size();
-    if (state_.options.has_lower()) {
+    if (edges_.demotion_edge()) {
       budget -= std::min(budget, edges_.write_oldest(*group, std::min(budget, group->policy->size()), now));
       ready = group->written_back->size();
     }

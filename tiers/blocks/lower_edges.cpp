@@ -130,7 +130,7 @@ std::uint64_t lower_edges::unwritten_excess() const noexcept {
 }
 
 /// Begins to write the oldest blocks down, or marks them as written back if a tier below has a copy, and none that is
-/// nearer wants one. Returns how many; fewer than asked when the window is full.
+/// nearer wants one and has room for it in its window. Returns how many; fewer than asked when the window is full.
 std::uint32_t lower_edges::write_oldest(pool& pool, std::uint32_t count, boot_time now) {
   const auto edge = demotion_edge();
   std::uint32_t begun = 0;
@@ -139,13 +139,14 @@ std::uint32_t lower_edges::write_oldest(pool& pool, std::uint32_t count, boot_ti
     if (!victim) break;
     slab& home = *state_.slab_of_record(*victim);
     const block_ref ref(home.what.index, *victim - home.what.first_record);
-    if (is_copied(state_.record_of(home, ref).flags, edge)) {
+    const bool has_room = edge && transfers_.may_write(*edge, pool);
+    if (is_copied(state_.record_of(home, ref).flags, has_room ? edge : std::nullopt)) {
       pool.policy->evict(*victim, state_.key_hash(pool, *victim), count_of(now));
       order_.mark_written_back(pool, *victim, now);
       ++begun;
     } else if (transfers_.is_moving(home, ref)) {  // a copy is being written already: looked at again later
       pool.policy->skip_victim(*victim, count_of(now));
-    } else if (edge && transfers_.may_write(*edge, pool)) {
+    } else if (has_room) {
       pool.policy->evict(*victim, state_.key_hash(pool, *victim), count_of(now));
       write_down(*edge, home, ref, true);
       ++begun;

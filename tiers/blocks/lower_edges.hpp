@@ -43,6 +43,7 @@ class lower_edges {
   [[nodiscard]] std::optional<edge_number> source_of(const instance& instance, const block_key& key,
                                                      edge_set asked = {}) const noexcept;
   std::uint32_t write_oldest(pool& pool, std::uint32_t count, boot_time now);
+  [[nodiscard]] std::optional<edge_number> demotion_edge() const noexcept;
   /// Transfers that ended, down or up. Returns tokens of loads that go on: their tier had nothing, and the next one is
   /// asked.
   std::vector<std::uint64_t> transferred(std::span<const transfer_outcome> outcomes, boot_time now);
@@ -68,7 +69,6 @@ class lower_edges {
   bool write_copy(edge_number edge, slab& home, memory::block_ref ref);
   void write_down(edge_number edge, slab& home, memory::block_ref ref, bool leaves);
   bool demote_ahead(boot_time now);
-  [[nodiscard]] std::optional<edge_number> demotion_edge() const noexcept;
   [[nodiscard]] std::uint64_t unwritten_excess() const noexcept;
   void finish_write(const moving_block& moved, std::uint32_t number, transfer_result outcome, boot_time now,
                     std::map<pool*, std::vector<memory::block_ref>>& leaving);

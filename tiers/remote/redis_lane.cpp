@@ -26,6 +26,7 @@ constexpr std::size_t most_window = std::size_t{32} << 20U;
 constexpr std::size_t bytes_a_microsecond = 2500;  // of a line of 20 Gbit/s
 constexpr std::size_t most_run_commands = 1024;
 constexpr std::size_t most_run_bytes = std::size_t{16} << 20U;
+constexpr auto longest_run = 20ms;  // so late a clear on another node may be noticed, and what is on its way then
 constexpr std::size_t most_instances = 4096;
 constexpr unsigned most_rounds = 16;
 constexpr auto expiry_grain = 2ms;  // deadlines that are closer than that are looked at together
@@ -196,6 +197,8 @@ void redis_lane::expire(steady_time now) {
 
 void redis_lane::pump(steady_time now) {
   if (state_ != state::ready) return;
+  if (now - run_began_ >= longest_run) end_run();
+  if (run_commands_ == 0) run_began_ = now;
   while (state_ == state::ready && !queue_.empty() && connection_.unsent_bytes() < most_unsent_bytes &&
          connection_.value_bytes() < window_of(queue_.front())) {
     redis_request request = std::move(queue_.front());
@@ -204,10 +207,14 @@ void redis_lane::pump(steady_time now) {
     if (connection_.unsent_bytes() >= most_unsent_bytes / 4) connection_.flush(now);
   }
   connection_.flush(now);
-  if (queue_.empty() && run_commands_ > 0) {
-    ++run_;
-    run_commands_ = run_bytes_ = 0;
-  }
+  if (queue_.empty()) end_run();
+}
+
+/// What is sent from now on is preceded by a look.
+void redis_lane::end_run() {
+  if (run_commands_ == 0) return;
+  ++run_;
+  run_commands_ = run_bytes_ = 0;
 }
 
 /// What a line of 20 Gbit/s carries in a round trip; of gets two at least, so that the server has the next one at hand.
@@ -215,7 +222,7 @@ std::size_t redis_lane::window_of(const redis_request& next) const noexcept {
   const auto trip =
       static_cast<std::size_t>(std::chrono::duration_cast<std::chrono::microseconds>(round_trip_).count());
   const std::size_t least = next.kind == request_kind::put ? 1 : std::max(least_get_window, next.size + 1);
-  return std::min(least + trip * bytes_a_microsecond, most_window);
+  return std::max(least, std::min(least + trip * bytes_a_microsecond, most_window));
 }
 
 void redis_lane::dispatch(redis_request request, steady_time now) {
@@ -263,9 +270,7 @@ void redis_lane::send_command(redis_request request, instance& of) {
   ++run_commands_;
   run_bytes_ += request.size;
   connection_.send(std::move(request));
-  if (run_commands_ < most_run_commands && run_bytes_ < most_run_bytes) return;
-  ++run_;
-  run_commands_ = run_bytes_ = 0;
+  if (run_commands_ >= most_run_commands || run_bytes_ >= most_run_bytes) end_run();
 }
 
 void redis_lane::send_look(std::uint64_t identity) {

@@ -74,6 +74,7 @@ class redis_lane {
 
   // What goes out.
   void pump(steady_time now);
+  void end_run();
   [[nodiscard]] std::size_t window_of(const redis_request& next) const noexcept;
   void dispatch(redis_request request, steady_time now);
   void send_command(redis_request request, instance& of);
@@ -121,6 +122,7 @@ class redis_lane {
   std::deque<redis_request> queue_;
   std::unordered_map<std::uint64_t, instance> instances_;
   std::uint64_t run_ = 1;
+  steady_time run_began_{};
   std::size_t run_commands_ = 0;
   std::size_t run_bytes_ = 0;
   std::size_t too_big_ = most_redis_value_bytes + 1;  ///< the least size that the server refused

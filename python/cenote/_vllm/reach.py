@@ -68,7 +68,8 @@ class Tiers(NamedTuple):
 class Question:
     """How far a prefix reaches with those tiers asked that have to be: open for a while, and nobody waits in it."""
 
-    def __init__(self, first: int, until: float, answer: concurrent.futures.Future[int]) -> None:
+    def __init__(self, session: Session, first: int, until: float, answer: concurrent.futures.Future[int]) -> None:
+        self.session = session
         self._first = first
         self._until = until
         self._answer = answer
@@ -101,7 +102,7 @@ class Asker:
         if self._threads is None:
             self._threads = concurrent.futures.ThreadPoolExecutor(_THREADS, thread_name_prefix="cenote-ask")
         until = time.monotonic() + min(worth, _LONGEST)
-        return Question(prefix.first, until, self._threads.submit(_locate, session, prefix, until))
+        return Question(session, prefix.first, until, self._threads.submit(_locate, session, prefix, until))
 
     def close(self) -> None:
         if self._threads is not None:

@@ -355,7 +355,7 @@ class Scheduler:
         try:
             return question.end()
         except CenoteError as why:
-            self.failed(why)
+            self.failed(why, question.session)  # which may be an earlier one by now
             return 0
         finally:
             question.drop()
@@ -613,14 +613,14 @@ class Scheduler:
         taken, self.stats = self.stats, CenoteStats()
         return taken
 
-    def failed(self, why: Exception) -> None:
-        """Something went wrong; the engine goes on without it."""
+    def failed(self, why: Exception, session: Session | None = None) -> None:
+        """Something went wrong with `session` (None: the present one); the engine goes on without it."""
         if isinstance(why, PinLimit):
             logger.warning("no pins are left, so these blocks are not offered: %s", str(why))
         elif isinstance(why, CenoteError):
             logger.warning("asking the node: %s", str(why))
             if self._connection is not None:
-                self._connection.failed(why)
+                self._connection.failed(why, session)
         else:
             logger.error("in the scheduler", exc_info=why)
 

@@ -52,6 +52,15 @@ BOOST_AUTO_TEST_CASE(an_empty_instance_goes_early_and_a_full_one_when_it_was_idl
   BOOST_TEST(of.all.counters.instances_given_up == 2U);
 }
 
+BOOST_AUTO_TEST_CASE(a_full_instance_goes_too_where_no_tier_below_takes_what_it_has) {
+  of.all.options.edges.push_back({.ingest = ingest::none, .write_window = 16 << 20, .read_window = 16 << 20});
+  instance& full = add("full");
+  (void)present(full, 1);
+  step(tenths(1000));
+  BOOST_TEST(!is_there("full"));
+  BOOST_TEST(of.all.used == 0U);
+}
+
 BOOST_AUTO_TEST_CASE(the_provisioner_hears_of_the_slabs_before_the_instance) {
   const auto number = in.number;
   now += tenths(100);

@@ -21,17 +21,17 @@ constexpr std::uint64_t block = 64 << 10;
 constexpr edge_number near = 0;
 constexpr edge_number far = 1;
 
-store_options with_two_below() {
+store_options with_two_below(std::uint64_t near_window) {
   store_options options = options_of(4 * mib, mib);
   options.high_water = 1.0;
   options.low_water = 1.0;
-  options.edges.push_back({.ingest = ingest::evicted, .write_window = 16 * mib, .read_window = 16 * mib});
+  options.edges.push_back({.ingest = ingest::evicted, .write_window = near_window, .read_window = 16 * mib});
   options.edges.push_back({.ingest = ingest::all, .write_window = 16 * mib, .read_window = 16 * mib, .hinted = false});
   return options;
 }
 
 struct world {
-  world() {
+  explicit world(std::uint64_t near_window = 16 * mib) : at(with_two_below(near_window)) {
     auto bindings = at.tier->take_bindings();
     BOOST_REQUIRE(bindings.size() == 1U);
     hints = std::move(*memory::hint_writer::open(std::move(bindings[0].index), 10'000));
@@ -83,7 +83,7 @@ struct world {
   bool present(std::uint64_t n) { return at.tier->is_present(in, 0, key_of(n)); }
   store_counters counters() { return at.status().counters; }
 
-  node at{with_two_below()};
+  node at;
   instance_number in = at.add(spec_of("one", block));
   client a{at, in};
   memory::hint_writer hints;
@@ -105,6 +105,18 @@ BOOST_AUTO_TEST_CASE(a_block_that_only_a_further_tier_has_is_written_to_the_near
   BOOST_TEST(!present(1));
   BOOST_TEST(counters().demotions_dropped == 0U);
   BOOST_TEST(counters().demoted == 2U);
+}
+
+BOOST_AUTO_TEST_CASE(a_block_that_a_further_tier_has_does_not_wait_for_a_nearer_one_whose_window_is_full) {
+  world narrow(block);
+  narrow.put(1);
+  narrow.put(2);
+  const auto down = narrow.clean();
+  BOOST_TEST(down.size() == 1U);
+  BOOST_TEST(narrow.leave().empty());
+  BOOST_TEST(!narrow.present(2));
+  narrow.answer(down, transfer_result::done);
+  BOOST_TEST(narrow.counters().demotions_dropped == 0U);
 }
 
 BOOST_AUTO_TEST_CASE(a_block_that_a_further_tier_has_leaves_without_io_while_the_nearer_one_is_away) {
