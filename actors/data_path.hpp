@@ -1,35 +1,33 @@
 // The thread of the data path: it polls the sessions' doorbells and the ends of transfers, and runs the actors that
 // they concern on the same thread (run to completion).
 //
-// With CAF's scheduler alone, a message from a thread outside of it wakes a scheduler thread, and each message between
-// actors may wake another: a commit would cost ten context switches. So this thread is a CAF execution unit of its own,
-// on which the actors run that it sends messages to, and those that they send messages to in turn. Otherwise actors are
-// the same here as anywhere: one that a scheduler thread is running at that moment takes its message there.
+// With CAF's scheduler alone a commit would cost ten context switches: see actor_runner.hpp. Otherwise actors are the
+// same here as anywhere.
 #pragma once
 
 #include <caf/all.hpp>
 
 #include <chrono>
-#include <deque>
 #include <functional>
 #include <memory>
 #include <utility>
 
+#include "actors/actor_runner.hpp"
 #include "actors/messages.hpp"
 #include "core/error.hpp"
 #include "transport/local/event_loop.hpp"
 
 namespace cenote {
 
-/// Must outlive the actors that it ran. Thread-safe but for exec_later(), which is for those that this thread runs.
-class data_path final : public caf::execution_unit {
+/// Must outlive the actors that it ran. Thread-safe.
+class data_path final {
  public:
   /// `on_failure` is called with exceptions, see event_loop. Errors: system.
   [[nodiscard]] static result<std::unique_ptr<data_path>> start(caf::actor_system& system,
                                                                 local::event_loop::failure_handler on_failure);
   data_path(const data_path&) = delete;
   data_path& operator=(const data_path&) = delete;
-  ~data_path() override { stop(); }
+  ~data_path() { stop(); }
 
   /// From now on `target` gets `doorbell` when the client of `session` rings. Errors: system.
   [[nodiscard]] result<local::event_loop::watch_id> watch(session_ptr session, const session_actor& target);
@@ -39,7 +37,7 @@ class data_path final : public caf::execution_unit {
   template <class Actor, class... Parts>
   void deliver(const Actor& target, Parts... parts) {
     post([this, to = caf::actor_cast<caf::strong_actor_ptr>(target),
-          message = caf::make_message(std::move(parts)...)]() mutable { hand_over(to, std::move(message)); });
+          message = caf::make_message(std::move(parts)...)]() mutable { runner_.hand_over(to, std::move(message)); });
   }
   /// Sends a message every `interval` as long as the actor lives. Costs a third of CAF's delayed messages, which wake
   /// CAF's clock and a scheduler thread.
@@ -49,24 +47,17 @@ class data_path final : public caf::execution_unit {
   }
   /// Runs `task` on the thread, soon.
   void post(std::function<void()> task) { events_->post(std::move(task)); }
+  /// For tasks that run on the thread.
+  [[nodiscard]] actor_runner& runner() noexcept { return runner_; }
   /// Ends the thread and all watches. Actors that still have messages go on in the scheduler. Nothing else may be
   /// called after it.
   void stop();
 
-  /// Called by CAF: `job` (an actor) is to be resumed. Takes over a reference to it.
-  void exec_later(caf::resumable* job) noexcept override { jobs_.push_back(job); }
-
  private:
-  explicit data_path(caf::actor_system& system) : caf::execution_unit(&system) {}
+  explicit data_path(caf::actor_system& system) : runner_(system) {}
   void remind(std::chrono::milliseconds interval, caf::weak_actor_ptr to, caf::message what);
-  // noexcept, so that an exception ends the worker, as on a scheduler thread: an actor that lost a message or its turn
-  // would never run again.
-  void hand_over(const caf::strong_actor_ptr& to, caf::message message) noexcept;
-  /// Runs actors for a while. True: some have more to do.
-  bool run_some() noexcept;
-  void run_one() noexcept;
 
-  std::deque<caf::resumable*> jobs_;  ///< with a reference each, as CAF hands them over
+  actor_runner runner_;
   std::unique_ptr<local::event_loop> events_;
 };
 

@@ -91,8 +91,17 @@ struct node_report {
   histogram batch_times;  ///< of the DRAM tier, nanoseconds
   prefetch::status prefetch;
   std::vector<std::shared_ptr<const tier_report>> lower;  ///< of the tiers below, in their order
+  std::shared_ptr<const tier_report> cluster;             ///< null: the node is alone
   std::vector<session_report> sessions;
   std::uint64_t queued = 0;  ///< messages that wait for node and tiers
+
+  /// Those that there are, of tiers below and the cluster.
+  [[nodiscard]] std::vector<std::shared_ptr<const tier_report>> described() const {
+    auto all = lower;
+    all.push_back(cluster);
+    std::erase(all, nullptr);
+    return all;
+  }
 };
 
 /// The prefetch requests of one session's batch, and who gets the answers. Its receiver takes the requests.

@@ -25,11 +25,12 @@ struct gathering {
 }  // namespace
 
 node::node(caf::actor_config& config, dram_tier_actor dram, prefetch_actor prefetch, on_fatal fatal,
-           std::vector<lower_tier> lower)
+           std::vector<lower_tier> lower, cluster_actor cluster)
     : node_actor::base(config),
       dram_(std::move(dram)),
       prefetch_(std::move(prefetch)),
       lower_(std::move(lower)),
+      cluster_(std::move(cluster)),
       fatal_(std::move(fatal)) {}
 
 void node::on_exit() {
@@ -41,6 +42,7 @@ void node::on_exit() {
   dram_ = nullptr;
   for (const lower_tier& each : lower_) anon_send_exit(each.actor, caf::exit_reason::user_shutdown);
   lower_.clear();
+  cluster_ = nullptr;  // its host ends it, with the network
 }
 
 node::behavior_type node::make_behavior() {
@@ -48,6 +50,7 @@ node::behavior_type node::make_behavior() {
   monitor(dram_);
   monitor(prefetch_);
   for (const lower_tier& each : lower_) monitor(each.actor);
+  if (cluster_) monitor(cluster_);
   return {
       [this](open_atom, const session_ptr& resources) { return open(resources); },
       [this](release_atom, std::uint64_t number) { return release(number); },
@@ -90,7 +93,7 @@ caf::result<report_ptr> node::report() {
   auto all = std::make_shared<gathering>();
   all->promise = make_response_promise<report_ptr>();
   all->report->queued = mailbox().queue().total_task_size();
-  all->open = 2 + lower_.size() + sessions_.size();
+  all->open = 2 + (cluster_ ? 1 : 0) + lower_.size() + sessions_.size();
   all->report->lower.resize(lower_.size());
   for (std::size_t edge = 0; edge < lower_.size(); ++edge) {
     request(lower_[edge].actor, tier_deadline, report_atom_v)
@@ -98,6 +101,16 @@ caf::result<report_ptr> node::report() {
             [all, edge](const tier_report_ptr& tier) {
               all->report->lower[edge] = tier;
               all->report->queued += tier->queued;
+              all->one_less();
+            },
+            [all](const caf::error&) { all->one_less(); });
+  }
+  if (cluster_) {
+    request(cluster_, tier_deadline, report_atom_v)
+        .then(
+            [all](const tier_report_ptr& cluster) {
+              all->report->cluster = cluster;
+              all->report->queued += cluster->queued;
               all->one_less();
             },
             [all](const caf::error&) { all->one_less(); });
@@ -151,6 +164,7 @@ void node::went_down(const caf::down_msg& down) {
   std::string who = "an actor";
   if (down.source == dram_.address()) who = "the DRAM tier";
   if (down.source == prefetch_.address()) who = "the planner of prefetches";
+  if (cluster_ && down.source == cluster_.address()) who = "the cluster's actor";
   for (const lower_tier& each : lower_) {
     if (down.source == each.actor.address()) who = each.name;
   }

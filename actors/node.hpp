@@ -6,6 +6,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "actors/cluster_messages.hpp"
 #include "actors/messages.hpp"
 
 namespace cenote {
@@ -23,7 +24,7 @@ class node final : public node_actor::base {
   using on_fatal = std::function<void(std::string reason)>;
 
   node(caf::actor_config& config, dram_tier_actor dram, prefetch_actor prefetch, on_fatal fatal,
-       std::vector<lower_tier> lower = {});
+       std::vector<lower_tier> lower = {}, cluster_actor cluster = {});
 
   [[nodiscard]] const char* name() const override { return "node"; }
   void on_exit() override;
@@ -41,6 +42,7 @@ class node final : public node_actor::base {
   dram_tier_actor dram_;
   prefetch_actor prefetch_;
   std::vector<lower_tier> lower_;
+  cluster_actor cluster_;  ///< none: the node is alone
   on_fatal fatal_;
   std::unordered_map<std::uint64_t, session_actor> sessions_;
   bool stopping_ = false;

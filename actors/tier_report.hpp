@@ -50,6 +50,7 @@ struct tier_report {
   virtual ~tier_report() = default;
 
   std::string name;  ///< as the configuration calls it
+  std::vector<report_text> texts{};
   std::vector<figure_value> gauges{}, counters{};
   std::vector<report_times> times{};
   std::vector<report_part> parts{};

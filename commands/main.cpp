@@ -11,6 +11,7 @@
 #include "commands/operator/doctor.hpp"
 #include "commands/operator/log_level.hpp"
 #include "commands/operator/nvme.hpp"
+#include "commands/operator/peers.hpp"
 #include "commands/operator/session.hpp"
 #include "commands/operator/status.hpp"
 #include "commands/operator/top.hpp"
@@ -25,6 +26,7 @@ void add_commands(CLI::App& app) {
   cenote::add_worker(app);
   cenote::add_status(app);
   cenote::add_top(app);
+  cenote::add_peers(app);
   cenote::add_clear(app);
   cenote::add_debug(app);
   cenote::add_session(app);

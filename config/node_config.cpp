@@ -14,6 +14,7 @@
 #include <string_view>
 #include <utility>
 
+#include "config/cluster_rules.hpp"
 #include "config/level_spec.hpp"
 #include "config/toml_reader.hpp"
 #include "core/runtime_paths.hpp"
@@ -165,6 +166,7 @@ result<> check_together(const node_config& config) {
     return refuse_pair(settings, "dram.slab_size", "dram.capacity", "above");
   if (auto checked = check_socket(config); !checked) return checked;
   if (auto checked = check_nvme(config); !checked) return checked;
+  if (const auto fault = cluster_fault(config.cluster)) return refuse(settings, fault->key, fault->why);
   if (const auto levels = parse_level_spec(config.log.level); !levels)
     return refuse(settings, "log.level", levels.error().message());
   return {};

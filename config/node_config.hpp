@@ -70,6 +70,25 @@ struct nvme_section {
   std::uint32_t queue_depth = 0;
 };
 
+enum class cluster_transport { tcp, rdma };
+CENOTE_ENUM_NAMES(cluster_transport, tcp, rdma);
+
+struct cluster_section {
+  std::string name;  ///< empty: the node is alone
+  std::string id;    ///< of the cluster
+  std::optional<endpoint> listen;
+  std::vector<std::string> seeds;
+  std::string ports;  ///< "first-last"; empty: any
+  std::string secret_file;
+  bool trusted_network = false;
+  std::chrono::nanoseconds beat{};
+  std::chrono::nanoseconds suspect_after{};
+  std::chrono::nanoseconds gone_after{};
+  std::uint64_t weight = 0;  ///< bytes; 0: what DRAM and NVMe hold
+  cluster_transport transport = cluster_transport::tcp;
+  std::vector<std::string> ucx;  ///< "UCX_KEY=value"
+};
+
 struct remote_section {
   std::vector<std::string> backends;  ///< in the order in which they are asked; empty: no such tier
   std::string auth_file;              ///< `user:password` or `password`; empty: none
@@ -170,6 +189,7 @@ struct node_config {
   dram_section dram;
   nvme_section nvme;
   remote_section remote;
+  cluster_section cluster;
   prefetch_section prefetch;
   session_section session;
   gpu_section gpu;

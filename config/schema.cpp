@@ -286,6 +286,81 @@ constexpr std::array keys{
          .minimum = "1ms",
          .maximum = "8s",
          .about = "How long a prefetch waits to hear what is there; what is not said by then counts as absent."}),
+    bound<&node_config::cluster, &cluster_section::name>(
+        {.name = "cluster.name",
+         .type = string,
+         .about = "This node's name among others, which it keeps when it restarts: 1 to 64 letters, digits, `.`, `_`, "
+                  "`-`. Empty: the node is alone."}),
+    bound<&node_config::cluster, &cluster_section::id>(
+        {.name = "cluster.id",
+         .type = string,
+         .fallback = "cenote",
+         .about = "The cluster's name, of the same form; nodes of another one are refused."}),
+    bound<&node_config::cluster, &cluster_section::listen>(
+        {.name = "cluster.listen",
+         .type = string,
+         .fallback = "127.0.0.1:0",
+         .about = "Address and port at which other nodes reach this one; port 0: any. Off loopback it needs "
+                  "`cluster.secret_file` and `cluster.trusted_network`."}),
+    bound<&node_config::cluster, &cluster_section::seeds>(
+        {.name = "cluster.seeds",
+         .type = string_list,
+         .fallback = "[]",
+         .about = "Addresses (host:port) of nodes that know the others; this one's own may be among them."}),
+    bound<&node_config::cluster, &cluster_section::ports>(
+        {.name = "cluster.ports",
+         .type = string,
+         .about = "Ports for the node's other sockets, `first-last`, at least 4 of them, so that a firewall's rule can "
+                  "name them. Empty: any."}),
+    bound<&node_config::cluster, &cluster_section::secret_file>(
+        {.name = "cluster.secret_file",
+         .type = string,
+         .about = "File with what the nodes share to know each other, 16 to 4096 bytes, readable by its owner only. "
+                  "It keeps foreign nodes out of the protocol, not attackers off the port; see cluster.md."}),
+    bound<&node_config::cluster, &cluster_section::trusted_network>(
+        {.name = "cluster.trusted_network",
+         .type = boolean,
+         .fallback = "false",
+         .about = "Whoever can open a connection to `cluster.listen` or `cluster.ports` may be trusted with this "
+                  "node's memory; see cluster.md."}),
+    bound<&node_config::cluster, &cluster_section::beat>(
+        {.name = "cluster.beat",
+         .type = duration,
+         .fallback = "200ms",
+         .minimum = "20ms",
+         .maximum = "10s",
+         .about = "How often a node says to each other one that it is there."}),
+    bound<&node_config::cluster, &cluster_section::suspect_after>(
+        {.name = "cluster.suspect_after",
+         .type = duration,
+         .fallback = "800ms",
+         .minimum = "40ms",
+         .maximum = "1m",
+         .about = "A node that is silent for so long is not used; at least two beats."}),
+    bound<&node_config::cluster, &cluster_section::gone_after>(
+        {.name = "cluster.gone_after",
+         .type = duration,
+         .fallback = "4s",
+         .minimum = "40ms",
+         .maximum = "10m",
+         .about = "After so long a silence its link is closed; not less than `cluster.suspect_after`."}),
+    bound<&node_config::cluster, &cluster_section::weight>(
+        {.name = "cluster.weight",
+         .type = bytes,
+         .fallback = "0",
+         .minimum = "0",
+         .maximum = "1PiB",
+         .about = "How much the node holds beside others. 0: `dram.capacity` and `nvme.capacity`."}),
+    bound<&node_config::cluster, &cluster_section::transport>(
+        {.name = "cluster.transport",
+         .type = choice,
+         .fallback = "tcp",
+         .about = "What UCX uses between nodes. `rdma` was never tried: it is there for those who want to."}),
+    bound<&node_config::cluster, &cluster_section::ucx>(
+        {.name = "cluster.ucx",
+         .type = string_list,
+         .fallback = "[]",
+         .about = "Variables for UCX, `UCX_KEY=value`; they win over Cenote's own."}),
     bound<&node_config::prefetch, &prefetch_section::policy>(
         {.name = "prefetch.policy",
          .type = choice,

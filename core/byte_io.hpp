@@ -1,6 +1,7 @@
 // Bounded little-endian encoding for control messages and registry entries.
 #pragma once
 
+#include <array>
 #include <bit>
 #include <concepts>
 #include <cstddef>
@@ -25,10 +26,12 @@ class byte_writer {
     bytes_.resize(old + sizeof(T));
     std::memcpy(bytes_.data() + old, &value, sizeof(T));
   }
+  /// The bytes alone.
+  void put_raw(std::span<const std::byte> run) { bytes_.insert(bytes_.end(), run.begin(), run.end()); }
   /// A 32-bit length, then the bytes.
   void put_bytes(std::span<const std::byte> run) {
     put(static_cast<std::uint32_t>(run.size()));
-    bytes_.insert(bytes_.end(), run.begin(), run.end());
+    put_raw(run);
   }
   void put_text(std::string_view text) { put_bytes(std::as_bytes(std::span(text))); }
 
@@ -49,6 +52,12 @@ class byte_reader {
     T value{};
     if (const auto run = take(sizeof(T)); run.size() == sizeof(T)) std::memcpy(&value, run.data(), sizeof(T));
     return value;
+  }
+  template <std::size_t Size>
+  [[nodiscard]] std::array<std::byte, Size> get_array() noexcept {
+    std::array<std::byte, Size> bytes{};
+    if (const auto run = take(Size); run.size() == Size) std::memcpy(bytes.data(), run.data(), Size);
+    return bytes;
   }
   [[nodiscard]] std::span<const std::byte> get_bytes() noexcept { return take(get<std::uint32_t>()); }
   [[nodiscard]] std::string get_text() {

@@ -1,5 +1,6 @@
 #include "core/text.hpp"
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <cstdio>
@@ -98,6 +99,14 @@ std::string_view cut_text(std::string_view text, std::size_t most) noexcept {
   std::size_t end = most;
   while (end > 0 && most - end < 4 && (static_cast<unsigned char>(text[end]) & 0xc0) == 0x80) --end;
   return text.substr(0, end);
+}
+
+bool is_plain_name(std::string_view text) noexcept {
+  const auto is_allowed = [](char each) {
+    return (each >= 'a' && each <= 'z') || (each >= 'A' && each <= 'Z') || (each >= '0' && each <= '9') ||
+           each == '.' || each == '_' || each == '-';
+  };
+  return !text.empty() && text.size() <= longest_plain_name && std::ranges::all_of(text, is_allowed);
 }
 
 result<void> check_name(std::string_view what, std::string_view name, std::size_t most) {

@@ -25,6 +25,10 @@ namespace cenote {
 /// The first `most` bytes of `text`, less what would cut a UTF-8 sequence in two.
 [[nodiscard]] std::string_view cut_text(std::string_view text, std::size_t most) noexcept;
 
+/// Whether it is 1 to 64 letters, digits and `.`, `_`, `-`: what nodes and clusters are called.
+inline constexpr std::size_t longest_plain_name = 64;
+[[nodiscard]] bool is_plain_name(std::string_view text) noexcept;
+
 /// Refuses a name that no status, log or terminal could show: over `most` bytes, not UTF-8, control characters.
 /// Errors: invalid_argument, which begins with `what`.
 [[nodiscard]] result<void> check_name(std::string_view what, std::string_view name, std::size_t most);

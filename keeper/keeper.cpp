@@ -448,7 +448,9 @@ void keeper::handle_worker_end() {
 void keeper::worker_failed(const process_end& end, time_point now) {
   ++state_.restarts;
   const auto verdict = policy_.died(end, now);
-  const bool hopeless = !policy_.ever_ready() && !end.by_signal && end.value == to_int(exit_code::usage);
+  // The first worker may find out later: that its name is another node's, for example. There is nothing to lose yet.
+  const bool is_new = !policy_.ever_ready() || state_.restarts == 1;
+  const bool hopeless = is_new && !end.by_signal && end.value == to_int(exit_code::usage);
   if (hopeless || verdict.give_up) {
     const auto why = last_words_.empty() ? end.describe() : last_words_;
     print_failure(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 import signal
@@ -10,17 +9,17 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
 import cenote
 from demo import conversation, spec_of
+from demo_node import PATIENCE, DemoNode, until
 
 BLOCK = 1 << 20
 COUNT = 32  # blocks a conversation
-PATIENCE = 60.0  # seconds for anything that must come
 
 
 class Server:
@@ -47,32 +46,12 @@ class Server:
         self._process.wait()
 
 
-class Node:
+class Node(DemoNode):
     """A node of this demonstration."""
 
     def __init__(self, name: str, folder: Path, server: Server) -> None:
-        self.name = name
-        self.socket = folder / "cenote.sock"
-        self._log = folder / "node.log"
-        settings = [
-            f"node.runtime_dir={folder}",
-            f"node.socket={self.socket}",
-            "dram.capacity=256MiB",
-            f'remote.backends=["unix://{server.socket}"]',
-            f"remote.state_dir={folder / 'remote'}",
-            "metrics.listen=off",
-        ]
-        command = [os.environ["CENOTE_BINARY"], "node", *(word for each in settings for word in ("--set", each))]
-        with self._log.open("wb") as log:
-            self._process = subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT)
-
-    def status(self) -> dict[str, Any]:
-        """Empty while the node does not answer."""
-        command = [os.environ["CENOTE_BINARY"], "status", "--json", "--socket", str(self.socket)]
-        told = subprocess.run(command, capture_output=True, check=False)
-        if self._process.poll() is not None:
-            raise SystemExit(f"node {self.name} ended; its log:\n{self._log.read_text()}")
-        return dict(json.loads(told.stdout)) if told.returncode == 0 else {}
+        backends = f'remote.backends=["unix://{server.socket}"]'
+        super().__init__(name, folder, ["dram.capacity=256MiB", backends, f"remote.state_dir={folder / 'remote'}"])
 
     def remote(self) -> dict[str, Any]:
         return dict(self.status().get("remote", {}))
@@ -83,20 +62,6 @@ class Node:
     def has_put(self) -> int:
         """Blocks that the server took."""
         return int(self.remote()["counters"]["put"])
-
-    def stop(self) -> None:
-        self._process.terminate()
-        self._process.wait(PATIENCE)
-
-
-def until(what: str, condition: Callable[[], bool]) -> float:
-    """Seconds until it was so."""
-    begun = time.monotonic()
-    while not condition():
-        if time.monotonic() - begun > PATIENCE:
-            raise SystemExit(f"after {PATIENCE:g} s still not so: {what}")
-        time.sleep(0.02)
-    return time.monotonic() - begun
 
 
 def store(session: cenote.Session, name: str) -> list[bytes]:

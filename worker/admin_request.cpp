@@ -27,8 +27,8 @@ class request_reader final : public json::json_sax_t {
 
   bool null() override { return mismatch("null"); }
   bool boolean(bool value) override {
-    if (key_ != "all") return mismatch("a boolean");
-    request_.all = value;
+    if (key_ != "all" && key_ != "both") return mismatch("a boolean");
+    (key_ == "all" ? request_.all : request_.both) = value;
     return true;
   }
   bool number_integer(number_integer_t) override { return mismatch("a negative number"); }
@@ -49,6 +49,10 @@ class request_reader final : public json::json_sax_t {
       request_.instance = std::move(value);
     } else if (key_ == "level") {
       request_.level = std::move(value);
+    } else if (key_ == "from") {
+      request_.from = std::move(value);
+    } else if (key_ == "to") {
+      request_.to = std::move(value);
     } else {
       return mismatch("a string");
     }
@@ -60,7 +64,7 @@ class request_reader final : public json::json_sax_t {
   bool start_array(std::size_t) override { return inside_ ? mismatch("an array") : false; }
   bool end_array() override { return true; }
   bool key(string_t& name) override {
-    static const std::set<std::string_view> known{"command", "instance", "level", "id", "all"};
+    static const std::set<std::string_view> known{"command", "instance", "level", "id", "all", "both", "from", "to"};
     key_ = name;
     if (!known.contains(key_)) return refuse("unknown field " + where());
     if (!seen_.insert(key_).second) return refuse(where() + " is there twice");
@@ -77,7 +81,9 @@ class request_reader final : public json::json_sax_t {
   }
   bool mismatch(const char* got) {
     if (!inside_) return false;
-    const char* wanted = key_ == "id" ? "a whole number of 64 bits" : key_ == "all" ? "true or false" : "a string";
+    const char* wanted = key_ == "id"                      ? "a whole number of 64 bits"
+                         : key_ == "all" || key_ == "both" ? "true or false"
+                                                           : "a string";
     return refuse(where() + " must be " + wanted + ", not " + got);
   }
 

@@ -16,7 +16,10 @@ struct admin_request {
   std::optional<std::string> instance;
   std::optional<std::string> level;
   std::optional<std::uint64_t> id;
+  std::optional<std::string> from;
+  std::optional<std::string> to;
   bool all = false;
+  bool both = false;
 };
 
 /// Errors: malformed (no JSON object with a `command`), invalid_argument (names the field that is unknown, there twice,

@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "actors/cluster_report.hpp"
 #include "actors/tier_stack.hpp"
 #include "worker/metrics_text.hpp"
 
@@ -42,7 +43,7 @@ std::vector<plain_row> all_rows(const node_report& full) {
   const auto append = [&](const std::vector<figure_value>& figures) {
     for (const figure_value& each : figures) all.push_back(plain(each));
   };
-  for (const tier_report_ptr& tier : full.lower) {
+  for (const tier_report_ptr& tier : full.described()) {
     append(tier->gauges);
     append(tier->counters);
     for (const report_part& part : tier->parts) append(part.figures);
@@ -57,6 +58,7 @@ node_facts full_node() {
   facts.report->dram.instances.emplace_back().chosen = eviction::auto_status{};
   facts.report->dram.accounts.emplace_back();
   for (const lower_tier_kind& each : lower_tier_kinds()) facts.report->lower.push_back(each.example());
+  facts.report->cluster = cluster_report::example();
   return facts;
 }
 
@@ -82,7 +84,7 @@ constexpr std::array<place, 6> node_places{{
 
 std::vector<place> other_places(const node_report& full) {
   std::vector<place> all(node_places.begin(), node_places.end());
-  for (const tier_report_ptr& tier : full.lower) {
+  for (const tier_report_ptr& tier : full.described()) {
     for (const report_times& each : tier->times) all.emplace_back(each.metric, each.path);
     for (const report_part& part : tier->parts) {
       for (const report_text& each : part.texts) all.emplace_back(each.metric, each.path);

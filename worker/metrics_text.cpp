@@ -127,7 +127,7 @@ void add_values(collection& into, const std::vector<figure_value>& values, const
   }
 }
 
-void add_lower(collection& into, const tier_report& tier) {
+void add_described(collection& into, const tier_report& tier) {
   add_values(into, tier.gauges);
   for (const report_times& each : tier.times) {
     into.seconds(each.metric, each.help, each.of, {{std::string(each.label.name), std::string(each.label.value)}});
@@ -154,9 +154,7 @@ collection collect(const node_facts& facts) {
   all.seconds("cenote_dram_batch_seconds", "How long the tier's actor was busy with a session's batch.",
               report.batch_times);
   add_instances(all, report.dram);
-  for (const tier_report_ptr& each : report.lower) {
-    if (each) add_lower(all, *each);
-  }
+  for (const tier_report_ptr& each : report.described()) add_described(all, *each);
   add_prefetch(all, report);
   return all;
 }

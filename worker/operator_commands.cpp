@@ -33,6 +33,8 @@ const operator_commands::command* operator_commands::find(std::string_view name)
       command{"session_kill", false, &operator_commands::kill_session},
       command{"upgrade", false, &operator_commands::upgrade},
       command{"log_level", false, &operator_commands::set_log_level},
+      command{"partition", false, &operator_commands::partition},
+      command{"heal", false, &operator_commands::heal},
   };
   const auto* found = std::ranges::find(table, name, &command::name);
   return found == table.end() ? nullptr : found;
@@ -64,9 +66,9 @@ result<operator_commands::answer> operator_commands::status(const admin_request&
   return std::nullopt;
 }
 
-/// Asks the tier for something that may take until its disks have answered: nobody else waits for it.
-template <class... Arguments>
-void operator_commands::count_blocks(reply to, const char* what, Arguments... arguments) {
+/// Asks an actor for something that may take long, and answers with how many it was: nobody else waits for it.
+template <class Actor, class... Arguments>
+void operator_commands::ask_count(reply to, const char* what, const Actor& whom, Arguments... arguments) {
   ask_then<outcome>(
       context_.system, [] { return true; },
       [to = std::move(to), what, loop = sockets_](const result<outcome>& counted) {
@@ -75,14 +77,14 @@ void operator_commands::count_blocks(reply to, const char* what, Arguments... ar
             count ? result<std::string>(json({{what, *count}}).dump()) : std::unexpected(count.error());
         if (const auto still = loop.lock()) still->post([to, text = std::move(text)] { to(text); });
       },
-      context_.dram, std::move(arguments)...);
+      whom, std::move(arguments)...);
 }
 
 result<operator_commands::answer> operator_commands::clear(const admin_request& request, const caller& client) {
   if (request.all == request.instance.has_value() || (request.instance && request.instance->empty())) {
     return fail(error_code::invalid_argument, "clear needs either an `instance`, or `all`");
   }
-  count_blocks(client.defer(), "cleared", clear_atom_v, request.instance.value_or(std::string()));
+  ask_count(client.defer(), "cleared", context_.dram, clear_atom_v, request.instance.value_or(std::string()));
   return std::nullopt;
 }
 
@@ -90,7 +92,41 @@ result<operator_commands::answer> operator_commands::corrupt(const admin_request
   if (!config_.get()->debug.enabled) {
     return fail(error_code::permission_denied, "this node alters no blocks: it runs without debug.enabled=true");
   }
-  count_blocks(client.defer(), "altered", corrupt_atom_v);
+  ask_count(client.defer(), "altered", context_.dram, corrupt_atom_v);
+  return std::nullopt;
+}
+
+/// What an operator of a cluster under test may ask for.
+result<void> operator_commands::may_cut() const {
+  if (!config_.get()->debug.enabled)
+    return fail(error_code::permission_denied, "this node cuts no links: it runs without debug.enabled=true");
+  if (!context_.cluster) return fail(error_code::invalid_argument, "this node is alone: it has no cluster.name");
+  return {};
+}
+
+void operator_commands::order_partition(reply to, partition_order order) {
+  ask_count(std::move(to), "partitions", context_.cluster, partition_atom_v,
+            partition_order_ptr(std::make_shared<const partition_order>(std::move(order))));
+}
+
+/// Frames from `from` do not arrive at `to`; this node is one of the two.
+result<operator_commands::answer> operator_commands::partition(const admin_request& request, const caller& client) {
+  if (auto allowed = may_cut(); !allowed) return std::unexpected(allowed.error());
+  const std::string& own = config_.get()->cluster.name;
+  if (!request.from || !request.to || (*request.from != own && *request.to != own)) {
+    return fail(error_code::invalid_argument,
+                "partition needs `from` and `to`, names of nodes, one of them this one's: " + own);
+  }
+  const bool is_sender = *request.from == own;
+  order_partition(client.defer(), {.other = is_sender ? *request.to : *request.from,
+                                   .drops_sent = is_sender || request.both,
+                                   .drops_heard = !is_sender || request.both});
+  return std::nullopt;
+}
+
+result<operator_commands::answer> operator_commands::heal(const admin_request& /*request*/, const caller& client) {
+  if (auto allowed = may_cut(); !allowed) return std::unexpected(allowed.error());
+  order_partition(client.defer(), {});
   return std::nullopt;
 }
 

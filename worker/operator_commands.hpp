@@ -48,11 +48,15 @@ class operator_commands {
   result<answer> status(const admin_request& request, const caller& client);
   result<answer> clear(const admin_request& request, const caller& client);
   result<answer> corrupt(const admin_request& request, const caller& client);
+  result<answer> partition(const admin_request& request, const caller& client);
+  result<answer> heal(const admin_request& request, const caller& client);
+  [[nodiscard]] result<void> may_cut() const;
+  void order_partition(reply to, partition_order order);
   result<answer> kill_session(const admin_request& request, const caller& client);
   result<answer> upgrade(const admin_request& request, const caller& client);
   result<answer> set_log_level(const admin_request& request, const caller& client);
-  template <class... Arguments>
-  void count_blocks(reply to, const char* what, Arguments... arguments);
+  template <class Actor, class... Arguments>
+  void ask_count(reply to, const char* what, const Actor& whom, Arguments... arguments);
 
   server_context& context_;
   const current_config& config_;

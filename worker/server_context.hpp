@@ -8,6 +8,7 @@
 #include <string>
 #include <utility>
 
+#include "actors/cluster_messages.hpp"
 #include "actors/data_path.hpp"
 #include "actors/messages.hpp"
 #include "transport/local/keeper_link.hpp"
@@ -32,6 +33,7 @@ struct server_context {
   std::function<blocks::populate_status()> populated = [] { return blocks::populate_status(); };
   bool has_lower = false;   ///< there are tiers below, which want the checksums of what is stored
   bool asks_tiers = false;  ///< one of them says what it holds only when it is asked
+  cluster_actor cluster{};  ///< none: the node is alone
 };
 
 /// The configuration that holds now. Thread-safe.

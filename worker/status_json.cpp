@@ -62,7 +62,10 @@ json part_of(const report_part& part) {
   return one;
 }
 
-void put_lower(json& all, const tier_report& tier) {
+void put_described(json& all, const tier_report& tier) {
+  for (const report_text& each : tier.texts) {
+    std::visit([&](const auto& value) { at_path(all, each.path) = value; }, each.value);
+  }
   put_values(all, tier.gauges);
   put_values(all, tier.counters);
   for (const report_times& each : tier.times) at_path(all, each.path) = times_of(each.of);
@@ -169,9 +172,7 @@ std::string status_json(const node_facts& facts) {
   put_figures(all, facts.figures);
   put_figures(all, facts.server);
   put_dram(all, facts);
-  for (const tier_report_ptr& each : facts.report->lower) {
-    if (each) put_lower(all, *each);
-  }
+  for (const tier_report_ptr& each : facts.report->described()) put_described(all, *each);
   put_prefetch(all, *facts.report);
   all["instances"] = list_of(dram.instances, instance_of);
   all["groups"] = list_of(dram.accounts, account_of);

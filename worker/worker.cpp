@@ -15,6 +15,7 @@
 #include <mutex>
 #include <thread>
 
+#include "actors/cluster_host.hpp"
 #include "actors/data_path.hpp"
 #include "actors/instance_maker.hpp"
 #include "actors/lower_tier_host.hpp"
@@ -41,6 +42,7 @@ class worker_system_config : public caf::actor_system_config {
   explicit worker_system_config(unsigned threads) {
     add_message_types<caf::id_block::cenote>();
     for (const lower_tier_kind& each : lower_tier_kinds()) each.add_messages(*this);
+    add_cluster_messages(*this);
     set("scheduler.policy", caf::atom("sharing"));  // stealing workers sleep in 50 us steps that no message interrupts
     set("scheduler.max-threads", std::max(2U, threads));
     set("scheduler.max-throughput", 300U);
@@ -156,8 +158,13 @@ class worker {
         return opened;
       }
     }
+    if (auto joined = join_cluster(handed); !joined) {
+      bad_setup_ = true;
+      return joined;
+    }
+    const cluster_actor others = cluster_ ? cluster_->actor() : cluster_actor();
     node_ = system_.spawn<node>(
-        tiers_.top, tiers_.planner, [this](const std::string& reason) { fatal(reason); }, tiers_.lower);
+        tiers_.top, tiers_.planner, [this](const std::string& reason) { fatal(reason); }, tiers_.lower, others);
     server_context context{system_,
                            keeper_,
                            *data_path_,
@@ -171,7 +178,8 @@ class worker {
                            exceptions_,
                            [this] { return provisioner_->populated(); },
                            !lower_.empty(),
-                           std::ranges::any_of(edges_of(*config_), [](const auto& each) { return !each.hinted; })};
+                           std::ranges::any_of(edges_of(*config_), [](const auto& each) { return !each.hinted; }),
+                           others};
     auto made = server::start(std::move(context), config_);
     if (!made) return std::unexpected(made.error());
     server_ = std::move(*made);
@@ -230,6 +238,7 @@ class worker {
     for (const lower_tier& each : tiers_.lower) pulse_.add_actor(each.name, system_, each.actor);
     pulse_.add_actor("the planner of prefetches", system_, tiers_.planner);
     pulse_.add_actor("the maker of instances", system_, maker_);
+    if (cluster_) cluster_->watch_over(pulse_);
     pulse_.add_actor("the node's actor", system_, node_);
     server_->watch_over(pulse_);
   }
@@ -255,6 +264,24 @@ class worker {
     const auto [missed, late] = pulse_.beat();
     if (missed == 2) log_warn(logger("worker"), "no answer yet", {{"from", late}, {"ms", 2 * length.count()}});
     keeper_.alive(missed * length, late);
+  }
+
+  result<void> join_cluster(const local::handover& handed) {
+    if (config_->cluster.name.empty()) return {};
+    const auto started =
+        std::chrono::duration_cast<std::chrono::milliseconds>(handed.node_started.time_since_epoch()).count();
+    auto made = cluster_host::start(
+        {.system = system_,
+         .config = config_->cluster,
+         .born = peer::incarnation::of(static_cast<std::uint64_t>(started), handed.epoch),
+         .weight = config_->dram.capacity + config_->nvme.capacity,
+         .may_wait = handed.epoch > 1,  // engines use this node, in a cluster or alone
+         // Of a node that has just been started only: a later worker has blocks, which engines use, name or no name.
+         .fatal = handed.epoch == 1 ? [this](const std::string& reason) { give_up_name(reason); }
+                                    : std::function<void(const std::string&)>([](const std::string&) {})});
+    if (!made) return std::unexpected(made.error());
+    cluster_ = std::move(*made);
+    return {};
   }
 
   void make_provisioner() {
@@ -375,6 +402,7 @@ class worker {
   int drain(bool keeper_is_dead) {
     const watchdog limit(config_->node.drain_timeout + std::chrono::seconds(2));
     if (http_) http_->stop();  // its pages ask the server
+    if (cluster_) cluster_->leave();
     server_->drain(keeper_is_dead);
     {
       const caf::scoped_actor self(system_);
@@ -388,6 +416,7 @@ class worker {
     tiers_ = {};
     caf::anon_send_exit(maker_, caf::exit_reason::user_shutdown);
     maker_ = nullptr;
+    if (cluster_) cluster_->stop();
     system_.await_all_actors_done();
     for (const auto& each : lower_) each->stop();
     data_path_->stop();
@@ -395,6 +424,12 @@ class worker {
     provisioner_.reset();
     log_info(logger("worker"), "drained");
     return 0;
+  }
+
+  [[noreturn]] void give_up_name(const std::string& reason) {
+    log_error(logger("worker"), "ending: this node cannot be of the cluster", {{"reason", reason}});
+    keeper_.fatal(reason);
+    ::_exit(exit_config);
   }
 
   [[noreturn]] void fatal(const std::string& reason) {
@@ -408,7 +443,8 @@ class worker {
   config_ptr config_;
   unique_fd signals_;
   worker_system_config system_config_;
-  std::unique_ptr<data_path> data_path_;  ///< it ran actors of the system, which ends first
+  std::unique_ptr<data_path> data_path_;   ///< it ran actors of the system, which ends first
+  std::unique_ptr<cluster_host> cluster_;  ///< null: the node is alone; the same
   caf::actor_system system_;
   /// For its memory: threads of the tiers below and the provisioner outlive the tier's actor.
   std::shared_ptr<const void> store_;
@@ -472,6 +508,14 @@ int run_worker(const worker_options& options) {
   if (!config || !init_logging(config->log.level, config->log.format)) {
     log_error(logger("worker"), "configuration", {{"reason", config ? "log.level" : config.error().describe()}});
     return exit_config;
+  }
+  if (const auto network = config->cluster.name.empty() ? result<void>() : load_network(config->cluster); !network) {
+    log_error(logger("worker"), "no network", {{"reason", network.error().describe()}});
+    if (handed->epoch == 1) {
+      keeper.fatal(network.error().describe());
+      return exit_config;
+    }
+    config->cluster.name.clear();  // engines use this node, in a cluster or alone
   }
   auto signals = take_signals();
   if (!signals) {

@@ -42,6 +42,9 @@ constexpr std::array benches{
                   "Blocks put to, got from and located on a Redis server, against a bare pipelined loop and "
                   "redis-benchmark",
                   bench::run_remote},
+    bench_command{"peer",
+                  "Blocks and requests between two processes by the network of nodes, against a blocking socket",
+                  bench::run_peer},
 };
 
 struct bench_options {
@@ -65,7 +68,8 @@ void add_bench(CLI::App& app) {
   command->footer(
       "Each bench starts a small node of its own and stops it again. Its figures are medians; the limit is\n"
       "measured in turn with them. Leave the machine alone meanwhile. `lookup` takes 5 GiB of memory, the\n"
-      "others 1 GiB. `nvme`, `checksums`, `policies`, `gpu`, `gpu_kill` and `remote` need no node; `nvme` needs fio, "
+      "others 1 GiB. `nvme`, `checksums`, `policies`, `gpu`, `gpu_kill`, `remote` and `peer` need no node; `nvme` "
+      "needs fio, "
       "and a file\n"
       "system with direct I/O; `remote` starts a Redis server of its own (package redis-tools) unless --url names "
       "one.");
@@ -89,6 +93,12 @@ void add_bench(CLI::App& app) {
                       "Use this server, redis://HOST:PORT or unix:///PATH, without a password; what the bench puts "
                       "there it removes");
       one->add_flag("--quick", options->how.quick, "Little of everything: to see that it runs, not for figures");
+    } else if (each.name == "peer") {
+      one->add_flag("--quick", options->how.quick, "Little of everything: to see that it runs, not for figures");
+      auto* veth =
+          one->add_flag("--veth", options->how.veth, "Between two network namespaces, not over loopback (as root)");
+      one->add_flag("--no-offload", options->how.no_offload, "By devices that neither cut nor join segments")
+          ->needs(veth);
     } else if (each.name != "checksums") {
       one->add_option("--socket", options->how.socket,
                       "Use the node at this socket; blocks of its other users may be evicted");

@@ -1,6 +1,5 @@
 // Our NVMe engine against fio, in turn on the same file.
 #include <fmt/format.h>
-#include <poll.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -33,7 +32,6 @@ constexpr unsigned most_depth = 64;
 constexpr std::uint64_t most_block = 8 * MiB;
 constexpr unsigned promised_rounds = 6;
 constexpr unsigned other_rounds = 2;
-constexpr int look_pause = 100;  // ms, between looks whether the user asked to stop
 
 struct transfer_case {
   io_kind kind;
@@ -212,25 +210,11 @@ class fio_side {
     if (pinned) how.command.emplace_back("--fixedbufs");
     how.die_with_parent = true;
     how.discard_output = true;
-    auto fio = child_process::start(how);
-    if (!fio) return std::unexpected(fio.error());
-    if (auto ended = wait_for(*fio); !ended) return std::unexpected(ended.error());
+    if (auto ended = run_program(how); !ended) return std::unexpected(ended.error());
     return parse(what);
   }
 
  private:
-  static result<void> wait_for(child_process& fio) {
-    while (true) {
-      pollfd end{.fd = fio.pidfd(), .events = POLLIN, .revents = 0};
-      ::poll(&end, 1, look_pause);
-      if (auto go_on = check_interrupted(); !go_on) return go_on;
-      const auto how = fio.ended();
-      if (!how) continue;
-      if (!how->by_signal && how->value == 0) return {};
-      return fail(error_code::system, "fio ended with " + how->describe());
-    }
-  }
-
   [[nodiscard]] result<cost> parse(const transfer_case& what) const {
     std::ifstream file(output_);
     const std::string text(std::istreambuf_iterator<char>(file), {});

@@ -1,6 +1,7 @@
 #include "commands/bench/support.hpp"
 
 #include <fmt/format.h>
+#include <poll.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -21,12 +22,7 @@ namespace {
 constexpr std::size_t commit_batch = 512;
 constexpr double settled_share = 0.02;  // of a processor
 constexpr double settle_limit = 30;     // seconds
-
-double cpu_seconds(clockid_t clock) noexcept {
-  timespec now{};
-  ::clock_gettime(clock, &now);
-  return static_cast<double>(now.tv_sec) + static_cast<double>(now.tv_nsec) * 1e-9;
-}
+constexpr int look_pause = 100;         // ms, between looks whether the user asked to stop
 
 // SplitMix64: distinct inputs, distinct outputs.
 std::uint64_t mixed(std::uint64_t x) noexcept {
@@ -86,6 +82,26 @@ std::optional<std::string> find_program(std::string_view name) {
     rest.remove_prefix(std::min(end + 1, rest.size()));
   }
   return std::nullopt;
+}
+
+result<void> run_program(const child_process::setup& how) {
+  auto running = child_process::start(how);
+  if (!running) return std::unexpected(running.error());
+  while (true) {
+    pollfd end{.fd = running->pidfd(), .events = POLLIN, .revents = 0};
+    ::poll(&end, 1, look_pause);
+    if (auto go_on = check_interrupted(); !go_on) return go_on;
+    const auto ended = running->ended();
+    if (!ended) continue;
+    if (!ended->by_signal && ended->value == 0) return {};
+    return fail(error_code::system, how.command.front() + " ended with " + ended->describe());
+  }
+}
+
+double cpu_seconds(clockid_t clock) noexcept {
+  timespec now{};
+  ::clock_gettime(clock, &now);
+  return static_cast<double>(now.tv_sec) + static_cast<double>(now.tv_nsec) * 1e-9;
 }
 
 double thread_cpu_seconds() noexcept {

@@ -4,6 +4,7 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <ctime>
 #include <memory>
 #include <optional>
 #include <string>
@@ -19,6 +20,7 @@
 #include "core/error.hpp"
 #include "core/instance_spec.hpp"
 #include "core/units.hpp"
+#include "keeper/child_process.hpp"
 
 namespace cenote::bench {
 
@@ -33,6 +35,8 @@ struct options {
   std::string trace = {};                  ///< policies: a file to replay; empty: a made one
   std::string device = {};                 ///< gpu: as device::open takes it; empty: the first GPU, or a simulated one
   bool quick = false;                      ///< gpu, remote: little of everything, to see that it runs
+  bool veth = false;                       ///< peer: between two network namespaces
+  bool no_offload = false;                 ///< peer: by devices that neither cut nor join segments
   std::string url = {};                    ///< remote: of the server; empty: one of the bench's own
 };
 
@@ -49,6 +53,7 @@ struct options {
 [[nodiscard]] result<void> run_gpu(const options& options, report& out);
 [[nodiscard]] result<void> run_gpu_kill(const options& options, report& out);
 [[nodiscard]] result<void> run_remote(const options& options, report& out);
+[[nodiscard]] result<void> run_peer(const options& options, report& out);
 /// Part of `get`: readers beside a writer that commits and evicts.
 [[nodiscard]] result<void> run_readers(const options& options, report& out);
 
@@ -110,6 +115,9 @@ class scratch_directory {
 
 /// Where a program is, by $PATH; nothing if it is not installed.
 [[nodiscard]] std::optional<std::string> find_program(std::string_view name);
+/// Runs a program to its end; this process has one thread. Errors: as check_interrupted(); system: it did not end with
+/// 0.
+[[nodiscard]] result<void> run_program(const child_process::setup& how);
 
 class stopwatch {
  public:
@@ -121,6 +129,8 @@ class stopwatch {
   std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
 };
 
+/// Of a clock of processor time: user and system time, seconds.
+[[nodiscard]] double cpu_seconds(clockid_t clock) noexcept;
 /// User and system time of the calling thread, seconds.
 [[nodiscard]] double thread_cpu_seconds() noexcept;
 

@@ -26,6 +26,45 @@ exit_code run_corrupt(const corrupt_options& options) {
   return exit_code::orderly;
 }
 
+struct partition_options {
+  socket_option where;
+  std::string from, to;
+  std::string direction = "both";
+};
+
+exit_code run_partition(const partition_options& options) {
+  const auto reply = ask(
+      options.where.path,
+      {{"command", "partition"}, {"from", options.from}, {"to", options.to}, {"both", options.direction == "both"}});
+  if (!reply) return failed_with(reply.error());
+  const char* const meaning = options.direction == "both" ? "and back " : "";
+  fmt::print("what {} sends to {} {}is lost from now on; `cenote debug heal` ends it\n", options.from, options.to,
+             meaning);
+  return exit_code::orderly;
+}
+
+exit_code run_heal(const socket_option& where) {
+  const auto reply = ask(where.path, {{"command", "heal"}});
+  if (!reply) return failed_with(reply.error());
+  fmt::print("nothing is lost any more\n");
+  return exit_code::orderly;
+}
+
+void add_partition(CLI::App& to) {
+  auto* command = to.add_subcommand("partition", "Lose what two nodes of a cluster send each other; asked of either");
+  auto options = std::make_shared<partition_options>();
+  options->where.add_to(*command);
+  command->add_option("from", options->from, "A node's name")->required();
+  command->add_option("to", options->to, "Another one's; this node is one of the two")->required();
+  command->add_option("direction", options->direction, "both, or one: only what FROM sends to TO")
+      ->check(CLI::IsMember({"both", "one"}));
+  command->callback([options] { end_with(run_partition(*options)); });
+  auto* heal = to.add_subcommand("heal", "End all partitions of this node");
+  auto where = std::make_shared<socket_option>();
+  where->add_to(*heal);
+  heal->callback([where] { end_with(run_heal(*where)); });
+}
+
 }  // namespace
 
 void add_debug(CLI::App& app) {
@@ -37,6 +76,7 @@ void add_debug(CLI::App& app) {
   options->where.add_to(*corrupt);
   corrupt->add_flag("--all", options->all, "Blocks of all instances");
   corrupt->callback([options] { end_with(run_corrupt(*options)); });
+  add_partition(*command);
 }
 
 }  // namespace cenote

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <linux/io_uring.h>
 #include <sys/resource.h>
+#include <sys/socket.h>
 #include <sys/syscall.h>
 #include <sys/utsname.h>
 #include <unistd.h>
@@ -16,10 +17,13 @@
 #include <memory>
 
 #include "commands/common.hpp"
+#include "config/cluster_rules.hpp"
 #include "core/checksum.hpp"
 #include "core/machine.hpp"
+#include "core/socket_address.hpp"
 #include "core/unique_fd.hpp"
 #include "core/units.hpp"
+#include "transport/ucx/environment.hpp"
 
 namespace cenote {
 
@@ -193,15 +197,14 @@ exit_code run_doctor(const config_options& options) {
   if (!loaded) return failed_with(loaded.error());
   const auto findings = examine({.capacity = loaded->dram.capacity,
                                  .populate = loaded->dram.populate,
-                                 .huge_pages = loaded->dram.huge_pages == config::huge_pages::automatic});
+                                 .huge_pages = loaded->dram.huge_pages == config::huge_pages::automatic,
+                                 .cluster = loaded->cluster});
   fmt::print("{}", findings_text(findings));
   const bool failed = std::ranges::any_of(findings, [](const finding& each) { return each.how == level::fail; });
   return failed ? exit_code::failed : exit_code::orderly;
 }
 
-}  // namespace
-
-std::vector<finding> examine(const doctor_subject& node, const fs::path& root) {
+std::vector<finding> examine_machine(const doctor_subject& node, const fs::path& root) {
   return {check_kernel(),
           check_memory(node.capacity, root),
           check_cgroup(node.capacity, root),
@@ -214,6 +217,95 @@ std::vector<finding> examine(const doctor_subject& node, const fs::path& root) {
           check_numa(root),
           check_pid_namespace(root),
           check_user_namespace(root)};
+}
+
+/// Of IPv4, by its first numbers: what is routed inside a site only, or nowhere.
+bool is_private(const std::string& host) {
+  unsigned first = 0;
+  unsigned second = 0;
+  if (std::sscanf(host.c_str(), "%u.%u.", &first, &second) != 2) {
+    return host == "localhost" || host == "::1" || host.starts_with("fe80:") ||
+           (host.starts_with("fd") && host.find(':') != std::string::npos);
+  }
+  return first == 10 || first == 127 || (first == 172 && second >= 16 && second < 32) ||
+         (first == 192 && second == 168) || (first == 100 && second >= 64 && second < 128) ||
+         (first == 169 && second == 254);
+}
+
+finding check_cluster_address(const config::cluster_section& cluster) {
+  const std::string where = cluster.listen ? cluster.listen->text() : "nowhere";
+  if (const auto device = ucx::device_of(cluster.listen ? cluster.listen->host : ""); !device)
+    return {level::fail, "cluster address", where, device.error().message()};
+  if (!is_private(cluster.listen->host)) {
+    return {level::warn, "cluster address", where,
+            "a public address: whoever can connect to it can write into this node's memory; docs/cluster.md has a "
+            "firewall's rule and a tunnel"};
+  }
+  return {level::ok, "cluster address", where};
+}
+
+/// `where`: by its numbers.
+bool can_listen(const endpoint& where) {
+  const auto address = numeric_address(where);
+  if (!address) return false;
+  const unique_fd made(::socket(address->bytes.ss_family, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  const int on = 1;
+  ::setsockopt(made.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
+  return made && ::bind(made.get(), address->get(), address->size) == 0 && ::listen(made.get(), 1) == 0;
+}
+
+finding check_cluster_ports(const config::cluster_section& cluster) {
+  const auto range = config::parse_ports(cluster.ports);
+  if (!range || !cluster.listen) return {level::fail, "cluster ports", cluster.ports, "see cluster.ports"};
+  const auto address = first_address(*cluster.listen);
+  const endpoint where = address ? address->where() : endpoint();
+  const auto& [first, last] = *range;
+  unsigned wanted = 0;
+  unsigned free = 0;
+  for (std::uint32_t port = first; first != 0 && port <= last; ++port, ++wanted)
+    free += can_listen({where.host, static_cast<std::uint16_t>(port)}) ? 1 : 0;
+  const std::string found = wanted == 0 ? "any" : fmt::format("{}, {} of {} free", cluster.ports, free, wanted);
+  const std::string by_whom = "; by this node, if it runs now: else another program has them";
+  if (!can_listen(where)) {
+    return {level::warn, "cluster ports", fmt::format("{} is in use", cluster.listen->port),
+            "cluster.listen is taken" + by_whom};
+  }
+  if (wanted != 0 && free < config::least_ports) {
+    return {level::warn, "cluster ports", found,
+            fmt::format("a worker and its successor need {}: see cluster.ports{}", config::least_ports, by_whom)};
+  }
+  return {level::ok, "cluster ports", found};
+}
+
+finding check_cluster_secret(const config::cluster_section& cluster) {
+  if (cluster.secret_file.empty()) return {level::ok, "cluster secret", "none: for loopback only"};
+  if (const auto secret = config::read_secret(cluster.secret_file); !secret)
+    return {level::fail, "cluster secret", cluster.secret_file, secret.error().message()};
+  return {level::ok, "cluster secret", cluster.secret_file};
+}
+
+finding check_ucx() {
+  if (const auto loaded = ucx::load_library({}); !loaded)
+    return {level::fail, "UCX", "missing", loaded.error().message()};
+  return {level::ok, "UCX", "is there"};
+}
+
+finding check_congestion(const fs::path& root) {
+  return {level::ok, "congestion control",
+          first_line(root / "proc/sys/net/ipv4/tcp_congestion_control").value_or("not known")};
+}
+
+}  // namespace
+
+std::vector<finding> examine(const doctor_subject& node, const fs::path& root) {
+  auto all = examine_machine(node, root);
+  if (node.cluster.name.empty()) return all;
+  all.push_back(check_cluster_address(node.cluster));
+  all.push_back(check_cluster_ports(node.cluster));
+  all.push_back(check_cluster_secret(node.cluster));
+  all.push_back(check_ucx());
+  all.push_back(check_congestion(root));
+  return all;
 }
 
 std::string findings_text(const std::vector<finding>& findings) {

@@ -6,6 +6,8 @@
 #include <string>
 #include <vector>
 
+#include "config/node_config.hpp"
+
 namespace CLI {
 class App;
 }
@@ -25,6 +27,7 @@ struct doctor_subject {
   std::uint64_t capacity = 0;  ///< of DRAM, bytes
   bool populate = true;
   bool huge_pages = true;
+  config::cluster_section cluster{};  ///< without a name: the node is alone
 };
 
 /// Looks at this machine and process for such a node. `root` replaces "/" in tests, for what is read from files.

@@ -19,6 +19,7 @@
 
 #include "commands/common.hpp"
 #include "commands/node_status.hpp"
+#include "commands/operator/peers.hpp"
 #include "commands/table.hpp"
 #include "core/text.hpp"
 #include "core/units.hpp"
@@ -193,8 +194,9 @@ exit_code run_status(const std::string& socket, bool as_json) {
 
 std::string status_text(const json& status) {
   return node_text(status) + dram_text(status) + populate_text(status) + nvme_text(status) + remote_text(status) +
-         loads_text(status) + instances_text(member(status, "instances")) + groups_text(member(status, "groups")) +
-         sessions_text(member(status, "sessions")) + counters_text(member(status, "counters"));
+         cluster_line(status) + loads_text(status) + instances_text(member(status, "instances")) +
+         groups_text(member(status, "groups")) + sessions_text(member(status, "sessions")) +
+         counters_text(member(status, "counters"));
 }
 
 void add_status(CLI::App& app) {

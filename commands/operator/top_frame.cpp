@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "cluster/counters.hpp"
 #include "commands/common.hpp"
 #include "commands/node_status.hpp"
 #include "commands/table.hpp"
@@ -90,6 +91,11 @@ std::vector<std::string> tiers(const json& status) {
     const auto now = figures_in<remote::store_gauges>(status);
     lines.push_back(fmt::format("  remote {} of {} backends answer, {} on their way there, {} from there", now.serving,
                                 member(remote, "backends").size(), size(now.putting_bytes), size(now.getting_bytes)));
+  }
+  if (const json& cluster = member(status, "cluster"); cluster.is_object()) {
+    const auto now = figures_in<cluster::cluster_gauges>(status);
+    lines.push_back(
+        fmt::format("  cluster {}: {} nodes live, {} others known", text_of(cluster, "name"), now.live, now.known));
   }
   return lines;
 }

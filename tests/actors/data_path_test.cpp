@@ -238,7 +238,7 @@ BOOST_AUTO_TEST_CASE(an_actors_turn_lets_an_exception_out, *boost::unit_test::di
   std::unique_ptr<data_path> path;
   caf::actor_system system{config};
   path = std::move(*data_path::start(system, [](auto, const std::string&) { ::_exit(1); }));
-  path->post([&] { path->exec_later(new throwing_job); });
+  path->post([&] { path->runner().exec_later(new throwing_job); });
   std::this_thread::sleep_for(patience);
   ::_exit(2);
 }

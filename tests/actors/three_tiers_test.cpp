@@ -116,17 +116,19 @@ class node_of_three {
     session_ = system_.spawn<session>(client_, tiers_.top);
   }
   ~node_of_three() {
-    for (const caf::strong_actor_ptr& each :
-         {caf::actor_cast<caf::strong_actor_ptr>(session_), caf::actor_cast<caf::strong_actor_ptr>(tiers_.planner),
-          caf::actor_cast<caf::strong_actor_ptr>(tiers_.top),
-          caf::actor_cast<caf::strong_actor_ptr>(tiers_.lower.at(0).actor),
-          caf::actor_cast<caf::strong_actor_ptr>(tiers_.lower.at(1).actor)}) {
-      caf::anon_send_exit(each, caf::exit_reason::user_shutdown);
+    const auto end = [](const auto& actor) { caf::anon_send_exit(actor, caf::exit_reason::user_shutdown); };
+    end(session_);
+    end(tiers_.planner);
+    {  // First those who read and write the memory that the top has.
+      const caf::scoped_actor self(system_);
+      for (const lower_tier& each : tiers_.lower) end(each.actor);
+      for (const lower_tier& each : tiers_.lower) self->wait_for(each.actor);
     }
+    for (const auto& each : hosts_) each->stop();
+    end(tiers_.top);
     session_ = nullptr;
     tiers_ = {};
     system_.await_all_actors_done();
-    for (const auto& each : hosts_) each->stop();
     path_->stop();
     hosts_.clear();
   }

@@ -29,9 +29,15 @@ KiB, MiB, GiB = 1 << 10, 1 << 20, 1 << 30
 T = TypeVar("T")
 
 
+def free_ports(count: int) -> list[int]:
+    """Different ports of 127.0.0.1 that nobody has now."""
+    with contextlib.ExitStack() as all_of_them:
+        sockets = [all_of_them.enter_context(socket.create_server(("127.0.0.1", 0))) for _ in range(count)]
+        return [int(each.getsockname()[1]) for each in sockets]
+
+
 def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        return int(free.getsockname()[1])
+    return free_ports(1)[0]
 
 
 def until(what: str, condition: Callable[[], T], limit: float = 10.0, pause: float = 0.01) -> T:

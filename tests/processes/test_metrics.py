@@ -170,7 +170,8 @@ def families(node: Node) -> list[tuple[str, str, str, str]]:
 def full_node(start_node: StartNode, attach: Attach, tmp_path: Path, redis: Redis) -> Node:
     """One that has everything that figures tell of."""
     elsewhere = (f'remote.backends=["{redis.url}"]', f"remote.state_dir={tmp_path}/state")
-    node = start_node(f"nvme.paths=[{tmp_path}/store]", "nvme.capacity=64MiB", "dram.policy=auto", *elsewhere)
+    others = ("cluster.name=a", 'cluster.seeds=["127.0.0.1:1"]')  # nobody is there, which makes it a known address
+    node = start_node(f"nvme.paths=[{tmp_path}/store]", "nvme.capacity=64MiB", "dram.policy=auto", *elsewhere, *others)
     until("the path serves", lambda: node.status()["nvme"]["paths"][0]["state"] == "serving")
     session = attach(node, "a", block=64 * KiB)
     session.put(blocks.keys_of("a", 0, 2), blocks.contents_of(blocks.keys_of("a", 0, 2), 64 * KiB))
@@ -191,6 +192,7 @@ def test_the_documentation_names_every_counter_of_the_status(full_node: Node) ->
         "counters": status["counters"],
         "nvme.counters": status["nvme"]["counters"],
         "remote.counters": status["remote"]["counters"],
+        "cluster.counters": status["cluster"]["counters"],
         "server": status["server"],
         "prefetch": {name: said for name, said in status["prefetch"].items() if not isinstance(said, list)},
     }

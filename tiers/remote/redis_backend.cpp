@@ -48,7 +48,7 @@ redis_settings settings_of(const redis_options& options) {
 }  // namespace
 
 redis_backend::server::server(redis_address address, const redis_settings& settings, epoch_book& book,
-                              redis_answers& answers, std::function<void()> wake, resolver::lookup lookup)
+                              redis_answers& answers, std::function<void()> wake, name_lookup lookup)
     : site(std::move(address), settings, book, std::move(wake), std::move(lookup)),
       lanes{redis_lane(site, settings, answers), redis_lane(site, settings, answers),
             redis_lane(site, settings, answers)} {}

@@ -38,7 +38,7 @@ struct redis_options {
   std::chrono::milliseconds first_back_off{1000};
   std::chrono::milliseconds last_back_off{30000};
   std::chrono::milliseconds ping_every{2000};
-  resolver::lookup lookup = resolver::by_system;
+  name_lookup lookup = look_up;
 };
 
 /// Servers that evict by themselves. A block lies on the server that rendezvous hashing gives it; a server that is away
@@ -79,7 +79,7 @@ class redis_backend final : public backend {
   enum lane_number : std::size_t { questions, gets, puts, lanes_a_server };
   struct server {
     server(redis_address address, const redis_settings& settings, epoch_book& book, redis_answers& answers,
-           std::function<void()> wake, resolver::lookup lookup);
+           std::function<void()> wake, name_lookup lookup);
     redis_site site;
     std::array<redis_lane, lanes_a_server> lanes;
   };

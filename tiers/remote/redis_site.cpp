@@ -1,11 +1,8 @@
 // Addresses of a server: a path, numbers, or a name that is looked up.
 #include "tiers/remote/redis_site.hpp"
 
-#include <arpa/inet.h>
-#include <netinet/in.h>
 #include <sys/un.h>
 
-#include <cstring>
 #include <utility>
 
 #include "tiers/remote/rendezvous.hpp"
@@ -14,38 +11,22 @@ namespace cenote::remote {
 
 namespace {
 
-template <class Address>
-socket_address address_of(const Address& address) {
-  socket_address made;
-  static_assert(sizeof(address) <= sizeof(made.bytes));
-  std::memcpy(&made.bytes, &address, sizeof(address));
-  made.size = sizeof(address);
-  return made;
-}
-
 /// Nothing when `where` is a name.
-std::optional<resolver::addresses> addresses_without_lookup(const redis_address& where) {
+std::optional<socket_addresses> addresses_without_lookup(const redis_address& where) {
   if (!where.path.empty()) {
     sockaddr_un local{};
     local.sun_family = AF_UNIX;
     where.path.copy(static_cast<char*>(local.sun_path), sizeof(local.sun_path) - 1);
-    return resolver::addresses{address_of(local)};
+    return socket_addresses{socket_address::of(local)};
   }
-  sockaddr_in v4{};
-  v4.sin_family = AF_INET;
-  v4.sin_port = htons(where.where.port);
-  if (::inet_pton(AF_INET, where.where.host.c_str(), &v4.sin_addr) == 1) return resolver::addresses{address_of(v4)};
-  sockaddr_in6 v6{};
-  v6.sin6_family = AF_INET6;
-  v6.sin6_port = htons(where.where.port);
-  if (::inet_pton(AF_INET6, where.where.host.c_str(), &v6.sin6_addr) == 1) return resolver::addresses{address_of(v6)};
+  if (const auto number = numeric_address(where.where)) return socket_addresses{*number};
   return std::nullopt;
 }
 
 }  // namespace
 
 redis_site::redis_site(redis_address address, const redis_settings& settings, epoch_book& book,
-                       std::function<void()> wake, resolver::lookup lookup)
+                       std::function<void()> wake, name_lookup lookup)
     : address_(std::move(address)),
       name_(address_.text()),
       id_(seed_of(name_ + "/" + std::to_string(settings.database) + "/" + settings.prefix)),
@@ -56,7 +37,7 @@ std::uint64_t redis_site::seed() const noexcept {
   return seed_of(name_);
 }
 
-const result<resolver::addresses>* redis_site::addresses(steady_time now) {
+const result<socket_addresses>* redis_site::addresses(steady_time now) {
   constexpr auto good_for = std::chrono::seconds(1);
   if (auto numbers = addresses_without_lookup(address_)) {
     found_ = std::move(*numbers);

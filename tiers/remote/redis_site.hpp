@@ -33,10 +33,10 @@ struct redis_settings {
 class redis_site {
  public:
   redis_site(redis_address address, const redis_settings& settings, epoch_book& book, std::function<void()> wake,
-             resolver::lookup lookup);
+             name_lookup lookup);
 
   /// Its addresses; nothing while the name is looked up. An answer is good for a second.
-  [[nodiscard]] const result<resolver::addresses>* addresses(steady_time now);
+  [[nodiscard]] const result<socket_addresses>* addresses(steady_time now);
   [[nodiscard]] epoch_book::place place_of(std::uint64_t identity) const noexcept { return {id_, identity}; }
   [[nodiscard]] epoch_book& book() noexcept { return *book_; }
   [[nodiscard]] const std::string& name() const noexcept { return name_; }
@@ -48,7 +48,7 @@ class redis_site {
   std::uint64_t id_;  ///< of server, database and prefix, in the book
   epoch_book* book_;
   resolver names_;
-  std::optional<result<resolver::addresses>> found_;
+  std::optional<result<socket_addresses>> found_;
   steady_time found_at_{};
 };
 

@@ -1,18 +1,14 @@
 // Parses redis:// and unix:// addresses, and reads the file that has a password.
 #include "tiers/remote/redis_url.hpp"
 
-#include <fcntl.h>
 #include <sys/stat.h>
 #include <sys/un.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <array>
-#include <cerrno>
 #include <charconv>
 #include <optional>
 
-#include "core/unique_fd.hpp"
+#include "core/private_file.hpp"
 
 namespace cenote::remote {
 
@@ -155,18 +151,9 @@ result<redis_url> parse_redis_url(std::string_view text) {
 
 result<redis_credentials> read_credentials(const std::filesystem::path& file, const std::string& user) {
   const auto what = "the file with a server's password, " + file.native();
-  const unique_fd opened(::open(file.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
-  if (!opened) return fail_errno("open", what);
-  struct stat facts {};
-  if (::fstat(opened.get(), &facts) != 0) return fail_errno("fstat", what);
-  if (!S_ISREG(facts.st_mode)) return fail(error_code::invalid_argument, what + ": not a file");
-  if ((facts.st_mode & (S_IRWXO | S_IWGRP)) != 0) {
-    return fail(error_code::permission_denied, what + ": others can read or write it; chmod 600 it");
-  }
-  std::array<char, most_credentials_bytes + 1> bytes{};
-  const ssize_t size = ::read(opened.get(), bytes.data(), bytes.size());
-  if (size < 0) return fail_errno("read", what);
-  std::string_view line(bytes.data(), static_cast<std::size_t>(size));
+  const auto read = read_private_file(file, most_credentials_bytes, S_IRWXO | S_IWGRP);
+  if (!read) return std::unexpected(read.error().in("the file with a server's password"));
+  std::string_view line = read->text;
   if (line.ends_with('\n')) line.remove_suffix(1);
   if (line.ends_with('\r')) line.remove_suffix(1);
   if (line.empty() || line.size() > most_credentials_bytes || line.find('\n') != std::string_view::npos) {

@@ -1,36 +1,24 @@
 // Names of hosts become addresses on a thread of its own: a name service that does not answer keeps nobody.
 #pragma once
 
-#include <sys/socket.h>
-
 #include <chrono>
 #include <cstdint>
 #include <functional>
 #include <memory>
 #include <optional>
-#include <string>
-#include <vector>
 
 #include "core/endpoint.hpp"
 #include "core/error.hpp"
+#include "core/socket_address.hpp"
 
 namespace cenote::remote {
-
-/// The address of a socket, of any family.
-struct socket_address {
-  sockaddr_storage bytes{};
-  socklen_t size = 0;
-};
 
 /// The addresses of one host and port. At most one look-up is under way; one that hangs is left to its thread, which
 /// owns what it needs, also when the resolver goes. Not thread-safe.
 class resolver {
  public:
-  using addresses = std::vector<socket_address>;  ///< not empty
-  using lookup = std::function<result<addresses>(const endpoint&)>;
-
   /// `wake` is called on the look-up's thread when there is an answer to take, never after the destructor.
-  resolver(endpoint where, std::function<void()> wake, lookup how = by_system);
+  resolver(endpoint where, std::function<void()> wake, name_lookup how = look_up);
   resolver(const resolver&) = delete;
   resolver& operator=(const resolver&) = delete;
   ~resolver();
@@ -38,10 +26,7 @@ class resolver {
   /// Begins a look-up, or leaves the one that is under way to go on. Errors: `system`, no thread can be had.
   [[nodiscard]] result<void> ask();
   /// The answer, once.
-  [[nodiscard]] std::optional<result<addresses>> take();
-
-  /// getaddrinfo(), which waits as long as the system's resolver likes.
-  [[nodiscard]] static result<addresses> by_system(const endpoint& where);
+  [[nodiscard]] std::optional<result<socket_addresses>> take();
 
  private:
   struct shared;

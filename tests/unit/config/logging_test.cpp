@@ -167,7 +167,8 @@ BOOST_AUTO_TEST_CASE(a_bad_level_is_refused_with_the_nearest_name_and_all_names)
   refused_with("keeper=loud!!!", "unknown log level `loud!!!`; levels are");
   refused_with("info,warn", "the level of all components is given twice");
   refused_with("dram=info,dram=warn", "the level of dram is given twice");
-  refused_with("kepper=info", "no component `kepper` writes to the log; did you mean `keeper`? components are dram,");
+  refused_with("kepper=info",
+               "no component `kepper` writes to the log; did you mean `keeper`? components are cluster, dram,");
   refused_with("=info", "names no component");
   refused_with("info,,warn", "unknown log level ``");
 }

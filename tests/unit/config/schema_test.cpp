@@ -20,7 +20,7 @@ namespace {
 std::string other_value(const key_schema& schema) {
   switch (schema.type) {
     case value_type::string:
-      if (schema.name == "metrics.listen") return "off";
+      if (schema.name == "metrics.listen" || schema.name == "cluster.listen") return "off";
       return schema.name == "log.level" ? "debug" : "other";
     case value_type::integer: return std::string(schema.name == "node.threads" ? "2" : schema.maximum);
     case value_type::boolean: return schema.fallback == "true" ? "false" : "true";
@@ -32,7 +32,9 @@ std::string other_value(const key_schema& schema) {
       if (choices.size() < 2) return "";
       return choices.back() == schema.fallback ? choices.front() : choices.back();
     }
-    case value_type::string_list: return schema.name == "groups.<name>.keep" ? "[0123456789abcdef]" : "[/x]";
+    case value_type::string_list:
+      if (schema.name == "cluster.seeds") return "[\"10.0.0.2:7000\"]";
+      return schema.name == "groups.<name>.keep" ? "[0123456789abcdef]" : "[/x]";
     case value_type::integer_list: return "[7]";
   }
   return "";
@@ -73,10 +75,10 @@ BOOST_AUTO_TEST_CASE(every_key_can_be_set_and_shows_up) {
     const auto text = other_value(key);
     if (text.empty()) continue;
     const auto name = with_group(key.name);
-    const bool wants_capacity = key.name == "nvme.paths";
-    const auto config =
-        good(load_sets(wants_capacity ? std::vector<std::string>{name + "=" + text, "nvme.capacity=1GiB"}
-                                      : std::vector<std::string>{name + "=" + text}));
+    std::vector<std::string> sets{name + "=" + text};
+    if (key.name == "nvme.paths") sets.emplace_back("nvme.capacity=1GiB");
+    if (key.name == "cluster.seeds") sets.emplace_back("cluster.name=a");
+    const auto config = good(load_sets(sets));
     BOOST_TEST((config.settings.at(name).value != default_of(key)), name);
     BOOST_TEST((changed_unreloadable(default_config(), config).empty() == key.reloadable), name);
   }

@@ -1,10 +1,15 @@
 #include "commands/operator/doctor.hpp"
 
+#include <netinet/in.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <boost/test/unit_test.hpp>
 #include <fstream>
+#include <optional>
+
+#include "core/unique_fd.hpp"
 
 namespace {
 
@@ -67,6 +72,37 @@ BOOST_AUTO_TEST_CASE(prints_a_line_each_and_the_remedy_below) {
   const auto text = findings_text({{finding::level::warn, "memlock", "64 KiB", "raise it"}});
   BOOST_TEST(text.find("warn  memlock         64 KiB\n") == 0U);
   BOOST_TEST(text.find("-> raise it\n") != std::string::npos);
+}
+
+BOOST_AUTO_TEST_CASE(a_cluster_is_looked_at_when_the_node_has_a_name) {
+  const auto level_of = [](const config::cluster_section& cluster, std::string_view subject) {
+    for (const finding& each : examine({.capacity = 1 << 20, .cluster = cluster})) {
+      if (each.subject == subject) return std::optional(each.how);
+    }
+    return std::optional<finding::level>();
+  };
+  config::cluster_section cluster;
+  BOOST_TEST(!level_of(cluster, "cluster address"));
+  cluster.name = "a";
+  cluster.listen = endpoint{"127.0.0.1", 7000};
+  BOOST_TEST((level_of(cluster, "cluster address") == finding::level::ok));
+  BOOST_TEST((level_of(cluster, "UCX") == finding::level::ok));
+  cluster.listen = endpoint{"192.0.2.1", 7000};  // of documentation alone: no machine has it
+  BOOST_TEST((level_of(cluster, "cluster address") == finding::level::fail));
+  cluster.listen = endpoint{"127.0.0.1", 0};
+  BOOST_TEST((level_of(cluster, "cluster ports") == finding::level::ok));
+  const unique_fd taken(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  sockaddr_in place{};
+  place.sin_family = AF_INET;
+  place.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  socklen_t size = sizeof place;
+  BOOST_REQUIRE(::bind(taken.get(), reinterpret_cast<const sockaddr*>(&place), size) == 0);
+  BOOST_REQUIRE(::listen(taken.get(), 1) == 0);
+  BOOST_REQUIRE(::getsockname(taken.get(), reinterpret_cast<sockaddr*>(&place), &size) == 0);
+  cluster.listen->port = ntohs(place.sin_port);
+  BOOST_TEST((level_of(cluster, "cluster ports") == finding::level::warn));
+  cluster.secret_file = "/does/not/exist";
+  BOOST_TEST((level_of(cluster, "cluster secret") == finding::level::fail));
 }
 
 BOOST_AUTO_TEST_SUITE_END()

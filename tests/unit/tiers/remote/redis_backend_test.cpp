@@ -166,7 +166,7 @@ BOOST_AUTO_TEST_CASE(a_name_that_is_never_looked_up_delays_neither_answers_nor_t
   {
     backend_under_test node("redis://cache.example:6379", [&](redis_options& options) {
       impatient(options);
-      options.lookup = [hangs](const endpoint&) -> result<resolver::addresses> {
+      options.lookup = [hangs](const endpoint&) -> result<socket_addresses> {
         hangs.wait();
         return fail(error_code::system, "no name service");
       };
@@ -183,7 +183,7 @@ BOOST_AUTO_TEST_CASE(a_name_that_is_found_is_connected_to) {
   const auto url = server.url();
   const auto port = static_cast<std::uint16_t>(std::stoi(url.substr(url.rfind(':') + 1)));
   backend_under_test node("redis://cache.example:6379", [&](redis_options& options) {
-    options.lookup = [port](const endpoint&) { return resolver::by_system({.host = "127.0.0.1", .port = port}); };
+    options.lookup = [port](const endpoint&) { return look_up({.host = "127.0.0.1", .port = port}); };
   });
   BOOST_TEST(node.put(1) == item_result::done);
 }

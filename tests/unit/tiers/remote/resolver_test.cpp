@@ -18,11 +18,11 @@ struct slow_names {
   std::atomic<int> lookups = 0;
 };
 
-resolver::lookup lookup_of(const std::shared_ptr<slow_names>& names) {
-  return [names](const endpoint&) -> result<resolver::addresses> {
+name_lookup lookup_of(const std::shared_ptr<slow_names>& names) {
+  return [names](const endpoint&) -> result<socket_addresses> {
     ++names->lookups;
     names->answered.wait();
-    return resolver::addresses(1);
+    return socket_addresses(1);
   };
 }
 
@@ -31,10 +31,10 @@ resolver::lookup lookup_of(const std::shared_ptr<slow_names>& names) {
 BOOST_AUTO_TEST_SUITE(resolvers)
 
 BOOST_AUTO_TEST_CASE(a_number_is_found_and_a_wrong_name_is_said) {
-  const auto found = resolver::by_system({.host = "127.0.0.1", .port = 80});
+  const auto found = look_up({.host = "127.0.0.1", .port = 80});
   BOOST_REQUIRE(found.has_value());
   BOOST_TEST(found->size() == 1U);
-  BOOST_TEST(!resolver::by_system({.host = "no host", .port = 80}).has_value());
+  BOOST_TEST(!look_up({.host = "no host", .port = 80}).has_value());
 }
 
 BOOST_AUTO_TEST_CASE(who_asks_again_waits_for_the_lookup_that_is_under_way) {

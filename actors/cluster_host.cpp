@@ -1,0 +1,168 @@
+#include "actors/cluster_host.hpp"
+
+#include <chrono>
+#include <utility>
+
+#include "actors/ask.hpp"
+#include "actors/cluster.hpp"
+#include "config/cluster_rules.hpp"
+#include "config/logging.hpp"
+#include "core/random_number.hpp"
+#include "core/socket_address.hpp"
+
+namespace cenote {
+
+namespace {
+
+constexpr std::chrono::milliseconds leave_limit{500};
+constexpr std::chrono::milliseconds look_length{100};  // how long a stop may wait
+constexpr unsigned looks_a_try = 10;
+
+std::chrono::milliseconds whole_ms(std::chrono::nanoseconds of) {
+  return std::chrono::duration_cast<std::chrono::milliseconds>(of);
+}
+
+result<cluster::membership_options> options_of(const config::cluster_section& config) {
+  cluster::membership_options options;
+  options.cluster = config.id;
+  if (!config.secret_file.empty()) {
+    auto secret = config::read_secret(config.secret_file);
+    if (!secret) return std::unexpected(secret.error());
+    options.shared = peer::secret(std::move(*secret));
+  }
+  for (const std::string& each : config.seeds) {
+    auto where = parse_endpoint(each);
+    if (!where) return std::unexpected(where.error().in("cluster.seeds"));
+    options.seeds.push_back(std::move(*where));
+  }
+  options.beat = whole_ms(config.beat);
+  options.suspect_after = whole_ms(config.suspect_after);
+  options.gone_after = whole_ms(config.gone_after);
+  options.jitter_seed = random_number();
+  return options;
+}
+
+result<ucx::network_options> network_options_of(const config::cluster_section& config) {
+  ucx::network_options options;
+  options.listen = config.listen.value_or(endpoint{"127.0.0.1", 0});
+  const auto meant = first_address(options.listen);  // a name may mean any address
+  if (!meant) return std::unexpected(meant.error().in("cluster.listen"));
+  if (!meant->is_loopback() && !config::is_trusted(config)) {
+    return fail(error_code::invalid_config,
+                "cluster.listen: " + meant->where().text() + " " + std::string(config::why_not_trusted));
+  }
+  const auto ports = config::parse_ports(config.ports);
+  if (!ports) return std::unexpected(ports.error().in("cluster.ports"));
+  options.ports = {ports->first, ports->second};
+  auto overrides = config.ucx;
+  if (config.transport == config::cluster_transport::rdma) {  // never tried: whatever UCX finds, TCP among it
+    overrides.insert(overrides.begin(), {"UCX_TLS=rc,ud,tcp", "UCX_NET_DEVICES=all"});
+  }
+  auto variables = ucx::environment_of(options.listen, options.ports, overrides);
+  if (!variables) return std::unexpected(variables.error().in("cluster.listen"));
+  options.variables = std::move(*variables);
+  return options;
+}
+
+}  // namespace
+
+void add_cluster_messages(caf::actor_system_config& config) {
+  config.add_message_types<caf::id_block::cenote_cluster>();
+}
+
+result<void> load_network(const config::cluster_section& config) {
+  const auto options = network_options_of(config);
+  if (!options) return std::unexpected(options.error());
+  const auto loaded = ucx::load_library(options->variables);
+  return loaded ? result<void>() : std::unexpected(loaded.error());
+}
+
+result<std::unique_ptr<cluster_host>> cluster_host::start(const cluster_needs& needs) {
+  auto options = options_of(needs.config);
+  if (!options) return std::unexpected(options.error());
+  auto settings = network_options_of(needs.config);
+  if (!settings) return std::unexpected(settings.error());
+  std::unique_ptr<cluster_host> made(new cluster_host(needs.system));
+  made->actor_ = needs.system.spawn<cluster_shell>(needs.fatal);
+  made->target_ = caf::actor_cast<caf::strong_actor_ptr>(made->actor_);
+  cluster_start with{.network = {},
+                     .why_not = {},
+                     .self = {.name = needs.config.name,
+                              .version = CENOTE_VERSION,
+                              .where = {},
+                              .blocks_at = {},
+                              .born = needs.born,
+                              .weight = needs.config.weight != 0 ? needs.config.weight : needs.weight},
+                     .options = std::move(*options)};
+  const auto listens = made->listen(*settings, with);
+  if (listens) return made;
+  if (!needs.may_wait) return std::unexpected(listens.error().in("cluster.listen"));
+  log_error(logger("cluster"), "other nodes do not reach this one; it tries again",
+            {{"reason", listens.error().describe()}});
+  with.why_not = listens.error().message();
+  caf::anon_send(made->actor_, begin_atom_v, std::make_shared<const cluster_start>(with));
+  made->listen_later(*settings, with);
+  return made;
+}
+
+result<void> cluster_host::listen(const ucx::network_options& options, cluster_start with) {
+  auto network = ucx::start_network(options, events());
+  if (!network) return std::unexpected(network.error());
+  const std::shared_ptr<ucx::network> made = std::move(*network);
+  with.network = made;
+  with.self.where = made->where();
+  with.self.blocks_at = made->blocks_at();
+  log_info(logger("cluster"), "other nodes reach this one",
+           {{"name", with.self.name}, {"address", with.self.where.text()}});
+  network_.store(made);
+  caf::anon_send(actor_, begin_atom_v, std::make_shared<const cluster_start>(std::move(with)));
+  return {};
+}
+
+/// On a thread of its own, since UCX and the name service may wait.
+void cluster_host::listen_later(const ucx::network_options& options, const cluster_start& with) {
+  listens_later_ = std::jthread([this, options, with](const std::stop_token& stop) {
+    for (unsigned looks = 1; !stop.stop_requested(); ++looks) {
+      std::this_thread::sleep_for(look_length);
+      if (looks % looks_a_try == 0 && listen(options, with)) return;
+    }
+  });
+}
+
+void cluster_host::tell(link_event event) {
+  runner_.hand_over(target_,
+                    caf::make_message(link_atom_v, link_event_ptr(std::make_shared<link_event>(std::move(event)))));
+}
+
+peer::network_events cluster_host::events() {
+  auto all = link_events([this](link_event event) { tell(std::move(event)); });
+  // Nobody has asked for blocks yet, so none is expected.
+  all.expects = [](peer::link_id, const peer::piece_header&, std::size_t) { return std::span<std::byte>(); };
+  all.landed = [](peer::link_id, const peer::piece_header&, std::span<const std::byte>) {};
+  all.sent = [](peer::link_id, std::uint64_t, const result<void>&) {};
+  all.after_round = [this] { return runner_.run_some(); };
+  return all;
+}
+
+void cluster_host::watch_over(pulse& all) {
+  all.add_actor("the cluster's actor", system_, actor_);
+  all.add("the network's thread", [this](std::function<void()> answer) {
+    const auto network = network_.load();
+    network ? network->run(std::move(answer)) : answer();
+  });
+}
+
+void cluster_host::leave() {
+  (void)ask<outcome>(system_, leave_limit, actor_, leave_atom_v);
+}
+
+void cluster_host::stop() {
+  listens_later_ = {};                                        // stopped, and waited for
+  if (const auto network = network_.load()) network->stop();  // what it said last is still delivered
+  runner_.give_up();
+  if (actor_) caf::anon_send_exit(actor_, caf::exit_reason::user_shutdown);
+  actor_ = nullptr;
+  target_ = nullptr;
+}
+
+}  // namespace cenote

@@ -1,0 +1,41 @@
+// What a cluster's keys must be together.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "config/node_config.hpp"
+
+namespace cenote::config {
+
+struct key_fault {
+  std::string_view key;
+  std::string why;
+};
+
+/// Off loopback a node needs both a secret and its operator's word.
+[[nodiscard]] bool is_trusted(const cluster_section& cluster);
+inline constexpr std::string_view why_not_trusted =
+    "is not for loopback alone: that needs cluster.secret_file, and cluster.trusted_network = true as a word that "
+    "nobody "
+    "but the nodes can reach this one; docs/cluster.md says why and how";
+
+/// None: the keys can work.
+[[nodiscard]] std::optional<key_fault> cluster_fault(const cluster_section& cluster);
+
+/// Two for blocks and UCX's own, and as many for a worker that takes over.
+inline constexpr unsigned least_ports = 4;
+
+/// "7001-7020"; empty: 0 and 0, any port. Errors: invalid_config.
+[[nodiscard]] result<std::pair<std::uint16_t, std::uint16_t>> parse_ports(std::string_view text);
+
+/// The secret in a file, without a newline at its end. Errors: invalid_config: it is not there, others may read it, or
+/// it is too short or too long.
+[[nodiscard]] result<std::vector<std::byte>> read_secret(const std::string& path);
+
+}  // namespace cenote::config

@@ -1,0 +1,308 @@
+"""Nodes find each other, know who is alive, and heal, whatever becomes of any of them."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import random
+import signal
+import socket
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from conftest import StartNode
+from node import BINARY, FULL, SANITIZED, Node, free_port, is_alive, run_cenote, stop_process, until
+
+from cluster import Cluster, becomes, cluster_of, kill_node, live, peers, state
+
+pytestmark = pytest.mark.sanitizer
+
+
+@pytest.fixture
+def cluster(start_node: StartNode) -> Cluster:
+    return Cluster(start_node)
+
+
+def secret_file(folder: Path, text: str = "0123456789abcdef0123456789abcdef") -> Path:
+    path = folder / f"secret-{len(list(folder.glob('secret-*')))}"
+    path.write_text(text + "\n")
+    path.chmod(0o600)
+    return path
+
+
+def listening_ports(pid: int) -> set[tuple[str, int]]:
+    """Of a process: address as the kernel shows it, and port."""
+    inodes = set()
+    for each in Path(f"/proc/{pid}/fd").iterdir():
+        with contextlib.suppress(OSError):
+            if (target := os.readlink(each)).startswith("socket:["):
+                inodes.add(target[8:-1])
+    found = set()
+    for name in ("tcp", "tcp6"):
+        for line in Path(f"/proc/{pid}/net/{name}").read_text().splitlines()[1:]:
+            fields = line.split()
+            if fields[3] == "0A" and fields[9] in inodes:
+                address, port = fields[1].split(":")
+                found.add((address, int(port, 16)))
+    return found
+
+
+def test_three_nodes_find_each_other_and_say_so(cluster: Cluster) -> None:
+    a, b, _ = cluster.form()
+    seen = peers(a)
+    assert {name: each["state"] for name, each in seen.items()} == {"b": "live", "c": "live"}
+    assert seen["b"]["address"] == f"127.0.0.1:{cluster.ports[1]}" and seen["b"]["weight"] == 16 << 20
+    until("round trips are known", lambda: all(each["round_trip_s"] > 0 for each in peers(b).values()))
+    said = run_cenote("peers", "--socket", a.socket).stdout
+    assert "3 nodes live" in said and "live" in said.splitlines()[2]
+    assert "cluster" in run_cenote("status", "--socket", a.socket).stdout
+    assert "cluster a: 3 nodes live" in run_cenote("top", "--once", "--socket", a.socket).stdout
+
+
+def test_a_node_that_is_alone_says_so(start_node: StartNode) -> None:
+    alone = start_node()
+    said = run_cenote("peers", "--socket", alone.socket)
+    assert said.returncode != 0 and "cluster.name" in said.stderr
+    assert "cluster" not in alone.status()
+
+
+def test_a_killed_node_is_missed_and_welcome_when_it_comes_back(cluster: Cluster) -> None:
+    a, b, c = cluster.form()
+    kill_node(c)
+    becomes(a, "c", "gone", "dialling")
+    assert live(a) == live(b) == 2
+    c.start()
+    cluster.all_live()
+
+
+def test_a_worker_that_is_killed_comes_back_as_a_new_one_on_every_link(cluster: Cluster) -> None:
+    a, b, c = cluster.form()
+    before = {name: peers(node)["c"]["incarnation"] for name, node in (("a", a), ("b", b))}
+    for _ in range(20 if FULL else 3):
+        c.restart_worker()
+        cluster.all_live()
+    for name, node in (("a", a), ("b", b)):
+        assert int(peers(node)["c"]["incarnation"]) > int(before[name])
+        assert cluster_of(node)["counters"]["bad_frames"] == 0
+
+
+def test_a_node_that_stands_still_is_suspect_then_gone_then_back(cluster: Cluster) -> None:
+    a, _, c = cluster.form()
+    with c.worker_stopped():
+        becomes(a, "c", "suspect")
+        becomes(a, "c", "gone", "dialling", "greeting")
+        assert state(a, "b") == "live"
+    cluster.all_live()
+    assert cluster_of(a)["counters"]["suspected"] >= 1
+
+
+def test_a_node_that_slept_blames_nobody(cluster: Cluster) -> None:
+    """It was late itself: the others' silence is its own."""
+    a, _, c = cluster.form()
+    with c.worker_stopped():
+        becomes(a, "c", "gone", "dialling", "greeting")
+        time.sleep(6 if FULL else 0)  # with the above, ten seconds
+    cluster.all_live()
+    assert cluster_of(c)["counters"]["suspected"] == 0
+
+
+def test_a_node_that_stops_in_order_is_not_missed(cluster: Cluster) -> None:
+    a, _, c = cluster.form()
+    assert c.stop() == 0
+    becomes(a, "c", "left")
+    assert not [line for line in a.logged("a node is gone") if line.get("node") == "c"]
+    c.start()
+    cluster.all_live()
+
+
+@pytest.mark.parametrize("direction", ["both", "one"])
+def test_two_nodes_that_are_cut_off_from_each_other_heal(cluster: Cluster, direction: str) -> None:
+    a, b, c = cluster.form()
+    cut = run_cenote("debug", "partition", "a", "b", direction, "--socket", a.socket)
+    assert cut.returncode == 0, cut.stderr
+    becomes(b, "a", "suspect", "gone", "dialling", "greeting")
+    becomes(a, "b", "suspect", "gone", "dialling", "greeting")
+    assert live(c) == 3
+    assert run_cenote("debug", "heal", "--socket", a.socket).returncode == 0
+    cluster.all_live()
+    assert cluster_of(a)["counters"]["cut"] > 0
+
+
+def test_a_partition_needs_debug_and_names_of_this_node(cluster: Cluster) -> None:
+    a = cluster.start(0)
+    said = run_cenote("debug", "partition", "x", "y", "--socket", a.socket)
+    assert said.returncode != 0 and "one of them this one's: a" in said.stderr
+
+
+def test_eight_nodes_join_at_once(cluster: Cluster) -> None:
+    nodes = cluster.form(8)
+    for node in nodes:
+        assert cluster_of(node)["counters"]["bad_frames"] == 0
+
+
+def test_nodes_without_the_secret_or_of_another_cluster_stay_out(cluster: Cluster, tmp_path: Path) -> None:
+    right, wrong = secret_file(tmp_path), secret_file(tmp_path, "f" * 32)
+    a = cluster.start(0, secret_file=str(right))
+    b = cluster.start(1, secret_file=str(right))
+    other = cluster.start(2, secret_file=str(wrong))
+    none = cluster.start(3)
+    foreign = cluster.start(4, secret_file=str(right), id="other")
+    cluster.all_live([a, b])
+    seeds = [f"127.0.0.1:{port}" for port in cluster.ports[:2]]
+    for node, why in ((other, "another secret"), (none, "has a secret and this one has none"), (foreign, "cluster.id")):
+        until(f"it says {why}", lambda n=node, w=why: any(w in each["why"] for each in peers(n).values()))
+        assert live(node) == 1
+        assert {state(node, each) for each in seeds} <= {"refused", "dialling", "greeting"}
+    assert live(a) == live(b) == 2
+    assert cluster_of(a)["counters"]["greetings_refused"] > 0
+
+
+NETWORK_PEER = BINARY.parent / "tests" / "unit" / "transport" / "network_peer"
+
+
+@contextlib.contextmanager
+def of_the_next_version(*words: str) -> Iterator[tuple[str, subprocess.Popen[str]]]:
+    """Where it is, and the process: see tests/support/network_peer.cpp."""
+    pipe = subprocess.PIPE
+    with subprocess.Popen([NETWORK_PEER, "later", *words], stdin=pipe, stdout=pipe, text=True) as other:
+        assert other.stdout is not None
+        try:
+            yield other.stdout.readline().split()[0], other
+        finally:
+            other.kill()
+
+
+@pytest.mark.skipif(not NETWORK_PEER.exists(), reason="network_peer is not built")
+def test_nodes_of_two_versions_of_the_protocol_tell_each_other_so(cluster: Cluster) -> None:
+    both = "speaks version 2 of the protocol between nodes, this one 1"
+    with of_the_next_version() as (address, _):
+        a = cluster.start(0, seeds=f'["{address}"]')
+        until("it says why", lambda: both in str(peers(a).get(address, {}).get("why")))
+    with of_the_next_version(f"127.0.0.1:{cluster.ports[0]}") as (_, other):
+        assert other.stdout is not None
+        assert both in other.stdout.readline()
+    until("it is counted", lambda: cluster_of(a)["counters"]["greetings_refused"] > 0)
+    cluster.start(1)
+    cluster.all_live()
+
+
+def test_of_two_nodes_with_one_name_the_later_one_ends_and_says_why(cluster: Cluster) -> None:
+    a, b = cluster.form(2)
+    twin = cluster.start(2, name="b", launch_only=True)
+    assert twin.wait(30) == 2
+    twin.announced_deaths = 1
+    twin.allowed_errors = ["name is taken", "cannot be of the cluster"]
+    assert "another node named `b` is alive" in twin.log_text()
+    assert live(a) == live(b) == 2
+    b.allowed_errors = a.allowed_errors = ["name is taken"]
+
+
+def test_an_address_in_use_ends_the_node_and_names_it(cluster: Cluster) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        address = f"127.0.0.1:{taken.getsockname()[1]}"
+        node = cluster.start(0, listen=address, launch_only=True)
+        assert node.wait() == 2
+        node.announced_deaths = 1
+        node.allowed_errors = ["did not start"]
+        assert address in node.log_text()
+
+
+def test_a_later_worker_whose_address_is_taken_serves_its_engines_and_comes_back(
+    cluster: Cluster, attach: Callable[..., Any]
+) -> None:
+    a, b = cluster.form(2)
+    b.allowed_errors = ["other nodes do not reach this one"]
+    stop_process(b.pid)  # so that nobody starts the next worker yet
+    b.worker_dies()
+    with until("its address is free", lambda: listener_at(cluster.ports[1])):
+        b.send_signal(signal.SIGCONT)
+        until("it says why others do not reach it", lambda: "nowhere yet" in str(cluster_of(b).get("address")))
+        session = attach(b, "while-alone", block=4096)
+        assert session.match([b"k" * 32]).resident == 0
+        assert live(a) == 1
+    cluster.all_live()
+
+
+def listener_at(port: int) -> socket.socket | None:
+    try:
+        return socket.create_server(("127.0.0.1", port))
+    except OSError:
+        return None
+
+
+def test_off_loopback_a_node_refuses_to_start_without_a_secret_and_a_trusted_network(cluster: Cluster) -> None:
+    node = cluster.start(0, listen="10.255.255.1:7000", launch_only=True)
+    assert node.wait() == 2
+    assert "cluster.secret_file" in node.log_text() and "cluster.trusted_network" in node.log_text()
+
+
+def test_a_worker_listens_on_its_own_device_and_ports_alone(cluster: Cluster) -> None:
+    first = free_port() % 20000 + 20000
+    a = cluster.start(0, ports=f"{first}-{first + 40}")
+    cluster.start(1)
+    cluster.all_live()
+    loopback = "0100007F"
+    found = listening_ports(a.worker_pid)
+    assert {address for address, _ in found} == {loopback}
+    ports = {port for _, port in found}
+    assert cluster.ports[0] in ports
+    assert all(first <= port <= first + 40 for port in ports - {cluster.ports[0]}), ports
+    assert len(ports) >= 3  # links, blocks, and UCX's own
+
+
+@contextlib.contextmanager
+def connected(port: int) -> Iterator[socket.socket]:
+    with socket.create_connection(("127.0.0.1", port), timeout=5) as made:
+        yield made
+
+
+def test_garbage_on_its_ports_and_connections_that_say_nothing_harm_no_node(cluster: Cluster) -> None:
+    a, b = cluster.form(2)
+    ports = [port for _, port in listening_ports(a.worker_pid)]
+    random.seed(1)
+    silent = [socket.create_connection(("127.0.0.1", cluster.ports[0])) for _ in range(20)]
+    for _ in range(200 if FULL else 20):
+        with connected(cluster.ports[0]) as strange, contextlib.suppress(OSError):
+            strange.sendall(random.randbytes(random.randrange(1, 4096)))
+    assert is_alive(a.worker_pid) and len(ports) >= 3
+    cluster.all_live()
+    for each in silent:
+        each.close()
+    assert live(a) == live(b) == 2
+
+
+def test_kills_at_any_moment_leave_the_others_alone(cluster: Cluster) -> None:
+    """Nodes that are killed while they dial, greet, and beat: no other worker dies."""
+    a, b, c = cluster.form()
+    workers = a.worker_pid, b.worker_pid
+    random.seed(2)
+    for _ in range(300 if FULL else 12):
+        kill_node(c)
+        c.launch()
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            assert c.process is not None
+            c.process.wait(random.random() * 0.15)
+        until("it has a worker", lambda: has_worker(c))
+    cluster.all_live()
+    assert (a.worker_pid, b.worker_pid) == workers
+
+
+def has_worker(node: Node) -> bool:
+    return bool(cluster_of(node))
+
+
+@pytest.mark.skipif(SANITIZED, reason="it forks, which sanitizers take for a leak, and its figures mean nothing there")
+def test_the_bench_puts_every_figure_beside_a_limit() -> None:
+    said = run_cenote("bench", "peer", "--quick", "--json", limit=120)
+    assert said.returncode == 0, said.stderr
+    figures = {each["case"]: each for each in map(json.loads, said.stdout.splitlines())}
+    sizes = ("64.0 KiB", "512.0 KiB", "2.0 MiB", "8.0 MiB")
+    wanted = {f"{what}{size}" for what in ("blocks of ", "processor time, ", "with the checksum, ") for size in sizes}
+    assert wanted | {"request between actors, 64 bytes", "the same by the network alone"} <= set(figures)
+    assert all(figures[name]["value"] > 0 and figures[name]["limit"] > 0 for name in wanted)
+    assert figures["until a killed node is not used"]["value"] > 0

@@ -1,0 +1,152 @@
+#include "cluster/membership.hpp"
+
+#include <algorithm>
+#include <boost/test/unit_test.hpp>
+#include <chrono>
+#include <cstdlib>
+#include <string>
+#include <variant>
+
+#include "tests/unit/cluster/membership_world.hpp"
+
+using namespace cenote;
+using testing::membership_world;
+using testing::world_options;
+
+namespace {
+
+#ifdef __SANITIZE_ADDRESS__
+constexpr std::uint64_t usual_seeds = 500;
+#elif defined(__OPTIMIZE__)
+constexpr std::uint64_t usual_seeds = 10000;
+#else
+constexpr std::uint64_t usual_seeds = 300;
+#endif
+
+std::uint64_t seeds() {
+  if (const char* const asked = std::getenv("CENOTE_TEST_SEEDS")) return std::strtoull(asked, nullptr, 10);
+  return std::getenv("CENOTE_TEST_FULL") == nullptr ? usual_seeds : 100000;
+}
+
+/// The first seed with which something does not hold; 0: none of `most` seeds.
+std::uint64_t first_failure(const cluster::membership_rules& rules, std::uint64_t most, std::string* why = nullptr) {
+  for (std::uint64_t seed = 1; seed <= most; ++seed) {
+    if (auto failed = membership_world(seed, {.rules = rules}).run()) {
+      if (why != nullptr) *why = *failed;
+      return seed;
+    }
+  }
+  return 0;
+}
+
+void need(bool cluster::membership_rules::*rule, const char* name) {
+  cluster::membership_rules without;
+  without.*rule = false;
+  std::string why;
+  const auto seed = first_failure(without, seeds(), &why);
+  BOOST_TEST(seed != 0U, name << " is not needed by any of the seeds");
+  BOOST_TEST_MESSAGE(name << ": seed " << seed << ", " << why);
+}
+
+/// Two nodes with one link and nothing between them: what one says the other hears at once.
+struct two_nodes {
+  static constexpr peer::link_id link = 7;  // at both ends
+
+  two_nodes() {
+    a.opened(link, true, now);
+    b.opened(link, false, now);
+    pass_on();
+  }
+  void pass_on() {
+    for (bool is_quiet = false; !is_quiet;) is_quiet = !say(a, b) && !say(b, a);
+  }
+  bool say(cluster::membership& from, cluster::membership& to) const {
+    bool has_said = false;
+    for (const cluster::saying& each : from.take_sayings()) {
+      const auto* const said = std::get_if<cluster::frame_saying>(&each);
+      if (said == nullptr) continue;
+      (void)to.heard(link, said->frame, now);
+      has_said = true;
+    }
+    return has_said;
+  }
+
+  static cluster::identity named(const std::string& name, std::uint64_t started_ms) {
+    return {.name = name,
+            .where = {"host-of-" + name, 1},
+            .blocks_at = {"host-of-" + name, 2},
+            .born = peer::incarnation::of(started_ms, 1)};
+  }
+
+  cluster::steady_time now{std::chrono::hours(1)};
+  cluster::membership a{named("a", 1), {.cluster = "c"}, now};
+  cluster::membership b{named("b", 2), {.cluster = "c"}, now};
+};
+
+}  // namespace
+
+BOOST_AUTO_TEST_SUITE(membership)
+
+BOOST_AUTO_TEST_CASE(a_frame_of_a_later_version_is_ignored_and_counted_and_a_request_is_handed_back) {
+  two_nodes nodes;
+  BOOST_REQUIRE(nodes.a.link_of("b").has_value());
+  const auto later = peer::encode_frame(static_cast<peer::frame_type>(4000), 1, nodes.b.self().born, {});
+  BOOST_TEST(!nodes.a.heard(two_nodes::link, later, nodes.now).has_value());
+  BOOST_TEST(nodes.a.counters().unknown_types == 1U);
+  const auto ping = peer::encode_frame(peer::frame_type::ping, 9, nodes.b.self().born, {});
+  const auto handed_back = nodes.a.heard(two_nodes::link, ping, nodes.now);
+  BOOST_REQUIRE(handed_back.has_value());
+  BOOST_TEST(handed_back->from == "b");
+  BOOST_TEST(handed_back->frame.request == 9U);
+  BOOST_TEST(nodes.a.link_of("b").has_value());
+}
+
+BOOST_AUTO_TEST_CASE(a_greeting_of_another_version_is_refused_with_both_named) {
+  two_nodes nodes;
+  constexpr peer::link_id stranger = 9;
+  nodes.a.opened(stranger, false, nodes.now);
+  auto hello = peer::encode_frame(peer::frame_type::hello, 0, {1}, {});
+  hello[4] = std::byte{peer::frame_major + 1};
+  for (int i = 0; i < 2; ++i) (void)nodes.a.heard(stranger, hello, nodes.now);
+  int refused = 0;
+  for (const cluster::saying& each : nodes.a.take_sayings()) {
+    const auto* const said = std::get_if<cluster::frame_saying>(&each);
+    if (said == nullptr || said->to != stranger) continue;
+    const auto frame = peer::decode_frame(said->frame);
+    const auto why = peer::decode_refuse(frame->body);
+    BOOST_TEST((why->why == peer::refusal::other_version));
+    BOOST_TEST(why->text.find("version 2") != std::string::npos);
+    ++refused;
+  }
+  BOOST_TEST(refused == 1);
+  BOOST_TEST(nodes.a.counters().greetings_refused == 1U);
+  nodes.a.advance(nodes.now + std::chrono::seconds(1));
+  const auto then = nodes.a.take_sayings();
+  BOOST_TEST(std::ranges::any_of(then, [](const auto& each) {
+    const auto* const shut = std::get_if<cluster::close_saying>(&each);
+    return shut != nullptr && shut->which == stranger;
+  }));
+}
+
+BOOST_AUTO_TEST_CASE(whatever_happens_all_holds_and_in_peace_everybody_sees_everybody) {
+  if (const char* const one = std::getenv("CENOTE_TEST_SEED")) {
+    const auto failed = membership_world(std::strtoull(one, nullptr, 10), {.rules = {}, .shows = true}).run();
+    BOOST_TEST(!failed, failed.value_or(""));
+    return;
+  }
+  std::string why;
+  const auto seed = first_failure({}, seeds(), &why);
+  BOOST_TEST(seed == 0U, "CENOTE_TEST_SEED=" << seed << " shows it: " << why);
+}
+
+BOOST_AUTO_TEST_CASE(each_rule_is_needed) {
+  using rules = cluster::membership_rules;
+  need(&rules::subtracts_lateness, "own lateness is nobody's silence");
+  need(&rules::closes_silent_links, "silent links are closed");
+  need(&rules::keeps_one_link, "one link a pair");
+  need(&rules::tells_views, "nodes hear of others by others");
+  need(&rules::greets_in_time, "links that do not greet are closed");
+  need(&rules::refuses_taken_names, "names that are taken are refused");
+}
+
+BOOST_AUTO_TEST_SUITE_END()

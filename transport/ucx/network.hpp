@@ -1,0 +1,35 @@
+// A network over UCX: TCP between nodes, one thread that owns all of it.
+#pragma once
+
+#include <chrono>
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "transport/peer/network.hpp"
+#include "transport/ucx/environment.hpp"
+
+namespace cenote::ucx {
+
+struct network_options {
+  endpoint listen;        ///< an address of this machine; port 0: any
+  port_range ports{};     ///< of the socket for blocks
+  environment variables;  ///< see environment_of(); those of the process's first network count
+};
+
+/// Thread-safe. Blocks travel in active messages that fit a segment of UCX (the side that has the bytes sends them):
+/// the receiver gets them in UCX's own buffer, and no address and no key of memory leaves the node.
+class network : public peer::network {
+ public:
+  /// Where other nodes dial this one, and where they join a connection for blocks to a link.
+  [[nodiscard]] virtual endpoint where() const = 0;
+  [[nodiscard]] virtual endpoint blocks_at() const = 0;
+  /// Calls `what` soon, on the network's own thread, unless it stops before.
+  virtual void run(std::function<void()> what) = 0;
+};
+
+/// `events` are called from now on. Errors: unsupported: no UCX; system: the address is in use, or UCX cannot start.
+[[nodiscard]] result<std::unique_ptr<network>> start_network(const network_options& options,
+                                                             peer::network_events events);
+
+}  // namespace cenote::ucx
