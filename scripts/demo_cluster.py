@@ -4,24 +4,28 @@ from __future__ import annotations
 
 import argparse
 import os
+import random
 import signal
 import socket
 import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 from demo_node import PATIENCE, DemoNode, until
 
 
 def free_ports(count: int) -> list[int]:
-    """Ports of 127.0.0.1 that nobody has now."""
-    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
-    ports = [each.getsockname()[1] for each in sockets]
-    for each in sockets:
-        each.close()
+    """Ports of 127.0.0.1 that nobody has now, and that the kernel gives to nobody who asks for any."""
+    least_given = int(Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0])
+    ports: list[int] = []
+    for port in random.sample(range(10_000, max(least_given, 20_000)), 1_000):
+        with suppress(OSError), socket.create_server(("127.0.0.1", port)):
+            ports.append(port)
+        if len(ports) == count:
+            break
     return ports
 
 

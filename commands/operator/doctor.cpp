@@ -14,6 +14,7 @@
 #include <charconv>
 #include <cstdio>
 #include <cstring>
+#include <fstream>
 #include <memory>
 
 #include "commands/common.hpp"
@@ -254,6 +255,14 @@ bool can_listen(const endpoint& where) {
   return made && ::bind(made.get(), address->get(), address->size) == 0 && ::listen(made.get(), 1) == 0;
 }
 
+/// Does the kernel give this port to sockets that ask for any?
+bool is_given_away(std::uint16_t port) {
+  std::ifstream range("/proc/sys/net/ipv4/ip_local_port_range");
+  std::uint16_t first = 0;
+  std::uint16_t last = 0;
+  return range >> first >> last && first <= port && port <= last;
+}
+
 finding check_cluster_ports(const config::cluster_section& cluster) {
   const auto range = config::parse_ports(cluster.ports);
   if (!range || !cluster.listen) return {level::fail, "cluster ports", cluster.ports, "see cluster.ports"};
@@ -273,6 +282,11 @@ finding check_cluster_ports(const config::cluster_section& cluster) {
   if (wanted != 0 && free < config::least_ports) {
     return {level::warn, "cluster ports", found,
             fmt::format("a worker and its successor need {}: see cluster.ports{}", config::least_ports, by_whom)};
+  }
+  if (is_given_away(where.port)) {
+    return {level::warn, "cluster ports", fmt::format("{}, {}", where.port, found),
+            "the kernel gives such ports to whoever asks for any, perhaps cluster.listen's while the node is down: take "
+            "one outside of net.ipv4.ip_local_port_range, or put it into net.ipv4.ip_local_reserved_ports"};
   }
   return {level::ok, "cluster ports", found};
 }

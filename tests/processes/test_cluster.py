@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 from conftest import StartNode
-from node import BINARY, FULL, SANITIZED, Node, free_port, is_alive, run_cenote, stop_process, until
+from node import BINARY, FULL, SANITIZED, Node, free_ports, is_alive, run_cenote, stop_process, until
 
 from cluster import Cluster, becomes, cluster_of, kill_node, live, peers, state
 
@@ -242,7 +242,7 @@ def test_off_loopback_a_node_refuses_to_start_without_a_secret_and_a_trusted_net
 
 
 def test_a_worker_listens_on_its_own_device_and_ports_alone(cluster: Cluster) -> None:
-    first = free_port() % 20000 + 20000
+    first = next(port for port in free_ports(20) if all(abs(port - other) > 40 for other in cluster.ports))
     a = cluster.start(0, ports=f"{first}-{first + 40}")
     cluster.start(1)
     cluster.all_live()

@@ -111,6 +111,8 @@ class links {
                                  std::size_t bytes, const ucp_am_recv_param_t* how);
   static ucs_status_t pieces_came(void* self, const void* header, std::size_t header_bytes, void* data,
                                   std::size_t bytes, const ucp_am_recv_param_t* how);
+  static ucs_status_t strange_message_came(void* self, const void* header, std::size_t header_bytes, void* data,
+                                           std::size_t bytes, const ucp_am_recv_param_t* how);
   static ucs_status_t ticket_came(void* self, const void* header, std::size_t header_bytes, void* data,
                                   std::size_t bytes, const ucp_am_recv_param_t* how);
 

@@ -29,6 +29,13 @@ std::vector<std::byte> pattern(std::size_t size, unsigned seed) {
   return all;
 }
 
+/// Waits until it has heard that many; false: it has not within 20 s.
+bool hears_strange_messages(const peer::network& which, std::uint64_t count) {
+  const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+  while (which.odd().strange_messages < count && std::chrono::steady_clock::now() < until) std::this_thread::yield();
+  return which.odd().strange_messages == count;
+}
+
 /// Two stations with a link, which carries blocks.
 struct pair_of_stations {
   pair_of_stations() {
@@ -176,6 +183,18 @@ BOOST_AUTO_TEST_CASE(a_piece_that_nobody_expects_is_thrown_away_and_the_link_goe
   nodes.a.net->send(nodes.at_a, bytes_of("still here"));
   BOOST_REQUIRE(nodes.b.wait([&] { return nodes.b.heard[nodes.at_b].size() == 1; }));
   BOOST_TEST(nodes.b.landed.empty());
+}
+
+BOOST_AUTO_TEST_CASE(who_takes_one_port_for_the_other_is_not_understood_and_harms_nobody) {
+  station a, b;
+  const auto frames_to_blocks = a.net->dial(b.net->blocks_at());
+  a.net->send(frames_to_blocks, bytes_of("a greeting"));
+  BOOST_TEST(hears_strange_messages(*b.net, 1));
+  const auto blocks_to_frames = a.net->dial(b.net->where());
+  a.net->join_blocks(blocks_to_frames, b.net->where(), peer::ticket{});
+  BOOST_TEST(hears_strange_messages(*b.net, 2));
+  BOOST_TEST(a.carrying.empty());
+  BOOST_TEST(b.heard.empty());
 }
 
 BOOST_AUTO_TEST_CASE(a_link_without_the_right_ticket_never_carries_blocks) {
