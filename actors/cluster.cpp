@@ -116,6 +116,15 @@ void cluster_shell::heard(const link_event& event, steady_time now) {
   if (members_->link_of(from)) traffic_[from].heard += event.frame.size();
   if (!other) return;
   follow_members();
+  if (other->frame.type >= peer::frame_type::bind) {
+    if (start_->blocks)
+      start_->blocks->post([to = start_->blocks, link = other->link, type = other->frame.type,
+                            request = other->frame.request,
+                            body = std::vector<std::byte>(other->frame.body.begin(), other->frame.body.end())] {
+        to->heard(link, type, request, body);
+      });
+    return;
+  }
   const auto found = peers_.find(other->from);
   if (found == peers_.end()) return;
   const auto body = other->frame.body;
@@ -196,6 +205,25 @@ void cluster_shell::follow_members() {
       send(actor, link_atom_v, link);
     }
   }
+  tell_pool();
+}
+
+/// Who can be asked for blocks now. Frames about blocks take the same way, so that none comes before its sender is
+/// known.
+void cluster_shell::tell_pool() {
+  if (!start_->blocks) return;
+  cluster::pool_members now{
+      .self = members_->self().name, .weight = members_->self().weight, .born = members_->self().born, .others = {}};
+  for (const cluster::peer_row& each : members_->peers()) {
+    if (each.state != cluster::peer_state::live || each.who.name.empty()) continue;
+    cluster::pool_member one{.name = each.who.name, .weight = each.who.weight, .link = each.link};
+    if (const auto cut = partitions_.find(one.name); cut != partitions_.end()) {
+      one.drops_sent = cut->second.drops_sent;
+      one.drops_heard = cut->second.drops_heard;
+    }
+    now.others.push_back(std::move(one));
+  }
+  start_->blocks->post([to = start_->blocks, now = std::move(now)] { to->take_members(now); });
 }
 
 void cluster_shell::tell(const cluster::news& what) {
@@ -247,6 +275,7 @@ outcome cluster_shell::partition(const partition_order& order) {
   } else {
     partitions_[order.other] = order;
   }
+  tell_pool();
   return {error_code::ok, "", partitions_.size()};
 }
 
@@ -284,6 +313,7 @@ tier_report_ptr cluster_shell::report() {
   made->traffic.strange_messages = odd.strange_messages;
   made->traffic.refused_links = odd.refused_links;
   made->traffic.overdue = counts_->overdue.load(std::memory_order_relaxed);
+  if (start_->blocks) made->blocks = start_->blocks->copy_counters();
   made->now.live = members_->current().live.size();
   made->now.epoch = members_->epoch();
   for (const cluster::peer_row& each : members_->peers()) {

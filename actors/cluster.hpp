@@ -53,6 +53,7 @@ class cluster_shell final : public cluster_actor::base {
   void send_frame(peer::link_id to, std::vector<std::byte> frame);
   void look_when_due();
   void follow_members();
+  void tell_pool();
   void tell(const cluster::news& what);
   void tell_refusal(const cluster::news& what);
   [[nodiscard]] bool drops(peer::link_id link, std::span<const std::byte> frame, bool is_sent);

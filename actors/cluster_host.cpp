@@ -68,6 +68,7 @@ result<ucx::network_options> network_options_of(const config::cluster_section& c
 
 void add_cluster_messages(caf::actor_system_config& config) {
   config.add_message_types<caf::id_block::cenote_cluster>();
+  config.add_message_types<caf::id_block::cenote_guest>();
 }
 
 result<void> load_network(const config::cluster_section& config) {
@@ -85,6 +86,7 @@ result<std::unique_ptr<cluster_host>> cluster_host::start(const cluster_needs& n
   std::unique_ptr<cluster_host> made(new cluster_host(needs.system));
   made->actor_ = needs.system.spawn<cluster_shell>(needs.fatal);
   made->target_ = caf::actor_cast<caf::strong_actor_ptr>(made->actor_);
+  if (needs.blocks) made->open_guest(needs);
   cluster_start with{.network = {},
                      .why_not = {},
                      .self = {.name = needs.config.name,
@@ -93,7 +95,8 @@ result<std::unique_ptr<cluster_host>> cluster_host::start(const cluster_needs& n
                               .blocks_at = {},
                               .born = needs.born,
                               .weight = needs.config.weight != 0 ? needs.config.weight : needs.weight},
-                     .options = std::move(*options)};
+                     .options = std::move(*options),
+                     .blocks = needs.blocks};
   const auto listens = made->listen(*settings, with);
   if (listens) return made;
   if (!needs.may_wait) return std::unexpected(listens.error().in("cluster.listen"));
@@ -115,6 +118,7 @@ result<void> cluster_host::listen(const ucx::network_options& options, cluster_s
   log_info(logger("cluster"), "other nodes reach this one",
            {{"name", with.self.name}, {"address", with.self.where.text()}});
   network_.store(made);
+  if (blocks_) blocks_->use(made);
   caf::anon_send(actor_, begin_atom_v, std::make_shared<const cluster_start>(std::move(with)));
   return {};
 }
@@ -136,12 +140,45 @@ void cluster_host::tell(link_event event) {
 
 peer::network_events cluster_host::events() {
   auto all = link_events([this](link_event event) { tell(std::move(event)); });
-  // Nobody has asked for blocks yet, so none is expected.
-  all.expects = [](peer::link_id, const peer::piece_header&, std::size_t) { return std::span<std::byte>(); };
-  all.landed = [](peer::link_id, const peer::piece_header&, std::span<const std::byte>) {};
-  all.sent = [](peer::link_id, std::uint64_t, const result<void>&) {};
-  all.after_round = [this] { return runner_.run_some(); };
+  if (!blocks_) {  // nobody asks for blocks, so none is expected
+    all.expects = [](peer::link_id, const peer::piece_header&, std::size_t) { return std::span<std::byte>(); };
+    all.landed = [](peer::link_id, const peer::piece_header&, std::span<const std::byte>) {};
+    all.sent = [](peer::link_id, std::uint64_t, const result<void>&) {};
+    all.after_round = [this] { return runner_.run_some(); };
+    return all;
+  }
+  all.expects = [this](peer::link_id from, const peer::piece_header& head, std::size_t bytes) {
+    return blocks_->expects(from, head, bytes);
+  };
+  all.landed = [this](peer::link_id from, const peer::piece_header& head, std::span<const std::byte> piece) {
+    blocks_->landed(from, head, piece);
+  };
+  all.sent = [this](peer::link_id to, std::uint64_t token, const result<void>& how) {
+    blocks_->sent(to, token, how.has_value());
+  };
+  all.closed = [this, tell_actor = all.closed](peer::link_id which, const error& why) {
+    blocks_->closed(which);
+    tell_actor(which, why);
+  };
+  all.after_round = [this] {
+    blocks_->flush();
+    return runner_.run_some();
+  };
   return all;
+}
+
+/// The half of the pool that serves others. Its actor runs on the network's thread when that thread has orders for it.
+void cluster_host::open_guest(const cluster_needs& needs) {
+  blocks_ = needs.blocks;
+  guest_actor_ = system_.spawn<guest_keeper>(needs.dram, needs.epoch, [to = blocks_](std::function<void()> what) {
+    (void)to->post(std::move(what));
+  });
+  room_ = std::make_unique<guest_room>([this, to = caf::actor_cast<caf::strong_actor_ptr>(guest_actor_)](
+                                           guest_order_ptr order) {
+    runner_.hand_over(to, caf::make_message(guest_atom_v, std::move(order)));
+  });
+  guest_ = std::make_unique<cluster::guest>(*blocks_, *room_, cluster::guest_options{.kept_here = needs.kept_here});
+  blocks_->join(nullptr, guest_.get());
 }
 
 void cluster_host::watch_over(pulse& all) {
@@ -161,6 +198,9 @@ void cluster_host::stop() {
   if (const auto network = network_.load()) network->stop();  // what it said last is still delivered
   runner_.give_up();
   if (actor_) caf::anon_send_exit(actor_, caf::exit_reason::user_shutdown);
+  if (guest_actor_) caf::anon_send_exit(guest_actor_, caf::exit_reason::user_shutdown);
+  guest_actor_ = nullptr;
+  room_.reset();
   actor_ = nullptr;
   target_ = nullptr;
 }

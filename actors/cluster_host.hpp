@@ -6,11 +6,13 @@
 #include <atomic>
 #include <functional>
 #include <memory>
+#include <set>
 #include <string>
 #include <thread>
 
 #include "actors/actor_runner.hpp"
 #include "actors/cluster_messages.hpp"
+#include "actors/guest_room.hpp"
 #include "actors/pulse.hpp"
 #include "transport/ucx/network.hpp"
 
@@ -24,6 +26,10 @@ struct cluster_needs {
   std::uint64_t weight = 0;                              ///< bytes
   bool may_wait = false;                                 ///< its address may be another program's for a while
   std::function<void(const std::string& reason)> fatal;  ///< this node must not go on: its name is another one's
+  std::shared_ptr<cluster::pool> blocks{};               ///< none: this node has no part in others' blocks
+  dram_tier_actor dram{};                                ///< whose blocks others may have
+  std::uint64_t epoch = 0;                               ///< of the worker
+  std::set<std::string, std::less<>> kept_here{};        ///< groups whose blocks stay on this machine
 };
 
 /// Registers the types of the cluster's messages with CAF.
@@ -57,12 +63,17 @@ class cluster_host {
   [[nodiscard]] result<void> listen(const ucx::network_options& options, cluster_start with);
   void listen_later(const ucx::network_options& options, const cluster_start& with);
   [[nodiscard]] peer::network_events events();
+  void open_guest(const cluster_needs& needs);
   void tell(link_event event);
 
   caf::actor_system& system_;
   actor_runner runner_;
   cluster_actor actor_;
   caf::strong_actor_ptr target_;
+  guest_actor guest_actor_;  ///< none: nobody else has a part in this node's blocks
+  std::unique_ptr<guest_room> room_;
+  std::unique_ptr<cluster::guest> guest_;
+  std::shared_ptr<cluster::pool> blocks_;
   std::atomic<std::shared_ptr<ucx::network>> network_;
   std::jthread listens_later_;
 };

@@ -11,6 +11,7 @@
 
 #include "actors/messages.hpp"
 #include "cluster/membership.hpp"
+#include "cluster/pool.hpp"
 #include "transport/peer/network.hpp"
 
 namespace cenote {
@@ -35,6 +36,7 @@ struct cluster_start {
   cluster::identity self;
   cluster::membership_options options;
   std::function<cluster::steady_time()> clock = std::chrono::steady_clock::now;
+  std::shared_ptr<cluster::pool> blocks{};  ///< whom frames about blocks are for; none: nobody
 };
 
 /// A frame of another node, or for it, that is not about who is there.

@@ -33,6 +33,7 @@ void cluster_report::describe() {
   append_figures(gauges, now);
   append_figures(counters, membership);
   append_figures(counters, traffic);
+  append_figures(counters, blocks);
   for (const peer_report& each : peers) parts.push_back(part_of(each));
 }
 

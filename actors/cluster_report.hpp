@@ -51,6 +51,7 @@ struct cluster_report final : tier_report {
   cluster::cluster_gauges now;
   cluster::membership_counters membership;
   cluster::traffic_counters traffic;
+  cluster::pool_counters blocks;
   std::vector<peer_report> peers;
 
   /// Makes the parts that every report has of the members above.

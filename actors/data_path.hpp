@@ -47,6 +47,10 @@ class data_path final {
   }
   /// Runs `task` on the thread, soon.
   void post(std::function<void()> task) { events_->post(std::move(task)); }
+  /// … at `when` or soon after.
+  void post_at(local::event_loop::clock::time_point when, std::function<void()> task) {
+    events_->post_at(when, std::move(task));
+  }
   /// For tasks that run on the thread.
   [[nodiscard]] actor_runner& runner() noexcept { return runner_; }
   /// Ends the thread and all watches. Actors that still have messages go on in the scheduler. Nothing else may be

@@ -102,6 +102,7 @@ dram_tier::behavior_type dram_tier::make_behavior() {
         return outcome::of(store_->reattach_session(number, blocks));
       },
       [this](handles_atom, std::uint32_t instance, const index_list& indices) { return handles(instance, indices); },
+      [this](places_atom, std::uint32_t instance, const index_list& indices) { return places(instance, indices); },
       [this](report_atom) -> dram_report_ptr {
         return std::make_shared<const dram_report>(
             dram_report{store_->status(boot_now()), batch_times_, mailbox().queue().total_task_size()});
@@ -220,10 +221,12 @@ void dram_tier::conclude(batch_ptr work, promise_guard<batch_ptr> promise) {
     return promise.deliver(std::move(work));
   }
   auto kept = std::make_shared<promise_guard<batch_ptr>>(std::move(promise));
-  ask_to_forget(std::exchange(work->removals, {}), [kept, work](const outcome& forgot) {
+  const auto finish = [kept, work](const outcome& forgot) {
     if (has_failed(forgot)) blocks::fail_removals(*work, forgot.code);
     kept->deliver(work);
-  });
+  };
+  // Who removes something on all nodes tells each of them: what only passed on would go round for ever.
+  ask_to_forget(std::exchange(work->removals, {}), finish, work->is_guest);
   work->removing.reset();  // what is asked for from now on comes behind the removal
 }
 
@@ -412,6 +415,14 @@ slab_handles_ptr dram_tier::handles(std::uint32_t instance, const index_list& in
   return found;
 }
 
+slab_places_ptr dram_tier::places(std::uint32_t instance, const index_list& indices) const {
+  auto found = std::make_shared<std::vector<memory::slab_place>>();
+  for (const std::uint32_t index : indices) {
+    if (const auto place = store_->slab_place_of(instance, index)) found->push_back(*place);
+  }
+  return found;
+}
+
 caf::result<outcome> dram_tier::clear(const std::string& id) {
   std::vector<blocks::removal> removals;
   auto begun = store_->begin_clear(id, removals);
@@ -471,11 +482,18 @@ void dram_tier::forget_below(std::vector<blocks::removal> removals, const outcom
                 [kept, answer](const outcome& forgot) { kept->deliver(has_failed(forgot) ? forgot : answer); });
 }
 
-void dram_tier::ask_to_forget(std::vector<blocks::removal> removals, std::function<void(const outcome&)> finish) {
+void dram_tier::ask_to_forget(std::vector<blocks::removal> removals, std::function<void(const outcome&)> finish,
+                              bool here_only) {
   send_below();
+  std::vector<blocks::edge_number> whom;
+  for (blocks::edge_number edge = 0; edge < below_.size(); ++edge) {
+    if (!here_only || edge == store_->hinted_edge()) whom.push_back(edge);
+  }
+  if (whom.empty()) return finish(outcome{});
   const auto what = std::make_shared<const std::vector<blocks::removal>>(std::move(removals));
-  const auto all = std::make_shared<removal_answers>(below_.size(), std::move(finish));
-  for (const lower_tier& each : below_) {
+  const auto all = std::make_shared<removal_answers>(whom.size(), std::move(finish));
+  for (const blocks::edge_number edge : whom) {
+    const lower_tier& each = below_[edge];
     request(each.actor, below_deadline, forget_atom_v, what)
         .then([all](const outcome& forgot) { all->take(forgot); },
               [all, name = each.name](const caf::error& why) {

@@ -77,13 +77,16 @@ class dram_tier final : public dram_tier_actor::base {
   outcome release_session(std::uint64_t number);
   void take_slab(blocks::slab_outcome& made);
   slab_handles_ptr handles(std::uint32_t instance, const index_list& indices) const;
+  [[nodiscard]] slab_places_ptr places(std::uint32_t instance, const index_list& indices) const;
   caf::result<outcome> clear(const std::string& id);
   caf::result<outcome> corrupt();
   caf::result<outcome> forget_named(const std::string& id);
   /// `answer`, when the tiers below have carried the removals out.
   void forget_below(std::vector<blocks::removal> removals, const outcome& answer, promise_guard<outcome> promise);
   /// Has all tiers below forget. `finish` hears what failed, of one of them, or how many blocks went.
-  void ask_to_forget(std::vector<blocks::removal> removals, std::function<void(const outcome&)> finish);
+  /// `here_only`: of the tiers below those on this machine.
+  void ask_to_forget(std::vector<blocks::removal> removals, std::function<void(const outcome&)> finish,
+                     bool here_only = false);
   void continue_clear();
   void reload(const config::node_config& config);
   void tick();

@@ -19,6 +19,7 @@
 #include "core/error.hpp"
 #include "core/histogram.hpp"
 #include "core/instance_spec.hpp"
+#include "memory/block_record.hpp"
 #include "memory/instance_memory.hpp"
 #include "tiers/blocks/provisioner.hpp"
 #include "tiers/blocks/types.hpp"
@@ -115,6 +116,7 @@ using new_instance_ptr = std::shared_ptr<new_instance>;
 using instance_request_ptr = std::shared_ptr<const instance_request>;
 using slab_outcome_ptr = std::shared_ptr<blocks::slab_outcome>;
 using slab_handles_ptr = std::shared_ptr<slab_handles>;
+using slab_places_ptr = std::shared_ptr<const std::vector<memory::slab_place>>;
 using opened_instance_ptr = std::shared_ptr<opened_instance>;
 using config_ptr = std::shared_ptr<const config::node_config>;
 using report_ptr = std::shared_ptr<node_report>;
@@ -165,6 +167,7 @@ CAF_ADD_TYPE_ID(cenote, (cenote::prefetch_batch_ptr))
 CAF_ADD_TYPE_ID(cenote, (cenote::prefetch_commands_ptr))
 CAF_ADD_TYPE_ID(cenote, (cenote::prefetch_results_ptr))
 CAF_ADD_TYPE_ID(cenote, (cenote::prefetch_report_ptr))
+CAF_ADD_TYPE_ID(cenote, (cenote::slab_places_ptr))
 
 CAF_ADD_ATOM(cenote, cenote, run_atom, "run")
 CAF_ADD_ATOM(cenote, cenote, open_instance_atom, "instance")
@@ -204,6 +207,7 @@ CAF_ADD_ATOM(cenote, cenote, command_atom, "command")
 CAF_ADD_ATOM(cenote, cenote, command_results_atom, "results")
 CAF_ADD_ATOM(cenote, cenote, space_available_atom, "space")
 CAF_ADD_ATOM(cenote, cenote, wake_atom, "wake")
+CAF_ADD_ATOM(cenote, cenote, places_atom, "places")
 
 CAF_END_TYPE_ID_BLOCK(cenote)
 
@@ -233,6 +237,7 @@ CAF_ALLOW_UNSAFE_MESSAGE_TYPE(cenote::prefetch_batch_ptr)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(cenote::prefetch_commands_ptr)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(cenote::prefetch_results_ptr)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(cenote::prefetch_report_ptr)
+CAF_ALLOW_UNSAFE_MESSAGE_TYPE(cenote::slab_places_ptr)
 
 namespace cenote {
 
@@ -280,6 +285,7 @@ using dram_tier_actor = upper_tier_actor::extend<
     caf::replies_to<open_atom, session_ptr>::with<outcome>, caf::replies_to<release_atom, std::uint64_t>::with<outcome>,
     caf::replies_to<reattach_atom, std::uint64_t, held_ptr>::with<outcome>,
     caf::replies_to<handles_atom, std::uint32_t, index_list>::with<slab_handles_ptr>,
+    caf::replies_to<places_atom, std::uint32_t, index_list>::with<slab_places_ptr>,
     caf::replies_to<report_atom>::with<dram_report_ptr>, caf::replies_to<clear_atom, std::string>::with<outcome>,
     caf::replies_to<corrupt_atom>::with<outcome>, caf::reacts_to<disconnect_atom, std::uint64_t>,
     caf::reacts_to<slab_atom, slab_outcome_ptr>, caf::reacts_to<reload_atom, config_ptr>, caf::reacts_to<evict_atom>,

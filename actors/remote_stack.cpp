@@ -14,6 +14,7 @@
 #include "actors/remote_tier.hpp"
 #include "config/logging.hpp"
 #include "config/node_config.hpp"
+#include "tiers/remote/peers_backend.hpp"
 #include "tiers/remote/redis_backend.hpp"
 
 namespace cenote {
@@ -84,7 +85,8 @@ class remote_host final : public lower_tier_host {
     }
     backends_.reserve(needs.config->remote.backends.size());
     for (const std::string& each : needs.config->remote.backends) {
-      auto made = make_backend(each, *needs.config, static_cast<remote::backend_number>(backends_.size()));
+      const auto number = static_cast<remote::backend_number>(backends_.size());
+      auto made = each == "peers" ? make_peers(needs, number) : make_backend(each, *needs.config, number);
       if (made) {
         backends_.push_back(std::move(*made));
       } else if (opened_) {
@@ -129,13 +131,27 @@ class remote_host final : public lower_tier_host {
     options.url = std::move(*url);
     options.credentials = config.remote.auth_file;
     options.state = state_directory(config);
-    // A get goes to the next backend after a miss: together they keep to the time-out.
-    const auto all = std::chrono::duration_cast<std::chrono::milliseconds>(config.remote.timeout);
-    options.timeout = all / static_cast<int>(config.remote.backends.size());
+    options.timeout = timeout_of(config);
     options.open_bytes = config.remote.read_window + config.remote.write_window;
     auto made = remote::redis_backend::open(std::move(options), events(number));
     if (!made) return std::unexpected(made.error());
     return std::shared_ptr<remote::backend>(std::move(*made));
+  }
+
+  result<std::shared_ptr<remote::backend>> make_peers(const lower_tier_needs& needs, remote::backend_number number) {
+    if (!needs.blocks)
+      return fail(error_code::invalid_config, "remote.backends: `peers` are other nodes; this one needs cluster.name");
+    remote::peers_options options;
+    options.timeout = timeout_of(*needs.config);
+    auto made = std::make_shared<remote::peers_backend>(*needs.blocks, options, events(number));
+    needs.blocks->join(made.get(), nullptr);
+    return made;
+  }
+
+  /// A get goes to the next backend after a miss: together they keep to the time-out.
+  static std::chrono::milliseconds timeout_of(const config::node_config& config) {
+    return std::chrono::duration_cast<std::chrono::milliseconds>(config.remote.timeout) /
+           static_cast<int>(config.remote.backends.size());
   }
 
   /// A backend may speak before there is an actor.

@@ -86,6 +86,7 @@ remote_tier::behavior_type remote_tier::make_behavior() {
 void remote_tier::bind(const blocks::instance_binding& instance) {
   store_.bind(instance.number, instance.spec, !kept_here_.contains(instance.spec.paying_group()));
   specs_.insert_or_assign(instance.number, instance.spec);
+  for (const auto& each : backends_) each->bind(instance.spec);
   names_.insert_or_assign(identity_of(instance.spec), instance.spec.id);
   if (owed_.erase(instance.spec.id) > 0) ask_to_clear(0, identity_of(instance.spec));
   for (auto each = names_.begin(); names_.size() > most_names && each != names_.end();) {
@@ -285,6 +286,7 @@ void remote_tier::take_standing(const remote_standing& heard) {
   store_.set_standing(heard.of, heard.how);
   const std::string name(backends_[heard.of]->name());
   if (heard.how) {
+    for (const auto& [number, spec] : specs_) backends_[heard.of]->bind(spec);  // it may not have been there to hear
     log_info(logger("remote"), "a backend answers", {{"backend", name}});
   } else {
     log_warn(logger("remote"), "a backend does not answer; the node goes on without it",

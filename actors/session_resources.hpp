@@ -17,6 +17,9 @@
 
 namespace cenote {
 
+/// Low halves of sessions' numbers from here on are of guests, which no client has: see actors/guest_room.hpp.
+inline constexpr std::uint32_t first_guest_session = 0xffff'0000;
+
 /// Immutable once the session is open, but for the shared memory itself. It lives until the last of its session actor,
 /// the DRAM tier and the server lets go.
 struct session_resources {

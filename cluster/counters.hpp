@@ -24,6 +24,12 @@ struct cluster_gauges {
   std::uint64_t live = 0, known = 0, epoch = 0;
 };
 
+/// Of blocks between nodes.
+struct pool_counters {
+  std::uint64_t fetched = 0, fetched_bytes = 0, offered = 0, offered_bytes = 0, missed = 0, unanswered = 0;
+  std::uint64_t lent = 0, lent_bytes = 0, brought_up = 0, hosted = 0, not_hosted = 0, wrong = 0, refused = 0;
+};
+
 }  // namespace cenote::cluster
 
 namespace cenote {
@@ -78,6 +84,40 @@ struct figure_table<cluster::traffic_counters> {
   });
 };
 static_assert(rows_are_complete<cluster::traffic_counters>(), "a figure has no row");
+
+template <>
+struct figure_table<cluster::pool_counters> {
+  using all = cluster::pool_counters;
+  static constexpr auto counter = figure_kind::counter;
+  static constexpr auto rows = std::to_array<figure<all>>({
+      {"cluster.pool.fetched", "cenote_cluster_fetched_total", counter, "blocks", "Blocks got from other nodes.",
+       &all::fetched},
+      {"cluster.pool.fetched_bytes", "cenote_cluster_fetched_bytes_total", counter, "bytes", "The same.",
+       &all::fetched_bytes},
+      {"cluster.pool.offered", "cenote_cluster_offered_total", counter, "blocks",
+       "Blocks that other nodes took, or had already.", &all::offered},
+      {"cluster.pool.offered_bytes", "cenote_cluster_offered_bytes_total", counter, "bytes",
+       "Of those that they took.", &all::offered_bytes},
+      {"cluster.pool.missed", "cenote_cluster_missed_total", counter, "blocks",
+       "Blocks that a node was asked for and did not have.", &all::missed},
+      {"cluster.pool.unanswered", "cenote_cluster_unanswered_total", counter, "blocks",
+       "Blocks that a node did not answer for in time, or whose link ended.", &all::unanswered},
+      {"cluster.pool.lent", "cenote_cluster_lent_total", counter, "blocks", "Blocks sent to nodes that asked.",
+       &all::lent},
+      {"cluster.pool.lent_bytes", "cenote_cluster_lent_bytes_total", counter, "bytes", "The same.", &all::lent_bytes},
+      {"cluster.pool.brought_up", "cenote_cluster_brought_up_total", counter, "blocks",
+       "Blocks that came up from a tier below because another node asked.", &all::brought_up},
+      {"cluster.pool.hosted", "cenote_cluster_hosted_total", counter, "blocks", "Blocks of other nodes stored here.",
+       &all::hosted},
+      {"cluster.pool.not_hosted", "cenote_cluster_not_hosted_total", counter, "blocks",
+       "Blocks of other nodes that came and could not be stored.", &all::not_hosted},
+      {"cluster.pool.wrong", "cenote_cluster_wrong_total", counter, "blocks",
+       "Blocks that came with wrong bytes: thrown away.", &all::wrong},
+      {"cluster.pool.refused", "cenote_cluster_pool_refused_total", counter, "requests",
+       "Instances that were not bound, and requests that made no sense.", &all::refused},
+  });
+};
+static_assert(rows_are_complete<cluster::pool_counters>(), "a figure has no row");
 
 template <>
 struct figure_table<cluster::cluster_gauges> {

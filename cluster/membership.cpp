@@ -563,7 +563,18 @@ std::optional<other_frame> membership::take_frame(member_record& from, link_reco
     case peer::frame_type::challenge:
     case peer::frame_type::welcome: taken = fail(error_code::malformed, "a second greeting"); break;
     case peer::frame_type::ping:
-    case peer::frame_type::pong: return other_frame{link.who.name, link.id, frame};
+    case peer::frame_type::pong:
+    case peer::frame_type::bind:
+    case peer::frame_type::bound:
+    case peer::frame_type::locate:
+    case peer::frame_type::located:
+    case peer::frame_type::fetch:
+    case peer::frame_type::fetched:
+    case peer::frame_type::offer:
+    case peer::frame_type::accept:
+    case peer::frame_type::stored:
+    case peer::frame_type::forget:
+    case peer::frame_type::forgot: return other_frame{link.who.name, link.id, frame};
     default: ++counters_.unknown_types;
   }
   if (!taken) {

@@ -60,6 +60,8 @@ class byte_reader {
     return bytes;
   }
   [[nodiscard]] std::span<const std::byte> get_bytes() noexcept { return take(get<std::uint32_t>()); }
+  /// `n` bytes, or none if there are not as many.
+  [[nodiscard]] std::span<const std::byte> get_run(std::size_t n) noexcept { return take(n); }
   [[nodiscard]] std::string get_text() {
     const auto run = get_bytes();
     std::string text(run.size(), '\0');

@@ -88,6 +88,15 @@ struct block_record {
 };
 static_assert(sizeof(block_record) == 112);
 
+/// Where a slab's blocks and their records are in this process: good while one of the blocks is pinned or reserved.
+struct slab_place {
+  std::uint32_t index = 0;
+  std::uint32_t count = 0;
+  std::uint64_t stride = 0;
+  std::byte* memory = nullptr;
+  const block_record* records = nullptr;
+};
+
 inline constexpr std::uint32_t max_records = 1U << 28;  ///< blocks of a node, all instances
 
 /// All records of a node: one sparse segment, slabs own ranges of it. The owner's thread only.

@@ -21,6 +21,7 @@
 #include "actors/lower_tier_host.hpp"
 #include "actors/node.hpp"
 #include "actors/pulse.hpp"
+#include "actors/remote_tier.hpp"
 #include "actors/tier_options.hpp"
 #include "actors/tier_stack.hpp"
 #include "config/logging.hpp"
@@ -133,6 +134,7 @@ class worker {
     });
     if (!path) return std::unexpected(path.error());
     data_path_ = std::move(*path);
+    if (!config_->cluster.name.empty()) make_pool();
     make_lower(handed.entries);
     auto reserve = take_reserve(handed.entries);
     auto state = recover_state(*config_, keeper_, std::move(handed.entries));
@@ -278,10 +280,23 @@ class worker {
          .may_wait = handed.epoch > 1,  // engines use this node, in a cluster or alone
          // Of a node that has just been started only: a later worker has blocks, which engines use, name or no name.
          .fatal = handed.epoch == 1 ? [this](const std::string& reason) { give_up_name(reason); }
-                                    : std::function<void(const std::string&)>([](const std::string&) {})});
+                                    : std::function<void(const std::string&)>([](const std::string&) {}),
+         .blocks = blocks_,
+         .dram = tiers_.top,
+         .epoch = handed.epoch,
+         .kept_here = groups_kept_here(*config_)});
     if (!made) return std::unexpected(made.error());
     cluster_ = std::move(*made);
     return {};
+  }
+
+  /// Its network comes later. Alarms ring on the data path's thread, and are heard on the network's.
+  void make_pool() {
+    blocks_ = std::make_shared<cluster::pool>([this](cluster::pool::steady_time when) {
+      data_path_->post_at(when, [to = std::weak_ptr(blocks_)] {
+        if (const auto still = to.lock()) (void)still->post([still] { still->advance(); });
+      });
+    });
   }
 
   void make_provisioner() {
@@ -335,6 +350,7 @@ class worker {
          .config = config_,
          .keep_memory = [&](const std::string& name,
                             std::uint64_t bytes) { return keep_memory(name, bytes, keeper_, entries); },
+         .blocks = blocks_,
          .exceptions = exceptions_});
     // What no tier asked for is another configuration's: the keeper has it until that comes back.
     std::erase_if(entries, [](const auto& each) { return each.kind == local::entry_kind::tier_memory; });
@@ -444,6 +460,7 @@ class worker {
   unique_fd signals_;
   worker_system_config system_config_;
   std::unique_ptr<data_path> data_path_;   ///< it ran actors of the system, which ends first
+  std::shared_ptr<cluster::pool> blocks_;  ///< null: the node is alone
   std::unique_ptr<cluster_host> cluster_;  ///< null: the node is alone; the same
   caf::actor_system system_;
   /// For its memory: threads of the tiers below and the provisioner outlive the tier's actor.

@@ -193,6 +193,15 @@ void fake_network::send_block(peer::link_id to, const peer::piece_header& head, 
       node_);
 }
 
+void fake_network::run(std::function<void()> what) {
+  wire_.at(
+      wire_.now(),
+      [alive = alive_, what = std::move(what)] {
+        if (*alive) what();
+      },
+      node_);
+}
+
 void fake_network::close(peer::link_id which, error why) {
   const auto found = links_.find(which);
   if (found == links_.end()) return;

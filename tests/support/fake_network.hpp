@@ -92,6 +92,7 @@ class fake_network final : public peer::network {
   void await_blocks(peer::link_id which, const peer::ticket& proof) override;
   void send_block(peer::link_id to, const peer::piece_header& head, std::span<const std::byte> memory) override;
   void close(peer::link_id which, error why) override;
+  void run(std::function<void()> what) override;
   [[nodiscard]] peer::oddities odd() const noexcept override { return {}; }
   void stop() noexcept override;
 

@@ -92,6 +92,19 @@ std::optional<std::pair<unique_fd, unique_fd>> instance_table::descriptors(insta
   return std::pair(std::move(*index), std::move(*versions));
 }
 
+std::optional<memory::slab_place> instance_table::slab_place_of(instance_number number, std::uint32_t index) const {
+  const auto found = state_.instances.find(number);
+  if (found == state_.instances.end()) return std::nullopt;
+  const auto home = found->second->slabs.find(index);
+  if (home == found->second->slabs.end()) return std::nullopt;
+  const slab_description& what = home->second->what;
+  return memory::slab_place{.index = index,
+                            .count = what.count,
+                            .stride = what.stride,
+                            .memory = home->second->memory.data(),
+                            .records = &state_.records[what.first_record]};
+}
+
 std::optional<std::pair<unique_fd, std::uint64_t>> instance_table::slab_descriptor(instance_number number,
                                                                                    std::uint32_t index) const {
   const auto found = state_.instances.find(number);

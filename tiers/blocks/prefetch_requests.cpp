@@ -40,7 +40,9 @@ progress prefetch_requests::run_prefetch(batch& work, session& session, const su
   } else {
     gathering.stride = session.of->pools[entry.group]->stride;
     const full_key& full = gathering.keys.emplace_back(std::span(entry.key, entry.key_size));
-    gathering.places.push_back(place_of(*session.of, entry.group, full));
+    spot at = place_of(*session.of, entry.group, full);
+    if (work.is_guest && at.what == place::unasked) at = {place::absent};
+    gathering.places.push_back(at);
   }
   ++work.next;
   if ((entry.flags & submission::flag_last) == 0) return progress::finished;

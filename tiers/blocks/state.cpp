@@ -25,20 +25,21 @@ slab* state::slab_of_record(std::uint32_t record) const noexcept {
   return record - found->what.first_record < found->what.count ? found : nullptr;
 }
 
-std::optional<block_ref> state::find_present(const instance& instance, const block_key& key, const full_key& full,
-                                             bool* collision) const noexcept {
+std::optional<block_ref> state::find_present(const instance& instance, const block_key& key) const noexcept {
   const std::uint64_t value = instance.index.find(key);
   if (!index_value::holds_block(value)) return std::nullopt;
   const block_ref ref = index_value::ref(value);
   const slab* home = slab_of(instance, ref);
-  if (home == nullptr) return std::nullopt;
-  const memory::block_record& record = record_of(*home, ref);
-  if (record.state() != block_state::present) return std::nullopt;
-  if (record.get_key() != full) {
-    if (collision != nullptr) *collision = true;
-    return std::nullopt;
-  }
+  if (home == nullptr || record_of(*home, ref).state() != block_state::present) return std::nullopt;
   return ref;
+}
+
+std::optional<block_ref> state::find_present(const instance& instance, const block_key& key, const full_key& full,
+                                             bool* collision) const noexcept {
+  const auto ref = find_present(instance, key);
+  if (!ref || record_of(*slab_of(instance, *ref), *ref).get_key() == full) return ref;
+  if (collision != nullptr) *collision = true;
+  return std::nullopt;
 }
 
 bool state::is_same(const pool& group, const chain_block& block) const noexcept {

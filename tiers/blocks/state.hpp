@@ -45,6 +45,9 @@ struct state {
   [[nodiscard]] memory::block_record& record_of(const slab& slab, memory::block_ref ref) const noexcept {
     return records[slab.what.first_record + ref.block()];
   }
+  /// Nothing when the key is not here; another one may have its place.
+  [[nodiscard]] std::optional<memory::block_ref> find_present(const instance& instance,
+                                                              const block_key& key) const noexcept;
   /// Nothing when the key is not here; `collision`: another key has its place.
   [[nodiscard]] std::optional<memory::block_ref> find_present(const instance& instance, const block_key& key,
                                                               const full_key& full, bool* collision) const noexcept;

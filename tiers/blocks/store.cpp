@@ -48,6 +48,10 @@ std::optional<std::pair<unique_fd, unique_fd>> store::descriptors(instance_numbe
   return parts_->table.descriptors(number);
 }
 
+std::optional<memory::slab_place> store::slab_place_of(instance_number number, std::uint32_t index) const {
+  return parts_->table.slab_place_of(number, index);
+}
+
 std::optional<std::pair<unique_fd, std::uint64_t>> store::slab_descriptor(instance_number number,
                                                                           std::uint32_t index) const {
   return parts_->table.slab_descriptor(number, index);

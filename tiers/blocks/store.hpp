@@ -50,6 +50,8 @@ class store {
   void claim_instance(instance_number number, boot_time now) noexcept;
   /// What a client maps: read-only descriptors of index and versions. Nothing for unknown instances.
   [[nodiscard]] std::optional<std::pair<unique_fd, unique_fd>> descriptors(instance_number number) const;
+  /// Nothing when the slab is gone.
+  [[nodiscard]] std::optional<memory::slab_place> slab_place_of(instance_number number, std::uint32_t index) const;
   /// A second descriptor of a slab, and its segment's size in bytes. Nothing when the slab is gone.
   [[nodiscard]] std::optional<std::pair<unique_fd, std::uint64_t>> slab_descriptor(instance_number number,
                                                                                    std::uint32_t index) const;

@@ -1,6 +1,7 @@
 #include "tiers/blocks/submissions.hpp"
 
 #include <algorithm>
+#include <cstring>
 
 #include "memory/store_point.hpp"
 #include "tiers/blocks/accounts.hpp"
@@ -303,7 +304,10 @@ void submissions::run_finish(batch& work, session& session, const submission& en
   in.reserved_keys.erase(held.key);
   in.reservations.erase(found);
   accounts_.discharge_reservation(in, ref, home->what.stride);
-  blocks_.publish(in, *home, ref, full, now);
+  // Of all parts at once the session can know the sum, as of a commit.
+  const bool summed = state_.options.has_lower() && (entry.flags & submission::flag_checksum) != 0 &&
+                      entry.argument == pool_of(*home).all_parts;
+  blocks_.publish(in, *home, ref, full, now, summed ? std::optional(entry.detail) : std::nullopt);
   chains_.note_stored(pool_of(*home), home->what.first_record + ref.block(), identity, 0, session, now);
   ++state_.counters.commits;
 }
@@ -342,6 +346,12 @@ void submissions::run_release(batch& work, session& session, const submission& e
   ++work.effects;
 }
 
+void submissions::remove_one(batch& work, instance& of, const block_key& key, std::optional<block_ref> here,
+                             std::vector<block_ref>& into) {
+  edges_.note_removal(of, key, work.removals);
+  if (here) into.push_back(*here);
+}
+
 void submissions::run_removals(batch& work, session& session, boot_time now) {
   std::vector<block_ref> refs;
   const std::uint32_t request = work.entries[work.next].request;
@@ -350,14 +360,17 @@ void submissions::run_removals(batch& work, session& session, boot_time now) {
     const submission& entry = work.entries[work.next];
     if (entry.op != operation::remove || entry.request != request) break;
     last = entry;
-    if (entry.group >= session.of->pools.size() || entry.key_size < min_key_bytes || entry.key_size > max_key_bytes) {
+    if ((entry.flags & submission::flag_reduced) != 0 && entry.key_size == sizeof(block_key)) {
+      block_key key;
+      std::memcpy(&key, entry.key, sizeof key);
+      remove_one(work, *session.of, key, state_.find_present(*session.of, key), refs);
+    } else if (entry.group >= session.of->pools.size() || entry.key_size < min_key_bytes ||
+               entry.key_size > max_key_bytes) {
       refuse(work, entry, error_code::malformed);
     } else {
       const full_key full({entry.key, entry.key_size});
       const block_key key = reduce_key(full.view(), entry.group);
-      const auto ref = state_.find_present(*session.of, key, full, nullptr);
-      edges_.note_removal(*session.of, key, work.removals);
-      if (ref) refs.push_back(*ref);
+      remove_one(work, *session.of, key, state_.find_present(*session.of, key, full, nullptr), refs);
     }
     if ((entry.flags & submission::flag_last) != 0) {
       ++work.next;

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <vector>
 
 #include "tiers/blocks/state.hpp"
 
@@ -59,6 +60,8 @@ class submissions {
   void run_finish(batch& work, session& session, const memory::submission& entry, boot_time now);
   void refuse_finish(batch& work, session& session, const memory::submission& entry, slab* home);
   void run_release(batch& work, session& session, const memory::submission& entry);
+  void remove_one(batch& work, instance& of, const block_key& key, std::optional<memory::block_ref> here,
+                  std::vector<memory::block_ref>& into);
   void run_removals(batch& work, session& session, boot_time now);
   void run_keep(batch& work, session& session, const memory::submission& entry, boot_time now);
 

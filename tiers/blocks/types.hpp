@@ -128,6 +128,7 @@ struct clear_work {
 /// One session's submissions on their way through the store.
 struct batch {
   session_number session = 0;
+  bool is_guest = false;  ///< of another node: tiers outside this machine have no part in it
   std::vector<memory::submission> entries;
   std::vector<memory::completion> completions;
   std::vector<removal> removals{};  ///< what the tier below must forget before the batch is answered

@@ -12,6 +12,7 @@
 
 #include "core/block_key.hpp"
 #include "core/error.hpp"
+#include "core/instance_spec.hpp"
 #include "tiers/steps.hpp"
 
 namespace cenote::remote {
@@ -41,6 +42,7 @@ enum class item_result : std::uint8_t {
   wrong,        ///< get: header, size or bytes are not those of the block; that copy was dropped
   unreachable,  ///< no connection, an error of it, no answer in time
   refused,      ///< more is open than the backend takes: the place was not asked
+  own,          ///< put: this node is where the block belongs
 };
 
 struct item_outcome {
@@ -72,6 +74,9 @@ class backend {
   backend& operator=(const backend&) = delete;
   virtual ~backend() = default;
 
+  /// An instance that is used here, before anything is asked of its blocks; again when the backend has said that it
+  /// stands.
+  virtual void bind(const instance_spec& /*spec*/) {}
   virtual void put(std::vector<item> batch) = 0;
   virtual void get(std::vector<item> batch) = 0;
   /// Which of these blocks of one instance are there; `answer` comes within `patience`.

@@ -87,7 +87,7 @@ void store::end(std::unordered_map<std::uint64_t, moving>::iterator of, transfer
 
 void store::end_put(std::unordered_map<std::uint64_t, moving>::iterator of, item_result how) {
   const moving& what = of->second;
-  const bool was_turned_down = how == item_result::full || how == item_result::refused;
+  const bool was_turned_down = how == item_result::full || how == item_result::refused || how == item_result::own;
   if (what.unwanted && !was_turned_down) {  // also after an answer that did not come: the value may have landed
     late_.push_back({what.at, what.identity, what.what.key});
   }

@@ -36,6 +36,17 @@ enum class frame_type : std::uint16_t {
   leave = 7,
   ping = 9,
   pong = 10,
+  bind = 16,  ///< of blocks, as the next: see block_messages.hpp. A request and its answer have one number
+  bound = 17,
+  locate = 20,
+  located = 21,
+  fetch = 22,
+  fetched = 24,  ///< those that bring no bytes
+  offer = 25,
+  accept = 26,
+  stored = 28,
+  forget = 29,
+  forgot = 30,
 };
 
 inline constexpr std::size_t frame_header_bytes = 32;

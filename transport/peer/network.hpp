@@ -84,6 +84,8 @@ class network {
   virtual void send_block(link_id to, const piece_header& head, std::span<const std::byte> memory) = 0;
   /// Ends a link without regard to what is under way. `closed` follows.
   virtual void close(link_id which, error why) = 0;
+  /// Runs `what` on the network's thread, soon; not at all once the network has stopped.
+  virtual void run(std::function<void()> what) = 0;
   [[nodiscard]] virtual oddities odd() const noexcept = 0;
   /// Closes all links, and says so; afterwards nothing is said any more. Waits for the network's thread.
   virtual void stop() noexcept = 0;

@@ -24,8 +24,6 @@ class network : public peer::network {
   /// Where other nodes dial this one, and where they join a connection for blocks to a link.
   [[nodiscard]] virtual endpoint where() const = 0;
   [[nodiscard]] virtual endpoint blocks_at() const = 0;
-  /// Calls `what` soon, on the network's own thread, unless it stops before.
-  virtual void run(std::function<void()> what) = 0;
 };
 
 /// `events` are called from now on. Errors: unsupported: no UCX; system: the address is in use, or UCX cannot start.

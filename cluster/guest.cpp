@@ -1,0 +1,641 @@
+#include "cluster/guest.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+
+#include "core/byte_io.hpp"
+#include "core/checksum.hpp"
+#include "core/stored_identity.hpp"
+#include "memory/lower_hints.hpp"
+#include "memory/prefetch_terms.hpp"
+
+namespace cenote::cluster {
+
+namespace {
+
+using memory::completion;
+using memory::completion_kind;
+using memory::operation;
+using memory::submission;
+using peer::block_answer;
+using peer::frame_type;
+
+constexpr std::uint64_t windows_queued = 4;  // of one node's fetches; what is beyond is answered `missing`
+
+submission entry_of(operation what, std::uint32_t group, std::uint32_t request, std::span<const std::byte> key = {}) {
+  submission made;
+  made.op = what;
+  made.group = static_cast<std::uint16_t>(group);
+  made.request = request;
+  made.key_size = static_cast<std::uint8_t>(key.size());
+  std::ranges::copy(key, made.key);
+  return made;
+}
+
+/// Ends a request of several entries.
+void close_request(std::vector<submission>& entries) {
+  for (std::uint32_t i = 0; i < entries.size(); ++i) entries[i].index = i;
+  if (!entries.empty()) entries.back().flags |= submission::flag_last;
+}
+
+/// The keys of one frame, back to back.
+std::vector<std::byte> flat(const peer::block_request& asked) {
+  std::vector<std::byte> all;
+  all.reserve(asked.blocks.size() * max_key_bytes);
+  for (const auto& [token, key] : asked.blocks) all.insert(all.end(), key.view().begin(), key.view().end());
+  return all;
+}
+
+key_batch batch_of(const std::vector<std::byte>& keys, std::size_t width, std::size_t first = 0) {
+  return {keys.data() + first * width, keys.size() / width - first, width};
+}
+
+}  // namespace
+
+guest_session::guest_session(memory::index_memory its_index, memory::version_table its_versions,
+                             memory::session_memory view)
+    : index(std::move(its_index)),
+      versions(std::move(its_versions)),
+      slots(view.pin_slots()),
+      lookup(memory::index_reader(index.tables), versions, view, slots, memory::hint_reader(index.hints)) {}
+
+void guest::heard(peer::link_id from, frame_type type, std::uint64_t request, std::span<const std::byte> body) {
+  switch (type) {
+    case frame_type::bind: return bind(from, request, body);
+    case frame_type::locate: return locate(from, request, body);
+    case frame_type::fetch: return fetch(from, request, body);
+    case frame_type::offer: return offer(from, request, body);
+    case frame_type::forget: return forget(from, request, body);
+    default: return;  // a later version's
+  }
+}
+
+void guest::misbehaves(peer::link_id who, const std::string& how) {
+  count(pool_.counters.refused);
+  pool_.close(who, "the other node " + how);
+}
+
+// ---------------------------------------------------------------------------------------------- instances
+
+guest::hosted* guest::find(peer::link_id user, std::uint32_t handle) {
+  const auto found = instances_.find(handle);
+  return found == instances_.end() || !found->second.users.contains(user) ? nullptr : &found->second;
+}
+
+guest::hosted* guest::find_identity(std::uint64_t identity) {
+  const auto found = std::ranges::find_if(instances_, [&](const auto& each) { return each.second.identity == identity; });
+  return found == instances_.end() ? nullptr : &found->second;
+}
+
+void guest::refuse(peer::link_id to, std::uint64_t request, const std::string& why) {
+  count(pool_.counters.refused);
+  pool_.send(to, frame_type::bound, request, peer::encode(peer::bind_answer{.why = why}));
+}
+
+void guest::bind(peer::link_id from, std::uint64_t request, std::span<const std::byte> body) {
+  auto asked = peer::decode_bind_request(body);
+  if (!asked) return misbehaves(from, asked.error().message());
+  byte_reader reader(asked->spec);
+  auto spec = decode_instance_spec(reader);
+  if (spec) {
+    if (const auto sound = validate(*spec); !sound) spec = std::unexpected(sound.error());
+  }
+  if (!spec) return refuse(from, request, spec.error().message());
+  if (identity_of(*spec) != asked->identity) return refuse(from, request, "the identity is not that of the spec");
+  if (options_.kept_here.contains(spec->paying_group()))
+    return refuse(from, request, "blocks of group `" + spec->paying_group() + "` stay on this machine");
+  hosted* of = find_identity(asked->identity);
+  if (of == nullptr && instances_.size() >= most_instances)
+    return refuse(from, request, "this node has " + std::to_string(most_instances) + " instances of others already");
+  const bool is_new = of == nullptr;
+  if (is_new) {
+    const std::uint32_t handle = next_handle_++;
+    of = &instances_[handle];
+    of->handle = handle;
+    of->identity = asked->identity;
+    of->spec = std::move(*spec);
+  }
+  of->users.insert(from);
+  of->waiting.emplace_back(from, request);
+  learn_cleared(asked->identity, asked->cleared);
+  if (is_new) {
+    room_.open(of->spec, [this, handle = of->handle](result<guest_session_ptr> how) { opened(handle, std::move(how)); });
+  } else if (of->session && of->clears == 0) {
+    answer_binds(*of);
+  }
+}
+
+void guest::opened(std::uint32_t handle, result<guest_session_ptr> how) {
+  const auto found = instances_.find(handle);
+  if (found == instances_.end()) {  // nobody wants it any more
+    if (how) room_.close((*how)->number);
+    return;
+  }
+  hosted& of = found->second;
+  if (!how) {
+    for (const auto& [link, request] : of.waiting) refuse(link, request, how.error().message());
+    instances_.erase(found);
+    return;
+  }
+  of.session = std::move(*how);
+  if (of.must_clear) return clear(of, [](std::uint64_t, const std::string&) {});
+  answer_binds(of);
+}
+
+void guest::answer_binds(hosted& of) {
+  for (const auto& [link, request] : std::exchange(of.waiting, {})) {
+    pool_.send(link, frame_type::bound, request,
+               peer::encode(peer::bind_answer{.handle = of.handle, .cleared = pool_.cleared(of.identity)}));
+  }
+}
+
+void guest::learn_cleared(std::uint64_t identity, std::uint64_t count) {
+  if (count <= pool_.cleared(identity)) return;
+  pool_.note_cleared(identity, count);
+  hosted* const of = find_identity(identity);
+  if (of == nullptr) return;
+  if (of->session) {
+    clear(*of, [](std::uint64_t, const std::string&) {});
+  } else {
+    of->must_clear = true;
+  }
+}
+
+/// Who cannot be asked does not ask either: what it was given is taken back as if its link had closed.
+void guest::members_changed() {
+  std::set<peer::link_id> gone;
+  for (const auto& [handle, of] : instances_) {
+    for (const peer::link_id each : of.users) {
+      if (pool_.member_on(each) == nullptr) gone.insert(each);
+    }
+  }
+  for (const peer::link_id each : gone) closed(each);
+}
+
+void guest::closed(peer::link_id which) {
+  misses_.erase(which);
+  for (auto each = deliveries_.lower_bound({which, 0}); each != deliveries_.end() && each->first.first == which;) {
+    end_delivery(each->first, std::nullopt);
+    each = deliveries_.lower_bound({which, 0});
+  }
+  for (auto each = loans_.lower_bound({which, 0}); each != loans_.end() && each->first.first == which;) {
+    const auto next = std::next(each);
+    if (!each->second.is_given) end_loan(each);  // the others end with `sent`
+    each = next;
+  }
+  usage_.erase(which);
+  for (auto& [handle, of] : instances_) {
+    of.users.erase(which);
+    std::erase_if(of.waiting, [&](const auto& each) { return each.first == which; });
+  }
+}
+
+// ---------------------------------------------------------------------------------------------- reads
+
+void guest::locate(peer::link_id from, std::uint64_t request, std::span<const std::byte> body) {
+  const auto asked = peer::decode_locate_request(body);
+  if (!asked) return misbehaves(from, asked.error().message());
+  hosted* const of = find(from, asked->handle);
+  peer::locate_answer answer;
+  answer.held.resize(asked->keys.size());
+  if (of != nullptr && of->session && asked->group < of->spec.groups.size() && !asked->keys.empty()) {
+    std::vector<std::byte> keys;
+    for (const full_key& each : asked->keys) keys.insert(keys.end(), each.view().begin(), each.view().end());
+    std::vector<std::uint8_t> here(asked->keys.size());
+    const key_batch batch = batch_of(keys, asked->keys.front().size);
+    of->session->lookup.find_each(batch, asked->group, here);
+    of->session->lookup.add_lower(batch, asked->group, here);
+    for (std::size_t i = 0; i < here.size(); ++i) answer.held[i] = here[i] != 0;
+  }
+  pool_.send(from, frame_type::located, request, peer::encode(answer));
+}
+
+void guest::fetch(peer::link_id from, std::uint64_t /*request*/, std::span<const std::byte> body) {
+  const auto asked = peer::decode_block_request(body);
+  if (!asked) return misbehaves(from, asked.error().message());
+  if (std::ranges::any_of(asked->blocks, [](const auto& each) { return is_offer(each.first); }))
+    return misbehaves(from, "names blocks that it asks for as blocks that are offered");
+  hosted* const of = find(from, asked->handle);
+  if (of != nullptr && of->session && asked->group < of->spec.groups.size())
+    return lend(from, *of, *asked, true);
+  for (const auto& [token, key] : asked->blocks) misses_[from].emplace_back(token, block_answer::missing);
+}
+
+/// Pins what is here, and sends it; what only a tier below has comes up first.
+void guest::lend(peer::link_id to, hosted& of, const peer::block_request& asked, bool may_bring_up) {
+  const std::uint64_t stride = of.spec.groups[asked.group].stride();
+  const std::vector<std::byte> keys = flat(asked);
+  const std::size_t width = asked.blocks.empty() ? 1 : asked.blocks.front().second.size;
+  std::vector<memory::pin> pins(asked.blocks.size());
+  peer::block_request absent{.handle = asked.handle, .group = asked.group, .blocks = {}};
+  std::vector<place> lent;
+  std::vector<memory::block_ref> read;
+  auto& misses = misses_[to];
+  for (std::size_t next = 0; next < asked.blocks.size();) {
+    const std::uint64_t room = windows_queued * options_.window - std::min(windows_queued * options_.window, usage_[to].loans);
+    key_batch rest = batch_of(keys, width, next);
+    rest.count = std::min<std::size_t>(rest.count, room / stride);
+    const auto held = rest.count == 0 ? result<std::size_t>(fail(error_code::limit_exceeded, "too much is asked for"))
+                                      : of.session->lookup.pin_prefix(rest, asked.group, std::span(pins).subspan(next));
+    if (!held) {  // too much is under way to this node, or to all
+      for (; next < asked.blocks.size(); ++next) misses.emplace_back(asked.blocks[next].first, block_answer::missing);
+      break;
+    }
+    for (const std::size_t end = next + *held; next < end; ++next) {
+      const auto& [token, key] = asked.blocks[next];
+      const auto [at, is_new] = loans_.try_emplace({to, token}, loan{of.handle, asked.group, key, pins[next], stride});
+      if (!is_new) {
+        of.session->lookup.unpin(std::span(pins).subspan(next, 1));
+        continue;
+      }
+      usage_[to].loans += stride;
+      lent.push_back(at->first);
+      read.push_back(pins[next].block);
+    }
+    if (*held == rest.count) continue;
+    absent.blocks.push_back(asked.blocks[next++]);
+  }
+  if (!absent.blocks.empty()) {
+    const std::vector<std::byte> gone = flat(absent);
+    std::vector<std::uint8_t> below(absent.blocks.size());
+    if (may_bring_up) of.session->lookup.add_lower(batch_of(gone, width), asked.group, below);
+    peer::block_request wanted{.handle = asked.handle, .group = asked.group, .blocks = {}};
+    for (std::size_t i = 0; i < below.size(); ++i) {
+      if (below[i] != 0) wanted.blocks.push_back(absent.blocks[i]);
+      else misses.emplace_back(absent.blocks[i].first, block_answer::missing);
+    }
+    if (!wanted.blocks.empty()) bring_up(to, of, std::move(wanted));
+  }
+  touch(of, asked.group, read);
+  send_loans(of, std::move(lent));
+}
+
+void guest::bring_up(peer::link_id to, hosted& of, peer::block_request wanted) {
+  std::vector<submission> entries;
+  for (const auto& [token, key] : wanted.blocks)
+    entries.push_back(entry_of(operation::prefetch, wanted.group, 0, key.view()));
+  close_request(entries);
+  memory::prefetch_terms terms;
+  terms.policy = prefetch_policy::wait_complete;
+  terms.prefill_rate = 0;  // who asks has decided already that it is worth it
+  terms.threshold_tokens = 0;
+  terms.pack(entries.back());
+  count(pool_.counters.brought_up, wanted.blocks.size());
+  room_.run(of.session->number, std::move(entries), true,
+            [this, to, wanted = std::move(wanted)](const std::vector<completion>&) {
+              if (hosted* const still = find(to, wanted.handle)) lend(to, *still, wanted, false);
+            });
+}
+
+void guest::find_slabs(hosted& of, std::vector<std::uint32_t> missing, std::function<void()> then) {
+  std::ranges::sort(missing);
+  missing.erase(std::unique(missing.begin(), missing.end()), missing.end());
+  std::erase_if(missing, [&](std::uint32_t each) { return of.slabs.contains(each); });
+  if (missing.empty()) return then();
+  room_.find_slabs(of.session->instance, std::move(missing),
+                   [this, handle = of.handle, then = std::move(then)](const std::vector<memory::slab_place>& found) {
+                     if (const auto still = instances_.find(handle); still != instances_.end()) {
+                       for (const memory::slab_place& each : found) still->second.slabs.insert_or_assign(each.index, each);
+                     }
+                     then();
+                   });
+}
+
+void guest::send_loans(hosted& of, std::vector<place> which) {
+  std::vector<std::uint32_t> slabs;
+  for (const place& each : which) slabs.push_back(loans_.at(each).pin.block.slab());
+  find_slabs(of, std::move(slabs), [this, handle = of.handle, which = std::move(which)] {
+    const auto still = instances_.find(handle);
+    for (const place& each : which) {
+      const auto found = loans_.find(each);
+      if (found != loans_.end() && still != instances_.end()) send_loan(still->second, each, found->second);
+    }
+  });
+}
+
+void guest::send_loan(hosted& of, const place& to, loan& what) {
+  const auto slab = of.slabs.find(what.pin.block.slab());
+  const std::uint32_t number = what.pin.block.block();
+  if (slab == of.slabs.end() || number >= slab->second.count || slab->second.stride != what.bytes) {
+    misses_[to.first].emplace_back(to.second, block_answer::missing);
+    return end_loan(loans_.find(to));
+  }
+  const std::span<const std::byte> memory(slab->second.memory + what.bytes * number, what.bytes);
+  const auto kept = slab->second.records[number].checksum();
+  peer::piece_header head;
+  head.token = to.second;
+  head.what = static_cast<std::uint16_t>(piece_kind::asked);
+  head.handle = of.handle;
+  head.checksum = bind_checksum(kept ? *kept : checksum_of(memory), of.identity, what.group, what.full);
+  what.is_given = true;
+  count(pool_.counters.lent);
+  count(pool_.counters.lent_bytes, what.bytes);
+  pool_.send_block(to.first, head, memory);
+}
+
+void guest::sent(peer::link_id to, std::uint64_t token, bool /*is_sent*/) {
+  if (const auto found = loans_.find({to, token}); found != loans_.end()) end_loan(found);
+}
+
+void guest::end_loan(std::map<place, loan>::iterator which) {
+  const auto of = instances_.find(which->second.handle);
+  if (of != instances_.end()) of->second.session->lookup.unpin(std::span(&which->second.pin, 1));
+  if (const auto used = usage_.find(which->first.first); used != usage_.end()) used->second.loans -= which->second.bytes;
+  loans_.erase(which);
+}
+
+/// To the tier's policies a read by another node is a read.
+void guest::touch(hosted& of, std::uint32_t group, std::span<const memory::block_ref> read) {
+  if (read.empty()) return;
+  std::vector<submission> entries;
+  for (std::size_t first = 0; first < read.size(); first += memory::touch_runs::capacity) {
+    memory::touch_runs runs{};
+    const std::size_t count = std::min(memory::touch_runs::capacity, read.size() - first);
+    for (std::size_t i = 0; i < count; ++i) runs.run[i] = memory::touch_runs::make(read[first + i], 1);
+    submission& entry = entries.emplace_back(entry_of(operation::touch, group, 0));
+    entry.key_size = static_cast<std::uint8_t>(count * sizeof(std::uint64_t));
+    std::memcpy(entry.key, &runs, entry.key_size);
+  }
+  close_request(entries);
+  room_.run(of.session->number, std::move(entries), false, [](const std::vector<completion>&) {});
+}
+
+// ---------------------------------------------------------------------------------------------- writes
+
+void guest::offer(peer::link_id from, std::uint64_t request, std::span<const std::byte> body) {
+  auto asked = peer::decode_block_request(body);
+  if (!asked) return misbehaves(from, asked.error().message());
+  if (!std::ranges::all_of(asked->blocks, [](const auto& each) { return is_offer(each.first); }))
+    return misbehaves(from, "names blocks that it offers as blocks that are asked for");
+  peer::block_answers answers;
+  hosted* const of = find(from, asked->handle);
+  if (of == nullptr || !of->session || asked->group >= of->spec.groups.size() || asked->blocks.empty()) {
+    for (const auto& [token, key] : asked->blocks) answers.emplace_back(token, block_answer::full);
+    return pool_.send(from, frame_type::accept, request, peer::encode(answers));
+  }
+  const std::vector<std::byte> keys = flat(*asked);
+  std::vector<std::uint8_t> here(asked->blocks.size());
+  of->session->lookup.find_each(batch_of(keys, asked->blocks.front().second.size), asked->group, here);
+  const std::uint64_t stride = of->spec.groups[asked->group].stride();
+  std::uint64_t coming = usage_[from].deliveries;
+  std::vector<std::pair<std::uint64_t, full_key>> wanted;
+  for (std::size_t i = 0; i < here.size(); ++i) {
+    const auto& [token, key] = asked->blocks[i];
+    const bool has_room = coming == 0 || coming + stride <= 2 * options_.window;
+    if (here[i] != 0) {
+      answers.emplace_back(token, block_answer::have);
+    } else if (!has_room || deliveries_.contains({from, token})) {
+      answers.emplace_back(token, block_answer::full);
+    } else {
+      coming += stride;
+      wanted.emplace_back(token, key);
+    }
+  }
+  asked->blocks = std::move(wanted);
+  if (asked->blocks.empty()) return pool_.send(from, frame_type::accept, request, peer::encode(answers));
+  reserve(from, request, *of, std::move(*asked), std::move(answers));
+}
+
+void guest::reserve(peer::link_id from, std::uint64_t request, hosted& of, peer::block_request asked,
+                    peer::block_answers answers) {
+  const std::uint64_t stride = of.spec.groups[asked.group].stride();
+  std::vector<submission> entries;
+  for (const auto& [token, key] : asked.blocks) {
+    submission& entry = entries.emplace_back(entry_of(operation::reserve, asked.group, 0, key.view()));
+    entry.argument = of.spec.groups[asked.group].all_parts();
+    usage_[from].deliveries += stride;
+    deliveries_[{from, token}] = delivery{.handle = of.handle,
+                                          .group = asked.group,
+                                          .full = key,
+                                          .block = {},
+                                          .grant_version = 0,
+                                          .until = pool::steady_time::max()};
+  }
+  close_request(entries);
+  room_.run(of.session->number, std::move(entries), false,
+            [this, from, request, handle = of.handle, asked = std::move(asked),
+             answers = std::move(answers)](const std::vector<completion>& how) {
+              reserved(from, request, handle, asked, answers, how);
+            });
+}
+
+void guest::reserved(peer::link_id from, std::uint64_t request, std::uint32_t handle, const peer::block_request& asked,
+                     peer::block_answers answers, const std::vector<completion>& how) {
+  std::vector<const completion*> by_index(asked.blocks.size());
+  for (const completion& each : how) {
+    if (each.kind != completion_kind::done && each.index < by_index.size()) by_index[each.index] = &each;
+  }
+  std::vector<place> coming;
+  for (std::size_t i = 0; i < by_index.size(); ++i) {
+    const place at{from, asked.blocks[i].first};
+    const auto kind = by_index[i] == nullptr ? completion_kind::refused : by_index[i]->kind;
+    const auto found = deliveries_.find(at);
+    if (kind == completion_kind::reserved) {
+      const auto block = memory::block_ref::from_bits(by_index[i]->block);
+      if (found == deliveries_.end()) {  // the link closed meanwhile
+        ended_.push_back({at, {.handle = handle, .group = asked.group, .full = asked.blocks[i].second, .block = block,
+                               .grant_version = by_index[i]->grant_version}});
+        continue;
+      }
+      found->second.block = block;
+      found->second.grant_version = by_index[i]->grant_version;
+      found->second.until = pool_.now() + fill_limit;
+      coming.push_back(at);
+      continue;
+    }
+    answers.emplace_back(at.second, kind == completion_kind::present ? block_answer::have : block_answer::full);
+    if (found == deliveries_.end()) continue;
+    if (const auto used = usage_.find(from); used != usage_.end())
+      used->second.deliveries -= stride_of(handle, asked.group);
+    deliveries_.erase(found);
+  }
+  if (!coming.empty()) pool_.wake_at(pool_.now() + fill_limit);
+  place_deliveries(handle, coming, [this, from, request, coming, answers]() mutable {
+    for (const place& each : coming) {
+      const auto found = deliveries_.find(each);
+      if (found == deliveries_.end()) continue;
+      const bool is_placed = !found->second.memory.empty();
+      answers.emplace_back(each.second, is_placed ? block_answer::send : block_answer::full);
+      if (!is_placed) end_delivery(each, std::nullopt);
+    }
+    pool_.send(from, frame_type::accept, request, peer::encode(answers));
+  });
+}
+
+std::uint64_t guest::stride_of(std::uint32_t handle, std::uint32_t group) const {
+  const auto found = instances_.find(handle);
+  return found == instances_.end() ? 0 : found->second.spec.groups[group].stride();
+}
+
+void guest::place_deliveries(std::uint32_t handle, const std::vector<place>& which, std::function<void()> then) {
+  const auto of = instances_.find(handle);
+  if (of == instances_.end()) return;  // its links have closed
+  std::vector<std::uint32_t> slabs;
+  for (const place& each : which) slabs.push_back(deliveries_.at(each).block.slab());
+  find_slabs(of->second, std::move(slabs), [this, handle, which, then = std::move(then)] {
+    const auto still = instances_.find(handle);
+    for (const place& each : which) {
+      const auto found = deliveries_.find(each);
+      if (found == deliveries_.end() || still == instances_.end()) continue;
+      delivery& one = found->second;
+      const auto slab = still->second.slabs.find(one.block.slab());
+      if (slab == still->second.slabs.end() || one.block.block() >= slab->second.count) continue;
+      one.memory = {slab->second.memory + slab->second.stride * one.block.block(), slab->second.stride};
+    }
+    then();
+  });
+}
+
+std::span<std::byte> guest::expects(peer::link_id from, const peer::piece_header& head, std::size_t bytes) {
+  const auto found = deliveries_.find({from, head.token});
+  if (found == deliveries_.end()) return {};
+  delivery& one = found->second;
+  if (one.memory.empty() || head.total != one.memory.size() || head.offset != one.landed) return {};
+  return one.memory.subspan(head.offset, bytes);
+}
+
+void guest::landed(peer::link_id from, const peer::piece_header& head, std::span<const std::byte> piece) {
+  const auto found = deliveries_.find({from, head.token});
+  if (found == deliveries_.end()) return;
+  delivery& one = found->second;
+  one.landed += piece.size();
+  if (one.landed < one.memory.size()) return;
+  const auto of = instances_.find(one.handle);
+  if (of == instances_.end()) return;
+  const std::uint64_t hash = checksum_of(one.memory);
+  if (head.checksum == bind_checksum(hash, of->second.identity, one.group, one.full))
+    return end_delivery({from, head.token}, hash);
+  count(pool_.counters.wrong);
+  answer_stored(from, head.token, block_answer::wrong);
+  end_delivery({from, head.token}, std::nullopt);
+}
+
+void guest::answer_stored(peer::link_id to, std::uint64_t token, block_answer how) {
+  pool_.send(to, frame_type::stored, 0, peer::encode(peer::block_answers{{token, how}}));
+}
+
+/// With a hash: the block is whole. Without: it will not come, and its place goes back.
+void guest::end_delivery(const place& which, std::optional<std::uint64_t> hash) {
+  const auto found = deliveries_.find(which);
+  if (found == deliveries_.end()) return;
+  if (const auto used = usage_.find(which.first); used != usage_.end())
+    used->second.deliveries -= stride_of(found->second.handle, found->second.group);
+  if (found->second.until != pool::steady_time::max()) ended_.push_back({which, found->second, hash});
+  deliveries_.erase(found);
+}
+
+void guest::advance(std::chrono::steady_clock::time_point now) {
+  std::vector<place> late;
+  auto next = pool::steady_time::max();
+  for (const auto& [at, each] : deliveries_) {
+    if (each.until <= now) late.push_back(at);
+    else next = std::min(next, each.until);
+  }
+  for (const place& each : late) {
+    answer_stored(each.first, each.second, block_answer::lost);
+    end_delivery(each, std::nullopt);
+  }
+  if (next != pool::steady_time::max()) pool_.wake_at(next);
+}
+
+void guest::flush() {
+  for (auto& [link, answers] : std::exchange(misses_, {})) {
+    if (!answers.empty()) pool_.send(link, frame_type::fetched, 0, peer::encode(answers));
+  }
+  std::map<std::uint32_t, std::vector<ended_delivery>> by_instance;
+  for (ended_delivery& each : std::exchange(ended_, {})) by_instance[each.what.handle].push_back(std::move(each));
+  for (auto& [handle, all] : by_instance) store(handle, std::move(all));
+  for (auto each = instances_.begin(); each != instances_.end();) {
+    const hosted& of = each->second;
+    const bool is_over = of.users.empty() && of.session && of.clears == 0 &&
+                         std::ranges::none_of(loans_, [&](const auto& one) { return one.second.handle == of.handle; }) &&
+                         std::ranges::none_of(deliveries_, [&](const auto& one) { return one.second.handle == of.handle; });
+    if (is_over) room_.close(of.session->number);
+    each = is_over ? instances_.erase(each) : std::next(each);
+  }
+}
+
+/// Stores the whole ones, gives the others back.
+void guest::store(std::uint32_t handle, std::vector<ended_delivery> all) {
+  const auto of = instances_.find(handle);
+  if (of == instances_.end() || !of->second.session) return;  // its session is over, and its reservations with it
+  std::vector<submission> entries;
+  for (std::uint32_t i = 0; i < all.size(); ++i) {
+    const ended_delivery& each = all[i];
+    submission& entry = entries.emplace_back(
+        entry_of(each.hash ? operation::finish : operation::release, each.what.group, i));
+    entry.block = each.what.block.bits;
+    entry.grant_version = each.what.grant_version;
+    entry.argument = each.hash ? of->second.spec.groups[each.what.group].all_parts() : 0;
+    entry.detail = each.hash.value_or(0);
+    entry.flags = static_cast<std::uint8_t>(submission::flag_last | (each.hash ? submission::flag_checksum : 0));
+  }
+  room_.run(of->second.session->number, std::move(entries), false,
+            [this, all = std::move(all)](const std::vector<completion>& how) {
+              std::map<peer::link_id, peer::block_answers> answers;
+              for (const completion& each : how) {
+                if (each.kind != completion_kind::done || each.request >= all.size()) continue;
+                const ended_delivery& of_it = all[each.request];
+                if (!of_it.hash) continue;
+                const bool is_stored = each.value == 1;
+                count(is_stored ? pool_.counters.hosted : pool_.counters.not_hosted);
+                answers[of_it.from.first].emplace_back(of_it.from.second,
+                                                       is_stored ? block_answer::stored : block_answer::lost);
+              }
+              for (const auto& [link, of_link] : answers)
+                pool_.send(link, frame_type::stored, 0, peer::encode(of_link));
+            });
+}
+
+// ---------------------------------------------------------------------------------------------- removal
+
+void guest::forget(peer::link_id from, std::uint64_t request, std::span<const std::byte> body) {
+  const auto asked = peer::decode_forget_request(body);
+  if (!asked) return misbehaves(from, asked.error().message());
+  const auto answer = [this, from, request](std::uint64_t removed, std::string why) {
+    pool_.send(from, frame_type::forgot, request, peer::encode(peer::forget_answer{removed, std::move(why)}));
+  };
+  hosted* const of = find_identity(asked->identity);
+  if (of == nullptr || !of->session) return answer(0, "this node does not know the instance yet");
+  if (asked->cleared == 0) return remove(*of, asked->keys, answer);
+  if (asked->cleared <= pool_.cleared(asked->identity)) return answer(0, {});
+  pool_.note_cleared(asked->identity, asked->cleared);
+  clear(*of, answer);
+}
+
+void guest::remove(hosted& of, const std::vector<block_key>& keys,
+                   std::function<void(std::uint64_t, std::string)> then) {
+  std::vector<submission> entries;
+  for (const block_key& each : keys) {
+    submission& entry = entries.emplace_back(entry_of(operation::remove, 0, 0, std::as_bytes(std::span(&each, 1))));
+    entry.flags |= submission::flag_reduced;
+  }
+  if (entries.empty()) return then(0, {});
+  close_request(entries);
+  room_.run(of.session->number, std::move(entries), false,
+            [then = std::move(then)](const std::vector<completion>& how) { tell_removed(how, then); });
+}
+
+void guest::clear(hosted& of, std::function<void(std::uint64_t, std::string)> then) {
+  std::vector<submission> entries{entry_of(operation::clear, 0, 0)};
+  close_request(entries);
+  ++of.clears;
+  of.must_clear = false;
+  room_.run(of.session->number, std::move(entries), false,
+            [this, handle = of.handle, then = std::move(then)](const std::vector<completion>& how) {
+              tell_removed(how, then);
+              const auto still = instances_.find(handle);
+              if (still != instances_.end() && --still->second.clears == 0) answer_binds(still->second);
+            });
+}
+
+void guest::tell_removed(const std::vector<completion>& how,
+                         const std::function<void(std::uint64_t, std::string)>& then) {
+  const auto done = std::ranges::find(how, completion_kind::done, &completion::kind);
+  if (done == how.end()) return then(0, "the block tier did not answer");
+  const auto code = static_cast<error_code>(done->code);
+  then(done->value, code == error_code::ok ? std::string() : std::string(to_string(code)));
+}
+
+}  // namespace cenote::cluster

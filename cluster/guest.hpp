@@ -1,0 +1,189 @@
+// What other nodes do with the blocks of this one: they read them, and store theirs here. It is a session of the block
+// tier for each instance, with pins and reservations of its own.
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <set>
+#include <span>
+#include <string>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "cluster/pool.hpp"
+#include "core/instance_spec.hpp"
+#include "memory/block_record.hpp"
+#include "memory/index.hpp"
+#include "memory/lookup.hpp"
+#include "memory/pin_slots.hpp"
+#include "memory/session_memory.hpp"
+#include "memory/version_table.hpp"
+#include "transport/peer/block_messages.hpp"
+
+namespace cenote::cluster {
+
+/// A session of the block tier, with what its reads need. Stays where it is.
+struct guest_session {
+  guest_session(memory::index_memory its_index, memory::version_table its_versions, memory::session_memory view);
+
+  std::uint64_t number = 0;
+  std::uint32_t instance = 0;
+  std::shared_ptr<const void> keeps{};  ///< the memory behind `view`
+  memory::index_memory index;
+  memory::version_table versions;
+  memory::pin_slots slots;
+  memory::lookup lookup;
+};
+using guest_session_ptr = std::shared_ptr<guest_session>;
+
+/// What a guest asks of the block tier. No call waits; each `then` is called once, on the network's thread, unless that
+/// has ended.
+class guest_room {
+ public:
+  template <class... Answer>
+  using then = std::function<void(Answer...)>;
+
+  guest_room() = default;
+  guest_room(const guest_room&) = delete;
+  guest_room& operator=(const guest_room&) = delete;
+  virtual ~guest_room() = default;
+
+  /// Opens the instance, and makes it if there is none. Errors: those of an attach.
+  virtual void open(const instance_spec& spec, then<result<guest_session_ptr>> done) = 0;
+  virtual void close(std::uint64_t session) = 0;
+  /// Carries submissions out: tiers below hear of removals, tiers outside this machine do not. `late`: the completions
+  /// are those that come when the request is over, not when it was read.
+  virtual void run(std::uint64_t session, std::vector<memory::submission> entries, bool late,
+                   then<std::vector<memory::completion>> done) = 0;
+  virtual void find_slabs(std::uint32_t instance, std::vector<std::uint32_t> which,
+                          then<std::vector<memory::slab_place>> done) = 0;
+};
+
+struct guest_options {
+  std::uint64_t window = std::uint64_t{64} << 20;  ///< bytes on their way to or from one node
+  std::set<std::string, std::less<>> kept_here{};  ///< groups whose blocks stay on this machine
+};
+
+/// The pool's half that serves others. Reads look blocks up and pin them as an engine does, on the network's thread; what
+/// only a tier below has is brought up first. A block is sent from where it lies; its pin ends when it is sent. Blocks
+/// that are offered are reserved, filled as they come, and stored when their checksum is right.
+class guest final : public pool_half {
+ public:
+  static constexpr std::size_t most_instances = 1024;
+  static constexpr std::chrono::seconds fill_limit{10};  ///< for the bytes of a block that was offered
+
+  guest(pool& to, guest_room& room, guest_options options)
+      : pool_(to), room_(room), options_(std::move(options)) {}
+
+  void members_changed() override;
+  void heard(peer::link_id from, peer::frame_type type, std::uint64_t request,
+             std::span<const std::byte> body) override;
+  [[nodiscard]] std::span<std::byte> expects(peer::link_id from, const peer::piece_header& head,
+                                             std::size_t bytes) override;
+  void landed(peer::link_id from, const peer::piece_header& head, std::span<const std::byte> piece) override;
+  void sent(peer::link_id to, std::uint64_t token, bool is_sent) override;
+  void closed(peer::link_id which) override;
+  void flush() override;
+  void learn_cleared(std::uint64_t identity, std::uint64_t count) override;
+  void advance(std::chrono::steady_clock::time_point now) override;
+
+ private:
+  using place = std::pair<peer::link_id, std::uint64_t>;  ///< link and token
+
+  /// An instance that others use.
+  struct hosted {
+    std::uint32_t handle = 0;
+    std::uint64_t identity = 0;
+    instance_spec spec;
+    guest_session_ptr session;  ///< null: it is being opened
+    std::vector<std::pair<peer::link_id, std::uint64_t>> waiting{};  ///< requests that bind it
+    std::set<peer::link_id> users{};
+    bool must_clear = false;   ///< once it is open
+    std::size_t clears = 0;    ///< that are under way: nobody is told the handle before
+    std::unordered_map<std::uint32_t, memory::slab_place> slabs{};
+  };
+  /// A block that is being sent.
+  struct loan {
+    std::uint32_t handle = 0;
+    std::uint32_t group = 0;
+    full_key full;
+    memory::pin pin;
+    std::uint64_t bytes = 0;
+    bool is_given = false;  ///< to the network
+  };
+  /// A block that is coming.
+  struct delivery {
+    std::uint32_t handle = 0;
+    std::uint32_t group = 0;
+    full_key full;
+    memory::block_ref block;
+    std::uint32_t grant_version = 0;
+    std::span<std::byte> memory{};  ///< empty: it is not known yet where
+    std::uint64_t landed = 0;
+    pool::steady_time until{};
+  };
+  /// A block that came whole, or will not.
+  struct ended_delivery {
+    place from;
+    delivery what;
+    std::optional<std::uint64_t> hash{};  ///< none: it is given back
+  };
+  /// Bytes of one link.
+  struct usage {
+    std::uint64_t loans = 0, deliveries = 0;
+  };
+
+  void bind(peer::link_id from, std::uint64_t request, std::span<const std::byte> body);
+  void opened(std::uint32_t handle, result<guest_session_ptr> how);
+  void refuse(peer::link_id to, std::uint64_t request, const std::string& why);
+  void answer_binds(hosted& of);
+  [[nodiscard]] hosted* find(peer::link_id user, std::uint32_t handle);
+  [[nodiscard]] hosted* find_identity(std::uint64_t identity);
+  [[nodiscard]] std::uint64_t stride_of(std::uint32_t handle, std::uint32_t group) const;
+
+  void locate(peer::link_id from, std::uint64_t request, std::span<const std::byte> body);
+  void fetch(peer::link_id from, std::uint64_t request, std::span<const std::byte> body);
+  void lend(peer::link_id to, hosted& of, const peer::block_request& asked, bool may_bring_up);
+  void bring_up(peer::link_id to, hosted& of, peer::block_request wanted);
+  void send_loans(hosted& of, std::vector<place> which);
+  void send_loan(hosted& of, const place& to, loan& what);
+  void end_loan(std::map<place, loan>::iterator which);
+  void touch(hosted& of, std::uint32_t group, std::span<const memory::block_ref> read);
+
+  void offer(peer::link_id from, std::uint64_t request, std::span<const std::byte> body);
+  void reserve(peer::link_id from, std::uint64_t request, hosted& of, peer::block_request asked,
+               peer::block_answers answers);
+  void reserved(peer::link_id from, std::uint64_t request, std::uint32_t handle, const peer::block_request& asked,
+                peer::block_answers answers, const std::vector<memory::completion>& how);
+  void place_deliveries(std::uint32_t handle, const std::vector<place>& which, std::function<void()> then);
+  void answer_stored(peer::link_id to, std::uint64_t token, peer::block_answer how);
+  void store(std::uint32_t handle, std::vector<ended_delivery> all);
+  void end_delivery(const place& which, std::optional<std::uint64_t> hash);
+
+  void forget(peer::link_id from, std::uint64_t request, std::span<const std::byte> body);
+  void remove(hosted& of, const std::vector<block_key>& keys, std::function<void(std::uint64_t, std::string)> then);
+  void clear(hosted& of, std::function<void(std::uint64_t, std::string)> then);
+  static void tell_removed(const std::vector<memory::completion>& how,
+                           const std::function<void(std::uint64_t, std::string)>& then);
+  void find_slabs(hosted& of, std::vector<std::uint32_t> missing, std::function<void()> then);
+  void misbehaves(peer::link_id who, const std::string& how);
+
+  pool& pool_;
+  guest_room& room_;
+  guest_options options_;
+  std::map<std::uint32_t, hosted> instances_;  ///< by handle
+  std::uint32_t next_handle_ = 1;
+  std::map<place, loan> loans_;
+  std::map<place, delivery> deliveries_;
+  std::vector<ended_delivery> ended_;
+  std::map<peer::link_id, usage> usage_;
+  std::map<peer::link_id, peer::block_answers> misses_;  ///< to be told with the next flush
+};
+
+}  // namespace cenote::cluster

@@ -1,0 +1,139 @@
+#include "cluster/pool.hpp"
+
+#include <algorithm>
+#include <utility>
+
+namespace cenote::cluster {
+
+namespace {
+
+constexpr std::size_t most_cleared = 4096;  // instances
+
+bool is_answer(peer::frame_type type) noexcept {
+  using enum peer::frame_type;
+  return type == bound || type == located || type == fetched || type == accept || type == stored || type == forgot;
+}
+
+}  // namespace
+
+void pool::join(pool_half* asker, pool_half* guest) noexcept {
+  if (asker != nullptr) asker_ = asker;
+  if (guest != nullptr) guest_ = guest;
+}
+
+void pool::use(std::shared_ptr<peer::network> network) { network_.store(std::move(network)); }
+
+bool pool::post(std::function<void()> what) {
+  const auto network = network_.load();
+  if (network) network->run(std::move(what));
+  return network != nullptr;
+}
+
+void pool::take_members(pool_members now) {
+  members_ = std::move(now);
+  for (pool_half* const each : {asker_, guest_}) {
+    if (each != nullptr) each->members_changed();
+  }
+  flush();
+}
+
+const pool_member* pool::member_on(peer::link_id link) const noexcept {
+  const auto found = std::ranges::find(members_.others, link, &pool_member::link);
+  return found == members_.others.end() ? nullptr : &*found;
+}
+
+bool pool::drops(peer::link_id link, bool is_sent) const noexcept {
+  const pool_member* const other = member_on(link);
+  return other != nullptr && (is_sent ? other->drops_sent : other->drops_heard);
+}
+
+void pool::heard(peer::link_id from, peer::frame_type type, std::uint64_t request, std::span<const std::byte> body) {
+  pool_half* const to = is_answer(type) ? asker_ : guest_;
+  if (to != nullptr && member_on(from) != nullptr) to->heard(from, type, request, body);
+}
+
+std::span<std::byte> pool::expects(peer::link_id from, const peer::piece_header& head, std::size_t bytes) {
+  pool_half* const to = head.what == static_cast<std::uint16_t>(piece_kind::asked) ? asker_ : guest_;
+  if (to == nullptr || drops(from, false)) return {};
+  return to->expects(from, head, bytes);
+}
+
+void pool::landed(peer::link_id from, const peer::piece_header& head, std::span<const std::byte> piece) {
+  pool_half* const to = head.what == static_cast<std::uint16_t>(piece_kind::asked) ? asker_ : guest_;
+  if (to != nullptr) to->landed(from, head, piece);
+}
+
+void pool::sent(peer::link_id to, std::uint64_t token, bool is_sent) {
+  pool_half* const of = is_offer(token) ? asker_ : guest_;
+  if (of != nullptr) of->sent(to, token, is_sent);
+}
+
+void pool::closed(peer::link_id which) {
+  std::erase_if(members_.others, [&](const pool_member& each) { return each.link == which; });
+  for (pool_half* const each : {asker_, guest_}) {
+    if (each != nullptr) each->closed(which);
+  }
+}
+
+void pool::flush() {
+  for (pool_half* const each : {asker_, guest_}) {
+    if (each != nullptr) each->flush();
+  }
+}
+
+void pool::advance() {
+  wakes_at_ = steady_time::max();
+  for (pool_half* const each : {asker_, guest_}) {
+    if (each != nullptr) each->advance(now());
+  }
+  flush();
+}
+
+void pool::send(peer::link_id to, peer::frame_type type, std::uint64_t request, std::span<const std::byte> body) {
+  const auto network = network_.load();
+  if (!network || drops(to, true)) return;
+  network->send(to, peer::encode_frame(type, request, members_.born, body));
+}
+
+void pool::send_block(peer::link_id to, const peer::piece_header& head, std::span<const std::byte> memory) {
+  const auto network = network_.load();
+  if (!network) return;  // it has ended, and so will whoever sends
+  if (!drops(to, true)) return network->send_block(to, head, memory);
+  network->run([this, to, token = head.token] { sent(to, token, true); });  // on a network that is cut nobody knows
+}
+
+void pool::close(peer::link_id which, const std::string& why) {
+  if (const auto network = network_.load()) network->close(which, error(error_code::closed, why));
+}
+
+void pool::wake_at(steady_time when) {
+  if (when >= wakes_at_) return;
+  wakes_at_ = when;
+  wakes_(when);
+}
+
+pool_counters pool::copy_counters() {
+  pool_counters copy;
+  for (const auto& row : figure_table<pool_counters>::rows) {
+    const auto member = std::get<std::uint64_t pool_counters::*>(row.value);
+    copy.*member = std::atomic_ref(counters.*member).load(std::memory_order_relaxed);
+  }
+  return copy;
+}
+
+std::uint64_t pool::cleared(std::uint64_t identity) const noexcept {
+  const auto found = cleared_.find(identity);
+  return found == cleared_.end() ? 0 : found->second;
+}
+
+void pool::learn_cleared(std::uint64_t identity, std::uint64_t count) {
+  if (guest_ != nullptr) guest_->learn_cleared(identity, count);
+}
+
+void pool::note_cleared(std::uint64_t identity, std::uint64_t count) {
+  if (cleared_.size() >= most_cleared && !cleared_.contains(identity)) return;
+  auto& known = cleared_[identity];
+  known = std::max(known, count);
+}
+
+}  // namespace cenote::cluster

@@ -1,0 +1,130 @@
+// The nodes' blocks as one pool: what the network's thread hears of blocks, and says of them.
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "cluster/counters.hpp"
+#include "transport/peer/frame.hpp"
+#include "transport/peer/network.hpp"
+
+namespace cenote::cluster {
+
+/// A node that can be asked now.
+struct pool_member {
+  std::string name;
+  std::uint64_t weight = 0;  ///< bytes
+  peer::link_id link = 0;
+  bool drops_sent = false;  ///< an operator cut it off, for a test
+  bool drops_heard = false;
+};
+struct pool_members {
+  std::string self;
+  std::uint64_t weight = 0;
+  peer::incarnation born{};
+  std::vector<pool_member> others;
+};
+
+/// One of the two halves: the asker (this node wants blocks of others) and the guest (others want blocks of this one).
+/// All of it is called on the network's thread.
+class pool_half {
+ public:
+  pool_half() = default;
+  pool_half(const pool_half&) = delete;
+  pool_half& operator=(const pool_half&) = delete;
+  virtual ~pool_half() = default;
+
+  /// Who can be asked has changed.
+  virtual void members_changed() = 0;
+  virtual void heard(peer::link_id from, peer::frame_type type, std::uint64_t request,
+                     std::span<const std::byte> body) = 0;
+  // As in peer::network_events.
+  [[nodiscard]] virtual std::span<std::byte> expects(peer::link_id from, const peer::piece_header& head,
+                                                     std::size_t bytes) = 0;
+  virtual void landed(peer::link_id from, const peer::piece_header& head, std::span<const std::byte> piece) = 0;
+  virtual void sent(peer::link_id to, std::uint64_t token, bool is_sent) = 0;
+  virtual void closed(peer::link_id which) = 0;
+  /// Another node knows of more clears of an instance than this one did.
+  virtual void learn_cleared(std::uint64_t /*identity*/, std::uint64_t /*count*/) {}
+  /// Hands on what the last events led to.
+  virtual void flush() = 0;
+  virtual void advance(std::chrono::steady_clock::time_point now) = 0;
+};
+
+/// Whom a piece's token belongs to, in piece_header::what. Tokens of blocks that were asked for are even, of those that
+/// were offered odd, so that `sent` tells them apart, too.
+enum class piece_kind : std::uint16_t { asked = 1, offered = 2 };
+[[nodiscard]] constexpr bool is_offer(std::uint64_t token) noexcept { return token % 2 == 1; }
+
+/// Counts on the network's thread what other threads read.
+inline void count(std::uint64_t& what, std::uint64_t by = 1) noexcept {
+  std::atomic_ref(what).store(what + by, std::memory_order_relaxed);
+}
+
+/// Joins the halves with the network. But for post() and use() all of it belongs to the network's thread.
+class pool {
+ public:
+  using steady_time = std::chrono::steady_clock::time_point;
+  /// Has advance() called on the network's thread at that time or soon after.
+  using alarm = std::function<void(steady_time)>;
+
+  explicit pool(alarm wakes, std::function<steady_time()> clock = std::chrono::steady_clock::now)
+      : wakes_(std::move(wakes)), clock_(std::move(clock)) {}
+
+  /// Before the network is used. Halves outlive the network's thread; either may be missing.
+  void join(pool_half* asker, pool_half* guest) noexcept;
+  void use(std::shared_ptr<peer::network> network);
+  /// Runs it on the network's thread, soon; false: there is no network. Thread-safe.
+  bool post(std::function<void()> what);
+
+  void take_members(pool_members now);
+  [[nodiscard]] const pool_members& members() const noexcept { return members_; }
+  /// None: no node that can be asked now is at the other end.
+  [[nodiscard]] const pool_member* member_on(peer::link_id link) const noexcept;
+
+  // What the network hears.
+  void heard(peer::link_id from, peer::frame_type type, std::uint64_t request, std::span<const std::byte> body);
+  [[nodiscard]] std::span<std::byte> expects(peer::link_id from, const peer::piece_header& head, std::size_t bytes);
+  void landed(peer::link_id from, const peer::piece_header& head, std::span<const std::byte> piece);
+  void sent(peer::link_id to, std::uint64_t token, bool is_sent);
+  void closed(peer::link_id which);
+  void flush();
+  void advance();
+
+  // What the halves say.
+  void send(peer::link_id to, peer::frame_type type, std::uint64_t request, std::span<const std::byte> body);
+  void send_block(peer::link_id to, const peer::piece_header& head, std::span<const std::byte> memory);
+  void close(peer::link_id which, const std::string& why);
+  void wake_at(steady_time when);
+  [[nodiscard]] steady_time now() const { return clock_(); }
+
+  /// How often each instance was cleared, as far as this node has heard; by identity.
+  [[nodiscard]] std::uint64_t cleared(std::uint64_t identity) const noexcept;
+  void note_cleared(std::uint64_t identity, std::uint64_t count);
+  /// Another node said so: what is here of it goes, if this node did not know.
+  void learn_cleared(std::uint64_t identity, std::uint64_t count);
+
+  pool_counters counters;  ///< other threads read it with copy_counters()
+  [[nodiscard]] pool_counters copy_counters();
+
+ private:
+  [[nodiscard]] bool drops(peer::link_id link, bool is_sent) const noexcept;
+
+  alarm wakes_;
+  std::function<steady_time()> clock_;
+  std::atomic<std::shared_ptr<peer::network>> network_;
+  pool_half* asker_ = nullptr;
+  pool_half* guest_ = nullptr;
+  pool_members members_;
+  steady_time wakes_at_ = steady_time::max();
+  std::map<std::uint64_t, std::uint64_t> cleared_;
+};
+
+}  // namespace cenote::cluster

@@ -1,0 +1,275 @@
+"""Nodes whose blocks are one pool: what is stored at one is found at the others, whatever becomes of a node."""
+
+from __future__ import annotations
+
+import os
+import signal
+import mmap
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import blocks
+import pytest
+from cluster import Cluster, becomes, cluster_of, kill_node
+from conftest import StartNode
+from node import KiB, Node, run_cenote, until
+
+Attach = Callable[..., Any]
+BLOCK = 64 * KiB
+COUNT = 60
+
+pytestmark = pytest.mark.sanitizer
+
+
+class Pool(Cluster):
+    """A cluster whose nodes ask each other for blocks."""
+
+    def settings(self, index: int, **changed: str) -> list[str]:
+        more = ['remote.backends=["peers"]', "remote.lookup_timeout=2s", "prefetch.threshold_tokens=0"]
+        return [*super().settings(index, **changed), *more]
+
+    def pooled(self, count: int = 3) -> list[Node]:
+        nodes = self.form(count)
+        until("all nodes serve", lambda: all(remote(each)["serving"] == 1 for each in nodes), limit=30)
+        return nodes
+
+
+@pytest.fixture
+def pool(start_node: StartNode) -> Pool:
+    return Pool(start_node)
+
+
+def remote(node: Node) -> dict[str, Any]:
+    return dict(node.status()["remote"])
+
+
+def of_pool(node: Node, name: str) -> int:
+    return int(cluster_of(node)["pool"][name])
+
+
+def put(session: Any, label: str, count: int = COUNT, block: int = BLOCK) -> list[bytes]:
+    keys = blocks.keys_of(label, 0, count)
+    session.put(keys, blocks.contents_of(keys, block))
+    return keys
+
+
+def settled(*nodes: Node) -> None:
+    """Nothing is on its way to another node."""
+    until("all blocks are where they belong", lambda: all(remote(each)["putting"] == 0 for each in nodes), limit=20)
+
+
+def found(session: Any, keys: list[bytes]) -> int:
+    """How many blocks a prefetch finds; their bytes are looked at."""
+    ticket = session.prefetch(keys, "wait_complete", prefill_tokens_per_s=0)
+    length = int(ticket.wait(30))
+    with ticket.held() as held:
+        assert blocks.wrong_blocks(keys[:length], [each.view() for each in held], BLOCK) == []
+    ticket.release()
+    return length
+
+
+def loses_at_most(session: Any, keys: list[bytes], away: int) -> None:
+    """Of keys that are asked for one by one, all but those of a node that is away are found."""
+    here = sum(found(session, [key]) for key in keys)
+    assert here >= len(keys) - away, f"{here} of {len(keys)}, {away} away"
+
+
+def away_of(node: Node) -> int:
+    """Blocks that it stored at other nodes, once all are there."""
+    until("its blocks are where they belong", lambda: of_pool(node, "offered") > 0 and remote(node)["putting"] == 0)
+    return of_pool(node, "offered")
+
+
+def alter_blocks(node: Node) -> None:
+    """Flips a bit of each block in its DRAM behind its back."""
+    for descriptor in Path(f"/proc/{node.worker_pid}/fd").iterdir():
+        if "cenote-slab" not in os.readlink(descriptor):
+            continue
+        with descriptor.open("r+b") as file, mmap.mmap(file.fileno(), 0) as memory:
+            for offset in range(100, len(memory) - BLOCK, BLOCK):
+                memory[offset] ^= 1
+
+
+def test_what_one_node_stores_the_others_find(pool: Pool, attach: Attach) -> None:
+    a, b, c = pool.pooled()
+    keys = put(attach(a, "model", block=BLOCK), "shared")
+    away = away_of(a)
+    assert of_pool(b, "hosted") + of_pool(c, "hosted") == away
+    assert 0 < of_pool(b, "hosted") < away < COUNT
+    for node in (b, c):
+        session = attach(node, "model", block=BLOCK)
+        assert session.match(keys).resident == 0 or session.match(keys).resident < COUNT
+        assert session.locate(keys, timeout=5).reachable == COUNT
+        assert found(session, keys) == COUNT
+        assert of_pool(node, "fetched") == COUNT - of_pool(node, "hosted")
+    assert found(attach(b, "another model", block=BLOCK), keys) == 0
+
+
+def test_instances_that_differ_share_nothing(pool: Pool, attach: Attach) -> None:
+    a, b = pool.pooled(2)
+    put(attach(a, "model", block=BLOCK), "one")
+    away_of(a)
+    other = attach(b, "other", block=2 * BLOCK)
+    keys = blocks.keys_of("one", 0, COUNT)
+    assert found(other, keys) == 0
+    attach(a, "clash", block=BLOCK)
+    clash = attach(b, "clash", block=2 * BLOCK)
+    refused = of_pool(a, "refused")
+    clash.put(keys, blocks.contents_of(keys, 2 * BLOCK))
+    until("the other node refuses it", lambda: of_pool(a, "refused") > refused and remote(b)["putting"] == 0)
+    assert of_pool(a, "hosted") == 0
+    assert "clash" in a.log_text() and "an instance of another node is refused" in a.log_text()
+
+
+@pytest.mark.parametrize("dies", ["worker", "node"])
+def test_a_home_that_is_killed_costs_its_blocks_and_comes_back(pool: Pool, attach: Attach, dies: str) -> None:
+    a, b, c = pool.pooled()
+    keys = put(attach(a, "model", block=BLOCK), "shared")
+    away_of(a)
+    hosted = of_pool(b, "hosted")
+    if dies == "worker":
+        b.restart_worker()
+    else:
+        kill_node(b)
+    reader = attach(c, "model", block=BLOCK)
+    loses_at_most(reader, keys, hosted)
+    if dies == "node":
+        b.start()
+    pool.all_live()
+    until("b serves", lambda: remote(b)["serving"] == 1)
+    if dies == "worker":  # its memory outlived it
+        assert found(reader, keys) == COUNT
+    more = put(attach(a, "model", block=BLOCK), "more")
+    at_b = attach(b, "model", block=BLOCK)
+    until("b finds them", lambda: found(at_b, more) == COUNT)
+    assert found(reader, more) == COUNT
+
+
+def test_a_home_that_stands_still_hangs_nobody(pool: Pool, attach: Attach) -> None:
+    a, b, c = pool.pooled()
+    keys = put(attach(a, "model", block=BLOCK), "shared")
+    away_of(a)
+    hosted = of_pool(b, "hosted")
+    writer, reader = attach(a, "model", block=BLOCK), attach(c, "model", block=BLOCK)
+    with b.worker_stopped():
+        found(reader, keys)  # as far as it goes
+        put(writer, "while it slept")
+        until("puts end", lambda: remote(a)["putting"] == 0 and remote(c)["getting"] == 0, limit=20)
+        becomes(c, "b", "suspect", "gone", "dialling", "greeting")
+        loses_at_most(reader, keys, hosted)
+    pool.all_live()
+    until("it is asked again", lambda: found(reader, keys) == COUNT, limit=40)
+
+
+@pytest.mark.parametrize("direction", ["both", "one"])
+def test_nodes_that_are_cut_off_from_each_other_do_without(pool: Pool, attach: Attach, direction: str) -> None:
+    a, b = pool.pooled(2)
+    writer, reader = attach(a, "model", block=BLOCK), attach(b, "model", block=BLOCK)
+    keys = put(writer, "shared")
+    away = away_of(a)
+    assert run_cenote("debug", "partition", "a", "b", direction, "--socket", a.socket).returncode == 0
+    found(reader, keys)
+    put(writer, "meanwhile")
+    until("puts end", lambda: remote(a)["putting"] == 0 and remote(b)["getting"] == 0, limit=20)
+    becomes(b, "a", "suspect", "gone", "dialling", "greeting")
+    loses_at_most(reader, keys, COUNT - away)
+    assert run_cenote("debug", "heal", "--socket", a.socket).returncode == 0
+    pool.all_live()
+    until("it is asked again", lambda: found(reader, keys) == COUNT, limit=40)
+
+
+def test_altered_bytes_are_never_served(pool: Pool, attach: Attach) -> None:
+    a, b = pool.pooled(2)
+    keys = put(attach(a, "model", block=BLOCK), "shared")
+    away_of(a)
+    hosted = of_pool(b, "hosted")
+    alter_blocks(a)
+    reader = attach(b, "model", block=BLOCK)
+    assert sum(found(reader, [key]) for key in keys) == hosted  # what b has itself
+    assert of_pool(b, "wrong") > 0
+    assert of_pool(b, "fetched") == 0
+
+
+def test_what_only_a_homes_disk_has_is_brought_up_for_others(start_node: StartNode, attach: Attach, folder: Any) -> None:
+    pool = Pool(start_node)
+    nodes = []
+    for index in range(2):
+        path = folder.with_name(f"disk{index}")
+        path.mkdir()
+        disk = [f'nvme.paths=["{path}"]', "nvme.capacity=64MiB", "nvme.ingest=all"]
+        node = start_node(*pool.settings(index), *disk, capacity="16MiB")
+        nodes.append(node)
+        pool.nodes.append(node)
+    pool.all_live()
+    a, b = nodes
+    until("both serve", lambda: all(remote(each)["serving"] == 1 for each in nodes))
+    writer = attach(a, "model", block=BLOCK)
+    keys = put(writer, "shared")
+    away_of(a)
+    for n in range(12):  # more than DRAM has room for
+        put(writer, f"more{n}")
+    until("it is on the disks", lambda: all(node.status()["dram"]["evicted"] > 0 for node in nodes), limit=20)
+    reader = attach(b, "model", block=BLOCK)
+    until("all of it is found", lambda: found(reader, keys) == COUNT, limit=30)
+    assert of_pool(a, "brought_up") > 0
+
+
+def test_what_is_removed_is_gone_at_all_nodes(pool: Pool, attach: Attach) -> None:
+    a, b, c = pool.pooled()
+    sessions = [attach(node, "model", block=BLOCK) for node in (a, b, c)]
+    keys = put(sessions[0], "shared")
+    away_of(a)
+    assert all(found(each, keys) == COUNT for each in sessions[1:])
+    sessions[1].remove(keys[:10])
+    until("ten are gone", lambda: all(found(each, [key]) == 0 for each in sessions for key in keys[:10]))
+    assert all(found(each, keys[10:]) == COUNT - 10 for each in sessions)
+    sessions[2].clear()
+    until("all are gone", lambda: all(found(each, [key]) == 0 for each in sessions for key in keys[10:]))
+
+
+def test_a_clear_reaches_a_node_that_was_away_when_it_is_back(pool: Pool, attach: Attach) -> None:
+    a, b = pool.pooled(2)
+    writer, reader = attach(a, "model", block=BLOCK), attach(b, "model", block=BLOCK)
+    keys = put(writer, "shared")
+    away_of(a)
+    assert found(reader, keys) == COUNT
+    assert run_cenote("debug", "partition", "a", "b", "both", "--socket", a.socket).returncode == 0
+    becomes(a, "b", "suspect", "gone", "dialling", "greeting")
+    becomes(b, "a", "suspect", "gone", "dialling", "greeting")
+    writer.clear()
+    assert found(reader, keys) == COUNT  # it has not heard of it
+    assert run_cenote("debug", "heal", "--socket", a.socket).returncode == 0
+    pool.all_live()
+    found(writer, keys)  # binds the instance anew
+    until("b has forgotten them", lambda: found(reader, keys) == 0, limit=30)
+
+
+def test_a_rolling_restart_is_felt_by_no_engine(pool: Pool, attach: Attach) -> None:
+    nodes = pool.pooled()
+    sessions = [attach(node, "model", block=BLOCK) for node in nodes]
+    for round_, node in enumerate(nodes):
+        node.restart_worker()
+        for n, session in enumerate(sessions):
+            keys = put(session, f"round{round_}-{n}", 20)
+            assert found(session, keys) <= 20
+        pool.all_live()
+    settled(*nodes)
+    keys = put(sessions[0], "last")
+    until("all find them", lambda: all(found(each, keys) == COUNT for each in sessions))
+
+
+def test_more_blocks_than_a_window_arrive_whole(pool: Pool, attach: Attach) -> None:
+    a, b = pool.pooled(2)
+    keys = put(attach(a, "model", block=1024 * KiB), "large", 6, 1024 * KiB)
+    until("they are stored", lambda: remote(a)["putting"] == 0)
+    assert len(keys) == 6
+    assert b.running
+
+
+def test_peers_need_a_name(start_node: StartNode) -> None:
+    node = start_node('remote.backends=["peers"]', launch_only=True)
+    node.announced_deaths, node.allowed_errors = 1, ["did not start"]
+    assert node.wait() == 2
+    assert "cluster.name" in node.log_text()

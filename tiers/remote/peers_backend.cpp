@@ -1,0 +1,675 @@
+#include "tiers/remote/peers_backend.hpp"
+
+#include <algorithm>
+#include <memory>
+
+#include "core/byte_io.hpp"
+#include "core/checksum.hpp"
+#include "core/stored_identity.hpp"
+
+namespace cenote::remote {
+
+namespace {
+
+using cluster::count;
+using cluster::is_offer;
+using cluster::piece_kind;
+using peer::block_answer;
+using peer::frame_type;
+
+constexpr std::size_t most_instances = 4096;
+
+}  // namespace
+
+// ---------------------------------------------------------------------------------------------- calls
+
+/// On the network's thread; `otherwise` on this one, where there is no network.
+void peers_backend::enter(std::function<void()> what, std::function<void()> otherwise) {
+  const bool is_posted = pool_.post([this, what = std::move(what)] {
+    what();
+    flush();
+  });
+  if (!is_posted && otherwise) otherwise();
+}
+
+void peers_backend::bind(const instance_spec& spec) {
+  byte_writer writer;
+  encode(writer, spec);
+  enter(
+      [this, identity = identity_of(spec), text = std::move(writer).take()] {
+        if (specs_.size() < most_instances || specs_.contains(identity)) specs_.insert_or_assign(identity, text);
+      },
+      {});
+}
+
+void peers_backend::put(std::vector<item> batch) {
+  const auto all = std::make_shared<std::vector<item>>(std::move(batch));
+  enter(
+      [this, all] {
+        for (item& each : *all) begin_put(std::move(each), pool_.now());
+        for (auto& [link, each] : nodes_) pump(each);
+      },
+      [this, all] { refuse_all(*all, false); });
+}
+
+void peers_backend::get(std::vector<item> batch) {
+  const auto all = std::make_shared<std::vector<item>>(std::move(batch));
+  enter(
+      [this, all] {
+        for (item& each : *all) begin_get(std::move(each), pool_.now());
+        for (auto& [link, each] : nodes_) pump(each);
+      },
+      [this, all] { refuse_all(*all, true); });
+}
+
+void peers_backend::refuse_all(const std::vector<item>& batch, bool up) {
+  std::vector<item_outcome> outcomes;
+  for (const item& each : batch) outcomes.push_back({.token = each.token, .what = item_result::refused, .micros = 0});
+  (up ? told_.got : told_.put)(std::move(outcomes));
+}
+
+void peers_backend::locate(std::vector<block_name> keys, std::chrono::milliseconds patience,
+                           std::function<void(presence)> answer) {
+  const auto all = std::make_shared<std::vector<block_name>>(std::move(keys));
+  const std::size_t size = all->size();
+  enter([this, all, patience, answer] { ask(std::move(*all), pool_.now() + patience, answer); },
+        [answer, size] { answer({.held = std::vector<bool>(size), .is_complete = false}); });
+}
+
+void peers_backend::drop(std::uint64_t identity, std::vector<block_key> keys,
+                         std::function<void(result<std::uint64_t>)> answer) {
+  enter([this, identity, keys = std::move(keys), answer] { tell_all(identity, 0, keys, answer); },
+        [answer] { answer(0); });
+}
+
+void peers_backend::clear(std::uint64_t identity, std::function<void(result<void>)> answer) {
+  clear_all({identity}, std::move(answer));
+}
+
+void peers_backend::clear_all(std::vector<std::uint64_t> identities, std::function<void(result<void>)> answer) {
+  struct state {
+    std::size_t open;
+    std::string why;
+  };
+  if (identities.empty()) return answer({});
+  const auto left = std::make_shared<state>(identities.size(), std::string());
+  enter(
+      [this, identities = std::move(identities), left, answer] {
+        for (const std::uint64_t each : identities) {
+          const std::uint64_t count = pool_.cleared(each) + 1;
+          pool_.note_cleared(each, count);
+          tell_all(each, count, {}, [left, answer](const result<std::uint64_t>& how) {
+            if (!how) left->why = how.error().message();
+            if (--left->open != 0) return;
+            answer(left->why.empty() ? result<void>() : fail(error_code::removal_pending, left->why));
+          });
+        }
+      },
+      [answer] { answer({}); });
+}
+
+/// The network's thread has ended, or there never was one.
+void peers_backend::stop() noexcept {
+  for (auto each = moving_.begin(); each != moving_.end();) {
+    const auto next = std::next(each);
+    end(each, item_result::unreachable);
+    each = next;
+  }
+  for (auto each = questions_.begin(); each != questions_.end(); each = questions_.begin()) answer(each);
+  for (auto& [number, each] : std::exchange(removals_, {}))
+    each.answer(fail(error_code::closed, "this node stops"));
+  for (auto* const list : {&put_outcomes_, &got_outcomes_}) {
+    if (!list->empty()) (list == &got_outcomes_ ? told_.got : told_.put)(std::exchange(*list, {}));
+  }
+}
+
+// ---------------------------------------------------------------------------------------------- nodes
+
+void peers_backend::members_changed() {
+  const auto& now = pool_.members();
+  std::vector<cluster::place> places{{now.self, now.weight}};
+  for (const cluster::pool_member& each : now.others) places.push_back({each.name, each.weight});
+  std::ranges::sort(places, {}, &cluster::place::name);
+  if (places != places_) {
+    places_ = places;
+    homes_before_ = std::exchange(homes_, cluster::placement(std::move(places)));
+    settled_ = pool_.now() + options_.settle;
+  }
+  for (const cluster::pool_member& each : now.others) {
+    const auto [at, is_new] = nodes_.try_emplace(each.link);
+    if (!is_new) continue;
+    at->second = node{.name = each.name, .link = each.link};
+    breakers_.erase(each.name);  // what it did on an earlier link says nothing about this one
+  }
+  std::vector<peer::link_id> gone;
+  for (const auto& [link, each] : nodes_) {
+    if (pool_.member_on(link) == nullptr) gone.push_back(link);
+  }
+  for (const peer::link_id each : gone) closed(each);
+  say_standing();
+}
+
+void peers_backend::say_standing() {
+  const bool stands = !nodes_.empty();
+  if (stands_ == stands) return;
+  stands_ = stands;
+  told_.standing(stands ? result<void>() : fail(error_code::closed, "no other node is there"));
+}
+
+peers_backend::node* peers_backend::find_node(const std::string& name) {
+  const auto found = std::ranges::find_if(nodes_, [&](const auto& each) { return each.second.name == name; });
+  return found == nodes_.end() ? nullptr : &found->second;
+}
+
+peers_backend::node* peers_backend::find_link(peer::link_id link) {
+  const auto found = nodes_.find(link);
+  return found == nodes_.end() ? nullptr : &found->second;
+}
+
+bool peers_backend::admits(const std::string& name) { return breakers_[name].admits(pool_.now()); }
+
+void peers_backend::note(const std::string& name, bool is_good) { breakers_[name].note(is_good, pool_.now()); }
+
+/// Empty names: none. The first is this node's own where the block belongs here.
+std::array<std::string, peers_backend::most_homes> peers_backend::homes_of(std::uint64_t identity, const block_key& key,
+                                                                           bool is_put) const {
+  std::array<std::string, most_homes> all;
+  if (homes_.is_empty()) return all;
+  all[0] = homes_.name(homes_.home(identity, key));
+  if (is_put || homes_before_.is_empty() || pool_.now() >= settled_) return all;
+  const std::string& before = homes_before_.name(homes_before_.home(identity, key));
+  if (before != all[0]) all[1] = before;
+  return all;
+}
+
+/// Asks the node to bind the instance, if nobody has.
+peers_backend::binding& peers_backend::bound(node& at, std::uint64_t identity) {
+  const auto [found, is_new] = at.bindings.try_emplace(identity);
+  if (!is_new) return found->second;
+  const auto spec = specs_.find(identity);
+  if (spec == specs_.end()) {
+    found->second.is_refused = true;
+    return found->second;
+  }
+  const std::uint64_t number = next_number_++;
+  binds_.emplace(number, std::pair(at.link, identity));
+  pool_.send(at.link, frame_type::bind, number,
+             peer::encode(peer::bind_request{identity, pool_.cleared(identity), spec->second}));
+  return found->second;
+}
+
+void peers_backend::when_bound(node& at, std::uint64_t identity, std::function<void()> then) {
+  binding& of = bound(at, identity);
+  if (of.handle != 0 || of.is_refused) return then();
+  of.waiting.push_back(std::move(then));
+}
+
+void peers_backend::take_bound(node& at, std::uint64_t identity, std::span<const std::byte> body) {
+  const auto answer = peer::decode_bind_answer(body);
+  const auto found = at.bindings.find(identity);
+  if (!answer || found == at.bindings.end()) return;
+  found->second.handle = answer->handle;
+  found->second.is_refused = answer->handle == 0;
+  pool_.learn_cleared(identity, answer->cleared);
+  for (const auto& each : std::exchange(found->second.waiting, {})) each();
+  pump(at);
+}
+
+/// Whatever the link was asked goes on elsewhere, or ends.
+void peers_backend::closed(peer::link_id which) {
+  const auto found = nodes_.find(which);
+  if (found == nodes_.end()) return;
+  const node gone = std::move(found->second);
+  nodes_.erase(found);
+  std::vector<std::uint64_t> tokens;
+  for (auto& [token, each] : moving_) {
+    if (each.at != which) continue;
+    each.at = 0;
+    if (each.now != stage::sending) tokens.push_back(token);  // the bytes of the others are the network's
+  }
+  for (const std::uint64_t token : tokens) {
+    const auto still = moving_.find(token);
+    if (still == moving_.end()) continue;
+    count(pool_.counters.unanswered);
+    if (is_offer(token)) end(still, item_result::refused);
+    else ask_next(token, still->second);
+  }
+  std::vector<std::uint64_t> numbers;
+  for (const auto& [number, each] : parts_) {
+    if (each.at == which) numbers.push_back(number);
+  }
+  for (const std::uint64_t each : std::exchange(numbers, {})) end_part(each, {}, false);
+  std::erase_if(binds_, [&](const auto& each) { return each.second.first == which; });
+  for (const auto& [number, each] : forgets_) {
+    if (each.first == which) numbers.push_back(number);
+  }
+  for (const std::uint64_t each : numbers) end_removal(each, 0, gone.name + " went away");
+  for (const auto& [identity, each] : gone.bindings) {
+    for (const auto& then : each.waiting) then();  // they find no node, and end
+  }
+  for (auto& [link, each] : nodes_) pump(each);
+  say_standing();
+}
+
+// ---------------------------------------------------------------------------------------------- blocks
+
+void peers_backend::begin_put(item what, steady_time now) {
+  const std::uint64_t token = 2 * next_number_++ + 1;
+  const auto begun = moving_.try_emplace(token).first;
+  moving& made = begun->second;
+  made.homes = homes_of(what.name.identity, what.name.key(), true);
+  made.what = std::move(what);
+  made.begun = now;
+  node* const home = find_node(made.homes[0]);
+  if (made.homes[0] == pool_.members().self) return end(begun, item_result::own);
+  if (home == nullptr || !admits(home->name)) return end(begun, item_result::refused);
+  made.at = home->link;
+  home->to_offer.push_back(token);
+  deadlines_.emplace_back(now + options_.timeout, token);
+  pool_.wake_at(deadlines_.front().first);
+}
+
+void peers_backend::begin_get(item what, steady_time now) {
+  const std::uint64_t token = 2 * next_number_++;
+  const auto begun = moving_.try_emplace(token).first;
+  moving& made = begun->second;
+  made.homes = homes_of(what.name.identity, what.name.key(), false);
+  made.what = std::move(what);
+  made.begun = now;
+  deadlines_.emplace_back(now + options_.timeout, token);
+  pool_.wake_at(deadlines_.front().first);
+  ask_next(token, made);
+}
+
+void peers_backend::ask_next(std::uint64_t token, moving& what) {
+  what.landed = 0;
+  what.now = stage::queued;
+  while (what.next < what.homes.size()) {
+    const std::string& name = what.homes[what.next++];
+    node* const home = name.empty() ? nullptr : find_node(name);
+    if (home == nullptr || !admits(name)) continue;
+    what.at = home->link;
+    home->to_fetch.push_back(token);
+    return;
+  }
+  const auto found = moving_.find(token);
+  end(found, what.was_wrong ? item_result::wrong : what.was_answered ? item_result::missing : item_result::refused);
+}
+
+void peers_backend::pump(node& at) {
+  pump_queue(at, true);
+  pump_queue(at, false);
+}
+
+/// Asks for, or offers, what the window has room for, in the order in which it was wanted.
+void peers_backend::pump_queue(node& at, bool up) {
+  auto& queue = up ? at.to_fetch : at.to_offer;
+  std::uint64_t& under_way = up ? at.fetching : at.offering;
+  peer::block_request frame;
+  const auto say = [&] {
+    if (!frame.blocks.empty())
+      pool_.send(at.link, up ? frame_type::fetch : frame_type::offer, next_number_++, peer::encode(frame));
+    frame.blocks.clear();
+  };
+  while (!queue.empty()) {
+    const std::uint64_t token = queue.front();
+    const auto found = moving_.find(token);
+    if (found == moving_.end() || found->second.at != at.link) {  // it ended while it waited
+      queue.pop_front();
+      continue;
+    }
+    moving& what = found->second;
+    const binding& of = bound(at, what.what.name.identity);
+    if (of.is_refused) {
+      queue.pop_front();
+      what.was_answered = true;
+      if (up) ask_next(token, what);
+      else end(found, item_result::full);
+      continue;
+    }
+    const std::uint64_t bytes = what.what.memory.size();
+    if (of.handle == 0 || (under_way != 0 && under_way + bytes > options_.window)) break;
+    const bool fits = frame.handle == of.handle && frame.group == what.what.name.group && !frame.blocks.empty() &&
+                      frame.blocks.front().second.size == what.what.name.full.size &&
+                      frame.blocks.size() < peer::most_keys;
+    if (!fits) say();
+    frame.handle = of.handle;
+    frame.group = what.what.name.group;
+    frame.blocks.emplace_back(token, what.what.name.full);
+    under_way += bytes;
+    what.now = stage::asked;
+    queue.pop_front();
+  }
+  say();
+}
+
+/// It is not under way at its node any more.
+void peers_backend::leave_node(moving& what, std::uint64_t token) {
+  node* const at = find_link(what.at);
+  if (at == nullptr || what.now == stage::queued) return;
+  (is_offer(token) ? at->offering : at->fetching) -= what.what.memory.size();
+}
+
+void peers_backend::end(moving_map::iterator which, item_result how) {
+  const auto& [token, what] = *which;
+  leave_node(which->second, token);
+  const auto took = std::chrono::duration_cast<std::chrono::microseconds>(pool_.now() - what.begun);
+  auto& outcomes = is_offer(token) ? put_outcomes_ : got_outcomes_;
+  outcomes.push_back({.token = what.what.token, .what = how, .micros = static_cast<std::uint64_t>(took.count())});
+  moving_.erase(which);
+}
+
+std::span<std::byte> peers_backend::expects(peer::link_id from, const peer::piece_header& head, std::size_t bytes) {
+  const auto found = moving_.find(head.token);
+  if (found == moving_.end() || is_offer(head.token)) return {};
+  moving& what = found->second;
+  if (what.at != from || what.now != stage::asked || head.total != what.what.memory.size() || head.offset != what.landed)
+    return {};
+  return what.what.memory.subspan(head.offset, bytes);
+}
+
+void peers_backend::landed(peer::link_id from, const peer::piece_header& head, std::span<const std::byte> piece) {
+  const auto found = moving_.find(head.token);
+  if (found == moving_.end()) return;
+  moving& what = found->second;
+  what.landed += piece.size();
+  if (what.landed < what.what.memory.size()) return;
+  node& at = nodes_.at(from);
+  const block_name& name = what.what.name;
+  const bool is_right =
+      head.checksum == bind_checksum(checksum_of(what.what.memory), name.identity, name.group, name.full);
+  note(at.name, is_right);
+  if (is_right) {
+    count(pool_.counters.fetched);
+    count(pool_.counters.fetched_bytes, what.what.memory.size());
+    end(found, item_result::done);
+  } else {
+    count(pool_.counters.wrong);
+    what.was_wrong = true;
+    leave_node(what, head.token);
+    ask_next(head.token, what);
+  }
+  pump(at);
+}
+
+void peers_backend::take_fetched(node& at, std::span<const std::byte> body) {
+  const auto answers = peer::decode_block_answers(body);
+  if (!answers) return pool_.close(at.link, "a node sent " + answers.error().message());
+  for (const auto& [token, how] : *answers) {
+    const auto found = moving_.find(token);
+    if (found == moving_.end() || is_offer(token) || found->second.at != at.link || found->second.now != stage::asked)
+      continue;
+    note(at.name, true);
+    count(pool_.counters.missed);
+    found->second.was_answered = true;
+    leave_node(found->second, token);
+    ask_next(token, found->second);
+  }
+  for (auto& [link, each] : nodes_) pump(each);
+}
+
+void peers_backend::take_accept(node& at, std::span<const std::byte> body) {
+  const auto answers = peer::decode_block_answers(body);
+  if (!answers) return pool_.close(at.link, "a node sent " + answers.error().message());
+  for (const auto& [token, how] : *answers) {
+    const auto found = moving_.find(token);
+    if (found == moving_.end() || !is_offer(token) || found->second.at != at.link || found->second.now != stage::asked)
+      continue;
+    note(at.name, true);
+    if (how == block_answer::send) {
+      send_bytes(at, token, found->second);
+    } else {
+      if (how == block_answer::have) count(pool_.counters.offered);
+      end(found, how == block_answer::have ? item_result::done : item_result::full);
+    }
+  }
+  pump(at);
+}
+
+void peers_backend::send_bytes(node& at, std::uint64_t token, moving& what) {
+  const block_name& name = what.what.name;
+  const std::uint64_t hash = what.what.hash ? *what.what.hash : checksum_of(what.what.memory);
+  peer::piece_header head;
+  head.token = token;
+  head.what = static_cast<std::uint16_t>(piece_kind::offered);
+  head.checksum = bind_checksum(hash, name.identity, name.group, name.full);
+  what.now = stage::sending;
+  what.sends_on = at.link;
+  pool_.send_block(at.link, head, what.what.memory);
+}
+
+void peers_backend::sent(peer::link_id to, std::uint64_t token, bool is_sent) {
+  const auto found = moving_.find(token);
+  if (found == moving_.end() || found->second.now != stage::sending || found->second.sends_on != to) return;
+  found->second.now = stage::sent;
+  if (!is_sent || found->second.at == 0) return end(found, item_result::refused);
+  if (found->second.result) end_put(found, *found->second.result);
+}
+
+/// The node has said what became of the bytes.
+void peers_backend::end_put(moving_map::iterator which, item_result how) {
+  if (which->second.now == stage::sending) {
+    which->second.result = how;
+    return;
+  }
+  if (how == item_result::done) {
+    count(pool_.counters.offered);
+    count(pool_.counters.offered_bytes, which->second.what.memory.size());
+  }
+  end(which, how);
+}
+
+void peers_backend::take_stored(node& at, std::span<const std::byte> body) {
+  const auto answers = peer::decode_block_answers(body);
+  if (!answers) return pool_.close(at.link, "a node sent " + answers.error().message());
+  for (const auto& [token, how] : *answers) {
+    const auto found = moving_.find(token);
+    if (found == moving_.end() || found->second.at != at.link || found->second.now < stage::sending) continue;
+    note(at.name, how != block_answer::wrong);
+    end_put(found, how == block_answer::stored ? item_result::done : item_result::full);
+  }
+  pump(at);
+}
+
+// ---------------------------------------------------------------------------------------------- questions
+
+void peers_backend::ask(std::vector<block_name> keys, steady_time until, std::function<void(presence)> answer_to) {
+  const std::uint64_t number = next_number_++;
+  questions_.emplace(number, question{.held = std::vector<bool>(keys.size()),
+                                      .open = 1,
+                                      .is_complete = true,
+                                      .until = until,
+                                      .answer = std::move(answer_to)});
+  std::map<std::string, std::vector<std::uint32_t>> by_home;
+  for (std::uint32_t i = 0; i < keys.size(); ++i) {
+    for (const std::string& each : homes_of(keys[i].identity, keys[i].key(), false)) {
+      if (!each.empty() && each != pool_.members().self) by_home[each].push_back(i);
+    }
+  }
+  const auto all = std::make_shared<const std::vector<block_name>>(std::move(keys));
+  for (auto& [name, which] : by_home) {
+    node* const home = find_node(name);
+    if (home == nullptr || breakers_[name].state(pool_.now()) == breaker_state::open) continue;
+    ++questions_.at(number).open;
+    const peer::link_id link = home->link;
+    when_bound(*home, all->front().identity, [this, link, number, all, which = std::move(which)] {
+      node* const still = find_link(link);
+      if (still == nullptr) return end_part_of(number, false);
+      send_part(*still, number, *all, which);
+    });
+  }
+  end_part_of(number, true);
+  if (questions_.contains(number)) pool_.wake_at(until);
+}
+
+/// Keys of one question have one instance and one group.
+void peers_backend::send_part(node& at, std::uint64_t of, const std::vector<block_name>& keys,
+                              std::vector<std::uint32_t> which) {
+  const binding& known = bound(at, keys.front().identity);
+  if (known.handle == 0) return end_part_of(of, true);  // it refuses the instance
+  peer::locate_request frame{.handle = known.handle, .group = keys.front().group, .keys = {}};
+  for (const std::uint32_t each : which) frame.keys.push_back(keys[each].full);
+  const std::uint64_t number = next_number_++;
+  parts_.emplace(number, part{.of = of, .at = at.link, .which = std::move(which)});
+  pool_.send(at.link, frame_type::locate, number, peer::encode(frame));
+}
+
+void peers_backend::take_located(std::uint64_t number, std::span<const std::byte> body) {
+  auto answer_of = peer::decode_locate_answer(body);
+  end_part(number, answer_of ? answer_of->held : std::vector<bool>(), answer_of.has_value());
+}
+
+void peers_backend::end_part(std::uint64_t number, const std::vector<bool>& held, bool is_complete) {
+  const auto found = parts_.find(number);
+  if (found == parts_.end()) return;
+  const part one = std::move(found->second);
+  parts_.erase(found);
+  if (const auto of = questions_.find(one.of); of != questions_.end()) {
+    for (std::size_t i = 0; i < std::min(held.size(), one.which.size()); ++i) {
+      if (held[i]) of->second.held[one.which[i]] = true;
+    }
+  }
+  end_part_of(one.of, is_complete);
+}
+
+void peers_backend::end_part_of(std::uint64_t number, bool is_complete) {
+  const auto of = questions_.find(number);
+  if (of == questions_.end()) return;
+  of->second.is_complete &= is_complete;
+  if (--of->second.open == 0) answer(of);
+}
+
+void peers_backend::answer(std::map<std::uint64_t, question>::iterator which) {
+  question over = std::move(which->second);
+  questions_.erase(which);
+  over.answer({.held = std::move(over.held), .is_complete = over.is_complete && over.open == 0});
+}
+
+// ---------------------------------------------------------------------------------------------- removal
+
+void peers_backend::tell_all(std::uint64_t identity, std::uint64_t cleared, std::vector<block_key> keys,
+                             std::function<void(result<std::uint64_t>)> answer_to) {
+  const std::uint64_t number = next_number_++;
+  removal& made = removals_[number];
+  made.open = 1;
+  made.until = pool_.now() + options_.timeout;
+  made.answer = std::move(answer_to);
+  std::vector<peer::link_id> links;
+  for (const auto& [link, each] : nodes_) links.push_back(link);
+  for (const peer::link_id link : links) {
+    ++made.open;
+    when_bound(nodes_.at(link), identity, [this, link, number, identity, cleared, keys] {
+      node* const at = find_link(link);
+      if (at == nullptr) return end_removal_of(number, 0, "a node went away");
+      if (bound(*at, identity).handle == 0) return end_removal_of(number, 0, {});  // it has nothing of ours
+      send_forget(*at, number, identity, cleared, keys);
+    });
+  }
+  pool_.wake_at(made.until);
+  end_removal_of(number, 0, {});
+}
+
+void peers_backend::send_forget(node& at, std::uint64_t of, std::uint64_t identity, std::uint64_t cleared,
+                                const std::vector<block_key>& keys) {
+  for (std::size_t first = 0; first == 0 || first < keys.size(); first += peer::most_keys) {
+    const auto some = std::span(keys).subspan(first, std::min(peer::most_keys, keys.size() - first));
+    const std::uint64_t request = next_number_++;
+    forgets_.emplace(request, std::pair(at.link, of));
+    if (first != 0) ++removals_.at(of).open;
+    pool_.send(at.link, frame_type::forget, request,
+               peer::encode(peer::forget_request{identity, cleared, {some.begin(), some.end()}}));
+  }
+}
+
+void peers_backend::take_forgot(std::uint64_t number, std::span<const std::byte> body) {
+  const auto how = peer::decode_forget_answer(body);
+  end_removal(number, how ? how->removed : 0, how ? how->why : how.error().message());
+}
+
+void peers_backend::end_removal(std::uint64_t number, std::uint64_t removed, const std::string& why) {
+  const auto found = forgets_.find(number);
+  if (found == forgets_.end()) return;
+  const std::uint64_t of = found->second.second;
+  forgets_.erase(found);
+  end_removal_of(of, removed, why);
+}
+
+void peers_backend::end_removal_of(std::uint64_t number, std::uint64_t removed, const std::string& why) {
+  const auto found = removals_.find(number);
+  if (found == removals_.end()) return;
+  removal& of = found->second;
+  of.removed += removed;
+  if (!why.empty()) of.why = why;
+  if (--of.open != 0) return;
+  const removal over = std::move(of);
+  removals_.erase(found);
+  over.answer(over.why.empty() ? result<std::uint64_t>(over.removed) : fail(error_code::removal_pending, over.why));
+}
+
+// ---------------------------------------------------------------------------------------------- events
+
+void peers_backend::heard(peer::link_id from, frame_type type, std::uint64_t request, std::span<const std::byte> body) {
+  node* const at = find_link(from);
+  if (at == nullptr) return;
+  if (type == frame_type::bound) {
+    const auto asked = binds_.find(request);
+    if (asked == binds_.end() || asked->second.first != from) return;
+    const std::uint64_t identity = asked->second.second;
+    binds_.erase(asked);
+    return take_bound(*at, identity, body);
+  }
+  if (type == frame_type::fetched) return take_fetched(*at, body);
+  if (type == frame_type::accept) return take_accept(*at, body);
+  if (type == frame_type::stored) return take_stored(*at, body);
+  if (const auto asked = parts_.find(request);
+      type == frame_type::located && asked != parts_.end() && asked->second.at == from)
+    return take_located(request, body);
+  if (const auto asked = forgets_.find(request);
+      type == frame_type::forgot && asked != forgets_.end() && asked->second.first == from)
+    take_forgot(request, body);
+}
+
+void peers_backend::flush() {
+  if (!got_outcomes_.empty()) told_.got(std::exchange(got_outcomes_, {}));
+  if (!put_outcomes_.empty()) told_.put(std::exchange(put_outcomes_, {}));
+}
+
+/// What is overdue ends; a link that takes no bytes for so long is closed.
+void peers_backend::advance(steady_time now) {
+  while (!deadlines_.empty() && deadlines_.front().first <= now) {
+    const auto found = moving_.find(deadlines_.front().second);
+    deadlines_.pop_front();
+    if (found == moving_.end()) continue;
+    const moving& what = found->second;
+    if (node* const at = find_link(what.at); at != nullptr && what.now != stage::queued) {
+      note(at->name, false);
+      count(pool_.counters.unanswered);
+    }
+    if (what.now == stage::sending) pool_.close(what.sends_on, "the node does not take a block in time");
+    else end(found, item_result::refused);
+  }
+  for (auto each = questions_.begin(); each != questions_.end();) {
+    const auto next = std::next(each);
+    if (each->second.until <= now) answer(each);
+    each = next;
+  }
+  for (auto each = removals_.begin(); each != removals_.end();) {
+    const auto next = std::next(each);
+    if (each->second.until <= now) {
+      const removal over = std::move(each->second);
+      removals_.erase(each);
+      over.answer(fail(error_code::removal_pending, "a node did not answer in time"));
+    }
+    each = next;
+  }
+  for (auto& [link, each] : nodes_) pump(each);
+  wake_for_next();
+}
+
+void peers_backend::wake_for_next() {
+  if (!deadlines_.empty()) pool_.wake_at(deadlines_.front().first);
+  for (const auto& [number, each] : questions_) pool_.wake_at(each.until);
+  for (const auto& [number, each] : removals_) pool_.wake_at(each.until);
+}
+
+}  // namespace cenote::remote

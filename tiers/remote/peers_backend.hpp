@@ -1,0 +1,194 @@
+// The backend on the other nodes of the cluster: a block is kept by the node that it belongs to.
+#pragma once
+
+#include <array>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "cluster/placement.hpp"
+#include "cluster/pool.hpp"
+#include "tiers/remote/backend.hpp"
+#include "tiers/remote/breaker.hpp"
+#include "transport/peer/block_messages.hpp"
+
+namespace cenote::remote {
+
+struct peers_options {
+  std::chrono::milliseconds timeout{2000};
+  std::chrono::milliseconds settle{300'000};       ///< for so long the homes of before a change are asked, too
+  std::uint64_t window = std::uint64_t{64} << 20;  ///< bytes on their way from, and to, one node
+};
+
+/// The pool's half that asks others. A block belongs to the nodes that cluster::placement names, this one among them; a
+/// get asks the present home, then the one of before the last change. Fetches from several nodes run side by side. What
+/// a node does not answer in time, or answers wrongly, opens that node's breaker and no other's.
+///
+/// Calls are carried out on the network's thread, where all state lives. The memory of a get is given back at once,
+/// since nothing but that thread fills it; that of a put when the network has let go of it: a link that takes no bytes
+/// within the time-out is closed.
+class peers_backend final : public backend, public cluster::pool_half {
+ public:
+  peers_backend(cluster::pool& with, peers_options options, events told)
+      : pool_(with), options_(options), told_(std::move(told)) {}
+
+  void bind(const instance_spec& spec) override;
+  void put(std::vector<item> batch) override;
+  void get(std::vector<item> batch) override;
+  void locate(std::vector<block_name> keys, std::chrono::milliseconds patience,
+              std::function<void(presence)> answer) override;
+  /// From all nodes: any of them may have a copy.
+  void drop(std::uint64_t identity, std::vector<block_key> keys,
+            std::function<void(result<std::uint64_t>)> answer) override;
+  /// On all nodes; one that is away hears of it when it binds the instance again, before anything of it is served.
+  void clear(std::uint64_t identity, std::function<void(result<void>)> answer) override;
+  void clear_all(std::vector<std::uint64_t> identities, std::function<void(result<void>)> answer) override;
+  void stop() noexcept override;
+  [[nodiscard]] std::string_view name() const noexcept override { return "peers"; }
+
+  // pool_half
+  void members_changed() override;
+  void heard(peer::link_id from, peer::frame_type type, std::uint64_t request,
+             std::span<const std::byte> body) override;
+  [[nodiscard]] std::span<std::byte> expects(peer::link_id from, const peer::piece_header& head,
+                                             std::size_t bytes) override;
+  void landed(peer::link_id from, const peer::piece_header& head, std::span<const std::byte> piece) override;
+  void sent(peer::link_id to, std::uint64_t token, bool is_sent) override;
+  void closed(peer::link_id which) override;
+  void flush() override;
+  void advance(steady_time now) override;
+
+ private:
+  static constexpr std::size_t most_homes = 2;  ///< that are asked for one block
+
+  /// An instance as one node knows it.
+  struct binding {
+    std::uint32_t handle = 0;  ///< 0: not bound (yet)
+    bool is_refused = false;
+    std::vector<std::function<void()>> waiting{};  ///< run once it is bound, or never will be
+  };
+  struct node {
+    std::string name;
+    peer::link_id link = 0;
+    std::map<std::uint64_t, binding> bindings{};  ///< by identity
+    std::deque<std::uint64_t> to_fetch{}, to_offer{};
+    std::uint64_t fetching = 0, offering = 0;  ///< bytes under way
+  };
+  enum class stage : std::uint8_t {
+    queued,
+    asked,    ///< fetch or offer
+    sending,  ///< a put's bytes are the network's
+    sent,     ///< … and were sent
+  };
+  struct moving {
+    item what;
+    std::array<std::string, most_homes> homes{};
+    std::size_t next = 0;  ///< of the homes, to be asked
+    peer::link_id at = 0;        ///< 0: no node
+    peer::link_id sends_on = 0;  ///< that has the bytes of a put
+    stage now = stage::queued;
+    std::uint64_t landed = 0;
+    steady_time begun{};
+    bool was_wrong = false;
+    bool was_answered = false;  ///< by some node
+    std::optional<item_result> result{};  ///< of a put whose bytes are the network's still
+  };
+  struct question {
+    std::vector<bool> held;
+    std::size_t open = 0;
+    bool is_complete = true;
+    steady_time until{};
+    std::function<void(presence)> answer;
+  };
+  /// The part of a question that one node was asked.
+  struct part {
+    std::uint64_t of = 0;
+    peer::link_id at = 0;
+    std::vector<std::uint32_t> which{};  ///< places in the question
+  };
+  struct removal {
+    std::size_t open = 0;
+    std::uint64_t removed = 0;
+    std::string why{};
+    steady_time until{};
+    std::function<void(result<std::uint64_t>)> answer;
+  };
+  using moving_map = std::unordered_map<std::uint64_t, moving>;
+
+  void enter(std::function<void()> what, std::function<void()> otherwise);
+  void refuse_all(const std::vector<item>& batch, bool up);
+  [[nodiscard]] std::array<std::string, most_homes> homes_of(std::uint64_t identity, const block_key& key,
+                                                             bool is_put) const;
+  [[nodiscard]] node* find_node(const std::string& name);
+  [[nodiscard]] node* find_link(peer::link_id link);
+  binding& bound(node& at, std::uint64_t identity);
+  /// Runs `then` when the node has bound the instance, or refused to.
+  void when_bound(node& at, std::uint64_t identity, std::function<void()> then);
+
+  void begin_put(item what, steady_time now);
+  void begin_get(item what, steady_time now);
+  void ask_next(std::uint64_t token, moving& what);
+  void pump(node& at);
+  void pump_queue(node& at, bool up);
+  void end(moving_map::iterator which, item_result how);
+  void leave_node(moving& what, std::uint64_t token);
+  void take_bound(node& at, std::uint64_t identity, std::span<const std::byte> body);
+  void take_fetched(node& at, std::span<const std::byte> body);
+  void take_accept(node& at, std::span<const std::byte> body);
+  void take_stored(node& at, std::span<const std::byte> body);
+  void take_located(std::uint64_t number, std::span<const std::byte> body);
+  void take_forgot(std::uint64_t number, std::span<const std::byte> body);
+  void send_bytes(node& at, std::uint64_t token, moving& what);
+  void end_put(moving_map::iterator which, item_result how);
+
+  void ask(std::vector<block_name> keys, steady_time until, std::function<void(presence)> answer);
+  void send_part(node& at, std::uint64_t of, const std::vector<block_name>& keys, std::vector<std::uint32_t> which);
+  void end_part(std::uint64_t number, const std::vector<bool>& held, bool is_complete);
+  void end_part_of(std::uint64_t number, bool is_complete);
+  void answer(std::map<std::uint64_t, question>::iterator which);
+  void tell_all(std::uint64_t identity, std::uint64_t cleared, std::vector<block_key> keys,
+                std::function<void(result<std::uint64_t>)> answer);
+  void send_forget(node& at, std::uint64_t of, std::uint64_t identity, std::uint64_t cleared,
+                   const std::vector<block_key>& keys);
+  void end_removal(std::uint64_t number, std::uint64_t removed, const std::string& why);
+  void end_removal_of(std::uint64_t number, std::uint64_t removed, const std::string& why);
+  void wake_for_next();
+  void say_standing();
+  [[nodiscard]] bool admits(const std::string& name);
+  void note(const std::string& name, bool is_good);
+
+  cluster::pool& pool_;
+  const peers_options options_;
+  const events told_;
+
+  // The network's thread's own.
+  std::map<std::uint64_t, std::vector<std::byte>> specs_;  ///< encoded, by identity
+  std::vector<cluster::place> places_;
+  cluster::placement homes_, homes_before_;
+  steady_time settled_{};
+  std::map<peer::link_id, node> nodes_;
+  std::map<std::string, breaker> breakers_;
+  moving_map moving_;                                            ///< by token on the wire
+  std::deque<std::pair<steady_time, std::uint64_t>> deadlines_;  ///< tokens, in the order of their ends
+  std::map<std::uint64_t, question> questions_;
+  std::map<std::uint64_t, part> parts_;                               ///< by request
+  std::map<std::uint64_t, std::pair<peer::link_id, std::uint64_t>> binds_;  ///< by request: link, identity
+  std::map<std::uint64_t, removal> removals_;
+  std::map<std::uint64_t, std::pair<peer::link_id, std::uint64_t>> forgets_;  ///< by request: link, removal
+  std::uint64_t next_number_ = 1;
+  std::vector<item_outcome> put_outcomes_, got_outcomes_;
+  std::optional<bool> stands_;
+};
+
+}  // namespace cenote::remote

@@ -1,0 +1,229 @@
+#include "transport/peer/block_messages.hpp"
+
+#include <algorithm>
+#include <string_view>
+
+#include "core/byte_io.hpp"
+#include "core/text.hpp"
+
+namespace cenote::peer {
+
+namespace {
+
+constexpr std::size_t longest_spec = 65536;
+constexpr std::size_t longest_why = 1024;
+constexpr std::size_t token_bytes = 8;
+
+std::string get_why(byte_reader& reader, bool& is_good) {
+  const auto bytes = reader.get_bytes();
+  is_good = is_good && bytes.size() <= longest_why;
+  return is_good ? as_utf8({reinterpret_cast<const char*>(bytes.data()), bytes.size()}) : std::string();
+}
+
+void put_why(byte_writer& writer, std::string_view why) { writer.put_text(why.substr(0, longest_why)); }
+
+/// Of keys that follow: their number and width. False: they cannot all be there.
+bool get_count(byte_reader& reader, std::size_t beside, std::uint32_t& count, std::uint8_t& width) {
+  count = reader.get<std::uint32_t>();
+  width = reader.get<std::uint8_t>();
+  return width >= min_key_bytes && width <= max_key_bytes && count <= most_keys &&
+         count <= reader.remaining() / (width + beside);
+}
+
+full_key get_key(byte_reader& reader, std::uint8_t width) {
+  full_key key;
+  key.size = width;
+  std::ranges::copy(reader.get_run(width), key.bytes.begin());
+  return key;
+}
+
+template <class Message>
+result<Message> checked(Message what, const byte_reader& reader, bool is_good, const char* name) {
+  if (!reader.ok() || !is_good) return fail(error_code::malformed, std::string("a bad ") + name);
+  return what;
+}
+
+}  // namespace
+
+std::vector<std::byte> encode(const bind_request& what) {
+  byte_writer writer;
+  writer.put(what.identity);
+  writer.put(what.cleared);
+  writer.put_bytes(what.spec);
+  return std::move(writer).take();
+}
+
+std::vector<std::byte> encode(const bind_answer& what) {
+  byte_writer writer;
+  writer.put(what.handle);
+  writer.put(what.cleared);
+  put_why(writer, what.why);
+  return std::move(writer).take();
+}
+
+std::vector<std::byte> encode(const locate_request& what) {
+  byte_writer writer;
+  writer.put(what.handle);
+  writer.put(what.group);
+  writer.put(static_cast<std::uint32_t>(what.keys.size()));
+  writer.put(what.keys.front().size);
+  for (const full_key& each : what.keys) writer.put_raw(each.view());
+  return std::move(writer).take();
+}
+
+std::vector<std::byte> encode(const locate_answer& what) {
+  byte_writer writer;
+  writer.put(static_cast<std::uint32_t>(what.held.size()));
+  for (std::size_t first = 0; first < what.held.size(); first += 8) {
+    unsigned bits = 0;
+    for (std::size_t i = first; i < std::min(first + 8, what.held.size()); ++i) bits |= (what.held[i] ? 1U : 0U) << (i - first);
+    writer.put(static_cast<std::uint8_t>(bits));
+  }
+  return std::move(writer).take();
+}
+
+std::vector<std::byte> encode(const block_request& what) {
+  byte_writer writer;
+  writer.put(what.handle);
+  writer.put(what.group);
+  writer.put(static_cast<std::uint32_t>(what.blocks.size()));
+  writer.put(what.blocks.front().second.size);
+  for (const auto& [token, key] : what.blocks) {
+    writer.put(token);
+    writer.put_raw(key.view());
+  }
+  return std::move(writer).take();
+}
+
+std::vector<std::byte> encode(const block_answers& what) {
+  byte_writer writer;
+  writer.put(static_cast<std::uint32_t>(what.size()));
+  for (const auto& [token, answer] : what) {
+    writer.put(token);
+    writer.put(static_cast<std::uint8_t>(answer));
+  }
+  return std::move(writer).take();
+}
+
+std::vector<std::byte> encode(const forget_request& what) {
+  byte_writer writer;
+  writer.put(what.identity);
+  writer.put(what.cleared);
+  writer.put(static_cast<std::uint32_t>(what.keys.size()));
+  for (const block_key& each : what.keys) {
+    writer.put(each.hi);
+    writer.put(each.lo);
+  }
+  return std::move(writer).take();
+}
+
+std::vector<std::byte> encode(const forget_answer& what) {
+  byte_writer writer;
+  writer.put(what.removed);
+  put_why(writer, what.why);
+  return std::move(writer).take();
+}
+
+result<bind_request> decode_bind_request(std::span<const std::byte> body) {
+  byte_reader reader(body);
+  bind_request what;
+  what.identity = reader.get<std::uint64_t>();
+  what.cleared = reader.get<std::uint64_t>();
+  const auto spec = reader.get_bytes();
+  const bool is_good = spec.size() <= longest_spec;
+  if (is_good) what.spec.assign(spec.begin(), spec.end());
+  return checked(std::move(what), reader, is_good, "bind");
+}
+
+result<bind_answer> decode_bind_answer(std::span<const std::byte> body) {
+  byte_reader reader(body);
+  bool is_good = true;
+  bind_answer what;
+  what.handle = reader.get<std::uint32_t>();
+  what.cleared = reader.get<std::uint64_t>();
+  what.why = get_why(reader, is_good);
+  return checked(std::move(what), reader, is_good, "answer to a bind");
+}
+
+result<locate_request> decode_locate_request(std::span<const std::byte> body) {
+  byte_reader reader(body);
+  locate_request what;
+  what.handle = reader.get<std::uint32_t>();
+  what.group = reader.get<std::uint32_t>();
+  std::uint32_t count = 0;
+  std::uint8_t width = 0;
+  const bool is_good = get_count(reader, 0, count, width);
+  if (is_good) what.keys.reserve(count);
+  for (std::uint32_t i = 0; is_good && i < count; ++i) what.keys.push_back(get_key(reader, width));
+  return checked(std::move(what), reader, is_good, "locate");
+}
+
+result<locate_answer> decode_locate_answer(std::span<const std::byte> body) {
+  byte_reader reader(body);
+  locate_answer what;
+  const auto count = reader.get<std::uint32_t>();
+  const bool is_good = count <= most_keys && (count + 7) / 8 <= reader.remaining();
+  if (is_good) what.held.resize(count);
+  unsigned bits = 0;
+  for (std::uint32_t i = 0; is_good && i < count; ++i) {
+    if (i % 8 == 0) bits = reader.get<std::uint8_t>();
+    what.held[i] = ((bits >> (i % 8)) & 1U) != 0;
+  }
+  return checked(std::move(what), reader, is_good, "answer to a locate");
+}
+
+result<block_request> decode_block_request(std::span<const std::byte> body) {
+  byte_reader reader(body);
+  block_request what;
+  what.handle = reader.get<std::uint32_t>();
+  what.group = reader.get<std::uint32_t>();
+  std::uint32_t count = 0;
+  std::uint8_t width = 0;
+  const bool is_good = get_count(reader, token_bytes, count, width);
+  if (is_good) what.blocks.reserve(count);
+  for (std::uint32_t i = 0; is_good && i < count; ++i) {
+    const auto token = reader.get<std::uint64_t>();
+    what.blocks.emplace_back(token, get_key(reader, width));
+  }
+  return checked(std::move(what), reader, is_good, "request for blocks");
+}
+
+result<block_answers> decode_block_answers(std::span<const std::byte> body) {
+  byte_reader reader(body);
+  const auto count = reader.get<std::uint32_t>();
+  const bool is_good = count <= reader.remaining() / (token_bytes + 1);
+  block_answers what;
+  if (is_good) what.reserve(count);
+  for (std::uint32_t i = 0; is_good && i < count; ++i) {
+    const auto token = reader.get<std::uint64_t>();
+    what.emplace_back(token, static_cast<block_answer>(reader.get<std::uint8_t>()));
+  }
+  return checked(std::move(what), reader, is_good, "answer about blocks");
+}
+
+result<forget_request> decode_forget_request(std::span<const std::byte> body) {
+  byte_reader reader(body);
+  forget_request what;
+  what.identity = reader.get<std::uint64_t>();
+  what.cleared = reader.get<std::uint64_t>();
+  const auto count = reader.get<std::uint32_t>();
+  const bool is_good = count <= most_keys && count <= reader.remaining() / sizeof(block_key);
+  if (is_good) what.keys.reserve(count);
+  for (std::uint32_t i = 0; is_good && i < count; ++i) {
+    block_key& key = what.keys.emplace_back();
+    key.hi = reader.get<std::uint64_t>();
+    key.lo = reader.get<std::uint64_t>();
+  }
+  return checked(std::move(what), reader, is_good, "forget");
+}
+
+result<forget_answer> decode_forget_answer(std::span<const std::byte> body) {
+  byte_reader reader(body);
+  bool is_good = true;
+  forget_answer what;
+  what.removed = reader.get<std::uint64_t>();
+  what.why = get_why(reader, is_good);
+  return checked(std::move(what), reader, is_good, "answer to a forget");
+}
+
+}  // namespace cenote::peer

@@ -1,0 +1,91 @@
+// What nodes ask each other about blocks: the bodies of frames. As in transport/peer/messages.hpp, a body may have more
+// at its end than is known here, and decode functions refuse what is too short or too long with `malformed`.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "core/block_key.hpp"
+#include "core/error.hpp"
+#include "core/instance_spec.hpp"
+
+namespace cenote::peer {
+
+/// Of one frame; with keys of 64 bytes it fits into network::most_frame_bytes.
+inline constexpr std::size_t most_keys = 4096;
+
+/// An instance, so that later frames name it by a number: the answer's handle, good for as long as the link.
+struct bind_request {
+  std::uint64_t identity = 0;     ///< identity_of(spec)
+  std::uint64_t cleared = 0;      ///< how often the sender knows it to have been cleared
+  std::vector<std::byte> spec{};  ///< encoded
+};
+struct bind_answer {
+  std::uint32_t handle = 0;  ///< 0: refused
+  std::uint64_t cleared = 0;
+  std::string why{};  ///< refused
+};
+
+/// Which of these are there?
+struct locate_request {
+  std::uint32_t handle = 0;
+  std::uint32_t group = 0;
+  std::vector<full_key> keys{};
+};
+struct locate_answer {
+  std::vector<bool> held{};  ///< one a key, in their order
+};
+
+/// Blocks that are asked for, or offered. The asker's tokens name them in all that follows.
+struct block_request {
+  std::uint32_t handle = 0;
+  std::uint32_t group = 0;
+  std::vector<std::pair<std::uint64_t, full_key>> blocks{};  ///< token, key
+};
+
+/// What became of one block. Numbers are part of the wire.
+enum class block_answer : std::uint8_t {
+  missing = 1,  ///< fetch: it is not there, or cannot be had in time
+  send = 2,     ///< offer: its bytes are wanted
+  have = 3,     ///< offer: it is there
+  full = 4,     ///< offer: there is no room
+  stored = 5,   ///< its bytes came, and are right
+  wrong = 6,    ///< … and are not
+  lost = 7,     ///< … and were not kept
+};
+using block_answers = std::vector<std::pair<std::uint64_t, block_answer>>;
+
+struct forget_request {
+  std::uint64_t identity = 0;
+  std::uint64_t cleared = 0;      ///< not 0: all of the instance, for the so-manieth time
+  std::vector<block_key> keys{};  ///< otherwise
+};
+struct forget_answer {
+  std::uint64_t removed = 0;
+  std::string why{};  ///< not empty: it may not be gone
+};
+
+[[nodiscard]] std::vector<std::byte> encode(const bind_request& what);
+[[nodiscard]] std::vector<std::byte> encode(const bind_answer& what);
+/// All keys of a frame have one width; `keys` is not empty.
+[[nodiscard]] std::vector<std::byte> encode(const locate_request& what);
+[[nodiscard]] std::vector<std::byte> encode(const locate_answer& what);
+[[nodiscard]] std::vector<std::byte> encode(const block_request& what);
+[[nodiscard]] std::vector<std::byte> encode(const block_answers& what);
+[[nodiscard]] std::vector<std::byte> encode(const forget_request& what);
+[[nodiscard]] std::vector<std::byte> encode(const forget_answer& what);
+
+[[nodiscard]] result<bind_request> decode_bind_request(std::span<const std::byte> body);
+[[nodiscard]] result<bind_answer> decode_bind_answer(std::span<const std::byte> body);
+[[nodiscard]] result<locate_request> decode_locate_request(std::span<const std::byte> body);
+[[nodiscard]] result<locate_answer> decode_locate_answer(std::span<const std::byte> body);
+[[nodiscard]] result<block_request> decode_block_request(std::span<const std::byte> body);
+[[nodiscard]] result<block_answers> decode_block_answers(std::span<const std::byte> body);
+[[nodiscard]] result<forget_request> decode_forget_request(std::span<const std::byte> body);
+[[nodiscard]] result<forget_answer> decode_forget_answer(std::span<const std::byte> body);
+
+}  // namespace cenote::peer
