@@ -99,10 +99,15 @@ void cluster_shell::take(const link_event& event) {
   const auto now = start_->clock();
   switch (event.what) {
     case link_event::kind::opened: members_->opened(event.link, event.is_dialled, now); break;
-    case link_event::kind::closed: members_->closed(event.link, event.why, now); break;
+    case link_event::kind::closed:
+      carrying_.erase(event.link);
+      members_->closed(event.link, event.why, now);
+      break;
     case link_event::kind::heard: heard(event, now); break;
     case link_event::kind::carries_blocks:
       log_debug(logger("cluster"), "a link carries blocks", {{"node", members_->name_on(event.link)}});
+      carrying_.insert(event.link);
+      tell_pool();
       break;
   }
 }
@@ -221,6 +226,7 @@ void cluster_shell::tell_pool() {
       one.drops_sent = cut->second.drops_sent;
       one.drops_heard = cut->second.drops_heard;
     }
+    one.carries_blocks = carrying_.contains(each.link);
     now.others.push_back(std::move(one));
   }
   start_->blocks->post([to = start_->blocks, now = std::move(now)] { to->take_members(now); });

@@ -68,6 +68,7 @@ class cluster_shell final : public cluster_actor::base {
   std::vector<link_event_ptr> early_;  ///< what was heard before there was a membership
   std::map<std::string, peer_actor> peers_;
   std::map<std::string, peer::link_id> links_;  ///< that the peers' actors know of
+  std::set<peer::link_id> carrying_;            ///< links that carry blocks
   std::uint64_t followed_ = 0;                  ///< the membership's revision by which they do
   std::shared_ptr<peer_counts> counts_ = std::make_shared<peer_counts>();
   std::map<std::string, partition_order> partitions_;

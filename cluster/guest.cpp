@@ -334,8 +334,11 @@ void guest::send_loan(hosted& of, const place& to, loan& what) {
   pool_.send_block(to.first, head, memory);
 }
 
-void guest::sent(peer::link_id to, std::uint64_t token, bool /*is_sent*/) {
-  if (const auto found = loans_.find({to, token}); found != loans_.end()) end_loan(found);
+void guest::sent(peer::link_id to, std::uint64_t token, bool is_sent) {
+  const auto found = loans_.find({to, token});
+  if (found == loans_.end()) return;
+  end_loan(found);
+  if (!is_sent && pool_.member_on(to) != nullptr) misses_[to].emplace_back(token, block_answer::missing);
 }
 
 void guest::end_loan(std::map<place, loan>::iterator which) {

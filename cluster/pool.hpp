@@ -22,6 +22,7 @@ struct pool_member {
   std::string name;
   std::uint64_t weight = 0;  ///< bytes
   peer::link_id link = 0;
+  bool carries_blocks = false;  ///< the link does, so that the node can be asked; it may ask before
   bool drops_sent = false;  ///< an operator cut it off, for a test
   bool drops_heard = false;
 };

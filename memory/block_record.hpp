@@ -74,9 +74,10 @@ struct block_record {
     shared_assign(key_size, full.size, "record.key_size"_point);
     shared_bytes(key, full.bytes.data(), sizeof key, "record.key"_point);
   }
-  /// XXH3-64 of the bytes of a present block, if one was taken.
+  /// XXH3-64 of the bytes of a present block, if one was taken. Any thread, of a block that is pinned.
   [[nodiscard]] std::optional<std::uint64_t> checksum() const noexcept {
-    if ((flags & flag_checksum) == 0) return std::nullopt;
+    const std::uint8_t now = std::atomic_ref(const_cast<std::uint8_t&>(flags)).load(std::memory_order_relaxed);
+    if ((now & flag_checksum) == 0) return std::nullopt;
     return checksum_or_writers.load(std::memory_order_relaxed);
   }
   [[nodiscard]] full_key get_key() const noexcept {

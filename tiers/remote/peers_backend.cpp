@@ -17,7 +17,7 @@ using cluster::piece_kind;
 using peer::block_answer;
 using peer::frame_type;
 
-constexpr std::size_t most_instances = 4096;
+constexpr std::size_t most_specs = 4096;
 
 }  // namespace
 
@@ -37,7 +37,7 @@ void peers_backend::bind(const instance_spec& spec) {
   encode(writer, spec);
   enter(
       [this, identity = identity_of(spec), text = std::move(writer).take()] {
-        if (specs_.size() < most_instances || specs_.contains(identity)) specs_.insert_or_assign(identity, text);
+        if (specs_.size() < most_specs || specs_.contains(identity)) specs_.insert_or_assign(identity, text);
       },
       {});
 }
@@ -136,6 +136,7 @@ void peers_backend::members_changed() {
     settled_ = pool_.now() + options_.settle;
   }
   for (const cluster::pool_member& each : now.others) {
+    if (!each.carries_blocks) continue;
     const auto [at, is_new] = nodes_.try_emplace(each.link);
     if (!is_new) continue;
     at->second = node{.name = each.name, .link = each.link};

@@ -4,7 +4,7 @@
 #include <string_view>
 
 #include "core/byte_io.hpp"
-#include "core/text.hpp"
+#include "transport/peer/body.hpp"
 
 namespace cenote::peer {
 
@@ -13,12 +13,6 @@ namespace {
 constexpr std::size_t longest_spec = 65536;
 constexpr std::size_t longest_why = 1024;
 constexpr std::size_t token_bytes = 8;
-
-std::string get_why(byte_reader& reader, bool& is_good) {
-  const auto bytes = reader.get_bytes();
-  is_good = is_good && bytes.size() <= longest_why;
-  return is_good ? as_utf8({reinterpret_cast<const char*>(bytes.data()), bytes.size()}) : std::string();
-}
 
 void put_why(byte_writer& writer, std::string_view why) { writer.put_text(why.substr(0, longest_why)); }
 
@@ -35,12 +29,6 @@ full_key get_key(byte_reader& reader, std::uint8_t width) {
   key.size = width;
   std::ranges::copy(reader.get_run(width), key.bytes.begin());
   return key;
-}
-
-template <class Message>
-result<Message> checked(Message what, const byte_reader& reader, bool is_good, const char* name) {
-  if (!reader.ok() || !is_good) return fail(error_code::malformed, std::string("a bad ") + name);
-  return what;
 }
 
 }  // namespace
@@ -141,7 +129,7 @@ result<bind_answer> decode_bind_answer(std::span<const std::byte> body) {
   bind_answer what;
   what.handle = reader.get<std::uint32_t>();
   what.cleared = reader.get<std::uint64_t>();
-  what.why = get_why(reader, is_good);
+  what.why = get_text(reader, longest_why, is_good);
   return checked(std::move(what), reader, is_good, "answer to a bind");
 }
 
@@ -222,7 +210,7 @@ result<forget_answer> decode_forget_answer(std::span<const std::byte> body) {
   bool is_good = true;
   forget_answer what;
   what.removed = reader.get<std::uint64_t>();
-  what.why = get_why(reader, is_good);
+  what.why = get_text(reader, longest_why, is_good);
   return checked(std::move(what), reader, is_good, "answer to a forget");
 }
 

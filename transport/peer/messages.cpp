@@ -4,6 +4,7 @@
 
 #include "core/byte_io.hpp"
 #include "core/text.hpp"
+#include "transport/peer/body.hpp"
 
 namespace cenote::peer {
 
@@ -16,16 +17,6 @@ constexpr std::size_t least_viewed_bytes = 4 + 1 + 4 + 1 + 2 + 8;  // a member w
 void put_endpoint(byte_writer& writer, const endpoint& what) {
   writer.put_text(what.host);
   writer.put(what.port);
-}
-
-/// A text that is longer than allowed spoils the reader's message.
-std::string get_text(byte_reader& reader, std::size_t longest, bool& is_good) {
-  const auto bytes = reader.get_bytes();
-  if (bytes.size() > longest) {
-    is_good = false;
-    return {};
-  }
-  return as_utf8({reinterpret_cast<const char*>(bytes.data()), bytes.size()});
 }
 
 endpoint get_endpoint(byte_reader& reader, bool& is_good) {
@@ -55,12 +46,6 @@ greeting get_greeting(byte_reader& reader, bool& is_good) {
   who.weight = reader.get<std::uint64_t>();
   who.has_secret = reader.get<std::uint8_t>() != 0;
   return who;
-}
-
-template <class Message>
-result<Message> checked(Message what, const byte_reader& reader, bool is_good, const char* name) {
-  if (!reader.ok() || !is_good) return fail(error_code::malformed, std::string("a bad ") + name);
-  return what;
 }
 
 }  // namespace

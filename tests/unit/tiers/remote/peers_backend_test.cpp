@@ -1,0 +1,392 @@
+// A node that asks another one, which a test plays frame by frame, on a network in virtual time.
+#include "tiers/remote/peers_backend.hpp"
+
+#include <boost/test/unit_test.hpp>
+
+#include <algorithm>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "core/byte_io.hpp"
+#include "core/checksum.hpp"
+#include "core/stored_identity.hpp"
+#include "tests/support/fake_network.hpp"
+
+namespace {
+
+using namespace cenote;
+using namespace std::chrono_literals;
+using peer::block_answer;
+using peer::frame_type;
+using remote::item_result;
+using testing::fake_network;
+using testing::fake_wire;
+
+constexpr std::size_t block_bytes = 4096;
+
+instance_spec some_spec() {
+  instance_spec spec;
+  spec.id = "model";
+  spec.tokens_per_block = 16;
+  spec.groups = {{"full", {{"kv", block_bytes}}}};
+  return spec;
+}
+
+full_key key_of(std::uint64_t number) {
+  std::vector<std::byte> bytes(16);
+  std::memcpy(bytes.data(), &number, sizeof number);
+  return full_key(bytes);
+}
+
+std::vector<std::byte> content_of(std::uint64_t number) {
+  return std::vector<std::byte>(block_bytes, static_cast<std::byte>(number));
+}
+
+struct frame {
+  frame_type type{};
+  std::uint64_t request = 0;
+  std::vector<std::byte> body;
+};
+
+/// The asker, and the other node's network. All blocks belong to the other node: this one's weight is 0.
+struct world {
+  world() {
+    pool.join(&backend, nullptr);
+    here_events.opened = [](peer::link_id, bool, const endpoint&) {};
+    here_events.closed = [this](peer::link_id which, const error&) {
+      pool.closed(which);
+      pool.flush();
+    };
+    here_events.heard = [this](peer::link_id from, std::span<const std::byte> bytes) {
+      const auto read = peer::decode_frame(bytes);
+      pool.heard(from, read->type, read->request, read->body);
+      pool.flush();
+    };
+    here_events.expects = [this](peer::link_id from, const peer::piece_header& head, std::size_t bytes) {
+      return pool.expects(from, head, bytes);
+    };
+    here_events.landed = [this](peer::link_id from, const peer::piece_header& head, std::span<const std::byte> piece) {
+      pool.landed(from, head, piece);
+      pool.flush();
+    };
+    here_events.sent = [this](peer::link_id to, std::uint64_t token, const result<void>& how) {
+      pool.sent(to, token, how.has_value());
+      pool.flush();
+    };
+    here = std::make_shared<fake_network>(wire, "a", endpoint{"a", 1}, here_events);
+    pool.use(here);
+    start_other();
+    connect();
+    backend.bind(spec);
+  }
+  ~world() { here->stop(); }
+
+  void start_other() {
+    peer::network_events events;
+    events.opened = [this](peer::link_id which, bool, const endpoint&) { there_link = which; };
+    events.closed = [](peer::link_id, const error&) {};
+    events.heard = [this](peer::link_id, std::span<const std::byte> bytes) {
+      const auto read = peer::decode_frame(bytes);
+      heard.push_back({read->type, read->request, {read->body.begin(), read->body.end()}});
+    };
+    events.expects = [this](peer::link_id, const peer::piece_header& head, std::size_t bytes) {
+      auto& into = landed[head.token];
+      into.resize(bytes);
+      heads[head.token] = head;
+      return std::span(into);
+    };
+    events.landed = [](peer::link_id, const peer::piece_header&, std::span<const std::byte>) {};
+    events.sent = [](peer::link_id, std::uint64_t, const result<void>&) {};
+    there = std::make_unique<fake_network>(wire, "b", endpoint{"b", 1}, events);
+  }
+
+  void connect() {
+    here_link = here->dial({"b", 1});
+    run(10ms);
+    peer::ticket proof{};
+    proof.fill(std::byte{1});
+    there->await_blocks(there_link, proof);
+    here->join_blocks(here_link, {"b", 1}, proof);
+    cluster::pool_members now{.self = "a", .weight = 0, .born = {1}, .others = {}};
+    now.others.push_back({.name = "b", .weight = 100, .link = here_link, .carries_blocks = true});
+    pool.take_members(now);
+    run(10ms);
+  }
+
+  void run(std::chrono::milliseconds how_long) { wire.run_until(wire.now() + how_long); }
+
+  /// The next frame of that type that the other node has heard; runs until there is one.
+  frame next(frame_type type) {
+    for (int i = 0; i < 100; ++i) {
+      const auto found = std::ranges::find(heard, type, &frame::type);
+      if (found != heard.end()) {
+        frame one = std::move(*found);
+        heard.erase(found);
+        return one;
+      }
+      run(1ms);
+    }
+    BOOST_FAIL("the frame does not come");
+    return {};
+  }
+  void say(frame_type type, std::uint64_t request, std::span<const std::byte> body) {
+    there->send(there_link, peer::encode_frame(type, request, {1}, body));
+    run(5ms);
+  }
+  void accept_bind(std::uint64_t cleared = 0) {
+    say(frame_type::bound, next(frame_type::bind).request, peer::encode(peer::bind_answer{9, cleared, {}}));
+  }
+
+  remote::block_name name(std::uint64_t number) const { return {identity_of(spec), 0, key_of(number)}; }
+  void get(std::uint64_t number) {
+    memory[number].assign(block_bytes, std::byte{0xee});
+    backend.get({{.token = number, .name = name(number), .memory = memory[number]}});
+    run(0ms);
+  }
+  void put(std::uint64_t number) {
+    memory[number] = content_of(number);
+    backend.put({{.token = number, .name = name(number), .memory = memory[number]}});
+    run(0ms);
+  }
+  /// The wire's tokens of the blocks that a frame names, by key.
+  static std::vector<std::uint64_t> tokens_in(const frame& of) {
+    std::vector<std::uint64_t> all;
+    const auto read = peer::decode_block_request(of.body);
+    for (const auto& [token, key] : read->blocks) all.push_back(token);
+    return all;
+  }
+  void send_block(std::uint64_t token, std::uint64_t number, bool is_right = true) {
+    sending[token] = content_of(number);
+    peer::piece_header head;
+    head.token = token;
+    head.what = static_cast<std::uint16_t>(cluster::piece_kind::asked);
+    head.checksum = bind_checksum(checksum_of(sending[token]), identity_of(spec), 0, key_of(number)) ^ (is_right ? 0 : 1);
+    there->send_block(there_link, head, sending[token]);
+    run(5ms);
+  }
+
+  instance_spec spec = some_spec();
+  fake_wire wire{1};
+  cluster::pool pool{[this](cluster::pool::steady_time when) { wire.at(when, [this] { pool.advance(); }); },
+                     [this] { return wire.now(); }};
+  std::map<std::uint64_t, item_result> got, was_put;
+  std::vector<bool> standing;
+  remote::peers_backend backend{
+      pool,
+      {.timeout = 2000ms, .settle = 60000ms, .window = 4 * block_bytes},
+      {.put =
+           [this](const std::vector<remote::item_outcome>& all) {
+             for (const auto& each : all) BOOST_TEST(was_put.emplace(each.token, each.what).second);
+           },
+       .got =
+           [this](const std::vector<remote::item_outcome>& all) {
+             for (const auto& each : all) BOOST_TEST(got.emplace(each.token, each.what).second);
+           },
+       .standing = [this](const result<void>& how) { standing.push_back(how.has_value()); }}};
+  peer::network_events here_events;
+  std::shared_ptr<fake_network> here;
+  std::unique_ptr<fake_network> there;
+  peer::link_id here_link = 0, there_link = 0;
+  std::vector<frame> heard;
+  std::map<std::uint64_t, std::vector<std::byte>> memory, landed, sending;
+  std::map<std::uint64_t, peer::piece_header> heads;
+};
+
+}  // namespace
+
+BOOST_AUTO_TEST_SUITE(peers_backend)
+
+BOOST_AUTO_TEST_CASE(a_block_is_asked_for_once_its_instance_is_bound_and_lands_where_it_is_wanted) {
+  world all;
+  BOOST_TEST((all.standing == std::vector{true}));
+  all.get(1);
+  all.run(5ms);
+  BOOST_TEST((std::ranges::find(all.heard, frame_type::fetch, &frame::type) == all.heard.end()));
+  all.accept_bind();
+  const auto tokens = world::tokens_in(all.next(frame_type::fetch));
+  BOOST_REQUIRE(tokens.size() == 1U);
+  all.send_block(tokens[0], 1);
+  BOOST_TEST((all.got == std::map<std::uint64_t, item_result>{{1, item_result::done}}));
+  BOOST_TEST((all.memory[1] == content_of(1)));
+}
+
+BOOST_AUTO_TEST_CASE(wrong_bytes_are_refused_counted_and_open_the_nodes_breaker) {
+  world all;
+  all.get(1);
+  all.accept_bind();
+  for (std::uint64_t number = 1; number <= remote::breaker::most_in_a_row; ++number) {
+    if (number > 1) all.get(number);
+    all.send_block(world::tokens_in(all.next(frame_type::fetch))[0], number, false);
+    BOOST_TEST((all.got[number] == item_result::wrong));
+  }
+  BOOST_TEST(all.pool.counters.wrong == remote::breaker::most_in_a_row);
+  all.get(100);
+  BOOST_TEST((all.got[100] == item_result::refused));  // it is not asked any more
+  all.run(1100ms);
+  all.get(101);
+  all.send_block(world::tokens_in(all.next(frame_type::fetch))[0], 101);
+  BOOST_TEST((all.got[101] == item_result::done));
+}
+
+BOOST_AUTO_TEST_CASE(a_node_that_does_not_answer_costs_the_time_out_and_what_it_sends_later_lands_nowhere) {
+  world all;
+  all.get(1);
+  all.accept_bind();
+  const auto tokens = world::tokens_in(all.next(frame_type::fetch));
+  all.run(1900ms);
+  BOOST_TEST(all.got.empty());
+  all.run(200ms);
+  BOOST_TEST((all.got[1] == item_result::refused));
+  all.memory[1].assign(block_bytes, std::byte{0x55});  // somebody else's by now
+  all.send_block(tokens[0], 1);
+  BOOST_TEST((all.memory[1] == std::vector<std::byte>(block_bytes, std::byte{0x55})));
+}
+
+BOOST_AUTO_TEST_CASE(a_node_that_does_not_even_bind_costs_the_time_out) {
+  world all;
+  all.get(1);
+  all.put(2);
+  std::optional<remote::presence> found;
+  all.backend.locate({all.name(1)}, 50ms, [&](remote::presence said) { found = std::move(said); });
+  all.run(60ms);
+  BOOST_REQUIRE(found);
+  BOOST_TEST(!found->is_complete);
+  all.run(2100ms);
+  BOOST_TEST((all.got[1] == item_result::refused));
+  BOOST_TEST((all.was_put[2] == item_result::refused));
+}
+
+BOOST_AUTO_TEST_CASE(no_more_is_asked_for_than_the_window_holds) {
+  world all;
+  std::vector<remote::item> items;
+  for (std::uint64_t number = 0; number < 10; ++number) {
+    all.memory[number].resize(block_bytes);
+    items.push_back({.token = number, .name = all.name(number), .memory = all.memory[number]});
+  }
+  all.backend.get(std::move(items));
+  all.accept_bind();
+  auto tokens = world::tokens_in(all.next(frame_type::fetch));
+  BOOST_TEST(tokens.size() == 4U);
+  all.run(50ms);
+  BOOST_TEST(all.heard.empty());
+  all.say(frame_type::fetched, 0, peer::encode(peer::block_answers{{tokens[0], block_answer::missing}}));
+  BOOST_TEST(world::tokens_in(all.next(frame_type::fetch)).size() == 1U);
+  BOOST_TEST((all.got[0] == item_result::missing));
+}
+
+BOOST_AUTO_TEST_CASE(a_link_that_closes_ends_all_that_was_asked_on_it) {
+  world all;
+  all.get(1);
+  all.put(2);
+  all.accept_bind();
+  (void)all.next(frame_type::fetch);
+  (void)all.next(frame_type::offer);
+  std::optional<remote::presence> found;
+  all.backend.locate({all.name(1)}, 1000ms, [&](remote::presence said) { found = std::move(said); });
+  std::optional<result<std::uint64_t>> dropped;
+  all.backend.drop(identity_of(all.spec), {all.name(1).key()}, [&](result<std::uint64_t> how) { dropped = how; });
+  (void)all.next(frame_type::locate);
+  (void)all.next(frame_type::forget);
+  all.there->stop();
+  all.run(10ms);
+  BOOST_TEST((all.got[1] == item_result::refused));
+  BOOST_TEST((all.was_put[2] == item_result::refused));
+  BOOST_REQUIRE(found);
+  BOOST_TEST(!found->is_complete);
+  BOOST_REQUIRE(dropped);
+  BOOST_TEST(!dropped->has_value());
+  BOOST_TEST((all.standing == std::vector{true, false}));
+}
+
+BOOST_AUTO_TEST_CASE(an_offered_block_is_sent_when_it_is_wanted_and_done_when_it_is_stored) {
+  world all;
+  all.put(1);
+  all.put(2);
+  all.put(3);
+  all.accept_bind();
+  const auto offered = all.next(frame_type::offer);
+  const auto tokens = world::tokens_in(offered);
+  BOOST_REQUIRE(tokens.size() == 3U);
+  all.say(frame_type::accept, offered.request,
+          peer::encode(peer::block_answers{
+              {tokens[0], block_answer::send}, {tokens[1], block_answer::have}, {tokens[2], block_answer::full}}));
+  BOOST_TEST((all.was_put == std::map<std::uint64_t, item_result>{{2, item_result::done}, {3, item_result::full}}));
+  BOOST_TEST((all.landed[tokens[0]] == content_of(1)));
+  BOOST_TEST(all.heads[tokens[0]].checksum ==
+             bind_checksum(checksum_of(content_of(1)), identity_of(all.spec), 0, key_of(1)));
+  all.say(frame_type::stored, 0, peer::encode(peer::block_answers{{tokens[0], block_answer::stored}}));
+  BOOST_TEST((all.was_put[1] == item_result::done));
+}
+
+BOOST_AUTO_TEST_CASE(an_instance_that_is_refused_is_neither_asked_for_nor_offered) {
+  world all;
+  all.get(1);
+  all.put(2);
+  all.say(frame_type::bound, all.next(frame_type::bind).request, peer::encode(peer::bind_answer{0, 0, "another spec"}));
+  BOOST_TEST((all.got[1] == item_result::missing));
+  BOOST_TEST((all.was_put[2] == item_result::full));
+}
+
+BOOST_AUTO_TEST_CASE(a_block_that_belongs_here_is_not_offered) {
+  world all;
+  cluster::pool_members now{.self = "a", .weight = 100, .born = {1}, .others = {}};
+  now.others.push_back({.name = "b", .weight = 0, .link = all.here_link, .carries_blocks = true});
+  all.pool.take_members(now);
+  all.put(1);
+  BOOST_TEST((all.was_put[1] == item_result::own));
+  // … but asked for where it belonged before.
+  all.get(1);
+  all.accept_bind();
+  all.send_block(world::tokens_in(all.next(frame_type::fetch))[0], 1);
+  BOOST_TEST((all.got[1] == item_result::done));
+  all.run(61000ms);
+  all.get(2);
+  BOOST_TEST((all.got[2] == item_result::refused));  // that was long ago
+}
+
+BOOST_AUTO_TEST_CASE(a_question_names_each_key_at_its_home_and_is_answered_in_order) {
+  world all;
+  std::optional<remote::presence> found;
+  all.backend.locate({all.name(1), all.name(2), all.name(3)}, 1000ms,
+                     [&](remote::presence said) { found = std::move(said); });
+  all.accept_bind();
+  const auto asked = all.next(frame_type::locate);
+  BOOST_TEST(peer::decode_locate_request(asked.body)->keys.size() == 3U);
+  all.say(frame_type::located, asked.request, peer::encode(peer::locate_answer{{true, false, true}}));
+  BOOST_REQUIRE(found);
+  BOOST_TEST(found->is_complete);
+  BOOST_TEST((found->held == std::vector{true, false, true}));
+}
+
+BOOST_AUTO_TEST_CASE(a_removal_is_told_to_the_others_and_answered_when_they_have) {
+  world all;
+  std::optional<result<std::uint64_t>> dropped;
+  all.backend.drop(identity_of(all.spec), {all.name(1).key()}, [&](result<std::uint64_t> how) { dropped = how; });
+  all.accept_bind();
+  const auto asked = all.next(frame_type::forget);
+  BOOST_TEST((peer::decode_forget_request(asked.body)->keys == std::vector{all.name(1).key()}));
+  all.say(frame_type::forgot, asked.request, peer::encode(peer::forget_answer{1, {}}));
+  BOOST_REQUIRE(dropped);
+  BOOST_TEST(dropped->value() == 1U);
+  std::optional<result<void>> cleared;
+  all.backend.clear(identity_of(all.spec), [&](result<void> how) { cleared = how; });
+  const auto second = all.next(frame_type::forget);
+  BOOST_TEST(peer::decode_forget_request(second.body)->cleared == 1U);
+  all.run(2100ms);
+  BOOST_REQUIRE(cleared);
+  BOOST_TEST(!cleared->has_value());  // nobody confirmed it
+}
+
+BOOST_AUTO_TEST_CASE(garbage_about_blocks_closes_the_link) {
+  world all;
+  all.get(1);
+  all.accept_bind();
+  (void)all.next(frame_type::fetch);
+  all.say(frame_type::fetched, 0, std::vector<std::byte>(3));
+  BOOST_TEST((all.got[1] == item_result::refused));
+}
+
+BOOST_AUTO_TEST_SUITE_END()

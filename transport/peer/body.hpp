@@ -1,0 +1,31 @@
+// What the codecs of frames' bodies share.
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <utility>
+
+#include "core/byte_io.hpp"
+#include "core/error.hpp"
+#include "core/text.hpp"
+
+namespace cenote::peer {
+
+/// A text that is longer than allowed spoils the reader's message.
+inline std::string get_text(byte_reader& reader, std::size_t longest, bool& is_good) {
+  const auto bytes = reader.get_bytes();
+  if (bytes.size() > longest) {
+    is_good = false;
+    return {};
+  }
+  return as_utf8({reinterpret_cast<const char*>(bytes.data()), bytes.size()});
+}
+
+/// What was read, unless it was too short or made no sense. Errors: malformed, by its name.
+template <class Message>
+result<Message> checked(Message what, const byte_reader& reader, bool is_good, const char* name) {
+  if (!reader.ok() || !is_good) return fail(error_code::malformed, std::string("a bad ") + name);
+  return what;
+}
+
+}  // namespace cenote::peer
