@@ -170,14 +170,13 @@ peer::network_events cluster_host::events() {
 /// The half of the pool that serves others. Its actor runs on the network's thread when that thread has orders for it.
 void cluster_host::open_guest(const cluster_needs& needs) {
   blocks_ = needs.blocks;
-  guest_actor_ = system_.spawn<guest_keeper>(needs.dram, needs.epoch, [to = blocks_](std::function<void()> what) {
-    (void)to->post(std::move(what));
-  });
-  room_ = std::make_unique<guest_room>([this, to = caf::actor_cast<caf::strong_actor_ptr>(guest_actor_)](
-                                           guest_order_ptr order) {
-    runner_.hand_over(to, caf::make_message(guest_atom_v, std::move(order)));
-  });
-  guest_ = std::make_unique<cluster::guest>(*blocks_, *room_, cluster::guest_options{.kept_here = needs.kept_here});
+  guest_actor_ = system_.spawn<guest_keeper>(
+      needs.dram, needs.epoch, [to = blocks_](std::function<void()> what) { (void)to->post(std::move(what)); });
+  room_ = std::make_unique<guest_room>(
+      [this, to = caf::actor_cast<caf::strong_actor_ptr>(guest_actor_)](guest_order_ptr order) {
+        runner_.hand_over(to, caf::make_message(guest_atom_v, std::move(order)));
+      });
+  guest_ = std::make_unique<cluster::guest>(*blocks_, *room_, needs.serves);
   blocks_->join(nullptr, guest_.get());
 }
 

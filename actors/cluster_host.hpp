@@ -6,7 +6,6 @@
 #include <atomic>
 #include <functional>
 #include <memory>
-#include <set>
 #include <string>
 #include <thread>
 
@@ -29,7 +28,7 @@ struct cluster_needs {
   std::shared_ptr<cluster::pool> blocks{};               ///< none: this node has no part in others' blocks
   dram_tier_actor dram{};                                ///< whose blocks others may have
   std::uint64_t epoch = 0;                               ///< of the worker
-  std::set<std::string, std::less<>> kept_here{};        ///< groups whose blocks stay on this machine
+  cluster::guest_options serves{};                       ///< what they may have
 };
 
 /// Registers the types of the cluster's messages with CAF.

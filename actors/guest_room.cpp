@@ -39,13 +39,12 @@ guest_keeper::behavior_type guest_keeper::make_behavior() {
           case guest_order::kind::open: return open(order);
           case guest_order::kind::run: return run(order);
           case guest_order::kind::close:
+            std::erase_if(late_, [&](const auto& each) { return each.second->session == order->session; });
             request(dram_, caf::infinite, release_atom_v, order->session).then([](const outcome&) {});
             return;
           case guest_order::kind::find_slabs:
             request(dram_, caf::infinite, places_atom_v, order->instance, order->slabs)
-                .then([this, order](const slab_places_ptr& found) {
-                  tell_([order, found] { order->found(*found); });
-                });
+                .then([this, order](const slab_places_ptr& found) { tell_([order, found] { order->found(*found); }); });
             return;
         }
       },
@@ -93,8 +92,7 @@ void guest_keeper::add(const guest_order_ptr& order, opened_instance& of) {
   if (!index) return refuse(index.error());
   auto versions = open_versions(std::move(of.versions));
   if (!versions) return refuse(versions.error());
-  auto session =
-      std::make_shared<cluster::guest_session>(std::move(*index), std::move(*versions), resources->view);
+  auto session = std::make_shared<cluster::guest_session>(std::move(*index), std::move(*versions), resources->view);
   session->number = resources->number;
   session->instance = of.number;
   session->keeps = resources;

@@ -43,8 +43,8 @@ CAF_ALLOW_UNSAFE_MESSAGE_TYPE(cenote::guest_order_ptr)
 namespace cenote {
 
 /// See actors/guest_room.hpp: orders in their order, answers of prefetches when they come.
-using guest_actor = caf::typed_actor<caf::reacts_to<guest_atom, guest_order_ptr>,
-                                     caf::reacts_to<answer_atom, completions_ptr>>;
+using guest_actor =
+    caf::typed_actor<caf::reacts_to<guest_atom, guest_order_ptr>, caf::reacts_to<answer_atom, completions_ptr>>;
 
 /// Makes the sessions of guests and carries out what they submit. What it has to say it says on the network's thread.
 class guest_keeper final : public guest_actor::base {

@@ -24,7 +24,7 @@ struct lower_tier_needs {
   config_ptr config;  ///< in force when the worker starts
   /// Memory that outlives the worker, by name: that of the worker before, or new and zeroed.
   std::function<result<memory::segment>(const std::string& name, std::uint64_t bytes)> keep_memory;
-  std::shared_ptr<cluster::pool> blocks{};  ///< of all nodes; none: this node is alone
+  std::shared_ptr<cluster::pool> blocks{};                 ///< of all nodes; none: this node is alone
   std::shared_ptr<std::atomic<std::uint64_t>> exceptions;  ///< counter of exceptions that ended a piece of work
 };
 

@@ -143,6 +143,8 @@ class remote_host final : public lower_tier_host {
       return fail(error_code::invalid_config, "remote.backends: `peers` are other nodes; this one needs cluster.name");
     remote::peers_options options;
     options.timeout = timeout_of(*needs.config);
+    options.settle = std::chrono::duration_cast<std::chrono::milliseconds>(needs.config->cluster.settle);
+    options.window = needs.config->remote.peer_window;
     auto made = std::make_shared<remote::peers_backend>(*needs.blocks, options, events(number));
     needs.blocks->join(made.get(), nullptr);
     return made;

@@ -84,7 +84,8 @@ guest::hosted* guest::find(peer::link_id user, std::uint32_t handle) {
 }
 
 guest::hosted* guest::find_identity(std::uint64_t identity) {
-  const auto found = std::ranges::find_if(instances_, [&](const auto& each) { return each.second.identity == identity; });
+  const auto found =
+      std::ranges::find_if(instances_, [&](const auto& each) { return each.second.identity == identity; });
   return found == instances_.end() ? nullptr : &found->second;
 }
 
@@ -120,7 +121,8 @@ void guest::bind(peer::link_id from, std::uint64_t request, std::span<const std:
   of->waiting.emplace_back(from, request);
   learn_cleared(asked->identity, asked->cleared);
   if (is_new) {
-    room_.open(of->spec, [this, handle = of->handle](result<guest_session_ptr> how) { opened(handle, std::move(how)); });
+    room_.open(of->spec,
+               [this, handle = of->handle](result<guest_session_ptr> how) { opened(handle, std::move(how)); });
   } else if (of->session && of->clears == 0) {
     answer_binds(*of);
   }
@@ -150,9 +152,9 @@ void guest::answer_binds(hosted& of) {
   }
 }
 
-void guest::learn_cleared(std::uint64_t identity, std::uint64_t count) {
-  if (count <= pool_.cleared(identity)) return;
-  pool_.note_cleared(identity, count);
+void guest::learn_cleared(std::uint64_t identity, std::uint64_t number) {
+  if (number <= pool_.cleared(identity)) return;
+  pool_.note_cleared(identity, number);
   hosted* const of = find_identity(identity);
   if (of == nullptr) return;
   if (of->session) {
@@ -160,17 +162,6 @@ void guest::learn_cleared(std::uint64_t identity, std::uint64_t count) {
   } else {
     of->must_clear = true;
   }
-}
-
-/// Who cannot be asked does not ask either: what it was given is taken back as if its link had closed.
-void guest::members_changed() {
-  std::set<peer::link_id> gone;
-  for (const auto& [handle, of] : instances_) {
-    for (const peer::link_id each : of.users) {
-      if (pool_.member_on(each) == nullptr) gone.insert(each);
-    }
-  }
-  for (const peer::link_id each : gone) closed(each);
 }
 
 void guest::closed(peer::link_id which) {
@@ -217,8 +208,7 @@ void guest::fetch(peer::link_id from, std::uint64_t /*request*/, std::span<const
   if (std::ranges::any_of(asked->blocks, [](const auto& each) { return is_offer(each.first); }))
     return misbehaves(from, "names blocks that it asks for as blocks that are offered");
   hosted* const of = find(from, asked->handle);
-  if (of != nullptr && of->session && asked->group < of->spec.groups.size())
-    return lend(from, *of, *asked, true);
+  if (of != nullptr && of->session && asked->group < of->spec.groups.size()) return lend(from, *of, *asked, true);
   for (const auto& [token, key] : asked->blocks) misses_[from].emplace_back(token, block_answer::missing);
 }
 
@@ -233,7 +223,8 @@ void guest::lend(peer::link_id to, hosted& of, const peer::block_request& asked,
   std::vector<memory::block_ref> read;
   auto& misses = misses_[to];
   for (std::size_t next = 0; next < asked.blocks.size();) {
-    const std::uint64_t room = windows_queued * options_.window - std::min(windows_queued * options_.window, usage_[to].loans);
+    const std::uint64_t room =
+        windows_queued * options_.window - std::min(windows_queued * options_.window, usage_[to].loans);
     key_batch rest = batch_of(keys, width, next);
     rest.count = std::min<std::size_t>(rest.count, room / stride);
     const auto held = rest.count == 0 ? result<std::size_t>(fail(error_code::limit_exceeded, "too much is asked for"))
@@ -262,8 +253,10 @@ void guest::lend(peer::link_id to, hosted& of, const peer::block_request& asked,
     if (may_bring_up) of.session->lookup.add_lower(batch_of(gone, width), asked.group, below);
     peer::block_request wanted{.handle = asked.handle, .group = asked.group, .blocks = {}};
     for (std::size_t i = 0; i < below.size(); ++i) {
-      if (below[i] != 0) wanted.blocks.push_back(absent.blocks[i]);
-      else misses.emplace_back(absent.blocks[i].first, block_answer::missing);
+      if (below[i] != 0)
+        wanted.blocks.push_back(absent.blocks[i]);
+      else
+        misses.emplace_back(absent.blocks[i].first, block_answer::missing);
     }
     if (!wanted.blocks.empty()) bring_up(to, of, std::move(wanted));
   }
@@ -296,7 +289,8 @@ void guest::find_slabs(hosted& of, std::vector<std::uint32_t> missing, std::func
   room_.find_slabs(of.session->instance, std::move(missing),
                    [this, handle = of.handle, then = std::move(then)](const std::vector<memory::slab_place>& found) {
                      if (const auto still = instances_.find(handle); still != instances_.end()) {
-                       for (const memory::slab_place& each : found) still->second.slabs.insert_or_assign(each.index, each);
+                       for (const memory::slab_place& each : found)
+                         still->second.slabs.insert_or_assign(each.index, each);
                      }
                      then();
                    });
@@ -344,7 +338,8 @@ void guest::sent(peer::link_id to, std::uint64_t token, bool is_sent) {
 void guest::end_loan(std::map<place, loan>::iterator which) {
   const auto of = instances_.find(which->second.handle);
   if (of != instances_.end()) of->second.session->lookup.unpin(std::span(&which->second.pin, 1));
-  if (const auto used = usage_.find(which->first.first); used != usage_.end()) used->second.loans -= which->second.bytes;
+  if (const auto used = usage_.find(which->first.first); used != usage_.end())
+    used->second.loans -= which->second.bytes;
   loans_.erase(which);
 }
 
@@ -417,10 +412,8 @@ void guest::reserve(peer::link_id from, std::uint64_t request, hosted& of, peer:
   }
   close_request(entries);
   room_.run(of.session->number, std::move(entries), false,
-            [this, from, request, handle = of.handle, asked = std::move(asked),
-             answers = std::move(answers)](const std::vector<completion>& how) {
-              reserved(from, request, handle, asked, answers, how);
-            });
+            [this, from, request, handle = of.handle, asked = std::move(asked), answers = std::move(answers)](
+                const std::vector<completion>& how) { reserved(from, request, handle, asked, answers, how); });
 }
 
 void guest::reserved(peer::link_id from, std::uint64_t request, std::uint32_t handle, const peer::block_request& asked,
@@ -437,8 +430,12 @@ void guest::reserved(peer::link_id from, std::uint64_t request, std::uint32_t ha
     if (kind == completion_kind::reserved) {
       const auto block = memory::block_ref::from_bits(by_index[i]->block);
       if (found == deliveries_.end()) {  // the link closed meanwhile
-        ended_.push_back({at, {.handle = handle, .group = asked.group, .full = asked.blocks[i].second, .block = block,
-                               .grant_version = by_index[i]->grant_version}});
+        ended_.push_back({at,
+                          {.handle = handle,
+                           .group = asked.group,
+                           .full = asked.blocks[i].second,
+                           .block = block,
+                           .grant_version = by_index[i]->grant_version}});
         continue;
       }
       found->second.block = block;
@@ -532,8 +529,10 @@ void guest::advance(std::chrono::steady_clock::time_point now) {
   std::vector<place> late;
   auto next = pool::steady_time::max();
   for (const auto& [at, each] : deliveries_) {
-    if (each.until <= now) late.push_back(at);
-    else next = std::min(next, each.until);
+    if (each.until <= now)
+      late.push_back(at);
+    else
+      next = std::min(next, each.until);
   }
   for (const place& each : late) {
     answer_stored(each.first, each.second, block_answer::lost);
@@ -551,9 +550,10 @@ void guest::flush() {
   for (auto& [handle, all] : by_instance) store(handle, std::move(all));
   for (auto each = instances_.begin(); each != instances_.end();) {
     const hosted& of = each->second;
-    const bool is_over = of.users.empty() && of.session && of.clears == 0 &&
-                         std::ranges::none_of(loans_, [&](const auto& one) { return one.second.handle == of.handle; }) &&
-                         std::ranges::none_of(deliveries_, [&](const auto& one) { return one.second.handle == of.handle; });
+    const bool is_over =
+        of.users.empty() && of.session && of.clears == 0 &&
+        std::ranges::none_of(loans_, [&](const auto& one) { return one.second.handle == of.handle; }) &&
+        std::ranges::none_of(deliveries_, [&](const auto& one) { return one.second.handle == of.handle; });
     if (is_over) room_.close(of.session->number);
     each = is_over ? instances_.erase(each) : std::next(each);
   }
@@ -566,8 +566,8 @@ void guest::store(std::uint32_t handle, std::vector<ended_delivery> all) {
   std::vector<submission> entries;
   for (std::uint32_t i = 0; i < all.size(); ++i) {
     const ended_delivery& each = all[i];
-    submission& entry = entries.emplace_back(
-        entry_of(each.hash ? operation::finish : operation::release, each.what.group, i));
+    submission& entry =
+        entries.emplace_back(entry_of(each.hash ? operation::finish : operation::release, each.what.group, i));
     entry.block = each.what.block.bits;
     entry.grant_version = each.what.grant_version;
     entry.argument = each.hash ? of->second.spec.groups[each.what.group].all_parts() : 0;

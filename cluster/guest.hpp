@@ -70,18 +70,18 @@ struct guest_options {
   std::set<std::string, std::less<>> kept_here{};  ///< groups whose blocks stay on this machine
 };
 
-/// The pool's half that serves others. Reads look blocks up and pin them as an engine does, on the network's thread; what
-/// only a tier below has is brought up first. A block is sent from where it lies; its pin ends when it is sent. Blocks
-/// that are offered are reserved, filled as they come, and stored when their checksum is right.
+/// The pool's half that serves others. Reads look blocks up and pin them as an engine does, on the network's thread;
+/// what only a tier below has is brought up first. A block is sent from where it lies; its pin ends when it is sent.
+/// Blocks that are offered are reserved, filled as they come, and stored when their checksum is right.
 class guest final : public pool_half {
  public:
   static constexpr std::size_t most_instances = 1024;
   static constexpr std::chrono::seconds fill_limit{10};  ///< for the bytes of a block that was offered
 
-  guest(pool& to, guest_room& room, guest_options options)
-      : pool_(to), room_(room), options_(std::move(options)) {}
+  guest(pool& to, guest_room& room, guest_options options) : pool_(to), room_(room), options_(std::move(options)) {}
 
-  void members_changed() override;
+  /// Who cannot be asked may ask all the same, for as long as its link is there.
+  void members_changed() override {}
   void heard(peer::link_id from, peer::frame_type type, std::uint64_t request,
              std::span<const std::byte> body) override;
   [[nodiscard]] std::span<std::byte> expects(peer::link_id from, const peer::piece_header& head,
@@ -90,7 +90,7 @@ class guest final : public pool_half {
   void sent(peer::link_id to, std::uint64_t token, bool is_sent) override;
   void closed(peer::link_id which) override;
   void flush() override;
-  void learn_cleared(std::uint64_t identity, std::uint64_t count) override;
+  void learn_cleared(std::uint64_t identity, std::uint64_t number) override;
   void advance(std::chrono::steady_clock::time_point now) override;
 
  private:
@@ -101,11 +101,11 @@ class guest final : public pool_half {
     std::uint32_t handle = 0;
     std::uint64_t identity = 0;
     instance_spec spec;
-    guest_session_ptr session;  ///< null: it is being opened
+    guest_session_ptr session;                                       ///< null: it is being opened
     std::vector<std::pair<peer::link_id, std::uint64_t>> waiting{};  ///< requests that bind it
     std::set<peer::link_id> users{};
-    bool must_clear = false;   ///< once it is open
-    std::size_t clears = 0;    ///< that are under way: nobody is told the handle before
+    bool must_clear = false;  ///< once it is open
+    std::size_t clears = 0;   ///< that are under way: nobody is told the handle before
     std::unordered_map<std::uint32_t, memory::slab_place> slabs{};
   };
   /// A block that is being sent.

@@ -8,6 +8,7 @@ namespace cenote::cluster {
 namespace {
 
 constexpr std::size_t most_cleared = 4096;  // instances
+constexpr std::size_t most_closed = 256;    // links
 
 bool is_answer(peer::frame_type type) noexcept {
   using enum peer::frame_type;
@@ -21,7 +22,9 @@ void pool::join(pool_half* asker, pool_half* guest) noexcept {
   if (guest != nullptr) guest_ = guest;
 }
 
-void pool::use(std::shared_ptr<peer::network> network) { network_.store(std::move(network)); }
+void pool::use(std::shared_ptr<peer::network> network) {
+  network_.store(std::move(network));
+}
 
 bool pool::post(std::function<void()> what) {
   const auto network = network_.load();
@@ -31,6 +34,7 @@ bool pool::post(std::function<void()> what) {
 
 void pool::take_members(pool_members now) {
   members_ = std::move(now);
+  std::erase_if(members_.others, [&](const pool_member& each) { return is_closed(each.link); });
   for (pool_half* const each : {asker_, guest_}) {
     if (each != nullptr) each->members_changed();
   }
@@ -68,7 +72,13 @@ void pool::sent(peer::link_id to, std::uint64_t token, bool is_sent) {
   if (of != nullptr) of->sent(to, token, is_sent);
 }
 
+bool pool::is_closed(peer::link_id link) const noexcept {
+  return std::ranges::find(closed_, link) != closed_.end();
+}
+
 void pool::closed(peer::link_id which) {
+  closed_.push_back(which);
+  if (closed_.size() > most_closed) closed_.pop_front();
   std::erase_if(members_.others, [&](const pool_member& each) { return each.link == which; });
   for (pool_half* const each : {asker_, guest_}) {
     if (each != nullptr) each->closed(which);
@@ -126,14 +136,22 @@ std::uint64_t pool::cleared(std::uint64_t identity) const noexcept {
   return found == cleared_.end() ? 0 : found->second;
 }
 
-void pool::learn_cleared(std::uint64_t identity, std::uint64_t count) {
-  if (guest_ != nullptr) guest_->learn_cleared(identity, count);
+void pool::learn_cleared(std::uint64_t identity, std::uint64_t number) {
+  if (guest_ != nullptr) guest_->learn_cleared(identity, number);
 }
 
-void pool::note_cleared(std::uint64_t identity, std::uint64_t count) {
+std::uint64_t pool::next_clear(std::uint64_t identity) {
+  const auto time = std::chrono::system_clock::now().time_since_epoch();
+  const auto now = static_cast<std::uint64_t>(std::chrono::duration_cast<std::chrono::nanoseconds>(time).count());
+  const std::uint64_t made = std::max(now, cleared(identity) + 1);
+  note_cleared(identity, made);
+  return made;
+}
+
+void pool::note_cleared(std::uint64_t identity, std::uint64_t number) {
   if (cleared_.size() >= most_cleared && !cleared_.contains(identity)) return;
   auto& known = cleared_[identity];
-  known = std::max(known, count);
+  known = std::max(known, number);
 }
 
 }  // namespace cenote::cluster

@@ -4,6 +4,7 @@
 #include <atomic>
 #include <chrono>
 #include <cstdint>
+#include <deque>
 #include <functional>
 #include <map>
 #include <memory>
@@ -23,7 +24,7 @@ struct pool_member {
   std::uint64_t weight = 0;  ///< bytes
   peer::link_id link = 0;
   bool carries_blocks = false;  ///< the link does, so that the node can be asked; it may ask before
-  bool drops_sent = false;  ///< an operator cut it off, for a test
+  bool drops_sent = false;      ///< an operator cut it off, for a test
   bool drops_heard = false;
 };
 struct pool_members {
@@ -52,8 +53,8 @@ class pool_half {
   virtual void landed(peer::link_id from, const peer::piece_header& head, std::span<const std::byte> piece) = 0;
   virtual void sent(peer::link_id to, std::uint64_t token, bool is_sent) = 0;
   virtual void closed(peer::link_id which) = 0;
-  /// Another node knows of more clears of an instance than this one did.
-  virtual void learn_cleared(std::uint64_t /*identity*/, std::uint64_t /*count*/) {}
+  /// Another node knows of a clear of an instance that this one may not have heard of.
+  virtual void learn_cleared(std::uint64_t /*identity*/, std::uint64_t /*number*/) {}
   /// Hands on what the last events led to.
   virtual void flush() = 0;
   virtual void advance(std::chrono::steady_clock::time_point now) = 0;
@@ -62,7 +63,9 @@ class pool_half {
 /// Whom a piece's token belongs to, in piece_header::what. Tokens of blocks that were asked for are even, of those that
 /// were offered odd, so that `sent` tells them apart, too.
 enum class piece_kind : std::uint16_t { asked = 1, offered = 2 };
-[[nodiscard]] constexpr bool is_offer(std::uint64_t token) noexcept { return token % 2 == 1; }
+[[nodiscard]] constexpr bool is_offer(std::uint64_t token) noexcept {
+  return token % 2 == 1;
+}
 
 /// Counts on the network's thread what other threads read.
 inline void count(std::uint64_t& what, std::uint64_t by = 1) noexcept {
@@ -106,17 +109,20 @@ class pool {
   void wake_at(steady_time when);
   [[nodiscard]] steady_time now() const { return clock_(); }
 
-  /// How often each instance was cleared, as far as this node has heard; by identity.
+  /// The number of an instance's last clear, as far as this node has heard; 0: none. A later clear has a greater one,
+  /// whichever node it comes from: nanoseconds since 1970.
   [[nodiscard]] std::uint64_t cleared(std::uint64_t identity) const noexcept;
-  void note_cleared(std::uint64_t identity, std::uint64_t count);
+  [[nodiscard]] std::uint64_t next_clear(std::uint64_t identity);
+  void note_cleared(std::uint64_t identity, std::uint64_t number);
   /// Another node said so: what is here of it goes, if this node did not know.
-  void learn_cleared(std::uint64_t identity, std::uint64_t count);
+  void learn_cleared(std::uint64_t identity, std::uint64_t number);
 
   pool_counters counters;  ///< other threads read it with copy_counters()
   [[nodiscard]] pool_counters copy_counters();
 
  private:
   [[nodiscard]] bool drops(peer::link_id link, bool is_sent) const noexcept;
+  [[nodiscard]] bool is_closed(peer::link_id link) const noexcept;
 
   alarm wakes_;
   std::function<steady_time()> clock_;
@@ -124,6 +130,7 @@ class pool {
   pool_half* asker_ = nullptr;
   pool_half* guest_ = nullptr;
   pool_members members_;
+  std::deque<peer::link_id> closed_;  ///< the last ones: what was on its way here when they closed still names them
   steady_time wakes_at_ = steady_time::max();
   std::map<std::uint64_t, std::uint64_t> cleared_;
 };

@@ -224,9 +224,11 @@ constexpr std::array keys{
         {.name = "remote.backends",
          .type = string_list,
          .fallback = "[]",
-         .about = "Places outside this machine that keep blocks, in the order in which they are asked: "
-                  "`redis://[user@]host:port[,host:port…][/db][?prefix=…]`, `unix:///path[?db=…&prefix=…]` (Redis or "
-                  "Valkey). Empty: no such tier."}),
+         .about =
+             "Places outside this machine that keep blocks, in the order in which they are asked: `peers`, the other "
+             "nodes of the cluster; `redis://[user@]host:port[,host:port…][/db][?prefix=…]`, "
+             "`unix:///path[?db=…&prefix=…]` (Redis or "
+             "Valkey). Empty: no such tier."}),
     bound<&node_config::remote, &remote_section::auth_file>(
         {.name = "remote.auth_file",
          .type = string,
@@ -272,6 +274,13 @@ constexpr std::array keys{
          .minimum = "64KiB",
          .maximum = "64GiB",
          .about = "Bytes that may be on their way from there at once."}),
+    bound<&node_config::remote, &remote_section::peer_window>(
+        {.name = "remote.peer_window",
+         .type = bytes,
+         .fallback = "64MiB",
+         .minimum = "64KiB",
+         .maximum = "64GiB",
+         .about = "With `peers`: bytes that may be on their way from one other node at once, and as many to it."}),
     bound<&node_config::remote, &remote_section::timeout>(
         {.name = "remote.timeout",
          .type = duration,
@@ -344,6 +353,13 @@ constexpr std::array keys{
          .minimum = "40ms",
          .maximum = "10m",
          .about = "After so long a silence its link is closed; not less than `cluster.suspect_after`."}),
+    bound<&node_config::cluster, &cluster_section::settle>(
+        {.name = "cluster.settle",
+         .type = duration,
+         .fallback = "5m",
+         .minimum = "0s",
+         .maximum = "24h",
+         .about = "After a node came or went: for how long the node that a block belonged to before is asked, too."}),
     bound<&node_config::cluster, &cluster_section::weight>(
         {.name = "cluster.weight",
          .type = bytes,

@@ -55,11 +55,12 @@ struct submission {
   std::uint8_t spare[7]{};
   std::byte key[max_key_bytes]{};
   std::uint64_t parent = 0;  ///< commit: identity of the key before it in its chain, as far as the client knows; 0: not
-  std::uint64_t detail = 0;  ///< commit, finish of all parts, with flag_checksum: XXH3-64 of the block; prefetch: see prefetch_terms
+  std::uint64_t detail =
+      0;  ///< commit, finish of all parts, with flag_checksum: XXH3-64 of the block; prefetch: see prefetch_terms
 
   static constexpr std::uint8_t flag_last = 1;
   static constexpr std::uint8_t flag_checksum = 2;
-  static constexpr std::uint8_t flag_reduced = 4;  ///< remove: `key` is an index key, high word first
+  static constexpr std::uint8_t flag_reduced = 4;   ///< remove: `key` is an index key, high word first
   static constexpr std::uint64_t spare_grants = 1;  ///< `argument` of a commit: hand out only what is free anyway
 };
 static_assert(sizeof(submission) == 128);

@@ -62,7 +62,8 @@ void shared_store(std::atomic<T>& word, std::type_identity_t<T> value, std::memo
   passed(point);
 }
 
-/// A plain store: to memory that no other process maps, or has seen yet. Of an integer other threads may read it as one.
+/// A plain store: to memory that no other process maps, or has seen yet. Of an integer other threads may read it as
+/// one.
 template <class T>
 void shared_assign(T& field, std::type_identity_t<T> value, store_point point) noexcept {
   if constexpr (std::integral<T>) {

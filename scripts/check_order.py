@@ -45,7 +45,7 @@ LAYERS: dict[str, tuple[tuple[str, ...], ...]] = {
         ),
         ("cluster_report", "messages", "nvme_report", "remote_report"),
         ("cluster_messages", "nvme_messages", "remote_messages"),
-        ("peer",),
+        ("guest_room", "peer"),
         ("cluster",),
         ("cluster_host",),
         ("data_path", "dram_tier", "instance_maker", "nvme_tier", "prefetch", "remote_tier", "session"),

@@ -255,7 +255,8 @@ std::uint64_t attachments::number_session() {
     return each.second.session && static_cast<std::uint32_t>(each.second.session->number) == last_session_;
   };
   do ++last_session_;
-  while (last_session_ == 0 || last_session_ >= first_guest_session || std::ranges::any_of(sessions_, is_taken) || std::ranges::any_of(openings_, is_promised));
+  while (last_session_ == 0 || last_session_ >= first_guest_session || std::ranges::any_of(sessions_, is_taken) ||
+         std::ranges::any_of(openings_, is_promised));
   return (context_.epoch << 32) | last_session_;
 }
 

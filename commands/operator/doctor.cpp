@@ -284,9 +284,10 @@ finding check_cluster_ports(const config::cluster_section& cluster) {
             fmt::format("a worker and its successor need {}: see cluster.ports{}", config::least_ports, by_whom)};
   }
   if (is_given_away(where.port)) {
-    return {level::warn, "cluster ports", fmt::format("{}, {}", where.port, found),
-            "the kernel gives such ports to whoever asks for any, perhaps cluster.listen's while the node is down: take "
-            "one outside of net.ipv4.ip_local_port_range, or put it into net.ipv4.ip_local_reserved_ports"};
+    return {
+        level::warn, "cluster ports", fmt::format("{}, {}", where.port, found),
+        "the kernel gives such ports to whoever asks for any, perhaps cluster.listen's while the node is down: take "
+        "one outside of net.ipv4.ip_local_port_range, or put it into net.ipv4.ip_local_reserved_ports"};
   }
   return {level::ok, "cluster ports", found};
 }

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-import os
-import signal
 import mmap
 import os
+import signal
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import blocks
 import pytest
-from cluster import Cluster, becomes, cluster_of, kill_node
 from conftest import StartNode
 from node import KiB, Node, run_cenote, until
+
+from cluster import Cluster, becomes, cluster_of, kill_node
 
 Attach = Callable[..., Any]
 BLOCK = 64 * KiB
@@ -192,7 +192,9 @@ def test_altered_bytes_are_never_served(pool: Pool, attach: Attach) -> None:
     assert of_pool(b, "fetched") == 0
 
 
-def test_what_only_a_homes_disk_has_is_brought_up_for_others(start_node: StartNode, attach: Attach, folder: Any) -> None:
+def test_what_only_a_homes_disk_has_is_brought_up_for_others(
+    start_node: StartNode, attach: Attach, folder: Any
+) -> None:
     pool = Pool(start_node)
     nodes = []
     for index in range(2):

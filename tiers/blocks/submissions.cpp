@@ -1,8 +1,9 @@
 #include "tiers/blocks/submissions.hpp"
 
 #include <algorithm>
-#include <cstring>
+#include <span>
 
+#include "core/byte_io.hpp"
 #include "memory/store_point.hpp"
 #include "tiers/blocks/accounts.hpp"
 #include "tiers/blocks/allocator.hpp"
@@ -361,8 +362,9 @@ void submissions::run_removals(batch& work, session& session, boot_time now) {
     if (entry.op != operation::remove || entry.request != request) break;
     last = entry;
     if ((entry.flags & submission::flag_reduced) != 0 && entry.key_size == sizeof(block_key)) {
-      block_key key;
-      std::memcpy(&key, entry.key, sizeof key);
+      byte_reader words{std::span(entry.key)};
+      const auto high = words.get<std::uint64_t>();
+      const block_key key{high, words.get<std::uint64_t>()};
       remove_one(work, *session.of, key, state_.find_present(*session.of, key), refs);
     } else if (entry.group >= session.of->pools.size() || entry.key_size < min_key_bytes ||
                entry.key_size > max_key_bytes) {

@@ -96,9 +96,7 @@ void peers_backend::clear_all(std::vector<std::uint64_t> identities, std::functi
   enter(
       [this, identities = std::move(identities), left, answer] {
         for (const std::uint64_t each : identities) {
-          const std::uint64_t count = pool_.cleared(each) + 1;
-          pool_.note_cleared(each, count);
-          tell_all(each, count, {}, [left, answer](const result<std::uint64_t>& how) {
+          tell_all(each, pool_.next_clear(each), {}, [left, answer](const result<std::uint64_t>& how) {
             if (!how) left->why = how.error().message();
             if (--left->open != 0) return;
             answer(left->why.empty() ? result<void>() : fail(error_code::removal_pending, left->why));
@@ -116,8 +114,7 @@ void peers_backend::stop() noexcept {
     each = next;
   }
   for (auto each = questions_.begin(); each != questions_.end(); each = questions_.begin()) answer(each);
-  for (auto& [number, each] : std::exchange(removals_, {}))
-    each.answer(fail(error_code::closed, "this node stops"));
+  for (auto& [number, each] : std::exchange(removals_, {})) each.answer(fail(error_code::closed, "this node stops"));
   for (auto* const list : {&put_outcomes_, &got_outcomes_}) {
     if (!list->empty()) (list == &got_outcomes_ ? told_.got : told_.put)(std::exchange(*list, {}));
   }
@@ -167,9 +164,13 @@ peers_backend::node* peers_backend::find_link(peer::link_id link) {
   return found == nodes_.end() ? nullptr : &found->second;
 }
 
-bool peers_backend::admits(const std::string& name) { return breakers_[name].admits(pool_.now()); }
+bool peers_backend::admits(const std::string& name) {
+  return breakers_[name].admits(pool_.now());
+}
 
-void peers_backend::note(const std::string& name, bool is_good) { breakers_[name].note(is_good, pool_.now()); }
+void peers_backend::note(const std::string& name, bool is_good) {
+  breakers_[name].note(is_good, pool_.now());
+}
 
 /// Empty names: none. The first is this node's own where the block belongs here.
 std::array<std::string, peers_backend::most_homes> peers_backend::homes_of(std::uint64_t identity, const block_key& key,
@@ -232,8 +233,10 @@ void peers_backend::closed(peer::link_id which) {
     const auto still = moving_.find(token);
     if (still == moving_.end()) continue;
     count(pool_.counters.unanswered);
-    if (is_offer(token)) end(still, item_result::refused);
-    else ask_next(token, still->second);
+    if (is_offer(token))
+      end(still, item_result::refused);
+    else
+      ask_next(token, still->second);
   }
   std::vector<std::uint64_t> numbers;
   for (const auto& [number, each] : parts_) {
@@ -324,8 +327,10 @@ void peers_backend::pump_queue(node& at, bool up) {
     if (of.is_refused) {
       queue.pop_front();
       what.was_answered = true;
-      if (up) ask_next(token, what);
-      else end(found, item_result::full);
+      if (up)
+        ask_next(token, what);
+      else
+        end(found, item_result::full);
       continue;
     }
     const std::uint64_t bytes = what.what.memory.size();
@@ -364,7 +369,8 @@ std::span<std::byte> peers_backend::expects(peer::link_id from, const peer::piec
   const auto found = moving_.find(head.token);
   if (found == moving_.end() || is_offer(head.token)) return {};
   moving& what = found->second;
-  if (what.at != from || what.now != stage::asked || head.total != what.what.memory.size() || head.offset != what.landed)
+  if (what.at != from || what.now != stage::asked || head.total != what.what.memory.size() ||
+      head.offset != what.landed)
     return {};
   return what.what.memory.subspan(head.offset, bytes);
 }
@@ -646,8 +652,10 @@ void peers_backend::advance(steady_time now) {
       note(at->name, false);
       count(pool_.counters.unanswered);
     }
-    if (what.now == stage::sending) pool_.close(what.sends_on, "the node does not take a block in time");
-    else end(found, item_result::refused);
+    if (what.now == stage::sending)
+      pool_.close(what.sends_on, "the node does not take a block in time");
+    else
+      end(found, item_result::refused);
   }
   for (auto each = questions_.begin(); each != questions_.end();) {
     const auto next = std::next(each);

@@ -94,14 +94,14 @@ class peers_backend final : public backend, public cluster::pool_half {
   struct moving {
     item what;
     std::array<std::string, most_homes> homes{};
-    std::size_t next = 0;  ///< of the homes, to be asked
+    std::size_t next = 0;        ///< of the homes, to be asked
     peer::link_id at = 0;        ///< 0: no node
     peer::link_id sends_on = 0;  ///< that has the bytes of a put
     stage now = stage::queued;
     std::uint64_t landed = 0;
     steady_time begun{};
     bool was_wrong = false;
-    bool was_answered = false;  ///< by some node
+    bool was_answered = false;            ///< by some node
     std::optional<item_result> result{};  ///< of a put whose bytes are the network's still
   };
   struct question {
@@ -182,7 +182,7 @@ class peers_backend final : public backend, public cluster::pool_half {
   moving_map moving_;                                            ///< by token on the wire
   std::deque<std::pair<steady_time, std::uint64_t>> deadlines_;  ///< tokens, in the order of their ends
   std::map<std::uint64_t, question> questions_;
-  std::map<std::uint64_t, part> parts_;                               ///< by request
+  std::map<std::uint64_t, part> parts_;                                     ///< by request
   std::map<std::uint64_t, std::pair<peer::link_id, std::uint64_t>> binds_;  ///< by request: link, identity
   std::map<std::uint64_t, removal> removals_;
   std::map<std::uint64_t, std::pair<peer::link_id, std::uint64_t>> forgets_;  ///< by request: link, removal

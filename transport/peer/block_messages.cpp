@@ -14,7 +14,9 @@ constexpr std::size_t longest_spec = 65536;
 constexpr std::size_t longest_why = 1024;
 constexpr std::size_t token_bytes = 8;
 
-void put_why(byte_writer& writer, std::string_view why) { writer.put_text(why.substr(0, longest_why)); }
+void put_why(byte_writer& writer, std::string_view why) {
+  writer.put_text(why.substr(0, longest_why));
+}
 
 /// Of keys that follow: their number and width. False: they cannot all be there.
 bool get_count(byte_reader& reader, std::size_t beside, std::uint32_t& count, std::uint8_t& width) {
@@ -64,7 +66,8 @@ std::vector<std::byte> encode(const locate_answer& what) {
   writer.put(static_cast<std::uint32_t>(what.held.size()));
   for (std::size_t first = 0; first < what.held.size(); first += 8) {
     unsigned bits = 0;
-    for (std::size_t i = first; i < std::min(first + 8, what.held.size()); ++i) bits |= (what.held[i] ? 1U : 0U) << (i - first);
+    for (std::size_t i = first; i < std::min(first + 8, what.held.size()); ++i)
+      bits |= (what.held[i] ? 1U : 0U) << (i - first);
     writer.put(static_cast<std::uint8_t>(bits));
   }
   return std::move(writer).take();

@@ -21,7 +21,7 @@ inline constexpr std::size_t most_keys = 4096;
 /// An instance, so that later frames name it by a number: the answer's handle, good for as long as the link.
 struct bind_request {
   std::uint64_t identity = 0;     ///< identity_of(spec)
-  std::uint64_t cleared = 0;      ///< how often the sender knows it to have been cleared
+  std::uint64_t cleared = 0;      ///< number of its last clear, as the sender knows; 0: none
   std::vector<std::byte> spec{};  ///< encoded
 };
 struct bind_answer {
@@ -61,7 +61,7 @@ using block_answers = std::vector<std::pair<std::uint64_t, block_answer>>;
 
 struct forget_request {
   std::uint64_t identity = 0;
-  std::uint64_t cleared = 0;      ///< not 0: all of the instance, for the so-manieth time
+  std::uint64_t cleared = 0;      ///< not 0: all of the instance; the clear's number
   std::vector<block_key> keys{};  ///< otherwise
 };
 struct forget_answer {
