@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <array>
-#include <cstring>
 
 #include "core/byte_io.hpp"
 #include "core/checksum.hpp"
@@ -214,54 +213,61 @@ void guest::fetch(peer::link_id from, std::uint64_t /*request*/, std::span<const
 
 /// Pins what is here, and sends it; what only a tier below has comes up first.
 void guest::lend(peer::link_id to, hosted& of, const peer::block_request& asked, bool may_bring_up) {
+  std::vector<place> lent;
+  const peer::block_request absent = pin_present(to, of, asked, lent);
+  if (!absent.blocks.empty()) answer_absent(to, of, absent, may_bring_up);
+  touch(of, asked.group, lent);
+  send_loans(of, std::move(lent));
+}
+
+/// Returns those that are not here. What is too much, for this node or for all, is answered.
+peer::block_request guest::pin_present(peer::link_id to, hosted& of, const peer::block_request& asked,
+                                       std::vector<place>& lent) {
   const std::uint64_t stride = of.spec.groups[asked.group].stride();
+  const std::uint64_t most = windows_queued * options_.window;
   const std::vector<std::byte> keys = flat(asked);
   const std::size_t width = asked.blocks.empty() ? 1 : asked.blocks.front().second.size;
   std::vector<memory::pin> pins(asked.blocks.size());
   peer::block_request absent{.handle = asked.handle, .group = asked.group, .blocks = {}};
-  std::vector<place> lent;
-  std::vector<memory::block_ref> read;
-  auto& misses = misses_[to];
   for (std::size_t next = 0; next < asked.blocks.size();) {
-    const std::uint64_t room =
-        windows_queued * options_.window - std::min(windows_queued * options_.window, usage_[to].loans);
     key_batch rest = batch_of(keys, width, next);
-    rest.count = std::min<std::size_t>(rest.count, room / stride);
+    rest.count = std::min<std::size_t>(rest.count, (most - std::min(most, usage_[to].loans)) / stride);
     const auto held = rest.count == 0 ? result<std::size_t>(fail(error_code::limit_exceeded, "too much is asked for"))
                                       : of.session->lookup.pin_prefix(rest, asked.group, std::span(pins).subspan(next));
-    if (!held) {  // too much is under way to this node, or to all
-      for (; next < asked.blocks.size(); ++next) misses.emplace_back(asked.blocks[next].first, block_answer::missing);
+    if (!held) {
+      for (; next < asked.blocks.size(); ++next)
+        misses_[to].emplace_back(asked.blocks[next].first, block_answer::missing);
       break;
     }
     for (const std::size_t end = next + *held; next < end; ++next) {
       const auto& [token, key] = asked.blocks[next];
       const auto [at, is_new] = loans_.try_emplace({to, token}, loan{of.handle, asked.group, key, pins[next], stride});
-      if (!is_new) {
-        of.session->lookup.unpin(std::span(pins).subspan(next, 1));
-        continue;
+      if (is_new) {
+        usage_[to].loans += stride;
+        lent.push_back(at->first);
+      } else {
+        of.session->lookup.unpin(std::span(pins).subspan(next, 1));  // it names one block twice
       }
-      usage_[to].loans += stride;
-      lent.push_back(at->first);
-      read.push_back(pins[next].block);
     }
-    if (*held == rest.count) continue;
-    absent.blocks.push_back(asked.blocks[next++]);
+    if (*held < rest.count) absent.blocks.push_back(asked.blocks[next++]);
   }
-  if (!absent.blocks.empty()) {
-    const std::vector<std::byte> gone = flat(absent);
-    std::vector<std::uint8_t> below(absent.blocks.size());
-    if (may_bring_up) of.session->lookup.add_lower(batch_of(gone, width), asked.group, below);
-    peer::block_request wanted{.handle = asked.handle, .group = asked.group, .blocks = {}};
-    for (std::size_t i = 0; i < below.size(); ++i) {
-      if (below[i] != 0)
-        wanted.blocks.push_back(absent.blocks[i]);
-      else
-        misses.emplace_back(absent.blocks[i].first, block_answer::missing);
+  return absent;
+}
+
+void guest::answer_absent(peer::link_id to, hosted& of, const peer::block_request& absent, bool may_bring_up) {
+  const std::vector<std::byte> keys = flat(absent);
+  std::vector<std::uint8_t> below(absent.blocks.size());
+  if (may_bring_up)
+    of.session->lookup.add_lower(batch_of(keys, absent.blocks.front().second.size), absent.group, below);
+  peer::block_request wanted{.handle = absent.handle, .group = absent.group, .blocks = {}};
+  for (std::size_t i = 0; i < below.size(); ++i) {
+    if (below[i] != 0) {
+      wanted.blocks.push_back(absent.blocks[i]);
+    } else {
+      misses_[to].emplace_back(absent.blocks[i].first, block_answer::missing);
     }
-    if (!wanted.blocks.empty()) bring_up(to, of, std::move(wanted));
   }
-  touch(of, asked.group, read);
-  send_loans(of, std::move(lent));
+  if (!wanted.blocks.empty()) bring_up(to, of, std::move(wanted));
 }
 
 void guest::bring_up(peer::link_id to, hosted& of, peer::block_request wanted) {
@@ -344,16 +350,14 @@ void guest::end_loan(std::map<place, loan>::iterator which) {
 }
 
 /// To the tier's policies a read by another node is a read.
-void guest::touch(hosted& of, std::uint32_t group, std::span<const memory::block_ref> read) {
-  if (read.empty()) return;
+void guest::touch(hosted& of, std::uint32_t group, std::span<const place> lent) {
+  if (lent.empty()) return;
   std::vector<submission> entries;
-  for (std::size_t first = 0; first < read.size(); first += memory::touch_runs::capacity) {
-    memory::touch_runs runs{};
-    const std::size_t count = std::min(memory::touch_runs::capacity, read.size() - first);
-    for (std::size_t i = 0; i < count; ++i) runs.run[i] = memory::touch_runs::make(read[first + i], 1);
-    submission& entry = entries.emplace_back(entry_of(operation::touch, group, 0));
-    entry.key_size = static_cast<std::uint8_t>(count * sizeof(std::uint64_t));
-    std::memcpy(entry.key, &runs, entry.key_size);
+  for (std::size_t first = 0; first < lent.size(); first += memory::touch_runs::capacity) {
+    byte_writer runs;
+    for (const place& each : lent.subspan(first, std::min(memory::touch_runs::capacity, lent.size() - first)))
+      runs.put(memory::touch_runs::make(loans_.at(each).pin.block, 1));
+    entries.push_back(entry_of(operation::touch, group, 0, runs.bytes()));
   }
   close_request(entries);
   room_.run(of.session->number, std::move(entries), false, [](const std::vector<completion>&) {});
@@ -426,29 +430,12 @@ void guest::reserved(peer::link_id from, std::uint64_t request, std::uint32_t ha
   for (std::size_t i = 0; i < by_index.size(); ++i) {
     const place at{from, asked.blocks[i].first};
     const auto kind = by_index[i] == nullptr ? completion_kind::refused : by_index[i]->kind;
-    const auto found = deliveries_.find(at);
-    if (kind == completion_kind::reserved) {
-      const auto block = memory::block_ref::from_bits(by_index[i]->block);
-      if (found == deliveries_.end()) {  // the link closed meanwhile
-        ended_.push_back({at,
-                          {.handle = handle,
-                           .group = asked.group,
-                           .full = asked.blocks[i].second,
-                           .block = block,
-                           .grant_version = by_index[i]->grant_version}});
-        continue;
-      }
-      found->second.block = block;
-      found->second.grant_version = by_index[i]->grant_version;
-      found->second.until = pool_.now() + fill_limit;
+    if (kind != completion_kind::reserved) {
+      answers.emplace_back(at.second, kind == completion_kind::present ? block_answer::have : block_answer::full);
+      end_delivery(at, std::nullopt);
+    } else if (take_reservation(at, handle, asked, i, *by_index[i])) {
       coming.push_back(at);
-      continue;
     }
-    answers.emplace_back(at.second, kind == completion_kind::present ? block_answer::have : block_answer::full);
-    if (found == deliveries_.end()) continue;
-    if (const auto used = usage_.find(from); used != usage_.end())
-      used->second.deliveries -= stride_of(handle, asked.group);
-    deliveries_.erase(found);
   }
   if (!coming.empty()) pool_.wake_at(pool_.now() + fill_limit);
   place_deliveries(handle, coming, [this, from, request, coming, answers]() mutable {
@@ -461,6 +448,26 @@ void guest::reserved(peer::link_id from, std::uint64_t request, std::uint32_t ha
     }
     pool_.send(from, frame_type::accept, request, peer::encode(answers));
   });
+}
+
+/// False: the link closed meanwhile, and the block goes back.
+bool guest::take_reservation(const place& at, std::uint32_t handle, const peer::block_request& asked, std::size_t which,
+                             const completion& how) {
+  const auto found = deliveries_.find(at);
+  const auto block = memory::block_ref::from_bits(how.block);
+  if (found == deliveries_.end()) {
+    ended_.push_back({at,
+                      {.handle = handle,
+                       .group = asked.group,
+                       .full = asked.blocks[which].second,
+                       .block = block,
+                       .grant_version = how.grant_version}});
+    return false;
+  }
+  found->second.block = block;
+  found->second.grant_version = how.grant_version;
+  found->second.until = pool_.now() + fill_limit;
+  return true;
 }
 
 std::uint64_t guest::stride_of(std::uint32_t handle, std::uint32_t group) const {

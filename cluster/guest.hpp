@@ -150,17 +150,22 @@ class guest final : public pool_half {
   void locate(peer::link_id from, std::uint64_t request, std::span<const std::byte> body);
   void fetch(peer::link_id from, std::uint64_t request, std::span<const std::byte> body);
   void lend(peer::link_id to, hosted& of, const peer::block_request& asked, bool may_bring_up);
+  [[nodiscard]] peer::block_request pin_present(peer::link_id to, hosted& of, const peer::block_request& asked,
+                                                std::vector<place>& lent);
+  void answer_absent(peer::link_id to, hosted& of, const peer::block_request& absent, bool may_bring_up);
   void bring_up(peer::link_id to, hosted& of, peer::block_request wanted);
   void send_loans(hosted& of, std::vector<place> which);
   void send_loan(hosted& of, const place& to, loan& what);
   void end_loan(std::map<place, loan>::iterator which);
-  void touch(hosted& of, std::uint32_t group, std::span<const memory::block_ref> read);
+  void touch(hosted& of, std::uint32_t group, std::span<const place> lent);
 
   void offer(peer::link_id from, std::uint64_t request, std::span<const std::byte> body);
   void reserve(peer::link_id from, std::uint64_t request, hosted& of, peer::block_request asked,
                peer::block_answers answers);
   void reserved(peer::link_id from, std::uint64_t request, std::uint32_t handle, const peer::block_request& asked,
                 peer::block_answers answers, const std::vector<memory::completion>& how);
+  [[nodiscard]] bool take_reservation(const place& at, std::uint32_t handle, const peer::block_request& asked,
+                                      std::size_t which, const memory::completion& how);
   void place_deliveries(std::uint32_t handle, const std::vector<place>& which, std::function<void()> then);
   void answer_stored(peer::link_id to, std::uint64_t token, peer::block_answer how);
   void store(std::uint32_t handle, std::vector<ended_delivery> all);

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import mmap
 import os
-import signal
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -85,7 +84,10 @@ def away_of(node: Node) -> int:
 def alter_blocks(node: Node) -> None:
     """Flips a bit of each block in its DRAM behind its back."""
     for descriptor in Path(f"/proc/{node.worker_pid}/fd").iterdir():
-        if "cenote-slab" not in os.readlink(descriptor):
+        try:
+            if "cenote-slab" not in os.readlink(descriptor):
+                continue
+        except FileNotFoundError:  # one of the moment
             continue
         with descriptor.open("r+b") as file, mmap.mmap(file.fileno(), 0) as memory:
             for offset in range(100, len(memory) - BLOCK, BLOCK):
