@@ -18,6 +18,7 @@ using peer::block_answer;
 using peer::frame_type;
 
 constexpr std::size_t most_specs = 4096;
+constexpr std::chrono::minutes refusal_lasts{1};  // then a node is asked again to bind what it refused
 
 }  // namespace
 
@@ -37,7 +38,12 @@ void peers_backend::bind(const instance_spec& spec) {
   encode(writer, spec);
   enter(
       [this, identity = identity_of(spec), text = std::move(writer).take()] {
-        if (specs_.size() < most_specs || specs_.contains(identity)) specs_.insert_or_assign(identity, text);
+        if (specs_.size() >= most_specs && !specs_.contains(identity)) return;
+        if (!specs_.insert_or_assign(identity, text).second) return;
+        for (auto& [link, each] : nodes_) {  // what was wanted before anybody knew the spec
+          const auto found = each.bindings.find(identity);
+          if (found != each.bindings.end() && found->second.is_refused) each.bindings.erase(found);
+        }
       },
       {});
 }
@@ -187,17 +193,17 @@ std::array<std::string, peers_backend::most_homes> peers_backend::homes_of(std::
 /// Asks the node to bind the instance, if nobody has.
 peers_backend::binding& peers_backend::bound(node& at, std::uint64_t identity) {
   const auto [found, is_new] = at.bindings.try_emplace(identity);
-  if (!is_new) return found->second;
+  binding& of = found->second;
+  if (!is_new && (!of.is_refused || pool_.now() < of.again_at)) return of;
+  of.again_at = pool_.now() + refusal_lasts;
   const auto spec = specs_.find(identity);
-  if (spec == specs_.end()) {
-    found->second.is_refused = true;
-    return found->second;
-  }
+  of.is_refused = spec == specs_.end();
+  if (of.is_refused) return of;
   const std::uint64_t number = next_number_++;
   binds_.emplace(number, std::pair(at.link, identity));
   pool_.send(at.link, frame_type::bind, number,
              peer::encode(peer::bind_request{identity, pool_.cleared(identity), spec->second}));
-  return found->second;
+  return of;
 }
 
 void peers_backend::when_bound(node& at, std::uint64_t identity, std::function<void()> then) {
@@ -496,7 +502,13 @@ void peers_backend::ask(std::vector<block_name> keys, steady_time until, std::fu
   const auto all = std::make_shared<const std::vector<block_name>>(std::move(keys));
   for (auto& [name, which] : by_home) {
     node* const home = find_node(name);
-    if (home == nullptr || breakers_[name].state(pool_.now()) == breaker_state::open) continue;
+    if (home == nullptr || breakers_[name].state(pool_.now()) == breaker_state::open) {
+      // Who is not there any more has nothing to say.
+      const bool is_there =
+          std::ranges::find(pool_.members().others, name, &cluster::pool_member::name) != pool_.members().others.end();
+      if (is_there) questions_.at(number).is_complete = false;
+      continue;
+    }
     ++questions_.at(number).open;
     const peer::link_id link = home->link;
     when_bound(*home, all->front().identity, [this, link, number, all, which = std::move(which)] {

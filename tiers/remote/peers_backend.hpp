@@ -76,6 +76,7 @@ class peers_backend final : public backend, public cluster::pool_half {
   struct binding {
     std::uint32_t handle = 0;  ///< 0: not bound (yet)
     bool is_refused = false;
+    steady_time again_at{};                        ///< refused: when it is asked again
     std::vector<std::function<void()>> waiting{};  ///< run once it is bound, or never will be
   };
   struct node {

@@ -330,6 +330,31 @@ BOOST_AUTO_TEST_CASE(an_instance_that_is_refused_is_neither_asked_for_nor_offere
   all.say(frame_type::bound, all.next(frame_type::bind).request, peer::encode(peer::bind_answer{0, 0, "another spec"}));
   BOOST_TEST((all.got[1] == item_result::missing));
   BOOST_TEST((all.was_put[2] == item_result::full));
+  all.get(3);
+  BOOST_TEST((all.got[3] == item_result::missing));  // nor is it bound again at once
+  all.run(61000ms);
+  all.get(4);
+  all.accept_bind();
+  all.send_block(world::tokens_in(all.next(frame_type::fetch))[0], 4);
+  BOOST_TEST((all.got[4] == item_result::done));
+}
+
+BOOST_AUTO_TEST_CASE(what_is_asked_before_the_spec_is_known_does_not_spoil_what_comes_after) {
+  world all;
+  auto other = some_spec();
+  other.id = "later";
+  const std::uint64_t identity = identity_of(other);
+  std::optional<result<void>> cleared;
+  all.backend.clear(identity, [&](result<void> how) { cleared = how; });
+  all.run(5ms);
+  BOOST_TEST(cleared.has_value());
+  all.backend.bind(other);
+  std::optional<remote::presence> found;
+  all.backend.locate({{identity, 0, key_of(1)}}, 1000ms, [&](remote::presence said) { found = std::move(said); });
+  all.accept_bind();
+  all.say(frame_type::located, all.next(frame_type::locate).request, peer::encode(peer::locate_answer{{true}}));
+  BOOST_REQUIRE(found);
+  BOOST_TEST((found->held == std::vector{true}));
 }
 
 BOOST_AUTO_TEST_CASE(a_block_that_belongs_here_is_not_offered) {
