@@ -20,7 +20,7 @@ using memory::submission;
 using peer::block_answer;
 using peer::frame_type;
 
-constexpr std::uint64_t windows_queued = 4;  // of one node's fetches; what is beyond is answered `missing`
+constexpr std::size_t most_queued = 64;  // fetches of one node; what is beyond is answered `missing`
 
 submission entry_of(operation what, std::uint32_t group, std::uint32_t request, std::span<const std::byte> key = {}) {
   submission made;
@@ -207,36 +207,68 @@ void guest::fetch(peer::link_id from, std::uint64_t /*request*/, std::span<const
   if (std::ranges::any_of(asked->blocks, [](const auto& each) { return is_offer(each.first); }))
     return misbehaves(from, "names blocks that it asks for as blocks that are offered");
   hosted* const of = find(from, asked->handle);
-  if (of != nullptr && of->session && asked->group < of->spec.groups.size()) return lend(from, *of, *asked, true);
+  if (of != nullptr && of->session && asked->group < of->spec.groups.size() && !asked->blocks.empty()) {
+    auto& waiting = usage_[from].fetches;
+    if (waiting.empty()) return lend(from, *of, *asked, true);
+    if (waiting.size() < most_queued) return waiting.push_back({*asked, true});
+  }
   for (const auto& [token, key] : asked->blocks) misses_[from].emplace_back(token, block_answer::missing);
 }
 
 /// Pins what is here, and sends it; what only a tier below has comes up first.
 void guest::lend(peer::link_id to, hosted& of, const peer::block_request& asked, bool may_bring_up) {
   std::vector<place> lent;
-  const peer::block_request absent = pin_present(to, of, asked, lent);
+  const peer::block_request absent = pin_present(to, of, asked, may_bring_up, lent);
   if (!absent.blocks.empty()) answer_absent(to, of, absent, may_bring_up);
   touch(of, asked.group, lent);
   send_loans(of, std::move(lent));
 }
 
-/// Returns those that are not here. What is too much, for this node or for all, is answered.
+/// How many blocks may be pinned now.
+std::size_t guest::room_for(peer::link_id to, std::uint64_t stride) const {
+  const auto used = usage_.find(to);
+  const std::uint64_t mine = used == usage_.end() ? 0 : used->second.loans;
+  const std::uint64_t of_link = options_.window - std::min(options_.window, mine);
+  const std::uint64_t of_all = options_.most_lent - std::min(options_.most_lent, lent_);
+  return std::max<std::size_t>(std::min(of_link, of_all) / stride, lent_ == 0 ? 1 : 0);
+}
+
+/// What waited before one that was begun comes after it.
+void guest::queue_first(peer::link_id to, queued_fetch rest) {
+  auto& fetches = usage_[to].fetches;
+  if (fetches.size() < most_queued) return fetches.push_front(std::move(rest));
+  for (const auto& [token, key] : rest.asked.blocks) misses_[to].emplace_back(token, block_answer::missing);
+}
+
+void guest::serve_queues() {
+  for (auto& [link, used] : usage_) {
+    for (std::size_t left = used.fetches.size(); left > 0; --left) {
+      hosted* const of = find(link, used.fetches.front().asked.handle);
+      if (of != nullptr && room_for(link, of->spec.groups[used.fetches.front().asked.group].stride()) == 0) break;
+      const queued_fetch next = std::move(used.fetches.front());
+      used.fetches.pop_front();
+      if (of != nullptr) lend(link, *of, next.asked, next.may_bring_up);
+    }
+  }
+}
+
+/// Returns those that are not here. What there is no room for waits.
 peer::block_request guest::pin_present(peer::link_id to, hosted& of, const peer::block_request& asked,
-                                       std::vector<place>& lent) {
+                                       bool may_bring_up, std::vector<place>& lent) {
   const std::uint64_t stride = of.spec.groups[asked.group].stride();
-  const std::uint64_t most = windows_queued * options_.window;
   const std::vector<std::byte> keys = flat(asked);
   const std::size_t width = asked.blocks.empty() ? 1 : asked.blocks.front().second.size;
   std::vector<memory::pin> pins(asked.blocks.size());
   peer::block_request absent{.handle = asked.handle, .group = asked.group, .blocks = {}};
   for (std::size_t next = 0; next < asked.blocks.size();) {
     key_batch rest = batch_of(keys, width, next);
-    rest.count = std::min<std::size_t>(rest.count, (most - std::min(most, usage_[to].loans)) / stride);
-    const auto held = rest.count == 0 ? result<std::size_t>(fail(error_code::limit_exceeded, "too much is asked for"))
+    rest.count = std::min(rest.count, room_for(to, stride));
+    const auto held = rest.count == 0 ? result<std::size_t>(fail(error_code::limit_exceeded, "no room"))
                                       : of.session->lookup.pin_prefix(rest, asked.group, std::span(pins).subspan(next));
     if (!held) {
-      for (; next < asked.blocks.size(); ++next)
-        misses_[to].emplace_back(asked.blocks[next].first, block_answer::missing);
+      const auto first = asked.blocks.begin() + static_cast<std::ptrdiff_t>(next);
+      queue_first(
+          to, {{.handle = asked.handle, .group = asked.group, .blocks = {first, asked.blocks.end()}}, may_bring_up});
       break;
     }
     for (const std::size_t end = next + *held; next < end; ++next) {
@@ -244,6 +276,7 @@ peer::block_request guest::pin_present(peer::link_id to, hosted& of, const peer:
       const auto [at, is_new] = loans_.try_emplace({to, token}, loan{of.handle, asked.group, key, pins[next], stride});
       if (is_new) {
         usage_[to].loans += stride;
+        lent_ += stride;
         lent.push_back(at->first);
       } else {
         of.session->lookup.unpin(std::span(pins).subspan(next, 1));  // it names one block twice
@@ -346,6 +379,7 @@ void guest::end_loan(std::map<place, loan>::iterator which) {
   if (of != instances_.end()) of->second.session->lookup.unpin(std::span(&which->second.pin, 1));
   if (const auto used = usage_.find(which->first.first); used != usage_.end())
     used->second.loans -= which->second.bytes;
+  lent_ -= which->second.bytes;
   loans_.erase(which);
 }
 
@@ -382,12 +416,13 @@ void guest::offer(peer::link_id from, std::uint64_t request, std::span<const std
   const std::uint64_t stride = of->spec.groups[asked->group].stride();
   std::uint64_t coming = usage_[from].deliveries;
   std::vector<std::pair<std::uint64_t, full_key>> wanted;
+  std::set<std::uint64_t> named;  // a token that comes twice would lose one of its places
   for (std::size_t i = 0; i < here.size(); ++i) {
     const auto& [token, key] = asked->blocks[i];
     const bool has_room = coming == 0 || coming + stride <= 2 * options_.window;
     if (here[i] != 0) {
       answers.emplace_back(token, block_answer::have);
-    } else if (!has_room || deliveries_.contains({from, token})) {
+    } else if (!has_room || deliveries_.contains({from, token}) || !named.insert(token).second) {
       answers.emplace_back(token, block_answer::full);
     } else {
       coming += stride;
@@ -549,6 +584,7 @@ void guest::advance(std::chrono::steady_clock::time_point now) {
 }
 
 void guest::flush() {
+  serve_queues();
   for (auto& [link, answers] : std::exchange(misses_, {})) {
     if (!answers.empty()) pool_.send(link, frame_type::fetched, 0, peer::encode(answers));
   }

@@ -5,6 +5,7 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <deque>
 #include <functional>
 #include <map>
 #include <memory>
@@ -67,6 +68,9 @@ class guest_room {
 
 struct guest_options {
   std::uint64_t window = std::uint64_t{64} << 20;  ///< bytes on their way to or from one node
+  /// Bytes of blocks that are pinned for all of them together; one block always may. A node that takes nothing keeps
+  /// its blocks pinned until its link is closed.
+  std::uint64_t most_lent = ~std::uint64_t{0};
   std::set<std::string, std::less<>> kept_here{};  ///< groups whose blocks stay on this machine
 };
 
@@ -134,9 +138,15 @@ class guest final : public pool_half {
     delivery what;
     std::optional<std::uint64_t> hash{};  ///< none: it is given back
   };
-  /// Bytes of one link.
+  /// A fetch, or the rest of one, that waits until others have been sent.
+  struct queued_fetch {
+    peer::block_request asked;
+    bool may_bring_up = true;
+  };
+  /// What one link has under way.
   struct usage {
-    std::uint64_t loans = 0, deliveries = 0;
+    std::uint64_t loans = 0, deliveries = 0;  ///< bytes
+    std::deque<queued_fetch> fetches{};
   };
 
   void bind(peer::link_id from, std::uint64_t request, std::span<const std::byte> body);
@@ -151,7 +161,10 @@ class guest final : public pool_half {
   void fetch(peer::link_id from, std::uint64_t request, std::span<const std::byte> body);
   void lend(peer::link_id to, hosted& of, const peer::block_request& asked, bool may_bring_up);
   [[nodiscard]] peer::block_request pin_present(peer::link_id to, hosted& of, const peer::block_request& asked,
-                                                std::vector<place>& lent);
+                                                bool may_bring_up, std::vector<place>& lent);
+  [[nodiscard]] std::size_t room_for(peer::link_id to, std::uint64_t stride) const;
+  void queue_first(peer::link_id to, queued_fetch rest);
+  void serve_queues();
   void answer_absent(peer::link_id to, hosted& of, const peer::block_request& absent, bool may_bring_up);
   void bring_up(peer::link_id to, hosted& of, peer::block_request wanted);
   void send_loans(hosted& of, std::vector<place> which);
@@ -188,6 +201,7 @@ class guest final : public pool_half {
   std::map<place, delivery> deliveries_;
   std::vector<ended_delivery> ended_;
   std::map<peer::link_id, usage> usage_;
+  std::uint64_t lent_ = 0;                               ///< bytes, to all
   std::map<peer::link_id, peer::block_answers> misses_;  ///< to be told with the next flush
 };
 

@@ -284,7 +284,9 @@ class worker {
          .blocks = blocks_,
          .dram = tiers_.top,
          .epoch = handed.epoch,
-         .serves = {.window = config_->remote.peer_window, .kept_here = groups_kept_here(*config_)}});
+         .serves = {.window = config_->remote.peer_window,
+                    .most_lent = config_->dram.capacity / 4,
+                    .kept_here = groups_kept_here(*config_)}});
     if (!made) return std::unexpected(made.error());
     cluster_ = std::move(*made);
     return {};

@@ -33,6 +33,7 @@ class Redis:
         command = ["redis-server", "--port", "0", "--unixsocket", str(self.socket), "--save", "", "--appendonly", "no"]
         self._process = subprocess.Popen(
             [*command, "--dir", self._folder.name, *self._settings],
+            executable=self._program,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
         )

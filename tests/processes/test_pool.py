@@ -11,7 +11,7 @@ from typing import Any
 import blocks
 import pytest
 from conftest import StartNode
-from node import KiB, Node, run_cenote, until
+from node import KiB, MiB, Node, run_cenote, until
 
 from cluster import Cluster, becomes, cluster_of, kill_node
 
@@ -59,12 +59,12 @@ def settled(*nodes: Node) -> None:
     until("all blocks are where they belong", lambda: all(remote(each)["putting"] == 0 for each in nodes), limit=20)
 
 
-def found(session: Any, keys: list[bytes]) -> int:
+def found(session: Any, keys: list[bytes], block: int = BLOCK) -> int:
     """How many blocks a prefetch finds; their bytes are looked at."""
     ticket = session.prefetch(keys, "wait_complete", prefill_tokens_per_s=0)
     length = int(ticket.wait(30))
     with ticket.held() as held:
-        assert blocks.wrong_blocks(keys[:length], [each.view() for each in held], BLOCK) == []
+        assert blocks.wrong_blocks(keys[:length], [each.view() for each in held], block) == []
     ticket.release()
     return length
 
@@ -264,12 +264,14 @@ def test_a_rolling_restart_is_felt_by_no_engine(pool: Pool, attach: Attach) -> N
     until("all find them", lambda: all(found(each, keys) == COUNT for each in sessions))
 
 
-def test_more_blocks_than_a_window_arrive_whole(pool: Pool, attach: Attach) -> None:
-    a, b = pool.pooled(2)
-    keys = put(attach(a, "model", block=1024 * KiB), "large", 6, 1024 * KiB)
-    until("they are stored", lambda: remote(a)["putting"] == 0)
-    assert len(keys) == 6
-    assert b.running
+def test_a_small_node_lends_a_part_of_its_memory_at_a_time(pool: Pool, attach: Attach) -> None:
+    a = pool.start(0, launch_only=True, weight="1PiB")  # all blocks belong there
+    b = pool.start(1, launch_only=True, weight="1")
+    pool.all_live()
+    until("both serve", lambda: all(remote(each)["serving"] == 1 for each in (a, b)))
+    keys = put(attach(a, "model", block=MiB), "large", 9, MiB)  # a quarter of its memory is four
+    assert found(attach(b, "model", block=MiB), keys, MiB) == 9
+    assert of_pool(b, "fetched") == of_pool(a, "lent") == 9
 
 
 def test_peers_need_a_name(start_node: StartNode) -> None:

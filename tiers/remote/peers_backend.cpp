@@ -145,6 +145,9 @@ void peers_backend::members_changed() {
     at->second = node{.name = each.name, .link = each.link};
     breakers_.erase(each.name);  // what it did on an earlier link says nothing about this one
   }
+  std::erase_if(breakers_, [&](const auto& each) {
+    return std::ranges::find(now.others, each.first, &cluster::pool_member::name) == now.others.end();
+  });
   std::vector<peer::link_id> gone;
   for (const auto& [link, each] : nodes_) {
     if (pool_.member_on(link) == nullptr) gone.push_back(link);
