@@ -269,9 +269,9 @@ def test_a_small_node_lends_a_part_of_its_memory_at_a_time(pool: Pool, attach: A
     b = pool.start(1, launch_only=True, weight="1")
     pool.all_live()
     until("both serve", lambda: all(remote(each)["serving"] == 1 for each in (a, b)))
-    keys = put(attach(a, "model", block=MiB), "large", 9, MiB)  # a quarter of its memory is four
-    assert found(attach(b, "model", block=MiB), keys, MiB) == 9
-    assert of_pool(b, "fetched") == of_pool(a, "lent") == 9
+    keys = put(attach(a, "model", block=MiB), "large", 6, MiB)  # a quarter of its memory is four
+    assert found(attach(b, "model", block=MiB), keys, MiB) == 6
+    assert of_pool(b, "fetched") == of_pool(a, "lent") == 6
 
 
 def test_peers_need_a_name(start_node: StartNode) -> None:
