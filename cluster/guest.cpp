@@ -305,6 +305,7 @@ void guest::answer_absent(peer::link_id to, hosted& of, const peer::block_reques
 
 void guest::bring_up(peer::link_id to, hosted& of, peer::block_request wanted) {
   std::vector<submission> entries;
+  entries.reserve(wanted.blocks.size());
   for (const auto& [token, key] : wanted.blocks)
     entries.push_back(entry_of(operation::prefetch, wanted.group, 0, key.view()));
   close_request(entries);
@@ -337,6 +338,7 @@ void guest::find_slabs(hosted& of, std::vector<std::uint32_t> missing, std::func
 
 void guest::send_loans(hosted& of, std::vector<place> which) {
   std::vector<std::uint32_t> slabs;
+  slabs.reserve(which.size());
   for (const place& each : which) slabs.push_back(loans_.at(each).pin.block.slab());
   find_slabs(of, std::move(slabs), [this, handle = of.handle, which = std::move(which)] {
     const auto still = instances_.find(handle);
@@ -514,6 +516,7 @@ void guest::place_deliveries(std::uint32_t handle, const std::vector<place>& whi
   const auto of = instances_.find(handle);
   if (of == instances_.end()) return;  // its links have closed
   std::vector<std::uint32_t> slabs;
+  slabs.reserve(which.size());
   for (const place& each : which) slabs.push_back(deliveries_.at(each).block.slab());
   find_slabs(of->second, std::move(slabs), [this, handle, which, then = std::move(then)] {
     const auto still = instances_.find(handle);

@@ -25,7 +25,7 @@ constexpr std::chrono::minutes refusal_lasts{1};  // then a node is asked again 
 // ---------------------------------------------------------------------------------------------- calls
 
 /// On the network's thread; `otherwise` on this one, where there is no network.
-void peers_backend::enter(std::function<void()> what, std::function<void()> otherwise) {
+void peers_backend::enter(std::function<void()> what, const std::function<void()>& otherwise) {
   const bool is_posted = pool_.post([this, what = std::move(what)] {
     what();
     flush();
@@ -70,6 +70,7 @@ void peers_backend::get(std::vector<item> batch) {
 
 void peers_backend::refuse_all(const std::vector<item>& batch, bool up) {
   std::vector<item_outcome> outcomes;
+  outcomes.reserve(batch.size());
   for (const item& each : batch) outcomes.push_back({.token = each.token, .what = item_result::refused, .micros = 0});
   (up ? told_.got : told_.put)(std::move(outcomes));
 }
@@ -569,7 +570,7 @@ void peers_backend::answer(std::map<std::uint64_t, question>::iterator which) {
 
 // ---------------------------------------------------------------------------------------------- removal
 
-void peers_backend::tell_all(std::uint64_t identity, std::uint64_t cleared, std::vector<block_key> keys,
+void peers_backend::tell_all(std::uint64_t identity, std::uint64_t cleared, const std::vector<block_key>& keys,
                              std::function<void(result<std::uint64_t>)> answer_to) {
   const std::uint64_t number = next_number_++;
   removal& made = removals_[number];
@@ -577,6 +578,7 @@ void peers_backend::tell_all(std::uint64_t identity, std::uint64_t cleared, std:
   made.until = pool_.now() + options_.timeout;
   made.answer = std::move(answer_to);
   std::vector<peer::link_id> links;
+  links.reserve(nodes_.size());
   for (const auto& [link, each] : nodes_) links.push_back(link);
   for (const peer::link_id link : links) {
     ++made.open;

@@ -127,7 +127,7 @@ class peers_backend final : public backend, public cluster::pool_half {
   };
   using moving_map = std::unordered_map<std::uint64_t, moving>;
 
-  void enter(std::function<void()> what, std::function<void()> otherwise);
+  void enter(std::function<void()> what, const std::function<void()>& otherwise);
   void refuse_all(const std::vector<item>& batch, bool up);
   [[nodiscard]] std::array<std::string, most_homes> homes_of(std::uint64_t identity, const block_key& key,
                                                              bool is_put) const;
@@ -158,7 +158,7 @@ class peers_backend final : public backend, public cluster::pool_half {
   void end_part(std::uint64_t number, const std::vector<bool>& held, bool is_complete);
   void end_part_of(std::uint64_t number, bool is_complete);
   void answer(std::map<std::uint64_t, question>::iterator which);
-  void tell_all(std::uint64_t identity, std::uint64_t cleared, std::vector<block_key> keys,
+  void tell_all(std::uint64_t identity, std::uint64_t cleared, const std::vector<block_key>& keys,
                 std::function<void(result<std::uint64_t>)> answer);
   void send_forget(node& at, std::uint64_t of, std::uint64_t identity, std::uint64_t cleared,
                    const std::vector<block_key>& keys);
