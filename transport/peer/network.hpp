@@ -87,7 +87,8 @@ class network {
   /// Runs `what` on the network's thread, soon; not at all once the network has stopped.
   virtual void run(std::function<void()> what) = 0;
   [[nodiscard]] virtual oddities odd() const noexcept = 0;
-  /// Closes all links, and says so; afterwards nothing is said any more. Waits for the network's thread.
+  /// Sends what it was given, for a moment, then closes all links, and says so; afterwards nothing is said any more.
+  /// Waits for the network's thread.
   virtual void stop() noexcept = 0;
 
   static constexpr std::size_t most_waiting_frames = 1024;  ///< a link

@@ -335,6 +335,12 @@ bool links::end_closed() {
   return !gone.empty();
 }
 
+bool links::is_saying() const noexcept {
+  return std::ranges::any_of(links_, [](const auto& each) {
+    return !each.second.why && each.second.control && each.second.control->frame_bytes() != 0;
+  });
+}
+
 std::optional<links::clock::time_point> links::wake_at() const {
   std::optional<clock::time_point> soonest;
   for (const auto& [from, each] : strangers_) {

@@ -51,6 +51,8 @@ class links {
   bool tend();
   /// Nothing is open, not even what is closing.
   [[nodiscard]] bool is_empty() const noexcept { return links_.empty() && strangers_.empty(); }
+  /// Frames are on their way out.
+  [[nodiscard]] bool is_saying() const noexcept;
   /// When tend() has something to do though nothing has moved.
   [[nodiscard]] std::optional<clock::time_point> wake_at() const;
   [[nodiscard]] const peer::oddities& odd() const noexcept { return odd_; }

@@ -25,8 +25,9 @@ namespace cenote::ucx {
 namespace {
 
 constexpr std::size_t commands_a_round = 64;
-constexpr std::chrono::seconds closing_limit{2};  // for UCX to let go of all connections when the network stops
-constexpr std::size_t most_lookups = 8;           // of names, at a time
+constexpr std::chrono::seconds closing_limit{2};        // for UCX to let go of all connections when the network stops
+constexpr std::chrono::milliseconds saying_limit{200};  // … for what was said before that to be sent
+constexpr std::size_t most_lookups = 8;                 // of names, at a time
 // While blocks flow, the thread looks again after a nap instead of being woken for each arrival, as network cards
 // moderate their interrupts: to wake it costs the other side's thread, or the kernel's, more than the nap does.
 constexpr std::chrono::microseconds nap{40};
@@ -284,6 +285,7 @@ class ucx_network final : public network {
         sleep();
       }
     }
+    end_sayings();
     // A connection that is asked for while its listener or worker ends brings UCX down.
     links_->refuse_requests(machinery_.control.listener.get(), machinery_.blocks.listener.get());
     machinery_.control.listener = {};
@@ -300,6 +302,12 @@ class ucx_network final : public network {
     links_.reset();
     machinery_.control.context = {};
     machinery_.blocks.context = {};
+  }
+
+  /// What was said before the stop is heard, a farewell above all.
+  void end_sayings() {
+    const auto until = links::clock::now() + saying_limit;
+    while ((turn() || links_->is_saying()) && links::clock::now() < until) std::this_thread::yield();
   }
 
   /// True: something has moved.

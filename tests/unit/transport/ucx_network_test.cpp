@@ -232,6 +232,16 @@ BOOST_AUTO_TEST_CASE(a_link_that_closes_gives_all_memory_back_first_and_says_so_
   BOOST_TEST(nodes.b.closed.size() == 1U);
 }
 
+BOOST_AUTO_TEST_CASE(what_was_said_right_before_a_stop_is_heard) {
+  for (int round = 0; round < 50; ++round) {
+    pair_of_stations nodes;
+    nodes.a.net->send(nodes.at_a, bytes_of("farewell"));
+    nodes.a.net->stop();
+    BOOST_REQUIRE(nodes.b.wait([&] { return !nodes.b.closed.empty(); }));
+    BOOST_REQUIRE(nodes.b.heard[nodes.at_b].size() == 1U);
+  }
+}
+
 BOOST_AUTO_TEST_CASE(a_network_that_stops_closes_its_links) {
   pair_of_stations nodes;
   nodes.a.net->stop();
