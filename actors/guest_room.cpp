@@ -18,18 +18,6 @@ std::uint64_t guest_session_number(std::uint64_t epoch, std::uint32_t count) noe
   return (epoch << 32U) | (first_guest_session + count % (0U - first_guest_session));
 }
 
-result<memory::index_memory> open_index(unique_fd fd) {
-  auto file = memory::shared_file::adopt(std::move(fd), memory::index_segment_bytes);
-  if (!file) return std::unexpected(file.error());
-  return memory::index_memory::open(std::move(*file), memory::access::read_only);
-}
-
-result<memory::version_table> open_versions(unique_fd fd) {
-  auto file = memory::shared_file::adopt(std::move(fd), memory::version_table::segment_bytes);
-  if (!file) return std::unexpected(file.error());
-  return memory::version_table::open(std::move(*file), memory::access::read_only);
-}
-
 }  // namespace
 
 guest_keeper::behavior_type guest_keeper::make_behavior() {
@@ -88,9 +76,9 @@ void guest_keeper::add(const guest_order_ptr& order, opened_instance& of) {
   resources->attached = std::chrono::system_clock::now();
   resources->pin_slots = guest_pins;
   if (const auto made = make_session(*resources); !made) return refuse(made.error());
-  auto index = open_index(std::move(of.index));
+  auto index = memory::open_index(std::move(of.index));
   if (!index) return refuse(index.error());
-  auto versions = open_versions(std::move(of.versions));
+  auto versions = memory::open_versions(std::move(of.versions));
   if (!versions) return refuse(versions.error());
   auto session = std::make_shared<cluster::guest_session>(std::move(*index), std::move(*versions), resources->view);
   session->number = resources->number;

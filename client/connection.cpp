@@ -12,6 +12,7 @@
 
 #include "core/random_number.hpp"
 #include "memory/index.hpp"
+#include "memory/instance_memory.hpp"
 #include "memory/session_memory.hpp"
 
 namespace cenote::client {
@@ -41,18 +42,6 @@ result<memory::segment> open_session(unique_fd fd, std::uint64_t bytes) {
   return mapped;
 }
 
-result<memory::index_memory> open_index(unique_fd fd) {
-  auto file = memory::shared_file::adopt(std::move(fd), memory::index_segment_bytes);
-  if (!file) return std::unexpected(file.error());
-  return memory::index_memory::open(std::move(*file), memory::access::read_only);
-}
-
-result<memory::version_table> open_versions(unique_fd fd) {
-  auto file = memory::shared_file::adopt(std::move(fd), memory::version_table::segment_bytes);
-  if (!file) return std::unexpected(file.error());
-  return memory::version_table::open(std::move(*file), memory::access::read_only);
-}
-
 result<attachment> read_reply(unique_fd socket, local::frame reply) {
   auto ids = local::decode_attach_reply(reply.payload);
   if (!ids) return std::unexpected(ids.error());
@@ -66,9 +55,9 @@ result<attachment> read_reply(unique_fd socket, local::frame reply) {
   out.complete_bell = std::move(reply.fds[2]);
   auto session = open_session(std::move(reply.fds[0]), memory::session_memory::segment_bytes(ids->pin_slots));
   if (!session) return std::unexpected(session.error().in("session memory"));
-  auto index = open_index(std::move(reply.fds[3]));
+  auto index = memory::open_index(std::move(reply.fds[3]));
   if (!index) return std::unexpected(index.error().in("index"));
-  auto versions = open_versions(std::move(reply.fds[4]));
+  auto versions = memory::open_versions(std::move(reply.fds[4]));
   if (!versions) return std::unexpected(versions.error().in("version table"));
   out.session = std::move(*session);
   out.index = std::move(*index);

@@ -26,4 +26,16 @@ result<instance_memory> instance_memory::create(std::string_view name) {
   return instance_memory{std::move(*index), std::move(*versions)};
 }
 
+result<index_memory> open_index(unique_fd fd) {
+  auto file = shared_file::adopt(std::move(fd), index_segment_bytes);
+  if (!file) return std::unexpected(file.error());
+  return index_memory::open(std::move(*file), access::read_only);
+}
+
+result<version_table> open_versions(unique_fd fd) {
+  auto file = shared_file::adopt(std::move(fd), version_table::segment_bytes);
+  if (!file) return std::unexpected(file.error());
+  return version_table::open(std::move(*file), access::read_only);
+}
+
 }  // namespace cenote::memory
