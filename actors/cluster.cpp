@@ -323,6 +323,7 @@ tier_report_ptr cluster_shell::report() {
   made->now.live = members_->current().live.size();
   made->now.epoch = members_->epoch();
   for (const cluster::peer_row& each : members_->peers()) {
+    made->now.askable += each.state == cluster::peer_state::live && carrying_.contains(each.link) ? 1 : 0;
     peer_report one{.name = each.who.name,
                     .address = each.who.where.text(),
                     .state = std::string(name_of(each.state)),

@@ -21,7 +21,7 @@ struct traffic_counters {
 };
 
 struct cluster_gauges {
-  std::uint64_t live = 0, known = 0, epoch = 0;
+  std::uint64_t live = 0, known = 0, askable = 0, epoch = 0;
 };
 
 /// Of blocks between nodes.
@@ -128,6 +128,8 @@ struct figure_table<cluster::cluster_gauges> {
        &all::live},
       {"cluster.known", "cenote_cluster_known", gauge, "nodes", "Other nodes and addresses that are known.",
        &all::known},
+      {"cluster.askable", "cenote_cluster_askable", gauge, "nodes",
+       "Other nodes that can be used and whose links carry blocks.", &all::askable},
       {"cluster.epoch", "", gauge, "changes", "Grows with each change of who can be used.", &all::epoch},
   });
 };

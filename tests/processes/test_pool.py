@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import mmap
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -31,8 +31,20 @@ class Pool(Cluster):
 
     def pooled(self, count: int = 3) -> list[Node]:
         nodes = self.form(count)
-        until("all nodes serve", lambda: all(remote(each)["serving"] == 1 for each in nodes), limit=30)
+        self.all_ask(nodes)
         return nodes
+
+    def all_ask(self, nodes: Sequence[Node] = ()) -> None:
+        """Each of them, or of all, can ask all the others for blocks."""
+        self.all_live(nodes)
+        those = nodes or self.nodes
+        until(
+            "all nodes ask all others",
+            lambda: all(
+                cluster_of(each)["askable"] == len(those) - 1 and remote(each)["serving"] == 1 for each in those
+            ),
+            limit=30,
+        )
 
 
 @pytest.fixture
@@ -76,8 +88,8 @@ def loses_at_most(session: Any, keys: list[bytes], away: int) -> None:
 
 
 def away_of(node: Node) -> int:
-    """Blocks that it stored at other nodes, once all are there."""
-    until("its blocks are where they belong", lambda: of_pool(node, "offered") > 0 and remote(node)["putting"] == 0)
+    """Of its first COUNT blocks those that it stored at other nodes, once all are where they belong."""
+    until("its blocks are where they belong", lambda: remote(node)["puts"]["count"] >= COUNT)
     return of_pool(node, "offered")
 
 
@@ -139,8 +151,7 @@ def test_a_home_that_is_killed_costs_its_blocks_and_comes_back(pool: Pool, attac
     loses_at_most(reader, keys, hosted)
     if dies == "node":
         b.start()
-    pool.all_live()
-    until("b serves", lambda: remote(b)["serving"] == 1)
+    pool.all_ask()
     if dies == "worker":  # its memory outlived it
         assert found(reader, keys) == COUNT
     more = put(attach(a, "model", block=BLOCK), "more")
@@ -161,7 +172,7 @@ def test_a_home_that_stands_still_hangs_nobody(pool: Pool, attach: Attach) -> No
         until("puts end", lambda: remote(a)["putting"] == 0 and remote(c)["getting"] == 0, limit=20)
         becomes(c, "b", "suspect", "gone", "dialling", "greeting")
         loses_at_most(reader, keys, hosted)
-    pool.all_live()
+    pool.all_ask()
     until("it is asked again", lambda: found(reader, keys) == COUNT, limit=40)
 
 
@@ -206,9 +217,8 @@ def test_what_only_a_homes_disk_has_is_brought_up_for_others(
         node = start_node(*pool.settings(index), *disk, capacity="16MiB")
         nodes.append(node)
         pool.nodes.append(node)
-    pool.all_live()
+    pool.all_ask()
     a, b = nodes
-    until("both serve", lambda: all(remote(each)["serving"] == 1 for each in nodes))
     writer = attach(a, "model", block=BLOCK)
     keys = put(writer, "shared")
     away_of(a)
@@ -258,7 +268,7 @@ def test_a_rolling_restart_is_felt_by_no_engine(pool: Pool, attach: Attach) -> N
         for n, session in enumerate(sessions):
             keys = put(session, f"round{round_}-{n}", 20)
             assert found(session, keys) <= 20
-        pool.all_live()
+        pool.all_ask()
     settled(*nodes)
     keys = put(sessions[0], "last")
     until("all find them", lambda: all(found(each, keys) == COUNT for each in sessions))
@@ -267,8 +277,7 @@ def test_a_rolling_restart_is_felt_by_no_engine(pool: Pool, attach: Attach) -> N
 def test_a_small_node_lends_a_part_of_its_memory_at_a_time(pool: Pool, attach: Attach) -> None:
     a = pool.start(0, launch_only=True, weight="1PiB")  # all blocks belong there
     b = pool.start(1, launch_only=True, weight="1")
-    pool.all_live()
-    until("both serve", lambda: all(remote(each)["serving"] == 1 for each in (a, b)))
+    pool.all_ask()
     keys = put(attach(a, "model", block=MiB), "large", 6, MiB)  # a quarter of its memory is four
     assert found(attach(b, "model", block=MiB), keys, MiB) == 6
     assert of_pool(b, "fetched") == of_pool(a, "lent") == 6
