@@ -1,7 +1,7 @@
 #include "cluster/guest.hpp"
 
 #include <algorithm>
-#include <array>
+#include <ranges>
 
 #include "core/byte_io.hpp"
 #include "core/checksum.hpp"
@@ -38,12 +38,17 @@ void close_request(std::vector<submission>& entries) {
   if (!entries.empty()) entries.back().flags |= submission::flag_last;
 }
 
-/// The keys of one frame, back to back.
-std::vector<std::byte> flat(const peer::block_request& asked) {
+/// Keys of one width, back to back.
+template <std::ranges::sized_range Keys>
+std::vector<std::byte> flat(const Keys& keys) {
   std::vector<std::byte> all;
-  all.reserve(asked.blocks.size() * max_key_bytes);
-  for (const auto& [token, key] : asked.blocks) all.insert(all.end(), key.view().begin(), key.view().end());
+  all.reserve(keys.size() * max_key_bytes);
+  for (const full_key& each : keys) all.insert(all.end(), each.view().begin(), each.view().end());
   return all;
+}
+
+std::vector<std::byte> flat(const peer::block_request& asked) {
+  return flat(asked.blocks | std::views::values);
 }
 
 key_batch batch_of(const std::vector<std::byte>& keys, std::size_t width, std::size_t first = 0) {
@@ -190,8 +195,7 @@ void guest::locate(peer::link_id from, std::uint64_t request, std::span<const st
   peer::locate_answer answer;
   answer.held.resize(asked->keys.size());
   if (of != nullptr && of->session && asked->group < of->spec.groups.size() && !asked->keys.empty()) {
-    std::vector<std::byte> keys;
-    for (const full_key& each : asked->keys) keys.insert(keys.end(), each.view().begin(), each.view().end());
+    const std::vector<std::byte> keys = flat(asked->keys);
     std::vector<std::uint8_t> here(asked->keys.size());
     const key_batch batch = batch_of(keys, asked->keys.front().size);
     of->session->lookup.find_each(batch, asked->group, here);

@@ -25,19 +25,28 @@ slab* state::slab_of_record(std::uint32_t record) const noexcept {
   return record - found->what.first_record < found->what.count ? found : nullptr;
 }
 
-std::optional<block_ref> state::find_present(const instance& instance, const block_key& key) const noexcept {
+const block_record* state::present_under(const instance& instance, const block_key& key,
+                                         block_ref& ref) const noexcept {
   const std::uint64_t value = instance.index.find(key);
-  if (!index_value::holds_block(value)) return std::nullopt;
-  const block_ref ref = index_value::ref(value);
+  if (!index_value::holds_block(value)) return nullptr;
+  ref = index_value::ref(value);
   const slab* home = slab_of(instance, ref);
-  if (home == nullptr || record_of(*home, ref).state() != block_state::present) return std::nullopt;
-  return ref;
+  if (home == nullptr) return nullptr;
+  const block_record& record = record_of(*home, ref);
+  return record.state() == block_state::present ? &record : nullptr;
+}
+
+std::optional<block_ref> state::find_present(const instance& instance, const block_key& key) const noexcept {
+  block_ref ref;
+  return present_under(instance, key, ref) == nullptr ? std::nullopt : std::optional(ref);
 }
 
 std::optional<block_ref> state::find_present(const instance& instance, const block_key& key, const full_key& full,
                                              bool* collision) const noexcept {
-  const auto ref = find_present(instance, key);
-  if (!ref || record_of(*slab_of(instance, *ref), *ref).get_key() == full) return ref;
+  block_ref ref;
+  const block_record* const record = present_under(instance, key, ref);
+  if (record == nullptr) return std::nullopt;
+  if (record->get_key() == full) return ref;
   if (collision != nullptr) *collision = true;
   return std::nullopt;
 }

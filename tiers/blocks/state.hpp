@@ -45,6 +45,9 @@ struct state {
   [[nodiscard]] memory::block_record& record_of(const slab& slab, memory::block_ref ref) const noexcept {
     return records[slab.what.first_record + ref.block()];
   }
+  /// The record of the present block that the index has under the key, and where it is; null: there is none.
+  [[nodiscard]] const memory::block_record* present_under(const instance& instance, const block_key& key,
+                                                          memory::block_ref& ref) const noexcept;
   /// Nothing when the key is not here; another one may have its place.
   [[nodiscard]] std::optional<memory::block_ref> find_present(const instance& instance,
                                                               const block_key& key) const noexcept;

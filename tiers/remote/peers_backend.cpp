@@ -49,23 +49,21 @@ void peers_backend::bind(const instance_spec& spec) {
 }
 
 void peers_backend::put(std::vector<item> batch) {
-  const auto all = std::make_shared<std::vector<item>>(std::move(batch));
-  enter(
-      [this, all] {
-        for (item& each : *all) begin_put(std::move(each), pool_.now());
-        for (auto& [link, each] : nodes_) pump(each);
-      },
-      [this, all] { refuse_all(*all, false); });
+  move(std::move(batch), false);
 }
 
 void peers_backend::get(std::vector<item> batch) {
+  move(std::move(batch), true);
+}
+
+void peers_backend::move(std::vector<item> batch, bool up) {
   const auto all = std::make_shared<std::vector<item>>(std::move(batch));
   enter(
-      [this, all] {
-        for (item& each : *all) begin_get(std::move(each), pool_.now());
+      [this, all, up] {
+        for (item& each : *all) up ? begin_get(std::move(each), pool_.now()) : begin_put(std::move(each), pool_.now());
         for (auto& [link, each] : nodes_) pump(each);
       },
-      [this, all] { refuse_all(*all, true); });
+      [this, all, up] { refuse_all(*all, up); });
 }
 
 void peers_backend::refuse_all(const std::vector<item>& batch, bool up) {

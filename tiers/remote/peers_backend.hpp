@@ -128,6 +128,7 @@ class peers_backend final : public backend, public cluster::pool_half {
   using moving_map = std::unordered_map<std::uint64_t, moving>;
 
   void enter(std::function<void()> what, const std::function<void()>& otherwise);
+  void move(std::vector<item> batch, bool up);
   void refuse_all(const std::vector<item>& batch, bool up);
   [[nodiscard]] std::array<std::string, most_homes> homes_of(std::uint64_t identity, const block_key& key,
                                                              bool is_put) const;
