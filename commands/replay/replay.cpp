@@ -50,9 +50,9 @@ const std::map<std::string, time_unit> time_units{{"auto", time_unit::automatic}
 /// Options that mean something in one way of replaying only.
 constexpr std::array simulated_only{"--capacity-sweep", "--policies",  "--order", "--tiers", "--lower-policy",
                                     "--ingest",         "--keep-copy", "--tails", "--copies"};
-constexpr std::array real_only{"--prefill-rate", "--engines",     "--socket",        "--dram",   "--nvme",
-                               "--nvme-path",    "--policy",      "--set",           "--verify", "--access",
-                               "--deal",         "--concurrency", "--prefetch-wait", "--remote"};
+constexpr std::array real_only{"--kill",   "--prefill-rate", "--engines",     "--socket",        "--dram",
+                               "--nvme",   "--nvme-path",    "--policy",      "--set",           "--verify",
+                               "--access", "--deal",         "--concurrency", "--prefetch-wait", "--remote"};
 constexpr std::array pool_only{"--copies", "--route"};
 constexpr std::array tiers_only{"--lower-policy", "--ingest", "--keep-copy"};
 
@@ -433,7 +433,10 @@ exit_code run_replay(const CLI::App& command, const replay_options& options) {
   if (!read) return failed_with(read.error());
   if (options.simulate) return run_simulation(*read, options);
   const std::string& name = options.path.empty() ? options.generated : options.path;
-  return replay::run_real(read->requests, {name, options.generated, read->lines, read->left_out}, options.real,
+  replay::real_options real = options.real;
+  real.nodes = options.pool.nodes;
+  real.route = options.pool.route;
+  return replay::run_real(read->requests, {name, options.generated, read->lines, read->left_out}, real,
                           options.as_json);
 }
 

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cctype>
 #include <span>
 #include <utility>
 
@@ -97,17 +96,6 @@ std::vector<std::vector<std::string>> tier_rows(const simulated_page& page) {
 }
 
 }  // namespace
-
-std::string text_table(const std::vector<std::vector<std::string>>& rows) {
-  std::vector<std::string> heading;
-  for (std::string name : rows.front()) {
-    std::ranges::transform(name, name.begin(), [](unsigned char c) { return static_cast<char>(std::toupper(c)); });
-    heading.push_back(heading.empty() ? name : ">" + name);
-  }
-  table text(std::move(heading));
-  for (const auto& row : std::span(rows).subspan(1)) text.add(row);
-  return text.text();
-}
 
 std::string tiers_table(const simulated_page& simulated) {
   return text_table(tier_rows(simulated));

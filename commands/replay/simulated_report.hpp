@@ -41,9 +41,6 @@ struct simulated_page {
 /// A row a policy: hits by tier, and what moved between them.
 [[nodiscard]] std::string tiers_table(const simulated_page& simulated);
 
-/// Heading and rows as text: the first column to the left.
-[[nodiscard]] std::string text_table(const std::vector<std::vector<std::string>>& rows);
-
 [[nodiscard]] std::string report_html(const simulated_page& simulated);
 
 }  // namespace cenote::replay
