@@ -145,6 +145,7 @@ class remote_host final : public lower_tier_host {
     options.timeout = timeout_of(*needs.config);
     options.settle = std::chrono::duration_cast<std::chrono::milliseconds>(needs.config->cluster.settle);
     options.window = needs.config->remote.peer_window;
+    options.replicas = needs.config->remote.replicas;
     auto made = std::make_shared<remote::peers_backend>(*needs.blocks, options, events(number));
     needs.blocks->join(made.get(), nullptr);
     return made;

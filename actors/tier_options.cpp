@@ -94,6 +94,8 @@ blocks::store_options store_options_of(const config::node_config& config, std::v
   options.limits = limit_options_of(config);
   options.hold_bytes = prefetch_options_of(config, edges).total_bytes;
   options.edges = std::move(edges);
+  options.copies_share = config.cluster.copies;
+  options.hosted_share = config.cluster.guest_share;
   options.life = life_options_of(config);
   return options;
 }

@@ -86,6 +86,8 @@ struct cluster_section {
   std::chrono::nanoseconds gone_after{};
   std::chrono::nanoseconds settle{};  ///< for so long the homes of before a change are asked, too
   std::uint64_t weight = 0;           ///< bytes; 0: what DRAM and NVMe hold
+  double copies = 0;                  ///< share of DRAM
+  double guest_share = 0;             ///< share of DRAM
   cluster_transport transport = cluster_transport::tcp;
   std::vector<std::string> ucx;  ///< "UCX_KEY=value"
 };
@@ -99,6 +101,7 @@ struct remote_section {
   bool keep_copy = true;
   std::uint64_t write_window = 0;  ///< bytes under way
   std::uint64_t read_window = 0;
+  std::uint32_t replicas = 1;
   std::uint64_t peer_window = 0;              ///< … from, and to, one other node
   std::chrono::nanoseconds timeout{};         ///< of a transfer or removal, all backends together
   std::chrono::nanoseconds lookup_timeout{};  ///< of the question what is there

@@ -274,6 +274,16 @@ constexpr std::array keys{
          .minimum = "64KiB",
          .maximum = "64GiB",
          .about = "Bytes that may be on their way from there at once."}),
+    bound<&node_config::remote, &remote_section::replicas>({.name = "remote.replicas",
+                                                            .type = integer,
+                                                            .unit = "nodes",
+                                                            .fallback = "1",
+                                                            .minimum = "1",
+                                                            .maximum = "2",
+                                                            .about =
+                                                                "With `peers`: how many nodes a block belongs to. 2: "
+                                                                "it survives the death of one of them, and takes twice "
+                                                                "the room."}),
     bound<&node_config::remote, &remote_section::peer_window>(
         {.name = "remote.peer_window",
          .type = bytes,
@@ -367,6 +377,24 @@ constexpr std::array keys{
          .minimum = "0",
          .maximum = "1PiB",
          .about = "How much the node holds beside others. 0: `dram.capacity` and `nvme.capacity`."}),
+    bound<&node_config::cluster, &cluster_section::copies>(
+        {.name = "cluster.copies",
+         .type = ratio,
+         .fallback = "0.05",
+         .minimum = "0",
+         .maximum = "1",
+         .about =
+             "Share of DRAM for copies of blocks that belong to other nodes, which have them. Beyond it, those that "
+             "were not used for longest leave before all other blocks. 1: they compete with the others."}),
+    bound<&node_config::cluster, &cluster_section::guest_share>(
+        {.name = "cluster.guest_share",
+         .type = ratio,
+         .fallback = "0.9",
+         .minimum = "0",
+         .maximum = "1",
+         .about =
+             "Share of DRAM for blocks that other nodes store here, where they belong. Beyond it, those that were not "
+             "used for longest leave before blocks of this node's engines. 1: they compete with the others."}),
     bound<&node_config::cluster, &cluster_section::transport>(
         {.name = "cluster.transport",
          .type = choice,

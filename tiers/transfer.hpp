@@ -38,6 +38,7 @@ enum class transfer_result : std::uint8_t {
 struct transfer_outcome {
   std::uint64_t token = 0;
   transfer_result what = transfer_result::done;
+  bool is_copy = false;  ///< done: the block belongs to another node, which has it
 };
 
 /// A block that the tier below has evicted or lost; the DRAM tier may still have it.

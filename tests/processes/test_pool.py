@@ -25,9 +25,13 @@ pytestmark = pytest.mark.sanitizer
 class Pool(Cluster):
     """A cluster whose nodes ask each other for blocks."""
 
+    def __init__(self, start_node: StartNode, replicas: int = 1) -> None:
+        super().__init__(start_node)
+        self.replicas = replicas
+
     def settings(self, index: int, **changed: str) -> list[str]:
         more = ['remote.backends=["peers"]', "remote.lookup_timeout=2s", "prefetch.threshold_tokens=0"]
-        return [*super().settings(index, **changed), *more]
+        return [*super().settings(index, **changed), *more, f"remote.replicas={self.replicas}"]
 
     def pooled(self, count: int = 3) -> list[Node]:
         nodes = self.form(count)
@@ -281,6 +285,50 @@ def test_a_small_node_lends_a_part_of_its_memory_at_a_time(pool: Pool, attach: A
     keys = put(attach(a, "model", block=MiB), "large", 6, MiB)  # a quarter of its memory is four
     assert found(attach(b, "model", block=MiB), keys, MiB) == 6
     assert of_pool(b, "fetched") == of_pool(a, "lent") == 6
+
+
+def test_a_block_with_two_homes_survives_the_death_of_one(start_node: StartNode, attach: Attach) -> None:
+    pool = Pool(start_node, replicas=2)
+    a, b, c = pool.pooled()
+    keys = put(attach(a, "model", block=BLOCK), "shared")
+    until("each is at two nodes", lambda: of_pool(b, "hosted") + of_pool(c, "hosted") + away_of(a) >= 2 * COUNT)
+    kill_node(a)  # which has all of them, and so one of the two homes of some
+    reader = attach(b, "model", block=BLOCK)
+    until("all are found without it", lambda: found(reader, keys) == COUNT, limit=20)
+    assert of_pool(b, "wrong") == 0
+
+
+def test_blocks_of_other_nodes_do_not_push_out_those_of_this_one(pool: Pool, attach: Attach) -> None:
+    a = pool.start(0, launch_only=True, weight="1PiB", guest_share="0.1")  # all blocks belong there
+    b = pool.start(1, launch_only=True, weight="1")
+    pool.all_ask()
+    engine, guest = attach(a, "model", block=BLOCK), attach(b, "model", block=BLOCK)
+    own = put(engine, "own")
+    settled(a)
+    for n in range(6):
+        put(guest, f"many{n}")
+        settled(b)
+    status = a.status()["dram"]
+    assert status["evicted"] > COUNT and status["hosted"] > 0
+    assert engine.match(own).resident == COUNT
+
+
+def test_copies_of_what_others_have_leave_first(pool: Pool, attach: Attach) -> None:
+    a = pool.start(0, launch_only=True, weight="1PiB")  # all blocks belong there …
+    b = pool.start(1, launch_only=True, weight="1", copies="0.25")
+    pool.all_ask()
+    writer, reader = attach(a, "model", block=BLOCK), attach(b, "model", block=BLOCK)
+    assert run_cenote("debug", "partition", "a", "b", "both", "--socket", b.socket).returncode == 0
+    becomes(b, "a", "suspect", "gone", "dialling", "greeting")
+    own = put(reader, "own")  # … but these, which b stored while it was alone
+    assert run_cenote("debug", "heal", "--socket", b.socket).returncode == 0
+    pool.all_ask()
+    for n in range(12):
+        keys = put(writer, f"many{n}", 20)
+        assert found(reader, keys) == 20
+    status = b.status()["dram"]
+    assert of_pool(b, "fetched") == 240 and status["evicted"] > COUNT and status["copies"] > 0
+    assert reader.match(own).resident == COUNT
 
 
 def test_peers_need_a_name(start_node: StartNode) -> None:

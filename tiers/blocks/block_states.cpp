@@ -20,7 +20,7 @@ using memory::index_value;
 
 /// `checksum`: of the bytes, as far as somebody took it.
 void block_states::publish(instance& instance, slab& home, block_ref ref, const full_key& key, boot_time now,
-                           std::optional<std::uint64_t> checksum) {
+                           std::optional<std::uint64_t> checksum, block_kind kind) {
   memory::block_record& record = state_.record_of(home, ref);
   const std::uint32_t version_index = version_index_of(home, ref);
   const pool& group = pool_of(home);
@@ -46,6 +46,7 @@ void block_states::publish(instance& instance, slab& home, block_ref ref, const 
   const block_key name = reduce_key(key.view(), home.what.group);
   // Cannot fail: make_index_room() came before the slab.
   (void)instance.index.insert(name, index_value::make(ref, version));
+  order_.set_kind(home.what.first_record + ref.block(), kind);
   ++home.present;
   home.touch_sum += count_of(now);
   state_.blank -= group.stride;

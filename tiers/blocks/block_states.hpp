@@ -24,7 +24,7 @@ class block_states {
       : state_(state), accounts_(payers), holds_(held), transfers_(transfers), pins_(looks), order_(order) {}
 
   void publish(instance& instance, slab& home, memory::block_ref ref, const full_key& key, boot_time now,
-               std::optional<std::uint64_t> checksum = {});
+               std::optional<std::uint64_t> checksum = {}, block_kind kind = block_kind::own);
   void free_block(instance& instance, slab& home, memory::block_ref ref);
   std::uint64_t forget_blocks(instance& instance, std::span<const memory::block_ref> refs, boot_time now);
   void rescan_zombies(instance& instance);

@@ -37,7 +37,12 @@ void eviction_order::tell_capacity(pool& group, std::size_t coming) {
 
 void eviction_order::enter_order(pool& group, std::uint32_t record, boot_time now) {
   if (accounts_.keeps(group, record)) return accounts_.note_kept(group, record);
+  enter_policy(group, record, now);
+}
+
+void eviction_order::enter_policy(pool& group, std::uint32_t record, boot_time now) {
   group.policy->insert(record, state_.key_hash(group, record), count_of(now));
+  bounded_.enter(group, record, now);
   pins_.note_loose(group, record);
 }
 
@@ -52,10 +57,13 @@ void eviction_order::leave_order(pool& group, std::uint32_t record, departure wh
   } else if (!transfers_.in_policy(record)) {  // it was to leave when it is written
     transfers_.stay(record);
     --group.leaving;
-  } else if (why == departure::evicted) {
-    group.policy->evict(record, state_.key_hash(group, record), count_of(now));
   } else {
-    group.policy->forget(record);
+    bounded_.leave(group, record);
+    if (why == departure::evicted) {
+      group.policy->evict(record, state_.key_hash(group, record), count_of(now));
+    } else {
+      group.policy->forget(record);
+    }
   }
 }
 
@@ -72,7 +80,26 @@ void eviction_order::touch_order(pool& group, std::uint32_t record, boot_time no
     enter_order(group, record, now);
   } else if (transfers_.in_policy(record)) {
     group.policy->touch(record, count_of(now));
+    bounded_.touch(group, record, now);
   }
+}
+
+bool eviction_order::is_in_policy(std::uint32_t record) const noexcept {
+  return (state_.records[record].flags & (block_record::flag_written_back | block_record::flag_kept)) == 0 &&
+         transfers_.in_policy(record);
+}
+
+void eviction_order::change_kind(pool& group, std::uint32_t record, block_kind kind, boot_time now) {
+  if (kind_of(record) == kind) return;
+  const bool is_ordered = is_in_policy(record);
+  if (is_ordered) bounded_.leave(group, record);
+  set_kind(record, kind);
+  if (is_ordered) bounded_.enter(group, record, now);
+}
+
+void eviction_order::skip_victim(pool& group, std::uint32_t record, boot_time now) {
+  bounded_.touch(group, record, now);
+  group.policy->skip_victim(record, count_of(now));
 }
 
 result<void> eviction_order::set_policy(const std::string& name, boot_time now) {
@@ -85,6 +112,7 @@ result<void> eviction_order::set_policy(const std::string& name, boot_time now) 
       if (group->told != 0) group->policy->resize(group->told);
       while (const auto next = old->victim()) {
         old->forget(*next);
+        bounded_.leave(*group, *next);
         enter_order(*group, *next, now);
       }
     }
@@ -95,6 +123,7 @@ result<void> eviction_order::set_policy(const std::string& name, boot_time now) 
 void eviction_order::equip(pool& group) {
   group.policy = std::move(*eviction::make_policy(state_.options.policy, links_));
   group.written_back = std::move(*eviction::make_policy("lru", links_));
+  bounded_.equip(group);
 }
 
 }  // namespace cenote::blocks

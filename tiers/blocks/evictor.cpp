@@ -1,6 +1,7 @@
 #include "tiers/blocks/evictor.hpp"
 
 #include <algorithm>
+#include <tuple>
 #include <utility>
 
 #include "tiers/blocks/block_states.hpp"
@@ -40,6 +41,7 @@ std::uint32_t evictor::evict(pool& pool, std::uint32_t count, boot_time now, eff
   instance& in = *pool.owner;
   const bool thorough = effort == effort::last_resort;
   if (!thorough && pool.aside_until != boot_time{} && !is_due(pool.aside_until, now)) return 0;
+  pool.bounded.resume(now);
   const bool looked_again = thorough && pins_.look_again(in, now);
   if (thorough && pool.vain_at != boot_time{} && pool.vain_at == now) {
     if (looked_again) blocks_.rescan_zombies(in);
@@ -91,7 +93,8 @@ std::vector<block_ref> evictor::next_victims(pool& pool, std::uint32_t count, st
         order_.leave_order(pool, *victim, departure::removed, now);
         order_.enter_order(pool, *victim, now);
       } else {
-        pool.policy->skip_victim(*victim, count_of(now));
+        if (pool.bounded.victim() == victim) pool.bounded.note_stuck(now);
+        order_.skip_victim(pool, *victim, now);
       }
       continue;
     }
@@ -109,10 +112,12 @@ std::uint32_t evictor::release_blocks(pool& pool, std::span<const block_ref> ref
   for (std::size_t i = 0; i < refs.size(); ++i) {
     slab& home = *slab_of(in, refs[i]);
     memory::block_record& record = state_.record_of(home, refs[i]);
+    const std::uint32_t number = home.what.first_record + refs[i].block();
+    if (order_.kind_of(number) != block_kind::own) pinned[i] ? pool.bounded.note_stuck(now) : pool.bounded.note_gone();
     if (pinned[i]) {  // stays a hit, as a young block
       ++state_.counters.pinned_victims;
       blocks_.restore(in, home, refs[i]);
-      order_.enter_order(pool, home.what.first_record + refs[i].block(), now);
+      order_.enter_order(pool, number, now);
       continue;
     }
     --home.present;
@@ -129,14 +134,15 @@ std::uint32_t evictor::release_blocks(pool& pool, std::span<const block_ref> ref
 
 pool* evictor::pool_with_oldest(const account* within, boot_time now, victim_choice victim_of) const noexcept {
   pool* oldest = nullptr;
-  std::pair<priority, boot_time> lowest;
+  std::tuple<priority, bool, boot_time> lowest;
   for (const auto& [number, each] : state_.instances) {
     if (within != nullptr && !each->payer->pays_into(*within)) continue;
     for (const auto& group : each->pools) {
       if (group->aside_until != boot_time{} && !is_due(group->aside_until, now)) continue;
       const auto victim = victim_of(*group);
       if (!victim) continue;
-      const std::pair rank(each->payer->given.priority, state_.records[*victim].last_use());
+      const bool is_within = group->bounded.victim() != victim;  // else there are too many like it
+      const std::tuple rank(each->payer->given.priority, is_within, state_.records[*victim].last_use());
       if (oldest == nullptr || rank < lowest) {
         oldest = group.get();
         lowest = rank;

@@ -37,6 +37,10 @@ struct figure_table<blocks::store_status> {
       {"dram.blocks.free", "cenote_dram_blocks", gauge, "blocks", blocks, &all::free, {"state", "free"}},
       {"prefetch.held_bytes", "cenote_prefetch_held_bytes", gauge, "bytes",
        "Kept from eviction until clients take it over.", &all::held_bytes},
+      {"dram.copies", "cenote_dram_copy_bytes", gauge, "bytes",
+       "Memory of blocks that belong to other nodes, which have them.", &all::copy_bytes},
+      {"dram.hosted", "cenote_dram_hosted_bytes", gauge, "bytes", "Memory of blocks that other nodes stored here.",
+       &all::hosted_bytes},
   });
 };
 

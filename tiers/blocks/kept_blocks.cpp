@@ -111,9 +111,7 @@ void kept_blocks::keep_no_more(pool& group, boot_time now) {
     const block_record& record = state_.records[number];
     if (record.state() != block_state::present || (record.flags & block_record::flag_kept) == 0) continue;
     order_.leave_order(group, number, departure::removed, now);
-    group.policy->insert(number, state_.key_hash(group, number),
-                         count_of(now));  // not enter_order(): the configuration may keep it
-    pins_.note_loose(group, number);
+    order_.enter_policy(group, number, now);  // not enter_order(): the configuration may keep it
   }
 }
 

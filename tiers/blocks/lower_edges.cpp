@@ -135,19 +135,21 @@ std::uint32_t lower_edges::write_oldest(pool& pool, std::uint32_t count, boot_ti
   const auto edge = demotion_edge();
   std::uint32_t begun = 0;
   for (std::uint32_t looked = 0; looked < count; ++looked) {
-    const auto victim = pool.policy->victim();
+    const auto victim = oldest_unwritten_of(pool);
     if (!victim) break;
     slab& home = *state_.slab_of_record(*victim);
     const block_ref ref(home.what.index, *victim - home.what.first_record);
     const bool has_room = edge && transfers_.may_write(*edge, pool);
-    if (is_copied(state_.record_of(home, ref).flags, has_room ? edge : std::nullopt)) {
-      pool.policy->evict(*victim, state_.key_hash(pool, *victim), count_of(now));
+    // A copy beside its home lives in memory alone: the disks of a cluster hold more when each has blocks of its own.
+    const bool is_copy = order_.kind_of(*victim) == block_kind::copy;
+    if (is_copy || is_copied(state_.record_of(home, ref).flags, has_room ? edge : std::nullopt)) {
+      order_.leave_order(pool, *victim, departure::evicted, now);
       order_.mark_written_back(pool, *victim, now);
       ++begun;
     } else if (transfers_.is_moving(home, ref)) {  // a copy is being written already: looked at again later
-      pool.policy->skip_victim(*victim, count_of(now));
+      order_.skip_victim(pool, *victim, now);
     } else if (has_room) {
-      pool.policy->evict(*victim, state_.key_hash(pool, *victim), count_of(now));
+      order_.leave_order(pool, *victim, departure::evicted, now);
       write_down(*edge, home, ref, true);
       ++begun;
     } else {
@@ -167,17 +169,17 @@ std::vector<std::uint64_t> lower_edges::transferred(std::span<const transfer_out
     if (what.up && outcome.what != transfer_result::done && load_from_next(what, record)) {
       going_on.push_back(outcome.token);
     } else if (what.up) {
-      finish_load(what, record, outcome.what, now);
+      finish_load(what, record, outcome, now);
     } else {
-      finish_write(what, record, outcome.what, now, leaving);
+      finish_write(what, record, outcome, now, leaving);
     }
   }
   for (const auto& [from, refs] : leaving) evictor_.release_blocks(*from, refs, now);
   return going_on;
 }
 
-void lower_edges::finish_write(const moving_block& moved, std::uint32_t number, transfer_result outcome, boot_time now,
-                               std::map<pool*, std::vector<block_ref>>& leaving) {
+void lower_edges::finish_write(const moving_block& moved, std::uint32_t number, const transfer_outcome& outcome,
+                               boot_time now, std::map<pool*, std::vector<block_ref>>& leaving) {
   slab& home = *slab_of(*moved.owner, moved.ref);
   pool& from = pool_of(home);
   if (moved.leaves) --from.leaving;
@@ -186,8 +188,14 @@ void lower_edges::finish_write(const moving_block& moved, std::uint32_t number, 
     blocks_.rescan_zombies(*moved.owner);
     return;
   }
-  if (outcome == transfer_result::done) {
+  if (outcome.what == transfer_result::done) {
     memory::shared_set_bits(record.flags, block_record::flag_of(moved.edge), "finish_write.below"_point);
+    if (outcome.is_copy && order_.kind_of(number) == block_kind::own) {
+      if (moved.leaves)  // it is in no order
+        order_.set_kind(number, block_kind::copy);
+      else
+        order_.change_kind(from, number, block_kind::copy, now);
+    }
     ++state_.counters.demoted;
   }
   if (!moved.leaves) {
@@ -304,17 +312,18 @@ bool lower_edges::load_from_next(const moving_block& moved, std::uint32_t number
   return true;
 }
 
-void lower_edges::finish_load(const moving_block& moved, std::uint32_t number, transfer_result outcome, boot_time now) {
+void lower_edges::finish_load(const moving_block& moved, std::uint32_t number, const transfer_outcome& outcome,
+                              boot_time now) {
   instance& in = *moved.owner;
   slab& home = *slab_of(in, moved.ref);
   const full_key full = state_.record_of(home, moved.ref).get_key();
   if (!moved.unwanted) in.loading.erase(reduce_key(full.view(), home.what.group));
-  if (moved.unwanted || outcome != transfer_result::done) {
+  if (moved.unwanted || outcome.what != transfer_result::done) {
     ++state_.counters.promotions_failed;
     blocks_.free_block(in, home, moved.ref);
     return;
   }
-  blocks_.publish(in, home, moved.ref, full, now);
+  blocks_.publish(in, home, moved.ref, full, now, {}, outcome.is_copy ? block_kind::copy : block_kind::own);
   if (state_.options.edges[moved.edge].keep_copy)
     memory::shared_set_bits(state_.record_of(home, moved.ref).flags, block_record::flag_of(moved.edge),
                             "finish_load.below"_point);

@@ -70,11 +70,11 @@ class lower_edges {
   void write_down(edge_number edge, slab& home, memory::block_ref ref, bool leaves);
   bool demote_ahead(boot_time now);
   [[nodiscard]] std::uint64_t unwritten_excess() const noexcept;
-  void finish_write(const moving_block& moved, std::uint32_t number, transfer_result outcome, boot_time now,
+  void finish_write(const moving_block& moved, std::uint32_t number, const transfer_outcome& outcome, boot_time now,
                     std::map<pool*, std::vector<memory::block_ref>>& leaving);
   std::uint64_t begin_load(slab& home, std::uint32_t number, const moving_block& what);
   bool load_from_next(const moving_block& moved, std::uint32_t number);
-  void finish_load(const moving_block& moved, std::uint32_t number, transfer_result outcome, boot_time now);
+  void finish_load(const moving_block& moved, std::uint32_t number, const transfer_outcome& outcome, boot_time now);
 
   state& state_;
   transfer_table& transfers_;

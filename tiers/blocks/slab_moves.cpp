@@ -192,6 +192,7 @@ void slab_moves::move_hot_blocks(slab& origin, std::vector<block_ref>& refs, boo
     const full_key full = record.get_key();
     const boot_time touched = record.last_use();
     const auto below = static_cast<std::uint8_t>(record.flags & memory::block_record::flags_below);
+    const block_kind kind = order_.kind_of(origin.what.first_record + source.block());
     in.index.erase(reduce_key(full.view(), origin.what.group));
     record.set_state(block_state::free,
                      "move_hot_blocks.free"_point);  // before the copy is published: never two blocks of one key
@@ -204,7 +205,7 @@ void slab_moves::move_hot_blocks(slab& origin, std::vector<block_ref>& refs, boo
       continue;
     }
     state_.blank += group.stride;  // the source's bytes are the target's now
-    blocks_.publish(in, home, target, full, touched, checksum);
+    blocks_.publish(in, home, target, full, touched, checksum, kind);
     memory::shared_set_bits(state_.record_of(home, target).flags, below, "move_hot_blocks.below"_point);
     order_.enter_order(group, home.what.first_record + target.block(), now);
     ++state_.counters.moved;

@@ -77,10 +77,11 @@ std::uint64_t state::usable_bytes() const noexcept {
 
 std::optional<std::uint32_t> oldest_of(const pool& group) noexcept {
   if (const auto written_back = group.written_back->victim()) return written_back;
-  return group.policy->victim();
+  return oldest_unwritten_of(group);
 }
 
 std::optional<std::uint32_t> oldest_unwritten_of(const pool& group) noexcept {
+  if (const auto bounded = group.bounded.victim()) return bounded;
   return group.policy->victim();
 }
 

@@ -19,10 +19,14 @@ enum class departure : std::uint8_t { evicted, removed };  ///< what is evicted 
 /// How far eviction goes: in passing, or when nothing else is left for a request.
 enum class effort : std::uint8_t { usual, last_resort };
 
+[[nodiscard]] std::uint64_t share_of(std::uint64_t bytes, double share) noexcept;
+
 /// All that is here, and what the parts of the store count together. Only its owner's thread has it.
 struct state {
   state(store_options with, memory::record_table table)
-      : options(std::move(with)), records(std::move(table)), guard(records.guard()) {}
+      : options(std::move(with)), records(std::move(table)), guard(records.guard()) {
+    shares.most = {share_of(options.capacity, options.copies_share), share_of(options.capacity, options.hosted_share)};
+  }
 
   store_options options;
   memory::record_table records;
@@ -39,6 +43,7 @@ struct state {
   std::uint64_t spent = 0;  ///< steps of the run under way
   std::uint64_t budget = no_budget;
   store_counters counters{};
+  kind_shares shares{};
   edge_set away{};  ///< tiers below that neither take nor give anything now
 
   [[nodiscard]] slab* slab_of_record(std::uint32_t record) const noexcept;
@@ -75,9 +80,8 @@ struct state {
 }
 /// The record of the block that goes next.
 [[nodiscard]] std::optional<std::uint32_t> oldest_of(const pool& group) noexcept;
-/// … of those that are not among the ones with a copy below.
+/// … of those that are not among the ones marked as written back.
 [[nodiscard]] std::optional<std::uint32_t> oldest_unwritten_of(const pool& group) noexcept;
-[[nodiscard]] std::uint64_t share_of(std::uint64_t bytes, double share) noexcept;
 
 inline constexpr std::uint32_t eviction_batch = 256;  ///< one fence and one scan of the pins for that many
 /// At most a batch.

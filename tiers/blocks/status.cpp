@@ -18,6 +18,8 @@ store_status status_of(const parts& parts, boot_time now) {
   all.writing_bytes = parts.transfers.writing_bytes();
   all.loading_bytes = parts.transfers.loading_bytes();
   all.held_bytes = parts.holds.bytes();
+  all.copy_bytes = parts.all.shares.used[0];
+  all.hosted_bytes = parts.all.shares.used[1];
   std::unordered_map<session_number, std::uint64_t> writing;  // blocks
   for (const auto& [number, each] : parts.all.instances) {
     instance_status one;

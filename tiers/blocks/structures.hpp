@@ -13,6 +13,7 @@
 #include "memory/index.hpp"
 #include "memory/version_table.hpp"
 #include "tiers/blocks/account.hpp"
+#include "tiers/blocks/bounded_blocks.hpp"
 #include "tiers/blocks/chain.hpp"
 #include "tiers/blocks/slab.hpp"
 #include "tiers/blocks/types.hpp"
@@ -53,6 +54,7 @@ struct pool {
   std::vector<memory::block_ref> free;  ///< a stack; ascending numbers come out in a row
   std::unique_ptr<eviction::policy> policy;
   std::unique_ptr<eviction::policy> written_back;  ///< the oldest blocks that have a copy below: these go first
+  bounded_order bounded;                           ///< of the policy's blocks, those of which there may be too many
   std::uint32_t told = 0;                          ///< the capacity that the policy knows of
   std::uint32_t slabs_asked = 0;
   std::uint32_t kept = 0;      ///< present blocks that stay, and are in no policy

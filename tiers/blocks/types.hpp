@@ -92,6 +92,8 @@ struct store_options {
   std::map<std::string, group_options> groups;  ///< by name; the others share the account called `default`
   limit_options limits;
   std::vector<edge_options> edges{};  ///< the tiers below, at most max_edges
+  double copies_share = 1;            ///< of the capacity: beyond that, copies of blocks that other nodes have go first
+  double hosted_share = 1;            ///< … blocks that other nodes store here
   std::uint64_t hold_bytes = 0;       ///< the most that prefetches may keep from eviction; 0: half of the capacity
   std::uint64_t first_transfer = 1;  ///< number of the first transfer to or from the tier below; for tests of late ones
   life_options life;
@@ -190,6 +192,7 @@ struct store_status {
   std::uint64_t present = 0, granted = 0, pending = 0, quarantined = 0, zombie = 0, free = 0, loading = 0;
   std::uint64_t writing_bytes = 0, loading_bytes = 0;  ///< on their way to and from the tier below
   std::uint64_t held_bytes = 0;                        ///< kept from eviction for whoever prefetched them
+  std::uint64_t copy_bytes = 0, hosted_bytes = 0;      ///< of evictable blocks, by what they are to the cluster
   store_counters counters;
   std::vector<instance_status> instances;
   std::vector<session_status> sessions;

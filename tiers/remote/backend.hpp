@@ -49,6 +49,7 @@ struct item_outcome {
   std::uint64_t token = 0;
   item_result what = item_result::done;
   std::uint64_t micros = 0;  ///< from the call to the answer
+  bool is_copy = false;      ///< done: the block belongs to another node, which has it
 };
 
 /// Which of the keys asked for are there.

@@ -180,15 +180,22 @@ void peers_backend::note(const std::string& name, bool is_good) {
   breakers_[name].note(is_good, pool_.now());
 }
 
-/// Empty names: none. The first is this node's own where the block belongs here.
-std::array<std::string, peers_backend::most_homes> peers_backend::homes_of(std::uint64_t identity, const block_key& key,
-                                                                           bool is_put) const {
-  std::array<std::string, most_homes> all;
-  if (homes_.is_empty()) return all;
-  all[0] = homes_.name(homes_.home(identity, key));
-  if (is_put || homes_before_.is_empty() || pool_.now() >= settled_) return all;
-  const std::string& before = homes_before_.name(homes_before_.home(identity, key));
-  if (before != all[0]) all[1] = before;
+peers_backend::homes peers_backend::homes_of(std::uint64_t identity, const block_key& key) const {
+  homes all;
+  std::size_t count = 0;
+  const auto add = [&](const cluster::placement& from) {
+    std::array<std::size_t, most_replicas> indexes{};
+    const std::size_t wanted = std::min(options_.replicas, most_replicas);
+    for (std::size_t i = 0, found = from.homes(identity, key, std::span(indexes).first(wanted)); i < found; ++i) {
+      const std::string& name = from.name(indexes[i]);
+      if (std::ranges::find(all.names, name) == all.names.end()) all.names[count++] = name;
+    }
+  };
+  add(homes_);
+  all.present = count;
+  all.is_here =
+      std::find(all.names.begin(), all.names.begin() + count, pool_.members().self) != all.names.begin() + count;
+  if (pool_.now() < settled_) add(homes_before_);
   return all;
 }
 
@@ -242,7 +249,7 @@ void peers_backend::closed(peer::link_id which) {
     if (still == moving_.end()) continue;
     count(pool_.counters.unanswered);
     if (is_offer(token))
-      end(still, item_result::refused);
+      offer_next(still, item_result::refused);
     else
       ask_next(token, still->second);
   }
@@ -269,23 +276,43 @@ void peers_backend::begin_put(item what, steady_time now) {
   const std::uint64_t token = 2 * next_number_++ + 1;
   const auto begun = moving_.try_emplace(token).first;
   moving& made = begun->second;
-  made.homes = homes_of(what.name.identity, what.name.key(), true);
+  made.of = homes_of(what.name.identity, what.name.key());
   made.what = std::move(what);
   made.begun = now;
-  node* const home = find_node(made.homes[0]);
-  if (made.homes[0] == pool_.members().self) return end(begun, item_result::own);
-  if (home == nullptr || !admits(home->name)) return end(begun, item_result::refused);
-  made.at = home->link;
-  home->to_offer.push_back(token);
   deadlines_.emplace_back(now + options_.timeout, token);
   pool_.wake_at(deadlines_.front().first);
+  offer_next(begun, item_result::refused);
+}
+
+/// Offers it to the next of its homes. There is none: it ends, as it went so far.
+void peers_backend::offer_next(moving_map::iterator which, item_result so_far) {
+  moving& what = which->second;
+  what.was_stored |= so_far == item_result::done;
+  leave_node(what, which->first);
+  what.at = 0;
+  what.now = stage::queued;
+  what.result.reset();
+  while (what.next < what.of.present) {
+    node* const home = find_node(what.of.names[what.next++]);
+    if (home == nullptr || !admits(home->name)) continue;
+    what.at = home->link;
+    home->to_offer.push_back(which->first);
+    return;
+  }
+  end(which, what.of.is_here && so_far == item_result::refused ? item_result::own : so_far);
 }
 
 void peers_backend::begin_get(item what, steady_time now) {
   const std::uint64_t token = 2 * next_number_++;
   const auto begun = moving_.try_emplace(token).first;
   moving& made = begun->second;
-  made.homes = homes_of(what.name.identity, what.name.key(), false);
+  made.of = homes_of(what.name.identity, what.name.key());
+  if (made.of.present == most_replicas) {  // from the one that is asked for less
+    const node* const first = find_node(made.of.names[0]);
+    const node* const second = find_node(made.of.names[1]);
+    if (first != nullptr && second != nullptr && second->fetching < first->fetching)
+      std::swap(made.of.names[0], made.of.names[1]);
+  }
   made.what = std::move(what);
   made.begun = now;
   deadlines_.emplace_back(now + options_.timeout, token);
@@ -296,8 +323,8 @@ void peers_backend::begin_get(item what, steady_time now) {
 void peers_backend::ask_next(std::uint64_t token, moving& what) {
   what.landed = 0;
   what.now = stage::queued;
-  while (what.next < what.homes.size()) {
-    const std::string& name = what.homes[what.next++];
+  while (what.next < what.of.names.size()) {
+    const std::string& name = what.of.names[what.next++];
     node* const home = name.empty() ? nullptr : find_node(name);
     if (home == nullptr || !admits(name)) continue;
     what.at = home->link;
@@ -338,7 +365,7 @@ void peers_backend::pump_queue(node& at, bool up) {
       if (up)
         ask_next(token, what);
       else
-        end(found, item_result::full);
+        offer_next(found, item_result::full);
       continue;
     }
     const std::uint64_t bytes = what.what.memory.size();
@@ -367,9 +394,13 @@ void peers_backend::leave_node(moving& what, std::uint64_t token) {
 void peers_backend::end(moving_map::iterator which, item_result how) {
   const auto& [token, what] = *which;
   leave_node(which->second, token);
+  if (what.was_stored) how = item_result::done;
   const auto took = std::chrono::duration_cast<std::chrono::microseconds>(pool_.now() - what.begun);
   auto& outcomes = is_offer(token) ? put_outcomes_ : got_outcomes_;
-  outcomes.push_back({.token = what.what.token, .what = how, .micros = static_cast<std::uint64_t>(took.count())});
+  outcomes.push_back({.token = what.what.token,
+                      .what = how,
+                      .micros = static_cast<std::uint64_t>(took.count()),
+                      .is_copy = how == item_result::done && !what.of.is_here});
   moving_.erase(which);
 }
 
@@ -435,7 +466,7 @@ void peers_backend::take_accept(node& at, std::span<const std::byte> body) {
       send_bytes(at, token, found->second);
     } else {
       if (how == block_answer::have) count(pool_.counters.offered);
-      end(found, how == block_answer::have ? item_result::done : item_result::full);
+      offer_next(found, how == block_answer::have ? item_result::done : item_result::full);
     }
   }
   pump(at);
@@ -457,7 +488,7 @@ void peers_backend::sent(peer::link_id to, std::uint64_t token, bool is_sent) {
   const auto found = moving_.find(token);
   if (found == moving_.end() || found->second.now != stage::sending || found->second.sends_on != to) return;
   found->second.now = stage::sent;
-  if (!is_sent || found->second.at == 0) return end(found, item_result::refused);
+  if (!is_sent || found->second.at == 0) return offer_next(found, item_result::refused);
   if (found->second.result) end_put(found, *found->second.result);
 }
 
@@ -471,7 +502,7 @@ void peers_backend::end_put(moving_map::iterator which, item_result how) {
     count(pool_.counters.offered);
     count(pool_.counters.offered_bytes, which->second.what.memory.size());
   }
-  end(which, how);
+  offer_next(which, how);
 }
 
 void peers_backend::take_stored(node& at, std::span<const std::byte> body) {
@@ -497,7 +528,8 @@ void peers_backend::ask(std::vector<block_name> keys, steady_time until, std::fu
                                       .answer = std::move(answer_to)});
   std::map<std::string, std::vector<std::uint32_t>> by_home;
   for (std::uint32_t i = 0; i < keys.size(); ++i) {
-    for (const std::string& each : homes_of(keys[i].identity, keys[i].key(), false)) {
+    const homes of = homes_of(keys[i].identity, keys[i].key());
+    for (const std::string& each : of.names) {
       if (!each.empty() && each != pool_.members().self) by_home[each].push_back(i);
     }
   }

@@ -29,10 +29,12 @@ struct peers_options {
   std::chrono::milliseconds timeout{2000};
   std::chrono::milliseconds settle{300'000};       ///< for so long the homes of before a change are asked, too
   std::uint64_t window = std::uint64_t{64} << 20;  ///< bytes on their way from, and to, one node
+  std::size_t replicas = 1;                        ///< nodes that a block belongs to: 1 or 2
 };
 
 /// The pool's half that asks others. A block belongs to the nodes that cluster::placement names, this one among them; a
-/// get asks the present home, then the one of before the last change. Fetches from several nodes run side by side. What
+/// get asks the present homes, then those of before the last change; a put goes to all present ones, one after the
+/// other. Fetches from several nodes run side by side. What
 /// a node does not answer in time, or answers wrongly, opens that node's breaker and no other's.
 ///
 /// Calls are carried out on the network's thread, where all state lives. The memory of a get is given back at once,
@@ -70,7 +72,14 @@ class peers_backend final : public backend, public cluster::pool_half {
   void advance(steady_time now) override;
 
  private:
-  static constexpr std::size_t most_homes = 2;  ///< that are asked for one block
+  static constexpr std::size_t most_replicas = 2;
+
+  /// The nodes that a block belongs to, then those that it belonged to before the last change. No name: none.
+  struct homes {
+    std::array<std::string, 2 * most_replicas> names{};
+    std::size_t present = 0;
+    bool is_here = false;  ///< this node is one of the present ones
+  };
 
   /// An instance as one node knows it.
   struct binding {
@@ -94,7 +103,7 @@ class peers_backend final : public backend, public cluster::pool_half {
   };
   struct moving {
     item what;
-    std::array<std::string, most_homes> homes{};
+    homes of{};
     std::size_t next = 0;        ///< of the homes, to be asked
     peer::link_id at = 0;        ///< 0: no node
     peer::link_id sends_on = 0;  ///< that has the bytes of a put
@@ -103,6 +112,7 @@ class peers_backend final : public backend, public cluster::pool_half {
     steady_time begun{};
     bool was_wrong = false;
     bool was_answered = false;            ///< by some node
+    bool was_stored = false;              ///< … of a put: by one of its homes
     std::optional<item_result> result{};  ///< of a put whose bytes are the network's still
   };
   struct question {
@@ -130,8 +140,7 @@ class peers_backend final : public backend, public cluster::pool_half {
   void enter(std::function<void()> what, const std::function<void()>& otherwise);
   void move(std::vector<item> batch, bool up);
   void refuse_all(const std::vector<item>& batch, bool up);
-  [[nodiscard]] std::array<std::string, most_homes> homes_of(std::uint64_t identity, const block_key& key,
-                                                             bool is_put) const;
+  [[nodiscard]] homes homes_of(std::uint64_t identity, const block_key& key) const;
   [[nodiscard]] node* find_node(const std::string& name);
   [[nodiscard]] node* find_link(peer::link_id link);
   binding& bound(node& at, std::uint64_t identity);
@@ -141,6 +150,7 @@ class peers_backend final : public backend, public cluster::pool_half {
   void begin_put(item what, steady_time now);
   void begin_get(item what, steady_time now);
   void ask_next(std::uint64_t token, moving& what);
+  void offer_next(moving_map::iterator which, item_result so_far);
   void pump(node& at);
   void pump_queue(node& at, bool up);
   void end(moving_map::iterator which, item_result how);

@@ -73,20 +73,21 @@ void store::answered(backend_number from, call::kind what, std::span<const item_
     if (found == moving_.end() || found->second.at != from || found->second.up != (what == call::kind::get)) continue;
     if (each.what != item_result::refused) places_[from].guard.note(each.what != item_result::unreachable, now);
     if (found->second.up) {
-      end_get(found, each.what, now);
+      end_get(found, each, now);
     } else {
-      end_put(found, each.what);
+      end_put(found, each);
     }
   }
 }
 
-void store::end(std::unordered_map<std::uint64_t, moving>::iterator of, transfer_result how) {
-  outcomes_.push_back({of->first, how});
+void store::end(std::unordered_map<std::uint64_t, moving>::iterator of, transfer_result how, bool is_copy) {
+  outcomes_.push_back({of->first, how, is_copy});
   moving_.erase(of);
 }
 
-void store::end_put(std::unordered_map<std::uint64_t, moving>::iterator of, item_result how) {
+void store::end_put(std::unordered_map<std::uint64_t, moving>::iterator of, const item_outcome& outcome) {
   const moving& what = of->second;
+  const item_result how = outcome.what;
   const bool was_turned_down = how == item_result::full || how == item_result::refused || how == item_result::own;
   if (what.unwanted && !was_turned_down) {  // also after an answer that did not come: the value may have landed
     late_.push_back({what.at, what.identity, what.what.key});
@@ -99,11 +100,13 @@ void store::end_put(std::unordered_map<std::uint64_t, moving>::iterator of, item
     ++counters.put;
     counters.put_bytes += what.what.memory.size();
   }
-  end(of, kept ? transfer_result::done : transfer_result::dropped);
+  end(of, kept ? transfer_result::done : transfer_result::dropped, outcome.is_copy);
 }
 
-void store::end_get(std::unordered_map<std::uint64_t, moving>::iterator of, item_result how, steady_time now) {
+void store::end_get(std::unordered_map<std::uint64_t, moving>::iterator of, const item_outcome& outcome,
+                    steady_time now) {
   moving& what = of->second;
+  const item_result how = outcome.what;
   if (how == item_result::unreachable) ++counters.unreachable;
   if (how == item_result::wrong) {
     ++counters.wrong;
@@ -113,7 +116,7 @@ void store::end_get(std::unordered_map<std::uint64_t, moving>::iterator of, item
   if (how == item_result::done) {
     ++counters.got;
     counters.got_bytes += what.what.memory.size();
-    return end(of, transfer_result::done);
+    return end(of, transfer_result::done, outcome.is_copy);
   }
   if (const auto next = next_place(what.at + 1, now)) {
     what.at = *next;

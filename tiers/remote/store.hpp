@@ -106,9 +106,9 @@ class store {
   [[nodiscard]] std::optional<backend_number> next_place(backend_number first, steady_time now);
   void begin(const transfer& what, bool up, steady_time now);
   void queue(backend_number to, const moving& what);
-  void end(std::unordered_map<std::uint64_t, moving>::iterator of, transfer_result how);
-  void end_put(std::unordered_map<std::uint64_t, moving>::iterator of, item_result how);
-  void end_get(std::unordered_map<std::uint64_t, moving>::iterator of, item_result how, steady_time now);
+  void end(std::unordered_map<std::uint64_t, moving>::iterator of, transfer_result how, bool is_copy = false);
+  void end_put(std::unordered_map<std::uint64_t, moving>::iterator of, const item_outcome& outcome);
+  void end_get(std::unordered_map<std::uint64_t, moving>::iterator of, const item_outcome& outcome, steady_time now);
 
   std::vector<place> places_;
   std::unordered_map<std::uint32_t, bound> instances_;

@@ -127,6 +127,18 @@ BOOST_AUTO_TEST_CASE(a_block_that_a_further_tier_has_leaves_without_io_while_the
   BOOST_TEST(counters().demotions_dropped == 0U);
 }
 
+BOOST_AUTO_TEST_CASE(a_copy_of_a_block_that_another_node_has_leaves_without_io) {
+  world test;
+  BOOST_TEST(test.a.put(key_of(1)).value == 1U);
+  const auto down = test.at.tier->take_demotions(far);
+  BOOST_REQUIRE(down.size() == 1U);
+  test.at.tier->transferred(std::array{transfer_outcome{down[0].token, transfer_result::done, true}}, test.at.now);
+  BOOST_TEST(test.at.status().copy_bytes == block);
+  BOOST_TEST(test.leave().empty());
+  BOOST_TEST(test.at.status().present == 0U);
+  BOOST_TEST(test.at.status().copy_bytes == 0U);
+}
+
 BOOST_AUTO_TEST_CASE(a_block_that_no_tier_has_is_written_to_the_one_that_takes_what_leaves) {
   BOOST_TEST(a.put(key_of(1)).value == 1U);
   answer(at.tier->take_demotions(far), transfer_result::dropped);
