@@ -17,16 +17,16 @@ namespace {
 
 constexpr std::size_t routing_blocks = 2;
 
-/// A node's memory: blocks in the care of its policy, and copies by their last use. Both know a block by its place, so
-/// that one set of links serves.
+/// A node's memory: all blocks in the order of its policy, and copies by their last use as well, as
+/// blocks::bounded_order has it. Both know a block by its place.
 class pool_node {
  public:
   result<void> open(const trace& trace, const node_pool& how) {
     identities_ = trace.identities();
     capacity_ = how.capacity;
-    ruled_ = how.copies.has_value();
     most_copies_ = how.copies.value_or(1) * how.capacity;
     links_.cover(std::min(trace.distinct(), how.capacity));
+    copy_links_.cover(std::min(trace.distinct(), how.capacity));
     auto made = eviction::make_policy(how.policy, links_);
     if (!made) return std::unexpected(made.error());
     policy_ = std::move(*made);
@@ -50,33 +50,27 @@ class pool_node {
     policy_->begin_request({.ids = ids, .resident = resident_, .partial = partial}, now);
   }
   void touch(std::uint32_t block, std::uint32_t now) {
-    const std::uint32_t place = places_.at(block);
-    if (slots_[place].is_copy) return copies_.move_to_front(place);
-    policy_->touch(place, now);
+    hold(block);
+    policy_->touch(places_.at(block), now);
   }
   void refresh(std::uint32_t block, std::uint32_t now) {
-    const std::uint32_t place = places_.at(block);
-    if (slots_[place].is_copy) return copies_.move_to_front(place);
-    policy_->refresh(place, now);
+    hold(block);
+    policy_->refresh(places_.at(block), now);
   }
-  /// Of copies those that are held come last: so the oldest one is held only if all are.
+  /// A copy becomes the latest of them: so the oldest one is held only if all are.
   void hold(std::uint32_t block) {
     if (const std::uint32_t place = places_.at(block); slots_[place].is_copy) copies_.move_to_front(place);
   }
   /// What the policy does not want stays out, unless `anyway`. Blocks that are held go only where nothing else can.
   template <class Held>
-  void insert(std::uint32_t block, bool copy, bool anyway, std::uint32_t now, Held&& is_held) {
-    const bool is_copy = copy && ruled_;
+  void insert(std::uint32_t block, bool is_copy, bool anyway, std::uint32_t now, Held&& is_held) {
     if (capacity_ == 0) return;
-    if (!is_copy && !policy_->should_admit(identities_[block], now) && !anyway) return;
-    if (places_.size() == capacity_) make_room(now, is_held);
+    if (!policy_->should_admit(identities_[block], now) && !anyway) return;
+    if (places_.size() == capacity_) evict(next_victim(now, is_held), now);
     const std::uint32_t place = take_place({block, is_copy});
     places_.emplace(block, place);
-    if (is_copy) {
-      copies_.push_front(place);
-    } else {
-      policy_->insert(place, identities_[block], now);
-    }
+    policy_->insert(place, identities_[block], now);
+    if (is_copy) copies_.push_front(place);
     ++inserts_;
   }
 
@@ -87,30 +81,21 @@ class pool_node {
   };
 
   template <class Held>
-  void make_room(std::uint32_t now, Held& is_held) {
-    ++evictions_;
-    const bool copy_can_go = !copies_.empty() && !is_held(slots_[copies_.back()].block);
-    if (copy_can_go && copies_.size() > most_copies_) return drop_copy();
+  std::uint32_t next_victim(std::uint32_t now, Held& is_held) {
+    if (copies_.size() > most_copies_ && !is_held(slots_[copies_.back()].block)) return copies_.back();
     for (std::uint32_t looks = policy_->size(); looks > 0; --looks) {
       const std::uint32_t place = *policy_->victim();
-      if (!is_held(slots_[place].block)) return evict(place, now);
+      if (!is_held(slots_[place].block)) return place;
       policy_->skip_victim(place, now);
     }
-    if (copy_can_go || policy_->size() == 0) return drop_copy();
-    evict(*policy_->victim(), now);
-  }
-  void drop_copy() {
-    const std::uint32_t place = copies_.back();
-    copies_.remove(place);
-    leave(place);
+    return *policy_->victim();
   }
   void evict(std::uint32_t place, std::uint32_t now) {
     policy_->evict(place, identities_[slots_[place].block], now);
-    leave(place);
-  }
-  void leave(std::uint32_t place) {
+    if (slots_[place].is_copy) copies_.remove(place);
     places_.erase(slots_[place].block);
     free_.push_back(place);
+    ++evictions_;
   }
   std::uint32_t take_place(slot with) {
     if (free_.empty()) {
@@ -125,11 +110,11 @@ class pool_node {
 
   std::span<const std::uint64_t> identities_;
   std::uint32_t capacity_ = 0;
-  bool ruled_ = false;
   double most_copies_ = 0;
   eviction::block_links links_;
   std::unique_ptr<eviction::policy> policy_;
-  eviction::block_list copies_{links_};  ///< the latest one in front
+  eviction::block_links copy_links_;
+  eviction::block_list copies_{copy_links_};  ///< the latest one in front
   std::unordered_map<std::uint32_t, std::uint32_t> places_;
   std::vector<slot> slots_;          ///< by place
   std::vector<std::uint32_t> free_;  ///< places

@@ -26,7 +26,7 @@ struct node_pool {
   std::uint32_t capacity = 0;  ///< blocks of each node
   std::string policy = "lru";
   /// A node that needs room lets its oldest copy go while copies take more than this share of it, else what its policy
-  /// names. Nothing: no such rule, its policy orders copies, too.
+  /// names, which orders copies, too. Nothing: no such rule.
   std::optional<double> copies{};
 };
 

@@ -15,6 +15,7 @@
 #include "commands/replay/simulated_curves.hpp"
 #include "commands/replay/simulated_pools.hpp"
 #include "commands/replay/summary.hpp"
+#include "config/node_config.hpp"
 #include "core/instance_spec.hpp"
 #include "core/units.hpp"
 #include "simulation/simulation.hpp"
@@ -25,7 +26,6 @@ namespace cenote::replay {
 namespace {
 
 constexpr std::uint64_t least_block = 4096;
-constexpr double standard_copies = 1;
 
 const std::map<std::string, verify_mode> verify_modes{
     {"none", verify_mode::none}, {"sample", verify_mode::sample}, {"all", verify_mode::all}};
@@ -61,7 +61,7 @@ double prefill_rate_in(const std::vector<std::string>& sets) {
 /// What a node keeps of other nodes' blocks at most; nothing: it has no rule.
 std::optional<double> copies_in(const std::vector<std::string>& sets) {
   const std::string_view value = set_to(sets, "cluster.copies");
-  double share = standard_copies;
+  double share = config::default_config().cluster.copies;
   std::from_chars(value.data(), value.data() + value.size(), share);
   return share < 1 ? std::optional(share) : std::nullopt;
 }
