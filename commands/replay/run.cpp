@@ -288,6 +288,7 @@ class replay_run {
   // ---- after
 
   void conclude() {
+    if (killed_ && !back_ && nodes_->look_at(options_.kill->node)) back_ = out_.seconds;
     if (!node_lost_ && nodes_->look()) take_sample(out_.seconds);
     plan_->sum(*out_.sums);
     out_.trace = options_.trace;
