@@ -3,6 +3,7 @@
 #include <fcntl.h>
 
 #include <chrono>
+#include <csignal>
 #include <cstdlib>
 #include <deque>
 #include <filesystem>
@@ -66,16 +67,16 @@ std::string log_in(const std::string& directory) {
 
 }  // namespace
 
-private_node::private_node(std::vector<std::string> directories, child_process process)
-    : directories_(std::move(directories)), socket_(socket_in(directories_.front())), process_(std::move(process)) {}
+private_node::private_node(std::vector<std::string> directories, std::vector<std::string> command, bool own_log)
+    : directories_(std::move(directories)),
+      socket_(socket_in(directories_.front())),
+      command_(std::move(command)),
+      own_log_(own_log) {}
 
 result<std::unique_ptr<private_node>> private_node::start(const setup& setup) {
   made_directories made;
   const auto home = made.make({}, setup.purpose);
   if (!home) return std::unexpected(home.error());
-  child_process::setup child;
-  child.program = "/proc/self/exe";
-  child.command = {"cenote", "node"};
   std::vector<std::string> sets{"node.runtime_dir=" + *home, "node.socket=" + socket_in(*home),
                                 "dram.capacity=" + format_bytes(setup.dram), "log.level=warn"};
   if (setup.nvme > 0) {
@@ -85,28 +86,54 @@ result<std::unique_ptr<private_node>> private_node::start(const setup& setup) {
     sets.push_back("nvme.capacity=" + format_bytes(setup.nvme));
   }
   if (!setup.remote.empty()) {
-    sets.push_back("remote.backends=[\"" + setup.remote + "\"]");
+    std::string all;
+    for (const std::string& each : setup.remote) all += (all.empty() ? "\"" : ",\"") + each + "\"";
+    sets.push_back("remote.backends=[" + all + "]");
     sets.push_back("remote.state_dir=" + *home + "/remote");
   }
   sets.insert(sets.end(), setup.sets.begin(), setup.sets.end());
+  std::vector<std::string> command{"cenote", "node"};
   for (auto& each : sets) {
-    child.command.emplace_back("--set");
-    child.command.push_back(std::move(each));
+    command.emplace_back("--set");
+    command.push_back(std::move(each));
   }
+  std::unique_ptr<private_node> node(new private_node(made.keep(), std::move(command), setup.own_log));
+  if (auto launched = node->launch(); !launched) return std::unexpected(launched.error());
+  if (setup.only_launch) return node;
+  if (auto up = node->wait_until_it_answers(); !up) return std::unexpected(up.error());
+  return node;
+}
+
+result<void> private_node::launch() {
+  child_process::setup child;
+  child.program = "/proc/self/exe";
+  child.command = command_;
   unique_fd log;
-  if (setup.own_log) {
-    log.reset(::open(log_in(*home).c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600));
-    if (!log) return fail_errno("open", log_in(*home));
+  if (own_log_) {
+    const std::string path = log_in(directories_.front());
+    log.reset(::open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600));
+    if (!log) return fail_errno("open", path);
   }
   child.errors = log.get();
-  child.own_group = setup.own_log;
+  child.own_group = own_log_;
   child.die_with_parent = true;
   child.discard_output = true;
   auto process = child_process::start(child);
   if (!process) return std::unexpected(process.error());
-  std::unique_ptr<private_node> node(new private_node(made.keep(), std::move(*process)));
-  if (auto up = node->wait_until_it_answers(); !up) return std::unexpected(up.error());
-  return node;
+  process_.emplace(std::move(*process));
+  return {};
+}
+
+void private_node::kill(pid_t worker) {
+  process_->signal(SIGSTOP);
+  if (worker > 0) ::kill(worker, SIGKILL);
+  process_->signal(SIGKILL);
+}
+
+result<void> private_node::start_again() {
+  const auto until = steady_clock::now() + stop_limit;
+  while (!process_->ended() && steady_clock::now() < until) std::this_thread::sleep_for(1ms);
+  return launch();
 }
 
 result<void> private_node::wait_until_it_answers() {
@@ -115,7 +142,7 @@ result<void> private_node::wait_until_it_answers() {
     const auto status = ask(socket_, {{"command", "status"}}, 5s);
     if (status) return {};
     if (auto go_on = check_interrupted(); !go_on) return go_on;
-    if (const auto end = process_.ended()) {
+    if (const auto end = process_->ended()) {
       const std::string said = log_tail();
       return fail(error_code::not_running, "a node of this command's own ended with " + end->describe() +
                                                (said.empty() ? "; see its message above" : "; it said: " + said));
@@ -140,9 +167,11 @@ std::string private_node::log_tail() const {
 }
 
 private_node::~private_node() {
-  process_.signal(SIGTERM);
-  const auto until = steady_clock::now() + stop_limit;
-  while (!process_.ended() && steady_clock::now() < until) std::this_thread::sleep_for(poll_pause);
+  if (process_) {
+    process_->signal(SIGTERM);
+    const auto until = steady_clock::now() + stop_limit;
+    while (!process_->ended() && steady_clock::now() < until) std::this_thread::sleep_for(poll_pause);
+  }
   std::error_code ignored;
   for (const auto& each : directories_) fs::remove_all(each, ignored);
 }

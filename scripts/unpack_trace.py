@@ -7,6 +7,8 @@ import itertools
 import json
 import sys
 from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
 
 
 def ids_of(ranges: str) -> Iterator[int]:
@@ -15,11 +17,17 @@ def ids_of(ranges: str) -> Iterator[int]:
         yield from range(int(first), int(last or first) + 1)
 
 
-def main(path: str, count: str) -> None:
+def requests(path: str | Path, count: int) -> Iterator[dict[str, Any]]:
+    """The first `count` of them."""
     with open(path, encoding="ascii") as packed:
-        for line in itertools.islice(packed, int(count)):
+        for line in itertools.islice(packed, count):
             time, tokens, ranges = line.split()
-            print(json.dumps({"timestamp": int(time), "input_length": int(tokens), "hash_ids": list(ids_of(ranges))}))
+            yield {"timestamp": int(time), "input_length": int(tokens), "hash_ids": list(ids_of(ranges))}
+
+
+def main(path: str, count: str) -> None:
+    for each in requests(path, int(count)):
+        print(json.dumps(each))
 
 
 if __name__ == "__main__":

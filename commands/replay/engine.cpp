@@ -27,6 +27,7 @@ using std::chrono::steady_clock;
 
 constexpr auto call_deadline = 20s;
 constexpr auto look_pause = 50ms;  // how soon a worker that waits sees that it shall stop
+constexpr auto node_back_limit = 30s;
 constexpr std::uint32_t least_pins = 256;
 constexpr std::uint32_t most_pins = 65536;
 
@@ -39,22 +40,57 @@ std::uint64_t corruption_for_tests(std::uint32_t engine) {
   return every;
 }
 
-result<client::session_ptr> attach(const run_settings& settings, std::uint32_t number) {
+result<std::shared_ptr<client::session>> attach(const run_settings& settings, std::uint32_t number) {
   client::session_options options;
-  options.spec.id = settings.instance.data();
-  options.spec.model = "replay";
-  options.spec.dtype = "bytes";
-  options.spec.layout = "flat";
-  options.spec.tokens_per_block = simulation::trace::tokens_per_block;
-  options.spec.groups = {{"full", {{"kv", settings.block_bytes}}}};
-  options.spec.hash_scheme = "trace-id";
-  options.socket = settings.socket.data();
+  options.spec = spec_of(settings);
+  options.socket = settings.sockets[settings.node_of(number)].data();
   options.client_name = "replay engine " + std::to_string(number + 1);
   options.max_pins = static_cast<std::uint32_t>(
       std::clamp<std::uint64_t>(settings.longest_chain * settings.workers, least_pins, most_pins));
   options.deadline = call_deadline;
-  return client::session::attach(std::move(options));
+  auto session = client::session::attach(std::move(options));
+  if (!session) return std::unexpected(session.error());
+  return std::shared_ptr<client::session>(std::move(*session));
 }
+
+/// The engine's session; another one once its node was killed. Thread-safe.
+class engine_session {
+ public:
+  engine_session(const shared_plan& plan, std::uint32_t engine) : plan_(plan), engine_(engine) {}
+
+  /// Attaches if there is none, and waits for a node that was killed to come back.
+  result<attached_session> get() {
+    const std::lock_guard lock(mutex_);
+    const auto until = steady_clock::now() + node_back_limit;
+    while (!now_.session) {
+      const std::uint32_t kills = plan_.kills(plan_.settings().node_of(engine_));
+      auto session = attach(plan_.settings(), engine_);
+      if (session) {
+        now_ = {std::move(*session), kills};
+      } else if (kills == 0 || plan_.stopped() || steady_clock::now() > until) {
+        return std::unexpected(session.error());
+      } else {
+        std::this_thread::sleep_for(look_pause);
+      }
+    }
+    return now_;
+  }
+  /// This one is of no use any more.
+  void give_up(const attached_session& lost) {
+    const std::lock_guard lock(mutex_);
+    if (now_.session == lost.session) now_ = {};
+  }
+  void close() {
+    const std::lock_guard lock(mutex_);
+    if (now_.session) static_cast<void>(now_.session->close());
+  }
+
+ private:
+  const shared_plan& plan_;
+  std::uint32_t engine_;
+  std::mutex mutex_;
+  attached_session now_;
+};
 
 /// The requests of one engine, taken by its workers in the order of the trace.
 class work_list {
@@ -108,11 +144,16 @@ class work_list {
   std::optional<error> why_;
 };
 
-void serve_all(const shared_plan& plan, std::uint32_t engine, std::uint32_t number, client::session& session,
+void serve_all(const shared_plan& plan, std::uint32_t engine, std::uint32_t number, engine_session& session,
                work_list& work) {
-  engine_worker mine(plan, engine, number, session, number == 0 ? corruption_for_tests(engine) : 0);
+  engine_worker mine(plan, engine, number, number == 0 ? corruption_for_tests(engine) : 0);
   while (const planned_request* const next = work.take(plan.worker(engine, number))) {
-    if (const auto served = mine.serve(*next); !served) return work.fail_with(served.error());
+    const auto at = session.get();
+    if (!at) return work.fail_with(at.error());
+    const auto served = mine.serve(*next, *at);
+    if (served) continue;
+    if (!mine.lost_node(*at)) return work.fail_with(served.error());
+    session.give_up(*at);
   }
 }
 
@@ -122,11 +163,11 @@ result<void> run_engine(const shared_plan& plan, std::uint32_t number) {
   const run_settings& how = plan.settings();
   if (number >= how.engines) return fail(error_code::invalid_argument, "there is no engine of that number");
   engine_state& state = plan.engine(number);
-  const auto session = attach(how, number);
-  if (!session) {
-    shared_plan::say(state, session.error().describe());
+  engine_session session(plan, number);
+  if (const auto attached = session.get(); !attached) {
+    shared_plan::say(state, attached.error().describe());
     state.phase.store(engine_phase::failed);
-    return std::unexpected(session.error());
+    return std::unexpected(attached.error());
   }
   work_list work(plan, number);
   state.phase.store(engine_phase::ready);
@@ -134,11 +175,11 @@ result<void> run_engine(const shared_plan& plan, std::uint32_t number) {
   {
     std::vector<std::jthread> others;
     for (std::uint32_t i = 1; i < how.workers; ++i) {
-      others.emplace_back([&, i] { serve_all(plan, number, i, **session, work); });
+      others.emplace_back([&, i] { serve_all(plan, number, i, session, work); });
     }
-    serve_all(plan, number, 0, **session, work);
+    serve_all(plan, number, 0, session, work);
   }
-  static_cast<void>((*session)->close());
+  session.close();
   const auto failure = work.failure();
   state.phase.store(failure ? engine_phase::failed : engine_phase::done);
   if (failure) return std::unexpected(*failure);

@@ -54,12 +54,12 @@ bool leaves_session_usable(error_code code) noexcept {
 }
 
 engine_worker::engine_worker(const shared_plan& plan, std::uint32_t engine, std::uint32_t number,
-                             client::session& session, std::uint64_t corrupt_every)
+                             std::uint64_t corrupt_every)
     : plan_(plan),
       settings_(plan.settings()),
       engine_(plan.engine(engine)),
       done_(plan.worker(engine, number)),
-      session_(session),
+      node_(settings_.node_of(engine)),
       corrupt_every_(corrupt_every),
       chunk_(std::clamp<std::size_t>(chunk_bytes / settings_.block_bytes, 1, most_in_chunk)),
       staging_(settings_.access == access_mode::copy ? chunk_ * settings_.block_bytes : 0, std::byte{1}),
@@ -74,8 +74,9 @@ std::span<std::byte> engine_worker::buffer(std::size_t i) noexcept {
   return std::span(staging_).subspan(i * settings_.block_bytes, settings_.block_bytes);
 }
 
-result<void> engine_worker::serve(const planned_request& request) {
+result<void> engine_worker::serve(const planned_request& request, const attached_session& at) {
   const auto begun = clock::now();
+  session_ = at.session.get();
   ids_ = plan_.ids(request);
   names_.clear();
   for (const std::uint64_t id : ids_) names_.push_back(key_of(id));
@@ -86,15 +87,18 @@ result<void> engine_worker::serve(const planned_request& request) {
     if (went) went = bring_up(hits);
     if (went) went = load(hits);
     if (went) went = store(hits.loaded);
-    if (hits.ticket) session_.drop(*hits.ticket);  // also of a request that failed
+    if (hits.ticket) session_->drop(*hits.ticket);  // also of a request that failed
   }
-  if (!went) {
+  const bool is_down = !went && lost_node(at);
+  if (is_down) {
+    done_.down.add(1);
+  } else if (!went) {
     shared_plan::say(engine_, went.error().describe());
     if (!leaves_session_usable(went.error().code())) return went;
     done_.failed.add(1);
   }
   count_hits(request, hits, begun);
-  return {};
+  return is_down ? went : result<void>();
 }
 
 void engine_worker::count_hits(const planned_request& request, const found& hits, clock::time_point begun) {
@@ -146,7 +150,7 @@ void engine_worker::count_time(const planned_request& request, const found& hits
 
 result<void> engine_worker::match(found& hits) {
   const auto before = clock::now();
-  const auto matched = session_.match_prefix(keys(0, ids_.size()), 0);
+  const auto matched = session_->match_prefix(keys(0, ids_.size()), 0);
   if (!matched) return std::unexpected(matched.error());
   hits.looked = clock::now() - before;
   done_.match.add(nanoseconds(hits.looked));
@@ -161,11 +165,11 @@ result<void> engine_worker::bring_up(found& hits) {
   if ((settings_.lower_tier == 0 && settings_.remote_tier == 0) || hits.reached <= hits.upper) return {};
   const cpu_scope cpu(done_.library_cpu);
   const auto before = clock::now();
-  auto ticket = session_.prefetch(keys(0, hits.reached), 0);
+  auto ticket = session_->prefetch(keys(0, hits.reached), 0);
   if (!ticket) return std::unexpected(ticket.error());
   done_.prefetches.add(1);
   hits.ticket = std::move(*ticket);
-  const auto came = session_.wait(*hits.ticket, before + std::chrono::nanoseconds(settings_.prefetch_wait_ns));
+  const auto came = session_->wait(*hits.ticket, before + std::chrono::nanoseconds(settings_.prefetch_wait_ns));
   hits.waited = clock::now() - before;
   done_.prefetch.add(nanoseconds(hits.waited));
   if (!came) return std::unexpected(came.error());
@@ -179,8 +183,8 @@ result<void> engine_worker::load(found& hits) {
   const std::uint64_t cpu = thread_cpu();
   const auto before = clock::now();
   const std::uint64_t verified = done_.verify_cpu.get();
-  const auto held = session_.acquire(keys(0, ids_.size()), 0, held_);
-  if (hits.ticket) session_.drop(*hits.ticket);  // what it kept is pinned now
+  const auto held = session_->acquire(keys(0, ids_.size()), 0, held_);
+  if (hits.ticket) session_->drop(*hits.ticket);  // what it kept is pinned now
   if (!held) return std::unexpected(held.error());
   const auto blocks = std::span<const client::held_block>(held_).first(*held);
   auto reading = clock::now() - before;
@@ -196,7 +200,7 @@ result<void> engine_worker::load(found& hits) {
     verify_blocks(some, first);
   }
   const auto releasing = clock::now();
-  auto released = session_.release(blocks);
+  auto released = session_->release(blocks);
   reading += clock::now() - releasing;
   hits.loaded = *held;
   hits.read = reading;
@@ -263,7 +267,7 @@ result<void> engine_worker::put_copied(std::size_t first, std::size_t count) {
   }
   const auto before = clock::now();
   const client::buffers sources(staging_.data(), settings_.block_bytes, settings_.block_bytes, count);
-  auto put = session_.put(keys(first, count), 0, std::nullopt, sources);
+  auto put = session_->put(keys(first, count), 0, std::nullopt, sources);
   put_time_ += clock::now() - before;
   if (!put.status) return put.status;
   done_.stored.add(put.stored);
@@ -275,7 +279,7 @@ result<void> engine_worker::put_copied(std::size_t first, std::size_t count) {
 result<void> engine_worker::put_in_place(std::size_t first, std::size_t count) {
   const auto before = clock::now();
   const auto blocks = std::span(reserved_).first(count);
-  if (auto reserved = session_.reserve(keys(first, count), 0, std::nullopt, blocks); !reserved) return reserved;
+  if (auto reserved = session_->reserve(keys(first, count), 0, std::nullopt, blocks); !reserved) return reserved;
   put_time_ += clock::now() - before;
   std::size_t ours = 0;
   {
@@ -287,7 +291,7 @@ result<void> engine_worker::put_in_place(std::size_t first, std::size_t count) {
     }
   }
   const auto committing = clock::now();
-  const auto committed = session_.commit(blocks);
+  const auto committed = session_->commit(blocks);
   put_time_ += clock::now() - committing;
   if (!committed) return std::unexpected(committed.error());
   done_.stored.add(*committed);

@@ -4,6 +4,7 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <span>
 #include <vector>
@@ -14,16 +15,23 @@
 
 namespace cenote::replay {
 
+/// A session, and how often its node had been killed when it began.
+struct attached_session {
+  std::shared_ptr<client::session> session;
+  std::uint32_t kills = 0;
+};
+
 /// Not thread-safe; sessions are shared between workers.
 class engine_worker {
  public:
   /// `corrupt_every`: every so many blocks that it makes one byte is wrong, so that tests see it found; 0: never.
-  engine_worker(const shared_plan& plan, std::uint32_t engine, std::uint32_t number, client::session& session,
-                std::uint64_t corrupt_every);
+  engine_worker(const shared_plan& plan, std::uint32_t engine, std::uint32_t number, std::uint64_t corrupt_every);
 
   /// Match, prefetch, load and verify what is there, make and put what is not. A failure that leaves the session usable
-  /// is counted; others are returned.
-  [[nodiscard]] result<void> serve(const planned_request& request);
+  /// is counted; others are returned. All are, and are counted apart, where the session's node was killed.
+  [[nodiscard]] result<void> serve(const planned_request& request, const attached_session& at);
+  /// The session's node was killed since it began.
+  [[nodiscard]] bool lost_node(const attached_session& at) const noexcept { return plan_.kills(node_) != at.kills; }
 
  private:
   using clock = std::chrono::steady_clock;
@@ -57,7 +65,8 @@ class engine_worker {
   const run_settings& settings_;
   engine_state& engine_;
   tally& done_;
-  client::session& session_;
+  std::uint32_t node_;
+  client::session* session_ = nullptr;
   std::uint64_t corrupt_every_;
   std::uint64_t made_ = 0;
   std::size_t chunk_;               ///< blocks handled at a time

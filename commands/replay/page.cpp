@@ -4,12 +4,15 @@
 #include <sys/utsname.h>
 
 #include <algorithm>
+#include <cctype>
 #include <chrono>
 #include <cmath>
 #include <fstream>
+#include <span>
 #include <sstream>
 #include <thread>
 
+#include "commands/table.hpp"
 #include "core/machine.hpp"
 #include "core/units.hpp"
 
@@ -138,6 +141,17 @@ std::string html_table(const std::vector<std::vector<std::string>>& rows) {
     out += "</tr>";
   }
   return out + "</table></div>\n";
+}
+
+std::string text_table(const std::vector<std::vector<std::string>>& rows, std::size_t indent) {
+  std::vector<std::string> heading;
+  for (std::string name : rows.front()) {
+    std::ranges::transform(name, name.begin(), [](unsigned char c) { return static_cast<char>(std::toupper(c)); });
+    heading.push_back(heading.empty() ? name : ">" + name);
+  }
+  table text(std::move(heading));
+  for (const auto& row : std::span(rows).subspan(1)) text.add(row);
+  return text.text(indent);
 }
 
 chart_axis percent_axis(std::string label, double high) {

@@ -26,6 +26,9 @@ struct page {
 /// Found out before a replay of an hour, not after it; an empty path is no page.
 [[nodiscard]] result<void> check_writable(const std::string& path);
 
+/// Heading and rows for a terminal: the first column to the left.
+[[nodiscard]] std::string text_table(const std::vector<std::vector<std::string>>& rows, std::size_t indent = 2);
+
 /// An HTML table; the first row is the heading. Cells are escaped.
 [[nodiscard]] std::string html_table(const std::vector<std::vector<std::string>>& rows);
 

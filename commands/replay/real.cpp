@@ -13,7 +13,9 @@
 #include "commands/replay/page.hpp"
 #include "commands/replay/report.hpp"
 #include "commands/replay/simulated_curves.hpp"
+#include "commands/replay/simulated_pools.hpp"
 #include "commands/replay/summary.hpp"
+#include "config/node_config.hpp"
 #include "core/instance_spec.hpp"
 #include "core/units.hpp"
 #include "simulation/simulation.hpp"
@@ -56,6 +58,14 @@ double prefill_rate_in(const std::vector<std::string>& sets) {
   return rate;
 }
 
+/// What a node keeps of other nodes' blocks at most; nothing: it has no rule.
+std::optional<double> copies_in(const std::vector<std::string>& sets) {
+  const std::string_view value = set_to(sets, "cluster.copies");
+  double share = config::default_config().cluster.copies;
+  std::from_chars(value.data(), value.data() + value.size(), share);
+  return share < 1 ? std::optional(share) : std::nullopt;
+}
+
 /// How a lower tier of the node's own works; what is no setting the node has refused.
 simulation::lower_tier lower_tier_in(const std::vector<std::string>& sets, const std::string& section,
                                      ingest standard) {
@@ -74,6 +84,50 @@ result<std::uint64_t> parse_block_bytes(const std::string& text) {
                             format_bytes(least_block), format_bytes(max_block_bytes)));
   }
   return block;
+}
+
+/// "2@50%": the second node, when half of the requests are served.
+result<planned_kill> parse_kill(std::string_view text, std::uint32_t nodes) {
+  const auto at = text.find('@');
+  const std::string_view number = text.substr(0, at);
+  const std::string_view share = at == std::string_view::npos ? "" : text.substr(at + 1);
+  std::uint32_t node = 0;
+  double percent = -1;
+  const auto [end, bad] = std::from_chars(number.data(), number.data() + number.size(), node);
+  const auto [stop, wrong] = std::from_chars(share.data(), share.data() + share.size(), percent);
+  const bool is_number = bad == std::errc() && end == number.data() + number.size() && node >= 1 && node <= nodes;
+  const bool is_share = wrong == std::errc() && std::string_view(stop, share.data() + share.size()) == "%";
+  if (!is_number || !is_share || !(percent >= 0 && percent <= 100)) {
+    return fail(error_code::invalid_argument,
+                fmt::format("--kill: `{}` names no node of {} and share of the requests; right is 1@50%", text, nodes));
+  }
+  return planned_kill{.node = node - 1, .at = percent / 100};
+}
+
+/// How many nodes of our own, which one a request comes to, and which one is killed.
+result<void> parse_nodes_of(const real_options& options, run_options& out) {
+  const auto refuse = [](std::string why) { return fail(error_code::invalid_argument, std::move(why)); };
+  if (options.nodes.empty()) {
+    if (!options.kill.empty()) return refuse("--kill is for several nodes: add --nodes, as in --nodes 3");
+    return {};
+  }
+  const auto nodes = parse_nodes(options.nodes);
+  if (!nodes) return std::unexpected(nodes.error());
+  if (nodes->size() != 1 || nodes->front() > most_nodes) {
+    return refuse(fmt::format("--nodes: real nodes are 1 to {}; several numbers are for --simulate", most_nodes));
+  }
+  out.nodes = nodes->front();
+  if (out.nodes * options.engines > most_engines) {
+    return refuse(fmt::format("--engines are those of each node: {} in all are over {}", out.nodes * options.engines,
+                              most_engines));
+  }
+  if (!options.socket.empty()) return refuse("--nodes are the replay's own: leave it out, or leave out --socket");
+  out.route = route_named(options.route);
+  if (options.kill.empty()) return {};
+  const auto kill = parse_kill(options.kill, out.nodes);
+  if (!kill) return std::unexpected(kill.error());
+  out.kill = *kill;
+  return {};
 }
 
 /// The tiers of a node of our own; refused for somebody else's.
@@ -117,7 +171,9 @@ std::vector<std::string> curve_policies(const replay_result& replay) {
 /// What a run leaves to do: figures beside it, and telling. False: a file could not be written.
 exit_code tell(replay_result& replay, const real_options& options, bool as_json) {
   replay.memcpy_rate = measure_memcpy(replay.settings.block_bytes);
-  if (replay.own_node) {
+  if (replay.nodes.size() > 1) {
+    replay.simulated_pool = simulate_nodes(replay, copies_in(options.sets));
+  } else if (replay.own_node) {
     replay.simulated = simulate_node(replay, lower_tier_in(options.sets, "nvme", ingest::evicted),
                                      lower_tier_in(options.sets, "remote", ingest::all));
   }
@@ -143,7 +199,8 @@ exit_code tell(replay_result& replay, const real_options& options, bool as_json)
 
 void real_options::add_to(CLI::App& command) {
   const auto one_of = [](const auto& modes) { return CLI::IsMember(modes); };
-  command.add_option("--engines", engines, "Engine processes")
+  command.add_option("--kill", kill, "1@50%: node 1 of --nodes is killed at half of the requests, and started again");
+  command.add_option("--engines", engines, "Engine processes, of each node")
       ->check(CLI::Range(1U, most_engines))
       ->capture_default_str();
   command.add_option("--speed", speed,
@@ -188,6 +245,7 @@ result<std::uint64_t> parse_block(const std::string& text) {
 
 result<run_options> parse(const real_options& options) {
   run_options out;
+  if (auto ok = parse_nodes_of(options, out); !ok) return std::unexpected(ok.error());
   out.engines = options.engines;
   out.workers = options.workers;
   out.socket = options.socket;

@@ -18,6 +18,9 @@ namespace cenote::replay {
 
 /// As a user gives them.
 struct real_options {
+  std::string nodes{};  ///< empty: one
+  std::string route = "round-robin";
+  std::string kill{};
   std::uint32_t engines = 2;
   std::string speed{};  ///< empty: max
   std::string block_bytes = "256KiB";

@@ -6,18 +6,18 @@
 
 #include <algorithm>
 #include <array>
-#include <atomic>
 #include <functional>
 #include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
-#include <thread>
 
 #include "commands/common.hpp"
 #include "commands/replay/compare.hpp"
 #include "commands/replay/options.hpp"
 #include "commands/replay/page.hpp"
+#include "commands/replay/parallel.hpp"
 #include "commands/replay/real.hpp"
+#include "commands/replay/simulated_pools.hpp"
 #include "commands/replay/simulated_report.hpp"
 #include "commands/replay/trace.hpp"
 #include "commands/table.hpp"
@@ -33,6 +33,7 @@ namespace cenote {
 namespace {
 
 using nlohmann::ordered_json;
+using replay::run_all;
 using simulation::replay_order;
 using simulation::replay_sums;
 using simulation::tier_stack;
@@ -47,11 +48,12 @@ const std::map<std::string, time_unit> time_units{{"auto", time_unit::automatic}
                                                   {"ns", time_unit::nanoseconds}};
 
 /// Options that mean something in one way of replaying only.
-constexpr std::array simulated_only{"--capacity-sweep", "--policies", "--order",     "--tiers",
-                                    "--lower-policy",   "--ingest",   "--keep-copy", "--tails"};
-constexpr std::array real_only{"--prefill-rate", "--engines",     "--socket",        "--dram",   "--nvme",
-                               "--nvme-path",    "--policy",      "--set",           "--verify", "--access",
-                               "--deal",         "--concurrency", "--prefetch-wait", "--remote"};
+constexpr std::array simulated_only{"--capacity-sweep", "--policies",  "--order", "--tiers", "--lower-policy",
+                                    "--ingest",         "--keep-copy", "--tails", "--copies"};
+constexpr std::array real_only{"--kill",   "--prefill-rate", "--engines",     "--socket",        "--dram",
+                               "--nvme",   "--nvme-path",    "--policy",      "--set",           "--verify",
+                               "--access", "--deal",         "--concurrency", "--prefetch-wait", "--remote"};
+constexpr std::array pool_only{"--copies", "--route"};
 constexpr std::array tiers_only{"--lower-policy", "--ingest", "--keep-copy"};
 
 struct replay_options {
@@ -69,23 +71,12 @@ struct replay_options {
   std::string lower_policy = "lru";
   std::string ingest;
   std::string keep_copy = "true";
+  replay::pool_options pool;
   bool as_json = false;
   replay::real_options real;
 };
 
 // ---------------------------------------------------------------------------------------------- simulating
-
-/// Calls `work(i)` for each i below `count`, on as many threads as there are cores.
-void run_all(std::size_t count, const std::function<void(std::size_t)>& work) {
-  std::atomic<std::size_t> next = 0;
-  const auto take = [&] {
-    for (std::size_t i = next++; i < count; i = next++) work(i);
-  };
-  std::vector<std::jthread> helpers;
-  const std::size_t cores = std::max(1U, std::thread::hardware_concurrency());
-  for (std::size_t i = 1; i < std::min(cores, count); ++i) helpers.emplace_back(take);
-  take();
-}
 
 /// The policies asked for, each a known one.
 result<std::vector<std::string>> parse_policies(const replay_options& options) {
@@ -311,9 +302,39 @@ result<void> run_tiers(const read_trace& read, const replay_options& options) {
   return write_report(page, options);
 }
 
+// ---------------------------------------------------------------------------------------------- several nodes
+
+result<void> run_pools(const read_trace& read, const replay_options& options) {
+  const auto block = replay::parse_block(options.real.block_bytes);
+  if (!block) return std::unexpected(block.error());
+  const auto capacities = parse_capacities(options.capacities, *block);
+  if (!capacities) return std::unexpected(capacities.error());
+  const auto policies = parse_policies(options);
+  if (!policies) return std::unexpected(policies.error());
+  const auto sweep =
+      replay::simulate_pools(read.requests, options.pool, *policies, *capacities, orders.at(options.order));
+  if (!sweep) return std::unexpected(sweep.error());
+  auto page = page_of(read, *block, options);
+  for (const auto& each : sweep->cells) {
+    auto line = sweep_json({each.pool.policy, each.pool.capacity, each.sums.all}, read.left_out, options);
+    line.update(replay::pool_json(*sweep, each));
+    page.data.push_back(std::move(line));
+  }
+  page.pools = replay::pool_rows(*sweep, read.requests.requests().size());
+  if (options.as_json) {
+    print_lines(page.data);
+  } else {
+    fmt::print("PREFIX-TOKEN HITS of {} tokens, requests dealt {}\n{}", read.requests.tokens(),
+               options.pool.route == "prefix" ? "by prefix" : "in turn", replay::text_table(page.pools));
+  }
+  return write_report(page, options);
+}
+
 exit_code run_simulation(const read_trace& read, const replay_options& options) {
   if (auto ok = replay::check_writable(options.real.report); !ok) return failed_with(ok.error());
-  const auto done = options.tiers.empty() ? run_sweep(read, options) : run_tiers(read, options);
+  const auto done = !options.pool.nodes.empty() ? run_pools(read, options)
+                    : options.tiers.empty()     ? run_sweep(read, options)
+                                                : run_tiers(read, options);
   if (done && !options.as_json && read.left_out > 0) {
     fmt::print("\n{} of the trace's {} lines were left out\n", read.left_out, read.lines);
   }
@@ -391,6 +412,12 @@ result<void> check(const CLI::App& command, const replay_options& options) {
     return refuse(fmt::format("{} is for a real node: leave it out, or leave out --simulate, which takes {}", name,
                               name == "--policy" ? "--policies" : "--capacity-sweep or --tiers"));
   }
+  if (options.simulate && !options.pool.nodes.empty() && options.capacities.empty()) {
+    return refuse("--nodes is simulated for one tier: add --capacity-sweep, and leave out --tiers");
+  }
+  if (const auto name = given(command, pool_only); options.pool.nodes.empty() && !name.empty()) {
+    return refuse(fmt::format("{} is for several nodes: add --nodes, as in --nodes 3", name));
+  }
   if (const auto name = given(command, tiers_only); options.tiers.empty() && !name.empty()) {
     return refuse(fmt::format("{} is for several tiers: add --tiers, as in --tiers dram=1000,nvme=10000", name));
   }
@@ -406,7 +433,10 @@ exit_code run_replay(const CLI::App& command, const replay_options& options) {
   if (!read) return failed_with(read.error());
   if (options.simulate) return run_simulation(*read, options);
   const std::string& name = options.path.empty() ? options.generated : options.path;
-  return replay::run_real(read->requests, {name, options.generated, read->lines, read->left_out}, options.real,
+  replay::real_options real = options.real;
+  real.nodes = options.pool.nodes;
+  real.route = options.pool.route;
+  return replay::run_real(read->requests, {name, options.generated, read->lines, read->left_out}, real,
                           options.as_json);
 }
 
@@ -467,6 +497,17 @@ void add_replay(CLI::App& app) {
                       "What goes down: none, all, hot (at its second access) or evicted; without it all for the tier "
                       "`remote`, evicted for others");
   command->add_option("--keep-copy", options->keep_copy, "Whether a block that goes up stays below, too: true or false")
+      ->capture_default_str();
+  command->add_option("--nodes", options->pool.nodes,
+                      "Nodes whose memory is one pool, each with the capacity said; simulated, a list as in 3,4,8");
+  command
+      ->add_option("--copies", options->pool.copies,
+                   "What a node keeps of other nodes' blocks at most, in shares of its memory; 1 is no rule")
+      ->capture_default_str();
+  command
+      ->add_option("--route", options->pool.route,
+                   "The node that a request comes to: round-robin, or prefix, by a hash of its first two blocks")
+      ->check(CLI::IsMember({"round-robin", "prefix"}))
       ->capture_default_str();
   command->add_flag("--json", options->as_json, "One object; simulated, a line for each policy and capacity");
   command->footer("tblru has an order of its own, whatever --order says.\n\nWhat --generate makes:" + workloads_text());

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "commands/replay/page.hpp"
+#include "commands/replay/several_nodes.hpp"
 #include "commands/replay/summary.hpp"
 #include "commands/replay/svg_chart.hpp"
 #include "core/units.hpp"
@@ -290,6 +291,15 @@ std::string tier_table(const replay_result& replay) {
   return "<h2>Tiers</h2>\n" + html_table(rows);
 }
 
+std::string node_table(const replay_result& replay) {
+  if (replay.nodes.size() < 2) return {};
+  std::string out = "<h2>Nodes</h2>\n" + html_table(node_rows(replay));
+  for (const auto& [name, value] : pool_lines(replay)) {
+    out += fmt::format("<p>{}: {}</p>\n", escape_html(name), escape_html(value));
+  }
+  return out;
+}
+
 std::string engine_table(const replay_result& replay) {
   std::vector<std::vector<std::string>> rows{{"engine", "requests", "tokens", "hit tokens", "read", "put", "end"}};
   for (const auto& each : replay.engines) {
@@ -321,7 +331,7 @@ std::string report_html(const replay_result& replay) {
   out += html_of(replay.from) + verdict(replay) + cards(replay);
   out += hits_over_time(replay) + hits_by_capacity(replay) + request_times(replay) + bytes_over_time(replay) +
          use_over_time(replay) + policy_over_time(replay) + gate_over_time(replay) + latencies(replay);
-  out += tier_table(replay) + engine_table(replay);
+  out += node_table(replay) + tier_table(replay) + engine_table(replay);
   out += "<h2>Figures</h2>\n<pre>" + escape_html(summary_text(replay)) + "</pre>\n";
   return html_of(page{.title = "Cenote replay: " + replay.trace, .body = std::move(out), .data = summary_json(replay)});
 }

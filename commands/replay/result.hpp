@@ -27,6 +27,10 @@ struct node_movement {
   std::uint64_t remote_got = 0;          ///< bytes, from there to DRAM
   std::uint64_t remote_unreachable = 0;  ///< transfers without an answer in time
   std::uint64_t remote_not_put = 0;      ///< blocks: no room there, or nobody was asked
+  std::uint64_t fetched = 0;             ///< blocks, from other nodes
+  std::uint64_t lent = 0;                ///< … to other nodes
+  std::uint64_t hosted = 0;              ///< … that others stored here
+  std::uint64_t offered = 0;             ///< … stored at others
   std::uint64_t checksum_errors = 0;
   std::uint64_t cannot_win = 0;            ///< prefetches refused, as recomputing is faster
   std::uint64_t cut = 0;                   ///< … that ended where the rest stopped to pay
@@ -37,6 +41,8 @@ struct node_movement {
   double saved_s = 0;                      ///< what of that came
   double lost_s = 0;                       ///< waited longer than was saved, by those that did
   std::optional<std::uint64_t> put_waits;  ///< puts that waited for memory; nothing: this node does not count them
+
+  node_movement& operator+=(const node_movement& other);
 };
 
 /// What the node knows of its disk's loads.
@@ -79,6 +85,18 @@ struct engine_result {
   std::string message{};  ///< its first failure
 };
 
+/// One of several nodes.
+struct node_result {
+  std::string name{};
+  std::uint64_t dram_capacity = 0;
+  std::uint64_t nvme_capacity = 0;
+  std::uint64_t planned = 0;  ///< requests of its engines
+  std::unique_ptr<tally> sums = std::make_unique<tally>();
+  node_movement moved{};
+  std::optional<double> killed_at{};   ///< seconds after the start
+  std::optional<double> back_after{};  ///< seconds from there until its engines could attach again
+};
+
 /// One policy's hits by capacity, as simulated.
 struct simulated_curve {
   std::string policy;
@@ -92,6 +110,17 @@ struct simulated_node {
   std::uint32_t nvme_blocks = 0;  ///< 0: no such tier
   std::uint64_t prefix_hits = 0;
   double hit_ratio = 0;
+};
+
+/// The nodes of this replay as a simulation: the same homes, policy, capacities and rule for copies, and the requests
+/// that were served, each at its node, in the order and at the times in which they began. No node dies in it.
+struct simulated_nodes {
+  std::uint32_t dram_blocks = 0;   ///< of each
+  std::optional<double> copies{};  ///< share of each for copies; nothing: no rule
+  double hit_ratio = 0;
+  double local_ratio = 0;     ///< of it: what the request's node had itself
+  double one_node_ratio = 0;  ///< one node with the memory of all
+  double alone_ratio = 0;     ///< each node without the others
 };
 
 /// Where and how something was run.
@@ -114,8 +143,11 @@ struct replay_result {
   std::unique_ptr<tally> sums = std::make_unique<tally>();
   std::vector<engine_result> engines;
   std::vector<sample> timeline;
-  simulation::trace ran;                      ///< what was served, as it began
-  std::optional<simulated_node> simulated{};  ///< of a node of our own
+  simulation::trace ran;                            ///< what was served, as it began
+  std::vector<node_result> nodes;                   ///< of several
+  std::vector<std::uint32_t> ran_at;                ///< the node of each request of `ran`
+  std::optional<simulated_node> simulated{};        ///< of a node of our own
+  std::optional<simulated_nodes> simulated_pool{};  ///< of several
   node_movement moved;
   disk_estimate disk{};        ///< at the end
   std::uint64_t restarts = 0;  ///< of the worker, during the replay

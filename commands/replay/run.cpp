@@ -12,12 +12,8 @@
 #include "commands/common.hpp"
 #include "commands/interruption.hpp"
 #include "commands/node_status.hpp"
-#include "commands/private_node.hpp"
+#include "commands/replay/nodes.hpp"
 #include "commands/replay/progress.hpp"
-#include "commands/replay/sizes.hpp"
-#include "commands/replay/watch.hpp"
-#include "core/instance_spec.hpp"
-#include "core/units.hpp"
 #include "keeper/child_process.hpp"
 
 namespace cenote::replay {
@@ -28,10 +24,9 @@ using namespace std::chrono_literals;
 using std::chrono::steady_clock;
 
 constexpr auto attach_limit = 30s;
-constexpr auto server_limit = 5s;  // until the remote tier answers
 constexpr int loop_pause_ms = 200;
+constexpr int kill_pause_ms = 5;       // while one is ahead, or a node is on its way back
 constexpr double sample_every = 0.5;   // seconds
-constexpr double node_gone_limit = 5;  // seconds that a socket may refuse before the replay gives up
 constexpr double stop_patience = 10;   // seconds that engines have for their last request
 constexpr double orphan_patience = 1;  // … when the node is dead: they only wait for it
 constexpr std::uint32_t paced_workers = 4;
@@ -50,21 +45,6 @@ result<void> set_text(std::array<char, N>& to, const std::string& text, std::str
   return {};
 }
 
-std::optional<std::string> opening_path(const nlohmann::json& status) {
-  for (const auto& path : member(member(status, "nvme"), "paths")) {
-    if (text_of(path, "state") == "opening") return "the NVMe path does not open: " + text_of(path, "last_error");
-  }
-  return std::nullopt;
-}
-
-std::optional<std::string> silent_server(const nlohmann::json& status) {
-  for (const auto& backend : member(member(status, "remote"), "backends")) {
-    if (member(backend, "serves") == true) continue;
-    return fmt::format("{} does not answer: {}", text_of(backend, "name"), text_of(backend, "last_error"));
-  }
-  return std::nullopt;
-}
-
 struct engine_process {
   child_process process;
   std::optional<process_end> end{};
@@ -76,7 +56,9 @@ class replay_run {
   replay_run(const simulation::trace& trace, const run_options& options) : trace_(trace), options_(options) {}
 
   result<replay_result> carry_out() {
-    if (auto ok = open_node(); !ok) return std::unexpected(ok.error());
+    auto nodes = replay_nodes::open(trace_, options_);
+    if (!nodes) return std::unexpected(nodes.error());
+    nodes_.emplace(std::move(*nodes));
     if (auto ok = start_engines(); !ok) return std::unexpected(ok.error());
     follow();
     conclude();
@@ -86,68 +68,24 @@ class replay_run {
  private:
   // ---- before
 
-  result<void> open_node() {
-    const std::uint64_t stride = (options_.block_bytes + block_alignment - 1) / block_alignment * block_alignment;
-    if (!options_.socket.empty()) {
-      socket_ = options_.socket;
-    } else {
-      const auto sizes =
-          choose_sizes(trace_.distinct() * stride, stride, options_.dram, options_.nvme, room_of(options_.nvme_at));
-      auto sets = options_.sets;
-      if (!options_.policy.empty()) sets.push_back("dram.policy=" + options_.policy);
-      if (options_.prefill_rate > 0) {
-        sets.insert(sets.begin(), fmt::format("prefetch.prefill_tokens_per_s={:.0f}", options_.prefill_rate));
-      }
-      auto node = private_node::start({.purpose = "replay",
-                                       .dram = sizes.dram,
-                                       .nvme = sizes.nvme,
-                                       .nvme_at = options_.nvme_at,
-                                       .remote = options_.remote,
-                                       .sets = std::move(sets),
-                                       .own_log = true});
-      if (!node) return std::unexpected(node.error());
-      node_ = std::move(*node);
-      socket_ = node_->socket();
-      if (auto ok = wait_for(opening_path, attach_limit); !ok) return ok;
-      if (auto ok = wait_for(silent_server, server_limit); !ok) return ok;
-    }
-    auto watch = node_watch::begin(socket_);
-    if (!watch) return std::unexpected(watch.error());
-    watch_.emplace(std::move(*watch));
-    return {};
-  }
-
-  /// What is still opening takes no blocks: a replay must not begin without its lower tiers. `missing` says what a
-  /// status lacks.
-  result<void> wait_for(std::optional<std::string> (*missing)(const nlohmann::json&),
-                        steady_clock::duration limit) const {
-    const auto until = steady_clock::now() + limit;
-    while (true) {
-      const auto status = ask(socket_, {{"command", "status"}}, 5s);
-      if (!status) return std::unexpected(status.error());
-      const auto what = missing(*status);
-      if (!what) return {};
-      if (auto go_on = check_interrupted(); !go_on) return go_on;
-      if (steady_clock::now() > until) return fail(error_code::deadline_exceeded, *what);
-      ::poll(nullptr, 0, 10);
-    }
-  }
-
   result<run_settings> settings() const {
     run_settings chosen;
     chosen.block_bytes = options_.block_bytes;
     chosen.speed = options_.speed;
-    chosen.engines = options_.engines;
+    chosen.nodes = nodes_->size();
+    chosen.engines = options_.engines * chosen.nodes;
     chosen.workers = options_.workers != 0 ? options_.workers : options_.speed > 0 ? paced_workers : 1;
     chosen.verify = options_.verify;
     chosen.access = options_.access;
-    chosen.lower_tier = member(watch_->status(), "nvme").is_object() ? 1 : 0;
-    chosen.remote_tier = member(watch_->status(), "remote").is_object() ? 1 : 0;
+    chosen.lower_tier = member(status(), "nvme").is_object() ? 1 : 0;
+    chosen.remote_tier = member(status(), "remote").is_object() ? 1 : 0;
     chosen.prefetch_wait_ns = static_cast<std::uint64_t>(options_.prefetch_wait.count());
     chosen.prefill_rate = options_.prefill_rate;
     for (const auto& each : trace_.requests())
       chosen.longest_chain = std::max<std::uint64_t>(chosen.longest_chain, each.count);
-    if (auto ok = set_text(chosen.socket, socket_, "--socket"); !ok) return std::unexpected(ok.error());
+    for (std::uint32_t i = 0; i < chosen.nodes; ++i) {
+      if (auto ok = set_text(chosen.sockets[i], nodes_->socket(i), "--socket"); !ok) return std::unexpected(ok.error());
+    }
     // The process in the name: two replays at one node do not meet.
     const auto name = fmt::format("replay-{}-{}", ::getpid(), steady_clock::now().time_since_epoch().count());
     if (auto ok = set_text(chosen.instance, name, "the instance's name"); !ok) return std::unexpected(ok.error());
@@ -157,7 +95,8 @@ class replay_run {
   result<void> start_engines() {
     const auto chosen = settings();
     if (!chosen) return std::unexpected(chosen.error());
-    const auto engine_of = partition(trace_, chosen->engines, options_.partition);
+    const auto node_of = simulation::routes_of(trace_, chosen->nodes, options_.route);
+    const auto engine_of = partition(trace_, options_.engines, options_.partition, node_of);
     auto plan = shared_plan::create(*chosen, trace_, engine_of);
     if (!plan) return std::unexpected(plan.error());
     plan_.emplace(std::move(*plan));
@@ -209,13 +148,14 @@ class replay_run {
     while (engines_running()) {
       wait_for_ends();
       const double now = elapsed();
+      carry_out_kill(now);
       if (interrupted() && !out_.interrupted) {
         out_.interrupted = true;
         stop(stop_patience);
       }
-      look_after_node(now);
+      look_after_nodes(now);
       if (now >= next_sample) {
-        if (watch_->look()) take_sample(now);
+        if (nodes_->look()) take_sample(now);
         next_sample = now + sample_every;
       }
       line.show(state(now));
@@ -242,7 +182,7 @@ class replay_run {
     for (const auto& each : engines_) {
       if (!each.end) ends.push_back({.fd = each.process.pidfd(), .events = POLLIN, .revents = 0});
     }
-    ::poll(ends.data(), ends.size(), loop_pause_ms);
+    ::poll(ends.data(), ends.size(), kill_is_near() ? kill_pause_ms : loop_pause_ms);
   }
 
   void stop(double patience) {
@@ -257,20 +197,32 @@ class replay_run {
     }
   }
 
-  void look_after_node(double now) {
+  // ---- a node that is killed
+
+  [[nodiscard]] bool kill_is_near() const {
+    return options_.kill && (!killed_ || nodes_->is_down(options_.kill->node));
+  }
+
+  void carry_out_kill(double now) {
+    if (!options_.kill) return;
+    const std::uint32_t which = options_.kill->node;
+    if (!killed_) {
+      const auto sums = std::make_unique<tally>();
+      plan_->sum(*sums);
+      const auto due = options_.kill->at * static_cast<double>(plan_->requests().size());
+      if (static_cast<double>(sums->requests.get()) < due) return;
+      killed_ = now;
+      plan_->note_kill(which);
+      nodes_->kill(which, now);
+    }
+    if (!nodes_->is_down(which)) return;
+    if (auto ok = nodes_->revive(now); !ok) return lose_node(ok.error().describe());
+    if (nodes_->look_at(which)) back_ = now;
+  }
+
+  void look_after_nodes(double now) {
     if (node_lost_) return;
-    if (node_) {
-      const auto end = node_->ended();
-      if (!end) return;
-      lose_node(fmt::format("the node ended with {}; its log: {}", end->describe(), node_->log_tail()));
-      return;
-    }
-    if (!watch_->gone()) {
-      gone_since_.reset();
-      return;
-    }
-    if (!gone_since_) gone_since_ = now;
-    if (now - *gone_since_ > node_gone_limit) lose_node("no node answers any more at " + socket_);
+    if (auto why = nodes_->loss(now)) lose_node(std::move(*why));
   }
 
   void lose_node(std::string reason) {
@@ -294,17 +246,22 @@ class replay_run {
     point.remote_tokens = sums->remote_tokens.get();
     point.bytes_read = sums->bytes_read.get();
     point.bytes_stored = sums->bytes_stored.get();
-    point.dram_used = figures_in<blocks::store_status>(watch_->status()).used;
-    point.nvme_used = figures_in<nvme::store_status>(watch_->status()).used;
-    point.disk = watch_->disk();
+    for (std::uint32_t i = 0; i < nodes_->size(); ++i) {
+      point.dram_used += figures_in<blocks::store_status>(nodes_->watch(i).status()).used;
+      point.nvme_used += figures_in<nvme::store_status>(nodes_->watch(i).status()).used;
+    }
+    point.disk = nodes_->watch(0).disk();
     point.at_work = policy_at_work();
-    point.moved = watch_->moved();
+    point.moved = nodes_->moved();
     out_.timeline.push_back(point);
   }
 
+  /// Of the first node; all have the same settings.
+  [[nodiscard]] const nlohmann::json& status() const { return nodes_->watch(0).status(); }
+
   /// Of the replay's own instance.
   [[nodiscard]] std::string policy_at_work() const {
-    for (const auto& each : member(watch_->status(), "instances")) {
+    for (const auto& each : member(status(), "instances")) {
       const auto& chosen = member(member(each, "policy"), "at_work");
       if (chosen.is_string() && text_of(each, "id") == plan_->settings().instance.data())
         return chosen.get<std::string>();
@@ -331,25 +288,45 @@ class replay_run {
   // ---- after
 
   void conclude() {
-    if (!node_lost_ && watch_->look()) take_sample(out_.seconds);
+    if (killed_ && !back_ && nodes_->look_at(options_.kill->node)) back_ = out_.seconds;
+    if (!node_lost_ && nodes_->look()) take_sample(out_.seconds);
     plan_->sum(*out_.sums);
     out_.trace = options_.trace;
     out_.settings = plan_->settings();
     out_.planned = plan_->requests().size();
     out_.distinct_blocks = trace_.distinct();
-    out_.moved = watch_->moved();
-    out_.disk = watch_->disk();
-    out_.restarts = watch_->restarts();
-    out_.node_cpu_seconds = node_lost_ ? std::nullopt : watch_->cpu_seconds();
-    out_.dram_capacity = figures_in<blocks::store_status>(watch_->status()).capacity;
-    out_.nvme_capacity = figures_in<nvme::store_status>(watch_->status()).capacity;
-    out_.policy = text_of(member(watch_->status(), "dram"), "policy");
+    out_.moved = nodes_->moved();
+    out_.disk = nodes_->watch(0).disk();
+    out_.restarts = nodes_->restarts();
+    out_.node_cpu_seconds = node_lost_ ? std::nullopt : nodes_->cpu_seconds();
+    out_.policy = text_of(member(status(), "dram"), "policy");
     out_.has_remote = plan_->settings().remote_tier != 0;
-    out_.own_node = node_ != nullptr;
+    out_.own_node = nodes_->are_own();
+    gather_nodes();
     gather_served();
     judge_engines();
     judge_bytes();
-    leave_node();
+    leave_nodes();
+  }
+
+  void gather_nodes() {
+    for (std::uint32_t i = 0; i < nodes_->size(); ++i) {
+      node_result& each = out_.nodes.emplace_back(node_result{.name = nodes_->name(i)});
+      const auto& said = nodes_->watch(i).status();
+      each.dram_capacity = figures_in<blocks::store_status>(said).capacity;
+      each.nvme_capacity = figures_in<nvme::store_status>(said).capacity;
+      each.moved = nodes_->watch(i).moved();
+      out_.dram_capacity += each.dram_capacity;
+      out_.nvme_capacity += each.nvme_capacity;
+      for (std::uint32_t e = 0; e < plan_->settings().engines; ++e) {
+        if (plan_->settings().node_of(e) != i) continue;
+        plan_->sum(e, *each.sums);
+        each.planned += out_.engines[e].planned;
+      }
+      if (!killed_ || options_.kill->node != i) continue;
+      each.killed_at = killed_;
+      if (back_) each.back_after = *back_ - *killed_;
+    }
   }
 
   void gather_served() {
@@ -359,7 +336,10 @@ class replay_run {
       if (begun(&each) != 0) served.push_back(&each);
     }
     std::ranges::stable_sort(served, {}, begun);
-    for (const planned_request* each : served) out_.ran.add(begun(each) / ns_per_ms, each->tokens, plan_->ids(*each));
+    for (const planned_request* each : served) {
+      out_.ran.add(begun(each) / ns_per_ms, each->tokens, plan_->ids(*each));
+      out_.ran_at.push_back(plan_->settings().node_of(each->engine));
+    }
   }
 
   void judge_engines() {
@@ -400,24 +380,23 @@ class replay_run {
   }
 
   /// Our blocks are of no use to anybody else.
-  void leave_node() {
+  void leave_nodes() {
     if (node_lost_) return;
-    if (!node_ || out_.has_remote) {
-      static_cast<void>(ask(socket_, {{"command", "clear"}, {"instance", out_.settings.instance.data()}}));
+    if (!nodes_->are_own() || !options_.remote.empty()) {
+      static_cast<void>(ask(nodes_->socket(0), {{"command", "clear"}, {"instance", out_.settings.instance.data()}}));
     }
-    node_.reset();
+    nodes_.reset();
   }
 
   const simulation::trace& trace_;
   const run_options& options_;
-  std::unique_ptr<private_node> node_;
-  std::string socket_;
-  std::optional<node_watch> watch_;
+  std::optional<replay_nodes> nodes_;
   std::optional<shared_plan> plan_;
   std::vector<engine_process> engines_;  // after the node: ended before it
   steady_clock::time_point started_;
-  std::optional<double> stop_at_;     ///< seconds after the start
-  std::optional<double> gone_since_;  ///< …
+  std::optional<double> stop_at_;  ///< seconds after the start
+  std::optional<double> killed_;   ///< …
+  std::optional<double> back_;     ///< …
   bool node_lost_ = false;
   replay_result out_;
 };

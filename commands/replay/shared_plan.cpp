@@ -11,7 +11,7 @@ namespace cenote::replay {
 
 namespace {
 
-constexpr std::uint64_t magic = 0x33304452414f4252;  // "RBOARD03"
+constexpr std::uint64_t magic = 0x34304452414f4252;  // "RBOARD04"
 constexpr std::uint64_t ms_per_tenth = 100;
 
 constexpr std::uint64_t aligned(std::uint64_t offset) noexcept {
@@ -20,13 +20,25 @@ constexpr std::uint64_t aligned(std::uint64_t offset) noexcept {
 
 }  // namespace
 
+instance_spec spec_of(const run_settings& settings) {
+  instance_spec spec;
+  spec.id = settings.instance.data();
+  spec.model = "replay";
+  spec.dtype = "bytes";
+  spec.layout = "flat";
+  spec.tokens_per_block = simulation::trace::tokens_per_block;
+  spec.groups = {{"full", {{"kv", settings.block_bytes}}}};
+  spec.hash_scheme = "trace-id";
+  return spec;
+}
+
 void tally::merge(const tally& other) noexcept {
   for (const auto word :
-       {&tally::requests,       &tally::failed,       &tally::blocks,         &tally::tokens,     &tally::upper_hits,
-        &tally::lower_hits,     &tally::remote_hits,  &tally::remote_tokens,  &tally::hit_tokens, &tally::upper_tokens,
-        &tally::time_with,      &tally::time_without, &tally::bytes_read,     &tally::stored,     &tally::bytes_stored,
-        &tally::present,        &tally::refused,      &tally::verified_bytes, &tally::wrong,      &tally::prefetches,
-        &tally::prefetches_cut, &tally::library_cpu,  &tally::generate_cpu,   &tally::verify_cpu}) {
+       {&tally::requests,   &tally::failed,         &tally::blocks,         &tally::tokens,       &tally::upper_hits,
+        &tally::lower_hits, &tally::remote_hits,    &tally::remote_tokens,  &tally::hit_tokens,   &tally::upper_tokens,
+        &tally::time_with,  &tally::time_without,   &tally::bytes_read,     &tally::stored,       &tally::bytes_stored,
+        &tally::present,    &tally::refused,        &tally::verified_bytes, &tally::wrong,        &tally::prefetches,
+        &tally::down,       &tally::prefetches_cut, &tally::library_cpu,    &tally::generate_cpu, &tally::verify_cpu}) {
     (this->*word).add((other.*word).get());
   }
   for (const auto counts : {&tally::match, &tally::load, &tally::put, &tally::prefetch, &tally::late,

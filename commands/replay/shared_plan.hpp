@@ -11,6 +11,7 @@
 #include "commands/replay/content.hpp"
 #include "core/error.hpp"
 #include "core/histogram.hpp"
+#include "core/instance_spec.hpp"
 #include "core/unique_fd.hpp"
 #include "memory/segment.hpp"
 #include "simulation/trace.hpp"
@@ -18,6 +19,7 @@
 namespace cenote::replay {
 
 inline constexpr std::uint32_t most_engines = 64;
+inline constexpr std::uint32_t most_nodes = 16;
 inline constexpr std::uint32_t most_workers = 16;  ///< threads of an engine
 
 enum class access_mode : std::uint32_t {
@@ -29,7 +31,8 @@ enum class access_mode : std::uint32_t {
 struct run_settings {
   std::uint64_t block_bytes = 0;
   double speed = 0;  ///< how much faster than recorded; 0: back to back
-  std::uint32_t engines = 1;
+  std::uint32_t nodes = 1;
+  std::uint32_t engines = 1;  ///< of all nodes: as many of each, those of the first node first
   std::uint32_t workers = 1;  ///< requests that one engine serves at a time
   verify_mode verify = verify_mode::all;
   access_mode access = access_mode::copy;
@@ -38,9 +41,14 @@ struct run_settings {
   std::uint64_t prefetch_wait_ns = 0;  ///< how long a request waits for it
   std::uint64_t longest_chain = 0;     ///< blocks
   double prefill_rate = 0;             ///< tokens that an engine computes a second; 0: not known
-  std::array<char, 120> socket{};
+  std::array<std::array<char, 120>, most_nodes> sockets{};
   std::array<char, 64> instance{};
+
+  [[nodiscard]] std::uint32_t node_of(std::uint32_t engine) const noexcept { return engine / (engines / nodes); }
 };
+
+/// The instance that all engines of a replay use.
+[[nodiscard]] instance_spec spec_of(const run_settings& settings);
 
 struct planned_request {
   std::uint64_t first = 0;  ///< its first id
@@ -71,6 +79,7 @@ struct request_result {
 struct tally {
   tally_word requests;        ///< served
   tally_word failed;          ///< of those: a call failed
+  tally_word down;            ///< … their node was killed under them
   tally_word blocks, tokens;  ///< of the requests served
   tally_word upper_hits;      ///< leading blocks read that were in DRAM when the request came
   tally_word lower_hits;      ///< … that a prefetch brought up from this machine
@@ -127,6 +136,11 @@ class shared_plan {
   /// Nanoseconds of the steady clock at which the first request is due; 0 until go().
   [[nodiscard]] std::int64_t started() const noexcept { return head().start_ns.load(std::memory_order_acquire); }
   void go(std::int64_t start_ns) const noexcept { head().start_ns.store(start_ns, std::memory_order_release); }
+  /// How often a node was killed by the replay. To be noted before it is.
+  [[nodiscard]] std::uint32_t kills(std::uint32_t node) const noexcept {
+    return head().kills[node].load(std::memory_order_acquire);
+  }
+  void note_kill(std::uint32_t node) const noexcept { head().kills[node].fetch_add(1, std::memory_order_release); }
   /// No further request is begun.
   void stop() const noexcept { head().stop.store(1, std::memory_order_relaxed); }
   [[nodiscard]] bool stopped() const noexcept { return head().stop.load(std::memory_order_relaxed) != 0; }
@@ -143,6 +157,7 @@ class shared_plan {
     std::uint64_t request_count, requests_at, ids_at, id_count, results_at, engines_at, workers_at;
     std::atomic<std::int64_t> start_ns;
     std::atomic<std::uint32_t> stop;
+    std::array<std::atomic<std::uint32_t>, most_nodes> kills;
   };
 
   explicit shared_plan(memory::segment memory) noexcept : memory_(std::move(memory)) {}

@@ -9,7 +9,11 @@
 #include <memory>
 #include <thread>
 
+#include "cluster/placement.hpp"
+#include "commands/replay/content.hpp"
 #include "core/instance_spec.hpp"
+#include "core/stored_identity.hpp"
+#include "simulation/pool_simulation.hpp"
 #include "simulation/simulation.hpp"
 
 namespace cenote::replay {
@@ -70,6 +74,67 @@ std::optional<simulated_node> simulate_node(const replay_result& replay, simulat
   simulated.prefix_hits = sums->prefix_hits;
   simulated.hit_ratio = sums->hit_ratio();
   return simulated;
+}
+
+namespace {
+
+/// Homes as the nodes of `replay` have them: they weigh the same.
+std::vector<std::uint32_t> homes_of(const replay_result& replay) {
+  std::vector<cluster::place> places;
+  places.reserve(replay.nodes.size());
+  for (const auto& each : replay.nodes) places.push_back({each.name, 1});
+  const cluster::placement placement(std::move(places));
+  std::vector<std::uint32_t> number_of(placement.size());  // it has an order of its own
+  for (std::size_t i = 0; i < number_of.size(); ++i) {
+    const auto at = std::ranges::find(replay.nodes, placement.name(i), &node_result::name);
+    number_of[i] = static_cast<std::uint32_t>(at - replay.nodes.begin());
+  }
+  const std::uint64_t identity = identity_of(spec_of(replay.settings));
+  std::vector<std::uint32_t> homes;
+  homes.reserve(replay.ran.distinct());
+  for (const std::uint64_t id : replay.ran.identities()) {
+    homes.push_back(number_of[placement.home(identity, reduce_key(key_of(id), 0))]);
+  }
+  return homes;
+}
+
+/// The hits of each node without the others, all together.
+result<double> alone_ratio(const replay_result& replay, std::uint32_t capacity, simulation::replay_order order) {
+  std::vector<simulation::trace> parts(replay.nodes.size());
+  const auto requests = replay.ran.requests();
+  for (std::size_t i = 0; i < requests.size(); ++i) {
+    const auto& each = requests[i];
+    parts[replay.ran_at[i]].add(std::uint64_t{each.time} * 100, each.tokens, replay.ran.ids(each));
+  }
+  std::uint64_t hits = 0;
+  for (const auto& part : parts) {
+    const auto sums = simulation::simulate(part, replay.policy, capacity, order);
+    if (!sums) return std::unexpected(sums.error());
+    hits += sums->prefix_tokens;
+  }
+  return ratio(static_cast<double>(hits), static_cast<double>(replay.ran.tokens()));
+}
+
+}  // namespace
+
+std::optional<simulated_nodes> simulate_nodes(const replay_result& replay, std::optional<double> copies) {
+  constexpr auto order = simulation::replay_order::reverse;
+  const std::uint64_t stride = (replay.settings.block_bytes + block_alignment - 1) / block_alignment * block_alignment;
+  if (stride == 0 || replay.ran.requests().empty() || replay.nvme_capacity > 0) return std::nullopt;
+  const auto count = static_cast<std::uint32_t>(replay.nodes.size());
+  const auto capacity = static_cast<std::uint32_t>(replay.nodes.front().dram_capacity / stride);
+  const simulation::node_pool pool{.nodes = count, .capacity = capacity, .policy = replay.policy, .copies = copies};
+  const auto sums = simulation::simulate(replay.ran, pool, homes_of(replay), replay.ran_at, order);
+  const auto one = simulation::simulate(replay.ran, replay.policy, capacity * count, order);
+  const auto alone = alone_ratio(replay, capacity, order);
+  if (!sums || !one || !alone) return std::nullopt;
+  return simulated_nodes{
+      .dram_blocks = capacity,
+      .copies = copies,
+      .hit_ratio = sums->all.hit_ratio(),
+      .local_ratio = ratio(static_cast<double>(sums->local_tokens), static_cast<double>(sums->all.tokens)),
+      .one_node_ratio = one->hit_ratio(),
+      .alone_ratio = *alone};
 }
 
 result<void> simulate_curves(const simulation::trace& trace, const std::vector<std::string>& policies,

@@ -23,6 +23,10 @@ namespace cenote::replay {
 [[nodiscard]] std::optional<simulated_node> simulate_node(const replay_result& replay, simulation::lower_tier nvme,
                                                           simulation::lower_tier remote);
 
+/// The nodes of `replay` as a simulation over what was served; nothing when their policy cannot be simulated, or they
+/// have tiers below DRAM of their own. `copies`: their rule for copies, as simulation::node_pool has it.
+[[nodiscard]] std::optional<simulated_nodes> simulate_nodes(const replay_result& replay, std::optional<double> copies);
+
 /// Simulates `trace` over capacities that double up to all its blocks, and fills `capacities` and `curves`: for each of
 /// `policies`, and for belady, the bound of what can be known only afterwards. Runs on all cores.
 [[nodiscard]] result<void> simulate_curves(const simulation::trace& trace, const std::vector<std::string>& policies,

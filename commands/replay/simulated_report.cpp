@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cctype>
 #include <span>
 #include <utility>
 
@@ -99,15 +98,7 @@ std::vector<std::vector<std::string>> tier_rows(const simulated_page& page) {
 }  // namespace
 
 std::string tiers_table(const simulated_page& simulated) {
-  const auto rows = tier_rows(simulated);
-  std::vector<std::string> heading{"POLICY"};
-  for (std::string name : std::span(rows.front()).subspan(1)) {
-    std::ranges::transform(name, name.begin(), [](unsigned char c) { return static_cast<char>(std::toupper(c)); });
-    heading.push_back(">" + name);
-  }
-  table text(std::move(heading));
-  for (const auto& row : std::span(rows).subspan(1)) text.add(row);
-  return text.text();
+  return text_table(tier_rows(simulated));
 }
 
 std::string report_html(const simulated_page& simulated) {
@@ -116,7 +107,9 @@ std::string report_html(const simulated_page& simulated) {
   body += html_of(simulated.from);
   if (simulated.left_out > 0)
     body += fmt::format("<p>{} of {} lines were left out.</p>\n", simulated.left_out, simulated.lines);
-  if (simulated.tiers.empty()) {
+  if (!simulated.pools.empty()) {
+    body += "<h2>Pools</h2>\n" + html_table(simulated.pools);
+  } else if (simulated.tiers.empty()) {
     body += hits_by_capacity(simulated) + figures_by_capacity(simulated);
   } else {
     body += fmt::format("<p>{}</p>\n", escape_html(simulated.tiers_text)) + hits_by_policy(simulated) +

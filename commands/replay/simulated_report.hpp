@@ -30,11 +30,12 @@ struct simulated_page {
   std::uint64_t block_bytes = 0;
   std::uint64_t lines = 0;
   std::uint64_t left_out = 0;
-  std::vector<simulated_cell> sweep{};    ///< policy by policy, each over the same capacities
-  std::vector<simulated_row> tiers{};     ///< instead of a sweep
-  std::vector<std::string> tier_names{};  ///< the upper one first
-  std::string tiers_text{};               ///< what the tiers are
-  nlohmann::ordered_json data;            ///< what --json prints
+  std::vector<simulated_cell> sweep{};            ///< policy by policy, each over the same capacities
+  std::vector<simulated_row> tiers{};             ///< instead of a sweep
+  std::vector<std::string> tier_names{};          ///< the upper one first
+  std::string tiers_text{};                       ///< what the tiers are
+  std::vector<std::vector<std::string>> pools{};  ///< instead of both: heading and rows
+  nlohmann::ordered_json data;                    ///< what --json prints
 };
 
 /// A row a policy: hits by tier, and what moved between them.

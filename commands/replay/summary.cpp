@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "commands/replay/page.hpp"
+#include "commands/replay/several_nodes.hpp"
 #include "commands/table.hpp"
 #include "core/units.hpp"
 
@@ -64,6 +65,7 @@ void add_work(const replay_result& replay, lines& out) {
   if (replay.simulated) {
     out.add("the same, simulated", fmt::format("{} of the tokens", percent(replay.simulated->hit_ratio)));
   }
+  for (const auto& [name, value] : pool_lines(replay)) out.add(name, value);
   if (replay.settings.prefill_rate > 0 && sums.time_without.get() > 0) {
     const double with = seconds(sums.time_with);
     const double without = seconds(sums.time_without);
@@ -131,7 +133,7 @@ void add_gate(const replay_result& replay, lines& out) {
 
 void add_node(const replay_result& replay, lines& out) {
   const tally& sums = *replay.sums;
-  out.head("NODE");
+  out.head(replay.nodes.size() > 1 ? "ALL NODES" : "NODE");
   out.add("tiers", fmt::format("DRAM {}, policy {}; {}{}", approximate_bytes(replay.dram_capacity), replay.policy,
                                replay.nvme_capacity > 0 ? "NVMe " + approximate_bytes(replay.nvme_capacity) : "no NVMe",
                                replay.has_remote ? "; remote" : ""));
@@ -259,6 +261,7 @@ std::string summary_text(const replay_result& replay) {
                       speed_text(replay.settings.speed), format_bytes(replay.settings.block_bytes),
                       name_of(replay.settings.access)));
   add_work(replay, out);
+  if (replay.nodes.size() > 1) out.raw("\n" + text_table(node_rows(replay), 0));
   add_latencies(replay, out);
   add_bytes(replay, out);
   add_node(replay, out);
@@ -279,6 +282,7 @@ ordered_json summary_json(const replay_result& replay) {
                    {"planned", replay.planned},
                    {"requests", sums.requests.get()},
                    {"failed_requests", sums.failed.get()},
+                   {"node_was_down", sums.down.get()},
                    {"blocks", sums.blocks.get()},
                    {"tokens", sums.tokens.get()},
                    {"prefix_hits", sums.upper_hits.get() + sums.lower_hits.get() + sums.remote_hits.get()},
@@ -303,6 +307,8 @@ ordered_json summary_json(const replay_result& replay) {
                         {"prefix_hits", replay.simulated->prefix_hits},
                         {"hit_ratio", replay.simulated->hit_ratio}};
   }
+  all["nodes"] = nodes_json(replay);
+  all["simulated_nodes"] = simulated_nodes_json(replay);
   all["latency_us"] = {{"match", latency_json(sums.match)},
                        {"prefetch", latency_json(sums.prefetch)},
                        {"load", latency_json(sums.load)},

@@ -2,11 +2,14 @@
 
 #include <unistd.h>
 
+#include <algorithm>
+#include <array>
 #include <chrono>
 #include <fstream>
 #include <sstream>
 #include <utility>
 
+#include "cluster/counters.hpp"
 #include "commands/common.hpp"
 #include "commands/node_status.hpp"
 #include "tiers/remote/counters.hpp"
@@ -19,6 +22,19 @@ using namespace std::chrono_literals;
 
 constexpr auto first_limit = 10s;
 constexpr auto look_limit = 500ms;
+
+/// What of a movement simply adds up.
+constexpr std::array counts{&node_movement::written_down,   &node_movement::read_up,
+                            &node_movement::evicted,        &node_movement::dropped,
+                            &node_movement::lower_evicted,  &node_movement::remote_put,
+                            &node_movement::remote_got,     &node_movement::remote_unreachable,
+                            &node_movement::remote_not_put, &node_movement::fetched,
+                            &node_movement::lent,           &node_movement::hosted,
+                            &node_movement::offered,        &node_movement::checksum_errors,
+                            &node_movement::cannot_win,     &node_movement::cut,
+                            &node_movement::compared,       &node_movement::probes};
+constexpr std::array times{&node_movement::waited_s, &node_movement::recompute_s, &node_movement::saved_s,
+                           &node_movement::lost_s};
 
 node_movement counters_of(const nlohmann::json& status) {
   const auto dram = figures_in<blocks::store_counters>(status);
@@ -35,6 +51,11 @@ node_movement counters_of(const nlohmann::json& status) {
   now.remote_got = far.got_bytes;
   now.remote_unreachable = far.unreachable;
   now.remote_not_put = far.full + far.dropped;
+  const auto peers = figures_in<cluster::pool_counters>(status);
+  now.fetched = peers.fetched;
+  now.lent = peers.lent;
+  now.hosted = peers.hosted;
+  now.offered = peers.offered;
   now.checksum_errors = dram.checksum_errors + nvme.checksum_errors + far.wrong;
   now.cannot_win = ended_by(status, prefetch::reason::cannot_win);
   now.cut = ended_by(status, prefetch::reason::cut);
@@ -57,6 +78,13 @@ std::optional<double> node_cpu(const nlohmann::json& status) {
 }
 
 }  // namespace
+
+node_movement& node_movement::operator+=(const node_movement& other) {
+  for (const auto each : counts) this->*each += other.*each;
+  for (const auto each : times) this->*each += other.*each;
+  if (other.put_waits) put_waits = put_waits.value_or(0) + *other.put_waits;
+  return *this;
+}
 
 std::optional<double> process_cpu_seconds(std::uint64_t pid) {
   std::ifstream file("/proc/" + std::to_string(pid) + "/stat");
@@ -82,7 +110,7 @@ result<node_watch> node_watch::begin(std::string socket) {
   if (!status) return std::unexpected(status.error());
   watch.status_ = std::move(*status);
   watch.first_restarts_ = figures_in<node_figures>(watch.status_).restarts;
-  watch.epoch_ = count_of(member(watch.status_, "node"), "epoch");
+  watch.worker_ = count_of(member(watch.status_, "node"), "worker_pid");
   watch.before_ = counters_of(watch.status_);
   watch.cpu_before_ = node_cpu(watch.status_);
   return watch;
@@ -98,28 +126,12 @@ bool node_watch::look() {
 }
 
 void node_watch::count() {
-  const std::uint64_t epoch = count_of(member(status_, "node"), "epoch");
+  const std::uint64_t worker = count_of(member(status_, "node"), "worker_pid");
   const node_movement now = counters_of(status_);
-  if (epoch != std::exchange(epoch_, epoch)) before_ = {};
+  if (worker != std::exchange(worker_, worker)) before_ = {};
   const auto add = [](auto& to, auto from, auto till) { to += till < from ? 0 : till - from; };
-  add(moved_.written_down, before_.written_down, now.written_down);
-  add(moved_.read_up, before_.read_up, now.read_up);
-  add(moved_.evicted, before_.evicted, now.evicted);
-  add(moved_.dropped, before_.dropped, now.dropped);
-  add(moved_.lower_evicted, before_.lower_evicted, now.lower_evicted);
-  add(moved_.remote_put, before_.remote_put, now.remote_put);
-  add(moved_.remote_got, before_.remote_got, now.remote_got);
-  add(moved_.remote_unreachable, before_.remote_unreachable, now.remote_unreachable);
-  add(moved_.remote_not_put, before_.remote_not_put, now.remote_not_put);
-  add(moved_.cannot_win, before_.cannot_win, now.cannot_win);
-  add(moved_.cut, before_.cut, now.cut);
-  add(moved_.compared, before_.compared, now.compared);
-  add(moved_.probes, before_.probes, now.probes);
-  add(moved_.waited_s, before_.waited_s, now.waited_s);
-  add(moved_.recompute_s, before_.recompute_s, now.recompute_s);
-  add(moved_.saved_s, before_.saved_s, now.saved_s);
-  add(moved_.lost_s, before_.lost_s, now.lost_s);
-  add(moved_.checksum_errors, before_.checksum_errors, now.checksum_errors);
+  for (const auto each : counts) add(moved_.*each, before_.*each, now.*each);
+  for (const auto each : times) add(moved_.*each, before_.*each, now.*each);
   if (now.put_waits) {
     std::uint64_t waits = moved_.put_waits.value_or(0);
     add(waits, before_.put_waits.value_or(0), *now.put_waits);
@@ -134,7 +146,8 @@ disk_estimate node_watch::disk() const {
 }
 
 std::uint64_t node_watch::restarts() const noexcept {
-  return figures_in<node_figures>(status_).restarts - first_restarts_;
+  const std::uint64_t now = figures_in<node_figures>(status_).restarts;
+  return now - std::min(now, first_restarts_);  // a node that was started again counts from 0
 }
 
 std::optional<double> node_watch::cpu_seconds() const {

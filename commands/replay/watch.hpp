@@ -37,8 +37,8 @@ class node_watch {
   std::string socket_;
   nlohmann::json status_;
   std::uint64_t first_restarts_ = 0;
-  std::uint64_t epoch_ = 0;
-  node_movement before_;  ///< the worker's counters when it was last seen
+  std::uint64_t worker_ = 0;  ///< its pid
+  node_movement before_;      ///< the worker's counters when it was last seen
   node_movement moved_;
   std::optional<double> cpu_before_;
   bool gone_ = false;
