@@ -10,8 +10,8 @@
 #include <cstring>
 #include <thread>
 
+#include "core/bulk_copy.hpp"
 #include "core/text.hpp"
-#include "device/bulk_copy.hpp"
 
 namespace cenote::client {
 

@@ -4,8 +4,8 @@
 #include <cstring>
 
 #include "client/session.hpp"
+#include "core/bulk_copy.hpp"
 #include "core/checksum.hpp"
-#include "device/bulk_copy.hpp"
 
 namespace cenote::client {
 

@@ -536,12 +536,13 @@ void guest::place_deliveries(std::uint32_t handle, const std::vector<place>& whi
   });
 }
 
-std::span<std::byte> guest::expects(peer::link_id from, const peer::piece_header& head, std::size_t bytes) {
+peer::landing guest::expects(peer::link_id from, const peer::piece_header& head, std::size_t bytes) {
   const auto found = deliveries_.find({from, head.token});
   if (found == deliveries_.end()) return {};
   delivery& one = found->second;
   if (one.memory.empty() || head.total != one.memory.size() || head.offset != one.landed) return {};
-  return one.memory.subspan(head.offset, bytes);
+  if (!one.sum) one.sum = std::make_shared<running_checksum>();
+  return {one.memory.subspan(head.offset, bytes), one.sum.get()};
 }
 
 void guest::landed(peer::link_id from, const peer::piece_header& head, std::span<const std::byte> piece) {
@@ -552,7 +553,7 @@ void guest::landed(peer::link_id from, const peer::piece_header& head, std::span
   if (one.landed < one.memory.size()) return;
   const auto of = instances_.find(one.handle);
   if (of == instances_.end()) return;
-  const std::uint64_t hash = checksum_of(one.memory);
+  const std::uint64_t hash = one.sum && one.sum->bytes() == one.landed ? one.sum->value() : checksum_of(one.memory);
   if (head.checksum == bind_checksum(hash, of->second.identity, one.group, one.full))
     return end_delivery({from, head.token}, hash);
   count(pool_.counters.wrong);

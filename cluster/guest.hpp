@@ -88,8 +88,7 @@ class guest final : public pool_half {
   void members_changed() override {}
   void heard(peer::link_id from, peer::frame_type type, std::uint64_t request,
              std::span<const std::byte> body) override;
-  [[nodiscard]] std::span<std::byte> expects(peer::link_id from, const peer::piece_header& head,
-                                             std::size_t bytes) override;
+  [[nodiscard]] peer::landing expects(peer::link_id from, const peer::piece_header& head, std::size_t bytes) override;
   void landed(peer::link_id from, const peer::piece_header& head, std::span<const std::byte> piece) override;
   void sent(peer::link_id to, std::uint64_t token, bool is_sent) override;
   void closed(peer::link_id which) override;
@@ -130,6 +129,7 @@ class guest final : public pool_half {
     std::uint32_t grant_version = 0;
     std::span<std::byte> memory{};  ///< empty: it is not known yet where
     std::uint64_t landed = 0;
+    std::shared_ptr<running_checksum> sum{};  ///< of what landed
     pool::steady_time until{};
   };
   /// A block that came whole, or will not.

@@ -56,7 +56,7 @@ void pool::heard(peer::link_id from, peer::frame_type type, std::uint64_t reques
   if (to != nullptr && member_on(from) != nullptr) to->heard(from, type, request, body);
 }
 
-std::span<std::byte> pool::expects(peer::link_id from, const peer::piece_header& head, std::size_t bytes) {
+peer::landing pool::expects(peer::link_id from, const peer::piece_header& head, std::size_t bytes) {
   pool_half* const to = head.what == static_cast<std::uint16_t>(piece_kind::asked) ? asker_ : guest_;
   if (to == nullptr || drops(from, false)) return {};
   return to->expects(from, head, bytes);

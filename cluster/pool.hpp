@@ -48,8 +48,8 @@ class pool_half {
   virtual void heard(peer::link_id from, peer::frame_type type, std::uint64_t request,
                      std::span<const std::byte> body) = 0;
   // As in peer::network_events.
-  [[nodiscard]] virtual std::span<std::byte> expects(peer::link_id from, const peer::piece_header& head,
-                                                     std::size_t bytes) = 0;
+  [[nodiscard]] virtual peer::landing expects(peer::link_id from, const peer::piece_header& head,
+                                              std::size_t bytes) = 0;
   virtual void landed(peer::link_id from, const peer::piece_header& head, std::span<const std::byte> piece) = 0;
   virtual void sent(peer::link_id to, std::uint64_t token, bool is_sent) = 0;
   virtual void closed(peer::link_id which) = 0;
@@ -95,7 +95,7 @@ class pool {
 
   // What the network hears.
   void heard(peer::link_id from, peer::frame_type type, std::uint64_t request, std::span<const std::byte> body);
-  [[nodiscard]] std::span<std::byte> expects(peer::link_id from, const peer::piece_header& head, std::size_t bytes);
+  [[nodiscard]] peer::landing expects(peer::link_id from, const peer::piece_header& head, std::size_t bytes);
   void landed(peer::link_id from, const peer::piece_header& head, std::span<const std::byte> piece);
   void sent(peer::link_id to, std::uint64_t token, bool is_sent);
   void closed(peer::link_id which);

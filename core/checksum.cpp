@@ -14,11 +14,12 @@ struct variants {
 
   variants() noexcept {
 #if defined(__x86_64__)
-    all[count++] = {"SSE2", cenote_checksum_plain};
-    if (__builtin_cpu_supports("avx2")) all[count++] = {"AVX2", cenote_checksum_avx2};
-    if (__builtin_cpu_supports("avx512f")) all[count++] = {"AVX-512", cenote_checksum_avx512};
+    all[count++] = {"SSE2", cenote_checksum_plain, cenote_checksum_add_plain};
+    if (__builtin_cpu_supports("avx2")) all[count++] = {"AVX2", cenote_checksum_avx2, cenote_checksum_add_avx2};
+    if (__builtin_cpu_supports("avx512f"))
+      all[count++] = {"AVX-512", cenote_checksum_avx512, cenote_checksum_add_avx512};
 #else
-    all[count++] = {"baseline", cenote_checksum_plain};
+    all[count++] = {"baseline", cenote_checksum_plain, cenote_checksum_add_plain};
 #endif
   }
 };

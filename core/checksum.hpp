@@ -20,6 +20,7 @@ namespace cenote {
 struct checksum_variant {
   std::string_view name;  ///< of the instructions: "AVX-512"
   std::uint64_t (*take)(const void* data, std::size_t size, std::uint64_t seed) noexcept;
+  void (*add)(void* state, const void* data, std::size_t size) noexcept;  ///< see running_checksum
 };
 
 /// Those that this processor can run, the widest last: that one is used.

@@ -7,3 +7,7 @@
 uint64_t cenote_checksum_avx512(const void* data, size_t size, uint64_t seed) noexcept {
   return XXH3_64bits_withSeed(data, size, seed);
 }
+
+void cenote_checksum_add_avx512(void* state, const void* data, size_t size) noexcept {
+  (void)XXH3_64bits_update((XXH3_state_t*)state, data, size);
+}

@@ -7,7 +7,7 @@
 #include <thread>
 #include <vector>
 
-#include "device/bulk_copy.hpp"
+#include "core/bulk_copy.hpp"
 
 namespace cenote::transform {
 

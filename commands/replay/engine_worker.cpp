@@ -6,7 +6,7 @@
 #include <ctime>
 #include <utility>
 
-#include "device/bulk_copy.hpp"
+#include "core/bulk_copy.hpp"
 
 namespace cenote::replay {
 

@@ -182,10 +182,11 @@ void fake_network::send_block(peer::link_id to, const peer::piece_header& head, 
        there = arrives ? found->second.there : 0, whole, memory, to] {
         if (!*alive) return;
         if (arrives && *others && other->links_.contains(there)) {
-          const auto place = other->events_.expects(there, whole, memory.size());
-          if (place.size() == memory.size()) {
-            std::ranges::copy(memory, place.begin());
-            other->events_.landed(there, whole, place);
+          const peer::landing into = other->events_.expects(there, whole, memory.size());
+          if (into.place.size() == memory.size()) {
+            if (into.sum != nullptr) into.sum->add(memory);
+            std::ranges::copy(memory, into.place.begin());
+            other->events_.landed(there, whole, into.place);
           }
         }
         events_.sent(to, whole.token, arrives ? result<void>() : fail(error_code::closed, "it was lost"));

@@ -10,7 +10,7 @@ namespace cenote::blocks {
 namespace {
 
 constexpr std::uint32_t most_stuck = 1024;  // then the others are looked at
-constexpr tenths aside_for = tenths(2);
+constexpr tenths held_for = tenths(2);
 
 /// Nothing: the kind has no bound.
 std::optional<std::size_t> bound_of(block_kind kind) noexcept {
@@ -30,7 +30,7 @@ void bounded_order::note_stuck(boot_time now) noexcept {
   if (++stuck < std::min(size(), most_stuck)) return;
   stuck = 0;
   is_aside = true;
-  aside_until = now + aside_for;
+  aside_until = now + held_for;
 }
 
 void bounded_order::resume(boot_time now) noexcept {

@@ -322,6 +322,7 @@ void peers_backend::begin_get(item what, steady_time now) {
 
 void peers_backend::ask_next(std::uint64_t token, moving& what) {
   what.landed = 0;
+  what.sum.reset();
   what.now = stage::queued;
   while (what.next < what.of.names.size()) {
     const std::string& name = what.of.names[what.next++];
@@ -404,14 +405,15 @@ void peers_backend::end(moving_map::iterator which, item_result how) {
   moving_.erase(which);
 }
 
-std::span<std::byte> peers_backend::expects(peer::link_id from, const peer::piece_header& head, std::size_t bytes) {
+peer::landing peers_backend::expects(peer::link_id from, const peer::piece_header& head, std::size_t bytes) {
   const auto found = moving_.find(head.token);
   if (found == moving_.end() || is_offer(head.token)) return {};
   moving& what = found->second;
   if (what.at != from || what.now != stage::asked || head.total != what.what.memory.size() ||
       head.offset != what.landed)
     return {};
-  return what.what.memory.subspan(head.offset, bytes);
+  if (!what.sum) what.sum = std::make_unique<running_checksum>();
+  return {what.what.memory.subspan(head.offset, bytes), what.sum.get()};
 }
 
 void peers_backend::landed(peer::link_id from, const peer::piece_header& head, std::span<const std::byte> piece) {
@@ -422,8 +424,9 @@ void peers_backend::landed(peer::link_id from, const peer::piece_header& head, s
   if (what.landed < what.what.memory.size()) return;
   node& at = nodes_.at(from);
   const block_name& name = what.what.name;
-  const bool is_right =
-      head.checksum == bind_checksum(checksum_of(what.what.memory), name.identity, name.group, name.full);
+  const bool is_summed = what.sum && what.sum->bytes() == what.landed;
+  const std::uint64_t hash = is_summed ? what.sum->value() : checksum_of(what.what.memory);
+  const bool is_right = head.checksum == bind_checksum(hash, name.identity, name.group, name.full);
   note(at.name, is_right);
   if (is_right) {
     count(pool_.counters.fetched);

@@ -63,8 +63,7 @@ class peers_backend final : public backend, public cluster::pool_half {
   void members_changed() override;
   void heard(peer::link_id from, peer::frame_type type, std::uint64_t request,
              std::span<const std::byte> body) override;
-  [[nodiscard]] std::span<std::byte> expects(peer::link_id from, const peer::piece_header& head,
-                                             std::size_t bytes) override;
+  [[nodiscard]] peer::landing expects(peer::link_id from, const peer::piece_header& head, std::size_t bytes) override;
   void landed(peer::link_id from, const peer::piece_header& head, std::span<const std::byte> piece) override;
   void sent(peer::link_id to, std::uint64_t token, bool is_sent) override;
   void closed(peer::link_id which) override;
@@ -109,6 +108,7 @@ class peers_backend final : public backend, public cluster::pool_half {
     peer::link_id sends_on = 0;  ///< that has the bytes of a put
     stage now = stage::queued;
     std::uint64_t landed = 0;
+    std::unique_ptr<running_checksum> sum{};  ///< of what landed
     steady_time begun{};
     bool was_wrong = false;
     bool was_answered = false;            ///< by some node

@@ -11,6 +11,7 @@
 
 #include "core/endpoint.hpp"
 #include "core/error.hpp"
+#include "core/running_checksum.hpp"
 
 namespace cenote::peer {
 
@@ -34,6 +35,15 @@ struct piece_header {
   friend bool operator==(const piece_header&, const piece_header&) = default;
 };
 
+/// Where a piece goes.
+struct landing {
+  std::span<std::byte> place;       ///< empty: it is thrown away
+  running_checksum* sum = nullptr;  ///< takes the piece in on its way, if the network copies it; else adds nothing
+
+  landing() = default;
+  landing(std::span<std::byte> into, running_checksum* adds_to = nullptr) noexcept : place(into), sum(adds_to) {}
+};
+
 /// What a network met that was not right, since it started.
 struct oddities {
   std::uint64_t strange_messages = 0;  ///< of no link, of the wrong size or form: thrown away
@@ -51,8 +61,8 @@ struct network_events {
   std::function<void(link_id from, std::span<const std::byte> frame)> heard;
   /// The link carries blocks from now on.
   std::function<void(link_id which)> carries_blocks;
-  /// Where a piece of `bytes` bytes goes: memory of as many bytes, or an empty span to throw it away.
-  std::function<std::span<std::byte>(link_id from, const piece_header& head, std::size_t bytes)> expects;
+  /// Where a piece of `bytes` bytes goes: memory of as many bytes, or none.
+  std::function<landing(link_id from, const piece_header& head, std::size_t bytes)> expects;
   /// The piece lies where `expects` said.
   std::function<void(link_id from, const piece_header& head, std::span<const std::byte> piece)> landed;
   /// The memory of the block is the caller's again; a failure: the link closed before all of it was sent.

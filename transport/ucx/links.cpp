@@ -374,10 +374,13 @@ void links::hear_pieces(ucp_ep_h from, std::span<const std::byte> header, std::s
       failures_.emplace_back(found->second, error(error_code::malformed, "a piece reaches beyond its block's end"));
       return;
     }
-    const auto place = events_.expects(found->second, head, bytes.size());
-    if (place.size() != bytes.size()) continue;
-    std::ranges::copy(bytes, place.begin());
-    events_.landed(found->second, head, place);
+    const peer::landing to = events_.expects(found->second, head, bytes.size());
+    if (to.place.size() != bytes.size()) continue;
+    if (to.sum != nullptr)
+      to.sum->copy(to.place.data(), bytes);
+    else
+      std::ranges::copy(bytes, to.place.begin());
+    events_.landed(found->second, head, to.place);
   }
 }
 
