@@ -75,6 +75,7 @@ cluster_shell::behavior_type cluster_shell::make_behavior() {
       },
       [this](ping_atom, const std::string& node, const payload_ptr& payload) { return ping(node, payload); },
       [this](partition_atom, const partition_order_ptr& order) { return partition(*order); },
+      [this](weigh_atom, bool takes_part) { return weigh(takes_part); },
       [this](leave_atom) {
         if (members_) {
           members_->leave(start_->clock());
@@ -285,6 +286,13 @@ outcome cluster_shell::partition(const partition_order& order) {
   return {error_code::ok, "", partitions_.size()};
 }
 
+outcome cluster_shell::weigh(bool takes_part) {
+  if (!members_) return {error_code::closed, "the network is not there yet", 0};
+  members_->set_weight(takes_part ? start_->self.weight : 0);
+  carry_out();
+  return {error_code::ok, "", members_->self().weight};
+}
+
 void cluster_shell::measure_rates(steady_time now) {
   for (const auto& [name, total] : traffic_) {
     rate& of = rates_[name];
@@ -322,6 +330,7 @@ tier_report_ptr cluster_shell::report() {
   if (start_->blocks) made->blocks = start_->blocks->copy_counters();
   made->now.live = members_->current().live.size();
   made->now.epoch = members_->epoch();
+  made->now.weight = members_->self().weight;
   for (const cluster::peer_row& each : members_->peers()) {
     made->now.askable += each.state == cluster::peer_state::live && carrying_.contains(each.link) ? 1 : 0;
     peer_report one{.name = each.who.name,

@@ -59,6 +59,7 @@ class cluster_shell final : public cluster_actor::base {
   [[nodiscard]] bool drops(peer::link_id link, std::span<const std::byte> frame, bool is_sent);
   [[nodiscard]] caf::result<payload_ptr> ping(const std::string& node, const payload_ptr& payload);
   [[nodiscard]] outcome partition(const partition_order& order);
+  [[nodiscard]] outcome weigh(bool takes_part);
   [[nodiscard]] tier_report_ptr report();
   void measure_rates(steady_time now);
 

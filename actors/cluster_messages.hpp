@@ -76,6 +76,7 @@ CAF_ADD_ATOM(cenote_cluster, cenote, frame_atom, "c_frame")
 CAF_ADD_ATOM(cenote_cluster, cenote, ping_atom, "c_ping")
 CAF_ADD_ATOM(cenote_cluster, cenote, partition_atom, "c_cut")
 CAF_ADD_ATOM(cenote_cluster, cenote, leave_atom, "c_leave")
+CAF_ADD_ATOM(cenote_cluster, cenote, weigh_atom, "c_weigh")
 
 CAF_END_TYPE_ID_BLOCK(cenote_cluster)
 
@@ -95,6 +96,7 @@ namespace cenote {
 ///   frame       from the actor of a node: send it on this link
 ///   ping        4096 bytes at most to the node of that name, and back; an error when it is not live or does not answer
 ///   partition   drops frames; what it drops is counted
+///   weigh       whether blocks belong to this node from now on; all are told
 ///   leave       says to all that this node stops; answered when it was said
 using cluster_actor =
     caf::typed_actor<caf::reacts_to<link_atom, link_event_ptr>, caf::reacts_to<begin_atom, cluster_start_ptr>,
@@ -102,7 +104,8 @@ using cluster_actor =
                      caf::reacts_to<frame_atom, std::uint64_t, node_frame_ptr>,
                      caf::replies_to<ping_atom, std::string, payload_ptr>::with<payload_ptr>,
                      caf::replies_to<partition_atom, partition_order_ptr>::with<outcome>,
-                     caf::replies_to<leave_atom>::with<outcome>, caf::replies_to<report_atom>::with<tier_report_ptr>>;
+                     caf::replies_to<weigh_atom, bool>::with<outcome>, caf::replies_to<leave_atom>::with<outcome>,
+                     caf::replies_to<report_atom>::with<tier_report_ptr>>;
 
 /// Another node, as this one speaks to it: see actors/peer.hpp.
 ///

@@ -77,6 +77,7 @@ void dram_tier::on_exit() {
   waiting_.clear();  // their promises answer with an error
   turns_.clear();
   clears_.clear();
+  handing_.reset();
   wanted_.clear();
   maker_ = nullptr;
   store_.reset();
@@ -109,6 +110,7 @@ dram_tier::behavior_type dram_tier::make_behavior() {
       },
       [this](clear_atom, const std::string& id) { return clear(id); },
       [this](corrupt_atom) { return corrupt(); },
+      [this](hand_on_atom, caf::timespan limit) { return hand_on(limit); },
       [this](disconnect_atom, std::uint64_t number) {
         store_->disconnect_session(number, boot_now());
         flush_outbox();
@@ -179,7 +181,8 @@ caf::result<batch_ptr> dram_tier::serve(const batch_ptr& work) {
 
 /// A message to ourselves: what came meanwhile is served first.
 void dram_tier::ask_for_turn() {
-  if (turning_ || (turns_.empty() && clears_.empty())) return;
+  const bool hands_on = handing_ && handing_->has_more;
+  if (turning_ || (turns_.empty() && clears_.empty() && !hands_on)) return;
   turning_ = true;
   send(this, turn_atom_v);
 }
@@ -268,6 +271,7 @@ void dram_tier::execute(const std::vector<prefetch::command>& commands) {
 }
 
 void dram_tier::flush_outbox() {
+  continue_handing_on();
   if (!evicting_ && store_->evict_ahead(boot_now())) {
     evicting_ = true;
     send(this, evict_atom_v);
@@ -463,6 +467,33 @@ caf::result<outcome> dram_tier::corrupt() {
   auto promise = make_response_promise<outcome>();
   forget_below(std::move(removals), answer, promise_guard<outcome>(promise));
   return promise;
+}
+
+caf::result<outcome> dram_tier::hand_on(caf::timespan limit) {
+  if (handing_) return outcome{error_code::limit_exceeded, "blocks are being handed on already", 0};
+  if (const auto begun = store_->begin_handing_on(); !begun) return outcome::of(begun);
+  auto promise = make_response_promise<outcome>();
+  handing_.emplace(handing_under_way{boot_now() + tenths_of(limit), promise_guard<outcome>(promise)});
+  flush_outbox();
+  return promise;
+}
+
+void dram_tier::continue_handing_on() {
+  if (!handing_) return;
+  handing_->has_more = store_->hand_on();
+  const bool is_late = is_due(handing_->until, boot_now());
+  const auto ended = store_->end_handing_on(is_late);
+  if (!ended) return ask_for_turn();
+  log_info(logger("dram"), "blocks were handed on to other nodes", {{"taken", ended->taken}, {"left", ended->left}});
+  outcome answer{error_code::ok, {}, ended->taken};
+  if (ended->left > 0) {
+    answer = {is_late ? error_code::deadline_exceeded : error_code::no_space,
+              std::to_string(ended->taken) + " blocks were handed on, " + std::to_string(ended->left) + " were not" +
+                  (is_late ? " in time" : ": their next homes had no room, or cannot be reached"),
+              0};
+  }
+  handing_->promise.deliver(std::move(answer));
+  handing_.reset();
 }
 
 /// An instance that is not here may have left copies below.

@@ -59,6 +59,12 @@ class dram_tier final : public dram_tier_actor::base {
     promise_guard<outcome> promise;
   };
 
+  struct handing_under_way {
+    boot_time until{};
+    promise_guard<outcome> promise;
+    bool has_more = false;  ///< to do at once
+  };
+
   struct wanted_instance {
     instance_request_ptr request;
     promise_guard<opened_instance_ptr> promise;
@@ -80,6 +86,8 @@ class dram_tier final : public dram_tier_actor::base {
   [[nodiscard]] slab_places_ptr places(std::uint32_t instance, const index_list& indices) const;
   caf::result<outcome> clear(const std::string& id);
   caf::result<outcome> corrupt();
+  caf::result<outcome> hand_on(caf::timespan limit);
+  void continue_handing_on();
   caf::result<outcome> forget_named(const std::string& id);
   /// `answer`, when the tiers below have carried the removals out.
   void forget_below(std::vector<blocks::removal> removals, const outcome& answer, promise_guard<outcome> promise);
@@ -114,6 +122,7 @@ class dram_tier final : public dram_tier_actor::base {
   std::deque<waiting_batch> waiting_;                        ///< for memory
   std::deque<waiting_batch> turns_;                          ///< have more to do, one a session: served in turn
   std::deque<clear_under_way> clears_;
+  std::optional<handing_under_way> handing_;
   std::deque<wanted_instance> wanted_;  ///< the first one is being made
   instance_maker_actor maker_;
   bool turning_ = false;

@@ -21,7 +21,7 @@ struct traffic_counters {
 };
 
 struct cluster_gauges {
-  std::uint64_t live = 0, known = 0, askable = 0, epoch = 0;
+  std::uint64_t live = 0, known = 0, askable = 0, epoch = 0, weight = 0;
 };
 
 /// Of blocks between nodes.
@@ -131,6 +131,8 @@ struct figure_table<cluster::cluster_gauges> {
       {"cluster.askable", "cenote_cluster_askable", gauge, "nodes",
        "Other nodes that can be used and whose links carry blocks.", &all::askable},
       {"cluster.epoch", "", gauge, "changes", "Grows with each change of who can be used.", &all::epoch},
+      {"cluster.weight", "", gauge, "bytes", "How much this node holds beside others; 0: it was drained.",
+       &all::weight},
   });
 };
 static_assert(rows_are_complete<cluster::cluster_gauges>(), "a figure has no row");

@@ -201,6 +201,7 @@ void membership::opened(peer::link_id link, bool is_dialled, steady_time now) {
   which.begun = now;
   which.once = peer::new_nonce();
   which.own_greeting = peer::encode(greeting_with(which.once));
+  which.told_weight = self_.weight;
   if (has_left_) {
     close(which, error(error_code::closed, "this node stops"));
   } else if (is_dialled) {
@@ -554,6 +555,15 @@ std::optional<other_frame> membership::take_frame(member_record& from, link_reco
         taken = std::unexpected(seen.error());
       }
       break;
+    case peer::frame_type::weigh:
+      if (const auto said = peer::decode_weigh(frame.body)) {
+        link.who.weight = said->weight;
+        if (from.link == link.id) from.who.weight = said->weight;
+        ++revision_;
+      } else {
+        taken = std::unexpected(said.error());
+      }
+      break;
     case peer::frame_type::leave:
       lose(from, peer_state::left, "it stopped", now);
       link.close_at = now + options_.beat;
@@ -631,10 +641,26 @@ void membership::take_view(const peer::view& what, steady_time now) {
   }
 }
 
+void membership::set_weight(std::uint64_t weight) {
+  self_.weight = weight;
+  ++revision_;
+  for (auto& [id, each] : links_) {
+    if (each.at == stage::greeted && !each.is_closing) tell_weight(each);
+  }
+}
+
+/// On each link: a greeting that was under way when the weight changed has the old one.
+void membership::tell_weight(link_record& to) {
+  if (std::exchange(to.told_weight, self_.weight) == self_.weight) return;
+  send(to.id, peer::frame_type::weigh, peer::encode(peer::weigh{self_.weight}));
+}
+
 void membership::beat_all(steady_time now) {
   const std::uint64_t seen = current().hash;
   for (auto& [id, each] : links_) {
-    if (each.at == stage::greeted && !each.is_closing) send_beat(each, seen, now);
+    if (each.at != stage::greeted || each.is_closing) continue;
+    tell_weight(each);
+    send_beat(each, seen, now);
   }
   next_beat_ = now - next_beat_ < options_.beat ? next_beat_ + options_.beat : now + options_.beat;
 }

@@ -139,6 +139,8 @@ class membership {
   /// A frame of this object's own types is used up; any other one is handed back.
   [[nodiscard]] std::optional<other_frame> heard(peer::link_id from, std::span<const std::byte> bytes, steady_time now);
   void closed(peer::link_id link, const error& why, steady_time now);
+  /// What this node holds beside others, from now on: says so to all.
+  void set_weight(std::uint64_t weight);
   /// This node stops: says so to all.
   void leave(steady_time now);
   void advance(steady_time now);
@@ -150,7 +152,7 @@ class membership {
 
   [[nodiscard]] view current() const;
   [[nodiscard]] std::uint64_t epoch() const noexcept { return epoch_; }
-  /// Grows with each change of a node's state or link.
+  /// Grows with each change of a node's state, link or weight.
   [[nodiscard]] std::uint64_t revision() const noexcept { return revision_; }
   [[nodiscard]] std::vector<peer_row> peers() const;
   /// Who is at the other end, as far as it said; empty: not known.
@@ -174,6 +176,7 @@ class membership {
     steady_time begun{};
     std::string contact;                  ///< dialled: the address, a key of contacts_
     std::vector<std::byte> own_greeting;  ///< as it was sent
+    std::uint64_t told_weight = 0;        ///< in it, or since
     peer::nonce once{};                   ///< in it
     identity who;                         ///< of the other side, once it has greeted
     peer::agreement agreed;
@@ -253,6 +256,7 @@ class membership {
   [[nodiscard]] bool is_news(const peer::viewed& seen) const;
   void take_view(const peer::view& what, steady_time now);
   void beat_all(steady_time now);
+  void tell_weight(link_record& to);
   void send_beat(link_record& to, std::uint64_t view_hash, steady_time now);
   void send_views();
   void watch_silence(steady_time now);

@@ -6,6 +6,7 @@
 #include "commands/common.hpp"
 #include "commands/node.hpp"
 #include "commands/operator/clear.hpp"
+#include "commands/operator/cluster.hpp"
 #include "commands/operator/config.hpp"
 #include "commands/operator/debug.hpp"
 #include "commands/operator/doctor.hpp"
@@ -27,6 +28,7 @@ void add_commands(CLI::App& app) {
   cenote::add_status(app);
   cenote::add_top(app);
   cenote::add_peers(app);
+  cenote::add_cluster(app);
   cenote::add_clear(app);
   cenote::add_debug(app);
   cenote::add_session(app);

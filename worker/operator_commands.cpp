@@ -35,6 +35,8 @@ const operator_commands::command* operator_commands::find(std::string_view name)
       command{"log_level", false, &operator_commands::set_log_level},
       command{"partition", false, &operator_commands::partition},
       command{"heal", false, &operator_commands::heal},
+      command{"drain", false, &operator_commands::drain},
+      command{"rejoin", false, &operator_commands::rejoin},
   };
   const auto* found = std::ranges::find(table, name, &command::name);
   return found == table.end() ? nullptr : found;
@@ -127,6 +129,40 @@ result<operator_commands::answer> operator_commands::partition(const admin_reque
 result<operator_commands::answer> operator_commands::heal(const admin_request& /*request*/, const caller& client) {
   if (auto allowed = may_cut(); !allowed) return std::unexpected(allowed.error());
   order_partition(client.defer(), {});
+  return std::nullopt;
+}
+
+result<void> operator_commands::has_pool() const {
+  const auto& backends = config_.get()->remote.backends;
+  if (context_.cluster && std::ranges::find(backends, "peers") != backends.end()) return {};
+  return fail(error_code::invalid_argument,
+              "this node gives no blocks to others: see cluster.name and remote.backends");
+}
+
+/// First nothing belongs here any more, so that blocks have next homes; then they are offered to those.
+result<operator_commands::answer> operator_commands::drain(const admin_request& request, const caller& client) {
+  constexpr std::uint64_t usual_s = 30;
+  constexpr std::uint64_t most_s = 3600;
+  if (auto pooled = has_pool(); !pooled) return std::unexpected(pooled.error());
+  const caf::timespan limit = std::chrono::seconds(std::min(request.id.value_or(usual_s), most_s));
+  ask_then<outcome>(
+      context_.system, [] { return true; },
+      [this, to = client.defer(), limit, loop = sockets_](const result<outcome>& weighed) {
+        const auto done = weighed ? weighed->get() : std::unexpected(weighed.error());
+        const auto still = loop.lock();
+        if (!still) return;
+        still->post([this, to, done, limit] {
+          if (!done) return to(std::unexpected(done.error()));
+          ask_count(to, "handed_on", context_.dram, hand_on_atom_v, limit);
+        });
+      },
+      context_.cluster, weigh_atom_v, false);
+  return std::nullopt;
+}
+
+result<operator_commands::answer> operator_commands::rejoin(const admin_request& /*request*/, const caller& client) {
+  if (auto pooled = has_pool(); !pooled) return std::unexpected(pooled.error());
+  ask_count(client.defer(), "weight", context_.cluster, weigh_atom_v, true);
   return std::nullopt;
 }
 

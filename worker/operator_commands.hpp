@@ -52,6 +52,9 @@ class operator_commands {
   result<answer> heal(const admin_request& request, const caller& client);
   [[nodiscard]] result<void> may_cut() const;
   void order_partition(reply to, partition_order order);
+  result<answer> drain(const admin_request& request, const caller& client);
+  result<answer> rejoin(const admin_request& request, const caller& client);
+  [[nodiscard]] result<void> has_pool() const;
   result<answer> kill_session(const admin_request& request, const caller& client);
   result<answer> upgrade(const admin_request& request, const caller& client);
   result<answer> set_log_level(const admin_request& request, const caller& client);

@@ -13,7 +13,7 @@ import pytest
 from conftest import StartNode
 from node import KiB, MiB, Node, run_cenote, until
 
-from cluster import Cluster, becomes, cluster_of, kill_node
+from cluster import Cluster, becomes, cluster_of, kill_node, peers
 
 Attach = Callable[..., Any]
 BLOCK = 64 * KiB
@@ -329,6 +329,32 @@ def test_copies_of_what_others_have_leave_first(pool: Pool, attach: Attach) -> N
     status = b.status()["dram"]
     assert of_pool(b, "fetched") == 240 and status["evicted"] > COUNT and status["copies"] > 0
     assert reader.match(own).resident == COUNT
+
+
+def test_a_node_that_is_drained_hands_its_blocks_on_and_loses_none_of_them(pool: Pool, attach: Attach) -> None:
+    a, b, c = pool.pooled()
+    keys = put(attach(a, "model", block=BLOCK), "shared")
+    away_of(a)
+    hosted = of_pool(b, "hosted")
+    said = run_cenote("cluster", "drain", "--socket", b.socket)
+    assert said.returncode == 0, said.stderr
+    assert said.stdout.startswith(f"{hosted} blocks were handed on")
+    assert cluster_of(b)["weight"] == 0 and peers(c)["b"]["weight"] == 0
+    put(attach(a, "model", block=BLOCK), "after")
+    settled(a)
+    assert of_pool(b, "hosted") == hosted  # nothing belongs there any more
+    b.stop()
+    reader = attach(c, "model", block=BLOCK)
+    until("all are found without it", lambda: found(reader, keys) == COUNT, limit=20)
+
+
+def test_a_node_that_rejoins_is_a_home_again(pool: Pool, attach: Attach) -> None:
+    a, b = pool.pooled(2)
+    assert run_cenote("cluster", "drain", "--socket", b.socket).returncode == 0
+    assert run_cenote("cluster", "rejoin", "--socket", b.socket).returncode == 0
+    until("a knows it", lambda: peers(a)["b"]["weight"] == cluster_of(b)["weight"] > 0)
+    put(attach(a, "model", block=BLOCK), "shared")
+    assert away_of(a) == of_pool(b, "hosted") > 0
 
 
 def test_peers_need_a_name(start_node: StartNode) -> None:

@@ -59,6 +59,7 @@ class lower_edges {
   /// are written before they are evicted.
   void forget_copies(edge_number edge, std::span<const lost_block> lost);
   void forget_copy(slab& home, memory::block_ref ref, std::uint8_t copies);
+  bool write_copy(edge_number edge, slab& home, memory::block_ref ref);
   void drain_lost(boot_time now);
   /// One step of eviction ahead of need. True: more to do.
   bool evict_ahead(boot_time now);
@@ -66,7 +67,6 @@ class lower_edges {
   void release_loading(edge_number edge);
 
  private:
-  bool write_copy(edge_number edge, slab& home, memory::block_ref ref);
   void write_down(edge_number edge, slab& home, memory::block_ref ref, bool leaves);
   bool demote_ahead(boot_time now);
   [[nodiscard]] std::uint64_t unwritten_excess() const noexcept;

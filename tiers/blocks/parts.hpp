@@ -11,6 +11,7 @@
 #include "tiers/blocks/evictor.hpp"
 #include "tiers/blocks/expiry.hpp"
 #include "tiers/blocks/handed_out.hpp"
+#include "tiers/blocks/handing_on.hpp"
 #include "tiers/blocks/idle_instances.hpp"
 #include "tiers/blocks/instance_table.hpp"
 #include "tiers/blocks/kept_blocks.hpp"
@@ -50,6 +51,7 @@ struct parts {
   allocator allocate{all, transfers, in_hands, evict, space, moves};
   kept_blocks kept{all, payers, pins, order};
   lower_edges edges{all, transfers, pins, order, blocks, evict, space, moves, allocate};
+  handing_on handing{all, order, transfers, edges};
   request_chains chains{all, payers, transfers, order, evict, edges};
   instance_table table{all, payers, order, space};
   idle_instances idle{all, payers, evict, space, kept, edges, chains, table};

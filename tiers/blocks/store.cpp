@@ -173,6 +173,25 @@ bool store::evict_ahead(boot_time now) {
 
 // ---------------------------------------------------------------------------------------------- the tier below
 
+result<void> store::begin_handing_on() {
+  const std::vector<edge_options>& edges = parts_->all.options.edges;
+  const auto found = std::ranges::find(edges, false, &edge_options::hinted);
+  if (found == edges.end()) return fail(error_code::invalid_argument, "no tier outside this machine takes blocks");
+  const auto edge = static_cast<edge_number>(found - edges.begin());
+  if (parts_->all.away[edge]) return fail(error_code::closed, "no other node can be reached");
+  parts_->handing.begin(edge);
+  return {};
+}
+
+bool store::hand_on() {
+  return parts_->handing.step();
+}
+
+std::optional<handed_on> store::end_handing_on(bool is_late) {
+  if (!parts_->handing.is_over() && !is_late) return std::nullopt;
+  return parts_->handing.end();
+}
+
 std::optional<edge_number> store::hinted_edge() const noexcept {
   const std::vector<edge_options>& edges = parts_->all.options.edges;
   const auto found = std::ranges::find(edges, true, &edge_options::hinted);

@@ -15,6 +15,7 @@
 #include "memory/block_record.hpp"
 #include "memory/index.hpp"
 #include "memory/version_table.hpp"
+#include "tiers/blocks/handing_on.hpp"
 #include "tiers/blocks/slab_request.hpp"
 #include "tiers/blocks/types.hpp"
 #include "tiers/prefetch/commands.hpp"
@@ -135,6 +136,13 @@ class store {
   /// … or it can never be known whether they have: their memory is not used again. Each tick() gives up one slab that
   /// has such memory, as soon as no pin or writer holds another block of it.
   void abandon_loading(edge_number edge = 0) noexcept;
+  /// Begins to write what is here to the first tier below that is asked what it holds, while it stays here: see
+  /// handing_on.hpp. Errors: invalid_argument (there is no such tier), closed (it is away).
+  result<void> begin_handing_on();
+  /// One step. True: more to do at once.
+  bool hand_on();
+  /// What came of it, once all ended, or when the time is over.
+  [[nodiscard]] std::optional<handed_on> end_handing_on(bool is_late);
   [[nodiscard]] bool is_present(instance_number number, std::uint32_t group, const full_key& full) const noexcept;
 
   // ---- prefetches

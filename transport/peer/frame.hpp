@@ -34,6 +34,7 @@ enum class frame_type : std::uint16_t {
   beat = 5,
   view = 6,
   leave = 7,
+  weigh = 8,  ///< how much the sender holds from now on: 64 bits
   ping = 9,
   pong = 10,
   bind = 16,  ///< of blocks, as the next: see block_messages.hpp. A request and its answer have one number

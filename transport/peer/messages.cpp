@@ -103,6 +103,12 @@ std::vector<std::byte> encode(const view& what) {
   return std::move(writer).take();
 }
 
+std::vector<std::byte> encode(const weigh& what) {
+  byte_writer writer;
+  writer.put(what.weight);
+  return std::move(writer).take();
+}
+
 result<hello> decode_hello(std::span<const std::byte> body) {
   byte_reader reader(body);
   bool is_good = true;
@@ -142,6 +148,12 @@ result<beat> decode_beat(std::span<const std::byte> body) {
   what.echo_ns = reader.get<std::int64_t>();
   what.held_ns = reader.get<std::int64_t>();
   return checked(what, reader, true, "beat");
+}
+
+result<weigh> decode_weigh(std::span<const std::byte> body) {
+  byte_reader reader(body);
+  const weigh what{reader.get<std::uint64_t>()};
+  return checked(what, reader, true, "weight");
 }
 
 result<view> decode_view(std::span<const std::byte> body) {

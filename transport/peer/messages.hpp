@@ -69,6 +69,11 @@ struct beat {
   std::int64_t held_ns = 0;  ///< for how long it had that one
 };
 
+/// How much the sender holds beside others, from now on.
+struct weigh {
+  std::uint64_t weight = 0;  ///< bytes; 0: nothing belongs there
+};
+
 /// A node as another one sees it.
 struct viewed {
   std::string name;
@@ -86,6 +91,7 @@ struct view {
 [[nodiscard]] std::vector<std::byte> encode(const refuse& what);
 [[nodiscard]] std::vector<std::byte> encode(const beat& what);
 [[nodiscard]] std::vector<std::byte> encode(const view& what);
+[[nodiscard]] std::vector<std::byte> encode(const weigh& what);
 
 [[nodiscard]] result<hello> decode_hello(std::span<const std::byte> body);
 [[nodiscard]] result<challenge> decode_challenge(std::span<const std::byte> body);
@@ -93,5 +99,6 @@ struct view {
 [[nodiscard]] result<refuse> decode_refuse(std::span<const std::byte> body);
 [[nodiscard]] result<beat> decode_beat(std::span<const std::byte> body);
 [[nodiscard]] result<view> decode_view(std::span<const std::byte> body);
+[[nodiscard]] result<weigh> decode_weigh(std::span<const std::byte> body);
 
 }  // namespace cenote::peer

@@ -101,6 +101,22 @@ BOOST_AUTO_TEST_CASE(a_frame_of_a_later_version_is_ignored_and_counted_and_a_req
   BOOST_TEST(nodes.a.link_of("b").has_value());
 }
 
+BOOST_AUTO_TEST_CASE(a_weight_that_changes_is_known_to_the_others_and_no_sooner_than_it_was_said) {
+  two_nodes nodes;
+  const auto weight_of_b = [&] { return nodes.a.peers().front().who.weight; };
+  nodes.b.set_weight(70);
+  const auto before = nodes.a.revision();
+  nodes.pass_on();
+  BOOST_TEST(weight_of_b() == 70U);
+  BOOST_TEST(nodes.a.revision() > before);
+  nodes.b.set_weight(0);
+  nodes.pass_on();
+  BOOST_TEST(weight_of_b() == 0U);
+  const auto cut = peer::encode_frame(peer::frame_type::weigh, 0, nodes.b.self().born, {});
+  (void)nodes.a.heard(two_nodes::link, cut, nodes.now);
+  BOOST_TEST(nodes.a.counters().bad_frames == 1U);
+}
+
 BOOST_AUTO_TEST_CASE(a_greeting_of_another_version_is_refused_with_both_named) {
   two_nodes nodes;
   constexpr peer::link_id stranger = 9;

@@ -1,0 +1,129 @@
+// A tier that is asked what it holds takes over what is here, in the order in which it was used last.
+#include "tiers/blocks/handing_on.hpp"
+
+#include <boost/test/unit_test.hpp>
+#include <vector>
+
+#include "tests/unit/tiers/blocks/node_fixture.hpp"
+
+namespace cenote::blocks::handing_on_test {
+
+using namespace testing;
+
+namespace {
+
+constexpr std::uint64_t mib = 1 << 20;
+constexpr std::uint64_t block = 64 << 10;
+
+store_options with_one_below(std::uint64_t window) {
+  store_options options = options_of(4 * mib, mib);
+  options.edges.push_back({.ingest = ingest::none, .write_window = window, .read_window = mib, .hinted = false});
+  return options;
+}
+
+struct world {
+  explicit world(std::uint64_t window = 2 * block) : at(with_one_below(window)) {}
+  ~world() { BOOST_TEST(at.broken_identity() == ""); }
+
+  void put(std::uint64_t n) {
+    ++at.now;
+    BOOST_TEST(a.put(key_of(n)).value == 1U);
+  }
+  /// Steps until nothing more is to be done at once; the keys that are written by then.
+  std::vector<transfer> pump() {
+    while (at.tier->hand_on()) continue;
+    return at.tier->take_demotions(0);
+  }
+  void answer(const std::vector<transfer>& all, transfer_result how) {
+    for (const transfer& each : all) at.tier->transferred(std::array{transfer_outcome{each.token, how, true}}, at.now);
+  }
+  /// Has all of it written; the keys in their order.
+  std::vector<full_key> hand_all_on(transfer_result how = transfer_result::done) {
+    std::vector<full_key> keys;
+    for (auto sent = pump(); !sent.empty(); sent = pump()) {
+      for (const transfer& each : sent) keys.push_back(each.full);
+      answer(sent, how);
+    }
+    return keys;
+  }
+
+  node at;
+  instance_number in = at.add(spec_of("one", block));
+  client a{at, in};
+};
+
+}  // namespace
+
+BOOST_FIXTURE_TEST_SUITE(handing_on_suite, world)
+
+BOOST_AUTO_TEST_CASE(what_was_used_last_goes_first_as_the_window_allows) {
+  for (std::uint64_t n = 0; n < 5; ++n) put(n);
+  BOOST_TEST(at.tier->begin_handing_on().has_value());
+  const auto first = pump();
+  BOOST_REQUIRE(first.size() == 2U);
+  BOOST_TEST((first[0].full == key_of(4) && first[1].full == key_of(3)));
+  BOOST_TEST(!at.tier->end_handing_on(false).has_value());
+  answer(first, transfer_result::done);
+  BOOST_TEST((hand_all_on() == std::vector<full_key>{key_of(2), key_of(1), key_of(0)}));
+  const auto ended = at.tier->end_handing_on(false);
+  BOOST_REQUIRE(ended.has_value());
+  BOOST_TEST(ended->taken == 5U);
+  BOOST_TEST(ended->left == 0U);
+  BOOST_TEST(at.present(in) == 5U);
+}
+
+BOOST_AUTO_TEST_CASE(what_the_tier_has_already_is_passed_over) {
+  put(1);
+  BOOST_TEST(at.tier->begin_handing_on().has_value());
+  BOOST_TEST(hand_all_on().size() == 1U);
+  put(2);
+  BOOST_TEST(at.tier->begin_handing_on().has_value());
+  BOOST_TEST((hand_all_on() == std::vector<full_key>{key_of(2)}));
+}
+
+BOOST_AUTO_TEST_CASE(what_is_refused_or_removed_meanwhile_is_said) {
+  for (std::uint64_t n = 0; n < 4; ++n) put(n);
+  BOOST_TEST(at.tier->begin_handing_on().has_value());
+  const auto first = pump();
+  BOOST_TEST(first.size() == 2U);
+  BOOST_TEST(a.remove(key_of(0)).value == 1U);
+  answer(first, transfer_result::dropped);
+  BOOST_TEST(hand_all_on().size() == 1U);
+  const auto ended = at.tier->end_handing_on(false);
+  BOOST_REQUIRE(ended.has_value());
+  BOOST_TEST(ended->taken == 1U);
+  BOOST_TEST(ended->left == 3U);
+}
+
+BOOST_AUTO_TEST_CASE(when_the_time_is_over_nothing_more_is_written) {
+  for (std::uint64_t n = 0; n < 5; ++n) put(n);
+  BOOST_TEST(at.tier->begin_handing_on().has_value());
+  const auto first = pump();
+  const auto ended = at.tier->end_handing_on(true);
+  BOOST_REQUIRE(ended.has_value());
+  BOOST_TEST(ended->taken == 0U);
+  BOOST_TEST(ended->left == 5U);
+  answer(first, transfer_result::done);
+  BOOST_TEST(pump().empty());
+}
+
+BOOST_AUTO_TEST_CASE(a_tier_that_goes_away_ends_it_only_by_the_time) {
+  put(1);
+  at.tier->set_standing(0, false);
+  BOOST_TEST(!at.tier->begin_handing_on().has_value());
+  at.tier->set_standing(0, true);
+  BOOST_TEST(at.tier->begin_handing_on().has_value());
+  at.tier->set_standing(0, false);
+  BOOST_TEST(pump().empty());
+  BOOST_TEST(!at.tier->end_handing_on(false).has_value());
+  BOOST_TEST(at.tier->end_handing_on(true)->left == 1U);
+}
+
+BOOST_AUTO_TEST_CASE(without_such_a_tier_it_is_refused) {
+  node alone(options_of(4 * mib, mib));
+  BOOST_TEST((alone.tier->begin_handing_on().error().code() == error_code::invalid_argument));
+}
+
+BOOST_AUTO_TEST_SUITE_END()
+
+}  // namespace cenote::blocks::handing_on_test

@@ -1,0 +1,124 @@
+#include "tiers/blocks/handing_on.hpp"
+
+#include <algorithm>
+
+#include "tiers/blocks/eviction_order.hpp"
+#include "tiers/blocks/lower_edges.hpp"
+#include "tiers/blocks/transfer_table.hpp"
+
+namespace cenote::blocks {
+
+using memory::block_record;
+using memory::block_ref;
+using memory::block_state;
+
+namespace {
+
+constexpr std::uint32_t looks_a_step = 8192;
+constexpr std::size_t writes_a_step = 256;
+
+block_ref ref_in(const slab& home, std::uint32_t record) noexcept {
+  return {home.what.index, record - home.what.first_record};
+}
+
+}  // namespace
+
+void handing_on::begin(edge_number edge) {
+  (void)end();
+  is_under_way_ = true;
+  is_sorted_ = false;
+  edge_ = edge;
+  next_record_ = 0;
+  so_far_ = {};
+}
+
+bool handing_on::step() {
+  if (!is_under_way_) return false;
+  if (!is_sorted_) {
+    gather();
+    return true;
+  }
+  settle();
+  return write_some();
+}
+
+/// Looks through some slabs; after the last one the blocks are put in order.
+void handing_on::gather() {
+  std::uint32_t looked = 0;
+  auto at = state_.by_record.lower_bound(next_record_);
+  for (; at != state_.by_record.end() && looked < looks_a_step; ++at) {
+    const slab& home = *at->second;
+    for (std::uint32_t i = 0; i < home.what.count; ++i) {
+      const std::uint32_t number = home.what.first_record + i;
+      const block_record& record = state_.records[number];
+      const bool is_here = record.state() == block_state::present;
+      if (!is_here || order_.kind_of(number) == block_kind::copy) continue;
+      if ((record.flags & block_record::flag_of(edge_)) == 0)
+        wanted_.emplace_back(count_of(record.last_use()), chain_block{number, record.version()});
+    }
+    looked += home.what.count;
+    next_record_ = home.what.first_record + home.what.count;
+  }
+  if (at != state_.by_record.end()) return;
+  std::ranges::sort(wanted_, {}, [](const auto& each) { return std::pair(each.first, each.second.record); });
+  is_sorted_ = true;
+}
+
+/// Null: it is not here any more.
+slab* handing_on::find(const chain_block& block) const noexcept {
+  slab* const home = state_.slab_of_record(block.record);
+  if (home == nullptr) return nullptr;
+  const block_record& record = state_.records[block.record];
+  return record.state() == block_state::present && record.version() == block.version ? home : nullptr;
+}
+
+bool handing_on::has_it_below(const chain_block& block) const noexcept {
+  return find(block) != nullptr && (state_.records[block.record].flags & block_record::flag_of(edge_)) != 0;
+}
+
+/// True: more fits now.
+bool handing_on::write_some() {
+  for (std::size_t i = 0; i < writes_a_step && !wanted_.empty(); ++i) {
+    const chain_block next = wanted_.back().second;
+    slab* const home = find(next);
+    if (home != nullptr && !has_it_below(next)) {
+      const block_ref ref = ref_in(*home, next.record);
+      if (state_.away[edge_]) return false;
+      if (!transfers_.is_moving(*home, ref)) {
+        if (!transfers_.may_write(edge_, pool_of(*home))) return false;
+        (void)edges_.write_copy(edge_, *home, ref);
+      }
+      written_.push_back(next);
+    } else {
+      ++(home != nullptr ? so_far_.taken : so_far_.left);
+    }
+    wanted_.pop_back();
+  }
+  return !wanted_.empty();
+}
+
+/// Counts those whose transfers have ended.
+void handing_on::settle() {
+  while (!written_.empty()) {
+    const chain_block& first = written_.front();
+    const slab* const home = find(first);
+    if (home != nullptr && transfers_.is_moving(*home, ref_in(*home, first.record))) return;
+    ++(has_it_below(first) ? so_far_.taken : so_far_.left);
+    written_.pop_front();
+  }
+}
+
+bool handing_on::is_over() const noexcept {
+  return is_under_way_ && is_sorted_ && wanted_.empty() && written_.empty();
+}
+
+handed_on handing_on::end() {
+  settle();
+  so_far_.left += wanted_.size() + written_.size();
+  wanted_ = {};
+  written_ = {};
+  is_under_way_ = false;
+  return std::exchange(so_far_, {});
+}
+
+}  // namespace cenote::blocks

@@ -1,0 +1,63 @@
+// Handing on: a node that is about to leave its cluster writes what is here to where it will belong.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <utility>
+#include <vector>
+
+#include "tiers/blocks/open_chains.hpp"
+#include "tiers/blocks/state.hpp"
+
+namespace cenote::blocks {
+
+class eviction_order;
+class lower_edges;
+class transfer_table;
+
+/// What became of the blocks that were to be handed on.
+struct handed_on {
+  std::uint64_t taken = 0;  ///< the tier below has them now
+  std::uint64_t left = 0;   ///< it does not: it had no room or no time, or they left by themselves
+};
+
+/// Writes blocks to a tier below while they stay here, most recently used first, as many at a time as its window has
+/// room for. What that tier has already is passed over. In steps: none looks at more than some thousand blocks, but for
+/// one that sorts them all (80 ms for a million).
+class handing_on {
+ public:
+  handing_on(state& state, eviction_order& order, transfer_table& transfers, lower_edges& edges) noexcept
+      : state_(state), order_(order), transfers_(transfers), edges_(edges) {}
+
+  /// Ends one that is under way, as if its time were over.
+  void begin(edge_number edge);
+  [[nodiscard]] bool is_under_way() const noexcept { return is_under_way_; }
+  /// True: there is more to do at once; else when transfers end, or never.
+  bool step();
+  /// All were written, or refused.
+  [[nodiscard]] bool is_over() const noexcept;
+  /// Writes nothing more. What was written by then.
+  handed_on end();
+
+ private:
+  [[nodiscard]] slab* find(const chain_block& block) const noexcept;
+  [[nodiscard]] bool has_it_below(const chain_block& block) const noexcept;
+  void gather();
+  bool write_some();
+  void settle();
+
+  state& state_;
+  eviction_order& order_;
+  transfer_table& transfers_;
+  lower_edges& edges_;
+  bool is_under_way_ = false;
+  bool is_sorted_ = false;
+  edge_number edge_ = 0;
+  std::uint32_t next_record_ = 0;                              ///< of the slabs that are looked through
+  std::vector<std::pair<std::uint64_t, chain_block>> wanted_;  ///< last used, block; the next one is the last
+  std::deque<chain_block> written_;                            ///< and not known to have come
+  handed_on so_far_;
+};
+
+}  // namespace cenote::blocks
