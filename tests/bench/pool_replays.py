@@ -1,6 +1,6 @@
 """What nodes whose memory is one pool hit, beside their simulation and beside one node with the memory of all of them.
 
-    python pool_replays.py [--requests N] [--nodes N] [--capacities BLOCKS,…] [--policies a,b] [--routes a,b] [--speed max]
+    python pool_replays.py [--requests N] [--nodes N] [--capacities BLOCKS,…] [--policies a,b] [--routes a,b]
 
 Each node has a part of the capacity, and one engine. The nodes count cached blocks alone, without water marks, as a
 simulation does, and wait for what they read. Ends with 1 where a replay with requests in turn has less than 0.95 of its
@@ -36,7 +36,7 @@ def replay(trace: Path, policy: str, route: str, blocks: int, arguments: Any) ->
         *(f"--block-bytes={BLOCK_KIB}KiB", f"--dram={blocks // arguments.nodes * BLOCK_KIB}KiB", "--nvme=0"),
         *(f"--set={each}" for each in (*SETS, *arguments.set)),
     ]
-    ended = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, check=False)
+    ended = subprocess.run(command, capture_output=True, text=True, check=False)
     if not ended.stdout:
         raise SystemExit(ended.stderr)
     return dict(json.loads(ended.stdout))
