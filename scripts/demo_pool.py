@@ -30,7 +30,7 @@ def command_for(trace: Path, nodes: int, dram: str) -> list[str]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("count", nargs="?", type=int, default=3, choices=range(2, 9), help="nodes")
-    parser.add_argument("--requests", type=int, default=3000, help="of the trace, the first so many (%(default)s)")
+    parser.add_argument("--requests", type=int, default=6000, help="of the trace, the first so many (%(default)s)")
     parser.add_argument("--dram", default="128MiB", help="of each node (%(default)s)")
     wanted = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="cenote-pool.") as folder:

@@ -381,14 +381,15 @@ std::string_view given(const CLI::App& command, const std::array<const char*, N>
 }
 
 /// Options of a real node that mean nothing together.
-result<void> check_real(const CLI::App& command, const replay::real_options& options) {
+result<void> check_real(const CLI::App& command, const replay::real_options& options, bool alone) {
   const auto refuse = [](std::string why) { return fail(error_code::invalid_argument, std::move(why)); };
   const auto nvme = options.nvme.empty() ? std::uint64_t{1} : parse_bytes(options.nvme).value_or(1);
   if (nvme == 0 && !options.nvme_at.empty()) {
     return refuse("--nvme-path is for an NVMe tier: leave it out, or leave out --nvme 0");
   }
-  if (nvme == 0 && options.remote.empty() && command.count("--prefetch-wait") > 0) {
-    return refuse("--prefetch-wait is for tiers below DRAM: leave it out, leave out --nvme 0, or add --remote");
+  if (nvme == 0 && alone && options.remote.empty() && command.count("--prefetch-wait") > 0) {
+    return refuse(
+        "--prefetch-wait is for tiers below DRAM: leave it out, leave out --nvme 0, or add --remote or --nodes");
   }
   if (options.engines == 1 && command.count("--deal") > 0) {
     return refuse("--deal is for several engines: leave it out, or leave out --engines 1");
@@ -424,7 +425,7 @@ result<void> check(const CLI::App& command, const replay_options& options) {
   if (options.path.empty() && (options.unit != "auto" || options.allow_left_out)) {
     return refuse("--time-unit and --allow-left-out are for a trace's file, and --generate reads none");
   }
-  return check_real(command, options.real);
+  return check_real(command, options.real, options.pool.nodes.empty());
 }
 
 exit_code run_replay(const CLI::App& command, const replay_options& options) {

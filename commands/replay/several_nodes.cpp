@@ -10,7 +10,7 @@ namespace {
 
 using nlohmann::ordered_json;
 
-double share_of(std::uint64_t tokens, const tally& sums) {
+double token_share(std::uint64_t tokens, const tally& sums) {
   return ratio(static_cast<double>(tokens), static_cast<double>(sums.tokens.get()));
 }
 
@@ -26,7 +26,7 @@ std::string fate_of(const node_result& node) {
 
 std::vector<std::string> row_of(const std::string& name, std::uint64_t planned, const tally& sums,
                                 const node_movement& moved, const std::string& fate) {
-  const auto part = [&](std::uint64_t tokens) { return fmt::format("{:.2f}", 100 * share_of(tokens, sums)); };
+  const auto part = [&](std::uint64_t tokens) { return fmt::format("{:.2f}", 100 * token_share(tokens, sums)); };
   return {name,
           fmt::format("{} of {}", sums.requests.get(), planned),
           part(sums.hit_tokens.get()),
@@ -57,7 +57,7 @@ std::vector<std::vector<std::string>> node_rows(const replay_result& replay) {
 std::vector<std::pair<std::string, std::string>> pool_lines(const replay_result& replay) {
   std::vector<std::pair<std::string, std::string>> all;
   if (replay.nodes.size() < 2) return all;
-  const double here = share_of(replay.sums->hit_tokens.get() - replay.sums->remote_tokens.get(), *replay.sums);
+  const double here = token_share(replay.sums->hit_tokens.get() - replay.sums->remote_tokens.get(), *replay.sums);
   all.emplace_back("remote hits add",
                    fmt::format("{} to {} of the nodes' own", percent(replay.hit_ratio() - here), percent(here)));
   if (replay.simulated_pool) {
@@ -93,7 +93,7 @@ ordered_json nodes_json(const replay_result& replay) {
                    {"prefix_tokens_dram", sums.upper_tokens.get()},
                    {"prefix_tokens_nvme", nvme_tokens_of(sums)},
                    {"prefix_tokens_remote", sums.remote_tokens.get()},
-                   {"hit_ratio", share_of(sums.hit_tokens.get(), sums)},
+                   {"hit_ratio", token_share(sums.hit_tokens.get(), sums)},
                    {"dram_capacity", each.dram_capacity},
                    {"nvme_capacity", each.nvme_capacity},
                    {"fetched", each.moved.fetched},

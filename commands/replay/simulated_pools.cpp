@@ -46,7 +46,7 @@ std::string share_text(const std::optional<double>& copies) {
   return copies ? fmt::format("{:g}", *copies) : "no rule";
 }
 
-double share_of(std::uint64_t tokens, const pool_sums& sums) {
+double pool_share(std::uint64_t tokens, const pool_sums& sums) {
   return ratio(static_cast<double>(tokens), static_cast<double>(sums.all.tokens));
 }
 
@@ -123,12 +123,13 @@ std::vector<std::vector<std::string>> pool_rows(const pool_sweep& sweep, std::si
   };
   for (const simulated_pool_cell& each : sweep.cells) {
     const pool_sums& sums = each.sums;
-    rows.push_back(
-        {each.pool.policy, std::to_string(each.pool.nodes), std::to_string(each.pool.capacity),
-         share_text(each.pool.copies), bare_share(sums.all.hit_ratio()), bare_share(share_of(sums.local_tokens, sums)),
-         bare_share(share_of(sums.all.prefix_tokens - sums.local_tokens, sums)), bare_share(each.one_node.hit_ratio()),
-         fmt::format("{:.3f}", ratio(sums.all.hit_ratio(), each.one_node.hit_ratio())), std::to_string(sums.fetched),
-         fmt::format("{:.1f}", per_request(sums.messages()))});
+    rows.push_back({each.pool.policy, std::to_string(each.pool.nodes), std::to_string(each.pool.capacity),
+                    share_text(each.pool.copies), bare_share(sums.all.hit_ratio()),
+                    bare_share(pool_share(sums.local_tokens, sums)),
+                    bare_share(pool_share(sums.all.prefix_tokens - sums.local_tokens, sums)),
+                    bare_share(each.one_node.hit_ratio()),
+                    fmt::format("{:.3f}", ratio(sums.all.hit_ratio(), each.one_node.hit_ratio())),
+                    std::to_string(sums.fetched), fmt::format("{:.1f}", per_request(sums.messages()))});
   }
   return rows;
 }
