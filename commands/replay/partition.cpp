@@ -33,10 +33,9 @@ std::vector<std::uint32_t> partition(const simulation::trace& trace, std::uint32
     std::uint32_t engine = first + dealt[node]++ % engines;
     if (mode == partition_mode::conversation) {
       const bool here = last.engine >= first && last.engine < first + engines;
-      const auto least = std::ranges::min_element(std::span(load).subspan(first, engines));
-      engine = here && shared * 2 >= last.length
-                   ? last.engine
-                   : first + static_cast<std::uint32_t>(least - std::span(load).subspan(first, engines).begin());
+      const auto loads = std::span(load).subspan(first, engines);
+      const auto least = std::ranges::min_element(loads) - loads.begin();
+      engine = here && shared * 2 >= last.length ? last.engine : first + static_cast<std::uint32_t>(least);
     }
     for (const std::uint32_t block : blocks) owners[block] = {engine, blocks.size()};
     load[engine] += blocks.size();

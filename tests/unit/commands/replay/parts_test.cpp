@@ -116,6 +116,30 @@ BOOST_AUTO_TEST_CASE(round_robin_goes_round) {
   BOOST_TEST(partition(of, 3, partition_mode::round_robin) == (std::vector<std::uint32_t>{0, 1, 2, 0, 1, 2, 0}));
 }
 
+BOOST_AUTO_TEST_CASE(each_node_has_engines_of_its_own_and_conversations_are_bound_within_it) {
+  simulation::trace of;
+  std::vector<std::uint32_t> node_of;
+  for (std::uint64_t turn = 0; turn < 20; ++turn) {
+    for (const std::uint64_t talk : {100U, 200U, 300U, 400U, 500U, 600U}) {
+      ids blocks{0};
+      for (std::uint64_t i = 0; i < 3 + turn; ++i) blocks.push_back(talk * 1000 + i);
+      of.add(turn * 1000, 512 * blocks.size(), blocks);
+      node_of.push_back(static_cast<std::uint32_t>(talk / 100 % 3));
+    }
+  }
+  run_settings how = settings_of(6, 1);
+  how.nodes = 3;
+  for (const auto mode : {partition_mode::conversation, partition_mode::round_robin}) {
+    const auto engine_of = partition(of, 2, mode, node_of);
+    std::set<std::uint32_t> used(engine_of.begin(), engine_of.end());
+    BOOST_TEST(used.size() == 6U);
+    for (std::size_t i = 0; i < engine_of.size(); ++i) {
+      BOOST_TEST(how.node_of(engine_of[i]) == node_of[i]);
+      if (mode == partition_mode::conversation) BOOST_TEST(engine_of[i] == engine_of[i % 6]);
+    }
+  }
+}
+
 BOOST_AUTO_TEST_SUITE_END()
 
 BOOST_AUTO_TEST_SUITE(replay_board)
