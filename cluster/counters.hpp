@@ -27,7 +27,8 @@ struct cluster_gauges {
 /// Of blocks between nodes.
 struct pool_counters {
   std::uint64_t fetched = 0, fetched_bytes = 0, offered = 0, offered_bytes = 0, missed = 0, unanswered = 0;
-  std::uint64_t lent = 0, lent_bytes = 0, brought_up = 0, hosted = 0, not_hosted = 0, wrong = 0, refused = 0;
+  std::uint64_t lent = 0, lent_bytes = 0, sent_elsewhere = 0, brought_up = 0, hosted = 0, not_hosted = 0, wrong = 0,
+                refused = 0;
 };
 
 }  // namespace cenote::cluster
@@ -105,6 +106,8 @@ struct figure_table<cluster::pool_counters> {
       {"cluster.pool.lent", "cenote_cluster_lent_total", counter, "blocks", "Blocks sent to nodes that asked.",
        &all::lent},
       {"cluster.pool.lent_bytes", "cenote_cluster_lent_bytes_total", counter, "bytes", "The same.", &all::lent_bytes},
+      {"cluster.pool.sent_elsewhere", "cenote_cluster_sent_elsewhere_total", counter, "blocks",
+       "Asked for while this node had much to do, and named to be had at another one.", &all::sent_elsewhere},
       {"cluster.pool.brought_up", "cenote_cluster_brought_up_total", counter, "blocks",
        "Blocks that came up from a tier below because another node asked.", &all::brought_up},
       {"cluster.pool.hosted", "cenote_cluster_hosted_total", counter, "blocks", "Blocks of other nodes stored here.",

@@ -68,7 +68,8 @@ void guest::heard(peer::link_id from, frame_type type, std::uint64_t request, st
   switch (type) {
     case frame_type::bind: return bind(from, request, body);
     case frame_type::locate: return locate(from, request, body);
-    case frame_type::fetch: return fetch(from, request, body);
+    case frame_type::fetch: return fetch(from, body, true);
+    case frame_type::fetch_here: return fetch(from, body, false);
     case frame_type::offer: return offer(from, request, body);
     case frame_type::forget: return forget(from, request, body);
     default: return;  // a later version's
@@ -205,27 +206,57 @@ void guest::locate(peer::link_id from, std::uint64_t request, std::span<const st
   pool_.send(from, frame_type::located, request, peer::encode(answer));
 }
 
-void guest::fetch(peer::link_id from, std::uint64_t /*request*/, std::span<const std::byte> body) {
-  const auto asked = peer::decode_block_request(body);
+void guest::fetch(peer::link_id from, std::span<const std::byte> body, bool may_go_elsewhere) {
+  auto asked = peer::decode_block_request(body);
   if (!asked) return misbehaves(from, asked.error().message());
   if (std::ranges::any_of(asked->blocks, [](const auto& each) { return is_offer(each.first); }))
     return misbehaves(from, "names blocks that it asks for as blocks that are offered");
   hosted* const of = find(from, asked->handle);
-  if (of != nullptr && of->session && asked->group < of->spec.groups.size() && !asked->blocks.empty()) {
+  queued_fetch wanted{std::move(*asked), true, may_go_elsewhere};
+  if (of != nullptr && of->session && wanted.asked.group < of->spec.groups.size() && !wanted.asked.blocks.empty()) {
     auto& waiting = usage_[from].fetches;
-    if (waiting.empty()) return lend(from, *of, *asked, true);
-    if (waiting.size() < most_queued) return waiting.push_back({*asked, true});
+    if (!waiting.empty() || is_busy_with_others(from)) send_elsewhere(from, *of, wanted);
+    if (wanted.asked.blocks.empty()) return;
+    if (waiting.empty()) return lend(from, *of, wanted);
+    if (waiting.size() < most_queued) return waiting.push_back(std::move(wanted));
   }
-  for (const auto& [token, key] : asked->blocks) misses_[from].emplace_back(token, block_answer::missing);
+  for (const auto& [token, key] : wanted.asked.blocks) misses_[from].emplace_back(token, block_answer::missing);
 }
 
 /// Pins what is here, and sends it; what only a tier below has comes up first.
-void guest::lend(peer::link_id to, hosted& of, const peer::block_request& asked, bool may_bring_up) {
+void guest::lend(peer::link_id to, hosted& of, const queued_fetch& wanted) {
   std::vector<place> lent;
-  const peer::block_request absent = pin_present(to, of, asked, may_bring_up, lent);
-  if (!absent.blocks.empty()) answer_absent(to, of, absent, may_bring_up);
-  touch(of, asked.group, lent);
+  const peer::block_request absent = pin_present(to, of, wanted, lent);
+  if (!absent.blocks.empty()) answer_absent(to, of, absent, wanted.may_bring_up);
+  touch(of, wanted.asked.group, lent);
   send_loans(of, std::move(lent));
+}
+
+/// Half of what one node may be sent at a time is on its way to others.
+bool guest::is_busy_with_others(peer::link_id than) const {
+  const auto used = usage_.find(than);
+  const std::uint64_t mine = used == usage_.end() ? 0 : used->second.loans;
+  return 2 * (lent_ - mine) >= options_.window;
+}
+
+/// Of the blocks those that another node was sent lately are to be had there.
+void guest::send_elsewhere(peer::link_id to, const hosted& of, queued_fetch& rest) {
+  const pool_member* const asker = pool_.member_on(to);
+  if (!std::exchange(rest.may_go_elsewhere, false) || asker == nullptr) return;
+  std::map<std::string, std::vector<std::uint64_t>> by_node;
+  std::erase_if(rest.asked.blocks, [&](const auto& each) {
+    const auto& [token, key] = each;
+    const std::string& name = borrowers_.borrower(of.identity, reduce_key(key.view(), rest.asked.group));
+    const bool is_there =
+        !name.empty() && name != asker->name &&
+        std::ranges::find(pool_.members().others, name, &pool_member::name) != pool_.members().others.end();
+    if (is_there) by_node[name].push_back(token);
+    return is_there;
+  });
+  for (auto& [name, tokens] : by_node) {
+    count(pool_.counters.sent_elsewhere, tokens.size());
+    pool_.send(to, frame_type::elsewhere, 0, peer::encode(peer::elsewhere_answer{name, std::move(tokens)}));
+  }
 }
 
 /// How many blocks may be pinned now.
@@ -251,14 +282,15 @@ void guest::serve_queues() {
       if (of != nullptr && room_for(link, of->spec.groups[used.fetches.front().asked.group].stride()) == 0) break;
       const queued_fetch next = std::move(used.fetches.front());
       used.fetches.pop_front();
-      if (of != nullptr) lend(link, *of, next.asked, next.may_bring_up);
+      if (of != nullptr) lend(link, *of, next);
     }
   }
 }
 
 /// Returns those that are not here. What there is no room for waits.
-peer::block_request guest::pin_present(peer::link_id to, hosted& of, const peer::block_request& asked,
-                                       bool may_bring_up, std::vector<place>& lent) {
+peer::block_request guest::pin_present(peer::link_id to, hosted& of, const queued_fetch& wanted,
+                                       std::vector<place>& lent) {
+  const peer::block_request& asked = wanted.asked;
   const std::uint64_t stride = of.spec.groups[asked.group].stride();
   const std::vector<std::byte> keys = flat(asked);
   const std::size_t width = asked.blocks.empty() ? 1 : asked.blocks.front().second.size;
@@ -271,8 +303,11 @@ peer::block_request guest::pin_present(peer::link_id to, hosted& of, const peer:
                                       : of.session->lookup.pin_prefix(rest, asked.group, std::span(pins).subspan(next));
     if (!held) {
       const auto first = asked.blocks.begin() + static_cast<std::ptrdiff_t>(next);
-      queue_first(
-          to, {{.handle = asked.handle, .group = asked.group, .blocks = {first, asked.blocks.end()}}, may_bring_up});
+      queued_fetch waits{{.handle = asked.handle, .group = asked.group, .blocks = {first, asked.blocks.end()}},
+                         wanted.may_bring_up,
+                         wanted.may_go_elsewhere};
+      send_elsewhere(to, of, waits);
+      if (!waits.asked.blocks.empty()) queue_first(to, std::move(waits));
       break;
     }
     for (const std::size_t end = next + *held; next < end; ++next) {
@@ -321,7 +356,7 @@ void guest::bring_up(peer::link_id to, hosted& of, peer::block_request wanted) {
   count(pool_.counters.brought_up, wanted.blocks.size());
   room_.run(of.session->number, std::move(entries), true,
             [this, to, wanted = std::move(wanted)](const std::vector<completion>&) {
-              if (hosted* const still = find(to, wanted.handle)) lend(to, *still, wanted, false);
+              if (hosted* const still = find(to, wanted.handle)) lend(to, *still, {wanted, false, false});
             });
 }
 
@@ -376,6 +411,12 @@ void guest::send_loan(hosted& of, const place& to, loan& what) {
 void guest::sent(peer::link_id to, std::uint64_t token, bool is_sent) {
   const auto found = loans_.find({to, token});
   if (found == loans_.end()) return;
+  const pool_member* const other = pool_.member_on(to);
+  const auto of = instances_.find(found->second.handle);
+  if (is_sent && other != nullptr && of != instances_.end()) {
+    const loan& lent = found->second;
+    borrowers_.note(of->second.identity, reduce_key(lent.full.view(), lent.group), other->name);
+  }
   end_loan(found);
   if (!is_sent && pool_.member_on(to) != nullptr) misses_[to].emplace_back(token, block_answer::missing);
 }

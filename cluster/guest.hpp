@@ -18,6 +18,7 @@
 #include <vector>
 
 #include "cluster/pool.hpp"
+#include "cluster/recent_loans.hpp"
 #include "core/instance_spec.hpp"
 #include "memory/block_record.hpp"
 #include "memory/index.hpp"
@@ -75,8 +76,10 @@ struct guest_options {
 };
 
 /// The pool's half that serves others. Reads look blocks up and pin them as an engine does, on the network's thread;
-/// what only a tier below has is brought up first. A block is sent from where it lies; its pin ends when it is sent.
-/// Blocks that are offered are reserved, filled as they come, and stored when their checksum is right.
+/// what only a tier below has is brought up first. While other nodes are sent much, blocks that another
+/// node was sent lately are to be had there: so one hot prefix does not keep one node busy. A block is sent from where
+/// it lies; its pin ends when it is sent. Blocks that are offered are reserved, filled as they come, and stored when
+/// their checksum is right.
 class guest final : public pool_half {
  public:
   static constexpr std::size_t most_instances = 1024;
@@ -142,6 +145,7 @@ class guest final : public pool_half {
   struct queued_fetch {
     peer::block_request asked;
     bool may_bring_up = true;
+    bool may_go_elsewhere = false;
   };
   /// What one link has under way.
   struct usage {
@@ -158,10 +162,12 @@ class guest final : public pool_half {
   [[nodiscard]] std::uint64_t stride_of(std::uint32_t handle, std::uint32_t group) const;
 
   void locate(peer::link_id from, std::uint64_t request, std::span<const std::byte> body);
-  void fetch(peer::link_id from, std::uint64_t request, std::span<const std::byte> body);
-  void lend(peer::link_id to, hosted& of, const peer::block_request& asked, bool may_bring_up);
-  [[nodiscard]] peer::block_request pin_present(peer::link_id to, hosted& of, const peer::block_request& asked,
-                                                bool may_bring_up, std::vector<place>& lent);
+  void fetch(peer::link_id from, std::span<const std::byte> body, bool may_go_elsewhere);
+  void lend(peer::link_id to, hosted& of, const queued_fetch& wanted);
+  [[nodiscard]] peer::block_request pin_present(peer::link_id to, hosted& of, const queued_fetch& wanted,
+                                                std::vector<place>& lent);
+  [[nodiscard]] bool is_busy_with_others(peer::link_id than) const;
+  void send_elsewhere(peer::link_id to, const hosted& of, queued_fetch& rest);
   [[nodiscard]] std::size_t room_for(peer::link_id to, std::uint64_t stride) const;
   void queue_first(peer::link_id to, queued_fetch rest);
   void serve_queues();
@@ -201,6 +207,7 @@ class guest final : public pool_half {
   std::map<place, delivery> deliveries_;
   std::vector<ended_delivery> ended_;
   std::map<peer::link_id, usage> usage_;
+  recent_loans borrowers_;
   std::uint64_t lent_ = 0;                               ///< bytes, to all
   std::map<peer::link_id, peer::block_answers> misses_;  ///< to be told with the next flush
 };

@@ -579,6 +579,8 @@ std::optional<other_frame> membership::take_frame(member_record& from, link_reco
     case peer::frame_type::locate:
     case peer::frame_type::located:
     case peer::frame_type::fetch:
+    case peer::frame_type::fetch_here:
+    case peer::frame_type::elsewhere:
     case peer::frame_type::fetched:
     case peer::frame_type::offer:
     case peer::frame_type::accept:

@@ -12,7 +12,8 @@ constexpr std::size_t most_closed = 256;    // links
 
 bool is_answer(peer::frame_type type) noexcept {
   using enum peer::frame_type;
-  return type == bound || type == located || type == fetched || type == accept || type == stored || type == forgot;
+  return type == bound || type == located || type == fetched || type == elsewhere || type == accept || type == stored ||
+         type == forgot;
 }
 
 }  // namespace

@@ -3,7 +3,7 @@
     python pool.py [--blocks N] [--block BYTES] [--rounds N] [--json]
 
 fetch       N blocks that one node has, from the prefetch at another node until its client holds them: the question
-            where they are, the transfer, the check of every block, and their publication. Limit: blocks of the same size
+            where they are, the transfer, the check of every block, and their publication. Limit: blocks of that size
             between two processes, by `cenote bench peer` in the same rounds, which checks nothing.
 locate      where 1,000 keys are, over four other nodes that have a quarter of them each; from the client's call to its
             answer. Limit: three requests between two nodes' actors, of `cenote bench peer`, and 100 us.

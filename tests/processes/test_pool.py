@@ -6,6 +6,7 @@ import mmap
 import os
 import threading
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -429,6 +430,27 @@ def test_copies_of_what_others_have_leave_first(pool: Pool, attach: Attach) -> N
     status = b.status()["dram"]
     assert of_pool(b, "fetched") == 240 and status["evicted"] > COUNT and status["copies"] > 0
     assert reader.match(own).resident == COUNT
+
+
+def test_a_hot_prefix_is_given_on_by_those_who_fetched_it(start_node: StartNode, attach: Attach) -> None:
+    pool = Pool(start_node)
+    for index in range(4):
+        settings = pool.settings(index, weight="1PiB" if index == 0 else "1")  # all blocks belong to the first
+        pool.nodes.append(start_node(*settings, "remote.peer_window=512KiB", capacity="16MiB"))
+    pool.all_ask()
+    home, *others = pool.nodes
+    writer, readers = attach(home, "model", block=BLOCK), [attach(each, "model", block=BLOCK) for each in others]
+
+    def hammer(number: int) -> bool:
+        keys = put(writer, f"hot{number}")
+        with ThreadPoolExecutor(len(readers)) as threads:
+            assert list(threads.map(lambda each: found(each, keys), readers)) == [COUNT] * len(readers)
+        return of_pool(home, "sent_elsewhere") > 0 and sum(of_pool(each, "lent") for each in others) > 0
+
+    assert any(hammer(number) for number in range(20)), "the home sent all of it to each of them"
+    fetched = sum(of_pool(each, "fetched") for each in others)
+    assert of_pool(home, "lent") < fetched
+    assert all(of_pool(each, "wrong") == 0 for each in pool.nodes)
 
 
 def test_a_node_that_is_drained_hands_its_blocks_on_and_loses_none_of_them(pool: Pool, attach: Attach) -> None:

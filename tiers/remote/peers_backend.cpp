@@ -324,6 +324,13 @@ void peers_backend::ask_next(std::uint64_t token, moving& what) {
   what.landed = 0;
   what.sum.reset();
   what.now = stage::queued;
+  if (const std::string home = std::exchange(what.of.sent_us, {}); !home.empty()) {
+    what.insists = true;
+    if (node* const back = find_node(home); back != nullptr && admits(home)) {
+      what.at = back->link;
+      return back->to_fetch.push_back(token);
+    }
+  }
   while (what.next < what.of.names.size()) {
     const std::string& name = what.of.names[what.next++];
     node* const home = name.empty() ? nullptr : find_node(name);
@@ -346,9 +353,9 @@ void peers_backend::pump_queue(node& at, bool up) {
   auto& queue = up ? at.to_fetch : at.to_offer;
   std::uint64_t& under_way = up ? at.fetching : at.offering;
   peer::block_request frame;
+  frame_type type{};
   const auto say = [&] {
-    if (!frame.blocks.empty())
-      pool_.send(at.link, up ? frame_type::fetch : frame_type::offer, next_number_++, peer::encode(frame));
+    if (!frame.blocks.empty()) pool_.send(at.link, type, next_number_++, peer::encode(frame));
     frame.blocks.clear();
   };
   while (!queue.empty()) {
@@ -371,10 +378,12 @@ void peers_backend::pump_queue(node& at, bool up) {
     }
     const std::uint64_t bytes = what.what.memory.size();
     if (of.handle == 0 || (under_way != 0 && under_way + bytes > options_.window)) break;
-    const bool fits = frame.handle == of.handle && frame.group == what.what.name.group && !frame.blocks.empty() &&
-                      frame.blocks.front().second.size == what.what.name.full.size &&
+    const frame_type wanted = !up ? frame_type::offer : what.insists ? frame_type::fetch_here : frame_type::fetch;
+    const bool fits = type == wanted && frame.handle == of.handle && frame.group == what.what.name.group &&
+                      !frame.blocks.empty() && frame.blocks.front().second.size == what.what.name.full.size &&
                       frame.blocks.size() < peer::most_keys;
     if (!fits) say();
+    type = wanted;
     frame.handle = of.handle;
     frame.group = what.what.name.group;
     frame.blocks.emplace_back(token, what.what.name.full);
@@ -453,6 +462,34 @@ void peers_backend::take_fetched(node& at, std::span<const std::byte> body) {
     found->second.was_answered = true;
     leave_node(found->second, token);
     ask_next(token, found->second);
+  }
+  for (auto& [link, each] : nodes_) pump(each);
+}
+
+/// The home has much to do, and names a node that it sent these blocks lately. That one is asked once.
+void peers_backend::take_elsewhere(node& at, std::span<const std::byte> body) {
+  const auto named = peer::decode_elsewhere_answer(body);
+  if (!named) return pool_.close(at.link, "a node sent " + named.error().message());
+  node* const other = find_node(named->node);
+  const bool is_usable = other != nullptr && other->link != at.link && admits(other->name);
+  for (const std::uint64_t token : named->tokens) {
+    const auto found = moving_.find(token);
+    if (found == moving_.end() || is_offer(token) || found->second.at != at.link || found->second.now != stage::asked)
+      continue;
+    moving& what = found->second;
+    note(at.name, true);
+    leave_node(what, token);
+    what.of.sent_us = at.name;
+    if (!is_usable || what.insists) {
+      ask_next(token, what);
+      continue;
+    }
+    what.insists = true;
+    what.landed = 0;
+    what.sum.reset();
+    what.now = stage::queued;
+    what.at = other->link;
+    other->to_fetch.push_back(token);
   }
   for (auto& [link, each] : nodes_) pump(each);
 }
@@ -676,6 +713,7 @@ void peers_backend::heard(peer::link_id from, frame_type type, std::uint64_t req
     return take_bound(*at, identity, body);
   }
   if (type == frame_type::fetched) return take_fetched(*at, body);
+  if (type == frame_type::elsewhere) return take_elsewhere(*at, body);
   if (type == frame_type::accept) return take_accept(*at, body);
   if (type == frame_type::stored) return take_stored(*at, body);
   if (const auto asked = parts_.find(request);

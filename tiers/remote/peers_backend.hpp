@@ -33,9 +33,9 @@ struct peers_options {
 };
 
 /// The pool's half that asks others. A block belongs to the nodes that cluster::placement names, this one among them; a
-/// get asks the present homes, then those of before the last change; a put goes to all present ones, one after the
-/// other. Fetches from several nodes run side by side. What
-/// a node does not answer in time, or answers wrongly, opens that node's breaker and no other's.
+/// get asks the present homes, then those of before the last change, and on the way whom a home names; a put goes to
+/// all present ones, one after the other. Fetches from several nodes run side by side. What a node does not answer in
+/// time, or answers wrongly, opens that node's breaker and no other's.
 ///
 /// Calls are carried out on the network's thread, where all state lives. The memory of a get is given back at once,
 /// since nothing but that thread fills it; that of a put when the network has let go of it: a link that takes no bytes
@@ -78,6 +78,7 @@ class peers_backend final : public backend, public cluster::pool_half {
     std::array<std::string, 2 * most_replicas> names{};
     std::size_t present = 0;
     bool is_here = false;  ///< this node is one of the present ones
+    std::string sent_us;   ///< the home that has named another node: it is asked again after that one
   };
 
   /// An instance as one node knows it.
@@ -112,6 +113,7 @@ class peers_backend final : public backend, public cluster::pool_half {
     steady_time begun{};
     bool was_wrong = false;
     bool was_answered = false;            ///< by some node
+    bool insists = false;                 ///< nobody is to name another node any more
     bool was_stored = false;              ///< … of a put: by one of its homes
     std::optional<item_result> result{};  ///< of a put whose bytes are the network's still
   };
@@ -157,6 +159,7 @@ class peers_backend final : public backend, public cluster::pool_half {
   void leave_node(moving& what, std::uint64_t token);
   void take_bound(node& at, std::uint64_t identity, std::span<const std::byte> body);
   void take_fetched(node& at, std::span<const std::byte> body);
+  void take_elsewhere(node& at, std::span<const std::byte> body);
   void take_accept(node& at, std::span<const std::byte> body);
   void take_stored(node& at, std::span<const std::byte> body);
   void take_located(std::uint64_t number, std::span<const std::byte> body);

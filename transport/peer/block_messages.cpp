@@ -115,6 +115,14 @@ std::vector<std::byte> encode(const forget_answer& what) {
   return std::move(writer).take();
 }
 
+std::vector<std::byte> encode(const elsewhere_answer& what) {
+  byte_writer writer;
+  put_why(writer, what.node);
+  writer.put(static_cast<std::uint32_t>(what.tokens.size()));
+  for (const std::uint64_t each : what.tokens) writer.put(each);
+  return std::move(writer).take();
+}
+
 result<bind_request> decode_bind_request(std::span<const std::byte> body) {
   byte_reader reader(body);
   bind_request what;
@@ -190,6 +198,18 @@ result<block_answers> decode_block_answers(std::span<const std::byte> body) {
     what.emplace_back(token, static_cast<block_answer>(reader.get<std::uint8_t>()));
   }
   return checked(std::move(what), reader, is_good, "answer about blocks");
+}
+
+result<elsewhere_answer> decode_elsewhere_answer(std::span<const std::byte> body) {
+  byte_reader reader(body);
+  bool is_good = true;
+  elsewhere_answer what;
+  what.node = get_text(reader, longest_why, is_good);
+  const auto count = reader.get<std::uint32_t>();
+  is_good = is_good && count <= most_keys && count <= reader.remaining() / token_bytes;
+  if (is_good) what.tokens.reserve(count);
+  for (std::uint32_t i = 0; is_good && i < count; ++i) what.tokens.push_back(reader.get<std::uint64_t>());
+  return checked(std::move(what), reader, is_good, "answer that names another node");
 }
 
 result<forget_request> decode_forget_request(std::span<const std::byte> body) {

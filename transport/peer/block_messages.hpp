@@ -59,6 +59,12 @@ enum class block_answer : std::uint8_t {
 };
 using block_answers = std::vector<std::pair<std::uint64_t, block_answer>>;
 
+/// Blocks that another node may give sooner.
+struct elsewhere_answer {
+  std::string node{};
+  std::vector<std::uint64_t> tokens{};
+};
+
 struct forget_request {
   std::uint64_t identity = 0;
   std::uint64_t cleared = 0;      ///< not 0: all of the instance; the clear's number
@@ -76,6 +82,7 @@ struct forget_answer {
 [[nodiscard]] std::vector<std::byte> encode(const locate_answer& what);
 [[nodiscard]] std::vector<std::byte> encode(const block_request& what);
 [[nodiscard]] std::vector<std::byte> encode(const block_answers& what);
+[[nodiscard]] std::vector<std::byte> encode(const elsewhere_answer& what);
 [[nodiscard]] std::vector<std::byte> encode(const forget_request& what);
 [[nodiscard]] std::vector<std::byte> encode(const forget_answer& what);
 
@@ -85,6 +92,7 @@ struct forget_answer {
 [[nodiscard]] result<locate_answer> decode_locate_answer(std::span<const std::byte> body);
 [[nodiscard]] result<block_request> decode_block_request(std::span<const std::byte> body);
 [[nodiscard]] result<block_answers> decode_block_answers(std::span<const std::byte> body);
+[[nodiscard]] result<elsewhere_answer> decode_elsewhere_answer(std::span<const std::byte> body);
 [[nodiscard]] result<forget_request> decode_forget_request(std::span<const std::byte> body);
 [[nodiscard]] result<forget_answer> decode_forget_answer(std::span<const std::byte> body);
 

@@ -42,9 +42,11 @@ enum class frame_type : std::uint16_t {
   locate = 20,
   located = 21,
   fetch = 22,
-  fetched = 24,  ///< those that bring no bytes
+  fetch_here = 23,  ///< the same, but not to be sent elsewhere
+  fetched = 24,     ///< those that bring no bytes
   offer = 25,
   accept = 26,
+  elsewhere = 27,  ///< fetch: another node was sent these lately, and this one has much to do
   stored = 28,
   forget = 29,
   forgot = 30,

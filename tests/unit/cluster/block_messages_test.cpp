@@ -34,6 +34,7 @@ std::vector<sample> samples() {
       {encode(locate_answer{std::vector<bool>(77, true)}), reader(decode_locate_answer)},
       {encode(block_request{1, 2, {{3, key_of(16, 1)}, {4, key_of(16, 2)}}}), reader(decode_block_request)},
       {encode(block_answers{{3, block_answer::send}, {4, block_answer::full}}), reader(decode_block_answers)},
+      {encode(elsewhere_answer{"n2", {3, 4}}), reader(decode_elsewhere_answer)},
       {encode(forget_request{1, 2, {{3, 4}, {5, 6}}}), reader(decode_forget_request)},
       {encode(forget_answer{1, "why"}), reader(decode_forget_answer)},
   };

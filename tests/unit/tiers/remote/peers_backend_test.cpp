@@ -119,12 +119,13 @@ struct world {
   void run(std::chrono::milliseconds how_long) { wire.run_until(wire.now() + how_long); }
 
   /// The next frame of that type that the other node has heard; runs until there is one.
-  frame next(frame_type type) {
+  frame next(frame_type type) { return next_of(heard, type); }
+  frame next_of(std::vector<frame>& of, frame_type type) {
     for (int i = 0; i < 100; ++i) {
-      const auto found = std::ranges::find(heard, type, &frame::type);
-      if (found != heard.end()) {
+      const auto found = std::ranges::find(of, type, &frame::type);
+      if (found != of.end()) {
         frame one = std::move(*found);
-        heard.erase(found);
+        of.erase(found);
         return one;
       }
       run(1ms);
@@ -159,13 +160,17 @@ struct world {
     return all;
   }
   void send_block(std::uint64_t token, std::uint64_t number, bool is_right = true) {
+    send_block_by(*there, there_link, token, number, is_right);
+  }
+  void send_block_by(fake_network& by, peer::link_id link, std::uint64_t token, std::uint64_t number,
+                     bool is_right = true) {
     sending[token] = content_of(number);
     peer::piece_header head;
     head.token = token;
     head.what = static_cast<std::uint16_t>(cluster::piece_kind::asked);
     head.checksum =
         bind_checksum(checksum_of(sending[token]), identity_of(spec), 0, key_of(number)) ^ (is_right ? 0 : 1);
-    there->send_block(there_link, head, sending[token]);
+    by.send_block(link, head, sending[token]);
     run(5ms);
   }
 
@@ -195,6 +200,47 @@ struct world {
   std::vector<frame> heard;
   std::map<std::uint64_t, std::vector<std::byte>> memory, landed, sending;
   std::map<std::uint64_t, peer::piece_header> heads;
+};
+
+/// Another node, to which no block belongs.
+struct second_node {
+  explicit second_node(world& with) : all(with) {
+    peer::network_events events;
+    events.opened = [this](peer::link_id which, bool, const endpoint&) { link = which; };
+    events.closed = [](peer::link_id, const error&) {};
+    events.heard = [this](peer::link_id, std::span<const std::byte> bytes) {
+      const auto read = peer::decode_frame(bytes);
+      heard.push_back({read->type, read->request, {read->body.begin(), read->body.end()}});
+    };
+    events.sent = [](peer::link_id, std::uint64_t, const result<void>&) {};
+    network = std::make_unique<fake_network>(all.wire, "c", endpoint{"c", 1}, events);
+    const peer::link_id here = all.here->dial({"c", 1});
+    all.run(10ms);
+    peer::ticket proof{};
+    proof.fill(std::byte{2});
+    network->await_blocks(link, proof);
+    all.here->join_blocks(here, {"c", 1}, proof);
+    cluster::pool_members now = all.pool.members();
+    now.others.push_back({.name = "c", .weight = 0, .link = here, .carries_blocks = true});
+    all.pool.take_members(now);
+    all.run(10ms);
+  }
+  ~second_node() { network->stop(); }
+
+  frame next(frame_type type) { return all.next_of(heard, type); }
+  void say(frame_type type, std::uint64_t request, std::span<const std::byte> body) {
+    network->send(link, peer::encode_frame(type, request, {1}, body));
+    all.run(5ms);
+  }
+  void accept_bind() {
+    say(frame_type::bound, next(frame_type::bind).request, peer::encode(peer::bind_answer{4, 0, {}}));
+  }
+  void send_block(std::uint64_t token, std::uint64_t number) { all.send_block_by(*network, link, token, number); }
+
+  world& all;
+  std::unique_ptr<fake_network> network;
+  peer::link_id link = 0;
+  std::vector<frame> heard;
 };
 
 }  // namespace
@@ -414,6 +460,55 @@ BOOST_AUTO_TEST_CASE(garbage_about_blocks_closes_the_link) {
   (void)all.next(frame_type::fetch);
   all.say(frame_type::fetched, 0, std::vector<std::byte>(3));
   BOOST_TEST((all.got[1] == item_result::refused));
+}
+
+BOOST_AUTO_TEST_CASE(a_home_that_names_a_node_that_is_not_there_is_asked_again_and_must_not_name_another) {
+  world all;
+  all.get(1);
+  all.accept_bind();
+  const auto tokens = world::tokens_in(all.next(frame_type::fetch));
+  all.say(frame_type::elsewhere, 0, peer::encode(peer::elsewhere_answer{"nobody", tokens}));
+  const auto again = world::tokens_in(all.next(frame_type::fetch_here));
+  BOOST_TEST((again == tokens));
+  all.say(frame_type::elsewhere, 0, peer::encode(peer::elsewhere_answer{"nobody", tokens}));
+  BOOST_TEST((world::tokens_in(all.next(frame_type::fetch_here)) == tokens));
+  all.send_block(tokens[0], 1);
+  BOOST_TEST((all.got[1] == item_result::done));
+}
+
+BOOST_AUTO_TEST_CASE(a_node_that_a_home_names_is_asked_once_and_then_the_home_again) {
+  world all;
+  second_node other(all);
+  for (std::uint64_t number = 1; number <= 2; ++number) all.get(number);
+  all.accept_bind();
+  const auto tokens = world::tokens_in(all.next(frame_type::fetch));
+  BOOST_REQUIRE(tokens.size() == 2U);
+  all.say(frame_type::elsewhere, 0, peer::encode(peer::elsewhere_answer{"c", tokens}));
+  other.accept_bind();
+  BOOST_TEST((world::tokens_in(other.next(frame_type::fetch_here)) == tokens));
+  other.send_block(tokens[0], 1);
+  BOOST_TEST((all.got[1] == item_result::done));
+  BOOST_TEST((all.memory[1] == content_of(1)));
+  other.say(frame_type::fetched, 0, peer::encode(peer::block_answers{{tokens[1], block_answer::missing}}));
+  BOOST_TEST((world::tokens_in(all.next(frame_type::fetch_here)) == std::vector{tokens[1]}));
+  all.send_block(tokens[1], 2);
+  BOOST_TEST((all.got[2] == item_result::done));
+}
+
+BOOST_AUTO_TEST_CASE(a_named_node_that_goes_away_costs_nothing_but_the_way_back) {
+  world all;
+  second_node other(all);
+  all.get(1);
+  all.accept_bind();
+  const auto tokens = world::tokens_in(all.next(frame_type::fetch));
+  all.say(frame_type::elsewhere, 0, peer::encode(peer::elsewhere_answer{"c", tokens}));
+  other.accept_bind();
+  (void)other.next(frame_type::fetch_here);
+  other.network->stop();
+  all.run(10ms);
+  BOOST_TEST((world::tokens_in(all.next(frame_type::fetch_here)) == tokens));
+  all.send_block(tokens[0], 1);
+  BOOST_TEST((all.got[1] == item_result::done));
 }
 
 BOOST_AUTO_TEST_SUITE_END()
