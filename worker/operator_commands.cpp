@@ -68,18 +68,25 @@ result<operator_commands::answer> operator_commands::status(const admin_request&
   return std::nullopt;
 }
 
+namespace {
+
+/// Answers an operator with how many it was, on the loop's thread, if that is still there.
+auto count_reply(operator_commands::reply to, const char* what, std::weak_ptr<local::event_loop> loop) {
+  return [to = std::move(to), what, loop = std::move(loop)](const result<outcome>& counted) {
+    const auto count = counted ? counted->get() : std::unexpected(counted.error());
+    result<std::string> text =
+        count ? result<std::string>(json({{what, *count}}).dump()) : std::unexpected(count.error());
+    if (const auto still = loop.lock()) still->post([to, text = std::move(text)] { to(text); });
+  };
+}
+
+}  // namespace
+
 /// Asks an actor for something that may take long, and answers with how many it was: nobody else waits for it.
 template <class Actor, class... Arguments>
 void operator_commands::ask_count(reply to, const char* what, const Actor& whom, Arguments... arguments) {
   ask_then<outcome>(
-      context_.system, [] { return true; },
-      [to = std::move(to), what, loop = sockets_](const result<outcome>& counted) {
-        const auto count = counted ? counted->get() : std::unexpected(counted.error());
-        result<std::string> text =
-            count ? result<std::string>(json({{what, *count}}).dump()) : std::unexpected(count.error());
-        if (const auto still = loop.lock()) still->post([to, text = std::move(text)] { to(text); });
-      },
-      whom, std::move(arguments)...);
+      context_.system, [] { return true; }, count_reply(std::move(to), what, sockets_), whom, std::move(arguments)...);
 }
 
 result<operator_commands::answer> operator_commands::clear(const admin_request& request, const caller& client) {
@@ -145,16 +152,13 @@ result<operator_commands::answer> operator_commands::drain(const admin_request& 
   constexpr std::uint64_t most_s = 3600;
   if (auto pooled = has_pool(); !pooled) return std::unexpected(pooled.error());
   const caf::timespan limit = std::chrono::seconds(std::min(request.id.value_or(usual_s), most_s));
+  const auto answer_with = count_reply(client.defer(), "handed_on", sockets_);
   ask_then<outcome>(
       context_.system, [] { return true; },
-      [this, to = client.defer(), limit, loop = sockets_](const result<outcome>& weighed) {
-        const auto done = weighed ? weighed->get() : std::unexpected(weighed.error());
-        const auto still = loop.lock();
-        if (!still) return;
-        still->post([this, to, done, limit] {
-          if (!done) return to(std::unexpected(done.error()));
-          ask_count(to, "handed_on", context_.dram, hand_on_atom_v, limit);
-        });
+      [answer_with, limit, dram = context_.dram, &system = context_.system](const result<outcome>& weighed) {
+        if (!weighed || !weighed->get()) return answer_with(weighed);
+        ask_then<outcome>(
+            system, [] { return true; }, answer_with, dram, hand_on_atom_v, limit);
       },
       context_.cluster, weigh_atom_v, false);
   return std::nullopt;

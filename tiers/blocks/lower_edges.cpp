@@ -58,9 +58,11 @@ void lower_edges::write_down(edge_number edge, slab& home, block_ref ref, bool l
 }
 
 /// Writes a copy, while the block stays, to the first tier from `first` on that takes all blocks and lacks this one. If
-/// the write window is full it is written when it is evicted.
+/// the write window is full it is written when it is evicted. What another node stored here it offers to others itself.
 void lower_edges::write_through(slab& home, block_ref ref, edge_number first) {
+  const bool is_hosted = order_.kind_of(home.what.first_record + ref.block()) == block_kind::hosted;
   for (edge_number edge = first; edge < state_.options.edges.size(); ++edge) {
+    if (is_hosted && !state_.options.edges[edge].hinted) continue;
     if (state_.options.edges[edge].ingest == ingest::all && write_copy(edge, home, ref)) return;
   }
 }

@@ -292,12 +292,10 @@ void peers_backend::offer_next(moving_map::iterator which, item_result so_far) {
   what.at = 0;
   what.now = stage::queued;
   what.result.reset();
-  while (what.next < what.of.present) {
+  const bool is_late = pool_.now() - what.begun >= options_.timeout;  // its deadline is past, and there is no other one
+  while (!is_late && what.next < what.of.present) {
     node* const home = find_node(what.of.names[what.next++]);
-    if (home == nullptr || !admits(home->name)) continue;
-    what.at = home->link;
-    home->to_offer.push_back(which->first);
-    return;
+    if (home != nullptr && admits(home->name)) return queue_at(*home, which->first, what);
   }
   end(which, what.of.is_here && so_far == item_result::refused ? item_result::own : so_far);
 }
@@ -326,21 +324,21 @@ void peers_backend::ask_next(std::uint64_t token, moving& what) {
   what.now = stage::queued;
   if (const std::string home = std::exchange(what.of.sent_us, {}); !home.empty()) {
     what.insists = true;
-    if (node* const back = find_node(home); back != nullptr && admits(home)) {
-      what.at = back->link;
-      return back->to_fetch.push_back(token);
-    }
+    if (node* const back = find_node(home); back != nullptr && admits(home)) return queue_at(*back, token, what);
   }
   while (what.next < what.of.names.size()) {
     const std::string& name = what.of.names[what.next++];
     node* const home = name.empty() ? nullptr : find_node(name);
-    if (home == nullptr || !admits(name)) continue;
-    what.at = home->link;
-    home->to_fetch.push_back(token);
-    return;
+    if (home != nullptr && admits(name)) return queue_at(*home, token, what);
   }
   const auto found = moving_.find(token);
   end(found, what.was_wrong ? item_result::wrong : what.was_answered ? item_result::missing : item_result::refused);
+}
+
+void peers_backend::queue_at(node& at, std::uint64_t token, moving& what) {
+  what.at = at.link;
+  (is_offer(token) ? at.to_offer : at.to_fetch).push_back(token);
+  must_pump_ = true;
 }
 
 void peers_backend::pump(node& at) {
@@ -477,10 +475,10 @@ void peers_backend::take_elsewhere(node& at, std::span<const std::byte> body) {
     if (found == moving_.end() || is_offer(token) || found->second.at != at.link || found->second.now != stage::asked)
       continue;
     moving& what = found->second;
-    note(at.name, true);
+    note(at.name, !what.insists);
     leave_node(what, token);
-    what.of.sent_us = at.name;
-    if (!is_usable || what.insists) {
+    if (!what.insists) what.of.sent_us = at.name;
+    if (what.insists || !is_usable) {
       ask_next(token, what);
       continue;
     }
@@ -488,10 +486,8 @@ void peers_backend::take_elsewhere(node& at, std::span<const std::byte> body) {
     what.landed = 0;
     what.sum.reset();
     what.now = stage::queued;
-    what.at = other->link;
-    other->to_fetch.push_back(token);
+    queue_at(*other, token, what);
   }
-  for (auto& [link, each] : nodes_) pump(each);
 }
 
 void peers_backend::take_accept(node& at, std::span<const std::byte> body) {
@@ -725,6 +721,9 @@ void peers_backend::heard(peer::link_id from, frame_type type, std::uint64_t req
 }
 
 void peers_backend::flush() {
+  while (std::exchange(must_pump_, false)) {
+    for (auto& [link, each] : nodes_) pump(each);
+  }
   if (!got_outcomes_.empty()) told_.got(std::exchange(got_outcomes_, {}));
   if (!put_outcomes_.empty()) told_.put(std::exchange(put_outcomes_, {}));
 }

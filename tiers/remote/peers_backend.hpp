@@ -153,6 +153,7 @@ class peers_backend final : public backend, public cluster::pool_half {
   void begin_get(item what, steady_time now);
   void ask_next(std::uint64_t token, moving& what);
   void offer_next(moving_map::iterator which, item_result so_far);
+  void queue_at(node& at, std::uint64_t token, moving& what);
   void pump(node& at);
   void pump_queue(node& at, bool up);
   void end(moving_map::iterator which, item_result how);
@@ -204,6 +205,7 @@ class peers_backend final : public backend, public cluster::pool_half {
   std::uint64_t next_number_ = 1;
   std::vector<item_outcome> put_outcomes_, got_outcomes_;
   std::optional<bool> stands_;
+  bool must_pump_ = false;  ///< something waits for a node that was not pumped since
 };
 
 }  // namespace cenote::remote

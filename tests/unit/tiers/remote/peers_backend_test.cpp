@@ -470,10 +470,19 @@ BOOST_AUTO_TEST_CASE(a_home_that_names_a_node_that_is_not_there_is_asked_again_a
   all.say(frame_type::elsewhere, 0, peer::encode(peer::elsewhere_answer{"nobody", tokens}));
   const auto again = world::tokens_in(all.next(frame_type::fetch_here));
   BOOST_TEST((again == tokens));
-  all.say(frame_type::elsewhere, 0, peer::encode(peer::elsewhere_answer{"nobody", tokens}));
-  BOOST_TEST((world::tokens_in(all.next(frame_type::fetch_here)) == tokens));
   all.send_block(tokens[0], 1);
   BOOST_TEST((all.got[1] == item_result::done));
+}
+
+BOOST_AUTO_TEST_CASE(a_home_that_names_another_node_again_and_again_is_left) {
+  world all;
+  all.get(1);
+  all.accept_bind();
+  const auto tokens = world::tokens_in(all.next(frame_type::fetch));
+  all.say(frame_type::elsewhere, 0, peer::encode(peer::elsewhere_answer{"nobody", tokens}));
+  (void)all.next(frame_type::fetch_here);
+  all.say(frame_type::elsewhere, 0, peer::encode(peer::elsewhere_answer{"nobody", tokens}));
+  BOOST_TEST((all.got[1] == item_result::refused));
 }
 
 BOOST_AUTO_TEST_CASE(a_node_that_a_home_names_is_asked_once_and_then_the_home_again) {
