@@ -91,7 +91,7 @@ def test_wrong_bytes_are_found_whichever_node_they_come_from(tmp_path: Path, hom
     trace = tmp_path / "spoilt.jsonl"
     trace.write_text("".join(json.dumps(line) + "\n" for line in lines))
     corrupting = environment(home, CENOTE_REPLAY_TEST_CORRUPT="1")
-    said = run_json(trace, "--nodes", "3", *SMALL, "--speed", "1x", env=corrupting, code=1)
+    said = run_json(trace, "--nodes", "3", *SMALL, "--speed", "1x", "--concurrency", "1", env=corrupting, code=1)
     assert [each["wrong_blocks"] > 0 for each in said["nodes"]] == [False, True, True]
     assert any("wrong bytes" in each for each in said["failures"])
 
