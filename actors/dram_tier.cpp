@@ -480,7 +480,7 @@ caf::result<outcome> dram_tier::hand_on(caf::timespan limit) {
 
 void dram_tier::continue_handing_on() {
   if (!handing_) return;
-  handing_->has_more = store_->hand_on();
+  handing_->has_more = store_->hand_on(boot_now());
   const bool is_late = is_due(handing_->until, boot_now());
   const auto ended = store_->end_handing_on(is_late);
   if (!ended) return ask_for_turn();

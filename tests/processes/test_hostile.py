@@ -21,7 +21,7 @@ from node import FULL, SANITIZED, MiB, Node, until
 
 Attach = Callable[..., Any]
 STRANGERS = (65534, 65533)
-SECONDS = 600.0 if FULL else 30.0
+SECONDS = 600.0 if FULL else 15.0
 BLOCK = 4096
 
 

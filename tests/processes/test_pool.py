@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import mmap
 import os
+import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,7 @@ from typing import Any
 import blocks
 import pytest
 from conftest import StartNode
-from node import KiB, MiB, Node, run_cenote, until
+from node import FULL, KiB, MiB, Node, run_cenote, until
 
 from cluster import Cluster, becomes, cluster_of, kill_node, peers
 
@@ -180,6 +181,68 @@ def test_a_home_that_stands_still_hangs_nobody(pool: Pool, attach: Attach) -> No
     until("it is asked again", lambda: found(reader, keys) == COUNT, limit=40)
 
 
+class Traffic:
+    """Stores blocks at one node and fetches them at another, over and over; what it reads is looked at."""
+
+    def __init__(self, writer: Any, reader: Any) -> None:
+        self._writer, self._reader = writer, reader
+        self._ends = threading.Event()
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self.failures: list[BaseException] = []
+        self.rounds = 0
+
+    def _run(self) -> None:
+        try:
+            while not self._ends.is_set():
+                keys = put(self._writer, f"traffic{self.rounds}", 20)
+                found(self._reader, keys)
+                self.rounds += 1
+        except BaseException as failure:  # shown where it is joined
+            self.failures.append(failure)
+
+    def __enter__(self) -> Traffic:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._ends.set()
+        self._thread.join(60)
+        assert not self._thread.is_alive() and self.failures == []
+
+    def goes_on(self, rounds: int = 2) -> None:
+        """Some rounds are over that begin from now on."""
+        wanted = self.rounds + rounds + 1
+        until("traffic goes on", lambda: self.rounds >= wanted or self.failures, limit=40)
+        assert self.failures == []
+
+
+@pytest.mark.parametrize("fault", ["kill", "stop", "cut", "drain"])
+def test_a_home_that_fails_under_load_costs_no_byte_and_no_error(pool: Pool, attach: Attach, fault: str) -> None:
+    a, b, c = pool.pooled()
+    with Traffic(attach(a, "model", block=BLOCK), attach(b, "model", block=BLOCK)) as traffic:
+        for _ in range(20 if FULL else 3):
+            pool.all_ask()
+            traffic.goes_on()
+            if fault == "kill":
+                c.restart_worker()
+            elif fault == "stop":
+                with c.worker_stopped():
+                    traffic.goes_on(1)
+            elif fault == "drain":
+                assert run_cenote("cluster", "drain", "--socket", c.socket).returncode == 0
+                traffic.goes_on(1)
+                assert run_cenote("cluster", "rejoin", "--socket", c.socket).returncode == 0
+            else:
+                for other in ("a", "b"):
+                    assert run_cenote("debug", "partition", "c", other, "both", "--socket", c.socket).returncode == 0
+                traffic.goes_on(1)
+                assert run_cenote("debug", "heal", "--socket", c.socket).returncode == 0
+        pool.all_ask()
+        traffic.goes_on()
+    assert all(of_pool(each, "wrong") == 0 for each in (a, b, c))
+    assert of_pool(c, "hosted") > 0
+
+
 @pytest.mark.parametrize("direction", ["both", "one"])
 def test_nodes_that_are_cut_off_from_each_other_do_without(pool: Pool, attach: Attach, direction: str) -> None:
     a, b = pool.pooled(2)
@@ -209,19 +272,56 @@ def test_altered_bytes_are_never_served(pool: Pool, attach: Attach) -> None:
     assert of_pool(b, "fetched") == 0
 
 
+def with_disks(pool: Pool, start_node: StartNode, folder: Any, count: int = 2) -> list[Node]:
+    """Nodes that write all blocks to a disk of their own."""
+    for index in range(count):
+        path = folder.with_name(f"disk{index}")
+        path.mkdir()
+        disk = [f'nvme.paths=["{path}"]', "nvme.capacity=64MiB", "nvme.ingest=all"]
+        pool.nodes.append(start_node(*pool.settings(index), *disk, capacity="16MiB"))
+    pool.all_ask()
+    return pool.nodes
+
+
+def test_a_home_that_comes_back_with_its_disk_serves_what_it_had(
+    start_node: StartNode, attach: Attach, folder: Any
+) -> None:
+    pool = Pool(start_node)
+    a, b, c = with_disks(pool, start_node, folder, 3)
+    keys = put(attach(a, "model", block=BLOCK), "shared")
+    away_of(a)
+    hosted = of_pool(b, "hosted")
+    until("it is on b's disk", lambda: b.status()["nvme"]["blocks"] >= hosted > 0, limit=20)
+    b.stop()
+    reader = attach(c, "model", block=BLOCK)
+    assert sum(found(reader, [key]) for key in keys) < COUNT
+    b.start()
+    pool.all_ask()
+    until("all of it is found", lambda: found(reader, keys) == COUNT, limit=30)
+    assert of_pool(b, "brought_up") > 0
+
+
+def test_what_a_node_hosts_counts_against_its_own_quota(start_node: StartNode, attach: Attach) -> None:
+    pool = Pool(start_node)
+    for index, quota in enumerate(["0", "1MiB"]):
+        settings = pool.settings(index, weight="1" if index == 0 else "1PiB")
+        pool.nodes.append(start_node(*settings, f"groups.tenant.quota={quota}", capacity="16MiB"))
+    pool.all_ask()
+    a, b = pool.nodes
+    session = attach(a, "model", block=BLOCK, instance_group="tenant")
+    keys = put(session, "shared")
+    settled(a)
+    assert of_pool(b, "hosted") > 0
+    assert b.group_used("tenant") <= MiB
+    assert a.group_used("tenant") > 3 * MiB
+    assert session.match(keys).resident == COUNT
+
+
 def test_what_only_a_homes_disk_has_is_brought_up_for_others(
     start_node: StartNode, attach: Attach, folder: Any
 ) -> None:
     pool = Pool(start_node)
-    nodes = []
-    for index in range(2):
-        path = folder.with_name(f"disk{index}")
-        path.mkdir()
-        disk = [f'nvme.paths=["{path}"]', "nvme.capacity=64MiB", "nvme.ingest=all"]
-        node = start_node(*pool.settings(index), *disk, capacity="16MiB")
-        nodes.append(node)
-        pool.nodes.append(node)
-    pool.all_ask()
+    nodes = with_disks(pool, start_node, folder)
     a, b = nodes
     writer = attach(a, "model", block=BLOCK)
     keys = put(writer, "shared")

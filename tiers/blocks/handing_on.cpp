@@ -16,6 +16,8 @@ namespace {
 
 constexpr std::uint32_t looks_a_step = 8192;
 constexpr std::size_t writes_a_step = 256;
+constexpr unsigned most_tries = 10;
+constexpr tenths pause = tenths(3);  // between two tries
 
 block_ref ref_in(const slab& home, std::uint32_t record) noexcept {
   return {home.what.index, record - home.what.first_record};
@@ -29,16 +31,17 @@ void handing_on::begin(edge_number edge) {
   is_sorted_ = false;
   edge_ = edge;
   next_record_ = 0;
-  so_far_ = {};
+  tries_ = 1;
 }
 
-bool handing_on::step() {
+bool handing_on::step(boot_time now) {
   if (!is_under_way_) return false;
   if (!is_sorted_) {
     gather();
     return true;
   }
   settle();
+  offer_again(now);
   return write_some();
 }
 
@@ -76,6 +79,27 @@ bool handing_on::has_it_below(const chain_block& block) const noexcept {
   return find(block) != nullptr && (state_.records[block.record].flags & block_record::flag_of(edge_)) != 0;
 }
 
+/// Its transfer is over, or there was none.
+void handing_on::note_end(const chain_block& block) {
+  if (find(block) == nullptr) return;
+  if (has_it_below(block))
+    ++so_far_.taken;
+  else
+    refused_.push_back(block);
+}
+
+/// A home that takes much at once has no room for a moment.
+void handing_on::offer_again(boot_time now) {
+  if (!wanted_.empty() || !written_.empty() || refused_.empty() || tries_ >= most_tries) return;
+  if (again_at_ == boot_time{}) again_at_ = now + pause;
+  if (!is_due(again_at_, now)) return;
+  again_at_ = {};
+  ++tries_;
+  for (const chain_block& each : refused_) wanted_.emplace_back(0, each);
+  std::ranges::reverse(wanted_);
+  refused_.clear();
+}
+
 /// True: more fits now.
 bool handing_on::write_some() {
   for (std::size_t i = 0; i < writes_a_step && !wanted_.empty(); ++i) {
@@ -90,7 +114,7 @@ bool handing_on::write_some() {
       }
       written_.push_back(next);
     } else {
-      ++(home != nullptr ? so_far_.taken : so_far_.left);
+      note_end(next);
     }
     wanted_.pop_back();
   }
@@ -103,20 +127,26 @@ void handing_on::settle() {
     const chain_block& first = written_.front();
     const slab* const home = find(first);
     if (home != nullptr && transfers_.is_moving(*home, ref_in(*home, first.record))) return;
-    ++(has_it_below(first) ? so_far_.taken : so_far_.left);
+    note_end(first);
     written_.pop_front();
   }
 }
 
 bool handing_on::is_over() const noexcept {
-  return is_under_way_ && is_sorted_ && wanted_.empty() && written_.empty();
+  const bool may_go_on = !refused_.empty() && tries_ < most_tries;
+  return is_under_way_ && is_sorted_ && wanted_.empty() && written_.empty() && !may_go_on;
 }
 
 handed_on handing_on::end() {
   settle();
-  so_far_.left += wanted_.size() + written_.size();
+  for (const chain_block& each : written_) note_end(each);
+  for (const auto& [used, each] : wanted_) note_end(each);
+  so_far_.left = static_cast<std::uint64_t>(
+      std::ranges::count_if(refused_, [&](const chain_block& each) { return find(each) != nullptr; }));
   wanted_ = {};
   written_ = {};
+  refused_ = {};
+  again_at_ = {};
   is_under_way_ = false;
   return std::exchange(so_far_, {});
 }

@@ -19,12 +19,12 @@ class transfer_table;
 /// What became of the blocks that were to be handed on.
 struct handed_on {
   std::uint64_t taken = 0;  ///< the tier below has them now
-  std::uint64_t left = 0;   ///< it does not: it had no room or no time, or they left by themselves
+  std::uint64_t left = 0;  ///< it does not: it had no room, or there was no time. What left meanwhile counts as neither
 };
 
 /// Writes blocks to a tier below while they stay here, most recently used first, as many at a time as its window has
-/// room for. What that tier has already is passed over. In steps: none looks at more than some thousand blocks, but for
-/// one that sorts them all (80 ms for a million).
+/// room for. What that tier has already is passed over, what it refuses is offered again a little later. In steps: none
+/// looks at more than some thousand blocks, but for one that sorts them all (80 ms for a million).
 class handing_on {
  public:
   handing_on(state& state, eviction_order& order, transfer_table& transfers, lower_edges& edges) noexcept
@@ -34,7 +34,7 @@ class handing_on {
   void begin(edge_number edge);
   [[nodiscard]] bool is_under_way() const noexcept { return is_under_way_; }
   /// True: there is more to do at once; else when transfers end, or never.
-  bool step();
+  bool step(boot_time now);
   /// All were written, or refused.
   [[nodiscard]] bool is_over() const noexcept;
   /// Writes nothing more. What was written by then.
@@ -43,6 +43,8 @@ class handing_on {
  private:
   [[nodiscard]] slab* find(const chain_block& block) const noexcept;
   [[nodiscard]] bool has_it_below(const chain_block& block) const noexcept;
+  void note_end(const chain_block& block);
+  void offer_again(boot_time now);
   void gather();
   bool write_some();
   void settle();
@@ -57,6 +59,9 @@ class handing_on {
   std::uint32_t next_record_ = 0;                              ///< of the slabs that are looked through
   std::vector<std::pair<std::uint64_t, chain_block>> wanted_;  ///< last used, block; the next one is the last
   std::deque<chain_block> written_;                            ///< and not known to have come
+  std::vector<chain_block> refused_;
+  unsigned tries_ = 0;
+  boot_time again_at_{};
   handed_on so_far_;
 };
 

@@ -183,8 +183,8 @@ result<void> store::begin_handing_on() {
   return {};
 }
 
-bool store::hand_on() {
-  return parts_->handing.step();
+bool store::hand_on(boot_time now) {
+  return parts_->handing.step(now);
 }
 
 std::optional<handed_on> store::end_handing_on(bool is_late) {

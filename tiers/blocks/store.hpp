@@ -140,7 +140,7 @@ class store {
   /// handing_on.hpp. Errors: invalid_argument (there is no such tier), closed (it is away).
   result<void> begin_handing_on();
   /// One step. True: more to do at once.
-  bool hand_on();
+  bool hand_on(boot_time now);
   /// What came of it, once all ended, or when the time is over.
   [[nodiscard]] std::optional<handed_on> end_handing_on(bool is_late);
   [[nodiscard]] bool is_present(instance_number number, std::uint32_t group, const full_key& full) const noexcept;

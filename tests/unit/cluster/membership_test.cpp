@@ -18,7 +18,7 @@ namespace {
 #ifdef __SANITIZE_ADDRESS__
 constexpr std::uint64_t usual_seeds = 500;
 #elif defined(__OPTIMIZE__)
-constexpr std::uint64_t usual_seeds = 10000;
+constexpr std::uint64_t usual_seeds = 4000;
 #else
 constexpr std::uint64_t usual_seeds = 300;
 #endif

@@ -31,7 +31,7 @@ struct world {
   }
   /// Steps until nothing more is to be done at once; the keys that are written by then.
   std::vector<transfer> pump() {
-    while (at.tier->hand_on()) continue;
+    while (at.tier->hand_on(at.now)) continue;
     return at.tier->take_demotions(0);
   }
   void answer(const std::vector<transfer>& all, transfer_result how) {
@@ -81,7 +81,7 @@ BOOST_AUTO_TEST_CASE(what_the_tier_has_already_is_passed_over) {
   BOOST_TEST((hand_all_on() == std::vector<full_key>{key_of(2)}));
 }
 
-BOOST_AUTO_TEST_CASE(what_is_refused_or_removed_meanwhile_is_said) {
+BOOST_AUTO_TEST_CASE(what_is_removed_meanwhile_is_forgotten_and_what_is_refused_offered_again) {
   for (std::uint64_t n = 0; n < 4; ++n) put(n);
   BOOST_TEST(at.tier->begin_handing_on().has_value());
   const auto first = pump();
@@ -89,10 +89,30 @@ BOOST_AUTO_TEST_CASE(what_is_refused_or_removed_meanwhile_is_said) {
   BOOST_TEST(a.remove(key_of(0)).value == 1U);
   answer(first, transfer_result::dropped);
   BOOST_TEST(hand_all_on().size() == 1U);
+  BOOST_TEST(!at.tier->end_handing_on(false).has_value());
+  (void)pump();
+  at.now += tenths(3);
+  BOOST_TEST((hand_all_on() == std::vector<full_key>{key_of(3), key_of(2)}));
   const auto ended = at.tier->end_handing_on(false);
   BOOST_REQUIRE(ended.has_value());
-  BOOST_TEST(ended->taken == 1U);
-  BOOST_TEST(ended->left == 3U);
+  BOOST_TEST(ended->taken == 3U);
+  BOOST_TEST(ended->left == 0U);
+}
+
+BOOST_AUTO_TEST_CASE(what_is_refused_again_and_again_is_said) {
+  put(1);
+  BOOST_TEST(at.tier->begin_handing_on().has_value());
+  std::size_t tries = 0;
+  std::optional<handed_on> ended;
+  for (int i = 0; !ended && i < 100; ++i) {
+    tries += hand_all_on(transfer_result::dropped).size();
+    at.now += tenths(3);
+    ended = at.tier->end_handing_on(false);
+  }
+  BOOST_TEST(tries == 10U);
+  BOOST_REQUIRE(ended.has_value());
+  BOOST_TEST(ended->taken == 0U);
+  BOOST_TEST(ended->left == 1U);
 }
 
 BOOST_AUTO_TEST_CASE(when_the_time_is_over_nothing_more_is_written) {
