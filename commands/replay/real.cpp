@@ -172,7 +172,9 @@ std::vector<std::string> curve_policies(const replay_result& replay) {
 exit_code tell(replay_result& replay, const real_options& options, bool as_json) {
   replay.memcpy_rate = measure_memcpy(replay.settings.block_bytes);
   if (replay.nodes.size() > 1) {
-    replay.simulated_pool = simulate_nodes(replay, copies_in(options.sets));
+    const auto replicas = set_to(options.sets, "remote.replicas");
+    const bool has_one_home = replicas.empty() || replicas == "1";
+    if (has_one_home) replay.simulated_pool = simulate_nodes(replay, copies_in(options.sets));
   } else if (replay.own_node) {
     replay.simulated = simulate_node(replay, lower_tier_in(options.sets, "nvme", ingest::evicted),
                                      lower_tier_in(options.sets, "remote", ingest::all));
