@@ -15,13 +15,14 @@ placement::placement(std::vector<place> all) {
     seeds_.push_back(checksum_of(each.name.data(), each.name.size()));
     weights_.push_back(static_cast<double>(each.weight));
     names_.push_back(std::move(each.name));
+    is_even_ = is_even_ && weights_.back() == weights_.front();
   }
 }
 
 double placement::score(std::size_t index, std::uint64_t identity, const block_key& key) const noexcept {
   const std::uint64_t hash = checksum_of(&key, sizeof key, seeds_[index] ^ identity);
   const double uniform = (static_cast<double>(hash >> 11U) + 0.5) * 0x1p-53;  // above 0, below 1
-  return -weights_[index] / std::log(uniform);
+  return is_even_ ? uniform : -weights_[index] / std::log(uniform);  // equal weights keep the order of the hashes
 }
 
 std::size_t placement::home(std::uint64_t identity, const block_key& key) const noexcept {

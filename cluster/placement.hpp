@@ -42,6 +42,7 @@ class placement {
   std::vector<std::string> names_;
   std::vector<std::uint64_t> seeds_;
   std::vector<double> weights_;
+  bool is_even_ = true;  ///< all weights are equal
 };
 
 }  // namespace cenote::cluster

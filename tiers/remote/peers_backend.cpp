@@ -555,6 +555,31 @@ void peers_backend::take_stored(node& at, std::span<const std::byte> body) {
 
 // ---------------------------------------------------------------------------------------------- questions
 
+/// The other nodes that each key belongs to, or did lately; places in `keys`, ascending.
+std::map<std::string, std::vector<std::uint32_t>> peers_backend::by_home(const std::vector<block_name>& keys) const {
+  std::map<std::string, std::vector<std::uint32_t>> all;
+  const auto add = [&](const cluster::placement& from) {
+    std::vector<std::vector<std::uint32_t>> by_index(from.size());
+    std::array<std::size_t, most_replicas> indexes{};
+    const auto wanted = std::span(indexes).first(std::min(options_.replicas, most_replicas));
+    for (std::uint32_t i = 0; i < keys.size(); ++i) {
+      const std::size_t found = from.homes(keys[i].identity, keys[i].key(), wanted);
+      for (const std::size_t index : wanted.first(found)) by_index[index].push_back(i);
+    }
+    for (std::size_t index = 0; index < by_index.size(); ++index) {
+      if (by_index[index].empty() || from.name(index) == pool_.members().self) continue;
+      auto& into = all[from.name(index)];
+      const auto middle = static_cast<std::ptrdiff_t>(into.size());
+      into.insert(into.end(), by_index[index].begin(), by_index[index].end());
+      std::inplace_merge(into.begin(), into.begin() + middle, into.end());
+      into.erase(std::unique(into.begin(), into.end()), into.end());
+    }
+  };
+  add(homes_);
+  if (pool_.now() < settled_) add(homes_before_);
+  return all;
+}
+
 void peers_backend::ask(std::vector<block_name> keys, steady_time until, std::function<void(presence)> answer_to) {
   const std::uint64_t number = next_number_++;
   questions_.emplace(number, question{.held = std::vector<bool>(keys.size()),
@@ -562,15 +587,9 @@ void peers_backend::ask(std::vector<block_name> keys, steady_time until, std::fu
                                       .is_complete = true,
                                       .until = until,
                                       .answer = std::move(answer_to)});
-  std::map<std::string, std::vector<std::uint32_t>> by_home;
-  for (std::uint32_t i = 0; i < keys.size(); ++i) {
-    const homes of = homes_of(keys[i].identity, keys[i].key());
-    for (const std::string& each : of.names) {
-      if (!each.empty() && each != pool_.members().self) by_home[each].push_back(i);
-    }
-  }
+  auto whom = by_home(keys);
   const auto all = std::make_shared<const std::vector<block_name>>(std::move(keys));
-  for (auto& [name, which] : by_home) {
+  for (auto& [name, which] : whom) {
     node* const home = find_node(name);
     if (home == nullptr || breakers_[name].state(pool_.now()) == breaker_state::open) {
       // Who is not there any more has nothing to say.

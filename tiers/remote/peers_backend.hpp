@@ -168,6 +168,7 @@ class peers_backend final : public backend, public cluster::pool_half {
   void send_bytes(node& at, std::uint64_t token, moving& what);
   void end_put(moving_map::iterator which, item_result how);
 
+  [[nodiscard]] std::map<std::string, std::vector<std::uint32_t>> by_home(const std::vector<block_name>& keys) const;
   void ask(std::vector<block_name> keys, steady_time until, std::function<void(presence)> answer);
   void send_part(node& at, std::uint64_t of, const std::vector<block_name>& keys, std::vector<std::uint32_t> which);
   void end_part(std::uint64_t number, const std::vector<bool>& held, bool is_complete);
