@@ -4,7 +4,6 @@
 
 #include "tiers/blocks/accounts.hpp"
 #include "tiers/blocks/eviction_order.hpp"
-#include "tiers/blocks/pin_looks.hpp"
 #include "tiers/eviction/policy.hpp"
 
 namespace cenote::blocks {

@@ -11,13 +11,12 @@ namespace cenote::blocks {
 
 class accounts;
 class eviction_order;
-class pin_looks;
 
 /// Keeps blocks within the quotas of their accounts, and lets go of those that are too many.
 class kept_blocks {
  public:
-  kept_blocks(state& state, accounts& payers, pin_looks& looks, eviction_order& order) noexcept
-      : state_(state), accounts_(payers), pins_(looks), order_(order) {}
+  kept_blocks(state& state, accounts& payers, eviction_order& order) noexcept
+      : state_(state), accounts_(payers), order_(order) {}
 
   void set_groups(std::map<std::string, group_options> groups, boot_time now);
   void set_limits(const limit_options& limits, boot_time now);
@@ -32,7 +31,6 @@ class kept_blocks {
 
   state& state_;
   accounts& accounts_;
-  pin_looks& pins_;
   eviction_order& order_;
   std::uint32_t trim_at_ = 0;  ///< where the next look for kept blocks beyond a limit begins
 };

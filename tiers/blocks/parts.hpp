@@ -49,7 +49,7 @@ struct parts {
   slab_space space{all, order};
   slab_moves moves{all, transfers, pins, order, blocks, in_hands, evict, space};
   allocator allocate{all, transfers, in_hands, evict, space, moves};
-  kept_blocks kept{all, payers, pins, order};
+  kept_blocks kept{all, payers, order};
   lower_edges edges{all, transfers, pins, order, blocks, evict, space, moves, allocate};
   handing_on handing{all, order, transfers, edges};
   request_chains chains{all, payers, transfers, order, evict, edges};

@@ -269,6 +269,7 @@ void links::close(peer::link_id which, const error& why) {
 }
 
 void links::close_all(const error& why) {
+  is_ending_ = true;
   for (auto& [id, each] : links_) close(id, why);
   for (auto& [from, each] : strangers_) each.from->close();
 }
@@ -281,7 +282,7 @@ void links::refuse_requests(ucp_listener_h for_links, ucp_listener_h for_blocks)
 }
 
 bool links::tend() {
-  bool has_moved = take_requests();
+  bool has_moved = !is_ending_ && take_requests();
   has_moved |= take_failures();
   for (auto& [id, each] : links_) {
     if (each.control) has_moved |= each.control->call_ended();

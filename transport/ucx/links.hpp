@@ -43,8 +43,9 @@ class links {
   void await_blocks(peer::link_id which, const peer::ticket& proof);
   void send_block(peer::link_id to, const peer::piece_header& head, std::span<const std::byte> memory);
   void close(peer::link_id which, const error& why);
+  /// Takes no connections any more, either.
   void close_all(const error& why);
-  /// Turns down the connections that were asked for and not taken; the listeners end next, before any progress.
+  /// Turns down the connections that were asked for and not taken.
   void refuse_requests(ucp_listener_h for_links, ucp_listener_h for_blocks);
 
   /// What follows from the progress that the workers have made. True: there was something.
@@ -131,6 +132,7 @@ class links {
   std::vector<ucp_conn_request_h> block_requests_;
   std::vector<std::pair<peer::link_id, error>> failures_;  ///< found by UCX since tend()
   peer::oddities odd_;
+  bool is_ending_ = false;
 };
 
 }  // namespace cenote::ucx

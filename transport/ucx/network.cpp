@@ -286,22 +286,32 @@ class ucx_network final : public network {
       }
     }
     end_sayings();
-    // A connection that is asked for while its listener or worker ends brings UCX down.
-    links_->refuse_requests(machinery_.control.listener.get(), machinery_.blocks.listener.get());
-    machinery_.control.listener = {};
-    machinery_.blocks.listener = {};
     links_->close_all(error(error_code::closed, "this node stops"));
     const auto until = links::clock::now() + closing_limit;
     while (!links_->is_empty() && links::clock::now() < until) {
       if (!progress()) std::this_thread::yield();
+      refuse_requests();
     }
     mailbox_->close();
     (void)run_actors();
-    machinery_.control.worker = {};
-    machinery_.blocks.worker = {};
+    end_listening();
     links_.reset();
     machinery_.control.context = {};
     machinery_.blocks.context = {};
+  }
+
+  void refuse_requests() {
+    links_->refuse_requests(machinery_.control.listener.get(), machinery_.blocks.listener.get());
+  }
+
+  /// UCX calls on a listener that is gone for connections that it had taken and that had not said yet what they are;
+  /// only the end of their worker ends them. So a worker ends right behind its listener.
+  void end_listening() {
+    refuse_requests();
+    for (side* const each : {&machinery_.control, &machinery_.blocks}) {
+      each->listener = {};
+      each->worker = {};
+    }
   }
 
   /// What was said before the stop is heard, a farewell above all.

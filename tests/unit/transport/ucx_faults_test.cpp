@@ -195,4 +195,19 @@ BOOST_AUTO_TEST_CASE(many_nodes_come_and_go_at_once) {
   BOOST_TEST(here.closed.size() == all.size() / 2);
 }
 
+BOOST_AUTO_TEST_CASE(a_network_may_stop_while_others_dial_it) {
+  station dialler;
+  const int rounds = std::getenv("CENOTE_TEST_FULL") == nullptr ? 20 : 500;
+  for (int round = 0; round < rounds; ++round) {
+    const auto gone = std::make_unique<station>();
+    const peer::link_id first = dialler.net->dial(gone->net->where());
+    BOOST_REQUIRE(dialler.wait([&] { return std::ranges::find(dialler.dialled, first) != dialler.dialled.end(); }));
+    std::vector<peer::link_id> more;
+    for (int i = 0; i < 20; ++i) more.push_back(dialler.net->dial(gone->net->where()));
+    gone->net->stop();
+    BOOST_REQUIRE(dialler.wait(
+        [&] { return std::ranges::all_of(more, [&](peer::link_id each) { return dialler.has_closed(each); }); }));
+  }
+}
+
 BOOST_AUTO_TEST_SUITE_END()
