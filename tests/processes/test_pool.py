@@ -230,7 +230,8 @@ def test_a_home_that_fails_under_load_costs_no_byte_and_no_error(pool: Pool, att
                 with c.worker_stopped():
                     traffic.goes_on(1)
             elif fault == "drain":
-                assert run_cenote("cluster", "drain", "--socket", c.socket).returncode == 0
+                run_cenote("cluster", "drain", "--socket", c.socket)  # busy homes may turn blocks down, and it says so
+                assert cluster_of(c)["weight"] == 0
                 traffic.goes_on(1)
                 assert run_cenote("cluster", "rejoin", "--socket", c.socket).returncode == 0
             else:
