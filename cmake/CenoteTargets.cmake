@@ -65,11 +65,12 @@ function(cenote_library name)
   add_library(cenote::${name} ALIAS ${target})
 endfunction()
 
-# cenote_test(NAME SOURCES a_test.cpp … [DEPENDS memory …] [TSAN] [TSAN_SUPPRESS] [TIMEOUT s] [PCH <a.hpp> …])
+# cenote_test(NAME SOURCES a_test.cpp … [DEPENDS memory …] [PLAIN] [TSAN] [TSAN_SUPPRESS] [TIMEOUT s] [PCH <a.hpp> …])
 # makes one Boost.Test program and registers it. Its cases are written to test-results/NAME.xml in the build folder.
+# PLAIN: it only computes, so that another such program may run beside it.
 # TSAN: also run under the thread sanitizer (label tsan); TSAN_SUPPRESS: with scripts/tsan.supp (anything with CAF in it).
 function(cenote_test name)
-  cmake_parse_arguments(PARSE_ARGV 1 arg "TSAN;TSAN_SUPPRESS" "TIMEOUT" "SOURCES;DEPENDS;PCH")
+  cmake_parse_arguments(PARSE_ARGV 1 arg "TSAN;TSAN_SUPPRESS;PLAIN" "TIMEOUT" "SOURCES;DEPENDS;PCH")
   if(arg_UNPARSED_ARGUMENTS)
     message(FATAL_ERROR "cenote_test(${name}): unknown arguments ${arg_UNPARSED_ARGUMENTS}")
   endif()
@@ -98,6 +99,9 @@ function(cenote_test name)
   endif()
   if(arg_TSAN_SUPPRESS)
     string(APPEND tsan_options " suppressions=${PROJECT_SOURCE_DIR}/scripts/tsan.supp")
+  endif()
+  if(NOT arg_PLAIN)  # threads, sockets, disks: what waits for them is not to wait for another test, too
+    set_tests_properties(${name} PROPERTIES RUN_SERIAL TRUE)
   endif()
   set_tests_properties(${name} PROPERTIES
     LABELS "${labels}" TIMEOUT ${arg_TIMEOUT}

@@ -21,8 +21,6 @@ Attach = Callable[..., Any]
 BLOCK = 64 * KiB
 COUNT = 60
 
-pytestmark = pytest.mark.sanitizer
-
 
 class Pool(Cluster):
     """A cluster whose nodes ask each other for blocks."""
@@ -144,6 +142,7 @@ def test_instances_that_differ_share_nothing(pool: Pool, attach: Attach) -> None
 
 
 @pytest.mark.parametrize("dies", ["worker", "node"])
+@pytest.mark.sanitizer
 def test_a_home_that_is_killed_costs_its_blocks_and_comes_back(pool: Pool, attach: Attach, dies: str) -> None:
     a, b, c = pool.pooled()
     keys = put(attach(a, "model", block=BLOCK), "shared")
@@ -166,6 +165,7 @@ def test_a_home_that_is_killed_costs_its_blocks_and_comes_back(pool: Pool, attac
     assert found(reader, more) == COUNT
 
 
+@pytest.mark.sanitizer
 def test_a_home_that_stands_still_hangs_nobody(pool: Pool, attach: Attach) -> None:
     a, b, c = pool.pooled()
     keys = put(attach(a, "model", block=BLOCK), "shared")
@@ -217,7 +217,7 @@ class Traffic:
         assert self.failures == []
 
 
-@pytest.mark.parametrize("fault", ["kill", "stop", "cut", "drain"])
+@pytest.mark.parametrize("fault", [pytest.param("kill", marks=pytest.mark.sanitizer), "stop", "cut", "drain"])
 def test_a_home_that_fails_under_load_costs_no_byte_and_no_error(pool: Pool, attach: Attach, fault: str) -> None:
     a, b, c = pool.pooled()
     with Traffic(attach(a, "model", block=BLOCK), attach(b, "model", block=BLOCK)) as traffic:
@@ -262,6 +262,7 @@ def test_nodes_that_are_cut_off_from_each_other_do_without(pool: Pool, attach: A
     until("it is asked again", lambda: found(reader, keys) == COUNT, limit=40)
 
 
+@pytest.mark.sanitizer
 def test_altered_bytes_are_never_served(pool: Pool, attach: Attach) -> None:
     a, b = pool.pooled(2)
     keys = put(attach(a, "model", block=BLOCK), "shared")
@@ -319,6 +320,7 @@ def test_what_a_node_hosts_counts_against_its_own_quota(start_node: StartNode, a
     assert session.match(keys).resident == COUNT
 
 
+@pytest.mark.sanitizer
 def test_what_only_a_homes_disk_has_is_brought_up_for_others(
     start_node: StartNode, attach: Attach, folder: Any
 ) -> None:
@@ -336,6 +338,7 @@ def test_what_only_a_homes_disk_has_is_brought_up_for_others(
     assert of_pool(a, "brought_up") > 0
 
 
+@pytest.mark.sanitizer
 def test_what_is_removed_is_gone_at_all_nodes(pool: Pool, attach: Attach) -> None:
     a, b, c = pool.pooled()
     sessions = [attach(node, "model", block=BLOCK) for node in (a, b, c)]
@@ -349,6 +352,7 @@ def test_what_is_removed_is_gone_at_all_nodes(pool: Pool, attach: Attach) -> Non
     until("all are gone", lambda: all(found(each, [key]) == 0 for each in sessions for key in keys[10:]))
 
 
+@pytest.mark.sanitizer
 def test_a_clear_reaches_a_node_that_was_away_when_it_is_back(pool: Pool, attach: Attach) -> None:
     a, b = pool.pooled(2)
     writer, reader = attach(a, "model", block=BLOCK), attach(b, "model", block=BLOCK)
@@ -380,6 +384,7 @@ def test_a_rolling_restart_is_felt_by_no_engine(pool: Pool, attach: Attach) -> N
     until("all find them", lambda: all(found(each, keys) == COUNT for each in sessions))
 
 
+@pytest.mark.sanitizer
 def test_a_small_node_lends_a_part_of_its_memory_at_a_time(pool: Pool, attach: Attach) -> None:
     a = pool.start(0, launch_only=True, weight="1PiB")  # all blocks belong there
     b = pool.start(1, launch_only=True, weight="1")
@@ -389,6 +394,7 @@ def test_a_small_node_lends_a_part_of_its_memory_at_a_time(pool: Pool, attach: A
     assert of_pool(b, "fetched") == of_pool(a, "lent") == 6
 
 
+@pytest.mark.sanitizer
 def test_a_block_with_two_homes_survives_the_death_of_one(start_node: StartNode, attach: Attach) -> None:
     pool = Pool(start_node, replicas=2)
     a, b, c = pool.pooled()
@@ -415,6 +421,7 @@ def test_blocks_of_other_nodes_do_not_push_out_those_of_this_one(pool: Pool, att
     assert engine.match(own).resident == COUNT
 
 
+@pytest.mark.sanitizer
 def test_copies_of_what_others_have_leave_first(pool: Pool, attach: Attach) -> None:
     a = pool.start(0, launch_only=True, weight="1PiB")  # all blocks belong there …
     b = pool.start(1, launch_only=True, weight="1", copies="0.25")
@@ -433,6 +440,7 @@ def test_copies_of_what_others_have_leave_first(pool: Pool, attach: Attach) -> N
     assert reader.match(own).resident == COUNT
 
 
+@pytest.mark.sanitizer
 def test_a_hot_prefix_is_given_on_by_those_who_fetched_it(start_node: StartNode, attach: Attach) -> None:
     pool = Pool(start_node)
     for index in range(4):
@@ -454,6 +462,7 @@ def test_a_hot_prefix_is_given_on_by_those_who_fetched_it(start_node: StartNode,
     assert all(of_pool(each, "wrong") == 0 for each in pool.nodes)
 
 
+@pytest.mark.sanitizer
 def test_a_node_that_is_drained_hands_its_blocks_on_and_loses_none_of_them(pool: Pool, attach: Attach) -> None:
     a, b, c = pool.pooled()
     keys = put(attach(a, "model", block=BLOCK), "shared")

@@ -16,7 +16,7 @@ using testing::world_options;
 namespace {
 
 #ifdef __SANITIZE_ADDRESS__
-constexpr std::uint64_t usual_seeds = 500;
+constexpr std::uint64_t usual_seeds = 200;
 #elif defined(__OPTIMIZE__)
 constexpr std::uint64_t usual_seeds = 4000;
 #else
