@@ -35,7 +35,7 @@ session::behavior_type session::make_behavior() {
       [this](answer_atom, const completions_ptr& completions) {
         late_.insert(late_.end(), completions->begin(), completions->end());
         const bool full = owed_ >= most_owed;
-        owed_ -= std::ssize(*completions);
+        owed_ -= std::ranges::count(*completions, memory::completion_kind::done, &memory::completion::kind);
         if (busy_) return;
         answer_late();
         if (full) read_ring();

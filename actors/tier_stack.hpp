@@ -36,6 +36,8 @@ struct stack_parts {
   prefetch::options plan;
   std::shared_ptr<health> alive;
   instance_maker_actor maker{};  ///< none: no instance is made
+  std::function<void(std::vector<handover::news>)> tell_news{};  ///< none: nothing is handed over
+  std::function<void(handover::order)> follow{};                 ///< the same
 };
 
 /// Starts the tiers' actors, tells each its place, and has all of them tick.

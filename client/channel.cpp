@@ -124,6 +124,8 @@ result<request_ptr> channel::submit(std::span<memory::submission> batch, time_po
   if (batch.front().op == memory::operation::reserve) {
     made->answers.resize(batch.size());
     made->parts = batch.front().argument;
+  } else if (batch.front().op == memory::operation::follow) {
+    made->answers.resize(memory::handed_keys::most * memory::handed_keys::pieces_of(max_key_bytes));
   }
   {
     const std::lock_guard inner(mutex_);

@@ -28,7 +28,7 @@ struct request {
   bool done = false;
   bool abandoned = false;                   ///< nobody waits any more; what it still brings goes back
   memory::completion outcome;               ///< the `done` completion
-  std::vector<memory::completion> answers;  ///< one a key, for `reserve`
+  std::vector<memory::completion> answers;  ///< one a key, for `reserve`; one a piece of a key, for `follow`
 };
 using request_ptr = std::shared_ptr<request>;
 

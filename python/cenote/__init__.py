@@ -23,7 +23,7 @@ from .errors import (
     SpecMismatch,
     Unsupported,
 )
-from .prefetch import Prefetch
+from .prefetch import Follow, Prefetch
 from .session import InstanceSpec, Match, Session, Stats, attach
 
 __version__ = "0.1.0"
@@ -38,6 +38,7 @@ __all__ = [
     "DeadlineExceeded",
     "Device",
     "Event",
+    "Follow",
     "Forked",
     "Held",
     "HeldBlock",

@@ -60,6 +60,8 @@ void planner::on_request(request incoming, time_point now) {
   if (incoming.what == request::kind::locate) {
     return lookups_.begin(next_job_++, std::move(incoming), options_.limit, now);
   }
+  if (incoming.what == request::kind::follow) return begin_follow(std::move(incoming), now);
+  if (incoming.what == request::kind::more) return on_question(incoming);
   if (incoming.what != request::kind::start) return on_cancel(incoming);
   const auto gathered = gathering_.find(incoming.session);
   if (gathered != gathering_.end()) {
@@ -269,6 +271,7 @@ void planner::on_session_closed(std::uint64_t session) {
     ++counts_.by_reason[static_cast<std::size_t>(reason::session_gone)];
     return_allowance(each, 0);
     refund(each.instance, each.charged);
+    end_order(each);
   }
   std::erase_if(jobs_, [&](const auto& each) { return each.second.session == session; });
   for (const auto& [number, each] : held_) {
@@ -448,6 +451,7 @@ void planner::on_finish_result(const command_result& result, time_point now) {
     jobs_.erase(found);
     return;
   }
+  if (done.follow) return end_follow(found, result.length, now);
   read_ahead(done, now);
   if (done.recompute > 0) close_account(done, result.length, now);
   ++counts_.finished;
@@ -761,7 +765,7 @@ std::size_t planner::best_end(const prefetch_job& job, std::size_t limit, const 
 }
 
 bool planner::is_over(prefetch_job& job, time_point now) noexcept {
-  if (job.prefix >= job.end && !job.asks) return true;
+  if (job.prefix >= job.end && !job.asks && !waits_for_more(job)) return true;
   if (job.stop_reason) {
     job.end_reason = *job.stop_reason;
   } else if (job.deadline <= now) {
@@ -777,6 +781,7 @@ bool planner::is_over(prefetch_job& job, time_point now) noexcept {
 
 void planner::issue_finish(prefetch_job& job) {
   job.finishing = true;
+  end_order(job);
   commands_.push_back({.what = command::kind::finish,
                        .job = job.number,
                        .session = job.session,
@@ -804,6 +809,7 @@ void planner::plan(time_point now) {
     for (edge_number edge = 0; edge < max_edges; ++edge) ahead[edge] += each.loads_left[edge] * each.stride;
   }
   for (edge_number edge = 0; edge < max_edges; ++edge) issue_loads_from(edge, now);
+  answer_questions();
 }
 
 std::vector<question> planner::take_questions() {
@@ -880,6 +886,7 @@ planner::issued planner::issue_loads(prefetch_job& job, edge_number edge, time_p
                       .hold = job.hold,
                       .keys = job.keys,
                       .edge = edge,
+                      .from = job.follow ? job.follow->from : 0,
                       .which = std::move(which)};
   from.open_stride = job.stride;
   commands_.push_back(*from.open);
@@ -945,7 +952,7 @@ std::optional<time_point> planner::wake_at(time_point now) const noexcept {
   for (const auto& [number, each] : jobs_) {
     if (each.finishing) continue;
     sooner(each.deadline);
-    if (each.prefix >= each.end && !each.asks) sooner(now);
+    if (each.prefix >= each.end && !each.asks && !waits_for_more(each)) sooner(now);
     if (each.asks) sooner(each.asks->is_sent() ? each.asks->until() : now);
     if (each.recompute <= 0) continue;
     if (each.could_save > 0) sooner(std::max(now, latest_wait_of(each)));

@@ -50,6 +50,9 @@ enum class frame_type : std::uint16_t {
   stored = 28,
   forget = 29,
   forgot = 30,
+  follow = 50,  ///< of a request's blocks, as the next: see handover_messages.hpp. All carry the follow's number
+  handed = 51,
+  unfollow = 52,
 };
 
 inline constexpr std::size_t frame_header_bytes = 32;
