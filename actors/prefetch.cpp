@@ -105,8 +105,8 @@ void prefetch_planner::pass_on(handover::order order) {
   if (follow_) return follow_(std::move(order));
   if (order.ends) return;
   send(this, news_atom_v,
-       std::make_shared<const handover::news>(handover::news{
-           .number = order.number, .is_over = true, .code = error_code::unsupported}));
+       std::make_shared<const handover::news>(
+           handover::news{.number = order.number, .is_over = true, .code = error_code::unsupported}));
 }
 
 /// The planner waits for no answer longer than the question's patience, so a tier that never gives one is not missed.

@@ -500,8 +500,9 @@ std::unexpected<error> refused_publication(error_code why) {
   if (why == error_code::limit_exceeded)
     return fail(why, "too many requests or keys are published; they live for 60 s after their last change");
   if (why == error_code::invalid_argument)
-    return fail(why, "these are not the next keys of the request: it has others, or has ended, or the node's worker "
-                     "was replaced since it was published; publish from its first key on");
+    return fail(why,
+                "these are not the next keys of the request: it has others, or has ended, or the node's worker "
+                "was replaced since it was published; publish from its first key on");
   return fail(why, "the node refused the publication");
 }
 
@@ -609,8 +610,8 @@ result<prefetch_ticket> session::follow(std::span<const std::byte> request, std:
   if (!scope) return std::unexpected(scope.error());
   if (auto sane = check_request(request, group, options_.spec); !sane) return std::unexpected(sane.error());
   if (node.size() > handover::longest_node)
-    return fail(error_code::invalid_argument, "a node's name has at most 64 bytes, this one " +
-                                                  std::to_string(node.size()));
+    return fail(error_code::invalid_argument,
+                "a node's name has at most 64 bytes, this one " + std::to_string(node.size()));
   prefetch_ticket ticket{.keys = {}, .group = group, .epoch = channel_.epoch(), .follows = true};
   do ticket.chain = next_chain_.fetch_add(1, std::memory_order_relaxed);
   while (ticket.chain == 0);

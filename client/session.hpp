@@ -141,7 +141,7 @@ struct prefetch_ticket {
   std::vector<request_ptr> requests{};  ///< one for each max_batch keys; the last is answered when the prefetch ends
   std::uint64_t length = 0;             ///< when done: blocks of the prefix that were resident then
   bool done = false;
-  bool told = false;  ///< the node was told that the prefetch and its hold are not wanted any more
+  bool told = false;     ///< the node was told that the prefetch and its hold are not wanted any more
   bool follows = false;  ///< a request: `keys` grows as its blocks come
 
   [[nodiscard]] key_batch batch() const noexcept { return {keys.data(), width == 0 ? 0 : keys.size() / width, width}; }
@@ -197,8 +197,8 @@ class session {
   /// Length of the chain's prefix that is resident now. No system call, but for a request that is followed.
   [[nodiscard]] result<std::size_t> progress(prefetch_ticket& ticket);
   /// Says which blocks belong to a request (1 to 64 bytes), in their order, before or after they are stored: whoever
-  /// follows it gets them. `first`: place of keys[0] in the request; none: behind those that were published. Returns how
-  /// many there are now. Errors: invalid_argument, limit_exceeded.
+  /// follows it gets them. `first`: place of keys[0] in the request; none: behind those that were published. Returns
+  /// how many there are now. Errors: invalid_argument, limit_exceeded.
   result<std::uint64_t> publish(std::span<const std::byte> request, key_batch keys, std::uint32_t group,
                                 std::optional<std::uint64_t> first, bool ends);
   /// Begins to bring up the blocks of a request as they are stored at another node (empty: this one), for `patience`, a

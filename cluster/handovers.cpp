@@ -152,9 +152,9 @@ void handovers::take(std::vector<handover::news> all) {
         continue;
       }
       count(pool_.counters.handed, each.keys.size());
-      pool_.send(by.link, frame_type::handed, by.number,
-                 peer::encode(peer::handed_keys{
-                     .first = each.first, .is_over = each.is_over, .keys = std::move(each.keys)}));
+      pool_.send(
+          by.link, frame_type::handed, by.number,
+          peer::encode(peer::handed_keys{.first = each.first, .is_over = each.is_over, .keys = std::move(each.keys)}));
     }
   });
 }

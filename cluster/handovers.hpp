@@ -31,8 +31,7 @@ class handovers final : public pool_half {
   };
 
   /// `kept_here`: instance groups of whose blocks other nodes hear nothing.
-  handovers(pool& with, std::set<std::string, std::less<>> kept_here)
-      : pool_(with), kept_here_(std::move(kept_here)) {}
+  handovers(pool& with, std::set<std::string, std::less<>> kept_here) : pool_(with), kept_here_(std::move(kept_here)) {}
 
   /// Before the network is used.
   void use(events to) { to_ = std::move(to); }
@@ -60,8 +59,8 @@ class handovers final : public pool_half {
   struct outgoing {
     handover::order what;
     pool::steady_time until{};
-    peer::link_id link = 0;       ///< it was sent on; 0: it waits for its node, or is this node's own
-    std::uint64_t here = 0;       ///< this node's own: its number in the block tier
+    peer::link_id link = 0;  ///< it was sent on; 0: it waits for its node, or is this node's own
+    std::uint64_t here = 0;  ///< this node's own: its number in the block tier
   };
   /// Whose order the block tier has.
   struct asking {

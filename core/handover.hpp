@@ -43,10 +43,10 @@ struct news {
   std::uint64_t number = 0;
   std::uint64_t first = 0;  ///< place of keys[0] in the request
   std::vector<full_key> keys{};
-  bool is_over = false;                 ///< nothing follows
-  error_code code = error_code::ok;     ///< over: it cannot be followed
-  std::uint32_t from = 0;               ///< cluster::pool's number of the node that has them; 0: this one
-  std::string payer{};                  ///< the instance group
+  bool is_over = false;              ///< nothing follows
+  error_code code = error_code::ok;  ///< over: it cannot be followed
+  std::uint32_t from = 0;            ///< cluster::pool's number of the node that has them; 0: this one
+  std::string payer{};               ///< the instance group
 };
 
 }  // namespace cenote::handover

@@ -36,8 +36,8 @@ enum class operation : std::uint8_t {
   end_prefetch = 12,   ///< chain `grant_version` is not wanted any more, nor held -> done
   asked = 13,          ///< goes on with a touch: what was asked for and is missing, see asked_ids -> nothing
   keep = 14,           ///< `key` stays in DRAM from now on; `argument` 0: no more -> last
-  locate = 15,  ///< how much of a chain is in any tier, those asked that have no hints; a request is a chain, its last
-                ///< entry has the nanoseconds to wait for them as `argument` -> done, later, with the length
+  locate = 15,   ///< how much of a chain is in any tier, those asked that have no hints; a request is a chain, its last
+                 ///< entry has the nanoseconds to wait for them as `argument` -> done, later, with the length
   publish = 19,  ///< the first entry's `key` is a request's name, `argument` the place of the next one's key in it or
                  ///< no_place, `want` 1: it ends with these; the others' keys are its blocks' -> done: its keys now
   follow = 20,   ///< bring up what `key`, a request's name, has at the node that the next entry's `key` names, for
@@ -114,9 +114,9 @@ struct completion {
 };
 static_assert(sizeof(completion) == 32);
 
-/// How keys of a chain that is followed come: each in pieces of 16 bytes, `block` and then `value` of a completion whose
-/// `index` counts the pieces of an answer. Its `done` has as `value` how many keys there are, as `grant_version` their
-/// width in bytes, and as `block` 0 while the chain goes on; else it is over, and that is its length and one.
+/// How keys of a chain that is followed come: each in pieces of 16 bytes, `block` and then `value` of a completion
+/// whose `index` counts the pieces of an answer. Its `done` has as `value` how many keys there are, as `grant_version`
+/// their width in bytes, and as `block` 0 while the chain goes on; else it is over, and that is its length and one.
 struct handed_keys {
   static constexpr std::size_t most = 128;  ///< an answer
   static constexpr std::size_t piece_bytes = 16;

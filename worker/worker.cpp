@@ -492,10 +492,10 @@ class worker {
   config_ptr config_;
   unique_fd signals_;
   worker_system_config system_config_;
-  std::unique_ptr<data_path> data_path_;   ///< it ran actors of the system, which ends first
-  std::shared_ptr<cluster::pool> blocks_;  ///< null: the node is alone
+  std::unique_ptr<data_path> data_path_;           ///< it ran actors of the system, which ends first
+  std::shared_ptr<cluster::pool> blocks_;          ///< null: the node is alone
   std::shared_ptr<cluster::handovers> handovers_;  ///< the same
-  std::unique_ptr<cluster_host> cluster_;  ///< null: the node is alone; the same
+  std::unique_ptr<cluster_host> cluster_;          ///< null: the node is alone; the same
   caf::actor_system system_;
   /// For its memory: threads of the tiers below and the provisioner outlive the tier's actor.
   std::shared_ptr<const void> store_;

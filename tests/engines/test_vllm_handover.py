@@ -57,9 +57,7 @@ def test_a_request_that_one_engine_prefills_is_decoded_by_another_from_its_bytes
 
     # a common name given beforehand: the consumer is there first, and takes the blocks as they are computed
     named = {"cenote_request": "both know it"}
-    waiting = decodes.start_call(
-        "generate", prompts=asked[1:], tokens=TOKENS, transfer=[{**named, "cenote_node": "a"}]
-    )
+    waiting = decodes.start_call("generate", prompts=asked[1:], tokens=TOKENS, transfer=[{**named, "cenote_node": "a"}])
     until("it follows", lambda: a.status()["handover"]["followers"] >= 1)
     prefills.generate(asked[1:], 1, transfer=[named])
     (answer,) = waiting.finish_call()

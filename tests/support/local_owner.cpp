@@ -232,6 +232,8 @@ void local_node::run(const submission& entry) {
       break;
     case operation::clear:
     case operation::keep:
+    case operation::publish:
+    case operation::follow:
     case operation::barrier: break;
   }
   if ((entry.flags & submission::flag_last) == 0) return;

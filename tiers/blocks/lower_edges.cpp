@@ -275,8 +275,8 @@ prefetch::load_answer lower_edges::load(instance_number number, std::uint32_t gr
   slab& home = *slab_of(in, ref);
   state_.record_of(home, ref).set_key(full);
   const std::uint32_t number_of_record = home.what.first_record + ref.block();
-  const std::uint64_t token =
-      begin_load(home, number_of_record, {.owner = &in, .ref = ref, .stride = into.stride, .edge = *edge, .up = true}, node);
+  const std::uint64_t token = begin_load(
+      home, number_of_record, {.owner = &in, .ref = ref, .stride = into.stride, .edge = *edge, .up = true}, node);
   in.loading.emplace(key, number_of_record);
   return {load_state::loading, token, *edge};
 }

@@ -97,8 +97,8 @@ progress prefetch_requests::run_publish(batch& work, session& session, const sub
 /// Nameless: it makes no sense.
 publication prefetch_requests::name_of_publication(const session& session, const submission& entry) {
   publication made;
-  const bool is_sane = entry.group < session.of->pools.size() && entry.key_size >= 1 &&
-                       entry.key_size <= handover::longest_request;
+  const bool is_sane =
+      entry.group < session.of->pools.size() && entry.key_size >= 1 && entry.key_size <= handover::longest_request;
   if (!is_sane) return made;
   made.by = session.number;
   made.instance = session.of->number;
@@ -188,7 +188,8 @@ void prefetch_requests::execute_load(const prefetch::command& command, prefetch:
   const auto owner = state_.instances.find(command.instance);
   for (const std::uint32_t each : command.which) {
     const full_key& full = (*command.keys)[each];
-    const prefetch::load_answer answer = edges_.load(command.instance, command.group, full, now, command.edge, command.from);
+    const prefetch::load_answer answer =
+        edges_.load(command.instance, command.group, full, now, command.edge, command.from);
     into.loads.push_back(answer);
     if (answer.state == load_state::loading) {
       keep_held(command, transfers_.record_moving(answer.token), owner->second->pools[command.group]->stride);

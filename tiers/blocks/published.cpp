@@ -16,8 +16,8 @@ result<std::size_t> published::check(const publication& what, const list* known)
   const std::size_t has = known == nullptr ? 0 : known->keys.size();
   const std::uint64_t first = what.first.value_or(has);
   if (first > has) {
-    return fail(error_code::invalid_argument, "the request has " + std::to_string(has) + " keys, the next one is not " +
-                                                  std::to_string(first));
+    return fail(error_code::invalid_argument,
+                "the request has " + std::to_string(has) + " keys, the next one is not " + std::to_string(first));
   }
   const std::size_t common = std::min<std::size_t>(has - first, what.keys.size());
   if (common > 0 && !std::equal(what.keys.begin(), what.keys.begin() + static_cast<std::ptrdiff_t>(common),

@@ -1,5 +1,5 @@
-// Which blocks belong to which request, in which order, and who wants to hear when each of them is whole. A plain object
-// without actor or clock.
+// Which blocks belong to which request, in which order, and who wants to hear when each of them is whole. A plain
+// object without actor or clock.
 #pragma once
 
 #include <cstddef>

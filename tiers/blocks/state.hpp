@@ -45,7 +45,7 @@ struct state {
   std::uint64_t budget = no_budget;
   store_counters counters{};
   kind_shares shares{};
-  edge_set away{};  ///< tiers below that neither take nor give anything now
+  edge_set away{};       ///< tiers below that neither take nor give anything now
   published requests{};  ///< … of engines, whose blocks are handed over
 
   [[nodiscard]] slab* slab_of_record(std::uint32_t record) const noexcept;

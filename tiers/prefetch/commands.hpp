@@ -61,12 +61,12 @@ struct request {
   std::uint32_t tokens_per_block = 0;
   std::uint64_t stride = 0;  ///< bytes of a block
   std::vector<full_key> keys;
-  std::vector<spot> places;     ///< of each key, when the tier read the request
-  std::bitset<max_edges> asks;  ///< the tiers below that may have what is `unasked`
+  std::vector<spot> places;           ///< of each key, when the tier read the request
+  std::bitset<max_edges> asks;        ///< the tiers below that may have what is `unasked`
   handover::request_name followed{};  ///< follow
   std::string node{};                 ///< … at
   std::uint64_t position = 0;         ///< more
-  bool too_long = false;        ///< a part of the chain was left out, since too many keys wait: it is refused
+  bool too_long = false;              ///< a part of the chain was left out, since too many keys wait: it is refused
 };
 
 /// An answer for a session's completion ring.

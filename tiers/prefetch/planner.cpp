@@ -12,6 +12,7 @@ using memory::prefetch_policy;
 constexpr std::size_t command_keys =
     256;  // most keys of a load command: some tens of microseconds of the tier's thread
 constexpr auto retry_after = std::chrono::milliseconds(100);
+constexpr auto busy_pause = std::chrono::milliseconds(1);  // another node may be storing the very block here
 constexpr double in_flight_seconds = 0.1;        // loads in flight of a chain that may be cut: they cannot be cancelled
 constexpr std::uint64_t speculative_blocks = 8;  // in flight at a time: a real request waits for no more than these
 constexpr std::uint64_t least_in_flight = 4;     // blocks
@@ -310,8 +311,13 @@ void planner::on_load_result(const command_result& result, time_point now) {
       case load_state::present: job->places[key].what = place::present; break;
       case load_state::loading: job->places[key] = {place::loading, static_cast<std::uint8_t>(each.edge)}; break;
       case load_state::wait: break;
-      case load_state::absent:
-      case load_state::busy: lose(*job, key, reason::absent); break;
+      case load_state::busy:
+        if (!job->follow)
+          lose(*job, key, reason::absent);
+        else
+          job->follow->again_at = now + busy_pause;
+        break;
+      case load_state::absent: lose(*job, key, reason::absent); break;
       case load_state::no_space: lose(*job, key, reason::no_space); break;
     }
     if (each.state != load_state::present && each.state != load_state::loading) break;
@@ -829,7 +835,7 @@ void planner::issue_loads_from(edge_number edge, time_point now) {
   if (from.blocked && from.blocked_until <= now) from.blocked = false;
   if (from.open || from.blocked) return;
   for (auto& [number, each] : jobs_) {
-    if (each.finishing) continue;
+    if (each.finishing || (each.follow && now < each.follow->again_at)) continue;
     const issued outcome = issue_loads(each, edge, now);
     if (outcome == issued::yes || outcome == issued::no_room) return;  // the oldest first, always
   }
@@ -954,6 +960,7 @@ std::optional<time_point> planner::wake_at(time_point now) const noexcept {
     sooner(each.deadline);
     if (each.prefix >= each.end && !each.asks && !waits_for_more(each)) sooner(now);
     if (each.asks) sooner(each.asks->is_sent() ? each.asks->until() : now);
+    if (each.follow && each.follow->again_at > now) sooner(each.follow->again_at);
     if (each.recompute <= 0) continue;
     if (each.could_save > 0) sooner(std::max(now, latest_wait_of(each)));
     if (loads) sooner(now + std::clamp(time_of(each.recompute / 4), shortest_look, longest_look));

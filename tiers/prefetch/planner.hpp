@@ -106,6 +106,7 @@ class planner {
     std::uint32_t from = 0;  ///< see transfer::from
     error_code code = error_code::ok;
     std::optional<key_question> asked{};
+    time_point again_at{};  ///< no load is asked for before
   };
   struct prefetch_job {
     std::uint64_t number = 0;

@@ -19,7 +19,8 @@ full_key key_of(std::size_t size, unsigned seed) {
 }
 
 follow_request some_follow() {
-  return {.request = {.identity = 11, .group = 2, .text = std::string("r\0\xff", 3)}, .position = 9, .patience_ms = 700};
+  return {
+      .request = {.identity = 11, .group = 2, .text = std::string("r\0\xff", 3)}, .position = 9, .patience_ms = 700};
 }
 
 }  // namespace

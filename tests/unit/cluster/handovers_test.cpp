@@ -35,6 +35,14 @@ std::vector<full_key> keys_of(std::uint64_t first, std::size_t count) {
   return keys;
 }
 
+peer::follow_request some_follow(std::uint64_t position, std::uint32_t patience_ms) {
+  peer::follow_request made;
+  made.request = {5, 0, "r"};
+  made.position = position;
+  made.patience_ms = patience_ms;
+  return made;
+}
+
 struct frame {
   frame_type type{};
   std::uint64_t request = 0;
@@ -109,16 +117,17 @@ struct world {
     run(10ms);
   }
   void follow(std::uint64_t number, const std::string& node, std::chrono::nanoseconds patience = 30s) {
-    all.follow({.number = number,
-                .request = {.identity = 5, .group = 0, .text = "r"},
-                .node = node,
-                .patience = patience});
+    handover::order made;
+    made.number = number;
+    made.request = {5, 0, "r"};
+    made.node = node;
+    made.patience = patience;
+    all.follow(std::move(made));
     run(10ms);
   }
   void other_follows(std::uint64_t number, std::uint32_t patience_ms = 30000) {
     say(frame_type::follow, number,
-        peer::encode(peer::follow_request{
-            .request = {.identity = 5, .group = 0, .text = "r"}, .position = 2, .patience_ms = patience_ms}));
+        peer::encode(some_follow(2, patience_ms)));
   }
   void hand(std::uint64_t number, std::uint64_t first, std::size_t count, bool is_over = false) {
     say(frame_type::handed, number,
@@ -134,8 +143,8 @@ struct world {
   }
 
   fake_wire wire{1};
-  std::optional<pool::steady_time> alarm;
-  cluster::pool pool{[this](pool::steady_time when) { alarm = alarm ? std::min(*alarm, when) : when; },
+  std::optional<std::chrono::steady_clock::time_point> alarm;
+  cluster::pool pool{[this](std::chrono::steady_clock::time_point when) { alarm = alarm ? std::min(*alarm, when) : when; },
                      [this] { return wire.now(); }};
   no_half asker;
   handovers all{pool, {"private"}};
@@ -307,8 +316,7 @@ BOOST_AUTO_TEST_CASE(a_node_has_no_more_than_so_many_orders) {
   for (std::uint64_t number = 0; number <= handovers::most_of_link; ++number)
     of.there->send(of.there_link,
                    peer::encode_frame(frame_type::follow, number, {1},
-                                      peer::encode(peer::follow_request{
-                                          .request = {.identity = 5, .group = 0, .text = "r"}, .patience_ms = 30000})));
+                                      peer::encode(some_follow(0, 30000))));
   of.run(100ms);
   BOOST_TEST(of.asked.size() == handovers::most_of_link);
   BOOST_TEST(of.heard_of(frame_type::handed) == 1U);
@@ -323,8 +331,9 @@ BOOST_AUTO_TEST_CASE(frames_that_make_no_sense_close_the_link) {
     of.say(type, 7, std::vector<std::byte>(5));
     of.run(100ms);
     of.heard.clear();
-    of.say(frame_type::follow, 9,
-           peer::encode(peer::follow_request{.request = {.identity = 5, .group = 0, .text = "r"}, .patience_ms = 30000}));
+    of.say(
+        frame_type::follow, 9,
+        peer::encode(some_follow(0, 30000)));
     has_closed = of.asked.empty();
     BOOST_TEST(has_closed);
     BOOST_TEST(of.pool.counters.refused == 1U);

@@ -142,6 +142,21 @@ BOOST_AUTO_TEST_CASE(a_block_that_cannot_be_had_ends_the_chain) {
   BOOST_TEST(plan.status().followed == 6U);
 }
 
+BOOST_AUTO_TEST_CASE(a_block_that_somebody_stores_here_at_that_moment_is_waited_for) {
+  has(0, 4);
+  busy.insert(2);
+  follow(1);
+  told(0, 4, true);
+  let_pass(milliseconds(50));
+  BOOST_TEST(plan.status().waiting == 1U);
+  BOOST_TEST(lengths[1] > 0U);
+  busy.clear();
+  present.insert(2);
+  let_pass(milliseconds(50));
+  BOOST_TEST(plan.status().followed == 4U);
+  BOOST_TEST(ends(reason::complete) == 1U);
+}
+
 BOOST_AUTO_TEST_CASE(news_of_another_place_are_not_taken) {
   has(0, 10);
   follow(1);
@@ -220,8 +235,8 @@ BOOST_AUTO_TEST_CASE(keys_of_any_width_go_in_pieces) {
     made.patience = seconds(30);
     alone.on_request(std::move(made), now);
     alone.plan(now);
-    const auto begun = alone.take_orders();
-    handover::news news{.number = begun.at(0).number, .is_over = true};
+    const auto orders = alone.take_orders();
+    handover::news news{.number = orders.at(0).number, .is_over = true};
     std::vector<std::byte> bytes(width);
     for (std::size_t i = 0; i < width; ++i) bytes[i] = static_cast<std::byte>(i + 1);
     news.keys.assign(200, full_key(bytes));
@@ -229,29 +244,29 @@ BOOST_AUTO_TEST_CASE(keys_of_any_width_go_in_pieces) {
     alone.plan(now);
     const auto commands = alone.take_commands();
     BOOST_REQUIRE(commands.size() == 1U);
-    command_result came{.what = command::kind::load, .job = commands[0].job, .edge = commands[0].edge};
+    command_result came{.what = command::kind::load, .job = commands[0].job, .edge = commands[0].edge, .loads = {}};
     came.loads.resize(commands[0].which.size(), {load_state::present});
     alone.on_result(came, now);
     alone.plan(now);
     for (const command& each : alone.take_commands()) {
       if (each.what == command::kind::finish)
-        alone.on_result({.what = command::kind::finish, .job = each.job, .length = 200}, now);
+        alone.on_result({.what = command::kind::finish, .job = each.job, .loads = {}, .length = 200}, now);
     }
     alone.plan(now);
     const auto answers = alone.take_answers();
     const std::size_t pieces = memory::handed_keys::pieces_of(width);
     BOOST_REQUIRE(answers.size() == memory::handed_keys::most * pieces + 1);
-    std::vector<std::byte> read;
+    std::vector<std::byte> whole;
     for (std::size_t i = 0; i < pieces; ++i) {
       const completion& one = answers[i].completion;
       BOOST_TEST((one.kind == completion_kind::handed));
       BOOST_TEST(one.index == i);
       const std::array<std::uint64_t, 2> words{one.block, one.value};
       const auto part = std::as_bytes(std::span(words));
-      read.insert(read.end(), part.begin(), part.end());
+      whole.insert(whole.end(), part.begin(), part.end());
     }
-    read.resize(width);
-    BOOST_TEST((read == bytes));
+    whole.resize(width);
+    BOOST_TEST((whole == bytes));
     const completion& last = answers.back().completion;
     BOOST_TEST((last.kind == completion_kind::done));
     BOOST_TEST(last.value == memory::handed_keys::most);
