@@ -13,6 +13,7 @@ from typing import Any
 import blocks
 import cenote
 import pytest
+import wire
 from conftest import StartNode
 from node import FULL, KiB, Node, free_ports, run_cenote, stop_process, until
 from test_pool import Pool, alter_blocks, of_pool
@@ -233,6 +234,44 @@ def test_altered_bytes_are_not_handed_over(hands: Hands) -> None:
     length = takes(hands.wants.follow("r", "a", deadline=20), keys)
     assert length < COUNT  # those that `b` hosts were sent before
     assert of_pool(hands.b, "wrong") > 0 or hands.b.status()["prefetch"]["blocks_lost"] > before
+
+
+def test_entries_of_a_hostile_client_are_refused_and_harm_nobody(hands: Hands) -> None:
+    malformed, invalid, closed_chain = 18, 1, 77
+    raw = wire.RawSession.attach(hands.b.socket, "wire", {"full": {"kv": 4096}}, minor=wire.MINOR)
+
+    def answers(expected: int) -> list[int]:
+        until("the answers", lambda: raw.waiting_completions() >= expected, limit=10)
+        return [each.code for each in raw.take() if each.kind == 1]
+
+    huge = (1 << 64) - 1
+    for operation in (wire.PUBLISH, wire.FOLLOW):
+        raw.submit(operation, group=99, key=b"name")  # no such group
+        raw.submit(operation, key=b"x" * 200)  # a size that no key has
+    raw.submit(wire.PUBLISH)  # no name
+    raw.submit(wire.FOLLOW, key=b"name", grant_version=1)  # no node's entry
+    assert answers(6) == [malformed] * 6
+    raw.submit(wire.FOLLOW, grant_version=closed_chain, argument=huge)  # a chain that there is not
+    raw.submit(wire.FOLLOW, key=b"name", argument=huge, last=False)
+    raw.submit(wire.FOLLOW, key=b"a", grant_version=0)  # the chain 0
+    assert answers(2) == [invalid] * 2
+    for index, key in enumerate((b"name", b"node", b"more")):  # an entry too many
+        raw.submit(wire.FOLLOW, key=key, grant_version=2, index=index, last=index == 2)
+    raw.submit(wire.PUBLISH, key=b"name", argument=huge, last=False)
+    raw.submit(wire.PUBLISH, key=b"1234567")  # a key that is too short
+    raw.submit(wire.PUBLISH, key=b"name", argument=huge - 1, last=False)
+    raw.submit(wire.PUBLISH, key=b"12345678")  # far behind what there is
+    assert answers(3) == [malformed, malformed, invalid]
+    assert hands.b.status()["handover"]["published"] == 0
+    raw.submit(wire.FOLLOW, key=b"r", argument=huge, last=False)
+    raw.submit(wire.FOLLOW, key=b"a", grant_version=3)
+    until("it follows", lambda: hands.a.status()["handover"]["followers"] == 1)
+    raw.close()
+    until("nobody follows", lambda: hands.a.status()["handover"]["followers"] == 0)
+    keys = blocks.keys_of("prompt", 0, COUNT)
+    hands.makes.publish("r", keys, end=True)
+    hands.store(keys)
+    assert takes(hands.wants.follow("r", "a", deadline=50), keys) == COUNT
 
 
 @contextmanager

@@ -17,7 +17,7 @@ from typing import Any
 
 FRAME = struct.Struct("<IHHHHIII")  # magic, major, minor, type, flags, size, request, spare
 MAGIC = 0x50544E43
-MAJOR, MINOR = 1, 5
+MAJOR, MINOR = 1, 6
 FAILURE, ATTACH, ATTACH_REPLY, REATTACH, REATTACH_REPLY, SLABS, SLABS_REPLY, DETACH, DONE, ADMIN, ADMIN_REPLY = range(
     1, 12
 )
@@ -40,6 +40,7 @@ COMPLETE_TAIL, COMPLETE_HEAD, PIN_HIGH_WATER = 320, 384, 448
 
 # operations of a submission
 GRANT, COMMIT, RESERVE, FINISH, RELEASE, REMOVE, CLEAR, TOUCH, BARRIER = range(1, 10)
+PUBLISH, FOLLOW = 19, 20
 FLAG_LAST = 1
 SUBMISSION = struct.Struct("<BBHIIIQQQB7x64s16x")
 COMPLETION = struct.Struct("<IHHIIQQ")

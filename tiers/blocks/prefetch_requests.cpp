@@ -66,7 +66,7 @@ progress prefetch_requests::run_prefetch(batch& work, session& session, const su
 /// gathered: a ring is shorter.
 progress prefetch_requests::run_publish(batch& work, session& session, const submission& entry, boot_time now) {
   publication& gathering = session.publishing;
-  if (gathering.request.text.empty()) {
+  if (gathering.request.text.empty() || gathering.number != entry.request) {
     gathering = name_of_publication(session, entry);
     if (gathering.request.text.empty()) refuse(work, entry, error_code::malformed);
   } else {
@@ -101,6 +101,7 @@ publication prefetch_requests::name_of_publication(const session& session, const
       entry.group < session.of->pools.size() && entry.key_size >= 1 && entry.key_size <= handover::longest_request;
   if (!is_sane) return made;
   made.by = session.number;
+  made.number = entry.request;
   made.instance = session.of->number;
   made.request = request_of(session, entry);
   made.payer = session.of->spec.paying_group();

@@ -32,6 +32,7 @@ struct published_limits {
 /// What a session says of a request.
 struct publication {
   session_number by = 0;
+  std::uint32_t number = 0;  ///< of the request in the session's ring
   instance_number instance = 0;
   handover::request_name request{};
   std::string payer{};                   ///< the instance group

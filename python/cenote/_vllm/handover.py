@@ -29,8 +29,8 @@ class Terms(NamedTuple):
 
 
 def terms_of(request: Any, may_store: bool, may_load: bool, node: str | None) -> Terms | None:
-    """None: nothing is handed over. `node`: this engine's. An engine that only prefills publishes whatever it gets, if it
-    can say where."""
+    """None: nothing is handed over. `node`: this engine's. An engine that only prefills publishes whatever it gets, if
+    it can say where."""
     given = request.kv_transfer_params or {}
     name, where = given.get(REQUEST), given.get(NODE) or ""
     if name is None and may_store and not may_load and node:

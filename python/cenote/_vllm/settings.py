@@ -12,9 +12,9 @@ from ..errors import InvalidArgument
 @dataclasses.dataclass(frozen=True)
 class Settings:
     """`device` None: the GPU on which the KV tensors are, if they are on one; "sim:0": threads that behave like one,
-    for tensors of the CPU. `node`: `cluster.name` of the engine's node, which requests that were prefilled here are
-    answered with. `handover_deadline`: seconds. `prefill_tokens_per_s` None: measured. `debug_fail_loads_from_block` None: loads do not fail
-    on purpose."""
+    for tensors of the CPU. `prefill_tokens_per_s` None: measured. `node`: `cluster.name` of the engine's node, which
+    requests that were prefilled here are answered with. `handover_deadline`: seconds; None: 20.
+    `debug_fail_loads_from_block` None: loads do not fail on purpose."""
 
     socket: str | None = None
     token: str | None = None

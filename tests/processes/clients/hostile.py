@@ -24,7 +24,7 @@ from fuzzer import serve
 
 GROUPS = {"full": {"a": 2048, "b": 2048}}
 HARMFUL = (wire.REMOVE, wire.CLEAR)
-OPERATIONS = range(1, 16)
+OPERATIONS = (*range(1, 16), wire.PUBLISH, wire.FOLLOW)
 MOST_SEEN = 256
 PUNCH_HOLE = 3  # FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE
 F_ADD_SEALS, F_SETLEASE, F_NOTIFY, F_SETSIG = 1033, 1024, 1026, 10
