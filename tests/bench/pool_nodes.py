@@ -108,7 +108,9 @@ def measure(count: int, arguments: Any) -> dict[str, float]:
     blocks = arguments.requests * arguments.chain
     with ExitStack() as stack:
         pool = Pool(stack, count, arguments.block, blocks)
-        chains = [support.keys(f"nodes-{count}", n * arguments.chain, arguments.chain) for n in range(arguments.requests)]
+        chains = [
+            support.keys(f"nodes-{count}", n * arguments.chain, arguments.chain) for n in range(arguments.requests)
+        ]
         pool.store([support.keys("first", 0, 64)])  # all instances are bound
         pool.fetch([support.keys("first", 0, 64)])
         idle = pool.idle()
