@@ -616,8 +616,9 @@ result<void> membership::take_beat(member_record& from, link_record& link, const
   from.view_hash = what->view_hash;
   link.last_sent_ns = what->sent_ns;
   link.last_beat = now;
+  if (what->echo_ns <= 0 || what->echo_ns > ns_of(now)) return {};  // none, or one that this node never sent
   const std::int64_t age = ns_of(now) - what->echo_ns;
-  if (what->echo_ns == 0 || what->held_ns < 0 || age < what->held_ns) return {};
+  if (what->held_ns < 0 || age < what->held_ns) return {};
   const nanoseconds sample(age - what->held_ns);
   const bool is_least = from.round_trip == nanoseconds(0) || sample < from.round_trip;
   from.round_trip = is_least ? sample : from.round_trip + (sample - from.round_trip) / 16;

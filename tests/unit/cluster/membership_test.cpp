@@ -4,6 +4,7 @@
 #include <boost/test/unit_test.hpp>
 #include <chrono>
 #include <cstdlib>
+#include <limits>
 #include <optional>
 #include <string>
 #include <variant>
@@ -178,6 +179,19 @@ BOOST_AUTO_TEST_CASE(links_that_are_there_keep_no_node_from_dialling_others) {
   nodes.a->advance(nodes.now);
   BOOST_TEST((nodes.a->wake_at() - nodes.now > std::chrono::milliseconds(1)),
              "it does not look for dials all the time");
+}
+
+BOOST_AUTO_TEST_CASE(a_beat_that_answers_one_of_no_time_tells_no_round_trip) {
+  two_nodes nodes;
+  using numbers = std::numeric_limits<std::int64_t>;
+  const std::int64_t later = (nodes.now + std::chrono::seconds(1)).time_since_epoch().count();
+  for (const std::int64_t echo : {numbers::min(), numbers::min() / 2, std::int64_t{-1}, later, numbers::max()}) {
+    const auto body = peer::encode(peer::beat{.sent_ns = 1, .echo_ns = echo, .held_ns = 0});
+    const auto beat = peer::encode_frame(peer::frame_type::beat, 0, nodes.b.self().born, body);
+    (void)nodes.a.heard(two_nodes::link, beat, nodes.now);
+    BOOST_TEST(nodes.a.peers().front().round_trip.count() == 0);
+  }
+  BOOST_TEST(nodes.a.counters().bad_frames == 0U);
 }
 
 BOOST_AUTO_TEST_CASE(a_greeting_of_another_version_is_refused_with_both_named) {
