@@ -264,6 +264,9 @@ void links::close(peer::link_id which, const error& why) {
   if (open == nullptr) return;
   open->why = why;
   open->awaited.reset();
+  // UCX may give the address of an endpoint that was closed to the next one, before this link has ended.
+  if (open->control) by_control_.erase(open->control->endpoint());
+  if (open->blocks) by_blocks_.erase(open->blocks->endpoint());
   if (open->control) open->control->close();
   if (open->blocks) open->blocks->close();
 }
@@ -327,8 +330,6 @@ bool links::end_closed() {
     for (outgoing_list* const list : {&each.given, &each.waiting}) {
       while (!list->empty()) end_block(each, *list, list->begin(), false);
     }
-    if (each.control) by_control_.erase(each.control->endpoint());
-    if (each.blocks) by_blocks_.erase(each.blocks->endpoint());
     const error why = *each.why;
     links_.erase(id);
     events_.closed(id, why);

@@ -232,6 +232,22 @@ BOOST_AUTO_TEST_CASE(a_link_that_closes_gives_all_memory_back_first_and_says_so_
   BOOST_TEST(nodes.b.closed.size() == 1U);
 }
 
+BOOST_AUTO_TEST_CASE(links_that_open_while_another_one_closes_are_heard) {
+  const auto block = pattern(8 << 20, 9);
+  for (int round = 0; round < 12; ++round) {
+    pair_of_stations nodes;
+    for (std::size_t i = 0; i < 20; ++i) nodes.a.net->send_block(nodes.at_a, {.token = i}, block);
+    std::vector<peer::link_id> more;
+    for (int i = 0; i < 10; ++i) more.push_back(nodes.b.net->dial(nodes.a.net->where()));
+    for (const auto each : more) nodes.b.net->send(each, bytes_of("here I am"));
+    std::this_thread::sleep_for(std::chrono::microseconds(round * 200));
+    nodes.a.net->close(nodes.at_a, error(error_code::closed, "enough"));
+    for (int i = 0; i < 10; ++i) more.push_back(nodes.b.net->dial(nodes.a.net->where()));
+    for (std::size_t i = 10; i < 20; ++i) nodes.b.net->send(more[i], bytes_of("here I am"));
+    BOOST_REQUIRE(nodes.a.wait([&] { return nodes.a.heard.size() == more.size(); }));
+  }
+}
+
 BOOST_AUTO_TEST_CASE(what_was_said_right_before_a_stop_is_heard) {
   for (int round = 0; round < 50; ++round) {
     pair_of_stations nodes;
