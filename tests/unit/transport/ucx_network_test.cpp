@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <atomic>
 #include <cstring>
+#include <memory>
 #include <ranges>
 #include <string>
 #include <thread>
@@ -172,6 +173,25 @@ BOOST_AUTO_TEST_CASE(what_is_run_on_the_networks_thread_is_run_there_while_it_li
     a.net->run([&] { has_run = true; });
   }
   BOOST_TEST(!has_run);
+}
+
+BOOST_AUTO_TEST_CASE(what_a_stop_drops_may_speak_to_the_network_as_it_ends) {
+  station a;
+  int run = 0;
+  int ended = 0;
+  for (int i = 0; i < 500; ++i) {  // slow ones, so that the network drops most of them
+    const std::shared_ptr<void> held(nullptr, [&, net = a.net.get()](void*) {
+      net->run([] {});
+      ++ended;
+    });
+    a.net->run([&run, held] {
+      std::this_thread::sleep_for(std::chrono::milliseconds(5));
+      ++run;
+    });
+  }
+  a.net->stop();
+  BOOST_TEST(run < 500);
+  BOOST_TEST(ended == 500);
 }
 
 BOOST_AUTO_TEST_CASE(a_piece_that_nobody_expects_is_thrown_away_and_the_link_goes_on) {
