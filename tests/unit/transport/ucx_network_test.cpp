@@ -1,6 +1,10 @@
 // Links over UCX between networks of this process.
 #include <boost/test/unit_test.hpp>
 
+#include <arpa/inet.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+
 #include <algorithm>
 #include <atomic>
 #include <cstring>
@@ -10,6 +14,7 @@
 #include <thread>
 #include <vector>
 
+#include "core/unique_fd.hpp"
 #include "tests/unit/transport/station.hpp"
 #include "transport/ucx/network.hpp"
 
@@ -233,6 +238,23 @@ BOOST_AUTO_TEST_CASE(a_link_without_the_right_ticket_never_carries_blocks) {
   a.net->send_block(at_a, {.token = 5}, block);
   BOOST_REQUIRE(a.wait([&] { return a.sent.size() == 1; }));
   BOOST_TEST(!a.sent.front().second);
+}
+
+BOOST_AUTO_TEST_CASE(a_link_whose_connection_for_blocks_nobody_answers_is_closed_and_says_why) {
+  const unique_fd silent(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));  // as a firewall is, but for the handshake
+  sockaddr_in at{};
+  at.sin_family = AF_INET;
+  at.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  socklen_t bytes = sizeof at;
+  BOOST_REQUIRE(::bind(silent.get(), reinterpret_cast<const sockaddr*>(&at), bytes) == 0);
+  BOOST_REQUIRE(::listen(silent.get(), 8) == 0);
+  BOOST_REQUIRE(::getsockname(silent.get(), reinterpret_cast<sockaddr*>(&at), &bytes) == 0);
+  station a, b;
+  const auto at_a = a.net->dial(b.net->where());
+  BOOST_REQUIRE(b.wait([&] { return !b.accepted.empty(); }));
+  a.net->join_blocks(at_a, {"127.0.0.1", ntohs(at.sin_port)}, peer::ticket{});
+  BOOST_REQUIRE(a.wait([&] { return a.has_closed(at_a); }));
+  BOOST_TEST(a.closed.front().second.message().find("cluster.ports") != std::string::npos);
 }
 
 BOOST_AUTO_TEST_CASE(a_link_that_closes_gives_all_memory_back_first_and_says_so_once) {
