@@ -275,6 +275,19 @@ def test_altered_bytes_are_never_served(pool: Pool, attach: Attach) -> None:
     assert of_pool(b, "fetched") == 0
 
 
+@pytest.mark.sanitizer
+def test_altered_bytes_are_not_taken_in(pool: Pool, attach: Attach) -> None:
+    a, b = pool.pooled(2)
+    keys = put(attach(a, "model", block=BLOCK), "shared")
+    away = away_of(a)
+    alter_blocks(a)
+    run_cenote("cluster", "drain", "--time", "5", "--socket", a.socket)  # offers the others; none is handed on
+    until("b has looked at them", lambda: of_pool(b, "wrong") > 0)
+    settled(a)
+    assert of_pool(b, "hosted") == away
+    assert found(attach(b, "model", block=BLOCK), keys) <= away
+
+
 def with_disks(pool: Pool, start_node: StartNode, folder: Any, count: int = 2) -> list[Node]:
     """Nodes that write all blocks to a disk of their own."""
     for index in range(count):

@@ -74,6 +74,14 @@ struct two_nodes {
     return has_said;
   }
 
+  /// The first one.
+  bool closes(peer::link_id which) {
+    return std::ranges::any_of(a.take_sayings(), [&](const auto& each) {
+      const auto* const shut = std::get_if<cluster::close_saying>(&each);
+      return shut != nullptr && shut->which == which;
+    });
+  }
+
   static cluster::identity named(const std::string& name, std::uint64_t started_ms) {
     return {.name = name,
             .where = {"host-of-" + name, 1},
@@ -179,6 +187,28 @@ BOOST_AUTO_TEST_CASE(links_that_are_there_keep_no_node_from_dialling_others) {
   nodes.a->advance(nodes.now);
   BOOST_TEST((nodes.a->wake_at() - nodes.now > std::chrono::milliseconds(1)),
              "it does not look for dials all the time");
+}
+
+BOOST_AUTO_TEST_CASE(garbage_and_what_comes_too_early_closes_the_link_and_is_counted) {
+  const auto born = two_nodes::named("b", 2).born;
+  const auto ping = peer::encode_frame(peer::frame_type::ping, 1, born, std::vector<std::byte>(40));
+  auto wrong = ping;
+  wrong.back() = std::byte{1};
+  const std::vector<std::byte> cut(ping.begin(), ping.end() - 1), noise(100, std::byte{'?'}), nothing;
+  for (const auto& frame : {wrong, cut, noise, nothing}) {
+    two_nodes nodes;
+    BOOST_TEST(!nodes.a.heard(two_nodes::link, frame, nodes.now).has_value());
+    BOOST_TEST(nodes.a.counters().bad_frames == 1U);
+    BOOST_TEST(nodes.closes(two_nodes::link));
+  }
+  two_nodes nodes;
+  for (peer::link_id stranger = 9; const auto& frame : {ping, wrong, cut, noise, nothing}) {
+    nodes.a.opened(++stranger, false, nodes.now);
+    BOOST_TEST(!nodes.a.heard(stranger, frame, nodes.now).has_value());
+    BOOST_TEST(nodes.closes(stranger));
+  }
+  BOOST_TEST(nodes.a.counters().bad_frames == 5U);
+  BOOST_TEST(nodes.a.link_of("b").has_value());
 }
 
 BOOST_AUTO_TEST_CASE(a_beat_that_answers_one_of_no_time_tells_no_round_trip) {
