@@ -4,6 +4,7 @@
 #include <pthread.h>
 #include <sys/eventfd.h>
 #include <sys/prctl.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -17,6 +18,7 @@
 
 #include "core/socket_address.hpp"
 #include "core/unique_fd.hpp"
+#include "transport/ucx/bound_sockets.hpp"
 #include "transport/ucx/handles.hpp"
 #include "transport/ucx/links.hpp"
 
@@ -27,6 +29,7 @@ namespace {
 constexpr std::size_t commands_a_round = 64;
 constexpr std::chrono::seconds closing_limit{2};        // for UCX to let go of all connections when the network stops
 constexpr std::chrono::milliseconds saying_limit{200};  // … for what was said before that to be sent
+constexpr std::chrono::seconds cutting_limit{1};        // for it to let go of connections that said nothing yet
 constexpr std::size_t most_lookups = 8;                 // of names, at a time
 // While blocks flow, the thread looks again after a nap instead of being woken for each arrival, as network cards
 // moderate their interrupts: to wake it costs the other side's thread, or the kernel's, more than the nap does.
@@ -123,8 +126,10 @@ struct side {
   context_handle context;
   worker_handle worker;
   listener_handle listener;
-  int events = -1;  ///< readable when an armed worker has something to do
-  endpoint where;   ///< it listens
+  int events = -1;        ///< readable when an armed worker has something to do
+  endpoint where;         ///< it listens
+  endpoint bound;         ///< the same, as numbers
+  int listens_with = -1;  ///< the listener's socket
 };
 
 /// The UCX objects of a network: for frames and for blocks.
@@ -189,7 +194,11 @@ result<void> listen(const std::shared_ptr<const library>& from, side& of, const 
   found.field_mask = UCP_LISTENER_ATTR_FIELD_SOCKADDR;
   if (const auto status = from->ucp_listener_query(made, &found); status != UCS_OK)
     return std::unexpected(error_of(*from, "ucp_listener_query", status));
-  of.where = {where.host, socket_address::of(found.sockaddr).where().port};
+  of.bound = socket_address::of(found.sockaddr).where();
+  of.where = {where.host, of.bound.port};
+  for (const auto& [fd, listens] : sockets_at(of.bound)) {
+    if (listens) of.listens_with = fd;
+  }
   return {};
 }
 
@@ -295,6 +304,7 @@ class ucx_network final : public network {
     }
     mailbox_->close();
     (void)run_actors();
+    cut_off_the_rest();
     end_listening();
     links_.reset();
     machinery_.control.context = {};
@@ -305,8 +315,26 @@ class ucx_network final : public network {
     links_->refuse_requests(machinery_.control.listener.get(), machinery_.blocks.listener.get());
   }
 
-  /// UCX calls on a listener that is gone for connections that it had taken and that had not said yet what they are;
-  /// only the end of their worker ends them. So a worker ends right behind its listener.
+  /// UCX calls on a listener that is gone for connections that it had taken and that had not said yet what they are,
+  /// from a thread of its own; only the end of their worker ends them. So nobody is taken any more, and those are cut
+  /// off, before the listeners end.
+  void cut_off_the_rest() {
+    const auto until = links::clock::now() + cutting_limit;
+    for (std::size_t left = 1; left != 0 && links::clock::now() < until;) {
+      (void)progress();
+      refuse_requests();
+      left = 0;
+      for (const side* const each : {&machinery_.control, &machinery_.blocks}) {
+        for (const auto& [fd, listens] : sockets_at(each->bound)) {
+          ::shutdown(fd, SHUT_RDWR);  // one that listened is there until its listener ends
+          if (fd != each->listens_with) ++left;
+        }
+      }
+      if (left != 0) std::this_thread::sleep_for(nap);
+    }
+  }
+
+  /// A worker ends right behind its listener, for those that were not cut off in time.
   void end_listening() {
     refuse_requests();
     for (side* const each : {&machinery_.control, &machinery_.blocks}) {
