@@ -115,22 +115,28 @@ void guest::bind(peer::link_id from, std::uint64_t request, std::span<const std:
   if (of == nullptr && instances_.size() >= most_instances)
     return refuse(from, request, "this node has " + std::to_string(most_instances) + " instances of others already");
   const bool is_new = of == nullptr;
-  if (is_new) {
-    const std::uint32_t handle = next_handle_++;
-    of = &instances_[handle];
-    of->handle = handle;
-    of->identity = asked->identity;
-    of->spec = std::move(*spec);
-  }
+  if (is_new) of = &host(asked->identity, std::move(*spec));
   of->users.insert(from);
   of->waiting.emplace_back(from, request);
-  learn_cleared(asked->identity, asked->cleared);
+  learn_cleared(asked->identity, asked->cleared, asked->spec);
   if (is_new) {
-    room_.open(of->spec,
-               [this, handle = of->handle](result<guest_session_ptr> how) { opened(handle, std::move(how)); });
+    open(*of);
   } else if (of->session && of->clears == 0) {
     answer_binds(*of);
   }
+}
+
+guest::hosted& guest::host(std::uint64_t identity, instance_spec spec) {
+  const std::uint32_t handle = next_handle_++;
+  hosted& made = instances_[handle];
+  made.handle = handle;
+  made.identity = identity;
+  made.spec = std::move(spec);
+  return made;
+}
+
+void guest::open(const hosted& of) {
+  room_.open(of.spec, [this, handle = of.handle](result<guest_session_ptr> how) { opened(handle, std::move(how)); });
 }
 
 void guest::opened(std::uint32_t handle, result<guest_session_ptr> how) {
@@ -157,16 +163,22 @@ void guest::answer_binds(hosted& of) {
   }
 }
 
-void guest::learn_cleared(std::uint64_t identity, std::uint64_t number) {
+void guest::learn_cleared(std::uint64_t identity, std::uint64_t number, std::span<const std::byte> spec) {
   if (number <= pool_.cleared(identity)) return;
-  pool_.note_cleared(identity, number);
-  hosted* const of = find_identity(identity);
-  if (of == nullptr) return;
-  if (of->session) {
-    clear(*of, [](std::uint64_t, const std::string&) {});
-  } else {
+  if (hosted* const of = find_identity(identity)) {
+    pool_.note_cleared(identity, number);
+    if (of->session) return clear(*of, [](std::uint64_t, const std::string&) {});
     of->must_clear = true;
+    return;
   }
+  // Nobody else uses it here, but this node's engines do, or will.
+  byte_reader reader(spec);
+  auto known = decode_instance_spec(reader);
+  if (!known || instances_.size() >= most_instances) return;  // it is told again when it is bound again
+  pool_.note_cleared(identity, number);
+  hosted& made = host(identity, std::move(*known));
+  made.must_clear = true;
+  open(made);
 }
 
 void guest::closed(peer::link_id which) {

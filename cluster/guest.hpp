@@ -96,13 +96,13 @@ class guest final : public pool_half {
   void sent(peer::link_id to, std::uint64_t token, bool is_sent) override;
   void closed(peer::link_id which) override;
   void flush() override;
-  void learn_cleared(std::uint64_t identity, std::uint64_t number) override;
+  void learn_cleared(std::uint64_t identity, std::uint64_t number, std::span<const std::byte> spec) override;
   void advance(std::chrono::steady_clock::time_point now) override;
 
  private:
   using place = std::pair<peer::link_id, std::uint64_t>;  ///< link and token
 
-  /// An instance that others use.
+  /// An instance that others use, or that is cleared since another node says so.
   struct hosted {
     std::uint32_t handle = 0;
     std::uint64_t identity = 0;
@@ -154,6 +154,8 @@ class guest final : public pool_half {
   };
 
   void bind(peer::link_id from, std::uint64_t request, std::span<const std::byte> body);
+  hosted& host(std::uint64_t identity, instance_spec spec);
+  void open(const hosted& of);
   void opened(std::uint32_t handle, result<guest_session_ptr> how);
   void refuse(peer::link_id to, std::uint64_t request, const std::string& why);
   void answer_binds(hosted& of);

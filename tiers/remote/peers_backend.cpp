@@ -227,7 +227,8 @@ void peers_backend::take_bound(node& at, std::uint64_t identity, std::span<const
   if (!answer || found == at.bindings.end()) return;
   found->second.handle = answer->handle;
   found->second.is_refused = answer->handle == 0;
-  pool_.learn_cleared(identity, answer->cleared);
+  if (const auto spec = specs_.find(identity); spec != specs_.end())
+    pool_.learn_cleared(identity, answer->cleared, spec->second);
   for (const auto& each : std::exchange(found->second.waiting, {})) each();
   pump(at);
 }

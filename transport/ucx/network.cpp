@@ -54,9 +54,10 @@ class mailbox {
     ring();
   }
   void close() {
+    std::deque<command> dropped;  // ends without the lock: what a command holds may post at its own end
     const std::lock_guard lock(mutex_);
     is_closed_ = true;
-    waiting_.clear();
+    dropped.swap(waiting_);
   }
   [[nodiscard]] bool is_stopping() {
     const std::lock_guard lock(mutex_);
