@@ -684,7 +684,7 @@ void peers_backend::send_forget(node& at, std::uint64_t of, std::uint64_t identi
     const auto some = std::span(keys).subspan(first, std::min(peer::most_keys, keys.size() - first));
     const std::uint64_t request = next_number_++;
     forgets_.emplace(request, std::pair(at.link, of));
-    if (first != 0) ++removals_.at(of).open;
+    if (const auto waits = removals_.find(of); first != 0 && waits != removals_.end()) ++waits->second.open;
     pool_.send(at.link, frame_type::forget, request,
                peer::encode(peer::forget_request{identity, cleared, {some.begin(), some.end()}}));
   }
@@ -772,6 +772,7 @@ void peers_backend::advance(steady_time now) {
     const auto next = std::next(each);
     if (each->second.until <= now) {
       const removal over = std::move(each->second);
+      std::erase_if(forgets_, [&](const auto& asked) { return asked.second.second == each->first; });
       removals_.erase(each);
       over.answer(fail(error_code::removal_pending, "a node did not answer in time"));
     }

@@ -453,6 +453,22 @@ BOOST_AUTO_TEST_CASE(a_removal_is_told_to_the_others_and_answered_when_they_have
   BOOST_TEST(!cleared->has_value());  // nobody confirmed it
 }
 
+BOOST_AUTO_TEST_CASE(a_long_removal_that_is_given_up_before_its_node_is_bound_is_still_told) {
+  world all;
+  std::optional<bool> removed;
+  std::vector<block_key> keys(peer::most_keys + 1);
+  for (std::size_t i = 0; i < keys.size(); ++i) keys[i] = {i, i};
+  all.backend.drop(identity_of(all.spec), keys, [&](const result<std::uint64_t>& how) { removed = how.has_value(); });
+  all.run(0ms);
+  const frame bind = all.next(frame_type::bind);
+  all.run(2100ms);
+  BOOST_REQUIRE(removed.has_value());
+  BOOST_TEST(!*removed);
+  all.say(frame_type::bound, bind.request, peer::encode(peer::bind_answer{9, 0, {}}));
+  BOOST_TEST(peer::decode_forget_request(all.next(frame_type::forget).body)->keys.size() == peer::most_keys);
+  BOOST_TEST(peer::decode_forget_request(all.next(frame_type::forget).body)->keys.size() == 1);
+}
+
 BOOST_AUTO_TEST_CASE(garbage_about_blocks_closes_the_link) {
   world all;
   all.get(1);
