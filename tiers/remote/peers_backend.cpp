@@ -613,8 +613,18 @@ void peers_backend::ask(std::vector<block_name> keys, steady_time until, std::fu
 /// Keys of one question have one instance and one group.
 void peers_backend::send_part(node& at, std::uint64_t of, const std::vector<block_name>& keys,
                               std::vector<std::uint32_t> which) {
+  const auto open = questions_.find(of);
+  if (open == questions_.end()) return;  // it was answered without this node
   const binding& known = bound(at, keys.front().identity);
   if (known.handle == 0) return end_part_of(of, true);  // it refuses the instance
+  // All keys of a frame have one width: those of others have a frame of their own.
+  const auto others = std::ranges::stable_partition(
+      which, [&keys, width = keys[which.front()].full.size](std::uint32_t each) { return keys[each].full.size == width; });
+  if (!others.empty()) {
+    ++open->second.open;
+    send_part(at, of, keys, {others.begin(), others.end()});
+    which.erase(others.begin(), others.end());
+  }
   peer::locate_request frame{.handle = known.handle, .group = keys.front().group, .keys = {}};
   for (const std::uint32_t each : which) frame.keys.push_back(keys[each].full);
   const std::uint64_t number = next_number_++;
@@ -649,6 +659,8 @@ void peers_backend::end_part_of(std::uint64_t number, bool is_complete) {
 
 void peers_backend::answer(std::map<std::uint64_t, question>::iterator which) {
   question over = std::move(which->second);
+  if (over.open != 0)  // nobody waits for what was not answered in time
+    std::erase_if(parts_, [&](const auto& each) { return each.second.of == which->first; });
   questions_.erase(which);
   over.answer({.held = std::move(over.held), .is_complete = over.is_complete && over.open == 0});
 }

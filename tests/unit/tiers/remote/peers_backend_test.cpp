@@ -469,6 +469,28 @@ BOOST_AUTO_TEST_CASE(a_long_removal_that_is_given_up_before_its_node_is_bound_is
   BOOST_TEST(peer::decode_forget_request(all.next(frame_type::forget).body)->keys.size() == 1);
 }
 
+BOOST_AUTO_TEST_CASE(keys_of_two_widths_in_one_question_are_asked_for_as_they_are) {
+  world all;
+  std::optional<remote::presence> answer;
+  const std::vector<std::byte> narrow(8, std::byte{7});
+  std::vector<remote::block_name> keys{all.name(1), {identity_of(all.spec), 0, full_key(narrow)}, all.name(2)};
+  all.backend.locate(keys, 50ms, [&](remote::presence how) { answer = std::move(how); });
+  all.run(0ms);
+  all.accept_bind();
+  for (int i = 0; i < 2; ++i) {
+    const frame asked = all.next(frame_type::locate);
+    const auto read = peer::decode_locate_request(asked.body);
+    BOOST_REQUIRE(read);
+    for (const full_key& each : read->keys) BOOST_TEST((each == keys[1].full || each.size == 16));
+    std::vector<bool> held;
+    for (const full_key& each : read->keys) held.push_back(each == keys[0].full || each == keys[1].full);
+    all.say(frame_type::located, asked.request, peer::encode(peer::locate_answer{held}));
+  }
+  BOOST_REQUIRE(answer);
+  BOOST_TEST(answer->is_complete);
+  BOOST_TEST((answer->held == std::vector<bool>{true, true, false}));
+}
+
 BOOST_AUTO_TEST_CASE(garbage_about_blocks_closes_the_link) {
   world all;
   all.get(1);
