@@ -199,15 +199,16 @@ peers_backend::homes peers_backend::homes_of(std::uint64_t identity, const block
   return all;
 }
 
-/// Asks the node to bind the instance, if nobody has.
+/// Asks the node to bind the instance, if nobody has, or it has not answered for a while.
 peers_backend::binding& peers_backend::bound(node& at, std::uint64_t identity) {
   const auto [found, is_new] = at.bindings.try_emplace(identity);
   binding& of = found->second;
-  if (!is_new && (!of.is_refused || pool_.now() < of.again_at)) return of;
-  of.again_at = pool_.now() + refusal_lasts;
+  if (!is_new && (of.handle != 0 || pool_.now() < of.again_at)) return of;
   const auto spec = specs_.find(identity);
   of.is_refused = spec == specs_.end();
+  of.again_at = pool_.now() + (of.is_refused ? refusal_lasts : options_.timeout);
   if (of.is_refused) return of;
+  std::erase_if(binds_, [&](const auto& each) { return each.second == std::pair(at.link, identity); });
   const std::uint64_t number = next_number_++;
   binds_.emplace(number, std::pair(at.link, identity));
   pool_.send(at.link, frame_type::bind, number,
@@ -215,10 +216,16 @@ peers_backend::binding& peers_backend::bound(node& at, std::uint64_t identity) {
   return of;
 }
 
-void peers_backend::when_bound(node& at, std::uint64_t identity, std::function<void()> then) {
+void peers_backend::when_bound(node& at, std::uint64_t identity, steady_time until, std::function<void()> then) {
   binding& of = bound(at, identity);
   if (of.handle != 0 || of.is_refused) return then();
-  of.waiting.push_back(std::move(then));
+  wait_for(of, until, std::move(then));
+}
+
+/// What nobody waits for any more makes room: the node may never answer.
+void peers_backend::wait_for(binding& of, steady_time until, std::function<void()> then) {
+  while (!of.waiting.empty() && of.waiting.front().first <= pool_.now()) of.waiting.pop_front();
+  of.waiting.emplace_back(until, std::move(then));
 }
 
 void peers_backend::take_bound(node& at, std::uint64_t identity, std::span<const std::byte> body) {
@@ -227,8 +234,9 @@ void peers_backend::take_bound(node& at, std::uint64_t identity, std::span<const
   if (!answer || found == at.bindings.end()) return;
   found->second.handle = answer->handle;
   found->second.is_refused = answer->handle == 0;
+  if (found->second.is_refused) found->second.again_at = pool_.now() + refusal_lasts;
   pool_.learn_cleared(identity, answer->cleared);
-  for (const auto& each : std::exchange(found->second.waiting, {})) each();
+  for (const auto& [until, then] : std::exchange(found->second.waiting, {})) then();
   pump(at);
 }
 
@@ -264,7 +272,7 @@ void peers_backend::closed(peer::link_id which) {
   }
   for (const std::uint64_t each : numbers) end_removal(each, 0, gone.name + " went away");
   for (const auto& [identity, each] : gone.bindings) {
-    for (const auto& then : each.waiting) then();  // they find no node, and end
+    for (const auto& [until, then] : each.waiting) then();  // they find no node, and end
   }
   for (auto& [link, each] : nodes_) pump(each);
   say_standing();
@@ -359,12 +367,13 @@ void peers_backend::pump_queue(node& at, bool up) {
   while (!queue.empty()) {
     const std::uint64_t token = queue.front();
     const auto found = moving_.find(token);
-    if (found == moving_.end() || found->second.at != at.link) {  // it ended while it waited
+    if (found == moving_.end() || found->second.at != at.link || found->second.now != stage::queued) {
+      // It ended while it waited.
       queue.pop_front();
       continue;
     }
     moving& what = found->second;
-    const binding& of = bound(at, what.what.name.identity);
+    binding& of = bound(at, what.what.name.identity);
     if (of.is_refused) {
       queue.pop_front();
       what.was_answered = true;
@@ -374,8 +383,18 @@ void peers_backend::pump_queue(node& at, bool up) {
         offer_next(found, item_result::full);
       continue;
     }
+    if (of.handle == 0) {  // blocks of other instances do not wait for this one
+      queue.pop_front();
+      wait_for(of, what.begun + options_.timeout, [this, link = at.link, token] {
+        node* const still = find_link(link);
+        const auto waits = moving_.find(token);
+        if (still != nullptr && waits != moving_.end() && waits->second.at == link)
+          queue_at(*still, token, waits->second);
+      });
+      continue;
+    }
     const std::uint64_t bytes = what.what.memory.size();
-    if (of.handle == 0 || (under_way != 0 && under_way + bytes > options_.window)) break;
+    if (under_way != 0 && under_way + bytes > options_.window) break;
     const frame_type wanted = !up ? frame_type::offer : what.insists ? frame_type::fetch_here : frame_type::fetch;
     const bool fits = type == wanted && frame.handle == of.handle && frame.group == what.what.name.group &&
                       !frame.blocks.empty() && frame.blocks.front().second.size == what.what.name.full.size &&
@@ -600,7 +619,7 @@ void peers_backend::ask(std::vector<block_name> keys, steady_time until, std::fu
     }
     ++questions_.at(number).open;
     const peer::link_id link = home->link;
-    when_bound(*home, all->front().identity, [this, link, number, all, which = std::move(which)] {
+    when_bound(*home, all->front().identity, until, [this, link, number, all, which = std::move(which)] {
       node* const still = find_link(link);
       if (still == nullptr) return end_part_of(number, false);
       send_part(*still, number, *all, which);
@@ -679,7 +698,7 @@ void peers_backend::tell_all(std::uint64_t identity, std::uint64_t cleared, cons
   for (const auto& [link, each] : nodes_) links.push_back(link);
   for (const peer::link_id link : links) {
     ++made.open;
-    when_bound(nodes_.at(link), identity, [this, link, number, identity, cleared, keys] {
+    when_bound(nodes_.at(link), identity, made.until, [this, link, number, identity, cleared, keys] {
       node* const at = find_link(link);
       if (at == nullptr) return end_removal_of(number, 0, "a node went away");
       if (bound(*at, identity).handle == 0) return end_removal_of(number, 0, {});  // it has nothing of ours

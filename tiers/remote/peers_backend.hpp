@@ -85,8 +85,9 @@ class peers_backend final : public backend, public cluster::pool_half {
   struct binding {
     std::uint32_t handle = 0;  ///< 0: not bound (yet)
     bool is_refused = false;
-    steady_time again_at{};                        ///< refused: when it is asked again
-    std::vector<std::function<void()>> waiting{};  ///< run once it is bound, or never will be
+    steady_time again_at{};  ///< not bound: when it is asked again
+    /// Run once it is bound, or never will be; not needed any more after that time.
+    std::deque<std::pair<steady_time, std::function<void()>>> waiting{};
   };
   struct node {
     std::string name;
@@ -146,8 +147,9 @@ class peers_backend final : public backend, public cluster::pool_half {
   [[nodiscard]] node* find_node(const std::string& name);
   [[nodiscard]] node* find_link(peer::link_id link);
   binding& bound(node& at, std::uint64_t identity);
-  /// Runs `then` when the node has bound the instance, or refused to.
-  void when_bound(node& at, std::uint64_t identity, std::function<void()> then);
+  /// Runs `then` when the node has bound the instance, or refused to; perhaps not at all after `until`.
+  void when_bound(node& at, std::uint64_t identity, steady_time until, std::function<void()> then);
+  void wait_for(binding& of, steady_time until, std::function<void()> then);
 
   void begin_put(item what, steady_time now);
   void begin_get(item what, steady_time now);

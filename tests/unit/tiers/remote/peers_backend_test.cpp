@@ -453,6 +453,37 @@ BOOST_AUTO_TEST_CASE(a_removal_is_told_to_the_others_and_answered_when_they_have
   BOOST_TEST(!cleared->has_value());  // nobody confirmed it
 }
 
+BOOST_AUTO_TEST_CASE(a_bind_that_was_never_answered_is_asked_again_and_what_it_answers_is_used) {
+  world all;
+  all.get(1);
+  (void)all.next(frame_type::bind);
+  all.run(2100ms);
+  BOOST_REQUIRE(all.got.at(1) == item_result::refused);
+  all.get(2);
+  all.accept_bind();
+  const auto tokens = world::tokens_in(all.next(frame_type::fetch));
+  BOOST_REQUIRE_EQUAL(tokens.size(), 1);
+  all.send_block(tokens[0], 2);
+  BOOST_TEST((all.got.at(2) == item_result::done));
+}
+
+BOOST_AUTO_TEST_CASE(an_instance_that_is_not_bound_yet_keeps_no_other_one_waiting) {
+  world all;
+  instance_spec other = some_spec();
+  other.id = "another";
+  all.backend.bind(other);
+  all.memory[1].resize(block_bytes);
+  all.backend.get({{.token = 1, .name = {identity_of(other), 0, key_of(1)}, .memory = all.memory[1]}});
+  all.run(0ms);
+  (void)all.next(frame_type::bind);  // the node takes its time over it
+  all.get(2);
+  all.accept_bind();
+  const auto tokens = world::tokens_in(all.next(frame_type::fetch));
+  BOOST_REQUIRE_EQUAL(tokens.size(), 1);
+  all.send_block(tokens[0], 2);
+  BOOST_TEST((all.got.at(2) == item_result::done));
+}
+
 BOOST_AUTO_TEST_CASE(a_long_removal_that_is_given_up_before_its_node_is_bound_is_still_told) {
   world all;
   std::optional<bool> removed;
