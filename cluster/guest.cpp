@@ -114,23 +114,22 @@ void guest::bind(peer::link_id from, std::uint64_t request, std::span<const std:
   hosted* of = find_identity(asked->identity);
   if (of == nullptr && instances_.size() >= most_instances)
     return refuse(from, request, "this node has " + std::to_string(most_instances) + " instances of others already");
-  const bool is_new = of == nullptr;
-  if (is_new) {
-    const std::uint32_t handle = next_handle_++;
-    of = &instances_[handle];
-    of->handle = handle;
-    of->identity = asked->identity;
-    of->spec = std::move(*spec);
-  }
+  if (of == nullptr) of = &host(asked->identity, std::move(*spec));
   of->users.insert(from);
   of->waiting.emplace_back(from, request);
-  learn_cleared(asked->identity, asked->cleared);
-  if (is_new) {
-    room_.open(of->spec,
-               [this, handle = of->handle](result<guest_session_ptr> how) { opened(handle, std::move(how)); });
-  } else if (of->session && of->clears == 0) {
-    answer_binds(*of);
-  }
+  learn_cleared(asked->identity, asked->cleared, asked->spec);
+  if (of->session && of->clears == 0) answer_binds(*of);
+}
+
+/// Opens the instance; its handle is told to nobody before that.
+guest::hosted& guest::host(std::uint64_t identity, instance_spec spec) {
+  const std::uint32_t handle = next_handle_++;
+  hosted& made = instances_[handle];
+  made.handle = handle;
+  made.identity = identity;
+  made.spec = std::move(spec);
+  room_.open(made.spec, [this, handle](result<guest_session_ptr> how) { opened(handle, std::move(how)); });
+  return made;
 }
 
 void guest::opened(std::uint32_t handle, result<guest_session_ptr> how) {
@@ -142,11 +141,12 @@ void guest::opened(std::uint32_t handle, result<guest_session_ptr> how) {
   hosted& of = found->second;
   if (!how) {
     for (const auto& [link, request] : of.waiting) refuse(link, request, how.error().message());
+    if (of.must_clear) pool_.forget_cleared(of.identity);
     instances_.erase(found);
     return;
   }
   of.session = std::move(*how);
-  if (of.must_clear) return clear(of, [](std::uint64_t, const std::string&) {});
+  if (of.must_clear) return clear_unheard(of);
   answer_binds(of);
 }
 
@@ -157,16 +157,28 @@ void guest::answer_binds(hosted& of) {
   }
 }
 
-void guest::learn_cleared(std::uint64_t identity, std::uint64_t number) {
+/// An instance that nobody else uses here is opened for it: this node's own blocks are older than the clear, too.
+void guest::learn_cleared(std::uint64_t identity, std::uint64_t number, std::span<const std::byte> spec) {
   if (number <= pool_.cleared(identity)) return;
+  hosted* of = find_identity(identity);
+  if (of == nullptr) {
+    byte_reader reader(spec);
+    auto read = decode_instance_spec(reader);
+    if (!read || identity_of(*read) != identity) return;
+    of = &host(identity, std::move(*read));
+  }
   pool_.note_cleared(identity, number);
-  hosted* const of = find_identity(identity);
-  if (of == nullptr) return;
   if (of->session) {
-    clear(*of, [](std::uint64_t, const std::string&) {});
+    clear_unheard(*of);
   } else {
     of->must_clear = true;
   }
+}
+
+void guest::clear_unheard(hosted& of) {
+  clear(of, [this, identity = of.identity](std::uint64_t, const std::string& why) {
+    if (!why.empty()) pool_.forget_cleared(identity);
+  });
 }
 
 void guest::closed(peer::link_id which) {
@@ -694,9 +706,14 @@ void guest::forget(peer::link_id from, std::uint64_t request, std::span<const st
   hosted* const of = find_identity(asked->identity);
   if (of == nullptr || !of->session) return answer(0, "this node does not know the instance yet");
   if (asked->cleared == 0) return remove(*of, asked->keys, answer);
-  if (asked->cleared <= pool_.cleared(asked->identity)) return answer(0, {});
-  pool_.note_cleared(asked->identity, asked->cleared);
-  clear(*of, answer);
+  const std::uint64_t known = pool_.cleared(asked->identity);
+  if (asked->cleared == known && of->clears == 0) return answer(0, {});  // a bind brought it
+  // A node whose clock is behind clears later all the same: whoever is away shall hear of that one, too.
+  pool_.note_cleared(asked->identity, asked->cleared < known ? known + 1 : asked->cleared);
+  clear(*of, [this, answer, identity = asked->identity](std::uint64_t removed, const std::string& why) {
+    if (!why.empty()) pool_.forget_cleared(identity);
+    answer(removed, why);
+  });
 }
 
 void guest::remove(hosted& of, const std::vector<block_key>& keys,

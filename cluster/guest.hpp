@@ -96,7 +96,7 @@ class guest final : public pool_half {
   void sent(peer::link_id to, std::uint64_t token, bool is_sent) override;
   void closed(peer::link_id which) override;
   void flush() override;
-  void learn_cleared(std::uint64_t identity, std::uint64_t number) override;
+  void learn_cleared(std::uint64_t identity, std::uint64_t number, std::span<const std::byte> spec) override;
   void advance(std::chrono::steady_clock::time_point now) override;
 
  private:
@@ -154,6 +154,7 @@ class guest final : public pool_half {
   };
 
   void bind(peer::link_id from, std::uint64_t request, std::span<const std::byte> body);
+  hosted& host(std::uint64_t identity, instance_spec spec);
   void opened(std::uint32_t handle, result<guest_session_ptr> how);
   void refuse(peer::link_id to, std::uint64_t request, const std::string& why);
   void answer_binds(hosted& of);
@@ -193,6 +194,7 @@ class guest final : public pool_half {
   void forget(peer::link_id from, std::uint64_t request, std::span<const std::byte> body);
   void remove(hosted& of, const std::vector<block_key>& keys, std::function<void(std::uint64_t, std::string)> then);
   void clear(hosted& of, std::function<void(std::uint64_t, std::string)> then);
+  void clear_unheard(hosted& of);
   static void tell_removed(const std::vector<memory::completion>& how,
                            const std::function<void(std::uint64_t, std::string)>& then);
   void find_slabs(hosted& of, std::vector<std::uint32_t> missing, std::function<void()> then);

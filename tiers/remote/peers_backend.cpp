@@ -235,7 +235,8 @@ void peers_backend::take_bound(node& at, std::uint64_t identity, std::span<const
   found->second.handle = answer->handle;
   found->second.is_refused = answer->handle == 0;
   if (found->second.is_refused) found->second.again_at = pool_.now() + refusal_lasts;
-  pool_.learn_cleared(identity, answer->cleared);
+  if (const auto spec = specs_.find(identity); spec != specs_.end())
+    pool_.learn_cleared(identity, answer->cleared, spec->second);
   for (const auto& [until, then] : std::exchange(found->second.waiting, {})) then();
   pump(at);
 }

@@ -1,0 +1,210 @@
+// A node that serves others, over a block tier and a network that the test plays call by call.
+#include "cluster/guest.hpp"
+
+#include <boost/test/unit_test.hpp>
+
+#include <algorithm>
+#include <cstring>
+#include <deque>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "core/byte_io.hpp"
+#include "core/checksum.hpp"
+#include "core/stored_identity.hpp"
+#include "memory/instance_memory.hpp"
+#include "memory/segment.hpp"
+
+namespace {
+
+using namespace cenote;
+using memory::completion;
+using memory::completion_kind;
+using memory::operation;
+using memory::submission;
+using peer::block_answer;
+using peer::frame_type;
+
+constexpr std::size_t block_bytes = 4096;
+constexpr std::uint32_t pins = 64;
+
+instance_spec some_spec() {
+  instance_spec spec;
+  spec.id = "model";
+  spec.tokens_per_block = 16;
+  spec.groups = {{"full", {{"kv", block_bytes}}}};
+  return spec;
+}
+
+std::vector<std::byte> encoded(const instance_spec& spec) {
+  byte_writer writer;
+  encode(writer, spec);
+  return std::move(writer).take();
+}
+
+full_key key_of(std::uint64_t number) {
+  std::vector<std::byte> bytes(16);
+  std::memcpy(bytes.data(), &number, sizeof number);
+  return full_key(bytes);
+}
+
+/// Keeps what is sent.
+struct recording_network final : peer::network {
+  struct frame {
+    peer::link_id to = 0;
+    frame_type type{};
+    std::vector<std::byte> body;
+  };
+  peer::link_id dial(const endpoint&) override { return 0; }
+  void send(peer::link_id to, std::vector<std::byte> bytes) override {
+    const auto read = peer::decode_frame(bytes);
+    sent.push_back({to, read->type, {read->body.begin(), read->body.end()}});
+  }
+  void join_blocks(peer::link_id, const endpoint&, const peer::ticket&) override {}
+  void await_blocks(peer::link_id, const peer::ticket&) override {}
+  void send_block(peer::link_id, const peer::piece_header&, std::span<const std::byte>) override {}
+  void close(peer::link_id which, error) override { closed.push_back(which); }
+  void run(std::function<void()> what) override { what(); }
+  [[nodiscard]] peer::oddities odd() const noexcept override { return {}; }
+  void stop() noexcept override {}
+
+  std::vector<frame> sent;
+  std::vector<peer::link_id> closed;
+};
+
+/// Answers when the test says so.
+struct slow_room final : cluster::guest_room {
+  struct order {
+    std::vector<submission> entries;
+    then<std::vector<completion>> done;
+  };
+  void open(const instance_spec&, then<result<cluster::guest_session_ptr>> done) override {
+    opens.push_back(std::move(done));
+  }
+  void close(std::uint64_t) override { ++closes; }
+  void run(std::uint64_t, std::vector<submission> entries, bool, then<std::vector<completion>> done) override {
+    runs.push_back({std::move(entries), std::move(done)});
+  }
+  void find_slabs(std::uint32_t, std::vector<std::uint32_t>, then<std::vector<memory::slab_place>> done) override {
+    finds.push_back(std::move(done));
+  }
+
+  std::deque<then<result<cluster::guest_session_ptr>>> opens;
+  std::deque<order> runs;
+  std::deque<then<std::vector<memory::slab_place>>> finds;
+  int closes = 0;
+};
+
+struct guest_world {
+  guest_world() {
+    pool.join(nullptr, &guest);
+    pool.use(network);
+    cluster::pool_members now{.self = "a", .weight = 1, .born = {1}, .others = {}};
+    now.others.push_back({.name = "b", .weight = 1, .link = 7, .carries_blocks = true});
+    pool.take_members(now);
+  }
+
+  cluster::guest_session_ptr make_session() {
+    auto index = memory::open_index(*instance.index.file().read_only_descriptor());
+    auto versions = memory::open_versions(*instance.versions.file().read_only_descriptor());
+    return std::make_shared<cluster::guest_session>(
+        std::move(*index), std::move(*versions), memory::session_memory::create(session_segment, 1, pins));
+  }
+  void open_next() {
+    const auto done = std::move(room.opens.front());
+    room.opens.pop_front();
+    done(make_session());
+    pool.flush();
+  }
+  void answer_run(const std::vector<completion>& how) {
+    const auto order = std::move(room.runs.front());
+    room.runs.pop_front();
+    order.done(how);
+    pool.flush();
+  }
+  static completion done_with(std::uint64_t value) {
+    completion one;
+    one.kind = completion_kind::done;
+    one.value = value;
+    return one;
+  }
+  void hear(frame_type type, std::span<const std::byte> body) {
+    pool.heard(7, type, 1, body);
+    pool.flush();
+  }
+  void ask_to_bind(std::uint64_t cleared) {
+    hear(frame_type::bind, peer::encode(peer::bind_request{identity, cleared, encoded(spec)}));
+    if (!room.opens.empty()) open_next();
+  }
+  /// The handle of the instance, which the other node binds.
+  std::uint32_t bind() {
+    ask_to_bind(0);
+    return peer::decode_bind_answer(last(frame_type::bound))->handle;
+  }
+  std::vector<std::byte> last(frame_type type) {
+    const auto found = std::find_if(network->sent.rbegin(), network->sent.rend(),
+                                    [&](const auto& each) { return each.type == type; });
+    BOOST_REQUIRE((found != network->sent.rend()));
+    return found->body;
+  }
+  [[nodiscard]] bool clears() const {
+    return !room.runs.empty() && room.runs.front().entries.front().op == operation::clear;
+  }
+
+  instance_spec spec = some_spec();
+  std::uint64_t identity = identity_of(spec);
+  memory::instance_memory instance = std::move(*memory::instance_memory::create("guest-test"));
+  memory::segment session_segment =
+      std::move(*memory::segment::create("guest-test", memory::session_memory::segment_bytes(pins)));
+  std::shared_ptr<recording_network> network = std::make_shared<recording_network>();
+  slow_room room;
+  cluster::pool pool{[](cluster::pool::steady_time) {}};
+  cluster::guest guest{pool, room, {.window = 4 * block_bytes}};
+};
+
+}  // namespace
+
+BOOST_AUTO_TEST_SUITE(guest)
+
+BOOST_AUTO_TEST_CASE(a_clear_that_this_node_hears_of_as_it_asks_is_carried_out_here_too) {
+  guest_world all;
+  all.pool.learn_cleared(all.identity, 100, encoded(all.spec));
+  BOOST_REQUIRE_EQUAL(all.room.opens.size(), 1U);  // nobody else uses the instance here
+  all.open_next();
+  BOOST_REQUIRE(all.clears());
+  BOOST_TEST(all.room.closes == 0);
+  all.answer_run({guest_world::done_with(3)});
+  BOOST_TEST(all.room.closes == 1);
+  BOOST_TEST(all.pool.cleared(all.identity) == 100U);
+  all.pool.learn_cleared(all.identity, 100, encoded(all.spec));
+  BOOST_TEST(all.room.opens.empty());
+}
+
+BOOST_AUTO_TEST_CASE(a_clear_that_could_not_be_carried_out_is_not_known) {
+  guest_world all;
+  all.pool.learn_cleared(all.identity, 100, encoded(all.spec));
+  all.room.opens.front()(fail(error_code::no_space, "no room"));
+  all.room.opens.pop_front();
+  all.pool.flush();
+  BOOST_TEST(all.pool.cleared(all.identity) == 0U);
+  (void)all.bind();
+  all.pool.learn_cleared(all.identity, 100, encoded(all.spec));
+  BOOST_REQUIRE(all.clears());
+  all.answer_run({});
+  BOOST_TEST(all.pool.cleared(all.identity) == 0U);
+}
+
+BOOST_AUTO_TEST_CASE(a_clear_by_a_node_whose_clock_is_behind_is_a_clear) {
+  guest_world all;
+  all.ask_to_bind(100);
+  BOOST_REQUIRE(all.clears());
+  all.answer_run({guest_world::done_with(0)});
+  all.hear(frame_type::forget, peer::encode(peer::forget_request{all.identity, 50, {}}));
+  BOOST_REQUIRE(all.clears());
+  all.answer_run({guest_world::done_with(4)});
+  BOOST_TEST(peer::decode_forget_answer(all.last(frame_type::forgot))->removed == 4U);
+  BOOST_TEST(all.pool.cleared(all.identity) > 100U);  // who was away hears of it, too
+}
+
+BOOST_AUTO_TEST_SUITE_END()
