@@ -85,7 +85,12 @@ void guest::misbehaves(peer::link_id who, const std::string& how) {
 
 guest::hosted* guest::find(peer::link_id user, std::uint32_t handle) {
   const auto found = instances_.find(handle);
-  return found == instances_.end() || !found->second.users.contains(user) ? nullptr : &found->second;
+  if (found == instances_.end() || !found->second.users.contains(user)) return nullptr;
+  return stays_here(found->second.spec) ? nullptr : &found->second;
+}
+
+bool guest::stays_here(const instance_spec& spec) const {
+  return kept_here_.load()->contains(spec.paying_group());
 }
 
 guest::hosted* guest::find_identity(std::uint64_t identity) {
@@ -109,7 +114,7 @@ void guest::bind(peer::link_id from, std::uint64_t request, std::span<const std:
   }
   if (!spec) return refuse(from, request, spec.error().message());
   if (identity_of(*spec) != asked->identity) return refuse(from, request, "the identity is not that of the spec");
-  if (options_.kept_here.contains(spec->paying_group()))
+  if (stays_here(*spec))
     return refuse(from, request, "blocks of group `" + spec->paying_group() + "` stay on this machine");
   hosted* of = find_identity(asked->identity);
   if (of == nullptr && instances_.size() >= most_instances)
@@ -294,7 +299,11 @@ void guest::serve_queues() {
       if (of != nullptr && room_for(link, of->spec.groups[used.fetches.front().asked.group].stride()) == 0) break;
       const queued_fetch next = std::move(used.fetches.front());
       used.fetches.pop_front();
-      if (of != nullptr) lend(link, *of, next);
+      if (of != nullptr) {
+        lend(link, *of, next);
+        continue;
+      }
+      for (const auto& [token, key] : next.asked.blocks) misses_[link].emplace_back(token, block_answer::missing);
     }
   }
 }

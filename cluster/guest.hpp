@@ -2,6 +2,7 @@
 // tier for each instance, with pins and reservations of its own.
 #pragma once
 
+#include <atomic>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
@@ -85,7 +86,14 @@ class guest final : public pool_half {
   static constexpr std::size_t most_instances = 1024;
   static constexpr std::chrono::seconds fill_limit{10};  ///< for the bytes of a block that was offered
 
-  guest(pool& to, guest_room& room, guest_options options) : pool_(to), room_(room), options_(std::move(options)) {}
+  guest(pool& to, guest_room& room, guest_options options) : pool_(to), room_(room), options_(std::move(options)) {
+    keep_here(std::move(options_.kept_here));
+  }
+
+  /// From now on blocks of these groups are neither lent nor taken, and those of others are. Thread-safe.
+  void keep_here(std::set<std::string, std::less<>> groups) {
+    kept_here_.store(std::make_shared<const std::set<std::string, std::less<>>>(std::move(groups)));
+  }
 
   /// Who cannot be asked may ask all the same, for as long as its link is there.
   void members_changed() override {}
@@ -158,6 +166,7 @@ class guest final : public pool_half {
   void opened(std::uint32_t handle, result<guest_session_ptr> how);
   void refuse(peer::link_id to, std::uint64_t request, const std::string& why);
   void answer_binds(hosted& of);
+  [[nodiscard]] bool stays_here(const instance_spec& spec) const;
   [[nodiscard]] hosted* find(peer::link_id user, std::uint32_t handle);
   [[nodiscard]] hosted* find_identity(std::uint64_t identity);
   [[nodiscard]] std::uint64_t stride_of(std::uint32_t handle, std::uint32_t group) const;
@@ -203,6 +212,7 @@ class guest final : public pool_half {
   pool& pool_;
   guest_room& room_;
   guest_options options_;
+  std::atomic<std::shared_ptr<const std::set<std::string, std::less<>>>> kept_here_;
   std::map<std::uint32_t, hosted> instances_;  ///< by handle
   std::uint32_t next_handle_ = 1;
   std::map<place, loan> loans_;

@@ -207,4 +207,18 @@ BOOST_AUTO_TEST_CASE(a_clear_by_a_node_whose_clock_is_behind_is_a_clear) {
   BOOST_TEST(all.pool.cleared(all.identity) > 100U);  // who was away hears of it, too
 }
 
+BOOST_AUTO_TEST_CASE(a_group_that_is_kept_here_from_now_on_is_served_no_more_until_it_may_leave_again) {
+  guest_world all;
+  const std::uint32_t handle = all.bind();
+  const auto takes = [&](std::uint64_t token) {
+    all.hear(frame_type::offer, peer::encode(peer::block_request{handle, 0, {{token, key_of(token)}}}));
+    return !std::exchange(all.room.runs, {}).empty();
+  };
+  BOOST_TEST(takes(1));
+  all.guest.keep_here({std::string(all.spec.paying_group())});
+  BOOST_TEST(!takes(3));
+  all.guest.keep_here({});
+  BOOST_TEST(takes(5));
+}
+
 BOOST_AUTO_TEST_SUITE_END()
