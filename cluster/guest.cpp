@@ -612,7 +612,7 @@ void guest::landed(peer::link_id from, const peer::piece_header& head, std::span
   if (found == deliveries_.end()) return;
   delivery& one = found->second;
   one.landed += piece.size();
-  if (one.landed < one.memory.size()) return;
+  if (one.memory.empty() || one.landed < one.memory.size()) return;
   const auto of = instances_.find(one.handle);
   if (of == instances_.end()) return;
   const std::uint64_t hash = one.sum && one.sum->bytes() == one.landed ? one.sum->value() : checksum_of(one.memory);

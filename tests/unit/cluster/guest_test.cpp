@@ -221,4 +221,24 @@ BOOST_AUTO_TEST_CASE(a_group_that_is_kept_here_from_now_on_is_served_no_more_unt
   BOOST_TEST(takes(5));
 }
 
+BOOST_AUTO_TEST_CASE(a_piece_of_nothing_does_not_fill_a_block) {
+  guest_world all;
+  const std::uint32_t handle = all.bind();
+  all.hear(frame_type::offer, peer::encode(peer::block_request{handle, 0, {{1, key_of(1)}}}));
+  completion reserved;
+  reserved.kind = completion_kind::reserved;
+  reserved.block = memory::block_ref(1, 0).bits;
+  all.answer_run({reserved});
+  BOOST_REQUIRE_EQUAL(all.room.finds.size(), 1U);  // nobody knows yet where it lies
+  peer::piece_header head;
+  head.token = 1;
+  head.what = static_cast<std::uint16_t>(cluster::piece_kind::offered);
+  head.total = block_bytes;
+  head.checksum = bind_checksum(checksum_of(std::span<const std::byte>()), all.identity, 0, key_of(1));
+  BOOST_TEST(all.pool.expects(7, head, 0).place.empty());
+  all.pool.landed(7, head, {});
+  all.pool.flush();
+  BOOST_TEST(all.room.runs.empty());
+}
+
 BOOST_AUTO_TEST_SUITE_END()
