@@ -196,6 +196,7 @@ caf::result<outcome> remote_tier::forget(const std::vector<blocks::removal>& rem
     } else {
       store_.forget(each.instance, each.all ? std::vector<block_key>() : each.keys);
     }
+    if (each.on_its_way) continue;
     if (each.all && each.instance == 0 && each.id.empty()) {
       ask_to_clear_all(number);
     } else if (each.all) {
