@@ -67,6 +67,7 @@ guest_session::guest_session(memory::index_memory its_index, memory::version_tab
 void guest::heard(peer::link_id from, frame_type type, std::uint64_t request, std::span<const std::byte> body) {
   switch (type) {
     case frame_type::bind: return bind(from, request, body);
+    case frame_type::unbind: return unbind(from, body);
     case frame_type::locate: return locate(from, request, body);
     case frame_type::fetch: return fetch(from, body, true);
     case frame_type::fetch_here: return fetch(from, body, false);
@@ -124,6 +125,13 @@ void guest::bind(peer::link_id from, std::uint64_t request, std::span<const std:
   of->waiting.emplace_back(from, request);
   learn_cleared(asked->identity, asked->cleared, asked->spec);
   if (of->session && of->clears == 0) answer_binds(*of);
+}
+
+/// The instance of a link that uses it no more is closed with the next flush, if nobody else does.
+void guest::unbind(peer::link_id from, std::span<const std::byte> body) {
+  const auto asked = peer::decode_unbind_request(body);
+  if (!asked) return misbehaves(from, asked.error().message());
+  if (const auto found = instances_.find(asked->handle); found != instances_.end()) found->second.users.erase(from);
 }
 
 /// Opens the instance; its handle is told to nobody before that.

@@ -163,6 +163,7 @@ class guest final : public pool_half {
 
   void bind(peer::link_id from, std::uint64_t request, std::span<const std::byte> body);
   hosted& host(std::uint64_t identity, instance_spec spec);
+  void unbind(peer::link_id from, std::span<const std::byte> body);
   void opened(std::uint32_t handle, result<guest_session_ptr> how);
   void refuse(peer::link_id to, std::uint64_t request, const std::string& why);
   void answer_binds(hosted& of);

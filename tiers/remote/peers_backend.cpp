@@ -38,12 +38,25 @@ void peers_backend::bind(const instance_spec& spec) {
   encode(writer, spec);
   enter(
       [this, identity = identity_of(spec), text = std::move(writer).take()] {
-        if (specs_.size() >= most_specs && !specs_.contains(identity)) return;
+        std::erase(unused_, identity);
+        if (specs_.size() >= most_specs && !specs_.contains(identity)) {
+          if (unused_.empty()) return;
+          specs_.erase(unused_.front());
+          unused_.pop_front();
+        }
         if (!specs_.insert_or_assign(identity, text).second) return;
         for (auto& [link, each] : nodes_) {  // what was wanted before anybody knew the spec
           const auto found = each.bindings.find(identity);
           if (found != each.bindings.end() && found->second.is_refused) each.bindings.erase(found);
         }
+      },
+      {});
+}
+
+void peers_backend::unbind(std::uint64_t identity) {
+  enter(
+      [this, identity] {
+        if (specs_.contains(identity)) unused_.push_back(identity);
       },
       {});
 }
@@ -203,6 +216,7 @@ peers_backend::homes peers_backend::homes_of(std::uint64_t identity, const block
 peers_backend::binding& peers_backend::bound(node& at, std::uint64_t identity) {
   const auto [found, is_new] = at.bindings.try_emplace(identity);
   binding& of = found->second;
+  of.used = pool_.now();
   if (!is_new && (of.handle != 0 || pool_.now() < of.again_at)) return of;
   const auto spec = specs_.find(identity);
   of.is_refused = spec == specs_.end();
@@ -239,6 +253,20 @@ void peers_backend::take_bound(node& at, std::uint64_t identity, std::span<const
     pool_.learn_cleared(identity, answer->cleared, spec->second);
   for (const auto& [until, then] : std::exchange(found->second.waiting, {})) then();
   pump(at);
+}
+
+/// Nothing is under way with an instance that was not used for so long.
+void peers_backend::give_back_unused(steady_time now) {
+  if (now < looks_at_bindings_) return;
+  looks_at_bindings_ = now + binding_lasts / 2;
+  for (auto& [link, each] : nodes_) {
+    std::erase_if(each.bindings, [&, to = link](const auto& one) {
+      const binding& of = one.second;
+      if (now - of.used < binding_lasts) return false;
+      if (of.handle != 0) pool_.send(to, frame_type::unbind, 0, peer::encode(peer::unbind_request{of.handle}));
+      return true;
+    });
+  }
 }
 
 /// Whatever the link was asked goes on elsewhere, or ends.
@@ -639,7 +667,8 @@ void peers_backend::send_part(node& at, std::uint64_t of, const std::vector<bloc
   if (known.handle == 0) return end_part_of(of, true);  // it refuses the instance
   // All keys of a frame have one width: those of others have a frame of their own.
   const auto others = std::ranges::stable_partition(
-      which, [&keys, width = keys[which.front()].full.size](std::uint32_t each) { return keys[each].full.size == width; });
+      which,
+      [&keys, width = keys[which.front()].full.size](std::uint32_t each) { return keys[each].full.size == width; });
   if (!others.empty()) {
     ++open->second.open;
     send_part(at, of, keys, {others.begin(), others.end()});
@@ -811,6 +840,7 @@ void peers_backend::advance(steady_time now) {
     each = next;
   }
   for (auto& [link, each] : nodes_) pump(each);
+  give_back_unused(now);
   wake_for_next();
 }
 
@@ -818,6 +848,8 @@ void peers_backend::wake_for_next() {
   if (!deadlines_.empty()) pool_.wake_at(deadlines_.front().first);
   for (const auto& [number, each] : questions_) pool_.wake_at(each.until);
   for (const auto& [number, each] : removals_) pool_.wake_at(each.until);
+  const bool has_bindings = std::ranges::any_of(nodes_, [](const auto& each) { return !each.second.bindings.empty(); });
+  if (has_bindings) pool_.wake_at(looks_at_bindings_);
 }
 
 }  // namespace cenote::remote

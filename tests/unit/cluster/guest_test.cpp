@@ -108,8 +108,8 @@ struct guest_world {
   cluster::guest_session_ptr make_session() {
     auto index = memory::open_index(*instance.index.file().read_only_descriptor());
     auto versions = memory::open_versions(*instance.versions.file().read_only_descriptor());
-    return std::make_shared<cluster::guest_session>(
-        std::move(*index), std::move(*versions), memory::session_memory::create(session_segment, 1, pins));
+    return std::make_shared<cluster::guest_session>(std::move(*index), std::move(*versions),
+                                                    memory::session_memory::create(session_segment, 1, pins));
   }
   void open_next() {
     const auto done = std::move(room.opens.front());
@@ -143,8 +143,8 @@ struct guest_world {
     return peer::decode_bind_answer(last(frame_type::bound))->handle;
   }
   std::vector<std::byte> last(frame_type type) {
-    const auto found = std::find_if(network->sent.rbegin(), network->sent.rend(),
-                                    [&](const auto& each) { return each.type == type; });
+    const auto found =
+        std::find_if(network->sent.rbegin(), network->sent.rend(), [&](const auto& each) { return each.type == type; });
     BOOST_REQUIRE((found != network->sent.rend()));
     return found->body;
   }
@@ -219,6 +219,16 @@ BOOST_AUTO_TEST_CASE(a_group_that_is_kept_here_from_now_on_is_served_no_more_unt
   BOOST_TEST(!takes(3));
   all.guest.keep_here({});
   BOOST_TEST(takes(5));
+}
+
+BOOST_AUTO_TEST_CASE(an_instance_that_is_given_back_is_closed) {
+  guest_world all;
+  const std::uint32_t handle = all.bind();
+  all.hear(frame_type::unbind, peer::encode(peer::unbind_request{handle + 1}));
+  BOOST_TEST(all.room.closes == 0);
+  all.hear(frame_type::unbind, peer::encode(peer::unbind_request{handle}));
+  BOOST_TEST(all.room.closes == 1);
+  BOOST_TEST(all.bind() != handle);
 }
 
 BOOST_AUTO_TEST_CASE(a_piece_of_nothing_does_not_fill_a_block) {

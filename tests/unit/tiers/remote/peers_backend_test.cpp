@@ -484,6 +484,40 @@ BOOST_AUTO_TEST_CASE(an_instance_that_is_not_bound_yet_keeps_no_other_one_waitin
   BOOST_TEST((all.got.at(2) == item_result::done));
 }
 
+BOOST_AUTO_TEST_CASE(an_instance_that_is_not_used_for_long_is_given_back_and_bound_again_when_it_is) {
+  world all;
+  all.get(1);
+  all.accept_bind();
+  all.send_block(world::tokens_in(all.next(frame_type::fetch))[0], 1);
+  all.run(9min);
+  all.get(2);
+  all.send_block(world::tokens_in(all.next(frame_type::fetch))[0], 2);
+  all.run(9min);
+  BOOST_TEST(std::ranges::count(all.heard, frame_type::unbind, &frame::type) == 0);
+  all.run(10min);
+  BOOST_TEST(peer::decode_unbind_request(all.next(frame_type::unbind).body)->handle == 9U);
+  all.get(3);
+  all.accept_bind();
+  all.send_block(world::tokens_in(all.next(frame_type::fetch))[0], 3);
+  BOOST_TEST((all.got.at(3) == item_result::done));
+}
+
+BOOST_AUTO_TEST_CASE(instances_that_are_used_no_more_make_room_for_others) {
+  world all;
+  all.backend.unbind(identity_of(all.spec));
+  for (int i = 0; i < 4096; ++i) {
+    instance_spec other = some_spec();
+    other.id = "model " + std::to_string(i);
+    all.backend.bind(other);
+    if (i != 4095) continue;
+    all.memory[1].resize(block_bytes);
+    all.backend.get({{.token = 1, .name = {identity_of(other), 0, key_of(1)}, .memory = all.memory[1]}});
+  }
+  all.run(0ms);
+  all.accept_bind();
+  (void)all.next(frame_type::fetch);
+}
+
 BOOST_AUTO_TEST_CASE(a_long_removal_that_is_given_up_before_its_node_is_bound_is_still_told) {
   world all;
   std::optional<bool> removed;
