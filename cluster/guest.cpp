@@ -38,6 +38,10 @@ void close_request(std::vector<submission>& entries) {
   if (!entries.empty()) entries.back().flags |= submission::flag_last;
 }
 
+bool is_padded(const group_spec& group) noexcept {
+  return group.stride() != group.block_bytes();
+}
+
 /// Keys of one width, back to back.
 template <std::ranges::sized_range Keys>
 std::vector<std::byte> flat(const Keys& keys) {
@@ -425,7 +429,8 @@ void guest::send_loan(hosted& of, const place& to, loan& what) {
     return end_loan(loans_.find(to));
   }
   const std::span<const std::byte> memory(slab->second.memory + what.bytes * number, what.bytes);
-  const auto kept = slab->second.records[number].checksum();
+  // What is kept is the sum of the block's bytes, what is sent its whole stride.
+  const auto kept = is_padded(of.spec.groups[what.group]) ? std::nullopt : slab->second.records[number].checksum();
   peer::piece_header head;
   head.token = to.second;
   head.what = static_cast<std::uint16_t>(piece_kind::asked);
@@ -692,8 +697,9 @@ void guest::store(std::uint32_t handle, std::vector<ended_delivery> all) {
     entry.block = each.what.block.bits;
     entry.grant_version = each.what.grant_version;
     entry.argument = each.hash ? of->second.spec.groups[each.what.group].all_parts() : 0;
-    entry.detail = each.hash.value_or(0);
-    entry.flags = static_cast<std::uint8_t>(submission::flag_last | (each.hash ? submission::flag_checksum : 0));
+    const bool is_summed = each.hash && !is_padded(of->second.spec.groups[each.what.group]);
+    entry.detail = is_summed ? *each.hash : 0;
+    entry.flags = static_cast<std::uint8_t>(submission::flag_last | (is_summed ? submission::flag_checksum : 0));
   }
   room_.run(of->second.session->number, std::move(entries), false,
             [this, all = std::move(all)](const std::vector<completion>& how) {

@@ -63,13 +63,16 @@ struct recording_network final : peer::network {
   }
   void join_blocks(peer::link_id, const endpoint&, const peer::ticket&) override {}
   void await_blocks(peer::link_id, const peer::ticket&) override {}
-  void send_block(peer::link_id, const peer::piece_header&, std::span<const std::byte>) override {}
+  void send_block(peer::link_id, const peer::piece_header& head, std::span<const std::byte> memory) override {
+    blocks.emplace_back(head, memory);
+  }
   void close(peer::link_id which, error) override { closed.push_back(which); }
   void run(std::function<void()> what) override { what(); }
   [[nodiscard]] peer::oddities odd() const noexcept override { return {}; }
   void stop() noexcept override {}
 
   std::vector<frame> sent;
+  std::vector<std::pair<peer::piece_header, std::span<const std::byte>>> blocks;
   std::vector<peer::link_id> closed;
 };
 
@@ -97,7 +100,9 @@ struct slow_room final : cluster::guest_room {
 };
 
 struct guest_world {
-  guest_world() {
+  explicit guest_world(std::uint64_t bytes = block_bytes) {
+    spec.groups = {{"full", {{"kv", bytes}}}};
+    identity = identity_of(spec);
     pool.join(nullptr, &guest);
     pool.use(network);
     cluster::pool_members now{.self = "a", .weight = 1, .born = {1}, .others = {}};
@@ -122,6 +127,26 @@ struct guest_world {
     room.runs.pop_front();
     order.done(how);
     pool.flush();
+  }
+  void answer_find(const std::vector<memory::slab_place>& found) {
+    BOOST_REQUIRE(!room.finds.empty());
+    const auto done = std::move(room.finds.front());
+    room.finds.pop_front();
+    done(found);
+    pool.flush();
+  }
+  /// The block 0 of slab 1 is there, under that key.
+  void publish(const full_key& key) {
+    BOOST_REQUIRE(instance.versions.make_room(1, 5, 1).has_value());
+    memory::slab_entry& entry = *instance.versions.slab(1);
+    entry.first_version = 5;
+    entry.count = 1;
+    entry.stride = block_bytes;
+    entry.state.store(static_cast<std::uint32_t>(memory::slab_state::live), std::memory_order_release);
+    instance.versions.set_key(5, key);
+    instance.versions.set_version(5, 2);
+    BOOST_REQUIRE(instance.index.make_room_for(1).has_value());
+    (void)instance.index.insert(reduce_key(key.view(), 0), memory::index_value::make(memory::block_ref(1, 0), 2));
   }
   static completion done_with(std::uint64_t value) {
     completion one;
@@ -153,7 +178,7 @@ struct guest_world {
   }
 
   instance_spec spec = some_spec();
-  std::uint64_t identity = identity_of(spec);
+  std::uint64_t identity = 0;
   memory::instance_memory instance = std::move(*memory::instance_memory::create("guest-test"));
   memory::segment session_segment =
       std::move(*memory::segment::create("guest-test", memory::session_memory::segment_bytes(pins)));
@@ -229,6 +254,52 @@ BOOST_AUTO_TEST_CASE(an_instance_that_is_given_back_is_closed) {
   all.hear(frame_type::unbind, peer::encode(peer::unbind_request{handle}));
   BOOST_TEST(all.room.closes == 1);
   BOOST_TEST(all.bind() != handle);
+}
+
+BOOST_AUTO_TEST_CASE(the_kept_sum_of_a_block_with_padding_is_not_that_of_what_is_sent) {
+  guest_world all(block_bytes - 96);
+  const std::uint32_t handle = all.bind();
+  std::vector<std::byte> memory(block_bytes, std::byte{3});
+  std::vector<memory::block_record> records(1);
+  records[0].checksum_or_writers.store(checksum_of(memory.data(), block_bytes - 96));
+  records[0].flags = memory::block_record::flag_checksum;
+  all.publish(key_of(2));
+  all.hear(frame_type::fetch, peer::encode(peer::block_request{handle, 0, {{2, key_of(2)}}}));
+  all.answer_find(
+      {{.index = 1, .count = 1, .stride = block_bytes, .memory = memory.data(), .records = records.data()}});
+  BOOST_REQUIRE_EQUAL(all.network->blocks.size(), 1U);
+  BOOST_TEST(all.network->blocks[0].second.size() == block_bytes);
+  BOOST_TEST(all.network->blocks[0].first.checksum == bind_checksum(checksum_of(memory), all.identity, 0, key_of(2)));
+  all.pool.sent(7, 2, true);
+}
+
+BOOST_AUTO_TEST_CASE(the_sum_of_what_came_is_not_kept_for_a_block_with_padding) {
+  for (const std::uint64_t padding : {0, 96}) {
+    guest_world all(block_bytes - padding);
+    const std::uint32_t handle = all.bind();
+    std::vector<std::byte> memory(block_bytes);
+    const std::vector<std::byte> sent(block_bytes, std::byte{3});
+    all.hear(frame_type::offer, peer::encode(peer::block_request{handle, 0, {{1, key_of(1)}}}));
+    completion reserved;
+    reserved.kind = completion_kind::reserved;
+    reserved.block = memory::block_ref(1, 0).bits;
+    all.answer_run({reserved});
+    all.answer_find({{.index = 1, .count = 1, .stride = block_bytes, .memory = memory.data(), .records = nullptr}});
+    peer::piece_header head;
+    head.token = 1;
+    head.what = static_cast<std::uint16_t>(cluster::piece_kind::offered);
+    head.total = block_bytes;
+    head.checksum = bind_checksum(checksum_of(sent), all.identity, 0, key_of(1));
+    const peer::landing to = all.pool.expects(7, head, block_bytes);
+    BOOST_REQUIRE_EQUAL(to.place.size(), block_bytes);
+    std::ranges::copy(sent, to.place.begin());
+    all.pool.landed(7, head, to.place);
+    all.pool.flush();
+    BOOST_REQUIRE_EQUAL(all.room.runs.size(), 1U);
+    const submission& finish = all.room.runs[0].entries[0];
+    BOOST_TEST((finish.op == operation::finish));
+    BOOST_TEST(((finish.flags & submission::flag_checksum) != 0) == (padding == 0));
+  }
 }
 
 BOOST_AUTO_TEST_CASE(a_piece_of_nothing_does_not_fill_a_block) {
