@@ -410,6 +410,7 @@ class worker {
     (void)set_levels(config_->log.level);
     server_->reload(config_);
     caf::anon_send(node_, reload_atom_v, config_);
+    if (cluster_) cluster_->keep_here(groups_kept_here(*config_));
     if (auto kept = keep_running(keeper_, *config_); !kept) {
       log_error(logger("worker"), "a later worker would start with the configuration of before",
                 {{"reason", kept.error().describe()}});

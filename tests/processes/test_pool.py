@@ -407,6 +407,24 @@ def test_a_worker_that_is_replaced_clears_once_more_when_it_hears_of_the_last_cl
     assert at_b.match(kept).resident == COUNT
 
 
+@pytest.mark.sanitizer
+def test_a_node_that_was_away_forgets_when_it_asks_another_before_that_one_asks_it(pool: Pool, attach: Attach) -> None:
+    a, b = pool.pooled(2)
+    writer, reader = attach(a, "model", block=BLOCK), attach(b, "model", block=BLOCK)
+    keys = put(writer, "shared")
+    away_of(a)
+    assert found(reader, keys) == COUNT
+    assert run_cenote("debug", "partition", "a", "b", "both", "--socket", a.socket).returncode == 0
+    becomes(a, "b", "gone", "dialling", "greeting")
+    becomes(b, "a", "gone", "dialling", "greeting")  # the link is closed, and nobody uses the instance of another
+    writer.clear()
+    assert run_cenote("debug", "heal", "--socket", a.socket).returncode == 0
+    pool.all_live()
+    found(reader, blocks.keys_of("others", 0, COUNT))  # binds the instance anew
+    until("b has forgotten them", lambda: found(reader, keys) == 0, limit=30)
+    assert found(writer, keys) == 0
+
+
 def test_a_rolling_restart_is_felt_by_no_engine(pool: Pool, attach: Attach) -> None:
     nodes = pool.pooled()
     sessions = [attach(node, "model", block=BLOCK) for node in nodes]

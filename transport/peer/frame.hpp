@@ -39,6 +39,7 @@ enum class frame_type : std::uint16_t {
   pong = 10,
   bind = 16,  ///< of blocks, as the next: see block_messages.hpp. A request and its answer have one number
   bound = 17,
+  unbind = 18,  ///< the sender uses that instance no more; there is no answer
   locate = 20,
   located = 21,
   fetch = 22,
