@@ -150,7 +150,7 @@ class agreement {
 
   /// By name; at most most_groups, with at most 256 ranks each.
   [[nodiscard]] std::vector<group_report> report() const;
-  [[nodiscard]] agreement_counters counters() const;
+  [[nodiscard]] const agreement_counters& counters() const noexcept { return counters_; }
 
  private:
   enum class rank_state : std::uint8_t { waiting, in, lost };
@@ -178,7 +178,7 @@ class agreement {
     steady_time again{}, until{};
   };
   struct group {
-    std::string name;
+    std::string name{};
     std::uint64_t shared = 0;
     std::uint32_t size = 0;
     std::map<std::uint32_t, local_rank> ranks{};
@@ -187,9 +187,8 @@ class agreement {
     std::string coordinator{};
     peer::incarnation coordinator_born{};
     steady_time here_at{};             ///< when the coordinator last said so
-    std::optional<steady_time> again;  ///< when to seek, or to join, again
-    std::optional<steady_time> rival_since;  ///< another node says that it has rank 0
-    std::string rival{};
+    std::optional<steady_time> again{};  ///< when to seek, or to join, again
+    steady_time rival_since{}, rival_seen{};  ///< another node says that it has rank 0
     // In an epoch.
     peer::group_epoch epoch{};
     bool is_formed = false;
@@ -202,7 +201,7 @@ class agreement {
     std::uint64_t heard_up_to = 0;
     bool owes_word = false;               ///< an acknowledgement
     std::vector<std::uint64_t> unsaid{};  ///< spoken, and not sent yet
-    std::optional<steady_time> says_again;
+    std::optional<steady_time> says_again{};
     // After one.
     std::optional<ended> over{};
     std::optional<group_coordinator> lead{};
@@ -239,14 +238,13 @@ class agreement {
                            steady_time now);
   result<void> take_propose(const std::string& from, peer::incarnation born, std::span<const std::byte> body,
                             steady_time now);
-  result<void> take_saying(const std::string& from, peer::incarnation born, std::span<const std::byte> body,
-                           steady_time now);
+  result<void> take_saying(const std::string& from, std::span<const std::byte> body, steady_time now);
   result<void> take_here(const std::string& from, peer::incarnation born, std::span<const std::byte> body,
                          steady_time now);
-  void take_decided(const std::string& from, const peer::decided_lengths& what, steady_time now);
+  void take_decided(const std::string& from, const peer::decided_lengths& what);
   void take_lost(const std::string& from, const peer::lost_epoch& what, steady_time now);
-  [[nodiscard]] bool is_of_coordinator(const group& of, const std::string& from, const peer::group_epoch& epoch) const;
-  [[nodiscard]] bool fits(const group& of, const peer::group_formed& what) const;
+  [[nodiscard]] bool is_of_coordinator(const group& of, const std::string& from);
+  [[nodiscard]] bool fits(const group& of, const std::string& from, const peer::group_formed& what) const;
   void say_over(const std::string& to, const std::string& name, const peer::group_epoch& epoch,
                 const std::string& why);
 

@@ -22,9 +22,9 @@ void group_coordinator::close() noexcept {
   conflicts_.clear();
 }
 
-bool group_coordinator::answers(const std::string& seeker, bool has_first) const {
+bool group_coordinator::answers(const std::string& seeker) const {
   if (is_formed()) return table_.contains(seeker) || table_.size() > 1;
-  return is_open_ && (has_first || seeker != self_);
+  return is_open_;
 }
 
 std::optional<peer::refused_ranks> group_coordinator::refuse(const std::string& whom, const peer::join_group& what,
@@ -199,7 +199,7 @@ void group_coordinator::take(const std::string& from, peer::incarnation born, co
   }
   member_node& in = member->second;
   if (what.heard_up_to > last_decision()) {
-    ++strays_;  // nothing of the kind was sent
+    ++counters_.stray_frames;  // nothing of the kind was sent
     return;
   }
   in.has_heard = true;
@@ -331,7 +331,7 @@ void group_coordinator::flush_node(const std::string& name, member_node& to, con
   const bool is_due = to.again && now >= *to.again;
   if (!to.has_heard) {
     if (to.again && !is_due) return;
-    repeats_ += to.again ? 1 : 0;
+    counters_.repeats += to.again ? 1 : 0;
     to.again = now + options_.repeat_after;
     return send(name, peer::frame_type::group_formed, peer::encode(peer::group_formed{group_, epoch_, table()}));
   }
@@ -339,7 +339,7 @@ void group_coordinator::flush_node(const std::string& name, member_node& to, con
   const bool is_unheard = to.heard_up_to < to.sent_up_to;
   if (!is_unheard) to.again.reset();
   if (is_unheard && is_due) {
-    ++repeats_;
+    ++counters_.repeats;
     send_decisions(name, to, to.heard_up_to, send);
   } else if (has_more || !to.too_old.empty()) {
     send_decisions(name, to, to.sent_up_to, send);
@@ -367,7 +367,7 @@ void group_coordinator::flush(const send_function& send, steady_time now) {
   for (auto& [name, each] : telling_) {
     if (now < each.again) continue;
     const bool is_first = each.again + options_.tell_for == each.until;
-    repeats_ += is_first ? 0 : 1;
+    counters_.repeats += is_first ? 0 : 1;
     each.again = options_.rules.sends_again ? now + options_.repeat_after : each.until;
     send(name, peer::frame_type::group_says, peer::encode(peer::lost_epoch{group_, each.epoch, true, each.why}));
   }

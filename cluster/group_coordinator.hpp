@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "cluster/agreement_options.hpp"
+#include "cluster/counters.hpp"
 #include "cluster/known_nodes.hpp"
 #include "core/error.hpp"
 #include "transport/peer/agreement_messages.hpp"
@@ -34,8 +35,13 @@ class group_coordinator {
 
   /// `epochs` counts the formations of the whole node.
   group_coordinator(std::string group, std::string self, peer::incarnation born, const agreement_options& options,
-                    std::uint64_t& epochs)
-      : group_(std::move(group)), self_(std::move(self)), born_(born), options_(options), epochs_(epochs) {}
+                    std::uint64_t& epochs, agreement_counters& counters)
+      : group_(std::move(group)),
+        self_(std::move(self)),
+        born_(born),
+        options_(options),
+        epochs_(epochs),
+        counters_(counters) {}
 
   /// Rank 0 is here, and waits or is in: joins are taken.
   void open(std::uint64_t shared, std::uint32_t size);
@@ -47,7 +53,7 @@ class group_coordinator {
   [[nodiscard]] bool is_idle() const noexcept { return !is_open_ && !is_formed() && telling_.empty(); }
   /// Whether somebody who looks for rank 0 of this group is told of this node: not if all of the group is here, since
   /// groups that keep to one node do not concern others.
-  [[nodiscard]] bool answers(const std::string& seeker, bool has_first) const;
+  [[nodiscard]] bool answers(const std::string& seeker) const;
 
   /// A refusal is sent in the next flush; one of this node's own ranks is handed back.
   [[nodiscard]] std::optional<peer::refused_ranks> take(const std::string& from, peer::incarnation born,
@@ -71,8 +77,6 @@ class group_coordinator {
 
   void flush(const send_function& send, steady_time now);
   [[nodiscard]] steady_time wake_at(const known_nodes& nodes) const;
-  [[nodiscard]] std::uint64_t repeats() const noexcept { return repeats_; }
-  [[nodiscard]] std::uint64_t strays() const noexcept { return strays_; }
 
  private:
   struct waiting_node {
@@ -88,7 +92,7 @@ class group_coordinator {
     bool has_heard = false;            ///< that the epoch began
     std::uint64_t heard_up_to = 0;     ///< decisions
     std::uint64_t sent_up_to = 0;      ///< of those, at least once
-    std::optional<steady_time> again;  ///< when to send what was not acknowledged
+    std::optional<steady_time> again{};  ///< when to send what was not acknowledged
     std::vector<std::uint64_t> too_old{};
   };
   struct gathering {
@@ -134,6 +138,7 @@ class group_coordinator {
   peer::incarnation born_;
   const agreement_options& options_;
   std::uint64_t& epochs_;
+  agreement_counters& counters_;
 
   bool is_open_ = false;
   std::uint64_t shared_ = 0;
@@ -155,7 +160,6 @@ class group_coordinator {
 
   std::map<std::string, told_node> telling_;
   std::vector<std::pair<std::string, peer::lost_epoch>> replies_;
-  std::uint64_t repeats_ = 0, strays_ = 0;
 };
 
 }  // namespace cenote::cluster
