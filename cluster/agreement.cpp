@@ -172,6 +172,7 @@ void agreement::follow_own(group& of, steady_time now) {
   if (of.is_formed && !of.lead->is_formed()) return lose(of, of.lead->why_lost(), now);
   if (!of.is_formed && of.lead->is_formed()) enter(of, of.lead->epoch(), of.lead->table(), now);
   for (const peer::decision& each : of.lead->take_decisions()) take_decision(of, each);
+  for (const std::uint64_t each : of.lead->take_too_old()) take_too_old(of, each);
 }
 
 void agreement::enter(group& of, const peer::group_epoch& epoch, std::vector<peer::node_ranks> table,
@@ -260,13 +261,15 @@ void agreement::agree(rank_id rank, std::uint64_t question, std::uint64_t length
     answer.what = rank_answer::kind::refused;
     answer.code = error_code::invalid_argument;
     answer.why = "rank " + std::to_string(found->second.second) + " waits for group `" + of.name + "` to form";
+  } else if (of.open.contains(question)) {
+    return ask(of, rank, question, length, clamped(timeout), now);
   } else if (question < of.floor) {
     ++counters_.too_old;
     answer.what = rank_answer::kind::refused;
     answer.code = error_code::limit_exceeded;
     answer.why = "question " + std::to_string(question) + " is too old: answers below " + std::to_string(of.floor) +
                  " are forgotten, and questions must grow";
-  } else if (of.open.size() >= options_.most_open && !of.open.contains(question)) {
+  } else if (of.open.size() >= options_.most_open) {
     answer.what = rank_answer::kind::refused;
     answer.code = error_code::limit_exceeded;
     answer.why = std::to_string(options_.most_open) + " questions of group `" + of.name + "` are open";
@@ -325,6 +328,20 @@ void agreement::take_decision(group& of, const peer::decision& what) {
   answer_all(found->second,
              {.what = rank_answer::kind::decided, .question = what.question, .length = what.length});
   of.alarms.erase({found->second.is_spoken ? found->second.gives_up_at : found->second.speaks_at, what.question});
+  of.open.erase(found);
+}
+
+/// The coordinator has forgotten it, or passed it over: no rank gets a number from now on.
+void agreement::take_too_old(group& of, std::uint64_t question) {
+  const auto found = of.open.find(question);
+  if (found == of.open.end() || !found->second.is_spoken) return;
+  ++counters_.too_old;
+  answer_all(found->second, {.what = rank_answer::kind::refused,
+                             .question = question,
+                             .code = error_code::limit_exceeded,
+                             .why = "question " + std::to_string(question) +
+                                    " is too old: questions must grow, and its answer is forgotten"});
+  of.alarms.erase({found->second.gives_up_at, question});
   of.open.erase(found);
 }
 
@@ -531,7 +548,7 @@ result<void> agreement::take_formed(const std::string& from, peer::incarnation b
   auto what = peer::decode_group_formed(body);
   if (!what) return std::unexpected(what.error());
   group* const of = find(what->group);
-  if (of != nullptr && of->is_formed && what->epoch == of->epoch) {
+  if (of != nullptr && of->is_formed && what->epoch == of->epoch && from == of->coordinator) {
     of->owes_word = true;
     return {};
   }
@@ -598,18 +615,7 @@ void agreement::take_decided(const std::string& from, const peer::decided_length
   if (what.first <= of->heard_up_to + 1 || !options_.rules.counts_gaps)
     of->heard_up_to = std::max(of->heard_up_to, what.first + count - 1);
   if (count != 0) of->owes_word = true;
-  for (const std::uint64_t question : what.too_old) {
-    const auto found = of->open.find(question);
-    if (found == of->open.end() || !found->second.is_spoken) continue;
-    ++counters_.too_old;
-    answer_all(found->second, {.what = rank_answer::kind::refused,
-                               .question = question,
-                               .code = error_code::limit_exceeded,
-                               .why = "question " + std::to_string(question) +
-                                      " is too old: questions must grow, and its answer is forgotten"});
-    of->alarms.erase({found->second.gives_up_at, question});
-    of->open.erase(found);
-  }
+  for (const std::uint64_t each : what.too_old) take_too_old(*of, each);
 }
 
 void agreement::take_lost(const std::string& from, const peer::lost_epoch& what, steady_time now) {
@@ -617,7 +623,7 @@ void agreement::take_lost(const std::string& from, const peer::lost_epoch& what,
   const bool is_current = of != nullptr && of->is_formed && of->epoch == what.epoch;
   if (is_current && !is_of_coordinator(*of, from)) return;
   if (is_current) lose(*of, what.why.empty() ? "node " + from + " says that it is over" : what.why, now);
-  if (of != nullptr && of->over && of->over->epoch == what.epoch) of->over.reset();
+  if (of != nullptr && of->over && of->over->epoch == what.epoch && of->over->coordinator == from) of->over.reset();
   if (what.wants_answer) say_over(from, what.group, what.epoch, "as told");
 }
 

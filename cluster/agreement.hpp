@@ -225,6 +225,7 @@ class agreement {
            steady_time now);
   void speak(group& of, std::uint64_t question, steady_time now);
   void take_decision(group& of, const peer::decision& what);
+  void take_too_old(group& of, std::uint64_t question);
   void answer_all(const asked& of, rank_answer answer);
   void watch_questions(group& of, steady_time now);
   void watch_joins(group& of, steady_time now);

@@ -215,7 +215,7 @@ void group_coordinator::propose(const peer::proposal& what, steady_time now) {
 void group_coordinator::gather(member_node& from, const peer::proposal& what, steady_time now) {
   const bool was_decided = decided_.contains(what.question);
   if (was_decided && options_.rules.decides_once) return;  // it is told, or will be told again
-  if (!was_decided && what.question < floor_) {
+  if (!was_decided && what.question < floor_ && !open_.contains(what.question)) {
     // Decided and forgotten, or passed over: not known any more. What is decided and on its way comes first.
     if (from.heard_up_to == last_decision() && from.too_old.size() < options_.most_open)
       from.too_old.push_back(what.question);
@@ -276,6 +276,11 @@ std::vector<peer::decision> group_coordinator::take_decisions() {
   self->second.heard_up_to = last_decision();
   trim_log();
   return fresh;
+}
+
+std::vector<std::uint64_t> group_coordinator::take_too_old() {
+  const auto self = table_.find(self_);
+  return self == table_.end() ? std::vector<std::uint64_t>() : std::exchange(self->second.too_old, {});
 }
 
 void group_coordinator::trim_log() {

@@ -71,6 +71,8 @@ class group_coordinator {
   [[nodiscard]] std::vector<peer::node_ranks> table() const;
   /// This node's own acknowledgement: decisions above `heard`, which are then taken as heard.
   [[nodiscard]] std::vector<peer::decision> take_decisions();
+  /// Questions of this node's that are not answered.
+  [[nodiscard]] std::vector<std::uint64_t> take_too_old();
   /// "ranks 1 and 3 of 4", for who waits in vain.
   [[nodiscard]] std::string missing() const;
   [[nodiscard]] std::map<std::uint32_t, std::string> joined() const;  ///< rank → node, while it forms
