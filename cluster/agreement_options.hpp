@@ -19,7 +19,6 @@ struct agreement_rules {
   bool remembers_decisions = true;     ///< off: until they were sent
   bool speaks_for_all = true;          ///< off: a node speaks when the first of its ranks has asked
   bool trusts_only_coordinator = true;  ///< with decisions, losses and formations
-  bool rejoining_ends_epoch = true;    ///< a rank that comes again is another one
   bool counts_gaps = true;             ///< an acknowledgement does not cover what is missing before it
 };
 

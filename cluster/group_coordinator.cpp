@@ -94,7 +94,6 @@ bool group_coordinator::rejoins(const std::string& from, peer::incarnation born,
   const member_node& in = member->second;
   const bool is_same_life = in.born == born || !options_.rules.checks_incarnations;
   if (is_same_life && (what.ranks == in.ranks || what.turn <= in.turn)) return true;  // it will hear of it
-  if (!options_.rules.rejoining_ends_epoch) return true;
   lose("ranks of node " + from + " left and joined again", now);
   return false;
 }

@@ -95,7 +95,6 @@ BOOST_AUTO_TEST_CASE(each_rule_is_needed) {
   need_rule(&rules::remembers_decisions, "remembers_decisions");
   need_rule(&rules::speaks_for_all, "speaks_for_all");
   need_rule(&rules::trusts_only_coordinator, "trusts_only_coordinator");
-  need_rule(&rules::rejoining_ends_epoch, "rejoining_ends_epoch");
   need_rule(&rules::counts_gaps, "counts_gaps");
 }
 
