@@ -214,7 +214,7 @@ void group_coordinator::propose(const peer::proposal& what, steady_time now) {
 void group_coordinator::gather(member_node& from, const peer::proposal& what, steady_time now) {
   const bool was_decided = decided_.contains(what.question);
   if (was_decided && options_.rules.decides_once) return;  // it is told, or will be told again
-  if (!was_decided && what.question < floor_ && !open_.contains(what.question)) {
+  if (!was_decided && what.question < floor_ && !open_.contains(what.question) && options_.rules.refuses_forgotten) {
     // Decided and forgotten, or passed over: not known any more. What is decided and on its way comes first.
     if (from.heard_up_to == last_decision() && from.too_old.size() < options_.most_open)
       from.too_old.push_back(what.question);
@@ -303,9 +303,8 @@ void group_coordinator::advance(const known_nodes& nodes, steady_time now) {
   });
   std::erase_if(conflicts_, [&](const auto& each) { return nodes.find(each.first) == nullptr; });
   std::erase_if(left_, [&](const auto& each) { return each.first != self_ && is_gone(each.first, each.second.born); });
-  std::erase_if(telling_, [&](const auto& each) {
-    return now >= each.second.until || is_gone(each.first, each.second.born);
-  });
+  std::erase_if(telling_,
+                [&](const auto& each) { return now >= each.second.until || is_gone(each.first, each.second.born); });
   for (const auto& [name, each] : table_) {
     if (name == self_) continue;
     const auto* const known = nodes.find(name);

@@ -104,8 +104,9 @@ void agreement_world::look(node& which) {
 
 void agreement_world::look_soon(duration within) {
   for (const auto& each : nodes_)
-    wire_.at(wire_.now() + some(static_cast<std::uint64_t>(within / 1ms) + 1), [this, &one = *each] { look(one); },
-             each->name);
+    wire_.at(
+        wire_.now() + some(static_cast<std::uint64_t>(within / 1ms) + 1), [this, &one = *each] { look(one); },
+        each->name);
 }
 
 void agreement_world::set_alarm(node& which) {
