@@ -768,4 +768,24 @@ BOOST_AUTO_TEST_CASE(each_rule_is_needed) {
   need_rule(&rules::counts_gaps, "counts_gaps");
 }
 
+/// Worlds in which a rule that few worlds need is needed; what they show is said by what fails without it.
+BOOST_AUTO_TEST_CASE(worlds_that_need_a_rare_rule_hold_with_it) {
+  using rules = cluster::agreement_rules;
+  struct rare {
+    bool rules::*rule;
+    std::uint64_t seed;
+    const char* what;
+  };
+  for (const rare& each :
+       {rare{&rules::checks_incarnations, 145, "two lives of"}, rare{&rules::decides_once, 24, "another rank heard"},
+        rare{&rules::trusts_only_coordinator, 16, "hears 7777"}}) {
+    rules without;
+    without.*each.rule = false;
+    const auto failed = agreement_world(each.seed, {.rules = without}).run();
+    BOOST_TEST((failed && failed->find(each.what) != std::string::npos), failed.value_or("nothing failed"));
+    const auto held = agreement_world(each.seed, {.rules = {}}).run();
+    BOOST_TEST(!held, held.value_or(""));
+  }
+}
+
 BOOST_AUTO_TEST_SUITE_END()
