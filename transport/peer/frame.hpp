@@ -50,6 +50,12 @@ enum class frame_type : std::uint16_t {
   stored = 28,
   forget = 29,
   forgot = 30,
+  seek_group = 40,  ///< of groups of ranks, as the next: see agreement_messages.hpp
+  join_group = 41,
+  group_formed = 42,
+  propose_lengths = 43,
+  group_says = 44,  ///< decided, lost or refused
+  group_here = 45,
 };
 
 inline constexpr std::size_t frame_header_bytes = 32;
