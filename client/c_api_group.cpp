@@ -68,9 +68,8 @@ int cenote_agree_poll(cenote_rank_group* group, cenote_length* out, size_t capac
 }
 
 int cenote_group_leave(cenote_rank_group* group) {
-  return guarded([&] {
-    return group == nullptr ? null_argument("group") : finish(group->session->impl->leave(*group->ticket));
-  });
+  return guarded(
+      [&] { return group == nullptr ? null_argument("group") : finish(group->session->impl->leave(*group->ticket)); });
 }
 
 void cenote_group_free(cenote_rank_group* group) {

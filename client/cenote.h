@@ -396,7 +396,7 @@ typedef struct cenote_length {
   uint64_t length;
 } cenote_length;
 
-/* Joins group `name` (1 to 64 bytes) as `rank` of `size` (1 to 1024), and waits until all ranks have joined: `wait_ns`
+/* Joins group `name` (1 to 64 bytes) as `rank` of `size` (1 to 256), and waits until all ranks have joined: `wait_ns`
  * at most, 0: the session's deadline. `timeout_ns` (1 ms to 1 hour) is how long each question may take; all ranks say
  * the same. Ranks on other nodes are found where those nodes are of one cluster. A rank that joins again, or with
  * another size, ends the group for all, who join again, too.
@@ -405,9 +405,9 @@ CENOTE_API int cenote_group_join(cenote_session* session, const char* name, uint
                                  uint64_t timeout_ns, uint64_t wait_ns, cenote_rank_group** out);
 /* *decided: the least length that the ranks have for the question, or 0 when one did not say its own in time; all get
  * the same number. Every rank asks every question, each number once, in any order. Waits `timeout_ns` at most.
- * CENOTE_GROUP_LOST: the group is broken, and every later call says so: a rank left, joined again or died, a node or its
- * worker was lost or is not heard, or there was no answer in time. Ranks that have a number for the question already
- * hear it at their next call: what was agreed and is not done with is void. */
+ * CENOTE_GROUP_LOST: the group is broken, and every later call says so: a rank left, joined again or died, a node or
+ * its worker was lost or is not heard, or there was no answer in time. Ranks that have a number for the question
+ * already hear it at their next call: what was agreed and is not done with is void. */
 CENOTE_API int cenote_agree(cenote_rank_group* group, uint64_t question, uint64_t length, uint64_t* decided);
 /* Asks `count` questions and returns; 1,024 may be open at a time (CENOTE_LIMIT_EXCEEDED). */
 CENOTE_API int cenote_agree_start(cenote_rank_group* group, const cenote_length* questions, size_t count);

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "memory/fence.hpp"
+#include "memory/group_terms.hpp"
 #include "transport/local/doorbell.hpp"
 
 namespace cenote::client {
@@ -267,7 +268,8 @@ void channel::wait_until_ready(std::unique_lock<std::mutex>& lock, const ready_t
 result<memory::completion> channel::wait(request& which, time_point until) {
   result<void> status;
   std::unique_lock lock(mutex_);
-  wait_until_ready(lock, [&which] { return which.done; }, until, status);
+  wait_until_ready(
+      lock, [&which] { return which.done; }, until, status);
   if (!which.done) {
     abandon(which);
     return std::unexpected(status ? late() : status.error());
@@ -280,7 +282,8 @@ result<std::optional<memory::completion>> channel::watch(request& which, time_po
   drain();
   result<void> status;
   std::unique_lock lock(mutex_);
-  wait_until_ready(lock, [&which] { return which.done; }, until, status);
+  wait_until_ready(
+      lock, [&which] { return which.done; }, until, status);
   if (which.done) {
     requests_.erase(which.number);
     return which.outcome;
@@ -293,8 +296,9 @@ result<void> channel::watch_any(std::span<const request_ptr> open, time_point un
   drain();
   result<void> status;
   std::unique_lock lock(mutex_);
-  wait_until_ready(lock, [open] { return std::ranges::any_of(open, [](const request_ptr& each) { return each->done; }); }, until,
-                   status);
+  wait_until_ready(
+      lock, [open] { return std::ranges::any_of(open, [](const request_ptr& each) { return each->done; }); }, until,
+      status);
   return status;
 }
 
@@ -403,6 +407,7 @@ void channel::deliver(const memory::completion& entry) {
     return;
   }
   request& which = *found->second;
+  if (entry.kind == memory::completion_kind::text) return memory::refusal_text::append(which.text, entry);
   if (!final) {
     if (which.abandoned || entry.index >= which.answers.size()) return orphan(entry, which.parts);
     if (entry.kind == memory::completion_kind::reserved) {

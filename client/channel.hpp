@@ -9,6 +9,7 @@
 #include <mutex>
 #include <optional>
 #include <span>
+#include <string>
 #include <unordered_map>
 #include <vector>
 
@@ -30,6 +31,7 @@ struct request {
   bool abandoned = false;                   ///< nobody waits any more; what it still brings goes back
   memory::completion outcome;               ///< the `done` completion
   std::vector<memory::completion> answers;  ///< one a key, for `reserve`
+  std::string text;                         ///< why it was refused, if the node says so
   std::uint64_t tag = 0;                    ///< the caller's
   time_point until{};                       ///< the caller's
 };

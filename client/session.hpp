@@ -352,8 +352,8 @@ class session {
   result<void> check_in(group_ticket& group);
   error lose(group_ticket& group, std::string why);
   error lose_or_fail(group_ticket& group, const error& why);
-  result<std::uint64_t> decided(group_ticket& group, const memory::completion& answer);
-  result<std::optional<memory::completion>> await_ranks(const group_ticket& group, request& which, time_point until);
+  result<std::uint64_t> decided(group_ticket& group, const request& answered);
+  result<bool> await_ranks(const group_ticket& group, request& which, time_point until);
   void say_leave(const group_ticket& group);
 
   // session_device.cpp

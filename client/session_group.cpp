@@ -22,46 +22,35 @@ std::string milliseconds_text(nanoseconds time) {
   return std::to_string(std::chrono::duration_cast<milliseconds>(time).count()) + " ms";
 }
 
+/// What an answer may take on its way, beside the time that the node has for it.
+nanoseconds path_time(nanoseconds of) {
+  return std::clamp<nanoseconds>(of / 8, milliseconds(2), milliseconds(100));
+}
+
 std::string name_of_group(const group_ticket& group) {
   return "group `" + group.name + "`, rank " + std::to_string(group.rank);
 }
 
-result<void> check_terms(const memory::join_terms& terms) {
+result<void> check_terms(const memory::join_terms& terms, nanoseconds timeout) {
   if (auto ok = check_name("a group's name", terms.name, memory::max_rank_group_name); !ok) return ok;
   if (terms.size == 0 || terms.size > memory::max_ranks) {
     return fail(error_code::invalid_argument, "a group of " + std::to_string(terms.size) + " ranks; it has 1 to " +
                                                   std::to_string(memory::max_ranks));
   }
   if (terms.rank >= terms.size) {
-    return fail(error_code::invalid_argument, "rank " + std::to_string(terms.rank) + " of " +
-                                                  std::to_string(terms.size) + "; ranks count from 0");
+    return fail(error_code::invalid_argument,
+                "rank " + std::to_string(terms.rank) + " of " + std::to_string(terms.size) + "; ranks count from 0");
   }
-  if (terms.timeout < memory::shortest_group_timeout || terms.timeout > memory::longest_group_timeout) {
+  if (timeout < memory::shortest_group_timeout || timeout > memory::longest_group_timeout) {
     return fail(error_code::invalid_argument, "the timeout of a group is 1 ms to 1 hour");
   }
   return {};
 }
 
-/// What the node said of a join or of a question, in words.
-error refusal_of(const memory::completion& answer) {
-  using enum memory::group_refusal;
-  const auto code = static_cast<error_code>(answer.code);
-  switch (static_cast<memory::group_refusal>(answer.block)) {
-    case not_a_name: return {code, "the node refuses the name"};
-    case not_a_size:
-    case not_a_rank: return {code, "the node allows no group of this size, or no such rank in it"};
-    case not_a_timeout: return {code, "the node refuses the timeout"};
-    case not_a_handle: return {code, "the number of this membership is in use"};
-    case unknown_handle: return {code, "the node knows no such membership"};
-    case not_joined_yet: return {code, "not all ranks have joined yet"};
-    case other_size: return {code, "other ranks of the group say another size"};
-    case too_many_groups:
-      return {code, "too many groups: a session is in " + std::to_string(memory::most_rank_groups) +
-                        " at most, and the node has a bound, too"};
-    case too_many_questions:
-      return {code, std::to_string(memory::most_open_questions) + " questions of this rank are open: poll first"};
-    default: return {code, "the node refuses it"};
-  }
+/// Of a join or of a question, in the node's words.
+error refusal_of(const request& refused) {
+  const auto code = static_cast<error_code>(refused.outcome.code);
+  return {code, refused.text.empty() ? "the node refuses it" : as_utf8(refused.text)};
 }
 
 }  // namespace
@@ -77,8 +66,8 @@ result<std::unique_ptr<group_ticket>> session::join(std::string name, std::uint3
                                                     nanoseconds timeout, nanoseconds patience) {
   const auto scope = enter();
   if (!scope) return std::unexpected(scope.error());
-  memory::join_terms terms{.name = std::move(name), .rank = rank, .size = size, .timeout = timeout};
-  if (auto ok = check_terms(terms); !ok) return std::unexpected(ok.error());
+  memory::join_terms terms{.name = std::move(name), .rank = rank, .size = size};
+  if (auto ok = check_terms(terms, timeout); !ok) return std::unexpected(ok.error());
   const time_point until = steady_clock::now() + (patience > nanoseconds(0) ? patience : options_.deadline);
   auto group = std::make_unique<group_ticket>();
   group->name = terms.name;
@@ -92,41 +81,34 @@ result<std::unique_ptr<group_ticket>> session::join(std::string name, std::uint3
     terms.epoch = memory_.header().worker_epoch.load(std::memory_order_acquire);
     group->handle = terms.handle;
     group->epoch = terms.epoch;
+    terms.patience = std::max<nanoseconds>(until - steady_clock::now(), milliseconds(1));
     memory::submission entry;
     terms.pack(entry);
     auto sent = channel_.submit(std::span(&entry, 1), until);
     if (!sent) return std::unexpected(sent.error());
-    auto answer = await_ranks(*group, **sent, until);
-    if (!answer) {
-      channel_.forget(**sent);
+    const auto answered = await_ranks(*group, **sent, until + path_time(until - steady_clock::now()));
+    if (answered && *answered && (*sent)->outcome.code == 0) return group;
+    channel_.forget(**sent);
+    if (!answered) {
       say_leave(*group);
-      return std::unexpected(answer.error().in(name_of_group(*group)));
+      return std::unexpected(answered.error().in(name_of_group(*group)));
     }
-    if (!*answer) {
-      channel_.forget(**sent);
-      continue;
-    }
-    if ((*answer)->code == 0) return group;
-    const auto code = static_cast<error_code>((*answer)->code);
-    if (code == error_code::malformed) return fail(error_code::unsupported, "this node knows no groups of ranks");
-    const bool is_loss = code == error_code::group_lost;
-    const auto loss = static_cast<memory::group_loss>((*answer)->block);
-    if (is_loss && loss == memory::group_loss::other_worker) continue;
-    const error why = is_loss ? error(code, std::string(memory::text_of(loss))) : refusal_of(**answer);
+    if (!knows(*group)) continue;
+    const error why = refusal_of(**sent);
+    if (why.code() == error_code::malformed) return fail(error_code::unsupported, "this node knows no groups of ranks");
     return std::unexpected(why.in(name_of_group(*group)));
   } while (true);
 }
 
-/// What the node says of a join; nothing: its worker is another one now. Fails when the time is over.
-result<std::optional<memory::completion>> session::await_ranks(const group_ticket& group, request& which,
-                                                               time_point until) {
+/// Until the node has answered a join (true), or its worker is another one. Fails when the time is over.
+result<bool> session::await_ranks(const group_ticket& group, request& which, time_point until) {
   while (true) {
     const auto now = steady_clock::now();
-    auto outcome = channel_.watch(which, std::min(until, now + look_at_worker));
-    if (outcome && *outcome) return outcome;
-    if (!outcome && outcome.error().code() != error_code::node_restarting) return outcome;
-    if (now >= until) return fail(error_code::deadline_exceeded, "not all ranks have joined in time");
-    if (!knows(group)) return std::nullopt;
+    const auto outcome = channel_.watch(which, std::min(until, now + look_at_worker));
+    if (outcome && *outcome) return true;
+    if (!outcome && outcome.error().code() != error_code::node_restarting) return std::unexpected(outcome.error());
+    if (now >= until) return fail(error_code::deadline_exceeded, "the node did not say in time that all ranks joined");
+    if (!knows(group)) return false;
     if (!outcome) std::this_thread::sleep_for(milliseconds(1));
   }
 }
@@ -186,8 +168,11 @@ namespace {
 
 memory::submission entry_of(const group_ticket& group, const group_length& mine) {
   memory::submission entry;
-  memory::agree_terms{
-      .question = mine.question, .length = mine.length, .handle = group.handle, .epoch = group.epoch}
+  memory::agree_terms{.question = mine.question,
+                      .length = mine.length,
+                      .timeout = group.timeout,
+                      .handle = group.handle,
+                      .epoch = group.epoch}
       .pack(entry);
   return entry;
 }
@@ -198,18 +183,18 @@ std::string late_text(const group_ticket& group) {
 
 }  // namespace
 
-result<std::uint64_t> session::decided(group_ticket& group, const memory::completion& answer) {
-  if (answer.code == 0) return answer.value;
-  if (static_cast<error_code>(answer.code) == error_code::group_lost)
-    return std::unexpected(lose(group, std::string(memory::text_of(static_cast<memory::group_loss>(answer.block)))));
-  return std::unexpected(refusal_of(answer).in(name_of_group(group)));
+result<std::uint64_t> session::decided(group_ticket& group, const request& answered) {
+  if (answered.outcome.code == 0) return answered.outcome.value;
+  const error why = refusal_of(answered);
+  if (why.code() == error_code::group_lost) return std::unexpected(lose(group, why.message()));
+  return std::unexpected(why.in(name_of_group(group)));
 }
 
 result<std::uint64_t> session::agree(group_ticket& group, std::uint64_t question, std::uint64_t length) {
   const auto scope = enter();
   if (!scope) return std::unexpected(scope.error());
   if (auto ok = check_in(group); !ok) return std::unexpected(ok.error());
-  const time_point until = steady_clock::now() + group.timeout;
+  const time_point until = steady_clock::now() + group.timeout + path_time(group.timeout);
   memory::submission entry = entry_of(group, {question, length});
   const auto sent = channel_.submit(std::span(&entry, 1), until);
   if (!sent) return std::unexpected(lose_or_fail(group, sent.error()));
@@ -217,7 +202,7 @@ result<std::uint64_t> session::agree(group_ticket& group, std::uint64_t question
   while (true) {
     const bool is_late = steady_clock::now() >= until;  // as read before the look: a stopped process looks once more
     const auto outcome = channel_.watch(which, std::min(until, steady_clock::now() + look_at_worker));
-    if (outcome && *outcome) return decided(group, **outcome);
+    if (outcome && *outcome) return decided(group, which);
     const bool is_over = !outcome && outcome.error().code() != error_code::node_restarting;
     if (!is_over && !is_late && knows(group)) {
       if (!outcome) std::this_thread::sleep_for(milliseconds(1));
@@ -236,13 +221,13 @@ result<void> session::start(group_ticket& group, std::span<const group_length> q
   {
     const std::lock_guard lock(group.mutex);
     if (group.open.size() + questions.size() > memory::most_open_questions) {
-      return fail(error_code::limit_exceeded,
-                  name_of_group(group) + ": " + std::to_string(group.open.size()) + " questions are open, and " +
-                      std::to_string(questions.size()) + " more would be over " +
-                      std::to_string(memory::most_open_questions) + "; poll first");
+      return fail(error_code::limit_exceeded, name_of_group(group) + ": " + std::to_string(group.open.size()) +
+                                                  " questions are open, and " + std::to_string(questions.size()) +
+                                                  " more would be over " + std::to_string(memory::most_open_questions) +
+                                                  "; poll first");
     }
   }
-  const time_point until = steady_clock::now() + group.timeout;
+  const time_point until = steady_clock::now() + group.timeout + path_time(group.timeout);
   std::vector<memory::submission> entries;
   for (std::size_t first = 0; first < questions.size(); first += channel::max_batch) {
     entries.clear();
@@ -277,7 +262,7 @@ result<std::size_t> session::poll(group_ticket& group, std::span<group_length> o
       if (done.empty()) open = group.open;
     }
     for (std::size_t i = 0; i < done.size(); ++i) {
-      const auto length = decided(group, done[i]->outcome);
+      const auto length = decided(group, *done[i]);
       if (!length) return std::unexpected(lose(group, length.error().message()));  // also: this question has no answer
       out[i] = {done[i]->tag, *length};
     }

@@ -70,9 +70,7 @@ class Group:
         """
         decided = c_uint64()
         lib.check(
-            lib.library.cenote_agree(
-                self._handle, _word(question, "question"), _word(length, "length"), byref(decided)
-            )
+            lib.library.cenote_agree(self._handle, _word(question, "question"), _word(length, "length"), byref(decided))
         )
         return decided.value
 

@@ -400,7 +400,7 @@ class Session:
             1 to 64 bytes. Ranks of one name belong together: those of this node, and of its cluster's nodes. Nothing
             to do with a group of blocks.
         rank, size : int
-            Which one this is, from 0, and how many there are, 1 to 1,024.
+            Which one this is, from 0, and how many there are, 1 to 256.
         timeout : float
             Seconds that a question may take, 0.001 to 3,600; all ranks say the same.
         wait : float, optional
