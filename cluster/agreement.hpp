@@ -13,9 +13,13 @@
 #include <string>
 #include <string_view>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
+#include "cluster/agreement_options.hpp"
 #include "cluster/counters.hpp"
+#include "cluster/group_coordinator.hpp"
+#include "cluster/known_nodes.hpp"
 #include "core/enum_names.hpp"
 #include "core/error.hpp"
 #include "core/instance_spec.hpp"
@@ -23,8 +27,6 @@
 #include "transport/peer/frame.hpp"
 
 namespace cenote::cluster {
-
-using steady_time = std::chrono::steady_clock::time_point;
 
 /// Names one join of one rank. Chosen by who calls join(), never twice in a worker's life, whatever session or rank.
 using rank_id = std::uint64_t;
@@ -66,41 +68,6 @@ struct rank_answer {
   std::string why{};
 };
 
-/// Rules that a test leaves out one by one, to show that each is needed.
-struct agreement_rules {
-  bool checks_incarnations = true;      ///< a node that was started again is another one
-  bool epochs_name_a_life = true;       ///< an epoch has its coordinator's incarnation in it
-  bool decides_once = true;             ///< a late proposal changes nothing
-  bool lost_is_sticky = true;           ///< after a loss nothing of the epoch is answered with a number
-  bool waits_for_coordinator = true;    ///< off: a node that waits for too long takes its own number
-  bool sends_again = true;              ///< what was not acknowledged
-  bool keeps_first_proposal = true;     ///< of a rank that asks twice
-  bool missing_is_zero = true;          ///< off: the least of those that proposed
-  bool remembers_decisions = true;      ///< off: until they were sent
-  bool speaks_for_all = true;           ///< off: a node speaks when the first of its ranks has asked
-  bool trusts_only_coordinator = true;  ///< with decisions, losses and formations
-  bool rejoining_ends_epoch = true;     ///< a rank that comes again is another one
-  bool counts_gaps = true;              ///< an acknowledgement does not cover what is missing before it
-};
-
-struct agreement_options {
-  std::chrono::milliseconds repeat_after{100};  ///< what was not answered
-  std::chrono::milliseconds grace{2000};        ///< for a node that is not live, before its epochs are lost
-  std::chrono::milliseconds tell_for{5000};     ///< for how long others are told of a loss that they do not confirm
-  std::size_t most_groups = 256;                ///< on this node
-  std::size_t most_ranks = 4096;                ///< on this node, in all groups
-  std::size_t most_open = 4096;                 ///< questions of a group that wait on this node
-  std::size_t most_remembered = 4096;           ///< decisions of a group: see agree()
-  std::size_t most_unheard = 16384;  ///< decisions that a node has not acknowledged, before the epoch is lost
-  agreement_rules rules{};
-};
-
-/// Another node that can be asked, as membership sees it.
-struct live_node {
-  std::string name{};
-  peer::incarnation born{};
-};
-
 struct agreement_frame {
   std::string to{};  ///< a node; empty: all that are live but this one
   peer::frame_type type{};
@@ -125,8 +92,8 @@ struct group_report {
   std::string name{};
   std::uint32_t size = 0;
   group_state state{};
-  peer::group_epoch epoch{};   ///< of the last formation; none: number 0
-  std::string coordinator{};   ///< empty: not known
+  peer::group_epoch epoch{};  ///< of the last formation; none: number 0
+  std::string coordinator{};  ///< empty: not known
   std::vector<place> ranks{};  ///< by rank: formed: all; else those that are known here
   std::size_t open = 0;        ///< questions that wait on this node
   std::uint64_t decided = 0;   ///< since the group is known here; a caller makes a rate of it
@@ -142,10 +109,11 @@ struct group_report {
 /// An epoch ends with the first rank, node or answer that is lost, and no rank hears a number of it afterwards.
 class agreement {
  public:
-  agreement(std::string self, peer::incarnation born, agreement_options options, steady_time now);
-  ~agreement();
-  agreement(agreement&&) noexcept;
-  agreement& operator=(agreement&&) noexcept;
+  /// `self`: the node's name; `born`: the life of its worker.
+  agreement(std::string self, peer::incarnation born, agreement_options options, steady_time now)
+      : self_(std::move(self)), born_(born), options_(options), now_(now) {}
+  agreement(const agreement&) = delete;
+  agreement& operator=(const agreement&) = delete;
 
   /// Answered `formed` or `refused`, within the timeout. Time limits from 1 ms to an hour are kept as they are; others
   /// are brought there.
@@ -182,7 +150,125 @@ class agreement {
 
   /// By name; at most most_groups, with at most 256 ranks each.
   [[nodiscard]] std::vector<group_report> report() const;
-  [[nodiscard]] const agreement_counters& counters() const noexcept;
+  [[nodiscard]] const agreement_counters& counters() const noexcept { return counters_; }
+
+ private:
+  enum class rank_state : std::uint8_t { waiting, in, lost };
+  struct local_rank {
+    rank_id id = 0;
+    std::uint64_t life = 0;
+    rank_state state{};
+    steady_time deadline{};  ///< waiting
+    std::string why{};       ///< lost
+  };
+  /// Of one question, what this node's ranks said.
+  struct asked {
+    std::vector<std::pair<rank_id, std::uint64_t>> lengths{};
+    std::chrono::nanoseconds timeout{0};  ///< the least
+    steady_time speaks_at{}, gives_up_at{};
+    std::uint64_t spoken = 0;
+    bool is_spoken = false;
+  };
+  /// An epoch that ended here first, until its coordinator has said that it knows.
+  struct ended {
+    peer::group_epoch epoch{};
+    std::string coordinator{};
+    peer::incarnation born{};
+    std::string why{};
+    steady_time again{}, until{};
+  };
+  struct group {
+    std::string name{};
+    std::uint64_t shared = 0;
+    std::uint32_t size = 0;
+    std::map<std::uint32_t, local_rank> ranks{};
+    std::uint64_t turn = 0;  ///< of the last change of those that wait
+    // Until it has formed.
+    std::string coordinator{};
+    peer::incarnation coordinator_born{};
+    steady_time here_at{};             ///< when the coordinator last said so
+    std::optional<steady_time> again{};  ///< when to seek, or to join, again
+    steady_time rival_since{}, rival_seen{};  ///< another node says that it has rank 0
+    // In an epoch.
+    peer::group_epoch epoch{};
+    bool is_formed = false;
+    std::size_t in = 0;  ///< this node's ranks
+    std::vector<peer::node_ranks> table{};
+    std::unordered_map<std::uint64_t, asked> open{};
+    std::set<std::pair<steady_time, std::uint64_t>> alarms{};  ///< speaks_at, then gives_up_at
+    std::map<std::uint64_t, std::uint64_t> decided{};
+    std::uint64_t floor = 0;
+    std::uint64_t heard_up_to = 0;
+    bool owes_word = false;               ///< an acknowledgement
+    std::vector<std::uint64_t> unsaid{};  ///< spoken, and not sent yet
+    std::optional<steady_time> says_again{};
+    // After one.
+    std::optional<ended> over{};
+    std::optional<group_coordinator> lead{};
+    std::uint64_t decided_total = 0, zeros_total = 0, lost_total = 0;
+    std::string why{};
+  };
+
+  [[nodiscard]] std::optional<error> why_not(const rank_join& what) const;
+  [[nodiscard]] std::optional<error> why_not_in(const group& of, const rank_join& what) const;
+  void forget_rank(group& of, std::uint32_t rank);
+  void change_waiting(group& of, steady_time now);
+  void refuse_join(group& of, std::uint32_t rank, error_code code, const std::string& why);
+  [[nodiscard]] std::vector<peer::joined_rank> waiting_ranks(const group& of) const;
+  void join_own(group& of, steady_time now);
+  void take_refusal(group& of, const peer::refused_ranks& what, steady_time now);
+  void follow_own(group& of, steady_time now);
+  void enter(group& of, const peer::group_epoch& epoch, std::vector<peer::node_ranks> table, steady_time now);
+  void lose(group& of, const std::string& why, steady_time now);
+
+  void ask(group& of, rank_id rank, std::uint64_t question, std::uint64_t length, std::chrono::nanoseconds timeout,
+           steady_time now);
+  void speak(group& of, std::uint64_t question, steady_time now);
+  void take_decision(group& of, const peer::decision& what);
+  void take_too_old(group& of, std::uint64_t question);
+  void answer_all(const asked& of, rank_answer answer);
+  void watch_questions(group& of, steady_time now);
+  void watch_joins(group& of, steady_time now);
+  [[nodiscard]] std::string why_not_formed(const group& of) const;
+  void watch_coordinator(group& of, steady_time now);
+
+  result<void> take_seek(const std::string& from, std::span<const std::byte> body);
+  result<void> take_join(const std::string& from, peer::incarnation born, std::span<const std::byte> body,
+                         steady_time now);
+  result<void> take_formed(const std::string& from, peer::incarnation born, std::span<const std::byte> body,
+                           steady_time now);
+  result<void> take_propose(const std::string& from, peer::incarnation born, std::span<const std::byte> body,
+                            steady_time now);
+  result<void> take_saying(const std::string& from, std::span<const std::byte> body, steady_time now);
+  result<void> take_here(const std::string& from, peer::incarnation born, std::span<const std::byte> body,
+                         steady_time now);
+  void take_decided(const std::string& from, const peer::decided_lengths& what);
+  void take_lost(const std::string& from, const peer::lost_epoch& what, steady_time now);
+  [[nodiscard]] bool is_of_coordinator(const group& of, const std::string& from);
+  [[nodiscard]] bool fits(const group& of, const std::string& from, const peer::group_formed& what) const;
+  void say_over(const std::string& to, const std::string& name, const peer::group_epoch& epoch,
+                const std::string& why);
+
+  void flush(group& of, steady_time now);
+  void flush_seeking(group& of, steady_time now);
+  void flush_word(group& of, steady_time now);
+  void send(const std::string& to, peer::frame_type type, std::vector<std::byte> body);
+  [[nodiscard]] group* find(const std::string& name);
+  [[nodiscard]] steady_time due(const group& of) const;
+  void drop_idle();
+
+  std::string self_;
+  peer::incarnation born_;
+  agreement_options options_;
+  steady_time now_;
+  known_nodes nodes_;
+  std::map<std::string, group> groups_;
+  std::unordered_map<rank_id, std::pair<std::string, std::uint32_t>> ids_;  ///< of ranks that have not left
+  std::uint64_t turns_ = 0;   ///< lives of ranks, and changes of who waits
+  std::uint64_t epochs_ = 0;  ///< formations by this node
+  std::vector<agreement_frame> frames_;
+  std::vector<rank_answer> answers_;
+  agreement_counters counters_;
 };
 
 }  // namespace cenote::cluster

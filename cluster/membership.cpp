@@ -586,7 +586,13 @@ std::optional<other_frame> membership::take_frame(member_record& from, link_reco
     case peer::frame_type::accept:
     case peer::frame_type::stored:
     case peer::frame_type::forget:
-    case peer::frame_type::forgot: return other_frame{link.who.name, link.id, frame};
+    case peer::frame_type::forgot:
+    case peer::frame_type::seek_group:
+    case peer::frame_type::join_group:
+    case peer::frame_type::group_formed:
+    case peer::frame_type::propose_lengths:
+    case peer::frame_type::group_says:
+    case peer::frame_type::group_here: return other_frame{link.who.name, link.id, frame};
     default: ++counters_.unknown_types;
   }
   if (!taken) {
