@@ -398,16 +398,19 @@ typedef struct cenote_length {
 
 /* Joins group `name` (1 to 64 bytes) as `rank` of `size` (1 to 256), and waits until all ranks have joined: `wait_ns`
  * at most, 0: the session's deadline. `timeout_ns` (1 ms to 1 hour) is how long each question may take; all ranks say
- * the same. Ranks on other nodes are found where those nodes are of one cluster. A rank that joins again, or with
- * another size, ends the group for all, who join again, too.
- * CENOTE_DEADLINE_EXCEEDED: some rank did not come. CENOTE_UNSUPPORTED: the node knows no groups. */
+ * the same. Ranks on other nodes are found where those nodes are of one cluster. Of a group that is lost all ranks join
+ * again, each with a new call. CENOTE_DEADLINE_EXCEEDED: some rank did not come. CENOTE_SPEC_MISMATCH: ranks differ in
+ * size, or in what makes their lengths comparable (the instance's model, dtype, layout, tokens_per_block, hash_scheme,
+ * fingerprint). CENOTE_INVALID_ARGUMENT: also for a rank that another session is. CENOTE_LIMIT_EXCEEDED: too many
+ * groups. CENOTE_UNSUPPORTED: the node knows no groups. */
 CENOTE_API int cenote_group_join(cenote_session* session, const char* name, uint32_t rank, uint32_t size,
                                  uint64_t timeout_ns, uint64_t wait_ns, cenote_rank_group** out);
 /* *decided: the least length that the ranks have for the question, or 0 when one did not say its own in time; all get
- * the same number. Every rank asks every question, each number once, in any order. Waits `timeout_ns` at most.
- * CENOTE_GROUP_LOST: the group is broken, and every later call says so: a rank left, joined again or died, a node or
- * its worker was lost or is not heard, or there was no answer in time. Ranks that have a number for the question
- * already hear it at their next call: what was agreed and is not done with is void. */
+ * the same number. Every rank asks every question. Their numbers grow, as a counter of requests does; ranks may ask in
+ * different orders, as long as no answer is older than 4,096 others (CENOTE_LIMIT_EXCEEDED). Waits `timeout_ns` at most.
+ * CENOTE_GROUP_LOST: the group is broken, and every later call says so: a rank left or died, a node or its worker was
+ * lost or is not heard, or there was no answer in time. Ranks that have a number for the question already hear it at
+ * their next call: what was agreed and is not done with is void. */
 CENOTE_API int cenote_agree(cenote_rank_group* group, uint64_t question, uint64_t length, uint64_t* decided);
 /* Asks `count` questions and returns; 1,024 may be open at a time (CENOTE_LIMIT_EXCEEDED). */
 CENOTE_API int cenote_agree_start(cenote_rank_group* group, const cenote_length* questions, size_t count);

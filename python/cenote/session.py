@@ -413,7 +413,12 @@ class Session:
         Raises
         ------
         DeadlineExceeded
-            Some rank did not come.
+            Some rank did not come; the message names it.
+        SpecMismatch
+            Ranks differ in size, or in what makes their lengths comparable: model, dtype, layout, tokens_per_block,
+            hash_scheme, fingerprint.
+        InvalidArgument
+            Another session is this rank.
         LimitExceeded
             The session or the node is in too many groups.
         Unsupported
