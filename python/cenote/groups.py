@@ -32,8 +32,8 @@ class Group:
     """One rank of a group, which Session.join_group() made. Leave it, or use it in a `with`. Threads may share it.
 
     Every rank asks every question. Their numbers grow, as a counter of requests does; ranks may ask in different orders
-    within 4,096 questions. All of them get the same number, or GroupLost. After GroupLost every call raises it: what was
-    agreed and is not done with is void, and all ranks join again.
+    within 4,096 questions. All of them get the same number, or GroupLost. After GroupLost every call raises it: what
+    was agreed and is not done with is void, and all ranks join again.
 
     Attributes
     ----------

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""How long the ranks of a group take to agree: on one node, on two, question by question and in batches, beside the same
-run's round trips and gloo's all_reduce(min), which SGLang uses on the processor (torch comes with the engines'
-environment, scripts/engine-venv vllm; without it that row says so).
+"""How long the ranks of a group take to agree: on one node, on two, question by question and in batches, beside the
+round trips of the same run and gloo's all_reduce(min), which SGLang uses on the processor (torch comes with the
+engines' environment, scripts/engine-venv vllm; without it that row says so).
 
 Ranks are processes of their own, as engines' are: on a machine with fewer processors than ranks they take turns.
 """
@@ -154,7 +154,9 @@ def request_between_actors() -> float:
 
 
 def gloo(rounds: int) -> float | None:
-    where = subprocess.run([ROOT / "scripts" / "engine-venv", "vllm", "--where"], capture_output=True, text=True)
+    where = subprocess.run(
+        [ROOT / "scripts" / "engine-venv", "vllm", "--where"], capture_output=True, text=True, check=False
+    )
     if where.returncode != 0:
         return None
     with tempfile.TemporaryDirectory(prefix="cenote-bench-") as place:
