@@ -407,10 +407,10 @@ CENOTE_API int cenote_group_join(cenote_session* session, const char* name, uint
                                  uint64_t timeout_ns, uint64_t wait_ns, cenote_rank_group** out);
 /* *decided: the least length that the ranks have for the question, or 0 when one did not say its own in time; all get
  * the same number. Every rank asks every question. Their numbers grow, as a counter of requests does; ranks may ask in
- * different orders, as long as no answer is older than 4,096 others (CENOTE_LIMIT_EXCEEDED). Waits `timeout_ns` at most.
- * CENOTE_GROUP_LOST: the group is broken, and every later call says so: a rank left or died, a node or its worker was
- * lost or is not heard, or there was no answer in time. Ranks that have a number for the question already hear it at
- * their next call: what was agreed and is not done with is void. */
+ * different orders, as long as no answer is older than 4,096 others (CENOTE_LIMIT_EXCEEDED). Waits `timeout_ns` at
+ * most. CENOTE_GROUP_LOST: the group is broken, and every later call says so: a rank left or died, a node or its worker
+ * was lost or is not heard, or there was no answer in time. Ranks that have a number for the question already hear it
+ * at their next call: what was agreed and is not done with is void. */
 CENOTE_API int cenote_agree(cenote_rank_group* group, uint64_t question, uint64_t length, uint64_t* decided);
 /* Asks `count` questions and returns; 1,024 may be open at a time (CENOTE_LIMIT_EXCEEDED). */
 CENOTE_API int cenote_agree_start(cenote_rank_group* group, const cenote_length* questions, size_t count);

@@ -211,8 +211,8 @@ exit_code run_status(const std::string& socket, bool as_json) {
 std::string status_text(const json& status) {
   return node_text(status) + dram_text(status) + populate_text(status) + nvme_text(status) + remote_text(status) +
          cluster_line(status) + loads_text(status) + instances_text(member(status, "instances")) +
-         groups_text(member(status, "groups")) + rank_groups_text(member(status, "rank_groups")) + sessions_text(member(status, "sessions")) +
-         counters_text(member(status, "counters"));
+         groups_text(member(status, "groups")) + rank_groups_text(member(status, "rank_groups")) +
+         sessions_text(member(status, "sessions")) + counters_text(member(status, "counters"));
 }
 
 void add_status(CLI::App& app) {

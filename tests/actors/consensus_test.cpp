@@ -19,9 +19,7 @@ using std::chrono::milliseconds;
 
 class consensus_config : public deterministic_config {
  public:
-  consensus_config() {
-    add_message_types<caf::id_block::cenote_cluster>();
-  }
+  consensus_config() { add_message_types<caf::id_block::cenote_cluster>(); }
 };
 
 constexpr std::uint64_t worker = 7;
@@ -94,7 +92,8 @@ struct consensus_fixture {
               [](leave_atom) { return outcome{}; },
               [](report_atom) { return tier_report_ptr(); }};
     });
-    made.actor = system.spawn<consensus>(name, made.born, worker, cluster::agreement_options{}, [now = now] { return *now; });
+    made.actor =
+        system.spawn<consensus>(name, made.born, worker, cluster::agreement_options{}, [now = now] { return *now; });
     nodes.push_back(made);
     run();
     return made;
@@ -106,9 +105,9 @@ struct consensus_fixture {
     tell_members(other, {{one.name, one.born}});
   }
   void tell_members(const fake_node& whom, std::vector<cluster::live_node> live) {
-    caf::anon_send(whom.actor, group_members_atom_v,
-                   std::make_shared<const group_members>(caf::actor_cast<caf::strong_actor_ptr>(whom.cluster),
-                                                         std::move(live)));
+    caf::anon_send(
+        whom.actor, group_members_atom_v,
+        std::make_shared<const group_members>(caf::actor_cast<caf::strong_actor_ptr>(whom.cluster), std::move(live)));
     run();
   }
   /// Frames go to and fro until nobody has anything to say.
@@ -159,7 +158,8 @@ struct consensus_fixture {
       ranks.push_back(&attach());
       ask(*ranks.back(), join_entry(name, rank, count, 1));
     }
-    for (const fake_session* each : ranks) BOOST_REQUIRE((of(*each, 1).answers == 1 && of(*each, 1).code == error_code::ok));
+    for (const fake_session* each : ranks)
+      BOOST_REQUIRE((of(*each, 1).answers == 1 && of(*each, 1).code == error_code::ok));
     return ranks;
   }
 
@@ -171,15 +171,15 @@ struct consensus_fixture {
   static submission join_entry(const std::string& name, std::uint32_t rank, std::uint32_t size, std::uint32_t handle,
                                milliseconds patience = std::chrono::seconds(10)) {
     submission entry;
-    memory::join_terms{.name = name, .rank = rank, .size = size, .patience = patience, .handle = handle, .epoch = worker}
+    memory::join_terms{
+        .name = name, .rank = rank, .size = size, .patience = patience, .handle = handle, .epoch = worker}
         .pack(entry);
     return request(handle, entry);  // in these tests a join's request has the number of its handle
   }
   static submission agree_entry(std::uint32_t number, std::uint64_t question, std::uint64_t length,
                                 std::uint32_t handle = 1, milliseconds timeout = milliseconds(500)) {
     submission entry;
-    memory::agree_terms{
-        .question = question, .length = length, .timeout = timeout, .handle = handle, .epoch = worker}
+    memory::agree_terms{.question = question, .length = length, .timeout = timeout, .handle = handle, .epoch = worker}
         .pack(entry);
     return request(number, entry);
   }
@@ -280,7 +280,8 @@ BOOST_FIXTURE_TEST_CASE(many_questions_in_one_batch_are_answered_in_one_message,
   std::ranges::reverse(batch);
   ask(*ranks[1], batch, alone.actor);
   BOOST_TEST(*ranks[0]->messages == before + 1);
-  for (std::uint32_t i = 0; i < 500; ++i) BOOST_TEST((decided(*ranks[0], 100 + i, i) && decided(*ranks[1], 100 + i, i)));
+  for (std::uint32_t i = 0; i < 500; ++i)
+    BOOST_TEST((decided(*ranks[0], 100 + i, i) && decided(*ranks[1], 100 + i, i)));
 }
 
 BOOST_FIXTURE_TEST_CASE(the_end_of_a_session_breaks_its_group_for_the_others, consensus_fixture) {
