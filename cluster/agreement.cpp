@@ -51,20 +51,20 @@ std::optional<error> agreement::why_not(const rank_join& what) const {
 }
 
 std::optional<error> agreement::why_not_in(const group& of, const rank_join& what) const {
-  const auto other = std::ranges::find_if(
-      of.ranks, [](const auto& each) { return each.second.state != rank_state::lost; });
+  const auto other =
+      std::ranges::find_if(of.ranks, [](const auto& each) { return each.second.state != rank_state::lost; });
   if (other == of.ranks.end()) return std::nullopt;
   const std::string who = "rank " + std::to_string(other->first) + " of group `" + of.name + "`, of this node, ";
   if (of.size != what.size)
-    return error(error_code::spec_mismatch, who + "says that it has " + std::to_string(of.size) + " ranks, not " +
-                                                std::to_string(what.size));
+    return error(error_code::spec_mismatch,
+                 who + "says that it has " + std::to_string(of.size) + " ranks, not " + std::to_string(what.size));
   if (of.shared != what.shared)
     return error(error_code::spec_mismatch,
                  who + "has another model, dtype, layout, block size, hash scheme or fingerprint");
   const auto same = of.ranks.find(what.rank);
   if (same != of.ranks.end() && same->second.state != rank_state::lost)
-    return error(error_code::invalid_argument, "rank " + std::to_string(what.rank) + " of group `" + of.name +
-                                                   "` is another session's of this node");
+    return error(error_code::invalid_argument,
+                 "rank " + std::to_string(what.rank) + " of group `" + of.name + "` is another session's of this node");
   return std::nullopt;
 }
 
@@ -72,10 +72,8 @@ void agreement::join(const rank_join& what, steady_time now) {
   now_ = now;
   if (const auto why = why_not(what)) {
     ++counters_.refused;
-    answers_.push_back({.rank = what.id,
-                        .what = rank_answer::kind::refused,
-                        .code = why->code(),
-                        .why = why->message()});
+    answers_.push_back(
+        {.rank = what.id, .what = rank_answer::kind::refused, .code = why->code(), .why = why->message()});
     return;
   }
   group& of = groups_[what.group];
@@ -123,8 +121,8 @@ void agreement::change_waiting(group& of, steady_time now) {
 }
 
 void agreement::join_own(group& of, steady_time now) {
-  const auto refusal = of.lead->take(self_, born_, {of.name, of.shared, of.size, of.turn, waiting_ranks(of)}, nodes_,
-                                     now);
+  const auto refusal =
+      of.lead->take(self_, born_, {of.name, of.shared, of.size, of.turn, waiting_ranks(of)}, nodes_, now);
   if (refusal) take_refusal(of, *refusal, now);
   follow_own(of, now);
 }
@@ -145,8 +143,7 @@ void agreement::take_refusal(group& of, const peer::refused_ranks& what, steady_
 void agreement::refuse_join(group& of, std::uint32_t rank, error_code code, const std::string& why) {
   ++counters_.refused;
   of.why = why;
-  answers_.push_back(
-      {.rank = of.ranks.at(rank).id, .what = rank_answer::kind::refused, .code = code, .why = why});
+  answers_.push_back({.rank = of.ranks.at(rank).id, .what = rank_answer::kind::refused, .code = code, .why = why});
   forget_rank(of, rank);
 }
 
@@ -175,8 +172,7 @@ void agreement::follow_own(group& of, steady_time now) {
   for (const std::uint64_t each : of.lead->take_too_old()) take_too_old(of, each);
 }
 
-void agreement::enter(group& of, const peer::group_epoch& epoch, std::vector<peer::node_ranks> table,
-                      steady_time now) {
+void agreement::enter(group& of, const peer::group_epoch& epoch, std::vector<peer::node_ranks> table, steady_time now) {
   ++counters_.formed;
   of.epoch = epoch;
   of.table = std::move(table);
@@ -263,7 +259,7 @@ void agreement::agree(rank_id rank, std::uint64_t question, std::uint64_t length
     answer.why = "rank " + std::to_string(found->second.second) + " waits for group `" + of.name + "` to form";
   } else if (of.open.contains(question)) {
     return ask(of, rank, question, length, clamped(timeout), now);
-  } else if (question < of.floor) {
+  } else if (question < of.floor && options_.rules.refuses_forgotten) {
     ++counters_.too_old;
     answer.what = rank_answer::kind::refused;
     answer.code = error_code::limit_exceeded;
@@ -303,7 +299,8 @@ void agreement::ask(group& of, rank_id rank, std::uint64_t question, std::uint64
 /// Once for all ranks of this node, and never otherwise afterwards: 0 if one has not asked.
 void agreement::speak(group& of, std::uint64_t question, steady_time now) {
   asked& what = of.open.at(question);
-  const bool is_whole = what.lengths.size() == of.in || !options_.rules.speaks_for_all || !options_.rules.missing_is_zero;
+  const bool is_whole =
+      what.lengths.size() == of.in || !options_.rules.speaks_for_all || !options_.rules.missing_is_zero;
   what.spoken = is_whole ? std::ranges::min(what.lengths, {}, &std::pair<rank_id, std::uint64_t>::second).second : 0;
   what.is_spoken = true;
   of.alarms.erase({what.speaks_at, question});
@@ -325,8 +322,7 @@ void agreement::take_decision(group& of, const peer::decision& what) {
   }
   const auto found = of.open.find(what.question);
   if (found == of.open.end()) return;
-  answer_all(found->second,
-             {.what = rank_answer::kind::decided, .question = what.question, .length = what.length});
+  answer_all(found->second, {.what = rank_answer::kind::decided, .question = what.question, .length = what.length});
   of.alarms.erase({found->second.is_spoken ? found->second.gives_up_at : found->second.speaks_at, what.question});
   of.open.erase(found);
 }
@@ -397,10 +393,10 @@ void agreement::watch_coordinator(group& of, steady_time now) {
   const bool is_other = known == nullptr || (known->born != of.coordinator_born && options_.rules.checks_incarnations);
   const bool is_away = known != nullptr && known->gone_since && now - *known->gone_since >= options_.grace;
   if (of.is_formed && (is_other || is_away)) {
-    return lose(of,
-                "node " + of.coordinator + ", which has rank 0, " +
-                    (is_away ? "is not there any more" : "was started again"),
-                now);
+    return lose(
+        of,
+        "node " + of.coordinator + ", which has rank 0, " + (is_away ? "is not there any more" : "was started again"),
+        now);
   }
   const bool is_silent = now - of.here_at >= forgets_after * options_.repeat_after;
   if (!of.is_formed && (is_other || known->gone_since || is_silent)) of.coordinator.clear();
@@ -447,7 +443,8 @@ steady_time agreement::wake_at() const {
 
 void agreement::drop_idle() {
   std::erase_if(groups_, [](const auto& each) {
-    return each.second.ranks.empty() && !each.second.over && !each.second.again && (!each.second.lead || each.second.lead->is_idle());
+    return each.second.ranks.empty() && !each.second.over && !each.second.again &&
+           (!each.second.lead || each.second.lead->is_idle());
   });
 }
 
@@ -554,8 +551,9 @@ result<void> agreement::take_formed(const std::string& from, peer::incarnation b
   }
   if (of != nullptr && of->is_formed && from == of->coordinator && of->epoch < what->epoch)
     lose(*of, "node " + from + " has begun another epoch", now);
-  const bool is_expected = of != nullptr && !of->is_formed && (of->coordinator == from || of->coordinator.empty() ||
-                                                               !options_.rules.trusts_only_coordinator);
+  const bool is_expected =
+      of != nullptr && !of->is_formed &&
+      (of->coordinator == from || of->coordinator.empty() || !options_.rules.trusts_only_coordinator);
   const bool is_own = what->epoch.coordinator == born || !options_.rules.epochs_name_a_life;
   if (!is_expected || !is_own || !fits(*of, from, *what)) {
     ++counters_.stray_frames;
@@ -712,9 +710,10 @@ std::vector<group_report> agreement::report() const {
     const bool waits = !waiting_ranks(of).empty();
     row.name = name;
     row.size = of.size;
-    row.state = of.is_formed ? group_state::formed
-                : !waits     ? group_state::lost
-                             : of.coordinator.empty() ? group_state::seeking : group_state::joining;
+    row.state = of.is_formed             ? group_state::formed
+                : !waits                 ? group_state::lost
+                : of.coordinator.empty() ? group_state::seeking
+                                         : group_state::joining;
     row.epoch = of.epoch;
     row.coordinator = of.coordinator;
     row.open = of.open.size();

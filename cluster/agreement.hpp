@@ -92,8 +92,8 @@ struct group_report {
   std::string name{};
   std::uint32_t size = 0;
   group_state state{};
-  peer::group_epoch epoch{};  ///< of the last formation; none: number 0
-  std::string coordinator{};  ///< empty: not known
+  peer::group_epoch epoch{};   ///< of the last formation; none: number 0
+  std::string coordinator{};   ///< empty: not known
   std::vector<place> ranks{};  ///< by rank: formed: all; else those that are known here
   std::size_t open = 0;        ///< questions that wait on this node
   std::uint64_t decided = 0;   ///< since the group is known here; a caller makes a rate of it
@@ -186,8 +186,8 @@ class agreement {
     // Until it has formed.
     std::string coordinator{};
     peer::incarnation coordinator_born{};
-    steady_time here_at{};             ///< when the coordinator last said so
-    std::optional<steady_time> again{};  ///< when to seek, or to join, again
+    steady_time here_at{};                    ///< when the coordinator last said so
+    std::optional<steady_time> again{};       ///< when to seek, or to join, again
     steady_time rival_since{}, rival_seen{};  ///< another node says that it has rank 0
     // In an epoch.
     peer::group_epoch epoch{};
@@ -246,8 +246,7 @@ class agreement {
   void take_lost(const std::string& from, const peer::lost_epoch& what, steady_time now);
   [[nodiscard]] bool is_of_coordinator(const group& of, const std::string& from);
   [[nodiscard]] bool fits(const group& of, const std::string& from, const peer::group_formed& what) const;
-  void say_over(const std::string& to, const std::string& name, const peer::group_epoch& epoch,
-                const std::string& why);
+  void say_over(const std::string& to, const std::string& name, const peer::group_epoch& epoch, const std::string& why);
 
   void flush(group& of, steady_time now);
   void flush_seeking(group& of, steady_time now);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <functional>
 #include <utility>
 
 #include "cluster/agreement_times.hpp"
@@ -42,6 +43,8 @@ std::optional<std::string> group_coordinator::why_wrong(const peer::join_group& 
   if (what.size != size_)
     return first + "says that it has " + std::to_string(size_) + " ranks, not " + std::to_string(what.size);
   if (what.shared != shared_) return first + "has another model, dtype, layout, block size, hash scheme or fingerprint";
+  if (std::ranges::adjacent_find(what.ranks, std::ranges::greater_equal{}, &peer::joined_rank::rank) != what.ranks.end())
+    return "ranks of group `" + group_ + "` are named twice, or not in order";
   for (const peer::joined_rank& each : what.ranks) {
     if (each.rank >= size_)
       return "group `" + group_ + "` has " + std::to_string(size_) + " ranks: there is no rank " +
@@ -94,7 +97,6 @@ bool group_coordinator::rejoins(const std::string& from, peer::incarnation born,
   const member_node& in = member->second;
   const bool is_same_life = in.born == born || !options_.rules.checks_incarnations;
   if (is_same_life && (what.ranks == in.ranks || what.turn <= in.turn)) return true;  // it will hear of it
-  if (!options_.rules.rejoining_ends_epoch) return true;
   lose("ranks of node " + from + " left and joined again", now);
   return false;
 }
@@ -215,7 +217,7 @@ void group_coordinator::propose(const peer::proposal& what, steady_time now) {
 void group_coordinator::gather(member_node& from, const peer::proposal& what, steady_time now) {
   const bool was_decided = decided_.contains(what.question);
   if (was_decided && options_.rules.decides_once) return;  // it is told, or will be told again
-  if (!was_decided && what.question < floor_ && !open_.contains(what.question)) {
+  if (!was_decided && what.question < floor_ && !open_.contains(what.question) && options_.rules.refuses_forgotten) {
     // Decided and forgotten, or passed over: not known any more. What is decided and on its way comes first.
     if (from.heard_up_to == last_decision() && from.too_old.size() < options_.most_open)
       from.too_old.push_back(what.question);
@@ -304,9 +306,8 @@ void group_coordinator::advance(const known_nodes& nodes, steady_time now) {
   });
   std::erase_if(conflicts_, [&](const auto& each) { return nodes.find(each.first) == nullptr; });
   std::erase_if(left_, [&](const auto& each) { return each.first != self_ && is_gone(each.first, each.second.born); });
-  std::erase_if(telling_, [&](const auto& each) {
-    return now >= each.second.until || is_gone(each.first, each.second.born);
-  });
+  std::erase_if(telling_,
+                [&](const auto& each) { return now >= each.second.until || is_gone(each.first, each.second.born); });
   for (const auto& [name, each] : table_) {
     if (name == self_) continue;
     const auto* const known = nodes.find(name);

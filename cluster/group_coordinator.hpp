@@ -91,9 +91,9 @@ class group_coordinator {
     peer::incarnation born{};
     std::uint64_t turn = 0;  ///< of the join that is in the epoch
     std::vector<peer::joined_rank> ranks{};
-    bool has_heard = false;            ///< that the epoch began
-    std::uint64_t heard_up_to = 0;     ///< decisions
-    std::uint64_t sent_up_to = 0;      ///< of those, at least once
+    bool has_heard = false;              ///< that the epoch began
+    std::uint64_t heard_up_to = 0;       ///< decisions
+    std::uint64_t sent_up_to = 0;        ///< of those, at least once
     std::optional<steady_time> again{};  ///< when to send what was not acknowledged
     std::vector<std::uint64_t> too_old{};
   };

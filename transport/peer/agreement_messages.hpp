@@ -16,10 +16,10 @@
 
 namespace cenote::peer {
 
-inline constexpr std::size_t longest_group_name = 128;       ///< bytes
-inline constexpr std::uint32_t most_group_ranks = 256;       ///< of a group, on all nodes
-inline constexpr std::size_t most_frame_questions = 16384;   ///< of a frame: with 24 bytes each it fits
-inline constexpr std::size_t longest_group_reason = 1024;    ///< bytes
+inline constexpr std::size_t longest_group_name = 128;      ///< bytes
+inline constexpr std::uint32_t most_group_ranks = 256;      ///< of a group, on all nodes
+inline constexpr std::size_t most_frame_questions = 16384;  ///< of a frame: with 24 bytes each it fits
+inline constexpr std::size_t longest_group_reason = 1024;   ///< bytes
 
 /// One formation of a group: the life of its coordinator's worker, and the running number that this one gave it. No two
 /// formations by one node have the same one; of two nodes they may, so it is compared together with who says it.

@@ -28,7 +28,8 @@ std::vector<group_sample> group_samples() {
   return {
       {encode(seek_group{"g", true}), reader(decode_seek_group)},
       {encode(join_group{"g", 1, 4, 5, {{0, 6}, {1, 7}}}), reader(decode_join_group)},
-      {encode(group_formed{"g", some_epoch, {{"a", {1}, {{0, 2}}}, {"b", {3}, {{1, 4}}}}}), reader(decode_group_formed)},
+      {encode(group_formed{"g", some_epoch, {{"a", {1}, {{0, 2}}}, {"b", {3}, {{1, 4}}}}}),
+       reader(decode_group_formed)},
       {encode(proposed), reader(decode_propose_lengths)},
       {encode(decided_lengths{"g", some_epoch, 1, {{1, 2}, {3, 4}}, {5}}), reader(decode_group_saying)},
       {encode(lost_epoch{"g", some_epoch, true, "why"}), reader(decode_group_saying)},

@@ -104,8 +104,9 @@ void agreement_world::look(node& which) {
 
 void agreement_world::look_soon(duration within) {
   for (const auto& each : nodes_)
-    wire_.at(wire_.now() + some(static_cast<std::uint64_t>(within / 1ms) + 1), [this, &one = *each] { look(one); },
-             each->name);
+    wire_.at(
+        wire_.now() + some(static_cast<std::uint64_t>(within / 1ms) + 1), [this, &one = *each] { look(one); },
+        each->name);
 }
 
 void agreement_world::set_alarm(node& which) {
@@ -154,7 +155,7 @@ void agreement_world::post(const std::string& from, peer::incarnation born, node
   const int copies = wire_.chance() < wire_.habit.doubles ? 2 : 1;
   for (int i = 0; i < copies; ++i) {
     auto after = delay();
-    if (wire_.chance() < wire_.habit.swaps) after += some(400);  // overtaken by what is said much later
+    if (wire_.chance() < wire_.habit.swaps) after += some(1000);  // overtaken by what is said much later
     wire_.at(
         wire_.now() + after,
         [this, from, born, &to, type, body] {
@@ -216,19 +217,19 @@ void agreement_world::join(rank& which) {
 
 /// Exactly one, in time: looked at when the timeout is over, or when a node that stood still has had its turn.
 void agreement_world::expect_answer(rank& which, std::uint64_t number, duration timeout) {
-  const auto planned = wire_.now() + timeout;
   const auto check = [this, &which, number, id = which.id, life = nodes_[which.node]->life, &at = *nodes_[which.node]] {
     if (which.id != id || at.life != life || !at.object) return;
     const bool waits = number == 0 ? which.state == rank_is::joining : which.asked.contains(number);
     if (waits) fail(name_of(which) + " has no answer to " + std::to_string(number));
   };
+  const std::string& name = nodes_[which.node]->name;
   wire_.at(
-      planned,
-      [this, planned, check, name = nodes_[which.node]->name] {
-        if (wire_.now() > planned + 1ms) return wire_.at(wire_.now() + 5ms, check, name);
+      wire_.now() + timeout,
+      [this, check, &name] {
+        if (wire_.now() < wire_.frozen_until(name) + 5ms) return wire_.at(wire_.now() + 5ms, check, name);
         check();
       },
-      nodes_[which.node]->name);
+      name);
 }
 
 void agreement_world::ask(rank& which) {
@@ -364,7 +365,7 @@ void agreement_world::crash(node& which) {
       each->id = 0;
       each->state = rank_is::out;
     }
-    step_later(*each, 50ms + some(300));
+    step_later(*each, 10ms + some(300));
   }
   const auto away = wire_.chance() < 0.5 ? some(60) : some(1200);
   wire_.at(wire_.now() + away, [this, &which] { start(which); });
@@ -415,7 +416,8 @@ void agreement_world::forge() {
   const auto at = std::next(of.epochs.begin(), static_cast<std::ptrdiff_t>(wire_.number(of.epochs.size())));
   node& from = *nodes_[wire_.number(nodes_.size())];
   node& to = *nodes_[wire_.number(nodes_.size())];
-  if (&from == &to || from.name == at->first.second || !from.object) return;
+  if (&from == &to || !from.object) return;
+  if (of.epochs.contains({at->first.first, from.name})) return;  // two nodes may have numbered alike
   std::vector<std::byte> body;
   peer::frame_type type = peer::frame_type::group_says;
   const double what = wire_.chance();
@@ -435,7 +437,7 @@ void agreement_world::forge() {
 
 std::optional<std::string> agreement_world::run() {
   const auto peace = begun_ + agree_faults_for;
-  for (auto when = begun_ + 300ms + some(300); when < peace; when += 50ms + some(600))
+  for (auto when = begun_ + 100ms + some(400); when < peace; when += 50ms + some(600))
     wire_.at(when, [this] { fault(); });
   wire_.run_until(peace);
   make_peace();

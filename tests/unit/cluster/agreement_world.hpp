@@ -111,7 +111,9 @@ class agreement_world {
   void show(const std::string& what);
   [[nodiscard]] std::string name_of(const rank& which) const;
   [[nodiscard]] duration delay();
-  [[nodiscard]] duration some(std::uint64_t milliseconds) { return std::chrono::milliseconds(wire_.number(milliseconds)); }
+  [[nodiscard]] duration some(std::uint64_t milliseconds) {
+    return std::chrono::milliseconds(wire_.number(milliseconds));
+  }
 
   fake_wire wire_;
   agreement_world_options options_;
