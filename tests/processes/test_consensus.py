@@ -80,6 +80,11 @@ def all_lost(reports: Sequence[dict[str, Any]]) -> None:
     assert [report["error"] for report in reports] == ["group_lost"] * len(reports)
 
 
+def until_lost(ranks: Sequence[Agent], limit: float = 60) -> None:
+    """A node that is gone takes a group with it after a grace of two seconds."""
+    until("all are told", lambda: all(agent.call("asked")["error"] for agent in ranks), limit=limit)
+
+
 def join_again_and_ask(ranks: Sequence[Agent], first: int) -> None:
     join_all(ranks)
     start_all(ranks, first)
@@ -128,6 +133,7 @@ def test_a_rank_that_is_killed_breaks_the_group_and_a_new_one_joins(node: Node, 
     start_all(ranks)
     until("they agree", lambda: all(progress(agent) for agent in ranks))
     ranks[1].kill()
+    until_lost([ranks[0], ranks[2]])
     reports = [ranks[i].call("stop_asking", limit=90) for i in (0, 2)]
     check(reports, 3)
     all_lost(reports)
@@ -159,8 +165,8 @@ def test_a_worker_that_is_killed_takes_its_groups_along(node: Node, start_agent:
         start_all(ranks, round_ * 1_000_000)
         until("they agree", lambda: all(progress(agent) for agent in ranks))
         node.restart_worker()
-        reports = stop_all(ranks)
-        all_lost(reports)
+        until_lost(ranks)
+        all_lost(stop_all(ranks))
     join_again_and_ask(ranks, 10_000_000)
 
 
@@ -332,6 +338,7 @@ def test_a_worker_of_a_node_that_is_killed_breaks_the_group_everywhere(
     start_all(ranks)
     until("they agree", lambda: all(progress(agent) for agent in ranks))
     nodes[0 if whose == "coordinator" else 1].restart_worker()
+    until_lost(ranks)
     all_lost(stop_all(ranks))
     cluster.all_live()
     join_again_and_ask(ranks, 10_000_000)
@@ -344,6 +351,7 @@ def test_a_node_that_is_killed_breaks_the_group_for_the_others(cluster: Cluster,
     start_all(ranks)
     until("they agree", lambda: all(progress(agent) for agent in ranks))
     kill_node(nodes[2])
+    until_lost(ranks)
     reports = stop_all(ranks)
     all_lost(reports[:4])
     assert all(report["error"] for report in reports[4:]), "they hear that their node is gone, or that the group is"
@@ -360,6 +368,7 @@ def test_a_rank_of_another_node_that_is_killed_breaks_the_group(cluster: Cluster
     start_all(ranks)
     until("they agree", lambda: all(progress(agent) for agent in ranks))
     ranks[3].kill()
+    until_lost(ranks[:3])
     reports = [agent.call("stop_asking", limit=90) for agent in ranks[:3]]
     check(reports, 4)
     all_lost(reports)
@@ -375,7 +384,7 @@ def test_a_worker_that_stands_still_lets_nobody_hang(cluster: Cluster, start_age
     start_all(ranks)
     until("they agree", lambda: all(progress(agent) for agent in ranks))
     with nodes[0 if whose == "coordinator" else 1].worker_stopped():
-        until("the group is lost", lambda: all(agent.call("asked")["error"] for agent in ranks), limit=30)
+        until_lost(ranks)
     all_lost(stop_all(ranks))
     cluster.all_live()
     join_again_and_ask(ranks, 10_000_000)
@@ -391,7 +400,7 @@ def test_nodes_that_are_cut_off_from_each_other_never_give_two_numbers(
     start_all(ranks)
     until("they agree", lambda: all(progress(agent) for agent in ranks))
     assert run_cenote("debug", "partition", "a", "b", direction, "--socket", a.socket).returncode == 0
-    until("the group is lost", lambda: all(agent.call("asked")["error"] for agent in ranks), limit=60)
+    until_lost(ranks)
     assert run_cenote("debug", "heal", "--socket", a.socket).returncode == 0
     all_lost(stop_all(ranks, most=30 * TIMEOUT))
     cluster.all_live()
