@@ -30,6 +30,7 @@ struct cluster_needs {
   dram_tier_actor dram{};                                ///< whose blocks others may have
   std::uint64_t epoch = 0;                               ///< of the worker
   cluster::guest_options serves{};                       ///< what they may have
+  consensus_actor groups{};                              ///< whom frames about groups of ranks are for
 };
 
 /// Registers the types of the cluster's messages with CAF.

@@ -38,6 +38,10 @@ enum class operation : std::uint8_t {
   keep = 14,           ///< `key` stays in DRAM from now on; `argument` 0: no more -> last
   locate = 15,  ///< how much of a chain is in any tier, those asked that have no hints; a request is a chain, its last
                 ///< entry has the nanoseconds to wait for them as `argument` -> done, later, with the length
+  // Of groups of ranks, see group_terms.hpp: for the consensus actor, not for the block tier. Each is a request.
+  join = 16,   ///< I am a rank of the group called `key` -> done, later, when all ranks are there
+  agree = 17,  ///< my length for a question; -> done, later, with what all ranks get
+  leave = 18,  ///< I am no rank of it any more -> done
 };
 
 /// One submission, 128 bytes. A batch is a run of entries with one request number; the last has flag_last.
@@ -93,6 +97,7 @@ enum class completion_kind : std::uint16_t {
   present = 3,   ///< reserve: the key is complete already; do not write
   pending = 4,   ///< reserve: another session writes these parts; do not write
   refused = 5,   ///< reserve: `code` says why
+  text = 6,      ///< a piece of why the request is refused, see refusal_text; `done` follows
 };
 
 /// One completion, 32 bytes.

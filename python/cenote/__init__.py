@@ -8,6 +8,7 @@ from .errors import (
     Closed,
     DeadlineExceeded,
     Forked,
+    GroupLost,
     InvalidArgument,
     LimitExceeded,
     NodeRestarting,
@@ -23,6 +24,7 @@ from .errors import (
     SpecMismatch,
     Unsupported,
 )
+from .groups import Group
 from .prefetch import Prefetch
 from .session import InstanceSpec, Match, Session, Stats, attach
 
@@ -39,6 +41,8 @@ __all__ = [
     "Device",
     "Event",
     "Forked",
+    "Group",
+    "GroupLost",
     "Held",
     "HeldBlock",
     "InstanceSpec",
