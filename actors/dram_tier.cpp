@@ -63,13 +63,14 @@ opened_instance_ptr refused(outcome why) {
 
 dram_tier::dram_tier(caf::actor_config& config, std::shared_ptr<blocks::store> store,
                      std::vector<session_ptr> recovered, request_slabs request, std::vector<lower_tier> below,
-                     std::shared_ptr<health> alive, instance_maker_actor maker)
+                     std::shared_ptr<health> alive, instance_maker_actor maker, tell_news tells)
     : dram_tier_actor::base(config),
       store_(std::move(store)),
       request_(std::move(request)),
       maker_(std::move(maker)),
       below_(std::move(below)),
-      alive_(std::move(alive)) {
+      alive_(std::move(alive)),
+      tells_(std::move(tells)) {
   for (session_ptr& session : recovered) sessions_.emplace(session->number, std::move(session));
 }
 
@@ -150,6 +151,10 @@ dram_tier::behavior_type dram_tier::make_behavior() {
           send(planner_, prefetch_request_atom_v, std::move(each));
       },
       [this](command_atom, const prefetch_commands_ptr& commands) { execute(*commands); },
+      [this](follow_atom, const handover_order_ptr& order) {
+        store_->follow(*order, boot_now());
+        flush_outbox();
+      },
   };
 }
 
@@ -279,6 +284,7 @@ void dram_tier::flush_outbox() {
   }
   auto requests = store_->take_requests();
   if (!requests.empty()) request_(std::move(requests));
+  if (auto news = store_->take_news(); !news.empty() && tells_) tells_(std::move(news));
   send_below();
 }
 

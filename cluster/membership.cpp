@@ -588,6 +588,9 @@ std::optional<other_frame> membership::take_frame(member_record& from, link_reco
     case peer::frame_type::offer:
     case peer::frame_type::accept:
     case peer::frame_type::stored:
+    case peer::frame_type::follow:
+    case peer::frame_type::handed:
+    case peer::frame_type::unfollow:
     case peer::frame_type::forget:
     case peer::frame_type::forgot:
     case peer::frame_type::seek_group:

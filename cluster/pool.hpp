@@ -85,12 +85,18 @@ class pool {
 
   /// Before the network is used. Halves outlive the network's thread; either may be missing.
   void join(pool_half* asker, pool_half* guest) noexcept;
+  void join_handovers(pool_half* handovers) noexcept { handovers_ = handovers; }
+  [[nodiscard]] bool can_ask() const noexcept { return asker_ != nullptr; }
   void use(std::shared_ptr<peer::network> network);
   /// Runs it on the network's thread, soon; false: there is no network. Thread-safe.
   bool post(std::function<void()> what);
 
   void take_members(pool_members now);
   [[nodiscard]] const pool_members& members() const noexcept { return members_; }
+  /// A number for a node's name, for as long as the worker lives; 0: there are too many.
+  [[nodiscard]] std::uint32_t number_of(const std::string& node);
+  /// Empty: there is none.
+  [[nodiscard]] std::string name_of(std::uint32_t number) const;
   /// None: no node that can be asked now is at the other end.
   [[nodiscard]] const pool_member* member_on(peer::link_id link) const noexcept;
 
@@ -132,6 +138,8 @@ class pool {
   std::atomic<std::shared_ptr<peer::network>> network_;
   pool_half* asker_ = nullptr;
   pool_half* guest_ = nullptr;
+  pool_half* handovers_ = nullptr;
+  std::vector<std::string> names_;  ///< by number, from 1 on
   pool_members members_;
   std::deque<peer::link_id> closed_;  ///< the last ones: what was on its way here when they closed still names them
   steady_time wakes_at_ = steady_time::max();

@@ -33,6 +33,7 @@ struct item {
   block_name name{};
   std::span<std::byte> memory;          ///< the whole stride of a block
   std::optional<std::uint64_t> hash{};  ///< put: XXH3-64 of `memory`, if it was taken already
+  std::uint32_t from = 0;               ///< get: cluster::pool's number of a node to ask first; 0: none
 };
 
 enum class item_result : std::uint8_t {

@@ -348,6 +348,7 @@ void peers_backend::begin_get(item what, steady_time now) {
     if (first != nullptr && second != nullptr && second->fetching < first->fetching)
       std::swap(made.of.names[0], made.of.names[1]);
   }
+  made.of.sent_us = pool_.name_of(what.from);  // whoever follows a request asks its node, which names no other
   made.what = std::move(what);
   made.begun = now;
   deadlines_.emplace_back(now + options_.timeout, token);

@@ -80,7 +80,7 @@ class peers_backend final : public backend, public cluster::pool_half {
     std::array<std::string, 2 * most_replicas> names{};
     std::size_t present = 0;
     bool is_here = false;  ///< this node is one of the present ones
-    std::string sent_us;   ///< the home that has named another node: it is asked again after that one
+    std::string sent_us;   ///< asked before the next home: the one that has named another node, or whom a request names
   };
 
   /// An instance as one node knows it. Given back after binding_lasts without use: there it keeps a session open, and

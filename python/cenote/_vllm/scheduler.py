@@ -20,6 +20,7 @@ from ..session import InstanceSpec, Session
 from . import identity, model
 from .connection import Connection
 from .events import Events
+from .handover import NODE, REQUEST, Following, Publisher, Terms, terms_of
 from .layout import Unservable
 from .messages import Acknowledged, CenoteMetadata, Load, RankLayout, Store
 from .prefill_rate import PrefillRate
@@ -33,6 +34,7 @@ _MAX_PINS = 1 << 16
 _DEADLINE = 0.5  # seconds; only prefetches and resets wait for the node
 _QUIET = 5.0  # seconds without prefetches after the node did not answer one
 _WINDOWS_SHARE = 0.1  # of the time to compute a prefix that is there: for which its windows are waited for alone
+_HANDOVER_DEADLINE = 20.0  # seconds for which a request waits for what another engine computes
 _PATIENCE = 5.0  # seconds that the engine's start waits for its weights to be read
 
 
@@ -73,6 +75,8 @@ class Tracked:
     windows_until: float | None = None  # when windows are waited for no longer
     tiers: Tiers | None = None  # where its blocks were when they began
     prefetched: bool = False  # a second prefetch would bring nothing else
+    terms: Terms | None = None  # of its hand-over
+    following: Following | None = None
 
 
 @dataclasses.dataclass
@@ -118,6 +122,7 @@ class Scheduler:
         self._quiet_until = 0.0
         self._rate = PrefillRate(settings.prefill_tokens_per_s)
         self._asker = Asker()
+        self._publisher = Publisher()
         self._events = Events(config)
         self.stats = CenoteStats()
 
@@ -218,6 +223,7 @@ class Scheduler:
         for tracked in self._requests.values():
             self._end_waits(tracked)
         self._asker.close()
+        self._publisher.close()
         for offer in self._loading.values():
             offer.release()
         with self._connecting:
@@ -229,7 +235,48 @@ class Scheduler:
 
     def added(self, request: Any) -> None:
         """A new request came."""
-        self._requests.setdefault(request.request_id, Tracked(request))
+        tracked = self._requests.setdefault(request.request_id, Tracked(request))
+        tracked.terms = terms_of(request, self._may_store, self._may_load, self._settings.node)
+        session = self._session()
+        if tracked.terms is None:
+            return
+        if session is None or not _is_cacheable(request):
+            tracked.terms = None
+            return
+        if any(group.window for group in self._groups):  # of those most blocks are never stored
+            logger.warning("requests of models with sliding windows are not handed over")
+            tracked.terms = None
+        elif not tracked.terms.node:
+            prompt = request.block_hashes[: request.num_prompt_tokens // self._block_size]
+            self._publisher.publish(session, tracked.terms, prompt, [group.name for group in self._groups])
+            self.stats.add(requests_published=1)
+        else:
+            self._follow(session, tracked)
+
+    def _follow(self, session: Session, tracked: Tracked) -> None:
+        assert tracked.terms is not None
+        deadline = self._settings.handover_deadline
+        wanted = _HANDOVER_DEADLINE if deadline is None else deadline
+        hashes = tracked.request.block_hashes
+        here = min(session.match(hashes, group=group.name).resident for group in self._groups) if hashes else 0
+        tracked.tiers = Tiers(here, here)
+        try:
+            names = [group.name for group in self._groups]
+            tracked.following = Following(session, tracked.terms, names, wanted)
+            self.stats.add(requests_followed=1)
+        except CenoteError as why:
+            self.failed(why)
+
+    def _is_handed_over(self, tracked: Tracked) -> bool:
+        """Whether nothing more comes from the engine that prefills."""
+        assert tracked.following is not None
+        try:
+            return not tracked.following.is_open()
+        except CenoteError as why:
+            logger.warning("a request is not handed over: %s", str(why))
+            tracked.following.end()
+            tracked.following = None
+            return True
 
     def match(self, request: Any, computed: int) -> tuple[int | None, bool]:
         """Tokens beyond the first `computed` that the node has, pinned until the end of the step, and whether there
@@ -277,11 +324,18 @@ class Scheduler:
         """Pins what is there; true: wait, more is on its way."""
         if tracked.question is not None and tracked.question.is_open():
             return True
+        if tracked.following is not None and not self._is_handed_over(tracked):
+            return True
         if tracked.prefetches:
             if self._is_coming(tracked):
                 return True
             tracked.prefetched = True
         self._pin(session, offer)
+        if tracked.following is not None:
+            self.stats.add(blocks_followed=tracked.following.length)
+            offer.tiers = tracked.tiers
+            tracked.following.end()
+            tracked.following = None
         if tracked.prefetches:
             offer.tiers = tracked.tiers
             self._end_prefetch(tracked)
@@ -376,6 +430,9 @@ class Scheduler:
             raise
 
     def _end_waits(self, tracked: Tracked) -> None:
+        following, tracked.following = tracked.following, None
+        if following is not None:
+            following.end()
         question, tracked.question = tracked.question, None
         if question is not None:
             question.drop()
@@ -552,6 +609,13 @@ class Scheduler:
             late[-1].closes = name
         self._late_stores += late
         return bool(late)
+
+    def answer_of(self, request: Any) -> dict[str, Any] | None:
+        """What whoever sends the request on must know; before finished()."""
+        tracked = self._requests.get(request.request_id)
+        if tracked is None or tracked.terms is None or tracked.terms.node or not self._settings.node:
+            return None
+        return {REQUEST: tracked.terms.request, NODE: self._settings.node}
 
     def acknowledged(self, loaded: Iterable[str], answer: Acknowledged | None) -> None:
         """What the workers say at the end of a step."""

@@ -12,7 +12,8 @@ from ..errors import InvalidArgument
 @dataclasses.dataclass(frozen=True)
 class Settings:
     """`device` None: the GPU on which the KV tensors are, if they are on one; "sim:0": threads that behave like one,
-    for tensors of the CPU. `prefill_tokens_per_s` None: measured. `debug_fail_loads_from_block` None: loads do not fail
+    for tensors of the CPU. `node`: `cluster.name` of the engine's node, which requests that were prefilled here are
+    answered with. `handover_deadline`: seconds. `prefill_tokens_per_s` None: measured. `debug_fail_loads_from_block` None: loads do not fail
     on purpose."""
 
     socket: str | None = None
@@ -21,6 +22,8 @@ class Settings:
     fingerprint: str | None = None
     device: str | None = None
     prefill_tokens_per_s: float | None = None
+    node: str | None = None
+    handover_deadline: float | None = None
     debug_fail_loads_from_block: int | None = None
 
     @classmethod
@@ -30,11 +33,15 @@ class Settings:
         for key, value in extra.items():
             if key not in names:
                 raise InvalidArgument(f"kv_connector_extra_config has no key `{key}`; there is: {', '.join(names)}")
-            wanted = {"prefill_tokens_per_s": (int, float), "debug_fail_loads_from_block": (int,)}.get(key, (str,))
+            wanted = {
+                "prefill_tokens_per_s": (int, float),
+                "handover_deadline": (int, float),
+                "debug_fail_loads_from_block": (int,),
+            }.get(key, (str,))
             if value is not None and (isinstance(value, bool) or not isinstance(value, wanted)):
                 raise InvalidArgument(f"kv_connector_extra_config: `{key}` is {value!r}; want {wanted[-1].__name__}")
         made = cls(**extra)
-        for key in ("prefill_tokens_per_s", "debug_fail_loads_from_block"):
+        for key in ("prefill_tokens_per_s", "handover_deadline", "debug_fail_loads_from_block"):
             if (getattr(made, key) or 0) < 0:
                 raise InvalidArgument(f"kv_connector_extra_config: `{key}` is negative")
         return made
