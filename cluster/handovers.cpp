@@ -47,10 +47,11 @@ void handovers::begin(handover::order what) {
   ask_tier({.link = 0, .number = number, .until = until}, made.what);
 }
 
-/// If the node is there, and has not been told on this link.
+/// If the node can give blocks, and has not been told on this link.
 void handovers::send(outgoing& what) {
   const auto& others = pool_.members().others;
-  const auto found = std::ranges::find(others, what.what.node, &pool_member::name);
+  const auto found = std::ranges::find_if(
+      others, [&](const pool_member& each) { return each.name == what.what.node && each.carries_blocks; });
   if (found != others.end() && found->link == what.link) return;
   what.link = found == others.end() ? 0 : found->link;  // what was said to a node that was away may be lost
   if (what.link == 0) return;

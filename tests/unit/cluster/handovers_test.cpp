@@ -97,9 +97,9 @@ struct world {
     show(true);
   }
   /// Whether the other node can be used.
-  void show(bool is_there) {
+  void show(bool is_there, bool carries = true) {
     pool_members now{.self = "a", .weight = 0, .born = {1}, .others = {}};
-    if (is_there) now.others.push_back({.name = "b", .weight = 100, .link = here_link, .carries_blocks = true});
+    if (is_there) now.others.push_back({.name = "b", .weight = 100, .link = here_link, .carries_blocks = carries});
     pool.take_members(now);
     run(10ms);
   }
@@ -185,6 +185,8 @@ BOOST_AUTO_TEST_CASE(a_node_that_is_not_there_yet_hears_of_it_when_it_comes) {
   world of;
   of.show(false);
   of.follow(7, "b");
+  BOOST_TEST(of.heard.empty());
+  of.show(true, false);  // it could be told, but what it says could not be fetched
   BOOST_TEST(of.heard.empty());
   of.show(true);
   BOOST_TEST(of.heard_of(frame_type::follow) == 1U);
