@@ -29,6 +29,10 @@ std::string sender_in(std::span<const std::byte> bytes) {
   return challenge ? challenge->who.name : std::string();
 }
 
+bool is_about_groups(peer::frame_type type) {
+  return type >= peer::frame_type::seek_group && type <= peer::frame_type::group_here;
+}
+
 }  // namespace
 
 peer::network_events link_events(std::function<void(link_event)> tell) {
@@ -73,6 +77,7 @@ cluster_shell::behavior_type cluster_shell::make_behavior() {
         if (members_)
           send_frame(link, peer::encode_frame(frame->type, frame->request, members_->self().born, frame->body));
       },
+      [this](group_sayings_atom, const group_sayings_ptr& what) { say_for_groups(*what); },
       [this](ping_atom, const std::string& node, const payload_ptr& payload) { return ping(node, payload); },
       [this](partition_atom, const partition_order_ptr& order) { return partition(*order); },
       [this](weigh_atom, bool takes_part) { return weigh(takes_part); },
@@ -122,6 +127,13 @@ void cluster_shell::heard(const link_event& event, steady_time now) {
   if (members_->link_of(from)) traffic_[from].heard += event.frame.size();
   if (!other) return;
   follow_members();
+  if (is_about_groups(other->frame.type)) {
+    if (!start_->groups) return;
+    const auto body = other->frame.body;
+    return send(start_->groups, group_frame_atom_v,
+                std::make_shared<const group_frame>(other->from, other->link, other->frame.from, other->frame.type,
+                                                    std::vector<std::byte>(body.begin(), body.end())));
+  }
   if (other->frame.type >= peer::frame_type::bind) {
     if (start_->blocks)
       start_->blocks->post([to = start_->blocks, link = other->link, type = other->frame.type,
@@ -212,6 +224,39 @@ void cluster_shell::follow_members() {
     }
   }
   tell_pool();
+  tell_groups();
+}
+
+/// Before any frame of a node that is new.
+void cluster_shell::tell_groups() {
+  if (!start_->groups) return;
+  std::vector<cluster::live_node> live;
+  for (const cluster::peer_row& each : members_->peers()) {
+    if (each.state == cluster::peer_state::live && !each.who.name.empty())
+      live.push_back({.name = each.who.name, .born = each.who.born});
+  }
+  const auto is_same = [](const auto& one, const auto& other) {
+    return one.name == other.name && one.born == other.born;
+  };
+  if (told_groups_ && std::ranges::equal(*told_groups_, live, is_same)) return;
+  told_groups_ = live;
+  send(start_->groups, group_members_atom_v,
+       std::make_shared<const group_members>(caf::actor_cast<caf::strong_actor_ptr>(this), std::move(live)));
+}
+
+void cluster_shell::say_for_groups(const group_sayings& what) {
+  if (!members_) return;
+  for (const cluster::agreement_frame& each : what.frames) {
+    const auto frame = peer::encode_frame(each.type, 0, members_->self().born, each.body);
+    if (!each.to.empty()) {
+      if (const auto link = members_->link_of(each.to)) send_frame(*link, frame);
+      continue;
+    }
+    for (const cluster::live_node& node : told_groups_.value_or(std::vector<cluster::live_node>())) {
+      if (const auto link = members_->link_of(node.name)) send_frame(*link, frame);
+    }
+  }
+  if (what.bad_link != 0) start_->network->close(what.bad_link, error(error_code::malformed, what.why));
 }
 
 /// Who can be asked for blocks now. Frames about blocks take the same way, so that none comes before its sender is

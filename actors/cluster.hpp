@@ -54,6 +54,8 @@ class cluster_shell final : public cluster_actor::base {
   void look_when_due();
   void follow_members();
   void tell_pool();
+  void tell_groups();
+  void say_for_groups(const group_sayings& what);
   void tell(const cluster::news& what);
   void tell_refusal(const cluster::news& what);
   [[nodiscard]] bool drops(peer::link_id link, std::span<const std::byte> frame, bool is_sent);
@@ -68,9 +70,10 @@ class cluster_shell final : public cluster_actor::base {
   std::optional<cluster::membership> members_;
   std::vector<link_event_ptr> early_;  ///< what was heard before there was a membership
   std::map<std::string, peer_actor> peers_;
-  std::map<std::string, peer::link_id> links_;  ///< that the peers' actors know of
-  std::set<peer::link_id> carrying_;            ///< links that carry blocks
-  std::uint64_t followed_ = 0;                  ///< the membership's revision by which they do
+  std::map<std::string, peer::link_id> links_;                  ///< that the peers' actors know of
+  std::optional<std::vector<cluster::live_node>> told_groups_;  ///< who is live, as they know it
+  std::set<peer::link_id> carrying_;                            ///< links that carry blocks
+  std::uint64_t followed_ = 0;                                  ///< the membership's revision by which they do
   std::shared_ptr<peer_counts> counts_ = std::make_shared<peer_counts>();
   std::map<std::string, partition_order> partitions_;
   std::map<std::string, std::string> last_refusal_;  ///< by address, so that each is logged once

@@ -69,6 +69,7 @@ result<ucx::network_options> network_options_of(const config::cluster_section& c
 void add_cluster_messages(caf::actor_system_config& config) {
   config.add_message_types<caf::id_block::cenote_cluster>();
   config.add_message_types<caf::id_block::cenote_guest>();
+  config.add_message_types<caf::id_block::cenote_consensus>();
 }
 
 result<void> load_network(const config::cluster_section& config) {
@@ -96,7 +97,8 @@ result<std::unique_ptr<cluster_host>> cluster_host::start(const cluster_needs& n
                               .born = needs.born,
                               .weight = needs.config.weight != 0 ? needs.config.weight : needs.weight},
                      .options = std::move(*options),
-                     .blocks = needs.blocks};
+                     .blocks = needs.blocks,
+                     .groups = needs.groups};
   const auto listens = made->listen(*settings, with);
   if (listens) return made;
   if (!needs.may_wait) return std::unexpected(listens.error().in("cluster.listen"));
@@ -186,6 +188,10 @@ void cluster_host::watch_over(pulse& all) {
     const auto network = network_.load();
     network ? network->run(std::move(answer)) : answer();
   });
+}
+
+void cluster_host::keep_here(std::set<std::string, std::less<>> groups) {
+  if (guest_) guest_->keep_here(std::move(groups));
 }
 
 void cluster_host::leave() {

@@ -6,6 +6,7 @@
 #include <atomic>
 #include <functional>
 #include <memory>
+#include <set>
 #include <string>
 #include <thread>
 
@@ -29,6 +30,7 @@ struct cluster_needs {
   dram_tier_actor dram{};                                ///< whose blocks others may have
   std::uint64_t epoch = 0;                               ///< of the worker
   cluster::guest_options serves{};                       ///< what they may have
+  consensus_actor groups{};                              ///< whom frames about groups of ranks are for
 };
 
 /// Registers the types of the cluster's messages with CAF.
@@ -53,6 +55,8 @@ class cluster_host {
   [[nodiscard]] endpoint where() const { return network_.load()->where(); }
   /// Its actor and its thread.
   void watch_over(pulse& all);
+  /// Blocks of these groups stay on this machine from now on.
+  void keep_here(std::set<std::string, std::less<>> groups);
   /// Says to the other nodes that this one leaves, and closes all links.
   void leave();
   void stop();

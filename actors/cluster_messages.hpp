@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "actors/consensus_messages.hpp"
 #include "actors/messages.hpp"
 #include "cluster/membership.hpp"
 #include "cluster/pool.hpp"
@@ -37,6 +38,7 @@ struct cluster_start {
   cluster::membership_options options;
   std::function<cluster::steady_time()> clock = std::chrono::steady_clock::now;
   std::shared_ptr<cluster::pool> blocks{};  ///< whom frames about blocks are for; none: nobody
+  consensus_actor groups{};                 ///< … about groups of ranks
 };
 
 /// A frame of another node, or for it, that is not about who is there.
@@ -97,11 +99,13 @@ namespace cenote {
 ///   ping        4096 bytes at most to the node of that name, and back; an error when it is not live or does not answer
 ///   partition   drops frames; what it drops is counted
 ///   weigh       whether blocks belong to this node from now on; all are told
+///   group_sayings   frames about groups of ranks for other nodes
 ///   leave       says to all that this node stops; answered when it was said
 using cluster_actor =
     caf::typed_actor<caf::reacts_to<link_atom, link_event_ptr>, caf::reacts_to<begin_atom, cluster_start_ptr>,
                      caf::reacts_to<look_atom, std::uint64_t>,
                      caf::reacts_to<frame_atom, std::uint64_t, node_frame_ptr>,
+                     caf::reacts_to<group_sayings_atom, group_sayings_ptr>,
                      caf::replies_to<ping_atom, std::string, payload_ptr>::with<payload_ptr>,
                      caf::replies_to<partition_atom, partition_order_ptr>::with<outcome>,
                      caf::replies_to<weigh_atom, bool>::with<outcome>, caf::replies_to<leave_atom>::with<outcome>,

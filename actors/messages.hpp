@@ -93,13 +93,15 @@ struct node_report {
   prefetch::status prefetch;
   std::vector<std::shared_ptr<const tier_report>> lower;  ///< of the tiers below, in their order
   std::shared_ptr<const tier_report> cluster;             ///< null: the node is alone
+  std::shared_ptr<const tier_report> groups;              ///< of ranks
   std::vector<session_report> sessions;
   std::uint64_t queued = 0;  ///< messages that wait for node and tiers
 
-  /// Those that there are, of tiers below and the cluster.
+  /// Those that there are, of tiers below, the cluster and groups of ranks.
   [[nodiscard]] std::vector<std::shared_ptr<const tier_report>> described() const {
     auto all = lower;
     all.push_back(cluster);
+    all.push_back(groups);
     std::erase(all, nullptr);
     return all;
   }

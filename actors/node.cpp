@@ -25,12 +25,13 @@ struct gathering {
 }  // namespace
 
 node::node(caf::actor_config& config, dram_tier_actor dram, prefetch_actor prefetch, on_fatal fatal,
-           std::vector<lower_tier> lower, cluster_actor cluster)
+           std::vector<lower_tier> lower, cluster_actor cluster, consensus_actor groups)
     : node_actor::base(config),
       dram_(std::move(dram)),
       prefetch_(std::move(prefetch)),
       lower_(std::move(lower)),
       cluster_(std::move(cluster)),
+      groups_(std::move(groups)),
       fatal_(std::move(fatal)) {}
 
 void node::on_exit() {
@@ -42,6 +43,8 @@ void node::on_exit() {
   dram_ = nullptr;
   for (const lower_tier& each : lower_) anon_send_exit(each.actor, caf::exit_reason::user_shutdown);
   lower_.clear();
+  if (groups_) anon_send_exit(groups_, caf::exit_reason::user_shutdown);
+  groups_ = nullptr;
   cluster_ = nullptr;  // its host ends it, with the network
 }
 
@@ -51,6 +54,7 @@ node::behavior_type node::make_behavior() {
   monitor(prefetch_);
   for (const lower_tier& each : lower_) monitor(each.actor);
   if (cluster_) monitor(cluster_);
+  if (groups_) monitor(groups_);
   return {
       [this](open_atom, const session_ptr& resources) { return open(resources); },
       [this](release_atom, std::uint64_t number) { return release(number); },
@@ -68,7 +72,7 @@ caf::result<session_actor> node::open(const session_ptr& resources) {
   if (sessions_.contains(resources->number)) {
     return caf::make_error(caf::sec::invalid_argument, "there is an actor of this session already");
   }
-  session_actor made = spawn<session>(resources, dram_);
+  session_actor made = spawn<session>(resources, dram_, groups_);
   monitor(made);
   sessions_[resources->number] = made;
   return made;
@@ -93,7 +97,7 @@ caf::result<report_ptr> node::report() {
   auto all = std::make_shared<gathering>();
   all->promise = make_response_promise<report_ptr>();
   all->report->queued = mailbox().queue().total_task_size();
-  all->open = 2 + (cluster_ ? 1 : 0) + lower_.size() + sessions_.size();
+  all->open = 2 + (cluster_ ? 1 : 0) + (groups_ ? 1 : 0) + lower_.size() + sessions_.size();
   all->report->lower.resize(lower_.size());
   for (std::size_t edge = 0; edge < lower_.size(); ++edge) {
     request(lower_[edge].actor, tier_deadline, report_atom_v)
@@ -111,6 +115,16 @@ caf::result<report_ptr> node::report() {
             [all](const tier_report_ptr& cluster) {
               all->report->cluster = cluster;
               all->report->queued += cluster->queued;
+              all->one_less();
+            },
+            [all](const caf::error&) { all->one_less(); });
+  }
+  if (groups_) {
+    request(groups_, tier_deadline, report_atom_v)
+        .then(
+            [all](const tier_report_ptr& groups) {
+              all->report->groups = groups;
+              all->report->queued += groups->queued;
               all->one_less();
             },
             [all](const caf::error&) { all->one_less(); });
@@ -165,6 +179,7 @@ void node::went_down(const caf::down_msg& down) {
   if (down.source == dram_.address()) who = "the DRAM tier";
   if (down.source == prefetch_.address()) who = "the planner of prefetches";
   if (cluster_ && down.source == cluster_.address()) who = "the cluster's actor";
+  if (groups_ && down.source == groups_.address()) who = "the actor of groups of ranks";
   for (const lower_tier& each : lower_) {
     if (down.source == each.actor.address()) who = each.name;
   }

@@ -7,12 +7,13 @@
 #include <vector>
 
 #include "actors/cluster_messages.hpp"
+#include "actors/consensus_messages.hpp"
 #include "actors/messages.hpp"
 
 namespace cenote {
 
-/// Monitors the tiers and the planner of prefetches, starts one actor for each session. There is one recovery path:
-/// when any of them dies unasked, the worker ends with a reason, and the keeper starts the next one.
+/// Monitors the tiers, the planner of prefetches and the groups of ranks, starts one actor for each session. There is
+/// one recovery path: when any of them dies unasked, the worker ends with a reason, and the keeper starts the next one.
 ///
 ///   open      a session that the server made, or one that survived a restart -> its actor
 ///   release   a session's process is dead or done: its actor ends, then the tier frees what it held
@@ -24,7 +25,7 @@ class node final : public node_actor::base {
   using on_fatal = std::function<void(std::string reason)>;
 
   node(caf::actor_config& config, dram_tier_actor dram, prefetch_actor prefetch, on_fatal fatal,
-       std::vector<lower_tier> lower = {}, cluster_actor cluster = {});
+       std::vector<lower_tier> lower = {}, cluster_actor cluster = {}, consensus_actor groups = {});
 
   [[nodiscard]] const char* name() const override { return "node"; }
   void on_exit() override;
@@ -42,7 +43,8 @@ class node final : public node_actor::base {
   dram_tier_actor dram_;
   prefetch_actor prefetch_;
   std::vector<lower_tier> lower_;
-  cluster_actor cluster_;  ///< none: the node is alone
+  cluster_actor cluster_;   ///< none: the node is alone
+  consensus_actor groups_;  ///< none: there are no groups of ranks
   on_fatal fatal_;
   std::unordered_map<std::uint64_t, session_actor> sessions_;
   bool stopping_ = false;

@@ -3,24 +3,30 @@
 #include <algorithm>
 
 #include "config/logging.hpp"
+#include "memory/group_terms.hpp"
 
 namespace cenote {
 
 namespace {
 
 constexpr auto long_time = std::chrono::seconds(20);  // far above the tier's own deadlines
-constexpr std::int64_t most_owed = 1024;  // then nothing is read until some are answered: four times what may be open
+constexpr std::int64_t most_owed = 2048;  // then nothing is read until some are answered: twice what may be open
 constexpr auto longest_pause = std::chrono::milliseconds(500);
 
 }  // namespace
 
-session::session(caf::actor_config& config, session_ptr resources, dram_tier_actor dram)
-    : session_actor::base(config), resources_(std::move(resources)), dram_(std::move(dram)), rings_(resources_->view) {}
+session::session(caf::actor_config& config, session_ptr resources, dram_tier_actor dram, consensus_actor groups)
+    : session_actor::base(config),
+      resources_(std::move(resources)),
+      dram_(std::move(dram)),
+      groups_(std::move(groups)),
+      rings_(resources_->view) {}
 
 void session::on_exit() {
   for (auto& promise : drained_) promise.deliver(outcome{});
   drained_.clear();
   dram_ = nullptr;
+  groups_ = nullptr;
 }
 
 session::behavior_type session::make_behavior() {
@@ -75,33 +81,50 @@ void session::read_ring() {
       return look_again();  // answers are not fetched, or a request is not whole yet
     }
     pause_ = {};
-    busy_ = true;
     ++batches_;
     entries_ += work->entries.size();
-    sent_ = std::chrono::steady_clock::now();
-    told_ = false;
-    // No deadline of its own: slow is not dead, and a tier that hangs is noticed by the keeper (node.hang_timeout).
-    request(dram_, caf::infinite, run_atom_v, std::move(work))
-        .then(
-            [this](const batch_ptr& finished) {
-              busy_ = false;
-              owed_ += static_cast<std::int64_t>(finished->late_answers);
-              answer(*finished);
-              answer_late();
-              if (draining_) {
-                for (auto& promise : drained_) promise.deliver(outcome{});
-                drained_.clear();
-              } else {
-                read_ring();
-              }
-            },
-            [this](const caf::error& why) {
-              // The tier is gone: there is one recovery path, and it is a new worker.
-              log_error(logger("session"), "the tier is gone", {{"session", resources_->number}});
-              quit(why);
-            });
-    return;
+    if (!is_for_groups(work->entries.front())) return pass_to_tier(std::move(work));
+    pass_to_groups(std::move(work->entries));
   }
+}
+
+bool session::is_for_groups(const memory::submission& entry) const noexcept {
+  return groups_ && memory::is_for_groups(entry.op);
+}
+
+void session::pass_to_groups(std::vector<memory::submission> entries) {
+  owed_ += std::ranges::count_if(entries,
+                                 [](const auto& each) { return (each.flags & memory::submission::flag_last) != 0; });
+  rings_.advance(entries.size());
+  send(groups_, group_requests_atom_v,
+       std::make_shared<const group_requests>(resources_, caf::actor_cast<caf::strong_actor_ptr>(this),
+                                              std::move(entries)));
+}
+
+void session::pass_to_tier(batch_ptr work) {
+  busy_ = true;
+  sent_ = std::chrono::steady_clock::now();
+  told_ = false;
+  // No deadline of its own: slow is not dead, and a tier that hangs is noticed by the keeper (node.hang_timeout).
+  request(dram_, caf::infinite, run_atom_v, std::move(work))
+      .then(
+          [this](const batch_ptr& finished) {
+            busy_ = false;
+            owed_ += static_cast<std::int64_t>(finished->late_answers);
+            answer(*finished);
+            answer_late();
+            if (draining_) {
+              for (auto& promise : drained_) promise.deliver(outcome{});
+              drained_.clear();
+            } else {
+              read_ring();
+            }
+          },
+          [this](const caf::error& why) {
+            // The tier is gone: there is one recovery path, and it is a new worker.
+            log_error(logger("session"), "the tier is gone", {{"session", resources_->number}});
+            quit(why);
+          });
 }
 
 batch_ptr session::take_batch(std::uint64_t waiting, std::uint64_t room) const {
@@ -111,7 +134,10 @@ batch_ptr session::take_batch(std::uint64_t waiting, std::uint64_t room) const {
   work->entries.reserve(most);
   std::size_t whole = 0;
   for (std::uint64_t i = 0; i < most; ++i) {
-    work->entries.push_back(rings_.peek(i));
+    const memory::submission entry = rings_.peek(i);
+    const bool begins = whole == work->entries.size();  // a request
+    if (i > 0 && begins && is_for_groups(entry) != is_for_groups(work->entries.front())) break;
+    work->entries.push_back(entry);
     if ((work->entries.back().flags & memory::submission::flag_last) != 0) whole = work->entries.size();
   }
   work->entries.resize(whole);

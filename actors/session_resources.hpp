@@ -32,6 +32,7 @@ struct session_resources {
   uid_t uid = 0;
   gid_t gid = 0;
   std::uint32_t pin_slots = 0;
+  std::uint64_t shared_identity = 0;  ///< of its instance, see cluster/agreement.hpp
   std::chrono::system_clock::time_point attached;
 
   memory::segment segment;

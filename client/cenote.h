@@ -29,9 +29,10 @@ extern "C" {
 #endif
 
 /* 1.1: prefetch options, length, stop, cancel; keep. 1.2: gather, scatter, copy. 1.3: a prefetch's threshold_tokens.
- * 1.4: devices, streams, events; stream and block_offset of copies. 1.5: locate. 1.6: publish, follow. */
+ * 1.4: devices, streams, events; stream and block_offset of copies. 1.5: locate. 1.6: publish, follow.
+ * 1.7: groups of ranks. */
 #define CENOTE_ABI_MAJOR 1
-#define CENOTE_ABI_MINOR 6
+#define CENOTE_ABI_MINOR 7
 
 /* Why a call failed. Closed; numbers never change. */
 typedef enum cenote_error {
@@ -57,7 +58,8 @@ typedef enum cenote_error {
   CENOTE_UNSUPPORTED = 19,
   CENOTE_SYSTEM = 20,
   CENOTE_INTERNAL = 21,
-  CENOTE_REMOVAL_PENDING = 22 /* removed, but not written down: may be served again after a restart of the node */
+  CENOTE_REMOVAL_PENDING = 22, /* removed, but not written down: may be served again after a restart of the node */
+  CENOTE_GROUP_LOST = 23       /* a group of ranks is broken: what was agreed is void; join again. Since 1.7 */
 } cenote_error;
 
 /* The name of a code ("no_space"); never null. */
@@ -405,6 +407,45 @@ CENOTE_API int cenote_scatter(const cenote_strided* pieces, size_t piece_count, 
 /* targets[i] <- bytes[i] bytes at sources[i]; none may overlap another. */
 CENOTE_API int cenote_copy(void* const* targets, const void* const* sources, const uint64_t* bytes, size_t count,
                            const cenote_copy_options* options);
+
+/* ---- groups of ranks that agree: since 1.7 -------------------------------------------------------------------- */
+
+/* One rank of a group, for instance of a tensor-parallel one: processes on one node or on several that must all use the
+ * same length for the same question. Nothing to do with cenote_group, a kind of state. Any number of threads may use
+ * it; must be freed before its session. */
+typedef struct cenote_rank_group cenote_rank_group;
+
+typedef struct cenote_length {
+  uint64_t question;
+  uint64_t length;
+} cenote_length;
+
+/* Joins group `name` (1 to 64 bytes) as `rank` of `size` (1 to 256), and waits until all ranks have joined: `wait_ns`
+ * at most, 0: the session's deadline. `timeout_ns` (1 ms to 1 hour) is how long each question may take; all ranks say
+ * the same. Ranks on other nodes are found where those nodes are of one cluster. Of a group that is lost all ranks join
+ * again, each with a new call. CENOTE_DEADLINE_EXCEEDED: some rank did not come. CENOTE_SPEC_MISMATCH: ranks differ in
+ * size, or in what makes their lengths comparable (the instance's model, dtype, layout, tokens_per_block, hash_scheme,
+ * fingerprint). CENOTE_INVALID_ARGUMENT: also for a rank that another session is. CENOTE_LIMIT_EXCEEDED: too many
+ * groups. CENOTE_UNSUPPORTED: the node knows no groups. */
+CENOTE_API int cenote_group_join(cenote_session* session, const char* name, uint32_t rank, uint32_t size,
+                                 uint64_t timeout_ns, uint64_t wait_ns, cenote_rank_group** out);
+/* *decided: the least length that the ranks have for the question, or 0 when one did not say its own in time; all get
+ * the same number. Every rank asks every question. Their numbers grow, as a counter of requests does; ranks may ask in
+ * different orders, as long as no answer is older than 4,096 others (CENOTE_LIMIT_EXCEEDED). Waits `timeout_ns` at
+ * most. CENOTE_GROUP_LOST: the group is broken, and every later call says so: a rank left or died, a node or its worker
+ * was lost or is not heard, or there was no answer in time. Ranks that have a number for the question already hear it
+ * at their next call: what was agreed and is not done with is void. */
+CENOTE_API int cenote_agree(cenote_rank_group* group, uint64_t question, uint64_t length, uint64_t* decided);
+/* Asks `count` questions and returns; 1,024 may be open at a time (CENOTE_LIMIT_EXCEEDED). */
+CENOTE_API int cenote_agree_start(cenote_rank_group* group, const cenote_length* questions, size_t count);
+/* What is decided of those, each question once, in any order: out[0..*count), `capacity` at most. Waits `timeout_ns` at
+ * most for the first one; no system call if it is there. *count is 0 at once when no question is open. */
+CENOTE_API int cenote_agree_poll(cenote_rank_group* group, cenote_length* out, size_t capacity, uint64_t timeout_ns,
+                                 size_t* count);
+/* Ends the group for all of its ranks: their calls, and this one's, fail with CENOTE_GROUP_LOST. */
+CENOTE_API int cenote_group_leave(cenote_rank_group* group);
+/* Leaves if need be, and frees. NULL is allowed; in a forked child nobody is told. */
+CENOTE_API void cenote_group_free(cenote_rank_group* group);
 
 /* ---- counters ----------------------------------------------------------------------------------------------- */
 

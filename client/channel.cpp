@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "memory/fence.hpp"
+#include "memory/group_terms.hpp"
 #include "transport/local/doorbell.hpp"
 
 namespace cenote::client {
@@ -112,32 +113,63 @@ void channel::end(const error& why) {
 
 // ---------------------------------------------------------------------------------------------- submit
 
+result<void> channel::prepare_to_submit(time_point until) {
+  if (auto ok = check(); !ok) return ok;
+  return epoch_changed() ? recover(until) : result<void>{};
+}
+
+/// Called with mutex_ held.
+request_ptr channel::make_request() {
+  auto made = std::make_shared<request>();
+  do {
+    made->number = next_request_++;
+  } while (made->number == 0 || requests_.contains(made->number));
+  requests_.emplace(made->number, made);
+  return made;
+}
+
 result<request_ptr> channel::submit(std::span<memory::submission> batch, time_point until) {
-  if (auto ok = check(); !ok) return std::unexpected(ok.error());
-  if (epoch_changed()) {
-    if (auto ok = recover(until); !ok) return std::unexpected(ok.error());
-  }
+  if (auto ok = prepare_to_submit(until); !ok) return std::unexpected(ok.error());
   const std::lock_guard lock(submit_mutex_);
   send_orphans();
   if (auto ok = wait_for_room(batch.size(), until); !ok) return std::unexpected(ok.error());
-  auto made = std::make_shared<request>();
-  if (batch.front().op == memory::operation::reserve) {
-    made->answers.resize(batch.size());
-    made->parts = batch.front().argument;
-  } else if (batch.front().op == memory::operation::follow) {
-    made->answers.resize(memory::handed_keys::most * memory::handed_keys::pieces_of(max_key_bytes));
-  }
+  request_ptr made;
   {
     const std::lock_guard inner(mutex_);
-    do {
-      made->number = next_request_++;
-    } while (made->number == 0 || requests_.contains(made->number));
-    requests_.emplace(made->number, made);
+    made = make_request();
+    if (batch.front().op == memory::operation::reserve) {
+      made->answers.resize(batch.size());
+      made->parts = batch.front().argument;
+    } else if (batch.front().op == memory::operation::follow) {
+      made->answers.resize(memory::handed_keys::most * memory::handed_keys::pieces_of(max_key_bytes));
+    }
   }
   for (std::size_t i = 0; i < batch.size(); ++i) {
     batch[i].request = made->number;
     set_position(batch, i);
     rings_.push(batch[i]);
+  }
+  if (rings_.publish() && rings_.claim_wake()) ring();
+  return made;
+}
+
+result<std::vector<request_ptr>> channel::submit_each(std::span<memory::submission> entries, time_point until) {
+  if (auto ok = prepare_to_submit(until); !ok) return std::unexpected(ok.error());
+  const std::lock_guard lock(submit_mutex_);
+  send_orphans();
+  if (auto ok = wait_for_room(entries.size(), until); !ok) return std::unexpected(ok.error());
+  std::vector<request_ptr> made;
+  made.reserve(entries.size());
+  {
+    const std::lock_guard inner(mutex_);
+    for (memory::submission& entry : entries) {
+      made.push_back(make_request());
+      entry.request = made.back()->number;
+    }
+  }
+  for (memory::submission& entry : entries) {
+    set_position(std::span(&entry, 1), 0);
+    rings_.push(entry);
   }
   if (rings_.publish() && rings_.claim_wake()) ring();
   return made;
@@ -217,10 +249,10 @@ result<void> channel::post(std::span<memory::submission> batch, time_point until
   return {};
 }
 
-/// Until `which` is done, the deadline is over, or the session is. `lock` holds mutex_.
-void channel::wait_until_done(std::unique_lock<std::mutex>& lock, request& which, time_point until,
-                              result<void>& status) {
-  while (!which.done && status && steady_clock::now() < until) {
+/// Until it is ready, the deadline is over, or the session is. `lock` holds mutex_.
+void channel::wait_until_ready(std::unique_lock<std::mutex>& lock, const ready_test& is_ready, time_point until,
+                               result<void>& status) {
+  while (!is_ready() && status && steady_clock::now() < until) {
     if (reaping_) {
       arrived_.wait_until(lock, std::min(until, steady_clock::now() + look_around));
       status = check();
@@ -228,7 +260,7 @@ void channel::wait_until_done(std::unique_lock<std::mutex>& lock, request& which
     }
     reaping_ = true;
     lock.unlock();
-    reap(which, until, status);
+    reap(is_ready, until, status);
     lock.lock();
     reaping_ = false;
     arrived_.notify_all();
@@ -238,7 +270,8 @@ void channel::wait_until_done(std::unique_lock<std::mutex>& lock, request& which
 result<memory::completion> channel::wait(request& which, time_point until) {
   result<void> status;
   std::unique_lock lock(mutex_);
-  wait_until_done(lock, which, until, status);
+  wait_until_ready(
+      lock, [&which] { return which.done; }, until, status);
   if (!which.done) {
     abandon(which);
     return std::unexpected(status ? late() : status.error());
@@ -251,13 +284,37 @@ result<std::optional<memory::completion>> channel::watch(request& which, time_po
   drain();
   result<void> status;
   std::unique_lock lock(mutex_);
-  wait_until_done(lock, which, until, status);
+  wait_until_ready(
+      lock, [&which] { return which.done; }, until, status);
   if (which.done) {
     requests_.erase(which.number);
     return which.outcome;
   }
   if (!status) return std::unexpected(status.error());
   return std::nullopt;
+}
+
+result<void> channel::watch_any(std::span<const request_ptr> open, time_point until) {
+  drain();
+  result<void> status;
+  std::unique_lock lock(mutex_);
+  wait_until_ready(
+      lock, [open] { return std::ranges::any_of(open, [](const request_ptr& each) { return each->done; }); }, until,
+      status);
+  return status;
+}
+
+std::vector<request_ptr> channel::take_done(std::vector<request_ptr>& open, std::size_t most) {
+  drain();
+  std::vector<request_ptr> done;
+  const std::lock_guard lock(mutex_);
+  std::erase_if(open, [&](request_ptr& each) {
+    if (!each->done || done.size() == most) return false;
+    requests_.erase(each->number);
+    done.push_back(std::move(each));
+    return true;
+  });
+  return done;
 }
 
 void channel::forget(request& which) {
@@ -276,18 +333,18 @@ void channel::abandon(request& which) {
   which.answers.clear();
 }
 
-/// Reaps for all until `which` is done, the deadline is over, or the session is.
-void channel::reap(request& which, time_point until, result<void>& status) {
-  while (status && !is_done(which) && steady_clock::now() < until) {
+/// Reaps for all until it is ready, the deadline is over, or the session is.
+void channel::reap(const ready_test& is_ready, time_point until, result<void>& status) {
+  while (status && !is_so(is_ready) && steady_clock::now() < until) {
     if (drain() || spin()) continue;
     status = check();
-    if (status) status = sleep(which, until);
+    if (status) status = sleep(is_ready, until);
   }
 }
 
-bool channel::is_done(const request& which) {
+bool channel::is_so(const ready_test& is_ready) {
   const std::lock_guard lock(mutex_);
-  return which.done;
+  return is_ready();
 }
 
 /// Looks for completions for a moment before anybody sleeps.
@@ -303,9 +360,9 @@ bool channel::spin() {
   return came;
 }
 
-result<void> channel::sleep(request& which, time_point until) {
+result<void> channel::sleep(const ready_test& is_ready, time_point until) {
   if (!rings_.arm()) return {};
-  if (is_done(which)) {  // by another thread that took the answer off the ring before we armed: nobody rings for it
+  if (is_so(is_ready)) {  // by another thread that took the answer off the ring before we armed: nobody rings for it
     rings_.disarm();
     return {};
   }
@@ -352,6 +409,7 @@ void channel::deliver(const memory::completion& entry) {
     return;
   }
   request& which = *found->second;
+  if (entry.kind == memory::completion_kind::text) return memory::refusal_text::append(which.text, entry);
   if (!final) {
     if (which.abandoned || entry.index >= which.answers.size()) return orphan(entry, which.parts);
     if (entry.kind == memory::completion_kind::reserved) {

@@ -4,10 +4,12 @@
 #include <atomic>
 #include <condition_variable>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <optional>
 #include <span>
+#include <string>
 #include <unordered_map>
 #include <vector>
 
@@ -29,6 +31,9 @@ struct request {
   bool abandoned = false;                   ///< nobody waits any more; what it still brings goes back
   memory::completion outcome;               ///< the `done` completion
   std::vector<memory::completion> answers;  ///< one a key, for `reserve`; one a piece of a key, for `follow`
+  std::string text;                         ///< why it was refused, if the node says so
+  std::uint64_t tag = 0;                    ///< the caller's
+  time_point until{};                       ///< the caller's
 };
 using request_ptr = std::shared_ptr<request>;
 
@@ -55,6 +60,9 @@ class channel {
   /// brings an answer for each entry.
   result<request_ptr> submit(std::span<memory::submission> batch, time_point until);
 
+  /// As submit(), but each entry is a request of its own: one word to the worker, as many answers as entries.
+  result<std::vector<request_ptr>> submit_each(std::span<memory::submission> entries, time_point until);
+
   /// Waits for the end of a batch. On a failure the request is abandoned.
   result<memory::completion> wait(request& which, time_point until);
 
@@ -62,6 +70,11 @@ class channel {
   /// a prefetch: epoch() tells.
   result<std::optional<memory::completion>> watch(request& which, time_point until);
   [[nodiscard]] std::uint64_t epoch() const noexcept { return epoch_.load(std::memory_order_relaxed); }
+  /// Waits until one of `open` is done, or `until`. Fails when the session is over.
+  result<void> watch_any(std::span<const request_ptr> open, time_point until);
+  /// Takes those that are done out of `open`, `most` at most, oldest first; they are forgotten as after wait(). No
+  /// system call.
+  [[nodiscard]] std::vector<request_ptr> take_done(std::vector<request_ptr>& open, std::size_t most);
   /// Nobody waits for it any more.
   void forget(request& which);
 
@@ -92,12 +105,17 @@ class channel {
   result<void> wait_for_room(std::size_t places, time_point until);
   void send_orphans();
   void abandon(request& which);
-  void wait_until_done(std::unique_lock<std::mutex>& lock, request& which, time_point until, result<void>& status);
+  using ready_test = std::function<bool()>;  ///< called with mutex_ held
+
+  result<void> prepare_to_submit(time_point until);
+  request_ptr make_request();
+  void wait_until_ready(std::unique_lock<std::mutex>& lock, const ready_test& is_ready, time_point until,
+                        result<void>& status);
   [[nodiscard]] bool epoch_changed() const noexcept;
-  void reap(request& which, time_point until, result<void>& status);
+  void reap(const ready_test& is_ready, time_point until, result<void>& status);
   bool spin();
-  [[nodiscard]] bool is_done(const request& which);
-  result<void> sleep(request& which, time_point until);
+  [[nodiscard]] bool is_so(const ready_test& is_ready);
+  result<void> sleep(const ready_test& is_ready, time_point until);
   bool drain();
   void deliver(const memory::completion& entry);
   [[nodiscard]] held_list list_held();

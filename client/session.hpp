@@ -147,6 +147,26 @@ struct prefetch_ticket {
   [[nodiscard]] key_batch batch() const noexcept { return {keys.data(), width == 0 ? 0 : keys.size() / width, width}; }
 };
 
+/// A length that a rank has for a question, or that all ranks got.
+struct group_length {
+  std::uint64_t question = 0;
+  std::uint64_t length = 0;
+};
+
+/// One rank of a group of ranks. Thread-safe; must not outlive its session.
+struct group_ticket {
+  std::string name;
+  std::uint32_t rank = 0;
+  std::uint32_t size = 0;
+  std::chrono::nanoseconds timeout{};  ///< of each question
+  std::uint32_t handle = 0;            ///< its number at the node
+  std::uint64_t epoch = 0;             ///< of the worker that knows it; another one does not
+
+  std::mutex mutex{};               ///< of all below
+  std::vector<request_ptr> open{};  ///< questions of start() that poll() did not return yet
+  std::optional<error> lost{};      ///< for good: what every later call says
+};
+
 class session;
 
 /// Ends and deletes a session; in a forked child it leaves everything alone.
@@ -213,6 +233,26 @@ class session {
   result<void> cancel(prefetch_ticket& ticket);
   /// Ends the prefetch, or its hold. For a ticket that nobody waits for any more.
   void drop(prefetch_ticket& ticket);
+
+  // ---- groups of ranks
+
+  /// Joins as one rank of `size` and waits `patience` for the others. A rank that joins again ends the group for all
+  /// ranks, which join again, too. Errors: invalid_argument; limit_exceeded; deadline_exceeded: some rank did not come;
+  /// group_lost; unsupported: the node knows no groups.
+  result<std::unique_ptr<group_ticket>> join(std::string name, std::uint32_t rank, std::uint32_t size,
+                                             std::chrono::nanoseconds timeout, std::chrono::nanoseconds patience);
+  /// The least length of all ranks for a question, or 0 when some rank did not say its own in time: the same number for
+  /// all of them. Every rank asks the same questions, each once. Errors: group_lost, from then on, after the timeout at
+  /// the latest; limit_exceeded: too many are open.
+  result<std::uint64_t> agree(group_ticket& group, std::uint64_t question, std::uint64_t length);
+  /// Asks several at once and returns; poll() has the answers. Errors as above.
+  result<void> start(group_ticket& group, std::span<const group_length> questions);
+  /// What is decided of those, in any order; each once. Waits `patience` at most for the first one, without a system
+  /// call if it is there. 0 at once when none is open. Errors: group_lost.
+  result<std::size_t> poll(group_ticket& group, std::span<group_length> out, std::chrono::nanoseconds patience);
+  /// Ends the group for all of its ranks. Their calls fail with group_lost, as this one's do. Never fails but when the
+  /// session does.
+  result<void> leave(group_ticket& group);
 
   // ---- writing
 
@@ -322,6 +362,15 @@ class session {
   std::size_t ask_reach(key_batch keys, std::uint32_t group, time_point until);
   result<void> tell(memory::operation what, const prefetch_ticket& ticket);
 
+  // session_group.cpp
+  [[nodiscard]] bool knows(const group_ticket& group) const noexcept;
+  result<void> check_in(group_ticket& group);
+  error lose(group_ticket& group, std::string why);
+  error lose_or_fail(group_ticket& group, const error& why);
+  result<std::uint64_t> decided(group_ticket& group, const request& answered);
+  result<bool> await_ranks(const group_ticket& group, request& which, time_point until);
+  void say_leave(const group_ticket& group);
+
   // session_device.cpp
   result<void> check_device(const device_stream& where);
   void end_pins(std::span<const std::uint32_t> slots) noexcept;
@@ -370,6 +419,7 @@ class session {
   std::atomic<bool> closing_{false};
   std::atomic<std::uint32_t> active_{0};
   std::atomic<std::uint32_t> next_chain_{1};  ///< of prefetches
+  std::atomic<std::uint32_t> next_group_{1};  ///< handles of groups of ranks
 
   std::mutex device_mutex_;
   std::shared_ptr<device> device_;  ///< set once

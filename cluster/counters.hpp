@@ -32,6 +32,12 @@ struct pool_counters {
   std::uint64_t follows = 0, followed = 0, handed = 0;
 };
 
+/// Of groups of ranks, since the worker started.
+struct agreement_counters {
+  std::uint64_t formed = 0, lost = 0, refused = 0, questions = 0, decided = 0, zeros = 0, too_old = 0, overdue = 0;
+  std::uint64_t frames = 0, stray_frames = 0, repeats = 0;
+};
+
 }  // namespace cenote::cluster
 
 namespace cenote {
@@ -146,5 +152,37 @@ struct figure_table<cluster::cluster_gauges> {
   });
 };
 static_assert(rows_are_complete<cluster::cluster_gauges>(), "a figure has no row");
+
+template <>
+struct figure_table<cluster::agreement_counters> {
+  using all = cluster::agreement_counters;
+  static constexpr auto counter = figure_kind::counter;
+  static constexpr auto rows = std::to_array<figure<all>>({
+      {"consensus.counters.formed", "cenote_consensus_formed_total", counter, "epochs",
+       "Epochs of groups with ranks on this node that began.", &all::formed},
+      {"consensus.counters.lost", "cenote_consensus_lost_total", counter, "epochs",
+       "Epochs that ended: ranks that left included.", &all::lost},
+      {"consensus.counters.refused", "cenote_consensus_refused_total", counter, "joins",
+       "Joins of ranks of this node that failed.", &all::refused},
+      {"consensus.counters.questions", "cenote_consensus_questions_total", counter, "questions",
+       "Questions of ranks of this node, each rank's counted.", &all::questions},
+      {"consensus.counters.decided", "cenote_consensus_decided_total", counter, "questions",
+       "Questions with an answer, once a group.", &all::decided},
+      {"consensus.counters.zeros", "cenote_consensus_zeros_total", counter, "questions", "Of those, with the answer 0.",
+       &all::zeros},
+      {"consensus.counters.too_old", "cenote_consensus_too_old_total", counter, "questions",
+       "Questions refused because decisions of their time are forgotten.", &all::too_old},
+      {"consensus.counters.overdue", "cenote_consensus_overdue_total", counter, "questions",
+       "Questions without an answer at 90 % of their timeout: each ended its epoch.", &all::overdue},
+      {"consensus.counters.frames", "cenote_consensus_frames_total", counter, "frames",
+       "Frames about groups heard of other nodes.", &all::frames},
+      {"consensus.counters.stray_frames", "cenote_consensus_stray_frames_total", counter, "frames",
+       "Of those, of another epoch, of a node that was started again or not of the coordinator: ignored.",
+       &all::stray_frames},
+      {"consensus.counters.repeats", "cenote_consensus_repeats_total", counter, "frames",
+       "Frames sent again because nothing acknowledged them.", &all::repeats},
+  });
+};
+static_assert(rows_are_complete<cluster::agreement_counters>(), "a figure has no row");
 
 }  // namespace cenote

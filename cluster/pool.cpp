@@ -155,8 +155,8 @@ std::uint64_t pool::cleared(std::uint64_t identity) const noexcept {
   return found == cleared_.end() ? 0 : found->second;
 }
 
-void pool::learn_cleared(std::uint64_t identity, std::uint64_t number) {
-  if (guest_ != nullptr) guest_->learn_cleared(identity, number);
+void pool::learn_cleared(std::uint64_t identity, std::uint64_t number, std::span<const std::byte> spec) {
+  if (guest_ != nullptr) guest_->learn_cleared(identity, number, spec);
 }
 
 std::uint64_t pool::next_clear(std::uint64_t identity) {

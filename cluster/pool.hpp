@@ -53,8 +53,9 @@ class pool_half {
   virtual void landed(peer::link_id from, const peer::piece_header& head, std::span<const std::byte> piece) = 0;
   virtual void sent(peer::link_id to, std::uint64_t token, bool is_sent) = 0;
   virtual void closed(peer::link_id which) = 0;
-  /// Another node knows of a clear of an instance that this one may not have heard of.
-  virtual void learn_cleared(std::uint64_t /*identity*/, std::uint64_t /*number*/) {}
+  /// Another node knows of a clear of an instance that this one may not have heard of. `spec`: the instance's, encoded.
+  virtual void learn_cleared(std::uint64_t /*identity*/, std::uint64_t /*number*/,
+                             std::span<const std::byte> /*spec*/) {}
   /// Hands on what the last events led to.
   virtual void flush() = 0;
   virtual void advance(std::chrono::steady_clock::time_point now) = 0;
@@ -120,8 +121,10 @@ class pool {
   [[nodiscard]] std::uint64_t cleared(std::uint64_t identity) const noexcept;
   [[nodiscard]] std::uint64_t next_clear(std::uint64_t identity);
   void note_cleared(std::uint64_t identity, std::uint64_t number);
-  /// Another node said so: what is here of it goes, if this node did not know.
-  void learn_cleared(std::uint64_t identity, std::uint64_t number);
+  /// It was heard of and could not be carried out: whoever knows of it says so again.
+  void forget_cleared(std::uint64_t identity) { cleared_.erase(identity); }
+  /// Another node said so: what is here of it goes, if this node did not know. `spec`: of the instance, encoded.
+  void learn_cleared(std::uint64_t identity, std::uint64_t number, std::span<const std::byte> spec);
 
   pool_counters counters;  ///< other threads read it with copy_counters()
   [[nodiscard]] pool_counters copy_counters();

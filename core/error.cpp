@@ -13,7 +13,7 @@ namespace {
 CENOTE_ENUM_NAMES(error_code, ok, invalid_argument, invalid_config, not_running, node_restarting, deadline_exceeded,
                   protocol_mismatch, layout_mismatch, spec_mismatch, permission_denied, no_space, pin_limit,
                   limit_exceeded, revoked, not_reserved, forked, closed, session_killed, malformed, unsupported, system,
-                  internal, removal_pending);
+                  internal, removal_pending, group_lost);
 constexpr auto known_codes = enumerators_of(error_code{});
 
 }  // namespace

@@ -36,8 +36,13 @@ enum class operation : std::uint8_t {
   end_prefetch = 12,   ///< chain `grant_version` is not wanted any more, nor held -> done
   asked = 13,          ///< goes on with a touch: what was asked for and is missing, see asked_ids -> nothing
   keep = 14,           ///< `key` stays in DRAM from now on; `argument` 0: no more -> last
-  locate = 15,   ///< how much of a chain is in any tier, those asked that have no hints; a request is a chain, its last
-                 ///< entry has the nanoseconds to wait for them as `argument` -> done, later, with the length
+  locate = 15,  ///< how much of a chain is in any tier, those asked that have no hints; a request is a chain, its last
+                ///< entry has the nanoseconds to wait for them as `argument` -> done, later, with the length
+  // Of groups of ranks, see group_terms.hpp: for the consensus actor, not for the block tier. Each is a request.
+  join = 16,   ///< I am a rank of the group called `key` -> done, later, when all ranks are there
+  agree = 17,  ///< my length for a question; -> done, later, with what all ranks get
+  leave = 18,  ///< I am no rank of it any more -> done
+  // Of requests that are handed over to other nodes.
   publish = 19,  ///< the first entry's `key` is a request's name, `argument` the place of the next one's key in it or
                  ///< no_place, `want` 1: it ends with these; the others' keys are its blocks' -> done: its keys now
   follow = 20,   ///< bring up what `key`, a request's name, has at the node that the next entry's `key` names, for
@@ -99,7 +104,8 @@ enum class completion_kind : std::uint16_t {
   present = 3,   ///< reserve: the key is complete already; do not write
   pending = 4,   ///< reserve: another session writes these parts; do not write
   refused = 5,   ///< reserve: `code` says why
-  handed = 6,    ///< follow: a piece of a key
+  text = 6,      ///< a piece of why the request is refused, see refusal_text; `done` follows
+  handed = 7,    ///< follow: a piece of a key
 };
 
 /// One completion, 32 bytes.

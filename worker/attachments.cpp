@@ -10,6 +10,7 @@
 #include <string>
 
 #include "actors/ask.hpp"
+#include "cluster/agreement.hpp"
 #include "config/logging.hpp"
 #include "core/fair_share.hpp"
 #include "core/random_number.hpp"
@@ -231,6 +232,7 @@ result<void> attachments::make_resources(opening& from) {
   session->secret = random_number();
   session->instance = from.instance->number;
   session->client_name = from.request.client_name;
+  session->shared_identity = cluster::shared_identity_of(from.request.spec);
   session->attach_call = from.request.call;
   session->pid = from.peer.pid;
   session->uid = from.peer.uid;
@@ -384,6 +386,7 @@ void attachments::set_aside(std::uint64_t number, attached& session, std::string
   memory::shared_store(session.resources->view.header().device_writes, memory::session_header::set_aside,
                        std::memory_order_release, "session.set_aside"_point);
   sockets_->unwatch(std::exchange(session.death, 0));
+  caf::anon_send(context_.groups, disconnect_atom_v, number);
   // Later this number of a socket may be another client's.
   if (session.socket >= 0) hooks_.ended(std::exchange(session.socket, -1));
   caf::anon_send(context_.dram, disconnect_atom_v, number);  // free are its keys and what it was not writing
@@ -493,6 +496,7 @@ result<void> attachments::kill(std::uint64_t number) {
   found->second.resources->set_phase(memory::session_phase::killed);
   found->second.resources->ring();
   caf::anon_send(context_.dram, disconnect_atom_v, number);
+  caf::anon_send(context_.groups, disconnect_atom_v, number);
   // Only the end of the process proves that it neither reads nor writes any more.
   const pid_t pid = found->second.resources->pid;
   if (::syscall(SYS_pidfd_send_signal, found->second.resources->pidfd.get(), SIGKILL, nullptr, 0) != 0) {

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "actors/cluster_report.hpp"
+#include "actors/consensus_report.hpp"
 #include "actors/tier_stack.hpp"
 #include "worker/metrics_text.hpp"
 
@@ -59,6 +60,7 @@ node_facts full_node() {
   facts.report->dram.accounts.emplace_back();
   for (const lower_tier_kind& each : lower_tier_kinds()) facts.report->lower.push_back(each.example());
   facts.report->cluster = cluster_report::example();
+  facts.report->groups = consensus_report::example();
   return facts;
 }
 

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <array>
+#include <map>
 #include <span>
 #include <string>
 #include <utility>
@@ -12,6 +13,7 @@
 #include "actors/boot_clock.hpp"
 #include "actors/tier_options.hpp"
 #include "actors/tier_stack.hpp"
+#include "cluster/agreement.hpp"
 #include "config/logging.hpp"
 #include "core/byte_io.hpp"
 #include "core/checksum.hpp"
@@ -118,6 +120,7 @@ class recovery {
     }
     // Earlier versions did not keep who made an instance.
     const std::uint32_t owner = meta.remaining() >= sizeof(std::uint32_t) ? meta.get<std::uint32_t>() : ::geteuid();
+    shared_identities_[number] = cluster::shared_identity_of(*spec);
     return state_.store->recover_instance(number, *spec, std::move(*index), std::move(*versions), owner);
   }
 
@@ -133,6 +136,7 @@ class recovery {
   result<void> take_session(local::registry_entry entry) {
     auto session = recover_session(std::move(entry));
     if (!session) return std::unexpected(session.error());
+    (*session)->shared_identity = shared_identities_[(*session)->instance];
     pollfd death{(*session)->pidfd.get(), POLLIN, 0};
     // What a device may still write for it is set aside by whoever serves it.
     const bool is_written = (*session)->view.header().device_writes.load(std::memory_order_acquire) != 0;
@@ -149,6 +153,7 @@ class recovery {
 
   const config::node_config& config_;
   local::keeper_link& keeper_;
+  std::map<blocks::instance_number, std::uint64_t> shared_identities_;  ///< for sessions' groups of ranks
   recovered_state state_;
 };
 

@@ -31,9 +31,10 @@ struct server_context {
   std::shared_ptr<std::atomic<std::uint64_t>> exceptions = std::make_shared<std::atomic<std::uint64_t>>(0);
   /// How far memory is touched; from any thread.
   std::function<blocks::populate_status()> populated = [] { return blocks::populate_status(); };
-  bool has_lower = false;   ///< there are tiers below, which want the checksums of what is stored
-  bool asks_tiers = false;  ///< one of them says what it holds only when it is asked
-  cluster_actor cluster{};  ///< none: the node is alone
+  bool has_lower = false;    ///< there are tiers below, which want the checksums of what is stored
+  bool asks_tiers = false;   ///< one of them says what it holds only when it is asked
+  cluster_actor cluster{};   ///< none: the node is alone
+  consensus_actor groups{};  ///< of ranks
 };
 
 /// The configuration that holds now. Thread-safe.

@@ -16,6 +16,7 @@
 #include <thread>
 
 #include "actors/cluster_host.hpp"
+#include "actors/consensus.hpp"
 #include "actors/data_path.hpp"
 #include "actors/instance_maker.hpp"
 #include "actors/lower_tier_host.hpp"
@@ -164,13 +165,15 @@ class worker {
         return opened;
       }
     }
+    make_groups(handed);
     if (auto joined = join_cluster(handed); !joined) {
       bad_setup_ = true;
       return joined;
     }
     const cluster_actor others = cluster_ ? cluster_->actor() : cluster_actor();
     node_ = system_.spawn<node>(
-        tiers_.top, tiers_.planner, [this](const std::string& reason) { fatal(reason); }, tiers_.lower, others);
+        tiers_.top, tiers_.planner, [this](const std::string& reason) { fatal(reason); }, tiers_.lower, others,
+        groups_);
     server_context context{system_,
                            keeper_,
                            *data_path_,
@@ -185,7 +188,8 @@ class worker {
                            [this] { return provisioner_->populated(); },
                            !lower_.empty(),
                            std::ranges::any_of(edges_of(*config_), [](const auto& each) { return !each.hinted; }),
-                           others};
+                           others,
+                           groups_};
     auto made = server::start(std::move(context), config_);
     if (!made) return std::unexpected(made.error());
     server_ = std::move(*made);
@@ -244,6 +248,7 @@ class worker {
     for (const lower_tier& each : tiers_.lower) pulse_.add_actor(each.name, system_, each.actor);
     pulse_.add_actor("the planner of prefetches", system_, tiers_.planner);
     pulse_.add_actor("the maker of instances", system_, maker_);
+    pulse_.add_actor("the actor of groups of ranks", system_, groups_);
     if (cluster_) cluster_->watch_over(pulse_);
     pulse_.add_actor("the node's actor", system_, node_);
     server_->watch_over(pulse_);
@@ -272,14 +277,24 @@ class worker {
     keeper_.alive(missed * length, late);
   }
 
-  result<void> join_cluster(const local::handover& handed) {
-    if (config_->cluster.name.empty()) return {};
+  [[nodiscard]] static peer::incarnation born(const local::handover& handed) {
     const auto started =
         std::chrono::duration_cast<std::chrono::milliseconds>(handed.node_started.time_since_epoch()).count();
+    return peer::incarnation::of(static_cast<std::uint64_t>(started), handed.epoch);
+  }
+
+  /// Ranks of this node alone may agree, too, and its name is then of no account.
+  void make_groups(const local::handover& handed) {
+    const std::string& name = config_->cluster.name;
+    groups_ = system_.spawn<consensus>(name.empty() ? "local" : name, born(handed), handed.epoch);
+  }
+
+  result<void> join_cluster(const local::handover& handed) {
+    if (config_->cluster.name.empty()) return {};
     auto made = cluster_host::start(
         {.system = system_,
          .config = config_->cluster,
-         .born = peer::incarnation::of(static_cast<std::uint64_t>(started), handed.epoch),
+         .born = born(handed),
          .weight = config_->dram.capacity + config_->nvme.capacity,
          .may_wait = handed.epoch > 1,  // engines use this node, in a cluster or alone
          // Of a node that has just been started only: a later worker has blocks, which engines use, name or no name.
@@ -290,7 +305,8 @@ class worker {
          .epoch = handed.epoch,
          .serves = {.window = config_->remote.peer_window,
                     .most_lent = config_->dram.capacity / 4,
-                    .kept_here = groups_kept_here(*config_)}});
+                    .kept_here = groups_kept_here(*config_)},
+         .groups = groups_});
     if (!made) return std::unexpected(made.error());
     cluster_ = std::move(*made);
     return {};
@@ -441,6 +457,7 @@ class worker {
     (void)set_levels(config_->log.level);
     server_->reload(config_);
     caf::anon_send(node_, reload_atom_v, config_);
+    if (cluster_) cluster_->keep_here(groups_kept_here(*config_));
     if (auto kept = keep_running(keeper_, *config_); !kept) {
       log_error(logger("worker"), "a later worker would start with the configuration of before",
                 {{"reason", kept.error().describe()}});
@@ -463,6 +480,7 @@ class worker {
     caf::anon_send_exit(node_, caf::exit_reason::user_shutdown);
     node_ = nullptr;
     tiers_ = {};
+    groups_ = nullptr;  // the node's actor ended it
     caf::anon_send_exit(maker_, caf::exit_reason::user_shutdown);
     maker_ = nullptr;
     if (cluster_) cluster_->stop();
@@ -505,6 +523,7 @@ class worker {
   std::vector<std::unique_ptr<lower_tier_host>> lower_;  ///< by edge
   instance_maker_actor maker_;
   tier_stack tiers_;
+  consensus_actor groups_;
   node_actor node_;
   std::shared_ptr<health> alive_ = std::make_shared<health>();
   std::unique_ptr<server> server_;

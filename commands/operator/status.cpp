@@ -7,6 +7,8 @@
 //                 "populate": {"state", "bytes", "total", "ready"}},
 //    "instances":[{"id", "group", "blocks", "bytes", "sessions", "index_slots"}],
 //    "groups":   [{"name", "quota", "used"}],
+//    "rank_groups": [{"name", "state", "epoch", "size", "here", "ranks", "coordinator", "open", "decided",
+//                 "decided_per_s", "zeros", "lost", "why"}],
 //    "sessions": [{"id", "pid", "uid", "instance", "client", "pins", "oldest_pin_s", "grants", "state", "age_s"}],
 //    "counters": {"name": number}}
 #include "commands/operator/status.hpp"
@@ -17,6 +19,7 @@
 #include <chrono>
 #include <memory>
 
+#include "actors/consensus_report.hpp"
 #include "commands/common.hpp"
 #include "commands/node_status.hpp"
 #include "commands/operator/peers.hpp"
@@ -163,6 +166,19 @@ std::string groups_text(const json& list) {
   return section("INSTANCE GROUPS", rows);
 }
 
+std::string rank_groups_text(const json& list) {
+  table rows({"NAME", "STATE", ">EPOCH", ">SIZE", "RANKS", "COORDINATOR", ">OPEN", ">DECIDED", ">A SECOND", ">ZEROS",
+              ">LOST", "WHY"});
+  for (const auto& each : list) {
+    const auto group = figures_in<rank_group_figures>(each);
+    rows.add({text_of(each, "name"), text_of(each, "state"), text_of(each, "epoch"), std::to_string(group.size),
+              text_of(each, "ranks"), text_of(each, "coordinator"), std::to_string(group.open),
+              std::to_string(group.decided), fmt::format("{:.0f}", group.decided_per_s), std::to_string(group.zeros),
+              std::to_string(group.lost), text_of(each, "why")});
+  }
+  return section("GROUPS OF RANKS", rows);
+}
+
 std::string sessions_text(const json& list) {
   table rows({"ID", "PID", "UID", "INSTANCE", "CLIENT", ">PINS", ">OLDEST PIN", ">GRANTS", "STATE", ">AGE"});
   for (const auto& each : list) {
@@ -195,8 +211,8 @@ exit_code run_status(const std::string& socket, bool as_json) {
 std::string status_text(const json& status) {
   return node_text(status) + dram_text(status) + populate_text(status) + nvme_text(status) + remote_text(status) +
          cluster_line(status) + loads_text(status) + instances_text(member(status, "instances")) +
-         groups_text(member(status, "groups")) + sessions_text(member(status, "sessions")) +
-         counters_text(member(status, "counters"));
+         groups_text(member(status, "groups")) + rank_groups_text(member(status, "rank_groups")) +
+         sessions_text(member(status, "sessions")) + counters_text(member(status, "counters"));
 }
 
 void add_status(CLI::App& app) {

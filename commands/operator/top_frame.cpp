@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "actors/consensus_report.hpp"
 #include "cluster/counters.hpp"
 #include "commands/common.hpp"
 #include "commands/node_status.hpp"
@@ -96,6 +97,10 @@ std::vector<std::string> tiers(const json& status) {
     const auto now = figures_in<cluster::cluster_gauges>(status);
     lines.push_back(
         fmt::format("  cluster {}: {} nodes live, {} others known", text_of(cluster, "name"), now.live, now.known));
+  }
+  if (const auto groups = figures_in<consensus_gauges>(status); groups.groups > 0) {
+    lines.push_back(fmt::format("  groups of ranks: {} of {} formed, {} ranks here, {} questions wait", groups.formed,
+                                groups.groups, groups.ranks, groups.open));
   }
   return lines;
 }

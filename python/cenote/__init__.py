@@ -8,6 +8,7 @@ from .errors import (
     Closed,
     DeadlineExceeded,
     Forked,
+    GroupLost,
     InvalidArgument,
     LimitExceeded,
     NodeRestarting,
@@ -23,6 +24,7 @@ from .errors import (
     SpecMismatch,
     Unsupported,
 )
+from .groups import Group
 from .prefetch import Follow, Prefetch
 from .session import InstanceSpec, Match, Session, Stats, attach
 
@@ -40,6 +42,8 @@ __all__ = [
     "Event",
     "Follow",
     "Forked",
+    "Group",
+    "GroupLost",
     "Held",
     "HeldBlock",
     "InstanceSpec",

@@ -10,7 +10,7 @@ from pathlib import Path
 from . import errors
 
 ABI_MAJOR = 1
-ABI_MINOR = 6  # the oldest that has all we call
+ABI_MINOR = 7  # the oldest that has all we call
 WHOLE_BLOCK = -1
 WRITABLE, PRESENT, PENDING = 1, 2, 3
 APPEND = (1 << 64) - 1
@@ -92,6 +92,7 @@ class CopyOptions(ctypes.Structure):
 
 
 HELD_WORDS = 3  # struct cenote_held as 64-bit words: data, bytes, slot
+LENGTH_WORDS = 2  # struct cenote_length as 64-bit words: question, length
 
 
 class Reserved(ctypes.Structure):
@@ -189,10 +190,21 @@ _SIGNATURES: dict[str, tuple[object, ...]] = {
     "cenote_gather": (POINTER(Strided), c_size_t, c_void_p, c_void_p, c_size_t, POINTER(CopyOptions)),
     "cenote_scatter": (POINTER(Strided), c_size_t, c_void_p, c_void_p, c_size_t, POINTER(CopyOptions)),
     "cenote_copy": (c_void_p, c_void_p, c_void_p, c_size_t, POINTER(CopyOptions)),
+    "cenote_group_join": (c_void_p, c_char_p, c_uint32, c_uint32, c_uint64, c_uint64, POINTER(c_void_p)),
+    "cenote_agree": (c_void_p, c_uint64, c_uint64, POINTER(c_uint64)),
+    "cenote_agree_start": (c_void_p, c_void_p, c_size_t),
+    "cenote_agree_poll": (c_void_p, c_void_p, c_size_t, c_uint64, POINTER(c_size_t)),
     "cenote_stats_of": (c_void_p, POINTER(Stats)),
 }
 
-_FREEING = ("cenote_free", "cenote_prefetch_free", "cenote_device_free", "cenote_stream_free", "cenote_event_free")
+_FREEING = (
+    "cenote_free",
+    "cenote_prefetch_free",
+    "cenote_device_free",
+    "cenote_stream_free",
+    "cenote_event_free",
+    "cenote_group_free",
+)
 
 
 def _places() -> list[Path]:

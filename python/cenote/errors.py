@@ -141,6 +141,15 @@ class RemovalPending(CenoteError):
     code, number = "removal_pending", 22
 
 
+class GroupLost(CenoteError):
+    """A group of ranks is broken: a rank left, died or joined again, a node was lost, or there was no answer in time.
+
+    What was agreed and is not done with is void, also where a rank has a number already. All ranks join again.
+    """
+
+    code, number = "group_lost", 23
+
+
 _BY_NUMBER: dict[int, type[CenoteError]] = {
     each.number: each
     for each in (
@@ -166,6 +175,7 @@ _BY_NUMBER: dict[int, type[CenoteError]] = {
         SystemFailure,
         Internal,
         RemovalPending,
+        GroupLost,
     )
 }
 

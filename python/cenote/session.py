@@ -16,6 +16,7 @@ from ._buffers import BufferLike, KeyBatch, Pinned, pack_keys
 from .blocks import Block, BlockState, Core, Held, Layout
 from .device import Device, Stream
 from .errors import Closed, InvalidArgument
+from .groups import Group, join
 from .prefetch import Follow, Policy, Prefetch, raw_options
 
 Groups = Mapping[str, Mapping[str, Mapping[str, int]]]
@@ -402,6 +403,41 @@ class Session:
             lambda: self.match(chain, group=group).resident,
             lambda: self.acquire(chain, group=group),
         )
+
+    def join_group(self, name: str, rank: int, size: int, timeout: float = 0.5, *, wait: float | None = None) -> Group:
+        """Joins a group of ranks, in which all use the same length for the same question. Waits for all ranks.
+
+        Parameters
+        ----------
+        name : str
+            1 to 64 bytes. Ranks of one name belong together: those of this node, and of its cluster's nodes. Nothing
+            to do with a group of blocks.
+        rank, size : int
+            Which one this is, from 0, and how many there are, 1 to 256.
+        timeout : float
+            Seconds that a question may take, 0.001 to 3,600; all ranks say the same.
+        wait : float, optional
+            Seconds to wait for the other ranks; None: the session's deadline.
+
+        Returns
+        -------
+        Group
+
+        Raises
+        ------
+        DeadlineExceeded
+            Some rank did not come; the message names it.
+        SpecMismatch
+            Ranks differ in size, or in what makes their lengths comparable: model, dtype, layout, tokens_per_block,
+            hash_scheme, fingerprint.
+        InvalidArgument
+            Another session is this rank.
+        LimitExceeded
+            The session or the node is in too many groups.
+        Unsupported
+            The node knows no groups.
+        """
+        return join(self._core, name, rank, size, timeout, wait)
 
     def publish(
         self,

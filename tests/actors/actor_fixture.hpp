@@ -9,6 +9,7 @@
 #include <set>
 #include <vector>
 
+#include "actors/consensus_messages.hpp"
 #include "actors/dram_tier.hpp"
 #include "actors/node.hpp"
 #include "actors/nvme_messages.hpp"
@@ -22,6 +23,7 @@ class deterministic_config : public caf::actor_system_config {
   deterministic_config() {
     add_message_types<caf::id_block::cenote>();
     add_message_types<caf::id_block::cenote_nvme>();
+    add_message_types<caf::id_block::cenote_consensus>();
     set("scheduler.policy", caf::atom("testing"));
     set("logger.verbosity", caf::atom("quiet"));
   }

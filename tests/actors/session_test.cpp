@@ -142,6 +142,99 @@ BOOST_FIXTURE_TEST_CASE(random_ring_bytes_never_end_the_actor, session_fixture) 
   BOOST_TEST(report.has_value());
 }
 
+namespace {
+
+/// A session beside an actor of groups that keeps what it is given.
+struct group_session_fixture : session_fixture {
+  group_session_fixture() {
+    groups = system().spawn([seen = seen]() -> consensus_actor::behavior_type {
+      return {[seen](group_requests_atom, const group_requests_ptr& requests) {
+                seen->insert(seen->end(), requests->entries.begin(), requests->entries.end());
+              },
+              [](disconnect_atom, std::uint64_t) {},
+              [](group_members_atom, const group_members_ptr&) {},
+              [](group_frame_atom, const group_frame_ptr&) {},
+              [](wake_atom, std::uint64_t) {},
+              [](report_atom) { return tier_report_ptr(); }};
+    });
+  }
+  ~group_session_fixture() { caf::anon_send_exit(groups, caf::exit_reason::user_shutdown); }
+  group_session_fixture(const group_session_fixture&) = delete;
+  group_session_fixture& operator=(const group_session_fixture&) = delete;
+
+  session_actor serve_with_groups(const std::shared_ptr<session_resources>& client) {
+    auto actor = system().spawn<session>(client, dram(), groups);
+    ring(actor);
+    served.push_back(actor);
+    return actor;
+  }
+  void answer(const session_actor& to, std::size_t first, std::size_t count) {
+    auto completions = std::make_shared<std::vector<memory::completion>>();
+    for (std::size_t i = first; i < first + count; ++i)
+      completions->push_back({.request = (*seen)[i].request, .kind = memory::completion_kind::done});
+    caf::anon_send(to, answer_atom_v, completions_ptr(std::move(completions)));
+    run();
+  }
+
+  std::shared_ptr<std::vector<memory::submission>> seen = std::make_shared<std::vector<memory::submission>>();
+  consensus_actor groups;
+};
+
+}  // namespace
+
+BOOST_FIXTURE_TEST_CASE(what_concerns_groups_of_ranks_goes_to_their_actor_and_the_rest_to_the_tier,
+                        group_session_fixture) {
+  const auto client = make_client(1);
+  const auto actor = serve_with_groups(client);
+  memory::client_rings rings(client->view);
+  rings.push(entry_of(memory::operation::barrier, 1));
+  rings.push(entry_of(memory::operation::join, 2));
+  rings.push(entry_of(memory::operation::agree, 3));
+  rings.push(entry_of(memory::operation::barrier, 4));
+  rings.push(entry_of(memory::operation::leave, 5));
+  (void)rings.publish();
+  ring(actor);
+  BOOST_REQUIRE_EQUAL(seen->size(), 3U);
+  BOOST_TEST(((*seen)[0].request == 2 && (*seen)[1].request == 3 && (*seen)[2].request == 5));
+  const auto barriers = fetch(rings);
+  BOOST_REQUIRE_EQUAL(barriers.size(), 2U);
+  BOOST_TEST((barriers[0].request == 1 && barriers[1].request == 4));
+  BOOST_TEST(rings.room() == memory::session_memory::submissions, "no place waits for an answer");
+  answer(actor, 0, 3);
+  BOOST_TEST(fetch(rings).size() == 3U);
+}
+
+BOOST_FIXTURE_TEST_CASE(without_an_actor_of_groups_their_requests_are_malformed, session_fixture) {
+  const auto client = make_client(1);
+  const auto actor = serve(client);
+  memory::client_rings rings(client->view);
+  rings.push(entry_of(memory::operation::join, 1));
+  (void)rings.publish();
+  ring(actor);
+  const auto refused = fetch(rings);
+  BOOST_REQUIRE_EQUAL(refused.size(), 1U);
+  BOOST_TEST(refused[0].code == static_cast<std::uint16_t>(error_code::malformed));
+}
+
+BOOST_FIXTURE_TEST_CASE(a_flood_of_questions_is_read_as_far_as_it_is_answered, group_session_fixture) {
+  const auto client = make_client(1);
+  const auto actor = serve_with_groups(client);
+  memory::client_rings rings(client->view);
+  std::uint32_t pushed = 0;
+  const auto fill = [&] {
+    while (rings.room() > 0) rings.push(entry_of(memory::operation::agree, ++pushed));
+    (void)rings.publish();
+    ring(actor);
+  };
+  for (int i = 0; i < 10; ++i) fill();
+  const std::size_t read = seen->size();
+  BOOST_TEST(read < pushed, "the rest waits in the ring");
+  BOOST_TEST(read <= 2U * memory::session_memory::submissions);
+  answer(actor, 0, read);
+  BOOST_TEST(seen->size() > read, "it goes on when they are answered");
+  BOOST_TEST(fetch(rings).size() == read);
+}
+
 BOOST_FIXTURE_TEST_CASE(a_draining_session_answers_and_reads_nothing_more, session_fixture) {
   const auto client = make_client(1);
   const auto actor = serve(client);

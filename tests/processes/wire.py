@@ -17,7 +17,7 @@ from typing import Any
 
 FRAME = struct.Struct("<IHHHHIII")  # magic, major, minor, type, flags, size, request, spare
 MAGIC = 0x50544E43
-MAJOR, MINOR = 1, 6
+MAJOR, MINOR = 1, 7
 FAILURE, ATTACH, ATTACH_REPLY, REATTACH, REATTACH_REPLY, SLABS, SLABS_REPLY, DETACH, DONE, ADMIN, ADMIN_REPLY = range(
     1, 12
 )
@@ -40,7 +40,8 @@ COMPLETE_TAIL, COMPLETE_HEAD, PIN_HIGH_WATER = 320, 384, 448
 
 # operations of a submission
 GRANT, COMMIT, RESERVE, FINISH, RELEASE, REMOVE, CLEAR, TOUCH, BARRIER = range(1, 10)
-PUBLISH, FOLLOW = 19, 20
+JOIN, AGREE, LEAVE, PUBLISH, FOLLOW = range(16, 21)
+PARENT_AT = 112  # of a submission
 FLAG_LAST = 1
 SUBMISSION = struct.Struct("<BBHIIIQQQB7x64s16x")
 COMPLETION = struct.Struct("<IHHIIQQ")
@@ -269,6 +270,7 @@ class RawSession:
         grant_version: int = 0,
         argument: int = 0,
         want: int = 0,
+        parent: int = 0,
         last: bool = True,
         index: int = 0,
     ) -> int:
@@ -289,6 +291,7 @@ class RawSession:
             len(key),
             key,
         )
+        entry = entry[:PARENT_AT] + struct.pack("<QQ", parent, 0)
         at = SUBMISSIONS_AT + tail % SUBMISSIONS * SUBMISSION_BYTES
         self.memory[at : at + SUBMISSION_BYTES] = entry
         self.set_word(SUBMIT_TAIL, tail + 1)

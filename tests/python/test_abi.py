@@ -32,11 +32,11 @@ STRUCTURES: dict[str, type[ctypes.Structure]] = {
     "cenote_stats": lib.Stats,
     "cenote_strided": lib.Strided,
 }
-AS_WORDS = {"cenote_held"}  # read as words of an array: lib.HELD_WORDS
+AS_WORDS = {"cenote_held", "cenote_length"}  # read as words of an array: lib.HELD_WORDS, lib.LENGTH_WORDS
 
 # Functions that are declared apart (their result is no code), and those that this package has no use for.
 OTHER_RESULTS = {"cenote_abi_version", "cenote_last_error", "cenote_stream_native", *lib._FREEING}
-UNUSED = {"cenote_error_name", "cenote_group_index", "cenote_part_index", "cenote_prefetch_start"}
+UNUSED = {"cenote_error_name", "cenote_group_index", "cenote_group_leave", "cenote_part_index", "cenote_prefetch_start"}
 
 SCALARS: dict[str, type] = {
     "char*": c_char_p,
@@ -129,6 +129,11 @@ def test_a_structure_has_the_fields_of_the_header_where_the_compiler_puts_them(
 def test_pinned_blocks_are_read_as_words_of_the_right_number_and_order(measured: dict[str, int]) -> None:
     assert measured["cenote_held"] == 8 * lib.HELD_WORDS
     assert [measured[f"cenote_held.{field}"] for field in ("data", "bytes", "slot")] == [0, 8, 16]
+
+
+def test_lengths_of_groups_are_words_of_the_right_number_and_order(measured: dict[str, int]) -> None:
+    assert measured["cenote_length"] == 8 * lib.LENGTH_WORDS
+    assert [measured[f"cenote_length.{field}"] for field in ("question", "length")] == [0, 8]
 
 
 def test_every_function_of_the_header_is_declared_or_named_as_unused() -> None:

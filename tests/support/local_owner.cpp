@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "memory/fence.hpp"
+#include "memory/group_terms.hpp"
 #include "transport/local/socket.hpp"
 
 namespace cenote::testing {
@@ -230,6 +231,9 @@ void local_node::run(const submission& entry) {
         words_.push_back(entry);
       }
       break;
+    case operation::join:
+    case operation::agree:
+    case operation::leave: return run_group(entry);
     case operation::clear:
     case operation::keep:
     case operation::publish:
@@ -244,6 +248,25 @@ void local_node::run(const submission& entry) {
   answer.code = std::exchange(refusal_, std::uint16_t{0});
   answer.index = std::exchange(refusal_index_, 0U);
   if (!silent_.load()) rings_.push(answer);
+}
+
+void local_node::run_group(const submission& entry) {
+  const std::lock_guard lock(words_mutex_);
+  group_words_.push_back(entry);
+  if (entry.op == operation::agree && held_questions_.size() < hold_) return held_questions_.push_back(entry);
+  answer_group(entry);
+  for (; !held_questions_.empty(); held_questions_.pop_back()) answer_group(held_questions_.back());
+}
+
+void local_node::answer_group(const submission& entry) {
+  if (silent_.load()) return;
+  const bool leaves = entry.op == operation::leave;
+  if (!leaves)
+    memory::refusal_text::pack(group_why_, entry.request, [&](const completion& piece) { rings_.push(piece); });
+  rings_.push({.request = entry.request,
+               .kind = completion_kind::done,
+               .code = static_cast<std::uint16_t>(leaves ? error_code::ok : group_code_),
+               .value = entry.argument});
 }
 
 /// The last entry of a request; its index says how many there are.

@@ -8,10 +8,12 @@
 #include <map>
 #include <mutex>
 #include <span>
+#include <string>
 #include <thread>
 #include <vector>
 
 #include "core/block_key.hpp"
+#include "core/error.hpp"
 #include "core/unique_fd.hpp"
 #include "memory/index.hpp"
 #include "memory/segment.hpp"
@@ -105,6 +107,22 @@ class local_node {
   void reach(std::uint64_t keys) { reach_.store(keys); }
   /// Keys of the requests to locate so far.
   [[nodiscard]] std::uint64_t located() const { return located_.load(); }
+  /// The entries about groups of ranks so far.
+  [[nodiscard]] std::vector<memory::submission> group_entries() const {
+    const std::lock_guard lock(words_mutex_);
+    return group_words_;
+  }
+  /// What joins and questions are answered with: a code, and why. A question that is answered well gets its length.
+  void answer_groups(error_code code, std::string why) {
+    const std::lock_guard lock(words_mutex_);
+    group_code_ = code;
+    group_why_ = std::move(why);
+  }
+  /// So many questions are held back; the one after them brings the answers of all, the newest first.
+  void hold_questions(std::size_t count) {
+    const std::lock_guard lock(words_mutex_);
+    hold_ = count;
+  }
   /// Commits and finishes are left without an answer.
   void be_silent(bool silent) { silent_.store(silent); }
 
@@ -119,6 +137,8 @@ class local_node {
   void give_back(const memory::submission& entry);
   void forget(const memory::submission& entry);
   void locate(const memory::submission& entry);
+  void run_group(const memory::submission& entry);
+  void answer_group(const memory::submission& entry);
   void refuse(const memory::submission& entry, error_code code);
   void empty_slot(std::uint64_t block);
   bool take_blank(std::uint32_t& block);
@@ -146,6 +166,11 @@ class local_node {
   memory::worker_rings rings_;
   mutable std::mutex words_mutex_;
   std::vector<memory::submission> words_;
+  std::vector<memory::submission> group_words_;
+  std::vector<memory::submission> held_questions_;
+  error_code group_code_ = error_code::ok;
+  std::string group_why_;
+  std::size_t hold_ = 0;
   std::atomic<std::uint64_t> touched_{0};
   std::atomic<std::uint64_t> released_{0};
   std::atomic<std::uint64_t> released_parts_{0};

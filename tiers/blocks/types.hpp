@@ -107,6 +107,7 @@ struct removal {
   bool all = false;             ///< the whole instance; of number 0: see `id`
   std::vector<block_key> keys;  ///< unless all
   std::string id{};             ///< number 0: of an instance that is not here; empty: all that the tier below holds
+  bool on_its_way = false;      ///< another node removes it everywhere: here only what is on its way there or back goes
 };
 
 /// Parts of a block that a client says it may be writing; all bits: it does not know which.

@@ -79,6 +79,8 @@ class backend {
   /// An instance that is used here, before anything is asked of its blocks; again when the backend has said that it
   /// stands.
   virtual void bind(const instance_spec& /*spec*/) {}
+  /// It is used here no more.
+  virtual void unbind(std::uint64_t /*identity*/) {}
   virtual void put(std::vector<item> batch) = 0;
   virtual void get(std::vector<item> batch) = 0;
   /// Which of these blocks of one instance are there; `answer` comes within `patience`.

@@ -22,6 +22,7 @@ import blocks
 import cenote
 import numpy as np
 import wire
+from lengths import length_of
 
 
 class Reader(threading.Thread):
@@ -93,6 +94,39 @@ class Reader(threading.Thread):
         }
 
 
+class Asker(threading.Thread):
+    """Asks one question after the other until it is told to stop, or the group is lost."""
+
+    def __init__(self, group: cenote.Group, first: int) -> None:
+        super().__init__(daemon=True)
+        self.group = group
+        self.first = first
+        self.stopping = threading.Event()
+        self.answers: dict[int, int] = {}
+        self.error: tuple[str, str] | None = None
+        self.longest = 0.0
+
+    def run(self) -> None:
+        question = self.first
+        while not self.stopping.is_set() and self.error is None:
+            begin = time.monotonic()
+            try:
+                self.answers[question] = self.group.agree(question, length_of(question, self.group.rank))
+            except cenote.CenoteError as why:
+                self.error = (why.code, str(why))
+            self.longest = max(self.longest, time.monotonic() - begin)
+            question += 1
+
+    def report(self) -> dict[str, Any]:
+        return {
+            "rank": self.group.rank,
+            "answers": [[question, length] for question, length in self.answers.items()],
+            "error": self.error[0] if self.error else None,
+            "why": self.error[1] if self.error else "",
+            "longest": self.longest,
+        }
+
+
 class Agent:
     """The commands; each is a method."""
 
@@ -103,6 +137,7 @@ class Agent:
         self.slots: dict[str, Any] = {}
         self.readers: list[Reader] = []
         self.tickets: list[cenote.Prefetch] = []
+        self.groups: dict[str, cenote.Group] = {}
 
     # ---- life
 
@@ -355,6 +390,43 @@ class Agent:
             time.sleep(2)
             os._exit(0)
         os.kill(os.getpid(), signal.SIGKILL)
+
+    # ---- groups of ranks
+
+    def join_group(self, group: str, rank: int, size: int, timeout: float, wait: float = 20.0, name: str = "s") -> None:
+        self.groups[group] = self.sessions[name].join_group(group, rank, size, timeout, wait=wait)
+
+    def agree(self, group: str, question: int, length: int) -> int:
+        return self.groups[group].agree(question, length)
+
+    def agree_many(self, group: str, first: int, count: int) -> list[list[int]]:
+        """All at once, and what came, in the order of the questions."""
+        own = self.groups[group]
+        questions = list(range(first, first + count))
+        got: dict[int, int] = {}
+        for at in range(0, count, 500):
+            some = questions[at : at + 500]
+            own.agree_start(some, [length_of(question, own.rank) for question in some])
+            while len(got) < at + len(some):
+                got |= own.agree_poll(1.0)
+        return [[question, got[question]] for question in questions]
+
+    def start_asking(self, group: str, first: int = 0) -> None:
+        self.asker = Asker(self.groups[group], first)
+        self.asker.start()
+
+    def asked(self) -> dict[str, Any]:
+        """Of start_asking(), so far."""
+        return self.asker.report()
+
+    def stop_asking(self, wait: float = 60.0) -> dict[str, Any]:
+        self.asker.stopping.set()
+        self.asker.join(wait)
+        assert not self.asker.is_alive(), "a question hangs"
+        return self.asker.report()
+
+    def leave_group(self, group: str) -> None:
+        self.groups.pop(group).leave()
 
     def break_sockets(self) -> int:
         """Shuts down every connection to a node that this process has; how many."""

@@ -24,7 +24,7 @@ from fuzzer import serve
 
 GROUPS = {"full": {"a": 2048, "b": 2048}}
 HARMFUL = (wire.REMOVE, wire.CLEAR)
-OPERATIONS = (*range(1, 16), wire.PUBLISH, wire.FOLLOW)
+OPERATIONS = range(1, 21)
 MOST_SEEN = 256
 PUNCH_HOLE = 3  # FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE
 F_ADD_SEALS, F_SETLEASE, F_NOTIFY, F_SETSIG = 1033, 1024, 1026, 10
@@ -132,6 +132,7 @@ class Hostile:
                 len(key),
                 key if dice.random() < 0.8 else struct.pack("<8Q", *[self.run() for _ in range(8)]),
             )
+            made = made[: wire.PARENT_AT] + struct.pack("<QQ", dice.choice([0, 1, 1, 1, dice.randrange(1 << 64)]), 0)
         if self.gentle and made[0] in HARMFUL:
             made = bytes([wire.BARRIER]) + made[1:]
         return made

@@ -49,8 +49,15 @@ int cenote_c_abi_test(void) {
   EXPECT(cenote_abi_version() >> 16 == CENOTE_ABI_MAJOR);
   EXPECT(strcmp(cenote_error_name(CENOTE_NO_SPACE), "no_space") == 0);
   EXPECT(strcmp(cenote_error_name(CENOTE_REMOVAL_PENDING), "removal_pending") == 0);
+  EXPECT(strcmp(cenote_error_name(CENOTE_GROUP_LOST), "group_lost") == 0);
   EXPECT(strcmp(cenote_error_name(-1), "unknown") == 0);
-  EXPECT(strcmp(cenote_error_name(CENOTE_REMOVAL_PENDING + 1), "unknown") == 0);
+  EXPECT(strcmp(cenote_error_name(CENOTE_GROUP_LOST + 1), "unknown") == 0);
+  EXPECT(cenote_group_join(NULL, "g", 0, 1, 1000000, 0, NULL) == CENOTE_INVALID_ARGUMENT);
+  EXPECT(cenote_agree(NULL, 1, 1, NULL) == CENOTE_INVALID_ARGUMENT);
+  EXPECT(cenote_agree_start(NULL, NULL, 0) == CENOTE_INVALID_ARGUMENT);
+  EXPECT(cenote_agree_poll(NULL, NULL, 0, 0, NULL) == CENOTE_INVALID_ARGUMENT);
+  EXPECT(cenote_group_leave(NULL) == CENOTE_INVALID_ARGUMENT);
+  cenote_group_free(NULL);
   EXPECT(cenote_attach(&spec, NULL, &session) == CENOTE_INVALID_ARGUMENT); /* struct_size is missing */
   EXPECT(strstr(cenote_last_error(), "struct_size") != NULL);
   spec.struct_size = sizeof spec;

@@ -126,8 +126,7 @@ struct world {
     run(10ms);
   }
   void other_follows(std::uint64_t number, std::uint32_t patience_ms = 30000) {
-    say(frame_type::follow, number,
-        peer::encode(some_follow(2, patience_ms)));
+    say(frame_type::follow, number, peer::encode(some_follow(2, patience_ms)));
   }
   void hand(std::uint64_t number, std::uint64_t first, std::size_t count, bool is_over = false) {
     say(frame_type::handed, number,
@@ -144,8 +143,9 @@ struct world {
 
   fake_wire wire{1};
   std::optional<std::chrono::steady_clock::time_point> alarm;
-  cluster::pool pool{[this](std::chrono::steady_clock::time_point when) { alarm = alarm ? std::min(*alarm, when) : when; },
-                     [this] { return wire.now(); }};
+  cluster::pool pool{
+      [this](std::chrono::steady_clock::time_point when) { alarm = alarm ? std::min(*alarm, when) : when; },
+      [this] { return wire.now(); }};
   no_half asker;
   handovers all{pool, {"private"}};
   std::shared_ptr<fake_network> here;
@@ -317,8 +317,7 @@ BOOST_AUTO_TEST_CASE(a_node_has_no_more_than_so_many_orders) {
   world of;
   for (std::uint64_t number = 0; number <= handovers::most_of_link; ++number)
     of.there->send(of.there_link,
-                   peer::encode_frame(frame_type::follow, number, {1},
-                                      peer::encode(some_follow(0, 30000))));
+                   peer::encode_frame(frame_type::follow, number, {1}, peer::encode(some_follow(0, 30000))));
   of.run(100ms);
   BOOST_TEST(of.asked.size() == handovers::most_of_link);
   BOOST_TEST(of.heard_of(frame_type::handed) == 1U);
@@ -333,9 +332,7 @@ BOOST_AUTO_TEST_CASE(frames_that_make_no_sense_close_the_link) {
     of.say(type, 7, std::vector<std::byte>(5));
     of.run(100ms);
     of.heard.clear();
-    of.say(
-        frame_type::follow, 9,
-        peer::encode(some_follow(0, 30000)));
+    of.say(frame_type::follow, 9, peer::encode(some_follow(0, 30000)));
     has_closed = of.asked.empty();
     BOOST_TEST(has_closed);
     BOOST_TEST(of.pool.counters.refused == 1U);
