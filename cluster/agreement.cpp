@@ -247,6 +247,7 @@ void agreement::agree(rank_id rank, std::uint64_t question, std::uint64_t length
   group& of = groups_.at(found->second.first);
   const local_rank& who = of.ranks.at(found->second.second);
   const auto known = of.decided.find(question);
+  const bool is_open = of.open.contains(question);
   const bool may_know = who.state == rank_state::in || !options_.rules.lost_is_sticky;
   if (may_know && known != of.decided.end()) {
     answer.what = rank_answer::kind::decided;
@@ -257,15 +258,13 @@ void agreement::agree(rank_id rank, std::uint64_t question, std::uint64_t length
     answer.what = rank_answer::kind::refused;
     answer.code = error_code::invalid_argument;
     answer.why = "rank " + std::to_string(found->second.second) + " waits for group `" + of.name + "` to form";
-  } else if (of.open.contains(question)) {
-    return ask(of, rank, question, length, clamped(timeout), now);
-  } else if (question < of.floor && options_.rules.refuses_forgotten) {
+  } else if (!is_open && question < of.floor && options_.rules.refuses_forgotten) {
     ++counters_.too_old;
     answer.what = rank_answer::kind::refused;
     answer.code = error_code::limit_exceeded;
     answer.why = "question " + std::to_string(question) + " is too old: answers below " + std::to_string(of.floor) +
                  " are forgotten, and questions must grow";
-  } else if (of.open.size() >= options_.most_open) {
+  } else if (!is_open && of.open.size() >= options_.most_open) {
     answer.what = rank_answer::kind::refused;
     answer.code = error_code::limit_exceeded;
     answer.why = std::to_string(options_.most_open) + " questions of group `" + of.name + "` are open";

@@ -43,7 +43,8 @@ std::optional<std::string> group_coordinator::why_wrong(const peer::join_group& 
   if (what.size != size_)
     return first + "says that it has " + std::to_string(size_) + " ranks, not " + std::to_string(what.size);
   if (what.shared != shared_) return first + "has another model, dtype, layout, block size, hash scheme or fingerprint";
-  if (std::ranges::adjacent_find(what.ranks, std::ranges::greater_equal{}, &peer::joined_rank::rank) != what.ranks.end())
+  if (std::ranges::adjacent_find(what.ranks, std::ranges::greater_equal{}, &peer::joined_rank::rank) !=
+      what.ranks.end())
     return "ranks of group `" + group_ + "` are named twice, or not in order";
   for (const peer::joined_rank& each : what.ranks) {
     if (each.rank >= size_)

@@ -9,6 +9,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <random>
 #include <set>
 #include <string>
 #include <string_view>
@@ -659,6 +660,34 @@ BOOST_AUTO_TEST_CASE(a_frame_that_makes_no_sense_is_said_to_be_malformed) {
   }
 }
 
+BOOST_AUTO_TEST_CASE(after_frames_however_altered_ranks_can_join_anew_and_agree) {
+  two_by_two nodes;
+  for (std::uint64_t question = 1; question < 5; ++question) nodes.all_ask(question, 9);
+  nodes.ask_of(0, 9, 9);
+  nodes.leave("b", nodes.ranks[3]);
+  nodes.ranks[3] = nodes.join("b", 3, 4);
+  const auto frames = nodes.carried;
+  std::mt19937 random(7);
+  for (int i = 0; i < 20000; ++i) {
+    auto what = frames[random() % frames.size()];
+    for (auto flips = random() % 3; flips > 0; --flips)
+      what.body[random() % what.body.size()] = static_cast<std::byte>(random());
+    const std::string to = i % 2 == 0 ? "a" : "b";
+    const std::string from = i % 2 == 0 ? "b" : "a";
+    (void)nodes[to].heard(from, nodes.born(from), what.type, what.body, nodes.now);
+    if (i % 100 == 0) nodes.run(1ms);
+  }
+  nodes.start("b", 2);  // what it said of itself is over
+  for (std::uint32_t i = 0; i < 4; ++i) {
+    nodes.leave(two_by_two::at(i), nodes.ranks[i]);
+    nodes.ranks[i] = nodes.join(two_by_two::at(i), i, 4);
+  }
+  nodes.run(3s);
+  BOOST_TEST(nodes.all_are(answer_kind::formed));
+  nodes.all_ask(1, 4);
+  for (const auto each : nodes.ranks) BOOST_TEST(nodes.length_of(each, 1) == 4U);
+}
+
 BOOST_AUTO_TEST_CASE(numbers_of_groups_ranks_and_questions_are_bounded) {
   cluster::agreement_options settings;
   settings.most_groups = 2;
@@ -766,6 +795,26 @@ BOOST_AUTO_TEST_CASE(each_rule_is_needed) {
   need_rule(&rules::speaks_for_all, "speaks_for_all");
   need_rule(&rules::trusts_only_coordinator, "trusts_only_coordinator");
   need_rule(&rules::counts_gaps, "counts_gaps");
+}
+
+/// Worlds in which a rule that few worlds need is needed; what they show is said by what fails without it.
+BOOST_AUTO_TEST_CASE(worlds_that_need_a_rare_rule_hold_with_it) {
+  using rules = cluster::agreement_rules;
+  struct rare {
+    bool rules::*rule;
+    std::uint64_t seed;
+    const char* what;
+  };
+  for (const rare& each :
+       {rare{&rules::checks_incarnations, 145, "two lives of"}, rare{&rules::decides_once, 24, "another rank heard"},
+        rare{&rules::trusts_only_coordinator, 16, "hears 7777"}}) {
+    rules without;
+    without.*each.rule = false;
+    const auto failed = agreement_world(each.seed, {.rules = without}).run();
+    BOOST_TEST((failed && failed->find(each.what) != std::string::npos), failed.value_or("nothing failed"));
+    const auto held = agreement_world(each.seed, {.rules = {}}).run();
+    BOOST_TEST(!held, held.value_or(""));
+  }
 }
 
 BOOST_AUTO_TEST_SUITE_END()
