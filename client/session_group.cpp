@@ -32,6 +32,7 @@ std::string name_of_group(const group_ticket& group) {
 }
 
 result<void> check_terms(const memory::join_terms& terms, nanoseconds timeout) {
+  if (terms.name.empty()) return fail(error_code::invalid_argument, "a group needs a name");
   if (auto ok = check_name("a group's name", terms.name, memory::max_rank_group_name); !ok) return ok;
   if (terms.size == 0 || terms.size > memory::max_ranks) {
     return fail(error_code::invalid_argument, "a group of " + std::to_string(terms.size) + " ranks; it has 1 to " +

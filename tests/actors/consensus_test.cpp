@@ -22,7 +22,7 @@ class consensus_config : public deterministic_config {
   consensus_config() { add_message_types<caf::id_block::cenote_cluster>(); }
 };
 
-constexpr std::uint64_t worker = 7;
+constexpr std::uint64_t this_worker = 7;
 
 /// A session's actor of which only the answers are looked at.
 struct fake_session {
@@ -45,8 +45,8 @@ struct fake_node {
   std::string name;
   peer::incarnation born;
   std::shared_ptr<std::vector<group_sayings_ptr>> said = std::make_shared<std::vector<group_sayings_ptr>>();
-  cluster_actor cluster;
-  consensus_actor actor;
+  cluster_actor cluster{};
+  consensus_actor actor{};
 };
 
 struct consensus_fixture {
@@ -78,7 +78,7 @@ struct consensus_fixture {
   }
 
   fake_node start(const std::string& name, std::uint64_t life) {
-    fake_node made{.name = name, .born = peer::incarnation::of(life, worker)};
+    fake_node made{.name = name, .born = peer::incarnation::of(life, this_worker)};
     const auto said = made.said;
     made.cluster = system.spawn([said]() -> cluster_actor::behavior_type {
       return {[](link_atom, const link_event_ptr&) {},
@@ -93,7 +93,7 @@ struct consensus_fixture {
               [](report_atom) { return tier_report_ptr(); }};
     });
     made.actor =
-        system.spawn<consensus>(name, made.born, worker, cluster::agreement_options{}, [now = now] { return *now; });
+        system.spawn<consensus>(name, made.born, this_worker, cluster::agreement_options{}, [now = now] { return *now; });
     nodes.push_back(made);
     run();
     return made;
@@ -172,14 +172,14 @@ struct consensus_fixture {
                                milliseconds patience = std::chrono::seconds(10)) {
     submission entry;
     memory::join_terms{
-        .name = name, .rank = rank, .size = size, .patience = patience, .handle = handle, .epoch = worker}
+        .name = name, .rank = rank, .size = size, .patience = patience, .handle = handle, .epoch = this_worker}
         .pack(entry);
     return request(handle, entry);  // in these tests a join's request has the number of its handle
   }
   static submission agree_entry(std::uint32_t number, std::uint64_t question, std::uint64_t length,
                                 std::uint32_t handle = 1, milliseconds timeout = milliseconds(500)) {
     submission entry;
-    memory::agree_terms{.question = question, .length = length, .timeout = timeout, .handle = handle, .epoch = worker}
+    memory::agree_terms{.question = question, .length = length, .timeout = timeout, .handle = handle, .epoch = this_worker}
         .pack(entry);
     return request(number, entry);
   }
@@ -187,7 +187,7 @@ struct consensus_fixture {
     submission entry;
     entry.op = memory::operation::leave;
     entry.grant_version = handle;
-    entry.parent = worker;
+    entry.parent = this_worker;
     return request(number, entry);
   }
 
@@ -404,11 +404,11 @@ BOOST_FIXTURE_TEST_CASE(a_question_before_the_group_has_formed_is_refused, conse
 BOOST_FIXTURE_TEST_CASE(what_was_meant_for_another_worker_is_lost, consensus_fixture) {
   const auto ranks = form(1);
   submission old_join = join_entry("h", 0, 1, 5);
-  old_join.parent = worker - 1;
+  old_join.parent = this_worker - 1;
   ask(*ranks[0], old_join);
   BOOST_TEST(refused(*ranks[0], 5, error_code::group_lost, "worker"));
   submission old_question = agree_entry(6, 1, 1);
-  old_question.parent = worker - 1;
+  old_question.parent = this_worker - 1;
   ask(*ranks[0], old_question);
   BOOST_TEST(refused(*ranks[0], 6, error_code::group_lost, "worker"));
   ask(*ranks[0], agree_entry(7, 1, 1));
