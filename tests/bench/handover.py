@@ -18,6 +18,8 @@ import support
 from pool import bench_peer, start_nodes
 from support import GiB, KiB, MiB, Report, cenote
 
+PAUSE = 20e-6  # seconds between two looks: one that never pauses takes a processor from the nodes
+
 
 def hand_over(block: int, count: int) -> tuple[list[float], list[float]]:
     """Seconds from the end of each block's commit until it is readable at the other node, and until its follower
@@ -39,10 +41,10 @@ def hand_over(block: int, count: int) -> tuple[list[float], list[float]]:
             makes.put([key], [content])
             stored = time.perf_counter()
             while not wants.match([key]).resident:
-                pass
+                time.sleep(PAUSE)
             readable.append(time.perf_counter() - stored)
             while ticket.length <= number:
-                pass
+                time.sleep(PAUSE)
             known.append(time.perf_counter() - stored)
             time.sleep(0.001)  # as an engine that computes; what is under way of the last one ends
         assert ticket.wait(60) == count
