@@ -190,6 +190,10 @@ void cluster_host::watch_over(pulse& all) {
   });
 }
 
+void cluster_host::keep_here(std::set<std::string, std::less<>> groups) {
+  if (guest_) guest_->keep_here(std::move(groups));
+}
+
 void cluster_host::leave() {
   (void)ask<outcome>(system_, leave_limit, actor_, leave_atom_v);
 }

@@ -6,6 +6,7 @@
 #include <atomic>
 #include <functional>
 #include <memory>
+#include <set>
 #include <string>
 #include <thread>
 
@@ -54,6 +55,8 @@ class cluster_host {
   [[nodiscard]] endpoint where() const { return network_.load()->where(); }
   /// Its actor and its thread.
   void watch_over(pulse& all);
+  /// Blocks of these groups stay on this machine from now on.
+  void keep_here(std::set<std::string, std::less<>> groups);
   /// Says to the other nodes that this one leaves, and closes all links.
   void leave();
   void stop();

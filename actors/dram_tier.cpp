@@ -63,13 +63,14 @@ opened_instance_ptr refused(outcome why) {
 
 dram_tier::dram_tier(caf::actor_config& config, std::shared_ptr<blocks::store> store,
                      std::vector<session_ptr> recovered, request_slabs request, std::vector<lower_tier> below,
-                     std::shared_ptr<health> alive, instance_maker_actor maker)
+                     std::shared_ptr<health> alive, instance_maker_actor maker, tell_news tells)
     : dram_tier_actor::base(config),
       store_(std::move(store)),
       request_(std::move(request)),
       maker_(std::move(maker)),
       below_(std::move(below)),
-      alive_(std::move(alive)) {
+      alive_(std::move(alive)),
+      tells_(std::move(tells)) {
   for (session_ptr& session : recovered) sessions_.emplace(session->number, std::move(session));
 }
 
@@ -150,6 +151,10 @@ dram_tier::behavior_type dram_tier::make_behavior() {
           send(planner_, prefetch_request_atom_v, std::move(each));
       },
       [this](command_atom, const prefetch_commands_ptr& commands) { execute(*commands); },
+      [this](follow_atom, const handover_order_ptr& order) {
+        store_->follow(*order, boot_now());
+        flush_outbox();
+      },
   };
 }
 
@@ -228,7 +233,8 @@ void dram_tier::conclude(batch_ptr work, promise_guard<batch_ptr> promise) {
     if (has_failed(forgot)) blocks::fail_removals(*work, forgot.code);
     kept->deliver(work);
   };
-  // Who removes something on all nodes tells each of them: what only passed on would go round for ever.
+  // Who removes something on all nodes tells each of them: what only passed on would go round for ever. But what is on
+  // its way from here might arrive behind it.
   ask_to_forget(std::exchange(work->removals, {}), finish, work->is_guest);
   work->removing.reset();  // what is asked for from now on comes behind the removal
 }
@@ -278,6 +284,7 @@ void dram_tier::flush_outbox() {
   }
   auto requests = store_->take_requests();
   if (!requests.empty()) request_(std::move(requests));
+  if (auto news = store_->take_news(); !news.empty() && tells_) tells_(std::move(news));
   send_below();
 }
 
@@ -516,16 +523,14 @@ void dram_tier::forget_below(std::vector<blocks::removal> removals, const outcom
 void dram_tier::ask_to_forget(std::vector<blocks::removal> removals, std::function<void(const outcome&)> finish,
                               bool here_only) {
   send_below();
-  std::vector<blocks::edge_number> whom;
-  for (blocks::edge_number edge = 0; edge < below_.size(); ++edge) {
-    if (!here_only || edge == store_->hinted_edge()) whom.push_back(edge);
-  }
-  if (whom.empty()) return finish(outcome{});
+  auto on_its_way = removals;
+  for (blocks::removal& each : on_its_way) each.on_its_way = true;
   const auto what = std::make_shared<const std::vector<blocks::removal>>(std::move(removals));
-  const auto all = std::make_shared<removal_answers>(whom.size(), std::move(finish));
-  for (const blocks::edge_number edge : whom) {
+  const auto outside = here_only ? std::make_shared<const std::vector<blocks::removal>>(std::move(on_its_way)) : what;
+  const auto all = std::make_shared<removal_answers>(below_.size(), std::move(finish));
+  for (blocks::edge_number edge = 0; edge < below_.size(); ++edge) {
     const lower_tier& each = below_[edge];
-    request(each.actor, below_deadline, forget_atom_v, what)
+    request(each.actor, below_deadline, forget_atom_v, edge == store_->hinted_edge() ? what : outside)
         .then([all](const outcome& forgot) { all->take(forgot); },
               [all, name = each.name](const caf::error& why) {
                 log_error(logger("dram"), "a tier below did not forget",

@@ -34,10 +34,13 @@ class dram_tier final : public dram_tier_actor::base {
   /// How the tier asks for memory: never blocks.
   using request_slabs = std::function<void(std::vector<blocks::slab_request>)>;
 
+  /// Takes news of requests that are followed; never blocks.
+  using tell_news = std::function<void(std::vector<handover::news>)>;
+
   /// `recovered`: sessions that the store knows already, after a restart.
   dram_tier(caf::actor_config& config, std::shared_ptr<blocks::store> store, std::vector<session_ptr> recovered,
             request_slabs request, std::vector<lower_tier> below = {}, std::shared_ptr<health> alive = {},
-            instance_maker_actor maker = {});
+            instance_maker_actor maker = {}, tell_news tells = {});
 
   [[nodiscard]] const char* name() const override { return "dram_tier"; }
   void on_exit() override;
@@ -133,6 +136,7 @@ class dram_tier final : public dram_tier_actor::base {
   prefetch_actor planner_;                           ///< null until it registered
   std::vector<prefetch_batch_ptr> unsent_requests_;  ///< until then
   bool planner_waits_ = false;                       ///< for space
+  tell_news tells_;                                  ///< none: nobody follows anything
 };
 
 }  // namespace cenote

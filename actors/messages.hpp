@@ -137,6 +137,8 @@ using prefetch_commands_ptr = std::shared_ptr<const std::vector<prefetch::comman
 using prefetch_results_ptr = std::shared_ptr<const std::vector<prefetch::command_result>>;
 using prefetch_report_ptr = std::shared_ptr<const prefetch::status>;
 using index_list = std::vector<std::uint32_t>;
+using handover_order_ptr = std::shared_ptr<const handover::order>;
+using handover_news_ptr = std::shared_ptr<const handover::news>;
 
 }  // namespace cenote
 
@@ -170,6 +172,8 @@ CAF_ADD_TYPE_ID(cenote, (cenote::prefetch_commands_ptr))
 CAF_ADD_TYPE_ID(cenote, (cenote::prefetch_results_ptr))
 CAF_ADD_TYPE_ID(cenote, (cenote::prefetch_report_ptr))
 CAF_ADD_TYPE_ID(cenote, (cenote::slab_places_ptr))
+CAF_ADD_TYPE_ID(cenote, (cenote::handover_order_ptr))
+CAF_ADD_TYPE_ID(cenote, (cenote::handover_news_ptr))
 
 CAF_ADD_ATOM(cenote, cenote, run_atom, "run")
 CAF_ADD_ATOM(cenote, cenote, open_instance_atom, "instance")
@@ -211,6 +215,8 @@ CAF_ADD_ATOM(cenote, cenote, space_available_atom, "space")
 CAF_ADD_ATOM(cenote, cenote, wake_atom, "wake")
 CAF_ADD_ATOM(cenote, cenote, places_atom, "places")
 CAF_ADD_ATOM(cenote, cenote, hand_on_atom, "hand_on")
+CAF_ADD_ATOM(cenote, cenote, follow_atom, "follow")
+CAF_ADD_ATOM(cenote, cenote, news_atom, "news")
 
 CAF_END_TYPE_ID_BLOCK(cenote)
 
@@ -241,6 +247,8 @@ CAF_ALLOW_UNSAFE_MESSAGE_TYPE(cenote::prefetch_commands_ptr)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(cenote::prefetch_results_ptr)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(cenote::prefetch_report_ptr)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(cenote::slab_places_ptr)
+CAF_ALLOW_UNSAFE_MESSAGE_TYPE(cenote::handover_order_ptr)
+CAF_ALLOW_UNSAFE_MESSAGE_TYPE(cenote::handover_news_ptr)
 
 namespace cenote {
 
@@ -294,7 +302,7 @@ using dram_tier_actor = upper_tier_actor::extend<
     caf::reacts_to<disconnect_atom, std::uint64_t>, caf::reacts_to<slab_atom, slab_outcome_ptr>,
     caf::reacts_to<reload_atom, config_ptr>, caf::reacts_to<evict_atom>, caf::reacts_to<turn_atom>,
     caf::reacts_to<tick_atom>, caf::reacts_to<register_planner_atom>,
-    caf::reacts_to<command_atom, prefetch_commands_ptr>>;
+    caf::reacts_to<command_atom, prefetch_commands_ptr>, caf::reacts_to<follow_atom, handover_order_ptr>>;
 
 /// Makes instances for the DRAM tier: see actors/instance_maker.hpp.
 using instance_maker_actor =
@@ -307,7 +315,8 @@ using prefetch_actor =
                      caf::reacts_to<command_results_atom, prefetch_results_ptr>,
                      caf::reacts_to<transfers_done_atom, transfer_outcomes_ptr>, caf::reacts_to<space_available_atom>,
                      caf::reacts_to<disconnect_atom, std::uint64_t>, caf::reacts_to<wake_atom, std::uint64_t>,
-                     caf::reacts_to<reload_atom, config_ptr>, caf::replies_to<report_atom>::with<prefetch_report_ptr>>;
+                     caf::reacts_to<news_atom, handover_news_ptr>, caf::reacts_to<reload_atom, config_ptr>,
+                     caf::replies_to<report_atom>::with<prefetch_report_ptr>>;
 
 /// One attached process: see actors/session.hpp.
 using session_actor =

@@ -14,13 +14,14 @@ constexpr auto question_limit = std::chrono::seconds(10);  // what comes after i
 }  // namespace
 
 prefetch_planner::prefetch_planner(caf::actor_config& config, const prefetch::options& options, dram_tier_actor dram,
-                                   std::vector<lower_tier> below, clock now)
+                                   std::vector<lower_tier> below, clock now, follower follow)
     : prefetch_actor::base(config),
       windows_(options.windows),
       planner_(options),
       dram_(std::move(dram)),
       below_(std::move(below)),
-      now_(std::move(now)) {}
+      now_(std::move(now)),
+      follow_(std::move(follow)) {}
 
 void prefetch_planner::on_exit() {
   dram_ = nullptr;
@@ -49,6 +50,10 @@ prefetch_planner::behavior_type prefetch_planner::make_behavior() {
         asking_.erase(session);
         flush_outbox();
       },
+      [this](news_atom, const handover_news_ptr& news) {
+        planner_.on_news(*news, now_());
+        flush_outbox();
+      },
       [this](wake_atom, std::uint64_t number) {
         if (number != alarm_) return;  // a sooner one was set since
         wakes_at_.reset();
@@ -68,7 +73,8 @@ prefetch_planner::behavior_type prefetch_planner::make_behavior() {
 
 void prefetch_planner::submit(prefetch_batch& batch) {
   for (prefetch::request& each : batch.requests) {
-    if (each.what == prefetch::request::kind::start || each.what == prefetch::request::kind::locate) {
+    using enum prefetch::request::kind;
+    if (each.what != stop && each.what != end) {
       asking_.insert_or_assign(each.session, caf::actor_cast<session_actor>(batch.session));
     }
     planner_.on_request(std::move(each), now_());
@@ -83,6 +89,7 @@ void prefetch_planner::flush_outbox() {
     send(dram_, command_atom_v, std::make_shared<const std::vector<prefetch::command>>(std::move(commands)));
   }
   for (prefetch::question& each : planner_.take_questions()) ask(std::move(each));
+  for (handover::order& each : planner_.take_orders()) pass_on(std::move(each));
   answer(planner_.take_answers());
   for (const std::uint32_t instance : planner_.take_assumed()) {
     log_warn(
@@ -92,6 +99,14 @@ void prefetch_planner::flush_outbox() {
         {{"instance", instance}, {"tokens_per_s", planner_.assumed_rate()}});
   }
   if (const auto when = planner_.wake_at(now)) sleep_until(*when);
+}
+
+void prefetch_planner::pass_on(handover::order order) {
+  if (follow_) return follow_(std::move(order));
+  if (order.ends) return;
+  send(this, news_atom_v,
+       std::make_shared<const handover::news>(
+           handover::news{.number = order.number, .is_over = true, .code = error_code::unsupported}));
 }
 
 /// The planner waits for no answer longer than the question's patience, so a tier that never gives one is not missed.

@@ -19,15 +19,19 @@ namespace cenote {
 ///   command_results, transfers_done   what became of commands and loads                 (DRAM tier)
 ///   space_available    there is space again for loads that found none                   (DRAM tier)
 ///   disconnect         a session's end                                                  (DRAM tier)
+///   news               what a request has by now that is followed         (the network's thread)
 ///   wake               a time came that the planner waits for                           (itself)
 ///   reload, report                                                                      (node)
 class prefetch_planner final : public prefetch_actor::base {
  public:
   using clock = std::function<prefetch::time_point()>;
 
-  /// `below`: by edge.
+  /// Has a request followed at its node; `news` come of it. Never blocks.
+  using follower = std::function<void(handover::order)>;
+
+  /// `below`: by edge. `follow`: none, where nothing is handed over.
   prefetch_planner(caf::actor_config& config, const prefetch::options& options, dram_tier_actor dram,
-                   std::vector<lower_tier> below = {}, clock now = prefetch::clock::now);
+                   std::vector<lower_tier> below = {}, clock now = prefetch::clock::now, follower follow = {});
 
   [[nodiscard]] const char* name() const override { return "prefetch"; }
   void on_exit() override;
@@ -40,6 +44,7 @@ class prefetch_planner final : public prefetch_actor::base {
   /// After each change: decide, send commands and answers, and sleep no longer than the planner wants.
   void flush_outbox();
   void ask(prefetch::question question);
+  void pass_on(handover::order order);
   void answer(const std::vector<prefetch::answer>& answers);
   void sleep_until(prefetch::time_point when);
 
@@ -48,6 +53,7 @@ class prefetch_planner final : public prefetch_actor::base {
   dram_tier_actor dram_;
   std::vector<lower_tier> below_;
   clock now_;
+  follower follow_;
   std::unordered_map<std::uint64_t, session_actor> asking_;  ///< by session
   std::uint64_t alarm_ = 0;                                  ///< number of the wake-up that counts
   std::optional<prefetch::time_point> wakes_at_;

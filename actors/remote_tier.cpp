@@ -53,10 +53,7 @@ remote_tier::behavior_type remote_tier::make_behavior() {
         say_standing();
       },
       [this](bind_atom, const instance_binding_ptr& instance) { bind(*instance); },
-      [this](unbind_atom, std::uint32_t instance) {
-        store_.unbind(instance);
-        specs_.erase(instance);
-      },
+      [this](unbind_atom, std::uint32_t instance) { unbind(instance); },
       [this](write_atom, const transfers_ptr& blocks) {
         store_.put(*blocks, steady_now());
         flush_outbox();
@@ -94,6 +91,16 @@ void remote_tier::bind(const blocks::instance_binding& instance) {
         std::ranges::any_of(specs_, [&](const auto& of) { return identity_of(of.second) == each->first; });
     each = bound ? std::next(each) : names_.erase(each);
   }
+}
+
+void remote_tier::unbind(std::uint32_t instance) {
+  const auto identity = store_.identity_of(instance);
+  store_.unbind(instance);
+  specs_.erase(instance);
+  const bool is_used =
+      std::ranges::any_of(specs_, [&](const auto& of) { return store_.identity_of(of.first) == identity; });
+  if (!identity || is_used) return;
+  for (const auto& each : backends_) each->unbind(*identity);
 }
 
 /// Backends are asked side by side; what any of them has counts.
@@ -196,6 +203,7 @@ caf::result<outcome> remote_tier::forget(const std::vector<blocks::removal>& rem
     } else {
       store_.forget(each.instance, each.all ? std::vector<block_key>() : each.keys);
     }
+    if (each.on_its_way) continue;
     if (each.all && each.instance == 0 && each.id.empty()) {
       ask_to_clear_all(number);
     } else if (each.all) {

@@ -65,6 +65,7 @@ class remote_tier final : public remote_tier_actor::base {
   };
 
   void bind(const blocks::instance_binding& instance);
+  void unbind(std::uint32_t instance);
   [[nodiscard]] caf::result<key_answer_ptr> locate(const key_query& asked);
   void take_presence(const remote_presence& part);
   [[nodiscard]] caf::result<outcome> forget(const std::vector<blocks::removal>& removals);

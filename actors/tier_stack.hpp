@@ -35,7 +35,9 @@ struct stack_parts {
   std::vector<lower_tier> lower;  ///< as many as the store's options have edges, and in their order
   prefetch::options plan;
   std::shared_ptr<health> alive;
-  instance_maker_actor maker{};  ///< none: no instance is made
+  instance_maker_actor maker{};                                  ///< none: no instance is made
+  std::function<void(std::vector<handover::news>)> tell_news{};  ///< none: nothing is handed over
+  std::function<void(handover::order)> follow{};                 ///< the same
 };
 
 /// Starts the tiers' actors, tells each its place, and has all of them tick.

@@ -332,6 +332,40 @@ void cenote_prefetch_free(cenote_prefetch* prefetch) {
   if (gone) gone->session->impl->drop(gone->ticket);
 }
 
+int cenote_publish(cenote_session* session, const void* request, size_t request_size, cenote_keys keys, uint32_t group,
+                   uint64_t first, int ends, uint64_t* published) {
+  return guarded([&] {
+    if (session == nullptr || request == nullptr) return null_argument("session or request");
+    const std::span name(static_cast<const std::byte*>(request), request_size);
+    const auto place = first == CENOTE_APPEND ? std::nullopt : std::optional(first);
+    return finish(session->impl->publish(name, batch_of(keys), group, place, ends != 0), published);
+  });
+}
+
+int cenote_follow(cenote_session* session, const void* request, size_t request_size, const char* node, uint32_t group,
+                  uint64_t timeout_ns, cenote_prefetch** out) {
+  return guarded([&] {
+    if (session == nullptr || request == nullptr || out == nullptr) return null_argument("an argument");
+    *out = nullptr;
+    constexpr std::uint64_t longest = std::uint64_t{1} << 60;  // no overflow of the clock
+    const std::span name(static_cast<const std::byte*>(request), request_size);
+    auto ticket = session->impl->follow(name, text_of(node), group,
+                                        std::chrono::nanoseconds(std::min<std::uint64_t>(timeout_ns, longest)));
+    if (!ticket) return failed(ticket.error());
+    *out = std::make_unique<cenote_prefetch>(cenote_prefetch{session, std::move(*ticket)}).release();
+    return static_cast<int>(CENOTE_OK);
+  });
+}
+
+int cenote_prefetch_keys(const cenote_prefetch* prefetch, cenote_keys* keys) {
+  return guarded([&] {
+    if (prefetch == nullptr || keys == nullptr) return null_argument("an argument");
+    const auto known = prefetch->ticket.batch();
+    *keys = {known.data, known.count, known.width};
+    return static_cast<int>(CENOTE_OK);
+  });
+}
+
 int cenote_put(cenote_session* session, cenote_keys keys, uint32_t group, int32_t part, cenote_buffers sources,
                uint64_t* stored) {
   return guarded([&] {

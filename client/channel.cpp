@@ -140,6 +140,8 @@ result<request_ptr> channel::submit(std::span<memory::submission> batch, time_po
     if (batch.front().op == memory::operation::reserve) {
       made->answers.resize(batch.size());
       made->parts = batch.front().argument;
+    } else if (batch.front().op == memory::operation::follow) {
+      made->answers.resize(memory::handed_keys::most * memory::handed_keys::pieces_of(max_key_bytes));
     }
   }
   for (std::size_t i = 0; i < batch.size(); ++i) {

@@ -30,7 +30,7 @@ struct request {
   bool done = false;
   bool abandoned = false;                   ///< nobody waits any more; what it still brings goes back
   memory::completion outcome;               ///< the `done` completion
-  std::vector<memory::completion> answers;  ///< one a key, for `reserve`
+  std::vector<memory::completion> answers;  ///< one a key, for `reserve`; one a piece of a key, for `follow`
   std::string text;                         ///< why it was refused, if the node says so
   std::uint64_t tag = 0;                    ///< the caller's
   time_point until{};                       ///< the caller's

@@ -11,6 +11,7 @@
 #include <thread>
 
 #include "core/bulk_copy.hpp"
+#include "core/handover.hpp"
 #include "core/text.hpp"
 
 namespace cenote::client {
@@ -485,12 +486,34 @@ result<prefetch_ticket> session::prefetch(key_batch keys, std::uint32_t group, c
   return ticket;
 }
 
+namespace {
+
+result<void> check_request(std::span<const std::byte> request, std::uint32_t group, const instance_spec& spec) {
+  if (request.empty() || request.size() > handover::longest_request)
+    return fail(error_code::invalid_argument,
+                "a request's name has 1 to 64 bytes, this one " + std::to_string(request.size()));
+  if (group >= spec.groups.size()) return fail(error_code::invalid_argument, "there is no group of that number");
+  return {};
+}
+
+std::unexpected<error> refused_publication(error_code why) {
+  if (why == error_code::limit_exceeded)
+    return fail(why, "too many requests or keys are published; they live for 60 s after their last change");
+  if (why == error_code::invalid_argument)
+    return fail(why,
+                "these are not the next keys of the request: it has others, or has ended, or the node's worker "
+                "was replaced since it was published; publish from its first key on");
+  return fail(why, "the node refused the publication");
+}
+
+}  // namespace
+
 result<bool> session::wait(prefetch_ticket& ticket, time_point until) {
   const auto scope = enter();
   if (!scope) return std::unexpected(scope.error());
   while (!ticket.done) {
     if (channel_.epoch() != ticket.epoch) {
-      ticket.length = lookup_.count_prefix(ticket.batch(), ticket.group);
+      ticket.length = prefix_of(ticket);
       drop(ticket);
       ticket.done = true;
       break;
@@ -508,12 +531,25 @@ result<bool> session::wait(prefetch_ticket& ticket, time_point until) {
       if (steady_clock::now() >= until) return false;
       continue;
     }
+    const request_ptr answered = ticket.requests.front();
     ticket.requests.erase(ticket.requests.begin());
+    if ((*outcome)->code == 0 && ticket.follows) {
+      take_keys(ticket, *answered);
+      if (!ticket.done) {
+        if (auto asked = ask_for_keys(ticket); !asked) return std::unexpected(asked.error());
+      }
+      continue;
+    }
     if ((*outcome)->code != 0) {
       drop(ticket);
       ticket.done = true;
       if (static_cast<error_code>((*outcome)->code) == error_code::limit_exceeded) {
         return fail(error_code::limit_exceeded, "this session has too many prefetches that are not over or not freed");
+      }
+      if (static_cast<error_code>((*outcome)->code) == error_code::unsupported) {
+        return fail(error_code::unsupported,
+                    "this node follows no requests: it needs cluster.name, and for those of other nodes `peers` among "
+                    "its remote.backends");
       }
       return fail(static_cast<error_code>((*outcome)->code), "the node refused the prefetch");
     }
@@ -524,10 +560,114 @@ result<bool> session::wait(prefetch_ticket& ticket, time_point until) {
   return true;
 }
 
-result<std::size_t> session::progress(const prefetch_ticket& ticket) {
+std::size_t session::prefix_of(const prefetch_ticket& ticket) {
+  return ticket.keys.empty() ? 0 : lookup_.count_prefix(ticket.batch(), ticket.group);
+}
+
+result<std::size_t> session::progress(prefetch_ticket& ticket) {
+  if (ticket.follows) {
+    if (const auto looked = wait(ticket, time_point::min()); !looked) return std::unexpected(looked.error());
+  }
   const auto scope = enter();
   if (!scope) return std::unexpected(scope.error());
-  return lookup_.count_prefix(ticket.batch(), ticket.group);
+  return prefix_of(ticket);
+}
+
+result<std::uint64_t> session::publish(std::span<const std::byte> request, key_batch keys, std::uint32_t group,
+                                       std::optional<std::uint64_t> first, bool ends) {
+  const auto scope = keys.count == 0 ? enter() : enter(keys, group);
+  if (!scope) return std::unexpected(scope.error());
+  if (auto sane = check_request(request, group, options_.spec); !sane) return std::unexpected(sane.error());
+  const time_point until = deadline();
+  std::uint64_t published = 0;
+  std::size_t done = 0;
+  do {
+    const std::size_t count = std::min(keys.count - done, channel::max_batch - 1);
+    std::vector<memory::submission> batch(count + 1);
+    for (std::size_t i = 0; i <= count; ++i) {
+      memory::submission& entry = batch[i];
+      entry.op = memory::operation::publish;
+      entry.group = static_cast<std::uint16_t>(group);
+      const std::span<const std::byte> bytes =
+          i == 0 ? request : std::span<const std::byte>(keys[done + i - 1].data(), keys.width);
+      entry.key_size = static_cast<std::uint8_t>(bytes.size());
+      std::ranges::copy(bytes, entry.key);
+    }
+    batch.front().argument = first ? *first + done : memory::submission::no_place;
+    batch.front().want = ends && done + count == keys.count ? 1 : 0;
+    const auto answer = channel_.call(batch, until);
+    if (!answer) return std::unexpected(answer.error());
+    if (answer->code != 0) return refused_publication(static_cast<error_code>(answer->code));
+    published = answer->value;
+    done += count;
+  } while (done < keys.count);
+  return published;
+}
+
+result<prefetch_ticket> session::follow(std::span<const std::byte> request, std::string_view node, std::uint32_t group,
+                                        std::chrono::nanoseconds patience) {
+  const auto scope = enter();
+  if (!scope) return std::unexpected(scope.error());
+  if (auto sane = check_request(request, group, options_.spec); !sane) return std::unexpected(sane.error());
+  if (node.size() > handover::longest_node)
+    return fail(error_code::invalid_argument,
+                "a node's name has at most 64 bytes, this one " + std::to_string(node.size()));
+  prefetch_ticket ticket{.keys = {}, .group = group, .epoch = channel_.epoch(), .follows = true};
+  do ticket.chain = next_chain_.fetch_add(1, std::memory_order_relaxed);
+  while (ticket.chain == 0);
+  std::array<memory::submission, 2> batch{};
+  for (memory::submission& entry : batch) {
+    entry.op = memory::operation::follow;
+    entry.group = static_cast<std::uint16_t>(group);
+    entry.grant_version = ticket.chain;
+    entry.argument = static_cast<std::uint64_t>(std::max<std::int64_t>(patience.count(), 0));
+  }
+  batch[0].key_size = static_cast<std::uint8_t>(request.size());
+  std::ranges::copy(request, batch[0].key);
+  batch[1].key_size = static_cast<std::uint8_t>(node.size());
+  std::ranges::copy(std::as_bytes(std::span(node)), batch[1].key);
+  auto sent = channel_.submit(batch, deadline());
+  if (!sent) return std::unexpected(sent.error());
+  ticket.requests.push_back(std::move(*sent));
+  return ticket;
+}
+
+/// Which keys come behind those that are known; the answer comes when there are some.
+result<void> session::ask_for_keys(prefetch_ticket& ticket) {
+  memory::submission entry;
+  entry.op = memory::operation::follow;
+  entry.group = static_cast<std::uint16_t>(ticket.group);
+  entry.grant_version = ticket.chain;
+  entry.argument = ticket.batch().count;
+  auto sent = channel_.submit(std::span(&entry, 1), deadline());
+  if (!sent) return std::unexpected(sent.error());
+  ticket.requests.push_back(std::move(*sent));
+  return {};
+}
+
+/// Of an answer that is done; see memory::handed_keys.
+void session::take_keys(prefetch_ticket& ticket, const request& from) {
+  const memory::completion& outcome = from.outcome;
+  const std::size_t width = outcome.grant_version;
+  const std::size_t count = std::min<std::size_t>(outcome.value, memory::handed_keys::most);
+  const std::size_t pieces = memory::handed_keys::pieces_of(width);
+  const bool is_sane = width >= min_key_bytes && width <= max_key_bytes && (ticket.width == 0 || ticket.width == width);
+  if (count > 0 && is_sane) {
+    ticket.width = width;
+    for (std::size_t i = 0; i < count; ++i) {
+      std::array<std::uint64_t, max_key_bytes / sizeof(std::uint64_t)> words{};
+      for (std::size_t piece = 0; piece < pieces; ++piece) {
+        const memory::completion& part = from.answers[i * pieces + piece];
+        words[2 * piece] = part.block;
+        words[2 * piece + 1] = part.value;
+      }
+      const auto bytes = std::as_bytes(std::span(words)).first(width);
+      ticket.keys.insert(ticket.keys.end(), bytes.begin(), bytes.end());
+    }
+  }
+  if (outcome.block == 0) return;
+  ticket.done = true;
+  ticket.length = std::min<std::uint64_t>(outcome.block - 1, ticket.batch().count);
 }
 
 /// A word about a prefetch; no answer is waited for.
@@ -548,7 +688,7 @@ result<void> session::stop(const prefetch_ticket& ticket) {
 result<void> session::cancel(prefetch_ticket& ticket) {
   const auto scope = enter();
   if (!scope) return std::unexpected(scope.error());
-  if (!ticket.done) ticket.length = lookup_.count_prefix(ticket.batch(), ticket.group);
+  if (!ticket.done) ticket.length = prefix_of(ticket);
   drop(ticket);
   ticket.done = true;
   return {};

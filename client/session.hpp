@@ -13,6 +13,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -140,7 +141,8 @@ struct prefetch_ticket {
   std::vector<request_ptr> requests{};  ///< one for each max_batch keys; the last is answered when the prefetch ends
   std::uint64_t length = 0;             ///< when done: blocks of the prefix that were resident then
   bool done = false;
-  bool told = false;  ///< the node was told that the prefetch and its hold are not wanted any more
+  bool told = false;     ///< the node was told that the prefetch and its hold are not wanted any more
+  bool follows = false;  ///< a request: `keys` grows as its blocks come
 
   [[nodiscard]] key_batch batch() const noexcept { return {keys.data(), width == 0 ? 0 : keys.size() / width, width}; }
 };
@@ -212,8 +214,18 @@ class session {
   /// Waits until the prefetch ends, but not after `until`: true when it has ended, false when it goes on. If the worker
   /// was replaced meanwhile, it ends with the blocks that are resident.
   result<bool> wait(prefetch_ticket& ticket, time_point until);
-  /// Length of the chain's prefix that is resident now. No system call.
-  [[nodiscard]] result<std::size_t> progress(const prefetch_ticket& ticket);
+  /// Length of the chain's prefix that is resident now. No system call, but for a request that is followed.
+  [[nodiscard]] result<std::size_t> progress(prefetch_ticket& ticket);
+  /// Says which blocks belong to a request (1 to 64 bytes), in their order, before or after they are stored: whoever
+  /// follows it gets them. `first`: place of keys[0] in the request; none: behind those that were published. Returns
+  /// how many there are now. Errors: invalid_argument, limit_exceeded.
+  result<std::uint64_t> publish(std::span<const std::byte> request, key_batch keys, std::uint32_t group,
+                                std::optional<std::uint64_t> first, bool ends);
+  /// Begins to bring up the blocks of a request as they are stored at another node (empty: this one), for `patience`, a
+  /// minute at most; returns at once. The ticket is as a prefetch's; its keys are those that came. wait() has the
+  /// errors: unsupported (this node asks no others), limit_exceeded.
+  result<prefetch_ticket> follow(std::span<const std::byte> request, std::string_view node, std::uint32_t group,
+                                 std::chrono::nanoseconds patience);
   /// Says that the engine is ready to compute: a best_effort prefetch ends with the blocks that are resident; others go
   /// on.
   result<void> stop(const prefetch_ticket& ticket);
@@ -338,6 +350,9 @@ class session {
   template <class SlotAt>
   result<void> release_slots(std::size_t count, SlotAt&& slot_at);
   void touch(std::span<const memory::pin> pins, key_batch keys, std::uint32_t group);
+  result<void> ask_for_keys(prefetch_ticket& ticket);
+  static void take_keys(prefetch_ticket& ticket, const request& from);
+  [[nodiscard]] std::size_t prefix_of(const prefetch_ticket& ticket);
   [[nodiscard]] std::byte* address(memory::block_ref block) const noexcept;
   [[nodiscard]] bool describe(std::span<const memory::pin> pins, std::uint64_t bytes,
                               std::span<held_block> out) const noexcept;

@@ -29,6 +29,7 @@ struct pool_counters {
   std::uint64_t fetched = 0, fetched_bytes = 0, offered = 0, offered_bytes = 0, missed = 0, unanswered = 0;
   std::uint64_t lent = 0, lent_bytes = 0, sent_elsewhere = 0, brought_up = 0, hosted = 0, not_hosted = 0, wrong = 0,
                 refused = 0;
+  std::uint64_t follows = 0, followed = 0, handed = 0;
 };
 
 /// Of groups of ranks, since the worker started.
@@ -124,6 +125,12 @@ struct figure_table<cluster::pool_counters> {
        "Blocks that came with wrong bytes: thrown away.", &all::wrong},
       {"cluster.pool.refused", "cenote_cluster_pool_refused_total", counter, "requests",
        "Instances that were not bound, and requests that made no sense.", &all::refused},
+      {"cluster.pool.follows", "cenote_cluster_follows_total", counter, "requests",
+       "Requests that engines of this node follow, here or at other nodes.", &all::follows},
+      {"cluster.pool.followed", "cenote_cluster_followed_total", counter, "requests",
+       "Requests that other nodes follow here.", &all::followed},
+      {"cluster.pool.handed", "cenote_cluster_handed_total", counter, "blocks",
+       "Blocks of those that they were told of.", &all::handed},
   });
 };
 static_assert(rows_are_complete<cluster::pool_counters>(), "a figure has no row");

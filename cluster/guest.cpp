@@ -38,6 +38,10 @@ void close_request(std::vector<submission>& entries) {
   if (!entries.empty()) entries.back().flags |= submission::flag_last;
 }
 
+bool is_padded(const group_spec& group) noexcept {
+  return group.stride() != group.block_bytes();
+}
+
 /// Keys of one width, back to back.
 template <std::ranges::sized_range Keys>
 std::vector<std::byte> flat(const Keys& keys) {
@@ -67,6 +71,7 @@ guest_session::guest_session(memory::index_memory its_index, memory::version_tab
 void guest::heard(peer::link_id from, frame_type type, std::uint64_t request, std::span<const std::byte> body) {
   switch (type) {
     case frame_type::bind: return bind(from, request, body);
+    case frame_type::unbind: return unbind(from, body);
     case frame_type::locate: return locate(from, request, body);
     case frame_type::fetch: return fetch(from, body, true);
     case frame_type::fetch_here: return fetch(from, body, false);
@@ -85,7 +90,12 @@ void guest::misbehaves(peer::link_id who, const std::string& how) {
 
 guest::hosted* guest::find(peer::link_id user, std::uint32_t handle) {
   const auto found = instances_.find(handle);
-  return found == instances_.end() || !found->second.users.contains(user) ? nullptr : &found->second;
+  if (found == instances_.end() || !found->second.users.contains(user)) return nullptr;
+  return stays_here(found->second.spec) ? nullptr : &found->second;
+}
+
+bool guest::stays_here(const instance_spec& spec) const {
+  return kept_here_.load()->contains(spec.paying_group());
 }
 
 guest::hosted* guest::find_identity(std::uint64_t identity) {
@@ -109,28 +119,34 @@ void guest::bind(peer::link_id from, std::uint64_t request, std::span<const std:
   }
   if (!spec) return refuse(from, request, spec.error().message());
   if (identity_of(*spec) != asked->identity) return refuse(from, request, "the identity is not that of the spec");
-  if (options_.kept_here.contains(spec->paying_group()))
+  if (stays_here(*spec))
     return refuse(from, request, "blocks of group `" + spec->paying_group() + "` stay on this machine");
   hosted* of = find_identity(asked->identity);
   if (of == nullptr && instances_.size() >= most_instances)
     return refuse(from, request, "this node has " + std::to_string(most_instances) + " instances of others already");
-  const bool is_new = of == nullptr;
-  if (is_new) {
-    const std::uint32_t handle = next_handle_++;
-    of = &instances_[handle];
-    of->handle = handle;
-    of->identity = asked->identity;
-    of->spec = std::move(*spec);
-  }
+  if (of == nullptr) of = &host(asked->identity, std::move(*spec));
   of->users.insert(from);
   of->waiting.emplace_back(from, request);
-  learn_cleared(asked->identity, asked->cleared);
-  if (is_new) {
-    room_.open(of->spec,
-               [this, handle = of->handle](result<guest_session_ptr> how) { opened(handle, std::move(how)); });
-  } else if (of->session && of->clears == 0) {
-    answer_binds(*of);
-  }
+  learn_cleared(asked->identity, asked->cleared, asked->spec);
+  if (of->session && of->clears == 0) answer_binds(*of);
+}
+
+/// The instance of a link that uses it no more is closed with the next flush, if nobody else does.
+void guest::unbind(peer::link_id from, std::span<const std::byte> body) {
+  const auto asked = peer::decode_unbind_request(body);
+  if (!asked) return misbehaves(from, asked.error().message());
+  if (const auto found = instances_.find(asked->handle); found != instances_.end()) found->second.users.erase(from);
+}
+
+/// Opens the instance; its handle is told to nobody before that.
+guest::hosted& guest::host(std::uint64_t identity, instance_spec spec) {
+  const std::uint32_t handle = next_handle_++;
+  hosted& made = instances_[handle];
+  made.handle = handle;
+  made.identity = identity;
+  made.spec = std::move(spec);
+  room_.open(made.spec, [this, handle](result<guest_session_ptr> how) { opened(handle, std::move(how)); });
+  return made;
 }
 
 void guest::opened(std::uint32_t handle, result<guest_session_ptr> how) {
@@ -142,11 +158,12 @@ void guest::opened(std::uint32_t handle, result<guest_session_ptr> how) {
   hosted& of = found->second;
   if (!how) {
     for (const auto& [link, request] : of.waiting) refuse(link, request, how.error().message());
+    if (of.must_clear) pool_.forget_cleared(of.identity);
     instances_.erase(found);
     return;
   }
   of.session = std::move(*how);
-  if (of.must_clear) return clear(of, [](std::uint64_t, const std::string&) {});
+  if (of.must_clear) return clear_unheard(of);
   answer_binds(of);
 }
 
@@ -157,16 +174,28 @@ void guest::answer_binds(hosted& of) {
   }
 }
 
-void guest::learn_cleared(std::uint64_t identity, std::uint64_t number) {
+/// An instance that nobody else uses here is opened for it: this node's own blocks are older than the clear, too.
+void guest::learn_cleared(std::uint64_t identity, std::uint64_t number, std::span<const std::byte> spec) {
   if (number <= pool_.cleared(identity)) return;
+  hosted* of = find_identity(identity);
+  if (of == nullptr) {
+    byte_reader reader(spec);
+    auto read = decode_instance_spec(reader);
+    if (!read || identity_of(*read) != identity || instances_.size() >= most_instances) return;  // it is told again
+    of = &host(identity, std::move(*read));
+  }
   pool_.note_cleared(identity, number);
-  hosted* const of = find_identity(identity);
-  if (of == nullptr) return;
   if (of->session) {
-    clear(*of, [](std::uint64_t, const std::string&) {});
+    clear_unheard(*of);
   } else {
     of->must_clear = true;
   }
+}
+
+void guest::clear_unheard(hosted& of) {
+  clear(of, [this, identity = of.identity](std::uint64_t, const std::string& why) {
+    if (!why.empty()) pool_.forget_cleared(identity);
+  });
 }
 
 void guest::closed(peer::link_id which) {
@@ -282,7 +311,11 @@ void guest::serve_queues() {
       if (of != nullptr && room_for(link, of->spec.groups[used.fetches.front().asked.group].stride()) == 0) break;
       const queued_fetch next = std::move(used.fetches.front());
       used.fetches.pop_front();
-      if (of != nullptr) lend(link, *of, next);
+      if (of != nullptr) {
+        lend(link, *of, next);
+        continue;
+      }
+      for (const auto& [token, key] : next.asked.blocks) misses_[link].emplace_back(token, block_answer::missing);
     }
   }
 }
@@ -396,7 +429,8 @@ void guest::send_loan(hosted& of, const place& to, loan& what) {
     return end_loan(loans_.find(to));
   }
   const std::span<const std::byte> memory(slab->second.memory + what.bytes * number, what.bytes);
-  const auto kept = slab->second.records[number].checksum();
+  // What is kept is the sum of the block's bytes, what is sent its whole stride.
+  const auto kept = is_padded(of.spec.groups[what.group]) ? std::nullopt : slab->second.records[number].checksum();
   peer::piece_header head;
   head.token = to.second;
   head.what = static_cast<std::uint16_t>(piece_kind::asked);
@@ -591,7 +625,7 @@ void guest::landed(peer::link_id from, const peer::piece_header& head, std::span
   if (found == deliveries_.end()) return;
   delivery& one = found->second;
   one.landed += piece.size();
-  if (one.landed < one.memory.size()) return;
+  if (one.memory.empty() || one.landed < one.memory.size()) return;
   const auto of = instances_.find(one.handle);
   if (of == instances_.end()) return;
   const std::uint64_t hash = one.sum && one.sum->bytes() == one.landed ? one.sum->value() : checksum_of(one.memory);
@@ -663,8 +697,9 @@ void guest::store(std::uint32_t handle, std::vector<ended_delivery> all) {
     entry.block = each.what.block.bits;
     entry.grant_version = each.what.grant_version;
     entry.argument = each.hash ? of->second.spec.groups[each.what.group].all_parts() : 0;
-    entry.detail = each.hash.value_or(0);
-    entry.flags = static_cast<std::uint8_t>(submission::flag_last | (each.hash ? submission::flag_checksum : 0));
+    const bool is_summed = each.hash && !is_padded(of->second.spec.groups[each.what.group]);
+    entry.detail = is_summed ? *each.hash : 0;
+    entry.flags = static_cast<std::uint8_t>(submission::flag_last | (is_summed ? submission::flag_checksum : 0));
   }
   room_.run(of->second.session->number, std::move(entries), false,
             [this, all = std::move(all)](const std::vector<completion>& how) {
@@ -694,9 +729,14 @@ void guest::forget(peer::link_id from, std::uint64_t request, std::span<const st
   hosted* const of = find_identity(asked->identity);
   if (of == nullptr || !of->session) return answer(0, "this node does not know the instance yet");
   if (asked->cleared == 0) return remove(*of, asked->keys, answer);
-  if (asked->cleared <= pool_.cleared(asked->identity)) return answer(0, {});
-  pool_.note_cleared(asked->identity, asked->cleared);
-  clear(*of, answer);
+  const std::uint64_t known = pool_.cleared(asked->identity);
+  if (asked->cleared == known && of->clears == 0) return answer(0, {});  // a bind brought it
+  // A node whose clock is behind clears later all the same: whoever is away shall hear of that one, too.
+  pool_.note_cleared(asked->identity, asked->cleared < known ? known + 1 : asked->cleared);
+  clear(*of, [this, answer, identity = asked->identity](std::uint64_t removed, const std::string& why) {
+    if (!why.empty()) pool_.forget_cleared(identity);
+    answer(removed, why);
+  });
 }
 
 void guest::remove(hosted& of, const std::vector<block_key>& keys,

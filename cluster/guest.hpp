@@ -2,6 +2,7 @@
 // tier for each instance, with pins and reservations of its own.
 #pragma once
 
+#include <atomic>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
@@ -85,7 +86,14 @@ class guest final : public pool_half {
   static constexpr std::size_t most_instances = 1024;
   static constexpr std::chrono::seconds fill_limit{10};  ///< for the bytes of a block that was offered
 
-  guest(pool& to, guest_room& room, guest_options options) : pool_(to), room_(room), options_(std::move(options)) {}
+  guest(pool& to, guest_room& room, guest_options options) : pool_(to), room_(room), options_(std::move(options)) {
+    keep_here(std::move(options_.kept_here));
+  }
+
+  /// From now on blocks of these groups are neither lent nor taken, and those of others are. Thread-safe.
+  void keep_here(std::set<std::string, std::less<>> groups) {
+    kept_here_.store(std::make_shared<const std::set<std::string, std::less<>>>(std::move(groups)));
+  }
 
   /// Who cannot be asked may ask all the same, for as long as its link is there.
   void members_changed() override {}
@@ -96,7 +104,7 @@ class guest final : public pool_half {
   void sent(peer::link_id to, std::uint64_t token, bool is_sent) override;
   void closed(peer::link_id which) override;
   void flush() override;
-  void learn_cleared(std::uint64_t identity, std::uint64_t number) override;
+  void learn_cleared(std::uint64_t identity, std::uint64_t number, std::span<const std::byte> spec) override;
   void advance(std::chrono::steady_clock::time_point now) override;
 
  private:
@@ -154,9 +162,12 @@ class guest final : public pool_half {
   };
 
   void bind(peer::link_id from, std::uint64_t request, std::span<const std::byte> body);
+  hosted& host(std::uint64_t identity, instance_spec spec);
+  void unbind(peer::link_id from, std::span<const std::byte> body);
   void opened(std::uint32_t handle, result<guest_session_ptr> how);
   void refuse(peer::link_id to, std::uint64_t request, const std::string& why);
   void answer_binds(hosted& of);
+  [[nodiscard]] bool stays_here(const instance_spec& spec) const;
   [[nodiscard]] hosted* find(peer::link_id user, std::uint32_t handle);
   [[nodiscard]] hosted* find_identity(std::uint64_t identity);
   [[nodiscard]] std::uint64_t stride_of(std::uint32_t handle, std::uint32_t group) const;
@@ -193,6 +204,7 @@ class guest final : public pool_half {
   void forget(peer::link_id from, std::uint64_t request, std::span<const std::byte> body);
   void remove(hosted& of, const std::vector<block_key>& keys, std::function<void(std::uint64_t, std::string)> then);
   void clear(hosted& of, std::function<void(std::uint64_t, std::string)> then);
+  void clear_unheard(hosted& of);
   static void tell_removed(const std::vector<memory::completion>& how,
                            const std::function<void(std::uint64_t, std::string)>& then);
   void find_slabs(hosted& of, std::vector<std::uint32_t> missing, std::function<void()> then);
@@ -201,6 +213,7 @@ class guest final : public pool_half {
   pool& pool_;
   guest_room& room_;
   guest_options options_;
+  std::atomic<std::shared_ptr<const std::set<std::string, std::less<>>>> kept_here_;
   std::map<std::uint32_t, hosted> instances_;  ///< by handle
   std::uint32_t next_handle_ = 1;
   std::map<place, loan> loans_;

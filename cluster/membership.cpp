@@ -14,7 +14,7 @@ using namespace std::chrono_literals;
 
 constexpr std::size_t most_contacts = peer::most_members;
 constexpr auto least_wait = 1ms;            // for what is due and has to wait for others
-constexpr std::ptrdiff_t most_dials = 32;   // at a time: a view may name thousands
+constexpr std::ptrdiff_t most_dials = 32;   // that nobody has let in yet: a view may name thousands
 constexpr std::size_t most_greetings = 64;  // of links that others dialled: one more, and the oldest is closed
 constexpr int beats_of_spares = 2;          // both sides have greeted on the other link by then
 
@@ -117,7 +117,10 @@ bool membership::is_wanted(const contact_record& of) const {
 }
 
 void membership::dial_due(steady_time now) {
-  auto left = most_dials - std::ranges::count_if(contacts_, [](const auto& each) { return each.second.is_dialled; });
+  auto left = most_dials - std::ranges::count_if(contacts_, [&](const auto& each) {
+                const auto link = links_.find(each.second.link);
+                return each.second.is_dialled && (link == links_.end() || link->second.at != stage::greeted);
+              });
   for (auto& [address, each] : contacts_) {
     if (each.is_dialled || now < each.next || now < out_until_ || !is_wanted(each) || --left < 0) continue;
     each.is_dialled = true;
@@ -585,6 +588,9 @@ std::optional<other_frame> membership::take_frame(member_record& from, link_reco
     case peer::frame_type::offer:
     case peer::frame_type::accept:
     case peer::frame_type::stored:
+    case peer::frame_type::follow:
+    case peer::frame_type::handed:
+    case peer::frame_type::unfollow:
     case peer::frame_type::forget:
     case peer::frame_type::forgot:
     case peer::frame_type::seek_group:
@@ -619,8 +625,9 @@ result<void> membership::take_beat(member_record& from, link_record& link, const
   from.view_hash = what->view_hash;
   link.last_sent_ns = what->sent_ns;
   link.last_beat = now;
+  if (what->echo_ns <= 0 || what->echo_ns > ns_of(now)) return {};  // none, or one that this node never sent
   const std::int64_t age = ns_of(now) - what->echo_ns;
-  if (what->echo_ns == 0 || what->held_ns < 0 || age < what->held_ns) return {};
+  if (what->held_ns < 0 || age < what->held_ns) return {};
   const nanoseconds sample(age - what->held_ns);
   const bool is_least = from.round_trip == nanoseconds(0) || sample < from.round_trip;
   from.round_trip = is_least ? sample : from.round_trip + (sample - from.round_trip) / 16;

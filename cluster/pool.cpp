@@ -9,11 +9,17 @@ namespace {
 
 constexpr std::size_t most_cleared = 4096;  // instances
 constexpr std::size_t most_closed = 256;    // links
+constexpr std::size_t most_names = 4096;
 
 bool is_answer(peer::frame_type type) noexcept {
   using enum peer::frame_type;
   return type == bound || type == located || type == fetched || type == elsewhere || type == accept || type == stored ||
          type == forgot;
+}
+
+bool is_handover(peer::frame_type type) noexcept {
+  using enum peer::frame_type;
+  return type == follow || type == handed || type == unfollow;
 }
 
 }  // namespace
@@ -36,10 +42,22 @@ bool pool::post(std::function<void()> what) {
 void pool::take_members(pool_members now) {
   members_ = std::move(now);
   std::erase_if(members_.others, [&](const pool_member& each) { return is_closed(each.link); });
-  for (pool_half* const each : {asker_, guest_}) {
+  for (pool_half* const each : {asker_, guest_, handovers_}) {
     if (each != nullptr) each->members_changed();
   }
   flush();
+}
+
+std::uint32_t pool::number_of(const std::string& node) {
+  const auto found = std::ranges::find(names_, node);
+  if (found == names_.end() && names_.size() >= most_names) return 0;
+  const auto number = static_cast<std::uint32_t>(found - names_.begin()) + 1;
+  if (found == names_.end()) names_.push_back(node);
+  return number;
+}
+
+std::string pool::name_of(std::uint32_t number) const {
+  return number == 0 || number > names_.size() ? std::string() : names_[number - 1];
 }
 
 const pool_member* pool::member_on(peer::link_id link) const noexcept {
@@ -53,7 +71,7 @@ bool pool::drops(peer::link_id link, bool is_sent) const noexcept {
 }
 
 void pool::heard(peer::link_id from, peer::frame_type type, std::uint64_t request, std::span<const std::byte> body) {
-  pool_half* const to = is_answer(type) ? asker_ : guest_;
+  pool_half* const to = is_handover(type) ? handovers_ : is_answer(type) ? asker_ : guest_;
   if (to != nullptr && member_on(from) != nullptr) to->heard(from, type, request, body);
 }
 
@@ -81,20 +99,20 @@ void pool::closed(peer::link_id which) {
   closed_.push_back(which);
   if (closed_.size() > most_closed) closed_.pop_front();
   std::erase_if(members_.others, [&](const pool_member& each) { return each.link == which; });
-  for (pool_half* const each : {asker_, guest_}) {
+  for (pool_half* const each : {asker_, guest_, handovers_}) {
     if (each != nullptr) each->closed(which);
   }
 }
 
 void pool::flush() {
-  for (pool_half* const each : {asker_, guest_}) {
+  for (pool_half* const each : {asker_, guest_, handovers_}) {
     if (each != nullptr) each->flush();
   }
 }
 
 void pool::advance() {
   wakes_at_ = steady_time::max();
-  for (pool_half* const each : {asker_, guest_}) {
+  for (pool_half* const each : {asker_, guest_, handovers_}) {
     if (each != nullptr) each->advance(now());
   }
   flush();
@@ -137,8 +155,8 @@ std::uint64_t pool::cleared(std::uint64_t identity) const noexcept {
   return found == cleared_.end() ? 0 : found->second;
 }
 
-void pool::learn_cleared(std::uint64_t identity, std::uint64_t number) {
-  if (guest_ != nullptr) guest_->learn_cleared(identity, number);
+void pool::learn_cleared(std::uint64_t identity, std::uint64_t number, std::span<const std::byte> spec) {
+  if (guest_ != nullptr) guest_->learn_cleared(identity, number, spec);
 }
 
 std::uint64_t pool::next_clear(std::uint64_t identity) {

@@ -53,8 +53,9 @@ class pool_half {
   virtual void landed(peer::link_id from, const peer::piece_header& head, std::span<const std::byte> piece) = 0;
   virtual void sent(peer::link_id to, std::uint64_t token, bool is_sent) = 0;
   virtual void closed(peer::link_id which) = 0;
-  /// Another node knows of a clear of an instance that this one may not have heard of.
-  virtual void learn_cleared(std::uint64_t /*identity*/, std::uint64_t /*number*/) {}
+  /// Another node knows of a clear of an instance that this one may not have heard of. `spec`: the instance's, encoded.
+  virtual void learn_cleared(std::uint64_t /*identity*/, std::uint64_t /*number*/,
+                             std::span<const std::byte> /*spec*/) {}
   /// Hands on what the last events led to.
   virtual void flush() = 0;
   virtual void advance(std::chrono::steady_clock::time_point now) = 0;
@@ -84,12 +85,18 @@ class pool {
 
   /// Before the network is used. Halves outlive the network's thread; either may be missing.
   void join(pool_half* asker, pool_half* guest) noexcept;
+  void join_handovers(pool_half* handovers) noexcept { handovers_ = handovers; }
+  [[nodiscard]] bool can_ask() const noexcept { return asker_ != nullptr; }
   void use(std::shared_ptr<peer::network> network);
   /// Runs it on the network's thread, soon; false: there is no network. Thread-safe.
   bool post(std::function<void()> what);
 
   void take_members(pool_members now);
   [[nodiscard]] const pool_members& members() const noexcept { return members_; }
+  /// A number for a node's name, for as long as the worker lives; 0: there are too many.
+  [[nodiscard]] std::uint32_t number_of(const std::string& node);
+  /// Empty: there is none.
+  [[nodiscard]] std::string name_of(std::uint32_t number) const;
   /// None: no node that can be asked now is at the other end.
   [[nodiscard]] const pool_member* member_on(peer::link_id link) const noexcept;
 
@@ -114,8 +121,10 @@ class pool {
   [[nodiscard]] std::uint64_t cleared(std::uint64_t identity) const noexcept;
   [[nodiscard]] std::uint64_t next_clear(std::uint64_t identity);
   void note_cleared(std::uint64_t identity, std::uint64_t number);
-  /// Another node said so: what is here of it goes, if this node did not know.
-  void learn_cleared(std::uint64_t identity, std::uint64_t number);
+  /// It was heard of and could not be carried out: whoever knows of it says so again.
+  void forget_cleared(std::uint64_t identity) { cleared_.erase(identity); }
+  /// Another node said so: what is here of it goes, if this node did not know. `spec`: of the instance, encoded.
+  void learn_cleared(std::uint64_t identity, std::uint64_t number, std::span<const std::byte> spec);
 
   pool_counters counters;  ///< other threads read it with copy_counters()
   [[nodiscard]] pool_counters copy_counters();
@@ -129,6 +138,8 @@ class pool {
   std::atomic<std::shared_ptr<peer::network>> network_;
   pool_half* asker_ = nullptr;
   pool_half* guest_ = nullptr;
+  pool_half* handovers_ = nullptr;
+  std::vector<std::string> names_;  ///< by number, from 1 on
   pool_members members_;
   std::deque<peer::link_id> closed_;  ///< the last ones: what was on its way here when they closed still names them
   steady_time wakes_at_ = steady_time::max();

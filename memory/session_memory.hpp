@@ -42,6 +42,12 @@ enum class operation : std::uint8_t {
   join = 16,   ///< I am a rank of the group called `key` -> done, later, when all ranks are there
   agree = 17,  ///< my length for a question; -> done, later, with what all ranks get
   leave = 18,  ///< I am no rank of it any more -> done
+  // Of requests that are handed over to other nodes.
+  publish = 19,  ///< the first entry's `key` is a request's name, `argument` the place of the next one's key in it or
+                 ///< no_place, `want` 1: it ends with these; the others' keys are its blocks' -> done: its keys now
+  follow = 20,   ///< bring up what `key`, a request's name, has at the node that the next entry's `key` names, for
+                 ///< `argument` ns; the last entry's `grant_version` is the chain. Without a name: goes on with that
+                 ///< chain from place `argument` -> `handed` entries, then done, later: see handed_keys
 };
 
 /// One submission, 128 bytes. A batch is a run of entries with one request number; the last has flag_last.
@@ -66,6 +72,7 @@ struct submission {
   static constexpr std::uint8_t flag_checksum = 2;
   static constexpr std::uint8_t flag_reduced = 4;   ///< remove: `key` is an index key, high word first
   static constexpr std::uint64_t spare_grants = 1;  ///< `argument` of a commit: hand out only what is free anyway
+  static constexpr std::uint64_t no_place = ~std::uint64_t{0};
 };
 static_assert(sizeof(submission) == 128);
 
@@ -98,6 +105,7 @@ enum class completion_kind : std::uint16_t {
   pending = 4,   ///< reserve: another session writes these parts; do not write
   refused = 5,   ///< reserve: `code` says why
   text = 6,      ///< a piece of why the request is refused, see refusal_text; `done` follows
+  handed = 7,    ///< follow: a piece of a key
 };
 
 /// One completion, 32 bytes.
@@ -111,6 +119,18 @@ struct completion {
   std::uint64_t value = 0;
 };
 static_assert(sizeof(completion) == 32);
+
+/// How keys of a chain that is followed come: each in pieces of 16 bytes, `block` and then `value` of a completion
+/// whose `index` counts the pieces of an answer. Its `done` has as `value` how many keys there are, as `grant_version`
+/// their width in bytes, and as `block` 0 while the chain goes on; else it is over, and that is its length and one.
+struct handed_keys {
+  static constexpr std::size_t most = 128;  ///< an answer
+  static constexpr std::size_t piece_bytes = 16;
+  [[nodiscard]] static constexpr std::size_t pieces_of(std::size_t width) noexcept {
+    return (width + piece_bytes - 1) / piece_bytes;
+  }
+};
+static_assert(sizeof(completion::block) + sizeof(completion::value) == handed_keys::piece_bytes);
 
 /// A blank block in the client's hands. `word` = grant version (32) | group (16) | state (16).
 struct grant_slot {

@@ -26,6 +26,7 @@ struct transfer {
   block_key key;
   std::span<std::byte> memory;                 ///< the whole stride of a block
   std::optional<std::uint64_t> checksum = {};  ///< down: XXH3-64 of `memory`, if it was taken already
+  std::uint32_t from = 0;                      ///< up: cluster::pool's number of a node to ask first; 0: none
 };
 
 enum class transfer_result : std::uint8_t {

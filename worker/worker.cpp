@@ -25,6 +25,7 @@
 #include "actors/remote_tier.hpp"
 #include "actors/tier_options.hpp"
 #include "actors/tier_stack.hpp"
+#include "cluster/handovers.hpp"
 #include "config/logging.hpp"
 #include "config/node_config.hpp"
 #include "transport/http/server.hpp"
@@ -154,7 +155,10 @@ class worker {
                          .lower = tiers_of(lower_),
                          .plan = prefetch_options_of(*config_, edges_of(*config_)),
                          .alive = alive_,
-                         .maker = maker_});
+                         .maker = maker_,
+                         .tell_news = news_teller(),
+                         .follow = follower()});
+    connect_handovers();
     for (const auto& each : lower_) {
       if (auto opened = each->open(handed.epoch == 1); !opened) {
         bad_setup_ = true;
@@ -315,6 +319,33 @@ class worker {
         if (const auto still = to.lock()) (void)still->post([still] { still->advance(); });
       });
     });
+    handovers_ = std::make_shared<cluster::handovers>(*blocks_, groups_kept_here(*config_));
+    blocks_->join_handovers(handovers_.get());
+  }
+
+  /// What is handed over passes through the network's thread; where there is none, nothing is.
+  [[nodiscard]] std::function<void(std::vector<handover::news>)> news_teller() const {
+    if (!handovers_) return {};
+    return [to = handovers_](std::vector<handover::news> news) { to->take(std::move(news)); };
+  }
+  [[nodiscard]] std::function<void(handover::order)> follower() const {
+    if (!handovers_) return {};
+    return [to = handovers_](handover::order order) { to->follow(std::move(order)); };
+  }
+  void connect_handovers() {
+    if (!handovers_) return;
+    handovers_->use({.told =
+                         [to = caf::actor_cast<caf::weak_actor_ptr>(tiers_.planner)](handover::news news) {
+                           if (const auto still = to.lock())
+                             caf::anon_send(caf::actor_cast<prefetch_actor>(still), news_atom_v,
+                                            std::make_shared<const handover::news>(std::move(news)));
+                         },
+                     .asked =
+                         [to = caf::actor_cast<caf::weak_actor_ptr>(tiers_.top)](handover::order order) {
+                           if (const auto still = to.lock())
+                             caf::anon_send(caf::actor_cast<dram_tier_actor>(still), follow_atom_v,
+                                            std::make_shared<const handover::order>(std::move(order)));
+                         }});
   }
 
   void make_provisioner() {
@@ -426,6 +457,7 @@ class worker {
     (void)set_levels(config_->log.level);
     server_->reload(config_);
     caf::anon_send(node_, reload_atom_v, config_);
+    if (cluster_) cluster_->keep_here(groups_kept_here(*config_));
     if (auto kept = keep_running(keeper_, *config_); !kept) {
       log_error(logger("worker"), "a later worker would start with the configuration of before",
                 {{"reason", kept.error().describe()}});
@@ -478,9 +510,10 @@ class worker {
   config_ptr config_;
   unique_fd signals_;
   worker_system_config system_config_;
-  std::unique_ptr<data_path> data_path_;   ///< it ran actors of the system, which ends first
-  std::shared_ptr<cluster::pool> blocks_;  ///< null: the node is alone
-  std::unique_ptr<cluster_host> cluster_;  ///< null: the node is alone; the same
+  std::unique_ptr<data_path> data_path_;           ///< it ran actors of the system, which ends first
+  std::shared_ptr<cluster::pool> blocks_;          ///< null: the node is alone
+  std::shared_ptr<cluster::handovers> handovers_;  ///< the same
+  std::unique_ptr<cluster_host> cluster_;          ///< null: the node is alone; the same
   caf::actor_system system_;
   /// For its memory: threads of the tiers below and the provisioner outlive the tier's actor.
   std::shared_ptr<const void> store_;

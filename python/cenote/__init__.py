@@ -25,7 +25,7 @@ from .errors import (
     Unsupported,
 )
 from .groups import Group
-from .prefetch import Prefetch
+from .prefetch import Follow, Prefetch
 from .session import InstanceSpec, Match, Session, Stats, attach
 
 __version__ = "0.1.0"
@@ -40,6 +40,7 @@ __all__ = [
     "DeadlineExceeded",
     "Device",
     "Event",
+    "Follow",
     "Forked",
     "Group",
     "GroupLost",

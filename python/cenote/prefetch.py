@@ -154,3 +154,29 @@ class Prefetch:
             self._forget()
         except Exception:  # also when the interpreter is ending: then no module's name can be used here
             return
+
+
+class Follow(Prefetch):
+    """What Session.follow() started: a Prefetch whose chain another engine makes meanwhile."""
+
+    def __init__(self, core: Core, handle: c_void_p, acquire: Callable[[list[bytes]], Held]) -> None:
+        super().__init__(core, handle, self._come, lambda: acquire(self.keys))
+        self._keys: list[bytes] = []
+
+    @property
+    def keys(self) -> list[bytes]:
+        """Keys of the blocks that came, in the request's order: `length` of them, and perhaps some that left again."""
+        if self._ticket is not None:
+            known = lib.KnownKeys()
+            lib.check(lib.library.cenote_prefetch_keys(self._ticket, byref(known)))
+            if known.count > len(self._keys):
+                self._keys = known.split()
+        return self._keys
+
+    def _come(self) -> int:
+        """Blocks that are here."""
+        if self._ticket is None:
+            return 0
+        length = c_uint64()
+        lib.check(lib.library.cenote_prefetch_length(self._ticket, byref(length)))
+        return length.value

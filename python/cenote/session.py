@@ -9,7 +9,7 @@ from array import array
 from collections.abc import Mapping, Sequence
 from ctypes import byref, c_size_t, c_uint8, c_uint32, c_uint64, c_void_p
 from types import TracebackType
-from typing import Literal, NamedTuple, TypedDict, cast, overload
+from typing import Literal, NamedTuple, TypedDict, TypeVar, cast, overload
 
 from . import _library as lib
 from ._buffers import BufferLike, KeyBatch, Pinned, pack_keys
@@ -17,7 +17,7 @@ from .blocks import Block, BlockState, Core, Held, Layout
 from .device import Device, Stream
 from .errors import Closed, InvalidArgument
 from .groups import Group, join
-from .prefetch import Policy, Prefetch, raw_options
+from .prefetch import Follow, Policy, Prefetch, raw_options
 
 Groups = Mapping[str, Mapping[str, Mapping[str, int]]]
 Slot = Block | BlockState
@@ -113,6 +113,19 @@ class InstanceSpec:
                     raise InvalidArgument(f"group `{name}`, part `{part}`: {size!r} bytes; a part has 1 byte to 1 GiB")
             found[name] = Layout(name, number, dict(group["parts"]))
         return found
+
+
+def _name_of(request: bytes | str) -> bytes:
+    return request.encode() if isinstance(request, str) else bytes(request)
+
+
+_Number = TypeVar("_Number", int, float)
+
+
+def _not_negative(value: _Number, what: str) -> _Number:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not value >= 0:
+        raise InvalidArgument(f"{what} is {value!r}; it must be 0 or more")
+    return value
 
 
 def _text(value: str | None, what: str) -> bytes | None:
@@ -425,6 +438,86 @@ class Session:
             The node knows no groups.
         """
         return join(self._core, name, rank, size, timeout, wait)
+
+    def publish(
+        self,
+        request: bytes | str,
+        keys: KeyBatch = (),
+        *,
+        first: int | None = None,
+        end: bool = False,
+        group: str | None = None,
+    ) -> int:
+        """Says which blocks belong to a request, in their order: who follows it gets them. Thread-safe.
+
+        The blocks may be stored before or after. The node forgets a request 60 s after its last change, with clear(),
+        and with its worker: then publish it from its first key on.
+
+        Parameters
+        ----------
+        request : bytes or str
+            The request's name, 1 to 64 bytes. It belongs to this instance and group.
+        keys : sequence of n byte strings, or uint8 array of shape (n, width)
+        first : int, optional
+            Place of keys[0] in the request; what was published there before must be the same. None: behind all that
+            was published.
+        end : bool
+            No key follows these.
+        group : str, optional
+
+        Returns
+        -------
+        int
+            Keys of the request now.
+
+        Raises
+        ------
+        InvalidArgument
+            These are not its next keys, or it has ended.
+        LimitExceeded
+            Too many requests or keys are published.
+        """
+        name = _name_of(request)
+        known = c_uint64()
+        place = lib.APPEND if first is None else _not_negative(first, "first")
+        number = self._group(group).number
+        call = lib.library.cenote_publish
+        lib.check(call(self._handle, name, len(name), pack_keys(keys), number, place, int(end), byref(known)))
+        return known.value
+
+    def follow(
+        self, request: bytes | str, node: str = "", *, deadline: float = 10.0, group: str | None = None
+    ) -> Follow:
+        """Brings a request's blocks here as they are stored at another node. Returns at once.
+
+        Parameters
+        ----------
+        request : bytes or str
+            As it is, or will be, published.
+        node : str
+            The `cluster.name` of the node where it is; empty: this one.
+        deadline : float
+            Seconds, a minute at most: what has not come by then does not come.
+        group : str, optional
+
+        Returns
+        -------
+        Follow
+            Done when the request has ended and all of it came, when a block cannot be had, or at the deadline.
+
+        Raises
+        ------
+        Unsupported
+            From Follow.wait: this node is in no cluster, or has no `peers` among its `remote.backends`.
+        """
+        core = self._core
+        name = _name_of(request)
+        ticket = c_void_p()
+        number = self._group(group).number
+        patience = int(min(_not_negative(deadline, "deadline"), _LONGEST_LOCATE) * 1e9)
+        start = lib.library.cenote_follow
+        lib.check(start(core.handle, name, len(name), node.encode(), number, patience, byref(ticket)))
+        return Follow(core, ticket, lambda keys: self.acquire(keys, group=group))
 
     def get_into(
         self,

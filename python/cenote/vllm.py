@@ -223,7 +223,10 @@ class CenoteConnector(KVConnectorBase_V1, SupportsHMA):
     def request_finished_all_groups(
         self, request: Any, block_ids: tuple[list[int], ...]
     ) -> tuple[bool, dict[str, Any] | None]:
-        return (self._scheduler is not None and self._scheduler.finished(request, block_ids)), None
+        if self._scheduler is None:
+            return False, None
+        answer = self._scheduler.answer_of(request)
+        return self._scheduler.finished(request, block_ids), answer
 
     def request_finished(self, request: Any, block_ids: list[int]) -> tuple[bool, dict[str, Any] | None]:
         return self.request_finished_all_groups(request, (block_ids,))

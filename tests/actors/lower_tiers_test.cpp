@@ -18,9 +18,10 @@ struct two_tiers : actor_fixture {
 
   std::optional<outcome> clear(const std::string& id) { return ask<outcome>(dram(), clear_atom_v, id); }
   /// A batch of session 1 that removes a key; the answer's code, or nothing when it was not answered.
-  std::optional<error_code> remove(std::uint64_t key) {
+  std::optional<error_code> remove(std::uint64_t key, bool is_guest = false) {
     auto work = std::make_shared<blocks::batch>();
     work->session = 1;
+    work->is_guest = is_guest;
     memory::submission entry = entry_of(memory::operation::remove, 8);
     const full_key full = key_of(key);
     entry.key_size = full.size;
@@ -53,6 +54,17 @@ BOOST_FIXTURE_TEST_CASE(a_removal_goes_to_all_tiers_and_is_answered_when_all_hav
     BOOST_TEST((remove(1) == error_code::removal_pending));
     told(edge).forget_answer = {};
   }
+}
+
+BOOST_FIXTURE_TEST_CASE(what_another_node_removes_is_taken_from_what_is_on_its_way_outside_and_told_no_further,
+                        two_tiers) {
+  const auto client = make_client(1);
+  BOOST_TEST((remove(1, true) == error_code::ok));
+  BOOST_REQUIRE_EQUAL(told(0).removals.size(), 1U);
+  BOOST_REQUIRE_EQUAL(told(1).removals.size(), 1U);
+  BOOST_TEST(!told(0).removals[0]->front().on_its_way);  // it has hints: it is on this machine
+  BOOST_TEST(told(1).removals[0]->front().on_its_way);
+  BOOST_TEST((told(1).removals[0]->front().keys == std::vector{reduce_key(key_of(1).view(), 0)}));
 }
 
 BOOST_FIXTURE_TEST_CASE(a_tier_that_never_answers_is_named_whatever_the_other_one_said, two_tiers) {

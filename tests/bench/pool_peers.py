@@ -1,14 +1,19 @@
-"""Fetching blocks that another node has: Cenote's pool beside Mooncake Store over TCP, in turn, in one run.
+"""Fetching blocks that another node has: Cenote's pool beside Mooncake Store and LMCache's server, in turn, in one run.
 
-    python pool_peers.py [--blocks N] [--block BYTES] [--rounds N] [--json]
+    python pool_peers.py [--blocks N] [--block BYTES] [--rounds N] [--peers FOLDER] [--json]
 
 cenote      two nodes; from prefetch() at one until its client holds what only the other one has. The question where the
             blocks are, the check of every block and its publication in shared memory are within the time.
 mooncake    its master, a process with a segment that has the blocks, and a client without a segment that gets them with
             one batch_get_into() into registered memory of its own, over TCP. It checks nothing.
+lmcache     its remote server (`python -m lmcache.v1.server`) that a process has stored the blocks at, and another one
+            that gets them with one batched_get_blocking() of its RemoteBackend, `lm://`, into its own pool; it has one
+            connection. "x 4": four of those at once with a quarter each, as four workers of an engine have. Chunks are
+            of a block, serde naive (its default: bytes as they are), blocking_timeout_secs is raised. No checksum.
 
-Both over loopback, as many new blocks in each round; bytes are compared after the time. All memory was touched before:
-the first round does not count. Installs Mooncake outside the tree (scripts/engine-venv mooncake).
+All over loopback, as many new blocks in each round, each system first in some; bytes are compared after the time. All
+memory was touched before: the first round does not count. Installs Mooncake and LMCache outside the tree
+(scripts/engine-venv mooncake, scripts/peers).
 """
 
 from __future__ import annotations
@@ -19,15 +24,18 @@ import ctypes
 import json
 import mmap
 import os
+import socket
 import statistics
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 GiB, MiB = 1 << 30, 1 << 20
 PATIENCE = 60.0
+CONNECTIONS = 4  # of LMCache's second row
 LEASE = 3000  # ms: a get that takes longer fails, and what was got cannot be removed before
 
 
@@ -97,75 +105,128 @@ def get(master: str, block: int, count: int) -> None:
 # ---- in the bench
 
 
-class Mooncake:
-    """Its master, the process that has the blocks, and the one that gets them."""
+class Process:
+    """One of a peer's, that answers lines; it is killed when the bench ends."""
 
-    def __init__(self, stack: contextlib.ExitStack, block: int, count: int) -> None:
-        from node import free_ports
-
-        make = [str(Path(__file__).resolve().parents[2] / "scripts/engine-venv"), "mooncake", "--path"]
-        ran = subprocess.run(make, stdout=subprocess.PIPE, text=True, check=True)
-        self.python = Path(ran.stdout.splitlines()[-1])
-        self.stack = stack
-        port, metrics = free_ports(2)
-        master = [str(self.python.parent / "mooncake_master"), f"--rpc_port={port}", f"--metrics_port={metrics}"]
-        master += [f"--default_kv_lease_ttl={LEASE}"]
-        quiet = subprocess.DEVNULL
-        self._end(stack, subprocess.Popen(master, stdin=quiet, stdout=quiet, stderr=quiet, text=True))
-        words = (f"127.0.0.1:{port}", str(block), str(count))
-        self.holder, self.getter = (
-            self._start([str(self.python), __file__, what, *words]) for what in ("--hold", "--get")
-        )
-        for each in (self.holder, self.getter):
-            self._line(each)
-        self.number = 0
-
-    def _start(self, command: list[str]) -> subprocess.Popen[str]:
+    def __init__(self, stack: contextlib.ExitStack, command: list[Any], **variables: str) -> None:
         pipe = subprocess.PIPE
-        variables = os.environ | {"GLOG_minloglevel": "2"}
-        return self._end(self.stack, subprocess.Popen(command, stdin=pipe, stdout=pipe, env=variables, text=True))
+        self.words = [str(word) for word in command]
+        environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"} | variables
+        self.started = subprocess.Popen(self.words, stdin=pipe, stdout=pipe, env=environment, text=True)
+        stack.callback(self.started.wait)
+        stack.callback(self.started.kill)
 
-    @staticmethod
-    def _end(stack: contextlib.ExitStack, started: subprocess.Popen[str]) -> subprocess.Popen[str]:
-        """Kills it when the bench ends."""
-        stack.callback(started.wait)
-        stack.callback(started.kill)
-        return started
-
-    @staticmethod
-    def _line(of: subprocess.Popen[str]) -> str:
+    def line(self) -> str:
         """The next one of ours: Mooncake logs to stdout, too."""
-        assert of.stdout is not None
-        for line in of.stdout:
+        assert self.started.stdout is not None
+        for line in self.started.stdout:
             if line.startswith(("{", "ready")):
                 return line.strip()
-        raise SystemExit("pool_peers: a process of Mooncake's ended")
+        raise SystemExit(f"pool_peers: a peer's process ended: {' '.join(self.words)}")
 
-    def _ask(self, whom: subprocess.Popen[str]) -> str:
-        assert whom.stdin is not None
-        whom.stdin.write(f"{self.number}\n")
-        whom.stdin.flush()
-        return self._line(whom)
+    def ask(self, series: int) -> str:
+        assert self.started.stdin is not None
+        self.started.stdin.write(f"{series}\n")
+        self.started.stdin.flush()
+        return self.line()
 
-    def __call__(self) -> float:
-        self.number += 1
-        self._ask(self.holder)
-        return float(json.loads(self._ask(self.getter))["seconds"])
+
+class Pair:
+    """The process that has the blocks of a series, or has them stored, and the one that gets them."""
+
+    def __init__(self, holder: Process, getter: Process) -> None:
+        self.holder, self.getter = holder, getter
+
+    def __call__(self, series: int) -> float:
+        self.holder.ask(series)
+        return float(json.loads(self.getter.ask(series))["seconds"])
+
+
+def background(stack: contextlib.ExitStack, command: list[Any], port: int, **variables: str) -> None:
+    """A server of a peer's; it listens when this returns, and is killed when the bench ends."""
+    from node import until
+
+    words = [str(word) for word in command]
+    quiet = subprocess.DEVNULL
+    started = subprocess.Popen(words, stdin=quiet, stdout=quiet, stderr=quiet, env=os.environ | variables)
+    stack.callback(started.wait)
+    stack.callback(started.kill)
+
+    def listens() -> bool:
+        if started.poll() is not None:
+            raise SystemExit(f"pool_peers: a peer's server ended: {' '.join(words)}")
+        with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), timeout=1):
+            return True
+        return False
+
+    until("the peer's server listens", listens, limit=PATIENCE)
+
+
+def mooncake(stack: contextlib.ExitStack, block: int, count: int) -> Pair:
+    from node import free_ports
+
+    make = [str(Path(__file__).resolve().parents[2] / "scripts/engine-venv"), "mooncake", "--path"]
+    ran = subprocess.run(make, stdout=subprocess.PIPE, text=True, check=True)
+    python = Path(ran.stdout.splitlines()[-1])
+    port, metrics = free_ports(2)
+    master = [python.parent / "mooncake_master", f"--rpc_port={port}", f"--metrics_port={metrics}"]
+    background(stack, [*master, f"--default_kv_lease_ttl={LEASE}"], port)
+    words = (f"127.0.0.1:{port}", block, count)
+    holder, getter = (
+        Process(stack, [python, __file__, what, *words], GLOG_minloglevel="2") for what in ("--hold", "--get")
+    )
+    for each in (holder, getter):
+        each.line()
+    return Pair(holder, getter)
+
+
+def lmcache(stack: contextlib.ExitStack, folder: Path | None, block: int, count: int) -> dict[str, Pair]:
+    """By connections; of one server and one process that stores."""
+    import support
+    from node import free_ports
+
+    if folder is None:
+        ran = subprocess.run([support.ROOT / "scripts/peers"], stdout=subprocess.PIPE, text=True, check=True)
+        folder = Path(ran.stdout.strip())
+    python = folder / "bin/python"
+    (port,) = free_ports(1)
+    variables = {"LD_LIBRARY_PATH": str(folder / "stand-ins"), "LMCACHE_LOG_LEVEL": "ERROR"}
+    variables["LMCACHE_TRACK_USAGE"] = "false"
+    background(stack, [python, "-m", "lmcache.v1.server", "127.0.0.1", port], port, **variables)
+
+    def process(what: str, connections: int) -> Process:
+        words = [support.HERE / "pool_peer.py", what, f"lm://127.0.0.1:{port}", block, count, connections]
+        made = Process(stack, [python, *words], **variables)
+        made.line()
+        return made
+
+    holder = process("hold", 1)
+    return {
+        "lmcache": Pair(holder, process("get", 1)),
+        f"lmcache x {CONNECTIONS}": Pair(holder, process("get", CONNECTIONS)),
+    }
 
 
 def measure(arguments: argparse.Namespace) -> dict[str, list[float]]:
     """Seconds of each in each round."""
     import pool
 
-    took: dict[str, list[float]] = {"cenote": [], "mooncake": []}
     with contextlib.ExitStack() as stack:
         ours = pool.Fetches(stack, arguments.block, arguments.blocks)
-        theirs = Mooncake(stack, arguments.block, arguments.blocks)
+        systems: dict[str, Callable[[int], float]] = {
+            "cenote": lambda _series: ours()[0],
+            "mooncake": mooncake(stack, arguments.block, arguments.blocks),
+            **lmcache(stack, arguments.peers, arguments.block, arguments.blocks),
+        }
+        took: dict[str, list[float]] = {name: [] for name in systems}
+        series = 0
         for number in range(-1, arguments.rounds):
-            here, there = ours()[0], theirs()
-            if number >= 0:
-                took["cenote"].append(here)
-                took["mooncake"].append(there)
+            turn = number % len(systems)  # nobody always follows the same neighbour
+            for name in [*systems][turn:] + [*systems][:turn]:
+                series += 1
+                seconds = systems[name](series)
+                if number >= 0:
+                    took[name].append(seconds)
     return took
 
 
@@ -175,6 +236,7 @@ def main() -> None:
     parser.add_argument("--blocks", type=int, default=300)
     parser.add_argument("--block", type=int, default=2 * MiB, help="bytes")
     parser.add_argument("--rounds", type=int, default=9)
+    parser.add_argument("--peers", type=Path, help="what scripts/peers made; default: ask it")
     parser.add_argument("--hold", nargs=3, help=argparse.SUPPRESS)
     parser.add_argument("--get", nargs=3, help=argparse.SUPPRESS)
     arguments = parser.parse_args()
@@ -189,12 +251,13 @@ def main() -> None:
     case = f"{arguments.blocks} x {arguments.block / MiB:g} MiB"
     whole = arguments.blocks * arguments.block / GiB
     rate = {name: whole / statistics.median(seconds) for name, seconds in took.items()}
-    report.add(f"cenote, {case}", rate["cenote"], "GiB/s", rate["mooncake"])
     for name, seconds in took.items():
+        report.add(f"{name}, {case}", rate[name], "GiB/s")
         report.add(f"  {name}, slowest round", whole / max(seconds), "GiB/s")
         report.add(f"  {name}, fastest round", whole / min(seconds), "GiB/s")
-    ratios = [there / here for here, there in zip(took["cenote"], took["mooncake"], strict=True)]
-    report.add("cenote / mooncake, median of the rounds", statistics.median(ratios), "times")
+    for peer in [*took][1:]:
+        ratios = [there / here for here, there in zip(took["cenote"], took[peer], strict=True)]
+        report.add(f"cenote / {peer}, median of the rounds", statistics.median(ratios), "times")
 
 
 if __name__ == "__main__":

@@ -35,7 +35,7 @@ class StandIn(types.ModuleType):
 class Remote:
     """A RemoteBackend over LMCache's own pool of host memory, its event loop on a thread as in its storage manager."""
 
-    def __init__(self, url: str, block: int, room: int) -> None:
+    def __init__(self, url: str, block: int, room: int, **more: Any) -> None:
         for name in ("aiofile", "transformers"):
             sys.modules[name] = StandIn(name)
         import torch
@@ -45,6 +45,7 @@ class Remote:
         from lmcache.v1.storage_backend.remote_backend import RemoteBackend
 
         settings: dict[str, Any] = {"chunk_size": TOKENS, "remote_url": url, "max_local_cpu_size": room / (1 << 30)}
+        settings |= more
         if url.startswith("resp:"):
             settings["extra_config"] = {"save_chunk_meta": False}  # it takes no other value
         config = LMCacheEngineConfig.from_dict(settings)

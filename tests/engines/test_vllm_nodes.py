@@ -77,6 +77,14 @@ def test_ranks_on_two_nodes_take_what_both_have_and_go_on_when_one_is_lost(
         until("each has its part of all blocks", lambda node=node: node.blocks()["present"] >= 4 * 9 + 2, limit=30)
     assert cached() == everything
 
+    # nothing is handed over: a node's name says nothing of where the other parts are
+    for terms in ({"cenote_request": "made here"}, {"cenote_request": "made there", "cenote_node": "elsewhere"}):
+        (answer,) = engine.generate(PROMPTS[:1], TOKENS, transfer=[terms])
+        assert (answer["tokens"], answer["transfer"]) == (expected[0], None)
+    assert engine.log_text().count("ranks are on several nodes are not handed over") == 1
+    metrics = engine.metrics()
+    assert metrics.get("cenote_requests_published", 0) == metrics.get("cenote_requests_followed", 0) == 0
+
     # what one of them loses is not taken from the other either, and it is stored there again
     for seed in range(3):
         assert engine.call("lose", rank=1, seed=seed, share=0.3) > 0

@@ -128,6 +128,7 @@ def test_a_reset_while_the_weights_are_read_does_not_end_in_the_shared_instance(
             made._offers, made._requests, made._late_stores = {}, {}, []
             made._loading, made._events = {}, types.SimpleNamespace(clear=lambda: None)
             made._pending, made._generations, made._agreement = {}, 0, None
+            made._publisher = module.Publisher()
             made.describe([], 1)
             made.connected = []
             made._connect = made.connected.append

@@ -34,14 +34,15 @@ ENVIRONMENT = {
 
 def connector(socket: Path | str, **more: Any) -> dict[str, Any]:
     """--kv-transfer-config. `policy` is taken out of `more`; the rest are extra-config keys. $CENOTE_TEST_DEVICE: the
-    device that copies."""
+    device that copies. `role`: `kv_role`."""
     policy = more.pop("policy", "recompute")
+    role = more.pop("role", "kv_both")
     if "CENOTE_TEST_DEVICE" in os.environ:
         more.setdefault("device", os.environ["CENOTE_TEST_DEVICE"])
     return {
         "kv_connector": "CenoteConnector",
         "kv_connector_module_path": "cenote.vllm",
-        "kv_role": "kv_both",
+        "kv_role": role,
         "kv_load_failure_policy": policy,
         "kv_connector_extra_config": {"socket": str(socket), **more},
     }
@@ -243,12 +244,26 @@ def _serve(arguments: dict[str, Any]) -> None:
         }
     )
 
-    def generate(prompts: list[list[int]], tokens: int, salts: list[str | None] | None = None) -> list[Any]:
+    def generate(
+        prompts: list[list[int]],
+        tokens: int,
+        salts: list[str | None] | None = None,
+        transfer: list[dict[str, Any]] | None = None,
+    ) -> list[Any]:
         asked: list[Any] = [{"prompt_token_ids": each} for each in prompts]
         for each, salt in zip(asked, salts or [], strict=bool(salts)):
             if salt:
                 each["cache_salt"] = salt
-        parameters = SamplingParams(max_tokens=tokens, temperature=0, ignore_eos=True, detokenize=False)
+        parameters = [
+            SamplingParams(
+                max_tokens=tokens,
+                temperature=0,
+                ignore_eos=True,
+                detokenize=False,
+                extra_args={"kv_transfer_params": transfer[i]} if transfer else None,
+            )
+            for i in range(len(asked))
+        ]
         began = time.perf_counter()
         answers = llm.generate(asked, parameters, use_tqdm=False)
         took = time.perf_counter() - began
@@ -258,6 +273,7 @@ def _serve(arguments: dict[str, Any]) -> None:
                 "cached": each.num_cached_tokens,
                 "reason": each.outputs[0].finish_reason,
                 "seconds": took,
+                "transfer": each.kv_transfer_params,
             }
             for each in answers
         ]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import json
 import os
 import random
@@ -226,6 +227,40 @@ def test_a_later_worker_whose_address_is_taken_serves_its_engines_and_comes_back
         assert session.match([b"k" * 32]).resident == 0
         assert live(a) == 1
     cluster.all_live()
+
+
+@contextlib.contextmanager
+def thread_stopped(pid: int, name: str) -> Iterator[None]:
+    """One thread of a process stands still meanwhile: whoever traces it holds it."""
+    seize, interrupt, wait_all = 0x4206, 0x4207, 0x40000000  # PTRACE_SEIZE, PTRACE_INTERRUPT, __WALL
+    tasks = Path(f"/proc/{pid}/task").iterdir()
+    thread = next(int(each.name) for each in tasks if (each / "comm").read_text().strip() == name)
+    call = ctypes.CDLL(None, use_errno=True).ptrace
+    if call(seize, thread, None, None) != 0 or call(interrupt, thread, None, None) != 0:
+        pytest.skip(f"no thread may be traced here: {os.strerror(ctypes.get_errno())}")
+    os.waitpid(thread, wait_all)  # it stands
+
+    def is_gone() -> bool:
+        with contextlib.suppress(ChildProcessError):  # nobody else can collect it
+            os.waitpid(thread, wait_all | os.WNOHANG)
+        return not is_alive(pid)
+
+    yield
+    until(f"process {pid} has ended", is_gone)
+
+
+def test_a_worker_whose_networks_thread_hangs_is_replaced(cluster: Cluster, start_node: StartNode) -> None:
+    a = cluster.start(0)
+    b = start_node(*cluster.settings(1), "node.hang_timeout=1s", capacity="16MiB")
+    cluster.nodes.append(b)
+    cluster.all_live()
+    b.allowed_errors = ["killing the worker"]
+    b.announced_deaths += 1
+    with thread_stopped(b.worker_pid, "cenote-net"):
+        until("the keeper kills it", lambda: b.logged("killing the worker"))
+    assert "the network's thread" in b.logged("killing the worker")[0]["reason"]
+    cluster.all_live()
+    assert cluster_of(a)["counters"]["bad_frames"] == 0
 
 
 def listener_at(port: int) -> socket.socket | None:

@@ -275,6 +275,19 @@ def test_altered_bytes_are_never_served(pool: Pool, attach: Attach) -> None:
     assert of_pool(b, "fetched") == 0
 
 
+@pytest.mark.sanitizer
+def test_altered_bytes_are_not_taken_in(pool: Pool, attach: Attach) -> None:
+    a, b = pool.pooled(2)
+    keys = put(attach(a, "model", block=BLOCK), "shared")
+    away = away_of(a)
+    alter_blocks(a)
+    run_cenote("cluster", "drain", "--time", "5", "--socket", a.socket)  # offers the others; none is handed on
+    until("b has looked at them", lambda: of_pool(b, "wrong") > 0)
+    settled(a)
+    assert of_pool(b, "hosted") == away
+    assert found(attach(b, "model", block=BLOCK), keys) <= away
+
+
 def with_disks(pool: Pool, start_node: StartNode, folder: Any, count: int = 2) -> list[Node]:
     """Nodes that write all blocks to a disk of their own."""
     for index in range(count):
@@ -352,22 +365,64 @@ def test_what_is_removed_is_gone_at_all_nodes(pool: Pool, attach: Attach) -> Non
     until("all are gone", lambda: all(found(each, [key]) == 0 for each in sessions for key in keys[10:]))
 
 
+@pytest.mark.parametrize("asks_first", [pytest.param("who cleared", marks=pytest.mark.sanitizer), "who was away"])
+def test_a_clear_reaches_a_node_that_was_away_when_it_is_back(pool: Pool, attach: Attach, asks_first: str) -> None:
+    a, b = (pool.start(index, launch_only=True, gone_after="2s") for index in range(2))
+    pool.all_ask()
+    writer, reader = attach(a, "model", block=BLOCK), attach(b, "model", block=BLOCK)
+    keys = put(writer, "shared")
+    away_of(a)
+    assert found(reader, keys) == COUNT
+    assert run_cenote("debug", "partition", "a", "b", "both", "--socket", a.socket).returncode == 0
+    becomes(a, "b", "gone", "dialling", "greeting")
+    becomes(b, "a", "gone", "dialling", "greeting")
+    writer.remove(keys[:10])
+    assert found(reader, keys) == COUNT  # it keeps its copies
+    writer.clear()
+    assert found(reader, keys) == COUNT  # it has not heard of it
+    assert run_cenote("debug", "heal", "--socket", a.socket).returncode == 0
+    pool.all_live()
+    pool.all_ask()
+    both = [writer, reader] if asks_first == "who cleared" else [reader, writer]
+    for each in both:  # binds the instance anew
+        found(each, blocks.keys_of("nobody's", 0, COUNT))
+    until("b has forgotten them", lambda: found(reader, keys) == 0, limit=30)
+
+
+def test_a_worker_that_is_replaced_clears_once_more_when_it_hears_of_the_last_clear(pool: Pool, attach: Attach) -> None:
+    a = pool.start(0, launch_only=True, weight="1PiB")  # all blocks belong there, so that b's are found there alone
+    b = pool.start(1, launch_only=True, weight="1")
+    pool.all_ask()
+    at_a, at_b = attach(a, "model", block=BLOCK), attach(b, "model", block=BLOCK)
+    put(at_b, "before")
+    settled(b)
+    at_a.clear()
+    until("b has heard of it", lambda: at_b.match(blocks.keys_of("before", 0, COUNT)).resident == 0)
+    b.restart_worker()
+    pool.all_ask()
+    lost = put(at_b, "after")  # the first that binds the instance
+    until("b clears once more", lambda: at_b.match(lost).resident == 0)
+    kept = put(at_b, "later")
+    settled(b)
+    assert at_b.match(kept).resident == COUNT
+
+
 @pytest.mark.sanitizer
-def test_a_clear_reaches_a_node_that_was_away_when_it_is_back(pool: Pool, attach: Attach) -> None:
+def test_a_node_that_was_away_forgets_when_it_asks_another_before_that_one_asks_it(pool: Pool, attach: Attach) -> None:
     a, b = pool.pooled(2)
     writer, reader = attach(a, "model", block=BLOCK), attach(b, "model", block=BLOCK)
     keys = put(writer, "shared")
     away_of(a)
     assert found(reader, keys) == COUNT
     assert run_cenote("debug", "partition", "a", "b", "both", "--socket", a.socket).returncode == 0
-    becomes(a, "b", "suspect", "gone", "dialling", "greeting")
-    becomes(b, "a", "suspect", "gone", "dialling", "greeting")
+    becomes(a, "b", "gone", "dialling", "greeting")
+    becomes(b, "a", "gone", "dialling", "greeting")  # the link is closed, and nobody uses the instance of another
     writer.clear()
-    assert found(reader, keys) == COUNT  # it has not heard of it
     assert run_cenote("debug", "heal", "--socket", a.socket).returncode == 0
     pool.all_live()
-    found(writer, keys)  # binds the instance anew
+    found(reader, blocks.keys_of("others", 0, COUNT))  # binds the instance anew
     until("b has forgotten them", lambda: found(reader, keys) == 0, limit=30)
+    assert found(writer, keys) == 0
 
 
 def test_a_rolling_restart_is_felt_by_no_engine(pool: Pool, attach: Attach) -> None:

@@ -236,6 +236,8 @@ void local_node::run(const submission& entry) {
     case operation::leave: return run_group(entry);
     case operation::clear:
     case operation::keep:
+    case operation::publish:
+    case operation::follow:
     case operation::barrier: break;
   }
   if ((entry.flags & submission::flag_last) == 0) return;

@@ -50,6 +50,7 @@ void block_states::publish(instance& instance, slab& home, block_ref ref, const 
   ++home.present;
   home.touch_sum += count_of(now);
   state_.blank -= group.stride;
+  if (state_.requests.awaits(instance.number)) state_.requests.arrived(instance.number, name, now);
 }
 
 void block_states::free_block(instance& instance, slab& home, block_ref ref) {

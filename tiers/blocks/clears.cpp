@@ -38,6 +38,7 @@ clear_work clears::begin_clear_of(instance& instance, std::vector<removal>* belo
   for (const auto& [bits, held] : instance.reservations) begun.reserved.push_back(bits);
   for (const auto& [index, home] : instance.slabs) begun.slabs.push_back(index);
   state_.spent += begun.reserved.size() / 16 + begun.slabs.size();
+  state_.requests.forget(instance.number);
   while (!instance.loading.empty()) transfers_.abandon_load(instance, block_key(instance.loading.begin()->first));
   if (!state_.options.has_lower() || below == nullptr) return begun;
   const auto same = [&](const removal& each) { return each.all && each.instance == instance.number; };

@@ -41,6 +41,12 @@ struct figure_table<blocks::store_status> {
        "Memory of blocks that belong to other nodes, which have them.", &all::copy_bytes},
       {"dram.hosted", "cenote_dram_hosted_bytes", gauge, "bytes", "Memory of blocks that other nodes stored here.",
        &all::hosted_bytes},
+      {"handover.published", "cenote_handover_published", gauge, "requests",
+       "Requests whose blocks are published for others to follow.", &all::published},
+      {"handover.published_keys", "cenote_handover_published_keys", gauge, "blocks", "Their blocks.",
+       &all::published_keys},
+      {"handover.followers", "cenote_handover_followers", gauge, "followers",
+       "Who waits for blocks of requests here, on this node and on others.", &all::followers},
   });
 };
 

@@ -244,7 +244,7 @@ edge_set lower_edges::unhinted() const noexcept {
 }
 
 prefetch::load_answer lower_edges::load(instance_number number, std::uint32_t group, const full_key& full,
-                                        boot_time now, std::optional<edge_number> from) {
+                                        boot_time now, std::optional<edge_number> from, std::uint32_t node) {
   const auto owner = state_.instances.find(number);
   if (owner == state_.instances.end() || group >= owner->second->pools.size()) return {load_state::busy};
   instance& in = *owner->second;
@@ -275,14 +275,14 @@ prefetch::load_answer lower_edges::load(instance_number number, std::uint32_t gr
   slab& home = *slab_of(in, ref);
   state_.record_of(home, ref).set_key(full);
   const std::uint32_t number_of_record = home.what.first_record + ref.block();
-  const std::uint64_t token =
-      begin_load(home, number_of_record, {.owner = &in, .ref = ref, .stride = into.stride, .edge = *edge, .up = true});
+  const std::uint64_t token = begin_load(
+      home, number_of_record, {.owner = &in, .ref = ref, .stride = into.stride, .edge = *edge, .up = true}, node);
   in.loading.emplace(key, number_of_record);
   return {load_state::loading, token, *edge};
 }
 
 /// Queues a load of the block, whose key stands in its record, from the tier `what.edge`. Returns the token.
-std::uint64_t lower_edges::begin_load(slab& home, std::uint32_t number, const moving_block& what) {
+std::uint64_t lower_edges::begin_load(slab& home, std::uint32_t number, const moving_block& what, std::uint32_t node) {
   block_record& record = state_.records[number];
   memory::shared_store(record.source, what.edge, std::memory_order_relaxed, "load.source"_point);
   record.set_state(block_state::loading,
@@ -294,7 +294,8 @@ std::uint64_t lower_edges::begin_load(slab& home, std::uint32_t number, const mo
                                     .token = token,
                                     .full = full,
                                     .key = reduce_key(full.view(), home.what.group),
-                                    .memory = {home.block(what.ref), what.stride}});
+                                    .memory = {home.block(what.ref), what.stride},
+                                    .from = node});
   return token;
 }
 

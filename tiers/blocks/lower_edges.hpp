@@ -51,9 +51,9 @@ class lower_edges {
   /// The tiers below that say nothing of what they hold unless they are asked.
   [[nodiscard]] edge_set unhinted() const noexcept;
   /// Makes room for a block and puts it on the list of take_loads(), unless it is here or on its way. `from`: the tier
-  /// below that said to have it, if one did.
+  /// below that said to have it, if one did; `node`: see transfer::from.
   prefetch::load_answer load(instance_number number, std::uint32_t group, const full_key& full, boot_time now,
-                             std::optional<edge_number> from = {});
+                             std::optional<edge_number> from = {}, std::uint32_t node = 0);
   void note_removal(instance& instance, const block_key& key, std::vector<removal>& below);
   /// The tier below has lost or evicted its copies of these blocks. Those without another copy are dirty again: they
   /// are written before they are evicted.
@@ -72,7 +72,7 @@ class lower_edges {
   [[nodiscard]] std::uint64_t unwritten_excess() const noexcept;
   void finish_write(const moving_block& moved, std::uint32_t number, const transfer_outcome& outcome, boot_time now,
                     std::map<pool*, std::vector<memory::block_ref>>& leaving);
-  std::uint64_t begin_load(slab& home, std::uint32_t number, const moving_block& what);
+  std::uint64_t begin_load(slab& home, std::uint32_t number, const moving_block& what, std::uint32_t node = 0);
   bool load_from_next(const moving_block& moved, std::uint32_t number);
   void finish_load(const moving_block& moved, std::uint32_t number, const transfer_outcome& outcome, boot_time now);
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "core/stored_identity.hpp"
 #include "tiers/blocks/lower_edges.hpp"
 #include "tiers/blocks/pin_looks.hpp"
 #include "tiers/blocks/prefetch_holds.hpp"
@@ -61,6 +62,96 @@ progress prefetch_requests::run_prefetch(batch& work, session& session, const su
   return progress::finished;
 }
 
+/// Keys of a request's blocks, behind its name. Of a hostile client's too many ones no more than a request may have are
+/// gathered: a ring is shorter.
+progress prefetch_requests::run_publish(batch& work, session& session, const submission& entry, boot_time now) {
+  publication& gathering = session.publishing;
+  if (gathering.request.text.empty() || gathering.number != entry.request) {
+    gathering = name_of_publication(session, entry);
+    if (gathering.request.text.empty()) refuse(work, entry, error_code::malformed);
+  } else {
+    const bool key_sane = entry.key_size >= min_key_bytes && entry.key_size <= max_key_bytes &&
+                          entry.group == gathering.request.group &&
+                          (gathering.keys.empty() || gathering.keys.front().size == entry.key_size);
+    if (!key_sane) {
+      refuse(work, entry, error_code::malformed);
+    } else {
+      const full_key& full = gathering.keys.emplace_back(std::span(entry.key, entry.key_size));
+      const spot at = place_of(*session.of, entry.group, full);
+      gathering.here.push_back(at.what == place::present || at.what == place::near);
+    }
+  }
+  ++work.next;
+  if ((entry.flags & submission::flag_last) == 0) return progress::finished;
+  const publication whole = std::exchange(gathering, {});
+  if (work.refusal == error_code::ok) {
+    const auto keys = state_.requests.publish(whole, now);
+    if (!keys) ++state_.counters.publications_refused;
+    if (!keys) refuse(work, entry, keys.error().code());
+    work.effects = keys.value_or(0);
+  }
+  finish_request(work, entry);
+  return progress::finished;
+}
+
+/// Nameless: it makes no sense.
+publication prefetch_requests::name_of_publication(const session& session, const submission& entry) {
+  publication made;
+  const bool is_sane =
+      entry.group < session.of->pools.size() && entry.key_size >= 1 && entry.key_size <= handover::longest_request;
+  if (!is_sane) return made;
+  made.by = session.number;
+  made.number = entry.request;
+  made.instance = session.of->number;
+  made.request = request_of(session, entry);
+  made.payer = session.of->spec.paying_group();
+  if (entry.argument != submission::no_place) made.first = entry.argument;
+  made.ends = entry.want == 1;
+  return made;
+}
+
+handover::request_name prefetch_requests::request_of(const session& session, const submission& entry) {
+  return {.identity = identity_of(session.of->spec),
+          .group = entry.group,
+          .text = {reinterpret_cast<const char*>(entry.key), entry.key_size}};
+}
+
+/// The planner answers, and in pieces: see memory::handed_keys.
+progress prefetch_requests::run_follow(batch& work, session& session, const submission& entry) {
+  prefetch::request& gathering = session.gathering;
+  const bool is_last = (entry.flags & submission::flag_last) != 0;
+  const bool is_sane = entry.group < session.of->pools.size() && entry.key_size <= handover::longest_request;
+  const bool is_second = gathering.number == entry.request && !gathering.followed.text.empty();
+  if (!is_second) {
+    gathering = {};
+    gathering.session = session.number;
+    gathering.number = entry.request;
+    gathering.instance = session.of->number;
+    gathering.group = entry.group;
+    if (is_sane) gathering.stride = session.of->pools[entry.group]->stride;
+    if (is_sane && entry.key_size > 0) gathering.followed = request_of(session, entry);
+    gathering.what = is_last ? prefetch::request::kind::more : prefetch::request::kind::follow;
+    gathering.position = entry.argument;
+    gathering.patience = std::chrono::nanoseconds(std::min<std::uint64_t>(entry.argument, most_patience));
+  } else {
+    gathering.node = {reinterpret_cast<const char*>(entry.key), entry.key_size};
+  }
+  const bool fits = is_last == (is_second || entry.key_size == 0);  // a name has a second entry, and no third
+  if (!is_sane || !fits) refuse(work, entry, error_code::malformed);
+  ++work.next;
+  if (!is_last) return progress::finished;
+  prefetch::request whole = std::exchange(gathering, {});
+  whole.chain = entry.grant_version;
+  whole.asks = edges_.unhinted();
+  if (work.refusal == error_code::ok) {
+    ++work.late_answers;
+    prefetches_.push_back(std::move(whole));
+  } else {
+    finish_request(work, entry);
+  }
+  return progress::finished;
+}
+
 void prefetch_requests::run_prefetch_end(session& session, const submission& entry) {
   prefetch::request request;
   request.what =
@@ -98,7 +189,8 @@ void prefetch_requests::execute_load(const prefetch::command& command, prefetch:
   const auto owner = state_.instances.find(command.instance);
   for (const std::uint32_t each : command.which) {
     const full_key& full = (*command.keys)[each];
-    const prefetch::load_answer answer = edges_.load(command.instance, command.group, full, now, command.edge);
+    const prefetch::load_answer answer =
+        edges_.load(command.instance, command.group, full, now, command.edge, command.from);
     into.loads.push_back(answer);
     if (answer.state == load_state::loading) {
       keep_held(command, transfers_.record_moving(answer.token), owner->second->pools[command.group]->stride);

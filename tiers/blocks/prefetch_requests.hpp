@@ -24,11 +24,15 @@ class prefetch_requests {
 
   progress run_prefetch(batch& work, session& session, const memory::submission& entry);
   void run_prefetch_end(session& session, const memory::submission& entry);
+  progress run_publish(batch& work, session& session, const memory::submission& entry, boot_time now);
+  progress run_follow(batch& work, session& session, const memory::submission& entry);
   /// Carries a command of the planner out; the result of a `release` says nothing.
   prefetch::command_result execute(const prefetch::command& command, boot_time now);
   [[nodiscard]] std::vector<prefetch::request> take_prefetches() { return std::exchange(prefetches_, {}); }
 
  private:
+  [[nodiscard]] static publication name_of_publication(const session& session, const memory::submission& entry);
+  [[nodiscard]] static handover::request_name request_of(const session& session, const memory::submission& entry);
   [[nodiscard]] prefetch::spot place_of(const instance& instance, std::uint32_t group,
                                         const full_key& full) const noexcept;
   void execute_load(const prefetch::command& command, prefetch::command_result& into, boot_time now);

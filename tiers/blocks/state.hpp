@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "memory/crash_guard.hpp"
+#include "tiers/blocks/published.hpp"
 #include "tiers/blocks/structures.hpp"
 
 namespace cenote::blocks {
@@ -44,7 +45,8 @@ struct state {
   std::uint64_t budget = no_budget;
   store_counters counters{};
   kind_shares shares{};
-  edge_set away{};  ///< tiers below that neither take nor give anything now
+  edge_set away{};       ///< tiers below that neither take nor give anything now
+  published requests{};  ///< … of engines, whose blocks are handed over
 
   [[nodiscard]] slab* slab_of_record(std::uint32_t record) const noexcept;
   [[nodiscard]] memory::block_record& record_of(const slab& slab, memory::block_ref ref) const noexcept {

@@ -20,6 +20,9 @@ store_status status_of(const parts& parts, boot_time now) {
   all.held_bytes = parts.holds.bytes();
   all.copy_bytes = parts.all.shares.used[0];
   all.hosted_bytes = parts.all.shares.used[1];
+  all.published = parts.all.requests.requests();
+  all.published_keys = parts.all.requests.keys();
+  all.followers = parts.all.requests.followers();
   std::unordered_map<session_number, std::uint64_t> writing;  // blocks
   for (const auto& [number, each] : parts.all.instances) {
     instance_status one;

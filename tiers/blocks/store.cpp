@@ -156,6 +156,7 @@ void store::tick(boot_time now) {
   }
   for (const auto& [number, each] : parts_->all.sessions) session_table::note_oldest_pin(*each, now);
   parts_->expire.expire(now);
+  parts_->all.requests.expire(now);
   parts_->edges.drain_lost(now);
   parts_->idle.give_up_idle(now);
   parts_->kept.trim_kept(now);
@@ -247,6 +248,14 @@ std::vector<prefetch::request> store::take_prefetches() {
 
 prefetch::command_result store::execute(const prefetch::command& command, boot_time now) {
   return parts_->prefetching.execute(command, now);
+}
+
+void store::follow(const handover::order& what, boot_time now) {
+  parts_->all.requests.follow(what, now);
+}
+
+std::vector<handover::news> store::take_news() {
+  return parts_->all.requests.take_news();
 }
 
 // ---------------------------------------------------------------------------------------------- configuration

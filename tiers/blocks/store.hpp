@@ -151,6 +151,10 @@ class store {
   /// Carries out a command of the planner. The result of a `release` is empty.
   prefetch::command_result execute(const prefetch::command& command, boot_time now);
 
+  // ---- hand-overs: see published.hpp
+  void follow(const handover::order& what, boot_time now);
+  [[nodiscard]] std::vector<handover::news> take_news();
+
   // ---- configuration
   void set_water_marks(double high, double low) noexcept;
   /// Moves every pool's blocks to a new policy, in the order in which the old one would evict them. Blocks the caller

@@ -151,6 +151,7 @@ struct session {
   std::uint64_t blank = 0;      ///< bytes of blocks that are granted to it, or that it reserved
   used_chain touching;          ///< of the request under way
   prefetch::request gathering;  ///< of the request under way
+  publication publishing;       ///< … if it publishes
 
   [[nodiscard]] std::uint64_t mask() const noexcept { return std::uint64_t{1} << (number % 64); }
   /// What block records call it.

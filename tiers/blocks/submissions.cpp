@@ -71,7 +71,8 @@ progress submissions::run(batch& work, boot_time now, std::uint64_t budget) {
 /// A request is whole in its batch: of one that its client did not end nothing is kept.
 void submissions::drop_unfinished(session& session) {
   session.touching.clear();
-  if (!session.gathering.keys.empty()) session.gathering = {};
+  if (!session.gathering.keys.empty() || !session.gathering.followed.text.empty()) session.gathering = {};
+  session.publishing = {};
 }
 
 bool submissions::makes_sense(const session& session, const submission& entry) noexcept {
@@ -106,6 +107,8 @@ progress submissions::run_entry(batch& work, session& session, const submission&
     case operation::locate: return prefetching_.run_prefetch(work, session, entry);
     case operation::stop_prefetch:
     case operation::end_prefetch: prefetching_.run_prefetch_end(session, entry); break;
+    case operation::publish: return prefetching_.run_publish(work, session, entry, now);
+    case operation::follow: return prefetching_.run_follow(work, session, entry);
     default: refuse(work, entry, error_code::malformed); break;
   }
   if (state != progress::finished) return state;

@@ -107,6 +107,7 @@ struct removal {
   bool all = false;             ///< the whole instance; of number 0: see `id`
   std::vector<block_key> keys;  ///< unless all
   std::string id{};             ///< number 0: of an instance that is not here; empty: all that the tier below holds
+  bool on_its_way = false;      ///< another node removes it everywhere: here only what is on its way there or back goes
 };
 
 /// Parts of a block that a client says it may be writing; all bits: it does not know which.
@@ -193,6 +194,7 @@ struct store_status {
   std::uint64_t writing_bytes = 0, loading_bytes = 0;  ///< on their way to and from the tier below
   std::uint64_t held_bytes = 0;                        ///< kept from eviction for whoever prefetched them
   std::uint64_t copy_bytes = 0, hosted_bytes = 0;      ///< of evictable blocks, by what they are to the cluster
+  std::uint64_t published = 0, published_keys = 0, followers = 0;  ///< see published.hpp
   store_counters counters;
   std::vector<instance_status> instances;
   std::vector<session_status> sessions;

@@ -6,9 +6,11 @@
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "core/block_key.hpp"
+#include "core/handover.hpp"
 #include "memory/prefetch_terms.hpp"
 #include "memory/session_memory.hpp"
 #include "tiers/prefetch/throughput.hpp"
@@ -44,12 +46,14 @@ struct request {
     locate,  ///< say how far it reaches, tiers that must be asked included; nothing is loaded
     stop,    ///< best_effort: the engine is ready, what is there is enough
     end,     ///< cancel it, or let go of what it holds
+    follow,  ///< bring up what a request has at another node, as it is made there
+    more,    ///< … and say which keys came from `position` on, when there are some
   };
   kind what = kind::start;
   std::uint64_t session = 0;
   std::uint32_t number = 0;      ///< of the request in the session's ring
   std::uint32_t chain = 0;       ///< stop, end: which
-  nanoseconds patience{};        ///< locate: how long tiers may take that are asked
+  nanoseconds patience{};        ///< locate: how long tiers may take that are asked; follow: how long it takes
   memory::prefetch_terms terms;  ///< start
   // start, locate:
   std::uint32_t instance = 0;  ///< the DRAM tier's number
@@ -57,9 +61,12 @@ struct request {
   std::uint32_t tokens_per_block = 0;
   std::uint64_t stride = 0;  ///< bytes of a block
   std::vector<full_key> keys;
-  std::vector<spot> places;     ///< of each key, when the tier read the request
-  std::bitset<max_edges> asks;  ///< the tiers below that may have what is `unasked`
-  bool too_long = false;        ///< a part of the chain was left out, since too many keys wait: it is refused
+  std::vector<spot> places;           ///< of each key, when the tier read the request
+  std::bitset<max_edges> asks;        ///< the tiers below that may have what is `unasked`
+  handover::request_name followed{};  ///< follow
+  std::string node{};                 ///< … at
+  std::uint64_t position = 0;         ///< more
+  bool too_long = false;              ///< a part of the chain was left out, since too many keys wait: it is refused
 };
 
 /// An answer for a session's completion ring.
@@ -83,6 +90,7 @@ struct command {
   bool hold = false;
   key_list keys;
   edge_number edge = 0;                ///< load: the tier below to load from, unless its hints lack the key
+  std::uint32_t from = 0;              ///< … and the node to ask first: see transfer::from
   std::vector<std::uint32_t> which{};  ///< load: of `keys`, ascending
 };
 

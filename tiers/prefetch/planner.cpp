@@ -12,6 +12,7 @@ using memory::prefetch_policy;
 constexpr std::size_t command_keys =
     256;  // most keys of a load command: some tens of microseconds of the tier's thread
 constexpr auto retry_after = std::chrono::milliseconds(100);
+constexpr auto busy_pause = std::chrono::milliseconds(1);  // another node may be storing the very block here
 constexpr double in_flight_seconds = 0.1;        // loads in flight of a chain that may be cut: they cannot be cancelled
 constexpr std::uint64_t speculative_blocks = 8;  // in flight at a time: a real request waits for no more than these
 constexpr std::uint64_t least_in_flight = 4;     // blocks
@@ -60,6 +61,8 @@ void planner::on_request(request incoming, time_point now) {
   if (incoming.what == request::kind::locate) {
     return lookups_.begin(next_job_++, std::move(incoming), options_.limit, now);
   }
+  if (incoming.what == request::kind::follow) return begin_follow(std::move(incoming), now);
+  if (incoming.what == request::kind::more) return on_question(incoming);
   if (incoming.what != request::kind::start) return on_cancel(incoming);
   const auto gathered = gathering_.find(incoming.session);
   if (gathered != gathering_.end()) {
@@ -269,6 +272,7 @@ void planner::on_session_closed(std::uint64_t session) {
     ++counts_.by_reason[static_cast<std::size_t>(reason::session_gone)];
     return_allowance(each, 0);
     refund(each.instance, each.charged);
+    end_order(each);
   }
   std::erase_if(jobs_, [&](const auto& each) { return each.second.session == session; });
   for (const auto& [number, each] : held_) {
@@ -307,8 +311,13 @@ void planner::on_load_result(const command_result& result, time_point now) {
       case load_state::present: job->places[key].what = place::present; break;
       case load_state::loading: job->places[key] = {place::loading, static_cast<std::uint8_t>(each.edge)}; break;
       case load_state::wait: break;
-      case load_state::absent:
-      case load_state::busy: lose(*job, key, reason::absent); break;
+      case load_state::busy:
+        if (!job->follow)
+          lose(*job, key, reason::absent);
+        else
+          job->follow->again_at = now + busy_pause;
+        break;
+      case load_state::absent: lose(*job, key, reason::absent); break;
       case load_state::no_space: lose(*job, key, reason::no_space); break;
     }
     if (each.state != load_state::present && each.state != load_state::loading) break;
@@ -448,6 +457,7 @@ void planner::on_finish_result(const command_result& result, time_point now) {
     jobs_.erase(found);
     return;
   }
+  if (done.follow) return end_follow(found, result.length, now);
   read_ahead(done, now);
   if (done.recompute > 0) close_account(done, result.length, now);
   ++counts_.finished;
@@ -761,7 +771,7 @@ std::size_t planner::best_end(const prefetch_job& job, std::size_t limit, const 
 }
 
 bool planner::is_over(prefetch_job& job, time_point now) noexcept {
-  if (job.prefix >= job.end && !job.asks) return true;
+  if (job.prefix >= job.end && !job.asks && !waits_for_more(job)) return true;
   if (job.stop_reason) {
     job.end_reason = *job.stop_reason;
   } else if (job.deadline <= now) {
@@ -777,6 +787,7 @@ bool planner::is_over(prefetch_job& job, time_point now) noexcept {
 
 void planner::issue_finish(prefetch_job& job) {
   job.finishing = true;
+  end_order(job);
   commands_.push_back({.what = command::kind::finish,
                        .job = job.number,
                        .session = job.session,
@@ -804,6 +815,7 @@ void planner::plan(time_point now) {
     for (edge_number edge = 0; edge < max_edges; ++edge) ahead[edge] += each.loads_left[edge] * each.stride;
   }
   for (edge_number edge = 0; edge < max_edges; ++edge) issue_loads_from(edge, now);
+  answer_questions();
 }
 
 std::vector<question> planner::take_questions() {
@@ -823,7 +835,7 @@ void planner::issue_loads_from(edge_number edge, time_point now) {
   if (from.blocked && from.blocked_until <= now) from.blocked = false;
   if (from.open || from.blocked) return;
   for (auto& [number, each] : jobs_) {
-    if (each.finishing) continue;
+    if (each.finishing || (each.follow && now < each.follow->again_at)) continue;
     const issued outcome = issue_loads(each, edge, now);
     if (outcome == issued::yes || outcome == issued::no_room) return;  // the oldest first, always
   }
@@ -880,6 +892,7 @@ planner::issued planner::issue_loads(prefetch_job& job, edge_number edge, time_p
                       .hold = job.hold,
                       .keys = job.keys,
                       .edge = edge,
+                      .from = job.follow ? job.follow->from : 0,
                       .which = std::move(which)};
   from.open_stride = job.stride;
   commands_.push_back(*from.open);
@@ -945,8 +958,9 @@ std::optional<time_point> planner::wake_at(time_point now) const noexcept {
   for (const auto& [number, each] : jobs_) {
     if (each.finishing) continue;
     sooner(each.deadline);
-    if (each.prefix >= each.end && !each.asks) sooner(now);
+    if (each.prefix >= each.end && !each.asks && !waits_for_more(each)) sooner(now);
     if (each.asks) sooner(each.asks->is_sent() ? each.asks->until() : now);
+    if (each.follow && each.follow->again_at > now) sooner(each.follow->again_at);
     if (each.recompute <= 0) continue;
     if (each.could_save > 0) sooner(std::max(now, latest_wait_of(each)));
     if (loads) sooner(now + std::clamp(time_of(each.recompute / 4), shortest_look, longest_look));

@@ -65,6 +65,8 @@ class planner {
   void on_loads_finished(std::span<const transfer_outcome> ended, time_point now);
   /// What a tier below has of the keys of a question, in their order. Ignored when the question is closed.
   void on_told(std::uint64_t number, edge_number edge, const std::vector<bool>& held);
+  /// What a followed request has by now.
+  void on_news(handover::news news, time_point now);
   /// The tier may have room again: loads that it answered with `wait` are tried again by the next plan().
   void retry() noexcept {
     for (source& each : sources_) each.blocked = false;
@@ -79,6 +81,8 @@ class planner {
   /// For the tiers below that the questions name.
   [[nodiscard]] std::vector<question> take_questions();
   [[nodiscard]] std::vector<answer> take_answers();
+  /// Requests to follow from now on, or not any more. on_news() takes what comes of it.
+  [[nodiscard]] std::vector<handover::order> take_orders() { return std::exchange(orders_, {}); }
   /// When plan() has to be called at the latest; nothing: only when something happens.
   [[nodiscard]] std::optional<time_point> wake_at(time_point now) const noexcept;
   [[nodiscard]] prefetch::status status(time_point now = {}) const;
@@ -90,6 +94,20 @@ class planner {
   template <class T>
   using by_edge = std::array<T, max_edges>;
 
+  /// What the client of a followed request waits for: keys from `position` on.
+  struct key_question {
+    std::uint32_t request = 0;  ///< its number in the session's ring
+    std::size_t position = 0;
+  };
+  /// Of a job whose chain grows as another node makes it.
+  struct following {
+    bool is_open = true;     ///< more may come
+    edge_number edge = 0;    ///< the tier below that other nodes' blocks come from
+    std::uint32_t from = 0;  ///< see transfer::from
+    error_code code = error_code::ok;
+    std::optional<key_question> asked{};
+    time_point again_at{};  ///< no load is asked for before
+  };
   struct prefetch_job {
     std::uint64_t number = 0;
     std::uint64_t session = 0;  ///< 0: speculation, which nobody waits for
@@ -128,6 +146,7 @@ class planner {
     double allowance = 0;          ///< seconds by which it may be slower than recomputing
     std::uint64_t charged = 0;     ///< bytes that it takes of both budgets
     bool finishing = false;        ///< its `finish` command is not answered yet
+    std::optional<following> follow{};
     /// For keys in flight: bytes that arrive before them, their own included. Computed by note_arrivals().
     std::unordered_map<std::size_t, std::uint64_t> arrivals;
   };
@@ -143,6 +162,8 @@ class planner {
     std::uint32_t instance = 0;
     std::uint64_t charged = 0;
     time_point until{};
+    key_list keys{};  ///< of one that followed a request; null: of any other
+    std::size_t length = 0;
   };
   /// What is known of an instance's engine. Each has a loss account of its own, so that a wrong rate harms no other.
   struct engine {
@@ -171,6 +192,17 @@ class planner {
   void end_speculation();
   void on_cancel(const request& incoming);
   void refuse(const request& incoming, error_code code);
+
+  // planner_follows.cpp
+  void begin_follow(request incoming, time_point now);
+  void on_question(const request& incoming);
+  [[nodiscard]] static bool waits_for_more(const prefetch_job& job) noexcept;
+  [[nodiscard]] bool fits_grown(const prefetch_job& job, std::size_t more) const noexcept;
+  void end_order(const prefetch_job& job);
+  void tell_keys(std::uint64_t session, const key_question& asked, const std::vector<full_key>& keys, std::size_t end,
+                 bool is_over);
+  void answer_questions();
+  void end_follow(std::map<std::uint64_t, prefetch_job>::iterator which, std::size_t length, time_point now);
 
   static void skip_resident(prefetch_job& job) noexcept;
   static void lose(prefetch_job& job, std::size_t key, reason why) noexcept;
@@ -234,6 +266,7 @@ class planner {
   std::vector<command> commands_;
   std::vector<question> questions_;
   std::vector<answer> answers_;
+  std::vector<handover::order> orders_;
   prefetch::status counts_;
 };
 

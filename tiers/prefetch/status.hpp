@@ -48,6 +48,7 @@ struct status {
   std::uint64_t compared = 0, probes = 0;
   double waited_s = 0, recompute_s = 0, saved_s = 0, lost_s = 0;  ///< of compared ones that were answered
   std::uint64_t questions = 0, answered = 0, found = 0;
+  std::uint64_t follows = 0, followed = 0;
   std::array<source_status, max_edges> sources{};  ///< by edge; those above are of all, or of the nearest
 };
 
@@ -86,6 +87,10 @@ struct figure_table<prefetch::status> {
        "Of those, the ones that all of them answered in time.", &all::answered},
       {"prefetch.found", "cenote_prefetch_blocks_found_total", counter, "blocks",
        "Blocks that they said to have, in prefixes.", &all::found},
+      {"prefetch.follows", "cenote_prefetch_follows_total", counter, "prefetches",
+       "Of the prefetches begun, those that follow a request whose blocks another engine makes.", &all::follows},
+      {"prefetch.followed", "cenote_prefetch_blocks_followed_total", counter, "blocks",
+       "Blocks of their prefixes, when they ended.", &all::followed},
       {"prefetch.bytes_in_flight", "cenote_prefetch_in_flight_bytes", gauge, "bytes", "Bytes of loads under way.",
        &all::bytes_in_flight},
       {"prefetch.waiting", "cenote_prefetch_waiting", gauge, "prefetches", "Prefetches that are not answered yet.",

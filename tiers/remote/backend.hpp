@@ -33,6 +33,7 @@ struct item {
   block_name name{};
   std::span<std::byte> memory;          ///< the whole stride of a block
   std::optional<std::uint64_t> hash{};  ///< put: XXH3-64 of `memory`, if it was taken already
+  std::uint32_t from = 0;               ///< get: cluster::pool's number of a node to ask first; 0: none
 };
 
 enum class item_result : std::uint8_t {
@@ -78,6 +79,8 @@ class backend {
   /// An instance that is used here, before anything is asked of its blocks; again when the backend has said that it
   /// stands.
   virtual void bind(const instance_spec& /*spec*/) {}
+  /// It is used here no more.
+  virtual void unbind(std::uint64_t /*identity*/) {}
   virtual void put(std::vector<item> batch) = 0;
   virtual void get(std::vector<item> batch) = 0;
   /// Which of these blocks of one instance are there; `answer` comes within `patience`.

@@ -38,12 +38,25 @@ void peers_backend::bind(const instance_spec& spec) {
   encode(writer, spec);
   enter(
       [this, identity = identity_of(spec), text = std::move(writer).take()] {
-        if (specs_.size() >= most_specs && !specs_.contains(identity)) return;
+        std::erase(unused_, identity);
+        if (specs_.size() >= most_specs && !specs_.contains(identity)) {
+          if (unused_.empty()) return;
+          specs_.erase(unused_.front());
+          unused_.pop_front();
+        }
         if (!specs_.insert_or_assign(identity, text).second) return;
         for (auto& [link, each] : nodes_) {  // what was wanted before anybody knew the spec
           const auto found = each.bindings.find(identity);
           if (found != each.bindings.end() && found->second.is_refused) each.bindings.erase(found);
         }
+      },
+      {});
+}
+
+void peers_backend::unbind(std::uint64_t identity) {
+  enter(
+      [this, identity] {
+        if (specs_.contains(identity)) unused_.push_back(identity);
       },
       {});
 }
@@ -199,15 +212,17 @@ peers_backend::homes peers_backend::homes_of(std::uint64_t identity, const block
   return all;
 }
 
-/// Asks the node to bind the instance, if nobody has.
+/// Asks the node to bind the instance, if nobody has, or it has not answered for a while.
 peers_backend::binding& peers_backend::bound(node& at, std::uint64_t identity) {
   const auto [found, is_new] = at.bindings.try_emplace(identity);
   binding& of = found->second;
-  if (!is_new && (!of.is_refused || pool_.now() < of.again_at)) return of;
-  of.again_at = pool_.now() + refusal_lasts;
+  of.used = pool_.now();
+  if (!is_new && (of.handle != 0 || pool_.now() < of.again_at)) return of;
   const auto spec = specs_.find(identity);
   of.is_refused = spec == specs_.end();
+  of.again_at = pool_.now() + (of.is_refused ? refusal_lasts : options_.timeout);
   if (of.is_refused) return of;
+  std::erase_if(binds_, [&](const auto& each) { return each.second == std::pair(at.link, identity); });
   const std::uint64_t number = next_number_++;
   binds_.emplace(number, std::pair(at.link, identity));
   pool_.send(at.link, frame_type::bind, number,
@@ -215,10 +230,16 @@ peers_backend::binding& peers_backend::bound(node& at, std::uint64_t identity) {
   return of;
 }
 
-void peers_backend::when_bound(node& at, std::uint64_t identity, std::function<void()> then) {
+void peers_backend::when_bound(node& at, std::uint64_t identity, steady_time until, std::function<void()> then) {
   binding& of = bound(at, identity);
   if (of.handle != 0 || of.is_refused) return then();
-  of.waiting.push_back(std::move(then));
+  wait_for(of, until, std::move(then));
+}
+
+/// What nobody waits for any more makes room: the node may never answer.
+void peers_backend::wait_for(binding& of, steady_time until, std::function<void()> then) {
+  while (!of.waiting.empty() && of.waiting.front().first <= pool_.now()) of.waiting.pop_front();
+  of.waiting.emplace_back(until, std::move(then));
 }
 
 void peers_backend::take_bound(node& at, std::uint64_t identity, std::span<const std::byte> body) {
@@ -227,9 +248,25 @@ void peers_backend::take_bound(node& at, std::uint64_t identity, std::span<const
   if (!answer || found == at.bindings.end()) return;
   found->second.handle = answer->handle;
   found->second.is_refused = answer->handle == 0;
-  pool_.learn_cleared(identity, answer->cleared);
-  for (const auto& each : std::exchange(found->second.waiting, {})) each();
+  if (found->second.is_refused) found->second.again_at = pool_.now() + refusal_lasts;
+  if (const auto spec = specs_.find(identity); spec != specs_.end())
+    pool_.learn_cleared(identity, answer->cleared, spec->second);
+  for (const auto& [until, then] : std::exchange(found->second.waiting, {})) then();
   pump(at);
+}
+
+/// Nothing is under way with an instance that was not used for so long.
+void peers_backend::give_back_unused(steady_time now) {
+  if (now < looks_at_bindings_) return;
+  looks_at_bindings_ = now + binding_lasts / 2;
+  for (auto& [link, each] : nodes_) {
+    std::erase_if(each.bindings, [&, to = link](const auto& one) {
+      const binding& of = one.second;
+      if (now - of.used < binding_lasts) return false;
+      if (of.handle != 0) pool_.send(to, frame_type::unbind, 0, peer::encode(peer::unbind_request{of.handle}));
+      return true;
+    });
+  }
 }
 
 /// Whatever the link was asked goes on elsewhere, or ends.
@@ -264,7 +301,7 @@ void peers_backend::closed(peer::link_id which) {
   }
   for (const std::uint64_t each : numbers) end_removal(each, 0, gone.name + " went away");
   for (const auto& [identity, each] : gone.bindings) {
-    for (const auto& then : each.waiting) then();  // they find no node, and end
+    for (const auto& [until, then] : each.waiting) then();  // they find no node, and end
   }
   for (auto& [link, each] : nodes_) pump(each);
   say_standing();
@@ -311,6 +348,7 @@ void peers_backend::begin_get(item what, steady_time now) {
     if (first != nullptr && second != nullptr && second->fetching < first->fetching)
       std::swap(made.of.names[0], made.of.names[1]);
   }
+  made.of.sent_us = pool_.name_of(what.from);  // whoever follows a request asks its node, which names no other
   made.what = std::move(what);
   made.begun = now;
   deadlines_.emplace_back(now + options_.timeout, token);
@@ -359,12 +397,13 @@ void peers_backend::pump_queue(node& at, bool up) {
   while (!queue.empty()) {
     const std::uint64_t token = queue.front();
     const auto found = moving_.find(token);
-    if (found == moving_.end() || found->second.at != at.link) {  // it ended while it waited
+    if (found == moving_.end() || found->second.at != at.link || found->second.now != stage::queued) {
+      // It ended while it waited.
       queue.pop_front();
       continue;
     }
     moving& what = found->second;
-    const binding& of = bound(at, what.what.name.identity);
+    binding& of = bound(at, what.what.name.identity);
     if (of.is_refused) {
       queue.pop_front();
       what.was_answered = true;
@@ -374,8 +413,18 @@ void peers_backend::pump_queue(node& at, bool up) {
         offer_next(found, item_result::full);
       continue;
     }
+    if (of.handle == 0) {  // blocks of other instances do not wait for this one
+      queue.pop_front();
+      wait_for(of, what.begun + options_.timeout, [this, link = at.link, token] {
+        node* const still = find_link(link);
+        const auto waits = moving_.find(token);
+        if (still != nullptr && waits != moving_.end() && waits->second.at == link)
+          queue_at(*still, token, waits->second);
+      });
+      continue;
+    }
     const std::uint64_t bytes = what.what.memory.size();
-    if (of.handle == 0 || (under_way != 0 && under_way + bytes > options_.window)) break;
+    if (under_way != 0 && under_way + bytes > options_.window) break;
     const frame_type wanted = !up ? frame_type::offer : what.insists ? frame_type::fetch_here : frame_type::fetch;
     const bool fits = type == wanted && frame.handle == of.handle && frame.group == what.what.name.group &&
                       !frame.blocks.empty() && frame.blocks.front().second.size == what.what.name.full.size &&
@@ -600,7 +649,7 @@ void peers_backend::ask(std::vector<block_name> keys, steady_time until, std::fu
     }
     ++questions_.at(number).open;
     const peer::link_id link = home->link;
-    when_bound(*home, all->front().identity, [this, link, number, all, which = std::move(which)] {
+    when_bound(*home, all->front().identity, until, [this, link, number, all, which = std::move(which)] {
       node* const still = find_link(link);
       if (still == nullptr) return end_part_of(number, false);
       send_part(*still, number, *all, which);
@@ -613,8 +662,19 @@ void peers_backend::ask(std::vector<block_name> keys, steady_time until, std::fu
 /// Keys of one question have one instance and one group.
 void peers_backend::send_part(node& at, std::uint64_t of, const std::vector<block_name>& keys,
                               std::vector<std::uint32_t> which) {
+  const auto open = questions_.find(of);
+  if (open == questions_.end()) return;  // it was answered without this node
   const binding& known = bound(at, keys.front().identity);
   if (known.handle == 0) return end_part_of(of, true);  // it refuses the instance
+  // All keys of a frame have one width: those of others have a frame of their own.
+  const auto others = std::ranges::stable_partition(
+      which,
+      [&keys, width = keys[which.front()].full.size](std::uint32_t each) { return keys[each].full.size == width; });
+  if (!others.empty()) {
+    ++open->second.open;
+    send_part(at, of, keys, {others.begin(), others.end()});
+    which.erase(others.begin(), others.end());
+  }
   peer::locate_request frame{.handle = known.handle, .group = keys.front().group, .keys = {}};
   for (const std::uint32_t each : which) frame.keys.push_back(keys[each].full);
   const std::uint64_t number = next_number_++;
@@ -649,6 +709,8 @@ void peers_backend::end_part_of(std::uint64_t number, bool is_complete) {
 
 void peers_backend::answer(std::map<std::uint64_t, question>::iterator which) {
   question over = std::move(which->second);
+  if (over.open != 0)  // nobody waits for what was not answered in time
+    std::erase_if(parts_, [&](const auto& each) { return each.second.of == which->first; });
   questions_.erase(which);
   over.answer({.held = std::move(over.held), .is_complete = over.is_complete && over.open == 0});
 }
@@ -667,7 +729,7 @@ void peers_backend::tell_all(std::uint64_t identity, std::uint64_t cleared, cons
   for (const auto& [link, each] : nodes_) links.push_back(link);
   for (const peer::link_id link : links) {
     ++made.open;
-    when_bound(nodes_.at(link), identity, [this, link, number, identity, cleared, keys] {
+    when_bound(nodes_.at(link), identity, made.until, [this, link, number, identity, cleared, keys] {
       node* const at = find_link(link);
       if (at == nullptr) return end_removal_of(number, 0, "a node went away");
       if (bound(*at, identity).handle == 0) return end_removal_of(number, 0, {});  // it has nothing of ours
@@ -684,7 +746,7 @@ void peers_backend::send_forget(node& at, std::uint64_t of, std::uint64_t identi
     const auto some = std::span(keys).subspan(first, std::min(peer::most_keys, keys.size() - first));
     const std::uint64_t request = next_number_++;
     forgets_.emplace(request, std::pair(at.link, of));
-    if (first != 0) ++removals_.at(of).open;
+    if (const auto waits = removals_.find(of); first != 0 && waits != removals_.end()) ++waits->second.open;
     pool_.send(at.link, frame_type::forget, request,
                peer::encode(peer::forget_request{identity, cleared, {some.begin(), some.end()}}));
   }
@@ -772,12 +834,14 @@ void peers_backend::advance(steady_time now) {
     const auto next = std::next(each);
     if (each->second.until <= now) {
       const removal over = std::move(each->second);
+      std::erase_if(forgets_, [&](const auto& asked) { return asked.second.second == each->first; });
       removals_.erase(each);
       over.answer(fail(error_code::removal_pending, "a node did not answer in time"));
     }
     each = next;
   }
   for (auto& [link, each] : nodes_) pump(each);
+  give_back_unused(now);
   wake_for_next();
 }
 
@@ -785,6 +849,8 @@ void peers_backend::wake_for_next() {
   if (!deadlines_.empty()) pool_.wake_at(deadlines_.front().first);
   for (const auto& [number, each] : questions_) pool_.wake_at(each.until);
   for (const auto& [number, each] : removals_) pool_.wake_at(each.until);
+  const bool has_bindings = std::ranges::any_of(nodes_, [](const auto& each) { return !each.second.bindings.empty(); });
+  if (has_bindings) pool_.wake_at(looks_at_bindings_);
 }
 
 }  // namespace cenote::remote

@@ -46,6 +46,7 @@ class peers_backend final : public backend, public cluster::pool_half {
       : pool_(with), options_(options), told_(std::move(told)) {}
 
   void bind(const instance_spec& spec) override;
+  void unbind(std::uint64_t identity) override;
   void put(std::vector<item> batch) override;
   void get(std::vector<item> batch) override;
   void locate(std::vector<block_name> keys, std::chrono::milliseconds patience,
@@ -72,21 +73,25 @@ class peers_backend final : public backend, public cluster::pool_half {
 
  private:
   static constexpr std::size_t most_replicas = 2;
+  static constexpr std::chrono::minutes binding_lasts{10};
 
   /// The nodes that a block belongs to, then those that it belonged to before the last change. No name: none.
   struct homes {
     std::array<std::string, 2 * most_replicas> names{};
     std::size_t present = 0;
     bool is_here = false;  ///< this node is one of the present ones
-    std::string sent_us;   ///< the home that has named another node: it is asked again after that one
+    std::string sent_us;   ///< asked before the next home: the one that has named another node, or whom a request names
   };
 
-  /// An instance as one node knows it.
+  /// An instance as one node knows it. Given back after binding_lasts without use: there it keeps a session open, and
+  /// so the instance, however long nobody has used it.
   struct binding {
+    steady_time used{};
     std::uint32_t handle = 0;  ///< 0: not bound (yet)
     bool is_refused = false;
-    steady_time again_at{};                        ///< refused: when it is asked again
-    std::vector<std::function<void()>> waiting{};  ///< run once it is bound, or never will be
+    steady_time again_at{};  ///< not bound: when it is asked again
+    /// Run once it is bound, or never will be; not needed any more after that time.
+    std::deque<std::pair<steady_time, std::function<void()>>> waiting{};
   };
   struct node {
     std::string name;
@@ -146,8 +151,10 @@ class peers_backend final : public backend, public cluster::pool_half {
   [[nodiscard]] node* find_node(const std::string& name);
   [[nodiscard]] node* find_link(peer::link_id link);
   binding& bound(node& at, std::uint64_t identity);
-  /// Runs `then` when the node has bound the instance, or refused to.
-  void when_bound(node& at, std::uint64_t identity, std::function<void()> then);
+  /// Runs `then` when the node has bound the instance, or refused to; perhaps not at all after `until`.
+  void when_bound(node& at, std::uint64_t identity, steady_time until, std::function<void()> then);
+  void wait_for(binding& of, steady_time until, std::function<void()> then);
+  void give_back_unused(steady_time now);
 
   void begin_put(item what, steady_time now);
   void begin_get(item what, steady_time now);
@@ -191,9 +198,11 @@ class peers_backend final : public backend, public cluster::pool_half {
 
   // The network's thread's own.
   std::map<std::uint64_t, std::vector<std::byte>> specs_;  ///< encoded, by identity
+  std::deque<std::uint64_t> unused_;  ///< of those: kept, since they may be cleared, until there are too many
   std::vector<cluster::place> places_;
   cluster::placement homes_, homes_before_;
   steady_time settled_{};
+  steady_time looks_at_bindings_{};  ///< not before
   std::map<peer::link_id, node> nodes_;
   std::map<std::string, breaker> breakers_;
   moving_map moving_;                                            ///< by token on the wire

@@ -64,7 +64,8 @@ void store::queue(backend_number to, const moving& what) {
   found->items.push_back({.token = what.what.token,
                           .name = {.identity = what.identity, .group = what.what.group, .full = what.what.full},
                           .memory = what.what.memory,
-                          .hash = what.what.checksum});
+                          .hash = what.what.checksum,
+                          .from = what.what.from});
 }
 
 void store::answered(backend_number from, call::kind what, std::span<const item_outcome> outcomes, steady_time now) {

@@ -16,7 +16,8 @@ inline constexpr std::uint32_t frame_magic = 0x50544e43;  // "CNTP"
 inline constexpr std::uint16_t protocol_major = 1;
 /// 1.1 added `client_name` to attach, 1.2 the terms of a prefetch and the operations that stop and end one, 1.3 the
 /// parts of held blocks and the worker's epoch to reattach, and the parts to `reserved` completions, 1.4 the number of
-/// the call to attach, 1.5 the operation that asks where a chain ends, 1.7 the operations of groups of ranks.
+/// the call to attach, 1.5 the operation that asks where a chain ends, 1.6 those that publish and follow requests, 1.7
+/// those of groups of ranks.
 inline constexpr std::uint16_t protocol_minor = 7;
 
 /// No packet is larger; longer texts are cut in several frames (flag_more on all but the last).

@@ -51,6 +51,12 @@ std::vector<std::byte> encode(const bind_answer& what) {
   return std::move(writer).take();
 }
 
+std::vector<std::byte> encode(const unbind_request& what) {
+  byte_writer writer;
+  writer.put(what.handle);
+  return std::move(writer).take();
+}
+
 std::vector<std::byte> encode(const locate_request& what) {
   byte_writer writer;
   writer.put(what.handle);
@@ -142,6 +148,13 @@ result<bind_answer> decode_bind_answer(std::span<const std::byte> body) {
   what.cleared = reader.get<std::uint64_t>();
   what.why = get_text(reader, longest_why, is_good);
   return checked(std::move(what), reader, is_good, "answer to a bind");
+}
+
+result<unbind_request> decode_unbind_request(std::span<const std::byte> body) {
+  byte_reader reader(body);
+  unbind_request what;
+  what.handle = reader.get<std::uint32_t>();
+  return checked(what, reader, true, "unbind");
 }
 
 result<locate_request> decode_locate_request(std::span<const std::byte> body) {

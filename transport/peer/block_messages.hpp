@@ -18,7 +18,8 @@ namespace cenote::peer {
 /// Of one frame; with keys of 64 bytes it fits into network::most_frame_bytes.
 inline constexpr std::size_t most_keys = 4096;
 
-/// An instance, so that later frames name it by a number: the answer's handle, good for as long as the link.
+/// An instance, so that later frames name it by a number: the answer's handle, good for as long as the link, unless the
+/// asker gives it back.
 struct bind_request {
   std::uint64_t identity = 0;     ///< identity_of(spec)
   std::uint64_t cleared = 0;      ///< number of its last clear, as the sender knows; 0: none
@@ -28,6 +29,10 @@ struct bind_answer {
   std::uint32_t handle = 0;  ///< 0: refused
   std::uint64_t cleared = 0;
   std::string why{};  ///< refused
+};
+
+struct unbind_request {
+  std::uint32_t handle = 0;  ///< of no meaning from now on
 };
 
 /// Which of these are there?
@@ -77,6 +82,7 @@ struct forget_answer {
 
 [[nodiscard]] std::vector<std::byte> encode(const bind_request& what);
 [[nodiscard]] std::vector<std::byte> encode(const bind_answer& what);
+[[nodiscard]] std::vector<std::byte> encode(const unbind_request& what);
 /// All keys of a frame have one width; `keys` is not empty.
 [[nodiscard]] std::vector<std::byte> encode(const locate_request& what);
 [[nodiscard]] std::vector<std::byte> encode(const locate_answer& what);
@@ -88,6 +94,7 @@ struct forget_answer {
 
 [[nodiscard]] result<bind_request> decode_bind_request(std::span<const std::byte> body);
 [[nodiscard]] result<bind_answer> decode_bind_answer(std::span<const std::byte> body);
+[[nodiscard]] result<unbind_request> decode_unbind_request(std::span<const std::byte> body);
 [[nodiscard]] result<locate_request> decode_locate_request(std::span<const std::byte> body);
 [[nodiscard]] result<locate_answer> decode_locate_answer(std::span<const std::byte> body);
 [[nodiscard]] result<block_request> decode_block_request(std::span<const std::byte> body);

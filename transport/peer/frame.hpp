@@ -39,6 +39,7 @@ enum class frame_type : std::uint16_t {
   pong = 10,
   bind = 16,  ///< of blocks, as the next: see block_messages.hpp. A request and its answer have one number
   bound = 17,
+  unbind = 18,  ///< the sender uses that instance no more; there is no answer
   locate = 20,
   located = 21,
   fetch = 22,
@@ -56,6 +57,9 @@ enum class frame_type : std::uint16_t {
   propose_lengths = 43,
   group_says = 44,  ///< decided, lost or refused
   group_here = 45,
+  follow = 50,  ///< of a request's blocks, as the next: see handover_messages.hpp. All carry the follow's number
+  handed = 51,
+  unfollow = 52,
 };
 
 inline constexpr std::size_t frame_header_bytes = 32;

@@ -169,6 +169,7 @@ void links::join_blocks(peer::link_id which, const result<socket_address>& where
   open->blocks = std::move(*opened);
   by_blocks_[open->blocks->endpoint()] = which;
   open->blocks->send(ticket_message, encode(proof));
+  open->joins_until = clock::now() + join_limit;
 }
 
 void links::await_blocks(peer::link_id which, const peer::ticket& proof) {
@@ -264,6 +265,9 @@ void links::close(peer::link_id which, const error& why) {
   if (open == nullptr) return;
   open->why = why;
   open->awaited.reset();
+  // UCX may give the address of an endpoint that was closed to the next one, before this link has ended.
+  if (open->control) by_control_.erase(open->control->endpoint());
+  if (open->blocks) by_blocks_.erase(open->blocks->endpoint());
   if (open->control) open->control->close();
   if (open->blocks) open->blocks->close();
 }
@@ -290,6 +294,7 @@ bool links::tend() {
     if (!each.why) feed(each);
   }
   has_moved |= end_strangers();
+  end_late_joins();
   return end_closed() || has_moved;
 }
 
@@ -313,6 +318,16 @@ bool links::end_strangers() {
   return has_moved;
 }
 
+/// Something between the two nodes loses what goes to the port for blocks, and frames alone are of no use.
+void links::end_late_joins() {
+  const auto now = clock::now();
+  for (auto& [id, each] : links_) {
+    if (each.why || !each.joins_until || now < *each.joins_until) continue;
+    close(id, error(error_code::deadline_exceeded, "the connection for blocks was not answered within " +
+                                                       std::to_string(join_limit.count()) + " s: see cluster.ports"));
+  }
+}
+
 /// What is said here may ask for more, but only by the network's queue: the table stays as it is meanwhile.
 bool links::end_closed() {
   std::vector<peer::link_id> gone;
@@ -327,8 +342,6 @@ bool links::end_closed() {
     for (outgoing_list* const list : {&each.given, &each.waiting}) {
       while (!list->empty()) end_block(each, *list, list->begin(), false);
     }
-    if (each.control) by_control_.erase(each.control->endpoint());
-    if (each.blocks) by_blocks_.erase(each.blocks->endpoint());
     const error why = *each.why;
     links_.erase(id);
     events_.closed(id, why);
@@ -346,6 +359,9 @@ std::optional<links::clock::time_point> links::wake_at() const {
   std::optional<clock::time_point> soonest;
   for (const auto& [from, each] : strangers_) {
     if (!each.from->is_closing() && (!soonest || each.until < *soonest)) soonest = each.until;
+  }
+  for (const auto& [id, each] : links_) {
+    if (!each.why && each.joins_until && (!soonest || *each.joins_until < *soonest)) soonest = each.joins_until;
   }
   return soonest;
 }
@@ -376,7 +392,7 @@ void links::hear_pieces(ucp_ep_h from, std::span<const std::byte> header, std::s
       return;
     }
     const peer::landing to = events_.expects(found->second, head, bytes.size());
-    if (to.place.size() != bytes.size()) continue;
+    if (to.place.empty() || to.place.size() != bytes.size()) continue;
     if (to.sum != nullptr)
       to.sum->copy(to.place.data(), bytes);
     else
@@ -395,6 +411,7 @@ void links::hear_ticket(ucp_ep_h from, std::span<const std::byte> message) {
   } else if (link* const joined = known == by_blocks_.end() ? nullptr : find_open(known->second);
              proof && joined != nullptr && joined->is_dialled && !joined->carries_blocks) {
     joined->carries_blocks = true;
+    joined->joins_until.reset();
     events_.carries_blocks(joined->id);
   } else {
     ++odd_.strange_messages;

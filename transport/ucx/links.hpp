@@ -26,6 +26,7 @@ class links {
   static constexpr std::size_t most_links = 1024;
   static constexpr std::size_t most_strangers = 64;  ///< connections for blocks that have not named their link
   static constexpr std::chrono::seconds stranger_limit{2};
+  static constexpr std::chrono::seconds join_limit{5};  ///< from the ticket to its answer, longer than the above
   /// Of the pieces in a message. Fits into a segment (UCX_TCP_TX_SEG_SIZE) with all headers; of 512, 640, 768,
   /// 1,024 and 2,048 KiB the fastest with both cubic and bbr, see docs/benchmarks.md.
   static constexpr std::size_t message_bytes = std::size_t{768} << 10;
@@ -75,6 +76,7 @@ class links {
     std::unique_ptr<channel> control;
     std::unique_ptr<channel> blocks;
     std::optional<peer::ticket> awaited;
+    std::optional<clock::time_point> joins_until;  ///< the other end has not answered the ticket
     bool carries_blocks = false;
     outgoing_list waiting;     ///< of which UCX was not given all
     outgoing_list given;       ///< of which it was, and has not finished all
@@ -104,6 +106,7 @@ class links {
   bool take_failures();
   bool end_closed();
   bool end_strangers();
+  void end_late_joins();
   [[nodiscard]] std::function<void(error)> failure_of(peer::link_id which);
 
   void hear_frame(ucp_ep_h from, std::span<const std::byte> frame);

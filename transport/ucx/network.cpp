@@ -19,6 +19,7 @@
 #include "core/unique_fd.hpp"
 #include "transport/ucx/handles.hpp"
 #include "transport/ucx/links.hpp"
+#include "transport/ucx/listening_socket.hpp"
 
 namespace cenote::ucx {
 
@@ -26,6 +27,7 @@ namespace {
 
 constexpr std::size_t commands_a_round = 64;
 constexpr std::chrono::seconds closing_limit{2};        // for UCX to let go of all connections when the network stops
+constexpr std::chrono::milliseconds quiet_limit{500};   // … of those that nobody has named when its listeners end
 constexpr std::chrono::milliseconds saying_limit{200};  // … for what was said before that to be sent
 constexpr std::size_t most_lookups = 8;                 // of names, at a time
 // While blocks flow, the thread looks again after a nap instead of being woken for each arrival, as network cards
@@ -52,9 +54,10 @@ class mailbox {
     ring();
   }
   void close() {
+    std::deque<command> dropped;  // ends without the lock: what a command holds may post at its own end
     const std::lock_guard lock(mutex_);
     is_closed_ = true;
-    waiting_.clear();
+    dropped.swap(waiting_);
   }
   [[nodiscard]] bool is_stopping() {
     const std::lock_guard lock(mutex_);
@@ -124,6 +127,7 @@ struct side {
   listener_handle listener;
   int events = -1;  ///< readable when an armed worker has something to do
   endpoint where;   ///< it listens
+  endpoint number;  ///< the same, without a name
 };
 
 /// The UCX objects of a network: for frames and for blocks.
@@ -188,7 +192,8 @@ result<void> listen(const std::shared_ptr<const library>& from, side& of, const 
   found.field_mask = UCP_LISTENER_ATTR_FIELD_SOCKADDR;
   if (const auto status = from->ucp_listener_query(made, &found); status != UCS_OK)
     return std::unexpected(error_of(*from, "ucp_listener_query", status));
-  of.where = {where.host, socket_address::of(found.sockaddr).where().port};
+  of.number = socket_address::of(found.sockaddr).where();
+  of.where = {where.host, of.number.port};
   return {};
 }
 
@@ -304,9 +309,19 @@ class ucx_network final : public network {
     links_->refuse_requests(machinery_.control.listener.get(), machinery_.blocks.listener.get());
   }
 
-  /// UCX calls on a listener that is gone for connections that it had taken and that had not said yet what they are;
-  /// only the end of their worker ends them. So a worker ends right behind its listener.
+  /// See listening_socket. What that could not end in time ends with the worker, right behind its listener.
   void end_listening() {
+    std::vector<listening_socket> sockets;
+    for (const side* const each : {&machinery_.control, &machinery_.blocks}) {
+      if (auto found = listening_socket::find(each->number)) sockets.push_back(std::move(*found));
+    }
+    for (listening_socket& each : sockets) each.refuse();
+    const auto until = links::clock::now() + quiet_limit;
+    while (std::ranges::any_of(sockets, &listening_socket::is_in_use) && links::clock::now() < until) {
+      for (const listening_socket& each : sockets) each.hang_up();
+      if (!progress()) std::this_thread::yield();
+      refuse_requests();
+    }
     refuse_requests();
     for (side* const each : {&machinery_.control, &machinery_.blocks}) {
       each->listener = {};

@@ -20,6 +20,7 @@ from .ballots import Ballot
 from .connection import Connection
 from .events import Events
 from .finder import Finder, Offer, Search
+from .handover import NODE, REQUEST, Following, Publisher, Terms, terms_of
 from .layout import Unservable
 from .messages import Acknowledged, CenoteMetadata, Load, RankLayout, Store, Together
 from .places import Places, places_of
@@ -33,6 +34,7 @@ logger = logging.getLogger("cenote")
 _MAX_PINS = 1 << 16
 _LONGEST_NAME = 64  # bytes, of a group
 _DEADLINE = 0.5  # seconds; only prefetches and resets wait for the node
+_HANDOVER_DEADLINE = 20.0  # seconds for which a request waits for what another engine computes
 _PATIENCE = 5.0  # seconds that the engine's start waits for its weights to be read
 
 
@@ -49,6 +51,8 @@ class Tracked:
     search: Search = dataclasses.field(default_factory=Search)
     ballot: Ballot | None = None  # of the nodes, if there are several
     agreed: range = range(0)  # its blocks that all of them have
+    terms: Terms | None = None  # of its hand-over
+    following: Following | None = None
 
 
 @dataclasses.dataclass
@@ -95,6 +99,8 @@ class Scheduler:
         self._next_store = 0
         self._rate = PrefillRate(settings.prefill_tokens_per_s)
         self._finder = Finder(self._groups, self._block_size, self.failed)
+        self._publisher = Publisher()
+        self._refuses = False  # to hand requests over, and has said so
         self._events = Events(config)
         self.stats = CenoteStats()
 
@@ -229,6 +235,7 @@ class Scheduler:
         for tracked in self._requests.values():
             self._end_waits(tracked)
         self._finder.close()
+        self._publisher.close()
         for offer in self._loading.values():
             offer.release()
         with self._connecting:
@@ -239,7 +246,61 @@ class Scheduler:
 
     def added(self, request: Any) -> None:
         """A new request came."""
-        self._requests.setdefault(request.request_id, Tracked(request))
+        tracked = self._requests.setdefault(request.request_id, Tracked(request))
+        tracked.terms = terms_of(request, self._may_store, self._may_load, self._settings.node)
+        session = self._session()
+        if tracked.terms is None:
+            return
+        if session is None or not _is_cacheable(request) or not self._hands_over():
+            tracked.terms = None
+        elif not tracked.terms.node:
+            prompt = request.block_hashes[: request.num_prompt_tokens // self._block_size]
+            self._publisher.publish(session, tracked.terms, prompt, [group.name for group in self._groups])
+            self.stats.add(requests_published=1)
+        else:
+            self._follow(session, tracked)
+
+    def _hands_over(self) -> bool:
+        """Whether this engine can; if not, it is said once."""
+        if any(group.window for group in self._groups):  # of those most blocks are never stored
+            why = "requests of models with sliding windows are not handed over"
+        elif self._agreement is not None:  # each has parts of a block only, and terms name one
+            why = "requests of an engine whose ranks are on several nodes are not handed over"
+        else:
+            return True
+        if not self._refuses:
+            logger.warning("%s: `%s` and the setting `node` count for nothing", why, REQUEST)
+        self._refuses = True
+        return False
+
+    def _follow(self, session: Session, tracked: Tracked) -> None:
+        assert tracked.terms is not None
+        deadline = self._settings.handover_deadline
+        wanted = _HANDOVER_DEADLINE if deadline is None else deadline
+        hashes = tracked.request.block_hashes
+        here = min(session.match(hashes, group=group.name).resident for group in self._groups) if hashes else 0
+        tracked.search.tiers = Tiers(here, here)
+        try:
+            names = [group.name for group in self._groups]
+            tracked.following = Following(session, tracked.terms, names, wanted)
+            self.stats.add(requests_followed=1)
+        except CenoteError as why:
+            self.failed(why)
+
+    def _is_handed_over(self, tracked: Tracked) -> bool:
+        """Whether nothing more comes from the engine that prefills."""
+        assert tracked.following is not None
+        try:
+            return not tracked.following.is_open()
+        except CenoteError as why:
+            logger.warning("a request is not handed over: %s", str(why))
+            self._end_following(tracked)
+            return True
+
+    def _end_following(self, tracked: Tracked) -> None:
+        following, tracked.following = tracked.following, None
+        if following is not None:
+            following.end()
 
     def match(self, request: Any, computed: int) -> tuple[int | None, bool]:
         """Tokens beyond the first `computed` that the node has, pinned until the end of the step, and whether there
@@ -277,13 +338,20 @@ class Scheduler:
 
     def _find_alone(self, session: Session, tracked: Tracked, first: int, keys: Sequence[bytes]) -> Offer | None:
         """What the node has, pinned; None: wait, more is on its way."""
+        if tracked.following is not None and not self._is_handed_over(tracked):
+            return None
         offer = Offer(first, keys)
         wait = False
         try:
             wait = self._finder.find(session, tracked.search, offer, self._rate.tokens_per_s)
+            if tracked.following is not None:
+                self.stats.add(blocks_followed=tracked.following.length)
+                offer.tiers = tracked.search.tiers
         except CenoteError as why:
             offer.count = 0
             self.failed(why)
+        finally:
+            self._end_following(tracked)  # only now: the offer has pins of its own
         if wait or offer.count == 0:
             offer.release()
         return None if wait else offer
@@ -313,6 +381,7 @@ class Scheduler:
         return ballot.offer
 
     def _end_waits(self, tracked: Tracked) -> None:
+        self._end_following(tracked)
         self._finder.end(tracked.search)
         self._end_ballot(tracked)
 
@@ -496,6 +565,13 @@ class Scheduler:
             late[-1].closes = name
         self._late_stores += late
         return bool(late)
+
+    def answer_of(self, request: Any) -> dict[str, Any] | None:
+        """What whoever sends the request on must know; before finished()."""
+        tracked = self._requests.get(request.request_id)
+        if tracked is None or tracked.terms is None or tracked.terms.node or not self._settings.node:
+            return None
+        return {REQUEST: tracked.terms.request, NODE: self._settings.node}
 
     def acknowledged(self, loaded: Iterable[str], answer: Acknowledged | None) -> None:
         """What the workers say at the end of a step."""

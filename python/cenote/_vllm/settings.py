@@ -13,8 +13,9 @@ from ..errors import InvalidArgument
 class Settings:
     """`device` None: the GPU on which the KV tensors are, if they are on one; "sim:0": threads that behave like one,
     for tensors of the CPU. `prefill_tokens_per_s` None: measured. `ranks_per_node` None: as vLLM is started; `sockets`:
-    of the nodes, in the order of their ranks, in place of `socket`. `debug_fail_loads_from_block` None: loads do not
-    fail on purpose."""
+    of the nodes, in the order of their ranks, in place of `socket`. `node`: `cluster.name` of the engine's node, which
+    requests that were prefilled here are answered with. `handover_deadline`: seconds; None: 20.
+    `debug_fail_loads_from_block` None: loads do not fail on purpose."""
 
     socket: str | None = None
     token: str | None = None
@@ -24,6 +25,8 @@ class Settings:
     prefill_tokens_per_s: float | None = None
     ranks_per_node: int | None = None
     sockets: tuple[str, ...] | None = None
+    node: str | None = None
+    handover_deadline: float | None = None
     debug_fail_loads_from_block: int | None = None
 
     @classmethod
@@ -40,7 +43,7 @@ class Settings:
         if sockets is not None and not (sockets and all(isinstance(each, str) for each in sockets)):
             raise InvalidArgument(f"kv_connector_extra_config: `sockets` is {sockets!r}; want one path for each node")
         made = cls(**{**extra, "sockets": None if sockets is None else tuple(sockets)})
-        for key in ("prefill_tokens_per_s", "ranks_per_node", "debug_fail_loads_from_block"):
+        for key in ("prefill_tokens_per_s", "ranks_per_node", "handover_deadline", "debug_fail_loads_from_block"):
             if (getattr(made, key) or 0) < 0:
                 raise InvalidArgument(f"kv_connector_extra_config: `{key}` is negative")
         return made
@@ -54,5 +57,6 @@ _KINDS: dict[str, tuple[type, ...]] = {
     "prefill_tokens_per_s": (int, float),
     "ranks_per_node": (int,),
     "sockets": (tuple, list),
+    "handover_deadline": (int, float),
     "debug_fail_loads_from_block": (int,),
 }

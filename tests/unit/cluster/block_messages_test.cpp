@@ -30,6 +30,7 @@ std::vector<sample> samples() {
   return {
       {encode(bind_request{1, 2, std::vector<std::byte>(100)}), reader(decode_bind_request)},
       {encode(bind_answer{1, 2, "why"}), reader(decode_bind_answer)},
+      {encode(unbind_request{1}), reader(decode_unbind_request)},
       {encode(locate_request{1, 2, {key_of(32, 1), key_of(32, 2)}}), reader(decode_locate_request)},
       {encode(locate_answer{std::vector<bool>(77, true)}), reader(decode_locate_answer)},
       {encode(block_request{1, 2, {{3, key_of(16, 1)}, {4, key_of(16, 2)}}}), reader(decode_block_request)},

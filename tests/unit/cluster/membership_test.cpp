@@ -4,8 +4,11 @@
 #include <boost/test/unit_test.hpp>
 #include <chrono>
 #include <cstdlib>
+#include <limits>
+#include <optional>
 #include <string>
 #include <variant>
+#include <vector>
 
 #include "tests/unit/cluster/membership_world.hpp"
 
@@ -71,6 +74,14 @@ struct two_nodes {
     return has_said;
   }
 
+  /// The first one.
+  bool closes(peer::link_id which) {
+    return std::ranges::any_of(a.take_sayings(), [&](const auto& each) {
+      const auto* const shut = std::get_if<cluster::close_saying>(&each);
+      return shut != nullptr && shut->which == which;
+    });
+  }
+
   static cluster::identity named(const std::string& name, std::uint64_t started_ms) {
     return {.name = name,
             .where = {"host-of-" + name, 1},
@@ -81,6 +92,57 @@ struct two_nodes {
   cluster::steady_time now{std::chrono::hours(1)};
   cluster::membership a{named("a", 1), {.cluster = "c"}, now};
   cluster::membership b{named("b", 2), {.cluster = "c"}, now};
+};
+
+/// A node whose seeds are many others, with nothing between them: what one says the other hears at once.
+struct node_of_many_seeds {
+  explicit node_of_many_seeds(std::size_t count) {
+    cluster::membership_options options{.cluster = "c"};
+    for (std::size_t i = 0; i < count; ++i) {
+      const auto who = two_nodes::named("n" + std::to_string(100 + i), i + 2);
+      options.seeds.push_back(who.where);
+      others.emplace_back(who, cluster::membership_options{.cluster = "c"}, now);
+    }
+    a.emplace(two_nodes::named("a", 1), options, now);
+  }
+  void go_on(std::chrono::milliseconds time) {
+    for (const auto end = now + time; now < end; now += std::chrono::milliseconds(20)) {
+      a->advance(now);
+      for (auto& each : others) each.advance(now);
+      for (bool is_quiet = false; !is_quiet;) is_quiet = !carry_out();
+    }
+  }
+  bool carry_out() {
+    bool has_said = false;
+    for (const cluster::saying& each : a->take_sayings()) {
+      if (const auto* const dial = std::get_if<cluster::dial_saying>(&each)) {
+        const auto found = std::ranges::find_if(
+            others, [&](const auto& one) { return one.self().where.text() == dial->where.text(); });
+        const peer::link_id link = at.size() + 1;
+        at.push_back(&*found);
+        a->dialling(dial->where, link);
+        a->opened(link, true, now);
+        found->opened(link, false, now);
+      } else if (const auto* const said = std::get_if<cluster::frame_saying>(&each)) {
+        (void)at[said->to - 1]->heard(said->to, said->frame, now);
+      }
+      has_said = true;
+    }
+    for (auto& other : others) {
+      for (const cluster::saying& each : other.take_sayings()) {
+        const auto* const said = std::get_if<cluster::frame_saying>(&each);
+        if (said == nullptr) continue;  // they do not reach each other
+        (void)a->heard(said->to, said->frame, now);
+        has_said = true;
+      }
+    }
+    return has_said;
+  }
+
+  cluster::steady_time now{std::chrono::hours(1)};
+  std::optional<cluster::membership> a;
+  std::vector<cluster::membership> others;
+  std::vector<cluster::membership*> at;  ///< the other end of a link
 };
 
 }  // namespace
@@ -115,6 +177,51 @@ BOOST_AUTO_TEST_CASE(a_weight_that_changes_is_known_to_the_others_and_no_sooner_
   const auto cut = peer::encode_frame(peer::frame_type::weigh, 0, nodes.b.self().born, {});
   (void)nodes.a.heard(two_nodes::link, cut, nodes.now);
   BOOST_TEST(nodes.a.counters().bad_frames == 1U);
+}
+
+BOOST_AUTO_TEST_CASE(links_that_are_there_keep_no_node_from_dialling_others) {
+  constexpr std::size_t many = 80;  // more than are dialled at a time
+  node_of_many_seeds nodes(many);
+  nodes.go_on(std::chrono::seconds(2));
+  BOOST_TEST(nodes.a->current().live.size() == many + 1);
+  nodes.a->advance(nodes.now);
+  BOOST_TEST((nodes.a->wake_at() - nodes.now > std::chrono::milliseconds(1)),
+             "it does not look for dials all the time");
+}
+
+BOOST_AUTO_TEST_CASE(garbage_and_what_comes_too_early_closes_the_link_and_is_counted) {
+  const auto born = two_nodes::named("b", 2).born;
+  const auto ping = peer::encode_frame(peer::frame_type::ping, 1, born, std::vector<std::byte>(40));
+  auto wrong = ping;
+  wrong.back() = std::byte{1};
+  const std::vector<std::byte> cut(ping.begin(), ping.end() - 1), noise(100, std::byte{'?'}), nothing;
+  for (const auto& frame : {wrong, cut, noise, nothing}) {
+    two_nodes nodes;
+    BOOST_TEST(!nodes.a.heard(two_nodes::link, frame, nodes.now).has_value());
+    BOOST_TEST(nodes.a.counters().bad_frames == 1U);
+    BOOST_TEST(nodes.closes(two_nodes::link));
+  }
+  two_nodes nodes;
+  for (peer::link_id stranger = 9; const auto& frame : {ping, wrong, cut, noise, nothing}) {
+    nodes.a.opened(++stranger, false, nodes.now);
+    BOOST_TEST(!nodes.a.heard(stranger, frame, nodes.now).has_value());
+    BOOST_TEST(nodes.closes(stranger));
+  }
+  BOOST_TEST(nodes.a.counters().bad_frames == 5U);
+  BOOST_TEST(nodes.a.link_of("b").has_value());
+}
+
+BOOST_AUTO_TEST_CASE(a_beat_that_answers_one_of_no_time_tells_no_round_trip) {
+  two_nodes nodes;
+  using numbers = std::numeric_limits<std::int64_t>;
+  const std::int64_t later = (nodes.now + std::chrono::seconds(1)).time_since_epoch().count();
+  for (const std::int64_t echo : {numbers::min(), numbers::min() / 2, std::int64_t{-1}, later, numbers::max()}) {
+    const auto body = peer::encode(peer::beat{.sent_ns = 1, .echo_ns = echo, .held_ns = 0});
+    const auto beat = peer::encode_frame(peer::frame_type::beat, 0, nodes.b.self().born, body);
+    (void)nodes.a.heard(two_nodes::link, beat, nodes.now);
+    BOOST_TEST(nodes.a.peers().front().round_trip.count() == 0);
+  }
+  BOOST_TEST(nodes.a.counters().bad_frames == 0U);
 }
 
 BOOST_AUTO_TEST_CASE(a_greeting_of_another_version_is_refused_with_both_named) {

@@ -1,14 +1,20 @@
 // Links over UCX between networks of this process.
 #include <boost/test/unit_test.hpp>
 
+#include <arpa/inet.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+
 #include <algorithm>
 #include <atomic>
 #include <cstring>
+#include <memory>
 #include <ranges>
 #include <string>
 #include <thread>
 #include <vector>
 
+#include "core/unique_fd.hpp"
 #include "tests/unit/transport/station.hpp"
 #include "transport/ucx/network.hpp"
 
@@ -174,6 +180,25 @@ BOOST_AUTO_TEST_CASE(what_is_run_on_the_networks_thread_is_run_there_while_it_li
   BOOST_TEST(!has_run);
 }
 
+BOOST_AUTO_TEST_CASE(what_a_stop_drops_may_speak_to_the_network_as_it_ends) {
+  station a;
+  int run = 0;
+  int ended = 0;
+  for (int i = 0; i < 500; ++i) {  // slow ones, so that the network drops most of them
+    const std::shared_ptr<void> held(nullptr, [&, net = a.net.get()](void*) {
+      net->run([] {});
+      ++ended;
+    });
+    a.net->run([&run, held] {
+      std::this_thread::sleep_for(std::chrono::milliseconds(5));
+      ++run;
+    });
+  }
+  a.net->stop();
+  BOOST_TEST(run < 500);
+  BOOST_TEST(ended == 500);
+}
+
 BOOST_AUTO_TEST_CASE(a_piece_that_nobody_expects_is_thrown_away_and_the_link_goes_on) {
   pair_of_stations nodes;
   nodes.b.throws_away = true;
@@ -215,6 +240,23 @@ BOOST_AUTO_TEST_CASE(a_link_without_the_right_ticket_never_carries_blocks) {
   BOOST_TEST(!a.sent.front().second);
 }
 
+BOOST_AUTO_TEST_CASE(a_link_whose_connection_for_blocks_nobody_answers_is_closed_and_says_why) {
+  const unique_fd silent(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));  // as a firewall is, but for the handshake
+  sockaddr_in at{};
+  at.sin_family = AF_INET;
+  at.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  socklen_t bytes = sizeof at;
+  BOOST_REQUIRE(::bind(silent.get(), reinterpret_cast<const sockaddr*>(&at), bytes) == 0);
+  BOOST_REQUIRE(::listen(silent.get(), 8) == 0);
+  BOOST_REQUIRE(::getsockname(silent.get(), reinterpret_cast<sockaddr*>(&at), &bytes) == 0);
+  station a, b;
+  const auto at_a = a.net->dial(b.net->where());
+  BOOST_REQUIRE(b.wait([&] { return !b.accepted.empty(); }));
+  a.net->join_blocks(at_a, {"127.0.0.1", ntohs(at.sin_port)}, peer::ticket{});
+  BOOST_REQUIRE(a.wait([&] { return a.has_closed(at_a); }));
+  BOOST_TEST(a.closed.front().second.message().find("cluster.ports") != std::string::npos);
+}
+
 BOOST_AUTO_TEST_CASE(a_link_that_closes_gives_all_memory_back_first_and_says_so_once) {
   pair_of_stations nodes;
   const auto block = pattern(8 << 20, 9);
@@ -230,6 +272,22 @@ BOOST_AUTO_TEST_CASE(a_link_that_closes_gives_all_memory_back_first_and_says_so_
   nodes.b.net->stop();
   BOOST_TEST(nodes.a.closed.size() == 1U);
   BOOST_TEST(nodes.b.closed.size() == 1U);
+}
+
+BOOST_AUTO_TEST_CASE(links_that_open_while_another_one_closes_are_heard) {
+  const auto block = pattern(8 << 20, 9);
+  for (int round = 0; round < 12; ++round) {
+    pair_of_stations nodes;
+    for (std::size_t i = 0; i < 20; ++i) nodes.a.net->send_block(nodes.at_a, {.token = i}, block);
+    std::vector<peer::link_id> more;
+    for (int i = 0; i < 10; ++i) more.push_back(nodes.b.net->dial(nodes.a.net->where()));
+    for (const auto each : more) nodes.b.net->send(each, bytes_of("here I am"));
+    std::this_thread::sleep_for(std::chrono::microseconds(round * 200));
+    nodes.a.net->close(nodes.at_a, error(error_code::closed, "enough"));
+    for (int i = 0; i < 10; ++i) more.push_back(nodes.b.net->dial(nodes.a.net->where()));
+    for (std::size_t i = 10; i < 20; ++i) nodes.b.net->send(more[i], bytes_of("here I am"));
+    BOOST_REQUIRE(nodes.a.wait([&] { return nodes.a.heard.size() == more.size(); }));
+  }
 }
 
 BOOST_AUTO_TEST_CASE(what_was_said_right_before_a_stop_is_heard) {

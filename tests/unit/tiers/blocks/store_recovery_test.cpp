@@ -55,6 +55,16 @@ BOOST_AUTO_TEST_CASE(complete_blocks_are_served_again_and_the_order_of_use_survi
   BOOST_TEST(at.present(in) == 2U);
 }
 
+BOOST_AUTO_TEST_CASE(of_blocks_stored_in_one_tenth_of_a_second_the_first_ones_go_first) {
+  for (std::uint64_t k = 0; k < 2000; ++k) a.put(key_of(k));
+  at.restart();
+  BOOST_TEST(at.present(in) == 2000U);
+  at.tier->set_groups({{"one", {.quota = 1000 * 4096}}}, at.now);
+  for (unsigned turn = 0; turn < 100; ++turn) at.tier->tick(at.now);
+  BOOST_TEST(at.present(in) == 1000U);
+  for (std::uint64_t k = 1000; k < 2000; ++k) BOOST_TEST((b.read(key_of(k)) == look::right));
+}
+
 BOOST_AUTO_TEST_CASE(a_second_restart_changes_nothing) {
   for (std::uint64_t k = 0; k < 100; ++k) a.put(key_of(k));
   BOOST_TEST(at.restart() == 100U);

@@ -176,6 +176,7 @@ class world {
   std::uint64_t asked = 0;                         ///< questions
   std::vector<std::uint64_t> fetched;              ///< from the second tier, in their order
   std::set<std::uint64_t> no_room_for;             ///< the tier answers no_space
+  std::set<std::uint64_t> busy;                    ///< the tier says so
   std::map<std::uint32_t, std::uint64_t> lengths;  ///< chain -> answer
   std::map<std::uint32_t, std::uint16_t> codes;
   std::map<std::uint32_t, time_point> begun, ended;
@@ -229,6 +230,7 @@ class world {
     if (const load* under_way = loading(queue, n)) return {load_state::loading, under_way->token, 0};
     if (const load* under_way = loading(far_queue, n)) return {load_state::loading, under_way->token, 1};
     if (no_room_for.contains(n)) return {load_state::no_space};
+    if (busy.contains(n)) return {load_state::busy};
     if (edge == 1) return fetch(n);
     if (!below.contains(n)) return {load_state::absent};
     if (queue.size() >= room) return {load_state::wait};

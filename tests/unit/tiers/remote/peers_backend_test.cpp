@@ -453,6 +453,109 @@ BOOST_AUTO_TEST_CASE(a_removal_is_told_to_the_others_and_answered_when_they_have
   BOOST_TEST(!cleared->has_value());  // nobody confirmed it
 }
 
+BOOST_AUTO_TEST_CASE(a_bind_that_was_never_answered_is_asked_again_and_what_it_answers_is_used) {
+  world all;
+  all.get(1);
+  (void)all.next(frame_type::bind);
+  all.run(2100ms);
+  BOOST_REQUIRE(all.got.at(1) == item_result::refused);
+  all.get(2);
+  all.accept_bind();
+  const auto tokens = world::tokens_in(all.next(frame_type::fetch));
+  BOOST_REQUIRE_EQUAL(tokens.size(), 1);
+  all.send_block(tokens[0], 2);
+  BOOST_TEST((all.got.at(2) == item_result::done));
+}
+
+BOOST_AUTO_TEST_CASE(an_instance_that_is_not_bound_yet_keeps_no_other_one_waiting) {
+  world all;
+  instance_spec other = some_spec();
+  other.id = "another";
+  all.backend.bind(other);
+  all.memory[1].resize(block_bytes);
+  all.backend.get({{.token = 1, .name = {identity_of(other), 0, key_of(1)}, .memory = all.memory[1]}});
+  all.run(0ms);
+  (void)all.next(frame_type::bind);  // the node takes its time over it
+  all.get(2);
+  all.accept_bind();
+  const auto tokens = world::tokens_in(all.next(frame_type::fetch));
+  BOOST_REQUIRE_EQUAL(tokens.size(), 1);
+  all.send_block(tokens[0], 2);
+  BOOST_TEST((all.got.at(2) == item_result::done));
+}
+
+BOOST_AUTO_TEST_CASE(an_instance_that_is_not_used_for_long_is_given_back_and_bound_again_when_it_is) {
+  world all;
+  all.get(1);
+  all.accept_bind();
+  all.send_block(world::tokens_in(all.next(frame_type::fetch))[0], 1);
+  all.run(9min);
+  all.get(2);
+  all.send_block(world::tokens_in(all.next(frame_type::fetch))[0], 2);
+  all.run(9min);
+  BOOST_TEST(std::ranges::count(all.heard, frame_type::unbind, &frame::type) == 0);
+  all.run(10min);
+  BOOST_TEST(peer::decode_unbind_request(all.next(frame_type::unbind).body)->handle == 9U);
+  all.get(3);
+  all.accept_bind();
+  all.send_block(world::tokens_in(all.next(frame_type::fetch))[0], 3);
+  BOOST_TEST((all.got.at(3) == item_result::done));
+}
+
+BOOST_AUTO_TEST_CASE(instances_that_are_used_no_more_make_room_for_others) {
+  world all;
+  all.backend.unbind(identity_of(all.spec));
+  for (int i = 0; i < 4096; ++i) {
+    instance_spec other = some_spec();
+    other.id = "model " + std::to_string(i);
+    all.backend.bind(other);
+    if (i != 4095) continue;
+    all.memory[1].resize(block_bytes);
+    all.backend.get({{.token = 1, .name = {identity_of(other), 0, key_of(1)}, .memory = all.memory[1]}});
+  }
+  all.run(0ms);
+  all.accept_bind();
+  (void)all.next(frame_type::fetch);
+}
+
+BOOST_AUTO_TEST_CASE(a_long_removal_that_is_given_up_before_its_node_is_bound_is_still_told) {
+  world all;
+  std::optional<bool> removed;
+  std::vector<block_key> keys(peer::most_keys + 1);
+  for (std::size_t i = 0; i < keys.size(); ++i) keys[i] = {i, i};
+  all.backend.drop(identity_of(all.spec), keys, [&](const result<std::uint64_t>& how) { removed = how.has_value(); });
+  all.run(0ms);
+  const frame bind = all.next(frame_type::bind);
+  all.run(2100ms);
+  BOOST_REQUIRE(removed.has_value());
+  BOOST_TEST(!*removed);
+  all.say(frame_type::bound, bind.request, peer::encode(peer::bind_answer{9, 0, {}}));
+  BOOST_TEST(peer::decode_forget_request(all.next(frame_type::forget).body)->keys.size() == peer::most_keys);
+  BOOST_TEST(peer::decode_forget_request(all.next(frame_type::forget).body)->keys.size() == 1);
+}
+
+BOOST_AUTO_TEST_CASE(keys_of_two_widths_in_one_question_are_asked_for_as_they_are) {
+  world all;
+  std::optional<remote::presence> answer;
+  const std::vector<std::byte> narrow(8, std::byte{7});
+  std::vector<remote::block_name> keys{all.name(1), {identity_of(all.spec), 0, full_key(narrow)}, all.name(2)};
+  all.backend.locate(keys, 50ms, [&](remote::presence how) { answer = std::move(how); });
+  all.run(0ms);
+  all.accept_bind();
+  for (int i = 0; i < 2; ++i) {
+    const frame asked = all.next(frame_type::locate);
+    const auto read = peer::decode_locate_request(asked.body);
+    BOOST_REQUIRE(read);
+    for (const full_key& each : read->keys) BOOST_TEST((each == keys[1].full || each.size == 16));
+    std::vector<bool> held;
+    for (const full_key& each : read->keys) held.push_back(each == keys[0].full || each == keys[1].full);
+    all.say(frame_type::located, asked.request, peer::encode(peer::locate_answer{held}));
+  }
+  BOOST_REQUIRE(answer);
+  BOOST_TEST(answer->is_complete);
+  BOOST_TEST((answer->held == std::vector<bool>{true, true, false}));
+}
+
 BOOST_AUTO_TEST_CASE(garbage_about_blocks_closes_the_link) {
   world all;
   all.get(1);

@@ -1,0 +1,325 @@
+// A node that serves others, over a block tier and a network that the test plays call by call.
+#include "cluster/guest.hpp"
+
+#include <boost/test/unit_test.hpp>
+
+#include <algorithm>
+#include <cstring>
+#include <deque>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "core/byte_io.hpp"
+#include "core/checksum.hpp"
+#include "core/stored_identity.hpp"
+#include "memory/instance_memory.hpp"
+#include "memory/segment.hpp"
+
+namespace {
+
+using namespace cenote;
+using memory::completion;
+using memory::completion_kind;
+using memory::operation;
+using memory::submission;
+using peer::block_answer;
+using peer::frame_type;
+
+constexpr std::size_t block_bytes = 4096;
+constexpr std::uint32_t pins = 64;
+
+instance_spec some_spec() {
+  instance_spec spec;
+  spec.id = "model";
+  spec.tokens_per_block = 16;
+  spec.groups = {{"full", {{"kv", block_bytes}}}};
+  return spec;
+}
+
+std::vector<std::byte> encoded(const instance_spec& spec) {
+  byte_writer writer;
+  encode(writer, spec);
+  return std::move(writer).take();
+}
+
+full_key key_of(std::uint64_t number) {
+  std::vector<std::byte> bytes(16);
+  std::memcpy(bytes.data(), &number, sizeof number);
+  return full_key(bytes);
+}
+
+/// Keeps what is sent.
+struct recording_network final : peer::network {
+  struct frame {
+    peer::link_id to = 0;
+    frame_type type{};
+    std::vector<std::byte> body;
+  };
+  peer::link_id dial(const endpoint&) override { return 0; }
+  void send(peer::link_id to, std::vector<std::byte> bytes) override {
+    const auto read = peer::decode_frame(bytes);
+    sent.push_back({to, read->type, {read->body.begin(), read->body.end()}});
+  }
+  void join_blocks(peer::link_id, const endpoint&, const peer::ticket&) override {}
+  void await_blocks(peer::link_id, const peer::ticket&) override {}
+  void send_block(peer::link_id, const peer::piece_header& head, std::span<const std::byte> memory) override {
+    blocks.emplace_back(head, memory);
+  }
+  void close(peer::link_id which, error) override { closed.push_back(which); }
+  void run(std::function<void()> what) override { what(); }
+  [[nodiscard]] peer::oddities odd() const noexcept override { return {}; }
+  void stop() noexcept override {}
+
+  std::vector<frame> sent;
+  std::vector<std::pair<peer::piece_header, std::span<const std::byte>>> blocks;
+  std::vector<peer::link_id> closed;
+};
+
+/// Answers when the test says so.
+struct slow_room final : cluster::guest_room {
+  struct order {
+    std::vector<submission> entries;
+    then<std::vector<completion>> done;
+  };
+  void open(const instance_spec&, then<result<cluster::guest_session_ptr>> done) override {
+    opens.push_back(std::move(done));
+  }
+  void close(std::uint64_t) override { ++closes; }
+  void run(std::uint64_t, std::vector<submission> entries, bool, then<std::vector<completion>> done) override {
+    runs.push_back({std::move(entries), std::move(done)});
+  }
+  void find_slabs(std::uint32_t, std::vector<std::uint32_t>, then<std::vector<memory::slab_place>> done) override {
+    finds.push_back(std::move(done));
+  }
+
+  std::deque<then<result<cluster::guest_session_ptr>>> opens;
+  std::deque<order> runs;
+  std::deque<then<std::vector<memory::slab_place>>> finds;
+  int closes = 0;
+};
+
+struct guest_world {
+  explicit guest_world(std::uint64_t bytes = block_bytes) {
+    spec.groups = {{"full", {{"kv", bytes}}}};
+    identity = identity_of(spec);
+    pool.join(nullptr, &guest);
+    pool.use(network);
+    cluster::pool_members now{.self = "a", .weight = 1, .born = {1}, .others = {}};
+    now.others.push_back({.name = "b", .weight = 1, .link = 7, .carries_blocks = true});
+    pool.take_members(now);
+  }
+
+  cluster::guest_session_ptr make_session() {
+    auto index = memory::open_index(*instance.index.file().read_only_descriptor());
+    auto versions = memory::open_versions(*instance.versions.file().read_only_descriptor());
+    return std::make_shared<cluster::guest_session>(std::move(*index), std::move(*versions),
+                                                    memory::session_memory::create(session_segment, 1, pins));
+  }
+  void open_next() {
+    const auto done = std::move(room.opens.front());
+    room.opens.pop_front();
+    done(make_session());
+    pool.flush();
+  }
+  void answer_run(const std::vector<completion>& how) {
+    const auto order = std::move(room.runs.front());
+    room.runs.pop_front();
+    order.done(how);
+    pool.flush();
+  }
+  void answer_find(const std::vector<memory::slab_place>& found) {
+    BOOST_REQUIRE(!room.finds.empty());
+    const auto done = std::move(room.finds.front());
+    room.finds.pop_front();
+    done(found);
+    pool.flush();
+  }
+  /// The block 0 of slab 1 is there, under that key.
+  void publish(const full_key& key) {
+    BOOST_REQUIRE(instance.versions.make_room(1, 5, 1).has_value());
+    memory::slab_entry& entry = *instance.versions.slab(1);
+    entry.first_version = 5;
+    entry.count = 1;
+    entry.stride = block_bytes;
+    entry.state.store(static_cast<std::uint32_t>(memory::slab_state::live), std::memory_order_release);
+    instance.versions.set_key(5, key);
+    instance.versions.set_version(5, 2);
+    BOOST_REQUIRE(instance.index.make_room_for(1).has_value());
+    (void)instance.index.insert(reduce_key(key.view(), 0), memory::index_value::make(memory::block_ref(1, 0), 2));
+  }
+  static completion done_with(std::uint64_t value) {
+    completion one;
+    one.kind = completion_kind::done;
+    one.value = value;
+    return one;
+  }
+  void hear(frame_type type, std::span<const std::byte> body) {
+    pool.heard(7, type, 1, body);
+    pool.flush();
+  }
+  void ask_to_bind(std::uint64_t cleared) {
+    hear(frame_type::bind, peer::encode(peer::bind_request{identity, cleared, encoded(spec)}));
+    if (!room.opens.empty()) open_next();
+  }
+  /// The handle of the instance, which the other node binds.
+  std::uint32_t bind() {
+    ask_to_bind(0);
+    return peer::decode_bind_answer(last(frame_type::bound))->handle;
+  }
+  std::vector<std::byte> last(frame_type type) {
+    const auto found =
+        std::find_if(network->sent.rbegin(), network->sent.rend(), [&](const auto& each) { return each.type == type; });
+    BOOST_REQUIRE((found != network->sent.rend()));
+    return found->body;
+  }
+  [[nodiscard]] bool clears() const {
+    return !room.runs.empty() && room.runs.front().entries.front().op == operation::clear;
+  }
+
+  instance_spec spec = some_spec();
+  std::uint64_t identity = 0;
+  memory::instance_memory instance = std::move(*memory::instance_memory::create("guest-test"));
+  memory::segment session_segment =
+      std::move(*memory::segment::create("guest-test", memory::session_memory::segment_bytes(pins)));
+  std::shared_ptr<recording_network> network = std::make_shared<recording_network>();
+  slow_room room;
+  cluster::pool pool{[](cluster::pool::steady_time) {}};
+  cluster::guest guest{pool, room, {.window = 4 * block_bytes}};
+};
+
+}  // namespace
+
+BOOST_AUTO_TEST_SUITE(guest)
+
+BOOST_AUTO_TEST_CASE(a_clear_that_this_node_hears_of_as_it_asks_is_carried_out_here_too) {
+  guest_world all;
+  all.pool.learn_cleared(all.identity, 100, encoded(all.spec));
+  BOOST_REQUIRE_EQUAL(all.room.opens.size(), 1U);  // nobody else uses the instance here
+  all.open_next();
+  BOOST_REQUIRE(all.clears());
+  BOOST_TEST(all.room.closes == 0);
+  all.answer_run({guest_world::done_with(3)});
+  BOOST_TEST(all.room.closes == 1);
+  BOOST_TEST(all.pool.cleared(all.identity) == 100U);
+  all.pool.learn_cleared(all.identity, 100, encoded(all.spec));
+  BOOST_TEST(all.room.opens.empty());
+}
+
+BOOST_AUTO_TEST_CASE(a_clear_that_could_not_be_carried_out_is_not_known) {
+  guest_world all;
+  all.pool.learn_cleared(all.identity, 100, encoded(all.spec));
+  all.room.opens.front()(fail(error_code::no_space, "no room"));
+  all.room.opens.pop_front();
+  all.pool.flush();
+  BOOST_TEST(all.pool.cleared(all.identity) == 0U);
+  (void)all.bind();
+  all.pool.learn_cleared(all.identity, 100, encoded(all.spec));
+  BOOST_REQUIRE(all.clears());
+  all.answer_run({});
+  BOOST_TEST(all.pool.cleared(all.identity) == 0U);
+}
+
+BOOST_AUTO_TEST_CASE(a_clear_by_a_node_whose_clock_is_behind_is_a_clear) {
+  guest_world all;
+  all.ask_to_bind(100);
+  BOOST_REQUIRE(all.clears());
+  all.answer_run({guest_world::done_with(0)});
+  all.hear(frame_type::forget, peer::encode(peer::forget_request{all.identity, 50, {}}));
+  BOOST_REQUIRE(all.clears());
+  all.answer_run({guest_world::done_with(4)});
+  BOOST_TEST(peer::decode_forget_answer(all.last(frame_type::forgot))->removed == 4U);
+  BOOST_TEST(all.pool.cleared(all.identity) > 100U);  // who was away hears of it, too
+}
+
+BOOST_AUTO_TEST_CASE(a_group_that_is_kept_here_from_now_on_is_served_no_more_until_it_may_leave_again) {
+  guest_world all;
+  const std::uint32_t handle = all.bind();
+  const auto takes = [&](std::uint64_t token) {
+    all.hear(frame_type::offer, peer::encode(peer::block_request{handle, 0, {{token, key_of(token)}}}));
+    return !std::exchange(all.room.runs, {}).empty();
+  };
+  BOOST_TEST(takes(1));
+  all.guest.keep_here({std::string(all.spec.paying_group())});
+  BOOST_TEST(!takes(3));
+  all.guest.keep_here({});
+  BOOST_TEST(takes(5));
+}
+
+BOOST_AUTO_TEST_CASE(an_instance_that_is_given_back_is_closed) {
+  guest_world all;
+  const std::uint32_t handle = all.bind();
+  all.hear(frame_type::unbind, peer::encode(peer::unbind_request{handle + 1}));
+  BOOST_TEST(all.room.closes == 0);
+  all.hear(frame_type::unbind, peer::encode(peer::unbind_request{handle}));
+  BOOST_TEST(all.room.closes == 1);
+  BOOST_TEST(all.bind() != handle);
+}
+
+BOOST_AUTO_TEST_CASE(the_kept_sum_of_a_block_with_padding_is_not_that_of_what_is_sent) {
+  guest_world all(block_bytes - 96);
+  const std::uint32_t handle = all.bind();
+  std::vector<std::byte> memory(block_bytes, std::byte{3});
+  std::vector<memory::block_record> records(1);
+  records[0].checksum_or_writers.store(checksum_of(memory.data(), block_bytes - 96));
+  records[0].flags = memory::block_record::flag_checksum;
+  all.publish(key_of(2));
+  all.hear(frame_type::fetch, peer::encode(peer::block_request{handle, 0, {{2, key_of(2)}}}));
+  all.answer_find(
+      {{.index = 1, .count = 1, .stride = block_bytes, .memory = memory.data(), .records = records.data()}});
+  BOOST_REQUIRE_EQUAL(all.network->blocks.size(), 1U);
+  BOOST_TEST(all.network->blocks[0].second.size() == block_bytes);
+  BOOST_TEST(all.network->blocks[0].first.checksum == bind_checksum(checksum_of(memory), all.identity, 0, key_of(2)));
+  all.pool.sent(7, 2, true);
+}
+
+BOOST_AUTO_TEST_CASE(the_sum_of_what_came_is_not_kept_for_a_block_with_padding) {
+  for (const std::uint64_t padding : {0, 96}) {
+    guest_world all(block_bytes - padding);
+    const std::uint32_t handle = all.bind();
+    std::vector<std::byte> memory(block_bytes);
+    const std::vector<std::byte> sent(block_bytes, std::byte{3});
+    all.hear(frame_type::offer, peer::encode(peer::block_request{handle, 0, {{1, key_of(1)}}}));
+    completion reserved;
+    reserved.kind = completion_kind::reserved;
+    reserved.block = memory::block_ref(1, 0).bits;
+    all.answer_run({reserved});
+    all.answer_find({{.index = 1, .count = 1, .stride = block_bytes, .memory = memory.data(), .records = nullptr}});
+    peer::piece_header head;
+    head.token = 1;
+    head.what = static_cast<std::uint16_t>(cluster::piece_kind::offered);
+    head.total = block_bytes;
+    head.checksum = bind_checksum(checksum_of(sent), all.identity, 0, key_of(1));
+    const peer::landing to = all.pool.expects(7, head, block_bytes);
+    BOOST_REQUIRE_EQUAL(to.place.size(), block_bytes);
+    std::ranges::copy(sent, to.place.begin());
+    all.pool.landed(7, head, to.place);
+    all.pool.flush();
+    BOOST_REQUIRE_EQUAL(all.room.runs.size(), 1U);
+    const submission& finish = all.room.runs[0].entries[0];
+    BOOST_TEST((finish.op == operation::finish));
+    BOOST_TEST(((finish.flags & submission::flag_checksum) != 0) == (padding == 0));
+  }
+}
+
+BOOST_AUTO_TEST_CASE(a_piece_of_nothing_does_not_fill_a_block) {
+  guest_world all;
+  const std::uint32_t handle = all.bind();
+  all.hear(frame_type::offer, peer::encode(peer::block_request{handle, 0, {{1, key_of(1)}}}));
+  completion reserved;
+  reserved.kind = completion_kind::reserved;
+  reserved.block = memory::block_ref(1, 0).bits;
+  all.answer_run({reserved});
+  BOOST_REQUIRE_EQUAL(all.room.finds.size(), 1U);  // nobody knows yet where it lies
+  peer::piece_header head;
+  head.token = 1;
+  head.what = static_cast<std::uint16_t>(cluster::piece_kind::offered);
+  head.total = block_bytes;
+  head.checksum = bind_checksum(checksum_of(std::span<const std::byte>()), all.identity, 0, key_of(1));
+  BOOST_TEST(all.pool.expects(7, head, 0).place.empty());
+  all.pool.landed(7, head, {});
+  all.pool.flush();
+  BOOST_TEST(all.room.runs.empty());
+}
+
+BOOST_AUTO_TEST_SUITE_END()

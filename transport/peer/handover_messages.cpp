@@ -1,0 +1,62 @@
+#include "transport/peer/handover_messages.hpp"
+
+#include <algorithm>
+
+#include "core/byte_io.hpp"
+#include "transport/peer/body.hpp"
+
+namespace cenote::peer {
+
+std::vector<std::byte> encode(const follow_request& what) {
+  byte_writer writer;
+  writer.put(what.request.identity);
+  writer.put(what.request.group);
+  writer.put(what.position);
+  writer.put(what.patience_ms);
+  writer.put_text(what.request.text);
+  return std::move(writer).take();
+}
+
+std::vector<std::byte> encode(const handed_keys& what) {
+  byte_writer writer;
+  writer.put(what.first);
+  writer.put(static_cast<std::uint8_t>(what.is_over ? 1 : 0));
+  writer.put(static_cast<std::uint32_t>(what.keys.size()));
+  writer.put(what.keys.empty() ? std::uint8_t{min_key_bytes} : what.keys.front().size);
+  for (const full_key& each : what.keys) writer.put_raw(each.view());
+  return std::move(writer).take();
+}
+
+/// Names are bytes: an engine's own.
+result<follow_request> decode_follow_request(std::span<const std::byte> body) {
+  byte_reader reader(body);
+  follow_request what;
+  what.request.identity = reader.get<std::uint64_t>();
+  what.request.group = reader.get<std::uint32_t>();
+  what.position = reader.get<std::uint64_t>();
+  what.patience_ms = reader.get<std::uint32_t>();
+  const auto name = reader.get_bytes();
+  const bool is_good = !name.empty() && name.size() <= handover::longest_request;
+  if (is_good) what.request.text.assign(reinterpret_cast<const char*>(name.data()), name.size());
+  return checked(std::move(what), reader, is_good, "follow");
+}
+
+result<handed_keys> decode_handed_keys(std::span<const std::byte> body) {
+  byte_reader reader(body);
+  handed_keys what;
+  what.first = reader.get<std::uint64_t>();
+  what.is_over = (reader.get<std::uint8_t>() & 1U) != 0;
+  const auto count = reader.get<std::uint32_t>();
+  const auto width = reader.get<std::uint8_t>();
+  const bool is_good = width >= min_key_bytes && width <= max_key_bytes && count <= handed_keys::most &&
+                       count <= reader.remaining() / width && what.first <= handover::most_request_keys;
+  if (is_good) what.keys.reserve(count);
+  for (std::uint32_t i = 0; is_good && i < count; ++i) {
+    full_key& key = what.keys.emplace_back();
+    key.size = width;
+    std::ranges::copy(reader.get_run(width), key.bytes.begin());
+  }
+  return checked(std::move(what), reader, is_good, "list of keys that were handed over");
+}
+
+}  // namespace cenote::peer
