@@ -54,14 +54,10 @@ class Options(ctypes.Structure):
 class Keys(ctypes.Structure):
     _fields_ = (("data", c_char_p), ("count", c_size_t), ("width", c_size_t))
 
-
-class KnownKeys(ctypes.Structure):
-    """Keys that the library has."""
-
-    _fields_ = (("data", c_void_p), ("count", c_size_t), ("width", c_size_t))
-
     def split(self) -> list[bytes]:
-        text = ctypes.string_at(self.data, self.count * self.width) if self.count else b""
+        """The keys, of those that the library has."""
+        place = c_void_p.from_buffer(self, Keys.data.offset).value  # as `data` they would end at their first zero
+        text = ctypes.string_at(place, self.count * self.width) if place and self.count else b""
         return [text[at : at + self.width] for at in range(0, len(text), self.width or 1)]
 
 
@@ -164,9 +160,9 @@ _SIGNATURES: dict[str, tuple[object, ...]] = {
     "cenote_prefetch_length": (c_void_p, POINTER(c_uint64)),
     "cenote_prefetch_stop": (c_void_p,),
     "cenote_prefetch_cancel": (c_void_p,),
-    "cenote_prefetch_keys": (c_void_p, POINTER(KnownKeys)),
-    "cenote_publish": (c_void_p, c_char_p, c_size_t, Keys, c_uint32, c_uint64, c_int, POINTER(c_uint64)),
-    "cenote_follow": (c_void_p, c_char_p, c_size_t, c_char_p, c_uint32, c_uint64, POINTER(c_void_p)),
+    "cenote_prefetch_keys": (c_void_p, POINTER(Keys)),
+    "cenote_publish": (c_void_p, c_void_p, c_size_t, Keys, c_uint32, c_uint64, c_int, POINTER(c_uint64)),
+    "cenote_follow": (c_void_p, c_void_p, c_size_t, c_char_p, c_uint32, c_uint64, POINTER(c_void_p)),
     "cenote_put": (c_void_p, Keys, c_uint32, c_int32, Buffers, POINTER(c_uint64)),
     "cenote_put_async": (c_void_p, Keys, c_uint32, c_int32, Buffers, POINTER(c_uint64)),
     "cenote_flush": (c_void_p, POINTER(c_uint64)),

@@ -167,7 +167,7 @@ class Follow(Prefetch):
     def keys(self) -> list[bytes]:
         """Keys of the blocks that came, in the request's order: `length` of them, and perhaps some that left again."""
         if self._ticket is not None:
-            known = lib.KnownKeys()
+            known = lib.Keys()
             lib.check(lib.library.cenote_prefetch_keys(self._ticket, byref(known)))
             if known.count > len(self._keys):
                 self._keys = known.split()

@@ -248,7 +248,7 @@ def resident(pid: int) -> int:
 
 
 def test_attaching_and_detaching_leaves_nothing_in_the_worker(node: Node) -> None:
-    worker = node.worker_pid
+    worker = node.until_populated().worker_pid
 
     def attach_and_detach(times: int) -> None:
         with wire.Link(node.socket) as link:

@@ -333,7 +333,7 @@ def test_a_worker_of_which_one_part_hangs_is_replaced_and_the_part_named(
     session = attach(node, "i", block=BLOCK, deadline=30)
     keys = filled(session, "a", 30)
     attach(node, "i", block=BLOCK, deadline=30)
-    until("the worker is replaced", lambda: node.worker_pid != hung)
+    until("the worker is replaced", lambda: node.worker_pid != hung, limit=30)
     assert part in node.logged("killing the worker")[0]["reason"]
     assert session.remove(keys[:1]) == 1
     assert all_right(session, keys[1:])
