@@ -365,7 +365,7 @@ class session {
   // session_group.cpp
   [[nodiscard]] bool knows(const group_ticket& group) const noexcept;
   result<void> check_in(group_ticket& group);
-  error lose(group_ticket& group, std::string why);
+  error lose(group_ticket& group, const std::string& why);
   error lose_or_fail(group_ticket& group, const error& why);
   result<std::uint64_t> decided(group_ticket& group, const request& answered);
   result<bool> await_ranks(const group_ticket& group, request& which, time_point until);

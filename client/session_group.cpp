@@ -127,7 +127,7 @@ result<void> session::check_in(group_ticket& group) {
 }
 
 /// From now on every call fails; the other ranks hear of it through the node.
-error session::lose(group_ticket& group, std::string why) {
+error session::lose(group_ticket& group, const std::string& why) {
   std::vector<request_ptr> open;
   {
     const std::lock_guard lock(group.mutex);

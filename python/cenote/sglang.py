@@ -27,8 +27,10 @@ from ._sglang.identity import is_replicated, spec_of
 from ._sglang.keys import Keys
 from ._sglang.pages import Pages, Places, Unsupported
 from ._sglang.pool import PATIENCE, Pool
+from ._sglang.ranks import Ranks, place_of
 from ._sglang.settings import Settings
 from .errors import Closed, Forked, InvalidArgument, NotRunning, SessionKilled
+from .session import Session
 
 logger = logging.getLogger("cenote.sglang")
 
@@ -68,6 +70,8 @@ class CenoteHiCache(HiCacheStorage):  # type: ignore[misc]  # SGLang's classes a
         self._complaints = _Complaints()
         self._figures = _Figures()
         self._closed = False
+        place = place_of(storage_config)
+        self._ranks = Ranks(place, self._present) if place is not None else None
         self._opening = threading.Lock()
         self._engine: Engine | None = None  # until it is known, nothing is shared
         watch_updates()
@@ -94,6 +98,11 @@ class CenoteHiCache(HiCacheStorage):  # type: ignore[misc]  # SGLang's classes a
             logger.exception("nothing is cached")
         self._open_all()
         self._known.set()
+
+    def _present(self) -> Session | None:
+        """The session with which this rank agrees with others."""
+        pools = list(self._pools)
+        return pools[0].session() if pools and not self._closed else None
 
     def _look(self) -> None:
         for pool in list(self._pools):
@@ -181,7 +190,12 @@ class CenoteHiCache(HiCacheStorage):  # type: ignore[misc]  # SGLang's classes a
         pool = self._pool(_KV).pool
         if pool is None or not names:
             return 0
-        return pool.exists(Keys.of(names))
+        keys = Keys.of(names)
+        return pool.exists(keys, lambda count: self._agreed(keys, count))
+
+    def _agreed(self, keys: Keys, count: int) -> int:
+        """Of `count` pages that this rank has, those that all ranks have: some may be on other machines."""
+        return count if self._ranks is None else self._ranks.agree(keys, count)
 
     def batch_get_v1(self, keys: Sequence[str], host_indices: Any, extra_info: Any = None) -> list[bool]:
         """Which pages were copied into the host pool: a prefix."""
@@ -337,6 +351,9 @@ class CenoteHiCache(HiCacheStorage):  # type: ignore[misc]  # SGLang's classes a
         if farthest:
             may_end[farthest] = True
             hits |= {name: max(hits.get(name, 0), farthest) for name in windows}
+        longest = int(np.flatnonzero(may_end)[-1]) if may_end.any() else 0
+        agreed = self._agreed(keys, longest)
+        may_end[agreed + 1 :] = False  # SGLang finds the longest of these at which all ranks can end
         restorable = np.flatnonzero(may_end).tolist()
         final = restorable[-1] if restorable else 0
         if final:
@@ -404,6 +421,8 @@ class CenoteHiCache(HiCacheStorage):  # type: ignore[misc]  # SGLang's classes a
         """Ends all pins and sessions. Calls that come later are misses."""
         self._closed = True
         self._ended.set()
+        if self._ranks is not None:
+            self._ranks.close()
         for pool in self._pools:
             self._safely("close", None, pool.close)
 

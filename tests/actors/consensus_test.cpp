@@ -92,8 +92,8 @@ struct consensus_fixture {
               [](leave_atom) { return outcome{}; },
               [](report_atom) { return tier_report_ptr(); }};
     });
-    made.actor =
-        system.spawn<consensus>(name, made.born, this_worker, cluster::agreement_options{}, [now = now] { return *now; });
+    made.actor = system.spawn<consensus>(name, made.born, this_worker, cluster::agreement_options{},
+                                         [now = now] { return *now; });
     nodes.push_back(made);
     run();
     return made;
@@ -179,7 +179,8 @@ struct consensus_fixture {
   static submission agree_entry(std::uint32_t number, std::uint64_t question, std::uint64_t length,
                                 std::uint32_t handle = 1, milliseconds timeout = milliseconds(500)) {
     submission entry;
-    memory::agree_terms{.question = question, .length = length, .timeout = timeout, .handle = handle, .epoch = this_worker}
+    memory::agree_terms{
+        .question = question, .length = length, .timeout = timeout, .handle = handle, .epoch = this_worker}
         .pack(entry);
     return request(number, entry);
   }

@@ -62,7 +62,7 @@ def lookup(report: Report, rounds: int) -> None:
         )
         scheduler = Scheduler(config, None, Settings())
         scheduler._connection = types.SimpleNamespace(session=lambda: session)  # type: ignore[assignment]
-        scheduler._groups, scheduler._block_size = [Group("default", 0)], 16
+        scheduler.describe([Group("default", 0)], 16)
         request = types.SimpleNamespace(
             request_id="one",
             block_hashes=[bytes(each) for each in names],

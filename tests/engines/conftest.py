@@ -69,10 +69,10 @@ def start_node(tmp_path: Path) -> Iterator[StartNode]:
     """start_node(*sets, capacity=…): a node that is stopped and looked over when the test is done."""
     nodes: list[Node] = []
 
-    def start(*sets: str, capacity: str = "64MiB", **more: Any) -> Node:
+    def start(*sets: str, capacity: str = "64MiB", launch_only: bool = False, **more: Any) -> Node:
         ungated = "prefetch.assumed_tokens_per_s=0"  # these engines compute slowly, and disks of test machines are slow
         nodes.append(Node(tmp_path / f"run{len(nodes)}", f"dram.capacity={capacity}", ungated, *sets, **more))
-        return nodes[-1].start()
+        return nodes[-1].launch() if launch_only else nodes[-1].start()
 
     yield start
     finish_all(nodes)

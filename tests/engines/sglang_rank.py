@@ -1,11 +1,14 @@
 """One tensor-parallel rank of an engine's cache; test_sglang_ranks.py starts two. Prints what it found as JSON.
 
-sglang_rank.py RANK FOLDER SOCKET
+sglang_rank.py RANK FOLDER SOCKET [LAUNCH]
+
+With LAUNCH, an address that names this start of the engine, the ranks are on several machines, as SGLang sees it.
 """
 
 from __future__ import annotations
 
 import json
+import random
 import sys
 import time
 from collections.abc import Callable
@@ -17,6 +20,7 @@ import torch
 from sglang_support import PAGE, CacheRequestHandle, Engine, array, sequence
 
 RANK, FOLDER, SOCKET = int(sys.argv[1]), Path(sys.argv[2]), sys.argv[3]
+LAUNCH = sys.argv[4] if len(sys.argv) > 4 else None
 
 
 class Rank(Engine):
@@ -72,9 +76,65 @@ def run(mla: bool) -> dict[str, Any]:
     return found
 
 
+def run_on_nodes() -> dict[str, Any]:
+    """Each rank has a node of its own. The second one's loses pages at random, dies when the test is told, and returns.
+    Lengths are pages."""
+    node: Any = SimpleNamespace(socket=SOCKET)
+    server = {"nnodes": 2, "node_rank": RANK, "dist_init_addr": LAUNCH}
+    group = torch.distributed.group.WORLD
+    engine = Rank(node, tp=(RANK, 2), group=group, server=server, deadline=5.0, hold=60.0)
+    membership = engine.backend._ranks._membership
+    chance = random.Random(11)
+    found: dict[str, Any] = {"rounds": []}
+
+    def looked_up(seed: int, lose: bool) -> dict[str, int]:
+        """What is found of a prompt that all have stored, some of which this rank's node has lost."""
+        tokens = sequence(12, seed=seed)
+        engine.compute(tokens)
+        engine.backed_up()
+        engine.forget()
+        pool = engine.backend._pools[0]
+        there = 12
+        if lose:
+            keys = [bytes.fromhex(each) for each in engine.keys(tokens)]
+            lost = [i for i in range(12) if chance.random() < 0.15]
+            if lost:
+                pool._attachment.session().remove([keys[i] for i in lost])
+                there = lost[0]
+        torch.distributed.barrier()
+        pool.promises.clear()
+        count = engine.prefetch(tokens) // PAGE
+        # What this rank holds for SGLang besides: nothing, once the last page was fetched.
+        return {"there": there, "found": count, "right": engine.load_back(tokens) // PAGE, "held": pool.promises.pages}
+
+    engine.together(lambda: membership.is_in)
+    for seed in range(6):
+        found["rounds"].append(looked_up(seed, lose=RANK == 1))
+        engine.forget()
+    asked_then = sequence(12, seed=10)
+    engine.compute(asked_then)
+    engine.backed_up()
+    (FOLDER / f"ready{RANK}").touch()
+    engine.together((FOLDER / "killed").exists)
+    found["while lost"] = []
+    agreed = torch.tensor(0)
+    while not agreed.item():  # a rank that asks nothing does not hear that its group is lost
+        engine.forget()
+        found["while lost"].append(engine.prefetch(asked_then) // PAGE)
+        agreed = torch.tensor(int(not membership.is_in))
+        torch.distributed.all_reduce(agreed, op=torch.distributed.ReduceOp.MIN)
+    found["losses"] = membership.losses
+    (FOLDER / f"lost{RANK}").touch()
+    engine.together(lambda: membership.is_in, limit=60.0)
+    found["after"] = looked_up(20, lose=False)
+    torch.distributed.barrier()
+    engine.close()
+    return found
+
+
 def main() -> None:
     torch.distributed.init_process_group("gloo", init_method=f"file://{FOLDER / 'meet'}", rank=RANK, world_size=2)
-    print(json.dumps({"mha": run(False), "mla": run(True)}))
+    print(json.dumps({"mha": run(False), "mla": run(True)} if LAUNCH is None else run_on_nodes()))
 
 
 if __name__ == "__main__":

@@ -251,10 +251,10 @@ def start_sglang_node(tmp_path: Path) -> Iterator[Callable[..., Node]]:
     """start_sglang_node("key=value", …): a node of this test alone."""
     nodes: list[Node] = []
 
-    def start(*sets: str) -> Node:
+    def start(*sets: str, launch_only: bool = False) -> Node:
         made = Node(tmp_path / f"run{len(nodes)}", "prefetch.assumed_tokens_per_s=0", *sets, "dram.policy=lru")
         nodes.append(made)
-        return made.start()
+        return made.launch() if launch_only else made.start()
 
     yield start
     finish_all(nodes)
@@ -311,8 +311,10 @@ class Engine:
         model: str = "meta-llama/Llama-3-8B",
         tp: tuple[int, int] = (0, 1),
         group: Any = None,
+        server: dict[str, Any] | None = None,
         **extra: Any,
     ) -> None:
+        """`server`: more of SGLang's server arguments."""
         self.page = page
         self.mla = mla
         self._closed = False
@@ -330,6 +332,7 @@ class Engine:
             hicache_write_policy="write_through",
             hicache_storage_prefetch_policy="wait_complete",
             served_model_name=model,
+            **(server or {}),
         )
         self.requests = ReqToTokenPool(size=4, max_context_len=tokens, device="cpu", enable_memory_saver=False)
         parameters = CacheInitParams(

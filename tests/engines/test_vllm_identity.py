@@ -27,7 +27,7 @@ INSTANCE = """
         arguments = dict(dtype="float32", enforce_eager=True, block_size=block, max_model_len=2048) | arguments
         return EngineArgs(model=str(folder), **arguments).create_engine_config()
 
-    def instance_of(config, layout=("a", 100), settings=None, block=32, replicas=1, environ=None):
+    def instance_of(config, layout=("a", 100), settings=None, block=32, replicas=1, environ=None, share=None):
         spec = FullAttentionSpec(block_size=block, num_kv_heads=2, head_size=64, dtype=torch.float32)
         group = KVCacheGroupSpec(["layer"], spec)
         cache = KVCacheConfig(8, [], [group], kv_cache_layout="LBHNC", kv_tp_replicas=replicas)
@@ -36,7 +36,7 @@ INSTANCE = """
         try:
             told = Settings(**(settings or {}))
             weights = identity.Weights(f"user:{told.fingerprint}") if told.fingerprint else identity.weights_of(config)
-            return model.instance_of(config, cache, RankLayout((layout[1],), layout[0]), told, weights)
+            return model.instance_of(config, cache, RankLayout((layout[1],), layout[0]), told, weights, "", share)
         finally:
             os.environ.clear()
             os.environ.update(before)
@@ -204,7 +204,13 @@ _weights.process_began = lambda: weights.stat().st_ctime - 1
 late = identity.weights_of(config_of(weights.parent)).is_certain
 _weights.process_began = lambda: weights.stat().st_ctime + 1
 early = identity.weights_of(config_of(weights.parent)).is_certain
-result = {"ids": names, "models": models, "kept": kept, "changed": changed, "saying": saying, "certain": [late, early]}
+from cenote._vllm.places import Share
+two = config_of(tensor_parallel_size=2)
+specs = [instance_of(two, share=share) for share in (Share(0, 2, 2), Share(0, 1, 2), Share(1, 1, 2))]
+shares = [[spec.id, list(spec.groups["full0"]["parts"])] for spec in specs]
+fingerprints = len({(spec.fingerprint, spec.layout, spec.dtype, spec.model) for spec in specs})
+result = {"shares": shares, "fingerprints": fingerprints, "certain": [late, early]}
+result |= {"ids": names, "models": models, "kept": kept, "changed": changed, "saying": saying}
 """,
         llama,
         tmp_path_factory.mktemp("variants"),
@@ -222,6 +228,14 @@ def test_everything_that_changes_bytes_changes_the_instance(found: Any) -> None:
     together = sorted(sorted(each) for each in names.values() if len(each) > 1)
     assert together == alike
     assert found["models"] == ["LlamaForCausalLM"]
+
+
+def test_a_node_that_has_some_ranks_has_an_instance_of_its_own_whose_name_says_which(found: Any) -> None:
+    whole, *halves = found["shares"]
+    assert whole == [found["ids"]["ranks"], ["tp0", "tp1"]]
+    assert halves == [[f"{whole[0]}-tp0-1of2", ["tp0"]], [f"{whole[0]}-tp1-1of2", ["tp1"]]]
+    # what ranks of a group compare before they agree: these mean the same tokens
+    assert found["fingerprints"] == 1
 
 
 def test_each_field_counts_or_is_left_out_as_the_table_says(found: Any) -> None:

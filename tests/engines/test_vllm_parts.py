@@ -154,8 +154,9 @@ def test_a_reset_while_the_weights_are_read_does_not_end_in_the_shared_instance(
             made._config, made._connecting, made._weights = None, threading.Lock(), None
             made._offers, made._requests, made._late_stores = {}, {}, []
             made._loading, made._events = {}, types.SimpleNamespace(clear=lambda: None)
-            made._pending, made._generations, made._asker = {}, 0, types.SimpleNamespace(close=lambda: None)
-            made._publisher = made._asker
+            made._pending, made._generations, made._agreement = {}, 0, None
+            made._publisher = module.Publisher()
+            made.describe([], 1)
             made.connected = []
             made._connect = made.connected.append
             return made
@@ -191,7 +192,6 @@ SCHEDULER_BEFORE_A_NODE = """
     from cenote._vllm import reach, scheduler as module
     from cenote._vllm.model import Group
     from cenote._vllm.prefill_rate import PrefillRate
-    from cenote._vllm.reach import Asker
     from cenote._vllm.stats import CenoteStats
     from cenote.errors import NotRunning
     from cenote.session import Match
@@ -233,10 +233,11 @@ SCHEDULER_BEFORE_A_NODE = """
 
     def scheduler_of(node, rate=1):
         made = module.Scheduler.__new__(module.Scheduler)
-        made.stats, made._may_load, made._block_size, made._layout = CenoteStats(), True, BLOCK, None
-        made._groups, made._session = [Group("full", 0), Group("window", 96)], lambda: node
-        made._keys_loading, made._offers, made._loading, made._new_loads, made._quiet_until = {}, {}, {}, [], 0
-        made._rate, made._asker, made._null_block, made._connection = PrefillRate(rate), Asker(), -1, None
+        made.stats, made._may_load, made._layout, made._agreement = CenoteStats(), True, None, None
+        made._session = lambda: node
+        made.describe([Group("full", 0), Group("window", 96)], BLOCK)
+        made._keys_loading, made._offers, made._loading, made._new_loads = {}, {}, {}, []
+        made._rate, made._null_block, made._connection = PrefillRate(rate), -1, None
         return made
 
     def asked_by(made, blocks):
@@ -341,13 +342,13 @@ def test_nobody_is_asked_what_is_computed_sooner_or_is_here(vllm_python: str) ->
         request = asked_by(made, 30)
         open_one = made.match(request, 0)[0]
         made._end_waits(made._requests["r"])
-        made._asker.close()
+        made._finder.close()
         dropped.answers.set()  # its thread is waited for at the end
-        result += [open_one, made._requests["r"].question is None]
+        result += [open_one, made._requests["r"].search.question is None]
         # without windows the node asks, and the prefetch ends where no tier has more
         node = FakeNode({"full": range(3)}, {"full": range(8)}, {"full": range(20)})
         made = scheduler_of(node)
-        made._groups = made._groups[:1]
+        made.describe([Group("full", 0)], BLOCK)
         request = asked_by(made, 30)
         count = until_answered(made, request)[0]
         result += [count, node.asked, node.wanted, sources(made, request, count)]
@@ -365,7 +366,7 @@ def test_a_window_is_not_waited_for_without_its_prefix_nor_longer_than_it_is_wor
             made = scheduler_of(node, rate)
             request = asked_by(made, 30)
             answer = types.SimpleNamespace(is_open=lambda: False, end=lambda: 30, drop=lambda: None)
-            made._requests["r"].asked, made._requests["r"].question = True, answer
+            made._requests["r"].search.asked, made._requests["r"].search.question = True, answer
             return made, request, node
 
         def outcome(rate, stuck, refused):

@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import random
 import select
 import subprocess
 import sys
@@ -191,6 +192,30 @@ def _collect_events(endpoint: str, events: list[dict[str, Any]]) -> None:
     threading.Thread(target=collect, daemon=True).start()
 
 
+def _watch_requests(requests: list[Any]) -> None:
+    """Adds each request of the scheduler, for its blocks' keys."""
+    from cenote._vllm.scheduler import Scheduler
+
+    plain = Scheduler.added
+
+    def added(self: Any, request: Any) -> None:
+        requests.append(request)
+        plain(self, request)
+
+    Scheduler.added = added  # type: ignore[method-assign]
+
+
+def _lose(worker: Any, rank: int, keys: list[bytes]) -> int:
+    """In each rank's process: the node of one of them forgets these blocks."""
+    from vllm.distributed.kv_transfer import get_kv_transfer_group
+
+    mine = get_kv_transfer_group()._worker
+    if mine._rank != rank:
+        return 0
+    (connection,) = mine._connections.values()
+    return sum(int(connection.session().remove(keys, group=name)) for name in mine._names)
+
+
 def _serve(arguments: dict[str, Any]) -> None:
     answers = os.fdopen(os.dup(1), "w", buffering=1)  # of this file alone: vLLM's threads print, too
     os.dup2(2, 1)
@@ -204,6 +229,9 @@ def _serve(arguments: dict[str, Any]) -> None:
         arguments["kv_events_config"] = KVEventsConfig(enable_kv_cache_events=True, publisher="zmq", endpoint=endpoint)
         _collect_events(endpoint, published)
 
+    requests: list[Any] = []
+    if "kv_transfer_config" in arguments:
+        _watch_requests(requests)
     llm = LLM(
         **{
             "dtype": "float32",  # in bfloat16, who shares a batch with whom decides between tokens that are close
@@ -282,6 +310,13 @@ def _serve(arguments: dict[str, Any]) -> None:
         """All KV events so far."""
         return list(published)
 
+    def lose(rank: int, seed: int, share: float) -> int:
+        """The node of one rank loses some blocks of all prompts so far, at random; how many it had of those."""
+        keys = sorted({bytes(key) for each in requests for key in each.block_hashes})
+        chance = random.Random(seed)
+        lost = [key for key in keys if chance.random() < share]
+        return sum(llm.collective_rpc(_lose, args=(rank, lost)))
+
     calls = {
         "generate": generate,
         "metrics": metrics,
@@ -289,6 +324,7 @@ def _serve(arguments: dict[str, Any]) -> None:
         "reset": reset,
         "reload": reload,
         "events": events,
+        "lose": lose,
     }
     print(json.dumps("ready"), file=answers)
     for line in sys.stdin:

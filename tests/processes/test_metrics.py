@@ -7,7 +7,7 @@ import re
 import socket
 import urllib.error
 import urllib.request
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -167,7 +167,7 @@ def families(node: Node) -> list[tuple[str, str, str, str]]:
 
 
 @pytest.fixture
-def full_node(start_node: StartNode, attach: Attach, tmp_path: Path, redis: Redis) -> Node:
+def full_node(start_node: StartNode, attach: Attach, tmp_path: Path, redis: Redis) -> Iterator[Node]:
     """One that has everything that figures tell of."""
     elsewhere = (f'remote.backends=["{redis.url}"]', f"remote.state_dir={tmp_path}/state")
     others = ("cluster.name=a", 'cluster.seeds=["127.0.0.1:1"]')  # nobody is there, which makes it a known address
@@ -175,7 +175,8 @@ def full_node(start_node: StartNode, attach: Attach, tmp_path: Path, redis: Redi
     until("the path serves", lambda: node.status()["nvme"]["paths"][0]["state"] == "serving")
     session = attach(node, "a", block=64 * KiB)
     session.put(blocks.keys_of("a", 0, 2), blocks.contents_of(blocks.keys_of("a", 0, 2), 64 * KiB))
-    return node
+    with session.join_group("g", 0, 1):
+        yield node
 
 
 def test_the_documentation_names_every_metric(full_node: Node) -> None:
@@ -193,6 +194,7 @@ def test_the_documentation_names_every_counter_of_the_status(full_node: Node) ->
         "nvme.counters": status["nvme"]["counters"],
         "remote.counters": status["remote"]["counters"],
         "cluster.counters": status["cluster"]["counters"],
+        "consensus.counters": status["consensus"]["counters"],
         "server": status["server"],
         "prefetch": {name: said for name, said in status["prefetch"].items() if not isinstance(said, list)},
     }

@@ -1,24 +1,19 @@
-"""Loads by layer of vLLM's worker: a node that does not answer keeps no step waiting. vLLM is not needed: what is used
-of it here are the classes that messages are derived from."""
+"""Loads by layer of vLLM's worker: a node that does not answer keeps no step waiting. vLLM is not needed."""
 
 from __future__ import annotations
 
 import importlib
-import sys
 import threading
 from collections.abc import Iterator
-from types import ModuleType, SimpleNamespace
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from cenote._vllm.pinning import Pinning
+from vllm_stand_ins import stand_ins
 
 PATIENCE = 60.0
 SPEC: Any = SimpleNamespace(id="i")
-BASE = "vllm.distributed.kv_transfer.kv_connector.v1.base"
-METRICS = "vllm.distributed.kv_transfer.kv_connector.v1.metrics"
-OF_BASE = ("KVConnectorHandshakeMetadata", "KVConnectorMetadata", "KVConnectorWorkerMetadata")
-OF_METRICS = ("KVConnectorPromMetrics", "KVConnectorStats")
 
 
 class FakeHeld:
@@ -56,22 +51,8 @@ def test_pins_that_come_later_end() -> None:
 @pytest.fixture
 def module(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     """cenote._vllm.worker with stand-ins for vLLM's classes."""
-    names = BASE.split(".")
-    for count in range(1, len(names)):
-        monkeypatch.setitem(sys.modules, ".".join(names[:count]), ModuleType("package"))
-    for name, classes in ((BASE, OF_BASE), (METRICS, OF_METRICS)):
-        made = ModuleType(name)
-        for each in classes:
-            setattr(made, each, type(each, (SimpleNamespace,), {}))
-        monkeypatch.setitem(sys.modules, name, made)
-    monkeypatch.setitem(sys.modules, "cenote._vllm.identity", ModuleType("identity"))  # asks vLLM for all that it is
-    before = {name: each for name, each in sys.modules.items() if name.startswith("cenote._vllm")}
-    for name in ("worker", "messages", "stats", "model"):
-        sys.modules.pop(f"cenote._vllm.{name}", None)
-    yield importlib.import_module("cenote._vllm.worker")
-    for name in [each for each in sys.modules if each.startswith("cenote._vllm")]:
-        del sys.modules[name]
-    sys.modules.update(before)
+    with stand_ins(monkeypatch):
+        yield importlib.import_module("cenote._vllm.worker")
 
 
 class Steps:

@@ -392,7 +392,7 @@ void links::hear_pieces(ucp_ep_h from, std::span<const std::byte> header, std::s
       return;
     }
     const peer::landing to = events_.expects(found->second, head, bytes.size());
-    if (to.place.empty() || to.place.size() != bytes.size()) continue;
+    if (to.place.size() != bytes.size()) continue;
     if (to.sum != nullptr)
       to.sum->copy(to.place.data(), bytes);
     else

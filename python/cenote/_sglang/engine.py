@@ -78,16 +78,16 @@ def engine_of(settings: Settings) -> Engine:
 
 
 def _told(fingerprint: str) -> Engine:
-    arguments = _arguments()
+    arguments = arguments_of()
     said = None if arguments is None else _said(arguments, is_told=True)
     return Engine({"fingerprint": fingerprint, "arguments": said, "environment": _environment()}, fingerprint)
 
 
 def _seen() -> Engine:
-    arguments = _arguments()
+    arguments = arguments_of()
     if arguments is None:
         raise Untold("SGLang's server arguments are not to be seen here")
-    if UPDATES.count or _value(arguments, "weight_version") != _weight_version(arguments):
+    if UPDATES.count or value_of(arguments, "weight_version") != _weight_version(arguments):
         raise Untold("its weights were updated in place, and so are not those of its files")
     weights, model, loaded = _weights_of(arguments)
     beside = _beside(arguments)
@@ -101,8 +101,8 @@ def _seen() -> Engine:
     return Engine(facts, model, _launch(arguments) if changed else "")
 
 
-def _arguments() -> Any:
-    """None: they are not set in this process."""
+def arguments_of() -> Any:
+    """SGLang's server arguments; None: they are not set in this process."""
     try:
         from sglang.srt.runtime_context import get_server_args
 
@@ -111,7 +111,7 @@ def _arguments() -> Any:
         return None
 
 
-def _value(arguments: Any, field: str) -> Any:
+def value_of(arguments: Any, field: str) -> Any:
     """As SGLang resolved it."""
     from sglang.srt.arg_groups.overrides import resolution_result
 
@@ -122,7 +122,7 @@ def _said(arguments: Any, *, is_told: bool) -> dict[str, Any]:
     import sglang
 
     counted = [name for name in fields_of(type(arguments)) if name not in FIELDS["ServerArgs"]]
-    found = {name: canonical(_value(arguments, name), FIELDS, name, opaque=is_told) for name in counted}
+    found = {name: canonical(value_of(arguments, name), FIELDS, name, opaque=is_told) for name in counted}
     return {"sglang": str(sglang.__version__), **found}
 
 
@@ -139,29 +139,29 @@ def _weight_version(arguments: Any) -> Any:
 
         return get_serving().weight_version
     except (ImportError, ValueError, AttributeError):
-        return _value(arguments, "weight_version")
+        return value_of(arguments, "weight_version")
 
 
 def _weights_of(arguments: Any) -> tuple[str, str, list[Path]]:
     """Their fingerprint, what model it is, and the folder that they were loaded from, if any."""
     for name in _ELSEWHERE:
-        if _value(arguments, name):
+        if value_of(arguments, name):
             raise Untold(f"--{name.replace('_', '-')} is set, and what comes from there cannot be compared")
-    if _value(arguments, "weight_cache_mode") != "off":
+    if value_of(arguments, "weight_cache_mode") != "off":
         raise Untold("the weights come from a weight cache")
-    loading = _value(arguments, "load_format")
+    loading = value_of(arguments, "load_format")
     loading = str(getattr(loading, "value", loading)).lower()
     folder = _folder(arguments, "model_path", "revision")
     config = _config_of(folder)
     model = str((config.get("architectures") or ["model"])[0])
     if loading == "dummy":  # drawn by each rank for its own part
-        drawn = [_value(arguments, each) for each in ("random_seed", "tp_size", "pp_size", "ep_size")]
+        drawn = [value_of(arguments, each) for each in ("random_seed", "tp_size", "pp_size", "ep_size")]
         return json.dumps(["dummy", _digest(folder, said_only=True), *drawn]), model, []
     if loading not in _FROM_FILES:
         raise Untold(f"weights of the format {loading} cannot be compared")
     with contextlib.suppress(ValueError, TypeError):
-        config |= json.loads(_value(arguments, "json_model_override_args") or "{}")
-    elsewhere = _weights.from_elsewhere(config, trusts_code=bool(_value(arguments, "trust_remote_code")))
+        config |= json.loads(value_of(arguments, "json_model_override_args") or "{}")
+    elsewhere = _weights.from_elsewhere(config, trusts_code=bool(value_of(arguments, "trust_remote_code")))
     if elsewhere:
         raise Untold(f"it also loads {elsewhere}, which cannot be compared")
     return _digest(folder), model, [folder]
@@ -174,18 +174,20 @@ def _changed_since_start(folder: Path) -> bool:
 def _launch(arguments: Any) -> str:
     parent = os.getppid()
     began = round(_weights.process_began(parent))
-    return digest([parent, began, *(str(_value(arguments, each)) for each in ("port", "nccl_port", "dist_init_addr"))])
+    return digest(
+        [parent, began, *(str(value_of(arguments, each)) for each in ("port", "nccl_port", "dist_init_addr"))]
+    )
 
 
 def _beside(arguments: Any) -> dict[str, Path]:
     """The folders of what is loaded beside the model."""
     found = {}
-    if _value(arguments, "speculative_draft_model_path"):
-        loading = str(_value(arguments, "speculative_draft_load_format") or "auto").lower()
+    if value_of(arguments, "speculative_draft_model_path"):
+        loading = str(value_of(arguments, "speculative_draft_load_format") or "auto").lower()
         if loading not in _FROM_FILES | {"dummy"}:
             raise Untold(f"draft weights of the format {loading} cannot be compared")
         found["draft"] = _folder(arguments, "speculative_draft_model_path", "speculative_draft_model_revision")
-    for each in _value(arguments, "lora_paths") or ():
+    for each in value_of(arguments, "lora_paths") or ():
         said = each if isinstance(each, Mapping) else {name: getattr(each, name, None) for name in _ADAPTER}
         name, path = (said.get(each) for each in _ADAPTER)
         found[f"adapter {name}"] = _weights.folder_of(str(path), None, None)
@@ -193,8 +195,8 @@ def _beside(arguments: Any) -> dict[str, Path]:
 
 
 def _folder(arguments: Any, path: str, revision: str) -> Path:
-    cache = _value(arguments, "download_dir")
-    return _weights.folder_of(str(_value(arguments, path)), _value(arguments, revision), cache)
+    cache = value_of(arguments, "download_dir")
+    return _weights.folder_of(str(value_of(arguments, path)), value_of(arguments, revision), cache)
 
 
 def _digest(folder: Path, *, said_only: bool = False) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import numpy as np
 
@@ -72,6 +72,10 @@ class Pool:
             return None
         return self._attachment.session()
 
+    def session(self) -> Session | None:
+        """None while there is no node."""
+        return self._session()
+
     def attach(self) -> bool:
         """Whether there is a node."""
         return self._session() is not None
@@ -110,8 +114,9 @@ class Pool:
                     found[i] = session.match(keys.cut(i, i + 1).array()).reachable == 1
             return found
 
-    def exists(self, keys: Keys) -> int:
-        """reach(), and a promise of what it found. Pinning is also the fastest way to look up what is in DRAM."""
+    def exists(self, keys: Keys, agree: Callable[[int], int] = lambda count: count) -> int:
+        """reach(), and a promise of what it found. Pinning is also the fastest way to look up what is in DRAM.
+        `agree`: what all ranks have, of what this one has, which is pinned meanwhile."""
         with self._attached() as session:
             if session is None or not keys:
                 return 0
@@ -122,6 +127,10 @@ class Pool:
                 count = session.locate(keys.array()).reachable
             elif len(first) < len(keys):
                 count += session.locate(keys.cut(count).array()).reachable
+            count = agree(count)
+            if held is not None and count < len(held):
+                surplus, held = held, self._pin(session, first.cut(0, count))
+                surplus.release()
             self._promise(session, first.cut(0, count), held)
             return count
 

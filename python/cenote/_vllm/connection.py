@@ -28,11 +28,13 @@ class Connection:
         deadline: float,
         name: str,
         device: Device | None = None,
+        node: int = 0,
     ) -> None:
-        """`deadline`: seconds, of calls that need the node. `device`: works on the session's blocks."""
+        """`deadline`: seconds, of calls that need the node. `device`: works on the session's blocks. `node`: which of
+        the nodes that the engine's ranks use."""
         self._attachment = Attachment(
             spec,
-            socket=settings.socket,
+            socket=settings.socket_of(node),
             token=settings.token,
             deadline=deadline,
             max_pins=max_pins,

@@ -11,17 +11,19 @@ from vllm.distributed.kv_transfer.kv_connector.v1.base import (
 )
 
 from ..session import InstanceSpec
+from .places import Places
 
 
 @dataclasses.dataclass(frozen=True)
 class RankLayout(KVConnectorHandshakeMetadata):
     """What one rank's KV tensors look like; sent once, when they are there. `by_layer`: it loads while the step is
-    computed, each layer before it is needed. `problem` is why they cannot be served."""
+    computed, each layer before it is needed. `problem` is why they cannot be served. `machine`: that the rank is on."""
 
     group_bytes: tuple[int, ...] = ()  # of one block, by KV group
     shape: str = ""  # everything about the tensors, the attention and the processor that decides what the bytes mean
     by_layer: bool = False
     problem: str = ""
+    machine: str = dataclasses.field(default="", compare=False)
 
 
 @dataclasses.dataclass
@@ -45,15 +47,42 @@ class Store:
     closes: str | None = None
 
 
+@dataclasses.dataclass(frozen=True)
+class Together:
+    """Nodes that hold parts of the same blocks. `group`: the name by which they agree. `specs`: each one's instance."""
+
+    group: str
+    places: Places
+    specs: tuple[InstanceSpec, ...]
+
+
+@dataclasses.dataclass(frozen=True)
+class Ask:
+    """How much of a prefix there is, as nodes without rank 0 are asked. `first`: the position of the first key in its
+    request. `patience`: seconds, after which nobody waits any more."""
+
+    number: int
+    first: int
+    keys: list[bytes]
+    tokens_per_s: float | None
+    patience: float
+
+
 @dataclasses.dataclass
 class CenoteMetadata(KVConnectorMetadata):
-    """Work of one step. `spec`: the instance that it is for. `generation`: how often the scheduler's side has gone over
-    to another instance since it began."""
+    """Work of one step. `spec`: the instance that it is for, on rank 0's node. `generation`: how often the scheduler's
+    side has gone over to another instance since it began. `together`: set where ranks sit on several nodes; then `asks`
+    are for those without rank 0, and so is `ended`, the numbers of ballots whose blocks nobody needs any more.
+    `have_met`: whether the scheduler's side is in the group."""
 
     spec: InstanceSpec | None = None
     loads: list[Load] = dataclasses.field(default_factory=list)
     stores: list[Store] = dataclasses.field(default_factory=list)
     generation: int = 0
+    together: Together | None = None
+    asks: list[Ask] = dataclasses.field(default_factory=list)
+    ended: list[int] = dataclasses.field(default_factory=list)
+    have_met: bool = False
 
 
 @dataclasses.dataclass

@@ -11,6 +11,7 @@ from ..session import InstanceSpec
 from . import identity
 from .layout import Unservable
 from .messages import RankLayout
+from .places import Share
 from .settings import Settings
 
 _FULL = {"FullAttentionSpec", "MLAAttentionSpec"}
@@ -99,9 +100,11 @@ def instance_of(
     settings: Settings,
     weights: identity.Weights,
     generation: str = "",
+    share: Share | None = None,
 ) -> InstanceSpec:
     """The instance of an engine whose ranks all have `layout`. `generation`: set when the weights may be others than
-    `weights`. Unservable: a setting cannot be compared with other engines'."""
+    `weights`. `share`: what its node has of a block; None: all of it. Unservable: a setting cannot be compared with
+    other engines'."""
     model = config.model_config
     groups = groups_of(kv_cache_config)
     parts = parts_of(config, kv_cache_config)
@@ -119,14 +122,17 @@ def instance_of(
         "hash_scheme": hash_scheme(config),
     }
     name = digest(facts)
+    share = share or Share(0, parts, parts)
+    # In the name alone: where all ranks share a node it is what it was before there were others.
+    which = "" if share.is_whole else f"-{share.names[0]}-{share.count}of{parts}"
     return InstanceSpec(
-        id=f"vllm-{name[:32]}",
+        id=f"vllm-{name[:32]}{which}",
         model=str(model.architecture),  # not where it lies: that is another place on each machine
         dtype=str(config.cache_config.cache_dtype if config.cache_config.cache_dtype != "auto" else model.dtype),
         layout=f"{kv_cache_config.kv_cache_layout}:{layout.shape[:16]}",
         tokens_per_block=block_size_of(kv_cache_config),
         groups={
-            group.name: {"parts": {f"tp{part}": size for part in range(parts)}}
+            group.name: {"parts": dict.fromkeys(share.names, size)}
             for group, size in zip(groups, layout.group_bytes, strict=True)
         },
         hash_scheme=hash_scheme(config),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import logging
 import threading
@@ -13,49 +12,30 @@ from typing import Any
 
 from vllm.v1.metrics.cache_hit_source import CacheHitSource
 
-from ..blocks import Held
-from ..errors import CenoteError, DeadlineExceeded, NodeRestarting, PinLimit
-from ..prefetch import Prefetch
+from ..errors import CenoteError, PinLimit
 from ..session import InstanceSpec, Session
 from . import identity, model
+from .agreement import Agreement
+from .ballots import Ballot
 from .connection import Connection
 from .events import Events
+from .finder import Finder, Offer, Search
 from .handover import NODE, REQUEST, Following, Publisher, Terms, terms_of
 from .layout import Unservable
-from .messages import Acknowledged, CenoteMetadata, Load, RankLayout, Store
+from .messages import Acknowledged, CenoteMetadata, Load, RankLayout, Store, Together
+from .places import Places, places_of
 from .prefill_rate import PrefillRate
-from .reach import Asker, Prefix, Question, Tiers
+from .reach import Tiers
 from .settings import Settings
 from .stats import CenoteStats
 
 logger = logging.getLogger("cenote")
 
 _MAX_PINS = 1 << 16
+_LONGEST_NAME = 64  # bytes, of a group
 _DEADLINE = 0.5  # seconds; only prefetches and resets wait for the node
-_QUIET = 5.0  # seconds without prefetches after the node did not answer one
-_WINDOWS_SHARE = 0.1  # of the time to compute a prefix that is there: for which its windows are waited for alone
 _HANDOVER_DEADLINE = 20.0  # seconds for which a request waits for what another engine computes
 _PATIENCE = 5.0  # seconds that the engine's start waits for its weights to be read
-
-
-class Offer:
-    """Blocks found for a request in this step, pinned. `first`: the position of the first in the request."""
-
-    __slots__ = ("count", "first", "held", "keys", "starts", "tiers")
-
-    def __init__(self, first: int, keys: Sequence[bytes]) -> None:
-        self.first = first
-        self.keys = keys
-        self.count = 0  # blocks offered
-        self.tiers: Tiers | None = None  # where they were; None: all in DRAM
-        self.held: list[Held] = []
-        self.starts: list[int] = []  # by group: a window group is pinned from here on
-
-    def release(self) -> None:
-        for held in self.held:
-            with contextlib.suppress(CenoteError):  # their session is gone
-                held.release()
-        self.held.clear()
 
 
 @dataclasses.dataclass
@@ -68,13 +48,9 @@ class Tracked:
     may_store: bool = True
     loaded: tuple[int, int, int] = (0, 0, 0)  # blocks from DRAM, from NVMe, from elsewhere
     joined: bool = False  # waits for another request's load
-    question: Question | None = None  # about tiers that have to be asked
-    asked: bool = False  # a second question would find nothing else
-    prefetches: list[Prefetch] = dataclasses.field(default_factory=list)  # one for each group
-    wanted: int = 0  # blocks of those groups that need all
-    windows_until: float | None = None  # when windows are waited for no longer
-    tiers: Tiers | None = None  # where its blocks were when they began
-    prefetched: bool = False  # a second prefetch would bring nothing else
+    search: Search = dataclasses.field(default_factory=Search)
+    ballot: Ballot | None = None  # of the nodes, if there are several
+    agreed: range = range(0)  # its blocks that all of them have
     terms: Terms | None = None  # of its hand-over
     following: Following | None = None
 
@@ -102,6 +78,8 @@ class Scheduler:
         self._spec: InstanceSpec | None = None
         self._layout: RankLayout | None = None
         self._connection: Connection | None = None  # None until it is known which instance this is
+        self._places: Places | None = None
+        self._agreement: Agreement | None = None  # where ranks sit on several nodes
         self._weights: identity.Weights | None = None
         self._connecting = threading.Lock()
         self._generation = ""  # of the weights, after a reset
@@ -119,10 +97,10 @@ class Scheduler:
         self._late_stores: list[Store] = []  # of requests that are over
         self._pending: dict[int, Pending] = {}
         self._next_store = 0
-        self._quiet_until = 0.0
         self._rate = PrefillRate(settings.prefill_tokens_per_s)
-        self._asker = Asker()
+        self._finder = Finder(self._groups, self._block_size, self.failed)
         self._publisher = Publisher()
+        self._refuses = False  # to hand requests over, and has said so
         self._events = Events(config)
         self.stats = CenoteStats()
 
@@ -144,7 +122,8 @@ class Scheduler:
         if len(set(layouts.values())) != 1:
             raise Unservable("its ranks have different KV tensors")
         (self._layout,) = set(layouts.values())
-        self._groups, self._block_size = groups, block_size
+        self._places = self._places_of(layouts)
+        self.describe(groups, block_size)
         if not model.is_reproducible(config):
             logger.warning(
                 "this engine's block hashes are random: no other process can use what it stores; "
@@ -154,6 +133,19 @@ class Scheduler:
         thread = threading.Thread(target=self._find_out, name="cenote-weights", daemon=True)
         thread.start()
         thread.join(_PATIENCE)
+
+    def describe(self, groups: list[model.Group], block_size: int) -> None:
+        """`block_size`: tokens."""
+        self._groups, self._block_size = groups, block_size
+        self._finder = Finder(groups, block_size, self.failed)
+
+    def _places_of(self, layouts: Mapping[tuple[int, int], RankLayout]) -> Places:
+        machines = {rank: layout.machine for (_, rank), layout in layouts.items()}
+        copies = int(self._kv_cache_config.kv_tp_replicas)
+        found = places_of(self._config.parallel_config, copies, self._settings, machines)
+        if found.nodes > 1:
+            logger.info("%d nodes, each with %d of %d ranks", found.nodes, found.per_node, found.ranks)
+        return found
 
     def _find_out(self) -> None:
         """Which weights these are; then the node may be asked."""
@@ -177,12 +169,25 @@ class Scheduler:
     def _connect(self, generation: str) -> None:
         assert self._layout is not None
         assert self._weights is not None
-        self._spec = model.instance_of(
-            self._config, self._kv_cache_config, self._layout, self._settings, self._weights, generation
-        )
-        self._connection = Connection(
+        assert self._places is not None
+        specs = [
+            model.instance_of(
+                self._config, self._kv_cache_config, self._layout, self._settings, self._weights, generation, share
+            )
+            for share in map(self._places.share_of, range(self._places.nodes))
+        ]
+        self._spec = specs[0]
+        connection = Connection(
             self._spec, self._settings, max_pins=_MAX_PINS, deadline=_DEADLINE, name="vllm-scheduler"
         )
+        if len(specs) > 1:
+            # Of this process and instance alone: nobody else may answer for it, an earlier one's ranks neither.
+            name = f"vllm-{self._config.kv_transfer_config.engine_id}-{uuid.uuid4().hex[:8]}"
+            name = name.encode()[-_LONGEST_NAME:].decode(errors="ignore")
+            together = Together(name, self._places, tuple(specs))
+            first = self._generations << 32  # ballots of earlier ones may still end
+            self._agreement = Agreement(together, connection.session, self._finder, first)
+        self._connection = connection  # only now: what a step is told of an instance is told with all of its nodes
 
     def bind_pool(self, pool: Any) -> None:
         self._null_block = pool.null_block.block_id
@@ -215,21 +220,27 @@ class Scheduler:
             self._generation = uuid.uuid4().hex
             self._generations += 1
             if self._connection is not None:
-                self._connection.close()
+                self._close_connection()
                 self._connect(self._generation)
+
+    def _close_connection(self) -> None:
+        agreement, self._agreement = self._agreement, None
+        if agreement is not None:
+            agreement.close()
+        if self._connection is not None:
+            self._connection.close()
 
     def close(self) -> None:
         self._drop_offers()
         for tracked in self._requests.values():
             self._end_waits(tracked)
-        self._asker.close()
+        self._finder.close()
         self._publisher.close()
         for offer in self._loading.values():
             offer.release()
         with self._connecting:
             self._closed = True
-            if self._connection is not None:
-                self._connection.close()
+            self._close_connection()
 
     # ---- taking
 
@@ -240,11 +251,7 @@ class Scheduler:
         session = self._session()
         if tracked.terms is None:
             return
-        if session is None or not _is_cacheable(request):
-            tracked.terms = None
-            return
-        if any(group.window for group in self._groups):  # of those most blocks are never stored
-            logger.warning("requests of models with sliding windows are not handed over")
+        if session is None or not _is_cacheable(request) or not self._hands_over():
             tracked.terms = None
         elif not tracked.terms.node:
             prompt = request.block_hashes[: request.num_prompt_tokens // self._block_size]
@@ -253,13 +260,26 @@ class Scheduler:
         else:
             self._follow(session, tracked)
 
+    def _hands_over(self) -> bool:
+        """Whether this engine can; if not, it is said once."""
+        if any(group.window for group in self._groups):  # of those most blocks are never stored
+            why = "requests of models with sliding windows are not handed over"
+        elif self._agreement is not None:  # each has parts of a block only, and terms name one
+            why = "requests of an engine whose ranks are on several nodes are not handed over"
+        else:
+            return True
+        if not self._refuses:
+            logger.warning("%s: `%s` and the setting `node` count for nothing", why, REQUEST)
+        self._refuses = True
+        return False
+
     def _follow(self, session: Session, tracked: Tracked) -> None:
         assert tracked.terms is not None
         deadline = self._settings.handover_deadline
         wanted = _HANDOVER_DEADLINE if deadline is None else deadline
         hashes = tracked.request.block_hashes
         here = min(session.match(hashes, group=group.name).resident for group in self._groups) if hashes else 0
-        tracked.tiers = Tiers(here, here)
+        tracked.search.tiers = Tiers(here, here)
         try:
             names = [group.name for group in self._groups]
             tracked.following = Following(session, tracked.terms, names, wanted)
@@ -274,9 +294,13 @@ class Scheduler:
             return not tracked.following.is_open()
         except CenoteError as why:
             logger.warning("a request is not handed over: %s", str(why))
-            tracked.following.end()
-            tracked.following = None
+            self._end_following(tracked)
             return True
+
+    def _end_following(self, tracked: Tracked) -> None:
+        following, tracked.following = tracked.following, None
+        if following is not None:
+            following.end()
 
     def match(self, request: Any, computed: int) -> tuple[int | None, bool]:
         """Tokens beyond the first `computed` that the node has, pinned until the end of the step, and whether there
@@ -299,20 +323,12 @@ class Scheduler:
             return None, False
         tracked.joined = False
         began = time.perf_counter()
-        stale = self._offers.pop(request.request_id, None)
-        if stale is not None:
-            stale.release()
-        offer = Offer(first, keys)
-        wait = False
-        try:
-            wait = self._find(session, tracked, offer)
-        except CenoteError as why:
-            offer.count = 0
-            self.failed(why)
+        self._forget_offer(request.request_id)
+        find = self._find_alone if self._agreement is None else self._find_together
+        offer = find(session, tracked, first, keys)
         self.stats.add(lookups=1, lookup_seconds=time.perf_counter() - began, blocks_looked_up=len(keys))
-        if wait or offer.count == 0:
-            offer.release()
-            return (None if wait else 0), False
+        if offer is None or offer.count == 0:
+            return (None if offer is None else 0), False
         self._offers[request.request_id] = offer
         by_layer = self._layout is not None and self._layout.by_layer
         return offer.count * self._block_size, not by_layer
@@ -320,146 +336,83 @@ class Scheduler:
     def _session(self) -> Session | None:
         return self._connection.session() if self._connection is not None else None
 
-    def _find(self, session: Session, tracked: Tracked, offer: Offer) -> bool:
-        """Pins what is there; true: wait, more is on its way."""
-        if tracked.question is not None and tracked.question.is_open():
-            return True
+    def _find_alone(self, session: Session, tracked: Tracked, first: int, keys: Sequence[bytes]) -> Offer | None:
+        """What the node has, pinned; None: wait, more is on its way."""
         if tracked.following is not None and not self._is_handed_over(tracked):
-            return True
-        if tracked.prefetches:
-            if self._is_coming(tracked):
-                return True
-            tracked.prefetched = True
-        self._pin(session, offer)
-        if tracked.following is not None:
-            self.stats.add(blocks_followed=tracked.following.length)
-            offer.tiers = tracked.tiers
-            tracked.following.end()
-            tracked.following = None
-        if tracked.prefetches:
-            offer.tiers = tracked.tiers
-            self._end_prefetch(tracked)
-        elif not tracked.prefetched and offer.count < len(offer.keys):
-            return self._bring(session, tracked, offer)
-        return False
-
-    def _is_coming(self, tracked: Tracked) -> bool:
-        """Whether it is worth waiting for what the prefetches still bring."""
-        done = [each.done for each in tracked.prefetches]  # asked all: that pins what came
-        whole = [i for i, group in enumerate(self._groups) if not group.window]
-        if all(done) or not all(done[i] for i in whole):
-            return not all(done)
-        # Windows are not compared with computing, for nothing can be used without them; nor is what ended too early.
-        length = min(tracked.prefetches[i].length for i in whole)
-        rate = self._rate.tokens_per_s
-        if tracked.windows_until is None and rate:
-            tracked.windows_until = time.monotonic() + _WINDOWS_SHARE * length * self._block_size / rate
-        late = tracked.windows_until is not None and time.monotonic() >= tracked.windows_until
-        return length >= tracked.wanted and not late
-
-    def _prefix(self, offer: Offer) -> Prefix:
-        return Prefix(self._groups, self._block_size, offer.first, offer.keys)
-
-    def _pin(self, session: Session, offer: Offer) -> None:
-        if len(self._groups) == 1:
-            held = session.acquire(offer.keys)
-            offer.held, offer.starts, offer.count = [held], [0], len(held)
-            return
-        prefix = self._prefix(offer)
-        count = prefix.longest(lambda group, keys: session.match(keys, group=group.name).resident)
-        if count == 0:
-            return
-        for group in self._groups:
-            start = prefix.first_of(group, count)
-            held = session.acquire(offer.keys[start:count], group=group.name)
-            offer.held.append(held)
-            offer.starts.append(start)
-            if len(held) < count - start:  # evicted in between
-                return
-        offer.count = count
-
-    def _bring(self, session: Session, tracked: Tracked, offer: Offer) -> bool:
-        """Whether lower tiers may have more of it: they are asked, or the node began to bring it up."""
-        if time.monotonic() < self._quiet_until:
-            return False
-        prefix = self._prefix(offer)
-        count = local = prefix.longest(lambda group, keys: session.match(keys, group=group.name).reachable)
-        if local < len(offer.keys) and session.asks_tiers:
-            if not any(group.window for group in self._groups):
-                count = len(offer.keys)  # the node asks, and the prefetch ends where no tier has more
-            elif not tracked.asked:
-                tracked.asked = True
-                missing = (len(offer.keys) - offer.count) * self._block_size
-                tracked.question = self._asker.ask(session, prefix, missing, self._rate.tokens_per_s)
-                if tracked.question is not None:
-                    return True
-            else:
-                count = max(local, min(self._answer(tracked) - offer.first, len(offer.keys)))
-        if count <= offer.count:
-            return False
-        tracked.tiers = Tiers(offer.first + offer.count, offer.first + local)
-        self._start_prefetch(session, tracked, prefix, count)
-        return True
-
-    def _answer(self, tracked: Tracked) -> int:
-        """The request's block up to which all tiers together have it; 0: that is not known."""
-        question, tracked.question = tracked.question, None
-        if question is None:
-            return 0
+            return None
+        offer = Offer(first, keys)
+        wait = False
         try:
-            return question.end()
+            wait = self._finder.find(session, tracked.search, offer, self._rate.tokens_per_s)
+            if tracked.following is not None:
+                self.stats.add(blocks_followed=tracked.following.length)
+                offer.tiers = tracked.search.tiers
         except CenoteError as why:
-            self.failed(why, question.session)  # which may be an earlier one by now
-            return 0
+            offer.count = 0
+            self.failed(why)
         finally:
-            question.drop()
+            self._end_following(tracked)  # only now: the offer has pins of its own
+        if wait or offer.count == 0:
+            offer.release()
+        return None if wait else offer
 
-    def _start_prefetch(self, session: Session, tracked: Tracked, prefix: Prefix, count: int) -> None:
-        tracked.wanted, tracked.windows_until = count, None
+    def _find_together(self, session: Session, tracked: Tracked, first: int, keys: Sequence[bytes]) -> Offer | None:
+        """What all nodes have, pinned on each; None: they do not agree yet."""
+        agreement, ballot = self._agreement, tracked.ballot
+        nothing = Offer(first, [])
+        if agreement is None:
+            return nothing
+        if ballot is not None and agreement.is_stale(ballot, first, keys):
+            self._end_ballot(tracked)
+            ballot = None
+        if ballot is None:
+            if not agreement.is_possible:
+                return nothing
+            tokens = len(keys) * self._block_size
+            tracked.ballot = ballot = agreement.begin(first, keys, tokens, self._rate.tokens_per_s)
         try:
-            for group in self._groups:
-                keys = prefix.keys[prefix.first_of(group, count) : count]
-                # A window is short, but nothing of the prefix can be used without it.
-                rate, threshold = (0, 0) if group.window else (self._rate.tokens_per_s, None)
-                made = session.prefetch(keys, prefill_tokens_per_s=rate, threshold_tokens=threshold, group=group.name)
-                tracked.prefetches.append(made)
+            if not agreement.is_over(ballot, self.stats):
+                return None
         except CenoteError as why:
-            self._end_prefetch(tracked)
-            if isinstance(why, DeadlineExceeded | NodeRestarting):
-                self._quiet_until = time.monotonic() + _QUIET
-            raise
+            self.failed(why)
+        if not ballot.result:
+            return nothing
+        ballot.offer.ballot, ballot.offer.count = ballot.ask.number, ballot.result
+        return ballot.offer
 
     def _end_waits(self, tracked: Tracked) -> None:
-        following, tracked.following = tracked.following, None
-        if following is not None:
-            following.end()
-        question, tracked.question = tracked.question, None
-        if question is not None:
-            question.drop()
-        self._end_prefetch(tracked)
+        self._end_following(tracked)
+        self._finder.end(tracked.search)
+        self._end_ballot(tracked)
 
-    def _end_prefetch(self, tracked: Tracked) -> None:
-        prefetches, tracked.prefetches = tracked.prefetches, []
-        for each in prefetches:
-            try:
-                each.release()
-            except CenoteError as why:
-                self.failed(why)
+    def _end_ballot(self, tracked: Tracked) -> None:
+        ballot, tracked.ballot = tracked.ballot, None
+        if ballot is not None and self._agreement is not None:
+            self._agreement.drop(ballot)
+
+    def _forget_offer(self, name: str) -> None:
+        """One on which nodes agreed stays until its request begins or ends: it would take them a step to agree anew."""
+        offer = self._offers.pop(name, None)
+        if offer is not None and offer.ballot is None:
+            offer.release()
 
     def _drop_offers(self) -> None:
-        for offer in self._offers.values():
-            offer.release()
-        self._offers.clear()
+        for name in list(self._offers):
+            self._forget_offer(name)
 
     def allocated(self, request: Any, blocks: Any, external: int) -> None:
         """The engine has blocks for the request, and wants the first `external` tokens of what was offered."""
         name = request.request_id
-        offer = self._offers.pop(name, None)
+        tracked = self._requests.get(name)
         if external <= 0:
-            if offer is not None:
-                offer.release()
+            self._forget_offer(name)
+            if tracked is not None:
+                self._end_ballot(tracked)
             return
-        self._loading[name] = offer = offer or Offer(0, [])
+        self._loading[name] = offer = self._offers.pop(name, None) or Offer(0, [])
+        if tracked is not None and offer.ballot is not None:
+            tracked.ballot = None  # its blocks are the load's now
+            tracked.agreed = range(offer.first, offer.first + offer.count)
         try:
             load = self._load_of(name, offer, blocks.get_block_ids(), external)
         except Exception:
@@ -520,7 +473,12 @@ class Scheduler:
         except Exception as why:
             self.failed(why)
         is_there = loads or stores or self._session() is not None  # or the workers would look for a node, too
-        return CenoteMetadata(self._spec if is_there else None, loads, stores, self._generations)
+        metadata = CenoteMetadata(self._spec if is_there else None, loads, stores, self._generations)
+        if self._agreement is not None:
+            metadata.together = self._agreement.together
+            metadata.have_met = self._agreement.is_possible
+            metadata.asks, metadata.ended = self._agreement.taken()
+        return metadata
 
     def _prefill_tokens(self, output: Any) -> int:
         counted = 0
@@ -570,16 +528,16 @@ class Scheduler:
         found = []
         for number, (group, table) in enumerate(zip(self._groups, tables, strict=True)):
             present = session.exists(keys, group=group.name)
-            wanted = [
-                first + i
-                for i, there in enumerate(present)
-                if not there and first + i < len(table) and table[first + i] != self._null_block
-            ]
+            held = [i for i in range(first, min(full, len(table))) if table[i] != self._null_block]
+            missing = [i for i in held if not present[i - first]]
+            wanted = missing
+            if self._agreement is not None:  # what this node has, another one may have lost
+                wanted = [i for i in held if i not in tracked.agreed]
             if not wanted:
                 continue
             self._next_store += 1
             store = Store(self._next_store, number, [hashes[i] for i in wanted], [table[i] for i in wanted])
-            events = self._events.describe(tracked.request, number, self._kv_cache_config, wanted, self._block_size)
+            events = self._events.describe(tracked.request, number, self._kv_cache_config, missing, self._block_size)
             if events is not None:
                 self._pending[store.number] = Pending(events, self._ranks)
             found.append(store)
@@ -590,9 +548,7 @@ class Scheduler:
         """Whether the engine has to keep the blocks of a request that is over, until the workers say it was sent."""
         name = request.request_id
         tracked = self._requests.pop(name, None)
-        offer = self._offers.pop(name, None)
-        if offer is not None:
-            offer.release()
+        self._forget_offer(name)
         if tracked is None:
             return False
         self._end_waits(tracked)
@@ -630,6 +586,8 @@ class Scheduler:
                 for key in offer.keys[: offer.count]:
                     self._keys_loading.pop(key, None)
                 offer.release()
+                if offer.ballot is not None and self._agreement is not None:
+                    self._agreement.over(offer.ballot)
         if answer is None:
             return
         if answer.updated:
@@ -643,6 +601,7 @@ class Scheduler:
         for name in answer.failed_loads:
             if name in self._requests:
                 self._requests[name].may_load = False  # or it would be offered the same again and again
+                self._requests[name].agreed = range(0)
         for number, (ranks, failed) in answer.stores.items():
             pending = self._pending.get(number)
             if pending is None:
@@ -668,7 +627,7 @@ class Scheduler:
     @property
     def is_waiting(self) -> bool:
         """The engine has to go on stepping, or nobody sees what the workers acknowledge."""
-        return bool(self._pending or self._late_stores)
+        return bool(self._pending or self._late_stores or (self._agreement is not None and self._agreement.has_news))
 
     def taken_stats(self) -> CenoteStats | None:
         """Since the last call."""

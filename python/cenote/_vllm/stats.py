@@ -14,6 +14,8 @@ COUNTERS = {
     "blocks_offered": "Blocks found and offered to the scheduler",
     "blocks_prefetched": "Blocks offered that came up from a lower tier first",
     "blocks_from_remote": "Blocks offered that came from a tier outside this machine",
+    "agreements": "Prefixes on which the nodes of an engine's ranks were to agree",
+    "blocks_not_everywhere": "Blocks found on the node of rank 0 and not offered, since another node did not have them",
     "requests_published": "Requests whose blocks were published for another engine",
     "requests_followed": "Requests whose blocks another engine was to compute",
     "blocks_followed": "Blocks of those that came from it",

@@ -27,9 +27,11 @@ from .connection import Connection
 from .layout import GroupLayout, Unservable
 from .messages import Acknowledged, CenoteMetadata, Load, RankLayout, Store
 from .pinning import Pinning
+from .places import Places, machine
 from .settings import Settings
 from .stats import CenoteStats
 from .streams import Streams, streams_for
+from .voter import Voter
 
 logger = logging.getLogger("cenote")
 
@@ -82,8 +84,8 @@ class Worker:
         self._rank = rank  # within the TP group
         self._groups: list[GroupLayout] = []
         self._names: list[str] = []
-        self._part = "tp0"
-        self._writes = True
+        self._places = Places(rank + 1, rank + 1)  # until the scheduler's side says where the ranks are
+        self._voter: Voter | None = None
         self._layout = RankLayout(problem="its KV tensors were not registered")
         self._streams: Streams | None = None
         self._by_layer: LayerLoads | None = None  # of this step
@@ -141,16 +143,46 @@ class Worker:
             for group in config.kv_cache_groups
         ]
         self._streams = streams_for(set().union(*(group.devices for group in self._groups)), self._settings.device)
-        copies = int(config.kv_tp_replicas)
-        self._part = f"tp{self._rank // copies}"
-        self._writes = self._rank % copies == 0  # the other ranks hold the same
+        self._places = Places(self._rank + 1, self._rank + 1, int(config.kv_tp_replicas))
         shape = [group.shape for group in self._groups]
         return RankLayout(
             tuple(group.block_bytes for group in self._groups),
             f"{'.'.join(shape)} {self._attention()}",
             # vLLM cannot be told of blocks of several groups that failed to load in the step that needs them.
             by_layer=self._streams is not None and len(self._groups) == 1,
+            machine=machine(),
         )
+
+    @property
+    def _writes(self) -> bool:
+        return self._places.writes(self._rank)
+
+    @property
+    def _part(self) -> str:
+        return self._places.part_of(self._rank)
+
+    @property
+    def _node(self) -> int:
+        return self._places.node_of(self._rank)
+
+    def _spec_of(self, metadata: CenoteMetadata) -> InstanceSpec | None:
+        """The instance of a step on this rank's node."""
+        if metadata.spec is None or metadata.together is None:
+            return metadata.spec
+        return metadata.together.specs[self._node]
+
+    def _meet(self, metadata: CenoteMetadata) -> None:
+        """Where the ranks are; the first of a node without rank 0 says what that node has."""
+        together = metadata.together
+        if together is None:
+            return
+        self._places = together.places
+        if self._node == 0 or not self._places.is_first(self._rank) or not self._threads:
+            return
+        if self._voter is None:
+            groups = model.groups_of(self._kv_cache_config)
+            self._voter = Voter(self._node, groups, model.block_size_of(self._kv_cache_config), self._settings)
+        self._voter.tell(together, metadata.asks, metadata.ended, metadata.have_met)
 
     def _attention(self) -> str:
         """What computes attention: it decides how bytes lie within a block."""
@@ -175,6 +207,8 @@ class Worker:
         end = time.monotonic() + _FLUSH
         for thread in threads:
             thread.join(max(0.0, end - time.monotonic()))
+        if self._voter is not None:
+            self._voter.close()
         for connection in self._connections.values():
             connection.close()
 
@@ -193,6 +227,7 @@ class Worker:
                     deadline=_DEADLINE,
                     name=f"vllm-worker-{self._rank}",
                     device=self._streams.device if self._streams is not None else None,
+                    node=self._node,
                 )
                 self._connections[spec.id] = found
             return found
@@ -208,13 +243,13 @@ class Worker:
 
     def load(self, metadata: CenoteMetadata) -> None:
         """Starts the loads of a step."""
-        is_outdated = metadata.generation < self._least_generation
+        spec = self._spec_of(metadata) if metadata.generation >= self._least_generation else None
         if self._layout.by_layer:
-            self._begin_loads(None if is_outdated else metadata.spec, metadata.loads)
+            self._begin_loads(spec, metadata.loads)
             return
         for load in metadata.loads:
             if self._threads:
-                self._loads.put((None if is_outdated else metadata.spec, load))
+                self._loads.put((spec, load))
             else:
                 self._end_load(load, [])
 
@@ -422,6 +457,7 @@ class Worker:
 
     def step_begins(self, metadata: CenoteMetadata) -> None:
         """`metadata` is this step's."""
+        self._meet(metadata)
         if self._updates != _UPDATES.count:
             self._updates = _UPDATES.count
             self._least_generation = metadata.generation + 1
@@ -433,7 +469,7 @@ class Worker:
         self._step = (metadata, time.monotonic())
         self._computed = []
         self._saving = self._reserve_for(metadata) if self._saves_by_layer else None
-        spec = metadata.spec
+        spec = self._spec_of(metadata)
         if spec is not None and spec.id not in self._connections and self._threads:
             self._stores.put(spec)  # attached while the step is computed
 
@@ -463,9 +499,10 @@ class Worker:
         return self._layout.by_layer and not self._config.parallel_config.use_ubatching
 
     def _reserve_for(self, metadata: CenoteMetadata) -> Reservation | None:
-        if metadata.spec is None or not metadata.stores:
+        spec = self._spec_of(metadata)
+        if spec is None or not metadata.stores:
             return None
-        reservation = Reservation([Reserved(store, metadata.spec) for store in metadata.stores])
+        reservation = Reservation([Reserved(store, spec) for store in metadata.stores])
         if self._threads and self._writes and not self._is_device_lost:
             self._stores.put(reservation)
         else:
