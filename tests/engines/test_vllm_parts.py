@@ -80,6 +80,33 @@ def test_settings_that_nobody_knows_are_refused_by_name(vllm_python: str) -> Non
     assert run(vllm_python, code, given={"socket": "/x", "prefill_tokens_per_s": 1000}) == ""
 
 
+def test_a_request_is_published_or_followed_as_its_parameters_and_the_role_say(vllm_python: str) -> None:
+    code = """
+        import types
+        from cenote._vllm.handover import terms_of
+
+        def of(given, may_store=True, may_load=True, node=None):
+            request = types.SimpleNamespace(kv_transfer_params=given, request_id="own")
+            made = terms_of(request, may_store, may_load, node)
+            return made and list(made)
+
+        here, there = {"cenote_request": "r"}, {"cenote_request": "r", "cenote_node": "a"}
+        result = [
+            of(None), of({}), of(here), of(there),
+            of(there, may_load=False), of(here, may_store=False), of(there, may_store=False),
+            of(None, may_load=False, node="a"), of(None, node="a"), of(None, may_load=False),
+            *(of(bad) for bad in ({"cenote_request": ""}, {"cenote_request": "x" * 65}, {"cenote_request": 7},
+                                  {"cenote_request": "r", "cenote_node": 7})),
+        ]
+    """
+    assert run(vllm_python, code) == [
+        *(None, None, ["r", ""], ["r", "a"]),
+        *(["r", ""], None, ["r", "a"]),
+        *(["own", ""], None, None),
+        *(None, None, None, None),
+    ]
+
+
 def test_another_version_of_vllm_is_refused_with_a_sentence(vllm_python: str) -> None:
     message = run(
         vllm_python,
