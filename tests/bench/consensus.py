@@ -3,11 +3,13 @@
 round trips of the same run and gloo's all_reduce(min), which SGLang uses on the processor (torch comes with the
 engines' environment, scripts/engine-venv vllm; without it that row says so).
 
-Ranks are processes of their own, as engines' are: on a machine with fewer processors than ranks they take turns.
+Ranks are processes of their own, as engines' are: on a machine with fewer processors than ranks they take turns. So there is
+a row, too, for ranks that are sessions of one process, whose one thread asks for each and then hears each.
 """
 
 from __future__ import annotations
 
+import concurrent.futures
 import contextlib
 import json
 import multiprocessing
@@ -108,6 +110,27 @@ def measure(sockets: Sequence[str], rounds: int) -> tuple[float, float]:
     return statistics.median(r[1] for r in results), statistics.median(r[2] for r in results)
 
 
+def in_one_process(socket: str, rounds: int) -> float:
+    """Seconds of a question, median, whose ranks are sessions of one thread: it asks for each, then hears each."""
+    with contextlib.ExitStack() as stack:
+        spec = support.spec("consensus", 4096)
+        sessions = [stack.enter_context(cenote.attach(spec, socket=socket)) for _ in range(RANKS)]
+        with concurrent.futures.ThreadPoolExecutor(RANKS) as pool:
+            joins = [pool.submit(s.join_group, "bench-one", r, RANKS, 30.0, wait=60.0) for r, s in enumerate(sessions)]
+            groups = [each.result() for each in joins]
+        times = []
+        for question in range(rounds):
+            begin = time.perf_counter()
+            for rank, group in enumerate(groups):
+                group.agree_start([question], [1000 + (question * 7 + rank * 13) % 50])
+            for group in groups:
+                assert question in group.agree_poll(10.0)
+            times.append(time.perf_counter() - begin)
+        for group in groups:
+            group.leave()
+    return statistics.median(times[rounds // 10 :])
+
+
 @contextlib.contextmanager
 def two_nodes() -> Iterator[list[Node]]:
     from node import free_ports, run_cenote
@@ -184,10 +207,11 @@ def main() -> None:
         with cenote.attach(support.spec("consensus", 4096), socket=str(node.socket)) as session:
             barrier = median_of_barrier(session, options.rounds)
         report.add("a session's barrier", barrier * 1e6, "us")
+        alone = in_one_process(str(node.socket), options.rounds)
         local, local_rate = measure([str(node.socket)] * RANKS, options.rounds)
-    report.add(
-        f"agree, {RANKS} ranks of one node", local * 1e6, "us", barrier * 1e6, f"<= {LOCAL_BOUND:g} x the barrier"
-    )
+    bound = f"<= {LOCAL_BOUND:g} x the barrier"
+    report.add(f"agree, {RANKS} ranks of one process", alone * 1e6, "us", barrier * 1e6, bound)
+    report.add(f"agree, {RANKS} processes of one node", local * 1e6, "us", barrier * 1e6, bound)
     report.add("the same in batches of 500", local_rate, "questions/s", PIPELINED, ">= 1")
     between = request_between_actors()
     report.add("a request between two nodes' actors", between * 1e6, "us")

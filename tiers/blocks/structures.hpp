@@ -15,6 +15,7 @@
 #include "tiers/blocks/account.hpp"
 #include "tiers/blocks/bounded_blocks.hpp"
 #include "tiers/blocks/chain.hpp"
+#include "tiers/blocks/published.hpp"
 #include "tiers/blocks/slab.hpp"
 #include "tiers/blocks/types.hpp"
 #include "tiers/eviction/policy.hpp"
