@@ -518,6 +518,9 @@ result<bool> session::wait(prefetch_ticket& ticket, time_point until) {
       ticket.done = true;
       break;
     }
+    if (ticket.requests.empty()) {  // of a request that is followed, the last question could not be asked
+      if (auto asked = ask_for_keys(ticket); !asked) return std::unexpected(asked.error());
+    }
     const auto now = steady_clock::now();
     const auto outcome = channel_.watch(*ticket.requests.front(), std::min(until, now + look_for_restart));
     if (!outcome) {
@@ -535,9 +538,6 @@ result<bool> session::wait(prefetch_ticket& ticket, time_point until) {
     ticket.requests.erase(ticket.requests.begin());
     if ((*outcome)->code == 0 && ticket.follows) {
       take_keys(ticket, *answered);
-      if (!ticket.done) {
-        if (auto asked = ask_for_keys(ticket); !asked) return std::unexpected(asked.error());
-      }
       continue;
     }
     if ((*outcome)->code != 0) {
@@ -599,6 +599,7 @@ result<std::uint64_t> session::publish(std::span<const std::byte> request, key_b
     if (!answer) return std::unexpected(answer.error());
     if (answer->code != 0) return refused_publication(static_cast<error_code>(answer->code));
     published = answer->value;
+    if (!first) first = published - count;  // the rest goes behind these, or is refused where these are not known
     done += count;
   } while (done < keys.count);
   return published;

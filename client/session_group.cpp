@@ -185,7 +185,11 @@ std::string late_text(const group_ticket& group) {
 }  // namespace
 
 result<std::uint64_t> session::decided(group_ticket& group, const request& answered) {
-  if (answered.outcome.code == 0) return answered.outcome.value;
+  if (answered.outcome.code == 0) {
+    const std::lock_guard lock(group.mutex);  // another thread may have heard meanwhile that all is void
+    if (group.lost) return std::unexpected(*group.lost);
+    return answered.outcome.value;
+  }
   const error why = refusal_of(answered);
   if (why.code() == error_code::group_lost) return std::unexpected(lose(group, why.message()));
   return std::unexpected(why.in(name_of_group(group)));

@@ -609,7 +609,7 @@ void agreement::take_decided(const std::string& from, const peer::decided_length
   if (!is_of_coordinator(*of, from)) return;
   for (const peer::decision& each : what.decisions) take_decision(*of, each);
   const std::uint64_t count = what.decisions.size();
-  if (what.first <= of->heard_up_to + 1 || !options_.rules.counts_gaps)
+  if (count != 0 && what.first != 0 && (what.first <= of->heard_up_to + 1 || !options_.rules.counts_gaps))
     of->heard_up_to = std::max(of->heard_up_to, what.first + count - 1);
   if (count != 0) of->owes_word = true;
   for (const std::uint64_t each : what.too_old) take_too_old(*of, each);

@@ -201,7 +201,7 @@ void group_coordinator::take(const std::string& from, peer::incarnation born, co
     return;
   }
   member_node& in = member->second;
-  if (what.heard_up_to > last_decision()) {
+  if (what.heard_up_to > in.sent_up_to) {
     ++counters_.stray_frames;  // nothing of the kind was sent
     return;
   }

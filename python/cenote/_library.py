@@ -190,6 +190,7 @@ _SIGNATURES: dict[str, tuple[object, ...]] = {
     "cenote_agree": (c_void_p, c_uint64, c_uint64, POINTER(c_uint64)),
     "cenote_agree_start": (c_void_p, c_void_p, c_size_t),
     "cenote_agree_poll": (c_void_p, c_void_p, c_size_t, c_uint64, POINTER(c_size_t)),
+    "cenote_group_leave": (c_void_p,),
     "cenote_stats_of": (c_void_p, POINTER(Stats)),
 }
 

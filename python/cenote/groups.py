@@ -47,7 +47,8 @@ class Group:
     def __init__(self, core: Core, handle: c_void_p, name: str, rank: int, size: int, timeout: float) -> None:
         self.name, self.rank, self.size, self.timeout = name, rank, size, timeout
         self._core = core
-        self._raw: c_void_p | None = handle
+        self._raw = handle
+        self._has_left = False
 
     def agree(self, question: int, length: int) -> int:
         """The least length that the ranks have for a question; 0 when one did not say its own in time.
@@ -128,13 +129,13 @@ class Group:
 
     def leave(self) -> None:
         """Ends the group for all of its ranks: their calls raise GroupLost. Leaving twice is allowed."""
-        raw, self._raw = self._raw, None
-        if raw is not None and self._core.handle:
-            lib.library.cenote_group_free(raw)
+        if not self._has_left and self._core.handle:
+            self._has_left = True
+            lib.library.cenote_group_leave(self._raw)  # freed with this object: another thread may be in a call
 
     @property
     def _handle(self) -> c_void_p:
-        if self._raw is None:
+        if self._has_left:
             raise Closed("this rank has left the group")
         return self._raw
 
@@ -148,7 +149,8 @@ class Group:
 
     def __del__(self) -> None:
         try:
-            self.leave()
+            if self._core.handle:
+                lib.library.cenote_group_free(self._raw)
         except Exception:  # also when the interpreter is ending: then no module's name can be used here
             return
 

@@ -482,7 +482,8 @@ class Session:
         place = lib.APPEND if first is None else _not_negative(first, "first")
         number = self._group(group).number
         call = lib.library.cenote_publish
-        lib.check(call(self._handle, name, len(name), pack_keys(keys), number, place, int(end), byref(known)))
+        core = self._core  # kept: another thread may close the session meanwhile
+        lib.check(call(core.handle, name, len(name), pack_keys(keys), number, place, int(end), byref(known)))
         return known.value
 
     def follow(

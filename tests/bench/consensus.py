@@ -3,8 +3,8 @@
 round trips of the same run and gloo's all_reduce(min), which SGLang uses on the processor (torch comes with the
 engines' environment, scripts/engine-venv vllm; without it that row says so).
 
-Ranks are processes of their own, as engines' are: on a machine with fewer processors than ranks they take turns. So there is
-a row, too, for ranks that are sessions of one process, whose one thread asks for each and then hears each.
+Ranks are processes of their own, as engines' are: on a machine with fewer processors than ranks they take turns. So
+there is a row, too, for ranks that are sessions of one process, whose one thread asks for each and then hears each.
 """
 
 from __future__ import annotations

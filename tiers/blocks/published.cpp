@@ -120,8 +120,11 @@ void published::follow(const handover::order& what, boot_time now) {
     followers_.erase(known);
   }
   if (what.ends) return;
-  if (followers_.size() >= limits_.followers) {
-    news_.push_back({.number = what.number, .is_over = true, .code = error_code::limit_exceeded});
+  const auto same =
+      std::ranges::count_if(followers_, [&](const auto& each) { return each.second.request == what.request; });
+  if (followers_.size() >= limits_.followers || static_cast<std::size_t>(same) >= limits_.request_followers) {
+    news_.push_back(
+        {.number = what.number, .first = what.position, .is_over = true, .code = error_code::limit_exceeded});
     return;
   }
   // A tenth more than a part of one: who follows has a clock of its own, and ends it.

@@ -26,6 +26,7 @@ struct published_limits {
   std::size_t keys = std::size_t{1} << 18, session_keys = std::size_t{1} << 17;
   std::size_t request_keys = handover::most_request_keys;
   std::size_t followers = 4096;
+  std::size_t request_followers = 64;      ///< each of them hears of all keys
   tenths life = std::chrono::seconds(60);  ///< of a request, since its last change
 };
 

@@ -139,6 +139,11 @@ bool planner::fits_key_limits(const request& incoming) const noexcept {
     all += each.keys->size();
     own += each.session == incoming.session ? each.keys->size() : 0;
   }
+  for (const auto& [number, each] : held_) {  // of follows
+    if (!each.keys) continue;
+    all += each.keys->size();
+    own += each.session == incoming.session ? each.keys->size() : 0;
+  }
   for (const auto& [session, each] : gathering_) all += session == incoming.session ? 0 : each.keys.size();
   return own <= max_session_keys && all <= max_keys;
 }

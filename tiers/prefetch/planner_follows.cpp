@@ -58,6 +58,11 @@ bool planner::fits_grown(const prefetch_job& job, std::size_t more) const noexce
     all += each.keys->size();
     own += each.session == job.session ? each.keys->size() : 0;
   }
+  for (const auto& [number, each] : held_) {
+    if (!each.keys) continue;
+    all += each.keys->size();
+    own += each.session == job.session ? each.keys->size() : 0;
+  }
   return job.keys->size() + more <= max_chain && own <= max_session_keys && all <= max_keys;
 }
 

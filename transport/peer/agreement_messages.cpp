@@ -258,6 +258,7 @@ result<group_saying> decode_group_saying(std::span<const std::byte> body) {
   } else if (kind == static_cast<std::uint8_t>(saying_kind::refused)) {
     refused_ranks refused{.group = group};
     refused.code = static_cast<error_code>(reader.get<std::uint16_t>());
+    if (refused.code == error_code::ok) is_good = false;
     refused.lives = get_questions(reader, most_group_ranks, is_good);
     refused.why = get_reason(reader, is_good);
     what = std::move(refused);

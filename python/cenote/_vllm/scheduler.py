@@ -84,6 +84,7 @@ class Scheduler:
         self._connecting = threading.Lock()
         self._generation = ""  # of the weights, after a reset
         self._generations = 0  # how many of them
+        self._is_own = False  # its instance: no other engine has it
         self._closed = False
         self._groups: list[model.Group] = []
         self._block_size = 1
@@ -177,6 +178,7 @@ class Scheduler:
             for share in map(self._places.share_of, range(self._places.nodes))
         ]
         self._spec = specs[0]
+        self._is_own = bool(generation)
         connection = Connection(
             self._spec, self._settings, max_pins=_MAX_PINS, deadline=_DEADLINE, name="vllm-scheduler"
         )
@@ -266,6 +268,8 @@ class Scheduler:
             why = "requests of models with sliding windows are not handed over"
         elif self._agreement is not None:  # each has parts of a block only, and terms name one
             why = "requests of an engine whose ranks are on several nodes are not handed over"
+        elif self._is_own:
+            why = "requests of an engine that was reset, or whose weights are not certain, are not handed over"
         else:
             return True
         if not self._refuses:
