@@ -132,18 +132,20 @@ std::size_t planner::open_prefetches_of(std::uint64_t session) const noexcept {
 }
 
 /// Bounds the memory of keys, which live until their prefetch is answered: a session's, and all.
+std::pair<std::size_t, std::size_t> planner::keys_with(std::uint64_t session, std::size_t more) const noexcept {
+  std::size_t all = more;
+  std::size_t own = more;
+  const auto add = [&](std::uint64_t whose, std::size_t count) {
+    all += count;
+    own += whose == session ? count : 0;
+  };
+  for (const auto& [number, each] : jobs_) add(each.session, each.keys->size());
+  for (const auto& [number, each] : held_) add(each.session, each.keys ? each.keys->size() : 0);
+  return {all, own};
+}
+
 bool planner::fits_key_limits(const request& incoming) const noexcept {
-  std::size_t all = incoming.keys.size();
-  std::size_t own = incoming.keys.size();
-  for (const auto& [number, each] : jobs_) {
-    all += each.keys->size();
-    own += each.session == incoming.session ? each.keys->size() : 0;
-  }
-  for (const auto& [number, each] : held_) {  // of follows
-    if (!each.keys) continue;
-    all += each.keys->size();
-    own += each.session == incoming.session ? each.keys->size() : 0;
-  }
+  auto [all, own] = keys_with(incoming.session, incoming.keys.size());
   for (const auto& [session, each] : gathering_) all += session == incoming.session ? 0 : each.keys.size();
   return own <= max_session_keys && all <= max_keys;
 }

@@ -248,6 +248,8 @@ class planner {
   void expire(time_point now);
   void refund(std::uint32_t instance, std::uint64_t bytes) noexcept;
   [[nodiscard]] std::size_t open_prefetches_of(std::uint64_t session) const noexcept;
+  /// Keys of all that is open or kept, and of the session's own, with `more` of it.
+  [[nodiscard]] std::pair<std::size_t, std::size_t> keys_with(std::uint64_t session, std::size_t more) const noexcept;
   [[nodiscard]] bool fits_key_limits(const request& incoming) const noexcept;
 
   options options_;

@@ -52,17 +52,7 @@ bool planner::waits_for_more(const prefetch_job& job) noexcept {
 
 /// As fits_key_limits(), of a chain that grows.
 bool planner::fits_grown(const prefetch_job& job, std::size_t more) const noexcept {
-  std::size_t all = more;
-  std::size_t own = more;
-  for (const auto& [number, each] : jobs_) {
-    all += each.keys->size();
-    own += each.session == job.session ? each.keys->size() : 0;
-  }
-  for (const auto& [number, each] : held_) {
-    if (!each.keys) continue;
-    all += each.keys->size();
-    own += each.session == job.session ? each.keys->size() : 0;
-  }
+  const auto [all, own] = keys_with(job.session, more);
   return job.keys->size() + more <= max_chain && own <= max_session_keys && all <= max_keys;
 }
 
