@@ -133,7 +133,7 @@ progress prefetch_requests::run_follow(batch& work, session& session, const subm
     gathering.what = is_last ? prefetch::request::kind::more : prefetch::request::kind::follow;
     gathering.position = entry.argument;
     gathering.patience = std::chrono::nanoseconds(std::min<std::uint64_t>(entry.argument, most_patience));
-  } else {
+  } else if (is_sane) {
     gathering.node = {reinterpret_cast<const char*>(entry.key), entry.key_size};
   }
   const bool fits = is_last == (is_second || entry.key_size == 0);  // a name has a second entry, and no third

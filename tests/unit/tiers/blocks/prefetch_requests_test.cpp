@@ -65,6 +65,22 @@ BOOST_AUTO_TEST_CASE(another_requests_entry_begins_anew) {
   BOOST_TEST(whole[0].keys.size() == 1U);
 }
 
+BOOST_AUTO_TEST_CASE(a_follow_whose_second_entry_says_more_bytes_than_it_has_is_refused_unread) {
+  const auto follow = [&](std::uint8_t size, bool last) {
+    submission entry;  // the sanitizer sees what is read behind it
+    entry.op = operation::follow;
+    entry.request = 7;
+    entry.key_size = size;
+    if (last) entry.flags = submission::flag_last;
+    return of.prefetching.run_follow(work, by, entry);
+  };
+  follow(8, false);
+  follow(255, true);
+  BOOST_TEST(of.prefetching.take_prefetches().empty());
+  BOOST_REQUIRE(work.completions.size() == 1U);
+  BOOST_TEST(work.completions[0].code == static_cast<std::uint16_t>(error_code::malformed));
+}
+
 BOOST_AUTO_TEST_CASE(the_present_prefix_is_held_until_the_job_is_released) {
   const memory::block_ref ref = present(in, 1);
   (void)present(in, 3);

@@ -34,6 +34,10 @@ bool is_to_fail() noexcept {
   if (memory == nullptr) throw std::bad_alloc();
   return memory;
 }
+// The standard library's algorithms ask for their buffers so, and give them back to the `delete` below.
+[[gnu::noinline]] void* operator new(std::size_t size, const std::nothrow_t& /*tag*/) noexcept {
+  return is_to_fail() ? nullptr : std::malloc(size == 0 ? 1 : size);
+}
 [[gnu::noinline]] void operator delete(void* memory) noexcept {
   std::free(memory);
 }
