@@ -5,6 +5,7 @@ count_tests.py pytest <report> <exit status of pytest>
 Prints "passed failed skipped"; what failed goes to stderr.
 """
 
+import re
 import sys
 import xml.etree.ElementTree as ET
 from pathlib import Path
@@ -36,10 +37,21 @@ def count_ctest(report: Path, folder: Path) -> tuple[int, int, int]:
         except (OSError, ET.ParseError):
             numbers = (1, 0, 0) if good else (0, 0, 0)
         if not good and numbers[1] == 0:
-            print(f"  failed: {name} as a whole ({program.get('status')})", file=sys.stderr)
+            print(f"  failed: {name} as a whole ({program.get('status')}): {last_words(program)}", file=sys.stderr)
             numbers = (numbers[0], 1, numbers[2])
         total = [a + b for a, b in zip(total, numbers, strict=True)]
     return total[0], total[1], total[2]
+
+
+def last_words(program: ET.Element) -> str:
+    """What the sanitizers found and where, else how the output ends."""
+    output = program.findtext("system-out") or ""
+    found = [
+        line.strip()
+        for line in output.splitlines()
+        if re.search(r"ERROR: |WARNING: Thread|SUMMARY: |runtime error", line)
+    ]
+    return " | ".join(found[:6])[:600] or " ".join(output.split())[-400:]
 
 
 def count_pytest(report: Path, status: int) -> tuple[int, int, int]:
