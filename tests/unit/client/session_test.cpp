@@ -424,7 +424,7 @@ BOOST_AUTO_TEST_CASE(an_answer_that_another_thread_took_off_the_ring_wakes_who_w
     while (!enough) static_cast<void>(test.session->wait(ticket, std::chrono::steady_clock::now()));
   });
   int stalls = 1;
-  for (int round = 0; round < 3 && stalls != 0; ++round) {  // a machine with more to do may stall one, too
+  for (int round = 0; round < 12 && stalls != 0; ++round) {  // a machine with more to do may stall one, too
     stalls = 0;
     for (int i = 0; i < calls; ++i) {
       const auto begun = std::chrono::steady_clock::now();
