@@ -168,8 +168,7 @@ void consensus::end_rank(session_ranks& session, rank_id id, std::string_view wh
   const auto rank = ranks_.extract(id);
   session.by_handle.erase(rank.mapped().handle);
   agreement_.leave(id, now_());
-  if (!rank.mapped().is_formed)
-    push_refusal(session.answers, rank.mapped().join_request, error_code::group_lost, why);
+  if (!rank.mapped().is_formed) push_refusal(session.answers, rank.mapped().join_request, error_code::group_lost, why);
   for (const auto& [question, request] : rank.mapped().open)
     push_refusal(session.answers, request, error_code::group_lost, std::exchange(why, {}));
 }
