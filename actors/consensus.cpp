@@ -112,13 +112,17 @@ void consensus::join(const group_requests& from, session_ranks& session, const s
   memory::join_terms terms = memory::join_terms::of(entry);
   if (terms.handle == 0 || session.by_handle.contains(terms.handle))
     return refuse(error_code::invalid_argument, "the handle is 0 or in use");
+  drop_same(session, terms);
   if (session.by_handle.size() >= memory::most_rank_groups)
     return refuse(error_code::limit_exceeded, "a session is in 64 groups at most: leave one");
   const rank_id id = ++last_rank_;
   session.by_handle.emplace(terms.handle, id);
-  ranks_.emplace(
-      id,
-      membership{.session = from.session->number, .handle = terms.handle, .join_request = entry.request, .open = {}});
+  ranks_.emplace(id, membership{.session = from.session->number,
+                                .handle = terms.handle,
+                                .join_request = entry.request,
+                                .group = terms.name,
+                                .rank = terms.rank,
+                                .open = {}});
   agreement_.join({.id = id,
                    .group = std::move(terms.name),
                    .shared = from.session->shared_identity,
@@ -146,16 +150,27 @@ void consensus::agree(session_ranks& session, const submission& entry) {
 
 void consensus::leave(session_ranks& session, const submission& entry) {
   const auto found = session.by_handle.find(entry.grant_version);
-  if (found != session.by_handle.end()) {
-    const auto rank = ranks_.extract(found->second);
-    session.by_handle.erase(found);
-    agreement_.leave(rank.key(), now_());
-    if (!rank.mapped().is_formed)
-      push_refusal(session.answers, rank.mapped().join_request, error_code::group_lost, "this rank left");
-    for (const auto& [question, request] : rank.mapped().open)
-      push_done(session.answers, request, error_code::group_lost);
-  }
+  if (found != session.by_handle.end()) end_rank(session, found->second, "this rank left");
   push_done(session.answers, entry.request, error_code::ok, 1);
+}
+
+/// Of a session that joins as a rank that it is already: to join again is to leave, also if its word did not arrive.
+void consensus::drop_same(session_ranks& session, const memory::join_terms& terms) {
+  const auto same = std::ranges::find_if(session.by_handle, [&](const auto& each) {
+    const membership& rank = ranks_.at(each.second);
+    return rank.rank == terms.rank && rank.group == terms.name;
+  });
+  if (same != session.by_handle.end()) end_rank(session, same->second, "this rank joined again");
+}
+
+/// What it has open is answered.
+void consensus::end_rank(session_ranks& session, rank_id id, std::string_view why) {
+  const auto rank = ranks_.extract(id);
+  session.by_handle.erase(rank.mapped().handle);
+  agreement_.leave(id, now_());
+  if (!rank.mapped().is_formed) push_refusal(session.answers, rank.mapped().join_request, error_code::group_lost, why);
+  for (const auto& [question, request] : rank.mapped().open)
+    push_refusal(session.answers, request, error_code::group_lost, std::exchange(why, {}));
 }
 
 void consensus::end_session(std::uint64_t number) {

@@ -6,6 +6,7 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <unordered_map>
 #include <vector>
 
@@ -46,6 +47,8 @@ class consensus final : public consensus_actor::base {
     std::uint64_t session = 0;
     std::uint32_t handle = 0;
     std::uint32_t join_request = 0;
+    std::string group;
+    std::uint32_t rank = 0;
     bool is_formed = false;
     bool says_why = true;                                        ///< no question of it was answered `lost` yet
     std::unordered_multimap<std::uint64_t, std::uint32_t> open;  ///< question -> request
@@ -66,6 +69,8 @@ class consensus final : public consensus_actor::base {
   void join(const group_requests& from, session_ranks& session, const memory::submission& entry);
   void agree(session_ranks& session, const memory::submission& entry);
   void leave(session_ranks& session, const memory::submission& entry);
+  void drop_same(session_ranks& session, const memory::join_terms& terms);
+  void end_rank(session_ranks& session, cluster::rank_id id, std::string_view why);
   void end_session(std::uint64_t number);
   void went_down(const caf::actor_addr& who);
   void finish_turn(std::uint64_t bad_link = 0, std::string why = {});

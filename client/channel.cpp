@@ -130,15 +130,16 @@ request_ptr channel::make_request() {
 
 result<request_ptr> channel::submit(std::span<memory::submission> batch, time_point until) {
   if (auto ok = prepare_to_submit(until); !ok) return std::unexpected(ok.error());
-  const std::lock_guard lock(submit_mutex_);
+  std::unique_lock lock(submit_mutex_);
   send_orphans();
-  if (auto ok = wait_for_room(batch.size(), until); !ok) return std::unexpected(ok.error());
+  if (auto ok = wait_for_room(lock, batch.size(), until); !ok) return std::unexpected(ok.error());
   request_ptr made;
   {
     const std::lock_guard inner(mutex_);
     made = make_request();
     if (batch.front().op == memory::operation::reserve) {
       made->answers.resize(batch.size());
+      made->reserves = true;
       made->parts = batch.front().argument;
     } else if (batch.front().op == memory::operation::follow) {
       made->answers.resize(memory::handed_keys::most * memory::handed_keys::pieces_of(max_key_bytes));
@@ -155,9 +156,9 @@ result<request_ptr> channel::submit(std::span<memory::submission> batch, time_po
 
 result<std::vector<request_ptr>> channel::submit_each(std::span<memory::submission> entries, time_point until) {
   if (auto ok = prepare_to_submit(until); !ok) return std::unexpected(ok.error());
-  const std::lock_guard lock(submit_mutex_);
+  std::unique_lock lock(submit_mutex_);
   send_orphans();
-  if (auto ok = wait_for_room(entries.size(), until); !ok) return std::unexpected(ok.error());
+  if (auto ok = wait_for_room(lock, entries.size(), until); !ok) return std::unexpected(ok.error());
   std::vector<request_ptr> made;
   made.reserve(entries.size());
   {
@@ -175,22 +176,48 @@ result<std::vector<request_ptr>> channel::submit_each(std::span<memory::submissi
   return made;
 }
 
-result<void> channel::wait_for_room(std::size_t places, time_point until) {
-  if (rings_.room() >= places) return {};
-  ring();  // it may be full of touch records that nobody rang for
+/// `lock` holds submit_mutex_, also afterwards, but not while anybody waits: one with little time does not wait for one
+/// with much. One after the other, so that who wants many places gets them.
+result<void> channel::wait_for_room(std::unique_lock<std::mutex>& lock, std::size_t places, time_point until) {
+  if (want_room_ == 0 && rings_.room() >= places) return {};
+  static_cast<void>(rings_.publish());  // what was pushed before: a place that nobody shows is never free again
+  ring();                               // it may be full of touch records that nobody rang for
+  ++want_room_;
+  lock.unlock();
+  const std::unique_lock<deadline_mutex> turn(room_turn_, until);
+  result<void> status = turn.owns_lock() ? result<void>{} : std::unexpected(late());
   auto look_at_socket = steady_clock::now();
-  while (rings_.room() < places) {
-    drain();  // the worker may be waiting for room in the completion ring
-    if (auto ok = check(); !ok) return ok;
-    const auto now = steady_clock::now();
-    if (now >= until) return std::unexpected(late());
-    if (now >= look_at_socket) {
-      if (auto ok = recover(until); !ok) return ok;
-      look_at_socket = now + milliseconds{10};
-    }
-    std::this_thread::sleep_for(full_ring_pause);
+  lock.lock();
+  while (status && rings_.room() < places) {
+    lock.unlock();
+    status = look_for_room(look_at_socket, until);
+    lock.lock();
   }
+  --want_room_;
+  return status;
+}
+
+result<void> channel::look_for_room(time_point& look_at_socket, time_point until) {
+  drain();  // the worker may be waiting for room in the completion ring
+  if (auto ok = check(); !ok) return ok;
+  const auto now = steady_clock::now();
+  if (now >= until) return std::unexpected(late());
+  if (now >= look_at_socket) {
+    if (auto ok = recover(until); !ok) return ok;
+    look_at_socket = now + milliseconds{10};
+  }
+  std::this_thread::sleep_for(full_ring_pause);
   return {};
+}
+
+/// Those of post_later(), as far as there is room. Called with submit_mutex_ and mutex_ held.
+void channel::send_late_words() {
+  const std::size_t n = std::min(late_words_.size(), static_cast<std::size_t>(rings_.room()));
+  for (memory::submission& each : std::span(late_words_).first(n)) {
+    set_position(std::span(&each, 1), 0);
+    rings_.push(each);  // request number 0: nobody waits for the answer
+  }
+  late_words_.erase(late_words_.begin(), late_words_.begin() + static_cast<std::ptrdiff_t>(n));
 }
 
 /// Gives back what arrived for requests that nobody waits for. Called with submit_mutex_ held.
@@ -198,6 +225,7 @@ void channel::send_orphans() {
   std::vector<memory::submission> batch;
   {
     const std::lock_guard lock(mutex_);
+    if (!late_words_.empty()) send_late_words();
     if (orphans_.empty()) return;
     const std::size_t n = std::min({orphans_.size(), max_batch, static_cast<std::size_t>(rings_.room())});
     batch.assign(orphans_.end() - static_cast<std::ptrdiff_t>(n), orphans_.end());
@@ -216,7 +244,7 @@ void channel::touch(std::span<memory::submission> batch) noexcept {
     relax();
     static_cast<void>(lock.try_lock());
   }
-  if (!lock.owns_lock() || rings_.room() < batch.size()) {
+  if (!lock.owns_lock() || want_room_ != 0 || rings_.room() < batch.size()) {
     memory_.header().touches_dropped.fetch_add(batch.size(), std::memory_order_relaxed);
     if (lock.owns_lock()) ring();
     return;
@@ -240,12 +268,7 @@ result<memory::completion> channel::call(std::span<memory::submission> batch, ti
 result<void> channel::post(std::span<memory::submission> batch, time_point until) {
   auto made = submit(batch, until);
   if (!made) return std::unexpected(made.error());
-  const std::lock_guard lock(mutex_);
-  if ((*made)->done) {
-    requests_.erase((*made)->number);
-  } else {
-    abandon(**made);
-  }
+  forget(**made);
   return {};
 }
 
@@ -326,11 +349,13 @@ void channel::forget(request& which) {
   }
 }
 
-/// Called with mutex_ held. What was reserved so far goes back at once, the rest when it arrives.
+/// Called with mutex_ held. What was reserved so far goes back at once, the rest when it arrives; of what reserves
+/// nothing no answer matters, and none may come: a worker that is replaced takes questions that it has read with it.
 void channel::abandon(request& which) {
   which.abandoned = true;
   for (const memory::completion& answer : which.answers) orphan(answer, which.parts);
   which.answers.clear();
+  if (!which.reserves) requests_.erase(which.number);
 }
 
 /// Reaps for all until it is ready, the deadline is over, or the session is.
@@ -430,6 +455,12 @@ void channel::release_later(std::span<const memory::submission> releases) {
   orphans_.insert(orphans_.end(), releases.begin(), releases.end());
 }
 
+void channel::post_later(const memory::submission& word) {
+  const std::lock_guard lock(mutex_);
+  late_words_.push_back(word);
+  late_words_.back().request = 0;
+}
+
 /// Called with mutex_ held: a block that was reserved for nobody is given back with the next batch.
 void channel::orphan(const memory::completion& entry, std::uint64_t parts) {
   if (entry.kind != memory::completion_kind::reserved) return;
@@ -460,7 +491,10 @@ held_list channel::list_held() {
 }
 
 result<void> channel::recover(time_point until) {
-  const std::lock_guard lock(recover_mutex_);
+  const std::unique_lock<deadline_mutex> lock(recover_mutex_, until);
+  if (!lock.owns_lock()) {
+    return fail(error_code::node_restarting, "the node's worker is away and did not come back before the deadline");
+  }
   if (!epoch_changed() && !socket_->hung_up()) return {};  // another thread was faster, or all is well
   if (auto ok = check(); !ok) return ok;
   away_.store(true, std::memory_order_relaxed);

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "client/connection.hpp"
+#include "client/deadline_mutex.hpp"
 #include "client/fork_guard.hpp"
 #include "client/grant_pool.hpp"
 #include "client/spin_habit.hpp"
@@ -27,6 +28,7 @@ namespace cenote::client {
 struct request {
   std::uint32_t number = 0;
   std::uint64_t parts = 0;  ///< of a reserve: the parts asked for
+  bool reserves = false;
   bool done = false;
   bool abandoned = false;                   ///< nobody waits any more; what it still brings goes back
   memory::completion outcome;               ///< the `done` completion
@@ -84,6 +86,9 @@ class channel {
   /// Releases that could not be sent: they go before the next batch. Their blocks are written no more.
   void release_later(std::span<const memory::submission> releases);
 
+  /// A request of one entry that post() could not send: it goes before the next batch.
+  void post_later(const memory::submission& word);
+
   /// The end of a batch if it came already; then the batch is forgotten as after wait().
   [[nodiscard]] std::optional<memory::completion> poll(request& which);
 
@@ -102,7 +107,9 @@ class channel {
   [[nodiscard]] std::uint64_t reattaches() const noexcept { return reattaches_.load(std::memory_order_relaxed); }
 
  private:
-  result<void> wait_for_room(std::size_t places, time_point until);
+  result<void> wait_for_room(std::unique_lock<std::mutex>& lock, std::size_t places, time_point until);
+  result<void> look_for_room(time_point& look_at_socket, time_point until);
+  void send_late_words();
   void send_orphans();
   void abandon(request& which);
   using ready_test = std::function<bool()>;  ///< called with mutex_ held
@@ -131,14 +138,17 @@ class channel {
   reservations* held_;
   fork_guard process_;
 
-  std::mutex submit_mutex_;     ///< the submission half of rings_
+  std::mutex submit_mutex_;     ///< the submission half of rings_; nobody waits with it
   memory::client_rings rings_;  ///< the completion half under mutex_; arm and disarm by the reaping thread
+  std::size_t want_room_ = 0;   ///< threads that wait for room, under submit_mutex_: who comes later stands behind them
+  deadline_mutex room_turn_;    ///< of those, the one that looks
   std::uint32_t next_request_ = 1;
 
   std::mutex mutex_;  ///< all below but the atomics
   std::condition_variable arrived_;
   std::unordered_map<std::uint32_t, request_ptr> requests_;
-  std::vector<memory::submission> orphans_;  ///< releases of reservations that nobody waited for
+  std::vector<memory::submission> orphans_;     ///< releases of reservations that nobody waited for
+  std::vector<memory::submission> late_words_;  ///< of post_later()
   bool reaping_ = false;
   spin_habit spins_;  ///< of the thread that reaps
 
@@ -147,7 +157,7 @@ class channel {
   std::atomic<bool> has_ended_{false};
   std::atomic<bool> stopped_{false};
   std::atomic<bool> away_{false};  ///< the worker was gone when we last looked
-  std::mutex recover_mutex_;
+  deadline_mutex recover_mutex_;
   std::atomic<std::uint64_t> epoch_;
   std::atomic<std::uint64_t> reattaches_{0};
 };

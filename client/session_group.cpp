@@ -16,7 +16,7 @@ using std::chrono::nanoseconds;
 using std::chrono::steady_clock;
 
 constexpr milliseconds look_at_worker{50};  // how soon a waiting rank sees that its worker was replaced
-constexpr milliseconds leave_patience{100};
+constexpr milliseconds leave_patience{2};   // then it goes with the next call: this one has had its time
 
 std::string milliseconds_text(nanoseconds time) {
   return std::to_string(std::chrono::duration_cast<milliseconds>(time).count()) + " ms";
@@ -153,7 +153,7 @@ void session::say_leave(const group_ticket& group) {
   entry.op = memory::operation::leave;
   entry.grant_version = group.handle;
   entry.parent = group.epoch;
-  (void)channel_.post(std::span(&entry, 1), steady_clock::now() + leave_patience);
+  if (!channel_.post(std::span(&entry, 1), steady_clock::now() + leave_patience)) channel_.post_later(entry);
 }
 
 result<void> session::leave(group_ticket& group) {
@@ -241,6 +241,10 @@ result<void> session::start(group_ticket& group, std::span<const group_length> q
     const auto sent = channel_.submit_each(entries, until);
     if (!sent) return std::unexpected(lose_or_fail(group, sent.error()));
     const std::lock_guard lock(group.mutex);
+    if (group.lost) {  // by another thread: nobody looks at what is open any more
+      for (const request_ptr& each : *sent) channel_.forget(*each);
+      return std::unexpected(*group.lost);
+    }
     for (std::size_t i = 0; i < some.size(); ++i) {
       (*sent)[i]->tag = some[i].question;
       (*sent)[i]->until = until;

@@ -131,6 +131,7 @@ void group_coordinator::form_if_complete() {
   deadlines_.clear();
   decided_.clear();
   log_.clear();
+  in_log_.clear();
   floor_ = 0;
   first_in_log_ = 1;
   for (auto& [name, each] : waiting_) {
@@ -155,6 +156,7 @@ void group_coordinator::lose(const std::string& why, steady_time now) {
   deadlines_.clear();
   decided_.clear();
   log_.clear();
+  in_log_.clear();
   close();  // its rank 0 must leave, too
 }
 
@@ -219,8 +221,8 @@ void group_coordinator::gather(member_node& from, const peer::proposal& what, st
   const bool was_decided = decided_.contains(what.question);
   if (was_decided && options_.rules.decides_once) return;  // it is told, or will be told again
   if (!was_decided && what.question < floor_ && !open_.contains(what.question) && options_.rules.refuses_forgotten) {
-    // Decided and forgotten, or passed over: not known any more. What is decided and on its way comes first.
-    if (from.heard_up_to == last_decision() && from.too_old.size() < options_.most_open)
+    // Decided and forgotten, or passed over: not known any more. What is decided and on its way comes instead.
+    if (!in_log_.contains(what.question) && from.too_old.size() < options_.most_open)
       from.too_old.push_back(what.question);
     return;
   }
@@ -258,6 +260,7 @@ void group_coordinator::decide(std::uint64_t question, std::uint64_t length) {
     if (each.question == question) each.length = length;
   }
   log_.push_back({question, length});
+  in_log_.insert(question);
   if (decided_.size() > options_.most_remembered) {
     floor_ = std::max(floor_, decided_.begin()->first + 1);
     decided_.erase(decided_.begin());
@@ -290,6 +293,7 @@ void group_coordinator::trim_log() {
   std::uint64_t least = last_decision();
   for (const auto& [name, each] : table_) least = std::min(least, each.heard_up_to);
   while (first_in_log_ <= least) {
+    in_log_.erase(log_.front().question);
     log_.pop_front();
     ++first_in_log_;
   }

@@ -12,6 +12,7 @@
 #include <set>
 #include <string>
 #include <unordered_map>
+#include <unordered_set>
 #include <utility>
 #include <vector>
 
@@ -158,6 +159,7 @@ class group_coordinator {
   std::map<std::uint64_t, std::uint64_t> decided_;  ///< those that are remembered
   std::uint64_t floor_ = 0;                         ///< what is less and not remembered is not answered
   std::deque<peer::decision> log_;                  ///< what somebody has not acknowledged
+  std::unordered_set<std::uint64_t> in_log_;        ///< its questions
   std::uint64_t first_in_log_ = 1;
 
   std::map<std::string, told_node> telling_;

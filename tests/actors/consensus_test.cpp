@@ -347,6 +347,39 @@ BOOST_FIXTURE_TEST_CASE(ranks_join_again_after_a_loss, consensus_fixture) {
   BOOST_TEST((decided(*ranks[0], 20, 4) && decided(*ranks[1], 20, 4)));
 }
 
+BOOST_FIXTURE_TEST_CASE(a_session_that_joins_again_as_the_rank_it_is_has_left, consensus_fixture) {
+  const auto ranks = form(2);
+  ask(*ranks[0], agree_entry(2, 1, 10));
+  ask(*ranks[0], agree_entry(3, 2, 10));
+  ask(*ranks[0], join_entry("g", 0, 2, 7));  // that it left did not arrive
+  BOOST_TEST((refused(*ranks[0], 2, error_code::group_lost, "") && refused(*ranks[0], 3, error_code::group_lost, "")));
+  BOOST_TEST(of(*ranks[0], 2).text + of(*ranks[0], 3).text == "this rank joined again", "one of them says why");
+  BOOST_TEST(of(*ranks[0], 7).answers == 0U);
+  ask(*ranks[0], agree_entry(4, 1, 10));  // on the handle of before
+  BOOST_TEST(refused(*ranks[0], 4, error_code::invalid_argument, "or left"));
+  ask(*ranks[1], agree_entry(2, 1, 10));
+  BOOST_TEST(refused(*ranks[1], 2, error_code::group_lost, "rank 0 left"));
+  ask(*ranks[1], join_entry("g", 1, 2, 7));
+  BOOST_TEST((of(*ranks[0], 7).answers == 1 && of(*ranks[0], 7).code == error_code::ok));
+  for (fake_session* each : ranks) ask(*each, agree_entry(20, 1, 4, 7));
+  BOOST_TEST((decided(*ranks[0], 20, 4) && decided(*ranks[1], 20, 4)));
+  ask(*ranks[0], leave_entry(21, 1));  // the word of before arrives after all
+  for (fake_session* each : ranks) ask(*each, agree_entry(22, 2, 5, 7));
+  BOOST_TEST((decided(*ranks[0], 22, 5) && decided(*ranks[1], 22, 5)));
+}
+
+BOOST_FIXTURE_TEST_CASE(a_join_that_waits_ends_when_its_session_joins_again_and_others_stay, consensus_fixture) {
+  fake_session& who = attach();
+  ask(who, join_entry("g", 0, 3, 1));
+  ask(who, join_entry("g", 1, 3, 2));
+  ask(who, join_entry("h", 0, 3, 3));
+  ask(who, join_entry("g", 0, 3, 4));
+  BOOST_TEST(refused(who, 1, error_code::group_lost, "joined again"));
+  BOOST_TEST((of(who, 2).answers == 0 && of(who, 3).answers == 0 && of(who, 4).answers == 0));
+  ask(who, join_entry("g", 2, 3, 5));
+  BOOST_TEST((of(who, 2).code == error_code::ok && of(who, 4).code == error_code::ok && of(who, 5).answers == 1));
+}
+
 BOOST_FIXTURE_TEST_CASE(names_and_handles_that_make_no_sense_are_refused_in_words, consensus_fixture) {
   fake_session& who = attach();
   ask(who, join_entry("", 0, 1, 1));

@@ -167,6 +167,10 @@ void local_node::start() {
 
 void local_node::serve() {
   while (!stop_.load()) {
+    if (still_.load()) {
+      ::poll(nullptr, 0, 1);
+      continue;
+    }
     const auto waiting = rings_.waiting();
     if (waiting && *waiting > 0) {
       const submission entry = rings_.peek(0);
@@ -234,9 +238,9 @@ void local_node::run(const submission& entry) {
     case operation::join:
     case operation::agree:
     case operation::leave: return run_group(entry);
+    case operation::publish: publish(entry); break;
     case operation::clear:
     case operation::keep:
-    case operation::publish:
     case operation::follow:
     case operation::barrier: break;
   }
@@ -247,7 +251,22 @@ void local_node::run(const submission& entry) {
   answer.value = std::exchange(effects_, 0);
   answer.code = std::exchange(refusal_, std::uint16_t{0});
   answer.index = std::exchange(refusal_index_, 0U);
+  if (entry.op == operation::follow) answer.block = follows_end_.load() ? 1 : 0;
   if (!silent_.load()) rings_.push(answer);
+}
+
+/// Of one request.
+void local_node::publish(const submission& entry) {
+  if (entry.index == 0) {
+    const std::lock_guard lock(words_mutex_);
+    publications_.push_back(entry);
+    if (forgets_.load()) published_ = 0;
+    if (entry.argument != submission::no_place && entry.argument != published_)
+      refuse(entry, error_code::invalid_argument);
+  } else if (refusal_ == 0) {
+    ++published_;
+  }
+  effects_ = published_;
 }
 
 void local_node::run_group(const submission& entry) {

@@ -123,6 +123,17 @@ class local_node {
     const std::lock_guard lock(words_mutex_);
     hold_ = count;
   }
+  /// Reads its rings no more, until it goes on.
+  void stand_still(bool still) { still_.store(still); }
+  /// First entries of the batches that published keys so far. A node that forgets knows nothing of a batch any more
+  /// when the next one comes, as a worker that is replaced between them.
+  [[nodiscard]] std::vector<memory::submission> publications() const {
+    const std::lock_guard lock(words_mutex_);
+    return publications_;
+  }
+  void forget_publications(bool forgets) { forgets_.store(forgets); }
+  /// What is followed has no keys; from now on an answer says that it is over.
+  void end_follows() { follows_end_.store(true); }
   /// Commits and finishes are left without an answer.
   void be_silent(bool silent) { silent_.store(silent); }
 
@@ -137,6 +148,7 @@ class local_node {
   void give_back(const memory::submission& entry);
   void forget(const memory::submission& entry);
   void locate(const memory::submission& entry);
+  void publish(const memory::submission& entry);
   void run_group(const memory::submission& entry);
   void answer_group(const memory::submission& entry);
   void refuse(const memory::submission& entry, error_code code);
@@ -168,6 +180,8 @@ class local_node {
   std::vector<memory::submission> words_;
   std::vector<memory::submission> group_words_;
   std::vector<memory::submission> held_questions_;
+  std::vector<memory::submission> publications_;
+  std::uint64_t published_ = 0;  ///< keys
   error_code group_code_ = error_code::ok;
   std::string group_why_;
   std::size_t hold_ = 0;
@@ -177,6 +191,9 @@ class local_node {
   std::atomic<bool> repeat_{false};
   std::atomic<int> refuse_{0};
   std::atomic<bool> silent_{false};
+  std::atomic<bool> still_{false};
+  std::atomic<bool> forgets_{false};
+  std::atomic<bool> follows_end_{false};
   std::atomic<std::uint64_t> reach_{0};
   std::atomic<std::uint64_t> located_{0};
   std::atomic<bool> stop_{false};

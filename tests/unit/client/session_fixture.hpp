@@ -29,11 +29,12 @@ inline memory::shared_file opened_again(const memory::shared_file& file) {
 
 struct session_fixture {
   explicit session_fixture(std::uint32_t blocks = 128, std::uint32_t pins = 64, std::uint64_t parts = 1,
-                           std::chrono::milliseconds deadline = std::chrono::seconds(5))
+                           std::chrono::milliseconds deadline = std::chrono::seconds(5),
+                           const std::string& socket = "/nonexistent/cenote.sock")
       : owner(blocks, parts * part_bytes, pins), node(owner, (std::uint64_t{1} << parts) - 1) {
     client::session_options options;
     options.deadline = deadline;
-    options.socket = "/nonexistent/cenote.sock";
+    options.socket = socket;
     options.spec.id = "test";
     options.spec.tokens_per_block = 16;
     group_spec group{.name = "default", .parts = {}};

@@ -2,12 +2,20 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <atomic>
 #include <boost/test/unit_test.hpp>
+#include <cstdlib>
+#include <filesystem>
 #include <map>
+#include <memory>
+#include <string>
 #include <thread>
+#include <vector>
 
 #include "memory/group_terms.hpp"
 #include "tests/unit/client/session_fixture.hpp"
+#include "transport/local/socket.hpp"
 
 using namespace cenote;
 using namespace cenote::testing;
@@ -18,6 +26,7 @@ using std::chrono::milliseconds;
 using std::chrono::seconds;
 
 struct group_fixture : session_fixture {
+  using session_fixture::session_fixture;
   std::unique_ptr<client::group_ticket> join(milliseconds timeout = seconds(5)) {
     return must(session->join("replica", 3, 8, timeout, seconds(5)));
   }
@@ -28,8 +37,85 @@ struct group_fixture : session_fixture {
     for (const memory::submission& each : node.group_entries()) count += each.op == what ? 1 : 0;
     return count;
   }
+  /// A node that does not read its ring, which has so many places left.
+  void fill_ring(std::size_t room = 0) {
+    node.stand_still(true);
+    std::size_t left = memory::session_memory::submissions - room;
+    for (const auto& each : fillers) {
+      const std::size_t some = std::min(left, memory::most_open_questions);
+      must(session->start(*each, std::vector<client::group_length>(some)));
+      left -= some;
+    }
+  }
+  void await_full_ring() {
+    const auto& header = owner.session().header();
+    while (header.submit_tail.load() - header.submit_head.load() < memory::session_memory::submissions)
+      std::this_thread::yield();
+  }
+  /// Until the node has heard of a question.
+  void await_question() {
+    const auto is_question = [](const memory::submission& each) { return each.op == memory::operation::agree; };
+    while (std::ranges::none_of(node.group_entries(), is_question)) std::this_thread::yield();
+  }
   void replace_worker() { owner.session().header().worker_epoch.store(2, std::memory_order_release); }
+
+  std::vector<std::unique_ptr<client::group_ticket>> fillers;
 };
+
+struct full_ring_fixture : group_fixture {
+  explicit full_ring_fixture(milliseconds deadline = seconds(10)) : group_fixture(128, 64, 1, deadline) {
+    while (fillers.size() * memory::most_open_questions < memory::session_memory::submissions)
+      fillers.push_back(join(seconds(60)));
+  }
+};
+
+/// What a session meets that looks for the next worker: somebody who accepts, and says nothing.
+class deaf_node {
+ public:
+  deaf_node() : folder_((std::filesystem::temp_directory_path() / "cenote-test-XXXXXX").native()) {
+    BOOST_REQUIRE(::mkdtemp(folder_.data()) != nullptr);
+    listener_ = must(local::listen_at(path()));
+  }
+  deaf_node(const deaf_node&) = delete;
+  deaf_node& operator=(const deaf_node&) = delete;
+  ~deaf_node() { go(); }
+
+  [[nodiscard]] std::string path() const { return folder_ + "/cenote.sock"; }
+  void accept() {
+    while (!caller_) {
+      if (auto came = must(local::accept_one(listener_.get()))) caller_ = std::move(*came);
+      std::this_thread::yield();
+    }
+  }
+  void go() {
+    std::error_code ignored;
+    std::filesystem::remove_all(folder_, ignored);
+    listener_.reset();
+    caller_.reset();
+  }
+
+ private:
+  std::string folder_;
+  unique_fd listener_, caller_;
+};
+
+struct deaf_node_fixture : deaf_node, group_fixture {
+  deaf_node_fixture() : group_fixture(128, 64, 1, seconds(10), path()) {}
+};
+
+/// Calls give up soon.
+struct hasty_fixture : full_ring_fixture {
+  hasty_fixture() : full_ring_fixture(milliseconds(500)) {}
+};
+
+/// What still refers to questions that are open.
+std::vector<std::weak_ptr<client::request>> open_questions(client::group_ticket& group) {
+  const std::lock_guard lock(group.mutex);
+  return {group.open.begin(), group.open.end()};
+}
+bool all_are_gone(const std::vector<std::weak_ptr<client::request>>& all) {
+  return std::ranges::all_of(all, [](const auto& each) { return each.expired(); });
+}
 
 }  // namespace
 
@@ -212,6 +298,123 @@ BOOST_FIXTURE_TEST_CASE(threads_may_share_a_rank, group_fixture) {
   }
   for (std::thread& each : threads) each.join();
   BOOST_TEST(wrong == 0);
+}
+
+BOOST_FIXTURE_TEST_CASE(a_rank_at_a_full_ring_does_not_wait_behind_one_that_has_more_time, full_ring_fixture) {
+  const auto patient = join(seconds(30));
+  std::vector<std::unique_ptr<client::group_ticket>> hasty(8);
+  for (auto& each : hasty) each = join(milliseconds(5));
+  fill_ring(client::channel::max_batch);
+  std::atomic<bool> is_over{false};
+  result<void> started;
+  std::thread other([&] {
+    started = session->start(*patient, std::vector<client::group_length>(client::channel::max_batch + 1));
+    is_over = true;
+  });
+  await_full_ring();  // its last question waits for a place
+  for (const auto& each : hasty) BOOST_TEST((code_of(session->agree(*each, 1, 7)) == error_code::group_lost));
+  BOOST_TEST(!is_over);
+  node.stand_still(false);
+  other.join();
+  BOOST_TEST(started.has_value());
+  BOOST_TEST(heard(memory::operation::leave) == hasty.size(), "what did not fit into the ring is said later");
+}
+
+BOOST_FIXTURE_TEST_CASE(many_that_wait_at_a_full_ring_are_all_heard_when_it_has_room, full_ring_fixture) {
+  const auto group = join(seconds(60));
+  const auto hasty = join(milliseconds(20));
+  fill_ring();
+  std::vector<std::thread> threads;
+  std::atomic<int> wrong{0};
+  for (std::uint64_t t = 0; t < 4; ++t) {
+    threads.emplace_back([&, t] {
+      for (std::uint64_t i = 0; i < 50; ++i) {
+        const auto length = session->agree(*group, t * 1000 + i, i);
+        wrong += length && *length == i ? 0 : 1;
+      }
+    });
+  }
+  threads.emplace_back([&] {  // as many places at once as a batch may have
+    const auto started = session->start(*group, std::vector<client::group_length>(client::channel::max_batch));
+    wrong += started ? 0 : 1;
+  });
+  BOOST_TEST((code_of(session->agree(*hasty, 1, 1)) == error_code::group_lost));
+  node.stand_still(false);
+  for (std::thread& each : threads) each.join();
+  BOOST_TEST(wrong == 0);
+}
+
+BOOST_FIXTURE_TEST_CASE(a_join_does_not_wait_behind_a_call_that_looks_for_the_next_worker, deaf_node_fixture) {
+  node.stand_still(true);
+  std::atomic<bool> is_over{false};
+  std::thread other([&] {
+    static_cast<void>(session->barrier());
+    is_over = true;
+  });
+  node.stop();
+  accept();
+  BOOST_TEST((code_of(session->join("g", 0, 1, seconds(1), milliseconds(5))) == error_code::node_restarting));
+  BOOST_TEST(!is_over);
+  go();
+  other.join();
+}
+
+BOOST_FIXTURE_TEST_CASE(what_a_group_has_open_is_forgotten_with_it, group_fixture) {
+  const std::vector<client::group_length> questions{{1, 10}, {2, 20}};
+  const auto left = join();
+  const auto replaced = join();
+  const auto late = join(milliseconds(5));
+  node.be_silent(true);  // nothing of it is ever answered
+  std::vector<std::weak_ptr<client::request>> open;
+  for (client::group_ticket* each : {left.get(), replaced.get(), late.get()}) {
+    must(session->start(*each, questions));
+    const auto some = open_questions(*each);
+    open.insert(open.end(), some.begin(), some.end());
+  }
+  BOOST_TEST(open.size() == 6U);
+  std::vector<client::group_length> out(4);
+  must(session->leave(*left));
+  BOOST_TEST((code_of(session->poll(*late, out, seconds(60))) == error_code::group_lost));
+  replace_worker();
+  BOOST_TEST((code_of(session->poll(*replaced, out, {})) == error_code::group_lost));
+  BOOST_TEST(all_are_gone(open));
+}
+
+BOOST_FIXTURE_TEST_CASE(questions_that_were_sent_when_the_group_was_lost_are_not_open, full_ring_fixture) {
+  const auto group = join(seconds(60));
+  fill_ring(client::channel::max_batch);
+  result<void> started;
+  std::thread other(
+      [&] { started = session->start(*group, std::vector<client::group_length>(client::channel::max_batch + 1)); });
+  await_full_ring();  // and the rest waits for room
+  must(session->leave(*group));
+  node.stand_still(false);
+  other.join();
+  BOOST_TEST((code_of(started) == error_code::group_lost));
+  BOOST_TEST(open_questions(*group).empty());
+}
+
+BOOST_FIXTURE_TEST_CASE(a_rank_whose_group_another_thread_leaves_hears_no_number_of_it, group_fixture) {
+  const auto group = join();
+  node.hold_questions(1);
+  result<std::uint64_t> length = 0;
+  std::thread other([&] { length = session->agree(*group, 1, 10); });
+  await_question();
+  must(session->leave(*group));  // the node answers the question when it hears so
+  other.join();
+  BOOST_TEST((code_of(length) == error_code::group_lost));
+}
+
+BOOST_FIXTURE_TEST_CASE(a_followed_request_is_asked_for_again_after_a_wait_that_failed, hasty_fixture) {
+  const auto request = key_of(1);
+  auto ticket = must(session->follow(request, "other", 0, seconds(60)));
+  must(session->barrier());  // it is answered: that there are no keys yet
+  fill_ring();
+  const auto soon = std::chrono::steady_clock::now() + seconds(60);
+  BOOST_TEST((code_of(session->wait(ticket, soon)) == error_code::deadline_exceeded));
+  node.end_follows();
+  node.stand_still(false);
+  BOOST_TEST(must(session->wait(ticket, soon)));
 }
 
 #ifndef CENOTE_TSAN  // a fork of a process with threads is more than the thread sanitizer bears

@@ -387,6 +387,27 @@ BOOST_AUTO_TEST_CASE(a_forked_child_is_told_so) {
 }
 #endif
 
+BOOST_AUTO_TEST_CASE(a_publication_of_several_batches_says_where_each_but_the_first_belongs) {
+  fixture test;
+  const auto keys = keys_of(1, 1200);
+  const auto request = key_of(7);
+  BOOST_TEST(must(test.session->publish(request, batch_of(keys), 0, std::nullopt, true)) == 1200U);
+  const auto sent = test.node.publications();
+  BOOST_REQUIRE(sent.size() == 3U);
+  BOOST_TEST(sent[0].argument == memory::submission::no_place);
+  BOOST_TEST(sent[1].argument == client::channel::max_batch - 1);
+  BOOST_TEST(sent[2].argument == 2 * (client::channel::max_batch - 1));
+  BOOST_TEST((sent[0].want == 0 && sent[1].want == 0 && sent[2].want == 1));
+}
+
+BOOST_AUTO_TEST_CASE(the_rest_of_a_publication_is_not_the_beginning_at_a_node_that_does_not_know_it) {
+  fixture test;
+  test.node.forget_publications(true);
+  const auto keys = keys_of(1, 600);
+  const auto published = test.session->publish(key_of(7), batch_of(keys), 0, std::nullopt, true);
+  BOOST_TEST((code_of(published) == error_code::invalid_argument));
+}
+
 BOOST_AUTO_TEST_CASE(threads_share_a_session) {
   fixture test(512, 512);
   std::atomic<int> failures{0};

@@ -209,6 +209,16 @@ struct two_by_two : few_nodes {
   void all_ask(std::uint64_t question, std::uint64_t least) {
     for (std::uint32_t i = 0; i < 4; ++i) ask_of(i, question, least + i);
   }
+  /// The ranks there are enough for a 0.
+  void decide_0_at_a(std::uint64_t question) {
+    for (const std::uint32_t rank : {0U, 1U}) ask_of(rank, question, 0);
+  }
+  [[nodiscard]] static std::optional<peer::decided_lengths> decisions_of(const frame& what) {
+    if (what.type != peer::frame_type::group_says) return std::nullopt;
+    const auto says = peer::decode_group_saying(what.body);
+    const auto* const decided = says ? std::get_if<peer::decided_lengths>(&*says) : nullptr;
+    return decided == nullptr ? std::nullopt : std::optional(*decided);
+  }
   [[nodiscard]] bool all_are(answer_kind what) {
     return std::ranges::all_of(ranks, [&](const auto each) { return is(each, what); });
   }
@@ -347,6 +357,77 @@ BOOST_AUTO_TEST_CASE(a_question_that_only_the_coordinator_has_forgotten_is_refus
   BOOST_TEST(nodes.is(nodes.ranks[2], answer_kind::refused));
   BOOST_TEST((nodes.last_of(nodes.ranks[2]).code == error_code::limit_exceeded));
   BOOST_TEST(nodes.is(nodes.ranks[3], answer_kind::refused));
+}
+
+BOOST_AUTO_TEST_CASE(a_question_that_was_passed_over_is_refused_also_while_decisions_are_on_their_way) {
+  cluster::agreement_options settings;
+  settings.most_remembered = 2;
+  two_by_two nodes(settings);
+  nodes.drops = [](const auto&, const auto&) { return true; };
+  for (std::uint32_t i = 2; i < 4; ++i) nodes.ask_of(i, 1, 5);
+  for (std::uint64_t question = 2; question < 6; ++question) nodes.decide_0_at_a(question);
+  // From now on b is heard, and has never heard of the last decisions when it speaks.
+  nodes.drops = [](const auto&, const few_nodes::frame& what) {
+    const auto decided = two_by_two::decisions_of(what);
+    return decided && decided->too_old.empty();
+  };
+  nodes.run(300ms);
+  for (const std::uint32_t rank : {2U, 3U}) {
+    BOOST_TEST(nodes.is(nodes.ranks[rank], answer_kind::refused));
+    BOOST_TEST((nodes.last_of(nodes.ranks[rank]).code == error_code::limit_exceeded));
+  }
+  nodes.drops = [](const auto&, const auto&) { return false; };
+  nodes.run(2s);
+  nodes.all_ask(6, 9);
+  for (const auto each : nodes.ranks) BOOST_TEST(nodes.length_of(each, 6) == 9U);
+}
+
+BOOST_AUTO_TEST_CASE(a_decision_that_is_on_its_way_is_heard_although_it_is_forgotten_meanwhile) {
+  cluster::agreement_options settings;
+  settings.most_remembered = 2;
+  two_by_two nodes(settings);
+  nodes.drops = [](const std::string& from, const auto&) { return from == "a"; };
+  for (std::uint64_t question = 1; question < 6; ++question) nodes.decide_0_at_a(question);  // none arrives at b
+  nodes.drops = [](const auto&, const few_nodes::frame& what) {
+    const auto decided = two_by_two::decisions_of(what);
+    return decided && !decided->decisions.empty();
+  };
+  for (const std::uint32_t rank : {2U, 3U}) nodes.ask_of(rank, 1, 5);
+  nodes.run(50ms);
+  nodes.drops = [](const auto&, const auto&) { return false; };
+  nodes.run(200ms);
+  for (const std::uint32_t rank : {2U, 3U}) {
+    BOOST_TEST(nodes.length_of(nodes.ranks[rank], 1) == 0U);
+    BOOST_TEST(nodes.heard[nodes.ranks[rank]].size() == 2U);  // that it is in, and the number
+  }
+}
+
+BOOST_AUTO_TEST_CASE(who_acknowledges_what_it_was_not_sent_is_not_believed) {
+  two_by_two nodes;
+  nodes.leave("b", nodes.ranks[3]);
+  for (std::uint32_t i = 0; i < 4; ++i) {
+    nodes.leave(two_by_two::at(i), nodes.ranks[i]);
+    nodes.ranks[i] = nodes.join(two_by_two::at(i), i, 4);
+    nodes.drops = [](const std::string& from, const few_nodes::frame& what) {
+      return from == "b" && what.type == peer::frame_type::propose_lengths;  // that the epoch began is not confirmed
+    };
+  }
+  nodes.run(300ms);
+  BOOST_REQUIRE(nodes.all_are(answer_kind::formed));
+  const auto epoch = nodes.last_of(nodes.ranks[0]).epoch;
+  for (std::uint64_t question = 1; question < 4; ++question) nodes.decide_0_at_a(question);
+  const auto stray = nodes["a"].counters().stray_frames;
+  nodes.tell("b", "a", peer::frame_type::propose_lengths,
+             peer::encode(peer::propose_lengths{"g", epoch, 3, false, "", {{7, 5, 1000000000}}}));
+  BOOST_TEST(nodes["a"].counters().stray_frames == stray + 1);
+  nodes.drops = [](const auto&, const auto&) { return false; };
+  nodes.run(300ms);
+  for (std::uint64_t question = 1; question < 4; ++question) {
+    nodes.ask_of(3, question, 9);
+    BOOST_TEST(nodes.length_of(nodes.ranks[3], question) == 0U);
+  }
+  nodes.all_ask(7, 8);
+  for (const auto each : nodes.ranks) BOOST_TEST(nodes.length_of(each, 7) == 8U);
 }
 
 BOOST_AUTO_TEST_CASE(a_loss_is_for_good_also_for_a_rank_that_has_its_number) {

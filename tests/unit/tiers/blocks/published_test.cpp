@@ -184,6 +184,21 @@ BOOST_AUTO_TEST_CASE(an_instance_that_goes_takes_its_requests_along_and_no_other
   BOOST_TEST(of.heard(1).is_over);
 }
 
+BOOST_AUTO_TEST_CASE(a_request_has_so_many_followers_and_others_have_theirs) {
+  world of({.followers = 5, .request_followers = 2});
+  of.follow(1, "a");
+  of.follow(2, "a");
+  of.starts[3] = 4;
+  of.follow(3, "a", 4);
+  BOOST_TEST((of.heard(3).is_over && of.heard(3).code == error_code::limit_exceeded));
+  of.follow(4, "b");
+  BOOST_TEST(of.all.followers() == 3U);
+  BOOST_TEST(*of.publish("a", 0, 2, true, true) == 2U);
+  BOOST_TEST((of.heard(1).is_over && of.heard(1).keys.size() == 2U));
+  of.follow(5, "a");  // a place is free
+  BOOST_TEST((of.heard(5).is_over && of.heard(5).code == error_code::ok));
+}
+
 BOOST_AUTO_TEST_CASE(bounds_hold_for_a_request_a_session_and_all) {
   world of({.requests = 4, .session_requests = 2, .keys = 20, .session_keys = 12, .request_keys = 8, .followers = 2});
   const auto code = [&](const result<std::uint64_t>& how) { return how ? error_code::ok : how.error().code(); };
