@@ -202,8 +202,8 @@ void guest::clear_unheard(hosted& of) {
   });
 }
 
-/// Others may have stored here since this node's own blocks went, and not have heard of the clear. Which of these blocks
-/// are older than it nobody can say.
+/// Others may have stored here since this node's own blocks went, and not have heard of the clear. Which of these
+/// blocks are older than it nobody can say.
 void guest::clear_hosted(std::uint64_t identity, std::function<void(std::string)> then) {
   hosted* const of = find_identity(identity);
   if (of == nullptr || !of->session) {
