@@ -252,16 +252,18 @@ CENOTE_API void cenote_prefetch_free(cenote_prefetch* prefetch);
 /* Says that these blocks belong to a request, in this order, whether they are stored already or will be; `request` is 1
  * to 64 bytes, the same at who follows it. `first`: the place of keys[0] in the request, or CENOTE_APPEND: behind those
  * published before; what is there already must be the same. `ends` 1: no key follows these. *published: keys of the
- * request now. A request lives for 60 s after its last change, stored blocks among them, and goes with cenote_clear and
- * with the node's worker; it belongs to this instance. CENOTE_LIMIT_EXCEEDED: the node has 4,096 requests or 262,144
- * keys, the session 1,024 or 131,072, or the request 65,536. CENOTE_INVALID_ARGUMENT: these are not its next keys. */
+ * request now. A request lives for 60 s after its last change, stored blocks among them; goes with cenote_clear and the
+ * node's worker; ends behind its whole blocks with this session; and is of this instance. CENOTE_LIMIT_EXCEEDED: the
+ * node has 4,096 requests or 262,144 keys, the session 1,024 or 131,072, or the request 65,536.
+ * CENOTE_INVALID_ARGUMENT: these are not its next keys. */
 CENOTE_API int cenote_publish(cenote_session* session, const void* request, size_t request_size, cenote_keys keys,
                               uint32_t group, uint64_t first, int ends, uint64_t* published);
 /* Brings the request's blocks here as they are stored at `node` (null or "": this one), in order, for timeout_ns at
  * most (a minute at most); returns at once. A request that nobody has published is waited for. What *out is, and how it
  * is waited for, stopped and freed, are as of a prefetch: the length is that of the prefix that came, and it is done
  * when the request has ended and all of it came, when a block cannot be had, or when the time is over. From
- * cenote_prefetch_wait: CENOTE_UNSUPPORTED: the node is alone, or does not ask others. */
+ * cenote_prefetch_wait: CENOTE_UNSUPPORTED: the node is alone, or does not ask others; CENOTE_LIMIT_EXCEEDED: also: too
+ * much is followed there; CENOTE_CLOSED: the request was cleared, or did not change for 60 s, after keys of it came. */
 CENOTE_API int cenote_follow(cenote_session* session, const void* request, size_t request_size, const char* node,
                              uint32_t group, uint64_t timeout_ns, cenote_prefetch** out);
 /* The keys of the chain as far as it is known, back to back; of a request that is followed those that came. Valid until

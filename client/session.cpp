@@ -544,7 +544,16 @@ result<bool> session::wait(prefetch_ticket& ticket, time_point until) {
       drop(ticket);
       ticket.done = true;
       if (static_cast<error_code>((*outcome)->code) == error_code::limit_exceeded) {
-        return fail(error_code::limit_exceeded, "this session has too many prefetches that are not over or not freed");
+        return fail(error_code::limit_exceeded,
+                    ticket.follows
+                        ? "this session has too many prefetches that are not over or not freed, or the node that makes "
+                          "the blocks is followed too much"
+                        : "this session has too many prefetches that are not over or not freed");
+      }
+      if (ticket.follows && static_cast<error_code>((*outcome)->code) == error_code::closed) {
+        return fail(error_code::closed,
+                    "the request is no more: its instance was cleared, or nothing of it changed for 60 s; what came is "
+                    "found by its keys as any other block");
       }
       if (static_cast<error_code>((*outcome)->code) == error_code::unsupported) {
         return fail(error_code::unsupported,

@@ -124,6 +124,10 @@ void guest::bind(peer::link_id from, std::uint64_t request, std::span<const std:
   hosted* of = find_identity(asked->identity);
   if (of == nullptr && instances_.size() >= most_instances)
     return refuse(from, request, "this node has " + std::to_string(most_instances) + " instances of others already");
+  if (of != nullptr && of->spec != *spec) {
+    return refuse(from, request,
+                  "another instance has this identity: " + first_difference(of->spec, *spec).value_or("another id"));
+  }
   if (of == nullptr) of = &host(asked->identity, std::move(*spec));
   of->users.insert(from);
   of->waiting.emplace_back(from, request);
@@ -170,7 +174,7 @@ void guest::opened(std::uint32_t handle, result<guest_session_ptr> how) {
 void guest::answer_binds(hosted& of) {
   for (const auto& [link, request] : std::exchange(of.waiting, {})) {
     pool_.send(link, frame_type::bound, request,
-               peer::encode(peer::bind_answer{.handle = of.handle, .cleared = pool_.cleared(of.identity)}));
+               peer::encode(peer::bind_answer{.handle = of.handle, .cleared = pool_.told_cleared(of.identity)}));
   }
 }
 
@@ -195,6 +199,20 @@ void guest::learn_cleared(std::uint64_t identity, std::uint64_t number, std::spa
 void guest::clear_unheard(hosted& of) {
   clear(of, [this, identity = of.identity](std::uint64_t, const std::string& why) {
     if (!why.empty()) pool_.forget_cleared(identity);
+  });
+}
+
+/// Others may have stored here since this node's own blocks went, and not have heard of the clear. Which of these
+/// blocks are older than it nobody can say.
+void guest::clear_hosted(std::uint64_t identity, std::function<void(std::string)> then) {
+  hosted* const of = find_identity(identity);
+  if (of == nullptr || !of->session) {
+    pool_.note_carried_out(identity);
+    return then({});
+  }
+  clear(*of, [this, identity, then = std::move(then)](std::uint64_t, std::string why) {
+    if (!why.empty()) pool_.forget_cleared(identity);
+    then(std::move(why));
   });
 }
 
@@ -241,13 +259,16 @@ void guest::fetch(peer::link_id from, std::span<const std::byte> body, bool may_
   if (std::ranges::any_of(asked->blocks, [](const auto& each) { return is_offer(each.first); }))
     return misbehaves(from, "names blocks that it asks for as blocks that are offered");
   hosted* const of = find(from, asked->handle);
-  queued_fetch wanted{std::move(*asked), true, may_go_elsewhere};
+  queued_fetch wanted{std::move(*asked), true, may_go_elsewhere, pool_.now() + fetch_limit};
   if (of != nullptr && of->session && wanted.asked.group < of->spec.groups.size() && !wanted.asked.blocks.empty()) {
     auto& waiting = usage_[from].fetches;
     if (!waiting.empty() || is_busy_with_others(from)) send_elsewhere(from, *of, wanted);
     if (wanted.asked.blocks.empty()) return;
     if (waiting.empty()) return lend(from, *of, wanted);
-    if (waiting.size() < most_queued) return waiting.push_back(std::move(wanted));
+    if (waiting.size() < most_queued) {
+      pool_.wake_at(wanted.until);
+      return waiting.push_back(std::move(wanted));
+    }
   }
   for (const auto& [token, key] : wanted.asked.blocks) misses_[from].emplace_back(token, block_answer::missing);
 }
@@ -300,7 +321,10 @@ std::size_t guest::room_for(peer::link_id to, std::uint64_t stride) const {
 /// What waited before one that was begun comes after it.
 void guest::queue_first(peer::link_id to, queued_fetch rest) {
   auto& fetches = usage_[to].fetches;
-  if (fetches.size() < most_queued) return fetches.push_front(std::move(rest));
+  if (fetches.size() < most_queued) {
+    pool_.wake_at(rest.until);
+    return fetches.push_front(std::move(rest));
+  }
   for (const auto& [token, key] : rest.asked.blocks) misses_[to].emplace_back(token, block_answer::missing);
 }
 
@@ -318,6 +342,22 @@ void guest::serve_queues() {
       for (const auto& [token, key] : next.asked.blocks) misses_[link].emplace_back(token, block_answer::missing);
     }
   }
+}
+
+/// Who asked has given up long before, as a rule. Returns when the next one is due.
+pool::steady_time guest::end_overdue_fetches(pool::steady_time now) {
+  auto next = pool::steady_time::max();
+  for (auto& [link, used] : usage_) {
+    std::erase_if(used.fetches, [&, to = link](const queued_fetch& each) {
+      if (each.until > now) {
+        next = std::min(next, each.until);
+        return false;
+      }
+      for (const auto& [token, key] : each.asked.blocks) misses_[to].emplace_back(token, block_answer::missing);
+      return true;
+    });
+  }
+  return next;
 }
 
 /// Returns those that are not here. What there is no room for waits.
@@ -338,7 +378,8 @@ peer::block_request guest::pin_present(peer::link_id to, hosted& of, const queue
       const auto first = asked.blocks.begin() + static_cast<std::ptrdiff_t>(next);
       queued_fetch waits{{.handle = asked.handle, .group = asked.group, .blocks = {first, asked.blocks.end()}},
                          wanted.may_bring_up,
-                         wanted.may_go_elsewhere};
+                         wanted.may_go_elsewhere,
+                         wanted.until};
       send_elsewhere(to, of, waits);
       if (!waits.asked.blocks.empty()) queue_first(to, std::move(waits));
       break;
@@ -389,7 +430,8 @@ void guest::bring_up(peer::link_id to, hosted& of, peer::block_request wanted) {
   count(pool_.counters.brought_up, wanted.blocks.size());
   room_.run(of.session->number, std::move(entries), true,
             [this, to, wanted = std::move(wanted)](const std::vector<completion>&) {
-              if (hosted* const still = find(to, wanted.handle)) lend(to, *still, {wanted, false, false});
+              if (hosted* const still = find(to, wanted.handle))
+                lend(to, *still, {wanted, false, false, pool_.now() + fetch_limit});
             });
 }
 
@@ -489,6 +531,10 @@ void guest::offer(peer::link_id from, std::uint64_t request, std::span<const std
   hosted* const of = find(from, asked->handle);
   if (of == nullptr || !of->session || asked->group >= of->spec.groups.size() || asked->blocks.empty()) {
     for (const auto& [token, key] : asked->blocks) answers.emplace_back(token, block_answer::full);
+    return pool_.send(from, frame_type::accept, request, peer::encode(answers));
+  }
+  if (asked->cleared && *asked->cleared < pool_.told_cleared(of->identity)) {  // stored before the clear, perhaps
+    for (const auto& [token, key] : asked->blocks) answers.emplace_back(token, block_answer::outdated);
     return pool_.send(from, frame_type::accept, request, peer::encode(answers));
   }
   const std::vector<std::byte> keys = flat(*asked);
@@ -652,7 +698,7 @@ void guest::end_delivery(const place& which, std::optional<std::uint64_t> hash) 
 
 void guest::advance(std::chrono::steady_clock::time_point now) {
   std::vector<place> late;
-  auto next = pool::steady_time::max();
+  auto next = end_overdue_fetches(now);
   for (const auto& [at, each] : deliveries_) {
     if (each.until <= now)
       late.push_back(at);
@@ -729,8 +775,8 @@ void guest::forget(peer::link_id from, std::uint64_t request, std::span<const st
   hosted* const of = find_identity(asked->identity);
   if (of == nullptr || !of->session) return answer(0, "this node does not know the instance yet");
   if (asked->cleared == 0) return remove(*of, asked->keys, answer);
-  const std::uint64_t known = pool_.cleared(asked->identity);
-  if (asked->cleared == known && of->clears == 0) return answer(0, {});  // a bind brought it
+  if (asked->cleared == pool_.cleared(asked->identity) && of->clears == 0) return answer(0, {});  // a bind brought it
+  const std::uint64_t known = pool_.told_cleared(asked->identity);
   // A node whose clock is behind clears later all the same: whoever is away shall hear of that one, too.
   pool_.note_cleared(asked->identity, asked->cleared < known ? known + 1 : asked->cleared);
   clear(*of, [this, answer, identity = asked->identity](std::uint64_t removed, const std::string& why) {
@@ -759,9 +805,13 @@ void guest::clear(hosted& of, std::function<void(std::uint64_t, std::string)> th
   of.must_clear = false;
   room_.run(of.session->number, std::move(entries), false,
             [this, handle = of.handle, then = std::move(then)](const std::vector<completion>& how) {
-              tell_removed(how, then);
-              const auto still = instances_.find(handle);
-              if (still != instances_.end() && --still->second.clears == 0) answer_binds(still->second);
+              hosted& still = instances_.at(handle);  // kept while it is cleared
+              const bool is_last = --still.clears == 0;
+              tell_removed(how, [&](std::uint64_t removed, const std::string& why) {
+                if (is_last && why.empty()) pool_.note_carried_out(still.identity);
+                then(removed, why);
+              });
+              if (is_last) answer_binds(still);
             });
 }
 

@@ -84,7 +84,8 @@ struct guest_options {
 class guest final : public pool_half {
  public:
   static constexpr std::size_t most_instances = 1024;
-  static constexpr std::chrono::seconds fill_limit{10};  ///< for the bytes of a block that was offered
+  static constexpr std::chrono::seconds fill_limit{10};   ///< for the bytes of a block that was offered
+  static constexpr std::chrono::seconds fetch_limit{10};  ///< for a fetch that waits; then its blocks are `missing`
 
   guest(pool& to, guest_room& room, guest_options options) : pool_(to), room_(room), options_(std::move(options)) {
     keep_here(std::move(options_.kept_here));
@@ -105,6 +106,7 @@ class guest final : public pool_half {
   void closed(peer::link_id which) override;
   void flush() override;
   void learn_cleared(std::uint64_t identity, std::uint64_t number, std::span<const std::byte> spec) override;
+  void clear_hosted(std::uint64_t identity, std::function<void(std::string)> then) override;
   void advance(std::chrono::steady_clock::time_point now) override;
 
  private:
@@ -154,6 +156,7 @@ class guest final : public pool_half {
     peer::block_request asked;
     bool may_bring_up = true;
     bool may_go_elsewhere = false;
+    pool::steady_time until{};
   };
   /// What one link has under way.
   struct usage {
@@ -182,6 +185,7 @@ class guest final : public pool_half {
   [[nodiscard]] std::size_t room_for(peer::link_id to, std::uint64_t stride) const;
   void queue_first(peer::link_id to, queued_fetch rest);
   void serve_queues();
+  [[nodiscard]] pool::steady_time end_overdue_fetches(pool::steady_time now);
   void answer_absent(peer::link_id to, hosted& of, const peer::block_request& absent, bool may_bring_up);
   void bring_up(peer::link_id to, hosted& of, peer::block_request wanted);
   void send_loans(hosted& of, std::vector<place> which);

@@ -92,6 +92,7 @@ void handovers::hear_handed(peer::link_id from, std::uint64_t number, std::span<
            .first = handed->first,
            .keys = std::move(handed->keys),
            .is_over = handed->is_over,
+           .code = handed->code,
            .from = pool_.number_of(found->second.what.node)});
 }
 
@@ -125,7 +126,8 @@ void handovers::hear_follow(peer::link_id from, std::uint64_t number, std::span<
   if (static_cast<std::size_t>(std::distance(first, last)) >= most_of_link) {
     count(pool_.counters.refused);
     return pool_.send(from, frame_type::handed, number,
-                      peer::encode(peer::handed_keys{.first = wanted->position, .is_over = true}));
+                      peer::encode(peer::handed_keys{
+                          .first = wanted->position, .is_over = true, .code = error_code::limit_exceeded}));
   }
   const auto patience = std::min<std::chrono::nanoseconds>(std::chrono::milliseconds(wanted->patience_ms), longest);
   const auto until = pool_.now() + patience;
@@ -153,9 +155,9 @@ void handovers::take(std::vector<handover::news> all) {
         continue;
       }
       count(pool_.counters.handed, each.keys.size());
-      pool_.send(
-          by.link, frame_type::handed, by.number,
-          peer::encode(peer::handed_keys{.first = each.first, .is_over = each.is_over, .keys = std::move(each.keys)}));
+      pool_.send(by.link, frame_type::handed, by.number,
+                 peer::encode(peer::handed_keys{
+                     .first = each.first, .is_over = each.is_over, .keys = std::move(each.keys), .code = each.code}));
     }
   });
 }

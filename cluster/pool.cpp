@@ -7,8 +7,7 @@ namespace cenote::cluster {
 
 namespace {
 
-constexpr std::size_t most_cleared = 4096;  // instances
-constexpr std::size_t most_closed = 256;    // links
+constexpr std::size_t most_closed = 256;  // links
 constexpr std::size_t most_names = 4096;
 
 bool is_answer(peer::frame_type type) noexcept {
@@ -152,25 +151,50 @@ pool_counters pool::copy_counters() {
 
 std::uint64_t pool::cleared(std::uint64_t identity) const noexcept {
   const auto found = cleared_.find(identity);
-  return found == cleared_.end() ? 0 : found->second;
+  return found == cleared_.end() ? 0 : found->second.heard;
+}
+
+std::uint64_t pool::told_cleared(std::uint64_t identity) const noexcept {
+  const auto found = cleared_.find(identity);
+  return found == cleared_.end() ? forgotten_ : found->second.heard;
+}
+
+std::uint64_t pool::carried_out(std::uint64_t identity) const noexcept {
+  const auto found = cleared_.find(identity);
+  return found == cleared_.end() ? 0 : found->second.carried_out;
 }
 
 void pool::learn_cleared(std::uint64_t identity, std::uint64_t number, std::span<const std::byte> spec) {
   if (guest_ != nullptr) guest_->learn_cleared(identity, number, spec);
 }
 
+void pool::clear_hosted(std::uint64_t identity, std::function<void(std::string)> then) {
+  if (guest_ != nullptr) return guest_->clear_hosted(identity, std::move(then));
+  note_carried_out(identity);
+  then({});
+}
+
 std::uint64_t pool::next_clear(std::uint64_t identity) {
   const auto time = std::chrono::system_clock::now().time_since_epoch();
   const auto now = static_cast<std::uint64_t>(std::chrono::duration_cast<std::chrono::nanoseconds>(time).count());
-  const std::uint64_t made = std::max(now, cleared(identity) + 1);
+  const std::uint64_t made = std::max(now, told_cleared(identity) + 1);
   note_cleared(identity, made);
   return made;
 }
 
 void pool::note_cleared(std::uint64_t identity, std::uint64_t number) {
-  if (cleared_.size() >= most_cleared && !cleared_.contains(identity)) return;
-  auto& known = cleared_[identity];
+  if (cleared_.size() >= most_cleared && !cleared_.contains(identity)) {
+    const auto oldest = std::ranges::min_element(cleared_, {}, [](const auto& each) { return each.second.heard; });
+    forgotten_ = std::max(forgotten_, oldest->second.heard);
+    cleared_.erase(oldest);
+  }
+  auto& known = cleared_[identity].heard;
   known = std::max(known, number);
+}
+
+void pool::note_carried_out(std::uint64_t identity) {
+  if (const auto found = cleared_.find(identity); found != cleared_.end())
+    found->second.carried_out = found->second.heard;
 }
 
 }  // namespace cenote::cluster

@@ -56,6 +56,8 @@ class pool_half {
   /// Another node knows of a clear of an instance that this one may not have heard of. `spec`: the instance's, encoded.
   virtual void learn_cleared(std::uint64_t /*identity*/, std::uint64_t /*number*/,
                              std::span<const std::byte> /*spec*/) {}
+  /// The instance was cleared here: what others store here of it goes once more. As pool::clear_hosted().
+  virtual void clear_hosted(std::uint64_t /*identity*/, std::function<void(std::string)> then) { then({}); }
   /// Hands on what the last events led to.
   virtual void flush() = 0;
   virtual void advance(std::chrono::steady_clock::time_point now) = 0;
@@ -116,20 +118,36 @@ class pool {
   void wake_at(steady_time when);
   [[nodiscard]] steady_time now() const { return clock_(); }
 
-  /// The number of an instance's last clear, as far as this node has heard; 0: none. A later clear has a greater one,
-  /// whichever node it comes from: nanoseconds since 1970.
+  /// The number of an instance's last clear, as far as this node has heard and remembers; 0: none. A later clear has a
+  /// greater one, whichever node it comes from: nanoseconds since 1970.
   [[nodiscard]] std::uint64_t cleared(std::uint64_t identity) const noexcept;
+  /// What others are told of it. Of an instance that is not remembered the greatest number that was forgotten: it may
+  /// have been this one's, so that who knows of less clears it once more.
+  [[nodiscard]] std::uint64_t told_cleared(std::uint64_t identity) const noexcept;
+  /// The last one that was carried out here, too: what was stored before it is gone from this node.
+  [[nodiscard]] std::uint64_t carried_out(std::uint64_t identity) const noexcept;
   [[nodiscard]] std::uint64_t next_clear(std::uint64_t identity);
+  /// The oldest of so many is forgotten.
   void note_cleared(std::uint64_t identity, std::uint64_t number);
+  void note_carried_out(std::uint64_t identity);
   /// It was heard of and could not be carried out: whoever knows of it says so again.
   void forget_cleared(std::uint64_t identity) { cleared_.erase(identity); }
   /// Another node said so: what is here of it goes, if this node did not know. `spec`: of the instance, encoded.
   void learn_cleared(std::uint64_t identity, std::uint64_t number, std::span<const std::byte> spec);
+  /// This node's engines cleared it, and others shall hear of it: what they stored here meanwhile goes, too. `then`
+  /// gets why it may not be gone; empty: it is.
+  void clear_hosted(std::uint64_t identity, std::function<void(std::string)> then);
+
+  static constexpr std::size_t most_cleared = 4096;  ///< instances of whose clears is known
 
   pool_counters counters;  ///< other threads read it with copy_counters()
   [[nodiscard]] pool_counters copy_counters();
 
  private:
+  struct clear_numbers {
+    std::uint64_t heard = 0, carried_out = 0;
+  };
+
   [[nodiscard]] bool drops(peer::link_id link, bool is_sent) const noexcept;
   [[nodiscard]] bool is_closed(peer::link_id link) const noexcept;
 
@@ -143,7 +161,8 @@ class pool {
   pool_members members_;
   std::deque<peer::link_id> closed_;  ///< the last ones: what was on its way here when they closed still names them
   steady_time wakes_at_ = steady_time::max();
-  std::map<std::uint64_t, std::uint64_t> cleared_;
+  std::map<std::uint64_t, clear_numbers> cleared_;  ///< by identity
+  std::uint64_t forgotten_ = 0;                     ///< the greatest number of a clear that is not remembered
 };
 
 }  // namespace cenote::cluster

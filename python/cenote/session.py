@@ -451,7 +451,8 @@ class Session:
         """Says which blocks belong to a request, in their order: who follows it gets them. Thread-safe.
 
         The blocks may be stored before or after. The node forgets a request 60 s after its last change, with clear(),
-        and with its worker: then publish it from its first key on.
+        and with its worker: then publish it from its first key on. With this session it ends behind its blocks that
+        are whole.
 
         Parameters
         ----------

@@ -107,6 +107,50 @@ def test_a_request_is_published_or_followed_as_its_parameters_and_the_role_say(v
     ]
 
 
+def test_a_request_whose_publication_failed_is_named_to_nobody(vllm_python: str) -> None:
+    code = """
+        import threading, types
+        from cenote._vllm import scheduler as module
+        from cenote._vllm.model import Group
+        from cenote._vllm.settings import Settings
+        from cenote._vllm.stats import CenoteStats
+        from cenote.errors import CenoteError, LimitExceeded
+
+        def answers(publish):
+            "What is said of a request before and after the node has answered its publication."
+            made, may_answer = module.Scheduler.__new__(module.Scheduler), threading.Event()
+            made.stats, made._may_store, made._may_load, made._agreement = CenoteStats(), True, False, None
+            made._settings, made._is_own, made._requests = Settings(node="a"), False, {}
+            made._publisher, made._groups, made._block_size = module.Publisher(), [Group("full", 0)], 32
+            def answer(*args, **kwargs):
+                may_answer.wait(60)
+                return publish()
+            made._session = lambda: types.SimpleNamespace(publish=answer)
+            request = types.SimpleNamespace(
+                request_id="r", kv_transfer_params=None, skip_reading_prefix_cache=False, lora_request=None,
+                num_prompt_tokens=64, block_hashes=[b"0", b"1"])
+            made.added(request)
+            before = made.answer_of(request)
+            may_answer.set()
+            tracked = made._requests["r"]
+            try:
+                tracked.publication.exception(60)
+            finally:
+                made._publisher.close()
+            return before, made.answer_of(request)
+
+        def refuse():
+            raise LimitExceeded("too many requests are published")
+
+        def breaks():
+            raise ValueError("a bug")
+
+        result = [answers(lambda: 2), answers(refuse), answers(breaks)]
+    """
+    named = {"cenote_request": "r", "cenote_node": "a"}
+    assert run(vllm_python, code) == [[named, named], [named, None], [named, None]]
+
+
 def test_another_version_of_vllm_is_refused_with_a_sentence(vllm_python: str) -> None:
     message = run(
         vllm_python,

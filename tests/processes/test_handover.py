@@ -213,6 +213,50 @@ def test_a_clear_takes_the_requests_along(hands: Hands) -> None:
     assert takes(hands.wants.follow("r", "a", deadline=0.5), []) == 0
 
 
+def test_who_got_keys_of_a_request_that_was_cleared_hears_that_it_is_closed(hands: Hands) -> None:
+    keys = blocks.keys_of("prompt", 0, COUNT)
+    hands.makes.publish("r", keys, end=True)
+    hands.store(keys[:10])
+    ticket = hands.wants.follow("r", "a", deadline=55)
+    comes_to(ticket, 10)
+    waits = hands.wants.follow("other", "a", deadline=55)
+    until("both follow", lambda: hands.a.status()["handover"]["followers"] == 2)
+    hands.makes.clear()
+    with pytest.raises(cenote.Closed, match="cleared"):
+        ticket.wait(30)
+    ticket.release()
+    others = blocks.keys_of("another prompt", 0, COUNT)
+    hands.store(others)
+    hands.makes.publish("other", others, end=True)
+    assert takes(waits, others) == COUNT
+
+
+def test_a_request_ends_with_the_session_that_published_it_and_is_published_anew(hands: Hands, attach: Attach) -> None:
+    keys = blocks.keys_of("prompt", 0, COUNT)
+    leaves = attach(hands.a, "model", block=BLOCK)
+    leaves.publish("r", keys, end=True)
+    hands.store(keys[:10])
+    ticket = hands.wants.follow("r", "a", deadline=55)
+    comes_to(ticket, 10)
+    leaves.close()
+    assert takes(ticket, keys) == 10  # long before its deadline
+    assert takes(hands.wants.follow("r", "a", deadline=55), keys) == 10
+    hands.makes.publish("r", keys, end=True)
+    hands.store(keys[10:])
+    assert takes(hands.wants.follow("r", "a", deadline=55), keys) == COUNT
+
+
+def test_another_node_says_why_a_request_is_not_followed(hands: Hands) -> None:
+    most = 64
+    hands.makes.publish("r", blocks.keys_of("prompt", 0, COUNT))
+    tickets = [hands.wants.follow("r", "a", deadline=55) for _ in range(most)]
+    until("they follow", lambda: hands.a.status()["handover"]["followers"] == most)
+    with pytest.raises(cenote.LimitExceeded, match="followed too much"):
+        hands.wants.follow("r", "a", deadline=55).wait(30)
+    for each in tickets:
+        each.cancel()
+
+
 def test_a_block_that_is_gone_again_ends_it_there(hands: Hands) -> None:
     """It was evicted, or removed, at its node after it was whole, and is nowhere else."""
     keys = blocks.keys_of("prompt", 0, COUNT)

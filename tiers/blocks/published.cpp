@@ -37,9 +37,11 @@ result<std::size_t> published::check(const publication& what, const list* known)
 
 result<std::uint64_t> published::publish(const publication& what, boot_time now) {
   auto found = lists_.find(what.request);
-  const bool is_new = found == lists_.end();
+  const bool is_anew = found != lists_.end() && found->second.is_cut;
+  const bool is_new = found == lists_.end() || is_anew;
   const auto common = check(what, is_new ? nullptr : &found->second);
   if (!common) return std::unexpected(common.error());
+  if (is_anew) drop(found);
   if (is_new) {
     usage& own = used_[what.by];
     if (lists_.size() >= limits_.requests || own.requests >= limits_.session_requests) {
@@ -137,20 +139,44 @@ void published::follow(const handover::order& what, boot_time now) {
   tell(of->second);
 }
 
-void published::drop(list_map::iterator which) {
-  list& of = which->second;
+/// Of its keys from `first` on, which nobody was told of.
+void published::let_go(list& of, const handover::request_name& name, std::size_t first) {
   if (const auto waits = awaited_.find(of.instance); waits != awaited_.end()) {
-    for (std::size_t i = of.front; i < of.keys.size(); ++i) {
-      if (!of.here[i]) waits->second.erase({reduce_key(of.keys[i].view(), which->first.group), of.number, i});
+    for (std::size_t i = std::max(of.front, first); i < of.keys.size(); ++i) {
+      if (!of.here[i]) waits->second.erase({reduce_key(of.keys[i].view(), name.group), of.number, i});
     }
     if (waits->second.empty()) awaited_.erase(waits);
   }
-  keys_ -= of.keys.size();
+  keys_ -= of.keys.size() - first;
+  used_.at(of.by).keys -= of.keys.size() - first;
+  of.keys.resize(first);
+  of.here.resize(first);
+}
+
+void published::drop(list_map::iterator which) {
+  list& of = which->second;
+  for (const std::uint64_t number : of.followers) {
+    const auto found = followers_.find(number);
+    const std::uint64_t next = found->second.next;
+    if (next == 0) continue;
+    news_.push_back({.number = number, .first = next, .is_over = true, .code = error_code::closed, .payer = of.payer});
+    followers_.erase(found);
+  }
+  let_go(of, which->first, 0);
   const auto used = used_.find(of.by);
-  used->second.keys -= of.keys.size();
   if (--used->second.requests == 0) used_.erase(used);
   by_number_.erase(of.number);
   lists_.erase(which);
+}
+
+void published::release(session_number by, boot_time now) {
+  if (!used_.contains(by)) return;
+  for (auto& [name, of] : lists_) {
+    if (of.by != by || (of.has_ended && of.front == of.keys.size())) continue;
+    let_go(of, name, of.front);
+    of.has_ended = of.is_cut = true;
+    advance(of, now);
+  }
 }
 
 void published::forget(instance_number instance) {

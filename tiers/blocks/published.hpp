@@ -56,8 +56,12 @@ class published {
   [[nodiscard]] bool awaits(instance_number instance) const noexcept { return awaited_.contains(instance); }
   /// A block of the instance is whole.
   void arrived(instance_number instance, const block_key& key, boot_time now);
-  /// The instance was cleared or given up: its requests are no more; who follows one waits for it to be published anew.
+  /// The instance was cleared or given up: its requests are no more. Who follows one and has heard of no key waits for
+  /// it to be published anew; the others hear that it is closed, since it may have other keys then.
   void forget(instance_number instance);
+  /// The session is over: requests that it published first end with the keys whose blocks are whole, and those that
+  /// were cut short so may be published anew.
+  void release(session_number by, boot_time now);
 
   /// Begins to follow a request, whether it is published or not, or ends that. `number` is the follower's own.
   void follow(const handover::order& what, boot_time now);
@@ -79,6 +83,7 @@ class published {
     std::vector<bool> here{};
     std::size_t front = 0;  ///< keys whose blocks have been whole, without a gap
     bool has_ended = false;
+    bool is_cut = false;  ///< its session was over before its last block was whole
     boot_time until{};
     std::set<std::uint64_t> followers{};
   };
@@ -97,6 +102,7 @@ class published {
   [[nodiscard]] result<std::size_t> check(const publication& what, const list* known) const;
   void advance(list& of, boot_time now);
   void tell(list& of);
+  void let_go(list& of, const handover::request_name& name, std::size_t first);
   void drop(list_map::iterator which);
 
   published_limits limits_;

@@ -48,6 +48,7 @@ void session_table::release_session(session_number number, boot_time now) {
   state_.sessions.erase(found);
   short_numbers_.erase(gone->short_number());
   state_.guard.forget(number);
+  state_.requests.release(number, now);
   for (const std::uint32_t record : holds_.let_go_all(number))
     pins_.note_loose(pool_of(*state_.slab_of_record(record)), record);
   instance& in = *gone->of;

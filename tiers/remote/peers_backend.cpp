@@ -44,13 +44,28 @@ void peers_backend::bind(const instance_spec& spec) {
           specs_.erase(unused_.front());
           unused_.pop_front();
         }
-        if (!specs_.insert_or_assign(identity, text).second) return;
+        const auto [known, is_new] = specs_.try_emplace(identity, text);
+        if (!is_new && known->second != text) return part_specs(identity);
+        if (!is_new) return;
         for (auto& [link, each] : nodes_) {  // what was wanted before anybody knew the spec
           const auto found = each.bindings.find(identity);
           if (found != each.bindings.end() && found->second.is_refused) each.bindings.erase(found);
         }
       },
       {});
+}
+
+/// Two instances have one identity: blocks of neither are asked for or offered, for nobody could tell them apart.
+void peers_backend::part_specs(std::uint64_t identity) {
+  specs_[identity].clear();
+  for (auto& [link, each] : nodes_) {
+    const auto found = each.bindings.find(identity);
+    if (found == each.bindings.end()) continue;
+    found->second.handle = 0;
+    found->second.is_refused = true;
+    found->second.again_at = pool_.now() + refusal_lasts;
+    for (const auto& [until, then] : std::exchange(found->second.waiting, {})) then();
+  }
 }
 
 void peers_backend::unbind(std::uint64_t identity) {
@@ -219,14 +234,14 @@ peers_backend::binding& peers_backend::bound(node& at, std::uint64_t identity) {
   of.used = pool_.now();
   if (!is_new && (of.handle != 0 || pool_.now() < of.again_at)) return of;
   const auto spec = specs_.find(identity);
-  of.is_refused = spec == specs_.end();
+  of.is_refused = spec == specs_.end() || spec->second.empty();
   of.again_at = pool_.now() + (of.is_refused ? refusal_lasts : options_.timeout);
   if (of.is_refused) return of;
   std::erase_if(binds_, [&](const auto& each) { return each.second == std::pair(at.link, identity); });
   const std::uint64_t number = next_number_++;
   binds_.emplace(number, std::pair(at.link, identity));
   pool_.send(at.link, frame_type::bind, number,
-             peer::encode(peer::bind_request{identity, pool_.cleared(identity), spec->second}));
+             peer::encode(peer::bind_request{identity, pool_.told_cleared(identity), spec->second}));
   return of;
 }
 
@@ -245,7 +260,7 @@ void peers_backend::wait_for(binding& of, steady_time until, std::function<void(
 void peers_backend::take_bound(node& at, std::uint64_t identity, std::span<const std::byte> body) {
   const auto answer = peer::decode_bind_answer(body);
   const auto found = at.bindings.find(identity);
-  if (!answer || found == at.bindings.end()) return;
+  if (!answer || found == at.bindings.end() || found->second.is_refused) return;
   found->second.handle = answer->handle;
   found->second.is_refused = answer->handle == 0;
   if (found->second.is_refused) found->second.again_at = pool_.now() + refusal_lasts;
@@ -314,6 +329,7 @@ void peers_backend::begin_put(item what, steady_time now) {
   const auto begun = moving_.try_emplace(token).first;
   moving& made = begun->second;
   made.of = homes_of(what.name.identity, what.name.key());
+  made.cleared = pool_.carried_out(what.name.identity);
   made.what = std::move(what);
   made.begun = now;
   deadlines_.emplace_back(now + options_.timeout, token);
@@ -428,11 +444,12 @@ void peers_backend::pump_queue(node& at, bool up) {
     const frame_type wanted = !up ? frame_type::offer : what.insists ? frame_type::fetch_here : frame_type::fetch;
     const bool fits = type == wanted && frame.handle == of.handle && frame.group == what.what.name.group &&
                       !frame.blocks.empty() && frame.blocks.front().second.size == what.what.name.full.size &&
-                      frame.blocks.size() < peer::most_keys;
+                      frame.blocks.size() < peer::most_keys && (up || frame.cleared == what.cleared);
     if (!fits) say();
     type = wanted;
     frame.handle = of.handle;
     frame.group = what.what.name.group;
+    if (!up) frame.cleared = what.cleared;
     frame.blocks.emplace_back(token, what.what.name.full);
     under_way += bytes;
     what.now = stage::asked;
@@ -550,11 +567,20 @@ void peers_backend::take_accept(node& at, std::span<const std::byte> body) {
     if (how == block_answer::send) {
       send_bytes(at, token, found->second);
     } else {
+      if (how == block_answer::outdated) bind_again(at, found->second.what.name.identity);
       if (how == block_answer::have) count(pool_.counters.offered);
       offer_next(found, how == block_answer::have ? item_result::done : item_result::full);
     }
   }
   pump(at);
+}
+
+/// The node knows of a clear that this one has not carried out: the answer to the next bind tells of it.
+void peers_backend::bind_again(node& at, std::uint64_t identity) {
+  const auto found = at.bindings.find(identity);
+  if (found == at.bindings.end() || found->second.handle == 0) return;
+  found->second.handle = 0;
+  found->second.again_at = pool_.now();
 }
 
 void peers_backend::send_bytes(node& at, std::uint64_t token, moving& what) {
@@ -735,6 +761,10 @@ void peers_backend::tell_all(std::uint64_t identity, std::uint64_t cleared, cons
       if (bound(*at, identity).handle == 0) return end_removal_of(number, 0, {});  // it has nothing of ours
       send_forget(*at, number, identity, cleared, keys);
     });
+  }
+  if (cleared != 0) {
+    ++made.open;
+    pool_.clear_hosted(identity, [this, number](const std::string& why) { end_removal_of(number, 0, why); });
   }
   pool_.wake_at(made.until);
   end_removal_of(number, 0, {});

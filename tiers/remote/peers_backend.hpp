@@ -113,6 +113,7 @@ class peers_backend final : public backend, public cluster::pool_half {
     peer::link_id at = 0;        ///< 0: no node
     peer::link_id sends_on = 0;  ///< that has the bytes of a put
     stage now = stage::queued;
+    std::uint64_t cleared = 0;  ///< put: the last clear that was carried out here when it began
     std::uint64_t landed = 0;
     std::unique_ptr<running_checksum> sum{};  ///< of what landed
     steady_time begun{};
@@ -150,6 +151,7 @@ class peers_backend final : public backend, public cluster::pool_half {
   [[nodiscard]] homes homes_of(std::uint64_t identity, const block_key& key) const;
   [[nodiscard]] node* find_node(const std::string& name);
   [[nodiscard]] node* find_link(peer::link_id link);
+  void part_specs(std::uint64_t identity);
   binding& bound(node& at, std::uint64_t identity);
   /// Runs `then` when the node has bound the instance, or refused to; perhaps not at all after `until`.
   void when_bound(node& at, std::uint64_t identity, steady_time until, std::function<void()> then);
@@ -172,6 +174,7 @@ class peers_backend final : public backend, public cluster::pool_half {
   void take_stored(node& at, std::span<const std::byte> body);
   void take_located(std::uint64_t number, std::span<const std::byte> body);
   void take_forgot(std::uint64_t number, std::span<const std::byte> body);
+  void bind_again(node& at, std::uint64_t identity);
   void send_bytes(node& at, std::uint64_t token, moving& what);
   void end_put(moving_map::iterator which, item_result how);
 
@@ -197,7 +200,7 @@ class peers_backend final : public backend, public cluster::pool_half {
   const events told_;
 
   // The network's thread's own.
-  std::map<std::uint64_t, std::vector<std::byte>> specs_;  ///< encoded, by identity
+  std::map<std::uint64_t, std::vector<std::byte>> specs_;  ///< encoded, by identity; empty: of two instances
   std::deque<std::uint64_t> unused_;  ///< of those: kept, since they may be cleared, until there are too many
   std::vector<cluster::place> places_;
   cluster::placement homes_, homes_before_;

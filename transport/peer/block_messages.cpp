@@ -89,6 +89,7 @@ std::vector<std::byte> encode(const block_request& what) {
     writer.put(token);
     writer.put_raw(key.view());
   }
+  if (what.cleared) writer.put(*what.cleared);
   return std::move(writer).take();
 }
 
@@ -197,6 +198,7 @@ result<block_request> decode_block_request(std::span<const std::byte> body) {
     const auto token = reader.get<std::uint64_t>();
     what.blocks.emplace_back(token, get_key(reader, width));
   }
+  if (is_good && reader.remaining() >= sizeof(std::uint64_t)) what.cleared = reader.get<std::uint64_t>();
   return checked(std::move(what), reader, is_good, "request for blocks");
 }
 

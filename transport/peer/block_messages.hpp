@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <utility>
@@ -50,17 +51,21 @@ struct block_request {
   std::uint32_t handle = 0;
   std::uint32_t group = 0;
   std::vector<std::pair<std::uint64_t, full_key>> blocks{};  ///< token, key
+  /// Offer: the number of the last clear that the asker had carried out when it began to put these. None: it is of a
+  /// version that does not say so.
+  std::optional<std::uint64_t> cleared{};
 };
 
 /// What became of one block. Numbers are part of the wire.
 enum class block_answer : std::uint8_t {
-  missing = 1,  ///< fetch: it is not there, or cannot be had in time
-  send = 2,     ///< offer: its bytes are wanted
-  have = 3,     ///< offer: it is there
-  full = 4,     ///< offer: there is no room
-  stored = 5,   ///< its bytes came, and are right
-  wrong = 6,    ///< … and are not
-  lost = 7,     ///< … and were not kept
+  missing = 1,   ///< fetch: it is not there, or cannot be had in time
+  send = 2,      ///< offer: its bytes are wanted
+  have = 3,      ///< offer: it is there
+  full = 4,      ///< offer: there is no room
+  stored = 5,    ///< its bytes came, and are right
+  wrong = 6,     ///< … and are not
+  lost = 7,      ///< … and were not kept
+  outdated = 8,  ///< offer that names a clear: there was a later one, of which a bind tells
 };
 using block_answers = std::vector<std::pair<std::uint64_t, block_answer>>;
 

@@ -7,6 +7,12 @@
 
 namespace cenote::peer {
 
+namespace {
+
+constexpr unsigned flag_over = 1, flag_refused = 2;  // refused: the reason's code is behind the keys
+
+}  // namespace
+
 std::vector<std::byte> encode(const follow_request& what) {
   byte_writer writer;
   writer.put(what.request.identity);
@@ -20,10 +26,12 @@ std::vector<std::byte> encode(const follow_request& what) {
 std::vector<std::byte> encode(const handed_keys& what) {
   byte_writer writer;
   writer.put(what.first);
-  writer.put(static_cast<std::uint8_t>(what.is_over ? 1 : 0));
+  const bool is_refused = what.code != error_code::ok;
+  writer.put(static_cast<std::uint8_t>((what.is_over || is_refused ? flag_over : 0) | (is_refused ? flag_refused : 0)));
   writer.put(static_cast<std::uint32_t>(what.keys.size()));
   writer.put(what.keys.empty() ? std::uint8_t{min_key_bytes} : what.keys.front().size);
   for (const full_key& each : what.keys) writer.put_raw(each.view());
+  if (is_refused) writer.put(static_cast<std::uint16_t>(what.code));
   return std::move(writer).take();
 }
 
@@ -45,7 +53,8 @@ result<handed_keys> decode_handed_keys(std::span<const std::byte> body) {
   byte_reader reader(body);
   handed_keys what;
   what.first = reader.get<std::uint64_t>();
-  what.is_over = (reader.get<std::uint8_t>() & 1U) != 0;
+  const unsigned flags = reader.get<std::uint8_t>();
+  what.is_over = (flags & flag_over) != 0;
   const auto count = reader.get<std::uint32_t>();
   const auto width = reader.get<std::uint8_t>();
   const bool is_good = width >= min_key_bytes && width <= max_key_bytes && count <= handed_keys::most &&
@@ -55,6 +64,11 @@ result<handed_keys> decode_handed_keys(std::span<const std::byte> body) {
     full_key& key = what.keys.emplace_back();
     key.size = width;
     std::ranges::copy(reader.get_run(width), key.bytes.begin());
+  }
+  if (is_good && what.is_over && (flags & flag_refused) != 0) {
+    const auto code = reader.get<std::uint16_t>();
+    const bool is_known = code != 0 && code <= static_cast<std::uint16_t>(error_code::group_lost);
+    what.code = is_known ? static_cast<error_code>(code) : error_code::closed;  // a later version's
   }
   return checked(std::move(what), reader, is_good, "list of keys that were handed over");
 }

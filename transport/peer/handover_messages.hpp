@@ -27,6 +27,7 @@ struct handed_keys {
   std::uint64_t first = 0;  ///< place of keys[0] in the request
   bool is_over = false;     ///< nothing follows
   std::vector<full_key> keys{};
+  error_code code = error_code::ok;  ///< over: why it is not followed; an earlier version hears that it is over
 
   static constexpr std::size_t most = 4096;
 };

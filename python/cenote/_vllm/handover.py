@@ -51,23 +51,34 @@ class Publisher:
     def __init__(self) -> None:
         self._thread: concurrent.futures.ThreadPoolExecutor | None = None
 
-    def publish(self, session: Session, terms: Terms, keys: Sequence[bytes], groups: Sequence[str]) -> None:
-        """All blocks of the prompt at once, before they are stored."""
+    def publish(
+        self, session: Session, terms: Terms, keys: Sequence[bytes], groups: Sequence[str]
+    ) -> concurrent.futures.Future[bool]:
+        """All blocks of the prompt at once, before they are stored. Returns whether they were published, later."""
         if self._thread is None:
             self._thread = concurrent.futures.ThreadPoolExecutor(1, thread_name_prefix="cenote-publish")
-        self._thread.submit(_publish, session, terms.request, [bytes(key) for key in keys], list(groups))
+        return self._thread.submit(_publish, session, terms.request, [bytes(key) for key in keys], list(groups))
 
     def close(self) -> None:
         if self._thread is not None:
             self._thread.shutdown(wait=False, cancel_futures=True)
 
 
-def _publish(session: Session, request: str, keys: Sequence[bytes], groups: Sequence[str]) -> None:
+def _publish(session: Session, request: str, keys: Sequence[bytes], groups: Sequence[str]) -> bool:
     try:
         for group in groups:
             session.publish(request, keys, first=0, end=True, group=group)
     except CenoteError as why:
         logger.warning("the blocks of request %s are not handed over: %s", request, str(why))
+        return False
+    return True
+
+
+def has_failed(publication: concurrent.futures.Future[bool] | None) -> bool:
+    """What is under way may come to pass."""
+    if publication is None or not publication.done():
+        return False
+    return publication.cancelled() or publication.exception() is not None or not publication.result()
 
 
 class Following:

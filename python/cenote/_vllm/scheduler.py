@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import concurrent.futures
 import dataclasses
 import logging
 import threading
@@ -20,7 +21,7 @@ from .ballots import Ballot
 from .connection import Connection
 from .events import Events
 from .finder import Finder, Offer, Search
-from .handover import NODE, REQUEST, Following, Publisher, Terms, terms_of
+from .handover import NODE, REQUEST, Following, Publisher, Terms, has_failed, terms_of
 from .layout import Unservable
 from .messages import Acknowledged, CenoteMetadata, Load, RankLayout, Store, Together
 from .places import Places, places_of
@@ -52,6 +53,7 @@ class Tracked:
     ballot: Ballot | None = None  # of the nodes, if there are several
     agreed: range = range(0)  # its blocks that all of them have
     terms: Terms | None = None  # of its hand-over
+    publication: concurrent.futures.Future[bool] | None = None
     following: Following | None = None
 
 
@@ -257,7 +259,8 @@ class Scheduler:
             tracked.terms = None
         elif not tracked.terms.node:
             prompt = request.block_hashes[: request.num_prompt_tokens // self._block_size]
-            self._publisher.publish(session, tracked.terms, prompt, [group.name for group in self._groups])
+            groups = [group.name for group in self._groups]
+            tracked.publication = self._publisher.publish(session, tracked.terms, prompt, groups)
             self.stats.add(requests_published=1)
         else:
             self._follow(session, tracked)
@@ -574,6 +577,8 @@ class Scheduler:
         """What whoever sends the request on must know; before finished()."""
         tracked = self._requests.get(request.request_id)
         if tracked is None or tracked.terms is None or tracked.terms.node or not self._settings.node:
+            return None
+        if has_failed(tracked.publication):  # whoever follows it would wait until the deadline for nothing
             return None
         return {REQUEST: tracked.terms.request, NODE: self._settings.node}
 

@@ -69,6 +69,10 @@ BOOST_AUTO_TEST_CASE(what_is_encoded_is_read_again) {
   BOOST_TEST(fetch->handle == 7U);
   BOOST_TEST(fetch->group == 8U);
   BOOST_TEST((fetch->blocks == block_request{7, 8, {{3, key_of(8, 1)}, {4, key_of(8, 2)}}}.blocks));
+  BOOST_TEST(!fetch->cleared);
+  const auto offer = decode_block_request(encode(block_request{7, 8, {{3, key_of(8, 1)}}, 0}));
+  BOOST_REQUIRE(offer);
+  BOOST_TEST((offer->cleared == 0U));
   const block_answers answers{{3, block_answer::stored}, {4, block_answer::wrong}};
   const auto answered = decode_block_answers(encode(answers));
   BOOST_REQUIRE(answered);

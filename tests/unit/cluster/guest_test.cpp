@@ -7,6 +7,9 @@
 #include <cstring>
 #include <deque>
 #include <memory>
+#include <optional>
+#include <string>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -15,6 +18,7 @@
 #include "core/stored_identity.hpp"
 #include "memory/instance_memory.hpp"
 #include "memory/segment.hpp"
+#include "tests/support/one_hash.hpp"
 
 namespace {
 
@@ -173,6 +177,13 @@ struct guest_world {
     BOOST_REQUIRE((found != network->sent.rend()));
     return found->body;
   }
+  /// What became of a block that is offered; none: it is being reserved.
+  std::optional<block_answer> offer(std::uint32_t handle, std::uint64_t token, std::optional<std::uint64_t> cleared) {
+    network->sent.clear();
+    hear(frame_type::offer, peer::encode(peer::block_request{handle, 0, {{token, key_of(token)}}, cleared}));
+    if (network->sent.empty()) return std::nullopt;
+    return peer::decode_block_answers(last(frame_type::accept))->front().second;
+  }
   [[nodiscard]] bool clears() const {
     return !room.runs.empty() && room.runs.front().entries.front().op == operation::clear;
   }
@@ -184,7 +195,8 @@ struct guest_world {
       std::move(*memory::segment::create("guest-test", memory::session_memory::segment_bytes(pins)));
   std::shared_ptr<recording_network> network = std::make_shared<recording_network>();
   slow_room room;
-  cluster::pool pool{[](cluster::pool::steady_time) {}};
+  cluster::pool::steady_time time{};
+  cluster::pool pool{[](cluster::pool::steady_time) {}, [this] { return time; }};
   cluster::guest guest{pool, room, {.window = 4 * block_bytes}};
 };
 
@@ -230,6 +242,88 @@ BOOST_AUTO_TEST_CASE(a_clear_by_a_node_whose_clock_is_behind_is_a_clear) {
   all.answer_run({guest_world::done_with(4)});
   BOOST_TEST(peer::decode_forget_answer(all.last(frame_type::forgot))->removed == 4U);
   BOOST_TEST(all.pool.cleared(all.identity) > 100U);  // who was away hears of it, too
+}
+
+BOOST_AUTO_TEST_CASE(a_block_whose_put_began_before_a_clear_is_not_taken_after_it) {
+  guest_world all;
+  const std::uint32_t handle = all.bind();
+  BOOST_TEST(!all.offer(handle, 1, 0));
+  all.answer_run({});
+  all.hear(frame_type::forget, peer::encode(peer::forget_request{all.identity, 100, {}}));
+  BOOST_REQUIRE(all.clears());
+  BOOST_TEST((all.offer(handle, 3, 0) == block_answer::outdated));  // from now on, not from the clear's end on
+  all.answer_run({guest_world::done_with(0)});
+  BOOST_TEST((all.offer(handle, 3, 99) == block_answer::outdated));
+  BOOST_TEST(all.room.runs.empty());
+  BOOST_TEST(!all.offer(handle, 3, 100));
+  BOOST_TEST(!all.offer(handle, 5, std::nullopt));  // of a version that does not say
+  BOOST_TEST(all.room.runs.size() == 2U);
+}
+
+BOOST_AUTO_TEST_CASE(what_others_stored_here_before_they_heard_of_a_clear_goes_with_it) {
+  guest_world all;
+  (void)all.bind();
+  std::vector<std::string> ends;
+  const std::uint64_t number = all.pool.next_clear(all.identity);
+  all.pool.clear_hosted(all.identity, [&](std::string why) { ends.push_back(std::move(why)); });
+  BOOST_REQUIRE(all.clears());
+  BOOST_TEST(all.pool.carried_out(all.identity) < number);
+  BOOST_TEST(ends.empty());
+  all.answer_run({guest_world::done_with(1)});
+  BOOST_TEST(all.pool.carried_out(all.identity) == number);
+  all.pool.clear_hosted(all.identity, [&](std::string why) { ends.push_back(std::move(why)); });
+  all.answer_run({});
+  BOOST_REQUIRE_EQUAL(ends.size(), 2U);
+  BOOST_TEST(ends[0].empty());
+  BOOST_TEST(!ends[1].empty());  // the block tier did not say that it is gone
+}
+
+BOOST_AUTO_TEST_CASE(a_clear_that_is_not_remembered_is_told_as_one_of_every_instance_that_is_not) {
+  guest_world all;
+  all.pool.note_cleared(all.identity, 100);
+  for (std::uint64_t i = 1; i <= cluster::pool::most_cleared; ++i) all.pool.note_cleared(i, 100 + i);
+  BOOST_TEST(all.pool.cleared(all.identity) == 0U);
+  BOOST_TEST(all.pool.told_cleared(cluster::pool::most_cleared) == 100 + cluster::pool::most_cleared);
+  all.ask_to_bind(0);
+  BOOST_TEST(peer::decode_bind_answer(all.last(frame_type::bound))->cleared == 100U);
+  BOOST_TEST((all.offer(1, 1, 0) == block_answer::outdated));
+  BOOST_TEST(!all.offer(1, 3, 100));
+  BOOST_TEST(all.pool.next_clear(all.identity) > 100U);
+}
+
+BOOST_AUTO_TEST_CASE(an_instance_with_the_identity_of_another_one_is_refused_by_the_field) {
+  guest_world all;
+  instance_spec other = all.spec;
+  std::tie(all.spec.model, other.model) = testing::models_of_one_hash();
+  all.identity = identity_of(all.spec);
+  BOOST_REQUIRE(all.spec.model != other.model);
+  BOOST_REQUIRE_EQUAL(identity_of(other), all.identity);
+  BOOST_TEST(all.bind() != 0U);
+  all.hear(frame_type::bind, peer::encode(peer::bind_request{all.identity, 0, encoded(other)}));
+  const auto answer = peer::decode_bind_answer(all.last(frame_type::bound));
+  BOOST_TEST(answer->handle == 0U);
+  BOOST_TEST(answer->why.find("another instance has this identity: model") == 0U, answer->why);
+  all.hear(frame_type::bind, peer::encode(peer::bind_request{all.identity, 0, encoded(all.spec)}));
+  BOOST_TEST(peer::decode_bind_answer(all.last(frame_type::bound))->handle != 0U);
+}
+
+BOOST_AUTO_TEST_CASE(a_fetch_that_waits_for_what_is_not_taken_is_answered_at_its_time) {
+  guest_world all;
+  const std::uint32_t handle = all.bind();
+  all.publish(key_of(2));
+  peer::block_request asked{.handle = handle, .group = 0, .blocks = {}};
+  for (std::uint64_t token = 2; token <= 10; token += 2) asked.blocks.emplace_back(token, key_of(2));
+  all.hear(frame_type::fetch, peer::encode(asked));  // the window holds four, which nobody takes
+  asked.blocks = {{12, key_of(2)}};
+  all.hear(frame_type::fetch, peer::encode(asked));
+  all.network->sent.clear();
+  all.time += cluster::guest::fetch_limit - std::chrono::milliseconds(1);
+  all.pool.advance();
+  BOOST_TEST(all.network->sent.empty());
+  all.time += std::chrono::milliseconds(1);
+  all.pool.advance();
+  const peer::block_answers missing{{10, block_answer::missing}, {12, block_answer::missing}};
+  BOOST_TEST((peer::decode_block_answers(all.last(frame_type::fetched)).value() == missing));
 }
 
 BOOST_AUTO_TEST_CASE(a_group_that_is_kept_here_from_now_on_is_served_no_more_until_it_may_leave_again) {

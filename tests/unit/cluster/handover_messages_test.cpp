@@ -47,6 +47,25 @@ BOOST_AUTO_TEST_CASE(what_is_encoded_is_read_again) {
   BOOST_TEST(none->is_over);
 }
 
+BOOST_AUTO_TEST_CASE(a_reason_is_read_again_and_is_an_end_without_one_to_an_earlier_version) {
+  const auto bytes = encode(handed_keys{.first = 3, .keys = {key_of(16, 1)}, .code = error_code::limit_exceeded});
+  const auto refused = decode_handed_keys(bytes);
+  BOOST_REQUIRE(refused);
+  BOOST_TEST((refused->code == error_code::limit_exceeded));
+  BOOST_TEST(refused->is_over);
+  BOOST_TEST(refused->keys.size() == 1U);
+  const auto ended = encode(handed_keys{.first = 3, .is_over = true, .keys = {key_of(16, 1)}});
+  BOOST_TEST((decode_handed_keys(ended)->code == error_code::ok));
+  BOOST_REQUIRE_EQUAL(bytes.size(), ended.size() + 2);  // the code comes after all that there was before
+  BOOST_TEST(((bytes[8] & std::byte{1}) == std::byte{1}));
+  for (std::size_t size = 0; size < bytes.size(); ++size) BOOST_TEST(!decode_handed_keys(std::span(bytes).first(size)));
+  for (const int code : {0, 255}) {
+    auto later = bytes;
+    later[later.size() - 2] = static_cast<std::byte>(code);
+    BOOST_TEST((decode_handed_keys(later)->code == error_code::closed));
+  }
+}
+
 BOOST_AUTO_TEST_CASE(most_keys_of_the_largest_width_fit_into_a_frame) {
   handed_keys made;
   made.keys.assign(handed_keys::most, key_of(64, 3));

@@ -248,6 +248,21 @@ BOOST_AUTO_TEST_CASE(this_nodes_own_requests_are_followed_in_its_block_tier) {
   }
 }
 
+BOOST_AUTO_TEST_CASE(why_a_request_is_not_followed_reaches_who_asked) {
+  world of;
+  of.other_follows(40);
+  of.all.take({{.number = of.asked[0].number, .first = 2, .is_over = true, .code = error_code::limit_exceeded}});
+  of.run(10ms);
+  const auto refused = peer::decode_handed_keys(of.heard.back().body);
+  BOOST_TEST((refused->code == error_code::limit_exceeded));
+  BOOST_TEST(refused->is_over);
+  of.follow(7, "b");
+  of.say(frame_type::handed, 7, peer::encode(peer::handed_keys{.is_over = true, .code = error_code::closed}));
+  BOOST_REQUIRE(of.told.size() == 1U);
+  BOOST_TEST((of.told[0].code == error_code::closed));
+  BOOST_TEST(of.told[0].is_over);
+}
+
 BOOST_AUTO_TEST_CASE(a_node_that_asks_nobody_says_so) {
   world of(false);
   of.follow(7, "b");
@@ -321,6 +336,7 @@ BOOST_AUTO_TEST_CASE(a_node_has_no_more_than_so_many_orders) {
   of.run(100ms);
   BOOST_TEST(of.asked.size() == handovers::most_of_link);
   BOOST_TEST(of.heard_of(frame_type::handed) == 1U);
+  BOOST_TEST((peer::decode_handed_keys(of.heard.back().body)->code == error_code::limit_exceeded));
   BOOST_TEST(of.pool.counters.refused == 1U);
 }
 

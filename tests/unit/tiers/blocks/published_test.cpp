@@ -161,8 +161,10 @@ BOOST_AUTO_TEST_CASE(a_request_lives_for_a_minute_since_its_last_change) {
   BOOST_TEST(of.all.keys() == 0U);
   BOOST_TEST(!of.all.awaits(1));
   of.arrive(1);  // nobody waits for it any more
+  BOOST_TEST((of.heard(1).code == error_code::closed));
+  of.follow(2, "r");
   BOOST_TEST(of.all.followers() == 1U);
-  of.pass(10);
+  of.pass(40);
   BOOST_TEST(of.all.followers() == 0U);
 }
 
@@ -197,6 +199,54 @@ BOOST_AUTO_TEST_CASE(a_request_has_so_many_followers_and_others_have_theirs) {
   BOOST_TEST((of.heard(1).is_over && of.heard(1).keys.size() == 2U));
   of.follow(5, "a");  // a place is free
   BOOST_TEST((of.heard(5).is_over && of.heard(5).code == error_code::ok));
+}
+
+BOOST_AUTO_TEST_CASE(who_heard_of_keys_does_not_go_on_with_a_request_that_is_published_anew) {
+  world of;
+  BOOST_TEST(*of.publish("r", 0, 4) == 4U);
+  of.follow(1, "r");
+  of.arrive(0);
+  BOOST_TEST(of.heard(1).keys == (numbers{0}), boost::test_tools::per_element());
+  of.follow(2, "other");
+  of.all.forget(1);
+  BOOST_TEST(of.heard(1).is_over);
+  BOOST_TEST((of.heard(1).code == error_code::closed));
+  BOOST_TEST(of.all.followers() == 1U);
+  BOOST_TEST(*of.publish("r", 10, 4, true, true) == 4U);  // others
+  BOOST_TEST(of.heard(1).keys == (numbers{0}), boost::test_tools::per_element());
+  BOOST_TEST(!of.heard(2).is_over);
+}
+
+BOOST_AUTO_TEST_CASE(a_request_ends_with_its_session_where_its_blocks_do_and_may_be_published_anew) {
+  world of;
+  BOOST_TEST(*of.publish("r", 0, 4, false, true) == 4U);
+  BOOST_TEST(*of.publish("whole", 0, 2, true, true) == 2U);
+  of.session = 2;
+  BOOST_TEST(*of.publish("s", 0, 4) == 4U);
+  for (std::uint64_t i = 1; i <= 3; ++i) of.follow(i, i == 1 ? "r" : i == 2 ? "s" : "nothing");
+  of.arrive(0);
+  of.arrive(2);
+  of.all.release(3, of.now);  // it published nothing
+  of.all.release(1, of.now);
+  BOOST_TEST(of.heard(1).is_over);
+  BOOST_TEST((of.heard(1).code == error_code::ok));
+  BOOST_TEST(of.heard(1).keys == (numbers{0}), boost::test_tools::per_element());
+  BOOST_TEST(!of.heard(2).is_over);
+  BOOST_TEST(!of.heard(3).is_over);
+  BOOST_TEST(of.all.keys() == 1U + 2U + 4U);
+  of.arrive(1);
+  of.follow(4, "r");  // as later ones
+  BOOST_TEST(of.heard(4).is_over);
+  BOOST_TEST(of.heard(4).keys.size() == 1U);
+  of.session = 3;
+  BOOST_TEST((of.publish("r", 11, 2, true, true, 1).error().code() == error_code::invalid_argument));
+  BOOST_TEST(*of.publish("r", 10, 3, true, true) == 3U);
+  of.follow(5, "r");
+  BOOST_TEST(of.heard(5).keys == (numbers{10, 11, 12}), boost::test_tools::per_element());
+  BOOST_TEST(*of.publish("whole", 0, 2, true, true, 0) == 2U);  // it ended by itself
+  of.pass(61);
+  BOOST_TEST(of.all.keys() == 0U);
+  BOOST_TEST(of.all.requests() == 0U);
 }
 
 BOOST_AUTO_TEST_CASE(bounds_hold_for_a_request_a_session_and_all) {

@@ -8,12 +8,14 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include "core/byte_io.hpp"
 #include "core/checksum.hpp"
 #include "core/stored_identity.hpp"
 #include "tests/support/fake_network.hpp"
+#include "tests/support/one_hash.hpp"
 
 namespace {
 
@@ -367,6 +369,54 @@ BOOST_AUTO_TEST_CASE(an_offered_block_is_sent_when_it_is_wanted_and_done_when_it
              bind_checksum(checksum_of(content_of(1)), identity_of(all.spec), 0, key_of(1)));
   all.say(frame_type::stored, 0, peer::encode(peer::block_answers{{tokens[0], block_answer::stored}}));
   BOOST_TEST((all.was_put[1] == item_result::done));
+}
+
+BOOST_AUTO_TEST_CASE(an_offer_names_the_clear_that_was_carried_out_when_its_put_began) {
+  world all;
+  all.put(1);
+  all.backend.clear(identity_of(all.spec), [](const result<void>&) {});
+  all.run(0ms);
+  const std::uint64_t number = all.pool.cleared(identity_of(all.spec));
+  BOOST_REQUIRE(number != 0U);
+  all.put(2);
+  all.accept_bind();
+  const auto old = all.next(frame_type::offer), current = all.next(frame_type::offer);
+  BOOST_TEST((peer::decode_block_request(old.body)->cleared == 0U));
+  BOOST_TEST((peer::decode_block_request(current.body)->cleared == number));
+  BOOST_TEST(world::tokens_in(old).size() == 1U);
+  all.pool.note_cleared(identity_of(all.spec), number + 1);  // heard of, and not carried out yet
+  all.put(3);
+  BOOST_TEST((peer::decode_block_request(all.next(frame_type::offer).body)->cleared == number));
+}
+
+BOOST_AUTO_TEST_CASE(a_node_that_knows_of_a_later_clear_is_asked_to_bind_again_and_tells_of_it) {
+  world all;
+  all.put(1);
+  all.accept_bind();
+  const auto offered = all.next(frame_type::offer);
+  all.say(frame_type::accept, offered.request,
+          peer::encode(peer::block_answers{{world::tokens_in(offered)[0], block_answer::outdated}}));
+  BOOST_TEST((all.was_put == std::map<std::uint64_t, item_result>{{1, item_result::full}}));
+  BOOST_TEST(all.landed.empty());
+  all.put(2);
+  all.accept_bind();
+  BOOST_TEST(world::tokens_in(all.next(frame_type::offer)).size() == 1U);
+}
+
+BOOST_AUTO_TEST_CASE(two_instances_of_one_identity_have_nothing_at_other_nodes) {
+  world all;
+  instance_spec other = all.spec;
+  std::tie(all.spec.model, other.model) = testing::models_of_one_hash();
+  BOOST_REQUIRE_EQUAL(identity_of(other), identity_of(all.spec));
+  all.backend.bind(all.spec);
+  all.get(1);
+  all.accept_bind();
+  (void)all.next(frame_type::fetch);
+  all.backend.bind(other);
+  all.get(2);
+  all.put(3);
+  BOOST_TEST((all.got == std::map<std::uint64_t, item_result>{{2, item_result::missing}}));
+  BOOST_TEST((all.was_put == std::map<std::uint64_t, item_result>{{3, item_result::full}}));
 }
 
 BOOST_AUTO_TEST_CASE(an_instance_that_is_refused_is_neither_asked_for_nor_offered) {
