@@ -241,7 +241,9 @@ def test_a_request_ends_with_the_session_that_published_it_and_is_published_anew
     leaves.close()
     assert takes(ticket, keys) == 10  # long before its deadline
     assert takes(hands.wants.follow("r", "a", deadline=55), keys) == 10
-    hands.makes.publish("r", keys, end=True)
+    with pytest.raises(cenote.InvalidArgument, match="from its first key on"):
+        hands.makes.publish("r", keys[10:], end=True)
+    hands.makes.publish("r", keys, first=0, end=True)
     hands.store(keys[10:])
     assert takes(hands.wants.follow("r", "a", deadline=55), keys) == COUNT
 

@@ -37,18 +37,17 @@ result<std::size_t> published::check(const publication& what, const list* known)
 
 result<std::uint64_t> published::publish(const publication& what, boot_time now) {
   auto found = lists_.find(what.request);
-  const bool is_anew = found != lists_.end() && found->second.is_cut;
+  const bool is_anew = found != lists_.end() && found->second.is_cut && what.first == 0;  // who appends continues one
   const bool is_new = found == lists_.end() || is_anew;
   const auto common = check(what, is_new ? nullptr : &found->second);
   if (!common) return std::unexpected(common.error());
-  if (is_anew) drop(found);
   if (is_new) {
-    usage& own = used_[what.by];
-    if (lists_.size() >= limits_.requests || own.requests >= limits_.session_requests) {
-      if (own.requests == 0) used_.erase(what.by);
+    const auto known = used_.find(what.by);
+    const std::size_t own = known == used_.end() ? 0 : known->second.requests;
+    if (lists_.size() - (is_anew ? 1 : 0) >= limits_.requests || own >= limits_.session_requests)
       return fail(error_code::limit_exceeded, "too many requests are published");
-    }
-    ++own.requests;
+    if (is_anew) drop(found);
+    ++used_[what.by].requests;
     list made{.number = next_number_++, .by = what.by, .instance = what.instance, .payer = what.payer};
     found = lists_.emplace(what.request, std::move(made)).first;
     by_number_.emplace(found->second.number, &found->second);

@@ -119,8 +119,12 @@ void planner::on_cancel(const request& incoming) {
 
 void planner::refuse(const request& incoming, error_code code) {
   ++counts_.refused;
-  answer made{.session = incoming.session, .completion = {}};
-  made.completion.request = incoming.number;
+  fail_question(incoming.session, incoming.number, code);
+}
+
+void planner::fail_question(std::uint64_t session, std::uint32_t request, error_code code) {
+  answer made{.session = session, .completion = {}};
+  made.completion.request = request;
   made.completion.kind = memory::completion_kind::done;
   made.completion.code = static_cast<std::uint16_t>(code);
   answers_.push_back(made);

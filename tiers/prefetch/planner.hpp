@@ -164,6 +164,7 @@ class planner {
     time_point until{};
     key_list keys{};  ///< of one that followed a request; null: of any other
     std::size_t length = 0;
+    error_code code = error_code::ok;  ///< of one that followed: why there is no more, and nobody has heard it
   };
   /// What is known of an instance's engine. Each has a loss account of its own, so that a wrong rate harms no other.
   struct engine {
@@ -192,6 +193,7 @@ class planner {
   void end_speculation();
   void on_cancel(const request& incoming);
   void refuse(const request& incoming, error_code code);
+  void fail_question(std::uint64_t session, std::uint32_t request, error_code code);
 
   // planner_follows.cpp
   void begin_follow(request incoming, time_point now);

@@ -97,7 +97,11 @@ void planner::on_question(const request& incoming) {
   if (const auto job = std::ranges::find_if(jobs_, is_it);
       job != jobs_.end() && job->second.follow && !job->second.follow->asked) {
     job->second.follow->asked = asked;
-  } else if (const auto held = std::ranges::find_if(held_, is_it); held != held_.end() && held->second.keys) {
+  } else if (const auto held = std::ranges::find_if(held_, is_it);
+             held != held_.end() && held->second.code != error_code::ok) {
+    fail_question(incoming.session, incoming.number, held->second.code);
+    release_hold(held->first);
+  } else if (held != held_.end() && held->second.keys) {
     tell_keys(incoming.session, asked, *held->second.keys, held->second.length, true);
   } else {
     refuse(incoming, error_code::invalid_argument);
@@ -148,17 +152,14 @@ void planner::end_follow(std::map<std::uint64_t, prefetch_job>::iterator which, 
   ++counts_.by_reason[static_cast<std::size_t>(done.end_reason)];
   counts_.followed += length;
   if (done.follow->asked && done.follow->code != error_code::ok) {
-    answer made{.session = done.session, .completion = {}};
-    made.completion.request = done.follow->asked->request;
-    made.completion.kind = completion_kind::done;
-    made.completion.code = static_cast<std::uint16_t>(done.follow->code);
-    answers_.push_back(made);
+    fail_question(done.session, done.follow->asked->request, done.follow->code);
   } else if (done.follow->asked) {
     tell_keys(done.session, *done.follow->asked, *done.keys, length, true);
   }
-  if (done.hold && done.follow->code == error_code::ok) {
+  const bool has_heard = done.follow->code != error_code::ok && done.follow->asked;
+  if (done.hold && !has_heard) {  // why it failed is the answer to its next question
     held_.emplace(done.number, held_job{done.session, done.chain, done.instance, done.charged, now + options_.claim,
-                                        done.keys, length});
+                                        done.keys, length, done.follow->code});
   } else {
     commands_.push_back({.what = command::kind::release, .job = done.number, .session = done.session, .keys = {}});
     refund(done.instance, done.charged);

@@ -66,9 +66,10 @@ result<handed_keys> decode_handed_keys(std::span<const std::byte> body) {
     std::ranges::copy(reader.get_run(width), key.bytes.begin());
   }
   if (is_good && what.is_over && (flags & flag_refused) != 0) {
-    const auto code = reader.get<std::uint16_t>();
-    const bool is_known = code != 0 && code <= static_cast<std::uint16_t>(error_code::group_lost);
-    what.code = is_known ? static_cast<error_code>(code) : error_code::closed;  // a later version's
+    const auto code = static_cast<error_code>(reader.get<std::uint16_t>());
+    // Others would say something of the follower's own session.
+    const bool is_of_the_request = code == error_code::limit_exceeded || code == error_code::unsupported;
+    what.code = is_of_the_request ? code : error_code::closed;
   }
   return checked(std::move(what), reader, is_good, "list of keys that were handed over");
 }

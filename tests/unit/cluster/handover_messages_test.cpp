@@ -59,7 +59,7 @@ BOOST_AUTO_TEST_CASE(a_reason_is_read_again_and_is_an_end_without_one_to_an_earl
   BOOST_REQUIRE_EQUAL(bytes.size(), ended.size() + 2);  // the code comes after all that there was before
   BOOST_TEST(((bytes[8] & std::byte{1}) == std::byte{1}));
   for (std::size_t size = 0; size < bytes.size(); ++size) BOOST_TEST(!decode_handed_keys(std::span(bytes).first(size)));
-  for (const int code : {0, 255}) {
+  for (const int code : {0, 255, static_cast<int>(error_code::session_killed)}) {  // none of a request
     auto later = bytes;
     later[later.size() - 2] = static_cast<std::byte>(code);
     BOOST_TEST((decode_handed_keys(later)->code == error_code::closed));

@@ -240,13 +240,27 @@ BOOST_AUTO_TEST_CASE(a_request_ends_with_its_session_where_its_blocks_do_and_may
   BOOST_TEST(of.heard(4).keys.size() == 1U);
   of.session = 3;
   BOOST_TEST((of.publish("r", 11, 2, true, true, 1).error().code() == error_code::invalid_argument));
-  BOOST_TEST(*of.publish("r", 10, 3, true, true) == 3U);
+  BOOST_TEST((of.publish("r", 10, 3, true, true).error().code() == error_code::invalid_argument));  // nothing is before
+  BOOST_TEST(*of.publish("r", 10, 3, true, true, 0) == 3U);
   of.follow(5, "r");
   BOOST_TEST(of.heard(5).keys == (numbers{10, 11, 12}), boost::test_tools::per_element());
   BOOST_TEST(*of.publish("whole", 0, 2, true, true, 0) == 2U);  // it ended by itself
   of.pass(61);
   BOOST_TEST(of.all.keys() == 0U);
   BOOST_TEST(of.all.requests() == 0U);
+}
+
+BOOST_AUTO_TEST_CASE(what_a_session_left_stays_when_nobody_may_publish_it_anew) {
+  world of({.session_requests = 1});
+  BOOST_TEST(*of.publish("s", 0, 4) == 4U);
+  of.all.release(1, of.now);
+  of.session = 2;
+  BOOST_TEST(*of.publish("other", 0, 1) == 1U);
+  BOOST_TEST((of.publish("s", 10, 1, true, true, 0).error().code() == error_code::limit_exceeded));
+  of.follow(1, "s");
+  BOOST_TEST(of.heard(1).is_over);
+  BOOST_TEST((of.heard(1).code == error_code::ok));
+  BOOST_TEST(of.all.requests() == 2U);
 }
 
 BOOST_AUTO_TEST_CASE(bounds_hold_for_a_request_a_session_and_all) {

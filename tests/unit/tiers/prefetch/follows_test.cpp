@@ -179,6 +179,22 @@ BOOST_AUTO_TEST_CASE(a_node_that_cannot_be_followed_is_said) {
   BOOST_TEST(plan.status().waiting == 0U);
 }
 
+BOOST_AUTO_TEST_CASE(why_a_follow_ended_is_the_answer_to_the_next_question_when_none_was_open) {
+  has(0, 2);
+  follow(1);
+  told(0, 2);
+  let_pass(milliseconds(100));
+  BOOST_TEST(lengths.contains(1));  // with the two keys
+  told(2, 0, true, error_code::closed);
+  let_pass(milliseconds(1));
+  BOOST_TEST(plan.status().held == 1U);  // what was told can still be pinned
+  ask(1, 2, 2);
+  BOOST_TEST(codes[2] == static_cast<std::uint16_t>(error_code::closed));
+  BOOST_TEST(plan.status().held == 0U);
+  ask(1, 3, 2);
+  BOOST_TEST(codes[3] == static_cast<std::uint16_t>(error_code::invalid_argument));
+}
+
 BOOST_AUTO_TEST_CASE(stop_and_cancel_end_it) {
   has(0, 2);
   follow(1);
