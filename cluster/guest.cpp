@@ -178,14 +178,16 @@ void guest::answer_binds(hosted& of) {
   }
 }
 
-/// An instance that nobody else uses here is opened for it: this node's own blocks are older than the clear, too.
+/// An instance that nobody else uses here is opened for it: this node's own blocks are older than the clear, too. It is
+/// one that this node has bound, and closed with the next flush: most_instances is about those of others.
 void guest::learn_cleared(std::uint64_t identity, std::uint64_t number, std::span<const std::byte> spec) {
+  number = pool::credible_clear(number);
   if (number <= pool_.cleared(identity)) return;
   hosted* of = find_identity(identity);
   if (of == nullptr) {
     byte_reader reader(spec);
     auto read = decode_instance_spec(reader);
-    if (!read || identity_of(*read) != identity || instances_.size() >= most_instances) return;  // it is told again
+    if (!read || identity_of(*read) != identity) return;  // it is told again
     of = &host(identity, std::move(*read));
   }
   pool_.note_cleared(identity, number);
@@ -776,9 +778,9 @@ void guest::forget(peer::link_id from, std::uint64_t request, std::span<const st
   if (of == nullptr || !of->session) return answer(0, "this node does not know the instance yet");
   if (asked->cleared == 0) return remove(*of, asked->keys, answer);
   if (asked->cleared == pool_.cleared(asked->identity) && of->clears == 0) return answer(0, {});  // a bind brought it
-  const std::uint64_t known = pool_.told_cleared(asked->identity);
+  const std::uint64_t known = pool_.told_cleared(asked->identity), number = pool::credible_clear(asked->cleared);
   // A node whose clock is behind clears later all the same: whoever is away shall hear of that one, too.
-  pool_.note_cleared(asked->identity, asked->cleared < known ? known + 1 : asked->cleared);
+  pool_.note_cleared(asked->identity, number < known ? known + 1 : number);
   clear(*of, [this, answer, identity = asked->identity](std::uint64_t removed, const std::string& why) {
     if (!why.empty()) pool_.forget_cleared(identity);
     answer(removed, why);
