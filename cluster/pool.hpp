@@ -122,9 +122,9 @@ class pool {
   /// The number of an instance's last clear, as far as this node has heard and remembers; 0: none. A later clear has a
   /// greater one, whichever node it comes from: nanoseconds since 1970.
   [[nodiscard]] std::uint64_t cleared(std::uint64_t identity) const noexcept;
-  /// What others are told of it; less than before only after forget_cleared(). Of an instance that is not remembered the greatest number that
-  /// was forgotten of those whose identities have the same remainder by most_cleared: it may have been this one's, so
-  /// that who knows of less clears it once more.
+  /// What others are told of it; less than before only after forget_cleared(). Of an instance that is not remembered
+  /// the greatest number that was forgotten of those whose identities have the same remainder by most_cleared: it may
+  /// have been this one's, so that who knows of less clears it once more.
   [[nodiscard]] std::uint64_t told_cleared(std::uint64_t identity) const noexcept;
   /// The last one that was carried out here, too: what was stored before it is gone from this node.
   [[nodiscard]] std::uint64_t carried_out(std::uint64_t identity) const noexcept;

@@ -333,6 +333,53 @@ BOOST_AUTO_TEST_CASE(what_others_stored_here_before_they_heard_of_a_clear_goes_w
   BOOST_TEST(!ends[1].empty());  // the block tier did not say that it is gone
 }
 
+BOOST_AUTO_TEST_CASE(what_a_node_stored_here_that_left_just_before_this_one_heard_of_its_own_clear_goes_with_it) {
+  guest_world all;
+  const std::uint32_t handle = all.bind();
+  all.hear(frame_type::unbind, peer::encode(peer::unbind_request{handle}));
+  BOOST_REQUIRE(all.room.closes == 1);
+  std::vector<std::string> ends;
+  const auto clear = [&] {
+    (void)all.pool.next_clear(all.identity);
+    all.pool.clear_hosted(all.identity, [&](std::string why) { ends.push_back(std::move(why)); });
+    all.pool.flush();
+  };
+  clear();
+  BOOST_REQUIRE_EQUAL(all.room.opens.size(), 1U);
+  BOOST_TEST(all.pool.carried_out(all.identity) == 0U);
+  all.open_next();
+  BOOST_REQUIRE(all.clears());
+  BOOST_TEST(ends.empty());
+  all.answer_run({guest_world::done_with(1)});
+  BOOST_TEST(all.pool.carried_out(all.identity) == all.pool.cleared(all.identity));
+  BOOST_TEST(ends == std::vector<std::string>{""}, boost::test_tools::per_element());
+  BOOST_TEST(all.room.closes == 2);
+  clear();
+  all.room.opens.front()(fail(error_code::no_space, "no room"));
+  all.room.opens.pop_front();
+  BOOST_REQUIRE_EQUAL(ends.size(), 2U);
+  BOOST_TEST(ends[1] == "no room");
+  all.time += cluster::guest::left_lasts;
+  clear();
+  BOOST_TEST(all.room.opens.empty());
+  BOOST_TEST(ends.size() == 3U);
+}
+
+BOOST_AUTO_TEST_CASE(a_clear_while_another_node_binds_the_instance_is_over_when_it_is_open_and_cleared) {
+  guest_world all;
+  all.hear(frame_type::bind, peer::encode(peer::bind_request{all.identity, 0, encoded(all.spec)}));
+  std::vector<std::string> ends;
+  (void)all.pool.next_clear(all.identity);
+  all.pool.clear_hosted(all.identity, [&](std::string why) { ends.push_back(std::move(why)); });
+  BOOST_TEST(ends.empty());
+  all.open_next();
+  BOOST_REQUIRE(all.clears());
+  BOOST_TEST(all.network->sent.empty());
+  all.answer_run({guest_world::done_with(0)});
+  BOOST_TEST(ends.size() == 1U);
+  BOOST_TEST(peer::decode_bind_answer(all.last(frame_type::bound))->cleared == all.pool.cleared(all.identity));
+}
+
 BOOST_AUTO_TEST_CASE(a_clear_that_is_not_remembered_is_told_as_one_of_each_instance_of_its_remainder_that_is_not) {
   guest_world all;
   const auto other = [&](std::uint64_t number) { return all.identity + cluster::pool::most_cleared * number; };
@@ -358,7 +405,8 @@ BOOST_AUTO_TEST_CASE(what_is_told_of_an_instance_does_not_fall_when_it_is_rememb
   BOOST_TEST(all.pool.told_cleared(all.identity) == 101U);
 }
 
-BOOST_AUTO_TEST_CASE(two_instances_of_which_one_is_forgotten_for_the_other_are_cleared_once_for_each_that_is_forgotten) {
+BOOST_AUTO_TEST_CASE(
+    two_instances_of_which_one_is_forgotten_for_the_other_are_cleared_once_for_each_that_is_forgotten) {
   guest_world all;
   struct used {
     instance_spec spec;
