@@ -21,6 +21,7 @@ using peer::block_answer;
 using peer::frame_type;
 
 constexpr std::size_t most_queued = 64;  // fetches of one node; what is beyond is answered `missing`
+constexpr std::size_t most_left = 64;    // instances
 
 submission entry_of(operation what, std::uint32_t group, std::uint32_t request, std::span<const std::byte> key = {}) {
   submission made;
@@ -163,12 +164,24 @@ void guest::opened(std::uint32_t handle, result<guest_session_ptr> how) {
   if (!how) {
     for (const auto& [link, request] : of.waiting) refuse(link, request, how.error().message());
     if (of.must_clear) pool_.forget_cleared(of.identity);
+    const auto told = std::move(of.when_cleared);
     instances_.erase(found);
+    for (const auto& each : told) each(how.error().message());
     return;
   }
   of.session = std::move(*how);
   if (of.must_clear) return clear_unheard(of);
   answer_binds(of);
+}
+
+/// Nobody uses it: it is closed.
+void guest::leave(const hosted& of) {
+  room_.close(of.session->number);
+  std::erase_if(left_, [&](const left_instance& each) {
+    return each.identity == of.identity || each.at + left_lasts <= pool_.now();
+  });
+  if (left_.size() >= most_left) left_.pop_front();
+  left_.push_back({of.identity, of.spec, pool_.now()});
 }
 
 void guest::answer_binds(hosted& of) {
@@ -178,14 +191,16 @@ void guest::answer_binds(hosted& of) {
   }
 }
 
-/// An instance that nobody else uses here is opened for it: this node's own blocks are older than the clear, too.
+/// An instance that nobody else uses here is opened for it: this node's own blocks are older than the clear, too. It is
+/// one that this node has bound, and closed with the next flush: most_instances is about those of others.
 void guest::learn_cleared(std::uint64_t identity, std::uint64_t number, std::span<const std::byte> spec) {
+  number = pool::credible_clear(number);
   if (number <= pool_.cleared(identity)) return;
   hosted* of = find_identity(identity);
   if (of == nullptr) {
     byte_reader reader(spec);
     auto read = decode_instance_spec(reader);
-    if (!read || identity_of(*read) != identity || instances_.size() >= most_instances) return;  // it is told again
+    if (!read || identity_of(*read) != identity) return;  // it is told again
     of = &host(identity, std::move(*read));
   }
   pool_.note_cleared(identity, number);
@@ -197,23 +212,28 @@ void guest::learn_cleared(std::uint64_t identity, std::uint64_t number, std::spa
 }
 
 void guest::clear_unheard(hosted& of) {
-  clear(of, [this, identity = of.identity](std::uint64_t, const std::string& why) {
+  clear(of, [this, identity = of.identity, told = std::exchange(of.when_cleared, {})](std::uint64_t,
+                                                                                      const std::string& why) {
     if (!why.empty()) pool_.forget_cleared(identity);
+    for (const auto& each : told) each(why);
   });
 }
 
 /// Others may have stored here since this node's own blocks went, and not have heard of the clear. Which of these
 /// blocks are older than it nobody can say.
 void guest::clear_hosted(std::uint64_t identity, std::function<void(std::string)> then) {
-  hosted* const of = find_identity(identity);
-  if (of == nullptr || !of->session) {
-    pool_.note_carried_out(identity);
-    return then({});
+  hosted* of = find_identity(identity);
+  if (of == nullptr) {
+    const auto left = std::ranges::find(left_, identity, &left_instance::identity);
+    if (left == left_.end() || left->at + left_lasts <= pool_.now()) {
+      pool_.note_carried_out(identity);
+      return then({});
+    }
+    of = &host(identity, left->spec);
   }
-  clear(*of, [this, identity, then = std::move(then)](std::uint64_t, std::string why) {
-    if (!why.empty()) pool_.forget_cleared(identity);
-    then(std::move(why));
-  });
+  of->when_cleared.push_back(std::move(then));
+  if (of->session) return clear_unheard(*of);
+  of->must_clear = true;
 }
 
 void guest::closed(peer::link_id which) {
@@ -726,7 +746,7 @@ void guest::flush() {
         of.users.empty() && of.session && of.clears == 0 &&
         std::ranges::none_of(loans_, [&](const auto& one) { return one.second.handle == of.handle; }) &&
         std::ranges::none_of(deliveries_, [&](const auto& one) { return one.second.handle == of.handle; });
-    if (is_over) room_.close(of.session->number);
+    if (is_over) leave(of);
     each = is_over ? instances_.erase(each) : std::next(each);
   }
 }
@@ -776,9 +796,9 @@ void guest::forget(peer::link_id from, std::uint64_t request, std::span<const st
   if (of == nullptr || !of->session) return answer(0, "this node does not know the instance yet");
   if (asked->cleared == 0) return remove(*of, asked->keys, answer);
   if (asked->cleared == pool_.cleared(asked->identity) && of->clears == 0) return answer(0, {});  // a bind brought it
-  const std::uint64_t known = pool_.told_cleared(asked->identity);
+  const std::uint64_t known = pool_.told_cleared(asked->identity), number = pool::credible_clear(asked->cleared);
   // A node whose clock is behind clears later all the same: whoever is away shall hear of that one, too.
-  pool_.note_cleared(asked->identity, asked->cleared < known ? known + 1 : asked->cleared);
+  pool_.note_cleared(asked->identity, number < known ? known + 1 : number);
   clear(*of, [this, answer, identity = asked->identity](std::uint64_t removed, const std::string& why) {
     if (!why.empty()) pool_.forget_cleared(identity);
     answer(removed, why);

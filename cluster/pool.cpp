@@ -9,11 +9,20 @@ namespace {
 
 constexpr std::size_t most_closed = 256;  // links
 constexpr std::size_t most_names = 4096;
+/// Nanoseconds since 1970: in 2262. No node's clock says that, however wrong it is.
+constexpr std::uint64_t beyond_all_clocks = std::uint64_t{1} << 63;
 
 bool is_answer(peer::frame_type type) noexcept {
   using enum peer::frame_type;
   return type == bound || type == located || type == fetched || type == elsewhere || type == accept || type == stored ||
          type == forgot;
+}
+
+/// Nanoseconds since 1970.
+std::uint64_t wall_clock() noexcept {
+  const auto time = std::chrono::system_clock::now().time_since_epoch();
+  const std::int64_t count = std::chrono::duration_cast<std::chrono::nanoseconds>(time).count();
+  return static_cast<std::uint64_t>(std::max<std::int64_t>(count, 0));
 }
 
 bool is_handover(peer::frame_type type) noexcept {
@@ -156,7 +165,7 @@ std::uint64_t pool::cleared(std::uint64_t identity) const noexcept {
 
 std::uint64_t pool::told_cleared(std::uint64_t identity) const noexcept {
   const auto found = cleared_.find(identity);
-  return found == cleared_.end() ? forgotten_ : found->second.heard;
+  return found == cleared_.end() ? forgotten_[identity % forgotten_.size()] : found->second.heard;
 }
 
 std::uint64_t pool::carried_out(std::uint64_t identity) const noexcept {
@@ -175,21 +184,40 @@ void pool::clear_hosted(std::uint64_t identity, std::function<void(std::string)>
 }
 
 std::uint64_t pool::next_clear(std::uint64_t identity) {
-  const auto time = std::chrono::system_clock::now().time_since_epoch();
-  const auto now = static_cast<std::uint64_t>(std::chrono::duration_cast<std::chrono::nanoseconds>(time).count());
-  const std::uint64_t made = std::max(now, told_cleared(identity) + 1);
-  note_cleared(identity, made);
-  return made;
+  auto& known = remember_clears(identity).heard;
+  known = std::max(wall_clock(), known + 1);
+  return known;
+}
+
+std::uint64_t pool::credible_clear(std::uint64_t number) noexcept {
+  return std::min(number, beyond_all_clocks + wall_clock());
 }
 
 void pool::note_cleared(std::uint64_t identity, std::uint64_t number) {
-  if (cleared_.size() >= most_cleared && !cleared_.contains(identity)) {
+  auto& known = remember_clears(identity).heard;
+  known = std::max(known, number);
+}
+
+/// One that is new begins at what others were told of it before: were it less, it would be the oldest itself, and two
+/// such instances would take each other's place, and be cleared, without an end.
+pool::clear_numbers& pool::remember_clears(std::uint64_t identity) {
+  if (const auto known = cleared_.find(identity); known != cleared_.end()) return known->second;
+  if (cleared_.size() >= most_cleared) {
     const auto oldest = std::ranges::min_element(cleared_, {}, [](const auto& each) { return each.second.heard; });
-    forgotten_ = std::max(forgotten_, oldest->second.heard);
+    auto& forgotten = forgotten_[oldest->first % forgotten_.size()];
+    forgotten = std::max(forgotten, oldest->second.heard);
     cleared_.erase(oldest);
   }
-  auto& known = cleared_[identity].heard;
-  known = std::max(known, number);
+  clear_numbers& made = cleared_[identity];
+  made.heard = forgotten_[identity % forgotten_.size()];
+  return made;
+}
+
+void pool::forget_cleared(std::uint64_t identity) {
+  const auto found = cleared_.find(identity);
+  if (found == cleared_.end()) return;
+  found->second.heard = found->second.carried_out;
+  if (found->second.carried_out == 0) cleared_.erase(found);
 }
 
 void pool::note_carried_out(std::uint64_t identity) {

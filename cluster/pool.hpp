@@ -1,6 +1,7 @@
 // The nodes' blocks as one pool: what the network's thread hears of blocks, and says of them.
 #pragma once
 
+#include <array>
 #include <atomic>
 #include <chrono>
 #include <cstdint>
@@ -121,17 +122,21 @@ class pool {
   /// The number of an instance's last clear, as far as this node has heard and remembers; 0: none. A later clear has a
   /// greater one, whichever node it comes from: nanoseconds since 1970.
   [[nodiscard]] std::uint64_t cleared(std::uint64_t identity) const noexcept;
-  /// What others are told of it. Of an instance that is not remembered the greatest number that was forgotten: it may
+  /// What others are told of it; less than before only after forget_cleared(). Of an instance that is not remembered
+  /// the greatest number that was forgotten of those whose identities have the same remainder by most_cleared: it may
   /// have been this one's, so that who knows of less clears it once more.
   [[nodiscard]] std::uint64_t told_cleared(std::uint64_t identity) const noexcept;
   /// The last one that was carried out here, too: what was stored before it is gone from this node.
   [[nodiscard]] std::uint64_t carried_out(std::uint64_t identity) const noexcept;
   [[nodiscard]] std::uint64_t next_clear(std::uint64_t identity);
+  /// A number that another node names, or the greatest that is believed: later clears shall have greater ones. It grows
+  /// with time, faster than clears come, so that those of the others are believed after it, too.
+  [[nodiscard]] static std::uint64_t credible_clear(std::uint64_t number) noexcept;
   /// The oldest of so many is forgotten.
   void note_cleared(std::uint64_t identity, std::uint64_t number);
   void note_carried_out(std::uint64_t identity);
-  /// It was heard of and could not be carried out: whoever knows of it says so again.
-  void forget_cleared(std::uint64_t identity) { cleared_.erase(identity); }
+  /// What was heard of since the last one that was carried out could not be: whoever knows of it says so again.
+  void forget_cleared(std::uint64_t identity);
   /// Another node said so: what is here of it goes, if this node did not know. `spec`: of the instance, encoded.
   void learn_cleared(std::uint64_t identity, std::uint64_t number, std::span<const std::byte> spec);
   /// This node's engines cleared it, and others shall hear of it: what they stored here meanwhile goes, too. `then`
@@ -148,6 +153,7 @@ class pool {
     std::uint64_t heard = 0, carried_out = 0;
   };
 
+  [[nodiscard]] clear_numbers& remember_clears(std::uint64_t identity);
   [[nodiscard]] bool drops(peer::link_id link, bool is_sent) const noexcept;
   [[nodiscard]] bool is_closed(peer::link_id link) const noexcept;
 
@@ -162,7 +168,8 @@ class pool {
   std::deque<peer::link_id> closed_;  ///< the last ones: what was on its way here when they closed still names them
   steady_time wakes_at_ = steady_time::max();
   std::map<std::uint64_t, clear_numbers> cleared_;  ///< by identity
-  std::uint64_t forgotten_ = 0;                     ///< the greatest number of a clear that is not remembered
+  /// The greatest number of those that are not remembered, by the identity's remainder.
+  std::array<std::uint64_t, most_cleared> forgotten_{};
 };
 
 }  // namespace cenote::cluster

@@ -38,15 +38,17 @@ void peers_backend::bind(const instance_spec& spec) {
   encode(writer, spec);
   enter(
       [this, identity = identity_of(spec), text = std::move(writer).take()] {
-        std::erase(unused_, identity);
+        const bool was_unused = std::erase(unused_, identity) != 0;
         if (specs_.size() >= most_specs && !specs_.contains(identity)) {
           if (unused_.empty()) return;
           specs_.erase(unused_.front());
           unused_.pop_front();
         }
         const auto [known, is_new] = specs_.try_emplace(identity, text);
-        if (!is_new && known->second != text) return part_specs(identity);
-        if (!is_new) return;
+        const bool is_alone = was_unused && known->second.empty();  // neither of the two is used any more
+        if (is_alone) known->second = text;
+        if (known->second != text) return part_specs(identity);
+        if (!is_new && !is_alone) return;
         for (auto& [link, each] : nodes_) {  // what was wanted before anybody knew the spec
           const auto found = each.bindings.find(identity);
           if (found != each.bindings.end() && found->second.is_refused) each.bindings.erase(found);
@@ -61,7 +63,7 @@ void peers_backend::part_specs(std::uint64_t identity) {
   for (auto& [link, each] : nodes_) {
     const auto found = each.bindings.find(identity);
     if (found == each.bindings.end()) continue;
-    found->second.handle = 0;
+    give_back(link, std::exchange(found->second.handle, 0));
     found->second.is_refused = true;
     found->second.again_at = pool_.now() + refusal_lasts;
     for (const auto& [until, then] : std::exchange(found->second.waiting, {})) then();
@@ -260,7 +262,8 @@ void peers_backend::wait_for(binding& of, steady_time until, std::function<void(
 void peers_backend::take_bound(node& at, std::uint64_t identity, std::span<const std::byte> body) {
   const auto answer = peer::decode_bind_answer(body);
   const auto found = at.bindings.find(identity);
-  if (!answer || found == at.bindings.end() || found->second.is_refused) return;
+  if (!answer) return;
+  if (found == at.bindings.end() || found->second.is_refused) return give_back(at.link, answer->handle);
   found->second.handle = answer->handle;
   found->second.is_refused = answer->handle == 0;
   if (found->second.is_refused) found->second.again_at = pool_.now() + refusal_lasts;
@@ -278,10 +281,15 @@ void peers_backend::give_back_unused(steady_time now) {
     std::erase_if(each.bindings, [&, to = link](const auto& one) {
       const binding& of = one.second;
       if (now - of.used < binding_lasts) return false;
-      if (of.handle != 0) pool_.send(to, frame_type::unbind, 0, peer::encode(peer::unbind_request{of.handle}));
+      give_back(to, of.handle);
       return true;
     });
   }
+}
+
+/// 0: nothing is bound.
+void peers_backend::give_back(peer::link_id to, std::uint32_t handle) {
+  if (handle != 0) pool_.send(to, frame_type::unbind, 0, peer::encode(peer::unbind_request{handle}));
 }
 
 /// Whatever the link was asked goes on elsewhere, or ends.
@@ -767,7 +775,9 @@ void peers_backend::tell_all(std::uint64_t identity, std::uint64_t cleared, cons
     pool_.clear_hosted(identity, [this, number](const std::string& why) { end_removal_of(number, 0, why); });
   }
   pool_.wake_at(made.until);
-  end_removal_of(number, 0, {});
+  const auto spec = specs_.find(identity);
+  const bool is_parted = spec != specs_.end() && spec->second.empty();
+  end_removal_of(number, 0, is_parted ? "another instance has this identity: other nodes are not told" : "");
 }
 
 void peers_backend::send_forget(node& at, std::uint64_t of, std::uint64_t identity, std::uint64_t cleared,

@@ -157,6 +157,7 @@ class peers_backend final : public backend, public cluster::pool_half {
   void when_bound(node& at, std::uint64_t identity, steady_time until, std::function<void()> then);
   void wait_for(binding& of, steady_time until, std::function<void()> then);
   void give_back_unused(steady_time now);
+  void give_back(peer::link_id to, std::uint32_t handle);
 
   void begin_put(item what, steady_time now);
   void begin_get(item what, steady_time now);

@@ -4,6 +4,7 @@
 #include <boost/test/unit_test.hpp>
 
 #include <algorithm>
+#include <array>
 #include <cstring>
 #include <deque>
 #include <memory>
@@ -232,6 +233,60 @@ BOOST_AUTO_TEST_CASE(a_clear_that_could_not_be_carried_out_is_not_known) {
   BOOST_TEST(all.pool.cleared(all.identity) == 0U);
 }
 
+BOOST_AUTO_TEST_CASE(an_earlier_clear_is_known_still_when_a_later_one_could_not_be_carried_out) {
+  guest_world all;
+  all.ask_to_bind(50);
+  all.answer_run({guest_world::done_with(0)});
+  all.pool.learn_cleared(all.identity, 100, encoded(all.spec));
+  all.answer_run({});
+  BOOST_TEST(all.pool.cleared(all.identity) == 50U);
+  BOOST_TEST((all.offer(1, 1, 49) == block_answer::outdated));
+  all.pool.learn_cleared(all.identity, 100, encoded(all.spec));
+  BOOST_TEST(all.clears());
+}
+
+BOOST_AUTO_TEST_CASE(an_instance_is_opened_for_a_clear_also_where_others_use_as_many_as_they_may) {
+  guest_world all;
+  for (std::size_t i = 0; i < cluster::guest::most_instances; ++i) {
+    instance_spec other = all.spec;
+    other.id = "model " + std::to_string(i);
+    all.hear(frame_type::bind, peer::encode(peer::bind_request{identity_of(other), 0, encoded(other)}));
+  }
+  BOOST_REQUIRE_EQUAL(all.room.opens.size(), cluster::guest::most_instances);
+  all.hear(frame_type::bind, peer::encode(peer::bind_request{all.identity, 0, encoded(all.spec)}));
+  BOOST_TEST(peer::decode_bind_answer(all.last(frame_type::bound))->handle == 0U);
+  all.pool.learn_cleared(all.identity, 100, encoded(all.spec));
+  BOOST_REQUIRE_EQUAL(all.room.opens.size(), cluster::guest::most_instances + 1);
+  std::swap(all.room.opens.front(), all.room.opens.back());
+  all.open_next();
+  BOOST_REQUIRE(all.clears());
+  all.answer_run({guest_world::done_with(1)});
+  BOOST_TEST(all.pool.carried_out(all.identity) == 100U);
+  BOOST_TEST(all.room.closes == 1);
+}
+
+BOOST_AUTO_TEST_CASE(a_clear_comes_after_one_whose_number_is_the_greatest_there_is) {
+  guest_world all;
+  const std::uint64_t greatest = ~std::uint64_t{0};
+  all.ask_to_bind(greatest);
+  BOOST_REQUIRE(all.clears());
+  all.answer_run({guest_world::done_with(0)});
+  const std::uint64_t first = all.pool.cleared(all.identity);
+  BOOST_TEST(first != 0U);
+  BOOST_TEST(all.pool.carried_out(all.identity) == first);
+  const std::uint64_t second = all.pool.next_clear(all.identity);
+  BOOST_TEST(second > first);
+  BOOST_TEST((all.offer(1, 1, first) == block_answer::outdated));
+  all.hear(frame_type::forget, peer::encode(peer::forget_request{all.identity, greatest, {}}));
+  BOOST_REQUIRE(all.clears());
+  all.answer_run({guest_world::done_with(0)});
+  const std::uint64_t third = all.pool.cleared(all.identity);
+  BOOST_TEST(third > second);
+  all.hear(frame_type::forget, peer::encode(peer::forget_request{all.identity, 50, {}}));  // of a clock that is right
+  BOOST_REQUIRE(all.clears());
+  BOOST_TEST(all.pool.cleared(all.identity) > third);
+}
+
 BOOST_AUTO_TEST_CASE(a_clear_by_a_node_whose_clock_is_behind_is_a_clear) {
   guest_world all;
   all.ask_to_bind(100);
@@ -278,17 +333,116 @@ BOOST_AUTO_TEST_CASE(what_others_stored_here_before_they_heard_of_a_clear_goes_w
   BOOST_TEST(!ends[1].empty());  // the block tier did not say that it is gone
 }
 
-BOOST_AUTO_TEST_CASE(a_clear_that_is_not_remembered_is_told_as_one_of_every_instance_that_is_not) {
+BOOST_AUTO_TEST_CASE(what_a_node_stored_here_that_left_just_before_this_one_heard_of_its_own_clear_goes_with_it) {
   guest_world all;
+  const std::uint32_t handle = all.bind();
+  all.hear(frame_type::unbind, peer::encode(peer::unbind_request{handle}));
+  BOOST_REQUIRE(all.room.closes == 1);
+  std::vector<std::string> ends;
+  const auto clear = [&] {
+    (void)all.pool.next_clear(all.identity);
+    all.pool.clear_hosted(all.identity, [&](std::string why) { ends.push_back(std::move(why)); });
+    all.pool.flush();
+  };
+  clear();
+  BOOST_REQUIRE_EQUAL(all.room.opens.size(), 1U);
+  BOOST_TEST(all.pool.carried_out(all.identity) == 0U);
+  all.open_next();
+  BOOST_REQUIRE(all.clears());
+  BOOST_TEST(ends.empty());
+  all.answer_run({guest_world::done_with(1)});
+  BOOST_TEST(all.pool.carried_out(all.identity) == all.pool.cleared(all.identity));
+  BOOST_TEST(ends == std::vector<std::string>{""}, boost::test_tools::per_element());
+  BOOST_TEST(all.room.closes == 2);
+  clear();
+  all.room.opens.front()(fail(error_code::no_space, "no room"));
+  all.room.opens.pop_front();
+  BOOST_REQUIRE_EQUAL(ends.size(), 2U);
+  BOOST_TEST(ends[1] == "no room");
+  all.time += cluster::guest::left_lasts;
+  clear();
+  BOOST_TEST(all.room.opens.empty());
+  BOOST_TEST(ends.size() == 3U);
+}
+
+BOOST_AUTO_TEST_CASE(a_clear_while_another_node_binds_the_instance_is_over_when_it_is_open_and_cleared) {
+  guest_world all;
+  all.hear(frame_type::bind, peer::encode(peer::bind_request{all.identity, 0, encoded(all.spec)}));
+  std::vector<std::string> ends;
+  (void)all.pool.next_clear(all.identity);
+  all.pool.clear_hosted(all.identity, [&](std::string why) { ends.push_back(std::move(why)); });
+  BOOST_TEST(ends.empty());
+  all.open_next();
+  BOOST_REQUIRE(all.clears());
+  BOOST_TEST(all.network->sent.empty());
+  all.answer_run({guest_world::done_with(0)});
+  BOOST_TEST(ends.size() == 1U);
+  BOOST_TEST(peer::decode_bind_answer(all.last(frame_type::bound))->cleared == all.pool.cleared(all.identity));
+}
+
+BOOST_AUTO_TEST_CASE(a_clear_that_is_not_remembered_is_told_as_one_of_each_instance_of_its_remainder_that_is_not) {
+  guest_world all;
+  const auto other = [&](std::uint64_t number) { return all.identity + cluster::pool::most_cleared * number; };
   all.pool.note_cleared(all.identity, 100);
-  for (std::uint64_t i = 1; i <= cluster::pool::most_cleared; ++i) all.pool.note_cleared(i, 100 + i);
+  for (std::uint64_t i = 1; i <= cluster::pool::most_cleared; ++i) all.pool.note_cleared(other(i), 100 + i);
   BOOST_TEST(all.pool.cleared(all.identity) == 0U);
-  BOOST_TEST(all.pool.told_cleared(cluster::pool::most_cleared) == 100 + cluster::pool::most_cleared);
+  BOOST_TEST(all.pool.told_cleared(other(1)) == 101U);
+  BOOST_TEST(all.pool.told_cleared(other(cluster::pool::most_cleared + 1)) == 100U);
+  BOOST_TEST(all.pool.told_cleared(all.identity + 1) == 0U);  // one of the others
   all.ask_to_bind(0);
   BOOST_TEST(peer::decode_bind_answer(all.last(frame_type::bound))->cleared == 100U);
   BOOST_TEST((all.offer(1, 1, 0) == block_answer::outdated));
   BOOST_TEST(!all.offer(1, 3, 100));
   BOOST_TEST(all.pool.next_clear(all.identity) > 100U);
+}
+
+BOOST_AUTO_TEST_CASE(what_is_told_of_an_instance_does_not_fall_when_it_is_remembered_again) {
+  guest_world all;
+  for (std::uint64_t i = 0; i <= cluster::pool::most_cleared; ++i)
+    all.pool.note_cleared(all.identity + cluster::pool::most_cleared * i, 100 + i);
+  BOOST_REQUIRE_EQUAL(all.pool.told_cleared(all.identity), 100U);
+  all.pool.note_cleared(all.identity, 50);  // the next one is forgotten for it
+  BOOST_TEST(all.pool.told_cleared(all.identity) == 101U);
+}
+
+BOOST_AUTO_TEST_CASE(
+    two_instances_of_which_one_is_forgotten_for_the_other_are_cleared_once_for_each_that_is_forgotten) {
+  guest_world all;
+  struct used {
+    instance_spec spec;
+    std::uint64_t known = 0;  // the asker's
+    std::uint32_t handle = 0;
+    int clears = 0;
+  };
+  std::array<used, 2> both{used{.spec = all.spec}, used{.spec = all.spec}};
+  both[1].spec.id = "other";
+  std::uint64_t number = 0;
+  const auto clear_others = [&](std::size_t how_many) {  // of the remainders of both, by turns
+    for (std::size_t i = 0; i < how_many; ++i, ++number)
+      all.pool.note_cleared(identity_of(both[number % 2].spec) + (number + 1) * cluster::pool::most_cleared,
+                            100 + number);
+  };
+  const auto bind = [&](used& one) {
+    all.hear(frame_type::bind, peer::encode(peer::bind_request{identity_of(one.spec), one.known, encoded(one.spec)}));
+    if (!all.room.opens.empty()) all.open_next();
+    for (; !all.room.runs.empty(); all.answer_run({guest_world::done_with(0)})) one.clears += all.clears() ? 1 : 0;
+    const auto answer = peer::decode_bind_answer(all.last(frame_type::bound));
+    one.handle = answer->handle;
+    one.known = std::max(one.known, answer->cleared);
+  };
+  clear_others(cluster::pool::most_cleared + 2);
+  for (used& one : both) bind(one);
+  clear_others(2);
+  std::uint64_t token = 1;
+  for (int round = 0; round < 10; ++round) {
+    for (used& one : both) {
+      const auto how = all.offer(one.handle, token += 2, one.known);
+      all.room.runs.clear();
+      if (how == block_answer::outdated) bind(one);
+      BOOST_TEST((round == 0 || how != block_answer::outdated));
+    }
+  }
+  for (const used& one : both) BOOST_TEST(one.clears <= 1);
 }
 
 BOOST_AUTO_TEST_CASE(an_instance_with_the_identity_of_another_one_is_refused_by_the_field) {
