@@ -179,7 +179,7 @@ result<std::vector<request_ptr>> channel::submit_each(std::span<memory::submissi
 /// `lock` holds submit_mutex_, also afterwards, but not while anybody waits: one with little time does not wait for one
 /// with much. One after the other, so that who wants many places gets them.
 result<void> channel::wait_for_room(std::unique_lock<std::mutex>& lock, std::size_t places, time_point until) {
-  if (want_room_ == 0 && rings_.room() >= places) return {};
+  if (want_room_ == 0 && has_room(places)) return {};
   static_cast<void>(rings_.publish());  // what was pushed before: a place that nobody shows is never free again
   ring();                               // it may be full of touch records that nobody rang for
   ++want_room_;
@@ -188,13 +188,22 @@ result<void> channel::wait_for_room(std::unique_lock<std::mutex>& lock, std::siz
   result<void> status = turn.owns_lock() ? result<void>{} : std::unexpected(late());
   auto look_at_socket = steady_clock::now();
   lock.lock();
-  while (status && rings_.room() < places) {
+  while (status && !has_room(places)) {
+    if (rings_.publish() && rings_.claim_wake()) ring();  // late words that were pushed
     lock.unlock();
     status = look_for_room(look_at_socket, until);
     lock.lock();
   }
   --want_room_;
   return status;
+}
+
+/// Behind the late words: a join must not overtake the word that its rank has left. These go one by one as places come
+/// free, for more may wait than the ring has. Called with submit_mutex_ held.
+bool channel::has_room(std::size_t places) {
+  const std::lock_guard lock(mutex_);
+  send_late_words();
+  return late_words_.empty() && rings_.room() >= places;
 }
 
 result<void> channel::look_for_room(time_point& look_at_socket, time_point until) {
@@ -212,6 +221,7 @@ result<void> channel::look_for_room(time_point& look_at_socket, time_point until
 
 /// Those of post_later(), as far as there is room. Called with submit_mutex_ and mutex_ held.
 void channel::send_late_words() {
+  if (late_words_.empty()) return;
   const std::size_t n = std::min(late_words_.size(), static_cast<std::size_t>(rings_.room()));
   for (memory::submission& each : std::span(late_words_).first(n)) {
     set_position(std::span(&each, 1), 0);
@@ -225,7 +235,7 @@ void channel::send_orphans() {
   std::vector<memory::submission> batch;
   {
     const std::lock_guard lock(mutex_);
-    if (!late_words_.empty()) send_late_words();
+    send_late_words();
     if (orphans_.empty()) return;
     const std::size_t n = std::min({orphans_.size(), max_batch, static_cast<std::size_t>(rings_.room())});
     batch.assign(orphans_.end() - static_cast<std::ptrdiff_t>(n), orphans_.end());
@@ -501,7 +511,7 @@ result<void> channel::recover(time_point until) {
   held_list held;
   do {  // a worker that began after the list was made wants a new one
     held = list_held();
-    if (auto ok = socket_->reattach(held, until); !ok) {
+    if (auto ok = socket_->reattach(held, until, stopped_); !ok) {
       const error_code code = ok.error().code();
       const bool may_come_back = code == error_code::node_restarting || code == error_code::deadline_exceeded ||
                                  code == error_code::not_running;

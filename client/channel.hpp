@@ -86,7 +86,8 @@ class channel {
   /// Releases that could not be sent: they go before the next batch. Their blocks are written no more.
   void release_later(std::span<const memory::submission> releases);
 
-  /// A request of one entry that post() could not send: it goes before the next batch.
+  /// A request of one entry that post() could not send: it goes before the next batch. It ends something that was
+  /// submitted: since nothing is submitted before the words that wait, these are no more than what can be open.
   void post_later(const memory::submission& word);
 
   /// The end of a batch if it came already; then the batch is forgotten as after wait().
@@ -109,6 +110,7 @@ class channel {
  private:
   result<void> wait_for_room(std::unique_lock<std::mutex>& lock, std::size_t places, time_point until);
   result<void> look_for_room(time_point& look_at_socket, time_point until);
+  bool has_room(std::size_t places);
   void send_late_words();
   void send_orphans();
   void abandon(request& which);

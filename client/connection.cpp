@@ -24,6 +24,8 @@ using std::chrono::steady_clock;
 
 constexpr std::size_t slabs_a_query = local::max_frame_fds;
 constexpr milliseconds retry_pause{5};  // between attempts to meet a worker that just died
+constexpr milliseconds look_at_caller{
+    100};  // how soon one that waits for the next worker sees that it need not any more
 
 bool exists(const std::string& path) noexcept {
   struct stat status {};
@@ -69,6 +71,21 @@ result<attachment> read_reply(unique_fd socket, local::frame reply) {
 error as_restart(const error& why) {
   if (why.code() != error_code::closed) return why;
   return {error_code::node_restarting, "the node's worker went away: " + why.message()};
+}
+
+error never_came() {
+  return {error_code::node_restarting, "the node's worker is away and did not come back before the deadline"};
+}
+
+/// Until there is something to read, or `until`.
+result<void> await_word(int fd, time_point until, const std::atomic<bool>& given_up) {
+  for (auto now = steady_clock::now(); now < until; now = steady_clock::now()) {
+    if (given_up.load(std::memory_order_relaxed)) return fail(error_code::closed, "the session is closed");
+    const auto left = std::chrono::ceil<milliseconds>(until - now);
+    pollfd entry{fd, POLLIN, 0};
+    if (::poll(&entry, 1, static_cast<int>(std::min(left, look_at_caller).count())) > 0) return {};
+  }
+  return {};
 }
 
 /// Reads until the answer to `request` comes; answers to questions that timed out earlier are dropped.
@@ -137,20 +154,35 @@ bool connection::hung_up() const noexcept {
   return ::poll(&entry, 1, 0) > 0 && (entry.revents & (POLLHUP | POLLERR | POLLNVAL)) != 0;
 }
 
-result<local::frame> connection::exchange(int fd, local::frame_type type, std::span<const std::byte> payload,
-                                          local::frame_type expected, time_point until) {
+/// Why the socket could not be had: another thread had it all the time.
+error connection::occupied() const {
+  if (hung_up()) return never_came();
+  return {error_code::deadline_exceeded, "another call of this session waited for the node until the deadline"};
+}
+
+/// The number of the request.
+result<std::uint32_t> connection::send(int fd, local::frame_type type, std::span<const std::byte> payload,
+                                       time_point until) {
   local::frame_header header;
   header.type = type;
   header.request = next_request_++;
   if (auto sent = local::send_frame(fd, header, payload, {}, until); !sent) {
     return std::unexpected(as_restart(sent.error()));
   }
-  return receive_answer(fd, header.request, expected, until);
+  return header.request;
+}
+
+result<local::frame> connection::exchange(local::frame_type type, std::span<const std::byte> payload,
+                                          local::frame_type expected, time_point until) {
+  const auto number = send(socket_.get(), type, payload, until);
+  if (!number) return std::unexpected(number.error());
+  return receive_answer(socket_.get(), *number, expected, until);
 }
 
 result<void> connection::fetch_slabs(const std::vector<std::uint32_t>& wanted, const memory::version_table& versions,
                                      slab_map& slabs, time_point until) {
-  const std::lock_guard lock(mutex_);
+  const std::unique_lock<deadline_mutex> lock(mutex_, until);
+  if (!lock.owns_lock()) return std::unexpected(occupied());
   std::vector<std::uint32_t> missing;
   for (const std::uint32_t index : wanted) {
     if (slabs.find(index) == nullptr) missing.push_back(index);
@@ -166,8 +198,8 @@ result<void> connection::fetch_slabs(const std::vector<std::uint32_t>& wanted, c
 
 result<void> connection::fetch_some(const std::vector<std::uint32_t>& wanted, const memory::version_table& versions,
                                     slab_map& slabs, time_point until) {
-  auto answer = exchange(socket_.get(), local::frame_type::slabs, local::encode_slab_query(wanted),
-                         local::frame_type::slabs_reply, until);
+  auto answer =
+      exchange(local::frame_type::slabs, local::encode_slab_query(wanted), local::frame_type::slabs_reply, until);
   if (!answer) return std::unexpected(answer.error());
   const auto found = local::decode_slabs(answer->payload);
   if (!found) return std::unexpected(found.error());
@@ -186,21 +218,25 @@ result<void> connection::fetch_some(const std::vector<std::uint32_t>& wanted, co
   return {};
 }
 
-result<unique_fd> connection::introduce(const held_list& what, time_point until) {
-  auto socket = local::connect_to(path_, until);
+result<unique_fd> connection::introduce(const held_list& what, time_point until, const std::atomic<bool>& given_up) {
+  auto socket = local::connect_to(path_, std::min(until, steady_clock::now() + look_at_caller));
   if (!socket) return socket;
   const local::reattach_request request{
       .session = ids_.session, .secret = ids_.secret, .listed_in = what.epoch, .held = what.blocks};
-  auto answer = exchange(socket->get(), local::frame_type::reattach, local::encode(request, local::protocol_minor),
-                         local::frame_type::reattach_reply, until);
+  const auto number =
+      send(socket->get(), local::frame_type::reattach, local::encode(request, local::protocol_minor), until);
+  if (!number) return std::unexpected(number.error());
+  if (auto ok = await_word(socket->get(), until, given_up); !ok) return std::unexpected(ok.error());
+  auto answer = receive_answer(socket->get(), *number, local::frame_type::reattach_reply, until);
   if (!answer) return std::unexpected(answer.error());
   return socket;
 }
 
-result<void> connection::reattach(const held_list& held, time_point until) {
-  const std::lock_guard lock(mutex_);
-  for (;;) {
-    auto socket = introduce(held, until);
+result<void> connection::reattach(const held_list& held, time_point until, const std::atomic<bool>& given_up) {
+  const std::unique_lock<deadline_mutex> lock(mutex_, until);
+  if (!lock.owns_lock()) return std::unexpected(never_came());
+  while (!given_up.load(std::memory_order_relaxed)) {
+    auto socket = introduce(held, until, given_up);
     if (socket) {
       // The number stays: other threads may be polling it.
       if (::dup3(socket->get(), socket_.get(), O_CLOEXEC) < 0) return fail_errno("dup3");
@@ -210,21 +246,22 @@ result<void> connection::reattach(const held_list& held, time_point until) {
     if (code != error_code::node_restarting && code != error_code::deadline_exceeded) {
       return std::unexpected(socket.error());
     }
-    if (code == error_code::deadline_exceeded || steady_clock::now() + retry_pause >= until) {
-      return fail(error_code::node_restarting, "the node's worker is away and did not come back before the deadline");
-    }
+    if (steady_clock::now() + retry_pause >= until) return std::unexpected(never_came());
     std::this_thread::sleep_for(retry_pause);
   }
+  return fail(error_code::closed, "the session is closed");
 }
 
 result<void> connection::detach(time_point until) {
-  const std::lock_guard lock(mutex_);
-  auto answer = exchange(socket_.get(), local::frame_type::detach, {}, local::frame_type::done, until);
+  const std::unique_lock<deadline_mutex> lock(mutex_, until);
+  if (!lock.owns_lock()) return std::unexpected(occupied());
+  auto answer = exchange(local::frame_type::detach, {}, local::frame_type::done, until);
   return answer ? result<void>{} : std::unexpected(answer.error());
 }
 
 result<std::string> connection::ask(const std::string& json, time_point until) {
-  const std::lock_guard lock(mutex_);
+  const std::unique_lock<deadline_mutex> lock(mutex_, until);
+  if (!lock.owns_lock()) return std::unexpected(occupied());
   local::frame_header header;
   header.type = local::frame_type::admin;
   header.request = next_request_++;

@@ -4,10 +4,10 @@
 #include <atomic>
 #include <chrono>
 #include <cstdint>
-#include <mutex>
 #include <string>
 #include <vector>
 
+#include "client/deadline_mutex.hpp"
 #include "client/slab_map.hpp"
 #include "core/error.hpp"
 #include "core/instance_spec.hpp"
@@ -47,7 +47,7 @@ struct held_list {
   std::vector<local::held_block> blocks;
 };
 
-/// The open socket. Thread-safe: one exchange at a time.
+/// The open socket. Thread-safe: one exchange at a time; who waits for another one does so until its own deadline.
 class connection {
  public:
   connection(std::string path, unique_fd socket, const local::attach_reply& ids) noexcept;
@@ -58,13 +58,13 @@ class connection {
   [[nodiscard]] bool hung_up() const noexcept;
 
   /// Maps the slabs `wanted` that are not mapped yet. node_restarting: the worker went away, re-attach and try
-  /// again.
+  /// again. deadline_exceeded: no answer, or another exchange had the socket.
   result<void> fetch_slabs(const std::vector<std::uint32_t>& wanted, const memory::version_table& versions,
                            slab_map& slabs, time_point until);
 
   /// Introduces this session to a new worker. `closed`: the node does not know the session; node_restarting: no worker
-  /// came before the deadline; not_running: no node is there.
-  result<void> reattach(const held_list& held, time_point until);
+  /// came before the deadline; not_running: no node is there. `closed` also soon after `given_up` becomes true.
+  result<void> reattach(const held_list& held, time_point until, const std::atomic<bool>& given_up);
 
   /// Ends the session at the node.
   result<void> detach(time_point until);
@@ -73,17 +73,19 @@ class connection {
   result<std::string> ask(const std::string& json, time_point until);
 
  private:
-  result<local::frame> exchange(int fd, local::frame_type type, std::span<const std::byte> payload,
-                                local::frame_type expected, time_point until);
+  result<std::uint32_t> send(int fd, local::frame_type type, std::span<const std::byte> payload, time_point until);
+  result<local::frame> exchange(local::frame_type type, std::span<const std::byte> payload, local::frame_type expected,
+                                time_point until);
   result<void> fetch_some(const std::vector<std::uint32_t>& wanted, const memory::version_table& versions,
                           slab_map& slabs, time_point until);
-  result<unique_fd> introduce(const held_list& what, time_point until);
+  result<unique_fd> introduce(const held_list& what, time_point until, const std::atomic<bool>& given_up);
+  [[nodiscard]] error occupied() const;
 
   std::string path_;
   unique_fd socket_;
   local::attach_reply ids_;
   std::uint32_t next_request_ = 1;
-  std::mutex mutex_;
+  deadline_mutex mutex_;  ///< all above but the descriptor's number
 };
 
 }  // namespace cenote::client

@@ -855,10 +855,11 @@ result<void> session::close() {
 /// No pin is held and no block is written any more: the node takes back grants and reservations.
 result<void> session::leave_node() {
   const time_point until = steady_clock::now() + close_patience;
+  const std::atomic<bool> given_up{false};
   while (true) {  // a worker may die of every answer
     auto left = socket_.detach(until);
     if (left || left.error().code() != error_code::node_restarting) return left;
-    if (auto met = socket_.reattach({}, until); !met) return met;
+    if (auto met = socket_.reattach({}, until, given_up); !met) return met;
   }
 }
 

@@ -19,6 +19,7 @@
 
 #include "client/channel.hpp"
 #include "client/connection.hpp"
+#include "client/deadline_mutex.hpp"
 #include "client/device_events.hpp"
 #include "client/ending_pins.hpp"
 #include "client/fork_guard.hpp"
@@ -387,7 +388,8 @@ class session {
   result<void> take_grants(std::uint32_t group, std::size_t wanted, std::vector<grant>& out);
   void give_back(std::span<const grant> grants);
   void ask_for_grants(const put_job& job, std::size_t used, memory::submission& last) const noexcept;
-  result<void> remember_async(request_ptr batch);
+  void remember_async(request_ptr batch, time_point until);
+  void await_oldest_async(std::unique_lock<std::mutex>& lock, time_point until);
   void note_async(const result<std::uint64_t>& stored);
   void collect_async(const result<memory::completion>& outcome);
   result<std::uint64_t> flush_all(time_point until);
@@ -424,7 +426,8 @@ class session {
   std::mutex device_mutex_;
   std::shared_ptr<device> device_;  ///< set once
 
-  std::mutex async_mutex_;
+  deadline_mutex async_turn_;      ///< of the thread that waits for answers to put_async; taken before async_mutex_
+  std::mutex async_mutex_;         ///< of all below; nobody waits with it
   std::deque<request_ptr> async_;  ///< put_async batches without an answer yet
   std::uint64_t async_stored_ = 0;
   std::optional<error> async_failure_;  ///< the first one

@@ -298,7 +298,8 @@ result<void> session::conclude(put_job& job, std::vector<submission>& batch) {
   if (!job.wait) {
     job.next += batch.size();
     job.stored += batch.size();
-    return remember_async(std::move(*sent));
+    remember_async(std::move(*sent), until);
+    return {};
   }
   const auto outcome = channel_.wait(**sent, until);
   if (!outcome) return std::unexpected(outcome.error());
@@ -316,20 +317,34 @@ result<void> session::conclude(put_job& job, std::vector<submission>& batch) {
 
 // ---------------------------------------------------------------------------------------------- put_async, flush
 
-result<void> session::remember_async(request_ptr batch) {
-  const std::lock_guard lock(async_mutex_);
-  async_.push_back(std::move(batch));
+void session::remember_async(request_ptr batch, time_point until) {
+  {
+    const std::lock_guard lock(async_mutex_);
+    async_.push_back(std::move(batch));
+  }
+  const std::unique_lock<deadline_mutex> turn(async_turn_, until);
+  if (!turn.owns_lock()) return;  // who has the turn collects, or flush() does
+  std::unique_lock lock(async_mutex_);
   while (!async_.empty()) {
     if (const auto outcome = channel_.poll(*async_.front())) {
       collect_async(*outcome);
+      async_.pop_front();
     } else if (async_.size() > async_limit) {
-      collect_async(channel_.wait(*async_.front(), deadline()));
+      await_oldest_async(lock, until);
     } else {
       break;
     }
-    async_.pop_front();
   }
-  return {};
+}
+
+/// With async_turn_ held: only its holder takes batches away. `lock` holds async_mutex_, but not while this waits.
+void session::await_oldest_async(std::unique_lock<std::mutex>& lock, time_point until) {
+  const request_ptr oldest = async_.front();
+  lock.unlock();
+  const auto outcome = channel_.wait(*oldest, until);
+  lock.lock();
+  collect_async(outcome);
+  async_.pop_front();
 }
 
 // With async_mutex_ held: what flush() will say.
@@ -350,8 +365,13 @@ void session::collect_async(const result<memory::completion>& outcome) {
 }
 
 result<std::uint64_t> session::flush_all(time_point until) {
-  const std::lock_guard lock(async_mutex_);
-  for (; !async_.empty(); async_.pop_front()) collect_async(channel_.wait(*async_.front(), until));
+  const std::unique_lock<deadline_mutex> turn(async_turn_, until);
+  if (!turn.owns_lock()) {
+    return fail(error_code::deadline_exceeded,
+                "another call of this session waited for what was put until the deadline");
+  }
+  std::unique_lock lock(async_mutex_);
+  for (std::size_t left = async_.size(); left > 0; --left) await_oldest_async(lock, until);
   const auto failure = std::exchange(async_failure_, std::nullopt);
   const std::uint64_t stored = std::exchange(async_stored_, 0);
   if (failure) return std::unexpected(*failure);

@@ -1,4 +1,5 @@
 // A session as a rank of groups, against a node that answers as the test wants.
+#include <poll.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -357,6 +358,47 @@ BOOST_FIXTURE_TEST_CASE(a_join_does_not_wait_behind_a_call_that_looks_for_the_ne
   BOOST_TEST(!is_over);
   go();
   other.join();
+}
+
+BOOST_FIXTURE_TEST_CASE(a_session_is_closed_also_while_a_join_looks_for_the_next_worker, deaf_node_fixture) {
+  node.stop();
+  result<void> joined;
+  std::thread other([&] {
+    const auto group = session->join("g", 0, 1, seconds(1), seconds(60));
+    joined = group ? result<void>{} : std::unexpected(group.error());
+  });
+  accept();
+  std::thread closer([&] { static_cast<void>(session->close()); });
+  other.join();
+  go();  // it does not say goodbye for long, either
+  closer.join();
+  BOOST_TEST((code_of(joined) == error_code::closed));
+}
+
+BOOST_FIXTURE_TEST_CASE(a_join_does_not_overtake_the_word_that_its_rank_has_left, full_ring_fixture) {
+  const auto group = join(seconds(60));
+  const unique_fd bell = node.submit_bell();
+  fill_ring();
+  must(session->leave(*group));  // there is no room to say so
+  std::uint64_t rung = 0;
+  while (::read(bell.get(), &rung, sizeof rung) == sizeof rung) continue;
+  result<std::unique_ptr<client::group_ticket>> joined = fail(error_code::internal, "not yet");
+  std::thread other([&] { joined = session->join("replica", 4, 9, seconds(1), seconds(60)); });
+  pollfd entry{bell.get(), POLLIN, 0};
+  BOOST_REQUIRE_EQUAL(::poll(&entry, 1, 60000), 1);  // who waits for room rings first
+  node.stand_still(false);
+  other.join();
+  BOOST_REQUIRE(joined.has_value());
+  const auto entries = node.group_entries();
+  const auto place_of = [&](memory::operation what, std::uint64_t handle) {
+    return std::ranges::find_if(entries, [&](const memory::submission& each) {
+      return each.op == what &&
+             (what == memory::operation::join ? memory::join_terms::of(each).handle : each.grant_version) == handle;
+    });
+  };
+  const auto left = place_of(memory::operation::leave, group->handle);
+  BOOST_REQUIRE((left != entries.end()));
+  BOOST_TEST((left < place_of(memory::operation::join, (*joined)->handle)));
 }
 
 BOOST_FIXTURE_TEST_CASE(what_a_group_has_open_is_forgotten_with_it, group_fixture) {

@@ -89,6 +89,29 @@ BOOST_AUTO_TEST_CASE(flush_waits_for_what_was_handed_in) {
   BOOST_TEST(test.session->flush().value() == 0U);
 }
 
+BOOST_AUTO_TEST_CASE(a_session_is_closed_also_while_another_thread_waits_for_what_was_handed_in) {
+  fixture test(128, 64, 1, std::chrono::seconds(20));
+  const auto first = key_of(0);
+  const auto second = key_of(1);
+  auto bytes = content(0, 1);
+  BOOST_TEST(test.session->put(batch_of(first), 0, std::nullopt, run_of(bytes, 1)).stored == 1U);
+  memory::grant_slot& slot = test.owner.session().grant(0);  // one that needs no answer
+  slot.block.store(local_owner::ref(100).bits);
+  slot.word.store(memory::grant_slot::make(1000, 0, memory::grant_slot::granted));
+  test.node.be_silent(true);
+  BOOST_REQUIRE_EQUAL(test.session->put_async(batch_of(second), 0, std::nullopt, run_of(bytes, 1)).stored, 1U);
+  result<std::uint64_t> flushed = 0;
+  std::atomic<bool> is_over{false};
+  std::thread other([&] {
+    flushed = test.session->flush();
+    is_over = true;
+  });
+  while (test.owner.session().header().client_sleeps.load() == 0 && !is_over) std::this_thread::yield();
+  BOOST_TEST(test.session->close().has_value());
+  other.join();
+  BOOST_TEST((code_of(flushed) == error_code::closed));
+}
+
 BOOST_AUTO_TEST_CASE(a_block_is_there_when_its_last_part_is) {
   fixture test(16, 16, 2);
   const auto keys = keys_of(0, 4);
