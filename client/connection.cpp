@@ -23,9 +23,8 @@ using std::chrono::milliseconds;
 using std::chrono::steady_clock;
 
 constexpr std::size_t slabs_a_query = local::max_frame_fds;
-constexpr milliseconds retry_pause{5};  // between attempts to meet a worker that just died
-constexpr milliseconds look_at_caller{
-    100};  // how soon one that waits for the next worker sees that it need not any more
+constexpr milliseconds retry_pause{5};       // between attempts to meet a worker that just died
+constexpr milliseconds look_at_caller{100};  // how soon one that waits for the next worker sees that it is closed
 
 bool exists(const std::string& path) noexcept {
   struct stat status {};
