@@ -258,16 +258,4 @@ result<void> connection::detach(time_point until) {
   return answer ? result<void>{} : std::unexpected(answer.error());
 }
 
-result<std::string> connection::ask(const std::string& json, time_point until) {
-  const std::unique_lock<deadline_mutex> lock(mutex_, until);
-  if (!lock.owns_lock()) return std::unexpected(occupied());
-  local::frame_header header;
-  header.type = local::frame_type::admin;
-  header.request = next_request_++;
-  if (auto sent = local::send_text(socket_.get(), header, json, until); !sent) return std::unexpected(sent.error());
-  auto first = receive_answer(socket_.get(), header.request, local::frame_type::admin_reply, until);
-  if (!first) return std::unexpected(first.error());
-  return local::receive_text(socket_.get(), std::move(*first), until);
-}
-
 }  // namespace cenote::client

@@ -69,9 +69,6 @@ class connection {
   /// Ends the session at the node.
   result<void> detach(time_point until);
 
-  /// One administrative question; the answer is JSON text.
-  result<std::string> ask(const std::string& json, time_point until);
-
  private:
   result<std::uint32_t> send(int fd, local::frame_type type, std::span<const std::byte> payload, time_point until);
   result<local::frame> exchange(local::frame_type type, std::span<const std::byte> payload, local::frame_type expected,

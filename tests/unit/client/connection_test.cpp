@@ -76,7 +76,6 @@ BOOST_AUTO_TEST_SUITE(connections)
 BOOST_FIXTURE_TEST_CASE(no_call_waits_longer_than_it_has_behind_one_that_looks_for_the_next_worker, reattach_fixture) {
   BOOST_TEST((code_of(fetch()) == error_code::deadline_exceeded));
   BOOST_TEST((code_of(socket->detach(in(milliseconds(5)))) == error_code::deadline_exceeded));
-  BOOST_TEST((code_of(socket->ask("{}", in(milliseconds(5)))) == error_code::deadline_exceeded));
   BOOST_TEST((code_of(socket->reattach({}, in(milliseconds(5)), given_up)) == error_code::node_restarting));
   worker.reset();
   BOOST_TEST((code_of(fetch()) == error_code::node_restarting), "that is why");
