@@ -86,8 +86,7 @@ class guest final : public pool_half {
   static constexpr std::size_t most_instances = 1024;
   static constexpr std::chrono::seconds fill_limit{10};   ///< for the bytes of a block that was offered
   static constexpr std::chrono::seconds fetch_limit{10};  ///< for a fetch that waits; then its blocks are `missing`
-  static constexpr std::chrono::seconds left_lasts{
-      10};  ///< so late a clear may be heard of that was carried out before
+  static constexpr std::chrono::seconds left_lasts{10};   ///< so late an own clear may still be heard of
 
   guest(pool& to, guest_room& room, guest_options options) : pool_(to), room_(room), options_(std::move(options)) {
     keep_here(std::move(options_.kept_here));
