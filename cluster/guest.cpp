@@ -177,11 +177,16 @@ void guest::opened(std::uint32_t handle, result<guest_session_ptr> how) {
 /// Nobody uses it: it is closed.
 void guest::leave(const hosted& of) {
   room_.close(of.session->number);
-  std::erase_if(left_, [&](const left_instance& each) {
-    return each.identity == of.identity || each.at + left_lasts <= pool_.now();
-  });
+  std::erase_if(left_, [&](const left_instance& each) { return !is_recent(each.stored_at); });
+  if (!is_recent(of.stored_at)) return;
+  std::erase_if(left_, [&](const left_instance& each) { return each.identity == of.identity; });
   if (left_.size() >= most_left) left_.pop_front();
-  left_.push_back({of.identity, of.spec, pool_.now()});
+  left_.push_back({of.identity, of.spec, *of.stored_at});
+}
+
+/// Whether it may be later than a clear that is only now heard of.
+bool guest::is_recent(std::optional<pool::steady_time> stored_at) const {
+  return stored_at && *stored_at + clear_lag > pool_.now();
 }
 
 void guest::answer_binds(hosted& of) {
@@ -223,14 +228,14 @@ void guest::clear_unheard(hosted& of) {
 /// blocks are older than it nobody can say.
 void guest::clear_hosted(std::uint64_t identity, std::function<void(std::string)> then) {
   hosted* of = find_identity(identity);
-  if (of == nullptr) {
-    const auto left = std::ranges::find(left_, identity, &left_instance::identity);
-    if (left == left_.end() || left->at + left_lasts <= pool_.now()) {
-      pool_.note_carried_out(identity);
-      return then({});
-    }
-    of = &host(identity, left->spec);
+  const auto left = std::ranges::find(left_, identity, &left_instance::identity);
+  const bool was_left = left != left_.end() && is_recent(left->stored_at);
+  const bool is_clearing = of != nullptr && (of->must_clear || of->clears != 0);
+  if (!was_left && !is_clearing && (of == nullptr || !is_recent(of->stored_at))) {
+    pool_.note_carried_out(identity);
+    return then({});
   }
+  if (of == nullptr) of = &host(identity, left->spec);
   of->when_cleared.push_back(std::move(then));
   if (of->session) return clear_unheard(*of);
   of->must_clear = true;
@@ -584,6 +589,7 @@ void guest::offer(peer::link_id from, std::uint64_t request, std::span<const std
 void guest::reserve(peer::link_id from, std::uint64_t request, hosted& of, peer::block_request asked,
                     peer::block_answers answers) {
   const std::uint64_t stride = of.spec.groups[asked.group].stride();
+  of.stored_at = pool_.now();
   std::vector<submission> entries;
   for (const auto& [token, key] : asked.blocks) {
     submission& entry = entries.emplace_back(entry_of(operation::reserve, asked.group, 0, key.view()));
@@ -695,8 +701,10 @@ void guest::landed(peer::link_id from, const peer::piece_header& head, std::span
   const auto of = instances_.find(one.handle);
   if (of == instances_.end()) return;
   const std::uint64_t hash = one.sum && one.sum->bytes() == one.landed ? one.sum->value() : checksum_of(one.memory);
-  if (head.checksum == bind_checksum(hash, of->second.identity, one.group, one.full))
+  if (head.checksum == bind_checksum(hash, of->second.identity, one.group, one.full)) {
+    of->second.stored_at = pool_.now();
     return end_delivery({from, head.token}, hash);
+  }
   count(pool_.counters.wrong);
   answer_stored(from, head.token, block_answer::wrong);
   end_delivery({from, head.token}, std::nullopt);

@@ -86,7 +86,7 @@ class guest final : public pool_half {
   static constexpr std::size_t most_instances = 1024;
   static constexpr std::chrono::seconds fill_limit{10};   ///< for the bytes of a block that was offered
   static constexpr std::chrono::seconds fetch_limit{10};  ///< for a fetch that waits; then its blocks are `missing`
-  static constexpr std::chrono::seconds left_lasts{10};   ///< so late an own clear may still be heard of
+  static constexpr std::chrono::seconds clear_lag{10};    ///< so late an own clear may still be heard of
 
   guest(pool& to, guest_room& room, guest_options options) : pool_(to), room_(room), options_(std::move(options)) {
     keep_here(std::move(options_.kept_here));
@@ -123,7 +123,8 @@ class guest final : public pool_half {
     std::set<peer::link_id> users{};
     bool must_clear = false;                                       ///< once it is open
     std::vector<std::function<void(std::string)>> when_cleared{};  ///< … told of that clear's end
-    std::size_t clears = 0;  ///< that are under way: nobody is told the handle before
+    std::size_t clears = 0;                        ///< that are under way: nobody is told the handle before
+    std::optional<pool::steady_time> stored_at{};  ///< the last time that a block came, or was let come
     std::unordered_map<std::uint32_t, memory::slab_place> slabs{};
   };
   /// A block that is being sent.
@@ -153,12 +154,12 @@ class guest final : public pool_half {
     delivery what;
     std::optional<std::uint64_t> hash{};  ///< none: it is given back
   };
-  /// An instance that nobody else uses any more: its last user may have stored here after a clear of this node's own
-  /// blocks, and before this side heard of that.
+  /// An instance that nobody else uses any more and was stored to: perhaps after a clear of this node's own blocks, and
+  /// before this side heard of that.
   struct left_instance {
     std::uint64_t identity = 0;
     instance_spec spec;
-    pool::steady_time at{};
+    pool::steady_time stored_at{};
   };
   /// A fetch, or the rest of one, that waits until others have been sent.
   struct queued_fetch {
@@ -176,6 +177,7 @@ class guest final : public pool_half {
   void bind(peer::link_id from, std::uint64_t request, std::span<const std::byte> body);
   hosted& host(std::uint64_t identity, instance_spec spec);
   void leave(const hosted& of);
+  [[nodiscard]] bool is_recent(std::optional<pool::steady_time> stored_at) const;
   void unbind(peer::link_id from, std::span<const std::byte> body);
   void opened(std::uint32_t handle, result<guest_session_ptr> how);
   void refuse(peer::link_id to, std::uint64_t request, const std::string& why);

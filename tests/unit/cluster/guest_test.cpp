@@ -317,7 +317,8 @@ BOOST_AUTO_TEST_CASE(a_block_whose_put_began_before_a_clear_is_not_taken_after_i
 
 BOOST_AUTO_TEST_CASE(what_others_stored_here_before_they_heard_of_a_clear_goes_with_it) {
   guest_world all;
-  (void)all.bind();
+  BOOST_TEST(!all.offer(all.bind(), 1, 0));
+  all.answer_run({});
   std::vector<std::string> ends;
   const std::uint64_t number = all.pool.next_clear(all.identity);
   all.pool.clear_hosted(all.identity, [&](std::string why) { ends.push_back(std::move(why)); });
@@ -336,6 +337,8 @@ BOOST_AUTO_TEST_CASE(what_others_stored_here_before_they_heard_of_a_clear_goes_w
 BOOST_AUTO_TEST_CASE(what_a_node_stored_here_that_left_just_before_this_one_heard_of_its_own_clear_goes_with_it) {
   guest_world all;
   const std::uint32_t handle = all.bind();
+  BOOST_TEST(!all.offer(handle, 1, 0));
+  all.answer_run({});
   all.hear(frame_type::unbind, peer::encode(peer::unbind_request{handle}));
   BOOST_REQUIRE(all.room.closes == 1);
   std::vector<std::string> ends;
@@ -359,14 +362,37 @@ BOOST_AUTO_TEST_CASE(what_a_node_stored_here_that_left_just_before_this_one_hear
   all.room.opens.pop_front();
   BOOST_REQUIRE_EQUAL(ends.size(), 2U);
   BOOST_TEST(ends[1] == "no room");
-  all.time += cluster::guest::left_lasts;
+  all.time += cluster::guest::clear_lag;
   clear();
   BOOST_TEST(all.room.opens.empty());
   BOOST_TEST(ends.size() == 3U);
 }
 
+BOOST_AUTO_TEST_CASE(a_clear_of_what_nobody_stored_here_lately_is_not_carried_out_twice) {
+  guest_world all;
+  std::vector<std::string> ends;
+  const auto clear = [&] {
+    (void)all.pool.next_clear(all.identity);
+    all.pool.clear_hosted(all.identity, [&](std::string why) { ends.push_back(std::move(why)); });
+    BOOST_TEST(all.pool.carried_out(all.identity) == all.pool.cleared(all.identity));
+  };
+  const std::uint32_t handle = all.bind();
+  clear();
+  BOOST_TEST(!all.offer(handle, 1, all.pool.cleared(all.identity)));
+  all.answer_run({});
+  all.time += cluster::guest::clear_lag;
+  clear();
+  BOOST_TEST(all.room.runs.empty());
+  BOOST_TEST(ends == (std::vector<std::string>{"", ""}), boost::test_tools::per_element());
+}
+
 BOOST_AUTO_TEST_CASE(a_clear_while_another_node_binds_the_instance_is_over_when_it_is_open_and_cleared) {
   guest_world all;
+  const std::uint32_t handle = all.bind();
+  BOOST_TEST(!all.offer(handle, 1, 0));
+  all.answer_run({});
+  all.hear(frame_type::unbind, peer::encode(peer::unbind_request{handle}));
+  all.network->sent.clear();
   all.hear(frame_type::bind, peer::encode(peer::bind_request{all.identity, 0, encoded(all.spec)}));
   std::vector<std::string> ends;
   (void)all.pool.next_clear(all.identity);
