@@ -14,6 +14,7 @@ namespace {
 constexpr tenths memory_deadline = std::chrono::seconds(3);  // longer than any slab takes
 constexpr tenths retry_memory_after = std::chrono::seconds(1);
 constexpr auto below_deadline = std::chrono::seconds(10);
+constexpr auto bind_deadline = std::chrono::milliseconds(500);  // then an instance is opened whose hints are to come
 
 transfer_outcomes_ptr without(const transfer_outcomes_ptr& outcomes, const std::vector<std::uint64_t>& tokens) {
   if (tokens.empty()) return outcomes;
@@ -80,6 +81,7 @@ void dram_tier::on_exit() {
   clears_.clear();
   handing_.reset();
   wanted_.clear();
+  binding_.clear();
   maker_ = nullptr;
   store_.reset();
   sessions_.clear();
@@ -247,10 +249,23 @@ void dram_tier::bind_instances() {
       auto binding = std::make_shared<blocks::instance_binding>();
       binding->number = each.number;
       binding->spec = each.spec;
-      if (edge == hinted) binding->index = std::move(each.index);
-      send(below_[edge].actor, bind_atom_v, std::move(binding));
+      if (edge != hinted) {
+        send(below_[edge].actor, bind_atom_v, std::move(binding));
+        continue;
+      }
+      binding->index = std::move(each.index);
+      binding_.try_emplace(each.number);
+      request(below_[edge].actor, bind_deadline, bind_atom_v, std::move(binding))
+          .then([this, number = each.number] { end_binding(number); },
+                [this, number = each.number](const caf::error&) { end_binding(number); });
     }
   }
+}
+
+void dram_tier::end_binding(blocks::instance_number number) {
+  auto ended = binding_.extract(number);
+  if (ended.empty()) return;
+  for (auto& each : ended.mapped()) each.deliver(describe(number));
 }
 
 void dram_tier::tell_planner(const caf::strong_actor_ptr& session) {
@@ -309,8 +324,13 @@ void dram_tier::retry_waiting() {
 }
 
 caf::result<opened_instance_ptr> dram_tier::open_instance(const instance_request_ptr& request) {
-  if (auto answer = find_instance(*request)) return answer;
+  auto answer = find_instance(*request);
+  if (answer && !binding_.contains(answer->number)) return answer;
   auto promise = make_response_promise<opened_instance_ptr>();
+  if (answer) {
+    deliver_bound(std::move(answer), promise_guard<opened_instance_ptr>(promise));
+    return promise;
+  }
   wanted_.push_back({request, promise_guard<opened_instance_ptr>(promise)});
   if (wanted_.size() == 1) make_next_instance();
   return promise;
@@ -334,7 +354,7 @@ void dram_tier::make_next_instance() {
       if (outcome room = make_room(next->owner); room.code != error_code::ok) answer = refused(std::move(room));
     }
     if (!answer) break;
-    wanted_.front().promise.deliver(std::move(answer));
+    deliver_bound(std::move(answer), std::move(wanted_.front().promise));
     wanted_.pop_front();
   }
   if (wanted_.empty()) return;
@@ -350,8 +370,15 @@ void dram_tier::make_next_instance() {
 void dram_tier::take_instance(new_instance& made) {
   wanted_instance first = std::move(wanted_.front());
   wanted_.pop_front();
-  first.promise.deliver(made.memory ? add_instance(*first.request, made) : refused(made.status));
+  deliver_bound(made.memory ? add_instance(*first.request, made) : refused(made.status), std::move(first.promise));
   make_next_instance();
+}
+
+/// Whoever opens an instance may ask at once for what is below: not before its hints are in its index.
+void dram_tier::deliver_bound(opened_instance_ptr answer, promise_guard<opened_instance_ptr> promise) {
+  const auto found = binding_.find(answer->number);
+  if (found == binding_.end()) return promise.deliver(std::move(answer));
+  found->second.push_back(std::move(promise));
 }
 
 /// It stays also if nobody waits for it any more: then it goes as every empty one does.

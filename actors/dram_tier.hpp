@@ -6,6 +6,7 @@
 #include <functional>
 #include <memory>
 #include <unordered_map>
+#include <vector>
 
 #include "actors/health.hpp"
 #include "actors/messages.hpp"
@@ -78,6 +79,7 @@ class dram_tier final : public dram_tier_actor::base {
   [[nodiscard]] opened_instance_ptr find_instance(const instance_request& request);
   void make_next_instance();
   void take_instance(new_instance& made);
+  void deliver_bound(opened_instance_ptr answer, promise_guard<opened_instance_ptr> promise);
   [[nodiscard]] opened_instance_ptr add_instance(const instance_request& request, new_instance& made);
   [[nodiscard]] opened_instance_ptr describe(blocks::instance_number number) const;
 
@@ -115,6 +117,7 @@ class dram_tier final : public dram_tier_actor::base {
   void ask_for_turn();
   void conclude(batch_ptr work, promise_guard<batch_ptr> promise);
   void bind_instances();
+  void end_binding(blocks::instance_number number);
   /// Passes on what the batch of actor `session`, which just ran, asks of prefetches.
   void tell_planner(const caf::strong_actor_ptr& session);
   void execute(const std::vector<prefetch::command>& commands);
@@ -127,6 +130,8 @@ class dram_tier final : public dram_tier_actor::base {
   std::deque<clear_under_way> clears_;
   std::optional<handing_under_way> handing_;
   std::deque<wanted_instance> wanted_;  ///< the first one is being made
+  /// Instances whose hints are not yet in their indices, and who waits for them.
+  std::unordered_map<blocks::instance_number, std::vector<promise_guard<opened_instance_ptr>>> binding_;
   instance_maker_actor maker_;
   bool turning_ = false;
   bool evicting_ = false;

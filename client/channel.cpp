@@ -94,9 +94,7 @@ void channel::ring() const noexcept {
 }
 
 error channel::late() const {
-  if (away_.load(std::memory_order_relaxed)) {
-    return {error_code::node_restarting, "the node's worker is away and did not come back before the deadline"};
-  }
+  if (away_.load(std::memory_order_relaxed)) return never_came();
   return {error_code::deadline_exceeded, "the node did not answer before the deadline"};
 }
 
@@ -235,7 +233,6 @@ void channel::send_orphans() {
   std::vector<memory::submission> batch;
   {
     const std::lock_guard lock(mutex_);
-    send_late_words();
     if (orphans_.empty()) return;
     const std::size_t n = std::min({orphans_.size(), max_batch, static_cast<std::size_t>(rings_.room())});
     batch.assign(orphans_.end() - static_cast<std::ptrdiff_t>(n), orphans_.end());
@@ -502,9 +499,7 @@ held_list channel::list_held() {
 
 result<void> channel::recover(time_point until) {
   const std::unique_lock<deadline_mutex> lock(recover_mutex_, until);
-  if (!lock.owns_lock()) {
-    return fail(error_code::node_restarting, "the node's worker is away and did not come back before the deadline");
-  }
+  if (!lock.owns_lock()) return std::unexpected(never_came());
   if (!epoch_changed() && !socket_->hung_up()) return {};  // another thread was faster, or all is well
   if (auto ok = check(); !ok) return ok;
   away_.store(true, std::memory_order_relaxed);

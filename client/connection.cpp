@@ -72,10 +72,6 @@ error as_restart(const error& why) {
   return {error_code::node_restarting, "the node's worker went away: " + why.message()};
 }
 
-error never_came() {
-  return {error_code::node_restarting, "the node's worker is away and did not come back before the deadline"};
-}
-
 /// Until there is something to read, or `until`.
 result<void> await_word(int fd, time_point until, const std::atomic<bool>& given_up) {
   for (auto now = steady_clock::now(); now < until; now = steady_clock::now()) {
@@ -118,6 +114,10 @@ result<attachment> attach_once(const std::string& path, const std::vector<std::b
 }
 
 }  // namespace
+
+error never_came() {
+  return {error_code::node_restarting, "the node's worker is away and did not come back before the deadline"};
+}
 
 std::string default_socket_path() {
   if (const char* given = std::getenv("CENOTE_SOCKET"); given != nullptr && *given != '\0') return given;

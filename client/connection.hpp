@@ -47,6 +47,9 @@ struct held_list {
   std::vector<local::held_block> blocks;
 };
 
+/// node_restarting: no worker came before the deadline.
+[[nodiscard]] error never_came();
+
 /// The open socket. Thread-safe: one exchange at a time; who waits for another one does so until its own deadline.
 class connection {
  public:

@@ -127,11 +127,7 @@ void group_coordinator::form_if_complete() {
   if (ranks.size() != size_) return;
   epoch_ = {options_.rules.epochs_name_a_life ? born_ : peer::incarnation{}, ++epochs_};
   why_lost_.clear();
-  open_.clear();
-  deadlines_.clear();
-  decided_.clear();
-  log_.clear();
-  in_log_.clear();
+  forget_questions();
   floor_ = 0;
   first_in_log_ = 1;
   for (auto& [name, each] : waiting_) {
@@ -144,6 +140,14 @@ void group_coordinator::form_if_complete() {
   conflicts_.clear();
 }
 
+void group_coordinator::forget_questions() {
+  open_.clear();
+  deadlines_.clear();
+  decided_.clear();
+  log_.clear();
+  in_log_.clear();
+}
+
 void group_coordinator::lose(const std::string& why, steady_time now) {
   if (!is_formed()) return;
   why_lost_ = why;
@@ -152,11 +156,7 @@ void group_coordinator::lose(const std::string& why, steady_time now) {
     if (name != self_) telling_[name] = {epoch_, each.born, why, now, now + options_.tell_for};
   }
   table_.clear();
-  open_.clear();
-  deadlines_.clear();
-  decided_.clear();
-  log_.clear();
-  in_log_.clear();
+  forget_questions();
   close();  // its rank 0 must leave, too
 }
 

@@ -63,6 +63,7 @@ class group_coordinator {
   void take(const std::string& from, peer::incarnation born, const peer::propose_lengths& what, steady_time now);
   /// From this node itself.
   void propose(const peer::proposal& what, steady_time now);
+  void forget_questions();
   void lose(const std::string& why, steady_time now);
   /// Nodes that are gone, or were started again; deadlines.
   void advance(const known_nodes& nodes, steady_time now);

@@ -290,12 +290,9 @@ void guest::fetch(peer::link_id from, std::span<const std::byte> body, bool may_
     if (!waiting.empty() || is_busy_with_others(from)) send_elsewhere(from, *of, wanted);
     if (wanted.asked.blocks.empty()) return;
     if (waiting.empty()) return lend(from, *of, wanted);
-    if (waiting.size() < most_queued) {
-      pool_.wake_at(wanted.until);
-      return waiting.push_back(std::move(wanted));
-    }
+    return queue(from, std::move(wanted), false);
   }
-  for (const auto& [token, key] : wanted.asked.blocks) misses_[from].emplace_back(token, block_answer::missing);
+  answer_missing(from, wanted.asked);
 }
 
 /// Pins what is here, and sends it; what only a tier below has comes up first.
@@ -343,14 +340,16 @@ std::size_t guest::room_for(peer::link_id to, std::uint64_t stride) const {
   return std::max<std::size_t>(std::min(of_link, of_all) / stride, lent_ == 0 ? 1 : 0);
 }
 
-/// What waited before one that was begun comes after it.
-void guest::queue_first(peer::link_id to, queued_fetch rest) {
+/// `is_begun`: what waited before comes after it.
+void guest::queue(peer::link_id to, queued_fetch wanted, bool is_begun) {
   auto& fetches = usage_[to].fetches;
-  if (fetches.size() < most_queued) {
-    pool_.wake_at(rest.until);
-    return fetches.push_front(std::move(rest));
-  }
-  for (const auto& [token, key] : rest.asked.blocks) misses_[to].emplace_back(token, block_answer::missing);
+  if (fetches.size() >= most_queued) return answer_missing(to, wanted.asked);
+  pool_.wake_at(wanted.until);
+  fetches.insert(is_begun ? fetches.begin() : fetches.end(), std::move(wanted));
+}
+
+void guest::answer_missing(peer::link_id to, const peer::block_request& asked) {
+  for (const auto& [token, key] : asked.blocks) misses_[to].emplace_back(token, block_answer::missing);
 }
 
 void guest::serve_queues() {
@@ -360,11 +359,10 @@ void guest::serve_queues() {
       if (of != nullptr && room_for(link, of->spec.groups[used.fetches.front().asked.group].stride()) == 0) break;
       const queued_fetch next = std::move(used.fetches.front());
       used.fetches.pop_front();
-      if (of != nullptr) {
+      if (of != nullptr)
         lend(link, *of, next);
-        continue;
-      }
-      for (const auto& [token, key] : next.asked.blocks) misses_[link].emplace_back(token, block_answer::missing);
+      else
+        answer_missing(link, next.asked);
     }
   }
 }
@@ -378,7 +376,7 @@ pool::steady_time guest::end_overdue_fetches(pool::steady_time now) {
         next = std::min(next, each.until);
         return false;
       }
-      for (const auto& [token, key] : each.asked.blocks) misses_[to].emplace_back(token, block_answer::missing);
+      answer_missing(to, each.asked);
       return true;
     });
   }
@@ -406,7 +404,7 @@ peer::block_request guest::pin_present(peer::link_id to, hosted& of, const queue
                          wanted.may_go_elsewhere,
                          wanted.until};
       send_elsewhere(to, of, waits);
-      if (!waits.asked.blocks.empty()) queue_first(to, std::move(waits));
+      if (!waits.asked.blocks.empty()) queue(to, std::move(waits), true);
       break;
     }
     for (const std::size_t end = next + *held; next < end; ++next) {
@@ -553,15 +551,15 @@ void guest::offer(peer::link_id from, std::uint64_t request, std::span<const std
   if (!std::ranges::all_of(asked->blocks, [](const auto& each) { return is_offer(each.first); }))
     return misbehaves(from, "names blocks that it offers as blocks that are asked for");
   peer::block_answers answers;
+  const auto turn_down = [&](block_answer why) {
+    for (const auto& [token, key] : asked->blocks) answers.emplace_back(token, why);
+    pool_.send(from, frame_type::accept, request, peer::encode(answers));
+  };
   hosted* const of = find(from, asked->handle);
-  if (of == nullptr || !of->session || asked->group >= of->spec.groups.size() || asked->blocks.empty()) {
-    for (const auto& [token, key] : asked->blocks) answers.emplace_back(token, block_answer::full);
-    return pool_.send(from, frame_type::accept, request, peer::encode(answers));
-  }
-  if (asked->cleared && *asked->cleared < pool_.told_cleared(of->identity)) {  // stored before the clear, perhaps
-    for (const auto& [token, key] : asked->blocks) answers.emplace_back(token, block_answer::outdated);
-    return pool_.send(from, frame_type::accept, request, peer::encode(answers));
-  }
+  if (of == nullptr || !of->session || asked->group >= of->spec.groups.size() || asked->blocks.empty())
+    return turn_down(block_answer::full);
+  if (asked->cleared && *asked->cleared < pool_.told_cleared(of->identity))  // stored before the clear, perhaps
+    return turn_down(block_answer::outdated);
   const std::vector<std::byte> keys = flat(*asked);
   std::vector<std::uint8_t> here(asked->blocks.size());
   of->session->lookup.find_each(batch_of(keys, asked->blocks.front().second.size), asked->group, here);

@@ -195,7 +195,8 @@ class guest final : public pool_half {
   [[nodiscard]] bool is_busy_with_others(peer::link_id than) const;
   void send_elsewhere(peer::link_id to, const hosted& of, queued_fetch& rest);
   [[nodiscard]] std::size_t room_for(peer::link_id to, std::uint64_t stride) const;
-  void queue_first(peer::link_id to, queued_fetch rest);
+  void queue(peer::link_id to, queued_fetch wanted, bool is_begun);
+  void answer_missing(peer::link_id to, const peer::block_request& asked);
   void serve_queues();
   [[nodiscard]] pool::steady_time end_overdue_fetches(pool::steady_time now);
   void answer_absent(peer::link_id to, hosted& of, const peer::block_request& absent, bool may_bring_up);

@@ -57,6 +57,8 @@ struct told_below {
     }
     return answer;
   }
+  bool binds_late = false;
+  std::vector<caf::typed_response_promise<void>> binding;  ///< unanswered
   std::vector<instance_binding_ptr> bindings;
   std::vector<std::uint32_t> unbound;
 };
@@ -213,7 +215,11 @@ class actor_fixture {
     const auto drop = [](const auto&...) {};
     return system_.spawn([told, drop](lower_tier_actor::pointer self) -> lower_tier_actor::behavior_type {
       return {[drop](above_atom, blocks::edge_number) { drop(); },
-              [told](bind_atom, const instance_binding_ptr& binding) { told->bindings.push_back(binding); },
+              [told, self](bind_atom, const instance_binding_ptr& binding) -> caf::result<void> {
+                told->bindings.push_back(binding);
+                if (!told->binds_late) return caf::unit;
+                return told->binding.emplace_back(self->make_response_promise<void>());
+              },
               [told](unbind_atom, std::uint32_t instance) { told->unbound.push_back(instance); },
               [told](write_atom, const transfers_ptr&) { told->order.emplace_back("write"); },
               [told](fetch_atom, const transfers_ptr& blocks) {

@@ -143,6 +143,7 @@ instance_request_ptr request_of(const instance_spec& spec) {
 
 /// Asks the tier for instances and keeps the answers.
 struct instance_fixture : actor_fixture {
+  using actor_fixture::actor_fixture;
   using promised = std::shared_ptr<opened_instance_ptr>;
 
   promised open(const instance_request_ptr& request) {
@@ -232,6 +233,41 @@ BOOST_FIXTURE_TEST_CASE(a_number_that_is_taken_is_given_back, instance_fixture) 
   BOOST_REQUIRE(*fresh);
   BOOST_TEST(((*fresh)->status.code == error_code::internal));
   BOOST_TEST((wanted().discarded == std::vector<blocks::instance_number>{1}));
+}
+
+BOOST_AUTO_TEST_CASE(an_instance_is_opened_when_the_hints_of_the_tier_below_are_in_its_index) {
+  instance_fixture at(below::a_tier);
+  at.told().binds_late = true;
+  const auto first = at.open(request_of(small_spec("fresh")));
+  at.make_wanted(2);
+  const auto second = at.open(request_of(small_spec("fresh")));
+  const auto there = at.open(request_of(small_spec()));
+  BOOST_TEST((!*first && !*second));
+  BOOST_TEST(*there, "that of another one does not wait");
+  at.told().binding.back().deliver(caf::make_error(caf::sec::runtime_error));  // a tier that has ended
+  at.run();
+  BOOST_REQUIRE((*first && *second));
+  BOOST_TEST(((*first)->number == 2U && (*first)->index));
+  BOOST_TEST(((*second)->number == 2U && (*second)->index));
+}
+
+BOOST_AUTO_TEST_CASE(an_instance_is_opened_though_the_tier_below_does_not_say_that_its_hints_are_there) {
+  instance_fixture at(below::a_tier);
+  at.told().binds_late = true;
+  const auto fresh = at.open(request_of(small_spec("fresh")));
+  at.make_wanted(2);
+  BOOST_TEST(!*fresh);
+  at.scheduler().clock().advance_time(std::chrono::seconds(1));
+  at.run();
+  BOOST_TEST(*fresh);
+}
+
+BOOST_AUTO_TEST_CASE(an_instance_is_opened_without_the_word_of_a_tier_that_keeps_no_hints) {
+  instance_fixture at(below::two_tiers);
+  at.told(1).binds_late = true;
+  const auto fresh = at.open(request_of(small_spec("fresh")));
+  at.make_wanted(2);
+  BOOST_TEST(*fresh);
 }
 
 memory::submission remove_of(std::uint32_t request, std::uint64_t key) {

@@ -185,6 +185,16 @@ struct guest_world {
     if (network->sent.empty()) return std::nullopt;
     return peer::decode_block_answers(last(frame_type::accept))->front().second;
   }
+  /// Its last user stored here a moment before.
+  void store_and_leave() {
+    const std::uint32_t handle = bind();
+    BOOST_TEST(!offer(handle, 1, 0));
+    answer_run({});
+    hear(frame_type::unbind, peer::encode(peer::unbind_request{handle}));
+  }
+  void clear_hosted(std::vector<std::string>& ends) {
+    pool.clear_hosted(identity, [&](std::string why) { ends.push_back(std::move(why)); });
+  }
   [[nodiscard]] bool clears() const {
     return !room.runs.empty() && room.runs.front().entries.front().op == operation::clear;
   }
@@ -321,13 +331,13 @@ BOOST_AUTO_TEST_CASE(what_others_stored_here_before_they_heard_of_a_clear_goes_w
   all.answer_run({});
   std::vector<std::string> ends;
   const std::uint64_t number = all.pool.next_clear(all.identity);
-  all.pool.clear_hosted(all.identity, [&](std::string why) { ends.push_back(std::move(why)); });
+  all.clear_hosted(ends);
   BOOST_REQUIRE(all.clears());
   BOOST_TEST(all.pool.carried_out(all.identity) < number);
   BOOST_TEST(ends.empty());
   all.answer_run({guest_world::done_with(1)});
   BOOST_TEST(all.pool.carried_out(all.identity) == number);
-  all.pool.clear_hosted(all.identity, [&](std::string why) { ends.push_back(std::move(why)); });
+  all.clear_hosted(ends);
   all.answer_run({});
   BOOST_REQUIRE_EQUAL(ends.size(), 2U);
   BOOST_TEST(ends[0].empty());
@@ -336,15 +346,12 @@ BOOST_AUTO_TEST_CASE(what_others_stored_here_before_they_heard_of_a_clear_goes_w
 
 BOOST_AUTO_TEST_CASE(what_a_node_stored_here_that_left_just_before_this_one_heard_of_its_own_clear_goes_with_it) {
   guest_world all;
-  const std::uint32_t handle = all.bind();
-  BOOST_TEST(!all.offer(handle, 1, 0));
-  all.answer_run({});
-  all.hear(frame_type::unbind, peer::encode(peer::unbind_request{handle}));
+  all.store_and_leave();
   BOOST_REQUIRE(all.room.closes == 1);
   std::vector<std::string> ends;
   const auto clear = [&] {
     (void)all.pool.next_clear(all.identity);
-    all.pool.clear_hosted(all.identity, [&](std::string why) { ends.push_back(std::move(why)); });
+    all.clear_hosted(ends);
     all.pool.flush();
   };
   clear();
@@ -373,7 +380,7 @@ BOOST_AUTO_TEST_CASE(a_clear_of_what_nobody_stored_here_lately_is_not_carried_ou
   std::vector<std::string> ends;
   const auto clear = [&] {
     (void)all.pool.next_clear(all.identity);
-    all.pool.clear_hosted(all.identity, [&](std::string why) { ends.push_back(std::move(why)); });
+    all.clear_hosted(ends);
     BOOST_TEST(all.pool.carried_out(all.identity) == all.pool.cleared(all.identity));
   };
   const std::uint32_t handle = all.bind();
@@ -388,15 +395,12 @@ BOOST_AUTO_TEST_CASE(a_clear_of_what_nobody_stored_here_lately_is_not_carried_ou
 
 BOOST_AUTO_TEST_CASE(a_clear_while_another_node_binds_the_instance_is_over_when_it_is_open_and_cleared) {
   guest_world all;
-  const std::uint32_t handle = all.bind();
-  BOOST_TEST(!all.offer(handle, 1, 0));
-  all.answer_run({});
-  all.hear(frame_type::unbind, peer::encode(peer::unbind_request{handle}));
+  all.store_and_leave();
   all.network->sent.clear();
   all.hear(frame_type::bind, peer::encode(peer::bind_request{all.identity, 0, encoded(all.spec)}));
   std::vector<std::string> ends;
   (void)all.pool.next_clear(all.identity);
-  all.pool.clear_hosted(all.identity, [&](std::string why) { ends.push_back(std::move(why)); });
+  all.clear_hosted(ends);
   BOOST_TEST(ends.empty());
   all.open_next();
   BOOST_REQUIRE(all.clears());

@@ -245,6 +245,12 @@ struct second_node {
   std::vector<frame> heard;
 };
 
+struct two_of_one_identity : world {
+  two_of_one_identity() { std::tie(spec.model, other.model) = testing::models_of_one_hash(); }
+
+  instance_spec other = some_spec();
+};
+
 }  // namespace
 
 BOOST_AUTO_TEST_SUITE(peers_backend)
@@ -404,15 +410,13 @@ BOOST_AUTO_TEST_CASE(a_node_that_knows_of_a_later_clear_is_asked_to_bind_again_a
 }
 
 BOOST_AUTO_TEST_CASE(two_instances_of_one_identity_have_nothing_at_other_nodes) {
-  world all;
-  instance_spec other = all.spec;
-  std::tie(all.spec.model, other.model) = testing::models_of_one_hash();
-  BOOST_REQUIRE_EQUAL(identity_of(other), identity_of(all.spec));
+  two_of_one_identity all;
+  BOOST_REQUIRE_EQUAL(identity_of(all.other), identity_of(all.spec));
   all.backend.bind(all.spec);
   all.get(1);
   all.accept_bind();
   (void)all.next(frame_type::fetch);
-  all.backend.bind(other);
+  all.backend.bind(all.other);
   all.get(2);
   all.put(3);
   BOOST_TEST((all.got == std::map<std::uint64_t, item_result>{{2, item_result::missing}}));
@@ -420,20 +424,18 @@ BOOST_AUTO_TEST_CASE(two_instances_of_one_identity_have_nothing_at_other_nodes) 
 }
 
 BOOST_AUTO_TEST_CASE(an_instance_whose_identity_another_one_has_is_given_back_and_a_removal_says_that_nobody_is_told) {
-  world all;
-  instance_spec other = all.spec;
-  std::tie(all.spec.model, other.model) = testing::models_of_one_hash();
+  two_of_one_identity all;
   all.backend.bind(all.spec);
   all.get(1);
   all.accept_bind();
   all.send_block(world::tokens_in(all.next(frame_type::fetch))[0], 1);
-  all.backend.bind(other);
+  all.backend.bind(all.other);
   BOOST_TEST(peer::decode_unbind_request(all.next(frame_type::unbind).body)->handle == 9U);
   std::optional<result<void>> cleared;
   std::optional<result<std::uint64_t>> dropped;
   const auto remove = [&] {
-    all.backend.clear(identity_of(other), [&](result<void> how) { cleared = std::move(how); });
-    all.backend.drop(identity_of(other), {all.name(1).key()}, [&](result<std::uint64_t> how) { dropped = how; });
+    all.backend.clear(identity_of(all.other), [&](result<void> how) { cleared = std::move(how); });
+    all.backend.drop(identity_of(all.other), {all.name(1).key()}, [&](result<std::uint64_t> how) { dropped = how; });
     all.run(5ms);
     BOOST_REQUIRE((cleared && dropped));
     BOOST_REQUIRE((!cleared->has_value() && !dropped->has_value()));
@@ -441,32 +443,28 @@ BOOST_AUTO_TEST_CASE(an_instance_whose_identity_another_one_has_is_given_back_an
     BOOST_TEST(cleared->error().message().find("another instance has this identity") == 0U);
   };
   remove();
-  all.backend.unbind(identity_of(other));
+  all.backend.unbind(identity_of(all.other));
   remove();  // what the first one has there nobody can tell from the other's
 }
 
 BOOST_AUTO_TEST_CASE(an_answer_to_the_bind_of_an_instance_whose_identity_another_one_has_by_now_is_given_back) {
-  world all;
-  instance_spec other = all.spec;
-  std::tie(all.spec.model, other.model) = testing::models_of_one_hash();
+  two_of_one_identity all;
   all.backend.bind(all.spec);
   all.get(1);
   all.run(0ms);
-  all.backend.bind(other);
+  all.backend.bind(all.other);
   all.accept_bind();
   BOOST_TEST(peer::decode_unbind_request(all.next(frame_type::unbind).body)->handle == 9U);
   BOOST_TEST((all.got[1] == item_result::missing));
 }
 
 BOOST_AUTO_TEST_CASE(one_of_two_instances_of_one_identity_is_used_again_when_both_were_left) {
-  world all;
-  instance_spec other = all.spec;
-  std::tie(all.spec.model, other.model) = testing::models_of_one_hash();
+  two_of_one_identity all;
   all.backend.bind(all.spec);
-  all.backend.bind(other);
+  all.backend.bind(all.other);
   all.get(1);
   BOOST_TEST((all.got[1] == item_result::missing));
-  all.backend.unbind(identity_of(other));
+  all.backend.unbind(identity_of(all.other));
   all.backend.bind(all.spec);
   all.get(2);
   const frame bind = all.next(frame_type::bind);
@@ -476,7 +474,7 @@ BOOST_AUTO_TEST_CASE(one_of_two_instances_of_one_identity_is_used_again_when_bot
   all.say(frame_type::bound, bind.request, peer::encode(peer::bind_answer{9, 0, {}}));
   all.send_block(world::tokens_in(all.next(frame_type::fetch))[0], 2);
   BOOST_TEST((all.got[2] == item_result::done));
-  all.backend.bind(other);
+  all.backend.bind(all.other);
   all.get(3);
   BOOST_TEST((all.got[3] == item_result::missing));
 }
