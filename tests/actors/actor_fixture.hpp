@@ -58,7 +58,7 @@ struct told_below {
     return answer;
   }
   bool binds_late = false;
-  std::vector<caf::typed_response_promise<void>> binding;  ///< unanswered
+  std::vector<caf::typed_response_promise<void>> binding;  ///< unanswered; fail with the next answer_late()
   std::vector<instance_binding_ptr> bindings;
   std::vector<std::uint32_t> unbound;
 };
@@ -239,6 +239,7 @@ class actor_fixture {
               [](report_atom) -> tier_report_ptr { return std::make_shared<const tier_report>("below"); },
               [told](tick_atom) {
                 for (auto& [asked, promise] : std::exchange(told->late, {})) promise.deliver(told->answer_to(*asked));
+                for (auto& each : std::exchange(told->binding, {})) each.deliver(make_error(caf::sec::runtime_error));
               },
               [drop](reload_atom, const config_ptr&) { drop(); }};
     });
