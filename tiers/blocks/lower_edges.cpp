@@ -260,7 +260,8 @@ prefetch::load_answer lower_edges::load(instance_number number, std::uint32_t gr
   auto edge = source_of(in, key);
   const bool is_hinted = edge && !unhinted()[*edge];
   if (!is_hinted && from && *from < max_edges && unhinted()[*from]) edge = from;
-  if (!edge) return {load_state::absent};
+  const bool may_come_back = from && *from < state_.options.edges.size() && state_.away[*from];
+  if (!edge) return {may_come_back ? load_state::busy : load_state::absent};
   pool& into = *in.pools[group];
   if (!transfers_.may_load(*edge, into)) return {load_state::wait};
   // A load can wait, so no dirty block is evicted for it that can be written down first.

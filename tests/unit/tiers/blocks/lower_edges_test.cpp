@@ -80,6 +80,12 @@ struct world {
     BOOST_TEST(at.tier->take_loads(far).empty());
     return asked.front();
   }
+  /// As the planner asks for a block that it heard is in that tier.
+  prefetch::load_answer load_from(edge_number from, std::uint64_t n) {
+    const auto keys = std::make_shared<const std::vector<full_key>>(1, key_of(n));
+    const prefetch::command asked{.job = 1, .instance = in, .keys = keys, .edge = from, .which = {0}};
+    return at.tier->execute(asked, at.now).loads.at(0);
+  }
   bool present(std::uint64_t n) { return at.tier->is_present(in, 0, key_of(n)); }
   store_counters counters() { return at.status().counters; }
 
@@ -219,7 +225,10 @@ BOOST_AUTO_TEST_CASE(a_tier_that_is_away_is_neither_written_to_nor_asked) {
   BOOST_TEST(a.put(key_of(1)).value == 1U);
   BOOST_TEST(at.tier->take_demotions(far).empty());
   BOOST_TEST((at.tier->load(in, 0, key_of(2), at.now).state == load_state::absent));
+  BOOST_TEST((load_from(far, 4).state == load_state::busy));  // for whoever heard that it has the block, and can wait
   at.tier->set_standing(far, true);
+  BOOST_TEST((load_from(far, 4).state == load_state::loading));
+  BOOST_TEST(at.tier->take_loads(far).size() == 1U);
   BOOST_TEST(a.put(key_of(3)).value == 1U);
   BOOST_TEST(at.tier->take_demotions(far).size() == 1U);
   BOOST_TEST((at.tier->load(in, 0, key_of(2), at.now).state == load_state::loading));
