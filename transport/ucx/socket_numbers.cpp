@@ -12,7 +12,7 @@
 
 namespace {
 
-constexpr int most_numbers = 1 << 14;  // in turn; the kernel's table of descriptors grows to them once
+constexpr rlim_t most_numbers = rlim_t{1} << 14U;  // in turn; the kernel's table of descriptors grows to them once
 
 /// Where the numbers begin: above those that the kernel gives, which are the smallest ones.
 int first_number() noexcept {
@@ -40,10 +40,12 @@ int renumber(int socket) noexcept {
 // As the C library has them, and found before those: what nobody else in a node leaves to exec() is UCX's.
 extern "C" {
 
+// NOLINTNEXTLINE(readability-inconsistent-declaration-parameter-name): the library's names are reserved words
 [[gnu::visibility("default")]] int accept(int socket, sockaddr* address, socklen_t* bytes) {
   return renumber(static_cast<int>(::syscall(SYS_accept, socket, address, bytes)));
 }
 
+// NOLINTNEXTLINE(readability-inconsistent-declaration-parameter-name): the same
 [[gnu::visibility("default")]] int socket(int domain, int type, int protocol) noexcept {
   const int made = static_cast<int>(::syscall(SYS_socket, domain, type, protocol));
   return type == SOCK_STREAM ? renumber(made) : made;
