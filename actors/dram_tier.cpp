@@ -265,7 +265,7 @@ void dram_tier::bind_instances() {
 void dram_tier::end_binding(blocks::instance_number number) {
   auto ended = binding_.extract(number);
   if (ended.empty()) return;
-  for (auto& each : ended.mapped()) each.deliver(describe(number));
+  for (auto& [promise, answer] : ended.mapped()) promise.deliver(std::move(answer));
 }
 
 void dram_tier::tell_planner(const caf::strong_actor_ptr& session) {
@@ -324,10 +324,8 @@ void dram_tier::retry_waiting() {
 }
 
 caf::result<opened_instance_ptr> dram_tier::open_instance(const instance_request_ptr& request) {
-  auto answer = find_instance(*request);
-  if (answer && !binding_.contains(answer->number)) return answer;
   auto promise = make_response_promise<opened_instance_ptr>();
-  if (answer) {
+  if (auto answer = find_instance(*request)) {
     deliver_bound(std::move(answer), promise_guard<opened_instance_ptr>(promise));
     return promise;
   }
@@ -378,7 +376,7 @@ void dram_tier::take_instance(new_instance& made) {
 void dram_tier::deliver_bound(opened_instance_ptr answer, promise_guard<opened_instance_ptr> promise) {
   const auto found = binding_.find(answer->number);
   if (found == binding_.end()) return promise.deliver(std::move(answer));
-  found->second.push_back(std::move(promise));
+  found->second.emplace_back(std::move(promise), std::move(answer));
 }
 
 /// It stays also if nobody waits for it any more: then it goes as every empty one does.

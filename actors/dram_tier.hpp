@@ -6,6 +6,7 @@
 #include <functional>
 #include <memory>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "actors/health.hpp"
@@ -130,8 +131,9 @@ class dram_tier final : public dram_tier_actor::base {
   std::deque<clear_under_way> clears_;
   std::optional<handing_under_way> handing_;
   std::deque<wanted_instance> wanted_;  ///< the first one is being made
+  using bound_later = std::pair<promise_guard<opened_instance_ptr>, opened_instance_ptr>;
   /// Instances whose hints are not yet in their indices, and who waits for them.
-  std::unordered_map<blocks::instance_number, std::vector<promise_guard<opened_instance_ptr>>> binding_;
+  std::unordered_map<blocks::instance_number, std::vector<bound_later>> binding_;
   instance_maker_actor maker_;
   bool turning_ = false;
   bool evicting_ = false;

@@ -106,7 +106,7 @@ enum class load_state : std::uint8_t {
   present,   ///< it is here already
   loading,   ///< on its way, for this prefetch or an older one
   absent,    ///< the tier below has no copy
-  busy,      ///< a session writes it, or its key collides: nothing is loaded
+  busy,      ///< a session writes it, its key collides, or its tier is away: nothing is loaded
   wait,      ///< no space at the moment; the tier says when there is some
   no_space,  ///< nothing can be evicted for it
 };

@@ -300,7 +300,7 @@ BOOST_AUTO_TEST_CASE(what_was_said_right_before_a_stop_is_heard_unless_the_other
     BOOST_REQUIRE(nodes.b.wait([&] { return !nodes.b.closed.empty(); }));
     heard += nodes.b.heard[nodes.at_b].size() == 1U ? 1 : 0;
   }
-  BOOST_TEST(heard >= rounds * 9 / 10);  // UCX may find the end of a connection before what came on it
+  BOOST_TEST(heard >= rounds * 9 / 10);  // on a busy machine one is lost now and then
 }
 
 BOOST_AUTO_TEST_CASE(a_network_that_stops_closes_its_links) {
