@@ -24,9 +24,11 @@ transfer_outcomes_ptr without(const transfer_outcomes_ptr& outcomes, const std::
   return rest;
 }
 
+}  // namespace
+
 /// One answer out of those of several tiers below. What one of them could not do is said, and what any of them removed
 /// counts. A name that one does not know another one may: only what nobody knows is unknown.
-class removal_answers {
+class dram_tier::removal_answers {
  public:
   removal_answers(std::size_t tiers, std::function<void(const outcome&)> finish)
       : open_(tiers), unknown_(tiers), finish_(std::move(finish)) {}
@@ -48,6 +50,8 @@ class removal_answers {
   outcome all_;
   std::function<void(const outcome&)> finish_;
 };
+
+namespace {
 
 /// Where the block tier knew what was removed, it does not matter that those below do not.
 bool has_failed(const outcome& forgot) noexcept {
@@ -88,6 +92,7 @@ void dram_tier::on_exit() {
   unsent_requests_.clear();
   planner_ = nullptr;
   below_.clear();
+  listeners_.clear();
 }
 
 dram_tier::behavior_type dram_tier::make_behavior() {
@@ -153,6 +158,8 @@ dram_tier::behavior_type dram_tier::make_behavior() {
           send(planner_, prefetch_request_atom_v, std::move(each));
       },
       [this](command_atom, const prefetch_commands_ptr& commands) { execute(*commands); },
+      [this](hear_removals_atom, const removal_listener& listener) { listeners_.push_back(listener); },
+      [this](removed_atom, const removals_ptr& removals) { return take_removed(*removals); },
       [this](follow_atom, const handover_order_ptr& order) {
         store_->follow(*order, boot_now());
         flush_outbox();
@@ -226,7 +233,7 @@ void dram_tier::carry_on(waiting_batch batch) {
 
 /// The batch is carried out: answered at once, or when what it removed is gone below, too.
 void dram_tier::conclude(batch_ptr work, promise_guard<batch_ptr> promise) {
-  if (work->removals.empty() || below_.empty()) {
+  if (work->removals.empty() || !is_heard()) {
     work->removing.reset();
     return promise.deliver(std::move(work));
   }
@@ -237,7 +244,7 @@ void dram_tier::conclude(batch_ptr work, promise_guard<batch_ptr> promise) {
   };
   // Who removes something on all nodes tells each of them: what only passed on would go round for ever. But what is on
   // its way from here might arrive behind it.
-  ask_to_forget(std::exchange(work->removals, {}), finish, work->is_guest);
+  ask_to_forget(std::exchange(work->removals, {}), finish, work->is_guest ? hearers::on_machine : hearers::all);
   work->removing.reset();  // what is asked for from now on comes behind the removal
 }
 
@@ -462,7 +469,7 @@ slab_places_ptr dram_tier::places(std::uint32_t instance, const index_list& indi
 caf::result<outcome> dram_tier::clear(const std::string& id) {
   std::vector<blocks::removal> removals;
   auto begun = store_->begin_clear(id, removals);
-  if (!begun && !below_.empty()) return forget_named(id);
+  if (!begun && is_heard()) return forget_named(id);
   if (!begun) {
     return outcome{error_code::invalid_argument, "no instance `" + id + "`; `cenote status` lists them", 0};
   }
@@ -539,20 +546,45 @@ caf::result<outcome> dram_tier::forget_named(const std::string& id) {
 
 void dram_tier::forget_below(std::vector<blocks::removal> removals, const outcome& answer,
                              promise_guard<outcome> promise) {
-  if (removals.empty() || below_.empty()) return promise.deliver(answer);
+  if (removals.empty() || !is_heard()) return promise.deliver(answer);
   auto kept = std::make_shared<promise_guard<outcome>>(std::move(promise));
   ask_to_forget(std::move(removals),
                 [kept, answer](const outcome& forgot) { kept->deliver(has_failed(forgot) ? forgot : answer); });
 }
 
+/// Of a tier below, which has removed these blocks: they go here, and nobody is told. What was on its way down when it
+/// removed them is behind that tier's question, and before the answer.
+caf::result<outcome> dram_tier::take_removed(const std::vector<blocks::removal>& removals) {
+  send_below();
+  std::uint64_t cleared = 0;
+  std::vector<blocks::clear_work> left;
+  for (const blocks::removal& each : removals) {
+    if (!each.all) {
+      cleared += store_->forget_keys(each.instance, each.keys, boot_now());
+    } else if (auto begun = store_->begin_clear(each.instance)) {
+      left.push_back(std::move(*begun));
+    }
+  }
+  if (left.empty()) {
+    retry_waiting();
+    return outcome{error_code::ok, {}, cleared};
+  }
+  auto promise = make_response_promise<outcome>();
+  clears_.push_back({std::move(left), {}, cleared, promise_guard<outcome>(promise)});
+  ask_for_turn();
+  return promise;
+}
+
 void dram_tier::ask_to_forget(std::vector<blocks::removal> removals, std::function<void(const outcome&)> finish,
-                              bool here_only) {
+                              hearers whom) {
   send_below();
   auto on_its_way = removals;
   for (blocks::removal& each : on_its_way) each.on_its_way = true;
   const auto what = std::make_shared<const std::vector<blocks::removal>>(std::move(removals));
-  const auto outside = here_only ? std::make_shared<const std::vector<blocks::removal>>(std::move(on_its_way)) : what;
-  const auto all = std::make_shared<removal_answers>(below_.size(), std::move(finish));
+  const auto outside =
+      whom == hearers::on_machine ? std::make_shared<const std::vector<blocks::removal>>(std::move(on_its_way)) : what;
+  const auto all = std::make_shared<removal_answers>(below_.size() + (whom == hearers::below ? 0 : listeners_.size()),
+                                                     std::move(finish));
   for (blocks::edge_number edge = 0; edge < below_.size(); ++edge) {
     const lower_tier& each = below_[edge];
     request(each.actor, below_deadline, forget_atom_v, edge == store_->hinted_edge() ? what : outside)
@@ -562,6 +594,19 @@ void dram_tier::ask_to_forget(std::vector<blocks::removal> removals, std::functi
                           {{"tier", name}, {"reason", caf::to_string(why)}});
                 all->take({error_code::removal_pending,
                            "gone from DRAM, but " + name + " did not answer: " + caf::to_string(why), 0});
+              });
+  }
+  if (whom != hearers::below) tell_listeners(what, all);
+}
+
+void dram_tier::tell_listeners(const removals_ptr& what, const std::shared_ptr<removal_answers>& all) {
+  for (const removal_listener& each : listeners_) {
+    request(each, below_deadline, removed_atom_v, what)
+        .then([all](const outcome& removed) { all->take(removed); },
+              [all](const caf::error& why) {
+                log_error(logger("dram"), "a tier above did not forget", {{"reason", caf::to_string(why)}});
+                all->take({error_code::removal_pending,
+                           "gone from DRAM, but a device's tier did not answer: " + caf::to_string(why), 0});
               });
   }
 }
@@ -582,7 +627,8 @@ void dram_tier::reload(const config::node_config& config) {
 void dram_tier::forget_expired() {
   auto expired = store_->take_expired();
   if (expired.empty() || below_.empty()) return;
-  ask_to_forget(std::move(expired), [](const outcome&) {});
+  ask_to_forget(
+      std::move(expired), [](const outcome&) {}, hearers::below);
 }
 
 outcome dram_tier::make_room(std::uint32_t owner) {

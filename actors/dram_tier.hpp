@@ -97,14 +97,22 @@ class dram_tier final : public dram_tier_actor::base {
   caf::result<outcome> forget_named(const std::string& id);
   /// `answer`, when the tiers below have carried the removals out.
   void forget_below(std::vector<blocks::removal> removals, const outcome& answer, promise_guard<outcome> promise);
-  /// Has all tiers below forget. `finish` hears what failed, of one of them, or how many blocks went.
-  /// `here_only`: of the tiers below those on this machine.
+  enum class hearers : std::uint8_t {
+    all,         ///< tiers below and listeners
+    on_machine,  ///< … but tiers outside this machine only end what is on its way there
+    below,       ///< tiers below alone: what is above is to stay
+  };
+  /// Has them forget. `finish` hears what failed, of one of them, or how many blocks went.
   void ask_to_forget(std::vector<blocks::removal> removals, std::function<void(const outcome&)> finish,
-                     bool here_only = false);
+                     hearers whom = hearers::all);
+  [[nodiscard]] bool is_heard() const noexcept { return !below_.empty() || !listeners_.empty(); }
+  class removal_answers;
+  void tell_listeners(const removals_ptr& what, const std::shared_ptr<removal_answers>& all);
   void continue_clear();
   void reload(const config::node_config& config);
   void tick();
   void forget_expired();
+  caf::result<outcome> take_removed(const std::vector<blocks::removal>& removals);
   void tell_given_up();
   outcome make_room(std::uint32_t owner);
 
@@ -139,6 +147,7 @@ class dram_tier final : public dram_tier_actor::base {
   bool evicting_ = false;
   histogram batch_times_;                            ///< nanoseconds
   std::vector<lower_tier> below_;                    ///< by edge
+  std::vector<removal_listener> listeners_;          ///< tiers above
   std::shared_ptr<health> alive_;                    ///< null: nobody asks
   prefetch_actor planner_;                           ///< null until it registered
   std::vector<prefetch_batch_ptr> unsent_requests_;  ///< until then

@@ -16,6 +16,7 @@
 #include "actors/session_resources.hpp"
 #include "actors/tier_report.hpp"
 #include "config/node_config.hpp"
+#include "core/device_spec.hpp"
 #include "core/error.hpp"
 #include "core/histogram.hpp"
 #include "core/instance_spec.hpp"
@@ -48,8 +49,9 @@ struct outcome {
 /// The instance that a client wants to attach to: it is made if there is none.
 struct instance_request {
   instance_spec spec;
-  std::uint32_t owner = 0;                       ///< the uid of who asks
-  mutable std::atomic<bool> is_given_up{false};  ///< by who asked: it need not be made any more
+  std::shared_ptr<const instance_share> share{};  ///< of a device: what it is of a whole instance
+  std::uint32_t owner = 0;                        ///< the uid of who asks
+  mutable std::atomic<bool> is_given_up{false};   ///< by who asked: it need not be made any more
 };
 
 /// An instance that was just made, on its way into the tier.
@@ -87,6 +89,18 @@ struct dram_report {
   std::uint64_t queued = 0;  ///< messages that wait for the tier
 };
 
+/// A block tier on a device, and who loads it.
+struct device_report {
+  std::string device;
+  std::string standing;  ///< opening, ready, away
+  std::string why;       ///< away: the reason
+  bool is_warm = true;   ///< its blocks outlive a worker; else `why_cold`
+  std::string why_cold;
+  std::shared_ptr<const dram_report> store;  ///< null: it is not open
+  std::shared_ptr<const prefetch::status> prefetch;
+  std::shared_ptr<const tier_report> below;  ///< of the way to DRAM
+};
+
 struct node_report {
   blocks::store_status dram;
   histogram batch_times;  ///< of the DRAM tier, nanoseconds
@@ -94,6 +108,7 @@ struct node_report {
   std::vector<std::shared_ptr<const tier_report>> lower;  ///< of the tiers below, in their order
   std::shared_ptr<const tier_report> cluster;             ///< null: the node is alone
   std::shared_ptr<const tier_report> groups;              ///< of ranks
+  std::vector<device_report> devices;                     ///< of the GPU tier
   std::vector<session_report> sessions;
   std::uint64_t queued = 0;  ///< messages that wait for node and tiers
 
@@ -217,6 +232,9 @@ CAF_ADD_ATOM(cenote, cenote, places_atom, "places")
 CAF_ADD_ATOM(cenote, cenote, hand_on_atom, "hand_on")
 CAF_ADD_ATOM(cenote, cenote, follow_atom, "follow")
 CAF_ADD_ATOM(cenote, cenote, news_atom, "news")
+CAF_ADD_ATOM(cenote, cenote, hear_removals_atom, "hear")
+CAF_ADD_ATOM(cenote, cenote, removed_atom, "removed")
+CAF_ADD_ATOM(cenote, cenote, add_tier_atom, "add_tier")
 
 CAF_END_TYPE_ID_BLOCK(cenote)
 
@@ -282,6 +300,11 @@ using lower_tier_actor = caf::typed_actor<
     caf::replies_to<forget_atom, removals_ptr>::with<outcome>, caf::replies_to<report_atom>::with<tier_report_ptr>,
     caf::reacts_to<tick_atom>, caf::reacts_to<reload_atom, config_ptr>>;
 
+/// Hears of what a block tier forgets, before whoever asked for it has his answer: a tier above, which has copies. The
+/// same removals as tiers below hear of; it answers when it has none of these blocks any more, and writes none of them
+/// down.
+using removal_listener = caf::typed_actor<caf::replies_to<removed_atom, removals_ptr>::with<outcome>>;
+
 /// A tier as those know it who watch it and speak of it.
 struct lower_tier {
   std::string name;  ///< "the … tier"
@@ -302,7 +325,8 @@ using dram_tier_actor = upper_tier_actor::extend<
     caf::reacts_to<disconnect_atom, std::uint64_t>, caf::reacts_to<slab_atom, slab_outcome_ptr>,
     caf::reacts_to<reload_atom, config_ptr>, caf::reacts_to<evict_atom>, caf::reacts_to<turn_atom>,
     caf::reacts_to<tick_atom>, caf::reacts_to<register_planner_atom>,
-    caf::reacts_to<command_atom, prefetch_commands_ptr>, caf::reacts_to<follow_atom, handover_order_ptr>>;
+    caf::reacts_to<command_atom, prefetch_commands_ptr>, caf::reacts_to<follow_atom, handover_order_ptr>,
+    caf::reacts_to<hear_removals_atom, removal_listener>, caf::replies_to<removed_atom, removals_ptr>::with<outcome>>;
 
 /// Makes instances for the DRAM tier: see actors/instance_maker.hpp.
 using instance_maker_actor =

@@ -33,7 +33,7 @@ std::string_view about_section(std::string_view section) {
   if (section == "dram") return "The DRAM tier.";
   if (section == "prefetch") return "What is brought up from lower tiers, and for how long: see `prefetch.md`.";
   if (section == "session") return "Limits of each attached process.";
-  if (section == "gpu") return "Engines whose KV lies on a GPU.";
+  if (section == "gpu") return "Engines whose KV lies on a GPU, and the tier of device memory above DRAM.";
   if (section == "instances") return "When instances that nobody uses are given up.";
   if (section == "limits") return "How much one session, user or group may have; see operations.md.";
   if (section == "auth") return "Who may attach, and who may administrate.";

@@ -17,6 +17,7 @@
 #include "config/cluster_rules.hpp"
 #include "config/level_spec.hpp"
 #include "config/toml_reader.hpp"
+#include "core/device_spec.hpp"
 #include "core/runtime_paths.hpp"
 
 namespace cenote::config {
@@ -132,6 +133,29 @@ result<> check_nvme(const node_config& config) {
   return {};
 }
 
+constexpr std::uint64_t min_device_bytes = std::uint64_t{1} << 20;
+constexpr std::size_t most_devices = 16;
+
+result<> check_gpu(const node_config& config) {
+  const gpu_section& gpu = config.gpu;
+  if (gpu.devices.size() > most_devices) return refuse(config.settings, "gpu.devices", "at most 16 are possible");
+  if (gpu.capacity != 0 && gpu.devices.empty())
+    return refuse(config.settings, "gpu.capacity", "needs gpu.devices, which names the devices that have it");
+  if (gpu.capacity != 0 && gpu.capacity < min_device_bytes)
+    return refuse(config.settings, "gpu.capacity", "must be 0 (no such tier) or at least 1MiB");
+  std::set<std::string> names;
+  for (const std::string& each : gpu.devices) {
+    const auto device = parse_device(each);
+    if (!device) return refuse(config.settings, "gpu.devices", device.error().message());
+    const bool is_real = device->kind == device_kind::cuda;
+    if (gpu.backend != gpu_backend::automatic && is_real != (gpu.backend == gpu_backend::cuda))
+      return refuse_pair(config.settings, "gpu.devices", "gpu.backend", fmt::format("{} with", each));
+    if (!names.insert(device->name).second)
+      return refuse(config.settings, "gpu.devices", fmt::format("names {} twice", device->name));
+  }
+  return {};
+}
+
 /// The kernel takes no longer name for a socket.
 result<> check_socket(const node_config& config) {
   constexpr std::size_t longest = sizeof(sockaddr_un::sun_path) - 1;
@@ -166,6 +190,9 @@ result<> check_together(const node_config& config) {
     return refuse_pair(settings, "dram.slab_size", "dram.capacity", "above");
   if (auto checked = check_socket(config); !checked) return checked;
   if (auto checked = check_nvme(config); !checked) return checked;
+  if (auto checked = check_water_marks(settings, "gpu", config.gpu.low_water, config.gpu.high_water); !checked)
+    return checked;
+  if (auto checked = check_gpu(config); !checked) return checked;
   if (const auto fault = cluster_fault(config.cluster)) return refuse(settings, fault->key, fault->why);
   if (const auto levels = parse_level_spec(config.log.level); !levels)
     return refuse(settings, "log.level", levels.error().message());

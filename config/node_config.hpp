@@ -125,8 +125,20 @@ struct session_section {
   std::chrono::nanoseconds reserve_timeout{};
 };
 
+enum class gpu_backend { automatic, cuda, sim };
+CENOTE_ENUM_NAMES(gpu_backend, automatic, cuda, sim);
+
 struct gpu_section {
+  std::vector<std::string> devices;  ///< as core/device_spec.hpp names them; a tier each
+  gpu_backend backend = gpu_backend::automatic;
+  std::uint64_t capacity = 0;  ///< bytes on each of them; 0: no such tier
+  cenote::ingest ingest = cenote::ingest::all;
+  std::string policy;
+  double high_water = 0;
+  double low_water = 0;                   ///< not above high_water
   std::chrono::nanoseconds quarantine{};  ///< of blocks that a dead engine's GPU may still write
+
+  [[nodiscard]] bool has_tier() const noexcept { return capacity != 0 && !devices.empty(); }
 };
 
 struct instances_section {

@@ -509,6 +509,55 @@ constexpr std::array keys{
          .maximum = "1h",
          .reloadable = true,
          .about = "A reservation that is not committed by then is revoked."}),
+    bound<&node_config::gpu, &gpu_section::devices>(
+        {.name = "gpu.devices",
+         .type = string_list,
+         .fallback = "[]",
+         .about = "Devices of the GPU tier, each with a pool of its own: `GPU-UUID` or `cuda:NUMBER`; `sim:NUMBER` "
+                  "behaves like one in host memory. Clients name them in the same words."}),
+    bound<&node_config::gpu, &gpu_section::backend>(
+        {.name = "gpu.backend",
+         .type = choice,
+         .fallback = "auto",
+         .about = "What `gpu.devices` may name: anything, real GPUs alone, or simulated ones alone."}),
+    bound<&node_config::gpu, &gpu_section::capacity>(
+        {.name = "gpu.capacity",
+         .type = bytes,
+         .fallback = "0",
+         .minimum = "0",
+         .maximum = "1PiB",
+         .about = "Device memory of the GPU tier, on each of `gpu.devices`; the engines' own pools have less by it. 0: "
+                  "no such tier."}),
+    bound<&node_config::gpu, &gpu_section::ingest>(
+        {.name = "gpu.ingest",
+         .type = choice,
+         .fallback = "all",
+         .about =
+             "Which blocks of the GPU tier are written to DRAM: none, all as they are stored, those that were read "
+             "twice, or those that leave. With `all` nothing needs to be copied when they leave."}),
+    bound<&node_config::gpu, &gpu_section::policy>(
+        {.name = "gpu.policy",
+         .type = choice,
+         .fallback = "auto",
+         .words = eviction::choices_of_requests,
+         .reloadable = true,
+         .about = "Which blocks leave the GPU tier first; see policies.md."}),
+    bound<&node_config::gpu, &gpu_section::high_water>(
+        {.name = "gpu.high_water",
+         .type = ratio,
+         .fallback = "0.97",
+         .minimum = "0.1",
+         .maximum = "1",
+         .reloadable = true,
+         .about = "Share of `gpu.capacity` above which eviction starts, ahead of need."}),
+    bound<&node_config::gpu, &gpu_section::low_water>(
+        {.name = "gpu.low_water",
+         .type = ratio,
+         .fallback = "0.94",
+         .minimum = "0.1",
+         .maximum = "1",
+         .reloadable = true,
+         .about = "Share of `gpu.capacity` at which eviction stops; not above `gpu.high_water`."}),
     bound<&node_config::gpu, &gpu_section::quarantine>(
         {.name = "gpu.quarantine",
          .type = duration,

@@ -157,8 +157,9 @@ static_assert(sizeof(grant_slot) == 16);
 
 enum class session_phase : std::uint32_t {
   active = 1,
-  draining = 2,  ///< the node shuts down
-  killed = 3,    ///< ended by the operator; nothing is accepted any more
+  draining = 2,     ///< the node shuts down
+  killed = 3,       ///< ended by the operator; nothing is accepted any more
+  device_lost = 4,  ///< what its blocks lie on failed; nothing is accepted any more
 };
 
 /// First page of a session. Each group of words has a cache line of its own.

@@ -368,10 +368,10 @@ class worker {
     for (const auto& each : lower_) hooks.push_back(each->hooks());
     provisioner_ = std::make_unique<blocks::provisioner>(
         options,
-        [this](const blocks::slab_description& slab, const memory::segment& memory) -> result<void> {
+        [this](const blocks::slab_description& slab, const unique_fd& memory, std::uint64_t bytes) -> result<void> {
           byte_writer meta;
-          blocks::encode(meta, slab, memory.size());
-          const std::array fds{memory.fd().get()};
+          blocks::encode(meta, slab, bytes);
+          const std::array fds{memory.get()};
           return keeper_.put(local::entry_kind::slab, slab_id(slab), meta.bytes(), fds);
         },
         [this](const blocks::slab_description& slab) { return keeper_.drop(local::entry_kind::slab, slab_id(slab)); },

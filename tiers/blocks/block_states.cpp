@@ -32,7 +32,7 @@ void block_states::publish(instance& instance, slab& home, block_ref ref, const 
   memory::shared_store(record.hits, 0, std::memory_order_relaxed, "publish.hits"_point);
   memory::shared_assign(record.flags, 0, "publish.flags"_point);
   memory::shared_store(record.checksum_or_writers, 0, std::memory_order_relaxed, "publish.no_writers"_point);
-  if (state_.options.checksum_at_commit) {
+  if (state_.options.checksum_at_commit && state_.options.bytes_are_host) {
     state_.spent += group.block_bytes >> 14;
     checksum = checksum_of(home.block(ref), group.block_bytes);
   }

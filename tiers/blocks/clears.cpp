@@ -40,10 +40,30 @@ clear_work clears::begin_clear_of(instance& instance, std::vector<removal>* belo
   state_.spent += begun.reserved.size() / 16 + begun.slabs.size();
   state_.requests.forget(instance.number);
   while (!instance.loading.empty()) transfers_.abandon_load(instance, block_key(instance.loading.begin()->first));
-  if (!state_.options.has_lower() || below == nullptr) return begun;
+  if (!state_.options.tells_removals() || below == nullptr) return begun;
   const auto same = [&](const removal& each) { return each.all && each.instance == instance.number; };
   if (std::ranges::none_of(*below, same)) below->push_back({instance.number, true, {}});
   return begun;
+}
+
+std::optional<clear_work> clears::begin_clear(instance_number number) {
+  const auto found = state_.instances.find(number);
+  if (found == state_.instances.end()) return std::nullopt;
+  return begin_clear_of(*found->second, nullptr);
+}
+
+std::uint64_t clears::forget_keys(instance_number number, std::span<const block_key> keys, boot_time now) {
+  const auto found = state_.instances.find(number);
+  if (found == state_.instances.end()) return 0;
+  instance& in = *found->second;
+  std::vector<block_ref> refs;
+  for (const block_key& each : keys) {
+    transfers_.abandon_load(in, each);
+    if (const auto here = state_.find_present(in, each)) refs.push_back(*here);
+  }
+  std::ranges::sort(refs, {}, &block_ref::bits);  // a key may be named twice
+  refs.erase(std::unique(refs.begin(), refs.end()), refs.end());
+  return refs.empty() ? 0 : blocks_.forget_blocks(in, refs, now);
 }
 
 bool clears::clear_some(clear_work& work, boot_time now, std::uint64_t budget) {

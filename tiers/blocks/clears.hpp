@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -30,6 +31,11 @@ class clears {
   /// Begins the same in steps, which clear_some() carries out: of the instance called `id`, or of all when it is empty.
   /// Nothing when there is no such instance.
   [[nodiscard]] std::optional<std::vector<clear_work>> begin_clear(const std::string& id, std::vector<removal>& below);
+  /// … of the instance with this number, of which no tier below is told.
+  [[nodiscard]] std::optional<clear_work> begin_clear(instance_number number);
+  /// Forgets these blocks, and what is on its way up of them, without a word to the tiers below. Returns how many there
+  /// were.
+  std::uint64_t forget_keys(instance_number number, std::span<const block_key> keys, boot_time now);
   [[nodiscard]] clear_work begin_clear_of(instance& instance, std::vector<removal>* below);
   /// Carries out up to `budget` steps. True: done.
   bool clear_some(clear_work& work, boot_time now, std::uint64_t budget);

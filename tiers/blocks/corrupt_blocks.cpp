@@ -29,9 +29,10 @@ void alter(std::byte* block, std::uint64_t bytes) noexcept {
 
 std::uint64_t clears::corrupt_all(std::vector<removal>& below) {
   std::uint64_t altered = 0;
+  if (!state_.options.bytes_are_host) return altered;  // who alters DRAM has these forgotten
   for (const auto& [number, in] : state_.instances) {
     while (!in->loading.empty()) transfers_.abandon_load(*in, block_key(in->loading.begin()->first));
-    if (state_.options.has_lower()) below.push_back({number, true, {}});
+    if (state_.options.tells_removals()) below.push_back({number, true, {}});
     for (const auto& [index, home] : in->slabs) {
       const std::uint64_t bytes = pool_of(*home).block_bytes;
       for (std::uint32_t b = 0; b < home->what.count; ++b) {

@@ -83,6 +83,11 @@ result<void> instance_table::add_instance(instance_number number, const instance
   return {};
 }
 
+void instance_table::set_share(instance_number number, std::shared_ptr<const instance_share> share) {
+  const auto found = state_.instances.find(number);
+  if (found != state_.instances.end()) found->second->share = std::move(share);
+}
+
 std::optional<std::pair<unique_fd, unique_fd>> instance_table::descriptors(instance_number number) const {
   const auto found = state_.instances.find(number);
   if (found == state_.instances.end()) return std::nullopt;
@@ -138,7 +143,7 @@ std::vector<instance_binding> instance_table::take_bindings() {
     auto fd = in.index.file().fd().duplicate();
     if (!fd) continue;
     auto index = memory::shared_file::adopt(std::move(*fd), memory::index_segment_bytes);
-    if (index) bindings.push_back({number, in.spec, std::move(*index)});
+    if (index) bindings.push_back({number, in.spec, in.share, std::move(*index)});
   }
   return bindings;
 }

@@ -33,6 +33,8 @@ class instance_table {
   /// Adds an empty instance, claimed for the client that is about to attach to it.
   result<void> add_instance(instance_number number, const instance_spec& spec, memory::index_writer index,
                             memory::version_table versions, boot_time now = boot_time_of(0), std::uint32_t owner = 0);
+  /// Before the tiers below are told of the instance.
+  void set_share(instance_number number, std::shared_ptr<const instance_share> share);
   /// What a client maps: read-only descriptors of index and versions. Nothing for unknown instances.
   [[nodiscard]] std::optional<std::pair<unique_fd, unique_fd>> descriptors(instance_number number) const;
   /// Nothing when the slab is gone.

@@ -337,7 +337,7 @@ void lower_edges::finish_load(const moving_block& moved, std::uint32_t number, c
 
 void lower_edges::note_removal(instance& instance, const block_key& key, std::vector<removal>& below) {
   transfers_.abandon_load(instance, key);
-  if (!state_.options.has_lower()) return;
+  if (!state_.options.tells_removals()) return;
   if (below.empty() || below.back().all) below.push_back({instance.number, false, {}});
   below.back().keys.push_back(key);
 }

@@ -132,8 +132,8 @@ void provisioner::carry_out(slab_request request) {
   }
   const auto bytes = request.memory.size();
   forget({request.memory.data(), bytes});
-  // Clients may keep their mappings: the pages go now.
-  request.memory.punch(0, bytes, "worker.slab_punched"_point);
+  // Clients may keep their mappings: the pages go now. Memory of a device stays as long as one of them does.
+  if (request.memory.is_host()) request.memory.file().punch(0, bytes, "worker.slab_punched"_point);
   request.memory = {};
   if (reserve_) reserve_->slab_gone(bytes);
   slab_outcome outcome{slab_request::kind::drop, request.slab, {}, drop_(request.slab)};
@@ -156,7 +156,17 @@ void provisioner::forget_instance(slab_request& request) {
   done_(std::move(outcome));
 }
 
+/// Nobody may use it before the keeper has it: it would be lost with this process.
+void provisioner::create_elsewhere(const slab_description& slab) {
+  slab_outcome outcome{slab_request::kind::create, slab, {}, {}};
+  auto memory = options_.make_elsewhere(slab);
+  outcome.status = memory ? keep_(slab, memory->fd(), memory->size()) : std::unexpected(memory.error());
+  if (outcome.status) outcome.memory = std::move(*memory);
+  done_(std::move(outcome));
+}
+
 void provisioner::create(const slab_description& slab) {
+  if (options_.make_elsewhere) return create_elsewhere(slab);
   slab_outcome outcome;
   outcome.slab = slab;
   std::uint64_t touched = 0;
@@ -172,7 +182,7 @@ void provisioner::create(const slab_description& slab) {
   if (fill_now && touched < memory->size()) {
     memory->populate(touched, memory->size() - touched, memory::access::read_write);
   }
-  outcome.status = keep_(slab, *memory);
+  outcome.status = keep_(slab, memory->fd(), memory->size());
   if (outcome.status) {
     if (options_.populate && !fill_now) fill_later(*memory, touched);
     if (fill_now) pin_later({memory->data(), memory->size()});

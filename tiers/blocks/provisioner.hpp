@@ -20,7 +20,7 @@ namespace cenote::blocks {
 struct slab_outcome {
   slab_request::kind what = slab_request::kind::create;
   slab_description slab;
-  memory::segment memory;  ///< create, when it went well
+  memory::slab_mapping memory;  ///< create, when it went well
   result<void> status;
 };
 
@@ -32,6 +32,8 @@ struct provisioner_options {
   std::function<void(const std::string& what)> on_exception = {};
   /// Memory that is touched ahead of slabs. A capacity of 0: none. Its pages are those of slabs.
   reserve_options ahead = {};
+  /// Makes the memory of slabs elsewhere than in the host's, where nothing is touched ahead. None: in the host's.
+  std::function<result<memory::slab_mapping>(const slab_description&)> make_elsewhere = {};
 };
 
 /// Told, on the provisioner's thread, of memory that blocks will be transferred from and to: a piece at a time when
@@ -47,7 +49,7 @@ struct transfer_hooks {
 class provisioner {
  public:
   /// Both called on the provisioner's thread. `keep`: makes the memory survive this process before anyone uses it.
-  using keeper_put = std::function<result<void>(const slab_description&, const memory::segment&)>;
+  using keeper_put = std::function<result<void>(const slab_description&, const unique_fd& memory, std::uint64_t bytes)>;
   using keeper_drop = std::function<result<void>(const slab_description&)>;
   /// The same of an instance, whose slabs were dropped before.
   using instance_drop = std::function<result<void>(std::uint32_t)>;
@@ -84,6 +86,7 @@ class provisioner {
   void attempt(slab_request request);
   void carry_out(slab_request request);
   void create(const slab_description& slab);
+  void create_elsewhere(const slab_description& slab);
   [[nodiscard]] result<memory::segment> make_memory(const slab_description& slab, std::uint64_t& touched);
   void forget_instance(slab_request& request);
   void fill_later(const memory::segment& memory, std::uint64_t first);

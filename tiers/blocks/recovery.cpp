@@ -58,7 +58,7 @@ result<void> recovery::recover_instance(instance_number number, const instance_s
   return {};
 }
 
-result<void> recovery::recover_slab(const slab_description& what, memory::segment memory) {
+result<void> recovery::recover_slab(const slab_description& what, memory::slab_mapping memory) {
   const auto home = state_.instances.find(what.instance);
   if (home == state_.instances.end() || what.group >= home->second->pools.size()) {
     return fail(error_code::layout_mismatch, "a slab of an unknown instance");

@@ -36,7 +36,7 @@ class recovery {
   result<void> recover_instance(instance_number number, const instance_spec& spec, memory::shared_file index,
                                 memory::version_table versions, std::uint32_t owner = 0);
   /// Slabs of instances that are unknown, or retired ones, are refused; the caller drops them.
-  result<void> recover_slab(const slab_description& what, memory::segment memory);
+  result<void> recover_slab(const slab_description& what, memory::slab_mapping memory);
   result<void> recover_session(session_number number, instance_number instance, memory::session_memory memory,
                                std::uint32_t uid = 0);
   /// After all recover_ calls: derives everything from the records. Returns the number of blocks that are served again.

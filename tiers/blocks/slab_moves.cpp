@@ -128,7 +128,8 @@ bool slab_moves::drain(slab& victim, boot_time now) {
   pool& group = pool_of(victim);
   const auto outside = static_cast<std::size_t>(std::count_if(
       group.free.begin(), group.free.end(), [&](block_ref ref) { return ref.slab() != victim.what.index; }));
-  const std::size_t movable = std::min<std::size_t>(present.size(), move_budget / group.stride);
+  const std::size_t movable =
+      state_.options.bytes_are_host ? std::min<std::size_t>(present.size(), move_budget / group.stride) : 0;
   if (movable > outside && evictor_.evict(group, static_cast<std::uint32_t>(movable - outside), now) > 0) {
     std::erase_if(present,
                   [&](block_ref ref) { return state_.record_of(victim, ref).state() != block_state::present; });
@@ -178,6 +179,7 @@ void slab_moves::move_hot_blocks(slab& origin, std::vector<block_ref>& refs, boo
     return state_.record_of(origin, a).last_use() < state_.record_of(origin, b).last_use();
   });
   if (in.is_clearing()) return;  // nothing may escape to where a clear has been
+  if (!state_.options.bytes_are_host) return;
   const std::size_t count = std::min<std::size_t>({refs.size(), group.free.size(), move_budget / group.stride});
   const std::vector<block_ref> sources(refs.end() - static_cast<std::ptrdiff_t>(count), refs.end());
   refs.resize(refs.size() - count);

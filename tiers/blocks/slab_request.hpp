@@ -3,8 +3,8 @@
 
 #include <cstdint>
 
-#include "memory/segment.hpp"
 #include "memory/shared_file.hpp"
+#include "memory/slab_mapping.hpp"
 #include "memory/version_table.hpp"
 #include "tiers/blocks/slab.hpp"
 
@@ -19,7 +19,7 @@ struct slab_request {
   };
   kind what = kind::create;
   slab_description slab;
-  memory::segment memory{};          ///< drop: the mapping to give up
+  memory::slab_mapping memory{};     ///< drop: the mapping to give up
   memory::shared_file index{};       ///< forget: the instance's
   memory::version_table versions{};  ///< forget: the instance's
 };

@@ -116,7 +116,7 @@ std::vector<slab_request> slab_space::take_requests() {
   return std::exchange(requests_, {});
 }
 
-slab& slab_space::adopt_slab(instance& instance, const slab_description& what, memory::segment memory) {
+slab& slab_space::adopt_slab(instance& instance, const slab_description& what, memory::slab_mapping memory) {
   auto made = std::make_unique<slab>();
   made->what = what;
   made->memory = std::move(memory);
@@ -136,7 +136,7 @@ slab& slab_space::adopt_slab(instance& instance, const slab_description& what, m
   return kept;
 }
 
-bool slab_space::add_slab(const slab_description& what, memory::segment memory) {
+bool slab_space::add_slab(const slab_description& what, memory::slab_mapping memory) {
   const auto home = state_.instances.find(what.instance);
   if (home == state_.instances.end()) return false;
   instance& in = *home->second;

@@ -26,9 +26,9 @@ class slab_space {
   /// The memory of all slabs, each of which stays where it is until it is handed out with the request to drop it.
   [[nodiscard]] std::vector<std::span<std::byte>> slab_memory() const;
   [[nodiscard]] std::vector<slab_request> take_requests();
-  slab& adopt_slab(instance& instance, const slab_description& what, memory::segment memory);
+  slab& adopt_slab(instance& instance, const slab_description& what, memory::slab_mapping memory);
   /// False: its instance is not there any more.
-  bool add_slab(const slab_description& what, memory::segment memory);
+  bool add_slab(const slab_description& what, memory::slab_mapping memory);
   /// The slab could not be made: its place is free again, and no other is asked for until `retry_at`.
   void slab_failed(const slab_description& what, boot_time retry_at);
   /// The keeper has forgotten the slab: its numbers may be used again.

@@ -69,12 +69,24 @@ std::optional<std::vector<clear_work>> store::begin_clear(const std::string& id,
   return parts_->clear.begin_clear(id, below);
 }
 
+std::optional<clear_work> store::begin_clear(instance_number number) {
+  return parts_->clear.begin_clear(number);
+}
+
+std::uint64_t store::forget_keys(instance_number number, std::span<const block_key> keys, boot_time now) {
+  return parts_->clear.forget_keys(number, keys, now);
+}
+
 bool store::clear_some(clear_work& work, boot_time now, std::uint64_t budget) {
   return parts_->clear.clear_some(work, now, budget);
 }
 
 std::uint64_t store::corrupt_all(std::vector<removal>& below) {
   return parts_->clear.corrupt_all(below);
+}
+
+void store::set_share(instance_number number, std::shared_ptr<const instance_share> share) {
+  parts_->table.set_share(number, std::move(share));
 }
 
 std::vector<instance_binding> store::take_bindings() {
@@ -95,7 +107,7 @@ std::vector<slab_request> store::take_requests() {
   return parts_->space.take_requests();
 }
 
-void store::add_slab(const slab_description& what, memory::segment memory) {
+void store::add_slab(const slab_description& what, memory::slab_mapping memory) {
   if (parts_->space.add_slab(what, std::move(memory))) parts_->moves.note_memory();
 }
 
@@ -292,7 +304,7 @@ result<void> store::recover_instance(instance_number number, const instance_spec
   return parts_->recover.recover_instance(number, spec, std::move(index), std::move(versions), owner);
 }
 
-result<void> store::recover_slab(const slab_description& what, memory::segment memory) {
+result<void> store::recover_slab(const slab_description& what, memory::slab_mapping memory) {
   return parts_->recover.recover_slab(what, std::move(memory));
 }
 

@@ -44,6 +44,8 @@ class store {
   /// Adds an empty instance, claimed for the client that is about to attach to it.
   result<void> add_instance(instance_number number, const instance_spec& spec, memory::index_writer index,
                             memory::version_table versions, boot_time now = boot_time_of(0), std::uint32_t owner = 0);
+  /// What the instance is of a whole one; before the next take_bindings().
+  void set_share(instance_number number, std::shared_ptr<const instance_share> share);
   /// `limit_exceeded` when `owner` (a uid) may not make another one; idle instances make way as far as they can at
   /// once.
   result<void> make_room(std::uint32_t owner, boot_time now);
@@ -64,6 +66,11 @@ class store {
   /// Begins the same in steps, which clear_some() carries out: of the instance called `id`, or of all when it is empty.
   /// Nothing when there is no such instance.
   [[nodiscard]] std::optional<std::vector<clear_work>> begin_clear(const std::string& id, std::vector<removal>& below);
+  /// … of the instance with this number, without a word to the tiers below.
+  [[nodiscard]] std::optional<clear_work> begin_clear(instance_number number);
+  /// Forgets these blocks, and what is on its way up of them, without a word to the tiers below. Returns how many there
+  /// were.
+  std::uint64_t forget_keys(instance_number number, std::span<const block_key> keys, boot_time now);
   /// Carries out up to `budget` steps. True: done.
   bool clear_some(clear_work& work, boot_time now, std::uint64_t budget);
   /// For tests of engines: alters every 16-bit word of every block that is here, and has all that is in the tier below
@@ -79,7 +86,7 @@ class store {
 
   // ---- slabs
   [[nodiscard]] std::vector<slab_request> take_requests();
-  void add_slab(const slab_description& what, memory::segment memory);
+  void add_slab(const slab_description& what, memory::slab_mapping memory);
   /// The slab could not be made: its place is free again, and no other is asked for until `retry_after`.
   void slab_failed(const slab_description& what, boot_time retry_at);
   /// The memory of all slabs, each of which stays where it is until it is handed out with the request to drop it.
@@ -169,7 +176,7 @@ class store {
   result<void> recover_instance(instance_number number, const instance_spec& spec, memory::shared_file index,
                                 memory::version_table versions, std::uint32_t owner = 0);
   /// Slabs of instances that are unknown, or retired ones, are refused; the caller drops them.
-  result<void> recover_slab(const slab_description& what, memory::segment memory);
+  result<void> recover_slab(const slab_description& what, memory::slab_mapping memory);
   result<void> recover_session(session_number number, instance_number instance, memory::session_memory memory,
                                std::uint32_t uid = 0);
   /// After all recover_ calls: derives everything from the records. Returns the number of blocks that are served again.

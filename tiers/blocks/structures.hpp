@@ -9,8 +9,10 @@
 #include <utility>
 #include <vector>
 
+#include "core/device_spec.hpp"
 #include "memory/block_record.hpp"
 #include "memory/index.hpp"
+#include "memory/slab_mapping.hpp"
 #include "memory/version_table.hpp"
 #include "tiers/blocks/account.hpp"
 #include "tiers/blocks/bounded_blocks.hpp"
@@ -29,7 +31,7 @@ struct session;
 
 struct slab {
   slab_description what;
-  memory::segment memory;
+  memory::slab_mapping memory;
   instance* owner = nullptr;
   std::uint32_t present = 0;
   std::uint64_t touch_sum =
@@ -89,6 +91,7 @@ struct instance {
   instance_number number = 0;
   std::uint32_t owner = 0;  ///< the uid of who made it
   instance_spec spec;
+  std::shared_ptr<const instance_share> share{};  ///< of a device: what it is of a whole instance
   account* payer = nullptr;
   memory::index_writer index;
   memory::version_table versions;

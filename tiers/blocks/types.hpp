@@ -11,6 +11,7 @@
 
 #include "core/block_key.hpp"
 #include "core/choices.hpp"
+#include "core/device_spec.hpp"
 #include "core/error.hpp"
 #include "core/instance_spec.hpp"
 #include "core/time_types.hpp"
@@ -88,6 +89,7 @@ struct store_options {
   bool grants_in_capacity = true;  ///< false: only cached blocks count, and memory may exceed the capacity by an eighth
   tenths reserve_timeout = std::chrono::seconds(30);
   bool checksum_at_commit = false;
+  bool bytes_are_host = true;  ///< false: of a device, which the store never reads nor writes
   std::string policy = "lru";
   std::map<std::string, group_options> groups;  ///< by name; the others share the account called `default`
   limit_options limits;
@@ -98,7 +100,10 @@ struct store_options {
   std::uint64_t first_transfer = 1;  ///< number of the first transfer to or from the tier below; for tests of late ones
   life_options life;
 
+  bool has_listeners = false;  ///< also others than tiers below are told of what is removed
+
   [[nodiscard]] bool has_lower() const noexcept { return !edges.empty(); }
+  [[nodiscard]] bool tells_removals() const noexcept { return has_lower() || has_listeners; }
 };
 
 /// Keys that were removed, for the tier below.
@@ -161,6 +166,7 @@ enum class progress : std::uint8_t {
 struct instance_binding {
   instance_number number = 0;
   instance_spec spec;
+  std::shared_ptr<const instance_share> share{};  ///< of a device: what it is of a whole instance
   memory::shared_file index;
 };
 

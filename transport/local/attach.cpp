@@ -22,6 +22,10 @@ std::vector<std::byte> encode(const attach_request& request, std::uint16_t minor
   out.put_text(request.token);
   if (minor >= 1) out.put_text(request.client_name);
   if (minor >= 4) out.put(request.call);
+  if (minor >= 8) {
+    out.put_text(request.device);
+    out.put(request.part);
+  }
   return std::move(out).take();
 }
 
@@ -75,9 +79,14 @@ result<attach_request> decode_attach(std::span<const std::byte> payload, std::ui
   request.token = in.get_text();
   if (minor >= 1) request.client_name = in.get_text();
   if (minor >= 4) request.call = in.get<std::uint64_t>();
+  if (minor >= 8) {
+    request.device = in.get_text();
+    request.part = in.get<std::uint32_t>();
+  }
   if (!in.ok()) return ends_early("an attach request");
   if (auto ok = validate(request.spec); !ok) return std::unexpected(ok.error());
   if (auto ok = check_name("client name", request.client_name, max_name_bytes); !ok) return std::unexpected(ok.error());
+  if (auto ok = check_name("device", request.device, max_name_bytes); !ok) return std::unexpected(ok.error());
   return request;
 }
 

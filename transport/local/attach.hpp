@@ -21,6 +21,10 @@ struct attach_request {
   /// Since 1.4: a random number, the same in all attempts of one call. A session that an earlier attempt made, of which
   /// the client did not hear because the worker died, ends. 0 from older clients: they do not say.
   std::uint64_t call = 0;
+  /// Since 1.8: the device that the session's blocks lie on, as core/device_spec.hpp names it; empty, also from older
+  /// clients: host memory.
+  std::string device{};
+  std::uint32_t part = 0;  ///< since 1.8: with a device, whose share of each block lies there
 };
 
 struct attach_reply {

@@ -17,8 +17,8 @@ inline constexpr std::uint16_t protocol_major = 1;
 /// 1.1 added `client_name` to attach, 1.2 the terms of a prefetch and the operations that stop and end one, 1.3 the
 /// parts of held blocks and the worker's epoch to reattach, and the parts to `reserved` completions, 1.4 the number of
 /// the call to attach, 1.5 the operation that asks where a chain ends, 1.6 those that publish and follow requests, 1.7
-/// those of groups of ranks.
-inline constexpr std::uint16_t protocol_minor = 7;
+/// those of groups of ranks, 1.8 the device and part to attach.
+inline constexpr std::uint16_t protocol_minor = 8;
 
 /// No packet is larger; longer texts are cut in several frames (flag_more on all but the last).
 inline constexpr std::uint32_t max_frame = 64 * 1024;
@@ -28,7 +28,7 @@ inline constexpr std::uint16_t flag_more = 1;
 
 enum class frame_type : std::uint16_t {
   failure = 1,         ///< u16 error_code, text message
-  attach = 2,          ///< see attach.hpp: spec, token, pins, (1.1) client name, (1.4) call
+  attach = 2,          ///< see attach.hpp: spec, token, pins, (1.1) client name, (1.4) call, (1.8) device, part
   attach_reply = 3,    ///< see attach.hpp; fds: session memory, submit doorbell, complete doorbell, index, versions
   reattach = 4,        ///< see attach.hpp: session id, secret, blocks still being written
   reattach_reply = 5,  ///< u64 worker epoch

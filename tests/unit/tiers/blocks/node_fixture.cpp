@@ -141,7 +141,7 @@ bool node::pump() {
     any = true;
     for (slab_request& request : requests) {
       if (request.what == slab_request::kind::drop) {
-        request.memory.punch(0, request.memory.size());
+        request.memory.file().punch(0, request.memory.size());
         request.memory = {};
         slabs.erase({request.slab.instance, request.slab.index});
         if (on_drop) on_drop(request.slab);

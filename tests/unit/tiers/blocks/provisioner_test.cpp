@@ -30,7 +30,7 @@ struct provisioner_world {
   bool keeps = true;
   bool throws = false;
   provisioner made{{.populate = true, .huge_pages = false, .numa_node = -1},
-                   [this](const slab_description&, const memory::segment&) -> result<void> {
+                   [this](const slab_description&, const unique_fd&, std::uint64_t) -> result<void> {
                      if (throws) throw std::bad_alloc();
                      if (!keeps) return fail(error_code::system, "the keeper is gone");
                      return {};
