@@ -53,6 +53,10 @@ class dram_tier::removal_answers {
 
 namespace {
 
+outcome not_gone_above(const std::string& why) {
+  return {error_code::removal_pending, "gone from DRAM, but a device's tier did not answer: " + why, 0};
+}
+
 /// Where the block tier knew what was removed, it does not matter that those below do not.
 bool has_failed(const outcome& forgot) noexcept {
   return forgot.code != error_code::ok && forgot.code != error_code::invalid_argument;
@@ -68,14 +72,16 @@ opened_instance_ptr refused(outcome why) {
 
 dram_tier::dram_tier(caf::actor_config& config, std::shared_ptr<blocks::store> store,
                      std::vector<session_ptr> recovered, request_slabs request, std::vector<lower_tier> below,
-                     std::shared_ptr<health> alive, instance_maker_actor maker, tell_news tells)
+                     std::shared_ptr<health> alive, instance_maker_actor maker, tell_news tells, role what)
     : dram_tier_actor::base(config),
       store_(std::move(store)),
       request_(std::move(request)),
       maker_(std::move(maker)),
       below_(std::move(below)),
       alive_(std::move(alive)),
-      tells_(std::move(tells)) {
+      tells_(std::move(tells)),
+      awaited_(what.awaited_listeners),
+      is_on_device_(what.is_on_device) {
   for (session_ptr& session : recovered) sessions_.emplace(session->number, std::move(session));
 }
 
@@ -93,6 +99,7 @@ void dram_tier::on_exit() {
   planner_ = nullptr;
   below_.clear();
   listeners_.clear();
+  unheard_.clear();
 }
 
 dram_tier::behavior_type dram_tier::make_behavior() {
@@ -158,7 +165,7 @@ dram_tier::behavior_type dram_tier::make_behavior() {
           send(planner_, prefetch_request_atom_v, std::move(each));
       },
       [this](command_atom, const prefetch_commands_ptr& commands) { execute(*commands); },
-      [this](hear_removals_atom, const removal_listener& listener) { listeners_.push_back(listener); },
+      [this](hear_removals_atom, const removal_listener& listener) { return add_listener(listener); },
       [this](removed_atom, const removals_ptr& removals) { return take_removed(*removals); },
       [this](follow_atom, const handover_order_ptr& order) {
         store_->follow(*order, boot_now());
@@ -256,6 +263,7 @@ void dram_tier::bind_instances() {
       auto binding = std::make_shared<blocks::instance_binding>();
       binding->number = each.number;
       binding->spec = each.spec;
+      binding->share = each.share;
       if (edge != hinted) {
         send(below_[edge].actor, bind_atom_v, std::move(binding));
         continue;
@@ -395,9 +403,10 @@ opened_instance_ptr dram_tier::add_instance(const instance_request& request, new
     send(maker_, discard_instance_atom_v, made.number);
     return refused(outcome::of(added));
   }
+  store_->set_share(made.number, request.share);
   bind_instances();
   flush_outbox();
-  log_info(logger("dram"), "instance made", {{"instance", spec.id}, {"group", spec.paying_group()}});
+  log_info(logger(log_name()), "instance made", {{"instance", spec.id}, {"group", spec.paying_group()}});
   return describe(made.number);
 }
 
@@ -429,7 +438,7 @@ outcome dram_tier::release_session(std::uint64_t number) {
 }
 
 void dram_tier::take_slab(blocks::slab_outcome& made) {
-  const auto log = logger("dram");
+  const auto log = logger(log_name());
   if (made.what == blocks::slab_request::kind::drop) {
     if (!made.status) log_warn(log, "the keeper did not drop a slab", {{"reason", made.status.error().describe()}});
     store_->slab_dropped(made.slab);
@@ -583,8 +592,8 @@ void dram_tier::ask_to_forget(std::vector<blocks::removal> removals, std::functi
   const auto what = std::make_shared<const std::vector<blocks::removal>>(std::move(removals));
   const auto outside =
       whom == hearers::on_machine ? std::make_shared<const std::vector<blocks::removal>>(std::move(on_its_way)) : what;
-  const auto all = std::make_shared<removal_answers>(below_.size() + (whom == hearers::below ? 0 : listeners_.size()),
-                                                     std::move(finish));
+  const auto all = std::make_shared<removal_answers>(
+      below_.size() + (whom == hearers::below ? 0 : listeners_.size() + awaited_), std::move(finish));
   for (blocks::edge_number edge = 0; edge < below_.size(); ++edge) {
     const lower_tier& each = below_[edge];
     request(each.actor, below_deadline, forget_atom_v, edge == store_->hinted_edge() ? what : outside)
@@ -600,22 +609,53 @@ void dram_tier::ask_to_forget(std::vector<blocks::removal> removals, std::functi
 }
 
 void dram_tier::tell_listeners(const removals_ptr& what, const std::shared_ptr<removal_answers>& all) {
-  for (const removal_listener& each : listeners_) {
-    request(each, below_deadline, removed_atom_v, what)
-        .then([all](const outcome& removed) { all->take(removed); },
-              [all](const caf::error& why) {
-                log_error(logger("dram"), "a tier above did not forget", {{"reason", caf::to_string(why)}});
-                all->take({error_code::removal_pending,
-                           "gone from DRAM, but a device's tier did not answer: " + caf::to_string(why), 0});
-              });
+  for (const removal_listener& each : listeners_) tell(each, what, all);
+  if (awaited_ > 0) unheard_.push_back({what, all, boot_now() + tenths_of(below_deadline)});
+}
+
+/// `all`: null: nobody waits for the answer.
+void dram_tier::tell(const removal_listener& listener, const removals_ptr& what, std::shared_ptr<removal_answers> all) {
+  request(listener, below_deadline, removed_atom_v, what)
+      .then(
+          [all](const outcome& removed) {
+            if (all) all->take(removed);
+          },
+          [all](const caf::error& why) {
+            log_error(logger("dram"), "a tier above did not forget", {{"reason", caf::to_string(why)}});
+            if (all) all->take(not_gone_above(caf::to_string(why)));
+          });
+}
+
+/// A tier above has come, or (null) will not. It hears at once of what was removed meanwhile.
+outcome dram_tier::add_listener(const removal_listener& listener) {
+  if (awaited_ > 0) --awaited_;
+  for (const unheard& each : unheard_) {
+    if (listener)
+      tell(listener, each.what, each.all);
+    else if (each.all)
+      each.all->take({});
+  }
+  if (awaited_ == 0) unheard_.clear();
+  if (listener) listeners_.push_back(listener);
+  return {};
+}
+
+/// Who removed something is told in time that tiers above did not come; they hear of it all the same.
+void dram_tier::answer_unheard() {
+  for (unheard& each : unheard_) {
+    if (!each.all || !is_due(each.until, boot_now())) continue;
+    const auto all = std::exchange(each.all, nullptr);
+    for (std::uint32_t missing = 0; missing < awaited_; ++missing) all->take(not_gone_above("it is not open yet"));
   }
 }
 
 void dram_tier::reload(const config::node_config& config) {
-  store_->set_water_marks(config.dram.high_water, config.dram.low_water);
+  const auto high = is_on_device_ ? config.gpu.high_water : config.dram.high_water;
+  const auto low = is_on_device_ ? config.gpu.low_water : config.dram.low_water;
+  store_->set_water_marks(high, low);
   store_->set_limits(limit_options_of(config), boot_now());
   store_->set_groups(group_options_of(config), boot_now());
-  if (auto set = store_->set_policy(config.dram.policy, boot_now()); !set) {
+  if (auto set = store_->set_policy(is_on_device_ ? config.gpu.policy : config.dram.policy, boot_now()); !set) {
     log_error(logger("dram"), "the policy stays as it is", {{"reason", set.error().describe()}});
   }
   store_->set_reserve_timeout(tenths_of(config.session.reserve_timeout));
@@ -623,10 +663,10 @@ void dram_tier::reload(const config::node_config& config) {
   flush_outbox();
 }
 
-/// What expired here expires below by itself, too; this only frees its space sooner.
+/// What expired here expires below by itself, too; this only frees its space sooner. DRAM has uses of its own.
 void dram_tier::forget_expired() {
   auto expired = store_->take_expired();
-  if (expired.empty() || below_.empty()) return;
+  if (expired.empty() || below_.empty() || is_on_device_) return;
   ask_to_forget(
       std::move(expired), [](const outcome&) {}, hearers::below);
 }
@@ -641,7 +681,7 @@ outcome dram_tier::make_room(std::uint32_t owner) {
 /// Only now is nothing of them on its way.
 void dram_tier::tell_given_up() {
   for (const blocks::instance_number number : store_->take_given_up()) {
-    log_info(logger("dram"), "an instance that nobody used was given up", {{"number", number}});
+    log_info(logger(log_name()), "an instance that nobody used was given up", {{"number", number}});
     for (const lower_tier& each : below_) send(each.actor, unbind_atom_v, number);
   }
 }
@@ -651,6 +691,7 @@ void dram_tier::tick() {
   store_->tick(boot_now());
   forget_expired();
   tell_given_up();
+  answer_unheard();
   if (waiting_.empty()) {
     flush_outbox();
   } else {

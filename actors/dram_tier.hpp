@@ -39,10 +39,18 @@ class dram_tier final : public dram_tier_actor::base {
   /// Takes news of requests that are followed; never blocks.
   using tell_news = std::function<void(std::vector<handover::news>)>;
 
+  /// Which of a node's block tiers it is.
+  struct role {
+    bool is_on_device = false;
+    /// Tiers above that will say `hear_removals`: until all have, a removal is not answered (for so long as any other
+    /// that waits), since they may have blocks that their clients read.
+    std::uint32_t awaited_listeners = 0;
+  };
+
   /// `recovered`: sessions that the store knows already, after a restart.
   dram_tier(caf::actor_config& config, std::shared_ptr<blocks::store> store, std::vector<session_ptr> recovered,
             request_slabs request, std::vector<lower_tier> below = {}, std::shared_ptr<health> alive = {},
-            instance_maker_actor maker = {}, tell_news tells = {});
+            instance_maker_actor maker = {}, tell_news tells = {}, role what = {});
 
   [[nodiscard]] const char* name() const override { return "dram_tier"; }
   void on_exit() override;
@@ -56,6 +64,13 @@ class dram_tier final : public dram_tier_actor::base {
     promise_guard<batch_ptr> promise;
     boot_time deadline{};  ///< of its wait for memory; 0: it has not waited
     caf::strong_actor_ptr from;
+  };
+  class removal_answers;
+  /// A removal, until all tiers above have come.
+  struct unheard {
+    removals_ptr what;
+    std::shared_ptr<removal_answers> all;  ///< null: it was answered without them
+    boot_time until{};
   };
   struct clear_under_way {
     std::vector<blocks::clear_work> left;
@@ -105,9 +120,12 @@ class dram_tier final : public dram_tier_actor::base {
   /// Has them forget. `finish` hears what failed, of one of them, or how many blocks went.
   void ask_to_forget(std::vector<blocks::removal> removals, std::function<void(const outcome&)> finish,
                      hearers whom = hearers::all);
-  [[nodiscard]] bool is_heard() const noexcept { return !below_.empty() || !listeners_.empty(); }
-  class removal_answers;
+  [[nodiscard]] bool is_heard() const noexcept { return !below_.empty() || !listeners_.empty() || awaited_ > 0; }
   void tell_listeners(const removals_ptr& what, const std::shared_ptr<removal_answers>& all);
+  void tell(const removal_listener& listener, const removals_ptr& what, std::shared_ptr<removal_answers> all);
+  outcome add_listener(const removal_listener& listener);
+  void answer_unheard();
+  [[nodiscard]] const char* log_name() const noexcept { return is_on_device_ ? "gpu" : "dram"; }
   void continue_clear();
   void reload(const config::node_config& config);
   void tick();
@@ -148,6 +166,9 @@ class dram_tier final : public dram_tier_actor::base {
   histogram batch_times_;                            ///< nanoseconds
   std::vector<lower_tier> below_;                    ///< by edge
   std::vector<removal_listener> listeners_;          ///< tiers above
+  std::uint32_t awaited_ = 0;                        ///< … that are still to come
+  std::vector<unheard> unheard_;                     ///< removals that those have to hear of
+  bool is_on_device_ = false;
   std::shared_ptr<health> alive_;                    ///< null: nobody asks
   prefetch_actor planner_;                           ///< null until it registered
   std::vector<prefetch_batch_ptr> unsent_requests_;  ///< until then

@@ -35,7 +35,7 @@ instance_maker::behavior_type instance_maker::make_behavior() {
 }
 
 result<void> instance_maker::make(const instance_request& request, new_instance& made) {
-  if (next_ == ~blocks::instance_number{0}) {  // the next number would be another one's
+  if (next_ > last_) {  // the next number would be another one's
     return fail(error_code::limit_exceeded, "the node has no numbers left for instances; restart it");
   }
   auto memory = memory::instance_memory::create(request.spec.id);
@@ -45,6 +45,10 @@ result<void> instance_maker::make(const instance_request& request, new_instance&
   byte_writer meta;
   encode(meta, request.spec);
   meta.put(request.owner);
+  if (request.share) {
+    encode(meta, request.share->whole);
+    meta.put(request.share->rank);
+  }
   const std::array fds{memory->index.file().fd().get(), memory->versions.file().fd().get()};
   if (auto kept = keeper_.put(made.number, meta.bytes(), fds); !kept) {
     (void)keeper_.drop(made.number);  // it may have it, and only not have said so

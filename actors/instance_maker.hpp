@@ -22,9 +22,9 @@ class instance_maker final : public instance_maker_actor::base {
     std::function<result<void>(blocks::instance_number)> drop;
   };
 
-  /// `next`: the number of the first one.
-  instance_maker(caf::actor_config& config, blocks::instance_number next, registry keeper)
-      : instance_maker_actor::base(config), next_(next), keeper_(std::move(keeper)) {}
+  /// `next`: the number of the first one; `last` is the last that its tier has.
+  instance_maker(caf::actor_config& config, blocks::instance_number next, blocks::instance_number last, registry keeper)
+      : instance_maker_actor::base(config), next_(next), last_(last), keeper_(std::move(keeper)) {}
 
   [[nodiscard]] const char* name() const override { return "instance_maker"; }
 
@@ -35,6 +35,7 @@ class instance_maker final : public instance_maker_actor::base {
   result<void> make(const instance_request& request, new_instance& made);
 
   blocks::instance_number next_;
+  blocks::instance_number last_;
   registry keeper_;
 };
 

@@ -14,9 +14,11 @@
 #include <vector>
 
 #include "actors/session_resources.hpp"
+#include "actors/tier_numbers.hpp"
 #include "actors/tier_report.hpp"
 #include "config/node_config.hpp"
 #include "core/device_spec.hpp"
+#include "core/enum_names.hpp"
 #include "core/error.hpp"
 #include "core/histogram.hpp"
 #include "core/instance_spec.hpp"
@@ -89,18 +91,6 @@ struct dram_report {
   std::uint64_t queued = 0;  ///< messages that wait for the tier
 };
 
-/// A block tier on a device, and who loads it.
-struct device_report {
-  std::string device;
-  std::string standing;  ///< opening, ready, away
-  std::string why;       ///< away: the reason
-  bool is_warm = true;   ///< its blocks outlive a worker; else `why_cold`
-  std::string why_cold;
-  std::shared_ptr<const dram_report> store;  ///< null: it is not open
-  std::shared_ptr<const prefetch::status> prefetch;
-  std::shared_ptr<const tier_report> below;  ///< of the way to DRAM
-};
-
 struct node_report {
   blocks::store_status dram;
   histogram batch_times;  ///< of the DRAM tier, nanoseconds
@@ -108,13 +98,14 @@ struct node_report {
   std::vector<std::shared_ptr<const tier_report>> lower;  ///< of the tiers below, in their order
   std::shared_ptr<const tier_report> cluster;             ///< null: the node is alone
   std::shared_ptr<const tier_report> groups;              ///< of ranks
-  std::vector<device_report> devices;                     ///< of the GPU tier
+  std::shared_ptr<const tier_report> devices;             ///< null: there is no GPU tier
   std::vector<session_report> sessions;
   std::uint64_t queued = 0;  ///< messages that wait for node and tiers
 
   /// Those that there are, of tiers below, the cluster and groups of ranks.
   [[nodiscard]] std::vector<std::shared_ptr<const tier_report>> described() const {
     auto all = lower;
+    all.push_back(devices);
     all.push_back(cluster);
     all.push_back(groups);
     std::erase(all, nullptr);
@@ -127,6 +118,8 @@ struct prefetch_batch {
   caf::strong_actor_ptr session;
   std::vector<prefetch::request> requests;
 };
+
+struct device_news;
 
 using batch_ptr = std::shared_ptr<blocks::batch>;
 using new_instance_ptr = std::shared_ptr<new_instance>;
@@ -154,6 +147,7 @@ using prefetch_report_ptr = std::shared_ptr<const prefetch::status>;
 using index_list = std::vector<std::uint32_t>;
 using handover_order_ptr = std::shared_ptr<const handover::order>;
 using handover_news_ptr = std::shared_ptr<const handover::news>;
+using device_news_ptr = std::shared_ptr<const device_news>;
 
 }  // namespace cenote
 
@@ -189,6 +183,7 @@ CAF_ADD_TYPE_ID(cenote, (cenote::prefetch_report_ptr))
 CAF_ADD_TYPE_ID(cenote, (cenote::slab_places_ptr))
 CAF_ADD_TYPE_ID(cenote, (cenote::handover_order_ptr))
 CAF_ADD_TYPE_ID(cenote, (cenote::handover_news_ptr))
+CAF_ADD_TYPE_ID(cenote, (cenote::device_news_ptr))
 
 CAF_ADD_ATOM(cenote, cenote, run_atom, "run")
 CAF_ADD_ATOM(cenote, cenote, open_instance_atom, "instance")
@@ -267,6 +262,7 @@ CAF_ALLOW_UNSAFE_MESSAGE_TYPE(cenote::prefetch_report_ptr)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(cenote::slab_places_ptr)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(cenote::handover_order_ptr)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(cenote::handover_news_ptr)
+CAF_ALLOW_UNSAFE_MESSAGE_TYPE(cenote::device_news_ptr)
 
 namespace cenote {
 
@@ -326,7 +322,7 @@ using dram_tier_actor = upper_tier_actor::extend<
     caf::reacts_to<reload_atom, config_ptr>, caf::reacts_to<evict_atom>, caf::reacts_to<turn_atom>,
     caf::reacts_to<tick_atom>, caf::reacts_to<register_planner_atom>,
     caf::reacts_to<command_atom, prefetch_commands_ptr>, caf::reacts_to<follow_atom, handover_order_ptr>,
-    caf::reacts_to<hear_removals_atom, removal_listener>, caf::replies_to<removed_atom, removals_ptr>::with<outcome>>;
+    caf::replies_to<hear_removals_atom, removal_listener>::with<outcome>, caf::replies_to<removed_atom, removals_ptr>::with<outcome>>;
 
 /// Makes instances for the DRAM tier: see actors/instance_maker.hpp.
 using instance_maker_actor =
@@ -342,6 +338,26 @@ using prefetch_actor =
                      caf::reacts_to<news_atom, handover_news_ptr>, caf::reacts_to<reload_atom, config_ptr>,
                      caf::replies_to<report_atom>::with<prefetch_report_ptr>>;
 
+/// How a device's tier is doing.
+enum class device_phase : std::uint8_t { opening, ready, away };
+CENOTE_ENUM_NAMES(device_phase, opening, ready, away);
+
+/// The actors of one device's tier.
+struct device_stack {
+  dram_tier_actor top;
+  lower_tier below;  ///< the way to DRAM
+  prefetch_actor planner;
+};
+
+/// What became of a device's tier.
+struct device_news {
+  tier_number tier = 0;
+  std::string device;  ///< as core/device_spec.hpp names it
+  device_phase phase = device_phase::opening;
+  std::string why{};                           ///< away: the reason
+  std::optional<device_stack> stack{};         ///< it is ready since now
+};
+
 /// One attached process: see actors/session.hpp.
 using session_actor =
     caf::typed_actor<caf::reacts_to<doorbell_atom>, caf::reacts_to<answer_atom, completions_ptr>,
@@ -352,6 +368,6 @@ using node_actor =
     caf::typed_actor<caf::replies_to<open_atom, session_ptr>::with<session_actor>,
                      caf::replies_to<release_atom, std::uint64_t>::with<outcome>,
                      caf::replies_to<report_atom>::with<report_ptr>, caf::replies_to<drain_atom>::with<outcome>,
-                     caf::reacts_to<reload_atom, config_ptr>>;
+                     caf::reacts_to<reload_atom, config_ptr>, caf::reacts_to<add_tier_atom, device_news_ptr>>;
 
 }  // namespace cenote

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "actors/gpu_report.hpp"
 #include "actors/session.hpp"
 #include "config/logging.hpp"
 
@@ -16,9 +17,19 @@ constexpr auto session_deadline = std::chrono::seconds(2);
 struct gathering {
   std::size_t open = 0;
   report_ptr report = std::make_shared<node_report>();
+  std::vector<device_report> devices{};
   caf::typed_response_promise<report_ptr> promise;
   void one_less() {
-    if (--open == 0) promise.deliver(report);
+    if (--open != 0) return;
+    report->devices = describe_devices(devices);
+    for (const device_report& each : devices) {
+      if (!each.store) continue;
+      const blocks::store_status& store = each.store->store;
+      report->dram.instances.insert(report->dram.instances.end(), store.instances.begin(), store.instances.end());
+      report->dram.sessions.insert(report->dram.sessions.end(), store.sessions.begin(), store.sessions.end());
+      report->queued += each.store->queued;
+    }
+    promise.deliver(report);
   }
 };
 
@@ -35,8 +46,15 @@ node::node(caf::actor_config& config, dram_tier_actor dram, prefetch_actor prefe
       fatal_(std::move(fatal)) {}
 
 void node::on_exit() {
-  for (const auto& [number, each] : sessions_) anon_send_exit(each, caf::exit_reason::user_shutdown);
+  for (const auto& [number, each] : sessions_) anon_send_exit(each.actor, caf::exit_reason::user_shutdown);
   sessions_.clear();
+  for (const auto& [tier, each] : devices_) {
+    if (!each.stack) continue;
+    anon_send_exit(each.stack->planner, caf::exit_reason::user_shutdown);
+    anon_send_exit(each.stack->top, caf::exit_reason::user_shutdown);
+    anon_send_exit(each.stack->below.actor, caf::exit_reason::user_shutdown);
+  }
+  devices_.clear();
   anon_send_exit(prefetch_, caf::exit_reason::user_shutdown);
   prefetch_ = nullptr;
   anon_send_exit(dram_, caf::exit_reason::user_shutdown);
@@ -60,10 +78,16 @@ node::behavior_type node::make_behavior() {
       [this](release_atom, std::uint64_t number) { return release(number); },
       [this](report_atom) { return report(); },
       [this](drain_atom) { return drain(); },
+      [this](add_tier_atom, const device_news_ptr& news) { take_news(*news); },
       [this](reload_atom, const config_ptr& config) {
         send(dram_, reload_atom_v, config);
         for (const lower_tier& each : lower_) send(each.actor, reload_atom_v, config);
         send(prefetch_, reload_atom_v, config);
+        for (const auto& [tier, each] : devices_) {
+          if (!each.stack) continue;
+          send(each.stack->top, reload_atom_v, config);
+          send(each.stack->planner, reload_atom_v, config);
+        }
       },
   };
 }
@@ -72,24 +96,58 @@ caf::result<session_actor> node::open(const session_ptr& resources) {
   if (sessions_.contains(resources->number)) {
     return caf::make_error(caf::sec::invalid_argument, "there is an actor of this session already");
   }
-  session_actor made = spawn<session>(resources, dram_, groups_);
+  const tier_number tier = tier_of(resources->instance);
+  const dram_tier_actor top = top_of(tier);
+  if (!top) return caf::make_error(caf::sec::invalid_argument, "the device's tier is not open");
+  session_actor made = spawn<session>(resources, top, groups_);
   monitor(made);
-  sessions_[resources->number] = made;
+  sessions_[resources->number] = {made, tier};
   return made;
+}
+
+/// Null: a device's that is not open.
+dram_tier_actor node::top_of(tier_number tier) const {
+  if (tier == 0) return dram_;
+  const auto found = devices_.find(tier);
+  return found == devices_.end() || !found->second.stack ? dram_tier_actor() : found->second.stack->top;
+}
+
+/// A device that is away keeps its actors: sessions that it had end with them.
+void node::take_news(const device_news& news) {
+  device_news& known = devices_[news.tier];
+  auto stack = std::move(known.stack);
+  known = news;
+  if (!known.stack) known.stack = std::move(stack);
+  if (!news.stack) return;
+  monitor(news.stack->top);
+  monitor(news.stack->below.actor);
+  monitor(news.stack->planner);
 }
 
 caf::result<outcome> node::release(std::uint64_t number) {
   const auto found = sessions_.find(number);
+  dram_tier_actor top;
   if (found != sessions_.end()) {
     // Asked to go, so its end is not an accident: forget it before it goes.
-    demonitor(found->second.address());
-    anon_send_exit(found->second, caf::exit_reason::user_shutdown);
+    top = top_of(found->second.tier);
+    demonitor(found->second.actor.address());
+    anon_send_exit(found->second.actor, caf::exit_reason::user_shutdown);
     sessions_.erase(found);
   }
+  std::vector<dram_tier_actor> tops{top ? top : dram_};
+  for (const auto& [tier, each] : devices_) {  // one whose attach ended early: nobody knows whose it is
+    if (!top && each.stack) tops.push_back(each.stack->top);
+  }
   auto promise = make_response_promise<outcome>();
-  request(dram_, tier_deadline, release_atom_v, number)
-      .then([promise](const outcome& freed) mutable { promise.deliver(freed); },
+  auto open = std::make_shared<std::size_t>(tops.size());
+  for (const dram_tier_actor& each : tops) {
+    request(each, tier_deadline, release_atom_v, number)
+        .then(
+            [promise, open](const outcome& freed) mutable {
+              if (--*open == 0) promise.deliver(freed);
+            },
             [promise](const caf::error& why) mutable { promise.deliver(why); });
+  }
   return promise;
 }
 
@@ -98,6 +156,25 @@ caf::result<report_ptr> node::report() {
   all->promise = make_response_promise<report_ptr>();
   all->report->queued = mailbox().queue().total_task_size();
   all->open = 2 + (cluster_ ? 1 : 0) + (groups_ ? 1 : 0) + lower_.size() + sessions_.size();
+
+  for (const auto& [tier, each] : devices_) {
+    const std::size_t place = all->devices.size();
+    all->devices.push_back({.device = each.device, .phase = each.phase, .why = each.why});
+    if (!each.stack) continue;
+    all->open += 3;
+    const auto ask_for = [&]<class Answer>(const auto& whom, Answer device_report::* member) {
+      request(whom, tier_deadline, report_atom_v)
+          .then(
+              [all, place, member](const Answer& came) {
+                all->devices[place].*member = came;
+                all->one_less();
+              },
+              [all](const caf::error&) { all->one_less(); });
+    };
+    ask_for(each.stack->top, &device_report::store);
+    ask_for(each.stack->planner, &device_report::prefetch);
+    ask_for(each.stack->below.actor, &device_report::below);
+  }
   all->report->lower.resize(lower_.size());
   for (std::size_t edge = 0; edge < lower_.size(); ++edge) {
     request(lower_[edge].actor, tier_deadline, report_atom_v)
@@ -146,7 +223,7 @@ caf::result<report_ptr> node::report() {
           },
           [all](const caf::error&) { all->one_less(); });
   for (const auto& [number, each] : sessions_) {
-    request(each, session_deadline, report_atom_v)
+    request(each.actor, session_deadline, report_atom_v)
         .then(
             [all](const session_report& session) {
               all->report->sessions.push_back(session);
@@ -165,7 +242,7 @@ caf::result<outcome> node::drain() {
     if (--*open == 0) promise.deliver(outcome{});
   };
   for (const auto& [number, each] : sessions_) {
-    request(each, tier_deadline, drain_atom_v)
+    request(each.actor, tier_deadline, drain_atom_v)
         .then([one_less](const outcome&) mutable { one_less(); },
               [one_less](const caf::error&) mutable { one_less(); });
   }
@@ -183,8 +260,14 @@ void node::went_down(const caf::down_msg& down) {
   for (const lower_tier& each : lower_) {
     if (down.source == each.actor.address()) who = each.name;
   }
+  for (const auto& [tier, each] : devices_) {
+    if (!each.stack) continue;
+    if (down.source == each.stack->top.address()) who = "the tier of " + each.device;
+    if (down.source == each.stack->planner.address()) who = "the planner of prefetches to " + each.device;
+    if (down.source == each.stack->below.actor.address()) who = each.stack->below.name;
+  }
   const auto session = std::find_if(sessions_.begin(), sessions_.end(),
-                                    [&](const auto& each) { return each.second.address() == down.source; });
+                                    [&](const auto& each) { return each.second.actor.address() == down.source; });
   if (session != sessions_.end()) who = "session " + std::to_string(session->first);
   fatal_(who + " died: " + caf::to_string(down.reason));
 }

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <functional>
+#include <map>
 #include <string>
 #include <unordered_map>
 #include <vector>
@@ -18,6 +19,7 @@ namespace cenote {
 ///   open      a session that the server made, or one that survived a restart -> its actor
 ///   release   a session's process is dead or done: its actor ends, then the tier frees what it held
 ///   report    everything that status shows
+///   add_tier  what became of a device's tier
 ///   drain     no session reads its ring any more, and no batch is under way
 ///   reload    new configuration
 class node final : public node_actor::base {
@@ -39,6 +41,8 @@ class node final : public node_actor::base {
   caf::result<report_ptr> report();
   caf::result<outcome> drain();
   void went_down(const caf::down_msg& down);
+  void take_news(const device_news& news);
+  [[nodiscard]] dram_tier_actor top_of(tier_number tier) const;
 
   dram_tier_actor dram_;
   prefetch_actor prefetch_;
@@ -46,7 +50,12 @@ class node final : public node_actor::base {
   cluster_actor cluster_;   ///< none: the node is alone
   consensus_actor groups_;  ///< none: there are no groups of ranks
   on_fatal fatal_;
-  std::unordered_map<std::uint64_t, session_actor> sessions_;
+  struct served {
+    session_actor actor;
+    tier_number tier = 0;
+  };
+  std::unordered_map<std::uint64_t, served> sessions_;
+  std::map<tier_number, device_news> devices_;
   bool stopping_ = false;
 };
 

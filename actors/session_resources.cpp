@@ -45,6 +45,13 @@ result<void> keep_session(local::keeper_link& keeper, const session_resources& s
   return keeper.put(local::entry_kind::session, session.number, meta.bytes(), fds);
 }
 
+std::uint32_t instance_of_session(const local::registry_entry& entry) {
+  byte_reader meta(entry.meta);
+  (void)meta.get<std::uint64_t>();  // the secret
+  const auto instance = meta.get<std::uint32_t>();
+  return meta.ok() ? instance : 0;
+}
+
 result<std::shared_ptr<session_resources>> recover_session(local::registry_entry entry) {
   byte_reader meta(entry.meta);
   auto session = std::make_shared<session_resources>();

@@ -65,5 +65,7 @@ using session_ptr = std::shared_ptr<const session_resources>;
 /// So that a restarted worker finds the session.
 [[nodiscard]] result<void> keep_session(local::keeper_link& keeper, const session_resources& session);
 [[nodiscard]] result<std::shared_ptr<session_resources>> recover_session(local::registry_entry entry);
+/// The instance that an entry's session has; 0: the entry makes no sense.
+[[nodiscard]] std::uint32_t instance_of_session(const local::registry_entry& entry);
 
 }  // namespace cenote

@@ -94,9 +94,49 @@ blocks::store_options store_options_of(const config::node_config& config, std::v
   options.limits = limit_options_of(config);
   options.hold_bytes = prefetch_options_of(config, edges).total_bytes;
   options.edges = std::move(edges);
+  options.has_listeners = config.gpu.has_tier();
   options.copies_share = config.cluster.copies;
   options.hosted_share = config.cluster.guest_share;
   options.life = life_options_of(config);
+  return options;
+}
+
+namespace {
+
+/// The way from a device to DRAM. It says what it holds when it is asked.
+blocks::edge_options device_edge_of(const config::node_config& config) {
+  constexpr std::uint64_t window = std::uint64_t{256} << 20;  // a hundredth of a second of a slow bus
+  blocks::edge_options edge;
+  edge.ingest = config.gpu.ingest;
+  edge.keep_copy = true;
+  edge.write_window = window;
+  edge.read_window = window;
+  edge.write_ahead = 0.05;
+  edge.hinted = false;
+  return edge;
+}
+
+}  // namespace
+
+blocks::store_options device_store_options_of(const config::node_config& config) {
+  auto options = store_options_of(config, {device_edge_of(config)});
+  options.capacity = config.gpu.capacity;
+  options.high_water = config.gpu.high_water;
+  options.low_water = config.gpu.low_water;
+  options.slab_bytes = 0;
+  options.policy = config.gpu.policy;
+  options.checksum_at_commit = false;
+  options.bytes_are_host = false;
+  options.has_listeners = false;
+  options.hold_bytes = config.gpu.capacity / 2;
+  options.copies_share = 1;
+  options.hosted_share = 1;
+  return options;
+}
+
+prefetch::options device_prefetch_options_of(const config::node_config& config) {
+  auto options = prefetch_options_of(config, {device_edge_of(config)});
+  options.total_bytes = config.gpu.capacity / 2;
   return options;
 }
 

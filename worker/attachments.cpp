@@ -12,6 +12,7 @@
 #include "actors/ask.hpp"
 #include "cluster/agreement.hpp"
 #include "config/logging.hpp"
+#include "core/device_spec.hpp"
 #include "core/fair_share.hpp"
 #include "core/random_number.hpp"
 #include "worker/access.hpp"
@@ -130,6 +131,8 @@ result<void> attachments::attach(connection& connection, const local::frame& fra
   if (!request) return std::unexpected(request.error());
   end_unheard_of(connection, *request);
   if (auto allowed = check_client(connection, *request); !allowed) return allowed;
+  auto device = find_device(*request);
+  if (!device) return std::unexpected(device.error());
   auto pidfd = local::pidfd_of(connection.socket.get());
   if (!pidfd) return std::unexpected(pidfd.error());
 
@@ -142,9 +145,49 @@ result<void> attachments::attach(connection& connection, const local::frame& fra
   begun.wanted = std::make_shared<instance_request>();
   begun.wanted->spec = begun.request.spec;
   begun.wanted->owner = static_cast<std::uint32_t>(connection.peer.uid);
-  ask_for(ticket, &attachments::instance_opened, context_.dram, open_instance_atom_v,
-          instance_request_ptr(begun.wanted));
+  begun.device = std::move(*device);
+  const auto next = begun.device.empty() ? &attachments::instance_opened : &attachments::whole_opened;
+  ask_for(ticket, next, context_.dram, open_instance_atom_v, instance_request_ptr(begun.wanted));
   return {};
+}
+
+/// The name of the device that it asks for; empty: none. Errors: as an attach to it is to be refused.
+result<std::string> attachments::find_device(const local::attach_request& request) const {
+  if (request.device.empty()) return std::string();
+  const auto asked = parse_device(request.device);
+  if (!asked) return std::unexpected(asked.error());
+  const auto found = std::ranges::find(devices_, asked->name, [](const auto& each) { return each.second.device; });
+  if (found == devices_.end()) {
+    std::string all;
+    for (const auto& [tier, each] : devices_) all += (all.empty() ? "" : ", ") + each.device;
+    return fail(error_code::invalid_argument, "this node has no blocks on " + asked->name + "; " +
+                                                  (all.empty() ? "it has none on devices, see gpu.devices" : "it has on " + all));
+  }
+  const device_news& its = found->second;
+  if (its.phase == device_phase::opening)
+    return fail(error_code::node_restarting, "the tier of " + its.device + " is being opened");
+  if (its.phase == device_phase::away) return fail(error_code::closed, "the tier of " + its.device + " is away: " + its.why);
+  if (auto share = instance_on_device({request.spec, request.part}, its.device); !share)
+    return std::unexpected(share.error());
+  return its.device;
+}
+
+/// DRAM, below the device, takes the instance: now what lies on the device.
+void attachments::whole_opened(opening_map::iterator its, const opened_instance_ptr& whole) {
+  opening& waiting = its->second;
+  if (const auto opened = whole->status.get(); !opened) return refuse(its, opened.error());
+  const auto device =
+      std::ranges::find(devices_, waiting.device, [](const auto& each) { return each.second.device; });
+  if (device == devices_.end() || !device->second.stack || device->second.phase != device_phase::ready)
+    return refuse(its, error(error_code::closed, "the tier of " + waiting.device + " is away"));
+  auto share = std::make_shared<const instance_share>(instance_share{waiting.request.spec, waiting.request.part});
+  auto wanted = std::make_shared<instance_request>();
+  wanted->owner = waiting.wanted->owner;
+  wanted->spec = instance_on_device(*share, waiting.device).value();
+  wanted->share = std::move(share);
+  waiting.wanted = std::move(wanted);
+  ask_for(its->first, &attachments::instance_opened, device->second.stack->top, open_instance_atom_v,
+          instance_request_ptr(waiting.wanted));
 }
 
 void attachments::instance_opened(opening_map::iterator its, const opened_instance_ptr& instance) {
@@ -157,7 +200,8 @@ void attachments::instance_opened(opening_map::iterator its, const opened_instan
     return discard(its);
   }
   prepare(*waiting.session);
-  ask_for(its->first, &attachments::session_added, context_.dram, open_atom_v, session_ptr(waiting.session));
+  const auto top = top_of(*waiting.session);
+  ask_for(its->first, &attachments::session_added, top, open_atom_v, session_ptr(waiting.session));
 }
 
 void attachments::session_added(opening_map::iterator its, const outcome& added) {
@@ -268,7 +312,8 @@ void attachments::prepare(const session_resources& session) const {
                        "session.worker_epoch"_point);
   memory::shared_store(session.view.header().wants_checksums, context_.has_lower ? 1 : 0, std::memory_order_relaxed,
                        "session.wants_checksums"_point);
-  memory::shared_store(session.view.header().asks_tiers, context_.asks_tiers ? 1 : 0, std::memory_order_relaxed,
+  const bool asks = context_.asks_tiers || tier_of(session.instance) != 0;
+  memory::shared_store(session.view.header().asks_tiers, asks ? 1 : 0, std::memory_order_relaxed,
                        "session.asks_tiers"_point);
 }
 
@@ -301,9 +346,41 @@ result<void> attachments::take_over(const std::shared_ptr<session_resources>& se
   return {};
 }
 
+dram_tier_actor attachments::top_of(tier_number tier) const {
+  const auto found = devices_.find(tier);
+  if (tier == 0 || found == devices_.end() || !found->second.stack) return context_.dram;
+  return found->second.stack->top;
+}
+
+dram_tier_actor attachments::top_of(const session_resources& session) const {
+  return top_of(tier_of(session.instance));
+}
+
+void attachments::tell_disconnected(const session_resources& session) const {
+  caf::anon_send(top_of(session), disconnect_atom_v, session.number);
+}
+
+bool attachments::is_opening() const {
+  return std::ranges::any_of(devices_, [](const auto& each) { return each.second.phase == device_phase::opening; });
+}
+
+void attachments::take_device(const device_news& news) {
+  device_news& known = devices_[news.tier];
+  auto stack = std::move(known.stack);
+  known = news;
+  if (!known.stack) known.stack = std::move(stack);
+  if (news.phase != device_phase::away) return;
+  for (const auto& [number, each] : sessions_) {
+    if (tier_of(each.resources->instance) != news.tier) continue;
+    each.resources->set_phase(memory::session_phase::device_lost);
+    each.resources->ring();
+  }
+}
+
 void attachments::adopt(const std::shared_ptr<session_resources>& session) {
   const std::uint64_t number = session->number;
-  last_session_ = std::max(last_session_, static_cast<std::uint32_t>(number));
+  if (static_cast<std::uint32_t>(number) < first_guest_session)
+    last_session_ = std::max(last_session_, static_cast<std::uint32_t>(number));
   if (const auto opened = take_over(session); !opened) {
     log_error(logger("server"), "a session was not taken over",
               {{"session", number}, {"reason", opened.error().describe()}});
@@ -319,6 +396,7 @@ result<void> attachments::reattach(connection& connection, const local::frame& f
   const auto request = local::decode_reattach(frame.payload, frame.header.minor);
   if (!request) return std::unexpected(request.error());
   const auto found = sessions_.find(request->session);
+  if (found == sessions_.end() && is_opening()) return fail(error_code::node_restarting, "a device's tier is being opened");
   if (found == sessions_.end() || found->second.resources->secret != request->secret ||
       found->second.resources->pid != connection.peer.pid) {
     return fail(error_code::closed, "the node does not know this session; attach again");
@@ -334,7 +412,7 @@ result<void> attachments::reattach(connection& connection, const local::frame& f
   if (before >= 0 && before != connection.socket.get()) hooks_.replaced(before);
   // A list that was made before this worker began may lack what its predecessor handed out in between.
   const bool whole = frame.header.minor < 3 || request->listed_in == context_.epoch;
-  auto back = ask<outcome>(context_.dram, reattach_atom_v, request->session,
+  auto back = ask<outcome>(top_of(*found->second.resources), reattach_atom_v, request->session,
                            whole ? std::make_shared<const std::vector<local::held_block>>(request->held) : nullptr);
   if (!back) return std::unexpected(back.error());
   if (const auto status = back->get(); !status) return std::unexpected(status.error());
@@ -348,7 +426,8 @@ result<void> attachments::send_slabs(connection& connection, const local::frame&
   if (session == sessions_.end()) return fail(error_code::malformed, "slabs before attach");
   auto indices = local::decode_slab_query(frame.payload);
   if (!indices) return std::unexpected(indices.error());
-  auto handles = ask<slab_handles_ptr>(context_.dram, handles_atom_v, session->second.resources->instance, *indices);
+  auto handles = ask<slab_handles_ptr>(top_of(*session->second.resources), handles_atom_v,
+                                       session->second.resources->instance, *indices);
   if (!handles) return std::unexpected(handles.error());
   return connection.out.send(local::reply_to(frame.header, local::frame_type::slabs_reply),
                              local::encode_slabs((*handles)->slabs), local::numbers_of((*handles)->fds));
@@ -389,7 +468,7 @@ void attachments::set_aside(std::uint64_t number, attached& session, std::string
   caf::anon_send(context_.groups, disconnect_atom_v, number);
   // Later this number of a socket may be another client's.
   if (session.socket >= 0) hooks_.ended(std::exchange(session.socket, -1));
-  caf::anon_send(context_.dram, disconnect_atom_v, number);  // free are its keys and what it was not writing
+  tell_disconnected(*session.resources);  // free are its keys and what it was not writing
   log_info(logger("server"), "session set aside: a device may still write for it",
            {{"session", number},
             {"pid", session.resources->pid},
@@ -468,7 +547,7 @@ void attachments::connection_closed(std::uint64_t number, int socket) {
   const auto session = sessions_.find(number);
   if (session == sessions_.end() || session->second.socket != socket) return;
   session->second.socket = -1;
-  caf::anon_send(context_.dram, disconnect_atom_v, number);
+  tell_disconnected(*session->second.resources);
 }
 
 void attachments::drain() {
@@ -495,7 +574,7 @@ result<void> attachments::kill(std::uint64_t number) {
   found->second.killed = true;
   found->second.resources->set_phase(memory::session_phase::killed);
   found->second.resources->ring();
-  caf::anon_send(context_.dram, disconnect_atom_v, number);
+  tell_disconnected(*found->second.resources);
   caf::anon_send(context_.groups, disconnect_atom_v, number);
   // Only the end of the process proves that it neither reads nor writes any more.
   const pid_t pid = found->second.resources->pid;

@@ -4,8 +4,10 @@
 #include <chrono>
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
+#include <string>
 #include <string_view>
 #include <unordered_map>
 #include <utility>
@@ -53,6 +55,8 @@ class attachments {
   /// Ends a session for the operator: its calls are refused from now on, its blocks are freed when its process is dead.
   result<void> kill(std::uint64_t number);
 
+  /// Says what became of a device's tier. One that is away ends the use of its sessions.
+  void take_device(const device_news& news);
   /// Takes over a session that survived a restart of the worker.
   void adopt(const std::shared_ptr<session_resources>& session);
   /// Ends the process of an adopted session that several workers died of (store::suspects).
@@ -84,6 +88,7 @@ class attachments {
     asker to;
     local::peer_credentials peer;
     local::attach_request request;
+    std::string device{};  ///< whose tier it is; empty: DRAM
     unique_fd pidfd;
     std::shared_ptr<instance_request> wanted;
     opened_instance_ptr instance;
@@ -105,6 +110,7 @@ class attachments {
   void hear(std::uint64_t ticket, void (attachments::*next)(opening_map::iterator, const Answer&),
             const result<Answer>& answer);
   void end_late();
+  void whole_opened(opening_map::iterator its, const opened_instance_ptr& whole);
   void instance_opened(opening_map::iterator its, const opened_instance_ptr& instance);
   void session_added(opening_map::iterator its, const outcome& added);
   void session_opened(opening_map::iterator its, const session_actor& actor);
@@ -112,6 +118,11 @@ class attachments {
   void refuse(opening_map::iterator its, const error& why);
   void discard(opening_map::iterator its);
 
+  [[nodiscard]] result<std::string> find_device(const local::attach_request& request) const;
+  [[nodiscard]] dram_tier_actor top_of(tier_number tier) const;
+  [[nodiscard]] dram_tier_actor top_of(const session_resources& session) const;
+  [[nodiscard]] bool is_opening() const;
+  void tell_disconnected(const session_resources& session) const;
   void end_unheard_of(const connection& connection, const local::attach_request& request);
   result<void> check_client(const connection& connection, const local::attach_request& request) const;
   result<void> check_limits(const connection& connection, const config::node_config& now) const;
@@ -135,6 +146,7 @@ class attachments {
   gpu_watch gpus_;
   std::unordered_map<std::uint64_t, attached> sessions_;
   opening_map openings_;
+  std::map<tier_number, device_news> devices_;
   std::uint64_t last_ticket_ = 0;
   std::uint32_t last_session_ = 0;         ///< low half of the number of the session that attached last
   std::vector<std::uint64_t> undropped_;   ///< ended sessions that the keeper may still have

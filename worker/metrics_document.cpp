@@ -9,6 +9,7 @@
 
 #include "actors/cluster_report.hpp"
 #include "actors/consensus_report.hpp"
+#include "actors/gpu_report.hpp"
 #include "actors/tier_stack.hpp"
 #include "worker/metrics_text.hpp"
 
@@ -59,6 +60,7 @@ node_facts full_node() {
   facts.report->dram.instances.emplace_back().chosen = eviction::auto_status{};
   facts.report->dram.accounts.emplace_back();
   for (const lower_tier_kind& each : lower_tier_kinds()) facts.report->lower.push_back(each.example());
+  facts.report->devices = example_of_devices();
   facts.report->cluster = cluster_report::example();
   facts.report->groups = consensus_report::example();
   return facts;

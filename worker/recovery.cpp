@@ -23,9 +23,34 @@ namespace cenote {
 
 namespace {
 
+void mark_retired(memory::segment_header& header) {
+  memory::shared_store(header.retired, 1, std::memory_order_release, "worker.session_retired"_point);
+}
+
+void retire_session(const local::registry_entry& entry) {
+  const off_t bytes = ::lseek(entry.fds[0].get(), 0, SEEK_END);
+  if (bytes < static_cast<off_t>(memory::page_bytes)) return;
+  auto copy = entry.fds[0].duplicate();
+  if (!copy) return;
+  auto segment = memory::segment::map(std::move(*copy), static_cast<std::uint64_t>(bytes), memory::access::read_write);
+  if (segment) mark_retired(*reinterpret_cast<memory::segment_header*>(segment->data()));
+}
+
+/// Nothing: an entry of the node, or of the DRAM tier.
+tier_number tier_of_entry(const local::registry_entry& entry) {
+  byte_reader meta(entry.meta);
+  switch (entry.kind) {
+    case local::entry_kind::records: return static_cast<tier_number>(entry.id);
+    case local::entry_kind::instance: return tier_of(static_cast<blocks::instance_number>(entry.id));
+    case local::entry_kind::slab: return tier_of(static_cast<blocks::instance_number>(entry.id >> 32));
+    case local::entry_kind::session: return tier_of(instance_of_session(entry));
+    default: return 0;
+  }
+}
+
 class recovery {
  public:
-  recovery(const config::node_config& config, local::keeper_link& keeper) : config_(config), keeper_(keeper) {}
+  recovery(recovery_plan plan, local::keeper_link& keeper) : plan_(std::move(plan)), keeper_(keeper) {}
 
   result<recovered_state> run(std::vector<local::registry_entry> entries) {
     if (auto made = make_store(entries); !made) return std::unexpected(made.error());
@@ -41,7 +66,7 @@ class recovery {
         (void)keeper_.drop(kind, id);
       }
     }
-    state_.next_instance = std::max(state_.next_instance, state_.store->next_instance());
+    state_.next_instance = std::max({state_.next_instance, state_.store->next_instance(), first_instance_of(plan_.tier)});
     state_.blocks = state_.store->rebuild(boot_now());
     return std::move(state_);
   }
@@ -50,47 +75,26 @@ class recovery {
   result<void> make_store(std::vector<local::registry_entry>& entries) {
     const auto records = std::find_if(entries.begin(), entries.end(),
                                       [](const auto& entry) { return entry.kind == local::entry_kind::records; });
-    if (records != entries.end() && records->fds.size() == 1) {
+    // The device in this place of the list may be another one than before: then the state is not its.
+    const auto device = std::as_bytes(std::span(plan_.device));
+    const bool is_its = records != entries.end() && std::ranges::equal(records->meta, device);
+    if (is_its && records->fds.size() == 1) {
       auto table = memory::record_table::open(std::move(records->fds[0]));
       if (table) {
-        state_.store = std::make_shared<blocks::store>(store_options_of(config_, edges_of(config_)), std::move(*table));
+        state_.store = std::make_shared<blocks::store>(std::move(plan_.options), std::move(*table));
         entries.erase(records);
         return {};
       }
       log_warn(logger("recovery"), "starting cold: the blocks of the last worker have another layout",
                {{"reason", table.error().describe()}});
     }
-    retire(entries);
+    retire_entries(keeper_, entries);
     auto table = memory::record_table::create();
     if (!table) return std::unexpected(table.error());
     const std::array fds{table->memory().fd().get()};
-    if (auto kept = keeper_.put(local::entry_kind::records, 0, {}, fds); !kept) return kept;
-    state_.store = std::make_shared<blocks::store>(store_options_of(config_, edges_of(config_)), std::move(*table));
+    if (auto kept = keeper_.put(local::entry_kind::records, plan_.tier, device, fds); !kept) return kept;
+    state_.store = std::make_shared<blocks::store>(std::move(plan_.options), std::move(*table));
     return {};
-  }
-
-  /// Cold start: tells every old client first, then lets go of the old memory. It is never emptied: nobody knows any
-  /// more which blocks are pinned, and a reader would take zeros for a hit. It is gone when the last client unmaps it.
-  void retire(std::vector<local::registry_entry>& entries) {
-    for (const local::registry_entry& entry : entries) {
-      if (entry.kind == local::entry_kind::session && !entry.fds.empty()) retire_session(entry);
-    }
-    for (const local::registry_entry& entry : entries) (void)keeper_.drop(entry.kind, entry.id);
-    entries.clear();
-  }
-
-  static void mark_retired(memory::segment_header& header) {
-    memory::shared_store(header.retired, 1, std::memory_order_release, "worker.session_retired"_point);
-  }
-
-  static void retire_session(const local::registry_entry& entry) {
-    const off_t bytes = ::lseek(entry.fds[0].get(), 0, SEEK_END);
-    if (bytes < static_cast<off_t>(memory::page_bytes)) return;
-    auto copy = entry.fds[0].duplicate();
-    if (!copy) return;
-    auto segment =
-        memory::segment::map(std::move(*copy), static_cast<std::uint64_t>(bytes), memory::access::read_write);
-    if (segment) mark_retired(*reinterpret_cast<memory::segment_header*>(segment->data()));
   }
 
   result<void> take(local::registry_entry entry) {
@@ -120,15 +124,26 @@ class recovery {
     }
     // Earlier versions did not keep who made an instance.
     const std::uint32_t owner = meta.remaining() >= sizeof(std::uint32_t) ? meta.get<std::uint32_t>() : ::geteuid();
-    shared_identities_[number] = cluster::shared_identity_of(*spec);
-    return state_.store->recover_instance(number, *spec, std::move(*index), std::move(*versions), owner);
+    auto share = meta.remaining() > 0 ? take_share(meta) : nullptr;
+    shared_identities_[number] = cluster::shared_identity_of(share ? share->whole : *spec);
+    auto taken = state_.store->recover_instance(number, *spec, std::move(*index), std::move(*versions), owner);
+    if (taken) state_.store->set_share(number, std::move(share));
+    return taken;
+  }
+
+  /// Null: it makes no sense.
+  static std::shared_ptr<const instance_share> take_share(byte_reader& meta) {
+    auto whole = decode_instance_spec(meta);
+    const auto rank = meta.get<std::uint32_t>();
+    if (!whole || !meta.ok()) return nullptr;
+    return std::make_shared<const instance_share>(instance_share{std::move(*whole), rank});
   }
 
   result<void> take_slab(local::registry_entry entry) {
     auto slab = blocks::decode_slab(entry.meta);
     if (!slab) return std::unexpected(slab.error());
     if (entry.fds.size() != 1) return fail(error_code::layout_mismatch, "a slab without its memory");
-    auto memory = blocks::open_slab_memory(std::move(entry.fds[0]), slab->segment_bytes);
+    auto memory = plan_.open_slab(std::move(entry.fds[0]), slab->segment_bytes);
     if (!memory) return std::unexpected(memory.error());
     return state_.store->recover_slab(slab->slab, std::move(*memory));
   }
@@ -151,7 +166,7 @@ class recovery {
     return taken;
   }
 
-  const config::node_config& config_;
+  recovery_plan plan_;
   local::keeper_link& keeper_;
   std::map<blocks::instance_number, std::uint64_t> shared_identities_;  ///< for sessions' groups of ranks
   recovered_state state_;
@@ -159,9 +174,38 @@ class recovery {
 
 }  // namespace
 
-result<recovered_state> recover_state(const config::node_config& config, local::keeper_link& keeper,
+recovery_plan dram_recovery(const config::node_config& config) {
+  return {.options = store_options_of(config, edges_of(config)),
+          .open_slab = [](unique_fd fd, std::uint64_t bytes) -> result<memory::slab_mapping> {
+            auto memory = blocks::open_slab_memory(std::move(fd), bytes);
+            if (!memory) return std::unexpected(memory.error());
+            return memory::slab_mapping(std::move(*memory));
+          }};
+}
+
+result<recovered_state> recover_state(recovery_plan plan, local::keeper_link& keeper,
                                       std::vector<local::registry_entry> entries) {
-  return recovery(config, keeper).run(std::move(entries));
+  return recovery(std::move(plan), keeper).run(std::move(entries));
+}
+
+std::map<tier_number, std::vector<local::registry_entry>> take_device_entries(
+    std::vector<local::registry_entry>& entries) {
+  std::map<tier_number, std::vector<local::registry_entry>> found;
+  const auto first = std::stable_partition(entries.begin(), entries.end(),
+                                           [](const auto& each) { return tier_of_entry(each) == 0; });
+  for (auto each = first; each != entries.end(); ++each) found[tier_of_entry(*each)].push_back(std::move(*each));
+  entries.erase(first, entries.end());
+  return found;
+}
+
+/// Tells every old client first, then lets go of the old memory. It is never emptied: nobody knows any more which
+/// blocks are pinned, and a reader would take zeros for a hit. It is gone when the last client unmaps it.
+void retire_entries(local::keeper_link& keeper, std::vector<local::registry_entry>& entries) {
+  for (const local::registry_entry& entry : entries) {
+    if (entry.kind == local::entry_kind::session && !entry.fds.empty()) retire_session(entry);
+  }
+  for (const local::registry_entry& entry : entries) (void)keeper.drop(entry.kind, entry.id);
+  entries.clear();
 }
 
 result<memory::segment> keep_memory(const std::string& name, std::uint64_t bytes, local::keeper_link& keeper,

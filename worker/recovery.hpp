@@ -2,15 +2,19 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
 
 #include "actors/session_resources.hpp"
+#include "actors/tier_numbers.hpp"
 #include "config/node_config.hpp"
 #include "config/sources.hpp"
 #include "core/error.hpp"
 #include "memory/segment.hpp"
+#include "memory/slab_mapping.hpp"
 #include "tiers/blocks/reserve.hpp"
 #include "tiers/blocks/store.hpp"
 #include "transport/local/keeper_link.hpp"
@@ -26,9 +30,27 @@ struct recovered_state {
   std::uint64_t blocks = 0;
 };
 
-/// Takes what is left of `entries`; a worker that finds nothing, or another layout, starts cold.
-[[nodiscard]] result<recovered_state> recover_state(const config::node_config& config, local::keeper_link& keeper,
+/// Whose state is recovered, and how.
+struct recovery_plan {
+  tier_number tier = 0;
+  std::string device{};  ///< of a device's tier: its name, by which the state of another one is known
+  blocks::store_options options;
+  /// Maps a slab that the last worker made.
+  std::function<result<memory::slab_mapping>(unique_fd, std::uint64_t bytes)> open_slab;
+};
+[[nodiscard]] recovery_plan dram_recovery(const config::node_config& config);
+
+/// Takes what is left of `entries`, all of them of the plan's tier; a worker that finds nothing, or another layout,
+/// starts cold.
+[[nodiscard]] result<recovered_state> recover_state(recovery_plan plan, local::keeper_link& keeper,
                                                     std::vector<local::registry_entry> entries);
+
+/// Takes what belongs to block tiers of devices out of `entries`: by the tier's number.
+[[nodiscard]] std::map<tier_number, std::vector<local::registry_entry>> take_device_entries(
+    std::vector<local::registry_entry>& entries);
+
+/// Tells the clients of a tier that is given up, and lets go of its memory.
+void retire_entries(local::keeper_link& keeper, std::vector<local::registry_entry>& entries);
 
 /// Memory that the keeper holds for a tier below, by the tier's own name for it: what the last worker had, or new.
 [[nodiscard]] result<memory::segment> keep_memory(const std::string& name, std::uint64_t bytes,

@@ -141,6 +141,18 @@ void server::adopt(const std::shared_ptr<session_resources>& session) {
   on_loop([&] { sessions_->adopt(session); });
 }
 
+std::function<void(device_news, std::vector<std::shared_ptr<session_resources>>)> server::device_teller() {
+  return [this, loop = std::weak_ptr(sockets_)](device_news news,
+                                                std::vector<std::shared_ptr<session_resources>> sessions) {
+    const auto still = loop.lock();
+    if (!still) return;
+    still->post([this, news = std::move(news), sessions = std::move(sessions)] {
+      sessions_->take_device(news);
+      for (const auto& each : sessions) sessions_->adopt(each);
+    });
+  };
+}
+
 void server::end_suspect(std::uint64_t number) {
   on_loop([&] { sessions_->end_suspect(number); });
 }

@@ -28,7 +28,9 @@
 #include "cluster/handovers.hpp"
 #include "config/logging.hpp"
 #include "config/node_config.hpp"
+#include "core/device_spec.hpp"
 #include "transport/http/server.hpp"
+#include "worker/device_host.hpp"
 #include "worker/kill_at.hpp"
 #include "worker/recovery.hpp"
 #include "worker/server.hpp"
@@ -139,7 +141,8 @@ class worker {
     if (!config_->cluster.name.empty()) make_pool();
     make_lower(handed.entries);
     auto reserve = take_reserve(handed.entries);
-    auto state = recover_state(*config_, keeper_, std::move(handed.entries));
+    auto of_devices = take_device_entries(handed.entries);
+    auto state = recover_state(dram_recovery(*config_), keeper_, std::move(handed.entries));
     if (!state) return std::unexpected(state.error().in("recovery"));
     make_provisioner();
     std::vector<session_ptr> known(state->sessions.begin(), state->sessions.end());
@@ -157,7 +160,8 @@ class worker {
                          .alive = alive_,
                          .maker = maker_,
                          .tell_news = news_teller(),
-                         .follow = follower()});
+                         .follow = follower(),
+                         .listeners = device_count()});
     connect_handovers();
     for (const auto& each : lower_) {
       if (auto opened = each->open(handed.epoch == 1); !opened) {
@@ -195,6 +199,7 @@ class worker {
     server_ = std::move(*made);
     for (const auto& session : state->sessions) server_->adopt(session);
     for (const blocks::session_number number : suspects) server_->end_suspect(number);
+    open_devices(std::move(of_devices), handed.epoch);
     if (auto serving = server_->serve(std::move(handed.listener)); !serving) return serving;
     watch_over_all();
     if (auto ready = keeper_.ready(); !ready) return ready;
@@ -272,6 +277,7 @@ class worker {
     const auto length = beat_length();
     if (length.count() == 0 || clock::now() < next_beat_) return;
     next_beat_ = clock::now() + length;
+    while (watched_devices_ < devices_.size() && devices_[watched_devices_]->watch_over(pulse_)) ++watched_devices_;
     const auto [missed, late] = pulse_.beat();
     if (missed == 2) log_warn(logger("worker"), "no answer yet", {{"from", late}, {"ms", 2 * length.count()}});
     keeper_.alive(missed * length, late);
@@ -348,6 +354,37 @@ class worker {
                          }});
   }
 
+  [[nodiscard]] std::uint32_t device_count() const {
+    return config_->gpu.has_tier() ? static_cast<std::uint32_t>(config_->gpu.devices.size()) : 0;
+  }
+
+  /// In the background; the clients of a device's tier wait meanwhile, those of DRAM do not.
+  void open_devices(std::map<tier_number, std::vector<local::registry_entry>> entries, std::uint64_t epoch) {
+    const auto tell_server = server_->device_teller();
+    const auto tell = [tell_server, node = node_](device_news news, auto sessions) {
+      caf::anon_send(node, add_tier_atom_v, std::make_shared<const device_news>(news));
+      tell_server(std::move(news), std::move(sessions));
+    };
+    for (std::uint32_t i = 0; i < device_count(); ++i) {
+      const tier_number tier = i + 1;
+      const std::string& device = config_->gpu.devices[i];
+      tell({.tier = tier, .device = parse_device(device).value().name}, std::vector<std::shared_ptr<session_resources>>());
+      auto held = std::move(entries[tier]);
+      entries.erase(tier);
+      devices_.push_back(std::make_unique<device_host>(tier, device,
+                                                       device_host_needs{.system = system_,
+                                                                         .path = *data_path_,
+                                                                         .keeper = keeper_,
+                                                                         .config = config_,
+                                                                         .dram = tiers_.top,
+                                                                         .epoch = epoch,
+                                                                         .exceptions = exceptions_,
+                                                                         .tell = tell},
+                                                       std::move(held)));
+    }
+    for (auto& [tier, held] : entries) retire_entries(keeper_, held);  // the configuration has it no more
+  }
+
   void make_provisioner() {
     blocks::provisioner_options options;
     options.populate = config_->dram.populate;
@@ -389,7 +426,7 @@ class worker {
     const auto drop = [this](blocks::instance_number number) {
       return keeper_.drop(local::entry_kind::instance, number);
     };
-    maker_ = system_.spawn<instance_maker, caf::detached>(next, instance_maker::registry{put, drop});
+    maker_ = system_.spawn<instance_maker, caf::detached>(next, last_instance_of(0), instance_maker::registry{put, drop});
   }
 
   void make_lower(std::vector<local::registry_entry>& entries) {
@@ -476,6 +513,7 @@ class worker {
           .receive([](const outcome&) {}, [](const caf::error&) {});
     }
     server_->stop();
+    for (const auto& each : devices_) each->end_actors();
     server_.reset();
     caf::anon_send_exit(node_, caf::exit_reason::user_shutdown);
     node_ = nullptr;
@@ -485,6 +523,7 @@ class worker {
     maker_ = nullptr;
     if (cluster_) cluster_->stop();
     system_.await_all_actors_done();
+    devices_.clear();
     for (const auto& each : lower_) each->stop();
     data_path_->stop();
     lower_.clear();  // only now: threads of theirs sent to their actors
@@ -523,6 +562,8 @@ class worker {
   std::vector<std::unique_ptr<lower_tier_host>> lower_;  ///< by edge
   instance_maker_actor maker_;
   tier_stack tiers_;
+  std::vector<std::unique_ptr<device_host>> devices_;  ///< by tier, from 1 on
+  std::size_t watched_devices_ = 0;
   consensus_actor groups_;
   node_actor node_;
   std::shared_ptr<health> alive_ = std::make_shared<health>();
