@@ -72,16 +72,16 @@ opened_instance_ptr refused(outcome why) {
 
 dram_tier::dram_tier(caf::actor_config& config, std::shared_ptr<blocks::store> store,
                      std::vector<session_ptr> recovered, request_slabs request, std::vector<lower_tier> below,
-                     std::shared_ptr<health> alive, instance_maker_actor maker, tell_news tells, role what)
+                     std::shared_ptr<health> alive, instance_maker_actor maker, tell_news tells, block_tier_role role)
     : dram_tier_actor::base(config),
       store_(std::move(store)),
       request_(std::move(request)),
       maker_(std::move(maker)),
       below_(std::move(below)),
+      awaited_(role.awaited_listeners),
+      is_on_device_(role.is_on_device),
       alive_(std::move(alive)),
-      tells_(std::move(tells)),
-      awaited_(what.awaited_listeners),
-      is_on_device_(what.is_on_device) {
+      tells_(std::move(tells)) {
   for (session_ptr& session : recovered) sessions_.emplace(session->number, std::move(session));
 }
 

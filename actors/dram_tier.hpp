@@ -16,6 +16,14 @@
 
 namespace cenote {
 
+/// Which of a node's block tiers it is.
+struct block_tier_role {
+  bool is_on_device = false;
+  /// Tiers above that will say `hear_removals`: until all have, a removal is not answered (for so long as any other
+  /// that waits), since they may have blocks that their clients read.
+  std::uint32_t awaited_listeners = 0;
+};
+
 /// Owns a blocks::store and serves batches of every session's submissions. A batch that needs memory which is still
 /// being made waits here, with a deadline; one that takes more than a millisecond or two goes on in turns, between
 /// which the others are served; everything else is answered in the message's own turn.
@@ -39,18 +47,10 @@ class dram_tier final : public dram_tier_actor::base {
   /// Takes news of requests that are followed; never blocks.
   using tell_news = std::function<void(std::vector<handover::news>)>;
 
-  /// Which of a node's block tiers it is.
-  struct role {
-    bool is_on_device = false;
-    /// Tiers above that will say `hear_removals`: until all have, a removal is not answered (for so long as any other
-    /// that waits), since they may have blocks that their clients read.
-    std::uint32_t awaited_listeners = 0;
-  };
-
   /// `recovered`: sessions that the store knows already, after a restart.
   dram_tier(caf::actor_config& config, std::shared_ptr<blocks::store> store, std::vector<session_ptr> recovered,
             request_slabs request, std::vector<lower_tier> below = {}, std::shared_ptr<health> alive = {},
-            instance_maker_actor maker = {}, tell_news tells = {}, role what = {});
+            instance_maker_actor maker = {}, tell_news tells = {}, block_tier_role role = {});
 
   [[nodiscard]] const char* name() const override { return "dram_tier"; }
   void on_exit() override;

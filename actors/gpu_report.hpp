@@ -14,10 +14,10 @@ namespace cenote {
 struct device_report {
   std::string device;
   device_phase phase = device_phase::opening;
-  std::string why;  ///< away: the reason
-  dram_report_ptr store;
-  prefetch_report_ptr prefetch;
-  tier_report_ptr below;  ///< the way to DRAM
+  std::string why{};  ///< away: the reason
+  dram_report_ptr store{};
+  prefetch_report_ptr prefetch{};
+  tier_report_ptr below{};  ///< the way to DRAM
 };
 
 /// Null: there are none.

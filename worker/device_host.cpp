@@ -119,7 +119,7 @@ result<void> device_host::begin(recovered_state state) {
       std::move(state.store), std::move(known),
       [this](std::vector<blocks::slab_request> requests) { provisioner_->submit(std::move(requests)); },
       std::vector<lower_tier>{stack_.below}, nullptr, maker_, dram_tier::tell_news(),
-      dram_tier::role{.is_on_device = true});
+      block_tier_role{.is_on_device = true});
   top_.set_value(stack_.top);
   stack_.planner = system.spawn<prefetch_planner>(device_prefetch_options_of(*needs_.config), stack_.top,
                                                   std::vector<lower_tier>{stack_.below}, prefetch::clock::now);

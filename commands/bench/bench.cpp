@@ -38,6 +38,8 @@ constexpr std::array benches{
                   bench::run_gpu},
     bench_command{"gpu_kill", "How long after an engine was killed its GPU still writes, against gpu.quarantine",
                   bench::run_gpu_kill},
+    bench_command{"gpu_tier", "Blocks from DRAM to a device and back by the node, against one copy of as many bytes",
+                  bench::run_gpu_tier},
     bench_command{"remote",
                   "Blocks put to, got from and located on a Redis server, against a bare pipelined loop and "
                   "redis-benchmark",

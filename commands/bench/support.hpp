@@ -52,6 +52,7 @@ struct options {
 [[nodiscard]] result<void> run_policies(const options& options, report& out);
 [[nodiscard]] result<void> run_gpu(const options& options, report& out);
 [[nodiscard]] result<void> run_gpu_kill(const options& options, report& out);
+[[nodiscard]] result<void> run_gpu_tier(const options& options, report& out);
 [[nodiscard]] result<void> run_remote(const options& options, report& out);
 [[nodiscard]] result<void> run_peer(const options& options, report& out);
 /// Part of `get`: readers beside a writer that commits and evicts.
@@ -144,7 +145,8 @@ class stage {
   [[nodiscard]] const std::string& socket() const noexcept { return socket_; }
   /// A session of an instance with one group and blocks of `block_bytes`; the same `name` is the same instance.
   [[nodiscard]] result<client::session_ptr> attach(const std::string& name, std::uint64_t block_bytes,
-                                                   std::uint32_t max_pins = 8192) const;
+                                                   std::uint32_t max_pins = 8192,
+                                                   const std::string& device = {}) const;
 
  private:
   std::unique_ptr<private_node> node_;

@@ -243,6 +243,20 @@ BOOST_AUTO_TEST_CASE(an_address_to_listen_on_is_host_and_port_or_off) {
           "--set: metrics.listen = \"9400\": must be HOST:PORT, as in 127.0.0.1:9400 or [::1]:9400, or off");
 }
 
+BOOST_AUTO_TEST_CASE(a_gpu_tier_needs_devices_that_there_can_be) {
+  BOOST_TEST(!default_config().gpu.has_tier());
+  BOOST_TEST(good(load_sets({"gpu.devices=[\"sim:0\",\"GPU-1\"]", "gpu.capacity=1GiB"})).gpu.has_tier());
+  BOOST_TEST(!good(load_sets({"gpu.devices=[\"sim:0\"]"})).gpu.has_tier());
+  refused(load_sets({"gpu.capacity=1GiB"}), "needs gpu.devices");
+  refused(load_sets({"gpu.devices=[\"gpu0\"]"}), "`gpu0` is no device; GPU-UUID");
+  refused(load_sets({"gpu.devices=[\"sim:0\",\"sim:0,fail=3\"]"}), "names sim:0 twice");
+  refused(load_sets({"gpu.devices=[\"cuda:GPU-1\",\"GPU-1\"]"}), "names cuda:GPU-1 twice");
+  refused(load_sets({"gpu.devices=[\"sim:0\"]", "gpu.backend=cuda"}), "must not be sim:0 with gpu.backend");
+  refused(load_sets({"gpu.devices=[\"cuda:0\"]", "gpu.backend=sim"}), "must not be cuda:0 with gpu.backend");
+  refused(load_sets({"gpu.devices=[\"sim:0\"]", "gpu.capacity=1KiB"}), "must be 0 (no such tier) or at least 1MiB");
+  refused(load_sets({"gpu.high_water=0.5"}), "must not be below gpu.low_water = 0.94 (default)");
+}
+
 BOOST_AUTO_TEST_CASE(the_low_water_mark_may_not_be_above_the_high_one) {
   refused(load_sets({"dram.low_water=0.98"}),
           "--set: dram.low_water = 0.98: must not be above dram.high_water = 0.97 (default)");

@@ -72,11 +72,12 @@ BOOST_AUTO_TEST_CASE(every_default_is_accepted_by_its_own_key) {
 
 BOOST_AUTO_TEST_CASE(every_key_can_be_set_and_shows_up) {
   for (const auto& key : all_keys()) {
-    const auto text = other_value(key);
+    const auto text = key.name == "gpu.devices" ? "[\"sim:0\"]" : other_value(key);
     if (text.empty()) continue;
     const auto name = with_group(key.name);
     std::vector<std::string> sets{name + "=" + text};
     if (key.name == "nvme.paths") sets.emplace_back("nvme.capacity=1GiB");
+    if (key.name == "gpu.capacity") sets.emplace_back("gpu.devices=[\"sim:0\"]");
     if (key.name == "cluster.seeds") sets.emplace_back("cluster.name=a");
     const auto config = good(load_sets(sets));
     BOOST_TEST((config.settings.at(name).value != default_of(key)), name);
@@ -99,6 +100,8 @@ BOOST_AUTO_TEST_CASE(each_word_of_a_choice_is_its_enumerator) {
   check("nvme.ingest", ingest{}, [](const node_config& of) { return of.nvme.ingest; });
   check("nvme.admission", admission{}, [](const node_config& of) { return of.nvme.admission; });
   check("nvme.engine", engine_kind{}, [](const node_config& of) { return of.nvme.engine; });
+  check("gpu.ingest", ingest{}, [](const node_config& of) { return of.gpu.ingest; });
+  check("gpu.backend", gpu_backend{}, [](const node_config& of) { return of.gpu.backend; });
   check("dram.huge_pages", huge_pages{}, [](const node_config& of) { return of.dram.huge_pages; });
   check("dram.integrity", integrity{}, [](const node_config& of) { return of.dram.integrity; });
   check("log.format", log_format{}, [](const node_config& of) { return of.log.format; });

@@ -1,0 +1,164 @@
+// The tier of device memory: blocks from DRAM to a device and back, beside one copy of as many bytes by the device.
+#include <fmt/format.h>
+
+#include <memory>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "commands/bench/support.hpp"
+#include "device/device.hpp"
+#include "memory/segment.hpp"
+
+namespace cenote::bench {
+
+namespace {
+
+constexpr std::size_t batch_blocks = 64;
+constexpr unsigned default_rounds = 20;
+constexpr std::uint64_t on_device = 512 * MiB;
+constexpr std::uint64_t in_dram = std::uint64_t{3} * GiB;  // all rounds' blocks stay there
+constexpr auto patience = std::chrono::seconds(30);
+constexpr bound moved{bound::kind::ratio_at_least, 0.85};
+
+/// Copies between memory of the device and host memory as a tier has it.
+class copy_limit {
+ public:
+  static result<copy_limit> make(const std::string& device_name, std::uint64_t bytes) {
+    copy_limit made;
+    auto device = device::open(device_name);
+    if (!device) return std::unexpected(device.error());
+    made.device_ = std::move(*device);
+    auto stream = made.device_->make_stream();
+    if (!stream) return std::unexpected(stream.error());
+    made.stream_ = std::move(*stream);
+    auto there = made.device_->make(bytes);
+    if (!there) return std::unexpected(there.error());
+    made.there_ = std::move(*there);
+    auto here = memory::segment::create("cenote-bench", bytes);
+    if (!here) return std::unexpected(here.error());
+    here->populate(0, bytes, memory::access::read_write);
+    made.here_ = std::move(*here);
+    (void)made.device_->register_host({made.here_.data(), made.here_.size()});  // else it is staged, as a slab is then
+    made.bytes_ = bytes;
+    return made;
+  }
+
+  [[nodiscard]] result<void> run(bool to_device) {
+    const copy_run whole{.to = to_device ? there_.mapping.get() : here_.data(),
+                         .from = to_device ? here_.data() : there_.mapping.get(),
+                         .bytes = bytes_};
+    if (auto copied = device_->copy(stream_, std::span(&whole, 1)); !copied) return copied;
+    auto event = device_->record(stream_);
+    if (!event) return std::unexpected(event.error());
+    return await(*device_, *event, patience);
+  }
+
+ private:
+  std::unique_ptr<device> device_;
+  stream_ref stream_;
+  device_memory there_;
+  memory::segment here_;
+  std::uint64_t bytes_ = 0;
+};
+
+class tier_bench {
+ public:
+  tier_bench(client::session& on_device, client::session& in_dram, copy_limit& limit, std::uint64_t block_bytes)
+      : device_(on_device), dram_(in_dram), limit_(limit), source_(batch_blocks, block_bytes) {}
+
+  /// Of `round`: DRAM has its blocks, the device does not.
+  result<void> promote(unsigned round, samples& figure) {
+    const key_list keys(31, std::uint64_t{round} * batch_blocks, batch_blocks);
+    if (auto put = dram_.put(keys.all(), 0, std::nullopt, source_.some(0, batch_blocks)); !put.status)
+      return put.status;
+    client::prefetch_options options;
+    options.policy = memory::prefetch_policy::wait_complete;
+    options.prefill_rate = 0;
+    options.threshold_tokens = 0;
+    const stopwatch time;
+    auto coming = device_.prefetch(keys.all(), 0, options);
+    if (!coming) return std::unexpected(coming.error());
+    const auto ended = device_.wait(*coming, std::chrono::steady_clock::now() + patience);
+    figure.add(time.seconds());
+    if (!ended) return std::unexpected(ended.error());
+    device_.drop(*coming);
+    return check_all(coming->length, batch_blocks);
+  }
+
+  /// The device has blocks that DRAM has not: from their commit until DRAM has all.
+  result<void> write_down(unsigned round, samples& figure) {
+    const key_list keys(32, std::uint64_t{round} * batch_blocks, batch_blocks);
+    std::vector<client::reserved_block> blocks(batch_blocks);
+    if (auto reserved = device_.reserve(keys.all(), 0, std::nullopt, blocks); !reserved) return reserved;
+    const auto until = std::chrono::steady_clock::now() + patience;
+    const stopwatch time;
+    if (auto stored = device_.commit(blocks); !stored) return std::unexpected(stored.error());
+    for (;;) {
+      const auto found = dram_.match_prefix(keys.all(), 0);
+      if (!found) return std::unexpected(found.error());
+      if (found->resident == batch_blocks) break;
+      if (std::chrono::steady_clock::now() > until) return check_all(found->resident, batch_blocks);
+      std::this_thread::sleep_for(std::chrono::microseconds(50));
+    }
+    figure.add(time.seconds());
+    return {};
+  }
+
+  template <class Figure>
+  result<void> measure(const std::string& name, bool up, unsigned rounds, double gib, Figure&& figure, report& out) {
+    samples value;
+    samples limit;
+    for (unsigned round = 0; round <= rounds; ++round) {
+      if (auto go_on = check_interrupted(); !go_on) return go_on;
+      samples ignored;
+      if (auto ran = figure(round, round == 0 ? ignored : value); !ran) return ran;
+      const stopwatch time;
+      if (auto copied = limit_.run(up); !copied) return copied;
+      if (round != 0) limit.add(time.seconds());
+    }
+    out.add(rate_figure("gpu_tier", name, value, limit, gib, "GiB/s", moved));
+    return {};
+  }
+
+ private:
+  client::session& device_;
+  client::session& dram_;
+  copy_limit& limit_;
+  memory_pieces source_;
+};
+
+result<void> run_size(const stage& at, const options& options, const std::string& device_name,
+                      std::uint64_t block_bytes, report& out) {
+  const std::string name = fmt::format("{} MiB", block_bytes / MiB);
+  auto limit = copy_limit::make(device_name, batch_blocks * block_bytes);
+  if (!limit) return std::unexpected(limit.error());
+  auto in_dram = at.attach("gpu-tier", block_bytes);
+  if (!in_dram) return std::unexpected(in_dram.error());
+  auto on_device = at.attach("gpu-tier", block_bytes, batch_blocks, device_name);
+  if (!on_device) return std::unexpected(on_device.error());
+  tier_bench bench(**on_device, **in_dram, *limit, block_bytes);
+  const unsigned rounds = options.rounds != 0 ? options.rounds : options.quick ? 2 : default_rounds;
+  const double gib = static_cast<double>(batch_blocks * block_bytes) / static_cast<double>(GiB);
+  const auto up = [&](unsigned round, samples& to) { return bench.promote(round, to); };
+  const auto down = [&](unsigned round, samples& to) { return bench.write_down(round, to); };
+  if (auto done = bench.measure("DRAM to device, 64 x " + name, true, rounds, gib, up, out); !done) return done;
+  if (auto done = bench.measure("device to DRAM, 64 x " + name, false, rounds, gib, down, out); !done) return done;
+  return (*in_dram)->clear();
+}
+
+}  // namespace
+
+result<void> run_gpu_tier(const options& options, report& out) {
+  const std::string device_name = options.device.empty() ? "sim:0" : options.device;
+  auto at = stage::open(options, in_dram,
+                        {fmt::format("gpu.devices=[\"{}\"]", device_name), fmt::format("gpu.capacity={}", on_device),
+                         "prefetch.assumed_tokens_per_s=0"});
+  if (!at) return std::unexpected(at.error());
+  for (const std::uint64_t block_bytes : {2 * MiB, MiB}) {
+    if (auto done = run_size(*at, options, device_name, block_bytes, out); !done) return done;
+  }
+  return {};
+}
+
+}  // namespace cenote::bench
