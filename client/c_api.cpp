@@ -104,6 +104,8 @@ result<client::session_options> options_of(const cenote_options* raw) {
   out.socket = text_of(in->socket);
   out.token = text_of(in->token);
   out.client_name = text_of(in->client_name);
+  out.device = text_of(in->device);
+  out.part = in->part;
   return out;
 }
 

@@ -242,6 +242,19 @@ int cenote_use_device(cenote_session* session, cenote_device* device) {
       device);
 }
 
+int cenote_session_device(cenote_session* session, cenote_device** out) {
+  return guarded([&] {
+    if (session == nullptr || out == nullptr) return null_argument("session or out");
+    *out = nullptr;
+    if (session->impl->in_child()) {
+      return failed({error_code::forked, "this session belongs to the parent process; attach again in the child"});
+    }
+    auto home = session->impl->home();
+    if (!home) return failed({error_code::invalid_argument, "the blocks of this session are host memory"});
+    return hand_out(out, std::move(home), client::fork_guard());
+  });
+}
+
 int cenote_release_after(cenote_session* session, const uint32_t* slots, size_t count, cenote_stream* stream) {
   return with(
       [&] {

@@ -30,9 +30,9 @@ extern "C" {
 
 /* 1.1: prefetch options, length, stop, cancel; keep. 1.2: gather, scatter, copy. 1.3: a prefetch's threshold_tokens.
  * 1.4: devices, streams, events; stream and block_offset of copies. 1.5: locate. 1.6: publish, follow.
- * 1.7: groups of ranks. */
+ * 1.7: groups of ranks. 1.8: sessions whose blocks lie on a device. */
 #define CENOTE_ABI_MAJOR 1
-#define CENOTE_ABI_MINOR 7
+#define CENOTE_ABI_MINOR 8
 
 /* Why a call failed. Closed; numbers never change. */
 typedef enum cenote_error {
@@ -108,6 +108,14 @@ typedef struct cenote_options {
   const char* socket;      /* null: $CENOTE_SOCKET, else the runtime directory's */
   const char* token;       /* null: none */
   const char* client_name; /* null: the process's name */
+  /* Since 1.8. The device that the blocks of this session lie on: "cuda:GPU-<uuid>", "GPU-<uuid>" or "sim:<number>", as
+   * the node's gpu.devices has it. Null or empty: host memory. With a device, the spec is that of the whole instance,
+   * and the session is of one rank's part alone: each group has that part and no other (a group with one part has it
+   * for all ranks). Addresses of its blocks are for the device; put and get copy through host memory of the library's
+   * own. When the device fails, every call says CENOTE_CLOSED: attach to host memory. */
+  const char* device;
+  uint32_t part;     /* with a device: whose part, counted from 0 */
+  uint32_t reserved; /* 0 */
 } cenote_options;
 
 /* Attaches. `options` may be null. On success *out is a session that cenote_close and cenote_free end. */
@@ -365,6 +373,10 @@ CENOTE_API void cenote_event_free(cenote_event* event);
  * and the node sets aside what this process was writing when it is killed, since a GPU may go on for a while. At most
  * one device a session. */
 CENOTE_API int cenote_use_device(cenote_session* session, cenote_device* device);
+/* The device that the blocks of this session lie on, for streams that may work on them; cenote_device_free ends the
+ * handle. A session that lies on a device uses it from the beginning: cenote_use_device is not needed.
+ * CENOTE_INVALID_ARGUMENT: they are host memory. Since 1.8. */
+CENOTE_API int cenote_session_device(cenote_session* session, cenote_device** out);
 /* Ends pins when all that the stream was given before has ended; returns at once. On a failure they are still held.
  * From then on nobody else may end them: CENOTE_INVALID_ARGUMENT, here and from cenote_release. */
 CENOTE_API int cenote_release_after(cenote_session* session, const uint32_t* slots, size_t count,

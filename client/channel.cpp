@@ -45,6 +45,10 @@ std::unexpected<error> replaced() {
   return fail(error_code::closed, "a newer node replaced this session's memory; attach again");
 }
 
+std::unexpected<error> device_failed() {
+  return fail(error_code::closed, "the device of this session failed; attach to host memory");
+}
+
 /// Poll timeout until `until`, at most look_around; at least 1 ms, so that it is never a busy loop.
 int poll_timeout(time_point until) {
   const auto left = std::chrono::ceil<milliseconds>(until - steady_clock::now());
@@ -79,13 +83,17 @@ result<void> channel::check() const {
   if (phase == memory::session_phase::killed) {
     return fail(error_code::session_killed, "the operator ended this session; attach again if that was a mistake");
   }
+  if (phase == memory::session_phase::device_lost) return device_failed();
   if (phase == memory::session_phase::draining) return fail(error_code::not_running, "the node is shutting down");
   return replaced();
 }
 
 result<void> channel::still_valid() const {
   memory::load_fence();  // what was read, was read before this
-  return memory_.header().segment.retired.load(std::memory_order_relaxed) == 0 ? result<void>{} : replaced();
+  const auto& header = memory_.header();
+  constexpr auto lost = static_cast<std::uint32_t>(memory::session_phase::device_lost);
+  if (header.phase.load(std::memory_order_relaxed) == lost) return device_failed();
+  return header.segment.retired.load(std::memory_order_relaxed) == 0 ? result<void>{} : replaced();
 }
 
 void channel::ring() const noexcept {

@@ -51,11 +51,12 @@ class channel {
   channel(memory::session_memory memory, unique_fd submit_bell, unique_fd complete_bell, connection& socket,
           reservations& held);
 
-  /// Why no call is possible (any more): forked, closed, killed, draining. A few loads when all is well.
+  /// Why no call is possible (any more): forked, closed, killed, draining, the device of its blocks failed. A few loads
+  /// when all is well.
   [[nodiscard]] result<void> check() const;
 
-  /// After bytes of blocks were read: `closed` if a node without knowledge of our pins took over meanwhile, so that
-  /// they may be anything.
+  /// After bytes of blocks were read: `closed` if a node without knowledge of our pins took over meanwhile, or the
+  /// device that they lie on failed, so that they may be anything.
   [[nodiscard]] result<void> still_valid() const;
 
   /// Pushes a batch of 1 to max_batch entries; sets request numbers, positions and the last flag. A batch of `reserve`

@@ -50,12 +50,16 @@ void device_events::do_work(const entry& each) noexcept {
 }
 
 result<void> device_events::after(const device_stream& where, runs_on thread, task work) {
+  auto event = where.owner->record(where.stream);
+  if (!event) return std::unexpected(event.error());
+  return when(*where.owner, *event, thread, std::move(work));
+}
+
+result<void> device_events::when(device& owner, const event_ref& event, runs_on thread, task work) {
   std::list<entry> made(1);
   made.front().work = std::move(work);
   made.front().where = thread;
   const auto mine = made.begin();
-  auto event = where.owner->record(where.stream);
-  if (!event) return std::unexpected(event.error());
   {
     const std::lock_guard lock(shared_->mutex);
     try {
@@ -65,7 +69,7 @@ result<void> device_events::after(const device_stream& where, runs_on thread, ta
     }
     shared_->under_way.splice(shared_->under_way.end(), made);
   }
-  where.owner->when(*event, [shared = shared_, mine](result<void> outcome) {
+  owner.when(event, [shared = shared_, mine](result<void> outcome) {
     std::list<entry> own;
     std::unique_lock lock(shared->mutex);
     mine->outcome = std::move(outcome);

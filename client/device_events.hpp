@@ -37,6 +37,8 @@ class device_events {
   /// Does `work` when all that the stream was given before has ended: with success, or with why nobody knows what the
   /// device has done. Errors: closed (the device is away), system; then never.
   result<void> after(const device_stream& where, runs_on thread, task work);
+  /// Does `work` when that event has ended, at once if it has. Errors: system; then never.
+  result<void> when(device& owner, const event_ref& event, runs_on thread, task work);
   /// Waits until the device has ended all that was waited for. Errors: deadline_exceeded.
   result<void> wait_for_device(time_point until);
   /// Waits until no task is left. Errors: deadline_exceeded.

@@ -11,6 +11,7 @@
 #include <thread>
 
 #include "core/bulk_copy.hpp"
+#include "core/device_spec.hpp"
 #include "core/handover.hpp"
 #include "core/text.hpp"
 
@@ -123,6 +124,29 @@ void session_closer::operator()(session* which) const noexcept {
   if (!which->device_works()) delete which;  // else it would write where something else is mapped
 }
 
+namespace {
+
+/// The device that the blocks are to lie on; null: none. Says so in `request`, and makes the spec of `options` that of
+/// what lies there.
+result<std::shared_ptr<device>> open_home(session_options& options, local::attach_request& request) {
+  if (options.device.empty()) {
+    if (options.part == 0) return nullptr;
+    return fail(error_code::invalid_argument, "a part is that of a device; say which device");
+  }
+  const auto named = parse_device(options.device);
+  if (!named) return std::unexpected(named.error());
+  auto here = instance_on_device({.whole = options.spec, .rank = options.part}, named->name);
+  if (!here) return std::unexpected(here.error());
+  auto opened = device::open(options.device);
+  if (!opened) return std::unexpected(opened.error());
+  options.spec = std::move(*here);
+  request.device = named->name;
+  request.part = options.part;
+  return std::shared_ptr<device>(std::move(*opened));
+}
+
+}  // namespace
+
 result<session_ptr> session::attach(session_options options) {
   if (auto ok = validate(options.spec); !ok) return std::unexpected(ok.error());
   if (options.max_pins == 0 || options.max_pins > memory::session_memory::max_pin_slots) {
@@ -135,14 +159,16 @@ result<session_ptr> session::attach(session_options options) {
   if (options.socket.empty()) options.socket = default_socket_path();
   if (options.client_name.empty()) options.client_name = printable(program_invocation_short_name);
   if (auto ok = check_name("client name", options.client_name, max_name_bytes); !ok) return std::unexpected(ok.error());
-  const local::attach_request request{
+  local::attach_request request{
       .spec = options.spec, .max_pins = options.max_pins, .token = options.token, .client_name = options.client_name};
+  auto home = open_home(options, request);
+  if (!home) return std::unexpected(home.error());
   auto parts = attach_to(options.socket, request, steady_clock::now() + options.deadline);
   if (!parts) return std::unexpected(parts.error());
-  return session_ptr(std::make_unique<session>(std::move(*parts), std::move(options)).release());
+  return session_ptr(std::make_unique<session>(std::move(*parts), std::move(options), std::move(*home)).release());
 }
 
-session::session(attachment parts, session_options options)
+session::session(attachment parts, session_options options, std::shared_ptr<device> home)
     : options_(std::move(options)),
       ids_(parts.ids),
       session_segment_(std::move(parts.session)),
@@ -154,7 +180,13 @@ session::session(attachment parts, session_options options)
       lookup_(memory::index_reader(index_.tables), versions_, memory_, pin_slots_, memory::hint_reader(index_.hints)),
       grants_(memory_),
       socket_(options_.socket, std::move(parts.socket), ids_),
-      channel_(memory_, std::move(parts.submit_bell), std::move(parts.complete_bell), socket_, reservations_) {}
+      channel_(memory_, std::move(parts.submit_bell), std::move(parts.complete_bell), socket_, reservations_),
+      device_(std::move(home)),
+      copier_(device_ ? std::make_unique<device_copier>(device_) : nullptr) {
+  if (!device_) return;
+  memory_.header().device_writes.store(1, std::memory_order_seq_cst);
+  slabs_.lie_on(device_, [this] { drop_retired_slabs(0); });
+}
 
 // ---------------------------------------------------------------------------------------------- checks
 
@@ -163,6 +195,9 @@ result<session::call_scope> session::enter() {
   call_scope scope(active_);
   if (auto ok = channel_.check(); !ok) return std::unexpected(ok.error());
   if (closing_.load(std::memory_order_seq_cst)) return fail(error_code::closed, "the session is closed");
+  if (copier_) {
+    if (auto ok = copier_->check(); !ok) return std::unexpected(ok.error());
+  }
   return scope;
 }
 
@@ -290,6 +325,7 @@ void session::map_pages(std::span<const memory::block_ref> blocks) const noexcep
 /// slabs nothing is done.
 void session::drop_retired_slabs(std::size_t tolerated) {
   if (slabs_.size() < tolerated) return;
+  if (unended_.load(std::memory_order_acquire) != 0) return;  // the device may still come to any of them
   std::vector<std::uint32_t> pinned;
   for (std::uint32_t i = 0; i < pin_slots_.high_water(); ++i) {
     const std::uint64_t bits = memory_.pin(i).load(std::memory_order_relaxed);
@@ -785,10 +821,19 @@ result<std::size_t> session::copy_prefix(key_batch keys, std::uint32_t group, ma
     return std::unexpected(ok.error());
   }
   const std::uint64_t offset = part ? group_at(group).part_offset(*part) : 0;
+  std::vector<copy_run> by_device;
   for (std::size_t i = 0; i < *held; ++i) {
     const buffers::item target = targets[first + i];
-    bulk_copy(target.data, address(pinned[i].block) + offset, target.bytes);
+    const std::byte* const source = address(pinned[i].block) + offset;
+    if (copier_) {
+      by_device.push_back({target.data, source, target.bytes});
+    } else {
+      bulk_copy(target.data, source, target.bytes);
+    }
     touched.push_back(pinned[i]);
+  }
+  if (!by_device.empty()) {
+    if (auto ok = read_from_home(by_device, pinned); !ok) return std::unexpected(ok.error());
   }
   const auto valid = channel_.still_valid();
   lookup_.unpin(pinned);
@@ -845,9 +890,13 @@ result<void> session::close() {
   if (alive) static_cast<void>(flush_all(steady_clock::now() + close_patience));
   channel_.stop();  // wakes calls that still wait; new ones are refused since closing_
   while (active_.load(std::memory_order_acquire) != 0) std::this_thread::sleep_for(std::chrono::microseconds(100));
+  // Of calls that gave up while this waited.
+  if (auto idle = events_.wait_for_device(steady_clock::now() + close_patience); !idle) return idle;
   for (std::uint32_t i = 0; i < pin_slots_.high_water(); ++i) memory_.pin(i).store(0, std::memory_order_release);
-  // Who holds no reservation has nothing that a device could write.
-  if (reservations_.size() == 0) memory_.header().device_writes.store(0, std::memory_order_release);
+  // Who holds no reservation, and gave up no put, has nothing that a device could write.
+  if (reservations_.size() == 0 && may_be_written_.load(std::memory_order_acquire) == 0) {
+    memory_.header().device_writes.store(0, std::memory_order_release);
+  }
   if (alive) static_cast<void>(leave_node());
   return {};
 }

@@ -8,6 +8,7 @@
 #include <chrono>
 #include <cstdint>
 #include <deque>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -20,6 +21,7 @@
 #include "client/channel.hpp"
 #include "client/connection.hpp"
 #include "client/deadline_mutex.hpp"
+#include "client/device_copier.hpp"
 #include "client/device_events.hpp"
 #include "client/ending_pins.hpp"
 #include "client/fork_guard.hpp"
@@ -35,7 +37,9 @@
 namespace cenote::client {
 
 struct session_options {
-  instance_spec spec;
+  instance_spec spec;             ///< of the whole instance
+  std::string device;             ///< that the blocks lie on, see core/device_spec.hpp; empty: they are host memory
+  std::uint32_t part = 0;         ///< with a device: the rank whose part of each block lies there
   std::string socket;             ///< empty: default_socket_path()
   std::string token;              ///< empty: none
   std::string client_name;        ///< for `cenote status`; empty: the process's name
@@ -74,9 +78,9 @@ struct match_result {
 
 /// A block pinned for reading.
 struct held_block {
-  const std::byte* data = nullptr;
-  std::uint64_t bytes = 0;  ///< of the whole block, parts in declared order
-  std::uint32_t slot = 0;   ///< what release() wants
+  const std::byte* data = nullptr;  ///< of a session on a device: there, and not for the processor
+  std::uint64_t bytes = 0;          ///< of the whole block, parts in declared order
+  std::uint32_t slot = 0;           ///< what release() wants
 };
 
 enum class reserve_state : std::uint32_t {
@@ -87,7 +91,7 @@ enum class reserve_state : std::uint32_t {
 
 /// What reserve() says of one key.
 struct reserved_block {
-  std::byte* data = nullptr;  ///< of the whole block; null unless writable
+  std::byte* data = nullptr;  ///< of the whole block; null unless writable. On a device: as held_block's
   std::uint64_t bytes = 0;    ///< of the whole block
   std::uint64_t block = 0;    ///< names the block in commit and release
   std::uint64_t parts = 0;    ///< mask of the parts that are ours
@@ -179,10 +183,13 @@ using session_ptr = std::unique_ptr<session, session_closer>;
 /// Thread-safe: any number of threads may use one session.
 class session {
  public:
-  /// Attaches to a node. Errors: not_running, permission_denied, spec_mismatch, protocol_mismatch, invalid_argument, …
+  /// Attaches to a node. Errors: not_running, permission_denied, spec_mismatch, protocol_mismatch, invalid_argument, …;
+  /// with a device also those of device::open.
   static result<session_ptr> attach(session_options options);
 
-  explicit session(attachment parts, session_options options);
+  /// `home`: the device that the blocks lie on, whose share of each block is what `options.spec` says; null: they are
+  /// host memory.
+  explicit session(attachment parts, session_options options, std::shared_ptr<device> home = nullptr);
   session(const session&) = delete;
   session& operator=(const session&) = delete;
   ~session() = default;
@@ -307,10 +314,15 @@ class session {
   /// the destructor. Errors: deadline_exceeded: a device still works; the node keeps the blocks until the process ends.
   result<void> close();
 
+  /// Of what a block has here: with a device, one part a group.
   [[nodiscard]] const instance_spec& spec() const noexcept { return options_.spec; }
+  /// That the blocks lie on; null: they are host memory.
+  [[nodiscard]] std::shared_ptr<device> home() const { return copier_ ? copier_->owner() : nullptr; }
   [[nodiscard]] bool in_child() const noexcept { return process_.in_child(); }
   /// A device still works on blocks: the mappings must stay.
-  [[nodiscard]] bool device_works() const { return events_.under_way() != 0; }
+  [[nodiscard]] bool device_works() const {
+    return events_.under_way() != 0 || unended_.load(std::memory_order_acquire) != 0;
+  }
 
  private:
   using maybe_part = std::optional<std::uint32_t>;
@@ -376,6 +388,9 @@ class session {
   result<void> check_device(const device_stream& where);
   void end_pins(std::span<const std::uint32_t> slots) noexcept;
   void commit_written(std::span<const reserved_block> blocks, const result<void>& outcome);
+  result<void> write_to_home(std::span<const copy_run> runs, const std::function<void()>& give_back);
+  result<void> read_from_home(std::span<const copy_run> runs, std::span<const memory::pin> pinned);
+  void await_end(const event_ref& last, device_events::task then);
 
   // session_write.cpp
   struct put_job;
@@ -424,7 +439,10 @@ class session {
   std::atomic<std::uint32_t> next_group_{1};  ///< handles of groups of ranks
 
   std::mutex device_mutex_;
-  std::shared_ptr<device> device_;  ///< set once
+  std::shared_ptr<device> device_;                ///< set once
+  const std::unique_ptr<device_copier> copier_;   ///< null: blocks are host memory
+  std::atomic<std::uint32_t> unended_{0};         ///< copies of put and get that nobody waits for, without their end
+  std::atomic<std::uint32_t> may_be_written_{0};  ///< those of put, and those whose end nobody knows
 
   deadline_mutex async_turn_;      ///< of the thread that waits for answers to put_async; taken before async_mutex_
   std::mutex async_mutex_;         ///< of all below; nobody waits with it

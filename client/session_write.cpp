@@ -223,6 +223,7 @@ result<void> session::put_whole(put_job& job, std::span<const std::uint32_t> pla
                     group_at(job.group).stride() == group_at(job.group).block_bytes();
   std::vector<submission> batch;
   batch.reserve(grants.size());
+  std::vector<copy_run> by_device;
   for (std::size_t i = 0; i < grants.size(); ++i) {
     const buffers::item source = (*job.sources)[places[i]];
     submission& entry = batch.emplace_back(entry_for(operation::commit, job.group));
@@ -230,11 +231,18 @@ result<void> session::put_whole(put_job& job, std::span<const std::uint32_t> pla
       entry.detail = checksum_of(source.data, source.bytes);
       entry.flags = submission::flag_checksum;
     }
-    bulk_copy(address(grants[i].block), source.data, source.bytes);
+    if (copier_) {
+      by_device.push_back({address(grants[i].block), source.data, source.bytes});
+    } else {
+      bulk_copy(address(grants[i].block), source.data, source.bytes);
+    }
     entry.block = grants[i].block.bits;
     entry.grant_version = grants[i].version;
     set_key(entry, job.keys[places[i]]);
     if (i == 0 && places[i] > 0) entry.parent = reduce_key(job.keys[places[i] - 1], job.group).lo;
+  }
+  if (copier_) {
+    if (auto ok = write_to_home(by_device, [&] { give_back(grants); }); !ok) return ok;
   }
   ask_for_grants(job, grants.size(), batch.back());
   job.used += grants.size();
@@ -253,16 +261,25 @@ result<void> session::put_part(put_job& job, std::span<const std::uint32_t> plac
   give_back(std::span<const memory::completion>(*answers).subspan(usable), mask);
 
   std::vector<submission> batch;
+  std::vector<copy_run> by_device;
   for (std::size_t i = 0; i < usable; ++i) {
     const memory::completion& answer = (*answers)[i];
     if (answer.kind != completion_kind::reserved) continue;
     const auto block = memory::block_ref::from_bits(answer.block);
     const buffers::item source = (*job.sources)[places[i]];
-    bulk_copy(address(block) + offset, source.data, source.bytes);
+    if (copier_) {
+      by_device.push_back({address(block) + offset, source.data, source.bytes});
+    } else {
+      bulk_copy(address(block) + offset, source.data, source.bytes);
+    }
     submission& entry = batch.emplace_back(entry_for(operation::finish, job.group));
     entry.block = answer.block;
     entry.grant_version = answer.grant_version;
     entry.argument = mask;
+  }
+  if (!by_device.empty()) {
+    const auto ours = std::span<const memory::completion>(*answers).first(usable);
+    if (auto ok = write_to_home(by_device, [&] { give_back(ours, mask); }); !ok) return ok;
   }
   counters_.bytes_copied_in.fetch_add(batch.size() * group_at(job.group).parts[*job.part].bytes,
                                       std::memory_order_relaxed);

@@ -14,7 +14,7 @@ constexpr std::uint64_t populate_step = std::uint64_t{256} << 10;  // tens of mi
 
 constexpr std::chrono::seconds retired_slabs_stay{1};  // their pages, while a device has them registered
 
-std::unique_ptr<mapped_slab> described(const slab_shape& shape, memory::segment memory) {
+std::unique_ptr<mapped_slab> described(const slab_shape& shape, memory::slab_mapping memory) {
   auto slab = std::make_unique<mapped_slab>();
   slab->memory = std::move(memory);
   slab->index = shape.index;
@@ -40,11 +40,29 @@ slab_map::~slab_map() {
   for (auto& part : chunks_) delete part.load(std::memory_order_relaxed);
 }
 
+void slab_map::lie_on(std::shared_ptr<device> home, std::function<void()> drop_retired) {
+  const std::lock_guard lock(mutex_);
+  home_ = std::move(home);
+  drop_retired_ = std::move(drop_retired);
+}
+
+/// There is no trailer: the processor could not read it.
+result<void> slab_map::add_of_device(const slab_shape& shape, unique_fd fd, std::uint64_t bytes) {
+  auto mapped = home_->map(std::move(fd), bytes);
+  if (!mapped) return std::unexpected(mapped.error().in("slab " + std::to_string(shape.index)));
+  auto slab = described(shape, memory::slab_mapping(std::move(mapped->mapping), mapped->bytes, {}));
+  slab->all_mapped.store(true, std::memory_order_relaxed);
+  place(std::move(slab), mapped->bytes);
+  return {};
+}
+
 result<void> slab_map::add(const slab_shape& shape, unique_fd fd, std::uint64_t bytes) {
+  const std::uint64_t trailer_bytes = home_ ? 0 : memory::page_bytes;
   if (shape.count == 0 || shape.stride == 0 || shape.count > memory::block_ref::max_blocks_per_slab ||
-      bytes < shape.count * shape.stride + memory::page_bytes) {
+      bytes < shape.count * shape.stride + trailer_bytes) {
     return fail(error_code::layout_mismatch, "slab " + std::to_string(shape.index) + " is too small for its blocks");
   }
+  if (home_) return add_of_device(shape, std::move(fd), bytes);
   auto memory = memory::segment::map(std::move(fd), bytes, memory::access::read_write);
   if (!memory) return std::unexpected(memory.error());
   memory->keep_from_children();
@@ -70,8 +88,8 @@ void slab_map::place(std::unique_ptr<mapped_slab> slab, std::uint64_t offset) {
   if (entry.load(std::memory_order_relaxed) != nullptr) return;  // another thread was faster
   entry.store(slab.get(), std::memory_order_release);
   const mapped_slab* const placed = slabs_.emplace_back(std::move(slab)).get();
-  if (offset == placed->memory.size() && !device_) return;
-  queue_.push_back({placed, offset});
+  if (offset == placed->memory.size() && !device_ && !home_) return;
+  if (!home_) queue_.push_back({placed, offset});
   run_in_background();
 }
 
@@ -152,10 +170,10 @@ void slab_map::prepare_loop() {
   std::unique_lock lock(mutex_);
   for (;;) {
     const auto wanted = [&] { return !queue_.empty() || errand_ || stop_; };
-    if (!device_) changed_.wait(lock, [&] { return wanted() || device_; });
-    if (device_) changed_.wait_until(lock, next_look, wanted);
+    if (!drop_retired_) changed_.wait(lock, [&] { return wanted() || drop_retired_; });
+    if (drop_retired_) changed_.wait_until(lock, next_look, wanted);
     if (stop_) return;
-    const bool looks = device_ && clock::now() >= next_look;
+    const bool looks = drop_retired_ && clock::now() >= next_look;
     if (looks) next_look = clock::now() + retired_slabs_stay;
     if (errand_ || looks) {
       const auto errand = looks ? drop_retired_ : std::exchange(errand_, nullptr);
@@ -180,7 +198,7 @@ void slab_map::prepare_some(std::unique_lock<std::mutex>& lock) {
   const auto user = bytes == 0 ? device_ : nullptr;
   preparing_ = slab;
   lock.unlock();
-  const bool went = bytes == 0 || slab->memory.populate(offset, bytes, memory::access::read_only);
+  const bool went = bytes == 0 || slab->memory.file().populate(offset, bytes, memory::access::read_only);
   const bool registers = user && user->register_host({slab->memory.data(), slab->memory.size()});
   std::this_thread::yield();
   lock.lock();

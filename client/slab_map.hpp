@@ -17,19 +17,22 @@
 #include "device/device.hpp"
 #include "memory/block_ref.hpp"
 #include "memory/segment.hpp"
+#include "memory/slab_mapping.hpp"
 
 namespace cenote::client {
 
 /// One mapped slab; immutable but for what is known of its pages.
 struct mapped_slab {
-  memory::segment memory;
+  memory::slab_mapping memory;
   std::uint32_t index = 0;
   std::uint32_t count = 0;   ///< blocks
   std::uint64_t stride = 0;  ///< bytes from block to block
   std::uint32_t group = 0;
 
-  mutable std::atomic<bool> all_mapped{false};  ///< its pages, by the thread that does so in the background
+  /// Its pages, by the thread that does so in the background. On a device: from the beginning.
+  mutable std::atomic<bool> all_mapped{false};
 
+  /// On a device an address and no more.
   [[nodiscard]] std::byte* block(std::uint32_t number) const noexcept { return memory.data() + stride * number; }
   /// Before a block is written: the fault of a read maps 16 pages that are there, that of a write one.
   void map_block(std::uint32_t number) const noexcept {
@@ -64,6 +67,10 @@ class slab_map {
     const chunk* part = chunks_[index / chunk_slabs].load(std::memory_order_acquire);
     return part == nullptr ? nullptr : (*part)[index % chunk_slabs].load(std::memory_order_acquire);
   }
+
+  /// Slabs are memory of that device, which maps them. Pages that a client has mapped stay in the device's memory, so
+  /// the background thread calls `drop_retired` each second. Before any slab is there, and before other threads.
+  void lie_on(std::shared_ptr<device> home, std::function<void()> drop_retired);
 
   /// Maps a slab of `bytes` (the whole segment) read-write; its pages are mapped in the background. A slab that is
   /// mapped already stays as it is.
@@ -104,6 +111,7 @@ class slab_map {
     std::uint64_t offset = 0;
   };
 
+  result<void> add_of_device(const slab_shape& shape, unique_fd fd, std::uint64_t bytes);
   void place(std::unique_ptr<mapped_slab> slab, std::uint64_t offset);
   void run_in_background();
   void prepare_loop();
@@ -115,6 +123,7 @@ class slab_map {
   std::vector<std::unique_ptr<mapped_slab>> slabs_;
 
   std::condition_variable changed_;
+  std::shared_ptr<device> home_;  ///< on which slabs lie; null: they are host memory
   std::deque<preparation> queue_;
   const mapped_slab* preparing_ = nullptr;  ///< by the thread, at this moment
   std::shared_ptr<device> device_;

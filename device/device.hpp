@@ -77,9 +77,10 @@ class device {
   /// Ends what is under way or fails it. No callback is running or comes afterwards.
   virtual ~device() = default;
 
-  /// "cuda:GPU-<uuid>" (as nvidia-smi says it), "cuda:<number>" or "sim:<number>"; "sim:<number>,fail=<n>": its n-th
-  /// copy, gather or scatter fails half-way, and the device with it. Errors: invalid_argument,
-  /// unsupported: no driver, one that is too old, or no such GPU.
+  /// "GPU-<uuid>" (as nvidia-smi says it), "cuda:GPU-<uuid>", "cuda:<number>" or "sim:<number>"; of the latter, faults
+  /// for tests, ",fail=<n>": its n-th copy, gather or scatter fails half-way, and the device with it; ",lose=<n>": its
+  /// n-th event never ends; ",mib=<n>": it has so much memory. Errors: invalid_argument, unsupported: no driver, one
+  /// that is too old, or no such GPU.
   [[nodiscard]] static result<std::unique_ptr<device>> open(std::string_view which);
 
   /// New memory, zeroed. Errors: no_space, unsupported, system, closed (away).

@@ -1,9 +1,7 @@
-#include <algorithm>
-#include <charconv>
 #include <memory>
-#include <optional>
 #include <string>
 
+#include "core/device_spec.hpp"
 #include "device/cuda/cuda_device.hpp"
 #include "device/device.hpp"
 #include "device/sim.hpp"
@@ -12,40 +10,26 @@ namespace cenote {
 
 namespace {
 
-std::optional<unsigned> number_of(std::string_view text) noexcept {
-  unsigned value = 0;
-  const auto [end, wrong] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (wrong != std::errc() || end != text.data() + text.size()) return std::nullopt;
-  return value;
-}
-
-/// "<number>" or "<number>,fail=<n>"; null: neither.
-std::unique_ptr<device> open_simulated(std::string_view name) {
-  constexpr std::string_view failing = ",fail=";
-  const std::size_t comma = std::min(name.find(','), name.size());
-  const std::string_view fault = name.substr(comma);
-  if (!number_of(name.substr(0, comma))) return nullptr;
+std::unique_ptr<device> open_simulated(const device_spec& spec) {
   auto made = std::make_unique<sim_device>();
-  if (fault.empty()) return made;
-  const auto number = fault.starts_with(failing) ? number_of(fault.substr(failing.size())) : std::nullopt;
-  if (number.value_or(0) == 0) return nullptr;
-  made->fail_work(*number);
+  if (spec.fail_work != 0) made->fail_work(spec.fail_work);
+  if (spec.lose_event != 0) made->lose_event(spec.lose_event);
+  if (spec.memory_bytes != 0) made->limit_memory(spec.memory_bytes);
   return made;
 }
 
 }  // namespace
 
 result<std::unique_ptr<device>> device::open(std::string_view which) {
-  const std::size_t colon = which.find(':');
-  const std::string_view kind = which.substr(0, colon);
-  const std::string_view name = colon == std::string_view::npos ? "" : which.substr(colon + 1);
-  if (kind == "sim") {
-    if (auto made = open_simulated(name)) return made;
+  const auto spec = parse_device(which);
+  if (!spec) {
+    return fail(error_code::invalid_argument,
+                "'" + std::string(which) +
+                    "' is no device; cuda:GPU-UUID, GPU-UUID, cuda:NUMBER and sim:NUMBER are, and for tests "
+                    "sim:NUMBER,fail=N,lose=N,mib=N");
   }
-  if (kind == "cuda" && (number_of(name) || name.starts_with("GPU-"))) return cuda::cuda_device::open(name);
-  return fail(
-      error_code::invalid_argument,
-      "'" + std::string(which) + "' is no device; cuda:GPU-UUID, cuda:NUMBER, sim:NUMBER and sim:NUMBER,fail=N are");
+  if (spec->kind == device_kind::sim) return open_simulated(*spec);
+  return cuda::cuda_device::open(std::string_view(spec->name).substr(sizeof("cuda:") - 1));
 }
 
 }  // namespace cenote

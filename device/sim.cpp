@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <atomic>
 #include <cstring>
+#include <limits>
 #include <map>
 #include <mutex>
 #include <string>
@@ -37,12 +38,41 @@ result<void> result_of(outcome how) {
 result<device_memory> map_file(unique_fd fd, std::uint64_t bytes) {
   void* at = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd.get(), 0);
   if (at == MAP_FAILED) return fail_errno("mmap", "memory of the simulated device");
+  ::madvise(at, bytes, MADV_DONTFORK);  // a child has none of a GPU's memory either
   device_memory made;
   made.mapping = {static_cast<std::byte*>(at), [bytes](std::byte* first) { ::munmap(first, bytes); }};
   made.bytes = bytes;
   made.descriptor = std::move(fd);
   return made;
 }
+
+/// How much memory there is, and how much of it is in use.
+class memory_budget {
+ public:
+  void limit(std::uint64_t bytes) {
+    const std::lock_guard guard(lock_);
+    limit_ = bytes;
+  }
+  result<void> take(std::uint64_t bytes) {
+    const std::lock_guard guard(lock_);
+    const std::uint64_t left = limit_ > used_ ? limit_ - used_ : 0;
+    if (bytes > left) {
+      return fail(error_code::no_space, "the simulated device has " + std::to_string(limit_) + " bytes of memory, " +
+                                            std::to_string(left) + " of them free, not " + std::to_string(bytes));
+    }
+    used_ += bytes;
+    return {};
+  }
+  void give_back(std::uint64_t bytes) {
+    const std::lock_guard guard(lock_);
+    used_ -= bytes;
+  }
+
+ private:
+  std::mutex lock_;
+  std::uint64_t limit_ = std::numeric_limits<std::uint64_t>::max();
+  std::uint64_t used_ = 0;
+};
 
 /// One thread and its queue. Owned by the device; what users hold is a handle.
 class lane {
@@ -150,7 +180,7 @@ class sim_device::core {
     auto made = std::make_shared<sim_event>();
     lane& to = static_cast<const sim_stream&>(*on).own_lane();
     to.push([this, &to, made] {
-      if (lose_next.exchange(false, std::memory_order_relaxed)) return lose(made);
+      if (until_loss.fetch_sub(1, std::memory_order_relaxed) == 1) return lose(made);
       made->settle(to.cut ? outcome::gone : away() ? outcome::failed : outcome::done);
     });
     return made;
@@ -214,8 +244,9 @@ class sim_device::core {
   std::atomic<bool> out_of_memory{false};
   std::atomic<bool> refuse_registration{false};
   std::atomic<std::int64_t> until_failure{0};  // pieces of work; at most 0: none fails
-  std::atomic<bool> lose_next{false};
-  std::atomic<std::int64_t> delay{0};  // microseconds
+  std::atomic<std::int64_t> until_loss{0};     // events; at most 0: none is lost
+  std::atomic<std::int64_t> delay{0};          // microseconds
+  const std::shared_ptr<memory_budget> budget = std::make_shared<memory_budget>();  // memory may outlive the device
 
  private:
   void lose(const std::shared_ptr<sim_event>& event) {
@@ -249,7 +280,17 @@ result<device_memory> sim_device::make(std::uint64_t bytes) {
   unique_fd fd(::memfd_create("cenote-sim-device", MFD_CLOEXEC));
   if (!fd) return fail_errno("memfd_create");
   if (::ftruncate(fd.get(), static_cast<off_t>(whole)) != 0) return fail_errno("ftruncate");
-  return map_file(std::move(fd), whole);
+  if (auto taken = core_->budget->take(whole); !taken) return std::unexpected(taken.error());
+  auto made = map_file(std::move(fd), whole);
+  if (!made) {
+    core_->budget->give_back(whole);
+    return made;
+  }
+  made->mapping = {made->mapping.get(), [whole, budget = core_->budget, kept = made->mapping](std::byte*) mutable {
+                     kept.reset();
+                     budget->give_back(whole);
+                   }};
+  return made;
 }
 
 result<device_memory> sim_device::map(unique_fd descriptor, std::uint64_t bytes) {
@@ -346,8 +387,11 @@ void sim_device::set_delay(std::chrono::microseconds each) noexcept {
 void sim_device::fail_work(std::uint32_t number) noexcept {
   core_->until_failure.store(number, std::memory_order_relaxed);
 }
-void sim_device::lose_next_event() noexcept {
-  core_->lose_next.store(true, std::memory_order_relaxed);
+void sim_device::lose_event(std::uint32_t number) noexcept {
+  core_->until_loss.store(number, std::memory_order_relaxed);
+}
+void sim_device::limit_memory(std::uint64_t bytes) noexcept {
+  core_->budget->limit(bytes);
 }
 std::uint64_t sim_device::registered_bytes() const {
   return core_->registered_bytes();

@@ -40,7 +40,9 @@ class sim_device final : public device {
   void set_delay(std::chrono::microseconds each) noexcept;  ///< before each copy, gather and scatter
   void fail_work(std::uint32_t number = 1) noexcept;  ///< the number-th from now on writes half of its bytes, then
                                                       ///< the device is away
-  void lose_next_event() noexcept;                    ///< it stays pending until the device goes
+  void lose_event(std::uint32_t number) noexcept;     ///< the number-th from now on stays pending until the device goes
+  void lose_next_event() noexcept { lose_event(1); }
+  void limit_memory(std::uint64_t bytes) noexcept;  ///< of all that `make` made and that is still mapped here
 
   /// Host memory that is registered now, bytes.
   [[nodiscard]] std::uint64_t registered_bytes() const;
