@@ -1,5 +1,7 @@
 #include "tests/unit/tiers/blocks/node_fixture.hpp"
 
+#include <sys/mman.h>
+
 #include <cstdlib>
 #include <cstring>
 
@@ -141,7 +143,7 @@ bool node::pump() {
     any = true;
     for (slab_request& request : requests) {
       if (request.what == slab_request::kind::drop) {
-        request.memory.file().punch(0, request.memory.size());
+        if (request.memory.is_host()) request.memory.file().punch(0, request.memory.size());
         request.memory = {};
         slabs.erase({request.slab.instance, request.slab.index});
         if (on_drop) on_drop(request.slab);
@@ -160,10 +162,19 @@ bool node::pump() {
       }
       auto made = must(make_memory ? make_memory(request.slab) : make_slab_memory(request.slab, false, -1));
       slabs.insert_or_assign({request.slab.instance, request.slab.index}, kept_slab{request.slab, copy_of(made)});
-      tier->add_slab(request.slab, std::move(made));
+      tier->add_slab(request.slab, as_store_has_it(std::move(made)));
     }
   }
   return any;
+}
+
+memory::slab_mapping node::as_store_has_it(memory::segment memory) const {
+  if (options.bytes_are_host) return memory;
+  const std::size_t bytes = memory.size();
+  void* const at = ::mmap(nullptr, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (at == MAP_FAILED) std::abort();
+  return {std::shared_ptr<std::byte>(static_cast<std::byte*>(at), [bytes](std::byte* first) { ::munmap(first, bytes); }),
+          bytes, must(memory.fd().duplicate())};
 }
 
 std::vector<completion> node::run(batch work) {
@@ -193,7 +204,7 @@ std::uint64_t node::recover() {
     auto memory = open_slab_memory(must(kept.memory.fd().duplicate()), kept.memory.size());  // punched: it was given up
     std::optional<cenote::testing::scarce_address_space> scarce;
     if (slab_room) scarce.emplace(*slab_room);
-    if (!memory || !tier->recover_slab(kept.what, std::move(*memory))) refused.push_back(place);
+    if (!memory || !tier->recover_slab(kept.what, as_store_has_it(std::move(*memory)))) refused.push_back(place);
   }
   for (const auto& place : refused) slabs.erase(place);
   for (const auto& [number, kept] : sessions) must(tier->recover_session(number, kept.in, session(number), kept.uid));

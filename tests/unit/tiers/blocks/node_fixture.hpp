@@ -98,6 +98,9 @@ class node {
   std::map<session_number, kept_session> sessions;
 
  private:
+  /// Of a device it is an address that nobody may touch: clients have the memory itself.
+  [[nodiscard]] memory::slab_mapping as_store_has_it(memory::segment memory) const;
+
   memory::record_table records_;  ///< a mapping of our own
   instance_number next_instance_ = 1;
   session_number next_session_ = 1;
