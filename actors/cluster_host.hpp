@@ -14,6 +14,7 @@
 #include "actors/cluster_messages.hpp"
 #include "actors/guest_room.hpp"
 #include "actors/pulse.hpp"
+#include "cluster/guest.hpp"
 #include "transport/ucx/network.hpp"
 
 namespace cenote {

@@ -19,11 +19,12 @@ namespace cenote {
 
 struct dram_below_options {
   dram_tier_actor dram;
-  std::shared_ptr<device> on;
+  std::shared_ptr<cenote::device> on;
   std::string device;                        ///< its name, as device_spec::name
   std::uint32_t number = 1;                  ///< of the device's tier on this node, 1 to most_device_tiers
   std::uint64_t epoch = 0;                   ///< of the worker
   std::uint64_t window = 0;                  ///< bytes on their way down at once; 0: gpu::dram_guest's default
+  bool asks_tiers = false;                   ///< a tier below DRAM says what it holds only when it is asked
   data_path* path = nullptr;                 ///< runs what the device's threads have to say; null: CAF's scheduler does
   std::chrono::milliseconds drain_after{0};  ///< so long after its start no earlier worker's copy is under way any more
   /// Called once, by the actor: the device can't be trusted with memory any more, and counts as away.
@@ -47,10 +48,9 @@ class dram_below final : public dram_below_actor::base {
 
  private:
   void take_place(blocks::edge_number edge);
-  void bind(const blocks::instance_binding& instance);
   [[nodiscard]] caf::result<key_answer_ptr> locate(const key_query& asked);
   [[nodiscard]] caf::result<outcome> forget(const std::vector<blocks::removal>& removals);
-  [[nodiscard]] caf::result<outcome> pass_on(const std::vector<blocks::removal>& removals);
+  [[nodiscard]] caf::result<outcome> pass_on(const removals_ptr& removals);
   void tick();
   void say_lost(const std::string& why);
   [[nodiscard]] gpu::guest_hooks hooks();

@@ -13,11 +13,6 @@ namespace {
 
 constexpr std::uint32_t guest_pins = 65536;
 
-/// Epoch (high half) | number (low half), as of other sessions. One that is in use is refused by the tier.
-std::uint64_t guest_session_number(std::uint64_t epoch, std::uint32_t count) noexcept {
-  return (epoch << 32U) | (first_guest_session + count % (0U - first_guest_session));
-}
-
 }  // namespace
 
 guest_keeper::behavior_type guest_keeper::make_behavior() {
@@ -28,8 +23,7 @@ guest_keeper::behavior_type guest_keeper::make_behavior() {
           case guest_order::kind::run: return run(order);
           case guest_order::kind::close:
             std::erase_if(late_, [&](const auto& each) { return each.second->session == order->session; });
-            request(dram_, caf::infinite, release_atom_v, order->session).then([](const outcome&) {});
-            return;
+            return release(order->session);
           case guest_order::kind::find_slabs:
             request(dram_, caf::infinite, places_atom_v, order->instance, order->slabs)
                 .then([this, order](const slab_places_ptr& found) { tell_([order, found] { order->found(*found); }); });
@@ -61,13 +55,15 @@ void guest_keeper::open(const guest_order_ptr& order) {
 /// The instance is there: gives it a session of the guest's.
 void guest_keeper::add(const guest_order_ptr& order, opened_instance& of) {
   const auto refuse = [&](error why) {
-    log_warn(logger("cluster"), "an instance of another node is refused",
+    log_warn(logger(options_.log.c_str()), "a guest's instance is refused",
              {{"instance", order->spec.id}, {"reason", why.describe()}});
     tell_([order, why = std::move(why)] { order->opened(std::unexpected(why)); });
   };
   if (const auto opened = of.status.get(); !opened) return refuse(opened.error());
+  const auto number = next_session();
+  if (!number) return refuse(error(error_code::limit_exceeded, "too many sessions of guests"));
   auto resources = std::make_shared<session_resources>();
-  resources->number = guest_session_number(epoch_, ++last_session_);
+  resources->number = *number;
   resources->instance = of.number;
   resources->client_name = "guest";
   resources->pid = ::getpid();
@@ -84,9 +80,16 @@ void guest_keeper::add(const guest_order_ptr& order, opened_instance& of) {
   session->number = resources->number;
   session->instance = of.number;
   session->keeps = resources;
+  enter(order, resources, session);
+}
+
+void guest_keeper::enter(const guest_order_ptr& order, const std::shared_ptr<session_resources>& resources,
+                         const cluster::guest_session_ptr& session) {
+  sessions_.insert(session->number);
   request(dram_, caf::infinite, open_atom_v, session_ptr(resources))
       .then(
           [this, order, session](const outcome& added) {
+            if (added.code != error_code::ok) sessions_.erase(session->number);
             tell_([order, session, added] {
               if (const auto opened = added.get(); !opened) return order->opened(std::unexpected(opened.error()));
               order->opened(session);
@@ -97,11 +100,27 @@ void guest_keeper::add(const guest_order_ptr& order, opened_instance& of) {
           });
 }
 
+void guest_keeper::release(std::uint64_t session) {
+  request(dram_, caf::infinite, release_atom_v, session).then([this, session](const outcome&) {
+    sessions_.erase(session);
+  });
+}
+
+/// Epoch (high half) | number (low half), as of other sessions. Nothing: all are in use.
+std::optional<std::uint64_t> guest_keeper::next_session() {
+  for (std::uint32_t tries = 0; tries < options_.numbers.count; ++tries) {
+    const std::uint32_t low = options_.numbers.first + ++last_session_ % options_.numbers.count;
+    const std::uint64_t number = (epoch_ << 32U) | low;
+    if (!sessions_.contains(number)) return number;
+  }
+  return std::nullopt;
+}
+
 /// Requests are numbered anew, so that those of all guests differ; their answers have the guest's numbers again.
 void guest_keeper::run(const guest_order_ptr& order) {
   auto work = std::make_shared<blocks::batch>();
   work->session = order->session;
-  work->is_guest = true;
+  work->is_guest = options_.is_of_others;
   work->entries = order->entries;
   const std::uint32_t first = next_request_;
   for (memory::submission& each : work->entries) each.request += first;

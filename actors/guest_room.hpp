@@ -1,4 +1,4 @@
-// The block tier as the guests of other nodes use it: sessions that belong to no process.
+// The block tier as guests use it, other nodes' and a device's tier: sessions that belong to no process.
 #pragma once
 
 #include <caf/all.hpp>
@@ -7,15 +7,17 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
 #include "actors/messages.hpp"
-#include "cluster/guest.hpp"
+#include "cluster/guest_room.hpp"
 
 namespace cenote {
 
-/// What the network's thread asks of a guest's actor.
+/// What a guest asks of its actor.
 struct guest_order {
   enum class kind : std::uint8_t { open, close, run, find_slabs };
   kind what{};
@@ -46,14 +48,26 @@ namespace cenote {
 using guest_actor =
     caf::typed_actor<caf::reacts_to<guest_atom, guest_order_ptr>, caf::reacts_to<answer_atom, completions_ptr>>;
 
-/// Makes the sessions of guests and carries out what they submit. What it has to say it says on the network's thread.
+/// How an actor of guests is told apart from others.
+struct guest_keeper_options {
+  guest_numbers numbers{};
+  bool is_of_others = true;  ///< guests of other nodes: tiers outside this machine have no part in what they do
+  std::string log = "cluster";
+};
+
+/// Makes the sessions of guests and carries out what they submit. What it has to say it says on the guest's thread.
 class guest_keeper final : public guest_actor::base {
  public:
-  /// Runs something on the network's thread; not at all once that has ended.
+  /// Runs something on the guest's thread; not at all once that has ended.
   using teller = std::function<void(std::function<void()>)>;
 
-  guest_keeper(caf::actor_config& config, dram_tier_actor dram, std::uint64_t epoch, teller tell)
-      : guest_actor::base(config), dram_(std::move(dram)), epoch_(epoch), tell_(std::move(tell)) {}
+  guest_keeper(caf::actor_config& config, dram_tier_actor dram, std::uint64_t epoch, teller tell,
+               guest_keeper_options options = {})
+      : guest_actor::base(config),
+        dram_(std::move(dram)),
+        epoch_(epoch),
+        tell_(std::move(tell)),
+        options_(std::move(options)) {}
 
   [[nodiscard]] const char* name() const override { return "guest"; }
   void on_exit() override { dram_ = nullptr; }
@@ -64,12 +78,18 @@ class guest_keeper final : public guest_actor::base {
  private:
   void open(const guest_order_ptr& order);
   void add(const guest_order_ptr& order, opened_instance& of);
+  void enter(const guest_order_ptr& order, const std::shared_ptr<session_resources>& resources,
+             const cluster::guest_session_ptr& session);
+  void release(std::uint64_t session);
+  [[nodiscard]] std::optional<std::uint64_t> next_session();
   void run(const guest_order_ptr& order);
 
   dram_tier_actor dram_;
   std::uint64_t epoch_;
   teller tell_;
+  guest_keeper_options options_;
   std::uint32_t last_session_ = 0;
+  std::set<std::uint64_t> sessions_;  ///< that the tier may have
   std::uint32_t next_request_ = 1;
   std::map<std::uint32_t, guest_order_ptr> late_;  ///< by their request's number
 };

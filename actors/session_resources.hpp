@@ -20,6 +20,18 @@ namespace cenote {
 /// Low halves of sessions' numbers from here on are of guests, which no client has: see actors/guest_room.hpp.
 inline constexpr std::uint32_t first_guest_session = 0xffff'0000;
 
+/// Low halves of the numbers of some guests' sessions.
+struct guest_numbers {
+  std::uint32_t first = first_guest_session;
+  std::uint32_t count = 0x8000;
+};
+inline constexpr std::uint32_t most_device_tiers = 16;
+/// Those of the way from a device's tier to DRAM; `tier`: 1 to most_device_tiers. The others are of other nodes.
+[[nodiscard]] constexpr guest_numbers guest_numbers_of(std::uint32_t tier) noexcept {
+  constexpr std::uint32_t each = 0x400;
+  return {0xffff'8000 + tier * each, each};
+}
+
 /// Immutable once the session is open, but for the shared memory itself. It lives until the last of its session actor,
 /// the DRAM tier and the server lets go.
 struct session_resources {

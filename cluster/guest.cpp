@@ -62,13 +62,6 @@ key_batch batch_of(const std::vector<std::byte>& keys, std::size_t width, std::s
 
 }  // namespace
 
-guest_session::guest_session(memory::index_memory its_index, memory::version_table its_versions,
-                             memory::session_memory view)
-    : index(std::move(its_index)),
-      versions(std::move(its_versions)),
-      slots(view.pin_slots()),
-      lookup(memory::index_reader(index.tables), versions, view, slots, memory::hint_reader(index.hints)) {}
-
 void guest::heard(peer::link_id from, frame_type type, std::uint64_t request, std::span<const std::byte> body) {
   switch (type) {
     case frame_type::bind: return bind(from, request, body);

@@ -18,55 +18,16 @@
 #include <utility>
 #include <vector>
 
+#include "cluster/guest_room.hpp"
 #include "cluster/pool.hpp"
 #include "cluster/recent_loans.hpp"
 #include "core/instance_spec.hpp"
 #include "memory/block_record.hpp"
-#include "memory/index.hpp"
 #include "memory/lookup.hpp"
-#include "memory/pin_slots.hpp"
 #include "memory/session_memory.hpp"
-#include "memory/version_table.hpp"
 #include "transport/peer/block_messages.hpp"
 
 namespace cenote::cluster {
-
-/// A session of the block tier, with what its reads need. Stays where it is.
-struct guest_session {
-  guest_session(memory::index_memory its_index, memory::version_table its_versions, memory::session_memory view);
-
-  std::uint64_t number = 0;
-  std::uint32_t instance = 0;
-  std::shared_ptr<const void> keeps{};  ///< the memory behind `view`
-  memory::index_memory index;
-  memory::version_table versions;
-  memory::pin_slots slots;
-  memory::lookup lookup;
-};
-using guest_session_ptr = std::shared_ptr<guest_session>;
-
-/// What a guest asks of the block tier. No call waits; each `then` is called once, on the network's thread, unless that
-/// has ended.
-class guest_room {
- public:
-  template <class... Answer>
-  using then = std::function<void(Answer...)>;
-
-  guest_room() = default;
-  guest_room(const guest_room&) = delete;
-  guest_room& operator=(const guest_room&) = delete;
-  virtual ~guest_room() = default;
-
-  /// Opens the instance, and makes it if there is none. Errors: those of an attach.
-  virtual void open(const instance_spec& spec, then<result<guest_session_ptr>> done) = 0;
-  virtual void close(std::uint64_t session) = 0;
-  /// Carries submissions out: tiers below hear of removals, tiers outside this machine do not. `late`: the completions
-  /// are those that come when the request is over, not when it was read.
-  virtual void run(std::uint64_t session, std::vector<memory::submission> entries, bool late,
-                   then<std::vector<memory::completion>> done) = 0;
-  virtual void find_slabs(std::uint32_t instance, std::vector<std::uint32_t> which,
-                          then<std::vector<memory::slab_place>> done) = 0;
-};
 
 struct guest_options {
   std::uint64_t window = std::uint64_t{64} << 20;  ///< bytes on their way to or from one node

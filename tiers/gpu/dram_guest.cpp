@@ -1,0 +1,195 @@
+// Instances, and what both ways have in common.
+#include "tiers/gpu/dram_guest.hpp"
+
+#include <algorithm>
+
+namespace cenote::gpu {
+
+// ---------------------------------------------------------------------------------------------- instances
+
+void dram_guest::bind(std::uint32_t number, instance_spec spec, std::shared_ptr<const instance_share> share) {
+  unbind(number);
+  auto made = std::make_shared<bound>();
+  made->number = number;
+  made->spec = std::move(spec);
+  made->share = std::move(share);
+  bound_.emplace(number, made);
+  if (made->share && !is_lost()) with_open(made, [](const result<void>&) {});
+  flush();
+}
+
+/// Its session ends when nothing of it is under way any more.
+void dram_guest::unbind(std::uint32_t number) {
+  const auto found = bound_.find(number);
+  if (found == bound_.end()) return;
+  const bound_ptr of = found->second;
+  bound_.erase(found);
+  for (const waiting_write& each : std::exchange(of->writes, {}))
+    outcomes_.push_back({.token = each.what.token, .what = transfer_result::dropped});
+  leaving_.push_back(of);
+  flush();
+}
+
+dram_guest::bound_ptr dram_guest::find(std::uint32_t number) const {
+  const auto found = bound_.find(number);
+  return found == bound_.end() || !found->second->share ? nullptr : found->second;
+}
+
+/// Calls at once if it is open; else when that is known.
+void dram_guest::with_open(const bound_ptr& of, std::function<void(const result<void>&)> then) {
+  if (of->session) return then({});
+  if (!of->is_opening && hooks_.now() < of->open_again_at)
+    return then(fail(error_code::closed, "DRAM has refused the instance a moment ago"));
+  of->when_open.push_back(std::move(then));
+  if (std::exchange(of->is_opening, true)) return;
+  room_.open(of->share->whole, [this, of](result<cluster::guest_session_ptr> how) { opened(of, std::move(how)); });
+}
+
+void dram_guest::opened(const bound_ptr& of, result<cluster::guest_session_ptr> how) {
+  of->is_opening = false;
+  if (how) {
+    of->session = std::move(*how);
+  } else {
+    of->open_again_at = hooks_.now() + open_again;
+    for (const waiting_write& each : std::exchange(of->writes, {})) {
+      ++counters_.dropped;
+      outcomes_.push_back({.token = each.what.token, .what = transfer_result::dropped});
+    }
+  }
+  const result<void> status = how ? result<void>() : std::unexpected(how.error());
+  for (const auto& each : std::exchange(of->when_open, {})) each(status);
+  pump_writes();
+  flush();
+}
+
+void dram_guest::close_unused() {
+  std::erase_if(leaving_, [&](const bound_ptr& each) {
+    if (each.use_count() > 1 || each->is_opening) return false;
+    if (each->session) room_.close(each->session->number);
+    return true;
+  });
+}
+
+// ---------------------------------------------------------------------------------------------- both ways
+
+std::uint64_t dram_guest::add(batches& to, batch what) {
+  const std::uint64_t serial = next_serial_++;
+  to.emplace(serial, std::move(what));
+  return serial;
+}
+
+void dram_guest::end(moving& one, transfer_result what) {
+  if (std::exchange(one.is_told, true)) return;
+  outcomes_.push_back({.token = one.what.token, .what = what});
+  counters_.dropped += what == transfer_result::dropped ? 1 : 0;
+  counters_.missing += what == transfer_result::missing ? 1 : 0;
+  counters_.failed += what == transfer_result::failed ? 1 : 0;
+}
+
+void dram_guest::end_all(batch& of, transfer_result what) {
+  for (moving& each : of.blocks) end(each, what);
+}
+
+std::vector<std::uint32_t> dram_guest::slabs_of(const batch& of) const {
+  std::vector<std::uint32_t> slabs;
+  slabs.reserve(of.blocks.size());
+  for (const moving& each : of.blocks) slabs.push_back(each.block.slab());
+  std::ranges::sort(slabs);
+  slabs.erase(std::unique(slabs.begin(), slabs.end()), slabs.end());
+  return slabs;
+}
+
+/// Where the part of the device lies in the block. Null: its slab is not what it should be.
+std::byte* dram_guest::part_in(const batch& of, const moving& one, std::span<const memory::slab_place> slabs) {
+  const group_spec& group = of.of->whole(of.group);
+  const auto slab = std::ranges::find(slabs, one.block.slab(), &memory::slab_place::index);
+  const std::uint64_t number = one.block.block();
+  if (slab == slabs.end() || number >= slab->count || slab->stride != group.stride()) return nullptr;
+  if (one.what.memory.size() < of.of->part_bytes(of.group)) return nullptr;
+  return slab->memory + slab->stride * number + group.part_offset(of.of->part(of.group));
+}
+
+/// A copy that is refused may have been begun in part: its end is waited for as well.
+dram_guest::begun dram_guest::begin_copy(stream_ref& on, std::span<const copy_run> runs,
+                                         std::function<void(bool is_done)> ended) {
+  if (device_.state() == standing::away) {
+    lose("the device is away");
+    return begun::refused;
+  }
+  if (!on) {
+    auto made = device_.make_stream();
+    if (!made) return begun::refused;
+    on = std::move(*made);
+  }
+  const auto copied = device_.copy(on, runs);
+  const auto point = device_.record(on);
+  if (!point) {
+    lose("the end of a copy is not to be known: " + point.error().describe());
+    return begun::unknown;
+  }
+  hooks_.when(*point, [this, is_begun = copied.has_value(), ended = std::move(ended)](const result<void>& how) {
+    ended(is_begun && how.has_value());
+    pump_writes();
+    flush();
+  });
+  return begun::under_way;
+}
+
+void dram_guest::lose(const std::string& why) {
+  if (is_lost()) return;
+  lost_ = why.empty() ? "it failed" : why;
+  for (const auto& [number, of] : bound_) {
+    for (const waiting_write& each : std::exchange(of->writes, {})) {
+      ++counters_.dropped;
+      outcomes_.push_back({.token = each.what.token, .what = transfer_result::dropped});
+    }
+  }
+  hooks_.lost(lost_);
+}
+
+void dram_guest::flush() {
+  close_unused();
+  if (!outcomes_.empty()) hooks_.ended(std::exchange(outcomes_, {}));
+}
+
+void dram_guest::advance(steady_time now) {
+  if (!is_lost() && device_.state() == standing::away) lose("the device is away");
+  const auto overdue = [&](const auto& in) {
+    std::vector<std::uint64_t> late;
+    for (const auto& [serial, each] : in) {
+      if (each.until <= now) late.push_back(serial);
+    }
+    return late;
+  };
+  for (const auto& [number, of] : bound_) {
+    while (!of->writes.empty() && of->writes.front().until <= now) {
+      ++counters_.dropped;
+      outcomes_.push_back({.token = of->writes.front().what.token, .what = transfer_result::dropped});
+      of->writes.pop_front();
+    }
+  }
+  for (const std::uint64_t serial : overdue(writes_)) write_is_overdue(serial);
+  for (const std::uint64_t serial : overdue(reads_)) read_is_overdue(serial);
+  for (const std::uint64_t serial : overdue(questions_)) answer_question(serial, 0, 0);
+  for (const std::uint64_t serial : overdue(removals_)) {
+    removals_.at(serial).open = 1;
+    settle(serial, fail(error_code::removal_pending, "DRAM has not answered whether it has forgotten"));
+  }
+  pump_writes();
+  flush();
+}
+
+guest_counters dram_guest::counters() const {
+  guest_counters all = counters_;
+  const auto count = [&](const batches& in) {
+    for (const auto& [serial, each] : in)
+      all.under_way += static_cast<std::uint64_t>(
+          std::ranges::count_if(each.blocks, [](const moving& one) { return !one.is_told; }));
+  };
+  count(writes_);
+  count(reads_);
+  for (const auto& [number, of] : bound_) all.under_way += of->writes.size();
+  return all;
+}
+
+}  // namespace cenote::gpu
