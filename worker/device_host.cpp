@@ -2,6 +2,7 @@
 
 #include <pthread.h>
 
+#include <algorithm>
 #include <array>
 #include <exception>
 #include <utility>
@@ -12,6 +13,7 @@
 #include "actors/instance_maker.hpp"
 #include "actors/prefetch.hpp"
 #include "actors/tier_options.hpp"
+#include "actors/tier_stack.hpp"
 #include "config/logging.hpp"
 #include "core/byte_io.hpp"
 #include "core/device_spec.hpp"
@@ -145,6 +147,8 @@ lower_tier device_host::make_below() {
   options.number = tier_;
   options.epoch = needs_.epoch;
   options.path = &needs_.path;
+  options.asks_tiers =
+      std::ranges::any_of(edges_of(*needs_.config), [](const blocks::edge_options& each) { return !each.hinted; });
   options.drain_after = spec ? drain_time(*spec, *needs_.config) : std::chrono::milliseconds(0);
   options.on_lost = [this](const std::string& why) { lost(why); };
   const auto made = needs_.system.spawn<dram_below>(std::move(options));

@@ -18,6 +18,7 @@
 #include "actors/cluster_host.hpp"
 #include "actors/consensus.hpp"
 #include "actors/data_path.hpp"
+#include "actors/gpu_messages.hpp"
 #include "actors/instance_maker.hpp"
 #include "actors/lower_tier_host.hpp"
 #include "actors/node.hpp"
@@ -48,6 +49,7 @@ class worker_system_config : public caf::actor_system_config {
     add_message_types<caf::id_block::cenote>();
     for (const lower_tier_kind& each : lower_tier_kinds()) each.add_messages(*this);
     add_cluster_messages(*this);
+    add_message_types<caf::id_block::cenote_gpu>();
     set("scheduler.policy", caf::atom("sharing"));  // stealing workers sleep in 50 us steps that no message interrupts
     set("scheduler.max-threads", std::max(2U, threads));
     set("scheduler.max-throughput", 300U);

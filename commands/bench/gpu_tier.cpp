@@ -16,8 +16,8 @@ namespace {
 
 constexpr std::size_t batch_blocks = 64;
 constexpr unsigned default_rounds = 20;
-constexpr std::uint64_t on_device = 512 * MiB;
-constexpr std::uint64_t in_dram = std::uint64_t{3} * GiB;  // all rounds' blocks stay there
+constexpr std::uint64_t device_capacity = 512 * MiB;
+constexpr std::uint64_t dram_capacity = std::uint64_t{3} * GiB;  // all rounds' blocks stay there
 constexpr auto patience = std::chrono::seconds(30);
 constexpr bound moved{bound::kind::ratio_at_least, 0.85};
 
@@ -151,8 +151,8 @@ result<void> run_size(const stage& at, const options& options, const std::string
 
 result<void> run_gpu_tier(const options& options, report& out) {
   const std::string device_name = options.device.empty() ? "sim:0" : options.device;
-  auto at = stage::open(options, in_dram,
-                        {fmt::format("gpu.devices=[\"{}\"]", device_name), fmt::format("gpu.capacity={}", on_device),
+  auto at = stage::open(options, dram_capacity,
+                        {fmt::format("gpu.devices=[\"{}\"]", device_name), fmt::format("gpu.capacity={}", device_capacity),
                          "prefetch.assumed_tokens_per_s=0"});
   if (!at) return std::unexpected(at.error());
   for (const std::uint64_t block_bytes : {2 * MiB, MiB}) {
