@@ -10,7 +10,7 @@ from pathlib import Path
 from . import errors
 
 ABI_MAJOR = 1
-ABI_MINOR = 7  # the oldest that has all we call
+ABI_MINOR = 8  # the oldest that has all we call
 WHOLE_BLOCK = -1
 WRITABLE, PRESENT, PENDING = 1, 2, 3
 APPEND = (1 << 64) - 1
@@ -48,6 +48,9 @@ class Options(ctypes.Structure):
         ("socket", c_char_p),
         ("token", c_char_p),
         ("client_name", c_char_p),
+        ("device", c_char_p),
+        ("part", c_uint32),
+        ("reserved", c_uint32),
     )
 
 
@@ -181,6 +184,7 @@ _SIGNATURES: dict[str, tuple[object, ...]] = {
     "cenote_event_wait": (c_void_p, c_uint64),
     "cenote_stream_wait": (c_void_p, c_void_p),
     "cenote_use_device": (c_void_p, c_void_p),
+    "cenote_session_device": (c_void_p, POINTER(c_void_p)),
     "cenote_release_after": (c_void_p, POINTER(c_uint32), c_size_t, c_void_p),
     "cenote_commit_after": (c_void_p, POINTER(Reserved), c_size_t, c_void_p),
     "cenote_gather": (POINTER(Strided), c_size_t, c_void_p, c_void_p, c_size_t, POINTER(CopyOptions)),

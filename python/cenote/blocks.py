@@ -42,6 +42,12 @@ class Layout:
             offset += size
         self.block_bytes = offset
 
+    def share_of(self, rank: int) -> Layout:
+        """What of a block lies on the device of a rank: its part, or the only one."""
+        number = 0 if len(self.parts) == 1 else rank
+        part, (_, _, size) = list(self.parts.items())[number]
+        return Layout(self.name, self.number, {part: size})
+
     def find(self, part: str) -> tuple[int, int, int]:
         try:
             return self.parts[part]
@@ -66,8 +72,9 @@ class _Window(Array):  # type: ignore[type-arg]  # Array[c_ubyte] is no class th
 class Core:
     """The C handle. Every view of the session's memory keeps it, so that none outlives its mapping."""
 
-    def __init__(self, handle: int) -> None:
+    def __init__(self, handle: int, device: str | None = None) -> None:
         self.handle = handle
+        self.device = device  # that the blocks lie on; None: they are host memory
         self.lingering: list[Held] = []  # ended, but somebody still looks at some of their blocks
 
     def __del__(self) -> None:
@@ -77,8 +84,17 @@ class Core:
         except Exception:  # the interpreter is ending, and the module is gone: so is the process, soon
             return
 
+    def check_reach(self) -> None:
+        """Before the processor reads or writes blocks."""
+        if self.device is not None:
+            raise InvalidArgument(
+                f"these blocks lie on {self.device}, where only the device reads and writes: "
+                "copy by a stream of Session.device, or use get and put"
+            )
+
     def window(self) -> _Window:
         """A fresh exporter: it lives until the last view made from it, or slice of one, is gone."""
+        self.check_reach()
         made = _Window.from_address(_BASE)
         made.core = self
         return made
@@ -107,6 +123,11 @@ class HeldBlock:
         -------
         memoryview
             Read-only, format "B", shape (bytes,); valid until Held.release().
+
+        Raises
+        ------
+        InvalidArgument
+            The blocks lie on a device.
         """
         held = self._held
         if part is None:
@@ -174,7 +195,7 @@ class Held(Sequence[HeldBlock]):
         Returns
         -------
         array of n unsigned 64-bit int
-            Addresses of read-only memory, valid until release().
+            Addresses of read-only memory, valid until release(); of a session on a device: for its streams.
         """
         offset = 0 if part is None else self._layout.find(part)[1]
         begins = self._raw[: self._count * lib.HELD_WORDS : lib.HELD_WORDS]
@@ -298,6 +319,11 @@ class Block:
         -------
         memoryview
             Writable, format "B", shape (bytes,); not to be written to after the commit.
+
+        Raises
+        ------
+        InvalidArgument
+            The block lies on a device, or that part was not reserved.
         """
         if part is None:
             offset, size = self._own_range()
@@ -315,7 +341,8 @@ class Block:
         return self._own_range()[1] if part is None else self._layout.find(part)[2]
 
     def address(self, part: str | None = None) -> int:
-        """Where view(part) begins, for cenote.copying; not to be written to after the commit."""
+        """Where view(part) begins, for cenote.copying; not to be written to after the commit. Of a session on a device:
+        for its streams."""
         if part is None:
             return int(self._raw.data) + self._own_range()[0]
         number, offset, _ = self._layout.find(part)

@@ -100,6 +100,8 @@ class Strides:
         for block in blocks:
             if block.part_bytes(part) != self.block_bytes:
                 raise InvalidArgument(f"the pieces have {self.block_bytes} bytes, the block {block.part_bytes(part)}")
+            if stream is None:
+                block._core.check_reach()
         addresses = array("Q", [block.address(part) for block in blocks])
         self._copy(lib.library.cenote_gather, indices, addresses, threads, stream, layer)
 
@@ -134,6 +136,8 @@ class Strides:
         """
         if held.part_bytes(part) != self.block_bytes:
             raise InvalidArgument(f"the pieces have {self.block_bytes} bytes, the blocks {held.part_bytes(part)}")
+        if stream is None:
+            held._core.check_reach()
         addresses = held.addresses(part)[first : first + len(indices)]
         self._copy(lib.library.cenote_scatter, indices, addresses, threads, stream, layer)
 

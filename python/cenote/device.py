@@ -38,6 +38,15 @@ class Device:
         self._raw = c_void_p()
         lib.check(lib.library.cenote_device_open(name.encode(), byref(self._raw)))
 
+    @classmethod
+    def _of_session(cls, name: str, handle: int) -> Device:
+        """The one that a session's blocks lie on."""
+        made = cls.__new__(cls)
+        made.name = name
+        made._raw = c_void_p()
+        lib.check(lib.library.cenote_session_device(handle, byref(made._raw)))
+        return made
+
     def stream(self) -> Stream:
         """A new stream."""
         made = c_void_p()

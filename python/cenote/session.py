@@ -25,6 +25,7 @@ Slot = Block | BlockState
 _MAX_BLOCK_BYTES = 1 << 30
 _MAX_TOKENS = 1 << 20  # of a block
 _MAX_PINS = 1 << 20
+_MAX_PARTS = 64
 _LONGEST_LOCATE = 3600.0  # seconds
 
 
@@ -175,6 +176,8 @@ def attach(
     *,
     deadline: float = 5.0,
     client_name: str | None = None,
+    device: str | None = None,
+    part: int = 0,
 ) -> Session:
     """Attaches to the node of this machine.
 
@@ -191,6 +194,13 @@ def attach(
         Seconds, more than 0 and at most 86,400: of every call that needs the node.
     client_name : str, optional
         Shown in `cenote status`; None: the process's name.
+    device : str, optional
+        The device that the blocks lie on, one of the node's `gpu.devices`: "cuda:GPU-<uuid>", "GPU-<uuid>" or
+        "sim:<number>". None: they are host memory. The spec is that of the whole instance all the same. Such blocks are
+        read and written by streams of `Session.device` alone; `get` and `put` copy.
+    part : int
+        With a device: the rank whose part of each block lies there, counted from 0. A group with one part has it for
+        all ranks.
 
     Returns
     -------
@@ -204,9 +214,13 @@ def attach(
         The instance exists with another spec; the message names the field.
     PermissionDenied, LimitExceeded
         This user may not attach, or has too many sessions.
+    Unsupported
+        The node keeps no blocks on that device, or this process cannot open it.
     """
     layouts = spec.layouts()
     raw = _raw_spec(spec, layouts)
+    if isinstance(part, bool) or not isinstance(part, int) or not 0 <= part < _MAX_PARTS:
+        raise InvalidArgument(f"part is {part!r}; it must be 0 to {_MAX_PARTS - 1}")
     if isinstance(max_pins, bool) or not isinstance(max_pins, int) or not 0 < max_pins <= _MAX_PINS:
         raise InvalidArgument(f"max_pins is {max_pins!r}; it must be 1 to {_MAX_PINS}")
     if not 0 < deadline <= 86400:
@@ -218,10 +232,14 @@ def attach(
         socket=None if socket is None else os.fsencode(socket),
         token=_text(token, "token"),
         client_name=_text(client_name, "client_name"),
+        device=_text(device or None, "device"),
+        part=part,
     )
     handle = c_void_p()
     lib.check(lib.library.cenote_attach(byref(raw), byref(options), byref(handle)))
-    return Session(spec, layouts, Core(handle.value or 0))
+    if device:
+        layouts = {name: layout.share_of(part) for name, layout in layouts.items()}
+    return Session(spec, layouts, Core(handle.value or 0, device or None))
 
 
 class Session:
@@ -231,6 +249,7 @@ class Session:
         self.spec = spec
         self._layouts = layouts
         self._open: Core | None = core
+        self._device: Device | None = None
 
     # ---- reading
 
@@ -687,6 +706,15 @@ class Session:
         completed = c_uint64()
         lib.check(lib.library.cenote_commit(self._handle, raw, len(raw), byref(completed)))
         return completed.value
+
+    @property
+    def device(self) -> Device | None:
+        """The device that this session's blocks lie on, whose streams may work on them; None: they are host memory, and
+        use_device() is wanted first."""
+        core = self._core
+        if self._device is None and core.device is not None:
+            self._device = Device._of_session(core.device, core.handle)
+        return self._device
 
     def use_device(self, device: Device) -> None:
         """Must be called before `device` works on this session's blocks: their memory is registered with it in the

@@ -332,13 +332,13 @@ ATTACH = wire.encode_attach(wire.encode_spec("wire", {"full": {"kv": 4096}}), mi
 
 
 @pytest.mark.sanitizer
-@pytest.mark.parametrize(("major", "minor"), [(0, 1), (2, 0), (2, 1), (65535, 65535), (1, 8)])
+@pytest.mark.parametrize(("major", "minor"), [(0, 1), (2, 0), (2, 1), (65535, 65535), (1, 9)])
 def test_another_protocol_version_is_refused_with_both_versions(shared_node: Node, major: int, minor: int) -> None:
     with wire.Link(shared_node.socket) as link, pytest.raises(wire.Refused) as why:
         link.ask(wire.ATTACH, ATTACH, major=major, minor=minor)
     assert why.value.code == 6
     assert f"{major}.{minor}" in why.value.message
-    assert "1.7" in why.value.message
+    assert "1.8" in why.value.message
     assert "update" in why.value.message
 
 

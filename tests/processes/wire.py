@@ -17,7 +17,7 @@ from typing import Any
 
 FRAME = struct.Struct("<IHHHHIII")  # magic, major, minor, type, flags, size, request, spare
 MAGIC = 0x50544E43
-MAJOR, MINOR = 1, 7
+MAJOR, MINOR = 1, 8
 FAILURE, ATTACH, ATTACH_REPLY, REATTACH, REATTACH_REPLY, SLABS, SLABS_REPLY, DETACH, DONE, ADMIN, ADMIN_REPLY = range(
     1, 12
 )
@@ -99,13 +99,17 @@ def encode_attach(
     name: str | bytes = "raw",
     call: int = 0,
     *,
+    device: str = "",
+    part: int = 0,
     minor: int = MINOR,
 ) -> bytes:
     """`spec`: of encode_spec()."""
     out = spec + struct.pack("<I", pins) + text(token)
     if minor >= 1:
         out += text(name)
-    return out + (struct.pack("<Q", call) if minor >= 4 else b"")
+    if minor >= 4:
+        out += struct.pack("<Q", call)
+    return out + (text(device) + struct.pack("<I", part) if minor >= 8 else b"")
 
 
 def encode_reattach(
