@@ -117,8 +117,6 @@ void dram_below::take_place(blocks::edge_number edge) {
 }
 
 void dram_below::say_lost(const std::string& why) {
-  log_error(logger("gpu"), "a device is not to be trusted with memory any more",
-            {{"device", options_.device}, {"reason", why}});
   if (above_) send(above_, standing_atom_v, edge_, false);
   if (options_.on_lost) options_.on_lost(why);
 }

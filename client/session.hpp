@@ -38,7 +38,7 @@ namespace cenote::client {
 
 struct session_options {
   instance_spec spec;             ///< of the whole instance
-  std::string device;             ///< that the blocks lie on, see core/device_spec.hpp; empty: they are host memory
+  std::string device{};           ///< that the blocks lie on, see core/device_spec.hpp; empty: they are host memory
   std::uint32_t part = 0;         ///< with a device: the rank whose part of each block lies there
   std::string socket;             ///< empty: default_socket_path()
   std::string token;              ///< empty: none
