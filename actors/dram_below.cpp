@@ -3,7 +3,6 @@
 #include <utility>
 
 #include "actors/promise_guard.hpp"
-#include "config/logging.hpp"
 
 namespace cenote {
 
