@@ -235,9 +235,9 @@ BOOST_AUTO_TEST_CASE(a_device_that_the_node_lost_ends_every_call) {
 }
 
 BOOST_AUTO_TEST_CASE(a_put_that_ends_late_keeps_its_blocks_but_a_close_waits_for_it_and_the_node_may_use_them_then) {
-  fixture test(100ms);
+  fixture test(300ms);
   must(test.put(0, 1));
-  test.sim->set_delay(400ms);
+  test.sim->set_delay(900ms);
   BOOST_TEST((code_of(test.put(100, 4)) == error_code::deadline_exceeded));
   BOOST_TEST(test.session->device_works());
   BOOST_TEST(test.taken_grants() == 4U);
@@ -248,9 +248,9 @@ BOOST_AUTO_TEST_CASE(a_put_that_ends_late_keeps_its_blocks_but_a_close_waits_for
 }
 
 BOOST_AUTO_TEST_CASE(a_get_that_ends_late_keeps_its_pins_until_then_and_changes_nothing_of_the_callers) {
-  fixture test(100ms);
+  fixture test(300ms);
   must(test.put(0, 4));
-  test.sim->set_delay(400ms);
+  test.sim->set_delay(900ms);
   BOOST_TEST((code_of(test.get(0, 4)) == error_code::deadline_exceeded));
   BOOST_TEST(must(test.session->stats()).pins_in_use == 4U);
   const std::uint32_t slot = 0;
@@ -263,7 +263,7 @@ BOOST_AUTO_TEST_CASE(a_get_that_ends_late_keeps_its_pins_until_then_and_changes_
 }
 
 BOOST_AUTO_TEST_CASE(calls_whose_event_is_lost_end_at_their_deadline_and_a_close_gives_nothing_back) {
-  fixture test(100ms);
+  fixture test(300ms);
   must(test.put(0, 4));
   test.sim->lose_next_event();
   BOOST_TEST((code_of(test.put(100, 4)) == error_code::deadline_exceeded));
