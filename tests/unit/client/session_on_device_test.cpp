@@ -5,12 +5,17 @@
 #include <unistd.h>
 
 #include <chrono>
+#include <cstdlib>
+#include <filesystem>
 #include <memory>
 #include <thread>
 
+#include "client/c_api_support.hpp"
 #include "device/sim.hpp"
 #include "tests/support/wrapped_sim.hpp"
 #include "tests/unit/client/session_fixture.hpp"
+#include "transport/local/attach.hpp"
+#include "transport/local/socket.hpp"
 
 namespace session_on_device_test {
 
@@ -319,6 +324,59 @@ BOOST_AUTO_TEST_CASE(an_attach_says_what_is_wrong_with_its_device_before_it_asks
   BOOST_TEST((attach("gpu", 0) == error_code::invalid_argument));
   BOOST_TEST((attach("sim:0", 2) == error_code::invalid_argument));
   BOOST_TEST((attach("sim:0", 1) == error_code::not_running));
+}
+
+BOOST_AUTO_TEST_CASE(an_attach_sends_the_whole_spec_and_the_devices_name_without_what_is_the_clients_own) {
+  std::string folder = (std::filesystem::temp_directory_path() / "cenote-test-XXXXXX").native();
+  BOOST_REQUIRE(::mkdtemp(folder.data()) != nullptr);
+  auto listener = must(local::listen_at(folder + "/node.sock"));
+  client::session_options options;
+  options.socket = folder + "/node.sock";
+  options.deadline = patience;
+  options.spec.id = "test";
+  options.spec.tokens_per_block = 16;
+  options.spec.groups.push_back({.name = "default", .parts = {{"rank0", part_bytes}, {"rank1", part_bytes}}});
+  options.device = "sim:007,lose=1000";
+  options.part = 1;
+  error_code said = error_code::ok;
+  std::thread attaching([&] { said = code_of(client::session::attach(options)); });
+  unique_fd caller;
+  while (!caller) {
+    if (auto came = must(local::accept_one(listener.get()))) caller = std::move(*came);
+    std::this_thread::yield();
+  }
+  const auto until = std::chrono::steady_clock::now() + patience;
+  const auto asked = must(local::receive_frame(caller.get(), until));
+  const auto request = must(local::decode_attach(asked.payload, asked.header.minor));
+  const error why(error_code::unsupported, "no blocks are kept there");
+  must(local::send_frame(caller.get(), local::reply_to(asked.header, local::frame_type::failure),
+                         local::encode_failure(why), {}, until));
+  attaching.join();
+  std::filesystem::remove_all(folder);
+  BOOST_TEST((said == error_code::unsupported));
+  BOOST_TEST(request.device == "sim:7");
+  BOOST_TEST(request.part == 1U);
+  BOOST_TEST(request.spec.id == "test");
+  BOOST_TEST(request.spec.groups.front().parts.size() == 2U);
+}
+
+BOOST_AUTO_TEST_CASE(the_c_abi_hands_out_the_device_of_a_session_and_no_other) {
+  fixture test;
+  cenote_session on_device{std::move(test.session)};
+  cenote_device* own = nullptr;
+  cenote_stream* stream = nullptr;
+  BOOST_TEST(cenote_session_device(&on_device, &own) == CENOTE_OK);
+  BOOST_TEST(own->impl == test.sim);
+  BOOST_TEST(cenote_stream_open(own, &stream) == CENOTE_OK);
+  BOOST_TEST(cenote_use_device(&on_device, own) == CENOTE_OK);
+  BOOST_TEST(cenote_release_after(&on_device, nullptr, 0, stream) == CENOTE_OK);
+  cenote_device_free(own);  // what still needs it keeps it
+  cenote_stream_free(stream);
+
+  testing::session_fixture host;
+  cenote_session on_host{std::move(host.session)};
+  BOOST_TEST(cenote_session_device(&on_host, &own) == CENOTE_INVALID_ARGUMENT);
+  BOOST_TEST(own == nullptr);
 }
 
 BOOST_AUTO_TEST_SUITE_END()
