@@ -256,6 +256,7 @@ void dram_tier::bind_instances() {
       auto binding = std::make_shared<blocks::instance_binding>();
       binding->number = each.number;
       binding->spec = each.spec;
+      binding->share = each.share;
       if (edge != hinted) {
         send(below_[edge].actor, bind_atom_v, std::move(binding));
         continue;

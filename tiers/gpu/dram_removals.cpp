@@ -105,8 +105,7 @@ std::vector<std::uint64_t> dram_guest::stop(bound& of, const blocks::removal& wh
   std::vector<std::uint64_t> late;
   std::erase_if(of.writes, [&](const waiting_write& each) {
     if (!names(what, each.what.key)) return false;
-    ++counters_.dropped;
-    outcomes_.push_back({.token = each.what.token, .what = transfer_result::dropped});
+    conclude(each.what, transfer_result::dropped);
     return true;
   });
   for (auto& [serial, each] : writes_) {

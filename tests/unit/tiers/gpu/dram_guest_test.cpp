@@ -11,9 +11,9 @@
 #include <mutex>
 #include <utility>
 
-#include "device/sim.hpp"
 #include "memory/instance_memory.hpp"
 #include "memory/lower_hints.hpp"
+#include "tests/support/wrapped_device.hpp"
 #include "tests/unit/tiers/blocks/node_fixture.hpp"
 
 namespace {
@@ -172,7 +172,10 @@ struct world {
                              [this](const event_ref& event, std::function<void(result<void>)> then) {
                                ++copies;
                                sim->when(event, [this, then = std::move(then)](const result<void>& how) {
-                                 events.push([then, how] { then(how); });
+                                 events.push([this, then, how] {
+                                   sim->is_away |= goes_with_copy;
+                                   then(how);
+                                 });
                                });
                              },
                          .lost = [this](const std::string& why) { lost.push_back(why); },
@@ -248,6 +251,8 @@ struct world {
     const transfer one = transfer_of(token, i, key, rank);
     guest->fetch(std::span(&one, 1));
   }
+  /// With the first one the device goes.
+  void fail_copies() { sim->fails_copies = goes_with_copy = true; }
   [[nodiscard]] bool has_ended(std::uint64_t token) const { return ended.contains(token); }
   [[nodiscard]] bool is(std::uint64_t token, transfer_result what) const {
     return has_ended(token) && ended.at(token) == what;
@@ -287,7 +292,7 @@ struct world {
     return all;
   }
 
-  std::unique_ptr<sim_device> sim = std::make_unique<sim_device>();
+  std::unique_ptr<cenote::testing::wrapped_device> sim = std::make_unique<cenote::testing::wrapped_device>();
   device_memory memory = std::move(*sim->make(places * part_stride));
   node at;
   stepped_room room;
@@ -298,6 +303,7 @@ struct world {
   std::vector<std::string> lost;
   std::vector<result<std::uint64_t>> forgot, stopped;
   int copies = 0, copies_ended = 0;
+  bool goes_with_copy = false;
   std::unique_ptr<gpu::dram_guest> guest;
 
  private:
@@ -693,7 +699,7 @@ BOOST_AUTO_TEST_CASE(a_removal_by_dram_is_answered_when_what_was_finished_behind
 
 BOOST_AUTO_TEST_CASE(a_copy_to_dram_that_fails_leaves_no_block_there) {
   world all;
-  all.sim->fail_work();
+  all.fail_copies();
   all.write(1, 0, 100);
   all.settle();
   BOOST_TEST(all.is(1, transfer_result::failed));
@@ -707,7 +713,7 @@ BOOST_AUTO_TEST_CASE(a_copy_to_dram_that_fails_leaves_no_block_there) {
 BOOST_AUTO_TEST_CASE(a_copy_from_dram_that_fails_is_no_read) {
   world all;
   all.host().put(key_of(100));
-  all.sim->fail_work();
+  all.fail_copies();
   all.fetch(1, 0, 100);
   all.settle();
   BOOST_TEST(all.is(1, transfer_result::failed));
@@ -715,10 +721,57 @@ BOOST_AUTO_TEST_CASE(a_copy_from_dram_that_fails_is_no_read) {
   BOOST_TEST(all.guest->counters().read == 0U);
 }
 
+BOOST_AUTO_TEST_CASE(a_copy_that_fails_without_the_device_leaves_its_place_free) {
+  world all;
+  all.sim->fails_copies = true;
+  all.write(1, 0, 100);
+  all.host().put(key_of(101));
+  all.fetch(2, 1, 101);
+  all.settle();
+  BOOST_TEST(all.is(1, transfer_result::failed));
+  BOOST_TEST(all.is(2, transfer_result::failed));
+  BOOST_TEST((all.read(100) == look::miss));
+  BOOST_TEST(all.lost.empty());
+  BOOST_TEST(all.at.status().pending == 0U);
+  ++all.at.now;
+  all.at.tier->tick(all.at.now);
+  BOOST_TEST(all.pins() == 0U);
+}
+
+BOOST_AUTO_TEST_CASE(a_copy_that_was_refused_may_have_begun_and_is_waited_for) {
+  world all;
+  all.sim->refuses_copies = true;
+  all.write(1, 0, 100);
+  all.settle_until_copying();
+  while (all.room.step()) continue;
+  BOOST_TEST(!all.has_ended(1));
+  BOOST_TEST(all.at.status().pending == 1U);
+  all.settle();
+  BOOST_TEST(all.is(1, transfer_result::failed));
+  BOOST_TEST(all.at.status().pending == 0U);
+  BOOST_TEST(all.lost.empty());
+}
+
+BOOST_AUTO_TEST_CASE(a_copy_whose_end_cannot_be_asked_for_never_ends) {
+  world all;
+  all.host().put(key_of(101));
+  all.sim->refuses_events = true;
+  all.write(1, 0, 100);
+  all.settle();
+  BOOST_TEST(all.lost.size() == 1U);
+  BOOST_TEST(!all.has_ended(1));
+  BOOST_TEST(all.at.status().pending == 1U);
+  all.now += std::chrono::hours(1);
+  all.guest->advance(all.now);
+  BOOST_TEST(!all.has_ended(1));
+  all.fetch(2, 1, 101);
+  BOOST_TEST(all.is(2, transfer_result::missing));
+}
+
 BOOST_AUTO_TEST_CASE(a_device_that_is_lost_is_given_nothing_and_still_forgets) {
   world all;
   all.host().put(key_of(100));
-  all.sim->fail_work();
+  all.fail_copies();
   all.write(1, 0, 101);
   all.settle();
   BOOST_TEST(all.guest->is_lost());
@@ -745,11 +798,7 @@ BOOST_AUTO_TEST_CASE(a_device_that_is_lost_is_given_nothing_and_still_forgets) {
 BOOST_AUTO_TEST_CASE(a_device_that_failed_by_itself_is_lost_with_the_next_look) {
   world all;
   all.settle();
-  all.sim->fail_work();
-  const auto stream = all.sim->make_stream().value();
-  const copy_run run{all.place(0), all.place(1), part_bytes};
-  BOOST_REQUIRE(all.sim->copy(stream, std::span(&run, 1)));
-  BOOST_TEST(!await(*all.sim, all.sim->record(stream).value(), limit));
+  all.sim->is_away = true;
   all.guest->advance(all.now);
   BOOST_TEST(all.lost.size() == 1U);
 }
@@ -757,7 +806,7 @@ BOOST_AUTO_TEST_CASE(a_device_that_failed_by_itself_is_lost_with_the_next_look) 
 BOOST_AUTO_TEST_CASE(a_write_whose_end_is_never_heard_of_never_ends_and_its_place_is_not_used_again) {
   world all;
   all.settle();
-  all.sim->lose_next_event();
+  all.sim->sim.lose_next_event();
   all.write(1, 0, 100);
   all.settle_until_copying();
   all.now += gpu::dram_guest::transfer_limit;
@@ -777,7 +826,7 @@ BOOST_AUTO_TEST_CASE(a_read_whose_end_is_never_heard_of_never_ends_and_stays_pin
   world all;
   all.host().put(key_of(100));
   all.settle();
-  all.sim->lose_next_event();
+  all.sim->sim.lose_next_event();
   all.fetch(1, 0, 100);
   all.settle_until_copying();
   all.now += gpu::dram_guest::transfer_limit;
