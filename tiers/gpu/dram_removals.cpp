@@ -69,6 +69,9 @@ std::vector<blocks::removal> dram_guest::stop_writing(const std::vector<blocks::
       translated.push_back({.instance = number, .all = each.all, .keys = each.keys});
       stop_and_undo(serial, of, each);
     }
+    for (const bound_ptr& of : leaving_) {
+      if (is_meant_by_dram(*of, each)) stop_and_undo(serial, of, each);
+    }
   }
   settle(serial, 0);
   flush();

@@ -132,7 +132,6 @@ void dram_guest::reserved(std::uint64_t serial, const std::vector<completion>& h
     end(each, kind == completion_kind::present ? transfer_result::done : transfer_result::dropped);
     return true;
   });
-  give_back(of, transfer_result::dropped, true);
   if (erase_if_empty(serial)) return;
   of.at = stage::placing;
   of.until = hooks_.now() + transfer_limit;

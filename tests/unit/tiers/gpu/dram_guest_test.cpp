@@ -392,6 +392,7 @@ BOOST_AUTO_TEST_CASE(a_block_that_dram_has_is_not_copied) {
   all.settle();
   BOOST_TEST(all.is(1, transfer_result::done));
   BOOST_TEST(all.copies == 0);
+  BOOST_TEST(std::ranges::count(all.room.carried, "reserve") == 0);
   BOOST_TEST(all.guest->counters().present == 1U);
 }
 
@@ -520,6 +521,7 @@ void remove_before(const std::string& stage) {
   all.settle_until(stage);
   all.forget(world::removal_of(world::number_of(0), 100));
   BOOST_TEST(all.forgot.empty());
+  BOOST_TEST(all.room.awaits("remove") == (stage != "finish"));  // behind the finish, whatever the order of answers
   all.settle();
   BOOST_TEST(all.is(1, transfer_result::dropped));
   BOOST_TEST(all.is(2, transfer_result::done));
@@ -695,6 +697,17 @@ BOOST_AUTO_TEST_CASE(a_removal_by_dram_is_answered_when_what_was_finished_behind
   BOOST_TEST((all.read(100) == look::miss));
 }
 
+BOOST_AUTO_TEST_CASE(what_dram_removes_is_not_written_to_it_by_an_instance_that_was_given_up) {
+  world all;
+  all.write(1, 0, 100);
+  all.settle_until_copying();
+  all.guest->unbind(world::number_of(0));
+  BOOST_TEST(all.stop_writing(world::removal_of(all.host().in, 100)).empty());
+  all.settle();
+  BOOST_TEST(all.is(1, transfer_result::dropped));
+  BOOST_TEST((all.read(100) == look::miss));
+}
+
 // ---- a device that fails
 
 BOOST_AUTO_TEST_CASE(a_copy_to_dram_that_fails_leaves_no_block_there) {
@@ -862,6 +875,7 @@ BOOST_AUTO_TEST_CASE(a_write_that_dram_does_not_answer_is_dropped_in_time_and_it
     BOOST_TEST(all.is(1, transfer_result::dropped), stage);
     all.settle();
     BOOST_TEST(all.at.status().pending == 0U, stage);
+    if (stage != "finish") BOOST_TEST(all.copies == 0, stage);  // its memory is somebody else's by now
     BOOST_TEST(all.lost.empty());
   }
 }
