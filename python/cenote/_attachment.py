@@ -51,10 +51,12 @@ class Attachment:
         prepare: Callable[[Session], None] = lambda session: None,
         device: str | None = None,
         part: int = 0,
+        tells: bool = True,
     ) -> None:
         """`prepare` is called with each new session before anybody has it. `deadline`, `retry`: seconds, of every call
         and between two attempts to attach. Attempts that go wrong for another reason than an absent node (a refused
-        token, a node that does not answer) come less and less often. `device`, `part`: as of attach()."""
+        token, a node that does not answer) come less and less often. `device`, `part`: as of attach().
+        `tells`: whether it says in the log how it goes; else another one of the same does."""
 
         def attach_now() -> Session:
             session = attach(
@@ -72,6 +74,7 @@ class Attachment:
         self._next_attempt = 0.0
         self._pause = retry
         self._said = ""  # the last thing that was logged: a state is told once
+        self._tells = tells
         self._words = _OF_NODE if device is None else _Words(*(each.format(device) for each in _OF_DEVICE))
         self._closed = False
 
@@ -131,7 +134,7 @@ class Attachment:
     def _say(self, what: str, level: int) -> None:
         if what != self._said:
             self._said = what
-            logger.log(level, "%s", what)
+            logger.log(level if self._tells else logging.DEBUG, "%s", what)
 
     def _begin_anew(self) -> None:
         """In a forked child: the parent's session and lock are the parent's."""

@@ -33,10 +33,12 @@ class Connection:
         prepare: Callable[[Session], None] = lambda session: None,
         pool: str | None = None,
         part: int = 0,
+        tells: bool = True,
     ) -> None:
         """`deadline`: seconds, of calls that need the node. `device`: works on the session's blocks. `node`: which of
         the nodes that the engine's ranks use. `prepare`: called with each new session, before anybody has it. `pool`:
-        the device that the session's blocks lie on, with their part of number `part`; None: they are in DRAM."""
+        the device that the session's blocks lie on, with their part of number `part`; None: they are in DRAM.
+        `tells`: as of Attachment."""
 
         def prepare_all(session: Session) -> None:
             if device is not None:
@@ -54,6 +56,7 @@ class Connection:
             prepare=prepare_all,
             device=pool,
             part=part,
+            tells=tells,
         )
         self._session = self._attachment.session()
         self._ended = False

@@ -211,6 +211,7 @@ class Scheduler:
                 name="vllm-scheduler",
                 prepare=prepare,
                 pool=settings.device,
+                tells=False,  # the worker's session does
             ),
             lambda device: None,
         )
