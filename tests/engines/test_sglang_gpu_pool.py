@@ -201,3 +201,21 @@ def test_an_option_that_cannot_be_used_is_refused_with_a_sentence(
     monkeypatch.delenv("CENOTE_TEST_DEVICE", raising=False)
     with pytest.raises(ValueError, match=says):
         backend_of(None, host_pool(False, "page_first"), **extra)
+
+
+def test_calls_end_at_their_deadline_when_the_node_hangs(start_sglang_node: StartNode, backend_of: Attach) -> None:
+    node = ready(start_sglang_node(*gpu()))
+    pool = host_pool(False, "page_first")
+    backend = backend_of(node, pool, deadline=0.8, **POOL)
+    keys = names(8)
+    assert all(set_v1(backend, keys, list(range(8))))
+    until("DRAM has them, too", lambda: all(host_of(backend).exists(raw(keys))))
+    with node.worker_stopped():
+        assert backend.batch_exists(keys) == 8  # shared memory asks nobody
+        assert get_v1(backend, keys, list(range(20, 28))) == [True] * 8
+        assert set_v1(backend, names(40), list(range(40))) == [False] * 40
+        assert near_of(backend) is None, "it is left alone for a while"
+        assert set_v1(backend, keys, list(range(8))) == [True] * 8, "it is there already"
+    until("sets work again", lambda: all(set_v1(backend, names(2), [1, 2])))
+    until("the device is used again", lambda: near_of(backend) is not None, limit=20)
+    assert backend.batch_exists(keys) == 8

@@ -101,10 +101,19 @@ def test_a_device_that_fails_in_the_node_costs_no_token_and_dram_serves(
     until("the device is away", lambda: on_device(node)["state"] == "away")
     until("the engine noticed", lambda: LOST in engine.log_text())
     assert engine.call("forget")
-    assert engine.tokens(PROMPTS) == expected  # what had not come to DRAM is stored there now
-    check_warm(engine, expected)
-    every, near = loaded(engine)
-    assert every > near
+    # What the device was writing to DRAM stays set aside there. All else is stored in DRAM now, and found there.
+    assert engine.tokens(PROMPTS) == expected
+    _, near = loaded(engine)
+    another = prompt(300, 7)
+    (computed,) = engine.generate([another])
+    assert computed["cached"] == 0
+    for each, right in ((another, computed["tokens"]), *zip(PROMPTS, expected, strict=True)):
+        assert engine.call("forget")
+        (answer,) = engine.generate([each])
+        assert answer["tokens"] == right
+        assert each is not another or answer["cached"] == 288
+    every, still = loaded(engine)
+    assert every >= still + 9 and still == near
     assert engine.log_text().count(LOST) == 1
     engine.stop()
 

@@ -67,7 +67,7 @@ class Pool:
                 spec,
                 socket=settings.socket,
                 token=settings.token,
-                deadline=min(DEADLINE, settings.deadline / 2),  # the other half is DRAM's
+                deadline=min(DEADLINE, settings.deadline / 4),  # DRAM may have to do in the same call
                 max_pins=2 * settings.hold_pages + 1024,
                 client_name="sglang",
                 prepare=prepare,

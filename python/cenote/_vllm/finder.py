@@ -86,7 +86,7 @@ class Finder:
     def pin(self, session: Session, offer: Offer) -> None:
         """What is there now."""
         if len(self.groups) == 1:
-            held = acquire(self.near, session, offer.keys)
+            held = acquire(self.near, session, offer.keys, self.groups[0].name)
             offer.held, offer.starts, offer.count = [held], [0], len(held)
             return
         prefix = self._prefix(offer)
