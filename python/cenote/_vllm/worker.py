@@ -9,6 +9,7 @@ its own copy only, and what a step computes is saved layer by layer as it goes.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import logging
 import queue
@@ -356,6 +357,7 @@ class Worker:
             strides.scatter(blocks, run.held, self._part, stream=streams.loading)
         except CenoteError as why:
             if run.is_near:  # the session in DRAM is as it was
+                self._streams_failed(streams, why)
                 raise DeviceLost(str(why)) from why
             raise
         finally:  # before the pins end, and the engine has its blocks again
@@ -436,7 +438,8 @@ class Worker:
             streams.after_engine(streams.loading)  # it may still read what these blocks held before
         for layer in range(strides.layers):
             for blocks, held, streams in jobs:
-                strides.scatter(blocks, held, self._part, stream=streams.loading, layer=layer)
+                with self._refusing(streams):
+                    strides.scatter(blocks, held, self._part, stream=streams.loading, layer=layer)
             step.events.append([(streams, streams.loading.record()) for streams in step.streams])
         for _, held, streams in jobs:
             held.release_after(streams.loading)
@@ -613,9 +616,11 @@ class Worker:
                     stream = blanks.streams.saving if blanks.streams is not None else None
                     try:
                         strides.gather(blanks.blocks, blanks.slots, self._part, stream=stream, layer=layer)
-                    except Exception:
+                    except Exception as why:
                         logger.exception("copying blocks to the node")
                         blanks.broken = True
+                        if blanks.near and blanks.streams is not None:
+                            self._streams_failed(blanks.streams, why)
 
     def layer_computed(self, name: str) -> None:
         """The engine has written this layer of all tokens of the step, or will have when its stream comes there."""
@@ -633,6 +638,16 @@ class Worker:
         for each in computed:
             if each not in reservation.saved:
                 self._gather(reservation, each)
+
+    @contextlib.contextmanager
+    def _refusing(self, streams: Streams) -> Iterator[None]:
+        """A device that takes no work on its blocks, though it does not fail, would take none of the next step's."""
+        try:
+            yield
+        except CenoteError as why:
+            if streams is not self._streams:
+                self._streams_failed(streams, why)
+            raise
 
     def _streams_failed(self, streams: Streams, why: object) -> None:
         if streams is self._streams:
