@@ -3,7 +3,6 @@
 #include <utility>
 
 #include "actors/promise_guard.hpp"
-#include "config/logging.hpp"
 
 namespace cenote {
 
@@ -117,8 +116,6 @@ void dram_below::take_place(blocks::edge_number edge) {
 }
 
 void dram_below::say_lost(const std::string& why) {
-  log_error(logger("gpu"), "a device is not to be trusted with memory any more",
-            {{"device", options_.device}, {"reason", why}});
   if (above_) send(above_, standing_atom_v, edge_, false);
   if (options_.on_lost) options_.on_lost(why);
 }

@@ -163,11 +163,11 @@ class dram_tier final : public dram_tier_actor::base {
   instance_maker_actor maker_;
   bool turning_ = false;
   bool evicting_ = false;
-  histogram batch_times_;                            ///< nanoseconds
-  std::vector<lower_tier> below_;                    ///< by edge
-  std::vector<removal_listener> listeners_;          ///< tiers above
-  std::uint32_t awaited_ = 0;                        ///< … that are still to come
-  std::vector<unheard> unheard_;                     ///< removals that those have to hear of
+  histogram batch_times_;                    ///< nanoseconds
+  std::vector<lower_tier> below_;            ///< by edge
+  std::vector<removal_listener> listeners_;  ///< tiers above
+  std::uint32_t awaited_ = 0;                ///< … that are still to come
+  std::vector<unheard> unheard_;             ///< removals that those have to hear of
   bool is_on_device_ = false;
   std::shared_ptr<health> alive_;                    ///< null: nobody asks
   prefetch_actor planner_;                           ///< null until it registered

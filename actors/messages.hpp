@@ -322,7 +322,8 @@ using dram_tier_actor = upper_tier_actor::extend<
     caf::reacts_to<reload_atom, config_ptr>, caf::reacts_to<evict_atom>, caf::reacts_to<turn_atom>,
     caf::reacts_to<tick_atom>, caf::reacts_to<register_planner_atom>,
     caf::reacts_to<command_atom, prefetch_commands_ptr>, caf::reacts_to<follow_atom, handover_order_ptr>,
-    caf::replies_to<hear_removals_atom, removal_listener>::with<outcome>, caf::replies_to<removed_atom, removals_ptr>::with<outcome>>;
+    caf::replies_to<hear_removals_atom, removal_listener>::with<outcome>,
+    caf::replies_to<removed_atom, removals_ptr>::with<outcome>>;
 
 /// Makes instances for the DRAM tier: see actors/instance_maker.hpp.
 using instance_maker_actor =
@@ -354,8 +355,8 @@ struct device_news {
   tier_number tier = 0;
   std::string device;  ///< as core/device_spec.hpp names it
   device_phase phase = device_phase::opening;
-  std::string why{};                           ///< away: the reason
-  std::optional<device_stack> stack{};         ///< it is ready since now
+  std::string why{};                    ///< away: the reason
+  std::optional<device_stack> stack{};  ///< it is ready since now
 };
 
 /// One attached process: see actors/session.hpp.

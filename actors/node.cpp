@@ -162,7 +162,7 @@ caf::result<report_ptr> node::report() {
     all->devices.push_back({.device = each.device, .phase = each.phase, .why = each.why});
     if (!each.stack) continue;
     all->open += 3;
-    const auto ask_for = [&]<class Answer>(const auto& whom, Answer device_report::* member) {
+    const auto ask_for = [&]<class Answer>(const auto& whom, Answer device_report::*member) {
       request(whom, tier_deadline, report_atom_v)
           .then(
               [all, place, member](const Answer& came) {

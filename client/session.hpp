@@ -38,7 +38,7 @@ namespace cenote::client {
 
 struct session_options {
   instance_spec spec;             ///< of the whole instance
-  std::string device;             ///< that the blocks lie on, see core/device_spec.hpp; empty: they are host memory
+  std::string device{};           ///< that the blocks lie on, see core/device_spec.hpp; empty: they are host memory
   std::uint32_t part = 0;         ///< with a device: the rank whose part of each block lies there
   std::string socket;             ///< empty: default_socket_path()
   std::string token;              ///< empty: none
@@ -442,7 +442,7 @@ class session {
   std::shared_ptr<device> device_;                ///< set once
   const std::unique_ptr<device_copier> copier_;   ///< null: blocks are host memory
   std::atomic<std::uint32_t> unended_{0};         ///< copies of put and get that nobody waits for, without their end
-  std::atomic<std::uint32_t> may_be_written_{0};  ///< those of put, and those whose end nobody knows
+  std::atomic<std::uint32_t> may_be_written_{0};  ///< puts among them, and those that failed: for good
 
   deadline_mutex async_turn_;      ///< of the thread that waits for answers to put_async; taken before async_mutex_
   std::mutex async_mutex_;         ///< of all below; nobody waits with it

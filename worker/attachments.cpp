@@ -160,13 +160,15 @@ result<std::string> attachments::find_device(const local::attach_request& reques
   if (found == devices_.end()) {
     std::string all;
     for (const auto& [tier, each] : devices_) all += (all.empty() ? "" : ", ") + each.device;
-    return fail(error_code::invalid_argument, "this node has no blocks on " + asked->name + "; " +
-                                                  (all.empty() ? "it has none on devices, see gpu.devices" : "it has on " + all));
+    return fail(error_code::invalid_argument,
+                "this node has no blocks on " + asked->name + "; " +
+                    (all.empty() ? "it has none on devices, see gpu.devices" : "it has on " + all));
   }
   const device_news& its = found->second;
   if (its.phase == device_phase::opening)
     return fail(error_code::node_restarting, "the tier of " + its.device + " is being opened");
-  if (its.phase == device_phase::away) return fail(error_code::closed, "the tier of " + its.device + " is away: " + its.why);
+  if (its.phase == device_phase::away)
+    return fail(error_code::closed, "the tier of " + its.device + " is away: " + its.why);
   if (auto share = instance_on_device({request.spec, request.part}, its.device); !share)
     return std::unexpected(share.error());
   return its.device;
@@ -176,8 +178,7 @@ result<std::string> attachments::find_device(const local::attach_request& reques
 void attachments::whole_opened(opening_map::iterator its, const opened_instance_ptr& whole) {
   opening& waiting = its->second;
   if (const auto opened = whole->status.get(); !opened) return refuse(its, opened.error());
-  const auto device =
-      std::ranges::find(devices_, waiting.device, [](const auto& each) { return each.second.device; });
+  const auto device = std::ranges::find(devices_, waiting.device, [](const auto& each) { return each.second.device; });
   if (device == devices_.end() || !device->second.stack || device->second.phase != device_phase::ready)
     return refuse(its, error(error_code::closed, "the tier of " + waiting.device + " is away"));
   auto share = std::make_shared<const instance_share>(instance_share{waiting.request.spec, waiting.request.part});
@@ -396,7 +397,8 @@ result<void> attachments::reattach(connection& connection, const local::frame& f
   const auto request = local::decode_reattach(frame.payload, frame.header.minor);
   if (!request) return std::unexpected(request.error());
   const auto found = sessions_.find(request->session);
-  if (found == sessions_.end() && is_opening()) return fail(error_code::node_restarting, "a device's tier is being opened");
+  if (found == sessions_.end() && is_opening())
+    return fail(error_code::node_restarting, "a device's tier is being opened");
   if (found == sessions_.end() || found->second.resources->secret != request->secret ||
       found->second.resources->pid != connection.peer.pid) {
     return fail(error_code::closed, "the node does not know this session; attach again");

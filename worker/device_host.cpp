@@ -96,11 +96,12 @@ result<void> device_host::open(std::vector<local::registry_entry>& entries) {
   auto opened = device::open(given_.starts_with("GPU-") ? "cuda:" + given_ : given_);
   if (!opened) return std::unexpected(opened.error());
   device_ = std::move(*opened);
-  auto state = recover_state({.tier = tier_,
-                              .device = device_name_,
-                              .options = device_store_options_of(*needs_.config),
-                              .open_slab = [this](unique_fd fd, std::uint64_t bytes) { return map_slab(std::move(fd), bytes); }},
-                             needs_.keeper, std::exchange(entries, {}));
+  auto state =
+      recover_state({.tier = tier_,
+                     .device = device_name_,
+                     .options = device_store_options_of(*needs_.config),
+                     .open_slab = [this](unique_fd fd, std::uint64_t bytes) { return map_slab(std::move(fd), bytes); }},
+                    needs_.keeper, std::exchange(entries, {}));
   if (!state) return std::unexpected(state.error());
   const std::uint64_t blocks = state->blocks;
   if (auto started = begin(std::move(*state)); !started) return started;

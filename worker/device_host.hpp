@@ -76,7 +76,7 @@ class device_host {
   instance_maker_actor maker_;
   device_stack stack_;
   std::atomic<bool> is_begun_{false};  ///< what is above does not change any more
-  std::thread thread_;  ///< last: it uses the rest
+  std::thread thread_;                 ///< last: it uses the rest
 };
 
 }  // namespace cenote

@@ -66,7 +66,8 @@ class recovery {
         (void)keeper_.drop(kind, id);
       }
     }
-    state_.next_instance = std::max({state_.next_instance, state_.store->next_instance(), first_instance_of(plan_.tier)});
+    state_.next_instance =
+        std::max({state_.next_instance, state_.store->next_instance(), first_instance_of(plan_.tier)});
     state_.blocks = state_.store->rebuild(boot_now());
     return std::move(state_);
   }
@@ -191,8 +192,8 @@ result<recovered_state> recover_state(recovery_plan plan, local::keeper_link& ke
 std::map<tier_number, std::vector<local::registry_entry>> take_device_entries(
     std::vector<local::registry_entry>& entries) {
   std::map<tier_number, std::vector<local::registry_entry>> found;
-  const auto first = std::stable_partition(entries.begin(), entries.end(),
-                                           [](const auto& each) { return tier_of_entry(each) == 0; });
+  const auto first =
+      std::stable_partition(entries.begin(), entries.end(), [](const auto& each) { return tier_of_entry(each) == 0; });
   for (auto each = first; each != entries.end(); ++each) found[tier_of_entry(*each)].push_back(std::move(*each));
   entries.erase(first, entries.end());
   return found;

@@ -370,7 +370,8 @@ class worker {
     for (std::uint32_t i = 0; i < device_count(); ++i) {
       const tier_number tier = i + 1;
       const std::string& device = config_->gpu.devices[i];
-      tell({.tier = tier, .device = parse_device(device).value().name}, std::vector<std::shared_ptr<session_resources>>());
+      tell({.tier = tier, .device = parse_device(device).value().name},
+           std::vector<std::shared_ptr<session_resources>>());
       auto held = std::move(entries[tier]);
       entries.erase(tier);
       devices_.push_back(std::make_unique<device_host>(tier, device,
@@ -428,7 +429,8 @@ class worker {
     const auto drop = [this](blocks::instance_number number) {
       return keeper_.drop(local::entry_kind::instance, number);
     };
-    maker_ = system_.spawn<instance_maker, caf::detached>(next, last_instance_of(0), instance_maker::registry{put, drop});
+    maker_ =
+        system_.spawn<instance_maker, caf::detached>(next, last_instance_of(0), instance_maker::registry{put, drop});
   }
 
   void make_lower(std::vector<local::registry_entry>& entries) {

@@ -152,8 +152,8 @@ result<void> run_size(const stage& at, const options& options, const std::string
 result<void> run_gpu_tier(const options& options, report& out) {
   const std::string device_name = options.device.empty() ? "sim:0" : options.device;
   auto at = stage::open(options, dram_capacity,
-                        {fmt::format("gpu.devices=[\"{}\"]", device_name), fmt::format("gpu.capacity={}", device_capacity),
-                         "prefetch.assumed_tokens_per_s=0"});
+                        {fmt::format("gpu.devices=[\"{}\"]", device_name),
+                         fmt::format("gpu.capacity={}", device_capacity), "prefetch.assumed_tokens_per_s=0"});
   if (!at) return std::unexpected(at.error());
   for (const std::uint64_t block_bytes : {2 * MiB, MiB}) {
     if (auto done = run_size(*at, options, device_name, block_bytes, out); !done) return done;

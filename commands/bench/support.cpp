@@ -132,14 +132,14 @@ instance_spec spec_of(const std::string& name, std::uint64_t block_bytes) {
   return spec;
 }
 
-result<client::session_ptr> stage::attach(const std::string& name, std::uint64_t block_bytes,
-                                          std::uint32_t max_pins, const std::string& device) const {
+result<client::session_ptr> stage::attach(const std::string& name, std::uint64_t block_bytes, std::uint32_t max_pins,
+                                          const std::string& device) const {
   return client::session::attach({.spec = spec_of(name, block_bytes),
+                                  .device = device,
                                   .socket = socket_,
                                   .token = {},
                                   .client_name = "cenote bench",
                                   .max_pins = max_pins,
-                                  .device = device,
                                   .deadline = std::chrono::seconds(20)});
 }
 

@@ -11,6 +11,8 @@
 
 #include "actors/consensus_messages.hpp"
 #include "actors/dram_tier.hpp"
+#include "actors/gpu_messages.hpp"
+#include "actors/guest_room.hpp"
 #include "actors/node.hpp"
 #include "actors/nvme_messages.hpp"
 #include "actors/prefetch.hpp"
@@ -24,6 +26,8 @@ class deterministic_config : public caf::actor_system_config {
     add_message_types<caf::id_block::cenote>();
     add_message_types<caf::id_block::cenote_nvme>();
     add_message_types<caf::id_block::cenote_consensus>();
+    add_message_types<caf::id_block::cenote_guest>();
+    add_message_types<caf::id_block::cenote_gpu>();
     set("scheduler.policy", caf::atom("testing"));
     set("logger.verbosity", caf::atom("quiet"));
   }

@@ -18,16 +18,17 @@ struct maker_fixture : actor_fixture {
 
   void spawn(blocks::instance_number next) {
     maker = system().spawn<instance_maker>(
-        next, instance_maker::registry{[this](blocks::instance_number number, auto, std::span<const int> fds) {
-                                         BOOST_TEST(fds.size() == 2U);
-                                         if (throws) throw std::runtime_error("out of luck");
-                                         kept.push_back(number);
-                                         return answer;
-                                       },
-                                       [this](blocks::instance_number number) -> result<void> {
-                                         dropped.push_back(number);
-                                         return {};
-                                       }});
+        next, last_instance_of(0),
+        instance_maker::registry{[this](blocks::instance_number number, auto, std::span<const int> fds) {
+                                   BOOST_TEST(fds.size() == 2U);
+                                   if (throws) throw std::runtime_error("out of luck");
+                                   kept.push_back(number);
+                                   return answer;
+                                 },
+                                 [this](blocks::instance_number number) -> result<void> {
+                                   dropped.push_back(number);
+                                   return {};
+                                 }});
   }
   new_instance_ptr make(const std::string& id) {
     auto request = std::make_shared<instance_request>();

@@ -11,6 +11,8 @@ import cenote
 import pytest
 from cenote import _library as lib
 from cenote._buffers import Pinned, pack_keys
+from cenote.blocks import Core, Held, Layout
+from cenote.copying import Piece, Strides
 from cenote.prefetch import raw_options
 
 SIZE = 64
@@ -254,3 +256,53 @@ def test_objects_that_go_after_their_modules_are_silent(monkeypatch: pytest.Monk
         made = kind.__new__(kind)
         made.handle = 0  # what a Core has
         made.__del__()
+
+
+# ---- blocks on a device
+
+
+def on_device() -> tuple[Core, Layout]:
+    whole = Layout("default", 0, {"rank0": 4096, "rank1": 8192})
+    return Core(0, "sim:0"), whole.share_of(1)
+
+
+def test_a_ranks_share_of_a_block_is_its_part_alone_or_the_only_one() -> None:
+    _, share = on_device()
+    assert (share.block_bytes, share.parts) == (8192, {"rank1": (0, 0, 8192)})
+    assert Layout("one", 3, {"kv": 64}).share_of(5).parts == {"kv": (0, 0, 64)}
+
+
+def test_held_blocks_on_a_device_have_addresses_but_no_views() -> None:
+    core, share = on_device()
+    held = Held(core, share, array.array("Q", [1 << 20, 8192, 0]), 1, None)
+    with pytest.raises(cenote.InvalidArgument, match="lie on sim:0"):
+        held[0].view()
+    with pytest.raises(cenote.InvalidArgument, match="lie on sim:0"):
+        Strides([Piece(4096, 8192, 8192)]).scatter([0], held)  # by the processor
+    assert list(held.addresses("rank1")) == [1 << 20]
+    held._count = 0  # nothing was pinned
+
+
+def test_reserved_blocks_on_a_device_have_addresses_but_no_views() -> None:
+    core, share = on_device()
+    block = cenote.Block(core, share, lib.Reserved(data=1 << 20, bytes=8192, parts=1, state=lib.WRITABLE))
+    with pytest.raises(cenote.InvalidArgument, match="lie on sim:0"):
+        block.view()
+    with pytest.raises(cenote.InvalidArgument, match="lie on sim:0"):
+        Strides([Piece(4096, 8192, 8192)]).gather([0], [block])  # by the processor
+    assert block.address() == 1 << 20
+
+
+@pytest.mark.parametrize("part", [-1, 64, True, "1"])
+def test_a_part_of_a_device_is_a_number(part: Any) -> None:
+    with pytest.raises(cenote.InvalidArgument, match="part is"):
+        cenote.attach(spec(), "/nonexistent/cenote.sock", device="sim:0", part=part)
+
+
+def test_an_attach_to_a_device_names_what_is_wrong_before_it_asks_a_node() -> None:
+    two = spec(parts={"rank0": 4096, "rank1": 4096})
+    for device, part in (("gpu", 0), ("sim:0", 2), (None, 1)):
+        with pytest.raises(cenote.InvalidArgument):
+            cenote.attach(two, "/nonexistent/cenote.sock", device=device, part=part)
+    with pytest.raises(cenote.NotRunning):
+        cenote.attach(spec(), "/nonexistent/cenote.sock", device="sim:0", part=1)  # the only part is all ranks'

@@ -31,6 +31,17 @@ T must(result<T> outcome) {
   return std::move(*outcome);
 }
 
+memory::slab_mapping new_slab(std::uint64_t block_bytes, device* home) {
+  if (home != nullptr) {
+    auto made = must(home->make(block_bytes));
+    return {std::move(made.mapping), made.bytes, std::move(made.descriptor)};
+  }
+  auto made = must(memory::segment::create("test-slab", (block_bytes + 4095) / 4096 * 4096 + memory::page_bytes));
+  auto& trailer = *reinterpret_cast<memory::segment_header*>(made.data() + made.size() - memory::page_bytes);
+  memory::write_header(trailer, memory::segment_kind::slab, made.size());
+  return made;
+}
+
 unique_fd new_bell() {
   return unique_fd(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
 }
@@ -66,10 +77,10 @@ std::vector<std::byte> keys_of(std::uint64_t first, std::size_t count) {
 
 // ---------------------------------------------------------------------------------------------- owner
 
-local_owner::local_owner(std::uint32_t blocks, std::uint64_t stride, std::uint32_t pin_slots)
+local_owner::local_owner(std::uint32_t blocks, std::uint64_t stride, std::uint32_t pin_slots, device* home)
     : blocks_(blocks),
       stride_(stride),
-      slab_(must(memory::segment::create("test-slab", (blocks * stride + 4095) / 4096 * 4096 + 4096))),
+      slab_(new_slab(blocks * stride, home)),
       session_segment_(must(memory::segment::create("test-session", memory::session_memory::segment_bytes(pin_slots)))),
       index_(must(
           memory::index_writer::create(must(memory::shared_file::create("test-index", memory::index_segment_bytes))))),
@@ -78,9 +89,6 @@ local_owner::local_owner(std::uint32_t blocks, std::uint64_t stride, std::uint32
       session_(memory::session_memory::create(session_segment_, 1, pin_slots)),
       keys_(blocks),
       groups_(blocks) {
-  using memory::segment_kind;
-  auto& trailer = *reinterpret_cast<memory::segment_header*>(slab_.data() + slab_.size() - memory::page_bytes);
-  memory::write_header(trailer, segment_kind::slab, slab_.size());
   if (!versions_.make_room(slab_index, 5, blocks)) throw std::runtime_error("no room in the version table");
   memory::slab_entry& entry = *versions_.slab(slab_index);
   entry.first_version = 5;  // not 0: places and version_indices must not be mixed up

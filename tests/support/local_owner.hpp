@@ -15,9 +15,11 @@
 #include "core/block_key.hpp"
 #include "core/error.hpp"
 #include "core/unique_fd.hpp"
+#include "device/device.hpp"
 #include "memory/index.hpp"
 #include "memory/segment.hpp"
 #include "memory/session_memory.hpp"
+#include "memory/slab_mapping.hpp"
 #include "memory/version_table.hpp"
 #include "transport/local/attach.hpp"
 
@@ -37,7 +39,8 @@ class local_owner {
  public:
   static constexpr std::uint32_t slab_index = 1;
 
-  local_owner(std::uint32_t blocks, std::uint64_t stride, std::uint32_t pin_slots);
+  /// `home`: the device whose memory the slab is; null: the host's.
+  local_owner(std::uint32_t blocks, std::uint64_t stride, std::uint32_t pin_slots, device* home = nullptr);
 
   [[nodiscard]] memory::index_reader reader() const { return index_.reader(); }
   [[nodiscard]] memory::index_writer& index() { return index_; }
@@ -57,12 +60,12 @@ class local_owner {
   /// Descriptors of the segments, as an attach brings them.
   [[nodiscard]] const memory::segment& session_segment() const { return session_segment_; }
   [[nodiscard]] const memory::shared_file& index_file() const { return index_.file(); }
-  [[nodiscard]] const memory::segment& slab_segment() const { return slab_; }
+  [[nodiscard]] const memory::slab_mapping& slab_segment() const { return slab_; }
 
  private:
   std::uint32_t blocks_;
   std::uint64_t stride_;
-  memory::segment slab_;
+  memory::slab_mapping slab_;
   memory::segment session_segment_;
   memory::index_writer index_;
   memory::version_table versions_;

@@ -24,8 +24,7 @@ void dram_guest::unbind(std::uint32_t number) {
   if (found == bound_.end()) return;
   const bound_ptr of = found->second;
   bound_.erase(found);
-  for (const waiting_write& each : std::exchange(of->writes, {}))
-    outcomes_.push_back({.token = each.what.token, .what = transfer_result::dropped});
+  drop_waiting(*of);
   leaving_.push_back(of);
   flush();
 }
@@ -51,10 +50,7 @@ void dram_guest::opened(const bound_ptr& of, result<cluster::guest_session_ptr> 
     of->session = std::move(*how);
   } else {
     of->open_again_at = hooks_.now() + open_again;
-    for (const waiting_write& each : std::exchange(of->writes, {})) {
-      ++counters_.dropped;
-      outcomes_.push_back({.token = each.what.token, .what = transfer_result::dropped});
-    }
+    drop_waiting(*of);
   }
   const result<void> status = how ? result<void>() : std::unexpected(how.error());
   for (const auto& each : std::exchange(of->when_open, {})) each(status);
@@ -79,11 +75,19 @@ std::uint64_t dram_guest::add(batches& to, batch what) {
 }
 
 void dram_guest::end(moving& one, transfer_result what) {
-  if (std::exchange(one.is_told, true)) return;
-  outcomes_.push_back({.token = one.what.token, .what = what});
+  if (!std::exchange(one.is_told, true)) conclude(one.what, what);
+}
+
+void dram_guest::conclude(const transfer& one, transfer_result what) {
+  outcomes_.push_back({.token = one.token, .what = what});
   counters_.dropped += what == transfer_result::dropped ? 1 : 0;
   counters_.missing += what == transfer_result::missing ? 1 : 0;
   counters_.failed += what == transfer_result::failed ? 1 : 0;
+}
+
+/// Those that wait for the instance, or for room.
+void dram_guest::drop_waiting(bound& of) {
+  for (const waiting_write& each : std::exchange(of.writes, {})) conclude(each.what, transfer_result::dropped);
 }
 
 void dram_guest::end_all(batch& of, transfer_result what) {
@@ -138,12 +142,7 @@ dram_guest::begun dram_guest::begin_copy(stream_ref& on, std::span<const copy_ru
 void dram_guest::lose(const std::string& why) {
   if (is_lost()) return;
   lost_ = why.empty() ? "it failed" : why;
-  for (const auto& [number, of] : bound_) {
-    for (const waiting_write& each : std::exchange(of->writes, {})) {
-      ++counters_.dropped;
-      outcomes_.push_back({.token = each.what.token, .what = transfer_result::dropped});
-    }
-  }
+  for (const auto& [number, of] : bound_) drop_waiting(*of);
   hooks_.lost(lost_);
 }
 
@@ -163,8 +162,7 @@ void dram_guest::advance(steady_time now) {
   };
   for (const auto& [number, of] : bound_) {
     while (!of->writes.empty() && of->writes.front().until <= now) {
-      ++counters_.dropped;
-      outcomes_.push_back({.token = of->writes.front().what.token, .what = transfer_result::dropped});
+      conclude(of->writes.front().what, transfer_result::dropped);
       of->writes.pop_front();
     }
   }

@@ -160,7 +160,9 @@ class dram_guest final {
 
   // both ways
   [[nodiscard]] std::uint64_t add(batches& to, batch what);
+  void conclude(const transfer& one, transfer_result what);
   void end(moving& one, transfer_result what);
+  void drop_waiting(bound& of);
   void end_all(batch& of, transfer_result what);
   [[nodiscard]] std::vector<std::uint32_t> slabs_of(const batch& of) const;
   [[nodiscard]] static std::byte* part_in(const batch& of, const moving& one,

@@ -20,8 +20,7 @@ void dram_guest::fetch(std::span<const transfer> blocks) {
   for (const transfer& each : blocks) {
     const bound_ptr of = find(each.instance);
     if (!of || is_lost() || !of->has(each)) {
-      ++counters_.missing;
-      outcomes_.push_back({.token = each.token, .what = transfer_result::missing});
+      conclude(each, transfer_result::missing);
       continue;
     }
     auto& [its, moves] = by_group[{each.instance, each.group}];

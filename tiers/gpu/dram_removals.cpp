@@ -69,6 +69,9 @@ std::vector<blocks::removal> dram_guest::stop_writing(const std::vector<blocks::
       translated.push_back({.instance = number, .all = each.all, .keys = each.keys});
       stop_and_undo(serial, of, each);
     }
+    for (const bound_ptr& of : leaving_) {
+      if (is_meant_by_dram(*of, each)) stop_and_undo(serial, of, each);
+    }
   }
   settle(serial, 0);
   flush();
@@ -105,8 +108,7 @@ std::vector<std::uint64_t> dram_guest::stop(bound& of, const blocks::removal& wh
   std::vector<std::uint64_t> late;
   std::erase_if(of.writes, [&](const waiting_write& each) {
     if (!names(what, each.what.key)) return false;
-    ++counters_.dropped;
-    outcomes_.push_back({.token = each.what.token, .what = transfer_result::dropped});
+    conclude(each.what, transfer_result::dropped);
     return true;
   });
   for (auto& [serial, each] : writes_) {

@@ -32,8 +32,7 @@ void dram_guest::write(std::span<const transfer> blocks) {
   for (const transfer& each : blocks) {
     const bound_ptr of = find(each.instance);
     if (!of || is_lost() || !of->has(each)) {
-      ++counters_.dropped;
-      outcomes_.push_back({.token = each.token, .what = transfer_result::dropped});
+      conclude(each, transfer_result::dropped);
       continue;
     }
     of->writes.push_back({each, until});
@@ -41,11 +40,7 @@ void dram_guest::write(std::span<const transfer> blocks) {
   }
   for (const bound_ptr& of : touched) {
     with_open(of, [this, of](const result<void>& how) {
-      if (how) return;
-      for (const waiting_write& each : std::exchange(of->writes, {})) {
-        ++counters_.dropped;
-        outcomes_.push_back({.token = each.what.token, .what = transfer_result::dropped});
-      }
+      if (!how) drop_waiting(*of);
     });
   }
   pump_writes();
@@ -137,7 +132,6 @@ void dram_guest::reserved(std::uint64_t serial, const std::vector<completion>& h
     end(each, kind == completion_kind::present ? transfer_result::done : transfer_result::dropped);
     return true;
   });
-  give_back(of, transfer_result::dropped, true);
   if (erase_if_empty(serial)) return;
   of.at = stage::placing;
   of.until = hooks_.now() + transfer_limit;

@@ -64,6 +64,18 @@ int cenote_c_abi_test(void) {
   options.struct_size = sizeof options;
   EXPECT(cenote_attach(&spec, &options, &session) == CENOTE_NOT_RUNNING);
   EXPECT(session == NULL);
+  options.part = 1; /* of no device */
+  EXPECT(cenote_attach(&spec, &options, &session) == CENOTE_INVALID_ARGUMENT);
+  options.part = 0;
+  options.device = "gpu";
+  EXPECT(cenote_attach(&spec, &options, &session) == CENOTE_INVALID_ARGUMENT);
+  options.device = "sim:0";
+  EXPECT(cenote_attach(&spec, &options, &session) == CENOTE_NOT_RUNNING);
+  options.device = "gpu"; /* a client of an earlier version says no more than it knows */
+  options.struct_size = offsetof(cenote_options, device);
+  EXPECT(cenote_attach(&spec, &options, &session) == CENOTE_NOT_RUNNING);
+  options.struct_size = sizeof options;
+  options.device = NULL;
   part.bytes = 0;
   EXPECT(cenote_attach(&spec, &options, &session) == CENOTE_INVALID_ARGUMENT);
   EXPECT(cenote_match_prefix(NULL, keys, 0, &match) == CENOTE_INVALID_ARGUMENT);
@@ -113,6 +125,7 @@ int cenote_c_abi_test(void) {
   EXPECT(cenote_event_done(event, &done) == CENOTE_OK && done == 1);
   EXPECT(strcmp(to, "pnnned") == 0);
   EXPECT(cenote_use_device(NULL, device) == CENOTE_INVALID_ARGUMENT);
+  EXPECT(cenote_session_device(NULL, &device) == CENOTE_INVALID_ARGUMENT);
   EXPECT(cenote_release_after(NULL, NULL, 0, stream) == CENOTE_INVALID_ARGUMENT);
   EXPECT(cenote_commit_after(NULL, NULL, 0, stream) == CENOTE_INVALID_ARGUMENT);
   cenote_device_free(device); /* what still needs it keeps it */

@@ -3,6 +3,7 @@
 
 #include <chrono>
 #include <cstring>
+#include <memory>
 #include <stdexcept>
 #include <vector>
 
@@ -27,11 +28,13 @@ inline memory::shared_file opened_again(const memory::shared_file& file) {
   return must(memory::shared_file::adopt(must(file.fd().duplicate()), file.size()));
 }
 
+/// `node_device` and `home`: where the blocks lie, as the node and as the session have it open; null: host memory.
 struct session_fixture {
   explicit session_fixture(std::uint32_t blocks = 128, std::uint32_t pins = 64, std::uint64_t parts = 1,
                            std::chrono::milliseconds deadline = std::chrono::seconds(5),
-                           const std::string& socket = "/nonexistent/cenote.sock")
-      : owner(blocks, parts * part_bytes, pins), node(owner, (std::uint64_t{1} << parts) - 1) {
+                           const std::string& socket = "/nonexistent/cenote.sock", device* node_device = nullptr,
+                           std::shared_ptr<device> home = nullptr)
+      : owner(blocks, parts * part_bytes, pins, node_device), node(owner, (std::uint64_t{1} << parts) - 1) {
     client::session_options options;
     options.deadline = deadline;
     options.socket = socket;
@@ -51,7 +54,8 @@ struct session_fixture {
     parts_of_session.versions =
         must(memory::version_table::open(opened_again(owner.versions().file()), memory::access::read_only));
     parts_of_session.session.keep_from_children();
-    session.reset(std::make_unique<client::session>(std::move(parts_of_session), std::move(options)).release());
+    session.reset(
+        std::make_unique<client::session>(std::move(parts_of_session), std::move(options), std::move(home)).release());
   }
 
   local_owner owner;

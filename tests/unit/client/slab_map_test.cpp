@@ -15,6 +15,7 @@
 #include "client/slab_map.hpp"
 #include "device/sim.hpp"
 #include "memory/segment.hpp"
+#include "tests/support/wrapped_sim.hpp"
 
 using namespace cenote;
 
@@ -50,46 +51,41 @@ int without_threads(Work&& work) {
 }
 
 /// A simulated device that registers memory when it is allowed to.
-class held_up_device final : public device {
+class held_up_device final : public testing::wrapped_sim {
  public:
   result<void> register_host(std::span<std::byte> memory) override {
     begun.count_down();
     go_on.wait();
-    return sim_.register_host(memory);
+    return wrapped_sim::register_host(memory);
   }
-  void unregister_host(std::span<std::byte> memory) noexcept override { sim_.unregister_host(memory); }
-  result<device_memory> make(std::uint64_t bytes) override { return sim_.make(bytes); }
-  result<device_memory> map(unique_fd fd, std::uint64_t bytes) override { return sim_.map(std::move(fd), bytes); }
-  result<stream_ref> make_stream() override { return sim_.make_stream(); }
-  result<stream_ref> outside(void* native) override { return sim_.outside(native); }
-  result<void> copy(const stream_ref& on, std::span<const copy_run> runs) override { return sim_.copy(on, runs); }
-  result<void> gather(const stream_ref& on, const paged_layout& layout, const move_list& moves,
-                      layer_range layers) override {
-    return sim_.gather(on, layout, moves, layers);
-  }
-  result<void> scatter(const stream_ref& on, const paged_layout& layout, const move_list& moves,
-                       layer_range layers) override {
-    return sim_.scatter(on, layout, moves, layers);
-  }
-  result<event_ref> record(const stream_ref& on) override { return sim_.record(on); }
-  result<void> wait(const stream_ref& on, const event_ref& event) override { return sim_.wait(on, event); }
-  event_state look(const event_ref& event) override { return sim_.look(event); }
-  void when(const event_ref& event, std::function<void(result<void>)> call) override {
-    sim_.when(event, std::move(call));
-  }
-  standing state() const noexcept override { return sim_.state(); }
-  std::uint64_t registered_bytes() const { return sim_.registered_bytes(); }
 
   std::latch begun{1};
   std::latch go_on{1};
-
- private:
-  sim_device sim_;
 };
 
 }  // namespace
 
 BOOST_AUTO_TEST_SUITE(slab_map)
+
+BOOST_AUTO_TEST_CASE(a_slab_of_a_device_is_mapped_by_it_whole_and_has_no_trailer) {
+  const auto home = std::make_shared<sim_device>();
+  auto made = home->make(blocks * stride).value();
+  const client::slab_shape shape{.index = 1, .count = blocks, .stride = stride, .group = 0};
+  client::slab_map slabs;
+  slabs.lie_on(home, [] {});
+  BOOST_TEST(!slabs.add(shape, made.descriptor.duplicate().value(), blocks * stride - 1).has_value());
+  BOOST_TEST(!slabs.add(shape, made.descriptor.duplicate().value(), blocks * stride + 4096).has_value());
+  BOOST_TEST(slabs.find(1) == nullptr);
+  BOOST_REQUIRE(slabs.add(shape, std::move(made.descriptor), blocks * stride).has_value());
+  const auto* const slab = slabs.find(1);
+  BOOST_REQUIRE(slab != nullptr);
+  BOOST_TEST(!slab->memory.is_host());
+  BOOST_TEST(slab->block(1) - slab->block(0) == static_cast<std::ptrdiff_t>(stride));
+  slab->map_block(0);  // nothing to do
+  BOOST_TEST(home->registered_bytes() == 0U);
+  slabs.drop_if([](std::uint32_t) { return true; });
+  BOOST_TEST(slabs.find(1) == nullptr);
+}
 
 BOOST_AUTO_TEST_CASE(two_threads_may_drop_a_slab_that_is_being_registered) {
   const auto user = std::make_shared<held_up_device>();

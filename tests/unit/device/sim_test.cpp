@@ -237,10 +237,41 @@ BOOST_AUTO_TEST_CASE(in_a_child_everything_is_refused_and_dropping_it_does_not_h
 
 BOOST_AUTO_TEST_CASE(devices_are_opened_by_name) {
   BOOST_TEST(device::open("sim:0").has_value());
-  for (const auto* wrong : {"", "sim", "sim:", "sim:x", "tpu:0", "cuda:", "cuda:x"}) {
+  BOOST_TEST(device::open("sim:0,fail=2,lose=3,mib=64").has_value());
+  for (const auto* wrong :
+       {"", "sim", "sim:", "sim:x", "tpu:0", "cuda:", "cuda:x", "sim:0,", "sim:0,fail=0", "sim:0,slow=1"}) {
     const auto refused = device::open(wrong);
     BOOST_TEST(!refused, wrong);
   }
+}
+
+BOOST_AUTO_TEST_CASE(an_event_is_lost_by_its_number) {
+  const auto opened = device::open("sim:0,lose=3").value();
+  const auto own = opened->make_stream().value();
+  BOOST_TEST(await(*opened, opened->record(own).value(), limit).has_value());
+  BOOST_TEST(await(*opened, opened->record(own).value(), limit).has_value());
+  const auto lost = opened->record(own).value();
+  BOOST_TEST(await(*opened, opened->record(own).value(), limit).has_value());
+  BOOST_TEST((opened->look(lost) == event_state::pending));
+}
+
+BOOST_AUTO_TEST_CASE(memory_that_is_used_up_is_refused_and_is_there_again_when_its_last_mapping_is_gone) {
+  constexpr std::uint64_t mib = 1 << 20;
+  auto opened = device::open("sim:0,mib=2").value();
+  auto first = opened->make(mib).value();
+  auto second = opened->make(mib).value();
+  const auto refused = opened->make(1);
+  BOOST_REQUIRE(!refused);
+  BOOST_TEST((refused.error().code() == error_code::no_space));
+  BOOST_TEST(refused.error().message() == "the simulated device has 2097152 bytes of memory, 0 of them free, not 4096");
+  auto same = opened->map(std::move(second.descriptor), mib).value();  // counted where it was made
+  auto another = second.mapping;
+  second.mapping.reset();
+  BOOST_TEST(!opened->make(1));
+  another.reset();
+  BOOST_TEST(opened->make(mib).has_value());
+  opened.reset();
+  first.mapping.reset();  // memory may outlive its device
 }
 
 BOOST_AUTO_TEST_CASE(streams_and_events_may_outlive_their_device) {

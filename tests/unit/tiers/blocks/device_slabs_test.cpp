@@ -15,7 +15,8 @@ store_options on_device(std::uint64_t capacity) {
   store_options options = options_of(capacity, 1 << 20);
   options.bytes_are_host = false;
   options.checksum_at_commit = true;  // of bytes that it cannot read
-  options.edges = {edge_options{.ingest = ingest::all, .write_window = 1 << 20, .read_window = 1 << 20, .hinted = false}};
+  options.edges = {
+      edge_options{.ingest = ingest::all, .write_window = 1 << 20, .read_window = 1 << 20, .hinted = false}};
   return options;
 }
 
