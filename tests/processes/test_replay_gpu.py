@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import os
 import re
+import signal
+import subprocess
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from node import node_environment, processes_naming, run_cenote, until
+import wire
+from node import BINARY, PATIENCE, node_environment, processes_naming, run_cenote, until
 
 BLOCK = 4096
 CHAT = ("--generate", "chat:seed=5", "--limit", "400", "--block-bytes", "4KiB")
@@ -58,7 +63,8 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def outcome(home: Path, page: Path) -> dict[str, Any]:
-    return run_json(home, *CHAT, *TIERS, "--prefill-rate", "5000", "--report", page)
+    paced = ("--speed", "60x")  # or a busy disk may have taken nothing when it is asked
+    return run_json(home, *CHAT, *TIERS, *paced, "--prefill-rate", "5000", "--report", page)
 
 
 def test_hits_of_four_tiers_and_misses_are_the_blocks_of_all_requests(outcome: dict[str, Any]) -> None:
@@ -144,6 +150,46 @@ def test_replays_with_and_without_a_device_are_compared(outcome: dict[str, Any],
 def test_wrong_bytes_on_a_device_are_found(home: Path) -> None:
     text = run(home, *CHAT, *TIERS, "--engines", "1", code=1, CENOTE_REPLAY_TEST_CORRUPT="50")
     assert "were read with wrong bytes" in text
+
+
+def served_by(home: Path) -> dict[str, Any] | None:
+    """The status of the node that lives in `home`, once blocks were stored there."""
+    for each in home.glob("*/cenote.sock"):
+        with contextlib.suppress(OSError):  # it does not listen yet
+            status = dict(wire.ask_node(each, "status"))
+            if any(device.get("commits", 0) > 0 for device in status["gpu"]["devices"]):
+                return status
+    return None
+
+
+def test_a_killed_worker_costs_nothing_but_time(home: Path) -> None:
+    running = subprocess.Popen(
+        [str(BINARY), "replay", *CHAT, *TIERS, "--speed", "60x", "--json"],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=node_environment() | {"TMPDIR": str(home)},
+    )
+    try:
+        until("the replay stores blocks", lambda: served_by(home) is not None)
+        status = served_by(home)
+        assert status
+        os.kill(status["node"]["worker_pid"], signal.SIGKILL)
+        out, errors = running.communicate(timeout=40 * PATIENCE)
+    finally:
+        running.kill()
+        running.wait()
+    assert running.returncode == 0, errors
+    said = json.loads(out)
+    check_sums(said)
+    assert said["node"]["restarts"] == 1
+
+
+def test_a_device_that_fails_ends_its_engines_and_no_byte_is_wrong(home: Path) -> None:
+    text = run(home, *CHAT, "--gpu", "sim:0,fail=100:1MiB", *TIERS[2:], code=1)
+    assert re.search(r"engine 1 ended with exit status 1 .*the device of this session failed", text)
+    assert ", 0 wrong blocks" in text
 
 
 def test_a_device_that_does_not_open_is_said_at_once(home: Path) -> None:
