@@ -35,6 +35,25 @@ std::string microseconds(const json& latency, const char* name) {
 /// A figure's name and how a run says it.
 using figure = std::pair<std::string, std::function<std::string(const json&)>>;
 
+/// What was moved between engines and tiers.
+void add_bytes(std::vector<figure>& to, bool any_gpu) {
+  constexpr std::array<std::pair<const char*, const char*>, 10> ways{{{"GPU to engines", "gpu_to_engines"},
+                                                                      {"engines to GPU", "engines_to_gpu"},
+                                                                      {"GPU to DRAM", "gpu_to_dram"},
+                                                                      {"DRAM to GPU", "dram_to_gpu"},
+                                                                      {"DRAM to engines", "dram_to_engines"},
+                                                                      {"engines to DRAM", "engines_to_dram"},
+                                                                      {"DRAM to NVMe", "dram_to_nvme"},
+                                                                      {"NVMe to DRAM", "nvme_to_dram"},
+                                                                      {"DRAM to remote", "dram_to_remote"},
+                                                                      {"remote to DRAM", "remote_to_dram"}}};
+  for (const auto& [name, way] : ways) {
+    const std::string text = name;
+    if (text.contains("GPU") && !any_gpu) continue;
+    to.emplace_back(text, [way](const json& of) { return approximate_bytes(count_of(member(of, "bytes"), way)); });
+  }
+}
+
 /// `any_gpu`: one of the runs had a device.
 std::vector<figure> figures(bool any_gpu) {
   std::vector<figure> all;
@@ -109,18 +128,7 @@ std::vector<figure> figures(bool any_gpu) {
   gate("probes", "probes");
   gate("seconds waited", "waited_s");
   gate("seconds saved", "saved_s");
-  if (any_gpu) {
-    bytes("GPU to engines", "bytes", "gpu_to_engines");
-    bytes("engines to GPU", "bytes", "engines_to_gpu");
-    bytes("GPU to DRAM", "bytes", "gpu_to_dram");
-    bytes("DRAM to GPU", "bytes", "dram_to_gpu");
-  }
-  bytes("DRAM to engines", "bytes", "dram_to_engines");
-  bytes("engines to DRAM", "bytes", "engines_to_dram");
-  bytes("DRAM to NVMe", "bytes", "dram_to_nvme");
-  bytes("NVMe to DRAM", "bytes", "nvme_to_dram");
-  bytes("DRAM to remote", "bytes", "dram_to_remote");
-  bytes("remote to DRAM", "bytes", "remote_to_dram");
+  add_bytes(all, any_gpu);
   text("wrong blocks", "wrong_blocks");
   return all;
 }

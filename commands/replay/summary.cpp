@@ -136,7 +136,8 @@ void add_bytes(const replay_result& replay, lines& out) {
 /// What the node compared with computing, and by which measure of its disk.
 void add_gate(const replay_result& replay, lines& out) {
   const node_movement& moved = replay.moved;
-  out.add("  of these", fmt::format("{} could not win, {} cut; {} probes", moved.cannot_win, moved.cut, moved.probes));
+  out.add(replay.has_gpu() ? "  of DRAM's own" : "  of these",
+          fmt::format("{} could not win, {} cut; {} probes", moved.cannot_win, moved.cut, moved.probes));
   if (moved.compared > 0) {
     out.add("  compared", fmt::format("{}: of {:.1f} s to compute {:.1f} s saved, {:.1f} s waited, {:.1f} s in vain",
                                       moved.compared, moved.recompute_s, moved.saved_s, moved.waited_s, moved.lost_s));
@@ -201,6 +202,64 @@ ordered_json gate_json(const node_movement& moved, const disk_estimate& disk) {
           {"compared", moved.compared},      {"cannot_win", moved.cannot_win}, {"cut", moved.cut},
           {"probes", moved.probes},          {"waited_s", moved.waited_s},     {"recompute_s", moved.recompute_s},
           {"saved_s", moved.saved_s},        {"lost_s", moved.lost_s}};
+}
+
+/// What the same requests hit in a simulation; null: it was not simulated.
+ordered_json simulated_json(const replay_result& replay) {
+  if (!replay.simulated) return nullptr;
+  ordered_json all{{"policy", replay.policy},
+                   {"dram_blocks", replay.simulated->dram_blocks},
+                   {"nvme_blocks", replay.simulated->nvme_blocks},
+                   {"prefix_hits", replay.simulated->prefix_hits},
+                   {"hit_ratio", replay.simulated->hit_ratio}};
+  if (replay.has_gpu()) {
+    all.update({{"gpu_policy", replay.gpu_policy},
+                {"gpu_blocks", replay.simulated->gpu_blocks},
+                {"by_tier", replay.simulated->by_tier}});
+  }
+  return all;
+}
+
+ordered_json node_json(const replay_result& replay) {
+  ordered_json all{
+      {"dram_capacity", replay.dram_capacity},
+      {"nvme_capacity", replay.nvme_capacity},
+      {"remote", replay.has_remote},
+      {"policy", replay.policy},
+      {"evicted", replay.moved.evicted},
+      {"demotions_dropped", replay.moved.dropped},
+      {"nvme_evicted", replay.moved.lower_evicted},
+      {"remote_not_put", replay.moved.remote_not_put},
+      {"remote_unreachable", replay.moved.remote_unreachable},
+      {"checksum_errors", replay.moved.checksum_errors},
+      {"restarts", replay.restarts},
+      {"gate", gate_json(replay.moved, replay.disk)},
+      {"put_waits", replay.moved.put_waits ? ordered_json(*replay.moved.put_waits) : ordered_json(nullptr)}};
+  if (replay.has_gpu()) {
+    all.update({{"gpu", replay.settings.device.data()},
+                {"gpu_capacity", replay.gpu_capacity},
+                {"gpu_policy", replay.gpu_policy},
+                {"gpu_evicted", replay.moved.gpu_evicted},
+                {"gpu_demotions_dropped", replay.moved.gpu_dropped}});
+  }
+  return all;
+}
+
+ordered_json engines_json(const replay_result& replay) {
+  ordered_json all = ordered_json::array();
+  for (const auto& each : replay.engines) {
+    all.push_back({{"engine", each.number + 1},
+                   {"planned", each.planned},
+                   {"served", each.served},
+                   {"tokens", each.tokens},
+                   {"hit_tokens", each.hit_tokens},
+                   {"bytes_read", each.bytes_read},
+                   {"bytes_stored", each.bytes_stored},
+                   {"orderly", each.orderly},
+                   {"end", each.end},
+                   {"message", each.message}});
+  }
+  return all;
 }
 
 ordered_json timeline_json(const replay_result& replay) {
@@ -354,19 +413,7 @@ ordered_json summary_json(const replay_result& replay) {
               {"refused", sums.refused.get()},
               {"wrong_blocks", sums.wrong.get()},
               {"verified_bytes", sums.verified_bytes.get()}});
-  all["simulated"] = nullptr;
-  if (replay.simulated) {
-    all["simulated"] = {{"policy", replay.policy},
-                        {"dram_blocks", replay.simulated->dram_blocks},
-                        {"nvme_blocks", replay.simulated->nvme_blocks},
-                        {"prefix_hits", replay.simulated->prefix_hits},
-                        {"hit_ratio", replay.simulated->hit_ratio}};
-    if (replay.has_gpu()) {
-      all["simulated"]["gpu_policy"] = replay.gpu_policy;
-      all["simulated"]["gpu_blocks"] = replay.simulated->gpu_blocks;
-      all["simulated"]["by_tier"] = replay.simulated->by_tier;
-    }
-  }
+  all["simulated"] = simulated_json(replay);
   all["nodes"] = nodes_json(replay);
   all["simulated_nodes"] = simulated_nodes_json(replay);
   all["latency_us"] = {
@@ -382,42 +429,11 @@ ordered_json summary_json(const replay_result& replay) {
   all["request_seconds"] = {{"with_lower_tiers", seconds(sums.time_with)},
                             {replay.has_gpu() ? "gpu_only" : "dram_only", seconds(sums.time_without)}};
   all["bytes"] = bytes_json(replay);
-  all["node"] = {{"dram_capacity", replay.dram_capacity},
-                 {"nvme_capacity", replay.nvme_capacity},
-                 {"remote", replay.has_remote},
-                 {"policy", replay.policy},
-                 {"evicted", replay.moved.evicted},
-                 {"demotions_dropped", replay.moved.dropped},
-                 {"nvme_evicted", replay.moved.lower_evicted},
-                 {"remote_not_put", replay.moved.remote_not_put},
-                 {"remote_unreachable", replay.moved.remote_unreachable},
-                 {"checksum_errors", replay.moved.checksum_errors},
-                 {"restarts", replay.restarts},
-                 {"gate", gate_json(replay.moved, replay.disk)},
-                 {"put_waits", replay.moved.put_waits ? ordered_json(*replay.moved.put_waits) : ordered_json(nullptr)}};
-  if (replay.has_gpu()) {
-    all["node"].update({{"gpu", replay.settings.device.data()},
-                        {"gpu_capacity", replay.gpu_capacity},
-                        {"gpu_policy", replay.gpu_policy},
-                        {"gpu_evicted", replay.moved.gpu_evicted},
-                        {"gpu_demotions_dropped", replay.moved.gpu_dropped}});
-  }
+  all["node"] = node_json(replay);
   all["prefetches"] = sums.prefetches.get();
   all["prefetches_cut"] = sums.prefetches_cut.get();
   all["cpu"] = processor_json(replay);
-  all["engine_ends"] = ordered_json::array();
-  for (const auto& each : replay.engines) {
-    all["engine_ends"].push_back({{"engine", each.number + 1},
-                                  {"planned", each.planned},
-                                  {"served", each.served},
-                                  {"tokens", each.tokens},
-                                  {"hit_tokens", each.hit_tokens},
-                                  {"bytes_read", each.bytes_read},
-                                  {"bytes_stored", each.bytes_stored},
-                                  {"orderly", each.orderly},
-                                  {"end", each.end},
-                                  {"message", each.message}});
-  }
+  all["engine_ends"] = engines_json(replay);
   all["from"] = json_of(replay.from);
   all["timeline"] = timeline_json(replay);
   all["curves"] = curves_json(replay);
