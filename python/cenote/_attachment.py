@@ -7,6 +7,7 @@ import os
 import threading
 import time
 from collections.abc import Callable
+from typing import NamedTuple
 
 from .errors import CenoteError, Closed, DeadlineExceeded, Forked, NotRunning, SessionKilled
 from .session import InstanceSpec, Session, attach
@@ -15,6 +16,22 @@ logger = logging.getLogger("cenote")
 
 _LOST = (NotRunning, Closed, SessionKilled, Forked)  # no call on that session can succeed any more
 _LONGEST_RETRY = 30.0  # seconds
+
+
+class _Words(NamedTuple):
+    """What is logged of a session."""
+
+    attached: str
+    absent: str
+    lost: str
+
+
+_OF_NODE = _Words("attached to the node", "no node, running on without it", "lost the node, running on without it")
+_OF_DEVICE = (
+    "attached to the node's blocks on {}",
+    "no blocks on {}, running on with DRAM",
+    "lost the blocks on {}, running on with DRAM",
+)
 
 
 class Attachment:
@@ -32,13 +49,19 @@ class Attachment:
         retry: float = 1.0,
         clock: Callable[[], float] = time.monotonic,
         prepare: Callable[[Session], None] = lambda session: None,
+        device: str | None = None,
+        part: int = 0,
+        tells: bool = True,
     ) -> None:
         """`prepare` is called with each new session before anybody has it. `deadline`, `retry`: seconds, of every call
         and between two attempts to attach. Attempts that go wrong for another reason than an absent node (a refused
-        token, a node that does not answer) come less and less often."""
+        token, a node that does not answer) come less and less often. `device`, `part`: as of attach().
+        `tells`: whether it says in the log how it goes; else another one of the same does."""
 
         def attach_now() -> Session:
-            session = attach(spec, socket, token, max_pins, deadline=deadline, client_name=client_name)
+            session = attach(
+                spec, socket, token, max_pins, deadline=deadline, client_name=client_name, device=device, part=part
+            )
             prepare(session)
             return session
 
@@ -51,6 +74,8 @@ class Attachment:
         self._next_attempt = 0.0
         self._pause = retry
         self._said = ""  # the last thing that was logged: a state is told once
+        self._tells = tells
+        self._words = _OF_NODE if device is None else _Words(*(each.format(device) for each in _OF_DEVICE))
         self._closed = False
 
     def session(self) -> Session | None:
@@ -76,7 +101,7 @@ class Attachment:
         if not isinstance(why, _LOST) or (session is not None and session is not self._session):
             return
         if self._session is not None:
-            self._say(f"lost the node, running on without it: {why}", logging.WARNING)
+            self._say(f"{self._words.lost}: {why}", logging.WARNING)
         self._session = None
         self._next_attempt = self._clock() + self._retry
 
@@ -98,16 +123,18 @@ class Attachment:
             self._pause = self._retry if absent else min(2 * self._pause, _LONGEST_RETRY)
             # A node that is starting or stopped takes the whole deadline: seldom enough not to slow the engine.
             level = logging.WARNING if absent or isinstance(why, DeadlineExceeded) else logging.ERROR
-            self._say(f"no node, running on without it: {why}", level)
+            if self._said.startswith(self._words.lost) and self._words is not _OF_NODE:
+                level = logging.INFO  # the loss was told: this says why it lasts
+            self._say(f"{self._words.absent}: {why}", level)
         else:
             self._pause = self._retry
-            self._say("attached to the node", logging.INFO)
+            self._say(self._words.attached, logging.INFO)
         self._next_attempt = self._clock() + self._pause
 
     def _say(self, what: str, level: int) -> None:
         if what != self._said:
             self._said = what
-            logger.log(level, "%s", what)
+            logger.log(level if self._tells else logging.DEBUG, "%s", what)
 
     def _begin_anew(self) -> None:
         """In a forked child: the parent's session and lock are the parent's."""

@@ -216,6 +216,23 @@ def _lose(worker: Any, rank: int, keys: list[bytes]) -> int:
     return sum(int(connection.session().remove(keys, group=name)) for name in mine._names)
 
 
+def _alter_device(worker: Any, keys: list[bytes]) -> int:
+    """In a rank's process: what the node has of these blocks on its device becomes zeros there, and nowhere else."""
+    import ctypes
+
+    from vllm.distributed.kv_transfer import get_kv_transfer_group
+
+    (near,) = get_kv_transfer_group()._worker._nears.values()
+    session = near.session()
+    altered = 0
+    for key in keys:
+        with session.acquire([key]) as held:  # a simulated device's memory can be written by anybody
+            for address in held.addresses():
+                ctypes.memset(address, 0, held.part_bytes())
+                altered += 1
+    return altered
+
+
 def _serve(arguments: dict[str, Any]) -> None:
     answers = os.fdopen(os.dup(1), "w", buffering=1)  # of this file alone: vLLM's threads print, too
     os.dup2(2, 1)
@@ -317,7 +334,13 @@ def _serve(arguments: dict[str, Any]) -> None:
         lost = [key for key in keys if chance.random() < share]
         return sum(llm.collective_rpc(_lose, args=(rank, lost)))
 
+    def alter_device() -> int:
+        """What lies on the ranks' devices of all prompts so far."""
+        keys = sorted({bytes(key) for each in requests for key in each.block_hashes})
+        return sum(llm.collective_rpc(_alter_device, args=(keys,)))
+
     calls = {
+        "alter_device": alter_device,
         "generate": generate,
         "metrics": metrics,
         "forget": forget,

@@ -55,21 +55,46 @@ class Copier:
 
     def _copy_by(self, stream: Stream, targets: Words, sources: Words, sizes: Words) -> CenoteError | None:
         """Why the device did not do it, though it still works; some of the runs may be copied then."""
-        refusal: CenoteError | None = None
         try:
-            try:
-                copying.copy(_words(targets), _words(sources), _words(sizes), self._threads, stream=stream)
-            except CenoteError as why:
-                self._streams.clear()
-                refusal = why
-            finally:  # whatever comes: runs that began before a refusal still read and write
-                stream.record().settle()
-        except CenoteError as why:
+            refusal = _copy_by(stream, targets, sources, sizes, self._threads)
+        except DeviceLost as why:
             self._streams.clear()
-            first = refusal or why
-            logger.error("the device failed, and the processor copies from now on: %s", str(first))
-            raise DeviceLost(f"the device failed: {first}") from why
+            logger.error("the device failed, and the processor copies from now on: %s", str(why.__cause__ or why))
+            raise
+        if refusal is not None:
+            self._streams.clear()
         return refusal
+
+
+class NearCopier:
+    """The same for blocks that lie on a device, which only the device reads and writes. Thread-safe."""
+
+    def __init__(self, device: Device, threads: int) -> None:
+        self._threads = threads
+        self._streams = {way: device.stream() for way in ("load", "store")}
+
+    def copy(self, way: str, targets: Words, sources: Words, sizes: Words) -> None:
+        """As Copier.copy(). Any other CenoteError: the device took not all of it, and works on nothing any more."""
+        each = np.broadcast_to(sizes, targets.shape)
+        refusal = _copy_by(self._streams[way], targets, sources, each, self._threads)
+        if refusal is not None:
+            raise refusal
+
+
+def _copy_by(stream: Stream, targets: Words, sources: Words, sizes: Words, threads: int) -> CenoteError | None:
+    """Why the device did not do it, though it still works; some of the runs may be copied then. DeviceLost."""
+    refusal: CenoteError | None = None
+    try:
+        try:
+            copying.copy(_words(targets), _words(sources), _words(sizes), threads, stream=stream)
+        except CenoteError as why:
+            refusal = why
+        finally:  # whatever comes: runs that began before a refusal still read and write
+            stream.record().settle()
+    except CenoteError as why:
+        first = refusal or why
+        raise DeviceLost(f"the device failed: {first}") from first
+    return refusal
 
 
 def _words(table: Words) -> array[int]:

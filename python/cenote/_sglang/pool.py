@@ -9,7 +9,8 @@ from collections.abc import Callable, Iterator
 import numpy as np
 
 from .._attachment import Attachment
-from ..blocks import PRESENT, Block, Held
+from .._near import DEADLINE, Near, Run, Taken, acquire, exists
+from ..blocks import PRESENT, Block
 from ..device import DeviceLost
 from ..errors import (
     CenoteError,
@@ -23,7 +24,7 @@ from ..errors import (
 )
 from ..prefetch import Prefetch
 from ..session import InstanceSpec, Session
-from .copier import Copier
+from .copier import Copier, NearCopier
 from .keys import Keys
 from .pages import Places
 from .promises import Promise, Promises
@@ -57,6 +58,23 @@ class Pool:
             client_name="sglang",
             prepare=copier.attach,
         )
+        self._near = self._near_of(spec) if settings.gpu_pool else None
+
+    def _near_of(self, spec: InstanceSpec) -> Near[NearCopier]:
+        settings = self._settings
+        return Near(
+            lambda prepare: Attachment(
+                spec,
+                socket=settings.socket,
+                token=settings.token,
+                deadline=min(DEADLINE, settings.deadline / 4),  # DRAM may have to do in the same call
+                max_pins=2 * settings.hold_pages + 1024,
+                client_name="sglang",
+                prepare=prepare,
+                device=settings.device,
+            ),
+            lambda device: NearCopier(device, settings.threads),
+        )
 
     @contextlib.contextmanager
     def _attached(self) -> Iterator[Session | None]:
@@ -78,7 +96,11 @@ class Pool:
 
     def attach(self) -> bool:
         """Whether there is a node."""
-        return self._session() is not None
+        if self._session() is None:
+            return False
+        if self._near is not None:
+            self._near.session()
+        return True
 
     def look(self) -> None:
         """Notices a node that is gone, and one that is there again."""
@@ -86,6 +108,8 @@ class Pool:
             if session is not None:
                 with contextlib.suppress(DeadlineExceeded, NodeRestarting):  # slow is not gone
                     session.barrier()
+                if self._near is not None:
+                    self._near.look()
 
     # ---- looking up
 
@@ -95,7 +119,15 @@ class Pool:
         with self._attached() as session:
             if session is None or not keys:
                 return 0
-            return session.locate(keys.array(), timeout=max(0.0, patience)).reachable
+            return self._locate(session, keys, max(0.0, patience))
+
+    def _locate(self, session: Session, keys: Keys, patience: float = PATIENCE) -> int:
+        """reach(), of one session; with what only the device has before that."""
+        first = 0
+        if self._near is not None and self._near.session() is not None:
+            there = exists(self._near, session, keys.array())
+            first = next((i for i, each in enumerate(there) if not each), len(there))
+        return first + (session.locate(keys.cut(first).array(), timeout=patience).reachable if first < len(keys) else 0)
 
     @property
     def asks_tiers(self) -> bool:
@@ -108,7 +140,7 @@ class Pool:
         with self._attached() as session:
             if session is None or not keys:
                 return [False] * len(keys)
-            found = session.exists(keys.array())
+            found = exists(self._near, session, keys.array())
             for i, there in enumerate(found):
                 if not there:
                     found[i] = session.match(keys.cut(i, i + 1).array()).reachable == 1
@@ -124,9 +156,9 @@ class Pool:
             held = self._pin(session, first)
             count = len(held) if held is not None else 0
             if count < len(first) or not first:
-                count = session.locate(keys.array()).reachable
+                count = self._locate(session, keys)
             elif len(first) < len(keys):
-                count += session.locate(keys.cut(count).array()).reachable
+                count += self._locate(session, keys.cut(count))
             count = agree(count)
             if held is not None and count < len(held):
                 surplus, held = held, self._pin(session, first.cut(0, count))
@@ -141,20 +173,21 @@ class Pool:
             if session is not None and keys:
                 self._promise(session, keys, self._pin(session, keys))
 
-    def _pin(self, session: Session, keys: Keys) -> Held | None:
+    def _pin(self, session: Session, keys: Keys) -> Taken | None:
         """None: the session has not enough pins left."""
         if keys:
             with contextlib.suppress(PinLimit):
-                return session.acquire(keys.array())
+                return acquire(self._near, session, keys.array())
         return None
 
-    def _promise(self, session: Session, keys: Keys, held: Held | None) -> None:
+    def _promise(self, session: Session, keys: Keys, held: Taken | None) -> None:
         if not keys:
             return
         ticket: Prefetch | None = None
         if held is not None and len(held) < len(keys):
             with contextlib.suppress(LimitExceeded):
-                ticket = self._bring(session, keys)
+                # A chain that begins with pages that only the device has would end there.
+                ticket = self._bring(session, keys if self._near is None else keys.cut(len(held)))
         self.promises.add(Promise(keys, held, ticket))
 
     # ---- fetching
@@ -169,10 +202,10 @@ class Pool:
             if session is None:
                 return 0
             while done < len(keys):
-                with session.acquire(keys.cut(done, done + step).array()) as held:
-                    copied = len(held)
-                    if copied:
-                        self._scatter(held, targets, done)
+                with acquire(self._near, session, keys.cut(done, done + step).array()) as taken:
+                    copied = len(taken)
+                    for run in taken.runs:
+                        self._scatter(run, targets, done + run.first)
                 done += copied
                 if done < len(keys) and time.monotonic() > end:
                     break
@@ -205,11 +238,24 @@ class Pool:
         # SGLang has decided by its own threshold already, and windows and states are short.
         return session.prefetch(keys.each(), "wait_complete", prefill_tokens_per_s=rate, threshold_tokens=0)
 
-    def _scatter(self, held: Held, targets: Places, first: int) -> None:
-        count = len(held)
-        blocks = np.frombuffer(held.addresses(), np.uint64, count)
+    def _scatter(self, run: Run, targets: Places, first: int) -> None:
+        count = len(run.held)
+        blocks = np.frombuffer(run.held.addresses(), np.uint64, count)
         pages = targets.pick(slice(first, first + count))
-        self._copier.copy("load", pages.addresses, blocks[:, None] + targets.offsets(), targets.sizes)
+        with self._copier_of(run.session) as copier:
+            copier.copy("load", pages.addresses, blocks[:, None] + targets.offsets(), targets.sizes)
+
+    @contextlib.contextmanager
+    def _copier_of(self, session: Session) -> Iterator[Copier | NearCopier]:
+        """That reaches the session's blocks."""
+        near = self._near.works_on(session) if self._near is not None else None
+        try:
+            yield near or self._copier
+        except CenoteError as why:
+            if near is None or self._near is None:
+                raise
+            self._near.failed(why, session)
+            raise DeviceLost(str(why)) from why  # whatever it was, the session in DRAM is as it was
 
     # ---- storing
 
@@ -240,7 +286,7 @@ class Pool:
             if held is not None:
                 pins.enter_context(held)
 
-        for i, there in enumerate(session.exists(keys.array())):
+        for i, there in enumerate(exists(self._near, session, keys.array())):
             stored[i] = there
         missing = [i for i, there in enumerate(stored) if not there]
         if missing:
@@ -274,7 +320,22 @@ class Pool:
     def _store_batch(
         self, session: Session, keys: Keys, sources: Places, stored: list[bool], batch: list[int]
     ) -> list[int]:
-        """Marks what is stored now, and returns what another writer has."""
+        """Marks what is stored now, and returns what another writer has. On the device, if there is room: the node
+        brings it to DRAM."""
+        here = self._near.session() if self._near is not None else None
+        if self._near is not None and here is not None:
+            try:
+                return self._store_with(here, keys, sources, stored, batch)
+            except NoSpace:
+                if len(batch) > 1:
+                    raise
+            except CenoteError as why:  # the pages are as they were, and what the device was to write is not given back
+                self._near.failed(why, here)
+        return self._store_with(session, keys, sources, stored, batch)
+
+    def _store_with(
+        self, session: Session, keys: Keys, sources: Places, stored: list[bool], batch: list[int]
+    ) -> list[int]:
         slots = session.reserve(keys.pick(batch).array())
         mine = [(i, slot) for i, slot in zip(batch, slots, strict=True) if isinstance(slot, Block)]
         blocks = [slot for _, slot in mine]
@@ -282,7 +343,8 @@ class Pool:
             try:
                 starts = np.array([block.address() for block in blocks], np.uint64)
                 pages = sources.pick([i for i, _ in mine])
-                self._copier.copy("store", starts[:, None] + sources.offsets(), pages.addresses, sources.sizes)
+                with self._copier_of(session) as copier:
+                    copier.copy("store", starts[:, None] + sources.offsets(), pages.addresses, sources.sizes)
             except DeviceLost:  # it may still write: these blocks are not given back
                 raise
             except BaseException:
@@ -311,9 +373,11 @@ class Pool:
         with self._attached() as session:
             if session is None:
                 return False
-            session.clear()
+            session.clear()  # of what lies on devices, too
             return True
 
     def close(self) -> None:
         self.promises.close()
+        if self._near is not None:
+            self._near.close()
         self._attachment.close()

@@ -10,7 +10,7 @@ import threading
 import time
 from collections import deque
 
-from ..blocks import Held
+from .._near import Taken
 from ..errors import CenoteError
 from ..prefetch import Prefetch
 from .keys import WIDTH, Keys
@@ -19,7 +19,7 @@ from .keys import WIDTH, Keys
 class Promise:
     """One answer of batch_exists()."""
 
-    def __init__(self, keys: Keys, held: Held | None, ticket: Prefetch | None) -> None:
+    def __init__(self, keys: Keys, held: Taken | None, ticket: Prefetch | None) -> None:
         self.keys = keys
         self.until = 0.0
         self._held = held

@@ -6,6 +6,8 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
+from .._near import WITHOUT_DEVICE
+
 
 @dataclasses.dataclass(frozen=True)
 class Settings:
@@ -19,6 +21,7 @@ class Settings:
     hold: float = 5.0  # seconds that pages stay pinned after batch_exists
     hold_pages: int = 4096  # pages of one pool that are pinned so at one time
     device: str | None = None  # whose streams copy, as cenote.Device names it; None: the processor
+    gpu_pool: bool = False  # the node's blocks on that device are used before those in DRAM
     threads: int = 0  # of a copy; 0: as many as cores, four at most
     prefill_tokens_per_s: float | None = None
 
@@ -31,7 +34,10 @@ class Settings:
             value = extra.get(field.name)
             if value is not None:
                 given[field.name] = _check(field.name, value)
-        return cls(**given)
+        made = cls(**given)
+        if made.gpu_pool and made.device is None:
+            raise ValueError(f"hicache-storage-backend-extra-config: {WITHOUT_DEVICE}")
+        return made
 
 
 # key -> least, most, whether only integers
@@ -45,6 +51,10 @@ _RANGES: dict[str, tuple[float, float, bool]] = {
 
 
 def _check(name: str, value: object) -> object:
+    if name == "gpu_pool":
+        if not isinstance(value, bool):
+            raise ValueError(f"hicache-storage-backend-extra-config: {name} is {value!r}; it must be true or false")
+        return value
     if name not in _RANGES:
         if not isinstance(value, str):
             raise ValueError(f"hicache-storage-backend-extra-config: {name} is {value!r}; it must be a string")

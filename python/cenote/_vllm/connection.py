@@ -6,6 +6,7 @@ Lookups and reads need no answer from the node, so they alone would never tell t
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 
 from .._attachment import Attachment
 from ..device import Device
@@ -29,9 +30,21 @@ class Connection:
         name: str,
         device: Device | None = None,
         node: int = 0,
+        prepare: Callable[[Session], None] = lambda session: None,
+        pool: str | None = None,
+        part: int = 0,
+        tells: bool = True,
     ) -> None:
         """`deadline`: seconds, of calls that need the node. `device`: works on the session's blocks. `node`: which of
-        the nodes that the engine's ranks use."""
+        the nodes that the engine's ranks use. `prepare`: called with each new session, before anybody has it. `pool`:
+        the device that the session's blocks lie on, with their part of number `part`; None: they are in DRAM.
+        `tells`: as of Attachment."""
+
+        def prepare_all(session: Session) -> None:
+            if device is not None:
+                session.use_device(device)
+            prepare(session)
+
         self._attachment = Attachment(
             spec,
             socket=settings.socket_of(node),
@@ -40,7 +53,10 @@ class Connection:
             max_pins=max_pins,
             client_name=name,
             retry=_LOOK,
-            prepare=(lambda session: session.use_device(device)) if device is not None else (lambda session: None),
+            prepare=prepare_all,
+            device=pool,
+            part=part,
+            tells=tells,
         )
         self._session = self._attachment.session()
         self._ended = False

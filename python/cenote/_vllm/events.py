@@ -11,6 +11,7 @@ from vllm.distributed.kv_events import MEDIUM_CPU, BlockRemoved, BlockStored
 from vllm.v1.core.kv_cache_utils import generate_block_hash_extra_keys, maybe_convert_block_hash, to_event_extra_keys
 from vllm.v1.kv_cache_interface import get_kv_cache_spec_kind, get_kv_cache_spec_sliding_window
 
+from .._near import Near, exists
 from ..session import Session
 from .model import Group
 
@@ -74,8 +75,9 @@ class Events:
             self._blocks[name] = (MEDIUM_CPU, msgspec.msgpack.encode(event))
             self._new.append(event)
 
-    def look(self, session: Session, groups: Sequence[Group]) -> None:
-        """Announces what moved. Some microseconds, a few times a second."""
+    def look(self, session: Session, groups: Sequence[Group], near: Near[None] | None = None) -> None:
+        """Announces what moved; what is on the engine's device (`near`) counts as in DRAM. Some microseconds, a few
+        times a second."""
         now = time.monotonic()
         if not self._blocks or now < self._next_look:
             return
@@ -86,7 +88,7 @@ class Events:
         names, self._to_look_at = self._to_look_at[-share:], self._to_look_at[:-share]
         for number, group in enumerate(groups):
             keys = [key for of, key in names if of == number and (of, key) in self._blocks]
-            for key, present in zip(keys, session.exists(keys, group=group.name) if keys else [], strict=True):
+            for key, present in zip(keys, exists(near, session, keys, group.name) if keys else [], strict=True):
                 below = not present and session.match([key], group=group.name).reachable == 1
                 self._is_now((number, key), MEDIUM_CPU if present else MEDIUM_DISK if below else None)
 

@@ -6,8 +6,9 @@ import contextlib
 import dataclasses
 import time
 from collections.abc import Callable, Sequence
+from typing import Any
 
-from ..blocks import Held
+from .._near import Near, Taken, acquire, reachable, resident
 from ..errors import CenoteError, DeadlineExceeded, NodeRestarting
 from ..prefetch import Prefetch
 from ..session import Session
@@ -28,7 +29,7 @@ class Offer:
         self.keys = keys
         self.count = 0  # blocks offered
         self.tiers: Tiers | None = None  # where they were; None: all in DRAM
-        self.held: list[Held] = []
+        self.held: list[Taken] = []
         self.starts: list[int] = []  # by group: a window group is pinned from here on
         self.ballot: int | None = None  # on which other nodes hold them, too
 
@@ -59,6 +60,7 @@ class Finder:
         self, groups: Sequence[Group], block_size: int, failed: Callable[[CenoteError, Session | None], None]
     ) -> None:
         self.groups = groups
+        self.near: Near[Any] | None = None  # blocks on the engine's device
         self._block_size = block_size
         self._failed = failed
         self._asker = Asker()
@@ -84,16 +86,16 @@ class Finder:
     def pin(self, session: Session, offer: Offer) -> None:
         """What is there now."""
         if len(self.groups) == 1:
-            held = session.acquire(offer.keys)
+            held = acquire(self.near, session, offer.keys, self.groups[0].name)
             offer.held, offer.starts, offer.count = [held], [0], len(held)
             return
         prefix = self._prefix(offer)
-        count = prefix.longest(lambda group, keys: session.match(keys, group=group.name).resident)
+        count = prefix.longest(lambda group, keys: resident(self.near, session, keys, group.name))
         if count == 0:
             return
         for group in self.groups:
             start = prefix.first_of(group, count)
-            held = session.acquire(offer.keys[start:count], group=group.name)
+            held = acquire(self.near, session, offer.keys[start:count], group.name)
             offer.held.append(held)
             offer.starts.append(start)
             if len(held) < count - start:  # evicted in between
@@ -146,7 +148,7 @@ class Finder:
         if time.monotonic() < self._quiet_until:
             return False
         prefix = self._prefix(offer)
-        count = local = prefix.longest(lambda group, keys: session.match(keys, group=group.name).reachable)
+        count = local = prefix.longest(lambda group, keys: reachable(self.near, session, keys, group.name))
         if local < len(offer.keys) and session.asks_tiers:
             if not any(group.window for group in self.groups):
                 count = len(offer.keys)  # the node asks, and the prefetch ends where no tier has more
@@ -161,7 +163,9 @@ class Finder:
         if count <= offer.count:
             return False
         search.tiers = Tiers(offer.first + offer.count, offer.first + local)
-        self._start_prefetch(session, search, prefix, count, tokens_per_s)
+        # A chain that begins with blocks that only the device has would end there.
+        here = offer.count if self.near is not None and len(self.groups) == 1 else 0
+        self._start_prefetch(session, search, prefix, here, count, tokens_per_s)
         return True
 
     def _answer(self, search: Search) -> int:
@@ -178,12 +182,12 @@ class Finder:
             question.drop()
 
     def _start_prefetch(
-        self, session: Session, search: Search, prefix: Prefix, count: int, tokens_per_s: float | None
+        self, session: Session, search: Search, prefix: Prefix, here: int, count: int, tokens_per_s: float | None
     ) -> None:
         search.wanted, search.windows_until = count, None
         try:
             for group in self.groups:
-                keys = prefix.keys[prefix.first_of(group, count) : count]
+                keys = prefix.keys[max(prefix.first_of(group, count), here) : count]
                 # A window is short, but nothing of the prefix can be used without it.
                 rate, threshold = (0, 0) if group.window else (tokens_per_s, None)
                 made = session.prefetch(keys, prefill_tokens_per_s=rate, threshold_tokens=threshold, group=group.name)

@@ -6,7 +6,7 @@ import threading
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from ..blocks import Held
+from .._near import Taken
 from ..session import InstanceSpec
 from .connection import Connection
 
@@ -22,7 +22,7 @@ class Pinning:
         self.spec = spec
         self.loads = loads
         self.connection: Connection | None = None  # that the pins are of; none: there is no session
-        self.held: list[Held | None] = []  # of each load; None: nothing
+        self.held: list[Taken | None] = []  # of each load; None: nothing
         self._lock = threading.Lock()
         self._came = threading.Event()
         self._is_given_up = False
@@ -31,7 +31,7 @@ class Pinning:
     def is_under_way(self) -> bool:
         return not self._came.is_set()
 
-    def give(self, connection: Connection | None, held: list[Held | None]) -> None:
+    def give(self, connection: Connection | None, held: list[Taken | None]) -> None:
         with self._lock:
             if not self._is_given_up:
                 self.connection, self.held = connection, held

@@ -13,6 +13,7 @@ from typing import Any
 
 from vllm.v1.metrics.cache_hit_source import CacheHitSource
 
+from .._near import DEADLINE, Near, exists
 from ..errors import CenoteError, PinLimit
 from ..session import InstanceSpec, Session
 from . import identity, model
@@ -80,6 +81,7 @@ class Scheduler:
         self._spec: InstanceSpec | None = None
         self._layout: RankLayout | None = None
         self._connection: Connection | None = None  # None until it is known which instance this is
+        self._near: Near[None] | None = None  # blocks on the engine's device, if it has one rank
         self._places: Places | None = None
         self._agreement: Agreement | None = None  # where ranks sit on several nodes
         self._weights: identity.Weights | None = None
@@ -191,7 +193,28 @@ class Scheduler:
             together = Together(name, self._places, tuple(specs))
             first = self._generations << 32  # ballots of earlier ones may still end
             self._agreement = Agreement(together, connection.session, self._finder, first)
+        self._near = self._finder.near = self._near_of(self._spec)
         self._connection = connection  # only now: what a step is told of an instance is told with all of its nodes
+
+    def _near_of(self, spec: InstanceSpec) -> Near[None] | None:
+        """With several ranks a block is whole on no device, and this process has none of theirs open: then what DRAM
+        has is offered, and each rank takes from its device what is there."""
+        settings = self._settings
+        if not settings.gpu_pool or self._ranks > 1:
+            return None
+        return Near(
+            lambda prepare: Connection(
+                spec,
+                settings,
+                max_pins=_MAX_PINS,
+                deadline=DEADLINE,
+                name="vllm-scheduler",
+                prepare=prepare,
+                pool=settings.device,
+                tells=False,  # the worker's session does
+            ),
+            lambda device: None,
+        )
 
     def bind_pool(self, pool: Any) -> None:
         self._null_block = pool.null_block.block_id
@@ -233,6 +256,8 @@ class Scheduler:
             agreement.close()
         if self._connection is not None:
             self._connection.close()
+        if self._near is not None:
+            self._near.close()
 
     def close(self) -> None:
         self._drop_offers()
@@ -534,7 +559,7 @@ class Scheduler:
         keys = hashes[first:full]
         found = []
         for number, (group, table) in enumerate(zip(self._groups, tables, strict=True)):
-            present = session.exists(keys, group=group.name)
+            present = exists(self._near, session, keys, group.name)
             held = [i for i in range(first, min(full, len(table))) if table[i] != self._null_block]
             missing = [i for i in held if not present[i - first]]
             wanted = missing
@@ -628,7 +653,7 @@ class Scheduler:
         session = self._session()
         if session is not None:
             try:
-                self._events.look(session, self._groups)
+                self._events.look(session, self._groups, self._near)
             except CenoteError as why:
                 self.failed(why)
         return self._events.take()

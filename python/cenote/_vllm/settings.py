@@ -6,15 +6,17 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
+from .._near import WITHOUT_DEVICE
 from ..errors import InvalidArgument
 
 
 @dataclasses.dataclass(frozen=True)
 class Settings:
     """`device` None: the GPU on which the KV tensors are, if they are on one; "sim:0": threads that behave like one,
-    for tensors of the CPU. `prefill_tokens_per_s` None: measured. `ranks_per_node` None: as vLLM is started; `sockets`:
-    of the nodes, in the order of their ranks, in place of `socket`. `node`: `cluster.name` of the engine's node, which
-    requests that were prefilled here are answered with. `handover_deadline`: seconds; None: 20.
+    for tensors of the CPU. `gpu_pool`: the node's blocks on that device are used before those in DRAM.
+    `prefill_tokens_per_s` None: measured. `ranks_per_node` None: as vLLM is started; `sockets`: of the nodes, in
+    the order of their ranks, in place of `socket`. `node`: `cluster.name` of the engine's node, which requests
+    that were prefilled here are answered with. `handover_deadline`: seconds; None: 20.
     `debug_fail_loads_from_block` None: loads do not fail on purpose."""
 
     socket: str | None = None
@@ -22,6 +24,7 @@ class Settings:
     instance_group: str | None = None
     fingerprint: str | None = None
     device: str | None = None
+    gpu_pool: bool = False
     prefill_tokens_per_s: float | None = None
     ranks_per_node: int | None = None
     sockets: tuple[str, ...] | None = None
@@ -37,12 +40,14 @@ class Settings:
             if key not in names:
                 raise InvalidArgument(f"kv_connector_extra_config has no key `{key}`; there is: {', '.join(names)}")
             wanted = _KINDS.get(key, (str,))
-            if value is not None and (isinstance(value, bool) or not isinstance(value, wanted)):
+            if value is not None and (isinstance(value, bool) != (wanted == (bool,)) or not isinstance(value, wanted)):
                 raise InvalidArgument(f"kv_connector_extra_config: `{key}` is {value!r}; want {wanted[-1].__name__}")
         sockets = extra.get("sockets")
         if sockets is not None and not (sockets and all(isinstance(each, str) for each in sockets)):
             raise InvalidArgument(f"kv_connector_extra_config: `sockets` is {sockets!r}; want one path for each node")
         made = cls(**{**extra, "sockets": None if sockets is None else tuple(sockets)})
+        if made.gpu_pool and made.device is None:
+            raise InvalidArgument(f"kv_connector_extra_config: {WITHOUT_DEVICE}")
         for key in ("prefill_tokens_per_s", "ranks_per_node", "handover_deadline", "debug_fail_loads_from_block"):
             if (getattr(made, key) or 0) < 0:
                 raise InvalidArgument(f"kv_connector_extra_config: `{key}` is negative")
@@ -54,6 +59,7 @@ class Settings:
 
 
 _KINDS: dict[str, tuple[type, ...]] = {
+    "gpu_pool": (bool,),
     "prefill_tokens_per_s": (int, float),
     "ranks_per_node": (int,),
     "sockets": (tuple, list),

@@ -21,6 +21,10 @@ class Streams:
         self.saving: Stream = device.stream()
         self._on_gpu = on_gpu  # else the engine computes in its thread, in no stream
 
+    def of_blocks(self, device: Device) -> Streams:
+        """The same for blocks that lie on `device`, as a session has it open."""
+        return Streams(device, on_gpu=self._on_gpu)
+
     def engine_waits(self, event: Event) -> None:
         """What the engine computes from now on comes after the event. CenoteError: the device failed or hangs."""
         if self._on_gpu:

@@ -14,14 +14,15 @@ import logging
 import queue
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
+from .._near import DEADLINE, Near, Run, Taken, acquire
 from .._updates import Updates
 from ..blocks import Block, Held
 from ..device import DeviceLost, Event
 from ..errors import CenoteError, DeadlineExceeded, NoSpace
-from ..session import InstanceSpec, Session
+from ..session import InstanceSpec, Session, Slot
 from . import model
 from .connection import Connection
 from .layout import GroupLayout, Unservable
@@ -46,17 +47,26 @@ _FLUSH = 5.0  # seconds that a shutdown waits for what is under way
 
 
 @dataclasses.dataclass
+class Blanks:
+    """Blank blocks of one session. `streams`: of the device that fills them; None: the processor does."""
+
+    session: Session
+    streams: Streams | None
+    near: bool = False  # they lie on the device
+    slots: list[Block] = dataclasses.field(default_factory=list)
+    blocks: list[int] = dataclasses.field(default_factory=list)  # the engine's, one a slot
+    copied: bool = False
+    broken: bool = False  # not all of it was copied
+
+
+@dataclasses.dataclass
 class Reserved:
     """A store, with the blank blocks that it may fill."""
 
     store: Store
     spec: InstanceSpec
-    session: Session | None = None
-    slots: list[Block] = dataclasses.field(default_factory=list)
-    blocks: list[int] = dataclasses.field(default_factory=list)  # the engine's, one a slot
+    blanks: list[Blanks] = dataclasses.field(default_factory=list)
     failed: bool = False  # not all of it will be stored
-    copied: bool = False
-    broken: bool = False  # not all of it was copied
 
 
 @dataclasses.dataclass
@@ -65,7 +75,9 @@ class LayerLoads:
 
     loads: list[Load]
     counts: list[int]
-    events: list[Event]  # of each layer; none: nothing is on its way
+    events: list[list[tuple[Streams, Event]]]  # of each layer; none: nothing is on its way
+    streams: list[Streams] = dataclasses.field(default_factory=list)  # in which something is, or was
+    near: int = 0  # blocks of them that come from the device
     waited: float = 0.0  # seconds, by the engine
 
 
@@ -94,6 +106,7 @@ class Worker:
         self._computed: list[int] = []  # layers of this step that are not saved yet
         self._is_device_lost = False
         self._connections: dict[str, Connection] = {}
+        self._nears: dict[str, Near[Streams]] = {}  # the same instances' blocks on the device
         self._attaching = threading.Lock()
         self._reading = threading.Lock()  # held while blocks are read: their session must not be closed
         self._lock = threading.Lock()  # over what follows
@@ -209,17 +222,22 @@ class Worker:
             thread.join(max(0.0, end - time.monotonic()))
         if self._voter is not None:
             self._voter.close()
+        self._close_connections()
+
+    def _close_connections(self) -> None:
+        for near in self._nears.values():
+            near.close()
         for connection in self._connections.values():
             connection.close()
+        self._connections.clear()
+        self._nears.clear()
 
     def _connection(self, spec: InstanceSpec) -> Connection:
         with self._attaching:
             found = self._connections.get(spec.id)
             if found is None:
                 with self._reading:
-                    for old in self._connections.values():  # after a reset
-                        old.close()
-                    self._connections.clear()
+                    self._close_connections()  # after a reset
                 found = Connection(
                     spec,
                     self._settings,
@@ -229,8 +247,32 @@ class Worker:
                     device=self._streams.device if self._streams is not None else None,
                     node=self._node,
                 )
+                if self._settings.gpu_pool and self._streams is not None:
+                    self._nears[spec.id] = self._near_of(spec, self._streams)
                 self._connections[spec.id] = found
             return found
+
+    def _near_of(self, spec: InstanceSpec, streams: Streams) -> Near[Streams]:
+        parts = list(next(iter((spec.groups or {}).values()))["parts"])
+        return Near(
+            lambda prepare: Connection(
+                spec,
+                self._settings,
+                max_pins=_MAX_PINS_BY_LAYER if self._layout.by_layer else _MAX_PINS,
+                deadline=DEADLINE,
+                name=f"vllm-worker-{self._rank}",
+                node=self._node,
+                prepare=prepare,
+                pool=self._settings.device,
+                part=parts.index(self._part),
+            ),
+            streams.of_blocks,
+        )
+
+    def _streams_of(self, spec: InstanceSpec, session: Session) -> Streams | None:
+        """That work on blocks of the session."""
+        near = self._nears.get(spec.id)
+        return (near.works_on(session) if near is not None else None) or self._streams
 
     def _check(self, spec: InstanceSpec, number: int) -> None:
         """Unservable: the scheduler's idea of this rank's blocks is another one."""
@@ -279,16 +321,18 @@ class Worker:
         session = connection.session()
         if session is None:
             return []
+        near = self._nears.get(spec.id)
         counts = []
         for number, keys, blocks in load.groups:
             self._check(spec, number)
             done = 0
             try:
                 for start, end in _batches(self._allowed(keys)):
-                    with session.acquire(keys[start:end], group=self._names[number]) as held:
-                        self._scatter(number, blocks[start : start + len(held)], held)
-                        done += len(held)
-                        if len(held) < end - start:
+                    with acquire(near, session, keys[start:end], self._names[number]) as taken:
+                        for run in taken.runs:
+                            self._scatter(spec, number, blocks[start + run.first :][: len(run.held)], run)
+                        done += len(taken)
+                        if len(taken) < end - start:
                             break
             except DeviceLost:
                 done = 0
@@ -303,17 +347,24 @@ class Worker:
         limit = self._settings.debug_fail_loads_from_block
         return len(keys) if limit is None else min(limit, len(keys))
 
-    def _scatter(self, group: int, blocks: Sequence[int], held: Held) -> None:
-        streams, strides = self._streams, self._groups[group].strides
+    def _scatter(self, spec: InstanceSpec, group: int, blocks: Sequence[int], run: Run) -> None:
+        streams, strides = self._streams_of(spec, run.session), self._groups[group].strides
         if streams is None:
-            strides.scatter(blocks, held, self._part)
+            strides.scatter(blocks, run.held, self._part)
             return
         try:
-            strides.scatter(blocks, held, self._part, stream=streams.loading)
+            strides.scatter(blocks, run.held, self._part, stream=streams.loading)
+        except CenoteError as why:
+            if run.is_near:  # the session in DRAM is as it was
+                raise DeviceLost(str(why)) from why
+            raise
         finally:  # before the pins end, and the engine has its blocks again
             if not streams.settle(streams.loading):
-                self._device_failed("a load failed")
+                self._streams_failed(streams, "a load failed")
                 raise DeviceLost("the device failed")
+        if run.is_near:
+            with self._lock:
+                self.stats.add(blocks_loaded_from_device=len(run.held))
 
     # ---- loading by layer: in the engine's thread, which waits for a node only as long as the step may
 
@@ -348,7 +399,7 @@ class Worker:
     def _pin(self, job: Pinning) -> None:
         """In the loading thread: it may have to attach, and to fetch memory that is not mapped yet."""
         connection: Connection | None = None
-        held: list[Held | None] = []
+        held: list[Taken | None] = []
         try:
             connection = self._connection(job.spec)
             session = connection.session()
@@ -366,30 +417,35 @@ class Worker:
             return
         try:
             if self._connections.get(pinning.spec.id) is pinning.connection is not None:  # else it was closed meanwhile
-                self._copy_layers(held, step)
+                self._copy_layers(pinning.spec, held, step)
         finally:
             self._reading.release()
 
-    def _copy_layers(self, pinned: list[Held | None], step: LayerLoads) -> None:
-        streams, strides = self._streams, self._groups[0].strides
-        assert streams is not None
-        step.counts = [len(held) if held is not None else 0 for held in pinned]
-        jobs = [(load.groups[0][2][: len(held)], held) for load, held in zip(step.loads, pinned, strict=True) if held]
-        if not jobs:
-            return
-        streams.after_engine(streams.loading)  # it may still read what these blocks held before
+    def _copy_layers(self, spec: InstanceSpec, pinned: list[Taken | None], step: LayerLoads) -> None:
+        strides = self._groups[0].strides
+        step.counts = [len(taken) if taken is not None else 0 for taken in pinned]
+        jobs: list[tuple[list[int], Held, Streams]] = []
+        for load, taken in zip(step.loads, pinned, strict=True):
+            for run in taken.runs if taken is not None else ():
+                streams = self._streams_of(spec, run.session)
+                assert streams is not None
+                jobs.append((load.groups[0][2][run.first :][: len(run.held)], run.held, streams))
+                step.near += len(run.held) if run.is_near else 0
+        step.streams = _each_once(streams for _, _, streams in jobs)
+        for streams in step.streams:
+            streams.after_engine(streams.loading)  # it may still read what these blocks held before
         for layer in range(strides.layers):
-            for blocks, held in jobs:
+            for blocks, held, streams in jobs:
                 strides.scatter(blocks, held, self._part, stream=streams.loading, layer=layer)
-            step.events.append(streams.loading.record())
-        for _, held in jobs:
+            step.events.append([(streams, streams.loading.record()) for streams in step.streams])
+        for _, held, streams in jobs:
             held.release_after(streams.loading)
 
-    def _pin_load(self, connection: Connection, session: Session, spec: InstanceSpec, load: Load) -> Held | None:
+    def _pin_load(self, connection: Connection, session: Session, spec: InstanceSpec, load: Load) -> Taken | None:
         for number, keys, _ in load.groups:
             self._check(spec, number)
             try:
-                return session.acquire(keys[: self._allowed(keys)], group=self._names[number])
+                return acquire(self._nears.get(spec.id), session, keys[: self._allowed(keys)], self._names[number])
             except CenoteError as why:
                 logger.warning("loading blocks of %s: %s", load.request, str(why))
                 connection.failed(why, session)
@@ -397,10 +453,10 @@ class Worker:
 
     def _settle(self, step: LayerLoads, why: Exception) -> None:
         """After a failure: no copy may come later into blocks that the engine computes itself."""
-        streams, step.events = self._streams, []
-        assert streams is not None
-        if not streams.settle(streams.loading):  # the device is gone, and with it what it was to do
-            self._device_failed(why)
+        step.events = []
+        for streams in step.streams:
+            if not streams.settle(streams.loading):  # the device is gone, and with it what it was to do
+                self._streams_failed(streams, why)
 
     def layer_needed(self, name: str) -> None:
         """The engine is about to read this layer.
@@ -414,14 +470,16 @@ class Worker:
         if step is None or not step.events or self._streams is None:
             return
         began = time.perf_counter()
-        event = step.events[self._groups[0].layers.get(name, len(step.events) - 1)]
-        try:
-            self._streams.engine_waits(event)
-        except DeadlineExceeded:
-            raise
-        except CenoteError as why:
-            self._device_failed(why)
-            step.counts, step.events = [0] * len(step.loads), []
+        for streams, event in step.events[self._groups[0].layers.get(name, len(step.events) - 1)]:
+            try:
+                streams.engine_waits(event)
+            except DeadlineExceeded:
+                raise
+            except CenoteError as why:
+                self._streams_failed(streams, why)
+                step.counts = [0] * len(step.loads)
+                self._settle(step, why)
+                break
         step.waited += time.perf_counter() - began
 
     def _end_loads_by_layer(self) -> None:
@@ -431,6 +489,9 @@ class Worker:
             return
         if step.events and self._streams is not None:
             self.layer_needed("")  # if the step did not read all layers
+        if any(step.counts):
+            with self._lock:
+                self.stats.add(blocks_loaded_from_device=step.near)
         for load, count in zip(step.loads, step.counts, strict=True):
             self._end_load(load, [count] if load.groups else [], step.waited, in_step=True)
             step.waited = 0.0
@@ -485,7 +546,7 @@ class Worker:
         if reservation is None:
             return
         began = time.perf_counter()
-        written = None
+        written: list[Streams] = []
         try:
             written = self._copy(reservation, patience)
         finally:
@@ -509,61 +570,76 @@ class Worker:
             reservation.ready()
         return reservation
 
-    def _copy(self, reservation: Reservation, patience: float) -> Event | None:
-        """Copies the step's blocks, or what is left of them; the event behind it, if a device does so."""
+    def _copy(self, reservation: Reservation, patience: float) -> list[Streams]:
+        """Copies the step's blocks, or what is left of them; the streams that do so, if a device does. What failed is
+        not among them."""
         if not reservation.take(patience):
             logger.warning("the node gave no room in time; %d stores are dropped", len(reservation.all))
-            return None
-        streams = self._streams
-        if streams is None:
+            return []
+        used = reservation.streams
+        begun = [each for each in used if self._begin_saving(each)]
+        if self._layout.by_layer:
+            for layer in sorted(set(range(self._groups[0].strides.layers)) - reservation.saved):
+                self._gather(reservation, layer)
+        else:
             self._gather(reservation)
-            return None
+        return [each for each in begun if self._end_saving(each)]
+
+    def _begin_saving(self, streams: Streams) -> bool:
         try:
             streams.after_engine(streams.saving)
-            if self._layout.by_layer:
-                for layer in sorted(set(range(self._groups[0].strides.layers)) - reservation.saved):
-                    self._gather(reservation, layer)
-            else:
-                self._gather(reservation)
-            written = streams.saving.record()
-            streams.engine_waits(written)  # it may write these blocks again after this
         except CenoteError as why:
-            self._device_failed(why)
-            return None
-        return written
+            self._streams_failed(streams, why)
+            return False
+        return True
+
+    def _end_saving(self, streams: Streams) -> bool:
+        try:
+            streams.engine_waits(streams.saving.record())  # it may write these blocks again after this
+        except CenoteError as why:
+            self._streams_failed(streams, why)
+            return False
+        return True
 
     def _gather(self, reservation: Reservation, layer: int | None = None) -> None:
         """Copies the step's blocks, or one layer of them; begins to, if a device does so."""
-        stream = self._streams.saving if self._streams is not None else None
         if layer is not None:
             reservation.saved.add(layer)
         for reserved in reservation.all:
-            if reserved.slots and not reserved.broken:
-                reserved.copied = True  # or a part of it: a device may be writing
-                try:
-                    strides = self._groups[reserved.store.group].strides
-                    strides.gather(reserved.blocks, reserved.slots, self._part, stream=stream, layer=layer)
-                except Exception:
-                    logger.exception("copying blocks to the node")
-                    reserved.broken = True
+            strides = self._groups[reserved.store.group].strides
+            for blanks in reserved.blanks:
+                if blanks.slots and not blanks.broken:
+                    blanks.copied = True  # or a part of it: a device may be writing
+                    stream = blanks.streams.saving if blanks.streams is not None else None
+                    try:
+                        strides.gather(blanks.blocks, blanks.slots, self._part, stream=stream, layer=layer)
+                    except Exception:
+                        logger.exception("copying blocks to the node")
+                        blanks.broken = True
 
     def layer_computed(self, name: str) -> None:
         """The engine has written this layer of all tokens of the step, or will have when its stream comes there."""
-        reservation, streams = self._saving, self._streams
+        reservation = self._saving
         layer = self._groups[0].layers.get(name) if reservation is not None else None
-        if reservation is None or streams is None or layer is None:
+        if reservation is None or layer is None:
             return
         self._computed.append(layer)
         if not reservation.is_ready:  # a later layer takes this one along
             return
         computed, self._computed = self._computed, []
-        try:
-            streams.after_engine(streams.saving)
-            for each in computed:
-                if each not in reservation.saved:
-                    self._gather(reservation, each)
-        except CenoteError as why:
+        for streams in reservation.streams:
+            if not self._begin_saving(streams):
+                return  # what failed is not committed, and the other is copied to after the step
+        for each in computed:
+            if each not in reservation.saved:
+                self._gather(reservation, each)
+
+    def _streams_failed(self, streams: Streams, why: object) -> None:
+        if streams is self._streams:
             self._device_failed(why)
+            return
+        for near in self._nears.values():  # all of the same device
+            near.failed(DeviceLost(str(why)))
 
     def _device_failed(self, why: object) -> None:
         """Nothing is loaded or stored any more: nobody knows what the device has written, or still will."""
@@ -595,7 +671,7 @@ class Worker:
 
     def _reserve_one(self, reserved: Reserved) -> None:
         connection = self._connection(reserved.spec)
-        session = reserved.session = connection.session()
+        session = connection.session()
         if session is None:
             reserved.failed = True
             return
@@ -603,11 +679,10 @@ class Worker:
         try:
             self._check(reserved.spec, store.group)
             for start, end in _batches(len(store.keys)):
+                if self._reserve_near(reserved, start, end):
+                    continue
                 slots = session.reserve(store.keys[start:end], self._part, group=self._names[store.group])
-                for block, slot in zip(store.blocks[start:end], slots, strict=True):
-                    if isinstance(slot, Block):
-                        reserved.slots.append(slot)
-                        reserved.blocks.append(block)
+                self._take_blanks(reserved, Blanks(session, self._streams), store.blocks[start:end], slots)
         except NoSpace:
             reserved.failed = True
         except CenoteError as why:
@@ -615,11 +690,37 @@ class Worker:
             connection.failed(why, session)
             reserved.failed = True
 
+    def _reserve_near(self, reserved: Reserved, start: int, end: int) -> bool:
+        """On the device, from where the node brings them to DRAM. False: in DRAM, then."""
+        near = self._nears.get(reserved.spec.id)
+        session = near.session() if near is not None else None
+        if near is None or session is None:
+            return False
+        store = reserved.store
+        try:
+            slots = session.reserve(store.keys[start:end], self._part, group=self._names[store.group])
+        except CenoteError as why:
+            near.failed(why, session)
+            return False
+        blanks = Blanks(session, near.works_on(session), near=True)
+        self._take_blanks(reserved, blanks, store.blocks[start:end], slots)
+        return True
+
+    @staticmethod
+    def _take_blanks(reserved: Reserved, blanks: Blanks, blocks: Sequence[int], slots: Sequence[Slot]) -> None:
+        for block, slot in zip(blocks, slots, strict=True):
+            if isinstance(slot, Block):
+                blanks.slots.append(slot)
+                blanks.blocks.append(block)
+        reserved.blanks.append(blanks)
+
     def _commit(self, job: Commit) -> None:
         seconds = job.seconds
         for reserved in job.reservation.all:
             began = time.perf_counter()
-            stored = self._commit_one(reserved, job.written)
+            each = [self._commit_one(reserved, blanks, job.written) for blanks in reserved.blanks]
+            stored = sum(each)
+            near = sum(count for count, blanks in zip(each, reserved.blanks, strict=True) if blanks.near)
             seconds += time.perf_counter() - began
             wanted = len(reserved.store.keys) if self._writes else 0
             present = 0 if reserved.failed else wanted - stored
@@ -627,6 +728,7 @@ class Worker:
             with self._lock:
                 self.stats.add(
                     blocks_stored=stored,
+                    blocks_stored_on_device=near,
                     bytes_stored=stored * self._groups[reserved.store.group].block_bytes,
                     store_seconds=seconds,
                     blocks_present=present,
@@ -636,26 +738,27 @@ class Worker:
                 self._acknowledged.stores[number] = (before[0] + 1, before[1] + int(reserved.failed))
             seconds = 0.0
 
-    def _commit_one(self, reserved: Reserved, written: Event | None) -> int:
+    def _commit_one(self, reserved: Reserved, blanks: Blanks, written: list[Streams]) -> int:
         """How many blocks are stored."""
-        if not reserved.slots or reserved.session is None:
+        if not blanks.slots:
             return 0
         try:
-            streams = self._streams if reserved.copied else None
+            streams = blanks.streams if blanks.copied else None
             # If the device failed, it may still write: these blocks are not given back.
-            if streams is not None and (written is None or not streams.settle(streams.saving)):
+            if streams is not None and (streams not in written or not streams.settle(streams.saving)):
                 reserved.failed = True
                 return 0
-            if reserved.copied and not reserved.broken:
-                reserved.session.commit(reserved.slots)
-                return len(reserved.slots)
+            if blanks.copied and not blanks.broken:
+                blanks.session.commit(blanks.slots)
+                return len(blanks.slots)
             reserved.failed = True
-            reserved.session.abandon(reserved.slots)
+            blanks.session.abandon(blanks.slots)
         except CenoteError as why:
             logger.warning("committing blocks: %s", str(why))
-            connection = self._connections.get(reserved.spec.id)
-            if connection is not None:
-                connection.failed(why, reserved.session)
+            sessions = self._nears if blanks.near else self._connections
+            owner = sessions.get(reserved.spec.id)
+            if owner is not None:
+                owner.failed(why, blanks.session)
             reserved.failed = True
         return 0
 
@@ -710,6 +813,12 @@ class Reservation:
     def is_ready(self) -> bool:
         return self._ready.is_set()
 
+    @property
+    def streams(self) -> list[Streams]:
+        """That fill its blocks; once it is ready."""
+        every = (blanks.streams for reserved in self.all for blanks in reserved.blanks if blanks.slots)
+        return _each_once(each for each in every if each is not None)
+
     def take(self, patience: float) -> bool:
         """Waits at most `patience` seconds."""
         self.taken = self._ready.wait(patience)
@@ -719,11 +828,15 @@ class Reservation:
 
 @dataclasses.dataclass
 class Commit:
-    """`seconds` that the copy took. `written`: the event behind what a device does of it."""
+    """`seconds` that the copy took. `written`: the streams of devices in which all of theirs is done, or on its way."""
 
     reservation: Reservation
     seconds: float
-    written: Event | None = None
+    written: list[Streams]
+
+
+def _each_once(streams: Iterable[Streams]) -> list[Streams]:
+    return list(dict.fromkeys(streams))
 
 
 def _batches(count: int) -> Iterator[tuple[int, int]]:
