@@ -257,7 +257,7 @@ def test_a_client_that_dies_leaves_the_device_usable(start_node: StartNode, atta
         finally:
             os._exit(1)
     assert os.WTERMSIG(os.waitpid(child, 0)[1]) == signal.SIGKILL
-    until("its pins and writes are over", lambda: len(node.status()["sessions"]) == 1, limit=20)
+    until("its session is over", lambda: node.session_of(child) is None, limit=20)
     for number in range(20):
         put(session, blocks.keys_of("c", 8 * number, 8))
     assert part_of_status(node)["evicted"] > 0
