@@ -7,6 +7,8 @@
 #include <vector>
 
 #include "commands/bench/support.hpp"
+#include "commands/common.hpp"
+#include "commands/node_status.hpp"
 #include "device/device.hpp"
 #include "memory/segment.hpp"
 
@@ -134,6 +136,19 @@ class tier_bench {
   memory_pieces source_;
 };
 
+/// DRAM's pages, as those of the device, are touched before anything is timed.
+result<void> wait_until_populated(const std::string& socket) {
+  const auto until = std::chrono::steady_clock::now() + patience;
+  while (std::chrono::steady_clock::now() < until) {
+    if (auto go_on = check_interrupted(); !go_on) return go_on;
+    const auto status = ask(socket, {{"command", "status"}});
+    if (!status) return std::unexpected(status.error());
+    if (text_of(at_path(*status, "dram.populate"), "state") == "done") return {};
+    std::this_thread::sleep_for(std::chrono::milliseconds(100));
+  }
+  return fail(error_code::deadline_exceeded, "the node's memory is not touched yet; the bench needs 4 GiB of it");
+}
+
 result<void> run_size(const stage& at, const options& options, const std::string& device_name,
                       std::uint64_t block_bytes, report& out) {
   const std::string name = fmt::format("{} MiB", block_bytes / MiB);
@@ -162,6 +177,7 @@ result<void> run_gpu_tier(const options& options, report& out) {
                           {fmt::format("gpu.devices=[\"{}\"]", device_name),
                            fmt::format("gpu.capacity={}", device_capacity), "prefetch.assumed_tokens_per_s=0"});
     if (!at) return std::unexpected(at.error());
+    if (auto ready = wait_until_populated(at->socket()); !ready) return ready;
     if (auto done = run_size(*at, options, device_name, block_bytes, out); !done) return done;
   }
   return {};
