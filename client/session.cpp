@@ -892,6 +892,7 @@ result<void> session::close() {
   while (active_.load(std::memory_order_acquire) != 0) std::this_thread::sleep_for(std::chrono::microseconds(100));
   // Of calls that gave up while this waited.
   if (auto idle = events_.wait_for_device(steady_clock::now() + close_patience); !idle) return idle;
+  (void)events_.drain(steady_clock::now() + close_patience);
   for (std::uint32_t i = 0; i < pin_slots_.high_water(); ++i) memory_.pin(i).store(0, std::memory_order_release);
   // Who holds no reservation, and gave up no put, has nothing that a device could write.
   if (reservations_.size() == 0 && may_be_written_.load(std::memory_order_acquire) == 0) {
