@@ -132,10 +132,11 @@ def test_a_device_that_fails_in_the_engine_costs_no_token(
 
 
 @pytest.mark.skipif(not FULL, reason="with CENOTE_TEST_FULL=1: two ranks take half a minute")
+@pytest.mark.parametrize("ingest", ["all", "none"])
 def test_each_of_two_ranks_keeps_its_part_on_its_device(
-    start_node: StartNode, start_engine: StartEngine, llama: Path, expected: list[list[int]]
+    start_node: StartNode, start_engine: StartEngine, llama: Path, ingest: str
 ) -> None:
-    node = start_node(*gpu())
+    node = start_node(*gpu(), f"gpu.ingest={ingest}")
     until_ready(node)
     engine = start_engine(
         llama,
@@ -144,6 +145,10 @@ def test_each_of_two_ranks_keeps_its_part_on_its_device(
         distributed_executor_backend="mp",
     )
     (computed,) = engine.generate([SHARED], 6)  # rounded otherwise than by one rank
+    if ingest == "none":  # nothing is offered, and what the devices have already is stored in DRAM, too
+        assert engine.call("forget")
+        (answer,) = engine.generate([SHARED], 6)
+        assert (answer["tokens"], answer["cached"]) == (computed["tokens"], 0)
     until("DRAM has whole blocks", lambda: node.blocks()["present"] >= 9, limit=30)
     assert engine.call("forget")
     (answer,) = engine.generate([SHARED], 6)

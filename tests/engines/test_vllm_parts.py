@@ -195,7 +195,7 @@ def test_a_reset_while_the_weights_are_read_does_not_end_in_the_shared_instance(
         def begun():
             made = module.Scheduler.__new__(module.Scheduler)
             made._settings, made._connection, made._generation, made._closed = Settings(), None, "", False
-            made._config, made._connecting, made._weights = None, threading.Lock(), None
+            made._config, made._connecting, made._weights, made._near = None, threading.Lock(), None, None
             made._offers, made._requests, made._late_stores = {}, {}, []
             made._loading, made._events = {}, types.SimpleNamespace(clear=lambda: None)
             made._pending, made._generations, made._agreement = {}, 0, None

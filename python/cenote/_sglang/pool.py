@@ -72,6 +72,7 @@ class Pool:
                 client_name="sglang",
                 prepare=prepare,
                 device=settings.device,
+                tells=self._leader is None,
             ),
             lambda device: NearCopier(device, settings.threads),
         )
@@ -326,9 +327,6 @@ class Pool:
         if self._near is not None and here is not None:
             try:
                 return self._store_with(here, keys, sources, stored, batch)
-            except NoSpace:
-                if len(batch) > 1:
-                    raise
             except CenoteError as why:  # the pages are as they were, and what the device was to write is not given back
                 self._near.failed(why, here)
         return self._store_with(session, keys, sources, stored, batch)

@@ -19,7 +19,7 @@ from typing import Any
 
 from .._near import DEADLINE, Near, Run, Taken, acquire
 from .._updates import Updates
-from ..blocks import Block, Held
+from ..blocks import PRESENT, Block, Held
 from ..device import DeviceLost, Event
 from ..errors import CenoteError, DeadlineExceeded, NoSpace
 from ..session import InstanceSpec, Session, Slot
@@ -679,10 +679,12 @@ class Worker:
         try:
             self._check(reserved.spec, store.group)
             for start, end in _batches(len(store.keys)):
-                if self._reserve_near(reserved, start, end):
-                    continue
-                slots = session.reserve(store.keys[start:end], self._part, group=self._names[store.group])
-                self._take_blanks(reserved, Blanks(session, self._streams), store.blocks[start:end], slots)
+                wanted = self._reserve_near(reserved, range(start, end))
+                if wanted:
+                    blocks = [store.blocks[i] for i in wanted]
+                    keys = [store.keys[i] for i in wanted]
+                    slots = session.reserve(keys, self._part, group=self._names[store.group])
+                    self._take_blanks(reserved, Blanks(session, self._streams), blocks, slots)
         except NoSpace:
             reserved.failed = True
         except CenoteError as why:
@@ -690,21 +692,24 @@ class Worker:
             connection.failed(why, session)
             reserved.failed = True
 
-    def _reserve_near(self, reserved: Reserved, start: int, end: int) -> bool:
-        """On the device, from where the node brings them to DRAM. False: in DRAM, then."""
+    def _reserve_near(self, reserved: Reserved, positions: range) -> Sequence[int]:
+        """On the device, from where the node brings them to DRAM. Returns what is to be stored in DRAM: all, if the
+        device has no room or is away; what it has already, since DRAM does not (or no longer, and nobody would bring it
+        there again)."""
         near = self._nears.get(reserved.spec.id)
         session = near.session() if near is not None else None
         if near is None or session is None:
-            return False
+            return positions
         store = reserved.store
         try:
-            slots = session.reserve(store.keys[start:end], self._part, group=self._names[store.group])
+            keys = store.keys[positions.start : positions.stop]
+            slots = session.reserve(keys, self._part, group=self._names[store.group])
         except CenoteError as why:
             near.failed(why, session)
-            return False
+            return positions
         blanks = Blanks(session, near.works_on(session), near=True)
-        self._take_blanks(reserved, blanks, store.blocks[start:end], slots)
-        return True
+        self._take_blanks(reserved, blanks, store.blocks[positions.start : positions.stop], slots)
+        return [i for i, slot in zip(positions, slots, strict=True) if slot is PRESENT]
 
     @staticmethod
     def _take_blanks(reserved: Reserved, blanks: Blanks, blocks: Sequence[int], slots: Sequence[Slot]) -> None:
