@@ -888,6 +888,7 @@ result<void> session::close() {
   (void)events_.drain(steady_clock::now() + close_patience);  // commits that no node answers are given up
   const bool alive = channel_.check().has_value();
   if (alive) static_cast<void>(flush_all(steady_clock::now() + close_patience));
+  if (copier_) copier_->stop();
   channel_.stop();  // wakes calls that still wait; new ones are refused since closing_
   while (active_.load(std::memory_order_acquire) != 0) std::this_thread::sleep_for(std::chrono::microseconds(100));
   // Of calls that gave up while this waited.

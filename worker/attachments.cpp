@@ -160,7 +160,7 @@ result<std::string> attachments::find_device(const local::attach_request& reques
   if (found == devices_.end()) {
     std::string all;
     for (const auto& [tier, each] : devices_) all += (all.empty() ? "" : ", ") + each.device;
-    return fail(error_code::invalid_argument,
+    return fail(error_code::unsupported,
                 "this node has no blocks on " + asked->name + "; " +
                     (all.empty() ? "it has none on devices, see gpu.devices" : "it has on " + all));
   }
