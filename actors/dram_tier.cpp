@@ -14,6 +14,7 @@ namespace {
 constexpr tenths memory_deadline = std::chrono::seconds(3);  // longer than any slab takes
 constexpr tenths retry_memory_after = std::chrono::seconds(1);
 constexpr auto below_deadline = std::chrono::seconds(10);
+constexpr std::size_t most_unheard = 4096;
 constexpr auto bind_deadline = std::chrono::milliseconds(500);  // then an instance is opened whose hints are to come
 
 transfer_outcomes_ptr without(const transfer_outcomes_ptr& outcomes, const std::vector<std::uint64_t>& tokens) {
@@ -610,7 +611,17 @@ void dram_tier::ask_to_forget(std::vector<blocks::removal> removals, std::functi
 
 void dram_tier::tell_listeners(const removals_ptr& what, const std::shared_ptr<removal_answers>& all) {
   for (const removal_listener& each : listeners_) tell(each, what, all);
-  if (awaited_ > 0) unheard_.push_back({what, all, boot_now() + tenths_of(below_deadline)});
+  if (awaited_ == 0) return;
+  if (unheard_.size() >= most_unheard) forget_all_later();
+  unheard_.push_back({what, all, boot_now() + tenths_of(below_deadline)});
+}
+
+/// A driver that takes so long shall not cost memory without end: of what was answered already all goes instead.
+void dram_tier::forget_all_later() {
+  const auto answered = std::erase_if(unheard_, [](const unheard& each) { return !each.all; });
+  if (answered == 0) return;
+  const blocks::removal everything{.instance = 0, .all = true, .keys = {}};
+  unheard_.insert(unheard_.begin(), {std::make_shared<const std::vector<blocks::removal>>(1, everything), nullptr, {}});
 }
 
 /// `all`: null: nobody waits for the answer.

@@ -125,6 +125,7 @@ class dram_tier final : public dram_tier_actor::base {
   void tell(const removal_listener& listener, const removals_ptr& what, std::shared_ptr<removal_answers> all);
   outcome add_listener(const removal_listener& listener);
   void answer_unheard();
+  void forget_all_later();
   [[nodiscard]] const char* log_name() const noexcept { return is_on_device_ ? "gpu" : "dram"; }
   void continue_clear();
   void reload(const config::node_config& config);

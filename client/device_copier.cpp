@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <mutex>
+#include <new>
 #include <utility>
 
 #include "core/bulk_copy.hpp"
@@ -58,6 +59,7 @@ class cutter {
 struct device_copier::stage {
   host_memory memory;
   bool is_registered = false;
+  bool is_flying = false;   ///< the call under way has not landed it yet
   bool is_lent = false;     ///< the device may use it
   event_ref returned = {};  ///< lent: comes when it does not any more; none: nobody will tell
 };
@@ -66,6 +68,7 @@ struct device_copier::stage {
 struct device_copier::flight {
   stage* through = nullptr;
   std::vector<copy_run> pieces = {};  ///< as the caller sees them, in the stage back to back
+  event_ref ended = {};
 };
 
 device_copier::device_copier(std::shared_ptr<device> owner) : owner_(std::move(owner)) {}
@@ -97,6 +100,7 @@ error device_copier::reason(const error& why) const {
 /// One that the device does not use. What it never gave back stays as it is: there is only so much of that.
 result<device_copier::stage*> device_copier::idle_stage() {
   for (const auto& each : stages_) {
+    if (each->is_flying) continue;  // the device may be done with it, but nobody has taken what it brought
     if (each->is_lent && each->returned && owner_->look(each->returned) == event_state::done) each->is_lent = false;
     if (!each->is_lent) return each.get();
   }
@@ -126,24 +130,35 @@ result<void> device_copier::launch(flight& batch, direction way, copy_outcome& s
     at += piece.bytes;
   }
   if (auto ok = check(); !ok) return ok;
-  // Of several runs a device may have begun the first before it refuses.
+  // Of several runs a device may have begun the first before it refuses: its stream tells when that has ended.
   so_far.begun = true;
   so_far.last.reset();
   through.is_lent = true;
   through.returned.reset();
-  if (auto ok = owner_->copy(stream_, runs); !ok) return ok;
+  const auto copied = owner_->copy(stream_, runs);
   auto event = owner_->record(stream_);
   if (!event) return std::unexpected(event.error());
+  batch.ended = *event;
   through.returned = *event;
   so_far.last = std::move(*event);
-  return {};
+  return copied;
+}
+
+/// Who closes the session does not wait for a device that hangs.
+result<void> device_copier::await_batch(const event_ref& ended, time_point until) const {
+  constexpr std::chrono::milliseconds look_around{50};
+  for (;;) {
+    const auto left = std::max<std::chrono::nanoseconds>(until - std::chrono::steady_clock::now(), {});
+    const auto done = await(*owner_, ended, std::min<std::chrono::nanoseconds>(left, look_around));
+    if (done || done.error().code() != error_code::deadline_exceeded || left <= look_around) return done;
+    if (is_stopped_.load(std::memory_order_acquire)) return fail(error_code::closed, "the session is closed");
+  }
 }
 
 /// Waits for a batch, and takes what it has brought.
 result<void> device_copier::land(flight& batch, direction way, time_point until) {
   stage& through = *batch.through;
-  const auto left = std::max<std::chrono::nanoseconds>(until - std::chrono::steady_clock::now(), {});
-  if (auto done = await(*owner_, through.returned, left); !done) return done;
+  if (auto done = await_batch(batch.ended, until); !done) return done;
   through.is_lent = false;
   if (way == direction::to_device) return {};
   const std::byte* at = through.memory.get();
@@ -156,6 +171,7 @@ result<void> device_copier::land(flight& batch, direction way, time_point until)
 
 copy_outcome device_copier::copy(std::span<const copy_run> runs, direction way, time_point until) {
   const std::unique_lock<deadline_mutex> turn(turn_, until);
+  if (is_stopped_.load(std::memory_order_acquire)) return {fail(error_code::closed, "the session is closed")};
   if (!turn.owns_lock()) {
     return {fail(error_code::deadline_exceeded, "another call of this session copied until the deadline")};
   }
@@ -167,27 +183,40 @@ copy_outcome device_copier::copy(std::span<const copy_run> runs, direction way, 
   }
   copy_outcome so_far;
   std::deque<flight> under_way;
+  try {
+    fly(runs, way, until, under_way, so_far);
+  } catch (const std::bad_alloc&) {  // what was begun is known all the same
+    so_far.status = fail(error_code::system, "no memory for a copy by the device");
+  }
+  for (const flight& each : under_way) each.through->is_flying = false;  // given up: free when the device says so
+  if (!so_far.status) so_far.status = std::unexpected(reason(so_far.status.error()));
+  return so_far;
+}
+
+/// Two batches are under way at a time; each is landed in its turn.
+void device_copier::fly(std::span<const copy_run> runs, direction way, time_point until, std::deque<flight>& under_way,
+                        copy_outcome& so_far) {
   const auto land_first = [&] {
     so_far.status = land(under_way.front(), way, until);
+    under_way.front().through->is_flying = false;
     under_way.pop_front();
   };
   for (cutter rest(runs); so_far.status && !rest.at_end();) {
     if (under_way.size() == at_a_time) land_first();
-    if (!so_far.status) break;
+    if (!so_far.status) return;
     const auto through = idle_stage();
     if (!through) {
       so_far.status = std::unexpected(through.error());
-      break;
+      return;
     }
     flight& batch = under_way.emplace_back(flight{.through = *through});
+    batch.through->is_flying = true;
     for (std::uint64_t room = stage_bytes; room != 0 && !rest.at_end(); room -= batch.pieces.back().bytes) {
       batch.pieces.push_back(rest.next(room));
     }
     so_far.status = launch(batch, way, so_far);
   }
   while (so_far.status && !under_way.empty()) land_first();
-  if (!so_far.status) so_far.status = std::unexpected(reason(so_far.status.error()));
-  return so_far;
 }
 
 copy_outcome device_copier::to_device(std::span<const copy_run> runs, time_point until) {

@@ -1,6 +1,7 @@
 // Copies between the caller's host memory and blocks on a device, for put and get.
 #pragma once
 
+#include <atomic>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
@@ -43,6 +44,9 @@ class device_copier {
   /// host memory may be written.
   [[nodiscard]] copy_outcome from_device(std::span<const copy_run> runs, time_point until);
 
+  /// Calls that wait, and later ones, end with `closed`. Thread-safe.
+  void stop() noexcept { is_stopped_.store(true, std::memory_order_release); }
+
   [[nodiscard]] const std::shared_ptr<device>& owner() const noexcept { return owner_; }
   /// Why nothing is possible any more, once the device is away: closed.
   [[nodiscard]] result<void> check() const;
@@ -53,12 +57,16 @@ class device_copier {
   enum class direction : bool { to_device, from_device };
 
   copy_outcome copy(std::span<const copy_run> runs, direction way, time_point until);
+  void fly(std::span<const copy_run> runs, direction way, time_point until, std::deque<flight>& under_way,
+           copy_outcome& so_far);
   result<stage*> idle_stage();
   result<void> launch(flight& batch, direction way, copy_outcome& so_far);
+  [[nodiscard]] result<void> await_batch(const event_ref& ended, time_point until) const;
   result<void> land(flight& batch, direction way, time_point until);
   [[nodiscard]] error reason(const error& why) const;
 
   std::shared_ptr<device> owner_;
+  std::atomic<bool> is_stopped_{false};
   deadline_mutex turn_;  ///< all below
   stream_ref stream_;
   std::vector<std::unique_ptr<stage>> stages_;

@@ -22,6 +22,7 @@ struct device_events::state {
   std::list<entry> under_way;  ///< their events have not ended
   std::list<entry> ready;      ///< for the thread
   std::size_t running = 0;
+  std::size_t on_device = 0;  ///< … of those, by a device's thread
   bool stop = false;
 
   [[nodiscard]] std::size_t left() const noexcept { return under_way.size() + ready.size() + running; }
@@ -77,9 +78,11 @@ result<void> device_events::when(device& owner, const event_ref& event, runs_on 
     if (shared->stop) return;
     if (mine->where == runs_on::device_thread) {
       ++shared->running;
+      ++shared->on_device;
       lock.unlock();
       do_work(own.front());
       lock.lock();
+      --shared->on_device;
       --shared->running;
     } else {
       shared->ready.splice(shared->ready.end(), own);
@@ -107,7 +110,8 @@ void device_events::run(const std::shared_ptr<state>& shared) {
 
 result<void> device_events::wait_for_device(time_point until) {
   std::unique_lock lock(shared_->mutex);
-  if (shared_->changed.wait_until(lock, until, [&] { return shared_->under_way.empty(); })) return {};
+  if (shared_->changed.wait_until(lock, until, [&] { return shared_->under_way.empty() && shared_->on_device == 0; }))
+    return {};
   return fail(error_code::deadline_exceeded, "a device still works: " + std::to_string(shared_->under_way.size()) +
                                                  " releases or commits wait for it");
 }

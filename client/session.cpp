@@ -888,10 +888,12 @@ result<void> session::close() {
   (void)events_.drain(steady_clock::now() + close_patience);  // commits that no node answers are given up
   const bool alive = channel_.check().has_value();
   if (alive) static_cast<void>(flush_all(steady_clock::now() + close_patience));
+  if (copier_) copier_->stop();
   channel_.stop();  // wakes calls that still wait; new ones are refused since closing_
   while (active_.load(std::memory_order_acquire) != 0) std::this_thread::sleep_for(std::chrono::microseconds(100));
   // Of calls that gave up while this waited.
   if (auto idle = events_.wait_for_device(steady_clock::now() + close_patience); !idle) return idle;
+  (void)events_.drain(steady_clock::now() + close_patience);
   for (std::uint32_t i = 0; i < pin_slots_.high_water(); ++i) memory_.pin(i).store(0, std::memory_order_release);
   // Who holds no reservation, and gave up no put, has nothing that a device could write.
   if (reservations_.size() == 0 && may_be_written_.load(std::memory_order_acquire) == 0) {

@@ -388,9 +388,9 @@ class session {
   result<void> check_device(const device_stream& where);
   void end_pins(std::span<const std::uint32_t> slots) noexcept;
   void commit_written(std::span<const reserved_block> blocks, const result<void>& outcome);
-  result<void> write_to_home(std::span<const copy_run> runs, const std::function<void()>& give_back);
+  result<void> write_to_home(std::span<const copy_run> runs, std::function<void()> give_back);
   result<void> read_from_home(std::span<const copy_run> runs, std::span<const memory::pin> pinned);
-  void await_end(const event_ref& last, device_events::task then);
+  void await_end(const event_ref& last, device_events::runs_on thread, device_events::task then);
 
   // session_write.cpp
   struct put_job;

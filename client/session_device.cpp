@@ -73,19 +73,20 @@ void session::commit_written(std::span<const reserved_block> blocks, const resul
 
 /// When the device has ended a copy that its call did not wait for. If nobody tells, the session's memory stays for
 /// good.
-void session::await_end(const event_ref& last, device_events::task then) {
+void session::await_end(const event_ref& last, device_events::runs_on thread, device_events::task then) {
   unended_.fetch_add(1, std::memory_order_acq_rel);
   if (!last) return;
-  static_cast<void>(events_.when(*copier_->owner(), last, device_events::runs_on::device_thread,
-                                 [this, then = std::move(then)](const result<void>& outcome) {
-                                   then(outcome);
-                                   unended_.fetch_sub(1, std::memory_order_acq_rel);
-                                 }));
+  static_cast<void>(
+      events_.when(*copier_->owner(), last, thread, [this, then = std::move(then)](const result<void>& outcome) {
+        then(outcome);
+        unended_.fetch_sub(1, std::memory_order_acq_rel);
+      }));
 }
 
-/// From host memory to blocks of this session. `give_back` is called when the device wrote and writes none of them;
-/// blocks of which nobody knows that stay this session's until it has ended, and then the node sets them aside.
-result<void> session::write_to_home(std::span<const copy_run> runs, const std::function<void()>& give_back) {
+/// From host memory to blocks of this session. After a failure `give_back` is called once the device writes none of
+/// them any more; blocks of which nobody knows that stay this session's until it has ended, and then the node sets them
+/// aside.
+result<void> session::write_to_home(std::span<const copy_run> runs, std::function<void()> give_back) {
   const copy_outcome copied = copier_->to_device(runs, deadline());
   if (copied.status) return {};
   if (!copied.begun) {
@@ -93,9 +94,12 @@ result<void> session::write_to_home(std::span<const copy_run> runs, const std::f
     return copied.status;
   }
   may_be_written_.fetch_add(1, std::memory_order_acq_rel);
-  await_end(copied.last, [this](const result<void>& outcome) {
-    if (outcome) may_be_written_.fetch_sub(1, std::memory_order_acq_rel);
-  });
+  await_end(copied.last, device_events::runs_on::own_thread,
+            [this, give_back = std::move(give_back)](const result<void>& outcome) {
+              if (!outcome) return;
+              give_back();
+              may_be_written_.fetch_sub(1, std::memory_order_acq_rel);
+            });
   return copied.status;
 }
 
@@ -110,7 +114,8 @@ result<void> session::read_from_home(std::span<const copy_run> runs, std::span<c
   std::vector<std::uint32_t> slots;
   for (const memory::pin& each : pinned) slots.push_back(each.slot);
   static_cast<void>(ending_.mark(slots));  // nobody else knows them, but anybody may say a number
-  await_end(copied.last, [this, slots](const result<void>&) { end_pins(slots); });
+  await_end(copied.last, device_events::runs_on::device_thread,
+            [this, slots](const result<void>&) { end_pins(slots); });
   return copied.status;
 }
 

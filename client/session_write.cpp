@@ -242,7 +242,7 @@ result<void> session::put_whole(put_job& job, std::span<const std::uint32_t> pla
     if (i == 0 && places[i] > 0) entry.parent = reduce_key(job.keys[places[i] - 1], job.group).lo;
   }
   if (copier_) {
-    if (auto ok = write_to_home(by_device, [&] { give_back(grants); }); !ok) return ok;
+    if (auto ok = write_to_home(by_device, [this, grants] { give_back(grants); }); !ok) return ok;
   }
   ask_for_grants(job, grants.size(), batch.back());
   job.used += grants.size();
@@ -278,8 +278,9 @@ result<void> session::put_part(put_job& job, std::span<const std::uint32_t> plac
     entry.argument = mask;
   }
   if (!by_device.empty()) {
-    const auto ours = std::span<const memory::completion>(*answers).first(usable);
-    if (auto ok = write_to_home(by_device, [&] { give_back(ours, mask); }); !ok) return ok;
+    const std::vector<memory::completion> ours(answers->begin(),
+                                               answers->begin() + static_cast<std::ptrdiff_t>(usable));
+    if (auto ok = write_to_home(by_device, [this, ours, mask] { give_back(ours, mask); }); !ok) return ok;
   }
   counters_.bytes_copied_in.fetch_add(batch.size() * group_at(job.group).parts[*job.part].bytes,
                                       std::memory_order_relaxed);

@@ -148,6 +148,9 @@ result<> check_gpu(const node_config& config) {
     const auto device = parse_device(each);
     if (!device) return refuse(config.settings, "gpu.devices", device.error().message());
     const bool is_real = device->kind == device_kind::cuda;
+    if (is_real && !device->name.starts_with("cuda:GPU-"))
+      return refuse(config.settings, "gpu.devices",
+                    "a number is another GPU in each process; name it by its UUID, which nvidia-smi -L says");
     if (gpu.backend != gpu_backend::automatic && is_real != (gpu.backend == gpu_backend::cuda))
       return refuse_pair(config.settings, "gpu.devices", "gpu.backend", fmt::format("{} with", each));
     if (!names.insert(device->name).second)

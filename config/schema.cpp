@@ -513,7 +513,8 @@ constexpr std::array keys{
         {.name = "gpu.devices",
          .type = string_list,
          .fallback = "[]",
-         .about = "Devices of the GPU tier, each with a pool of its own: `GPU-UUID` or `cuda:NUMBER`; `sim:NUMBER` "
+         .about = "Devices of the GPU tier, each with a pool of its own: `GPU-UUID`, as `nvidia-smi -L` says it; "
+                  "`sim:NUMBER` "
                   "behaves like one in host memory. Clients name them in the same words."}),
     bound<&node_config::gpu, &gpu_section::backend>(
         {.name = "gpu.backend",

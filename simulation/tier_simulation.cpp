@@ -42,6 +42,7 @@ struct serving_tiers {
   eviction::simulated_pool& upper;
   std::vector<lower> below;
   tier_sums& sums;
+  bool upper_is_device = false;
   std::vector<std::uint32_t> brought_up;  ///< by block: the request it came up for, from 1
   std::vector<std::uint32_t> leading;     ///< by block: the request that it was last a hit of, from 1
   std::vector<std::uint32_t> wanted{};
@@ -56,12 +57,21 @@ struct serving_tiers {
   [[nodiscard]] bool holds(std::uint32_t block) noexcept { return upper.holds(block) || holder(block) != nullptr; }
 
   void write(lower& into, std::uint32_t block) {
+    const bool above_others =
+        upper_is_device && is_first(into) && below.size() > 1;  // as a node's DRAM: takes each one
+    write(into, block, above_others, [](std::uint32_t) { return false; });
+  }
+  template <class Held>
+  void write(lower& into, std::uint32_t block, bool anyway, Held&& is_held) {
     if (into.pool.holds(block)) return;
     const std::uint64_t before = into.pool.inserts();
-    const std::uint32_t gone = into.pool.insert(block, now);
+    const std::uint32_t gone = into.pool.insert(block, now, anyway, is_held);
     into.sums.written += into.pool.inserts() - before;
-    if (gone != no_block && !upper.holds(gone)) push_down(gone, static_cast<std::size_t>(&into - below.data()) + 1);
+    if (gone == no_block) return;
+    const bool counts_as_above = upper.holds(gone) && !(upper_is_device && is_first(into));
+    if (!counts_as_above) push_down(gone, static_cast<std::size_t>(&into - below.data()) + 1);
   }
+  [[nodiscard]] bool is_first(const lower& tier) const noexcept { return &tier == below.data(); }
   void write_where(ingest how, std::uint32_t block) {
     for (lower& each : below) {
       if (each.how.ingest == how) write(each, block);
@@ -72,14 +82,20 @@ struct serving_tiers {
   /// What left the tier before `first` goes to the next one that takes such blocks, unless one on the way has it.
   void push_down(std::uint32_t gone, std::size_t first = 0) {
     if (gone == no_block) return;
-    for (lower& each : std::span(below).subspan(first)) {
+    const std::size_t reached = upper_is_device && first == 0 ? std::min<std::size_t>(1, below.size()) : below.size();
+    for (lower& each : std::span(below).first(reached).subspan(first)) {
       if (each.pool.holds(gone)) return;
       if (each.how.ingest == ingest::evicted) return write(each, gone);
     }
   }
   void promote(lower& from, std::uint32_t block) {
     leave_below(from, block);
+    if (upper_is_device) pass_dram(block, [](std::uint32_t) { return false; });
     insert(block);
+  }
+  template <class Held>
+  void pass_dram(std::uint32_t block, Held&& is_held) {
+    write(below.front(), block, true, is_held);
   }
   void leave_below(lower& from, std::uint32_t block) const {
     if (from.how.keep_copy) {
@@ -100,6 +116,7 @@ struct serving_tiers {
       lower* const from = holder(block);
       if (from == nullptr) continue;  // what was pushed down took its place
       leave_below(*from, block);
+      if (upper_is_device) pass_dram(block, is_held);
       push_down(upper.insert(block, now, true, is_held));
     }
   }
@@ -183,6 +200,7 @@ result<tier_sums> simulate(const trace& trace, const tier_stack& tiers, replay_o
   serving_tiers serving{.upper = *upper.pool,
                         .below = {},
                         .sums = sums,
+                        .upper_is_device = tiers.upper_is_device,
                         .brought_up = std::vector<std::uint32_t>(trace.distinct()),
                         .leading = std::vector<std::uint32_t>(trace.distinct())};
   for (std::size_t i = 0; i < tiers.lower.size(); ++i) {

@@ -25,6 +25,9 @@ struct tier_stack {
   std::string upper_policy = "lru";
   std::uint32_t upper_capacity = 0;
   std::vector<lower_tier> lower;  ///< in the order in which a node asks them
+  /// The first lower tier is DRAM, and a device reaches others through it alone: what comes up from behind DRAM lies
+  /// there, too; what the device evicts is DRAM's or nobody's; and what DRAM evicts goes down though the device has it.
+  bool upper_is_device = false;
 };
 
 struct lower_sums {

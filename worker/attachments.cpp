@@ -160,7 +160,7 @@ result<std::string> attachments::find_device(const local::attach_request& reques
   if (found == devices_.end()) {
     std::string all;
     for (const auto& [tier, each] : devices_) all += (all.empty() ? "" : ", ") + each.device;
-    return fail(error_code::invalid_argument,
+    return fail(error_code::unsupported,
                 "this node has no blocks on " + asked->name + "; " +
                     (all.empty() ? "it has none on devices, see gpu.devices" : "it has on " + all));
   }
@@ -215,6 +215,11 @@ void attachments::session_added(opening_map::iterator its, const outcome& added)
 
 void attachments::session_opened(opening_map::iterator its, const session_actor& actor) {
   opening& waiting = its->second;
+  const auto device = devices_.find(tier_of(waiting.session->instance));
+  if (device != devices_.end() && device->second.phase == device_phase::away) {  // it failed meanwhile
+    refuse(its, error(error_code::closed, "the tier of " + waiting.device + " is away: " + device->second.why));
+    return discard(its);
+  }
   if (const auto begun = begin(waiting.session, actor, waiting.to.socket); !begun) {
     refuse(its, begun.error());
     return discard(its);
@@ -361,8 +366,8 @@ void attachments::tell_disconnected(const session_resources& session) const {
   caf::anon_send(top_of(session), disconnect_atom_v, session.number);
 }
 
-bool attachments::is_opening() const {
-  return std::ranges::any_of(devices_, [](const auto& each) { return each.second.phase == device_phase::opening; });
+void attachments::expect(tier_number tier, const std::vector<std::uint64_t>& sessions) {
+  for (const std::uint64_t each : sessions) coming_.emplace(each, tier);
 }
 
 void attachments::take_device(const device_news& news) {
@@ -370,6 +375,8 @@ void attachments::take_device(const device_news& news) {
   auto stack = std::move(known.stack);
   known = news;
   if (!known.stack) known.stack = std::move(stack);
+  if (news.phase != device_phase::opening)
+    std::erase_if(coming_, [&](const auto& each) { return each.second == news.tier; });
   if (news.phase != device_phase::away) return;
   for (const auto& [number, each] : sessions_) {
     if (tier_of(each.resources->instance) != news.tier) continue;
@@ -397,7 +404,7 @@ result<void> attachments::reattach(connection& connection, const local::frame& f
   const auto request = local::decode_reattach(frame.payload, frame.header.minor);
   if (!request) return std::unexpected(request.error());
   const auto found = sessions_.find(request->session);
-  if (found == sessions_.end() && is_opening())
+  if (found == sessions_.end() && coming_.contains(request->session))
     return fail(error_code::node_restarting, "a device's tier is being opened");
   if (found == sessions_.end() || found->second.resources->secret != request->secret ||
       found->second.resources->pid != connection.peer.pid) {

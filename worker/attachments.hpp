@@ -55,6 +55,8 @@ class attachments {
   /// Ends a session for the operator: its calls are refused from now on, its blocks are freed when its process is dead.
   result<void> kill(std::uint64_t number);
 
+  /// Sessions that the last worker had on a device come when its tier is open: until then their clients wait.
+  void expect(tier_number tier, const std::vector<std::uint64_t>& sessions);
   /// Says what became of a device's tier. One that is away ends the use of its sessions.
   void take_device(const device_news& news);
   /// Takes over a session that survived a restart of the worker.
@@ -121,7 +123,6 @@ class attachments {
   [[nodiscard]] result<std::string> find_device(const local::attach_request& request) const;
   [[nodiscard]] dram_tier_actor top_of(tier_number tier) const;
   [[nodiscard]] dram_tier_actor top_of(const session_resources& session) const;
-  [[nodiscard]] bool is_opening() const;
   void tell_disconnected(const session_resources& session) const;
   void end_unheard_of(const connection& connection, const local::attach_request& request);
   result<void> check_client(const connection& connection, const local::attach_request& request) const;
@@ -147,6 +148,7 @@ class attachments {
   std::unordered_map<std::uint64_t, attached> sessions_;
   opening_map openings_;
   std::map<tier_number, device_news> devices_;
+  std::unordered_map<std::uint64_t, tier_number> coming_;  ///< sessions of tiers that are being opened
   std::uint64_t last_ticket_ = 0;
   std::uint32_t last_session_ = 0;         ///< low half of the number of the session that attached last
   std::vector<std::uint64_t> undropped_;   ///< ended sessions that the keeper may still have

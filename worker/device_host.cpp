@@ -132,11 +132,23 @@ result<void> device_host::begin(recovered_state state) {
   // Who removes something from DRAM is answered when it is gone here: also who did before this tier was open.
   const auto listens = ask<outcome>(system, listen_deadline, needs_.dram, hear_removals_atom_v,
                                     caf::actor_cast<removal_listener>(stack_.below.actor));
-  if (!listens) return std::unexpected(listens.error());
+  if (!listens) {
+    end_sessions(state.sessions);
+    return std::unexpected(listens.error());
+  }
   device_news news{.tier = tier_, .device = device_name_, .phase = device_phase::ready};
   news.stack = stack_;
   needs_.tell(std::move(news), std::move(state.sessions));
   return {};
+}
+
+/// Nobody will serve them: their clients must not read on, not even what needs no word of ours.
+void device_host::end_sessions(const std::vector<std::shared_ptr<session_resources>>& sessions) const {
+  for (const auto& each : sessions) {
+    each->set_phase(memory::session_phase::device_lost);
+    each->ring();
+    (void)needs_.keeper.drop(local::entry_kind::session, each->number);
+  }
 }
 
 lower_tier device_host::make_below() {

@@ -59,6 +59,7 @@ class device_host {
   result<void> begin(recovered_state state);
   void make_provisioner();
   [[nodiscard]] instance_maker_actor make_maker(blocks::instance_number next);
+  void end_sessions(const std::vector<std::shared_ptr<session_resources>>& sessions) const;
   [[nodiscard]] lower_tier make_below();
   void lost(const std::string& why);
   void say(device_phase phase, const std::string& why);

@@ -199,6 +199,14 @@ std::map<tier_number, std::vector<local::registry_entry>> take_device_entries(
   return found;
 }
 
+std::vector<std::uint64_t> sessions_in(const std::vector<local::registry_entry>& entries) {
+  std::vector<std::uint64_t> numbers;
+  for (const local::registry_entry& each : entries) {
+    if (each.kind == local::entry_kind::session) numbers.push_back(each.id);
+  }
+  return numbers;
+}
+
 /// Tells every old client first, then lets go of the old memory. It is never emptied: nobody knows any more which
 /// blocks are pinned, and a reader would take zeros for a hit. It is gone when the last client unmaps it.
 void retire_entries(local::keeper_link& keeper, std::vector<local::registry_entry>& entries) {

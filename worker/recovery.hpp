@@ -49,6 +49,9 @@ struct recovery_plan {
 [[nodiscard]] std::map<tier_number, std::vector<local::registry_entry>> take_device_entries(
     std::vector<local::registry_entry>& entries);
 
+/// The numbers of the sessions among them.
+[[nodiscard]] std::vector<std::uint64_t> sessions_in(const std::vector<local::registry_entry>& entries);
+
 /// Tells the clients of a tier that is given up, and lets go of its memory.
 void retire_entries(local::keeper_link& keeper, std::vector<local::registry_entry>& entries);
 

@@ -141,6 +141,10 @@ void server::adopt(const std::shared_ptr<session_resources>& session) {
   on_loop([&] { sessions_->adopt(session); });
 }
 
+void server::expect(tier_number tier, const std::vector<std::uint64_t>& sessions) {
+  on_loop([&] { sessions_->expect(tier, sessions); });
+}
+
 std::function<void(device_news, std::vector<std::shared_ptr<session_resources>>)> server::device_teller() {
   return [this, loop = std::weak_ptr(sockets_)](device_news news,
                                                 std::vector<std::shared_ptr<session_resources>> sessions) {

@@ -43,6 +43,8 @@ class server {
   server& operator=(const server&) = delete;
   ~server();
 
+  /// See attachments::expect(). Before serve().
+  void expect(tier_number tier, const std::vector<std::uint64_t>& sessions);
   /// Takes what became of a device's tier, and sessions of it that survived a restart; from any thread, also when the
   /// server is gone.
   [[nodiscard]] std::function<void(device_news, std::vector<std::shared_ptr<session_resources>>)> device_teller();

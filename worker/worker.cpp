@@ -373,6 +373,7 @@ class worker {
       tell({.tier = tier, .device = parse_device(device).value().name},
            std::vector<std::shared_ptr<session_resources>>());
       auto held = std::move(entries[tier]);
+      server_->expect(tier, sessions_in(held));
       entries.erase(tier);
       devices_.push_back(std::make_unique<device_host>(tier, device,
                                                        device_host_needs{.system = system_,

@@ -5,6 +5,8 @@
 //    "dram":     {"capacity", "assigned", "used", "free", "slabs", "policy", "evicted",
 //                 "blocks": {"present", "granted", "pending", "zombie", "quarantined", "free"},
 //                 "populate": {"state", "bytes", "total", "ready"}},
+//    "gpu":      {"devices": [{"device", "state", "why", "capacity", "used", "blocks", "commits", "demoted",
+//                 "promoted", "evicted", "demotions_dropped"}]},
 //    "instances":[{"id", "group", "blocks", "bytes", "sessions", "index_slots"}],
 //    "groups":   [{"name", "quota", "used"}],
 //    "rank_groups": [{"name", "state", "epoch", "size", "here", "ranks", "coordinator", "open", "decided",
@@ -20,6 +22,7 @@
 #include <memory>
 
 #include "actors/consensus_report.hpp"
+#include "actors/gpu_figures.hpp"
 #include "commands/common.hpp"
 #include "commands/node_status.hpp"
 #include "commands/operator/peers.hpp"
@@ -80,6 +83,21 @@ std::string populate_text(const json& status) {
   const std::string state = text_of(said, "state") == "done" ? "" : ", " + text_of(said, "state");
   return fmt::format("memory    {} of {} populated ({}{})\n", approximate_bytes(populate.bytes),
                      approximate_bytes(populate.total), share_text(populate.bytes, populate.total), state);
+}
+
+std::string gpu_text(const json& status) {
+  std::string text;
+  for (const json& each : member(member(status, "gpu"), "devices")) {
+    const auto device = figures_in<device_figures>(each);
+    const std::string why = text_of(each, "why");
+    text += fmt::format(
+        "{:<9} {} {}, {} of {} used ({}), {} blocks, {} written to DRAM, {} brought up, {} evicted, {} not "
+        "written{}{}\n",
+        text.empty() ? "gpu" : "", text_of(each, "device"), text_of(each, "state"), approximate_bytes(device.used),
+        approximate_bytes(device.capacity), share_text(device.used, device.capacity), device.blocks, device.demoted,
+        device.promoted, device.evicted, device.demotions_dropped, why.empty() ? "" : ": ", why);
+  }
+  return text;
 }
 
 std::string path_text(const json& status) {
@@ -209,8 +227,8 @@ exit_code run_status(const std::string& socket, bool as_json) {
 }  // namespace
 
 std::string status_text(const json& status) {
-  return node_text(status) + dram_text(status) + populate_text(status) + nvme_text(status) + remote_text(status) +
-         cluster_line(status) + loads_text(status) + instances_text(member(status, "instances")) +
+  return node_text(status) + gpu_text(status) + dram_text(status) + populate_text(status) + nvme_text(status) +
+         remote_text(status) + cluster_line(status) + loads_text(status) + instances_text(member(status, "instances")) +
          groups_text(member(status, "groups")) + rank_groups_text(member(status, "rank_groups")) +
          sessions_text(member(status, "sessions")) + counters_text(member(status, "counters"));
 }

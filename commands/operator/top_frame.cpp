@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "actors/consensus_report.hpp"
+#include "actors/gpu_figures.hpp"
 #include "cluster/counters.hpp"
 #include "commands/common.hpp"
 #include "commands/node_status.hpp"
@@ -84,6 +85,10 @@ std::vector<std::string> tiers(const json& status) {
     line += fmt::format(", water {:.0f}-{:.0f} %", number_of(said, "low_water") * 100, high * 100);
   }
   std::vector<std::string> lines{"TIERS", line + ", " + text_of(said, "policy")};
+  for (const auto& each : member(member(status, "gpu"), "devices")) {
+    const auto device = figures_in<device_figures>(each);
+    lines.push_back(tier_line(text_of(each, "device"), device.used, device.capacity, device.blocks));
+  }
   if (member(status, "nvme").is_object()) {
     const auto nvme = figures_in<nvme::store_status>(status);
     lines.push_back(tier_line("nvme", nvme.used, nvme.capacity, nvme.blocks));

@@ -35,7 +35,27 @@ std::string microseconds(const json& latency, const char* name) {
 /// A figure's name and how a run says it.
 using figure = std::pair<std::string, std::function<std::string(const json&)>>;
 
-std::vector<figure> figures() {
+/// What was moved between engines and tiers.
+void add_bytes(std::vector<figure>& to, bool any_gpu) {
+  constexpr std::array<std::pair<const char*, const char*>, 10> ways{{{"GPU to engines", "gpu_to_engines"},
+                                                                      {"engines to GPU", "engines_to_gpu"},
+                                                                      {"GPU to DRAM", "gpu_to_dram"},
+                                                                      {"DRAM to GPU", "dram_to_gpu"},
+                                                                      {"DRAM to engines", "dram_to_engines"},
+                                                                      {"engines to DRAM", "engines_to_dram"},
+                                                                      {"DRAM to NVMe", "dram_to_nvme"},
+                                                                      {"NVMe to DRAM", "nvme_to_dram"},
+                                                                      {"DRAM to remote", "dram_to_remote"},
+                                                                      {"remote to DRAM", "remote_to_dram"}}};
+  for (const auto& [name, way] : ways) {
+    const std::string text = name;
+    if (text.contains("GPU") && !any_gpu) continue;
+    to.emplace_back(text, [way](const json& of) { return approximate_bytes(count_of(member(of, "bytes"), way)); });
+  }
+}
+
+/// `any_gpu`: one of the runs had a device.
+std::vector<figure> figures(bool any_gpu) {
   std::vector<figure> all;
   const auto text = [&](std::string name, const char* member_name) {
     all.emplace_back(std::move(name), [member_name](const json& of) { return text_of(of, member_name); });
@@ -52,12 +72,18 @@ std::vector<figure> figures() {
   in("host", "from", "host");
   text("engines", "engines");
   text("speed", "speed");
+  if (any_gpu) bytes("GPU", "node", "gpu_capacity");
   bytes("DRAM", "node", "dram_capacity");
   bytes("NVMe", "node", "nvme_capacity");
   in("policy", "node", "policy");
   text("requests", "requests");
   text("tokens", "tokens");
   all.emplace_back("hit ratio", [](const json& of) { return percent(number_of(of, "hit_ratio")); });
+  if (any_gpu) {
+    all.emplace_back("of it on the GPU", [](const json& of) {
+      return percent(ratio(number_of(of, "prefix_tokens_gpu"), number_of(of, "tokens")));
+    });
+  }
   all.emplace_back("of it in DRAM", [](const json& of) {
     return percent(ratio(number_of(of, "prefix_tokens_dram"), number_of(of, "tokens")));
   });
@@ -69,14 +95,16 @@ std::vector<figure> figures() {
     return simulated.is_object() ? percent(number_of(simulated, "hit_ratio")) : "-";
   });
   all.emplace_back("seconds", [](const json& of) { return fmt::format("{:.1f}", number_of(of, "seconds")); });
-  constexpr std::array<std::pair<const char*, const char*>, 6> steps{
+  constexpr std::array<std::pair<const char*, const char*>, 7> steps{
       {{"match", "match"},
        {"load", "load"},
        {"put", "put"},
        {"prefetch", "prefetch"},
        {"with_computing", "whole, with computing,"},
-       {"with_computing_dram_only", "whole, only DRAM hit,"}}};
+       {"with_computing_dram_only", "whole, only DRAM hit,"},
+       {"with_computing_gpu_only", "whole, only GPU hit,"}}};
   for (const auto& [step, name] : steps) {
+    if (std::string_view(step).ends_with("gpu_only") && !any_gpu) continue;
     for (const char* const share : {"p50", "p99"}) {
       all.emplace_back(fmt::format("{} {}", name, share), [step = step, share](const json& of) {
         return microseconds(member(member(of, "latency_us"), step), share);
@@ -94,17 +122,13 @@ std::vector<figure> figures() {
   };
   seconds("seconds of all requests", "request_seconds", "with_lower_tiers");
   seconds("the same, only DRAM hit", "request_seconds", "dram_only");
+  if (any_gpu) seconds("the same, only GPU hit", "request_seconds", "gpu_only");
   gate("prefetches refused", "cannot_win");
   gate("prefetches cut", "cut");
   gate("probes", "probes");
   gate("seconds waited", "waited_s");
   gate("seconds saved", "saved_s");
-  bytes("DRAM to engines", "bytes", "dram_to_engines");
-  bytes("engines to DRAM", "bytes", "engines_to_dram");
-  bytes("DRAM to NVMe", "bytes", "dram_to_nvme");
-  bytes("NVMe to DRAM", "bytes", "nvme_to_dram");
-  bytes("DRAM to remote", "bytes", "dram_to_remote");
-  bytes("remote to DRAM", "bytes", "remote_to_dram");
+  add_bytes(all, any_gpu);
   text("wrong blocks", "wrong_blocks");
   return all;
 }
@@ -210,7 +234,9 @@ result<compared_run> read_outcome(const std::string& path) {
 std::vector<std::vector<std::string>> compared_rows(const std::vector<compared_run>& runs) {
   std::vector<std::vector<std::string>> rows{{"FIGURE"}};
   for (const auto& run : runs) rows.front().push_back(run.name);
-  for (const auto& [name, say] : figures()) {
+  const bool any_gpu = std::ranges::any_of(
+      runs, [](const compared_run& run) { return member(run.outcome, "node").contains("gpu_capacity"); });
+  for (const auto& [name, say] : figures(any_gpu)) {
     rows.push_back({name});
     for (const auto& run : runs) rows.back().push_back(say(run.outcome));
   }

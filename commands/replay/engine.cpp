@@ -10,8 +10,10 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <string>
 #include <string_view>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "client/session.hpp"
@@ -40,9 +42,12 @@ std::uint64_t corruption_for_tests(std::uint32_t engine) {
   return every;
 }
 
-result<std::shared_ptr<client::session>> attach(const run_settings& settings, std::uint32_t number) {
+/// `device`: where its blocks lie; empty: in DRAM.
+result<std::shared_ptr<client::session>> attach(const run_settings& settings, std::uint32_t number,
+                                                std::string device) {
   client::session_options options;
   options.spec = spec_of(settings);
+  options.device = std::move(device);
   options.socket = settings.sockets[settings.node_of(number)].data();
   options.client_name = "replay engine " + std::to_string(number + 1);
   options.max_pins = static_cast<std::uint32_t>(
@@ -51,6 +56,19 @@ result<std::shared_ptr<client::session>> attach(const run_settings& settings, st
   auto session = client::session::attach(std::move(options));
   if (!session) return std::unexpected(session.error());
   return std::shared_ptr<client::session>(std::move(*session));
+}
+
+/// The engine's session, beside one in DRAM if it is on a device.
+result<attached_session> attach_all(const run_settings& settings, std::uint32_t number) {
+  attached_session all;
+  auto session = attach(settings, number, settings.device.data());
+  if (!session) return std::unexpected(session.error());
+  all.session = std::move(*session);
+  if (!settings.has_device()) return all;
+  auto host = attach(settings, number, {});
+  if (!host) return std::unexpected(host.error());
+  all.host = std::move(*host);
+  return all;
 }
 
 /// The engine's session; another one once its node was killed. Thread-safe.
@@ -64,9 +82,10 @@ class engine_session {
     const auto until = steady_clock::now() + node_back_limit;
     while (!now_.session) {
       const std::uint32_t kills = plan_.kills(plan_.settings().node_of(engine_));
-      auto session = attach(plan_.settings(), engine_);
+      auto session = attach_all(plan_.settings(), engine_);
       if (session) {
-        now_ = {std::move(*session), kills};
+        now_ = std::move(*session);
+        now_.kills = kills;
       } else if (kills == 0 || plan_.stopped() || steady_clock::now() > until) {
         return std::unexpected(session.error());
       } else {
@@ -82,7 +101,9 @@ class engine_session {
   }
   void close() {
     const std::lock_guard lock(mutex_);
-    if (now_.session) static_cast<void>(now_.session->close());
+    for (const auto& each : {now_.session, now_.host}) {
+      if (each) static_cast<void>(each->close());
+    }
   }
 
  private:

@@ -14,6 +14,7 @@ namespace {
 
 constexpr std::uint64_t chunk_bytes = std::uint64_t{8} << 20;
 constexpr std::size_t most_in_chunk = 64;
+constexpr std::uint64_t window_bytes = std::uint64_t{64} << 20;
 
 std::uint64_t thread_cpu() noexcept {
   timespec now{};
@@ -62,7 +63,10 @@ engine_worker::engine_worker(const shared_plan& plan, std::uint32_t engine, std:
       node_(settings_.node_of(engine)),
       corrupt_every_(corrupt_every),
       chunk_(std::clamp<std::size_t>(chunk_bytes / settings_.block_bytes, 1, most_in_chunk)),
-      staging_(settings_.access == access_mode::copy ? chunk_ * settings_.block_bytes : 0, std::byte{1}),
+      window_(settings_.has_device() ? std::clamp<std::size_t>(window_bytes / settings_.block_bytes, chunk_,
+                                                               std::max(chunk_, settings_.longest_chain))
+                                     : chunk_),
+      staging_(settings_.access == access_mode::copy ? window_ * settings_.block_bytes : 0, std::byte{1}),
       held_(settings_.longest_chain),
       reserved_(chunk_) {}
 
@@ -77,6 +81,7 @@ std::span<std::byte> engine_worker::buffer(std::size_t i) noexcept {
 result<void> engine_worker::serve(const planned_request& request, const attached_session& at) {
   const auto begun = clock::now();
   session_ = at.session.get();
+  host_ = at.host.get();
   ids_ = plan_.ids(request);
   names_.clear();
   for (const std::uint64_t id : ids_) names_.push_back(key_of(id));
@@ -85,7 +90,7 @@ result<void> engine_worker::serve(const planned_request& request, const attached
   if (!ids_.empty()) {
     went = match(hits);
     if (went) went = bring_up(hits);
-    if (went) went = load(hits);
+    if (went) went = host_ != nullptr ? load_from_device(hits) : load(hits);
     if (went) went = store(hits.loaded);
     if (hits.ticket) session_->drop(*hits.ticket);  // also of a request that failed
   }
@@ -102,44 +107,55 @@ result<void> engine_worker::serve(const planned_request& request, const attached
 }
 
 void engine_worker::count_hits(const planned_request& request, const found& hits, clock::time_point begun) {
-  const std::size_t upper = std::min(hits.upper, hits.loaded);
-  done_.upper_hits.add(upper);
+  const std::size_t device = std::min(hits.device, hits.loaded);
+  const std::size_t upper = std::clamp(hits.upper, device, hits.loaded);
   const std::size_t here = std::clamp(hits.here, upper, hits.loaded);
+  // Behind all that this machine had is the remote tier. With a device there is none, and it was put there meanwhile.
+  const std::size_t behind = hits.loaded - here;
+  const bool has_device = settings_.has_device();
+  done_.gpu_hits.add(device + (has_device ? behind : 0));
+  done_.upper_hits.add(upper - device);
   done_.lower_hits.add(here - upper);
-  done_.remote_hits.add(hits.loaded - here);
+  done_.remote_hits.add(has_device ? 0 : behind);
   const auto tokens_in = [&](std::size_t blocks) {
     return std::min<std::uint64_t>(blocks * simulation::trace::tokens_per_block, request.tokens);
   };
   done_.hit_tokens.add(tokens_in(hits.loaded));
-  done_.upper_tokens.add(tokens_in(upper));
-  done_.remote_tokens.add(tokens_in(hits.loaded) - tokens_in(here));
-  count_time(request, hits, tokens_in(hits.loaded), tokens_in(upper));
+  const std::uint64_t behind_tokens = tokens_in(hits.loaded) - tokens_in(here);
+  done_.gpu_tokens.add(tokens_in(device) + (has_device ? behind_tokens : 0));
+  done_.upper_tokens.add(tokens_in(upper) - tokens_in(device));
+  done_.remote_tokens.add(has_device ? 0 : behind_tokens);
+  count_time(request, hits);
   done_.bytes_read.add(hits.loaded * settings_.block_bytes);
   done_.blocks.add(request.count);
   done_.tokens.add(request.tokens);
   done_.requests.add(1);
   request_result& became = plan_.result_of(request);
-  became.upper.add(upper);
+  became.upper.add(in_first_tier(hits));
   became.loaded.add(hits.loaded);
   const auto since_start = begun.time_since_epoch() - std::chrono::nanoseconds(plan_.started());
   became.begun_ns.add(std::max<std::uint64_t>(nanoseconds(since_start), 1));
 }
 
+/// Blocks read that were in the uppermost tier when the request came.
+std::size_t engine_worker::in_first_tier(const found& hits) const noexcept {
+  return std::min(settings_.has_device() ? hits.device : hits.upper, hits.loaded);
+}
+
 /// What the request takes until its first token, computing included; and what it would have taken without the lower
-/// tiers: no wait, and what was there in DRAM read alone.
-void engine_worker::count_time(const planned_request& request, const found& hits, std::uint64_t hit_tokens,
-                               std::uint64_t upper_tokens) {
+/// tiers: no wait, and what was there in the uppermost one read alone.
+void engine_worker::count_time(const planned_request& request, const found& hits) {
   if (settings_.prefill_rate <= 0) return;
-  const auto computing = [&](std::uint64_t tokens) {
+  const auto computing = [&](std::size_t blocks) {
+    const auto tokens = std::min<std::uint64_t>(blocks * simulation::trace::tokens_per_block, request.tokens);
     return static_cast<std::uint64_t>(static_cast<double>(request.tokens - tokens) / settings_.prefill_rate * 1e9);
   };
-  const double upper_share =
-      hits.loaded == 0 ? 0.0
-                       : static_cast<double>(std::min(hits.upper, hits.loaded)) / static_cast<double>(hits.loaded);
-  const std::uint64_t with = nanoseconds(hits.looked + hits.waited + hits.read) + computing(hit_tokens);
+  const std::size_t first = in_first_tier(hits);
+  const double first_share = hits.loaded == 0 ? 0.0 : static_cast<double>(first) / static_cast<double>(hits.loaded);
+  const std::uint64_t with = nanoseconds(hits.looked + hits.waited + hits.read) + computing(hits.loaded);
   const std::uint64_t without = nanoseconds(hits.looked) +
-                                static_cast<std::uint64_t>(static_cast<double>(nanoseconds(hits.read)) * upper_share) +
-                                computing(upper_tokens);
+                                static_cast<std::uint64_t>(static_cast<double>(nanoseconds(hits.read)) * first_share) +
+                                computing(first);
   done_.with_lower.add(with);
   done_.without_lower.add(without);
   done_.time_with.add(with);
@@ -154,15 +170,48 @@ result<void> engine_worker::match(found& hits) {
   if (!matched) return std::unexpected(matched.error());
   hits.looked = clock::now() - before;
   done_.match.add(nanoseconds(hits.looked));
+  hits.device = host_ != nullptr ? matched->resident : 0;
+  if (host_ != nullptr) return match_below(hits);
   hits.upper = matched->resident;
   hits.here = matched->reachable;
   hits.reached = settings_.remote_tier != 0 ? ids_.size() : hits.here;
   return {};
 }
 
+/// How far the chain goes on beyond the device's prefix: in DRAM, then on disks. It is what is counted, not what an
+/// engine would ask for, so it is no part of the lookup's time.
+result<void> engine_worker::match_below(found& hits) {
+  const auto in_memory = lead_from(hits.device, false);
+  if (!in_memory) return std::unexpected(in_memory.error());
+  const auto in_all = lead_from(*in_memory, true);
+  if (!in_all) return std::unexpected(in_all.error());
+  hits.upper = *in_memory;
+  hits.here = hits.reached = *in_all;
+  return {};
+}
+
+/// The end of the blocks from `first` on that DRAM or the device has; with those that the disks have.
+result<std::size_t> engine_worker::lead_from(std::size_t first, bool with_disks) {
+  std::size_t lead = first;
+  while (lead < ids_.size()) {
+    const std::size_t before = lead;
+    const auto below = host_->match_prefix(keys(lead, ids_.size() - lead), 0);
+    if (!below) return std::unexpected(below.error());
+    lead += with_disks ? below->reachable : below->resident;
+    if (lead == ids_.size()) break;
+    // What DRAM has no longer may lie on the device all the same.
+    const auto above = session_->match_prefix(keys(lead, ids_.size() - lead), 0);
+    if (!above) return std::unexpected(above.error());
+    lead += above->resident;
+    if (lead == before) break;
+  }
+  return lead;
+}
+
 /// What only lower tiers have, as far as it comes in time.
 result<void> engine_worker::bring_up(found& hits) {
-  if ((settings_.lower_tier == 0 && settings_.remote_tier == 0) || hits.reached <= hits.upper) return {};
+  const bool has_lower = settings_.has_device() || settings_.lower_tier != 0 || settings_.remote_tier != 0;
+  if (!has_lower || hits.reached <= (settings_.has_device() ? hits.device : hits.upper)) return {};
   const cpu_scope cpu(done_.library_cpu);
   const auto before = clock::now();
   auto ticket = session_->prefetch(keys(0, hits.reached), 0);
@@ -209,6 +258,37 @@ result<void> engine_worker::load(found& hits) {
   return released;
 }
 
+/// The session copies, as a device's blocks are no memory of the processor's.
+result<void> engine_worker::load_from_device(found& hits) {
+  if (hits.reached == 0) return {};
+  const std::uint64_t cpu = thread_cpu();
+  const std::uint64_t verified = done_.verify_cpu.get();
+  result<void> went;
+  for (bool goes_on = true; goes_on && hits.loaded < ids_.size();) {
+    const std::size_t wanted = std::min(window_, ids_.size() - hits.loaded);
+    const auto begin = clock::now();
+    const client::buffers targets(staging_.data(), settings_.block_bytes, settings_.block_bytes, wanted);
+    const auto got = session_->get_into(keys(hits.loaded, wanted), 0, std::nullopt, targets);
+    hits.read += clock::now() - begin;
+    if (!got) went = std::unexpected(got.error());
+    const std::size_t count = got.value_or(0);
+    verify_copies(hits.loaded, count);
+    hits.loaded += count;
+    goes_on = count == wanted;
+  }
+  if (hits.ticket) session_->drop(*hits.ticket);
+  if (hits.loaded > 0) done_.load.add(nanoseconds(hits.read));
+  done_.library_cpu.add(thread_cpu() - cpu - (done_.verify_cpu.get() - verified));
+  return went;
+}
+
+/// Blocks from `first` of the chain on, which lie in the engine's own memory.
+void engine_worker::verify_copies(std::size_t first, std::size_t count) {
+  if (settings_.verify == verify_mode::none) return;
+  const cpu_scope cpu(done_.verify_cpu);
+  for (std::size_t i = 0; i < count; ++i) verify(buffer(i), first + i);
+}
+
 void engine_worker::verify_blocks(std::span<const client::held_block> held, std::size_t first) {
   if (settings_.verify == verify_mode::none) return;
   const cpu_scope cpu(done_.verify_cpu);
@@ -238,6 +318,7 @@ void engine_worker::make(std::span<std::byte> block, std::size_t place) {
 result<void> engine_worker::store(std::size_t first) {
   const std::uint64_t cpu = thread_cpu();
   const std::uint64_t generated = done_.generate_cpu.get();
+  done_.missed.add(ids_.size() - first);
   put_time_ = {};
   result<void> went;
   std::size_t most = chunk_;

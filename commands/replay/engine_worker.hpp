@@ -19,6 +19,7 @@ namespace cenote::replay {
 struct attached_session {
   std::shared_ptr<client::session> session;
   std::uint32_t kills = 0;
+  std::shared_ptr<client::session> host{};  ///< of the same instance in DRAM, where `session` is on a device; else null
 };
 
 /// Not thread-safe; sessions are shared between workers.
@@ -36,8 +37,9 @@ class engine_worker {
  private:
   using clock = std::chrono::steady_clock;
   struct found {
-    std::size_t upper = 0;              ///< blocks in DRAM when the request came
-    std::size_t here = 0;               ///< … in DRAM or on its disks: at least `upper`
+    std::size_t device = 0;             ///< leading blocks on the device when the request came
+    std::size_t upper = 0;              ///< … there or in DRAM: at least `device`
+    std::size_t here = 0;               ///< … or on disks: at least `upper`
     std::size_t reached = 0;            ///< blocks that were asked for: at least `here`
     std::size_t loaded = 0;             ///< blocks read
     std::chrono::nanoseconds looked{};  ///< what each step took
@@ -48,8 +50,12 @@ class engine_worker {
 
   [[nodiscard]] key_batch keys(std::size_t first, std::size_t count) const noexcept;
   [[nodiscard]] result<void> match(found& hits);
+  [[nodiscard]] result<void> match_below(found& hits);
+  [[nodiscard]] result<std::size_t> lead_from(std::size_t first, bool with_disks);
   [[nodiscard]] result<void> bring_up(found& hits);
   [[nodiscard]] result<void> load(found& hits);
+  [[nodiscard]] result<void> load_from_device(found& hits);
+  void verify_copies(std::size_t first, std::size_t count);
   void verify_blocks(std::span<const client::held_block> held, std::size_t first);
   void verify(std::span<const std::byte> block, std::size_t place);
   void make(std::span<std::byte> block, std::size_t place);
@@ -57,8 +63,8 @@ class engine_worker {
   [[nodiscard]] result<void> put_copied(std::size_t first, std::size_t count);
   [[nodiscard]] result<void> put_in_place(std::size_t first, std::size_t count);
   [[nodiscard]] std::span<std::byte> buffer(std::size_t i) noexcept;
-  void count_time(const planned_request& request, const found& hits, std::uint64_t hit_tokens,
-                  std::uint64_t upper_tokens);
+  [[nodiscard]] std::size_t in_first_tier(const found& hits) const noexcept;
+  void count_time(const planned_request& request, const found& hits);
   void count_hits(const planned_request& request, const found& hits, clock::time_point begun);
 
   const shared_plan& plan_;
@@ -67,10 +73,12 @@ class engine_worker {
   tally& done_;
   std::uint32_t node_;
   client::session* session_ = nullptr;
+  client::session* host_ = nullptr;  ///< null: session_ is in DRAM itself
   std::uint64_t corrupt_every_;
   std::uint64_t made_ = 0;
-  std::size_t chunk_;               ///< blocks handled at a time
-  std::vector<std::byte> staging_;  ///< chunk_ blocks of the engine's own
+  std::size_t chunk_;   ///< blocks handled at a time
+  std::size_t window_;  ///< … read from a device: mostly a whole chain, so that the node sees one use of it
+  std::vector<std::byte> staging_;  ///< as many blocks of the engine's own
   std::span<const std::uint64_t> ids_;
   std::vector<block_name> names_;
   std::vector<client::held_block> held_;

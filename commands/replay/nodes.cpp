@@ -37,29 +37,45 @@ constexpr double node_gone_limit = 5;    // seconds that a socket may refuse bef
 constexpr double stays_dead = 1;         // seconds that a killed node is away: the others notice
 constexpr double comes_back_limit = 30;  // seconds until it must answer again
 
+struct shortage {
+  std::string what;
+  bool is_final = false;  ///< it will not come
+};
 /// What a status lacks for a replay to begin; nothing: it may.
-using lack = std::function<std::optional<std::string>(const nlohmann::json& status)>;
+using lack = std::function<std::optional<shortage>(const nlohmann::json& status)>;
 
-std::optional<std::string> opening_path(const nlohmann::json& status) {
+std::optional<shortage> opening_path(const nlohmann::json& status) {
   for (const auto& path : member(member(status, "nvme"), "paths")) {
-    if (text_of(path, "state") == "opening") return "the NVMe path does not open: " + text_of(path, "last_error");
+    if (text_of(path, "state") == "opening")
+      return shortage{"the NVMe path does not open: " + text_of(path, "last_error")};
   }
   return std::nullopt;
 }
 
-std::optional<std::string> silent_server(const nlohmann::json& status) {
+std::optional<shortage> opening_device(const nlohmann::json& status) {
+  for (const auto& device : member(member(status, "gpu"), "devices")) {
+    const auto state = text_of(device, "state");
+    if (state == "ready") continue;
+    return shortage{
+        fmt::format("the tier of {} is not ready: {} {}", text_of(device, "device"), state, text_of(device, "why")),
+        state == "away"};
+  }
+  return std::nullopt;
+}
+
+std::optional<shortage> silent_server(const nlohmann::json& status) {
   for (const auto& backend : member(member(status, "remote"), "backends")) {
     if (member(backend, "serves") == true) continue;
-    return fmt::format("{} does not answer: {}", text_of(backend, "name"), text_of(backend, "last_error"));
+    return shortage{fmt::format("{} does not answer: {}", text_of(backend, "name"), text_of(backend, "last_error"))};
   }
   return std::nullopt;
 }
 
 /// A node that cannot ask `others` for blocks yet.
-std::optional<std::string> lonely(const nlohmann::json& status, std::uint64_t others) {
+std::optional<shortage> lonely(const nlohmann::json& status, std::uint64_t others) {
   const auto askable = figures_in<cluster::cluster_gauges>(status).askable;
   if (askable >= others) return std::nullopt;
-  return fmt::format("a node of the replay's own can ask {} of {} others for blocks", askable, others);
+  return shortage{fmt::format("a node of the replay's own can ask {} of {} others for blocks", askable, others)};
 }
 
 result<void> wait_for(const std::string& socket, const lack& missing, steady_clock::duration limit) {
@@ -70,7 +86,8 @@ result<void> wait_for(const std::string& socket, const lack& missing, steady_clo
     const auto what = missing(*status);
     if (!what) return {};
     if (auto go_on = check_interrupted(); !go_on) return go_on;
-    if (steady_clock::now() > until) return fail(error_code::deadline_exceeded, *what);
+    if (what->is_final) return fail(error_code::closed, what->what);
+    if (steady_clock::now() > until) return fail(error_code::deadline_exceeded, what->what);
     ::poll(nullptr, 0, 10);
   }
 }
@@ -129,6 +146,10 @@ result<void> replay_nodes::start(const simulation::trace& trace, const run_optio
   auto sizes = choose_sizes(trace.distinct() * stride, stride, options.dram, options.nvme, room_of(options.nvme_at));
   auto sets = options.sets;
   if (!options.policy.empty()) sets.push_back("dram.policy=" + options.policy);
+  if (options.gpu) {
+    sets.push_back(fmt::format("gpu.devices=[\"{}\"]", options.gpu->device));
+    sets.push_back("gpu.capacity=" + format_bytes(options.gpu->bytes));
+  }
   if (options.prefill_rate > 0) {
     sets.insert(sets.begin(), fmt::format("prefetch.prefill_tokens_per_s={:.0f}", options.prefill_rate));
   }
@@ -168,6 +189,7 @@ result<void> replay_nodes::wait_until_open() const {
   const auto alone = [&](const nlohmann::json& status) { return lonely(status, nodes_.size() - 1); };
   for (const node& each : nodes_) {
     if (auto ok = wait_for(each.socket, opening_path, open_limit); !ok) return ok;
+    if (auto ok = wait_for(each.socket, opening_device, open_limit); !ok) return ok;
     if (auto ok = wait_for(each.socket, alone, cluster_limit); !ok) return ok;
     if (auto ok = wait_for(each.socket, silent_server, server_limit); !ok) return ok;
   }

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <charconv>
 
+#include "core/device_spec.hpp"
 #include "core/units.hpp"
 
 namespace cenote {
@@ -143,6 +144,22 @@ result<std::vector<std::optional<std::string>>> parse_by_tier(std::string_view t
     values[static_cast<std::size_t>(tier - tiers.begin())] = std::string(part.substr(name.size() + 1));
   }
   return values;
+}
+
+result<gpu_tier> parse_gpu(std::string_view text) {
+  const std::size_t colon = text.rfind(':');
+  if (colon == std::string_view::npos || colon == 0) {
+    return refuse(fmt::format("`{}` is no device and size; right are sim:1GiB, cuda:0:8GiB or GPU-UUID:8GiB", text));
+  }
+  const auto bytes = parse_bytes(text.substr(colon + 1));
+  if (!bytes) return std::unexpected(bytes.error());
+  const std::string_view said = text.substr(0, colon);
+  gpu_tier tier{.device = said == "sim" ? "sim:0" : std::string(said), .name = {}, .bytes = *bytes};
+  const auto device = parse_device(tier.device);
+  if (!device) return std::unexpected(device.error());
+  if (tier.bytes == 0) return refuse(fmt::format("`{}`: a tier of 0 bytes is none; leave the option out", text));
+  tier.name = device->name;
+  return tier;
 }
 
 result<double> parse_speed(std::string_view text) {

@@ -32,6 +32,16 @@ struct named_tier {
                                                                             std::span<const named_tier> tiers,
                                                                             std::string_view option);
 
+/// A device whose memory is a tier.
+struct gpu_tier {
+  std::string device;       ///< as the node's configuration has it
+  std::string name;         ///< what it is called without faults for tests
+  std::uint64_t bytes = 0;  ///< of the tier
+};
+
+/// "cuda:0:8GiB", "GPU-<uuid>:8GiB" or "sim:1GiB", which is the first simulated device.
+[[nodiscard]] result<gpu_tier> parse_gpu(std::string_view text);
+
 /// "20x" (any factor above 0), or 0 for "max".
 [[nodiscard]] result<double> parse_speed(std::string_view text);
 

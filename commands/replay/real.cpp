@@ -76,6 +76,17 @@ simulation::lower_tier lower_tier_in(const std::vector<std::string>& sets, const
   return tier;
 }
 
+/// What a node of our own does with each of its tiers.
+node_tiers tiers_in(const std::vector<std::string>& sets) {
+  node_tiers tiers{.gpu_policy = config::default_config().gpu.policy,
+                   .gpu_ingest = config::default_config().gpu.ingest,
+                   .nvme = lower_tier_in(sets, "nvme", ingest::evicted),
+                   .remote = lower_tier_in(sets, "remote", ingest::all)};
+  if (const auto policy = set_to(sets, "gpu.policy"); !policy.empty()) tiers.gpu_policy = policy;
+  tiers.gpu_ingest = enum_named<ingest>(set_to(sets, "gpu.ingest")).value_or(tiers.gpu_ingest);
+  return tiers;
+}
+
 result<std::uint64_t> parse_block_bytes(const std::string& text) {
   const auto block = parse_size(text, "--block-bytes");
   if (block && (*block < least_block || *block > max_block_bytes || *block % sizeof(std::uint64_t) != 0)) {
@@ -130,15 +141,39 @@ result<void> parse_nodes_of(const real_options& options, run_options& out) {
   return {};
 }
 
+/// The device that blocks lie on; refused is what it does not go with.
+result<void> parse_gpu_of(const real_options& options, run_options& out) {
+  if (options.gpu.empty()) return {};
+  const auto refuse = [](std::string why) { return fail(error_code::invalid_argument, std::move(why)); };
+  const auto tier = parse_gpu(options.gpu);
+  if (!tier) return std::unexpected(tier.error().in("--gpu"));
+  if (tier->bytes < out.block_bytes) {
+    return refuse(fmt::format("--gpu: {} holds no block of {}", format_bytes(tier->bytes), options.block_bytes));
+  }
+  if (!options.nodes.empty()) return refuse("--gpu is for one node: leave it out, or leave out --nodes");
+  if (!options.remote.empty() || !set_to(options.sets, "remote.backends").empty()) {
+    return refuse(
+        "--gpu and a remote tier cannot be told apart block by block, as all comes up through DRAM: leave out --gpu, "
+        "or "
+        "the remote tier");
+  }
+  if (out.access == access_mode::in_place) {
+    return refuse(
+        "--access in-place is for blocks in host memory, which a device's are not: leave it out, or leave out --gpu");
+  }
+  out.gpu = *tier;
+  return {};
+}
+
 /// The tiers of a node of our own; refused for somebody else's.
 result<void> parse_node(const real_options& options, run_options& out) {
-  const bool any = !options.dram.empty() || !options.nvme.empty() || !options.nvme_at.empty() ||
+  const bool any = !options.gpu.empty() || !options.dram.empty() || !options.nvme.empty() || !options.nvme_at.empty() ||
                    !options.remote.empty() || !options.policy.empty() || !options.sets.empty();
   if (any && !options.socket.empty()) {
     return fail(
         error_code::invalid_argument,
-        "--dram, --nvme, --nvme-path, --remote, --policy and --set are for a node of the replay's own; leave them out, "
-        "or leave out --socket");
+        "--gpu, --dram, --nvme, --nvme-path, --remote, --policy and --set are for a node of the replay's own; leave "
+        "them out, or leave out --socket");
   }
   if (!options.dram.empty()) {
     const auto bytes = parse_size(options.dram, "--dram");
@@ -176,8 +211,7 @@ exit_code tell(replay_result& replay, const real_options& options, bool as_json)
     const bool has_one_home = replicas.empty() || replicas == "1";
     if (has_one_home) replay.simulated_pool = simulate_nodes(replay, copies_in(options.sets));
   } else if (replay.own_node) {
-    replay.simulated = simulate_node(replay, lower_tier_in(options.sets, "nvme", ingest::evicted),
-                                     lower_tier_in(options.sets, "remote", ingest::all));
+    replay.simulated = simulate_node(replay, tiers_in(options.sets));
   }
   result<void> reported;
   if (!options.report.empty()) {
@@ -210,6 +244,9 @@ void real_options::add_to(CLI::App& command) {
                      "times are divided; max: time stands still");
   command.add_option("--block-bytes", block_bytes, "Size of a block of 512 tokens")->capture_default_str();
   command.add_option("--socket", socket, "Use the node at this socket; without it the replay starts one");
+  command.add_option("--gpu", gpu,
+                     "Tier of device memory of the replay's own node, above DRAM, that the engines read and put on: "
+                     "DEVICE:SIZE, as in cuda:0:8GiB, GPU-UUID:8GiB or sim:1GiB, a simulated device");
   command.add_option("--dram", dram, "DRAM tier of the replay's own node; chosen from trace and machine");
   command.add_option("--nvme", nvme, "NVMe tier of the replay's own node, 0 for none; chosen from trace and disk");
   command.add_option("--nvme-path", nvme_at, "Where its directory is made; the directory for temporary files");
@@ -265,6 +302,7 @@ result<run_options> parse(const real_options& options) {
   out.prefetch_wait = *wait;
   out.prefill_rate = options.prefill_rate > 0 ? options.prefill_rate : prefill_rate_in(options.sets);
   if (auto ok = parse_node(options, out); !ok) return std::unexpected(ok.error());
+  if (auto ok = parse_gpu_of(options, out); !ok) return std::unexpected(ok.error());
   return out;
 }
 
@@ -279,6 +317,7 @@ exit_code run_real(const simulation::trace& trace, const request_source& source,
   if (!ran && interrupted()) return exit_code::ended_at_once;
   if (!ran) return failed_with(ran.error());
   ran->from = provenance_of(source.generated);
+  if (ran->has_gpu()) ran->gpu_policy = tiers_in(options.sets).gpu_policy;
   ran->lines = source.lines;
   ran->left_out = source.left_out;
   return tell(*ran, options, as_json);

@@ -25,6 +25,7 @@ struct real_options {
   std::string speed{};  ///< empty: max
   std::string block_bytes = "256KiB";
   std::string socket{};
+  std::string gpu{};
   std::string dram{};
   std::string nvme{};
   std::string nvme_at{};

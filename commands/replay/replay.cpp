@@ -50,9 +50,9 @@ const std::map<std::string, time_unit> time_units{{"auto", time_unit::automatic}
 /// Options that mean something in one way of replaying only.
 constexpr std::array simulated_only{"--capacity-sweep", "--policies",  "--order", "--tiers", "--lower-policy",
                                     "--ingest",         "--keep-copy", "--tails", "--copies"};
-constexpr std::array real_only{"--kill",   "--prefill-rate", "--engines",     "--socket",        "--dram",
-                               "--nvme",   "--nvme-path",    "--policy",      "--set",           "--verify",
-                               "--access", "--deal",         "--concurrency", "--prefetch-wait", "--remote"};
+constexpr std::array real_only{"--gpu",  "--kill",        "--prefill-rate",  "--engines", "--socket", "--dram",
+                               "--nvme", "--nvme-path",   "--policy",        "--set",     "--verify", "--access",
+                               "--deal", "--concurrency", "--prefetch-wait", "--remote"};
 constexpr std::array pool_only{"--copies", "--route"};
 constexpr std::array tiers_only{"--lower-policy", "--ingest", "--keep-copy"};
 
@@ -200,9 +200,15 @@ result<void> run_sweep(const read_trace& read, const replay_options& options) {
 
 // ---------------------------------------------------------------------------------------------- several tiers
 
-/// What a node does by itself: a remote tier gets all, others what leaves.
-ingest standard_ingest(const std::string& tier) {
-  return tier == "remote" ? ingest::all : ingest::evicted;
+/// A device's tier, below which DRAM is.
+bool is_gpu(const named_tier& tier) {
+  return tier.name == "gpu";
+}
+
+/// What a node does by itself: a remote tier gets all, and so does DRAM from a device; others get what leaves.
+ingest standard_ingest(const std::vector<named_tier>& tiers, std::size_t tier) {
+  const bool takes_all = tiers[tier].name == "remote" || is_gpu(tiers[tier - 1]);
+  return takes_all ? ingest::all : ingest::evicted;
 }
 
 /// The tiers as the options describe them; upper_policy is left open.
@@ -214,9 +220,13 @@ result<tier_stack> stack_of(const std::vector<named_tier>& tiers, const replay_o
   if (!ingests) return std::unexpected(ingests.error());
   const auto copies = parse_by_tier(options.keep_copy, below, "--keep-copy");
   if (!copies) return std::unexpected(copies.error());
-  tier_stack stack{.upper_capacity = tiers.front().capacity, .lower = {}};
+  const auto misplaced = std::ranges::find_if(below, is_gpu);
+  if (misplaced != below.end()) {
+    return fail(error_code::invalid_argument, "--tiers: gpu is a device's memory, above DRAM: it stands first");
+  }
+  tier_stack stack{.upper_capacity = tiers.front().capacity, .lower = {}, .upper_is_device = is_gpu(tiers.front())};
   for (std::size_t i = 0; i < below.size(); ++i) {
-    const auto how = (*ingests)[i] ? enum_named<ingest>(*(*ingests)[i]) : standard_ingest(below[i].name);
+    const auto how = (*ingests)[i] ? enum_named<ingest>(*(*ingests)[i]) : standard_ingest(tiers, i + 1);
     const std::string kept = (*copies)[i].value_or("true");
     if (!how) {
       return fail(error_code::invalid_argument, fmt::format("--ingest: `{}` is none of {}", *(*ingests)[i],
@@ -387,7 +397,7 @@ result<void> check_real(const CLI::App& command, const replay::real_options& opt
   if (nvme == 0 && !options.nvme_at.empty()) {
     return refuse("--nvme-path is for an NVMe tier: leave it out, or leave out --nvme 0");
   }
-  if (nvme == 0 && alone && options.remote.empty() && command.count("--prefetch-wait") > 0) {
+  if (nvme == 0 && alone && options.remote.empty() && options.gpu.empty() && command.count("--prefetch-wait") > 0) {
     return refuse(
         "--prefetch-wait is for tiers below DRAM: leave it out, leave out --nvme 0, or add --remote or --nodes");
   }
@@ -489,14 +499,15 @@ void add_replay(CLI::App& app) {
       ->capture_default_str();
   command->add_option(
       "--tiers", options->tiers,
-      "Two to four tiers, the upper one first, as in dram=1000,nvme=10k,remote=100k or dram=2GiB,nvme=6GiB");
+      "Two to four tiers, the upper one first, as in gpu=1000,dram=4k,nvme=10k,remote=100k or dram=2GiB,nvme=6GiB; the "
+      "tier `gpu` reaches the others through the one below it");
   command
       ->add_option("--lower-policy", options->lower_policy,
                    "Policy of the lower tiers: one for all, or TIER=POLICY,…; as the next two")
       ->capture_default_str();
   command->add_option("--ingest", options->ingest,
                       "What goes down: none, all, hot (at its second access) or evicted; without it all for the tier "
-                      "`remote`, evicted for others");
+                      "`remote` and the one below `gpu`, evicted for others");
   command->add_option("--keep-copy", options->keep_copy, "Whether a block that goes up stays below, too: true or false")
       ->capture_default_str();
   command->add_option("--nodes", options->pool.nodes,

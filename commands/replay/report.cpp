@@ -53,15 +53,18 @@ chart_axis time_axis(const replay_result& replay) {
 // ---------------------------------------------------------------------------------------------- plots
 
 std::string hits_over_time(const replay_result& replay) {
-  chart_series dram{.name = "DRAM"};
-  chart_series both{.name = "DRAM and NVMe"};
+  chart_series gpu{.name = "GPU"};
+  chart_series dram{.name = replay.has_gpu() ? "GPU and DRAM" : "DRAM"};
+  chart_series both{.name = replay.has_gpu() ? "GPU, DRAM and NVMe" : "DRAM and NVMe"};
   chart_series all{.name = "and remote"};
   chart_series whole{.name = "all, since the start", .dashed = true};
   double high = 0.05;
   for (const auto& [from, to] : windows(replay.timeline)) {
     const std::uint64_t tokens = to.tokens - from.tokens;
     if (tokens == 0) continue;
-    dram.points.push_back({to.seconds, part_of(to.upper_tokens - from.upper_tokens, tokens)});
+    const std::uint64_t on_gpu = to.gpu_tokens - from.gpu_tokens;
+    gpu.points.push_back({to.seconds, part_of(on_gpu, tokens)});
+    dram.points.push_back({to.seconds, part_of(on_gpu + to.upper_tokens - from.upper_tokens, tokens)});
     const std::uint64_t hits = to.hit_tokens - from.hit_tokens;
     both.points.push_back({to.seconds, part_of(hits - (to.remote_tokens - from.remote_tokens), tokens)});
     all.points.push_back({to.seconds, part_of(hits, tokens)});
@@ -70,8 +73,9 @@ std::string hits_over_time(const replay_result& replay) {
   }
   chart plot{.title = "Hit ratio over time, by tier",
              .x = time_axis(replay),
-             .y = percent_axis("tokens that were hits", std::min(1.0, high * 1.1)),
-             .series = {std::move(dram)}};
+             .y = percent_axis("tokens that were hits", std::min(1.0, high * 1.1))};
+  if (replay.has_gpu()) plot.series.push_back(std::move(gpu));
+  plot.series.push_back(std::move(dram));
   if (replay.nvme_capacity > 0) plot.series.push_back(std::move(both));
   if (replay.has_remote) plot.series.push_back(std::move(all));
   plot.series.push_back(std::move(whole));
@@ -83,11 +87,15 @@ std::string bytes_over_time(const replay_result& replay) {
     const char* name;
     std::uint64_t (*bytes)(const sample&);
     bool shown;
+    bool counts_blocks = false;
   };
   const bool nvme = replay.nvme_capacity > 0;
-  const std::array<line, 6> kinds{{
-      {"DRAM to engines", [](const sample& s) { return s.bytes_read; }, true},
-      {"engines to DRAM", [](const sample& s) { return s.bytes_stored; }, true},
+  const bool gpu = replay.has_gpu();
+  const std::array<line, 8> kinds{{
+      {gpu ? "GPU to engines" : "DRAM to engines", [](const sample& s) { return s.bytes_read; }, true},
+      {gpu ? "engines to GPU" : "engines to DRAM", [](const sample& s) { return s.bytes_stored; }, true},
+      {"GPU to DRAM", [](const sample& s) { return s.moved.gpu_written; }, gpu, true},
+      {"DRAM to GPU", [](const sample& s) { return s.moved.gpu_read; }, gpu, true},
       {"DRAM to NVMe", [](const sample& s) { return s.moved.written_down; }, nvme},
       {"NVMe to DRAM", [](const sample& s) { return s.moved.read_up; }, nvme},
       {"DRAM to remote", [](const sample& s) { return s.moved.remote_put; }, replay.has_remote},
@@ -100,7 +108,8 @@ std::string bytes_over_time(const replay_result& replay) {
     if (!kind.shown) continue;
     chart_series series{.name = kind.name};
     for (const auto& [from, to] : windows(replay.timeline)) {
-      const auto bytes = static_cast<double>(kind.bytes(to) - kind.bytes(from));
+      const std::uint64_t amount = kind.bytes(to) - kind.bytes(from);
+      const auto bytes = static_cast<double>(kind.counts_blocks ? replay.gpu_bytes(amount) : amount);
       series.points.push_back({to.seconds, bytes / MiB / (to.seconds - from.seconds)});
       plot.y.high = std::max(plot.y.high, series.points.back().y * 1.05);
     }
@@ -110,14 +119,17 @@ std::string bytes_over_time(const replay_result& replay) {
 }
 
 std::string use_over_time(const replay_result& replay) {
+  chart_series gpu{.name = "GPU"};
   chart_series dram{.name = "DRAM"};
   chart_series nvme{.name = "NVMe"};
   for (const auto& [from, to] : windows(replay.timeline)) {
+    gpu.points.push_back({to.seconds, part_of(to.gpu_used, replay.gpu_capacity)});
     dram.points.push_back({to.seconds, part_of(to.dram_used, replay.dram_capacity)});
     nvme.points.push_back({to.seconds, part_of(to.nvme_used, replay.nvme_capacity)});
   }
-  chart plot{
-      .title = "Use of the tiers", .x = time_axis(replay), .y = percent_axis("of the capacity", 1.0), .series = {dram}};
+  chart plot{.title = "Use of the tiers", .x = time_axis(replay), .y = percent_axis("of the capacity", 1.0)};
+  if (replay.has_gpu()) plot.series.push_back(std::move(gpu));
+  plot.series.push_back(std::move(dram));
   if (replay.nvme_capacity > 0) plot.series.push_back(std::move(nvme));
   return figure_of(plot);
 }
@@ -155,8 +167,11 @@ std::string request_times(const replay_result& replay) {
   if (replay.settings.prefill_rate <= 0 || sums.with_lower.count() == 0) return {};
   return percentile_chart(
       fmt::format("Time of a request, computing {:.0f} tokens a second", replay.settings.prefill_rate),
-      {{replay.nvme_capacity > 0 || replay.has_remote ? "with the tiers below DRAM" : "as it was", &sums.with_lower},
-       {"with the hits in DRAM alone", &sums.without_lower}});
+      {{replay.has_gpu()                                ? "with the tiers below the GPU"
+        : replay.nvme_capacity > 0 || replay.has_remote ? "with the tiers below DRAM"
+                                                        : "as it was",
+        &sums.with_lower},
+       {fmt::format("with the hits in {} alone", replay.first_tier()), &sums.without_lower}});
 }
 
 /// A line of a total over time.
@@ -224,13 +239,14 @@ std::string policy_over_time(const replay_result& replay) {
 std::string hits_by_capacity(const replay_result& replay) {
   if (replay.capacities.empty()) return {};
   const auto block = static_cast<double>(replay.settings.block_bytes);
-  const double dram = std::max(1.0, static_cast<double>(replay.dram_capacity) / block);
-  const double both = std::max(1.0, static_cast<double>(replay.dram_capacity + replay.nvme_capacity) / block);
+  const auto blocks_in = [&](std::uint64_t bytes) { return std::max(1.0, static_cast<double>(bytes) / block); };
+  const double first = blocks_in(replay.has_gpu() ? replay.gpu_capacity : replay.dram_capacity);
+  const double all = blocks_in(replay.gpu_capacity + replay.dram_capacity + replay.nvme_capacity);
   chart plot{.title = "Hit ratio by capacity, simulated, with the offline bound",
              .x = capacity_axis({replay.capacities.begin(), replay.capacities.end()}, replay.settings.block_bytes),
              .y = {}};
-  plot.x.low = std::min(plot.x.low, dram);
-  plot.x.high = std::max(plot.x.high, both);
+  plot.x.low = std::min(plot.x.low, first);
+  plot.x.high = std::max(plot.x.high, all);
   double high = replay.hit_ratio();
   for (const auto& curve : replay.curves) {
     chart_series series{.name = curve.policy};
@@ -241,10 +257,14 @@ std::string hits_by_capacity(const replay_result& replay) {
     }
     plot.series.push_back(std::move(series));
   }
-  plot.series.push_back({.name = "this replay", .points = {{both, replay.hit_ratio()}}, .alone = true});
+  plot.series.push_back({.name = "this replay", .points = {{all, replay.hit_ratio()}}, .alone = true});
   plot.y = percent_axis("of the tokens", std::clamp(high * 1.1, 0.01, 1.0));
-  plot.marks.push_back({dram, "DRAM"});
-  if (replay.nvme_capacity > 0) plot.marks.push_back({both, "DRAM and NVMe"});
+  plot.marks.push_back({first, replay.first_tier()});
+  if (replay.has_gpu()) {
+    plot.marks.push_back({all, "all tiers"});
+  } else if (replay.nvme_capacity > 0) {
+    plot.marks.push_back({all, "DRAM and NVMe"});
+  }
   return figure_of(plot);
 }
 
@@ -276,8 +296,16 @@ std::string tier_table(const replay_result& replay) {
     return fmt::format("{} ({:.2f} %)", tokens, 100 * part_of(tokens, sums.tokens.get()));
   };
   std::vector<std::vector<std::string>> rows{{"tier", "capacity", "hit tokens", "read", "written", "blocks evicted"}};
+  const std::uint64_t read = sums.bytes_read.get();
+  const std::uint64_t put = sums.bytes_stored.get();
+  const bool gpu = replay.has_gpu();
+  if (gpu) {
+    rows.push_back({"GPU", approximate_bytes(replay.gpu_capacity), hits(sums.gpu_tokens.get()), approximate_bytes(read),
+                    approximate_bytes(put), std::to_string(replay.moved.gpu_evicted)});
+  }
   rows.push_back({"DRAM", approximate_bytes(replay.dram_capacity), hits(sums.upper_tokens.get()),
-                  approximate_bytes(sums.bytes_read.get()), approximate_bytes(sums.bytes_stored.get()),
+                  approximate_bytes(gpu ? replay.gpu_bytes(replay.moved.gpu_read) : read),
+                  approximate_bytes(gpu ? replay.gpu_bytes(replay.moved.gpu_written) : put),
                   std::to_string(replay.moved.evicted)});
   if (replay.nvme_capacity > 0) {
     rows.push_back({"NVMe", approximate_bytes(replay.nvme_capacity), hits(replay.nvme_tokens()),
@@ -323,8 +351,11 @@ std::string verdict(const replay_result& replay) {
 std::string report_html(const replay_result& replay) {
   std::string out = fmt::format("<h1>Cenote replay</h1>\n<p><code>{}</code></p>\n", escape_html(replay.trace));
   out += fmt::format(
-      "<p>{} engine processes, speed {}, blocks of {}; DRAM {} ({}), {}{}.</p>\n", replay.settings.engines,
+      "<p>{} engine processes, speed {}, blocks of {}; {}DRAM {} ({}), {}{}.</p>\n", replay.settings.engines,
       speed_text(replay.settings.speed), format_bytes(replay.settings.block_bytes),
+      replay.has_gpu() ? fmt::format("GPU {} {} ({}), ", escape_html(replay.settings.device.data()),
+                                     approximate_bytes(replay.gpu_capacity), escape_html(replay.gpu_policy))
+                       : "",
       approximate_bytes(replay.dram_capacity), escape_html(replay.policy),
       replay.nvme_capacity > 0 ? "NVMe " + approximate_bytes(replay.nvme_capacity) : std::string("no NVMe tier"),
       replay.has_remote ? ", a remote tier" : "");

@@ -16,8 +16,17 @@ namespace cenote::replay {
   return whole > 0 ? part / whole : 0;
 }
 
+/// Hit tokens that came from NVMe: from no other tier.
+[[nodiscard]] inline std::uint64_t nvme_tokens_in(const tally& sums) noexcept {
+  return sums.hit_tokens.get() - sums.gpu_tokens.get() - sums.upper_tokens.get() - sums.remote_tokens.get();
+}
+
 /// Of the node, since the replay began; bytes and blocks. Counted on over restarts of the worker.
 struct node_movement {
+  std::uint64_t gpu_written = 0;   ///< blocks, from the device to DRAM
+  std::uint64_t gpu_read = 0;      ///< blocks, from DRAM to the device
+  std::uint64_t gpu_evicted = 0;   ///< blocks that left the device
+  std::uint64_t gpu_dropped = 0;   ///< of those: without a copy in DRAM
   std::uint64_t written_down = 0;  ///< bytes, DRAM to NVMe
   std::uint64_t read_up = 0;       ///< bytes, NVMe to DRAM
   std::uint64_t evicted = 0;       ///< blocks that left DRAM
@@ -58,13 +67,16 @@ struct sample {
   std::uint64_t requests = 0;
   std::uint64_t tokens = 0;
   std::uint64_t blocks = 0;
+  std::uint64_t gpu_hits = 0;
   std::uint64_t upper_hits = 0;
   std::uint64_t lower_hits = 0;
   std::uint64_t bytes_read = 0;
   std::uint64_t bytes_stored = 0;
   std::uint64_t hit_tokens = 0;
-  std::uint64_t upper_tokens = 0;   ///< of those: in DRAM
+  std::uint64_t gpu_tokens = 0;     ///< of those: on the device
+  std::uint64_t upper_tokens = 0;   ///< … in DRAM
   std::uint64_t remote_tokens = 0;  ///< … from outside the machine
+  std::uint64_t gpu_used = 0;
   std::uint64_t dram_used = 0;
   std::uint64_t nvme_used = 0;
   disk_estimate disk{};
@@ -106,10 +118,12 @@ struct simulated_curve {
 /// The node of this replay as a simulation: same policy, same capacities, and the requests that were served, in the
 /// order and at the times in which they began.
 struct simulated_node {
+  std::uint32_t gpu_blocks = 0;  ///< 0: no such tier
   std::uint32_t dram_blocks = 0;
   std::uint32_t nvme_blocks = 0;  ///< 0: no such tier
   std::uint64_t prefix_hits = 0;
   double hit_ratio = 0;
+  std::vector<double> by_tier{};  ///< of several tiers: of it, the upper one first
 };
 
 /// The nodes of this replay as a simulation: the same homes, policy, capacities and rule for copies, and the requests
@@ -149,12 +163,14 @@ struct replay_result {
   std::optional<simulated_node> simulated{};        ///< of a node of our own
   std::optional<simulated_nodes> simulated_pool{};  ///< of several
   node_movement moved;
-  disk_estimate disk{};        ///< at the end
-  std::uint64_t restarts = 0;  ///< of the worker, during the replay
+  disk_estimate disk{};            ///< at the end
+  std::uint64_t restarts = 0;      ///< of the worker, during the replay
+  std::uint64_t gpu_capacity = 0;  ///< 0: no such tier
   std::uint64_t dram_capacity = 0;
   std::uint64_t nvme_capacity = 0;
   bool has_remote = false;
-  std::string policy;
+  std::string policy;                      ///< of DRAM
+  std::string gpu_policy;                  ///< of the device's tier
   std::optional<double> node_cpu_seconds;  ///< keeper and worker; nothing where /proc does not show them
   double memcpy_rate = 0;                  ///< bytes a second of one core, measured after the run
   std::vector<std::uint32_t> capacities;   ///< of `curves`, blocks
@@ -165,12 +181,14 @@ struct replay_result {
 
   [[nodiscard]] std::uint64_t bytes_moved() const noexcept {
     return sums->bytes_read.get() + sums->bytes_stored.get() + moved.written_down + moved.read_up + moved.remote_put +
-           moved.remote_got;
+           moved.remote_got + gpu_bytes(moved.gpu_written + moved.gpu_read);
   }
-  /// Hit tokens that came from NVMe: neither from DRAM nor from outside the machine.
-  [[nodiscard]] std::uint64_t nvme_tokens() const noexcept {
-    return sums->hit_tokens.get() - sums->upper_tokens.get() - sums->remote_tokens.get();
-  }
+  [[nodiscard]] std::uint64_t gpu_bytes(std::uint64_t blocks) const noexcept { return blocks * settings.block_bytes; }
+  [[nodiscard]] bool has_gpu() const noexcept { return settings.has_device(); }
+  /// What engines read from and put on.
+  [[nodiscard]] const char* first_tier() const noexcept { return has_gpu() ? "GPU" : "DRAM"; }
+  /// Hit tokens that came from NVMe: neither from memory nor from outside the machine.
+  [[nodiscard]] std::uint64_t nvme_tokens() const noexcept { return nvme_tokens_in(*sums); }
   [[nodiscard]] double hit_ratio() const noexcept {
     const auto tokens = static_cast<double>(sums->tokens.get());
     return tokens == 0 ? 0.0 : static_cast<double>(sums->hit_tokens.get()) / tokens;

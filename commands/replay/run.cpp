@@ -79,6 +79,9 @@ class replay_run {
     chosen.access = options_.access;
     chosen.lower_tier = member(status(), "nvme").is_object() ? 1 : 0;
     chosen.remote_tier = member(status(), "remote").is_object() ? 1 : 0;
+    if (options_.gpu) {
+      if (auto ok = set_text(chosen.device, options_.gpu->name, "--gpu"); !ok) return std::unexpected(ok.error());
+    }
     chosen.prefetch_wait_ns = static_cast<std::uint64_t>(options_.prefetch_wait.count());
     chosen.prefill_rate = options_.prefill_rate;
     for (const auto& each : trace_.requests())
@@ -239,13 +242,16 @@ class replay_run {
     point.requests = sums->requests.get();
     point.tokens = sums->tokens.get();
     point.blocks = sums->blocks.get();
+    point.gpu_hits = sums->gpu_hits.get();
     point.upper_hits = sums->upper_hits.get();
     point.lower_hits = sums->lower_hits.get();
     point.hit_tokens = sums->hit_tokens.get();
+    point.gpu_tokens = sums->gpu_tokens.get();
     point.upper_tokens = sums->upper_tokens.get();
     point.remote_tokens = sums->remote_tokens.get();
     point.bytes_read = sums->bytes_read.get();
     point.bytes_stored = sums->bytes_stored.get();
+    point.gpu_used = of_devices("used");
     for (std::uint32_t i = 0; i < nodes_->size(); ++i) {
       point.dram_used += figures_in<blocks::store_status>(nodes_->watch(i).status()).used;
       point.nvme_used += figures_in<nvme::store_status>(nodes_->watch(i).status()).used;
@@ -258,6 +264,13 @@ class replay_run {
 
   /// Of the first node; all have the same settings.
   [[nodiscard]] const nlohmann::json& status() const { return nodes_->watch(0).status(); }
+
+  /// A figure of the devices' tiers; 0: there are none.
+  [[nodiscard]] std::uint64_t of_devices(const char* figure) const {
+    std::uint64_t all = 0;
+    for (const auto& each : member(member(status(), "gpu"), "devices")) all += count_of(each, figure);
+    return all;
+  }
 
   /// Of the replay's own instance.
   [[nodiscard]] std::string policy_at_work() const {
@@ -301,11 +314,13 @@ class replay_run {
     out_.node_cpu_seconds = node_lost_ ? std::nullopt : nodes_->cpu_seconds();
     out_.policy = text_of(member(status(), "dram"), "policy");
     out_.has_remote = plan_->settings().remote_tier != 0;
+    out_.gpu_capacity = of_devices("capacity");
     out_.own_node = nodes_->are_own();
     gather_nodes();
     gather_served();
     judge_engines();
     judge_bytes();
+    judge_sums();
     leave_nodes();
   }
 
@@ -370,6 +385,13 @@ class replay_run {
     if (const auto wrong = out_.sums->wrong.get(); wrong > 0) {
       out_.failures.push_back(fmt::format("{} blocks were read with wrong bytes{}", wrong, first_message()));
     }
+  }
+
+  /// Only of a device: elsewhere it is so by the way in which blocks are counted.
+  void judge_sums() {
+    const bool is_whole = !out_.interrupted && std::ranges::all_of(out_.engines, &engine_result::orderly);
+    if (!out_.has_gpu() || !is_whole) return;
+    if (auto why = out_.sums->wrong_sum()) out_.failures.push_back(std::move(*why));
   }
 
   [[nodiscard]] std::string first_message() const {

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "commands/replay/options.hpp"
 #include "commands/replay/partition.hpp"
 #include "commands/replay/result.hpp"
 #include "commands/replay/shared_plan.hpp"
@@ -38,6 +39,7 @@ struct run_options {
   std::chrono::nanoseconds prefetch_wait = std::chrono::seconds(1);
   double prefill_rate = 0;  ///< tokens a second; 0: not known
   // Of a node of our own, each if there are several:
+  std::optional<gpu_tier> gpu;        ///< on which the engines' blocks lie; nothing: in DRAM
   std::uint64_t dram = 0;             ///< bytes; 0: chosen from trace and machine
   std::optional<std::uint64_t> nvme;  ///< bytes, 0: no such tier; nothing: chosen from trace and disk
   std::string nvme_at;                ///< where its directory is made; empty: the directory for temporary files

@@ -14,10 +14,6 @@ double token_share(std::uint64_t tokens, const tally& sums) {
   return ratio(static_cast<double>(tokens), static_cast<double>(sums.tokens.get()));
 }
 
-std::uint64_t nvme_tokens_of(const tally& sums) {
-  return sums.hit_tokens.get() - sums.upper_tokens.get() - sums.remote_tokens.get();
-}
-
 std::string fate_of(const node_result& node) {
   if (!node.killed_at) return "up";
   const std::string killed = fmt::format("killed at {:.1f} s", *node.killed_at);
@@ -31,7 +27,7 @@ std::vector<std::string> row_of(const std::string& name, std::uint64_t planned, 
           fmt::format("{} of {}", sums.requests.get(), planned),
           part(sums.hit_tokens.get()),
           part(sums.upper_tokens.get()),
-          part(nvme_tokens_of(sums)),
+          part(nvme_tokens_in(sums)),
           part(sums.remote_tokens.get()),
           std::to_string(moved.fetched),
           std::to_string(moved.lent),
@@ -91,7 +87,7 @@ ordered_json nodes_json(const replay_result& replay) {
                    {"tokens", sums.tokens.get()},
                    {"prefix_tokens", sums.hit_tokens.get()},
                    {"prefix_tokens_dram", sums.upper_tokens.get()},
-                   {"prefix_tokens_nvme", nvme_tokens_of(sums)},
+                   {"prefix_tokens_nvme", nvme_tokens_in(sums)},
                    {"prefix_tokens_remote", sums.remote_tokens.get()},
                    {"hit_ratio", token_share(sums.hit_tokens.get(), sums)},
                    {"dram_capacity", each.dram_capacity},

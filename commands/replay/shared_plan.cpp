@@ -1,5 +1,6 @@
 #include "commands/replay/shared_plan.hpp"
 
+#include <fmt/format.h>
 #include <sys/stat.h>
 
 #include <algorithm>
@@ -11,7 +12,7 @@ namespace cenote::replay {
 
 namespace {
 
-constexpr std::uint64_t magic = 0x34304452414f4252;  // "RBOARD04"
+constexpr std::uint64_t magic = 0x35304452414f4252;  // "RBOARD05"
 constexpr std::uint64_t ms_per_tenth = 100;
 
 constexpr std::uint64_t aligned(std::uint64_t offset) noexcept {
@@ -34,17 +35,27 @@ instance_spec spec_of(const run_settings& settings) {
 
 void tally::merge(const tally& other) noexcept {
   for (const auto word :
-       {&tally::requests,   &tally::failed,         &tally::blocks,         &tally::tokens,       &tally::upper_hits,
-        &tally::lower_hits, &tally::remote_hits,    &tally::remote_tokens,  &tally::hit_tokens,   &tally::upper_tokens,
-        &tally::time_with,  &tally::time_without,   &tally::bytes_read,     &tally::stored,       &tally::bytes_stored,
-        &tally::present,    &tally::refused,        &tally::verified_bytes, &tally::wrong,        &tally::prefetches,
-        &tally::down,       &tally::prefetches_cut, &tally::library_cpu,    &tally::generate_cpu, &tally::verify_cpu}) {
+       {&tally::requests,    &tally::failed,       &tally::blocks,         &tally::tokens,     &tally::upper_hits,
+        &tally::lower_hits,  &tally::remote_hits,  &tally::remote_tokens,  &tally::hit_tokens, &tally::upper_tokens,
+        &tally::time_with,   &tally::time_without, &tally::bytes_read,     &tally::stored,     &tally::bytes_stored,
+        &tally::present,     &tally::refused,      &tally::verified_bytes, &tally::wrong,      &tally::prefetches,
+        &tally::gpu_hits,    &tally::gpu_tokens,   &tally::missed,         &tally::down,       &tally::prefetches_cut,
+        &tally::library_cpu, &tally::generate_cpu, &tally::verify_cpu}) {
     (this->*word).add((other.*word).get());
   }
   for (const auto counts : {&tally::match, &tally::load, &tally::put, &tally::prefetch, &tally::late,
                             &tally::with_lower, &tally::without_lower}) {
     (this->*counts).merge(other.*counts);
   }
+}
+
+std::optional<std::string> tally::wrong_sum() const {
+  if (failed.get() + down.get() > 0) return std::nullopt;
+  const std::uint64_t hits = gpu_hits.get() + upper_hits.get() + lower_hits.get() + remote_hits.get();
+  const std::uint64_t taken = stored.get() + present.get() + refused.get();
+  if (hits + missed.get() == blocks.get() && taken == missed.get()) return std::nullopt;
+  return fmt::format("the tiers do not add up: {} hits and {} computed blocks, of which {} were put, of {} blocks",
+                     hits, missed.get(), taken, blocks.get());
 }
 
 result<shared_plan> shared_plan::create(const run_settings& settings, const simulation::trace& trace,

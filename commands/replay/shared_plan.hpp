@@ -4,6 +4,7 @@
 #include <array>
 #include <atomic>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -41,9 +42,11 @@ struct run_settings {
   std::uint64_t prefetch_wait_ns = 0;  ///< how long a request waits for it
   std::uint64_t longest_chain = 0;     ///< blocks
   double prefill_rate = 0;             ///< tokens that an engine computes a second; 0: not known
+  std::array<char, 64> device{};       ///< that blocks are read from and put on; empty: none, they are in DRAM
   std::array<std::array<char, 120>, most_nodes> sockets{};
   std::array<char, 64> instance{};
 
+  [[nodiscard]] bool has_device() const noexcept { return device.front() != 0; }
   [[nodiscard]] std::uint32_t node_of(std::uint32_t engine) const noexcept { return engine / (engines / nodes); }
 };
 
@@ -71,7 +74,7 @@ class tally_word {
 /// What became of one request. Written by the worker that served it, and whole once begun() is not 0.
 struct request_result {
   tally_word begun_ns;  ///< since the start of the replay; 0: not served (whole)
-  tally_word upper;     ///< leading blocks that were in DRAM when it came
+  tally_word upper;     ///< leading blocks that were in the uppermost tier when it came
   tally_word loaded;    ///< leading blocks read
 };
 
@@ -81,10 +84,13 @@ struct tally {
   tally_word failed;          ///< of those: a call failed
   tally_word down;            ///< … their node was killed under them
   tally_word blocks, tokens;  ///< of the requests served
-  tally_word upper_hits;      ///< leading blocks read that were in DRAM when the request came
+  tally_word gpu_hits;        ///< leading blocks read that were on the device when the request came
+  tally_word upper_hits;      ///< … beyond: in DRAM
   tally_word lower_hits;      ///< … that a prefetch brought up from this machine
   tally_word remote_hits;     ///< … and beyond: the machine did not have the next one
-  tally_word hit_tokens;      ///< the tokens in all of them
+  tally_word missed;          ///< blocks that were none of these
+  tally_word hit_tokens;      ///< the tokens in all hits
+  tally_word gpu_tokens;      ///< … in those on the device
   tally_word upper_tokens;    ///< … in those that were in DRAM
   tally_word remote_tokens;   ///< … in those from the remote tier
   tally_word time_with;       ///< of whole requests, computing what was no hit included; 0 without a rate
@@ -101,6 +107,9 @@ struct tally {
   histogram match, load, put, prefetch, late;
   histogram with_lower, without_lower;  ///< time_with and time_without, request by request
 
+  /// Why the hits of all tiers and the misses are not the blocks of the requests served; nothing: they are, or a
+  /// request failed, of whose blocks nothing is known. Of workers at rest.
+  [[nodiscard]] std::optional<std::string> wrong_sum() const;
   /// Adds what `other` has.
   void merge(const tally& other) noexcept;
 };

@@ -49,25 +49,46 @@ double measure_memcpy(std::uint64_t block_bytes) {
   return rates[rounds / 2];
 }
 
-std::optional<simulated_node> simulate_node(const replay_result& replay, simulation::lower_tier nvme,
-                                            simulation::lower_tier remote) {
+namespace {
+
+/// The tiers of `blocks`, the device above DRAM where there is one.
+simulation::tier_stack stack_of(const replay_result& replay, const simulated_node& blocks, node_tiers how) {
+  simulation::tier_stack tiers{.upper_policy = replay.policy, .upper_capacity = blocks.dram_blocks, .lower = {}};
+  if (blocks.gpu_blocks > 0) {
+    tiers = {.upper_policy = how.gpu_policy,
+             .upper_capacity = blocks.gpu_blocks,
+             .lower = {{.policy = replay.policy, .capacity = blocks.dram_blocks, .ingest = how.gpu_ingest}},
+             .upper_is_device = true};
+  }
+  how.nvme.capacity = blocks.nvme_blocks;
+  how.remote.capacity = replay.ran.distinct();
+  const bool nvme_takes = how.nvme.capacity > 0 && how.nvme.ingest == ingest::evicted;
+  if (nvme_takes && how.remote.ingest == ingest::evicted) how.remote.ingest = ingest::none;  // a node has no cascade
+  if (how.nvme.capacity > 0) tiers.lower.push_back(std::move(how.nvme));
+  if (replay.has_remote) tiers.lower.push_back(std::move(how.remote));
+  return tiers;
+}
+
+}  // namespace
+
+std::optional<simulated_node> simulate_node(const replay_result& replay, node_tiers how) {
   constexpr auto order = simulation::replay_order::reverse;
   const std::uint64_t stride = (replay.settings.block_bytes + block_alignment - 1) / block_alignment * block_alignment;
   if (stride == 0 || replay.ran.requests().empty() || replay.policy == "belady") return std::nullopt;
-  simulated_node simulated{.dram_blocks = static_cast<std::uint32_t>(replay.dram_capacity / stride),
+  simulated_node simulated{.gpu_blocks = static_cast<std::uint32_t>(replay.gpu_capacity / stride),
+                           .dram_blocks = static_cast<std::uint32_t>(replay.dram_capacity / stride),
                            .nvme_blocks = static_cast<std::uint32_t>(replay.nvme_capacity / stride)};
-  simulation::tier_stack tiers{.upper_policy = replay.policy, .upper_capacity = simulated.dram_blocks, .lower = {}};
-  nvme.capacity = simulated.nvme_blocks;
-  remote.capacity = replay.ran.distinct();
-  const bool nvme_takes = nvme.capacity > 0 && nvme.ingest == ingest::evicted;
-  if (nvme_takes && remote.ingest == ingest::evicted) remote.ingest = ingest::none;  // a node has no cascade
-  if (nvme.capacity > 0) tiers.lower.push_back(std::move(nvme));
-  if (replay.has_remote) tiers.lower.push_back(std::move(remote));
+  const auto tiers = stack_of(replay, simulated, std::move(how));
   const auto sums = [&]() -> result<simulation::replay_sums> {
     // Alone, DRAM may refuse a block; above others it takes each one first.
     if (tiers.lower.empty()) return simulation::simulate(replay.ran, replay.policy, tiers.upper_capacity, order);
     auto over_others = simulation::simulate(replay.ran, tiers, order);
     if (!over_others) return std::unexpected(over_others.error());
+    const auto share = [&](std::uint64_t tokens) {
+      return ratio(static_cast<double>(tokens), static_cast<double>(over_others->all.tokens));
+    };
+    simulated.by_tier.push_back(share(over_others->upper_tokens));
+    for (const auto& each : over_others->lower) simulated.by_tier.push_back(share(each.prefix_tokens));
     return over_others->all;
   }();
   if (!sums) return std::nullopt;

@@ -17,11 +17,18 @@ namespace cenote::replay {
 /// the median of a few rounds. Takes about half a second.
 [[nodiscard]] double measure_memcpy(std::uint64_t block_bytes);
 
+/// What the tiers of a node do, where it has them.
+struct node_tiers {
+  std::string gpu_policy = "lru";
+  ingest gpu_ingest = ingest::all;  ///< what of the device goes to DRAM
+  simulation::lower_tier nvme{};
+  simulation::lower_tier remote{};
+};
+
 /// The node of `replay` as a simulation over what was served; nothing when its policy cannot be simulated. Blocks of
-/// others are not known, so for a node of the replay's own. `nvme` and `remote` are what its lower tiers do, where it
-/// has them; capacities and the upper policy are the result's. The remote tier is taken for one with room for all.
-[[nodiscard]] std::optional<simulated_node> simulate_node(const replay_result& replay, simulation::lower_tier nvme,
-                                                          simulation::lower_tier remote);
+/// others are not known, so for a node of the replay's own. Capacities and the policy of DRAM are the result's. The
+/// remote tier is taken for one with room for all.
+[[nodiscard]] std::optional<simulated_node> simulate_node(const replay_result& replay, node_tiers how);
 
 /// The nodes of `replay` as a simulation over what was served; nothing when their policy cannot be simulated, or they
 /// have tiers below DRAM of their own. `copies`: their rule for copies, as simulation::node_pool has it.

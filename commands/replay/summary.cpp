@@ -48,6 +48,13 @@ class lines {
   std::string text_;
 };
 
+/// " (1.00 %, 2.00 %, 3.00 % by tier)".
+std::string simulated_by_tier(const simulated_node& simulated) {
+  std::string text;
+  for (const double each : simulated.by_tier) text += (text.empty() ? "" : ", ") + percent(each);
+  return fmt::format(" ({} by tier)", text);
+}
+
 void add_work(const replay_result& replay, lines& out) {
   const tally& sums = *replay.sums;
   out.head("WORK");
@@ -59,11 +66,17 @@ void add_work(const replay_result& replay, lines& out) {
   out.add("blocks", fmt::format("{}, {} distinct in the trace", sums.blocks.get(), replay.distinct_blocks));
   out.add("tokens", fmt::format("{}", sums.tokens.get()));
   out.add("hit ratio",
-          fmt::format("{} of the tokens ({} from DRAM, {} from NVMe{})", percent(replay.hit_ratio()),
+          fmt::format("{} of the tokens ({}{} from DRAM, {} from NVMe{})", percent(replay.hit_ratio()),
+                      replay.has_gpu() ? fmt::format("{} from the GPU, ", sums.gpu_tokens.get()) : "",
                       sums.upper_tokens.get(), replay.nvme_tokens(),
                       replay.has_remote ? fmt::format(", {} from the remote tier", sums.remote_tokens.get()) : ""));
+  if (replay.has_gpu()) {
+    out.add("blocks by tier", fmt::format("{} GPU + {} DRAM + {} NVMe + {} computed", sums.gpu_hits.get(),
+                                          sums.upper_hits.get(), sums.lower_hits.get(), sums.missed.get()));
+  }
   if (replay.simulated) {
-    out.add("the same, simulated", fmt::format("{} of the tokens", percent(replay.simulated->hit_ratio)));
+    out.add("the same, simulated", fmt::format("{} of the tokens{}", percent(replay.simulated->hit_ratio),
+                                               replay.has_gpu() ? simulated_by_tier(*replay.simulated) : ""));
   }
   for (const auto& [name, value] : pool_lines(replay)) out.add(name, value);
   if (replay.settings.prefill_rate > 0 && sums.time_without.get() > 0) {
@@ -71,8 +84,8 @@ void add_work(const replay_result& replay, lines& out) {
     const double without = seconds(sums.time_without);
     const double none = static_cast<double>(sums.tokens.get()) / replay.settings.prefill_rate;
     out.add("time of all requests",
-            fmt::format("{:.1f} s at {:.0f} tokens/s computed; {:.1f} s had only DRAM hit, {:.1f} s without a cache",
-                        with, replay.settings.prefill_rate, without, none));
+            fmt::format("{:.1f} s at {:.0f} tokens/s computed; {:.1f} s had only {} hit, {:.1f} s without a cache",
+                        with, replay.settings.prefill_rate, without, replay.first_tier(), none));
   }
   out.add("stored", fmt::format("{} blocks; {} were there already, {} found no room", sums.stored.get(),
                                 sums.present.get(), sums.refused.get()));
@@ -94,7 +107,7 @@ void add_latencies(const replay_result& replay, lines& out) {
   add("put", sums.put);
   add("start after it was due", sums.late);
   add("whole, with computing", sums.with_lower);
-  add("whole, only DRAM hit", sums.without_lower);
+  add(replay.has_gpu() ? "whole, only GPU hit" : "whole, only DRAM hit", sums.without_lower);
   out.raw("\n" + rows.text(0));
 }
 
@@ -104,8 +117,12 @@ void add_bytes(const replay_result& replay, lines& out) {
     return fmt::format("{} ({})", approximate_bytes(moved), rate(static_cast<double>(moved), replay.seconds));
   };
   out.head("BYTES");
-  out.add("DRAM to engines", bytes(sums.bytes_read.get()));
-  out.add("engines to DRAM", bytes(sums.bytes_stored.get()));
+  out.add(fmt::format("{} to engines", replay.first_tier()), bytes(sums.bytes_read.get()));
+  out.add(fmt::format("engines to {}", replay.first_tier()), bytes(sums.bytes_stored.get()));
+  if (replay.has_gpu()) {
+    out.add("GPU to DRAM", bytes(replay.gpu_bytes(replay.moved.gpu_written)));
+    out.add("DRAM to GPU", bytes(replay.gpu_bytes(replay.moved.gpu_read)));
+  }
   if (replay.nvme_capacity > 0) {
     out.add("DRAM to NVMe", bytes(replay.moved.written_down));
     out.add("NVMe to DRAM", bytes(replay.moved.read_up));
@@ -119,7 +136,8 @@ void add_bytes(const replay_result& replay, lines& out) {
 /// What the node compared with computing, and by which measure of its disk.
 void add_gate(const replay_result& replay, lines& out) {
   const node_movement& moved = replay.moved;
-  out.add("  of these", fmt::format("{} could not win, {} cut; {} probes", moved.cannot_win, moved.cut, moved.probes));
+  out.add(replay.has_gpu() ? "  of DRAM's own" : "  of these",
+          fmt::format("{} could not win, {} cut; {} probes", moved.cannot_win, moved.cut, moved.probes));
   if (moved.compared > 0) {
     out.add("  compared", fmt::format("{}: of {:.1f} s to compute {:.1f} s saved, {:.1f} s waited, {:.1f} s in vain",
                                       moved.compared, moved.recompute_s, moved.saved_s, moved.waited_s, moved.lost_s));
@@ -134,11 +152,18 @@ void add_gate(const replay_result& replay, lines& out) {
 void add_node(const replay_result& replay, lines& out) {
   const tally& sums = *replay.sums;
   out.head(replay.nodes.size() > 1 ? "ALL NODES" : "NODE");
-  out.add("tiers", fmt::format("DRAM {}, policy {}; {}{}", approximate_bytes(replay.dram_capacity), replay.policy,
+  const std::string gpu = fmt::format("{} {}, policy {}; ", replay.settings.device.data(),
+                                      approximate_bytes(replay.gpu_capacity), replay.gpu_policy);
+  out.add("tiers", fmt::format("{}DRAM {}, policy {}; {}{}", replay.has_gpu() ? gpu : "",
+                               approximate_bytes(replay.dram_capacity), replay.policy,
                                replay.nvme_capacity > 0 ? "NVMe " + approximate_bytes(replay.nvme_capacity) : "no NVMe",
                                replay.has_remote ? "; remote" : ""));
   out.add("evicted", fmt::format("{} blocks from DRAM, {} of them without a copy below; {} from NVMe",
                                  replay.moved.evicted, replay.moved.dropped, replay.moved.lower_evicted));
+  if (replay.has_gpu()) {
+    out.add("evicted from the GPU", fmt::format("{} blocks, {} of them without a copy in DRAM",
+                                                replay.moved.gpu_evicted, replay.moved.gpu_dropped));
+  }
   if (replay.has_remote) {
     out.add("remote tier", fmt::format("{} blocks not put, {} transfers without an answer in time",
                                        replay.moved.remote_not_put, replay.moved.remote_unreachable));
@@ -179,6 +204,64 @@ ordered_json gate_json(const node_movement& moved, const disk_estimate& disk) {
           {"saved_s", moved.saved_s},        {"lost_s", moved.lost_s}};
 }
 
+/// What the same requests hit in a simulation; null: it was not simulated.
+ordered_json simulated_json(const replay_result& replay) {
+  if (!replay.simulated) return nullptr;
+  ordered_json all{{"policy", replay.policy},
+                   {"dram_blocks", replay.simulated->dram_blocks},
+                   {"nvme_blocks", replay.simulated->nvme_blocks},
+                   {"prefix_hits", replay.simulated->prefix_hits},
+                   {"hit_ratio", replay.simulated->hit_ratio}};
+  if (replay.has_gpu()) {
+    all.update({{"gpu_policy", replay.gpu_policy},
+                {"gpu_blocks", replay.simulated->gpu_blocks},
+                {"by_tier", replay.simulated->by_tier}});
+  }
+  return all;
+}
+
+ordered_json node_json(const replay_result& replay) {
+  ordered_json all{
+      {"dram_capacity", replay.dram_capacity},
+      {"nvme_capacity", replay.nvme_capacity},
+      {"remote", replay.has_remote},
+      {"policy", replay.policy},
+      {"evicted", replay.moved.evicted},
+      {"demotions_dropped", replay.moved.dropped},
+      {"nvme_evicted", replay.moved.lower_evicted},
+      {"remote_not_put", replay.moved.remote_not_put},
+      {"remote_unreachable", replay.moved.remote_unreachable},
+      {"checksum_errors", replay.moved.checksum_errors},
+      {"restarts", replay.restarts},
+      {"gate", gate_json(replay.moved, replay.disk)},
+      {"put_waits", replay.moved.put_waits ? ordered_json(*replay.moved.put_waits) : ordered_json(nullptr)}};
+  if (replay.has_gpu()) {
+    all.update({{"gpu", replay.settings.device.data()},
+                {"gpu_capacity", replay.gpu_capacity},
+                {"gpu_policy", replay.gpu_policy},
+                {"gpu_evicted", replay.moved.gpu_evicted},
+                {"gpu_demotions_dropped", replay.moved.gpu_dropped}});
+  }
+  return all;
+}
+
+ordered_json engines_json(const replay_result& replay) {
+  ordered_json all = ordered_json::array();
+  for (const auto& each : replay.engines) {
+    all.push_back({{"engine", each.number + 1},
+                   {"planned", each.planned},
+                   {"served", each.served},
+                   {"tokens", each.tokens},
+                   {"hit_tokens", each.hit_tokens},
+                   {"bytes_read", each.bytes_read},
+                   {"bytes_stored", each.bytes_stored},
+                   {"orderly", each.orderly},
+                   {"end", each.end},
+                   {"message", each.message}});
+  }
+  return all;
+}
+
 ordered_json timeline_json(const replay_result& replay) {
   ordered_json all = ordered_json::array();
   for (const sample& each : replay.timeline) {
@@ -198,7 +281,45 @@ ordered_json timeline_json(const replay_result& replay) {
                    {"nvme_used", each.nvme_used},
                    {"policy_at_work", each.at_work.empty() ? ordered_json(nullptr) : ordered_json(each.at_work)},
                    {"gate", gate_json(each.moved, each.disk)}});
+    if (!replay.has_gpu()) continue;
+    all.back().update({{"hit_tokens_gpu", each.gpu_tokens},
+                       {"gpu_to_dram", replay.gpu_bytes(each.moved.gpu_written)},
+                       {"dram_to_gpu", replay.gpu_bytes(each.moved.gpu_read)},
+                       {"gpu_used", each.gpu_used}});
   }
+  return all;
+}
+
+/// Of each block the tier that had it when its request came, the upper one first.
+ordered_json hits_json(const replay_result& replay) {
+  const tally& sums = *replay.sums;
+  ordered_json all;
+  all["prefix_hits"] = sums.gpu_hits.get() + sums.upper_hits.get() + sums.lower_hits.get() + sums.remote_hits.get();
+  if (replay.has_gpu()) all["prefix_hits_gpu"] = sums.gpu_hits.get();
+  all["prefix_hits_dram"] = sums.upper_hits.get();
+  all["prefix_hits_nvme"] = sums.lower_hits.get();
+  all["prefix_hits_remote"] = sums.remote_hits.get();
+  if (replay.has_gpu()) all["misses"] = sums.missed.get();
+  all["prefix_tokens"] = sums.hit_tokens.get();
+  if (replay.has_gpu()) all["prefix_tokens_gpu"] = sums.gpu_tokens.get();
+  all["prefix_tokens_dram"] = sums.upper_tokens.get();
+  all["prefix_tokens_nvme"] = replay.nvme_tokens();
+  all["prefix_tokens_remote"] = sums.remote_tokens.get();
+  return all;
+}
+
+ordered_json bytes_json(const replay_result& replay) {
+  const bool gpu = replay.has_gpu();
+  ordered_json all{{gpu ? "gpu_to_engines" : "dram_to_engines", replay.sums->bytes_read.get()},
+                   {gpu ? "engines_to_gpu" : "engines_to_dram", replay.sums->bytes_stored.get()}};
+  if (gpu) {
+    all["gpu_to_dram"] = replay.gpu_bytes(replay.moved.gpu_written);
+    all["dram_to_gpu"] = replay.gpu_bytes(replay.moved.gpu_read);
+  }
+  all.update({{"dram_to_nvme", replay.moved.written_down},
+              {"nvme_to_dram", replay.moved.read_up},
+              {"dram_to_remote", replay.moved.remote_put},
+              {"remote_to_dram", replay.moved.remote_got}});
   return all;
 }
 
@@ -284,73 +405,35 @@ ordered_json summary_json(const replay_result& replay) {
                    {"failed_requests", sums.failed.get()},
                    {"node_was_down", sums.down.get()},
                    {"blocks", sums.blocks.get()},
-                   {"tokens", sums.tokens.get()},
-                   {"prefix_hits", sums.upper_hits.get() + sums.lower_hits.get() + sums.remote_hits.get()},
-                   {"prefix_hits_dram", sums.upper_hits.get()},
-                   {"prefix_hits_nvme", sums.lower_hits.get()},
-                   {"prefix_hits_remote", sums.remote_hits.get()},
-                   {"prefix_tokens", sums.hit_tokens.get()},
-                   {"prefix_tokens_dram", sums.upper_tokens.get()},
-                   {"prefix_tokens_nvme", replay.nvme_tokens()},
-                   {"prefix_tokens_remote", sums.remote_tokens.get()},
-                   {"hit_ratio", replay.hit_ratio()},
-                   {"stored", sums.stored.get()},
-                   {"present", sums.present.get()},
-                   {"refused", sums.refused.get()},
-                   {"wrong_blocks", sums.wrong.get()},
-                   {"verified_bytes", sums.verified_bytes.get()}};
-  all["simulated"] = nullptr;
-  if (replay.simulated) {
-    all["simulated"] = {{"policy", replay.policy},
-                        {"dram_blocks", replay.simulated->dram_blocks},
-                        {"nvme_blocks", replay.simulated->nvme_blocks},
-                        {"prefix_hits", replay.simulated->prefix_hits},
-                        {"hit_ratio", replay.simulated->hit_ratio}};
-  }
+                   {"tokens", sums.tokens.get()}};
+  all.update(hits_json(replay));
+  all.update({{"hit_ratio", replay.hit_ratio()},
+              {"stored", sums.stored.get()},
+              {"present", sums.present.get()},
+              {"refused", sums.refused.get()},
+              {"wrong_blocks", sums.wrong.get()},
+              {"verified_bytes", sums.verified_bytes.get()}});
+  all["simulated"] = simulated_json(replay);
   all["nodes"] = nodes_json(replay);
   all["simulated_nodes"] = simulated_nodes_json(replay);
-  all["latency_us"] = {{"match", latency_json(sums.match)},
-                       {"prefetch", latency_json(sums.prefetch)},
-                       {"load", latency_json(sums.load)},
-                       {"put", latency_json(sums.put)},
-                       {"late", latency_json(sums.late)},
-                       {"with_computing", latency_json(sums.with_lower)},
-                       {"with_computing_dram_only", latency_json(sums.without_lower)}};
+  all["latency_us"] = {
+      {"match", latency_json(sums.match)},
+      {"prefetch", latency_json(sums.prefetch)},
+      {"load", latency_json(sums.load)},
+      {"put", latency_json(sums.put)},
+      {"late", latency_json(sums.late)},
+      {"with_computing", latency_json(sums.with_lower)},
+      {replay.has_gpu() ? "with_computing_gpu_only" : "with_computing_dram_only", latency_json(sums.without_lower)}};
   all["prefill_tokens_per_s"] =
       replay.settings.prefill_rate > 0 ? ordered_json(replay.settings.prefill_rate) : ordered_json(nullptr);
-  all["request_seconds"] = {{"with_lower_tiers", seconds(sums.time_with)}, {"dram_only", seconds(sums.time_without)}};
-  all["bytes"] = {{"dram_to_engines", sums.bytes_read.get()},  {"engines_to_dram", sums.bytes_stored.get()},
-                  {"dram_to_nvme", replay.moved.written_down}, {"nvme_to_dram", replay.moved.read_up},
-                  {"dram_to_remote", replay.moved.remote_put}, {"remote_to_dram", replay.moved.remote_got}};
-  all["node"] = {{"dram_capacity", replay.dram_capacity},
-                 {"nvme_capacity", replay.nvme_capacity},
-                 {"remote", replay.has_remote},
-                 {"policy", replay.policy},
-                 {"evicted", replay.moved.evicted},
-                 {"demotions_dropped", replay.moved.dropped},
-                 {"nvme_evicted", replay.moved.lower_evicted},
-                 {"remote_not_put", replay.moved.remote_not_put},
-                 {"remote_unreachable", replay.moved.remote_unreachable},
-                 {"checksum_errors", replay.moved.checksum_errors},
-                 {"restarts", replay.restarts},
-                 {"gate", gate_json(replay.moved, replay.disk)},
-                 {"put_waits", replay.moved.put_waits ? ordered_json(*replay.moved.put_waits) : ordered_json(nullptr)}};
+  all["request_seconds"] = {{"with_lower_tiers", seconds(sums.time_with)},
+                            {replay.has_gpu() ? "gpu_only" : "dram_only", seconds(sums.time_without)}};
+  all["bytes"] = bytes_json(replay);
+  all["node"] = node_json(replay);
   all["prefetches"] = sums.prefetches.get();
   all["prefetches_cut"] = sums.prefetches_cut.get();
   all["cpu"] = processor_json(replay);
-  all["engine_ends"] = ordered_json::array();
-  for (const auto& each : replay.engines) {
-    all["engine_ends"].push_back({{"engine", each.number + 1},
-                                  {"planned", each.planned},
-                                  {"served", each.served},
-                                  {"tokens", each.tokens},
-                                  {"hit_tokens", each.hit_tokens},
-                                  {"bytes_read", each.bytes_read},
-                                  {"bytes_stored", each.bytes_stored},
-                                  {"orderly", each.orderly},
-                                  {"end", each.end},
-                                  {"message", each.message}});
-  }
+  all["engine_ends"] = engines_json(replay);
   all["from"] = json_of(replay.from);
   all["timeline"] = timeline_json(replay);
   all["curves"] = curves_json(replay);

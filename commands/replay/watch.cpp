@@ -32,7 +32,9 @@ constexpr std::array counts{&node_movement::written_down,   &node_movement::read
                             &node_movement::lent,           &node_movement::hosted,
                             &node_movement::offered,        &node_movement::checksum_errors,
                             &node_movement::cannot_win,     &node_movement::cut,
-                            &node_movement::compared,       &node_movement::probes};
+                            &node_movement::compared,       &node_movement::probes,
+                            &node_movement::gpu_written,    &node_movement::gpu_read,
+                            &node_movement::gpu_evicted,    &node_movement::gpu_dropped};
 constexpr std::array times{&node_movement::waited_s, &node_movement::recompute_s, &node_movement::saved_s,
                            &node_movement::lost_s};
 
@@ -42,6 +44,12 @@ node_movement counters_of(const nlohmann::json& status) {
   const auto prefetch = figures_in<prefetch::status>(status);
   const auto far = figures_in<remote::store_counters>(status);
   node_movement now;
+  for (const auto& device : member(member(status, "gpu"), "devices")) {
+    now.gpu_written += count_of(device, "demoted");
+    now.gpu_read += count_of(device, "promoted");
+    now.gpu_evicted += count_of(device, "evicted");
+    now.gpu_dropped += count_of(device, "demotions_dropped");
+  }
   now.written_down = nvme.written_bytes;
   now.read_up = nvme.read_bytes;
   now.evicted = dram.evicted;

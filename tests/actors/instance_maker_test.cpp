@@ -72,7 +72,7 @@ BOOST_FIXTURE_TEST_CASE(an_exception_ends_one_instance_and_not_the_maker, maker_
 }
 
 BOOST_FIXTURE_TEST_CASE(no_number_is_given_twice, maker_fixture) {
-  spawn(~blocks::instance_number{0} - 1);
+  spawn(last_instance_of(0));
   BOOST_TEST((make("one")->status.code == error_code::ok));
   BOOST_TEST((make("two")->status.code == error_code::limit_exceeded));
 }

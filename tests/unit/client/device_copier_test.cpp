@@ -21,7 +21,7 @@ namespace {
 
 constexpr auto patience = 60s;
 constexpr auto soon = 50ms;
-constexpr std::size_t odd_bytes = 3 * device_copier::stage_bytes + 4097;  // several stages, the last not full
+constexpr std::size_t odd_bytes = 9 * device_copier::stage_bytes + 4097;  // several stages, the last not full
 
 auto in(std::chrono::nanoseconds time) {
   return std::chrono::steady_clock::now() + time;
@@ -29,7 +29,8 @@ auto in(std::chrono::nanoseconds time) {
 
 std::vector<std::byte> counted(std::size_t bytes) {
   std::vector<std::byte> made(bytes);
-  for (std::size_t i = 0; i < bytes; ++i) made[i] = static_cast<std::byte>(i * 7 + i / 4096);
+  for (std::size_t i = 0; i < bytes; ++i)
+    made[i] = static_cast<std::byte>(i * 7 + i / 4096 + i / 1'000'003);  // no two stages alike
   return made;
 }
 
@@ -71,6 +72,38 @@ BOOST_AUTO_TEST_CASE(runs_of_any_length_arrive_whole) {
   BOOST_TEST(read(back).status.has_value());
   BOOST_TEST((back == bytes));
   BOOST_TEST(copier.to_device({}, in(patience)).status.has_value());
+}
+
+/// A device that is faster than any processor: when it is given the next piece, it has ended the last one.
+class fast_device final : public testing::wrapped_sim {
+ public:
+  result<event_ref> record(const stream_ref& on) override {
+    auto event = wrapped_sim::record(on);
+    if (event) static_cast<void>(await(*this, *event, patience));
+    return event;
+  }
+};
+
+BOOST_AUTO_TEST_CASE(what_a_fast_device_has_brought_is_taken_before_its_stage_is_used_again) {
+  auto fast = std::make_shared<fast_device>();
+  auto there = fast->make(odd_bytes).value();
+  device_copier through(fast);
+  const auto bytes = counted(odd_bytes);
+  const copy_run down{there.mapping.get(), bytes.data(), bytes.size()};
+  BOOST_TEST(through.to_device({&down, 1}, in(patience)).status.has_value());
+  std::vector<std::byte> back(bytes.size());
+  const copy_run up{back.data(), there.mapping.get(), back.size()};
+  BOOST_TEST(through.from_device({&up, 1}, in(patience)).status.has_value());
+  BOOST_TEST((back == bytes));
+}
+
+BOOST_AUTO_TEST_CASE(a_call_that_waits_for_a_device_ends_when_its_session_does) {
+  sim->lose_event(1);
+  std::thread closer([&] { copier.stop(); });
+  const auto outcome = write(counted(odd_bytes), patience);
+  closer.join();
+  BOOST_TEST(!outcome.status.has_value());
+  BOOST_TEST((outcome.status.error().code() == error_code::closed));
 }
 
 BOOST_AUTO_TEST_CASE(the_stage_is_registered_and_given_back) {

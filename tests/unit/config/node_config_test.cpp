@@ -252,7 +252,8 @@ BOOST_AUTO_TEST_CASE(a_gpu_tier_needs_devices_that_there_can_be) {
   refused(load_sets({"gpu.devices=[\"sim:0\",\"sim:0,fail=3\"]"}), "names sim:0 twice");
   refused(load_sets({"gpu.devices=[\"cuda:GPU-1\",\"GPU-1\"]"}), "names cuda:GPU-1 twice");
   refused(load_sets({"gpu.devices=[\"sim:0\"]", "gpu.backend=cuda"}), "must not be sim:0 with gpu.backend");
-  refused(load_sets({"gpu.devices=[\"cuda:0\"]", "gpu.backend=sim"}), "must not be cuda:0 with gpu.backend");
+  refused(load_sets({"gpu.devices=[\"GPU-1\"]", "gpu.backend=sim"}), "must not be GPU-1 with gpu.backend");
+  refused(load_sets({"gpu.devices=[\"cuda:0\"]"}), "a number is another GPU in each process");
   refused(load_sets({"gpu.devices=[\"sim:0\"]", "gpu.capacity=1KiB"}), "must be 0 (no such tier) or at least 1MiB");
   refused(load_sets({"gpu.high_water=0.5"}), "must not be below gpu.low_water = 0.94 (default)");
 }

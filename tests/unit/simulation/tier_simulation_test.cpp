@@ -173,4 +173,81 @@ BOOST_AUTO_TEST_CASE(a_tier_with_none_gets_nothing) {
 
 BOOST_AUTO_TEST_SUITE_END()
 
+BOOST_AUTO_TEST_SUITE(tiers_below_a_device)
+
+namespace {
+
+/// A device of `gpu` blocks over DRAM and a disk, as a node has them.
+tier_stack device_over(std::uint32_t gpu, std::uint32_t dram, std::uint32_t nvme) {
+  return {.upper_capacity = gpu,
+          .lower = {{.capacity = dram, .ingest = ingest::all}, {.capacity = nvme}},
+          .upper_is_device = true};
+}
+
+trace one_by_one(const std::vector<std::uint64_t>& ids) {
+  trace of;
+  for (const std::uint64_t id : ids) of.add(0, 512, std::vector<std::uint64_t>{id});
+  return of;
+}
+
+}  // namespace
+
+BOOST_AUTO_TEST_CASE(each_hit_token_of_four_tiers_is_of_the_first_that_has_it) {
+  const trace of = random_trace(8);
+  tier_stack how = device_over(30, 100, 300);
+  how.lower.push_back({.capacity = 20'000, .ingest = ingest::all});
+  for (const std::string policy : {"lru", "tblru", "auto"}) {
+    how.upper_policy = policy;
+    how.lower[0].policy = policy;
+    const auto sums = simulate(of, how, replay_order::reverse);
+    BOOST_REQUIRE(sums);
+    std::uint64_t all = sums->upper_tokens;
+    BOOST_TEST(sums->upper_tokens > 0U, policy);
+    for (const lower_sums& each : sums->lower) {
+      BOOST_TEST(each.prefix_tokens > 0U, policy);
+      all += each.prefix_tokens;
+    }
+    BOOST_TEST(all == sums->all.prefix_tokens, policy);
+  }
+}
+
+BOOST_AUTO_TEST_CASE(what_comes_up_from_a_disk_lies_in_dram_then) {
+  tier_stack how = device_over(1, 1, 10);
+  const trace of = one_by_one({1, 2, 1});
+  const auto sums = simulate(of, how, replay_order::reverse);
+  BOOST_TEST(sums->lower[0].written == 3U);
+  BOOST_TEST(sums->lower[1].promoted == 1U);
+  how.upper_is_device = false;
+  BOOST_TEST(simulate(of, how, replay_order::reverse)->lower[0].written == 2U);
+}
+
+BOOST_AUTO_TEST_CASE(what_dram_evicts_goes_to_the_disk_though_the_device_has_it) {
+  tier_stack how = device_over(10, 1, 10);
+  const trace of = one_by_one({1, 2, 3});
+  BOOST_TEST(simulate(of, how, replay_order::reverse)->lower[1].written == 2U);
+  how.upper_is_device = false;
+  BOOST_TEST(simulate(of, how, replay_order::reverse)->lower[1].written == 0U);
+}
+
+BOOST_AUTO_TEST_CASE(what_a_device_evicts_that_dram_has_not_is_lost) {
+  tier_stack how = device_over(1, 10, 10);
+  const trace of = one_by_one({1, 2, 1});
+  BOOST_TEST(simulate(of, how, replay_order::reverse)->lower[0].promoted == 1U);
+  how.lower[0].ingest = ingest::none;
+  const auto sums = simulate(of, how, replay_order::reverse);
+  BOOST_TEST(sums->all.prefix_hits == 0U);
+  BOOST_TEST(sums->lower[1].written == 0U);
+  how.lower[0].ingest = ingest::evicted;
+  BOOST_TEST(simulate(of, how, replay_order::reverse)->lower[0].promoted == 1U);
+}
+
+BOOST_AUTO_TEST_CASE(a_device_with_room_for_all_has_all_hits) {
+  const trace of = random_trace(9);
+  const auto sums = simulate(of, device_over(of.distinct(), 100, 100), replay_order::reverse);
+  BOOST_TEST(sums->upper_tokens == sums->all.prefix_tokens);
+  BOOST_TEST(sums->lower[0].promoted == 0U);
+}
+
+BOOST_AUTO_TEST_SUITE_END()
+
 }  // namespace cenote::simulation

@@ -181,6 +181,31 @@ BOOST_AUTO_TEST_CASE(the_first_message_of_an_engine_stays_and_is_cut) {
   BOOST_TEST(shared_plan::said(state) == std::string(state.message.size(), 'x'));
 }
 
+BOOST_AUTO_TEST_CASE(hits_of_all_tiers_and_misses_are_all_blocks) {
+  const auto sums = std::make_unique<tally>();
+  BOOST_CHECK(!sums->wrong_sum());
+  sums->blocks.add(15);
+  BOOST_CHECK(sums->wrong_sum());
+  sums->gpu_hits.add(5);
+  sums->upper_hits.add(4);
+  sums->lower_hits.add(3);
+  sums->missed.add(3);
+  BOOST_CHECK(has(sums->wrong_sum().value_or(""), "0 were put"));
+  sums->stored.add(1);
+  sums->present.add(1);
+  sums->refused.add(1);
+  BOOST_CHECK(!sums->wrong_sum());
+  const auto all = std::make_unique<tally>();
+  all->merge(*sums);
+  all->merge(*sums);
+  BOOST_TEST(all->gpu_hits.get() == 10U);
+  BOOST_CHECK(!all->wrong_sum());
+  all->upper_hits.add(1);
+  BOOST_CHECK(all->wrong_sum());
+  all->failed.add(1);
+  BOOST_CHECK(!all->wrong_sum());
+}
+
 BOOST_AUTO_TEST_CASE(what_is_no_board_is_refused) {
   auto other = memory::segment::create("no-plan", 1 << 16);
   BOOST_REQUIRE(other);
@@ -215,6 +240,43 @@ BOOST_AUTO_TEST_CASE(options_that_make_no_sense_are_refused) {
   BOOST_CHECK(has(refusal({.dram = "much"}), "--dram"));
   BOOST_CHECK(has(refusal({.socket = "/x", .policy = "lru"}), "leave out --socket"));
   BOOST_CHECK(has(refusal({.prefetch_wait = "5"}), "--prefetch-wait"));
+}
+
+BOOST_AUTO_TEST_CASE(a_device_and_its_size_stand_in_one_word) {
+  const auto first = parse_gpu("sim:1GiB");
+  BOOST_REQUIRE(first);
+  BOOST_TEST(first->device == "sim:0");
+  BOOST_TEST(first->name == "sim:0");
+  BOOST_TEST(first->bytes == GiB);
+  BOOST_TEST(parse_gpu("sim:3:64MiB")->name == "sim:3");
+  BOOST_TEST(parse_gpu("cuda:0:8GiB")->name == "cuda:0");
+  BOOST_TEST(parse_gpu("GPU-0a1b:8GiB")->name == "cuda:GPU-0a1b");
+  const auto faulty = parse_gpu("sim:0,fail=9:64MiB");
+  BOOST_TEST(faulty->device == "sim:0,fail=9");
+  BOOST_TEST(faulty->name == "sim:0");
+  for (const std::string_view wrong :
+       {"", "sim", "1GiB", ":1GiB", "sim:", "sim:0", "sim:0:", "cuda:1GiB", "tpu:0:1GiB"}) {
+    BOOST_TEST(!parse_gpu(wrong).has_value(), wrong);
+  }
+}
+
+BOOST_AUTO_TEST_CASE(a_device_goes_with_one_node_of_the_replays_own_and_no_remote_tier) {
+  const auto refusal = [](real_options options) {
+    options.gpu = "sim:1GiB";
+    const auto parsed = parse(options);
+    BOOST_REQUIRE(!parsed);
+    BOOST_CHECK(parsed.error().code() == error_code::invalid_argument);
+    return parsed.error().message();
+  };
+  const auto parsed = parse(real_options{.gpu = "sim:1GiB"});
+  BOOST_REQUIRE(parsed);
+  BOOST_TEST(parsed->gpu->bytes == GiB);
+  BOOST_CHECK(has(refusal({.nodes = "2"}), "leave out --nodes"));
+  BOOST_CHECK(has(refusal({.socket = "/x"}), "leave out --socket"));
+  BOOST_CHECK(has(refusal({.remote = "redis://there"}), "the remote tier"));
+  BOOST_CHECK(has(refusal({.sets = {"remote.backends=[redis://there]"}}), "the remote tier"));
+  BOOST_CHECK(has(refusal({.access = "in-place"}), "--access in-place"));
+  BOOST_CHECK(has(refusal({.block_bytes = "2GiB"}), "--block-bytes"));
 }
 
 BOOST_AUTO_TEST_CASE(sizes_fit_the_machine_and_keep_what_was_given) {
@@ -272,6 +334,26 @@ BOOST_AUTO_TEST_CASE(a_report_of_nothing_and_of_one_sample_is_whole) {
     of.capacities = {1};
     of.curves = {{"lru", {0.5}}, {"belady", {0.6}}};
   }
+}
+
+BOOST_AUTO_TEST_CASE(a_device_is_the_first_of_four_tiers_and_without_one_none_is_named) {
+  replay_result of;
+  of.dram_capacity = of.nvme_capacity = MiB;
+  of.timeline = {{.seconds = 1, .requests = 1, .tokens = 4'096, .blocks = 8}};
+  BOOST_CHECK(!has(report_html(of), "GPU"));
+  BOOST_CHECK(!has(summary_text(of), "GPU"));
+  BOOST_CHECK(!has(summary_json(of).dump(), "gpu"));
+  std::ranges::copy(std::string_view("sim:0"), of.settings.device.begin());
+  of.gpu_capacity = MiB;
+  of.sums->hit_tokens.add(4'096);
+  of.sums->gpu_tokens.add(512);
+  of.sums->upper_tokens.add(1'024);
+  const auto page = report_html(of);
+  BOOST_TEST(page.find("<td>GPU</td>") < page.find("<td>DRAM</td>"));
+  BOOST_TEST(page.find("<td>DRAM</td>") < page.find("<td>NVMe</td>"));
+  BOOST_CHECK(has(summary_text(of), "512 from the GPU, 1024 from DRAM, 2560 from NVMe"));
+  BOOST_TEST(summary_json(of).at("prefix_tokens_nvme").get<int>() == 2'560);
+  BOOST_CHECK(!summary_json(of).at("bytes").contains("dram_to_engines"));
 }
 
 BOOST_AUTO_TEST_CASE(json_says_what_is_not_known_as_null) {
