@@ -1,5 +1,6 @@
 #include "actors/dram_below.hpp"
 
+#include <algorithm>
 #include <utility>
 
 #include "actors/promise_guard.hpp"
@@ -143,7 +144,11 @@ caf::result<outcome> dram_below::pass_on(const removals_ptr& removals) {
   ends->add();  // until the tier above has been asked
   auto here = guest_->stop_writing(*removals, take);
   if (here.empty() || !above_) {
-    ends->take({});
+    const bool is_by_name = std::ranges::all_of(
+        *removals, [](const blocks::removal& each) { return each.instance == 0 && !each.id.empty(); });
+    ends->take(is_by_name
+                   ? outcome{error_code::invalid_argument, "no instance of that name is on " + options_.device, 0}
+                   : outcome{});
     return promise;
   }
   request(above_, above_deadline, removed_atom_v, std::make_shared<const std::vector<blocks::removal>>(std::move(here)))

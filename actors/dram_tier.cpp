@@ -504,6 +504,7 @@ void dram_tier::continue_clear() {
   if (!first.left.empty()) return;
   clear_under_way ended = std::move(first);
   clears_.pop_front();
+  send_below();  // whoever hears that it is over knows of all that was to go down before
   forget_below(std::move(ended.removals), outcome{error_code::ok, {}, ended.cleared}, std::move(ended.promise));
   retry_waiting();
 }

@@ -116,7 +116,10 @@ dram_tier_actor node::top_of(tier_number tier) const {
 void node::take_news(const device_news& news) {
   device_news& known = devices_[news.tier];
   auto stack = std::move(known.stack);
-  known = news;
+  if (known.phase == device_phase::away)  // it failed before it was told to be ready, and stays so
+    known.stack = news.stack;
+  else
+    known = news;
   if (!known.stack) known.stack = std::move(stack);
   if (!news.stack) return;
   monitor(news.stack->top);

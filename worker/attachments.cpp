@@ -373,11 +373,14 @@ void attachments::expect(tier_number tier, const std::vector<std::uint64_t>& ses
 void attachments::take_device(const device_news& news) {
   device_news& known = devices_[news.tier];
   auto stack = std::move(known.stack);
-  known = news;
+  if (known.phase == device_phase::away)  // it failed before it was told to be ready, and stays so
+    known.stack = news.stack;
+  else
+    known = news;
   if (!known.stack) known.stack = std::move(stack);
   if (news.phase != device_phase::opening)
     std::erase_if(coming_, [&](const auto& each) { return each.second == news.tier; });
-  if (news.phase != device_phase::away) return;
+  if (known.phase != device_phase::away) return;
   for (const auto& [number, each] : sessions_) {
     if (tier_of(each.resources->instance) != news.tier) continue;
     each.resources->set_phase(memory::session_phase::device_lost);
@@ -395,7 +398,11 @@ void attachments::adopt(const std::shared_ptr<session_resources>& session) {
     return;
   }
   const auto writes = session->view.header().device_writes.load(std::memory_order_acquire);
-  if (writes == memory::session_header::set_aside) end(number, "it was set aside before");
+  if (writes == memory::session_header::set_aside) return end(number, "it was set aside before");
+  const auto device = devices_.find(tier_of(session->instance));
+  if (device == devices_.end() || device->second.phase != device_phase::away) return;
+  session->set_phase(memory::session_phase::device_lost);
+  session->ring();
 }
 
 // ---------------------------------------------------------------------------------------------- reattach, slabs

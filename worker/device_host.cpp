@@ -35,6 +35,19 @@ std::chrono::milliseconds drain_time(const device_spec& device, const config::no
   return std::chrono::duration_cast<std::chrono::milliseconds>(config.gpu.quarantine);
 }
 
+/// Enough of the entries to retire them when they are used up: their names, and the memory of sessions.
+std::vector<local::registry_entry> traces_of(const std::vector<local::registry_entry>& entries) {
+  std::vector<local::registry_entry> traces;
+  for (const local::registry_entry& each : entries) {
+    local::registry_entry& one = traces.emplace_back();
+    one.kind = each.kind;
+    one.id = each.id;
+    if (each.kind != local::entry_kind::session || each.fds.empty()) continue;
+    if (auto memory = each.fds.front().duplicate()) one.fds.push_back(std::move(*memory));
+  }
+  return traces;
+}
+
 }  // namespace
 
 device_host::device_host(tier_number tier, const std::string& device, device_host_needs needs,
@@ -65,12 +78,12 @@ void device_host::end_actors() {
   maker_ = nullptr;
 }
 
-bool device_host::watch_over(pulse& all) {
-  if (!is_begun_.load(std::memory_order_acquire)) return false;
+void device_host::watch_over(pulse& all) {
+  if (is_watched_ || !is_begun_.load(std::memory_order_acquire)) return;
+  is_watched_ = true;
   all.add_actor("the tier of " + device_name_, needs_.system, stack_.top);
   all.add_actor(stack_.below.name, needs_.system, stack_.below.actor);
   all.add_actor("the planner of prefetches to " + device_name_, needs_.system, stack_.planner);
-  return true;
 }
 
 void device_host::run(std::vector<local::registry_entry> entries) {
@@ -96,15 +109,18 @@ result<void> device_host::open(std::vector<local::registry_entry>& entries) {
   auto opened = device::open(given_.starts_with("GPU-") ? "cuda:" + given_ : given_);
   if (!opened) return std::unexpected(opened.error());
   device_ = std::move(*opened);
+  auto what_was = traces_of(entries);
   auto state =
       recover_state({.tier = tier_,
                      .device = device_name_,
                      .options = device_store_options_of(*needs_.config),
                      .open_slab = [this](unique_fd fd, std::uint64_t bytes) { return map_slab(std::move(fd), bytes); }},
                     needs_.keeper, std::exchange(entries, {}));
-  if (!state) return std::unexpected(state.error());
-  const std::uint64_t blocks = state->blocks;
-  if (auto started = begin(std::move(*state)); !started) return started;
+  const std::uint64_t blocks = state ? state->blocks : 0;
+  if (auto started = state ? begin(std::move(*state)) : std::unexpected(state.error()); !started) {
+    entries = std::move(what_was);
+    return started;
+  }
   const auto took = std::chrono::duration_cast<std::chrono::milliseconds>(std::chrono::steady_clock::now() - begun);
   log_info(logger("gpu"), "a device's tier serves",
            {{"device", device_name_}, {"blocks", blocks}, {"took_ms", took.count()}});
@@ -113,6 +129,7 @@ result<void> device_host::open(std::vector<local::registry_entry>& entries) {
 
 result<void> device_host::begin(recovered_state state) {
   store_ = state.store;
+  const std::vector<std::uint64_t> suspects = state.store->suspects();
   make_provisioner();
   stack_.below = make_below();
   maker_ = make_maker(state.next_instance);
@@ -129,26 +146,18 @@ result<void> device_host::begin(recovered_state state) {
   needs_.path.repeat(dram_tier::tick_interval, stack_.top, tick_atom_v);
   needs_.path.repeat(stack_.below.tick_interval, stack_.below.actor, tick_atom_v);
   is_begun_.store(true, std::memory_order_release);
+  // The tier's answer says that the way down knows its place and its instances: a removal before that would find
+  // nothing.
+  const auto placed = ask<dram_report_ptr>(system, listen_deadline, stack_.top, report_atom_v);
+  if (!placed) return std::unexpected(placed.error());
   // Who removes something from DRAM is answered when it is gone here: also who did before this tier was open.
   const auto listens = ask<outcome>(system, listen_deadline, needs_.dram, hear_removals_atom_v,
                                     caf::actor_cast<removal_listener>(stack_.below.actor));
-  if (!listens) {
-    end_sessions(state.sessions);
-    return std::unexpected(listens.error());
-  }
+  if (!listens) return std::unexpected(listens.error());
   device_news news{.tier = tier_, .device = device_name_, .phase = device_phase::ready};
   news.stack = stack_;
-  needs_.tell(std::move(news), std::move(state.sessions));
+  needs_.tell(std::move(news), std::move(state.sessions), suspects);
   return {};
-}
-
-/// Nobody will serve them: their clients must not read on, not even what needs no word of ours.
-void device_host::end_sessions(const std::vector<std::shared_ptr<session_resources>>& sessions) const {
-  for (const auto& each : sessions) {
-    each->set_phase(memory::session_phase::device_lost);
-    each->ring();
-    (void)needs_.keeper.drop(local::entry_kind::session, each->number);
-  }
 }
 
 lower_tier device_host::make_below() {
@@ -176,7 +185,7 @@ void device_host::lost(const std::string& why) {
 }
 
 void device_host::say(device_phase phase, const std::string& why) {
-  needs_.tell({.tier = tier_, .device = device_name_, .phase = phase, .why = why}, {});
+  needs_.tell({.tier = tier_, .device = device_name_, .phase = phase, .why = why}, {}, {});
 }
 
 instance_maker_actor device_host::make_maker(blocks::instance_number next) {

@@ -22,6 +22,10 @@
 
 namespace cenote {
 
+/// `suspects`: sessions that several workers died of (store::suspects).
+using device_teller = std::function<void(device_news, std::vector<std::shared_ptr<session_resources>>,
+                                         std::vector<std::uint64_t> suspects)>;
+
 /// What a worker gives the tier of a device. What is given by reference outlives it.
 struct device_host_needs {
   caf::actor_system& system;
@@ -33,7 +37,7 @@ struct device_host_needs {
   std::shared_ptr<std::atomic<std::uint64_t>> exceptions;
   /// Hears what becomes of the tier, on a thread of its own: first `ready`, with sessions that the last worker had, or
   /// `away`; `away` may also come later.
-  std::function<void(device_news, std::vector<std::shared_ptr<session_resources>>)> tell;
+  device_teller tell;
 };
 
 /// Opens the device, takes over what the last worker had there, and starts its actors. The keeper holds its slabs, as
@@ -50,8 +54,8 @@ class device_host {
 
   /// Waits until the device is open, or is not, and ends the actors.
   void end_actors();
-  /// Has its actors asked for signs of life, once they are there. False: they are not. On one thread.
-  [[nodiscard]] bool watch_over(pulse& all);
+  /// Has its actors asked for signs of life, once they are there. Called again and again, on one thread.
+  void watch_over(pulse& all);
 
  private:
   void run(std::vector<local::registry_entry> entries);
@@ -59,7 +63,6 @@ class device_host {
   result<void> begin(recovered_state state);
   void make_provisioner();
   [[nodiscard]] instance_maker_actor make_maker(blocks::instance_number next);
-  void end_sessions(const std::vector<std::shared_ptr<session_resources>>& sessions) const;
   [[nodiscard]] lower_tier make_below();
   void lost(const std::string& why);
   void say(device_phase phase, const std::string& why);
@@ -76,6 +79,7 @@ class device_host {
   std::promise<dram_tier_actor> top_;  ///< for the provisioner, which may be faster
   instance_maker_actor maker_;
   device_stack stack_;
+  bool is_watched_ = false;            ///< of who calls watch_over()
   std::atomic<bool> is_begun_{false};  ///< what is above does not change any more
   std::thread thread_;                 ///< last: it uses the rest
 };

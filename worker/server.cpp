@@ -145,16 +145,19 @@ void server::expect(tier_number tier, const std::vector<std::uint64_t>& sessions
   on_loop([&] { sessions_->expect(tier, sessions); });
 }
 
-std::function<void(device_news, std::vector<std::shared_ptr<session_resources>>)> server::device_teller() {
-  return [this, loop = std::weak_ptr(sockets_)](device_news news,
-                                                std::vector<std::shared_ptr<session_resources>> sessions) {
-    const auto still = loop.lock();
-    if (!still) return;
-    still->post([this, news = std::move(news), sessions = std::move(sessions)] {
-      sessions_->take_device(news);
-      for (const auto& each : sessions) sessions_->adopt(each);
-    });
-  };
+std::function<void(device_news, std::vector<std::shared_ptr<session_resources>>, std::vector<std::uint64_t>)>
+server::device_teller() {
+  return
+      [this, loop = std::weak_ptr(sockets_)](device_news news, std::vector<std::shared_ptr<session_resources>> sessions,
+                                             std::vector<std::uint64_t> suspects) {
+        const auto still = loop.lock();
+        if (!still) return;
+        still->post([this, news = std::move(news), sessions = std::move(sessions), suspects = std::move(suspects)] {
+          sessions_->take_device(news);
+          for (const auto& each : sessions) sessions_->adopt(each);
+          for (const std::uint64_t each : suspects) sessions_->end_suspect(each);
+        });
+      };
 }
 
 void server::end_suspect(std::uint64_t number) {

@@ -47,7 +47,9 @@ class server {
   void expect(tier_number tier, const std::vector<std::uint64_t>& sessions);
   /// Takes what became of a device's tier, and sessions of it that survived a restart; from any thread, also when the
   /// server is gone.
-  [[nodiscard]] std::function<void(device_news, std::vector<std::shared_ptr<session_resources>>)> device_teller();
+  [[nodiscard]] std::function<void(device_news, std::vector<std::shared_ptr<session_resources>>,
+                                   std::vector<std::uint64_t> suspects)>
+  device_teller();
   /// A session that survived a restart. Before serve().
   void adopt(const std::shared_ptr<session_resources>& session);
   /// Ends the process of an adopted session that several workers died of (store::suspects).

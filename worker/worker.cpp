@@ -279,7 +279,7 @@ class worker {
     const auto length = beat_length();
     if (length.count() == 0 || clock::now() < next_beat_) return;
     next_beat_ = clock::now() + length;
-    while (watched_devices_ < devices_.size() && devices_[watched_devices_]->watch_over(pulse_)) ++watched_devices_;
+    for (const auto& each : devices_) each->watch_over(pulse_);
     const auto [missed, late] = pulse_.beat();
     if (missed == 2) log_warn(logger("worker"), "no answer yet", {{"from", late}, {"ms", 2 * length.count()}});
     keeper_.alive(missed * length, late);
@@ -363,15 +363,14 @@ class worker {
   /// In the background; the clients of a device's tier wait meanwhile, those of DRAM do not.
   void open_devices(std::map<tier_number, std::vector<local::registry_entry>> entries, std::uint64_t epoch) {
     const auto tell_server = server_->device_teller();
-    const auto tell = [tell_server, node = node_](device_news news, auto sessions) {
+    const device_teller tell = [tell_server, node = node_](device_news news, auto sessions, auto suspects) {
       caf::anon_send(node, add_tier_atom_v, std::make_shared<const device_news>(news));
-      tell_server(std::move(news), std::move(sessions));
+      tell_server(std::move(news), std::move(sessions), std::move(suspects));
     };
     for (std::uint32_t i = 0; i < device_count(); ++i) {
       const tier_number tier = i + 1;
       const std::string& device = config_->gpu.devices[i];
-      tell({.tier = tier, .device = parse_device(device).value().name},
-           std::vector<std::shared_ptr<session_resources>>());
+      tell({.tier = tier, .device = parse_device(device).value().name}, {}, {});
       auto held = std::move(entries[tier]);
       server_->expect(tier, sessions_in(held));
       entries.erase(tier);
@@ -568,7 +567,6 @@ class worker {
   instance_maker_actor maker_;
   tier_stack tiers_;
   std::vector<std::unique_ptr<device_host>> devices_;  ///< by tier, from 1 on
-  std::size_t watched_devices_ = 0;
   consensus_actor groups_;
   node_actor node_;
   std::shared_ptr<health> alive_ = std::make_shared<health>();

@@ -216,6 +216,8 @@ def test_an_operator_clears_both(start_node: StartNode, attach: Attach) -> None:
     done = run_cenote("clear", "--instance", "i", "--socket", node.socket)
     assert done.returncode == 0, done.stderr
     assert not any(device.exists(keys)) and not any(host.exists(keys))
+    unknown = run_cenote("clear", "--instance", "nobody", "--socket", node.socket)
+    assert unknown.returncode != 0 and "no instance" in unknown.stderr
 
 
 @pytest.mark.sanitizer

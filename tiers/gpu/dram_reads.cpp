@@ -175,9 +175,8 @@ void dram_guest::place_read(std::uint64_t serial, std::span<const memory::slab_p
 void dram_guest::copied_up(std::uint64_t serial, bool is_done) {
   batch& of = reads_.at(serial);
   if (of.is_stuck) return;
-  if (!is_done && device_.state() == standing::away) {  // what of it is still read, nobody can say: the pins stay
+  if (!is_done && device_.state() == standing::away) {  // what of it still comes, nobody can say: nothing of it ends
     of.is_stuck = true;
-    end_all(of, transfer_result::failed);
     return lose("a copy from DRAM failed");
   }
   unpin(of);
