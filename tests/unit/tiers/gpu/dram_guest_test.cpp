@@ -729,7 +729,8 @@ BOOST_AUTO_TEST_CASE(a_copy_from_dram_that_fails_is_no_read) {
   all.fail_copies();
   all.fetch(1, 0, 100);
   all.settle();
-  BOOST_TEST(all.is(1, transfer_result::failed));
+  BOOST_TEST(!all.is(1, transfer_result::failed));  // the device may still write there: nobody is given the memory
+  BOOST_TEST(!all.is(1, transfer_result::done));
   BOOST_TEST(all.lost.size() == 1U);
   BOOST_TEST(all.guest->counters().read == 0U);
 }
