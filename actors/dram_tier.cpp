@@ -54,6 +54,13 @@ class dram_tier::removal_answers {
 
 namespace {
 
+/// Of a tier above that has no blocks.
+outcome none_there(const std::vector<blocks::removal>& removals) {
+  const bool is_by_name =
+      std::ranges::all_of(removals, [](const blocks::removal& each) { return each.instance == 0 && !each.id.empty(); });
+  return is_by_name ? outcome{error_code::invalid_argument, "no instance of that name is on a device", 0} : outcome{};
+}
+
 outcome not_gone_above(const std::string& why) {
   return {error_code::removal_pending, "gone from DRAM, but a device's tier did not answer: " + why, 0};
 }
@@ -645,7 +652,7 @@ outcome dram_tier::add_listener(const removal_listener& listener) {
     if (listener)
       tell(listener, each.what, each.all);
     else if (each.all)
-      each.all->take({});
+      each.all->take(none_there(*each.what));
   }
   if (awaited_ == 0) unheard_.clear();
   if (listener) listeners_.push_back(listener);

@@ -577,6 +577,8 @@ void attachments::drain() {
     if (found != openings_.end()) refuse(found, error(error_code::not_running, "the node is shutting down"));
   }
   for (const auto& [number, each] : sessions_) {
+    const auto phase = each.resources->view.header().phase.load(std::memory_order_relaxed);
+    if (phase == static_cast<std::uint32_t>(memory::session_phase::device_lost)) continue;  // it is told that already
     each.resources->set_phase(memory::session_phase::draining);
     each.resources->ring();
   }

@@ -101,6 +101,7 @@ void device_host::run(std::vector<local::registry_entry> entries) {
   retire_entries(needs_.keeper, entries);
   say(device_phase::away, opened.error().describe());
   // Nobody above the DRAM tier comes any more: removals need not wait.
+  if (has_asked_) return;  // the answer may only be late
   (void)ask<outcome>(needs_.system, listen_deadline, needs_.dram, hear_removals_atom_v, removal_listener());
 }
 
@@ -151,6 +152,7 @@ result<void> device_host::begin(recovered_state state) {
   const auto placed = ask<dram_report_ptr>(system, listen_deadline, stack_.top, report_atom_v);
   if (!placed) return std::unexpected(placed.error());
   // Who removes something from DRAM is answered when it is gone here: also who did before this tier was open.
+  has_asked_ = true;
   const auto listens = ask<outcome>(system, listen_deadline, needs_.dram, hear_removals_atom_v,
                                     caf::actor_cast<removal_listener>(stack_.below.actor));
   if (!listens) return std::unexpected(listens.error());

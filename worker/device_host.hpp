@@ -79,6 +79,7 @@ class device_host {
   std::promise<dram_tier_actor> top_;  ///< for the provisioner, which may be faster
   instance_maker_actor maker_;
   device_stack stack_;
+  bool has_asked_ = false;             ///< the DRAM tier to tell of removals
   bool is_watched_ = false;            ///< of who calls watch_over()
   std::atomic<bool> is_begun_{false};  ///< what is above does not change any more
   std::thread thread_;                 ///< last: it uses the rest

@@ -173,6 +173,25 @@ def test_two_ranks_have_a_part_each_and_dram_has_the_block_when_both_are_there(
     assert not any(host.exists(keys)) and not any(ranks[1].exists(keys))
 
 
+def test_a_part_from_before_a_removal_is_never_joined_with_later_ones(start_node: StartNode, attach: Attach) -> None:
+    node = start_node(*gpu(devices='["sim:0","sim:1"]'))
+    groups = {"default": {"parts": {"tp0": BLOCK, "tp1": BLOCK}}}
+    ranks = [attach(node, "i", groups=groups, device=f"sim:{rank}", part=rank) for rank in range(2)]
+    host = attach(node, "i", groups=groups)
+    keys = blocks.keys_of("a", 0, 8)
+    old, new = blocks.contents_of(keys, 2 * BLOCK, salt=1), blocks.contents_of(keys, 2 * BLOCK)
+    assert ranks[0].put(keys, [each[:BLOCK] for each in old]) == 8
+    until("its parts are in DRAM", lambda: part_of_status(node)["counters"]["written"] == 8)
+    host.remove(keys)
+    assert not any(ranks[0].exists(keys))
+    assert ranks[1].put(keys, [each[BLOCK:] for each in new]) == 8
+    until("the others are, too", lambda: part_of_status(node, "sim:1")["counters"]["written"] == 8)
+    assert not any(host.exists(keys))
+    assert ranks[0].put(keys, [each[:BLOCK] for each in new]) == 8
+    until_in_dram(host, keys)
+    assert read(host, keys, 2 * BLOCK) == 8
+
+
 @pytest.mark.sanitizer
 @pytest.mark.parametrize("where", ["device", "host"])
 @pytest.mark.parametrize("how", ["remove", "clear"])

@@ -355,6 +355,11 @@ void submissions::remove_one(batch& work, instance& of, const block_key& key, st
                              std::vector<block_ref>& into) {
   edges_.note_removal(of, key, work.removals);
   if (here) into.push_back(*here);
+  // Parts that were written before the removal must not become whole with later ones.
+  const auto reserved = of.reserved_keys.find(key);
+  if (reserved == of.reserved_keys.end()) return;
+  const std::uint64_t block = reserved->second;
+  if (of.reservations.at(block).written != 0) handed_out_.revoke_reservation(of, block);
 }
 
 void submissions::run_removals(batch& work, session& session, boot_time now) {

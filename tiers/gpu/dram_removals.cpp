@@ -31,7 +31,7 @@ bool dram_guest::is_meant(const bound& one, const blocks::removal& what) const {
 /// Of a removal by DRAM. While it is not known which instance of DRAM this one is, it may be any.
 bool dram_guest::is_meant_by_dram(const bound& one, const blocks::removal& what) {
   if (!one.share) return false;
-  const bool is_named = what.all && !what.id.empty() && (one.share->whole.id == what.id || one.spec.id == what.id);
+  const bool is_named = what.all && !what.id.empty() && one.share->whole.id == what.id;
   if (what.instance == 0) return what.all && (what.id.empty() || is_named);
   if (!one.session) return what.id.empty() || is_named;
   return is_named || one.session->instance == what.instance;

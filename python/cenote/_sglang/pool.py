@@ -156,9 +156,7 @@ class Pool:
             first = keys.cut(0, self.promises.room)
             held = self._pin(session, first)
             count = len(held) if held is not None else 0
-            if count < len(first) or not first:
-                count = self._locate(session, keys)
-            elif len(first) < len(keys):
+            if count < len(keys):
                 count += self._locate(session, keys.cut(count))
             count = agree(count)
             if held is not None and count < len(held):

@@ -67,6 +67,8 @@ def streams_for(places: Collection[str], wanted: str | None) -> Streams | None:
             raise Unservable(f"`device` is {wanted}, but the KV tensors are on {place}")
         return Streams(Device(wanted), on_gpu=False)
     name = wanted or _name_of(place)
+    if name.startswith(("GPU-", "cuda:GPU-")) and name.removeprefix("cuda:") != _name_of(place).removeprefix("cuda:"):
+        raise Unservable(f"`device` is {name}, but the KV tensors are on {place}, which is {_name_of(place)}")
     try:
         return Streams(Device(name), on_gpu=True)
     except CenoteError as why:
