@@ -145,8 +145,7 @@ class stage {
   [[nodiscard]] const std::string& socket() const noexcept { return socket_; }
   /// A session of an instance with one group and blocks of `block_bytes`; the same `name` is the same instance.
   [[nodiscard]] result<client::session_ptr> attach(const std::string& name, std::uint64_t block_bytes,
-                                                   std::uint32_t max_pins = 8192,
-                                                   const std::string& device = {}) const;
+                                                   std::uint32_t max_pins = 8192, const std::string& device = {}) const;
 
  private:
   std::unique_ptr<private_node> node_;

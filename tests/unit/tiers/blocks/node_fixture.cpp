@@ -173,8 +173,9 @@ memory::slab_mapping node::as_store_has_it(memory::segment memory) const {
   const std::size_t bytes = memory.size();
   void* const at = ::mmap(nullptr, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (at == MAP_FAILED) std::abort();
-  return {std::shared_ptr<std::byte>(static_cast<std::byte*>(at), [bytes](std::byte* first) { ::munmap(first, bytes); }),
-          bytes, must(memory.fd().duplicate())};
+  return {
+      std::shared_ptr<std::byte>(static_cast<std::byte*>(at), [bytes](std::byte* first) { ::munmap(first, bytes); }),
+      bytes, must(memory.fd().duplicate())};
 }
 
 std::vector<completion> node::run(batch work) {
