@@ -149,7 +149,7 @@ result<std::vector<std::optional<std::string>>> parse_by_tier(std::string_view t
 result<gpu_tier> parse_gpu(std::string_view text) {
   const std::size_t colon = text.rfind(':');
   if (colon == std::string_view::npos || colon == 0) {
-    return refuse(fmt::format("`{}` is no device and size; right are sim:1GiB, cuda:0:8GiB or GPU-UUID:8GiB", text));
+    return refuse(fmt::format("`{}` is no device and size; right are sim:1GiB and GPU-UUID:8GiB", text));
   }
   const auto bytes = parse_bytes(text.substr(colon + 1));
   if (!bytes) return std::unexpected(bytes.error());

@@ -39,7 +39,7 @@ struct gpu_tier {
   std::uint64_t bytes = 0;  ///< of the tier
 };
 
-/// "cuda:0:8GiB", "GPU-<uuid>:8GiB" or "sim:1GiB", which is the first simulated device.
+/// "GPU-<uuid>:8GiB" or "sim:1GiB", which is the first simulated device.
 [[nodiscard]] result<gpu_tier> parse_gpu(std::string_view text);
 
 /// "20x" (any factor above 0), or 0 for "max".

@@ -246,7 +246,7 @@ void real_options::add_to(CLI::App& command) {
   command.add_option("--socket", socket, "Use the node at this socket; without it the replay starts one");
   command.add_option("--gpu", gpu,
                      "Tier of device memory of the replay's own node, above DRAM, that the engines read and put on: "
-                     "DEVICE:SIZE, as in cuda:0:8GiB, GPU-UUID:8GiB or sim:1GiB, a simulated device");
+                     "DEVICE:SIZE, as in GPU-UUID:8GiB or sim:1GiB, a simulated device");
   command.add_option("--dram", dram, "DRAM tier of the replay's own node; chosen from trace and machine");
   command.add_option("--nvme", nvme, "NVMe tier of the replay's own node, 0 for none; chosen from trace and disk");
   command.add_option("--nvme-path", nvme_at, "Where its directory is made; the directory for temporary files");

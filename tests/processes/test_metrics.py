@@ -171,8 +171,12 @@ def full_node(start_node: StartNode, attach: Attach, tmp_path: Path, redis: Redi
     """One that has everything that figures tell of."""
     elsewhere = (f'remote.backends=["{redis.url}"]', f"remote.state_dir={tmp_path}/state")
     others = ("cluster.name=a", 'cluster.seeds=["127.0.0.1:1"]')  # nobody is there, which makes it a known address
-    node = start_node(f"nvme.paths=[{tmp_path}/store]", "nvme.capacity=64MiB", "dram.policy=auto", *elsewhere, *others)
+    device = ('gpu.devices=["sim:0"]', "gpu.capacity=4MiB")
+    node = start_node(
+        f"nvme.paths=[{tmp_path}/store]", "nvme.capacity=64MiB", "dram.policy=auto", *elsewhere, *others, *device
+    )
     until("the path serves", lambda: node.status()["nvme"]["paths"][0]["state"] == "serving")
+    until("the device's tier is ready", lambda: node.status()["gpu"]["devices"][0]["state"] == "ready")
     session = attach(node, "a", block=64 * KiB)
     session.put(blocks.keys_of("a", 0, 2), blocks.contents_of(blocks.keys_of("a", 0, 2), 64 * KiB))
     with session.join_group("g", 0, 1):

@@ -193,15 +193,15 @@ def test_a_device_that_fails_ends_its_engines_and_no_byte_is_wrong(home: Path) -
 
 
 def test_a_device_that_does_not_open_is_said_at_once(home: Path) -> None:
-    text = run(home, *CHAT, "--gpu", "cuda:99:1MiB", "--dram", "4MiB", "--nvme", "0", code=1)
-    assert "the tier of cuda:99 is not ready: away" in text
+    text = run(home, *CHAT, "--gpu", "GPU-99:1MiB", "--dram", "4MiB", "--nvme", "0", code=1)
+    assert "the tier of cuda:GPU-99 is not ready: away" in text
 
 
 def test_refusals_say_what_would_be_right(home: Path) -> None:
     def refusal(*arguments: str) -> str:
         return run(home, *CHAT, *arguments, code=2)
 
-    assert "sim:1GiB, cuda:0:8GiB" in refusal("--gpu", "1GiB")
+    assert "sim:1GiB and GPU-UUID:8GiB" in refusal("--gpu", "1GiB")
     assert "sim:NUMBER" in refusal("--gpu", "tpu:1GiB")
     assert "--gpu" in refusal("--gpu", "sim:much")
     assert "holds no block of 4KiB" in refusal("--gpu", "sim:1KiB")
