@@ -64,7 +64,6 @@ class dram_below final : public dram_below_actor::base {
   dram_tier_actor above_;
   blocks::edge_number edge_ = 0;
   std::optional<std::chrono::steady_clock::time_point> drained_at_;  ///< nothing: it was said
-  bool is_lost_ = false;
 };
 
 /// Of a device's way to DRAM, called "gpu".

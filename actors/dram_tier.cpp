@@ -633,7 +633,8 @@ void dram_tier::forget_all_later() {
 }
 
 /// `all`: null: nobody waits for the answer.
-void dram_tier::tell(const removal_listener& listener, const removals_ptr& what, std::shared_ptr<removal_answers> all) {
+void dram_tier::tell(const removal_listener& listener, const removals_ptr& what,
+                     const std::shared_ptr<removal_answers>& all) {
   request(listener, below_deadline, removed_atom_v, what)
       .then(
           [all](const outcome& removed) {

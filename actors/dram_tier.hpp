@@ -122,7 +122,7 @@ class dram_tier final : public dram_tier_actor::base {
                      hearers whom = hearers::all);
   [[nodiscard]] bool is_heard() const noexcept { return !below_.empty() || !listeners_.empty() || awaited_ > 0; }
   void tell_listeners(const removals_ptr& what, const std::shared_ptr<removal_answers>& all);
-  void tell(const removal_listener& listener, const removals_ptr& what, std::shared_ptr<removal_answers> all);
+  void tell(const removal_listener& listener, const removals_ptr& what, const std::shared_ptr<removal_answers>& all);
   outcome add_listener(const removal_listener& listener);
   void answer_unheard();
   void forget_all_later();

@@ -55,7 +55,7 @@ void guest_keeper::open(const guest_order_ptr& order) {
 /// The instance is there: gives it a session of the guest's.
 void guest_keeper::add(const guest_order_ptr& order, opened_instance& of) {
   const auto refuse = [&](error why) {
-    log_warn(logger(options_.log.c_str()),
+    log_warn(logger(options_.log),
              options_.is_of_others ? "an instance of another node is refused" : "an instance of a device is refused",
              {{"instance", order->spec.id}, {"reason", why.describe()}});
     tell_([order, why = std::move(why)] { order->opened(std::unexpected(why)); });
