@@ -1,4 +1,4 @@
-// The tier of device memory: blocks from DRAM to a device and back, beside one copy of as many bytes by the device.
+// The tier of device memory: blocks from DRAM to a device and back, beside one copy of as many pieces by the device.
 #include <fmt/format.h>
 
 #include <memory>
@@ -18,8 +18,9 @@ namespace {
 
 constexpr std::size_t batch_blocks = 64;
 constexpr unsigned default_rounds = 20;
+constexpr unsigned warm_ups = 4;  // until the memory that is used again and again was touched by all
 constexpr std::uint64_t device_capacity = 512 * MiB;
-constexpr std::uint64_t dram_capacity = std::uint64_t{3} * GiB;  // all rounds' blocks stay there
+constexpr std::uint64_t dram_capacity = std::uint64_t{1} * GiB;
 constexpr auto patience = std::chrono::seconds(30);
 constexpr bound moved{bound::kind::ratio_at_least, 0.85};
 
@@ -47,10 +48,13 @@ class copy_limit {
   }
 
   [[nodiscard]] result<void> run(bool to_device) {
-    const copy_run whole{.to = to_device ? there_.mapping.get() : here_.data(),
-                         .from = to_device ? here_.data() : there_.mapping.get(),
-                         .bytes = bytes_};
-    if (auto copied = device_->copy(stream_, std::span(&whole, 1)); !copied) return copied;
+    std::vector<copy_run> runs;
+    for (std::uint64_t at = 0; at < bytes_; at += bytes_ / batch_blocks) {
+      std::byte* const there = there_.mapping.get() + at;
+      std::byte* const here = here_.data() + at;
+      runs.push_back({to_device ? there : here, to_device ? here : there, bytes_ / batch_blocks});
+    }
+    if (auto copied = device_->copy(stream_, runs); !copied) return copied;
     auto event = device_->record(stream_);
     if (!event) return std::unexpected(event.error());
     return await(*device_, *event, patience);
@@ -85,7 +89,8 @@ class tier_bench {
     figure.add(time.seconds());
     if (!ended) return std::unexpected(ended.error());
     device_.drop(*coming);
-    return check_all(coming->length, batch_blocks);
+    if (auto whole = check_all(coming->length, batch_blocks); !whole) return whole;
+    return forget(keys);
   }
 
   /// The device has blocks that DRAM has not: from their commit until DRAM has all.
@@ -104,30 +109,30 @@ class tier_bench {
       std::this_thread::sleep_for(std::chrono::microseconds(50));
     }
     figure.add(time.seconds());
-    return {};
+    return forget(keys);
   }
 
   template <class Figure>
   result<void> measure(const std::string& name, bool up, unsigned rounds, double gib, Figure&& figure, report& out) {
     samples value;
     samples limit;
-    const unsigned unused = warm_ups(gib);
-    for (unsigned round = 0; round < unused + rounds; ++round) {
+    for (unsigned round = 0; round < warm_ups + rounds; ++round) {
       if (auto go_on = check_interrupted(); !go_on) return go_on;
       samples ignored;
-      if (auto ran = figure(round, round < unused ? ignored : value); !ran) return ran;
+      if (auto ran = figure(round, round < warm_ups ? ignored : value); !ran) return ran;
       const stopwatch time;
       if (auto copied = limit_.run(up); !copied) return copied;
-      if (round >= unused) limit.add(time.seconds());
+      if (round >= warm_ups) limit.add(time.seconds());
     }
     out.add(rate_figure("gpu_tier", name, value, limit, gib, "GiB/s", moved));
     return {};
   }
 
  private:
-  /// Rounds until all memory of the device was used once: fresh pages of a simulated one cost as much as the copy.
-  static unsigned warm_ups(double gib) {
-    return 1 + static_cast<unsigned>(static_cast<double>(device_capacity) / static_cast<double>(GiB) / gib);
+  /// On both sides: the next round's blocks take the same memory.
+  result<void> forget(const key_list& keys) {
+    const auto removed = dram_.remove(keys.all(), 0);
+    return removed ? result<void>() : std::unexpected(removed.error());
   }
 
   client::session& device_;
