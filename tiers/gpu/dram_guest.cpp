@@ -5,6 +5,12 @@
 
 namespace cenote::gpu {
 
+/// Who waits for an instance keeps it.
+dram_guest::~dram_guest() {
+  for (const auto& [number, of] : bound_) of->when_open.clear();
+  for (const bound_ptr& of : leaving_) of->when_open.clear();
+}
+
 // ---------------------------------------------------------------------------------------------- instances
 
 void dram_guest::bind(std::uint32_t number, instance_spec spec, std::shared_ptr<const instance_share> share) {

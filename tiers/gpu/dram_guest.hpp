@@ -59,7 +59,7 @@ class dram_guest final {
       : room_(room), device_(on), hooks_(std::move(hooks)), options_(std::move(options)) {}
   dram_guest(const dram_guest&) = delete;
   dram_guest& operator=(const dram_guest&) = delete;
-  ~dram_guest() = default;
+  ~dram_guest();
 
   /// `share`: of what in DRAM the instance is a part; without one nothing goes to DRAM or comes from it.
   void bind(std::uint32_t number, instance_spec spec, std::shared_ptr<const instance_share> share);
