@@ -130,7 +130,7 @@ void dram_guest::after(const std::vector<std::uint64_t>& writes, std::function<v
   const auto left = std::make_shared<std::size_t>(writes.size());
   const auto kept = std::make_shared<std::function<void()>>(std::move(then));
   for (const std::uint64_t serial : writes) {
-    writes_.at(serial).when_finished.push_back([left, kept] {
+    writes_.at(serial).when_finished.emplace_back([left, kept] {
       if (--*left == 0) (*kept)();
     });
   }
@@ -160,7 +160,7 @@ void dram_guest::stop_and_remove(std::uint64_t serial, const bound_ptr& of, cons
 
 void dram_guest::remove(std::uint64_t serial, const bound_ptr& of, const blocks::removal& what) {
   std::vector<submission> entries;
-  if (what.all) entries.emplace_back(entry_of(operation::clear, 0));
+  if (what.all) entries.push_back(entry_of(operation::clear, 0));
   for (const block_key& each : what.all ? std::vector<block_key>() : what.keys)
     entries.emplace_back(entry_of(operation::remove, 0, std::as_bytes(std::span(&each, 1)))).flags |=
         submission::flag_reduced;
