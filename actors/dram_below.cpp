@@ -43,6 +43,7 @@ void dram_below::on_exit() {
   keeper_ = nullptr;
   above_ = nullptr;
   guest_.reset();
+  own_copies_.reset();
   room_.reset();
   options_ = {};
 }
@@ -55,6 +56,7 @@ dram_below::behavior_type dram_below::make_behavior() {
       std::make_unique<guest_room>([this](guest_order_ptr order) { send(keeper_, guest_atom_v, std::move(order)); });
   gpu::guest_options guest{.device = options_.device, .asks_tiers = options_.asks_tiers};
   if (options_.window != 0) guest.window = options_.window;
+  if (options_.copies == nullptr) own_copies_ = std::make_unique<gpu::copies>(options_.on);
   guest_ = std::make_unique<gpu::dram_guest>(*room_, *options_.on, hooks(), std::move(guest));
   return {
       [this](above_atom, blocks::edge_number edge) { take_place(edge); },
@@ -95,11 +97,14 @@ gpu::guest_hooks dram_below::hooks() {
                 send(above_, transfers_done_atom_v,
                      std::make_shared<const std::vector<transfer_outcome>>(std::move(outcomes)));
               },
-          .when =
-              [this, tell = teller()](const event_ref& event, std::function<void(result<void>)> then) {
-                options_.on->when(event, [tell, then = std::move(then)](const result<void>& how) {
-                  tell([then, how] { then(how); });
-                });
+          .copy =
+              [this, tell = teller()](gpu::copy_way way, std::vector<copy_run> runs,
+                                      std::vector<std::span<std::byte>> slabs, gpu::copies::then ended) {
+                auto told = [tell, ended = std::move(ended)](gpu::copy_end how) { tell([ended, how] { ended(how); }); };
+                if (options_.copies != nullptr)
+                  options_.copies->begin(way, std::move(runs), std::move(slabs), std::move(told));
+                else
+                  own_copies_->begin(way, runs, slabs, std::move(told));
               },
           .lost = [this](const std::string& why) { say_lost(why); },
           .now = [] { return std::chrono::steady_clock::now(); }};
@@ -144,9 +149,7 @@ caf::result<outcome> dram_below::pass_on(const removals_ptr& removals) {
   ends->add();  // until the tier above has been asked
   auto here = guest_->stop_writing(*removals, take);
   if (here.empty() || !above_) {
-    const bool is_by_name = std::ranges::all_of(
-        *removals, [](const blocks::removal& each) { return each.instance == 0 && !each.id.empty(); });
-    ends->take(is_by_name
+    ends->take(are_by_name(*removals)
                    ? outcome{error_code::invalid_argument, "no instance of that name is on " + options_.device, 0}
                    : outcome{});
     return promise;

@@ -13,19 +13,21 @@
 #include "actors/gpu_messages.hpp"
 #include "actors/guest_room.hpp"
 #include "device/device.hpp"
+#include "tiers/gpu/copy_thread.hpp"
 #include "tiers/gpu/dram_guest.hpp"
 
 namespace cenote {
 
 struct dram_below_options {
   dram_tier_actor dram;
-  std::shared_ptr<cenote::device> on;
+  std::shared_ptr<cenote::device> on;        ///< `copies` copies with it
   std::string device;                        ///< its name, as device_spec::name
   std::uint32_t number = 1;                  ///< of the device's tier on this node, 1 to most_device_tiers
   std::uint64_t epoch = 0;                   ///< of the worker
   std::uint64_t window = 0;                  ///< bytes on their way down at once; 0: gpu::dram_guest's default
   bool asks_tiers = false;                   ///< a tier below DRAM says what it holds only when it is asked
   data_path* path = nullptr;                 ///< runs what the device's threads have to say; null: CAF's scheduler does
+  gpu::copy_thread* copies = nullptr;        ///< begins the copies, and outlives the actor; null: the actor does
   std::chrono::milliseconds drain_after{0};  ///< so long after its start no earlier worker's copy is under way any more
   /// Called once, by the actor: the device can't be trusted with memory any more, and counts as away.
   std::function<void(const std::string& why)> on_lost{};
@@ -60,6 +62,7 @@ class dram_below final : public dram_below_actor::base {
   dram_below_options options_;
   guest_actor keeper_;
   std::unique_ptr<guest_room> room_;
+  std::unique_ptr<gpu::copies> own_copies_;  ///< without a thread for them
   std::unique_ptr<gpu::dram_guest> guest_;
   dram_tier_actor above_;
   blocks::edge_number edge_ = 0;

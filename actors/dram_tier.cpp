@@ -56,9 +56,8 @@ namespace {
 
 /// Of a tier above that has no blocks.
 outcome none_there(const std::vector<blocks::removal>& removals) {
-  const bool is_by_name =
-      std::ranges::all_of(removals, [](const blocks::removal& each) { return each.instance == 0 && !each.id.empty(); });
-  return is_by_name ? outcome{error_code::invalid_argument, "no instance of that name is on a device", 0} : outcome{};
+  return are_by_name(removals) ? outcome{error_code::invalid_argument, "no instance of that name is on a device", 0}
+                               : outcome{};
 }
 
 outcome not_gone_above(const std::string& why) {
@@ -173,7 +172,9 @@ dram_tier::behavior_type dram_tier::make_behavior() {
           send(planner_, prefetch_request_atom_v, std::move(each));
       },
       [this](command_atom, const prefetch_commands_ptr& commands) { execute(*commands); },
-      [this](hear_removals_atom, const removal_listener& listener) { return add_listener(listener); },
+      [this](hear_removals_atom, const removal_listener& listener, bool is_awaited) {
+        return add_listener(listener, is_awaited);
+      },
       [this](removed_atom, const removals_ptr& removals) { return take_removed(*removals); },
       [this](follow_atom, const handover_order_ptr& order) {
         store_->follow(*order, boot_now());
@@ -646,8 +647,11 @@ void dram_tier::tell(const removal_listener& listener, const removals_ptr& what,
           });
 }
 
-/// A tier above has come, or (null) will not. It hears at once of what was removed meanwhile.
-outcome dram_tier::add_listener(const removal_listener& listener) {
+/// A tier above has come, or (null) will not. One that was awaited hears at once of what was removed meanwhile; another
+/// one had no blocks.
+outcome dram_tier::add_listener(const removal_listener& listener, bool is_awaited) {
+  if (listener) listeners_.push_back(listener);
+  if (!is_awaited) return {};
   if (awaited_ > 0) --awaited_;
   for (const unheard& each : unheard_) {
     if (listener)
@@ -656,7 +660,6 @@ outcome dram_tier::add_listener(const removal_listener& listener) {
       each.all->take(none_there(*each.what));
   }
   if (awaited_ == 0) unheard_.clear();
-  if (listener) listeners_.push_back(listener);
   return {};
 }
 

@@ -19,8 +19,8 @@ namespace cenote {
 /// Which of a node's block tiers it is.
 struct block_tier_role {
   bool is_on_device = false;
-  /// Tiers above that will say `hear_removals`: until all have, a removal is not answered (for so long as any other
-  /// that waits), since they may have blocks that their clients read.
+  /// Tiers above that have blocks of an earlier worker and will say `hear_removals`: until all have, a removal is not
+  /// answered (for so long as any other that waits).
   std::uint32_t awaited_listeners = 0;
 };
 
@@ -123,7 +123,7 @@ class dram_tier final : public dram_tier_actor::base {
   [[nodiscard]] bool is_heard() const noexcept { return !below_.empty() || !listeners_.empty() || awaited_ > 0; }
   void tell_listeners(const removals_ptr& what, const std::shared_ptr<removal_answers>& all);
   void tell(const removal_listener& listener, const removals_ptr& what, const std::shared_ptr<removal_answers>& all);
-  outcome add_listener(const removal_listener& listener);
+  outcome add_listener(const removal_listener& listener, bool is_awaited);
   void answer_unheard();
   void forget_all_later();
   [[nodiscard]] const char* log_name() const noexcept { return is_on_device_ ? "gpu" : "dram"; }

@@ -16,7 +16,6 @@ struct device_report {
   device_phase phase = device_phase::opening;
   std::string why{};  ///< away: the reason
   dram_report_ptr store{};
-  prefetch_report_ptr prefetch{};
   tier_report_ptr below{};  ///< the way to DRAM
 };
 

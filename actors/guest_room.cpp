@@ -24,6 +24,7 @@ guest_keeper::behavior_type guest_keeper::make_behavior() {
           case guest_order::kind::close:
             std::erase_if(late_, [&](const auto& each) { return each.second->session == order->session; });
             return release(order->session);
+          case guest_order::kind::disconnect: return send(dram_, disconnect_atom_v, order->session);
           case guest_order::kind::find_slabs:
             request(dram_, caf::infinite, places_atom_v, order->instance, order->slabs)
                 .then([this, order](const slab_places_ptr& found) { tell_([order, found] { order->found(*found); }); });
@@ -150,6 +151,10 @@ void guest_room::open(const instance_spec& spec, then<result<cluster::guest_sess
 
 void guest_room::close(std::uint64_t session) {
   to_(std::make_shared<const guest_order>(guest_order{.what = guest_order::kind::close, .session = session}));
+}
+
+void guest_room::disconnect(std::uint64_t session) {
+  to_(std::make_shared<const guest_order>(guest_order{.what = guest_order::kind::disconnect, .session = session}));
 }
 
 void guest_room::run(std::uint64_t session, std::vector<memory::submission> entries, bool late,

@@ -19,7 +19,7 @@ namespace cenote {
 
 /// What a guest asks of its actor.
 struct guest_order {
-  enum class kind : std::uint8_t { open, close, run, find_slabs };
+  enum class kind : std::uint8_t { open, close, disconnect, run, find_slabs };
   kind what{};
   std::uint64_t session = 0;
   std::uint32_t instance = 0;
@@ -101,6 +101,7 @@ class guest_room final : public cluster::guest_room {
 
   void open(const instance_spec& spec, then<result<cluster::guest_session_ptr>> done) override;
   void close(std::uint64_t session) override;
+  void disconnect(std::uint64_t session) override;
   void run(std::uint64_t session, std::vector<memory::submission> entries, bool late,
            then<std::vector<memory::completion>> done) override;
   void find_slabs(std::uint32_t instance, std::vector<std::uint32_t> which,

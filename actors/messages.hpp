@@ -322,7 +322,7 @@ using dram_tier_actor = upper_tier_actor::extend<
     caf::reacts_to<reload_atom, config_ptr>, caf::reacts_to<evict_atom>, caf::reacts_to<turn_atom>,
     caf::reacts_to<tick_atom>, caf::reacts_to<register_planner_atom>,
     caf::reacts_to<command_atom, prefetch_commands_ptr>, caf::reacts_to<follow_atom, handover_order_ptr>,
-    caf::replies_to<hear_removals_atom, removal_listener>::with<outcome>,
+    caf::replies_to<hear_removals_atom, removal_listener, bool>::with<outcome>,
     caf::replies_to<removed_atom, removals_ptr>::with<outcome>>;
 
 /// Makes instances for the DRAM tier: see actors/instance_maker.hpp.

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "actors/device_news.hpp"
 #include "actors/gpu_report.hpp"
 #include "actors/session.hpp"
 #include "config/logging.hpp"
@@ -112,15 +113,8 @@ dram_tier_actor node::top_of(tier_number tier) const {
   return found == devices_.end() || !found->second.stack ? dram_tier_actor() : found->second.stack->top;
 }
 
-/// A device that is away keeps its actors: sessions that it had end with them.
 void node::take_news(const device_news& news) {
-  device_news& known = devices_[news.tier];
-  auto stack = std::move(known.stack);
-  if (known.phase == device_phase::away)  // it failed before it was told to be ready, and stays so
-    known.stack = news.stack;
-  else
-    known = news;
-  if (!known.stack) known.stack = std::move(stack);
+  learn(devices_[news.tier], news);
   if (!news.stack) return;
   monitor(news.stack->top);
   monitor(news.stack->below.actor);
@@ -164,7 +158,7 @@ caf::result<report_ptr> node::report() {
     const std::size_t place = all->devices.size();
     all->devices.push_back({.device = each.device, .phase = each.phase, .why = each.why});
     if (!each.stack) continue;
-    all->open += 3;
+    all->open += 2;
     const auto ask_for = [&]<class Answer>(const auto& whom, Answer device_report::*member) {
       request(whom, tier_deadline, report_atom_v)
           .then(
@@ -175,7 +169,6 @@ caf::result<report_ptr> node::report() {
               [all](const caf::error&) { all->one_less(); });
     };
     ask_for(each.stack->top, &device_report::store);
-    ask_for(each.stack->planner, &device_report::prefetch);
     ask_for(each.stack->below.actor, &device_report::below);
   }
   all->report->lower.resize(lower_.size());

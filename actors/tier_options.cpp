@@ -113,6 +113,7 @@ blocks::edge_options device_edge_of(const config::node_config& config) {
   edge.read_window = window;
   edge.write_ahead = 0.05;
   edge.hinted = false;
+  edge.may_forget = true;
   return edge;
 }
 

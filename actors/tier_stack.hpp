@@ -38,7 +38,7 @@ struct stack_parts {
   instance_maker_actor maker{};                                  ///< none: no instance is made
   std::function<void(std::vector<handover::news>)> tell_news{};  ///< none: nothing is handed over
   std::function<void(handover::order)> follow{};                 ///< the same
-  std::uint32_t listeners = 0;                                   ///< tiers above that are to come
+  std::uint32_t listeners = 0;                                   ///< tiers above that are awaited
 };
 
 /// Starts the tiers' actors, tells each its place, and has all of them tick.

@@ -46,6 +46,8 @@ class guest_room {
   /// Opens the instance, and makes it if there is none. Errors: those of an attach.
   virtual void open(const instance_spec& spec, then<result<guest_session_ptr>> done) = 0;
   virtual void close(std::uint64_t session) = 0;
+  /// What it has reserved is set aside for good, and others may store those keys; what it has pinned stays.
+  virtual void disconnect(std::uint64_t session) = 0;
   /// Carries submissions out: tiers below hear of removals, tiers outside this machine do not. `late`: the completions
   /// are those that come when the request is over, not when it was read.
   virtual void run(std::uint64_t session, std::vector<memory::submission> entries, bool late,

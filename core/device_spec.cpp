@@ -15,7 +15,7 @@ std::optional<std::uint32_t> number_of(std::string_view text) noexcept {
   return value;
 }
 
-/// One of "fail=N", "lose=N", "mib=N". False: none of them.
+/// One of "fail=N", "lose=N", "hang=N", "mib=N". False: none of them.
 bool take_fault(std::string_view text, device_spec& to) noexcept {
   const std::size_t equals = std::min(text.find('='), text.size());
   const auto number = equals == text.size() ? std::nullopt : number_of(text.substr(equals + 1));
@@ -23,8 +23,9 @@ bool take_fault(std::string_view text, device_spec& to) noexcept {
   const std::string_view what = text.substr(0, equals);
   if (what == "fail") to.fail_work = *number;
   if (what == "lose") to.lose_event = *number;
+  if (what == "hang") to.hang_at = *number;
   if (what == "mib") to.memory_bytes = std::uint64_t{*number} << 20;
-  return what == "fail" || what == "lose" || what == "mib";
+  return what == "fail" || what == "lose" || what == "hang" || what == "mib";
 }
 
 bool take_sim(std::string_view name, device_spec& to) {
@@ -64,7 +65,7 @@ result<device_spec> parse_device(std::string_view text) {
   return fail(error_code::invalid_argument,
               "`" + std::string(text) +
                   "` is no device; GPU-UUID, cuda:GPU-UUID, cuda:NUMBER and sim:NUMBER are, and for tests "
-                  "sim:NUMBER,fail=N,lose=N,mib=N");
+                  "sim:NUMBER,fail=N,lose=N,hang=N,mib=N");
 }
 
 std::uint32_t part_on_device(const group_spec& group, std::uint32_t rank) noexcept {

@@ -13,13 +13,14 @@ namespace cenote {
 enum class device_kind : std::uint8_t { cuda, sim };
 
 /// "GPU-<uuid>" or "cuda:GPU-<uuid>", "cuda:<number>", "sim:<number>"; behind a comma, of `sim`, faults for tests:
-/// `fail=N` (its N-th piece of work, and the device with it), `lose=N` (its N-th event never ends), `mib=N` (it has so
-/// much memory).
+/// `fail=N` (its N-th piece of work, and the device with it), `lose=N` (its N-th event never ends), `hang=N` (who gives
+/// it its N-th piece of work never comes back), `mib=N` (it has so much memory).
 struct device_spec {
   device_kind kind = device_kind::cuda;
   std::string name;                ///< "cuda:…" or "sim:…", without faults: equal names are equal devices
   std::uint32_t fail_work = 0;     ///< 0: none
   std::uint32_t lose_event = 0;    ///< 0: none
+  std::uint32_t hang_at = 0;       ///< 0: nobody
   std::uint64_t memory_bytes = 0;  ///< 0: as much as there is
 };
 

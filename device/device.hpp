@@ -79,7 +79,8 @@ class device {
 
   /// "GPU-<uuid>" (as nvidia-smi says it), "cuda:GPU-<uuid>", "cuda:<number>" or "sim:<number>"; of the latter, faults
   /// for tests, ",fail=<n>": its n-th copy, gather or scatter fails half-way, and the device with it; ",lose=<n>": its
-  /// n-th event never ends; ",mib=<n>": it has so much memory. Errors: invalid_argument, unsupported: no driver, one
+  /// n-th event never ends; ",hang=<n>": who gives it its n-th of those never comes back; ",mib=<n>": it has so much
+  /// memory. Errors: invalid_argument, unsupported: no driver, one
   /// that is too old, or no such GPU.
   [[nodiscard]] static result<std::unique_ptr<device>> open(std::string_view which);
 

@@ -164,6 +164,7 @@ class sim_device::core {
   template <class Work>
   result<void> push(const stream_ref& on, Work work) {
     if (away()) return refuse();
+    if (until_hang.fetch_sub(1, std::memory_order_relaxed) == 1) hang();
     lane& to = static_cast<const sim_stream&>(*on).own_lane();
     to.push([this, &to, work = std::move(work)] {
       std::this_thread::sleep_for(std::chrono::microseconds(delay.load(std::memory_order_relaxed)));
@@ -245,10 +246,15 @@ class sim_device::core {
   std::atomic<bool> refuse_registration{false};
   std::atomic<std::int64_t> until_failure{0};  // pieces of work; at most 0: none fails
   std::atomic<std::int64_t> until_loss{0};     // events; at most 0: none is lost
+  std::atomic<std::int64_t> until_hang{0};     // pieces of work; at most 0: nobody
   std::atomic<std::int64_t> delay{0};          // microseconds
   const std::shared_ptr<memory_budget> budget = std::make_shared<memory_budget>();  // memory may outlive the device
 
  private:
+  [[noreturn]] static void hang() {
+    for (;;) ::pause();
+  }
+
   void lose(const std::shared_ptr<sim_event>& event) {
     const std::lock_guard guard(lock_);
     if (closing_) return event->settle(outcome::gone);
@@ -389,6 +395,9 @@ void sim_device::fail_work(std::uint32_t number) noexcept {
 }
 void sim_device::lose_event(std::uint32_t number) noexcept {
   core_->until_loss.store(number, std::memory_order_relaxed);
+}
+void sim_device::hang_at(std::uint32_t number) noexcept {
+  core_->until_hang.store(number, std::memory_order_relaxed);
 }
 void sim_device::limit_memory(std::uint64_t bytes) noexcept {
   core_->budget->limit(bytes);

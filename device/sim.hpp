@@ -42,6 +42,7 @@ class sim_device final : public device {
                                                       ///< the device is away
   void lose_event(std::uint32_t number) noexcept;     ///< the number-th from now on stays pending until the device goes
   void lose_next_event() noexcept { lose_event(1); }
+  void hang_at(std::uint32_t number) noexcept;  ///< who gives it the number-th piece of work from now on stays there
   void limit_memory(std::uint64_t bytes) noexcept;  ///< of all that `make` made and that is still mapped here
 
   /// Host memory that is registered now, bytes.

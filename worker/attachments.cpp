@@ -10,6 +10,7 @@
 #include <string>
 
 #include "actors/ask.hpp"
+#include "actors/device_news.hpp"
 #include "cluster/agreement.hpp"
 #include "config/logging.hpp"
 #include "core/device_spec.hpp"
@@ -372,12 +373,7 @@ void attachments::expect(tier_number tier, const std::vector<std::uint64_t>& ses
 
 void attachments::take_device(const device_news& news) {
   device_news& known = devices_[news.tier];
-  auto stack = std::move(known.stack);
-  if (known.phase == device_phase::away)  // it failed before it was told to be ready, and stays so
-    known.stack = news.stack;
-  else
-    known = news;
-  if (!known.stack) known.stack = std::move(stack);
+  learn(known, news);
   if (news.phase != device_phase::opening)
     std::erase_if(coming_, [&](const auto& each) { return each.second == news.tier; });
   if (known.phase != device_phase::away) return;

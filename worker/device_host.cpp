@@ -3,7 +3,6 @@
 #include <pthread.h>
 
 #include <algorithm>
-#include <array>
 #include <exception>
 #include <utility>
 
@@ -15,18 +14,14 @@
 #include "actors/tier_options.hpp"
 #include "actors/tier_stack.hpp"
 #include "config/logging.hpp"
-#include "core/byte_io.hpp"
 #include "core/device_spec.hpp"
+#include "worker/kept_entries.hpp"
 
 namespace cenote {
 
 namespace {
 
 constexpr auto listen_deadline = std::chrono::seconds(30);  // of the DRAM tier, which may be busy with its start
-
-std::uint64_t slab_id(const blocks::slab_description& slab) {
-  return (std::uint64_t{slab.instance} << 32) | slab.index;
-}
 
 /// What a GPU may still write for a worker that was killed has had its time then; a simulated one's threads end with
 /// their process.
@@ -56,11 +51,13 @@ device_host::device_host(tier_number tier, const std::string& device, device_hos
       given_(device),
       device_name_(parse_device(device).value_or(device_spec{.name = device}).name),
       needs_(std::move(needs)),
+      is_awaited_(!entries.empty()),
       thread_([this, held = std::move(entries)]() mutable { run(std::move(held)); }) {}
 
 device_host::~device_host() {
   if (thread_.joinable()) thread_.join();
   stack_ = {};
+  needs_.copies.close();
   provisioner_.reset();
   device_.reset();  // before the memory that it works on
 }
@@ -101,15 +98,16 @@ void device_host::run(std::vector<local::registry_entry> entries) {
   retire_entries(needs_.keeper, entries);
   say(device_phase::away, opened.error().describe());
   // Nobody above the DRAM tier comes any more: removals need not wait.
-  if (has_asked_) return;  // the answer may only be late
-  (void)ask<outcome>(needs_.system, listen_deadline, needs_.dram, hear_removals_atom_v, removal_listener());
+  if (!is_awaited_ || has_asked_) return;  // the answer may only be late
+  (void)ask<outcome>(needs_.system, listen_deadline, needs_.dram, hear_removals_atom_v, removal_listener(), true);
 }
 
 result<void> device_host::open(std::vector<local::registry_entry>& entries) {
   const auto begun = std::chrono::steady_clock::now();
-  auto opened = device::open(given_.starts_with("GPU-") ? "cuda:" + given_ : given_);
+  auto opened = device::open(given_);
   if (!opened) return std::unexpected(opened.error());
   device_ = std::move(*opened);
+  needs_.copies.open(device_);
   auto what_was = traces_of(entries);
   auto state =
       recover_state({.tier = tier_,
@@ -133,9 +131,10 @@ result<void> device_host::begin(recovered_state state) {
   const std::vector<std::uint64_t> suspects = state.store->suspects();
   make_provisioner();
   stack_.below = make_below();
-  maker_ = make_maker(state.next_instance);
   std::vector<session_ptr> known(state.sessions.begin(), state.sessions.end());
   auto& system = needs_.system;
+  maker_ = system.spawn<instance_maker, caf::detached>(state.next_instance, last_instance_of(tier_),
+                                                       instances_kept_by(needs_.keeper));
   stack_.top = system.spawn<dram_tier>(
       std::move(state.store), std::move(known),
       [this](std::vector<blocks::slab_request> requests) { provisioner_->submit(std::move(requests)); },
@@ -154,7 +153,7 @@ result<void> device_host::begin(recovered_state state) {
   // Who removes something from DRAM is answered when it is gone here: also who did before this tier was open.
   has_asked_ = true;
   const auto listens = ask<outcome>(system, listen_deadline, needs_.dram, hear_removals_atom_v,
-                                    caf::actor_cast<removal_listener>(stack_.below.actor));
+                                    caf::actor_cast<removal_listener>(stack_.below.actor), is_awaited_);
   if (!listens) return std::unexpected(listens.error());
   device_news news{.tier = tier_, .device = device_name_, .phase = device_phase::ready};
   news.stack = stack_;
@@ -171,6 +170,7 @@ lower_tier device_host::make_below() {
   options.number = tier_;
   options.epoch = needs_.epoch;
   options.path = &needs_.path;
+  options.copies = &needs_.copies;
   options.asks_tiers =
       std::ranges::any_of(edges_of(*needs_.config), [](const blocks::edge_options& each) { return !each.hinted; });
   options.drain_after = spec ? drain_time(*spec, *needs_.config) : std::chrono::milliseconds(0);
@@ -190,19 +190,6 @@ void device_host::say(device_phase phase, const std::string& why) {
   needs_.tell({.tier = tier_, .device = device_name_, .phase = phase, .why = why}, {}, {});
 }
 
-instance_maker_actor device_host::make_maker(blocks::instance_number next) {
-  auto& keeper = needs_.keeper;
-  const auto put = [&keeper](blocks::instance_number number, std::span<const std::byte> meta,
-                             std::span<const int> fds) {
-    return keeper.put(local::entry_kind::instance, number, meta, fds);
-  };
-  const auto drop = [&keeper](blocks::instance_number number) {
-    return keeper.drop(local::entry_kind::instance, number);
-  };
-  return needs_.system.spawn<instance_maker, caf::detached>(next, last_instance_of(tier_),
-                                                            instance_maker::registry{put, drop});
-}
-
 void device_host::make_provisioner() {
   blocks::provisioner_options options;
   options.populate = false;
@@ -212,21 +199,13 @@ void device_host::make_provisioner() {
     log_error(logger("gpu"), "memory was not prepared", {{"reason", what}});
   };
   options.make_elsewhere = [this](const blocks::slab_description& slab) { return make_slab(slab); };
-  auto& keeper = needs_.keeper;
+  auto kept = slabs_kept_by(needs_.keeper);
   provisioner_ = std::make_unique<blocks::provisioner>(
-      options,
-      [&keeper](const blocks::slab_description& slab, const unique_fd& memory, std::uint64_t bytes) -> result<void> {
-        byte_writer meta;
-        blocks::encode(meta, slab, bytes);
-        const std::array fds{memory.get()};
-        return keeper.put(local::entry_kind::slab, slab_id(slab), meta.bytes(), fds);
-      },
-      [&keeper](const blocks::slab_description& slab) { return keeper.drop(local::entry_kind::slab, slab_id(slab)); },
+      options, std::move(kept.keep), std::move(kept.drop),
       [top = std::shared_future(top_.get_future())](blocks::slab_outcome outcome) {
         caf::anon_send(top.get(), slab_atom_v, std::make_shared<blocks::slab_outcome>(std::move(outcome)));
       },
-      blocks::transfer_hooks{},
-      [&keeper](std::uint32_t instance) { return keeper.drop(local::entry_kind::instance, instance); });
+      blocks::transfer_hooks{}, std::move(kept.forget));
 }
 
 result<memory::slab_mapping> device_host::make_slab(const blocks::slab_description& slab) const {

@@ -17,6 +17,7 @@
 #include "config/node_config.hpp"
 #include "device/device.hpp"
 #include "tiers/blocks/provisioner.hpp"
+#include "tiers/gpu/copy_thread.hpp"
 #include "transport/local/keeper_link.hpp"
 #include "worker/recovery.hpp"
 
@@ -35,6 +36,7 @@ struct device_host_needs {
   dram_tier_actor dram;
   std::uint64_t epoch = 0;
   std::shared_ptr<std::atomic<std::uint64_t>> exceptions;
+  gpu::copy_thread& copies;  ///< for this device alone
   /// Hears what becomes of the tier, on a thread of its own: first `ready`, with sessions that the last worker had, or
   /// `away`; `away` may also come later.
   device_teller tell;
@@ -62,7 +64,6 @@ class device_host {
   result<void> open(std::vector<local::registry_entry>& entries);
   result<void> begin(recovered_state state);
   void make_provisioner();
-  [[nodiscard]] instance_maker_actor make_maker(blocks::instance_number next);
   [[nodiscard]] lower_tier make_below();
   void lost(const std::string& why);
   void say(device_phase phase, const std::string& why);
@@ -79,6 +80,7 @@ class device_host {
   std::promise<dram_tier_actor> top_;  ///< for the provisioner, which may be faster
   instance_maker_actor maker_;
   device_stack stack_;
+  const bool is_awaited_;              ///< by the DRAM tier: there are blocks of an earlier worker
   bool has_asked_ = false;             ///< the DRAM tier to tell of removals
   bool is_watched_ = false;            ///< of who calls watch_over()
   std::atomic<bool> is_begun_{false};  ///< what is above does not change any more

@@ -173,10 +173,23 @@ class recovery {
   recovered_state state_;
 };
 
+/// The ways from devices to DRAM. A simulated device's threads have ended with their worker.
+blocks::lingering_writers lingering_in(const config::node_config& config) {
+  const auto is_real = [](const std::string& each) {
+    const auto spec = parse_device(each);
+    return !spec || spec->kind != device_kind::sim;
+  };
+  if (!config.gpu.has_tier() || std::ranges::none_of(config.gpu.devices, is_real)) return {};
+  const guest_numbers first = guest_numbers_of(1);
+  return {.first = first.first, .count = most_device_tiers * first.count, .time = tenths_of(config.gpu.quarantine)};
+}
+
 }  // namespace
 
 recovery_plan dram_recovery(const config::node_config& config) {
-  return {.options = store_options_of(config, edges_of(config)),
+  auto options = store_options_of(config, edges_of(config));
+  options.lingering = lingering_in(config);
+  return {.options = std::move(options),
           .open_slab = [](unique_fd fd, std::uint64_t bytes) -> result<memory::slab_mapping> {
             auto memory = blocks::open_slab_memory(std::move(fd), bytes);
             if (!memory) return std::unexpected(memory.error());

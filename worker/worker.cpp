@@ -32,6 +32,7 @@
 #include "core/device_spec.hpp"
 #include "transport/http/server.hpp"
 #include "worker/device_host.hpp"
+#include "worker/kept_entries.hpp"
 #include "worker/kill_at.hpp"
 #include "worker/recovery.hpp"
 #include "worker/server.hpp"
@@ -56,10 +57,6 @@ class worker_system_config : public caf::actor_system_config {
     set("logger.verbosity", caf::atom("quiet"));
   }
 };
-
-std::uint64_t slab_id(const blocks::slab_description& slab) {
-  return (std::uint64_t{slab.instance} << 32) | slab.index;
-}
 
 void log_populated(const blocks::populate_report& what) {
   using phase = blocks::populate_status::phase;
@@ -107,17 +104,23 @@ class watchdog {
 
 /// Tells all of them of memory; empty hooks where none wants to hear.
 blocks::transfer_hooks all_of(std::vector<blocks::transfer_hooks> each) {
-  std::erase_if(each, [](const blocks::transfer_hooks& one) { return !one.pin; });
-  if (each.empty()) return {};
+  blocks::transfer_hooks made;
   const auto all = std::make_shared<const std::vector<blocks::transfer_hooks>>(std::move(each));
-  return {.pin =
-              [all](std::span<std::byte> memory) {
-                for (const auto& one : *all) one.pin(memory);
-              },
-          .unpin =
-              [all](std::span<std::byte> memory) {
-                for (const auto& one : *all) one.unpin(memory);
-              }};
+  if (std::ranges::any_of(*all, [](const auto& one) { return one.pin != nullptr; })) {
+    made.pin = [all](std::span<std::byte> memory) {
+      for (const auto& one : *all) {
+        if (one.pin) one.pin(memory);
+      }
+    };
+  }
+  if (std::ranges::any_of(*all, [](const auto& one) { return one.unpin != nullptr; })) {
+    made.unpin = [all](std::span<std::byte> memory) {
+      for (const auto& one : *all) {
+        if (one.unpin) one.unpin(memory);
+      }
+    };
+  }
+  return made;
 }
 
 /// Everything that runs, in the order in which it must be destroyed (last member first).
@@ -146,6 +149,7 @@ class worker {
     auto of_devices = take_device_entries(handed.entries);
     auto state = recover_state(dram_recovery(*config_), keeper_, std::move(handed.entries));
     if (!state) return std::unexpected(state.error().in("recovery"));
+    for (std::uint32_t i = 0; i < device_count(); ++i) copy_threads_.push_back(std::make_unique<gpu::copy_thread>());
     make_provisioner();
     std::vector<session_ptr> known(state->sessions.begin(), state->sessions.end());
     const std::uint64_t blocks = state->blocks;
@@ -163,7 +167,7 @@ class worker {
                          .maker = maker_,
                          .tell_news = news_teller(),
                          .follow = follower(),
-                         .listeners = device_count()});
+                         .listeners = static_cast<std::uint32_t>(of_devices.size())});
     connect_handovers();
     for (const auto& each : lower_) {
       if (auto opened = each->open(handed.epoch == 1); !opened) {
@@ -363,9 +367,9 @@ class worker {
   /// In the background; the clients of a device's tier wait meanwhile, those of DRAM do not.
   void open_devices(std::map<tier_number, std::vector<local::registry_entry>> entries, std::uint64_t epoch) {
     const auto tell_server = server_->device_teller();
-    const device_teller tell = [tell_server, node = node_](device_news news, auto sessions, auto suspects) {
+    const device_teller tell = [tell_server, node = node_](const device_news& news, auto sessions, auto suspects) {
       caf::anon_send(node, add_tier_atom_v, std::make_shared<const device_news>(news));
-      tell_server(std::move(news), std::move(sessions), std::move(suspects));
+      tell_server(news, std::move(sessions), std::move(suspects));
     };
     for (std::uint32_t i = 0; i < device_count(); ++i) {
       const tier_number tier = i + 1;
@@ -382,6 +386,7 @@ class worker {
                                                                          .dram = tiers_.top,
                                                                          .epoch = epoch,
                                                                          .exceptions = exceptions_,
+                                                                         .copies = *copy_threads_[i],
                                                                          .tell = tell},
                                                        std::move(held)));
     }
@@ -406,31 +411,19 @@ class worker {
     std::vector<blocks::transfer_hooks> hooks;
     hooks.reserve(lower_.size());
     for (const auto& each : lower_) hooks.push_back(each->hooks());
+    for (const auto& each : copy_threads_)
+      hooks.push_back({.pin = {}, .unpin = [to = each.get()](std::span<std::byte> memory) { to->forget(memory); }});
+    auto kept = slabs_kept_by(keeper_);
     provisioner_ = std::make_unique<blocks::provisioner>(
-        options,
-        [this](const blocks::slab_description& slab, const unique_fd& memory, std::uint64_t bytes) -> result<void> {
-          byte_writer meta;
-          blocks::encode(meta, slab, bytes);
-          const std::array fds{memory.get()};
-          return keeper_.put(local::entry_kind::slab, slab_id(slab), meta.bytes(), fds);
-        },
-        [this](const blocks::slab_description& slab) { return keeper_.drop(local::entry_kind::slab, slab_id(slab)); },
+        options, std::move(kept.keep), std::move(kept.drop),
         [this](blocks::slab_outcome outcome) {
           caf::anon_send(tiers_.top, slab_atom_v, std::make_shared<blocks::slab_outcome>(std::move(outcome)));
         },
-        all_of(std::move(hooks)),
-        [this](std::uint32_t instance) { return keeper_.drop(local::entry_kind::instance, instance); });
+        all_of(std::move(hooks)), std::move(kept.forget));
   }
 
   void make_instance_maker(blocks::instance_number next) {
-    const auto put = [this](blocks::instance_number number, std::span<const std::byte> meta, std::span<const int> fds) {
-      return keeper_.put(local::entry_kind::instance, number, meta, fds);
-    };
-    const auto drop = [this](blocks::instance_number number) {
-      return keeper_.drop(local::entry_kind::instance, number);
-    };
-    maker_ =
-        system_.spawn<instance_maker, caf::detached>(next, last_instance_of(0), instance_maker::registry{put, drop});
+    maker_ = system_.spawn<instance_maker, caf::detached>(next, last_instance_of(0), instances_kept_by(keeper_));
   }
 
   void make_lower(std::vector<local::registry_entry>& entries) {
@@ -560,6 +553,7 @@ class worker {
   caf::actor_system system_;
   /// For its memory: threads of the tiers below and the provisioner outlive the tier's actor.
   std::shared_ptr<const void> store_;
+  std::vector<std::unique_ptr<gpu::copy_thread>> copy_threads_;  ///< of devices; the provisioner has them forget slabs
   std::unique_ptr<blocks::provisioner> provisioner_;
   bool bad_setup_ = false;
   std::shared_ptr<std::atomic<std::uint64_t>> exceptions_ = std::make_shared<std::atomic<std::uint64_t>>(0);

@@ -78,7 +78,7 @@ struct below_a_device : actor_fixture {
       };
     });
     from_above(above_atom_v, blocks::edge_number{0});
-    caf::anon_send(dram(), hear_removals_atom_v, removal_listener(way));
+    caf::anon_send(dram(), hear_removals_atom_v, removal_listener(way), true);
     run();
   }
   ~below_a_device() {

@@ -324,10 +324,46 @@ def test_a_lost_completion_is_noticed(start_node: StartNode, attach: Attach) -> 
     node = start_node(*gpu(devices='["sim:0,lose=1"]'))
     node.allowed_errors.append("a device failed")
     device, host = attach(node, "i", block=BLOCK, device=DEVICE), attach(node, "i", block=BLOCK)
-    put(device, blocks.keys_of("a", 0, 1))
+    keys = blocks.keys_of("a", 0, 8)
+    put(device, keys[:1])
     until("the tier is away", lambda: part_of_status(node)["state"] == "away", limit=30)
-    put(host, blocks.keys_of("b", 0, 8))
-    assert read(host, blocks.keys_of("b", 0, 8)) == 8
+    put(host, keys)  # also the one whose copy never ends, in other memory
+    assert read(host, keys) == 8
+
+
+def test_a_driver_that_does_not_return_stops_nobody_else(start_node: StartNode, attach: Attach) -> None:
+    node = start_node(*gpu(devices='["sim:0,hang=1"]'))
+    node.allowed_errors.append("a device failed")
+    worker = node.worker_pid
+    device, host = attach(node, "i", block=BLOCK, device=DEVICE), attach(node, "i", block=BLOCK)
+    keys = blocks.keys_of("a", 0, 16)
+    put(device, keys[:8])
+    until("the copy is begun", lambda: part_of_status(node)["under_way"] > 0)
+    put(host, keys[8:])
+    assert read(host, keys[8:]) == 8
+    assert read(device, keys[:8]) == 8
+    until("the tier is away", lambda: part_of_status(node)["state"] == "away", limit=30)
+    put(host, keys)
+    assert read(host, keys) == 16
+    assert host.remove(keys) == 16
+    assert node.worker_pid == worker
+
+
+def test_what_dram_lost_is_written_again_before_it_leaves_the_device(start_node: StartNode, attach: Attach) -> None:
+    node = start_node(*gpu(capacity="4MiB"), capacity="8MiB")
+    device, host = attach(node, "i", block=BLOCK, device=DEVICE), attach(node, "i", block=BLOCK)
+    keys = blocks.keys_of("a", 0, 16)
+    put(device, keys)
+    until_in_dram(host, keys)
+    for first in range(0, 160, 16):  # more than DRAM holds
+        put(host, blocks.keys_of("b", first, 16))
+    assert not any(host.exists(keys))
+    for first in range(0, 64, 8):
+        put(device, blocks.keys_of("c", first, 8))
+        until("it settles", lambda: part_of_status(node)["writing_bytes"] == 0)
+    assert device.match(keys).resident == 0
+    assert all(host.exists(keys))
+    assert part_of_status(node)["demotions_dropped"] == 0
 
 
 def test_a_capacity_above_the_devices_memory_costs_puts_and_no_more(start_node: StartNode, attach: Attach) -> None:

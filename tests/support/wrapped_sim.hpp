@@ -11,32 +11,31 @@ namespace cenote::testing {
 
 class wrapped_sim : public device {
  public:
-  result<device_memory> make(std::uint64_t bytes) override { return sim_.make(bytes); }
-  result<device_memory> map(unique_fd fd, std::uint64_t bytes) override { return sim_.map(std::move(fd), bytes); }
-  result<void> register_host(std::span<std::byte> memory) override { return sim_.register_host(memory); }
-  void unregister_host(std::span<std::byte> memory) noexcept override { sim_.unregister_host(memory); }
-  result<stream_ref> make_stream() override { return sim_.make_stream(); }
-  result<stream_ref> outside(void* native) override { return sim_.outside(native); }
-  result<void> copy(const stream_ref& on, std::span<const copy_run> runs) override { return sim_.copy(on, runs); }
+  result<device_memory> make(std::uint64_t bytes) override { return sim.make(bytes); }
+  result<device_memory> map(unique_fd fd, std::uint64_t bytes) override { return sim.map(std::move(fd), bytes); }
+  result<void> register_host(std::span<std::byte> memory) override { return sim.register_host(memory); }
+  void unregister_host(std::span<std::byte> memory) noexcept override { sim.unregister_host(memory); }
+  result<stream_ref> make_stream() override { return sim.make_stream(); }
+  result<stream_ref> outside(void* native) override { return sim.outside(native); }
+  result<void> copy(const stream_ref& on, std::span<const copy_run> runs) override { return sim.copy(on, runs); }
   result<void> gather(const stream_ref& on, const paged_layout& layout, const move_list& moves,
                       layer_range layers) override {
-    return sim_.gather(on, layout, moves, layers);
+    return sim.gather(on, layout, moves, layers);
   }
   result<void> scatter(const stream_ref& on, const paged_layout& layout, const move_list& moves,
                        layer_range layers) override {
-    return sim_.scatter(on, layout, moves, layers);
+    return sim.scatter(on, layout, moves, layers);
   }
-  result<event_ref> record(const stream_ref& on) override { return sim_.record(on); }
-  result<void> wait(const stream_ref& on, const event_ref& event) override { return sim_.wait(on, event); }
-  event_state look(const event_ref& event) override { return sim_.look(event); }
+  result<event_ref> record(const stream_ref& on) override { return sim.record(on); }
+  result<void> wait(const stream_ref& on, const event_ref& event) override { return sim.wait(on, event); }
+  event_state look(const event_ref& event) override { return sim.look(event); }
   void when(const event_ref& event, std::function<void(result<void>)> call) override {
-    sim_.when(event, std::move(call));
+    sim.when(event, std::move(call));
   }
-  [[nodiscard]] standing state() const noexcept override { return sim_.state(); }
-  [[nodiscard]] std::uint64_t registered_bytes() const { return sim_.registered_bytes(); }
+  [[nodiscard]] standing state() const noexcept override { return sim.state(); }
+  [[nodiscard]] std::uint64_t registered_bytes() const { return sim.registered_bytes(); }
 
- private:
-  sim_device sim_;
+  sim_device sim;
 };
 
 /// Takes work, and says of none when it has ended, while it is told so.

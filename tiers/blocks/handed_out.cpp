@@ -99,6 +99,19 @@ std::uint64_t handed_out::acknowledge(instance& instance, session_number session
   return had;
 }
 
+/// Their numbers have no high half, which those of living sessions have.
+void handed_out::end_lingering() {
+  state_.lingers_until.reset();
+  for (const auto& [number, each] : state_.instances) {
+    std::vector<std::pair<std::uint64_t, session_number>> over;
+    for (const auto& [bits, writers] : each->quarantined) {
+      const auto one = std::ranges::find_if(writers, [](const writer& by) { return by.by >> 32 == 0; });
+      if (one != writers.end()) over.emplace_back(bits, one->by);
+    }
+    for (const auto& [bits, by] : over) acknowledge(*each, by, bits, ~std::uint64_t{0});
+  }
+}
+
 void handed_out::revoke_reservation(instance& instance, std::uint64_t ref_bits) {
   const auto found = instance.reservations.find(ref_bits);
   if (found == instance.reservations.end()) return;
@@ -192,6 +205,9 @@ void handed_out::join_reservation(session& session, std::uint64_t ref_bits, std:
   memory::shared_or(record.checksum_or_writers, session.mask(), std::memory_order_relaxed, "run_reserve.joined"_point);
   held.reserved |= parts;
   held.writers.push_back({session.number, parts});
+  // Of several writers the next worker has to know the one that may go on after this one's death.
+  if (!state_.options.lingering.has(record.owner.load(std::memory_order_relaxed)))
+    memory::shared_store(record.owner, session.short_number(), std::memory_order_relaxed, "run_reserve.joiner"_point);
   answer.kind = completion_kind::reserved;
   answer.block = ref_bits;
   answer.grant_version = record.grant_version.load(std::memory_order_relaxed);

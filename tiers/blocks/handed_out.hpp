@@ -28,6 +28,8 @@ class handed_out {
   void quarantine(instance& instance, slab& home, memory::block_ref ref, std::vector<writer> writers);
   static std::uint64_t stop_writing(std::vector<writer>& writers, session_number session, std::uint64_t parts);
   std::uint64_t acknowledge(instance& instance, session_number session, std::uint64_t ref_bits, std::uint64_t parts);
+  /// Of store_options::lingering, when their time is over.
+  void end_lingering();
   void revoke_reservation(instance& instance, std::uint64_t ref_bits);
   void drop_writer(instance& instance, session_number session, std::uint64_t ref_bits, std::uint64_t parts);
   [[nodiscard]] static bool is_ambiguous(const instance& instance, session_number session, std::uint64_t ref_bits);

@@ -144,7 +144,9 @@ std::uint32_t lower_edges::write_oldest(pool& pool, std::uint32_t count, boot_ti
     const bool has_room = edge && transfers_.may_write(*edge, pool);
     // A copy beside its home lives in memory alone: the disks of a cluster hold more when each has blocks of its own.
     const bool is_copy = order_.kind_of(*victim) == block_kind::copy;
-    if (is_copy || is_copied(state_.record_of(home, ref).flags, has_room ? edge : std::nullopt)) {
+    // Where a tier loses blocks unsaid it is asked at last, which costs a look and no copy if it has this one.
+    const bool is_asked = has_room && state_.options.edges[*edge].may_forget;
+    if (is_copy || (!is_asked && is_copied(state_.record_of(home, ref).flags, has_room ? edge : std::nullopt))) {
       order_.leave_order(pool, *victim, departure::evicted, now);
       order_.mark_written_back(pool, *victim, now);
       ++begun;

@@ -160,6 +160,8 @@ void recovery::recover_block(instance& instance, slab& home, block_ref ref,
                                      pool_of(home).all_parts);
       if (!writers.empty())
         accounts_.charge_reservation(*state_.sessions.at(writers.front().by), instance, ref, home.what.stride);
+      const std::uint32_t owner = record.owner.load(std::memory_order_relaxed);
+      if (state_.options.lingering.has(owner)) writers.push_back({owner, pool_of(home).all_parts});
       handed_out_.quarantine(instance, home, ref, std::move(writers));
       return;  // charged by the caller of a block that is not free
     }
@@ -236,6 +238,7 @@ void recovery::reconcile_index(instance& instance, std::vector<bool>& indexed) {
 
 std::uint64_t recovery::rebuild(boot_time now) {
   state_.took_over = true;
+  if (state_.options.lingering.count != 0) state_.lingers_until = now + state_.options.lingering.time;
   for (const session_number number : state_.guard.counted()) {
     if (!state_.sessions.contains(number)) state_.guard.forget(number);
   }

@@ -45,8 +45,9 @@ struct state {
   std::uint64_t budget = no_budget;
   store_counters counters{};
   kind_shares shares{};
-  edge_set away{};       ///< tiers below that neither take nor give anything now
-  published requests{};  ///< … of engines, whose blocks are handed over
+  edge_set away{};                           ///< tiers below that neither take nor give anything now
+  std::optional<boot_time> lingers_until{};  ///< of what a dead worker's devices may still write
+  published requests{};                      ///< … of engines, whose blocks are handed over
 
   [[nodiscard]] slab* slab_of_record(std::uint32_t record) const noexcept;
   [[nodiscard]] memory::block_record& record_of(const slab& slab, memory::block_ref ref) const noexcept {

@@ -170,6 +170,7 @@ void store::tick(boot_time now) {
   parts_->expire.expire(now);
   parts_->all.requests.expire(now);
   parts_->edges.drain_lost(now);
+  if (parts_->all.lingers_until && is_due(*parts_->all.lingers_until, now)) parts_->in_hands.end_lingering();
   parts_->idle.give_up_idle(now);
   parts_->kept.trim_kept(now);
   for (account* payer : parts_->payers.all_accounts()) {  // a quota that was lowered

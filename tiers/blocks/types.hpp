@@ -44,6 +44,7 @@ struct edge_options {
   double write_ahead = 0;  ///< share of the capacity whose oldest blocks are kept with a copy below, ready to go
   bool hinted =
       true;  ///< it says behind the index what it holds, as one tier may; else it is asked for what is nowhere
+  bool may_forget = false;  ///< it does not say what it loses: a block that is to go is offered to it once more
 };
 
 /// What an instance group is given.
@@ -80,6 +81,14 @@ struct limit_options {
   double user_keep_share = 0.5;   ///< of what that account may keep: kept blocks of one user's instances
 };
 
+/// Sessions for which a device may go on writing after their worker's death, by the low halves of their numbers.
+struct lingering_writers {
+  std::uint32_t first = 0, count = 0;
+  tenths time = tenths(0);  ///< what they had reserved is set aside for so long by the next worker
+
+  [[nodiscard]] bool has(std::uint32_t number) const noexcept { return number >= first && number - first < count; }
+};
+
 struct store_options {
   std::uint64_t capacity = 0;    ///< bytes of all slabs together, trailers included
   double high_water = 0.97;      ///< of the capacity: eviction ahead of need starts above
@@ -101,6 +110,7 @@ struct store_options {
   life_options life;
 
   bool has_listeners = false;  ///< also others than tiers below are told of what is removed
+  lingering_writers lingering;
 
   [[nodiscard]] bool has_lower() const noexcept { return !edges.empty(); }
   [[nodiscard]] bool tells_removals() const noexcept { return has_lower() || has_listeners; }
@@ -114,6 +124,11 @@ struct removal {
   std::string id{};             ///< number 0: of an instance that is not here; empty: all that the tier below holds
   bool on_its_way = false;      ///< another node removes it everywhere: here only what is on its way there or back goes
 };
+
+/// Whether all are of instances that are known by their names alone.
+[[nodiscard]] inline bool are_by_name(const std::vector<removal>& removals) noexcept {
+  return std::ranges::all_of(removals, [](const removal& each) { return each.instance == 0 && !each.id.empty(); });
+}
 
 /// Parts of a block that a client says it may be writing; all bits: it does not know which.
 struct held_parts {

@@ -119,36 +119,47 @@ std::byte* dram_guest::part_in(const batch& of, const moving& one, std::span<con
   return slab->memory + slab->stride * number + group.part_offset(of.of->part(of.group));
 }
 
-/// A copy that is refused may have been begun in part: its end is waited for as well.
-dram_guest::begun dram_guest::begin_copy(stream_ref& on, std::span<const copy_run> runs,
-                                         std::function<void(bool is_done)> ended) {
-  if (device_.state() == standing::away) {
-    lose("the device is away");
-    return begun::refused;
-  }
-  if (!on) {
-    auto made = device_.make_stream();
-    if (!made) return begun::refused;
-    on = std::move(*made);
-  }
-  const auto copied = device_.copy(on, runs);
-  const auto point = device_.record(on);
-  if (!point) {
-    lose("the end of a copy is not to be known: " + point.error().describe());
-    return begun::unknown;
-  }
-  hooks_.when(*point, [this, is_begun = copied.has_value(), ended = std::move(ended)](const result<void>& how) {
-    ended(is_begun && how.has_value());
+std::vector<std::span<std::byte>> dram_guest::memory_of(std::span<const memory::slab_place> slabs) {
+  std::vector<std::span<std::byte>> memory;
+  memory.reserve(slabs.size());
+  for (const memory::slab_place& each : slabs) memory.emplace_back(each.memory, each.stride * each.count);
+  return memory;
+}
+
+void dram_guest::begin_copy(copy_way way, std::vector<copy_run> runs, std::span<const memory::slab_place> slabs,
+                            copies::then ended) {
+  hooks_.copy(way, std::move(runs), memory_of(slabs), [this, ended = std::move(ended)](copy_end how) {
+    ended(how);
     pump_writes();
     flush();
   });
-  return begun::under_way;
 }
 
+/// What of a copy still comes, nobody can say: its memory stays where it is, for good.
+bool dram_guest::has_taken_its_memory(batch& of, copy_end how) {
+  if (of.is_stuck) return true;
+  const bool is_away = device_.state() == standing::away;
+  of.is_stuck = how == copy_end::unknown || (how == copy_end::failed && is_away);
+  if (how == copy_end::unknown)
+    lose("the end of a copy is not to be known");
+  else if (of.is_stuck)
+    lose("a copy failed");
+  else if (how == copy_end::refused && is_away)
+    lose("the device is away");
+  return of.is_stuck;
+}
+
+/// Keys of what was under way are free again; its memory, and what is pinned, is not.
 void dram_guest::lose(const std::string& why) {
   if (is_lost()) return;
   lost_ = why.empty() ? "it failed" : why;
-  for (const auto& [number, of] : bound_) drop_waiting(*of);
+  for (const auto& [number, of] : bound_) {
+    drop_waiting(*of);
+    if (of->session) room_.disconnect(of->session->number);
+  }
+  for (const bound_ptr& of : leaving_) {
+    if (of->session) room_.disconnect(of->session->number);
+  }
   hooks_.lost(lost_);
 }
 

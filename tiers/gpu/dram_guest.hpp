@@ -18,6 +18,7 @@
 #include "core/error.hpp"
 #include "device/device.hpp"
 #include "tiers/blocks/types.hpp"
+#include "tiers/gpu/copies.hpp"
 #include "tiers/gpu/counters.hpp"
 #include "tiers/transfer.hpp"
 
@@ -27,8 +28,8 @@ namespace cenote::gpu {
 struct guest_hooks {
   /// Transfers that ended, each token once.
   std::function<void(std::vector<transfer_outcome>)> ended;
-  /// Calls when the device's event ended, on the owner's thread: see device::when.
-  std::function<void(const event_ref&, std::function<void(result<void>)>)> when;
+  /// Copies between the device and DRAM's slabs, and calls once when that has ended: see copies::begin().
+  std::function<void(copy_way, std::vector<copy_run>, std::vector<std::span<std::byte>> slabs, copies::then)> copy;
   /// Called once: the device is not to be trusted with memory any more, and counts as away.
   std::function<void(const std::string& why)> lost;
   std::function<std::chrono::steady_clock::time_point()> now;
@@ -55,7 +56,7 @@ class dram_guest final {
   static constexpr std::size_t most_in_batch = 512;       ///< blocks
 
   /// Room and device outlive the guest, or answer no more once it has gone.
-  dram_guest(cluster::guest_room& room, device& on, guest_hooks hooks, guest_options options)
+  dram_guest(cluster::guest_room& room, const device& on, guest_hooks hooks, guest_options options)
       : room_(room), device_(on), hooks_(std::move(hooks)), options_(std::move(options)) {}
   dram_guest(const dram_guest&) = delete;
   dram_guest& operator=(const dram_guest&) = delete;
@@ -147,12 +148,6 @@ class dram_guest final {
     steady_time until{};
     answer then;
   };
-  enum class begun : std::uint8_t {
-    under_way,
-    refused,  ///< and nothing was begun
-    unknown,  ///< it may be under way, and its end will not be heard of
-  };
-
   // instances
   [[nodiscard]] bound_ptr find(std::uint32_t number) const;
   void with_open(const bound_ptr& of, std::function<void(const result<void>&)> then);
@@ -168,8 +163,10 @@ class dram_guest final {
   [[nodiscard]] std::vector<std::uint32_t> slabs_of(const batch& of) const;
   [[nodiscard]] static std::byte* part_in(const batch& of, const moving& one,
                                           std::span<const memory::slab_place> slabs);
-  [[nodiscard]] begun begin_copy(stream_ref& on, std::span<const copy_run> runs,
-                                 std::function<void(bool is_done)> ended);
+  [[nodiscard]] static std::vector<std::span<std::byte>> memory_of(std::span<const memory::slab_place> slabs);
+  void begin_copy(copy_way way, std::vector<copy_run> runs, std::span<const memory::slab_place> slabs,
+                  copies::then ended);
+  [[nodiscard]] bool has_taken_its_memory(batch& of, copy_end how);
   void lose(const std::string& why);
   void flush();
 
@@ -181,7 +178,7 @@ class dram_guest final {
   void reserve(std::uint64_t serial);
   void reserved(std::uint64_t serial, const std::vector<memory::completion>& how);
   void place_write(std::uint64_t serial, std::span<const memory::slab_place> slabs);
-  void copied_down(std::uint64_t serial, bool is_done);
+  void copied_down(std::uint64_t serial, copy_end how);
   void finish(std::uint64_t serial);
   void finished(std::uint64_t serial, const std::vector<memory::completion>& how);
   void give_back(batch& of, transfer_result what, bool unwanted_only);
@@ -196,7 +193,7 @@ class dram_guest final {
   void bring_up(const bound_ptr& of, std::uint32_t group, std::vector<moving> wanted);
   void touch(const batch& of);
   void place_read(std::uint64_t serial, std::span<const memory::slab_place> slabs);
-  void copied_up(std::uint64_t serial, bool is_done);
+  void copied_up(std::uint64_t serial, copy_end how);
   void unpin(const batch& of);
   void read_is_overdue(std::uint64_t serial);
 
@@ -216,10 +213,9 @@ class dram_guest final {
   void settle(std::uint64_t serial, const result<std::uint64_t>& how);
 
   cluster::guest_room& room_;
-  device& device_;
+  const device& device_;
   guest_hooks hooks_;
   guest_options options_;
-  stream_ref down_, up_;  ///< made when they are needed
   std::map<std::uint32_t, bound_ptr> bound_;
   std::vector<bound_ptr> leaving_;  ///< not bound any more; closed when nothing of them is under way
   batches writes_, reads_;

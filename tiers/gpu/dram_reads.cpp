@@ -164,21 +164,13 @@ void dram_guest::place_read(std::uint64_t serial, std::span<const memory::slab_p
     runs.push_back({each.what.memory.data(), part_in(of, each, slabs), of.of->part_bytes(of.group)});
   of.at = stage::copying;
   of.until = hooks_.now() + transfer_limit;
-  const begun how = begin_copy(up_, runs, [this, serial](bool is_done) { copied_up(serial, is_done); });
-  if (how == begun::unknown) of.is_stuck = true;
-  if (how != begun::refused) return;
-  unpin(of);
-  end_all(of, transfer_result::failed);
-  reads_.erase(serial);
+  begin_copy(copy_way::up, std::move(runs), slabs, [this, serial](copy_end how) { copied_up(serial, how); });
 }
 
-void dram_guest::copied_up(std::uint64_t serial, bool is_done) {
+void dram_guest::copied_up(std::uint64_t serial, copy_end how) {
   batch& of = reads_.at(serial);
-  if (of.is_stuck) return;
-  if (!is_done && device_.state() == standing::away) {  // what of it still comes, nobody can say: nothing of it ends
-    of.is_stuck = true;
-    return lose("a copy from DRAM failed");
-  }
+  if (has_taken_its_memory(of, how)) return;
+  const bool is_done = how == copy_end::done;
   unpin(of);
   if (is_done) {
     counters_.read += of.blocks.size();

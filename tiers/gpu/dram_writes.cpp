@@ -157,21 +157,16 @@ void dram_guest::place_write(std::uint64_t serial, std::span<const memory::slab_
     runs.push_back({part_in(of, each, slabs), each.what.memory.data(), of.of->part_bytes(of.group)});
   of.at = stage::copying;
   of.until = hooks_.now() + transfer_limit;
-  const begun how = begin_copy(down_, runs, [this, serial](bool is_done) { copied_down(serial, is_done); });
-  if (how == begun::unknown) of.is_stuck = true;
-  if (how != begun::refused) return;
-  give_back(of, transfer_result::failed, false);
-  (void)erase_if_empty(serial);
+  begin_copy(copy_way::down, std::move(runs), slabs, [this, serial](copy_end how) { copied_down(serial, how); });
 }
 
-void dram_guest::copied_down(std::uint64_t serial, bool is_done) {
+void dram_guest::copied_down(std::uint64_t serial, copy_end how) {
   batch& of = writes_.at(serial);
-  if (of.is_stuck) return;
-  if (!is_done && device_.state() == standing::away) {  // what of it still comes, nobody can say: its place stays
-    of.is_stuck = true;
-    end_all(of, transfer_result::failed);
-    return lose("a copy to DRAM failed");
+  if (has_taken_its_memory(of, how)) {
+    if (how == copy_end::failed) end_all(of, transfer_result::failed);
+    return;
   }
+  const bool is_done = how == copy_end::done;
   give_back(of, is_done ? transfer_result::dropped : transfer_result::failed, is_done);
   if (!erase_if_empty(serial)) finish(serial);
 }

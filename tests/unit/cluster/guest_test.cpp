@@ -91,6 +91,7 @@ struct slow_room final : cluster::guest_room {
     opens.push_back(std::move(done));
   }
   void close(std::uint64_t) override { ++closes; }
+  void disconnect(std::uint64_t) override {}
   void run(std::uint64_t, std::vector<submission> entries, bool, then<std::vector<completion>> done) override {
     runs.push_back({std::move(entries), std::move(done)});
   }

@@ -433,6 +433,19 @@ BOOST_AUTO_TEST_CASE(with_ingest_all_a_block_is_written_when_it_is_stored) {
   BOOST_TEST(all.counters().demotions_dropped == 0U);
 }
 
+BOOST_AUTO_TEST_CASE(a_tier_that_may_forget_is_offered_once_more_what_is_to_go) {
+  world all({.ingest = ingest::all, .may_forget = true});
+  all.put(0, 2);
+  all.answer(all.demotions(), transfer_result::done);
+  const auto again = all.demote_all();
+  BOOST_TEST(again.size() == 2U);
+  BOOST_TEST(all.at.present(all.in) == 2U);  // not before it has answered
+  all.marks = 0.0;
+  all.answer(again, transfer_result::done);
+  BOOST_TEST(all.at.present(all.in) == 0U);
+  BOOST_TEST(all.counters().demotions_dropped == 0U);
+}
+
 BOOST_AUTO_TEST_CASE(with_ingest_hot_a_block_is_written_when_it_was_used_often_enough) {
   world hot({.ingest = ingest::hot, .hot_accesses = 2});
   hot.put(0, 2);

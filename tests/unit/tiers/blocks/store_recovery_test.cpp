@@ -121,6 +121,33 @@ BOOST_AUTO_TEST_CASE(grants_of_a_session_that_died_meanwhile_are_free) {
   BOOST_TEST(got.has_value());
 }
 
+BOOST_AUTO_TEST_CASE(
+    what_a_device_may_still_write_for_a_dead_worker_is_set_aside_for_its_time_and_no_key_waits_for_it) {
+  at.options.lingering = {.first = static_cast<std::uint32_t>(a.number), .count = 1, .time = tenths(300)};
+  at.restart();
+  const auto alone = a.reserve(key_of(1), 3);
+  const auto joined = b.reserve(key_of(2), 1);
+  BOOST_TEST(a.reserve(key_of(2), 2).block == joined.block);
+  const auto others = b.reserve(key_of(3), 3);
+  at.sessions.erase(a.number);
+  at.sessions.erase(b.number);
+  for (int deaths = 0; deaths < 2; ++deaths) {
+    at.restart();
+    at.now += tenths(299);
+    at.tier->tick(at.now);
+    BOOST_TEST((at.record(in, block_ref::from_bits(alone.block)).state() == block_state::quarantined));
+    BOOST_TEST((at.record(in, block_ref::from_bits(joined.block)).state() == block_state::quarantined));
+    BOOST_TEST((at.record(in, block_ref::from_bits(others.block)).state() == block_state::free));
+  }
+  client later(at, in);
+  BOOST_TEST(later.put(key_of(1)).value == 1U);
+  ++at.now;
+  at.tier->tick(at.now);
+  BOOST_TEST((at.record(in, block_ref::from_bits(alone.block)).state() == block_state::free));
+  BOOST_TEST((at.record(in, block_ref::from_bits(joined.block)).state() == block_state::free));
+  BOOST_TEST((later.read(key_of(1)) == look::right));
+}
+
 BOOST_AUTO_TEST_CASE(a_block_under_construction_is_rolled_back_and_stays_its_writers_until_he_says_so) {
   const auto got = a.reserve(key_of(1), 1);
   b.reserve(key_of(1), 2);

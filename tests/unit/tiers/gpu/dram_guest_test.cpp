@@ -48,6 +48,9 @@ struct stepped_room final : cluster::guest_room {
       at.bury(session);
     });
   }
+  void disconnect(std::uint64_t session) override {
+    add("disconnect", [this, session] { at.tier->disconnect_session(session, at.now); });
+  }
   void run(std::uint64_t session, std::vector<submission> entries, bool late,
            then<std::vector<completion>> done) override {
     const std::string name = name_of(entries.front().op);
@@ -168,15 +171,16 @@ struct world {
                                  ended[each.token] = each.what;
                                }
                              },
-                         .when =
-                             [this](const event_ref& event, std::function<void(result<void>)> then) {
-                               ++copies;
-                               sim->when(event, [this, then = std::move(then)](const result<void>& how) {
+                         .copy =
+                             [this](gpu::copy_way way, std::span<const copy_run> runs,
+                                    std::span<const std::span<std::byte>> slabs, gpu::copies::then then) {
+                               copier->begin(way, runs, slabs, [this, then = std::move(then)](gpu::copy_end how) {
                                  events.push([this, then, how] {
                                    sim->is_away |= goes_with_copy;
                                    then(how);
                                  });
                                });
+                               ++copies;
                              },
                          .lost = [this](const std::string& why) { lost.push_back(why); },
                          .now = [this] { return now; }},
@@ -188,6 +192,7 @@ struct world {
   }
   ~world() {
     guest.reset();
+    copier.reset();
     sim.reset();
     BOOST_TEST(at.broken_identity() == "");
   }
@@ -292,7 +297,8 @@ struct world {
     return all;
   }
 
-  std::unique_ptr<cenote::testing::wrapped_device> sim = std::make_unique<cenote::testing::wrapped_device>();
+  std::shared_ptr<cenote::testing::wrapped_device> sim = std::make_shared<cenote::testing::wrapped_device>();
+  std::unique_ptr<gpu::copies> copier = std::make_unique<gpu::copies>(sim);
   device_memory memory = std::move(*sim->make(places * part_stride));
   node at;
   stepped_room room;
@@ -717,7 +723,7 @@ BOOST_AUTO_TEST_CASE(a_copy_to_dram_that_fails_leaves_no_block_there) {
   all.settle();
   BOOST_TEST(all.is(1, transfer_result::failed));
   BOOST_TEST((all.read(100) == look::miss));
-  BOOST_TEST(all.at.status().pending == 1U);  // its place is not used again
+  BOOST_TEST(all.at.status().quarantined == 1U);  // its place is not used again
   BOOST_TEST(all.lost.size() == 1U);
   BOOST_TEST(std::ranges::count(all.room.carried, "finish") == 0);
   BOOST_TEST(std::ranges::count(all.room.carried, "release") == 0);
@@ -774,7 +780,7 @@ BOOST_AUTO_TEST_CASE(a_copy_whose_end_cannot_be_asked_for_never_ends) {
   all.settle();
   BOOST_TEST(all.lost.size() == 1U);
   BOOST_TEST(!all.has_ended(1));
-  BOOST_TEST(all.at.status().pending == 1U);
+  BOOST_TEST(all.at.status().quarantined == 1U);
   all.now += std::chrono::hours(1);
   all.guest->advance(all.now);
   BOOST_TEST(!all.has_ended(1));
@@ -831,9 +837,11 @@ BOOST_AUTO_TEST_CASE(a_write_whose_end_is_never_heard_of_never_ends_and_its_plac
   all.guest->advance(all.now);
   while (all.room.step()) continue;
   BOOST_TEST(!all.has_ended(1));
-  BOOST_TEST(all.at.status().pending == 1U);
+  BOOST_TEST(all.at.status().quarantined == 1U);
   BOOST_TEST(all.room.closes == 0);
   BOOST_TEST((all.read(100) == look::miss));
+  all.host().put(key_of(100));  // in other memory
+  BOOST_TEST((all.read(100) == look::right));
 }
 
 BOOST_AUTO_TEST_CASE(a_read_whose_end_is_never_heard_of_never_ends_and_stays_pinned) {
