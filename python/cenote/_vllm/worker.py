@@ -653,10 +653,9 @@ class Worker:
                     try:
                         strides.gather(blanks.blocks, blanks.slots, self._part, stream=stream, layer=layer)
                     except Exception as why:
-                        logger.exception("copying blocks to the node")
                         blanks.broken = True
-                        if blanks.near:
-                            self._refused(why)
+                        if not (blanks.near and self._refused(why)) or not isinstance(why, CenoteError):
+                            logger.exception("copying blocks to the node")
 
     def layer_computed(self, name: str) -> None:
         """The engine has written this layer of all tokens of the step, or will have when its stream comes there."""
