@@ -11,22 +11,30 @@ import time
 import weakref
 from collections.abc import Callable
 from types import TracebackType
-from typing import Generic, NamedTuple, Protocol, TypeVar
+from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 from ._buffers import KeyBatch
 from .blocks import Held
 from .device import Device, DeviceLost
-from .errors import CenoteError, DeadlineExceeded, NodeRestarting, NoSpace, PinLimit
+from .errors import CenoteError, Closed, DeadlineExceeded, NodeRestarting, NoSpace, PinLimit
 from .session import Session
 
 logger = logging.getLogger("cenote")
 
 DEADLINE = 2.0  # seconds, of calls on a session on a device: the same work may then be done with DRAM
-_QUIET = 5.0  # seconds for which a session that did not answer in time is not asked again
+_QUIET = 5.0  # seconds for which a session that did not answer in time, or whose device took no copy, is not used
 
-WITHOUT_DEVICE = "`gpu_pool` needs `device`: which device's blocks of the node are to be used"  # said when it is set
+WITHOUT_DEVICE = "`gpu_pool` without `device`, and the engine's KV is on no GPU: running on with DRAM"
 
 T = TypeVar("T")
+
+
+def name_of(place: Any) -> str:
+    """The name for all processes of one of torch's GPUs: "cuda:1", say, or a torch.device."""
+    import torch
+
+    properties: Any = torch.cuda.get_device_properties(place)
+    return f"cuda:GPU-{properties.uuid}"
 
 
 class Source(Protocol):
@@ -51,6 +59,7 @@ class Near(Generic[T]):
         self._work_on = work_on
         self._works: weakref.WeakKeyDictionary[Session, T] = weakref.WeakKeyDictionary()
         self._quiet_until = 0.0
+        self._refusals = 0
         self._is_over = False  # nobody knows what the device of this process has written, or still will
         self._source = source(self._prepare)
 
@@ -79,10 +88,23 @@ class Near(Generic[T]):
             self._is_over = True
             return
         if isinstance(why, DeadlineExceeded | NodeRestarting):
-            if time.monotonic() >= self._quiet_until:
-                logger.warning("the device's blocks are left alone for %g s, DRAM has to do: %s", _QUIET, str(why))
-            self._quiet_until = time.monotonic() + _QUIET
+            self._leave_alone(str(why))
         self._source.failed(why, session)
+
+    def refused(self, why: Exception) -> bool:
+        """The device did not take a copy, or not all of one. Whether it works on: then it is asked again after a while.
+        The caller waits for what it took."""
+        if isinstance(why, DeviceLost | Closed):
+            self.failed(DeviceLost(str(why)))
+            return False
+        self._refusals += 1
+        self._leave_alone(f"refused copy {self._refusals}: {why}")
+        return True
+
+    def _leave_alone(self, why: str) -> None:
+        if time.monotonic() >= self._quiet_until:
+            logger.warning("the device's blocks are left alone for %g s, DRAM has to do: %s", _QUIET, why)
+        self._quiet_until = time.monotonic() + _QUIET
 
     def look(self) -> None:
         """Notices a session that is over: lookups and reads need no answer from the node."""

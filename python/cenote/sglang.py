@@ -25,7 +25,7 @@ from ._sglang.copier import Copier
 from ._sglang.engine import UPDATES, Engine, Unshareable, engine_of, watch_updates
 from ._sglang.identity import is_replicated, spec_of
 from ._sglang.keys import Keys
-from ._sglang.pages import Pages, Places, Unsupported
+from ._sglang.pages import Pages, Places, Unsupported, gpu_of
 from ._sglang.pool import PATIENCE, Pool
 from ._sglang.ranks import Ranks, place_of
 from ._sglang.settings import Settings
@@ -67,6 +67,7 @@ class CenoteHiCache(HiCacheStorage):  # type: ignore[misc]  # SGLang's classes a
         self._copier = Copier(self._settings.device, self._settings.threads)
         self._registered: dict[str, _Registered] = {}
         self._pools: list[Pool] = []
+        self._gpu: str | None = None  # of this rank's KV, once a pool told
         self._complaints = _Complaints()
         self._figures = _Figures()
         self._closed = False
@@ -146,6 +147,8 @@ class CenoteHiCache(HiCacheStorage):  # type: ignore[misc]  # SGLang's classes a
     def _understood(self, name: str, host_pool: Any) -> _Registered:
         if getattr(host_pool, "kv_buffer", host_pool) is None:
             return _Registered(host_pool, logical=True)  # only counts slots; other pools hold the bytes
+        if self._settings.gpu_pool and self._gpu is None:
+            self._gpu = gpu_of(host_pool)
         try:
             pages = Pages(host_pool)
         except Unsupported as why:
@@ -166,7 +169,7 @@ class CenoteHiCache(HiCacheStorage):  # type: ignore[misc]  # SGLang's classes a
             assert known.pages is not None
             spec = spec_of(self._config, name, known.pages, self._settings, self._engine)
             leader = self._pools[0] if self._pools else None
-            pool = Pool(spec, known.pages.page_bytes, self._settings, self._copier, leader)
+            pool = Pool(spec, known.pages.page_bytes, self._settings, self._copier, leader, self._gpu)
             self._pools.append(pool)
             writes = self._config.is_storage_writer or not is_replicated(self._config, known.host_pool)
             return known._replace(pool=pool, writes=writes)

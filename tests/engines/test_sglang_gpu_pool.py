@@ -11,7 +11,12 @@ import pytest
 
 pytest.importorskip("sglang", reason="SGLang is not installed in this environment")
 
+import cenote._near as near_module
+import cenote.sglang as adapter
+import numpy as np
 import torch
+from cenote import LimitExceeded
+from cenote._sglang.copier import NearCopier
 from sglang_support import (
     Engine,
     Node,
@@ -193,16 +198,109 @@ def test_an_engine_gets_its_prompt_from_the_device(start_sglang_node: StartNode,
     assert engine.load_back(tokens) == len(tokens)
 
 
-@pytest.mark.parametrize(
-    ("extra", "says"),
-    [({"gpu_pool": True}, "needs `device`"), ({"gpu_pool": "yes", "device": "sim:0"}, "gpu_pool is 'yes'")],
-)
-def test_an_option_that_cannot_be_used_is_refused_with_a_sentence(
-    monkeypatch: pytest.MonkeyPatch, backend_of: Attach, extra: dict[str, Any], says: str
+class Refusing:
+    """While it is set, no copy of pages on the device is done but its first half."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.is_set, self.count = False, 0
+        plain = NearCopier.copy
+
+        def copy(copier: NearCopier, way: str, targets: Any, sources: Any, sizes: Any) -> None:
+            if not self.is_set:
+                return plain(copier, way, targets, sources, sizes)
+            self.count += 1
+            half = (len(np.broadcast_to(sources, targets.shape)) + 1) // 2
+            plain(copier, way, targets[:half], sources[:half], sizes)
+            raise LimitExceeded("more than one launch takes")
+
+        monkeypatch.setattr(NearCopier, "copy", copy)
+        monkeypatch.setattr(near_module, "_QUIET", 60.0)
+
+
+def test_pages_that_a_device_refuses_to_copy_go_by_way_of_dram_and_it_is_asked_again(
+    start_sglang_node: StartNode,
+    backend_of: Attach,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    node, refusing = ready(start_sglang_node(*gpu())), Refusing(monkeypatch)
+    pool = host_pool(False, "page_first")
+    backend = backend_of(node, pool, **POOL)
+    near = getattr(backend, "_backend", backend)._pools[0]._near
+    keys, wanted = names(8), [page_of(pool, each) for each in range(8)]
+    assert all(set_v1(backend, keys[:4], list(range(4))))
+    until("DRAM has them, too", lambda: all(host_of(backend).exists(raw(keys[:4]))))
+    refusing.is_set = True
+    with caplog.at_level(logging.WARNING):
+        assert all(set_v1(backend, keys[4:], list(range(4, 8))))
+        near._quiet_until = 0.0
+        assert near_of(backend).exists(raw(keys)) == [True] * 4 + [False] * 4
+        fill(pool)
+        assert backend.batch_exists(keys) == 8
+        assert get_v1(backend, keys, list(range(8, 16))) == [True] * 8
+    assert all(torch.equal(page_of(pool, 8 + i), wanted[i]) for i in range(8))
+    assert refusing.count == 2 and near.session() is None
+    assert [each.message.split(":")[0] for each in caplog.records] == [
+        "the device's blocks are left alone for 60 s, DRAM has to do"
+    ] * 2
+    refusing.is_set, near._quiet_until = False, 0.0
+    alter(near_of(backend), keys[:4])  # what comes from there is told by that
+    assert get_v1(backend, keys, list(range(8, 16))) == [True] * 8
+    assert [bool(page_of(pool, 8 + i).any()) for i in range(8)] == [False] * 4 + [True] * 4
+    assert all(set_v1(backend, more := names(2), [8, 9]))
+    assert near_of(backend).exists(raw(more)) == [True] * 2
+
+
+def test_pages_that_only_a_device_has_are_a_miss_while_it_refuses(
+    start_sglang_node: StartNode, backend_of: Attach, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    node, refusing = ready(start_sglang_node(*gpu("gpu.ingest=none"))), Refusing(monkeypatch)
+    pool = host_pool(False, "page_first")
+    backend = backend_of(node, pool, **POOL)
+    near = getattr(backend, "_backend", backend)._pools[0]._near
+    keys, wanted = names(4), [page_of(pool, each) for each in range(4)]
+    assert all(set_v1(backend, keys, list(range(4))))
+    refusing.is_set = True
+    assert backend.batch_exists(keys) == 4
+    assert get_v1(backend, keys, list(range(8, 12))) == [False] * 4
+    assert backend.batch_exists(keys) == 0
+    refusing.is_set, near._quiet_until = False, 0.0
+    assert get_v1(backend, keys, list(range(8, 12))) == [True] * 4
+    assert all(torch.equal(page_of(pool, 8 + i), wanted[i]) for i in range(4))
+
+
+@pytest.mark.parametrize("gpu_of_kv", ["sim:0", "sim:1", None])
+def test_without_a_name_it_is_the_device_of_the_engine_s_kv_if_the_node_has_that(
+    start_sglang_node: StartNode,
+    backend_of: Attach,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    gpu_of_kv: str | None,
 ) -> None:
     monkeypatch.delenv("CENOTE_TEST_DEVICE", raising=False)
-    with pytest.raises(ValueError, match=says):
-        backend_of(None, host_pool(False, "page_first"), **extra)
+    monkeypatch.setattr(adapter, "gpu_of", lambda pool: gpu_of_kv)
+    node = ready(start_sglang_node(*gpu()))
+    pool = host_pool(False, "page_first")
+    keys, wanted = names(4), [page_of(pool, each) for each in range(4)]
+    with caplog.at_level(logging.WARNING):
+        backend = backend_of(node, pool, gpu_pool=True)
+        assert all(set_v1(backend, keys, list(range(4))))
+        fill(pool)
+        assert backend.batch_exists(keys) == 4
+        assert get_v1(backend, keys, list(range(8, 12))) == [True] * 4
+    assert all(torch.equal(page_of(pool, 8 + i), wanted[i]) for i in range(4))
+    assert on_device(node)["commits"] == (4 if gpu_of_kv == "sim:0" else 0)
+    says = {"sim:0": [], "sim:1": ["no blocks on sim:1"], None: ["`gpu_pool` without `device`"]}[gpu_of_kv]
+    said = [each.message for each in caplog.records if each.name == "cenote"]
+    assert len(said) == len(says) and all(map(str.startswith, said, says))
+
+
+def test_an_option_that_cannot_be_used_is_refused_with_a_sentence(
+    monkeypatch: pytest.MonkeyPatch, backend_of: Attach
+) -> None:
+    monkeypatch.delenv("CENOTE_TEST_DEVICE", raising=False)
+    with pytest.raises(ValueError, match="gpu_pool is 'yes'"):
+        backend_of(None, host_pool(False, "page_first"), gpu_pool="yes")
 
 
 def test_calls_end_at_their_deadline_when_the_node_hangs(start_sglang_node: StartNode, backend_of: Attach) -> None:

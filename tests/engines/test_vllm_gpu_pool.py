@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -28,9 +29,13 @@ def with_pool(node: Node, **more: Any) -> dict[str, Any]:
     return connector(node.socket, **{"device": "sim:0", "gpu_pool": True, **more})
 
 
+def on_devices(node: Node) -> list[dict[str, Any]]:
+    return list(node.status()["gpu"]["devices"])
+
+
 def on_device(node: Node) -> dict[str, Any]:
-    (found,) = node.status()["gpu"]["devices"]
-    return dict(found)
+    (found,) = on_devices(node)
+    return found
 
 
 def until_ready(node: Node) -> None:
@@ -79,6 +84,20 @@ def test_a_fresh_engine_takes_its_prompts_from_the_device_also_when_the_worker_w
     until_ready(node)
     check_warm(warm, expected)
     assert loaded(warm)[1] > near, "the device's blocks are used again"
+    near, refused = loaded(warm)[1], prompt(300, 8)
+    warm.call("refuse_copies", refuses=True)
+    assert warm.call("forget")
+    (answer,) = warm.generate(PROMPTS[:1])
+    assert (answer["tokens"], answer["cached"]) == (expected[0], WHOLE[0]), "DRAM has it, too"
+    warm.call("refuse_copies", refuses=True)  # at once, not after a while
+    (computed,) = warm.generate([refused])
+    assert (loaded(warm)[1], warm.metrics()["cenote_copies_refused"]) == (near, 2)
+    warm.call("refuse_copies", refuses=False)
+    for found in (0, 288):  # it was not stored, and is now
+        assert warm.call("forget")
+        (answer,) = warm.generate([refused])
+        assert (answer["tokens"], answer["cached"]) == (computed["tokens"], found)
+    assert loaded(warm)[1] == near + 9, "the device is used again"
     # with the device's bytes altered other tokens come, though DRAM has the right ones: those above were the device's
     assert warm.call("alter_device") > 0
     assert warm.call("forget")
@@ -132,15 +151,23 @@ def test_a_device_that_fails_in_the_engine_costs_no_token(
 
 
 @pytest.mark.skipif(not FULL, reason="with CENOTE_TEST_FULL=1: two ranks take half a minute")
-@pytest.mark.parametrize("ingest", ["all", "none"])
+@pytest.mark.parametrize(("ingest", "devices"), [("all", 1), ("none", 1), ("all", 2)])
 def test_each_of_two_ranks_keeps_its_part_on_its_device(
-    start_node: StartNode, start_engine: StartEngine, llama: Path, ingest: str
+    start_node: StartNode,
+    start_engine: StartEngine,
+    llama: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    ingest: str,
+    devices: int,
 ) -> None:
-    node = start_node(*gpu(), f"gpu.ingest={ingest}")
-    until_ready(node)
+    monkeypatch.delenv("CENOTE_TEST_DEVICE", raising=False)
+    monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parent), prepend=os.pathsep)
+    node = start_node(*gpu('sim:0","sim:1' if devices == 2 else "sim:0"), f"gpu.ingest={ingest}")
+    until("the devices' tiers are ready", lambda: all(each["state"] == "ready" for each in on_devices(node)))
+    own = {"gpu_pool": True, "module": "vllm_own_devices"}  # each rank on one, and none is named
     engine = start_engine(
         llama,
-        kv_transfer_config=with_pool(node),
+        kv_transfer_config=connector(node.socket, **own) if devices == 2 else with_pool(node),
         tensor_parallel_size=2,
         distributed_executor_backend="mp",
     )
@@ -154,24 +181,22 @@ def test_each_of_two_ranks_keeps_its_part_on_its_device(
     (answer,) = engine.generate([SHARED], 6)
     assert (answer["tokens"], answer["cached"]) == (computed["tokens"], 288)
     assert loaded(engine) == (18, 18)  # of each rank
+    assert [each["commits"] for each in on_devices(node)] == [18 // devices] * devices
     assert engine.call("alter_device") >= 18
     assert engine.call("forget")
     (answer,) = engine.generate([SHARED], 6)
     assert answer["tokens"] != computed["tokens"]
 
 
-def test_an_option_without_its_device_is_refused_with_a_sentence(vllm_python: str) -> None:
+def test_an_option_that_cannot_be_used_is_refused_with_a_sentence(vllm_python: str) -> None:
     check = """
 import cenote
 from cenote._vllm.settings import Settings
-for extra in ({"gpu_pool": True}, {"gpu_pool": 1, "device": "sim:0"}):
-    try:
-        Settings.read(extra)
-    except cenote.InvalidArgument as why:
-        print(why)
-assert Settings.read({"gpu_pool": True, "device": "sim:0"}).gpu_pool
+assert Settings.read({"gpu_pool": True}).gpu_pool
+try:
+    Settings.read({"gpu_pool": 1, "device": "sim:0"})
+except cenote.InvalidArgument as why:
+    print(why)
 """
     done = subprocess.run([vllm_python, "-c", check], env=environment(), check=True, capture_output=True, text=True)
-    first, second = done.stdout.splitlines()[-2:]
-    assert "`gpu_pool` needs `device`" in first
-    assert "`gpu_pool` is 1; want bool" in second
+    assert "`gpu_pool` is 1; want bool" in done.stdout.splitlines()[-1]

@@ -34,14 +34,15 @@ ENVIRONMENT = {
 
 def connector(socket: Path | str, **more: Any) -> dict[str, Any]:
     """--kv-transfer-config. `policy` is taken out of `more`; the rest are extra-config keys. $CENOTE_TEST_DEVICE: the
-    device that copies. `role`: `kv_role`."""
+    device that copies. `role`: `kv_role`. `module`: the connector's."""
     policy = more.pop("policy", "recompute")
+    module = more.pop("module", "cenote.vllm")
     role = more.pop("role", "kv_both")
     if "CENOTE_TEST_DEVICE" in os.environ:
         more.setdefault("device", os.environ["CENOTE_TEST_DEVICE"])
     return {
         "kv_connector": "CenoteConnector",
-        "kv_connector_module_path": "cenote.vllm",
+        "kv_connector_module_path": module,
         "kv_role": role,
         "kv_load_failure_policy": policy,
         "kv_connector_extra_config": {"socket": str(socket), **more},
@@ -233,6 +234,35 @@ def _alter_device(worker: Any, keys: list[bytes]) -> int:
     return altered
 
 
+def _refuse_copies(worker: Any, refuses: bool) -> None:
+    """In a rank's process: while it `refuses`, its device takes no more than a half of each copy of its own blocks."""
+    from cenote import LimitExceeded
+    from vllm.distributed.kv_transfer import get_kv_transfer_group
+
+    mine = get_kv_transfer_group()._worker
+    near = next(iter(mine._nears.values()))
+    near._quiet_until = 0.0
+    strides = mine._groups[0].strides
+    for name in ("scatter", "gather"):
+        vars(strides).pop(name, None)
+    if not refuses:
+        return
+    streams = near.works_on(near.session())
+
+    def refusing(plain: Any) -> Any:
+        def copy(numbers: Any, *more: Any, stream: Any, **options: Any) -> None:
+            if stream not in (streams.loading, streams.saving):
+                return plain(numbers, *more, stream=stream, **options)
+            if plain.__name__ == "scatter":
+                plain(numbers[: (len(numbers) + 1) // 2], *more, stream=stream, **options)
+            raise LimitExceeded("more than one launch takes")
+
+        return copy
+
+    for name in ("scatter", "gather"):
+        setattr(strides, name, refusing(getattr(strides, name)))
+
+
 def _serve(arguments: dict[str, Any]) -> None:
     answers = os.fdopen(os.dup(1), "w", buffering=1)  # of this file alone: vLLM's threads print, too
     os.dup2(2, 1)
@@ -348,6 +378,7 @@ def _serve(arguments: dict[str, Any]) -> None:
         "reload": reload,
         "events": events,
         "lose": lose,
+        "refuse_copies": lambda refuses: llm.collective_rpc(_refuse_copies, args=(refuses,)),
     }
     print(json.dumps("ready"), file=answers)
     for line in sys.stdin:

@@ -12,6 +12,8 @@ from typing import Any, NamedTuple, cast
 import numpy as np
 from numpy.typing import NDArray
 
+from .._near import name_of
+
 Words = NDArray[np.uint64]
 
 
@@ -39,6 +41,17 @@ class Places(NamedTuple):
     def offsets(self) -> Words:
         """Where each object starts in a block."""
         return cast(Words, np.cumsum(self.sizes, dtype=np.uint64) - self.sizes)
+
+
+def gpu_of(pool: Any) -> str | None:
+    """The GPU on which the KV lies that a host pool is for; None: on none, or the pool does not show it."""
+    for owner in (getattr(pool, "device_pool", None), pool):
+        for value in getattr(owner, "__dict__", {}).values():
+            for each in value if isinstance(value, list | tuple) else (value,):
+                place = getattr(each, "device", None)  # of pools "cuda", of tensors with its number
+                if getattr(place, "type", None) == "cuda":
+                    return name_of(place)
+    return None
 
 
 class Pages:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 import time
 from collections.abc import Callable, Iterator
 
 import numpy as np
 
 from .._attachment import Attachment
-from .._near import DEADLINE, Near, Run, Taken, acquire, exists
+from .._near import DEADLINE, WITHOUT_DEVICE, Near, Run, Taken, acquire, exists
 from ..blocks import PRESENT, Block
 from ..device import DeviceLost
 from ..errors import (
@@ -30,6 +31,8 @@ from .pages import Places
 from .promises import Promise, Promises
 from .settings import Settings
 
+logger = logging.getLogger("cenote")
+
 _GET_BYTES = 1 << 30  # of one copy; between two of them the deadline counts
 _SET_BYTES = 256 << 20  # bound in one reservation: the node has to find room for all of them at once
 _NAP = 0.005  # seconds, between two looks at what is on its way
@@ -40,9 +43,16 @@ class Pool:
     """Every call ends in time and answers with what is certain. A CenoteError goes to the caller. Thread-safe."""
 
     def __init__(
-        self, spec: InstanceSpec, page_bytes: int, settings: Settings, copier: Copier, leader: Pool | None = None
+        self,
+        spec: InstanceSpec,
+        page_bytes: int,
+        settings: Settings,
+        copier: Copier,
+        leader: Pool | None = None,
+        gpu: str | None = None,
     ) -> None:
-        """`leader`: a pool that has to be attached before this one tries: only one says that there is no node."""
+        """`leader`: a pool that has to be attached before this one tries: only one says that there is no node. `gpu`:
+        on which the engine's KV is."""
         self.spec = spec
         self._leader = leader
         self.page_bytes = page_bytes
@@ -58,9 +68,12 @@ class Pool:
             client_name="sglang",
             prepare=copier.attach,
         )
-        self._near = self._near_of(spec) if settings.gpu_pool else None
+        device = settings.device or gpu
+        self._near = self._near_of(spec, device) if settings.gpu_pool and device is not None else None
+        if settings.gpu_pool and device is None and leader is None:
+            logger.warning(WITHOUT_DEVICE)
 
-    def _near_of(self, spec: InstanceSpec) -> Near[NearCopier]:
+    def _near_of(self, spec: InstanceSpec, device: str) -> Near[NearCopier]:
         settings = self._settings
         return Near(
             lambda prepare: Attachment(
@@ -71,7 +84,7 @@ class Pool:
                 max_pins=2 * settings.hold_pages + 1024,
                 client_name="sglang",
                 prepare=prepare,
-                device=settings.device,
+                device=device,
                 tells=self._leader is None,
             ),
             lambda device: NearCopier(device, settings.threads),
@@ -193,7 +206,7 @@ class Pool:
 
     def fetch(self, keys: Keys, targets: Places) -> int:
         """Copies the first pages into `targets`, waits for those that are on their way, and returns how many it
-        copied: those are whole, the others were not touched."""
+        copied: those are whole, the others were not touched, unless a device refused them half-way."""
         end = time.monotonic() + self._settings.deadline
         step = max(1, _GET_BYTES // self.page_bytes)
         done = 0
@@ -202,13 +215,15 @@ class Pool:
                 return 0
             while done < len(keys):
                 with acquire(self._near, session, keys.cut(done, done + step).array()) as taken:
-                    copied = len(taken)
+                    found, copied = len(taken), 0
                     for run in taken.runs:
-                        self._scatter(run, targets, done + run.first)
+                        if not self._scatter(run, targets, done + run.first):
+                            break
+                        copied += len(run.held)
                 done += copied
                 if done < len(keys) and time.monotonic() > end:
                     break
-                if not copied and not self._await(session, keys.cut(done), end):
+                if not found and not self._await(session, keys.cut(done), end):
                     break
         if done == len(keys):
             self.promises.redeem(keys)
@@ -237,23 +252,34 @@ class Pool:
         # SGLang has decided by its own threshold already, and windows and states are short.
         return session.prefetch(keys.each(), "wait_complete", prefill_tokens_per_s=rate, threshold_tokens=0)
 
-    def _scatter(self, run: Run, targets: Places, first: int) -> None:
+    def _scatter(self, run: Run, targets: Places, first: int) -> bool:
+        """False: the device takes no copies now; DRAM has to do."""
         count = len(run.held)
         blocks = np.frombuffer(run.held.addresses(), np.uint64, count)
         pages = targets.pick(slice(first, first + count))
-        with self._copier_of(run.session) as copier:
-            copier.copy("load", pages.addresses, blocks[:, None] + targets.offsets(), targets.sizes)
+        try:
+            with self._copier_of(run.session) as copier:
+                copier.copy("load", pages.addresses, blocks[:, None] + targets.offsets(), targets.sizes)
+        except DeviceLost:
+            raise
+        except CenoteError:
+            if not run.is_near:
+                raise
+            return False
+        return True
 
     @contextlib.contextmanager
     def _copier_of(self, session: Session) -> Iterator[Copier | NearCopier]:
-        """That reaches the session's blocks."""
+        """That reaches the session's blocks. Of those on a device, DeviceLost: it is lost. Any other CenoteError: it
+        refused, and works on nothing any more."""
         near = self._near.works_on(session) if self._near is not None else None
         try:
             yield near or self._copier
         except CenoteError as why:
             if near is None or self._near is None:
                 raise
-            self._near.failed(why, session)
+            if self._near.refused(why):
+                raise
             raise DeviceLost(str(why)) from why  # whatever it was, the session in DRAM is as it was
 
     # ---- storing

@@ -6,8 +6,6 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
-from .._near import WITHOUT_DEVICE
-
 
 @dataclasses.dataclass(frozen=True)
 class Settings:
@@ -21,7 +19,7 @@ class Settings:
     hold: float = 5.0  # seconds that pages stay pinned after batch_exists
     hold_pages: int = 4096  # pages of one pool that are pinned so at one time
     device: str | None = None  # whose streams copy, as cenote.Device names it; None: the processor
-    gpu_pool: bool = False  # the node's blocks on that device are used before those in DRAM
+    gpu_pool: bool = False  # the node's blocks on it (None: the GPU of the engine's KV) are used before those in DRAM
     threads: int = 0  # of a copy; 0: as many as cores, four at most
     prefill_tokens_per_s: float | None = None
 
@@ -34,10 +32,7 @@ class Settings:
             value = extra.get(field.name)
             if value is not None:
                 given[field.name] = _check(field.name, value)
-        made = cls(**given)
-        if made.gpu_pool and made.device is None:
-            raise ValueError(f"hicache-storage-backend-extra-config: {WITHOUT_DEVICE}")
-        return made
+        return cls(**given)
 
 
 # key -> least, most, whether only integers

@@ -17,13 +17,15 @@ from .places import Places
 @dataclasses.dataclass(frozen=True)
 class RankLayout(KVConnectorHandshakeMetadata):
     """What one rank's KV tensors look like; sent once, when they are there. `by_layer`: it loads while the step is
-    computed, each layer before it is needed. `problem` is why they cannot be served. `machine`: that the rank is on."""
+    computed, each layer before it is needed. `problem` is why they cannot be served. `machine`: that the rank is on.
+    `device`: that copies, as the node names it; empty: the processor does."""
 
     group_bytes: tuple[int, ...] = ()  # of one block, by KV group
     shape: str = ""  # everything about the tensors, the attention and the processor that decides what the bytes mean
     by_layer: bool = False
     problem: str = ""
     machine: str = dataclasses.field(default="", compare=False)
+    device: str = dataclasses.field(default="", compare=False)
 
 
 @dataclasses.dataclass

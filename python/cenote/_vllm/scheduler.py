@@ -193,14 +193,14 @@ class Scheduler:
             together = Together(name, self._places, tuple(specs))
             first = self._generations << 32  # ballots of earlier ones may still end
             self._agreement = Agreement(together, connection.session, self._finder, first)
-        self._near = self._finder.near = self._near_of(self._spec)
+        self._near = self._finder.near = self._near_of(self._spec, self._layout.device)
         self._connection = connection  # only now: what a step is told of an instance is told with all of its nodes
 
-    def _near_of(self, spec: InstanceSpec) -> Near[None] | None:
+    def _near_of(self, spec: InstanceSpec, device: str) -> Near[None] | None:
         """With several ranks a block is whole on no device, and this process has none of theirs open: then what DRAM
         has is offered, and each rank takes from its device what is there."""
         settings = self._settings
-        if not settings.gpu_pool or self._ranks > 1:
+        if not settings.gpu_pool or self._ranks > 1 or not device:
             return None
         return Near(
             lambda prepare: Connection(
@@ -210,7 +210,7 @@ class Scheduler:
                 deadline=DEADLINE,
                 name="vllm-scheduler",
                 prepare=prepare,
-                pool=settings.device,
+                pool=device,
                 tells=False,  # the worker's session does
             ),
             lambda device: None,

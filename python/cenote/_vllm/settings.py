@@ -6,7 +6,6 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
-from .._near import WITHOUT_DEVICE
 from ..errors import InvalidArgument
 
 
@@ -46,8 +45,6 @@ class Settings:
         if sockets is not None and not (sockets and all(isinstance(each, str) for each in sockets)):
             raise InvalidArgument(f"kv_connector_extra_config: `sockets` is {sockets!r}; want one path for each node")
         made = cls(**{**extra, "sockets": None if sockets is None else tuple(sockets)})
-        if made.gpu_pool and made.device is None:
-            raise InvalidArgument(f"kv_connector_extra_config: {WITHOUT_DEVICE}")
         for key in ("prefill_tokens_per_s", "ranks_per_node", "handover_deadline", "debug_fail_loads_from_block"):
             if (getattr(made, key) or 0) < 0:
                 raise InvalidArgument(f"kv_connector_extra_config: `{key}` is negative")

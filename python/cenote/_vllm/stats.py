@@ -22,6 +22,7 @@ COUNTERS = {
     "loads_joined": "Requests that waited for another one's load of the same prefix",
     "blocks_loaded": "Blocks copied into the engine, counted by each rank",
     "blocks_loaded_from_device": "Blocks copied into the engine that lay on its device",
+    "copies_refused": "Copies of blocks on its device that the device did not take, though it works",
     "bytes_loaded": "Bytes copied into the engine",
     "load_seconds": "Seconds that loads took in the workers",
     "blocks_failed": "Blocks offered that could not be loaded",

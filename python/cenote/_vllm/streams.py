@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from typing import Any
 
+from .._near import name_of
 from ..device import Device, Event, Stream
 from ..errors import CenoteError
 from .layout import Unservable
@@ -66,17 +66,10 @@ def streams_for(places: Collection[str], wanted: str | None) -> Streams | None:
         if not wanted.startswith("sim:"):
             raise Unservable(f"`device` is {wanted}, but the KV tensors are on {place}")
         return Streams(Device(wanted), on_gpu=False)
-    name = wanted or _name_of(place)
-    if name.startswith(("GPU-", "cuda:GPU-")) and name.removeprefix("cuda:") != _name_of(place).removeprefix("cuda:"):
-        raise Unservable(f"`device` is {name}, but the KV tensors are on {place}, which is {_name_of(place)}")
+    name = name_of(place)
+    if wanted not in (None, name, name.removeprefix("cuda:"), place):
+        raise Unservable(f"`device` is {wanted}, but the KV tensors are on {place}, which is {name}")
     try:
         return Streams(Device(name), on_gpu=True)
     except CenoteError as why:
         raise Unservable(f"the KV tensors are on {place}, and the device {name} cannot be opened: {why}") from None
-
-
-def _name_of(place: str) -> str:
-    import torch
-
-    properties: Any = torch.cuda.get_device_properties(place)
-    return f"cuda:GPU-{properties.uuid}"

@@ -18,7 +18,7 @@ import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from .._near import DEADLINE, Near, Run, Taken, acquire
+from .._near import DEADLINE, WITHOUT_DEVICE, Near, Run, Taken, acquire
 from .._updates import Updates
 from ..blocks import PRESENT, Block, Held
 from ..device import DeviceLost, Event
@@ -82,6 +82,10 @@ class LayerLoads:
     waited: float = 0.0  # seconds, by the engine
 
 
+class _Refused(Exception):
+    """The device takes no copies of its blocks now."""
+
+
 # Of vLLM's worker: its weights are others afterwards.
 _UPDATING = ("reload_weights", "reset_weights", "update_weights")
 _UPDATES = Updates()  # of this process
@@ -136,6 +140,8 @@ class Worker:
         if self._streams is not None:
             how = "layer by layer, while the step is computed" if self._layout.by_layer else "before and after steps"
             logger.info("%s copies KV, %s", self._streams.device.name, how)
+        elif self._settings.gpu_pool:
+            logger.warning(WITHOUT_DEVICE)
         self._watch_weights()
         for name, work in (("cenote-load", self._load_all), ("cenote-store", self._store_all)):
             thread = threading.Thread(target=work, name=name, daemon=True)
@@ -165,6 +171,7 @@ class Worker:
             # vLLM cannot be told of blocks of several groups that failed to load in the step that needs them.
             by_layer=self._streams is not None and len(self._groups) == 1,
             machine=machine(),
+            device=self._streams.device.name if self._streams is not None else "",
         )
 
     @property
@@ -264,7 +271,7 @@ class Worker:
                 name=f"vllm-worker-{self._rank}",
                 node=self._node,
                 prepare=prepare,
-                pool=self._settings.device,
+                pool=streams.device.name,
                 part=parts.index(self._part),
             ),
             streams.of_blocks,
@@ -322,19 +329,15 @@ class Worker:
         session = connection.session()
         if session is None:
             return []
-        near = self._nears.get(spec.id)
         counts = []
         for number, keys, blocks in load.groups:
             self._check(spec, number)
             done = 0
             try:
                 for start, end in _batches(self._allowed(keys)):
-                    with acquire(near, session, keys[start:end], self._names[number]) as taken:
-                        for run in taken.runs:
-                            self._scatter(spec, number, blocks[start + run.first :][: len(run.held)], run)
-                        done += len(taken)
-                        if len(taken) < end - start:
-                            break
+                    done += self._load_batch(session, spec, number, keys[start:end], blocks[start:end])
+                    if done < end:
+                        break
             except DeviceLost:
                 done = 0
             except CenoteError as why:
@@ -343,30 +346,53 @@ class Worker:
             counts.append(done)
         return counts
 
+    def _load_batch(
+        self, session: Session, spec: InstanceSpec, number: int, keys: Sequence[bytes], blocks: Sequence[int]
+    ) -> int:
+        """How many of the first blocks are loaded: from DRAM alone what a device takes no copies of."""
+        near, done = self._nears.get(spec.id), 0
+        with acquire(near, session, keys, self._names[number]) as taken:
+            for run in taken.runs:
+                if not self._scatter(spec, number, blocks[done:][: len(run.held)], run):
+                    break
+                done += len(run.held)
+            else:
+                return done
+        with acquire(None, session, keys[done:], self._names[number]) as taken:
+            for run in taken.runs:
+                self._scatter(spec, number, blocks[done:][: len(run.held)], run)
+            return done + len(taken)
+
     def _allowed(self, keys: Sequence[bytes]) -> int:
         """How many of them may be loaded."""
         limit = self._settings.debug_fail_loads_from_block
         return len(keys) if limit is None else min(limit, len(keys))
 
-    def _scatter(self, spec: InstanceSpec, group: int, blocks: Sequence[int], run: Run) -> None:
+    def _scatter(self, spec: InstanceSpec, group: int, blocks: Sequence[int], run: Run) -> bool:
+        """False: the device takes no copies of its blocks now; DRAM has to do."""
         streams, strides = self._streams_of(spec, run.session), self._groups[group].strides
         if streams is None:
             strides.scatter(blocks, run.held, self._part)
-            return
+            return True
+        refusal: CenoteError | None = None
         try:
             strides.scatter(blocks, run.held, self._part, stream=streams.loading)
         except CenoteError as why:
-            if run.is_near:  # the session in DRAM is as it was
-                self._streams_failed(streams, why)
-                raise DeviceLost(str(why)) from why
-            raise
+            if not run.is_near:
+                raise
+            refusal = why
         finally:  # before the pins end, and the engine has its blocks again
             if not streams.settle(streams.loading):
                 self._streams_failed(streams, "a load failed")
                 raise DeviceLost("the device failed")
+        if refusal is not None:
+            if not self._refused(refusal):
+                raise DeviceLost(str(refusal))  # the session in DRAM is as it was
+            return False
         if run.is_near:
             with self._lock:
                 self.stats.add(blocks_loaded_from_device=len(run.held))
+        return True
 
     # ---- loading by layer: in the engine's thread, which waits for a node only as long as the step may
 
@@ -375,17 +401,24 @@ class Worker:
         self._by_layer = step = LayerLoads(loads, [0] * len(loads), []) if loads else None
         if step is None:
             return
-        pinning = self._pinned(spec, loads) if spec is not None and not self._is_device_lost else None
-        if pinning is not None:
-            try:
-                self._copy_pinned(pinning, step)
-            except Exception as why:
-                logger.exception("loading blocks")
-                step.counts = [0] * len(loads)
-                self._settle(step, why)
+        for _ in range(2):  # again where the device takes no copies of its blocks: from DRAM, if it has them
+            pinning = self._pinned(spec, loads) if spec is not None and not self._is_device_lost else None
+            if pinning is None or self._begin_copies(pinning, step):
+                break
         with self._lock:
             for load in loads:
                 self._acknowledged.pinned[load.request] = 1
+
+    def _begin_copies(self, pinning: Pinning, step: LayerLoads) -> bool:
+        """False: the device takes no copies of its blocks now, and nothing is under way."""
+        try:
+            self._copy_pinned(pinning, step)
+        except Exception as why:
+            step.counts = [0] * len(step.loads)
+            if self._settle(step, why) and isinstance(why, _Refused):
+                return False
+            logger.exception("loading blocks")
+        return True
 
     def _pinned(self, spec: InstanceSpec, loads: list[Load]) -> Pinning | None:
         """The pins of these loads; None: not in time, or an earlier step waits for its own still."""
@@ -426,6 +459,7 @@ class Worker:
     def _copy_layers(self, spec: InstanceSpec, pinned: list[Taken | None], step: LayerLoads) -> None:
         strides = self._groups[0].strides
         step.counts = [len(taken) if taken is not None else 0 for taken in pinned]
+        step.near = 0
         jobs: list[tuple[list[int], Held, Streams]] = []
         for load, taken in zip(step.loads, pinned, strict=True):
             for run in taken.runs if taken is not None else ():
@@ -454,12 +488,14 @@ class Worker:
                 connection.failed(why, session)
         return None
 
-    def _settle(self, step: LayerLoads, why: Exception) -> None:
-        """After a failure: no copy may come later into blocks that the engine computes itself."""
+    def _settle(self, step: LayerLoads, why: Exception) -> bool:
+        """After a failure: no copy may come later into blocks that the engine computes itself. False: a device is gone,
+        and with it what it was to do."""
         step.events = []
-        for streams in step.streams:
-            if not streams.settle(streams.loading):  # the device is gone, and with it what it was to do
-                self._streams_failed(streams, why)
+        lost = [streams for streams in step.streams if not streams.settle(streams.loading)]
+        for streams in lost:
+            self._streams_failed(streams, why)
+        return not lost
 
     def layer_needed(self, name: str) -> None:
         """The engine is about to read this layer.
@@ -617,10 +653,9 @@ class Worker:
                     try:
                         strides.gather(blanks.blocks, blanks.slots, self._part, stream=stream, layer=layer)
                     except Exception as why:
-                        logger.exception("copying blocks to the node")
                         blanks.broken = True
-                        if blanks.near and blanks.streams is not None:
-                            self._streams_failed(blanks.streams, why)
+                        if not (blanks.near and self._refused(why)) or not isinstance(why, CenoteError):
+                            logger.exception("copying blocks to the node")
 
     def layer_computed(self, name: str) -> None:
         """The engine has written this layer of all tokens of the step, or will have when its stream comes there."""
@@ -641,13 +676,20 @@ class Worker:
 
     @contextlib.contextmanager
     def _refusing(self, streams: Streams) -> Iterator[None]:
-        """A device that takes no work on its blocks, though it does not fail, would take none of the next step's."""
+        """_Refused: the device took no copy of its blocks, though it works on."""
         try:
             yield
         except CenoteError as why:
-            if streams is not self._streams:
-                self._streams_failed(streams, why)
+            if streams is not self._streams and self._refused(why):
+                raise _Refused(str(why)) from why
             raise
+
+    def _refused(self, why: Exception) -> bool:
+        """The device took no copy of its blocks. Whether it works on; nobody asks it again for a while then."""
+        works = all([near.refused(why) for near in self._nears.values()])  # all of the same device
+        with self._lock:
+            self.stats.add(copies_refused=int(works))
+        return works
 
     def _streams_failed(self, streams: Streams, why: object) -> None:
         if streams is self._streams:
