@@ -110,21 +110,22 @@ void engine_worker::count_hits(const planned_request& request, const found& hits
   const std::size_t device = std::min(hits.device, hits.loaded);
   const std::size_t upper = std::clamp(hits.upper, device, hits.loaded);
   const std::size_t here = std::clamp(hits.here, upper, hits.loaded);
-  // Behind all that this machine had is the remote tier. With a device there is none, and it was put there meanwhile.
+  // Behind all that this machine had is the remote tier. Where a device is the only other place, somebody has put it
+  // there meanwhile.
   const std::size_t behind = hits.loaded - here;
-  const bool has_device = settings_.has_device();
-  done_.gpu_hits.add(device + (has_device ? behind : 0));
+  const bool is_put_meanwhile = settings_.has_device() && settings_.remote_tier == 0;
+  done_.gpu_hits.add(device + (is_put_meanwhile ? behind : 0));
   done_.upper_hits.add(upper - device);
   done_.lower_hits.add(here - upper);
-  done_.remote_hits.add(has_device ? 0 : behind);
+  done_.remote_hits.add(is_put_meanwhile ? 0 : behind);
   const auto tokens_in = [&](std::size_t blocks) {
     return std::min<std::uint64_t>(blocks * simulation::trace::tokens_per_block, request.tokens);
   };
   done_.hit_tokens.add(tokens_in(hits.loaded));
   const std::uint64_t behind_tokens = tokens_in(hits.loaded) - tokens_in(here);
-  done_.gpu_tokens.add(tokens_in(device) + (has_device ? behind_tokens : 0));
+  done_.gpu_tokens.add(tokens_in(device) + (is_put_meanwhile ? behind_tokens : 0));
   done_.upper_tokens.add(tokens_in(upper) - tokens_in(device));
-  done_.remote_tokens.add(has_device ? 0 : behind_tokens);
+  done_.remote_tokens.add(is_put_meanwhile ? 0 : behind_tokens);
   count_time(request, hits);
   done_.bytes_read.add(hits.loaded * settings_.block_bytes);
   done_.blocks.add(request.count);
@@ -186,7 +187,8 @@ result<void> engine_worker::match_below(found& hits) {
   const auto in_all = lead_from(*in_memory, true);
   if (!in_all) return std::unexpected(in_all.error());
   hits.upper = *in_memory;
-  hits.here = hits.reached = *in_all;
+  hits.here = *in_all;
+  hits.reached = settings_.remote_tier != 0 ? ids_.size() : hits.here;
   return {};
 }
 

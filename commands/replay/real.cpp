@@ -151,12 +151,6 @@ result<void> parse_gpu_of(const real_options& options, run_options& out) {
     return refuse(fmt::format("--gpu: {} holds no block of {}", format_bytes(tier->bytes), options.block_bytes));
   }
   if (!options.nodes.empty()) return refuse("--gpu is for one node: leave it out, or leave out --nodes");
-  if (!options.remote.empty() || !set_to(options.sets, "remote.backends").empty()) {
-    return refuse(
-        "--gpu and a remote tier cannot be told apart block by block, as all comes up through DRAM: leave out --gpu, "
-        "or "
-        "the remote tier");
-  }
   if (out.access == access_mode::in_place) {
     return refuse(
         "--access in-place is for blocks in host memory, which a device's are not: leave it out, or leave out --gpu");

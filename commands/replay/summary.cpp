@@ -71,8 +71,10 @@ void add_work(const replay_result& replay, lines& out) {
                       sums.upper_tokens.get(), replay.nvme_tokens(),
                       replay.has_remote ? fmt::format(", {} from the remote tier", sums.remote_tokens.get()) : ""));
   if (replay.has_gpu()) {
-    out.add("blocks by tier", fmt::format("{} GPU + {} DRAM + {} NVMe + {} computed", sums.gpu_hits.get(),
-                                          sums.upper_hits.get(), sums.lower_hits.get(), sums.missed.get()));
+    out.add("blocks by tier", fmt::format("{} GPU + {} DRAM + {} NVMe{} + {} computed", sums.gpu_hits.get(),
+                                          sums.upper_hits.get(), sums.lower_hits.get(),
+                                          replay.has_remote ? fmt::format(" + {} remote", sums.remote_hits.get()) : "",
+                                          sums.missed.get()));
   }
   if (replay.simulated) {
     out.add("the same, simulated", fmt::format("{} of the tokens{}", percent(replay.simulated->hit_ratio),
