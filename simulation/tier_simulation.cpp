@@ -85,7 +85,10 @@ struct serving_tiers {
     const std::size_t reached = upper_is_device && first == 0 ? std::min<std::size_t>(1, below.size()) : below.size();
     for (lower& each : std::span(below).first(reached).subspan(first)) {
       if (each.pool.holds(gone)) return;
-      if (each.how.ingest == ingest::evicted) return write(each, gone);
+      // A node's DRAM is asked once more for what leaves a device.
+      const bool takes =
+          each.how.ingest == ingest::evicted || (upper_is_device && first == 0 && each.how.ingest != ingest::none);
+      if (takes) return write(each, gone);
     }
   }
   void promote(lower& from, std::uint32_t block) {

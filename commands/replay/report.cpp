@@ -87,15 +87,14 @@ std::string bytes_over_time(const replay_result& replay) {
     const char* name;
     std::uint64_t (*bytes)(const sample&);
     bool shown;
-    bool counts_blocks = false;
   };
   const bool nvme = replay.nvme_capacity > 0;
   const bool gpu = replay.has_gpu();
   const std::array<line, 8> kinds{{
       {gpu ? "GPU to engines" : "DRAM to engines", [](const sample& s) { return s.bytes_read; }, true},
       {gpu ? "engines to GPU" : "engines to DRAM", [](const sample& s) { return s.bytes_stored; }, true},
-      {"GPU to DRAM", [](const sample& s) { return s.moved.gpu_written; }, gpu, true},
-      {"DRAM to GPU", [](const sample& s) { return s.moved.gpu_read; }, gpu, true},
+      {"GPU to DRAM", [](const sample& s) { return s.moved.gpu_written; }, gpu},
+      {"DRAM to GPU", [](const sample& s) { return s.moved.gpu_read; }, gpu},
       {"DRAM to NVMe", [](const sample& s) { return s.moved.written_down; }, nvme},
       {"NVMe to DRAM", [](const sample& s) { return s.moved.read_up; }, nvme},
       {"DRAM to remote", [](const sample& s) { return s.moved.remote_put; }, replay.has_remote},
@@ -108,8 +107,7 @@ std::string bytes_over_time(const replay_result& replay) {
     if (!kind.shown) continue;
     chart_series series{.name = kind.name};
     for (const auto& [from, to] : windows(replay.timeline)) {
-      const std::uint64_t amount = kind.bytes(to) - kind.bytes(from);
-      const auto bytes = static_cast<double>(kind.counts_blocks ? replay.gpu_bytes(amount) : amount);
+      const auto bytes = static_cast<double>(kind.bytes(to) - kind.bytes(from));
       series.points.push_back({to.seconds, bytes / MiB / (to.seconds - from.seconds)});
       plot.y.high = std::max(plot.y.high, series.points.back().y * 1.05);
     }
@@ -304,9 +302,8 @@ std::string tier_table(const replay_result& replay) {
                     approximate_bytes(put), std::to_string(replay.moved.gpu_evicted)});
   }
   rows.push_back({"DRAM", approximate_bytes(replay.dram_capacity), hits(sums.upper_tokens.get()),
-                  approximate_bytes(gpu ? replay.gpu_bytes(replay.moved.gpu_read) : read),
-                  approximate_bytes(gpu ? replay.gpu_bytes(replay.moved.gpu_written) : put),
-                  std::to_string(replay.moved.evicted)});
+                  approximate_bytes(gpu ? replay.moved.gpu_read : read),
+                  approximate_bytes(gpu ? replay.moved.gpu_written : put), std::to_string(replay.moved.evicted)});
   if (replay.nvme_capacity > 0) {
     rows.push_back({"NVMe", approximate_bytes(replay.nvme_capacity), hits(replay.nvme_tokens()),
                     approximate_bytes(replay.moved.read_up), approximate_bytes(replay.moved.written_down),

@@ -23,8 +23,8 @@ namespace cenote::replay {
 
 /// Of the node, since the replay began; bytes and blocks. Counted on over restarts of the worker.
 struct node_movement {
-  std::uint64_t gpu_written = 0;   ///< blocks, from the device to DRAM
-  std::uint64_t gpu_read = 0;      ///< blocks, from DRAM to the device
+  std::uint64_t gpu_written = 0;   ///< bytes, from the device to DRAM
+  std::uint64_t gpu_read = 0;      ///< bytes, from DRAM to the device
   std::uint64_t gpu_evicted = 0;   ///< blocks that left the device
   std::uint64_t gpu_dropped = 0;   ///< of those: without a copy in DRAM
   std::uint64_t written_down = 0;  ///< bytes, DRAM to NVMe
@@ -181,9 +181,8 @@ struct replay_result {
 
   [[nodiscard]] std::uint64_t bytes_moved() const noexcept {
     return sums->bytes_read.get() + sums->bytes_stored.get() + moved.written_down + moved.read_up + moved.remote_put +
-           moved.remote_got + gpu_bytes(moved.gpu_written + moved.gpu_read);
+           moved.remote_got + moved.gpu_written + moved.gpu_read;
   }
-  [[nodiscard]] std::uint64_t gpu_bytes(std::uint64_t blocks) const noexcept { return blocks * settings.block_bytes; }
   [[nodiscard]] bool has_gpu() const noexcept { return settings.has_device(); }
   /// What engines read from and put on.
   [[nodiscard]] const char* first_tier() const noexcept { return has_gpu() ? "GPU" : "DRAM"; }

@@ -122,8 +122,8 @@ void add_bytes(const replay_result& replay, lines& out) {
   out.add(fmt::format("{} to engines", replay.first_tier()), bytes(sums.bytes_read.get()));
   out.add(fmt::format("engines to {}", replay.first_tier()), bytes(sums.bytes_stored.get()));
   if (replay.has_gpu()) {
-    out.add("GPU to DRAM", bytes(replay.gpu_bytes(replay.moved.gpu_written)));
-    out.add("DRAM to GPU", bytes(replay.gpu_bytes(replay.moved.gpu_read)));
+    out.add("GPU to DRAM", bytes(replay.moved.gpu_written));
+    out.add("DRAM to GPU", bytes(replay.moved.gpu_read));
   }
   if (replay.nvme_capacity > 0) {
     out.add("DRAM to NVMe", bytes(replay.moved.written_down));
@@ -285,8 +285,8 @@ ordered_json timeline_json(const replay_result& replay) {
                    {"gate", gate_json(each.moved, each.disk)}});
     if (!replay.has_gpu()) continue;
     all.back().update({{"hit_tokens_gpu", each.gpu_tokens},
-                       {"gpu_to_dram", replay.gpu_bytes(each.moved.gpu_written)},
-                       {"dram_to_gpu", replay.gpu_bytes(each.moved.gpu_read)},
+                       {"gpu_to_dram", each.moved.gpu_written},
+                       {"dram_to_gpu", each.moved.gpu_read},
                        {"gpu_used", each.gpu_used}});
   }
   return all;
@@ -315,8 +315,8 @@ ordered_json bytes_json(const replay_result& replay) {
   ordered_json all{{gpu ? "gpu_to_engines" : "dram_to_engines", replay.sums->bytes_read.get()},
                    {gpu ? "engines_to_gpu" : "engines_to_dram", replay.sums->bytes_stored.get()}};
   if (gpu) {
-    all["gpu_to_dram"] = replay.gpu_bytes(replay.moved.gpu_written);
-    all["dram_to_gpu"] = replay.gpu_bytes(replay.moved.gpu_read);
+    all["gpu_to_dram"] = replay.moved.gpu_written;
+    all["dram_to_gpu"] = replay.moved.gpu_read;
   }
   all.update({{"dram_to_nvme", replay.moved.written_down},
               {"nvme_to_dram", replay.moved.read_up},

@@ -45,8 +45,8 @@ node_movement counters_of(const nlohmann::json& status) {
   const auto far = figures_in<remote::store_counters>(status);
   node_movement now;
   for (const auto& device : member(member(status, "gpu"), "devices")) {
-    now.gpu_written += count_of(device, "demoted");
-    now.gpu_read += count_of(device, "promoted");
+    now.gpu_written += count_of(member(device, "counters"), "written_bytes");
+    now.gpu_read += count_of(member(device, "counters"), "read_bytes");
     now.gpu_evicted += count_of(device, "evicted");
     now.gpu_dropped += count_of(device, "demotions_dropped");
   }

@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 import wire
 from node import BINARY, PATIENCE, node_environment, processes_naming, run_cenote, until
+from redis import Redis
 
 BLOCK = 4096
 CHAT = ("--generate", "chat:seed=5", "--limit", "400", "--block-bytes", "4KiB")
@@ -42,7 +43,7 @@ def run_json(home: Path, *arguments: str | Path) -> dict[str, Any]:
     return dict(json.loads(run(home, *arguments, "--json")))
 
 
-def check_sums(said: dict[str, Any]) -> None:
+def check_sums(said: dict[str, Any], block: int = BLOCK) -> None:
     """Each block of each request is a hit of one tier, or was computed and handed over."""
     assert (said["wrong_blocks"], said["failed_requests"], said["failures"]) == (0, 0, [])
     assert said["requests"] == said["planned"]
@@ -52,8 +53,8 @@ def check_sums(said: dict[str, Any]) -> None:
     assert said["stored"] + said["present"] + said["refused"] == said["misses"]
     tokens = [said[f"prefix_tokens_{tier}"] for tier in ("gpu", "dram", "nvme", "remote")]
     assert sum(tokens) == said["prefix_tokens"] == 512 * said["prefix_hits"]
-    assert said["verified_bytes"] == said["bytes"]["gpu_to_engines"] == said["prefix_hits"] * BLOCK
-    assert said["bytes"]["engines_to_gpu"] == said["stored"] * BLOCK
+    assert said["verified_bytes"] == said["bytes"]["gpu_to_engines"] == said["prefix_hits"] * block
+    assert said["bytes"]["engines_to_gpu"] == said["stored"] * block
 
 
 @pytest.fixture(scope="module")
@@ -99,6 +100,20 @@ def test_the_page_has_the_device_first(outcome: dict[str, Any], page: Path) -> N
     assert rows == ["GPU", "DRAM", "NVMe"]
     for series in ("GPU and DRAM", "GPU, DRAM and NVMe", "DRAM to GPU", "with the hits in GPU alone"):
         assert series in text, series
+
+
+def test_a_remote_tier_is_the_fourth_one(home: Path) -> None:
+    sizes = ("--block-bytes", "64KiB", "--gpu", "sim:16MiB", "--dram", "32MiB", "--nvme", "64MiB")
+    server = Redis()
+    try:
+        said = run_json(home, *CHAT[:4], *sizes, "--speed", "60x", "--remote", server.url)
+    finally:
+        server.close()
+    check_sums(said, 64 << 10)
+    for tier in ("gpu", "dram", "nvme", "remote"):
+        assert said[f"prefix_hits_{tier}"] > 0, tier
+    assert said["bytes"]["remote_to_dram"] > 0
+    assert len(said["simulated"]["by_tier"]) == 4
 
 
 @pytest.mark.parametrize("engines", ["1", "3"])
@@ -206,7 +221,6 @@ def test_refusals_say_what_would_be_right(home: Path) -> None:
     assert "--gpu" in refusal("--gpu", "sim:much")
     assert "holds no block of 4KiB" in refusal("--gpu", "sim:1KiB")
     assert "leave out --nodes" in refusal("--gpu", "sim:1MiB", "--nodes", "2")
-    assert "leave out --gpu, or the remote tier" in refusal("--gpu", "sim:1MiB", "--remote", "redis://there")
     assert "leave out --gpu" in refusal("--gpu", "sim:1MiB", "--access", "in-place")
     assert "leave out --socket" in refusal("--gpu", "sim:1MiB", "--socket", "/nowhere")
     assert "leave out --simulate" in refusal("--gpu", "sim:1MiB", "--simulate", "--capacity-sweep", "1k")

@@ -144,9 +144,12 @@ std::uint32_t lower_edges::write_oldest(pool& pool, std::uint32_t count, boot_ti
     const bool has_room = edge && transfers_.may_write(*edge, pool);
     // A copy beside its home lives in memory alone: the disks of a cluster hold more when each has blocks of its own.
     const bool is_copy = order_.kind_of(*victim) == block_kind::copy;
+    const bool is_clean = is_copied(state_.record_of(home, ref).flags, has_room ? edge : std::nullopt);
     // Where a tier loses blocks unsaid it is asked at last, which costs a look and no copy if it has this one.
-    const bool is_asked = has_room && state_.options.edges[*edge].may_forget;
-    if (is_copy || (!is_asked && is_copied(state_.record_of(home, ref).flags, has_room ? edge : std::nullopt))) {
+    const bool is_asked = is_clean && has_room && state_.options.edges[*edge].may_forget;
+    if (is_asked && pins_.is_stuck(home, ref, now)) {  // it could not go yet, and would be asked for again and again
+      order_.skip_victim(pool, *victim, now);
+    } else if (is_copy || (is_clean && !is_asked)) {
       order_.leave_order(pool, *victim, departure::evicted, now);
       order_.mark_written_back(pool, *victim, now);
       ++begun;
@@ -178,7 +181,10 @@ std::vector<std::uint64_t> lower_edges::transferred(std::span<const transfer_out
       finish_write(what, record, outcome, now, leaving);
     }
   }
-  for (const auto& [from, refs] : leaving) evictor_.release_blocks(*from, refs, now);
+  for (const auto& [from, refs] : leaving) {
+    const std::uint32_t gone = evictor_.release_blocks(*from, refs, now);
+    if (gone < refs.size() && from->owner->pins_seen != now) pins_.mark_pins(*from->owner, now);
+  }
   return going_on;
 }
 

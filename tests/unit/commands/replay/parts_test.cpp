@@ -260,7 +260,7 @@ BOOST_AUTO_TEST_CASE(a_device_and_its_size_stand_in_one_word) {
   }
 }
 
-BOOST_AUTO_TEST_CASE(a_device_goes_with_one_node_of_the_replays_own_and_no_remote_tier) {
+BOOST_AUTO_TEST_CASE(a_device_goes_with_one_node_of_the_replays_own) {
   const auto refusal = [](real_options options) {
     options.gpu = "sim:1GiB";
     const auto parsed = parse(options);
@@ -273,8 +273,6 @@ BOOST_AUTO_TEST_CASE(a_device_goes_with_one_node_of_the_replays_own_and_no_remot
   BOOST_TEST(parsed->gpu->bytes == GiB);
   BOOST_CHECK(has(refusal({.nodes = "2"}), "leave out --nodes"));
   BOOST_CHECK(has(refusal({.socket = "/x"}), "leave out --socket"));
-  BOOST_CHECK(has(refusal({.remote = "redis://there"}), "the remote tier"));
-  BOOST_CHECK(has(refusal({.sets = {"remote.backends=[redis://there]"}}), "the remote tier"));
   BOOST_CHECK(has(refusal({.access = "in-place"}), "--access in-place"));
   BOOST_CHECK(has(refusal({.block_bytes = "2GiB"}), "--block-bytes"));
 }
