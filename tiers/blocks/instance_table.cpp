@@ -141,7 +141,10 @@ std::vector<instance_binding> instance_table::take_bindings() {
   for (const instance_number number : std::exchange(unbound_, {})) {
     const instance& in = *state_.instances.at(number);
     auto fd = in.index.file().fd().duplicate();
-    if (!fd) continue;
+    if (!fd) {  // no descriptor is free: the next call tries again
+      unbound_.push_back(number);
+      continue;
+    }
     auto index = memory::shared_file::adopt(std::move(*fd), memory::index_segment_bytes);
     if (index) bindings.push_back({number, in.spec, in.share, std::move(*index)});
   }
