@@ -72,12 +72,6 @@ struct fixture : testing::session_fixture {
   std::uint64_t resident(const std::vector<std::byte>& keys) {
     return must(session->match_prefix(batch_of(keys), 0)).resident;
   }
-  template <class Condition>
-  static bool comes(Condition&& condition) {
-    const auto until = std::chrono::steady_clock::now() + patience;
-    while (!condition() && std::chrono::steady_clock::now() < until) std::this_thread::sleep_for(1ms);
-    return condition();
-  }
 
   std::shared_ptr<sim_device> sim;
   client::device_stream where;

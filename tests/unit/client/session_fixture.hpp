@@ -5,6 +5,7 @@
 #include <cstring>
 #include <memory>
 #include <stdexcept>
+#include <thread>
 #include <vector>
 
 #include "client/session.hpp"
@@ -56,6 +57,15 @@ struct session_fixture {
     parts_of_session.session.keep_from_children();
     session.reset(
         std::make_unique<client::session>(std::move(parts_of_session), std::move(options), std::move(home)).release());
+  }
+
+  /// Waits for what a thread does soon.
+  template <class Condition>
+  static bool comes(Condition&& condition) {
+    const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+    while (!condition() && std::chrono::steady_clock::now() < until)
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    return condition();
   }
 
   local_owner owner;

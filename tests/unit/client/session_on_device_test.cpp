@@ -71,12 +71,6 @@ struct fixture : devices, testing::session_fixture {
     return count;
   }
   [[nodiscard]] std::uint32_t device_writes() const { return owner.session().header().device_writes.load(); }
-  template <class Condition>
-  static bool comes(Condition&& condition) {
-    const auto until = std::chrono::steady_clock::now() + patience;
-    while (!condition() && std::chrono::steady_clock::now() < until) std::this_thread::sleep_for(1ms);
-    return condition();
-  }
 
   std::vector<std::byte> back;
 };
