@@ -235,6 +235,11 @@ class Node:
         (found,) = [each for each in status["gpu"]["devices"] if each["device"] == self.device]
         return dict(found)
 
+    @property
+    def set_aside(self) -> float:
+        """Seconds until what a dead client was writing is free: its device may still write (`gpu.quarantine`)."""
+        return 0.0 if self.device is None else 3.0
+
     def tier(self) -> dict[str, Any]:
         """Figures that all tiers with blocks in memory have."""
         return self._tier_of(self.tier_status())
@@ -244,12 +249,12 @@ class Node:
         found = self.tier_status()["instances"]
         if self.device is None:
             return list(found)
-        end = f"@{self.device}"
-        return [{**each, "id": each["id"].removesuffix(end)} for each in found if each["id"].endswith(end)]
+        where = f"@{self.device}"  # and behind it a rank's number, if there are several
+        return [{**each, "id": each["id"].replace(where, "")} for each in found if where in each["id"]]
 
     def sessions(self) -> list[dict[str, Any]]:
         """Those of clients: a device's tier has one more of DRAM, without a process."""
-        return [each for each in self.status()["sessions"] if "pid" in each]
+        return [each for each in self.tier_status()["sessions"] if "pid" in each]
 
     def blocks(self) -> dict[str, int]:
         """{"present": …, "granted": …, …} of the whole tier."""

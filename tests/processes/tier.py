@@ -28,6 +28,7 @@ def sets_of(device: str | None, capacity: str) -> tuple[str, ...]:
         f"gpu.capacity={capacity}",
         f"dram.capacity={below}",
         "dram.populate=false",
+        "gpu.quarantine=1s",  # the least: Node.set_aside
     )
 
 
