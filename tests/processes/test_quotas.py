@@ -319,3 +319,15 @@ def test_reservations_have_a_share(start_node: StartNode, attach: Attach) -> Non
     assert victim.match(blocks.keys_of("w", 0, 50)).resident == 50
     with pytest.raises(cenote.NoSpace):  # what it may still write counts on
         greedy.reserve(blocks.keys_of("h", 0, 16))
+
+
+@pytest.mark.parametrize("tier", [None, "sim:0"], indirect=True)
+def test_a_quota_full_of_blocks_on_their_way_down_is_waited_for(
+    start_node: StartNode, attach: Attach, tmp_path: Path, tier: str | None
+) -> None:
+    below = (f"nvme.paths=[{tmp_path}/store]", "nvme.capacity=256MiB", "nvme.ingest=all") if tier is None else ()
+    node = start_node("groups.g.quota=2MiB", *below)
+    session = attach(node, "i", block=64 * KiB, instance_group="g")
+    for turn in range(100):
+        keys = blocks.keys_of("a", 32 * turn, 32)  # as many as the quota allows: those before are being written
+        assert session.put(keys, blocks.contents_of(keys, 64 * KiB)) == 32
