@@ -20,6 +20,7 @@ import cenote  # noqa: E402
 from node import Agent, Node, finish_all  # noqa: E402
 from redis import Redis  # noqa: E402
 from selection import pytest_collection_modifyitems  # noqa: E402
+from tier import sets_of  # noqa: E402
 
 __all__ = ["pytest_collection_modifyitems"]  # a hook: pytest finds it by its name here
 
@@ -44,7 +45,14 @@ def public() -> Iterator[Path]:
 
 
 @pytest.fixture
-def start_node(folder: Path) -> Iterator[StartNode]:
+def tier(request: pytest.FixtureRequest) -> str | None:
+    """The device whose tier the test is about; None: DRAM's. Set by @both_tiers."""
+    found: str | None = getattr(request, "param", None)
+    return found
+
+
+@pytest.fixture
+def start_node(folder: Path, tier: str | None) -> Iterator[StartNode]:
     """start_node(*sets, capacity=…): a node that is stopped and looked over when the test is done. Unless a test has a
     policy or a configuration of its own, what was used last stays: tests say what goes next."""
     nodes: list[Node] = []
@@ -52,10 +60,11 @@ def start_node(folder: Path) -> Iterator[StartNode]:
     def start(*sets: str, capacity: str = "64MiB", launch_only: bool = False, **more: Any) -> Node:
         place = more.pop("folder", folder if not nodes else folder.with_name(f"run{len(nodes)}"))
         prefix = more.pop("prefix", ())
-        policy = () if "config" in more else ("dram.policy=lru",)
+        policy = () if "config" in more else ("dram.policy=lru", "gpu.policy=lru")
         # Disks of test machines may be slower than an engine: tests that ask for a comparison say so.
         ungated = () if "config" in more else ("prefetch.assumed_tokens_per_s=0",)
-        made = Node(place, f"dram.capacity={capacity}", *policy, *ungated, *sets, **more)
+        made = Node(place, *sets_of(tier, capacity), *policy, *ungated, *sets, **more)
+        made.device = tier
         made.command = [*prefix, *made.command]
         nodes.append(made)
         return made.launch() if launch_only else made.start()
@@ -84,7 +93,7 @@ def start_agent() -> Iterator[StartAgent]:
     agents: list[Agent] = []
 
     def start(of: Node, **more: Any) -> Agent:
-        agents.append(Agent(of.socket, **more))
+        agents.append(Agent(of.socket, device=of.device, **more))
         return agents[-1]
 
     yield start
@@ -120,9 +129,11 @@ def attach() -> Iterator[Callable[..., Any]]:
         **options: Any,
     ) -> Any:
         name = instance or f"i{next(_numbers)}"
+        options.setdefault("device", to.device)
         made = cenote.attach(
             make_spec(name, block, groups, instance_group, **(spec or {})), socket=str(to.socket), **options
         )
+        to.block_bytes[name] = block
         sessions.append(made)
         return made
 

@@ -133,6 +133,8 @@ class Node:
         for each in (f"node.runtime_dir={folder}", "log.format=json", *sets):
             self.command += ["--set", each]
         self.environment = node_environment() | dict(environment or {})
+        self.device: str | None = None  # whose tier the figures below are of; None: DRAM's
+        self.block_bytes: dict[str, int] = {}  # of instances
         self.process: subprocess.Popen[bytes] | None = None
         self.announced_deaths = 0
         self.meant_crashes = False
@@ -216,17 +218,66 @@ class Node:
     def counter(self, name: str) -> int:
         return int(self.status()["counters"][name])
 
+    def tier_status(self) -> dict[str, Any]:
+        """status() when the tier is there: a device's is opened behind a worker's start."""
+        if self.device is None:
+            return self.status()
+
+        def ready() -> dict[str, Any]:
+            status = self.status()
+            return status if self._tier_of(status)["state"] == "ready" else {}
+
+        return until("the device's tier is ready", ready, limit=20.0)
+
+    def _tier_of(self, status: dict[str, Any]) -> dict[str, Any]:
+        if self.device is None:
+            return dict(status["dram"])
+        (found,) = [each for each in status["gpu"]["devices"] if each["device"] == self.device]
+        return dict(found)
+
+    @property
+    def set_aside(self) -> float:
+        """Seconds until what a dead client was writing is free: its device may still write (`gpu.quarantine`)."""
+        return 0.0 if self.device is None else 3.0
+
+    def tier(self) -> dict[str, Any]:
+        """Figures that all tiers with blocks in memory have."""
+        return self._tier_of(self.tier_status())
+
+    def instances(self) -> list[dict[str, Any]]:
+        """Those of the tier, by the names that clients use."""
+        found = self.tier_status()["instances"]
+        if self.device is None:
+            return list(found)
+        where = f"@{self.device}"  # and behind it a rank's number, if there are several
+        return [{**each, "id": each["id"].replace(where, "")} for each in found if where in each["id"]]
+
+    def sessions(self) -> list[dict[str, Any]]:
+        """Those of clients: a device's tier has one more of DRAM, without a process."""
+        return [each for each in self.tier_status()["sessions"] if "pid" in each]
+
     def blocks(self) -> dict[str, int]:
         """{"present": …, "granted": …, …} of the whole tier."""
-        return dict(self.status()["dram"]["blocks"])
+        if self.device is None:
+            return dict(self.status()["dram"]["blocks"])
+        found = {name: sum(each[name] for each in self.instances()) for name in ("pending", "quarantined", "zombie")}
+        present = sum(each["blocks"] for each in self.instances())
+        return {**found, "present": present, "granted": sum(each["grants"] for each in self.sessions())}
 
     def instance(self, name: str) -> dict[str, Any]:
-        found = [each for each in self.status()["instances"] if each["id"] == name]
+        found = [each for each in self.instances() if each["id"] == name]
         assert len(found) == 1, f"instance {name} is {len(found)} times in the status"
         return dict(found[0])
 
     def group_used(self, name: str) -> int:
-        return next((int(each["used"]) for each in self.status()["groups"] if each["name"] == name), 0)
+        """Bytes of what the group's blocks take of the tier."""
+        if self.device is None:
+            return next((int(each["used"]) for each in self.status()["groups"] if each["name"] == name), 0)
+        return sum(self._used_by(each) for each in self.instances() if each["account"] == name)
+
+    def _used_by(self, instance: dict[str, Any]) -> int:
+        size, slabs = self.block_bytes[instance["id"]], int(instance["slabs"])
+        return size * (slabs * (int(instance["bytes"]) // max(1, slabs) // size) - int(instance["free"]))
 
     def session_of(self, pid: int) -> dict[str, Any] | None:
         return next((each for each in self.status()["sessions"] if each.get("pid") == pid), None)
@@ -355,13 +406,20 @@ class AgentError(Exception):
 class Agent:
     """A client process, clients/agent.py: takes one command a line, answers with one line each, in order."""
 
-    def __init__(self, socket: Path, *, script: str = "agent.py", environment: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self,
+        socket: Path,
+        *,
+        script: str = "agent.py",
+        device: str | None = None,
+        environment: Mapping[str, str] | None = None,
+    ) -> None:
         surroundings = {**os.environ, "CENOTE_SOCKET": str(socket), **(environment or {})}
         surroundings["PYTHONPATH"] = os.pathsep.join(
             [str(HERE), os.environ.get("PYTHONPATH", str(ROOT / "python")), str(ROOT / "python")]
         )
         self.process = subprocess.Popen(
-            [sys.executable, str(HERE / "clients" / script)],
+            [sys.executable, str(HERE / "clients" / script), *([device] if device else [])],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             env=surroundings,

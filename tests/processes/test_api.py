@@ -18,6 +18,7 @@ import numpy as np
 import pytest
 from conftest import make_spec
 from node import MiB, Node, until
+from tier import both_tiers
 
 Attach = Callable[..., Any]
 pytestmark = pytest.mark.sanitizer
@@ -66,8 +67,9 @@ def test_an_empty_batch_is_no_error(session: Any) -> None:
         assert len(held) == 0
 
 
-def test_blocks_of_two_instances_never_mix(shared_node: Node, attach: Attach) -> None:
-    one, other = attach(shared_node, block=SIZE), attach(shared_node, block=SIZE)
+@both_tiers
+def test_blocks_of_two_instances_never_mix(node: Node, attach: Attach) -> None:
+    one, other = attach(node, block=SIZE), attach(node, block=SIZE)
     keys, data = some("a", 5)
     one.put(keys, data)
     assert other.match(keys).resident == 0

@@ -18,6 +18,7 @@ import pytest
 import wire
 from conftest import StartAgent, StartNode, make_spec
 from node import MiB, Node, node_environment, run_cenote, until
+from tier import both_tiers
 
 Attach = Callable[..., Any]
 
@@ -25,6 +26,7 @@ Attach = Callable[..., Any]
 # ---- specs
 
 
+@both_tiers
 @pytest.mark.sanitizer
 @pytest.mark.parametrize(
     ("field", "value"),
@@ -39,15 +41,16 @@ Attach = Callable[..., Any]
     ],
 )
 def test_a_spec_that_differs_is_refused_by_the_name_of_the_field(
-    shared_node: Node, attach: Attach, field: str, value: Any
+    node: Node, attach: Attach, field: str, value: Any
 ) -> None:
-    attach(shared_node, "agreed")
+    attach(node, "agreed")
     with pytest.raises(cenote.SpecMismatch) as why:
-        cenote.attach(make_spec("agreed", **{field: value}), socket=str(shared_node.socket))
+        cenote.attach(make_spec("agreed", **{field: value}), socket=str(node.socket), device=node.device)
     assert field in str(why.value)
     assert str(value) in str(why.value)
 
 
+@both_tiers
 @pytest.mark.sanitizer
 @pytest.mark.parametrize(
     ("groups", "named"),
@@ -58,12 +61,10 @@ def test_a_spec_that_differs_is_refused_by_the_name_of_the_field(
         ({"full": {"parts": {"kv": 4096}}, "more": {"parts": {"kv": 4096}}}, "groups"),
     ],
 )
-def test_groups_and_parts_that_differ_are_named(
-    shared_node: Node, attach: Attach, groups: dict[str, Any], named: str
-) -> None:
-    attach(shared_node, "agreed")
+def test_groups_and_parts_that_differ_are_named(node: Node, attach: Attach, groups: dict[str, Any], named: str) -> None:
+    attach(node, "agreed")
     with pytest.raises(cenote.SpecMismatch, match=named):
-        cenote.attach(make_spec("agreed", groups=groups), socket=str(shared_node.socket))
+        attach(node, "agreed", groups=groups)
 
 
 @pytest.mark.sanitizer

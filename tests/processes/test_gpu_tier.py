@@ -420,18 +420,6 @@ def test_two_nodes_have_pools_of_their_own_on_one_device(start_node: StartNode, 
     assert read(sessions[0], keys) == 8
 
 
-def test_quotas_hold_on_the_device_too(start_node: StartNode, attach: Attach) -> None:
-    node = start_node(*gpu("gpu.ingest=none"), "groups.small.quota=2MiB")
-    small = attach(node, "s", block=BLOCK, instance_group="small", device=DEVICE)
-    other = attach(node, "o", block=BLOCK, device=DEVICE)
-    kept = blocks.keys_of("o", 0, 64)
-    put(other, kept)
-    for number in range(20):
-        put(small, blocks.keys_of("s", 8 * number, 8))
-    assert sum(map(bool, small.exists(blocks.keys_of("s", 0, 160)))) * BLOCK <= 2 << 20
-    assert read(other, kept) == 64
-
-
 def test_instances_do_not_see_each_other(start_node: StartNode, attach: Attach) -> None:
     node = start_node(*gpu())
     one, two = attach(node, "one", block=BLOCK, device=DEVICE), attach(node, "two", block=BLOCK, device=DEVICE)

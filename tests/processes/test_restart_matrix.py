@@ -15,6 +15,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,7 @@ import cenote
 import pytest
 from conftest import StartAgent, StartNode, make_spec
 from node import FULL, PATIENCE, ROOT, KiB, Node, run_cenote, until
+from tier import both_tiers, seen, write
 
 BLOCK = 32 * KiB
 RANKS = ("r0", "r1")
@@ -61,15 +63,20 @@ class Work:
         self.node = node
         self.lap = 0
         self.put: list[bytes] = []
-        self.ranks = [self.patiently(lambda: self.attach("tp")) for _ in RANKS]
+        self.ranks = [self.patiently(partial(self.attach, "tp", rank)) for rank in range(len(RANKS))]
         self.other = self.patiently(lambda: self.attach("other"))
+        names = ("other", "tp") if node.device else ()
+        self.below = [self.patiently(partial(self.attach, name, below=True)) for name in names]
         self.pinned = blocks.keys_of("pinned", 0, 4)
         self.patiently(lambda: self.other.put(self.pinned, blocks.contents_of(self.pinned, BLOCK)))
         self.held = self.other.acquire(self.pinned)
 
-    def attach(self, instance: str) -> Any:
+    def attach(self, instance: str, rank: int = 0, *, below: bool = False) -> Any:
+        """`below`: to DRAM, whatever the node has above it."""
         groups = GROUPS if instance == "tp" else None
-        return cenote.attach(make_spec(instance, BLOCK, groups), socket=str(self.node.socket), deadline=10)
+        device = None if below else self.node.device
+        where: dict[str, Any] = {"device": device, "part": rank if device else 0}
+        return cenote.attach(make_spec(instance, BLOCK, groups), socket=str(self.node.socket), deadline=10, **where)
 
     @staticmethod
     def patiently(what: Callable[[], Any]) -> Any:
@@ -109,7 +116,7 @@ class Work:
                 reserved.append([each for each in zip(keys, slots, strict=False) if isinstance(each[1], cenote.Block)])
             for session, rank, mine in zip(self.ranks, RANKS, reserved, strict=True):
                 for key, slot in mine:
-                    slot.view(rank)[:] = part_of(key, rank).data
+                    write(session, slot, part_of(key, rank), rank)
                 done = [slot for _, slot in mine]
                 mine.clear()
                 session.commit(done)
@@ -136,23 +143,29 @@ class Work:
             session.close()
 
     def look(self) -> None:
-        assert blocks.wrong_blocks(self.pinned, [b.view() for b in self.held], BLOCK) == [], "a pinned block changed"
+        assert blocks.wrong_blocks(self.pinned, seen(self.other, self.held), BLOCK) == [], "a pinned block changed"
         some = random.Random(-self.lap).sample(self.put, min(40, len(self.put)))
         parts = blocks.keys_of("tp", max(0, self.lap - 1) * 120, 200)
-        for session, keys in ((self.other, some), (self.ranks[1], parts)):
+        looks = [(self.other, some, blocks.content_of), (self.ranks[1], parts, self.content_of_rank)]
+        looks += [(session, keys, blocks.content_of) for session, keys in zip(self.below, (some, parts), strict=False)]
+        for session, keys, content in looks:
             there = [key for key, present in zip(keys, session.exists(keys), strict=True) if present]
             for key in there:
                 with session.acquire([key]) as held:
-                    assert blocks.wrong_blocks([key][: len(held)], [b.view() for b in held], BLOCK) == []
+                    assert [bytes(each) for each in seen(session, held)] == [content(key, BLOCK).tobytes()][: len(held)]
+
+    def content_of_rank(self, key: bytes, size: int) -> Any:
+        """What the second rank's session has under the key: on a device the rank's part alone."""
+        return part_of(key, RANKS[1]) if self.node.device else blocks.content_of(key, size)
 
     def end(self) -> None:
         """All memory is accounted for when every session says what it holds."""
         self.held.release()
-        for session in (*self.ranks, self.other):
+        for session in (*self.ranks, self.other, *self.below):
             self.patiently(session.barrier)
             session.close()
         # A visitor whose greeting or goodbye met no worker in time stays until this process ends, and holds nothing.
-        until("sessions are gone", lambda: all(s["instance"].startswith("new") for s in self.node.status()["sessions"]))
+        until("sessions are gone", lambda: all(s["instance"].startswith("new") for s in self.node.sessions()))
         left = self.node.blocks()
         assert [left[each] for each in ("granted", "pending", "quarantined", "zombie")] == [0, 0, 0, 0], left
 
@@ -169,7 +182,13 @@ def disk(folder: Path) -> tuple[str, ...]:
 def killed_in_turn(start_node: StartNode, folder: Path, names: list[str]) -> None:
     """One node whose i-th worker dies behind the i-th of `names`."""
     node = start_node(
-        *kills(*names), *disk(folder), "instances.idle=1s", "node.hang_timeout=12s", capacity="20MiB", launch_only=True
+        *kills(*names),
+        *disk(folder),
+        "dram.populate=true",  # below a device, too: its memory waits with the keeper
+        "instances.idle=1s",
+        "node.hang_timeout=12s",
+        capacity="20MiB",
+        launch_only=True,
     )
     node.allowed_errors += ["did not start", "the keeper"]
     until("the node has a socket", node.socket.exists, limit=20.0)
@@ -185,6 +204,7 @@ def killed_in_turn(start_node: StartNode, folder: Path, names: list[str]) -> Non
     work.end()
 
 
+@both_tiers
 def test_a_worker_that_dies_behind_any_word_leaves_nothing_wrong(start_node: StartNode, tmp_path: Path) -> None:
     names = [name for name in points() if name not in ELSEWHERE]
     first = ["keeper.tier_memory_put", "keeper.records_put"]  # made once in a node's life, in this order
@@ -193,6 +213,7 @@ def test_a_worker_that_dies_behind_any_word_leaves_nothing_wrong(start_node: Sta
     killed_in_turn(start_node, tmp_path, names)
 
 
+@both_tiers
 def test_an_upgrade_whose_worker_dies_behind_its_wish_keeps_every_block(start_node: StartNode, tmp_path: Path) -> None:
     node = start_node(*kills("keeper.upgrade_asked"), *disk(tmp_path), capacity="20MiB")
     work = Work(node)
@@ -204,6 +225,7 @@ def test_an_upgrade_whose_worker_dies_behind_its_wish_keeps_every_block(start_no
     work.end()
 
 
+@both_tiers
 def test_a_session_whose_end_is_cut_short_is_ended_by_the_next_command(
     start_node: StartNode, start_agent: StartAgent
 ) -> None:
@@ -211,16 +233,17 @@ def test_a_session_whose_end_is_cut_short_is_ended_by_the_next_command(
     agent = start_agent(node)
     agent.call("attach", instance="i", block=BLOCK)
     agent.call("put", label="a", count=20)
-    ended = ("session", "kill", str(node.status()["sessions"][0]["id"]), "--socket", str(node.socket))
+    ended = ("session", "kill", str(node.sessions()[0]["id"]), "--socket", str(node.socket))
     run_cenote(*ended)  # its answer died with the worker
     until("the next worker serves", lambda: node.epoch > 1, limit=20.0)
     node.announced_deaths = 1
-    if node.status()["sessions"]:
+    if node.sessions():
         assert run_cenote(*ended).returncode == 0
-    until("its memory is back", lambda: not node.status()["sessions"] and node.blocks()["granted"] == 0)
+    until("its memory is back", lambda: not node.sessions() and node.blocks()["granted"] == 0)
     agent.process.wait(10)
 
 
+@both_tiers
 def test_a_cold_start_that_is_cut_short_is_ended_by_the_next_worker(start_node: StartNode, tmp_path: Path) -> None:
     dying = ["keeper.records_dropped", "keeper.instance_dropped", "worker.session_retired"]
     node = start_node(*kills("", *dying), *disk(tmp_path), capacity="20MiB")
@@ -228,12 +251,12 @@ def test_a_cold_start_that_is_cut_short_is_ended_by_the_next_worker(start_node: 
     work.go_on()
     make_unreadable(node)
     node.worker_dies()
-    until("a worker lives", lambda: node.epoch > len(dying) + 1, limit=30.0)
+    until("a worker lives", lambda: node.epoch > len(dying) + 1 and node.tier(), limit=30.0)
     node.announced_deaths = len(node.logged("worker died"))
     assert node.announced_deaths == len(dying) + 1
     with pytest.raises(cenote.Closed):  # nothing of an old layout is a hit
         work.other.exists(work.pinned)
-    assert blocks.wrong_blocks(work.pinned, [b.view() for b in work.held], BLOCK) == [], "a pinned block changed"
+    assert blocks.wrong_blocks(work.pinned, seen(work.other, work.held), BLOCK) == [], "a pinned block changed"
     late = Work(node)
     late.go_on()
     late.end()
@@ -241,10 +264,11 @@ def test_a_cold_start_that_is_cut_short_is_ended_by_the_next_worker(start_node: 
 
 def make_unreadable(node: Node) -> None:
     """The records of the node have the layout of another build from now on."""
+    found = False
     for entry in Path(f"/proc/{node.pid}/fd").iterdir():
         if "memfd:cenote-records" in str(entry.readlink()):
+            found = True
             with entry.open("r+b") as records:
                 records.seek(8)
                 records.write(struct.pack("<I", 0x7777))
-            return
-    raise AssertionError("the keeper holds no records")
+    assert found, "the keeper holds no records"

@@ -2,7 +2,8 @@
 output.
 
 {"command": "put", "arguments": {…}} -> {"value": …} or {"error": class, "code": …, "message": …, "stored": …}
-Keys and contents are those of blocks.py. The process ends when standard input does.
+Keys and contents are those of blocks.py. The process ends when standard input does. Its argument, if any, is the device
+that it attaches to.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ import cenote
 import numpy as np
 import wire
 from lengths import length_of
+from tier import seen, write
 
 
 class Reader(threading.Thread):
@@ -76,11 +78,8 @@ class Reader(threading.Thread):
             return int(found)
         with self.session.acquire(keys) as held:
             found = len(held)
-            for i in range(found):
-                view = held[i].view()
-                right = bytes(view) == want[i].tobytes()
-                view.release()
-                if not right:
+            for i, view in enumerate(seen(self.session, held)):
+                if bytes(view) != want[i].tobytes():
                     self.wrong.append(f"key {keys[i].hex()}: wrong bytes under a pin")
             return found
 
@@ -130,7 +129,8 @@ class Asker(threading.Thread):
 class Agent:
     """The commands; each is a method."""
 
-    def __init__(self) -> None:
+    def __init__(self, device: str | None) -> None:
+        self.device = device
         self.sessions: dict[str, Any] = {}
         self.size = 0
         self.held: dict[str, Any] = {}
@@ -162,7 +162,7 @@ class Agent:
             instance_group=instance_group,
         )
         self.size = block
-        self.sessions[name] = cenote.attach(spec, **options)
+        self.sessions[name] = cenote.attach(spec, device=self.device, **options)
         return int(self.sessions[name].stats()["session"])
 
     def become(self, uid: int, gid: int) -> int:
@@ -219,16 +219,15 @@ class Agent:
         """What each key got: "writable", "PRESENT" or "PENDING"."""
         keys = blocks.keys_of(label, first, count)
         slots = self.sessions[name].reserve(keys)
-        self.slots[store] = (keys, slots, [None if isinstance(s, cenote.BlockState) else s.view() for s in slots])
+        self.slots[store] = (keys, slots, self.sessions[name])
         return ["writable" if not isinstance(s, cenote.BlockState) else s.name for s in slots]
 
     def fill(self, store: str = "r", share: float = 1.0, salt: int = 0) -> None:
         """Writes the first `share` of every reserved block."""
-        keys, _, views = self.slots[store]
-        for key, view in zip(keys, views, strict=True):
-            if view is not None:
-                end = int(len(view) * share)
-                view[:end] = blocks.content_of(key, len(view), salt)[:end].data
+        keys, slots, session = self.slots[store]
+        for key, slot in zip(keys, slots, strict=True):
+            if not isinstance(slot, cenote.BlockState):
+                write(session, slot, blocks.content_of(key, self.size, salt)[: int(self.size * share)])
 
     def prefetch(self, label: str, first: int = 0, count: int = 1, **options: Any) -> None:
         """Begins; nobody waits for it."""
@@ -270,19 +269,16 @@ class Agent:
     def pin(self, label: str, first: int = 0, count: int = 1, store: str = "h", name: str = "s") -> int:
         keys = blocks.keys_of(label, first, count)
         held = self.sessions[name].acquire(keys)
-        self.held[store] = (keys, held, [block.view() for block in held])
+        self.held[store] = (keys, held, self.sessions[name])
         return len(held)
 
     def verify_pinned(self, store: str = "h", salt: int = 0) -> int:
         """How many of the pinned blocks have other bytes than they should."""
-        keys, held, views = self.held[store]
-        return len(blocks.wrong_blocks(keys[: len(held)], views, self.size, salt))
+        keys, held, session = self.held[store]
+        return len(blocks.wrong_blocks(keys[: len(held)], seen(session, held), self.size, salt))
 
     def unpin(self, store: str = "h") -> None:
-        _, held, views = self.held.pop(store)
-        for view in views:
-            view.release()
-        held.release()
+        self.held.pop(store)[1].release()
 
     def start_reader(
         self, label: str, count: int, first: int = 0, how: str = "copy", name: str = "s", must_hold: bool = False
@@ -458,7 +454,7 @@ class Agent:
 
 
 def main() -> None:
-    agent = Agent()
+    agent = Agent(sys.argv[1] if len(sys.argv) > 1 else None)
     answers = os.fdopen(os.dup(1), "w", buffering=1)
     os.dup2(2, 1)  # nothing else may print into the answers
     for line in sys.stdin:
