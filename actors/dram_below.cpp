@@ -149,9 +149,7 @@ caf::result<outcome> dram_below::pass_on(const removals_ptr& removals) {
   ends->add();  // until the tier above has been asked
   auto here = guest_->stop_writing(*removals, take);
   if (here.empty() || !above_) {
-    ends->take(are_by_name(*removals)
-                   ? outcome{error_code::invalid_argument, "no instance of that name is on " + options_.device, 0}
-                   : outcome{});
+    ends->take(outcome::of(none_of_them(*removals)));
     return promise;
   }
   request(above_, above_deadline, removed_atom_v, std::make_shared<const std::vector<blocks::removal>>(std::move(here)))

@@ -54,12 +54,6 @@ class dram_tier::removal_answers {
 
 namespace {
 
-/// Of a tier above that has no blocks.
-outcome none_there(const std::vector<blocks::removal>& removals) {
-  return are_by_name(removals) ? outcome{error_code::invalid_argument, "no instance of that name is on a device", 0}
-                               : outcome{};
-}
-
 outcome not_gone_above(const std::string& why) {
   return {error_code::removal_pending, "gone from DRAM, but a device's tier did not answer: " + why, 0};
 }
@@ -488,9 +482,7 @@ caf::result<outcome> dram_tier::clear(const std::string& id) {
   std::vector<blocks::removal> removals;
   auto begun = store_->begin_clear(id, removals);
   if (!begun && is_heard()) return forget_named(id);
-  if (!begun) {
-    return outcome{error_code::invalid_argument, "no instance `" + id + "`; `cenote status` lists them", 0};
-  }
+  if (!begun) return outcome::of(blocks::no_instance(id));
   if (id.empty())
     removals = {{.instance = 0, .all = true, .keys = {}}};  // also of instances that are not here any more, or not yet
   for (blocks::removal& each : removals) each.id = id;      // below, the name may have had other specs
@@ -657,7 +649,7 @@ outcome dram_tier::add_listener(const removal_listener& listener, bool is_awaite
     if (listener)
       tell(listener, each.what, each.all);
     else if (each.all)
-      each.all->take(none_there(*each.what));
+      each.all->take(outcome::of(none_of_them(*each.what)));
   }
   if (awaited_ == 0) unheard_.clear();
   return {};

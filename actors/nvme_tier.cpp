@@ -291,7 +291,7 @@ caf::result<outcome> nvme_tier::forget(const removals_ptr& removals) {
   });
   for (const blocks::removal& each : *removals) {
     if (unread || each.instance != 0 || each.id.empty() || knows(each.id)) continue;
-    return outcome{error_code::invalid_argument, "no instance `" + each.id + "`; `cenote status` lists them", 0};
+    return outcome::of(blocks::no_instance(each.id));
   }
   const std::uint64_t removed = apply(*removals);
   auto promise = make_response_promise<outcome>();

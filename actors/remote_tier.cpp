@@ -188,7 +188,7 @@ caf::result<outcome> remote_tier::forget(const std::vector<blocks::removal>& rem
   for (const blocks::removal& each : removals) {
     if (each.instance != 0 || each.id.empty() || knows(each.id)) continue;
     if (owed_.size() < most_names) owed_.insert(each.id);  // its specs say which blocks are meant: when they are known
-    return outcome{error_code::invalid_argument, "no instance `" + each.id + "`; `cenote status` lists them", 0};
+    return outcome::of(blocks::no_instance(each.id));
   }
   auto promise = make_response_promise<outcome>();
   const std::uint64_t number = next_number_++;

@@ -54,6 +54,8 @@ prefetch::options prefetch_options_of(const config::node_config& config,
 blocks::life_options life_options_of(const config::node_config& config) {
   constexpr tenths ten_seconds = std::chrono::seconds(10);  // an engine that is started anew finds it
   constexpr rlim_t descriptors = 6;                         // of an instance with a session
+  constexpr rlim_t of_a_device = 10;                        // … where it has blocks on one, too
+  const rlim_t devices = config.gpu.has_tier() ? config.gpu.devices.size() : 0;
   blocks::life_options options;
   options.idle = tenths_of(config.instances.idle);
   options.empty = ten_seconds;
@@ -62,7 +64,8 @@ blocks::life_options life_options_of(const config::node_config& config) {
   options.trusted = {0, ::geteuid()};
   rlimit open_files{};
   ::getrlimit(RLIMIT_NOFILE, &open_files);
-  options.comfortable = static_cast<std::uint32_t>(std::min<rlim_t>(open_files.rlim_cur / descriptors, 1U << 16));
+  options.comfortable = static_cast<std::uint32_t>(
+      std::min<rlim_t>(open_files.rlim_cur / (descriptors + devices * of_a_device), 1U << 16));
   return options;
 }
 

@@ -19,8 +19,15 @@ allocation allocator::keep_within(account& payer, pool& pool, boot_time now) {
   if (pool.stride > quota) return allocation::no_space;
   const std::uint64_t before = payer.used;
   if (evictor_.evict_from_account(payer, pool, payer.used + pool.stride - quota, now)) return allocation::ok;
-  // A quota that was lowered by far is worked off in steps.
-  return payer.used > quota && payer.used < before ? allocation::wait : allocation::no_space;
+  // A quota that was lowered by far is worked off in steps; a transfer that ends makes its block evictable.
+  const bool goes_on = (payer.used > quota && payer.used < before) || is_moving_for(payer);
+  return goes_on ? allocation::wait : allocation::no_space;
+}
+
+bool allocator::is_moving_for(const account& payer) const noexcept {
+  return std::ranges::any_of(state_.instances, [&](const auto& each) {
+    return each.second->moving > 0 && each.second->payer->pays_into(payer);
+  });
 }
 
 allocation allocator::allocate(pool& pool, block_ref& ref, std::uint32_t more, boot_time now) {

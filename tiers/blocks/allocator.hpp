@@ -30,6 +30,7 @@ class allocator {
 
  private:
   allocation keep_within(account& payer, pool& pool, boot_time now);
+  [[nodiscard]] bool is_moving_for(const account& payer) const noexcept;
   allocation find_room(pool& into, std::uint32_t more, boot_time now);
 
   state& state_;

@@ -1,6 +1,7 @@
 // What a store of blocks is given, asked and answers: plain values, for those who talk to one.
 #pragma once
 
+#include <algorithm>
 #include <bitset>
 #include <cstdint>
 #include <map>
@@ -125,9 +126,16 @@ struct removal {
   bool on_its_way = false;      ///< another node removes it everywhere: here only what is on its way there or back goes
 };
 
-/// Whether all are of instances that are known by their names alone.
-[[nodiscard]] inline bool are_by_name(const std::vector<removal>& removals) noexcept {
-  return std::ranges::all_of(removals, [](const removal& each) { return each.instance == 0 && !each.id.empty(); });
+/// What a tier says that has never heard of a removal's instance.
+[[nodiscard]] inline std::unexpected<error> no_instance(const std::string& id) {
+  return fail(error_code::invalid_argument, "no instance `" + id + "`; `cenote status` lists them");
+}
+
+/// … a tier that has no instances at all: success, unless all of the removals are known by name alone.
+[[nodiscard]] inline result<void> none_of_them(const std::vector<removal>& removals) {
+  const auto is_by_name = [](const removal& each) { return each.instance == 0 && !each.id.empty(); };
+  if (removals.empty() || !std::ranges::all_of(removals, is_by_name)) return {};
+  return no_instance(removals.front().id);
 }
 
 /// Parts of a block that a client says it may be writing; all bits: it does not know which.

@@ -45,8 +45,7 @@ void dram_guest::forget(const std::vector<blocks::removal>& removals, answer the
       if (is_meant(*of, each)) meant.emplace_back(of, &each);
     }
     if (each.instance == 0 && !each.id.empty() && meant.size() == before) {
-      return then(fail(error_code::invalid_argument,
-                       "no instance `" + each.id + "` of the device; `cenote status` lists them"));
+      return then(blocks::no_instance(each.id));
     }
   }
   const std::uint64_t serial = begin_forgetting(std::move(then));
