@@ -100,7 +100,12 @@ gpu::guest_hooks dram_below::hooks() {
           .copy =
               [this, tell = teller()](gpu::copy_way way, std::vector<copy_run> runs,
                                       std::vector<std::span<std::byte>> slabs, gpu::copies::then ended) {
-                auto told = [tell, ended = std::move(ended)](gpu::copy_end how) { tell([ended, how] { ended(how); }); };
+                auto told = [this, tell, ended = std::move(ended)](const gpu::copy_end& end) {
+                  tell([this, ended, end] {
+                    note(end);
+                    ended(end);
+                  });
+                };
                 if (options_.copies != nullptr)
                   options_.copies->begin(way, std::move(runs), std::move(slabs), std::move(told));
                 else
@@ -119,6 +124,14 @@ void dram_below::take_place(blocks::edge_number edge) {
     send(above_, drained_atom_v, edge_, true);
   }
   if (guest_->is_lost()) send(above_, standing_atom_v, edge_, false);
+}
+
+/// The first of a series: a device that refuses all would fill the log.
+void dram_below::note(const gpu::copy_end& end) {
+  const bool is_done = end.how == gpu::copy_end::kind::done;
+  if (std::exchange(copies_go_well_, is_done) && !is_done)
+    log_warn(logger("gpu"), "blocks were not copied between a device and DRAM",
+             {{"device", options_.device}, {"reason", end.why}});
 }
 
 void dram_below::say_lost(const std::string& why) {

@@ -704,6 +704,7 @@ void dram_tier::tell_given_up() {
 void dram_tier::tick() {
   if (alive_) alive_->beat();
   store_->tick(boot_now());
+  bind_instances();  // those for which there was no descriptor
   forget_expired();
   tell_given_up();
   answer_unheard();

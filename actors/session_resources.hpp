@@ -31,6 +31,9 @@ inline constexpr std::uint32_t most_device_tiers = 16;
   constexpr std::uint32_t each = 0x400;
   return {0xffff'8000 + tier * each, each};
 }
+/// Those of all devices.
+inline constexpr guest_numbers numbers_of_devices{guest_numbers_of(1).first,
+                                                  most_device_tiers* guest_numbers_of(1).count};
 
 /// Immutable once the session is open, but for the shared memory itself. It lives until the last of its session actor,
 /// the DRAM tier and the server lets go.

@@ -77,11 +77,8 @@ class device {
   /// Ends what is under way or fails it. No callback is running or comes afterwards.
   virtual ~device() = default;
 
-  /// "GPU-<uuid>" (as nvidia-smi says it), "cuda:GPU-<uuid>", "cuda:<number>" or "sim:<number>"; of the latter, faults
-  /// for tests, ",fail=<n>": its n-th copy, gather or scatter fails half-way, and the device with it; ",lose=<n>": its
-  /// n-th event never ends; ",hang=<n>": who gives it its n-th of those never comes back; ",mib=<n>": it has so much
-  /// memory. Errors: invalid_argument, unsupported: no driver, one
-  /// that is too old, or no such GPU.
+  /// A device by its name; faults for tests stand behind that of a simulated one: see core/device_spec.hpp. Errors:
+  /// invalid_argument, unsupported: no driver, one that is too old, or no such GPU.
   [[nodiscard]] static result<std::unique_ptr<device>> open(std::string_view which);
 
   /// New memory, zeroed. Errors: no_space, unsupported, system, closed (away).

@@ -180,8 +180,8 @@ blocks::lingering_writers lingering_in(const config::node_config& config) {
     return !spec || spec->kind != device_kind::sim;
   };
   if (!config.gpu.has_tier() || std::ranges::none_of(config.gpu.devices, is_real)) return {};
-  const guest_numbers first = guest_numbers_of(1);
-  return {.first = first.first, .count = most_device_tiers * first.count, .time = tenths_of(config.gpu.quarantine)};
+  return {
+      .first = numbers_of_devices.first, .count = numbers_of_devices.count, .time = tenths_of(config.gpu.quarantine)};
 }
 
 }  // namespace

@@ -167,7 +167,7 @@ class worker {
                          .maker = maker_,
                          .tell_news = news_teller(),
                          .follow = follower(),
-                         .listeners = static_cast<std::uint32_t>(of_devices.size())});
+                         .listeners = devices_taken_over(of_devices)});
     connect_handovers();
     for (const auto& each : lower_) {
       if (auto opened = each->open(handed.epoch == 1); !opened) {
@@ -360,6 +360,12 @@ class worker {
                          }});
   }
 
+  /// How many of the configured ones an earlier worker had open.
+  [[nodiscard]] std::uint32_t devices_taken_over(
+      const std::map<tier_number, std::vector<local::registry_entry>>& entries) const {
+    return static_cast<std::uint32_t>(
+        std::ranges::count_if(entries, [&](const auto& each) { return each.first <= device_count(); }));
+  }
   [[nodiscard]] std::uint32_t device_count() const {
     return config_->gpu.has_tier() ? static_cast<std::uint32_t>(config_->gpu.devices.size()) : 0;
   }

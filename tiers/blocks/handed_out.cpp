@@ -99,7 +99,7 @@ std::uint64_t handed_out::acknowledge(instance& instance, session_number session
   return had;
 }
 
-/// Their numbers have no high half, which those of living sessions have.
+/// Their numbers have no high half, which those of living sessions have. Recovery knows one a block at most.
 void handed_out::end_lingering() {
   state_.lingers_until.reset();
   for (const auto& [number, each] : state_.instances) {

@@ -141,12 +141,12 @@ std::vector<instance_binding> instance_table::take_bindings() {
   for (const instance_number number : std::exchange(unbound_, {})) {
     const instance& in = *state_.instances.at(number);
     auto fd = in.index.file().fd().duplicate();
-    if (!fd) {  // no descriptor is free: the next call tries again
-      unbound_.push_back(number);
-      continue;
-    }
-    auto index = memory::shared_file::adopt(std::move(*fd), memory::index_segment_bytes);
-    if (index) bindings.push_back({number, in.spec, in.share, std::move(*index)});
+    auto index = fd ? memory::shared_file::adopt(std::move(*fd), memory::index_segment_bytes)
+                    : result<memory::shared_file>(std::unexpected(fd.error()));
+    if (index)
+      bindings.push_back({number, in.spec, in.share, std::move(*index)});
+    else
+      unbound_.push_back(number);  // no descriptor is free: the next call tries again
   }
   return bindings;
 }

@@ -147,6 +147,7 @@ std::uint32_t lower_edges::write_oldest(pool& pool, std::uint32_t count, boot_ti
     const bool is_clean = is_copied(state_.record_of(home, ref).flags, has_room ? edge : std::nullopt);
     // Where a tier loses blocks unsaid it is asked at last, which costs a look and no copy if it has this one.
     const bool is_asked = is_clean && has_room && state_.options.edges[*edge].may_forget;
+    if (is_asked && pool.owner->pin_look != 0 && pool.owner->pins_seen != now) pins_.mark_pins(*pool.owner, now);
     if (is_asked && pins_.is_stuck(home, ref, now)) {  // it could not go yet, and would be asked for again and again
       order_.skip_victim(pool, *victim, now);
     } else if (is_copy || (is_clean && !is_asked)) {
@@ -198,15 +199,18 @@ void lower_edges::finish_write(const moving_block& moved, std::uint32_t number, 
     blocks_.rescan_zombies(*moved.owner);
     return;
   }
+  const std::uint8_t flag = block_record::flag_of(moved.edge);
+  if (outcome.what != transfer_result::done && state_.options.edges[moved.edge].may_forget)
+    forget_copy(home, moved.ref, flag);  // it was asked once more, and has it no longer
   if (outcome.what == transfer_result::done) {
-    memory::shared_set_bits(record.flags, block_record::flag_of(moved.edge), "finish_write.below"_point);
+    state_.counters.demoted += (record.flags & flag) == 0 ? 1 : 0;
+    memory::shared_set_bits(record.flags, flag, "finish_write.below"_point);
     if (outcome.is_copy && order_.kind_of(number) == block_kind::own) {
       if (moved.leaves)  // it is in no order
         order_.set_kind(number, block_kind::copy);
       else
         order_.change_kind(from, number, block_kind::copy, now);
     }
-    ++state_.counters.demoted;
   }
   if (!moved.leaves) {
     pins_.note_loose(from, number);

@@ -128,24 +128,25 @@ std::vector<std::span<std::byte>> dram_guest::memory_of(std::span<const memory::
 
 void dram_guest::begin_copy(copy_way way, std::vector<copy_run> runs, std::span<const memory::slab_place> slabs,
                             copies::then ended) {
-  hooks_.copy(way, std::move(runs), memory_of(slabs), [this, ended = std::move(ended)](copy_end how) {
-    ended(how);
+  hooks_.copy(way, std::move(runs), memory_of(slabs), [this, ended = std::move(ended)](const copy_end& end) {
+    ended(end);
     pump_writes();
     flush();
   });
 }
 
 /// What of a copy still comes, nobody can say: its memory stays where it is, for good.
-bool dram_guest::has_taken_its_memory(batch& of, copy_end how) {
+bool dram_guest::has_taken_its_memory(batch& of, const copy_end& end) {
+  using enum copy_end::kind;
   if (of.is_stuck) return true;
   const bool is_away = device_.state() == standing::away;
-  of.is_stuck = how == copy_end::unknown || (how == copy_end::failed && is_away);
-  if (how == copy_end::unknown)
-    lose("the end of a copy is not to be known");
+  of.is_stuck = end.how == unknown || (end.how == failed && is_away);
+  if (end.how == unknown)
+    lose("the end of a copy is not to be known: " + end.why);
   else if (of.is_stuck)
-    lose("a copy failed");
-  else if (how == copy_end::refused && is_away)
-    lose("the device is away");
+    lose("a copy failed: " + end.why);
+  else if (end.how == refused && is_away)
+    lose(end.why);
   return of.is_stuck;
 }
 

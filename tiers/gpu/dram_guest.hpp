@@ -166,7 +166,7 @@ class dram_guest final {
   [[nodiscard]] static std::vector<std::span<std::byte>> memory_of(std::span<const memory::slab_place> slabs);
   void begin_copy(copy_way way, std::vector<copy_run> runs, std::span<const memory::slab_place> slabs,
                   copies::then ended);
-  [[nodiscard]] bool has_taken_its_memory(batch& of, copy_end how);
+  [[nodiscard]] bool has_taken_its_memory(batch& of, const copy_end& end);
   void lose(const std::string& why);
   void flush();
 
@@ -178,7 +178,7 @@ class dram_guest final {
   void reserve(std::uint64_t serial);
   void reserved(std::uint64_t serial, const std::vector<memory::completion>& how);
   void place_write(std::uint64_t serial, std::span<const memory::slab_place> slabs);
-  void copied_down(std::uint64_t serial, copy_end how);
+  void copied_down(std::uint64_t serial, const copy_end& end);
   void finish(std::uint64_t serial);
   void finished(std::uint64_t serial, const std::vector<memory::completion>& how);
   void give_back(batch& of, transfer_result what, bool unwanted_only);
@@ -193,7 +193,7 @@ class dram_guest final {
   void bring_up(const bound_ptr& of, std::uint32_t group, std::vector<moving> wanted);
   void touch(const batch& of);
   void place_read(std::uint64_t serial, std::span<const memory::slab_place> slabs);
-  void copied_up(std::uint64_t serial, copy_end how);
+  void copied_up(std::uint64_t serial, const copy_end& end);
   void unpin(const batch& of);
   void read_is_overdue(std::uint64_t serial);
 

@@ -164,13 +164,13 @@ void dram_guest::place_read(std::uint64_t serial, std::span<const memory::slab_p
     runs.push_back({each.what.memory.data(), part_in(of, each, slabs), of.of->part_bytes(of.group)});
   of.at = stage::copying;
   of.until = hooks_.now() + transfer_limit;
-  begin_copy(copy_way::up, std::move(runs), slabs, [this, serial](copy_end how) { copied_up(serial, how); });
+  begin_copy(copy_way::up, std::move(runs), slabs, [this, serial](const copy_end& end) { copied_up(serial, end); });
 }
 
-void dram_guest::copied_up(std::uint64_t serial, copy_end how) {
+void dram_guest::copied_up(std::uint64_t serial, const copy_end& end) {
   batch& of = reads_.at(serial);
-  if (has_taken_its_memory(of, how)) return;
-  const bool is_done = how == copy_end::done;
+  if (has_taken_its_memory(of, end)) return;
+  const bool is_done = end.how == copy_end::kind::done;
   unpin(of);
   if (is_done) {
     counters_.read += of.blocks.size();

@@ -157,16 +157,16 @@ void dram_guest::place_write(std::uint64_t serial, std::span<const memory::slab_
     runs.push_back({part_in(of, each, slabs), each.what.memory.data(), of.of->part_bytes(of.group)});
   of.at = stage::copying;
   of.until = hooks_.now() + transfer_limit;
-  begin_copy(copy_way::down, std::move(runs), slabs, [this, serial](copy_end how) { copied_down(serial, how); });
+  begin_copy(copy_way::down, std::move(runs), slabs, [this, serial](const copy_end& end) { copied_down(serial, end); });
 }
 
-void dram_guest::copied_down(std::uint64_t serial, copy_end how) {
+void dram_guest::copied_down(std::uint64_t serial, const copy_end& end) {
   batch& of = writes_.at(serial);
-  if (has_taken_its_memory(of, how)) {
-    if (how == copy_end::failed) end_all(of, transfer_result::failed);
+  if (has_taken_its_memory(of, end)) {
+    if (end.how == copy_end::kind::failed) end_all(of, transfer_result::failed);
     return;
   }
-  const bool is_done = how == copy_end::done;
+  const bool is_done = end.how == copy_end::kind::done;
   give_back(of, is_done ? transfer_result::dropped : transfer_result::failed, is_done);
   if (!erase_if_empty(serial)) finish(serial);
 }

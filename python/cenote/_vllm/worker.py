@@ -654,7 +654,7 @@ class Worker:
                         strides.gather(blanks.blocks, blanks.slots, self._part, stream=stream, layer=layer)
                     except Exception as why:
                         blanks.broken = True
-                        if not (blanks.near and self._refused(why)) or not isinstance(why, CenoteError):
+                        if not (isinstance(why, CenoteError) and blanks.near and self._refused(why)):
                             logger.exception("copying blocks to the node")
 
     def layer_computed(self, name: str) -> None:
@@ -686,7 +686,7 @@ class Worker:
 
     def _refused(self, why: Exception) -> bool:
         """The device took no copy of its blocks. Whether it works on; nobody asks it again for a while then."""
-        works = all([near.refused(why) for near in self._nears.values()])  # all of the same device
+        works = all([near.refused(why) for near in list(self._nears.values())])  # all of the same device
         with self._lock:
             self.stats.add(copies_refused=int(works))
         return works
@@ -695,7 +695,7 @@ class Worker:
         if streams is self._streams:
             self._device_failed(why)
             return
-        for near in self._nears.values():  # all of the same device
+        for near in list(self._nears.values()):  # all of the same device
             near.failed(DeviceLost(str(why)))
 
     def _device_failed(self, why: object) -> None:

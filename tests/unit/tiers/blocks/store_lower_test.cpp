@@ -446,6 +446,37 @@ BOOST_AUTO_TEST_CASE(a_tier_that_may_forget_is_offered_once_more_what_is_to_go) 
   BOOST_TEST(all.counters().demotions_dropped == 0U);
 }
 
+BOOST_AUTO_TEST_CASE(what_a_tier_that_forgot_does_not_take_again_is_counted_as_lost) {
+  world all({.ingest = ingest::all, .may_forget = true});
+  all.put(0, 3);
+  all.answer(all.demotions(), transfer_result::done);
+  BOOST_TEST(all.counters().demoted == 3U);
+  const auto again = all.demote_all();
+  BOOST_REQUIRE(again.size() == 3U);
+  all.marks = 0.0;
+  all.answer(std::span(again).first(1), transfer_result::done);
+  all.answer(std::span(again).subspan(1), transfer_result::dropped);
+  BOOST_TEST(all.at.present(all.in) == 0U);
+  BOOST_TEST(all.counters().demotions_dropped == 2U);
+  BOOST_TEST(all.counters().demoted == 3U);  // it was there already
+}
+
+BOOST_AUTO_TEST_CASE(a_pinned_block_is_not_offered_again_and_again) {
+  world all({.ingest = ingest::all, .may_forget = true});
+  all.put(0, 4);
+  all.answer(all.demotions(), transfer_result::done);
+  for (std::uint64_t n = 0; n < 4; ++n) BOOST_REQUIRE(all.a.pin(key_of(n)).has_value());
+  all.marks = 0.0;
+  std::size_t offered = 0;
+  for (int tenth = 0; tenth < 10; ++tenth) {
+    const auto again = all.demote_all();
+    offered += again.size();
+    all.answer(again, transfer_result::done);
+  }
+  BOOST_TEST(offered <= 4U);  // when nobody knew of the pins yet
+  BOOST_TEST(all.at.present(all.in) == 4U);
+}
+
 BOOST_AUTO_TEST_CASE(with_ingest_hot_a_block_is_written_when_it_was_used_often_enough) {
   world hot({.ingest = ingest::hot, .hot_accesses = 2});
   hot.put(0, 2);

@@ -174,12 +174,13 @@ struct world {
                          .copy =
                              [this](gpu::copy_way way, std::span<const copy_run> runs,
                                     std::span<const std::span<std::byte>> slabs, gpu::copies::then then) {
-                               copier->begin(way, runs, slabs, [this, then = std::move(then)](gpu::copy_end how) {
-                                 events.push([this, then, how] {
-                                   sim->is_away |= goes_with_copy;
-                                   then(how);
-                                 });
-                               });
+                               copier->begin(way, runs, slabs,
+                                             [this, then = std::move(then)](const gpu::copy_end& how) {
+                                               events.push([this, then, how] {
+                                                 sim->is_away |= goes_with_copy;
+                                                 then(how);
+                                               });
+                                             });
                                ++copies;
                              },
                          .lost = [this](const std::string& why) { lost.push_back(why); },
