@@ -10,7 +10,6 @@
 #include "commands/common.hpp"
 #include "commands/node_status.hpp"
 #include "device/device.hpp"
-#include "memory/segment.hpp"
 
 namespace cenote::bench {
 
@@ -24,48 +23,57 @@ constexpr std::uint64_t dram_capacity = std::uint64_t{1} * GiB;
 constexpr auto patience = std::chrono::seconds(30);
 constexpr bound moved{bound::kind::ratio_at_least, 0.85};
 
-/// Copies between memory of the device and host memory as a tier has it.
+/// Copies the very blocks that the node has copied, by the same device: other memory may be faster or slower by a
+/// third.
 class copy_limit {
  public:
-  static result<copy_limit> make(const std::string& device_name, std::uint64_t bytes) {
-    copy_limit made;
-    auto device = device::open(device_name);
-    if (!device) return std::unexpected(device.error());
-    made.device_ = std::move(*device);
-    auto stream = made.device_->make_stream();
+  /// Sessions that see the blocks on the device and in DRAM. Those of DRAM are registered in the background.
+  static result<copy_limit> make(client::session& on_device, client::session& in_dram) {
+    auto stream = on_device.home()->make_stream();
     if (!stream) return std::unexpected(stream.error());
-    made.stream_ = std::move(*stream);
-    auto there = made.device_->make(bytes);
-    if (!there) return std::unexpected(there.error());
-    made.there_ = std::move(*there);
-    auto here = memory::segment::create("cenote-bench", bytes);
-    if (!here) return std::unexpected(here.error());
-    here->populate(0, bytes, memory::access::read_write);
-    made.here_ = std::move(*here);
-    (void)made.device_->register_host({made.here_.data(), made.here_.size()});  // else it is staged, as a slab is then
-    made.bytes_ = bytes;
-    return made;
+    if (auto uses = in_dram.use_device(on_device.home()); !uses) return std::unexpected(uses.error());
+    return copy_limit(on_device, in_dram, std::move(*stream));
   }
 
-  [[nodiscard]] result<void> run(bool to_device) {
+  /// All of them are on both sides.
+  result<void> run(const key_list& keys, bool to_device, samples& figure) {
+    std::vector<client::held_block> there(keys.size());
+    std::vector<client::held_block> here(keys.size());
+    const auto held_there = device_->acquire(keys.all(), 0, there);
+    if (!held_there) return std::unexpected(held_there.error());
+    const auto held_here = dram_->acquire(keys.all(), 0, here);
+    if (!held_here) return std::unexpected(held_here.error());
+    if (auto whole = check_all(std::min(*held_there, *held_here), keys.size()); !whole) return whole;
     std::vector<copy_run> runs;
-    for (std::uint64_t at = 0; at < bytes_; at += bytes_ / batch_blocks) {
-      std::byte* const there = there_.mapping.get() + at;
-      std::byte* const here = here_.data() + at;
-      runs.push_back({to_device ? there : here, to_device ? here : there, bytes_ / batch_blocks});
+    for (std::size_t i = 0; i < keys.size(); ++i) {
+      const auto& [from, to] = to_device ? std::pair(here[i], there[i]) : std::pair(there[i], here[i]);
+      runs.push_back({writable(to), from.data, from.bytes});
     }
-    if (auto copied = device_->copy(stream_, runs); !copied) return copied;
-    auto event = device_->record(stream_);
-    if (!event) return std::unexpected(event.error());
-    return await(*device_, *event, patience);
+    const stopwatch time;
+    if (auto copied = copy(runs); !copied) return copied;
+    figure.add(time.seconds());
+    if (auto released = device_->release(there); !released) return released;
+    return dram_->release(here);
   }
 
  private:
-  std::unique_ptr<device> device_;
+  copy_limit(client::session& on_device, client::session& in_dram, stream_ref stream)
+      : device_(&on_device), dram_(&in_dram), stream_(std::move(stream)) {}
+
+  /// They get the bytes that they have.
+  static std::byte* writable(const client::held_block& block) { return const_cast<std::byte*>(block.data); }
+
+  result<void> copy(std::span<const copy_run> runs) {
+    device& by = *device_->home();
+    if (auto copied = by.copy(stream_, runs); !copied) return copied;
+    const auto event = by.record(stream_);
+    if (!event) return std::unexpected(event.error());
+    return await(by, *event, patience);
+  }
+
+  client::session* device_;
+  client::session* dram_;
   stream_ref stream_;
-  device_memory there_;
-  memory::segment here_;
-  std::uint64_t bytes_ = 0;
 };
 
 class tier_bench {
@@ -74,7 +82,7 @@ class tier_bench {
       : device_(on_device), dram_(in_dram), limit_(limit), source_(batch_blocks, block_bytes) {}
 
   /// Of `round`: DRAM has its blocks, the device does not.
-  result<void> promote(unsigned round, samples& figure) {
+  result<void> promote(unsigned round, samples& figure, samples& limit) {
     const key_list keys(31, std::uint64_t{round} * batch_blocks, batch_blocks);
     if (auto put = dram_.put(keys.all(), 0, std::nullopt, source_.some(0, batch_blocks)); !put.status)
       return put.status;
@@ -90,11 +98,12 @@ class tier_bench {
     if (!ended) return std::unexpected(ended.error());
     device_.drop(*coming);
     if (auto whole = check_all(coming->length, batch_blocks); !whole) return whole;
+    if (auto copied = limit_.run(keys, true, limit); !copied) return copied;
     return forget(keys);
   }
 
   /// The device has blocks that DRAM has not: from their commit until DRAM has all.
-  result<void> write_down(unsigned round, samples& figure) {
+  result<void> write_down(unsigned round, samples& figure, samples& limit) {
     const key_list keys(32, std::uint64_t{round} * batch_blocks, batch_blocks);
     std::vector<client::reserved_block> blocks(batch_blocks);
     if (auto reserved = device_.reserve(keys.all(), 0, std::nullopt, blocks); !reserved) return reserved;
@@ -103,20 +112,19 @@ class tier_bench {
     if (auto stored = device_.commit(blocks); !stored) return std::unexpected(stored.error());
     if (auto came = await_in_dram(keys, until); !came) return came;
     figure.add(time.seconds());
+    if (auto copied = limit_.run(keys, false, limit); !copied) return copied;
     return forget(keys);
   }
 
   template <class Figure>
-  result<void> measure(const std::string& name, bool up, unsigned rounds, double gib, Figure&& figure, report& out) {
+  result<void> measure(const std::string& name, unsigned rounds, double gib, Figure&& figure, report& out) {
     samples value;
     samples limit;
     for (unsigned round = 0; round < warm_ups + rounds; ++round) {
       if (auto go_on = check_interrupted(); !go_on) return go_on;
       samples ignored;
-      if (auto ran = figure(round, round < warm_ups ? ignored : value); !ran) return ran;
-      const stopwatch time;
-      if (auto copied = limit_.run(up); !copied) return copied;
-      if (round >= warm_ups) limit.add(time.seconds());
+      const bool counts = round >= warm_ups;
+      if (auto ran = figure(round, counts ? value : ignored, counts ? limit : ignored); !ran) return ran;
     }
     out.add(rate_figure("gpu_tier", name, value, limit, gib, "GiB/s", moved));
     return {};
@@ -164,19 +172,19 @@ result<void> wait_until_populated(const std::string& socket) {
 result<void> run_size(const stage& at, const options& options, const std::string& device_name,
                       std::uint64_t block_bytes, report& out) {
   const std::string name = fmt::format("{} MiB", block_bytes / MiB);
-  auto limit = copy_limit::make(device_name, batch_blocks * block_bytes);
-  if (!limit) return std::unexpected(limit.error());
   auto in_dram = at.attach("gpu-tier", block_bytes);
   if (!in_dram) return std::unexpected(in_dram.error());
   auto on_device = at.attach("gpu-tier", block_bytes, batch_blocks, device_name);
   if (!on_device) return std::unexpected(on_device.error());
+  auto limit = copy_limit::make(**on_device, **in_dram);
+  if (!limit) return std::unexpected(limit.error());
   tier_bench bench(**on_device, **in_dram, *limit, block_bytes);
   const unsigned rounds = options.rounds != 0 ? options.rounds : options.quick ? 2 : default_rounds;
   const double gib = static_cast<double>(batch_blocks * block_bytes) / static_cast<double>(GiB);
-  const auto up = [&](unsigned round, samples& to) { return bench.promote(round, to); };
-  const auto down = [&](unsigned round, samples& to) { return bench.write_down(round, to); };
-  if (auto done = bench.measure("DRAM to device, 64 x " + name, true, rounds, gib, up, out); !done) return done;
-  if (auto done = bench.measure("device to DRAM, 64 x " + name, false, rounds, gib, down, out); !done) return done;
+  const auto up = [&](unsigned round, samples& to, samples& of_copy) { return bench.promote(round, to, of_copy); };
+  const auto down = [&](unsigned round, samples& to, samples& of_copy) { return bench.write_down(round, to, of_copy); };
+  if (auto done = bench.measure("DRAM to device, 64 x " + name, rounds, gib, up, out); !done) return done;
+  if (auto done = bench.measure("device to DRAM, 64 x " + name, rounds, gib, down, out); !done) return done;
   return (*in_dram)->clear();
 }
 
