@@ -1,4 +1,4 @@
-"""The tier of device memory above DRAM, with real processes; the device is the simulated one."""
+"""The tier of device memory above DRAM, with real processes. Faults are those of the simulated device."""
 
 from __future__ import annotations
 
@@ -14,13 +14,14 @@ import numpy as np
 import pytest
 from conftest import StartNode, make_spec
 from node import Node, run_cenote, until
+from tier import DEVICE
 
 Attach = Callable[..., Any]
 BLOCK = 64 << 10
-DEVICE = "sim:0"
+SIM = "sim:0"
 
 
-def gpu(*sets: str, devices: str = '["sim:0"]', capacity: str = "16MiB") -> tuple[str, ...]:
+def gpu(*sets: str, devices: str = f'["{DEVICE}"]', capacity: str = "16MiB") -> tuple[str, ...]:
     return (f"gpu.devices={devices}", f"gpu.capacity={capacity}", *sets)
 
 
@@ -58,6 +59,7 @@ def until_in_dram(session: Any, keys: list[bytes]) -> None:
     until("all is in DRAM", lambda: all(session.exists(keys)))
 
 
+@pytest.mark.on_device
 @pytest.mark.sanitizer
 def test_blocks_of_a_device_are_served_there_and_are_written_to_dram(start_node: StartNode, attach: Attach) -> None:
     node = start_node(*gpu())
@@ -71,6 +73,7 @@ def test_blocks_of_a_device_are_served_there_and_are_written_to_dram(start_node:
     assert part["state"] == "ready" and part["blocks"] == 32 and part["commits"] == 32
 
 
+@pytest.mark.on_device
 def test_many_batches_of_a_read_are_right_however_fast_the_device_is(start_node: StartNode, attach: Attach) -> None:
     size = 1 << 20
     node = start_node(*gpu(capacity="128MiB"), capacity="256MiB")
@@ -81,6 +84,7 @@ def test_many_batches_of_a_read_are_right_however_fast_the_device_is(start_node:
         assert read(device, keys, size) == 64
 
 
+@pytest.mark.on_device
 @pytest.mark.sanitizer
 def test_blocks_of_dram_come_up_to_a_device(start_node: StartNode, attach: Attach) -> None:
     node = start_node(*gpu())
@@ -94,6 +98,7 @@ def test_blocks_of_dram_come_up_to_a_device(start_node: StartNode, attach: Attac
     assert part_of_status(node)["promoted"] == 32
 
 
+@pytest.mark.on_device
 def test_blocks_come_up_from_the_disk_through_dram(start_node: StartNode, attach: Attach, tmp_path: Path) -> None:
     store = tmp_path / "store"
     store.mkdir()
@@ -108,6 +113,7 @@ def test_blocks_come_up_from_the_disk_through_dram(start_node: StartNode, attach
     assert read(device, keys[:20]) == 20
 
 
+@pytest.mark.on_device
 def test_what_does_not_fit_leaves_the_device_and_comes_back(start_node: StartNode, attach: Attach) -> None:
     node = start_node(*gpu(capacity="4MiB"))
     device = attach(node, "i", block=BLOCK, device=DEVICE)
@@ -122,6 +128,7 @@ def test_what_does_not_fit_leaves_the_device_and_comes_back(start_node: StartNod
     assert read(device, keys[:16]) == 16
 
 
+@pytest.mark.on_device
 @pytest.mark.parametrize("ingest", ["evicted", "hot", "none"])
 def test_what_dram_is_written_is_as_configured(start_node: StartNode, attach: Attach, ingest: str) -> None:
     node = start_node(*gpu(f"gpu.ingest={ingest}", "gpu.policy=lru", capacity="4MiB"))
@@ -157,7 +164,7 @@ def test_two_ranks_have_a_part_each_and_dram_has_the_block_when_both_are_there(
     keys = blocks.keys_of("a", 0, 8)
     whole = blocks.contents_of(keys, 2 * BLOCK)
     assert ranks[0].put(keys, [each[:BLOCK] for each in whole]) == 8
-    until("it was sent", lambda: part_of_status(node)["writing_bytes"] == 0)
+    until("it was sent", lambda: part_of_status(node, SIM)["writing_bytes"] == 0)
     assert not any(host.exists(keys))
     assert ranks[1].put(keys, [each[BLOCK:] for each in whole]) == 8
     until_in_dram(host, keys)
@@ -181,7 +188,7 @@ def test_a_part_from_before_a_removal_is_never_joined_with_later_ones(start_node
     keys = blocks.keys_of("a", 0, 8)
     old, new = blocks.contents_of(keys, 2 * BLOCK, salt=1), blocks.contents_of(keys, 2 * BLOCK)
     assert ranks[0].put(keys, [each[:BLOCK] for each in old]) == 8
-    until("its parts are in DRAM", lambda: part_of_status(node)["counters"]["written"] == 8)
+    until("its parts are in DRAM", lambda: part_of_status(node, SIM)["counters"]["written"] == 8)
     host.remove(keys)
     assert not any(ranks[0].exists(keys))
     assert ranks[1].put(keys, [each[BLOCK:] for each in new]) == 8
@@ -192,6 +199,7 @@ def test_a_part_from_before_a_removal_is_never_joined_with_later_ones(start_node
     assert read(host, keys, 2 * BLOCK) == 8
 
 
+@pytest.mark.on_device
 @pytest.mark.sanitizer
 @pytest.mark.parametrize("where", ["device", "host"])
 @pytest.mark.parametrize("how", ["remove", "clear"])
@@ -212,6 +220,7 @@ def test_what_is_removed_on_one_side_is_gone_on_the_other(
     assert bring_up(device, keys) == 0
 
 
+@pytest.mark.on_device
 def test_a_removal_right_behind_a_put_leaves_nothing(start_node: StartNode, attach: Attach) -> None:
     node = start_node(*gpu())
     device, host = attach(node, "i", block=BLOCK, device=DEVICE), attach(node, "i", block=BLOCK)
@@ -226,6 +235,7 @@ def test_a_removal_right_behind_a_put_leaves_nothing(start_node: StartNode, atta
         assert not any(host.exists(keys)), round_
 
 
+@pytest.mark.on_device
 def test_an_operator_clears_both(start_node: StartNode, attach: Attach) -> None:
     node = start_node(*gpu())
     device, host = attach(node, "i", block=BLOCK, device=DEVICE), attach(node, "i", block=BLOCK)
@@ -239,6 +249,7 @@ def test_an_operator_clears_both(start_node: StartNode, attach: Attach) -> None:
     assert unknown.returncode != 0 and "no instance" in unknown.stderr
 
 
+@pytest.mark.on_device
 @pytest.mark.sanitizer
 def test_blocks_of_a_device_outlive_workers(start_node: StartNode, attach: Attach) -> None:
     node = start_node(*gpu("gpu.ingest=none"))
@@ -255,8 +266,9 @@ def test_blocks_of_a_device_outlive_workers(start_node: StartNode, attach: Attac
         assert read(again, keys) == 64
 
 
+@pytest.mark.on_device
 def test_a_worker_dies_with_writes_and_loads_under_way(start_node: StartNode, attach: Attach) -> None:
-    node = start_node(*gpu(capacity="8MiB"))
+    node = start_node(*gpu(capacity="32MiB"))
     device, host = attach(node, "i", block=BLOCK, device=DEVICE), attach(node, "i", block=BLOCK)
     for round_ in range(6):
         keys = blocks.keys_of(f"r{round_}", 0, 40)
@@ -273,6 +285,7 @@ def test_a_worker_dies_with_writes_and_loads_under_way(start_node: StartNode, at
                 read(host, some)
 
 
+@pytest.mark.on_device
 def test_a_client_that_dies_leaves_the_device_usable(start_node: StartNode, attach: Attach) -> None:
     node = start_node(*gpu("gpu.quarantine=1s", "gpu.ingest=none", capacity="8MiB"))
     session = attach(node, "i", block=BLOCK, device=DEVICE)
@@ -297,7 +310,7 @@ def test_a_client_that_dies_leaves_the_device_usable(start_node: StartNode, atta
 def test_a_failed_device_is_away_and_its_engines_use_dram(start_node: StartNode, attach: Attach) -> None:
     node = start_node(*gpu(devices='["sim:0,fail=3"]'))
     node.allowed_errors.append("a device failed")
-    device, host = attach(node, "i", block=BLOCK, device=DEVICE), attach(node, "i", block=BLOCK)
+    device, host = attach(node, "i", block=BLOCK, device=SIM), attach(node, "i", block=BLOCK)
     for number in range(6):  # its third copy down fails
         keys = blocks.keys_of("a", number, 1)
         try:
@@ -306,14 +319,14 @@ def test_a_failed_device_is_away_and_its_engines_use_dram(start_node: StartNode,
             break
 
         def ended(sent: list[bytes] = keys) -> bool:
-            return part_of_status(node)["state"] == "away" or any(host.exists(sent))
+            return part_of_status(node, SIM)["state"] == "away" or any(host.exists(sent))
 
         until("it was sent", ended)
-    until("the tier is away", lambda: part_of_status(node)["state"] == "away")
+    until("the tier is away", lambda: part_of_status(node, SIM)["state"] == "away")
     with pytest.raises(cenote.CenoteError, match="device"):
         put(device, blocks.keys_of("b", 0, 1))
     with pytest.raises(cenote.Closed, match="away"):
-        attach(node, "i", block=BLOCK, device=DEVICE)
+        attach(node, "i", block=BLOCK, device=SIM)
     keys = blocks.keys_of("c", 0, 16)
     put(host, keys)
     assert read(host, keys) == 16
@@ -323,10 +336,10 @@ def test_a_failed_device_is_away_and_its_engines_use_dram(start_node: StartNode,
 def test_a_lost_completion_is_noticed(start_node: StartNode, attach: Attach) -> None:
     node = start_node(*gpu(devices='["sim:0,lose=1"]'))
     node.allowed_errors.append("a device failed")
-    device, host = attach(node, "i", block=BLOCK, device=DEVICE), attach(node, "i", block=BLOCK)
+    device, host = attach(node, "i", block=BLOCK, device=SIM), attach(node, "i", block=BLOCK)
     keys = blocks.keys_of("a", 0, 8)
     put(device, keys[:1])
-    until("the tier is away", lambda: part_of_status(node)["state"] == "away", limit=30)
+    until("the tier is away", lambda: part_of_status(node, SIM)["state"] == "away", limit=30)
     put(host, keys)  # also the one whose copy never ends, in other memory
     assert read(host, keys) == 8
 
@@ -335,20 +348,21 @@ def test_a_driver_that_does_not_return_stops_nobody_else(start_node: StartNode, 
     node = start_node(*gpu(devices='["sim:0,hang=1"]'))
     node.allowed_errors.append("a device failed")
     worker = node.worker_pid
-    device, host = attach(node, "i", block=BLOCK, device=DEVICE), attach(node, "i", block=BLOCK)
+    device, host = attach(node, "i", block=BLOCK, device=SIM), attach(node, "i", block=BLOCK)
     keys = blocks.keys_of("a", 0, 16)
     put(device, keys[:8])
-    until("the copy is begun", lambda: part_of_status(node)["under_way"] > 0)
+    until("the copy is begun", lambda: part_of_status(node, SIM)["under_way"] > 0)
     put(host, keys[8:])
     assert read(host, keys[8:]) == 8
     assert read(device, keys[:8]) == 8
-    until("the tier is away", lambda: part_of_status(node)["state"] == "away", limit=30)
+    until("the tier is away", lambda: part_of_status(node, SIM)["state"] == "away", limit=30)
     put(host, keys[:8])  # whose copies never end, in other memory
     assert read(host, keys) == 16
     assert host.remove(keys) == 16
     assert node.worker_pid == worker
 
 
+@pytest.mark.on_device
 def test_what_dram_lost_is_written_again_before_it_leaves_the_device(start_node: StartNode, attach: Attach) -> None:
     node = start_node(*gpu(capacity="4MiB"), capacity="8MiB")
     device, host = attach(node, "i", block=BLOCK, device=DEVICE), attach(node, "i", block=BLOCK)
@@ -369,7 +383,7 @@ def test_what_dram_lost_is_written_again_before_it_leaves_the_device(start_node:
 def test_a_capacity_above_the_devices_memory_costs_puts_and_no_more(start_node: StartNode, attach: Attach) -> None:
     node = start_node(*gpu(devices='["sim:0,mib=6"]', capacity="64MiB"))
     node.allowed_errors.append("no memory for a slab")
-    device = attach(node, "i", block=BLOCK, device=DEVICE)
+    device = attach(node, "i", block=BLOCK, device=SIM)
     stored = 0
     for number in range(40):
         try:
@@ -378,7 +392,7 @@ def test_a_capacity_above_the_devices_memory_costs_puts_and_no_more(start_node: 
         except cenote.CenoteError as why:
             assert why.code == "no_space"
     assert stored >= 64
-    assert part_of_status(node)["assigned"] <= 6 << 20
+    assert part_of_status(node, SIM)["assigned"] <= 6 << 20
     read(device, blocks.keys_of("a", 0, 8))
 
 
@@ -398,17 +412,18 @@ def test_what_cannot_be_is_refused_by_name(start_node: StartNode, attach: Attach
     with pytest.raises(cenote.Unsupported, match="no blocks on sim:7; it has on sim:0"):
         attach(node, "i", block=BLOCK, device="sim:7")
     with pytest.raises(cenote.InvalidArgument, match="there is no part 3"):
-        attach(node, "i", groups={"default": {"parts": {"a": BLOCK, "b": BLOCK}}}, device=DEVICE, part=3)
+        attach(node, "i", groups={"default": {"parts": {"a": BLOCK, "b": BLOCK}}}, device=SIM, part=3)
     with pytest.raises(cenote.InvalidArgument, match="is no device"):
         attach(node, "i", block=BLOCK, device="gpu7")
     attach(node, "i", block=BLOCK)
     with pytest.raises(cenote.SpecMismatch):
-        attach(node, "i", block=2 * BLOCK, device=DEVICE)
+        attach(node, "i", block=2 * BLOCK, device=SIM)
     plain = start_node()
     with pytest.raises(cenote.Unsupported, match=r"gpu\.devices"):
-        attach(plain, "i", block=BLOCK, device=DEVICE)
+        attach(plain, "i", block=BLOCK, device=SIM)
 
 
+@pytest.mark.on_device
 def test_two_nodes_have_pools_of_their_own_on_one_device(start_node: StartNode, attach: Attach) -> None:
     nodes = [start_node(*gpu()), start_node(*gpu())]
     keys = blocks.keys_of("a", 0, 8)
@@ -420,6 +435,7 @@ def test_two_nodes_have_pools_of_their_own_on_one_device(start_node: StartNode, 
     assert read(sessions[0], keys) == 8
 
 
+@pytest.mark.on_device
 def test_instances_do_not_see_each_other(start_node: StartNode, attach: Attach) -> None:
     node = start_node(*gpu())
     one, two = attach(node, "one", block=BLOCK, device=DEVICE), attach(node, "two", block=BLOCK, device=DEVICE)

@@ -1,11 +1,13 @@
 """The tier that a test is about: DRAM, or memory of a device with DRAM below.
 
 A test with `@both_tiers` runs on each. `start_node` gives the tier the capacity that the test asks for, clients of the
-node attach to it, and the node's figures of instances, groups and blocks are the tier's.
+node attach to it, and the node's figures of instances, groups and blocks are the tier's. The device is the simulated
+one, or $CENOTE_TEST_DEVICE: `pytest -m on_device` then runs all that a real one can be asked for.
 """
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from typing import Any
 
@@ -13,9 +15,13 @@ import numpy as np
 import pytest
 from cenote import copying
 
-DEVICE = "sim:0"
+DEVICE = os.environ.get("CENOTE_TEST_DEVICE", "sim:0").replace("GPU-", "cuda:GPU-").replace("cuda:cuda:", "cuda:")
 
-both_tiers = pytest.mark.parametrize("tier", [None, DEVICE], ids=["dram", "device"], indirect=True)
+both_tiers = pytest.mark.parametrize(
+    "tier",
+    [pytest.param(None, id="dram"), pytest.param(DEVICE, id="device", marks=pytest.mark.on_device)],
+    indirect=True,
+)
 
 
 def sets_of(device: str | None, capacity: str) -> tuple[str, ...]:
