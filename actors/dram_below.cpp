@@ -1,9 +1,9 @@
 #include "actors/dram_below.hpp"
 
-#include <algorithm>
 #include <utility>
 
 #include "actors/promise_guard.hpp"
+#include "config/logging.hpp"
 
 namespace cenote {
 
