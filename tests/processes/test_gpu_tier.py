@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import signal
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -12,7 +10,7 @@ import blocks
 import cenote
 import numpy as np
 import pytest
-from conftest import StartNode, make_spec
+from conftest import StartAgent, StartNode
 from node import Node, run_cenote, until
 from tier import DEVICE
 
@@ -286,22 +284,19 @@ def test_a_worker_dies_with_writes_and_loads_under_way(start_node: StartNode, at
 
 
 @pytest.mark.on_device
-def test_a_client_that_dies_leaves_the_device_usable(start_node: StartNode, attach: Attach) -> None:
+def test_a_client_that_dies_leaves_the_device_usable(
+    start_node: StartNode, attach: Attach, start_agent: StartAgent
+) -> None:
     node = start_node(*gpu("gpu.quarantine=1s", "gpu.ingest=none", capacity="8MiB"))
-    session = attach(node, "i", block=BLOCK, device=DEVICE)
-    keys = blocks.keys_of("a", 0, 16)
-    put(session, keys)
-    child = os.fork()
-    if child == 0:
-        try:
-            own = cenote.attach(make_spec("i", BLOCK), socket=str(node.socket), device=DEVICE)
-            own.acquire(keys)
-            own.reserve(blocks.keys_of("b", 0, 8))
-            os.kill(os.getpid(), signal.SIGKILL)
-        finally:
-            os._exit(1)
-    assert os.WTERMSIG(os.waitpid(child, 0)[1]) == signal.SIGKILL
-    until("its session is over", lambda: node.session_of(child) is None, limit=20)
+    node.device = DEVICE
+    session = attach(node, "i", block=BLOCK)
+    agent = start_agent(node)  # not a fork: a driver does not bear one
+    agent.call("attach", instance="i", block=BLOCK)
+    agent.call("put", label="a", count=16)
+    agent.call("pin", label="a", count=16)
+    agent.call("reserve", label="b", count=8)
+    agent.kill()
+    until("its session is over", lambda: node.session_of(agent.process.pid) is None, limit=20)
     for number in range(20):
         put(session, blocks.keys_of("c", 8 * number, 8))
     assert part_of_status(node)["evicted"] > 0

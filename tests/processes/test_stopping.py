@@ -17,6 +17,7 @@ import cenote
 import pytest
 from conftest import StartAgent, StartNode, make_spec
 from node import PATIENCE, AgentError, KiB, MiB, Node, is_alive, until
+from tier import both_tiers
 
 Attach = Callable[..., Any]
 BLOCK = 16 * KiB
@@ -174,6 +175,7 @@ def test_sigterm_before_the_worker_is_ready_is_no_accident(start_node: StartNode
 
 
 @pytest.mark.sanitizer
+@both_tiers
 def test_a_keeper_that_is_killed_takes_its_worker_along_and_clients_are_told(
     start_node: StartNode, start_agent: StartAgent
 ) -> None:
