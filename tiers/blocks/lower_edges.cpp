@@ -148,13 +148,13 @@ std::uint32_t lower_edges::write_oldest(pool& pool, std::uint32_t count, boot_ti
     // Where a tier loses blocks unsaid it is asked at last, which costs a look and no copy if it has this one.
     const bool is_asked = is_clean && has_room && state_.options.edges[*edge].may_forget;
     if (is_asked && pool.owner->pin_look != 0 && pool.owner->pins_seen != now) pins_.mark_pins(*pool.owner, now);
-    if (is_asked && pins_.is_stuck(home, ref, now)) {  // it could not go yet, and would be asked for again and again
-      order_.skip_victim(pool, *victim, now);
-    } else if (is_copy || (is_clean && !is_asked)) {
+    // It could not go yet, or a copy is being written already: looked at again later.
+    const bool waits = is_asked ? pins_.is_stuck(home, ref, now) : transfers_.is_moving(home, ref);
+    if (is_copy || (is_clean && !is_asked)) {
       order_.leave_order(pool, *victim, departure::evicted, now);
       order_.mark_written_back(pool, *victim, now);
       ++begun;
-    } else if (transfers_.is_moving(home, ref)) {  // a copy is being written already: looked at again later
+    } else if (waits) {
       order_.skip_victim(pool, *victim, now);
     } else if (has_room) {
       order_.leave_order(pool, *victim, departure::evicted, now);
