@@ -100,14 +100,14 @@ gpu::guest_hooks dram_below::hooks() {
           .copy =
               [this, tell = teller()](gpu::copy_way way, std::vector<copy_run> runs,
                                       std::vector<std::span<std::byte>> slabs, gpu::copies::then ended) {
-                auto told = [this, tell, ended = std::move(ended)](const gpu::copy_end& end) {
-                  tell([this, ended, end] {
-                    note(end);
+                auto told = [this, tell, way, ended = std::move(ended)](const gpu::copy_end& end) {
+                  tell([this, way, ended, end] {
+                    note(way, end);
                     ended(end);
                   });
                 };
                 if (options_.copies != nullptr)
-                  options_.copies->begin(way, std::move(runs), std::move(slabs), std::move(told));
+                  options_.copies->begin(way, std::move(runs), std::move(slabs), told);
                 else
                   own_copies_->begin(way, runs, slabs, std::move(told));
               },
@@ -127,9 +127,9 @@ void dram_below::take_place(blocks::edge_number edge) {
 }
 
 /// The first of a series: a device that refuses all would fill the log.
-void dram_below::note(const gpu::copy_end& end) {
+void dram_below::note(gpu::copy_way way, const gpu::copy_end& end) {
   const bool is_done = end.how == gpu::copy_end::kind::done;
-  if (std::exchange(copies_go_well_, is_done) && !is_done)
+  if (std::exchange(copies_go_well_.at(static_cast<std::size_t>(way)), is_done) && !is_done)
     log_warn(logger("gpu"), "blocks were not copied between a device and DRAM",
              {{"device", options_.device}, {"reason", end.why}});
 }

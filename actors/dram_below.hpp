@@ -1,6 +1,7 @@
 // The tier below a device's tier: DRAM, reached as a guest of its tier.
 #pragma once
 
+#include <array>
 #include <chrono>
 #include <cstdint>
 #include <functional>
@@ -54,7 +55,7 @@ class dram_below final : public dram_below_actor::base {
   [[nodiscard]] caf::result<outcome> forget(const std::vector<blocks::removal>& removals);
   [[nodiscard]] caf::result<outcome> pass_on(const removals_ptr& removals);
   void tick();
-  void note(const gpu::copy_end& end);
+  void note(gpu::copy_way way, const gpu::copy_end& end);
   void say_lost(const std::string& why);
   [[nodiscard]] gpu::guest_hooks hooks();
   /// Runs things in this actor's context; from any thread, and not at all once it has ended.
@@ -65,7 +66,7 @@ class dram_below final : public dram_below_actor::base {
   std::unique_ptr<guest_room> room_;
   std::unique_ptr<gpu::copies> own_copies_;  ///< without a thread for them
   std::unique_ptr<gpu::dram_guest> guest_;
-  bool copies_go_well_ = true;
+  std::array<bool, 2> copies_go_well_{true, true};  ///< by way
   dram_tier_actor above_;
   blocks::edge_number edge_ = 0;
   std::optional<std::chrono::steady_clock::time_point> drained_at_;  ///< nothing: it was said

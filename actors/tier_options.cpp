@@ -65,7 +65,7 @@ blocks::life_options life_options_of(const config::node_config& config) {
   rlimit open_files{};
   ::getrlimit(RLIMIT_NOFILE, &open_files);
   options.comfortable = static_cast<std::uint32_t>(
-      std::min<rlim_t>(open_files.rlim_cur / (descriptors + devices * of_a_device), 1U << 16));
+      std::clamp<rlim_t>(open_files.rlim_cur / (descriptors + devices * of_a_device), 1, 1U << 16));
   return options;
 }
 

@@ -108,7 +108,7 @@ result<void> device_host::open(std::vector<local::registry_entry>& entries) {
   if (!opened) return std::unexpected(opened.error());
   device_ = std::move(*opened);
   needs_.copies.open(device_, [name = device_name_](const error& why) {
-    log_warn(logger("gpu"), "a device does not take DRAM's memory: its copies go through its driver's stage",
+    log_warn(logger("gpu"), "a device does not take some of DRAM's memory: copies there go through its driver's stage",
              {{"device", name}, {"reason", why.describe()}});
   });
   auto what_was = traces_of(entries);

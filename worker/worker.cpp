@@ -506,7 +506,8 @@ class worker {
   }
 
   int drain(bool keeper_is_dead) {
-    const watchdog limit(config_->node.drain_timeout + std::chrono::seconds(2));
+    const watchdog limit(config_->node.drain_timeout + std::chrono::seconds(2) +
+                         device_count() * gpu::copy_thread::patience);
     if (http_) http_->stop();  // its pages ask the server
     if (cluster_) cluster_->leave();
     server_->drain(keeper_is_dead);

@@ -12,27 +12,28 @@ namespace cenote::blocks {
 
 using memory::block_ref;
 
-/// Makes room within a quota for one block more.
-allocation allocator::keep_within(account& payer, pool& pool, boot_time now) {
+/// Makes room within a quota for one block more. A put waits for blocks of the account that are on their way down: they
+/// can go then. A load does not: all others from its tier would wait with it.
+allocation allocator::keep_within(account& payer, pool& pool, boot_time now, bool is_put) {
   const std::uint64_t quota = payer.given.quota;
   if (quota == 0 || payer.used + pool.stride <= quota) return allocation::ok;
   if (pool.stride > quota) return allocation::no_space;
   const std::uint64_t before = payer.used;
   if (evictor_.evict_from_account(payer, pool, payer.used + pool.stride - quota, now)) return allocation::ok;
-  // A quota that was lowered by far is worked off in steps; a transfer that ends makes its block evictable.
-  const bool goes_on = (payer.used > quota && payer.used < before) || is_moving_for(payer);
+  // A quota that was lowered by far is worked off in steps.
+  const bool goes_on = (payer.used > quota && payer.used < before) || (is_put && is_writing_for(payer));
   return goes_on ? allocation::wait : allocation::no_space;
 }
 
-bool allocator::is_moving_for(const account& payer) const noexcept {
+bool allocator::is_writing_for(const account& payer) const noexcept {
   return std::ranges::any_of(state_.instances, [&](const auto& each) {
-    return each.second->moving > 0 && each.second->payer->pays_into(payer);
+    return each.second->writing > 0 && each.second->payer->pays_into(payer);
   });
 }
 
-allocation allocator::allocate(pool& pool, block_ref& ref, std::uint32_t more, boot_time now) {
+allocation allocator::allocate(pool& pool, block_ref& ref, std::uint32_t more, boot_time now, bool is_put) {
   for (account* payer = pool.owner->payer; payer != nullptr; payer = payer->parent) {
-    const allocation within = keep_within(*payer, pool, now);
+    const allocation within = keep_within(*payer, pool, now, is_put);
     if (within != allocation::ok) return within;
   }
   if (pool.free.empty()) {
@@ -53,7 +54,7 @@ allocation allocator::allocate(pool& pool, block_ref& ref, std::uint32_t more, b
 /// Eviction runs ahead of puts; this counts when it did not.
 allocation allocator::allocate_for_put(pool& pool, block_ref& ref, std::uint32_t more, boot_time now) {
   if (pool.free.empty() && pool.slabs_asked == 0 && !space_.slab_fits(pool)) ++state_.counters.put_waits;
-  return allocate(pool, ref, more, now);
+  return allocate(pool, ref, more, now, true);
 }
 
 allocation allocator::find_room(pool& into, std::uint32_t more, boot_time now) {

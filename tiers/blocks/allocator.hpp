@@ -25,12 +25,12 @@ class allocator {
         space_(space),
         moves_(moves) {}
 
-  allocation allocate(pool& pool, memory::block_ref& ref, std::uint32_t more, boot_time now);
+  allocation allocate(pool& pool, memory::block_ref& ref, std::uint32_t more, boot_time now, bool is_put = false);
   allocation allocate_for_put(pool& pool, memory::block_ref& ref, std::uint32_t more, boot_time now);
 
  private:
-  allocation keep_within(account& payer, pool& pool, boot_time now);
-  [[nodiscard]] bool is_moving_for(const account& payer) const noexcept;
+  allocation keep_within(account& payer, pool& pool, boot_time now, bool is_put);
+  [[nodiscard]] bool is_writing_for(const account& payer) const noexcept;
   allocation find_room(pool& into, std::uint32_t more, boot_time now);
 
   state& state_;

@@ -201,7 +201,7 @@ void lower_edges::finish_write(const moving_block& moved, std::uint32_t number, 
   }
   const std::uint8_t flag = block_record::flag_of(moved.edge);
   if (outcome.what != transfer_result::done && state_.options.edges[moved.edge].may_forget)
-    forget_copy(home, moved.ref, flag);  // it was asked once more, and has it no longer
+    forget_copy(home, moved.ref, flag);  // whether it has it still is not known
   if (outcome.what == transfer_result::done) {
     state_.counters.demoted += (record.flags & flag) == 0 ? 1 : 0;
     memory::shared_set_bits(record.flags, flag, "finish_write.below"_point);

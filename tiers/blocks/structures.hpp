@@ -110,7 +110,7 @@ struct instance {
   };
   std::unordered_map<std::uint64_t, charge> charges;  ///< by block
   std::vector<memory::block_ref> zombies;
-  std::size_t moving = 0;      ///< blocks on their way to a tier below or from there
+  std::size_t writing = 0;     ///< blocks on their way to a tier below
   std::uint32_t pin_look = 0;  ///< the number of the last look at all pins; see slab::pin_marks
   boot_time pins_seen{};       ///< … when it was
   boot_time zombies_seen{};

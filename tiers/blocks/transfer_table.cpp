@@ -29,7 +29,7 @@ std::uint64_t transfer_table::begin_moving(std::uint32_t record, moving_block wh
   if (what.serial == 0) what.serial = next_serial_++;
   (what.up ? loading_ : writing_)[what.edge] += what.stride;
   if (what.leaves) leaving_bytes_ += what.stride;
-  ++what.owner->moving;
+  if (!what.up) ++what.owner->writing;
   moving_record_.emplace(what.serial, record);
   moving_.emplace(record, what);
   return what.serial;
@@ -42,7 +42,7 @@ std::optional<std::pair<std::uint32_t, moving_block>> transfer_table::take_movin
   const moving_block& what = moved.second;
   (what.up ? loading_ : writing_)[what.edge] -= what.stride;
   if (what.leaves) leaving_bytes_ -= what.stride;
-  --what.owner->moving;
+  if (!what.up) --what.owner->writing;
   moving_.erase(found->second);
   moving_record_.erase(found);
   return moved;

@@ -35,7 +35,7 @@ class copies final {
  public:
   /// Called once, on a thread of the device or within begin().
   using then = std::function<void(copy_end)>;
-  /// Called once: the device does not take host memory; copies go through its driver's stage.
+  /// Called once: the device did not take some host memory; copies go through its driver's stage there.
   using staged = std::function<void(const error&)>;
 
   static constexpr std::chrono::seconds patience{1};  ///< at the end, for each stream

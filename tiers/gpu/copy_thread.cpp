@@ -42,7 +42,13 @@ void copy_thread::run(const std::shared_ptr<state>& shared) {
   for (;;) {
     shared->changed.wait(lock, [&] { return shared->stop || !shared->tasks.empty() || shared->may_register(); });
     if (shared->stop) break;
-    std::function<void(state&)> task = [](state& mine) { mine.work->register_one(); };
+    std::function<void(state&)> task = [](state& mine) {
+      try {
+        mine.work->register_one();
+      } catch (const std::exception&) {
+        // Out of memory: what is not registered is copied through a stage.
+      }
+    };
     if (!shared->tasks.empty()) {
       task = std::move(shared->tasks.front());
       shared->tasks.pop_front();
@@ -66,7 +72,7 @@ void copy_thread::open(std::shared_ptr<device> on, copies::staged told) {
 }
 
 void copy_thread::begin(copy_way way, std::vector<copy_run> runs, std::vector<std::span<std::byte>> slabs,
-                        copies::then ended) {
+                        const copies::then& ended) {
   const bool is_open = post([way, runs = std::move(runs), slabs = std::move(slabs), ended](state& mine) {
     if (!mine.work) return ended({copy_end::kind::refused, "no device is open"});
     try {
@@ -84,11 +90,10 @@ void copy_thread::forget(std::span<std::byte> memory) {
     if (!thread_.joinable()) return;
   }
   const auto done = std::make_shared<std::atomic<bool>>(false);
-  const bool is_open = post([memory, done](state& mine) {
+  (void)post([memory, done](state& mine) {
     if (mine.work) mine.work->forget(memory);
     done->store(true, std::memory_order_release);
   });
-  if (!is_open) return;
   std::unique_lock lock(shared_->mutex);
   const auto is_over = [&] { return done->load(std::memory_order_acquire) || shared_->hangs || shared_->has_ended; };
   if (!shared_->changed.wait_for(lock, patience, is_over)) shared_->hangs = true;

@@ -26,9 +26,10 @@ class copy_thread final {
 
   /// From now on copies are this device's. `told` is called on the thread.
   void open(std::shared_ptr<device> on, copies::staged told = {});
-  /// See copies::begin(). Before open() and after close() they are refused; slabs are registered when nothing is to be
-  /// copied.
-  void begin(copy_way way, std::vector<copy_run> runs, std::vector<std::span<std::byte>> slabs, copies::then ended);
+  /// See copies::begin(). Before open() and after close() they are refused; slabs are registered when no copy
+  /// waits to be begun.
+  void begin(copy_way way, std::vector<copy_run> runs, std::vector<std::span<std::byte>> slabs,
+             const copies::then& ended);
   /// See copies::forget(). Waits until the driver has let go of the memory, `patience` at most.
   void forget(std::span<std::byte> memory);
   /// Lets go of the device; of what was not begun yet nobody hears. Waits `patience` at most for a driver that does not

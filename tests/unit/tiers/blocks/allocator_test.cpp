@@ -115,6 +115,27 @@ BOOST_AUTO_TEST_CASE(an_account_at_its_quota_makes_room_within_its_own_blocks) {
   BOOST_TEST(find(in, 1).has_value());
 }
 
+BOOST_AUTO_TEST_CASE(a_put_waits_for_a_quota_while_a_block_of_its_account_is_written_and_a_load_does_not) {
+  of.all.options.capacity *= 2;
+  instance& bounded = add("bounded", "bounded");
+  const block_ref own = present(bounded, 2);
+  const auto put = [&] { return of.allocate.allocate_for_put(pool_in(bounded), ref, 1, now); };
+  const auto begin = [&](instance& owner, block_ref moving, bool up) {
+    return of.transfers.begin_moving(record_of(owner, moving),
+                                     {.owner = &owner, .ref = moving, .stride = block, .up = up});
+  };
+  const auto others = begin(in, present(in, 1), false);
+  const auto coming = begin(bounded, own, true);
+  BOOST_TEST((put() == allocation::no_space));
+  (void)of.transfers.take_moving(coming);
+  const auto going = begin(bounded, own, false);
+  BOOST_TEST((put() == allocation::wait));
+  BOOST_TEST((take(bounded) == allocation::no_space));
+  (void)of.transfers.take_moving(going);
+  (void)of.transfers.take_moving(others);
+  BOOST_TEST(bounded.writing == 0U);
+}
+
 BOOST_AUTO_TEST_CASE(a_quota_smaller_than_a_block_refuses_at_once) {
   of.all.options.capacity *= 2;
   instance& tiny = add("tiny", "tiny");
