@@ -90,6 +90,7 @@ def start(start_node: StartNode, public: Path, tmp_path: Path, *sets: str) -> No
         "limits.sessions_per_uid=64",
         "session.reserve_timeout=1s",
         "instances.idle=2s",
+        "gpu.quarantine=1s",  # noise in a session's memory may say that a device writes for it
         "groups.hostile.quota=16MiB",
         "limits.open_groups=true",
         *sets,
