@@ -102,25 +102,18 @@ class watchdog {
   std::thread thread_;
 };
 
-/// Tells all of them of memory; empty hooks where none wants to hear.
-blocks::transfer_hooks all_of(std::vector<blocks::transfer_hooks> each) {
-  blocks::transfer_hooks made;
-  const auto all = std::make_shared<const std::vector<blocks::transfer_hooks>>(std::move(each));
-  if (std::ranges::any_of(*all, [](const auto& one) { return one.pin != nullptr; })) {
-    made.pin = [all](std::span<std::byte> memory) {
-      for (const auto& one : *all) {
-        if (one.pin) one.pin(memory);
-      }
-    };
+using memory_hook = std::function<void(std::span<std::byte>)>;
+
+/// Tells all who want to hear `which`; empty where nobody does.
+memory_hook all_of(const std::vector<blocks::transfer_hooks>& each, memory_hook blocks::transfer_hooks::*which) {
+  std::vector<memory_hook> all;
+  for (const blocks::transfer_hooks& one : each) {
+    if (one.*which) all.push_back(one.*which);
   }
-  if (std::ranges::any_of(*all, [](const auto& one) { return one.unpin != nullptr; })) {
-    made.unpin = [all](std::span<std::byte> memory) {
-      for (const auto& one : *all) {
-        if (one.unpin) one.unpin(memory);
-      }
-    };
-  }
-  return made;
+  if (all.empty()) return {};
+  return [all = std::move(all)](std::span<std::byte> memory) {
+    for (const memory_hook& one : all) one(memory);
+  };
 }
 
 /// Everything that runs, in the order in which it must be destroyed (last member first).
@@ -419,13 +412,16 @@ class worker {
     for (const auto& each : lower_) hooks.push_back(each->hooks());
     for (const auto& each : copy_threads_)
       hooks.push_back({.pin = {}, .unpin = [to = each.get()](std::span<std::byte> memory) { to->forget(memory); }});
+    blocks::transfer_hooks all;
+    all.pin = all_of(hooks, &blocks::transfer_hooks::pin);
+    all.unpin = all_of(hooks, &blocks::transfer_hooks::unpin);
     auto kept = slabs_kept_by(keeper_);
     provisioner_ = std::make_unique<blocks::provisioner>(
         options, std::move(kept.keep), std::move(kept.drop),
         [this](blocks::slab_outcome outcome) {
           caf::anon_send(tiers_.top, slab_atom_v, std::make_shared<blocks::slab_outcome>(std::move(outcome)));
         },
-        all_of(std::move(hooks)), std::move(kept.forget));
+        std::move(all), std::move(kept.forget));
   }
 
   void make_instance_maker(blocks::instance_number next) {

@@ -25,10 +25,13 @@ class allocator {
         space_(space),
         moves_(moves) {}
 
-  allocation allocate(pool& pool, memory::block_ref& ref, std::uint32_t more, boot_time now, bool is_put = false);
+  allocation allocate(pool& pool, memory::block_ref& ref, std::uint32_t more, boot_time now) {
+    return allocate(pool, ref, more, now, false);
+  }
   allocation allocate_for_put(pool& pool, memory::block_ref& ref, std::uint32_t more, boot_time now);
 
  private:
+  allocation allocate(pool& pool, memory::block_ref& ref, std::uint32_t more, boot_time now, bool is_put);
   allocation keep_within(account& payer, pool& pool, boot_time now, bool is_put);
   [[nodiscard]] bool is_writing_for(const account& payer) const noexcept;
   allocation find_room(pool& into, std::uint32_t more, boot_time now);

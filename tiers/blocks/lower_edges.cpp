@@ -200,8 +200,6 @@ void lower_edges::finish_write(const moving_block& moved, std::uint32_t number, 
     return;
   }
   const std::uint8_t flag = block_record::flag_of(moved.edge);
-  if (outcome.what != transfer_result::done && state_.options.edges[moved.edge].may_forget)
-    forget_copy(home, moved.ref, flag);  // whether it has it still is not known
   if (outcome.what == transfer_result::done) {
     state_.counters.demoted += (record.flags & flag) == 0 ? 1 : 0;
     memory::shared_set_bits(record.flags, flag, "finish_write.below"_point);
@@ -211,6 +209,8 @@ void lower_edges::finish_write(const moving_block& moved, std::uint32_t number, 
       else
         order_.change_kind(from, number, block_kind::copy, now);
     }
+  } else if (state_.options.edges[moved.edge].may_forget) {
+    forget_copy(home, moved.ref, flag);  // whether it has it still is not known
   }
   if (!moved.leaves) {
     pins_.note_loose(from, number);
