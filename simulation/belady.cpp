@@ -44,12 +44,12 @@ std::optional<std::uint32_t> position_set::largest() const noexcept {
 belady::belady(std::span<const std::uint32_t> next_use, std::uint32_t capacity)
     : next_use_(next_use),
       capacity_(capacity),
-      awaited_(static_cast<std::uint32_t>(next_use.size())),
+      future_uses_(static_cast<std::uint32_t>(next_use.size())),
       block_at_(next_use.size(), eviction::block_links::none) {}
 
 bool belady::should_admit(std::uint64_t /*id*/, std::uint32_t /*now*/) {
   const std::uint32_t next = next_use_[position_];
-  const bool farther = size_ >= capacity_ && unused_.empty() && next > awaited_.largest().value_or(never);
+  const bool farther = size_ >= capacity_ && unused_.empty() && next > future_uses_.largest().value_or(never);
   if (next != never && !farther) return true;
   ++position_;
   return false;
@@ -72,7 +72,7 @@ void belady::forget(std::uint32_t block) {
 
 std::optional<std::uint32_t> belady::victim() {
   if (!unused_.empty()) return unused_.back();
-  const auto farthest = awaited_.largest();
+  const auto farthest = future_uses_.largest();
   if (!farthest) return std::nullopt;
   return block_at_[*farthest];
 }
@@ -80,7 +80,7 @@ std::optional<std::uint32_t> belady::victim() {
 void belady::place(std::uint32_t block, std::uint32_t next) {
   next_.make(block) = next;
   if (next != never) {
-    awaited_.insert(next);
+    future_uses_.insert(next);
     block_at_[next] = block;
   } else {
     unused_at_.make(block) = static_cast<std::uint32_t>(unused_.size());
@@ -90,7 +90,7 @@ void belady::place(std::uint32_t block, std::uint32_t next) {
 
 void belady::displace(std::uint32_t block) {
   if (const std::uint32_t next = next_[block]; next != never) {
-    awaited_.erase(next);
+    future_uses_.erase(next);
     return;
   }
   const std::uint32_t last = unused_.back();

@@ -19,7 +19,7 @@ class position_set {
 };
 
 /// Evicts the block whose next use is farthest away, and does not admit one whose own is farther still, or never
-/// comes. It is told the future, so it runs in simulations only: every use or refused admission is the next position of
+/// comes. It knows the future, so it runs in simulations only: every use or refused admission is the next position of
 /// the stream.
 class belady final : public eviction::policy {
  public:
@@ -45,8 +45,8 @@ class belady final : public eviction::policy {
   std::uint32_t capacity_;
   std::uint32_t position_ = 0;
   std::uint32_t size_ = 0;
-  position_set awaited_;
-  std::vector<std::uint32_t> block_at_;           ///< who is used at a position
+  position_set future_uses_;
+  std::vector<std::uint32_t> block_at_;           ///< the block that is used at a position
   std::vector<std::uint32_t> unused_;             ///< blocks that are never used again; the first to go
   eviction::per_block<std::uint32_t> next_;       ///< of a block: its position, or never
   eviction::per_block<std::uint32_t> unused_at_;  ///< of a block that is never used again: its place in unused_

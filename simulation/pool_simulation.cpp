@@ -21,16 +21,16 @@ constexpr std::size_t routing_blocks = 2;
 /// blocks::bounded_order has it. Both know a block by its place.
 class pool_node {
  public:
-  result<void> open(const trace& trace, const node_pool& how) {
+  result<void> open(const trace& trace, const node_pool& options) {
     identities_ = trace.identities();
-    capacity_ = how.capacity;
-    most_copies_ = how.copies.value_or(1) * how.capacity;
-    links_.cover(std::min(trace.distinct(), how.capacity));
-    copy_links_.cover(std::min(trace.distinct(), how.capacity));
-    auto made = eviction::make_policy(how.policy, links_);
+    capacity_ = options.capacity;
+    most_copies_ = options.copies.value_or(1) * options.capacity;
+    links_.cover(std::min(trace.distinct(), options.capacity));
+    copy_links_.cover(std::min(trace.distinct(), options.capacity));
+    auto made = eviction::make_policy(options.policy, links_);
     if (!made) return std::unexpected(made.error());
     policy_ = std::move(*made);
-    policy_->resize(how.capacity);
+    policy_->resize(options.capacity);
     return {};
   }
 
@@ -61,11 +61,12 @@ class pool_node {
   void hold(std::uint32_t block) {
     if (const std::uint32_t place = places_.at(block); slots_[place].is_copy) copies_.move_to_front(place);
   }
-  /// What the policy does not want stays out, unless `anyway`. Blocks that are held go only where nothing else can.
-  template <class Held>
-  void insert(std::uint32_t block, bool is_copy, bool anyway, std::uint32_t now, Held&& is_held) {
+  /// Inserts a block that the policy admits, or any if `is_forced`. Blocks that are held go only where nothing else
+  /// can.
+  template <class Predicate>
+  void insert(std::uint32_t block, bool is_copy, bool is_forced, std::uint32_t now, Predicate&& is_held) {
     if (capacity_ == 0) return;
-    if (!policy_->should_admit(identities_[block], now) && !anyway) return;
+    if (!policy_->should_admit(identities_[block], now) && !is_forced) return;
     if (places_.size() == capacity_) evict(next_victim(now, is_held), now);
     const std::uint32_t place = take_place({block, is_copy});
     places_.emplace(block, place);
@@ -80,8 +81,8 @@ class pool_node {
     bool is_copy = false;
   };
 
-  template <class Held>
-  std::uint32_t next_victim(std::uint32_t now, Held& is_held) {
+  template <class Predicate>
+  std::uint32_t next_victim(std::uint32_t now, Predicate& is_held) {
     if (copies_.size() > most_copies_ && !is_held(slots_[copies_.back()].block)) return copies_.back();
     for (std::uint32_t looks = policy_->size(); looks > 0; --looks) {
       const std::uint32_t place = *policy_->victim();
@@ -97,14 +98,14 @@ class pool_node {
     free_.push_back(place);
     ++evictions_;
   }
-  std::uint32_t take_place(slot with) {
+  std::uint32_t take_place(slot content) {
     if (free_.empty()) {
-      slots_.push_back(with);
+      slots_.push_back(content);
       return static_cast<std::uint32_t>(slots_.size() - 1);
     }
     const std::uint32_t place = free_.back();
     free_.pop_back();
-    slots_[place] = with;
+    slots_[place] = content;
     return place;
   }
 
@@ -130,12 +131,12 @@ class serving_pool {
       : trace_(trace),
         nodes_(nodes),
         homes_(homes),
-        anyway_(nodes.size() > 1),
+        forces_inserts_(nodes.size() > 1),
         held_for_(trace.distinct()),
         position_(trace.distinct()) {}
 
   void serve(const trace::entry& request, std::uint32_t node, replay_order order) {
-    at_ = node;
+    local_ = node;
     now_ = request.time;
     ++request_;
     const auto blocks = trace_.blocks(request);
@@ -143,9 +144,9 @@ class serving_pool {
     const std::size_t lead = count_hits(blocks, request.tokens);
     count_locates(blocks);
     fetch(blocks.first(lead));
-    here().begin_request(blocks, trace_.ids(request), request.partial, now_);
-    some_.clear();
-    use_request(*this, blocks, lead, order == replay_order::reverse, here().order());
+    local_node().begin_request(blocks, trace_.ids(request), request.partial, now_);
+    selected_.clear();
+    use_request(*this, blocks, lead, order == replay_order::reverse, local_node().order());
     offer();
   }
   [[nodiscard]] pool_sums take_sums() {
@@ -156,111 +157,112 @@ class serving_pool {
     return sums_;
   }
 
-  // What use_request() asks for.
-  [[nodiscard]] bool holds(std::uint32_t block) { return here().holds(block); }
-  void refresh(std::uint32_t block) { here().refresh(block, now_); }
+  // The operations that use_request() needs.
+  [[nodiscard]] bool holds(std::uint32_t block) { return local_node().holds(block); }
+  void refresh(std::uint32_t block) { local_node().refresh(block, now_); }
   void use(std::uint32_t block) {
-    if (here().holds(block)) {
-      here().touch(block, now_);
+    if (local_node().holds(block)) {
+      local_node().touch(block, now_);
       ++sums_.all.stream_hits;
       return;
     }
-    const bool copy = homes_[block] != at_;
-    here().insert(block, copy, anyway_, now_, nothing_held);
-    if (copy) some_.push_back(block);
+    const bool copy = homes_[block] != local_;
+    local_node().insert(block, copy, forces_inserts_, now_, nothing_held);
+    if (copy) selected_.push_back(block);
   }
 
  private:
   static bool nothing_held(std::uint32_t /*block*/) { return false; }
 
-  pool_node& here() { return nodes_[at_]; }
+  pool_node& local_node() { return nodes_[local_]; }
   pool_node& home(std::uint32_t block) { return nodes_[homes_[block]]; }
 
-  /// How many blocks lead the request and are here or at home.
+  /// Counts the blocks that lead the request and are on its node or at home.
   std::size_t count_hits(std::span<const std::uint32_t> blocks, std::uint64_t tokens) {
     std::size_t local = 0;
-    while (local < blocks.size() && here().holds(blocks[local])) ++local;
+    while (local < blocks.size() && local_node().holds(blocks[local])) ++local;
     std::size_t lead = local;
-    while (lead < blocks.size() && (here().holds(blocks[lead]) || home(blocks[lead]).holds(blocks[lead]))) ++lead;
+    while (lead < blocks.size() && (local_node().holds(blocks[lead]) || home(blocks[lead]).holds(blocks[lead]))) ++lead;
     sums_.local_hits += local;
     sums_.local_tokens += std::min(local * trace::tokens_per_block, tokens);
     sums_.all.prefix_hits += lead;
     sums_.all.prefix_tokens += std::min(lead * trace::tokens_per_block, tokens);
     return lead;
   }
-  /// The homes of all blocks that are not here are asked: nobody knows before which are there.
+  /// Counts a message to each home of blocks that the request's node lacks: only the homes know which they have.
   void count_locates(std::span<const std::uint32_t> blocks) {
-    some_.clear();
+    selected_.clear();
     for (const std::uint32_t block : blocks) {
-      if (!here().holds(block) && homes_[block] != at_) some_.push_back(block);
+      if (!local_node().holds(block) && homes_[block] != local_) selected_.push_back(block);
     }
     for_each_home([&](auto&&...) { ++sums_.locates; });
   }
-  /// Brings the leading blocks here; those that are here stay meanwhile. At their homes that is a use.
+  /// Copies the leading blocks to the request's node; those that it has stay meanwhile. At their homes that is a use.
   void fetch(std::span<const std::uint32_t> leading) {
-    some_.clear();
+    selected_.clear();
     for (const std::uint32_t block : leading) {
       held_for_[block] = request_;
-      if (!here().holds(block)) {
-        some_.push_back(block);
+      if (!local_node().holds(block)) {
+        selected_.push_back(block);
       } else {
-        here().hold(block);
+        local_node().hold(block);
       }
     }
-    sums_.fetched += some_.size();
+    sums_.fetched += selected_.size();
     const auto is_held = [&](std::uint32_t block) { return held_for_[block] == request_; };
-    for (const std::uint32_t block : some_) here().insert(block, true, true, now_, is_held);
-    for_each_home([&](pool_node& at, std::span<const std::uint32_t> theirs) {
+    for (const std::uint32_t block : selected_) local_node().insert(block, true, true, now_, is_held);
+    for_each_home([&](pool_node& owner, std::span<const std::uint32_t> blocks) {
       ++sums_.fetches;
-      begin_at(at, theirs);
-      for (const std::uint32_t block : theirs | std::views::reverse) at.touch(block, now_);
+      begin_at(owner, blocks);
+      for (const std::uint32_t block : blocks | std::views::reverse) owner.touch(block, now_);
     });
   }
-  /// What was computed here and belongs elsewhere.
+  /// Offers computed blocks to their homes.
   void offer() {
-    for_each_home([&](pool_node& at, std::span<const std::uint32_t> theirs) {
+    for_each_home([&](pool_node& owner, std::span<const std::uint32_t> blocks) {
       ++sums_.offers;
-      begin_at(at, theirs);
+      begin_at(owner, blocks);
       const auto take = [&](std::uint32_t block) {
-        if (at.holds(block)) return;
-        at.insert(block, false, anyway_, now_, nothing_held);
-        ++sums_.hosted;
+        if (owner.holds(block)) return;
+        owner.insert(block, false, forces_inserts_, now_, nothing_held);
+        ++sums_.accepted;
       };
-      if (at.order() == eviction::touch_order::chain) {
-        std::ranges::for_each(theirs, take);
+      if (owner.order() == eviction::touch_order::chain) {
+        std::ranges::for_each(blocks, take);
       } else {
-        std::ranges::for_each(theirs | std::views::reverse, take);
+        std::ranges::for_each(blocks | std::views::reverse, take);
       }
     });
   }
-  /// Calls `what` with each home of `some_` and the blocks that belong there, head to tail.
-  template <class What>
-  void for_each_home(What&& what) {
-    std::ranges::sort(some_, {}, [&](std::uint32_t block) { return std::pair(homes_[block], position_[block]); });
-    for (auto first = some_.begin(); first != some_.end();) {
-      const auto last = std::find_if(first, some_.end(), [&](auto block) { return homes_[block] != homes_[*first]; });
-      what(home(*first), std::span<const std::uint32_t>(first, last));
+  /// Calls `visit` with each home of `selected_` and the blocks that belong there, head to tail.
+  template <class Visitor>
+  void for_each_home(Visitor&& visit) {
+    std::ranges::sort(selected_, {}, [&](std::uint32_t block) { return std::pair(homes_[block], position_[block]); });
+    for (auto first = selected_.begin(); first != selected_.end();) {
+      const auto last =
+          std::find_if(first, selected_.end(), [&](auto block) { return homes_[block] != homes_[*first]; });
+      visit(home(*first), std::span<const std::uint32_t>(first, last));
       first = last;
     }
   }
-  /// To a home its blocks of a request are a request.
-  void begin_at(pool_node& at, std::span<const std::uint32_t> theirs) {
+  /// Begins a request at a home: its blocks of a request are one to it.
+  void begin_at(pool_node& owner, std::span<const std::uint32_t> blocks) {
     ids_.clear();
-    for (const std::uint32_t block : theirs) ids_.push_back(trace_.identities()[block]);
-    at.begin_request(theirs, ids_, false, now_);
+    for (const std::uint32_t block : blocks) ids_.push_back(trace_.identities()[block]);
+    owner.begin_request(blocks, ids_, false, now_);
   }
 
   const trace& trace_;
   std::deque<pool_node>& nodes_;
   std::span<const std::uint32_t> homes_;
-  bool anyway_;  ///< as a node with a tier below does: what its policy does not want comes in all the same
+  bool forces_inserts_;  ///< as a node with a tier below: what its policy does not admit comes in all the same
   pool_sums sums_;
-  std::uint32_t at_ = 0;  ///< the request's node
+  std::uint32_t local_ = 0;  ///< the request's node
   std::uint32_t now_ = 0;
   std::uint32_t request_ = 0;
   std::vector<std::uint32_t> held_for_;  ///< by block: the request that it was last a hit of, from 1
   std::vector<std::uint32_t> position_;  ///< by block: in the request that last had it
-  std::vector<std::uint32_t> some_;      ///< blocks of this request
+  std::vector<std::uint32_t> selected_;  ///< blocks of this request
   std::vector<std::uint64_t> ids_;
 };
 

@@ -1,4 +1,4 @@
-// What nodes whose memory is one pool would have hit together, by the room that copies of other nodes' blocks may take.
+// Simulates nodes whose memory is one pool: their hits, by the room that copies of other nodes' blocks may take.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +13,7 @@
 
 namespace cenote::simulation {
 
-/// Which node a request comes to.
+/// The rule by which a request gets its node.
 enum class pool_route : std::uint8_t {
   round_robin,
   prefix,  ///< by a hash of its first two blocks: one is often a system prompt that all share
@@ -35,7 +35,7 @@ struct pool_sums {
   std::uint64_t local_hits = 0;    ///< of all.prefix_hits: those up to the first one that the request's node had not
   std::uint64_t local_tokens = 0;  ///< the tokens in those
   std::uint64_t fetched = 0;       ///< blocks that came from their homes
-  std::uint64_t hosted = 0;        ///< blocks that homes took when they were offered
+  std::uint64_t accepted = 0;      ///< blocks that homes took when they were offered
   // Messages, in that each node is asked once for all that it is asked of one request; answers are as many again.
   std::uint64_t locates = 0;  ///< where blocks may be
   std::uint64_t fetches = 0;  ///< for blocks

@@ -1,4 +1,4 @@
-// What a policy would have hit: runs a trace through the policy objects of the tiers, without moving memory.
+// Runs a trace through the policy objects of the tiers, without moving memory, and counts their hits.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +10,7 @@
 
 namespace cenote::simulation {
 
-/// The order in which a request uses its blocks. A policy that asks for one gets that, whatever it says.
+/// The order in which a request uses its blocks. A policy that asks for one gets that one instead.
 enum class replay_order : std::uint8_t {
   forward,  ///< head to tail: the flattened stream
   reverse,  ///< tail to head: hits, then the missing ones, then the hits that are still there are refreshed

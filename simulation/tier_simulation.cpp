@@ -35,86 +35,88 @@ struct pool_of_tier {
 /// All tiers while they serve a request.
 struct serving_tiers {
   struct lower {
-    const lower_tier& how;
+    const lower_tier& options;
     eviction::simulated_pool& pool;
     lower_sums& sums;
   };
   eviction::simulated_pool& upper;
-  std::vector<lower> below;
+  std::vector<lower> lower_tiers;
   tier_sums& sums;
   bool upper_is_device = false;
   std::vector<std::uint32_t> brought_up;  ///< by block: the request it came up for, from 1
   std::vector<std::uint32_t> leading;     ///< by block: the request that it was last a hit of, from 1
-  std::vector<std::uint32_t> wanted{};
+  std::vector<std::uint32_t> absent{};
   std::uint32_t request = 0;
   std::uint32_t now = 0;
 
   /// The first lower tier that has it; null: none.
   [[nodiscard]] lower* holder(std::uint32_t block) noexcept {
-    const auto found = std::ranges::find_if(below, [&](const lower& each) { return each.pool.holds(block); });
-    return found == below.end() ? nullptr : &*found;
+    const auto found = std::ranges::find_if(lower_tiers, [&](const lower& each) { return each.pool.holds(block); });
+    return found == lower_tiers.end() ? nullptr : &*found;
   }
   [[nodiscard]] bool holds(std::uint32_t block) noexcept { return upper.holds(block) || holder(block) != nullptr; }
 
-  void write(lower& into, std::uint32_t block) {
+  void write(lower& target, std::uint32_t block) {
     const bool above_others =
-        upper_is_device && is_first(into) && below.size() > 1;  // as a node's DRAM: takes each one
-    write(into, block, above_others, [](std::uint32_t) { return false; });
+        upper_is_device && is_first(target) && lower_tiers.size() > 1;  // as a node's DRAM: takes each one
+    write(target, block, above_others, [](std::uint32_t) { return false; });
   }
-  template <class Held>
-  void write(lower& into, std::uint32_t block, bool anyway, Held&& is_held) {
-    if (into.pool.holds(block)) return;
-    const std::uint64_t before = into.pool.inserts();
-    const std::uint32_t gone = into.pool.insert(block, now, anyway, is_held);
-    into.sums.written += into.pool.inserts() - before;
+  template <class Predicate>
+  void write(lower& target, std::uint32_t block, bool is_forced, Predicate&& is_held) {
+    if (target.pool.holds(block)) return;
+    const std::uint64_t before = target.pool.inserts();
+    const std::uint32_t gone = target.pool.insert(block, now, is_forced, is_held);
+    target.sums.written += target.pool.inserts() - before;
     if (gone == no_block) return;
-    const bool counts_as_above = upper.holds(gone) && !(upper_is_device && is_first(into));
-    if (!counts_as_above) push_down(gone, static_cast<std::size_t>(&into - below.data()) + 1);
+    const bool counts_as_above = upper.holds(gone) && !(upper_is_device && is_first(target));
+    if (!counts_as_above) push_down(gone, static_cast<std::size_t>(&target - lower_tiers.data()) + 1);
   }
-  [[nodiscard]] bool is_first(const lower& tier) const noexcept { return &tier == below.data(); }
-  void write_where(ingest how, std::uint32_t block) {
-    for (lower& each : below) {
-      if (each.how.ingest == how) write(each, block);
+  [[nodiscard]] bool is_first(const lower& tier) const noexcept { return &tier == lower_tiers.data(); }
+  void write_where(ingest moment, std::uint32_t block) {
+    for (lower& each : lower_tiers) {
+      if (each.options.ingest == moment) write(each, block);
     }
   }
-  /// As a node does: what the upper policy does not want may still be worth a place below.
+  /// Inserts as a node does: a block that the upper policy does not admit may still be worth a place below.
   void insert(std::uint32_t block) { push_down(upper.insert(block, now, true)); }
-  /// What left the tier before `first` goes to the next one that takes such blocks, unless one on the way has it.
-  void push_down(std::uint32_t gone, std::size_t first = 0) {
-    if (gone == no_block) return;
-    const std::size_t reached = upper_is_device && first == 0 ? std::min<std::size_t>(1, below.size()) : below.size();
-    for (lower& each : std::span(below).first(reached).subspan(first)) {
-      if (each.pool.holds(gone)) return;
+  /// Writes a block that left the tier before `first` to the next one that takes such blocks, unless one on the way has
+  /// it.
+  void push_down(std::uint32_t block, std::size_t first = 0) {
+    if (block == no_block) return;
+    const std::size_t reached =
+        upper_is_device && first == 0 ? std::min<std::size_t>(1, lower_tiers.size()) : lower_tiers.size();
+    for (lower& each : std::span(lower_tiers).first(reached).subspan(first)) {
+      if (each.pool.holds(block)) return;
       // A node's DRAM is asked once more for what leaves a device.
-      const bool takes =
-          each.how.ingest == ingest::evicted || (upper_is_device && first == 0 && each.how.ingest != ingest::none);
-      if (takes) return write(each, gone);
+      const ingest moment = each.options.ingest;
+      const bool takes = moment == ingest::evicted || (upper_is_device && first == 0 && moment != ingest::none);
+      if (takes) return write(each, block);
     }
   }
-  void promote(lower& from, std::uint32_t block) {
-    leave_below(from, block);
+  void promote(lower& source, std::uint32_t block) {
+    leave_below(source, block);
     if (upper_is_device) pass_dram(block, [](std::uint32_t) { return false; });
     insert(block);
   }
-  template <class Held>
-  void pass_dram(std::uint32_t block, Held&& is_held) {
-    write(below.front(), block, true, is_held);
+  template <class Predicate>
+  void pass_dram(std::uint32_t block, Predicate&& is_held) {
+    write(lower_tiers.front(), block, true, is_held);
   }
-  void leave_below(lower& from, std::uint32_t block) const {
-    if (from.how.keep_copy) {
-      from.pool.touch(block, now);
+  void leave_below(lower& source, std::uint32_t block) const {
+    if (source.options.keep_copy) {
+      source.pool.touch(block, now);
     } else {
-      from.pool.remove(block);
+      source.pool.remove(block);
     }
   }
   /// As a prefetch does, from head to tail, before the request uses its blocks; those that are up stay meanwhile.
   void bring_up(std::span<const std::uint32_t> blocks) {
-    wanted.clear();
-    std::ranges::copy_if(blocks, std::back_inserter(wanted), [&](std::uint32_t block) { return !upper.holds(block); });
-    for (const std::uint32_t block : wanted) ++holder(block)->sums.promoted;
+    absent.clear();
+    std::ranges::copy_if(blocks, std::back_inserter(absent), [&](std::uint32_t block) { return !upper.holds(block); });
+    for (const std::uint32_t block : absent) ++holder(block)->sums.promoted;
     for (const std::uint32_t block : blocks) leading[block] = request;
     const auto is_held = [&](std::uint32_t block) { return leading[block] == request; };
-    for (const std::uint32_t block : wanted) {
+    for (const std::uint32_t block : absent) {
       brought_up[block] = request;
       lower* const from = holder(block);
       if (from == nullptr) continue;  // what was pushed down took its place
@@ -142,7 +144,7 @@ struct serving_tiers {
   void refresh(std::uint32_t block) {
     if (upper.holds(block)) {
       upper.refresh(block, now);
-    } else if (lower* const from = holder(block); !from->how.keep_copy) {
+    } else if (lower* const from = holder(block); !from->options.keep_copy) {
       promote(*from, block);
     }
   }
@@ -150,10 +152,10 @@ struct serving_tiers {
 
 /// Leading blocks that each tier or one before it has, from the upper one on.
 std::vector<std::size_t> leads_of(serving_tiers& tiers, std::span<const std::uint32_t> blocks) {
-  std::vector<std::size_t> leads(tiers.below.size() + 1);
-  const auto has = [&](std::uint32_t block, std::size_t most) {
-    return tiers.upper.holds(block) ||
-           std::ranges::any_of(std::span(tiers.below).first(most), [&](auto& each) { return each.pool.holds(block); });
+  std::vector<std::size_t> leads(tiers.lower_tiers.size() + 1);
+  const auto has = [&](std::uint32_t block, std::size_t depth) {
+    return tiers.upper.holds(block) || std::ranges::any_of(std::span(tiers.lower_tiers).first(depth),
+                                                           [&](auto& each) { return each.pool.holds(block); });
   };
   std::size_t lead = 0;
   for (std::size_t most = 0; most < leads.size(); ++most) {
@@ -172,9 +174,11 @@ void run(const trace& trace, serving_tiers tiers, replay_order order) {
     const auto leads = leads_of(tiers, blocks);
     const auto tokens = [&](std::size_t tier) { return std::min(leads[tier] * trace::tokens_per_block, each.tokens); };
     sums.all.prefix_hits += leads.back();
-    sums.all.prefix_tokens += tokens(tiers.below.size());
+    sums.all.prefix_tokens += tokens(tiers.lower_tiers.size());
     sums.upper_tokens += tokens(0);
-    for (std::size_t i = 0; i < tiers.below.size(); ++i) tiers.below[i].sums.prefix_tokens += tokens(i + 1) - tokens(i);
+    for (std::size_t i = 0; i < tiers.lower_tiers.size(); ++i) {
+      tiers.lower_tiers[i].sums.prefix_tokens += tokens(i + 1) - tokens(i);
+    }
     tiers.now = each.time;
     ++tiers.request;
     tiers.bring_up(blocks.first(leads.back()));
@@ -183,7 +187,7 @@ void run(const trace& trace, serving_tiers tiers, replay_order order) {
   }
   sums.all.inserts = tiers.upper.inserts();
   sums.all.evictions = tiers.upper.evictions();
-  for (auto& each : tiers.below) each.sums.evictions = each.pool.evictions();
+  for (auto& each : tiers.lower_tiers) each.sums.evictions = each.pool.evictions();
 }
 
 }  // namespace
@@ -197,20 +201,20 @@ result<tier_sums> simulate(const trace& trace, const tier_stack& tiers, replay_o
   }
   pool_of_tier upper;
   if (auto ok = upper.open(trace, tiers.upper_policy, tiers.upper_capacity); !ok) return std::unexpected(ok.error());
-  std::deque<pool_of_tier> below;  // policies point at their links
+  std::deque<pool_of_tier> lower_tiers;  // policies point at their links
   tier_sums sums;
   sums.lower.resize(tiers.lower.size());
   serving_tiers serving{.upper = *upper.pool,
-                        .below = {},
+                        .lower_tiers = {},
                         .sums = sums,
                         .upper_is_device = tiers.upper_is_device,
                         .brought_up = std::vector<std::uint32_t>(trace.distinct()),
                         .leading = std::vector<std::uint32_t>(trace.distinct())};
   for (std::size_t i = 0; i < tiers.lower.size(); ++i) {
-    const lower_tier& how = tiers.lower[i];
-    pool_of_tier& made = below.emplace_back();
-    if (auto ok = made.open(trace, how.policy, how.capacity); !ok) return std::unexpected(ok.error());
-    serving.below.push_back({how, *made.pool, sums.lower[i]});
+    const lower_tier& options = tiers.lower[i];
+    pool_of_tier& made = lower_tiers.emplace_back();
+    if (auto ok = made.open(trace, options.policy, options.capacity); !ok) return std::unexpected(ok.error());
+    serving.lower_tiers.push_back({options, *made.pool, sums.lower[i]});
   }
   run(trace, std::move(serving), order);
   return sums;

@@ -1,4 +1,4 @@
-// What several tiers, one over the others, would have hit together, and what is written into the lower ones.
+// Simulates several tiers, one over the others: their hits together, and the writes into the lower ones.
 #pragma once
 
 #include <cstdint>

@@ -97,10 +97,10 @@ std::unexpected<error> refuse(std::string message) {
   return fail(error_code::invalid_argument, std::move(message));
 }
 
-template <class Known>
-std::string names_of(const Known& known) {
+template <class Items>
+std::string names_of(const Items& items) {
   std::string list;
-  for (const auto& each : known) list += (list.empty() ? "" : ", ") + std::string(each.name);
+  for (const auto& each : items) list += (list.empty() ? "" : ", ") + std::string(each.name);
   return list;
 }
 
@@ -125,14 +125,15 @@ class settings {
       return refuse("`" + std::string(name) + "` is nothing that the workload `" + std::string(kind_->name) +
                     "` depends on; known: " + names_of(kind_->parameters));
     }
-    const workload_parameter& of = kind_->parameters[place];
+    const workload_parameter& parameter = kind_->parameters[place];
     const std::string_view number = equals == std::string_view::npos ? "" : text.substr(equals + 1);
     double value = 0;
     const auto [end, bad] = std::from_chars(number.data(), number.data() + number.size(), value);
     const bool sound = bad == std::errc() && end == number.data() + number.size();
-    if (!sound || !(value >= of.least && value <= of.most)) {
-      return refuse("`" + std::string(text) + "`: right is " + std::string(name) + "=N from " + plain(of.least) +
-                    " to " + plain(of.most) + " (" + std::string(of.meaning) + ")");
+    if (!sound || !(value >= parameter.minimum && value <= parameter.maximum)) {
+      return refuse("`" + std::string(text) + "`: right is " + std::string(name) + "=N from " +
+                    plain(parameter.minimum) + " to " + plain(parameter.maximum) + " (" +
+                    std::string(parameter.meaning) + ")");
     }
     values_[place] = value;
     return {};
@@ -171,7 +172,7 @@ result<settings> parse(std::string_view description) {
   }
 }
 
-// ---------------------------------------------------------------------------------------------- what all share
+// ---------------------------------------------------------------------------------------------- parts of all kinds
 
 /// The standard library's distributions differ between libraries; these do not.
 class dice {
@@ -180,13 +181,13 @@ class dice {
   /// In [0, 1).
   [[nodiscard]] double share() { return static_cast<double>(random_() >> 11) * 0x1p-53; }
   [[nodiscard]] bool chance(double probability) { return share() < probability; }
-  [[nodiscard]] std::size_t below(double n) { return static_cast<std::size_t>(share() * n); }
+  [[nodiscard]] std::size_t index_below(double n) { return static_cast<std::size_t>(share() * n); }
   /// Exponentially distributed.
-  [[nodiscard]] double around(double mean) {
+  [[nodiscard]] double exponential(double mean) {
     constexpr double longest = 8;
     return mean * std::min(-std::log1p(-share()), longest);
   }
-  [[nodiscard]] std::uint64_t tokens(double mean) { return 1 + static_cast<std::uint64_t>(around(mean)); }
+  [[nodiscard]] std::uint64_t tokens(double mean) { return 1 + static_cast<std::uint64_t>(exponential(mean)); }
 
  private:
   std::mt19937_64 random_;
@@ -206,24 +207,24 @@ struct prompt {
   }
 };
 
-/// What happens next, in the order of time; of equal times, in the order in which it was planned.
-template <class What>
+/// Events in the order of time; of equal times, in the order in which they were planned.
+template <class Item>
 class agenda {
  public:
-  void plan(double time, What what) { events_.push({time, planned_++, what}); }
+  void plan(double time, Item item) { events_.push({time, planned_++, item}); }
   /// Takes the next one; `now` becomes its time in seconds.
-  What next(double& now) {
+  Item next(double& now) {
     const event first = events_.top();
     events_.pop();
     now = first.time;
-    return first.what;
+    return first.item;
   }
 
  private:
   struct event {
     double time = 0;
     std::uint64_t planned = 0;
-    What what;
+    Item item;
     bool operator<(const event& other) const noexcept {
       return time != other.time ? time > other.time : planned > other.planned;
     }
@@ -232,24 +233,24 @@ class agenda {
   std::uint64_t planned_ = 0;
 };
 
-/// What all kinds need.
+/// The parts of a generator of any kind.
 struct maker {
-  const settings& with;
-  dice random{with["seed"]};
+  const settings& parameters;
+  dice random{parameters["seed"]};
   std::uint64_t next_id = 1;
   std::vector<prompt> systems{};
-  trace made{};
+  trace output{};
 
-  explicit maker(const settings& all) : with(all), systems(static_cast<std::size_t>(all["systems"])) {
-    for (prompt& each : systems) each.grow(static_cast<std::uint64_t>(with["system_tokens"]), next_id);
+  explicit maker(const settings& all) : parameters(all), systems(static_cast<std::size_t>(all["systems"])) {
+    for (prompt& each : systems) each.grow(static_cast<std::uint64_t>(parameters["system_tokens"]), next_id);
   }
   [[nodiscard]] bool done() const noexcept {
-    return static_cast<double>(made.requests().size()) >= std::floor(with["requests"]);
+    return static_cast<double>(output.requests().size()) >= std::floor(parameters["requests"]);
   }
-  [[nodiscard]] const prompt& a_system() { return systems[random.below(static_cast<double>(systems.size()))]; }
-  void ask(double now, const prompt& what) {
+  [[nodiscard]] const prompt& a_system() { return systems[random.index_below(static_cast<double>(systems.size()))]; }
+  void ask(double now, const prompt& question) {
     constexpr double ms = 1'000;
-    made.add(static_cast<std::uint64_t>(now * ms), what.tokens, what.ids);
+    output.add(static_cast<std::uint64_t>(now * ms), question.tokens, question.ids);
   }
 };
 
@@ -263,7 +264,7 @@ class chat : maker {
   trace run() {
     double now = 0;
     to_do_.plan(0, arrival);
-    if (with.has("scan_rate")) to_do_.plan(with["pause"], scan);
+    if (parameters.has("scan_rate")) to_do_.plan(parameters["pause"], scan);
     while (!done()) {
       const std::size_t what = to_do_.next(now);
       if (what == arrival) {
@@ -274,7 +275,7 @@ class chat : maker {
         take_turn(now, what);
       }
     }
-    return std::move(made);
+    return std::move(output);
   }
 
  private:
@@ -282,7 +283,7 @@ class chat : maker {
   static constexpr std::size_t scan = arrival - 1;
 
   void begin(double now) {
-    to_do_.plan(now + random.around(1 / with["rate"]), arrival);
+    to_do_.plan(now + random.exponential(1 / parameters["rate"]), arrival);
     if (free_.empty()) {
       free_.push_back(talks_.size());
       talks_.emplace_back();
@@ -294,22 +295,22 @@ class chat : maker {
   }
   void take_turn(double now, std::size_t talk) {
     prompt& of = talks_[talk];
-    of.grow(random.tokens(with["input_tokens"]), next_id);
+    of.grow(random.tokens(parameters["input_tokens"]), next_id);
     ask(now, of);
-    if (!random.chance(1 - 1 / with["turns"])) {
+    if (!random.chance(1 - 1 / parameters["turns"])) {
       free_.push_back(talk);
       return;
     }
-    of.grow(random.tokens(with["answer_tokens"]), next_id);
-    to_do_.plan(now + random.around(with["think"]), talk);
+    of.grow(random.tokens(parameters["answer_tokens"]), next_id);
+    to_do_.plan(now + random.exponential(parameters["think"]), talk);
   }
   void go_through(double now) {
     prompt once;
-    once.grow(random.tokens(with["scan_tokens"]), next_id);
+    once.grow(random.tokens(parameters["scan_tokens"]), next_id);
     ask(now, once);
-    if (batch_end_ < now) batch_end_ = now + with["batch"];
-    const double next = now + random.around(1 / with["scan_rate"]);
-    to_do_.plan(next < batch_end_ ? next : batch_end_ + with["pause"] + next - now, scan);
+    if (batch_end_ < now) batch_end_ = now + parameters["batch"];
+    const double next = now + random.exponential(1 / parameters["scan_rate"]);
+    to_do_.plan(next < batch_end_ ? next : batch_end_ + parameters["pause"] + next - now, scan);
   }
 
   agenda<std::size_t> to_do_;
@@ -324,23 +325,25 @@ class agents : maker {
 
   trace run() {
     double now = 0;
-    for (std::size_t agent = 0; agent < tasks_.size(); ++agent) to_do_.plan(random.around(with["think"]), agent);
+    for (std::size_t agent = 0; agent < tasks_.size(); ++agent) {
+      to_do_.plan(random.exponential(parameters["think"]), agent);
+    }
     while (!done()) {
       const std::size_t agent = to_do_.next(now);
       step(tasks_[agent]);
       ask(now, tasks_[agent]);
-      to_do_.plan(now + random.around(with["think"]), agent);
+      to_do_.plan(now + random.exponential(parameters["think"]), agent);
     }
-    return std::move(made);
+    return std::move(output);
   }
 
  private:
   void step(prompt& task) {
-    if (task.tokens == 0 || random.chance(1 / with["steps"])) {
+    if (task.tokens == 0 || random.chance(1 / parameters["steps"])) {
       task = a_system();
-      task.grow(random.tokens(with["input_tokens"]), next_id);
-    } else if (!random.chance(with["repeat"])) {
-      task.grow(random.tokens(with["step_tokens"]), next_id);
+      task.grow(random.tokens(parameters["input_tokens"]), next_id);
+    } else if (!random.chance(parameters["repeat"])) {
+      task.grow(random.tokens(parameters["step_tokens"]), next_id);
     }
   }
 
@@ -351,19 +354,19 @@ class agents : maker {
 class loop : maker {
  public:
   explicit loop(const settings& all) : maker(all), documents_(static_cast<std::size_t>(all["documents"])) {
-    for (prompt& each : documents_) each.grow(random.tokens(with["document_tokens"]), next_id);
+    for (prompt& each : documents_) each.grow(random.tokens(parameters["document_tokens"]), next_id);
   }
 
   trace run() {
     double now = 0;
     for (std::size_t at = 0; !done(); at = (at + 1) % documents_.size()) {
-      if (!random.chance(with["asked"])) continue;
+      if (!random.chance(parameters["asked"])) continue;
       prompt asked = documents_[at];
-      asked.grow(random.tokens(with["question_tokens"]), next_id);
+      asked.grow(random.tokens(parameters["question_tokens"]), next_id);
       ask(now, asked);
-      now += random.around(1 / with["rate"]);
+      now += random.exponential(1 / parameters["rate"]);
     }
-    return std::move(made);
+    return std::move(output);
   }
 
  private:
@@ -374,38 +377,38 @@ class rag : maker {
  public:
   explicit rag(const settings& all) : maker(all) {
     double sum = 0;
-    const auto corpus = static_cast<std::size_t>(with["corpus"]);
+    const auto corpus = static_cast<std::size_t>(parameters["corpus"]);
     for (std::size_t n = 1; n <= corpus; ++n) {
-      weights_.push_back(sum += std::pow(static_cast<double>(n), -with["zipf"]));
-      lengths_.push_back(random.tokens(with["passage_tokens"]));
+      weights_.push_back(sum += std::pow(static_cast<double>(n), -parameters["zipf"]));
+      lengths_.push_back(random.tokens(parameters["passage_tokens"]));
     }
   }
 
   trace run() {
     double now = 0;
     while (!done()) {
-      const std::size_t system = random.below(static_cast<double>(systems.size()));
+      const std::size_t system = random.index_below(static_cast<double>(systems.size()));
       std::vector<std::size_t> path{system};
       prompt asked = systems[system];
-      const auto passages = static_cast<std::size_t>(with["passages"]);
-      for (std::size_t n = 0; n < passages; ++n) asked = after(asked, path);
-      asked.grow(random.tokens(with["question_tokens"]), next_id);
+      const auto passages = static_cast<std::size_t>(parameters["passages"]);
+      for (std::size_t n = 0; n < passages; ++n) asked = append_passage(asked, path);
+      asked.grow(random.tokens(parameters["question_tokens"]), next_id);
       ask(now, asked);
-      now += random.around(1 / with["rate"]);
+      now += random.exponential(1 / parameters["rate"]);
     }
-    return std::move(made);
+    return std::move(output);
   }
 
  private:
-  /// `before` with a passage behind it: the same after the same path.
-  prompt after(prompt before, std::vector<std::size_t>& path) {
+  /// `prefix` with a passage behind it: the same one behind the same path.
+  prompt append_passage(prompt prefix, std::vector<std::size_t>& path) {
     const double drawn = random.share() * weights_.back();
     const auto passage = static_cast<std::size_t>(std::ranges::lower_bound(weights_, drawn) - weights_.begin());
     path.push_back(passage);
     const auto [known, fresh] = prompts_.try_emplace(path);
     if (fresh) {
-      before.grow(lengths_[passage], next_id);
-      known->second = std::move(before);
+      prefix.grow(lengths_[passage], next_id);
+      known->second = std::move(prefix);
     }
     return known->second;
   }
@@ -415,28 +418,28 @@ class rag : maker {
   std::map<std::vector<std::size_t>, prompt> prompts_;
 };
 
-/// Kinds in turn; each time another seed, so that no phase knows what another one asked.
+/// Kinds in turn; each time another seed, so that no phase repeats the prompts of another one.
 trace make_phases(const settings& all) {
   constexpr std::array<std::string_view, 4> turns{"chat", "agents", "rag", "loop"};
   const auto wanted = static_cast<std::size_t>(all["requests"]);
   const auto length = static_cast<std::size_t>(all["phase"]);
-  trace made;
+  trace output;
   std::uint64_t first_id = 0;
   std::uint64_t start_ms = 0;
-  for (std::size_t phase = 0; made.requests().size() < wanted; ++phase) {
-    const std::size_t count = std::min(length, wanted - made.requests().size());
+  for (std::size_t phase = 0; output.requests().size() < wanted; ++phase) {
+    const std::size_t count = std::min(length, wanted - output.requests().size());
     const auto seed = static_cast<std::uint64_t>(all["seed"]) + phase;
     const trace part = *generate(std::string(turns[phase % turns.size()]) + ":requests=" + std::to_string(count) +
                                  ",seed=" + std::to_string(seed));
     for (const trace::entry& each : part.requests()) {
       std::vector<std::uint64_t> ids(part.ids(each).begin(), part.ids(each).end());
       for (std::uint64_t& id : ids) id += first_id;
-      made.add(start_ms + std::uint64_t{each.time} * 100, each.tokens, ids);
+      output.add(start_ms + std::uint64_t{each.time} * 100, each.tokens, ids);
     }
     first_id += *std::ranges::max_element(part.identities()) + 1;
-    start_ms = std::uint64_t{made.requests().back().time} * 100;
+    start_ms = std::uint64_t{output.requests().back().time} * 100;
   }
-  return made;
+  return output;
 }
 
 }  // namespace

@@ -13,8 +13,8 @@ namespace cenote::simulation {
 struct workload_parameter {
   std::string_view name;
   double standard = 0;  ///< used when the description does not name it
-  double least = 0;
-  double most = 0;
+  double minimum = 0;
+  double maximum = 0;
   std::string_view meaning;  ///< with its unit, in a few words
 };
 

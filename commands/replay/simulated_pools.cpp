@@ -147,7 +147,7 @@ nlohmann::ordered_json pool_json(const pool_sweep& sweep, const simulated_pool_c
           {"one_node_hit_ratio", cell.one_node.hit_ratio()},
           {"of_one_node", ratio(sums.all.hit_ratio(), cell.one_node.hit_ratio())},
           {"fetched", sums.fetched},
-          {"hosted", sums.hosted},
+          {"hosted", sums.accepted},
           {"locates", sums.locates},
           {"fetches", sums.fetches},
           {"offers", sums.offers}};

@@ -86,7 +86,7 @@ BOOST_AUTO_TEST_CASE(what_is_computed_elsewhere_is_offered_to_its_home) {
   const std::vector<std::uint32_t> homes{0, 1, 2};
   const auto sums = simulate(of, {.nodes = 3, .capacity = 10, .copies = 0.0}, homes, std::vector<std::uint32_t>{0, 1},
                              replay_order::reverse);
-  BOOST_TEST(sums->hosted == 2U);
+  BOOST_TEST(sums->accepted == 2U);
   BOOST_TEST(sums->offers == 2U);
   BOOST_TEST(sums->locates == 2U + 2U);
   BOOST_TEST(sums->all.prefix_hits == 3U);

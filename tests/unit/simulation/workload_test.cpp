@@ -47,8 +47,8 @@ BOOST_AUTO_TEST_CASE(every_parameter_can_be_given) {
   for (const workload_kind& kind : workload_kinds()) {
     std::string description = std::string(kind.name) + ":requests=50";
     for (const workload_parameter& each : kind.parameters) {
-      BOOST_TEST(each.standard >= each.least);
-      BOOST_TEST(each.standard <= each.most);
+      BOOST_TEST(each.standard >= each.minimum);
+      BOOST_TEST(each.standard <= each.maximum);
       if (each.name != "requests") description += "," + std::string(each.name) + "=1";
     }
     const auto made = generate(description);
