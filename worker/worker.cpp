@@ -451,7 +451,7 @@ class worker {
       return {};
     }
     http_ = std::move(*bound);
-    return http_->where().text();
+    return http_->address().text();
   }
 
   void serve_http() {

@@ -36,7 +36,7 @@ page_maker::~page_maker() {
 void page_maker::ask(std::string path) {
   {
     const std::lock_guard lock(mutex_);
-    asked_.push_back(std::move(path));
+    requests_.push_back(std::move(path));
   }
   wake_.notify_one();
 }
@@ -47,10 +47,10 @@ void page_maker::run() {
     std::string path;
     {
       std::unique_lock lock(mutex_);
-      wake_.wait(lock, [&] { return stopping_ || !asked_.empty(); });
+      wake_.wait(lock, [&] { return stopping_ || !requests_.empty(); });
       if (stopping_) return;
-      path = std::move(asked_.front());
-      asked_.pop_front();
+      path = std::move(requests_.front());
+      requests_.pop_front();
     }
     done_(path, make_answer(pages_.at(path)));
   }

@@ -1,4 +1,4 @@
-// The thread that makes pages which have to wait for somebody.
+// The thread that makes pages which have to wait for other threads.
 #pragma once
 
 #include <condition_variable>
@@ -45,7 +45,7 @@ class page_maker {
   callback done_;
   std::mutex mutex_;
   std::condition_variable wake_;
-  std::deque<std::string> asked_;
+  std::deque<std::string> requests_;
   bool stopping_ = false;
   std::thread thread_;
 };

@@ -47,12 +47,12 @@ std::optional<request> parse_request(std::string_view received) {
   return request{.path = std::string(target.substr(0, target.find('?'))), .head_only = method == "HEAD", .refusal = 0};
 }
 
-std::string encode(const answer& what, bool head_only) {
-  std::string text = "HTTP/1.1 " + std::to_string(what.status) + " ";
-  text += reason_of(what.status);
-  text += "\r\nContent-Type: " + what.type + "\r\nContent-Length: " + std::to_string(what.body.size()) +
-          "\r\nConnection: close\r\n" + (what.status == method_not_allowed ? "Allow: GET, HEAD\r\n" : "") + "\r\n";
-  if (!head_only) text += what.body;
+std::string encode(const answer& content, bool head_only) {
+  std::string text = "HTTP/1.1 " + std::to_string(content.status) + " ";
+  text += reason_of(content.status);
+  text += "\r\nContent-Type: " + content.type + "\r\nContent-Length: " + std::to_string(content.body.size()) +
+          "\r\nConnection: close\r\n" + (content.status == method_not_allowed ? "Allow: GET, HEAD\r\n" : "") + "\r\n";
+  if (!head_only) text += content.body;
   return text;
 }
 

@@ -21,8 +21,8 @@ struct request {
 [[nodiscard]] std::optional<request> parse_request(std::string_view received);
 
 /// Status line, headers and body. The connection ends behind it.
-[[nodiscard]] std::string encode(const answer& what, bool head_only);
-/// What is answered instead of a page.
+[[nodiscard]] std::string encode(const answer& content, bool head_only);
+/// The answer in place of a page.
 [[nodiscard]] answer refusal_of(int status);
 
 }  // namespace cenote::http

@@ -43,27 +43,28 @@ struct addresses {
   }
 };
 
-result<unique_fd> listen_at(const addrinfo& where, const std::string& name) {
-  unique_fd socket(::socket(where.ai_family, where.ai_socktype | SOCK_CLOEXEC | SOCK_NONBLOCK, where.ai_protocol));
+result<unique_fd> listen_at(const addrinfo& address, const std::string& name) {
+  const int type = address.ai_socktype | SOCK_CLOEXEC | SOCK_NONBLOCK;
+  unique_fd socket(::socket(address.ai_family, type, address.ai_protocol));
   if (!socket) return fail_errno("socket", name);
   // Without SO_REUSEPORT, which would let two nodes share a port unnoticed.
   const int yes = 1;
   ::setsockopt(socket.get(), SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes);
-  if (::bind(socket.get(), where.ai_addr, where.ai_addrlen) != 0) return fail_errno("bind", name);
+  if (::bind(socket.get(), address.ai_addr, address.ai_addrlen) != 0) return fail_errno("bind", name);
   if (::listen(socket.get(), backlog) != 0) return fail_errno("listen", name);
   return socket;
 }
 
-result<unique_fd> listen_at(const endpoint& where) {
+result<unique_fd> listen_at(const endpoint& address) {
   addrinfo hints{};
   hints.ai_flags = AI_PASSIVE | AI_NUMERICSERV;
   hints.ai_socktype = SOCK_STREAM;
   addresses found;
-  const int wrong = ::getaddrinfo(where.host.c_str(), std::to_string(where.port).c_str(), &hints, &found.first);
-  if (wrong != 0) return fail(error_code::system, where.text() + ": " + ::gai_strerror(wrong));
-  result<unique_fd> last = fail(error_code::system, where.text() + ": no address");
+  const int wrong = ::getaddrinfo(address.host.c_str(), std::to_string(address.port).c_str(), &hints, &found.first);
+  if (wrong != 0) return fail(error_code::system, address.text() + ": " + ::gai_strerror(wrong));
+  result<unique_fd> last = fail(error_code::system, address.text() + ": no address");
   for (const addrinfo* each = found.first; each != nullptr && !last; each = each->ai_next) {
-    last = listen_at(*each, where.text());
+    last = listen_at(*each, address.text());
   }
   return last;
 }
@@ -89,10 +90,10 @@ class server::loop {
 
   void start(std::map<std::string, page_source> pages) {
     pages_ = std::move(pages);
-    maker_ = std::make_unique<page_maker>(pages_, [this](const std::string& path, answer made) {
+    maker_ = std::make_unique<page_maker>(pages_, [this](const std::string& path, answer page) {
       {
         const std::lock_guard lock(mutex_);
-        made_.emplace_back(path, std::move(made));
+        new_pages_.emplace_back(path, std::move(page));
       }
       wake();
     });
@@ -112,13 +113,13 @@ class server::loop {
   enum class phase : std::uint8_t { reading, waiting, writing };
   struct connection {
     unique_fd socket;
-    phase at = phase::reading;
+    phase stage = phase::reading;
     clock::time_point deadline;  ///< of reading or writing
     std::string received;
     request wants;
     std::string out;
     std::size_t sent = 0;
-    bool over = false;
+    bool is_over = false;
   };
   struct known_page {
     answer last;
@@ -140,8 +141,8 @@ class server::loop {
       waits.push_back({wake_.get(), POLLIN, 0});
       waits.push_back({now < accept_after_ ? -1 : listener_.get(), POLLIN, 0});
       for (const connection& each : connections_) {
-        const auto events = static_cast<short>(each.at == phase::writing ? POLLOUT : POLLIN);
-        waits.push_back({each.socket.get(), each.at == phase::waiting ? short{0} : events, 0});
+        const auto events = static_cast<short>(each.stage == phase::writing ? POLLOUT : POLLIN);
+        waits.push_back({each.socket.get(), each.stage == phase::waiting ? short{0} : events, 0});
       }
       if (::poll(waits.data(), waits.size(), patience(now)) < 0 && errno != EINTR) return;
       auto each = connections_.begin();
@@ -159,7 +160,7 @@ class server::loop {
     std::optional<clock::time_point> next;
     if (now < accept_after_) next = accept_after_;
     for (const connection& each : connections_) {
-      if (each.at != phase::waiting && (!next || each.deadline < *next)) next = each.deadline;
+      if (each.stage != phase::waiting && (!next || each.deadline < *next)) next = each.deadline;
     }
     if (!next) return -1;
     const auto left = std::chrono::ceil<std::chrono::milliseconds>(*next - now).count();
@@ -168,7 +169,7 @@ class server::loop {
 
   void end_late(clock::time_point now) {
     std::erase_if(connections_, [&](const connection& each) {
-      return each.over || (each.at != phase::waiting && each.deadline <= now);
+      return each.is_over || (each.stage != phase::waiting && each.deadline <= now);
     });
   }
 
@@ -189,20 +190,20 @@ class server::loop {
     }
   }
 
-  /// Whoever has not said what it wants for the longest time goes, or else waits for a page: they stand in order of
-  /// their coming.
+  /// Closes the connection whose request is incomplete for the longest time, or else the one that waits for a page
+  /// the longest: they are in the order of arrival.
   bool make_room() {
-    auto goes = std::ranges::find(connections_, phase::reading, &connection::at);
-    if (goes == connections_.end()) goes = std::ranges::find(connections_, phase::waiting, &connection::at);
+    auto goes = std::ranges::find(connections_, phase::reading, &connection::stage);
+    if (goes == connections_.end()) goes = std::ranges::find(connections_, phase::waiting, &connection::stage);
     if (goes == connections_.end()) return false;
     connections_.erase(goes);
     return true;
   }
 
   void carry_on(connection& peer) {
-    switch (peer.at) {
+    switch (peer.stage) {
       case phase::reading: read(peer); break;
-      case phase::waiting: peer.over = true; break;  // it hung up
+      case phase::waiting: peer.is_over = true; break;  // it hung up
       case phase::writing: write(peer); break;
     }
   }
@@ -215,7 +216,7 @@ class server::loop {
       if (got < 0 && errno == EINTR) continue;
       if (got < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) break;
       if (got < 0) {
-        peer.over = true;
+        peer.is_over = true;
         return;
       }
       if (got == 0) {  // nothing more comes, but it may wait for the answer
@@ -226,7 +227,7 @@ class server::loop {
     }
     auto asked = parse_request(peer.received);
     if (!asked) {
-      peer.over = ended;
+      peer.is_over = ended;
       return;
     }
     peer.wants = std::move(*asked);
@@ -234,9 +235,9 @@ class server::loop {
     const auto found = pages_.find(peer.wants.path);
     if (found == pages_.end()) return begin(peer, refusal_of(404));
     if (found->second.from_memory) return begin(peer, make_answer(found->second));
-    known_page& page = known_[found->first];
+    known_page& page = last_pages_[found->first];
     if (!page.asked && clock::now() - page.made < limits_.fresh) return begin(peer, page.last);
-    peer.at = phase::waiting;
+    peer.stage = phase::waiting;
     if (!std::exchange(page.asked, true)) maker_->ask(found->first);
   }
 
@@ -246,62 +247,64 @@ class server::loop {
     std::vector<std::pair<std::string, answer>> made;
     {
       const std::lock_guard lock(mutex_);
-      made.swap(made_);
+      made.swap(new_pages_);
     }
     for (auto& [path, what] : made) {
-      known_[path] = {std::move(what), clock::now(), false};
+      last_pages_[path] = {std::move(what), clock::now(), false};
       for (connection& each : connections_) {
-        if (each.at == phase::waiting && each.wants.path == path) begin(each, known_[path].last);
+        if (each.stage == phase::waiting && each.wants.path == path) begin(each, last_pages_[path].last);
       }
     }
   }
 
-  void begin(connection& to, const answer& what) {
-    to.out = encode(what, to.wants.head_only);
-    to.at = phase::writing;
-    to.deadline = clock::now() + limits_.answer;
-    write(to);
+  void begin(connection& peer, const answer& page) {
+    peer.out = encode(page, peer.wants.head_only);
+    peer.stage = phase::writing;
+    peer.deadline = clock::now() + limits_.answer;
+    write(peer);
   }
 
-  void write(connection& to) {
-    while (to.sent < to.out.size()) {
-      const ssize_t sent = ::send(to.socket.get(), to.out.data() + to.sent, to.out.size() - to.sent, MSG_NOSIGNAL);
+  void write(connection& peer) {
+    while (peer.sent < peer.out.size()) {
+      const ssize_t sent =
+          ::send(peer.socket.get(), peer.out.data() + peer.sent, peer.out.size() - peer.sent, MSG_NOSIGNAL);
       if (sent < 0 && errno == EINTR) continue;
       if (sent < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) return;
       if (sent < 0) break;
-      to.sent += static_cast<std::size_t>(sent);
+      peer.sent += static_cast<std::size_t>(sent);
     }
-    to.over = true;
-    // What it sent beside its request is read: a connection that is closed over it is reset, and the answer lost.
-    ::shutdown(to.socket.get(), SHUT_WR);
+    peer.is_over = true;
+    // Bytes behind the request are read: a connection that is closed over it is reset, and the answer lost.
+    ::shutdown(peer.socket.get(), SHUT_WR);
     std::array<char, 2048> rest;
-    for (int i = 0; i < 64 && ::recv(to.socket.get(), rest.data(), rest.size(), 0) > 0; ++i) continue;
+    for (int i = 0; i < 64 && ::recv(peer.socket.get(), rest.data(), rest.size(), 0) > 0; ++i) continue;
   }
 
   const server_limits limits_;
   unique_fd listener_;
   unique_fd wake_;
   std::map<std::string, page_source> pages_;
-  std::map<std::string, known_page> known_;
+  std::map<std::string, known_page> last_pages_;
   std::list<connection> connections_;
   clock::time_point accept_after_{};
   std::mutex mutex_;
-  std::vector<std::pair<std::string, answer>> made_;  ///< with mutex
+  std::vector<std::pair<std::string, answer>> new_pages_;  ///< with mutex
   std::atomic<bool> stopping_ = false;
   std::unique_ptr<page_maker> maker_;
   std::thread thread_;
 };
 
-server::server(endpoint where, std::unique_ptr<loop> made) : where_(std::move(where)), loop_(std::move(made)) {}
+server::server(endpoint address, std::unique_ptr<loop> threads)
+    : address_(std::move(address)), loop_(std::move(threads)) {}
 
 server::~server() = default;
 
-result<std::unique_ptr<server>> server::bind(const endpoint& where, server_limits limits) {
-  auto listener = listen_at(where);
+result<std::unique_ptr<server>> server::bind(const endpoint& address, server_limits limits) {
+  auto listener = listen_at(address);
   if (!listener) return std::unexpected(listener.error());
   unique_fd wake(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
   if (!wake) return fail_errno("eventfd");
-  endpoint bound = where;
+  endpoint bound = address;
   bound.port = port_of(listener->get());
   auto made = std::make_unique<loop>(std::move(*listener), std::move(wake), limits);
   return std::unique_ptr<server>(new server(std::move(bound), std::move(made)));

@@ -1,4 +1,4 @@
-// A small HTTP server for those who watch a node.
+// A small HTTP server for tools that watch a node.
 #pragma once
 
 #include <chrono>
@@ -17,7 +17,7 @@ struct page {
   std::string body;
 };
 
-/// How a page is made. One that fails is answered with 503 and the error's text, one that throws with 500.
+/// The way to make a page. One that fails is answered with 503 and the error's text, one that throws with 500.
 struct page_source {
   std::function<result<page>()> make;
   bool from_memory = false;  ///< `make` never blocks: it waits for no other page
@@ -27,7 +27,7 @@ struct server_limits {
   std::size_t connections = 64;             ///< when there are more, the one that has been silent longest is closed
   std::chrono::milliseconds request{2000};  ///< from the connection to the request's last byte
   std::chrono::milliseconds answer{5000};   ///< from the first byte of an answer to its last
-  std::chrono::milliseconds fresh{200};     ///< a page is made at most so often, for all who ask meanwhile
+  std::chrono::milliseconds fresh{200};     ///< a page is made at most so often, for all requests meanwhile
 };
 
 /// Answers GET and HEAD requests, one a connection. Two threads, however many clients there are: one for all
@@ -35,24 +35,24 @@ struct server_limits {
 /// delays no other.
 class server {
  public:
-  /// Takes the port, and answers nobody yet. Errors: system (the port is taken, no such address).
-  [[nodiscard]] static result<std::unique_ptr<server>> bind(const endpoint& where, server_limits limits = {});
+  /// Takes the port, and answers no request yet. Errors: system (the port is taken, no such address).
+  [[nodiscard]] static result<std::unique_ptr<server>> bind(const endpoint& address, server_limits limits = {});
   server(const server&) = delete;
   server& operator=(const server&) = delete;
   ~server();
 
   /// Answers from now on. To be called once. `pages`: by path.
   void serve(std::map<std::string, page_source> pages);
-  /// Where it listens.
-  [[nodiscard]] const endpoint& where() const noexcept { return where_; }
+  /// The address at which it listens.
+  [[nodiscard]] const endpoint& address() const noexcept { return address_; }
   /// Ends the threads; takes as long as the page under way, and none is made afterwards.
   void stop() noexcept;
 
  private:
   class loop;
-  server(endpoint where, std::unique_ptr<loop> made);
+  server(endpoint address, std::unique_ptr<loop> threads);
 
-  endpoint where_;
+  endpoint address_;
   std::unique_ptr<loop> loop_;
 };
 

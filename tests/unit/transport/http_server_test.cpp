@@ -27,7 +27,7 @@ unique_fd connect_to(const http::server& server) {
   unique_fd socket(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
   sockaddr_in where{};
   where.sin_family = AF_INET;
-  where.sin_port = htons(server.where().port);
+  where.sin_port = htons(server.address().port);
   ::inet_pton(AF_INET, "127.0.0.1", &where.sin_addr);
   BOOST_REQUIRE(::connect(socket.get(), reinterpret_cast<sockaddr*>(&where), sizeof where) == 0);
   return socket;
@@ -187,7 +187,7 @@ BOOST_AUTO_TEST_CASE(of_too_many_connections_the_longest_silent_one_goes) {
 
 BOOST_AUTO_TEST_CASE(a_port_that_is_taken_is_an_error) {
   const served test;
-  const auto second = http::server::bind(test.at->where());
+  const auto second = http::server::bind(test.at->address());
   BOOST_REQUIRE(!second);
   BOOST_TEST(second.error().message().find("in use") != std::string::npos);
 }
