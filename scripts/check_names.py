@@ -153,8 +153,9 @@ def cpp_identifiers(tags: list[dict[str, Any]]) -> Iterator[Fault]:
 
 
 def type_namespaces(tags: list[dict[str, Any]]) -> Iterator[tuple[str, str]]:
-    """Each type with its namespace. An alias that only repeats a type's own name is none of its own."""
-    namespaces = {full_name(tag) for tag in tags if tag["kind"] == "namespace"}
+    """Each type with its named namespace. An alias that only repeats a type's own name is none of its own."""
+    named = [tag for tag in tags if tag["kind"] == "namespace" and not tag["name"].startswith("__anon")]
+    namespaces = {full_name(tag) for tag in named}
     for tag in tags:
         name, scope = tag["name"], tag.get("scope", "")
         is_named = tag["kind"] in TYPES and not name.startswith("__anon") and name not in COMMON_TYPES.split()

@@ -196,6 +196,7 @@ def test_a_name_of_a_type_belongs_to_one_namespace_unless_it_is_listed(
     write(tree, "core/a.hpp", "namespace one { struct slab; struct slab {}; struct node { struct part {}; }; }")
     write(tree, "core/b.hpp", "namespace one { struct page { struct part {}; }; }")
     write(tree, "core/c.hpp", "namespace two { using slab = one::slab; }")
+    write(tree, "core/c.cpp", "namespace one { namespace { struct slab {}; } }")
     assert run() == 0
     write(tree, "tests/a.hpp", "namespace three { struct slab {}; }")
     assert run() == 0
