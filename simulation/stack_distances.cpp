@@ -19,7 +19,7 @@ std::uint64_t count(std::uint64_t word) noexcept {
 }
 
 /// The bits of a word above `bit`.
-constexpr std::uint64_t above(std::size_t bit) noexcept {
+constexpr std::uint64_t bits_above(std::size_t bit) noexcept {
   return bit == bits - 1 ? 0 : ~std::uint64_t{0} << (bit + 1);
 }
 
@@ -42,28 +42,30 @@ void lru_curve::recency::clear(std::size_t position) noexcept {
   --supers_[position / super_bits];
 }
 
-std::uint64_t lru_curve::recency::behind(std::size_t position) const noexcept {
+std::uint64_t lru_curve::recency::count_behind(std::size_t position) const noexcept {
   const std::size_t word = position / bits;
   const std::size_t group = position / group_bits;
   const std::size_t super = position / super_bits;
-  std::uint64_t sum = count(words_[word] & above(position % bits));
+  std::uint64_t sum = count(words_[word] & bits_above(position % bits));
   for (std::size_t w = word + 1; w < std::min(words_.size(), (group + 1) * bits); ++w) sum += count(words_[w]);
   for (std::size_t g = group + 1; g < std::min(groups_.size(), (super + 1) * bits); ++g) sum += groups_[g];
   for (std::size_t s = super + 1; s < supers_.size(); ++s) sum += supers_[s];
   return sum;
 }
 
-std::uint64_t lru_curve::recency::behind(std::size_t position, std::size_t near, std::uint64_t known) const noexcept {
-  const auto [low, high] = std::minmax(position, near);
-  if (high / bits - low / bits > near_words) return behind(position);
-  return position < near ? known + between(position, near) : known - between(near, position);
+std::uint64_t lru_curve::recency::count_behind(std::size_t position, std::size_t neighbour,
+                                               std::uint64_t behind_neighbour) const noexcept {
+  const auto [low, high] = std::minmax(position, neighbour);
+  if (high / bits - low / bits > near_words) return count_behind(position);
+  const std::uint64_t difference = count_between(low, high);
+  return position < neighbour ? behind_neighbour + difference : behind_neighbour - difference;
 }
 
-std::uint64_t lru_curve::recency::between(std::size_t after, std::size_t until) const noexcept {
-  const std::uint64_t first = words_[after / bits] & above(after % bits);
-  if (after / bits == until / bits) return count(first & ~above(until % bits));
-  std::uint64_t sum = count(first) + count(words_[until / bits] & ~above(until % bits));
-  for (std::size_t w = after / bits + 1; w < until / bits; ++w) sum += count(words_[w]);
+std::uint64_t lru_curve::recency::count_between(std::size_t low, std::size_t high) const noexcept {
+  const std::uint64_t first = words_[low / bits] & bits_above(low % bits);
+  if (low / bits == high / bits) return count(first & ~bits_above(high % bits));
+  std::uint64_t sum = count(first) + count(words_[high / bits] & ~bits_above(high % bits));
+  for (std::size_t w = low / bits + 1; w < high / bits; ++w) sum += count(words_[w]);
   return sum;
 }
 
@@ -87,7 +89,7 @@ lru_curve::lru_curve(const trace& trace)
   });
 }
 
-/// How many leading blocks are there when the request comes: where the deepest of them still is.
+/// Counts the leading blocks that are there when the request comes: at capacities where the deepest of them still is.
 void lru_curve::count_prefix(const trace& trace, const trace::entry& entry) {
   std::uint64_t deepest = 0;
   std::uint64_t tokens = 0;
@@ -96,7 +98,7 @@ void lru_curve::count_prefix(const trace& trace, const trace::entry& entry) {
   for (const std::uint32_t block : trace.blocks(entry)) {
     const std::size_t position = last_[block];
     if (position == never) return;
-    behind = before == never ? used_.behind(position) : used_.behind(position, before, behind);
+    behind = before == never ? used_.count_behind(position) : used_.count_behind(position, before, behind);
     before = position;
     deepest = std::max(deepest, behind + 1);
     const std::uint64_t with = std::min(tokens + trace::tokens_per_block, entry.tokens);
@@ -112,7 +114,7 @@ void lru_curve::count_stream(std::span<const std::uint32_t> blocks) {
   for (const std::uint32_t block : blocks) {
     const std::size_t position = last_[block];
     if (position != never) {
-      behind = before == never ? used_.behind(position) : used_.behind(position, before, behind);
+      behind = before == never ? used_.count_behind(position) : used_.count_behind(position, before, behind);
       before = position;
       ++by_distance_[behind + 1].stream_hits;
       used_.clear(position);

@@ -12,7 +12,7 @@
 
 namespace cenote::simulation {
 
-/// What LRU would have hit in the order `forward`, at any capacity, to the block what simulate() says. A block is a hit
+/// The hits of LRU in the order `forward` at any capacity, equal to those of simulate() to the block. A block is a hit
 /// where the capacity is larger than the number of different blocks used since its last use.
 class lru_curve {
  public:
@@ -38,12 +38,14 @@ class lru_curve {
     void set(std::size_t position) noexcept;
     void clear(std::size_t position) noexcept;
     /// Positions in the set behind `position`.
-    [[nodiscard]] std::uint64_t behind(std::size_t position) const noexcept;
-    /// … when it is known that `known` lie behind `near`.
-    [[nodiscard]] std::uint64_t behind(std::size_t position, std::size_t near, std::uint64_t known) const noexcept;
+    [[nodiscard]] std::uint64_t count_behind(std::size_t position) const noexcept;
+    /// The same, from the number of positions behind `neighbour`, which costs less where the two are close.
+    [[nodiscard]] std::uint64_t count_behind(std::size_t position, std::size_t neighbour,
+                                             std::uint64_t behind_neighbour) const noexcept;
 
    private:
-    [[nodiscard]] std::uint64_t between(std::size_t after, std::size_t until) const noexcept;
+    /// Positions in the set behind `low`, up to `high`.
+    [[nodiscard]] std::uint64_t count_between(std::size_t low, std::size_t high) const noexcept;
 
     huge_vector<std::uint64_t> words_;
     std::vector<std::uint32_t> groups_;  ///< of 64 words
